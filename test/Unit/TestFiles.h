@@ -12,7 +12,7 @@
 
 namespace tpc::test {
 
-/// A folder that goes away with the test.
+/// A temporary folder that the destructor removes.
 class Folder {
 public:
   Folder() {
@@ -25,7 +25,7 @@ public:
   ~Folder() { (void)llvm::sys::fs::remove_directories(path); }
 
   std::string file(const std::string &name) const { return path + "/" + name; }
-  /// Writes a file and the folders that it lies in.
+  /// Writes a file, and creates its parent folders.
   std::string write(const std::string &name, const std::string &bytes) const {
     std::string f = file(name);
     (void)llvm::sys::fs::create_directories(llvm::sys::path::parent_path(f));

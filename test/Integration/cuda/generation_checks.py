@@ -17,9 +17,9 @@ from one_gpu.process import run
 
 RUNTIME = "lib/libtpc_runtime.a"
 ROOM, CHUNK = 54, 5
-LONG = 2 * 256  # parts of keys, of tpc/attention.h
-# Lengths of prompts, more than there are places: with chunks, one token, and in places that others
-# have left. Windows of 6 are crossed several times.
+LONG = 2 * 256  # key blocks, of tpc/attention.h
+# Lengths of prompts, more than there are slots: with chunks, one token, and in slots that others
+# have used. Windows of 6 are crossed several times.
 LENGTHS = (3, 17, 1, 9, 24, 6, 11, 12, 5)
 GREEDY = {"temperature": 0.0}
 # Sampling settings of the requests: steps have rows that the GPU samples, and rows that the host
@@ -35,7 +35,7 @@ SETTINGS = (
     {"temperature": 1.0, "top_k": 900, "seed": 2},
     {"temperature": 0.0, "repetition_penalty": 1.5},
 )
-# model, grid, seed of the schedule, prompts at a time
+# model, grid, seed of the schedule, number of slots
 PROGRAMS = [
     ("gpt2-tiny", "tp2", 1, 3),
     ("mistral-past", "tp1", 2, 3),
@@ -65,7 +65,7 @@ def bytes_copied(said: str) -> int:
 
 
 class Speaker:
-    """A program that generates, and what it shall say."""
+    """A generating program and its expected output."""
 
     lock = threading.RLock()
 
@@ -99,7 +99,7 @@ class Speaker:
         return self.__dict__[attribute]
 
     def say(self, executable: Path, plain: bool, env: dict[str, str]) -> tuple[dict | str, str]:
-        """The answers, or what is wrong; and what was said beside them."""
+        """Returns the answers or an error, and the program's log."""
         with tempfile.TemporaryDirectory() as scratch:
             asked = Path(scratch) / "requests"
             asked.write_text(
@@ -136,8 +136,8 @@ class Speaker:
         return answers, said.stderr
 
     def speak(self, executable: Path, length: int, env: dict[str, str]):
-        """Of one prompt, where those that decode see several parts of keys, but for windows, which
-        are less than one.
+        """One prompt. Decode steps read several key blocks, except with windows, which are smaller
+        than one block.
         """
         ids = [(7 * i + 11 * i * i) % self.model.vocab for i in range(length)]
         return run(
@@ -160,8 +160,8 @@ class Speaker:
         )
 
     def check_long(self, folder: Path, executable: Path | None = None) -> str:
-        """A long prompt; and a short one, in whose first step what windows take is too little for
-        the layers that follow.
+        """A long prompt, and a short one. Its first step needs less memory in windows than the
+        following layers need.
         """
         for length, spoken in self.spoken.items():
             said = self.speak(
@@ -202,15 +202,15 @@ class Speaker:
             if wrong:
                 return f"{wrong[0]}: {answers.get(wrong[0])} for {expected[wrong[0]]}"
             if bytes_copied(said) != copied:
-                return f"says that it copies {bytes_copied(said)} bytes for {copied}"
+                return f"reports copies of {bytes_copied(said)} bytes for {copied}"
             if plain and copied > 8 * 2 * sum(map(len, expected.values())):
                 return f"copies {copied} bytes for tokens that the GPU chooses"
             return left_behind(trace.read_text())
 
 
 def check_graphs(speaker: Speaker, folder: Path, executable: Path | None = None) -> str:
-    """Of one prompt, steps that decode are one graph; 8 bytes are copied for each token, and memory
-    is what was counted.
+    """One prompt: decode steps are one graph, each token copies 8 bytes, and memory use equals the
+    estimate.
     """
     new = 10
     with tempfile.TemporaryDirectory() as scratch:
@@ -237,7 +237,7 @@ def check_graphs(speaker: Speaker, folder: Path, executable: Path | None = None)
         ):
             return problem
         if f"; {8 * new} bytes of a rank's logits" not in said.stderr:
-            return "copies other bytes than of what was chosen"
+            return "copies other bytes than the chosen tokens"
         most = max(int(line.split()[1]) for line in usage.read_text().splitlines())
         less = run(flags, LIMIT, environment(folder, TPC_SIM_MEMORY=str(most - 1)))
         needs = re.search(r"needs? (?:together )?[0-9.]+ [GM]iB \((\d+) bytes\)", less.stderr)
@@ -245,7 +245,7 @@ def check_graphs(speaker: Speaker, folder: Path, executable: Path | None = None)
 
 
 def linked(speaker: Speaker, folder: Path) -> Path:
-    """The program, of the runtime that was built with the mistake."""
+    """Builds the program with the runtime that contains the fault."""
     made = folder / "linked" / f"{speaker.model.name}-{speaker.grid}"
     if not made.exists():
         for place in ("bin", "lib"):

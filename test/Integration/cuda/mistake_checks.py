@@ -58,7 +58,7 @@ def check_hang(program: Program, what: str, where: str, folder: Path) -> str:
         f"(--timeout=2): rank 0 (tp 0) in {where} over 'tp' for rank 1 (tp 1); rank 1 (tp 1)"
         " computing on its device, in "
     )
-    return "" if wanted in said.stderr else f"{what}: does not say where: {said.why()}"
+    return "" if wanted in said.stderr else f"{what}: does not name the operation: {said.why()}"
 
 
 def check_place(program: Program, folder: Path) -> str:
@@ -89,7 +89,7 @@ def check_place(program: Program, folder: Path) -> str:
             or not first
             or not int(held) - (4 << 20) <= int(first[1]) <= int(held)
         ):
-            return f"takes {held} of GPU {device}, and says: {said.why()}"
+            return f"takes {held} of GPU {device}; output: {said.why()}"
     return ""
 
 
@@ -122,7 +122,7 @@ def check_memory(program: Program, folder: Path) -> str:
                 return f"with {less} for {most}: {said.why()}"
         if not (said := run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": str(most)})).ok:
             return said.why()
-        # A step that is larger than the first finds no room.
+        # A step that is larger than the first exceeds the memory.
         np.save(Path(scratch) / "large.npy", np.ones((64, 64), np.int64))
         said = run(
             [
@@ -138,13 +138,13 @@ def check_memory(program: Program, folder: Path) -> str:
         return (
             ""
             if "a step with batch=64, sequence=64 needs" in said.stderr
-            else f"has no room for a step, and says: {said.why()}"
+            else f"has no room for a step; output: {said.why()}"
         )
 
 
 def check_tests(name: str, folder: Path, own: bool, gtest_filter: str, **env: str) -> str:
-    """A GoogleTest program: the one that was built with the mistake, or the build's, which loads
-    the library.
+    """A GoogleTest program: the one that was built with the fault, or the build's program with the
+    faulty library.
     """
     program = (folder if own else Build.programs) / name
     with tempfile.TemporaryDirectory() as scratch:
@@ -170,14 +170,16 @@ def check_tests(name: str, folder: Path, own: bool, gtest_filter: str, **env: st
     return failed[0] if failed else said.why()
 
 
-# A part of the suites of transports: three ranks, whose parts are uneven, and groups of two axes.
+# A subset of the transport suites: three ranks with shards of different sizes, and groups of two
+# axes.
 WORLDS = (
     "Worlds/Collectives.*/tp3:Worlds/Exchanges.*/tp3:Worlds/Permutes.*/tp3:"
     "Worlds/Steps.Messages*/tp2_dp2:"
     "Worlds/Steps.RunsAgain/tp2_dp2:Worlds/Exchanges.Factors/tp2_dp2:"
     "Worlds/Collectives.Broadcast/tp2_dp2"
 )
-# Seconds of a suite. Many threads take turns: on a busy machine that takes minutes.
+# Time limit of a suite in seconds. Many threads share the cores; on a busy machine it takes
+# minutes.
 SUITE_LIMIT = 120
 
 
@@ -216,7 +218,7 @@ def checks_of_library(scratch: Path) -> list:
     checks.append(("memory", LIBRARY, lambda folder: check_memory(two, folder)))
     old = Program(compiler, scratch, "gpt2-tiny", "tp1", "sm_80")
     checks.append(("memory", LIBRARY, lambda folder: check_place(old, folder)))
-    # Of one rank: what fails is its own.
+    # One rank: an error is its own.
     checks += [
         (
             "injected errors",
@@ -317,7 +319,7 @@ def checks_of_generation(scratch: Path) -> list:
     return checks_of_loop(scratch / "loop")
 
 
-# By scope of mistakes: names, what is built for it, and the check.
+# Scope of faults: names, build targets and check.
 CHECKS = {
     "cuda": checks_of_library,
     "cudnn": checks_of_graph,

@@ -23,7 +23,7 @@ from tpc.reference import TOLERANCE, Session, difference
 
 ALL = {**COMMITTED, **FAMILIES}
 LIMIT = 60
-# model, grid, seed, devices: fewer than ranks share, over the host.
+# model, grid, seed, devices: if ranks share devices, they communicate over the host.
 PROGRAMS = [
     ("gpt2-tiny", "tp1", 0, 8),
     ("gpt2-tiny", "tp2", 1, 8),
@@ -39,8 +39,8 @@ PROGRAMS = [
     ("llama-deep-past", "tp1,mb6", 11, 8),
     ("llama-deep-past", "pp2,mb6", 12, 8),
 ]
-# batch, sequence, past; padded to the left. A shape comes again, with other contents and after
-# others, one of which needs more memory for parts of keys.
+# batch, sequence, past; padded to the left. Shapes repeat with other contents and after other
+# shapes, one of which needs more memory for key blocks.
 STEPS = [
     (2, 5, 3),
     (1, 1, 0),
@@ -95,8 +95,8 @@ INJECTED = [
     ("ecc@40", "ECC"),
     ("address@80", "illegal|ILLEGAL"),
 ]
-# Calls of the second of two GPUs that never end, in steps that are not recorded, that is recorded,
-# and behind it; and where the other one has to be.
+# Calls on the second of two GPUs that never return, in steps before, during and after the captured
+# one, and the expected operation of the other rank.
 HANGS = [
     ("hang@90:1", "all_reduce 7 of 'node_addmm_1'"),
     ("hang@330:1", "all_reduce 32 of 'node_addmm_3'"),
@@ -132,9 +132,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 class Program:
-    """An executable, and folders of inputs and of what they shall give, made when they are first
-    needed.
-    """
+    """An executable, and folders of inputs and expected outputs, created on first use."""
 
     lock = threading.RLock()
 
@@ -209,7 +207,8 @@ class Program:
         return ""
 
     def check(self, folder: Path, seed: int, devices: int) -> str:
-        """Numbers, findings, that steps are launches of graphs, and that nothing is left behind."""
+        """Checks results, findings, that steps are graph launches, and that all resources are
+        released."""
         with tempfile.TemporaryDirectory() as scratch:
             to, trace = Path(scratch), Path(scratch) / "trace"
             ranks = self.executable.grid.ranks
@@ -230,7 +229,7 @@ class Program:
             )
             if not said.ok:
                 return said.why()
-            # Ranks that come late on a busy machine are no finding: those that never come end at
+            # Ranks that start late on a busy machine are no finding; ranks that never start end at
             # the limit.
             findings = [
                 line
@@ -245,7 +244,7 @@ class Program:
                 or matmul_trace.wrong(matmul_trace.ranks_of(trace.read_text()))
             ):
                 return problem
-            # Over the host no step is recorded.
+            # Steps that communicate over the host are not captured.
             if problem := left_behind(trace.read_text()) or (
                 step_trace.wrong(trace.read_text(), self.shapes, ranks) if ranks <= devices else ""
             ):
@@ -257,7 +256,7 @@ class Program:
 
 
 class WideProgram(Program):
-    """Heads of 128, whose attention takes more shared memory than every kernel may."""
+    """Heads of 128, whose attention needs more shared memory than the default limit."""
 
     def make(self) -> None:
         sys.path.append(str(harness.TOP / "test" / "Benchmark"))
@@ -302,7 +301,7 @@ class HalfProgram(Program):
             return note[0]
         if ("cudnnBackendExecute" in trace) == self.fused:
             return ""
-        return "cuDNN is not used" if self.fused else "cuDNN is used, which knows no mask"
+        return "cuDNN is not used" if self.fused else "cuDNN is used, which supports no mask"
 
 
 def left_behind(trace: str) -> str:

@@ -39,7 +39,7 @@ import harness  # noqa: E402
 from one_gpu.process import run as run_process  # noqa: E402
 
 LIST = HERE / "mistakes.txt"
-# Where edits of a scope apply, and what is built of it.
+# Where edits of a scope apply, and the targets built from it.
 SCOPES = {
     "cuda": (["runtime/cuda/library"], ["lib/libtpc_cuda.so", "test/bin/CudaKernelTests"]),
     "cudnn": (
@@ -64,9 +64,9 @@ class Mistake:
     kind: str
     old: str
     new: str
-    line: int  # of the list
-    equal: str = ""  # why nothing can find it
-    turn: int = 0  # within its kind
+    line: int  # line number in the list
+    equal: str = ""  # reason that it is equivalent
+    turn: int = 0  # index within its kind
 
     @property
     def name(self) -> str:
@@ -74,7 +74,7 @@ class Mistake:
 
 
 def read_list(text: str) -> list[Mistake]:
-    """Lines are `[scope kind]`, `old => new`, and below an edit `= why it computes the same`; #
+    """Lines are `[scope kind]`, `old => new`, and after an edit `= reason that it is equivalent`; #
     begins a comment.
     """
     found, scope, kind = [], "", ""
@@ -113,8 +113,8 @@ def files_of(scope: str) -> list[Path]:
 
 
 def find(mistake: Mistake, texts: dict[Path, str]) -> tuple[Path, str]:
-    """The file and its text with the mistake. Any white space is any other, for lines are broken
-    where they must be.
+    """Returns the file and its text with the fault. White space matches any other, because lines
+    may be broken elsewhere.
     """
     pattern = re.compile(r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", mistake.old))))
     places = [
@@ -126,7 +126,7 @@ def find(mistake: Mistake, texts: dict[Path, str]) -> tuple[Path, str]:
     ]
     if len(places) != 1:
         raise LookupError(
-            f"mistakes.txt:{mistake.line}: '{mistake.old}' is there {len(places)} times"
+            f"mistakes.txt:{mistake.line}: '{mistake.old}' occurs {len(places)} times"
         )
     file, match = places[0]
     return file, texts[file][: match.start()] + mistake.new + texts[file][match.end() :]
@@ -205,8 +205,8 @@ class Build:
             return self.precompiled[key]
 
     def objects(self, target: str, file: Path) -> dict[str, str]:
-        """Object and command of the file, or of each of the folders' sources that has the header in
-        it.
+        """Returns the object and the compile command of the file or, for a header, of each source
+        in the folders that includes it.
         """
         found = {}
         for command in self.commands[target]:
@@ -230,7 +230,7 @@ class Build:
         return found
 
     def make(self, target: str, file: Path, text: str, to: Path) -> str:
-        """Builds into `to`; returns what the compiler says where it refuses."""
+        """Builds into `to`; returns the compiler's errors if it rejects the code."""
         copy = to / "overlay" / file.relative_to(TOP / "runtime")
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(text)
@@ -247,7 +247,7 @@ class Build:
             at = words.index("-o")
             source = str(copy) if words[-1] == str(file) else words[-1]
             words = [words[0], f"-I{to / 'overlay'}", *words[1:at], "-O0", "-w"]
-            # Dependencies are not ninja's.
+            # ninja does not track these dependencies.
             for flag in ("-MD", "-MT", "-MF"):
                 if flag in words:
                     i = words.index(flag)
@@ -269,17 +269,15 @@ class Build:
             if f" {object_file}" in link:
                 link = link.replace(f" {object_file}", f" {own}")
             else:
-                # A member of an archive: the linker then skips the archive's. The object comes
-                # first, so that its inline functions are used.
+                # Replaces a member of an archive: the linker then skips the archive's. The object
+                # comes first, so that its inline functions are used.
                 link = re.sub(r" \S+\.o ", rf" {own}\g<0>", link, count=1)
         said = run_process(["sh", "-c", link], 180, cwd=harness.BUILD)
         return "" if said.ok else said.why()
 
 
 class Checks:
-    """Checks of one scope. Each check is first tried without a mistake, where it must have no
-    finding.
-    """
+    """Checks of one scope. Each check first runs without a fault, where it must have no finding."""
 
     def __init__(self, scope: str, scratch: Path, wanted: str):
         from mistake_checks import CHECKS
@@ -295,7 +293,7 @@ class Checks:
     def problem(self, place: int, to: Path) -> str:
         name, _, check = self.all[place]
         problem = check(to)
-        if "ran past its limit" in problem:  # or the machine did
+        if "ran past its limit" in problem:  # or the machine killed it
             problem = check(to)
         if not problem:
             return ""
@@ -309,7 +307,7 @@ class Checks:
 def judge(
     file: Path, text: str, build: Build, checks: Checks, places: list[int]
 ) -> tuple[str, str]:
-    """How it was found by one of these checks, or how it was not: (state, by what)."""
+    """Returns (state, check or reason): which of these checks found the fault, or why none did."""
     with tempfile.TemporaryDirectory(prefix="mistake-") as folder:
         to = Path(folder)
         for place in places:
@@ -324,8 +322,8 @@ def judge(
 
 
 class Run:
-    """Takes mistakes of all kinds in turn, so that an interrupted run covers some of each kind. The
-    few checks with the most findings of a kind run first; mistakes that they do not find get all
+    """Takes faults of all kinds in turn, so that an interrupted run covers some of each kind. The
+    few checks with the most findings of a kind run first; faults that they do not find get all
     other checks.
     """
 
@@ -337,7 +335,7 @@ class Run:
         mistake_checks.Build.keep(scratch)
         self.args, self.build, self.lock, self.rows = args, Build(scratch), threading.Lock(), []
         self.checks = {scope: Checks(scope, scratch, args.checks) for scope in scopes}
-        self.known, self.useful = {}, defaultdict(Counter)  # by kind, how many each check has found
+        self.known, self.useful = {}, defaultdict(Counter)  # kind -> findings per check
         for kind, check in FIRST.items():
             self.useful[kind][check] += 1
         self.left, self.tried = [], {}
@@ -414,7 +412,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--only", default="", metavar="REGEX", help="mistakes whose line, kind or edit has it"
+        "--only", default="", metavar="REGEX", help="faults whose line, kind or edit matches"
     )
     parser.add_argument("--checks", default="", metavar="REGEX", help="only these")
     parser.add_argument("--jobs", type=int, default=1)
@@ -422,10 +420,10 @@ def main() -> int:
         "--write", action="store_true", help="the table of docs/reference/gpu-faults.md"
     )
     parser.add_argument(
-        "--results", type=Path, metavar="FILE", help="what became of each, for a run that goes on"
+        "--results", type=Path, metavar="FILE", help="results of all, from which a run continues"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="a line for each")
-    parser.add_argument("--apply", action="store_true", help="only whether all edits apply")
+    parser.add_argument("--apply", action="store_true", help="only check that all edits apply")
     args = parser.parse_args()
     texts, chosen, rotten = all_texts(), [], 0
     for mistake in read_list(LIST.read_text()):
@@ -452,7 +450,7 @@ def main() -> int:
 
 
 def keep(path: Path, rows: list[dict], known: dict) -> None:
-    """These, and what was known of others."""
+    """These results, and earlier results of the others."""
     now = {(row["edit"], row["digest"]) for row in rows}
     kept = sorted(rows, key=lambda row: row["line"]) + [
         row for key, row in known.items() if key not in now

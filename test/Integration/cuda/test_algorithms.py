@@ -21,7 +21,7 @@ MODEL = {**COMMITTED, **FAMILIES}["gpt2-tiny"]
 
 @pytest.fixture
 def step(tpcc, tmp_path):
-    """Runs one step and gives what ranks did, with what was said."""
+    """Runs one step and returns the ranks' trace and output."""
     given, trace = MODEL.inputs(2, 5, past=3), tmp_path / "trace"
     expected = MODEL.reference.run(given)[MODEL.output]
 
@@ -46,8 +46,8 @@ def step(tpcc, tmp_path):
 
 
 def check_agreement(ranks):
-    """Gives the choices, and of how many products the first that the library recommends is a slow
-    one.
+    """Returns the choices, and the number of matmuls for which the library's first recommendation
+    is slow.
     """
     assert not wrong(ranks)
     chosen = {
@@ -89,7 +89,7 @@ def check_agreement(ranks):
 def test_one_measures_and_all_agree(step, grid, transport, seed):
     ranks, _ = step(grid, transport=transport, TPC_SIM_SEED=seed)
     _, slow = check_agreement(ranks)
-    assert slow or (grid, seed) not in [("tp2", 1), ("tp1", 7)]  # with these seeds some are
+    assert slow or (grid, seed) not in [("tp2", 1), ("tp1", 7)]  # some are slow with these
 
 
 def test_what_was_measured_is_kept(step, tmp_path):
@@ -99,7 +99,7 @@ def test_what_was_measured_is_kept(step, tmp_path):
     again, said = step("tp2", cache=cache)
     assert not any(rank.measured for rank in again) and "note:" not in said
     assert check_agreement(again)[0] == check_agreement(first)[0]
-    # Another driver, or another GPU.
+    # Another driver or another GPU.
     for other in ({"TPC_SIM_DRIVER": 12080}, {"TPC_SIM_NAME": "Toy"}):
         assert any(rank.measured for rank in step("tp2", cache=cache, **other)[0])
         assert not any(rank.measured for rank in step("tp2", cache=cache, **other)[0])
@@ -159,7 +159,7 @@ def test_all_ranks_measure_or_none(tpcc, tmp_path):
 
 
 def test_plans_outlive_steps(tpcc, tmp_path):
-    """Each step of a decode has another past, and so is another shape. Its products are not."""
+    """Each decode step has another past, and so another shape. Its matmuls have the same shapes."""
     trace, model = tmp_path / "trace", {**COMMITTED, **FAMILIES}["llama-past"]
     executable = tpcc.compile(model.path, "tp2", *FLAGS)
     many = [model.inputs(1, 1, past=past) for past in range(8, 20)]
@@ -171,6 +171,5 @@ def test_plans_outlive_steps(tpcc, tmp_path):
     )
     for rank in ranks_of(trace.read_text()):
         assert "cuGraphLaunch" not in rank.calls
-    # Shapes are those of products, and how operands are aligned: that depends on where the past
-    # ends.
+    # Keys are the matmuls' shapes and operand alignments, which depend on the end of the past.
     assert len(asked) == len(set(asked)) < 2 * len(many) * len(rank.used) / 2

@@ -27,13 +27,13 @@ CHOSEN = [
     ("gpt2-odd-opset23", "tp2,sp"),
     ("phi3-past", "tp2x2"),
 ]
-# With schedules of these many seeds in the long run.
+# Number of seeds of device schedules in the long run.
 SEEDS = {
     name: 20 if name.startswith(("gpt2-odd", "llama-past", "llama-dynamo", "gemma2")) else 2
     for name in ALL
 }
-# batch, sequence, past, padding: odd sizes, then parts of which some are empty, and a shape for the
-# second time.
+# batch, sequence, past, padding: odd sizes, then shards of which some are empty, and a repeated
+# shape.
 SHAPES = [(3, 5, 3, "left"), (1, 1, 0, "none"), (2, 7, 0, "right"), (3, 5, 3, "right")]
 
 
@@ -53,7 +53,7 @@ def cases():
 
 @functools.cache
 def runs(name):
-    """Inputs, and what they give."""
+    """Inputs and expected outputs."""
     model = ALL[name]
     many = [
         model.inputs(

@@ -1,6 +1,6 @@
 """Injected errors of a GPU, its driver or NCCL during a step (docs/design/gpu-simulator.md).
 
-One line reports operation and rank, once; every process exits with status 1, and soon.
+One line reports operation and rank, once; every process exits with status 1 within the limit.
 """
 
 import os
@@ -95,14 +95,15 @@ def test_faults_in_steps(tpcc, mpi, fault, transport):
 
 
 def victim_of(what, trace):
-    """The operation that the simulator has hit: the kernel's name, or what it is."""
+    """Name of the operation at which the simulator injected the error: the kernel's name, or its
+    kind."""
     return re.search(rf"injected {what} into (.*)$", trace.read_text(), re.M).group(1)
 
 
 def names(said, victim):
     """Returns whether the range of calls in a message may contain the failed call.
 
-    Fills and copies to the GPU are not recorded as calls. Their errors are reported with the next
+    Copies to the GPU and memsets are not recorded as calls. Their errors are reported with the next
     recorded call, or with none.
     """
     kernel = re.search(r"\bkernel_\w+|\battention_\w+", victim)
@@ -121,7 +122,7 @@ def names(said, victim):
     [pytest.param(number, marks=[] if number == 901 else long) for number in range(900, 912)],
 )
 def test_a_call_is_named_where_calls_are_waited_for(tpcc, tmp_path, number):
-    """By the kernel that the simulator has let fail."""
+    """Named by the kernel at which the simulator injected the error."""
     trace = tmp_path / "trace"
     said = the_error(
         injected(
@@ -141,7 +142,7 @@ def test_a_call_is_named_where_calls_are_waited_for(tpcc, tmp_path, number):
     [pytest.param(number, marks=[] if number == 905 else long) for number in range(900, 930)],
 )
 def test_calls_of_a_replayed_step_are_told_apart(tpcc, tmp_path, number):
-    """Of 60 calls, the communication state leaves a handful, including the right one."""
+    """The communication state narrows 60 calls to a handful, including the right one."""
     trace = tmp_path / "trace"
     said = the_error(injected(program_of(tpcc), "threads", f"ecc@{number}:1", TPC_SIM_TRACE=trace))
     if count := re.search(r"one of (\d+) calls", said):
@@ -162,7 +163,7 @@ def test_memory_that_is_not_there(tpcc, fault, words):
 )
 @pytest.mark.parametrize("number", [1, 2, pytest.param(5, marks=long)])
 def test_a_rank_that_fails_while_others_connect(tpcc, mpi, transport, number):
-    """They wait in NCCL, on the host."""
+    """The other ranks wait in NCCL, on the host."""
     said = the_error(injected(program_of(tpcc), transport, f"nccl@{number}:1"))
     assert re.match(
         rf"rank 1: first use {number} over 'tp' failed: {NCCL}: unhandled system error", said
@@ -170,11 +171,11 @@ def test_a_rank_that_fails_while_others_connect(tpcc, mpi, transport, number):
 
 
 def test_a_rank_that_cannot_begin_to_connect(tpcc):
-    """Ranks as threads: the others wait for it in NCCL, and cannot be aborted there."""
+    """Ranks as threads: the others wait for it in NCCL and cannot be aborted there."""
     injected(program_of(tpcc), "threads", "oom@1:1")
 
 
-# Hangs, and their programs: of a GPU while weights are loaded, in a first step, and in a replayed
+# Hangs, and their programs: of a GPU during weight loading, in a first step, and in a replayed
 # step, of one and of several GPUs; of a rank that connects; of the shutdown.
 HANGS = [
     ("hang@10", {"tp": 1}, "threads"),

@@ -19,7 +19,8 @@ from models import COMMITTED, MODELS
 from simulator import FLAGS, environment
 from tpc.reference import TOLERANCE, Session, difference
 
-# cuDNN supports the attention of the first model only: the second has a mask, the third heads of 4.
+# cuDNN supports the attention of the first model only: the second has a mask, the third heads of
+# size 4.
 FILES = ["gpt2-tiny", "gpt2-tiny-nopast", "llama-dynamo"]
 GRIDS = ["tp1", "tp2", "pp2"]
 # One export of each type; the others are part of the long run.
@@ -72,7 +73,8 @@ def session(model: onnx.ModelProto) -> Session:
 
 
 def sent(tpcc, path, grid, residual, tmp_path) -> int:
-    """Bytes that a rank of each stage sends, in reductions over tp and from stage to stage."""
+    """Returns the bytes that a rank of each stage sends in reductions over tp and between
+    stages."""
     report = tmp_path / "report.json"
     tpcc.call(
         [

@@ -59,9 +59,9 @@ def test_who_dies_is_named_always(tpcc, mpi, tmp_path, transport, fate, seed):
         say_times(transport, fate, took[transport, fate])
 
 
-# Operations of the second GPU: while weights are loaded, in the first use of communicators, a first
-# step, one that is recorded, and one that is replayed. A seed of which the end of a peer shows in
-# NCCL, and one of which it does not.
+# Operations of the second GPU: during weight loading, in the first use of communicators, in the
+# first, the captured and a replayed step. NCCL reports the end of a peer with one seed, and does
+# not with the other.
 @pytest.mark.parametrize(
     "number,fate,transport,seed",
     [
@@ -98,7 +98,7 @@ def test_who_dies_is_named_in_each_phase(tpcc, mpi, number, fate, transport, see
     [(1, "kill"), pytest.param(1, "freeze", marks=long), pytest.param(0, "kill", marks=long)],
 )
 def test_who_dies_at_the_outputs_is_named(tpcc, tmp_path, victim, fate):
-    """Rank 0 waits for a reader of its output, and the other rank for rank 0."""
+    """Rank 0 waits for a reader of its output, and the other rank waits for rank 0."""
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
     np.save(tmp_path / "ids.npy", np.arange(8).reshape(1, 8))
     os.mkfifo(tmp_path / "logits")
@@ -120,8 +120,7 @@ def test_who_dies_at_the_outputs_is_named(tpcc, tmp_path, victim, fate):
 
 
 def test_files_have_no_names(tpcc, tmp_path):
-    """A process leaves no files, however it ends: shared files have no name, or are memory.
-    """
+    """Processes leave no files, however they end: shared files are unlinked, or are memory."""
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
     with Steps(program, "tcp", tmp_path / "log", environment()) as steps:
         for pid in steps.ranks.values():

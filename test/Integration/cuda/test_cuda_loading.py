@@ -23,9 +23,9 @@ MODEL_OF = {**COMMITTED, **FAMILIES}
 
 
 def anonymous_at_most(folder, command, **env):
-    """The most anonymous memory until weights are loaded, which --verbose says. What the simulated
-    driver pins is part of it, devices' memory is not; what its products take in a step is the
-    simulator's.
+    """Maximum anonymous memory until weights are loaded, from --verbose. It includes memory that
+    the simulated driver pins, but not device memory. Later memory use of matmuls is the simulator's
+    own.
     """
     said = folder / "stderr"
     with open(said, "w") as stderr:
@@ -46,7 +46,7 @@ def anonymous_at_most(folder, command, **env):
 
 
 def products(folder, count, size):
-    """A chain of square products. Its weights are zeros in a file that takes no room."""
+    """A chain of square matmuls. Its weights are zeros in a sparse file."""
     path, data = folder / "products.onnx", folder / "products.onnx.data"
     each = size * size * 4
     weights, nodes, last = [], [], "x"
@@ -79,8 +79,8 @@ def products(folder, count, size):
 
 @pytest.mark.parametrize("weights", ["file", pytest.param("random:1", marks=pytest.mark.long)])
 def test_loading_takes_little_of_the_hosts_memory(tpcc, tmp_path, weights):
-    """Two pinned buffers of 32 MiB, and not the 128 MiB of weights; of what is drawn on the GPU
-    (here by the interpreter: half a minute), not even that.
+    """Uses two pinned buffers of 32 MiB instead of 128 MiB of weights, and less for weights
+    generated on the GPU (here by the interpreter, which takes half a minute).
     """
     most = []
     for count, size in ((1, 64), (2, 4096)):
@@ -133,7 +133,7 @@ def test_drawn_weights_are_those_of_processors(tpcc, tmp_path, file, grid):
     )[model.output]
     assert difference(actual, expected).relative <= TOLERANCE
     assert difference(other, expected).relative > 0.1
-    # No rank has an allocation for each weight: one holds all. Inputs have one each.
+    # No rank has an allocation for each weight: one contains all. Inputs have one each.
     assert trace.read_text().count("cuMemAlloc_v2") <= (12 + len(given)) * gpu.grid.ranks
 
 
@@ -188,7 +188,7 @@ def test_weights_that_change_while_they_load(tpcc, tmp_path, action, words):
         assert not np.load(tmp_path / "y.npy").any()
 
 
-# Where libraries are
+# Search path of libraries
 
 
 def describe(executable, **env):
@@ -205,7 +205,7 @@ def program(tpcc):
 
 @pytest.mark.parametrize("order", range(4))
 def test_each_place_in_its_order(program, tmp_path, order):
-    """With libcuda.so.1 in the places from `order` on, the first of them is taken."""
+    """If libcuda.so.1 is in the folders from `order` on, the first of them is used."""
     driver = "libcuda.so.1"
     places = [
         ("TPC_CUDA_LIBS", tmp_path / "own", tmp_path / "own"),

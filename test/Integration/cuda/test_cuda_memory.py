@@ -67,8 +67,8 @@ class Run:
         return held
 
     def refused(self, memory, *flags, transport="threads", **env):
-        """Bytes that it says it needs of the first device that has too few. Nothing was copied to a
-        device.
+        """Returns the bytes that the message reports as needed on the first device with too little
+        memory, and checks that nothing was copied to a device.
         """
         trace = self.folder / "trace"
         trace.unlink(missing_ok=True)
@@ -97,7 +97,7 @@ class Run:
 
 
 def plan(tpcc, model, memory, sizes, *flags):
-    """The splits that --memory-plan looks at."""
+    """Splits listed by --memory-plan."""
     shape = ",".join(f"{name}={size}" for name, size in sizes.items())
     said = tpcc.call([model.path, f"--memory-plan={memory}", "--json", "--shape", shape, *flags])
     return json.loads(said.stdout)["splits"]
@@ -113,7 +113,7 @@ def test_need_is_what_is_taken(tpcc, tmp_path, model, grid):
     assert run.refused(most - 1) == most
     # The amount in the message suffices.
     assert run(memory=most) == held
-    # The estimate of tpcc before compilation is at least that, and not much more.
+    # tpcc's estimate before compilation is at least that, and not much more.
     if grid.dp == 1 and not grid.sp and grid.tp * grid.pp <= 2:
         row = next(
             row
@@ -145,8 +145,8 @@ def test_ranks_that_share_a_device_add_up(tpcc, tmp_path):
 
 
 def test_gpus_that_are_unlike(tpcc, tmp_path):
-    """Each rank counts for the GPU that it has: of older ones libraries get less. Others may have
-    some of it already.
+    """Each rank's estimate is for its own GPU: libraries use less memory on older ones. Other
+    processes may already use some of it.
     """
     executable = tpcc.compile(
         COMMITTED["gpt2-tiny"].path, "tp2", "--target=cuda", "--gpu-arch=sm_80"
@@ -164,7 +164,7 @@ def test_gpus_that_are_unlike(tpcc, tmp_path):
 
 
 def test_other_sizes_later(tpcc, tmp_path):
-    """A step that is larger than the first finds no room: it says so, and which."""
+    """A step that is larger than the first exceeds the memory: the message names the step."""
     model = COMMITTED["gpt2-tiny"]
     executable = tpcc.compile(model.path, "tp2", "--target=cuda")
     run = Run(tmp_path, executable, model, 1, 4)
@@ -197,7 +197,7 @@ def test_smallest_splits_that_fit(tpcc):
             row["fits"] == (row["need"] <= 250 << 20)
             and row["remains"] == (250 << 20) - row["need"]
         )
-    # The rest of the split holds for all.
+    # The estimate's other properties are true for all programs.
     rows = json.loads(
         tpcc.call([*arguments, "--memory-plan=2GiB", "--json", "--megatron-shard=dp2"])
         .check()
@@ -265,8 +265,8 @@ def test_describe_device(tpcc):
 
 
 def test_which_gpu_a_rank_has(tpcc, tmp_path):
-    """Ranks that are processes: each has the GPU of its local rank; two on one are refused, and may
-    share it.
+    """Ranks as processes: each uses the GPU of its local rank; two ranks on one GPU are an error
+    unless sharing is allowed.
     """
     model = COMMITTED["gpt2-mlp"]
     executable = tpcc.compile(model.path, "tp2", "--target=cuda")
@@ -289,7 +289,7 @@ def test_which_gpu_a_rank_has(tpcc, tmp_path):
         )
         executable.call([*arguments, "--share-gpus"], transport, env=env).check()
     executable.call(arguments, env=env).refused("2 ranks are on this machine, which has 1 GPU")
-    # A launcher that leaves each process one GPU of its own.
+    # A launcher that makes one GPU visible to each process.
     script = tmp_path / "own"
     script.write_text(
         f'#!/bin/sh\nCUDA_VISIBLE_DEVICES=$RANK TPC_SIM_NAME="GPU of $RANK" exec {executable.path}'

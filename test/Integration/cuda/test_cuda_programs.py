@@ -34,7 +34,7 @@ def test_a_machine_without_a_driver_gets_one_line(tpcc, env, words):
         ["--bench", "--shape", ",".join(f"{name}=1" for name in model.shape(1, 1))], env=env
     ).refused(*words)
     assert said.stderr.count("\n") == 1
-    # Options that use no GPU work without one.
+    # Options without GPU work run without a GPU.
     assert executable.describe()["outputs"]
 
 
@@ -59,8 +59,8 @@ def test_what_comes_with_the_runtime_is_of_it(tpcc, tmp_path):
     ],
 )
 def test_a_gpu_that_fails_says_how(tpcc, injection, words):
-    """Memory is released on the way out: a device that has failed refuses that as well, and that is
-    not what is said.
+    """Memory is released during cleanup. A failed device rejects that as well; the message reports
+    the original error.
     """
     executable = tpcc.compile(COMMITTED["gpt2-tiny"].path, "tp1", "--target=cuda")
     executable.call(
@@ -70,8 +70,8 @@ def test_a_gpu_that_fails_says_how(tpcc, injection, words):
 
 
 def test_nothing_is_left_behind(tpcc, tmp_path):
-    """Threads have ended when the process ends what ranks had; a shape's second step has a graph
-    and what belongs to it.
+    """Threads end before the process destroys the ranks' state. A shape's second step has a graph
+    and its resources.
     """
     executable = tpcc.compile(COMMITTED["gpt2-tiny"].path, "tp2", "--target=cuda")
     executable.call(

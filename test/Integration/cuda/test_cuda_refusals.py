@@ -112,7 +112,7 @@ OTHERS = {
     ],
 )
 def test_ranks_with_other_libraries(tpcc, mpi, tmp_path, other, transport):
-    """Libraries of a node with another installation. All ranks end, with one line."""
+    """Another installation of the libraries on one node: all ranks end, with one message."""
     make, words = OTHERS[other]
     there = make(tmp_path / "there")
     program = by_rank(
@@ -128,7 +128,7 @@ def test_ranks_with_other_libraries(tpcc, mpi, tmp_path, other, transport):
     "transport", ["threads", pytest.param("tcp", marks=long), pytest.param("mpi", marks=long)]
 )
 def test_without_nccl(tpcc, mpi, tmp_path, transport):
-    """Through the host's memory, which is noted, with the same results."""
+    """Ranks communicate through host memory, with a note and the same results."""
     folder = nccl(put(tmp_path / "there", "libcuda.so.1", "libcublasLt.so.13"), 21705)
     program, given = tpcc.compile(MODEL.path, "tp2", *GPU), MODEL.inputs(2, 5)
     found = program.run(given, transport=transport, env={"TPC_CUDA_LIBS": str(folder), **NOWHERE})[
@@ -159,8 +159,8 @@ def test_without_nccl(tpcc, mpi, tmp_path, transport):
     ],
 )
 def test_without_cudnn(tpcc, tmp_path, version, create, noted):
-    """Generated kernels compute attention of 16 bits as well: as well as those that cuDNN has no
-    plan for.
+    """Generated kernels also compute 16-bit attention, with the accuracy of cases for which cuDNN
+    has no plan.
     """
     path, inputs = tmp_path / "half.onnx", {
         "input_ids": np.random.default_rng(5).integers(0, 60, (1, 64))
@@ -202,12 +202,12 @@ def test_without_cudnn(tpcc, tmp_path, version, create, noted):
 
 # Kernels
 
-# Writes what is no machine code of any GPU, and says of each kernel what it takes.
+# Writes invalid machine code and reports each kernel's resources.
 
 
 @pytest.mark.skipif(not ASSEMBLER, reason="ptxas: there is none")
 def test_machine_code_that_is_refused(tpcc, tmp_path):
-    """By a driver that is older than the assembler: it takes PTX."""
+    """A driver that is older than the assembler uses the PTX."""
     path, trace = tmp_path / "program", tmp_path / "trace"
     tpcc.call([MODEL.path, *GPU, "-o", path], env={"CUDA_HOME": ASSEMBLER.parents[1]}).check()
     program, given = Executable(path, Grid(), tmp_path), MODEL.inputs(2, 5)
@@ -295,8 +295,8 @@ def test_little_that_remains_is_noted(tpcc, tmp_path):
     ],
 )
 def test_memory_that_others_took(tpcc, tmp_path, what, number):
-    """Behind the count, whichever allocation it is; there are about ten. What NCCL has no memory of
-    its own for lies elsewhere: the results are the same.
+    """Fails each of about ten allocations after the estimate. If NCCL has no memory of its own,
+    buffers are allocated elsewhere, and the results are the same.
     """
     program, given = tpcc.compile(
         MODEL.path, "tp1" if what == "pinned" else "tp2", *GPU
@@ -333,8 +333,8 @@ def test_memory_that_others_took(tpcc, tmp_path, what, number):
 
 
 def test_products_that_the_library_has_no_algorithm_for(tpcc, tmp_path):
-    """A bias is then added apart, with the same results; what is left is refused with its sizes.
-    There are about as many shapes.
+    """A bias is then added separately, with the same results; other matmuls are rejected with their
+    sizes. There are about as many shapes.
     """
     program, given = tpcc.compile(MODEL.path, "tp1", *GPU), MODEL.inputs(2, 5)
     np.save(tmp_path / "ids.npy", given["input_ids"])
@@ -364,7 +364,7 @@ def test_products_that_the_library_has_no_algorithm_for(tpcc, tmp_path):
     assert {True, False} == set(met)
 
 
-# Which GPU
+# Device assignment
 
 
 def test_the_local_rank_picks_the_device(tpcc, tmp_path):
@@ -382,7 +382,7 @@ def test_the_local_rank_picks_the_device(tpcc, tmp_path):
 
 
 def lookup(path):
-    """Rows of a table at a computed index, which no check at the start can see."""
+    """Rows of a table at a computed index, which no check before the step can find."""
     graph = helper.make_graph(
         [
             helper.make_node("Add", ["ids", "more"], ["index"], name="add"),
@@ -412,8 +412,8 @@ def lookup(path):
 
 @pytest.mark.parametrize("before", [0, 1, 3])
 def test_an_index_that_is_computed_leaves_its_table(tpcc, tmp_path, before):
-    """In a shape's first step, its second, which is recorded, and one that is replayed: as on
-    processors, with the node's name.
+    """In a shape's first step, in the captured step, and in a replayed step: the message names the
+    node, as on CPUs.
     """
     path = lookup(tmp_path / "lookup.onnx")
     good = {"ids": np.array([[1, 2]]), "more": np.array([[3, 7]])}
@@ -446,8 +446,8 @@ def test_an_index_that_is_computed_leaves_its_table(tpcc, tmp_path, before):
 
 
 def test_weights_that_end_while_they_are_loaded(tpcc, tmp_path):
-    """The process is stopped when its GPU does its third operation, and finds a shorter file when
-    it goes on.
+    """The process is stopped at its GPU's third operation, and finds a shorter file when it
+    continues.
     """
     program = tpcc.compile(products(tmp_path, 2, 4096), "tp1", *GPU)
     command = [

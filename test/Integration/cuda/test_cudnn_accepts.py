@@ -1,4 +1,4 @@
-"""Plans of the real cuDNN for the attention that the compiler leaves to it.
+"""Plans of the real cuDNN for the attention cases that the compiler assigns to it.
 
 Runs where cuDNN is installed, for three described GPU generations, without a GPU.
 """

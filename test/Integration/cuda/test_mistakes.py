@@ -53,7 +53,7 @@ def test_an_edit_applies_once():
 
 @pytest.mark.long
 def test_mistakes_are_found():
-    """What the simulator finds is what they are found by: it is no fault of this test."""
+    """The simulator's findings are how faults are detected; they are no failure of this test."""
     assert not apply()[1]
     run(
         [sys.executable, TOOL, "--jobs", "2"],

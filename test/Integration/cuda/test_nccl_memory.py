@@ -17,7 +17,7 @@ STEPS = [(1, 2), (2, 5), (2, 5), (40, 8), (2, 5), (2, 5), (1, 2), (1, 2)]
 
 
 def steps(executable, tmp_path, **env):
-    """The trace of some steps, of whose libraries nothing was found."""
+    """Returns the trace of some steps, after checking that the libraries have no finding."""
     findings, trace = tmp_path / "findings", tmp_path / "trace"
     findings.unlink(missing_ok=True)
     many = [MODEL.inputs(batch, sequence, seed=i) for i, (batch, sequence) in enumerate(STEPS)]
@@ -35,15 +35,15 @@ def steps(executable, tmp_path, **env):
 def test_frames_are_registered(tpcc, tmp_path):
     executable = tpcc.compile(MODEL.path, "tp2,pp2,mb2", *FLAGS)
     calls = steps(executable, tmp_path, TPC_SIM_SEED=1)
-    # Four ranks, of which each has two communicators, and not only what it began with.
+    # Four ranks with two communicators each; frames grow after the first step.
     assert calls["ncclCommRegister"] == calls["ncclCommDeregister"] > 2 * 4
     assert calls["ncclMemAlloc"] == calls["ncclMemFree"] > 4
     assert calls["cuGraphLaunch"] == 4 * (len(STEPS) - len(set(STEPS)))
 
 
 def test_memory_that_cannot_be_registered(tpcc, tmp_path):
-    """One rank's frames, with one communicator: what is registered all the same goes, once, and
-    numbers are what they were.
+    """One rank's frames, with one communicator: registered memory is deregistered once, and results
+    are the same.
     """
     executable = tpcc.compile(MODEL.path, "tp2,pp2,mb2", *FLAGS)
     usual = steps(executable, tmp_path, TPC_SIM_SEED=1)
@@ -54,7 +54,7 @@ def test_memory_that_cannot_be_registered(tpcc, tmp_path):
         ["--bench", "--shape", "batch=2,sequence=3", "--verbose"],
         env=environment(TPC_SIM_INJECT="register@1,register@2:1"),
     ).check()
-    # Once per rank.
+    # Reported once per rank.
     assert (
         len(
             re.findall(

@@ -18,7 +18,7 @@ from models import COMMITTED, FAMILIES
 from simulator import FLAGS, environment
 
 MODELS = {**COMMITTED, **FAMILIES}
-# Sizes that everything is divisible by: nothing is padded or sent in pieces.
+# Sizes divisible by all grids: nothing is padded or sent in chunks.
 BATCH, SEQUENCE, PAST = 8, 4, 4
 SYMBOLS = {
     "batch": BATCH,
@@ -33,7 +33,7 @@ TYPES = {"f32": ("float32", 4)}
 
 
 def traced(path):
-    """process -> what it has called, as (call, kind, count, type, rest, communicator, members)."""
+    """process -> its calls, as (call, kind, count, type, rest, communicator, members)."""
     found = {}
     line = re.compile(
         r"(\d+) \d+ nccl(\w+) (?:(\w+) of (\d+) (\w+)(?:, (\w+))?(?:, root \d+)?(?: (?:to|from)"
@@ -58,8 +58,8 @@ def traced(path):
 
 
 def groups_of(op):
-    """Axes. Where a dimension is split over several, ranks of one axis at a time gather or scatter
-    it.
+    """Axes of the collective. If a dimension is split over several axes, gathers and scatters use
+    one axis at a time.
     """
     over = op.get("over", ["pp"])
     return [(axis,) for axis in over] if "dim" in op else [tuple(over)]
@@ -85,7 +85,7 @@ class Certificate:
         )
 
     def group(self, rank, axes):
-        """World ranks, ascending."""
+        """World ranks, in ascending order."""
         here = self.coordinates(rank)
         return tuple(
             sorted(
@@ -149,8 +149,8 @@ class Certificate:
                     count *= len(group)
 
     def communicators(self):
-        """Axes of the groups over which there is communication, in the order in which they are
-        made.
+        """Returns the axes of the groups that communicate, in the order in which communicators are
+        created.
         """
         used = set()
         for place, stage in enumerate(self.stages):
@@ -211,7 +211,7 @@ def test_calls_are_the_certificates(tpcc, tmp_path, name, grid):
             members = certificate.group(rank, axes)
             groups[communicator] = members
             made.setdefault(communicator, set()).add(members)
-            # Made, and each kind of call once, before anything else.
+            # Communicators are created, and each kind of call is made once, before anything else.
             first, calls = (
                 calls[: 1 + len(FIRST_USES) + 2 * (len(members) - 1)],
                 calls[1 + len(FIRST_USES) + 2 * (len(members) - 1) :],

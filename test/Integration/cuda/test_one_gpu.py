@@ -1,4 +1,4 @@
-"""Single-GPU script (run) over the simulated libraries: all parts run, and fail where they must."""
+"""Single-GPU script (run) over the simulated libraries: all parts run, and report failures."""
 
 import json
 import shutil

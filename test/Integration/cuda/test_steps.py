@@ -18,7 +18,7 @@ MODELS = {**COMMITTED, **FAMILIES}
 
 
 def inputs(model, order, seed):
-    """Inputs of other contents each time, of other padding where the model has that."""
+    """Inputs with other contents each time, and other padding if the model has any."""
     return [
         model.inputs(
             batch,

@@ -36,7 +36,7 @@ NCCL = (
 
 
 def put(folder: Path, *names: str) -> Path:
-    """Libraries of the simulator's, as links."""
+    """Links to the simulator's libraries."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         (folder / name).symlink_to(LIBRARIES / name)
@@ -83,7 +83,7 @@ def nccl(folder: Path, version: int) -> Path:
 
 
 def driver(folder: Path, leave=(), **results: int) -> Path:
-    """All functions succeed and do nothing, but for those of `results`."""
+    """All functions succeed and do nothing, except for those in `results`."""
     text = (TOP / "test" / "Simulator" / "Cuda" / "Functions.def").read_text()
     names = [name for name in re.findall(r"^FUNCTION\((\w+)", text, re.M) if name not in leave]
     return stub(

@@ -13,13 +13,13 @@ PROMPTS = [one["prompt"] for one in expected()[MODEL.name]]
 
 @pytest.fixture(scope="module", autouse=True)
 def no_assembler():
-    """Simulated devices take no machine code: it need not be made."""
+    """Simulated devices accept no machine code, so none is generated."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_HOME", "/nonexistent")
         yield
 
 
 def compiled(tpcc, path, grid, *arguments, **env):
-    """For GPUs; with the simulated ones."""
+    """Compiled for GPUs; runs on the simulated ones."""
     made = tpcc.compile(path, grid, *(arguments or ["--generate"]), *FLAGS)
     return dataclasses.replace(made, environment=environment(**env))

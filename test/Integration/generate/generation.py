@@ -22,8 +22,8 @@ CAUSAL = {name: model for name, model in {**COMMITTED, **FAMILIES}.items() if mo
 
 @functools.cache
 def expected() -> dict[str, list[dict]]:
-    """Model -> eight prompts, what transformers says to each, and by what margins.
-    test/Models/expected.py wrote it.
+    """Model -> eight prompts, transformers' answers, and their margins. Written by
+    test/Models/expected.py.
     """
     return json.loads((MODELS / "expected.json").read_text())
 
@@ -56,7 +56,7 @@ def decided(margins) -> int:
 
 
 def margins_of(logits: np.ndarray) -> np.ndarray:
-    """The largest less the second, along the last dimension."""
+    """Difference of the two largest elements along the last dimension."""
     best = np.sort(np.partition(logits, -2, axis=-1)[..., -2:], axis=-1)
     return best[..., 1] - best[..., 0]
 
@@ -93,7 +93,7 @@ def say(
 
 class Toy:
     """A program written by hand (runtime/generate/test/program): its logits are a hash of all
-    tokens of the sequence. Who reads POISON says NaN.
+    tokens of the sequence. They are NaN once the sequence contains POISON.
     """
 
     VOCABULARY, POSITIONS, POISON = 101, 128, 66

@@ -21,8 +21,8 @@ REASONS = {"stop", "length", "cancelled", "error"}
 
 @dataclass
 class Answer:
-    """Answers to one id. Times are seconds of time.monotonic(), places are lines of the program's
-    output.
+    """Answer to one id. Times are seconds of time.monotonic(); positions are line numbers of the
+    program's output.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -34,14 +34,12 @@ class Answer:
 
     @property
     def gaps(self) -> list[float]:
-        """Seconds from token to token."""
+        """Returns the seconds between tokens."""
         return [late - early for early, late in zip(self.times, self.times[1:])]
 
 
 class Service:
-    """A program that serves. Whatever it says that the protocol does not know is an error of the
-    next call.
-    """
+    """A serving program. Output lines that violate the protocol raise an error at the next call."""
 
     def __init__(
         self,
@@ -52,8 +50,8 @@ class Service:
         env=None,
     ):
         self.program, self.answers, self.wrong = program, {}, []
-        self.holds = False  # what is sent waits for more
-        self.reused = False  # ids are asked for again before their answer was looked at
+        self.holds = False  # requests are buffered
+        self.reused = False  # ids that were requested again before their answer was read
         self.changed = threading.Condition()
         self.log = log or program.scratch / f"serve{next(program.runs)}.log"
         environment = {
@@ -78,8 +76,8 @@ class Service:
         self.reader.start()
 
     def _read(self) -> None:
-        """Until the program closes its output, or hang_up(): a pipe cannot be closed under a thread
-        that reads it.
+        """Reads until the program closes its output, or hang_up(): a pipe cannot be closed while a
+        thread reads it.
         """
         output, held = self.process.stdout.fileno(), b""
         while self.leaves not in select.select([output, self.leaves], [], [])[0]:
@@ -120,12 +118,12 @@ class Service:
         if not isinstance(line, dict) or line.keys() not in (TOKEN, LAST, ERROR):
             return "neither a token nor the last line of a request"
         answer = self.answers.setdefault(line["id"], Answer())
-        if line["id"] is None:  # what is wrong with a line, not with a request: one after the other
+        if line["id"] is None:  # errors of a line rather than a request, in order
             answer = self.answers[None] = Answer()
         elif answer.finish and self.reused:
             answer = self.answers[line["id"]] = Answer()
         if answer.finish:
-            return "behind the last line of its request"
+            return "after the last line of its request"
         if "token" in line:
             if line["index"] != len(answer.tokens):
                 return f"index {len(answer.tokens)} was next"
@@ -135,7 +133,7 @@ class Service:
             return ""
         answer.finish, answer.message = line["finish"], line.get("message", "")
         if answer.finish not in REASONS:
-            return "no reason of the protocol"
+            return "not a reason in the protocol"
         return "" if answer.message or answer.finish != "error" else "an error without a message"
 
     def said(self) -> str:
@@ -153,8 +151,8 @@ class Service:
 
     @contextlib.contextmanager
     def at_once(self):
-        """All that is sent in here comes in one write: none of it is answered before the rest is
-        there.
+        """Sends all requests made inside in one write: none is answered before the last has
+        arrived.
         """
         self.holds = True
         yield
@@ -163,14 +161,14 @@ class Service:
 
     def ask(self, id: str, ids, new: int, **settings) -> str:
         with self.changed:
-            # An id that is done may be used again.
+            # A completed id may be used again.
             self.answers[id] = Answer(asked=time.monotonic())
         self.send({"id": id, "ids": [int(one) for one in ids], "max_new_tokens": new, **settings})
         return id
 
     def until(self, condition, seconds: float = 120) -> None:
-        """`condition` of what came so far; an error where the program ends or breaks the protocol
-        before.
+        """Waits for `condition` on the received answers; raises an error if the program ends or
+        violates the protocol before.
         """
         clock = LoadClock()
         with self.changed:
@@ -186,7 +184,7 @@ class Service:
             assert not self.wrong, self.wrong[:5]
 
     def answer(self, id: str | None, seconds: float = 120) -> Answer:
-        """The whole answer."""
+        """Waits for the complete answer."""
         self.until(lambda: id in self.answers and self.answers[id].finish, seconds)
         return self.answers[id]
 
@@ -196,7 +194,7 @@ class Service:
         return answer.tokens
 
     def close(self, seconds: float = 120) -> int:
-        """No more requests; returns the exit status."""
+        """Closes the input; returns the exit status."""
         if not self.process.stdin.closed:
             self.process.stdin.close()
         status = self.process.wait(seconds)

@@ -24,5 +24,5 @@ def test_greedy_ids_are_those_of_the_file(name):
         logits = full_logits(CAUSAL[name], [prompt + ids[:-1]])[0, len(prompt) - 1 :]
         steps = decided(one["margins"])
         assert logits.argmax(axis=-1)[:steps].tolist() == ids[:steps], prompt
-        # Written with three digits.
+        # The file has three digits.
         np.testing.assert_allclose(margins_of(logits), one["margins"], rtol=6e-3, atol=1e-4)

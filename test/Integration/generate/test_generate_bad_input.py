@@ -181,7 +181,7 @@ def test_processes_that_were_given_other_flags(toy, tmp_path, flags, words):
     ids=["greedy", "plain", "filtered"],
 )
 def test_logits_that_are_no_numbers(toy, grid, drawn):
-    """Named by where they are; a prompt beside it is answered."""
+    """Errors name the request's position; a valid prompt next to it is answered."""
     program = toy.program(grid)
     refuse(program, ["--prompt-ids", f"1,2,{Toy.POISON}", *FEW, *drawn], "nan", "after 3 tokens")
     result = program.call(
@@ -200,7 +200,7 @@ def test_a_request_whose_logits_are_no_numbers_ends_alone(program):
 
 
 def test_temperatures_next_to_zero(program):
-    """Scores that are divided by them would be infinite, and many the largest."""
+    """Scores divided by such a value would be infinite, and many of them maximal."""
     greedy = say(program, [1, 2, 3], 20).tokens
     for temperature in ("1e-31", "1e-38", "1e-45", "1e-300"):
         assert (
@@ -255,7 +255,7 @@ def test_the_limits_themselves_are_served(program):
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_an_error_does_not_begin_behind_tokens(toy, tmp_path, victim):
-    """Tokens are a line that is not finished, of rank 0; errors are any rank's."""
+    """Tokens are an incomplete line from rank 0; errors may come from any rank."""
     program, log = toy.program("tp2"), tmp_path / "log"
     environment = {"TEST_MOST": "1000000"}
     with Steps(
@@ -267,7 +267,7 @@ def test_an_error_does_not_begin_behind_tokens(toy, tmp_path, victim):
         arguments=["--prompt-ids", "1,2,3", "--max-new-tokens", "900000"],
     ) as steps:
         until(lambda: re.search(r"^\d+ \d+", steps.said(), re.M))
-        time.sleep(0.5)  # rank 0 tells the others several times a second
+        time.sleep(0.5)  # rank 0 sends a heartbeat several times a second
         os.kill(processes_of(program.path)[victim], signal.SIGKILL)
         until(lambda: steps.run.poll() is not None and not processes_of(program.path))
         said = steps.said()

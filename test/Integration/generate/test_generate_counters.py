@@ -23,7 +23,7 @@ CASES = [
 
 
 def sent(said):
-    """(stage, axis, kind) -> (count, bytes), of the rank of each stage that sends most."""
+    """(stage, axis, kind) -> (count, bytes), for the rank of each stage that sends most."""
     rows = re.findall(
         r"^stage (\d+): (\w+) over (\S+), (\d+) times, (\d+) bytes$", said.result.stderr, re.M
     )
@@ -53,18 +53,18 @@ def test_what_is_sent(tpcc, name, grid):
         said = say(program, prompt, NEW, *flags)
         counted = sent(said)
         assert rounds(said) == [NEW, steps, NEW, 0]
-        # 2L + 1 reductions over tp, or L + 1, and what goes from stage to stage: by the plan, which
-        # other tests look at.
+        # 2L + 1 reductions over tp, or L + 1, and messages between stages, as planned; other tests
+        # check the plan.
         for row in plan:
             assert (
                 counted.pop((row["stage"], row["axis"], row["kind"]))[0] == steps * row["count"]
             ), row
-        # A token: its value and its id, of each sequence that the step has.
+        # The token's value and id, for each sequence of the step.
         assert counted.pop((parsed.pp - 1, "sampling", "all_reduce"), (NEW, 8 * NEW)) == (
             NEW,
             8 * NEW,
         )
-        # And the token, said to earlier stages.
+        # Also sends the token to earlier stages.
         for (_, axis, kind), (count, size) in counted.items():
             assert (
                 (axis, kind) == ("sampling", "send")

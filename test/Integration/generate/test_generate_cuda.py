@@ -23,7 +23,7 @@ from cuda_programs import MODEL, PROMPTS, compiled, no_assembler  # noqa: F401 (
 
 GRIDS = ["tp1", "tp2", "tp2,pp2", "dp2"]
 MORE_GRIDS = ["pp2", "tp2,pp2,mb2", "tp4", "tp3", "tp2,sp", "tp2,dp2", "tp2x2", "pp3"]
-# GPT-2, and rotary embeddings with kv heads that are shared, recognized and derived.
+# GPT-2, and models with rotary embeddings and shared kv heads, both recognized and derived.
 MODELS = ["gpt2-tiny", "llama-dynamo"]
 CHOSEN = [
     ("gpt2-tiny", "tp1"),
@@ -53,8 +53,8 @@ def seeds(request):
 
 @pytest.mark.parametrize("model,grid", cases(CHOSEN))
 def test_greedy_ids(tpcc, request, model, grid):
-    """Prompts of different lengths, more than there are slots: transformers' tokens, and those of
-    processors.
+    """Prompts of different lengths, more than there are slots: tokens equal those of transformers
+    and of CPUs.
     """
     prompts = expected()[model.name]
     if request.config.getoption("tests") != "long":
@@ -121,8 +121,8 @@ def test_all_positions(tpcc):
     ],
 )
 def test_halves(tpcc, tmp_path, file, kind, grid):
-    """Caches have 16 bits; logits are as far from f32 as those of one step over all tokens are,
-    which has none.
+    """Caches are 16-bit; the error relative to f32 equals that of one step over all tokens, which
+    has no cache.
     """
     model, path = CAUSAL[file], tmp_path / f"{file}-{kind}.onnx"
     onnx.save(halve(onnx.load(model.path), kind), path)
@@ -178,8 +178,8 @@ def test_requests_come_and_go(tpcc, request, grid, transport):
 
 
 def test_what_is_left_in_caches_is_not_read(tpcc, tmp_path):
-    """Positions from 20 on are NaN: so are keys and values of longer sequences, and their logits.
-    The next request in the slot reads none of it.
+    """Positions from 20 on are NaN, and so are keys, values and logits of longer sequences. The
+    next request in the slot reads none of them.
     """
     model = onnx.load(MODEL.path)
     table = next(tensor for tensor in model.graph.initializer if "wpe" in tensor.name)
@@ -205,12 +205,13 @@ def test_what_is_left_in_caches_is_not_read(tpcc, tmp_path):
         assert service.generate(PROMPTS[1][:13], 7) == alone
 
 
-# ===--- choosing
+# ===--- token selection
 # ------------------------------------------------------------------------------------------------
 
 
 def copied(said):
-    """Bytes of logits, or of what was chosen of them."""
+    """Returns the bytes of logits that are copied to the host, or of the tokens chosen from
+    them."""
     return int(re.search(r"; (\d+) bytes of a rank's logits", said.result.stderr)[1])
 
 
@@ -225,9 +226,9 @@ def copied(said):
     ],
 )
 def test_tokens_are_chosen_where_logits_are(tpcc, grid):
-    """Of each row 8 bytes come to the host, and of one that is filtered 8 for each token that it
-    shows; sums of its weights where these do not decide, and its scores where sums do not. With
-    --logits the host has all, and chooses the same.
+    """Each row copies 8 bytes to the host; a filtered row also copies 8 bytes for each candidate.
+    Sums of weights are copied if the candidates do not decide, and all scores if the sums do not.
+    With --logits the host has all logits, and chooses the same tokens.
     """
     program, new = compiled(tpcc, MODEL.path, grid), 6
     shape = Grid.parse(grid)
@@ -264,7 +265,7 @@ def test_tokens_are_chosen_where_logits_are(tpcc, grid):
     ],
 )
 def test_each_row_is_chosen_in_its_way(tpcc, grid):
-    """Rows that are filtered come and go beside others, and get what processors give them."""
+    """Filtered rows run together with others, and get the same tokens as on CPUs."""
     host = tpcc.compile(MODEL.path, grid, "--generate")
     drawn = [
         {},
@@ -299,7 +300,8 @@ def test_each_row_is_chosen_in_its_way(tpcc, grid):
             for index, settings in enumerate(drawn)
         ]
         for index, name in names:
-            # Rows beside it change the order of additions in products, which draws seldom see.
+            # Other rows in the step change the order of additions in matmuls, which rarely affects
+            # samples.
             assert service.answer(name).tokens[:4] == alone[index][:4]
         assert service.close() == 0
 
@@ -310,8 +312,8 @@ def test_each_row_is_chosen_in_its_way(tpcc, grid):
 
 @pytest.mark.parametrize("grid", [pytest.param("tp1", marks=pytest.mark.long), "tp2,pp2"])
 def test_steps_that_decode_are_one_graph(tpcc, tmp_path, grid):
-    """The prompt's step is one; of those that decode the first runs call by call, the second is
-    captured, and from there on each is one launch, which allocates nothing and waits once.
+    """The prompt's step is one graph launch. The first decode step runs call by call, the second is
+    captured, and each later one is one launch, which allocates nothing and waits once.
     """
     program, trace = compiled(tpcc, MODEL.path, grid), tmp_path / "trace"
     new = 12
@@ -326,8 +328,8 @@ def test_steps_that_decode_are_one_graph(tpcc, tmp_path, grid):
 
 
 def test_one_graph_serves_all_ways_of_choosing(tpcc, tmp_path):
-    """Settings are data: the prompt's graph and that of steps that decode are captured by the
-    second request, and none by those that are filtered or penalized.
+    """Settings are data. The second request captures the prompt's graph and the decode graph;
+    filtered or penalized requests capture none.
     """
     program, trace = compiled(tpcc, MODEL.path, "tp1"), tmp_path / "trace"
     with Service(
@@ -373,8 +375,8 @@ with tpc.load({str(program.path)!r}) as session:
         env=environment(TPC_SIM_TRACE=trace) | {"PYTHONPATH": str(TOP / "python")},
         timeout=120,
     ).check()
-    # For each capacity: steps that decode, and those of two prompts, of which one is there for its
-    # logits as well.
+    # Graphs for each capacity: decode steps, and steps of two prompts, one of which also returns
+    # its logits.
     captured = trace.read_text().count(" cuGraphInstantiateWithFlags = 0") // 2
     launched = trace.read_text().count(" cuGraphLaunch = 0") // 2
     assert captured <= 8 and launched >= 4 * 7 + 63 + 2 * 7 - 2

@@ -38,7 +38,7 @@ def test_need_is_what_is_taken(tpcc, tmp_path, grid):
 
 
 def test_the_plan_counts_caches(tpcc):
-    """Keys and values of two layers, four sequences of 128 tokens, as a processor has them."""
+    """Bytes of keys and values of two layers, four sequences of 128 tokens, as on a CPU."""
     cache_bytes = 2 * MODEL.layers * MODEL.hidden * 4 * 128 * 4
     for one in (compiled(tpcc, MODEL.path, "tp1"), tpcc.compile(MODEL.path, "tp1", "--generate")):
         said = one.call([*ASKED, "--verbose"]).check().stderr
@@ -58,8 +58,8 @@ def test_the_plan_is_said_where_gpus_are(tpcc):
 
 @pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=pytest.mark.long)])
 def test_a_gpu_without_room_for_caches(tpcc, transport):
-    """Where others have taken what was free when memory was counted: the words of processors, by
-    one rank.
+    """Another process takes free memory after the estimate: one rank reports the same message as on
+    CPUs.
     """
     program, texts = compiled(tpcc, MODEL.path, "tp2"), []
     for count in range(8, 40):
@@ -85,7 +85,7 @@ def test_a_gpu_without_room_for_caches(tpcc, transport):
     ],
 )
 def test_a_gpu_that_fails(tpcc, injection, words):
-    """In the middle of a sequence: what was said is whole, and right."""
+    """Failure in the middle of a sequence: printed tokens are complete and right."""
     program = compiled(tpcc, MODEL.path, "tp2")
     alone = say(program, PROMPTS[0], 24).tokens
     with Service(
@@ -147,7 +147,7 @@ def test_a_rank_that_is_killed(tpcc, request, transport):
     ],
 )
 def test_what_is_refused(tpcc, arguments, words):
-    """As on processors, word by word, before a GPU is asked for anything."""
+    """The same message as on CPUs, before any GPU is used."""
     programs = compiled(tpcc, MODEL.path, "tp1"), tpcc.compile(MODEL.path, "tp1", "--generate")
     said = [
         one.call(arguments).refused(*words).stderr.replace(str(one.path), "PROGRAM")

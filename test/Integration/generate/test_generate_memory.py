@@ -35,8 +35,8 @@ def peak_bytes(pid):
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
 @pytest.mark.parametrize("past", [False, True], ids=["derived", "recognized"])
 def test_a_prompt_of_two_thousand_tokens(tpcc, tmp_path, past):
-    """Its logits alone, of all positions, would be 262 MB. All but the caches is the same for every
-    rank's peak.
+    """Logits of all positions alone would take 262 MB. Except for caches, every rank has the same
+    peak.
     """
     model = llama.write(tmp_path / f"llama-{past}.onnx", past=past, **SHAPE)
     program = tpcc.compile(model, Grid(tp=2), "--generate")
@@ -61,7 +61,7 @@ def test_a_prompt_of_two_thousand_tokens(tpcc, tmp_path, past):
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
 def test_room_that_is_not_used(tpcc, tmp_path):
-    """2.5 GB of caches for ten million tokens, of which few are used.
+    """2.5 GB of caches for ten million tokens, few of which are used.
 
     The rest is never touched, so the start does not wait for it.
     """

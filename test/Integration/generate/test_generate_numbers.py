@@ -30,8 +30,8 @@ MORE_GRIDS = [
 STEPS = 16
 
 
-# Models and grids in which ranks hold copies of kv heads, as their query heads read them: 3 over 2
-# ranks, 2 over 3, 4 and 8, one over 2.
+# Models and grids in which KV heads are replicated for the ranks' query heads: 3 over 2 ranks, 2
+# over 3, 4 and 8, one over 2.
 REPEATED = [
     ("mistral-dynamo", "tp2"),
     ("mistral-past", "tp2,pp2,mb2"),
@@ -46,7 +46,7 @@ REPEATED = [
 
 
 def cases():
-    """(model, grid): by default each model on one grid, and grids in turns."""
+    """(model, grid): by default each model on one grid, with grids in rotation."""
     chosen = {(name, GRIDS[index % len(GRIDS)]) for index, name in enumerate(CAUSAL)} | set(
         REPEATED
     )
@@ -64,7 +64,7 @@ def cases():
 
 @pytest.mark.parametrize("model,grid", cases())
 def test_greedy_ids(tpcc, model, grid):
-    """All eight prompts at once, of eight lengths."""
+    """All eight prompts in one batch, with eight lengths."""
     prompts = expected()[model.name]
     with Service(
         tpcc.compile(model.path, grid, "--generate"), "--max-batch", "8", "--max-sequence", "54"
@@ -106,8 +106,8 @@ def test_logits(tpcc, model, grid):
 
 @pytest.mark.parametrize("model,grid", cases())
 def test_up_to_the_capacity(tpcc, model, grid):
-    """The caches are filled to the last entry, or to the one before it, and a longer prompt is
-    refused.
+    """The caches are filled to the last entry, or to the one before it; a longer prompt is
+    rejected.
     """
     program = tpcc.compile(model.path, grid, "--generate")
     prompt = np.random.default_rng(0).integers(0, model.vocab, 24)
@@ -131,8 +131,8 @@ def test_up_to_the_capacity(tpcc, model, grid):
 
 @pytest.mark.parametrize("name", CAUSAL)
 def test_steps_are_proved(tpcc, name):
-    """For all sizes, and run at small ones: what could not be is warned of, and what is not the
-    model refused.
+    """Verified for all sizes, and run at small ones. Anything unverified produces a warning, unless
+    the model itself is rejected.
     """
     text = tpcc.compile(
         CAUSAL[name].path,
@@ -170,7 +170,7 @@ def test_nine_of_ten_prompts_are_kept(tpcc, grid):
     ],
 )
 def test_all_positions(tpcc, model, grid):
-    """--generate=all keeps the logits of the prompt as well, also where it goes in by chunks."""
+    """--generate=all also returns the logits of the prompt, including chunked prompts."""
     program = tpcc.compile(model.path, grid, "--generate=all")
     random = np.random.default_rng(1)
     prompt = random.integers(0, model.vocab, 11)

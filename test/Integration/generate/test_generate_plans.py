@@ -33,9 +33,9 @@ def rows(plan, axis, kind):
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_reductions_of_a_step(tpcc, name):
-    """Two for each layer, or one where attention and MLP are added at once, and one of the
-    embedding; nothing else is said over tp, and of outputs the logits of one token for each
-    sequence are delivered.
+    """Two reductions per layer, or one if attention and MLP are added together, and one for the
+    embedding. There are no other collectives over tp, and each sequence returns the logits of one
+    token.
     """
     model = CAUSAL[name]
     plan = plan_of(tpcc, model, "tp2")
@@ -49,7 +49,7 @@ def test_reductions_of_a_step(tpcc, name):
 
 @pytest.mark.parametrize("name", SPLIT[::6])
 def test_layers_keep_their_caches(tpcc, name):
-    """With pp each layer's caches are with its stage, and only the residual is sent."""
+    """With pp, each layer's caches are in its stage, and only the residual is sent."""
     model = CAUSAL[name]
     plan = plan_of(tpcc, model, "pp2")
     assert sum(row["count"] for row in rows(plan, "pp", "send")) == 1
@@ -59,7 +59,7 @@ def test_layers_keep_their_caches(tpcc, name):
 @pytest.mark.parametrize("grid", ["tp1", "tp2", "pp2", "dp2", "tp2,pp2", "tp2,pp2,dp2,mb2"])
 @pytest.mark.parametrize("name", ["gpt2-tiny", "llama-dynamo", "falcon-past"])
 def test_caches_are_split(tpcc, name, grid):
-    """Heads over tp, except one that all share; sequences over dp; layers with their stage."""
+    """Heads are split over tp unless all ranks share one; sequences over dp; layers over stages."""
     model, parsed = CAUSAL[name], Grid.parse(grid)
     kept = tpcc.compile(model.path, grid, "--generate").describe()["generation"]["caches"]
     heads = model.kv_heads or model.heads
@@ -93,8 +93,8 @@ def test_caches_are_split(tpcc, name, grid):
     ],
 )
 def test_ranks_hold_what_their_heads_read(tpcc, name, grid, heads):
-    """The kv heads that a rank's weights make are those that it holds, in what programs say of
-    themselves as in the report: nothing is sent for it, and memory is theirs alone.
+    """A rank's weights produce exactly the kv heads of its cache, both in --describe and in the
+    report: replicated heads need memory, but no communication.
     """
     model, parsed = CAUSAL[name], Grid.parse(grid)
     plan = plan_of(tpcc, model, grid)
@@ -111,8 +111,8 @@ def test_ranks_hold_what_their_heads_read(tpcc, name, grid, heads):
     for cache in caches:
         split = "tp" in cache["axes"][1]
         assert int(cache["shape"][1]) == (heads * parsed.tp if split else heads)
-    # 4 sequences of 32768 tokens, so that it is whole MiB; of windows of 6 tokens two, and a chunk
-    # of a prompt.
+    # 4 sequences of 32768 tokens, for whole MiB; a window of 6 tokens has capacity for two windows
+    # and a prompt chunk.
     rooms = {cache["shape"][2] for cache in caches}
     assert rooms in ({"capacity"}, {"room"})
     tokens = 2 * 6 + 512 if rooms == {"room"} else 32768
@@ -121,7 +121,8 @@ def test_ranks_hold_what_their_heads_read(tpcc, name, grid, heads):
 
 
 ROTATES = ("falcon", "gemma2", "gpt_neox", "llama", "mistral", "olmo2", "phi", "qwen2")
-# Falcon has one kv head, which all ranks have; elsewhere kv heads are split, or there twice.
+# Falcon has one kv head, replicated on all ranks; other models split kv heads, or replicate them
+# twice.
 APPENDS = [
     (name, grid)
     for i, name in enumerate(CAUSAL)
@@ -132,8 +133,8 @@ APPENDS = [
 
 @pytest.mark.parametrize("name,grid", APPENDS)
 def test_rotated_keys_are_written_once(tpcc, name, grid):
-    """The kernel that rotates new keys writes them into the cache; new values come from a product,
-    and are copied there. Each layer's function does both, and nothing is transposed in between.
+    """The kernel that rotates new keys writes them into the cache; new values come from a matmul
+    and are copied there. Each layer's function does both, without transposes.
     """
     model = CAUSAL[name]
     text = (

@@ -53,8 +53,8 @@ def test_transports(tpcc, mpi, name, grid):
     ],
 )
 def test_grids_draw_the_same(tpcc, name, how):
-    """Noise is a function of seed, sequence, position and token: only where two scores are as close
-    as the logits' last bits does a split decide. Those are fewer than one prompt in ten.
+    """Noise is a function of seed, sequence, position and token, so the grid matters only if two
+    scores differ by rounding: for fewer than one prompt in ten.
     """
     model, kept = CAUSAL[name], 0
     prompts = [one["prompt"] for one in expected()[name]]

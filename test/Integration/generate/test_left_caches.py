@@ -29,8 +29,8 @@ POISON = 11
 
 
 def poisoned(path, to):
-    """The same model, which makes NaN of one token: its keys and values are NaN in all layers, and
-    those of all that see it.
+    """The same model with one token that produces NaN: its keys and values in all layers, and those
+    of all later tokens.
     """
     model = onnx.load(path)
     graph = model.graph

@@ -44,7 +44,7 @@ def alone(program):
     ],
 )
 def test_requests_run_together(tpcc, request, alone, grid, transport):
-    """Eight requests in four slots: each gets what it gets alone."""
+    """Eight requests in four slots: each gets the same answer as alone."""
     if transport == "mpi":
         request.getfixturevalue("mpi")
     with Service(
@@ -71,7 +71,7 @@ def test_slots_are_used_again(program, alone):
 
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
 def test_a_rank_that_is_killed(program, alone, request, transport):
-    """All others end, and what was said is whole."""
+    """All other ranks end, and the output is complete lines."""
     if transport == "mpi":
         request.getfixturevalue("mpi")
     with Service(program, transport=transport) as service:
@@ -94,7 +94,7 @@ def resident_bytes(process):
     return int(open(f"/proc/{process.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.skipif(sanitized(), reason="sanitizers: what is freed stays with them for a while")
+@pytest.mark.skipif(sanitized(), reason="sanitizers: freed memory stays quarantined")
 def test_memory_is_flat(program):
     """Ten thousand steps in a hundred sequences; the first twenty may grow it."""
     with Service(program, "--max-batch", "1") as service:
@@ -130,7 +130,7 @@ def test_the_first_token_needs_no_reload(tpcc, tmp_path, alone):
 
 
 def test_logits_that_are_no_numbers(tpcc, tmp_path):
-    """A NaN in a bias before the head is in all of them."""
+    """Every logit contains the NaN of a bias before the head."""
     model = onnx.load(MODEL.path)
     bias = next(tensor for tensor in model.graph.initializer if "ln_f.bias" in tensor.name)
     values = numpy_helper.to_array(bias).copy()

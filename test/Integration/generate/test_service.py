@@ -42,7 +42,7 @@ def alone(program):
 
 @pytest.mark.parametrize("grid,transport", GRIDS)
 def test_requests_run_together(toy, request, alone, grid, transport):
-    """Eight requests in four slots: as many tokens as are asked for, of each, the same as alone,
+    """Eight requests in four slots: each gets the requested number of tokens, the same as alone,
     and then the program ends.
     """
     if transport == "mpi":
@@ -59,7 +59,7 @@ def test_requests_run_together(toy, request, alone, grid, transport):
 
 
 def test_tokens_come_one_by_one_and_of_all_requests(program):
-    """Programs are fast: where the first has ended before the second was read, both are asked for
+    """Programs are fast: if the first request ended before the second was read, both are sent
     again.
     """
     with Service(program, "--max-batch", "2") as service:
@@ -80,7 +80,7 @@ def test_tokens_come_one_by_one_and_of_all_requests(program):
 
 
 def test_stop_ids(program, alone):
-    """The one that stops is the last to come, as in transformers."""
+    """The stop token is the last one returned, as in transformers."""
     ids = alone[3]
     stop = next(index for index, token in enumerate(ids) if token not in ids[:index] and index)
     with Service(program) as service:
@@ -105,9 +105,7 @@ def test_what_is_drawn_depends_on_the_seed_alone(program):
 
 
 def test_what_fills_the_caches_ends(program):
-    """128 tokens have room: of as many the next one is told, and nobody asks for what comes behind
-    that.
-    """
+    """The capacity is 128 tokens: after as many, the request ends without a further token."""
     with Service(program, "--max-batch", "1") as service:
         for length, told in ((126, 3), (127, 2), (128, 1)):
             answer = service.answer(service.ask(f"a{length}", [7] * length, 64))
@@ -119,13 +117,13 @@ def test_what_fills_the_caches_ends(program):
 def test_temperature_zero_is_greedy(program, alone):
     with Service(program) as service:
         assert service.generate(PROMPTS[2], 24, temperature=0, seed=3) == alone[2]
-        # One candidate is the largest.
+        # A single candidate is the argmax.
         assert service.generate(PROMPTS[2], 24, temperature=1.0, top_k=1, seed=3) == alone[2]
 
 
 def test_cancel(program, alone):
-    """Also of one that waits for a slot, and of one that nobody knows; then the slot serves others.
-    Programs are fast: what has ended before its cancel came is asked for again.
+    """Cancels running, waiting and unknown requests; then the slot serves others. Programs are
+    fast: a request that ended before its cancellation arrived is sent again.
     """
     with Service(program, "--max-batch", "1") as service:
         service.send({"cancel": "nobody"})
@@ -149,7 +147,7 @@ def test_cancel(program, alone):
 
 
 GOOD = {"id": "a", "ids": [1, 2, 3], "max_new_tokens": 4}
-# Bad requests, and the words that their messages contain.
+# Bad requests, and words of their messages.
 BAD = {
     "no JSON": ('{"id": "a", ', []),
     "no object": ("[1, 2]", []),
@@ -203,7 +201,7 @@ def test_bad_requests_are_refused_and_the_next_is_served(patient, alone, what):
 
 
 def test_an_id_that_is_in_use(program, alone):
-    """The second request of that id is refused, and not under it: the first one goes on."""
+    """A second request with an active id is rejected without that id; the first one continues."""
     with Service(program, "--max-batch", "1") as service:
         with service.at_once():
             service.ask("a", PROMPTS[0], 24)
@@ -211,7 +209,7 @@ def test_an_id_that_is_in_use(program, alone):
         refused = service.answer(None)
         assert refused.finish == "error" and "a" in refused.message
         assert service.answer("a").tokens == alone[0]
-        # When it has ended the id is free again.
+        # After its end the id is free again.
         assert service.answer(service.ask("a", PROMPTS[1], 5)).tokens == alone[1][:5]
 
 
@@ -269,7 +267,7 @@ def test_a_client_that_goes_away(program, transport):
 
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
 def test_a_rank_that_is_killed(program, request, transport):
-    """All others end, and what was said is whole."""
+    """All other ranks end, and the output is complete lines."""
     if transport == "mpi":
         request.getfixturevalue("mpi")
     with Service(program, transport=transport) as service:
@@ -291,7 +289,7 @@ def test_a_rank_that_is_killed(program, request, transport):
             )
 
 
-@pytest.mark.skipif(sanitized(), reason="sanitizers: what is freed stays with them for a while")
+@pytest.mark.skipif(sanitized(), reason="sanitizers: freed memory stays quarantined")
 def test_memory_is_flat(program):
     """Ten thousand steps in a hundred sequences; the first twenty may grow it."""
     with Service(program, "--max-batch", "1") as service:
@@ -315,7 +313,7 @@ def test_memory_is_flat(program):
 
 
 def mistaken(random, name):
-    """A request with a mistake that has an id."""
+    """A request with an error and an id."""
     line = [
         line
         for line, _ in BAD.values()
@@ -328,7 +326,7 @@ def mistaken(random, name):
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 30))]
 )
 def test_whatever_is_asked_is_answered_once(toy, alone, seed):
-    """Requests, mistakes and cancellations in any order, faster than they are answered."""
+    """Requests, errors and cancellations in any order, faster than they are answered."""
     random = np.random.default_rng(seed)
     grid = ["tp2,pp2", "tp1", "dp2", "tp2,pp2,mb2"][seed % 4]
     with Service(toy.program(grid), "--max-batch", str(random.integers(1, 6))) as service:
@@ -418,14 +416,14 @@ def test_lines_of_any_bytes(toy, seed):
     with Service(
         toy.program(["tp2,pp2", "dp2"][seed % 2]), "--max-batch", "3", "--max-sequence", "40"
     ) as service:
-        # An id may be asked for again when it is free.
+        # A free id may be used again.
         service.reused = True
         service.send(b"\n".join(lines) + b"\n" * (seed % 2))
         assert service.close() == 0
         assert service.lines >= 30 and not service.said()
 
 
-# Maximum number of rounds for twenty tokens.
+# Maximum number of sampling rounds for twenty tokens.
 ROUNDS = {
     "greedy": ([], 20),
     "plain": (["--temperature", "0.9"], 20),
@@ -439,8 +437,8 @@ ROUNDS = {
 @pytest.mark.parametrize("how", ROUNDS)
 @pytest.mark.parametrize("grid", ["tp2", "tp4", "tp2,pp2"])
 def test_what_ranks_tell_each_other_to_choose(toy, grid, how):
-    """One reduction for each greedy or plain token, and three rounds at most for others; the same
-    tokens on one rank.
+    """Greedy and plain sampled tokens need one reduction, others at most three rounds; one rank
+    gets the same tokens.
     """
     arguments, most = ROUNDS[how]
     arguments = ["--prompt-ids", "1,2,3", "--max-new-tokens", "20", "--seed", "5", *arguments]
@@ -470,7 +468,7 @@ def cpu_seconds(program):
     "grid,transport", [("tp1", "threads"), ("tp2,pp2", "threads"), ("tp2,pp2", "tcp")]
 )
 def test_who_waits_for_requests_sleeps(toy, grid, transport):
-    """Threads stay awake between tokens, not between requests."""
+    """Threads spin between tokens, and sleep between requests."""
     program = toy.program(grid)
     with Service(program, "--max-batch", "2", transport=transport) as service:
         service.generate(PROMPTS[0], 20)

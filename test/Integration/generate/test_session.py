@@ -48,8 +48,8 @@ def test_all_prompts_at_once(tpcc, name, grid):
     ],
 )
 def test_rows_of_a_batch(tpcc, name, grid, every):
-    """Each is what it is alone, and what ONNX Runtime makes of it; between calls that generate, and
-    of other sizes.
+    """Results equal those of a single call and of ONNX Runtime, between calls that generate and
+    calls of other sizes.
     """
     model = CAUSAL[name]
     random = np.random.default_rng(model.hidden)
@@ -71,7 +71,7 @@ def test_rows_of_a_batch(tpcc, name, grid, every):
 
 @pytest.mark.parametrize("name", ["llama-past", "gpt2-tiny-nopast"])
 def test_masks_and_pasts_are_not_given(tpcc, name):
-    """Files that take them: their programs know how long each sequence is, so that no mask can
+    """Files with a mask input: programs track the length of each sequence, so that no mask can
     contradict it.
     """
     model = CAUSAL[name]

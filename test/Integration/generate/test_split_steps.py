@@ -53,7 +53,7 @@ def step_of(tpcc, tmp_path_factory):
 
 
 class Cut:
-    """A sequence of steps, each behind what the ones before it have left."""
+    """A sequence of steps, each of which continues from the caches of the previous ones."""
 
     def __init__(self, program, rows):
         self.program, self.rows = program, rows
@@ -78,8 +78,8 @@ class Cut:
 
 
 def places(random):
-    """One token first, all but one, a piece of none (the first one has some: so do files that slice
-    behind it want it), and pieces of any lengths.
+    """Steps of one token first, of all but one, of no token (not the first step: some files slice
+    after it), and of random lengths.
     """
     yield [1]
     yield [5, 5]

@@ -64,8 +64,8 @@ def test_same_bits(tpcc, texts, tmp_path, level):
 
 
 def test_what_is_not_proved_is_said(tpcc, texts, tmp_path):
-    """Without a reference nothing is; with a step as the reference it is not known what that
-    repeats.
+    """Without a reference nothing is proved; a single step as the reference does not show which
+    step is repeated.
     """
     for level, reference, words in [
         ("staged", [], "tpc-verify-equivalence, tpc-verify-generation"),

@@ -35,8 +35,8 @@ def check(model, said, prompt):
 
 @pytest.mark.parametrize("model,grid", CASES)
 def test_several_windows(tpcc, model, grid):
-    """Steps of one token and chunks reach the end of the room at each place in the window, and go
-    on.
+    """Steps of one token and of chunks reach the end of the capacity at each position of the
+    window, and continue.
     """
     program = tpcc.compile(model.path, grid, "--generate")
     random = np.random.default_rng([model.layers, grid.ranks])
@@ -58,7 +58,7 @@ def test_several_windows(tpcc, model, grid):
 
 @pytest.mark.parametrize("model,grid", CASES)
 def test_sequences_together_and_one_after_the_other(tpcc, model, grid):
-    """Rows of different lengths move at different steps, and a place that is taken again begins at
+    """Rows of different lengths compact their caches at different steps; a reused slot begins at
     its front.
     """
     program = tpcc.compile(model.path, grid, "--generate")
@@ -84,7 +84,7 @@ def test_sequences_together_and_one_after_the_other(tpcc, model, grid):
 
 
 def test_room_follows_from_the_capacity(tpcc):
-    """A measurement may pass the capacity or leave it out."""
+    """A trace may reach the capacity or skip it."""
     program = tpcc.compile(CAUSAL["mistral-past"].path, Grid(), "--generate")
     for said, room in (
         ("capacity=4000", 2 * WINDOW + 512),
@@ -102,8 +102,7 @@ def test_room_follows_from_the_capacity(tpcc):
     "name,windowed", [("mistral-dynamo", 1), ("gemma2-dynamo", 0.5), ("llama-dynamo", 0)]
 )
 def test_plan(tpcc, name, windowed):
-    """For layers with a window, the plan counts two windows and a chunk of 512 tokens.
-    """
+    """For layers with a window, the plan counts two windows and a chunk of 512 tokens."""
 
     def bytes_at(capacity):
         rows = tpcc.plan(

@@ -14,7 +14,7 @@ from tpc.reference import TOLERANCE, Session, difference
 from written import Gpt
 from written_variants import F32, FAR, I64, WithPast, hidden_beside, variant, window
 
-# Right.
+# Expected to be accepted.
 
 
 def from_two(self):
@@ -34,7 +34,7 @@ def waves(self):
 
 
 def longer_queries(self, queries):
-    """Scaled by the logarithm of their position."""
+    """Queries scaled by the logarithm of their position."""
     place = self.op(
         "Add",
         self.op("Cast", self.count(self.start, self.end), to=F32),
@@ -76,7 +76,7 @@ class TokensFirst(WithPast):
 
 
 class KeysAcross(WithPast):
-    """Keys are kept as scores need them, [batch, head, size, past]."""
+    """Keys are cached in the layout that scores need, [batch, head, size, past]."""
 
     def pasts(self):
         across, along = [self.BATCH, self.HEADS, self.SIZE, "past"], [
@@ -130,7 +130,7 @@ class Masked(WithPast):
 
 
 def at(made):
-    """Rows of a table by what is made of positions."""
+    """Table rows indexed by expressions of positions."""
 
     def positions(self):
         return self.op(
@@ -163,7 +163,7 @@ def rows_and_columns(self):
 
 
 def slopes(make):
-    """ALiBi: make(q, k, slope) is added to scores; `make` knows places as floats."""
+    """ALiBi: adds make(q, k, slope) to scores; `make` gets positions as floats."""
 
     def scores(self, scores):
         queries, keys = self.column(self.count(self.start, self.end)), self.count(
@@ -278,8 +278,8 @@ def test_right(tpcc, tmp_path, name, grid):
 
 
 def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
-    """A model that takes any number of tokens: what no machine holds is refused before anything is
-    loaded, and leaves no trace.
+    """A model without a limit on tokens: a capacity that exceeds any machine's memory is rejected
+    before loading, without side effects.
     """
     path = RIGHT["nowhere"]().write(tmp_path / "model.onnx")
     program = tpcc.compile(path, "tp2", "--generate")
@@ -309,8 +309,8 @@ def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
         result.refused(*words)
         assert not result.stdout
 
-    # Processes of one machine have it together: a rank alone would have room for three quarters of
-    # what it has.
+    # Ranks of one machine share its memory: each rank alone would have room for three quarters of
+    # it.
     machine = int(
         re.search(
             r"\((\d+) bytes\)",
@@ -344,8 +344,8 @@ def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
 
 
 def test_a_token_that_cannot_go_in_again(tpcc, tmp_path):
-    """A head of more tokens than there are rows in the table: the sequence ends with an error,
-    others go on.
+    """More tokens than the position table has rows: the sequence ends with an error, and others
+    continue.
     """
 
     class Wide(Gpt):
@@ -377,7 +377,7 @@ def test_a_token_that_cannot_go_in_again(tpcc, tmp_path):
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_how_long_sequences_may_be(tpcc, tmp_path, made, most):
-    """As far as there are rows of the table: to the last one, and no token more."""
+    """Uses every row of the table: to the last one, and no token more."""
     path = variant(positions=at(made))().write(tmp_path / "model.onnx")
     program, reference = tpcc.compile(path, "tp2", "--generate"), Session(path)
     assert program.describe()["generation"]["max_sequence"] == most
@@ -398,9 +398,7 @@ def test_how_long_sequences_may_be(tpcc, tmp_path, made, most):
 
 @pytest.mark.parametrize("made", [divided, doubled])
 def test_longer_sequences_are_refused_as_text(tmp_path, made):
-    """A limit that is raised by one, or dropped, lets a full cache look up a row that the table
-    does not have.
-    """
+    """A limit that is one too large, or missing, makes a full cache index past the table's end."""
     imported, step, placed, edited = (
         tmp_path / f"{name}.mlir" for name in ("imported", "step", "placed", "edited")
     )

@@ -13,7 +13,7 @@ from written import Gpt
 
 from harness import Grid
 
-HALF = 3  # pairs that are turned, of SIZE / 2
+HALF = 3  # rotated pairs, out of SIZE / 2
 
 
 def angles(self):
@@ -38,13 +38,13 @@ def mixed(self, one, other):
 
 
 def turned(self, x):
-    """The first 2 HALF elements, one half with the other; the others stay."""
+    """Rotates the first 2 HALF elements, one half with the other; the others are unchanged."""
     halves = mixed(self, part(self, x, 0, HALF), part(self, x, HALF, 2 * HALF))
     return self.op("Concat", *halves, part(self, x, 2 * HALF, self.SIZE), axis=-1)
 
 
 def turned_in_pairs(self, x):
-    """Neighbours with each other."""
+    """Rotates neighboring elements."""
     pairs = mixed(self, part(self, x, 0, 2 * HALF, 2), part(self, x, 1, 2 * HALF, 2))
     apart = [self.op("Unsqueeze", each, self.integers(-1)) for each in pairs]
     together = self.op(
@@ -64,7 +64,7 @@ def scaled(self, x):
 
 
 def tokens_first(self, x, function):
-    """[batch, tokens, heads, size] in between, as in files that rotate before the transpose."""
+    """Uses [batch, tokens, heads, size], as files do that rotate before the transpose."""
     return self.op(
         "Transpose", function(self, self.op("Transpose", x, perm=[0, 2, 1, 3])), perm=[0, 2, 1, 3]
     )
@@ -87,7 +87,7 @@ FORMS = {
     "values-are-keys": lambda self, keys, values: (turned(self, keys),) * 2,
     "values-of-keys": lambda self, keys, values: ((made := turned(self, keys)), scaled(self, made)),
 }
-# Only with a past: without one, what is not computed of tokens is no cache's.
+# Only with a past: without one, values that do not depend on tokens belong to no cache.
 FORMS_OF_PAST = {
     "values-constant": lambda self, keys, values: (
         turned(self, keys),
@@ -126,7 +126,7 @@ def write(name, past, folder):
     ],
 )
 def test_written_by_kernels(tpcc, tmp_path, name, past, grid):
-    """The caches hold 17 tokens, and the last one is written to the last place."""
+    """The caches hold 17 tokens, and the last token is written to the last entry."""
     path = write(name, past, tmp_path)
     if name in FORMS_OF_PAST and Grid.parse(grid).pp > 1:
         tpcc.call(
@@ -148,8 +148,8 @@ def test_written_by_kernels(tpcc, tmp_path, name, past, grid):
 
 @pytest.mark.parametrize("name", FORMS)
 def test_each_cache_is_written_once(tpcc, tmp_path, name):
-    """By a kernel where one computes what is new, else by a copy. Of keys that are values as well
-    there is one cache.
+    """A kernel that computes new entries writes them, else a copy does. If keys are also the
+    values, there is one cache.
     """
     path = write(name, False, tmp_path)
     text = (
@@ -162,7 +162,7 @@ def test_each_cache_is_written_once(tpcc, tmp_path, name):
     ]
     copies = text.count("tpc_buffer.append ")
     states = text.count("tpc_buffer.state ")
-    functions = text.count("tpc_buffer.attention ")  # layers that are alike share theirs
+    functions = text.count("tpc_buffer.attention ")  # identical layers share theirs
     caches = 1 if name == "values-are-keys" else 2
     assert states == 2 * caches and len(launches) + copies == caches * functions
     by_kernels = {"values-turned": 2, "values-of-keys": 2}.get(name, 1)

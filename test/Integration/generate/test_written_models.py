@@ -10,7 +10,7 @@ from onnx import helper
 from written import Gpt
 from written_variants import F32, FAR, I64, WithPast, hidden_beside, variant
 
-# Refused: what it is, and words of the message.
+# Rejected variants, and words of their messages.
 
 
 def shifted(self, value):
@@ -46,7 +46,7 @@ def positions_from_zero(self):
 
 
 def pads_left_out(self):
-    """Positions as RoBERTa counts them: of tokens that are no pads."""
+    """RoBERTa's positions: the index among tokens that are not padding."""
     real = self.op(
         "Cast", self.op("Not", self.op("Equal", self.ids, self.constant(np.int64(1)))), to=I64
     )
@@ -63,7 +63,7 @@ def prefix(self):
 
 
 def keys_by_length(self, keys, values):
-    """Scaled by the logarithm of how many tokens there are."""
+    """Scaled by the logarithm of the number of tokens."""
     return (
         self.op(
             "Mul",
@@ -124,7 +124,7 @@ def chosen(self, value):
 
 
 def sink(self):
-    """The first tokens are seen by all."""
+    """The first tokens are visible to all."""
     far = self.op(
         "Sub", self.column(self.count(self.start, self.end)), self.count(self.zero, self.end)
     )
@@ -141,9 +141,7 @@ def capped_behind_the_mask(self, scores):
 
 
 def with_a_column(self, scores):
-    """An attention sink: a number of each head that takes part in the softmax, and of which nothing
-    is mixed.
-    """
+    """An attention sink: a logit of each head that takes part in the softmax, but has no value."""
     column = self.op(
         "Expand",
         self.weight(1, self.HEADS, 1, 1),
@@ -164,7 +162,7 @@ def without_the_column(self, weights):
 
 
 def distance_from(self, scores):
-    """ALiBi of both directions: no slope of keys. -1e9 in place of scores could be a bias beside
+    """ALiBi in both directions has no slope of keys. -1e9 instead of scores could be a bias next to
     it.
     """
     far = self.op(

@@ -10,7 +10,7 @@ NEVER = np.float32(-1e9)
 
 
 class Gpt:
-    """Each method writes a part of the graph and returns the name of what it gives."""
+    """Each method writes a part of the graph and returns the name of its result."""
 
     LAYERS, HEADS, SIZE, VOCABULARY, POSITIONS = 2, 2, 8, 37, 64
     BATCH, SEQUENCE = "batch", "sequence"
@@ -26,7 +26,7 @@ class Gpt:
     def op(self, kind: str, *inputs: str, name: str = "", **attributes) -> str:
         output = f"t{len(self.nodes)}"
         name = name or f"{kind}_{len(self.nodes)}"
-        while name in self.names:  # ONNX Runtime wants each once
+        while name in self.names:  # ONNX Runtime requires each name once
             name += "_"
         self.names.add(name)
         self.nodes.append(helper.make_node(kind, list(inputs), [output], name=name, **attributes))
@@ -72,7 +72,7 @@ class Gpt:
         )
 
     def positions(self) -> str:
-        """Added to what is embedded."""
+        """Returns the positions that are added to the embedding."""
         return self.op(
             "Gather",
             self.weight(self.POSITIONS, self.hidden, scale=1),
@@ -101,7 +101,7 @@ class Gpt:
         return keys, values
 
     def sees(self) -> str:
-        """Which keys a query sees."""
+        """Returns the mask of visible keys."""
         keys, queries = self.count(self.zero, self.end), self.count(self.start, self.end)
         return self.op("LessOrEqual", keys, self.column(queries))
 
@@ -109,7 +109,7 @@ class Gpt:
         return self.op("Where", self.sees(), scores, self.constant(NEVER), name="mask")
 
     def weights(self, weights: str) -> str:
-        """Of values."""
+        """Transforms values."""
         return weights
 
     def attention(self, value: str) -> str:
@@ -150,7 +150,7 @@ class Gpt:
         )
 
     def between(self, value: str) -> str:
-        """Behind attention, in each layer."""
+        """After attention, in each layer."""
         return value
 
     def last(self, value: str) -> str:

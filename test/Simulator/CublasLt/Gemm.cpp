@@ -76,7 +76,7 @@ public:
       std::memcpy(&alpha, execution.read(operands.alphaAddress, 4, "alpha"), 4);
     if (operands.betaAddress)
       std::memcpy(&beta, execution.read(operands.betaAddress, 4, "beta"), 4);
-    // All of it may be written to; its ends are.
+    // The kernel may write all of the workspace; the simulator writes its first and last bytes.
     if (uint64_t bytes = choice.workspace) {
       uint8_t *scratch = execution.write(operands.workspace, bytes, "the workspace");
       uint64_t some = std::min<uint64_t>(bytes, 65536);
@@ -85,7 +85,7 @@ public:
     }
     for (int64_t batch = 0; batch < problem.layouts[3].batches; ++batch)
       run(execution, batch, alpha, beta);
-    // Never the same time twice, nor on two devices.
+    // Durations differ between calls and between devices.
     double flops = 2 * double(problem.m) * double(problem.n) * double(problem.k) *
                    double(problem.layouts[3].batches);
     double noise = 1 + double(execution.random() % 1000) / 4000;
@@ -96,7 +96,7 @@ public:
 private:
   void run(Execution &execution, int64_t batch, float alpha, float beta) {
     uint64_t m = problem.m, n = problem.n;
-    // [k, m] and [n, k]: what is summed together lies together.
+    // [k, m] and [n, k]: elements along k are contiguous
     std::vector<float> left = load(execution, 0, batch, problem.desc.transA == OpN, "A");
     std::vector<float> right = load(execution, 1, batch, problem.desc.transB == OpN, "B");
     std::vector<float> out(m * n); // [n, m]
@@ -135,8 +135,8 @@ private:
                : 0.5f * value * (1 + std::erf(value * 0.70710678f));
   }
 
-  /// One batch of an operand, dense: with `plain`, what is in one of its columns lies together,
-  /// else what is in one of its rows. C is as the result: its columns.
+  /// Packs one batch of an operand densely. With `plain`, columns of the operand are contiguous,
+  /// otherwise its rows. C has the layout of the result: contiguous columns.
   std::vector<float> load(Execution &execution, unsigned which, int64_t batch, bool plain,
                           const char *name) {
     const Layout &layout = problem.layouts[which];
@@ -144,7 +144,7 @@ private:
     bool byColumn = layout.order == Col;
     uint64_t lines = byColumn ? layout.cols : layout.rows,
              length = byColumn ? layout.rows : layout.cols;
-    // Whether what shall lie together lies together in memory.
+    // Whether the dimension to pack is already contiguous in memory.
     bool straight = plain == byColumn;
     std::vector<float> result(lines * length);
     uint64_t base = operands.addresses[which] + uint64_t(batch * layout.stride) * bytes;

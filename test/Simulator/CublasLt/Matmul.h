@@ -39,18 +39,19 @@ struct Preference {
 
 unsigned bytesOf(DataType type);
 
-/// D = alpha * op(A) * op(B) + beta * C, as descriptions say it, copied: programs may destroy them.
+/// D = alpha * op(A) * op(B) + beta * C. A copy of the descriptors, because programs may destroy
+/// them.
 struct Problem {
   Desc desc;
   std::array<Layout, 4> layouts; // A, B, C, D
   uint64_t m = 0, n = 0, k = 0;
 
-  /// SUCCESS, or why there is no such product, with a finding where a program got it wrong.
+  /// Returns SUCCESS or the library's error, and reports a finding if the program misuses the API.
   static Status make(const Desc &desc, const Layout &a, const Layout &b, const Layout &c,
                      const Layout &d, Problem &made, std::string &why);
-  /// "5x7x20", and what else algorithms depend on.
+  /// Key of the algorithm choice, such as "5x7x20" and the types.
   std::string name() const;
-  /// Equal for equal problems, wherever operands lie.
+  /// Equal for equal problems, independent of the operands' addresses.
   uint64_t hash() const;
 };
 
@@ -58,14 +59,14 @@ struct Problem {
 struct SamplingRequest {
   uint64_t magic, problem, id, workspace;
   std::array<uint32_t, 4> alignment;
-  uint32_t chunk; // of k: what is summed before it is added to the rest
+  uint32_t chunk; // chunk of k that is summed before it is added to the result
   uint32_t refused;
-  double pace; // how long it takes, of what the best possible would
+  double pace; // duration, relative to the fastest algorithm
 };
 static_assert(sizeof(SamplingRequest) == sizeof(Algo));
 constexpr uint64_t choiceMagic = 0x7470632d6c740001;
 
-/// The n-th algorithm for a problem, as this seed has them.
+/// Returns the n-th algorithm for a problem; the seed determines it.
 SamplingRequest choose(const Problem &problem, const Preference &preference, uint64_t seed,
                        unsigned n);
 

@@ -72,7 +72,8 @@ Status Problem::make(const Desc &desc, const Layout &a, const Layout &b, const L
     return refuse(INVALID_VALUE, "an epilogue with a bias, and no bias");
   if ((desc.epilogue & Bias) && desc.biasType >= 0 && desc.biasType != int(d.type))
     return refuse(NOT_SUPPORTED, "a bias of another type than D");
-  // As the documentation has it: what is added to rows needs rows that lie together.
+  // The documentation requires column order: a bias is added to rows, whose elements are
+  // contiguous.
   if (desc.epilogue != Default && d.order != Col)
     return refuse(NOT_SUPPORTED, "an epilogue with D in row order");
   return SUCCESS;
@@ -113,21 +114,22 @@ SamplingRequest choose(const Problem &problem, const Preference &preference, uin
   made.magic = choiceMagic;
   made.problem = problem.hash();
   made.id = n;
-  // Some take all that the program said it has.
+  // Some algorithms use the whole workspace limit.
   uint64_t workspaces[] = {0, 0, 4096, 65536, 1 << 20, preference.maxWorkspace};
   uint64_t wanted = workspaces[draw(std::size(workspaces))];
   made.workspace = wanted <= preference.maxWorkspace ? wanted : 0;
   for (unsigned i = 0; i < 4; ++i) {
-    // Never more than the program said that it has, and never less than its elements.
+    // At most the workspace limit, and at least the problem's number of elements.
     uint32_t limit = std::max(preference.alignment[i], bytesOf(problem.layouts[i].type));
     made.alignment[i] = std::min<uint32_t>(limit, 4u << draw(7));
     made.alignment[i] = std::max(made.alignment[i], bytesOf(problem.layouts[i].type));
   }
   constexpr uint32_t chunks[] = {1u << 30, 16, 32, 64, 100, 256};
   made.chunk = chunks[draw(std::size(chunks))];
-  // Recommended, and refused all the same. Not the first of a seed in three.
+  // The heuristic recommends these algorithms, but the call rejects them. For one of three seeds
+  // the first one is among them.
   made.refused = n ? draw(4) == 0 : draw(3) == 0;
-  // Heuristics only guess: the first need not be the fastest.
+  // Heuristics only estimate: the first algorithm need not be the fastest.
   made.pace = 1 + double(draw(12)) / 4;
   return made;
 }

@@ -7,7 +7,7 @@
 
 namespace sim::lt {
 
-/// cublasStatus_t: value, the vendor's name behind CUBLAS_STATUS_.
+/// cublasStatus_t: value, and the vendor's name after CUBLAS_STATUS_.
 #define TPC_SIM_STATUSES(S)                                                                        \
   S(0, SUCCESS)                                                                                    \
   S(1, NOT_INITIALIZED)                                                                            \

@@ -256,7 +256,7 @@ Result sim::cuDevicePrimaryCtxRelease_v2(DeviceNumber device) {
       return ERROR_INVALID_CONTEXT;
     if (--context->retained)
       return SUCCESS;
-    // The last one: all that is its is gone.
+    // The last reference: destroys everything in the context.
     context->retained = 1;
     drain(lock, *context);
     context->retained = 0;

@@ -33,7 +33,7 @@ Result sim::cuStreamBeginCapture_v2(Stream *handle, CaptureMode mode) {
   });
 }
 
-/// Streams whose last node nothing in the origin's stream waits for.
+/// Streams whose last node is not joined to the origin's stream.
 static bool joined(const Capture &capture) {
   std::vector<bool> reached(capture.graph.nodes.size());
   std::vector<size_t> open = capture.origin->tips;
@@ -150,7 +150,7 @@ Result sim::cuGraphLaunch(GraphExec *handle, Stream *streamHandle) {
       invalidate(*stream->capture, "a graph was launched");
       return ERROR_NOT_SUPPORTED;
     }
-    // Launches of one graph are ordered; nodes by their edges alone.
+    // Launches of one graph are ordered; nodes within a launch are ordered only by edges.
     OperationRef begin = append(*stream, nullptr, {exec->last});
     std::vector<OperationRef> made;
     for (const GraphNode &node : exec->graph.nodes) {
@@ -166,7 +166,7 @@ Result sim::cuGraphLaunch(GraphExec *handle, Stream *streamHandle) {
       uint32_t lane = exec->lanes[node.lane];
       Clock &clock = operation->clock;
       clock.resize(std::max<size_t>(clock.size(), lane + 1));
-      // Numbers of a lane rise with each node, also of launches to come.
+      // Numbers of a lane increase with each node, including those of later launches.
       operation->access = {lane, ++exec->ticks,
                            std::make_shared<const std::string>(node.work->name + " of a graph")};
       clock[lane] = std::max(clock[lane], exec->ticks);

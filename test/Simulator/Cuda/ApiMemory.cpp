@@ -9,7 +9,8 @@
 using namespace sim;
 using ptx::text;
 
-/// Returns the device memory that an allocation occupies. Those of libraries occupy whole pages.
+/// Returns the device memory that an allocation occupies. Allocations of libraries occupy whole
+/// pages.
 static uint64_t taken(const Context::Allocation &piece) {
   constexpr uint64_t page = 2 << 20;
   return piece.ofLibrary ? (piece.bytes + page - 1) / page * page : piece.bytes;
@@ -88,7 +89,7 @@ Result sim::cuMemFree_v2(DevicePointer address) {
   });
 }
 
-// ---- the host's ----
+// ---- host memory ----
 
 static Result allocateHost(const char *name, void **host, size_t bytes) {
   return call(name, Current | Safe, [&](Lock &) {
@@ -124,7 +125,8 @@ Result sim::cuMemFreeHost(void *host) {
       return misuse("cuMemFreeHost", ERROR_INVALID_VALUE, "no memory that the driver allocated");
     size_t bytes = found->second.bytes;
     pinned.erase(found);
-    if (Result result = drain(lock, *currentContext())) // a copy that was left finds it gone
+    if (Result result =
+            drain(lock, *currentContext())) // a pending copy then finds the memory freed
       return result;
     munmap(host, bytes);
     return SUCCESS;
@@ -172,7 +174,7 @@ Result checkHost(const char *name, const void *host) {
   if (!host)
     return ERROR_INVALID_VALUE;
   auto address = reinterpret_cast<uintptr_t>(host);
-  if (address >> 44 == 6) // where devices have theirs
+  if (address >> 44 == 6) // where devices map their memory
     return misuse(name, ERROR_INVALID_VALUE,
                   "an address of a device where one of the host belongs");
   return SUCCESS;
@@ -184,7 +186,8 @@ Result refusePageable(const char *name, Stream &stream) {
   return ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-/// Whether bytes may go between host and device; `pageable`: the device does not reach the host's.
+/// Whether bytes may be copied between host and device; `pageable`: the host memory is not mapped
+/// for the device.
 Result checkCopy(const char *name, const void *host, DevicePointer device, size_t bytes,
                  Stream &stream, bool &pageable) {
   if (Result result = checkHost(name, host))
@@ -209,7 +212,7 @@ Result upload(const char *name, DevicePointer to, const void *from, size_t bytes
     bool pageable = false;
     if (Result result = checkCopy(name, from, to, bytes, *stream, pageable))
       return result;
-    // The driver stages pageable memory: at once, or when the stream has come to this.
+    // The driver stages pageable memory, either at once or when the stream reaches the copy.
     Context &context = *currentContext();
     if (pageable && context.random() % 2 && !synchronous)
       if (Result result = wait(lock, context, stream->last))

@@ -33,7 +33,7 @@ void putLog(const std::string &message, unsigned count, const JitOption *options
   message.copy(buffer, size - 1);
 }
 
-/// Texts that this process has parsed: ranks that are threads load the same.
+/// PTX texts that this process has parsed. Ranks that are threads load the same text.
 std::optional<ptx::Module> parse(const char *image, std::string &error) {
   static auto *parsed = new std::map<std::string, ptx::Module>;
   auto found = parsed->find(image);
@@ -52,7 +52,7 @@ Result load(Module **result, const void *image, unsigned count, const JitOption 
   for (unsigned i = 0; i < count; ++i)
     if (options[i] < 0 || options[i] >= JitNumOptions)
       return ERROR_INVALID_VALUE;
-  // Machine code is always of another architecture, as long as it is code at all.
+  // Machine code is valid, but always of another architecture.
   uint32_t magic = 0;
   std::memcpy(&magic, image, std::min<size_t>(4, strnlen(static_cast<const char *>(image), 4)));
   constexpr uint32_t elf = 0x464c457f, fatBinary = 0xba55ed50, wrapper = 0x466243b1;
@@ -91,7 +91,7 @@ Result load(Module **result, const void *image, unsigned count, const JitOption 
     function->maxDynamicShared = 48 * 1024 - std::min<uint32_t>(info.sharedBytes, 48 * 1024);
     module->functions[info.name] = std::move(function);
   }
-  putLog("", count, options, values); // also where there is nothing to say
+  putLog("", count, options, values); // also if the log is empty
   *result = module.get();
   state().modules[module.get()] = std::move(module);
   return SUCCESS;
@@ -224,10 +224,10 @@ Result sim::cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Function *h
                     "no function");
     if (!blocks || threads < 1)
       return ERROR_INVALID_VALUE;
-    // Registers are not known: as if they allowed half of the threads.
+    // The number of registers is unknown: assumes that they limit a block to half of the threads.
     int capability = capabilityOf(function->module->context->device);
     int byThreads = threadsOfMultiprocessor(capability) / 2 / ((threads + 31) / 32 * 32);
-    size_t shared = function->info.sharedBytes + sharedBytes + 1024; // of the system
+    size_t shared = function->info.sharedBytes + sharedBytes + 1024; // reserved by the system
     int byShared = int(size_t(sharedBytesOfBlock(capability) + 1024) / shared);
     *blocks = threads > 1024 || sharedBytes > function->maxDynamicShared
                   ? 0
@@ -274,7 +274,7 @@ Result sim::cuLaunchKernel(Function *handle, unsigned gridX, unsigned gridY, uns
     if (injected("launch", ++context.launches, context))
       return ERROR_LAUNCH_OUT_OF_RESOURCES;
     if (!function->loaded) {
-      // Lazy loading: it may wait for all that runs, and so is no part of a graph.
+      // Lazy loading may synchronize with the device, so a graph cannot contain it.
       if (stream->capture) {
         invalidate(*stream->capture,
                    info.name + " is loaded when it is first launched, which is now");

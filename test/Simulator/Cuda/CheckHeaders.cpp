@@ -1,6 +1,6 @@
 //===- CheckHeaders.cpp - Comparison with the vendor's headers ------------===//
 //
-// Compiled, and linked into nothing, where there is a toolkit.
+// Compiled, but not linked into anything, if a CUDA toolkit is installed.
 //
 //===----------------------------------------------------------------------===//
 

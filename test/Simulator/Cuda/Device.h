@@ -25,13 +25,13 @@ namespace sim {
 
 struct Capture;
 
-/// Something that a stream does, or a point in it.
+/// An operation of a stream, or a marker in it.
 struct Operation {
-  std::shared_ptr<Work> work; // null: only a point
+  std::shared_ptr<Work> work; // null: only a marker
   Context *context = nullptr;
-  Access access;        // its place
-  Clock clock;          // it included
-  unsigned missing = 0; // of what it waits for
+  Access access;        // position in its lane
+  Clock clock;          // positions complete after it, itself included
+  unsigned missing = 0; // positions that precede it
   std::vector<std::shared_ptr<Operation>> followers;
   bool begun = false, done = false;
 };
@@ -41,19 +41,19 @@ struct Stream {
   Context *context = nullptr;
   uint32_t lane = 0;
   bool blocking = true, legacy = false, destroyed = false;
-  Clock clock; // of what comes next
+  Clock clock; // clock of the next operation
   OperationRef last;
   std::shared_ptr<Capture> capture;
-  std::vector<size_t> tips; // of the graph: what the next node waits for
+  std::vector<size_t> tips; // in the graph: nodes that the next node depends on
   size_t captureLane = 0;
 };
 
 struct Event {
   Context *context = nullptr;
   unsigned flags = 0;
-  OperationRef recorded;            // null: nothing
-  std::shared_ptr<double> time;     // when that ran, in milliseconds
-  std::shared_ptr<Capture> capture; // recorded there
+  OperationRef recorded;            // null: not recorded
+  std::shared_ptr<double> time;     // time of the recorded marker, in milliseconds
+  std::shared_ptr<Capture> capture; // clock at the marker
   std::vector<size_t> tips;
 };
 
@@ -68,13 +68,13 @@ struct Graph {
   size_t lanes = 0;
 };
 
-/// A graph that can run.
+/// An executable graph.
 struct GraphExec {
   Graph graph;
   Context *context = nullptr;
   std::vector<uint32_t> lanes;
   uint64_t ticks = 0;
-  OperationRef last; // launches of one graph come one after the other
+  OperationRef last; // serializes launches of one graph
 };
 
 struct Capture {
@@ -101,42 +101,42 @@ struct Module {
   std::shared_ptr<std::atomic<bool>> isLoaded = std::make_shared<std::atomic<bool>>(true);
 };
 
-/// A device and its primary context: there are no others.
+/// A device and its primary context, which is its only context.
 struct Context {
   Context(int device, int ordinal);
 
-  const int device;  // of all
-  const int ordinal; // as the process numbers them
+  const int device;  // unique among all contexts
+  const int ordinal; // device number within the process
   unsigned retained = 0;
   bool active() const { return retained > 0; }
-  Result failed = SUCCESS; // for good
+  Result failed = SUCCESS; // sticky error
   std::list<std::unique_ptr<Stream>> streams;
   Stream *legacy = nullptr;
   struct Allocation {
     uint64_t bytes = 0;
     bool ofLibrary = false;
-    unsigned held = 0; // by libraries that rely on it
+    unsigned held = 0; // pinned by libraries
   };
   std::map<uint64_t, Allocation> allocations; // live, by address
-  /// The one that has these bytes, or null.
+  /// Returns the allocation that contains these bytes, or null.
   Allocation *allocationOf(uint64_t address, uint64_t bytes);
   /// Bytes used by allocations, counted as by a driver: in pages of 2 MiB, which small allocations
   /// share.
   uint64_t used = 0;
-  uint64_t small = 0, large = 0; // bytes of pieces below 1 MiB; pages of others
+  uint64_t small = 0, large = 0; // bytes of allocations below 1 MiB, and pages of the others
   uint64_t mostUsed = 0;
 
-  // ---- what runs: Schedule.cpp ----
+  // ---- execution: Schedule.cpp ----
   std::vector<OperationRef> ready;
-  unsigned demand = 0; // threads that wait for something
-  unsigned credit = 0; // operations that run although nobody waits
+  unsigned demand = 0; // threads that wait for an operation
+  unsigned credit = 0; // operations that may run although no thread waits
   std::chrono::steady_clock::time_point lastSubmit;
   std::condition_variable wake, progress;
   std::thread::id worker;
   bool hasWorker = false;
   Random random;
   uint64_t executed = 0, launches = 0, allocated = 0;
-  double clock = 0; // milliseconds that operations took
+  double clock = 0; // milliseconds, total of all operations
 
   // ---- held while an operation runs ----
   std::mutex memoryMutex;
@@ -144,7 +144,7 @@ struct Context {
   Races races;
 };
 
-/// Host memory that a device can reach: from, and how much.
+/// Host memory that a device can access: begin and size.
 struct Pinned {
   uint64_t bytes = 0;
   bool ours = false; // allocated by the driver, not registered
@@ -155,11 +155,11 @@ struct State {
   bool initialized = false;
   std::vector<std::unique_ptr<Context>> contexts; // by ordinal
   uint32_t lanes = 0;
-  Clock host; // what the host has waited for
+  Clock host; // operations that the host has waited for
   uint64_t pinnedAllocations = 0;
   std::map<uintptr_t, Pinned> pinned;
-  std::set<std::shared_ptr<Capture>> captures; // not ended
-  // Live handles. Those of contexts are found in `contexts`.
+  std::set<std::shared_ptr<Capture>> captures; // captures in progress
+  // Live handles. Handles of contexts are found in `contexts`.
   std::unordered_map<void *, std::unique_ptr<Module>> modules;
   std::unordered_map<void *, std::unique_ptr<Event>> events;
   std::unordered_map<void *, std::unique_ptr<Graph>> graphs;
@@ -176,18 +176,18 @@ CaptureMode &captureModeOfThread();
 // ---- Schedule.cpp: under the lock ----
 
 uint32_t newLane();
-/// Adds an operation after others. It is in no stream; the caller determines its place.
+/// Adds an operation after others. It is in no stream; the caller determines its position.
 void submit(const OperationRef &operation, const std::vector<OperationRef> &before);
 /// Adds an operation after all operations of the stream and after `also`. Ignores captures.
 OperationRef append(Stream &stream, std::shared_ptr<Work> work,
                     const std::vector<OperationRef> &also = {});
-/// Returns when it is done, or when the context has failed.
+/// Waits until the operation is complete or the context has failed.
 Result wait(std::unique_lock<std::mutex> &lock, Context &context, const OperationRef &operation);
-/// The same for all streams of a context.
+/// Waits for all streams of a context.
 Result drain(std::unique_lock<std::mutex> &lock, Context &context);
-/// Fails for good: what has not run will not.
+/// Sets a sticky error: pending operations are dropped.
 void fail(Context &context, Result result);
-/// Whether an injection of this kind is due, the n-th time on this device.
+/// Whether an injected fault of this kind is due at this call, the n-th of its kind on this device.
 bool injected(const char *what, uint64_t count, int device);
 inline bool injected(const char *what, uint64_t count, const Context &context) {
   return injected(what, count, context.device);
@@ -195,7 +195,7 @@ inline bool injected(const char *what, uint64_t count, const Context &context) {
 
 // ---- Capture.cpp: under the lock ----
 
-/// A stream's operation: in its graph, or in the stream.
+/// Adds an operation to the stream or, during a capture, to its graph.
 Result enqueue(Context &context, Stream &stream, std::shared_ptr<Work> work);
 /// The call is not allowed while this thread captures. Invalidates its captures.
 Result checkUnsafe(const char *call);

@@ -11,8 +11,8 @@ using namespace sim;
 using ptx::text;
 
 void sim::reserveAddresses(uint64_t first) {
-  // Where that fails something is there already, or addresses are limited: then a stray access may
-  // meet something, and nothing else is lost.
+  // If the mapping fails, the range is in use or addresses are limited. A stray access may then not
+  // crash; nothing else changes.
   mmap(reinterpret_cast<void *>(first), uint64_t(1) << 40, PROT_NONE,
        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
 }
@@ -32,8 +32,8 @@ void Executing::note(uint64_t address, uint64_t bytes, bool write, const char *w
       context.races.note(address, address + bytes, write, operation.access, operation.clock);
   if (other)
     throw Fault{ERROR_LAUNCH_FAILED,
-                text("race: {} {} ({}), which no event orders behind {}",
-                     write ? "writes" : "reads", what, context.memory.describe(address),
+                text("race: {} {} ({}), which no event orders after {}", write ? "writes" : "reads",
+                     what, context.memory.describe(address),
                      other->name ? *other->name : "another operation")};
 }
 
@@ -46,7 +46,7 @@ const uint8_t *Executing::read(uint64_t address, uint64_t bytes, const char *wha
       const uint8_t *written = in.written.data() + (address - in.base);
       auto first = uint64_t(std::find(written, written + bytes, 0) - written);
       throw Fault{ERROR_LAUNCH_FAILED,
-                  text("initialization: reads {} bytes of {} that nobody wrote, the first at {}",
+                  text("initialization: reads {} bytes of {} that are unwritten, the first at {}",
                        missing, what, context.memory.describe(address + first))};
     }
   note(address, bytes, false, what);

@@ -7,7 +7,7 @@
 
 namespace sim {
 
-/// Nothing of the host lies there, so that a program that follows a device's address crashes.
+/// No host memory is mapped in this range, so a program that dereferences a device address crashes.
 void reserveAddresses(uint64_t first);
 
 class Executing final : public Execution {
@@ -47,12 +47,12 @@ public:
   Progress step(Execution &) override { return Progress::Waits; }
 };
 
-// ---- what streams do: Works.cpp ----
+// ---- operations of streams: Works.cpp ----
 
 std::shared_ptr<Work> makeUpload(DevicePointer to, const void *from, size_t bytes, bool staged);
 std::shared_ptr<Work> makeDownload(void *to, DevicePointer from, size_t bytes, bool pinned);
 std::shared_ptr<Work> makeCopy(DevicePointer to, DevicePointer from, size_t bytes);
-/// Rows of `width` bytes, so many bytes apart.
+/// Rows of `width` bytes, with a pitch in bytes.
 std::shared_ptr<Work> makeCopyRows(DevicePointer to, size_t toPitch, DevicePointer from,
                                    size_t fromPitch, size_t width, size_t rows);
 std::shared_ptr<Work> makeFill(DevicePointer to, unsigned value, size_t count, unsigned width);
@@ -61,7 +61,7 @@ std::shared_ptr<Work> makeClock(std::shared_ptr<double> time);
 std::shared_ptr<Work> makeLaunch(const Module &module, const std::string &kernel,
                                  std::vector<ptx::Argument> arguments, ptx::LaunchConfig config);
 
-/// Whether these bytes are all of the host's memory that devices reach, none of them, or neither.
+/// Whether all, none or some of these bytes are host memory that devices can access.
 enum class HostMemory : uint8_t { Pageable, Pinned, Both };
 HostMemory kindOf(const void *host, size_t bytes);
 

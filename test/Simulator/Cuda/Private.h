@@ -1,7 +1,7 @@
 //===- Private.h - Driver interface for the other simulated libraries -----===//
 //
-// As the vendor's libraries do, they get it from cuGetExportTable by an identifier of their own.
-// An operation of a stream is a Work: the driver decides when it runs.
+// Like the vendor's libraries, these get the table from cuGetExportTable by a private identifier.
+// An operation of a stream is a Work; the driver decides when it runs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +15,7 @@
 
 namespace sim {
 
-/// Ends the operation that runs, and with it the context, as errors of a device do.
+/// Ends the running operation with a device error, which also invalidates the context.
 struct Fault {
   Result result;
   std::string message;
@@ -40,14 +40,14 @@ public:
 
 enum class Progress : uint8_t {
   Done,
-  Waits, // for another device or process: to be asked again soon
+  Waits, // waits for another device or process: poll again soon
 };
 
 class Work {
 public:
   explicit Work(std::string name) : name(std::move(name)) {}
   virtual ~Work() = default;
-  /// Before the first step, each time that it runs: a captured one runs often.
+  /// Called before the first step of each run; a captured operation runs many times.
   virtual void begin() {}
   virtual Progress step(Execution &execution) = 0;
 
@@ -76,18 +76,18 @@ public:
   /// Pins the allocation of an address of the current device for a library or, if not `does`,
   /// unpins it. Freeing a pinned allocation is a finding. Returns false if there is no allocation.
   virtual bool hold(uint64_t address, bool does) = 0;
-  /// Whether these bytes are of one allocation of the current device.
+  /// Whether these bytes are within one allocation of the current device.
   virtual bool allocated(uint64_t address, size_t bytes) = 0;
-  /// Ends the capture that the stream is part of, as calls that it forbids do.
+  /// Invalidates the capture of the stream, as calls do that are illegal during capture.
   virtual void invalidate(Stream *stream) = 0;
   /// Compute capability of a device, such as 90.
   virtual int capability(int device) = 0;
-  /// Says what is wrong with a program, once for each text.
+  /// Reports a finding, once for each text.
   virtual void finding(const std::string &text) = 0;
   virtual uint64_t seed() = 0;
-  /// Whether TPC_SIM_INJECT has this, the n-th time on a device.
+  /// Whether TPC_SIM_INJECT requests a fault at this call, the n-th on a device.
   virtual bool injected(const char *what, uint64_t count, int device) = 0;
-  /// A line of the trace.
+  /// Writes a line of the trace.
   virtual void trace(const std::string &text) = 0;
 
 protected:
@@ -99,7 +99,7 @@ constexpr Uuid driverTable = {
 
 extern "C" Result cuGetExportTable(const void **table, const Uuid *id);
 
-/// For the other libraries.
+/// For the other simulated libraries.
 inline Driver &driver() {
   static Driver *found = [] {
     const void *table = nullptr;

@@ -18,7 +18,7 @@
 
 namespace sim {
 
-using Clock = std::vector<uint64_t>; // by lane; 0 for lanes that it does not reach
+using Clock = std::vector<uint64_t>; // by lane; 0 for lanes without a dependence
 
 void join(Clock &into, const Clock &other);
 
@@ -35,13 +35,14 @@ struct Access {
 
 class Races {
 public:
-  /// Notes an access to [from, to). Gives an access that nothing orders before it, or null.
+  /// Records an access to [from, to). Returns an earlier access that is not ordered before it, or
+  /// null.
   std::unique_ptr<Access> note(uint64_t from, uint64_t to, bool write, const Access &self,
                                const Clock &clock);
   void forget(uint64_t from, uint64_t to);
 
 private:
-  /// From its key to the next one's.
+  /// Ranges from their key to the next key.
   struct Segment {
     Access write;
     std::vector<Access> reads;

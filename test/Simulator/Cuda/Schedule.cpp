@@ -68,7 +68,7 @@ void finish(Context &context, const OperationRef &operation) {
 
 /// Runs one step, without the lock. True when it is done.
 bool run(std::unique_lock<std::mutex> &lock, Context &context, const OperationRef &operation) {
-  if (!operation->work) // a point
+  if (!operation->work) // a marker
     return true;
   bool first = !operation->begun;
   operation->begun = true;
@@ -122,7 +122,7 @@ bool run(std::unique_lock<std::mutex> &lock, Context &context, const OperationRe
 
 void work(Context &context) {
   std::unique_lock lock(state().mutex);
-  // Operations that wait for others, until they are polled again.
+  // Operations that wait for other devices or processes, until they are polled again.
   std::vector<OperationRef> waiting;
   auto pause = 50us;
   while (true) {
@@ -167,7 +167,8 @@ void sim::submit(const OperationRef &operation, const std::vector<OperationRef> 
   Context &context = *operation->context;
   if (!context.hasWorker) {
     context.hasWorker = true;
-    // It sees the end of the process as a device does: not at all. Signals are the program's.
+    // The thread does not react to the end of the process, like a device. Signals go to the
+    // program.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -184,7 +185,7 @@ void sim::submit(const OperationRef &operation, const std::vector<OperationRef> 
       ++operation->missing;
     }
   context.lastSubmit = std::chrono::steady_clock::now();
-  // Devices are fast at times.
+  // Sometimes operations complete at once, as on fast devices.
   if (context.random() % 8 == 0)
     context.credit += context.random() % 8;
   if (!operation->missing)
@@ -198,7 +199,7 @@ OperationRef sim::append(Stream &stream, std::shared_ptr<Work> work,
   operation->context = &context;
   std::vector<OperationRef> before = also;
   before.push_back(stream.last);
-  // The legacy stream waits for all blocking streams, and they for it.
+  // The legacy stream and all blocking streams wait for each other.
   if (stream.legacy) {
     for (const auto &other : context.streams)
       if (other->blocking)

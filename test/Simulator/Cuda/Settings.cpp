@@ -144,7 +144,7 @@ std::vector<int> visibleOf(const Settings &settings) {
     if (found < 0)
       break;
     if (std::find(result.begin(), result.end(), found) != result.end())
-      return {}; // twice: none at all
+      return {}; // a repeated entry: no devices at all
     result.push_back(found);
   }
   return result;
@@ -168,7 +168,7 @@ static Settings &mutableSettings() {
 
 const Settings &sim::settings() {
   static std::once_flag once;
-  // Which devices are visible asks for their identifiers, and so for the rest.
+  // Visible devices are selected by identifiers, which depend on the other settings.
   std::call_once(once, [] { mutableSettings().visible = visibleOf(mutableSettings()); });
   return mutableSettings();
 }

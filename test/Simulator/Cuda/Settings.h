@@ -10,7 +10,7 @@
 
 namespace sim {
 
-/// Goes wrong on purpose: the n-th time, on one device or on any (-1).
+/// An injected fault: at the n-th call, on one device or on any (-1).
 struct Injection {
   std::string what;
   uint64_t when = 0;
@@ -42,11 +42,11 @@ std::string nameOf(int device);
 /// The identifier of a device: 16 bytes.
 std::string uuidOf(int device);
 
-/// Says once what is wrong with a program: on stderr, and in the file of findings.
+/// Reports a finding once: on stderr, and in the file of findings.
 void report(const std::string &text);
 void trace(const std::string &text);
 bool tracing();
-/// A device never held so many bytes.
+/// Memory size that no device reaches.
 void usage(int device, uint64_t bytes);
 
 /// Random number generator for choices that the specification leaves open.

@@ -1,7 +1,8 @@
 //===- Types.h - Simulated subset of the driver's declarations ------------===//
 //
-// Our own, so that no toolkit is needed to build this. CheckHeaders.cpp compares them with the
-// vendor's header where that is. Names are the vendor's without CU_ and in our spelling.
+// Own declarations, so that building needs no CUDA toolkit. CheckHeaders.cpp compares them with the
+// vendor's header if it is installed. Names are the vendor's without CU_ and in this project's
+// spelling.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,7 +14,7 @@
 
 namespace sim {
 
-/// CUresult: value, the vendor's name behind CUDA_, what it says.
+/// CUresult: value, the vendor's name after CUDA_, message.
 #define TPC_SIM_RESULTS(R)                                                                         \
   R(0, SUCCESS, "no error")                                                                        \
   R(1, ERROR_INVALID_VALUE, "invalid argument")                                                    \
@@ -157,7 +158,7 @@ enum FunctionAttribute : int {
   FunctionPreferredSharedMemoryCarveout = 9,
 };
 
-/// CUjit_option, those that are understood.
+/// CUjit_option: the supported ones.
 enum JitOption : int {
   JitInfoLogBuffer = 3,
   JitInfoLogBufferSizeBytes = 4,

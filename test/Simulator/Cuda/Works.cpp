@@ -22,7 +22,7 @@ HostMemory sim::kindOf(const void *host, size_t bytes) {
 
 namespace {
 
-/// The host must still have what a device reaches.
+/// The pinned host memory must still exist.
 void checkPinned(const void *host, size_t bytes) {
   std::lock_guard lock(state().mutex);
   if (kindOf(host, bytes) != HostMemory::Pinned)

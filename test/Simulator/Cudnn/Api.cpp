@@ -265,8 +265,8 @@ Status cudnnBackendGetAttribute(Descriptor *descriptor, Attribute attribute, Typ
   return SUCCESS;
 }
 
-/// Returns whether all descriptors that it refers to are alive. No documentation permits that they
-/// are destroyed before it.
+/// Returns whether all descriptors that it references are alive. The documentation does not permit
+/// their destruction before the plan's.
 static bool isWhole(const Descriptor &descriptor) {
   for (const auto &[attribute, bytes] : descriptor.attributes)
     if (ruleOf(attribute)->type == TypeDescriptor)
@@ -300,7 +300,7 @@ Status cudnnBackendExecute(Context *handle, Descriptor *planDescriptor,
   if (driver().describe(handle->stream, info))
     return EXECUTION_FAILED;
   driver().trace("cudnnBackendExecute");
-  // Launches may fail: nothing was put into the stream then, and a capture goes on.
+  // Launches may fail. The stream then has no new operation, and a capture continues.
   if (plan->fails && !info.capturing)
     return EXECUTION_FAILED;
   return driver().enqueue(handle->stream, makeAttentionKernels(*plan, operands)) ? EXECUTION_FAILED

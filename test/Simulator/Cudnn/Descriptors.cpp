@@ -120,7 +120,7 @@ Status Descriptor::finalizeGraph(std::string &why) {
 Status Descriptor::finalizeHeuristic(std::string &why) {
   auto *graph = of<std::shared_ptr<const Graph>>(HeurGraph);
   if (!graph) {
-    why = "heuristics are asked about what is no graph";
+    why = "heuristics are queried for a descriptor that is no graph";
     return BAD_PARAM_DESCRIPTOR_TYPE;
   }
   std::vector<Config> found;
@@ -150,7 +150,7 @@ Status Descriptor::finalizePlan(std::string &why) {
   }
   uint64_t hash = config->graph->hash();
   if (draw(hash, 10 + config->id, 4) == 0)
-    return NOT_SUPPORTED; // named, and not there all the same
+    return NOT_SUPPORTED; // the tensor has a name, but is not in the pack
   constexpr int64_t workspaces[] = {0, 256, 4096};
   said = Plan{config->graph, context->device, workspaces[draw(hash, 20 + config->id, 3)],
               draw(hash, 30 + config->id, 10) == 0};

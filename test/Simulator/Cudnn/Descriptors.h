@@ -31,7 +31,7 @@ struct Descriptor {
   Kind kind;
   std::map<Attribute, std::vector<uint8_t>> attributes;
   bool isFinal = false;
-  /// Once it is final. What others of it say was copied.
+  /// Set when it is final. Attributes of referenced descriptors were copied.
   std::variant<std::monostate, Tensor, How, Operation, std::shared_ptr<const Graph>,
                std::vector<Config>, Config, Plan, Pack>
       said;
@@ -41,7 +41,7 @@ struct Descriptor {
 private:
   template <class T> T get(Attribute attribute, T otherwise = {}) const;
   template <class T> std::vector<T> list(Attribute attribute) const;
-  /// Returns the attribute that is another descriptor.
+  /// Returns the attribute that references another descriptor.
   template <class T> const T *of(Attribute attribute) const;
   Status finalizeTensor(std::string &why);
   Status finalizeOperation(std::string &why);
@@ -51,10 +51,10 @@ private:
   Status finalizePack(std::string &why);
 };
 
-/// Whether it is one that was made and not destroyed.
+/// Whether the descriptor exists and was not destroyed.
 bool isAlive(const Descriptor *descriptor);
 bool isAlive(const Context *context);
-/// A seed's choice about something.
+/// A choice that depends on the seed.
 uint64_t draw(uint64_t hash, uint64_t of, uint64_t below);
 
 } // namespace sim::dnn

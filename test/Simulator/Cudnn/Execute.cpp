@@ -1,7 +1,7 @@
 //===- Execute.cpp - Execution of an attention graph, op by op ------------===//
 //
-// For each matrix of the batch and each head all tensors are matrices of f32. What is between
-// operations is rounded to its type, as what kernels keep in registers is.
+// Each tensor of a batch and head is a matrix of f32. Intermediate results are rounded to their
+// type, as values in a kernel's registers are.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +32,7 @@ uint16_t toHalf(float value, DataType type) { return type == F16 ? toF16(value) 
 struct Matrix {
   int64_t rows = 0, columns = 0;
   std::vector<float> values;
-  /// Where there is one row or column, it is all of them.
+  /// A single row or column is broadcast.
   float at(int64_t row, int64_t column) const {
     return values[size_t((rows == 1 ? 0 : row) * columns + (columns == 1 ? 0 : column))];
   }
@@ -119,7 +119,7 @@ private:
     return toFloat(reinterpret_cast<const uint8_t *>(&bits), type);
   }
 
-  /// The matrix of a tensor in memory: heads are shared where there are fewer.
+  /// The matrix of a tensor in memory. Heads are shared if the tensor has fewer of them.
   uint64_t placeOf(const Tensor &tensor, int64_t batch, int64_t head) const {
     int64_t heads = plan.graph->operations.front().y.dims[1];
     int64_t own = head / (heads / tensor.dims[1]);
@@ -136,7 +136,7 @@ private:
     result.values.resize(size_t(result.rows * result.columns));
     unsigned bytes = bytesOf(tensor.type);
     uint64_t base = placeOf(tensor, batch, head);
-    // Lines that lie together: rows, or columns.
+    // Contiguous lines: rows or columns.
     bool byRow = tensor.strides[3] == 1;
     int64_t lines = byRow ? result.rows : result.columns,
             length = byRow ? result.columns : result.rows,

@@ -58,7 +58,7 @@ Status Graph::add(const Operation &operation, std::string &why) {
 
 // cuDNN's pattern matcher also requires the logarithm of the sums, which inference does not use.
 bool Graph::isAttention() const {
-  std::vector<int> order; // a product: -1; reductions: -2 - mode
+  std::vector<int> order; // a matmul: -1; reductions: -2 - mode
   for (const Operation &operation : operations)
     order.push_back(operation.kind == KindMatmulOp      ? -1
                     : operation.kind == KindReductionOp ? -2 - operation.mode
@@ -76,7 +76,7 @@ bool Graph::isAttention() const {
   bool isHalf = first.x.type == F16 || first.x.type == Bf16;
   for (const Tensor *tensor : {&*first.b, &*last.b, &last.x, &last.y})
     isHalf &= tensor->type == first.x.type;
-  // Rows of q, v and the result lie together, those of k as well, which stand as columns.
+  // Rows of q, v and the result are contiguous, and so are those of k, which is transposed.
   bool isDense = first.x.strides[3] == 1 && last.b->strides[3] == 1 && last.y.strides[3] == 1 &&
                  first.b->strides[2] == 1;
   return isHalf && isDense && size % 8 == 0 && valueSize % 8 == 0 && size <= 256 &&

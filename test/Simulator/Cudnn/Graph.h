@@ -36,9 +36,9 @@ struct Graph {
   std::vector<Operation> operations;
   std::map<int64_t, Tensor> tensors;
 
-  /// SUCCESS, or why these operations are no graph.
+  /// Returns SUCCESS, or the reason that these operations form no valid graph.
   Status add(const Operation &operation, std::string &why);
-  /// Whether there is an engine for it: attention, as cuDNN knows it.
+  /// Whether an engine supports it. Only attention has engines.
   bool isAttention() const;
   uint64_t hash() const;
 };
@@ -52,10 +52,10 @@ struct Plan {
   std::shared_ptr<const Graph> graph;
   int device = 0;
   int64_t workspace = 0;
-  bool fails = false; // when it is executed
+  bool fails = false; // operands of an execution
 };
 
-/// Where tensors are. Those by value have been read.
+/// Addresses of tensors. Tensors passed by value have been read.
 struct Operands {
   std::map<int64_t, uint64_t> addresses;
   std::map<int64_t, float> values;

@@ -7,7 +7,7 @@
 
 namespace sim::dnn {
 
-/// cudnnStatus_t: value, the vendor's name behind CUDNN_STATUS_.
+/// cudnnStatus_t: value, and the vendor's name after CUDNN_STATUS_.
 #define TPC_SIM_DNN_STATUSES(S)                                                                    \
   S(0, SUCCESS)                                                                                    \
   S(1001, NOT_INITIALIZED)                                                                         \
@@ -68,8 +68,8 @@ enum Type : int {
 #undef TPC_SIM_TYPE
 };
 
-/// cudnnBackendAttributeName_t: value, our name, the vendor's, whose it is, its type, how many
-/// elements at most, whether it has to be set.
+/// cudnnBackendAttributeName_t: value, our name, the vendor's name, its descriptor, its type, the
+/// maximum number of elements, whether it is required.
 #define TPC_SIM_DNN_ATTRIBUTES(A)                                                                  \
   A(0, PwMode, POINTWISE_MODE, KindPointwise, TypePointwiseMode, 1, true)                          \
   A(1, PwPrecision, POINTWISE_MATH_PREC, KindPointwise, TypeData, 1, true)                         \

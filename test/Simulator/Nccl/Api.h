@@ -16,7 +16,7 @@ extern "C" {
 }
 
 Status misuse(const char *call, Status status, const std::string &what);
-/// The communicator of a handle that is alive, or null.
+/// Returns the communicator of a live handle, or null.
 CommRef find(Comm *handle);
 Comm *add(const CommRef &comm);
 void remove(Comm &comm);
@@ -29,7 +29,7 @@ struct Pending {
 };
 struct ThreadGroup {
   int depth = 0;
-  Status status = Success; // the first that went wrong
+  Status status = Success; // first error
   std::vector<Pending> calls;
   std::vector<CommRef> joining;
 };

@@ -17,8 +17,8 @@ std::string peerOf(const Call &call) {
   return (call.descriptor.kind == Kind::Send ? " to " : " from ") + std::to_string(call.peer);
 }
 
-/// The first call of a kind connects: all ranks that take part have to come. Not while a stream
-/// captures.
+/// The first call of a kind connects, so all participating ranks must make it. It is illegal during
+/// a capture.
 Status connect(const std::vector<Pending> &calls) {
   std::vector<const Pending *> cold;
   for (const Pending &one : calls) {
@@ -146,7 +146,7 @@ Status check(const char *name, const Call &call, const Comm &comm, Stream *strea
   for (uint64_t address : {extent.read ? call.send : 0, extent.written ? call.receive : 0})
     if (address % bytesOf(descriptor.type))
       return misuse(name, InvalidArgument, "a buffer that is not aligned to its elements");
-  // In place, or apart.
+  // Either in place, or disjoint.
   uint64_t unit = descriptor.count * bytesOf(descriptor.type), mine = unit * uint64_t(comm.rank);
   bool inPlace = descriptor.kind == Kind::AllGather       ? call.send == call.receive + mine
                  : descriptor.kind == Kind::ReduceScatter ? call.receive == call.send + mine

@@ -166,7 +166,7 @@ Status ncclCommSplit(Comm *handle, int color, int key, Comm **result, Config *co
     auto rank = std::find(members.begin(), members.end(), comm->rank) - members.begin();
     status = ncclCommInitRankConfig(result, int(members.size()), id, int(rank), config);
   }
-  // Only now may what is in the slots be overwritten.
+  // From here on the slots may be overwritten.
   Status after = comm->barrier("ncclCommSplit");
   return status ? status : after;
 }
@@ -208,7 +208,7 @@ Status ncclCommAbort(Comm *handle) {
   driver().trace("ncclCommAbort " + comm->name);
   if (driver().injected("abort", ++comm->owner->aborts, comm->device))
     hang();
-  // Operations that wait in streams see this and end without effect.
+  // Operations that wait in streams observe this and end without effect.
   comm->aborted = true;
   drop(*comm, nullptr);
   remove(*comm);
@@ -294,7 +294,7 @@ Status ncclCommRegister(Comm *handle, void *memory, size_t bytes, void **result)
   return Success;
 }
 
-/// One of the communicator's registrations, or all: they are no more.
+/// Removes one registration of the communicator, or all.
 static bool drop(Comm &comm, const void *only) {
   std::vector<std::shared_ptr<Registration>> kept, dropped;
   {
@@ -331,7 +331,7 @@ Status ncclCommWindowRegister(Comm *handle, void *memory, size_t bytes, Window *
   if (address % windowAlignment || !driver().allocated(address, bytes))
     return misuse(name, InvalidArgument,
                   "not memory of one allocation that begins at a multiple of 4096");
-  // All ranks of the communicator register.
+  // Registration is collective.
   if (Status status = comm->barrier(name))
     return status;
   *result = new Window{address, bytes};

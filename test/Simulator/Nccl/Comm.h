@@ -20,9 +20,10 @@ namespace sim::nccl {
 /// deadlock.
 struct Rank {
   std::mutex mutex;
-  uint64_t group = 0; // that is in flight, or 0
-  unsigned works = 0; // of it, not done
-  std::atomic<uint64_t> calls{0}, begun{0}, joins{0}, aborts{0}, enrolled{0}; // for injections
+  uint64_t group = 0; // operation in flight, or 0
+  unsigned works = 0; // operations of it that are not complete
+  std::atomic<uint64_t> calls{0}, begun{0}, joins{0}, aborts{0},
+      enrolled{0}; // count for injected faults
   std::set<Comm *> comms;
 };
 std::shared_ptr<Rank> rankOfThread();
@@ -31,8 +32,8 @@ struct Window {
   uint64_t address, bytes;
 };
 
-/// Memory that a communicator was told of: what operations do with it goes that way, from when they
-/// are called for. Graphs as well.
+/// Memory that is registered with a communicator. Operations on it, graphs included, use the
+/// registration from the call on.
 struct Registration {
   Registration(uint64_t address, uint64_t bytes) : address(address), bytes(bytes) {}
   const uint64_t address, bytes;
@@ -43,34 +44,34 @@ struct Comm {
   Shared shared;
   std::shared_ptr<Rank> owner;
   int rank = 0, ranks = 0, device = 0;
-  std::string name; // for messages
+  std::string name; // for point-to-point messages
   std::atomic<bool> aborted{false};
   std::atomic<Status> asyncError{Success};
   bool finalized = false;
-  std::atomic<unsigned> outstanding{0}; // operations in streams
+  std::atomic<unsigned> outstanding{0}; // operations enqueued in streams
   std::atomic<uint64_t> arrivals{0};
-  std::set<std::pair<Kind, int>> warm; // kinds, of sends and receives with their peers
+  std::set<std::pair<Kind, int>> warm; // connected kinds; for sends and receives, with their peers
   std::set<Window *> windows;
-  std::mutex registrationMutex; // of what follows
+  std::mutex registrationMutex; // number of the next operation
   std::vector<std::shared_ptr<Registration>> registrations;
   std::string lastError;
 
-  /// The registration that has these bytes, or null.
+  /// Returns the registration that contains these bytes, or null.
   std::shared_ptr<Registration> registrationOf(uint64_t address, uint64_t bytes);
   Slot &slot(int which) { return shared.header().slots[which]; }
   Slot &own() { return slot(rank); }
 
-  /// Waits on the host until done() or until this is aborted. Says once if that takes long.
+  /// Waits on the host until done() or an abort. Reports a long wait once.
   template <class F> Status waitFor(const std::string &what, F done);
-  /// Whether the process of another rank is no more.
+  /// Whether the process of another rank has ended.
   bool isGone(int which);
   /// Returns the asynchronous error of the communicator.
   Status error();
-  /// Waits until all ranks have called this equally often.
+  /// Barrier of all ranks.
   Status barrier(const std::string &what);
-  /// Says in the rank's other communicators what it waits for; empty: nothing.
+  /// Publishes in the rank's other communicators what it waits for; empty: nothing.
   void tell(const std::string &what);
-  /// A missing rank reports its current operation.
+  /// Describes a missing rank's current operation.
   std::string whereIs(int which);
 };
 using CommRef = std::shared_ptr<Comm>;
@@ -96,10 +97,11 @@ template <class F> Status Comm::waitFor(const std::string &what, F done) {
   return Success;
 }
 
-/// A communicator as far as one rank can make it; others may not be there yet. Null, and why.
+/// Creates the local part of a communicator; other ranks may be missing yet. Returns null with an
+/// error.
 CommRef join(const UniqueId &id, int ranks, int rank, const Config *config, Status &status,
              std::string &why);
-/// Waits for the others.
+/// Waits for the other ranks.
 Status complete(Comm &comm);
 
 /// One call.
@@ -107,12 +109,12 @@ struct Call {
   Descriptor descriptor;
   uint64_t send = 0, receive = 0;
   int peer = 0;
-  std::vector<std::shared_ptr<Registration>> registrations = {}; // of its memory
+  std::vector<std::shared_ptr<Registration>> registrations = {}; // index in the rank's memory
 };
 
-/// The calls of one group on one communicator, as an operation of its stream.
+/// The calls of one group on one communicator, as one operation of its stream.
 std::shared_ptr<Work> makeWork(CommRef comm, std::vector<Call> calls, uint64_t group);
-/// Before the first operation: it counts as being in flight as a part of its group.
+/// Runs before the first operation, which counts as in flight as a part of its group.
 uint64_t newGroup();
 
 unsigned bytesOf(DataType type);

@@ -63,7 +63,7 @@ public:
       return leave();
     // A failed communicator neither finishes nor executes operations.
     if (comm->asyncError)
-      return waits("nobody: the communicator has failed");
+      return waits("nothing: the communicator has failed");
     for (const Call &call : calls)
       for (const auto &one : call.registrations)
         if (one->gone)

@@ -27,7 +27,7 @@ void addressesOf(Warp &warp, const Inst &inst, uint64_t *addresses) {
   }
 }
 
-/// One element into a register, which may be wider: as the type says.
+/// Loads one element into a register, which may be wider than the type.
 void loadElement(uint8_t *to, unsigned width, const uint8_t *from, const Inst &inst) {
   uint64_t bits = 0;
   std::memcpy(&bits, from, inst.bytes);
@@ -36,7 +36,7 @@ void loadElement(uint8_t *to, unsigned width, const uint8_t *from, const Inst &i
   std::memcpy(to, &bits, width);
 }
 
-// Lists have a slot and the width of its register for each element.
+// For each element, a list has a slot and the width of its register.
 void runLoad(Warp &warp, const Inst &inst, Mask mask) {
   uint64_t addresses[warpSize];
   addressesOf(warp, inst, addresses);
@@ -119,7 +119,7 @@ Class classOf(Space space) {
   }
 }
 
-/// The parts of an access: a list of registers, from an operand that is one or a vector.
+/// Elements of an access: a list of registers, from an operand that is one register or a vector.
 void decodeElements(Decoder &decoder, const Operand &operand, Type type, bool load) {
   Inst &inst = decoder.inst;
   std::vector<Slot> list;
@@ -147,7 +147,7 @@ void decodeAccess(Decoder &decoder) {
   bool load = decoder.statement.opcode == "ld" || decoder.statement.opcode == "ldu";
   decoder.expectCount(2);
   inst.space = Space::Generic;
-  // How strong: .weak and .volatile are races where others are.
+  // Strength of the access: .weak and .volatile accesses race, stronger ones are exempt.
   int order = decoder.takeOneOf({"weak", "volatile", "relaxed", "acquire", "release"});
   if ((order == 3 && !load) || (order == 4 && load))
     decoder.fail("no such order of this access");
@@ -158,7 +158,7 @@ void decodeAccess(Decoder &decoder) {
   }
   int space = decoder.takeOneOf({"global", "shared", "local", "param", "const"});
   decoder.takeOneOf(
-      {"ca", "cg", "cs", "lu", "cv", "wb", "wt"}); // caches: nothing that a program sees
+      {"ca", "cg", "cs", "lu", "cv", "wb", "wt"}); // cache hints have no visible effect
   decoder.takeOneOf({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
                      "L1::no_allocate"});
   decoder.takeOneOf({"L2::64B", "L2::128B", "L2::256B"});

@@ -1,7 +1,7 @@
 //===- Approximations.cpp - Instructions with a stated error bound --------===//
 //
-// Results are off by as much as the manual allows, in a way that depends on the seed, the
-// instruction and the operands alone: a device gives the same for the same.
+// Results deviate by as much as the manual allows. The error depends only on the seed, the
+// instruction and the operands: equal inputs give equal results, as on a device.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,12 +17,12 @@ namespace {
 enum class Approx : uint8_t { Rcp, Sqrt, Rsqrt, Ex2, Lg2, Sin, Cos, Tanh, Div, DivFull, NumApprox };
 constexpr uint8_t ftzFlag = 1;
 
-/// How far off: units in the last place, parts of the result, or absolute.
+/// Error bound: in units in the last place, relative, or absolute.
 struct Bound {
   double ulps = 0, relative = 0, absolute = 0;
 };
 
-/// From -1 to 1, a function of what goes in.
+/// Returns a deterministic hash of the inputs, from -1 to 1.
 double wobble(uint64_t seed, Approx op, uint64_t operands) {
   uint64_t x = (seed * 0x9e3779b97f4a7c15) ^ (operands + uint64_t(op) * 0xd1b54a32d192ed03);
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -31,7 +31,7 @@ double wobble(uint64_t seed, Approx op, uint64_t operands) {
   return double(int64_t(x)) * 0x1p-63;
 }
 
-// A result that f32 has room for is off by at most the bound after it was rounded.
+// Perturbs a result that is representable in f32: after rounding its error is at most the bound.
 float perturb(double exact, Bound bound, double by) {
   if (!std::isfinite(exact) || exact == 0)
     return canonical(float(exact));
@@ -75,14 +75,14 @@ float compute(uint64_t seed, Approx op, float a, float b) {
       return float(exact + by * (std::exp2(-20.5) - 0x1p-25));
     if (std::fabs(x) <= 100 * pi)
       return float(exact + by * (std::exp2(-14.7) - 0x1p-25));
-    return float(by); // "best effort": nothing is said
+    return float(by); // "best effort": no bound is documented
   }
   case Approx::Tanh:
     if (std::isinf(x))
       return std::copysign(1.0f, a);
     return perturb(std::tanh(x), {.relative = 0x1p-11}, by);
   case Approx::Div: {
-    // From 2^126 on the reciprocal is lost.
+    // From 2^126 on the reciprocal is subnormal and becomes 0.
     double size = std::fabs(double(b));
     if (size > 0x1p126 && std::isfinite(size))
       return std::isinf(a) ? toFloat(canonicalNan)
@@ -117,7 +117,7 @@ template <class F> uint16_t computeHalf(uint64_t seed, Approx op, uint16_t bits)
   double exact = op == Approx::Tanh ? std::tanh(double(x)) : std::exp2(double(x));
   if (!std::isfinite(exact) || exact == 0 || exact == 1)
     return F::narrow(float(exact));
-  double half = std::ldexp(0.5, std::ilogb(exact) - (brain ? 7 : 10)); // what rounding takes
+  double half = std::ldexp(0.5, std::ilogb(exact) - (brain ? 7 : 10)); // error of the rounding
   double room = op == Approx::Ex2 ? std::exp2(brain ? -7 : -9.9) * exact
                 : brain           ? 0x1p-8 * std::fabs(exact)
                                   : std::exp2(-10.987);

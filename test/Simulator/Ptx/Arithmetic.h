@@ -12,10 +12,10 @@ void decodeIntegerBinary(Decoder &decoder, std::string_view opcode, Type type);
 void decodeIntegerUnary(Decoder &decoder, std::string_view opcode, Type type);
 void decodeIntegerMad(Decoder &decoder, Type type);
 
-/// f16, bf16 and pairs of them.
+/// f16, bf16 and packed pairs of them.
 void decodeHalf(Decoder &decoder, std::string_view opcode, Type type);
 
-/// div.approx and the like, which are off by a bit that depends on the seed.
+/// div.approx and other approximations, whose last bits depend on the seed.
 void decodeApproximateDivision(Decoder &decoder, bool full);
 
 } // namespace ptx

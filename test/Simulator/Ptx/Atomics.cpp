@@ -77,7 +77,8 @@ void runAtomic(Warp &warp, const Inst &inst, Mask mask) {
   };
   warp.machine.access(
       warp, inst, request, [&](const Region &region, Mask lanes, const uint64_t *offsets) {
-        // Which lane comes first is open: by the seed, from some lane around.
+        // The order of lanes is unspecified: starts at a lane that the seed selects, and wraps
+        // around.
         unsigned first = unsigned(warp.machine.seed() * 7 + warp.machine.clockNow()) % warpSize;
         for (unsigned i = 0; i < warpSize; ++i) {
           unsigned lane = (first + i) % warpSize;

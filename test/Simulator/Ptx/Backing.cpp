@@ -32,7 +32,7 @@ void Backing::assign(uint64_t bytes, uint8_t value) {
   }
   mapped = mapFile(bytes);
   size = bytes;
-  if (value) // files begin as zeros, which take no memory
+  if (value) // new files read as zeros and occupy no memory
     std::memset(mapped, value, bytes);
 }
 
@@ -46,12 +46,12 @@ void Backing::clear() {
 namespace {
 struct Pieces {
   std::mutex mutex;
-  std::vector<void *> free; // some of them without pages
+  std::vector<void *> free; // some without resident pages
   size_t inUse = 0;
 };
 } // namespace
 
-// Never destroyed: others may still hold pieces when the process ends.
+// Never destroyed, because other threads may use memory when the process ends.
 static Pieces &pieces() {
   static auto *all = new Pieces;
   return *all;
@@ -78,7 +78,7 @@ void *ptx::takePiece(size_t bytes) {
 void ptx::givePiece(void *piece, size_t bytes) {
   Pieces &all = pieces();
   std::lock_guard lock(all.mutex);
-  // If many pieces are free, further ones return their memory to the system.
+  // If many buffers are free, further ones return their memory to the system.
   if (all.free.size() > 2048)
     madvise(piece, wholePages(bytes), MADV_REMOVE);
   all.free.push_back(piece);

@@ -1,7 +1,7 @@
 //===- Backing.h - Host memory that backs device memory -------------------===//
 //
-// Large pieces lie in memory files, so that what a device holds is not counted as its process's
-// own (anonymous) memory.
+// Large buffers reside in memory files, so that device memory is not counted as anonymous memory of
+// the process.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ public:
   Backing(const Backing &) = delete;
   ~Backing() { clear(); }
 
-  /// So many bytes, each with this value. Throws std::bad_alloc.
+  /// Allocates so many bytes, each with this value. Throws std::bad_alloc.
   void assign(uint64_t bytes, uint8_t value);
   void clear();
   uint8_t *data() { return mapped ? mapped : small.data(); }
@@ -32,11 +32,10 @@ private:
   uint64_t size = 0;
 };
 
-/// Pieces for what goes with device memory, out of such files as well: a size is always the same.
-/// Thread-safe.
+/// Buffers of one fixed size for metadata of device memory, also in memory files. Thread-safe.
 void *takePiece(size_t bytes);
 void givePiece(void *piece, size_t bytes);
-/// How many are taken.
+/// Number of buffers in use.
 size_t piecesInUse();
 
 } // namespace ptx

@@ -26,7 +26,7 @@ template <class T> struct Cnot {
   static T apply(T a) { return a == 0; }
 };
 
-// Amounts past the width are that of the width.
+// Shift amounts beyond the width are clamped to the width.
 template <class T> struct ShiftLeft {
   static T apply(T a, uint32_t by) { return by >= 8 * sizeof(T) ? T(0) : T(a << by); }
 };
@@ -91,7 +91,7 @@ template <class T> struct Reverse {
   }
 };
 
-// The position of the highest bit that is not the sign; ~0 if there is none.
+// Returns the position of the highest bit that differs from the sign; ~0 if there is none.
 template <class T, bool Shift> struct FindBit {
   static uint32_t apply(T a) {
     using U = std::make_unsigned_t<T>;

@@ -33,7 +33,7 @@ enum class Compare : uint8_t {
 enum class Combine : uint8_t { None, And, Or, Xor };
 constexpr uint8_t ftzFlag = 1, negatedFlag = 2, pairFlag = 4;
 
-// How a register is read: as a number, where 16-bit floats are widened.
+// Reads a register as a number; 16-bit floats are widened.
 template <class T> struct Plain {
   using Bits = T;
   static T read(T bits) { return bits; }
@@ -78,7 +78,7 @@ template <class Read> Mask compareAll(Warp &warp, const Inst &inst) {
   case Compare::Ge:
   case Compare::Hs:
     return with([](auto a, auto b) { return a >= b; });
-  // The others hold where an operand is NaN as well.
+  // The unordered comparisons are also true if an operand is NaN.
   case Compare::Equ:
     return with([](auto a, auto b) { return !(a < b || a > b); });
   case Compare::Neu:
@@ -161,7 +161,7 @@ template <class T> void runSet(Warp &warp, const Inst &inst, Mask mask) {
   eachLane<T>(warp, inst, mask, [&](unsigned lane) { return result >> lane & 1 ? yes : T(0); });
 }
 
-/// Modifiers and operands that setp and set share.
+/// Modifiers and operands common to setp and set.
 void decodeComparison(Decoder &decoder, Type type, size_t first) {
   Inst &inst = decoder.inst;
   inst.cls = Class::Compare;
@@ -223,7 +223,7 @@ void decodeSet(Decoder &decoder) {
   inst.dst = decoder.destination(0, Type::B32);
 }
 
-// ---- selp, slct: what is not chosen may have no value ----
+// ---- selp, slct: the operand that is not selected may be undefined ----
 
 template <class T> void runSelect(Warp &warp, const Inst &inst, Mask mask) {
   Mask chosen = warp.predicate(inst.src[2]);
@@ -304,7 +304,7 @@ void decodeSlct(Decoder &decoder) {
   inst.dst = decoder.destination(0, type);
 }
 
-// ---- testp: what kind of float ----
+// ---- testp: classes of floats ----
 
 enum class Kind : uint8_t { Finite, Infinite, Number, NotANumber, Normal, Subnormal };
 

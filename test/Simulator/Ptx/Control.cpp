@@ -45,7 +45,8 @@ static void decodeTrap(Decoder &decoder) {
 
 static void runNothing(Warp &, const Inst &, Mask) {}
 
-// Weak memory is not modelled: blocks run one after the other, and races are found without luck.
+// Weak memory is not modeled: blocks run one after the other, and clocks detect races
+// deterministically.
 static void decodeFence(Decoder &decoder) {
   decoder.expectCount(0);
   decoder.takeOneOf({"sc", "acq_rel", "acquire", "release"});

@@ -13,9 +13,9 @@ namespace {
 
 constexpr uint8_t ftzFlag = 1, satFlag = 2, reluFlag = 4, finiteFlag = 8;
 
-// ---- any type to any other, one lane at a time ----
+// ---- conversions between any two types, one lane at a time ----
 
-// Registers may be wider than the type: its bits are the low ones.
+// Registers may be wider than the type, whose bits are the low ones.
 uint64_t readBits(const uint8_t *from, unsigned width, unsigned lane) {
   uint64_t bits = 0;
   std::memcpy(&bits, from + width * lane, width);
@@ -55,7 +55,7 @@ long double readValue(Type type, uint64_t bits, bool ftz) {
 
 uint64_t toInteger(Type type, Type from, long double value) {
   unsigned bits = bitsOf(type);
-  // The manual: 0, but the top bit alone where either side has 64 bits.
+  // The manual: 0, except that only the top bit is set if either side has 64 bits.
   if (std::isnan(value))
     return bits == 64 || from == Type::F64 ? uint64_t(1) << (bits - 1) : 0;
   long double low = isSigned(type) ? -ldexpl(1, int(bits) - 1) : 0;
@@ -87,7 +87,7 @@ uint64_t convert(const Inst &inst, uint64_t bits) {
   auto rounding = Rounding(inst.mode);
   bool ftz = inst.flags & ftzFlag, sat = inst.flags & satFlag;
   if (!isFloat(from) && !isFloat(to) && !sat) {
-    // Cut off, or extended as the source says.
+    // Truncated, or extended by the source's signedness.
     unsigned width = std::min(bitsOf(from), 64u);
     if (width == 64)
       return bits;
@@ -100,7 +100,7 @@ uint64_t convert(const Inst &inst, uint64_t bits) {
   if (!isFloat(to))
     return toInteger(to, from, isFloat(from) ? roundToInteger(value, rounding) : value);
   if (to == from) {
-    // A register is moved, unless it is rounded to an integer.
+    // A move, except for rounding to an integer.
     if (rounding >= Rounding::IntNearest)
       value = roundToInteger(value, rounding);
   }
@@ -115,7 +115,7 @@ uint64_t convert(const Inst &inst, uint64_t bits) {
   return result;
 }
 
-/// Only the bits of the type, extended to the register as the type says.
+/// Takes the bits of the type, and extends them to the register by its signedness.
 uint64_t extend(Type type, uint64_t bits) {
   switch (type) {
   case Type::S8:
@@ -171,7 +171,7 @@ template <class F> void runHalf(Warp &warp, const Inst &inst, Mask mask) {
                      [&](unsigned lane) { return narrowHalf<F>(inst, from[lane]); });
 }
 
-// ---- what kernels do all the time ----
+// ---- fast paths of common conversions ----
 
 template <class D, class S> struct Cast {
   static D apply(S a) { return D(a); }
@@ -194,7 +194,7 @@ template <int Direction> struct Whole {
                                       : std::ceil(a));
   }
 };
-// In range a cast cuts off; out of range it is clamped; NaN gives 0.
+// A cast truncates in range; out of range it is clamped; NaN gives 0.
 struct CutToS32 {
   static int32_t apply(float a) {
     float clamped = a >= 0x1p31f ? 0.0f : a < -0x1p31f ? -0x1p31f : a == a ? a : 0.0f;

@@ -20,7 +20,7 @@ KernelDecoder::KernelDecoder(const Body &body, Program &program, Kernel &kernel)
 
 Slot KernelDecoder::addSlot(unsigned bytesPerLane) {
   Slot slot = kernel.fileBytes;
-  // The header of the next one lies before its values.
+  // The header of a register precedes its values.
   uint32_t bytes = bytesPerLane ? bytesPerLane * warpSize : 32;
   kernel.fileBytes += bytes + headerBytes;
   return slot;
@@ -125,7 +125,7 @@ void KernelDecoder::run() {
     decoder.finish();
     kernel.code.push_back(inst);
   }
-  // Labels may stand behind the last statement, and bodies may end without ret.
+  // Labels may follow the last statement, and bodies may end without ret.
   Inst end;
   end.flow = Flow::Exit;
   end.cls = Class::Control;
@@ -140,7 +140,7 @@ void KernelDecoder::run() {
   kernel.fileBytes += 64;
 }
 
-/// Where the ways of a branch meet: its nearest common postdominator.
+/// Reconvergence point of a branch: its nearest common postdominator.
 void KernelDecoder::findJoins() {
   auto &code = kernel.code;
   uint32_t count = uint32_t(code.size()), exit = count;
@@ -160,8 +160,8 @@ void KernelDecoder::findJoins() {
       next.push_back(std::min(pc + 1, exit));
     return next;
   };
-  // Nodes are instructions, from the end of the text to its beginning until nothing changes; an
-  // order by depth would need fewer rounds, and kernels are short.
+  // Visits instructions from the end of the text to its beginning until nothing changes. An order
+  // by depth would need fewer iterations, but kernels are short.
   constexpr uint32_t none = ~0u;
   std::vector<std::vector<uint32_t>> next(count);
   std::vector<std::vector<uint32_t>> before(count + 1);
@@ -389,7 +389,7 @@ Slot Decoder::pairOf(const Operand &operand) {
   pairTaken = true;
   const Register &reg = kernel.registers[size_t(operand.pair)];
   if (reg.type != Type::Pred)
-    fail("a predicate expected behind '|'");
+    fail("a predicate expected after '|'");
   return reg.slot;
 }
 

@@ -1,7 +1,7 @@
 //===- Decoder.h - Decoder of a statement into an instruction -------------===//
 //
 // Each group of instructions has a file that defines their semantics and syntax: a function per
-// opcode that takes modifiers and operands. Modifiers and operands that are not taken are errors.
+// opcode that consumes modifiers and operands. Modifiers and operands that remain are errors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,9 +26,9 @@ public:
   Slot constant(unsigned bytes, uint64_t value);
   Slot special(Special which);
   Slot sink(unsigned bytes) { return addSlot(bytes); }
-  /// The slot that holds the address of a variable, in its own space.
+  /// Returns the slot that contains the address of a variable in its own space.
   Slot addressOf(std::string_view name, int64_t offset, unsigned bytes, uint32_t line);
-  /// The offset of a shared or local variable, or the parameter's; nothing if there is no such
+  /// Returns the offset of a shared or local variable or of a parameter; nullopt for an unknown
   /// name.
   const Parameter *findParameter(std::string_view name) const;
 
@@ -36,7 +36,7 @@ public:
   Program &program;
   Kernel &kernel;
   std::vector<Register> registers;
-  Slot zero = 0; // always has values
+  Slot zero = 0; // a slot that is always defined
 
 private:
   void findJoins();
@@ -51,12 +51,12 @@ public:
 
   [[noreturn]] void fail(const std::string &what) const;
 
-  // ---- modifiers, in any order; those left over are an error ----
+  // ---- modifiers, in any order; unconsumed ones are an error ----
 
   bool take(std::string_view modifier);
   /// Returns the index of the modifier that is present, or -1.
   int takeOneOf(std::initializer_list<std::string_view> modifiers);
-  /// The next type, from the left.
+  /// Consumes the next type, from the left.
   Type takeType();
   std::optional<Type> takeTypeIf();
   std::optional<Rounding> takeRounding();
@@ -67,15 +67,15 @@ public:
   void expectCount(size_t least, size_t most);
   void expectCount(size_t exactly) { expectCount(exactly, exactly); }
   const Operand &operand(size_t i) const { return statement.operands[i]; }
-  /// The slot of operand i, which is read as this type.
+  /// Returns the slot of operand i, read as this type.
   Slot source(size_t i, Type type) { return sourceOf(operand(i), type); }
   Slot sourceOf(const Operand &operand, Type type, bool wider = false);
   Slot destination(size_t i, Type type) { return destinationOf(operand(i), type); }
   Slot destinationOf(const Operand &operand, Type type, bool wider = false);
   Slot predicateOf(const Operand &operand);
-  /// The second of a pair, or a slot that is never read.
+  /// Returns the second register of a pair, or a slot that is never read.
   Slot pairOf(const Operand &operand);
-  /// How many bytes per lane the register of an operand has.
+  /// Returns the bytes per lane of an operand's register.
   unsigned registerBytes(const Operand &operand) const;
   uint32_t labelTarget(std::string_view label) const;
   /// Sources from operand `first` on, all of one type.
@@ -89,7 +89,7 @@ public:
 
 private:
   std::vector<std::string_view> left;
-  bool pairTaken = false; // somebody wanted the register behind a bar
+  bool pairTaken = false; // whether the register after '|' was consumed
 };
 
 using DecodeFunction = void (*)(Decoder &);

@@ -28,7 +28,7 @@ uint64_t Memory::allocate(uint64_t bytes, std::string name, uint64_t alignment, 
   made->base = (next + gap + step - 1) / step * step + alignment;
   made->bytes = bytes;
   made->name = std::move(name);
-  // 0xff in all bytes is a NaN of every float type, and an index that no table has.
+  // All bytes 0xff are NaN in every float type, and an index out of bounds of any table.
   made->data.assign(bytes, fill == Fill::Zero ? 0 : 0xff);
   made->written.assign(bytes, fill == Fill::Zero);
   made->unwritten = fill == Fill::Zero ? 0 : bytes;
@@ -143,11 +143,11 @@ bool Memory::setReadOnly(uint64_t address, bool readOnly) {
 }
 
 bool Memory::free(uint64_t address) {
-  // An empty allocation has no byte that find() could name.
+  // An empty allocation has no byte for find().
   for (auto &one : allocations)
     if (one->base == address && !one->freed) {
       one->freed = true;
-      // Its addresses stay taken, for messages; its bytes go.
+      // Its addresses stay reserved for messages; its bytes are freed.
       one->data.clear();
       one->written.clear();
       one->shadow.resize(0);
@@ -173,7 +173,7 @@ std::string Memory::describe(uint64_t address) const {
   bool nearBelow = below && address - below->end() < far;
   bool nearAbove = above && above->base - address < far;
   if (nearBelow && (!nearAbove || address - below->end() <= above->base - address))
-    return std::to_string(address - below->end()) + " bytes behind the end of " + named(*below);
+    return std::to_string(address - below->end()) + " bytes past the end of " + named(*below);
   if (nearAbove)
     return std::to_string(above->base - address) + " bytes before " + named(*above);
   return "near no allocation";

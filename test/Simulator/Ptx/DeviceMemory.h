@@ -1,7 +1,7 @@
 //===- DeviceMemory.h - Simulated global memory ---------------------------===//
 //
-// Addresses are not host addresses. Unused gaps separate allocations, whose bases have the
-// requested alignment and no larger one. Each byte has a flag that it was written.
+// Addresses are not host addresses. Unused gaps separate allocations, whose bases have exactly the
+// requested alignment. Each byte has a flag that says whether it was written.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,11 +28,11 @@ struct Allocation {
   uint64_t base = 0;
   uint64_t bytes = 0;
   std::string name;
-  bool readOnly = false; // for kernels
+  bool readOnly = false; // writable by kernels
   bool freed = false;
-  uint64_t unwritten = 0; // how many bytes nobody wrote
+  uint64_t unwritten = 0; // number of unwritten bytes
   Backing data;
-  Backing written; // a 1 for each byte that was
+  Backing written; // 1 for each written byte
   Shadow shadow;
 
   uint64_t end() const { return base + bytes; }
@@ -40,13 +40,14 @@ struct Allocation {
 
 class Memory {
 public:
-  /// Addresses begin near this one, far from where hosts have memory.
+  /// Addresses begin near this one, far from host memory.
   explicit Memory(uint64_t seed = 0, uint64_t firstAddress = 0x7000'0000'0000);
 
-  /// The base has this alignment (a power of two) and no larger one. Nothing lies next to it.
+  /// The base has exactly this alignment (a power of two). Gaps surround the allocation.
   uint64_t allocate(uint64_t bytes, std::string name, uint64_t alignment = 256,
                     Fill fill = Fill::Garbage);
-  /// Host copies. False, and nothing copied, where the bytes are not all of one live allocation.
+  /// Copies from or to the host. Returns false and copies nothing unless all bytes are in one live
+  /// allocation.
   bool copyIn(uint64_t address, const void *from, uint64_t bytes);
   bool copyOut(void *to, uint64_t address, uint64_t bytes) const;
   bool fill(uint64_t address, uint8_t value, uint64_t bytes);
@@ -58,22 +59,23 @@ public:
   const uint8_t *read(uint64_t address, uint64_t bytes);
   /// Returns the number of unwritten bytes.
   uint64_t countUnwritten(uint64_t address, uint64_t bytes) const;
-  /// Kernels may not write it.
+  /// Makes the allocation read-only for kernels.
   bool setReadOnly(uint64_t address, bool readOnly = true);
-  /// Later uses are found. False where nothing begins there, or it was freed already.
+  /// Frees an allocation; later uses are detected. Returns false if nothing begins there or it was
+  /// freed already.
   bool free(uint64_t address);
 
-  /// Where an address is: "12 bytes behind the end of x (3072 bytes)".
+  /// Where an address is: "12 bytes after the end of x (3072 bytes)".
   std::string describe(uint64_t address) const;
 
   // ---- for the interpreter ----
 
-  /// The live or freed allocation that has this address, or null.
+  /// Returns the live or freed allocation that contains this address, or null.
   Allocation *find(uint64_t address);
   const Allocation *find(uint64_t address) const {
     return const_cast<Memory *>(this)->find(address);
   }
-  /// The addresses of a module's own variables; made when it is first launched.
+  /// Returns the addresses of a module's variables; allocates them at the first launch.
   const std::vector<uint64_t> &variablesOf(const std::shared_ptr<const Program> &program);
   uint32_t nextLaunch() {
     touched.clear();
@@ -87,23 +89,23 @@ public:
         f(*one, from, to, read, written);
       });
   }
-  /// Gives back what the last launch has taken for its checks, if that is much. It is forgotten.
+  /// Frees the metadata of the last launch if it is large.
   void trim() {
     constexpr size_t much = 8192; // 190 MB
     if (piecesInUse() > much)
       for (Allocation *one : touched)
         one->shadow.release();
   }
-  /// Says that a launch touches it.
+  /// Marks it as accessed by the launch.
   void enter(Allocation &allocation, uint32_t launch);
 
 private:
   Allocation *findLive(uint64_t address, uint64_t bytes);
   uint64_t random();
 
-  std::vector<std::unique_ptr<Allocation>> allocations; // by base
+  std::vector<std::unique_ptr<Allocation>> allocations; // key: base address
   std::vector<std::pair<std::shared_ptr<const Program>, std::vector<uint64_t>>> variables;
-  std::vector<Allocation *> touched; // by the last launch
+  std::vector<Allocation *> touched; // accessed by the last launch
   Allocation *last = nullptr;
   uint64_t next;
   uint64_t state;

@@ -64,7 +64,7 @@ float ptx::roundToFloat(long double value, Rounding rounding) {
 }
 
 static double withSticky(double value, double error) {
-  // The error is what the true result has more than value.
+  // The error is the exact result minus the value.
   auto bits = std::bit_cast<uint64_t>(value);
   if (error == 0 || std::isnan(error) || !std::isfinite(value) || (bits & 1))
     return value;
@@ -81,7 +81,7 @@ double ptx::addToOdd(double x, double y) {
   return withSticky(sum, error);
 }
 
-// Zero results have the sign that the direction says: x + -x is -0 downward.
+// A zero result has the sign of the rounding direction: x + -x is -0 downward.
 static float signedZero(float result, double x, double y, Rounding rounding) {
   if (result == 0 && x + y == 0 && rounding == Rounding::Down &&
       !(x == 0 && y == 0 && !std::signbit(x) && !std::signbit(y)))

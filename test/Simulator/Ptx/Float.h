@@ -21,7 +21,7 @@ enum class Rounding : uint8_t {
   IntUp
 };
 
-// ---- one type each; widths as registers hold them ----
+// ---- types; widths as in registers ----
 
 inline float toFloat(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t toBits(float value) { return std::bit_cast<uint32_t>(value); }
@@ -29,7 +29,7 @@ inline uint32_t toBits(float value) { return std::bit_cast<uint32_t>(value); }
 constexpr uint32_t canonicalNan = 0x7fffffff;
 constexpr uint16_t canonicalNan16 = 0x7fff; // of f16 and bf16
 
-/// Subnormal numbers become zeros of their sign.
+/// Flushes subnormal numbers to zeros of their sign.
 template <bool Ftz> inline float flush(float value) {
   if constexpr (Ftz) {
     uint32_t bits = toBits(value);
@@ -72,7 +72,7 @@ struct BF16 {
 // ---- rounding of exact values, in any direction ----
 
 struct Format {
-  int mantissaBits; // without the leading one
+  int mantissaBits; // without the implicit one
   int minExponent;  // of normal numbers
   int maxExponent;
 };
@@ -81,10 +81,11 @@ constexpr Format f16Format{10, -14, 15}, bf16Format{7, -126, 127}, f32Format{23,
 
 /// To an integer, in that direction. Exact.
 long double roundToInteger(long double value, Rounding rounding);
-/// The number of a format that a value is rounded to; overflow as IEEE 754 says. NaN stays NaN.
+/// Returns the number of a format that a value is rounded to; overflow as in IEEE 754. NaN stays
+/// NaN.
 long double roundTo(long double value, Format format, Rounding rounding);
-/// x + y of doubles with everything beyond its last bit kept in that bit, so that rounding it again
-/// to a format with two bits less is right.
+/// Returns x + y in double, rounded to odd: rounding it again to a format with two bits less is
+/// correct.
 double addToOdd(double x, double y);
 float roundToFloat(long double value, Rounding rounding);
 

@@ -8,7 +8,7 @@ using namespace ptx;
 
 namespace {
 
-// Ops on floats of one width: `prepare` is done to operands, `finish` to the result.
+// Ops on floats of one width: `prepare` is applied to operands, `finish` to the result.
 struct Sum {
   template <class T> static T of(T a, T b) { return a + b; }
 };
@@ -84,7 +84,7 @@ struct NegateDouble {
 struct MagnitudeDouble {
   static double apply(double a) { return std::fabs(a); }
 };
-// The sign of a, the rest of b.
+// The sign of a, and the other bits of b.
 struct CopySign {
   static uint32_t apply(uint32_t a, uint32_t b) { return (a & 0x80000000) | (b & 0x7fffffff); }
   static uint64_t apply(uint64_t a, uint64_t b) {
@@ -92,7 +92,7 @@ struct CopySign {
   }
 };
 
-// ---- the other three directions, of f32 ----
+// ---- the other three rounding directions of f32 ----
 
 enum class Directed : uint8_t { Add, Sub, Mul, Fma, Div, Sqrt, Rcp };
 constexpr uint8_t ftzFlag = 1, satFlag = 2;
@@ -165,7 +165,7 @@ struct Entry {
   Directed directed;
   Handler (*single)(bool ftz, bool sat);
   Handler wide;
-  bool mustRound; // no direction is not "to nearest"
+  bool mustRound; // without a direction, operations may be fused
 };
 
 constexpr Entry entries[] = {
@@ -252,7 +252,7 @@ void decodeCopySign(Decoder &decoder) {
   inst.dst = decoder.destination(0, type);
 }
 
-// ---- f32 with factors or one summand of 16 bits, from sm_100 on ----
+// ---- f32 with 16-bit factors or addends, from sm_100 on ----
 
 template <class F> void runMixed(Warp &warp, const Inst &inst, Mask mask) {
   const uint16_t *a = warp.data<uint16_t>(inst.src[0]), *b = warp.data<uint16_t>(inst.src[1]);
@@ -291,7 +291,7 @@ void decodeMixed(Decoder &decoder, std::string_view opcode, Type half) {
   inst.dst = decoder.destination(0, Type::F32);
 }
 
-/// Opcodes that have integer and float kinds, and those of floats.
+/// Opcodes with integer and float variants, and float-only opcodes.
 void decodeArithmetic(Decoder &decoder) {
   std::string_view opcode = decoder.statement.opcode;
   bool full = opcode == "div" && decoder.take("full");

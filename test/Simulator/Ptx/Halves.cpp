@@ -6,7 +6,7 @@ using namespace ptx;
 
 namespace {
 
-// Sums and products of both formats are exact enough in f32, fma in a double rounded to odd.
+// f32 is exact enough for sums and products of both formats; fma uses a double rounded to odd.
 enum class HalfOp : uint8_t { Add, Sub, Mul, Fma, Min, Max, Neg, Abs };
 constexpr uint8_t ftzFlag = 1, satFlag = 2, nanFlag = 4, reluFlag = 8;
 

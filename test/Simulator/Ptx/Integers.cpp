@@ -43,7 +43,8 @@ template <class T> struct MadWide {
     return Add<Twice<T>>::apply(Twice<T>(a) * Twice<T>(b), c);
   }
 };
-// By zero: the manual leaves it open; devices give all ones, and the dividend as the rest.
+// Division by zero is undefined in the manual. Devices return all ones, and the dividend as the
+// remainder.
 template <class T> struct Div {
   static T apply(T a, T b) {
     if (b == 0)

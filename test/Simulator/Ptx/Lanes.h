@@ -7,12 +7,12 @@
 
 namespace ptx {
 
-/// Writes the results of a mask's lanes. All lanes are computed: what is written must be total.
+/// Writes the results of a mask's lanes. All lanes are computed, so the function must be total.
 template <class D> inline void blend(D *to, const D *from, Mask mask) {
   forLanes(mask, [&](unsigned lane) { to[lane] = from[lane]; });
 }
 
-/// D Op::apply(S...), lane by lane.
+/// Computes D Op::apply(S...) for each lane.
 template <class Op, class D, class A> void unary(Warp &warp, const Inst &inst, Mask mask) {
   D *d = warp.data<D>(inst.dst);
   const A *a = warp.data<A>(inst.src[0]);
@@ -54,8 +54,7 @@ void ternary(Warp &warp, const Inst &inst, Mask mask) {
     blend(d, result, mask);
 }
 
-// For instructions with modifiers that are rare enough to be tested in each lane: f(lane) returns
-// the result.
+// For instructions with rare modifiers, which are tested in each lane: f(lane) returns the result.
 template <class D, class F> inline void eachLane(Warp &warp, const Inst &inst, Mask mask, F f) {
   D *d = warp.data<D>(inst.dst);
   forLanes(mask, [&](unsigned lane) { d[lane] = f(lane); });

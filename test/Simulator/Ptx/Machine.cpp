@@ -94,7 +94,7 @@ void Machine::checkConfig() {
     result.findings.push_back({Check::Launch, kernel.info.name, 0, "", {0, 0, 0}, {0, 0, 0}, what});
     throw Stop();
   };
-  // Sizes first: their product may not fit into 64 bits.
+  // Checks sizes first, because their product may exceed 64 bits.
   if (std::max(config.block.x, config.block.y) > maxBlockThreads || config.block.z > 64)
     fail(text("a block of {}x{}x{} threads; 1024x1024x64 are possible, and {} in all",
               config.block.x, config.block.y, config.block.z, maxBlockThreads));
@@ -185,8 +185,9 @@ void Machine::prepareWarp(Warp &warp) {
   }
 }
 
-/// Places shared variables: each has the alignment that it says, and by seed no larger one, so that
-/// an access which needs more is misaligned in some launches. Knows which variable each byte is of.
+/// Allocates shared variables. Each has its declared alignment; the seed decides that it has no
+/// larger one, so that an access which needs more is misaligned in some launches. Records the
+/// variable of each byte.
 void Machine::placeShared() {
   uint32_t bytes = kernel.sharedBytes + config.sharedBytes;
   shared.resize(bytes);

@@ -1,8 +1,8 @@
 //===- Machine.h - State of a launch --------------------------------------===//
 //
-// Blocks run one after the other, in random order; warps of a block, and lanes of a warp that are
-// apart, in turns of random length. What depends on such orders is found by clocks, not by luck:
-// see Tracking.cpp.
+// Blocks run one after the other, in random order. Warps of a block, and diverged lanes of a warp,
+// run in turns of random length. Vector clocks detect order dependences deterministically: see
+// Tracking.cpp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,17 +24,17 @@ enum class AccessKind : uint8_t { Read, Write, Atomic };
 struct Request {
   Mask lanes = 0;
   AccessKind kind = AccessKind::Read;
-  bool strong = false;   // of a scope: atomic to other such accesses
+  bool strong = false;   // scope within which it is atomic
   bool readOnly = false; // .nc
-  unsigned bytes = 0;    // of each lane
+  unsigned bytes = 0;    // address of each lane
   const uint64_t *addresses = nullptr;
 };
 
-/// A piece of memory that lanes meet in.
+/// A memory region in which accesses of lanes may conflict.
 struct Region {
   uint8_t *data = nullptr;
   uint8_t *written = nullptr;
-  Shadow *shadow = nullptr;         // null: nobody else can reach it
+  Shadow *shadow = nullptr;         // null: private to a thread, so no conflicts
   Allocation *allocation = nullptr; // of global memory
 };
 
@@ -42,7 +42,7 @@ struct Region {
 struct Barrier {
   std::vector<unsigned> warps;
   uint32_t pc = 0;
-  uint32_t threads = 0; // that it waits for; 0: all
+  uint32_t threads = 0; // expected number of threads; 0: all
 };
 
 class Machine {
@@ -50,7 +50,7 @@ public:
   Machine(const Module &module, const Kernel &kernel, Memory &memory, const LaunchConfig &config,
           std::vector<uint8_t> parameters, Result &result);
   void run();
-  /// Adds up what was counted by allocation.
+  /// Adds up the counters by allocation.
   void collect();
 
   uint64_t seed() const { return config.seed; }
@@ -58,9 +58,9 @@ public:
   uint64_t clockNow() const { return executed; }
   Counters &counters() { return result.counters; }
 
-  /// Notes a finding about a lane; the same instruction has each kind once.
+  /// Records a finding about a lane; each kind is recorded once for an instruction.
   void report(Check check, Warp &warp, unsigned lane, const std::string &message);
-  /// The same, and ends the launch.
+  /// Records a finding and ends the launch.
   [[noreturn]] void stop(Check check, Warp &warp, unsigned lane, const std::string &message);
   void reportUndefined(Warp &warp, const Inst &inst, Mask mask);
 
@@ -71,7 +71,7 @@ public:
     uint64_t offsets[warpSize];
     if (inst.space != Space::Generic)
       return accessSpace(warp, inst.space, request, offsets, f);
-    // A generic address says itself which space it is in.
+    // A generic address determines its own space.
     Mask shared = 0, local = 0;
     uint64_t own[warpSize];
     forLanes(request.lanes, [&](unsigned lane) {
@@ -92,7 +92,7 @@ public:
     }
   }
 
-  /// All lanes of a set have seen what each of them did before.
+  /// Each lane of a set has synchronized with all others.
   void syncLanes(Warp &warp, Mask lanes);
 
 private:
@@ -159,12 +159,12 @@ private:
   std::vector<uint8_t> parameters;
   Result &result;
   std::vector<std::unique_ptr<Warp>> warps;
-  uint64_t block = 0; // which runs, row by row
+  uint64_t block = 0; // block that runs, in row-major order
   uint64_t state;
   uint64_t executed = 0;
   uint32_t launchId;
   uint32_t sharedEpoch = 0;
-  std::vector<uint64_t> sharedAt; // where variables lie, in their order
+  std::vector<uint64_t> sharedAt; // variables in address order
   std::vector<uint8_t> shared, sharedWritten, sharedOwner;
   Shadow sharedShadow;
   std::map<uint32_t, Barrier> barriers;

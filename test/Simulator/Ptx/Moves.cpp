@@ -11,7 +11,7 @@ using namespace ptx;
 
 namespace {
 
-// A copy of an undefined value is undefined: only its use is a finding.
+// Copying an undefined value is no finding; using it is one.
 template <class T> void runMove(Warp &warp, const Inst &inst, Mask mask) {
   T *d = warp.data<T>(inst.dst);
   const T *a = warp.data<T>(inst.src[0]);
@@ -45,7 +45,7 @@ void runPack(Warp &warp, const Inst &inst, Mask mask) {
   defined = (defined & ~mask) | have;
 }
 
-// d -> {a, b}. The source may be one of them: it is read first.
+// d -> {a, b}. The source may be one of the results, so it is read first.
 void runUnpack(Warp &warp, const Inst &inst, Mask mask) {
   const Slot *slots = warp.kernel.lists.data() + inst.list;
   unsigned width = inst.bytes * inst.vector;

@@ -172,7 +172,7 @@ void Parser::parseStatement(Body &body) {
     if (!peek().is(";"))
       expect(",");
   }
-  // As it stands in the text, on one line.
+  // The statement's source text, on one line.
   size_t begin = size_t(first.text.data() - text.data());
   size_t end = size_t(peek().text.data() - text.data());
   for (char c : text.substr(begin, end - begin)) {

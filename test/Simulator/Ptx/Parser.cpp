@@ -4,7 +4,7 @@
 
 using namespace ptx;
 
-// Lines for debuggers say nothing about what a program does.
+// Debug lines have no effect on the program.
 void Parser::skipDebug() {
   if (accept(".section")) {
     while (!accept("}"))
@@ -111,7 +111,7 @@ Variable Parser::parseVariable(Space space, bool external) {
   if (open && !external)
     fail("an array without a size that is not .extern");
   if (external && space != Space::Shared)
-    fail("an .extern variable that no one text defines");
+    fail("an .extern variable that no other text defines");
   expect(";");
   return variable;
 }
@@ -163,7 +163,7 @@ void Parser::parseParameters(Kernel &kernel) {
     bool pointer = false;
     while (peek().kind == Token::Word && peek().text[0] == '.') {
       if (accept(".align")) {
-        // Behind .ptr it is of what is pointed to.
+        // After .ptr, the space is that of the pointee.
         uint32_t value = takeAlignment();
         alignment = pointer ? alignment : value;
       } else if (accept(".ptr")) {
@@ -254,7 +254,7 @@ void Parser::layoutShared(Kernel &kernel, const Body &body) {
     for (const Operand &operand : statement.operands)
       used.insert(operand.name);
   std::erase_if(kernel.shared, [&](const Variable &one) { return !used.contains(one.name); });
-  // Sizes that a launch gives come last. A launch places them: Machine::placeShared().
+  // Variables with sizes from the launch come last; Machine::placeShared() allocates them.
   std::vector<Variable> ordered;
   for (bool external : {false, true})
     for (const Variable &one : kernel.shared)

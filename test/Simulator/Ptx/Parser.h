@@ -55,7 +55,7 @@ private:
     return minus ? -value : value;
   }
 
-  /// A size, of a variable or a launch: at most `most`.
+  /// Parses the size of a variable or a launch, at most `most`.
   uint64_t takeSize(uint64_t most, const char *what) {
     uint64_t value = takeInteger();
     if (value > most)
@@ -90,7 +90,7 @@ private:
   Program &program;
   size_t at = 0;
   std::vector<Variable> moduleShared;
-  std::set<std::string, std::less<>> names; // of ranges of registers: others keep views of them
+  std::set<std::string, std::less<>> names; // names of register ranges, which others view
   std::vector<std::unordered_map<std::string_view, uint32_t>> scopes; // names of registers
 };
 

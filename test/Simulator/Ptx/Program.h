@@ -1,7 +1,7 @@
 //===- Program.h - Decoded PTX program ------------------------------------===//
 //
-// Instructions are decoded once: each is a function over the lanes of a warp, and offsets of its
-// operands in the warp's register file. Immediates and special registers lie in the same file.
+// Instructions are decoded once: each is a function over the lanes of a warp, with offsets of its
+// operands in the warp's register file. Immediates and special registers are in the same file.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,50 +18,50 @@
 namespace ptx {
 
 constexpr unsigned warpSize = 32;
-using Mask = uint32_t; // of lanes
+using Mask = uint32_t; // one bit per lane
 constexpr Mask allLanes = ~Mask(0);
 
 class Warp;
 struct Inst;
 using Handler = void (*)(Warp &, const Inst &, Mask);
 
-/// A register in a warp's file: where its values begin. The word headerBytes before them is the
-/// mask of lanes that have a value.
+/// Offset of a register's values in a warp's file. The word headerBytes before them is the mask of
+/// lanes in which it is defined.
 using Slot = uint32_t;
 constexpr unsigned headerBytes = 32;
 
 /// Kind of an instruction, for the interpreter's main loop.
 enum class Flow : uint8_t {
   Plain,   // reads all sources, writes dst
-  Custom,  // says itself which lanes have values
+  Custom,  // the handler determines which lanes become defined
   Branch,  // target
   Indexed, // brx.idx: targets
   Exit,
   Trap,
-  Warp,    // waits for the lanes of a mask: shfl, vote, …
-  Barrier, // waits for warps
+  Warp,    // synchronizes the lanes of a mask: shfl, vote, …
+  Barrier, // synchronizes warps
 };
 
 struct Inst {
   Handler run = nullptr;
   Slot dst = 0;
-  Slot src[4] = {0, 0, 0, 0}; // those not used: a slot that always has values
+  Slot src[4] = {0, 0, 0, 0}; // unused ones: a slot that is always defined
   Slot guard = 0;             // 0: none
   bool guardNegated = false;
   Flow flow = Flow::Plain;
   Class cls = Class::Move;
   Type type = Type::None, type2 = Type::None;
   Space space = Space::Generic;
-  uint8_t mode = 0; // an enum of the group that the instruction is of
+  uint8_t mode = 0; // an enum of the instruction group
   uint8_t flags = 0;
   uint8_t bytes = 0;   // of one element in memory
   uint8_t vector = 1;  // elements
-  uint32_t list = 0;   // its slots, in Kernel::lists; or targets
+  uint32_t list = 0;   // slots in Kernel::lists, or targets
   uint32_t target = 0; // of a branch
   int64_t offset = 0;  // of an address
   uint32_t line = 0;   // in the text
-  uint32_t text = 0;   // in Kernel::texts
-  bool join = false;   // where branches meet again
+  uint32_t text = 0;   // index in Kernel::texts
+  bool join = false;   // reconvergence point
 };
 
 /// A variable of the module, or of a function's body.
@@ -70,7 +70,7 @@ struct Variable {
   Space space = Space::Global;
   uint64_t bytes = 0;
   uint32_t alignment = 1;
-  bool external = false; // a shared array of which a launch gives the size
+  bool external = false; // a shared array with a size from the launch
   bool initialized = false;
   std::vector<uint8_t> data;
   uint64_t address = 0; // in local memory: offset
@@ -109,17 +109,17 @@ enum class Special : uint8_t {
   NumSpecial
 };
 
-/// A register that holds the same in all warps: an immediate.
+/// A register with the same value in all warps: an immediate.
 struct Constant {
   Slot slot;
   unsigned bytes; // per lane; 0: a predicate
   uint64_t value;
 };
 
-/// The address of a variable, known at launch.
+/// Address of a variable, known at launch.
 struct AddressUse {
   Slot slot;
-  uint32_t variable; // of Program::variables, or of Kernel::shared
+  uint32_t variable; // index in Program::variables or Kernel::shared
   int64_t offset;
   bool shared = false;
   unsigned bytes = 8; // of the slot
@@ -133,7 +133,7 @@ struct Kernel {
   std::vector<std::string> texts;
   std::vector<Slot> lists; // slots, and targets
   uint32_t fileBytes = 0;  // of a warp's registers
-  std::vector<Slot> slots; // of registers that a block begins without
+  std::vector<Slot> slots; // registers that are defined when a block begins
   std::vector<Constant> constants;
   std::vector<AddressUse> addresses;
   std::vector<std::pair<Special, Slot>> specials;
@@ -150,16 +150,16 @@ struct Program {
   const Kernel *find(std::string_view name) const;
 };
 
-/// Where state spaces lie among generic addresses, and where shared and local memory begin in their
-/// own.
+/// Generic addresses at which state spaces begin, and addresses of shared and local memory within
+/// their own space.
 constexpr uint64_t sharedWindow = 0x0100'0000'0000, localWindow = 0x0200'0000'0000;
 constexpr uint64_t windowBytes = uint64_t(1) << 32;
 // Limits of a program. No device has more, and the interpreter allocates this memory per thread.
 constexpr uint32_t maxLocalBytes = 512 * 1024, maxParameterBytes = 32764, maxAlignment = 64 * 1024;
 constexpr uint64_t maxVariableBytes = uint64_t(1) << 40;
 constexpr uint32_t maxRegisters = 100000, maxBlockThreads = 1024;
-constexpr uint32_t spaceBegin = 1024; // so that null is no address of either
-constexpr uint32_t sharedGap = 128;   // between variables: shows what goes past an end
+constexpr uint32_t spaceBegin = 1024; // keeps null from being a valid address of either
+constexpr uint32_t sharedGap = 128;   // gap between variables: detects accesses past an end
 
 } // namespace ptx
 

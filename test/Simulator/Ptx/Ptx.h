@@ -1,8 +1,8 @@
 //===- Ptx.h - PTX interpreter --------------------------------------------===//
 //
-// Public header of the interpreter. Parses the PTX text that is shipped once, and runs its kernels
-// on memory that tracks which bytes exist, which thread wrote them, and when. Behavior that is
-// undefined on a device is a finding. Standard C++ only; no function throws.
+// Public header of the interpreter. Parses the PTX text that programs contain, and runs its kernels
+// on memory that tracks for each byte whether it exists, which thread wrote it, and when. Behavior
+// that is undefined on a device is a finding. Standard C++ only; no function throws.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@
 
 namespace ptx {
 
-struct Program; // what a text becomes: Program.h
+struct Program; // the parsed text: Program.h
 
 struct Dim3 {
   uint32_t x = 1, y = 1, z = 1;
@@ -41,7 +41,7 @@ struct KernelInfo {
   std::string name;
   std::vector<ParameterInfo> parameters;
   uint32_t instructions = 0;
-  uint32_t sharedBytes = 0;        // of its static arrays
+  uint32_t sharedBytes = 0;        // bytes of static arrays
   bool dynamicShared = false;      // reads an extern array
   std::array<uint32_t, 3> block{}; // .reqntid, or zeros
   uint32_t maxThreads = 0;         // .maxntid, or 0
@@ -58,8 +58,8 @@ public:
   std::shared_ptr<const Program> program;
 };
 
-/// Nothing, and an error with its line, where the text has anything that this interpreter does not
-/// know: it is never left out silently.
+/// Returns nothing, and an error with its line, if the text has any construct that the interpreter
+/// does not support. No construct is ignored silently.
 std::optional<Module> parse(std::string_view text, std::string &error);
 
 /// The bytes of one kernel parameter.
@@ -78,7 +78,7 @@ struct Argument {
 enum class Check : uint8_t {
   Launch,          // grid, block, shared memory or parameters that the kernel cannot have
   Memory,          // bounds, alignment, use after free, writes to what is read-only
-  Initialization,  // reads of what nobody wrote
+  Initialization,  // reads of unwritten memory
   Race,            // accesses that no barrier orders
   Synchronization, // divergent barriers, missing lanes, deadlock
   Trap,            // trap
@@ -94,7 +94,7 @@ struct Finding {
   std::string text;  // of that instruction
   Dim3 block{0, 0, 0}, thread{0, 0, 0};
   std::string message;
-  uint64_t count = 1; // how often this instruction had it
+  uint64_t count = 1; // occurrences at this instruction
 
   std::string str() const;
 };
@@ -135,11 +135,11 @@ struct Counters {
   std::array<uint64_t, size_t(Class::NumClasses)> instructions{}; // of warps
   uint64_t laneInstructions = 0;                                  // of threads
   Traffic global;
-  std::map<std::string, Traffic> allocations; // the same by name of allocation
+  std::map<std::string, Traffic> allocations; // the same counters by allocation name
   uint64_t sharedRequests = 0;                // of warps
-  uint64_t sharedCycles = 0;                  // what they take
-  uint64_t sharedConflicts = 0; // of these, because lanes want other words of one bank
-  uint64_t barriers = 0;        // of blocks
+  uint64_t sharedCycles = 0;                  // cycles
+  uint64_t sharedConflicts = 0;               // cycles of bank conflicts
+  uint64_t barriers = 0;                      // of blocks
   uint64_t divergentBranches = 0;
 
   uint64_t total() const;
@@ -150,7 +150,7 @@ struct Counters {
 struct LaunchConfig {
   Dim3 grid, block;
   uint32_t sharedBytes = 0; // dynamic
-  uint64_t seed = 0;        // of the order of blocks, warps and lanes, and of what is approximate
+  uint64_t seed = 0; // selects the order of blocks, warps and lanes, and errors of approximations
   uint64_t maxInstructions = uint64_t(1) << 32; // of warps
   size_t maxFindings = 20;
 };
@@ -158,7 +158,7 @@ struct LaunchConfig {
 struct Result {
   std::vector<Finding> findings;
   Counters counters;
-  bool completed = false; // every thread came to its end
+  bool completed = false; // whether every thread ended
   bool clean() const { return completed && findings.empty(); }
   /// All findings, one a line.
   std::string str() const;

@@ -1,8 +1,7 @@
 //===- Schedule.cpp - Warp scheduler --------------------------------------===//
 //
-// Lanes of a warp that took different ways are groups of their own. They meet again where ways meet
-// (mostly: sometimes a group goes on alone, as nothing forbids), and where an instruction names the
-// lanes that it waits for.
+// Diverged lanes of a warp form groups. Groups merge at reconvergence points (mostly: sometimes a
+// group goes on alone, which the model allows), and at instructions with a member mask.
 //
 //===----------------------------------------------------------------------===//
 
@@ -111,7 +110,7 @@ void Machine::runGroup(Warp &warp, Group group, unsigned budget) {
     }
     case Flow::Indexed:
       if (mask != group.lanes)
-        stop(Check::Launch, warp, 0, "brx.idx behind a predicate is not known here");
+        stop(Check::Launch, warp, 0, "brx.idx with a predicate is not supported");
       if (branchIndexed(warp, inst, group))
         continue;
       break;
@@ -141,7 +140,7 @@ void Machine::runGroup(Warp &warp, Group group, unsigned budget) {
       if (inst.flow == Flow::Warp ? arriveLanes(warp, inst, group)
                                   : arriveBarrier(warp, inst, group))
         continue;
-      return; // the warp's groups have it
+      return; // the group is owned by the warp
     }
     }
     break;
@@ -149,7 +148,7 @@ void Machine::runGroup(Warp &warp, Group group, unsigned budget) {
   warp.groups.push_back(group);
 }
 
-/// Groups by target. One of them goes on.
+/// Groups by target. One of them continues.
 bool Machine::branchIndexed(Warp &warp, const Inst &inst, Group &group) {
   if (group.lanes & ~warp.defined(inst.src[0]))
     reportUndefined(warp, inst, group.lanes);
@@ -177,8 +176,8 @@ bool Machine::branchIndexed(Warp &warp, const Inst &inst, Group &group) {
   return true;
 }
 
-/// Merges groups that wait for lanes at the same instruction and, if it has no guard, groups that
-/// have just reached it.
+/// Merges groups that wait at the same instruction and, unless it has a guard, groups that have
+/// just reached it.
 void Machine::takeWaiting(Warp &warp, const Inst &inst, Group &group) {
   std::erase_if(warp.groups, [&](const Group &other) {
     bool same = other.pc == group.pc && (other.state == Group::WaitsForLanes ||

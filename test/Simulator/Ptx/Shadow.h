@@ -28,24 +28,24 @@ constexpr Record blockMask = ((Record(1) << 58) - 1) & ~threadMask & ~clockMask;
 constexpr Record validFlag = Record(1) << 58;
 constexpr Record atomicFlag = Record(1) << 59;
 constexpr Record readOnlyFlag = Record(1)
-                                << 60;       // ld.global.nc: no write of this launch may meet it
-constexpr Record seenFlag = Record(1) << 63; // in the first record of a kind: counted
+                                << 60; // ld.global.nc: conflicts with any write of this launch
+constexpr Record seenFlag = Record(1) << 63; // counted, in the first record of a kind
 
 struct Cell {
   Record writes[2] = {0, 0};
   Record reads[2] = {0, 0};
-  uint16_t writeAt[2] = {0, 0}; // which instruction
+  uint16_t writeAt[2] = {0, 0}; // instruction of the access
   uint16_t readAt[2] = {0, 0};
 };
 
-/// The cells of one piece of memory. They are empty at the beginning of each launch (or block, for
-/// shared memory), which costs nothing for those that are not touched.
+/// Cells of one memory region. They are reset at the beginning of each launch (or block, for shared
+/// memory), at no cost for untouched ones.
 class Shadow {
 public:
   static constexpr unsigned pageCells = 512;
 
   void resize(uint64_t bytes);
-  /// Forgets everything if this is another epoch than the last.
+  /// Resets all cells if the epoch is new.
   void enter(uint32_t newEpoch) {
     if (newEpoch == epoch)
       return;
@@ -81,7 +81,7 @@ public:
       }
     }
   }
-  /// Gives back what is kept for later epochs. What was touched is forgotten.
+  /// Frees the memory that is retained for later epochs, and resets all cells.
   void release();
 
 private:

@@ -24,9 +24,9 @@ struct Operand {
   uint32_t reg = 0;              // Reg, and the base of an Address (if no symbol)
   Number number;                 // Imm
   bool minus = false;            // before the number
-  std::string_view name;         // Symbol, Special, or an Address's base
+  std::string_view name;         // name of a Symbol or Special, or an Address's base
   bool hasBase = false;          // of an Address: a register
-  int64_t offset = 0;            // of an Address, or behind a Symbol
+  int64_t offset = 0;            // of an Address, or after a Symbol
   std::vector<Operand> elements; // Vector
   int pair = -1;                 // %r1|%p1: the second register
 };
@@ -45,7 +45,7 @@ struct Statement {
 struct Body {
   std::vector<Register> registers;
   std::vector<Statement> statements;
-  std::unordered_map<std::string_view, uint32_t> labels; // the statement that comes next
+  std::unordered_map<std::string_view, uint32_t> labels; // index of the next statement
   std::unordered_map<std::string_view, std::vector<std::string_view>> branchTargets;
   std::vector<Variable> locals; // .local
 };

@@ -1,9 +1,10 @@
 //===- Tracking.cpp - Bounds, initialization, races, traffic --------------===//
 //
-// An access is ordered before another one if it is of the same thread, or if a barrier of both
-// threads is between them. Each lane has a clock that barriers advance, and each warp knows up to
-// which clock it has seen other warps, each lane other lanes of its warp. So races are detected in
-// any order of the accesses. Blocks are never ordered; atomic accesses race with others only.
+// An access is ordered before another one if the same thread makes both, or if a barrier of both
+// threads separates them. Each lane has a clock that barriers advance. Each warp records up to
+// which clock it has synchronized with other warps, and each lane with other lanes of its warp. So
+// races are detected in any order of the accesses. Blocks are never ordered; two atomic accesses do
+// not race.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +22,7 @@ static const char *verb(const Request &request) {
                                              : "updates";
 }
 
-// ---- where an address is ----
+// ---- address resolution ----
 
 Mask Machine::resolve(Warp &warp, Space space, const Request &request, Mask left, Region &region,
                       uint64_t *offsets) {
@@ -113,7 +114,7 @@ std::string Machine::where(const Region &region, uint64_t offset) const {
            at = offset - sharedAt[count - 1];
   if (at < size)
     return text("offset {} of {} ({} bytes of shared memory)", at, below->name, size);
-  return text("{} bytes behind the end of {} ({} bytes of shared memory)", at - size, below->name,
+  return text("{} bytes past the end of {} ({} bytes of shared memory)", at - size, below->name,
               size);
 }
 
@@ -157,7 +158,7 @@ void Machine::reportRace(Warp &warp, unsigned lane, const Request &request, Reco
               otherBlock == block ? "no barrier orders them" : "nothing orders blocks"));
 }
 
-// Two accesses of different threads stay, of different blocks where there are such.
+// Keeps two accesses of different threads, of different blocks if possible.
 static void keep(Record (&records)[2], uint16_t (&at)[2], Record self, uint16_t pc,
                  bool firstOrdered, bool secondOrdered) {
   Record seen = records[0] & seenFlag;
@@ -193,7 +194,7 @@ void Machine::trackRead(Warp &warp, unsigned lane, Cell &cell, Record self, cons
     self |= atomicFlag;
   Record first = cell.reads[0];
   if (!(first & validFlag) || sameThread(first, self)) {
-    // A read that forbids all writes stays.
+    // Keeps a read that conflicts with all writes.
     cell.reads[0] = self | (first & (seenFlag | readOnlyFlag));
     cell.readAt[0] = pc;
     return;
@@ -253,13 +254,14 @@ void Machine::track(Warp &warp, const Request &request, Mask lanes, Region &regi
         return;
       uint64_t offset = offsets[lane] + uint64_t(static_cast<const uint8_t *>(missing) - written);
       report(Check::Initialization, warp, lane,
-             text("{} what nobody wrote: {}", verb(request),
+             text("{} unwritten memory: {}", verb(request),
                   region.shadow ? where(region, offset) : "local memory"));
     });
   if (region.shadow) {
     Shadow &shadow = *region.shadow;
     unsigned width = request.bytes < 4 ? (request.bytes == 1 ? 0 : 1) : 2;
-    // Cells must not be wider than their contents, or extend into the next allocation at the end.
+    // Cells must not be wider than their contents, or extend beyond the allocation into the next
+    // one.
     if (width < shadow.cellShift())
       shadow.refine(width);
     unsigned step = 1u << shadow.cellShift();

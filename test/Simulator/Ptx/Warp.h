@@ -33,20 +33,20 @@ public:
 
   template <class T> T *data(Slot slot) { return reinterpret_cast<T *>(file + slot); }
   Mask &predicate(Slot slot) { return *reinterpret_cast<Mask *>(file + slot); }
-  /// The lanes that have a value.
+  /// Lanes in which the register is defined.
   Mask &defined(Slot slot) { return *reinterpret_cast<Mask *>(file + slot - headerBytes); }
 
-  /// For a new block: no register has a value, all lanes at the beginning.
+  /// For a new block: all registers are undefined, all lanes at the beginning.
   void reset(Mask threads);
 
   Machine &machine;
   const Kernel &kernel;
-  const unsigned index; // in its block
+  const unsigned index; // index in its block
   Mask exists = 0;
   Mask alive = 0;
   std::vector<Group> groups;
-  uint32_t pc = 0;            // of the instruction that runs
-  std::vector<uint8_t> local; // of all lanes, one after the other
+  uint32_t pc = 0;            // of the current instruction
+  std::vector<uint8_t> local; // of all lanes, concatenated
   std::vector<uint8_t> localWritten;
 
   // Vector clocks of the lanes of this warp, by lane, and of other warps. An access with an earlier

@@ -1,6 +1,6 @@
 //===- WarpOps.cpp - Warp-wide instructions -------------------------------===//
 //
-// Handlers get the lanes of one mask, all of which are here.
+// Handlers receive the lanes of one mask, all of which have arrived.
 //
 //===----------------------------------------------------------------------===//
 
@@ -206,8 +206,8 @@ void decodeMatch(Decoder &decoder) {
     inst.list = decoder.pairOf(decoder.operand(0));
 }
 
-// Returns the lanes that execute together. Kernels that rely on this get other results in another
-// schedule.
+// Returns the lanes that execute together. Kernels that rely on this set get other results in other
+// schedules.
 void runActive(Warp &warp, const Inst &inst, Mask mask) {
   eachLane<uint32_t>(warp, inst, mask, [&](unsigned) { return mask; });
 }
@@ -240,7 +240,7 @@ void decodeBarrier(Decoder &decoder) {
   decoder.take("cta");
   if (!decoder.take("sync"))
     decoder.fail("only .sync is known of barriers");
-  // Without .aligned lanes of a warp may come apart; here too they have to come to the same one.
+  // Without .aligned, lanes of a warp may diverge; here too they must reach the same barrier.
   decoder.take("aligned");
   decoder.expectCount(1, 2);
   inst.flow = Flow::Barrier;

@@ -1,7 +1,6 @@
 //===- Device.cpp - Launch on a real device -------------------------------===//
 //
-// The driver is loaded when it is asked for; its declarations are our own, so that nothing of a
-// toolkit is needed to build this.
+// The driver is loaded on demand; declarations are our own, so that building needs no CUDA toolkit.
 //
 //===----------------------------------------------------------------------===//
 
@@ -81,7 +80,7 @@ private:
   void *library;
 };
 
-/// Memory of the device, with the alignment asked for and none beyond it.
+/// Device memory with exactly the requested alignment.
 struct Buffer {
   Buffer(const Driver &driver, const Parameter &parameter) : driver(driver), bytes(parameter.size) {
     driver.check(driver.alloc(&whole, bytes + 4 * parameter.alignment),
@@ -119,7 +118,7 @@ std::vector<std::vector<uint8_t>> ptxrun::runOnDevice(const std::string &text,
                "finding " + options.kernel);
   const ptx::LaunchConfig &config = options.config;
   driver.check(driver.setAttribute(function, maxDynamicShared, int(config.sharedBytes)),
-               "asking for dynamic shared memory");
+               "requests dynamic shared memory");
 
   std::vector<std::unique_ptr<Buffer>> buffers;
   std::vector<std::vector<uint8_t>> values; // of parameters

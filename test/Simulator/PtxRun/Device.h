@@ -7,8 +7,8 @@
 
 namespace ptxrun {
 
-/// Runs the kernel through libcuda.so.1. Gives what each buffer then holds (numbers: nothing).
-/// Throws UserError where there is no driver or no device, or where it refuses something.
+/// Runs the kernel through libcuda.so.1. Returns the final contents of each buffer (empty for
+/// numbers). Throws UserError if there is no driver or device, or if a call fails.
 std::vector<std::vector<uint8_t>> runOnDevice(const std::string &text, const Options &options);
 
 } // namespace ptxrun

@@ -27,7 +27,7 @@ static void list(const ptx::Module &module) {
   }
 }
 
-/// One run in memory of its own.
+/// One run, in its own memory.
 struct Run {
   Run(const ptx::Module &module, const Options &options, uint64_t seed) : memory(seed) {
     std::vector<ptx::Argument> arguments;

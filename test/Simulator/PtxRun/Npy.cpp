@@ -28,7 +28,7 @@ std::string ptxrun::readFile(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw UserError("cannot open '" + path + "'");
-  try { // folders can be opened
+  try { // opening a folder succeeds
     return std::string(std::istreambuf_iterator<char>(file), {});
   } catch (const std::ios_base::failure &) {
     throw UserError("cannot read '" + path + "'");

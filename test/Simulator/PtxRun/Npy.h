@@ -15,7 +15,7 @@ struct Array {
   std::vector<uint8_t> data;
 };
 
-/// All of a file. Throws UserError, as the following do.
+/// Reads a whole file. Throws UserError, like the functions below.
 std::string readFile(const std::string &path);
 /// In C order, little endian.
 Array readArray(const std::string &path);

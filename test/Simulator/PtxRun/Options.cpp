@@ -21,7 +21,7 @@ const char *const ptxrun::help =
 Parameters come in the order of the entry, each a buffer or a number:
 
   x.npy                     a buffer with what the file has
-  3072                      a buffer of so many bytes that nobody wrote
+  3072                      an unwritten buffer of so many bytes
   128x768:f32               the same, by shape and type (f32, f64, f16, bf16, i8, i32, i64, u8)
   128x768:f32=0.5           and filled with a number, or with =random (by the seed), =index (0, 1, 2, …)
   u64:7, i32:-1, f32:0.5    a number (u32, u64, i32, i64, f32, f64)
@@ -63,7 +63,7 @@ struct ElementType {
   const char *numpy;
   unsigned bytes;
 };
-// bf16 has no name in NumPy: such files have its bits.
+// NumPy has no bf16: files contain its bits.
 const std::map<std::string, ElementType> types = {
     {"f32", {"<f4", 4}}, {"f64", {"<f8", 8}}, {"f16", {"<f2", 2}}, {"bf16", {"<u2", 2}},
     {"i8", {"|i1", 1}},  {"u8", {"|u1", 1}},  {"i32", {"<i4", 4}}, {"u32", {"<u4", 4}},
@@ -228,7 +228,7 @@ Parameter parseParameter(const std::string &text, size_t index, uint64_t seed) {
   if (parameter.alignment > uint64_t(1) << 30)
     throw UserError("--param " + text + ": an alignment of more than 2^30");
   if (parameter.offset > parameter.size)
-    throw UserError("--param " + text + ": its offset is behind its end");
+    throw UserError("--param " + text + ": its offset is past its end");
   return parameter;
 }
 
@@ -262,7 +262,7 @@ std::string ptxrun::typeOfNumpy(const std::string &numpy) {
 Options ptxrun::parseOptions(const std::vector<std::string> &arguments) {
   Options options;
   options.config.block = {0, 1, 1};
-  options.config.maxInstructions = uint64_t(1) << 30; // a minute at most
+  options.config.maxInstructions = uint64_t(1) << 30; // at most one minute
   std::vector<std::string> parameters;
   std::map<std::string, std::function<void(const std::string &)>> withValue = {
       {"--kernel", [&](const std::string &value) { options.kernel = value; }},

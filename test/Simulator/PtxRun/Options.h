@@ -16,17 +16,17 @@ struct UserError : std::runtime_error {
 
 /// One kernel parameter: a buffer, or a number.
 struct Parameter {
-  std::string text; // as it was given
+  std::string text; // as spelled on the command line
   bool isBuffer = false;
   std::string name;
-  std::vector<uint8_t> bytes; // of a number, or what a buffer begins with
-  bool filled = false;        // a buffer that begins with something
+  std::vector<uint8_t> bytes; // value of a number, or initial contents of a buffer
+  bool filled = false;        // whether the buffer is initialized
   uint64_t size = 0;          // of a buffer
   uint64_t alignment = 256;
-  uint64_t offset = 0;   // the parameter points so far into it
+  uint64_t offset = 0;   // offset of the pointer into it
   bool readOnly = false; // for kernels
   std::string output;    // .npy file to write
-  std::string type;      // of its elements, as the command line spells it
+  std::string type;      // spelling of its element type on the command line
   std::vector<uint64_t> shape;
 };
 
@@ -36,12 +36,12 @@ struct Options {
   ptx::LaunchConfig config;
   uint64_t seeds = 1;
   bool list = false, counters = false, device = false, help = false;
-  double tolerance = 1e-5; // of the largest element, on a device
+  double tolerance = 1e-5; // relative to the largest element, on a device
 };
 
 extern const char *const help;
 
-/// "f32" as NumPy spells it, and the other way round; empty if there is none.
+/// Converts between "f32" and NumPy's spelling; empty if there is none.
 std::string numpyType(const std::string &type);
 std::string typeOfNumpy(const std::string &numpy);
 

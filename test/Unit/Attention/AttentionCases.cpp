@@ -64,14 +64,14 @@ float rounded(int32_t dtype, float x) {
 // Operands
 //===----------------------------------------------------------------------===//
 
-/// A case on the host, in f32: numbers that the element type has.
+/// A case's operands on the host, in f32, with values that the element type represents.
 struct Host {
   std::vector<float> q, k, v, out, bias, slopes;
   std::vector<uint8_t> mask, keyMask;
   std::vector<int64_t> lengths;
   tpc_attention_args args = {};
 
-  /// Where a key or a value of a kv head begins, in elements.
+  /// Returns the offset of a key or a value of a kv head, in elements.
   int64_t keyAt(int64_t batch, int64_t kvHead, int64_t key) const {
     const tpc_attention_args &a = args;
     return a.lengths ? batch * a.k_batch_stride + kvHead * a.k_head_stride + key * a.k_row_stride
@@ -82,7 +82,7 @@ struct Host {
     return a.lengths ? batch * a.v_batch_stride + kvHead * a.v_head_stride + key * a.v_row_stride
                      : (batch * a.seq_k + key) * a.v_row_stride + kvHead * a.value_size;
   }
-  /// Number of written keys of a cache, which are all that a query may see.
+  /// Number of written keys of a cache. A query attends to no others.
   int64_t writtenKeys(int64_t batch) const {
     return std::min(args.seq_k, lengths[size_t(batch)] + args.seq_q);
   }
@@ -220,7 +220,7 @@ void runOnCpu(const tpc_attention_args &args) {
   tpc_attention(&world->local(0), &args);
 }
 
-/// Empty, or how far results are off.
+/// Empty, or a description of the error.
 std::string compare(const Variant &variant, Host &host, const std::vector<float> &got) {
   double off = 0, bound = 0, largest = 0;
   size_t where = 0;
@@ -269,7 +269,7 @@ public:
     memory.setReadOnly(address);
     return reinterpret_cast<T *>(address);
   }
-  /// Allocates numbers of a type, `shift` elements off their alignment.
+  /// Allocates operands of a type, `shift` elements off their alignment.
   float *give(const std::vector<float> &list, int32_t dtype, const char *name, int64_t shift = 0) {
     if (list.empty())
       return nullptr;
@@ -280,7 +280,7 @@ public:
     return reinterpret_cast<float *>(address + uint64_t(shift) * bytesOf(dtype));
   }
 
-  /// Allocates a cache, in which elements after a sequence's keys are unwritten.
+  /// Allocates a cache; elements after a sequence's keys remain unwritten.
   float *giveCache(const Host &host, const std::vector<float> &list, bool isValue) {
     const tpc_attention_args &a = host.args;
     if (list.empty())
@@ -370,7 +370,7 @@ Case attention::drawCase(const Variant &variant, uint64_t seed) {
   auto n = int64_t(seed);
   made.queries = lengths[n % 8];
   made.keys = n % 11 == 5 ? 300 : lengths[(n / 2 + 3) % 8];
-  // Long ones take one head, so that all are quick.
+  // Long cases have one head, so that all are fast.
   bool isLong = made.queries * made.keys * variant.headSize > 64 * 64 * 64;
   made.batch = 1 + !isLong * (n % 2);
   made.kvHeads = 1 + !isLong * (n % 3 % 2);
@@ -419,7 +419,7 @@ Outcome attention::run(const ptx::Module &module, const Kernels &kernels, const 
 
   auto launch = [&](Kernel kernel, const Entry &entry) {
     ptx::LaunchConfig config;
-    // Fewer blocks than items, as many, and more.
+    // Fewer blocks than work items, equally many, and more.
     int64_t blocks = tpc::attention::getItems(kernel, args) + int64_t(made.seed % 3) - 1;
     config.grid.x = uint32_t(std::max<int64_t>(blocks, 1));
     config.block.x = entry.threads;
@@ -455,7 +455,7 @@ Outcome attention::run(const ptx::Module &module, const Kernels &kernels, const 
 }
 
 SlopeErrors attention::measureSlopes(int64_t keys) {
-  // The last queries of a sequence: ALiBi's steepest slopes, and its flattest ones.
+  // The last queries of a sequence, with ALiBi's steepest and flattest slopes.
   Variant variant{.slopes = TPC_F32, .headSize = 64, .valueSize = 64, .causal = true};
   Case made{.queries = 16, .keys = keys, .kvHeads = 8, .offset = keys - 16, .seed = 3};
   Host host = draw(variant, made);

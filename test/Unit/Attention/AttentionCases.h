@@ -1,7 +1,7 @@
 //===- AttentionCases.h - Attention cases for CPU and PTX -------*- C++ -*-===//
 //
-// A case draws operands by its seed, runs tpc_attention of the runtime and the kernels in the
-// interpreter, and compares. No LLVM in it.
+// A case draws operands by its seed, runs the runtime's tpc_attention, runs the kernels in the PTX
+// interpreter, and compares. It uses no LLVM.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,7 +36,7 @@ struct Case {
   int64_t offset = 0, window = 0; // of the causal mask
   int64_t padding = 0;            // elements between the tokens of q, k and v
   int64_t shift = 0;              // elements by which operands are off their alignment
-  bool broadcast = true;          // mask and bias are those of all batches and heads
+  bool broadcast = true;          // mask and bias are shared by all batches and heads
   double visible = 0.7;           // of masks
   double hiddenRows = 0;          // of the mask's rows
   uint64_t seed = 0;
@@ -51,19 +51,19 @@ struct Outcome {
   ptx::Counters counters;
 };
 
-/// All head sizes, types and masks that there are, each with some other.
+/// Covers all head sizes, types and masks; each has one value of the other parameters.
 std::vector<Variant> getVariants();
-/// Lengths, offsets, groups, strides and masks, by seed.
+/// Draws lengths, offsets, groups, strides and masks by seed.
 Case drawCase(const Variant &variant, uint64_t seed);
 
-/// Runs and compares. Findings of the interpreter are problems.
+/// Runs and compares. Returns the interpreter's findings and differences.
 Outcome run(const ptx::Module &module, const Kernels &kernels, const Case &made, Way way);
 
-/// Errors of the CPU against f64, relative to the largest element.
+/// Errors relative to f64 on the CPU, in units of the largest element.
 struct SlopeErrors {
   double slopes;     // slope * (key - query) is computed by the kernel
-  double bias;       // slope * key is a bias of f32, as graphs without the op have it
-  double difference; // of these two
+  double bias;       // slope * key is an f32 bias, as in graphs without the op
+  double difference; // difference between the two
 };
 SlopeErrors measureSlopes(int64_t keys);
 

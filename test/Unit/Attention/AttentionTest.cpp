@@ -26,7 +26,7 @@ struct Code {
 /// architectures.
 constexpr unsigned kLeastShared = 99 * 1024;
 
-/// Compiles all variants to one PTX text, by the same path as kernels of programs.
+/// Compiles all variants to one PTX text, as programs compile their kernels.
 Code makeCode(const std::vector<attention::Variant> &variants) {
   MLIRContext context;
   context
@@ -61,8 +61,8 @@ bool isLong() {
   return level && StringRef(level) == "long";
 }
 
-/// In the default suite each second variant and a few cases, which are others for each, long ones
-/// of small heads only; all in the long one.
+/// The default suite tests every second variant with a few cases, which differ between variants;
+/// long cases have small heads. The long suite tests everything.
 TEST(Attention, IsTheSameAsOnTheCpu) {
   std::vector<attention::Variant> variants;
   for (auto [i, variant] : llvm::enumerate(attention::getVariants()))
@@ -158,7 +158,7 @@ TEST(Attention, MovesWhatItNeeds) {
     }
 }
 
-/// One query of four heads that share keys: parts of the keys are read once, and for all heads.
+/// One query of four heads that share keys: each block of keys is read once for all heads.
 TEST(Attention, ReadsKeysOnceForOneQuery) {
   Code code = makeCode({{.headSize = 64, .valueSize = 64, .causal = true}});
   ASSERT_TRUE(code.module);
@@ -174,9 +174,9 @@ TEST(Attention, ReadsKeysOnceForOneQuery) {
   expectFewConflicts(outcome.counters, made.str());
 }
 
-/// A bias of slope * key is large where keys are many, and what is added to it loses its last bits;
-/// slope * (key - query) is small for the keys that count. So the op is not as far off as the bias
-/// is which it is raised from, and how far these two are apart is the bias's error.
+/// With many keys, a bias of slope * key is large, and adding it loses the last bits of a score.
+/// slope * (key - query) is small for the keys with weight. So the op is more exact than the bias
+/// that it is raised from, and their difference is the bias's error.
 TEST(Attention, SlopesAreCloserThanABias) {
   for (int64_t keys : {256, 2048}) {
     attention::SlopeErrors errors = attention::measureSlopes(keys);
@@ -186,9 +186,8 @@ TEST(Attention, SlopesAreCloserThanABias) {
   }
 }
 
-/// Without any one of its barriers or of its stores to shared memory, or with another lane in any
-/// one of its shuffles, the kernel is found wrong: this comparison can fail. In the default suite
-/// each third of these.
+/// Removes each barrier and each store to shared memory, and changes the lane of each shuffle: the
+/// comparison must find each of these faults. The default suite tests every third one.
 TEST(Attention, MistakesAreFound) {
   Code code = makeCode({{.headSize = 8, .valueSize = 8}});
   ASSERT_TRUE(code.module);
@@ -196,7 +195,7 @@ TEST(Attention, MistakesAreFound) {
   attention::Case made;
   made.queries = 65;
   made.keys = 130;
-  // A second one has other ways: rows of pointers that are not aligned.
+  // A second variant covers other paths: pointers of rows that are not aligned.
   attention::Case unaligned = made;
   unaligned.shift = 1;
   auto isFound = [&](const std::string &wrong) {

@@ -1,9 +1,9 @@
 //===- LowerReshardsTest.cpp - Minimality of reshard collectives ----------===//
 //
-// The oracle is a table over all distributions of a value of one to three dimensions over one
-// or two axes, relaxed until nothing changes. It shares no code with the pass and
-// knows distributions as lists: the axes that split each dimension, in order, and the axes that
-// the value is unreduced over. What the pass made is read off its ops' types.
+// The oracle is a shortest-path table over all distributions of a value of one to three dimensions
+// over one or two axes. It shares no code with the pass. It represents a distribution as lists: the
+// axes that split each dimension, in order, and the axes that the value is unreduced over. The
+// result of the pass is read from the types of its ops.
 //
 //===----------------------------------------------------------------------===//
 
@@ -73,7 +73,7 @@ struct World {
   }
 };
 
-/// All distributions: each axis is put everywhere, in all orders.
+/// All distributions: each axis in every position, in all orders.
 std::vector<Dist> allDists(const World &world) {
   std::set<Dist> all;
   std::vector<int> order(world.axes.size());
@@ -98,7 +98,7 @@ std::vector<Dist> allDists(const World &world) {
   return {all.begin(), all.end()};
 }
 
-/// The elements of a dimension of `size` that a rank has.
+/// Returns a rank's elements of a dimension of `size`.
 std::set<int64_t> held(const World &world, int64_t size, const Stack &stack, int64_t rank) {
   int64_t begin = 0;
   for (int axis : stack) {
@@ -106,7 +106,7 @@ std::set<int64_t> held(const World &world, int64_t size, const Stack &stack, int
     for (int before = 0; before < axis; ++before)
       stride *= world.axes[before].second;
     int64_t c = rank / stride % parts;
-    // Sizes divide, or parts are those of the balanced split.
+    // Sizes divide, or shards are those of the balanced split.
     begin += c * (size / parts) + std::min(c, size % parts);
     size = size / parts + (c < size % parts);
   }
@@ -116,8 +116,8 @@ std::set<int64_t> held(const World &world, int64_t size, const Stack &stack, int
   return all;
 }
 
-/// Calls `use(next, sent)` with all that one step makes of `dist`; `sent` is elements that a rank
-/// sends, times the number of ranks.
+/// Calls `use(next, sent)` for each distribution that one step makes from `dist`; `sent` is the
+/// number of elements that a rank sends, times the number of ranks.
 template <typename Use> void forEachStep(const World &world, const Dist &dist, Use use) {
   int64_t have = world.elements(dist), ranks = world.ranks();
   auto share = [&](int64_t whole, int64_t members) {
@@ -179,7 +179,7 @@ template <typename Use> void forEachStep(const World &world, const Dist &dist, U
   }
 }
 
-/// Returns the maximum over ranks of the elements of `to` that the rank lacks, counted in all
+/// Returns the maximum over ranks of the elements of `to` that the rank does not have, over all
 /// dimensions.
 int64_t countLacking(const World &world, const Dist &from, const Dist &to) {
   int64_t most = 0;
@@ -196,8 +196,8 @@ int64_t countLacking(const World &world, const Dist &from, const Dist &to) {
   return most;
 }
 
-/// The least that must be sent from `from` to each distribution, over axes that occur in one of
-/// the two ends.
+/// Returns the minimum traffic from `from` to each distribution, over axes that occur in either
+/// end.
 std::map<Dist, int64_t> oracle(const World &world, ArrayRef<Dist> all, const Dist &from,
                                const Dist &to) {
   auto inPlay = [&](const Dist &dist) {
@@ -253,7 +253,7 @@ int64_t countSent(Operation &op, GridAttr grid) {
     whole = getDist(op.getResult(0));
   else
     EXPECT_TRUE((isa<AllReduceOp, ReduceScatterOp, AllToAllOp>(op)));
-  // A gather or scatter over two axes of sizes that divide sends what two of one axis send.
+  // A gather or scatter over two axes whose sizes divide sends as much as two over one axis each.
   int64_t sent = elements(whole) * (members - 1) * (ranks / members);
   return isa<AllReduceOp>(op) ? 2 * sent : sent;
 }
@@ -267,7 +267,7 @@ void compare(const World &world) {
   text += "pp = 1, mb = 1>} {\n";
   for (const Dist &from : dists)
     for (const Dist &to : dists) {
-      // Nothing makes a whole value a partial sum.
+      // No step makes a partial sum from a whole value.
       if (!std::includes(from.unreduced.begin(), from.unreduced.end(), to.unreduced.begin(),
                          to.unreduced.end()))
         continue;

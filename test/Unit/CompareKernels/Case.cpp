@@ -61,11 +61,11 @@ private:
   void setRankOfWholeChunks();
   bool setSizes(Sizes sizes);
   bool setLength(int64_t &symbol);
-  /// Whether all is within limits.
+  /// Whether all sizes are within limits.
   bool fits();
-  /// Whether the model works for these sizes.
+  /// Whether the model is valid for these sizes.
   bool isAllowed();
-  /// Sizes of loops, all together.
+  /// Total number of loop iterations.
   int64_t countWork();
   void fill(Tensor &tensor, double share, int64_t limit);
   bool fillOperands(Indices indices);
@@ -73,7 +73,7 @@ private:
   enum class Outcome { Good, Missing, Bad };
   Outcome tryOut();
   int64_t evaluate(const SymExpr &size) { return c.evaluate(size, layout); }
-  /// How many elements there are where indices lead, at least.
+  /// Minimum number of elements of dimensions that indices address.
   int64_t getLeastTable();
 
   const Program &program;
@@ -82,13 +82,13 @@ private:
   const Limits &limits;
   Random random;
   Case c;
-  /// Sizes that the model does not work for, so that indices which follow from them are missing.
+  /// Sizes for which the model is invalid, so that indices derived from them are out of bounds.
   bool beyond = false;
   bool isLong = false, aligned = false, beyondRanks = false;
 };
 } // namespace
 
-/// No table is indexed by the integers.
+/// The integers index no table.
 static constexpr int64_t kNoIndex = int64_t(1) << 40;
 
 int64_t Drawing::getLeastTable() {
@@ -99,7 +99,7 @@ int64_t Drawing::getLeastTable() {
         least = std::min(least, *value);
   };
   kernel.func->walk([&](kernel::CheckOp check) { consider(check.getSize()); });
-  // Or where indices say which elements are stored.
+  // Or the indices select the elements that are stored.
   kernel.func->walk([&](memref::StoreOp store) {
     if (auto guard = dyn_cast<scf::IfOp>(store->getParentOp()))
       if (auto compare = guard.getCondition().getDefiningOp<arith::CmpIOp>())
@@ -191,7 +191,7 @@ bool Drawing::setSizes(Sizes sizes) {
   case Sizes::Empty:
     chosen = 0;
     return fits() && isAllowed();
-  case Sizes::Long: // a kernel is right beyond what the model allows
+  case Sizes::Long: // the kernel also works beyond the model's limits
     return setLength(chosen) && fits();
   case Sizes::Many: {
     int64_t most = chosen;
@@ -207,9 +207,9 @@ bool Drawing::setSizes(Sizes sizes) {
   }
 }
 
-/// Chooses the length of rows with many elements. If the length selects the threads, all versions
-/// occur in turn: a warp, a block with or without rows in registers, most of them up to the last
-/// element of a thread; whole chunks, aligned or not; and partial chunks.
+/// Chooses the length of rows with many elements. If the length selects the threads, all variants
+/// occur in turn: a warp, a block with or without rows in registers, rows up to the last element of
+/// a thread; whole chunks, aligned or not; and partial chunks.
 bool Drawing::setLength(int64_t &symbol) {
   struct Range {
     int64_t least, most;
@@ -217,7 +217,7 @@ bool Drawing::setLength(int64_t &symbol) {
   static constexpr Range ranges[] = {{193, 256}, {3585, 4096}, {4097, 5200}};
   int64_t turn = c.seed / 2, way = (turn + turn / 4) % 4;
   bool byLength = !kernel.launch.elementsPerRow.isConstant();
-  // Or each of the elements that a thread of a block has is the first one beyond the row.
+  // Or each element that a thread of a block has is the first one after the row.
   static constexpr int64_t lasts[] = {4, 2, 5, 3, 6, 1};
   constexpr int64_t threads = 512;
   int64_t before = threads * lasts[turn / 16 % std::size(lasts)];
@@ -230,7 +230,7 @@ bool Drawing::setLength(int64_t &symbol) {
   aligned = byLength && way < 2;
   symbol = least + random.below(most - least + 1);
   int64_t length = evaluate(kernel.launch.elementsPerRow);
-  // The longest that is done in this way, and the shortest that is not.
+  // The longest row that uses this variant, and the shortest that does not.
   int64_t atEnd = byLength && turn % 4 < 2 ? turn / 16 % 4 : 0;
   if (atEnd == 1 || atEnd == 3)
     symbol += most + atEnd / 2 - length;
@@ -248,7 +248,7 @@ void Drawing::setRankOfWholeChunks() {
     std::string name = "rank." + axis.str();
     std::optional<int64_t> whole;
     for (int64_t rank = 0; rank < most && !whole; ++rank) {
-      std::map<std::string, int64_t> values{{name, rank}}; // of this alone
+      std::map<std::string, int64_t> values{{name, rank}}; // size of this dimension alone
       auto length = substituteNumbers(kernel.launch.elementsPerRow, layout.grid).evaluate(values);
       if (length && *length > 0 && *length % chunk == 0)
         whole = rank;
@@ -285,29 +285,29 @@ bool Drawing::drawSizes(Sizes sizes) {
 // Operands
 //===----------------------------------------------------------------------===//
 
-/// `share`: of floats that are no ordinary numbers. Integers are in [-limit, limit).
+/// `share`: fraction of floats that are special values. Integers are in [-limit, limit).
 void Drawing::fill(Tensor &tensor, double share, int64_t limit) {
-  // Large ones, so that what only keeps exp from overflowing is missed, far apart, so that one that
-  // is not the largest does not do as well, and rising ones, so that the last of a row count; small
-  // ones, beside what keeps roots from zero; all far below the identity that a maximum could have
-  // by mistake, but not so close to each other that their distance from the mean is rounding.
+  // Large values reveal a missing guard against overflow of exp; they are far apart, so that the
+  // maximum matters, and rising, so that the last elements of a row matter. Small values reveal a
+  // missing epsilon in roots. All are far below the identity that a faulty maximum could return,
+  // but far enough apart that their distance from the mean is not rounding error.
   struct Numbers {
     double scale, shift, step;
   };
   static constexpr Numbers kinds[] = {{1, 0, 0},    {3000, 0, 0}, {6, 0, 0},   {10, -150, 0},
                                       {1e-3, 0, 0}, {30, 0, 0},   {1, 0, 100}, {3000, 0, 0}};
-  // setLength() counts by four: without the second summand rows of a length would always have the
-  // same two of them.
+  // setLength() counts by four: without the second summand, rows of one length would always have
+  // the same two of these cases.
   uint64_t turn = c.seed / 2;
   const auto &[scale, shift, step] = kinds[(turn + turn / 8) % std::size(kinds)];
   // f16 ends at 65504.
   double rise = step && getElementBytes(tensor.type) == 2 ? 16 : step;
-  // Beside ordinary numbers some where exp ends.
+  // Ordinary numbers, and some near the ends of exp's range.
   double ofEnds = (scale == 1 || scale == 6) && !shift && !step && c.seed % 3 == 1 ? 0.1 : 0;
   static constexpr double special[] = {0., -0., INFINITY, -INFINITY, NAN, 1e-41, -3e-39};
   bool isFloat = isa<FloatType>(tensor.type);
-  // Each row rises by itself: of numbers that are large beside what tells them apart f32 has no
-  // mean to compare.
+  // Each row rises separately: for numbers with a large common offset, f32 has no meaningful mean
+  // to compare.
   int64_t ofRow = evaluate(kernel.launch.elementsPerRow), most = 4000,
           length = ofRow > 1 ? std::min(ofRow, most) : most, parts = 1;
   for (StringAttr axis : layout.axes())
@@ -324,7 +324,7 @@ void Drawing::fill(Tensor &tensor, double share, int64_t limit) {
     else
       value.i = (random.below(limit) >> (limit < kNoIndex ? 0 : random.below(40))) -
                 (random.below(4) ? 0 : limit);
-    if (!isFloat && !tensor.type.isInteger(1) && !random.below(6)) // where a rank's part begins
+    if (!isFloat && !tensor.type.isInteger(1) && !random.below(6)) // offset of a rank's shard
       value.i = llvm::divideCeil(limit * random.below(parts), parts) - random.below(2);
     tensor.content.store(i, value);
   }
@@ -355,8 +355,8 @@ Drawing::Outcome Drawing::tryOut() {
 
 bool Drawing::fillOperands(Indices indices) {
   double share = c.seed % 5 == 4 ? 0.02 : 0;
-  // Which integer a float becomes that no integer is near, ONNX leaves open: GPUs take the nearest,
-  // x86 the least.
+  // ONNX does not define the integer of a float that is out of range: GPUs saturate, and x86
+  // returns the minimum.
   kernel.func->walk([&](Operation *op) {
     if (isa<arith::FPToSIOp, arith::FPToUIOp>(op))
       share = 0;
@@ -369,7 +369,7 @@ bool Drawing::fillOperands(Indices indices) {
     fillAll(kNoIndex);
     return (isAllowed() && !beyond && !beyondRanks) || tryOut() != Outcome::Bad;
   }
-  // Which integers there may be only the kernel knows: they are drawn from ever smaller numbers.
+  // Only the kernel determines the range of integers: they are drawn from ever smaller ranges.
   int64_t limit = getLeastTable();
   Outcome outcome = Outcome::Bad;
   int64_t limits[] = {limit, limit, std::max<int64_t>(1, limit / 2), 8, 4, 2, 1, 1};
@@ -387,7 +387,7 @@ bool Drawing::fillOperands(Indices indices) {
       integers.push_back(&operand);
   if (integers.empty())
     return true;
-  // One missing index, or a random number of them: the first row to report is not specified.
+  // One index out of bounds, or a random number of them: the first row to report is not specified.
   Tensor &operand = *integers[random.below(integers.size())];
   std::map<int64_t, lowered::Scalar> before;
   for (int64_t count = random.below(2) ? 1 : 1 + random.below(operand.elements); count; --count) {

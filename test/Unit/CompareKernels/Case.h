@@ -11,7 +11,7 @@ namespace compare {
 
 /// Kinds of sizes. The cases of a kernel take the kinds in turn, cyclically.
 enum class Sizes { Even, One, Many, Odd, Empty, Long, Any, NumKinds };
-/// Integers that are looked up in tables.
+/// Integers that index tables.
 enum class Indices { Present, SomeMissing };
 
 class Random {
@@ -60,7 +60,7 @@ struct Limits {
 /// Nothing if no sizes were found within the limits.
 std::optional<Case> draw(const Program &program, const Kernel &kernel, Sizes sizes, Indices indices,
                          uint64_t seed, const Limits &limits);
-/// Integers among operands that the kernel looks up.
+/// Integer operands that the kernel uses as indices.
 bool hasIndices(const Kernel &kernel);
 
 } // namespace compare

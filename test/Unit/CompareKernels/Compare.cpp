@@ -19,7 +19,7 @@ static constexpr double kTolerance = 1e-5;
 /// Tolerance relative to the error of rounding to 16 bits.
 static constexpr double kRounding = 1.5;
 
-/// Whether all that it does with floats is to move, convert and compare them.
+/// Whether all float operations are moves, conversions and comparisons.
 static bool onlyMoves(const Kernel &kernel) {
   bool computes = false;
   kernel.func->walk([&](Operation *op) {
@@ -46,7 +46,7 @@ static MemoryView view(Type type, const std::vector<uint8_t> &bytes) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Memory as the runtime gives it.
+/// Memory as the runtime allocates it.
 struct HostBuffer {
   HostBuffer(int64_t bytes, uint8_t fill) : store(bytes + 128, fill) {
     begin = store.data() + (64 - reinterpret_cast<uintptr_t>(store.data()) % 64) % 64;
@@ -146,7 +146,7 @@ CpuRun compare::runOnCpu(const Program &program, const Kernel &kernel, const Cas
 // Comparison
 //===----------------------------------------------------------------------===//
 
-/// The first element that is wrong, and how.
+/// Returns the first wrong element and a description.
 static std::string compareResult(const Tensor &tensor, const CpuRun::Result &expected,
                                  const std::vector<uint8_t> &bytes, bool exactly,
                                  double tolerance) {
@@ -167,7 +167,7 @@ static std::string compareResult(const Tensor &tensor, const CpuRun::Result &exp
     return wrong;
   }
   auto right = [&](int64_t at) { return exactly ? expected.exact[at] : cpu.load(at).f; };
-  // exp gives 0 for what is less than the smallest normal number, which bf16 has numbers below.
+  // exp returns 0 for results below the smallest normal number; bf16 has such numbers.
   double smallest = std::numeric_limits<float>::min();
   double bound = kRounding * std::max(expected.rounding, smallest), largest = 0, worst = 0;
   forEach([&](int64_t at) {

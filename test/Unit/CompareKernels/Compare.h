@@ -7,14 +7,14 @@
 
 namespace compare {
 
-/// Results of the CPU, and the error that a GPU may have.
+/// Results of the CPU, and the error bound of a GPU.
 struct CpuRun {
   struct Result {
     std::vector<uint8_t> bytes;
     std::vector<bool> written; // by element
     bool writesAll = true;
     /// For 16-bit floats: values without rounding, and the error of a computation in f64 that
-    /// rounds. For f32, computed only if a GPU is not within 1e-5.
+    /// rounds. For f32, computed only if a GPU differs by more than 1e-5.
     std::vector<double> exact;
     double rounding = 0;
   };
@@ -32,7 +32,7 @@ struct GpuRun {
   std::string wrong;
 };
 
-/// Runs PTX, which may have mistakes, and compares.
+/// Runs PTX, which may contain faults, and compares.
 GpuRun runOnGpu(const ptx::Module &module, const Program &program, const Kernel &kernel,
                 const Case &c, const CpuRun &expected,
                 uint64_t maxInstructions = uint64_t(1) << 32);

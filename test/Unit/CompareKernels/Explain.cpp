@@ -16,11 +16,11 @@
 using namespace compare;
 using llvm::StringRef;
 
-/// How far definitions are followed, as long as that is no more than so many characters; and how
-/// many of one register.
+/// Limits on expanding definitions: maximum number of characters, and maximum number of definitions
+/// of one register.
 static constexpr unsigned kDepth = 8, kLength = 250, kWays = 4;
 
-/// Without types, roundings and the like.
+/// Omits types, rounding modifiers and the like.
 static std::string getVerb(const Statement &s) {
   auto [verb, rest] = StringRef(s.opcode).split('.');
   if (verb == "setp") {

@@ -12,7 +12,7 @@
 
 namespace compare {
 
-/// `@%p1 opcode a, b, c;`, as LLVM writes it: one on a line.
+/// `@%p1 opcode a, b, c;`, in LLVM's format: one per line.
 struct Statement {
   std::string guard, opcode; // no opcode: no statement
   std::vector<std::string> operands;
@@ -32,16 +32,16 @@ public:
   KernelText(llvm::StringRef ptx, llvm::StringRef kernel);
 
   size_t size() const { return lines.size(); }
-  /// Nothing: a label, a directive.
+  /// Removes a line: a label or a directive.
   const std::optional<Statement> &operator[](size_t line) const { return statements[line]; }
 
   std::string str() const { return with(0, lines[0]); }
-  /// With something else on a line.
+  /// Returns the text with another statement on a line.
   std::string with(size_t line, llvm::StringRef text) const;
-  /// `trap` where this line would run.
+  /// Inserts `trap` at this line.
   std::string withTrap(size_t line) const { return with(line, "trap;"); }
-  /// `trap` where another statement would do something else than this line does. Nothing if that
-  /// does not show in a register: it always does.
+  /// Inserts `trap` where another statement has another effect than this line. Returns nothing if
+  /// the effect is not visible in a register; then it always occurs.
   std::optional<std::string> withTrapForDifference(size_t line, const Statement &other) const;
 
   /// Describes the value that a statement computes and its uses, in terms of parameters, threads

@@ -3,8 +3,8 @@
 //   tpc-compare-kernels gpt2.onnx@tp2 llama.onnx@tp3 kernels.mlir [--kernel=layer_norm]
 //   [--seeds=10]
 //
-// Kernels of programs, compiled for GPUs and run by the PTX interpreter, against the same compiled
-// for CPUs. Kernels with the same text are compared once.
+// Compares kernels of programs, compiled for GPUs and run by the PTX interpreter, with the same
+// kernels compiled for CPUs. Kernels with the same text are compared once.
 //
 //===----------------------------------------------------------------------===//
 

@@ -21,7 +21,7 @@ class Cases {
 public:
   Cases(const Program &program, const Kernel &kernel, const Options &options)
       : program(program), kernel(kernel), options(options), seed(options.from) {}
-  /// Nothing: there are no more.
+  /// Returns nothing at the end.
   const Prepared *get(size_t number);
   GpuRun run(const ptx::Module &module, const Prepared &one) const {
     uint64_t bound = 20 * one.right.launch.counters.total() + 20000;
@@ -36,8 +36,8 @@ private:
   std::vector<std::unique_ptr<Prepared>> cases;
 };
 
-/// Reason that a mistake survived its runs: no case reaches it; it has the effect of the right
-/// statement; results have the same bits; results have other bits within the bound.
+/// Reason that a fault survived its runs: no case reaches it; it is equivalent; results have the
+/// same bits; results differ within the bound.
 enum class Left { NotReached, NoDifference, SameBits, OtherBits };
 } // namespace
 
@@ -73,7 +73,7 @@ static bool haveSameBits(const Prepared &before, const GpuRun &after) {
   return true;
 }
 
-/// Whether a text stops at the `trap` in it, in one of so many cases.
+/// Whether one of so many cases reaches the `trap` in a text.
 static bool isTrapped(const std::string &text, Cases &cases, size_t count) {
   std::string error;
   std::optional<ptx::Module> module = ptx::parse(text, error);
@@ -97,7 +97,7 @@ static Left judge(const KernelText &text, const Mutant &mutant, bool isSame, Cas
   return probe && !isTrapped(*probe, cases, count) ? Left::NoDifference : Left::SameBits;
 }
 
-/// Each kind first once, then again, places by seed.
+/// Each kind occurs once first, then again; positions are drawn by seed.
 static std::vector<Mutant> shuffle(std::vector<Mutant> mutants, Random random) {
   for (size_t i = mutants.size(); i > 1; --i)
     std::swap(mutants[i - 1], mutants[random.below(i)]);
@@ -113,7 +113,7 @@ static std::vector<Mutant> shuffle(std::vector<Mutant> mutants, Random random) {
 
 void compare::seedMistakes(const Program &program, const Kernel &kernel, const Options &options,
                            unsigned most, Tallies &tallies) {
-  // Digits of 2/pi that no position of a model needs: checkFunctions() asks for them.
+  // Digits of 2/pi that no model's positions need; checkFunctions() covers them.
   bool hasFunctions = false;
   kernel.func->walk([&](mlir::Operation *op) {
     hasFunctions |= llvm::isa<mlir::math::SinOp, mlir::math::CosOp, mlir::math::PowFOp>(op);
@@ -122,8 +122,8 @@ void compare::seedMistakes(const Program &program, const Kernel &kernel, const O
     return;
   Cases cases(program, kernel, options);
   KernelText text(program.getPtx(), kernel.name);
-  // Rare events need more cases: if the row length selects the threads, and most, if some result
-  // differed within the bound.
+  // Rare events need more cases: if the row length selects the threads, and in particular if some
+  // result differed within the bound.
   bool byLength = kernel.launch.shape == mlir::tpc::cuda::Shape::RowByLength;
   const size_t count = (byLength ? 20 : 10) * options.seeds, mostCases = 50 * options.seeds;
   unsigned done = 0;
@@ -135,7 +135,7 @@ void compare::seedMistakes(const Program &program, const Kernel &kernel, const O
     std::optional<ptx::Module> module =
         ptx::parse(text.with(mutant.line, mutant.after.str()), error);
     if (!module)
-      continue; // what ptxas would refuse as well
+      continue; // faults that ptxas would also reject
     ++done;
     bool isSame = true;
     for (size_t i = 0; i < (isSame ? count : mostCases) && by.empty(); ++i)
@@ -153,7 +153,7 @@ void compare::seedMistakes(const Program &program, const Kernel &kernel, const O
       ++tally.by[by];
       continue;
     }
-    // Tabs, as explanations have commas and colons.
+    // Tab-separated, because explanations contain commas and colons.
     std::string before = text[mutant.line]->str(), after = mutant.after.str();
     outs() << "left\t" << kernel.name << "\t" << mutant.kind << "\t"
            << nameOf(judge(text, mutant, isSame, cases, count)) << "\t" << text.explain(mutant.line)

@@ -17,7 +17,7 @@ using llvm::StringRef;
 std::optional<Case> compare::drawCase(const Program &program, const Kernel &kernel, uint64_t seed,
                                       const Options &options) {
   auto sizes = Sizes(seed % unsigned(Sizes::NumKinds));
-  // Rows of each length have ways of their own, most where a warp or a block does them.
+  // Kernels have variants by row length, most of them for rows of a warp or a block.
   bool byLength = kernel.launch.shape == mlir::tpc::cuda::Shape::RowByLength;
   if (!kernel.launch.elementsPerRow.isConstant() && seed % (byLength ? 2 : 4) == 1)
     sizes = Sizes::Long;
@@ -70,7 +70,7 @@ static std::set<std::string> getSymbols(llvm::ArrayRef<SymExpr> sizes) {
   return own;
 }
 
-/// Whether there is more of it where there are more rows.
+/// Whether it grows with the number of rows.
 static bool isOfRows(const Kernel &kernel, unsigned argument) {
   std::set<std::string> rows = getSymbols(kernel.func.getRows().getExprs());
   mlir::Value memory = kernel.func.getBody().getArgument(argument);
@@ -78,7 +78,7 @@ static bool isOfRows(const Kernel &kernel, unsigned argument) {
                       [&](const std::string &name) { return rows.count(name); });
 }
 
-/// Whether an index is computed of another one.
+/// Whether an index is computed from another one.
 static bool isOf(mlir::Value value, mlir::Value index) {
   if (!index)
     return false;
@@ -89,9 +89,8 @@ static bool isOf(mlir::Value value, mlir::Value index) {
 }
 
 namespace {
-/// How a kernel goes along its memory: one element after the other from row to row; along the last
-/// dimension; or a row has one
-/// element of it, which is a request of its own.
+/// Access pattern of a kernel in one memory: consecutive elements from row to row; along the last
+/// dimension; or one element per row, each a separate request.
 enum class Order { Rows, Last, Single };
 } // namespace
 
@@ -134,8 +133,8 @@ static Order getOrder(const Kernel &kernel, mlir::Value memory) {
   return isInOrder ? Order::Rows : order;
 }
 
-/// How many sectors hold these bytes of a memory. Where they are pieces of it that rows access each
-/// for themselves, the sectors of each piece count.
+/// Returns the number of sectors that hold these bytes of a memory. If rows access separate ranges
+/// of it, the sectors of each range count.
 static uint64_t countNeeded(const Case &c, const Program &program, const Kernel &kernel,
                             unsigned argument, const Tensor &tensor, uint64_t bytes) {
   constexpr uint64_t sector = 32;
@@ -149,14 +148,14 @@ static uint64_t countNeeded(const Case &c, const Program &program, const Kernel 
   uint64_t sum = 0, whole = uint64_t(tensor.bytes()) / piece;
   for (uint64_t i = 0; i < whole; ++i)
     sum += ((i + 1) * piece - 1) / sector - i * piece / sector + 1;
-  // If a tensor is read in part, its sectors count in proportion.
+  // If a tensor is read partially, its sectors count in proportion.
   return std::max(llvm::divideCeil(bytes, sector),
                   llvm::divideCeil(sum * bytes, std::max<uint64_t>(tensor.bytes(), 1)));
 }
 
-// Operands that a row has its part of are read once; what all rows read (weights) stays in caches,
-// and requests say nothing about it. `needed`: sectors that hold the bytes, of pieces that rows
-// access each for themselves (`together`: were they one).
+// Operands split by rows are read once. Operands that all rows read (weights) remain in caches, so
+// requests do not measure their traffic. `needed`: sectors that contain the bytes, if rows access
+// separate ranges; `together`: if they accessed one range.
 void compare::countSectors(const Program &program, const Kernel &kernel, const Options &options) {
   for (uint64_t seed = options.from; seed < options.from + 60; ++seed) {
     std::optional<Case> c =

@@ -23,12 +23,12 @@ struct Totals {
 std::optional<Case> drawCase(const Program &program, const Kernel &kernel, uint64_t seed,
                              const Options &options);
 
-/// Right on all cases.
+/// Whether all cases are correct.
 void compareKernel(const Program &program, const Kernel &kernel, llvm::StringRef input,
                    const Options &options, Totals &totals);
 
-/// Tests `most` mistakes in the text of each kernel, chosen by seed, on these and more cases.
-/// Counts them by kind and by detecting check; each surviving mistake has a line.
+/// Tests at most `most` faults in the text of each kernel, chosen by seed, on these and more cases.
+/// Counts them by kind and by detecting check, and prints a line for each surviving fault.
 struct Tally {
   unsigned mutants = 0, caught = 0;
   std::map<std::string, unsigned> by;
@@ -38,14 +38,16 @@ void seedMistakes(const Program &program, const Kernel &kernel, const Options &o
                   unsigned most, Tallies &tallies);
 void print(const Tallies &tallies);
 
-/// Prints the sectors that a kernel moves, and those that its bytes need.
+/// Prints the sectors that a kernel moves, and the minimum for its bytes.
 void countSectors(const Program &program, const Kernel &kernel, const Options &options);
 
-/// Cases as files of a folder, for tpc-ptx-run on a machine with a GPU. `number`: of the program.
+/// Writes cases as files of a folder, for tpc-ptx-run on a machine with a GPU. `number`: index of
+/// the program.
 bool writeCases(const Program &program, const Kernel &kernel, const Options &options,
                 const std::string &folder, unsigned number);
 
-/// Functions of one number or two against libm, over hard arguments. Whether all are within bounds.
+/// Compares functions of one or two numbers with libm, over hard arguments. Returns whether all are
+/// within bounds.
 bool checkFunctions(mlir::MLIRContext &context);
 
 } // namespace compare

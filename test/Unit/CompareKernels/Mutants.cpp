@@ -16,7 +16,7 @@ using llvm::SmallVector;
 using llvm::StringRef;
 
 namespace {
-/// Makes the mistake. Returns false if it does not apply to the statement.
+/// Applies the fault. Returns false if it does not apply to the statement.
 using Change = std::function<bool(Statement &)>;
 struct Kind {
   const char *name;
@@ -46,7 +46,7 @@ static bool addTo(std::string &operand, int64_t amount) {
   return value.has_value();
 }
 
-/// One element more; where products are shifted back by 32 bits, one after that.
+/// One element more; if products are shifted right by 32 bits, the one after it.
 static bool lengthen(std::string &operand) {
   std::optional<int64_t> value = getNumber(operand);
   if (!value)
@@ -66,7 +66,7 @@ static bool scale(std::string &operand, float factor) {
   return true;
 }
 
-/// As many lanes as a shuffle's distance are a warp of their own.
+/// Shuffles within sub-warps of as many lanes as the distance.
 static bool shorten(Statement &s) {
   std::optional<int64_t> distance = getNumber(s.operands[2]);
   if (!distance)
@@ -75,7 +75,7 @@ static bool shorten(Statement &s) {
   return true;
 }
 
-/// Left out; an empty opcode is no statement.
+/// Removed; an empty opcode is no statement.
 static bool drop(Statement &s) {
   s.opcode.clear();
   return true;
@@ -105,7 +105,7 @@ static const std::vector<Kind> &getKinds() {
       {"a shuffle whose mask leaves out lanes",
        [](Statement &s) { return s.is("shfl") && (s.last() = "65535", true); }},
       {"a shuffle of parts of a warp", [](Statement &s) { return s.is("shfl") && shorten(s); }},
-      // Not down: the lowest lanes, which hand on what all have, would get the same.
+      // Not shfl.down: the lowest lanes, which broadcast the result, would get the same.
       {"a shuffle of another kind",
        [](Statement &s) {
          if (!s.is("shfl") || !replaceIn(s.opcode, ".bfly", ".up"))
@@ -155,7 +155,7 @@ static const std::vector<Kind> &getKinds() {
        [](Statement &s) {
          return (s.is("add.s32") || s.is("sub.s32")) && s.last().size() < 6 && addTo(s.last(), 1);
        }},
-      // The first number of a loop; its last bits are those of the thread's.
+      // The loop's initial value; its last bits are the thread's.
       {"a number twice as large",
        [](Statement &s) {
          if (!s.is("or.b32"))
@@ -165,7 +165,8 @@ static const std::vector<Kind> &getKinds() {
        }},
       {"a mask with one bit less",
        [](Statement &s) {
-         // The first: the last ones of an address are alignment that its type has anyway.
+         // The first operand: the low bits of an address are redundant with the alignment of its
+         // type.
          std::optional<int64_t> value = s.is("and.b") ? getNumber(s.last()) : std::nullopt;
          return value && *value > 0 && addTo(s.last(), -int64_t(llvm::bit_floor(uint64_t(*value))));
        }},
@@ -216,7 +217,7 @@ static const std::vector<Kind> &getKinds() {
          return true;
        }},
       {"a store left out", [](Statement &s) { return s.is("st.") && drop(s); }},
-      // For stores only: loads may belong to a fold, whose order is free.
+      // For stores only: loads may belong to a reduction, whose order is unspecified.
       {"elements exchanged",
        [](Statement &s) {
          if (!s.is("st.global"))
@@ -252,7 +253,7 @@ static const std::vector<Kind> &getKinds() {
        [](Statement &s) { return s.is("mov.u32") && replaceIn(s.last(), "%ctaid.x", "0"); }},
       {"a step of one block",
        [](Statement &s) { return s.is("mov.u32") && replaceIn(s.last(), "%nctaid.x", "1"); }},
-      {"the memory of another fold",
+      {"the memory of another reduction",
        [](Statement &s) {
          bool found = false;
          for (std::string &operand : s.operands)

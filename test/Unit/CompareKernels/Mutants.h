@@ -10,10 +10,10 @@ namespace compare {
 struct Mutant {
   std::string kind;
   size_t line;
-  Statement after; // what stands there then
+  Statement after; // replacement statement
 };
 
-/// Each mistake at each place of a kernel.
+/// All faults at all statements of a kernel.
 std::vector<Mutant> makeMutants(const KernelText &kernel);
 
 } // namespace compare

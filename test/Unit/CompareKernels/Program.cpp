@@ -29,11 +29,11 @@ static bool fail(const llvm::Twine &message) {
 }
 
 //===----------------------------------------------------------------------===//
-// Which kernels
+// Selection of kernels
 //===----------------------------------------------------------------------===//
 
-/// The same for kernels that compute the same in the same way: what they are called, and which
-/// nodes they report, does not matter; how many ranks an axis has does, where sizes ask.
+/// Key that is equal for kernels with the same computation. It ignores their names and the nodes
+/// that they report; it includes the size of an axis if sizes depend on it.
 static std::string getText(kernel::FuncOp func, const EnvLayout &layout) {
   OwningOpRef<Operation *> copy = func->clone();
   cast<kernel::FuncOp>(*copy).setSymName("kernel");
@@ -67,7 +67,7 @@ bool Program::choose(SamplingRequest &choice) {
 }
 
 //===----------------------------------------------------------------------===//
-// Both ways
+// Lowering for GPUs and for CPUs
 //===----------------------------------------------------------------------===//
 
 bool Program::lowerForGpu() {
@@ -75,7 +75,7 @@ bool Program::lowerForGpu() {
   if (!made)
     return fail(llvm::toString(made.takeError()));
   code = std::move(*made);
-  // Launches of attention kernels follow them; AttentionTest compares those.
+  // Attention kernels are launched after them; AttentionTest compares those.
   if (code.launches.size() < kernels.size())
     return fail("there are " + llvm::Twine(code.launches.size()) + " launches of " +
                 llvm::Twine(kernels.size()) + " kernels");
@@ -94,7 +94,7 @@ bool Program::lowerForCpu() {
     return false;
   ModuleOp nested = kernel::getKernels(*copy);
   nested.walk([](LLVM::LLVMFuncOp f) { f.setLinkage(LLVM::Linkage::External); });
-  // As buildLoweringPassPipeline does; here there is no host code.
+  // As in buildLoweringPassPipeline; here there is no host code.
   PassManager pm(copy->getContext());
   pm.addPass(createApproximateMath());
   pm.nest<LLVM::LLVMFuncOp>().addPass(createCSEPass());
@@ -107,7 +107,7 @@ bool Program::lowerForCpu() {
   if (failed(pm.run(nested)))
     return false;
   LoweringOptions options;
-  options.optLevel = 1; // numbers are the same
+  options.optLevel = 1; // the kernel code is the same
   auto object = emitObject(nested, options);
   if (!object)
     return fail(llvm::toString(object.takeError()));
@@ -144,7 +144,7 @@ std::unique_ptr<Program> Program::parse(MLIRContext &context, StringRef text,
   auto program = std::make_unique<Program>();
   program->module = parseSourceString<ModuleOp>(text, &context);
   if (program->module && !kernel::getKernels(*program->module)) {
-    // Functions of tensors, each of which is to be a kernel.
+    // Functions on tensors, each of which becomes a kernel.
     PassManager pm(&context);
     pm.addPass(createBuildKernels());
     if (failed(pm.run(*program->module)))

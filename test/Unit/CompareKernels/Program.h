@@ -20,7 +20,7 @@ namespace compare {
 using ::tpc::SymExpr;
 
 struct Kernel {
-  std::string name, node;                 // the ONNX node that it comes from, in words
+  std::string name, node;                 // description of the ONNX node that it comes from
   mutable mlir::tpc::kernel::FuncOp func; // a handle
   mlir::tpc::cuda::Launch launch;
   tpc_kernel_fn cpu = nullptr;
@@ -28,19 +28,19 @@ struct Kernel {
 
 /// Selects kernels of a program.
 struct SamplingRequest {
-  std::string name;           // part of its name
-  std::set<std::string> seen; // texts of kernels that were chosen before: each is taken once
+  std::string name;           // substring of its name
+  std::set<std::string> seen; // texts of kernels already selected: each is selected once
 };
 
 /// A program for GPUs at the level of kernels. The same kernel IR is lowered by Conversion/Cuda to
 /// PTX, and by Conversion/Cpu to code that is loaded here.
 class Program {
 public:
-  /// `input`: ONNX, or a program of an early level as text, split over a grid; without a grid, as
-  /// for parse(). Says itself what is wrong.
+  /// `input`: ONNX, or the text of a program at an early level, partitioned over a grid; without a
+  /// grid, as for parse(). Prints its own errors.
   static std::unique_ptr<Program> load(mlir::MLIRContext &context, llvm::StringRef input,
                                        llvm::StringRef grid, SamplingRequest &choice);
-  /// A program as text, at the level of kernels or before kernels are built.
+  /// Parses a program's text, at the level of kernels or before kernels are built.
   static std::unique_ptr<Program> parse(mlir::MLIRContext &context, llvm::StringRef text,
                                         SamplingRequest &choice);
 

@@ -15,7 +15,7 @@ using namespace compare;
 using llvm::formatv;
 using llvm::StringRef;
 
-/// As tpc-ptx-run spells it. Truth values are bytes.
+/// In tpc-ptx-run's spelling. Booleans are bytes.
 static std::string spell(mlir::Type type) {
   if (type.isBF16())
     return "bf16";
@@ -27,7 +27,7 @@ static std::string spell(mlir::Type type) {
 
 static std::string spellNumpy(mlir::Type type) {
   std::string name = spell(type);
-  if (name == "bf16") // has no name in NumPy: its bits
+  if (name == "bf16") // NumPy has no such type: its bits
     return "<u2";
   int64_t bytes = mlir::tpc::getElementBytes(type);
   return (bytes == 1 ? "|" : "<") + name.substr(0, 1) + std::to_string(bytes);
@@ -51,7 +51,7 @@ static bool writeArray(const std::string &path, const std::string &type, int64_t
                        StringRef bytes) {
   std::string header =
       formatv("{{'descr': '{0}', 'fortran_order': False, 'shape': ({1},), }", type, elements);
-  // The data begins at a multiple of 64.
+  // The data begins at a multiple of 64 bytes.
   header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 11, ' ');
   header += '\n';
   std::string start("\x93NUMPY\x01\x00", 8);

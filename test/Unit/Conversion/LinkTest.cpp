@@ -115,7 +115,7 @@ TEST_F(Link, LeavesTheProgramsOptionsAsTheyAre) {
   EXPECT_EQ(rest.size(), 1u);
   EXPECT_TRUE(cl::getRegisteredOptions().contains("link-test-number"));
 
-  // And they can be parsed again.
+  // The results are valid options again.
   cl::ResetAllOptionOccurrences();
   parse({"link-test-command", "-link-test-number=5"});
   ASSERT_EQ(link(makeObject(1), "program"), "");

@@ -1,9 +1,9 @@
 //===- MemoryPlanTest.cpp - Memory plans evaluated at concrete sizes ------===//
 //
-// Random programs of products, kernels, reductions and reshapes are planned, and what was planned
-// is run at many sizes in memory that remembers, byte by byte, which value was written there last.
-// The contents of memory that is read must be equal to the tensor. tpc-verify-buffers shows the
-// same for all sizes; here nothing is symbolic.
+// Plans random programs of matmuls, kernels, reductions and reshapes. Then runs each plan at many
+// sizes on a memory model that records, for each byte, the value that was last written there. The
+// contents of memory that is read must equal the tensor. tpc-verify-buffers proves the same for all
+// sizes; here nothing is symbolic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ namespace {
 // Programs
 //===----------------------------------------------------------------------===//
 
-/// Tensors of a few types; a slot may have to hold any of them.
+/// Tensors of a few types; any of them may share a buffer.
 constexpr struct {
   const char *name, *type;
 } types[] = {{"!n8", "tensor<?x8xf32, #tpc.dist<[n, 8], local>>"},
@@ -83,7 +83,7 @@ std::string makeProgram(unsigned seed) {
         add(N8, "tpc.all_reduce " + any(Sum) + " over [\"tp\"]" + is(Sum));
     }
   }
-  // Results may be arguments, be the same, or be another name for one.
+  // Results may be arguments, be equal, or alias one another.
   std::string returned, resultTypes, outputs, delivered;
   for (unsigned i = 0, n = 1 + choose(3); i < n; ++i) {
     int type = int(choose(Sum));
@@ -118,7 +118,7 @@ std::string makeProgram(unsigned seed) {
 using Content = int;
 constexpr Content garbage = -1, empty = -2;
 
-/// Numbers for what values are: the op, and what it read. Equal ones are equal values.
+/// Value numbers: by the op and the values that it read. Equal numbers are equal values.
 class Contents {
 public:
   Content get(const std::string &op, ArrayRef<Content> read) {
@@ -200,7 +200,7 @@ public:
   }
 
   std::map<int64_t, Content> outputs, inputs;
-  int64_t most = 0; // bytes of all frames at a time
+  int64_t most = 0; // total bytes of all live frames
 
 private:
   ModuleOp module;
@@ -244,7 +244,7 @@ void Memory::run(Block &block, ArrayRef<Place> arguments) {
       inputs[input.getIndex()] = contents.get("input " + std::to_string(input.getIndex()), {});
       places[input.getPlace()] = {makeRegion(size, inputs[input.getIndex()]), 0, size};
     } else if (auto rounds = dyn_cast<buffer::RoundsOp>(op)) {
-      // One: places from outside are seen inside.
+      // One region: values from outside are visible inside.
       Block &inner = rounds.getBody().front();
       SmallVector<Value> outside;
       SmallVector<Place> passed;
@@ -284,7 +284,7 @@ void Memory::run(Block &block, ArrayRef<Place> arguments) {
           to.push_back(place);
         }
       }
-      // An all-reduce may work in place; all others may read while they write.
+      // An all-reduce may work in place; the others may read while they write.
       for (const Place &a : to)
         for (const Place &b : from)
           EXPECT_TRUE(!overlap(a, b) || (isa<buffer::AllReduceOp>(op) && a.begin == b.begin));
@@ -359,7 +359,7 @@ TEST_F(MemoryPlan, HoldsWhatTensorsAre) {
 }
 
 TEST_F(MemoryPlan, NeedsAsMuchAsLivesAtATime) {
-  // A chain of any length needs two slots, of the larger size where sizes alternate; a sum that is
+  // A chain of any length needs two buffers, of the larger size if sizes alternate; a sum that is
   // reduced in place needs one.
   std::string head = "!n8 = tensor<?x8xf32, #tpc.dist<[n, 8], local>>\n"
                      "!sum = tensor<?x8xf32, #tpc.dist<[n, 8], sum{tp}, local>>\n"

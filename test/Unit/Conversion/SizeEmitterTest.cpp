@@ -39,7 +39,7 @@ protected:
     sizes = std::make_unique<SizeEmitter>(b, b.getUnknownLoc(), layout, body->getArgument(0));
   }
 
-  /// Evaluates an op as the processor does. Returns nullopt if it traps.
+  /// Evaluates an op as the CPU does. Returns nullopt if it traps.
   std::optional<int64_t> evaluate(Value v, ArrayRef<int64_t> env) {
     if (std::optional<int64_t> constant = asConstant(v))
       return constant;

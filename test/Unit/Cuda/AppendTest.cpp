@@ -30,11 +30,11 @@ const ptx::Module &kernels() {
   return module;
 }
 
-/// [batch, heads, capacity, size] and what is added to it, [batch, sequence, heads, size].
+/// [batch, heads, capacity, size] and the appended [batch, sequence, heads, size].
 struct Append {
   int64_t batch = 1, heads = 1, sequence = 1, capacity = 64, size = 64;
   int32_t dtype = TPC_F32;
-  int64_t bytes = 4, padding = 0; ///< of an element; elements behind each token's heads
+  int64_t bytes = 4, padding = 0; ///< per element; elements after each token's heads
   std::vector<int64_t> lengths = {0};
 
   ptx::Counters run(unsigned blocks, int expectedWidth) const {
@@ -44,7 +44,7 @@ struct Append {
     return result.counters;
   }
 
-  /// And whether caches have what they should.
+  /// Also checks the contents of caches.
   std::pair<ptx::Result, bool> run(unsigned blocks, const ptx::Module &module,
                                    int expectedWidth) const {
     ptx::Memory memory(1);
@@ -100,7 +100,7 @@ TEST(AppendKernels, AreForAllGpus) {
   EXPECT_EQ(kernels().kernels().size(), std::size(AppendLaunch::widths));
 }
 
-/// 16 bytes at once where sizes allow it, and each sector once.
+/// Accesses have 16 bytes if sizes allow it, and touch each sector once.
 TEST(AppendKernels, MoveWhatIsNewOnce) {
   struct {
     Append append;
@@ -130,8 +130,8 @@ TEST(AppendKernels, MoveWhatIsNewOnce) {
       EXPECT_EQ(written.readBytes, 0u);
       const ptx::Traffic &read = counters.allocations.at("fresh");
       EXPECT_EQ(read.readBytes, uint64_t(bytes));
-      // Rows are of whole sectors in the cache. Those that are not where they come from share some,
-      // and a warp that has less to do than it could meets those of its neighbour again.
+      // Rows in the cache consist of whole sectors. Source rows may not, so that rows share sectors;
+      // a warp with less work than its width then reads sectors of its neighbor again.
       if (width == 16) {
         EXPECT_EQ(written.writtenSectors * 32, uint64_t(bytes));
         EXPECT_EQ(read.readSectors * 32, uint64_t(bytes));
@@ -154,7 +154,7 @@ TEST(AppendKernels, LeaveWhatHasNoRoom) {
   EXPECT_EQ(counters.allocations.at("fresh").readBytes, bytes);
 }
 
-/// This comparison can fail.
+/// Seeded faults must be found.
 TEST(AppendKernels, MistakesAreFound) {
   const std::string text = tpc::rt::cuda::appendKernels();
   const std::vector<Append> all = {{.batch = 5,

@@ -38,7 +38,7 @@ TEST(DryRunMemory, LargePiecesShareNone) {
   memory.release(small);
   EXPECT_EQ(memory.use.now, 3 * page);
   memory.release(apart);
-  memory.release(apart); // which is not there any more
+  memory.release(apart); // freed before
   EXPECT_EQ(memory.use.now, 2 * page);
   EXPECT_EQ(memory.use.peak, 5 * page);
 }

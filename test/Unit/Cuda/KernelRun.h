@@ -61,13 +61,13 @@ module @kernels {
 class KernelRun {
 public:
   explicit KernelRun(std::vector<int64_t> sizes, uint64_t seed = 1) : memory(seed), seed(seed) {
-    sizes.resize(16); // the rank's coordinates are zeros
+    sizes.resize(16); // all coordinates of the rank are zero
     input("env", sizes);
     arguments.push_back(
         ptx::Argument::pointer(memory.allocate(256, "status", 256, ptx::Fill::Zero)));
   }
 
-  /// `offset`: by how many elements the pointer is off from an aligned one.
+  /// `offset`: distance of the pointer from an aligned one, in elements.
   template <class T> void input(std::string name, const std::vector<T> &values, int offset = 0) {
     uint64_t at = allocate(name, values.size(), sizeof(T), offset);
     EXPECT_TRUE(memory.copyIn(at, values.data(), values.size() * sizeof(T)));
@@ -103,7 +103,7 @@ private:
   std::map<std::string, uint64_t> outputs;
 };
 
-/// Numbers of no pattern, between -4 and 4.
+/// Pseudorandom numbers between -4 and 4.
 inline std::vector<float> numbers(size_t count, uint64_t seed) {
   std::vector<float> values;
   uint64_t state = seed * 2 + 1;

@@ -28,7 +28,7 @@ tpc_kernel.func @k(%x: memref<?xf32> of [n], %y: memref<?xf32> of [n]) -> (%z: m
   return run.get<float>("z", x.size());
 }
 
-/// Numbers of all sizes, and what is none.
+/// Numbers of all magnitudes, and NaN.
 static std::vector<float> all(size_t count, uint64_t seed) {
   constexpr float inf = std::numeric_limits<float>::infinity();
   std::vector<float> values{0.f,

@@ -88,7 +88,7 @@ TEST(Rows, OfUnknownLengthAreReadOnceUpToALength) {
     EXPECT_EQ(runSoftmax(compiled, size), 3) << size;
 }
 
-/// Which thread combines what depends on sizes only.
+/// The assignment of elements to threads depends on sizes only.
 TEST(Rows, AreTheSameWhereverMemoryIs) {
   for (auto [text, size] : {std::pair("768", 768), std::pair("m", 516), std::pair("m", 33)}) {
     Compiled compiled = compile(softmaxOf(text));
@@ -100,7 +100,7 @@ TEST(Rows, AreTheSameWhereverMemoryIs) {
 }
 
 //===----------------------------------------------------------------------===//
-// Sum and norm
+// Sums and norms
 //===----------------------------------------------------------------------===//
 
 static const char *const addNorm = R"(
@@ -146,7 +146,7 @@ tpc_kernel.func @add_norm(%x: memref<?x?xf32> of [n, 768], %r: memref<?x?xf32> o
   }
 })";
 
-/// Two rows in, two rows out, weight and bias once for each block.
+/// Reads two rows and writes two rows, with weight and bias once per block.
 TEST(Rows, OfASumAndItsNormMoveWhatTheyMust) {
   constexpr size_t rows = 64, size = 768, blocks = 4;
   Compiled compiled = compile(addNorm);

@@ -1,6 +1,7 @@
 //===- SamplingKernelsTest.cpp - Runtime kernels that sample tokens ----------------===//
 //
-// In the interpreter, bit by bit what the host chooses of the same logits (generate/Score.h).
+// Compares the kernels in the interpreter with the host's choice from the same logits
+// (generate/Score.h), bit by bit.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,7 +53,7 @@ enum class Kind : uint8_t {
 struct Rows {
   int32_t dtype = TPC_F32;
   int64_t count = 1, first = 0;
-  std::vector<float> logits; ///< as they are in memory
+  std::vector<float> logits; ///< in their layout in memory
   std::vector<RowSampling> settings;
   std::vector<std::set<int64_t>> seen; ///< tokens of each row's sequence
   int64_t vocabulary = 0;
@@ -119,7 +120,7 @@ struct Rows {
   }
 
   void setPlaces() {
-    // Steps may have rows before.
+    // Rows of earlier steps may precede them.
     for (int32_t place = 5; RowSampling &own : settings) {
       own.place = place;
       place += own.shown;
@@ -167,11 +168,11 @@ struct Rows {
     return best;
   }
 
-  /// All NaN are one.
+  /// All NaN are equal.
   static int64_t bitsOf(float score) { return score == score ? std::bit_cast<int32_t>(score) : -1; }
 
-  /// The best of all rows; then, of each that shows its largest, these and all scores. Empty where
-  /// the checkers have found something.
+  /// Returns the best token of each row; then, for each row that reports its maximum, the maximum
+  /// and all scores. Empty if the checkers have a finding.
   std::vector<int64_t> run(uint64_t seed, const ptx::Module &module) const {
     ptx::Memory memory(seed);
     int64_t bytes = dtype == TPC_F32 ? 4 : 2;
@@ -267,7 +268,7 @@ std::vector<int64_t> sumsOf(const std::vector<float> &scores, float largest) {
   return sums;
 }
 
-/// The same by the kernel; empty where the checkers have found something.
+/// The same, computed by the kernel; empty if the checkers have a finding.
 std::vector<int64_t> runSums(const std::vector<float> &scores, float largest, uint64_t seed,
                              const ptx::Module &module) {
   ptx::Memory memory(seed);
@@ -287,7 +288,7 @@ std::vector<int64_t> runSums(const std::vector<float> &scores, float largest, ui
   return sums;
 }
 
-/// Scores, and what the largest of all parts is.
+/// Scores, and the largest over all shards.
 std::vector<std::pair<std::vector<float>, float>> partsOfScores() {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   std::vector<std::pair<std::vector<float>, float>> all;
@@ -300,7 +301,7 @@ std::vector<std::pair<std::vector<float>, float>> partsOfScores() {
         score = random() % 13 ? normal(random) : -infinity;
       float largest = *std::max_element(scores.begin(), scores.end());
       all.emplace_back(scores, largest);
-      // That of another rank.
+      // The maximum of another rank.
       all.emplace_back(scores, std::max(largest, -3.0f) + 0.7f);
     }
   all.push_back({{1, infinity, -infinity, infinity}, infinity});
@@ -315,7 +316,7 @@ TEST(SumBins, SumsWhatTheHostDoes) {
         << scores.size() << " scores, seed " << seed;
 }
 
-/// This comparison can fail.
+/// Seeded faults must be found.
 TEST(SumBins, MistakesAreFound) {
   const std::string text = cuda::samplingKernels();
   const std::pair<std::string, std::string> mistakes[] = {
@@ -351,7 +352,7 @@ TEST(SumBins, MistakesAreFound) {
   }
 }
 
-/// Scores that are nearly the same, so that draws decide.
+/// Nearly equal scores, so that random draws decide.
 Rows evenRows() {
   Rows rows(TPC_F32, 70, 3, 400, 1);
   for (size_t i = 0; i < rows.logits.size(); ++i)
@@ -372,16 +373,16 @@ TEST(SamplingKernels, LeaveOutNobody) {
   EXPECT_GE(drawn.size(), 65u);
 }
 
-/// This comparison can fail.
+/// Seeded faults must be found.
 TEST(SamplingKernels, MistakesAreFound) {
   const std::string text = cuda::samplingKernels();
-  // The cheap ones first, few at a time: most are found soon.
+  // Fast cases first, a few at a time: most faults are found soon.
   std::vector<Rows> all;
   for (int64_t seed = 1; seed < 25; ++seed)
     all.emplace_back(TPC_F32, 7 * seed, seed % 4, 4, seed);
   for (int64_t seed = 0; seed < 10; ++seed)
     all.emplace_back(TPC_F32, 3500, 2, 4, seed);
-  // The best is the last warp's.
+  // The best token is in the last warp.
   Rows &last = all.emplace_back(TPC_F32, 2048, 0, 1, 1);
   last.logits.assign(2048, 0.5f);
   last.logits[2000] = 1;
@@ -421,7 +422,7 @@ TEST(SamplingKernels, MistakesAreFound) {
       {"and.b32 %r1, %token, 31", "and.b32 %r1, %place, 31"},
       {"setp.eq.u32 %p4, %r0, 0", "setp.ne.u32 %p4, %r0, 0"},
       {"@%p4 mul.rn.f32 %score, %score, %penalty", "@%p4 div.rn.f32 %score, %score, %penalty"},
-      // The largest.
+      // The maximum.
       {"setp.ne.u32 %p0, %shown, 0", "setp.gt.u32 %p0, %shown, 1"},
       {"sub.u32 %r0, %r0, %r1;", ""},
       {"setp.ge.u32 %p0, %shown, %count", "setp.ge.u32 %p0, %shown, 0"},
@@ -451,7 +452,7 @@ TEST(SamplingKernels, MistakesAreFound) {
       {"and.b32 %r1, %low, 0x7fffffff", "mov.b32 %r1, %low"},
   };
   for (const auto &[was, is] : mistakes) {
-    // Everywhere in the first kernel; most stand there once.
+    // Replaces all occurrences in the first kernel; most occur once.
     std::string wrong = text;
     size_t places = 0, end = text.find("tpc_choose_f16");
     for (size_t at = 0; (at = wrong.find(was, at)) < end; at += is.size(), ++places)

@@ -103,12 +103,12 @@ tpc_kernel.func @angles(%x: memref<?x?xf32> of [16, n]) -> (%c: memref<?x?xf32> 
       EXPECT_NEAR(c[i * 32 + j], std::cos(x[j % 16 * n + i]), 1e-6);
       EXPECT_NEAR(s[i * 32 + j], std::sin(x[j % 16 * n + i]), 1e-6);
     }
-  // Once for both results; each angle stands for two elements.
+  // Computed once for both results; each angle is used by two elements.
   EXPECT_LE(counters.allocations["x"].readSectors, 2 * x.size() * 4 / 32);
   EXPECT_EQ(counters.sharedConflicts, 0u);
 }
 
-/// Short rows: threads that follow one another have different ones.
+/// Short rows: neighboring threads have different ones.
 TEST(Tiles, AreNotNeededForShortRows) {
   Compiled compiled = compile(R"(
 tpc_kernel.func @short(%x: memref<?x?xf32> of [4, n]) -> (%y: memref<?x?xf32> of [n, 4]) {

@@ -1,7 +1,7 @@
 //===- Main.cpp - Acceptance of tpc's graphs by the real cuDNN ------------===//
 //
-// tpc-cudnn-plans [--few]: plans attention of the kinds that the rule (cuda::getLibraryLimitation)
-// leaves to cuDNN, for devices that are described and not there. A line for each;
+// tpc-cudnn-plans [--few]: plans the attention cases that cuda::getLibraryLimitation leaves to
+// cuDNN, for described devices that need not be installed. Prints a line for each;
 // test_cudnn_accepts.py runs it with a driver without devices.
 //
 //===----------------------------------------------------------------------===//
@@ -20,7 +20,7 @@ struct DeviceText {
   int version, multiprocessors, sharedOptIn, registers = 65536;
   long long memory, cache;
 
-  // As published, not read from a device.
+  // Published values, not read from a device.
   std::string json() const {
     std::string text = "{\"maxGridSize\": [2147483647, 65535, 65535], \"maxBlockSize\": [1024, "
                        "1024, 64], \"warpSize\": 32, \"maxSharedMemoryPerBlock\": 49152, "
@@ -58,7 +58,8 @@ struct Case {
   int32_t biasType = -1;
 };
 
-// Head sizes, types, groups, lengths, offsets and biases that programs have; the first are a few.
+// Head sizes, types, groups, lengths, offsets and biases that occur in programs; the first ones are
+// the selection of --few.
 const Case cases[] = {
     {"causal, f16", TPC_F16, 12, 12, 128, 128, 64, 64, 1, 0},
     {"all, bf16, grouped, odd lengths", TPC_BF16, 8, 2, 67, 131, 128, 128, 0, 0},

@@ -1,9 +1,9 @@
-/*===- NoDevice.c - a driver without devices, for the real cuDNN -----------===*/
+/*===- NoDevice.c - driver stub without devices, for the real cuDNN -------===*/
 /*
- * cuDNN plans for a device that a text describes, and needs of a driver only that it is there:
- * kernels that it has compiled are "loaded", and nothing is launched. Its compiler (NVRTC) asks for
- * a table of the driver's own, and goes on without one if that is refused; it crashes if the
- * function is not there.
+ * cuDNN plans for a device that a text describes; it needs the driver only to be present. Kernels
+ * that it has compiled are "loaded", and nothing is launched. Its compiler (NVRTC) requests a
+ * private table of the driver, and continues if the request fails; it crashes if the function is
+ * missing.
  */
 
 enum { success = 0, notSupported = 801 };

@@ -94,7 +94,7 @@ TEST_F(Dist, StaticLocalSizesAreTheSameOnEveryRank) {
 // Views, against indexing
 //===----------------------------------------------------------------------===//
 
-/// The weight's element indices that a view names, in the view's order.
+/// Returns the weight's element indices that a view selects, in the view's order.
 static std::vector<int64_t> elements(ViewAttr view) {
   std::vector<int64_t> list = {view.getOffset()};
   for (unsigned d = 0; d < view.getDims().size(); ++d)

@@ -44,7 +44,7 @@ TEST(BreakLines, EveryLineButTheLastIsFull) {
 TEST(BreakLines, OutsideOfBrackets) {
   EXPECT_EQ(broken("f(a, b0000, c), g(d, e)"), "f(a, b0000, c),\n    g(d, e)");
   EXPECT_EQ(broken("x : t<[a, b]>, t<[c, d]>"), "x : t<[a, b]>,\n    t<[c, d]>");
-  // The arrow is no bracket.
+  // The arrow is not a bracket.
   EXPECT_EQ(broken("(a) -> (b), (c) -> (d), e"), "(a) -> (b), (c)\n    -> (d), e");
 }
 

@@ -86,7 +86,7 @@ TEST_F(Diagnostics, OneMessageIsPrintedOnceWithItsNotes) {
   };
   EXPECT_EQ(print(report), "tpcc: error: node 'a': is wrong\n  note: node 'a': here\n"
                            "tpcc: error: node 'b': is wrong\n  note: node 'b': here\n");
-  // That there was an error is heard of each.
+  // Each diagnostic sets the error flag.
   EXPECT_EQ(heard, std::vector(4, DiagnosticSeverity::Error));
 }
 
@@ -101,7 +101,7 @@ TEST_F(Diagnostics, OfRemarksThereAreAFew) {
   std::string eight = report(8);
   EXPECT_EQ(llvm::StringRef(eight).count("remark"), 8u);
   EXPECT_EQ(eight.find("more of these"), std::string::npos);
-  // Ten different ones, some of them twice. Errors are printed however many remarks there were.
+  // Ten different ones, some of them twice. Errors are printed regardless of the number of remarks.
   std::string ten = report(13);
   EXPECT_EQ(llvm::StringRef(ten).count("was not recognized"), 8u);
   EXPECT_NE(ten.find("tpcc: error: node 'last': is wrong\n"), std::string::npos);

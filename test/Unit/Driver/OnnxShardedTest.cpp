@@ -30,7 +30,7 @@ protected:
     EXPECT_TRUE(spec) << message;
     return *spec;
   }
-  /// "40 / 3 80{0 1}": factors of dimensions, and of those that are split the part of each rank.
+  /// "40 / 3 80{0 1}": factors of dimensions and, for split ones, each rank's index.
   std::string print(const OnnxDevices &devices, const std::string &name) {
     auto found = devices.tensors.find(name);
     if (found == devices.tensors.end())
@@ -105,7 +105,7 @@ TEST_F(OnnxSharded, RanksGoByTheOrderOfAxes) {
 }
 
 TEST_F(OnnxSharded, AWeightThatIsUsedInSeveralWaysIsLeftOut) {
-  // Two products, split by columns and by rows: of two weights, or of one.
+  // Two matmuls, split by columns and by rows, with two weights or with one.
   auto with = [&](const std::string &second) {
     return parse(R"(
 tpc.weight @w in "w" at 0 : tensor<40x40xf32>
@@ -144,7 +144,7 @@ func.func @main(%x: )" X R"() -> )" X R"( {
   OnnxDevices devices;
   EXPECT_TRUE(
       mlir::succeeded(collectAnnotations(*with("#tpc.dim<batch>"), specOf("tp2"), devices)));
-  EXPECT_EQ(print(devices, "split"), "nothing"); // the tactics say what follows from it
+  EXPECT_EQ(print(devices, "split"), "nothing"); // no annotation: tactics determine the split
   EXPECT_EQ(print(devices, "whole"), "40 / 80");
   std::string said;
   mlir::ScopedDiagnosticHandler handler(

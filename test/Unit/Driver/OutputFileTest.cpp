@@ -13,7 +13,7 @@ namespace {
 
 class OutputFile : public TestFolder {
 protected:
-  /// Why nothing may be written to `name`; empty if it may.
+  /// Returns the reason that `name` is not writable; empty if it is.
   std::string check(const std::string &name, std::vector<std::string> inputs = {},
                     bool executable = false) {
     llvm::Error error = checkOutputPath(path(name), inputs, executable);
@@ -53,7 +53,7 @@ TEST_F(OutputFile, FollowsLinks) {
   EXPECT_EQ(write("link", "new"), "");
   EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
   EXPECT_EQ(read("target"), "new");
-  // One that leads to nothing yet, by a relative path, over another link.
+  // A dangling link, by a relative path, through another link.
   link("to-nothing", "nothing");
   link("to-link", "to-nothing");
   EXPECT_EQ(write("to-link", "made"), "");
@@ -131,7 +131,7 @@ TEST_F(OutputFile, ToolsAreAskedForWhatTheyWouldOpen) {
   // Flags may come first. An argument after any other flag is an input.
   EXPECT_FALSE(accepts({"-o", input, "--canonicalize", input}));
   EXPECT_FALSE(accepts({input, "-o", path("none/out")}));
-  // A device may be written, and not read, wherever a flag names it.
+  // A device may be written but not read, regardless of the flag that names it.
   EXPECT_TRUE(accepts({input, "-o", "/dev/full"}));
   EXPECT_TRUE(accepts({"/dev/null"}));
   for (const char *flag :

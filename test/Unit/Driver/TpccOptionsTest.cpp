@@ -53,7 +53,7 @@ TEST(TpccOptions, Levels) {
     EXPECT_TRUE(options.emitGiven && !options.onnx && options.needsProgram());
     EXPECT_EQ(emitName(level), name);
   }
-  // The file itself, with what was decided on the way to the staged program.
+  // The file itself, and the decisions on the way to the staged program.
   TpccOptions onnx = parsed({"m", "--emit=onnx-sharded"});
   EXPECT_TRUE(onnx.onnx);
   EXPECT_EQ(onnx.emit, Emit::Staged);

@@ -1,7 +1,7 @@
 //===- WriteShardedTest.cpp - Input file that changes while it is read ----===//
 //
 // The file is read twice: first its structure and, when the additions are known, all of its bytes.
-// The shards of ranks are queried in between, where the tests change the file.
+// The shards of ranks are queried in between; there the tests change the file.
 //
 //===----------------------------------------------------------------------===//
 
@@ -54,7 +54,7 @@ TEST(WriteSharded, RefusesAFileThatHasChanged) {
   EXPECT_EQ(write(model(1)), changed);                                  // a node less
   EXPECT_EQ(write(whole.substr(0, whole.size() - 3)), changed);         // a field that is cut off
   EXPECT_EQ(write(number(1, 8) + varint(7 << 3 | 2)), changed);         // before its length
-  EXPECT_EQ(write(number(1, 8) + "\x3f"), changed);                     // what is no wire type
+  EXPECT_EQ(write(number(1, 8) + "\x3f"), changed);                     // an invalid wire type
   EXPECT_EQ(write(number(1, 8) + varint(9 << 3 | 1) + "abc"), changed); // half a fixed64
   EXPECT_EQ(write(number(1, 8) + std::string(11, '\xff')), changed);    // an endless varint
   EXPECT_EQ(write(number(1, 8) + varint(2 << 3) + "\xff"), changed);    // half a varint

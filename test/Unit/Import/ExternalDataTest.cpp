@@ -97,5 +97,5 @@ TEST(ExternalData, LinkToAModelHasItsDataBesideTheModel) {
   Resolved r = resolve(model, "m.data");
   EXPECT_EQ(r.error, "");
   EXPECT_TRUE(r.exists);
-  EXPECT_EQ(r.file, data); // absolute: it is not in the folder of the name that was given
+  EXPECT_EQ(r.file, data); // absolute path: the file is not in the given folder
 }

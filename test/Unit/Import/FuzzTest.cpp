@@ -1,7 +1,7 @@
 //===- FuzzTest.cpp - Damaged ONNX files ----------------------------------===//
 //
-// Deterministic mutations of real files. Each must import, or fail with an
-// error; a crash or a hang ends the test. TPC_FUZZ=N sets how many are tried.
+// Deterministic mutations of real files. Each must import, or fail with an error; a crash or a hang
+// ends the test. TPC_FUZZ=N sets the number of mutations.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@
 
 using namespace tpc::test;
 
-/// Imports; fails the test if nothing came of it and nothing was said.
+/// Imports a file; fails the test if it fails without an error.
 static bool import(const std::string &path) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   int errors = 0;
@@ -32,7 +32,7 @@ static bool import(const std::string &path) {
 }
 
 static std::string mutate(std::string bytes, std::mt19937 &random) {
-  // Nodes come first in a file, weights last: those are less interesting.
+  // Nodes come first in a file and weights last: the latter are less interesting.
   auto at = [&] {
     size_t range = random() % 4 ? std::min<size_t>(bytes.size(), 24 << 10) : bytes.size();
     return random() % std::max<size_t>(1, range);
@@ -51,19 +51,19 @@ static std::string mutate(std::string bytes, std::mt19937 &random) {
     case 2: // a small number somewhere
       bytes[at()] = random() % 16;
       break;
-    case 3: // less
+    case 3: // a removal
       bytes.erase(at(), 1 + random() % 8);
       break;
-    case 4: // more
+    case 4: // an insertion
       bytes.insert(at(), std::string(1 + random() % 4, char(random())));
       break;
-    case 5: { // a piece of it, elsewhere
+    case 5: { // a copy of a range elsewhere
       size_t from = at();
       std::string piece = bytes.substr(from, 1 + random() % 64);
       bytes.replace(at(), std::min<size_t>(piece.size(), 64), piece);
       break;
     }
-    case 6: { // something that means something
+    case 6: { // a meaningful value
       std::string token = tokens[random() % std::size(tokens)];
       bytes.replace(at(), token.size(), token);
       break;
@@ -96,14 +96,14 @@ static void fuzz(llvm::function_ref<std::string(const std::string &, std::mt1993
     for (int i = 0; i < rounds; ++i, ++total)
       imported += import(folder.write("m.onnx", mutate(original, random)));
   }
-  // Mutations in weights and names do no harm; if nothing imported, nothing was tested.
+  // Mutations in weights and names are harmless; if nothing imported, nothing was tested.
   EXPECT_GT(imported, 0);
   EXPECT_LT(imported, total);
 }
 
 TEST(Fuzz, DamagedFiles) { fuzz(mutate); }
 
-/// A valid file of a model that makes no sense: other ops, operands, attributes, sizes.
+/// A valid file of an invalid model: other ops, operands, attributes, sizes.
 static std::string mutateGraph(const std::string &bytes, std::mt19937 &random) {
   onnx::ModelProto model;
   EXPECT_TRUE(model.ParseFromString(bytes));
@@ -187,7 +187,7 @@ static std::string mutateGraph(const std::string &bytes, std::mt19937 &random) {
       node.set_domain(pick(8) ? "" : "com.microsoft");
       break;
     case 1:
-    case 2: // another operand, likely one that comes before
+    case 2: // another operand, likely an earlier value
       if (node.input_size())
         node.set_input(pick(node.input_size()), anyName());
       break;

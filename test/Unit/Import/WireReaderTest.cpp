@@ -63,7 +63,7 @@ TEST(WireReader, RefusesWhatIsNoModel) {
   EXPECT_NE(errorOf(folder, "").find("empty"), std::string::npos);
   EXPECT_NE(errorOf(folder, "garbage, not a protobuf message").find("not a valid ONNX file"),
             std::string::npos);
-  // A field that ends beyond the file, a number that does not end, a wire type that is none.
+  // A field that ends after the file, a varint that does not end, an invalid wire type.
   EXPECT_NE(errorOf(folder, bytes(7, "abc").substr(0, 4)).find("truncated"), std::string::npos);
   EXPECT_NE(errorOf(folder, std::string(11, '\xff')).find("64 bits"), std::string::npos);
   EXPECT_NE(errorOf(folder, "\x0b").find("wire type"), std::string::npos);
@@ -78,8 +78,8 @@ TEST(WireReader, RefusesWhatIsNoModel) {
 
 TEST(WireReader, RefusesAFileThatBecomesShorter) {
   Folder folder;
-  // Somebody writes the file anew while a name of 64 MiB is read: at once, or a little later until
-  // that is after the file was opened and before it was read.
+  // A thread rewrites the file while a name of 64 MiB is read: at once, or after growing delays
+  // until the change comes between opening and reading.
   constexpr uint64_t size = 64 << 20;
   std::string start = varint(2 << 3 | 2) + varint(size), error;
   for (int delay = 0; delay < 100 && error.find("became shorter") == std::string::npos; ++delay) {

@@ -2,10 +2,10 @@
 //
 //   tpc-import-many
 //
-// Reads the path of a file in each line of stdin. Answers on stdout with a line
-// `imported BYTES` or `refused BYTES`, and so many bytes: what
-// `tpc-translate --import-onnx --mlir-print-op-generic` would have printed, or the diagnostics.
-// Starting a tool costs ten times as much as importing a small file.
+// Reads the path of a file from each line of stdin. Writes to stdout a line `imported BYTES` or
+// `refused BYTES`, and so many bytes: the output of `tpc-translate --import-onnx
+// --mlir-print-op-generic`, or the diagnostics. Starting a tool costs ten times as much as
+// importing a small file.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@
 
 using namespace mlir;
 
-/// The program of one file, or why there is none.
+/// Returns the program of one file, or the diagnostics.
 static std::pair<bool, std::string> importFile(llvm::StringRef path) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   std::string text;

@@ -24,7 +24,7 @@ struct IndexAnalysisTest : testing::Test {
     context.loadDialect<TpcDialect, func::FuncDialect>();
   }
 
-  /// The value that a function with this argument list and body returns.
+  /// Returns the value that a function with this argument list and body returns.
   Value parse(const std::string &arguments, const std::string &body, const std::string &type) {
     std::string text = "func.func @f(" + arguments + ") -> " + type + " {\n" + body +
                        "\nreturn %r : " + type + "\n}";
@@ -87,7 +87,7 @@ TEST_F(IndexAnalysisTest, DifferencesOfPositions) {
   EXPECT_EQ(at(v), "1");
 }
 
-// Nothing is known of an input but which element it is.
+// An input is represented only by its element index.
 TEST_F(IndexAnalysisTest, InputsStayElements) {
   Value v = parse(std::string("%m: ") + kRow,
                   std::string("%t = tpc.slice %m dim 0 from \"0\" step 1 : ") + kRow + " -> " +
@@ -129,8 +129,8 @@ TEST_F(IndexAnalysisTest, GatherWraps) {
   EXPECT_EQ(e.getArgs()[0].str(), "_i0");
 }
 
-// Constant triangles and bands of all shapes, against their elements; and with one element that is
-// not of them.
+// Constant triangles and bands of all shapes are compared with their elements, also with one
+// changed element.
 TEST_F(IndexAnalysisTest, ConstantMatrices) {
   OpBuilder builder(&context);
   auto makeElement = [&](int rows, int columns, ArrayRef<bool> values, IndexAnalysis &a) {
@@ -167,7 +167,7 @@ TEST_F(IndexAnalysisTest, ConstantMatrices) {
         }
 }
 
-// Positions as BLOOM has them where no token is masked: a running sum of ones, in floats too.
+// BLOOM's positions without masked tokens: a running sum of ones, also in floats.
 TEST_F(IndexAnalysisTest, RunningSumsOfOnes) {
   for (const char *number : {"1.0", "0.5"}) {
     Value v = parse("",
@@ -184,20 +184,20 @@ TEST_F(IndexAnalysisTest, RunningSumsOfOnes) {
   }
 }
 
-// Behind a past all keys of it are seen, and those that follow up to the query: up to past + i.
+// After a past, a query sees all keys of the past, and new keys up to itself: up to past + i.
 TEST_F(IndexAnalysisTest, OneOfTwoBoundsIsEnough) {
   IndexAnalysis a({expr("s"), expr("p + s")});
   auto atMost = [&](const char *text) { return a.compare(Predicate::LE, expr(text)); };
   IndexExpr past = atMost("_i1 - p + 1"), causal = atMost("_i1 - _i0 - p");
   EXPECT_EQ(a.disjunction({past, causal}), causal);
   EXPECT_EQ(a.conjunction({past, causal}), past);
-  // Two windows; and what has nothing to do with each other.
+  // Two windows, and unrelated conditions.
   EXPECT_EQ(a.conjunction({atMost("_i0 - _i1 - 3"), atMost("_i0 - _i1 - 5")}).str(),
             "_i0 - _i1 - 3 <= 0");
   EXPECT_EQ(a.conjunction({causal, atMost("_i0 - _i1 - 5")}).getArgs().size(), 2u);
 }
 
-// A number of each head times the key's index, whichever way it is written.
+// A number for each head times the key's index, in any form.
 TEST_F(IndexAnalysisTest, ProductsOfElementsAndIndices) {
   const char *type = "tensor<?x4x1x?xf32, #tpc.dist<[b, 4, 1, s]>>";
   Value v = parse("%slopes: tensor<4x1xf32>", R"(
@@ -227,8 +227,8 @@ TEST_F(IndexAnalysisTest, ProductsOfElementsAndIndices) {
   EXPECT_EQ(first.getPolynomial(), expr("1 - s"));
 }
 
-// A table of them is one too: its elements in the column of -1, say, times the distance to that of
-// 0.
+// A table of slopes has the same form: its elements in the column of -1, say, times the distance to
+// those in the column of 0.
 TEST_F(IndexAnalysisTest, TablesOfProducts) {
   Value v = parse("", R"(
     %r = tpc.constant dense<[[-1.5, -1.0, -0.5, 0.0], [-0.3000001, -0.2, -0.1, 0.0]]> : tensor<2x4xf32> : tensor<2x4xf32>)",
@@ -236,7 +236,7 @@ TEST_F(IndexAnalysisTest, TablesOfProducts) {
   ASSERT_TRUE(v);
   analysis.emplace(getSizes(v));
   IndexExpr e = analysis->at(v, analysis->getIndices());
-  // A few bits are enough to make it another table.
+  // A few changed bits make it another table.
   EXPECT_EQ(e.getKind(), IndexExpr::Kind::Element);
   v = parse("", R"(
     %r = tpc.constant dense<[[-1.5, -1.0, -0.5, 0.0], [-0.75, -0.5, -0.25, 0.0]]> : tensor<2x4xf32> : tensor<2x4xf32>)",
@@ -249,8 +249,8 @@ TEST_F(IndexAnalysisTest, TablesOfProducts) {
   EXPECT_EQ(e.getArgs()[0].getArgs()[1].str(), "2");
 }
 
-// OPT's: the least number where causality hides a key; to that the padding's input is added, and
-// where the sum is zero, the least number again. Visible is where all of it is zero.
+// OPT's mask: the minimum value where causality hides a key; the padding input is added and, where
+// the sum is zero, the minimum again. A key is visible where all of it is zero.
 TEST_F(IndexAnalysisTest, TheLeastNumberHidesWhatIsAdded) {
   Value v = parse("%mask: tensor<?x?xi64, #tpc.dist<[b, s]>>", R"(
     %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
@@ -274,13 +274,13 @@ TEST_F(IndexAnalysisTest, TheLeastNumberHidesWhatIsAdded) {
   EXPECT_EQ(at(v), "(-_i2 + _i3 <= 0 and _e0 != 0)");
 }
 
-// Terms that others imply are dropped; whatever is dropped, the value stays, at all places.
+// Terms that others imply are dropped; the value stays the same at all indices.
 TEST_F(IndexAnalysisTest, WhatIsSaidTwiceIsSaidOnce) {
   IndexAnalysis a({expr("s"), expr("p + s")});
   auto atMost = [&](const char *text) { return a.compare(Predicate::LE, expr(text)); };
   IndexExpr causal = atMost("_i1 - _i0"), later = a.negation(causal);
   IndexExpr behind = atMost("_i1 - _i0 - p"), odd = a.compare(Predicate::EQ, expr("m - 1"));
-  // GPT-J's mask behind a past: a triangle from 0 on, and what lies before it.
+  // GPT-J's mask after a past: a triangle from 0 on, and the part before it.
   IndexExpr both =
       a.disjunction({a.conjunction({behind, odd, later}), a.conjunction({causal, odd})});
   EXPECT_EQ(both, a.conjunction({behind, odd}));

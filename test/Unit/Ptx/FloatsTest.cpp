@@ -130,7 +130,7 @@ TEST(Floats, Halves) {
          {0x6800, 0x6800, one}});
   check("sub.f16", "hhh", {{one, three, two}});
   check("mul.rn.f16", "hhh", {{0x4600, two, three}, {0, 1, 0x3800}});
-  // The second is a tie but for a bit that f32 does not have.
+  // The second is a tie except for a bit that f32 does not have.
   check("fma.rn.f16", "hhhh",
         {{0x4700, two, three, one}, {0x6601, 0x6401, 0x3e00, 0x8001}, {0x7bff, largest, one, 1}});
   check("add.rn.ftz.f16", "hhh", {{0, 1, 1}});
@@ -172,7 +172,7 @@ TEST(Floats, Kinds) {
   check("testp.subnormal.f32", "pr", {{0, f(1)}, {1, tiny}, {0, 0}});
 }
 
-// An operand in double, and by how much a result may be off: of the result, or absolutely.
+// An operand in double, and the error bound: relative or absolute.
 static void near(const std::string &opcode, double (*exact)(double), double relative,
                  double absolute, double from, double to) {
   std::vector<Row> rows;
@@ -197,7 +197,7 @@ static void near(const std::string &opcode, double (*exact)(double), double rela
     }
   }
   EXPECT_TRUE(differs) << opcode << " does not depend on the seed";
-  EXPECT_GT(largest, 0.5) << opcode << " is kinder than the manual";
+  EXPECT_GT(largest, 0.5) << opcode << " is always more exact than the manual";
 }
 
 TEST(Approximations, AreOffWithinTheirBounds) {

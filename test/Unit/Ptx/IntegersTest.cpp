@@ -83,12 +83,12 @@ TEST(Bits, Logic) {
   check("or.pred", "ppp", {{1, 1, 0}, {0, 0, 0}});
   check("xor.pred", "ppp", {{1, 1, 0}, {0, 1, 1}});
   check("not.pred", "pp", {{1, 0}, {0, 1}});
-  // The table is of a, b, c that enumerate its rows.
+  // The rows enumerate a, b, c.
   for (uint64_t table : {0x80, 0xfe, 0x96, 0x6a})
     check("lop3.b32", "rrrr", {{table, 0xf0, 0xcc, 0xaa}}, ", " + std::to_string(table));
 }
 
-// Amounts past the width count as the width; none is taken modulo it.
+// Amounts beyond the width are clamped to it, not taken modulo it.
 TEST(Bits, Shifts) {
   check("shl.b32", "rrr", {{2, 1, 1}, {0x80000000, 1, 31}, {0, 1, 32}, {0, 1, 0xffffffff}});
   check("shl.b64", "ddr", {{1ull << 63, 1, 63}, {0, 1, 64}});
@@ -146,7 +146,7 @@ TEST(Bits, Counts) {
 }
 
 TEST(Bits, Permutations) {
-  // Bytes 0 to 3 are a's, 4 to 7 b's.
+  // Bytes 0 to 3 are from a, 4 to 7 from b.
   uint64_t a = 0x83828180, b = 0x07060504;
   check("prmt.b32", "rrrr",
         {{0x83828180, a, b, 0x3210},

@@ -51,7 +51,7 @@ TEST(Launch, OneElementTooFew) {
   ASSERT_EQ(result.findings.size(), 1u) << result.str();
   EXPECT_EQ(result.findings[0].check, Check::Memory);
   EXPECT_EQ(result.findings[0].text, "ld.global.nc.b32 %r5, [%rd6]");
-  EXPECT_NE(result.findings[0].message.find("0 bytes behind the end of x"), std::string::npos)
+  EXPECT_NE(result.findings[0].message.find("0 bytes past the end of x"), std::string::npos)
       << result.str();
   EXPECT_EQ(result.findings[0].thread.x, 35u);
   EXPECT_EQ(result.findings[0].block.x, 1u);

@@ -1,7 +1,7 @@
 //===- MistakesTest.cpp - Detected fault of each checker ------------------===//
 //
-// Kernels that are right have no findings in any order (here and in LayerNormTest.cpp); each
-// mistake is found by the checker that it is of, whatever the seed.
+// Correct kernels have no findings in any order (here and in LayerNormTest.cpp). The checker for
+// each fault finds it, for every seed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,7 +39,7 @@ Result runLayerNorm(const Module &module, uint64_t seed,
   return launch(module, "layer_norm", arguments, memory, config);
 }
 
-// Consequences of a mistake may be found as well: data without a barrier may also be unwritten.
+// Consequences of a fault may be found as well: data without a barrier may also be unwritten.
 void expectFound(const Result &result, Check check, const std::string &what,
                  const std::string &message = "") {
   for (const Finding &finding : result.findings)
@@ -64,15 +64,15 @@ TEST(Mistakes, InALayerNorm) {
             Check::Synchronization, "does not name the lane itself"},
            {"all lanes write the same sum", "@%p2 bra $L_exchanged;", "", Check::Race},
            {"one column too many", "setp.lt.u32 %p5", "setp.le.u32 %p5", Check::Memory,
-            "0 bytes behind the end of"},
+            "0 bytes past the end of"},
            {"one column too many is summed", "setp.lt.u32 %p1, %r7, %r1;\n  @%p1 bra $L_sum;",
-            "setp.le.u32 %p1, %r7, %r1;\n  @%p1 bra $L_sum;", Check::Memory, "behind the end of x"},
+            "setp.le.u32 %p1, %r7, %r1;\n  @%p1 bra $L_sum;", Check::Memory, "past the end of x"},
            {"a vector that is not aligned", "shl.b32 %r5, %r3, 2;", "shl.b32 %r5, %r3, 1;",
             Check::Memory, "not aligned"},
            {"a sum that does not begin with zero", "mov.b32 %r10, 0f00000000;", "",
             Check::Initialization, "register"},
            {"a sum of one warp too many", "add.s32 %r20, %r4, 31;", "add.s32 %r20, %r4, 63;",
-            Check::Initialization, "nobody wrote"},
+            Check::Initialization, "unwritten"},
            {"all blocks write one row", "add.s64 %rd7, %rd4, %rd5;", "mov.b64 %rd7, %rd4;",
             Check::Race, "nothing orders blocks"},
            {"a barrier of one lane", "bar.sync 0;", "@!%p2 bar.sync 0;", Check::Synchronization,
@@ -103,7 +103,7 @@ TEST(Mistakes, InALayerNorm) {
             "$L_one;\n$L_two:\nbar.sync 0;\n$L_one:",
             Check::Synchronization, "others of the block wait at line"},
            {"shared memory past its end", "mov.b64 %rd11, squares;", "mov.b64 %rd11, squares+124;",
-            Check::Memory, "behind the end of squares"},
+            Check::Memory, "past the end of squares"},
        }) {
     Module module = parsed(replaced(layerNormText, mistake.from, mistake.to));
     for (uint64_t seed = 0; seed < seeds; ++seed)
@@ -115,7 +115,7 @@ TEST(Mistakes, InALaunch) {
   Module module = parsed(layerNormText);
   EXPECT_TRUE(runLayerNorm(module, 0).clean());
   expectFound(runLayerNorm(module, 0, {.grid = {4}, .block = {64}}), Check::Memory,
-              "a row too many", "behind the end of x");
+              "a row too many", "past the end of x");
   expectFound(runLayerNorm(module, 0, {.grid = {3}, .block = {64}}, 4), Check::Memory,
               "columns too many");
   expectFound(runLayerNorm(module, 0, {.grid = {3}, .block = {48}}), Check::Synchronization,
@@ -141,7 +141,7 @@ TEST(Mistakes, InALaunch) {
   expectFound(launch(module, "other", {}, memory, {}), Check::Launch, "no such entry");
 }
 
-/// Four steps of an exchange through shared memory; `barrier` stands where others must have read.
+/// Four steps of an exchange through shared memory; `barrier` is where others must have read.
 static std::string exchange(const std::string &afterWrite, const std::string &afterRead,
                             const std::string &other) {
   return entry(1, R"(
@@ -199,7 +199,7 @@ TEST(Mistakes, InAnExchangeOfLanes) {
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     Result right = runExchange(exchange(barrier, barrier, other), 64, seed);
     EXPECT_TRUE(right.clean()) << right.str();
-    // Halves of a warp may go their own ways.
+    // Halves of a warp may diverge.
     std::string halves = "shr.u32 %r20, %r1, 4; and.b32 %r20, %r20, 1; setp.eq.b32 %p5, %r20, 0; "
                          "selp.b32 %r20, 0xffff, 0xffff0000, %p5;";
     EXPECT_TRUE(runExchange(exchange("bar.warp.sync %r20;", "bar.warp.sync %r20;", other + halves),
@@ -220,24 +220,24 @@ TEST(Mistakes, InAnExchangeOfLanes) {
 TEST(Mistakes, InShufflesOfDivergedLanes) {
   std::string split = "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, 7;\n@%p1 bra $L_low;\n";
   for (uint64_t seed = 0; seed < seeds; ++seed) {
-    // In two places, each for all lanes: neither can go on.
+    // In two places, each for all lanes: neither can continue.
     expectFound(
         runExchange(
             entry(1, split + "shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\nbra.uni "
                              "$L_end;\n$L_low:\nshfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\n$L_end:"),
             32, seed),
         Check::Synchronization, "two shuffles", "wait elsewhere");
-    // Lanes that ended.
+    // Lanes that have ended.
     expectFound(runExchange(entry(1, "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, 7;\n@%p1 bra "
                                      "$L_end;\nshfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\n$L_end:"),
                             32, seed),
                 Check::Synchronization, "a shuffle that some leave out", "have ended");
-    // It reads a lane that its mask leaves out.
+    // It reads a lane that is not in its mask.
     expectFound(runExchange(entry(1, "mov.u32 %r1, %tid.x;\nsetp.gt.u32 %p1, %r1, 7;\n@%p1 bra "
                                      "$L_end;\nshfl.sync.bfly.b32 %r2, %r1, 8, 31, 0xff;\n$L_end:"),
                             32, seed),
                 Check::Synchronization, "a source outside", "does not name");
-    // And right: all come to one shuffle.
+    // Correct: all lanes reach one shuffle.
     EXPECT_TRUE(
         runExchange(
             entry(1, split + "mov.b32 %r3, 1;\n$L_low:\nshfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;"),
@@ -247,7 +247,7 @@ TEST(Mistakes, InShufflesOfDivergedLanes) {
 }
 
 TEST(Mistakes, BytesOfNeighboursAreNoRace) {
-  // Threads write bytes of one word; then the word is read behind a barrier.
+  // Threads write bytes of one word; then the word is read after a barrier.
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     std::string write = "mov.u32 %r1, %tid.x;\ncvt.u64.u32 %rd5, %r1;\nadd.s64 %rd6, %rd0, "
                         "%rd5;\nst.global.b8 [%rd6], %r1;\n";

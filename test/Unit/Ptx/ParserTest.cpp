@@ -114,10 +114,10 @@ TEST(Parser, RefusesWhatIsNoText) {
   EXPECT_NE(withTuning(".param .b8 a[32764], .param .u8 b", "").find("bytes of parameters"),
             std::string::npos);
   EXPECT_NE(withTuning(".param .align 3 .b8 a[8]", "").find("power of two"), std::string::npos);
-  // Depth of a text takes no stack.
+  // Deeply nested text does not overflow the stack.
   EXPECT_NE(errorOf(entry(0, "mov.b32 " + std::string(1000000, '{'))).find("a vector in a vector"),
             std::string::npos);
-  // Any beginning of a text is an error, and no crash.
+  // Any prefix of a text is an error, not a crash.
   std::string whole = layerNormText;
   for (size_t length = 0; length < whole.size() - 3; length += 7)
     errorOf(whole.substr(0, length));

@@ -18,7 +18,7 @@ inline Module parsed(const std::string &text) {
   return module.value_or(Module());
 }
 
-/// An entry `k` of pointers p0, p1, …, which %rd0, %rd1, … hold when its body begins.
+/// An entry `k` with pointers p0, p1, …, which are loaded into %rd0, %rd1, … before its body.
 inline std::string entry(unsigned pointers, const std::string &body,
                          const std::string &before = "") {
   std::string text = header() + before + ".visible .entry k(";

@@ -1,6 +1,6 @@
 //===- Table.h - One instruction on a table of operands -------------------===//
 //
-// Expected results are the PTX manual's, written down as bits.
+// Expected results come from the PTX manual, as bit patterns.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +23,8 @@ constexpr uint64_t inf = 0x7f800000, minusInf = 0xff800000, quiet = 0x7fc00001, 
                    minusZero = 0x80000000;
 constexpr uint64_t tiny = 1, minusTiny = 0x80000001; // subnormal
 
-/// A thread a row. Kinds of registers: h, r, d for 16, 32, 64 bits, p for predicates, the result's
-/// first.
+/// One thread per row. Register kinds: h, r, d for 16, 32, 64 bits, p for predicates; the result's
+/// kind is first.
 /// `%` in the pattern stands for the operands, such as "add.s32" for "add.s32 D, A, B;".
 inline std::vector<uint64_t> evaluate(const std::string &opcode, const std::string &kinds,
                                       const std::vector<Row> &rows, const std::string &last = "",

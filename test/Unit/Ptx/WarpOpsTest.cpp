@@ -7,7 +7,7 @@
 
 using namespace ptx;
 
-/// Runs a body in a block of so many threads, of which each writes %r9 to its place.
+/// Runs a body in a block of so many threads; each writes %r9 to its own element.
 static std::vector<uint32_t> perThread(const std::string &body, uint32_t threads = 32,
                                        uint64_t seed = 0, const std::string &before = "") {
   Module module =
@@ -50,13 +50,13 @@ TEST(WarpOps, Shuffles) {
   EXPECT_EQ(perThread("shfl.sync.bfly.b32 %r9, %r1, 12, 6175, -1;"), expected([](uint32_t lane) {
               return lane % 32 < 8 ? lane : (lane ^ 12) <= ((lane & 24) | 7) ? lane ^ 12 : lane;
             }));
-  // A clamp below the last lane, and whether the source was inside.
+  // A clamp below the last lane, and whether the source was in range.
   EXPECT_EQ(perThread("shfl.sync.down.b32 %r8|%p1, %r1, 4, 15, -1;\nselp.b32 %r9, %r8, 99, %p1;"),
             expected([](uint32_t lane) { return lane + 4 <= 15 ? lane + 4 : 99u; }));
 }
 
 TEST(WarpOps, OfHalfAWarp) {
-  // Each half has its own mask and its own way; both come to their shuffles.
+  // Each half has its own mask and its own path; both reach their shuffles.
   for (uint64_t seed = 0; seed < 20; ++seed)
     EXPECT_EQ(perThread(R"(
   setp.lt.u32 %p1, %r1, 16;
@@ -147,7 +147,7 @@ TEST(Atomics, Update) {
 }
 
 TEST(Atomics, GiveWhatWasThere) {
-  // Each lane gets another ticket, in an order that the seed has.
+  // Each lane gets another ticket, in an order that depends on the seed.
   std::set<std::vector<uint32_t>> orders;
   for (uint64_t seed = 0; seed < 8; ++seed) {
     auto values = perThread("mov.b64 %rd7, glob;\natom.global.add.u32 %r9, [%rd7], 1;", 32, seed,
@@ -157,7 +157,7 @@ TEST(Atomics, GiveWhatWasThere) {
     EXPECT_EQ(values, expected([](uint32_t lane) { return lane + 5; }));
   }
   EXPECT_GT(orders.size(), 1u);
-  // One exchange of many succeeds.
+  // One of many exchanges succeeds.
   auto values = perThread("mov.b64 %rd7, glob;\natom.global.cas.b32 %r9, [%rd7], 5, 6;", 32, 0,
                           ".global .align 4 .u32 glob = 5;\n");
   EXPECT_EQ(std::count(values.begin(), values.end(), 5u), 1);

@@ -125,7 +125,7 @@ TEST(Capture, CallsThatAreNotAllowedEndIt) {
       EXPECT_EQ(one.use(device), one.result);
       EXPECT_EQ(device.go(device.first), ERROR_STREAM_CAPTURE_INVALIDATED);
       EXPECT_EQ(device.end(&exec), ERROR_STREAM_CAPTURE_INVALIDATED);
-      // The stream goes on as it was.
+      // The stream continues as before.
       EXPECT_EQ(device.go(device.first), SUCCESS);
       EXPECT_EQ(device.cuStreamSynchronize(device.first), SUCCESS);
     });

@@ -8,7 +8,7 @@ using namespace sim;
 
 namespace {
 
-/// A product as numbers: op(A) is m x k.
+/// Sizes of a matmul: op(A) is m x k.
 struct Shape {
   uint64_t m, n, k;
   bool transA, transB, rowsA, rowsB, rowsD;

@@ -58,7 +58,7 @@ struct Small : CublasLt {
       EXPECT_EQ(set(cublasLtMatmulPreferenceSetAttribute, preference, attribute, uint32_t(width)),
                 lt::SUCCESS);
   }
-  /// C and D in f32, of which C has what 16 bits have not.
+  /// C and D in f32; the values of C are not representable in 16 bits.
   void single() {
     c = upload(std::vector<float>(6, 1 + 0x1p-12f));
     d = upload(std::vector<float>(6));
@@ -82,7 +82,7 @@ struct Small : CublasLt {
                           dLayout, reinterpret_cast<void *>(d), dLayout, algo, workspace, bytes,
                           nullptr);
   }
-  /// With the first algorithm that is not refused.
+  /// Uses the first algorithm that is not rejected.
   lt::Status multiplySomehow(float alpha = 1, float beta = 0) {
     if (lt::Status status = heuristic())
       return status;

@@ -24,7 +24,7 @@ TEST(CublasLt, SixteenBitsGiveSumsInSingle) {
         Small lib(type, 2);
         lib.single();
         EXPECT_EQ(lib.multiplySomehow(1, 1), lt::SUCCESS);
-        // 16 bits have no such number.
+        // 16-bit types cannot represent this number.
         EXPECT_EQ(lib.download<float>(lib.d, 6), std::vector<float>(6, 5 + 0x1p-12f));
         lib.epilogue(lt::Bias, lib.upload<float>({0x1p-13f, 20, 30}));
         lt::Status status = lib.multiplySomehow(1, 1);
@@ -162,7 +162,7 @@ TEST(CublasLt, WorkspaceAndAlignmentAreAsTheAlgorithmSays) {
         };
         if (multiply(1 << 20) == lt::NOT_SUPPORTED)
           continue;
-        if (result.workspaceSize == 1 << 20) // all that there is
+        if (result.workspaceSize == 1 << 20) // all of the workspace
           seen |= 4;
         if (result.workspaceSize) {
           seen |= 1;
@@ -194,11 +194,11 @@ TEST(CublasLt, IsAnOperationOfItsStream) {
   EXPECT_PASSES(findings.with(), [] {
     Small lib;
     DevicePointer b = lib.b;
-    lib.b = lib.allocate(32); // written by nobody
+    lib.b = lib.allocate(32); // unwritten
     EXPECT_EQ(lib.multiplySomehow(), lt::SUCCESS);
     EXPECT_EQ(lib.cuCtxSynchronize(), ERROR_LAUNCH_FAILED);
     lib.b = b;
     EXPECT_EQ(lib.multiplySomehow(), lt::EXECUTION_FAILED);
   });
-  EXPECT_FINDS(findings, "matmul 3x2x4: initialization: reads 32 bytes of B that nobody wrote");
+  EXPECT_FINDS(findings, "matmul 3x2x4: initialization: reads 32 bytes of B that are unwritten");
 }

@@ -75,8 +75,8 @@ struct Case {
   bool hasBias = false, biasOfBatches = false, biasOfHeads = false, biasIsFloat = false;
 };
 
-/// Attention of the product's graph: 0 where it is right, 2 where the library refuses it. Rows are
-/// further apart than they are long, each operand's by another distance.
+/// Runs the product's attention graph. Returns 0 if it is correct, 2 if the library rejects it.
+/// Rows have padding, another amount for each operand.
 int runAttention(const Case &c) {
   Cudnn lib;
   std::string problem;
@@ -167,7 +167,7 @@ int runAttention(const Case &c) {
                       c.isHalf ? 2e-3 : 2e-2);
         }
       }
-  for (int64_t token = 0; token < batch * c.queries; ++token) // what lies between
+  for (int64_t token = 0; token < batch * c.queries; ++token) // values in the padding
     for (int64_t d = c.heads * c.valueSize; d < outStride; ++d)
       EXPECT_EQ(out[size_t(token * outStride + d)], before[size_t(token * outStride + d)]);
   return testing::Test::HasFailure();

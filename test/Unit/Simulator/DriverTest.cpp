@@ -132,7 +132,7 @@ TEST(Driver, FindingsFailTheContext) {
       EXPECT_EQ(device.cuMemcpyHtoD_v2(y, three, 12), SUCCESS);
       EXPECT_EQ(device.launch(add, nullptr, 32, x, y, one.n), SUCCESS);
       EXPECT_EQ(device.cuCtxSynchronize(), one.result);
-      // For good.
+      // The error is sticky.
       EXPECT_EQ(device.cuMemcpyHtoD_v2(y, three, 12), one.result);
       EXPECT_EQ(device.cuMemAlloc_v2(&y, 4), one.result);
     });

@@ -47,7 +47,7 @@ TEST(Faults, LaunchesAndAsynchronousErrors) {
       EXPECT_EQ(device.launch(add, stream, 32, x, y, 1), SUCCESS);
       EXPECT_EQ(device.launch(add, stream, 32, x, y, 1), one.atLaunch);
       EXPECT_EQ(device.cuStreamSynchronize(stream), one.atEnd);
-      EXPECT_EQ(device.cuStreamSynchronize(stream), one.atEnd); // errors stay
+      EXPECT_EQ(device.cuStreamSynchronize(stream), one.atEnd); // errors are sticky
     });
 }
 
@@ -72,7 +72,7 @@ TEST(Faults, KillsFreezesAndHangs) {
     std::ifstream("/proc/" + std::to_string(frozen) + "/stat") >> number >> name >> state;
     return state == "T";
   });
-  // Its child is stopped, and so it waits.
+  // Its child is stopped, so it waits.
   EXPECT_EQ(waitpid(child, &status, WNOHANG), 0);
   ASSERT_TRUE(frozen);
   EXPECT_EQ(state, "T");

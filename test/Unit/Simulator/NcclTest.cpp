@@ -34,7 +34,7 @@ void callAll(NcclRank &rank) {
   EXPECT_EQ(rank.ncclBroadcast(at(root), at(root), 6, nccl::Float32, rank.ranks - 1, rank.comm,
                                rank.compute),
             nccl::Success);
-  // Around a ring, at once.
+  // All sends and receives around a ring at once.
   int next = (rank.rank + 1) % rank.ranks, previous = (rank.rank + rank.ranks - 1) % rank.ranks;
   EXPECT_EQ(rank.ncclGroupStart(), nccl::Success);
   EXPECT_EQ(rank.ncclSend(at(right), 4, nccl::Float32, next, rank.comm, rank.compute),
@@ -88,7 +88,7 @@ TEST(Nccl, CallsBetweenProcesses) {
     EXPECT_EQ(asProcesses(2 + seed, seeded(seed), callAll), 0);
 }
 
-// The same bits from run to run, on all ranks; not those of adding in rank order, for some seed.
+// Equal bits from run to run and on all ranks; for some seed they differ from a sum in rank order.
 TEST(Nccl, SumsInAnOrderOfItsOwn) {
   struct Seen {
     std::atomic<uint32_t> bits[4];
@@ -212,7 +212,8 @@ TEST(Nccl, RefusesTwoRanksOnOneDevice) {
   EXPECT_FINDS(findings, "have the same device");
 }
 
-// Two communicators, used in another order on each rank: named, and ended by an abort.
+// Two communicators, used in opposite orders on two ranks: the deadlock is named, and an abort ends
+// it.
 TEST(Nccl, NamesADeadlock) {
   Findings findings;
   EXPECT_EQ(asThreads(2, findings.with(),
@@ -279,8 +280,8 @@ TEST(Nccl, ADeadPeerIsWaitedForUntilAborted) {
 }
 
 TEST(Nccl, FailsWhereItIsToldTo) {
-  // The second call of the second device is refused. The second that the first begins to carry out
-  // takes its communicator with it.
+  // The second call of the second device fails. The second operation that the first device executes
+  // fails its communicator.
   Variables variables{{"TPC_SIM_INJECT", "nccl@2:1,async@2:0"}};
   EXPECT_EQ(asThreads(2, variables,
                       [](NcclRank &rank) {
@@ -391,7 +392,7 @@ TEST(Nccl, RegistersMemory) {
   EXPECT_FINDS(findings, "is not what was allocated by its counterpart");
 }
 
-// Deregistered before it is freed, and before the communicator goes.
+// Deregisters memory before it is freed and before the communicator is destroyed.
 TEST(Nccl, FindsMemoryThatIsStillRegistered) {
   for (bool isFreed : {false, true}) {
     Findings findings;
@@ -411,7 +412,7 @@ TEST(Nccl, FindsMemoryThatIsStillRegistered) {
   }
 }
 
-// A graph does what was registered when it was captured.
+// A graph uses the registration from its capture.
 TEST(Nccl, FindsGraphsWhoseMemoryIsRegisteredNoMore) {
   for (bool isRegistered : {false, true}) {
     Findings findings;

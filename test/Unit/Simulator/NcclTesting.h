@@ -22,7 +22,7 @@ struct Nccl {
 #undef FUNCTION
 };
 
-/// One rank: a device of its own, a stream, a communicator of all.
+/// One rank: its own device, a stream, and a communicator of all ranks.
 struct NcclRank : Device, Nccl {
   NcclRank(int rank, int ranks, const nccl::UniqueId &id) : Device(rank), rank(rank), ranks(ranks) {
     EXPECT_EQ(ncclCommInitRank(&comm, ranks, id, rank), nccl::Success);
@@ -41,7 +41,7 @@ struct NcclRank : Device, Nccl {
 
 inline void *at(DevicePointer address) { return reinterpret_cast<void *>(address); }
 
-/// Each rank is a thread of one process of its own.
+/// Each rank is a thread of one separate process.
 inline int asThreads(int ranks, const Variables &variables,
                      const std::function<void(NcclRank &)> &f) {
   return inProcess(variables, [&] {
@@ -58,7 +58,7 @@ inline int asThreads(int ranks, const Variables &variables,
   });
 }
 
-/// Each rank is a process. Those that `mayDie` need not end well.
+/// Each rank is a process. Ranks in `mayDie` may fail.
 inline int asProcesses(int ranks, const Variables &variables,
                        const std::function<void(NcclRank &)> &f, int mayDie = -1) {
   struct Meeting {

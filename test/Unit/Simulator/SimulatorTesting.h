@@ -1,7 +1,7 @@
 //===- SimulatorTesting.h - Helpers of simulator tests --------------------===//
 //
-// Libraries read their variables once. So each test runs in a process of its own, which loads them
-// by path, as programs do.
+// Libraries read their environment variables once. So each test runs in its own process, which
+// loads them by path, as programs do.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,8 @@ namespace sim {
 
 using Variables = std::map<std::string, std::string>;
 
-/// Runs f in a process of its own. What it expects counts here. Gives how it ended, as waitpid.
+/// Runs f in a separate process. Its expectations count here. Returns its wait status, as waitpid
+/// does.
 inline int inProcess(const Variables &variables, const std::function<void()> &f) {
   std::fflush(nullptr);
   pid_t child = fork();
@@ -49,7 +50,7 @@ inline Variables seeded(int seed, Variables more = {}) {
   return more;
 }
 
-/// A file of findings, and what is in it.
+/// A file of findings and its contents.
 struct Findings {
   std::string path = testing::TempDir() + "findings-" + std::to_string(getpid()) + "-" +
                      std::to_string(reinterpret_cast<uintptr_t>(this));
@@ -72,7 +73,7 @@ inline bool has(const Findings &findings, const std::string &text) {
   return findings.text().find(text) != std::string::npos;
 }
 
-/// Waits until that is so, not for long.
+/// Waits briefly until the condition is true.
 template <class F> void eventually(F f) {
   for (int i = 0; i < 2000 && !f(); ++i)
     usleep(10000);
@@ -148,7 +149,7 @@ struct Device : Cuda {
   Context *context = nullptr;
 };
 
-/// add(x, y, n): y[i] += x[i], a thread an element.
+/// add(x, y, n): y[i] += x[i], one thread per element.
 inline const char *addText = R"(
 .version 7.0
 .target sm_80

@@ -12,7 +12,7 @@ using namespace sim;
 
 namespace {
 
-/// Two streams that both add to what is at y; how often either came first says that order is open.
+/// Two streams add to the same value at y; both orders must occur.
 struct TwoStreams : Device {
   Function *add = function(addText, "add");
   DevicePointer x = upload<float>({1, 2, 3}), y = upload<float>({10, 20, 30});
@@ -40,7 +40,7 @@ TEST(Streams, WaitForNothingUntilSomebodyDoes) {
       EXPECT_EQ(device.cuStreamSynchronize(stream), SUCCESS);
       _exit(device.download<int>(x, 1)[0] == 2);
     }));
-  EXPECT_GE(lazy, 2); // of 8 seeds: a busy machine may stop the host in between
+  EXPECT_GE(lazy, 2); // out of 8 seeds: a busy machine may stop the host in between
 }
 
 TEST(Streams, ComeToAnEndWithoutBeingWaitedFor) {
@@ -133,7 +133,7 @@ TEST(Races, AreFoundInEveryOrder) {
       EXPECT_EQ(device.cuCtxSynchronize(), ERROR_LAUNCH_FAILED);
     });
     EXPECT_FINDS(findings, "race: ");
-    EXPECT_FINDS(findings, "which no event orders behind kernel add");
+    EXPECT_FINDS(findings, "which no event orders after kernel add");
   }
 }
 
@@ -196,7 +196,7 @@ TEST(Races, WhatOrdersOperations) {
     EXPECT_EQ(device.cuStreamWaitEvent(device.first, done, 0), SUCCESS);
   };
   auto nothing = [](TwoStreams &) {};
-  auto legacy = [](TwoStreams &device) { // which streams that do not block do not wait for
+  auto legacy = [](TwoStreams &device) { // does not wait for non-blocking streams
     EXPECT_EQ(device.cuMemsetD32Async(device.z, 0, 1, nullptr), SUCCESS);
   };
   struct Case {
@@ -243,13 +243,13 @@ TEST(Memory, WhatNobodyWroteIsFoundBehindCopies) {
     Device device;
     DevicePointer x = device.upload<int>({1}), y = device.allocate(8), z = device.allocate(8);
     EXPECT_EQ(device.cuMemcpyDtoD_v2(y, x, 4), SUCCESS);
-    EXPECT_EQ(device.cuMemcpyDtoD_v2(z, y, 8), SUCCESS); // carries along
+    EXPECT_EQ(device.cuMemcpyDtoD_v2(z, y, 8), SUCCESS); // unwritten bytes remain unwritten
     int back[2] = {};
     EXPECT_EQ(device.cuMemcpyDtoH_v2(back, z, 4), SUCCESS);
     EXPECT_EQ(back[0], 1);
     EXPECT_EQ(device.cuMemcpyDtoH_v2(back, z, 8), ERROR_LAUNCH_FAILED);
   });
-  EXPECT_FINDS(findings, "4 bytes of the source that nobody wrote, the first at offset 4");
+  EXPECT_FINDS(findings, "4 bytes of the source that are unwritten, the first at offset 4");
 }
 
 TEST(Memory, CopiesAreChecked) {
@@ -270,7 +270,7 @@ TEST(Memory, CopiesAreChecked) {
     EXPECT_EQ(device.cuMemHostUnregister(host), SUCCESS);
     EXPECT_EQ(device.cuMemFreeHost(pinned), SUCCESS);
     EXPECT_EQ(device.cuStreamSynchronize(reinterpret_cast<Stream *>(host)), ERROR_INVALID_HANDLE);
-    // Freed: the host's copies say so at once, and kernels when they run.
+    // Use after free: the host's copies fail at once, and kernels when they run.
     EXPECT_EQ(device.cuMemFree_v2(x), SUCCESS);
     EXPECT_EQ(device.cuMemcpyHtoD_v2(x, host, 4), ERROR_INVALID_VALUE);
   });
@@ -278,7 +278,8 @@ TEST(Memory, CopiesAreChecked) {
 }
 
 TEST(Memory, WhatIsFreedIsGoneForWhatIsUnderWay) {
-  // The driver waits in these calls. Whoever relies on it is found, unless all happened to be done.
+  // The driver waits in these calls. A program that relies on it is found, unless all operations
+  // happened to be complete.
   for (bool pinned : {false, true}) {
     int found = 0;
     for (int seed = 0; seed < 6; ++seed) {
@@ -386,7 +387,7 @@ TEST(Memory, ProcessesShareDevices) {
       EXPECT_EQ(other.cuMemAlloc_v2(&address, 3 << 20), ERROR_OUT_OF_MEMORY);
     });
   });
-  // Both are gone, and what they had with them.
+  // Both processes have ended, and their memory is free.
   EXPECT_PASSES(variables, [] { Device().allocate(4 << 20); });
   unlink((session + "/device0").c_str());
   rmdir(session.c_str());

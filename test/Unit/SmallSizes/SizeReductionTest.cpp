@@ -70,7 +70,7 @@ TEST_F(SmallSizes, WindowIsNoSize) {
   for (int64_t window : {4, 3, 6, 24, 48, 2, 12}) {
     SizeReduction sizes = reduce({window}, {window});
     for (int64_t n : {2, 3, 4, 6, 24, 48})
-      EXPECT_EQ(sizes.get(n), without.get(n)) << n << " beside a window of " << window;
+      EXPECT_EQ(sizes.get(n), without.get(n)) << n << " with a window of " << window;
     EXPECT_EQ(sizes.evaluateWindow(window), 2) << window;
     EXPECT_EQ(sizes.get(24), sizes.get(6) * sizes.get(4));
     EXPECT_EQ(sizes.get(6), sizes.get(3) * sizes.get(2));
@@ -109,7 +109,7 @@ TEST_F(SmallSizes, WindowsGetShorterWhereTablesAreShort) {
     shorter |= sizes.evaluateWindow(24) == 1;
   EXPECT_TRUE(shorter);
   EXPECT_EQ(samples, 2 * SizeReduction::samples);
-  // A window of one key is there already: none is as short.
+  // A window of one key exists already: none is as short.
   SizeReduction with = reduce({1, 24}, {1, 24});
   while (with.setNextSample())
     EXPECT_NE(with.evaluateWindow(24), with.evaluateWindow(1));

@@ -29,7 +29,7 @@ double slowest(const Costs &costs, const std::vector<size_t> &cuts) {
   return std::max(worst, sum(costs, begin, costs.size()));
 }
 
-/// The least slowest stage over all ways to cut.
+/// Returns the cost of the slowest stage, minimal over all cuts.
 double bruteForce(const Costs &costs, size_t stages) {
   double best = 1e300;
   std::vector<size_t> cuts;
@@ -75,15 +75,16 @@ TEST(Cuts, CountAHeavyEnd) {
 }
 
 TEST(Cuts, AreEvenAmongEquals) {
-  // The head alone decides; the rest is divided evenly all the same.
+  // The head alone determines the slowest stage; the rest is still divided evenly.
   Costs costs = {1, 1, 1, 1, 1, 1, 100};
   auto cuts = chooseCuts(7, 3, [&](size_t i, size_t j) { return sum(costs, i, j); });
   EXPECT_EQ(*cuts, (std::vector<size_t>{3, 6}));
 }
 
 TEST(Cuts, AreEvenInWhatIsNotDoneTwice) {
-  // Each group that has one of the first four pieces computes 3 more: two groups of two and the
-  // head alone have the least sum of squares of the whole, but the four are on all three.
+  // Each stage that contains one of the first four segments costs 3 more. Two stages of two
+  // segments and the head alone have the minimum sum of squares overall, but the four segments are
+  // on all three.
   Costs costs = {1, 1, 1, 1, 0.5};
   auto own = [&](size_t i, size_t j) { return sum(costs, i, j); };
   auto all = [&](size_t i, size_t j) { return own(i, j) + (i < 4 ? 3 : 0); };

@@ -54,8 +54,8 @@ TEST(Grid, OrderDecidesStrides) {
   EXPECT_EQ(grid.groups(axes("tp-dp")), Groups({{0, 1, 2, 6, 7, 8}, {3, 4, 5, 9, 10, 11}}));
 }
 
-// From the definition: a group is what agrees on all other axes. The ranks are laid out by nested
-// loops instead of by strides, over every order.
+// From the definition: members of a group agree on all other axes. Nested loops, instead of
+// strides, lay out the ranks over every order.
 TEST(Grid, AllOrdersAgainstTheDefinition) {
   std::array<int64_t, numAxes> sizes = {2, 3, 1, 2, 3};
   std::vector<Axis> order(defaultAxisOrder.begin(), defaultAxisOrder.end());

@@ -6,7 +6,7 @@
 
 using namespace tpc;
 
-// Against the definition: some group has members in two nodes.
+// Compares with the definition: some group has members in two nodes.
 TEST(Links, CrossesNodesAgainstTheDefinition) {
   for (int64_t stride : {1, 2, 3, 4, 6})
     for (int64_t size : {1, 2, 3, 4, 8})

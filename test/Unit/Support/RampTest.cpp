@@ -18,7 +18,7 @@ std::vector<float> makeTable(const std::vector<float> &slopes, int64_t start, in
   return table;
 }
 
-// Slopes of ALiBi for 12 heads. Half of them are not powers of two, so that products are rounded.
+// ALiBi slopes for 12 heads. Half of them are not powers of two, so that products are rounded.
 std::vector<float> makeSlopes() {
   std::vector<float> slopes;
   for (int i = 1; i <= 8; ++i)
@@ -30,7 +30,7 @@ std::vector<float> makeSlopes() {
 
 TEST(Ramp, BeginsAnywhere) {
   std::vector<float> slopes = makeSlopes();
-  // At 0, ends at 0, goes through it, all on one side.
+  // Ranges that begin at 0, end at 0, cross 0, and are on one side of it.
   for (int64_t start : {0, -63, -20, 1, 5, -100}) {
     std::optional<Ramp> ramp = findRamp(makeTable(slopes, start, 64), 64);
     ASSERT_TRUE(ramp) << start;
@@ -46,7 +46,7 @@ TEST(Ramp, OneBitIsEnough) {
   for (size_t i : {size_t(0), size_t(62), size_t(500), table.size() - 2}) {
     std::vector<float> other = table;
     other[i] = std::nextafter(other[i], 1.0f);
-    // A row's number is the element beside its 0.
+    // A row's number is the element next to its 0.
     EXPECT_FALSE(findRamp(other, 64)) << i;
   }
 }

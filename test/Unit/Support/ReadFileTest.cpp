@@ -40,7 +40,7 @@ TEST_F(ReadFile, HasALimit) {
   std::ofstream(path("large")).close();
   std::filesystem::resize_file(path("large"), uint64_t(1) << 40);
   EXPECT_EQ(read(path("large")), "[it has more than 100 bytes]");
-  // One that says nothing of its size, and is longer than a piece.
+  // A file that reports no size, and is longer than one buffer.
   EXPECT_EQ(read("/proc/self/maps", 10), "[it has more than 10 bytes]");
 }
 
@@ -58,7 +58,7 @@ TEST_F(ReadFile, PipesAreNotWaitedForWithoutEnd) {
   std::string bytes;
   EXPECT_EQ(readFile(path("pipe"), 100, bytes, /*maxSeconds=*/0),
             "nothing was written to it for 0 s");
-  // A writer that comes late, and one that comes and goes.
+  // A writer that opens the pipe late, and one that opens and closes it.
   for (const char *text : {"text", ""}) {
     std::thread writer([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -67,7 +67,7 @@ TEST_F(ReadFile, PipesAreNotWaitedForWithoutEnd) {
     EXPECT_EQ(read(path("pipe")), text);
     writer.join();
   }
-  // One that writes nothing more.
+  // A writer that stops writing.
   int held = open(path("pipe").c_str(), O_RDWR);
   ASSERT_EQ(write(held, "text", 4), 4);
   EXPECT_EQ(readFile(path("pipe"), 100, bytes, 0), "nothing was written to it for 0 s");

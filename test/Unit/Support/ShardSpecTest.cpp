@@ -22,7 +22,7 @@ static std::string refusal(std::string_view text) {
   return error;
 }
 
-/// Column and cause of a refusal.
+/// Column and message of an error.
 static void expectRefusal(std::string_view text, unsigned column, std::string_view item,
                           std::string_view cause) {
   std::string error = refusal(text);
@@ -136,8 +136,8 @@ TEST(ShardSpec, ExpertsInAllOrders) {
   } while (std::ranges::next_permutation(order).found);
 }
 
-// A note says what initialize_model_parallel of Megatron-Core refuses: unless the order ends with
-// pp, dp and edp are the same, and so are both grids' pipelines.
+// A note reports combinations that Megatron-Core's initialize_model_parallel rejects: unless the
+// order ends with pp, dp and edp must be equal, and so must the pipelines of both grids.
 TEST(ShardSpec, NotesWhatMegatronRefuses) {
   unsigned accepted = 0, replicas = 0, pipelines = 0;
   std::vector<Axis> order(defaultAxisOrder.begin(), defaultAxisOrder.end());

@@ -76,7 +76,7 @@ TEST(SymExpr, DivisionBySums) {
   EXPECT_EQ(((b - s) * (b + s)).divideExact(b - s)->str(), "b + s");
   EXPECT_EQ((b * (p + s) + 1).divideExact(p + s), std::nullopt);
   EXPECT_EQ((2 * b * (p + s)).divideExact(4 * (p + s)), std::nullopt);
-  // By text "a*z" comes behind "ab*ac", though a comes before ab.
+  // As text, "a*z" comes after "ab*ac", though a comes before ab.
   std::vector<SymExpr> sums;
   for (const char *name : {"a", "ab", "a.z", "z"})
     sums.push_back(SymExpr::symbol(name) + (sums.empty() ? SymExpr(3) : sums.back()));
@@ -85,7 +85,7 @@ TEST(SymExpr, DivisionBySums) {
       EXPECT_EQ((x * y).divideExact(y), x) << x.str() << " times " << y.str();
 }
 
-// The canonical order is that of long division: by atoms, where texts would sort `max*` behind
+// The canonical order is that of long division: by atoms, where texts would sort `max*` after
 // `max(`.
 TEST(SymExpr, TermsAreOrderedByAtoms) {
   SymExpr x = SymExpr::symbol("max") + 1;

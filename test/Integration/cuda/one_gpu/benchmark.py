@@ -14,14 +14,15 @@ from one_gpu.machine import Machine
 from one_gpu.process import run as run_process
 from one_gpu.report import Report, failed, passed, skipped
 
-PROVES = "how fast steps are on this device (no check: numbers for the table)"
+PROVES = "speed of steps on this device (no check: numbers for the table)"
 LIMIT = 240
 # Memory relative to the weights: the rest is for activations and libraries.
 SPARE = 1.15
 
 
 def flops_of(geometry: dict, tokens: int) -> float:
-    """Returns the operations of matmuls and of attention (causal: half of the square)."""
+    """Returns the floating-point operations of matmuls and of attention (causal: half of the
+    square)."""
     return (
         2 * geometry["multiplied"] * tokens
         + 2 * geometry["layers"] * geometry["hidden"] * tokens**2
@@ -105,8 +106,8 @@ def measure(report: Report, here: Machine, model: dict, phase: str, tokens: int,
 
 
 def measure_torch(report: Report, here: Machine, model: dict, limit: float):
-    """All ways and phases in one process, which gives its results line by line: what hangs does not
-    take them along.
+    """Runs all variants and phases in one process, which prints its results line by line: a hang
+    does not lose earlier results.
     """
     if verdict := too_large(report, model):
         return verdict

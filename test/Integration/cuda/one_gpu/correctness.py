@@ -35,7 +35,7 @@ def flags_of(program: dict, outputs: list[str], to: Path, timeout: float) -> lis
 
 
 def command_of(program: dict, way: str, flags: list[str]) -> list[str]:
-    """NCCL takes several ranks on one GPU only if they say that they are on several hosts."""
+    """NCCL accepts several ranks on one GPU only if they report several hosts."""
     if way == "threads":
         return [program["executable"], *flags]
     hosts = ["sh", "-c", 'NCCL_HOSTID=tpc-$RANK exec "$@"', "sh"]
@@ -144,9 +144,9 @@ def run_twice(report: Report, here: Machine, program: dict, cached: bool, limit:
 
 
 def run_beside_cpu(report: Report, here: Machine, pair: dict, limit: float):
-    """A large model with drawn weights, which a processor here computes as well."""
+    """A large model with random weights, which the local CPU computes as well."""
     with tempfile.TemporaryDirectory() as folder:
-        # Its own program draws the same weights.
+        # Its own program generates the same weights.
         for where in ("cpu", "gpu"):
             flags = [
                 "--batch-of",

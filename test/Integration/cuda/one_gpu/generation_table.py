@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-# PyTorch's name of a model: tpc's, and the table's.
+# PyTorch's name of a model: tpc's name, and the name in the table.
 MODELS = {
     "gpt2-124m": ("gpt2 bf16 gen", "GPT-2 124M"),
     "llama-1b": ("llama1b bf16 gen", "LLaMA-3.2-1B shape"),
@@ -36,7 +36,7 @@ def read_lines(files: Iterable[Path]) -> list[dict]:
 def cells_of(lines: list[dict], model: str, case: str) -> list[str]:
     """Returns tpc's milliseconds, and its speed relative to PyTorch eager and compiled.
 
-    The last request of a prompt's length counts: the first ones tune matmuls and capture graphs.
+    Uses the last request of each prompt length: the first ones tune matmuls and capture graphs.
     """
     tokens, key = CASES[case]
     own = [

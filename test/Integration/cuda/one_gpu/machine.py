@@ -28,8 +28,8 @@ class Machine:
         }
 
     def folders(self) -> list[str]:
-        """Where the vendor's libraries may be, beside what programs try by themselves: packages of
-        this Python, which need not be of an environment that is active.
+        """Folders that may contain the vendor's libraries, in addition to those that programs
+        search: packages of this Python, whose environment need not be active.
         """
         found = [folder for folder in os.environ.get("TPC_CUDA_LIBS", "").split(":") if folder]
         places = [*site.getsitepackages(), site.getusersitepackages(), *filter(None, sys.path)]
@@ -67,8 +67,8 @@ class Machine:
         ).ok
 
     def loader_env(self) -> dict[str, str]:
-        """For programs that look for libraries as the loader does alone. A driver of the system
-        comes first.
+        """For programs that search libraries only through the loader. The system's driver comes
+        first.
         """
         paths = [
             os.environ.get("LD_LIBRARY_PATH", ""),
@@ -123,8 +123,8 @@ def ask_system(report: Report, here: Machine, limit: float):
 
 
 def start(report: Report, here: Machine, limit: float):
-    """A program that is asked for nothing of a GPU: are its processor and its libraries those it
-    was packed for?
+    """Runs a program without GPU work: checks the CPU and the libraries against those that the pack
+    was built for.
     """
     program = here.listed["programs"][0]["executable"]
     said = here.run([program, "--describe", "--json"], limit)
@@ -144,8 +144,8 @@ def start(report: Report, here: Machine, limit: float):
 
 
 def step(report: Report, here: Machine, limit: float):
-    """One program, one step, whatever its numbers are: the driver, cuBLASLt, code of this
-    architecture.
+    """Runs one step of one program, without comparing results: tests the driver, cuBLASLt, and code
+    for this architecture.
     """
     program = here.listed["programs"][0]
     described = here.run([program["executable"], "--describe-device"], limit)
@@ -181,7 +181,7 @@ def run(report: Report, here: Machine) -> bool:
     report.check(
         "machine", "system", lambda limit: ask_system(report, here, limit), 30, always=True
     )
-    # Each needs what the one before has shown.
+    # Each check requires that the previous ones have passed.
     for name, function in (("a program starts", start), ("a step", step)):
         verdict = report.check(
             "machine", name, lambda limit: function(report, here, limit), LIMIT, always=True

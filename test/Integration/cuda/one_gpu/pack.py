@@ -24,7 +24,7 @@ from models import COMMITTED, FAMILIES, MODELS  # noqa: E402
 from tpc.reference import TOLERANCE  # noqa: E402
 
 ALL = {**COMMITTED, **FAMILIES}
-# The first is what every other part begins with.
+# Base folder of every other path.
 PROGRAMS = {
     "gpt2-tiny": [
         "tp1",
@@ -45,7 +45,7 @@ PROGRAMS = {
     "gpt2-odd-nopast": ["tp1", "tp2"],
 }
 QUICK = {"gpt2-tiny": ["tp1", "tp2"]}
-# batch, sequence, past, padding. The second time with a shape are other numbers: a captured step is
+# batch, sequence, past, padding. A repeated shape has other contents: the captured step is
 # replayed.
 STEPS = [
     (2, 5, 3, "left"),
@@ -87,7 +87,7 @@ MOST_BYTES = 64 << 20
 
 
 def count_weights(g: dict) -> tuple[int, int]:
-    """All numbers, and those that each token is multiplied by."""
+    """All integers, and the factors of each token."""
     hidden, head = g["hidden"], g["vocab"] * g["hidden"]
     if g["kind"] == "gpt":
         products = g["layers"] * 12 * hidden**2 + head
@@ -107,7 +107,7 @@ class Packer:
         print(text, file=sys.stderr, flush=True)
 
     def compile(self, model: Path, name: str, grid: str, target: str = "cuda") -> str:
-        """A program, by its path in the pack."""
+        """Returns a program's path in the pack."""
         path = f"bin/{name.replace(' ', '-')}-{grid.replace(',', '-')}" + (
             "" if target == "cuda" else f"-{target}"
         )
@@ -137,7 +137,7 @@ class Packer:
             np.save(self.folder / to / f"{name}.npy", array)
 
     def pack_model(self, name: str, outputs: list[str]) -> None:
-        """Its weights, inputs, and what ONNX Runtime computes."""
+        """Writes its weights, inputs, and ONNX Runtime's results."""
         model = ALL[name]
         shutil.copy(model.path, self.folder / "models")
         steps = STEPS[:3] if self.options.quick else STEPS
@@ -182,7 +182,7 @@ class Packer:
         return packed
 
     def structure(self, name: str, geometry: dict) -> Path:
-        """An ONNX file of the benchmark's shape, whose weights are nowhere: they are drawn."""
+        """An ONNX file of the benchmark's shape without weights, which are generated."""
         if name not in self.models:
             path = self.folder / "structures" / f"{name.replace(' ', '-')}.onnx"
             path.parent.mkdir(exist_ok=True)
@@ -276,7 +276,7 @@ class Packer:
         ):
             shutil.copy(TOP / "python" / "tpc" / name, self.folder / "tpc")
         shutil.copy(harness.BUILD / "lib" / "libtpc_cuda.so", self.folder / "bin")
-        # Libraries of this machine, in case those of the other one are older.
+        # Libraries of this machine, in case the other machine's are older.
         listed = subprocess.run(
             ["ldd", harness.tool("tpc-ptx-run")], capture_output=True, text=True, check=True
         ).stdout
@@ -300,7 +300,7 @@ class Packer:
             "pairs": self.pack_pairs(benchmarks),
             "phases": {"prefill": 4, "step": 1} if quick else {"prefill": 512, "step": 1},
             "repeat": 2 if quick else 20,
-            # Rows of the product, MiB of the copy.
+            # Rows of the matmul, MiB of the copy.
             "rates": [32, 1] if quick else [8192, 1024],
         }
         (self.folder / "pack.json").write_text(json.dumps(listed, indent=1) + "\n")

@@ -19,7 +19,7 @@ PARTS = {
 }
 # Facts that one GPU cannot show.
 NEVER = [
-    "what needs several GPUs: NVLink, NCCL's transports between devices and hosts, their speed,"
+    "anything across GPUs: NVLink, NCCL's transports between devices and hosts, their speed,"
     " mixed models of GPUs"
 ]
 
@@ -55,5 +55,5 @@ def main(options) -> int:
         if part != "machine":
             PARTS[part].run(report, here)
     if not works:
-        print("\nNo program runs on a GPU here: nothing else was tried.")
+        print("\nNo program runs on a GPU here: the other checks did not run.")
     return report.conclude({part: PARTS[part].PROVES for part in chosen}, NEVER)

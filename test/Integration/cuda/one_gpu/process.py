@@ -36,7 +36,7 @@ class Ended:
         )
 
     def why(self) -> str:
-        """Returns its result and its last output."""
+        """Returns the command's result and its last output."""
         said = [
             line
             for line in (self.stderr.strip() or self.stdout.strip()).splitlines()
@@ -52,7 +52,7 @@ class Ended:
 
 
 def run(command, limit: float, env: dict[str, str] | None = None, cwd=None) -> Ended:
-    """In a process group of its own, which ends with it."""
+    """Runs in a separate process group, which is killed at the end."""
     command, begin = [str(part) for part in command], time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:

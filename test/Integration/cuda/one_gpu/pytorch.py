@@ -151,7 +151,7 @@ def main() -> None:
                         torch.cuda.synchronize()
 
                     row["seconds"] = median_seconds(step, repeat)
-                except Exception as error:  # noqa: BLE001: of one way; others may work
+                except Exception as error:  # of one variant; others may work
                     row["problem"] = f"{type(error).__name__}: {error}"[:300]
                 print(json.dumps(row), flush=True)
 

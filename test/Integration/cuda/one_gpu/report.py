@@ -56,11 +56,11 @@ class Report:
             return None
         begin = time.monotonic()
         if self.left < 5:
-            verdict = skipped("no time was left for it")
+            verdict = skipped("the time limit was reached before it")
         else:
             try:
                 verdict = function(min(limit, self.limit, self.left))
-            except Exception as error:  # noqa: BLE001: whatever it is, others go on
+            except Exception as error:  # any error: other checks continue
                 self.log(name, traceback.format_exc())
                 verdict = failed(f"{type(error).__name__}: {error}")
         seconds = time.monotonic() - begin
@@ -94,8 +94,8 @@ class Report:
         ]
 
     def conclude(self, proofs: dict[str, str], never: list[str]) -> int:
-        """Says what was proved and what was not; `proofs`: by part, what its checks show when all
-        of them pass.
+        """Prints which properties were shown and which were not; `proofs` maps a part to the
+        property that its checks show if all pass.
         """
         print("\nProved on this machine:")
         for part, what in proofs.items():

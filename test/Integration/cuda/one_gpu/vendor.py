@@ -93,8 +93,8 @@ class Device:
         return address
 
     def seconds(self, work, times: int) -> float:
-        """Returns the seconds of one of `times` consecutive runs: the minimum of several rounds,
-        after a warm-up round.
+        """Returns the seconds of one of `times` consecutive runs: the minimum of several
+        repetitions, after a warm-up.
         """
         begin, end, best = c_void_p(), c_void_p(), float("inf")
         for event in (begin, end):
@@ -142,7 +142,7 @@ class Device:
             ),
             "workspace",
         )
-        # The address is all that counts: blocks are aligned to 256.
+        # Only the alignment matters: blocks are aligned to 256.
         for attribute in (5, 6, 7, 8):
             check(
                 blas.cublasLtMatmulPreferenceSetAttribute(
@@ -200,7 +200,7 @@ class Device:
 def main(arguments: list[str]) -> None:
     device = Device([folder for folder in arguments[0].split(":") if folder])
     size, mebibytes = (int(word) for word in arguments[1:] + ["8192", "1024"][len(arguments) - 1 :])
-    # Copies first: products warm the device, and clocks fall.
+    # Copies come first: matmuls heat the device, and clocks drop.
     result = {**device.facts, "bytes_per_second": device.bandwidth(mebibytes << 20)}
     result["flops_per_second"] = device.products(size)
     print(json.dumps(result))
