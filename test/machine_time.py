@@ -14,8 +14,8 @@ PROCESSORS = os.cpu_count() or 1
 
 
 def load() -> float:
-    """How many threads could run for each processor, averaged over the last minute, but those of
-    the moment where they are more. 1 at least.
+    """Returns the number of runnable threads per CPU, at least 1: the average of the last minute or
+    the current number, whichever is larger.
     """
     average, _, _, running, *_ = open("/proc/loadavg").read().split()
     return max(1.0, float(average) / PROCESSORS, (int(running.split("/")[0]) - 1) / PROCESSORS)
@@ -77,7 +77,7 @@ def tree_seconds(root: int) -> float:
 
 class Watch:
     """Says when a process that runs tests should be stopped: when it has used more than `limit`
-    seconds of processors, or when for `patience` seconds (of a LoadClock) nothing has happened:
+    seconds of processors, or when for `idle_limit` seconds (of a LoadClock) nothing has happened:
     `progress` is what it was, and processors were not used.
     """
 
@@ -85,11 +85,11 @@ class Watch:
     IDLE = 0.05
 
     def __init__(
-        self, root: int, limit: float, patience: float, progress, used=tree_seconds, clock=None
+        self, root: int, limit: float, idle_limit: float, progress, used=tree_seconds, clock=None
     ):
-        self.limit, self.patience, self._progress, self._root, self._used = (
+        self.limit, self.idle_limit, self._progress, self._root, self._used = (
             limit,
-            patience,
+            idle_limit,
             progress,
             root,
             used,
@@ -104,8 +104,8 @@ class Watch:
         self._most = max(self._most, self._used(self._root))
         if self._most > self.limit:
             return f"stopped after {self.limit / 60:.0f} minutes of processors"
-        if seen != self._seen or self._most - self._before > self.IDLE * self.patience:
+        if seen != self._seen or self._most - self._before > self.IDLE * self.idle_limit:
             self._seen, self._begin, self._before = seen, now, self._most
-        elif now - self._begin > self.patience:
-            return f"stopped after {self.patience / 60:.0f} minutes in which nothing happened"
+        elif now - self._begin > self.idle_limit:
+            return f"stopped after {self.idle_limit / 60:.0f} minutes in which nothing happened"
         return ""

@@ -51,9 +51,9 @@ OPTIONAL = {
         "libcudnn.so.9 of cuDNN 9: $TPC_CUDNN is its folder, or CUDA_HOME, or nvidia-cudnn-cu13 in"
         " .venv"
     ),
-    "mounting": "a user who may mount a file system",
-    "namespaces": "a user who may make network namespaces",
-    "control groups": "a user who may make groups with a freezer, of version 1 and of version 2",
+    "mounting": "permission to mount a file system",
+    "namespaces": "permission to make network namespaces",
+    "control groups": "permission to make groups with a freezer, of version 1 and of version 2",
     "large files": "a file system that takes files of 5 GiB",
 }
 

@@ -224,7 +224,7 @@ def main() -> None:
         "--without",
         default="",
         help=(
-            "who is left out, such as PyTorch,OpenVINO: each has its own weights in memory, "
+            "runtimes to omit, such as PyTorch,OpenVINO: each has its own weights in memory, "
             "and 'all positions' of tpc has as well"
         ),
     )

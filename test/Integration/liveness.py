@@ -121,8 +121,7 @@ def check(program, transport, fate, seed, log, more=None):
         gone = time.monotonic() - begin
         assert steps.run.wait() != 0
         said = steps.said()
-    # What it was at last: of the program's communication with its node, or between the steps of
-    # --bench.
+    # Last reported operation: communication of the program's node, or between the steps of --bench.
     assert re.search(
         r"last seen (in|computing, after) (\w+( \d+)? of '/?\w[^']*' over '|a barrier of all"
         r" ranks|the assembling of outputs)"
@@ -351,7 +350,7 @@ def check_cut(program, what, seed, log):
                     hosts.cut_off(victim)
                 else:
                     os.kill(running[victim].pid, signal.SIGSTOP)
-                # Rank 0 that hears nothing, or a rank that waits, whichever is first.
+                # Reported by rank 0, which receives no heartbeat, or by a rank that waits for it.
                 named = (
                     rf"error: rank {victim} \(.*\) is frozen or cut off: nothing has come from"
                     rf" {hosts.address(victim)} for 4 s"

@@ -59,8 +59,8 @@ def wrong(ranks: list[Rank]) -> str:
             used[product] |= choices
         for product, choices in rank.measured.items():
             measured[product].append(choices)
-    if vain := measured.keys() - used.keys():
-        return f"measures {', '.join(sorted(vain))}, which nobody computes"
+    if unused := measured.keys() - used.keys():
+        return f"measures {', '.join(sorted(unused))}, which no step computes"
     for product in filter(is_whole, sorted(used)):
         by = measured[product]
         if len(by) > 1 or len(used[product]) > 1:

@@ -1,15 +1,16 @@
-/* Preloaded into a program: changes a file at the moment when the program maps it, which is after
- * the program has compared the file's digest and before it has read its tensors.
+/* Preloaded library that changes a file when the program maps it: after the program has compared
+ * the file's digest, and before it has read the tensors.
  *
  *   MEDDLE_FILE    the file's absolute path
- *   MEDDLE_TURN    before which mapping of the file, counted from 1
+ *   MEDDLE_TURN    the mapping of the file before which it acts, counted from 1
  *   MEDDLE_ACTION  rewrite    writes the bytes of MEDDLE_OTHER over those of the file
- *                  restore    the same, and gives the file its time of modification back
- *                  map        the same, through memory that was written to before the program began
+ *                  restore    rewrite, and restores the modification time
+ *                  map        rewrite, through memory that was mapped before the program began
  *                  cut        truncates the file to half
  *                  grow       appends a byte
- *                  empty      truncates it to nothing and writes it anew, with the bytes of
- * MEDDLE_OTHER replace    renames a copy of MEDDLE_OTHER over the file remove     removes the file
+ *                  empty      truncates it to zero bytes and writes the bytes of MEDDLE_OTHER
+ *                  replace    renames a copy of MEDDLE_OTHER over the file
+ *                  remove     removes the file
  *                  link       gives it a second name
  *                  read       reads it
  */

@@ -71,8 +71,8 @@ def wrong(trace: str, order: list, ranks: int) -> str:
 
 
 def messages_in_the_way(trace: str) -> str:
-    """Messages of pipelines have a stream of their own, beside what computes and its collectives:
-    one with both, or nothing. The first call of a kind, to a peer, connects and is of no step.
+    """Returns an error if a stream has messages and other operations, else an empty text: messages
+    have a separate stream. The first call of a kind to a peer connects and belongs to no step.
     """
     line = re.compile(
         r"^(\d+) (\d+) nccl(\w+) .*?(?: (?:to|from) (\d+))? in communicator (\w+) of \d+ on stream"

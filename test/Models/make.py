@@ -111,7 +111,7 @@ for index, (family, sizes) in enumerate(FAMILIES.items()):
         else "optimum-past --opset 18"
     )
     MODELS[f"{family}-past"] = f"{family} --flavor {past} {sizes} --seed {40 + index}"
-# ALiBi of a mask's running sum; a window beside a mask of which each hides by the least number.
+# BLOOM: ALiBi from a running sum of the mask. GPT-Neo: a window and a mask, both additive.
 for index, family in enumerate(("bloom", "gpt_neo")):
     MODELS[f"{family}-optimum"] = (
         f"{family} --flavor optimum-past --opset 18 {FAMILIES[family]} --seed {80 + index}"

@@ -70,7 +70,7 @@ def make_forms(lengths=LENGTHS, types=("f32", "f16", "bf16")):
     return text
 
 
-# Queries; keys beside those of a cache; and where only the first elements of a head are turned.
+# Queries; new keys of a cache; and rotation of only the first elements of a head.
 # The rotated elements are a concat of both halves.
 ROTARY = """
 tpc_kernel.func @queries_NAME(%x: memref<?x?x?xTT> of [n, 8, DIM],

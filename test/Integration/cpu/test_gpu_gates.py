@@ -180,7 +180,7 @@ def test_widths_of_accesses():
     )
     assert widths("tp1", unconditional) == (16, 8)
     # A branch next to another one that loads element by element.
-    beside = """    tpc_kernel.func @kernel(%x: memref<?xf32> of [_8],
+    adjacent = """    tpc_kernel.func @kernel(%x: memref<?xf32> of [_8],
         %y: memref<?xf32> of [_8]) -> (%z: memref<?xf32> of [_8]) {
       tpc_kernel.elements (%j) in [_8] {
         %v = scf.if %c -> (f32) {
@@ -195,6 +195,6 @@ def test_widths_of_accesses():
       }
     }
 """
-    assert widths("tp1", beside.replace("INDEX", "k")) == (0, 16) and widths(
-        "tp1", beside.replace("INDEX", "j")
+    assert widths("tp1", adjacent.replace("INDEX", "k")) == (0, 16) and widths(
+        "tp1", adjacent.replace("INDEX", "j")
     ) == (16, 16)

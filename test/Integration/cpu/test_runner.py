@@ -117,7 +117,7 @@ def read(path):
 
 
 @pytest.mark.parametrize(
-    "code, limit, patience, expected",
+    "code, limit, idle_limit, expected",
     [
         ("raise SystemExit(3)", 60, 60, 3),
         (NOTHING, 60, 0.4, "nothing happened"),
@@ -127,10 +127,10 @@ def read(path):
     ],
     ids=["ends", "hangs", "spins", "works below", "writes"],
 )
-def test_commands_end(tmp_path, code, limit, patience, expected):
+def test_commands_end(tmp_path, code, limit, idle_limit, expected):
     processes = run.Processes()
     with open(tmp_path / "log", "wb") as output:
-        status = processes.run([sys.executable, "-c", code], limit, patience, output=output)
+        status = processes.run([sys.executable, "-c", code], limit, idle_limit, output=output)
     assert (
         status == expected
         if isinstance(expected, int)
