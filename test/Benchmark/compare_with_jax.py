@@ -1,7 +1,9 @@
 """Communication of a GPT on 8 host devices: JAX (GSPMD) against tpc.
 
     pip install jax onnx numpy
-    python test/Benchmark/compare_with_jax.py --tpcc build/bin/tpcc [--table table.md]
+    python test/Benchmark/compare_with_jax.py --tpcc build/bin/tpcc [--write]
+
+--write writes docs/reference/jax-comparison.md. It has counts and bytes, which no machine changes.
 
 JAX gets Megatron-LM's shardings of the weights and, with dp, of the ids. With sp it also gets a
 sharding of the residual, which does not follow from weight shardings. JAX's collectives are parsed
@@ -21,6 +23,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections import Counter
 from pathlib import Path
 
@@ -35,6 +38,15 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P  # noqa: E402
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "jax-comparison.md"
+INTRODUCTION = """\
+<!-- Written by test/Benchmark/compare_with_jax.py --write; do not edit. -->
+
+# Collectives compared with JAX
+
+[Communication](../design/communication.md#compared-with-jax) describes the comparison.
+
+"""
 LAYERS, HIDDEN, HEADS, POSITIONS = 2, 256, 8, 64
 BATCH, SEQUENCE = 8, 32
 KINDS = {
@@ -237,16 +249,17 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tpcc", type=Path, required=True)
-    parser.add_argument("--table", type=Path, help="also write the table to this file, as Markdown")
+    parser.add_argument("--write", action="store_true", help="write the page of the table")
     args = parser.parse_args()
     version = subprocess.run(
         [args.tpcc, "--version"], capture_output=True, text=True, check=True
     ).stdout.split("\n")[0]
     lines = [
-        (
+        textwrap.fill(
             f"jax {jax.__version__}, jaxlib {jax.lib.__version__}; {version.strip()}. {LAYERS}"
             f" layers, width {HIDDEN}, {HEADS} heads, batch {BATCH}, sequence {SEQUENCE}, f32. KiB:"
-            " whole buffers; sent: KiB that one rank sends, counted as rings."
+            " whole buffers; sent: KiB that one rank sends, counted as rings.",
+            100,
         ),
         "",
         "| residual | grid | vocabulary | JAX | KiB | sent | tpc | KiB | sent |",
@@ -276,8 +289,8 @@ def main() -> int:
                     print(lines[-1], flush=True)
                     if comparable and my_sent > sent * 1.000001:
                         above.append(lines[-1])
-    if args.table:
-        args.table.write_text("\n".join(lines) + "\n")
+    if args.write:
+        PAGE.write_text(INTRODUCTION + "\n".join(lines) + "\n")
     for line in above:
         print("tpc sends more:", line, file=sys.stderr)
     return 1 if above else 0

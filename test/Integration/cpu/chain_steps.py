@@ -99,7 +99,7 @@ def cast(c: Context, v: Value, a: int, b: int, d: int):
     way = pick(ways, a * 12 + b + d)
     name = v.name
     # Values must lose digits. ONNX Runtime's rounding of 16-bit matmuls varies
-    # (docs/reference/onnx-differences.md), and a cast to integers may follow.
+    # (docs/design/onnx-differences.md), and a cast to integers may follow.
     whole = bool(set(way) & {"int32", "int64", "int8", "bool"})
     lossy = d % 2 and v.exact and not v.special and not (whole and v.type == "float16")
     if lossy:

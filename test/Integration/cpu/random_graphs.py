@@ -230,7 +230,7 @@ def attend(w: Writer, spec: Spec, layer: Layer, q: str, k: str, v: str) -> str:
             mask = w("Unsqueeze", mask, w.ints([1]))
         if spec.masking == "where":
             # Without norms, scores may be below -1e9. A mask of -1e9 then hides a key only in tpc
-            # (docs/reference/onnx-differences.md).
+            # (docs/design/onnx-differences.md).
             low = -1e9 if layer.norm != "none" else float(np.finfo(np.float32).min)
             scores = w("Where", mask, scores, w.number(low if "padded" in spec.mask else -np.inf))
         else:

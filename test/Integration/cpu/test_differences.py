@@ -1,4 +1,4 @@
-"""Rows of docs/reference/onnx-differences.md: results of tpc and of ONNX Runtime."""
+"""Rows of docs/design/onnx-differences.md: results of tpc and of ONNX Runtime."""
 
 import numpy as np
 import onnx

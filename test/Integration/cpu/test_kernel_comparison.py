@@ -6,6 +6,7 @@ build/test/bin/tpc-compare-kernels reads the PTX and compares.
 
 import concurrent.futures
 import re
+import sys
 
 import numpy as np
 import onnx
@@ -17,6 +18,10 @@ from halves import halve
 from kernel_forms import LENGTHS, NUM_FORMS, NUM_ROTARY, make_forms, make_rotary
 from models import COMMITTED, FAMILIES
 from operation_graphs import GRAPHS, build
+
+sys.path.append(str(harness.TOP / "tools"))
+
+import kernel_faults  # noqa: E402
 
 COMPARE = harness.BUILD / "test" / "bin" / "tpc-compare-kernels"
 GRIDS = ["tp1", "tp2", "tp3", "pp2", "tp2,sp", "tp2x2"]
@@ -180,6 +185,7 @@ def test_functions_are_as_on_cpus():
 # ---- seeded faults ----
 
 MISTAKES = ["gpt2-tiny@tp2", "llama-past@tp2"]
+SAMPLE = 12, 6  # faults of each kind, and seeds, of the default suite
 ALL_MISTAKES = [
     *MISTAKES,
     "gemma2-dynamo@tp3",
@@ -230,7 +236,9 @@ def judge_mistakes(rows, left, least):
 
 
 def test_seeded_mistakes_are_found(tmp_path):
-    judge_mistakes(*seed_mistakes(tmp_path, MISTAKES, 12, 6), 350)
+    rows, left = seed_mistakes(tmp_path, MISTAKES, *SAMPLE)
+    judge_mistakes(rows, left, 350)
+    assert kernel_faults.page(rows) == kernel_faults.PAGE.read_text(), "run tools/kernel_faults.py"
 
 
 @pytest.mark.long

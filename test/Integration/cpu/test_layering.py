@@ -1,4 +1,4 @@
-"""Includes between folders, links between libraries: exactly those of docs/reference/folders.md."""
+"""Includes between folders, links between libraries: exactly those of docs/dev/folders.md."""
 
 import collections
 import re
@@ -81,7 +81,7 @@ def derive_links():
 
 def read_declared(links=False):
     """Folder -> what it includes; with `links`, also what its library links besides."""
-    table = (TOP / "docs" / "reference" / "folders.md").read_text()
+    table = (TOP / "docs" / "dev" / "folders.md").read_text()
     rows = re.findall(r"^\| `([\w/]+)` \| ([^|]*) \|", table, re.M)
     return {
         folder: set(re.findall(r"`([\w/]+)`", text if links else text.split(";")[0]))

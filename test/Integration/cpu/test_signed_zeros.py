@@ -105,7 +105,7 @@ IDENTITIES = {
     ),
 }
 # ONNX Runtime loses the sign of a zero that Where selects from its first operand:
-# docs/reference/onnx-differences.md.
+# docs/design/onnx-differences.md.
 SIGNS_OF_WHERE = {"where yes", "where same"}
 # Users of an identity: ops that show the sign of a zero, and ops that hide it.
 CONSUMERS = {

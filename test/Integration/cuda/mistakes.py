@@ -113,10 +113,13 @@ def files_of(scope: str) -> list[Path]:
 
 
 def find(mistake: Mistake, texts: dict[Path, str]) -> tuple[Path, str]:
-    """Returns the file and its text with the fault. White space matches any other, because lines
-    may be broken elsewhere.
+    """Returns the file and its text with the fault.
+
+    White space and comments between tokens match any others, so that edits apply whatever the lines
+    and the comments are.
     """
-    pattern = re.compile(r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", mistake.old))))
+    gap = r"(?:\s|//[^\n]*\n)*"
+    pattern = re.compile(gap.join(map(re.escape, re.findall(r"\w+|[^\w\s]", mistake.old))))
     places = [
         (file, match)
         for file in files_of(mistake.scope)

@@ -37,7 +37,7 @@ def test_an_edit_applies_once():
 
     file = mistakes.files_of("links")[0]
     texts = {path: "" for path in mistakes.files_of("links")} | {
-        file: "if (a ==\n    b)\n  return xb; // b\n"
+        file: "if (a == // reason\n    b)\n  return xb; // b\n"
     }
     (one,) = mistakes.read_list("[links test]\n# no\na == b => a != b\n= why\n")
     assert one.equal == "why" and mistakes.find(one, texts) == (
@@ -45,7 +45,7 @@ def test_an_edit_applies_once():
         "if (a != b)\n  return xb; // b\n",
     )
     for line, count in (("c => d", 0), ("b => d", 2)):
-        with pytest.raises(LookupError, match=f"there {count} times"):
+        with pytest.raises(LookupError, match=f"occurs {count} times"):
             mistakes.find(mistakes.read_list(f"[links test]\n{line}\n")[0], texts)
 
 
