@@ -100,7 +100,7 @@ def test_all_parts(pack, tmp_path):
     assert (
         "### Simulated GPU" in table
         and "| GPT-2 tiny | 4 |" in table
-        and "| correctness | 6 | 0 | 0 |" in table
+        and "| correctness | 7 | 0 | 0 |" in table
     )
 
 

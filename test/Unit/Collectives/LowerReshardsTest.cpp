@@ -240,7 +240,7 @@ int64_t countSent(Operation &op, GridAttr grid) {
   if (isa<LocalSliceOp, func::ReturnOp>(op))
     return 0;
   if (auto permute = dyn_cast<CollectivePermuteOp>(op))
-    return *getSentBytes(permute, grid, {}, {}) / int64_t(sizeof(float)) * grid.getWorldSize();
+    return *getMaxSentBytes(permute, grid, {}, {}) / int64_t(sizeof(float)) * grid.getWorldSize();
   if (auto exchange = dyn_cast<ExchangeOp>(op))
     return *exchange.getMaxMemberBytes(grid, {}, {}) / int64_t(sizeof(float)) * grid.getWorldSize();
   auto axes = op.getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>();

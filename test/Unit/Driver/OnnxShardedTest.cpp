@@ -44,7 +44,7 @@ protected:
           continue;
         text += "{";
         for (int64_t rank = 0; rank < devices.ranks; ++rank)
-          text += (rank ? " " : "") + std::to_string(dim[i].partOf(rank));
+          text += (rank ? " " : "") + std::to_string(dim[i].shardOf(rank));
         text += "}";
       }
     }
