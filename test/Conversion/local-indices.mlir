@@ -1,7 +1,8 @@
 // RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers | FileCheck %s
 
-// Which elements of a dimension a rank has. Of 7 over three ranks the first has 3, beginning at 0, the others 2, at 3 and 5:
-// (7 + 2 - c) floordiv 3 elements, beginning at 2 c + min(c, 1). The coordinate is the first word of the environment.
+// Element indices of a rank's shard. 7 elements over three ranks: the first has 3, from 0 on; the
+// others 2, from 3 and 5 on. (7 + 2 - c) floordiv 3 elements, beginning at 2 c + min(c, 1). The
+// coordinate is the first word of env.
 module attributes {tpc.grid = #tpc.grid<tp = 3, pp = 1, mb = 1>} {
 
 // The only factor: elements are contiguous.

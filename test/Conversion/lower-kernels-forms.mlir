@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-lower-kernels | FileCheck %s
 
-// Folds, loops and branches of kernels in forms that are not in lower-kernels.mlir.
+// Reductions, loops and branches of kernels in forms that are not in lower-kernels.mlir.
 module attributes {tpc.grid = #tpc.grid<tp = 3, pp = 1, mb = 1>} {
 tpc.pipeline @main(%x: tensor<?x?xf32, #tpc.dist<[n, s], local>>) inputs [{}] outputs [] {
   tpc.stage 0 {

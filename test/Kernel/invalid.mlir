@@ -120,7 +120,7 @@ tpc_kernel.func @stored_twice(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of
 
 // -----
 
-// Where many do a row, one of them may be ahead.
+// If several threads compute a row, one of them may be ahead.
 tpc_kernel.func @no_barrier(%x: memref<?x?xf32> of [8, 4]) -> (%y: memref<?x?xf32> of [8, 4], %z: memref<?xf32> of [8]) {
   tpc_kernel.rows (%i) in [8] {
     tpc_kernel.elements (%j) in [4] {
@@ -218,7 +218,7 @@ tpc_kernel.func @yields(%x: memref<?xf32> of [8]) -> (%y: memref<f32> of []) {
 
 // -----
 
-// Without a condition there may be no such row.
+// Without a condition, the row may not exist.
 tpc_kernel.func @moved(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) -> (%y: memref<?x?xf32> of [2, 9]) {
   tpc_kernel.rows (%b, %i) in [2, 8] {
     %0 = memref.load %x[%b, %i] : memref<?x?xf32>
@@ -234,7 +234,7 @@ tpc_kernel.func @moved(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) 
 
 // -----
 
-// Each row is moved by its own length: two of them may meet.
+// Rows are moved by separate lengths, so two of them may collide.
 tpc_kernel.func @moved_apart(%n: memref<?xi64> of [8], %x: memref<?x?xf32> of [2, 8]) -> (%y: memref<?x?xf32> of [2, 9]) {
   %most = tpc_kernel.size 9
   tpc_kernel.rows (%b, %i) in [2, 8] {
@@ -254,7 +254,7 @@ tpc_kernel.func @moved_apart(%n: memref<?xi64> of [8], %x: memref<?x?xf32> of [2
 
 // -----
 
-// All rows of a sequence go to the same place.
+// All rows of a sequence are stored at the same position.
 tpc_kernel.func @moved_together(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) -> (%y: memref<?x?xf32> of [2, 9]) {
   %most = tpc_kernel.size 9
   tpc_kernel.rows (%b, %i) in [2, 8] {
@@ -273,7 +273,7 @@ tpc_kernel.func @moved_together(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of
 
 // -----
 
-// What a condition leaves out was never computed.
+// Elements excluded by a condition were never computed.
 tpc_kernel.func @read_in_part(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) -> (%y: memref<?x?xf32> of [2, 9], %z: memref<?x?xf32> of [2, 8]) {
   %most = tpc_kernel.size 9
   tpc_kernel.rows (%b, %i) in [2, 8] {
@@ -298,7 +298,7 @@ tpc_kernel.func @read_in_part(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [
 
 // -----
 
-// In one branch the length is the row's own.
+// In one branch the length depends on the row.
 tpc_kernel.func @moved_by_branch(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) -> (%y: memref<?x?xf32> of [2, 9]) {
   %most = tpc_kernel.size 9
   tpc_kernel.rows (%b, %i) in [2, 8] {

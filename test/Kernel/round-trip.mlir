@@ -60,8 +60,8 @@ tpc_kernel.func @one() -> (%r: memref<i64> of []) attributes {tpc_kernel.note = 
   }
 }
 
-// Where new keys go may follow from the length in any way that is the same for all rows of a sequence: by branches, quotients, and sums that
-// are used often.
+// The position of new keys may be any function of the length that is equal for all rows of a
+// sequence: with branches, quotients, and sums with several uses.
 // CHECK-LABEL: tpc_kernel.func @appends
 // CHECK: scf.if %{{[a-z0-9_]+}} {
 // CHECK-NEXT: memref.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}] : memref<?x?xf32>

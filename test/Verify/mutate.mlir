@@ -34,6 +34,6 @@
 // RUN: not %{mutate} 2>&1 | FileCheck %s --check-prefix=PLACE
 // PLACE: error: tpc-mutate: the program has no location for 'wrong-rotation'
 
-// A program without a grid has no ranks that could differ.
+// A program without a grid has no rank-dependent ops.
 // RUN: not tpc-opt %S/../Transforms/Inputs/gpt2.mlir --tpc-mutate=kind=transfer-in-branch -o /dev/null 2>&1 | FileCheck %s --check-prefix=GRID
 // GRID: error: tpc-mutate: the program has no location for 'transfer-in-branch'

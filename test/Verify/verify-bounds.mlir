@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s -split-input-file -verify-diagnostics --tpc-verify-bounds
 
-// Large, and possible: 1024 rows at most.
+// Large, but possible: at most 1024 rows.
 module attributes {tpc.constraints = [{expr = #tpc.expr<s>, min = 1 : i64, max = 1024 : i64, why = "positions"}]} {
   func.func @main(%x: tensor<?x1000000xf32, #tpc.dist<[s, 1000000]>>) {
     %0 = tpc.reshape %x : tensor<?x1000000xf32, #tpc.dist<[s, 1000000]>> -> tensor<?xf32, #tpc.dist<[1000000 * s]>>
@@ -26,7 +26,7 @@ func.func @main(%x: tensor<1x1x1xi8>) {
 
 // -----
 
-// Too large only where nothing bounds the symbol: with at most 2 it is small.
+// Too large only if the symbol is unbounded: with at most 2 it is small.
 func.func @main(%x: tensor<1xf32>) {
   // expected-error @below {{of up to 604462909807314587353088 bytes}}
   %0 = tpc.expand %x : tensor<1xf32> -> tensor<?x?x?x?xf32, #tpc.dist<[4 * s, s, s, s * s]>>
@@ -52,7 +52,7 @@ func.func @main(%x: tensor<?x?xi8, #tpc.dist<[16 * s, s * s]>>, %y: tensor<?x?xi
 
 // -----
 
-// The fullest rank of two.
+// The worst-case rank of two.
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1>} {
   func.func @main(%x: tensor<1xf32>) {
     %0 = tpc.expand %x : tensor<1xf32> -> tensor<200000000000xf32, #tpc.dist<[400000000000{tp}], local>>
@@ -81,7 +81,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1>} {
 
 // -----
 
-// No op is taken to need no loop because nothing is known of it.
+// An op with unknown cost is not assumed to be loop-free.
 func.func @main(%x: tensor<4xf32>) {
   // expected-error @below {{(arith.negf) cannot be bounded: the verifier has no trip counts for this op}}
   %0 = arith.negf %x : tensor<4xf32>

@@ -1,8 +1,9 @@
-// What a rank holds of a cache whose kv heads are repeated is checked by who did not plan it.
+// The verifier checks a rank's shard of a cache with replicated kv heads, independently of the
+// plan.
 // RUN: tpc-opt %S/../Conversion/Inputs/repeated-heads.mlir --tpc-alias-caches --tpc-outline-kernels --tpc-plan-buffers -o %t
 // RUN: tpc-opt %t --tpc-verify-buffers -o /dev/null
 
-// Each head is there as often, one after the other: else the part of one is not that of the others.
+// Each head has equally many adjacent copies: otherwise shards of copies are not shards of heads.
 // RUN: sed 's/dense<\[0, 0, 1, 1\]>/dense<[0, 1, 0, 1]>/' %t > %t.order
 // RUN: not tpc-opt %t.order --tpc-verify-buffers -o /dev/null 2>&1 | FileCheck %s --check-prefix=ORDER
 // ORDER: reads cache @k0 for {{.*}}, which is no slice of it
@@ -10,7 +11,7 @@
 // RUN: sed 's/dense<\[0, 0, 1, 1\]>/dense<[0, 0, 1, 0]>/' %t > %t.other
 // RUN: not tpc-opt %t.other --tpc-verify-buffers -o /dev/null 2>&1 | FileCheck %s --check-prefix=ORDER
 
-// What no cache holds is computed.
+// A value without a cache is computed.
 // RUN: sed '0,/dim 1 {tpc.aliased}/s//dim 1/' %t > %t.unheld
 // RUN: not tpc-opt %t.unheld --tpc-verify-buffers -o /dev/null 2>&1 | FileCheck %s --check-prefix=UNHELD
 // UNHELD: is not computed: neither by a kernel nor by a cache's layout

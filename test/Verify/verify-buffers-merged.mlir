@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --split-input-file --tpc-verify-buffers --verify-diagnostics
 
-// Products that are done in one go. The second's sum goes where the first's was to go.
+// Merged matmuls. The second's sum is stored where the first's belongs.
 func.func private @f(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %v: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
   %0 = tpc.matmul %x, %w {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   %1 = tpc.matmul %x, %v {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -14,7 +14,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1, %v = packed 2) 
 
 // -----
 
-// The parameters are exchanged.
+// The parameters are swapped.
 func.func private @f(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %v: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
   %0 = tpc.matmul %x, %w {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   %1 = tpc.matmul %x, %v {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -27,7 +27,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1, %v = packed 2) 
 
 // -----
 
-// One is left out.
+// One is missing.
 func.func private @f(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %v: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
   %0 = tpc.matmul %x, %w {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   %1 = tpc.matmul %x, %v {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -40,7 +40,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1, %v = packed 2) 
 
 // -----
 
-// A product may write over its own residual, and over no other's: they are done at the same time.
+// A matmul may overwrite its own residual, but no other's: they run at the same time.
 func.func private @f(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %v: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %e = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   %0 = tpc.matmul %x, %w {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --split-input-file --tpc-verify-buffers --verify-diagnostics
 
-// The second product overwrites what the third still reads.
+// The second matmul overwrites memory that the third still reads.
 func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   %1 = tpc.matmul %0, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -19,7 +19,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
 
 // -----
 
-// The frame ends in the middle of the slot.
+// The frame ends within the buffer.
 func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   %1 = tpc.matmul %0, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -36,7 +36,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
 
 // -----
 
-// A count, and an operand.
+// A wrong count, and a wrong operand.
 func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
@@ -59,7 +59,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %z = value 1 : 16 x f32) to (%
 
 // -----
 
-// Nothing is written, and the result is not there.
+// The result is not written.
 func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   return %x : tensor<4x4xf32>
 }
@@ -105,7 +105,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f3
 
 // -----
 
-// Slopes that are 0 at another place, which computes the same but for rounding.
+// Slopes that are 0 at another index, which computes the same except for rounding.
 !x = tensor<1x4x2x4xf32>
 !k = tensor<1x?x2x4xf32, #tpc.dist<[1, "p + 4", 2, 4]>>
 func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x {

@@ -72,7 +72,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
 // -----
 
-// Replicas with an empty batch do nothing: nobody may wait for them.
+// Replicas with an empty batch do nothing: no rank may wait for them.
 module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
     tpc.stage 0 {
@@ -87,7 +87,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 2, pp = 1, mb = 2>} {
 
 // -----
 
-// Of one tensor, each replica has its own part: they are no equals.
+// Each replica has a different shard of the tensor, so they are not equal.
 !part = tensor<?xf32, #tpc.dist<[batch{dp, mb}], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
   func.func private @f(%x: !part) {
@@ -114,7 +114,8 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
 
 // -----
 
-// Sizes known: 5 samples are 2, 2 and 1 on three replicas; with two micro-batches the last has one turn.
+// Static sizes: 5 samples are 2, 2 and 1 on three replicas; with two micro-batches the last has one
+// iteration.
 module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 3, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
     tpc.stage 0 {

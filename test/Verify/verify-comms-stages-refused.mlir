@@ -1,4 +1,4 @@
-// What crosses stages, in which order, and outputs.
+// Messages between stages, their order, and outputs.
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics --tpc-verify-comms
 
 !x = tensor<4xf32>
@@ -131,7 +131,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
 
 // -----
 
-// All messages have their counterparts, but each stage wants to be the second.
+// All messages have their counterparts, but each stage receives first.
 !x = tensor<4xf32>
 module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
@@ -155,7 +155,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
 
 // -----
 
-// The same with loops: stage 0 sends all first, stage 1 expects the other ones first.
+// The same with loops: stage 0 sends all of one value first, stage 1 receives the other first.
 !x = tensor<4xf32>
 module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 3, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
@@ -234,7 +234,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
 
 // -----
 
-// Calls of calls: 2^17 communications in one turn.
+// Nested calls: 2^17 communications in one iteration.
 !x = tensor<4xf32>
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   func.func private @f0(%x: !x) {

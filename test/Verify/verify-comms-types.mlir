@@ -1,4 +1,4 @@
-// What op verifiers refuse as well: tpc-verify-comms does not rely on them.
+// Errors that op verifiers also report: tpc-verify-comms does not rely on them.
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics --verify-each=0 --mlir-very-unsafe-disable-verifier-on-parsing --tpc-verify-comms
 
 !x = tensor<4xf32>

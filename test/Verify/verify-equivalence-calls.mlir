@@ -1,4 +1,4 @@
-// Functions that call each other again and again: a program of few lines that takes very long to run.
+// Nested repeated calls: a short program that takes very long to run.
 // RUN: not tpc-opt %s --tpc-verify-equivalence=reference=%S/Inputs/verify-model.mlir 2>&1 | FileCheck %s
 
 // CHECK: cannot be proved: calls expand to more than 2097152 ops

@@ -1,5 +1,5 @@
-// What executables are told beside the code is the model's as well: names and defaults of inputs, names of outputs,
-// constraints, the file that weights are looked for beside, ranges of inputs that are looked up.
+// Metadata of executables is compared with the model's: names and defaults of inputs, names of
+// outputs, constraints, the folder of weight files, ranges of index inputs.
 // RUN: split-file %s %t
 // DEFINE: %{verify} = "--tpc-verify-equivalence=reference=%t/model.mlir" -o /dev/null
 // DEFINE: %{refuse} = not tpc-opt %t/edited.mlir %{verify} 2>&1 | FileCheck %s --check-prefix

@@ -1,4 +1,5 @@
-// Programs that are no equals of their model, and models that cannot be read. The dialect's verifier is off for programs.
+// Programs that differ from their model, and models that cannot be read. The dialect's verifier is
+// off for programs.
 // RUN: split-file %s %t
 // DEFINE: %{opt} = not tpc-opt --mlir-very-unsafe-disable-verifier-on-parsing --verify-each=0 -o /dev/null 2>&1
 // DEFINE: %{verify} = "--tpc-verify-equivalence=reference=%t/model.mlir interpret=false"

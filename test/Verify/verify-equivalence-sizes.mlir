@@ -1,4 +1,5 @@
-// Small sizes of dimensions that are joined and taken apart again add up, with symbols in them too: 12 = 8 + 4 rows' worth.
+// Reduced sizes of dimensions that are concatenated and sliced again add up, also with symbols: 12
+// = 8 + 4 rows.
 // RUN: tpc-opt %s "--tpc-verify-equivalence=reference=%s symbolic=false" -o /dev/null 2>&1 | FileCheck %s --allow-empty
 // CHECK-NOT: {{error|warning}}
 !x = tensor<?x8xf32, #tpc.dist<[s, 8]>>

@@ -1,14 +1,14 @@
-// A model whose sizes cannot be made small has no randomized check, and that is said, with the reason.
+// A model whose sizes cannot be reduced has no randomized check; a warning gives the reason.
 // RUN: split-file %s %t
 // RUN: tpc-opt %t/every-second.mlir "--tpc-verify-equivalence=reference=%t/every-second.mlir" 2>&1 | FileCheck %s
 // RUN: tpc-opt %t/every-second.mlir "--tpc-verify-equivalence=reference=%t/every-second.mlir symbolic=false" 2>&1 -o /dev/null | FileCheck %s --check-prefix=ALONE
-// Smaller, it has one.
+// With smaller sizes, it has one.
 // RUN: sed 's/4099/19/g; s/2050/10/g' %t/every-second.mlir > %t/small.mlir
 // RUN: tpc-opt %t/small.mlir "--tpc-verify-equivalence=reference=%t/small.mlir" 2>&1 | FileCheck %s --check-prefix=SMALL
-// One slice with sizes that have no common factor leaves all others free: 4099 = 4096 + 3, in the small as well. So do
-// slices that begin somewhere, concatenations, and parts of what is composite.
+// One slice with coprime sizes does not affect others: 4099 = 4096 + 3, also with reduced sizes.
+// The same holds for slices with an offset, concatenations, and blocks of composite sizes.
 // RUN: tpc-opt %t/slices.mlir "--tpc-verify-equivalence=reference=%t/slices.mlir" 2>&1 | FileCheck %s --check-prefix=SMALL
-// And what is wrong then is found.
+// Faults in these programs are found.
 // RUN: sed 's/from 4 :/from 3 :/' %t/slices.mlir > %t/wrong.mlir
 // RUN: not tpc-opt %t/wrong.mlir "--tpc-verify-equivalence=reference=%t/slices.mlir symbolic=false" 2>&1 | FileCheck %s --check-prefix=WRONG
 

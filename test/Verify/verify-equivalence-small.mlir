@@ -1,5 +1,5 @@
-// The randomized check alone: both programs run at small sizes. The dialect's verifier is off, as it refuses
-// most of these programs before.
+// The randomized check alone: both programs run at small sizes. The dialect's verifier is off,
+// because it rejects most of these programs.
 // RUN: tpc-opt %s --mlir-very-unsafe-disable-verifier-on-parsing --verify-each=0 -split-input-file -verify-diagnostics=only-expected "--tpc-verify-equivalence=reference=%S/Inputs/verify-model.mlir symbolic=false"
 
 !x = tensor<?x4xf32, #tpc.dist<[batch, 4], local>>
@@ -994,7 +994,7 @@ module {
 
 // -----
 
-// Types that do not fit the values: what a rank has then is not where it is looked for.
+// Types that contradict the values: a rank's elements are not those of its type.
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
   func.func @main() {
     %x = tpc.constant dense<1.0> : tensor<2x4xf32> : tensor<2x4xf32>

@@ -1,4 +1,5 @@
-// Two reductions that were joined are those of the model; joined and taken apart in another way they are not.
+// Two coalesced reductions equal those of the model; if they are sliced in another way, they do
+// not.
 // RUN: tpc-opt %s --tpc-localize --tpc-coalesce-collectives -o %t.mlir
 // RUN: FileCheck %s < %t.mlir
 // RUN: tpc-opt %t.mlir --tpc-verify-equivalence=reference=%S/Inputs/verify-joined-model.mlir -o /dev/null

@@ -1,4 +1,5 @@
-// What a stage computes before its rounds is what every round would compute. Each program is one edit away from good.mlir.
+// Values hoisted out of the micro-batch loop equal those of every iteration. Each program is one
+// edit away from good.mlir.
 // RUN: split-file %s %t
 // DEFINE: %{unsafe} = not tpc-opt --mlir-very-unsafe-disable-verifier-on-parsing --verify-each=0 -o /dev/null 2>&1
 // DEFINE: %{proof} = "--tpc-verify-equivalence=reference=%t/model.mlir interpret=false"
@@ -9,11 +10,12 @@
 // RUN: tpc-check-certificate %t/proof.json | FileCheck %s --check-prefix=CERTIFICATE
 // RUN: FileCheck %s --check-prefix=EVENTS < %t/proof.json
 // CERTIFICATE: no deadlock
-// The layer's collective stands in a round, that of the prologue before it.
+// The layer's collective is in the loop, the prologue's is before it.
 // EVENTS: "call": "prologue"
 // EVENTS: "loop":
 
-// The first micro-batch's part: the dialect says so of ops of the stage, the proof also of what they call.
+// The slice of the first micro-batch: the dialect rejects it in ops of the stage, the proof also in
+// called functions.
 // RUN: not tpc-opt %t/first.mlir 2>&1 | FileCheck %s --check-prefix=FIRST
 // RUN: %{unsafe} %t/first.mlir %{proof} | FileCheck %s --check-prefix=FIRST-PROOF
 // RUN: %{unsafe} %t/first.mlir %{run} | FileCheck %s --check-prefix=FIRST-SMALL
@@ -23,7 +25,7 @@
 // FIRST-SMALL: (tpc.local_slice): run at small sizes, there is no micro-batch here for the type
 // INSIDE: (func.call) is computed once, before the micro-batch loop
 
-// Results in another order; a round that reads an input instead of what was made of it.
+// Results in another order; an iteration that reads an input instead of the value computed from it.
 // RUN: not tpc-opt %t/swapped.mlir %{proof} 2>&1 | FileCheck %s --check-prefix=WRONG
 // RUN: not tpc-opt %t/swapped.mlir %{run} 2>&1 | FileCheck %s --check-prefix=WRONG-SMALL
 // RUN: not tpc-opt %t/dropped.mlir %{proof} 2>&1 | FileCheck %s --check-prefix=WRONG
@@ -37,12 +39,12 @@
 // LATE: (func.call) is after the micro-batch loops: move values that iterations share before them
 // LATE-SMALL: (func.call): run at small sizes, it takes a value that is not computed before
 
-// Transfers and outputs stand in rounds.
+// Transfers and outputs are in the loop.
 // RUN: not tpc-opt %t/output.mlir %{proof} 2>&1 | FileCheck %s --check-prefix=OUTPUT
 // RUN: not tpc-opt %t/output.mlir %{run} 2>&1 | FileCheck %s --check-prefix=OUTPUT
 // OUTPUT: (tpc.output){{.*}} is outside of tpc.micro_batches
 
-// A collective that only some ranks come to: those of one branch, or of one stage.
+// A collective that only some ranks execute: those of one branch, or of one stage.
 // RUN: not tpc-opt %t/branch.mlir --tpc-verify-comms -o /dev/null 2>&1 | FileCheck %s --check-prefix=BRANCH
 // RUN: not tpc-opt %t/stage.mlir --tpc-verify-comms -o /dev/null 2>&1 | FileCheck %s --check-prefix=STAGE
 // BRANCH: not all members of its group over tp reach it: rank (tp 0) and rank (tp 1) may take different branches

@@ -96,8 +96,8 @@ tpc_kernel.func @stores_and_reads(%x: memref<?x?xf32> of [n, 128], %r: memref<?x
   }
 }
 
-// Without a fold, elements are distributed over threads. Odd rows are not aligned, so no access is
-// wide. There is no 64-bit division.
+// Without a reduction, elements are distributed over threads. Odd rows are not aligned, so no
+// access is wide. There is no 64-bit division.
 // CHECK-LABEL: llvm.func @odd_rows(
 // CHECK-NOT: vector<
 // CHECK-NOT: nvvm.shfl

@@ -13,7 +13,8 @@ func.func @main(%x: tensor<?x16xf32, #tpc.dist<[batch, 16]>>) -> tensor<?x16xf32
 
 // -----
 
-// Dimensions may have been merged, divided, or permuted; what is there for the annotation alone goes.
+// Dimensions may have been merged, divided, or permuted; ops that only the annotation uses are
+// removed.
 // CHECK-LABEL: @moved
 func.func @moved(%x: tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>>, %z: tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>>, %u: tensor<4x6xf32>)
     -> (tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>>, tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>>, tensor<4x6xf32>) {
@@ -36,7 +37,7 @@ func.func @moved(%x: tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>>, %z: te
 
 // -----
 
-// The shape that the model needs is the one that is annotated.
+// The shape that the model needs is annotated.
 // CHECK-LABEL: @needed
 func.func @needed(%x: tensor<4x6xf32>) -> tensor<4x3x2xf32> {
   // CHECK-NOT: tpc.gelu {{.*}}tpc.sharding
@@ -49,7 +50,8 @@ func.func @needed(%x: tensor<4x6xf32>) -> tensor<4x3x2xf32> {
 
 // -----
 
-// What is computed twice is one value: what is said of the second is said of the first, and once more if it is the same.
+// Equal values are merged: the annotation of the second applies to the first; equal annotations are
+// merged too.
 // CHECK-LABEL: @again
 func.func @again(%x: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>, tensor<4x16xf32>) {
   // CHECK: tpc.gelu {{.*}} {tpc.pipeline_stage = 1 : i64, tpc.sharding = [unit, #tpc.dim<16{tp}>], tpc.sharding_source = "a.txt:1:1"}
@@ -62,7 +64,7 @@ func.func @again(%x: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>, t
 
 // -----
 
-// Factors of a dimension that is divided between them; and what an op says of its stage. Calls are not replaced.
+// Factors of a dimension that is divided between them; and an op's stage. Calls are not replaced.
 // HELD-LABEL: @factors
 // HELD: call @f({{.*}}) {tpc.pipeline_stage = 2 : i64}
 // HELD: tpc.annotation %{{.*}} "act" {sharding = [#tpc.dim<batch>, #tpc.dim<2{tp}*8>], stage = 1 : i64}
@@ -79,7 +81,8 @@ module @factors {
 
 // -----
 
-// Stages of nodes: of what is made of one node, and of its parts; not of what others use as well.
+// Stages of nodes: they apply to all ops created from a node and its parts, but not to ops that
+// other nodes share.
 // CHECK-LABEL: @nodes
 module @nodes attributes {tpc.recorded_stages = [{node = "one", stage = 1}]} {
   func.func @main(%x: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>) {
@@ -89,7 +92,7 @@ module @nodes attributes {tpc.recorded_stages = [{node = "one", stage = 1}]} {
     %e = tpc.exp %n : tensor<4x16xf32> -> tensor<4x16xf32> loc("one")
     // CHECK: tpc.gelu {{.*}} {tpc.pipeline_stage = 1 : i64}
     %y = tpc.gelu tanh %e : tensor<4x16xf32> -> tensor<4x16xf32> loc("one")
-    // An annotation uses a value, but does not need it.
+    // An annotation uses a value, but does not keep it alive.
     %r = tpc.reshape %e : tensor<4x16xf32> -> tensor<64xf32> loc("one")
     tpc.annotation %r "e" {sharding = [unit]} : tensor<64xf32>
     return %n, %y : tensor<4x16xf32>, tensor<4x16xf32>

@@ -17,7 +17,7 @@ func.func @sums(%x: tensor<4x2xf32, #tpc.dist<[4, 2], sum{tp}>>, %y: tensor<4x3x
   return %1, %3 : tensor<4x2xf32>, tensor<4x3xf32>
 }
 
-// Other shapes are joined flat; three become one.
+// Other shapes are flattened and concatenated; three become one.
 // CHECK-LABEL: @flat
 // CHECK-COUNT-1: tpc.all_reduce
 // CHECK-NOT: tpc.all_reduce
@@ -29,7 +29,8 @@ func.func @flat(%x: tensor<4x2xf32, #tpc.dist<[4, 2], max{tp}>>, %y: tensor<?xf3
   return %0, %1, %2 : tensor<4x2xf32>, tensor<?xf32, #tpc.dist<[s]>>, tensor<f32>
 }
 
-// Parts of 20 elements and of 4 heads of 5 are of other layouts, of equal sizes or not.
+// Shards of 20 elements and of 4 heads of 5 have different layouts, whether their sizes are equal
+// or not.
 // CHECK-LABEL: @layouts
 // CHECK-COUNT-2: tpc.reduce_scatter
 // CHECK: return
@@ -61,7 +62,7 @@ func.func @scatters(%x: tensor<4x2xf32, #tpc.dist<[4, 2], sum{tp}>>, %y: tensor<
   return %0, %1 : tensor<4x2xf32, #tpc.dist<[4{tp}, 2]>>, tensor<4x2xf32, #tpc.dist<[4{tp}, 2]>>
 }
 
-// What needs the first comes right behind both; what comes later stays later.
+// Users of the first come directly after both; later users stay later.
 // CHECK-LABEL: @order
 // CHECK: tpc.neg
 // CHECK: tpc.all_reduce
@@ -83,7 +84,7 @@ func.func @order(%x: tensor<4xf32, #tpc.dist<[4], sum{tp}>>, %y: tensor<4xf32, #
   return %2, %6 : tensor<4xf32>, tensor<4xf32>
 }
 
-// What cannot be joined stays where it is, with what needs it: pairs of it are tried next.
+// Collectives that cannot be joined stay in place, with their users; pairs of them are tried next.
 // CHECK-LABEL: @apart
 // CHECK-NEXT: tpc.all_reduce %arg0
 // CHECK: tpc.reduce sum
@@ -99,7 +100,8 @@ func.func @apart(%x: tensor<4xf32, #tpc.dist<[4], sum{tp}>>, %y: tensor<8x2xf32,
   return %3, %4 : tensor<f32>, tensor<8x2xf32, #tpc.dist<[8{cp}, 2]>>
 }
 
-// One needs the other; other axes; another kind of reduction; another dimension; another element type.
+// Not joined: one depends on the other; other axes; another kind of reduction; another dimension;
+// another element type.
 // CHECK-LABEL: @dependent
 // CHECK: tpc.all_reduce %arg0
 // CHECK: tpc.all_reduce %
@@ -130,7 +132,7 @@ func.func @different(%a: tensor<4xf32, #tpc.dist<[4], sum{tp}>>, %b: tensor<4xf3
 
 // -----
 
-// Latency is nothing here: a copy would be all that is gained.
+// With zero latency, joining would gain nothing, and would cost a copy.
 module attributes {tpc.grid = #tpc.grid<tp = 4, pp = 1, mb = 1>, tpc.links = {intra_node = [0.0, 1.0e-9]}} {
 // CHECK-LABEL: @large
 // CHECK-COUNT-2: tpc.all_reduce

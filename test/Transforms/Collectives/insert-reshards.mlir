@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-insert-reshards --split-input-file --verify-diagnostics | FileCheck %s
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
-  // One reshard for both users; without `tpc.split` an op runs whole.
+  // One reshard for both users; without `tpc.split` an op runs unsplit.
   // CHECK-LABEL: @shares
   func.func @shares(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>) {
     // CHECK: %[[X:.*]] = tpc.reshard %arg0 : tensor<4x8xf32> -> tensor<4x8xf32, #tpc.dist<[4, 8{tp}]>>
@@ -29,7 +29,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
     return %t : tensor<4x6xf32>
   }
 
-  // A product that is larger than its operand is not made of partial sums.
+  // A matmul result that is larger than its operand is not computed from partial sums.
   // CHECK-LABEL: @does_not_delay
   func.func @does_not_delay(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %v: tensor<6x60xf32>) -> tensor<4x60xf32> {
     // CHECK: tpc.matmul
@@ -54,7 +54,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
 // -----
 
 module attributes {tpc.grid = #tpc.grid<tpx = 2, tpy = 2, dp = 1, pp = 1, mb = 1>} {
-  // Sums over the same axes, in whatever order: nothing lies between them.
+  // Sums over the same axes, in any order, need no reshard.
   // CHECK-LABEL: @orders
   // CHECK: %[[P:.*]] = tpc.matmul {{.*}} sum{tpx, tpy}>>
   // CHECK: %[[Q:.*]] = tpc.matmul {{.*}} sum{tpy, tpx}>>
@@ -90,7 +90,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
 
 // -----
 
-// A value that an annotation holds in parts: users take it from there.
+// A value that an annotation shards: users take it from there.
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
   // CHECK-LABEL: @held
   func.func @held(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-localize --split-input-file --verify-diagnostics | FileCheck %s
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
-  // Sizes that all ranks share are static, others are not; what is whole stays plain.
+  // Sizes equal on all ranks are static, others are dynamic; types of unsplit values are plain.
   // CHECK-LABEL: @local
   // CHECK-SAME: tensor<4x?xf32, #tpc.dist<[8{tp}, s], local>>
   // CHECK-SAME: tensor<?x5xf32, #tpc.dist<[7{tp}, 5], local>>

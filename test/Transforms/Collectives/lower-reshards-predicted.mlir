@@ -1,4 +1,4 @@
-// Collectives must be predicted by a tactic.
+// Collectives must be expected by a tactic.
 // RUN: tpc-opt %s --tpc-lower-reshards --split-input-file --verify-diagnostics | FileCheck %s
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>,
@@ -13,7 +13,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>,
     %b = tpc.reshard %y : tensor<5x8xf32, #tpc.dist<[5{tp}, 8]>> -> tensor<5x8xf32>
     return %a, %b : tensor<5x8xf32>, tensor<5x8xf32>
   }
-  // Taking a part is free.
+  // Slicing a shard is free.
   // CHECK-LABEL: @free
   // CHECK: tpc.local_slice
   func.func @free(%x: tensor<5x8xf32>) -> tensor<5x8xf32, #tpc.dist<[5{dp}, 8]>> {
@@ -58,7 +58,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
 
 // -----
 
-// The cheapest sequence has all-to-alls, which no tactic predicted; another one has not.
+// The cheapest sequence has all-to-alls, which no tactic expects; another sequence has none.
 module attributes {tpc.grid = #tpc.grid<tp = 4, pp = 1, mb = 1>,
                    tpc.tactics = [{name = "tp", splits = [], predicts = [
                      {kind = "all_gather", axis = "tp", why = "test"}]}]} {
@@ -82,7 +82,7 @@ func.func @no_grid(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>>) -> tensor<5x
 
 // -----
 
-// A grid further in is another module's.
+// The grid of a nested module belongs to that module.
 module {
   module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
     func.func @inner_grid(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>>) -> tensor<5x8xf32> {

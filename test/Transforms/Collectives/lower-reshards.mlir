@@ -17,7 +17,7 @@ func.func @scatter(%x: tensor<?x8xf32, #tpc.dist<[b{dp}*s, 8], sum{tp}>>) -> ten
   return %y : tensor<?x8xf32, #tpc.dist<[(b{dp}*s){tp}, 8]>>
 }
 
-// Slices come first: a third of the bytes is reduced.
+// Slices come first: then a third of the bytes is reduced.
 // CHECK-LABEL: @slice_first
 // CHECK-NEXT: %[[S:.*]] = tpc.local_slice %arg0 over ["dp"] dim 0
 // CHECK-NEXT: tpc.all_reduce %[[S]] over ["tp"]
@@ -35,7 +35,7 @@ func.func @move(%x: tensor<5x8xf32, #tpc.dist<[5{tp}, 8]>>) -> tensor<5x8xf32, #
   return %y : tensor<5x8xf32, #tpc.dist<[5, 8{tp}]>>
 }
 
-// Only the innermost split is gathered; that of the batch stays.
+// Only the innermost split is gathered; the batch stays split.
 // CHECK-LABEL: @inner
 // CHECK-NEXT: tpc.all_gather %arg0 over ["tp"] dim 0
 // CHECK-NEXT: return
@@ -53,7 +53,8 @@ func.func @restack(%x: tensor<40x8xf32, #tpc.dist<[40{tp}, 8]>>) -> tensor<40x8x
   return %y : tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>>
 }
 
-// The outer axis of two goes: it becomes the inner one first, of which only a quarter of the value moves.
+// The outer of two axes is removed: it becomes the inner one first, which moves only a quarter of
+// the value.
 // CHECK-LABEL: @outer
 // CHECK-NEXT: %[[P:.*]] = tpc.collective_permute %arg0 over ["tp", "cp"] dim 0
 // CHECK-NEXT: tpc.all_gather %[[P]] over ["tp"] dim 0
@@ -77,7 +78,7 @@ func.func @one_of_two(%x: tensor<8xf32, #tpc.dist<[8], max{tp, cp}>>) -> tensor<
 
 module attributes {tpc.grid = #tpc.grid<tp = 4, cp = 4, pp = 1, mb = 1>} {
 
-// Of 10 rows each some go to a neighbour.
+// A few of each rank's 10 rows move to a neighbor.
 // CHECK-LABEL: @around
 // CHECK-NEXT: tpc.collective_permute %arg0 over ["tp"] dim 0
 // CHECK-NEXT: return
@@ -86,7 +87,7 @@ func.func @around(%x: tensor<40x8xf32, #tpc.dist<[40{tp}, 8]>>) -> tensor<40x8xf
   return %y : tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>>
 }
 
-// The axis that is wanted comes below the other one, so that a quarter is gathered.
+// The requested axis becomes the inner one, so that only a quarter is gathered.
 // CHECK-LABEL: @park
 // CHECK-NEXT: %[[S:.*]] = tpc.local_slice %arg0 over ["cp"] dim 0
 // CHECK-NEXT: %[[P:.*]] = tpc.collective_permute %[[S]] over ["tp", "cp"] dim 0
@@ -97,7 +98,7 @@ func.func @park(%x: tensor<32x32xf32, #tpc.dist<[32{tp}, 32]>>) -> tensor<32x32x
   return %y : tensor<32x32xf32, #tpc.dist<[32{cp}, 32]>>
 }
 
-// Axes that change places, and one that comes: what a rank has in common with what it needs, it keeps.
+// Axes change places, and one is added: a rank keeps the elements that it already has.
 // CHECK-LABEL: @swap
 // CHECK-NEXT: tpc.exchange %arg0 over ["tp", "cp"] : {{.*}}[32{tp}, 32{cp}]{{.*}} -> {{.*}}[32{cp}, 32{tp}]
 // CHECK-NEXT: tpc.exchange %arg1 over ["tp", "cp"] : {{.*}}[32{tp}, 32]{{.*}} -> {{.*}}[32{cp}, 32{tp}]
@@ -108,7 +109,7 @@ func.func @swap(%x: tensor<32x32xf32, #tpc.dist<[32{tp}, 32{cp}]>>, %y: tensor<3
   return %0, %1 : tensor<32x32xf32, #tpc.dist<[32{cp}, 32{tp}]>>, tensor<32x32xf32, #tpc.dist<[32{cp}, 32{tp}]>>
 }
 
-// What is to be added is reduced before anything moves.
+// Partial sums are reduced before any data moves.
 // CHECK-LABEL: @reduce_before
 // CHECK: tpc.reduce_scatter {{.*}} over ["tp"]
 // CHECK: tpc.exchange
@@ -118,7 +119,7 @@ func.func @reduce_before(%x: tensor<32x32xf32, #tpc.dist<[32{cp}, 32], sum{tp}>>
   return %y : tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>>
 }
 
-// A scatter over one axis makes what the other reduces smaller.
+// A scatter over one axis reduces the size for the other reduction.
 // CHECK-LABEL: @scatter_first
 // CHECK-NEXT: %[[S:.*]] = tpc.reduce_scatter %arg0 over ["tp"] dim 0
 // CHECK-NEXT: tpc.all_reduce %[[S]] over ["cp"]
@@ -128,7 +129,8 @@ func.func @scatter_first(%x: tensor<32xf32, #tpc.dist<[32], sum{tp, cp}>>) -> te
   return %y : tensor<32xf32, #tpc.dist<[32{tp}]>>
 }
 
-// Over two axes at once: each rank keeps a sixteenth of its part and gets the rest of what it needs, 60 elements.
+// Over two axes at once: each rank keeps a sixteenth of its shard and receives its other 60
+// elements.
 // CHECK-LABEL: @move_two
 // CHECK-NEXT: tpc.exchange %arg0 over ["tp", "cp"] : {{.*}}[32{tp, cp}, 32]{{.*}} -> {{.*}}[32, 32{cp, tp}]
 // CHECK-NEXT: return
@@ -137,7 +139,7 @@ func.func @move_two(%x: tensor<32x32xf32, #tpc.dist<[32{tp, cp}, 32]>>) -> tenso
   return %y : tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>>
 }
 
-// Axes in another order: each rank's part goes to one other, or stays.
+// Axes in another order: each rank's shard moves to one other rank, or stays.
 // CHECK-LABEL: @order
 // CHECK-NEXT: tpc.collective_permute %arg0 over ["tp", "cp"] dim 0 : {{.*}}[32{tp, cp}]{{.*}} -> {{.*}}[32{cp, tp}]
 // CHECK-NEXT: return
@@ -146,7 +148,7 @@ func.func @order(%x: tensor<32xf32, #tpc.dist<[32{tp, cp}]>>) -> tensor<32xf32, 
   return %y : tensor<32xf32, #tpc.dist<[32{cp, tp}]>>
 }
 
-// A shift along what is split, and one within parts that are whole.
+// A shift along a split dimension, and one within unsplit blocks.
 // CHECK-LABEL: @shift
 // CHECK-NEXT: %[[P:.*]] = tpc.collective_permute %arg0 over ["tp"] dim 0 from 1 every s : {{.*}}[(b{cp}*s){tp}, 8]
 // CHECK-NEXT: tpc.roll %arg1 dim 0 from 1 every s
@@ -157,7 +159,7 @@ func.func @shift(%x: tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>, %y: tensor<
   return %0, %1 : tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>, tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>>
 }
 
-// Ranks have parts of runs of 24 that are not in a row: each shifts all of the dimension.
+// Ranks have shards of runs of 24 that are not contiguous: each shifts the whole dimension.
 // CHECK-LABEL: @shift_whole
 // CHECK-NEXT: %[[W:.*]] = tpc.all_gather %arg0 over ["tp"] dim 1
 // CHECK-NEXT: %[[S:.*]] = tpc.roll %[[W]] dim 1 from 1 every 24 : {{.*}} -> tensor<?x24xf32, #tpc.dist<[b, 24]>>
@@ -168,7 +170,7 @@ func.func @shift_whole(%x: tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>>) -> tensor<
   return %0 : tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>>
 }
 
-// One head over four ranks, behind another factor.
+// One head over four ranks, after another factor.
 // CHECK-LABEL: @one_head
 // CHECK-NEXT: tpc.local_slice %arg0 over ["tp"] dim 0
 // CHECK-NEXT: return

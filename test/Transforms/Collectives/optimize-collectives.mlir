@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-localize --tpc-optimize-collectives | FileCheck %s
 
-// What comes before is global, as tpc-lower-reshards leaves it.
+// Before the pass, types are global, as tpc-lower-reshards leaves them.
 !x = tensor<32x8xf32>
 !tp = tensor<32x8xf32, #tpc.dist<[32{tp}, 8]>>
 !cp = tensor<32x8xf32, #tpc.dist<[32{cp}, 8]>>
@@ -17,7 +17,7 @@ func.func @reduce_and_slice(%x: !sum) -> !tp {
   return %1 : !tp
 }
 
-// Somebody else needs it whole: then the slice is free.
+// Another user needs the whole value: then the slice is free.
 // CHECK-LABEL: @reduce_and_slice_of_two
 // CHECK-NEXT: %[[R:.*]] = tpc.all_reduce
 // CHECK-NEXT: %[[S:.*]] = tpc.local_slice %[[R]]
@@ -28,7 +28,7 @@ func.func @reduce_and_slice_of_two(%x: !sum) -> (!x, !tp) {
   return %0, %1 : !x, !tp
 }
 
-// As many bytes, one collective less.
+// Equal bytes, one collective less.
 // CHECK-LABEL: @scatter_and_gather
 // CHECK-NEXT: %[[R:.*]] = tpc.all_reduce
 // CHECK-NEXT: %[[S:.*]] = tpc.local_slice %[[R]]
@@ -79,7 +79,7 @@ func.func @dead_and_duplicate(%x: !tp, %y: !sum) -> (!x, !x) {
   return %0, %1 : !x, !x
 }
 
-// The same operand over another axis is another collective.
+// A collective of the same operand over another axis is not a duplicate.
 // CHECK-LABEL: @other_axes
 // CHECK-DAG: tpc.all_reduce %arg0 over ["tp"]
 // CHECK-DAG: tpc.all_reduce %arg0 over ["cp"]
@@ -103,7 +103,7 @@ func.func @gathers_meet(%x: !tp, %y: !tp) -> !x {
   return %3 : !x
 }
 
-// Gathered over different axes, or needed by others as well: nothing to gain.
+// Gathered over different axes, or with other users: no gain.
 // CHECK-LABEL: @gathers_do_not_meet
 // CHECK: tpc.all_gather %arg0 over ["tp"]
 // CHECK: tpc.all_gather %arg1 over ["cp"]
@@ -127,7 +127,7 @@ func.func @gather_is_shared(%x: !tp) -> (!x, !x) {
   return %1, %2 : !x, !x
 }
 
-// A column-parallel product uses the axis itself.
+// A column-parallel matmul uses the axis itself.
 // CHECK-LABEL: @column_parallel
 // CHECK-NEXT: %[[G:.*]] = tpc.all_gather %arg0
 // CHECK-NEXT: tpc.matmul %[[G]], %arg1
@@ -138,7 +138,7 @@ func.func @column_parallel(%x: !tp, %w: tensor<8x64xf32, #tpc.dist<[8, 64{tp}]>>
   return %1 : tensor<32x64xf32, #tpc.dist<[32, 64{tp}]>>
 }
 
-// A narrower type is gathered, a wider one is not.
+// The gather moves to the side of a cast with the narrower type.
 // CHECK-LABEL: @casts
 // CHECK-NEXT: %[[C:.*]] = tpc.cast %arg0
 // CHECK-NEXT: tpc.all_gather %[[C]] {{.*}} -> tensor<32x8xf16>
@@ -153,8 +153,8 @@ func.func @casts(%x: !tp, %y: !tp) -> (tensor<32x8xf16>, tensor<32x8xf64>) {
   return %1, %3 : tensor<32x8xf16>, tensor<32x8xf64>
 }
 
-// A product with few columns: parts of the tokens are multiplied, and what is gathered is small. Where the result
-// is larger than the operand the operand is gathered.
+// A matmul with few columns: each rank multiplies its tokens, and the small result is gathered. If
+// the result is larger than the operand, the operand is gathered.
 // CHECK-LABEL: @products
 // CHECK-NEXT: %[[P:.*]] = tpc.matmul %arg0, %arg1
 // CHECK-NEXT: tpc.all_gather %[[P]] {{.*}} -> tensor<32x2xf32>
@@ -169,7 +169,7 @@ func.func @products(%x: !tp, %w: tensor<8x2xf32>, %v: tensor<8x64xf32>, %y: !tp)
   return %1, %3 : tensor<32x2xf32>, tensor<32x64xf32>
 }
 
-// Gathered to be summed: each rank sums its part.
+// Gathered and then summed: each rank sums its shard.
 // CHECK-LABEL: @gather_and_reduce
 // CHECK-NEXT: %[[S:.*]] = tpc.reduce sum %arg0 [0] {{.*}} -> tensor<8xf32, #tpc.dist<[8], sum{tp}, local>>
 // CHECK-NEXT: %[[R:.*]] = tpc.all_reduce %[[S]] over ["tp"]
@@ -180,7 +180,7 @@ func.func @gather_and_reduce(%x: !tp) -> tensor<8xf32> {
   return %1 : tensor<8xf32>
 }
 
-// The mean of a part is no part of a mean.
+// The mean of a shard is not a partial mean of the whole.
 // CHECK-LABEL: @gather_and_mean
 // CHECK-NEXT: tpc.all_gather
 // CHECK-NEXT: tpc.reduce mean
@@ -207,7 +207,7 @@ func.func @reductions_meet(%x: !sum, %y: !sum) -> (!x, !tp) {
   return %2, %5 : !x, !tp
 }
 
-// A product of sums is no sum of products, and a bias is added once.
+// A product of sums is not a sum of products, and a bias is added once.
 // CHECK-LABEL: @not_linear
 // CHECK-NEXT: %[[A:.*]] = tpc.all_reduce %arg0
 // CHECK-NEXT: %[[B:.*]] = tpc.all_reduce %arg1
@@ -222,7 +222,7 @@ func.func @not_linear(%x: !sum, %y: !sum, %b: tensor<8xf32>) -> !x {
   return %3 : !x
 }
 
-// What is thrown away need not be reduced.
+// A reduction is not applied to elements that are sliced away.
 // CHECK-LABEL: @slice_of_reduced
 // CHECK-NEXT: %[[S:.*]] = tpc.slice %arg0 dim 0 from 31
 // CHECK-NEXT: tpc.all_reduce %[[S]]
@@ -233,7 +233,7 @@ func.func @slice_of_reduced(%x: !sum) -> tensor<1x8xf32> {
   return %1 : tensor<1x8xf32>
 }
 
-// A rank cannot shift its part alone.
+// A rank cannot shift its shard alone.
 // CHECK-LABEL: @shift_of_gathered
 // CHECK-NEXT: tpc.all_gather
 // CHECK-NEXT: tpc.roll
@@ -244,7 +244,7 @@ func.func @shift_of_gathered(%x: !tp) -> !x {
   return %1 : !x
 }
 
-// Partial sums keep the type in which they were made.
+// Partial sums keep the type in which they were computed.
 // CHECK-LABEL: @cast_of_reduced
 // CHECK-NEXT: tpc.all_reduce
 // CHECK-NEXT: tpc.cast
@@ -255,7 +255,8 @@ func.func @cast_of_reduced(%x: !sum) -> tensor<32x8xf16> {
   return %1 : tensor<32x8xf16>
 }
 
-// Gathered, and added to a value that all have: the sum is gathered, of a part of that value. A smaller operand alone is not worth it.
+// Gathered, and added to a replicated value: the sum with a shard of that value is gathered, unless
+// only a smaller operand is gathered.
 // CHECK-LABEL: @slices_the_other
 // CHECK-NEXT: %[[L:.*]] = tpc.local_slice %arg1 over ["tp"] dim 0
 // CHECK-NEXT: %[[C:.*]] = tpc.cmp {{.*}}%arg0, %[[L]]

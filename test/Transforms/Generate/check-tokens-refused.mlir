@@ -1,4 +1,4 @@
-// Whoever generates has ids of tokens, and nothing else.
+// Generation only provides token ids as inputs.
 // RUN: tpc-opt %s --split-input-file --tpc-keep-logits --tpc-check-tokens --verify-diagnostics
 
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>

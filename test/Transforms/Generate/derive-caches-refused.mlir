@@ -1,4 +1,5 @@
-// What old tokens are would change as new ones come: each by the op that does it.
+// Values of earlier tokens that would change with new tokens: each is rejected at the op that
+// causes it.
 // RUN: tpc-opt %s --split-input-file --tpc-derive-caches --verify-diagnostics
 
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
@@ -12,7 +13,7 @@ func.func @main(%x: !h) -> !h {
 
 // -----
 
-// A prefix that all see.
+// A prefix that is visible to all tokens.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !mask = tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>
 func.func @main(%x: !h, %mask: !mask) -> !h {
@@ -65,7 +66,7 @@ func.func @main(%x: !h) -> !h {
 
 // -----
 
-// Weights of tokens among each other.
+// A weighted sum over other tokens.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 func.func @main(%x: !h) -> !h {
   // expected-error @unknown {{'weights' (tpc.softmax) does not compute each token independently}}
@@ -76,7 +77,7 @@ func.func @main(%x: !h) -> !h {
 
 // -----
 
-// The last token, by its place.
+// The last token, by its index.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !one = tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>>
 func.func @main(%x: !h) -> !one {
@@ -88,7 +89,7 @@ func.func @main(%x: !h) -> !one {
 
 // -----
 
-// Something of the tokens, added up.
+// A sum over tokens.
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 func.func @main(%ids: !ids, %x: !h) -> (!h, !ids) {
@@ -119,7 +120,7 @@ func.func @main(%x: !x) -> !x {
 
 // -----
 
-// A softmax over keys that is no attention: what is between it and the product is named.
+// A softmax over keys that is not attention: the error names the op between it and the matmul.
 !h = tensor<?x?x4xf32, #tpc.dist<[b, s, 4]>>
 !t = tensor<?x4x?xf32, #tpc.dist<[b, 4, s]>>
 !s = tensor<?x?x?xf32, #tpc.dist<[b, s, s]>>
@@ -135,7 +136,7 @@ func.func @main(%x: !h) -> !h {
 
 // -----
 
-// Beside attention that is known.
+// Next to attention that is recognized.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !f = tensor<?x?x4xf32, #tpc.dist<[b, s, 4]>>
 !t = tensor<?x4x?xf32, #tpc.dist<[b, 4, s]>>

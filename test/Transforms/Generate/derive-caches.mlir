@@ -3,8 +3,8 @@
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
 !heads = tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
 
-// Queries and positions stand behind the past; keys and values are those of the past, then the new ones. Names that the
-// program has are taken.
+// Queries and positions come after the past; keys and values are those of the past, then the new
+// ones. Names that exist in the program are not reused.
 // CHECK: module attributes {tpc.constraints = [{expr = #tpc.expr<"past_1 + s">, max = 64 : i64}, {expr = #tpc.expr<past>, min = 1 : i64}]
 // CHECK-SAME: tpc.step = #tpc.step<past = past_1, tokens = s>
 module attributes {tpc.constraints = [{expr = #tpc.expr<s>, max = 64 : i64}, {expr = #tpc.expr<past>, min = 1 : i64}]} {
@@ -76,7 +76,7 @@ func.func @main(%x: !x) -> !heads {
 
 // -----
 
-// Where there are caches already nothing happens.
+// Programs that already have caches are unchanged.
 !new = tensor<1x?x1x4xf32, #tpc.dist<[1, s, 1, 4]>>
 !old = tensor<1x1x?x4xf32, #tpc.dist<[1, 1, p, 4]>>
 !all = tensor<1x1x?x4xf32, #tpc.dist<[1, 1, "p + s", 4]>>

@@ -4,7 +4,7 @@
 !mask = tensor<?x?xi64, #tpc.dist<[b, "p + s"]>>
 !past = tensor<?x2x?x4xf32, #tpc.dist<[b, 2, p, 4]>>
 
-// Of a mask: behind as many tokens as the mask has more.
+// From a mask: the past has as many tokens as the mask has beyond the sequence.
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%arg0: tensor<?x?xi64, #tpc.dist<[b, s]>> {tpc.name = "ids"}, %arg1: tensor<?x2x?x4xf32, #tpc.dist<[b, 2, p, 4]>>)
 // CHECK-DAG: %[[ONE:.*]] = tpc.constant dense<1> : tensor<i64>
@@ -24,7 +24,7 @@ func.func @main(%ids: !ids {tpc.name = "ids"}, %mask: !mask {tpc.default = #tpc.
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
 !row = tensor<1x?xi32, #tpc.dist<[1, s]>>
 
-// Behind a past that is said, of one row; and behind none.
+// With a given past, of one row; and without a past.
 // CHECK-LABEL: func.func @main()
 // CHECK-DAG: %[[A:.*]] = tpc.iota dim 1 : tensor<1x?xi32
 // CHECK-DAG: %[[P:.*]] = tpc.size p : tensor<i32>
@@ -38,7 +38,7 @@ func.func @main(%row: !row {tpc.default = #tpc.default<positions after p>},
 
 // -----
 
-// What must be given is left alone, and so are other functions.
+// Inputs that must be given are unchanged, and so are other functions.
 // CHECK-LABEL: func.func @main(%{{.*}}: tensor<4xi64> {tpc.required = "who knows"})
 func.func @main(%positions: tensor<4xi64> {tpc.required = "who knows"}) -> tensor<4xi64> {
   return %positions : tensor<4xi64>

@@ -1,6 +1,7 @@
 // RUN: tpc-opt %s -split-input-file --tpc-keep-last-token --cse | FileCheck %s
 
-// Keys are made of all tokens; of queries, what attention gives and the head only those of the last tokens.
+// Keys are computed for all tokens; queries, attention results and the head only for the last
+// tokens.
 
 #tokens = #tpc.dist<["batch * sequence", 8]>
 #heads = #tpc.dist<[batch, sequence, 2, 4]>
@@ -51,7 +52,7 @@ module attributes {tpc.step = #tpc.step<tokens = sequence, capacity = capacity, 
 
 // -----
 
-// What is no placed step is left alone.
+// Functions that are not steps on preallocated caches are unchanged.
 // CHECK-LABEL: func.func @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {
 // CHECK-NEXT: return %arg0
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {

@@ -1,7 +1,8 @@
-// Of all outputs a generation needs one. What comes of past tokens is left to those who look for caches.
+// Generation needs only the logits. Outputs that depend on past tokens are left to cache
+// recognition.
 // RUN: tpc-opt %s --split-input-file --tpc-keep-logits | FileCheck %s
 
-// By its name, wherever it is; and what only others need is gone.
+// Found by name, at any position; ops that only other outputs use are removed.
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
 !h = tensor<?x?x4xf32, #tpc.dist<[b, s, 4]>>
 !v = tensor<?x?x9xf32, #tpc.dist<[b, s, 9]>>
@@ -19,7 +20,7 @@ func.func @main(%ids: !ids {tpc.name = "ids"}, %x: !h, %y: !v, %k: !k)
 
 // -----
 
-// The only one that is of each token of each sequence, in any order.
+// The only output with a value for each token of each sequence, in any order.
 !ids = tensor<?x?xi32, #tpc.dist<[b, s]>>
 !v = tensor<9x?x?xf32, #tpc.dist<[9, s, b]>>
 !m = tensor<?x4xf32, #tpc.dist<[b, 4]>>

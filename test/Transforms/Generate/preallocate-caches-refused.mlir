@@ -1,4 +1,5 @@
-// What is not known for sequences with pasts of their own: each by the op that does it.
+// Values that are undefined if each sequence has its own past: each is rejected at the op that
+// causes it.
 // RUN: tpc-opt %s --split-input-file --tpc-preallocate-caches --verify-diagnostics
 
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
@@ -16,7 +17,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 
 // -----
 
-// Of 2 * past it is not known what it is about.
+// The meaning of 2 * past is unknown.
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 !before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
 !after = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "past + s", 4]>>
@@ -34,7 +35,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 
 // -----
 
-// Two sequences, by number: that dimension could be any.
+// A constant batch of two: any dimension of size 2 could be it.
 !cache = tensor<2x1x?x4xf32, #tpc.dist<[2, 1, capacity, 4]>>
 !before = tensor<2x1x?x4xf32, #tpc.dist<[2, 1, past, 4]>>
 !after = tensor<2x1x?x4xf32, #tpc.dist<[2, 1, "past + s", 4]>>
@@ -50,7 +51,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 
 // -----
 
-// A cache that is read as it was before the step.
+// A cache that is read in its state before the step.
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 !before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
 !after = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "past + s", 4]>>
@@ -67,7 +68,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 
 // -----
 
-// Positions that are squared: no number of tokens is known that there are rows for.
+// Squared positions: the number of tokens for which the table has rows is unknown.
 #ids = #tpc.dist<[b, s]>
 #positions = #tpc.dist<[s]>
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
@@ -93,7 +94,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 
 // -----
 
-// A table of any number of rows.
+// A table with a dynamic number of rows.
 #ids = #tpc.dist<[b, s]>
 #positions = #tpc.dist<[s]>
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
@@ -116,7 +117,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 
 // -----
 
-// Ops that have no form with a position of each sequence.
+// Ops without a variant that has a position per sequence.
 #positions = #tpc.dist<[s]>
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 !before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>

@@ -1,7 +1,8 @@
 // RUN: tpc-opt %s -split-input-file --tpc-preallocate-caches | FileCheck %s
 
-// Caches have room for their capacity, new tokens are behind those of each sequence, and so are queries. Positions get the batch in front,
-// up to where they meet it; rows of the table limit the capacity, and tokens behind it find one.
+// Caches have their full capacity; new tokens, and queries, come after the tokens of each sequence.
+// Positions get a leading batch dimension up to where they meet the batch; rows of the table limit
+// the capacity, and indices of tokens beyond it are clamped.
 
 #ids = #tpc.dist<[batch, sequence]>
 #positions = #tpc.dist<[sequence]>
@@ -29,7 +30,7 @@
 // CHECK: %[[KEYS:.*]] = tpc.transpose %[[ALL]] {{.*}} -> tensor<?x?x2x4xf32, #tpc.dist<[batch, capacity, 2, 4]>>
 // CHECK: tpc.attention causal %{{.*}}, %[[KEYS]], %[[KEYS]] lengths %[[LENGTHS]] scale 5.000000e-01 :
 // CHECK-NOT: past
-// What holds for any past and one token is not asked for.
+// Conditions that hold for any past and one token are removed.
 module attributes {tpc.constraints = [{expr = #tpc.expr<"past + 2*sequence">, min = 1 : i64, why = "MPT compares sizes"}],
                    tpc.step = #tpc.step<past = past, tokens = sequence>} {
   tpc.weight @wte in "w" at 0 : tensor<61x8xf32>
@@ -56,7 +57,7 @@ module attributes {tpc.constraints = [{expr = #tpc.expr<"past + 2*sequence">, mi
 
 // -----
 
-// What is no step is left alone.
+// Functions that are not steps are unchanged.
 // CHECK-LABEL: func.func @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {
 // CHECK-NEXT: return %arg0
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {

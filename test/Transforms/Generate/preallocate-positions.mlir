@@ -1,7 +1,8 @@
 // RUN: tpc-opt %s --tpc-preallocate-caches | FileCheck %s
 
-// Rows by what is made of positions. Remainders and minima need no more than the table has; of quotients and multiples it is known how many
-// tokens there are rows for. What is too many of them still finds a row.
+// Table rows indexed by expressions of positions. Remainders and minima never exceed the table;
+// quotients and multiples limit the number of tokens. Indices of tokens beyond the limit are
+// clamped.
 
 #ids = #tpc.dist<[batch, sequence]>
 #positions = #tpc.dist<[sequence]>

@@ -66,7 +66,8 @@ func.func @main(%x: !new, %past: !past) -> (!q, !both) {
 
 // -----
 
-// Two layers behind one past, each with tokens of its own: after a step it would hold two things.
+// Two layers with one past, each with its own new tokens: after a step the cache would have two
+// contents.
 !new = tensor<1x1x?x4xf32, #tpc.dist<[1, 1, s, 4]>>
 !past = tensor<1x1x?x4xf32, #tpc.dist<[1, 1, p, 4]>>
 !both = tensor<1x1x?x4xf32, #tpc.dist<[1, 1, "p + s", 4]>>

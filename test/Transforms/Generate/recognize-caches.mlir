@@ -13,7 +13,8 @@
 !one = tensor<1x?x2x?x4xf32, #tpc.dist<[1, b, 2, "p + s", 4]>>
 !packed = tensor<2x?x2x?x4xf32, #tpc.dist<[2, b, 2, "p + s", 4]>>
 
-// ONNX Runtime's form: keys and values of a layer in one tensor, and keys are joined with tokens last.
+// ONNX Runtime's form: keys and values of a layer in one tensor; new keys are appended along the
+// last token dimension.
 // CHECK: tpc.step = #tpc.step<past = p, tokens = s>
 // CHECK: tpc.cache @k0 : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
 // CHECK: tpc.cache @v0 : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
@@ -50,7 +51,7 @@ func.func @main(%x: !new, %old: !old) -> (!new, !packed) {
 // -----
 
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
-// A model without a past is left alone.
+// A model without a past is unchanged.
 // CHECK-NOT: tpc.cache
 // CHECK-NOT: tpc.step
 func.func @main(%x: !h) -> !h {

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s -split-input-file --tpc-window-caches | FileCheck %s
 
-// Keys and values of a window get room and lengths of their own, positions do not.
+// Sliding-window caches get their own capacity and lengths; positions do not change.
 
 #n = #tpc.dist<[batch]>
 #x = #tpc.dist<[batch, sequence, 2, 4]>
@@ -35,7 +35,7 @@ module attributes {tpc.step = #tpc.step<tokens = sequence, capacity = capacity, 
 
 // -----
 
-// A cache that attention without a window reads as well keeps all.
+// A cache that attention without a window also reads has full capacity.
 
 #n = #tpc.dist<[batch]>
 #x = #tpc.dist<[batch, sequence, 2, 4]>

@@ -1,4 +1,5 @@
-// GPT-2 after the model level: two layers, five heads of eight, 1009 words; nothing divides by 2 but the widths.
+// GPT-2 after the model level: two layers, five heads of eight, 1009 words; only the widths are
+// divisible by 2.
 
 tpc.weight @wte in "gpt2.bin" at 0 : tensor<1009x40xf32>
 tpc.weight @wpe in "gpt2.bin" at 161440 : tensor<64x40xf32>

@@ -1,4 +1,5 @@
-// Attention that sees the last two keys, with six query heads of three kv heads and a slope for each query head.
+// Attention over the last two keys, with six query heads, three kv heads, and a slope per query
+// head.
 
 tpc.weight @wq in "window.bin" at 0 : tensor<24x24xf32>
 tpc.weight @wk in "window.bin" at 2304 : tensor<24x12xf32>

@@ -49,8 +49,8 @@ func.func @embedding(%ids: tensor<?x?xi64, #tpc.dist<[b, s]>>) -> !x {
   return %2 : !x
 }
 
-// Norms of single heads stay, and products of two activations; a gather of
-// other things than rows of a table is no embedding.
+// Norms of single heads are unchanged, and so are matmuls of two activations; a gather that does
+// not select table rows is not an embedding.
 // CHECK-LABEL: @stays
 // CHECK: tpc.rms_norm %arg0, %{{.*}} : tensor<2x5x3x8xf32>
 // CHECK: tpc.matmul %arg1, %arg2 : tensor<2x4x5xf32>
@@ -64,7 +64,7 @@ func.func @stays(%h: tensor<2x5x3x8xf32>, %a: tensor<2x4x5xf32>, %b: tensor<2x5x
   return %0, %1, %2 : tensor<2x5x3x8xf32>, tensor<2x4x6xf32>, tensor<2x3x5xf32>
 }
 
-// One token has a row too, though its batch and its sequence are both 1.
+// One token is a row too, although its batch and its sequence are both 1.
 // CHECK-LABEL: @single
 // CHECK: %[[P:.*]] = tpc.matmul %{{.*}}, %{{.*}} : tensor<1x8xf32>, tensor<8x6xf32> -> tensor<1x6xf32>
 // CHECK: %[[A:.*]] = tpc.add %[[P]], %{{.*}} : tensor<1x6xf32>, tensor<6xf32> -> tensor<1x6xf32>

@@ -124,7 +124,7 @@ func.func @main(%x: !x) -> !x {
 
 // -----
 
-// The second of three has another activation: it is not merged, and stays flat.
+// The second of three has another activation: the layers are not merged, and stay inline.
 !x = tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
 !h = tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
 !m = tensor<?x?xi1, #tpc.dist<[b, s]>>
@@ -185,7 +185,7 @@ func.func @main(%x: !x) -> !x {
 
 // -----
 
-// No two layers are equal: flat, although their attention parts are.
+// No two layers are equal: they stay inline, although their attention parts are equal.
 !x = tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
 !h = tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
 !m = tensor<?x?xi1, #tpc.dist<[b, s]>>
@@ -227,8 +227,7 @@ func.func @main(%x: !x) -> !x {
 
 // -----
 
-// Without attention: blocks that repeat. The value of the first is a result of
-// the model as well.
+// Without attention: repeated blocks. The result of the first is also a result of the model.
 !x = tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
 !h = tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
 !m = tensor<?x?xi1, #tpc.dist<[b, s]>>
@@ -284,7 +283,8 @@ func.func @main(%x: !x) -> !x {
 
 // -----
 
-// A layer that lies in one stage, and one that lies in two: of the nodes that the function is made of, those of the first.
+// A layer in one stage, and one across two stages: the function has the locations of the first
+// layer's nodes.
 !x = tensor<4x8xf32>
 tpc.weight @w0 in "w.bin" at 0 : tensor<8x8xf32>
 tpc.weight @w1 in "w.bin" at 256 : tensor<8x8xf32>

@@ -1,4 +1,4 @@
-// What masks are proved to be, and what a row without visible keys gives.
+// Forms that masks are proved to have, and results of rows without visible keys.
 // RUN: tpc-opt %s --tpc-raise-attention --canonicalize --split-input-file -verify-diagnostics | FileCheck %s
 
 !q = tensor<?x?x3x4xf32, #tpc.dist<[b, s, 3, 4]>>
@@ -7,7 +7,7 @@
 !column = tensor<?x1xi64, #tpc.dist<[s, 1]>>
 !square = tensor<?x?xi1, #tpc.dist<[s, s]>>
 
-// Range and compare; -10000 in place of what is hidden. Every row sees itself.
+// Range and compare; -10000 replaces hidden scores. Each query sees itself.
 // CHECK-LABEL: @causal
 // CHECK: tpc.attention causal %arg0, %arg1, %arg2 scale 1.0{{[0e+]*}} :
 func.func @causal(%q: !q, %k: !q, %v: !q) -> tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>> {
@@ -27,14 +27,14 @@ func.func @causal(%q: !q, %k: !q, %v: !q) -> tensor<?x3x?x4xf32, #tpc.dist<[b, 3
 
 // -----
 
-// The rest on attention ops, whose masks are analyzed in the same way.
+// The other cases start from attention ops, whose masks are analyzed in the same way.
 
 !q = tensor<?x?x3x4xf32, #tpc.dist<[b, s, 3, 4]>>
 !square = tensor<?x?xi1, #tpc.dist<[s, s]>>
 !mask = tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>
 !masks = tensor<?x1x?x?xi1, #tpc.dist<[b, 1, s, s]>>
 
-// A lower triangle, and part of a constant one.
+// A lower triangle, and a slice of a constant one.
 // CHECK-LABEL: @triangles
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale
@@ -94,7 +94,7 @@ func.func @stays(%q: !q) -> !q {
 
 // -----
 
-// What is added, with rows that may be fully masked by %p.
+// An additive mask, with rows that may be fully masked by %p.
 !q = tensor<2x3x5x4xf32>
 !k = tensor<2x3x4x5xf32>
 !s = tensor<2x3x5x5xf32>
@@ -116,7 +116,7 @@ func.func @guarded(%q: !q, %k: !k, %v: !q, %p: !p) -> !q {
   return %4 : !q
 }
 
-// The lowest float absorbs scores: uniform.
+// The lowest float absorbs scores: such rows are uniform.
 // CHECK-LABEL: @lowest
 // CHECK: tpc.attention {{.*}} key_mask %{{.*}} scale {{.*}} {masked_row = 1
 func.func @lowest(%q: !q, %k: !k, %v: !q, %p: !p) -> !q {
@@ -130,7 +130,7 @@ func.func @lowest(%q: !q, %k: !k, %v: !q, %p: !p) -> !q {
   return %3 : !q
 }
 
-// -10000 in place: uniform. (Here the condition says what is hidden.)
+// -10000 replaces scores: uniform rows. (Here the condition is true for hidden keys.)
 // CHECK-LABEL: @replaced
 // CHECK: %[[N:.*]] = tpc.not
 // CHECK: tpc.attention {{.*}} key_mask %[[N]] scale {{.*}} {masked_row = 1
@@ -166,8 +166,8 @@ func.func @kept(%q: !q, %k: !k, %v: !q, %p: !p) -> (!q, !q) {
   return %3, %6 : !q, !q
 }
 
-// The lowest float twice is -inf: a row hidden by the one mask in part and by
-// the other as a whole is uniform over that part. Not a masked row of either kind.
+// The lowest float twice is -inf: a row hidden partly by one mask and fully by the other is uniform
+// over the first part. The op has no such form.
 // CHECK-LABEL: @twice
 // CHECK: tpc.attention {{.*}} bias
 func.func @twice(%q: !q, %k: !k, %v: !q, %p: !p, %r: !p) -> !q {
@@ -184,8 +184,7 @@ func.func @twice(%q: !q, %k: !k, %v: !q, %p: !p, %r: !p) -> !q {
   return %4 : !q
 }
 
-// An unknown bias may be as low as the lowest float, which then cannot be told
-// from it; -inf can.
+// An unknown bias may be as low as the lowest float, and is then ambiguous; -inf is not.
 // CHECK-LABEL: @with_bias
 // CHECK: %[[B:.*]] = tpc.select %{{.*}}, %arg4, %
 // CHECK: tpc.attention {{.*}}, %{{[0-9]+}} bias %[[B]] scale
@@ -211,8 +210,9 @@ func.func @with_bias(%q: !q, %k: !k, %v: !q, %p: !p, %a: tensor<1x3x5x5xf32>) ->
 
 // -----
 
-// OPT's: the padding's input is added to the least number where causality hides a key, and a zero sum is hidden as well. What
-// the scores show of it is told apart from the mask only once the attention is there: nothing is remarked on the way.
+// OPT: the padding input is added to the minimum value where causality hides a key, and a zero sum
+// is hidden as well. The bias can be separated from the mask only after attention is recognized:
+// there is no remark before.
 !q = tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>
 !k = tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>>
 !s = tensor<?x3x?x?xf32, #tpc.dist<[b, 3, s, s]>>

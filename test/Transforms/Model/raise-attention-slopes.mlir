@@ -1,4 +1,4 @@
-// Biases that are a number of each head times the key's index: slopes (ALiBi).
+// Biases that are a per-head factor times the key's index: slopes (ALiBi).
 // RUN: tpc-opt %s --tpc-raise-attention --canonicalize --split-input-file -verify-diagnostics | FileCheck %s
 
 !q = tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>
@@ -49,7 +49,7 @@ func.func @distance(%q: !q, %k: !k, %v: !q, %slopes: tensor<3xf32>) -> !q {
   return %4 : !q
 }
 
-// BLOOM's heads and samples are one dimension where the bias is added.
+// BLOOM merges heads and samples into one dimension before adding the bias.
 // CHECK-LABEL: @regrouped
 // CHECK: %[[R:.*]] = tpc.reshape %arg3 : tensor<3x1xf32> -> tensor<3xf32>
 // CHECK: tpc.attention %{{[0-9]+}}, %{{[0-9]+}}, %{{[0-9]+}} slopes %[[R]] scale
@@ -67,7 +67,8 @@ func.func @regrouped(%q: !q, %k: !k, %v: !q, %slopes: tensor<3x1xf32>) -> !q {
   return %5 : !q
 }
 
-// A table of such products, of which the last columns are taken; a mask puts the lowest number in place of it.
+// A constant table of such products, of which the last columns are sliced; a mask replaces hidden
+// elements by the lowest number.
 // CHECK-LABEL: @table
 // CHECK: %[[C:.*]] = tpc.constant dense<{{.*}}> : tensor<1x3x1x4xf32>
 // CHECK: %[[R:.*]] = tpc.slice %[[C]] dim 3 from 2
@@ -87,7 +88,7 @@ func.func @table(%q: !q, %k: !k, %v: !q) -> !q {
   return %3 : !q
 }
 
-// Less by how far a key is away, and -1e9 in place of what is hidden: no distance comes near.
+// Minus the distance of a key, and -1e9 replaces hidden scores: no distance is as large.
 // CHECK-LABEL: @far_mask
 // CHECK: tpc.attention causal %{{[0-9]+}}, %{{[0-9]+}}, %{{[0-9]+}} slopes %{{[0-9]+}} scale
 func.func @far_mask(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q {
@@ -109,8 +110,9 @@ func.func @far_mask(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q 
 
 // -----
 
-// No slopes: a mask of -10000, below which slopes may be; positions that a running sum of the padding gives; a table that is
-// one element off; a product that is rounded to 16 bits; of the square of the index; under a cap.
+// No slopes: a mask of -10000, which slopes may exceed; positions from a running sum of the
+// padding; a table with one wrong element; a product rounded to 16 bits; the squared index; a
+// soft-cap.
 !q = tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>
 !k = tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>>
 !s = tensor<?x3x?x?xf32, #tpc.dist<[b, 3, s, s]>>

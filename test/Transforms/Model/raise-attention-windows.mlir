@@ -6,7 +6,8 @@
 !index = tensor<1x1x?x?xi64, #tpc.dist<[1, 1, s, s]>>
 !masks = tensor<?x1x?x?xi1, #tpc.dist<[b, 1, s, s]>>
 
-// i - j < 4 and j <= i: the last four keys, the query's own among them. Of two windows the shorter one.
+// i - j < 4 and j <= i: the last four keys, including the query's own. Of two windows, the shorter
+// one.
 // CHECK-LABEL: @window
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} window 4 :
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} window 1 :
@@ -30,7 +31,7 @@ func.func @window(%q: !q) -> (!q, !q, !q) {
   return %0, %1, %2 : !q, !q, !q
 }
 
-// Ahead and back, as in encoders with local attention; back alone.
+// In both directions, as in encoders with local attention; backward only.
 // CHECK-LABEL: @around
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} offset 3 window 6 :
 // CHECK: tpc.attention %arg0, %arg0, %arg0 scale {{[^ ]*}} window 3 :
@@ -48,7 +49,7 @@ func.func @around(%q: !q) -> (!q, !q) {
   return %0, %1 : !q, !q
 }
 
-// With padding: a mask of keys beside both.
+// With padding: a key mask in addition to both.
 // CHECK-LABEL: @padded
 // CHECK: %[[M:.*]] = tpc.cast %arg1
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 key_mask %[[M]] scale {{[^ ]*}} window 4 :
@@ -67,7 +68,7 @@ func.func @padded(%q: !q, %p: tensor<?x?xi64, #tpc.dist<[b, s]>>) -> !q {
   return %0 : !q
 }
 
-// As PyTorch's buffers store it (GPT-Neo): a constant band of which part is taken.
+// A PyTorch buffer (GPT-Neo): a slice of a constant band.
 // CHECK-LABEL: @stored
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} window 2 :
 func.func @stored(%q: tensor<2x4x3x4xf32>) -> tensor<2x4x3x4xf32> {
@@ -80,7 +81,7 @@ func.func @stored(%q: tensor<2x4x3x4xf32>) -> tensor<2x4x3x4xf32> {
   return %0 : tensor<2x4x3x4xf32>
 }
 
-// A window that no sequence fills hides nothing, if it is known to; here it may.
+// A window longer than any sequence hides nothing, if the limit is known; here it is not.
 // CHECK-LABEL: @wide
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} :
 func.func @wide(%q: tensor<2x5x3x4xf32>) -> tensor<2x5x3x4xf32> {
@@ -95,7 +96,8 @@ func.func @wide(%q: tensor<2x5x3x4xf32>) -> tensor<2x5x3x4xf32> {
   return %0 : tensor<2x5x3x4xf32>
 }
 
-// The window counts twice as fast as the query: no form for this. Nor for one of the two halves of a disjunction.
+// The window's bound moves twice as fast as the query: no form for this. Nor for half of a
+// disjunction.
 // CHECK-LABEL: @stays
 // CHECK: tpc.attention %arg0, %arg0, %arg0 mask
 // CHECK: tpc.attention %arg0, %arg0, %arg0 mask
@@ -123,8 +125,8 @@ func.func @stays(%q: !q) -> (!q, !q) {
 
 // -----
 
-// Behind a past: positions are past + i. What a row without keys gives is as for other masks: here the lowest number is
-// added, each query sees itself, and rows that padding hides are uniform.
+// After a past: positions are past + i. Rows without keys are handled as for other masks: here the
+// lowest number is added, each query sees itself, and rows that padding hides are uniform.
 !q = tensor<2x3x?x4xf32, #tpc.dist<[2, 3, s, 4]>>
 !k = tensor<2x3x4x?xf32, #tpc.dist<[2, 3, 4, "p + s"]>>
 !v = tensor<2x3x?x4xf32, #tpc.dist<[2, 3, "p + s", 4]>>
@@ -156,7 +158,7 @@ func.func @past(%q: !q, %k: !k, %v: !v) -> !q {
   return %3 : !q
 }
 
-// A window of queries behind all keys leaves rows without any: -inf gives NaN there, which the op does not.
+// A window after all keys leaves rows without keys: -inf gives NaN there, but the op does not.
 // CHECK-LABEL: @behind
 // CHECK: tpc.attention {{.*}} bias
 func.func @behind(%q: !q, %k: !k, %v: !v) -> !q {

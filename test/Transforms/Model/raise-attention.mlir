@@ -1,5 +1,5 @@
-// How attention is found, whatever its operands and scales look like. What its
-// mask is: see raise-attention-masks.mlir.
+// Recognition of attention with operands and scales in any form. Masks: see
+// raise-attention-masks.mlir.
 // RUN: tpc-opt %s --tpc-raise-attention --canonicalize | FileCheck %s
 
 !q = tensor<2x3x5x4xf32>
@@ -62,8 +62,7 @@ func.func @grouped(%q: tensor<2x4x5x8xf32>, %k: tensor<2x5x2x8xf32>, %v: tensor<
   return %2 : tensor<2x4x5x8xf32>
 }
 
-// kv heads repeated the other way round (0 1 0 1): not groups of neighbours, so
-// they stay repeated.
+// kv heads repeated in the other order (0 1 0 1) are not adjacent groups, so they stay repeated.
 // CHECK-LABEL: @tiled
 // CHECK: tpc.attention {{.*}} : tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>
 func.func @tiled(%q: tensor<2x4x5x8xf32>, %k: tensor<2x5x2x8xf32>, %v: tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32> {
@@ -93,8 +92,7 @@ func.func @one_head(%q: tensor<2x5x4xf32>, %k: tensor<2x4x7xf32>, %v: tensor<2x7
   return %6 : tensor<2x5x6xf32>
 }
 
-// Softmax over queries; scores divided by a tensor; a product with another
-// softmax.
+// Softmax over queries; scores divided by a tensor; a matmul with another softmax.
 // CHECK-LABEL: @not_attention
 // CHECK-NOT: tpc.attention
 func.func @not_attention(%q: !q, %k: !k, %v: !q, %m: !s) -> (!q, !q, !q) {
@@ -109,17 +107,18 @@ func.func @not_attention(%q: !q, %k: !k, %v: !q, %m: !s) -> (!q, !q, !q) {
   return %2, %5, %7 : !q, !q, !q
 }
 
-// Keys of two heads, each repeated for two heads of queries before a rotary embedding: that is made for two heads.
+// Keys of two heads, each repeated for two query heads before a rotary embedding, which then has
+// two heads.
 // CHECK-LABEL: @repeated_before_rotary
 // CHECK: %[[C:.*]] = tpc.mul {{.*}}, %arg3 : tensor<2x2x5x4xf32>
 // CHECK-DAG: tpc.slice {{.*}} : tensor<2x2x5x4xf32> -> tensor<2x2x5x2xf32>
 // CHECK-DAG: tpc.slice {{.*}} : tensor<2x2x5x4xf32> -> tensor<2x2x5x2xf32>
 // CHECK-NOT: tpc.expand
 // CHECK: tpc.attention {{.*}} : tensor<2x5x4x4xf32>, tensor<2x5x2x4xf32>, tensor<2x5x2x4xf32>
-// Where keys of a group differ afterwards, there are four heads of keys, and of values.
+// If keys of a group differ afterwards, keys and values have four heads.
 // CHECK-LABEL: @repeated_and_then_different
 // CHECK: tpc.attention {{.*}} : tensor<2x5x4x4xf32>, tensor<2x5x4x4xf32>, tensor<2x5x4x4xf32>
-// A shift takes heads from one group to another: its dimension is no parallel one.
+// A shift moves heads between groups: its dimension is not parallel.
 // CHECK-LABEL: @repeated_and_then_shifted
 // CHECK: tpc.roll
 // CHECK: tpc.attention {{.*}} : tensor<2x5x4x4xf32>, tensor<2x5x4x4xf32>, tensor<2x5x4x4xf32>
@@ -174,7 +173,7 @@ func.func @repeated_and_then_shifted(%q: tensor<2x4x5x4xf32>, %k: tensor<2x2x5x4
 
 // -----
 
-// GPT-J in 16 bits: queries and keys are widened, and the softmax is in f32. What is kept has 16 bits.
+// GPT-J in 16 bits: queries and keys are widened, and the softmax is in f32. The caches are 16-bit.
 // CHECK-LABEL: @softmax_in_f32
 // CHECK-NOT: tpc.cast
 // CHECK: tpc.attention causal %{{.*}}, %{{.*}}, %{{.*}} scale 5.000000e-01 : tensor<?x?x2x4xf16
@@ -200,7 +199,8 @@ func.func @softmax_in_f32(%q: tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>, %k: 
 
 // -----
 
-// Queries that are there in f32 only (CodeGen's), scores that are widened behind their product: attention in f32.
+// Queries that exist only in f32 (CodeGen), scores that are widened after their matmul: attention
+// in f32.
 // CHECK-LABEL: @queries_of_f32
 // CHECK: %[[V:.*]] = tpc.cast %{{.*}} -> tensor<?x?x2x4xf32
 // CHECK: tpc.attention %{{.*}}, %{{.*}}, %[[V]] scale 1.000000e+00 : tensor<?x?x2x4xf32
@@ -215,7 +215,7 @@ func.func @queries_of_f32(%q: tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>, %k: 
 
 // -----
 
-// A softmax in 16 bits of which a product in f32 is made is left alone: values would be rounded.
+// A 16-bit softmax followed by a matmul in f32 is unchanged: the op would round values.
 // CHECK-LABEL: @softmax_in_16_bits
 // CHECK: tpc.softmax
 // CHECK-NOT: tpc.attention

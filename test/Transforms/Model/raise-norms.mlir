@@ -24,7 +24,7 @@ func.func @layer_norm(%x: !x) -> !x {
   return %r : !x
 }
 
-// Sums instead of means, (mean x^2) - (mean x)^2, a product with 1/sqrt.
+// Sums instead of means; (mean x^2) - (mean x)^2; a multiplication by 1/sqrt.
 // CHECK-LABEL: @other_decomposition
 // CHECK: %[[R:.*]] = tpc.layer_norm %arg0, %{{.*}} epsilon
 // CHECK-NEXT: return %[[R]]
@@ -76,7 +76,7 @@ func.func @plain(%x: !x) -> !x {
   return %n : !x
 }
 
-// The variance of something else, and a mean over rows.
+// Not norms: the variance of another value; a mean over rows.
 // CHECK-LABEL: @no_norm
 // CHECK-NOT: _norm
 func.func @no_norm(%x: !x, %y: !x, %z: tensor<4x8xf32>) -> (!x, tensor<4x8xf32>) {
@@ -94,8 +94,7 @@ func.func @no_norm(%x: !x, %y: !x, %z: tensor<4x8xf32>) -> (!x, tensor<4x8xf32>)
   return %n, %n1 : !x, tensor<4x8xf32>
 }
 
-// What is multiplied and added afterwards may depend on the input: then it is
-// not the norm's scale.
+// A later factor or addend that depends on the input is not the norm's scale or bias.
 // CHECK-LABEL: @activation_as_scale
 // CHECK: %[[N:.*]] = tpc.layer_norm %arg0
 // CHECK: tpc.mul %[[N]], %arg1

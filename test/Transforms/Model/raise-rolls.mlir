@@ -14,7 +14,7 @@ func.func @roll(%x: !x) -> !x {
   return %r : !x
 }
 
-// To the right, by more than there may be: ONNX then takes all of it.
+// To the right, by a shift that may exceed the size: ONNX then slices everything.
 // CHECK-LABEL: @right
 // CHECK: tpc.roll %arg0 dim 1 from "max({{.*}})" every s
 func.func @right(%x: !x) -> !x {
@@ -24,7 +24,7 @@ func.func @right(%x: !x) -> !x {
   return %r : !x
 }
 
-// By nothing: one part is empty.
+// By zero: one slice is empty.
 // CHECK-LABEL: @nothing
 // CHECK-NEXT: return %arg0
 func.func @nothing(%x: !x) -> !x {
@@ -33,7 +33,7 @@ func.func @nothing(%x: !x) -> !x {
   return %r : !x
 }
 
-// Of rows in disguise, runs of rows are shifted: along the sequence, the batch, and the width.
+// Shifts written on merged rows: along the sequence, the batch, and the width.
 // CHECK-LABEL: @rows
 // CHECK-NEXT: %[[A:.*]] = tpc.roll %arg0 dim 0 from 1 every s
 // CHECK-NEXT: %[[B:.*]] = tpc.roll %[[A]] dim 0 from s every "b*s"
@@ -48,7 +48,7 @@ func.func @rows(%x: !rows) -> !rows {
   return %4 : !rows
 }
 
-// A part is missing; another value; another order; another dimension.
+// Not rolls: a missing slice; another value; another order; another dimension.
 // CHECK-LABEL: @others
 // CHECK-NOT: tpc.roll
 func.func @others(%x: tensor<6x6xf32>, %y: tensor<6x6xf32>) -> (tensor<5x6xf32>, tensor<6x6xf32>, tensor<6x6xf32>, tensor<6x6xf32>) {

@@ -29,7 +29,7 @@ func.func @torch_gather(%table: tensor<64x4xf32>, %ids: tensor<?x?xi64, #tpc.dis
 
 // -----
 
-// Positions behind a past, and half of a table's columns; of 64 rows there are 32.
+// Positions after a past, and half of a table's columns; 32 of 64 rows.
 // CHECK-LABEL: @counted
 // CHECK-DAG: %[[P:.*]] = tpc.size "p + 2"
 // CHECK-DAG: %[[I:.*]] = tpc.iota dim 0
@@ -50,7 +50,7 @@ func.func @counted(%table: tensor<64x8xf32>) -> tensor<4x?xf32, #tpc.dist<[4, s]
 
 // -----
 
-// Each sample picks from its own; sums of indices; every other row.
+// Each sample picks from its own row; sums of indices; every other row.
 // CHECK-LABEL: @stays
 // CHECK-COUNT-3: tpc.gather_nd
 func.func @stays(%x: tensor<4x6xf32>, %i: tensor<4x2x1xi64>) -> (tensor<4x2xf32>, tensor<4x2xf32>, tensor<2xf32>) {
@@ -69,7 +69,7 @@ func.func @stays(%x: tensor<4x6xf32>, %i: tensor<4x2x1xi64>) -> (tensor<4x2xf32>
 
 // -----
 
-// repeat_interleave(2) of torch.onnx: tuples of all places, in their order; some counted from the end.
+// repeat_interleave(2) of torch.onnx: tuples of all positions in order; some count from the end.
 // CHECK-LABEL: @all_in_order
 // CHECK: %[[R:.*]] = tpc.reshape %arg0 : tensor<2x2x?xf32, #tpc.dist<[2, 2, s]>> -> tensor<4x?xf32
 // CHECK-NEXT: return %[[R]]
@@ -81,7 +81,7 @@ func.func @all_in_order(%x: tensor<2x2x?xf32, #tpc.dist<[2, 2, s]>>) -> tensor<4
 
 // -----
 
-// Another order, a part of them, and what only looks like all: (1, -1) is (1, 1).
+// Another order, a subset, and a list that only resembles all positions: (1, -1) is (1, 1).
 // CHECK-LABEL: @not_all_in_order
 // CHECK-COUNT-3: tpc.gather_nd
 func.func @not_all_in_order(%x: tensor<2x2xf32>) -> (tensor<4xf32>, tensor<3xf32>, tensor<4xf32>) {

@@ -3,7 +3,7 @@
 !bsh = tensor<?x?x12xf32, #tpc.dist<[b, s, 12]>>
 !heads = tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>
 
-// The keys of PyTorch's dynamo exporter: by way of [b*3, s, 4] and back.
+// The keys of PyTorch's dynamo exporter: through [b*3, s, 4] and back.
 // CHECK-LABEL: @chain
 // CHECK-NEXT: %[[R:.*]] = tpc.reshape %arg0 {{.*}} -> tensor<?x?x3x4xf32
 // CHECK-NEXT: %[[T:.*]] = tpc.transpose %[[R]] [0, 2, 3, 1]
@@ -17,7 +17,7 @@ func.func @chain(%x: !bsh) -> tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>> {
   return %4 : tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>>
 }
 
-// Elements really change places: nothing to shorten.
+// Elements really move: nothing to simplify.
 // CHECK-LABEL: @needed
 // CHECK: tpc.transpose
 // CHECK: tpc.reshape
@@ -51,7 +51,7 @@ func.func @views() -> tensor<64x64xf32> {
   return %2 : tensor<64x64xf32>
 }
 
-// 96 of 192 columns, in rows of 36: no factors give that.
+// 96 of 192 columns, in rows of 36: no factors express that.
 // CHECK-LABEL: @no_view
 // CHECK: tpc.parameter @w view
 // CHECK: tpc.reshape
@@ -82,7 +82,7 @@ func.func @gather_of_a_table(%x: tensor<9x5xf32>) -> tensor<2x2x5xf32> {
   return %0 : tensor<2x2x5xf32>
 }
 
-// Tuples that are known: one of one coordinate, as torch.export writes x[[-2]].
+// Constant tuples: one with one coordinate, as torch.export writes x[[-2]].
 // CHECK-LABEL: @tuple
 // CHECK: %[[S:.*]] = tpc.slice %arg0 dim 0 from 8
 // CHECK: return %[[S]] : tensor<1x?x5xf32
@@ -92,7 +92,7 @@ func.func @tuple(%x: tensor<10x?x5xf32, #tpc.dist<[10, n, 5]>>) -> tensor<1x?x5x
   return %0 : tensor<1x?x5xf32, #tpc.dist<[1, n, 5]>>
 }
 
-// Several, of which one coordinate differs.
+// Several tuples that differ in one coordinate.
 // CHECK-LABEL: @tuples
 // CHECK: %[[A:.*]] = tpc.slice %arg0 dim 0 from 3
 // CHECK: %[[R:.*]] = tpc.reshape %[[A]] {{.*}} -> tensor<6x5xf32>
@@ -115,7 +115,7 @@ func.func @tuples_of_a_batch(%x: tensor<3x4x5xf32>) -> tensor<3x2x5xf32> {
   return %0 : tensor<3x2x5xf32>
 }
 
-// Two coordinates that differ, those that there are not.
+// Tuples that differ in two coordinates, or are not constant.
 // CHECK-LABEL: @tuples_that_stay
 // CHECK-COUNT-2: tpc.gather_nd
 func.func @tuples_that_stay(%x: tensor<4x6x5xf32>) -> (tensor<2x5xf32>, tensor<1x6x5xf32>) {
@@ -154,8 +154,8 @@ func.func @arithmetic(%x: !x) -> !x {
   return %1 : !x
 }
 
-// -0 + 0 is 0, and so is -0 - -0: the sum stays where it is an output, or where something behind it makes another number of
-// the other zero. Products, softmax and comparisons do not.
+// -0 + 0 is 0, and so is -0 - -0: the addition stays if the sum is an output, or if a later op
+// distinguishes the two zeros. Products, softmax and comparisons do not.
 // CHECK-LABEL: @visible_zeros
 // CHECK: %[[OUT:.*]] = tpc.add %arg0
 // CHECK: %[[OTHER:.*]] = tpc.sub %arg0
@@ -220,7 +220,7 @@ func.func @pow(%x: !x) -> (!x, !x, !x) {
   return %0, %1, %2 : !x, !x, !x
 }
 
-// bool to int to bool; float to int to float loses what comes after the point.
+// bool to int to bool; float to int to float truncates fractions.
 // CHECK-LABEL: @casts
 // CHECK-NEXT: %[[I:.*]] = tpc.cast %arg1
 // CHECK-NEXT: %[[F:.*]] = tpc.cast %[[I]]
@@ -262,7 +262,7 @@ func.func @bias(%x: tensor<10x8xf32>) -> tensor<2x5x6xf32> {
   return %2 : tensor<2x5x6xf32>
 }
 
-// A residual is no bias, nor what is added to one of two uses.
+// Neither a residual nor an addend of one of two uses is a bias.
 // CHECK-LABEL: @no_bias
 // CHECK-NOT: bias
 func.func @no_bias(%x: tensor<10x8xf32>, %r: tensor<6xf32>) -> (tensor<10x6xf32>, tensor<10x6xf32>, tensor<10x6xf32>) {
@@ -276,7 +276,7 @@ func.func @no_bias(%x: tensor<10x8xf32>, %r: tensor<6xf32>) -> (tensor<10x6xf32>
 
 // -----
 
-// Scores by products of [b*H, s, d].
+// Scores by matmuls of [b*H, s, d].
 // CHECK-LABEL: @merged_batch
 // CHECK: %[[P:.*]] = tpc.matmul {{.*}} -> tensor<?x3x?x?xf32
 // CHECK: %[[S:.*]] = tpc.softmax %[[P]] dim 3
@@ -304,7 +304,7 @@ func.func @gather_own_place(%mask: tensor<?x?xi1, #tpc.dist<[b, s]>>) -> tensor<
 
 // -----
 
-// The transposed one is not, even where it is as large.
+// The transposed one is not, even if its size is equal.
 // CHECK-LABEL: @gather_other_place
 // CHECK: tpc.gather_nd
 func.func @gather_other_place(%mask: tensor<?x?xi1, #tpc.dist<[s, s]>>) -> tensor<?x?xi1, #tpc.dist<[s, s]>> {
@@ -317,7 +317,7 @@ func.func @gather_other_place(%mask: tensor<?x?xi1, #tpc.dist<[s, s]>>) -> tenso
 
 // -----
 
-// OPT counts positions in f32: ones that are added up, less 1.
+// OPT counts positions in f32: a running sum of ones, minus 1.
 // CHECK-LABEL: @counted_in_floats
 // CHECK-NOT: tpc.cumsum
 // CHECK-DAG: %[[I:.*]] = tpc.iota dim 1 : tensor<?x?xi64
@@ -337,7 +337,7 @@ func.func @counted_in_floats() -> tensor<?x?xi64, #tpc.dist<[b, s]>> {
 
 // -----
 
-// Of a step that has a past: the last ones of all.
+// A step with a past: the last positions of all.
 // CHECK-LABEL: @counted_behind_a_past
 // CHECK-NOT: tpc.cumsum
 // CHECK-NOT: tpc.slice
@@ -356,7 +356,7 @@ func.func @counted_behind_a_past() -> tensor<?x?xi64, #tpc.dist<[b, s]>> {
 
 // -----
 
-// 16 bits hold 256 positions, or 2048.
+// 16-bit floats represent 256 positions, or 2048.
 // CHECK-LABEL: @counted_in_halves
 // CHECK: tpc.cumsum
 func.func @counted_in_halves() -> tensor<?x?xi64, #tpc.dist<[b, s]>> {
@@ -369,7 +369,7 @@ func.func @counted_in_halves() -> tensor<?x?xi64, #tpc.dist<[b, s]>> {
 
 // -----
 
-// Sums of a mask are no iota, nor are twos (every other number) or halves (which are cut off).
+// Sums of a mask are not an iota, nor are sums of twos (every other number) or halves (truncated).
 // CHECK-LABEL: @sums_that_stay
 // CHECK-COUNT-3: tpc.cumsum
 func.func @sums_that_stay(%mask: tensor<?x?xf32, #tpc.dist<[b, s]>>) -> (tensor<?x?xi64, #tpc.dist<[b, s]>>, tensor<?x?xi64, #tpc.dist<[b, s]>>, tensor<?x?xi64, #tpc.dist<[b, s]>>) {

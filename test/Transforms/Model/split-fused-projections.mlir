@@ -71,8 +71,8 @@ func.func @multi_query(%x: !x) -> (tensor<?x?x6x3xf32, #tpc.dist<[b, s, 6, 3]>>,
   return %q, %k : tensor<?x?x6x3xf32, #tpc.dist<[b, s, 6, 3]>>, tensor<1x?x?x3xf32, #tpc.dist<[1, b, s, 3]>>
 }
 
-// A rotary embedding needs whole heads and their halves: the halves are no products of their own,
-// which would be computed, and held, twice.
+// A rotary embedding needs whole heads and their halves: the halves are not separate matmuls, which
+// would be computed and stored twice.
 // CHECK-LABEL: @halves
 // CHECK: tpc.parameter @w view <0 {{\[\[}}8 x 24], [8 x 1]]>
 // CHECK-COUNT-1: tpc.matmul
@@ -87,7 +87,7 @@ func.func @halves(%x: !x) -> (tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tens
   return %1, %2 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
 }
 
-// A bias that is written as a constant: per head of three, the second and third column.
+// A constant bias: the second and third column of each head of three.
 // CHECK-LABEL: @constant_bias
 // CHECK: %[[B:.*]] = tpc.constant dense<[1.0{{.*}}, 2.0{{.*}}, 4.0{{.*}}, 5.0{{.*}}]> : tensor<4xf32>
 // CHECK: tpc.matmul %arg0, %{{.*}} bias %[[B]]
@@ -101,7 +101,7 @@ func.func @constant_bias(%x: !x) -> tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
   return %2 : tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
 }
 
-// Slices of slices, where nobody needs the larger one.
+// Slices of slices, if the larger one has no other users.
 // CHECK-LABEL: @slices_of_slices
 // CHECK-DAG: tpc.parameter @w view <0 {{\[\[}}8 x 24], [2 x 4]]>
 // CHECK-DAG: tpc.parameter @w view <1 {{\[\[}}8 x 24], [2 x 4, 3 x 1]]>
@@ -116,7 +116,7 @@ func.func @slices_of_slices(%x: !x) -> (tensor<?x?x2x1xf32, #tpc.dist<[b, s, 2, 
   return %2, %3 : tensor<?x?x2x1xf32, #tpc.dist<[b, s, 2, 1]>>, tensor<?x?x2x3xf32, #tpc.dist<[b, s, 2, 3]>>
 }
 
-// MPT and DBRX clip all of q, k and v at once: each part is clipped for itself.
+// MPT and DBRX clip q, k and v together: each is clipped separately afterwards.
 // CHECK-LABEL: @clipped
 // CHECK: %[[W:.*]] = tpc.parameter @w view <8 {{\[\[}}8 x 24], [8 x 1]]>
 // CHECK: %[[P:.*]] = tpc.matmul %arg0, %[[W]]
@@ -138,7 +138,7 @@ func.func @clipped(%x: !x) -> tensor<?x?x2x4xf16, #tpc.dist<[b, s, 2, 4]>> {
   return %5 : tensor<?x?x2x4xf16, #tpc.dist<[b, s, 2, 4]>>
 }
 
-// An op that mixes columns, or adds what differs between them, stands before the slice.
+// An op before the slice mixes columns, or adds a value that differs between them.
 // CHECK-LABEL: @mixed
 // CHECK: tpc.softmax
 // CHECK: tpc.slice
@@ -155,7 +155,7 @@ func.func @mixed(%x: !x, %v: tensor<24xf32>) -> (!x, !x) {
   return %2, %5 : !x, !x
 }
 
-// The whole is used as well: a product for the slice would be a second one.
+// The whole result has other users: a matmul for the slice would be a second one.
 // CHECK-LABEL: @used_whole
 // CHECK: tpc.slice
 func.func @used_whole(%x: !x) -> (tensor<?x24xf32, #tpc.dist<[b*s, 24]>>, !x) {
@@ -165,7 +165,7 @@ func.func @used_whole(%x: !x) -> (tensor<?x24xf32, #tpc.dist<[b*s, 24]>>, !x) {
   return %0, %1 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>>, !x
 }
 
-// Slices that become one value again stay slices: a cyclic shift behind a transpose, and blocks of
+// Slices that are concatenated again stay slices: a cyclic shift after a transpose, and blocks of
 // columns in another order, with the first of them twice.
 // CHECK-LABEL: @joined_again
 // CHECK: tpc.matmul %arg0, %{{.*}} -> tensor<?x24xf32
@@ -188,7 +188,7 @@ func.func @joined_again(%x: !x) -> (tensor<24x?xf32, #tpc.dist<[24, b*s]>>, tens
   return %4, %8 : tensor<24x?xf32, #tpc.dist<[24, b*s]>>, tensor<?x40xf32, #tpc.dist<[b*s, 40]>>
 }
 
-// Rows, and a product of two activations.
+// Rows, and a matmul of two activations.
 // CHECK-LABEL: @not_columns
 // CHECK-COUNT-2: tpc.slice
 func.func @not_columns(%x: tensor<6x8xf32>, %y: tensor<8x4xf32>) -> (tensor<2x24xf32>, tensor<6x2xf32>) {

@@ -1,10 +1,10 @@
-// A stage begins within a layer where the slowest is faster by more than 5% so.
+// A stage begins within a layer if that makes the slowest stage more than 5% faster.
 // RUN: tpc-opt %s --tpc-split-stages --split-input-file | FileCheck %s
 
 // Three layers in two stages.
 // CHECK-LABEL: module @three
 // CHECK: func.func private @layer(
-// Each part has constants and slices of weights that it needs, and a part of the results.
+// Each stage has the constants and weight slices that it needs, and its own results.
 // CHECK: func.func private @layer_part_0(%[[A:.*]]: tensor<64x32xf32>, %{{.*}}: tensor<32x32xf32>, %[[BIAS:.*]]: tensor<32xf32>) -> tensor<64x32xf32> attributes {tpc.layer_part}
 // CHECK-NOT: gelu
 // CHECK: tpc.softmax
@@ -49,7 +49,7 @@ module @three attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 // -----
 
-// Two divide: layers stay whole, and no function is left of what was tried.
+// Two stages divide the layers evenly: layers stay whole, and no function of the attempt remains.
 // CHECK-LABEL: module @two
 // CHECK-NOT: part
 module @two attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {

@@ -1,7 +1,9 @@
-// Stages are cut by what links take: slow ones part the two gathers, with fast ones each stage has two products.
+// Cuts depend on link costs: slow links separate the two gathers; with fast ones each stage has two
+// matmuls.
 // RUN: tpc-opt %s --tpc-split-stages | FileCheck %s --check-prefix=SLOW
 // RUN: sed 's/1.0e-3, 0.0/0.0, 0.0/' %s | tpc-opt --tpc-split-stages | FileCheck %s --check-prefix=FAST
-// Only this axis is slow; only the axis that stages send over is, which no cut avoids: the same cut as with fast ones.
+// Only this axis is slow; only the axis between stages is slow, which no cut avoids: the same cut
+// as with fast links.
 // RUN: sed 's/intra_node = .1.0e-3, 0.0./intra_node = [0.0, 0.0], axes = {tp = [1.0e-3, 0.0]}/' %s | tpc-opt --tpc-split-stages | FileCheck %s --check-prefix=SLOW
 // RUN: sed 's/intra_node = .1.0e-3, 0.0./intra_node = [0.0, 0.0], axes = {pp = [1.0e-3, 0.0]}/' %s | tpc-opt --tpc-split-stages | FileCheck %s --check-prefix=SENT
 

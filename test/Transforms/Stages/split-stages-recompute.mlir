@@ -1,7 +1,8 @@
 // RUN: tpc-opt %s --tpc-split-stages --split-input-file --verify-diagnostics | FileCheck %s
 
-// As exporters write rotary angles: a product of frequencies and positions, and a lookup in a small table. Each stage
-// computes both again, and the residual alone is sent. The embedding's large table is in the first stage only.
+// Exported rotary angles: a product of frequencies and positions, and a lookup in a small table.
+// Each stage recomputes both, and only the residual is sent. The embedding's large table is in the
+// first stage only.
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @table in "w" at 0 : tensor<1000x64xf32>
   tpc.weight @small in "w" at 256000 : tensor<16x4xf32>
@@ -42,7 +43,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 // -----
 
-// What depends on weights alone is never sent, whatever it costs.
+// Values that depend only on weights are never sent, whatever their cost.
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<64x64xf16>
   // CHECK-LABEL: func.func private @stage_0
@@ -86,7 +87,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 4, mb = 1>} {
 
 // -----
 
-// A head that takes as long as many layers has a stage of its own.
+// A head that costs as much as many layers has its own stage.
 // expected-warning @below {{pp2: stage 1 has none of 2 layers: its other ops take as long as 8.8 layers}}
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<64x64xf32>

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-split-stages --split-input-file --verify-diagnostics
 
-// Two values are live between the second op and the last: one place to cut.
+// Two values are live between the second op and the last: there is one cut position.
 module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   // expected-error @below {{pp3: the model can be cut into at most 2 pipeline stages}}
@@ -21,7 +21,7 @@ module {
 
 // -----
 
-// Ops that say in which stage they are to be.
+// Ops with a stage annotation.
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
@@ -74,14 +74,14 @@ module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
 
 // -----
 
-// What each stage computes again says its stage in vain where it is needed, not before.
+// Recomputed ops ignore their annotation in the stages that use them, but not before those.
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %a = tpc.parameter @a : tensor<8x8xf32>
     // expected-note @below {{this is in stage 1}}
     %n = tpc.neg %x {tpc.pipeline_stage = 1} : tensor<4x8xf32> -> tensor<4x8xf32>
-    // Nothing is said of this, but it is between the two.
+    // Not annotated, but between the two.
     %m = tpc.neg %n : tensor<4x8xf32> -> tensor<4x8xf32>
     // expected-error @below {{is annotated with pipeline stage 0, but it uses a result of}}
     %p = tpc.matmul %m, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
@@ -107,7 +107,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 // -----
 
-// No op is free because nothing is known of it.
+// An op without a known cost is not free.
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {

@@ -2,7 +2,7 @@
 // RUN: not tpc-opt %s --tpc-assign-shardings=shard=dp3,manual --split-input-file 2>&1 | FileCheck %s --check-prefix=NOTHING
 // NOTHING: warning: manual: no annotation splits anything over dp3, so all its ranks do the same work
 
-// Every rank has all of an input.
+// Every rank has the whole input.
 // expected-error-re @below {{annotation [-, tp] of 'x' (a.txt:3:1): dimension 1 (16) cannot be split: '{{.*}}' (tpc.softmax) needs all of it, and inputs are whole on every rank; annotate what reads the input}}
 func.func @main(%x: tensor<4x16xf32> {tpc.name = "x", tpc.sharding = [#tpc.dim<4>, #tpc.dim<16{tp}>], tpc.sharding_source = "a.txt:3:1"}) -> tensor<4x16xf32> {
   // expected-note @below {{needed unsplit here}}
@@ -12,7 +12,7 @@ func.func @main(%x: tensor<4x16xf32> {tpc.name = "x", tpc.sharding = [#tpc.dim<4
 
 // -----
 
-// The reshape makes 4 * 6 of 24.
+// The reshape splits 24 into 4 * 6.
 func.func @main(%x: tensor<4x24xf32>) -> tensor<4x4x6xf32> {
   // expected-error-re @below {{annotation [?, 3{tp}*8] of {{.*}}: the model has no factor of 3 in dimension 1 (24) with these parts; the value is [4, 4 * 6]: split one of these factors, or the dimension without naming a factor}}
   %y = tpc.gelu tanh %x {tpc.sharding = [unit, #tpc.dim<3{tp} * 8>]} : tensor<4x24xf32> -> tensor<4x24xf32>
@@ -22,7 +22,7 @@ func.func @main(%x: tensor<4x24xf32>) -> tensor<4x4x6xf32> {
 
 // -----
 
-// A block of three of a fused weight: all of it is in the first half.
+// A third of a fused weight: its half is entirely in the first block.
 // expected-error @below {{annotation [-, 2{tp}*24] of 'w': the model has no factor of 2 in dimension 1 (48) with these parts; 'first' reads it as [16, 16]: split one of these factors}}
 tpc.weight @w in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<2{tp} * 24>]} : tensor<16x48xf32>
 func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
@@ -50,7 +50,7 @@ func.func @main(%x: tensor<4x16xf32>) -> tensor<4x8xf32> {
 
 // -----
 
-// Nothing is annotated.
+// No value is annotated.
 // expected-warning @below {{manual: no annotation splits anything over tp2, so all its ranks do the same work}}
 module {
   func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {

@@ -1,7 +1,7 @@
-// Which class is split.
+// The factor class that is split.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp4 --split-input-file | FileCheck %s
 
-// One product alone: columns need no communication.
+// A single matmul: splitting columns needs no communication.
 // CHECK: splits = ["60 over tp 4: only (columns)"]
 tpc.weight @w in "w" at 0 : tensor<60x60xf32>
 func.func @main(%x: tensor<8x60xf32>) -> tensor<8x60xf32> {
@@ -12,7 +12,7 @@ func.func @main(%x: tensor<8x60xf32>) -> tensor<8x60xf32> {
 
 // -----
 
-// A residual: its width is needed unsplit by the norm, and both products are split inside.
+// A residual: the norm needs its whole width, so both matmuls are split along the inner width.
 // CHECK: splits = ["64 over tp 4: up (columns), down (rows)"]
 tpc.weight @u in "w" at 0 : tensor<60x64xf32>
 tpc.weight @d in "w" at 0 : tensor<64x60xf32>
@@ -30,7 +30,7 @@ func.func @main(%x: tensor<8x60xf32>) -> tensor<8x60xf32> {
 
 // -----
 
-// What cannot be split is on every rank, and said so.
+// Ops that cannot be split run on every rank, with a remark.
 // CHECK: splits = ["64 over tp 4: last (columns)", "not split, on every rank: first"]
 tpc.weight @a in "w" at 0 : tensor<60x60xf32>
 tpc.weight @b in "w" at 0 : tensor<60x64xf32>
@@ -47,7 +47,7 @@ func.func @main(%x: tensor<8x60xf32>) -> tensor<8xf32> {
 
 // -----
 
-// Two tables: the larger is the vocabulary, the other stays whole.
+// Two tables: the larger one is the vocabulary, the other is not split.
 // CHECK: splits = ["50 over tp 4: words"]
 // CHECK: tpc.parameter @p : tensor<12x8xf32>
 tpc.weight @w in "w" at 0 : tensor<50x8xf32>

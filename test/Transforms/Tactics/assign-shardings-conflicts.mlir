@@ -1,4 +1,5 @@
-// One axis on two classes that meet in an op: who yields is decided by seconds, and said with the op's name.
+// One axis on two classes that meet in an op: estimated seconds decide which loses, and a remark
+// names the op.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2,manual --split-input-file | FileCheck %s
 // RUN: tpc-opt %s --split-input-file --tpc-evaluate=shape=batch=5 --tpc-assign-shardings=shard=tp2,manual --tpc-insert-reshards --tpc-evaluate=shape=batch=5 --tpc-lower-reshards --tpc-localize --tpc-evaluate=shape=batch=5 -o /dev/null | FileCheck %s --check-prefix=SAME
 // RUN: tpc-opt %s --split-input-file --tpc-assign-shardings=shard=tp2,manual --tpc-insert-reshards --tpc-lower-reshards | FileCheck %s --check-prefix=LOWERED
@@ -40,7 +41,7 @@ func.func @main(%x: tensor<8192x16xf32> {tpc.name = "x", tpc.sharding = [#tpc.di
 
 // -----
 
-// A weight that is to be whole is loaded whole, and sliced where it is used.
+// A weight annotated as replicated is loaded whole, and sliced at its uses.
 // SAME-COUNT-2: output 0 is the same
 tpc.weight @w1 in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<64{tp}>]} : tensor<16x64xf32>
 tpc.weight @w2 in "w" at 4096 {tpc.sharding = [#tpc.dim<64>, #tpc.dim<16>]} : tensor<64x16xf32>
@@ -59,7 +60,8 @@ func.func @main(%x: tensor<?x16xf32, #tpc.dist<[batch, 16]>>) -> tensor<?x16xf32
 
 // -----
 
-// What two layers share ties them together in nothing: one bias, one split over tp, the other whole.
+// A value shared by two layers does not tie their splits: one bias, one use split over tp, the
+// other whole.
 // SAME-COUNT-2: output 0 is the same
 tpc.weight @w1 in "w" at 0 {tpc.sharding = [#tpc.dim<64>, #tpc.dim<64{tp}>]} : tensor<64x64xf32>
 tpc.weight @w2 in "w" at 16384 : tensor<64x64xf32>

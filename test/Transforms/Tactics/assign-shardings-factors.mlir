@@ -1,7 +1,7 @@
-// Factors of dimensions that annotations name: which elements a rank holds is what is said, or an error.
+// Annotated factors of dimensions: a rank has exactly the annotated elements, or there is an error.
 // RUN: tpc-opt %s "--tpc-assign-shardings=shard=tp2,manual" --tpc-insert-reshards --split-input-file | FileCheck %s
 
-// Contiguous halves are halves: nothing is divided.
+// Contiguous halves need no factors.
 // CHECK-LABEL: module @halves
 module @halves {
   tpc.weight @w in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<2{tp} * 24>]} : tensor<16x48xf32>
@@ -19,7 +19,7 @@ module @halves {
 
 // -----
 
-// The first half of each of two blocks: also of the rows that they meet.
+// The first half of each of two blocks, also of the matching rows.
 // CHECK-LABEL: module @strided
 module @strided {
   tpc.weight @w in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<2 * 24{tp}>]} : tensor<16x48xf32>
@@ -37,7 +37,7 @@ module @strided {
 
 // -----
 
-// Two of three parts to the first rank: no half.
+// Two of three blocks on the first rank: not a half.
 // CHECK-LABEL: module @uneven
 module @uneven {
   tpc.weight @w in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<3{tp} * 16>]} : tensor<16x48xf32>

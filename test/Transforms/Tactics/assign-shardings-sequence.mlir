@@ -1,8 +1,8 @@
-// Which ops sequence parallelism places on parts of the tokens: the column-parallel product's
-// operand is gathered, the row-parallel product's result scattered.
+// Ops that sequence parallelism runs on sharded tokens: the operand of the column-parallel matmul
+// is gathered, the result of the row-parallel matmul is scattered.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2,sp --tpc-insert-reshards --split-input-file | FileCheck %s
 
-// Between the products; the norm of the input is not: slicing it would only add a gather.
+// Between the matmuls; not the norm of the input, because slicing it would only add a gather.
 // CHECK-LABEL: @main
 // CHECK: tpc.rms_norm {{.*}} -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
 // CHECK: tpc.matmul
@@ -32,7 +32,7 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x50xf32, #tpc
 
 // -----
 
-// Two norms of one residual: it is gathered once, and both norms work on all of it.
+// Two norms of one residual: it is gathered once, and both norms work on the whole.
 // CHECK-LABEL: @main
 // CHECK: %[[A:.*]] = tpc.add {{.*}}[t{tp}, 8]
 // CHECK-NEXT: %[[G:.*]] = tpc.reshard %[[A]] {{.*}} -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
@@ -58,7 +58,7 @@ func.func @main(%x: tensor<?x32xf32, #tpc.dist<[t, 32]>>, %y: tensor<?x8xf32, #t
 
 // -----
 
-// Nothing is reduced, so nothing is placed.
+// There is no reduction, so no op is sharded.
 // CHECK-NOT: name = "sp"
 // CHECK-LABEL: @main
 // CHECK-NOT: tpc.reshard
@@ -74,7 +74,7 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x50xf32, #tpc
 
 // -----
 
-// Sums of sums have exponentially many paths; each op is looked at once.
+// Sums of sums have exponentially many paths; each op is visited once.
 // CHECK-LABEL: @main
 // CHECK-COUNT-40: tpc.add {{.*}}[t{tp}, 8]
 !t = tensor<?x8xf32, #tpc.dist<[t, 8]>>
@@ -130,8 +130,8 @@ func.func @main(%x: !t) -> !t {
 
 // -----
 
-// Small columns that every rank needs (keys of one head, with a bias): what they are computed from is gathered for the other
-// product anyway, so they are computed of that, and not gathered themselves.
+// Small columns that every rank needs (keys of one head, with a bias): their operand is gathered
+// for the other matmul anyway, so they are computed from that and not gathered.
 // CHECK-LABEL: @main
 // CHECK: %[[A:.*]] = tpc.add {{.*}}[t{tp}, 8]
 // CHECK-NEXT: %[[G:.*]] = tpc.reshard %[[A]] {{.*}} -> tensor<?x8xf32, #tpc.dist<[t, 8]>>

@@ -1,12 +1,12 @@
-// What tp2x2 splits where: rows over tpx and columns over tpy in products, both over both elsewhere.
+// Splits of tp2x2: in matmuls rows over tpx and columns over tpy; both axes elsewhere.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --tpc-insert-reshards --tpc-lower-reshards --split-input-file | FileCheck %s
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --split-input-file | FileCheck %s --check-prefix=TACTICS
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp1x4 --split-input-file | FileCheck %s --check-prefix=FLAT
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --tpc-insert-reshards --tpc-lower-reshards --split-input-file | FileCheck %s --check-prefix=CLEAN
 // CLEAN-NOT: {tpc.norm}
 
-// The norm is written out: a sum of d² and no mean for an RMS norm. Products read what was gathered over
-// their own axis, and leave sums over it.
+// The norm is decomposed: a sum of d² and no mean for an RMS norm. Matmuls read an operand gathered
+// over their own axis, and produce sums over that axis.
 // TACTICS: name = "tp"{{.*}}splits = ["32 over tpy 2: up (columns), down (rows)"]
 // TACTICS-SAME: name = "rows"
 // TACTICS-SAME: axis = "tpx", kind = "all_reduce", why = "norms need mean and variance of a split width"
@@ -48,7 +48,8 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.
 
 // -----
 
-// A parallel residual is reduced once. The norm of what is no residual stays in one piece.
+// A parallel residual is reduced once. A norm of a value that is not the residual is not
+// decomposed.
 // CHECK-LABEL: @main
 // CHECK: tpc.layer_norm
 // CHECK: %[[A:.*]] = tpc.matmul {{.*}} sum{tpy}>>
@@ -81,7 +82,8 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>, %y: tensor<?x6xf32, #tpc
 
 // -----
 
-// The width is on both sides of a matrix: an axis splits one of them only, so this product is on every rank.
+// The width is on both sides of a matrix: an axis splits only one of them, so this matmul is
+// replicated.
 // TACTICS: "not split, on every rank: square"
 // CHECK-LABEL: @main
 // CHECK: tpc.parameter @a : tensor<8x8xf32>
@@ -108,7 +110,7 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.
 
 // -----
 
-// A shift along the residual's width crosses what both axes split: predicted, one permutation.
+// A shift along the residual's width crosses shards of both axes: one expected permute.
 // TACTICS: name = "rows"
 // TACTICS-SAME: {axis = "tpx", kind = "collective_permute", size = "8", why = "shifts along a dimension that tpx splits"}
 // TACTICS-SAME: {axis = "tpy", kind = "collective_permute", size = "8", why = "shifts along a dimension that tpy splits"}
@@ -129,8 +131,8 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.
 
 // -----
 
-// An annotation gives the columns' axis to the residual, and nothing is left to split over tpx: the first product's sums over
-// what tpy splits are predicted all the same.
+// An annotation assigns the columns' axis to the residual, and nothing remains to split over tpx:
+// the first matmul's sums over the tpy dimension are still expected.
 // CHECK-LABEL: @main
 // CHECK: tpc.matmul {{.*}} sum{tpy}>>
 // CHECK-NEXT: tpc.all_reduce {{.*}} over ["tpy"]

@@ -1,4 +1,5 @@
-// The whole way for GPT-2: 2L+1 all-reduces with tp, 2L+1 reduce-scatters and all-gathers with sp.
+// The whole pipeline for GPT-2: 2L+1 all-reduces with tp, 2L+1 reduce-scatters and all-gathers with
+// sp.
 // A layer is one function, so there are two in it and one outside; the head adds a gather with sp.
 // DEFINE: %{passes} = --tpc-insert-reshards --tpc-lower-reshards --tpc-localize
 // RUN: tpc-opt %S/../Inputs/gpt2.mlir --tpc-assign-shardings=shard=tp2 %{passes} | FileCheck %s --check-prefix=TP

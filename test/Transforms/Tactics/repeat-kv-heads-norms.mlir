@@ -1,4 +1,5 @@
-// A norm over all heads of keys is one over repeated heads: the weights of keys, and the norm's scale, are repeated.
+// A norm over all key heads becomes one over repeated heads: the key weights and the norm's scale
+// are repeated.
 // RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp4 --tpc-assign-shardings=shard=tp4 --tpc-insert-reshards | FileCheck %s
 // RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp3 --tpc-assign-shardings=shard=tp3 --tpc-insert-reshards | FileCheck %s --check-prefix=UNEVEN
 // CHECK: 4 groups of heads (2 kv heads, each repeated 2 times: {{.*}}) over tp 4: q (columns), k (columns), v (columns), attn, o (rows)
@@ -9,7 +10,7 @@
 // CHECK-DAG: tpc.constant dense<6.250000e-02> : tensor<f32>
 // CHECK-DAG: tpc.constant dense<3.125000e-02> : tensor<f32>
 // CHECK: tpc.attention {{.*}}#tpc.dist<[b, s, 4{tp}, 4]>
-// Over three ranks heads are taken behind the weights, and behind the norm, as without one.
+// Over three ranks, heads are selected after the matmul, and after the norm, as without one.
 // UNEVEN: 8 heads (2 kv heads, all on every rank, each used 4 times
 // UNEVEN: tpc.parameter @nk : tensor<8xf32>
 // UNEVEN: %[[N:.*]] = tpc.rms_norm {{.*}}

@@ -1,7 +1,8 @@
-// Caches that are not what was there with the tokens of the step behind, and outputs that are not those of tokens of the step. Each is refused by the op that does it.
+// Caches that are not the past followed by the step's tokens, and outputs that are not per token of
+// the step. Each is rejected at the op that causes it.
 // RUN: tpc-opt %s --split-input-file --tpc-verify-generation="reference=%S/Inputs/any.mlir interpret=false" --verify-diagnostics
 
-// What has come in the step, without the past.
+// The new tokens, without the past.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -20,7 +21,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// What was there before the step, without the step.
+// The past, without the new tokens.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -60,7 +61,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// Caches that are exchanged after the step.
+// Caches that are swapped after the step.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -85,7 +86,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}, %d: !old {tpc.cache = @d}) ->
 
 // -----
 
-// One cache that holds something else than what attention sees.
+// A cache whose contents differ from attention's operand.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -107,7 +108,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// One cache that is changed once more after the step.
+// A cache that is changed once more after the step.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -128,7 +129,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// The last token alone, by its place.
+// The last token alone, by its index.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -149,7 +150,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (tensor<?x1x1x4xf32, #tpc.
 
 // -----
 
-// Positions as an output, which begin at 0 in each step.
+// Positions as an output that begins at 0 in each step.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -186,7 +187,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!all, !all {tpc.cache = @
 
 // -----
 
-// A mask of the past that comes from outside.
+// A mask of the past as an input.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>

@@ -1,4 +1,5 @@
-// A bias that hides keys by -inf: later ones, and those of padding. A row may see none, and is zero then.
+// A bias that hides later and padding keys by -inf. A row may have no visible key, and is then
+// zero.
 func.func @main(%x: tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> {tpc.name = "x"}, %pad: tensor<?x?xi1, #tpc.dist<[b, s]>> {tpc.name = "pad"}) -> (tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> {tpc.name = "y"}) {
   %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
   %low = tpc.constant dense<0xFF800000> : tensor<f32> : tensor<f32>

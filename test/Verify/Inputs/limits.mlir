@@ -1,4 +1,4 @@
-// Kernels that compare floats, and that look up rows of a table that they compute.
+// Kernels that compare floats, and that index rows of a computed table.
 !x = tensor<?x8xf32, #tpc.dist<[tokens, 8]>>
 !id = tensor<?xi64, #tpc.dist<[tokens]>>
 func.func @main(%x: !x {tpc.name = "x"}, %id: !id {tpc.name = "id"}, %a: tensor<3x8xf32> {tpc.name = "a"}, %b: tensor<5x8xf32> {tpc.name = "b"}) -> (!x {tpc.name = "y"}) {

@@ -1,5 +1,5 @@
-// A window of six keys as a mask that is made of comparisons, and clipped, capped logits and scores. Sequences that are shorter than the window
-// show nothing of it, and small numbers nothing of clip and cap.
+// A window of six keys as a mask of comparisons, and clip and soft-caps on logits and scores.
+// Sequences shorter than the window do not show it, and small numbers do not show clip and cap.
 tpc.weight @w in "w" at 0 : tensor<8x8xf32>
 tpc.weight @head in "w" at 256 : tensor<8x12xf32>
 

@@ -1,4 +1,4 @@
-// Two products with a bias, as a model's perceptron has them.
+// Two matmuls with a bias, as in an MLP.
 !x = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !h = tensor<?x5xf32, #tpc.dist<[batch, 5]>>
 module {

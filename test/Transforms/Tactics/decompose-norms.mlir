@@ -1,11 +1,13 @@
-// Norms over what tp splits within a layer are written out; those over the residual's width, or over what is not split, stay.
+// Norms over a dimension that tp splits within a layer are decomposed; those over the residual's
+// width, or over unsplit dimensions, are not.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-coalesce-collectives --split-input-file | FileCheck %s
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2,sp --tpc-insert-reshards --tpc-lower-reshards --split-input-file | FileCheck %s --check-prefix=SP
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --tpc-insert-reshards --split-input-file | FileCheck %s --check-prefix=TWO
 // RUN: tpc-opt %s --tpc-evaluate=shape=b=2,s=3 --tpc-assign-shardings=shard=tp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-coalesce-collectives --tpc-evaluate=shape=b=2,s=3 --split-input-file | FileCheck %s --check-prefix=SAME
 // SAME-COUNT-4: output 0 is the same
 
-// OLMo 2: queries and keys are normed over all heads. Both sums of squares of a token go in one all-reduce.
+// OLMo 2: queries and keys are normalized over all heads. Both sums of squares of a token share one
+// all-reduce.
 // CHECK-LABEL: @main
 // CHECK: tpc.rms_norm %arg0
 // CHECK-DAG: tpc.reduce sum {{.*}} -> tensor<?x1xf32, #tpc.dist<[b*s, 1], sum{tp}, local>>
@@ -15,7 +17,7 @@
 // CHECK: tpc.attention {{.*}}4{tp}, 2
 // CHECK: tpc.all_reduce {{.*}} -> tensor<?x8xf32
 // CHECK-NOT: tpc.all_reduce
-// A number per token is not scattered; nothing but the residual is gathered.
+// A number per token is not scattered; only the residual is gathered.
 // SP-LABEL: @main
 // SP: tpc.rms_norm
 // SP: %[[Q:.*]] = tpc.reduce sum
@@ -103,7 +105,7 @@ func.func @main(%x: !x) -> !x {
 // CHECK: tpc.attention
 // CHECK: tpc.all_reduce
 // CHECK: tpc.rms_norm {{.*}}#tpc.dist<[b*s, 8], local>>
-// In two dimensions the residual is.
+// In two dimensions the residual is split.
 // TWO-LABEL: @main
 // TWO: tpc.rms_norm {{.*}}#tpc.dist<[b, s, 4{tpy, tpx}, 2]>>
 // TWO-NOT: tpc.rms_norm
@@ -140,7 +142,7 @@ func.func @main(%x: !x) -> !x {
 
 // -----
 
-// A matrix whose annotation says that it is whole: so is the norm.
+// A matrix annotated as replicated: its norm is not split.
 // CHECK-LABEL: @main
 // CHECK: tpc.rms_norm
 // CHECK: tpc.all_reduce

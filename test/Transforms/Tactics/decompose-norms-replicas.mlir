@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=dp2,manual | FileCheck %s
 
-// Parts of a weight on replicas are gathered before its product: the norm has its width.
+// Weight shards over replicas are gathered before the matmul: the norm has its full width.
 // CHECK-LABEL: @main
 // CHECK: tpc.rms_norm
 !x = tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
