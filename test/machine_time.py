@@ -22,15 +22,15 @@ def load() -> float:
 
 
 def scaled(seconds: float) -> float:
-    """A limit by the wall clock, as long as the machine needs now for what it does in `seconds`
-    when it is idle.
+    """Returns the wall-clock limit that corresponds to `seconds` of an idle machine under the
+    current load.
     """
     return seconds * load()
 
 
 class LoadClock:
-    """Counts a second as the part of it that a thread would have had of a processor. `seconds` has
-    to be called now and then: what the load was in between is not known.
+    """A second counts as the share of a CPU that a thread would have had. `seconds` must be called
+    regularly, because it samples the load.
     """
 
     def __init__(self, now=time.monotonic, load=load):
@@ -45,8 +45,8 @@ class LoadClock:
 
 
 def tree(root: int) -> dict[int, float]:
-    """A process and all that it has started, in whatever sessions, with what each has used of
-    processors, and those that it has waited for.
+    """Returns a process and its descendants in all sessions, with the CPU time of each and of its
+    reaped children.
     """
     parents, used = {}, {}
     for name in os.listdir("/proc"):
@@ -76,9 +76,8 @@ def tree_seconds(root: int) -> float:
 
 
 class Watch:
-    """Says when a process that runs tests should be stopped: when it has used more than `limit`
-    seconds of processors, or when for `idle_limit` seconds (of a LoadClock) nothing has happened:
-    `progress` is what it was, and processors were not used.
+    """Decides when to stop a process that runs tests: after more than `limit` seconds of CPU time,
+    or after `idle_limit` seconds (of a LoadClock) without CPU time or a change of `progress`.
     """
 
     # Fraction of a second of wall-clock time. Hung ranks still poll whether the others are alive.
@@ -98,9 +97,9 @@ class Watch:
         self._seen, self._begin, self._most, self._before = progress(), 0.0, 0.0, 0.0
 
     def problem(self) -> str:
-        """Nothing, or why it should be stopped."""
+        """Returns None, or the reason to stop it."""
         now, seen = self.clock.seconds(), self._progress()
-        # Processes that are not waited for leave the tree with the time that they used.
+        # Processes that are not waited for leave the tree, with their CPU time.
         self._most = max(self._most, self._used(self._root))
         if self._most > self.limit:
             return f"stopped after {self.limit / 60:.0f} minutes of processors"

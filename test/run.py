@@ -29,10 +29,10 @@ import machine_time
 
 TOP = Path(__file__).resolve().parents[1]
 MINUTES = 60
-# A runner hangs that neither uses processors nor ends a test for so long.
-PATIENCE = 10 * MINUTES
+# Seconds without CPU time or a completed test after which a runner counts as hung.
+IDLE_LIMIT = 10 * MINUTES
 LEVELS = ("quick", "default", "long")
-# Each of them may start as many ranks as it likes.
+# Each of them may start any number of ranks.
 PROCESSORS = min(8, len(os.sched_getaffinity(0)))
 # Optional requirements of tests, with the beginning of the reasons of skipped tests ("corpus: ...
 # is absent").
@@ -59,15 +59,15 @@ OPTIONAL = {
 
 
 class Results:
-    """Counts, and the names of what failed."""
+    """Counts, and the names of failed tests."""
 
     def __init__(self):
         self.passed = 0
-        self.skipped = collections.Counter()  # by what they lack
+        self.skipped = collections.Counter()  # keyed by the missing requirement
         self.failures = []
 
     def skip(self, name, reason):
-        """GoogleTest says where before it says why; lit has a phrase of its own."""
+        """GoogleTest prints the location before the reason; lit has its own format."""
         text = reason.strip().split("\n")[-1].removeprefix("Missing required feature(s): ")
         lacks = text.split(":")[0]
         if lacks in OPTIONAL:
@@ -76,7 +76,7 @@ class Results:
             self.failures.append(f"{name}: skipped for what no test may lack: {text}")
 
     def add_junit(self, path):
-        """Returns how many tests the file tells of."""
+        """Returns the number of tests in the file."""
         cases = list(ElementTree.parse(path).iter("testcase"))
         for case in cases:
             name = f"{case.get('classname')}::{case.get('name')}"
@@ -111,10 +111,10 @@ class Processes:
         self.groups = set()
         self.stopped = False
 
-    def run(self, command, limit, patience=PATIENCE, env=None, cwd=TOP, output=None):
-        """Runs with output passed through, or into a file. Returns the exit status, or why it was
-        stopped: it has used more than `limit` seconds of processors, or has done nothing for the
-        seconds of `patience`, and written nothing.
+    def run(self, command, limit, idle_limit=IDLE_LIMIT, env=None, cwd=TOP, output=None):
+        """Runs with output passed through, or into a file. Returns the exit status, or the reason
+        that it was stopped: more than `limit` seconds of CPU time, or no CPU time and no output for
+        `idle_limit` seconds.
         """
         if self.stopped:
             return "stopped"
@@ -128,29 +128,32 @@ class Processes:
         )
         self.groups.add(process.pid)
         watch = machine_time.Watch(
-            process.pid, limit, patience, lambda: os.fstat(output.fileno()).st_size if output else 0
+            process.pid,
+            limit,
+            idle_limit,
+            lambda: os.fstat(output.fileno()).st_size if output else 0,
         )
         try:
             while True:
                 try:
-                    return process.wait(timeout=min(2, patience / 10))
+                    return process.wait(timeout=min(2, idle_limit / 10))
                 except subprocess.TimeoutExpired:
                     if problem := watch.problem():
                         return problem
         finally:
-            # Processes that it left (ranks, launchers) are ended as well.
+            # Remaining processes (ranks, launchers) are ended as well.
             self.end(process.pid)
             process.wait()
 
     def stop(self):
-        """Ends all, and starts nothing more."""
+        """Ends all processes, and starts no more."""
         self.stopped = True
         for group in list(self.groups):
             self.end(group)
 
     def end(self, group):
         self.groups.discard(group)
-        # Tests start sessions of their own.
+        # Tests start separate sessions.
         for process in [*machine_time.tree(group), -group]:
             try:
                 os.kill(process, signal.SIGKILL)
@@ -159,8 +162,8 @@ class Processes:
 
 
 def judge(results, name, status, report):
-    """Takes one runner's report; a report that is missing, or that the exit status denies, is a
-    failure. `status` may be why the runner was stopped.
+    """Reads one runner's report. A missing report, or one that contradicts the exit status, is a
+    failure. `status` may be the reason that the runner was stopped.
     """
     before = len(results.failures)
     if isinstance(status, str):
@@ -179,7 +182,7 @@ def judge(results, name, status, report):
 
 
 class Suite:
-    """One run of the tests. Reports and what the runners print are in build/test/reports."""
+    """One run of the tests. Reports and output of the runners are in build/test/reports."""
 
     def __init__(self, build, level):
         self.build, self.level = build, level
@@ -194,16 +197,16 @@ class Suite:
             OMPI_ALLOW_RUN_AS_ROOT="1",
             OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
         )
-        # Ranks that wait let others run: several tests share the processors.
+        # Waiting ranks yield the CPU: several tests share the CPUs.
         self.env.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
-        # MPI and MLIR keep memory until the end.
+        # MPI and MLIR do not free all memory at exit.
         self.env.setdefault("ASAN_OPTIONS", "detect_leaks=0")
         self.processes, self.results, self.lock = Processes(), Results(), threading.Lock()
 
     def run(self, name, command, minutes, cwd=TOP):
-        """One runner: its report becomes part of the results, what it prints is shown if something
-        failed. It may use what all processors have in so many minutes, however long that takes on a
-        machine that does other work as well.
+        """Runs one runner: adds its report to the results, and prints its output if a test failed.
+        The limit is CPU time of all CPUs in so many minutes, independent of the machine's other
+        load.
         """
         begin, results = time.monotonic(), Results()
         log, report = self.reports / f"{name}.log", self.reports / f"{name}.xml"
@@ -237,8 +240,7 @@ class Suite:
                 60 if self.level == "long" else 10,
             )
 
-        # As many at once as there are processors, and one that waits for frozen ranks most of the
-        # time.
+        # One test per CPU, plus one that mostly waits for frozen ranks.
         with ThreadPoolExecutor(PROCESSORS + 1) as pool:
             list(pool.map(run, chosen))
         if not chosen:
@@ -265,7 +267,7 @@ class Suite:
         )
 
     def run_pytest(self):
-        # A file's tests share what they compile; files that take long come first.
+        # Tests of one file share compilations; long files come first.
         self.run(
             "pytest",
             [

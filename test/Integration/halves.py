@@ -8,7 +8,7 @@ HALVES = {"f16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
 
 
 def to_half(array: np.ndarray, name: str, kind: str) -> onnx.TensorProto:
-    """Numbers beyond the type (of masks) become its largest."""
+    """Numbers out of the type's range (in masks) become its largest."""
     if kind == "f16":
         finite = np.isfinite(array)
         return numpy_helper.from_array(
@@ -23,7 +23,7 @@ def to_half(array: np.ndarray, name: str, kind: str) -> onnx.TensorProto:
 
 
 def halve(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
-    """Every f32 is of 16 bits; `model` is changed."""
+    """Converts every f32 to 16 bits, in place."""
     half = HALVES[kind]
 
     def visit(graph):
@@ -57,7 +57,7 @@ def halve(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
 
 
 def rounded_weights(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
-    """The same in f32, of weights that the type has."""
+    """The same model in f32, with weights rounded to the type."""
     for tensor in model.graph.initializer:
         if tensor.data_type == TensorProto.FLOAT:
             half = as_float(as_array(to_half(numpy_helper.to_array(tensor), tensor.name, kind)))
@@ -66,7 +66,7 @@ def rounded_weights(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
 
 
 def rounded_nodes(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
-    """Each node computes in f32, and its results are rounded to the type: what ONNX says of a model
+    """Each node computes in f32 and rounds its results to the type, as ONNX specifies for a model
     of that type.
     """
     model = rounded_weights(model, kind)
@@ -93,7 +93,7 @@ def rounded_nodes(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
 
 
 def as_array(tensor: onnx.TensorProto) -> np.ndarray:
-    """bf16 as numbers of 16 bits without a type."""
+    """bf16 as 16-bit integers."""
     if tensor.data_type == TensorProto.BFLOAT16:
         return np.frombuffer(tensor.raw_data, np.dtype("V2")).reshape(tuple(tensor.dims))
     return numpy_helper.to_array(tensor)

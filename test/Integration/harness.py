@@ -23,23 +23,20 @@ sys.path.append(str(TOP / "test"))
 
 from machine_time import LoadClock, scaled  # noqa: E402, F401
 
-# Nothing is kept of what programs measure, unless a test says where.
+# Measurements of programs are not stored, unless a test sets a path.
 os.environ.setdefault("TPC_CACHE", "")
 
 BUILD = Path(os.environ.get("TPC_BUILD") or TOP / "build").resolve()
-# Makes an executable of a staged program, for tests that write one. Tests fail where it is not
-# built.
+# Makes an executable of a staged program, for tests that write one. Tests fail if it was not built.
 BUILD_STAGED = BUILD / "test" / "bin" / "tpc-build-staged"
 # Starts processes as torchrun does.
 LAUNCH = [sys.executable, str(TOP / "runtime" / "conformance" / "launch.py")]
-# A run that takes longer hangs, by a clock that goes slower on a machine that is busy
-# (machine_time.LoadClock).
+# Timeout in seconds of a clock that slows down on a busy machine (machine_time.LoadClock).
 TIMEOUT_SECONDS = 300
 
 
 def stale_tools() -> list[tuple[Path, Path]]:
-    """Tools of tests that were not linked again with the compiler, as where only `tpc-product` was
-    built.
+    """Test tools that are older than the compiler, as after building only `tpc-product`.
     """
     library = BUILD / "lib" / "libTPCDialect.a"
     tools = [
@@ -54,8 +51,8 @@ def stale_tools() -> list[tuple[Path, Path]]:
 
 
 def find_cuda_tool(name: str) -> Path | None:
-    """As tpcc finds ptxas: where CUDA_HOME is set, only there. Disassemblers come from PyPI as
-    well.
+    """Searches like tpcc searches ptxas: if CUDA_HOME is set, only there. Disassemblers may also
+    come from PyPI.
     """
     home = os.environ.get("CUDA_HOME")
     found = shutil.which(name, path=f"{home}/bin" if home else None) or (
@@ -80,7 +77,7 @@ class Grid:
     order: str = ""
     allow_reshard: bool = False
     manual: bool = False
-    # tp of two dimensions: (2, 4) for tp2x4, and tp is their product.
+    # Sizes of a two-dimensional tp: (2, 4) for tp2x4; tp is their product.
     xy: tuple[int, int] | None = None
 
     @property
@@ -117,8 +114,7 @@ class Grid:
 
     @staticmethod
     def all(max_ranks: int = 32) -> list[Grid]:
-        """Every combination that the numbers are promised for. Sequence parallelism needs something
-        to share.
+        """All grids whose results must agree. Sequence parallelism needs tp > 1.
         """
         grids = [
             Grid(tp, pp, dp, sp, mb)
@@ -132,7 +128,7 @@ class Grid:
 
 
 class Step(NamedTuple):
-    """One line of `tpcc --timing`: the peak is that of all steps so far."""
+    """One line of `tpcc --timing`; the peak is the maximum of all steps so far."""
 
     seconds: float
     peak_bytes: int
@@ -147,7 +143,7 @@ class Result:
     returncode: int
     stdout: str
     stderr: str
-    cpu_seconds: float  # of all its processes; what it takes by the clock depends on what else runs
+    cpu_seconds: float  # of all its processes; wall-clock time depends on the load
     timed_out: bool
 
     @property
@@ -162,8 +158,8 @@ class Result:
 
     @property
     def peak_bytes(self) -> int:
-        """The compiler's peak of memory with --timing. (What wait4 says begins with the memory of
-        this process.)
+        """The compiler's peak memory from --timing. (wait4's value includes the memory of this
+        process.)
         """
         return max(step.peak_bytes for step in self.steps)
 
@@ -176,7 +172,7 @@ class Result:
         return self
 
     def refused(self, *words: str) -> Result:
-        """It said no in words: an ordinary exit status, and a message that names these."""
+        """Checks for an ordinary nonzero exit status and a message with these words."""
         assert not self.timed_out, str(self)
         assert 0 < self.returncode < 126, f"ended by a signal or without an error\n{self}"
         assert self.stderr.strip(), f"no message\n{self}"
@@ -198,8 +194,8 @@ class Result:
 def run(
     command, *, timeout: float = TIMEOUT_SECONDS, cwd=None, env=None, limit_bytes: int | None = None
 ) -> Result:
-    """Runs a command in a process group of its own, which ends with it: nothing is left behind when
-    it hangs. `timeout` is in seconds of a machine that does nothing else.
+    """Runs a command in a separate process group, which is killed on a timeout. `timeout` is in
+    seconds of an idle machine.
     """
     command = [str(part) for part in command]
     environment = {
@@ -264,7 +260,7 @@ def configured(name: str) -> str:
 
 
 def sanitized() -> bool:
-    """Sanitizers reserve terabytes of addresses and multiply memory: limits on it say nothing
+    """Sanitizers reserve terabytes of addresses and multiply memory: memory limits are meaningless
     there.
     """
     return bool(configured("TPC_SANITIZE"))
@@ -331,7 +327,7 @@ class Executable:
         arguments=(),
         **options,
     ) -> list[dict[str, np.ndarray]]:
-        """Runs on many inputs, of whatever shapes, in one process."""
+        """Runs on many inputs, of any shapes, in one process."""
         directory = self.scratch / f"run{next(self.runs)}"
         for index, inputs in enumerate(many):
             (directory / "in" / f"{index:03}").mkdir(parents=True)
@@ -365,7 +361,7 @@ class Executable:
 
 
 def by_rank(program: Executable, folder: Path, text: str) -> Executable:
-    """The program, of which each process first runs `text` of a shell's."""
+    """The program; each of its processes first runs the shell commands `text`."""
     path = folder / "program"
     path.write_text(f'#!/bin/sh\n{text}\nexec {program.path} "$@"\n')
     path.chmod(0o755)

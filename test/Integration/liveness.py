@@ -1,4 +1,4 @@
-"""Programs in processes of which one is killed or frozen, during a step or during start-up.
+"""Programs whose processes are killed or frozen, during a step or during start-up.
 
 Hosts are network namespaces, and tests cut the links between them.
 """
@@ -17,7 +17,7 @@ import pytest
 
 from harness import LoadClock
 
-# Seconds on a machine that has nothing else to do, until the rank is named and until everybody has
+# Limits in seconds on an idle machine: until a message names the rank, and until all processes have
 # ended.
 PROMISED = {("tcp", "kill"): 1, ("mpi", "kill"): 3, ("tcp", "freeze"): 5, ("mpi", "freeze"): 5}
 PROMISED_AT_START = PROMISED_OF_GROUPS = PROMISED_OF_CUTS = 5
@@ -60,11 +60,11 @@ def until(condition, seconds=120):
 
 
 class Steps:
-    """Steps without end, in processes, or what arguments say."""
+    """Starts processes that run steps in an endless loop, or with the given arguments."""
 
     def __init__(self, program, transport, log, more=None, arguments=BENCH, waits=True):
-        """`transport`: tcp, mpi, or torch, whose agent ends all as soon as one has. `waits`: until
-        weights are loaded.
+        """`transport`: tcp, mpi, or torch, whose agent ends all processes when one ends. `waits`:
+        waits until weights are loaded.
         """
         self.program, self.log, self.waits = program, log, waits
         environment = {
@@ -75,7 +75,7 @@ class Steps:
         }
         command = program.command("tcp" if transport == "torch" else transport)
         if transport == "tcp":
-            command[-3:-3] = ["--as", "plain"]  # who ends whom is not the launcher's
+            command[-3:-3] = ["--as", "plain"]  # the launcher must not end the processes
         with open(log, "w") as file:
             self.run = subprocess.Popen(
                 [*command, "--verbose", "--timeout=60", *arguments],
@@ -106,7 +106,8 @@ class Steps:
 
 
 def check(program, transport, fate, seed, log, more=None):
-    """Seconds until a message named the rank and until all ended. `more`: environment."""
+    """Returns the seconds until a message named the rank and until all ended. `more`:
+    environment."""
     draw = random.Random(seed)
     number, words = FATES[fate]
     with Steps(program, transport, log, more) as steps:
@@ -134,7 +135,7 @@ def check(program, transport, fate, seed, log, more=None):
 
 
 def check_start(program, transport, fate, seed, log, more=None):
-    """The same in the first second of a start, whatever has been connected by then."""
+    """The same within the first second, in any state of the connections."""
     draw = random.Random(seed)
     victim, moment = draw.randrange(program.grid.ranks), draw.uniform(0, 1)
     begin = time.monotonic()
@@ -144,7 +145,7 @@ def check_start(program, transport, fate, seed, log, more=None):
         os.kill(processes_of(program.path)[victim], FATES[fate][0])
         begin = time.monotonic()
         words = "is frozen" if fate == "freeze" else "has ended"
-        # Where mpirun is the first to see that a rank was killed it ends the others, and names it.
+        # If mpirun detects the killed rank first, it ends the others and names the rank.
         named = re.compile(
             rf"^error: rank {victim}( \(.*\))? {words}|process rank {victim} with PID|Process rank:"
             rf" +{victim}\b"
@@ -156,14 +157,15 @@ def check_start(program, transport, fate, seed, log, more=None):
         until(lambda: steps.run.poll() is not None and not processes_of(program.path))
         gone = time.monotonic() - begin
         assert steps.run.wait() != 0
-    # One that has met the others may say so, and one that has not; of no other rank.
+    # The message may come from connected and from unconnected ranks; it names no other rank.
     assert set(re.findall(r"^error: rank (\d+)", steps.said(), re.M)) <= {str(victim)}, steps.said()
     return seconds, gone
 
 
 @contextlib.contextmanager
 def control_group(version):
-    """A folder of a group that can be frozen: calls with a process freeze that one."""
+    """A folder of a control group that can be frozen: a call with a process freezes that
+    process."""
     root = {1: "/sys/fs/cgroup/freezer", 2: "/sys/fs/cgroup/unified"}[version]
     if version == 2 and os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
         root = "/sys/fs/cgroup"
@@ -204,7 +206,7 @@ def control_group(version):
 
 
 def check_group(program, transport, version, seed, log):
-    """A rank that is frozen by the freezer of its control group, as `docker pause` does."""
+    """A rank is frozen by its control group, as `docker pause` does."""
     draw = random.Random(seed)
     with control_group(version) as (freeze, thaw), Steps(program, transport, log) as steps:
         time.sleep(draw.uniform(0.1, 0.5))
@@ -227,7 +229,7 @@ def check_group(program, transport, version, seed, log):
 
 
 class Hosts:
-    """Network namespaces on one bridge, with host names of their own."""
+    """Network namespaces on one bridge, with separate host names."""
 
     def __init__(self, count):
         self.name, self.count = f"tpc{os.getpid()}x{time.monotonic_ns() % 10**6}", count
@@ -282,7 +284,7 @@ class Hosts:
         ]
 
     def cut(self, first, second):
-        """Nothing gets from one to the other any more, both ways; others reach both."""
+        """Drops all packets between the two hosts, in both directions; other hosts reach both."""
         for host in (first, second):
             subprocess.run(
                 [
@@ -306,8 +308,8 @@ class Hosts:
 
 
 def check_cut(program, what, seed, log):
-    """Each rank on a host of its own. `what`: a link is cut, a host is cut off from all, or a rank
-    is frozen.
+    """Each rank is on its own host. `what`: a link is cut, a host is disconnected, or a rank is
+    frozen.
     """
     draw = random.Random(seed)
     ranks = range(program.grid.ranks)
@@ -335,7 +337,7 @@ def check_cut(program, what, seed, log):
             time.sleep(draw.uniform(0.1, 0.5))
             assert all(process.poll() is None for process in running), log.read_text()
             if what == "link":
-                # Links that this grid's ranks use in each step (tp, pp), except those of rank 0.
+                # Links that the grid's ranks use in each step (tp, pp), except those of rank 0.
                 first, second = draw.choice([(1, 3), (2, 3)])
                 hosts.cut(first, second)
                 named = "|".join(
@@ -378,8 +380,8 @@ def check_cut(program, what, seed, log):
 
 
 def repeat(promised, check, path):
-    """By the clock, because it is promised; again if it took longer, because the machine may be
-    busy.
+    """Uses the wall clock, because the limit is documented; repeats on failure, because the machine
+    may be busy.
     """
     tries = []
     while not tries or (tries[-1][0] > promised and len(tries) < 3):

@@ -55,8 +55,8 @@ class Model:
         self, batch: int, sequence: int, padding: str = "none", seed: int = 0, past: int = 0
     ) -> dict[str, np.ndarray]:
         """Random ids, or hidden states, and a random cache. `padding`: left and right pad row r by
-        about r/batch of its length, at least by one, so that no two rows are alike; none leaves out
-        nothing.
+        about r/batch of its length, at least by one, so that no two rows are equal; none adds no
+        padding.
         """
         random = np.random.default_rng([seed, batch, sequence])
         if not self.vocab:
@@ -67,7 +67,7 @@ class Model:
                 **self.extra_inputs(batch, sequence),
             }
         ids = random.integers(0, self.vocab, (batch, sequence))
-        # The first and the last id are where a shard of the vocabulary begins and ends.
+        # The first and the last id are the ends of a vocabulary shard.
         ids.flat[:1], ids.flat[1:2] = self.vocab - 1, 0
         given = {"input_ids": ids}
         if self.past_name:
@@ -208,7 +208,7 @@ FAMILIES = {
         reductions=1,
         rotary_bytes=64 * 4 * 4,
     ),
-    # Optimum's masks of these hide by numbers that depend on the padding.
+    # In Optimum's masks, the value of hidden positions depends on the padding.
     "bloom-optimum": committed(
         "bloom-optimum", layers=4, hidden=24, heads=6, vocab=223, **WITH_PAST, padded=True
     ),
@@ -226,7 +226,7 @@ FAMILIES = {
     "llama-deep-past": committed("llama-deep-past", **DEEP, past_name="past"),
 }
 
-# Files that others wrote. They are not part of the repository; TPC_CORPUS says where they are.
+# Files of other exporters. They are not part of the repository; TPC_CORPUS is their folder.
 EVEN_CORPUS = dict(layers=4, hidden=64, heads=4, vocab=1003, positions=128, sequence_name="seq")
 FROM_CORPUS = {
     model.name: model

@@ -15,7 +15,7 @@ def nodes_with(model: onnx.ModelProto, tensor: str) -> list[onnx.NodeProto]:
 
 
 def of_node(node: onnx.NodeProto, configuration: str) -> onnx.NodeDeviceConfigurationProto:
-    """The node's part of a configuration, made if there is none."""
+    """Returns the node's entry in a configuration; adds one if there is none."""
     for part in node.device_configurations:
         if part.configuration_id == configuration:
             return part
@@ -25,10 +25,10 @@ def of_node(node: onnx.NodeProto, configuration: str) -> onnx.NodeDeviceConfigur
 def shard(
     model: onnx.ModelProto, configuration: str, tensor: str, devices: list, dims: dict
 ) -> None:
-    """Cuts a tensor in all nodes that use it.
+    """Splits a tensor in all nodes that use it.
 
-    devices: of each part, a device or a list of devices with copies. dims: axis -> number of parts,
-    or a list of (size, number of parts), major to minor, where the axis is a product.
+    devices: for each shard, a device or a list of devices with copies. dims: axis -> number of
+    shards, or a list of (size, number of shards), major to minor, if the dimension is a product.
     """
     users = nodes_with(model, tensor)
     assert users, tensor
@@ -50,7 +50,7 @@ def shard(
 
 
 def stage(model: onnx.ModelProto, configuration: str, stage_of) -> None:
-    """stage_of: node -> number, or None to say nothing."""
+    """stage_of: node -> number, or None for no entry."""
     for node in model.graph.node:
         number = stage_of(node)
         if number is not None:

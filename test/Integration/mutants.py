@@ -43,7 +43,7 @@ def mutation(kind, seed) -> str:
 
 
 def refuses(*arguments):
-    """The result where tpc-opt fails, else None."""
+    """Runs tpc-opt; returns None if it fails."""
     result = tpc_opt(*arguments, "-o", "/dev/null")
     assert not result.timed_out and result.returncode in (
         0,
@@ -66,8 +66,8 @@ class Table:
         self.accepted = []
 
     def judge(self, judge, cases, key):
-        """Calls judge(case) for all, two at a time; key(case) is the level, the kind and a name of
-        the case.
+        """Calls judge(case) for all cases, two at a time; key(case) is the level, the kind and a
+        name of the case.
         """
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             for case, verdict in zip(cases, pool.map(judge, cases), strict=True):

@@ -31,8 +31,8 @@ def build(name: str, folder: Path) -> Path:
 def meddle(
     library: Path, file: Path, action: str, other: Path | None = None, turn: int = 1
 ) -> dict[str, str]:
-    """For a program that is to find `file` changed by `action` (meddle.c) before it maps it for the
-    `turn`-th time.
+    """Environment of a program for which `action` (meddle.c) changes `file` before its `turn`-th
+    mapping of it.
     """
     return {
         "LD_PRELOAD": str(library),

@@ -59,8 +59,8 @@ def wrong(trace: str, order: list, ranks: int) -> str:
             if not (known[step - 1] and known[step]):
                 continue
             between = calls[place[step - 1] : place[step]]
-            # A step that is captured says more: the second of a shape, or one behind another
-            # shape's first, which may have moved memory.
+            # A captured step has additional calls: the second of a shape, or one after another
+            # shape's first, which may have reallocated memory.
             last = max(i for i in range(step) if order[i] == order[step])
             more = set(between) - TELLS - WAITS if all(known[last:step]) else set()
             if more := more | (MAKES - {"cuGraphInstantiateWithFlags"}) & set(between):
@@ -91,5 +91,5 @@ def messages_in_the_way(trace: str) -> str:
             for (_, thread, _), found in kinds.items()
             if len(found) > 1
         ),
-        "" if kinds else "no call says its stream",
+        "" if kinds else "no call names its stream",
     )

@@ -12,13 +12,13 @@ from tpc import export
 
 HERE = Path(__file__).resolve().parent
 
-# Everything divides by two and four.
+# All sizes are divisible by two and four.
 TINY = "--layers 4 --hidden 32 --heads 4 --vocab 1000 --positions 128"
-# Nothing does.
+# No size is.
 ODD = "--layers 3 --hidden 40 --heads 5 --ffn 140 --vocab 1009 --positions 64"
 
 ERF = "--layers 2 --hidden 24 --heads 3 --vocab 257 --positions 64 --activation gelu"
-# No two layers are the same function, so nothing repeats.
+# No two layers are the same function, so there are no repeated layers.
 DIFFERING = (
     "--layers 3 --hidden 32 --heads 4 --ffn 128,96,70 --vocab 503 --positions 64 --activation"
     " gelu_pytorch_tanh"
@@ -79,14 +79,14 @@ FAMILIES = {
         "--layers 4 --hidden 24 --heads 4 --kv-heads 2 --head-size 8 --ffn 32 --vocab 229"
         " --positions 64 --set query_pre_attn_scalar=8 --set sliding_window=6"
     ),
-    # Eight slopes are drawn, of which six are heads'.
+    # ALiBi computes eight slopes, six of which are used.
     "mpt": "--layers 3 --hidden 24 --heads 6 --vocab 191 --positions 64",
-    # Every other layer is local, by a mask that is stored as a buffer.
+    # Every other layer is local, with a mask that is stored as a buffer.
     "gpt_neo": (
         "--layers 4 --hidden 24 --heads 6 --ffn 40 --vocab 181 --positions 64 --set window_size=6 "
         '--set attention_types=[[["global","local"],2]]'
     ),
-    # Queries, keys and values are one product, and so are gate and up.
+    # Queries, keys and values are one matmul, and so are gate and up.
     "phi3": (
         "--layers 3 --hidden 24 --heads 6 --kv-heads 2 --ffn 28 --vocab 173 --positions 64 --set"
         " sliding_window=6"
@@ -97,7 +97,7 @@ FAMILIES = {
     "gptj": (
         "--layers 3 --hidden 32 --heads 4 --ffn 44 --vocab 167 --positions 64 --set rotary_dim=4"
     ),
-    # Queries, values and keys are one product of four blocks.
+    # Queries, values and keys are one matmul of four blocks.
     "codegen": (
         "--layers 4 --hidden 32 --heads 4 --ffn 36 --vocab 163 --positions 64 --set rotary_dim=4"
     ),
@@ -116,7 +116,7 @@ for index, family in enumerate(("bloom", "gpt_neo")):
     MODELS[f"{family}-optimum"] = (
         f"{family} --flavor optimum-past --opset 18 {FAMILIES[family]} --seed {80 + index}"
     )
-# Deep enough to be cut into many stages.
+# Deep enough for many stages.
 MODELS["llama-deep"] = (
     "llama --layers 12 --hidden 16 --heads 4 --kv-heads 2 --ffn 24 --vocab 203 --positions 64"
     " --seed 60"

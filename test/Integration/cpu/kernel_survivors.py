@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     what: str  # a pattern
     why: str
     equal: bool = (
-        True  # it computes the same; False: only what no test can run would show that it does not
+        True  # equivalent; False: differs only for sizes that no test can run
     )
 
 
@@ -54,54 +54,53 @@ ENTRIES = [
         (NEVER,),
         SAME,
         rf"^return if le\(.*, {ITEM}\)$",
-        "a block without an item goes round its loop once: each group asks again whether its row is"
-        " there",
+        "a block without work runs one iteration: each group also tests whether its row exists",
     ),
     Entry(
         (BOUND,),
         SAME,
         rf"^le\(.*, {ITEM}\) for return$",
-        "one block more finds no row: each group asks again",
+        "an additional block has no row: each group also tests that",
     ),
     Entry(
         (BOUND,),
         SAME,
         rf"^lt\({ITEM}, .*\) for bra$",
-        "one round more finds no row: each group asks again",
+        "an additional iteration has no row: each group also tests that",
     ),
     Entry(
         (NEVER, ALWAYS),
         SAME,
         r"^branch if (not\(and\()?(eq|ne)\((and|or)\(.*parameter \d",
-        "of addresses and lengths: element by element instead of 16 bytes at once is slower, and"
-        " the same elements",
+        "a test of alignment and length: single elements instead of 16 bytes at once are slower,"
+        " but the same",
     ),
     Entry(
         (ALWAYS, ROUND),
         SAME,
         rf"^(branch if )?{WIDER}( for bra)?$",
-        "divides in 64 bits where 32 would do",
+        "divides in 64 bits although 32 suffice",
     ),
     Entry(
         (NEVER,),
         NO_LESS,
         rf"^branch if {WIDER}$",
-        "divides in 32 bits where 64 would be needed: from 2^32 rows on, which no memory here"
-        " holds; LLVM's expansion",
+        "divides in 32 bits although 64 are needed: only from 2^32 rows on, which exceed the"
+        " memory here; LLVM's expansion",
         False,
     ),
     Entry(
         ("a shift by one more",),
         SAME,
         rf"^shr\(mul\(one of \(or\(shl\({ITEM}, 8\), thread\).*\), -\d+\), \d\) for cvt, mul$",
-        "a smaller row, and a place in it that is as much further: rows stand one behind the other"
-        " in all memory of the kernel",
+        "a smaller row index and a larger offset in the row: rows are contiguous in all memory of"
+        " the kernel",
     ),
     Entry(
         ("a mask with one bit less",),
         NO_LESS,
         rf"^and\(shr\(one of \(or\(shl\({ITEM}, \d+\), .*, 4611686018427387\d+\) for or$",
-        "the highest bit of a place, from 2^61 bytes on, which no memory has",
+        "the highest bit of an offset, from 2^61 bytes on, which exceeds any memory",
     ),
     Entry(
         (IDENTITY,),
@@ -128,89 +127,86 @@ ENTRIES = [
         ("a difference for a sum",),
         SAME,
         r"^addf\(.*(0f00000000|…) or .*shuffle\(.*, (16|8|4)\)\) for addf, shfl$",
-        "at most 8 or 4 lanes have elements of the row, and the others 0: so far the shuffle brings"
-        " 0 to those that store",
+        "at most 8 or 4 lanes have elements of the row, and the others 0: the storing lanes receive"
+        " 0 from this distance",
     ),
     Entry(
         ("a difference for a sum",),
         SAME,
         r"^addf\(one of \(0f80000000 or shared\[.*shuffle\(one of \(0f80000000 or shared\[.*,"
         r" 16\)\) for addf, shfl$",
-        "16 warps: lane 0, which stores, takes -0 from the upper half, and asks no lane of it"
+        "16 warps: lane 0, which stores, receives -0 from the upper half, and reads no lane of it"
         " later",
     ),
     Entry(
         ("a shuffle over another distance",),
         SAME,
         r"^shuffle\(one of \(0fFF800000 or shared\[.*\]\), 16\) for max$",
-        "16 warps: the upper half has the maximum's identity, and a maximum may ask a lane of the"
+        "16 warps: the upper half has the maximum's identity, and a maximum may read a lane of the"
         " lower half twice",
     ),
     Entry(
         (CONSTANT,),
         SAME,
         r"^choose\((gtf|ltf)\(.*(0f42B17217|0fC2ADF5C3)",
-        "exp of what is too large or too small is replaced by infinity or 0, whatever was computed"
-        " of it",
+        "exp of too large or too small arguments is replaced by infinity or 0",
     ),
     Entry(
         (CONSTANT,),
         NO_LESS,
         r"^choose\(gtf\(subf\(.*0f42B17217",
-        "softmax: no number is above the largest, so exp's upper end is not met",
+        "softmax: no argument is positive, so exp's upper limit is never reached",
     ),
     Entry(
         (TWICE, LESS),
         NO_LESS,
         r"^gtf\(subf\(.*, .*\), 0f42B17217\) for selp$",
-        "softmax: no number is above the largest, so exp's upper end is not met",
+        "softmax: no argument is positive, so exp's upper limit is never reached",
     ),
     Entry(
         ("a shuffle of parts of a warp", "a shuffle of another kind", "a shuffle left out"),
         SAME,
         r"^shuffle\(one of \(0fFF800000 or shared\[.*\]\), 16\)",
-        "16 warps: the other half of the lanes has the maximum's identity, and lane 0 or its half"
-        " is all that counts",
+        "16 warps: the other half of the lanes has the maximum's identity, and only lane 0 or its"
+        " half is used",
     ),
     Entry(
         ("a mask with one bit less", "a shift by one more"),
         NO_LESS,
         r"^(and\()?shr\(rem\(.*, 24\)",
-        "would wrap a negative index: a position is computed, and not negative",
+        "wraps a negative index: a computed position is not negative",
     ),
     Entry(
         (TWICE,),
         SAME,
         r"^gtf\(abs\(mulf\(.*, 0f3F3504F3\)\), 0f40800000\) for selp$",
-        "erf is 1 from 4 on, and what is fitted up to 4 gives 1 up to 8 as well",
+        "erf is 1 from 4 on, and the polynomial fitted up to 4 is 1 up to 8 as well",
     ),
     Entry(
         (NUMBER,),
         SAME,
         r"^add\(one of \(.*thread.*\), -\d+\) for add, lt$",
-        "LLVM counts an unrolled loop in steps of several rounds: one element does not make a"
-        " round",
+        "LLVM counts iterations of an unrolled loop: one more element does not add an iteration",
     ),
     Entry(
         (NUMBER,),
         SAME,
         r"^add\(one of \(add\(one of \(.*thread.*\), -(\d+)\) or add\(itself, \1\)\), \1\) for"
         r" add, lt$",
-        "LLVM counts an unrolled loop in steps of several rounds: one element does not make a"
-        " round",
+        "LLVM counts iterations of an unrolled loop: one more element does not add an iteration",
     ),
     Entry(
         (NUMBER, "a wrong stride"),
         SAME,
         r"shl\(and\(add\(mul\(sub\(\d+, thread\), \d+\), \d+\), 3\), 2\)",
-        "rounds that LLVM does before an unrolled loop: one more does elements that the loop does"
-        " again, from what it has read",
+        "LLVM peels iterations before an unrolled loop: one more computes elements that the loop"
+        " computes again from the same operands",
     ),
     Entry(
         ("a barrier left out", "a warp's barrier for the block's"),
         SAME,
         r"^bar.sync 0;$",
-        "between passes over global memory: each thread reads what it has written itself",
+        "between passes over global memory: each thread reads only its own stores",
     ),
     # Rows of dynamic length: up to 4096 elements in registers, four at a time if aligned; otherwise
     # from memory, which is correct for rows of any length.
@@ -218,20 +214,20 @@ ENTRIES = [
         (ALWAYS,),
         SAME,
         rf"^branch if or\(gt\({SIZE}, 4096\), eq\(and\({SIZE}, 3\), 0\)\)$",
-        "reads rows again that registers could hold: slower, and the same elements",
+        "reads rows again that fit into registers: slower, but the same elements",
     ),
     Entry(
         (ALWAYS,),
         SAME,
         rf"^branch if or\((or\(ne\(and\({SIZE}, 3\), 0\)|gt\({SIZE}, 4096\)), .*parameter \d.*,"
         r" 12\), 0\)",
-        "does not keep rows in registers four elements at once: slower, and the same elements",
+        "does not keep rows in registers, four elements at once: slower, but the same elements",
     ),
     Entry(
         (BOUND,),
         SAME,
         rf"^gt\({SIZE}, 4096\) for or$",
-        "reads rows of 4096 again, which registers could hold",
+        "reads rows of 4096 again, which fit into registers",
     ),
     Entry(
         (ALWAYS,),
@@ -243,41 +239,40 @@ ENTRIES = [
         (ALWAYS,),
         OTHER,
         rf"^branch if ne\(and\({SIZE}, 3\), 0\)$",
-        "one element at a time instead of four: a thread sums as many as before, but others",
+        "one element at a time instead of four: a thread sums equally many, but other elements",
     ),
     Entry(
         (ROUND,),
         SAME,
         rf"^eq\(and\({SIZE}, 3\), 0\) for or$",
-        "reads rows again that registers could hold, and keeps others",
+        "reads rows again that fit into registers, and keeps others",
     ),
     Entry(
         (ROUND,),
         OTHER,
         rf"^eq\(and\({SIZE}, 3\), 0\) for or$",
-        "reads rows again that registers could hold, and keeps others: a thread sums as many as"
-        " before, but others",
+        "reads rows again that fit into registers, and keeps others: a thread sums equally many,"
+        " but other elements",
     ),
     Entry(
         (NEVER,),
         NO_LESS,
         rf"^branch if ge\({THREAD}, {SIZE}\)$",
-        "before a loop over a row of more than 4096 elements, which are some for each of 512"
-        " threads",
+        "before a loop over a row of more than 4096 elements: each of 512 threads has some",
     ),
-    Entry((BOUND,), NO_LESS, rf"^ge\({THREAD}, {SIZE}\) for bra$", "before that loop as well"),
+    Entry((BOUND,), NO_LESS, rf"^ge\({THREAD}, {SIZE}\) for bra$", "before the same loop"),
     Entry(
         (BOUND,),
         NO_LESS,
         rf"^lt\({SIZE}, 257\) for bra$",
-        "257 is no multiple of 4: rows that come here are, or have more than 4096 elements",
+        "257 is not a multiple of 4: rows on this path are, or have more than 4096 elements",
     ),
     # Shards of rows on three ranks.
     Entry(
         ("a shift by one more",),
         NO_LESS,
         r"^shr\(mul\(sub\((sub\()?\d+, env\[\d\]\).*, 6148914691236517206\), 63\) for add$",
-        "a division by 3 rounds toward 0 by the sign of the quotient: a size less the rank is not"
+        "a correction of the division by 3 for negative quotients: the size minus the rank is not"
         " negative",
     ),
     Entry(
@@ -290,26 +285,26 @@ ENTRIES = [
         ("a mask with one bit less",),
         NO_LESS,
         r"^and\(sub\(18, env\[3\]\), 6\) for or$",
-        "18 less the rank, which is 0 or 1: whether 8 divides it is in the lower bit",
+        "18 minus the rank (0 or 1): the lower bit shows whether 8 divides it",
     ),
     Entry(
         ("a mask with one bit less",),
         NO_LESS,
         r"^and\(add\(sub\(.*, 4294967293\), 4294967295\) for shl$",
-        "the third element before one of a head of 6, where there is one: a number below 3",
+        "the third element before one of a head of 6, if any: a number below 3",
     ),
     Entry(
         ("another rounding",),
         NO_LESS,
         r"^env\[\d\] for divf$",
-        "of lengths from 2^24 on, of which no case has a row",
+        "differs for lengths from 2^24 on, which no case has",
         False,
     ),
     Entry(
         ("another rounding",),
         NO_LESS,
         r"^(sub|add)\(one of \(.*thread\).* for st$",
-        "of positions from 2^24 on, of which no case has so many",
+        "differs for positions from 2^24 on, which no case has",
         False,
     ),
 ]

@@ -48,7 +48,7 @@ class Pair:
     grid: Grid
     shapes: tuple[tuple[int, int], ...] = ((2, 3),)
     level: int = (
-        0  # of optimization: 0 takes half the time, and little of what can go wrong is LLVM's
+        0  # optimization level; 0 takes half the time, and few bugs depend on LLVM's optimizations
     )
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ def draw_grid(r: random.Random, spec: Spec) -> Grid:
             else 1 if spec.depth == 0 else r.choice((1,) * 12 + (2,))
         )
         reshard = r.random() < (0.8 if spec.chains else 0.1)
-        # No replica or micro-batch has the whole batch.
+        # No replica or micro-batch sees the whole batch.
         one = any(chain.whole for chain in spec.chains) and r.random() < 0.9
         dp, mb = (1, 1) if one else (r.choice((1, 1, 1, 2, 2, 3)), r.choice((1, 1, 1, 2, 2, 4)))
         grid = Grid(
@@ -427,7 +427,7 @@ def run_in_double(model: onnx.ModelProto, given: dict) -> dict[str, np.ndarray]:
     try:
         with np.errstate(all="ignore"):
             results = ReferenceEvaluator(model, new_ops=[GatherElements]).run(None, doubles)
-    except Exception:  # of whatever kind: what neither has is one of the second
+    except Exception:  # of any type: an error of both is raised by ONNX Runtime
         return Session(model.SerializeToString()).run(doubles)
     return {value.name: np.asarray(result) for value, result in zip(model.graph.output, results)}
 

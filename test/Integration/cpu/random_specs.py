@@ -20,7 +20,7 @@ POSITIONS = 16
 class Layer:
     """One kind of layer. `attention` and `mlp` may be "none", but not both."""
 
-    attention: str = "separate"  # how q, k and v come from the hidden states: see attention() below
+    attention: str = "separate"  # where q, k and v come from: see attention() below
     heads: int = 2
     kv: int = 2
     size: int = 4  # of a head
@@ -29,19 +29,19 @@ class Layer:
     repeat: str = "expand"
     qk_norm: bool = False
     core: str = "matmul"  # or one Attention op (opset 23)
-    scale: str = "after"  # where 1/sqrt(size) stands: after, divide, query, both, none
+    scale: str = "after"  # position of the factor 1/sqrt(size): after, divide, query, both, none
     mlp: str = "gelu_erf"
     ffn: int = 8
     norm: str = "layer"  # layer, layer_spelled, rms, rms_spelled, none
     place: str = "pre"  # of the norms: pre, post, both
     parallel: bool = False  # attention and MLP read the same hidden states and are added together
     bias: bool = True
-    linear: str = "matmul"  # how a product is written: matmul, transpose, gemm
+    linear: str = "matmul"  # form of a matmul: matmul, transpose, gemm
     wide_norm: str = (
-        "none"  # over what tp splits: none, qk (all heads of each), sub (what o and proj read)
+        "none"  # norms over what tp splits: none, qk (all heads), sub (operands of o and proj)
     )
-    clip: bool = False  # of q, k and v, before they are taken apart
-    window: int = 0  # keys that a query sees with causality; 0: all
+    clip: bool = False  # of q, k and v, before they are separated
+    window: int = 0  # window of visible keys, with causality; 0: all
     slopes: str = "none"  # of heads, times the key's position or its distance: none, key, distance
 
 
@@ -59,10 +59,10 @@ class Spec:
     mask: str = "causal"  # none, causal, padded (attention_mask), causal_padded
     masking: str = "add"  # add, where
     extra: str = "none"  # more outputs: none, hidden, keys, probabilities
-    cache: bool = False  # keys and values of earlier tokens are inputs, those of all tokens outputs
+    cache: bool = False  # caches: past keys and values are inputs, and all are outputs
     final_norm: bool = True
-    zero_bias: bool = False  # one zero vector is the bias of all products of its size
-    shared: bool = False  # all layers have the same weights
+    zero_bias: bool = False  # one zero vector is the bias of all matmuls with results of its size
+    shared: bool = False  # all layers share their weights
     sizes: str = "static"  # reshapes by constants with 0 and -1, or by computed sizes
     store: str = "initializer"  # of constants and weights: initializer, node, mixed
     outputs: str = "plain"  # plain, shuffled, direct (named by the node that makes them), twice
@@ -112,7 +112,7 @@ class Spec:
 # Drawing
 # ------------------------------------------------------------------------------------------------
 
-FUSED_EVEN = ("gpt2", "neox", "bloom", "codegen")  # as many kv heads as query heads
+FUSED_EVEN = ("gpt2", "neox", "bloom", "codegen")  # equally many kv heads and query heads
 FUSED_GROUPED = ("falcon", "phi3")
 
 
@@ -191,7 +191,7 @@ def draw_transformer(seed: int) -> Spec:
     kinds = r.choice((1, 1, 1, 2))
     depth = r.choice((1, 1, 2, 2, 3, 4))
     layers = tuple(draw_layer(r) for _ in range(kinds))
-    more = random.Random(f"more {seed}")  # later than the others, whose pairs stay what they are
+    more = random.Random(f"more {seed}")  # drawn last, so that earlier pairs stay the same
     layers = tuple(
         dataclasses.replace(
             layer,
