@@ -206,13 +206,20 @@ def test_lines_fit_and_files_exist(page):
     assert not missing, f"{page.name} names missing files: {', '.join(missing)}"
 
 
+def words(page):
+    """Returns the number of words; table bars and other marks do not count."""
+    return sum(bool(re.search(r"\w", word)) for word in page.read_text().replace("|", " ").split())
+
+
 def test_sizes():
-    """Limits the length of the README and of user pages."""
+    """Limits the length of the README, of user and contributor pages, and of all pages by hand."""
     assert len((TOP / "README.md").read_text().splitlines()) <= 120
-    long = {
-        page.name: words for page in USER_PAGES if (words := len(page.read_text().split())) > 1100
-    }
-    assert not long, f"user pages of more than 1,100 words: {long}"
+    for pages, limit in [(USER_PAGES, 1000), ((TOP / "docs" / "dev").glob("*.md"), 1200)]:
+        long = {page.name: count for page in pages if (count := words(page)) > limit}
+        assert not long, f"pages of more than {limit} words: {long}"
+    by_hand = [page for page in PAGES if "reference" not in page.parts]
+    assert sum(map(words, by_hand)) <= 35_000, sorted((words(page), page.name) for page in by_hand)
+
 
 
 def test_dockerfile_names_what_exists():
