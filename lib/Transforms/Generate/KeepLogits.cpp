@@ -119,6 +119,13 @@ struct CheckTokens : public mlir::tpc::impl::CheckTokensBase<CheckTokens> {
   }
 
 private:
+  /// Returns true for embedded tokens: floats of shape [sequences, tokens, numbers].
+  static bool isEmbedded(Type type, const StepSymbols &step) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor && isa<FloatType>(tensor.getElementType()) && tensor.getRank() == 3 &&
+           getSymbolName(getSizes(type)[1]) == step.tokens && getSizes(type)[2].isConstant();
+  }
+
   LogicalResult check(func::FuncOp main, const StepSymbols &step) {
     bool has = false;
     for (unsigned i = 0; i < main.getNumArguments(); ++i) {
@@ -126,6 +133,12 @@ private:
         continue;
       Type type = main.getArgumentTypes()[i];
       std::string name = getPortName(main.getArgAttrDict(i));
+      if (isEmbedded(type, step))
+        return main.emitError() << "takes '" << name << "', embedded tokens of "
+                                << getSizes(type)[2].str()
+                                << " numbers, but generation supplies token ids: export the model "
+                                   "with its embedding (in onnxruntime-genai's builder without "
+                                   "exclude_embeds)";
       if (has || !isIds(type) || getSymbolName(getSizes(type)[1]) != step.tokens)
         return main.emitError()
                << "takes '" << name << "', " << type

@@ -37,3 +37,13 @@ module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
     return %ids : !ids
   }
 }
+
+// -----
+
+!x = tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
+  // expected-error @below {{takes 'inputs_embeds', embedded tokens of 8 numbers, but generation supplies token ids: export the model with its embedding}}
+  func.func @main(%x: !x {tpc.name = "inputs_embeds"}) -> !x {
+    return %x : !x
+  }
+}
