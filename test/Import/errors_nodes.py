@@ -12,12 +12,13 @@ from pathlib import Path
 import onnx.parser
 from onnx import TensorProto, helper
 
+import microsoft_errors
 import interpret
 import node_errors
 
 # Version of ai.onnx, inputs, initializers, nodes (the last one computes the result y and has the
 # error), error.
-NODES = node_errors.NODES + [
+NODES = node_errors.NODES + microsoft_errors.NODES + [
     # Ranges, triangles, sums.
     (
         17,

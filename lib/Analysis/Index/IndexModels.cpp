@@ -243,7 +243,7 @@ static IndexExpr getElement(ReduceOp op, IndexAnalysis &a, ArrayRef<IndexExpr> w
     next += op.getKeepDims();
     count = count * size;
     // The extremum of an empty dimension is not an element.
-    if (!a.isNonNegative(size - 1))
+    if (op.getFunction() != ReduceFunction::Sum && !a.isNonNegative(size - 1))
       return {};
     inner.push_back(a.freshIndex(size));
     names.push_back(inner.back().str());

@@ -99,6 +99,7 @@ const OpTable &OpTable::get() {
     addNormOps(t);
     addAttentionOps(t);
     addMicrosoftAttentionOps(t);
+    addGroupQueryAttentionOps(t);
     return t;
   }();
   return table;

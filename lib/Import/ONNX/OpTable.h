@@ -65,6 +65,7 @@ void addReduceOps(OpTable &table);
 void addNormOps(OpTable &table);
 void addAttentionOps(OpTable &table);
 void addMicrosoftAttentionOps(OpTable &table);
+void addGroupQueryAttentionOps(OpTable &table);
 
 } // namespace mlir::tpc::frontend
 

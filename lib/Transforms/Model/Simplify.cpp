@@ -21,6 +21,7 @@ struct Simplify : public mlir::tpc::impl::SimplifyBase<Simplify> {
     populateGatherPatterns(list);
     populateArithmeticPatterns(list);
     populateMatmulPatterns(list);
+    populateLengthPatterns(list);
     patterns = std::move(list);
     return success();
   }

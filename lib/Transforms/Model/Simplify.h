@@ -14,6 +14,8 @@ void populateGatherPatterns(RewritePatternSet &patterns);
 void populateArithmeticPatterns(RewritePatternSet &patterns);
 /// Adds patterns for biases and batch dimensions of matmuls.
 void populateMatmulPatterns(RewritePatternSet &patterns);
+/// Adds patterns for numbers of past tokens.
+void populateLengthPatterns(RewritePatternSet &patterns);
 
 } // namespace mlir::tpc
 

@@ -212,11 +212,6 @@ def test_rows(tpcc, tmp_path, opset):
 
 
 REFUSED = {
-    "GroupQueryAttention": (
-        ["q", "k", "v", "", "", "n", "m"],
-        dict(num_heads=2, kv_num_heads=2),
-        "GroupQueryAttention",
-    ),
     "DecoderMaskedMultiHeadAttention": (
         ["q", "k", "v"],
         dict(num_heads=2),

@@ -1,0 +1,119 @@
+"""Nodes of com.microsoft that the importer must reject, and the error of each."""
+
+HEADS = "num_heads = 4, kv_num_heads = 2"
+PACKED = "float[b, s, 64] x, int32[b] l, int32[1] t"
+CACHES = PACKED + ", float[b, 2, p, 8] k, float[b, 2, p, 8] v"
+
+
+def case(attributes, inputs, message, ports=PACKED, initializers=""):
+    return (
+        21,
+        ports,
+        initializers,
+        f"com.microsoft.GroupQueryAttention <{attributes}> ({inputs})",
+        message,
+    )
+
+
+# Version of ai.onnx, inputs, initializers, node, its error.
+NODES = [
+    case(
+        "num_heads = 3, kv_num_heads = 2",
+        "x, , , , , l, t",
+        "has num_heads = 3 and kv_num_heads = 2; the first must be a multiple of the second, and "
+        "both at least 1",
+    ),
+    case(
+        "num_heads = 5, kv_num_heads = 1",
+        "x, , , , , l, t",
+        "has packed queries, keys and values of width `64`, which must be a known multiple of 7 "
+        "heads",
+    ),
+    case(
+        HEADS + ', k_quant_type = "PER_TENSOR", kv_cache_bit_width = 8',
+        "x, , , , , l, t",
+        "has a quantized cache (k_quant_type = PER_TENSOR, v_quant_type = NONE, "
+        "kv_cache_bit_width = 8), which tpc does not have; export the model with a cache of floats",
+    ),
+    case(
+        HEADS + ", local_window_size = 0",
+        "x, , , , , l, t",
+        "has local_window_size = 0 and causal = 1; a window is of at least 1 token and causal, and "
+        "-1 is none",
+    ),
+    case(
+        HEADS + ", causal = 0, local_window_size = 4",
+        "x, , , , , l, t",
+        "has local_window_size = 4 and causal = 0; a window is of at least 1 token and causal, and "
+        "-1 is none",
+    ),
+    case(
+        HEADS,
+        "x, x, , , , l, t",
+        "has queries of shape [b, s, 64], keys and no values; it needs [batch, sequence, width], "
+        "and both or none (packed)",
+    ),
+    case(HEADS, "x, , , k, , l, t", "has only one of past keys and past values", CACHES),
+    case(
+        HEADS,
+        "x, , , k, v, l, t",
+        "has a past [b, 2, p, 8] of 'f16'; it must be [batch, kv heads, past, size] of 'f32'",
+        CACHES.replace("float[b, 2", "float16[b, 2"),
+    ),
+    case(
+        HEADS,
+        "x, , , k, v, l, t",
+        "has sizes `3` and `2` that should be equal: kv_num_heads and the heads of the past",
+        CACHES.replace("[b, 2,", "[b, 3,"),
+    ),
+    case(
+        HEADS,
+        "x, , , k, v, l, t",
+        "has sizes `3` and `4` that should be equal: total_sequence_length is the number of past "
+        "and new tokens",
+        "float[b, 1, 64] x, int32[b] l, float[b, 2, 3, 8] k, float[b, 2, 3, 8] v",
+        "int32[1] t = {3}",
+    ),
+    case(
+        HEADS,
+        "x, , , , , l, t",
+        "needs integers as input 5 (seqlens_k and total_sequence_length)",
+        PACKED.replace("int32[b] l", "float[b] l"),
+    ),
+    case(
+        HEADS,
+        "x, , , , , l, t",
+        "has seqlens_k of shape [b, 2]; it must be [batch]",
+        PACKED.replace("int32[b] l", "int32[b, 2] l"),
+    ),
+    case(
+        HEADS + ", do_rotary = 1",
+        "x, , , , , l, t",
+        "rotates heads (do_rotary = 1), but lacks cos_cache or sin_cache",
+    ),
+    case(
+        HEADS + ", do_rotary = 1",
+        "x, , , , , l, t, c, c",
+        "has cos_cache [9, 5] of 'f32'; it must be [positions, at most 4] of 'f32', and both alike",
+        PACKED + ", float[9, 5] c",
+    ),
+    case(
+        HEADS,
+        "x, , , , , l, t, , , , , n",
+        "has head_sink [4] of 'f16'; it must be [heads] of 'f32'",
+        PACKED + ", float16[4] n",
+    ),
+    case(
+        HEADS,
+        "x, , , , , l, t, , , , n",
+        "has attention_bias [4] of 'f32'; it must be [batch or 1, heads or 1, sequence, past and "
+        "new tokens] of 'f32'",
+        PACKED + ", float[4] n",
+    ),
+    case(
+        HEADS,
+        "x, , , , , l, t, , , , , , , , n",
+        "normalizes only one of queries and keys",
+        PACKED + ", float[8] n",
+    ),
+]
