@@ -37,6 +37,9 @@ _COMMAND_OPTIONS = (
     "explain",
     "memory_plan",
     "print_groups",
+    "plain",
+    "json",
+    "shape",
     "diagnostics",
     "help",
     "help_list",
@@ -156,20 +159,35 @@ def _options(tpcc: str, changed: int) -> tuple[str, ...]:
     )
 
 
-def _check_options(options: Mapping) -> None:
-    """Rejects unknown options, also those with the value None or False, which are not passed."""
+def _listed() -> tuple[str, ...]:
     tpcc = find_tpcc()
-    known = _options(str(tpcc), tpcc.stat().st_mtime_ns) if options else ()
+    return _options(str(tpcc), tpcc.stat().st_mtime_ns)
+
+
+def option_names() -> list[str]:
+    """Returns the keywords of `compile`: its own, and the options of tpcc."""
     own = [
         name
         for name, parameter in inspect.signature(compile).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     ]
+    return own + [name for name in _listed() if name not in own and name not in _COMMAND_OPTIONS]
+
+
+def _check_options(options: Mapping) -> None:
+    """Rejects unknown options, also those with the value None or False, which are not passed."""
+    known = option_names() if options else ()
     for name in options:
-        if known and name not in known:
-            usable = [*own, *(each for each in known if each not in _COMMAND_OPTIONS)]
+        if name in _COMMAND_OPTIONS:
             raise TpcError(
-                f"compile() has no option '{name}'{nearest(name, usable)}; tpcc --help lists them"
+                f"{name} is spelled {'out' if name == 'o' else 'shard'} here"
+                if name in ("o", "megatron_shard")
+                else f"compile() makes a program and opens it: {name} is an option of the command "
+                "tpcc alone" + ("; report() takes sizes" if name == "shape" else "")
+            )
+        if name not in known and _listed():
+            raise TpcError(
+                f"compile() has no option '{name}'{nearest(name, known)}; tpcc --help lists them"
             )
 
 
@@ -303,14 +321,6 @@ def compile(
     Raises CompileError with the ONNX node, the file and the remedy, or TpcError if the program
     cannot be opened.
     """
-    for name in _COMMAND_OPTIONS:
-        if name in options:
-            raise TpcError(
-                f"compile() makes a program and opens it: {name} is an option of the command "
-                "tpcc alone"
-                if name not in ("o", "megatron_shard")
-                else f"{name} is spelled {'out' if name == 'o' else 'shard'} here"
-            )
     _check_options(options)
     model = _absolute("the model", model)
     # Python would open an integer as a file descriptor.

@@ -94,18 +94,7 @@ class Generation:
 
     def pairs(self):
         """Yields (row, token), also for a single row."""
-        event = Event()
-        while True:
-            with self._lock:
-                if not self._free.alive:
-                    if self._why_closed:
-                        raise TpcError(self._why_closed)
-                    return
-                self._session._check(
-                    self._library.tpc_generation_next(self._handle, ctypes.byref(event))
-                )
-                if event.kind == _FAILED:
-                    self.errors[event.request] = self._session._error()
+        while (event := self._session._calls.run(self._next)) is not None:
             if event.kind == _END:
                 break
             if event.kind == _TOKEN:
@@ -114,6 +103,21 @@ class Generation:
                 self.finish[event.request] = _FINISHED[event.kind]
         for row, message in self.errors.items():
             raise TpcError(message if self.is_single else f"prompt {row}: {message}")
+
+    def _next(self) -> Event | None:
+        """Returns the next event, or None if the generation was closed."""
+        event = Event()
+        with self._lock:
+            if not self._free.alive:
+                if self._why_closed:
+                    raise TpcError(self._why_closed)
+                return None
+            self._session._check(
+                self._library.tpc_generation_next(self._handle, ctypes.byref(event))
+            )
+            if event.kind == _FAILED:
+                self.errors[event.request] = self._session._error()
+        return event
 
     def __iter__(self):
         return self
@@ -129,10 +133,13 @@ class Generation:
         self._close("")
 
     def _close(self, why: str) -> None:
-        with self._lock:
-            if self._free.alive:
-                self._why_closed = why
-                self._free()
+        def close() -> None:
+            with self._lock:
+                if self._free.alive:
+                    self._why_closed = why
+                    self._free()
+
+        self._session._calls.end(close)
 
     def __enter__(self) -> Generation:
         return self

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpc.arguments import has_mask, make_array
+from tpc.calls import Calls
 from tpc.generation import Generation
 from tpc.library import (
     BF16,
@@ -87,10 +88,14 @@ class Session:
         for name, value in flags.items():
             texts += flag_of(name, value)
         argv = (ctypes.c_char_p * len(texts))(*(encode("flag", text) for text in texts))
-        model = ctypes.c_void_p()
-        self._check(self._library.tpc_model_open(len(texts), argv, ctypes.byref(model)))
-        self._model = model
-        self._close = weakref.finalize(self, self._library.tpc_model_close, model)
+
+        def start() -> _Model:
+            handle = ctypes.c_void_p()
+            self._check(self._library.tpc_model_open(len(texts), argv, ctypes.byref(handle)))
+            return _Model(self._library, handle)
+
+        self._calls = Calls()
+        self._model = self._calls.run(start)
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
         self.inputs = [Port.of(port) for port in self.description["inputs"]]
         self.outputs = [Port.of(port) for port in self.description["outputs"]]
@@ -118,16 +123,21 @@ class Session:
             raise TpcError(self._error(), status == BROKEN)
 
     def _opened(self) -> ctypes.c_void_p:
-        if not self._close.alive:
+        if not self._model.close.alive:
             raise TpcError("the session is closed")
-        return self._model
+        return self._model.handle
 
     def close(self) -> None:
         """Stops the ranks and frees their memory. Returned arrays remain valid."""
         for generation in list(self._generations):
             generation._close("the session is closed")
-        with self._lock:
-            self._close()
+
+        def close() -> None:
+            with self._lock:
+                self._model.close()
+
+        self._calls.end(close)
+        self._calls.stop()
 
     def __enter__(self) -> Session:
         return self
@@ -208,14 +218,19 @@ class Session:
                 array.ctypes.data,
             )
             tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
-        found = ctypes.POINTER(Results)()
-        with self._lock:
-            self._check(
-                self._library.tpc_model_run(self._opened(), given, len(given), ctypes.byref(found))
-            )
-        owner = _Owner(self._library, found)
-        tensors = found.contents.tensors[: found.contents.count]
-        arrays = {tensor.name.decode(): owner.array(tensor) for tensor in tensors}
+
+        def step() -> _Owner:
+            found = ctypes.POINTER(Results)()
+            with self._lock:
+                self._check(
+                    self._library.tpc_model_run(
+                        self._opened(), given, len(given), ctypes.byref(found)
+                    )
+                )
+            del kept[:]  # the arrays that `given` refers to
+            return _Owner(self._library, found)
+
+        arrays = self._calls.run(step).arrays()
         return {name: arrays[name] for name in outputs} if outputs is not None else arrays
 
     def stream(self, ids, **settings) -> Generation:
@@ -263,13 +278,28 @@ class Session:
         return found[0] if tokens.is_single else found
 
 
+class _Model:
+    """Owner of a program with loaded weights."""
+
+    def __init__(self, library, handle: ctypes.c_void_p):
+        self.handle = handle
+        self.close = weakref.finalize(self, library.tpc_model_close, handle)
+
+
 class _Owner:
     """Owner of results: frees their memory after the last array is released."""
 
     def __init__(self, library, results):
+        self._results = results
         weakref.finalize(self, library.tpc_results_free, results).atexit = False
 
-    def array(self, tensor: Tensor) -> np.ndarray:
+    def arrays(self) -> dict[str, np.ndarray]:
+        results = self._results.contents
+        return {
+            tensor.name.decode(): self._array(tensor) for tensor in results.tensors[: results.count]
+        }
+
+    def _array(self, tensor: Tensor) -> np.ndarray:
         shape, dtype = tensor.shape[: tensor.rank], dtype_of(tensor.dtype)
         count = int(np.prod(shape, dtype=np.int64))
         if count == 0:

@@ -214,10 +214,10 @@ def test_options_that_are_none_of_compile(options, words):
         (MODEL, {}, "Model"),
         ("a\0b", {}, "zero byte"),
         ("\ud800", {}, "encoded"),
-        ("", {}, "no model"),
-        (b"/no/where", {}, "no model"),
-        ("/", {}, "no model"),
-        ("/dev/null", {}, "no model"),
+        ("", {}, "no such model"),
+        (b"/no/where", {}, "no such model"),
+        ("/", {}, "no such model"),
+        ("/dev/null", {}, "no such model"),
         *(
             (MODEL.path, options, words)
             for options, words in (
@@ -228,7 +228,7 @@ def test_options_that_are_none_of_compile(options, words):
                 ({"generate": 5}, "generate=5"),
                 ({"generate": "a\0b"}, "zero byte"),
                 ({"name": "\ud800"}, "encoded"),
-                ({"name": 10**5000}, "no text"),
+                ({"name": 10**5000}, "not a text"),
                 ({"session": 5}, "session.*int"),
                 ({"session": {"threads_per_rank": "x"}}, "threads-per-rank"),
                 ({"threads": "two"}, "two"),
@@ -298,7 +298,7 @@ def test_errors_carry_the_node_and_the_remedy(tmp_path):
     with pytest.raises(tpc.CompileError) as caught:
         tpc.compile(MODEL.path, shard="tp0")
     assert caught.value.remedy == "write tp and a number, such as tp2"
-    (tmp_path / "no.onnx").write_bytes(b"no model")
+    (tmp_path / "no.onnx").write_bytes(b"no such model")
     with pytest.raises(tpc.CompileError, match="no.onnx"):
         tpc.compile(tmp_path / "no.onnx")
     with pytest.raises(tpc.TpcError, match="no such model"):

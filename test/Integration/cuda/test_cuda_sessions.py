@@ -1,0 +1,179 @@
+"""tpc.compile and Session for GPUs, over the simulator (gpu_sessions.py has the checks)."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import TOP, run, sanitized
+from simulator import environment
+from vendor_stubs import driver, put
+
+pytestmark = pytest.mark.skipif(
+    sanitized(), reason="sanitizers: the loading process needs them too"
+)
+long = pytest.mark.long
+NOWHERE = {"CUDA_HOME": "", "VIRTUAL_ENV": "", "CONDA_PREFIX": ""}
+# Steps after a failure read memory that no step has written.
+FAULTY = {"TPC_SIM_FINDINGS": "/dev/null"}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """The cache of all tests: a program is compiled once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def start(programs):
+    def start(check, *arguments, **env):
+        settings = {
+            "PYTHONPATH": f"{TOP / 'python'}:{TOP / 'test' / 'Integration'}",
+            "TPC_CACHE": str(programs),
+            "CUDA_HOME": "/nonexistent",
+        }
+        return run(
+            [sys.executable, Path(__file__).with_name("gpu_sessions.py"), check, *arguments],
+            env=environment(**settings) | env,
+            timeout=240,
+        )
+
+    return start
+
+
+@pytest.fixture
+def passes(start):
+    """Checks that pass, and print nothing."""
+
+    def passes(check, *arguments, **env):
+        result = start(check, *arguments, **env).check()
+        assert result.stdout == result.stderr == "", result
+
+    return passes
+
+
+# ---- results ----
+
+
+@pytest.mark.parametrize(
+    "shard", ["tp2,pp2", *(pytest.param(s, marks=long) for s in ("tp2", "pp2", "dp2", "tp3"))]
+)
+def test_tokens_are_the_cpus(passes, shard):
+    passes("same_tokens", shard)
+
+
+@pytest.mark.parametrize("shard", ["pp2", pytest.param("tp2,sp", marks=long)])
+def test_outputs_are_onnx_runtimes(passes, shard):
+    passes("same_outputs", shard)
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=long) for seed in range(2, 12))])
+def test_results_in_any_order_of_events(passes, seed):
+    passes("same_outputs", "tp2", TPC_SIM_SEED=str(seed))
+
+
+def test_every_option_has_an_effect(passes, tmp_path):
+    passes("every_option", tmp_path, TPC_CACHE=str(tmp_path / "cache"))
+
+
+# ---- several sessions ----
+
+
+def test_two_threads(passes):
+    passes("two_threads")
+
+
+def test_two_processes(start, tmp_path):
+    """They compile the same program at the same time, and share the memory of the GPUs."""
+    (tmp_path / "gpus").mkdir()
+    env = {"TPC_SIM_SESSION": str(tmp_path / "gpus"), "TPC_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, Path(__file__).with_name("gpu_sessions.py"), "one_process", "tp2"]
+    settings = environment(PYTHONPATH=f"{TOP / 'python'}:{TOP / 'test' / 'Integration'}", **env)
+    first = subprocess.Popen(
+        [str(word) for word in command],
+        env={**os.environ, **settings},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    start("one_process", "tp2", **env).check()
+    assert first.communicate(timeout=120)[0] == b"" and first.returncode == 0
+    assert len(list((tmp_path / "cache" / "programs").iterdir())) == 1
+
+
+# ---- errors ----
+
+
+def no_gpu(folder):
+    return driver(folder, cuInit=100)
+
+
+def broken_library(folder):
+    (put(folder, "libcuda.so.1") / "libcublasLt.so.13").write_bytes(b"no library")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "make,env,words",
+    [
+        (lambda folder: put(folder), {}, ["libcuda.so.1 was not found"]),
+        (no_gpu, {}, ["libcuda.so.1 finds no GPU"]),
+        (broken_library, {}, ["libcublasLt.so.13 cannot be loaded"]),
+        (None, {"CUDA_VISIBLE_DEVICES": ""}, ["finds no GPU", "CUDA_VISIBLE_DEVICES"]),
+        pytest.param(None, {"TPC_TIMEOUT": "x"}, ["TPC_TIMEOUT"], marks=long),
+    ],
+    ids=["no driver", "no GPU", "library", "hidden", "variable"],
+)
+def test_programs_that_cannot_be_opened(passes, tmp_path, make, env, words):
+    libraries = {"TPC_CUDA_LIBS": str(make(tmp_path / "libraries"))} if make else {}
+    passes("not_opened", *words, **NOWHERE, **libraries, **env)
+
+
+def test_ranks_on_one_gpu(passes):
+    passes("shared_gpus", TPC_SIM_DEVICES="1")
+
+
+@pytest.mark.parametrize(
+    "fault,words",
+    [
+        ("oom@8:1", ["rank 1", "out of memory"]),
+        ("ecc@400:1", ["rank 1", "CUDA_ERROR_ECC_UNCORRECTABLE", "in "]),
+        ("nccl@20:1", ["rank 1", "over 'tp' failed: NCCL", "unhandled system error"]),
+        pytest.param("address@400:1", ["rank 1", "CUDA_ERROR_ILLEGAL_ADDRESS"], marks=long),
+        pytest.param("launch@150:1", ["rank 1", "failed"], marks=long),
+        pytest.param("async@100:1", ["over 'tp'", "NCCL"], marks=long),
+    ],
+)
+def test_failures_in_a_step(passes, fault, words):
+    passes("fails_in_a_step", *words, TPC_SIM_INJECT=fault, **FAULTY)
+
+
+def test_a_gpu_that_hangs_ends_the_process(start):
+    """One line names it: the driver call of its rank does not return."""
+    result = start("hangs", TPC_SIM_INJECT="hang@400:1", **FAULTY)
+    assert result.returncode == 1 and result.stdout == "", result
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: rank 1: has waited for 2 s (--timeout=2): rank 1 (tp 1) "), line
+    assert "computing on its device" in line or "waiting for its device" in line, line
+
+
+def test_requests_that_are_refused(passes):
+    passes("wrong_requests")
+
+
+# ---- notebooks ----
+
+
+@pytest.mark.parametrize(
+    "check,env",
+    [
+        ("in_a_loop", {}),
+        ("without_descriptors", {}),
+        ("interrupted", {}),
+        ("interrupted_hang", {"TPC_SIM_INJECT": "hang@400:1", **FAULTY}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_notebooks(passes, check, env):
+    passes(check, **env)

@@ -1,0 +1,174 @@
+"""Checks of all keywords of tpc.compile, on CPUs and on GPUs (over the simulator).
+
+Three programs take all keywords between them. A new keyword needs a value in one of them, and a
+check of its effect: `covered` is compared with the list that tpc.compile itself uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+import tpc
+from halves import halve
+from harness import tool
+from models import COMMITTED
+from tpc import reference
+
+MODEL = COMMITTED["gpt2-tiny"]
+IDS = MODEL.inputs(2, 7)["input_ids"]
+TF32 = 2e-3  # largest difference of matmuls in TF32
+
+
+def all_reduce(session):
+    """Returns the all-reduces of a step of 2 x 8 tokens."""
+    report = session.report(batch=2, sequence=8)
+    return [row for row in report["collectives"] if row["kind"] == "all_reduce"]
+
+
+def make_file(folder: Path, target: str):
+    """A file with external data elsewhere, compiled to a path; options of the program's file."""
+    model = onnx.load(MODEL.path)
+    onnx.save(
+        model, folder / "model.onnx", save_as_external_data=True, location="w", size_threshold=0
+    )
+    (folder / "data").mkdir()
+    shutil.move(folder / "w", folder / "data" / "w")
+    gpu = {"gpu_arch": "sm_80", "precision": "tf32"} if target == "cuda" else {}
+    options = {
+        "shard": "tp2",
+        "generate": "all",
+        "weights": folder / "data",
+        "out": folder / "program",
+        "cache": False,
+        "verbose": True,
+        "threads": 3,
+        "session": {"verify_weights": True, "max_sequence": 9},
+        "O": 1,
+        "march": "x86-64-v3",
+        "name": "a name",
+        "digest_weights": True,
+        "timing": True,
+        "no_verify": True,
+        "target": target,
+        **gpu,
+    }
+    printed = io.StringIO()
+    gc.collect()  # ends the ranks of sessions that were left open
+    before = len(os.listdir("/proc/self/task"))
+    with contextlib.redirect_stderr(printed):
+        session = tpc.compile(folder / "model.onnx", **options)
+    texts = "\n".join(message.text for message in session.messages)
+    wanted = reference.Session(MODEL.path).run({"input_ids": IDS})["logits"]
+    tolerance = TF32 if target == "cuda" else reference.TOLERANCE
+    with session:
+        description, program = session.description, (folder / "program").read_bytes()
+        logits = session.run({"input_ids": IDS})["logits"]
+        flags = session._arguments
+        checks = {
+            "shard": description["world_size"] == 2,
+            "generate": logits.shape == (2, 7, 1000),  # of all tokens
+            "weights": reference.difference(logits, wanted).relative <= tolerance,
+            "out": session.path == folder / "program" and os.access(session.path, os.X_OK),
+            "cache": not list(Path(os.environ["TPC_CACHE"]).glob("programs/*")),
+            "verbose": "--no-verify" in printed.getvalue(),
+            "threads": target == "cuda" or len(os.listdir("/proc/self/task")) >= before + 5,
+            "session": session.generate([1], max_new_tokens=20).size < 10,
+            "O": "-O=1" in flags and "-O7" in error_of(lambda: tpc.compile(MODEL.path, O=7)),
+            "march": "--march=x86-64-v3" in flags
+            and "x86-64-v3" in error_of(lambda: tpc.compile(MODEL.path, march="z80")),
+            "name": description["name"] == "a name",
+            "digest_weights": session.notes == [],  # verify_weights would note that there are none
+            "timing": "linking" in texts and "MiB" in texts,
+            "no_verify": description["not_verified"] and "--no-verify" in texts,
+            "target": ("kernels" in session.report(sequence=8)) == (target == "cuda"),
+        }
+        if target == "cuda":
+            checks |= {
+                "gpu_arch": b"sm_80" in program,
+                "precision": not reference.difference(logits, wanted).relative <= 1e-6,
+            }
+        else:
+            checks |= {
+                name: "--target=cuda" in error_of(lambda: tpc.compile(MODEL.path, **{name: value}))
+                for name, value in (("gpu_arch", "sm_80"), ("precision", "tf32"))
+            }
+    return checks
+
+
+def make_halves(folder: Path, target: str):
+    """A model in f16: its residual, annotations, costs of links, a proof against another file."""
+    onnx.save(halve(onnx.load(MODEL.path), "f16"), folder / "half.onnx")
+    (folder / "whole.txt").write_text("model.lm_head.weight: [-, -]\n")
+    (folder / "links.json").write_text(json.dumps({"axes": {"tp": {"alpha": 1, "beta": 0}}}))
+    gpu = {"target": "cuda", "gpu_arch": "sm_80"} if target == "cuda" else {}
+    with (
+        tpc.compile(folder / "half.onnx", shard="tp2", **gpu) as plain,
+        tpc.compile(
+            folder / "half.onnx",
+            shard="tp2",
+            residual="same",
+            annotations=folder / "whole.txt",
+            links=folder / "links.json",
+            reference=folder / "half.onnx",
+            **gpu,
+        ) as session,
+    ):
+        reduced = [sum(row["bytes"] for row in all_reduce(one)) for one in (session, plain)]
+        splits = [" ".join(one.report(sequence=8)["splits"]) for one in (session, plain)]
+        seconds = [one.report(sequence=8)["stages"][0] for one in (session, plain)]
+        wanted, found = (one.run({"input_ids": IDS})["logits"] for one in (plain, session))
+        difference = np.abs(wanted.astype(np.float32) - found.astype(np.float32))
+        assert difference.max() <= 0.1 * np.abs(wanted).max()
+    other = COMMITTED["gpt2-mlp"].path
+    return {
+        "residual": reduced[0] < 0.7 * reduced[1],
+        "annotations": "lm_head" not in splits[0] and splits[0] != splits[1],
+        "links": seconds[0] != seconds[1],
+        "reference": "model's is" in error_of(lambda: tpc.compile(MODEL.path, reference=other)),
+    }
+
+
+def make_configured(folder: Path, target: str):
+    """A file with device configurations."""
+    path = folder / "sharded.onnx"
+    command = [tool("tpcc"), MODEL.path, "--megatron-shard=tp2", "--emit=onnx-sharded", "-o", path]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    (name,) = [configuration.name for configuration in onnx.load(path).configuration]
+    gpu = {"target": "cuda", "gpu_arch": "sm_80"} if target == "cuda" else {}
+    with tpc.compile(path, shard="tp2,manual", device_configuration=name, **gpu) as session:
+        split = bool(all_reduce(session))
+    error = error_of(lambda: tpc.compile(path, shard="tp2,manual", device_configuration="none"))
+    return {"device_configuration": split and name in error}
+
+
+def error_of(call) -> str:
+    try:
+        call()
+    except tpc.TpcError as error:
+        return str(error)
+    raise AssertionError("no error")
+
+
+PROGRAMS = [make_file, make_halves, make_configured]
+
+
+def check(folder: Path, target: str) -> set[str]:
+    """Checks all programs, and returns the keywords that they cover."""
+    covered = set()
+    for make in PROGRAMS:
+        (folder / make.__name__).mkdir()
+        checks = make(folder / make.__name__, target)
+        failed = [name for name, holds in checks.items() if not holds]
+        assert not failed, f"{failed} have no effect on {target}"
+        covered |= set(checks)
+    return covered
