@@ -84,13 +84,13 @@ class Probe:
     def measure(self, sizes: Sizes) -> float:
         """Bytes per second."""
         megabytes = min(sizes.weights // 1000000, 1000)
-        said = subprocess.run(
+        output = subprocess.run(
             [self.program, str(THREADS), str(megabytes), "11"],
             check=True,
             capture_output=True,
             text=True,
         ).stdout
-        return json.loads(said)["median"]
+        return json.loads(output)["median"]
 
 
 class Program:
@@ -112,18 +112,18 @@ class Program:
         """Returns the seconds until the first token, and the median seconds between tokens. The
         engine has all cores: lines are only stored on arrival and parsed at the end.
         """
-        asked, times, said = time.monotonic(), [], b""
+        asked, times, output = time.monotonic(), [], b""
         self.process.stdin.write(
             json.dumps({"id": "a", "ids": ids[0].tolist(), "max_new_tokens": STEPS + 1}).encode()
             + b"\n"
         )
         self.process.stdin.flush()
-        while b'"finish"' not in said:
+        while b'"finish"' not in output:
             read = os.read(self.process.stdout.fileno(), 1 << 16)
             times.append(time.monotonic())
             assert read, f"{self.name} ended"
-            said += read
-        assert said.count(b'"token"') == STEPS + 1 and b'"length"' in said, said
+            output += read
+        assert output.count(b'"token"') == STEPS + 1 and b'"length"' in output, output
         return times[0] - asked, statistics.median(
             late - early for early, late in zip(times, times[1 : STEPS + 1])
         )
@@ -156,8 +156,8 @@ class Peer:
         print(
             json.dumps({"ids": ids.tolist(), "steps": STEPS}), file=self.process.stdin, flush=True
         )
-        said = json.loads(self.process.stdout.readline())
-        return said["prefill"], statistics.median(said["steps"])
+        output = json.loads(self.process.stdout.readline())
+        return output["prefill"], statistics.median(output["steps"])
 
 
 class Turn(NamedTuple):

@@ -405,11 +405,11 @@ def check(case, path, importer):
     text, message, exact = case
     data = text if isinstance(text, bytes) else onnx.parser.parse_model(text).SerializeToString()
     path.write_bytes(data)
-    said = first_error(path, importer)
+    output = first_error(path, importer)
     return (
         None
-        if (said == message if exact else message in said)
-        else f"expected: {message}\n     got: {said}"
+        if (output == message if exact else message in output)
+        else f"expected: {message}\n     got: {output}"
     )
 
 

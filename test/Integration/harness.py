@@ -403,11 +403,11 @@ class Compiler:
         path = self.scratch / "report.json"
         path.unlink(missing_ok=True)
         text = ",".join(f"{name}={size}" for name, size in shape.items())
-        said = self.call(
+        result = self.call(
             [model, f"--megatron-shard={grid}", f"--report={path}", "--shape", text, *arguments]
         ).check()
         plan = json.loads(path.read_text())
-        assert all(warning in said.stderr for warning in plan["warnings"]), said
+        assert all(warning in result.stderr for warning in plan["warnings"]), result
         return plan
 
     def report(self, model: Path, grid: Grid, shape: dict[str, int], *arguments: str) -> list[dict]:

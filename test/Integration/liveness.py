@@ -88,13 +88,13 @@ class Steps:
     def __enter__(self):
         if not self.waits:
             return self
-        until(lambda: self.run.poll() is not None or "loaded" in self.said())
-        assert self.run.poll() is None, self.said()
+        until(lambda: self.run.poll() is not None or "loaded" in self.printed())
+        assert self.run.poll() is None, self.printed()
         self.ranks = processes_of(self.program.path)
         assert len(self.ranks) == self.program.grid.ranks
         return self
 
-    def said(self):
+    def printed(self):
         return self.log.read_text()
 
     def __exit__(self, *_):
@@ -116,21 +116,21 @@ def check(program, transport, fate, seed, log, more=None):
         os.kill(steps.ranks[victim], number)
         begin = time.monotonic()
         named = re.compile(rf"^error: rank {victim} \(.*\) {words}", re.M)
-        until(lambda: named.search(steps.said()))
+        until(lambda: named.search(steps.printed()))
         seconds = time.monotonic() - begin
         until(lambda: steps.run.poll() is not None and not processes_of(program.path))
         gone = time.monotonic() - begin
         assert steps.run.wait() != 0
-        said = steps.said()
+        output = steps.printed()
     # Last reported operation: communication of the program's node, or between the steps of --bench.
     assert re.search(
         r"last seen (in|computing, after) (\w+( \d+)? of '/?\w[^']*' over '|a barrier of all"
         r" ranks|the assembling of outputs)"
         r"|last seen computing on its device, in (one of \d+ calls, from )?(kernel|a"
         r" product|communication)",
-        said,
-    ), said
-    assert len(re.findall(r"^error: ", said, re.M)) == 1, said
+        output,
+    ), output
+    assert len(re.findall(r"^error: ", output, re.M)) == 1, output
     return seconds, gone
 
 
@@ -152,13 +152,15 @@ def check_start(program, transport, fate, seed, log, more=None):
             rf"|\[\[.*,{victim}\]",
             re.M,
         )
-        until(lambda: named.search(steps.said()))
+        until(lambda: named.search(steps.printed()))
         seconds = time.monotonic() - begin
         until(lambda: steps.run.poll() is not None and not processes_of(program.path))
         gone = time.monotonic() - begin
         assert steps.run.wait() != 0
     # The message may come from connected and from unconnected ranks; it names no other rank.
-    assert set(re.findall(r"^error: rank (\d+)", steps.said(), re.M)) <= {str(victim)}, steps.said()
+    assert set(re.findall(r"^error: rank (\d+)", steps.printed(), re.M)) <= {
+        str(victim)
+    }, steps.printed()
     return seconds, gone
 
 
@@ -216,7 +218,7 @@ def check_group(program, transport, version, seed, log):
         named = re.compile(
             rf"^error: rank {victim} \(.*\) is frozen: its control group was frozen", re.M
         )
-        until(lambda: named.search(steps.said()))
+        until(lambda: named.search(steps.printed()))
         seconds = time.monotonic() - begin
         if version == 1:
             # SIGKILL waits for the thaw.
@@ -224,7 +226,7 @@ def check_group(program, transport, version, seed, log):
             thaw()
         until(lambda: steps.run.poll() is not None and not processes_of(program.path))
         gone = time.monotonic() - begin
-        assert len(re.findall(r"^error: ", steps.said(), re.M)) == 1, steps.said()
+        assert len(re.findall(r"^error: ", steps.printed(), re.M)) == 1, steps.printed()
     return seconds, gone
 
 

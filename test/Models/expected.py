@@ -99,21 +99,23 @@ def main() -> int:
         sys.exit(
             f"expected.py: no model of ids named {', '.join(unknown)}; there are {', '.join(known)}"
         )
-    said = json.loads(FILE.read_text()) if FILE.exists() and sys.argv[1:] else {}
+    output = json.loads(FILE.read_text()) if FILE.exists() and sys.argv[1:] else {}
     for name in names:
         model = build(name)
         check_weights(name, model)
-        said[name] = [say(model, prompt) for prompt in draw_prompts(name, model.config.vocab_size)]
+        output[name] = [
+            say(model, prompt) for prompt in draw_prompts(name, model.config.vocab_size)
+        ]
         print(
-            f"{name}: smallest margin {min(min(one['margins']) for one in said[name]):.2g}",
+            f"{name}: smallest margin {min(min(one['margins']) for one in output[name]):.2g}",
             flush=True,
         )
     texts = [
         f'"{name}": [\n'
-        + ",\n".join(json.dumps(one, separators=(",", ":")) for one in said[name])
+        + ",\n".join(json.dumps(one, separators=(",", ":")) for one in output[name])
         + "]"
         for name in known
-        if name in said
+        if name in output
     ]
     FILE.write_text("{" + ",\n".join(texts) + "}\n")
     return 0

@@ -323,10 +323,10 @@ def find(survivor: Survivor) -> Entry | None:
     )
 
 
-def read(said: str) -> list[Survivor]:
+def read(output: str) -> list[Survivor]:
     """Filters the surviving faults in the output of tpc-compare-kernels --mistakes."""
     return [
-        Survivor(*line.split("\t")[1:]) for line in said.splitlines() if line.startswith("left\t")
+        Survivor(*line.split("\t")[1:]) for line in output.splitlines() if line.startswith("left\t")
     ]
 
 

@@ -278,12 +278,12 @@ def test_a_program_that_is_cut_off(tmp_path, cache):
             f"import tpc\ntry:\n    tpc.load({str(cut)!r})\nexcept tpc.TpcError as error:\n   "
             " print('refused', error)\n"
         )
-        said = (
+        output = (
             run([sys.executable, "-c", text], env={"PYTHONPATH": str(TOP / "python")})
             .check()
             .stdout
         )
-        assert said.startswith("refused"), said
+        assert output.startswith("refused"), output
     # A damaged cache entry is compiled again.
     path.unlink()
     path.write_bytes(whole[: len(whole) // 2])
@@ -359,7 +359,7 @@ def test_a_cache_that_cannot_be_written(tmp_path):
         f" tpc.compile({str(MODEL.path)!r}, **options)\n    except tpc.CompileError as error:\n    "
         "    print(error)\n"
     )
-    said = (
+    output = (
         run(
             [sys.executable, "-c", text],
             env={"PYTHONPATH": str(TOP / "python"), "TPC_CACHE": str(tmp_path)},
@@ -367,10 +367,10 @@ def test_a_cache_that_cannot_be_written(tmp_path):
         .check()
         .stdout.splitlines()
     )
-    assert said[0].startswith(
+    assert output[0].startswith(
         "error: the program cannot be kept in the cache: cannot write '"
-    ) and said[0].endswith("with cache=False")
-    assert said[1] == f"error: cannot write '{tmp_path / 'own'}': File too large"
+    ) and output[0].endswith("with cache=False")
+    assert output[1] == f"error: cannot write '{tmp_path / 'own'}': File too large"
 
 
 def test_the_working_directory_is_gone(tmp_path):

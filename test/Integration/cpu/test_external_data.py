@@ -86,8 +86,8 @@ def test_link_that_leads_elsewhere(build, tmp_path, data):
 def test_paths_out_of_the_folder(build, tmp_path, data, location):
     model = save(tmp_path / "model" / "m.onnx", location.format(data=data))
     if location.startswith("below"):
-        said = build.refused(model).check().stderr
-        assert "does not exist (pass its location with tpcc's --weights=" in said
+        output = build.refused(model).check().stderr
+        assert "does not exist (pass its location with tpcc's --weights=" in output
     else:
         build.refused(model).refused("external data file", "--weights=")
     build(model, f"--weights={data}")

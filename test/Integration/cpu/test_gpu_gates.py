@@ -37,10 +37,10 @@ def test_all_kernels():
 
 
 def test_without_a_toolkit_ptx_is_all_there_is():
-    said = run(
+    result = run(
         [*PROGRAM, "--models", "gpt2-mlp", "--grids", "tp1"], env={"CUDA_HOME": "/nonexistent"}
     ).check()
-    assert "no ptxas found: nothing was assembled" in said.stdout, said
+    assert "no ptxas found: nothing was assembled" in result.stdout, result
 
 
 HEAD = ".version 7.0\n.target sm_80\n.address_size 64\n"

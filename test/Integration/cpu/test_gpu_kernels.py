@@ -49,8 +49,8 @@ def test_one_text_for_the_lowest_architecture(tpcc):
     ],
 )
 def test_what_cannot_be_is_refused(tpcc, flags, words):
-    said = emit(tpcc, *flags)
-    assert said.returncode == 1 and words in said.stderr and not said.stdout, said
+    result = emit(tpcc, *flags)
+    assert result.returncode == 1 and words in result.stderr and not result.stdout, result
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_what_cannot_be_is_refused(tpcc, flags, words):
     ],
 )
 def test_other_targets(tpcc, target, flags, words):
-    said = emit(tpcc, *flags, target=target)
-    assert said.returncode == 1 and words in said.stderr, said
+    result = emit(tpcc, *flags, target=target)
+    assert result.returncode == 1 and words in result.stderr, result
 
 
 @pytest.mark.parametrize("toolkit", [True, False])
@@ -71,7 +71,7 @@ def test_the_report_says_what_kernels_need(tpcc, toolkit):
     if toolkit and not ASSEMBLER:
         pytest.skip("ptxas: there is none")
     path = tpcc.scratch / "report.json"
-    said = emit(
+    result = emit(
         tpcc,
         "--gpu-arch=sm_80,sm_90",
         f"--report={path}",
@@ -79,7 +79,7 @@ def test_the_report_says_what_kernels_need(tpcc, toolkit):
         "batch=1,sequence=8",
         env=None if toolkit else {"CUDA_HOME": "/nonexistent"},
     ).check()
-    assert ("there is no ptxas" in said.stderr) == (not toolkit), said
+    assert ("there is no ptxas" in result.stderr) == (not toolkit), result
     kernels = json.loads(path.read_text())["kernels"]
     by_name = {kernel["name"]: kernel for kernel in kernels["kernels"]}
     norm = by_name["kernel_layer_norm"]

@@ -41,12 +41,12 @@ def compare(*arguments, timeout=3000):
     return harness.run([COMPARE, *arguments], timeout=timeout)
 
 
-def totals(said):
+def totals(result):
     """Counts of the last line."""
     found = re.search(
         r"(\d+) programs, (\d+) kernels, (\d+) distinct; (\d+) cases, (\d+) kernels without, (\d+)"
         r" kernels wrong",
-        said.stdout,
+        result.stdout,
     )
     return dict(
         zip(
@@ -67,7 +67,7 @@ def compare_all(jobs, *flags):
         both = list(
             pool.map(lambda part: compare(*part, *flags).check(), [jobs[:half], jobs[half:]])
         )
-    counted = [totals(said) for said in both]
+    counted = [totals(output) for output in both]
     return {name: sum(one[name] for one in counted) for name in counted[0]}
 
 
@@ -172,14 +172,14 @@ def test_functions_are_as_on_cpus():
     """sin, cos and pow, for which CPUs call libm, are within 2 units in the last place, including
     huge, tiny and hard arguments. Other functions have the CPU's bits.
     """
-    said = compare("--functions").check()
+    result = compare("--functions").check()
     worst = {
         name: float(ulp)
         for name, ulp in re.findall(
-            r"^math\.(\w+): \d+ arguments, worst ([\d.]+) ulp", said.stdout, re.M
+            r"^math\.(\w+): \d+ arguments, worst ([\d.]+) ulp", result.stdout, re.M
         )
     }
-    assert max(worst[name] for name in ("sin", "cos", "powf")) <= 2, said
+    assert max(worst[name] for name in ("sin", "cos", "powf")) <= 2, result
 
 
 # ---- seeded faults ----
@@ -200,15 +200,17 @@ def seed_mistakes(tmp_path, names, each, seeds):
     path = tmp_path / "forms.mlir"
     path.write_text(make_forms(lengths=[1500, None], types=["f32"]))
     jobs = [f"{MODELS[name.split('@')[0]].path}@{name.split('@')[1]}" for name in names]
-    said = compare(*jobs, path, f"--mistakes={each}", f"--seeds={seeds}", timeout=4 * 3600).check()
+    result = compare(
+        *jobs, path, f"--mistakes={each}", f"--seeds={seeds}", timeout=4 * 3600
+    ).check()
     rows = {
         kind: tuple(map(int, counts))
         for kind, *counts in re.findall(
-            r"^\| ([^|]+) \| (\d+) \| (\d+) \| (\d+) \|", said.stdout, re.M
+            r"^\| ([^|]+) \| (\d+) \| (\d+) \| (\d+) \|", result.stdout, re.M
         )
     }
-    print(said.stdout)
-    return rows, kernel_survivors.read(said.stdout)
+    print(result.stdout)
+    return rows, kernel_survivors.read(result.stdout)
 
 
 def judge_mistakes(rows, left, least):
@@ -255,13 +257,13 @@ def test_all_seeded_mistakes_are_found(tmp_path):
 
 def count_sectors(*arguments):
     """Returns for each kernel its rows, the sectors moved, and the sectors that its bytes need."""
-    said = compare("--sectors", *arguments).check()
+    result = compare("--sectors", *arguments).check()
     rows = re.findall(
         r"^sectors: (\w+) rows=(\d+) moved=(\d+) needed=(\d+) .* shared=(\d+) conflicts=(\d+)$",
-        said.stdout,
+        result.stdout,
         re.M,
     )
-    print(said.stdout)
+    print(result.stdout)
     for name, _, _, _, shared, conflicts in rows:
         assert int(conflicts) <= 0.25 * int(shared), name
     return [(name, int(count), int(moved), int(needed)) for name, count, moved, needed, *_ in rows]
@@ -395,8 +397,8 @@ def test_the_developers_tool_runs_kernels_on_a_device(tmp_path):
         "--param",
         "u32:256",
     ]
-    said = run_on_device(*launch).check()
-    assert "device: the same" in said.stdout
+    result = run_on_device(*launch).check()
+    assert "device: the same" in result.stdout
     failed = run_on_device(*launch, TPC_SIM_INJECT="fail@3")
     assert (
         failed.returncode == 2
@@ -406,12 +408,11 @@ def test_the_developers_tool_runs_kernels_on_a_device(tmp_path):
 
 
 def test_what_a_device_computes_otherwise_is_found(tmp_path):
-    """The error of approximate instructions depends on the seed; here no difference is allowed.
-    """
+    """The error of approximate instructions depends on the seed; here no difference is allowed."""
     text = PTX.read_text().replace("st.global.b32", "ex2.approx.f32 %r8, %r8;\n  st.global.b32")
     path = tmp_path / "approximate.ptx"
     path.write_text(text)
-    said = run_on_device(
+    result = run_on_device(
         path,
         "--kernel",
         "reverse",
@@ -430,4 +431,4 @@ def test_what_a_device_computes_otherwise_is_found(tmp_path):
         "3",
         TPC_SIM_SEED="5",
     )
-    assert said.returncode == 1 and "elements differ, most of all" in said.stdout, said
+    assert result.returncode == 1 and "elements differ, most of all" in result.stdout, result

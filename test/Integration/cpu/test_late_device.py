@@ -102,11 +102,11 @@ def test_what_no_token_has_written_to_a_cache_is_never_read(tpcc, tmp_path, name
         "--prefill-chunk=3",
         "--max-batch=4",
     ]
-    said = []
+    output = []
     for each, logits in ((program, tmp_path / "cpu.npy"), (late, tmp_path / "late.npy")):
         result = each.call(
             [*asked, f"--logits={logits}"],
             env={"TPC_LATE_SEED": "1", "TPC_RUNTIME_DIR": str(BUILD / "lib")},
         ).check()
-        said.append((result.stdout, np.load(logits).tobytes()))
-    assert said[0] == said[1] and len(said[0][0].split()) == 9
+        output.append((result.stdout, np.load(logits).tobytes()))
+    assert output[0] == output[1] and len(output[0][0].split()) == 9

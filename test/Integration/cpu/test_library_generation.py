@@ -55,12 +55,12 @@ def python(text, grid="one rank", **env):
 
 
 def executables(prompt, *flags, grid="one rank"):
-    said = (
+    output = (
         run([PROGRAM, "--prompt-ids", ",".join(map(str, prompt)), *flags], env=GRIDS[grid])
         .check()
         .stdout
     )
-    return [int(token) for token in said.split()]
+    return [int(token) for token in output.split()]
 
 
 @pytest.mark.parametrize("grid", GRIDS)
@@ -340,11 +340,11 @@ assert tpc.__file__.startswith({str(target)!r}), tpc.__file__
 with tpc.load(sys.argv[1]) as session:
     print(*session.generate({PROMPTS[0]}, max_new_tokens=5))
 """
-    said = (
+    output = (
         run([sys.executable, "-c", text, LIBRARY], env={"PYTHONPATH": str(target)}, cwd=tmp_path)
         .check()
         .stdout
     )
-    assert [int(token) for token in said.split()] == executables(
+    assert [int(token) for token in output.split()] == executables(
         PROMPTS[0], "--max-new-tokens", "5"
     )

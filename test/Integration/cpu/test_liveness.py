@@ -60,7 +60,7 @@ def test_a_job_that_is_suspended_goes_on(tpcc, tmp_path):
             for pid in steps.ranks.values():
                 os.kill(pid, number)
             time.sleep(7)
-        assert steps.run.poll() is None and "error" not in steps.said(), steps.said()
+        assert steps.run.poll() is None and "error" not in steps.printed(), steps.printed()
 
 
 @pytest.fixture(scope="module")

@@ -221,10 +221,10 @@ def test_what_micro_batches_cannot_do(tpcc, tmp_path, name):
         {**WEIGHTS, "flat": np.array([0, 18]), "zero": np.array([0]), "one": np.array([1])},
     )
     onnx.save(made, path)
-    said = tpcc.call([path, "--megatron-shard=dp2,mb2", "-o", tmp_path / "no"]).refused(
+    result = tpcc.call([path, "--megatron-shard=dp2,mb2", "-o", tmp_path / "no"]).refused(
         f"{HIDDEN[name][-1].name}'", "cannot be split over", "remove ", "this depends on"
     )
-    assert "tpc-verify" not in said.stderr and "does not compute" not in said.stderr
+    assert "tpc-verify" not in result.stderr and "does not compute" not in result.stderr
 
 
 def test_replicas_add_up_samples(tpcc, tmp_path):

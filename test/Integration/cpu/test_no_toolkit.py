@@ -36,12 +36,12 @@ def toolkit(home, version):
 
 
 def configure(folder, wrap=lambda command: command, **env):
-    said = run(
+    result = run(
         wrap(["cmake", "--preset", "release", "-S", str(TOP), "-B", str(folder)]), env=env, cwd=TOP
     )
-    if said.returncode == 77 or "unshare" in said.stderr:
+    if result.returncode == 77 or "unshare" in result.stderr:
         pytest.skip("mounting: this user cannot")
-    return said.check().stdout
+    return result.check().stdout
 
 
 @pytest.fixture(params=["hidden", "CUDA_HOME", "older", "broken"])
@@ -60,18 +60,18 @@ def without(request, tmp_path):
 
 @pytest.mark.long
 def test_nothing_is_compared(without, request):
-    said, folder = without
+    output, folder = without
     rules = (folder / "build.ninja").read_text()
     assert "TPCSimCublasLtHeaders" not in rules and "tpc_cuda_headers" not in rules
     how = request.node.callspec.params["without"]
     if how in ("hidden", "CUDA_HOME"):
-        assert "CUDA toolkit: none" in said, said
+        assert "CUDA toolkit: none" in output, output
         assert (
             "TPC_CUDA_HEADERS:PATH=TPC_CUDA_HEADERS-NOTFOUND"
             in (folder / "CMakeCache.txt").read_text()
         )
     else:
-        assert "not compared with cublasLt.h of CUDA 13" in said, said
+        assert "not compared with cublasLt.h of CUDA 13" in output, output
     # A header alone suffices for the comparison, if its version matches the declarations.
     if how in ("CUDA_HOME", "older"):
         assert "TPCSimCudaHeaders" not in rules
@@ -112,7 +112,7 @@ def test_tests_pass():
         "cpu/test_gpu_gates.py",
         "cpu/test_ptxas.py",
     ]
-    said = run(
+    result = run(
         hidden(
             [
                 sys.executable,
@@ -128,25 +128,25 @@ def test_tests_pass():
         env={"TPC_BUILD": str(BUILD)},
         timeout=3600,
     )
-    if said.returncode == 77 or "unshare" in said.stderr:
+    if result.returncode == 77 or "unshare" in result.stderr:
         pytest.skip("mounting: this user cannot")
-    assert re.search(r"^[0-9]+ passed", said.check().stdout, re.M), said
-    lacks = {line.split(": ")[1] for line in re.findall(r"^SKIPPED .*", said.stdout, re.M)}
-    assert lacks <= MAY_LACK, said
+    assert re.search(r"^[0-9]+ passed", result.check().stdout, re.M), result
+    lacks = {line.split(": ")[1] for line in re.findall(r"^SKIPPED .*", result.stdout, re.M)}
+    assert lacks <= MAY_LACK, result
 
 
 def test_a_driver_alone_is_not_enough(tpcc, tmp_path):
     """No library is loaded, and one line lists the searched libraries and folders."""
     program = tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp2", "--target=cuda", "--gpu-arch=sm_80")
     (tmp_path / "libcuda.so.1").symlink_to(LIBRARIES / "libcuda.so.1")
-    said = run(
+    result = run(
         hidden([str(program.path), "--bench", "--shape", "batch=1,sequence=1"]),
         env={"TPC_CUDA_LIBS": str(tmp_path), "VIRTUAL_ENV": "", "CONDA_PREFIX": ""},
     )
-    if said.returncode == 77 or "unshare" in said.stderr:
+    if result.returncode == 77 or "unshare" in result.stderr:
         pytest.skip("mounting: this user cannot")
-    said.refused(
+    result.refused(
         "this program computes on GPUs, but libcublasLt.so.13 or libcublasLt.so.12 was not found"
         " (by TPC_CUDA_LIBS, the loader's path, CUDA_HOME, or in an active Python)"
     )
-    assert said.stderr.count("\n") == 1
+    assert result.stderr.count("\n") == 1

@@ -66,18 +66,18 @@ def check_stages(plan, model, pp):
         )
     ]
     per_layer = sum(stages(plan, "layer_seconds")) / model.layers
-    said = " ".join(plan["warnings"])
+    output = " ".join(plan["warnings"])
     if model.layers < pp:
-        assert f"pp{pp}: " in said and "there are fewer layers than stages" in said
+        assert f"pp{pp}: " in output and "there are fewer layers than stages" in output
     elif max(outside) < 0.9 * per_layer:
         assert max(layers) - min(layers) <= 1, plan["stages"]
     # A layer that spans two stages is assigned to the stage of its attention.
     if any(
         not count and not inside for count, inside in zip(layers, stages(plan, "layer_seconds"))
     ):
-        assert f"none of {model.layers} layers" in said
+        assert f"none of {model.layers} layers" in output
     if max(seconds) > 1.5 * sum(seconds) / pp:
-        assert f"pp{pp}: stage {seconds.index(max(seconds))}" in said or "none of" in said
+        assert f"pp{pp}: stage {seconds.index(max(seconds))}" in output or "none of" in output
     # Rematerialized values take a negligible fraction of each stage's time. In models as small as
     # these, each value (a mask, cos, sin) takes no longer than sending it.
     for again, whole, transfer in zip(

@@ -155,7 +155,7 @@ def ranks(program):
     ranks.end()
 
 
-def said(process, status=1):
+def output_of(process, status=1):
     _, error = process.communicate(timeout=scaled(120))
     assert process.returncode == status, error
     return error
@@ -164,10 +164,12 @@ def said(process, status=1):
 def test_a_rank_that_never_comes(ranks):
     port = free_port()
     first, second = (ranks.start(environment_of(rank, 4, port), "--timeout=3") for rank in (0, 2))
-    assert f"error: rank 0: ranks 1, 3 have not come to 127.0.0.1:{port} within 3 s" in said(first)
-    said(second)
+    assert f"error: rank 0: ranks 1, 3 have not come to 127.0.0.1:{port} within 3 s" in output_of(
+        first
+    )
+    output_of(second)
     # Rank 0 itself has the wrong value.
-    error = said(ranks.start(environment_of(1, 4, port), "--timeout=2"))
+    error = output_of(ranks.start(environment_of(1, 4, port), "--timeout=2"))
     assert (
         f"error: rank 1: cannot reach rank 0 at 127.0.0.1:{port} within 2 s (127.0.0.1:{port}:"
         " Connection refused)" in error
@@ -180,7 +182,7 @@ def test_numbers_that_do_not_match(ranks):
     """
     port = free_port()
     first = ranks.start(environment_of(0, 4, port))
-    other = said(ranks.start(environment_of(1, 4, port, TORCHELASTIC_RUN_ID="another")))
+    other = output_of(ranks.start(environment_of(1, 4, port, TORCHELASTIC_RUN_ID="another")))
     assert re.search(
         r"error: rank 1: rank 0 at .* refuses this rank: it belongs to another run: rank 0 has no"
         r" id, rank 1 the id 'another'",
@@ -194,14 +196,14 @@ def test_numbers_that_do_not_match(ranks):
     second = ranks.start(
         environment_of(2, 4, port), "--timeout=10"
     )  # may come when rank 0 has ended
-    assert "error: rank 3: the program was compiled for 4 ranks, but 8 were started" in said(
+    assert "error: rank 3: the program was compiled for 4 ranks, but 8 were started" in output_of(
         ranks.start(environment_of(3, 8, port))
     )
     assert (
         f"error: rank 0: a process that came to 127.0.0.1:{port} as rank 3 was refused: {why}"
-        in said(first)
+        in output_of(first)
     )
-    said(second)
+    output_of(second)
     # The same rank twice. A rank that has exited may be restarted.
     port = free_port()
     first = ranks.start(environment_of(0, 4, port))
@@ -217,9 +219,9 @@ def test_numbers_that_do_not_match(ranks):
     # Either of the two may have connected first.
     assert (
         f"error: rank 0: a process that came to 127.0.0.1:{port} as rank 1 was refused: {why}"
-        in said(first)
+        in output_of(first)
     )
-    assert why in said(second) + said(refused)
+    assert why in output_of(second) + output_of(refused)
 
 
 def test_a_port_that_is_taken(ranks):
@@ -230,7 +232,7 @@ def test_a_port_that_is_taken(ranks):
         assert re.search(
             rf"rank 0 cannot listen on 127.0.0.1:{port}: Address already in use; TPC_PORT chooses"
             r" another port",
-            said(ranks.start(environment_of(0, 4, port))),
+            output_of(ranks.start(environment_of(0, 4, port))),
         )
 
 
@@ -277,7 +279,7 @@ def test_a_port_that_is_taken(ranks):
     ],
 )
 def test_variables_that_cannot_be(ranks, environment, words):
-    assert words in said(ranks.start(environment))
+    assert words in output_of(ranks.start(environment))
 
 
 @pytest.mark.parametrize("size", ["1", "3", "5", "4000"])
@@ -285,9 +287,9 @@ def test_another_number_of_ranks_than_the_programs(ranks, size):
     """Reported at once, without a wait for ranks that cannot exist."""
     port = free_port()
     words = f"the program was compiled for 4 ranks, but {size} were started; run"
-    assert words in said(ranks.start({**environment_of(0, 4, port), "WORLD_SIZE": size}))
+    assert words in output_of(ranks.start({**environment_of(0, 4, port), "WORLD_SIZE": size}))
     mpi = {"OMPI_COMM_WORLD_SIZE": size, "OMPI_COMM_WORLD_RANK": "0"}
-    assert words in said(ranks.start(mpi))
+    assert words in output_of(ranks.start(mpi))
 
 
 @pytest.mark.parametrize(
@@ -318,7 +320,7 @@ def test_another_task_than_rank_0s(ranks, tmp_path, theirs, words):
             first=[str(tmp_path / "IN.npy") if word == "IN" else word for word in theirs],
         )
     )
-    assert f"rank 2 does not run the same as rank 0: {words}" in "".join(map(said, processes))
+    assert f"rank 2 does not run the same as rank 0: {words}" in "".join(map(output_of, processes))
 
 
 def test_other_inputs_than_rank_0s(ranks, tmp_path):
@@ -350,7 +352,9 @@ def test_other_inputs_than_rank_0s(ranks, tmp_path):
             )
             for rank in range(4)
         ]
-        assert f"rank 1 does not run the same as rank 0: {words}" in "".join(map(said, processes))
+        assert f"rank 1 does not run the same as rank 0: {words}" in "".join(
+            map(output_of, processes)
+        )
     # Different numbers of files.
     (tmp_path / "less").mkdir()
     np.save(tmp_path / "less" / "a", IDS)
@@ -370,7 +374,7 @@ def test_other_inputs_than_rank_0s(ranks, tmp_path):
     ]
     assert (
         "another number of runs, one for each set of input files (rank 0 has 2, rank 3 has 1)"
-        in "".join(map(said, processes))
+        in "".join(map(output_of, processes))
     )
 
 
@@ -388,7 +392,7 @@ def test_ranks_with_other_kernels_agree(program, ranks, tmp_path):
         )
         for rank in range(4)
     ]
-    text = "".join(said(process, status=0) for process in processes)
+    text = "".join(output_of(process, status=0) for process in processes)
     generic = program.run({"input_ids": IDS}, env={"TPC_CPU": "generic"})["logits"]
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), generic)
     if "avx2" in open("/proc/cpuinfo").read():
@@ -434,11 +438,11 @@ def test_strangers_are_ignored(program, ranks):
             processes.append(ranks.start(environment_of(rank, 4, port)))
             time.sleep(0.3)
         for process in processes:
-            said(process, status=0)
+            output_of(process, status=0)
         # The same with a single rank.
         assert re.search(
             r"ranks 1, 2, 3 have not come .*; \d+ strangers were ignored, the last from 127.0.0.1",
-            said(ranks.start(environment_of(0, 4, port), "--timeout=3")),
+            output_of(ranks.start(environment_of(0, 4, port), "--timeout=3")),
         )
     finally:
         over.set()

@@ -44,8 +44,8 @@ def test_the_same_executable(tpcc, tmp_path, model, grid):
 
 def test_what_is_not_proved_is_said(tpcc, tmp_path):
     text = emit(tpcc, TINY, "tp2", "staged", tmp_path / "staged.mlir", "--plain")
-    said = tpcc.call([text, "-o", tmp_path / "unproved"]).check()
-    assert "not proved" in said.stderr and "--reference" in said.stderr
+    result = tpcc.call([text, "-o", tmp_path / "unproved"]).check()
+    assert "not proved" in result.stderr and "--reference" in result.stderr
     unproved = tpcc.compile(text, "tp2")
     skipped = json.loads(unproved.call(["--describe", "--json"]).check().stdout)["not_verified"]
     assert skipped.startswith("tpc-verify-equivalence")
@@ -84,19 +84,19 @@ def test_errors_name_nodes(tpcc, tmp_path):
     line = next(
         i for i, words in enumerate(edited.read_text().splitlines(), 1) if "tpc.gelu none" in words
     )
-    said = tpcc.call([edited, f"--reference={TINY}", "-o", tmp_path / "no"]).refused(
+    result = tpcc.call([edited, f"--reference={TINY}", "-o", tmp_path / "no"]).refused(
         f"edited.mlir:{line}:"
     )
-    assert re.search(f"note: node '{model}': the model's", said.stderr)
+    assert re.search(f"note: node '{model}': the model's", result.stderr)
 
     located = (
         run([tool("tpc-translate"), "--import-onnx", TINY, "--mlir-print-debuginfo"]).check().stdout
     )
     edited.write_text(located.replace("tpc.tanh", "tpc.exp"))
-    said = tpcc.call(
+    result = tpcc.call(
         [edited, "--megatron-shard=tp2", f"--reference={TINY}", "-o", tmp_path / "no"]
     ).refused()
-    assert re.search(f"error: node '{model}' ", said.stderr), said.stderr
+    assert re.search(f"error: node '{model}' ", result.stderr), result.stderr
     edited.write_text(located)
     tpcc.call(
         [edited, "--megatron-shard=tp2", f"--reference={TINY}", "-o", tmp_path / "yes"]
@@ -122,9 +122,9 @@ def test_damaged_text_is_refused(tpcc, tmp_path):
 
     def refuse(content, *words, flags=()):
         damaged.write_bytes(content if isinstance(content, bytes) else content.encode())
-        said = tpcc.call([damaged, *flags, "-o", tmp_path / "no"]).refused(*words)
-        assert "report this" not in said.stderr
-        return said
+        result = tpcc.call([damaged, *flags, "-o", tmp_path / "no"]).refused(*words)
+        assert "report this" not in result.stderr
+        return result
 
     refuse(text.replace("tpc.matmul", "tpc.matmull", 1), "damaged.mlir:", "tpc.matmull")
     refuse(text[: len(text) // 2], "damaged.mlir:")
@@ -215,7 +215,7 @@ def test_edited_text_never_crashes_the_compiler(tpcc, tmp_path, seed):
     for content in edits(text, 15 if seed == 0 else 100, seed):
         edited.write_text(content)
         early = [f"--megatron-shard={grid}"] if level == "model" else []
-        said = tpcc.call([edited, *early, "--emit=obj", "-o", tmp_path / "edited.o"], timeout=60)
-        if said.returncode:
-            said.refused()
-            assert "report this" not in said.stderr, str(said)
+        result = tpcc.call([edited, *early, "--emit=obj", "-o", tmp_path / "edited.o"], timeout=60)
+        if result.returncode:
+            result.refused()
+            assert "report this" not in result.stderr, str(result)

@@ -24,14 +24,14 @@ def test_without_a_toolkit_it_says_what_is_left_out(tpcc):
     texts = {}
     for toolkit in ("", "/nonexistent"):
         path = tpcc.scratch / "kernels.ptx"
-        said = emit(
+        result = emit(
             tpcc, "--emit=ptx", "--gpu-arch=sm_80,sm_100", "-o", path, env={"CUDA_HOME": toolkit}
         ).check()
         texts[toolkit] = path.read_text()
     assert (
         "there is no ptxas (in CUDA_HOME, which is '/nonexistent'): no cubins for sm_80, sm_100;"
-        " the executable contains PTX" in said.stderr
-    ), said
+        " the executable contains PTX" in result.stderr
+    ), result
     assert texts[""] == texts["/nonexistent"]
 
 
@@ -49,9 +49,9 @@ def test_tests_pass_without_a_toolkit():
         "-k",
         "report or text or other_targets",
     ]
-    said = run(command, env={"CUDA_HOME": "/nonexistent"}).check().stdout
-    assert re.search(r"^[0-9]+ passed, 1 skipped", said, re.M), said
-    assert re.findall(r"^SKIPPED .*py:\d+: (.*)", said, re.M) == ["ptxas: there is none"]
+    output = run(command, env={"CUDA_HOME": "/nonexistent"}).check().stdout
+    assert re.search(r"^[0-9]+ passed, 1 skipped", output, re.M), output
+    assert re.findall(r"^SKIPPED .*py:\d+: (.*)", output, re.M) == ["ptxas: there is none"]
 
 
 # Replacements of ptxas, and the message of each.
@@ -102,7 +102,7 @@ def test_an_assembler_that(tpcc, tmp_path, how):
     scratch.mkdir()
     path.write_text(f"#!/bin/sh\n{script}\n" if script else "\0")
     path.chmod(0o755)
-    said = emit(
+    result = emit(
         tpcc,
         "--emit=ptx",
         "--gpu-arch=sm_80",
@@ -110,7 +110,7 @@ def test_an_assembler_that(tpcc, tmp_path, how):
         tmp_path / "out",
         env={"CUDA_HOME": tmp_path, "TMPDIR": scratch},
     )
-    said.refused(str(path), *words)
+    result.refused(str(path), *words)
     assert not (tmp_path / "out").exists()
     # Only a rejected PTX text is kept.
     assert [left.suffix for left in scratch.iterdir()] == ([".ptx"] if how == "refuses" else [])
@@ -155,10 +155,10 @@ def test_a_cubin_that_is_cut_off(tpcc, tmp_path, does):
 while [ $# -gt 0 ]; do [ $1 = -o ] && cubin=$2; shift; done
 {does} $cubin >$cubin.other && mv $cubin.other $cubin""",
     )
-    said = emit(
+    result = emit(
         tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env={"CUDA_HOME": tmp_path}
     )
-    said.refused(
+    result.refused(
         "has written a cubin for sm_80 that is cut off, or lacks a kernel",
         "CUDA_HOME=/nonexistent none",
     )

@@ -63,7 +63,7 @@ def ranks():
         process.communicate()
 
 
-def said(process, status=1):
+def output_of(process, status=1):
     _, error = process.communicate(timeout=120)
     assert process.returncode == status, error
     return error
@@ -199,7 +199,7 @@ def test_whatever_listens_in_place_of_rank_0(ranks):
     clock = LoadClock()
     try:
         processes = {name: ranks.start(1, 2, listener.port) for name, listener in listeners.items()}
-        texts = {name: said(process) for name, process in processes.items()}
+        texts = {name: output_of(process) for name, process in processes.items()}
         assert clock.seconds() < GENEROUS
     finally:
         for listener in listeners.values():
@@ -249,8 +249,8 @@ def test_a_rank_that_has_come_and_goes(ranks, then, words):
         assert second.recv(1) == b"t"
         second.close()
     clock = LoadClock()
-    assert re.search(rf"^error: rank 1 {words}", said(first), re.M)
-    said(third)
+    assert re.search(rf"^error: rank 1 {words}", output_of(first), re.M)
+    output_of(third)
     assert clock.seconds() < 60
     second.close()
 
@@ -260,7 +260,7 @@ def test_rank_0_ends_while_others_come(ranks):
     first, second, third = (ranks.start(rank, 4, port, "end", 0, 120) for rank in range(3))
     time.sleep(1)
     first.kill()
-    texts = said(second) + said(third)
+    texts = output_of(second) + output_of(third)
     assert (
         len(re.findall(r"^error: rank 0 has ended before all ranks had met", texts, re.M)) == 1
     ), texts
@@ -270,14 +270,16 @@ def test_who_comes_late_is_told(ranks):
     """Rank 0 rejects a rank of the run, and waits briefly for other ranks to inform them."""
     port = free_port()
     first, stranger = ranks.start(0, 4, port, "end", 0, 120), ranks.start(3, 8, port, "end", 0, 120)
-    assert "refuses this rank" in said(stranger)
+    assert "refuses this rank" in output_of(stranger)
     late = [ranks.start(rank, 4, port, "end", 0, 120) for rank in (1, 2, 3)]
     assert (
         "as rank 3 was refused: rank 0 was started as the first of 4 ranks, rank 3 as one of 8"
-        in said(first)
+        in output_of(first)
     )
     for process in late:
-        assert re.search(r"refuses this rank: the run has ended: .* was refused", said(process))
+        assert re.search(
+            r"refuses this rank: the run has ended: .* was refused", output_of(process)
+        )
 
 
 @pytest.mark.parametrize(
@@ -311,7 +313,7 @@ def test_who_comes_late_is_told(ranks):
     ],
 )
 def test_ranks_that_there_cannot_be(ranks, variables, words):
-    assert words in said(ranks.start(0, 4, 29999, "end", 0, 120, **variables))
+    assert words in output_of(ranks.start(0, 4, 29999, "end", 0, 120, **variables))
 
 
 def test_two_processes_as_rank_0(ranks):
@@ -319,7 +321,7 @@ def test_two_processes_as_rank_0(ranks):
     port = free_port()
     first = ranks.start(0, 2, port, "end", 0, 120)
     connected(port).close()
-    text = said(ranks.start(0, 2, port, "end", 0, 120))
+    text = output_of(ranks.start(0, 2, port, "end", 0, 120))
     assert (
         f"another process ({first.pid}) is rank 0 there already; each process of a run needs a RANK"
         " of its own" in text
@@ -417,7 +419,7 @@ def test_a_link_that_is_cut_between_processes_that_run(ranks):
     for _, proxy, *_ in cases:
         proxy.is_cut = True
     for mode, proxy, *pair in cases:
-        text = "".join(said(process) for process in pair)
+        text = "".join(output_of(process) for process in pair)
         assert re.search(
             r"^error: rank [01] \(tp [01]\) is cut off: its process runs, but (nothing has come"
             r" from it for \d s"

@@ -126,14 +126,14 @@ def test_values_of_flags(folder, capfd, flag, values):
             )
         except SystemExit as error:
             status = error.code
-        said = capfd.readouterr().err
-        assert status in (1, 2) and said.count("\n") < 20, (value, said)
+        output = capfd.readouterr().err
+        assert status in (1, 2) and output.count("\n") < 20, (value, output)
         assert (
-            re.search(flag.strip("-").replace("-", "[ _-]").replace("ids", "ids?"), said)
-            or f"'{value}" in said
-        ), (value, said)
+            re.search(flag.strip("-").replace("-", "[ _-]").replace("ids", "ids?"), output)
+            or f"'{value}" in output
+        ), (value, output)
         if value in ("1e39", "1e308"):
-            assert value.replace("e", "e+") in said and "inf" not in said, said
+            assert value.replace("e", "e+") in output and "inf" not in output, output
 
 
 def test_what_is_no_text(folder, tmp_path):

@@ -46,11 +46,11 @@ def try_out(tpcc, model, text):
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_advice_is_taken_without_a_warning(tpcc, model, text, words):
-    said = try_out(tpcc, model, text)
-    assert ("error: " if said.returncode else "warning: ") in said.stderr, said
+    result = try_out(tpcc, model, text)
+    assert ("error: " if result.returncode else "warning: ") in result.stderr, result
     for word in words:
-        assert word in said.stderr, said
-    better = try_out(tpcc, model, advice(said.stderr)).check()
+        assert word in result.stderr, result
+    better = try_out(tpcc, model, advice(result.stderr)).check()
     assert "warning" not in better.stderr, better
 
 
@@ -76,9 +76,9 @@ def test_replicas_and_micro_batches_without_samples(tpcc, tmp_path):
         ("mb4", "1 of 4 micro-batches have no sample of 3"),
         ("dp2,mb3", "2 of 3 micro-batches have no sample of 3"),
     ):
-        said = try_out(tpcc, static, text).check()
-        assert words in said.stderr, said
-        better = re.sub(r"[a-z]+\d+$", advice(said.stderr), text)
+        result = try_out(tpcc, static, text).check()
+        assert words in result.stderr, result
+        better = re.sub(r"[a-z]+\d+$", advice(result.stderr), text)
         assert "warning" not in try_out(tpcc, static, better).check().stderr, better
 
 

@@ -157,7 +157,7 @@ def test_what_is_not_recognized_is_said(tpcc, tmp_path):
         graph = helper.make_graph(nodes, "softmaxes", values[:1], values[1:])
         path = tmp_path / f"softmaxes{count}.onnx"
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
-        said = tpcc.call([path, "--megatron-shard=dp2", "-o", tmp_path / "out"]).check().stderr
-        assert said.count("is not part of a recognized attention") == min(count, 8)
-        assert "node 'soft0'" in said
-        assert ("3 more of these" in said) == (count == 11)
+        output = tpcc.call([path, "--megatron-shard=dp2", "-o", tmp_path / "out"]).check().stderr
+        assert output.count("is not part of a recognized attention") == min(count, 8)
+        assert "node 'soft0'" in output
+        assert ("3 more of these" in output) == (count == 11)

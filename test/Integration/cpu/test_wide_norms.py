@@ -90,9 +90,9 @@ def test_numbers(tpcc, models, name, text):
 def test_generation(tpcc, models, text):
     program = tpcc.compile(models / "olmo2.onnx", text, "--generate", "-O0")
     prompt = np.random.default_rng(1).integers(0, VOCAB, 7)
-    said = say(program, prompt, 5, "--prefill-chunk", "3", logits=True)
-    everything = np.array([[*prompt, *said.tokens[:-1]]])
+    output = say(program, prompt, 5, "--prefill-chunk", "3", logits=True)
+    everything = np.array([[*prompt, *output.tokens[:-1]]])
     wanted = Session(models / "olmo2.onnx").run({"input_ids": everything})["logits"][
         0, len(prompt) - 1 :
     ]
-    assert difference(said.logits.reshape(wanted.shape), wanted).relative <= TOLERANCE
+    assert difference(output.logits.reshape(wanted.shape), wanted).relative <= TOLERANCE

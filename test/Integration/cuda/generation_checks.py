@@ -58,9 +58,9 @@ def requests(vocabulary: int, plain: bool) -> list[dict]:
     ]
 
 
-def bytes_copied(said: str) -> int:
+def bytes_copied(output: str) -> int:
     """Returns the bytes of a rank's logits that are copied, from the output of --verbose."""
-    found = re.search(r"; (\d+) bytes of a rank's logits", said)
+    found = re.search(r"; (\d+) bytes of a rank's logits", output)
     return int(found[1]) if found else -1
 
 
@@ -105,7 +105,7 @@ class Speaker:
             asked.write_text(
                 "".join(json.dumps(one) + "\n" for one in requests(self.model.vocab, plain))
             )
-            said = run(
+            result = run(
                 [
                     "sh",
                     "-c",
@@ -126,14 +126,14 @@ class Speaker:
                 LIMIT,
                 env,
             )
-        if not said.ok:
-            return said.why(), said.stderr
+        if not result.ok:
+            return result.why(), result.stderr
         answers: dict[str, list] = {}
-        for line in map(json.loads, said.stdout.splitlines()):
+        for line in map(json.loads, result.stdout.splitlines()):
             answers.setdefault(line["id"], []).append(
                 line["token"] if "token" in line else line["finish"]
             )
-        return answers, said.stderr
+        return answers, result.stderr
 
     def speak(self, executable: Path, length: int, env: dict[str, str]):
         """One prompt. Decode steps read several key blocks, except with windows, which are smaller
@@ -164,15 +164,15 @@ class Speaker:
         following layers need.
         """
         for length, spoken in self.spoken.items():
-            said = self.speak(
+            result = self.speak(
                 executable or self.executable,
                 length,
                 environment(folder, TPC_SIM_SEED=str(self.seed)),
             )
-            if not said.ok:
-                return said.why()
-            if said.stdout != spoken:
-                return f"says {said.stdout} for {spoken}"
+            if not result.ok:
+                return result.why()
+            if result.stdout != spoken:
+                return f"says {result.stdout} for {spoken}"
         return ""
 
     def check(self, folder: Path, executable: Path | None = None) -> str:
@@ -188,21 +188,21 @@ class Speaker:
     ) -> str:
         with tempfile.TemporaryDirectory() as scratch:
             trace = Path(scratch) / "trace"
-            answers, said = self.say(
+            answers, output = self.say(
                 executable,
                 plain,
                 environment(folder, TPC_SIM_SEED=str(self.seed), TPC_SIM_TRACE=str(trace)),
             )
             if isinstance(answers, str):
                 return answers
-            for line in said.splitlines():
+            for line in output.splitlines():
                 if line.startswith("simulator:") and ": stuck: " not in line:
                     return line
             wrong = [name for name in expected if answers.get(name) != expected[name]]
             if wrong:
                 return f"{wrong[0]}: {answers.get(wrong[0])} for {expected[wrong[0]]}"
-            if bytes_copied(said) != copied:
-                return f"reports copies of {bytes_copied(said)} bytes for {copied}"
+            if bytes_copied(output) != copied:
+                return f"reports copies of {bytes_copied(output)} bytes for {copied}"
             if plain and copied > 8 * 2 * sum(map(len, expected.values())):
                 return f"copies {copied} bytes for tokens that the GPU chooses"
             return left_behind(trace.read_text())
@@ -226,17 +226,17 @@ def check_graphs(speaker: Speaker, folder: Path, executable: Path | None = None)
             "--verbose",
             "--deterministic",
         ]
-        said = run(
+        result = run(
             flags, LIMIT, environment(folder, TPC_SIM_TRACE=str(trace), TPC_SIM_USAGE=str(usage))
         )
-        if not said.ok:
-            return said.why()
+        if not result.ok:
+            return result.why()
         ranks = harness.Grid.parse(speaker.grid).ranks
         if problem := step_trace.wrong(
             trace.read_text(), ["prompt"] + ["decode"] * (new - 1), ranks
         ):
             return problem
-        if f"; {8 * new} bytes of a rank's logits" not in said.stderr:
+        if f"; {8 * new} bytes of a rank's logits" not in result.stderr:
             return "copies other bytes than the chosen tokens"
         most = max(int(line.split()[1]) for line in usage.read_text().splitlines())
         less = run(flags, LIMIT, environment(folder, TPC_SIM_MEMORY=str(most - 1)))
@@ -256,7 +256,7 @@ def linked(speaker: Speaker, folder: Path) -> Path:
             for name in ("tpc_start.o", "tpc_shared.o"):
                 shutil.copy(Build.compiler / name, lib)
             os.symlink(folder / Path(RUNTIME).name, lib / Path(RUNTIME).name)
-        said = run(
+        result = run(
             [
                 tpcc,
                 speaker.model.path,
@@ -269,7 +269,7 @@ def linked(speaker: Speaker, folder: Path) -> Path:
             ],
             LIMIT,
         )
-        assert said.ok, said
+        assert result.ok, result
     return made
 
 

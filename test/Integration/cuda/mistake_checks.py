@@ -34,31 +34,33 @@ from mistake_programs import (  # noqa: F401
 def check_injected(program: Program, what: str, words: str, folder: Path) -> str:
     with tempfile.TemporaryDirectory() as scratch:
         fault, *flags = what.split()
-        said = run(
+        result = run(
             [program.executable.path, *program.flags(Path(scratch)), *flags],
             LIMIT,
             environment(folder, TPC_SIM_INJECT=fault),
         )
-    if said.status is None or said.status <= 0 or said.status > 125:
-        return f"{what}: {said.why()}"
-    return "" if re.search(words, said.stderr) else f"{what}: does not say {words}: {said.why()}"
+    if result.status is None or result.status <= 0 or result.status > 125:
+        return f"{what}: {result.why()}"
+    return (
+        "" if re.search(words, result.stderr) else f"{what}: does not say {words}: {result.why()}"
+    )
 
 
 def check_hang(program: Program, what: str, where: str, folder: Path) -> str:
     """A rank that waits for a hanging GPU is named first, with the call it waits in."""
     with tempfile.TemporaryDirectory() as scratch:
-        said = run(
+        result = run(
             [program.executable.path, *program.flags(Path(scratch), limit=2), "--deterministic"],
             LIMIT,
             environment(folder, TPC_SIM_INJECT=what, TPC_SIM_SEED="1"),
         )
-    if said.status is None or said.status <= 0 or said.status > 125:
-        return f"{what}: {said.why()}"
+    if result.status is None or result.status <= 0 or result.status > 125:
+        return f"{what}: {result.why()}"
     wanted = (
         f"(--timeout=2): rank 0 (tp 0) in {where} over 'tp' for rank 1 (tp 1); rank 1 (tp 1)"
         " computing on its device, in "
     )
-    return "" if wanted in said.stderr else f"{what}: does not name the operation: {said.why()}"
+    return "" if wanted in result.stderr else f"{what}: does not name the operation: {result.why()}"
 
 
 def check_place(program: Program, folder: Path) -> str:
@@ -77,19 +79,19 @@ def check_place(program: Program, folder: Path) -> str:
             TPC_SIM_USAGE=str(usage),
         )
         flags = [program.executable.path, *program.flags(Path(scratch))]
-        if not (said := run(flags, LIMIT, env)).ok:
-            return said.why()
+        if not (result := run(flags, LIMIT, env)).ok:
+            return result.why()
         device, held = usage.read_text().splitlines()[-1].split()
-        said = run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": "1MiB"})
-        first = re.search(r"needs? [0-9.]+ [GM]iB \((\d+) bytes\)", said.stderr)
+        result = run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": "1MiB"})
+        first = re.search(r"needs? [0-9.]+ [GM]iB \((\d+) bytes\)", result.stderr)
         # Later steps are larger.
         if (
             device != "1"
-            or said.ok
+            or result.ok
             or not first
             or not int(held) - (4 << 20) <= int(first[1]) <= int(held)
         ):
-            return f"takes {held} of GPU {device}; output: {said.why()}"
+            return f"takes {held} of GPU {device}; output: {result.why()}"
     return ""
 
 
@@ -105,26 +107,26 @@ def check_memory(program: Program, folder: Path) -> str:
             "--output",
             f"logits={scratch}/logits.npy",
         ]
-        if not (said := run(flags, LIMIT, {**env, "TPC_SIM_USAGE": str(usage)})).ok:
-            return said.why()
+        if not (result := run(flags, LIMIT, {**env, "TPC_SIM_USAGE": str(usage)})).ok:
+            return result.why()
         held = [int(line.split()[1]) for line in usage.read_text().splitlines()]
-        said = run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": "1MiB"})
-        needs = re.search(r"needs? (?:together )?[0-9.]+ [GM]iB \((\d+) bytes\)", said.stderr)
-        if said.ok or not needs or int(needs[1]) != max(held):
-            return f"takes {held}, and says: {said.why()}"
+        result = run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": "1MiB"})
+        needs = re.search(r"needs? (?:together )?[0-9.]+ [GM]iB \((\d+) bytes\)", result.stderr)
+        if result.ok or not needs or int(needs[1]) != max(held):
+            return f"takes {held}, and says: {result.why()}"
         most = max(held)
         for less in (
             {"TPC_SIM_MEMORY": str(most - 1)},
             {"TPC_SIM_MEMORY": str(most + 7), "TPC_SIM_TAKEN": "8"},
         ):
-            said = run(flags, LIMIT, {**env, **less})
-            if said.ok or f"({most} bytes)" not in said.stderr:
-                return f"with {less} for {most}: {said.why()}"
-        if not (said := run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": str(most)})).ok:
-            return said.why()
+            result = run(flags, LIMIT, {**env, **less})
+            if result.ok or f"({most} bytes)" not in result.stderr:
+                return f"with {less} for {most}: {result.why()}"
+        if not (result := run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": str(most)})).ok:
+            return result.why()
         # A step that is larger than the first exceeds the memory.
         np.save(Path(scratch) / "large.npy", np.ones((64, 64), np.int64))
-        said = run(
+        result = run(
             [
                 program.executable.path,
                 f"{scratch}/first.npy",
@@ -137,8 +139,8 @@ def check_memory(program: Program, folder: Path) -> str:
         )
         return (
             ""
-            if "a step with batch=64, sequence=64 needs" in said.stderr
-            else f"has no room for a step; output: {said.why()}"
+            if "a step with batch=64, sequence=64 needs" in result.stderr
+            else f"has no room for a step; output: {result.why()}"
         )
 
 
@@ -149,7 +151,7 @@ def check_tests(name: str, folder: Path, own: bool, gtest_filter: str, **env: st
     program = (folder if own else Build.programs) / name
     with tempfile.TemporaryDirectory() as scratch:
         trace = Path(scratch) / "trace"
-        said = run(
+        result = run(
             [program, "--gtest_brief=1"],
             SUITE_LIMIT,
             environment(
@@ -160,14 +162,14 @@ def check_tests(name: str, folder: Path, own: bool, gtest_filter: str, **env: st
                 **env,
             ),
         )
-        if said.ok:
+        if result.ok:
             return (
                 left_behind(trace.read_text())
                 if trace.exists() and name != "SimulatorTests"
                 else ""
             )
-    failed = re.findall(r"\[  FAILED  \] (\S+)", said.stdout)
-    return failed[0] if failed else said.why()
+    failed = re.findall(r"\[  FAILED  \] (\S+)", result.stdout)
+    return failed[0] if failed else result.why()
 
 
 # A subset of the transport suites: three ranks with shards of different sizes, and groups of two

@@ -218,7 +218,7 @@ class Program:
                 TPC_SIM_DEVICES=str(devices),
                 TPC_SIM_TRACE=str(trace),
             )
-            said = run(
+            result = run(
                 [
                     self.executable.path,
                     *self.flags(to),
@@ -227,20 +227,20 @@ class Program:
                 LIMIT,
                 env,
             )
-            if not said.ok:
-                return said.why()
+            if not result.ok:
+                return result.why()
             # Ranks that start late on a busy machine are no finding; ranks that never start end at
             # the limit.
             findings = [
                 line
-                for line in said.stderr.splitlines()
+                for line in result.stderr.splitlines()
                 if line.startswith("simulator:") and ": stuck: " not in line
             ]
             if findings:
                 return findings[0]
             if problem := (
                 self.compare(to)
-                or self.judge(said.stderr, trace.read_text())
+                or self.judge(result.stderr, trace.read_text())
                 or matmul_trace.wrong(matmul_trace.ranks_of(trace.read_text()))
             ):
                 return problem
@@ -251,7 +251,7 @@ class Program:
                 return problem
             return step_trace.messages_in_the_way(trace.read_text()) if "pp" in self.grid else ""
 
-    def judge(self, said: str, trace: str) -> str:
+    def judge(self, output: str, trace: str) -> str:
         return ""
 
 
@@ -296,8 +296,8 @@ class HalfProgram(Program):
             path, self.grid, "--target=cuda", "--gpu-arch=sm_90"
         )
 
-    def judge(self, said: str, trace: str) -> str:
-        if note := re.search("^note: .*", said, re.MULTILINE):
+    def judge(self, output: str, trace: str) -> str:
+        if note := re.search("^note: .*", output, re.MULTILINE):
             return note[0]
         if ("cudnnBackendExecute" in trace) == self.fused:
             return ""

@@ -181,14 +181,14 @@ class Build:
         places = [TOP / place for places, _ in SCOPES.values() for place in places]
         self.folders = {str(place.parent if place.is_file() else place) for place in places}
         for target in {target for _, targets in SCOPES.values() for target in targets}:
-            said = subprocess.run(
+            result = subprocess.run(
                 ["ninja", "-C", harness.BUILD, "-t", "commands", target],
                 capture_output=True,
                 text=True,
                 check=True,
             )
             self.commands[target] = [
-                line for line in said.stdout.splitlines() if not line.startswith("ninja:")
+                line for line in result.stdout.splitlines() if not line.startswith("ninja:")
             ]
 
     def standard(self, words: list[str]) -> str:
@@ -256,10 +256,10 @@ class Build:
                     i = words.index(flag)
                     del words[i : i + (1 if flag == "-MD" else 2)]
             words += ["-include-pch", self.standard(words), "-o", str(own), "-c", source]
-            said = run_process(words, 180, cwd=harness.BUILD)
-            if not said.ok:
+            result = run_process(words, 180, cwd=harness.BUILD)
+            if not result.ok:
                 return next(
-                    (line for line in said.stderr.splitlines() if "error:" in line), said.why()
+                    (line for line in result.stderr.splitlines() if "error:" in line), result.why()
                 )
         link = self.commands[target][-1]
         made = to / Path(target).name
@@ -275,8 +275,8 @@ class Build:
                 # Replaces a member of an archive: the linker then skips the archive's. The object
                 # comes first, so that its inline functions are used.
                 link = re.sub(r" \S+\.o ", rf" {own}\g<0>", link, count=1)
-        said = run_process(["sh", "-c", link], 180, cwd=harness.BUILD)
-        return "" if said.ok else said.why()
+        result = run_process(["sh", "-c", link], 180, cwd=harness.BUILD)
+        return "" if result.ok else result.why()
 
 
 class Checks:

@@ -31,7 +31,7 @@ def step(tpcc, tmp_path):
         for name, array in given.items():
             np.save(tmp_path / f"{name}.npy", array)
             files += ["--input", f"{name}={tmp_path / name}.npy"]
-        said = executable.call(
+        result = executable.call(
             [*files, "--output", f"{MODEL.output}={tmp_path / 'out'}.npy", *arguments],
             transport,
             env=environment(TPC_SIM_TRACE=trace, TPC_CACHE=cache, **env),
@@ -40,7 +40,7 @@ def step(tpcc, tmp_path):
         ranks = ranks_of(trace.read_text())
         assert len(ranks) == executable.grid.ranks
         trace.unlink()
-        return ranks, said.stderr
+        return ranks, result.stderr
 
     return run
 
@@ -96,8 +96,8 @@ def test_what_was_measured_is_kept(step, tmp_path):
     cache = tmp_path / "below" / "cache"
     first, _ = step("tp2", cache=cache)
     assert any(rank.measured for rank in first)
-    again, said = step("tp2", cache=cache)
-    assert not any(rank.measured for rank in again) and "note:" not in said
+    again, output = step("tp2", cache=cache)
+    assert not any(rank.measured for rank in again) and "note:" not in output
     assert check_agreement(again)[0] == check_agreement(first)[0]
     # Another driver or another GPU.
     for other in ({"TPC_SIM_DRIVER": 12080}, {"TPC_SIM_NAME": "Toy"}):
@@ -117,21 +117,21 @@ def test_a_cache_that_is_damaged_is_replaced(step, tmp_path):
     right = file.read_bytes()
     for wrong in (right[:-9], right.replace(b"f32", b"f16", 1), b"", b"\0" * 100):
         file.write_bytes(wrong)
-        ranks, said = step("tp1", cache=cache)
-        assert ranks[0].measured and said.count(f"note: '{file}' is damaged") == 1
-        ranks, said = step("tp1", cache=cache)
-        assert not ranks[0].measured and "note:" not in said
+        ranks, output = step("tp1", cache=cache)
+        assert ranks[0].measured and output.count(f"note: '{file}' is damaged") == 1
+        ranks, output = step("tp1", cache=cache)
+        assert not ranks[0].measured and "note:" not in output
     file.write_bytes(right.replace(b"measurements 1", b"measurements 2"))
     assert "is of another version of tpc" in step("tp1", cache=cache)[1]
     # A path that is not a file is not changed.
     file.unlink()
     file.mkdir()
-    ranks, said = step("tp1", cache=cache)
-    assert ranks[0].measured and "note:" in said and file.is_dir()
+    ranks, output = step("tp1", cache=cache)
+    assert ranks[0].measured and "note:" in output and file.is_dir()
     shutil.rmtree(cache)
     cache.write_text("no folder")
-    ranks, said = step("tp1", cache=cache)
-    assert ranks[0].measured and "measured again next time" in said
+    ranks, output = step("tp1", cache=cache)
+    assert ranks[0].measured and "measured again next time" in output
 
 
 def test_deterministic_measures_nothing(step):

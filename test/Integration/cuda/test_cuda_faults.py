@@ -77,8 +77,8 @@ def errors(result):
 
 
 def the_error(result):
-    (said,) = errors(result)
-    return said.rstrip()
+    (output,) = errors(result)
+    return output.rstrip()
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def victim_of(what, trace):
     return re.search(rf"injected {what} into (.*)$", trace.read_text(), re.M).group(1)
 
 
-def names(said, victim):
+def names(output, victim):
     """Returns whether the range of calls in a message may contain the failed call.
 
     Copies to the GPU and memsets are not recorded as calls. Their errors are reported with the next
@@ -112,7 +112,7 @@ def names(said, victim):
         if kernel
         else "communication over NCCL" if "NCCL" in victim else None
     )
-    found = re.search(rf"in {CALLS}$", said)
+    found = re.search(rf"in {CALLS}$", output)
     calls = re.findall(CALL, found.group(1)) if found else []
     return name is None or len(calls) > 1 or calls == [name]
 
@@ -124,7 +124,7 @@ def names(said, victim):
 def test_a_call_is_named_where_calls_are_waited_for(tpcc, tmp_path, number):
     """Named by the kernel at which the simulator injected the error."""
     trace = tmp_path / "trace"
-    said = the_error(
+    output = the_error(
         injected(
             program_of(tpcc),
             "threads",
@@ -134,7 +134,7 @@ def test_a_call_is_named_where_calls_are_waited_for(tpcc, tmp_path, number):
         )
     )
     # Errors of copies and fills are reported with the next recorded call.
-    assert "one of" not in said and names(said, victim_of("ecc", trace)), said
+    assert "one of" not in output and names(output, victim_of("ecc", trace)), output
 
 
 @pytest.mark.parametrize(
@@ -144,10 +144,12 @@ def test_a_call_is_named_where_calls_are_waited_for(tpcc, tmp_path, number):
 def test_calls_of_a_replayed_step_are_told_apart(tpcc, tmp_path, number):
     """The communication state narrows 60 calls to a handful, including the right one."""
     trace = tmp_path / "trace"
-    said = the_error(injected(program_of(tpcc), "threads", f"ecc@{number}:1", TPC_SIM_TRACE=trace))
-    if count := re.search(r"one of (\d+) calls", said):
-        assert int(count.group(1)) <= 12, said
-    assert names(said, victim_of("ecc", trace)), (said, victim_of("ecc", trace))
+    output = the_error(
+        injected(program_of(tpcc), "threads", f"ecc@{number}:1", TPC_SIM_TRACE=trace)
+    )
+    if count := re.search(r"one of (\d+) calls", output):
+        assert int(count.group(1)) <= 12, output
+    assert names(output, victim_of("ecc", trace)), (output, victim_of("ecc", trace))
 
 
 @pytest.mark.parametrize(
@@ -164,10 +166,10 @@ def test_memory_that_is_not_there(tpcc, fault, words):
 @pytest.mark.parametrize("number", [1, 2, pytest.param(5, marks=long)])
 def test_a_rank_that_fails_while_others_connect(tpcc, mpi, transport, number):
     """The other ranks wait in NCCL, on the host."""
-    said = the_error(injected(program_of(tpcc), transport, f"nccl@{number}:1"))
+    output = the_error(injected(program_of(tpcc), transport, f"nccl@{number}:1"))
     assert re.match(
-        rf"rank 1: first use {number} over 'tp' failed: {NCCL}: unhandled system error", said
-    ), said
+        rf"rank 1: first use {number} over 'tp' failed: {NCCL}: unhandled system error", output
+    ), output
 
 
 def test_a_rank_that_cannot_begin_to_connect(tpcc):
@@ -216,9 +218,9 @@ def test_what_hangs_is_named(tpcc, mpi, tmp_path, fault, axes, transport):
     result = injected(
         program_of(tpcc, **axes), transport, fault, ["--timeout=2"], TPC_SIM_TRACE=trace
     )
-    said = the_error(result)
+    output = the_error(result)
     states = (
-        re.fullmatch(r"(?:rank \d: )?has waited for 2 s \(--timeout=2\): (.*)", said)
+        re.fullmatch(r"(?:rank \d: )?has waited for 2 s \(--timeout=2\): (.*)", output)
         .group(1)
         .split("; ")
     )

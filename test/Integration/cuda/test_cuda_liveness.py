@@ -89,8 +89,8 @@ def test_who_dies_is_named_in_each_phase(tpcc, mpi, number, fate, transport, see
     assert (
         not result.timed_out and result.returncode != 0 and not processes_of(program.path)
     ), result
-    (said,) = re.findall(r"^error: (.*)$", result.stderr, re.M)
-    assert re.match(rf"rank 1 \(tp 1\) {FATES[fate][1]}", said), result
+    (output,) = re.findall(r"^error: (.*)$", result.stderr, re.M)
+    assert re.match(rf"rank 1 \(tp 1\) {FATES[fate][1]}", output), result
 
 
 @pytest.mark.parametrize(
@@ -112,11 +112,11 @@ def test_who_dies_at_the_outputs_is_named(tpcc, tmp_path, victim, fate):
         time.sleep(1)
         os.kill(steps.ranks[victim], FATES[fate][0])
         until(lambda: steps.run.poll() is not None and not processes_of(program.path), 20)
-        said = steps.said()
+        output = steps.printed()
     assert steps.run.wait() != 0
-    assert re.findall(r"^error: (rank \d) \(.*\) (.*?):", said, re.M) == [
+    assert re.findall(r"^error: (rank \d) \(.*\) (.*?):", output, re.M) == [
         (f"rank {victim}", FATES[fate][1])
-    ], said
+    ], output
 
 
 def test_files_have_no_names(tpcc, tmp_path):

@@ -27,8 +27,8 @@ def anonymous_at_most(folder, command, **env):
     the simulated driver pins, but not device memory. Later memory use of matmuls is the simulator's
     own.
     """
-    said = folder / "stderr"
-    with open(said, "w") as stderr:
+    output = folder / "stderr"
+    with open(output, "w") as stderr:
         process = subprocess.Popen(
             [*map(str, command), "--verbose"],
             env={**os.environ, "TPC_CUDA_LIBS": str(LIBRARIES), **env},
@@ -36,12 +36,12 @@ def anonymous_at_most(folder, command, **env):
             stderr=stderr,
         )
     most = 0
-    while process.poll() is None and "bytes of weights in" not in said.read_text():
+    while process.poll() is None and "bytes of weights in" not in output.read_text():
         for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
             if line.startswith("RssAnon:"):
                 most = max(most, int(line.split()[1]) * 1024)
         time.sleep(0.002)
-    assert process.wait() == 0 and "bytes of weights in" in said.read_text(), said.read_text()
+    assert process.wait() == 0 and "bytes of weights in" in output.read_text(), output.read_text()
     return most
 
 
@@ -221,8 +221,8 @@ def test_each_place_in_its_order(program, tmp_path, order):
     for name, value, folder in places[order:]:
         put(folder, driver)
         env[name] = str(value)
-    said = describe(program, **env)
-    assert f"for CUDA 13.0, {places[order][2] / driver}" in said.stdout, said
+    result = describe(program, **env)
+    assert f"for CUDA 13.0, {places[order][2] / driver}" in result.stdout, result
 
 
 def test_what_is_there_and_cannot_be_loaded_is_an_error(program, tmp_path):
@@ -244,10 +244,10 @@ def test_what_is_there_and_cannot_be_loaded_is_an_error(program, tmp_path):
 )
 def test_versions_of_cublaslt(program, tmp_path, file, version, words):
     put(tmp_path, "libcuda.so.1")
-    said = describe(program, TPC_CUDA_LIBS=str(cublaslt(tmp_path, file, version)))
-    assert words in said.stdout and str(tmp_path / file) in said.stdout, said
+    result = describe(program, TPC_CUDA_LIBS=str(cublaslt(tmp_path, file, version)))
+    assert words in result.stdout and str(tmp_path / file) in result.stdout, result
     if "needed" in words:
-        said.refused("this program cannot run here", words)
+        result.refused("this program cannot run here", words)
 
 
 def test_a_library_without_a_function_is_refused(program, tmp_path):
@@ -266,8 +266,8 @@ def test_old_drivers_and_old_nccl_are_refused(program, tmp_path):
     )
     nccl(tmp_path, 21705)
     put(tmp_path, "libcuda.so.1", "libcublasLt.so.13")
-    said = describe(program, TPC_CUDA_LIBS=str(tmp_path)).check()
+    result = describe(program, TPC_CUDA_LIBS=str(tmp_path)).check()
     assert (
         "is version 2.17.5: 2.18.0 or later is needed; ranks communicate through the host's memory"
-        in said.stdout
-    ), said
+        in result.stdout
+    ), result

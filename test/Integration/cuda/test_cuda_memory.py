@@ -76,7 +76,7 @@ class Run:
         for name, value in self.given.items():
             np.save(self.folder / f"{name}.npy", value)
             inputs += ["--input", f"{name}={self.folder / name}.npy"]
-        said = self.executable.call(
+        result = self.executable.call(
             inputs + list(flags),
             transport,
             env={
@@ -92,15 +92,15 @@ class Run:
             "cuMemAlloc" not in calls and "cuMemcpy" not in calls and "cuMemHostAlloc" not in calls
         )
         return int(
-            re.search(r"needs? (?:together )?[0-9.]+ [GM]iB \((\d+) bytes\)", said.stderr)[1]
+            re.search(r"needs? (?:together )?[0-9.]+ [GM]iB \((\d+) bytes\)", result.stderr)[1]
         )
 
 
 def plan(tpcc, model, memory, sizes, *flags):
     """Splits listed by --memory-plan."""
     shape = ",".join(f"{name}={size}" for name, size in sizes.items())
-    said = tpcc.call([model.path, f"--memory-plan={memory}", "--json", "--shape", shape, *flags])
-    return json.loads(said.stdout)["splits"]
+    result = tpcc.call([model.path, f"--memory-plan={memory}", "--json", "--shape", shape, *flags])
+    return json.loads(result.stdout)["splits"]
 
 
 @pytest.mark.parametrize("model,grid", cases())
@@ -182,9 +182,10 @@ def test_smallest_splits_that_fit(tpcc):
     """For a larger model: no grid of fewer ranks fits, and the listed grids do."""
     model = Path(__file__).parents[2] / "Models" / "gpt2-124m.onnx"
     arguments = [model, "--shape", "batch=4,sequence=512"]
-    said = tpcc.call([*arguments, "--memory-plan=250MiB"]).check()
+    result = tpcc.call([*arguments, "--memory-plan=250MiB"]).check()
     assert (
-        "--megatron-shard=tp8,pp1" in said.stdout and "--megatron-shard=tp1,pp8" not in said.stdout
+        "--megatron-shard=tp8,pp1" in result.stdout
+        and "--megatron-shard=tp1,pp8" not in result.stdout
     )
     splits = json.loads(tpcc.call([*arguments, "--memory-plan=250MiB", "--json"]).check().stdout)[
         "splits"
@@ -230,7 +231,7 @@ def test_memory_plans_that_cannot_be(tpcc, arguments, words):
 
 def test_describe_device(tpcc):
     executable = tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp2", "--target=cuda")
-    said = (
+    output = (
         executable.call(
             ["--describe-device"],
             env={
@@ -243,18 +244,20 @@ def test_describe_device(tpcc):
         .check()
         .stdout
     )
-    assert re.search(r"driver +for CUDA 13.0, " + re.escape(str(LIBRARIES / "libcuda.so.1")), said)
-    assert (
-        re.search(r"GPU 0 +Toy, sm_90, 4 multiprocessors, 8.0 GiB, GPU-[0-9a-f-]+02\n", said)
-        and "GPU 1" not in said
+    assert re.search(
+        r"driver +for CUDA 13.0, " + re.escape(str(LIBRARIES / "libcuda.so.1")), output
     )
     assert (
-        "CUDA_VISIBLE_DEVICES=2" in said
-        and re.search(r"cuBLASLt +cuBLASLt 13", said)
-        and re.search(r"NCCL +NCCL 2", said)
+        re.search(r"GPU 0 +Toy, sm_90, 4 multiprocessors, 8.0 GiB, GPU-[0-9a-f-]+02\n", output)
+        and "GPU 1" not in output
+    )
+    assert (
+        "CUDA_VISIBLE_DEVICES=2" in output
+        and re.search(r"cuBLASLt +cuBLASLt 13", output)
+        and re.search(r"NCCL +NCCL 2", output)
     )
     assert re.search(
-        r"cuDNN +cuDNN 9\.[0-9.]+, " + re.escape(str(LIBRARIES / "libcudnn.so.9")) + "\n", said
+        r"cuDNN +cuDNN 9\.[0-9.]+, " + re.escape(str(LIBRARIES / "libcudnn.so.9")) + "\n", output
     )
     executable.call(
         ["--describe-device"], env={"TPC_CUDA_LIBS": str(LIBRARIES), "CUDA_VISIBLE_DEVICES": ""}
@@ -299,5 +302,5 @@ def test_which_gpu_a_rank_has(tpcc, tmp_path):
     command = [
         str(script) if part == str(executable.path) else part for part in executable.command("tcp")
     ]
-    said = harness_run([*command, *arguments], env={"TPC_CUDA_LIBS": str(LIBRARIES)}).check()
-    assert "not alike: rank 0 has GPU of 0, rank 1 GPU of 1" in said.stderr
+    result = harness_run([*command, *arguments], env={"TPC_CUDA_LIBS": str(LIBRARIES)}).check()
+    assert "not alike: rank 0 has GPU of 0, rank 1 GPU of 1" in result.stderr

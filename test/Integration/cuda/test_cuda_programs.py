@@ -30,10 +30,10 @@ from simulator import environment
 def test_a_machine_without_a_driver_gets_one_line(tpcc, env, words):
     model = COMMITTED["gpt2-mlp"]
     executable = tpcc.compile(model.path, "tp1", "--target=cuda")
-    said = executable.call(
+    result = executable.call(
         ["--bench", "--shape", ",".join(f"{name}=1" for name in model.shape(1, 1))], env=env
     ).refused(*words)
-    assert said.stderr.count("\n") == 1
+    assert result.stderr.count("\n") == 1
     # Options without GPU work run without a GPU.
     assert executable.describe()["outputs"]
 

@@ -31,13 +31,13 @@ def test_plans(few):
     if not any((folder / "libcudnn.so.9").exists() for folder in folders()):
         pytest.skip("cuDNN: there is no libcudnn.so.9 in " + ", ".join(map(str, folders())))
     paths = ":".join(map(str, [BUILD / "test" / "no-device", *folders()]))
-    said = run(
+    result = run(
         [BUILD / "test" / "bin" / "tpc-cudnn-plans", *(["--few"] if few else [])],
         env={"LD_LIBRARY_PATH": paths},
         timeout=600,
     )
-    lines = said.check().stdout.splitlines()[1:]
+    lines = result.check().stdout.splitlines()[1:]
     assert len(lines) == (4 if few else 31)
     *wanted, refused = lines
-    assert all(line.endswith(": accepted") for line in wanted), said.stdout
-    assert ": refused" in refused, said.stdout
+    assert all(line.endswith(": accepted") for line in wanted), result.stdout
+    assert ": refused" in refused, result.stdout

@@ -50,7 +50,7 @@ def test_memory_that_cannot_be_registered(tpcc, tmp_path):
     calls = steps(executable, tmp_path, TPC_SIM_SEED=1, TPC_SIM_INJECT="register@2:1")
     assert calls["ncclCommRegister"] == calls["ncclCommDeregister"] == usual["ncclCommRegister"] - 1
     assert calls["ncclMemAlloc"] == calls["ncclMemFree"] == usual["ncclMemAlloc"]
-    said = executable.call(
+    result = executable.call(
         ["--bench", "--shape", "batch=2,sequence=3", "--verbose"],
         env=environment(TPC_SIM_INJECT="register@1,register@2:1"),
     ).check()
@@ -58,12 +58,12 @@ def test_memory_that_cannot_be_registered(tpcc, tmp_path):
     assert (
         len(
             re.findall(
-                r"^note: .* does not register memory: .*system error", said.stderr, re.MULTILINE
+                r"^note: .* does not register memory: .*system error", result.stderr, re.MULTILINE
             )
         )
         == 4
-    ), said
-    assert "communication by NCCL" in said.stderr
+    ), result
+    assert "communication by NCCL" in result.stderr
 
 
 def test_older_libraries_do_without(tpcc, tmp_path):
@@ -76,10 +76,10 @@ def test_older_libraries_do_without(tpcc, tmp_path):
     libraries = {"TPC_CUDA_LIBS": f"{tmp_path}:{LIBRARIES}"}
     calls = steps(executable, tmp_path, **libraries)
     assert not calls["ncclMemAlloc"] and not calls["ncclCommRegister"] and calls["cuGraphLaunch"]
-    said = executable.call(
+    result = executable.call(
         ["--bench", "--shape", "batch=1,sequence=3", "--verbose"], env=environment(**libraries)
     ).check()
     assert (
-        said.stderr.count("does not register memory") == 1
-        and "communication by NCCL" in said.stderr
+        result.stderr.count("does not register memory") == 1
+        and "communication by NCCL" in result.stderr
     )

@@ -53,9 +53,9 @@ def call(pack, results, *arguments, path="", **env):
         "CUDA_HOME": "",
         **env,
     }
-    said = run([sys.executable, "-E", script, *arguments, *where, "--results", results], env=bare)
+    output = run([sys.executable, "-E", script, *arguments, *where, "--results", results], env=bare)
     file = results / "results.json"
-    return said, json.loads(file.read_text())["checks"] if file.exists() else []
+    return output, json.loads(file.read_text())["checks"] if file.exists() else []
 
 
 def test_without_numpy(tmp_path):
@@ -79,20 +79,20 @@ def sanitizer(folder, text):
 
 def test_all_parts(pack, tmp_path):
     trace = tmp_path / "trace"
-    said, checks = call(
+    result, checks = call(
         pack,
         tmp_path / "results",
         path=sanitizer(tmp_path / "bin", CLEAN),
         TPC_SIM_TRACE=str(trace),
     )
-    said.check()
+    result.check()
     for part in ("kernels", "correctness", "sanitizer"):
-        assert states(checks, part) and set(states(checks, part)) == {"passed"}, said
-    assert states(checks, "benchmark") == ["passed", "passed", "passed", "skipped"], said
+        assert states(checks, part) and set(states(checks, part)) == {"passed"}, result
+    assert states(checks, "benchmark") == ["passed", "passed", "passed", "skipped"], result
     assert "ncclAllReduce" in trace.read_text()
     assert (
         "PyTorch with CUDA is not installed: benchmark: GPT-2 tiny PyTorch"
-        in said.stdout.split("Not proved:")[1]
+        in result.stdout.split("Not proved:")[1]
     )
     table = (
         run([sys.executable, SCRIPT, "table", tmp_path / "results" / "results.json"]).check().stdout
@@ -113,8 +113,8 @@ def test_wrong_numbers_and_crashes_fail_alone(pack, tmp_path):
     cases = own / "kernels" / "cases.txt"
     lines = cases.read_text().splitlines()
     cases.write_text("\n".join([lines[0].replace("env.npy", "gone.npy"), lines[1]]) + "\n")
-    said, checks = call(own, tmp_path / "results", "kernels", "correctness")
-    assert said.returncode == 1, said
+    result, checks = call(own, tmp_path / "results", "kernels", "correctness")
+    assert result.returncode == 1, result
     assert states(checks, "kernels") == ["failed", "passed"]
     by_name = {check["name"]: check for check in checks}
     note = by_name["gpt2-tiny tp1 threads"]["note"]
@@ -125,7 +125,7 @@ def test_wrong_numbers_and_crashes_fail_alone(pack, tmp_path):
     )
     assert "SIGSEGV" in by_name["gpt2-tiny tp2 threads"]["note"]
     assert by_name["GPT-2 tiny tp1 against the CPU"]["state"] == "passed"
-    assert "Failed:\n  kernels: " in said.stdout
+    assert "Failed:\n  kernels: " in result.stdout
 
 
 def test_what_hangs_ends_at_its_limit(pack, tmp_path):
@@ -135,10 +135,10 @@ def test_what_hangs_ends_at_its_limit(pack, tmp_path):
     program.rename(own / "bin" / "tp2")
     program.write_text('#!/bin/sh\nTPC_SIM_INJECT=hang@40 "$(dirname "$0")/tp2" "$@" & wait\n')
     program.chmod(0o755)
-    said, checks = call(
+    result, checks = call(
         own, tmp_path / "results", "correctness", "--only=tp[12] threads$", "--limit=3"
     )
-    assert said.returncode == 1 and states(checks, "correctness") == ["passed", "failed"], said
+    assert result.returncode == 1 and states(checks, "correctness") == ["passed", "failed"], result
     assert checks[-1]["name"] == "gpt2-tiny tp2 threads" and checks[-1]["note"].startswith(
         "ran past its limit of 3 s"
     )
@@ -153,23 +153,23 @@ def test_findings_are_whose_they_are(pack, tmp_path):
         ("theirs", "cutlass_80_simt_sgemm", "passed"),
     ):
         path = sanitizer(tmp_path / whose, FOUND.format(kernel=kernel))
-        said, checks = call(
+        output, checks = call(
             pack, tmp_path / f"results-{whose}", "sanitizer", "--only=memcheck.*tp1", path=path
         )
-        assert states(checks, "sanitizer") == [state], said
+        assert states(checks, "sanitizer") == [state], output
     assert checks[-1]["note"] == "1 findings in the vendor's kernels"
 
 
 def test_a_machine_without_a_gpu(pack, tmp_path):
-    said, checks = call(pack, tmp_path / "results", TPC_CUDA_LIBS="/nonexistent")
-    assert said.returncode == 1 and "libcuda.so.1 was not found" in said.stdout, said
+    result, checks = call(pack, tmp_path / "results", TPC_CUDA_LIBS="/nonexistent")
+    assert result.returncode == 1 and "libcuda.so.1 was not found" in result.stdout, result
     assert {check["part"] for check in checks} == {"machine"}
 
 
 def test_an_archive_is_unpacked(pack, tmp_path):
     archive = shutil.copy(pack.with_name("one-gpu.tar.xz"), tmp_path)
-    said, checks = call(Path(archive), tmp_path / "results", "kernels", "--only=gelu")
-    said.check()
+    result, checks = call(Path(archive), tmp_path / "results", "kernels", "--only=gelu")
+    result.check()
     assert states(checks, "kernels") == ["passed", "passed"]
 
 
@@ -207,7 +207,7 @@ def test_the_page_is_what_the_script_writes():
 def test_everything_that_is_packed(tmp_path):
     folder = tmp_path / "one-gpu"
     run([sys.executable, SCRIPT, "pack", "-o", folder], timeout=3600).check()
-    said, checks = call(
+    result, checks = call(
         folder,
         tmp_path / "results",
         "kernels",
@@ -216,5 +216,5 @@ def test_everything_that_is_packed(tmp_path):
         "3600",
         "--only=^(?!.*124M)",
     )
-    said.check()
+    result.check()
     assert len(states(checks, "kernels")) > 50 and len(states(checks, "correctness")) > 40

@@ -136,7 +136,7 @@ class Service:
             return "not a reason in the protocol"
         return "" if answer.message or answer.finish != "error" else "an error without a message"
 
-    def said(self) -> str:
+    def printed(self) -> str:
         return self.log.read_text(errors="replace")
 
     def send(self, line: dict | str | bytes) -> None:
@@ -173,13 +173,13 @@ class Service:
         clock = LoadClock()
         with self.changed:
             while not condition():
-                assert not self.wrong, f"{self.wrong[:5]}\n{self.said()[-4000:]}"
+                assert not self.wrong, f"{self.wrong[:5]}\n{self.printed()[-4000:]}"
                 assert (
                     self.reader.is_alive() or condition()
-                ), f"the program ended\n{self.said()[-4000:]}"
+                ), f"the program ended\n{self.printed()[-4000:]}"
                 assert (
                     clock.seconds() < seconds
-                ), f"it takes too long\n{self.answers}\n{self.said()[-4000:]}"
+                ), f"it takes too long\n{self.answers}\n{self.printed()[-4000:]}"
                 self.changed.wait(0.1)
             assert not self.wrong, self.wrong[:5]
 

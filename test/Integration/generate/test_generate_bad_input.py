@@ -266,13 +266,13 @@ def test_an_error_does_not_begin_behind_tokens(toy, tmp_path, victim):
         waits=False,
         arguments=["--prompt-ids", "1,2,3", "--max-new-tokens", "900000"],
     ) as steps:
-        until(lambda: re.search(r"^\d+ \d+", steps.said(), re.M))
+        until(lambda: re.search(r"^\d+ \d+", steps.printed(), re.M))
         time.sleep(0.5)  # rank 0 sends a heartbeat several times a second
         os.kill(processes_of(program.path)[victim], signal.SIGKILL)
         until(lambda: steps.run.poll() is not None and not processes_of(program.path))
-        said = steps.said()
+        output = steps.printed()
     assert re.search(
         rf"^\d+ \d+[\d ]*\nerror: rank {victim} \(tp {victim}\) has ended without a word",
-        said,
+        output,
         re.M,
-    ), said[-2000:]
+    ), output[-2000:]

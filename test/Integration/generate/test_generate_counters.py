@@ -22,21 +22,21 @@ CASES = [
 ]
 
 
-def sent(said):
+def sent(output):
     """(stage, axis, kind) -> (count, bytes), for the rank of each stage that sends most."""
     rows = re.findall(
-        r"^stage (\d+): (\w+) over (\S+), (\d+) times, (\d+) bytes$", said.result.stderr, re.M
+        r"^stage (\d+): (\w+) over (\S+), (\d+) times, (\d+) bytes$", output.result.stderr, re.M
     )
     return {
         (int(stage), axis, kind): (int(count), int(size)) for stage, kind, axis, count, size in rows
     }
 
 
-def rounds(said):
+def rounds(output):
     return [
         int(one)
         for one in re.search(
-            r"(\d+) tokens in (\d+) steps; (\d+) sampling rounds, (\d+) of", said.result.stderr
+            r"(\d+) tokens in (\d+) steps; (\d+) sampling rounds, (\d+) of", output.result.stderr
         ).groups()
     ]
 
@@ -50,9 +50,9 @@ def test_what_is_sent(tpcc, name, grid):
     batch = max(parsed.dp, 1)
     for chunk, steps in ((PROMPT, NEW), (4, NEW + 2)):
         flags = [f"--prefill-chunk={chunk}", f"--max-batch={batch}", "--verbose"]
-        said = say(program, prompt, NEW, *flags)
-        counted = sent(said)
-        assert rounds(said) == [NEW, steps, NEW, 0]
+        output = say(program, prompt, NEW, *flags)
+        counted = sent(output)
+        assert rounds(output) == [NEW, steps, NEW, 0]
         # 2L + 1 reductions over tp, or L + 1, and messages between stages, as planned; other tests
         # check the plan.
         for row in plan:
@@ -89,10 +89,10 @@ def test_what_is_sent(tpcc, name, grid):
 )
 def test_rounds(tpcc, flags, most):
     program = tpcc.compile(CAUSAL["gpt2-tiny"].path, "tp2", "--generate")
-    said = say(program, [1, 2, 3], 20, "--verbose", *flags)
-    tokens, steps, count, extra = rounds(said)
+    output = say(program, [1, 2, 3], 20, "--verbose", *flags)
+    tokens, steps, count, extra = rounds(output)
     assert (tokens, steps, extra) == (20, 20, 0) and 20 <= count <= 20 * most
     assert (
-        sum(number for (_, axis, _), (number, _) in sent(said).items() if axis == "sampling")
+        sum(number for (_, axis, _), (number, _) in sent(output).items() if axis == "sampling")
         == count
     )

@@ -90,18 +90,18 @@ def test_logits(tpcc, model, grid):
     random = np.random.default_rng([model.layers, Grid.parse(grid).ranks])
     prompt = random.integers(0, model.vocab, int(random.integers(8, 30)))
     for chunk in (len(prompt), int(random.integers(5, 8))):
-        said = say(program, prompt, 4, "--prefill-chunk", str(chunk), logits=True)
-        wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0, len(prompt) - 1 :]
-        distance = difference(said.logits.reshape(wanted.shape), wanted)
+        output = say(program, prompt, 4, "--prefill-chunk", str(chunk), logits=True)
+        wanted = full_logits(model, [[*prompt, *output.tokens[:-1]]])[0, len(prompt) - 1 :]
+        distance = difference(output.logits.reshape(wanted.shape), wanted)
         assert distance.relative <= TOLERANCE, f"chunks of {chunk}: {distance}"
 
 
 def test_all_positions(tpcc):
     program = compiled(tpcc, CAUSAL["llama-dynamo"].path, "tp2", "--generate=all")
     prompt = np.random.default_rng(1).integers(0, CAUSAL["llama-dynamo"].vocab, 11)
-    said = say(program, prompt, 5, logits=True)
-    wanted = full_logits(CAUSAL["llama-dynamo"], [[*prompt, *said.tokens[:-1]]])[0]
-    assert difference(said.logits.reshape(wanted.shape), wanted).relative <= TOLERANCE
+    output = say(program, prompt, 5, logits=True)
+    wanted = full_logits(CAUSAL["llama-dynamo"], [[*prompt, *output.tokens[:-1]]])[0]
+    assert difference(output.logits.reshape(wanted.shape), wanted).relative <= TOLERANCE
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_halves(tpcc, tmp_path, file, kind, grid):
     model, path = CAUSAL[file], tmp_path / f"{file}-{kind}.onnx"
     onnx.save(halve(onnx.load(model.path), kind), path)
     prompt = np.random.default_rng(3).integers(0, 60, 20)
-    said = say(compiled(tpcc, path, grid), prompt, 6, "--prefill-chunk", "15", logits=True)
-    ids = np.array([[*prompt, *said.tokens[:-1]]], np.int64)
+    output = say(compiled(tpcc, path, grid), prompt, 6, "--prefill-chunk", "15", logits=True)
+    ids = np.array([[*prompt, *output.tokens[:-1]]], np.int64)
     exact = Session(rounded_weights(onnx.load(model.path), kind).SerializeToString())
     inputs = {**model.inputs(1, ids.shape[1]), "input_ids": ids}
     wanted = exact.run(inputs)["logits"][0, len(prompt) - 1 :]
@@ -138,7 +138,7 @@ def test_halves(tpcc, tmp_path, file, kind, grid):
     distance = lambda ours: float(
         np.sqrt(np.mean((as_float(ours).astype(np.float64) - wanted) ** 2))
     )
-    assert 0 < distance(said.logits.reshape(wanted.shape)) <= 1.25 * distance(plain)
+    assert 0 < distance(output.logits.reshape(wanted.shape)) <= 1.25 * distance(plain)
 
 
 @pytest.mark.parametrize(
@@ -209,10 +209,10 @@ def test_what_is_left_in_caches_is_not_read(tpcc, tmp_path):
 # ------------------------------------------------------------------------------------------------
 
 
-def copied(said):
+def copied(output):
     """Returns the bytes of logits that are copied to the host, or of the tokens chosen from
     them."""
-    return int(re.search(r"; (\d+) bytes of a rank's logits", said.result.stderr)[1])
+    return int(re.search(r"; (\d+) bytes of a rank's logits", output.result.stderr)[1])
 
 
 @pytest.mark.parametrize(

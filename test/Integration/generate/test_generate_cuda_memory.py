@@ -24,7 +24,7 @@ def test_need_is_what_is_taken(tpcc, tmp_path, grid):
     held = lambda: max(int(line.split()[1]) for line in usage.read_text().splitlines())
     program.call(ASKED, env=environment(TPC_SIM_USAGE=usage)).check()
     most = held()
-    said = program.call(
+    result = program.call(
         ASKED, env=environment(TPC_SIM_MEMORY=most - 1, TPC_SIM_TRACE=trace)
     ).refused(
         "Nothing was loaded",
@@ -32,7 +32,7 @@ def test_need_is_what_is_taken(tpcc, tmp_path, grid):
         "use fewer or shorter sequences",
         "a step with batch=1, capacity=128, sequence=64 or batch=4, capacity=128, sequence=1 ",
     )
-    assert int(re.search(r"needs [0-9.]+ [GM]iB \((\d+) bytes\)", said.stderr)[1]) == most
+    assert int(re.search(r"needs [0-9.]+ [GM]iB \((\d+) bytes\)", result.stderr)[1]) == most
     assert "cuMemAlloc" not in trace.read_text()
     program.call(ASKED, env=environment(TPC_SIM_MEMORY=most)).check()
 
@@ -41,18 +41,20 @@ def test_the_plan_counts_caches(tpcc):
     """Bytes of keys and values of two layers, four sequences of 128 tokens, as on a CPU."""
     cache_bytes = 2 * MODEL.layers * MODEL.hidden * 4 * 128 * 4
     for one in (compiled(tpcc, MODEL.path, "tp1"), tpcc.compile(MODEL.path, "tp1", "--generate")):
-        said = one.call([*ASKED, "--verbose"]).check().stderr
-        assert f"caches {cache_bytes / (1 << 20):.1f} MiB" in said
+        output = one.call([*ASKED, "--verbose"]).check().stderr
+        assert f"caches {cache_bytes / (1 << 20):.1f} MiB" in output
 
 
 def test_the_plan_is_said_where_gpus_are(tpcc):
     """--describe needs no GPU, and refers to --verbose for the rest."""
     program = compiled(tpcc, MODEL.path, "tp1")
-    said = program.call(["--describe", *ROOM], env={"TPC_CUDA_LIBS": "/nonexistent"}).check().stdout
+    output = (
+        program.call(["--describe", *ROOM], env={"TPC_CUDA_LIBS": "/nonexistent"}).check().stdout
+    )
     assert re.search(
         r"Memory for 4 sequences of at most 128 tokens, prompts by \d+: a run with --verbose"
         r" prints it before loading",
-        said,
+        output,
     )
 
 
@@ -63,12 +65,12 @@ def test_a_gpu_without_room_for_caches(tpcc, transport):
     """
     program, texts = compiled(tpcc, MODEL.path, "tp2"), []
     for count in range(8, 40):
-        said = program.call(
+        result = program.call(
             ASKED,
             transport,
             env=environment(TPC_SIM_INJECT=f"oom@{count}:1", TPC_SIM_FINDINGS=os.devnull),
         )
-        texts += re.findall(r"^error: (.*)", said.stderr, re.M)
+        texts += re.findall(r"^error: (.*)", result.stderr, re.M)
         if "a cache takes" in texts[-1]:
             break
     assert re.fullmatch(
@@ -97,8 +99,8 @@ def test_a_gpu_that_fails(tpcc, injection, words):
         service.reader.join()
         assert (
             service.process.returncode == 1
-            and words in service.said()
-            and "rank 1" in service.said()
+            and words in service.printed()
+            and "rank 1" in service.printed()
         )
         assert not service.wrong
         assert any(answer.tokens for answer in service.answers.values())
@@ -123,7 +125,7 @@ def test_a_rank_that_is_killed(tpcc, request, transport):
         until(lambda: service.process.poll() is not None)
         service.reader.join()
         until(lambda: not processes_of(program.path))
-        assert service.process.returncode != 0 and "rank 3" in service.said()
+        assert service.process.returncode != 0 and "rank 3" in service.printed()
         assert not service.wrong
         assert any(answer.tokens for answer in service.answers.values())
         assert all(
@@ -149,8 +151,8 @@ def test_a_rank_that_is_killed(tpcc, request, transport):
 def test_what_is_refused(tpcc, arguments, words):
     """The same message as on CPUs, before any GPU is used."""
     programs = compiled(tpcc, MODEL.path, "tp1"), tpcc.compile(MODEL.path, "tp1", "--generate")
-    said = [
+    output = [
         one.call(arguments).refused(*words).stderr.replace(str(one.path), "PROGRAM")
         for one in programs
     ]
-    assert said[0] == said[1]
+    assert output[0] == output[1]

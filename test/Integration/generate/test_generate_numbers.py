@@ -83,14 +83,14 @@ def check_logits(model, program, prompt, *arguments):
     """Compares the logits of every step with those of one pass over the whole text; returns
     them.
     """
-    said = say(program, prompt, STEPS, *arguments, logits=True)
-    assert len(said.tokens) == STEPS
-    wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0, len(prompt) - 1 :]
-    distance = difference(said.logits.reshape(wanted.shape), wanted)
+    output = say(program, prompt, STEPS, *arguments, logits=True)
+    assert len(output.tokens) == STEPS
+    wanted = full_logits(model, [[*prompt, *output.tokens[:-1]]])[0, len(prompt) - 1 :]
+    distance = difference(output.logits.reshape(wanted.shape), wanted)
     assert (
         distance.relative <= TOLERANCE
     ), f"a prompt of {len(prompt)}, {' '.join(arguments)}: {distance}"
-    return said.logits
+    return output.logits
 
 
 @pytest.mark.parametrize("model,grid", cases())
@@ -175,6 +175,6 @@ def test_all_positions(tpcc, model, grid):
     random = np.random.default_rng(1)
     prompt = random.integers(0, model.vocab, 11)
     for chunk in (11, 10, int(random.integers(1, 10))):
-        said = say(program, prompt, STEPS, f"--prefill-chunk={chunk}", logits=True)
-        wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0]
-        assert difference(said.logits.reshape(wanted.shape), wanted).relative <= TOLERANCE
+        output = say(program, prompt, STEPS, f"--prefill-chunk={chunk}", logits=True)
+        wanted = full_logits(model, [[*prompt, *output.tokens[:-1]]])[0]
+        assert difference(output.logits.reshape(wanted.shape), wanted).relative <= TOLERANCE

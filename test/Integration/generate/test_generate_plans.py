@@ -116,8 +116,8 @@ def test_ranks_hold_what_their_heads_read(tpcc, name, grid, heads):
     rooms = {cache["shape"][2] for cache in caches}
     assert rooms in ({"capacity"}, {"room"})
     tokens = 2 * 6 + 512 if rooms == {"room"} else 32768
-    said = program.call(["--describe", "--max-sequence=32768", "--max-batch=4"]).check().stdout
-    assert f"caches {wanted // 32 * tokens / 2**20:.1f} MiB" in said
+    output = program.call(["--describe", "--max-sequence=32768", "--max-batch=4"]).check().stdout
+    assert f"caches {wanted // 32 * tokens / 2**20:.1f} MiB" in output
 
 
 ROTATES = ("falcon", "gemma2", "gpt_neox", "llama", "mistral", "olmo2", "phi", "qwen2")

@@ -26,13 +26,13 @@ def test_transports(tpcc, mpi, name, grid):
     program = tpcc.compile(model.path, grid, "--generate")
     prompt = expected()[name][5]["prompt"]
     for flags in ([], ["--temperature=0.9", "--top-p=0.9", "--repetition-penalty=1.2", "--seed=4"]):
-        said = [
+        output = [
             say(program, prompt, 12, *flags, "--prefill-chunk=5", logits=True, transport=transport)
             for transport in ("threads", "tcp", mpi)
         ]
-        for other in said[1:]:
-            assert other.tokens == said[0].tokens
-            assert np.array_equal(other.logits.view(np.uint8), said[0].logits.view(np.uint8))
+        for other in output[1:]:
+            assert other.tokens == output[0].tokens
+            assert np.array_equal(other.logits.view(np.uint8), output[0].logits.view(np.uint8))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_grids_draw_the_same(tpcc, name, how):
     """
     model, kept = CAUSAL[name], 0
     prompts = [one["prompt"] for one in expected()[name]]
-    said = {}
+    output = {}
     for grid in GRIDS:
         with Service(
             tpcc.compile(model.path, grid, "--generate"), "--max-batch", "4", "--max-sequence", "54"
@@ -67,8 +67,8 @@ def test_grids_draw_the_same(tpcc, name, how):
                 service.ask(f"p{index}", prompt, 16, seed=index, **how)
                 for index, prompt in enumerate(prompts)
             ]
-            said[grid] = [service.answer(each).tokens for each in names]
+            output[grid] = [service.answer(each).tokens for each in names]
             assert service.close() == 0
     for index in range(len(prompts)):
-        kept += len({tuple(said[grid][index]) for grid in GRIDS}) == 1
-    assert len({tuple(tokens) for tokens in said["tp1"]}) > 1 and kept >= 0.9 * len(prompts)
+        kept += len({tuple(output[grid][index]) for grid in GRIDS}) == 1
+    assert len({tuple(tokens) for tokens in output["tp1"]}) > 1 and kept >= 0.9 * len(prompts)

@@ -82,7 +82,7 @@ def test_a_rank_that_is_killed(program, alone, request, transport):
         until(lambda: service.process.poll() is not None)
         service.reader.join()
         until(lambda: not processes_of(program.path))
-        assert service.process.returncode != 0 and "rank 3" in service.said()
+        assert service.process.returncode != 0 and "rank 3" in service.printed()
         assert not service.wrong
         assert all(
             answer.tokens[:24] == alone[0][: len(answer.tokens)]
@@ -123,7 +123,7 @@ def test_the_first_token_needs_no_reload(tpcc, tmp_path, alone):
         f"--weights={tmp_path}",
         "--verbose",
     ) as service:
-        until(lambda: "loaded" in service.said() or service.process.poll() is not None)
+        until(lambda: "loaded" in service.printed() or service.process.poll() is not None)
         model.unlink()
         moved.unlink()
         assert service.generate(PROMPTS[1], 24) == alone[1]

@@ -262,7 +262,7 @@ def test_a_client_that_goes_away(program, transport):
         until(lambda: service.process.poll() is not None)
         until(lambda: not processes_of(program.path))
         assert service.process.returncode not in (0, -signal.SIGKILL)
-        assert "error: " in service.said()
+        assert "error: " in service.printed()
 
 
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
@@ -280,7 +280,7 @@ def test_a_rank_that_is_killed(program, request, transport):
         service.reader.join()
         until(lambda: not processes_of(program.path))
         assert service.process.returncode != 0
-        assert f"rank {victim}" in service.said()
+        assert f"rank {victim}" in service.printed()
         assert not service.wrong
         whole = service.answers["a0"].tokens
         for answer in service.answers.values():
@@ -420,7 +420,7 @@ def test_lines_of_any_bytes(toy, seed):
         service.reused = True
         service.send(b"\n".join(lines) + b"\n" * (seed % 2))
         assert service.close() == 0
-        assert service.lines >= 30 and not service.said()
+        assert service.lines >= 30 and not service.printed()
 
 
 # Maximum number of sampling rounds for twenty tokens.
@@ -442,17 +442,17 @@ def test_what_ranks_tell_each_other_to_choose(toy, grid, how):
     """
     arguments, most = ROUNDS[how]
     arguments = ["--prompt-ids", "1,2,3", "--max-new-tokens", "20", "--seed", "5", *arguments]
-    said = toy.program(grid).call([*arguments, "--verbose"]).check()
+    result = toy.program(grid).call([*arguments, "--verbose"]).check()
     tokens, steps, rounds, extra = map(
         int,
         re.search(
             r"(\d+) tokens in (\d+) steps; (\d+) sampling rounds, (\d+) of them beyond three",
-            said.stderr,
+            result.stderr,
         ).groups(),
     )
     assert (tokens, steps, extra) == (20, 20, 0)
     assert 20 <= rounds <= most
-    assert said.stdout == toy.program("tp1").call(arguments).check().stdout
+    assert result.stdout == toy.program("tp1").call(arguments).check().stdout
 
 
 def cpu_seconds(program):

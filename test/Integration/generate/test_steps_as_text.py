@@ -74,10 +74,14 @@ def test_what_is_not_proved_is_said(tpcc, texts, tmp_path):
     ]:
         made = tpcc.call([texts / f"{level}.mlir", *reference, "-O0", "-o", tmp_path / "step"])
         assert "is not proved: name the model with --reference" in made.check().stderr, level
-        said = Executable(tmp_path / "step", GRID, tmp_path).call(["--describe"]).check().stdout
-        assert f"NOT VERIFIED: compiled without {words} (it was compiled from text" in said.replace(
-            "\n", " "
-        ), (level, said)
+        output = Executable(tmp_path / "step", GRID, tmp_path).call(["--describe"]).check().stdout
+        assert (
+            f"NOT VERIFIED: compiled without {words} (it was compiled from text"
+            in output.replace("\n", " ")
+        ), (
+            level,
+            output,
+        )
 
 
 def test_an_edited_step_is_refused(tpcc, texts, tmp_path):

@@ -49,6 +49,6 @@ def test_prompts(tpcc, tmp_path, name, grid):
             ],
             env={"PYTHONPATH": str(TOP / "python")},
         ).check()
-        said = [ord(letter) - 0x4E00 for letter in result.stdout.removesuffix("\n")]
+        output = [ord(letter) - 0x4E00 for letter in result.stdout.removesuffix("\n")]
         steps = decided(one["margins"])
-        assert len(said) == len(one["ids"]) and said[:steps] == one["ids"][:steps]
+        assert len(output) == len(one["ids"]) and output[:steps] == one["ids"][:steps]

@@ -27,9 +27,9 @@ CASES = [
 ]
 
 
-def check(model, said, prompt):
-    wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0, len(prompt) - 1 :]
-    distance = difference(said.logits.reshape(wanted.shape), wanted)
+def check(model, output, prompt):
+    wanted = full_logits(model, [[*prompt, *output.tokens[:-1]]])[0, len(prompt) - 1 :]
+    distance = difference(output.logits.reshape(wanted.shape), wanted)
     assert distance.relative <= TOLERANCE, f"a prompt of {len(prompt)}: {distance}"
 
 
@@ -43,7 +43,7 @@ def test_several_windows(tpcc, model, grid):
     for length in (1, *range(3 * WINDOW, 4 * WINDOW + 1, 2)):
         for chunk in (1, 2, 5, WINDOW):
             prompt = random.integers(0, model.vocab, length)
-            said = say(
+            output = say(
                 program,
                 prompt,
                 54 - length,
@@ -52,8 +52,8 @@ def test_several_windows(tpcc, model, grid):
                 "--max-sequence=54",
                 logits=True,
             )
-            assert len(said.tokens) == 54 - length
-            check(model, said, prompt)
+            assert len(output.tokens) == 54 - length
+            check(model, output, prompt)
 
 
 @pytest.mark.parametrize("model,grid", CASES)
@@ -86,12 +86,12 @@ def test_sequences_together_and_one_after_the_other(tpcc, model, grid):
 def test_room_follows_from_the_capacity(tpcc):
     """A trace may reach the capacity or skip it."""
     program = tpcc.compile(CAUSAL["mistral-past"].path, Grid(), "--generate")
-    for said, room in (
+    for output, room in (
         ("capacity=4000", 2 * WINDOW + 512),
         ("capacity=129", 129),
         ("capacity=4000,room=40", 40),
     ):
-        shape = f"batch_size=1,sequence_length=1,{said}"
+        shape = f"batch_size=1,sequence_length=1,{output}"
         measured = json.loads(
             program.call(["--bench", "--repeat", "1", "--shape", shape]).check().stdout
         )
@@ -130,5 +130,5 @@ def test_simulated_gpus(tpcc, monkeypatch, name):
         tpcc.compile(model.path, Grid(), "--generate", *FLAGS), environment=environment()
     )
     prompt = np.random.default_rng(3).integers(0, model.vocab, 21)
-    said = say(program, prompt, 16, "--prefill-chunk=4", "--max-sequence=40", logits=True)
-    check(model, said, prompt)
+    output = say(program, prompt, 16, "--prefill-chunk=4", "--max-sequence=40", logits=True)
+    check(model, output, prompt)

@@ -260,8 +260,8 @@ def test_right(tpcc, tmp_path, name, grid):
     reference, program = Session(path), tpcc.compile(path, grid, "--generate")
     for prompt in PROMPTS:
         prompt = [token % written.VOCABULARY for token in prompt]
-        said = say(program, prompt, 12, "--prefill-chunk", "5", logits=True)
-        ids = np.array([[*prompt, *said.tokens[:-1]]])
+        output = say(program, prompt, 12, "--prefill-chunk", "5", logits=True)
+        ids = np.array([[*prompt, *output.tokens[:-1]]])
         given = {
             port: np.zeros([{"batch": 1, "past": 0}.get(size, size) for size in shape], np.float32)
             for port, shape in reference.inputs.items()
@@ -273,8 +273,8 @@ def test_right(tpcc, tmp_path, name, grid):
         }
         given |= {port: value for port, value in conventional.items() if port in reference.inputs}
         wanted = reference.run({"input_ids": ids, **given})["logits"][0, len(prompt) - 1 :]
-        assert len(said.tokens) == 12
-        assert difference(said.logits, wanted).relative <= TOLERANCE, prompt
+        assert len(output.tokens) == 12
+        assert difference(output.logits, wanted).relative <= TOLERANCE, prompt
 
 
 def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
@@ -283,7 +283,7 @@ def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
     """
     path = RIGHT["nowhere"]().write(tmp_path / "model.onnx")
     program = tpcc.compile(path, "tp2", "--generate")
-    said = say(program, [1, 2], 4).tokens
+    output = say(program, [1, 2], 4).tokens
     for flags, words in (
         (
             ["--max-sequence", str(10**11)],
@@ -340,7 +340,7 @@ def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
             with pytest.raises(TpcError, match="memory for|too many in all") as error:
                 session.generate([1, 2], max_new_tokens=new)
             assert not error.value.broken
-            assert session.generate([1, 2], max_new_tokens=4).tolist() == said
+            assert session.generate([1, 2], max_new_tokens=4).tolist() == output
 
 
 def test_a_token_that_cannot_go_in_again(tpcc, tmp_path):
@@ -383,10 +383,10 @@ def test_how_long_sequences_may_be(tpcc, tmp_path, made, most):
     assert program.describe()["generation"]["max_sequence"] == most
     length = most or 300
     prompt = np.random.default_rng(0).integers(0, Gpt.VOCABULARY, length)
-    said = say(program, prompt, 1, "--prefill-chunk=70", logits=True)
+    output = say(program, prompt, 1, "--prefill-chunk=70", logits=True)
     assert (
         difference(
-            said.logits, reference.run({"input_ids": prompt[None]})["logits"][0, -1:]
+            output.logits, reference.run({"input_ids": prompt[None]})["logits"][0, -1:]
         ).relative
         <= TOLERANCE
     )

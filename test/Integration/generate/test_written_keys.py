@@ -134,16 +134,16 @@ def test_written_by_kernels(tpcc, tmp_path, name, past, grid):
         ).refused("writes cache @v0 in place, whose old value is used elsewhere as well")
         return
     reference, program = Session(path), tpcc.compile(path, grid, "--generate")
-    said = say(program, PROMPT, 6, "--prefill-chunk", "5", "--max-sequence", "18", logits=True)
-    ids = np.array([[*PROMPT, *said.tokens[:-1]]])
+    output = say(program, PROMPT, 6, "--prefill-chunk", "5", "--max-sequence", "18", logits=True)
+    ids = np.array([[*PROMPT, *output.tokens[:-1]]])
     given = {
         port: np.zeros([{"batch": 1, "past": 0}.get(size, size) for size in shape], np.float32)
         for port, shape in reference.inputs.items()
         if "past" in shape
     }
     wanted = reference.run({"input_ids": ids, **given})["logits"][0, len(PROMPT) - 1 :]
-    assert len(said.tokens) == 6
-    assert difference(said.logits, wanted).relative <= TOLERANCE
+    assert len(output.tokens) == 6
+    assert difference(output.logits, wanted).relative <= TOLERANCE
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -35,16 +35,16 @@ def python_env(here: Machine) -> dict[str, str]:
 
 def measure_device(report: Report, here: Machine, limit: float):
     sizes = [str(size) for size in here.listed["rates"]]
-    said = run_process(
+    result = run_process(
         [sys.executable, "-m", "one_gpu.vendor", here.env["TPC_CUDA_LIBS"], *sizes],
         limit,
         python_env(here),
         cwd=here.pack,
     )
-    report.log("device", str(said))
-    if not said.ok:
-        return failed(said.why())
-    rates = json.loads(said.stdout)
+    report.log("device", str(result))
+    if not result.ok:
+        return failed(result.why())
+    rates = json.loads(result.stdout)
     report.machine["rates"] = rates
     return passed(
         f"{rates['device']}: {rates['flops_per_second'] / 1e12:.3g} TFLOP/s of cuBLASLt in f32, "
@@ -67,7 +67,7 @@ def measure(report: Report, here: Machine, model: dict, phase: str, tokens: int,
     if verdict := too_large(report, model):
         return verdict
     name = f"{model['name']} {phase}"
-    said = here.run(
+    run_result = here.run(
         [
             model["executable"],
             "--bench",
@@ -81,10 +81,10 @@ def measure(report: Report, here: Machine, model: dict, phase: str, tokens: int,
         ],
         limit,
     )
-    report.log(name, str(said))
-    if not said.ok:
-        return failed(said.why())
-    result = json.loads(said.stdout[said.stdout.index("{") :])
+    report.log(name, str(run_result))
+    if not run_result.ok:
+        return failed(run_result.why())
+    result = json.loads(run_result.stdout[run_result.stdout.index("{") :])
     seconds = result["seconds"]
     data = {
         "model": model["name"],
@@ -112,7 +112,7 @@ def measure_torch(report: Report, here: Machine, model: dict, limit: float):
     if verdict := too_large(report, model):
         return verdict
     phases = json.dumps(here.listed["phases"])
-    said = run_process(
+    result = run_process(
         [
             here.torch,
             "-m",
@@ -125,8 +125,8 @@ def measure_torch(report: Report, here: Machine, model: dict, limit: float):
         python_env(here),
         cwd=here.pack,
     )
-    report.log(f"{model['name']} PyTorch", str(said))
-    rows = [json.loads(line) for line in said.stdout.splitlines() if line.startswith("{")]
+    report.log(f"{model['name']} PyTorch", str(result))
+    rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
     text = ", ".join(
         (
             f"{row['phase']} {row['way']} {row['seconds'] * 1e3:.4g} ms"
@@ -137,9 +137,9 @@ def measure_torch(report: Report, here: Machine, model: dict, limit: float):
     )
     # Errors of PyTorch are not failures of tpc.
     return (
-        passed(text + ("" if said.ok else f" ({said.why()})"), rows=rows)
+        passed(text + ("" if result.ok else f" ({result.why()})"), rows=rows)
         if rows
-        else skipped(f"PyTorch: {said.why()}")
+        else skipped(f"PyTorch: {result.why()}")
     )
 
 

@@ -90,11 +90,11 @@ def run_program(
     name = f"{program['name']} {way}"
     with tempfile.TemporaryDirectory() as folder:
         to = Path(folder)
-        said = call(here, program, way, to, limit, **env)
-        report.log(name, str(said))
-        if not said.ok:
-            verdict = failed(said.why())
-        elif way == "processes" and "communication by NCCL" not in said.stderr:
+        result = call(here, program, way, to, limit, **env)
+        report.log(name, str(result))
+        if not result.ok:
+            verdict = failed(result.why())
+        elif way == "processes" and "communication by NCCL" not in result.stderr:
             return failed("ranks did not communicate over NCCL")
         else:
             verdict, worst = compare(
@@ -102,16 +102,16 @@ def run_program(
             )
             if verdict is None:
                 return passed(f"off by {worst:.1e}", worst=worst)
-        if said.status is None:
+        if result.status is None:
             return verdict
         # One operation after the other: what then is right lacks an order between operations, and
         # what is still wrong is computed wrongly.
         again = to / "again"
-        said = call(here, program, way, again, limit, **env, CUDA_LAUNCH_BLOCKING="1")
-        report.log(name, f"with CUDA_LAUNCH_BLOCKING=1\n{said}")
-        if said.status is not None:
+        result = call(here, program, way, again, limit, **env, CUDA_LAUNCH_BLOCKING="1")
+        report.log(name, f"with CUDA_LAUNCH_BLOCKING=1\n{result}")
+        if result.status is not None:
             wrong = (
-                not said.ok
+                not result.ok
                 or compare(
                     program, program["outputs"], here.pack / program["expected"], again, tolerance
                 )[0]
@@ -130,10 +130,10 @@ def run_twice(report: Report, here: Machine, program: dict, cached: bool, limit:
         flags = () if cached else ("--deterministic",)
         env = {"TPC_CACHE": f"{folder}/cache"} if cached else {}
         for name in ("one", "two"):
-            said = call(here, program, "threads", Path(folder) / name, limit / 2, flags, **env)
-            report.log("twice", str(said))
-            if not said.ok:
-                return failed(said.why())
+            result = call(here, program, "threads", Path(folder) / name, limit / 2, flags, **env)
+            report.log("twice", str(result))
+            if not result.ok:
+                return failed(result.why())
         for one in sorted((Path(folder) / "one").glob("*/*.npy")):
             two = Path(folder) / "two" / one.relative_to(Path(folder) / "one")
             if one.read_bytes() != two.read_bytes():
@@ -156,10 +156,10 @@ def run_beside_cpu(report: Report, here: Machine, pair: dict, limit: float):
                 f"logits={folder}/{where}/logits",
             ]
             flags += ["--share-gpus"] if where == "gpu" and pair["ranks"] > 1 else []
-            said = here.run([pair[where], *flags], limit / 2)
-            report.log(pair["name"], str(said))
-            if not said.ok:
-                return failed(f"{where}: {said.why()}")
+            result = here.run([pair[where], *flags], limit / 2)
+            report.log(pair["name"], str(result))
+            if not result.ok:
+                return failed(f"{where}: {result.why()}")
         verdict, worst = compare(
             pair, ["logits"], Path(folder) / "cpu", Path(folder) / "gpu", pair["tolerance"]
         )

@@ -13,17 +13,17 @@ LIMIT = 60
 
 
 def compare(report: Report, here: Machine, name: str, line: str, limit: float):
-    said = run_process(
+    result = run_process(
         [here.pack / "bin" / "tpc-ptx-run", *line.split("\t"), "--device"],
         limit,
         here.loader_env(),
         cwd=here.pack / "kernels",
     )
-    report.log("kernels", f"{name}\n{said}")
-    if said.ok and "device: the same" in said.stdout:
+    report.log("kernels", f"{name}\n{result}")
+    if result.ok and "device: the same" in result.stdout:
         return passed()
-    differences = [text for text in said.stdout.splitlines() if text.startswith("device:")]
-    return failed("; ".join(differences) or said.why())
+    differences = [text for text in result.stdout.splitlines() if text.startswith("device:")]
+    return failed("; ".join(differences) or result.why())
 
 
 def run(report: Report, here: Machine) -> None:

@@ -100,7 +100,7 @@ def ask_system(report: Report, here: Machine, limit: float):
         "processors": len(os.sched_getaffinity(0)),
         "packed": here.listed["made"],
     }
-    said = run_process(
+    result = run_process(
         [
             "nvidia-smi",
             (
@@ -112,13 +112,13 @@ def ask_system(report: Report, here: Machine, limit: float):
         ],
         limit,
     )
-    report.machine["nvidia-smi"] = said.stdout.strip() if said.ok else said.why()
+    report.machine["nvidia-smi"] = result.stdout.strip() if result.ok else result.why()
     version = read("/proc/driver/nvidia/version").split("\n")[0]
     report.machine["driver"] = version
     return (
         passed("; ".join(filter(None, [report.machine["nvidia-smi"], version])))
-        if said.ok
-        else skipped(said.why())
+        if result.ok
+        else skipped(result.why())
     )
 
 
@@ -127,19 +127,27 @@ def start(report: Report, here: Machine, limit: float):
     was built for.
     """
     program = here.listed["programs"][0]["executable"]
-    said = here.run([program, "--describe", "--json"], limit)
-    if not said.ok and "GLIBCXX" in said.stderr + said.stdout and (here.pack / "fallback").is_dir():
+    result = here.run([program, "--describe", "--json"], limit)
+    if (
+        not result.ok
+        and "GLIBCXX" in result.stderr + result.stdout
+        and (here.pack / "fallback").is_dir()
+    ):
         here.env["LD_LIBRARY_PATH"] = (
             f"{here.pack / 'fallback'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
         )
-        said = here.run([program, "--describe", "--json"], limit)
-    report.log("start", str(said))
-    if not said.ok:
+        result = here.run([program, "--describe", "--json"], limit)
+    report.log("start", str(result))
+    if not result.ok:
         return failed(
-            said.why()
-            + ("; compiled for another processor: run pack --march=…" if said.status == -4 else "")
+            result.why()
+            + (
+                "; compiled for another processor: run pack --march=…"
+                if result.status == -4
+                else ""
+            )
         )
-    json.loads(said.stdout)
+    json.loads(result.stdout)
     return passed("with the packed libstdc++" if "LD_LIBRARY_PATH" in here.env else "")
 
 
@@ -151,7 +159,7 @@ def step(report: Report, here: Machine, limit: float):
     described = here.run([program["executable"], "--describe-device"], limit)
     if described.ok:
         report.machine["described"] = described.stdout.strip()
-    said = here.run(
+    run_result = here.run(
         [
             program["executable"],
             "--bench",
@@ -167,10 +175,10 @@ def step(report: Report, here: Machine, limit: float):
         ],
         limit,
     )
-    report.log("step", f"{described}\n{said}")
-    if not said.ok:
-        return failed(said.why())
-    result = json.loads(said.stdout[said.stdout.index("{") :])
+    report.log("step", f"{described}\n{run_result}")
+    if not run_result.ok:
+        return failed(run_result.why())
+    result = json.loads(run_result.stdout[run_result.stdout.index("{") :])
     report.machine |= {"kernels": result["kernels"], "products": result["products"]}
     return passed(
         f"{result['kernels']}, {result['products']}, loaded in {result['load_seconds']:.1f} s"

@@ -114,7 +114,7 @@ class Packer:
         if (self.folder / path).exists():
             return path
         flags = ["--target=cuda", f"--gpu-arch={self.options.gpu_arch}"] if target == "cuda" else []
-        said = harness.run(
+        result = harness.run(
             [
                 harness.tool("tpcc"),
                 model,
@@ -126,8 +126,8 @@ class Packer:
             ],
             timeout=900,
         )
-        if said.returncode:
-            raise SystemExit(f"run pack: {said}")
+        if result.returncode:
+            raise SystemExit(f"run pack: {result}")
         self.tell(f"{path}: {(self.folder / path).stat().st_size >> 10} KiB")
         return path
 
@@ -245,7 +245,7 @@ class Packer:
                 "mpt-past@tp2",
             ]
         )
-        said = harness.run(
+        result = harness.run(
             [
                 harness.BUILD / "test" / "bin" / "tpc-compare-kernels",
                 f"--write-cases={self.folder}/kernels",
@@ -253,7 +253,7 @@ class Packer:
             ],
             timeout=1800,
         )
-        said.check()
+        result.check()
         shutil.copy(harness.tool("tpc-ptx-run"), self.folder / "bin")
         return len((self.folder / "kernels" / "cases.txt").read_text().splitlines())
 

@@ -37,12 +37,12 @@ class Ended:
 
     def why(self) -> str:
         """Returns the command's result and its last output."""
-        said = [
+        output = [
             line
             for line in (self.stderr.strip() or self.stdout.strip()).splitlines()
             if line.strip()
         ]
-        return "; ".join([self.how, *said[-6:]])
+        return "; ".join([self.how, *output[-6:]])
 
     def __str__(self) -> str:
         return (

@@ -63,7 +63,7 @@ def run_tool(
         flags = flags_of(
             {**program, "inputs": program["one_input"]}, program["outputs"], Path(folder), 2 * limit
         )
-        said = here.run(
+        result = here.run(
             [
                 sanitizer,
                 "--tool",
@@ -78,16 +78,16 @@ def run_tool(
             ],
             limit,
         )
-    text = said.stdout + said.stderr
-    report.log(f"{tool} {program['name']} {way}", str(said))
+    text = result.stdout + result.stderr
+    report.log(f"{tool} {program['name']} {way}", str(result))
     ours, theirs = judge(text, own)
     theirs_note = f"{len(theirs)} findings in the vendor's kernels" if theirs else ""
     if ours:
         return failed(f"{len(ours)} findings; {ours[0]}", ours=len(ours), theirs=len(theirs))
-    if said.status is None or (not said.ok and not (said.status == FOUND and theirs)):
-        return failed(said.why())
+    if result.status is None or (not result.ok and not (result.status == FOUND and theirs)):
+        return failed(result.why())
     if "SUMMARY" not in text:
-        return failed(f"it does not say what it found; {said.why()}")
+        return failed(f"it does not say what it found; {result.why()}")
     return passed(theirs_note, ours=0, theirs=len(theirs))
 
 
