@@ -15,7 +15,7 @@ struct DtypeInfo {
   const char *name;
   int bytes;
 };
-/// By the values of tpc_dtype.
+/// Names and sizes, indexed by tpc_dtype.
 constexpr DtypeInfo dtypes[] = {{"f32", 4}, {"f64", 8}, {"f16", 2}, {"bf16", 2}, {"i8", 1},
                                 {"i16", 2}, {"i32", 4}, {"i64", 8}, {"bool", 1}, {"u8", 1}};
 } // namespace

@@ -110,8 +110,8 @@ func.func private @swap_halves(%x: !runs) -> !runs {
   return %0 : !runs
 }
 
-// An exchange lists the axes before and after of each factor and then of the product of a
-// dimension's factors, and all sizes. A part that is whole before and after is a separate
+// An exchange lists the axes before and after, first of each factor and then of the product of a
+// dimension's factors, and all sizes. A factor that is unsplit before and after is a separate
 // dimension.
 // CHECK-LABEL: tpc_buffer.func @exchange_on_buffers
 // CHECK-NEXT: layout {{\[\[\[}}"tp"], ["dp"], [], []], {{\[\[}}], [], [], []], {{\[\[}}], [], [], []]] sizes [_12, _27, _5]

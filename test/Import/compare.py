@@ -1,6 +1,7 @@
 """Compares imported models with ONNX Runtime for several sizes: compare.py FILE-OR-FOLDER...
 
-Symbols of the inputs get sizes. Sizes that violate the program's constraints are skipped.
+Sets the symbols of inputs to several sizes. Sizes that violate the program's constraints are
+skipped.
 """
 
 import sys
@@ -23,14 +24,14 @@ TYPES = {
 
 
 def feed(name, type, shape, random):
-    if name == "attention_mask":  # padded on the left, each row by another number
+    if name == "attention_mask":  # padded on the left, by a different amount in each row
         mask = np.ones(shape, type)
         for row in range(1, shape[0]):
             mask[row, : min(row, shape[1] - 1)] = 0
         return mask
     if name == "position_ids":
         return np.broadcast_to(np.arange(shape[-1]), shape).astype(type)
-    if name == "mask":  # Megatron's: ones below the diagonal
+    if name == "mask":  # Megatron's masks: ones hide keys above the diagonal
         return np.broadcast_to(np.tril(np.ones(shape[-2:])), shape).astype(type)
     if np.issubdtype(type, np.floating):
         return random.standard_normal(shape).astype(type)

@@ -73,9 +73,9 @@ public:
   virtual Result allocate(DevicePointer *address, size_t bytes, size_t alignment,
                           const char *name) = 0;
   virtual Result release(DevicePointer address, const char *name) = 0;
-  /// Pins the allocation of an address of the current device for a library or, if not `does`,
+  /// Pins the allocation of an address of the current device for a library or, if not `pin`,
   /// unpins it. Freeing a pinned allocation is a finding. Returns false if there is no allocation.
-  virtual bool hold(uint64_t address, bool does) = 0;
+  virtual bool hold(uint64_t address, bool pin) = 0;
   /// Whether these bytes are within one allocation of the current device.
   virtual bool allocated(uint64_t address, size_t bytes) = 0;
   /// Invalidates the capture of the stream, as calls do that are illegal during capture.

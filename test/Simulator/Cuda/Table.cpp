@@ -51,13 +51,13 @@ public:
                 [&](Lock &lock) { return sim::release(lock, name, address, /*ofLibrary=*/true); });
   }
 
-  bool hold(uint64_t address, bool does) override {
+  bool hold(uint64_t address, bool pin) override {
     Lock lock(state().mutex);
     Context *context = currentContext();
     Context::Allocation *piece = context ? context->allocationOf(address, 1) : nullptr;
-    if (!piece || (!does && !piece->held))
+    if (!piece || (!pin && !piece->held))
       return false;
-    piece->held += does ? 1 : -1u;
+    piece->held += pin ? 1 : -1u;
     return true;
   }
 

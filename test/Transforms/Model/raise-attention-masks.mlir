@@ -100,7 +100,7 @@ func.func @stays(%q: !q) -> !q {
 !s = tensor<2x3x5x5xf32>
 !p = tensor<2x1x1x5xi1>
 
-// -inf, and NaN replaced: such rows are zero.
+// -inf, with NaN replaced by 0: such rows are zero.
 // CHECK-LABEL: @guarded
 // CHECK: tpc.attention {{.*}} key_mask %{{.*}} scale 1.0{{[0e+]*}} :
 func.func @guarded(%q: !q, %k: !k, %v: !q, %p: !p) -> !q {

@@ -98,7 +98,7 @@ TEST_F(OnnxSharded, RanksGoByTheOrderOfAxes) {
       mlir::succeeded(collectShardings(*parse(kGated), specOf("tp2,dp2,order=dp-tp"), devices)));
   EXPECT_EQ(devices.ranks, 4);
   EXPECT_EQ(print(devices, "w1"), "40 / 2 80{0 0 1 1}");
-  // Replicas take other samples; the input's own sizes are the file's.
+  // Replicas have different samples; the input's declared sizes are global.
   EXPECT_EQ(print(devices, "x"), "batch{0 1 0 1} / 40");
   for (int64_t rank = 0; rank < 4; ++rank)
     EXPECT_EQ(devices.stageOf(rank), 0);

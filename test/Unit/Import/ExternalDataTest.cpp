@@ -51,10 +51,10 @@ TEST(ExternalData, RefusesEscapes) {
   EXPECT_NE(resolve(model, std::string("m\0x", 3)).error.find("malformed"), std::string::npos);
   folder.link("model/link", "../secret");
   EXPECT_NE(resolve(model, "link").error.find("leads outside"), std::string::npos);
-  // The same through a folder.
+  // The same file, in a subfolder.
   folder.link("model/up", "..");
   EXPECT_NE(resolve(model, "up/secret").error.find("leads outside"), std::string::npos);
-  // A name that begins like the model's folder is another folder.
+  // A folder whose name has the model's folder as a prefix is outside of it.
   folder.write("model2/d", "d");
   folder.link("model/next", "../model2/d");
   EXPECT_NE(resolve(model, "next").error.find("leads outside"), std::string::npos);
@@ -83,7 +83,7 @@ TEST(ExternalData, FollowsHuggingFaceCaches) {
   EXPECT_EQ(r.error, "");
   EXPECT_EQ(r.file, "model.onnx_data");
   EXPECT_EQ(r.path, blob);
-  // Not into another model's cache.
+  // A link to another model's cache is rejected.
   folder.write("hub/models--c--d/blobs/3333", "s");
   folder.link(root + "snapshots/rev/onnx/other", "../../../../models--c--d/blobs/3333");
   EXPECT_NE(resolve(model, "other").error.find("leads outside"), std::string::npos);
