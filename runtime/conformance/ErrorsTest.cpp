@@ -158,40 +158,40 @@ TEST(Errors, MessagesOfDifferentSizes) {
 TEST(Errors, BadArgumentsAreReported) {
   Grid grid({{"tp", 2}, {"pp", 2}});
   float x[16] = {}, y[16] = {};
-  auto said = [&](const Fn &fn) {
+  auto messageOf = [&](const Fn &fn) {
     // Every rank has the same error; any of them may be the first to report it.
     std::string error = errorOf(grid, fn);
     return error.substr(error.find(": ") + 2);
   };
   EXPECT_EQ(
-      said([&](tpc_context &c) { tpc_all_reduce(&c, 1, TPC_I8, TPC_SUM, x, y, 4); }),
+      messageOf([&](tpc_context &c) { tpc_all_reduce(&c, 1, TPC_I8, TPC_SUM, x, y, 4); }),
       "all_reduce over 'tp': cannot reduce elements of type i8 by reduction 0 (sum, max and min "
       "of floats, i32 and i64 are possible)");
   EXPECT_EQ(
-      said([&](tpc_context &c) { tpc_all_reduce(&c, 1, TPC_F32, 9, x, y, 4); }),
+      messageOf([&](tpc_context &c) { tpc_all_reduce(&c, 1, TPC_F32, 9, x, y, 4); }),
       "all_reduce over 'tp': cannot reduce elements of type f32 by reduction 9 (sum, max and min "
       "of floats, i32 and i64 are possible)");
-  EXPECT_EQ(said([&](tpc_context &c) { tpc_all_reduce(&c, 5, TPC_F32, TPC_SUM, x, y, 4); }),
+  EXPECT_EQ(messageOf([&](tpc_context &c) { tpc_all_reduce(&c, 5, TPC_F32, TPC_SUM, x, y, 4); }),
             "all_reduce over 'tp': the grid has 2 axes, the mask is 5");
-  EXPECT_EQ(said([&](tpc_context &c) { tpc_all_gather(&c, 3, 17, x, y, 1, 4, 1); }),
+  EXPECT_EQ(messageOf([&](tpc_context &c) { tpc_all_gather(&c, 3, 17, x, y, 1, 4, 1); }),
             "all_gather over 'tp-pp': unknown element type 17");
-  EXPECT_EQ(said([&](tpc_context &c) { tpc_all_gather(&c, 3, TPC_F32, x, y, 1, -4, 1); }),
+  EXPECT_EQ(messageOf([&](tpc_context &c) { tpc_all_gather(&c, 3, TPC_F32, x, y, 1, -4, 1); }),
             "all_gather over 'tp-pp': negative size -4");
-  EXPECT_EQ(said([&](tpc_context &c) {
+  EXPECT_EQ(messageOf([&](tpc_context &c) {
               tpc_reduce_scatter(&c, 2, TPC_F32, TPC_SUM, x, y, 1 << 30, 1 << 30, 1 << 30);
             }),
             "reduce_scatter over 'pp': the tensor's size does not fit into 64 bits");
-  EXPECT_EQ(said([&](tpc_context &c) { tpc_broadcast(&c, 2, TPC_F32, x, 4, 2); }),
+  EXPECT_EQ(messageOf([&](tpc_context &c) { tpc_broadcast(&c, 2, TPC_F32, x, 4, 2); }),
             "broadcast over 'pp': there is no root 2 in a group of 2");
-  EXPECT_EQ(said([&](tpc_context &c) { tpc_send(&c, 2, TPC_F32, x, 4, 0); }),
+  EXPECT_EQ(messageOf([&](tpc_context &c) { tpc_send(&c, 2, TPC_F32, x, 4, 0); }),
             "send: the grid has no axis 2");
-  EXPECT_EQ(said([&](tpc_context &c) { tpc_recv(&c, 1, TPC_F32, x, 4, 2); }),
+  EXPECT_EQ(messageOf([&](tpc_context &c) { tpc_recv(&c, 1, TPC_F32, x, 4, 2); }),
             "recv over 'pp': there is no coordinate 2 on an axis of size 2");
-  EXPECT_EQ(said([&](tpc_context &c) { tpc_send(&c, 0, TPC_F32, x, 4, c.coordinates[0]); }),
+  EXPECT_EQ(messageOf([&](tpc_context &c) { tpc_send(&c, 0, TPC_F32, x, 4, c.coordinates[0]); }),
             "send over 'tp': the peer is the rank itself");
-  EXPECT_EQ(said([&](tpc_context &c) { tpc_frame_pop(&c, x); }),
+  EXPECT_EQ(messageOf([&](tpc_context &c) { tpc_frame_pop(&c, x); }),
             "internal error: a frame was freed that is not on the stack");
-  EXPECT_EQ(said([&](tpc_context &c) { tpc_frame_push(&c, INT64_MAX); }),
+  EXPECT_EQ(messageOf([&](tpc_context &c) { tpc_frame_push(&c, INT64_MAX); }),
             "out of memory: a step asked for 9223372036854775807 bytes in addition to 0 in use");
 }
 

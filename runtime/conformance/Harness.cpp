@@ -29,8 +29,8 @@ class FailurePrinter : public testing::EmptyTestEventListener {
 
 /// Whether the test runner selected this level: "quick", "default" or "long".
 static bool isLevel(const char *level) {
-  const char *asked = std::getenv("TPC_TESTS");
-  return asked && std::string(asked) == level;
+  const char *value = std::getenv("TPC_TESTS");
+  return value && std::string(value) == level;
 }
 
 Session *session() { return theSession.get(); }
@@ -108,8 +108,8 @@ void PrintTo(const Grid &grid, std::ostream *os) { *os << conformance::nameOf(gr
 int main(int argc, char **argv) {
   using namespace tpc::rt;
   using namespace tpc::rt::conformance;
-  const char *asked = std::getenv("TPC_CONFORMANCE");
-  std::string devices = asked ? asked : "", problem;
+  const char *value = std::getenv("TPC_CONFORMANCE");
+  std::string devices = value ? value : "", problem;
   // Must run before GoogleTest enumerates the grids.
   if (Launcher launcher = detectLauncher(); launcher.present()) {
     std::string error;
@@ -132,7 +132,7 @@ int main(int argc, char **argv) {
     if (std::string note = problem.empty() ? kind->settle(/*shared=*/false) : ""; !note.empty())
       std::fprintf(stderr, "note: %s\n", note.c_str());
     selectDevices(*kind);
-  } else if (asked && problem.empty()) {
+  } else if (value && problem.empty()) {
     problem = "TPC_CONFORMANCE is 'late', 'links' or 'cuda'";
   }
   if (!problem.empty()) {

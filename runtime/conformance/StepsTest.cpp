@@ -146,15 +146,15 @@ TEST_P(Steps, PostsDoNotBlock) {
             tpc_recv(&ctx, axis, TPC_I32, data.data(), count, mine - 1);
           if (mine + 1 < size)
             tpc_send(&ctx, axis, TPC_I32, data.data(), count, mine + 1);
-          std::vector<int64_t> told(static_cast<size_t>(count), message * 10 + round);
+          std::vector<int64_t> tokens(static_cast<size_t>(count), message * 10 + round);
           for (int64_t to = 0; mine + 1 == size && to < mine; ++to)
-            host.post(ctx, line[static_cast<size_t>(to)], told.data(), count * 8);
+            host.post(ctx, line[static_cast<size_t>(to)], tokens.data(), count * 8);
         }
         for (int64_t message = 0; mine + 1 < size && message < size; ++message) {
           int64_t count = message % 3 == 1 ? 1 : longest;
-          std::vector<int64_t> told(static_cast<size_t>(count));
-          host.take(ctx, line.back(), told.data(), count * 8);
-          EXPECT_TRUE(told == std::vector<int64_t>(told.size(), message * 10 + round))
+          std::vector<int64_t> tokens(static_cast<size_t>(count));
+          host.take(ctx, line.back(), tokens.data(), count * 8);
+          EXPECT_TRUE(tokens == std::vector<int64_t>(tokens.size(), message * 10 + round))
               << "rank " << ctx.rank << " message " << message;
         }
         if (mine + 1 == size)

@@ -271,7 +271,7 @@ private:
 /// and peaks since the last reset.
 struct MemoryUse {
   int64_t now = 0, peak = 0;
-  int64_t asked = 0, peakRequested = 0;
+  int64_t requested = 0, peakRequested = 0;
 };
 
 /// Device of a rank.

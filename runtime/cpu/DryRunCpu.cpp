@@ -15,9 +15,9 @@ struct Count {
   MemoryUse use;
   void add(int64_t bytes) {
     use.now += bytes;
-    use.asked += bytes;
+    use.requested += bytes;
     use.peak = std::max(use.peak, use.now);
-    use.peakRequested = std::max(use.peakRequested, use.asked);
+    use.peakRequested = std::max(use.peakRequested, use.requested);
   }
   static Count &ofThread() {
     static thread_local Count count;

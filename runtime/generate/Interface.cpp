@@ -41,10 +41,10 @@ struct tpc_generation final : GenerationClient {
     tpc_event event;
     std::string message;
   };
-  void add(QueuedEvent said) {
+  void add(QueuedEvent queued) {
     {
       std::lock_guard<std::mutex> lock(mutex);
-      queue.push_back(std::move(said));
+      queue.push_back(std::move(queued));
     }
     changed.notify_one();
   }
@@ -62,9 +62,9 @@ struct tpc_generation final : GenerationClient {
     changed.wait(lock, [&] { return !queue.empty() || hasEnded; });
     if (queue.empty())
       return std::nullopt;
-    QueuedEvent said = std::move(queue.front());
+    QueuedEvent queued = std::move(queue.front());
     queue.pop_front();
-    return said;
+    return queued;
   }
 
   const pid_t process = getpid();
@@ -258,12 +258,12 @@ int tpc_generation_next(tpc_generation *generation, tpc_event *event) {
     require(event, "the pointer for the event");
     if (generation->process != getpid())
       throw UserError("the generation belongs to the parent process of a fork");
-    std::optional<tpc_generation::QueuedEvent> said = generation->next();
-    if (!said && generation->done.valid())
+    std::optional<tpc_generation::QueuedEvent> queued = generation->next();
+    if (!queued && generation->done.valid())
       generation->done.get(); // throws the error that ended the generation
-    *event = said ? said->event : tpc_event{TPC_EVENT_END, -1, 0, 0};
-    if (said && event->kind == TPC_EVENT_FAILED)
-      keepError(TPC_OK, said->message.c_str());
+    *event = queued ? queued->event : tpc_event{TPC_EVENT_END, -1, 0, 0};
+    if (queued && event->kind == TPC_EVENT_FAILED)
+      keepError(TPC_OK, queued->message.c_str());
   });
 }
 

@@ -134,7 +134,7 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
   OnDevices nothingIsDone(kind);
   MemoryUse &use = kind.use();
   use.peak = use.now;
-  use.peakRequested = use.asked;
+  use.peakRequested = use.requested;
   const MemoryUse before = use;
   NoOutputs outputs;
   std::unique_ptr<World> world = World::alone(manifest.grid, rank);
@@ -144,10 +144,10 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
   MemoryNeed need;
   try {
     ctx.transport->connect(ctx);
-    need.libraries = use.asked - before.asked;
+    need.libraries = use.requested - before.requested;
     loadWeights(ctx, manifest, nothing);
     ctx.device->load(program);
-    need.weights = use.asked - before.asked - need.libraries;
+    need.weights = use.requested - before.requested - need.libraries;
     need.peak = use.peak - before.now;
     auto run = [&](const Inputs &inputs) {
       ctx.outputs = inputs.outputs ? inputs.outputs.get() : &outputs;
@@ -162,7 +162,7 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
       need.frames = std::max(need.frames, ctx.device->tuningBytes(tuningKey));
     ctx.arena.reserve(static_cast<size_t>(need.frames));
     use.peak = use.now;
-    use.peakRequested = use.asked;
+    use.peakRequested = use.requested;
     for (const Inputs &inputs : steps)
       run(inputs);
   } catch (const RankStopped &) {
@@ -170,7 +170,7 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
   }
   need.stack = static_cast<int64_t>(ctx.arena.reserved());
   need.caches = ctx.state.bytes();
-  need.step = use.peakRequested - before.asked - need.libraries - need.weights - need.caches;
+  need.step = use.peakRequested - before.requested - need.libraries - need.weights - need.caches;
   need.peak = std::max(need.peak, use.peak - before.now);
   return need;
 }

@@ -357,7 +357,7 @@ Inputs completeInputs(const Manifest &manifest, const std::vector<std::string> &
   for (const auto &[symbol, value] : given)
     boundBy[symbol] = "--shape";
   std::vector<std::string> missing;
-  std::map<std::string, std::string> said; // given text, by input
+  std::map<std::string, std::string> specified; // given text, by input
   std::string why;
   for (size_t i = 0; i < manifest.inputs.size(); ++i) {
     const Port &port = manifest.inputs[i];
@@ -377,7 +377,7 @@ Inputs completeInputs(const Manifest &manifest, const std::vector<std::string> &
                       " is " + dtypeName(tensor.dtype));
     bindShape(port, what, tensor, inputs.symbols, boundBy);
     inputs.tensors[i] = std::move(tensor);
-    said[port.name] = what;
+    specified[port.name] = what;
   }
   if (!missing.empty()) {
     std::string how = giveIt;
@@ -388,9 +388,9 @@ Inputs completeInputs(const Manifest &manifest, const std::vector<std::string> &
   requireBound(manifest, inputs.symbols);
   eachInDefaultOrder(manifest, [&](size_t i) {
     const Port &port = manifest.inputs[i];
-    auto what = said.find(port.name);
+    auto what = specified.find(port.name);
     Shape shape = shapeOf(port, inputs.symbols);
-    if (what == said.end())
+    if (what == specified.end())
       inputs.tensors[i] = makeDefault(manifest, port, inputs);
     else if (shape != inputs.tensors[i].shape)
       throw UserError("input '" + port.name + "' has shape " + textOf(port.shape) + ", here " +

@@ -82,18 +82,18 @@ void Tuner::settle(World &world, const std::vector<std::vector<std::string>> &pe
     for (const std::string &tuningKey : pendingTunings[static_cast<size_t>(i)])
       if (!settled.contains(tuningKey))
         mine += tuningKey + "\t" + std::to_string(firstRank + i) + "\n";
-  std::map<std::string, std::vector<int>> asked;
+  std::map<std::string, std::vector<int>> pending;
   for (const auto &[tuningKey, rank] : pairsOf(textOfAll(world, mine)))
-    asked[tuningKey].push_back(std::stoi(rank));
-  if (asked.empty())
+    pending[tuningKey].push_back(std::stoi(rank));
+  if (pending.empty())
     return;
 
   // Tunings are assigned to ranks in turn, so that they measure in parallel.
   std::vector<std::vector<Tuning>> tunings(static_cast<size_t>(world.numLocal()));
   size_t turn = 0;
-  for (auto at = asked.begin(); at != asked.end();) {
+  for (auto at = pending.begin(); at != pending.end();) {
     if (settled.size() >= maxTunings) {
-      at = asked.erase(at);
+      at = pending.erase(at);
       continue;
     }
     const auto &[tuningKey, ranks] = *at;
@@ -105,7 +105,7 @@ void Tuner::settle(World &world, const std::vector<std::vector<std::string>> &pe
     }
     ++at;
   }
-  if (asked.empty())
+  if (pending.empty())
     return;
   run([&](tpc_context &ctx) { tune(ctx, tunings[static_cast<size_t>(ctx.rank - firstRank)]); });
 
@@ -133,7 +133,7 @@ void Tuner::settle(World &world, const std::vector<std::vector<std::string>> &pe
       note(text);
   run([&](tpc_context &ctx) {
     for (const std::string &tuningKey : pendingTunings[static_cast<size_t>(ctx.rank - firstRank)])
-      if (asked.contains(tuningKey) && !ctx.device->applyTuning(tuningKey, agreed.at(tuningKey)))
+      if (pending.contains(tuningKey) && !ctx.device->applyTuning(tuningKey, agreed.at(tuningKey)))
         throw std::runtime_error("an algorithm that another rank has measured for products is "
                                  "refused here (--deterministic measures none): " +
                                  tuningKey);

@@ -93,14 +93,14 @@ void CudaWeightLoader::launch(const char *kernel, Work work, std::span<const Loa
   int64_t count = 1, table = 0;
   std::byte *own = written + writtenBytes + sizeof(Work);
   for (const LoadFactor &factor : factors) {
-    WorkFactor said{static_cast<uint32_t>(factor.size), 0, factor.to, factor.from, 0};
+    WorkFactor entry{static_cast<uint32_t>(factor.size), 0, factor.to, factor.from, 0};
     if (!factor.offsets.empty()) {
-      said.table = staging + static_cast<Address>(table);
+      entry.table = staging + static_cast<Address>(table);
       std::memcpy(written + table, factor.offsets.data(), factor.offsets.size_bytes());
       table += static_cast<int64_t>(factor.offsets.size_bytes());
     }
-    std::memcpy(own, &said, sizeof(said));
-    own += sizeof(said);
+    std::memcpy(own, &entry, sizeof(entry));
+    own += sizeof(entry);
     count *= factor.size;
   }
   work.count = static_cast<uint32_t>(count);

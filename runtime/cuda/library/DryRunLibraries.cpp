@@ -51,8 +51,8 @@ void DryRunMemory::add(const Piece &piece, int64_t sign) {
     small += sign * roundUp(size, unit);
   use.now = large + roundUp(small, page);
   use.peak = std::max(use.peak, use.now);
-  use.asked += sign * size;
-  use.peakRequested = std::max(use.peakRequested, use.asked);
+  use.requested += sign * size;
+  use.peakRequested = std::max(use.peakRequested, use.requested);
 }
 
 Address DryRunMemory::allocate(size_t bytes, bool inPages) {

@@ -175,9 +175,9 @@ MatmulShape Matmuls::computed(const MatmulShape &shape) {
   return rest;
 }
 
-std::optional<blas::Algorithm> Matmuls::measure(const MatmulShape &asked, Address memory,
+std::optional<blas::Algorithm> Matmuls::measure(const MatmulShape &requestedShape, Address memory,
                                                 std::span<const Address> reusable) {
-  const MatmulShape shape = computed(asked);
+  const MatmulShape shape = computed(requestedShape);
   Plan &plan = planOf(shape);
   if (plan.algorithms.size() < 2)
     return std::nullopt;
@@ -217,8 +217,8 @@ std::optional<blas::Algorithm> Matmuls::measure(const MatmulShape &asked, Addres
   return best ? std::optional(*best) : std::nullopt;
 }
 
-bool Matmuls::applyTuning(const MatmulShape &asked, const blas::Algorithm &algorithm) {
-  const MatmulShape shape = computed(asked);
+bool Matmuls::applyTuning(const MatmulShape &requestedShape, const blas::Algorithm &algorithm) {
+  const MatmulShape shape = computed(requestedShape);
   Plan &plan = planOf(shape);
   blas::Heuristic checked{};
   if (library.MatmulAlgoCheck(handle, plan.operation, plan.a, plan.b, plan.d, plan.d, &algorithm,

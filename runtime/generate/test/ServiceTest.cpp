@@ -52,7 +52,7 @@ struct RequestOutput {
 
 std::map<std::string, RequestOutput> parse(const std::string &out,
                                            std::vector<std::string> *others = nullptr) {
-  std::map<std::string, RequestOutput> said;
+  std::map<std::string, RequestOutput> outputs;
   std::istringstream lines(out);
   for (std::string text; std::getline(lines, text);) {
     json line = json::parse(text);
@@ -62,7 +62,7 @@ std::map<std::string, RequestOutput> parse(const std::string &out,
         others->push_back(line["message"]);
       continue;
     }
-    RequestOutput &own = said[line["id"].get<std::string>()];
+    RequestOutput &own = outputs[line["id"].get<std::string>()];
     EXPECT_EQ(own.finish, "") << "a line after the end: " << text;
     if (line.contains("finish")) {
       own.finish = line["finish"];
@@ -72,7 +72,7 @@ std::map<std::string, RequestOutput> parse(const std::string &out,
       own.tokens.push_back(line["token"]);
     }
   }
-  return said;
+  return outputs;
 }
 
 std::vector<GenerationRequest> manyRequests() {
@@ -102,12 +102,12 @@ TEST(Service, RequestsAreIndependent) {
         continue;
       Outcome outcome = runToy(grid, serve(slots), input);
       EXPECT_EQ(outcome.status, 0) << grid.text() << outcome.err;
-      auto said = parse(outcome.out);
+      auto outputs = parse(outcome.out);
       for (const GenerationRequest &request : requests) {
         Ids expected = expectedTokens(request, 40);
-        EXPECT_EQ(said[request.id].tokens, expected) << grid.text() << " " << request.id;
+        EXPECT_EQ(outputs[request.id].tokens, expected) << grid.text() << " " << request.id;
         bool stopped = expected.back() >= 20 && expected.back() <= 22;
-        EXPECT_EQ(said[request.id].finish, stopped ? "stop" : "length");
+        EXPECT_EQ(outputs[request.id].finish, stopped ? "stop" : "length");
       }
     }
   }
@@ -217,9 +217,9 @@ TEST(Service, InvalidRequestsDoNotAffectOthers) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   std::vector<std::string> others;
-  auto said = parse(outcome.out, &others);
-  EXPECT_EQ(said["a"].tokens, expectedTokens(requestOf("a", {1, 2}, 4), 40));
-  EXPECT_EQ(said["a"].finish, "length");
+  auto outputs = parse(outcome.out, &others);
+  EXPECT_EQ(outputs["a"].tokens, expectedTokens(requestOf("a", {1, 2}, 4), 40));
+  EXPECT_EQ(outputs["a"].finish, "length");
   for (auto [id, message] : {std::pair{"b", "the prompt is empty"},
                              {"c", "token 101 at 1 of the prompt: valid are 0 to 100"},
                              {"d", "there is no field 'max_tokens'"},
@@ -227,11 +227,11 @@ TEST(Service, InvalidRequestsDoNotAffectOthers) {
                              {"f", "'ids': expected an integer"},
                              {"g", "NaN after 2 tokens"},
                              {"h", "the prompt has 41 tokens; the maximum is 40"}}) {
-    EXPECT_EQ(said[id].finish, "error") << id;
-    EXPECT_TRUE(said[id].tokens.empty());
-    EXPECT_NE(said[id].message.find(message), std::string::npos) << said[id].message;
+    EXPECT_EQ(outputs[id].finish, "error") << id;
+    EXPECT_TRUE(outputs[id].tokens.empty());
+    EXPECT_NE(outputs[id].message.find(message), std::string::npos) << outputs[id].message;
   }
-  EXPECT_EQ(said["i"].tokens, expectedTokens(requestOf("i", {7}, 2), 40));
+  EXPECT_EQ(outputs["i"].tokens, expectedTokens(requestOf("i", {7}, 2), 40));
   ASSERT_EQ(others.size(), 4u);
   EXPECT_NE(others[0].find("not JSON"), std::string::npos);
   EXPECT_NE(others[1].find("without 'id'"), std::string::npos);
@@ -305,15 +305,15 @@ TEST(Service, SeedsDetermineDraws) {
         R"({"id":"c","ids":[1,2],"max_new_tokens":9,"temperature":1})",
         R"({"id":"d","ids":[1,2],"max_new_tokens":9,"temperature":1})"})
     input += std::string(request) + "\n";
-  auto said = parse(runToy({}, serve(), input).out);
-  EXPECT_EQ(said["a"].tokens, said["b"].tokens);
-  EXPECT_NE(said["c"].tokens, said["d"].tokens);
+  auto outputs = parse(runToy({}, serve(), input).out);
+  EXPECT_EQ(outputs["a"].tokens, outputs["b"].tokens);
+  EXPECT_NE(outputs["c"].tokens, outputs["d"].tokens);
   EXPECT_EQ(
-      joined(said["a"].tokens, " ") + "\n",
+      joined(outputs["a"].tokens, " ") + "\n",
       runToy({}, {"--prompt-ids=1,2", "--max-new-tokens=9", "--temperature=1", "--seed=5"}).out);
   auto again = parse(runToy({2, 1, 2, 1}, serve("--max-batch=2"), input).out);
   for (const char *id : {"a", "b", "c", "d"})
-    EXPECT_EQ(again[id].tokens, said[id].tokens);
+    EXPECT_EQ(again[id].tokens, outputs[id].tokens);
 }
 
 } // namespace

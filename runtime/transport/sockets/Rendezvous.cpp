@@ -245,21 +245,21 @@ bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
 void refuseLate(const Role &role, ConnectedRanks &connectedRanks, const std::string &error) {
   if (!connectedRanks.server)
     return;
-  std::vector<bool> told(role.size);
-  told[0] = true;
+  std::vector<bool> informed(role.size);
+  informed[0] = true;
   for (int rank = 1; rank < role.size; ++rank)
-    told[rank] = connectedRanks.connections[rank].isConnected();
+    informed[rank] = connectedRanks.connections[rank].isConnected();
   GreetingReply reply = replyOf(connectedRanks.processes[0], "the run has ended: " + error);
   Timeout deadline(4);
-  while (std::count(told.begin(), told.end(), false) && !deadline.isOver()) {
+  while (std::count(informed.begin(), informed.end(), false) && !deadline.isOver()) {
     Greeting greeting;
     Socket socket;
     if (!connectedRanks.server->next(greeting, socket) || greeting.run != fnv1a(role.run))
       continue;
     Timeout some(1, &deadline);
     writeAll(socket.get(), &reply, sizeof(reply), some);
-    if (greeting.rank < told.size())
-      told[greeting.rank] = true;
+    if (greeting.rank < informed.size())
+      informed[greeting.rank] = true;
   }
 }
 

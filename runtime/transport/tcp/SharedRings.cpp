@@ -212,8 +212,8 @@ bool shareRings(const Role &role, const ConnectedRanks &connectedRanks, Timeout 
   };
   uint8_t isShared = 0;
   if (near[0] == role.rank) {
-    const char *asked = std::getenv("TPC_SHARED_MEMORY");
-    bool isWanted = !asked || std::strcmp(asked, "0") != 0;
+    const char *setting = std::getenv("TPC_SHARED_MEMORY");
+    bool isWanted = !setting || std::strcmp(setting, "0") != 0;
     std::string why;
     if (isWanted && (file = makeFile(layout.bytes(), why)) &&
         (memory = map(file.get(), layout.bytes()))) {

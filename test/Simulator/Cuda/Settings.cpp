@@ -194,9 +194,9 @@ std::string sim::uuidOf(int device) {
 
 void sim::report(const std::string &text) {
   static auto *mutex = new std::mutex;
-  static auto *said = new std::set<std::string>;
+  static auto *reported = new std::set<std::string>;
   std::lock_guard lock(*mutex);
-  if (!said->insert(text).second)
+  if (!reported->insert(text).second)
     return;
   std::fprintf(stderr, "simulator: %s\n", text.c_str());
   if (!settings().findings.empty())

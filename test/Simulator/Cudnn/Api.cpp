@@ -237,7 +237,7 @@ Status cudnnBackendGetAttribute(Descriptor *descriptor, Attribute attribute, Typ
     return misuse(call, BAD_PARAM, "no descriptor");
   if (!descriptor->isFinal)
     return misuse(call, BAD_PARAM_NOT_FINALIZED, "it is not final");
-  if (auto *plan = std::get_if<Plan>(&descriptor->said);
+  if (auto *plan = std::get_if<Plan>(&descriptor->contents);
       plan && attribute == PlanWorkspace && type == TypeInt64) {
     if (requested != 1 || !values)
       return misuse(call, BAD_PARAM, "one size is there");
@@ -246,7 +246,7 @@ Status cudnnBackendGetAttribute(Descriptor *descriptor, Attribute attribute, Typ
       *count = 1;
     return SUCCESS;
   }
-  auto *configs = std::get_if<std::vector<Config>>(&descriptor->said);
+  auto *configs = std::get_if<std::vector<Config>>(&descriptor->contents);
   if (!configs || attribute != HeurResults || type != TypeDescriptor) {
     driver().finding("not simulated: cudnnBackendGetAttribute of attribute " +
                      std::to_string(int(attribute)));
@@ -259,7 +259,7 @@ Status cudnnBackendGetAttribute(Descriptor *descriptor, Attribute attribute, Typ
     std::memcpy(&place, static_cast<char *>(values) + i * 8, 8);
     if (!isAlive(place) || place->kind != KindConfig)
       return misuse(call, BAD_PARAM, "results are put into descriptors of configurations");
-    place->said = (*configs)[i];
+    place->contents = (*configs)[i];
     place->isFinal = true;
   }
   return SUCCESS;
@@ -284,8 +284,8 @@ Status cudnnBackendExecute(Context *handle, Descriptor *planDescriptor,
   const char *call = "cudnnBackendExecute";
   if (!isAlive(handle))
     return misuse(call, NOT_INITIALIZED, "no handle");
-  auto *plan = isAlive(planDescriptor) ? std::get_if<Plan>(&planDescriptor->said) : nullptr;
-  auto *pack = isAlive(packDescriptor) ? std::get_if<Pack>(&packDescriptor->said) : nullptr;
+  auto *plan = isAlive(planDescriptor) ? std::get_if<Plan>(&planDescriptor->contents) : nullptr;
+  auto *pack = isAlive(packDescriptor) ? std::get_if<Pack>(&packDescriptor->contents) : nullptr;
   if (!plan || !pack)
     return misuse(call, BAD_PARAM_NOT_FINALIZED, "no plan or no pack that is final");
   if (!isWhole(*planDescriptor))

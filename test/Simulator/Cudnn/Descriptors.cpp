@@ -33,7 +33,7 @@ template <class T> T Descriptor::get(Attribute attribute, T otherwise) const {
 
 template <class T> const T *Descriptor::of(Attribute attribute) const {
   auto *other = get<Descriptor *>(attribute);
-  return isAlive(other) ? std::get_if<T>(&other->said) : nullptr;
+  return isAlive(other) ? std::get_if<T>(&other->contents) : nullptr;
 }
 
 Status Descriptor::finalizeTensor(std::string &why) {
@@ -65,7 +65,7 @@ Status Descriptor::finalizeTensor(std::string &why) {
     why = "not simulated: this type of elements";
     return NOT_SUPPORTED;
   }
-  said = tensor;
+  contents = tensor;
   return SUCCESS;
 }
 
@@ -98,14 +98,14 @@ Status Descriptor::finalizeOperation(std::string &why) {
       return BAD_PARAM;
     }
   }
-  said = operation;
+  contents = operation;
   return SUCCESS;
 }
 
 Status Descriptor::finalizeGraph(std::string &why) {
   auto graph = std::make_shared<Graph>();
   for (Descriptor *op : list<Descriptor *>(GraphOps)) {
-    const Operation *operation = isAlive(op) ? std::get_if<Operation>(&op->said) : nullptr;
+    const Operation *operation = isAlive(op) ? std::get_if<Operation>(&op->contents) : nullptr;
     if (!operation) {
       why = "a graph names what is no operation";
       return BAD_PARAM_DESCRIPTOR_TYPE;
@@ -113,7 +113,7 @@ Status Descriptor::finalizeGraph(std::string &why) {
     if (Status status = graph->add(*operation, why))
       return status;
   }
-  said = std::shared_ptr<const Graph>(graph);
+  contents = std::shared_ptr<const Graph>(graph);
   return SUCCESS;
 }
 
@@ -131,7 +131,7 @@ Status Descriptor::finalizeHeuristic(std::string &why) {
   if ((*graph)->isAttention() && luck != 0 && (luck != 1 || isFallback))
     for (uint64_t i = 0, count = 1 + draw(hash, 2, 3); i < count; ++i)
       found.push_back({*graph, i + (isFallback ? 100 : 0)});
-  said = found;
+  contents = found;
   return SUCCESS;
 }
 
@@ -152,8 +152,8 @@ Status Descriptor::finalizePlan(std::string &why) {
   if (draw(hash, 10 + config->id, 4) == 0)
     return NOT_SUPPORTED; // the tensor has a name, but is not in the pack
   constexpr int64_t workspaces[] = {0, 256, 4096};
-  said = Plan{config->graph, context->device, workspaces[draw(hash, 20 + config->id, 3)],
-              draw(hash, 30 + config->id, 10) == 0};
+  contents = Plan{config->graph, context->device, workspaces[draw(hash, 20 + config->id, 3)],
+                  draw(hash, 30 + config->id, 10) == 0};
   return SUCCESS;
 }
 
@@ -164,7 +164,7 @@ Status Descriptor::finalizePack(std::string &why) {
     why = "a pack has as many pointers as numbers, each once";
     return BAD_PARAM;
   }
-  said = pack;
+  contents = pack;
   return SUCCESS;
 }
 
@@ -180,13 +180,13 @@ Status Descriptor::finalize(std::string &why) {
   case KindTensor:
     return finalizeTensor(why);
   case KindPointwise:
-    said = How{get<int>(PwMode), get<int64_t>(PwAxis, -1)};
+    contents = How{get<int>(PwMode), get<int64_t>(PwAxis, -1)};
     return SUCCESS;
   case KindMatmul:
-    said = How{};
+    contents = How{};
     return SUCCESS;
   case KindReduction:
-    said = How{get<int>(ReductionOperator), -1};
+    contents = How{get<int>(ReductionOperator), -1};
     return SUCCESS;
   case KindMatmulOp:
   case KindPointwiseOp:

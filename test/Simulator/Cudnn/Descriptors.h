@@ -34,7 +34,7 @@ struct Descriptor {
   /// Set when it is final. Attributes of referenced descriptors were copied.
   std::variant<std::monostate, Tensor, How, Operation, std::shared_ptr<const Graph>,
                std::vector<Config>, Config, Plan, Pack>
-      said;
+      contents;
 
   Status finalize(std::string &why);
 

@@ -80,19 +80,19 @@ void pauseBriefly();
 
 template <class F> Status Comm::waitFor(const std::string &what, F done) {
   auto begin = std::chrono::steady_clock::now();
-  bool said = false;
+  bool reported = false;
   while (!done()) {
     if (aborted)
       return InternalError;
-    if (!said && std::chrono::steady_clock::now() - begin > std::chrono::seconds(3)) {
-      said = true;
+    if (!reported && std::chrono::steady_clock::now() - begin > std::chrono::seconds(3)) {
+      reported = true;
       tell(what);
       driver().finding("NCCL: stuck: rank " + std::to_string(rank) + " of " + name + " waits in " +
                        what);
     }
     pauseBriefly();
   }
-  if (said)
+  if (reported)
     tell("");
   return Success;
 }

@@ -49,7 +49,7 @@ public:
 
   void begin() override {
     next = 0;
-    posted = holds = told = said = false;
+    posted = holds = told = reported = false;
     parts.assign(calls.size(), Open);
     since = std::chrono::steady_clock::now();
     if (driver().injected("async", ++comm->owner->begun, comm->device)) {
@@ -125,8 +125,8 @@ private:
       told = true;
       comm->tell(name);
     }
-    if (!said && time > std::chrono::milliseconds(3300)) {
-      said = true;
+    if (!reported && time > std::chrono::milliseconds(3300)) {
+      reported = true;
       driver().finding("NCCL: stuck: " + name + " waits for " + what);
     }
     return Progress::Waits;
@@ -293,7 +293,7 @@ private:
   uint64_t group;
   // State of one execution.
   size_t next = 0; // collective
-  bool posted = false, holds = false, told = false, said = false;
+  bool posted = false, holds = false, told = false, reported = false;
   std::vector<Part> parts; // of sends and receives
   std::string reason;
   std::chrono::steady_clock::time_point since;

@@ -146,13 +146,13 @@ func.func @main(%x: )" X R"() -> )" X R"( {
       mlir::succeeded(collectAnnotations(*with("#tpc.dim<batch>"), specOf("tp2"), devices)));
   EXPECT_EQ(print(devices, "split"), "nothing"); // no annotation: tactics determine the split
   EXPECT_EQ(print(devices, "whole"), "40 / 80");
-  std::string said;
+  std::string text;
   mlir::ScopedDiagnosticHandler handler(
-      &context, [&](mlir::Diagnostic &diagnostic) { said = diagnostic.str(); });
+      &context, [&](mlir::Diagnostic &diagnostic) { text = diagnostic.str(); });
   EXPECT_TRUE(mlir::failed(collectAnnotations(*with("unit"), specOf("tp2"), devices)));
-  EXPECT_NE(said.find("cannot be written to an ONNX file, which cannot express '?'"),
+  EXPECT_NE(text.find("cannot be written to an ONNX file, which cannot express '?'"),
             std::string::npos)
-      << said;
+      << text;
 }
 
 TEST_F(OnnxSharded, NodesOfSeveralStagesHaveNone) {

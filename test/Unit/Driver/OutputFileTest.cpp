@@ -138,8 +138,8 @@ TEST_F(OutputFile, ToolsAreAskedForWhatTheyWouldOpen) {
        {"/dev/zero", "--irdl-file=/dev/zero", "--pass=reference=/dev/zero kind=x",
         "--pass-pipeline=m(pass{file=/dev/zero})"})
     EXPECT_FALSE(accepts({flag})) << flag;
-  std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("tool: error: the output '" + input + "' is the input"), std::string::npos);
-  EXPECT_NE(said.find("none/out': No such file or directory"), std::string::npos);
-  EXPECT_NE(said.find("tool: error: cannot read '/dev/zero': it is a device"), std::string::npos);
+  std::string errors = testing::internal::GetCapturedStderr();
+  EXPECT_NE(errors.find("tool: error: the output '" + input + "' is the input"), std::string::npos);
+  EXPECT_NE(errors.find("none/out': No such file or directory"), std::string::npos);
+  EXPECT_NE(errors.find("tool: error: cannot read '/dev/zero': it is a device"), std::string::npos);
 }

@@ -16,15 +16,15 @@ protected:
   /// The level of a program, or the first error.
   std::string levelOf(const std::string &text, const std::string &name = "p.mlir") {
     mlir::MLIRContext context;
-    std::string said;
+    std::string firstError;
     mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diagnostic) {
-      if (said.empty())
-        said = diagnostic.str();
+      if (firstError.empty())
+        firstError = diagnostic.str();
     });
     Emit level;
     mlir::OwningOpRef<mlir::ModuleOp> module = readProgram(write(name, text), &context, level);
-    EXPECT_NE(bool(module), !said.empty());
-    return module ? emitName(level).str() : said;
+    EXPECT_NE(bool(module), !firstError.empty());
+    return module ? emitName(level).str() : firstError;
   }
   std::string specOf(const std::string &attribute) {
     mlir::MLIRContext context;

@@ -42,8 +42,8 @@ constexpr Enum invalid = 2;
 const MemoryDesc pad{1, 16, 16, 1};
 
 bool isFake(const char *what) {
-  const char *asked = std::getenv("FAKE_ONEDNN");
-  return asked && !std::strcmp(asked, what);
+  const char *setting = std::getenv("FAKE_ONEDNN");
+  return setting && !std::strcmp(setting, what);
 }
 
 template <class T> Enum make(T **result, const T &value) {
