@@ -15,13 +15,13 @@ TEST(DryRunMemory, SmallPiecesSharePages) {
   for (int i = 0; i < 8192; ++i)
     pieces.push_back(memory.allocate(513));
   EXPECT_EQ(memory.use.now, 4 * page);
-  EXPECT_EQ(memory.use.asked, 8192 * 513);
+  EXPECT_EQ(memory.use.requested, 8192 * 513);
   pieces.push_back(memory.allocate(1));
   EXPECT_EQ(memory.use.now, 5 * page);
   for (Address piece : pieces)
     memory.release(piece);
   EXPECT_EQ(memory.use.now, 0);
-  EXPECT_EQ(memory.use.asked, 0);
+  EXPECT_EQ(memory.use.requested, 0);
   EXPECT_EQ(memory.use.peak, 5 * page);
 }
 
