@@ -192,7 +192,7 @@ TEST(Errors, BadArgumentsAreReported) {
   EXPECT_EQ(messageOf([&](tpc_context &c) { tpc_frame_pop(&c, x); }),
             "internal error: a frame was freed that is not on the stack");
   EXPECT_EQ(messageOf([&](tpc_context &c) { tpc_frame_push(&c, INT64_MAX); }),
-            "out of memory: a step asked for 9223372036854775807 bytes in addition to 0 in use");
+            "out of memory: a step requested 9223372036854775807 bytes in addition to 0 in use");
 }
 
 TEST(Errors, AFailedWorldStaysFailed) {

@@ -36,7 +36,7 @@ constexpr double graceForMissing = 1;
 constexpr size_t maxWatched = 16;
 
 constexpr const char *endedText =
-    " has ended before all ranks had met: it was killed, has crashed, or has said what is wrong";
+    " has ended before all ranks had met: it was killed, has crashed, or has printed an error";
 
 std::atomic<bool> ends{false}, hasFailed{false};
 std::atomic<LaunchMonitor *> current{nullptr};

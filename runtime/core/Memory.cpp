@@ -10,7 +10,7 @@ extern "C" void *tpc_frame_push(tpc_context *ctx, int64_t bytes) {
     ctx->device->discard(frame, bytes);
     return frame;
   }
-  fail(*ctx, "out of memory: a step asked for " + std::to_string(bytes) + " bytes in addition to " +
+  fail(*ctx, "out of memory: a step requested " + std::to_string(bytes) + " bytes in addition to " +
                  std::to_string(ctx->arena.used()) + " in use");
 }
 

@@ -74,7 +74,7 @@ const DeviceKind &assignDevices(const tpc_program &program, Session *session,
       throw UserError("ranks " + std::to_string(shared->first) + " and " +
                       std::to_string(shared->second) + " have one GPU, " +
                       assignments[shared->first].name + " " + assignments[shared->first].id +
-                      " (LOCAL_RANK, or what the launcher says, chooses among those that "
+                      " (LOCAL_RANK or the launcher selects one of those that "
                       "CUDA_VISIBLE_DEVICES leaves to a process): start fewer ranks on a machine, "
                       "or let them share it with --share-gpus");
   });

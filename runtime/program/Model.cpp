@@ -62,8 +62,8 @@ Options parseFlags(const tpc_program &program, const Manifest &manifest,
       asked.temperature || asked.topK || asked.topP || asked.seed || asked.repetitionPenalty ||
       !asked.stopIds.empty())
     throw UserError(
-        "--max-batch, --max-sequence and --prefill-chunk are of the program; what is to "
-        "be generated, and how, is said with each request");
+        "only --max-batch, --max-sequence and --prefill-chunk apply to the program; other "
+        "settings of generation belong to each request");
   if (std::string problem = deviceKind().environmentProblem(); !problem.empty())
     throw UserError(problem);
   options.timeout =

@@ -70,7 +70,7 @@ def wrong(trace: str, order: list, ranks: int) -> str:
     return ""
 
 
-def messages_in_the_way(trace: str) -> str:
+def streams_with_messages(trace: str) -> str:
     """Returns an error if a stream has messages and other operations, else an empty text: messages
     have a separate stream. The first call of a kind to a peer connects and belongs to no step.
     """

@@ -26,7 +26,7 @@ std::string PeerConnection::look(
     gone += passed;
     return gone < grace ? ""
                         : "has ended before all ranks had met: it was killed, has crashed, or has "
-                          "said what is wrong";
+                          "printed an error";
   }
   if (now - lastHeartbeat >= period) {
     channel->send(MessageSocket::MessageType::Heartbeat);

@@ -193,8 +193,8 @@ with tpc.load(sys.argv[1], max_sequence=8, max_batch=2) as small:
     assert small.generate(PROMPTS[0], max_new_tokens=5).tolist() == good
     assert small.generate([PROMPTS[0]] * 5, max_new_tokens=5)[4].tolist() == good
     assert len(small.generate(PROMPTS[0], max_new_tokens=50)) == 6
-refused(["said with each request"], tpc.load, sys.argv[1], temperature=1)
-refused(["said with each request"], tpc.load, sys.argv[1], prompt_ids="1,2")
+refused(["belong to each request"], tpc.load, sys.argv[1], temperature=1)
+refused(["belong to each request"], tpc.load, sys.argv[1], prompt_ids="1,2")
 session.close()
 refused(["closed"], session.generate, [1])
 refused(["stream() has no setting 'seeds' (did you mean 'seed'?)"], session.stream, [1], seeds=1)

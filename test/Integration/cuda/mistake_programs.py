@@ -249,7 +249,7 @@ class Program:
                 step_trace.wrong(trace.read_text(), self.shapes, ranks) if ranks <= devices else ""
             ):
                 return problem
-            return step_trace.messages_in_the_way(trace.read_text()) if "pp" in self.grid else ""
+            return step_trace.streams_with_messages(trace.read_text()) if "pp" in self.grid else ""
 
     def judge(self, output: str, trace: str) -> str:
         return ""

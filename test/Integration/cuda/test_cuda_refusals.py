@@ -324,7 +324,7 @@ def test_memory_that_others_took(tpcc, tmp_path, what, number):
     words = (
         r"rank 1: out of memory: (the GPU has no \d+ bytes any more; other processes may use it"
         r"|weights take \d+ bytes, more than is available;"
-        r"|a step asked for \d+ bytes)"
+        r"|a step requested \d+ bytes)"
         if rank
         else r"the GPU failed to pin host memory: out of memory"
     )

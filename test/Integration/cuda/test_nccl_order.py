@@ -198,7 +198,7 @@ def test_calls_are_the_certificates(tpcc, tmp_path, name, grid):
     )
     command = [*command, "--bench", "--shape", shape, "--warmup", "1", "--repeat", str(steps - 1)]
     run(command, env=environment(TPC_SIM_TRACE=trace)).check()
-    assert not step_trace.messages_in_the_way(trace.read_text())
+    assert not step_trace.streams_with_messages(trace.read_text())
     found = traced(trace)
     made = {}  # communicator -> (axes, ranks)
     for rank, process in enumerate(map(int, pids.read_text().split())):
