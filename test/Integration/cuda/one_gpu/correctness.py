@@ -104,8 +104,8 @@ def run_program(
                 return passed(f"off by {worst:.1e}", worst=worst)
         if result.status is None:
             return verdict
-        # One operation after the other: what then is right lacks an order between operations, and
-        # what is still wrong is computed wrongly.
+        # Runs operations one at a time. A result that is then right lacks an order between
+        # operations; one that is still wrong has a computation error.
         again = to / "again"
         result = call(here, program, way, again, limit, **env, CUDA_LAUNCH_BLOCKING="1")
         report.log(name, f"with CUDA_LAUNCH_BLOCKING=1\n{result}")
