@@ -13,8 +13,9 @@ using namespace mlir::tpc::cuda;
 // Kernels
 //===----------------------------------------------------------------------===//
 
-LLVM::LLVMFuncOp ThreadEmitter::beginKernel(StringRef name, unsigned parameters, unsigned threads) {
-  LLVM::LLVMFuncOp function = createEntry(b, loc, name, parameters);
+LLVM::LLVMFuncOp ThreadEmitter::beginKernel(StringRef name, unsigned pointers, unsigned threads,
+                                            unsigned integers) {
+  LLVM::LLVMFuncOp function = createEntry(b, loc, name, pointers, integers);
   setThreads(function, threads);
   setMinBlocks(function, 1);
   b.setInsertionPointToStart(function.addEntryBlock(b));

@@ -24,9 +24,10 @@ protected:
 
   //===--- kernels ----------------------------------------------------------===//
 
-  /// Makes an entry point with these parameters, all pointers to global memory, and inserts ops
-  /// into it.
-  LLVM::LLVMFuncOp beginKernel(StringRef name, unsigned parameters, unsigned threads);
+  /// Makes an entry point and inserts ops into it. Its parameters are pointers to global memory,
+  /// then 32-bit integers.
+  LLVM::LLVMFuncOp beginKernel(StringRef name, unsigned pointers, unsigned threads,
+                               unsigned integers = 0);
   void endKernel();
   /// Returns dynamic shared memory of floats; a launch determines its size.
   Value getDynamicShared();

@@ -10,11 +10,12 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 LLVM::LLVMFuncOp cuda::createEntry(OpBuilder &builder, Location loc, StringRef name,
-                                   unsigned parameters) {
+                                   unsigned pointers, unsigned integers) {
   MLIRContext *context = builder.getContext();
   auto pointer =
       LLVM::LLVMPointerType::get(context, static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
-  SmallVector<Type> types(parameters, pointer);
+  SmallVector<Type> types(pointers, pointer);
+  types.append(integers, builder.getI32Type());
   auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types);
   auto entry = LLVM::LLVMFuncOp::create(builder, loc, name, type);
   entry->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());

@@ -7,8 +7,9 @@
 
 namespace mlir::tpc::cuda {
 
-/// Creates an entry point; its parameters are pointers to global memory.
-LLVM::LLVMFuncOp createEntry(OpBuilder &builder, Location loc, StringRef name, unsigned parameters);
+/// Creates an entry point; its parameters are pointers to global memory, then 32-bit integers.
+LLVM::LLVMFuncOp createEntry(OpBuilder &builder, Location loc, StringRef name, unsigned pointers,
+                             unsigned integers = 0);
 /// Sets the number of threads per block.
 void setThreads(LLVM::LLVMFuncOp entry, unsigned threads);
 /// Sets the sufficient number of blocks per multiprocessor. Without it, ptxas spills registers to

@@ -7,6 +7,7 @@
 #include "cuda/library/CudaWeightLoader.h"
 #include "cuda/library/SamplingKernels.h"
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 
@@ -34,8 +35,9 @@ CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
                        const nccl::Library *nccl, const Gpu &gpu, bool measures)
     : driver(driver), library(library), nccl(nccl), measures(measures), queue(driver, gpu),
       frameMemory(queue, nccl, *this), workspace(driver, workspaceOf(gpu)),
-      status(driver, minBytes),
-      products(driver, library, workspace.address, workspaceOf(gpu), queue.stream),
+      status(driver, minBytes), gemv(queue, GemvKernels::useOf(std::getenv("TPC_GEMV"), measures),
+                                     workspace.address, workspaceOf(gpu)),
+      products(driver, library, gemv, workspace.address, workspaceOf(gpu), queue.stream),
       uploads{Upload(queue), Upload(queue)}, download(driver), attentions(driver, queue.stream),
       appending(queue, appendKernels, appendKernelNames, "add to caches"),
       sampling(queue, samplingKernels, samplingKernelNames, "choose tokens"),
@@ -237,6 +239,11 @@ bool CudaDevice::computes(int32_t dtype) const {
   return dtype == TPC_F32 || dtype == TPC_F16 || dtype == TPC_BF16;
 }
 
+void CudaDevice::addMatrix(const std::shared_ptr<CudaMatrix> &matrix) {
+  gemv.prepare(matrix->k, matrix->n, matrix->dtype, matrix->transposed);
+  matrices.push_back(matrix);
+}
+
 std::vector<std::shared_ptr<Matrix>>
 CudaDevice::makeMatrices(int64_t k, std::span<const int64_t> widths, int32_t dtype) {
   enter();
@@ -244,7 +251,7 @@ CudaDevice::makeMatrices(int64_t k, std::span<const int64_t> widths, int32_t dty
   for (int64_t n : widths) {
     auto block = std::make_shared<Block>(driver, std::max(k * n * sizeOf(dtype), minBytes));
     auto matrix = std::make_shared<CudaMatrix>(k, n, dtype, block->address, false, block);
-    matrices.push_back(matrix);
+    addMatrix(matrix);
     made.push_back(std::move(matrix));
   }
   return made;
@@ -267,14 +274,15 @@ void CudaDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const void 
 
 // Stages through the GEMM workspace, which is unused while weights load.
 std::unique_ptr<WeightLoader> CudaDevice::makeWeightLoader() {
-  return std::make_unique<CudaWeightLoader>(*this, queue, matrices, workspace.address,
-                                            workspaceOf(queue.gpu));
+  return std::make_unique<CudaWeightLoader>(
+      *this, queue, [this](const std::shared_ptr<CudaMatrix> &matrix) { addMatrix(matrix); },
+      workspace.address, workspaceOf(queue.gpu));
 }
 
 std::shared_ptr<Matrix> CudaDevice::transposeOf(const void *rows, int64_t k, int64_t n,
                                                 int32_t dtype) {
   auto matrix = std::make_shared<CudaMatrix>(k, n, dtype, addressOf(rows), true, nullptr);
-  matrices.push_back(matrix);
+  addMatrix(matrix);
   return matrix;
 }
 

@@ -12,6 +12,7 @@
 #include "core/Device.h"
 #include "cuda/library/Attention.h"
 #include "cuda/library/Block.h"
+#include "cuda/library/GemvKernels.h"
 #include "cuda/library/Kernels.h"
 #include "cuda/library/LibraryKernels.h"
 #include "cuda/library/Matmuls.h"
@@ -175,6 +176,8 @@ private:
   std::string machine() const;
   /// Returns the GEMM shape of a tuning key of this GPU.
   std::optional<MatmulShape> shapeOf(const std::string &tuningKey) const;
+  /// Notes a right-hand side of GEMMs before the first step.
+  void addMatrix(const std::shared_ptr<CudaMatrix> &matrix);
   /// Returns resident right-hand sides of GEMMs of this shape.
   std::vector<Address> matricesOf(const MatmulShape &shape);
 
@@ -185,6 +188,7 @@ private:
   Queue queue;
   NcclMemory frameMemory;
   Block workspace, status;
+  GemvKernels gemv;
   cuda::Matmuls products;
   std::vector<std::weak_ptr<const CudaMatrix>> matrices;
   std::list<SharedTensor> shared;

@@ -2,7 +2,8 @@
 //
 // A tuning key names the machine and the GEMM, such as "NVIDIA H100, sm_90, 132 multiprocessors,
 // driver 13000, cuBLASLt 13.1.0: f32 1 8 768 2304 …". A tuning result is the bytes of an algorithm,
-// valid for equal library versions, or "first" if there is at most one algorithm.
+// valid for equal library versions, "own" for an own kernel, or "first" if there is at most one
+// method.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,18 +15,22 @@
 namespace tpc::rt::cuda {
 namespace {
 
-constexpr const char *first = "first", *separator = ": ";
+constexpr const char *first = "first", *own = "own", *separator = ": ";
 
-std::string spell(const blas::Algorithm &algorithm) {
+std::string spell(const MatmulMethod &method) {
+  if (method.isOwn)
+    return own;
   constexpr const char *digits = "0123456789abcdef";
   std::string text;
-  for (uint64_t word : algorithm.data)
+  for (uint64_t word : method.algorithm.data)
     for (int shift = 60; shift >= 0; shift -= 4)
       text += digits[word >> shift & 15];
   return text;
 }
 
-std::optional<blas::Algorithm> algorithmOf(const std::string &text) {
+std::optional<MatmulMethod> methodOf(const std::string &text) {
+  if (text == own)
+    return MatmulMethod{.isOwn = true};
   blas::Algorithm algorithm{};
   constexpr size_t width = 16;
   if (text.size() != width * std::size(algorithm.data) ||
@@ -33,7 +38,7 @@ std::optional<blas::Algorithm> algorithmOf(const std::string &text) {
     return std::nullopt;
   for (size_t i = 0; i < std::size(algorithm.data); ++i)
     algorithm.data[i] = std::stoull(text.substr(i * width, width), nullptr, 16);
-  return algorithm;
+  return MatmulMethod{.algorithm = algorithm};
 }
 
 } // namespace
@@ -91,8 +96,8 @@ bool CudaDevice::applyTuning(const std::string &tuningKey, const std::string &tu
     return false;
   if (tuning == first)
     return true;
-  std::optional<blas::Algorithm> algorithm = algorithmOf(tuning);
-  return algorithm && products.applyTuning(*shape, *algorithm);
+  std::optional<MatmulMethod> method = methodOf(tuning);
+  return method && products.applyTuning(*shape, *method);
 }
 
 } // namespace tpc::rt::cuda

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 namespace tpc::rt::cuda {
 
@@ -36,10 +37,10 @@ int64_t alignUp(int64_t bytes) { return (bytes + alignment - 1) / alignment * al
 
 } // namespace
 
-CudaWeightLoader::CudaWeightLoader(Device &device, Queue &queue, Matrices &matrices,
+CudaWeightLoader::CudaWeightLoader(Device &device, Queue &queue, AddMatrix addMatrix,
                                    Address staging, int64_t bytes)
-    : device(device), queue(queue), driver(queue.driver), matrices(matrices), staging(staging),
-      stagingBytes(bytes) {}
+    : device(device), queue(queue), driver(queue.driver), addMatrix(std::move(addMatrix)),
+      staging(staging), stagingBytes(bytes) {}
 
 CudaWeightLoader::~CudaWeightLoader() {
   if (!module)
@@ -128,7 +129,7 @@ void CudaWeightLoader::clear(void *to, int64_t bytes) {
 std::shared_ptr<Matrix> CudaWeightLoader::matrixOf(const void *rows, int64_t k, int64_t n,
                                                    int32_t dtype) {
   auto matrix = std::make_shared<CudaMatrix>(k, n, dtype, addressOf(rows), false, nullptr);
-  matrices.push_back(matrix);
+  addMatrix(matrix);
   return matrix;
 }
 

@@ -12,18 +12,18 @@
 #include "core/WeightLoader.h"
 #include "cuda/library/CudaMatrix.h"
 #include "cuda/library/Queue.h"
+#include <functional>
 #include <map>
 #include <string_view>
-#include <vector>
 
 namespace tpc::rt::cuda {
 
 class CudaWeightLoader final : public WeightLoader {
 public:
-  using Matrices = std::vector<std::weak_ptr<const CudaMatrix>>;
-  /// Writes through `device`, which owns `queue`, to `bytes` bytes at `staging`. Adds the matrices
-  /// that it creates to `matrices`.
-  CudaWeightLoader(Device &device, Queue &queue, Matrices &matrices, Address staging,
+  using AddMatrix = std::function<void(const std::shared_ptr<CudaMatrix> &)>;
+  /// Writes through `device`, which owns `queue`, to `bytes` bytes at `staging`. Calls `addMatrix`
+  /// for each matrix that it creates.
+  CudaWeightLoader(Device &device, Queue &queue, AddMatrix addMatrix, Address staging,
                    int64_t bytes);
   ~CudaWeightLoader() override;
 
@@ -42,7 +42,7 @@ private:
   Device &device;
   Queue &queue;
   const Driver &driver;
-  Matrices &matrices;
+  const AddMatrix addMatrix;
   const Address staging;
   const int64_t stagingBytes;
   Module module = nullptr;

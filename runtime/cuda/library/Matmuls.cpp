@@ -1,4 +1,4 @@
-//===- Matmuls.cpp - GEMMs by cuBLASLt ------------------------------------===//
+//===- Matmuls.cpp - GEMMs by cuBLASLt and own kernels --------------------===//
 
 #include "core/DType.h"
 #include "cuda/library/InFlightOperations.h"
@@ -28,10 +28,10 @@ int typeOf(int32_t dtype) {
 
 } // namespace
 
-Matmuls::Matmuls(const Driver &driver, const Library &library, Address workspace,
+Matmuls::Matmuls(const Driver &driver, const Library &library, GemvKernels &gemv, Address workspace,
                  int64_t workspaceBytes, Stream stream)
-    : driver(driver), library(library), workspace(workspace), workspaceBytes(workspaceBytes),
-      stream(stream) {
+    : driver(driver), library(library), gemv(gemv), workspace(workspace),
+      workspaceBytes(workspaceBytes), stream(stream) {
   Library::check(library.Create(&handle), "to start");
 }
 
@@ -166,6 +166,10 @@ bool Matmuls::run(const MatmulCall &call) {
                     alignmentOf(call.out),
                     call.bias ? alignmentOf(call.bias) : 0,
                     call.separateBias ? alignmentOf(call.separateBias) : 0};
+  if (gemv.computes(shape) || own.contains(shape)) {
+    gemv.run(call);
+    return true;
+  }
   Plan &plan = planOf(shape);
   while (!plan.algorithms.empty()) {
     blas::Status status = run(plan, call, plan.algorithms.front());

@@ -1,4 +1,4 @@
-//===- Matmuls.h - GEMMs by cuBLASLt --------------------------------------===//
+//===- Matmuls.h - GEMMs by cuBLASLt and own kernels ----------------------===//
 //
 // cuBLASLt's matrices are column-major. A [rows, columns] matrix here is [columns, rows] there, so
 // the operands of a GEMM are exchanged:
@@ -7,9 +7,10 @@
 // A' and is transposed. The bias is added to each column of D, as cuBLASLt's epilogue does. This
 // mapping is defined here only.
 //
-// The algorithm of a GEMM is the one that was measured to be fastest (measure, applyTuning), or
-// else the first recommendation that the library accepts. Each result is shared between ranks, so
-// that all compute the same bits (Device::applyTuning).
+// The method of a GEMM, an algorithm of cuBLASLt or an own kernel (GemvKernels.h), is the one that
+// was measured to be fastest (measure, applyTuning), or else the first recommendation that the
+// library accepts. Each result is shared between ranks, so that all compute the same bits
+// (Device::applyTuning).
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,12 +19,14 @@
 
 #include "cuda/library/Block.h"
 #include "cuda/library/CublasLt.h"
+#include "cuda/library/GemvKernels.h"
 #include "cuda/library/MatmulShape.h"
 #include "tpc/runtime.h"
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -44,13 +47,19 @@ struct MatmulCall {
   const void *separateBias = nullptr; ///< bias that the residual already contains
 };
 
+/// An implementation of a GEMM.
+struct MatmulMethod {
+  bool isOwn = false;          ///< an own kernel
+  blas::Algorithm algorithm{}; ///< else of cuBLASLt
+};
+
 /// GEMMs in the current context.
 class Matmuls {
 public:
   /// Maximum number of cached plans. Steps of growing sizes add new shapes all the time.
   static constexpr size_t maxPlans = 1024;
 
-  Matmuls(const Driver &driver, const blas::Library &library, Address workspace,
+  Matmuls(const Driver &driver, const blas::Library &library, GemvKernels &gemv, Address workspace,
           int64_t workspaceBytes, Stream stream);
   Matmuls(const Matmuls &) = delete;
   Matmuls &operator=(const Matmuls &) = delete;
@@ -66,13 +75,14 @@ public:
   std::vector<MatmulShape> shapes() const;
   /// Bytes needed to measure a GEMM; includes a right-hand side only if none is `reusable`.
   static int64_t bytesToMeasure(const MatmulShape &shape, bool reusable);
-  /// Returns the fastest algorithm, measured in `memory`. `reusable`: right-hand sides to read in
+  /// Returns the fastest method, measured in `memory`. `reusable`: right-hand sides to read in
   /// turn, as successive layers do, so that none is cached. Returns nullopt if there is at most one
-  /// algorithm.
-  std::optional<blas::Algorithm> measure(const MatmulShape &shape, Address memory,
-                                         std::span<const Address> reusable);
-  /// Uses this algorithm from now on. Returns false if the library rejects it.
-  bool applyTuning(const MatmulShape &shape, const blas::Algorithm &algorithm);
+  /// method.
+  std::optional<MatmulMethod> measure(const MatmulShape &shape, Address memory,
+                                      std::span<const Address> reusable);
+  /// Uses this method from now on. Returns false if the library rejects the algorithm, or if no own
+  /// kernel computes the shape.
+  bool applyTuning(const MatmulShape &shape, const MatmulMethod &method);
 
 private:
   struct Plan;
@@ -83,6 +93,10 @@ private:
   MatmulShape computed(const MatmulShape &shape);
   std::unique_ptr<Plan> makePlan(const MatmulShape &shape);
   blas::Status run(Plan &plan, const MatmulCall &call, const blas::Algorithm &algorithm);
+  /// Returns the time of the fastest of several runs, in milliseconds; nullopt if a run is not
+  /// supported. `compute` enqueues a run.
+  template <class Compute>
+  std::optional<float> time(MatmulCall &call, std::span<const Address> reusable, Compute compute);
   /// Throws an error that names the GEMM if it failed.
   void checkComputed(blas::Status status, const MatmulCall &call) const;
   /// Returns false if the library does not support the GEMM.
@@ -94,6 +108,7 @@ private:
 
   const Driver &driver;
   const blas::Library &library;
+  GemvKernels &gemv;
   blas::Handle handle = nullptr;
   Address workspace;
   int64_t workspaceBytes;
@@ -102,6 +117,7 @@ private:
   std::list<std::unique_ptr<Plan>> plans; // most recently used first
   std::map<MatmulShape, std::list<std::unique_ptr<Plan>>::iterator> planAt;
   std::map<MatmulShape, blas::Algorithm> tuned;
+  std::set<MatmulShape> own; // computed by own kernels, as measured
   struct Ones {
     std::unique_ptr<Block> block;
     int64_t count = 0;

@@ -175,49 +175,80 @@ MatmulShape Matmuls::computed(const MatmulShape &shape) {
   return rest;
 }
 
-std::optional<blas::Algorithm> Matmuls::measure(const MatmulShape &requestedShape, Address memory,
-                                                std::span<const Address> reusable) {
-  const MatmulShape shape = computed(requestedShape);
-  Plan &plan = planOf(shape);
-  if (plan.algorithms.size() < 2)
-    return std::nullopt;
-  Suballocator pieces(memory);
-  MatmulCall call = callOf(shape, pieces, !reusable.empty());
-  driver.check(driver.cuMemsetD32Async(
-                   memory, filling, static_cast<size_t>(pieces.bytes()) / sizeof(filling), stream),
-               "to write to memory");
+template <class Compute>
+std::optional<float> Matmuls::time(MatmulCall &call, std::span<const Address> reusable,
+                                   Compute compute) {
   Stopwatch watch(driver, stream);
-  const blas::Algorithm *best = nullptr;
   float least = std::numeric_limits<float>::max();
-  for (const blas::Algorithm &algorithm : plan.algorithms) {
-    float own = std::numeric_limits<float>::max();
-    bool isTaken = true;
-    for (int i = 0, end = runs; i <= end && isTaken; ++i) {
-      if (!reusable.empty())
-        call.w = pointerTo(reusable[static_cast<size_t>(i) % reusable.size()]);
-      watch.begin();
-      blas::Status status = run(plan, call, algorithm);
-      isTaken = status != blas::notSupported;
-      if (!isTaken)
-        break;
-      checkComputed(status, call);
-      InFlightOperations::add(driver, stream, "a measured matmul", nullptr,
-                              {shape.m, shape.k, shape.n});
-      float elapsed = watch.milliseconds();
-      if (i > 0)
-        own = std::min(own, elapsed);
-      else if (elapsed > longMilliseconds)
-        end = 1;
-    }
-    if (isTaken && own < least) {
-      least = own;
-      best = &algorithm;
-    }
+  for (int i = 0, end = runs; i <= end; ++i) {
+    if (!reusable.empty())
+      call.w = pointerTo(reusable[static_cast<size_t>(i) % reusable.size()]);
+    watch.begin();
+    if (!compute())
+      return std::nullopt;
+    InFlightOperations::add(driver, stream, "a measured matmul", nullptr, {call.m, call.k, call.n});
+    float elapsed = watch.milliseconds();
+    if (i > 0)
+      least = std::min(least, elapsed);
+    else if (elapsed > longMilliseconds)
+      end = 1;
   }
-  return best ? std::optional(*best) : std::nullopt;
+  return least;
 }
 
-bool Matmuls::applyTuning(const MatmulShape &requestedShape, const blas::Algorithm &algorithm) {
+std::optional<MatmulMethod> Matmuls::measure(const MatmulShape &requestedShape, Address memory,
+                                             std::span<const Address> reusable) {
+  const MatmulShape shape = computed(requestedShape);
+  Plan &plan = planOf(shape);
+  const bool offersOwn = gemv.supports(requestedShape);
+  if (plan.algorithms.size() + offersOwn < 2)
+    return std::nullopt;
+  const int64_t bytes = bytesToMeasure(requestedShape, !reusable.empty());
+  driver.check(driver.cuMemsetD32Async(memory, filling,
+                                       static_cast<size_t>(bytes) / sizeof(filling), stream),
+               "to write to memory");
+  std::optional<MatmulMethod> best;
+  float least = std::numeric_limits<float>::max();
+  auto add = [&](std::optional<float> milliseconds, const MatmulMethod &method) {
+    if (milliseconds && *milliseconds < least) {
+      least = *milliseconds;
+      best = method;
+    }
+  };
+  Suballocator pieces(memory);
+  MatmulCall call = callOf(shape, pieces, !reusable.empty());
+  for (const blas::Algorithm &algorithm : plan.algorithms)
+    add(time(call, reusable,
+             [&] {
+               blas::Status status = run(plan, call, algorithm);
+               if (status != blas::notSupported)
+                 checkComputed(status, call);
+               return status != blas::notSupported;
+             }),
+        {.algorithm = algorithm});
+  if (offersOwn) {
+    // Computes a bias that needs a second GEMM of the library.
+    Suballocator ownPieces(memory);
+    MatmulCall ownCall = callOf(requestedShape, ownPieces, !reusable.empty());
+    add(time(ownCall, reusable,
+             [&] {
+               gemv.run(ownCall);
+               return true;
+             }),
+        {.isOwn = true});
+  }
+  return best;
+}
+
+bool Matmuls::applyTuning(const MatmulShape &requestedShape, const MatmulMethod &method) {
+  if (method.isOwn) {
+    if (!gemv.supports(requestedShape))
+      return false;
+    gemv.load(requestedShape.dtype, requestedShape.transposed);
+    own.insert(requestedShape);
+    return true;
+  }
+  const blas::Algorithm &algorithm = method.algorithm;
   const MatmulShape shape = computed(requestedShape);
   Plan &plan = planOf(shape);
   blas::Heuristic checked{};

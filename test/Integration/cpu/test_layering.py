@@ -147,6 +147,7 @@ TARGETS = {
             "include/tpc/Conversion/Cuda",
             "lib/Conversion/Cuda",
             "runtime/cuda",
+            "tools/tpc-library-kernels",
             "test/Simulator/Cuda",
             "test/Simulator/CublasLt",
             "test/Simulator/Nccl",

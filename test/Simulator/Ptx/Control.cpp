@@ -1,7 +1,7 @@
 //===- Control.cpp - Branches, exits, barriers, fences --------------------===//
 
 #include "Decoder.h"
-#include "Warp.h"
+#include "Machine.h"
 
 using namespace ptx;
 
@@ -44,16 +44,18 @@ static void decodeTrap(Decoder &decoder) {
 }
 
 static void runNothing(Warp &, const Inst &, Mask) {}
+static void runFence(Warp &warp, const Inst &, Mask mask) { warp.machine.fence(warp, mask); }
 
 // Weak memory is not modeled: blocks run one after the other, and clocks detect races
-// deterministically.
+// deterministically. Fences of device scope order blocks.
 static void decodeFence(Decoder &decoder) {
   decoder.expectCount(0);
   decoder.takeOneOf({"sc", "acq_rel", "acquire", "release"});
-  if (decoder.takeOneOf({"cta", "cluster", "gl", "gpu", "sys"}) < 0)
+  int scope = decoder.takeOneOf({"cta", "cluster", "gl", "gpu", "sys"});
+  if (scope < 0)
     decoder.fail("its scope is missing");
   decoder.inst.cls = Class::Barrier;
-  decoder.inst.run = runNothing;
+  decoder.inst.run = scope < 2 ? runNothing : runFence;
 }
 
 void ptx::addControl(OpcodeTable &table) {

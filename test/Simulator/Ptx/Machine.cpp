@@ -240,6 +240,7 @@ void Machine::runBlock(uint64_t next) {
   std::fill(shared.begin(), shared.end(), 0xff);
   std::fill(sharedWritten.begin(), sharedWritten.end(), 0);
   barriers.clear();
+  blockOrder.beginBlock(warps.size() * warpSize);
   for (auto &warp : warps)
     prepareWarp(*warp);
   std::vector<Warp *> ready;

@@ -9,6 +9,7 @@
 #ifndef TPC_TEST_SIMULATOR_PTX_MACHINE_H
 #define TPC_TEST_SIMULATOR_PTX_MACHINE_H
 
+#include "BlockOrder.h"
 #include "Warp.h"
 
 #include <memory>
@@ -94,6 +95,8 @@ public:
 
   /// Each lane of a set has synchronized with all others.
   void syncLanes(Warp &warp, Mask lanes);
+  /// A fence that orders accesses of blocks.
+  void fence(Warp &warp, Mask lanes);
 
 private:
   template <class F>
@@ -167,6 +170,7 @@ private:
   std::vector<uint64_t> sharedAt; // variables in address order
   std::vector<uint8_t> shared, sharedWritten, sharedOwner;
   Shadow sharedShadow;
+  BlockOrder blockOrder;
   std::map<uint32_t, Barrier> barriers;
   std::map<const Allocation *, Traffic> traffic;
   Allocation *lastCounted = nullptr;

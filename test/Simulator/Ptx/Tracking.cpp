@@ -3,8 +3,8 @@
 // An access is ordered before another one if the same thread makes both, or if a barrier of both
 // threads separates them. Each lane has a clock that barriers advance. Each warp records up to
 // which clock it has synchronized with other warps, and each lane with other lanes of its warp. So
-// races are detected in any order of the accesses. Blocks are never ordered; two atomic accesses do
-// not race.
+// races are detected in any order of the accesses. Blocks are ordered by fences and strong
+// accesses alone (BlockOrder.h); two atomic accesses do not race.
 //
 //===----------------------------------------------------------------------===//
 
@@ -128,10 +128,10 @@ Record Machine::recordOf(const Warp &warp, unsigned lane) const {
 bool Machine::ordered(const Warp &warp, unsigned lane, Record record) const {
   if (record & readOnlyFlag)
     return false;
-  if ((record & blockMask) >> blockShift != block)
-    return false;
   auto thread = unsigned((record & threadMask) >> threadShift);
   auto clock = uint32_t(record & clockMask);
+  if (uint64_t other = (record & blockMask) >> blockShift; other != block)
+    return blockOrder.isOrdered(warp.index * warpSize + lane, other, thread, clock);
   unsigned other = thread / warpSize, otherLane = thread % warpSize;
   if (other != warp.index)
     return clock < warp.warpsSeen[other];
@@ -283,6 +283,9 @@ void Machine::track(Warp &warp, const Request &request, Mask lanes, Region &regi
           cell.reads[0] |= seenFlag;
         }
       }
+      if (request.strong && allocation)
+        blockOrder.access(warp.index * warpSize + lane, allocation->base + offsets[lane], reads,
+                          writes);
     });
     if (allocation) {
       lastTraffic->distinctReadBytes += newlyRead;
@@ -373,6 +376,22 @@ void Machine::syncLanes(Warp &warp, Mask lanes) {
   });
   forLanes(lanes, [&](unsigned lane) { joined[lane] = ++warp.clock[lane]; });
   forLanes(lanes, [&](unsigned lane) { warp.lanesSeen[lane] = joined; });
+  std::vector<unsigned> threads;
+  forLanes(lanes, [&](unsigned lane) { threads.push_back(warp.index * warpSize + lane); });
+  blockOrder.join(threads);
+}
+
+void Machine::fence(Warp &warp, Mask lanes) {
+  forLanes(lanes, [&](unsigned lane) {
+    std::vector<uint32_t> bounds;
+    for (uint32_t seen : warp.warpsSeen)
+      bounds.insert(bounds.end(), warpSize, seen);
+    auto self = bounds.begin() + warp.index * warpSize;
+    std::copy(warp.lanesSeen[lane].begin(), warp.lanesSeen[lane].end(), self);
+    // Its own accesses before the fence have earlier clocks than those after it.
+    self[lane] = ++warp.clock[lane];
+    blockOrder.fence(warp.index * warpSize + lane, block, std::move(bounds));
+  });
 }
 
 void Machine::release(Barrier &barrier) {
@@ -390,6 +409,11 @@ void Machine::release(Barrier &barrier) {
       seen.fill(now);
     joined[index] = now;
   }
+  std::vector<unsigned> threads;
+  for (unsigned index : barrier.warps)
+    for (unsigned lane = 0; lane < warpSize; ++lane)
+      threads.push_back(index * warpSize + lane);
+  blockOrder.join(threads);
   for (unsigned index : barrier.warps) {
     Warp &warp = *warps[index];
     warp.warpsSeen = joined;

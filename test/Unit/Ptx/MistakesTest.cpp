@@ -194,6 +194,87 @@ TEST(Mistakes, InAnExchangeOfWarps) {
   }
 }
 
+/// Blocks that store a number each and count themselves; the last one adds all numbers.
+static std::string lastBlockAdds(const std::string &store, const std::string &before,
+                                 const std::string &after, const std::string &behind) {
+  return entry(3, R"(
+  mov.u32 %r1, %tid.x;
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %nctaid.x;
+  mad.lo.u32 %r4, %r2, 64, %r1;
+  mul.wide.u32 %rd3, %r4, 4;
+  add.s64 %rd4, %rd0, %rd3;
+  )" + store + R"(
+  bar.sync 0;
+  setp.ne.u32 %p1, %r1, 0;
+  @%p1 bra $L_counted;
+  )" + before + R"(
+  sub.u32 %r5, %r3, 1;
+  atom.relaxed.gpu.global.inc.u32 %r6, [%rd1], %r5;
+  )" + after + R"(
+  st.shared.b32 [last], %r6;
+$L_counted:
+  )" + behind + R"(
+  ld.shared.b32 %r6, [last];
+  sub.u32 %r5, %r3, 1;
+  setp.ne.u32 %p2, %r6, %r5;
+  @%p2 bra $L_end;
+  mov.b32 %r7, 0;
+  mov.b32 %r8, 0;
+  mul.wide.u32 %rd3, %r1, 4;
+  add.s64 %rd4, %rd0, %rd3;
+$L_add:
+  ld.global.b32 %r9, [%rd4];
+  add.u32 %r7, %r7, %r9;
+  add.s64 %rd4, %rd4, 256;
+  add.u32 %r8, %r8, 1;
+  setp.lt.u32 %p3, %r8, %r3;
+  @%p3 bra $L_add;
+  add.s64 %rd5, %rd2, %rd3;
+  st.global.b32 [%rd5], %r7;
+$L_end:)",
+               ".shared .align 4 .b32 last;\n");
+}
+
+TEST(Mistakes, InAnExchangeOfBlocks) {
+  const uint32_t blocks = 5, threads = 64;
+  std::string store = "st.global.b32 [%rd4], %r4;", fence = "fence.acq_rel.gpu;",
+              barrier = "bar.sync 0;";
+  auto run = [&](const std::string &text, uint64_t seed, std::vector<uint32_t> *sums = nullptr) {
+    Module module = parsed(text);
+    Memory memory(seed);
+    uint64_t numbers = memory.allocate(blocks * threads * 4, "numbers"),
+             counter = upload(memory, std::vector<uint32_t>(1, 0), "counter"),
+             out = memory.allocate(threads * 4, "out");
+    std::array arguments{Argument::pointer(numbers), Argument::pointer(counter),
+                         Argument::pointer(out)};
+    Result result = launch(module, "k", arguments, memory,
+                           {.grid = {blocks}, .block = {threads}, .seed = seed});
+    if (sums)
+      *sums = download<uint32_t>(memory, out, threads);
+    return result;
+  };
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
+    for (const std::string &own :
+         {fence, std::string("membar.gl;"), std::string("fence.sc.sys;")}) {
+      std::vector<uint32_t> sums;
+      Result right = run(lastBlockAdds(store, own, own, barrier), seed, &sums);
+      EXPECT_TRUE(right.clean()) << right.str();
+      for (uint32_t i = 0; i < threads; ++i)
+        EXPECT_EQ(sums[i], blocks * i + 64 * (blocks * (blocks - 1) / 2));
+    }
+    auto expectRace = [&](const std::string &text, const char *what) {
+      expectFound(run(text, seed), Check::Race, what, "nothing orders blocks");
+    };
+    expectRace(lastBlockAdds(store, "", fence, barrier), "no fence before the count");
+    expectRace(lastBlockAdds(store, fence, "", barrier), "no fence behind the count");
+    expectRace(lastBlockAdds(store, "fence.acq_rel.cta;", fence, barrier), "a fence of a block");
+    expectRace(lastBlockAdds("", fence, fence + store, barrier), "a store behind the count");
+    std::string early = lastBlockAdds(store, fence, fence, barrier);
+    expectRace(replaced(early, barrier, ""), "no barrier before the count");
+  }
+}
+
 TEST(Mistakes, InAnExchangeOfLanes) {
   std::string other = "xor.b32 %r2, %r1, 1;", barrier = "bar.warp.sync -1;";
   for (uint64_t seed = 0; seed < seeds; ++seed) {

@@ -1,0 +1,448 @@
+//===- Gemv.cpp - Matrix-vector kernels -----------------------------------===//
+//
+// A thread reads w 16 bytes at a time, 8 accesses in flight, and has the next 8 in flight while it
+// multiplies. w is not reused, so it never passes through shared memory; x is small and stays in
+// the L1 cache.
+//
+//   [k, n]   8 threads read 128 bytes of a row, and the 32 groups of a block read chunks of 8
+//            adjacent rows in turn. A thread thus multiplies its columns with 8 adjacent elements
+//            of each row of x. Sums are added by shuffles, then through shared memory in the order
+//            of warps, then over the blocks that split k.
+//   [n, k]   32 lanes read adjacent chunks of one or two rows. Sums are added by shuffles.
+//
+// Blocks that split k store partial sums and count themselves. The last one adds all partial sums
+// in the order of k. This is deterministic, needs no second launch, and runs on all architectures.
+// A barrier, a fence of one thread, and its atomic update order the stores of a block before the
+// loads of the last one; atom.inc wraps around, which resets the counter.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tpc/Conversion/Cuda/Gemv.h"
+#include "ThreadEmitter.h"
+#include "Threads.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::cuda;
+
+using namespace ::tpc::gemv;
+
+static StringRef getTypeName(int32_t dtype) {
+  return dtype == TPC_F32 ? "f32" : dtype == TPC_F16 ? "f16" : "bf16";
+}
+
+std::string cuda::getName(const GemvVariant &variant) {
+  return ("tpc_gemv_" + getTypeName(variant.element) + (variant.transposed ? "_nk_" : "_kn_") +
+          Twine(variant.m))
+      .str();
+}
+
+namespace {
+
+class GemvEmitter : ThreadEmitter {
+public:
+  GemvEmitter(ModuleOp module, const GemvVariant &variant)
+      : ThreadEmitter(OpBuilder::atBlockEnd(module.getBody()), module.getLoc()), module(module),
+        variant(variant), vector(getVector(variant.element)) {
+    element = variant.element == TPC_F32   ? Type(b.getF32Type())
+              : variant.element == TPC_F16 ? Type(b.getF16Type())
+                                           : Type(b.getBF16Type());
+  }
+  void emit();
+
+private:
+  void emitColumns();
+  void emitRows();
+
+  /// Loads 16 bytes of elements.
+  Value loadWords(Value pointer) {
+    return LLVM::LoadOp::create(b, loc, VectorType::get(4, b.getI32Type()), pointer, kAccessBytes);
+  }
+  /// Converts 16 bytes of elements.
+  Values unpack(Value words);
+  /// Loads `count` adjacent elements of a row of x.
+  Values loadX(int64_t row, Value column, int64_t count);
+
+  /// Adds the products of a chunk of w with x.
+  Values multiplyChunk(ValueRange words, Value chunk, ValueRange sums);
+  /// Adds over lanes whose numbers differ in bits from `low` to `high`.
+  Value addLanes(Value sum, int32_t high, int32_t low) {
+    for (int32_t bit = high; bit >= low; bit /= 2)
+      sum = fadd(sum, createShuffle(b, loc, sum, bit));
+    return sum;
+  }
+  /// Adds the partial sums of all splits. Barriers are inside: all threads of the block must get
+  /// here. Calls `finish` in the last block only.
+  void joinSplits(Value range, Value ranges, Value splits, Value split, Value index, Value sum,
+                  function_ref<void(Value)> finish);
+  /// Adds residual and bias, and stores the result.
+  void store(Value row, Value column, Value sum);
+  void storeAs(Type type, Value index, Value column, Value sum);
+  Value isNull(Value pointer) {
+    Value null = LLVM::ZeroOp::create(b, loc, pointer.getType());
+    return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, pointer, null);
+  }
+  /// Static shared memory.
+  Value getShared(StringRef name, Type type, int64_t count);
+
+  ModuleOp module;
+  const GemvVariant &variant;
+  const int64_t vector;
+  Type element;
+  Value w, x, out, bias, residual, partials, counters, k, n, chunksOfSplit, isWide;
+  Value thread, lane, warp, block;
+};
+
+Value GemvEmitter::getShared(StringRef name, Type type, int64_t count) {
+  auto space = static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
+  std::string symbol = cuda::getName(variant) + "_" + name.str();
+  OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
+  auto array = LLVM::LLVMArrayType::get(type, static_cast<unsigned>(count));
+  LLVM::GlobalOp::create(outside, loc, array, /*isConstant=*/false, LLVM::Linkage::Internal, symbol,
+                         Attribute(), kAccessBytes, space);
+  return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), space),
+                                   symbol);
+}
+
+GemvEmitter::Values GemvEmitter::unpack(Value words) {
+  Values values;
+  for (int i = 0; i < 4; ++i) {
+    Value word = LLVM::ExtractElementOp::create(b, loc, words, i32(i));
+    if (variant.element == TPC_F32) {
+      values.push_back(arith::BitcastOp::create(b, loc, b.getF32Type(), word));
+    } else if (variant.element == TPC_BF16) {
+      Value low = arith::ShLIOp::create(b, loc, word, i32(16));
+      Value high = arith::AndIOp::create(b, loc, word, i32(int32_t(0xffff0000)));
+      for (Value bits : {low, high})
+        values.push_back(arith::BitcastOp::create(b, loc, b.getF32Type(), bits));
+    } else {
+      Value halves = LLVM::BitcastOp::create(b, loc, VectorType::get(2, element), word);
+      for (int half = 0; half < 2; ++half)
+        values.push_back(toF32(LLVM::ExtractElementOp::create(b, loc, halves, i32(half))));
+    }
+  }
+  return values;
+}
+
+GemvEmitter::Values GemvEmitter::loadX(int64_t row, Value column, int64_t count) {
+  Value from = at(x, element, add(mul(wide(k), row), wide(column)));
+  Values values;
+  for (int64_t i = 0; i < count; i += vector)
+    llvm::append_range(values, unpack(loadWords(at(from, element, i))));
+  return values;
+}
+
+//===----------------------------------------------------------------------===//
+// [k, n]
+//===----------------------------------------------------------------------===//
+
+GemvEmitter::Values GemvEmitter::multiplyChunk(ValueRange words, Value chunk, ValueRange sums) {
+  Values after(sums);
+  Value row = mul(chunk, kRowsOfChunk);
+  SmallVector<Values> xs;
+  for (int64_t i = 0; i < variant.m; ++i)
+    xs.push_back(loadX(i, row, kRowsOfChunk));
+  for (auto [r, word] : llvm::enumerate(words))
+    for (auto [column, value] : llvm::enumerate(unpack(word)))
+      for (int64_t i = 0; i < variant.m; ++i) {
+        Value &sum = after[i * vector + column];
+        sum = fma(xs[i][r], value, sum);
+      }
+  return after;
+}
+
+void GemvEmitter::emitColumns() {
+  Type f = b.getF32Type();
+  const int64_t columns = getColumns(variant.element), results = variant.m * columns;
+  Value ranges = ceilDiv(n, columns), range = rem(block, ranges), split = div(block, ranges);
+  Value blocks = NVVM::GridDimXOp::create(b, loc, b.getI32Type());
+  Value splits = div(blocks, ranges);
+  Value group = div(thread, kThreadsOfRow), own = mul(rem(thread, kThreadsOfRow), vector);
+  Value column = add(mul(range, columns), own);
+  Value begin = mul(split, chunksOfSplit);
+  Value end = min(add(begin, chunksOfSplit), div(k, kRowsOfChunk));
+  // Threads without columns have no chunks.
+  Value first = select(less(column, n), add(begin, group), end);
+
+  Value stride = wide(n);
+  auto loadChunk = [&](Value chunk) {
+    Value from = at(w, element, add(mul(wide(mul(chunk, kRowsOfChunk)), stride), wide(column)));
+    Values words;
+    for (int64_t r = 0; r < kRowsOfChunk; ++r)
+      words.push_back(loadWords(at(from, element, mul(stride, r))));
+    return words;
+  };
+  Values zeros(variant.m * vector, f32(0));
+  SmallVector<Type> types(zeros.size(), f);
+  Values sums = branch(
+      less(first, end), types,
+      [&] {
+        Values state = loadChunk(first);
+        state.push_back(first);
+        llvm::append_range(state, zeros);
+        Value step = i32(kRowsAtOnce);
+        state = loop(add(first, kRowsAtOnce), end, step, state, [&](Value next, ValueRange now) {
+          Values after = loadChunk(next);
+          after.push_back(next);
+          llvm::append_range(after, multiplyChunk(now.take_front(kRowsOfChunk), now[kRowsOfChunk],
+                                                  now.drop_front(kRowsOfChunk + 1)));
+          return after;
+        });
+        ValueRange last(state);
+        return multiplyChunk(last.take_front(kRowsOfChunk), last[kRowsOfChunk],
+                             last.drop_front(kRowsOfChunk + 1));
+      },
+      [&] { return zeros; });
+  for (Value &sum : sums)
+    sum = addLanes(sum, kWarp / 2, kThreadsOfRow);
+
+  // Sums of warps: [warp][m][column].
+  Value shared = getShared("sums", f, kWarps * results);
+  branch(less(lane, i32(kThreadsOfRow)), [&] {
+    Value to = at(shared, f, add(mul(warp, results), own));
+    for (int64_t i = 0; i < variant.m; ++i)
+      for (int64_t j = 0; j < vector; j += 4)
+        storeMany(at(to, f, i * columns + j), ArrayRef(sums).slice(i * vector + j, 4));
+  });
+  barrier();
+  // A thread has one result. Threads without one read the first ones.
+  static_assert(kMaxRows * getColumns(TPC_BF16) <= kThreads);
+  Value index = rem(thread, results);
+  Value sum = load(at(shared, f, index), f);
+  for (int64_t i = 1; i < kWarps; ++i)
+    sum = fadd(sum, load(at(at(shared, f, index), f, i * results), f));
+  Value row = div(index, columns);
+  Value place = add(mul(range, columns), rem(index, columns));
+  Value exists = both(less(thread, i32(results)), less(place, n));
+  auto finish = [&](Value total) { branch(exists, [&] { store(row, place, total); }); };
+  branch(
+      compare(Predicate::eq, splits, i32(1)), {},
+      [&] {
+        finish(sum);
+        return Values();
+      },
+      [&] {
+        joinSplits(range, ranges, splits, split, index, sum, finish);
+        return Values();
+      });
+}
+
+void GemvEmitter::joinSplits(Value range, Value ranges, Value splits, Value split, Value index,
+                             Value sum, function_ref<void(Value)> finish) {
+  Type f = b.getF32Type(), integer = b.getI32Type();
+  constexpr llvm::StringLiteral device = "device";
+  const int64_t results = variant.m * getColumns(variant.element);
+  auto partial = [&](Value split) {
+    Value first = mul(wide(add(mul(split, ranges), range)), results);
+    return at(partials, f, add(first, wide(index)));
+  };
+  branch(less(thread, i32(results)), [&] { storeMany(partial(split), {sum}); });
+  barrier();
+  Value shared = getShared("last", integer, 1);
+  Value isFirst = compare(Predicate::eq, thread, i32(0));
+  branch(isFirst, [&] {
+    auto fence = [&] { LLVM::FenceOp::create(b, loc, LLVM::AtomicOrdering::acq_rel, device); };
+    fence();
+    Value before = LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::uinc_wrap,
+                                             at(counters, integer, range), sub(splits, i32(1)),
+                                             LLVM::AtomicOrdering::monotonic, device);
+    fence();
+    storeMany(shared, {before});
+  });
+  barrier();
+  Value before = load(shared, integer);
+  branch(compare(Predicate::eq, before, sub(splits, i32(1))), [&] {
+    // Several loads in flight; missing ones read the last partial sum.
+    constexpr int64_t atOnce = 8;
+    Value last = sub(splits, i32(1)), zero = f32(0);
+    Value total = loop(i32(0), splits, i32(atOnce), zero, [&](Value first, ValueRange now) {
+      Values loaded;
+      for (int64_t i = 0; i < atOnce; ++i)
+        loaded.push_back(load(partial(min(add(first, i), last)), f));
+      Value total = fadd(now[0], loaded[0]);
+      for (auto [i, value] : llvm::drop_begin(llvm::enumerate(loaded)))
+        total = fadd(total, select(less(add(first, int64_t(i)), splits), value, zero));
+      return Values{total};
+    })[0];
+    finish(total);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// [n, k]
+//===----------------------------------------------------------------------===//
+
+void GemvEmitter::emitRows() {
+  Type f = b.getF32Type();
+  const int64_t rows = getRowsOfWarp(variant.m), loads = kLoads / rows;
+  Value first = mul(add(mul(block, kWarps), warp), rows);
+  // Warps behind the last row have nothing to do; the second row of a warp may be the last again.
+  branch(less(first, n), [&] {
+    Value chunks = div(k, vector), lastRow = sub(n, i32(1));
+    Values starts;
+    for (int64_t r = 0; r < rows; ++r)
+      starts.push_back(at(w, element, mul(wide(min(add(first, r), lastRow)), wide(k))));
+    auto loadOne = [&](Value chunk) {
+      Values words;
+      for (Value start : starts)
+        words.push_back(loadWords(at(start, element, mul(chunk, vector))));
+      return words;
+    };
+    // Sums: [m][row].
+    auto multiply = [&](ValueRange words, Value chunk, ValueRange sums) {
+      Values after(sums);
+      SmallVector<Values> ws;
+      for (Value word : words)
+        ws.push_back(unpack(word));
+      for (int64_t i = 0; i < variant.m; ++i) {
+        Values xs = loadX(i, mul(chunk, vector), vector);
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t j = 0; j < vector; ++j) {
+            Value &sum = after[i * rows + r];
+            sum = fma(xs[j], ws[r][j], sum);
+          }
+      }
+      return after;
+    };
+    auto loadAll = [&](Value batch) {
+      Values words;
+      for (int64_t u = 0; u < loads; ++u)
+        llvm::append_range(words, loadOne(add(add(mul(batch, loads * kWarp), lane), u * kWarp)));
+      return words;
+    };
+    auto multiplyAll = [&](ValueRange words, Value batch, ValueRange sums) {
+      Values after(sums);
+      for (int64_t u = 0; u < loads; ++u)
+        after = multiply(words.slice(u * rows, rows),
+                         add(add(mul(batch, loads * kWarp), lane), u * kWarp), after);
+      return after;
+    };
+    Values sums(variant.m * rows, f32(0));
+    SmallVector<Type> types(sums.size(), f);
+    Value batches = div(chunks, loads * kWarp);
+    sums = branch(
+        less(i32(0), batches), types,
+        [&] {
+          Values state = loadAll(i32(0));
+          llvm::append_range(state, sums);
+          state = loop(i32(1), batches, i32(1), state, [&](Value next, ValueRange now) {
+            Values after = loadAll(next);
+            llvm::append_range(after, multiplyAll(now.take_front(kLoads), sub(next, i32(1)),
+                                                  now.drop_front(kLoads)));
+            return after;
+          });
+          ValueRange last(state);
+          return multiplyAll(last.take_front(kLoads), sub(batches, i32(1)),
+                             last.drop_front(kLoads));
+        },
+        [&] { return sums; });
+    // The rest is less than a batch.
+    Value rest = mul(batches, loads * kWarp);
+    sums = branch(
+        less(rest, chunks), types,
+        [&] {
+          Type word = VectorType::get(4, b.getI32Type());
+          SmallVector<Type> wordTypes(rows, word);
+          Value none = LLVM::ZeroOp::create(b, loc, word);
+          Values words, exist, places, after(sums);
+          for (int64_t u = 0; u < loads; ++u) {
+            places.push_back(add(add(rest, lane), u * kWarp));
+            exist.push_back(less(places[u], chunks));
+            llvm::append_range(words, branch(
+                                          exist[u], wordTypes, [&] { return loadOne(places[u]); },
+                                          [&] { return Values(rows, none); }));
+          }
+          for (int64_t u = 0; u < loads; ++u) {
+            Values before = after;
+            after = branch(
+                exist[u], types,
+                [&] {
+                  return multiply(ValueRange(words).slice(u * rows, rows), places[u], before);
+                },
+                [&] { return before; });
+          }
+          return after;
+        },
+        [&] { return sums; });
+    // A lane stores one result.
+    Value own = sums[0];
+    for (auto [i, sum] : llvm::enumerate(sums)) {
+      sum = addLanes(sum, kWarp / 2, 1);
+      own = i ? select(compare(Predicate::eq, lane, i32(i)), sum, own) : sum;
+    }
+    Value column = add(first, rem(lane, rows));
+    branch(both(less(lane, i32(sums.size())), less(column, n)),
+           [&] { store(div(lane, rows), column, own); });
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+void GemvEmitter::storeAs(Type type, Value index, Value column, Value sum) {
+  auto addIfAny = [&](Value pointer, Value place, Value before) {
+    Values none{before};
+    return branch(
+        isNull(pointer), {b.getF32Type()}, [&] { return none; },
+        [&] { return Values{fadd(before, toF32(load(at(pointer, type, place), type)))}; })[0];
+  };
+  sum = addIfAny(residual, index, sum);
+  sum = addIfAny(bias, column, sum);
+  storeMany(at(out, type, index), {fromF32(sum, type)});
+}
+
+void GemvEmitter::store(Value row, Value column, Value sum) {
+  Value index = add(mul(wide(row), wide(n)), wide(column));
+  if (element.isF32())
+    return storeAs(element, index, column, sum);
+  branch(
+      compare(Predicate::ne, isWide, i32(0)), {},
+      [&] {
+        storeAs(b.getF32Type(), index, column, sum);
+        return Values();
+      },
+      [&] {
+        storeAs(element, index, column, sum);
+        return Values();
+      });
+}
+
+void GemvEmitter::emit() {
+  LLVM::LLVMFuncOp kernel =
+      beginKernel(cuda::getName(variant), /*pointers=*/7, kThreads, /*integers=*/4);
+  setMinBlocks(kernel, getMinBlocks(variant));
+  auto arguments = kernel.getArguments();
+  for (auto [value, argument] :
+       llvm::zip_equal(ArrayRef<Value *>{&w, &x, &out, &bias, &residual, &partials, &counters, &k,
+                                         &n, &chunksOfSplit, &isWide},
+                       arguments))
+    *value = argument;
+  thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
+  block = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
+  lane = rem(thread, kWarp);
+  warp = div(thread, kWarp);
+  if (variant.transposed)
+    emitRows();
+  else
+    emitColumns();
+  endKernel();
+}
+
+} // namespace
+
+unsigned cuda::getMinBlocks(const GemvVariant &variant) {
+  bool hasManyValues = variant.transposed ? variant.element == TPC_F32 : variant.m == kMaxRows;
+  return hasManyValues ? 1 : 2;
+}
+
+void cuda::makeGemvKernel(ModuleOp kernels, const GemvVariant &variant) {
+  GemvEmitter(kernels, variant).emit();
+}
+
+void cuda::loadKernelDialects(MLIRContext &context) {
+  context
+      .loadDialect<arith::ArithDialect, math::MathDialect, LLVM::LLVMDialect, NVVM::NVVMDialect>();
+}

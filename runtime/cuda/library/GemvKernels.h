@@ -1,0 +1,69 @@
+//===- GemvKernels.h - own kernels of GEMMs with few rows -----------------===//
+//
+// An alternative to cuBLASLt for up to four rows (tpc/gemv.h). Which one computes a shape is a
+// tuning result, as the algorithm of cuBLASLt is.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CUDA_LIBRARY_GEMVKERNELS_H
+#define TPC_RT_CUDA_LIBRARY_GEMVKERNELS_H
+
+#include "cuda/library/Block.h"
+#include "cuda/library/LibraryKernels.h"
+#include "cuda/library/MatmulShape.h"
+#include "tpc/gemv.h"
+#include <memory>
+
+namespace tpc::rt::cuda {
+
+struct MatmulCall;
+
+/// When own kernels compute the shapes that they support.
+struct GemvUse {
+  enum Mode {
+    Measured, ///< if they were measured to be faster
+    Always,   ///< nothing is measured for these shapes
+    Never
+  } mode = Measured;
+  /// Right-hand sides of fewer bytes are left to cuBLASLt: a launch takes longer than to read them.
+  int64_t minBytes = 1 << 20;
+};
+
+class GemvKernels {
+public:
+  /// Maximum number of column ranges whose k is split.
+  static constexpr int64_t maxCounters = 4096;
+
+  GemvKernels(Queue &queue, GemvUse use, Address workspace, int64_t workspaceBytes);
+
+  /// Parses the value of TPC_GEMV; null: none. `measures`: whether algorithms are measured. Throws
+  /// if the value is unknown.
+  static GemvUse useOf(const char *variable, bool measures);
+
+  /// Whether a kernel computes the shape. Requires one right-hand side, aligned to 16 bytes like x,
+  /// and sizes of gemv::supports.
+  bool supports(const MatmulShape &shape) const;
+  /// Whether own kernels compute the shape without a measurement.
+  bool computes(const MatmulShape &shape) const {
+    return use.mode == GemvUse::Always && supports(shape);
+  }
+  /// Loads kernels of right-hand sides that own kernels compute without a measurement. Call this
+  /// before a step: loading may be impossible while other ranks wait for this GPU.
+  void prepare(int64_t k, int64_t n, int32_t dtype, bool transposed);
+  void load(int32_t dtype, bool transposed) { kernelsOf(dtype, transposed).load(); }
+  void run(const MatmulCall &call);
+
+private:
+  LibraryKernels &kernelsOf(int32_t dtype, bool transposed);
+
+  Queue &queue;
+  const GemvUse use;
+  const Address workspace;
+  const int64_t workspaceBytes;
+  Block counters; ///< zeros between launches
+  std::map<std::pair<int32_t, bool>, std::unique_ptr<LibraryKernels>> loaded;
+};
+
+} // namespace tpc::rt::cuda
+
+#endif // TPC_RT_CUDA_LIBRARY_GEMVKERNELS_H

@@ -1,0 +1,111 @@
+//===- gemv.h - launch interface of GPU matrix-vector kernels -------------===//
+//
+// Kernels for GEMMs with few rows: out[m, n] = x[m, k] w + residual[m, n] + bias[n] for m of 1 to
+// kMaxRows, and w stored as [k, n] or, transposed, as [n, k]. One kernel for each Variant, with a
+// one-dimensional grid of getGrid(...).blocks blocks of kThreads threads:
+//   kernel(w, x, out, bias, residual, partials, counters, k, n, chunks, isWide)
+// The first seven parameters are device addresses, the others 32-bit integers. bias and residual
+// may be null; out may equal residual. isWide: out, bias and residual are f32, even though x and w
+// are not.
+//
+// [k, n]: a block computes getColumns columns over a range of `chunks` chunks of kRowsOfChunk rows.
+// If k is split over blocks, they store partial sums (getPartialBytes), and the last block of a
+// range of columns adds them in order. It is the one that reads splits - 1 from its counter: there
+// is one counter for each range, which is 0 before and after the launch.
+// [n, k]: a warp computes getRowsOfWarp rows of w; partials, counters and chunks are unused.
+//
+// Each element of the result is a sum in f32 whose order depends on the variant's type and layout,
+// k, n and the number of multiprocessors, not on m: a row has the same bits alone as among others.
+// Plain C++, shared by the compiler, the runtime and tests.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_GEMV_H
+#define TPC_GEMV_H
+
+#include "tpc/runtime.h"
+
+namespace tpc::gemv {
+
+/// Maximum number of rows of x. cuBLASLt is faster from 8 rows on.
+inline constexpr int64_t kMaxRows = 4;
+inline constexpr int64_t kThreads = 256, kWarp = 32, kWarps = kThreads / kWarp;
+/// Bytes of one access to x and w.
+inline constexpr int64_t kAccessBytes = 16;
+/// Accesses to w that a thread has in flight, twice.
+inline constexpr int64_t kLoads = 8;
+
+/// Compile-time parameters of a kernel.
+struct Variant {
+  int32_t element = TPC_F32; // tpc_dtype of x and w: f32, f16 or bf16
+  bool transposed = false;   // w is [n, k]
+  int64_t m = 1;             // 1 to kMaxRows
+  bool operator==(const Variant &) const = default;
+};
+
+constexpr int64_t getBytes(int32_t element) { return element == TPC_F32 ? 4 : 2; }
+/// Elements of one access.
+constexpr int64_t getVector(int32_t element) { return kAccessBytes / getBytes(element); }
+
+//===--- [k, n] --------------------------------------------------------------===//
+
+/// Threads that read adjacent columns of a row; the others read other rows.
+inline constexpr int64_t kThreadsOfRow = 8, kRowsAtOnce = kThreads / kThreadsOfRow;
+/// Adjacent rows that a thread reads at a time.
+inline constexpr int64_t kRowsOfChunk = kLoads;
+/// Columns of a block.
+constexpr int64_t getColumns(int32_t element) { return kThreadsOfRow * getVector(element); }
+
+//===--- [n, k] --------------------------------------------------------------===//
+
+/// Rows of w that a warp computes, which share their loads of x.
+constexpr int64_t getRowsOfWarp(int64_t m) { return m == 1 ? 1 : 2; }
+
+//===--- launches ------------------------------------------------------------===//
+
+/// Whether sizes permit accesses of 16 bytes; pointers to x and w must be aligned to them as well.
+constexpr bool supports(int32_t element, bool transposed, int64_t m, int64_t k, int64_t n) {
+  constexpr int64_t end = int64_t(1) << 31;
+  int64_t vector = getVector(element);
+  return (element == TPC_F32 || element == TPC_F16 || element == TPC_BF16) && m >= 1 &&
+         m <= kMaxRows && k >= 1 && n >= 1 && k < end - kThreads * kLoads && n < end - kThreads &&
+         (transposed ? k % vector == 0 : k % kRowsOfChunk == 0 && n % vector == 0);
+}
+
+struct Grid {
+  int64_t blocks = 0;
+  int64_t ranges = 0; // of columns; rows of w if transposed
+  int64_t splits = 1; // of k
+  int64_t chunks = 0; // of a split, at most
+};
+
+/// Splits k so that about two blocks run on each multiprocessor. Each thread of a split has a chunk
+/// at least, and all threads of a full split the same number of chunks.
+constexpr Grid getGrid(const Variant &variant, int64_t k, int64_t n, int64_t multiprocessors) {
+  constexpr int64_t blocksOfMultiprocessor = 2, maxSplits = 16;
+  auto ceilDiv = [](int64_t x, int64_t y) { return (x + y - 1) / y; };
+  Grid grid;
+  if (variant.transposed) {
+    grid.ranges = ceilDiv(n, kWarps * getRowsOfWarp(variant.m));
+    grid.blocks = grid.ranges;
+    return grid;
+  }
+  grid.ranges = ceilDiv(n, getColumns(variant.element));
+  int64_t turns = ceilDiv(k / kRowsOfChunk, kRowsAtOnce); // of all threads
+  int64_t wanted = blocksOfMultiprocessor * multiprocessors / grid.ranges;
+  wanted = wanted < 1 ? 1 : wanted > maxSplits ? maxSplits : wanted;
+  int64_t turnsOfSplit = ceilDiv(turns, wanted);
+  grid.splits = ceilDiv(turns, turnsOfSplit);
+  grid.chunks = turnsOfSplit * kRowsAtOnce;
+  grid.blocks = grid.ranges * grid.splits;
+  return grid;
+}
+
+/// Workspace of partial sums, aligned to 16 bytes.
+constexpr int64_t getPartialBytes(const Variant &variant, const Grid &grid) {
+  return grid.splits > 1 ? grid.blocks * variant.m * getColumns(variant.element) * 4 : 0;
+}
+
+} // namespace tpc::gemv
+
+#endif // TPC_GEMV_H

@@ -1,0 +1,57 @@
+"""Own matrix-vector kernels of GPU programs that generate, over simulated devices."""
+
+import re
+
+import pytest
+
+from cuda_programs import MODEL, compiled, no_assembler  # noqa: F401 (fixtures)
+from generation import CAUSAL, decided, expected, say
+from simulator import FLAGS, environment
+from tpc.reference import TOLERANCE, difference
+
+
+@pytest.mark.parametrize("name,grid", [("gpt2-tiny", "tp1"), ("llama-dynamo", "tp2")])
+def test_tokens_are_those_of_cpus(tpcc, tmp_path, name, grid):
+    """Own kernels compute all matmuls of one token whose sizes they support."""
+    model, asked = CAUSAL[name], expected()[name][0]
+    host = say(tpcc.compile(model.path, grid, "--generate"), asked["prompt"], 6)
+    steps = min(decided(asked["margins"]), 6)
+    counts = {}
+    for use in ("always", "never"):
+        trace = tmp_path / use
+        program = compiled(tpcc, model.path, grid, TPC_GEMV=use, TPC_SIM_TRACE=trace)
+        said = say(program, asked["prompt"], 6, "--deterministic")
+        assert said.tokens[:steps] == host.tokens[:steps] == asked["ids"][:steps]
+        counts[use] = len(re.findall(r"cublasLtMatmul ", trace.read_text()))
+    assert counts["always"] < counts["never"]
+
+
+def test_the_faster_one_is_chosen(tpcc, tmp_path):
+    """By seed, an own kernel or an algorithm of cuBLASLt is the fastest: both are chosen for some
+    shapes, and the results are right.
+    """
+    executable, trace = tpcc.compile(MODEL.path, "tp2", *FLAGS), tmp_path / "trace"
+    given = MODEL.inputs(1, 2, past=3)
+    wanted = MODEL.reference.run(given)[MODEL.output]
+    chosen = set()
+    for seed in range(3):
+        cache = tmp_path / f"cache{seed}"
+        env = environment(
+            TPC_GEMV="measured", TPC_SIM_SEED=seed, TPC_SIM_TRACE=trace, TPC_CACHE=cache
+        )
+        for _ in range(2):  # measures, then reads the cache
+            found = executable.run(given, [MODEL.output], env=env)[MODEL.output]
+            assert difference(found, wanted).relative <= TOLERANCE
+            measured = "cuEventElapsedTime" in trace.read_text()
+            trace.unlink()
+        assert not measured
+        lines = (cache / "measured").read_text().splitlines()
+        chosen |= {line.endswith("\town") for line in lines if ": f32 1 2 " in line}
+    assert chosen == {True, False}
+
+
+def test_unknown_values_are_errors(tpcc):
+    executable = tpcc.compile(MODEL.path, "tp2", *FLAGS)
+    executable.call(
+        ["--bench", "--shape", "batch=1,sequence=3"], env=environment(TPC_GEMV="sometimes")
+    ).refused("TPC_GEMV=sometimes", "always, never and measured")

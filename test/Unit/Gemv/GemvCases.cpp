@@ -1,0 +1,264 @@
+//===- GemvCases.cpp - Interpreted matrix-vector kernels ------------------===//
+
+#include "GemvCases.h"
+
+#include "cuda/library/GemvText.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+using namespace gemv;
+using namespace tpc::gemv;
+
+//===----------------------------------------------------------------------===//
+// Numbers
+//===----------------------------------------------------------------------===//
+
+static uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+/// Bits of the nearest number of a type.
+static uint32_t round(int32_t dtype, double value) {
+  auto single = static_cast<float>(value);
+  if (dtype == TPC_F32)
+    return std::bit_cast<uint32_t>(single);
+  if (dtype == TPC_F16)
+    return std::bit_cast<uint16_t>(static_cast<_Float16>(single));
+  uint32_t bits = std::bit_cast<uint32_t>(single);
+  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+static double widen(int32_t dtype, uint32_t bits) {
+  if (dtype == TPC_F32)
+    return std::bit_cast<float>(bits);
+  if (dtype == TPC_F16)
+    return static_cast<double>(std::bit_cast<_Float16>(static_cast<uint16_t>(bits)));
+  return std::bit_cast<float>(bits << 16);
+}
+
+namespace {
+/// An operand: values that are exact in its type.
+struct Operand {
+  int32_t dtype;
+  std::vector<double> values;
+  std::vector<uint8_t> bytes;
+
+  Operand(int32_t dtype, size_t count, uint64_t seed) : dtype(dtype) {
+    for (size_t i = 0; i < count; ++i) {
+      auto random = static_cast<double>(mix(seed * 0x9e3779b97f4a7c15 + i) >> 40);
+      uint32_t bits = round(dtype, random * 0x1p-23 - 1);
+      values.push_back(widen(dtype, bits));
+      auto *from = reinterpret_cast<const uint8_t *>(&bits);
+      bytes.insert(bytes.end(), from, from + getBytes(dtype));
+    }
+  }
+  void append(const Operand &other) {
+    values.insert(values.end(), other.values.begin(), other.values.end());
+    bytes.insert(bytes.end(), other.bytes.begin(), other.bytes.end());
+  }
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Variants and cases
+//===----------------------------------------------------------------------===//
+
+std::vector<Variant> gemv::getVariants() {
+  std::vector<Variant> all;
+  for (int32_t element : {TPC_F32, TPC_F16, TPC_BF16})
+    for (bool transposed : {false, true})
+      for (int64_t m = 1; m <= kMaxRows; ++m)
+        all.push_back({element, transposed, m});
+  return all;
+}
+
+static std::string getTypeName(int32_t dtype) {
+  return dtype == TPC_F32 ? "f32" : dtype == TPC_F16 ? "f16" : "bf16";
+}
+
+std::string gemv::getName(const Variant &variant) {
+  return "tpc_gemv_" + getTypeName(variant.element) + (variant.transposed ? "_nk_" : "_kn_") +
+         std::to_string(variant.m);
+}
+
+const ptx::Module &gemv::getModule(const Variant &variant) {
+  static std::map<std::pair<int32_t, bool>, ptx::Module> modules;
+  auto [at, isNew] = modules.try_emplace({variant.element, variant.transposed});
+  if (isNew) {
+    std::string error;
+    auto module = ptx::parse(tpc::rt::cuda::gemvText(variant.element, variant.transposed), error);
+    if (module)
+      at->second = *module;
+    else
+      std::fprintf(stderr, "%s\n", error.c_str());
+  }
+  return at->second;
+}
+
+std::string Case::str() const {
+  return gemv::getName(variant) + " k=" + std::to_string(k) + " n=" + std::to_string(n) +
+         (bias ? " bias" : "") + (residual ? aliased ? " residual in place" : " residual" : "") +
+         (wide ? " wide" : "") + " multiprocessors=" + std::to_string(multiprocessors) +
+         " shift=" + std::to_string(shift) + " seed=" + std::to_string(seed) +
+         " order=" + std::to_string(order);
+}
+
+Case gemv::drawCase(const Variant &variant, uint64_t seed) {
+  auto below = [state = seed * 0x9e3779b97f4a7c15 + 1](uint64_t end) mutable {
+    state = mix(state + 0x9e3779b97f4a7c15);
+    return static_cast<int64_t>(state % end);
+  };
+  Case made;
+  made.variant = variant;
+  int64_t vector = getVector(variant.element);
+  if (variant.transposed) {
+    // Of all loads of a warp; the rest is computed in another way.
+    const int64_t batch = kWarp * kLoads / getRowsOfWarp(variant.m);
+    auto rest = [&] { return 1 + below(static_cast<uint64_t>(batch - 1)); };
+    const int64_t lengths[] = {1, rest(), rest(), batch, batch + rest(), 3 * batch + rest()};
+    made.k = vector * lengths[below(std::size(lengths))];
+    made.n = 1 + below(40);
+  } else {
+    const int64_t lengths[] = {1,
+                               1 + below(kRowsAtOnce),
+                               kRowsAtOnce,
+                               kRowsAtOnce + 1 + below(kRowsAtOnce),
+                               3 * kRowsAtOnce,
+                               5 * kRowsAtOnce - 1,
+                               (9 + below(7)) * kRowsAtOnce -
+                                   1}; // more splits than are added at once
+    made.k = kRowsOfChunk * lengths[below(std::size(lengths))];
+    made.n = vector * (1 + below(2 * kThreadsOfRow + 3));
+    made.multiprocessors = 1 + below(12);
+  }
+  made.bias = below(2);
+  made.residual = below(2);
+  made.aliased = made.residual && below(2);
+  made.wide = variant.element != TPC_F32 && below(2);
+  made.shift = below(3);
+  made.seed = made.order = seed;
+  return made;
+}
+
+std::vector<Case> gemv::getSplitCases(const Variant &variant) {
+  std::vector<Case> cases;
+  for (int64_t splits = 2; splits <= 16 && !variant.transposed; ++splits) {
+    Case made;
+    made.variant = variant;
+    made.k = splits * kRowsAtOnce * kRowsOfChunk;
+    made.n = getVector(variant.element);
+    made.wide = variant.element != TPC_F32;
+    made.seed = made.order = static_cast<uint64_t>(splits);
+    cases.push_back(made);
+  }
+  return cases;
+}
+
+//===----------------------------------------------------------------------===//
+// Runs
+//===----------------------------------------------------------------------===//
+
+Outcome gemv::run(const ptx::Module &module, const Case &made) {
+  const Variant &variant = made.variant;
+  const int64_t m = variant.m, k = made.k, n = made.n;
+  auto count = static_cast<size_t>(m * n);
+  const int32_t out = made.wide ? TPC_F32 : variant.element;
+  const auto bytes = static_cast<uint64_t>(getBytes(out));
+  Operand x(variant.element, 0, 0), w(variant.element, static_cast<size_t>(k * n), made.seed + 1);
+  Operand bias(out, static_cast<size_t>(n), made.seed + 2), residual(out, 0, 0);
+  for (int64_t row = 0; row < m; ++row) {
+    auto seed = made.seed + 100 * static_cast<uint64_t>(row + 1);
+    x.append(Operand(variant.element, static_cast<size_t>(k), seed));
+    residual.append(Operand(out, static_cast<size_t>(n), seed + 1));
+  }
+
+  ptx::Memory memory(made.order);
+  const uint64_t shift = static_cast<uint64_t>(made.shift) * bytes;
+  auto allocate = [&](uint64_t size, const char *name, bool isAligned) {
+    return memory.allocate(size + (isAligned ? 0 : shift), name, made.alignment) +
+           (isAligned ? 0 : shift);
+  };
+  auto upload = [&](const Operand &operand, const char *name, bool isAligned) {
+    uint64_t at = allocate(operand.bytes.size(), name, isAligned);
+    memory.copyIn(at, operand.bytes.data(), operand.bytes.size());
+    memory.setReadOnly(at - (isAligned ? 0 : shift));
+    return at;
+  };
+  const Grid grid = getGrid(variant, k, n, made.multiprocessors);
+  auto partialBytes = static_cast<uint64_t>(getPartialBytes(variant, grid));
+  uint64_t result = allocate(count * bytes, "out", false), residualAt = 0;
+  if (made.aliased) {
+    memory.copyIn(result, residual.bytes.data(), residual.bytes.size());
+    residualAt = result;
+  } else if (made.residual) {
+    residualAt = upload(residual, "residual", false);
+  }
+  uint64_t counters = memory.allocate(static_cast<uint64_t>(grid.ranges) * 4, "counters",
+                                      kAccessBytes, ptx::Fill::Zero);
+  auto pointer = ptx::Argument::pointer;
+  auto integer = [](int64_t value) { return ptx::Argument::of(static_cast<uint32_t>(value)); };
+  const ptx::Argument arguments[] = {
+      pointer(upload(w, "w", true)),
+      pointer(upload(x, "x", true)),
+      pointer(result),
+      pointer(made.bias ? upload(bias, "bias", false) : 0),
+      pointer(residualAt),
+      pointer(partialBytes ? memory.allocate(partialBytes, "partials", kAccessBytes) : 0),
+      pointer(counters),
+      integer(k),
+      integer(n),
+      integer(grid.chunks),
+      integer(made.wide)};
+  Outcome outcome;
+  ptx::Result launched = ptx::launch(module, getName(variant), arguments, memory,
+                                     {.grid = {static_cast<uint32_t>(grid.blocks)},
+                                      .block = {static_cast<uint32_t>(kThreads)},
+                                      .seed = made.order,
+                                      .maxInstructions = 4000000});
+  outcome.counters = launched.counters;
+  if (!launched.clean()) {
+    outcome.problem = launched.str();
+    return outcome;
+  }
+  std::vector<uint32_t> counts(static_cast<size_t>(grid.ranges));
+  memory.copyOut(counts.data(), counters, counts.size() * 4);
+  if (std::any_of(counts.begin(), counts.end(), [](uint32_t one) { return one != 0; }))
+    outcome.problem = "a counter is not reset";
+  if (uint64_t missing = memory.countUnwritten(result, count * bytes))
+    outcome.problem = std::to_string(missing) + " bytes of the result are not written";
+
+  std::vector<uint8_t> raw(count * bytes);
+  memory.copyOut(raw.data(), result, raw.size());
+  for (size_t i = 0; i < count; ++i) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, &raw[i * bytes], bytes);
+    outcome.bits.push_back(bits);
+    auto row = static_cast<int64_t>(i) / n, column = static_cast<int64_t>(i) % n;
+    double sum = 0, magnitude = 0;
+    auto add = [&](double term) {
+      sum += term;
+      magnitude += std::abs(term);
+    };
+    for (int64_t j = 0; j < k; ++j)
+      add(x.values[static_cast<size_t>(row * k + j)] *
+          w.values[static_cast<size_t>(variant.transposed ? column * k + j : j * n + column)]);
+    if (made.residual)
+      add(residual.values[i]);
+    if (made.bias)
+      add(bias.values[static_cast<size_t>(column)]);
+    // Depth of the tree of sums is far below k.
+    double bound = magnitude * 0x1p-24 * std::min<double>(static_cast<double>(k) + 2, 64);
+    double low = widen(out, round(out, sum - bound)), high = widen(out, round(out, sum + bound));
+    double found = widen(out, bits);
+    if (!(found >= low && found <= high) && outcome.problem.empty())
+      outcome.problem = "element " + std::to_string(i) + " is " + std::to_string(found) + ", not " +
+                        std::to_string(sum) + " +- " + std::to_string(bound);
+  }
+  return outcome;
+}

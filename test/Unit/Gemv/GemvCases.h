@@ -1,0 +1,56 @@
+//===- GemvCases.h - Interpreted matrix-vector kernels ----------*- C++ -*-===//
+
+#ifndef TPC_TEST_UNIT_GEMV_GEMVCASES_H
+#define TPC_TEST_UNIT_GEMV_GEMVCASES_H
+
+#include "Ptx/Ptx.h"
+#include "tpc/gemv.h"
+
+#include <string>
+#include <vector>
+
+namespace gemv {
+
+using tpc::gemv::Variant;
+
+struct Case {
+  Variant variant;
+  int64_t k = 8, n = 8;
+  bool bias = false, residual = false;
+  bool aliased = false; // the residual is the result's memory
+  bool wide = false;    // bias, residual and result are f32
+  int64_t multiprocessors = 8;
+  uint64_t alignment = tpc::gemv::kAccessBytes; // of x and w
+  int64_t shift = 0;  // elements by which bias, residual and result are off their alignment
+  uint64_t seed = 0;  // of operands
+  uint64_t order = 0; // seed of the interpreter
+
+  std::string str() const;
+};
+
+struct Outcome {
+  std::string problem; // empty: none
+  ptx::Counters counters;
+  std::vector<uint32_t> bits; // of the result
+};
+
+/// All 24 variants.
+std::vector<Variant> getVariants();
+/// Name of a variant's kernel.
+std::string getName(const Variant &variant);
+/// Parsed text that contains a variant's kernel.
+const ptx::Module &getModule(const Variant &variant);
+/// Sizes, operands and alignments by seed.
+Case drawCase(const Variant &variant, uint64_t seed);
+
+/// Cases with each possible number of splits of k.
+std::vector<Case> getSplitCases(const Variant &variant);
+
+/// Runs a case and compares its result with sums of doubles. Findings of the interpreter, counters
+/// that are not reset, and results outside of the error bound are problems. Operands of row b of x
+/// depend on the seed and b alone.
+Outcome run(const ptx::Module &module, const Case &made);
+
+} // namespace gemv
+
+#endif // TPC_TEST_UNIT_GEMV_GEMVCASES_H

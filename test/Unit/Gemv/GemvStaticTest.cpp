@@ -1,0 +1,73 @@
+//===- GemvStaticTest.cpp - Resources of matrix-vector kernels ------------===//
+
+#include "GemvCases.h"
+
+#include "cuda/library/GemvText.h"
+
+#include "tpc/Conversion/Cuda/Cuda.h"
+#include "tpc/Conversion/Cuda/Gemv.h"
+
+#include <gtest/gtest.h>
+
+using namespace mlir::tpc;
+using llvm::StringRef;
+
+namespace {
+
+TEST(GemvStatic, RoundingIsExplicit) {
+  for (int32_t element : {TPC_F32, TPC_F16, TPC_BF16})
+    for (bool transposed : {false, true})
+      EXPECT_EQ(llvm::toString(cuda::checkRounding(::tpc::rt::cuda::gemvText(element, transposed))),
+                "");
+}
+
+/// Weights are read by accesses of 16 bytes, not through the read-only cache: with programmatic
+/// dependent launch, activations may change while the kernel runs.
+TEST(GemvStatic, LoadsAreWide) {
+  for (int32_t element : {TPC_F32, TPC_F16, TPC_BF16})
+    for (bool transposed : {false, true}) {
+      StringRef text = ::tpc::rt::cuda::gemvText(element, transposed);
+      EXPECT_EQ(text.count("ld.global.nc"), 0u);
+      EXPECT_GE(text.count("ld.global.v4"), 4u * 2 * ::tpc::gemv::kLoads);
+    }
+}
+
+/// As many blocks as needed fit on a multiprocessor, and none spills.
+TEST(GemvStatic, FitsIntoRegisters) {
+  std::string assembler = cuda::findAssembler();
+  if (assembler.empty())
+    GTEST_SKIP() << "there is no ptxas";
+  const char *level = std::getenv("TPC_TESTS");
+  bool isLong = level && StringRef(level) == "long";
+  for (int32_t element : {TPC_F32, TPC_F16, TPC_BF16})
+    for (bool transposed : {false, true}) {
+      if (!isLong && (element == TPC_F16 || (element == TPC_F32 && transposed)))
+        continue;
+      cuda::Code code;
+      code.ptx = ::tpc::rt::cuda::gemvText(element, transposed);
+      std::vector<cuda::GemvVariant> variants;
+      for (int64_t m = 1; m <= ::tpc::gemv::kMaxRows; ++m) {
+        variants.push_back({element, transposed, m});
+        code.launches.emplace_back().name = cuda::getName(variants.back());
+      }
+      cuda::Architectures architectures{90};
+      if (isLong)
+        architectures = {80, 90, 100};
+      llvm::Error error = cuda::assemble(code, architectures, assembler);
+      ASSERT_FALSE(static_cast<bool>(error)) << llvm::toString(std::move(error));
+      for (const cuda::Cubin &cubin : code.cubins)
+        for (auto [i, needs] : llvm::enumerate(cubin.kernels)) {
+          std::string what = code.launches[i].name + " for sm_" +
+                             std::to_string(cubin.architecture) + ": " +
+                             std::to_string(needs.registers) + " registers";
+          EXPECT_EQ(needs.spillBytes, 0u) << what;
+          EXPECT_EQ(needs.stackBytes, 0u) << what;
+          EXPECT_LE(needs.registers * ::tpc::gemv::kThreads * cuda::getMinBlocks(variants[i]),
+                    cuda::kRegisters)
+              << what;
+          EXPECT_LE(needs.sharedBytes, 9u << 10) << what;
+        }
+    }
+}
+
+} // namespace

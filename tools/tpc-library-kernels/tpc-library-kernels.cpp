@@ -1,0 +1,65 @@
+//===- tpc-library-kernels.cpp - PTX of the runtime's GPU library ---------===//
+//
+// Writes a C++ source file with the PTX of kernels that no program contains, because they depend on
+// no program: cuda/library/GemvText.h declares its function. For all GPUs from sm_80 on.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tpc/Conversion/Cuda/Cuda.h"
+#include "tpc/Conversion/Cuda/Gemv.h"
+
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+static constexpr unsigned kLowestArchitecture = 80, kOptLevel = 3;
+
+/// Returns the PTX of all kernels of a type and layout.
+static llvm::Expected<std::string> makeText(int32_t element, bool transposed) {
+  MLIRContext context;
+  cuda::loadKernelDialects(context);
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+  for (int64_t m = 1; m <= ::tpc::gemv::kMaxRows; ++m)
+    cuda::makeGemvKernel(*module, {.element = element, .transposed = transposed, .m = m});
+  return cuda::writePtx(*module, {kLowestArchitecture}, kOptLevel);
+}
+
+static llvm::Error write(llvm::raw_ostream &os) {
+  os << "// Written by tpc-library-kernels.\n\n"
+        "#include \"cuda/library/GemvText.h\"\n\n"
+        "const char *tpc::rt::cuda::gemvText(int32_t element, bool transposed) {\n";
+  for (int32_t element : {TPC_F32, TPC_F16, TPC_BF16})
+    for (bool transposed : {false, true}) {
+      auto text = makeText(element, transposed);
+      if (!text)
+        return text.takeError();
+      os << "  if (element == " << element << " && " << (transposed ? "" : "!")
+         << "transposed)\n    return R\"ptx(" << *text << ")ptx\";\n";
+    }
+  os << "  return nullptr;\n}\n";
+  return llvm::Error::success();
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  if (argc != 2) {
+    llvm::errs() << "usage: tpc-library-kernels FILE\n";
+    return 1;
+  }
+  std::error_code problem;
+  llvm::ToolOutputFile file(argv[1], problem, llvm::sys::fs::OF_None);
+  if (problem) {
+    llvm::errs() << "'" << argv[1] << "' cannot be written: " << problem.message() << "\n";
+    return 1;
+  }
+  if (llvm::Error error = write(file.os())) {
+    llvm::errs() << llvm::toString(std::move(error)) << "\n";
+    return 1;
+  }
+  file.keep();
+  return 0;
+}
