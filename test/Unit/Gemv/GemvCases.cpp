@@ -118,7 +118,7 @@ Case gemv::drawCase(const Variant &variant, uint64_t seed) {
   made.variant = variant;
   int64_t vector = getVector(variant.element);
   if (variant.transposed) {
-    // Of all loads of a warp; the rest is computed in another way.
+    // Accesses of a warp that are in flight. Another loop computes the rest.
     const int64_t batch = kWarp * kLoads / getRowsOfWarp(variant.m);
     auto rest = [&] { return 1 + below(static_cast<uint64_t>(batch - 1)); };
     const int64_t lengths[] = {1, rest(), rest(), batch, batch + rest(), 3 * batch + rest()};

@@ -21,6 +21,7 @@ import gpt  # noqa: E402
 import harness  # noqa: E402
 import llama  # noqa: E402
 from models import COMMITTED, FAMILIES, MODELS  # noqa: E402
+from one_gpu import gemv_cases  # noqa: E402
 from tpc.reference import TOLERANCE  # noqa: E402
 
 ALL = {**COMMITTED, **FAMILIES}
@@ -254,6 +255,11 @@ class Packer:
             timeout=1800,
         )
         result.check()
+        gemv_cases.write(
+            harness.BUILD / "runtime" / "cuda" / "GemvText.cpp",
+            self.folder / "kernels",
+            self.options.quick,
+        )
         shutil.copy(harness.tool("tpc-ptx-run"), self.folder / "bin")
         return len((self.folder / "kernels" / "cases.txt").read_text().splitlines())
 
