@@ -154,6 +154,33 @@ struct SliceOfConcat : public OpRewritePattern<SliceOp> {
   }
 };
 
+/// Gives heads a dimension of their own in a norm of each head, where an exporter merges them with
+/// tokens: [b, s * heads, d] becomes [b, s, heads, d], which splits and repeats by heads.
+template <typename OpTy> struct SeparateHeads : public OpRewritePattern<OpTy> {
+  using OpRewritePattern<OpTy>::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(OpTy op, PatternRewriter &rewriter) const override {
+    auto reshape = op.getX().template getDefiningOp<ReshapeOp>();
+    if (!reshape)
+      return failure();
+    SmallVector<SymExpr> from = getSizes(reshape.getOperand()), to = getSizes(op.getX());
+    if (from.size() < 2 || to.size() > from.size())
+      return failure();
+    std::optional<SymExpr> heads = from.back().divideExact(to.back());
+    if (!heads || !heads->isConstant() || heads->isConstant(1))
+      return failure();
+    SmallVector<SymExpr> sizes(from.begin(), from.end() - 1);
+    sizes.append({*heads, to.back()});
+    rewriter.setInsertionPoint(op);
+    Value x = createReshape(rewriter, op.getLoc(), reshape.getOperand(), sizes);
+    Operation *norm = rewriter.clone(*op);
+    norm->setOperand(0, x);
+    norm->getResult(0).setType(x.getType());
+    rewriter.replaceOp(op, createReshape(rewriter, op.getLoc(), norm->getResult(0), to));
+    return success();
+  }
+};
+
 /// Removes an expand before an elementwise op, which broadcasts its operands itself.
 struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
@@ -192,5 +219,6 @@ struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
 
 void mlir::tpc::populateMovementPatterns(RewritePatternSet &patterns) {
   patterns.add<ShortenChain, FoldIntoView, ExpandOfExpand, ExpandOfIota, SliceOfIota, SliceOfSlice,
-               SliceOfConcat, DropExpand>(patterns.getContext());
+               SliceOfConcat, DropExpand, SeparateHeads<RmsNormOp>, SeparateHeads<LayerNormOp>>(
+      patterns.getContext());
 }

@@ -128,7 +128,7 @@ def greedy(spec, session, prompt, count):
 
 @pytest.mark.parametrize(
     "spec, grid",
-    [(PACKED, "tp2,pp2"), (APART, "tp2"), (HALF, "tp2"), (PACKED, "gpu:tp2")],
+    [(PACKED, "tp2,pp2"), (APART, "tp4"), (HALF, "tp2"), (PACKED, "gpu:tp2")],
     ids=["packed", "apart", "half", "gpu"],
 )
 def test_generates(tpcc, tmp_path, spec, grid):

@@ -385,3 +385,17 @@ func.func @sums_that_stay(%mask: tensor<?x?xf32, #tpc.dist<[b, s]>>) -> (tensor<
   %5 = tpc.cast %2 : tensor<?x?xf32, #tpc.dist<[b, s]>> -> tensor<?x?xi64, #tpc.dist<[b, s]>>
   return %3, %4, %5 : tensor<?x?xi64, #tpc.dist<[b, s]>>, tensor<?x?xi64, #tpc.dist<[b, s]>>, tensor<?x?xi64, #tpc.dist<[b, s]>>
 }
+
+// -----
+
+// A norm of each head, where heads are merged with tokens.
+// CHECK-LABEL: @norm_of_heads
+// CHECK: %[[X:.*]] = tpc.reshape %arg0 : {{.*}} -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
+// CHECK: %[[Y:.*]] = tpc.rms_norm %[[X]]
+// CHECK: return %[[Y]]
+func.func @norm_of_heads(%x: tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, %scale: tensor<4xf32>) -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> {
+  %0 = tpc.reshape %x : tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>> -> tensor<?x?x4xf32, #tpc.dist<[b, "2*s", 4]>>
+  %1 = tpc.rms_norm %0, %scale epsilon 1.0e-5 : tensor<?x?x4xf32, #tpc.dist<[b, "2*s", 4]>>, tensor<4xf32> -> tensor<?x?x4xf32, #tpc.dist<[b, "2*s", 4]>>
+  %2 = tpc.reshape %1 : tensor<?x?x4xf32, #tpc.dist<[b, "2*s", 4]>> -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
+  return %2 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
+}
