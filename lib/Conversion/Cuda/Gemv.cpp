@@ -91,7 +91,7 @@ private:
   const GemvVariant &variant;
   const int64_t vector;
   Type element;
-  Value w, x, out, bias, residual, partials, counters, k, n, chunksOfSplit, isWide;
+  Value w, x, out, bias, residual, partials, counters, k, n, chunksOfSplit, isWide, wRow, outRow;
   Value thread, lane, warp, block;
 };
 
@@ -166,7 +166,7 @@ void GemvEmitter::emitColumns() {
   // Threads without columns have no chunks.
   Value first = select(less(column, n), add(begin, group), end);
 
-  Value stride = wide(n);
+  Value stride = wide(wRow);
   auto loadChunk = [&](Value chunk) {
     Value from = at(w, element, add(mul(wide(mul(chunk, kRowsOfChunk)), stride), wide(column)));
     Values words;
@@ -283,7 +283,7 @@ void GemvEmitter::emitRows() {
     Value chunks = div(k, vector), lastRow = sub(n, i32(1));
     Values starts;
     for (int64_t r = 0; r < rows; ++r)
-      starts.push_back(at(w, element, mul(wide(min(add(first, r), lastRow)), wide(k))));
+      starts.push_back(at(w, element, mul(wide(min(add(first, r), lastRow)), wide(wRow))));
     auto loadOne = [&](Value chunk) {
       Values words;
       for (Value start : starts)
@@ -395,7 +395,7 @@ void GemvEmitter::storeAs(Type type, Value index, Value column, Value sum) {
 }
 
 void GemvEmitter::store(Value row, Value column, Value sum) {
-  Value index = add(mul(wide(row), wide(n)), wide(column));
+  Value index = add(mul(wide(row), wide(outRow)), wide(column));
   if (element.isF32())
     return storeAs(element, index, column, sum);
   branch(
@@ -412,12 +412,12 @@ void GemvEmitter::store(Value row, Value column, Value sum) {
 
 void GemvEmitter::emit() {
   LLVM::LLVMFuncOp kernel =
-      beginKernel(cuda::getName(variant), /*pointers=*/7, kThreads, /*integers=*/4);
+      beginKernel(cuda::getName(variant), /*pointers=*/7, kThreads, /*integers=*/6);
   setMinBlocks(kernel, getMinBlocks(variant));
   auto arguments = kernel.getArguments();
   for (auto [value, argument] :
        llvm::zip_equal(ArrayRef<Value *>{&w, &x, &out, &bias, &residual, &partials, &counters, &k,
-                                         &n, &chunksOfSplit, &isWide},
+                                         &n, &chunksOfSplit, &isWide, &wRow, &outRow},
                        arguments))
     *value = argument;
   thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());

@@ -47,12 +47,12 @@ const VariantKernels &find(int32_t dtype, bool transposed) {
 struct GemvLaunch {
   static constexpr unsigned threads = gemv::kThreads;
   uint64_t w, x, out, bias, residual, partials, counters;
-  uint32_t k, n, chunks, isWide;
+  uint32_t k, n, chunks, isWide, wRow, outRow;
 
   template <class Visit> void forEachParameter(Visit visit) {
     for (uint64_t *address : {&w, &x, &out, &bias, &residual, &partials, &counters})
       visit(*address);
-    for (uint32_t *number : {&k, &n, &chunks, &isWide})
+    for (uint32_t *number : {&k, &n, &chunks, &isWide, &wRow, &outRow})
       visit(*number);
   }
 };
@@ -88,7 +88,8 @@ GemvUse GemvKernels::useOf(const char *variable, bool measures) {
 bool GemvKernels::supports(const MatmulShape &shape) const {
   if (use.mode == GemvUse::Never || shape.batch != 1 || shape.xStride || shape.wStride ||
       shape.alignSeparateBias ||
-      !gemv::supports(shape.dtype, shape.transposed, shape.m, shape.k, shape.n) ||
+      !gemv::supports(shape.dtype, shape.transposed, shape.m, shape.k, shape.n,
+                      shape.transposed ? shape.k : shape.n) ||
       shape.alignW < gemv::kAccessBytes || shape.alignX < gemv::kAccessBytes)
     return false;
   if (shape.k * shape.n * gemv::getBytes(shape.dtype) < use.minBytes)
@@ -136,7 +137,9 @@ void GemvKernels::run(const MatmulCall &call) {
                     .k = static_cast<uint32_t>(call.k),
                     .n = static_cast<uint32_t>(call.n),
                     .chunks = static_cast<uint32_t>(grid.chunks),
-                    .isWide = call.outDtype == TPC_F32};
+                    .isWide = call.outDtype == TPC_F32,
+                    .wRow = static_cast<uint32_t>(call.transposed ? call.k : call.n),
+                    .outRow = static_cast<uint32_t>(call.n)};
   kernelsOf(call.dtype, call.transposed)
       .run(find(call.dtype, call.transposed).names[call.m - 1], launch, grid.blocks);
 }

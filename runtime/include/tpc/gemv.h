@@ -3,10 +3,11 @@
 // Kernels for GEMMs with few rows: out[m, n] = x[m, k] w + residual[m, n] + bias[n] for m of 1 to
 // kMaxRows, and w stored as [k, n] or, transposed, as [n, k]. One kernel for each Variant, with a
 // one-dimensional grid of getGrid(...).blocks blocks of kThreads threads:
-//   kernel(w, x, out, bias, residual, partials, counters, k, n, chunks, isWide)
+//   kernel(w, x, out, bias, residual, partials, counters, k, n, chunks, isWide, wRow, outRow)
 // The first seven parameters are device addresses, the others 32-bit integers. bias and residual
 // may be null; out may equal residual. isWide: out, bias and residual are f32, even though x and w
-// are not.
+// are not. wRow, outRow: elements between rows of w, and of out and residual; at least their
+// lengths.
 //
 // [k, n]: a block computes getColumns columns over a range of `chunks` chunks of kRowsOfChunk rows.
 // If k is split over blocks, they store partial sums (getPartialBytes), and the last block of a
@@ -64,11 +65,14 @@ constexpr int64_t getRowsOfWarp(int64_t m) { return m == 1 ? 1 : 2; }
 //===--- launches ------------------------------------------------------------===//
 
 /// Whether sizes permit accesses of 16 bytes; pointers to x and w must be aligned to them as well.
-constexpr bool supports(int32_t element, bool transposed, int64_t m, int64_t k, int64_t n) {
+/// `wRow`: elements between rows of w.
+constexpr bool supports(int32_t element, bool transposed, int64_t m, int64_t k, int64_t n,
+                        int64_t wRow) {
   constexpr int64_t end = int64_t(1) << 31;
   int64_t vector = getVector(element);
   return (element == TPC_F32 || element == TPC_F16 || element == TPC_BF16) && m >= 1 &&
          m <= kMaxRows && k >= 1 && n >= 1 && k < end - kThreads * kLoads && n < end - kThreads &&
+         wRow >= (transposed ? k : n) && wRow < end && wRow % vector == 0 &&
          (transposed ? k % vector == 0 : k % kRowsOfChunk == 0 && n % vector == 0);
 }
 

@@ -104,7 +104,8 @@ const ptx::Module &gemv::getModule(const Variant &variant) {
 std::string Case::str() const {
   return gemv::getName(variant) + " k=" + std::to_string(k) + " n=" + std::to_string(n) +
          (bias ? " bias" : "") + (residual ? aliased ? " residual in place" : " residual" : "") +
-         (wide ? " wide" : "") + " multiprocessors=" + std::to_string(multiprocessors) +
+         (wide ? " wide" : "") + " padding=" + std::to_string(wPadding) + "," +
+         std::to_string(outPadding) + " multiprocessors=" + std::to_string(multiprocessors) +
          " shift=" + std::to_string(shift) + " seed=" + std::to_string(seed) +
          " order=" + std::to_string(order);
 }
@@ -142,6 +143,8 @@ Case gemv::drawCase(const Variant &variant, uint64_t seed) {
   made.aliased = made.residual && below(2);
   made.wide = variant.element != TPC_F32 && below(2);
   made.shift = below(3);
+  made.wPadding = below(2) * below(3) * vector;
+  made.outPadding = below(2) * below(5);
   made.seed = made.order = seed;
   return made;
 }
@@ -184,27 +187,40 @@ Outcome gemv::run(const ptx::Module &module, const Case &made) {
     return memory.allocate(size + (isAligned ? 0 : shift), name, made.alignment) +
            (isAligned ? 0 : shift);
   };
-  auto upload = [&](const Operand &operand, const char *name, bool isAligned) {
-    uint64_t at = allocate(operand.bytes.size(), name, isAligned);
-    memory.copyIn(at, operand.bytes.data(), operand.bytes.size());
+  // Memory between rows is not initialized.
+  auto copyRows = [&](uint64_t to, const Operand &operand, int64_t rows, int64_t padding) {
+    uint64_t row = operand.bytes.size() / static_cast<uint64_t>(rows);
+    uint64_t stride = row + static_cast<uint64_t>(padding * getBytes(operand.dtype));
+    for (int64_t i = 0; i < rows; ++i)
+      memory.copyIn(to + static_cast<uint64_t>(i) * stride,
+                    &operand.bytes[static_cast<uint64_t>(i) * row], row);
+  };
+  auto upload = [&](const Operand &operand, const char *name, bool isAligned, int64_t rows = 1,
+                    int64_t padding = 0) {
+    auto between = static_cast<uint64_t>((rows - 1) * padding * getBytes(operand.dtype));
+    uint64_t at = allocate(operand.bytes.size() + between, name, isAligned);
+    copyRows(at, operand, rows, padding);
     memory.setReadOnly(at - (isAligned ? 0 : shift));
     return at;
   };
   const Grid grid = getGrid(variant, k, n, made.multiprocessors);
   auto partialBytes = static_cast<uint64_t>(getPartialBytes(variant, grid));
-  uint64_t result = allocate(count * bytes, "out", false), residualAt = 0;
+  const uint64_t outRow = static_cast<uint64_t>(n + made.outPadding) * bytes;
+  const uint64_t rowBytes = static_cast<uint64_t>(n) * bytes;
+  const uint64_t outBytes = static_cast<uint64_t>(m - 1) * outRow + rowBytes;
+  uint64_t result = allocate(outBytes, "out", false), residualAt = 0;
   if (made.aliased) {
-    memory.copyIn(result, residual.bytes.data(), residual.bytes.size());
+    copyRows(result, residual, m, made.outPadding);
     residualAt = result;
   } else if (made.residual) {
-    residualAt = upload(residual, "residual", false);
+    residualAt = upload(residual, "residual", false, m, made.outPadding);
   }
   uint64_t counters = memory.allocate(static_cast<uint64_t>(grid.ranges) * 4, "counters",
                                       kAccessBytes, ptx::Fill::Zero);
   auto pointer = ptx::Argument::pointer;
   auto integer = [](int64_t value) { return ptx::Argument::of(static_cast<uint32_t>(value)); };
   const ptx::Argument arguments[] = {
-      pointer(upload(w, "w", true)),
+      pointer(upload(w, "w", true, variant.transposed ? n : k, made.wPadding)),
       pointer(upload(x, "x", true)),
       pointer(result),
       pointer(made.bias ? upload(bias, "bias", false) : 0),
@@ -214,7 +230,9 @@ Outcome gemv::run(const ptx::Module &module, const Case &made) {
       integer(k),
       integer(n),
       integer(grid.chunks),
-      integer(made.wide)};
+      integer(made.wide),
+      integer((variant.transposed ? k : n) + made.wPadding),
+      integer(n + made.outPadding)};
   Outcome outcome;
   ptx::Result launched = ptx::launch(module, getName(variant), arguments, memory,
                                      {.grid = {static_cast<uint32_t>(grid.blocks)},
@@ -230,11 +248,17 @@ Outcome gemv::run(const ptx::Module &module, const Case &made) {
   memory.copyOut(counts.data(), counters, counts.size() * 4);
   if (std::any_of(counts.begin(), counts.end(), [](uint32_t one) { return one != 0; }))
     outcome.problem = "a counter is not reset";
-  if (uint64_t missing = memory.countUnwritten(result, count * bytes))
-    outcome.problem = std::to_string(missing) + " bytes of the result are not written";
-
   std::vector<uint8_t> raw(count * bytes);
-  memory.copyOut(raw.data(), result, raw.size());
+  uint64_t unwritten = 0;
+  for (uint64_t row = 0; row < static_cast<uint64_t>(m); ++row) {
+    unwritten += memory.countUnwritten(result + row * outRow, rowBytes);
+    memory.copyOut(&raw[row * rowBytes], result + row * outRow, rowBytes);
+  }
+  if (unwritten)
+    outcome.problem = std::to_string(unwritten) + " bytes of the result are not written";
+  if (memory.countUnwritten(result, outBytes) != outBytes - count * bytes)
+    outcome.problem = "memory between rows of the result is written";
+
   for (size_t i = 0; i < count; ++i) {
     uint32_t bits = 0;
     std::memcpy(&bits, &raw[i * bytes], bytes);

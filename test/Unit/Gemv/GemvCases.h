@@ -16,6 +16,7 @@ using tpc::gemv::Variant;
 struct Case {
   Variant variant;
   int64_t k = 8, n = 8;
+  int64_t wPadding = 0, outPadding = 0; // elements between rows of w; of residual and result
   bool bias = false, residual = false;
   bool aliased = false; // the residual is the result's memory
   bool wide = false;    // bias, residual and result are f32

@@ -19,7 +19,8 @@ TEST(Gemv, EqualsSumsOfDoubles) {
   for (const Variant &variant : getVariants())
     for (uint64_t seed = 0; seed < cases; ++seed) {
       Case made = drawCase(variant, seed + 1000 * static_cast<uint64_t>(variant.m));
-      ASSERT_TRUE(supports(variant.element, variant.transposed, variant.m, made.k, made.n))
+      ASSERT_TRUE(supports(variant.element, variant.transposed, variant.m, made.k, made.n,
+                           (variant.transposed ? made.k : made.n) + made.wPadding))
           << made.str();
       Outcome outcome = run(getModule(variant), made);
       ASSERT_EQ(outcome.problem, "") << made.str();
@@ -131,18 +132,21 @@ TEST(Gemv, SplitsFillMultiprocessors) {
 }
 
 TEST(Gemv, UnsupportedSizesAreNamed) {
-  EXPECT_TRUE(supports(TPC_BF16, false, 1, 8, 8));
-  EXPECT_TRUE(supports(TPC_F32, true, 4, 4, 7));
-  EXPECT_FALSE(supports(TPC_BF16, false, 1, 12, 8));
-  EXPECT_FALSE(supports(TPC_BF16, false, 1, 8, 12));
-  EXPECT_FALSE(supports(TPC_BF16, true, 1, 12, 8));
-  EXPECT_FALSE(supports(TPC_F32, true, 1, 6, 8));
-  EXPECT_FALSE(supports(TPC_F32, true, 0, 8, 8));
-  EXPECT_FALSE(supports(TPC_F32, true, 5, 8, 8));
-  EXPECT_FALSE(supports(TPC_F32, true, 1, 0, 8));
-  EXPECT_FALSE(supports(TPC_F32, true, 1, 8, 0));
-  EXPECT_FALSE(supports(TPC_I32, true, 1, 8, 8));
-  EXPECT_FALSE(supports(TPC_F32, true, 1, 8, int64_t(1) << 31));
+  EXPECT_TRUE(supports(TPC_BF16, false, 1, 8, 8, 8));
+  EXPECT_TRUE(supports(TPC_F32, true, 4, 4, 7, 4));
+  EXPECT_TRUE(supports(TPC_BF16, false, 1, 8, 8, 24));
+  EXPECT_FALSE(supports(TPC_BF16, false, 1, 8, 8, 12));
+  EXPECT_FALSE(supports(TPC_BF16, false, 1, 8, 16, 8));
+  EXPECT_FALSE(supports(TPC_BF16, false, 1, 12, 8, 8));
+  EXPECT_FALSE(supports(TPC_BF16, false, 1, 8, 12, 12));
+  EXPECT_FALSE(supports(TPC_BF16, true, 1, 12, 8, 12));
+  EXPECT_FALSE(supports(TPC_F32, true, 1, 6, 8, 6));
+  EXPECT_FALSE(supports(TPC_F32, true, 0, 8, 8, 8));
+  EXPECT_FALSE(supports(TPC_F32, true, 5, 8, 8, 8));
+  EXPECT_FALSE(supports(TPC_F32, true, 1, 0, 8, 0));
+  EXPECT_FALSE(supports(TPC_F32, true, 1, 8, 0, 8));
+  EXPECT_FALSE(supports(TPC_I32, true, 1, 8, 8, 8));
+  EXPECT_FALSE(supports(TPC_F32, true, 1, 8, int64_t(1) << 31, 8));
 }
 
 } // namespace

@@ -42,7 +42,7 @@ def line_of(text: str, kernel: str) -> str:
         f"{rows}x{n}:{element}=random,ro,name=residual",
         f"{ranges * splits * rows * columns}:f32=0,name=partials",
         f"{ranges}:i32=0,name=counters",
-        *(f"u32:{value}" for value in (k, n, CHUNKS, 0)),
+        *(f"u32:{value}" for value in (k, n, CHUNKS, 0, k if layout == "nk" else n, n)),
     ]
     words = [text, "--kernel", kernel, "--grid", ranges * splits, "--block", THREADS]
     for parameter in parameters:
