@@ -298,7 +298,7 @@ func.func @nothing_to_exchange(%x: !rows) {
 
 !rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
 func.func @exchange_between_micro_batches(%x: !rows) {
-  // expected-error @+1 {{must split a dimension over other axes of ranks}}
+  // expected-error @+1 {{must be split over different axes of ranks}}
   %0 = tpc.exchange %x over ["tp", "mb"] : !rows -> tensor<?x8xf32, #tpc.dist<[b{mb}, 8], local>>
   return
 }

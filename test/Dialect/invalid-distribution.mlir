@@ -61,7 +61,7 @@ func.func @norm_of_split_features(%x: !x, %scale: tensor<8xf32, #tpc.dist<[8{tp}
 
 !x = tensor<?x8xf32, #tpc.dist<[b, 8{tp}]>>
 func.func @sharded_softmax(%x: !x) {
-  // expected-error @+1 {{needs dimension 1 of operand 0 (size 8) whole}}
+  // expected-error @+1 {{needs dimension 1 of operand 0 (size 8) unsplit}}
   %0 = tpc.softmax %x dim 1 : !x -> !x
   return
 }
