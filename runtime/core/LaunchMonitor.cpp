@@ -26,10 +26,13 @@ namespace tpc::rt {
 namespace {
 
 constexpr double period = 0.5; ///< seconds between checks
-/// The first checks are more frequent, to observe ranks that end early.
+/// The first checks are more frequent, to observe ranks that end early. So are checks while a
+/// sibling is stopped or gone.
 constexpr double firstPeriod = 0.1, firstSeconds = 2;
 /// Seconds between SIGTERM and the end of the process.
 constexpr double graceForTermination = 0.5;
+/// mpirun sends SIGTERM to all ranks one second after it has noticed the end of one.
+constexpr double graceForMpirun = 1.5;
 /// Maximum seconds for which a started rank may be absent.
 constexpr double graceForMissing = 1;
 /// A host may have many ranks; each process watches at most this many others.
@@ -37,6 +40,9 @@ constexpr size_t maxWatched = 16;
 
 constexpr const char *endedText =
     " has ended before all ranks had met: it was killed, has crashed, or has printed an error";
+/// For a rank that another process has found stopped and has killed.
+constexpr const char *stoppedText =
+    " is frozen: its process was stopped (before all ranks had met)";
 
 std::atomic<bool> ends{false}, hasFailed{false};
 std::atomic<LaunchMonitor *> current{nullptr};
@@ -218,6 +224,11 @@ void LaunchMonitor::noteThatRanksHaveMet() {
     watch->enter(Phase::Run);
 }
 
+bool LaunchMonitor::claimReport(int rank) {
+  LaunchMonitor *watch = current.load();
+  return !watch || claimMessage(watch->launcher.key(), "rank " + std::to_string(rank));
+}
+
 void LaunchMonitor::noteFailure() { hasFailed.store(true); }
 
 void LaunchMonitor::run() {
@@ -241,7 +252,7 @@ void LaunchMonitor::run() {
       sinceFull = 0;
     if (now != Phase::Run && timeout > 0)
       judgeSiblings(passed, isFull, now);
-    bool isFirst = now == Phase::Start && waited < firstSeconds;
+    bool isFirst = now != Phase::Run && (waited < firstSeconds || isSuspicious);
     pollfd polled[] = {{wakeUp, POLLIN, 0}, {Termination::event(), POLLIN, 0}};
     poll(polled, now == Phase::Start ? 2 : 1,
          static_cast<int>(1e3 * (isFirst ? firstPeriod : period)));
@@ -257,7 +268,7 @@ void LaunchMonitor::endTerminated() {
       if (!found.contains(fate->first)) {
         isNamed = true;
         std::string name = "rank " + std::to_string(fate->first);
-        report(name, name + endedText);
+        report(name, name + (fate->second.wasStopped ? stoppedText : endedText));
       }
     poll(nullptr, 0, static_cast<int>(1e3 * firstPeriod));
   }
@@ -281,13 +292,17 @@ void LaunchMonitor::judgeSiblings(double passed, bool isFull, Phase now) {
       next = found.begin();
     ranks.insert(next->first);
   }
+  isSuspicious = false;
   for (int rank : ranks) {
     auto [first, last] = found.equal_range(rank);
     Fate &fate = fates[rank];
-    if (isFull || first == last)
-      fate.isStopped = first != last && std::all_of(first, last, [](const auto &item) {
-                         return item.second.isStopped();
-                       });
+    auto all = [first = first, last = last](bool (PeerProcess::*is)() const) {
+      return first != last &&
+             std::all_of(first, last, [is](const auto &item) { return (item.second.*is)(); });
+    };
+    fate.isStopped = all(&PeerProcess::isStoppedBySignal) ||
+                     ((isFull || fate.isStopped) && all(&PeerProcess::isStopped));
+    isSuspicious |= fate.isStopped || first == last;
     if (first != last)
       fate.wasStopped = fate.isStopped;
     fate.gone = first == last ? fate.gone + passed : 0;
@@ -301,11 +316,12 @@ void LaunchMonitor::judgeSiblings(double passed, bool isFull, Phase now) {
           name + " is frozen: its " +
               (byFreezer ? "control group was frozen, " : "process was stopped, ") + text +
               " ago " +
-              (now == Phase::Start ? "(before all ranks had met)" : "(at the end of the run)"));
+              (now == Phase::Start ? "(before all ranks had met)" : "(at the end of the run)"),
+          /*isFrozen=*/true);
     }
     // Another rank has found it stopped, has killed it, and reports that.
     if (now == Phase::Start && fate.wasStopped && fate.gone >= firstPeriod)
-      end(name, name + " is frozen: its process was stopped (before all ranks had met)");
+      end(name, name + stoppedText, /*isFrozen=*/true);
     if (now == Phase::Start && fate.gone >= graceForOthers)
       end(name, name + endedText);
   }
@@ -346,14 +362,39 @@ void LaunchMonitor::report(const std::string &subject, const std::string &messag
     printDiagnostic("error", message);
 }
 
-void LaunchMonitor::end(const std::string &subject, const std::string &message) {
+void LaunchMonitor::awaitTermination(double seconds) {
+  for (Timeout grace(seconds); !grace.isOver() && !Termination::isRequested();) {
+    pollfd polled{Termination::event(), POLLIN, 0};
+    poll(&polled, 1, static_cast<int>(1e3 * firstPeriod));
+  }
+}
+
+void LaunchMonitor::end(const std::string &subject, const std::string &message, bool isFrozen) {
   ends.store(true);
-  report(subject, message);
-  // All processes of this host detect the same at their next check.
-  poll(nullptr, 0, static_cast<int>(1.2e3 * period));
+  bool reports = claimMessage(launcher.key(), subject);
+  // Before the message, whose output may block.
   for (auto &[rank, sibling] : siblings.look())
     if (sibling.isStopped())
       sibling.kill();
+  if (reports)
+    printDiagnostic("error", message);
+  // All processes of this host detect the same, each at its next check. Under mpirun, they also
+  // stay until it has processed the end of the frozen rank: if the server of PMIx 4.2 loses a rank
+  // that a fence of MPI_Init waits for, and another one at the same time, then it frees the fence
+  // twice, and mpirun does not end.
+  if (isFrozen && launcher.kind == Launcher::Kind::Mpi)
+    awaitTermination(graceForMpirun);
+  else
+    poll(nullptr, 0, static_cast<int>(1.2e3 * period));
+  // The claim ends with this process. Until then, no other one reports the same.
+  for (double waited = 0; reports && isFrozen && waited < graceForTermination + firstPeriod;
+       waited += firstPeriod) {
+    std::multimap<int, PeerProcess> found = siblings.look();
+    if (std::all_of(found.begin(), found.end(),
+                    [](const auto &item) { return item.second.isStopped(); }))
+      break;
+    poll(nullptr, 0, static_cast<int>(1e3 * firstPeriod));
+  }
   _exit(1);
 }
 

@@ -82,32 +82,41 @@ public:
   static bool endsProcess();
   /// Called when the ranks have connected and watch each other.
   static void noteThatRanksHaveMet();
+  /// Whether this process should report an error about `rank`: no other process of this host has
+  /// reported it during start-up.
+  static bool claimReport(int rank);
   /// Called when a rank has printed, or is about to print, the reason of a failed start-up. Ranks
   /// that end later are not named.
   static void noteFailure();
 
 private:
   struct Fate {
-    bool isStopped = false;  ///< at the last check for stopped processes
+    bool isStopped = false;  ///< at the last check
     bool wasStopped = false; ///< when it was last seen
     double stopped = 0, gone = 0;
   };
   void run();
-  /// `isFull`: also checks whether siblings are stopped, which takes longer.
+  /// `isFull`: also checks whether control groups of siblings are frozen, which takes longer.
   void judgeSiblings(double passed, bool isFull, Phase now);
   /// Checks for absent ranks that the launcher started on this host.
   void judgeMissing(double passed);
   /// After SIGTERM at start-up: ends this process by SIGTERM, after a short delay.
   [[noreturn]] void endTerminated();
   void report(const std::string &subject, const std::string &message) const;
-  [[noreturn]] void end(const std::string &subject, const std::string &message);
+  /// Reports an error and ends this process. `isFrozen`: the subject is a stopped rank. Kills
+  /// stopped siblings.
+  [[noreturn]] void end(const std::string &subject, const std::string &message,
+                        bool isFrozen = false);
+  /// Returns after `seconds`, or when a launcher's SIGTERM arrives.
+  static void awaitTermination(double seconds);
 
   const Launcher launcher;
   const double timeout;
   PeerProcess process; ///< the launcher
   Siblings siblings;
   std::map<int, Fate> fates;
-  double missing = 0; ///< seconds during which fewer ranks existed than the launcher started
+  double missing = 0;        ///< seconds during which fewer ranks existed than the launcher started
+  bool isSuspicious = false; ///< a sibling was stopped or gone at the last check
   std::atomic<Phase> phase{Phase::Start};
   std::atomic<bool> over{false};
   int wakeUp = -1;

@@ -91,6 +91,13 @@ bool PeerProcess::isStopped() const {
   return now == State::Stopped || now == State::Frozen;
 }
 
+bool PeerProcess::isStoppedBySignal() const {
+  if (begin == 0)
+    return false;
+  PeerState sight(process);
+  return sight.begin == begin && sight.state == 'T';
+}
+
 bool PeerProcess::hasEnded() const {
   if (begin == 0)
     return false;
@@ -133,7 +140,12 @@ void PeerProcess::kill() const {
 std::string Silence::judge(bool heard, double passed, const PeerProcess &peer,
                            const std::string &address) {
   using State = PeerProcess::State;
+  constexpr double longestPause = 0.2; // between two messages
   seconds = heard ? 0 : seconds + passed;
+  if (seconds < longestPause)
+    stopped = false;
+  else if (!peer.hasEnded())
+    stopped = peer.isStoppedBySignal();
   if (seconds < ofStopped) {
     waits = 0;
     return "";

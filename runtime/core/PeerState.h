@@ -41,6 +41,8 @@ public:
   State state() const;
   int64_t number() const { return process; }
   bool isStopped() const;
+  /// Whether it is stopped by a signal. Cheaper than `isStopped`.
+  bool isStoppedBySignal() const;
   /// Whether it has ended; false if unknown.
   bool hasEnded() const;
   /// Whether it is observable and not exiting.
@@ -67,17 +69,19 @@ public:
                     const std::string &address = "");
   /// Seconds of silence after which a peer counts as frozen, if it is observably stopped; if it is
   /// unobservable or has no running thread; if it is alive but gets no core.
-  static constexpr double ofStopped = 2.5, ofUnseen = 4, ofStarved = 60;
+  static constexpr double ofStopped = 2, ofUnseen = 4, ofStarved = 60;
   /// The same for a peer that keeps sending while nothing arrives.
   static constexpr double ofCutOff = 3.5;
   /// Whether the peer is alive but its messages do not arrive. Valid after `judge` has returned a
   /// text.
   bool isCutOff() const { return cutOff; }
+  /// Whether the peer was stopped by a signal when it was last seen. Another rank may kill it.
+  bool wasStopped() const { return stopped; }
 
 private:
   double seconds = 0;
   uint64_t waits = 0; ///< waits of the peer's thread at the first check; 0: none yet
-  bool cutOff = false;
+  bool cutOff = false, stopped = false;
 };
 
 } // namespace tpc::rt

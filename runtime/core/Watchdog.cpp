@@ -226,6 +226,7 @@ void Watchdog::receive(int from, MessageSocket::MessageType word, std::string_vi
       if (heartbeat.moves != other.heartbeat.moves)
         other.stuck = idle = 0;
       other.heartbeat = std::move(heartbeat);
+      other.age = 0;
       if (from == 0)
         setMidLineOfOther(other.heartbeat.isMidLine);
     }
@@ -314,11 +315,12 @@ void Watchdog::judgeLine(int of, double seconds) {
     if (other.wasTerminated ? other.closed > graceForTerminated && terminated < 0
                             : other.closed > graceForLine || terminated >= 0)
       endAll(describe(of) +
-                 (other.wasTerminated
-                      ? " alone received SIGTERM"
-                      : " has ended without a word: it was killed, or has crashed") +
+                 (other.wasTerminated          ? " alone received SIGTERM"
+                  : other.silence.wasStopped() ? " is frozen: its process was stopped"
+                                               : " has ended without a word: it was killed, or has "
+                                                 "crashed") +
                  lastSeen(of),
-             -1, true);
+             other.wasTerminated ? -1 : of, true);
     return;
   }
   std::string what = other.silence.judge(other.heard, seconds, other.process, other.address);
@@ -341,11 +343,21 @@ bool Watchdog::waitsForEnded(int waiting) const {
                      [&](int of) { return others[of].heartbeat.left || others[of].sentBye; });
 }
 
+bool Watchdog::hasWaitedForEnded(int waiting, int awaited) const {
+  double stuck = others[waiting].stuck, known = stuck - others[waiting].age;
+  const Other &other = others[awaited];
+  return known >= graceForLeft &&
+         (other.sentBye || (other.heartbeat.left && stuck - other.age >= graceForLeft));
+}
+
 void Watchdog::judgeWaits(double seconds) {
   Heartbeat mine = heartbeat();
   if (mine.moves != others[rank].heartbeat.moves)
     others[rank].stuck = idle = 0;
   others[rank].heartbeat = std::move(mine);
+  for (size_t i = 0; i < others.size(); ++i)
+    if (static_cast<int>(i) != rank)
+      others[i].age += seconds;
   bool allWait = true, anyOnDevice = false;
   for (size_t i = 0; i < others.size(); ++i) {
     Other &other = others[i];
@@ -357,14 +369,15 @@ void Watchdog::judgeWaits(double seconds) {
     allWait &= other.heartbeat.waits;
     anyOnDevice |= other.heartbeat.onDevice;
     other.stuck = waitsForEnded(static_cast<int>(i)) ? other.stuck + seconds : 0;
-    if (other.stuck < graceForLeft)
-      continue;
     std::string list;
     for (int awaited : other.heartbeat.awaited)
-      if (others[awaited].heartbeat.left || others[awaited].sentBye)
+      if (other.stuck >= graceForLeft && hasWaitedForEnded(static_cast<int>(i), awaited))
         list += (list.empty() ? "rank " : ", rank ") + std::to_string(awaited);
-    printDiagnostic("error",
-                    "rank " + std::to_string(i) + ": waits for " + list + ", which has ended");
+    if (list.empty())
+      continue;
+    if (claimReport(/*isCut=*/false, /*culprit=*/-1))
+      printDiagnostic("error",
+                      "rank " + std::to_string(i) + ": waits for " + list + ", which has ended");
     endAll("", -1, false);
   }
   if (!isHub())

@@ -92,6 +92,9 @@ private:
   void reportOwnTermination();
   void judgeWaits(double seconds);
   bool waitsForEnded(int waiting) const;
+  /// Whether `waiting` has waited for `awaited`, at the end of the run, for a while. Both have sent
+  /// a heartbeat since then: a stopped rank may have continued before it was stopped.
+  bool hasWaitedForEnded(int waiting, int awaited) const;
   /// Whether all have sent Bye, or rank 0 has.
   bool isOver() const;
   std::string lastSeen(int of) const;
@@ -109,8 +112,9 @@ private:
   /// Kills the processes of this host that cannot end by themselves: stopped ones, and that of
   /// `culprit`, if any.
   void killStopped(int culprit) const;
-  /// Whether this rank reports why the run ends: one rank per host does.
-  bool claimReport(bool isCut);
+  /// Whether this rank reports why the run ends: one rank per host does. `culprit`: rank at fault,
+  /// or -1.
+  bool claimReport(bool isCut, int culprit);
   /// Whether another process of this host still runs and is not stopped.
   bool hasLivePeerOnHost() const;
   [[noreturn]] void endByLauncher();

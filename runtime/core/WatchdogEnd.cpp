@@ -26,10 +26,11 @@ void Watchdog::killStopped(int culprit) const {
   }
 }
 
-bool Watchdog::claimReport(bool isCut) {
+bool Watchdog::claimReport(bool isCut, int culprit) {
   bool isFirst = messageClaim.claim("tpc-" + toHexDigits(others[0].host) + "-" +
                                     std::to_string(others[0].process.number()));
-  return isFirst || (isHub() && !isCut);
+  // Ranks that have not received the table of all ranks yet detect the same at start-up.
+  return (isFirst || (isHub() && !isCut)) && (culprit < 0 || LaunchMonitor::claimReport(culprit));
 }
 
 bool Watchdog::hasLivePeerOnHost() const {
@@ -74,10 +75,12 @@ void Watchdog::informOthers(int culprit, bool reportsWaits) {
 
 void Watchdog::endAll(const std::string &error, int culprit, bool reportsWaits, bool isCut) {
   // The launch monitor reports an error.
-  if (LaunchMonitor::endsProcess())
-    for (;;)
-      poll(nullptr, 0, 1000);
-  bool reports = !error.empty() && claimReport(isCut);
+  if (LaunchMonitor::endsProcess()) {
+    constexpr int graceForMonitor = 5000; // its output may block
+    poll(nullptr, 0, graceForMonitor);
+    leave();
+  }
+  bool reports = !error.empty() && claimReport(isCut, culprit);
   if (!error.empty())
     printDiagnostic(reports ? "error" : "note", error);
   if (reportsWaits)
@@ -90,7 +93,7 @@ void Watchdog::endAll(const std::string &error, int culprit, bool reportsWaits, 
     // of them reports the same. They wait briefly, because it may be killed before it has reported.
     for (int i = 0; reports ? i < 100 && hasLivePeerOnHost() : i < 30; ++i) {
       poll(nullptr, 0, 10);
-      if (!reports && !isCut && !error.empty() && (reports = claimReport(isCut)))
+      if (!reports && !isCut && !error.empty() && (reports = claimReport(isCut, culprit)))
         printDiagnostic("error", error);
     }
   killStopped(culprit);

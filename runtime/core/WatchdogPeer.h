@@ -16,6 +16,7 @@ struct Watchdog::Other {
   Silence silence;
   bool heard = false, sentBye = false, wasTerminated = false;
   double closed = 0, stuck = 0, terminated = 0;
+  double age = 0; ///< seconds since its last heartbeat
 };
 
 /// Text of the message type Verdict.

@@ -1,10 +1,10 @@
-"""Preloaded C libraries that trigger an event at a deterministic moment of a program."""
+"""C libraries that trigger an event at a deterministic moment of a program."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from harness import configured, run
+from harness import TOP, configured, run
 
 
 def build(name: str, folder: Path) -> Path:
@@ -20,6 +20,7 @@ def build(name: str, folder: Path) -> Path:
             "-Werror",
             "-shared",
             "-fPIC",
+            f"-I{TOP / 'runtime'}",
             source,
             "-o",
             library,

@@ -24,6 +24,8 @@ std::string PeerConnection::look(
   });
   if (!channel->isOpen()) {
     gone += passed;
+    if (gone >= grace && silence.wasStopped()) // and another rank has killed it
+      return "is frozen: its process was stopped (before all ranks had met)";
     return gone < grace ? ""
                         : "has ended before all ranks had met: it was killed, has crashed, or has "
                           "printed an error";
@@ -44,15 +46,16 @@ void reportAtStart(const std::string &key, int rank, const std::string &what,
     return;
   LaunchMonitor::noteFailure();
   std::string name = "rank " + std::to_string(rank);
-  if (claimMessage(key, name))
+  bool reports = claimMessage(key, name), isStopped = process.isStopped();
+  // Before the message, whose output may block.
+  if (isStopped)
+    process.kill();
+  if (reports)
     printDiagnostic("error", name + " " + what);
-  if (!process.isStopped())
-    return;
-  // The other processes then detect the same error at their next check, and not the end of this
-  // rank.
+  // The other processes detect the same at their next check. The claim ends with this process.
   constexpr int graceForLooks = 700;
-  poll(nullptr, 0, graceForLooks);
-  process.kill();
+  if (isStopped)
+    poll(nullptr, 0, graceForLooks);
 }
 
 } // namespace tpc::rt

@@ -1,0 +1,73 @@
+"""Ranks that start under mpirun, as mpirun sees them: in which order and at what time they end."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+from harness import BUILD, LoadClock
+from liveness import until
+from preload import build
+
+SCENARIO = BUILD / "test" / "bin" / "tpc-rt-scenario"
+
+
+def test_mpirun_loses_a_frozen_rank_before_the_others(tmp_path):
+    """A rank is stopped while all are in MPI_Init; this process does as mpirun does.
+
+    mpirun processes the end of each rank in the order that it sees them. If it loses the rank that
+    a fence waits for, and another one at the same time, then it may wait forever (PMIx 4.2). So the
+    frozen rank ends first, and the others as late as mpirun has sent SIGTERM.
+    """
+    build("stalled_mpi", tmp_path).rename(tmp_path / "libtpc_mpi.so")
+    victim, count = 1, 3
+    with open(tmp_path / "log", "w") as log:
+        running = {
+            rank: subprocess.Popen(
+                [SCENARIO, "stop-init", str(victim), "60"],
+                env={
+                    **os.environ,
+                    "TPC_RUNTIME_DIR": str(tmp_path),
+                    "PMIX_NAMESPACE": str(tmp_path),
+                    "OMPI_COMM_WORLD_RANK": str(rank),
+                    "OMPI_COMM_WORLD_SIZE": str(count),
+                    "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
+                    "OMPI_COMM_WORLD_LOCAL_SIZE": str(count),
+                },
+                stderr=log,
+            )
+            for rank in range(count)
+        }
+
+    def wait(ranks, seconds):
+        """Returns the ranks that have ended, after the first of these has."""
+        clock = LoadClock()
+        while all(running[rank].poll() is None for rank in ranks) and clock.seconds() < seconds:
+            time.sleep(0.005)
+        return {rank for rank in ranks if running[rank].poll() is not None}
+
+    def send(number):
+        for process in running.values():
+            if process.poll() is None:
+                process.send_signal(number)
+
+    try:
+        assert wait(running, 60) == {victim}
+        send(signal.SIGCONT)
+        others = set(running) - {victim}
+        begin = time.monotonic()
+        while time.monotonic() < begin + 1:
+            assert not wait(others, 0), "a rank has ended before mpirun has sent SIGTERM"
+            time.sleep(0.005)
+        send(signal.SIGTERM)
+        until(lambda: wait(others, 0) == others)
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+    assert running[victim].returncode == -signal.SIGKILL
+    text = (tmp_path / "log").read_text()
+    assert re.findall("^error: (.*)", text, re.M) == [
+        f"rank {victim} is frozen: its process was stopped, 2 s ago (before all ranks had met)"
+    ], text
