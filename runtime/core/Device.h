@@ -317,6 +317,9 @@ public:
   virtual std::string settle(bool shared) const;
   /// Enables or disables tuning by measurement, before the first device is made. Default: enabled.
   virtual void chooseByMeasuring(bool does) const;
+  /// Returns and removes the notes for the user that devices of this process have added since the
+  /// last call.
+  virtual std::vector<std::string> takeNotes() const;
   /// After `place`: free bytes of the device's memory. Throws.
   virtual int64_t freeBytes(int rank) const;
   /// Returns a dry-run version of the selected kind, which does no work and counts the memory of
@@ -340,6 +343,9 @@ const DeviceKind *devicesOf(const tpc_program &program, std::string &problem);
 /// world was made.
 const DeviceKind &deviceKind();
 void selectDevices(const DeviceKind &kind);
+/// Selects another kind for ranks that the calling thread makes; null: none. Returns the previous
+/// one. Other threads may make ranks of another model meanwhile.
+const DeviceKind *selectDevicesOfThread(const DeviceKind *kind);
 
 } // namespace tpc::rt
 

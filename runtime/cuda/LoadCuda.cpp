@@ -4,11 +4,15 @@
 #include "core/DescribeDevices.h"
 #include "core/RuntimeLibrary.h"
 #include "cuda/Interface.h"
+#include <atomic>
 #include <dlfcn.h>
 
 namespace tpc::rt {
 
 const DeviceKind *cudaDevices(std::string &problem) {
+  static std::atomic<const DeviceKind *> known{nullptr};
+  if (const DeviceKind *kind = known.load())
+    return kind;
   const std::string why = "this program computes on GPUs, but ";
   std::string reason;
   // The library is never unloaded, because a thread may still use its code or objects at the end of
@@ -21,6 +25,7 @@ const DeviceKind *cudaDevices(std::string &problem) {
   const DeviceKind *kind = entry ? entry(cuda::tag, reason) : nullptr;
   if (!kind)
     problem = why + reason;
+  known.store(kind);
   return kind;
 }
 

@@ -25,13 +25,13 @@ constexpr int64_t unsaid = 256 << 20, unsaidOfSeveral = 768 << 20;
 /// During its lifetime, ranks of this thread use another kind of device.
 class OnDevices {
 public:
-  explicit OnDevices(const DeviceKind &kind) : before(deviceKind()) { selectDevices(kind); }
+  explicit OnDevices(const DeviceKind &kind) : before(selectDevicesOfThread(&kind)) {}
   OnDevices(const OnDevices &) = delete;
   OnDevices &operator=(const OnDevices &) = delete;
-  ~OnDevices() { selectDevices(before); }
+  ~OnDevices() { selectDevicesOfThread(before); }
 
 private:
-  const DeviceKind &before;
+  const DeviceKind *const before;
 };
 
 /// Ignores outputs, which are in host memory.

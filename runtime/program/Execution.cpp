@@ -179,6 +179,8 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
 
 void Execution::run(const std::function<void(tpc_context &)> &fn) {
   auto error = world->run(fn);
+  for (const std::string &text : deviceKind().takeNotes())
+    note(text);
   if (!error)
     return;
   // Destructors would wait for a failed or hung device. Its memory is freed with the process.

@@ -96,6 +96,11 @@ Model::Model(const tpc_program &program, const Manifest &manifest,
       ++shared.models;
     }
     try {
+      // Before the weights of a model that does not fit are read. Steps are not known yet.
+      if (program.gpu_code)
+        if (std::string found = tpc::rt::checkMemory(program, manifest, {}, nullptr);
+            !found.empty())
+          note(found);
       start();
     } catch (...) {
       std::lock_guard<std::mutex> lock(devices().mutex);

@@ -5,9 +5,11 @@
 #include "cuda/Interface.h"
 #include "cuda/library/CudaDevice.h"
 #include "cuda/library/DryRunLibraries.h"
+#include "cuda/library/Notes.h"
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 namespace tpc::rt::cuda {
 namespace {
@@ -43,6 +45,7 @@ public:
   int64_t freeBytes(int rank) const override;
   const DeviceKind *counted() const override;
   MemoryUse &use() const override { return DryRunMemory::ofThread().use; }
+  std::vector<std::string> takeNotes() const override { return cuda::takeNotes(); }
   void chooseByMeasuring(bool does) const override { measures = does; }
   std::string communication() const override { return nccl ? nccl->describe() : "the host"; }
   int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const override {
@@ -51,6 +54,7 @@ public:
   std::unique_ptr<Device> make(tpc_context &ctx) const override {
     const Gpu &gpu = gpuOf(ctx.rank);
     auto device = std::make_unique<CudaDevice>(vendor.driver, vendor.library, nccl, gpu, measures);
+    std::lock_guard<std::mutex> lock(retaining);
     if (auto held = std::find(retainedContexts.begin(), retainedContexts.end(), gpu.number);
         held != retainedContexts.end()) {
       retainedContexts.erase(held);
@@ -68,13 +72,12 @@ private:
   const VendorLibraries vendor;
   const std::vector<Gpu> gpus;
   const std::string architecture;
-  // State of the process, set once:
+  // State of the program, set while none of its models is open:
   mutable Placement placement;
   mutable const nccl::Library *nccl = nullptr;
   mutable bool measures = true;
+  mutable std::mutex retaining;              // guards the next
   mutable std::vector<int> retainedContexts; // GPUs whose contexts freeBytes() created
-  mutable std::unique_ptr<DryRunLibraries> dryRun;
-  mutable std::unique_ptr<CudaDevices> dryRunKind;
 };
 
 std::string CudaDevices::place(const Placement &wanted) const {
@@ -107,7 +110,10 @@ int64_t CudaDevices::freeBytes(int rank) const {
   // Keeps the context until the rank's device uses it, because the context itself takes memory.
   Context context = nullptr;
   driver.check(driver.cuDevicePrimaryCtxRetain(&context, gpuOf(rank).number), "to be set up");
-  retainedContexts.push_back(gpuOf(rank).number);
+  {
+    std::lock_guard<std::mutex> lock(retaining);
+    retainedContexts.push_back(gpuOf(rank).number);
+  }
   driver.check(driver.cuCtxSetCurrent(context), "to be used");
   size_t free = 0, total = 0;
   driver.check(driver.cuMemGetInfo_v2(&free, &total), "to report its free memory");
@@ -115,6 +121,11 @@ int64_t CudaDevices::freeBytes(int rank) const {
 }
 
 const DeviceKind *CudaDevices::counted() const {
+  // Threads of several models make estimates at the same time.
+  static thread_local std::unique_ptr<DryRunLibraries> dryRun;
+  static thread_local std::unique_ptr<CudaDevices> dryRunKind;
+  if (this == dryRunKind.get())
+    return this;
   if (!dryRun)
     dryRun = std::make_unique<DryRunLibraries>(vendor.driver, vendor.library);
   dryRunKind =
@@ -132,23 +143,22 @@ const DeviceKind *CudaDevices::counted() const {
 
 /// The GPUs, or the reason why none is usable.
 struct Attempt {
-  std::unique_ptr<CudaDevices> devices;
+  const Driver *driver = nullptr;
+  const blas::Library *library = nullptr;
+  std::vector<Gpu> gpus;
   std::string problem;
 
   Attempt() {
-    const Driver *driver = Driver::load(problem);
-    const blas::Library *library = driver ? blas::Library::load(problem) : nullptr;
+    driver = Driver::load(problem);
+    library = driver ? blas::Library::load(problem) : nullptr;
     if (!library)
       return;
     int count = 0;
-    std::vector<Gpu> gpus;
     driver->check(driver->cuDeviceGetCount(&count), "to be counted");
     for (int i = 0; i < count; ++i)
       gpus.push_back(Gpu::query(*driver, i));
     if (gpus.empty())
       problem = "there is no GPU (CUDA_VISIBLE_DEVICES may hide them)";
-    else
-      devices = std::make_unique<CudaDevices>(VendorLibraries{*driver, *library}, std::move(gpus));
   }
 };
 
@@ -165,7 +175,11 @@ tpc_cuda_devices(const char *tag, std::string &problem) {
   try {
     static const Attempt attempt;
     problem = attempt.problem;
-    return attempt.devices.get();
+    if (!problem.empty())
+      return nullptr;
+    // Never destroyed: it exists once for each program of the process, because programs assign
+    // devices to their ranks differently.
+    return new CudaDevices(VendorLibraries{*attempt.driver, *attempt.library}, attempt.gpus);
   } catch (const std::exception &error) {
     problem = error.what();
     return nullptr;

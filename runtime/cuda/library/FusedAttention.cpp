@@ -1,9 +1,9 @@
 //===- FusedAttention.cpp - attention by cuDNN ----------------------------===//
 
 #include "cuda/library/FusedAttention.h"
+#include "cuda/library/Notes.h"
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 
 namespace tpc::rt::cuda {
 namespace {
@@ -32,7 +32,7 @@ bool isFor(const tpc_attention_args &a) {
 void noteOnce(const std::string &what) {
   static std::atomic<bool> isReported{false};
   if (!isReported.exchange(true))
-    std::fprintf(stderr, "note: %s: generated kernels compute attention\n", what.c_str());
+    addNote(what + ": generated kernels compute attention");
 }
 
 } // namespace

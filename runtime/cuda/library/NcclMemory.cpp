@@ -2,8 +2,8 @@
 
 #include "cuda/library/NcclMemory.h"
 #include "cuda/library/Block.h"
+#include "cuda/library/Notes.h"
 #include <algorithm>
-#include <cstdio>
 
 namespace tpc::rt::cuda {
 
@@ -56,8 +56,7 @@ void NcclMemory::enroll(Address address, Piece &piece, nccl::Comm comm) {
       library->CommRegister(comm, pointerTo(address), static_cast<size_t>(piece.bytes), &handle);
   // Communication also works without registration.
   if (status != nccl::success && !std::exchange(hasFailed, true))
-    std::fprintf(stderr, "note: %s does not register memory: %s\n", library->describe().c_str(),
-                 library->describe(status, comm).c_str());
+    addNote(library->describe() + " does not register memory: " + library->describe(status, comm));
   if (status == nccl::success)
     piece.registered[comm] = handle;
 }

@@ -1,9 +1,11 @@
-"""Keywords of tpc.compile on CPUs, and interrupts of sessions."""
+"""Keywords of tpc.compile on CPUs, interrupts, and sessions that open while others count memory."""
 
 import os
 import subprocess
 import sys
+import threading
 
+import numpy as np
 import pytest
 
 import session_options
@@ -35,6 +37,36 @@ def test_options_of_the_command_alone():
     for name in compiler._COMMAND_OPTIONS:
         with pytest.raises(tpc.TpcError, match="command tpcc alone|is spelled"):
             tpc.compile(MODEL.path, **{name: "1"})
+
+
+def test_sessions_open_while_others_count_memory():
+    """Longer sequences make a session count its memory on devices that do nothing. A session of the
+    same program that is opened meanwhile has the real ones.
+    """
+    ids, problems, done = MODEL.inputs(1, 5), [], threading.Event()
+    counting = tpc.compile(MODEL.path, shard="tp2", generate=True, threads=1)
+    wanted = counting.run(ids)["logits"]
+
+    def count():
+        try:
+            while not done.is_set():
+                with tpc.load(counting.path, threads=1) as session:
+                    for count in range(1, 100, 9):
+                        session.generate([[1]] * count, max_new_tokens=1)
+        except BaseException as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        for _ in range(60):
+            with tpc.load(counting.path, threads=1) as session:
+                assert np.array_equal(session.run(ids)["logits"], wanted)
+    finally:
+        done.set()
+        thread.join()
+        counting.close()
+    assert not problems, problems
 
 
 INTERRUPTED = """

@@ -7,6 +7,7 @@ process. It prints nothing, and fails by an exception.
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -143,6 +144,19 @@ def one_process(shard):
         session.run({"input_ids": IDS})
 
 
+def open_and_close():
+    """A closed session frees the memory of its GPUs: only one at a time fits."""
+    for turn in range(3):
+        with on_gpus("tp2", generate=True) as session:
+            session.generate(PROMPTS, max_new_tokens=3)
+            assert turn or "need" in str(error_of(lambda: on_gpus("tp2", generate=True)))
+    session = on_gpus("tp2", generate=True)
+    session.generate(PROMPTS, max_new_tokens=3)
+    del session
+    gc.collect()
+    on_gpus("tp2", generate=True).close()
+
+
 # ===--- errors ------------------------------------------------------------------------------------
 
 
@@ -263,6 +277,13 @@ def interrupted_hang():
         assert time.monotonic() - began < 3
     session.close()
     os._exit(0)
+
+
+def kept_notes():
+    with on_gpus("tp2") as session:
+        session.run({"input_ids": IDS})
+        (note,) = [note for note in session.notes if "register" in note]
+        assert "NCCL" in note and "system error" in note
 
 
 if __name__ == "__main__":

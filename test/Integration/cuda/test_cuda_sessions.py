@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import TOP, run, sanitized
+from mistake_programs import left_behind
 from simulator import environment
 from vendor_stubs import driver, put
 
@@ -102,6 +103,12 @@ def test_two_processes(start, tmp_path):
     assert len(list((tmp_path / "cache" / "programs").iterdir())) == 1
 
 
+def test_closed_sessions_free_their_gpus(passes, tmp_path):
+    trace = tmp_path / "trace"
+    passes("open_and_close", TPC_SIM_MEMORY="60MiB", TPC_SIM_TRACE=str(trace))
+    assert left_behind(trace.read_text()) == ""
+
+
 # ---- errors ----
 
 
@@ -121,9 +128,11 @@ def broken_library(folder):
         (no_gpu, {}, ["libcuda.so.1 finds no GPU"]),
         (broken_library, {}, ["libcublasLt.so.13 cannot be loaded"]),
         (None, {"CUDA_VISIBLE_DEVICES": ""}, ["finds no GPU", "CUDA_VISIBLE_DEVICES"]),
+        (None, {"TPC_SIM_CAPABILITY": "7.5"}, ["sm_75", "older than", "--gpu-arch"]),
+        (None, {"TPC_SIM_MEMORY": "1MiB"}, ["are free, but needs", "weights", "more ranks"]),
         pytest.param(None, {"TPC_TIMEOUT": "x"}, ["TPC_TIMEOUT"], marks=long),
     ],
-    ids=["no driver", "no GPU", "library", "hidden", "variable"],
+    ids=["no driver", "no GPU", "library", "hidden", "old", "memory", "variable"],
 )
 def test_programs_that_cannot_be_opened(passes, tmp_path, make, env, words):
     libraries = {"TPC_CUDA_LIBS": str(make(tmp_path / "libraries"))} if make else {}
@@ -177,3 +186,8 @@ def test_requests_that_are_refused(passes):
 )
 def test_notebooks(passes, check, env):
     passes(check, **env)
+
+
+def test_notes_of_the_gpu_are_kept(passes):
+    """The library of the GPU prints no notes: NCCL cannot register memory here."""
+    passes("kept_notes", TPC_SIM_INJECT="register@1")
