@@ -76,6 +76,7 @@ std::string DeviceKind::place(const Placement &) const { return ""; }
 DeviceAssignment DeviceKind::assignmentOf(int) const { return {}; }
 std::string DeviceKind::settle(bool) const { return ""; }
 void DeviceKind::chooseByMeasuring(bool) const {}
+void DeviceKind::releaseUnused() const {}
 std::vector<std::string> DeviceKind::takeNotes() const { return {}; }
 int64_t DeviceKind::freeBytes(int) const { return std::numeric_limits<int64_t>::max(); }
 const DeviceKind *DeviceKind::counted() const { return nullptr; }

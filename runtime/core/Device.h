@@ -320,8 +320,10 @@ public:
   /// Returns and removes the notes for the user that devices of this process have added since the
   /// last call.
   virtual std::vector<std::string> takeNotes() const;
-  /// After `place`: free bytes of the device's memory. Throws.
+  /// After `place`: free bytes of the device's memory. Throws. May keep resources for the device
+  /// that `make` returns; if none is made, `releaseUnused` releases them.
   virtual int64_t freeBytes(int rank) const;
+  virtual void releaseUnused() const;
   /// Returns a dry-run version of the selected kind, which does no work and counts the memory of
   /// its thread's devices. Null: not supported.
   virtual const DeviceKind *counted() const;

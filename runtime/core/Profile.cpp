@@ -164,6 +164,7 @@ public:
   std::string communication() const override { return kind.communication(); }
   std::string environmentProblem() const override { return kind.environmentProblem(); }
   std::vector<std::string> takeNotes() const override { return kind.takeNotes(); }
+  void releaseUnused() const override { kind.releaseUnused(); }
   const DeviceKind *counted() const override { return kind.counted(); }
   int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const override {
     return kind.matrixBytes(k, n, dtype);

@@ -103,6 +103,7 @@ Model::Model(const tpc_program &program, const Manifest &manifest,
           note(found);
       start();
     } catch (...) {
+      deviceKind().releaseUnused();
       std::lock_guard<std::mutex> lock(devices().mutex);
       --devices().models;
       throw;

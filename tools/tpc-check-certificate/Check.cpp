@@ -51,7 +51,7 @@ Axes getTexts(const json &object, const char *key) {
   Axes texts;
   for (const json &item : get(object, key))
     texts.push_back(item.is_string() ? item.get<std::string>()
-                                     : (refuse("not a string:  " + item.dump()), ""));
+                                     : (refuse("not a string: " + item.dump()), ""));
   return texts;
 }
 

@@ -43,6 +43,12 @@ public:
   }
   std::string settle(bool shared) const override;
   int64_t freeBytes(int rank) const override;
+  void releaseUnused() const override {
+    std::lock_guard<std::mutex> lock(retaining);
+    for (int number : retainedContexts)
+      vendor.driver.cuDevicePrimaryCtxRelease_v2(number);
+    retainedContexts.clear();
+  }
   const DeviceKind *counted() const override;
   MemoryUse &use() const override { return DryRunMemory::ofThread().use; }
   std::vector<std::string> takeNotes() const override { return cuda::takeNotes(); }

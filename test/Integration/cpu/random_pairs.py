@@ -139,7 +139,7 @@ def may_refuse(pair: Pair) -> list[str]:
         if spec.hidden == 1:
             words.append("no matrix of the model can be split in two dimensions")
         if grid.xy[0] > spec.hidden:
-            words.append("the first dimension is larger than what it splits")
+            words.append("the first dimension has more ranks than a matrix has rows")
         # Steps directly on the hidden states, without a matmul before them, may need the whole
         # width.
         if any(chain.base == "stream" and not chain.product for chain in spec.chains):
@@ -160,7 +160,7 @@ def may_refuse(pair: Pair) -> list[str]:
             "is larger than anything that can be split",
             "no weight of the model can be split",
             "no matrix of the model can be split in two dimensions",
-            "the first dimension is larger than what it splits",
+            "the first dimension has more ranks than a matrix has rows",
         ]
     if spec.hidden == 1 or any(
         layer.mlp != "none" and layer.ffn < spec.hidden for layer in spec.used

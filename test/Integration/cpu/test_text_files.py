@@ -39,8 +39,8 @@ PLACES = {
     "folder": (lambda path: path.mkdir(), "not a regular file"),
     "device": (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
     "large": (make_large, "more than"),
-    "no text": (lambda path: path.write_bytes(b"\xff\xfe"), "no JSON|no tokenizer"),
-    "empty": (lambda path: path.touch(), "no JSON|no tokenizer"),
+    "no text": (lambda path: path.write_bytes(b"\xff\xfe"), "not JSON|not a tokenizer"),
+    "empty": (lambda path: path.touch(), "not JSON|not a tokenizer"),
 }
 
 
@@ -141,7 +141,7 @@ def test_help_teaches():
     [
         (["./none", "--tokenizer", "FOLDER", "--prompt", "a"], ["./none", "No such file"]),
         (["./none", "--tokenizer", "nowhere", "--prompt", "a"], ["nowhere", "tokenizer.json"]),
-        (["./none", "--tokenizer", "BAD", "--prompt", "a"], ["BAD", "no tokenizer"]),
+        (["./none", "--tokenizer", "BAD", "--prompt", "a"], ["BAD", "not a tokenizer"]),
         (
             ["./none", "--tokenizer", "FOLDER", "--prompt-file", "absent"],
             ["--prompt-file", "absent"],

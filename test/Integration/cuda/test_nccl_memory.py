@@ -54,15 +54,9 @@ def test_memory_that_cannot_be_registered(tpcc, tmp_path):
         ["--bench", "--shape", "batch=2,sequence=3", "--verbose"],
         env=environment(TPC_SIM_INJECT="register@1,register@2:1"),
     ).check()
-    # Reported once per rank.
-    assert (
-        len(
-            re.findall(
-                r"^note: .* does not register memory: .*system error", result.stderr, re.MULTILINE
-            )
-        )
-        == 4
-    ), result
+    # Reported once, not by each rank.
+    found = re.findall(r"^note: .* does not register memory: .*system error", result.stderr, re.M)
+    assert len(found) == 1, result
     assert "communication by NCCL" in result.stderr
 
 

@@ -29,7 +29,7 @@ def test_need_is_what_is_taken(tpcc, tmp_path, grid):
     ).refused(
         "Nothing was loaded",
         "caches",
-        "use fewer or shorter sequences",
+        "ask for fewer or shorter sequences",
         "a step with batch=1, capacity=128, sequence=64 or batch=4, capacity=128, sequence=1 ",
     )
     assert int(re.search(r"needs [0-9.]+ [GM]iB \((\d+) bytes\)", result.stderr)[1]) == most

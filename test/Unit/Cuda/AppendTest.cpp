@@ -130,8 +130,8 @@ TEST(AppendKernels, MoveWhatIsNewOnce) {
       EXPECT_EQ(written.readBytes, 0u);
       const ptx::Traffic &read = counters.allocations.at("fresh");
       EXPECT_EQ(read.readBytes, uint64_t(bytes));
-      // Rows in the cache consist of whole sectors. Source rows may not, so that rows share sectors;
-      // a warp with less work than its width then reads sectors of its neighbor again.
+      // Rows in the cache consist of whole sectors. Source rows may not, so that rows share
+      // sectors; a warp with less work than its width then reads sectors of its neighbor again.
       if (width == 16) {
         EXPECT_EQ(written.writtenSectors * 32, uint64_t(bytes));
         EXPECT_EQ(read.readSectors * 32, uint64_t(bytes));
