@@ -70,10 +70,11 @@ struct ConstantEvaluation : EvaluationModel<ConstantEvaluation, ConstantOp> {
     const Indices &indices = e.getSlice(op.getResult()).indices;
     ArrayRef<int64_t> original = dense.getType().getShape();
     bool floats = isa<FloatType>(dense.getElementType());
+    bool hasNoSign = isUnsigned(dense.getElementType());
     auto get = [&](int64_t i) -> typename A::Element {
       if (!floats) {
         APInt x = dense.getValues<APInt>()[i];
-        return A::fromInteger(x.getBitWidth() == 1 ? x.getZExtValue() : x.getSExtValue());
+        return A::fromInteger(hasNoSign ? x.getZExtValue() : x.getSExtValue());
       }
       return A::fromNumber(dense.getValues<APFloat>()[i].convertToDouble());
     };

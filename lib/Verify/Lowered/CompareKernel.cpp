@@ -140,6 +140,13 @@ static double drawZeroSum(double number, double other, uint64_t row, int64_t i, 
   }
 }
 
+/// Returns an integer in memory, which has no sign, as a number of a tensor's type.
+static double asNumber(int64_t bits, Type tensor) {
+  auto type = cast<IntegerType>(getElementTypeOrSelf(tensor));
+  bool isNegative = bits < 0 && type.isUnsigned() && type.getWidth() < 64;
+  return isNegative ? double(bits + (int64_t(1) << type.getWidth())) : double(bits);
+}
+
 Data Comparison::draw(const Draw &draw, BlockArgument argument, const MemoryView *given) {
   Data data(world.getSlice(argument.getType(), at).shape);
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(argument.getType()));
@@ -149,7 +156,7 @@ Data Comparison::draw(const Draw &draw, BlockArgument argument, const MemoryView
     bool isGiven = given && given->exists(i) && given->isWritten(i);
     if (isGiven && (isFloat ? draw.magnitude == 0 : draw.keepsIntegers)) {
       Scalar value = given->load(i);
-      x = isFloat ? value.f : double(value.i);
+      x = isFloat ? value.f : asNumber(value.i, argument.getType());
     } else if (isFloat) {
       double number = Doubles::random(key, i);
       number = (draw.magnitude == 0 ? 1 : draw.magnitude) *

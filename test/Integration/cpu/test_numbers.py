@@ -209,3 +209,32 @@ def test_all_combinations(tpcc, request, name, grid, transport):
         ["none", "left", "right"] if model.padded else ["none"],
         transport,
     )
+
+
+def test_unsigned_constants(tpcc, tmp_path):
+    """Bytes above 127 are positive, also where the compiler runs kernels to compare them."""
+    table = onnx.numpy_helper.from_array(np.arange(2048, dtype=np.uint8).reshape(64, 32), "table")
+    ports = [
+        onnx.helper.make_tensor_value_info(name, kind, shape)
+        for name, kind, shape in (
+            ("x", onnx.TensorProto.FLOAT, ["n", 64]),
+            ("y", onnx.TensorProto.FLOAT, ["n", 32]),
+            ("z", onnx.TensorProto.INT32, [64, 32]),
+        )
+    ]
+    nodes = [
+        onnx.helper.make_node("Cast", ["table"], ["z"], "widen", to=onnx.TensorProto.INT32),
+        onnx.helper.make_node("Cast", ["z"], ["t"], "cast", to=onnx.TensorProto.FLOAT),
+        onnx.helper.make_node("MatMul", ["x", "t"], ["y"], "product"),
+    ]
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(nodes, "bytes", ports[:1], ports[1:], [table]),
+        opset_imports=[onnx.helper.make_opsetid("", 21)],
+        ir_version=10,
+    )
+    onnx.save(model, tmp_path / "bytes.onnx")
+    x = np.random.default_rng(0).standard_normal((3, 64)).astype(np.float32)
+    found = tpcc.compile(tmp_path / "bytes.onnx").run({"x": x}, ["y", "z"])
+    expected = Session(tmp_path / "bytes.onnx").run({"x": x})
+    assert difference(found["y"], expected["y"]).relative < TOLERANCE
+    assert np.array_equal(found["z"], expected["z"])
