@@ -79,9 +79,14 @@ Value Node::concat(ArrayRef<Value> values, int64_t dim) {
       else if (!equate(sizes[d], next[d], "operands are joined along another dimension"))
         return {};
   }
-  if (values.size() == 1)
-    return values[0];
-  return ConcatOp::create(b, loc, type(elementOf(values[0]), sizes), values, dim);
+  // Operands without elements, such as an empty past, change nothing.
+  SmallVector<Value> parts(values);
+  llvm::erase_if(parts, [&](Value value) { return getSizes(value)[dim].isConstant(0); });
+  if (parts.empty())
+    parts.push_back(values[0]);
+  if (parts.size() == 1)
+    return parts[0];
+  return ConcatOp::create(b, loc, type(elementOf(values[0]), sizes), parts, dim);
 }
 
 Value Node::cast(Value v, Type element) {

@@ -69,6 +69,8 @@ OwningOpRef<ModuleOp> Importer::run() {
     }
     if (failed(result))
       return nullptr;
+    for (const auto &[loc, text] : warnings)
+      emitWarning(loc) << text;
     return std::move(module);
   }
   emitError(fileLoc()) << "in each of " << kMaxPasses

@@ -75,6 +75,11 @@ public:
   /// Replaces `symbol` by `e` from now on. Returns false if `symbol` is not a symbol, has a
   /// replacement already, or occurs in `e`.
   bool replaceSymbol(const SymExpr &symbol, const SymExpr &e);
+  /// If `difference` is a size of caches among the inputs, up to its sign, replaces it by 0: only
+  /// an empty past makes two sizes equal. Returns false otherwise.
+  bool assumeEmptyPast(const SymExpr &difference);
+  /// Emits a warning after the last pass.
+  void warnLater(Location loc, const Twine &text) { warnings.push_back({loc, text.str()}); }
   /// If `a` equals `b` once a min or max in them is replaced by one of its operands, records that
   /// choice. Returns false otherwise.
   bool chooseOperand(const SymExpr &a, const SymExpr &b);
@@ -156,6 +161,7 @@ private:
   // State kept over all passes.
   std::map<std::string, SymExpr> replaced; // key: symbol
   std::map<std::string, SymExpr> choices;  // key: text of a min or max
+  std::vector<std::pair<Location, std::string>> warnings;
 };
 
 /// Renames unprintable names in the whole model. Distinct names stay distinct.

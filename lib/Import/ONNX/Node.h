@@ -98,7 +98,9 @@ public:
   /// 1. One size is a symbol of an input: the node fails and is imported again with it replaced.
   /// 2. They are equal if, for example, min(8, sequence) is sequence: the node is imported again
   ///    with that choice and the constraint sequence <= 8.
-  /// 3. Otherwise reports an error that ends with `what`.
+  /// 3. They are equal if there are no past tokens: the node is imported again with empty caches,
+  ///    with a warning.
+  /// 4. Otherwise reports an error that ends with `what`.
   bool equate(const SymExpr &a, const SymExpr &b, const Twine &what);
   FailureOr<Sizes> broadcast(ArrayRef<SymExpr> a, ArrayRef<SymExpr> b);
   /// Requires low <= expr <= high for every run.

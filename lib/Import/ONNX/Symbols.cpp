@@ -94,6 +94,22 @@ bool Importer::replaceSymbol(const SymExpr &symbol, const SymExpr &value) {
   return true;
 }
 
+bool Importer::assumeEmptyPast(const SymExpr &difference) {
+  // Caches are [batch, heads, past, size], and their length is not that of other inputs.
+  auto isCache = [](BlockArgument input) {
+    return getSizes(input).size() >= 4 && isa<FloatType>(elementOf(input));
+  };
+  for (const SymExpr &past : {difference, -difference}) {
+    auto has = [&](BlockArgument input) { return llvm::is_contained(getSizes(input), past); };
+    bool ofCaches = false, ofOthers = false;
+    for (BlockArgument input : main.getArguments())
+      (isCache(input) ? ofCaches : ofOthers) |= has(input);
+    if (ofCaches && !ofOthers && replaceSymbol(past, SymExpr(0)))
+      return true;
+  }
+  return false;
+}
+
 //===----------------------------------------------------------------------===//
 // min and max
 //===----------------------------------------------------------------------===//

@@ -52,8 +52,12 @@ struct FixInputs : public mlir::tpc::impl::FixInputsBase<FixInputs> {
     for (BlockArgument argument : main.getArguments()) {
       unsigned i = argument.getArgNumber();
       InputDefaultAttr defaultOf = InputDefaultAttr::lookup(main.getArgAttrDict(i));
-      if (!defaultOf)
+      if (!defaultOf) {
+        // The past of a file that is right only without one.
+        if (argument.use_empty() && llvm::is_contained(getSizes(argument), SymExpr(0)))
+          fixed.set(i);
         continue;
+      }
       auto type = cast<RankedTensorType>(argument.getType());
       Value value;
       if (defaultOf.getKind() == InputDefaultKind::Ones) {

@@ -32,7 +32,8 @@ def FixInputs : Pass<"tpc-fix-inputs", "::mlir::ModuleOp"> {
   let description = [{
     Generation needs no masks or positions as inputs: all tokens are visible, and a token's position
     is the number of tokens before it. The pass replaces inputs with `tpc.default` by ops that
-    compute the default. It runs first, so that later passes can analyze the masks.
+    compute the default. Unused inputs without elements (caches of a file that is right only without
+    a past) are removed. It runs first, so that later passes can analyze the masks.
 
     ```mlir
     func.func @main(%ids: [batch, sequence],
