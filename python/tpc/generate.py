@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def settings_of(arguments, defaults) -> dict:
-    """Returns settings of flags, then of the folder's files. A sampling flag enables sampling."""
+    """Returns the settings: flags override the folder's files. A sampling flag enables sampling."""
     given = {
         name: getattr(arguments, name) for name in SETTINGS if getattr(arguments, name) is not None
     }

@@ -171,7 +171,7 @@ TEST(GemvDevice, IsUsedWhereItIsTuned) {
   multiply(gpu, sizes);
   EXPECT_TRUE(device.applyTuning(key, "own"));
   multiply(gpu, sizes);
-  EXPECT_FALSE(device.applyTuning(smallKey, "own")); // fewer bytes than an own kernel is for
+  EXPECT_FALSE(device.applyTuning(smallKey, "own")); // too few bytes for a GEMV kernel
   EXPECT_FALSE(device.applyTuning(key, "mine"));
 }
 

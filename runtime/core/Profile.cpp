@@ -102,7 +102,7 @@ public:
           [&] { device->launch(kernel, operands, count, launched, grain); });
   }
   void multiply(const Products &p) override {
-    // Matmuls of one x: their widths in sequence.
+    // Matmuls with the same left operand [m, k]: "MxKxN1+N2+…".
     std::string what = sizes({p.m, p.k});
     int64_t columns = 0;
     for (const Product &product : p.list) {

@@ -127,7 +127,7 @@ void LogitsSink::arrive(const Rows &part, const std::byte *from, const SamplingR
   parts.push_back({part, result, 0});
 }
 
-// The largest tokens of consecutive rows are stored contiguously.
+// The top-scoring tokens of consecutive rows are stored contiguously.
 void LogitsSink::copyLargest(tpc_context &ctx) {
   largest.clear();
   for (SampledRows &part : parts) {

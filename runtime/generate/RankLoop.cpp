@@ -19,7 +19,7 @@ int groupsOf(const Manifest &manifest, const GenerationMode &mode) {
 int64_t codeOf(const SampledToken &token) { return token.isNaN ? ~token.token : token.token; }
 SampledToken tokenOfCode(int64_t code) { return {code < 0 ? ~code : code, code < 0}; }
 
-/// `place`: number of largest tokens of all earlier rows.
+/// `place`: number of top-scoring tokens of all earlier rows.
 RowSampling samplingOf(const SampledRow &row, int32_t place) {
   const SamplingSettings &settings = row.settings;
   return {1,

@@ -23,10 +23,10 @@ func.func private @one_bias(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 }
 
 // The residual is added last, so an activation of the sum is a kernel.
-// CHECK-LABEL: @behind_residual
+// CHECK-LABEL: @after_residual
 // CHECK: tpc.add %{{.*}} {tpc.fused = 0 : i32}
 // CHECK-NOT: tpc.fused
-func.func private @behind_residual(%x: tensor<4x8xf32>, %r: tensor<4x8xf32>) -> tensor<4x8xf32> {
+func.func private @after_residual(%x: tensor<4x8xf32>, %r: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %w = tpc.parameter @w : tensor<8x8xf32>
   %0 = tpc.matmul %x, %w : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
   %1 = tpc.add %0, %r : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x8xf32>

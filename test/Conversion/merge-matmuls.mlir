@@ -67,9 +67,9 @@ func.func private @groups(%x: !x) -> !x {
 }
 
 // Not merged: the second matmul adds a value computed from the first.
-// CHECK-LABEL: func.func private @behind
+// CHECK-LABEL: func.func private @dependent
 // CHECK-NOT: tpc.merged
-func.func private @behind(%x: !x) -> !x {
+func.func private @dependent(%x: !x) -> !x {
   %w = tpc.parameter @square : tensor<8x8xf32>
   %v = tpc.parameter @other : tensor<8x8xf32>
   %a = tpc.matmul %x, %w : !x, tensor<8x8xf32> -> !x

@@ -43,7 +43,7 @@ def mutation(kind, seed) -> str:
 
 
 def refuses(*arguments):
-    """Runs tpc-opt; returns None if it fails."""
+    """Runs tpc-opt; returns its result if it fails, else None."""
     result = tpc_opt(*arguments, "-o", "/dev/null")
     assert not result.timed_out and result.returncode in (
         0,

@@ -1,4 +1,4 @@
-//===- AttentionRule.cpp - Choice between cuDNN and own attention ---------===//
+//===- AttentionRule.cpp - Choice of cuDNN or generated attention ---------===//
 
 #include "tpc/Conversion/Cuda/Attention.h"
 

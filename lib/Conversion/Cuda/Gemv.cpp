@@ -278,7 +278,7 @@ void GemvEmitter::emitRows() {
   Type f = b.getF32Type();
   const int64_t rows = getRowsOfWarp(variant.m), loads = kLoads / rows;
   Value first = mul(add(mul(block, kWarps), warp), rows);
-  // Warps behind the last row have nothing to do; the second row of a warp may be the last again.
+  // Warps beyond the last row do nothing. The second row of a warp is clamped to the last row.
   branch(less(first, n), [&] {
     Value chunks = div(k, vector), lastRow = sub(n, i32(1));
     Values starts;

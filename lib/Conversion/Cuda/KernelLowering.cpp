@@ -13,9 +13,9 @@ using namespace mlir::tpc::cuda;
 using ::tpc::SymExpr;
 
 static constexpr int64_t kLongRow = TPC_GPU_LONG_ROW;
-/// Maximum threads of a row's block, and elements per thread at that size. The first sufficient
-/// entry is used: fewer threads wait less for each other, and fewer elements per thread leave more
-/// registers for operands of all rows.
+/// Threads of a block that computes one row, and the maximum number of elements per thread. The
+/// first sufficient entry is used: small blocks wait less at barriers, and few elements per thread
+/// leave registers for operands that all rows share.
 static constexpr std::pair<int64_t, int64_t> blocks[] = {{256, 8}, {512, 8}, {1024, 32}};
 /// The same for lengths that are known only at run time.
 static constexpr int64_t kThreadsOfUnknown = 512, kMaxChunksOfUnknown = 8;
@@ -36,7 +36,7 @@ static SymExpr getProduct(ArrayRef<SymExpr> sizes) {
   return all;
 }
 
-/// Determines the shape of the kernel and the rows of threads.
+/// Selects the kernel's shape, and which threads compute a row.
 void KernelLowering::findGroup() {
   SmallVector<SymExpr> spaces;
   bool isTogether = false;
@@ -180,7 +180,7 @@ void KernelLowering::lowerRows(kernel::RowsOp rows) {
       lowerRow(rows, row);
       return SmallVector<Value>();
     };
-    // The row of a block always exists.
+    // With one group per block, `item` is a valid row.
     if (asConstant(numGroups) == 1)
       body();
     else

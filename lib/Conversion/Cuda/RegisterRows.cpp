@@ -9,7 +9,7 @@
 //                                     values of the row, all passes access the same element
 //   a chunk k of a thread             elements (thread + k * group) * width, …; k is unrolled
 //
-// Operands of all rows (weight and bias of a norm) are loaded before the first row.
+// Operands that all rows share (weight and bias of a norm) are loaded before the first row.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ using namespace mlir::tpc::cuda;
 using ::tpc::SymExpr;
 
 /// Maximum number of values per thread that are kept for a row, and for a row together with the
-/// operands of all rows.
+/// operands that all rows share.
 static constexpr unsigned kMaxRowValues = 32, kMaxValues = 40;
 
 //===----------------------------------------------------------------------===//
@@ -219,8 +219,8 @@ SmallVector<Value> KernelLowering::ifChunk(unsigned chunk, TypeRange types,
   return branch(less(chunkBegin(chunk), registerRow->size), types, then, otherwise);
 }
 
-/// Loads the values that this pass is the first to read. `ofAllRows`: operands of all rows, else
-/// those of the current row.
+/// Loads the values that this pass is the first to read. `ofAllRows`: operands that all rows share,
+/// else those of the current row.
 void KernelLowering::loadRegisters(Operation *pass, bool ofAllRows) {
   for (const RegisterLoad &own : registerLoads) {
     if (own.stored || own.pass != pass || own.ofAllRows != ofAllRows)

@@ -220,7 +220,8 @@ void mlir::tpc::decomposeResidualNorms(const Plan &plan) {
   DenseSet<int> rows;
   for (Operation *op : plan.getOps()) {
     SmallVector<int> list = plan.getRows(op);
-    // The other classes of a column's dimension (the size of a head) are not the residual.
+    // Other classes of a dimension that has column classes, such as the head size, do not belong to
+    // the residual.
     if (!list.empty())
       for (unsigned dim = 0; dim < getSizes(plan.getMatrix(op)).size(); ++dim) {
         FactorClasses::Classes side = plan.classes.getClasses(plan.getMatrix(op), dim);

@@ -108,7 +108,7 @@ TEST(Attention, AdditiveBias) {
       c.args.bias = c.bias.data();
       c.args.bias_batch_stride = 33 * 20;
       c.args.masked_row = maskedRow;
-      // Added to 10000, a score has three decimals.
+      // Near 10000, adjacent f32 numbers differ by 0.001.
       c.check("bias " + std::to_string(hidden), hidden == -10000.0f ? 2e-3 : 5e-6);
     }
 }
@@ -191,7 +191,7 @@ TEST(Attention, Slopes) {
       c.args.causal_offset = 9;
       c.args.windowed = windowed;
       c.args.window_offset = 9 - 20;
-      // Added to 3000, a score has three decimals.
+      // Near 3000, adjacent f32 numbers differ by 0.00024.
       c.check("slopes at " + std::to_string(offset), offset == 1000 ? 1e-3 : 5e-6);
     }
 }
@@ -238,7 +238,7 @@ TEST(Attention, SameBitsForEveryNumberOfThreads) {
   }
 }
 
-TEST(Attention, KvHeadsThatServeNoEqualGroupsAreAnError) {
+TEST(Attention, KvHeadsThatDoNotDivideQueryHeadsAreAnError) {
   for (int64_t heads : {0, 3}) {
     Case c(1, 2, 2, 4, 8, 8, 2);
     c.args.heads_kv = heads;

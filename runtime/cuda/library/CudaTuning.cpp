@@ -2,7 +2,7 @@
 //
 // A tuning key names the machine and the GEMM, such as "NVIDIA H100, sm_90, 132 multiprocessors,
 // driver 13000, cuBLASLt 13.1.0: f32 1 8 768 2304 …". A tuning result is the bytes of an algorithm,
-// valid for equal library versions, "own" for an own kernel, or "first" if there is at most one
+// valid for equal library versions, "own" for a GEMV kernel, or "first" if there is at most one
 // method.
 //
 //===----------------------------------------------------------------------===//

@@ -1,4 +1,4 @@
-//===- GemvKernels.cpp - own kernels of GEMMs with few rows ---------------===//
+//===- GemvKernels.cpp - GEMV kernels: GEMMs with few rows ----------------===//
 
 #include "cuda/library/GemvKernels.h"
 #include "cuda/library/GemvText.h"

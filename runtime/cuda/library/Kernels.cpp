@@ -129,8 +129,8 @@ Kernels::~Kernels() {
     driver.cuModuleUnload(module);
 }
 
-/// Whether TPC_CUDA_CODE=ptx requests that the driver compiles the PTX, though machine code is
-/// there.
+/// Returns whether TPC_CUDA_CODE=ptx requests that the driver compiles the PTX even if there is
+/// machine code.
 static bool requestsPtx() {
   const char *text = std::getenv("TPC_CUDA_CODE");
   std::string_view value = text ? text : "";

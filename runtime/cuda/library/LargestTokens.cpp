@@ -1,4 +1,4 @@
-//===- LargestTokens.cpp - PTX that selects the largest tokens ------------===//
+//===- LargestTokens.cpp - PTX that selects the top-scoring tokens --------===//
 
 #include "cuda/library/LargestTokens.h"
 

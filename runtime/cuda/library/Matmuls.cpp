@@ -1,4 +1,4 @@
-//===- Matmuls.cpp - GEMMs by cuBLASLt and own kernels --------------------===//
+//===- Matmuls.cpp - GEMMs by cuBLASLt and GEMV kernels -------------------===//
 
 #include "core/DType.h"
 #include "cuda/library/InFlightOperations.h"

@@ -9,8 +9,8 @@
 // finds the largest sum of score and lower bound. The second pass evaluates only the few tokens
 // whose upper bound reaches that sum.
 //
-// For rows whose largest tokens are requested, scores are stored, and the largest are then selected
-// (LargestTokens.h).
+// For rows that request their top-scoring tokens, scores are stored, and these tokens are then
+// selected (LargestTokens.h).
 //
 //===----------------------------------------------------------------------===//
 

@@ -83,7 +83,7 @@ TEST_F(NpyTest, TruthValuesAreZeroOrOne) {
   EXPECT_EQ(std::string(readNpy(path).as<char>(), 4), std::string("\0\1\1\1", 4));
 }
 
-TEST_F(NpyTest, RefusesWhatIsBroken) {
+TEST_F(NpyTest, RefusesInvalidFiles) {
   writeText(path, "");
   expectRefusal("does not begin like one");
   writeText(path, "PK\x03\x04 a zip file");
@@ -144,7 +144,7 @@ TEST_F(NpyTest, RefusesOtherTypes) {
   expectRefusal("records");
 }
 
-TEST_F(NpyTest, RefusesWhatIsNoFile) {
+TEST_F(NpyTest, RefusesPathsThatAreNotFiles) {
   path = directory / ".";
   EXPECT_NE(refusal().find("not a regular file"), std::string::npos);
   path = directory / "absent.npy";

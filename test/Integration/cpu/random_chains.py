@@ -39,7 +39,7 @@ class Chain:
     steps: tuple[tuple, ...] = ()
     end: str = "output"
     store: str = "initializer"
-    at: int = 0  # behind which layer
+    at: int = 0  # number of layers before the chain
     whole: bool = False  # steps may need the whole batch
 
     def json(self) -> dict:

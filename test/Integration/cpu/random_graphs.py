@@ -331,16 +331,16 @@ def head(w: Writer, spec: Spec, x: str, table: str | None) -> None:
             w.output("losses", w("Neg", w("Squeeze", picked, w.ints([-1]))), [BATCH, SEQUENCE])
 
 
-def add_chains(w: Writer, spec: Spec, behind: int, stream: Value) -> Value:
+def add_chains(w: Writer, spec: Spec, after: int, stream: Value) -> Value:
     for index, chain in enumerate(spec.chains):
-        if min(chain.at, spec.depth) == behind:
+        if min(chain.at, spec.depth) == after:
             stream = random_chains.run(Context(w, chain, index), stream)
     return stream
 
 
 def build(spec: Spec) -> Writer:
-    """Builds the graph. Its writer creates the model, with or without the outputs that are needed
-    only to evaluate others.
+    """Returns the writer of the graph. It creates the model, with or without the outputs that only
+    the comparison of other outputs needs.
     """
     w = Writer(spec)
     table = None

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )
-def test_results_are_the_executables(tpcc, model, grid, past):
+def test_results_equal_those_of_the_executable(tpcc, model, grid, past):
     program = tpcc.compile(model.path, grid)
     names = [output["name"] for output in program.describe()["outputs"]]
     with tpc.load(program.path, threads=1) as session:

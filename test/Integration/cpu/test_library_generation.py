@@ -91,7 +91,7 @@ def executables(prompt, *flags, grid="one rank"):
     ],
     ids=["greedy", "drawn"],
 )
-def test_tokens_are_the_executables(grid, flags, settings):
+def test_tokens_equal_those_of_the_executable(grid, flags, settings):
     expected = executables(PROMPTS[0], *flags, grid=grid)
     assert len(expected) in (9, 20)
     python(

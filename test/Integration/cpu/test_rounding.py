@@ -69,7 +69,7 @@ FLOATS = ("f64", "f32", "f16", "bf16")
 def bfloat(x: np.ndarray) -> np.ndarray:
     """Returns the nearest bf16 as f32, ties to even."""
     single = x.astype(np.float32)
-    cut = (single != x) & ~np.isnan(x)  # then the lowest bit says that something is behind it
+    cut = (single != x) & ~np.isnan(x)  # sticky bit: the lowest bit records inexactness
     single = np.where(cut & (abs(single) > abs(x)), np.nextafter(single, np.float32(0)), single)
     bits = single.view(np.uint32) | cut
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
@@ -290,7 +290,7 @@ ACTIVATIONS = {
 }
 
 
-def test_activations_are_the_same_behind_products(tpcc, tmp_path):
+def test_activations_are_the_same_after_matmuls(tpcc, tmp_path):
     """act(x * w) with and without x * w as an output: with it, a kernel computes the activation
     instead of the matmul. Bits are equal, for every instruction set of the kernel; functions
     without polynomials equal ONNX Runtime's.

@@ -185,7 +185,7 @@ def test_special_tokens_are_no_text(folder):
         ),
     ],
 )
-def test_defaults_are_the_folders(tmp_path, files, expected):
+def test_defaults_come_from_the_folder(tmp_path, files, expected):
     for name, value in files.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(value))
     assert read_defaults(tmp_path) == expected

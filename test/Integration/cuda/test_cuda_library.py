@@ -33,7 +33,7 @@ def python(program, text, **env):
 
 
 @pytest.mark.parametrize("grid", ["tp2", "tp2,pp2"])
-def test_results_are_the_executables(tpcc, tmp_path, grid):
+def test_results_equal_those_of_the_executable(tpcc, tmp_path, grid):
     program = tpcc.compile(MODEL.path, grid, *FLAGS)
     inputs = MODEL.inputs(2, 7)
     np.save(tmp_path / "ids.npy", inputs["input_ids"])

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 )
 long = pytest.mark.long
 NOWHERE = {"CUDA_HOME": "", "VIRTUAL_ENV": "", "CONDA_PREFIX": ""}
-# Steps after a failure read memory that no step has written.
+# Discards findings: after a failure, steps read uninitialized memory.
 FAULTY = {"TPC_SIM_FINDINGS": "/dev/null"}
 
 
@@ -61,12 +61,12 @@ def passes(start):
 @pytest.mark.parametrize(
     "shard", ["tp2,pp2", *(pytest.param(s, marks=long) for s in ("tp2", "pp2", "dp2", "tp3"))]
 )
-def test_tokens_are_the_cpus(passes, shard):
+def test_tokens_equal_those_of_the_cpu(passes, shard):
     passes("same_tokens", shard)
 
 
 @pytest.mark.parametrize("shard", ["pp2", pytest.param("tp2,sp", marks=long)])
-def test_outputs_are_onnx_runtimes(passes, shard):
+def test_outputs_equal_onnx_runtime(passes, shard):
     passes("same_outputs", shard)
 
 
@@ -159,7 +159,7 @@ def test_failures_in_a_step(passes, fault, words):
 
 
 def test_a_gpu_that_hangs_ends_the_process(start):
-    """One line names it: the driver call of its rank does not return."""
+    """The only line names the rank whose driver call does not return."""
     result = start("hangs", TPC_SIM_INJECT="hang@400:1", **FAULTY)
     assert result.returncode == 1 and result.stdout == "", result
     (line,) = result.stderr.splitlines()
@@ -189,5 +189,5 @@ def test_notebooks(passes, check, env):
 
 
 def test_notes_of_the_gpu_are_kept(passes):
-    """The library of the GPU prints no notes: NCCL cannot register memory here."""
+    """A note of the GPU library, that NCCL cannot register memory, is in session.notes."""
     passes("kept_notes", TPC_SIM_INJECT="register@1")

@@ -175,7 +175,7 @@ class Certificate:
         pytest.param("mistral-dynamo", "tp2,dp2,order=pp-dp-tp", marks=pytest.mark.long),
     ],
 )
-def test_calls_are_the_certificates(tpcc, tmp_path, name, grid):
+def test_calls_equal_those_of_the_certificate(tpcc, tmp_path, name, grid):
     model = MODELS[name]
     proof, trace, pids = tmp_path / "proof.json", tmp_path / "trace", tmp_path / "pids"
     tpcc.call(

@@ -12,7 +12,7 @@ from tpc.reference import TOLERANCE, difference
 
 @pytest.mark.parametrize("name,grid", [("gpt2-tiny", "tp1"), ("llama-dynamo", "tp2")])
 def test_tokens_are_those_of_cpus(tpcc, tmp_path, name, grid):
-    """Own kernels compute all matmuls of one token whose sizes they support."""
+    """GEMV kernels compute all matmuls of one token whose sizes they support."""
     model, asked = CAUSAL[name], expected()[name][0]
     host = say(tpcc.compile(model.path, grid, "--generate"), asked["prompt"], 6)
     steps = min(decided(asked["margins"]), 6)
@@ -27,7 +27,7 @@ def test_tokens_are_those_of_cpus(tpcc, tmp_path, name, grid):
 
 
 def test_the_faster_one_is_chosen(tpcc, tmp_path):
-    """By seed, an own kernel or an algorithm of cuBLASLt is the fastest: both are chosen for some
+    """By seed, a GEMV kernel or an algorithm of cuBLASLt is the fastest: both are chosen for some
     shapes, and the results are right.
     """
     executable, trace = tpcc.compile(MODEL.path, "tp2", *FLAGS), tmp_path / "trace"

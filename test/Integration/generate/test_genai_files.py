@@ -13,8 +13,8 @@ from simulator import FLAGS, environment
 from tpc.reference import Session, difference
 
 PACKED = GenAi()
-# A window on each second layer, capped scores, and heads that are normalized (Qwen3).
-APART = GenAi(
+# Separate q, k and v; windows in every second layer, softcap, and norms of heads (Qwen3).
+SEPARATE = GenAi(
     sliding=True,
     packed=False,
     head_norms=True,
@@ -25,7 +25,9 @@ HALF = GenAi(half=True, heads=8, kv_heads=2)
 
 
 def reference(spec, folder):
-    """A window's cache in ONNX Runtime is a buffer of fixed size; here it has all tokens."""
+    """Returns a session of the model with caches of all tokens. In ONNX Runtime, sliding-window
+    caches have a fixed size.
+    """
     return Session(replace(spec, sliding=False).save(folder / "reference.onnx"))
 
 
@@ -54,7 +56,7 @@ CASES = {
 }
 
 
-# A program, and its flags when it runs: on CPUs, or on simulated GPUs.
+# Returns a program for CPUs or simulated GPUs, and the environment variables of its runs.
 def compiled(tpcc, path, grid, *flags):
     gpu = grid.startswith("gpu:")
     program = tpcc.compile(path, grid.removeprefix("gpu:"), *flags, *(FLAGS if gpu else ()))
@@ -65,12 +67,12 @@ def compiled(tpcc, path, grid, *flags):
     "spec, grid",
     [
         (PACKED, "tp2,pp2"),
-        (APART, "tp4"),
+        (SEPARATE, "tp4"),
         (HALF, "tp2"),
         (GenAi(embeds=True), "dp2,tp2"),
         (PACKED, "gpu:tp2"),
     ],
-    ids=["packed", "apart", "half", "embeds", "gpu"],
+    ids=["packed", "separate", "half", "embeds", "gpu"],
 )
 def test_runs(tpcc, tmp_path, spec, grid):
     path = spec.save(tmp_path / "genai.onnx")
@@ -103,7 +105,7 @@ def test_bf16(tpcc, tmp_path):
 
 
 def greedy(spec, session, prompt, count):
-    """Tokens of a loop that gives ONNX Runtime's caches back to it, and the margins of each."""
+    """Returns the tokens that ONNX Runtime decodes greedily with its caches, and their margins."""
     ids, given, tokens, margins = np.array([prompt]), {}, [], []
     element = np.float16 if spec.half else np.float32
     for name in session.inputs:
@@ -128,8 +130,8 @@ def greedy(spec, session, prompt, count):
 
 @pytest.mark.parametrize(
     "spec, grid",
-    [(PACKED, "tp2,pp2"), (APART, "tp4"), (HALF, "tp2"), (PACKED, "gpu:tp2")],
-    ids=["packed", "apart", "half", "gpu"],
+    [(PACKED, "tp2,pp2"), (SEPARATE, "tp4"), (HALF, "tp2"), (PACKED, "gpu:tp2")],
+    ids=["packed", "separate", "half", "gpu"],
 )
 def test_generates(tpcc, tmp_path, spec, grid):
     path = spec.save(tmp_path / "genai.onnx")
@@ -138,7 +140,7 @@ def test_generates(tpcc, tmp_path, spec, grid):
     session = reference(spec, tmp_path)
     for prompt in ([12, 7, 33], [5, 60, 18, 77, 21, 4, 9, 40, 41]):
         tokens, margins = greedy(spec, session, prompt, 12)
-        # Where rounding may exchange two tokens, the comparison ends.
+        # The comparison ends at the first token that rounding may change.
         near = 2e-2 if spec.half else 1e-4
         decided = next((i for i, margin in enumerate(margins) if margin < near), len(margins))
         assert decided > 3

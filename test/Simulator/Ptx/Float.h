@@ -21,7 +21,7 @@ enum class Rounding : uint8_t {
   IntUp
 };
 
-// ---- types; widths as in registers ----
+// ---- types: values, and their bits in registers ----
 
 inline float toFloat(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t toBits(float value) { return std::bit_cast<uint32_t>(value); }
@@ -38,10 +38,10 @@ template <bool Ftz> inline float flush(float value) {
   return value;
 }
 
-/// Results of f32 arithmetic have one NaN.
+/// Replaces any NaN by the canonical one, as f32 arithmetic does.
 inline float canonical(float value) { return value != value ? toFloat(canonicalNan) : value; }
 
-/// .sat: to [0, 1], and NaN to +0.
+/// Applies .sat: clamps to [0, 1]; NaN becomes +0.
 template <bool Sat> inline float saturate(float value) {
   if constexpr (Sat)
     return value > 0.0f ? (value < 1.0f ? value : 1.0f) : 0.0f;
@@ -79,10 +79,9 @@ struct Format {
 constexpr Format f16Format{10, -14, 15}, bf16Format{7, -126, 127}, f32Format{23, -126, 127},
     f64Format{52, -1022, 1023};
 
-/// To an integer, in that direction. Exact.
+/// Rounds to an integer in this direction; the result is exact.
 long double roundToInteger(long double value, Rounding rounding);
-/// Returns the number of a format that a value is rounded to; overflow as in IEEE 754. NaN stays
-/// NaN.
+/// Rounds to a number of `format`; overflow as in IEEE 754. NaN stays NaN.
 long double roundTo(long double value, Format format, Rounding rounding);
 /// Returns x + y in double, rounded to odd: rounding it again to a format with two bits less is
 /// correct.

@@ -90,10 +90,10 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
 
 // -----
 
-// A value that an annotation shards: users take it from there.
+// A value that an annotation shards is resharded after its op; users read the result.
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
-  // CHECK-LABEL: @held
-  func.func @held(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  // CHECK-LABEL: @annotated_value
+  func.func @annotated_value(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     // CHECK: %[[E:.*]] = tpc.exp %{{.*}} : tensor<4x8xf32> -> tensor<4x8xf32>
     // CHECK-NEXT: %[[H:.*]] = tpc.reshard %[[E]] : tensor<4x8xf32> -> tensor<4x8xf32, #tpc.dist<[4, 8{tp}]>>
     // CHECK-NEXT: %[[W:.*]] = tpc.reshard %[[H]]

@@ -159,9 +159,9 @@ func.func @past(%q: !q, %k: !k, %v: !v) -> !q {
 }
 
 // A window after all keys leaves rows without keys: -inf gives NaN there, but the op does not.
-// CHECK-LABEL: @behind
+// CHECK-LABEL: @after_all_keys
 // CHECK: tpc.attention {{.*}} bias
-func.func @behind(%q: !q, %k: !k, %v: !v) -> !q {
+func.func @after_all_keys(%q: !q, %k: !k, %v: !v) -> !q {
   %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
   %lowest = tpc.constant dense<0xFF800000> : tensor<f32> : tensor<f32>
   %p = tpc.size "2*p + s" : tensor<i64>

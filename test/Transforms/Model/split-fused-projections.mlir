@@ -50,8 +50,8 @@ func.func @interleaved(%x: !x) -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> {
   return %3 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
 }
 
-// Falcon: [heads + 2, d], sliced behind the reshape, and moved to the front between the two. Six
-// heads of queries, one of keys.
+// Falcon: a reshape to [heads + 2, d], from which q is sliced; k is sliced after a transpose that
+// moves heads to the front. Six query heads, one key head.
 // CHECK-LABEL: @multi_query
 // CHECK-DAG: %[[Q:.*]] = tpc.parameter @w view <0 {{\[\[}}8 x 24], [18 x 1]]>
 // CHECK-DAG: %[[K:.*]] = tpc.parameter @w view <18 {{\[\[}}8 x 24], [3 x 1]]>

@@ -135,7 +135,7 @@ struct Rows {
     return score / own.temperature;
   }
 
-  /// Returns the largest tokens of a row in descending order.
+  /// Returns the top-scoring tokens of a row in descending order.
   std::vector<int64_t> largestOf(size_t row) const {
     std::vector<int64_t> all;
     for (int64_t token = first; token < first + count; ++token)

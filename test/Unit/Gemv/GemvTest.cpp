@@ -36,7 +36,7 @@ TEST(Gemv, AddsAnyNumberOfSplits) {
     }
 }
 
-/// Splits of k, with ranges of columns and chunks that are not full, in any order of blocks.
+/// Splits of k, in any order of blocks. The last range of columns and the last chunk are partial.
 TEST(Gemv, HasTheSameBitsInAnyOrder) {
   for (int32_t element : {TPC_F32, TPC_BF16}) {
     Case made;
@@ -75,8 +75,8 @@ TEST(Gemv, RowsDoNotDependOnOthers) {
   }
 }
 
-/// Each byte of w is read once, by accesses of 16 bytes; of memory nothing but operands and results
-/// is accessed, and partial sums where k is split.
+/// Each byte of w is read once, by accesses of 16 bytes. Otherwise only other operands, results
+/// and, where k is split, partial sums are accessed.
 TEST(Gemv, ReadsEachWeightOnce) {
   for (const Variant &variant : getVariants()) {
     Case made;
@@ -131,7 +131,7 @@ TEST(Gemv, SplitsFillMultiprocessors) {
   }
 }
 
-TEST(Gemv, UnsupportedSizesAreNamed) {
+TEST(Gemv, RejectsUnsupportedSizes) {
   EXPECT_TRUE(supports(TPC_BF16, false, 1, 8, 8, 8));
   EXPECT_TRUE(supports(TPC_F32, true, 4, 4, 7, 4));
   EXPECT_TRUE(supports(TPC_BF16, false, 1, 8, 8, 24));

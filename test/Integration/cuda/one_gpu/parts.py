@@ -17,7 +17,7 @@ PARTS = {
     "sanitizer": sanitizer,
     "benchmark": benchmark,
 }
-# Facts that one GPU cannot show.
+# Properties that one GPU cannot show.
 NEVER = [
     "anything across GPUs: NVLink, NCCL's transports between devices and hosts, their speed,"
     " mixed models of GPUs"
@@ -25,7 +25,9 @@ NEVER = [
 
 
 def unpack(pack: Path) -> Path:
-    """Folder of a pack: for an archive next to it, or a temporary folder if that is read-only."""
+    """Returns the folder of a pack. An archive is unpacked next to itself, or into a temporary
+    folder if its own folder is read-only.
+    """
     if pack.is_dir():
         return pack
     for parent in (pack.parent, None):

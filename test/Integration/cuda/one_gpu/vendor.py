@@ -81,7 +81,7 @@ class Device:
     def allocate(self, size: int) -> c_uint64:
         address = c_uint64()
         self.call("cuMemAlloc_v2", byref(address), c_size_t(size))
-        # Drawn numbers: with zeros, GPUs use less power and run at higher clocks.
+        # Random numbers: with zeros, GPUs use less power and run at higher clocks.
         for start in range(0, size, self.drawn.nbytes):
             self.call(
                 "cuMemcpyHtoDAsync_v2",
@@ -93,8 +93,8 @@ class Device:
         return address
 
     def seconds(self, work, times: int) -> float:
-        """Returns the seconds of one of `times` consecutive runs: the minimum of several
-        repetitions, after a warm-up.
+        """Returns the seconds per run of `work`: the minimum over several batches of `times` runs,
+        after a warm-up.
         """
         begin, end, best = c_void_p(), c_void_p(), float("inf")
         for event in (begin, end):
