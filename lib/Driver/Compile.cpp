@@ -182,6 +182,12 @@ mlir::LogicalResult Compilation::useGridOfProgram() {
   return mlir::success();
 }
 
+OnnxImportOptions Compilation::makeImportOptions() const {
+  return {.weights = options.weights,
+          .inputs = options.inputs,
+          .forGeneration = options.generate != Generate::No};
+}
+
 /// Reads the reference model of the proof, if it is not the input.
 mlir::LogicalResult Compilation::readReference(OnStep onStep) {
   onStep("reading " + options.reference);
@@ -189,7 +195,7 @@ mlir::LogicalResult Compilation::readReference(OnStep onStep) {
   Emit level = Emit::Import;
   model = isProgramText(options.reference)
               ? readProgram(options.reference, &context, level)
-              : importOnnxModel(options.reference, &context, {.weights = options.weights});
+              : importOnnxModel(options.reference, &context, makeImportOptions());
   if (!model)
     return mlir::failure();
   if (level != Emit::Import)
@@ -224,7 +230,7 @@ mlir::LogicalResult Compilation::readReference(OnStep onStep) {
 mlir::LogicalResult Compilation::read(OnStep onStep) {
   onStep("reading " + options.input);
   if (!isProgramText(options.input)) {
-    module = importOnnxModel(options.input, &context, {.weights = options.weights});
+    module = importOnnxModel(options.input, &context, makeImportOptions());
   } else {
     module = readProgram(options.input, &context, first);
   }
@@ -334,6 +340,11 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
   return mlir::success();
 }
 
+static mlir::Type getMainType(mlir::ModuleOp module) {
+  auto main = module.lookupSymbol<mlir::func::FuncOp>("main");
+  return main ? main.getFunctionType() : mlir::Type();
+}
+
 mlir::LogicalResult Compilation::makeStep(mlir::ModuleOp module, bool last, OnStep onStep) {
   auto run = [&](mlir::ModuleOp on, llvm::function_ref<void(mlir::PassManager &)> build) {
     mlir::PassManager pm(&context);
@@ -343,6 +354,15 @@ mlir::LogicalResult Compilation::makeStep(mlir::ModuleOp module, bool last, OnSt
   if (reference && mlir::failed(run(module, [](mlir::PassManager &pm) { // before folding
         pm.addPass(mlir::tpc::createVerifyBounds());
       })))
+    return mlir::failure();
+  mlir::OwningOpRef<mlir::ModuleOp> file;
+  if (reference)
+    file = module.clone();
+  if (mlir::failed(
+          run(module, [](mlir::PassManager &pm) { pm.addPass(mlir::tpc::createExtendLogits()); })))
+    return mlir::failure();
+  if (reference && getMainType(*file) != getMainType(module) &&
+      mlir::failed(mlir::tpc::verifyExtendedLogits(*file, module)))
     return mlir::failure();
   mlir::OwningOpRef<mlir::ModuleOp> model;
   if (reference) {

@@ -9,6 +9,7 @@
 
 #include "tpc/Conversion/Lower.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
+#include "tpc/Import/ONNX/Import.h"
 #include "tpc/Support/ShardSpec.h"
 #include "tpc/Verify/Verify.h"
 
@@ -48,6 +49,7 @@ struct CompileOptions {
   bool tf32 = false;                    // f32 matmuls in TF32
   bool wideResidual = true;             // residual of 16-bit models in f32
   Generate generate = Generate::No;
+  std::map<std::string, int64_t> inputs = {}; // values of inputs that become constants
   /// Callback on the imported program with its annotations, before recognition.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};
 };
@@ -92,6 +94,7 @@ public:
 private:
   mlir::LogicalResult read(OnStep onStep);
   mlir::LogicalResult useGridOfProgram();
+  OnnxImportOptions makeImportOptions() const;
   mlir::LogicalResult readReference(OnStep onStep);
   mlir::LogicalResult annotate();
   /// Converts an imported program to a generation step of the model level, and verifies it. `last`:

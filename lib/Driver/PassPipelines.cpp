@@ -49,6 +49,7 @@ static void buildPlacedPasses(OpPassManager &pm, Form form, bool wideResidual) {
 static void buildRaisingPasses(OpPassManager &pm, bool generates) {
   pm.addPass(createMaterializeAnnotations());
   if (generates) {
+    pm.addPass(createExtendLogits());
     pm.addPass(createKeepLogits());
     pm.addPass(createFixInputs());
   }

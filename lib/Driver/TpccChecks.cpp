@@ -38,6 +38,10 @@ Error TpccSession::check() {
                      "are needed to compile");
   if (llvm::sys::fs::is_directory(options.input))
     return makeError("'" + options.input + "' is a folder; name the .onnx file in it");
+  if (isLfsPointer(options.input))
+    return makeError("'" + options.input +
+                     "' is a pointer of Git LFS, not the model: run "
+                     "`git lfs pull` in its folder, or download the file itself");
   // Inputs must be regular files, because they are read several times.
   if (!llvm::sys::fs::is_regular_file(options.input))
     return makeError("cannot read '" + options.input + "': it is a device or a pipe; name a file");
@@ -52,6 +56,16 @@ Error TpccSession::check() {
     return makeError("--weights: '" + options.input +
                      "' is a program, which names its weight files; the executable has the "
                      "same flag");
+  for (llvm::StringRef text : options.fixedInputs) {
+    auto [name, value] = text.rsplit('=');
+    int64_t number = 0;
+    if (name.empty() || name.size() == text.size() || value.getAsInteger(10, number))
+      return makeError("--fix-input=" + text.str() + ": needs NAME=VALUE, with an integer");
+    if (!fixedInputs.insert({name.str(), number}).second)
+      return makeError("--fix-input: '" + name.str() + "' has two values");
+    if (isProgramText(options.input))
+      return makeError("--fix-input: '" + options.input + "' is a program; name an ONNX file");
+  }
   if (!options.reference.empty()) {
     if (options.noVerify)
       return makeError("--reference: nothing is compared with it; leave out --no-verify");

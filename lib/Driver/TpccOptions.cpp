@@ -203,6 +203,11 @@ bool TpccOptions::parse(int argc, char **argv) {
           "Folder or file of the model's external data, if not next to the model; the executable "
           "looks there too"),
       cl::value_desc("folder|file"), cl::location(weights), cl::cat(files));
+  cl::list<std::string, std::vector<std::string>> fixedOption(
+      "fix-input",
+      cl::desc("Value of an integer or boolean input, which becomes a constant: "
+               "use_cache_branch=1"),
+      cl::value_desc("name=value"), cl::location(fixedInputs), cl::cat(files));
   cl::opt<bool, true> digestOption(
       "digest-weights",
       cl::desc("Read all weights, and record a digest of each for the executable's "

@@ -27,6 +27,7 @@ struct TpccOptions {
   std::string march;
   unsigned optLevel = 3;
   std::string weights;
+  std::vector<std::string> fixedInputs; // NAME=VALUE
   std::string megatronShard;
   bool shardGiven = false;
   std::string reference;

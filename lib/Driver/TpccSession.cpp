@@ -238,7 +238,8 @@ mlir::LogicalResult TpccSession::run() {
                          options.architectures,
                          options.precision == "tf32",
                          options.residual == "f32",
-                         options.generate};
+                         options.generate,
+                         fixedInputs};
   if (options.onnx)
     compile.onAnnotated = [&](mlir::ModuleOp module) {
       return collectAnnotations(module, spec, devices);

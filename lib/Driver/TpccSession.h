@@ -29,7 +29,7 @@ class TpccSession {
 public:
   TpccSession(TpccOptions &options, ShardSpec spec) : options(options), spec(std::move(spec)) {}
 
-  /// Checks flags and paths before compilation. Sets `shape`.
+  /// Checks flags and paths before compilation. Sets `shape` and `fixedInputs`.
   llvm::Error check();
   mlir::LogicalResult run();
 
@@ -55,6 +55,7 @@ private:
   TpccOptions &options;
   ShardSpec spec;
   ShapeBinding shape;
+  std::map<std::string, int64_t> fixedInputs;
   Progress progress{options.timing};
   int64_t memory = 0;  // bytes of --memory-plan
   OnnxDevices devices; // for --emit=onnx-sharded

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <poll.h>
+#include <string_view>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -33,6 +34,17 @@ std::string tpc::describeUnreadable(const std::string &path, uint64_t maxBytes) 
     return describeLimit(maxBytes);
   bool isDevice = S_ISBLK(status.st_mode) || (S_ISCHR(status.st_mode) && !hasEnd(status.st_rdev));
   return isDevice ? "it is a device" : "";
+}
+
+bool tpc::isLfsPointer(const std::string &path) {
+  constexpr std::string_view begin = "version https://git-lfs.github.com/spec/";
+  std::string text(begin.size(), 0);
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return false;
+  ssize_t got = read(fd, text.data(), text.size());
+  close(fd);
+  return got == static_cast<ssize_t>(begin.size()) && text == begin;
 }
 
 /// Returns the result of ::read, or -1 with errno EAGAIN after a timeout.

@@ -179,9 +179,6 @@ private:
   void setLimits() {
     auto prompts = std::ssize(requests);
     limits.slots = options.maxBatch.value_or(std::max<int64_t>(prompts, 1));
-    if (limits.slots < prompts)
-      throw UserError("--max-batch " + std::to_string(limits.slots) + ": there are " +
-                      std::to_string(prompts) + " prompts; give a larger one, or leave it out");
     std::optional<int64_t> needed;
     for (const GenerationRequest &request : requests)
       needed = std::max(needed.value_or(1), lengthOf(request));

@@ -125,7 +125,7 @@ Flags of generation (with --serve-stdin: defaults of requests):
   --max-sequence N         tokens that a sequence has room for (default: those of prompt and new tokens; with
                            --serve-stdin what the model is made for)
   --prefill-chunk N        tokens of a prompt in one step (512)
-  --max-batch N            sequences at a time (default: the prompts; with --serve-stdin 1)
+  --max-batch N            sequences at a time; others wait (default: the prompts; with --serve-stdin 1)
   --logits FILE.npy        save the logits of one prompt's tokens
 )";
 }

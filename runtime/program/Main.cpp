@@ -79,10 +79,13 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
   int ranks = manifest.grid.numRanks();
   auto otherSize = [&](int size) {
     return "the program was compiled for " + std::to_string(ranks) +
-           (ranks == 1 ? " rank" : " ranks") + ", but " + std::to_string(size) +
-           " were started; run\n  " + Launcher::command(launcher.kind, ranks) + " " +
-           options.program + " …\nor, all ranks in one process, without a launcher:\n  " +
-           "TPC_TRANSPORT=threads " + options.program + " …";
+           (ranks == 1 ? " rank" : " ranks") + ", but " + std::to_string(size) + " were started" +
+           // Batch systems and containers leave the variables of a launcher with one process.
+           (size == 1 && !launcher.variable.empty() ? " (by the variable " + launcher.variable + ")"
+                                                    : "") +
+           "; run\n  " + Launcher::command(launcher.kind, ranks) + " " + options.program +
+           " …\nor, all ranks in one process, without a launcher:\n  " + "TPC_TRANSPORT=threads " +
+           options.program + " …";
   };
   // Ranks would wait for nonexistent ones. If rank 0 has another size, it receives this rank's
   // error.

@@ -20,6 +20,9 @@ constexpr uint64_t kMaxProgramBytes = uint64_t(16) << 30;
 /// and paths that do not exist.
 std::string describeUnreadable(const std::string &path, uint64_t maxBytes = UINT64_MAX);
 
+/// Returns true for a pointer that Git leaves in place of a file if Git LFS did not download it.
+bool isLfsPointer(const std::string &path);
+
 /// Reads a file or a pipe until its end into `bytes`. Returns an error, such as "it has more than
 /// 4096 bytes", or an empty string. A pipe without input for `maxSeconds` seconds is an error.
 std::string readFile(const std::string &path, uint64_t maxBytes, std::string &bytes,

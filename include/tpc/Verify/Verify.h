@@ -44,6 +44,10 @@ LogicalResult verifyEquivalence(ModuleOp model, ModuleOp program, EquivalenceMet
 /// `reference`, the model or, for a step on preallocated caches, the original step.
 LogicalResult verifyGeneration(ModuleOp reference, ModuleOp step, EquivalenceMethods methods = {});
 
+/// Verifies a program after `tpc-extend-logits`: the logits of each sequence's last token are those
+/// that the file gives.
+LogicalResult verifyExtendedLogits(ModuleOp file, ModuleOp extended);
+
 /// Proves only that each value on a rank is what its type specifies: a copy of a global value, its
 /// shard, or an operand of its reduction. Needs no model.
 LogicalResult verifyDistribution(ModuleOp program);

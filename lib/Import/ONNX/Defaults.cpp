@@ -11,6 +11,7 @@
 //   joined along a dimension of size p with       a cache of p tokens
 //     one of size sequence
 //   attention_mask, [batch, p + sequence]         visible tokens among past and new ones
+//   [64, 8], only an operand of matmuls           a matrix of an adapter
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,6 +30,8 @@ namespace {
 struct Uses {
   bool any = false;
   bool indexes = false;          ///< indices of a lookup
+  bool added = false;            ///< added to computed values
+  bool onlyMatrix = true;        ///< only an operand of matmuls
   llvm::SetVector<Value> joined; ///< operands of concatenations
 
   explicit Uses(Value input) {
@@ -39,6 +42,7 @@ struct Uses {
       for (OpOperand &use : v.getUses()) {
         any = true;
         Operation *user = use.getOwner();
+        onlyMatrix &= isa<MovementOpInterface, CastOp, MatmulOp>(user);
         if (isa<MovementOpInterface, CastOp>(user)) {
           if (seen.insert(user->getResult(0)).second)
             work.push_back(user->getResult(0));
@@ -46,12 +50,45 @@ struct Uses {
           indexes |= lookup.getLookupIndices() == v;
         } else if (isa<ConcatOp>(user)) {
           joined.insert(v);
+        } else if (isa<AddOp>(user)) {
+          added |= !user->getOperand(1 - use.getOperandNumber()).getDefiningOp<ConstantOp>();
         }
       }
     }
   }
 };
 } // namespace
+
+static std::string nameOf(func::FuncOp main, BlockArgument input) {
+  auto name = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), kNameAttr);
+  return name.str();
+}
+
+std::string Importer::explainFixing(Value value) {
+  llvm::SetVector<Value> sources;
+  if (value)
+    sources.insert(value);
+  std::string text;
+  for (unsigned i = 0; i < sources.size() && i < 64; ++i) {
+    if (Operation *op = sources[i].getDefiningOp()) {
+      sources.insert(op->operand_begin(), op->operand_end());
+      continue;
+    }
+    std::optional<int64_t> count = product(getSizes(sources[i])).asConstant();
+    if (!isa<IntegerType>(elementOf(sources[i])) || !count || *count > kMaxContents)
+      return "";
+    std::string name = nameOf(main, cast<BlockArgument>(sources[i]));
+    text += (text.empty() ? "; " : " and ") + ("--fix-input=" + name + "=VALUE");
+  }
+  return text.empty() ? "" : text + " makes it a constant";
+}
+
+/// Returns true for a matrix of an adapter that is an input, such as LoRA's A [64, 8].
+static bool isAdapter(Value input, const Uses &uses) {
+  Sizes sizes = getSizes(input);
+  return sizes.size() == 2 && isa<FloatType>(elementOf(input)) && uses.onlyMatrix &&
+         sizes[0].isConstant() && sizes[1].isConstant();
+}
 
 /// Returns the length of a cache: the length of an operand that is concatenated with `sequence` new
 /// elements. Returns nothing if there is no such operand, or if lengths differ.
@@ -79,15 +116,77 @@ static bool isEmbedded(RankedTensorType type, const SymExpr &sequence) {
          sizes[1] == sequence && sizes[2].isConstant();
 }
 
-static std::string nameOf(func::FuncOp main, BlockArgument input) {
-  auto name = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), kNameAttr);
-  return name.str();
+/// Returns true for a mask of shape [batch, tokens] that is zero for hidden tokens. Floats that are
+/// added to scores are zero for visible ones instead.
+static bool isMask(func::FuncOp main, BlockArgument input) {
+  return nameOf(main, input) == kMask && getSizes(input).size() == 2 &&
+         (isa<IntegerType>(elementOf(input)) || !Uses(input).added);
 }
 
-/// Returns true for integers or booleans of shape [batch, tokens].
-static bool isMask(func::FuncOp main, BlockArgument input) {
-  return nameOf(main, input) == kMask && isa<IntegerType>(elementOf(input)) &&
-         getSizes(input).size() == 2;
+/// Returns the first input of token ids, [batch, sequence], or of embedded tokens.
+static BlockArgument findTokens(func::FuncOp main) {
+  for (BlockArgument input : main.getArguments()) {
+    Sizes sizes = getSizes(input);
+    if (sizes.size() < 2 || isMask(main, input) || nameOf(main, input) == kPositions)
+      continue;
+    bool isIds = sizes.size() == 2 && isa<IntegerType>(elementOf(input)) && Uses(input).indexes;
+    if (isIds || isEmbedded(cast<RankedTensorType>(input.getType()), sizes[1]))
+      return input;
+  }
+  return {};
+}
+
+std::map<Importer::InputDim, SymExpr> Importer::findPastSizes() {
+  BlockArgument tokens = findTokens(main);
+  std::map<InputDim, SymExpr> result;
+  std::optional<SymExpr> first;
+  for (BlockArgument input : main.getArguments()) {
+    std::optional<SymExpr> length;
+    if (tokens && input != tokens && !isMask(main, input))
+      length = findPast(Uses(input), getSizes(tokens)[1]);
+    if (!length || (first && *length == *first))
+      continue;
+    if (!first) {
+      first = length;
+      continue;
+    }
+    bool isCut =
+        constraints.count((*first - *length).str()) || constraints.count((*length - *first).str());
+    for (auto [i, size] : llvm::enumerate(getSizes(input)))
+      if (isCut && size == *length && !size.isConstant() && !first->isConstant())
+        result.insert({{nameOf(main, input), int(i)}, *first});
+  }
+  return result;
+}
+
+std::map<Importer::InputDim, SymExpr> Importer::findMaskSizes(bool &isNamed) {
+  BlockArgument tokens = findTokens(main), mask;
+  for (BlockArgument input : main.getArguments())
+    if (isMask(main, input))
+      mask = input;
+  if (!mask || !tokens)
+    return {};
+  SymExpr sequence = getSizes(tokens)[1];
+  Sizes all = getSizes(mask);
+  std::optional<SymExpr> past;
+  for (BlockArgument input : main.getArguments()) {
+    if (input == mask || input == tokens)
+      continue;
+    std::optional<SymExpr> length = findPast(Uses(input), sequence);
+    if (length && past && *past != *length)
+      return {};
+    if (length)
+      past = length;
+    else if (llvm::is_contained(getSizes(input), all[1]) && all[1] != sequence)
+      return {}; // it masks other tokens, as those of an encoder
+  }
+  isNamed = all[1] == sequence;
+  Sizes wanted = {getSizes(tokens)[0], past.value_or(SymExpr(0)) + sequence};
+  std::map<InputDim, SymExpr> result;
+  for (auto [i, size] : llvm::enumerate(all))
+    if (size != wanted[i] && !size.isConstant() && !wanted[i].isConstant())
+      result.insert({{nameOf(main, mask), int(i)}, wanted[i]});
+  return result;
 }
 
 /// Returns the default of omitted `positions`, or sets `why` they are required.
@@ -113,7 +212,7 @@ static InputDefaultAttr findPositions(func::FuncOp main, BlockArgument positions
       }
       past = length;
       cache = input;
-    } else if (uses.any && !uses.indexes &&
+    } else if (uses.any && !uses.indexes && !isAdapter(input, uses) &&
                !isEmbedded(cast<RankedTensorType>(input.getType()), sequence)) {
       why = "the effect of input '" + nameOf(main, input) + "' on positions is unknown";
       return {};

@@ -251,8 +251,53 @@ struct Importer::Unsupported {
   };
   std::map<std::string, Entry> entries; // by description
   llvm::DenseSet<const ::onnx::FunctionProto *> visited;
+  std::set<std::string> hints;
   std::optional<Location> first;
 };
+
+/// Returns what to do about an op that is not imported. Each kind of file needs another remedy.
+static std::string findRemedy(StringRef domain, StringRef type) {
+  auto isOneOf = [&](std::initializer_list<StringRef> names) {
+    return llvm::is_contained(names, type);
+  };
+  if (isOneOf({"DequantizeLinear", "QuantizeLinear", "DynamicQuantizeLinear", "MatMulInteger",
+               "ConvInteger", "MatMulIntegerToFloat", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4",
+               "GatherBlockQuantized"}) ||
+      type.starts_with("QLinear") || type.starts_with("DynamicQuantize") ||
+      (domain == "com.microsoft" && type.starts_with("Q") && type != "QuickGelu"))
+    return "The weights are quantized: take the file in float32 or float16 (model.onnx or "
+           "model_fp16.onnx, next to "
+           "model_quantized.onnx, model_q4.onnx and the like), or export the model without "
+           "quantization";
+  if (isOneOf({"GreedySearch", "BeamSearch", "WhisperBeamSearch", "Sampling"}))
+    return type.str() + " generates by itself, with the decoder as a graph in its attribute "
+                        "'decoder': compile that decoder, exported as a file of its own, with "
+                        "--generate";
+  if (domain == "ai.onnx.contrib" || isOneOf({"StringNormalizer", "TfIdfVectorizer", "StringSplit",
+                                              "StringConcat", "RegexFullMatch"}))
+    return "The file has a tokenizer (" + type.str() + "): compile the model without it";
+  if (isOneOf({"Loop", "Scan"}) || type.starts_with("Sequence") || type == "SplitToSequence" ||
+      type == "ConcatFromSequence")
+    return "Loops and sequences (" + type.str() +
+           ") are not imported: export the model with torch.onnx.export(dynamo=True), or only its "
+           "decoder";
+  if (domain == "ai.onnx.preview.training" || type.ends_with("Grad") || type.ends_with("Gradient"))
+    return type.str() + " is of training: export the model for inference";
+  if (isOneOf({"ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "Resize", "Upsample",
+               "BatchNormalization", "InstanceNormalization", "GridSample", "DeformConv", "LSTM",
+               "GRU", "RNN", "STFT", "DFT", "MelWeightMatrix"}))
+    return type.str() + " is not of a transformer: export the transformer without what is before "
+                        "or after it";
+  if (domain == "com.microsoft")
+    return "Export the model again without ops of ONNX Runtime (" + type.str() +
+           "): by torch.onnx.export or optimum, and without ONNX Runtime's optimizer";
+  if (!domain.empty())
+    return "Register the ops of domain '" + domain.str() +
+           "' as functions of the model, or export it without them";
+  return "Export the model again without " + type.str() +
+         " (with another opset, or by torch.onnx.export(dynamo=True)), or have it expanded into "
+         "other ops of ai.onnx";
+}
 
 const ::onnx::FunctionProto *Importer::findFunction(const ::onnx::NodeProto &node) const {
   auto it = functions.find({node.domain(), node.op_type(), node.overload()});
@@ -296,6 +341,7 @@ void Importer::collectUnsupported(NodeProtos nodes, const std::map<std::string, 
     Unsupported::Entry &entry = found.entries[key];
     if (++entry.count <= 5)
       entry.nodes.push_back(describe(*node));
+    found.hints.insert(findRemedy(domain, node->op_type()));
     if (!found.first)
       found.first = nodeLoc(*node, scope);
   }
@@ -314,8 +360,12 @@ LogicalResult Importer::reportUnsupported(NodeProtos nodes, const Scope &scope) 
     if (entry.count > (int64_t)entry.nodes.size())
       diag << ", …";
   }
-  return diag << "\nExport the model again without them (another opset, no optimizer of ONNX "
-                 "Runtime, no past), or have them expanded into the ops of ai.onnx";
+  constexpr unsigned maxHints = 4;
+  for (const std::string &hint : llvm::make_range(
+           found.hints.begin(),
+           std::next(found.hints.begin(), std::min<size_t>(maxHints, found.hints.size()))))
+    diag << "\n" << hint;
+  return diag;
 }
 
 //===----------------------------------------------------------------------===//
@@ -382,8 +432,12 @@ LogicalResult mlir::tpc::frontend::importIf(Node &node) {
   const Tensor &condition = node.in(0);
   std::optional<SymExpr> known = condition.scalarInt();
   if (!condition.isBool() || !known || !known->isConstant())
-    return node.error() << "has a condition that depends on the model's inputs; only conditions "
-                           "that are known while importing can be followed";
+    return node.error()
+           << "has a condition that depends on the model's inputs; only conditions "
+              "that are known while importing can be followed"
+           << node.importer.explainFixing(condition.value)
+           << ". Of a merged decoder (decoder_model_merged.onnx), one branch is also a "
+              "file of its own: decoder_with_past_model.onnx or decoder_model.onnx";
   const ::onnx::AttributeProto *branch = node.attribute(
       known->isConstant(0) ? "else_branch" : "then_branch", ::onnx::AttributeProto::GRAPH);
   if (node.failed())

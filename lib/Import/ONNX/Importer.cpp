@@ -45,38 +45,59 @@ Importer::Importer(MLIRContext *context, const ::onnx::ModelProto &model, Tensor
 static constexpr int kMaxPasses = 50;
 
 OwningOpRef<ModuleOp> Importer::run() {
+  Messages first;
+  for (const SizeNames &names : listSizeNames()) {
+    sizeNames = names;
+    replaced.clear();
+    choices.clear();
+    tied.clear();
+    warnings.clear();
+    hasNodeErrors = false;
+    Messages messages;
+    if (succeeded(importPasses(messages))) {
+      tieSizes(messages);
+      emit(std::move(messages));
+      for (const auto &[loc, text] : warnings)
+        emitWarning(loc) << text;
+      return std::move(module);
+    }
+    if (first.empty())
+      first = std::move(messages);
+    if (!hasNodeErrors) // other names of sizes cannot help
+      break;
+  }
+  emit(std::move(first));
+  return nullptr;
+}
+
+LogicalResult Importer::importPasses(Messages &messages) {
+  ScopedDiagnosticHandler handler(
+      context, [&](Diagnostic &message) { messages.push_back(std::move(message)); });
   // Ops that were created before an equality was found have types with the replaced symbol, and may
   // not have been folded. A pass therefore collects all equalities, and the next pass rebuilds the
   // program. Because it folds more ops, it may find further equalities.
   for (int pass = 0; pass < kMaxPasses; ++pass) {
     equalities = 0;
-    std::vector<Diagnostic> messages;
-    LogicalResult result = failure();
-    {
-      ScopedDiagnosticHandler handler(
-          context, [&](Diagnostic &message) { messages.push_back(std::move(message)); });
-      result = importOnce();
-    }
-    if (equalities)
-      continue; // errors of this pass may be wrong, because not all equalities were known
-    // Later errors may be consequences of the first. Report only that one.
-    bool hasError = false;
-    for (Diagnostic &message : messages) {
-      bool isError = message.getSeverity() == DiagnosticSeverity::Error;
-      if (!isError || !hasError)
-        context->getDiagEngine().emit(std::move(message));
-      hasError |= isError;
-    }
-    if (failed(result))
-      return nullptr;
-    for (const auto &[loc, text] : warnings)
-      emitWarning(loc) << text;
-    return std::move(module);
+    messages.clear(); // may be wrong, because not all equalities were known
+    LogicalResult result = importOnce();
+    if (!equalities)
+      return result;
   }
-  emitError(fileLoc()) << "in each of " << kMaxPasses
-                       << " passes over the nodes more sizes were found that must be equal; give "
-                          "the sizes of the inputs one name where they are equal";
-  return nullptr;
+  messages.clear();
+  return emitError(fileLoc()) << "in each of " << kMaxPasses
+                              << " passes over the nodes more sizes were found that must be equal; "
+                                 "give the sizes of the inputs one name where they are equal";
+}
+
+void Importer::emit(Messages messages) {
+  // Later errors may be consequences of the first. Report only that one.
+  bool hasError = false;
+  for (Diagnostic &message : messages) {
+    bool isError = message.getSeverity() == DiagnosticSeverity::Error;
+    if (!isError || !hasError)
+      context->getDiagEngine().emit(std::move(message));
+    hasError |= isError;
+  }
 }
 
 Location Importer::fileLoc() { return FileLineColLoc::get(context, path, 0, 0); }
@@ -105,6 +126,8 @@ LogicalResult Importer::importOnce() {
   keptSources.clear();
   symbolNames.clear();
   symbolNames.insert("main");
+  missingFiles.clear();
+  wrongNames = wrongNumbers = {};
   constraints.clear();
   importedNodes = foldedElements = 0;
 
@@ -192,74 +215,43 @@ LogicalResult Importer::importInitializers(const ::onnx::GraphProto &graph, Scop
 // Inputs and results
 //===----------------------------------------------------------------------===//
 
-/// Names with a leading underscore are reserved for the compiler (e.g. indices, IndexAnalysis.h).
-static std::string makeSymbol(const std::string &name) {
-  return name[0] == '_' ? "d" + name : name;
+std::optional<int64_t> Importer::findFixedValue(StringRef input) const {
+  if (auto it = options.inputs.find(input.str()); it != options.inputs.end())
+    return it->second;
+  // Transformers' names for the number of last tokens whose logits are computed (0: all), and
+  // optimum's name for the choice between the branches of a merged decoder.
+  if (options.forGeneration &&
+      llvm::is_contained({"num_logits_to_keep", "logits_to_keep", "use_cache_branch"}, input))
+    return 1;
+  return std::nullopt;
 }
 
-/// Parses a size: an expression over printable symbols.
-static std::optional<SymExpr> parseSize(StringRef text) {
-  if (text.size() > 200)
-    return std::nullopt;
-  std::optional<SymExpr> e = SymExpr::parse(std::string_view(text.data(), text.size()));
-  if (!e || !isReasonable(*e) || (e->isConstant() && *e->asConstant() < 0))
-    return std::nullopt;
-  // Operators, and words that the assembly format reads as literals, are not names.
-  std::set<std::string> symbols;
-  e->collectSymbols(symbols);
-  for (const char *reserved : {"min", "max", "mod", "floordiv", "true", "false"})
-    if (symbols.count(reserved))
-      return std::nullopt;
-  std::map<std::string, SymExpr> renamed;
-  for (const std::string &symbol : symbols)
-    renamed.insert({symbol, SymExpr::symbol(makeSymbol(symbol))});
-  return e->substitute(renamed);
-}
-
-FailureOr<Sizes> Importer::readShape(const ::onnx::ValueInfoProto &info) {
-  const auto &tensor = info.type().tensor_type();
-  Sizes sizes;
-  if (tensor.shape().dim_size() > 32)
-    return emitError(fileLoc()) << "input '" << info.name() << "' has " << tensor.shape().dim_size()
-                                << " dimensions";
-  for (int i = 0; i < tensor.shape().dim_size(); ++i) {
-    const auto &dim = tensor.shape().dim(i);
-    if (dim.has_dim_value() && dim.dim_value() >= 0) {
-      sizes.push_back(SymExpr(dim.dim_value()));
-      continue;
-    }
-    std::optional<SymExpr> size;
-    if (dim.has_dim_param())
-      size = parseSize(dim.dim_param());
-    if (!size) {
-      std::string name;
-      for (char c : info.name())
-        name += isalnum((unsigned char)c) || c == '_' ? c : '_';
-      if (name.empty() || isdigit((unsigned char)name[0]))
-        name = "d" + name;
-      name = makeSymbol(name);
-      name += "_dim" + std::to_string(i);
-      // Inputs a.b and a_b need distinct symbols.
-      while (!declaredSymbols.insert(name).second)
-        name += "_";
-      size = SymExpr::symbol(name);
-    }
-    sizes.push_back(resolve(*size));
-  }
-  return sizes;
+LogicalResult Importer::fixInput(StringRef name, Type element, ArrayRef<SymExpr> sizes,
+                                 int64_t value, Scope &scope) {
+  std::optional<int64_t> count = product(sizes).asConstant();
+  if (!isa<IntegerType>(element) || !count || *count > kMaxContents)
+    return emitError(fileLoc()) << "--fix-input: input '" << name << "' is " << str(sizes) << " of "
+                                << element
+                                << "; only integers and booleans of fixed shape can be "
+                                   "made constants";
+  Tensor tensor;
+  tensor.element = element;
+  tensor.shape.assign(sizes.begin(), sizes.end());
+  auto contents = std::make_shared<Contents>();
+  contents->ints.assign(*count, SymExpr(element.isInteger(1) ? value != 0 : value));
+  tensor.contents = std::move(contents);
+  scope.values.try_emplace(name, std::move(tensor));
+  return success();
 }
 
 LogicalResult Importer::addInputs(Scope &scope) {
-  declaredSymbols.clear();
-  for (const auto &input : model.graph().input())
-    for (const auto &dim : input.type().tensor_type().shape().dim())
-      if (auto size = parseSize(dim.dim_param()))
-        size->collectSymbols(declaredSymbols);
-
+  collectDeclaredSymbols();
   SmallVector<Type> types;
   SmallVector<DictionaryAttr> attributes;
   SmallVector<const ::onnx::ValueInfoProto *> inputs;
-  llvm::StringSet<> names;
+  llvm::StringSet<> names, unknown;
+  for (const auto &[name, value] : options.inputs)
+    unknown.insert(name);
   for (const auto &input : model.graph().input()) {
     if (input.name().empty())
       return emitError(fileLoc()) << "an input has no name";
@@ -282,6 +274,12 @@ LogicalResult Importer::addInputs(Scope &scope) {
     FailureOr<Sizes> sizes = readShape(input);
     if (failed(sizes))
       return failure();
+    if (std::optional<int64_t> value = findFixedValue(input.name())) {
+      unknown.erase(input.name());
+      if (failed(fixInput(input.name(), element, *sizes, *value, scope)))
+        return failure();
+      continue;
+    }
     if (std::string fault = findFault(*sizes); !fault.empty())
       return emitError(fileLoc()) << "input '" << input.name() << "' " << fault;
     types.push_back(makeTensorType(element, *sizes));
@@ -290,6 +288,10 @@ LogicalResult Importer::addInputs(Scope &scope) {
     attributes.push_back(builder.getDictionaryAttr(
         builder.getNamedAttr(kNameAttr, builder.getStringAttr(input.name()))));
   }
+
+  for (const auto &[name, value] : options.inputs)
+    if (unknown.contains(name))
+      return emitError(fileLoc()) << "--fix-input: the model has no input '" << name << "'";
 
   main = func::FuncOp::create(builder, fileLoc(), "main", builder.getFunctionType(types, {}));
   main.setAllArgAttrs(attributes);
@@ -302,69 +304,6 @@ LogicalResult Importer::addInputs(Scope &scope) {
     tensor.shape = getSizes(tensor.value);
     scope.values.try_emplace(input->name(), std::move(tensor));
   }
-  return success();
-}
-
-/// Returns true if the two sizes differ for some sampled values of the symbols.
-static bool differ(const SymExpr &a, const SymExpr &b) {
-  if (a == b)
-    return false;
-  std::set<std::string> symbols;
-  a.collectSymbols(symbols);
-  b.collectSymbols(symbols);
-  for (int64_t sample = 0; sample < 4; ++sample) {
-    std::map<std::string, int64_t> values;
-    int64_t next = 3 + sample;
-    for (const std::string &symbol : symbols)
-      values[symbol] = next += 4;
-    auto x = a.evaluate(values), y = b.evaluate(values);
-    if (x && y && *x != *y)
-      return true;
-  }
-  return false;
-}
-
-/// Checks that numbers and symbols of inputs in the declared shape of a result match the inferred
-/// shape. Other names of sizes are ignored.
-LogicalResult Importer::checkDeclaredShape(const ::onnx::ValueInfoProto &info,
-                                           const Tensor &tensor) {
-  if (!info.type().has_tensor_type())
-    return success();
-  const auto &type = info.type().tensor_type();
-  Type element = getElementType(context, type.elem_type());
-  if (type.elem_type() && element != tensor.element)
-    return emitError(fileLoc()) << "output '" << info.name()
-                                << "' is declared with elements of type "
-                                << getDataTypeName(type.elem_type()) << ", but they are "
-                                << tensor.element;
-  if (!type.has_shape())
-    return success();
-  std::set<std::string> known;
-  for (BlockArgument argument : main.getArguments())
-    for (const SymExpr &size : getSizes(argument))
-      size.collectSymbols(known);
-  Sizes declared;
-  bool wrong = type.shape().dim_size() != tensor.rank();
-  for (int i = 0; i < type.shape().dim_size(); ++i) {
-    const auto &dim = type.shape().dim(i);
-    SymExpr size = SymExpr::symbol("?");
-    bool comparable = false;
-    if (dim.has_dim_value()) {
-      size = SymExpr(dim.dim_value());
-      comparable = dim.dim_value() >= 0;
-    } else if (auto e = parseSize(dim.dim_param())) {
-      size = resolve(*e);
-      std::set<std::string> symbols;
-      size.collectSymbols(symbols);
-      comparable = llvm::all_of(symbols, [&](const auto &s) { return known.count(s) > 0; });
-    }
-    declared.push_back(size);
-    if (comparable && !wrong && differ(size, tensor.shape[i]))
-      wrong = true;
-  }
-  if (wrong)
-    return emitError(fileLoc()) << "output '" << info.name() << "' is declared with shape "
-                                << str(declared) << ", but it is " << str(tensor.shape);
   return success();
 }
 
@@ -395,6 +334,7 @@ LogicalResult Importer::addResults(Scope &scope) {
     attributes.push_back(builder.getDictionaryAttr(
         builder.getNamedAttr(kNameAttr, builder.getStringAttr(output.name()))));
   }
+  reportWrongShapes();
   func::ReturnOp::create(builder, fileLoc(), results);
   main.setFunctionType(builder.getFunctionType(main.getArgumentTypes(), types));
   main.setAllResultAttrs(attributes);

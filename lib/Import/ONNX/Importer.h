@@ -70,6 +70,9 @@ public:
   /// Returns the value of a name, after substituting the equalities of this pass into its sizes.
   /// Returns null for the empty name, and failure if the name is not defined.
   FailureOr<const Tensor *> lookup(Scope &scope, StringRef name);
+  /// Replaces a symbol so that the two sizes become equal. Returns false if no symbol can be: the
+  /// value must not contain it, and must not be negative for any sizes.
+  bool equate(const SymExpr &a, const SymExpr &b);
   /// Returns `e` with each replaced symbol resolved to its representative.
   SymExpr resolve(const SymExpr &e);
   /// Replaces `symbol` by `e` from now on. Returns false if `symbol` is not a symbol, has a
@@ -86,6 +89,11 @@ public:
   /// Returns the operand chosen for a min or max, or null.
   const SymExpr *findChoice(const SymExpr &minOrMax) const;
   void constrain(const SymExpr &expr, int64_t low, int64_t high, const Twine &why);
+  /// Describes how the inputs that `value` is computed from could become constants, for the end of
+  /// an error. Returns an empty string if they cannot.
+  std::string explainFixing(Value value);
+  /// Records that a node has an error, which may be due to a wrong name of a size.
+  void noteNodeError() { hasNodeErrors = true; }
 
   /// Returns false if the number of folded elements exceeds a limit that no real model reaches.
   bool countFolded(int64_t elements) { return (foldedElements += elements) < 4'000'000; }
@@ -94,7 +102,11 @@ public:
   OpBuilder builder;
 
 private:
+  using Messages = std::vector<Diagnostic>;
+  /// Imports the file until no more equal sizes are found.
+  LogicalResult importPasses(Messages &messages);
   LogicalResult importOnce();
+  void emit(Messages messages);
   LogicalResult importNode(const ::onnx::NodeProto &node, Scope &scope);
   LogicalResult importNodeOnce(const ::onnx::NodeProto &node, Scope &scope);
   LogicalResult importCall(Node &node, const ::onnx::FunctionProto &function);
@@ -104,14 +116,51 @@ private:
                            const Twine &what);
   LogicalResult readOpsets();
   LogicalResult readDeviceConfigurations();
+
+  // Names of sizes are hints in ONNX (DeclaredSizes.cpp).
+
+  /// Names of input sizes that the import uses.
+  struct SizeNames {
+    bool symbols = true;     ///< `batch`: one size in all inputs
+    bool expressions = true; ///< `past + sequence`
+    bool numbers = false;    ///< `1`, as a name
+    bool emptyPast = false;  ///< sizes may be equal only without past tokens
+  };
+  /// Returns the choices in the order in which the import tries them.
+  SmallVector<SizeNames> listSizeNames();
+  void collectDeclaredSymbols();
   FailureOr<Sizes> readShape(const ::onnx::ValueInfoProto &info);
+  SymExpr readSize(const ::onnx::ValueInfoProto &info, int dim);
+  /// After an import: sizes of inputs that the graph leaves open follow from the roles of inputs
+  /// and from the names. Imports the file again with them.
+  void tieSizes(Messages &messages);
+  /// Imports the file again with these sizes of inputs. Restores the state and returns false if
+  /// that fails, if another constraint follows, or if `mustRelax` and no constraint is dropped.
+  using InputDim = std::pair<std::string, int>;
+  bool importTied(const std::map<InputDim, SymExpr> &sizes, Messages &messages,
+                  bool mustRelax = false);
+  /// Returns the lengths of caches that differ from that of the first cache, if a mask of the one
+  /// length is cut to the other.
+  std::map<InputDim, SymExpr> findPastSizes();
+  /// Returns the sizes of `attention_mask` that differ from those of its tokens. `isNamed`: the
+  /// mask has the size of the tokens, though there is a past.
+  std::map<InputDim, SymExpr> findMaskSizes(bool &isNamed);
+  void remarkOnNames(const ::onnx::ValueInfoProto &info, ArrayRef<SymExpr> sizes);
+  std::set<std::string> collectInputSymbols();
+
   LogicalResult addInputs(Scope &scope);
+  /// Returns the value of an input that becomes a constant.
+  std::optional<int64_t> findFixedValue(StringRef input) const;
+  LogicalResult fixInput(StringRef name, Type element, ArrayRef<SymExpr> sizes, int64_t value,
+                         Scope &scope);
   LogicalResult addResults(Scope &scope);
   LogicalResult checkDeclaredShape(const ::onnx::ValueInfoProto &info, const Tensor &tensor);
   SmallVector<const ::onnx::NodeProto *> dropReplaced(NodeProtos nodes, Scope &scope);
   void warnOfCopies(StringRef name, Location loc);
   /// Returns true if `tensor` has the type of `proto`, another tensor of the same name.
   bool isTyped(const Tensor &tensor, const ::onnx::TensorProto &proto);
+  /// Reports outputs whose declared sizes differ from those of the graph.
+  void reportWrongShapes();
   FailureOr<SmallVector<unsigned>> sortNodes(NodeProtos nodes, Scope &scope);
   const ::onnx::FunctionProto *findFunction(const ::onnx::NodeProto &node) const;
   struct Unsupported;
@@ -125,6 +174,8 @@ private:
   Location nodeLoc(const ::onnx::NodeProto &node, const Scope &scope);
   FlatSymbolRefAttr weightFor(const TensorSource &source, Location loc);
 
+  /// Equates m and n if the difference of two sizes is b * m - b * n.
+  bool replaceFactor(const SymExpr &difference);
   /// Returns the symbols of `e` that have a replacement.
   SmallVector<std::string> findReplaced(const SymExpr &e) const;
   /// Substitutes each replaced symbol once. Returns an overflow if the result is too complex.
@@ -145,6 +196,14 @@ private:
   std::vector<std::shared_ptr<const TensorSource>> keptSources;
   llvm::StringSet<> symbolNames, missingFiles;
   std::set<std::string> declaredSymbols;
+  std::map<InputDim, SymExpr> hints; // names that were not used, as sizes
+  std::set<std::string> ownSymbols;  // symbols in place of these
+  bool hasNodeErrors = false;
+  /// First output whose declared shape is wrong, by names or by numbers, and how many there are.
+  struct WrongShapes {
+    std::string first;
+    int64_t count = 0;
+  } wrongNames, wrongNumbers;
   struct Constraint {
     SymExpr expr;
     int64_t low, high;
@@ -162,6 +221,8 @@ private:
   std::map<std::string, SymExpr> replaced; // key: symbol
   std::map<std::string, SymExpr> choices;  // key: text of a min or max
   std::vector<std::pair<Location, std::string>> warnings;
+  std::map<InputDim, SymExpr> tied; // sizes of inputs in place of their names
+  SizeNames sizeNames;
 };
 
 /// Renames unprintable names in the whole model. Distinct names stay distinct.

@@ -31,6 +31,7 @@ Node::Node(Importer &importer, Scope &scope, const ::onnx::NodeProto &proto, Str
 
 InFlightDiagnostic Node::error() {
   hasFailed = true;
+  importer.noteNodeError();
   std::string type = (domain.empty() ? "" : domain.str() + ".") + proto.op_type();
   InFlightDiagnostic diag = emitError(loc);
   diag << "node '" << getSourceName(loc) << "' (" << type << ", opset " << version << ") ";
@@ -40,7 +41,8 @@ InFlightDiagnostic Node::error() {
 LogicalResult Node::needsKnown(unsigned i, StringRef what) {
   return error() << "has " << what << " ('" << proto.input(i)
                  << "') that is computed from data; tpc needs " << what
-                 << " to follow from constants and from the sizes of the inputs";
+                 << " to follow from constants and from the sizes of the inputs"
+                 << importer.explainFixing(in(i).value);
 }
 
 //===----------------------------------------------------------------------===//
@@ -323,8 +325,7 @@ bool Node::equate(const SymExpr &a, const SymExpr &b, const Twine &what) {
     return true;
   if (hasFailed)
     return false; // sizes of this node may have become equal
-  if (importer.replaceSymbol(a, b) || importer.replaceSymbol(b, a) ||
-      importer.chooseOperand(a, b)) {
+  if (importer.equate(a, b) || importer.chooseOperand(a, b)) {
     hasFailed = true;
     return false;
   }
@@ -336,7 +337,13 @@ bool Node::equate(const SymExpr &a, const SymExpr &b, const Twine &what) {
     hasFailed = true;
     return false;
   }
-  error() << "has sizes `" << a.str() << "` and `" << b.str() << "` that should be equal: " << what;
+  InFlightDiagnostic diag = error();
+  diag << "has sizes `" << a.str() << "` and `" << b.str() << "` that should be equal";
+  SymExpr difference = a - b;
+  if (!difference.isOverflow() && difference.isMonomial() && !difference.isConstant())
+    diag << ", which they are only if `"
+         << (difference.getTerms()[0].coefficient < 0 ? -difference : difference).str() << "` is 0";
+  diag << ": " << what;
   return false;
 }
 

@@ -97,6 +97,8 @@ const OpTable &OpTable::get() {
     addMatmulOps(t);
     addReduceOps(t);
     addNormOps(t);
+    addConvOps(t);
+    addLossOps(t);
     addAttentionOps(t);
     addMicrosoftAttentionOps(t);
     addGroupQueryAttentionOps(t);

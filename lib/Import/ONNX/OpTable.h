@@ -63,6 +63,8 @@ void addGeneratorOps(OpTable &table);
 void addMatmulOps(OpTable &table);
 void addReduceOps(OpTable &table);
 void addNormOps(OpTable &table);
+void addConvOps(OpTable &table);
+void addLossOps(OpTable &table);
 void addAttentionOps(OpTable &table);
 void addMicrosoftAttentionOps(OpTable &table);
 void addGroupQueryAttentionOps(OpTable &table);

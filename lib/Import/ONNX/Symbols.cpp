@@ -79,22 +79,33 @@ SymExpr Importer::resolve(const SymExpr &e) {
   return substitute(e);
 }
 
+/// Returns the name if the expression is a symbol.
+static std::optional<std::string> nameOf(const SymExpr &e) {
+  if (e.isOverflow() || e.getTerms().size() != 1)
+    return std::nullopt;
+  const SymExpr::Term &term = e.getTerms()[0];
+  if (term.coefficient != 1 || term.atoms.size() != 1 ||
+      term.atoms[0].kind != SymExpr::AtomKind::Symbol)
+    return std::nullopt;
+  return term.atoms[0].name;
+}
+
 bool Importer::replaceSymbol(const SymExpr &symbol, const SymExpr &value) {
   SymExpr e = resolve(value);
-  const auto &terms = symbol.getTerms();
-  if (symbol.isOverflow() || e.isOverflow() || terms.size() != 1 || terms[0].coefficient != 1 ||
-      terms[0].atoms.size() != 1 || terms[0].atoms[0].kind != SymExpr::AtomKind::Symbol)
+  std::optional<std::string> name = nameOf(symbol);
+  if (!name || e.isOverflow())
     return false;
   std::set<std::string> symbols;
   e.collectSymbols(symbols);
-  const std::string &name = terms[0].atoms[0].name;
-  if (symbols.count(name) || !replaced.insert({name, e}).second)
+  if (symbols.count(*name) || !replaced.insert({*name, e}).second)
     return false;
   ++equalities;
   return true;
 }
 
 bool Importer::assumeEmptyPast(const SymExpr &difference) {
+  if (!sizeNames.emptyPast)
+    return false;
   // Caches are [batch, heads, past, size], and their length is not that of other inputs.
   auto isCache = [](BlockArgument input) {
     return getSizes(input).size() >= 4 && isa<FloatType>(elementOf(input));
@@ -108,6 +119,60 @@ bool Importer::assumeEmptyPast(const SymExpr &difference) {
       return true;
   }
   return false;
+}
+
+/// Returns true for a size that cannot be negative, whatever its symbols are.
+static bool isNonNegative(const SymExpr &e) { return e.lowerBound(0).value_or(-1) >= 0; }
+
+bool Importer::equate(const SymExpr &a, const SymExpr &b) {
+  if (a.isOverflow() || b.isOverflow())
+    return false;
+  // Symbols that stand for unused names are replaced first, because other names say more.
+  auto isOwn = [&](const SymExpr &e) {
+    std::optional<std::string> name = nameOf(e);
+    return name && ownSymbols.count(*name);
+  };
+  SmallVector<std::pair<SymExpr, SymExpr>> sides{{a, b}, {b, a}};
+  if (isOwn(b) && !isOwn(a))
+    std::swap(sides[0], sides[1]);
+  for (auto &[symbol, value] : sides)
+    if (isNonNegative(value) && replaceSymbol(symbol, value))
+      return true;
+  // m + 1 = past + sequence + 1: terms that are on both sides are dropped. A size becomes another
+  // size here, not a number: with a number, the equality may as well be the file's mistake.
+  SymExpr difference = a - b;
+  for (const SymExpr::Term &term : difference.getTerms()) {
+    if (term.coefficient != 1 && term.coefficient != -1)
+      continue;
+    SymExpr symbol = SymExpr::fromTerm({1, term.atoms});
+    SymExpr rest = difference - SymExpr::fromTerm(term);
+    SymExpr value = term.coefficient > 0 ? -rest : rest;
+    if (!value.isConstant() && isNonNegative(value) && replaceSymbol(symbol, value))
+      return true;
+  }
+  if (replaceFactor(difference))
+    return true;
+  return llvm::any_of(sides, [&](auto &side) { return replaceSymbol(side.first, side.second); });
+}
+
+bool Importer::replaceFactor(const SymExpr &difference) {
+  ArrayRef<SymExpr::Term> terms = difference.getTerms();
+  if (terms.size() != 2 || terms[0].coefficient + terms[1].coefficient != 0)
+    return false;
+  SmallVector<SymExpr::Atom> rest[2] = {{terms[0].atoms.begin(), terms[0].atoms.end()},
+                                        {terms[1].atoms.begin(), terms[1].atoms.end()}};
+  for (size_t i = 0; i < rest[0].size();) {
+    auto *same = llvm::find_if(rest[1], [&](auto &atom) { return atom.key == rest[0][i].key; });
+    if (same == rest[1].end()) {
+      ++i;
+      continue;
+    }
+    rest[1].erase(same);
+    rest[0].erase(rest[0].begin() + i);
+  }
+  if (rest[0].size() != 1 || rest[1].size() != 1)
+    return false;
+  return replaceSymbol(SymExpr::fromTerm({1, {rest[0][0]}}), SymExpr::fromTerm({1, {rest[1][0]}}));
 }
 
 //===----------------------------------------------------------------------===//

@@ -3,6 +3,8 @@
 #include "tpc/Import/ONNX/TensorSource.h"
 #include "tpc/Dialect/Elements.h"
 
+#include "tpc/Support/ReadFile.h"
+
 #include "onnx.pb.h"
 
 #include "llvm/ADT/APFloat.h"
@@ -50,10 +52,13 @@ Type mlir::tpc::frontend::getElementType(MLIRContext *context, int32_t dataType)
 
 std::string mlir::tpc::frontend::getDataTypeName(int64_t dataType) {
   if (dataType > 0 && dataType <= INT32_MAX && ::onnx::TensorProto_DataType_IsValid(dataType)) {
-    static const char *names[] = {"undefined",  "float32", "uint8",  "int8",   "uint16",
-                                  "int16",      "int32",   "int64",  "string", "bool",
-                                  "float16",    "float64", "uint32", "uint64", "complex64",
-                                  "complex128", "bfloat16"};
+    static const char *names[] = {
+        "undefined",      "float32",  "uint8",        "int8",           "uint16",
+        "int16",          "int32",    "int64",        "string",         "bool",
+        "float16",        "float64",  "uint32",       "uint64",         "complex64",
+        "complex128",     "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2",
+        "float8e5m2fnuz", "uint4",    "int4",         "float4e2m1",     "float8e8m0",
+        "uint2",          "int2"};
     if (dataType < (int)std::size(names))
       return names[dataType];
   }
@@ -142,6 +147,9 @@ llvm::Error TensorReader::readExternal(const TensorProto &proto, TensorSource &s
   uint64_t size;
   if (std::error_code e = llvm::sys::fs::file_size(source.path, size))
     return fault("has external data that cannot be read: " + e.message());
+  if (::tpc::isLfsPointer(source.path))
+    return fault("has its data in '" + location +
+                 "', which is a pointer of Git LFS: run `git lfs pull` in its folder");
   if (source.offset + source.bytes > size)
     return fault("needs bytes " + llvm::Twine(source.offset) + " to " +
                  llvm::Twine(source.offset + source.bytes) + " of '" + location + "', which has " +

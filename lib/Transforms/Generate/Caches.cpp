@@ -97,8 +97,16 @@ Value CacheMaker::append(Value fresh, StringRef kind) {
 
 void CacheMaker::attach(AttentionOp op, Value keys, Value values) {
   // Copies, not references into the map: the second call may move the first value.
-  Value allKeys = append(keys, "k");
-  Value allValues = append(values, "v");
+  OpBuilder builder(op);
+  auto read = [&](Value fresh, StringRef kind, Value operand) -> Value {
+    Value all = append(fresh, kind);
+    Type element = elementTypeOf(operand);
+    if (elementTypeOf(all) == element)
+      return all;
+    return CastOp::create(builder, op.getLoc(), makeTensorType(element, getSizes(all)), all);
+  };
+  Value allKeys = read(keys, "k", op.getK());
+  Value allValues = read(values, "v", op.getV());
   op.getKMutable().assign(allKeys);
   op.getVMutable().assign(allValues);
   op.setCausalOffsetAttr(SymExprAttr::get(op.getContext(), SymExpr::symbol(step.past)));

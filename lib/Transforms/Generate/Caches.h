@@ -19,6 +19,9 @@ InFlightDiagnostic emitNodeError(Operation *op);
 /// Checks that attention is causal with the offset `offset` and has no mask or bias tensors.
 LogicalResult checkCausal(AttentionOp op, const ::tpc::SymExpr &offset);
 
+/// Returns true for integers of shape [sequences, tokens], where the number of tokens is a symbol.
+bool isTokenIds(Type type);
+
 /// Returns all symbols in the types of a program.
 std::set<std::string> collectSymbols(ModuleOp module);
 /// Returns a new symbol: `name`, with a numeric suffix if `name` is taken.

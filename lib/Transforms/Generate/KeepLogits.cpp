@@ -24,8 +24,7 @@ static std::string getPortName(DictionaryAttr attributes) {
   return name ? name.str() : "";
 }
 
-/// Returns true for integers of shape [sequences, tokens].
-static bool isIds(Type type) {
+bool mlir::tpc::isTokenIds(Type type) {
   return isa<RankedTensorType>(type) && isa<IntegerType>(getElementTypeOrSelf(type)) &&
          !getElementTypeOrSelf(type).isInteger(1) && getSizes(type).size() == 2 &&
          getSymbolName(getSizes(type)[1]);
@@ -39,7 +38,7 @@ struct KeepLogits : public mlir::tpc::impl::KeepLogitsBase<KeepLogits> {
       return;
     BlockArgument ids;
     for (BlockArgument argument : main.getArguments())
-      if (!ids && isIds(argument.getType()) &&
+      if (!ids && isTokenIds(argument.getType()) &&
           !InputDefaultAttr::lookup(main.getArgAttrDict(argument.getArgNumber())))
         ids = argument;
     if (!ids)
@@ -126,6 +125,19 @@ private:
            getSymbolName(getSizes(type)[1]) == step.tokens && getSizes(type)[2].isConstant();
   }
 
+  /// Returns what to do about an input that generation does not supply. `why`: reason why positions
+  /// have no default.
+  static std::string findRemedy(Type type, StringAttr why) {
+    if (why)
+      return "It has no default, because " + why.str();
+    SmallVector<SymExpr> sizes = getSizes(type);
+    bool isFloat = isa<FloatType>(getElementTypeOrSelf(type));
+    if (isFloat && llvm::all_of(sizes, [](const SymExpr &s) { return s.isConstant(); }))
+      return "It is a weight, such as an adapter's: store it in the file, as an initializer";
+    return "Masks and positions are recognized by the names 'attention_mask' and 'position_ids': "
+           "rename the input if it is one of these, or export the model without it";
+  }
+
   LogicalResult check(func::FuncOp main, const StepSymbols &step) {
     bool has = false;
     for (unsigned i = 0; i < main.getNumArguments(); ++i) {
@@ -139,13 +151,12 @@ private:
                                 << " numbers, but generation supplies token ids: export the model "
                                    "with its embedding (in onnxruntime-genai's builder without "
                                    "exclude_embeds)";
-      if (has || !isIds(type) || getSymbolName(getSizes(type)[1]) != step.tokens)
-        return main.emitError()
-               << "takes '" << name << "', " << type
-               << ", but generation supplies only token ids [batch, " << step.tokens
-               << "]. Masks and positions are recognized by the names 'attention_mask' and "
-                  "'position_ids': rename the input if it is one of these, or export the model "
-                  "without it";
+      if (has || !isTokenIds(type) || getSymbolName(getSizes(type)[1]) != step.tokens)
+        return main.emitError() << "takes '" << name << "', " << type
+                                << ", but generation supplies only token ids [batch, "
+                                << step.tokens << "]. "
+                                << findRemedy(type,
+                                              main.getArgAttrOfType<StringAttr>(i, kRequiredAttr));
       if (!getSymbolName(getSizes(type)[0]))
         return main.emitError() << "takes '" << name << "' of " << getSizes(type)[0].str()
                                 << " sequences: export the model with a symbolic batch";

@@ -41,7 +41,8 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
     return makeTensorType(cast<RankedTensorType>(type).getElementType(), sizes);
   }
 
-  /// Retypes values with past and new tokens: keys and values, through view ops, up to attention.
+  /// Retypes values with past and new tokens: keys and values, through view ops and casts, up to
+  /// attention.
   LogicalResult retype(Value value) {
     value.setType(
         withCapacity(value.getType(), SymExpr::symbol(step.past) + SymExpr::symbol(step.tokens)));
@@ -50,7 +51,7 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
       if (isa<func::ReturnOp>(user) ||
           (isa<AttentionOp>(user) && (use.getOperandNumber() == 1 || use.getOperandNumber() == 2)))
         continue;
-      if (!isa<TransposeOp, ReshapeOp, ExpandOp>(user))
+      if (!isa<TransposeOp, ReshapeOp, ExpandOp, CastOp>(user))
         return emitNodeError(user)
                << "uses a cache in another way than as keys or values of attention";
       if (isPast(user->getResult(0).getType()) && failed(retype(user->getResult(0))))

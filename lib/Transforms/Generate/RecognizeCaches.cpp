@@ -21,21 +21,56 @@ struct PastConcat {
   Movement fresh; // new ones, in attention's layout
 };
 
-/// Returns the concatenation that `operand` reads through view ops, if its first part is an
-/// argument.
+bool isFloatCast(Operation *op) {
+  auto cast = dyn_cast<CastOp>(op);
+  return cast && isFloatTensor(cast.getOperand()) && isFloatTensor(cast.getResult());
+}
+
+/// Follows view ops and casts of floats up to a concatenation. Returns the rearrangement, which
+/// ignores the casts: exporters store caches in 16 bits and compute attention in f32.
+std::optional<Movement> followToConcat(Value operand) {
+  SmallVector<Operation *> chain;
+  Value base = operand;
+  for (Operation *op = base.getDefiningOp(); op && !isa<ConcatOp>(op); op = base.getDefiningOp()) {
+    if ((!Movement::isStep(op) && !isFloatCast(op)) || chain.size() == 64)
+      return std::nullopt;
+    chain.push_back(op);
+    base = op->getOperand(0);
+  }
+  Movement movement = Movement::identity(base);
+  for (Operation *op : llvm::reverse(chain))
+    if (!isFloatCast(op) && !movement.apply(op))
+      return std::nullopt;
+  return movement;
+}
+
+/// Returns the value that casts of floats, moves and slices read.
+Value followCasts(Value v) {
+  for (unsigned depth = 0; depth < 64; ++depth) {
+    v = Movement::of(v, Movement::Slices).base;
+    Operation *op = v.getDefiningOp();
+    if (!op || !isFloatCast(op))
+      break;
+    v = op->getOperand(0);
+  }
+  return v;
+}
+
+/// Returns the concatenation that `operand` reads through view ops and casts, if its first part is
+/// an argument.
 std::optional<PastConcat> findPastConcat(Value operand) {
-  Movement movement = Movement::of(operand);
-  auto concat = movement.base.getDefiningOp<ConcatOp>();
+  std::optional<Movement> movement = followToConcat(operand);
+  auto concat = movement ? movement->base.getDefiningOp<ConcatOp>() : ConcatOp();
   if (!concat || concat.getOperands().size() != 2)
     return std::nullopt;
   Value old = concat.getOperands()[0], fresh = concat.getOperands()[1];
-  if (!isa<BlockArgument>(Movement::of(old, Movement::Slices).base))
+  if (!isa<BlockArgument>(followCasts(old)))
     return std::nullopt;
   int64_t dim = concat.getDim();
-  const Movement::Dim &keys = movement.dims[1];
-  if (keys.size() != 1 || keys != movement.baseDims[dim] || movement.factors[keys[0]].isSliced())
+  const Movement::Dim &keys = movement->dims[1];
+  if (keys.size() != 1 || keys != movement->baseDims[dim] || movement->factors[keys[0]].isSliced())
     return std::nullopt;
-  PastConcat found{concat, getSizes(old)[dim], getSizes(fresh)[dim], movement};
+  PastConcat found{concat, getSizes(old)[dim], getSizes(fresh)[dim], *movement};
   found.fresh.base = fresh;
   Movement::Factor &factor = found.fresh.factors[keys[0]];
   factor.size = factor.whole = found.tokens;
@@ -45,7 +80,7 @@ std::optional<PastConcat> findPastConcat(Value operand) {
 struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCaches> {
   /// Returns true if a value is made of the cache contents after the step by view ops.
   bool isCacheContents(Value value) const {
-    Value base = Movement::of(value, Movement::Slices).base;
+    Value base = followCasts(value);
     auto concat = base.getDefiningOp<ConcatOp>();
     return concat && (concats.contains(concat) || llvm::all_of(concat.getOperands(), [&](Value v) {
                         return isCacheContents(v);
@@ -74,7 +109,10 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
       return emitNodeError(op) << "concatenates " << keys.past.str() << " past tokens with "
                                << keys.tokens.str()
                                << " new ones: both numbers must be distinct symbols, so that a "
-                                  "prompt can come first";
+                                  "prompt can come first"
+                               << (past && tokens ? ""
+                                                  : ". The file was exported with fixed sizes: "
+                                                    "export the model with dynamic axes");
     if (!step)
       step = StepSymbols{*past, *tokens};
     if (step->past != *past || step->tokens != *tokens)

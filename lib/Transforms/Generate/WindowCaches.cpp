@@ -54,7 +54,7 @@ struct WindowCaches : public mlir::tpc::impl::WindowCachesBase<WindowCaches> {
           if (!isWindowed(attention) || attention.getLengths() != lengths)
             return std::nullopt;
           found.readers.insert(user);
-        } else if (isa<TransposeOp, ReshapeOp, ExpandOp>(user)) {
+        } else if (isa<TransposeOp, ReshapeOp, ExpandOp, CastOp>(user)) {
           found.values.insert(user->getResult(0));
         } else {
           return std::nullopt;

@@ -266,8 +266,10 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     for (MatmulOp op : products)
       raise(op);
     getOperation().walk([&](AttentionOp op) { attentions.push_back(op); });
-    for (AttentionOp op : attentions)
+    for (AttentionOp op : attentions) {
+      dropRepeatedHeads(op);
       refine(op);
+    }
     getOperation().walk([](AttentionOp op) {
       if (op.getMask() || op.getBias())
         emitRemark(op.getLoc()) << "attention keeps its " << (op.getMask() ? "mask" : "bias")
@@ -373,6 +375,25 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
         window ? SymExprAttr::get(builder.getContext(), *window) : SymExprAttr(),
         builder.getF64FloatAttr(mask.softcap),
         MaskedRowAttr::get(builder.getContext(), mask.maskedRow));
+  }
+
+  /// Removes repeats of keys and values for groups of query heads, which exporters write before an
+  /// attention op of ONNX, too.
+  void dropRepeatedHeads(AttentionOp op) {
+    auto countHeads = [](Value v) {
+      Movement m = Movement::of(v, Movement::Expands);
+      return m.dimSize(withoutRepeats(m, m.dims[2]));
+    };
+    SymExpr kHeads = countHeads(op.getK()), vHeads = countHeads(op.getV());
+    SymExpr count = kHeads.divideExact(vHeads) ? vHeads : kHeads;
+    SymExpr repeated = getSizes(op.getK())[2];
+    if (count == repeated || getSizes(op.getV())[2] != repeated)
+      return;
+    Value k = dropRepeats(op.getK(), 2, count), v = dropRepeats(op.getV(), 2, count);
+    if (!k || !v)
+      return;
+    op.getKMutable().assign(k);
+    op.getVMutable().assign(v);
   }
 
   /// Analyzes the mask of an attention op that the importer created.

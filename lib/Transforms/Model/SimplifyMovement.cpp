@@ -71,6 +71,28 @@ struct ExpandOfExpand : public OpRewritePattern<ExpandOp> {
   }
 };
 
+/// Moves a cast of floats before the expand that it reads through view ops: fewer elements are
+/// converted, and heads that are repeated for their group are recognized.
+struct CastOfExpand : public OpRewritePattern<CastOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(CastOp op, PatternRewriter &rewriter) const override {
+    if (!isFloatTensor(op.getOperand()) || !isFloatTensor(op.getResult()))
+      return failure();
+    Movement movement = Movement::of(op.getOperand(), Movement::Expands);
+    if (llvm::none_of(movement.factors, [](const auto &factor) { return factor.broadcast; }))
+      return failure();
+    movement.base = CastOp::create(
+        rewriter, op.getLoc(),
+        makeTensorType(elementTypeOf(op.getResult()), getSizes(movement.base)), movement.base);
+    Value moved = movement.build(rewriter, op.getLoc());
+    if (moved.getType() != op.getType())
+      return failure();
+    rewriter.replaceOp(op, moved);
+    return success();
+  }
+};
+
 /// Folds the broadcast of an iota.
 struct ExpandOfIota : public OpRewritePattern<ExpandOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -218,7 +240,7 @@ struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
 } // namespace
 
 void mlir::tpc::populateMovementPatterns(RewritePatternSet &patterns) {
-  patterns.add<ShortenChain, FoldIntoView, ExpandOfExpand, ExpandOfIota, SliceOfIota, SliceOfSlice,
-               SliceOfConcat, DropExpand, SeparateHeads<RmsNormOp>, SeparateHeads<LayerNormOp>>(
-      patterns.getContext());
+  patterns.add<ShortenChain, FoldIntoView, ExpandOfExpand, CastOfExpand, ExpandOfIota, SliceOfIota,
+               SliceOfSlice, SliceOfConcat, DropExpand, SeparateHeads<RmsNormOp>,
+               SeparateHeads<LayerNormOp>>(patterns.getContext());
 }

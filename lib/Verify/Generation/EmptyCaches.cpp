@@ -353,6 +353,7 @@ static void simplify(ModuleOp module) {
   patterns.add<DropEmpty, DropCache, JoinTransposes, DropIdentity, DropMasks, OneIota, DropSlice,
                DropExpand, SqueezeScalar, SqueezeMatmul, SqueezeTranspose, SqueezeAlong<ConcatOp>,
                SqueezeGather, SqueezeAlong<SliceOp>>(module.getContext());
+  populateCastPatterns(patterns);
   FrozenRewritePatternSet frozen(std::move(patterns));
   // The result of one pattern may match another in the next iteration.
   for (int round = 0; round < 3; ++round)

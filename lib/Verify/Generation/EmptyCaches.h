@@ -7,6 +7,7 @@
 #include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/PatternMatch.h"
 
 namespace mlir::tpc::generation {
 
@@ -15,6 +16,8 @@ namespace mlir::tpc::generation {
 /// have their defaults. Both modules must have no calls, and are modified.
 LogicalResult proveEmpty(ModuleOp model, ModuleOp step, const std::string &past);
 
+/// Adds patterns that move casts before movements.
+void populateCastPatterns(RewritePatternSet &patterns);
 /// Replaces a symbol in types and attributes.
 void replaceSymbol(func::FuncOp main, const std::string &name, const ::tpc::SymExpr &by);
 /// Returns the number that all elements of a value equal, if it can be computed from constants.

@@ -207,6 +207,21 @@ TEST(Generate, SequencesEndWhereTheModelDoes) {
               {"--max-sequence 9: the model is made for sequences of 8 tokens at most"});
 }
 
+TEST(Generate, PromptsBeyondTheBatchWait) {
+  std::vector<std::string> arguments = {"--prompt-ids", "1,2",   "--prompt-ids",      "7",
+                                        "--prompt-ids", "3,4,5", "--max-new-tokens=3"};
+  Ranks run = {2, 1, 1, 1};
+  Outcome together = runToy(run, arguments);
+  EXPECT_EQ(together.status, 0) << together.err;
+  for (const char *slots : {"--max-batch=1", "--max-batch=2"}) {
+    std::vector<std::string> more = arguments;
+    more.push_back(slots);
+    Outcome queued = runToy(run, more);
+    EXPECT_EQ(queued.status, 0) << queued.err;
+    EXPECT_EQ(queued.out, together.out) << slots;
+  }
+}
+
 TEST(Generate, ErrorsNameTheirCause) {
   auto error = [](std::vector<std::string> arguments, const std::vector<std::string> &parts,
                   const Ranks &run = {2, 1, 1, 1}) { expectError(runToy(run, arguments), parts); };
@@ -215,8 +230,6 @@ TEST(Generate, ErrorsNameTheirCause) {
   error({"--prompt-ids", "1,101"}, {"token 101 at 1 of the prompt: valid are 0 to 100"});
   error({"--prompt-ids", "1,-1"}, {"token -1 at 1"});
   error({"--prompt-ids", "1", "--prompt-ids", "101"}, {"prompt 1: token 101 at 0"});
-  error({"--prompt-ids", "1", "--prompt-ids", "2", "--max-batch", "1"},
-        {"--max-batch 1: there are 2 prompts"});
   error({"--prompt-ids", "1", "--top-p", "1.5"},
         {"--top-p 1.5: expected a number above 0, at most 1"});
   error({"--prompt-ids", "1", "--temperature", "nan"}, {"--temperature nan: expected 0"});

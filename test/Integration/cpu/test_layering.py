@@ -208,6 +208,6 @@ def test_sizes_are_parsed_where_text_is_read():
     }
     assert found == {
         "lib/Dialect/SymExprAttr.cpp",
-        "lib/Import/ONNX/Importer.cpp",
+        "lib/Import/ONNX/DeclaredSizes.cpp",
         "lib/Import/ONNX/MultiDevice.cpp",
     }

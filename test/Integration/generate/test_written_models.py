@@ -111,18 +111,6 @@ def kinds(self):
     return self.op("Gather", table, self.input("token_type_ids", [self.BATCH, self.SEQUENCE], I64))
 
 
-def chosen(self, value):
-    self.nodes.append(
-        helper.make_node(
-            "ArgMax",
-            [self.op("MatMul", value, self.weight(self.hidden, self.VOCABULARY))],
-            ["logits"],
-            axis=-1,
-        )
-    )
-    self.outputs.append(helper.make_tensor_value_info("logits", I64, None))
-
-
 def sink(self):
     """The first tokens are visible to all."""
     far = self.op(
@@ -259,14 +247,6 @@ REFUSED = {
         variant(last=lambda self, value: self.op("Softmax", value, axis=1, name="weights")),
         "'weights'",
     ),
-    "last-token": (
-        variant(
-            last=lambda self, value: self.op(
-                "Slice", value, self.integers(-1), self.integers(FAR), self.integers(1), name="last"
-            )
-        ),
-        "'last'",
-    ),
     "both-directions": (
         variant(scores=lambda self, scores: scores),
         "'attention'",
@@ -334,7 +314,6 @@ REFUSED = {
     "fixed-tokens": (variant(SEQUENCE=8), "8 queries and 8 keys"),
     "fixed-batch": (variant(BATCH=1), "'input_ids'", "batch"),
     "fixed-batch-past": (variant(WithPast, BATCH=1), "'input_ids'", "batch"),
-    "ids-out": (variant(head=chosen), "'logits'", "floats"),
     "no-layers": (variant(LAYERS=0), "no attention"),
     "kinds-of-tokens": (variant(positions=kinds), "'token_type_ids'", "token ids"),
     "which-logits": (variant(head=hidden_beside("scores")), "'hidden' and 'scores'", "logits"),

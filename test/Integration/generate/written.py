@@ -15,6 +15,8 @@ class Gpt:
     LAYERS, HEADS, SIZE, VOCABULARY, POSITIONS = 2, 2, 8, 37, 64
     BATCH, SEQUENCE = "batch", "sequence"
     PAST = False
+    OPSET = 17
+    CACHE = TensorProto.FLOAT  # type of past and present keys and values
 
     def __init__(self):
         self.nodes, self.constants, self.random = [], [], np.random.default_rng(0)
@@ -47,9 +49,9 @@ class Gpt:
         self.inputs.append(helper.make_tensor_value_info(name, kind, shape))
         return name
 
-    def output(self, value: str, name: str) -> None:
+    def output(self, value: str, name: str, kind=TensorProto.FLOAT) -> None:
         self.nodes.append(helper.make_node("Identity", [value], [name], name=f"give_{name}"))
-        self.outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
+        self.outputs.append(helper.make_tensor_value_info(name, kind, None))
 
     def linear(self, value: str, rows: int, columns: int) -> str:
         return self.op(
@@ -90,7 +92,10 @@ class Gpt:
         """Returns the inputs with the keys and the values of each layer."""
         shape = [self.BATCH, self.HEADS, "past", self.SIZE]
         return [
-            (self.input(f"past_k{layer}", shape), self.input(f"past_v{layer}", shape))
+            (
+                self.input(f"past_k{layer}", shape, self.CACHE),
+                self.input(f"past_v{layer}", shape, self.CACHE),
+            )
             for layer in range(self.LAYERS)
         ]
 
@@ -99,6 +104,10 @@ class Gpt:
 
     def present(self, keys: str, values: str) -> tuple[str, str]:
         return keys, values
+
+    def read(self, joined: str) -> str:
+        """Attention's operand from a cache."""
+        return joined
 
     def sees(self) -> str:
         """Returns the mask of visible keys."""
@@ -111,6 +120,13 @@ class Gpt:
     def weights(self, weights: str) -> str:
         """Transforms values."""
         return weights
+
+    def mix(self, queries: str, keys: str, values: str) -> str:
+        scores = self.op("MatMul", queries, self.op("Transpose", keys, perm=[0, 1, 3, 2]))
+        scores = self.scores(self.op("Mul", scores, self.constant(np.float32(self.SIZE**-0.5))))
+        return self.op(
+            "MatMul", self.weights(self.op("Softmax", scores, axis=-1)), values, name="attention"
+        )
 
     def attention(self, value: str) -> str:
         def split(part: str) -> str:
@@ -128,11 +144,8 @@ class Gpt:
             before = self.past[self.layer]
             keys, values = self.join(before[0], keys), self.join(before[1], values)
             self.presents.append(self.present(keys, values))
-        scores = self.op("MatMul", queries, self.op("Transpose", keys, perm=[0, 1, 3, 2]))
-        scores = self.scores(self.op("Mul", scores, self.constant(np.float32(self.SIZE**-0.5))))
-        mixed = self.op(
-            "MatMul", self.weights(self.op("Softmax", scores, axis=-1)), values, name="attention"
-        )
+            keys, values = self.read(keys), self.read(values)
+        mixed = self.mix(queries, keys, values)
         mixed = self.op(
             "Reshape",
             self.op("Transpose", mixed, perm=[0, 2, 1, 3]),
@@ -187,8 +200,9 @@ class Gpt:
         self.head(self.last(self.norm(value)))
         for layer, pair in enumerate(self.presents):
             for value, kind in zip(pair, "kv"):
-                self.output(value, f"present_{kind}{layer}")
+                self.output(value, f"present_{kind}{layer}", self.CACHE)
         graph = helper.make_graph(self.nodes, "gpt", self.inputs, self.outputs, self.constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        opsets = [helper.make_opsetid("", self.OPSET)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
         onnx.save(onnx.shape_inference.infer_shapes(model), path)
         return path

@@ -50,6 +50,42 @@ func.func @main(%x: !new, %old: !old) -> (!new, !packed) {
 
 // -----
 
+!new = tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
+!now = tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>
+!now16 = tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>
+!past = tensor<?x2x?x4xf32, #tpc.dist<[b, 2, p, 4]>>
+!past16 = tensor<?x2x?x4xf16, #tpc.dist<[b, 2, p, 4]>>
+!both = tensor<?x2x?x4xf32, #tpc.dist<[b, 2, "p + s", 4]>>
+!both16 = tensor<?x2x?x4xf16, #tpc.dist<[b, 2, "p + s", 4]>>
+!keys = tensor<?x?x2x4xf32, #tpc.dist<[b, "p + s", 2, 4]>>
+
+// Casts before and after the concatenation: the cache has its type, and attention reads it in its own.
+// CHECK: tpc.cache @k0 : tensor<?x2x?x4xf16, #tpc.dist<[b, 2, capacity, 4]>>
+// CHECK: tpc.cache @v0 : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
+// CHECK: func.func @main({{.*}}%arg1: tensor<?x2x?x4xf16, {{.*}} {tpc.cache = @k0, tpc.name = "k0"}
+// CHECK: %[[K:.*]] = tpc.concat %arg1, %{{.*}} dim 2 : {{.*}}xf16
+// CHECK: %[[KT:.*]] = tpc.transpose %[[K]] [0, 2, 1, 3]
+// CHECK: %[[V:.*]] = tpc.concat %arg2, %{{.*}} dim 2 : {{.*}}xf32
+// CHECK: %[[VT:.*]] = tpc.transpose %[[V]] [0, 2, 1, 3]
+// CHECK: %[[KW:.*]] = tpc.cast %[[KT]] : {{.*}}f16, {{.*}} -> tensor<?x?x2x4xf32
+// CHECK: tpc.attention causal %arg0, %[[KW]], %[[VT]]
+func.func @main(%x: !new, %pk: !past, %pv: !past16) -> (!new, !both, !both16) {
+  %n = tpc.transpose %x [0, 2, 1, 3] : !new -> !now
+  %n16 = tpc.cast %n : !now -> !now16
+  %pk16 = tpc.cast %pk : !past -> !past16
+  %0 = tpc.concat %pk16, %n16 dim 2 : !past16, !now16 -> !both16
+  %1 = tpc.cast %0 : !both16 -> !both
+  %k = tpc.transpose %1 [0, 2, 1, 3] : !both -> !keys
+  %pv32 = tpc.cast %pv : !past16 -> !past
+  %2 = tpc.concat %pv32, %n dim 2 : !past, !now -> !both
+  %3 = tpc.cast %2 : !both -> !both16
+  %v = tpc.transpose %2 [0, 2, 1, 3] : !both -> !keys
+  %y = tpc.attention causal %x, %k, %v scale 1.0 offset p : !new, !keys, !keys -> !new
+  return %y, %1, %3 : !new, !both, !both16
+}
+
+// -----
+
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 // A model without a past is unchanged.
 // CHECK-NOT: tpc.cache

@@ -226,3 +226,37 @@ func.func @softmax_in_16_bits(%q: tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>, 
   %3 = tpc.matmul %2, %v : tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>>, tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>> -> tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>
   return %3 : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>
 }
+
+// -----
+
+// An attention op of the file, with keys and values repeated for the group of each head: the repeats are dropped.
+// CHECK-LABEL: @repeated_before_the_op
+// CHECK-NOT: tpc.expand
+// CHECK: tpc.attention %arg0, %{{.*}}, %{{.*}} scale 1.000000e+00 : tensor<?x?x4x8xf32, {{.*}}>, tensor<?x?x2x8xf32, #tpc.dist<[b, t, 2, 8]>>, tensor<?x?x2x8xf32, #tpc.dist<[b, t, 2, 8]>>
+func.func @repeated_before_the_op(%q: tensor<?x?x4x8xf32, #tpc.dist<[b, s, 4, 8]>>, %k: tensor<?x2x?x8xf32, #tpc.dist<[b, 2, t, 8]>>, %v: tensor<?x2x?x8xf32, #tpc.dist<[b, 2, t, 8]>>) -> tensor<?x?x4x8xf32, #tpc.dist<[b, s, 4, 8]>> {
+  %0 = tpc.reshape %k : tensor<?x2x?x8xf32, #tpc.dist<[b, 2, t, 8]>> -> tensor<?x2x1x?x8xf32, #tpc.dist<[b, 2, 1, t, 8]>>
+  %1 = tpc.expand %0 : tensor<?x2x1x?x8xf32, #tpc.dist<[b, 2, 1, t, 8]>> -> tensor<?x2x2x?x8xf32, #tpc.dist<[b, 2, 2, t, 8]>>
+  %2 = tpc.reshape %1 : tensor<?x2x2x?x8xf32, #tpc.dist<[b, 2, 2, t, 8]>> -> tensor<?x4x?x8xf32, #tpc.dist<[b, 4, t, 8]>>
+  %3 = tpc.transpose %2 [0, 2, 1, 3] : tensor<?x4x?x8xf32, #tpc.dist<[b, 4, t, 8]>> -> tensor<?x?x4x8xf32, #tpc.dist<[b, t, 4, 8]>>
+  %4 = tpc.reshape %v : tensor<?x2x?x8xf32, #tpc.dist<[b, 2, t, 8]>> -> tensor<?x2x1x?x8xf32, #tpc.dist<[b, 2, 1, t, 8]>>
+  %5 = tpc.expand %4 : tensor<?x2x1x?x8xf32, #tpc.dist<[b, 2, 1, t, 8]>> -> tensor<?x2x2x?x8xf32, #tpc.dist<[b, 2, 2, t, 8]>>
+  %6 = tpc.reshape %5 : tensor<?x2x2x?x8xf32, #tpc.dist<[b, 2, 2, t, 8]>> -> tensor<?x4x?x8xf32, #tpc.dist<[b, 4, t, 8]>>
+  %7 = tpc.transpose %6 [0, 2, 1, 3] : tensor<?x4x?x8xf32, #tpc.dist<[b, 4, t, 8]>> -> tensor<?x?x4x8xf32, #tpc.dist<[b, t, 4, 8]>>
+  %8 = tpc.attention %q, %3, %7 scale 1.0 : tensor<?x?x4x8xf32, #tpc.dist<[b, s, 4, 8]>>, tensor<?x?x4x8xf32, #tpc.dist<[b, t, 4, 8]>>, tensor<?x?x4x8xf32, #tpc.dist<[b, t, 4, 8]>> -> tensor<?x?x4x8xf32, #tpc.dist<[b, s, 4, 8]>>
+  return %8 : tensor<?x?x4x8xf32, #tpc.dist<[b, s, 4, 8]>>
+}
+
+// -----
+
+// Other repeats are left alone: head 1 reads keys of head 1, and not of head 0.
+// CHECK-LABEL: @tiled_before_the_op
+// CHECK: tpc.expand
+// CHECK: tpc.attention %arg0, %{{.*}}, %{{.*}} scale 1.000000e+00 : tensor<?x?x4x8xf32, {{.*}}>, tensor<?x?x4x8xf32
+func.func @tiled_before_the_op(%q: tensor<?x?x4x8xf32, #tpc.dist<[b, s, 4, 8]>>, %k: tensor<?x2x?x8xf32, #tpc.dist<[b, 2, t, 8]>>) -> tensor<?x?x4x8xf32, #tpc.dist<[b, s, 4, 8]>> {
+  %0 = tpc.reshape %k : tensor<?x2x?x8xf32, #tpc.dist<[b, 2, t, 8]>> -> tensor<?x1x2x?x8xf32, #tpc.dist<[b, 1, 2, t, 8]>>
+  %1 = tpc.expand %0 : tensor<?x1x2x?x8xf32, #tpc.dist<[b, 1, 2, t, 8]>> -> tensor<?x2x2x?x8xf32, #tpc.dist<[b, 2, 2, t, 8]>>
+  %2 = tpc.reshape %1 : tensor<?x2x2x?x8xf32, #tpc.dist<[b, 2, 2, t, 8]>> -> tensor<?x4x?x8xf32, #tpc.dist<[b, 4, t, 8]>>
+  %3 = tpc.transpose %2 [0, 2, 1, 3] : tensor<?x4x?x8xf32, #tpc.dist<[b, 4, t, 8]>> -> tensor<?x?x4x8xf32, #tpc.dist<[b, t, 4, 8]>>
+  %8 = tpc.attention %q, %3, %3 scale 1.0 : tensor<?x?x4x8xf32, #tpc.dist<[b, s, 4, 8]>>, tensor<?x?x4x8xf32, #tpc.dist<[b, t, 4, 8]>>, tensor<?x?x4x8xf32, #tpc.dist<[b, t, 4, 8]>> -> tensor<?x?x4x8xf32, #tpc.dist<[b, s, 4, 8]>>
+  return %8 : tensor<?x?x4x8xf32, #tpc.dist<[b, s, 4, 8]>>
+}

@@ -17,6 +17,19 @@ func.func @chain(%x: !bsh) -> tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>> {
   return %4 : tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>>
 }
 
+// A cast of repeated heads converts each head once.
+// CHECK-LABEL: @cast_of_repeats
+// CHECK: %[[C:.*]] = tpc.cast %arg0 : tensor<?x2x?x4xf16
+// CHECK: tpc.expand
+// CHECK-NOT: tpc.cast
+func.func @cast_of_repeats(%x: tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>) -> tensor<?x6x?x4xf32, #tpc.dist<[b, 6, s, 4]>> {
+  %0 = tpc.reshape %x : tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>> -> tensor<?x2x1x?x4xf16, #tpc.dist<[b, 2, 1, s, 4]>>
+  %1 = tpc.expand %0 : tensor<?x2x1x?x4xf16, #tpc.dist<[b, 2, 1, s, 4]>> -> tensor<?x2x3x?x4xf16, #tpc.dist<[b, 2, 3, s, 4]>>
+  %2 = tpc.reshape %1 : tensor<?x2x3x?x4xf16, #tpc.dist<[b, 2, 3, s, 4]>> -> tensor<?x6x?x4xf16, #tpc.dist<[b, 6, s, 4]>>
+  %3 = tpc.cast %2 : tensor<?x6x?x4xf16, #tpc.dist<[b, 6, s, 4]>> -> tensor<?x6x?x4xf32, #tpc.dist<[b, 6, s, 4]>>
+  return %3 : tensor<?x6x?x4xf32, #tpc.dist<[b, 6, s, 4]>>
+}
+
 // Elements really move: nothing to simplify.
 // CHECK-LABEL: @needed
 // CHECK: tpc.transpose

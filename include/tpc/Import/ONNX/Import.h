@@ -15,6 +15,9 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <map>
+#include <string>
+
 namespace tpc {
 
 struct OnnxImportOptions {
@@ -23,6 +26,11 @@ struct OnnxImportOptions {
   bool allowMissingData = true;
   /// Location of external data if it is not next to the model: a folder or a file.
   std::string weights = {};
+  /// Values of integer or boolean inputs, which become constants.
+  std::map<std::string, int64_t> inputs = {};
+  /// Gives inputs that choose a form of the model the values that generation needs: logits of the
+  /// last token, and the branch with a cache.
+  bool forGeneration = false;
 };
 
 /// Imports the model in the file `path`. On failure emits diagnostics and returns null. Loads the

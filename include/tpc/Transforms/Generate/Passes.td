@@ -5,6 +5,31 @@
 
 include "mlir/Pass/PassBase.td"
 
+def ExtendLogits : Pass<"tpc-extend-logits", "::mlir::ModuleOp"> {
+  let summary = "Compute the logits of all tokens in place of the last one's";
+  let description = [{
+    Files for generation may give the logits of the last token alone, `[batch, 1, vocabulary]` or
+    `[batch, vocabulary]`, or the id of the largest logit (`ArgMax`). The pass replaces this output
+    by the logits of all tokens: ids by the values that are searched, and a slice of the last token
+    by all tokens. Rows of the batch must be independent between the slice and the output; each op
+    there is cloned for `batch * tokens` rows.
+
+    ```mlir
+    %last = tpc.slice %hidden dim 1 from "s - 1" : [b, s, 64] -> [b, 1, 64]
+    %logits = tpc.matmul %last, %head : [b, 1, 64], [64, 1000] -> [b, 1, 1000]
+    ```
+    becomes
+    ```mlir
+    %rows = tpc.reshape %hidden : [b, s, 64] -> [b * s, 1, 64]
+    %0 = tpc.matmul %rows, %head : [b * s, 1, 64], [64, 1000] -> [b * s, 1, 1000]
+    %logits = tpc.reshape %0 : [b * s, 1, 1000] -> [b, s, 1000]
+    ```
+    Programs with logits of all tokens, without token ids, or with several such outputs none of
+    which is called `logits`, are not changed. `tpc-keep-last-token` removes the additional work.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 def KeepLogits : Pass<"tpc-keep-logits", "::mlir::ModuleOp"> {
   let summary = "Remove all outputs of a token model except the logits";
   let description = [{
@@ -60,7 +85,8 @@ def RecognizeCaches : Pass<"tpc-recognize-caches", "::mlir::ModuleOp"> {
     differ between exporters and are ignored. Movement ops before and after the concatenation are
     allowed: an argument may contain the keys and values of a layer in one tensor, or keys with
     tokens as the last dimension. Each becomes a separate `tpc.cache` with tokens in its third
-    dimension. The numbers of past and new tokens are symbols (`tpc.step`).
+    dimension. The numbers of past and new tokens are symbols (`tpc.step`). Casts of floats
+    before and after the concatenation are allowed: the cache has the type of the concatenation.
 
     ```mlir
     func.func @main(%ids, %past: [2, b, 2, p, 4]) -> (logits, [2, b, 2, p + s, 4]) {

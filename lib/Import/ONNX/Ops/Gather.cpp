@@ -179,8 +179,26 @@ static LogicalResult importGatherElements(Node &n) {
   return n.result(n.transpose(picked, back));
 }
 
-/// Imports NonZero as the positions of non-zero elements, [rank, count]. Contents must be known,
-/// because the size of the result depends on them; torch.onnx writes repeat_interleave this way.
+/// Imports NonZero of elements none of which is zero as all positions, [rank, count]. torch.onnx
+/// writes arange this way up to opset 10.
+static LogicalResult importAllPositions(Node &n, const Tensor &x) {
+  Type element = n.b.getI64Type();
+  SmallVector<Value> rows;
+  for (int64_t d = 0; d < x.rank(); ++d)
+    rows.push_back(n.reshape(IotaOp::create(n.b, n.loc, n.type(element, x.shape), d),
+                             {SymExpr(1), product(x.shape)}));
+  Tensor result = n.wrap(n.concat(rows, 0));
+  SymExpr high(0);
+  for (const SymExpr &size : x.shape)
+    high = SymExpr::max(high, size - SymExpr(1));
+  if (x.rank() == 1)
+    high = x.shape[0] - SymExpr(1);
+  result.interval = Interval{SymExpr(0), high};
+  return n.result(std::move(result));
+}
+
+/// Imports NonZero as the positions of non-zero elements, [rank, count]. The size of the result
+/// depends on contents, so they must be known; torch.onnx writes repeat_interleave this way.
 static LogicalResult importNonZero(Node &n) {
   if (failed(n.expectInputs(1)))
     return failure();
@@ -188,6 +206,10 @@ static LogicalResult importNonZero(Node &n) {
   auto isKnown = [](const SymExpr &e) {
     return e.isConstant() || foldCompare(Predicate::NE, e, 0);
   };
+  if (!x.contents && x.interval && x.rank() > 0 &&
+      (x.interval->low.lowerBound().value_or(0) > 0 ||
+       (-x.interval->high).lowerBound().value_or(0) > 0))
+    return importAllPositions(n, x);
   if (!x.contents || (!x.contents->isFloat && !llvm::all_of(x.contents->ints, isKnown)))
     return n.error() << "has a result whose size depends on values of its input, which are not "
                         "known while importing";
@@ -219,7 +241,8 @@ static LogicalResult importNonZero(Node &n) {
 void mlir::tpc::frontend::addGatherOps(OpTable &t) {
   t.add("Gather", {1, 11, 13}, importGather,
         "integer indices, in range where their bounds are known");
-  t.add("NonZero", {9, 13}, importNonZero, "input known while importing");
+  t.add("NonZero", {9, 13}, importNonZero,
+        "input known while importing, or without zeros, such as ConstantOfShape of 1");
   t.add("GatherND", {11, 12, 13}, importGatherND, "integer index tuples of static length");
   t.add("GatherElements", {11, 13}, importGatherElements,
         "integer indices of the rank of the data");

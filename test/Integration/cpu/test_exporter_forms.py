@@ -1,0 +1,148 @@
+"""Parts of models as exporters write them: each computes ONNX Runtime's results, on split ranks."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tpc.reference import TOLERANCE, Session, difference
+
+F32, I64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+class Graph:
+    """ONNX graph that is written node by node."""
+
+    def __init__(self):
+        self.nodes, self.constants = [], []
+        self.random = np.random.default_rng(0)
+
+    def op(self, kind, *inputs, outputs=1, **attributes):
+        names = [f"t{len(self.nodes)}_{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(kind, list(inputs), names, **attributes))
+        return names[0] if outputs == 1 else names
+
+    def constant(self, value):
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def integers(self, *values):
+        return self.constant(np.array(values, np.int64))
+
+    def weight(self, *shape):
+        return self.constant(self.random.standard_normal(shape).astype(np.float32))
+
+    def write(self, path, inputs, output, opset=17):
+        infos = [helper.make_tensor_value_info(name, *info) for name, info in inputs.items()]
+        self.nodes.append(helper.make_node("Identity", [output], ["y"]))
+        graph = helper.make_graph(
+            self.nodes,
+            "forms",
+            infos,
+            [helper.make_tensor_value_info("y", F32, None)],
+            self.constants,
+        )
+        opsets = [helper.make_opsetid("", opset)]
+        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+        return path
+
+
+def check(tpcc, path, grid, inputs):
+    wanted = Session(path).run(inputs)["y"]
+    found = tpcc.compile(path, grid).run(inputs, ["y"])["y"]
+    assert difference(found, wanted).relative <= TOLERANCE
+
+
+def test_buckets_of_distances(tpcc, tmp_path):
+    """T5's bias: the logarithm of distance 0 is converted to an integer, which Where drops."""
+    g = Graph()
+    size = g.op("Gather", g.op("Shape", "x"), g.constant(np.int64(1)))
+    places = g.op("Range", g.constant(np.int64(0)), size, g.constant(np.int64(1)))
+    column = g.op("Unsqueeze", places, g.integers(1))
+    distance = g.op("Abs", g.op("Sub", places, column))
+    log = g.op("Log", g.op("Div", g.op("Cast", distance, to=F32), g.constant(np.float32(4))))
+    large = g.op("Cast", g.op("Mul", log, g.constant(np.float32(3))), to=I64)
+    large = g.op("Min", g.op("Add", large, g.constant(np.int64(4))), g.constant(np.int64(7)))
+    near = g.op("Less", distance, g.constant(np.int64(4)))
+    bias = g.op("Gather", g.weight(8, 2), g.op("Where", near, distance, large))
+    scores = g.op("Transpose", bias, perm=[2, 0, 1])
+    mixed = g.op("MatMul", g.op("Softmax", scores, axis=-1), g.op("MatMul", "x", g.weight(4, 6)))
+    path = g.write(tmp_path / "buckets.onnx", {"x": (F32, ["b", "s", 4])}, mixed)
+    x = np.random.default_rng(1).standard_normal((2, 19, 4)).astype(np.float32)
+    check(tpcc, path, "tp2", {"x": x})
+
+
+CONVOLUTIONS = {
+    "patches": ([3, 9, 8], dict(strides=[4, 4]), (6, 3, 4, 4)),
+    "whisper": ([4, "n"], dict(strides=[2], pads=[1, 1]), (6, 4, 3)),
+    "dilated": ([4, 9], dict(dilations=[2], pads=[2, 1]), (6, 4, 3)),
+    "points": ([4, "n", 5], dict(), (6, 4, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions(tpcc, tmp_path, name):
+    sizes, attributes, kernel = CONVOLUTIONS[name]
+    g = Graph()
+    maps = g.op("Conv", "x", g.weight(*kernel), g.weight(kernel[0]), **attributes)
+    rows = g.op("Reshape", maps, g.integers(0, kernel[0], -1))
+    rows = g.op("Transpose", rows, perm=[0, 2, 1])
+    y = g.op("MatMul", g.op("Relu", g.op("MatMul", rows, g.weight(6, 8))), g.weight(8, 4))
+    path = g.write(tmp_path / "conv.onnx", {"x": (F32, ["b", *sizes])}, y)
+    shape = [2, *(11 if size == "n" else size for size in sizes)]
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    check(tpcc, path, "tp2", {"x": x})
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_losses(tpcc, tmp_path, reduction):
+    """The loss of shifted labels, some of which are ignored."""
+    g = Graph()
+    logits = g.op("MatMul", g.op("Gather", g.weight(11, 6), "ids"), g.weight(6, 11))
+    logits = g.op("Slice", logits, g.integers(0), g.integers(-1), g.integers(1))
+    labels = g.op("Slice", "labels", g.integers(1), g.integers(99), g.integers(1))
+    loss = g.op(
+        "SoftmaxCrossEntropyLoss",
+        g.op("Reshape", logits, g.integers(-1, 11)),
+        g.op("Reshape", labels, g.integers(-1)),
+        ignore_index=-100,
+        reduction=reduction,
+    )
+    shape = (I64, ["b", "s"])
+    path = g.write(tmp_path / "loss.onnx", {"ids": shape, "labels": shape}, loss)
+    random = np.random.default_rng(1)
+    ids = random.integers(0, 11, (2, 9))
+    labels = np.where(random.random((2, 9)) < 0.3, -100, ids)
+    check(tpcc, path, "tp2", {"ids": ids, "labels": labels})
+
+
+def test_positions_of_old_operator_sets(tpcc, tmp_path):
+    """torch's arange up to operator set 10: NonZero of ones."""
+    g = Graph()
+    size = g.op("Gather", g.op("Shape", "ids"), g.constant(np.int64(1)))
+    size = g.op("Unsqueeze", size, axes=[0])
+    ones = g.op("ConstantOfShape", size, value=helper.make_tensor("one", I64, [1], [1]))
+    places = g.op("Squeeze", g.op("Transpose", g.op("NonZero", ones), perm=[1, 0]), axes=[1])
+    words = g.op("Gather", g.weight(9, 6), "ids")
+    value = g.op("Add", words, g.op("Gather", g.weight(16, 6), places))
+    y = g.op("MatMul", g.op("Relu", g.op("MatMul", value, g.weight(6, 8))), g.weight(8, 4))
+    path = g.write(tmp_path / "old.onnx", {"ids": (I64, ["b", "s"])}, y, opset=10)
+    ids = np.random.default_rng(1).integers(0, 9, (2, 7))
+    check(tpcc, path, "tp2", {"ids": ids})
+    long = tpcc.compile(path, "tp2").scratch / "long.npy"
+    np.save(long, np.zeros((1, 17), np.int64))
+    tpcc.compile(path, "tp2").call(["--input", f"ids={long}"]).refused("17", "16")
+
+
+def test_pointers_of_git_lfs(tpcc, tmp_path):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 123456\n"
+    path = tmp_path / "model.onnx"
+    path.write_text(pointer)
+    tpcc.call([path, "-o", tmp_path / "program"]).refused("pointer of Git LFS", "git lfs pull")
+    g = Graph()
+    y = g.op("MatMul", "x", g.weight(64, 64))
+    g.write(path, {"x": (F32, ["b", 64])}, y)
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="weights.data")
+    (tmp_path / "weights.data").write_text(pointer)
+    tpcc.call([path, "-o", tmp_path / "program"]).refused("'weights.data'", "pointer of Git LFS")
