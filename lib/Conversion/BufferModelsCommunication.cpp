@@ -292,7 +292,7 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
       if (!dim.getAxes().empty())
         return base->emitOpError() << "output " << op.getIndex() << " is split over "
                                    << dim.getAxes()[0] << " across the factors of dimension " << i
-                                   << ", so that a rank's part is no box; gather it before";
+                                   << ", so that a rank's shard is not a block; gather it before";
       for (FactorAttr factor : dim.getFactors()) {
         shape.push_back(toNamedSize(factor.getExpr()));
         offset.push_back(getBegin(factor, p.grid()));

@@ -85,7 +85,7 @@ Error tpc::checkOutputPath(StringRef path, llvm::ArrayRef<std::string> inputs, b
   if (std::error_code code = fs::access(folder, fs::AccessMode::Exist))
     return fail(path, "cannot write", code);
   if (!fs::is_directory(folder))
-    return fail("cannot write '" + path + "': '" + folder + "' is no folder");
+    return fail("cannot write '" + path + "': '" + folder + "' is not a folder");
   if (!isRegularOrNew(path))
     return fs::access(path, fs::AccessMode::Write)
                ? fail(path, "cannot write", std::make_error_code(std::errc::permission_denied))

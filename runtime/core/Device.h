@@ -114,9 +114,9 @@ public:
   using Taker = std::function<void(const std::byte *data)>;
   virtual void deliver(const void *from, int64_t bytes, Taker take);
   /// Within a step: delivers the best score of each row of logits, as a 64-bit integer with the
-  /// order of scores (generate/Score.h). Unused rows, and rows that return their largest tokens,
-  /// deliver the minimum integer; the largest tokens stay on the device. Returns false, with no
-  /// effect, if the device cannot sample.
+  /// order of scores (generate/Score.h). Unused rows, and rows that return their top-scoring
+  /// tokens, deliver the minimum integer; the top-scoring tokens stay on the device. Returns false,
+  /// with no effect, if the device cannot sample.
   using SamplingConsumer = std::function<void(const std::byte *best, const SamplingResult &chosen)>;
   virtual bool sample(const SamplingRequest &choice, SamplingConsumer take);
   /// After a step, for scores that it kept (SamplingResult): the number of scores in each bin below

@@ -20,7 +20,7 @@ public:
   const SampledRow &row;
   const size_t index;
 
-  /// Sets the largest tokens, in order; `complete`: there are no others.
+  /// Sets the top-scoring tokens, in order; `complete`: there are no others.
   void setCertain(std::vector<Ranked> tokens, bool complete);
   /// Sets counts and weights of all tokens, by bin.
   void setSums(std::span<const int64_t> counts, std::span<const int64_t> weights);

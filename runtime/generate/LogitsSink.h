@@ -28,10 +28,10 @@ public:
             const int64_t *offset, const int64_t *size, const Selection *selection) override;
 
   /// Returns the delivered vocabulary shards of the wanted rows; rows are indices into `wanted`.
-  /// For rows that need them, copies the largest tokens from the device.
+  /// For rows that need them, copies the top-scoring tokens from the device.
   std::vector<LogitsPiece> pieces(tpc_context &ctx);
-  /// Copies sums by bin, or all scores, of a vocabulary shard whose largest tokens the device has
-  /// computed.
+  /// Copies sums by bin, or all scores, of a vocabulary shard whose top-scoring tokens the device
+  /// has computed.
   void copySums(tpc_context &ctx, size_t piece, float largest, std::span<int64_t> sums);
   void copyScores(tpc_context &ctx, size_t piece, std::span<float> scores);
   const std::vector<int64_t> &wantedRows() const { return wanted; }
@@ -67,7 +67,7 @@ private:
   struct SampledRows {
     Rows rows;
     SamplingResult result;
-    size_t begin; ///< offset of its largest tokens in `largest`
+    size_t begin; ///< offset of its top-scoring tokens in `largest`
   };
   const int32_t output;
   const size_t numInputs; ///< number of inputs of the program

@@ -44,13 +44,14 @@ struct SampledRow {
   bool isPenalized() const { return settings.repetitionPenalty != 1 && !seen.empty(); }
   /// Divisor of the scores.
   float temperature() const { return settings.isGreedy() ? 1 : settings.temperature; }
-  /// Number of largest tokens that each rank contributes first. It suffices for top-k alone, unless
-  /// k is very large. 0: only the best token.
+  /// Number of top-scoring tokens that each rank contributes first. It suffices for top-k alone,
+  /// unless k is very large. 0: only the best token.
   int64_t shown() const;
 };
 
 /// Logits of a row on a rank, of tokens [first, first + logits.size()). Or the device's result for
-/// `count` tokens: the best token; for a filtered row, the shown() largest tokens, in any order.
+/// `count` tokens: the best token; for a filtered row, the shown() top-scoring tokens, in any
+/// order.
 struct LogitsPiece {
   int64_t row = 0, first = 0;
   std::span<const float> logits;
@@ -59,7 +60,7 @@ struct LogitsPiece {
   std::span<const Ranked> largest;
 };
 
-/// Data of filtered rows on a device, in addition to the largest tokens.
+/// Data of filtered rows on a device, in addition to the top-scoring tokens.
 class DevicePieces {
 public:
   virtual ~DevicePieces();
@@ -92,7 +93,7 @@ private:
   void score(std::span<const SampledRow> rows, std::span<const LogitsPiece> pieces);
   /// Best token of a row, with noise if the row is sampled.
   Ranked bestOf(const SampledRow &row, size_t index) const;
-  /// Returns the `count` largest tokens of a row, in descending order.
+  /// Returns the `count` top-scoring tokens of a row, in descending order.
   std::vector<Ranked> largestOf(size_t index, int64_t count) const;
   int64_t tokensOf(size_t index) const;
   void gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> rows,

@@ -24,7 +24,7 @@ tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[b*s], local>>) inputs [{}] outpu
   tpc.stage 0 {
     tpc.micro_batches {
       %0 = func.call @kernel(%x) : (tensor<?xf32, #tpc.dist<[b*s], local>>) -> tensor<?xf32, #tpc.dist<[(b*s{dp}){tp}], local>>
-      // expected-error@+1 {{output 0 is split over "tp" across the factors of dimension 0, so that a rank's part is no box; gather it before}}
+      // expected-error@+1 {{output 0 is split over "tp" across the factors of dimension 0, so that a rank's shard is not a block; gather it before}}
       tpc.output 0, %0 : tensor<?xf32, #tpc.dist<[(b*s{dp}){tp}], local>>
     }
   }

@@ -39,7 +39,7 @@
 // SOURCE: the program has the 'tpc.source' "/there/m.onnx", but the model's has the 'tpc.source' "/here/m.onnx"
 // OFFSET: weight @v has the 'offset' 132 : i64, but the model's has the 'offset' 128 : i64
 // WEIGHT: 'tpc.weight' op is a weight that the model does not have
-// LOOKUP: (tpc.embedding) looks up what no output needs and the model does not look up
+// LOOKUP: (tpc.embedding) is a lookup that no output needs and the model does not have
 
 //--- model.mlir
 !x = tensor<?xi64, #tpc.dist<[s]>>

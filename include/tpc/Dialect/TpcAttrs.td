@@ -128,15 +128,15 @@ def Tpc_StepAttr : Tpc_Attr<"Step", "step"> {
 
     | field | meaning |
     |---|---|
- `tokens` | symbol: number of tokens that a step adds to each sequence |
- `past` | symbol: number of cached tokens before the step |
- `capacity` | symbol: capacity in tokens of preallocated caches (tpc-preallocate-caches) |
- `lengths` | input [batch]: number of cached tokens of each sequence |
- `counts` | input [batch]: number of valid tokens of each sequence in this step |
- `last` | flag: the first output contains only each sequence's last token |
- `window` | maximum window of the attention ops that read sliding-window caches |
- `room` | symbol: capacity of sliding-window caches in tokens |
- `window_lengths` | input [batch]: number of tokens of each sequence in sliding-window caches |
+    | `tokens` | symbol: number of tokens that a step adds to each sequence |
+    | `past` | symbol: number of cached tokens before the step |
+    | `capacity` | symbol: capacity in tokens of preallocated caches (tpc-preallocate-caches) |
+    | `lengths` | input [batch]: number of cached tokens of each sequence |
+    | `counts` | input [batch]: number of valid tokens of each sequence in this step |
+    | `last` | flag: the first output contains only each sequence's last token |
+    | `window` | maximum window of the attention ops that read sliding-window caches |
+    | `room` | symbol: capacity of sliding-window caches in tokens |
+    | `window_lengths` | input [batch]: number of tokens of each sequence in sliding-window caches |
 
     Errors: a size that is not a symbol; a repeated symbol or name; fields that match neither form.
   }];
@@ -175,8 +175,8 @@ def Tpc_DimAttr : Tpc_Attr<"Dim", "dim"> {
   let description = [{
     `batch{dp} * sequence` is a dimension of batch·sequence whose batch factor is split over dp;
     `(batch{dp} * sequence){tp}` also splits the product of the local factors over tp.
-    Canonical form (created by `DimAttr::get`): adjacent factors without axes are merged; a single
-    factor has its axes itself, not on the product.
+    Canonical form (created by `DimAttr::get`): adjacent factors without axes are merged; a
+    dimension with a single factor stores axes on the factor, never on the product.
   }];
   let parameters = (ins ArrayRefParameter<"FactorAttr">:$factors,
                         ArrayRefParameter<"StringAttr">:$axes);

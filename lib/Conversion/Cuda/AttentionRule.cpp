@@ -14,7 +14,7 @@ StringRef cuda::getLibraryLimitation(const AttentionVariant &variant) {
       variant.valueSize > 256)
     return "the library takes head sizes that are multiples of 8, up to 256";
   if (variant.keyMask)
-    return "a key mask may be no prefix";
+    return "a key mask is not always a prefix";
   if (variant.mask)
     return "a row of the mask may be empty";
   if (variant.cached)
@@ -24,6 +24,6 @@ StringRef cuda::getLibraryLimitation(const AttentionVariant &variant) {
   if (variant.slopes >= 0 || variant.softcap)
     return "the graph that is given to the library has neither slopes nor a soft-cap";
   if (variant.uniformRows)
-    return "rows without a visible key are to be uniform";
+    return "rows without a visible key attend to all keys equally";
   return "";
 }

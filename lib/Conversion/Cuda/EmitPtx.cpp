@@ -63,7 +63,7 @@ llvm::Expected<Architectures> cuda::parseArchitectures(StringRef text) {
         return makeError("'" + item + "' runs on one architecture only; name sm_" +
                          llvm::Twine(number) +
                          ", whose code also runs on later ones of its family");
-      return makeError("'" + item + "' is no architecture; supported are " + names);
+      return makeError("'" + item + "' is not an architecture; supported are " + names);
     }
     if (number < known[0].number)
       return makeError("'" + item + "' is too old: kernels need sm_80 or later");

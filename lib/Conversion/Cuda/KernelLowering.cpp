@@ -39,13 +39,13 @@ static SymExpr getProduct(ArrayRef<SymExpr> sizes) {
 /// Selects the kernel's shape, and which threads compute a row.
 void KernelLowering::findGroup() {
   SmallVector<SymExpr> spaces;
-  bool isTogether = false;
+  bool isCooperative = false;
   kernel::RowsOp rows = source.getRows();
   rows.walk([&](Operation *op) {
     if (isa<kernel::BarrierOp>(op))
-      isTogether = true;
+      isCooperative = true;
     if (auto fold = dyn_cast<kernel::FoldOp>(op); fold && isOfRow(op)) {
-      isTogether = true;
+      isCooperative = true;
       ++foldsOfRow;
       if (!fold.getExprs().empty())
         spaces.push_back(fold.getExprs().back());
@@ -63,8 +63,8 @@ void KernelLowering::findGroup() {
   launch.elementsPerRow = longest;
 
   thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
-  if (isTogether) {
-    findTogether(longest);
+  if (isCooperative) {
+    planCooperativeRows(longest);
     return;
   }
   if (findTiles()) {
@@ -90,7 +90,7 @@ void KernelLowering::splitBlock() {
 
 /// Plans rows with folds or barriers: a warp or the block per row, and the values that threads keep
 /// of the row.
-void KernelLowering::findTogether(const SymExpr &longest) {
+void KernelLowering::planCooperativeRows(const SymExpr &longest) {
   constexpr int32_t warpBits = llvm::ConstantLog2<kWarp>(),
                     blockBits = llvm::ConstantLog2<kThreadsOfUnknown>();
   findPasses();

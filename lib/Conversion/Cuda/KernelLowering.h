@@ -201,7 +201,7 @@ private:
 
   void mergePasses();
   void findGroup();
-  void findTogether(const ::tpc::SymExpr &longest);
+  void planCooperativeRows(const ::tpc::SymExpr &longest);
   void splitBlock();
   void lowerVersions(kernel::RowsOp rows);
   void lowerRows(kernel::RowsOp rows);

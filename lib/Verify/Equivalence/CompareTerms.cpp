@@ -218,7 +218,7 @@ static LogicalResult checkLookups(const Terms &terms, const ProgramTerms &actual
     if (Operation *op = terms[id].inProgram;
         op && !used[id] && !terms[id].inModel && isa<LookupOpInterface>(op))
       return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
-                             << ") looks up what no output needs and the model does not look up: "
+                             << ") is a lookup that no output needs and the model does not have: "
                                 "inputs would be checked against its table";
   return success();
 }

@@ -1,4 +1,4 @@
-//===- GemvKernels.h - own kernels of GEMMs with few rows -----------------===//
+//===- GemvKernels.h - GEMV kernels: GEMMs with few rows ------------------===//
 //
 // An alternative to cuBLASLt for up to four rows (tpc/gemv.h). Which one computes a shape is a
 // tuning result, as the algorithm of cuBLASLt is.
@@ -18,7 +18,7 @@ namespace tpc::rt::cuda {
 
 struct MatmulCall;
 
-/// When own kernels compute the shapes that they support.
+/// When GEMV kernels compute the shapes that they support.
 struct GemvUse {
   enum Mode {
     Measured, ///< if they were measured to be faster
@@ -43,11 +43,11 @@ public:
   /// Whether a kernel computes the shape. Requires one right-hand side, aligned to 16 bytes like x,
   /// and sizes of gemv::supports.
   bool supports(const MatmulShape &shape) const;
-  /// Whether own kernels compute the shape without a measurement.
+  /// Whether GEMV kernels compute the shape without a measurement.
   bool computes(const MatmulShape &shape) const {
     return use.mode == GemvUse::Always && supports(shape);
   }
-  /// Loads kernels of right-hand sides that own kernels compute without a measurement. Call this
+  /// Loads kernels of right-hand sides that GEMV kernels compute without a measurement. Call this
   /// before a step: loading may be impossible while other ranks wait for this GPU.
   void prepare(int64_t k, int64_t n, int32_t dtype, bool transposed);
   void load(int32_t dtype, bool transposed) { kernelsOf(dtype, transposed).load(); }

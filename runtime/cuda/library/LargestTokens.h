@@ -1,7 +1,7 @@
-//===- LargestTokens.h - PTX that selects the largest tokens --------------===//
+//===- LargestTokens.h - PTX that selects the top-scoring tokens ----------===//
 //
-// Code of the sampling kernels by which a block selects the largest tokens of its row. It writes
-// the row's scores to memory; each thread reads back only what it wrote itself.
+// Code of the sampling kernels by which a block selects the top-scoring tokens of its row. It
+// writes the row's scores to memory; each thread reads back only what it wrote itself.
 //
 // A token and its score form a distinct 63-bit key. The smallest of the selected keys is found by
 // radix selection on 9-bit digits, from the most significant: the keys with the current prefix are

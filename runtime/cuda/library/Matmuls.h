@@ -1,4 +1,4 @@
-//===- Matmuls.h - GEMMs by cuBLASLt and own kernels ----------------------===//
+//===- Matmuls.h - GEMMs by cuBLASLt and GEMV kernels ---------------------===//
 //
 // cuBLASLt's matrices are column-major. A [rows, columns] matrix here is [columns, rows] there, so
 // the operands of a GEMM are exchanged:
@@ -7,7 +7,7 @@
 // A' and is transposed. The bias is added to each column of D, as cuBLASLt's epilogue does. This
 // mapping is defined here only.
 //
-// The method of a GEMM, an algorithm of cuBLASLt or an own kernel (GemvKernels.h), is the one that
+// The method of a GEMM, an algorithm of cuBLASLt or a GEMV kernel (GemvKernels.h), is the one that
 // was measured to be fastest (measure, applyTuning), or else the first recommendation that the
 // library accepts. Each result is shared between ranks, so that all compute the same bits
 // (Device::applyTuning).
@@ -49,7 +49,7 @@ struct MatmulCall {
 
 /// An implementation of a GEMM.
 struct MatmulMethod {
-  bool isOwn = false;          ///< an own kernel
+  bool isOwn = false;          ///< a GEMV kernel
   blas::Algorithm algorithm{}; ///< else of cuBLASLt
 };
 
@@ -117,7 +117,7 @@ private:
   std::list<std::unique_ptr<Plan>> plans; // most recently used first
   std::map<MatmulShape, std::list<std::unique_ptr<Plan>>::iterator> planAt;
   std::map<MatmulShape, blas::Algorithm> tuned;
-  std::set<MatmulShape> own; // computed by own kernels, as measured
+  std::set<MatmulShape> own; // computed by GEMV kernels, as measured
   struct Ones {
     std::unique_ptr<Block> block;
     int64_t count = 0;

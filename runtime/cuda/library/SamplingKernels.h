@@ -17,8 +17,8 @@ inline constexpr const char *samplingKernelNames[] = {"tpc_choose_f32", "tpc_cho
 /// Returns the kernel's name for logits of a type; null if there is none.
 const char *samplingKernel(int32_t dtype);
 
-/// Bytes of the results: the best token of each row, the largest tokens of rows that need them, and
-/// the scores of these rows.
+/// Bytes of the results: the best token of each row, the top-scoring tokens of rows that need them,
+/// and the scores of these rows.
 struct SamplingSizes {
   int64_t best, largest, scores;
 

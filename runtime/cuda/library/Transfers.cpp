@@ -6,18 +6,18 @@
 
 namespace tpc::rt::cuda {
 
-Transfers::Point::Point(const Driver &driver) : driver(driver) {
+Transfers::RecordedEvent::RecordedEvent(const Driver &driver) : driver(driver) {
   driver.check(driver.cuEventCreate(&event, noTiming), "to create an event");
 }
 
-Transfers::Point::~Point() { driver.cuEventDestroy_v2(event); }
+Transfers::RecordedEvent::~RecordedEvent() { driver.cuEventDestroy_v2(event); }
 
-void Transfers::Point::set(Stream in) {
+void Transfers::RecordedEvent::set(Stream in) {
   driver.check(driver.cuEventRecord(event, in), "to record an event");
   isSet = true;
 }
 
-void Transfers::Point::delay(Stream stream) {
+void Transfers::RecordedEvent::delay(Stream stream) {
   if (isSet)
     driver.check(driver.cuStreamWaitEvent(stream, event, 0), "to wait for an event");
 }

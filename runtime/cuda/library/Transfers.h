@@ -53,12 +53,13 @@ public:
   uint64_t memoryVersion() const { return moves; }
 
 private:
-  class Point {
+  /// Event, and whether it was recorded.
+  class RecordedEvent {
   public:
-    explicit Point(const Driver &driver);
-    Point(const Point &) = delete;
-    Point &operator=(const Point &) = delete;
-    ~Point();
+    explicit RecordedEvent(const Driver &driver);
+    RecordedEvent(const RecordedEvent &) = delete;
+    RecordedEvent &operator=(const RecordedEvent &) = delete;
+    ~RecordedEvent();
     void set(Stream in);
     /// Makes later work of `stream` wait for this event, if it was recorded.
     void delay(Stream stream);
@@ -71,7 +72,7 @@ private:
   struct Slot {
     explicit Slot(const Driver &driver) : filled(driver), emptied(driver) {}
     std::unique_ptr<Block> memory;
-    Point filled, emptied;
+    RecordedEvent filled, emptied;
   };
   /// Slots of one direction, used in turn.
   struct Direction {
@@ -86,8 +87,8 @@ private:
   const Driver &driver;
   const Stream compute;
   Direction sends, receives;
-  Point lastOfCompute, last; ///< NCCL operations in each stream
-  Point beginning, end;      ///< number of operations of the current recording in this stream
+  RecordedEvent lastOfCompute, last; ///< ends of the last NCCL operation in either stream
+  RecordedEvent beginning, end; ///< fork the transfer stream from the compute stream, and join it
   bool isRecording = false, isIdle = true;
   uint64_t moves = 0;
 };
