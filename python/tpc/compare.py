@@ -35,7 +35,9 @@ def parse_pairs(pairs: list[str], what: str) -> dict[str, np.ndarray]:
         except (ValueError, EOFError) as error:
             raise ValueError(f"--{what} {pair}: '{path}' is not a .npy file: {error}") from None
         if not isinstance(arrays[name], np.ndarray):
-            raise ValueError(f"--{what} {pair}: '{path}' contains several arrays; expected a .npy file with one")
+            raise ValueError(
+                f"--{what} {pair}: '{path}' contains several arrays; expected a .npy file with one"
+            )
     return arrays
 
 

@@ -41,7 +41,7 @@ def test_one_text_for_the_lowest_architecture(tpcc):
         (["--emit=ptx", "--gpu-arch=ampere"], "'ampere' is not an architecture"),
         (["--emit=ptx", "--gpu-arch=sm_80,sm_80"], "'sm_80' is given twice"),
         (["--emit=ptx", "--gpu-arch=sm_70"], "'sm_70' is too old"),
-        (["--emit=ptx", "--gpu-arch=80"], "'80' is not an architecture; supported are sm_80, sm_86"),
+        (["--emit=ptx", "--gpu-arch=80"], "'80' is not an architecture; supported are sm_80"),
         (["--emit=ptx", "--gpu-arch=sm_80, sm_90"], "' sm_90' is not an architecture"),
         (["--emit=ptx", "--gpu-arch=sm_80,"], "'' is not an architecture"),
         (["--emit=ptx", "--gpu-arch="], "--gpu-arch is empty"),
