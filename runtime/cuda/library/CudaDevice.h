@@ -209,6 +209,8 @@ private:
   /// Sampling results of each call in a step, and the number of calls.
   std::vector<std::unique_ptr<Block>> sampled;
   size_t numSampled = 0;
+  /// Counters by which the blocks of a row join, for all calls.
+  std::unique_ptr<Block> samplingJoins;
   std::unique_ptr<Block> constants;
   std::vector<Address> constantAddresses;
   std::vector<int64_t> env;

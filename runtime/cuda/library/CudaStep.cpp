@@ -147,8 +147,14 @@ bool CudaDevice::sample(const SamplingRequest &request, SamplingConsumer take) {
     memory.reset();
     memory = std::make_unique<Block>(driver, sizes.bytes());
   }
-  SamplingLaunch launch(request, sizes, memory->address);
-  sampling.run(kernel, launch, request.rows);
+  if (!samplingJoins) {
+    constexpr int64_t bytes = maxSampledRows * SamplingLaunch::joinBytes;
+    samplingJoins = std::make_unique<Block>(driver, bytes);
+    driver.check(driver.cuMemsetD8Async(samplingJoins->address, 0, bytes, queue.stream),
+                 "to clear memory");
+  }
+  SamplingLaunch launch(request, sizes, memory->address, samplingJoins->address);
+  sampling.run(kernel, launch, request.rows * sizes.slices);
   SamplingResult made{static_cast<const int64_t *>(pointerTo(launch.largest)),
                       static_cast<const float *>(pointerTo(launch.scores))};
   deliver(pointerTo(launch.best), sizes.best,

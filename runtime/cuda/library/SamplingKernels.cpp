@@ -4,10 +4,15 @@
 // its token. The bits equal those of generate/Score.h and generate/Random.h, because operations are
 // on integers or have a defined rounding.
 //
-// A block computes a row. A thread computes four tokens at a time, which share one Philox draw.
-// Noise needs two f64 logarithms, but its random bits give cheap bounds. The first pass therefore
-// finds the largest sum of score and lower bound. The second pass evaluates only the few tokens
-// whose upper bound reaches that sum.
+// A row is divided into slices of 2048 tokens, one for each block. A thread computes a quad: four
+// tokens, which share one Philox draw and are read by one access. Noise needs two f64 logarithms,
+// but its random bits give cheap bounds. The first pass therefore finds the largest sum of score
+// and lower bound of the slice. The second pass evaluates only the few tokens whose upper bound
+// reaches that sum.
+//
+// Blocks join by atomics: the maximum of all slices, and a count of finished slices, which wraps
+// to 0. The block that finishes last writes the maximum and clears it for the next launch. The
+// maximum does not depend on the order.
 //
 // For rows that request their top-scoring tokens, scores are stored, and these tokens are then
 // selected (LargestTokens.h).
@@ -26,36 +31,45 @@ namespace {
 constexpr const char *head = R"(
 .visible .entry tpc_choose_NAME(
   .param .u64 logits_, .param .u64 rows_, .param .u64 best_,
-  .param .u64 largest_, .param .u64 scores_,
-  .param .u32 count_, .param .u32 first_, .param .u32 row_bytes_)
+  .param .u64 largest_, .param .u64 scores_, .param .u64 candidates_, .param .u64 joins_,
+  .param .u32 count_, .param .u32 first_, .param .u32 row_bytes_, .param .u32 slices_)
 .maxntid 512, 1, 1
 {
   .shared .align 8 .b64 largest[16];
   .shared .align 4 .b32 floors[16];
 LARGEST_MEMORY
-  .reg .pred %p<8>;
-  .reg .b16 %h;
+  .reg .pred %p<8>, %valid<4>;
+  .reg .b16 %h<4>;
   .reg .b32 %row, %thread, %lane, %warp, %wanted, %drawn, %position, %count, %first, %end;
-  .reg .b32 %quad, %last, %token, %left, %place, %n, %low, %high, %key, %r<4>, %row_bytes;
+  .reg .b32 %quad, %token, %left, %place, %n, %low, %high, %key, %r<4>, %row_bytes;
+  .reg .b32 %slice, %slices, %others, %contained;
   .reg .b32 %c<4>, %k<2>, %seed<2>, %sequence<2>, %b<4>;
-  .reg .b64 %logits, %rows, %out, %best, %ranked, %at, %x<4>;
-  .reg .f32 %temperature, %penalty, %score, %bound, %floor, %f<4>;
+  .reg .b64 %logits, %rows, %out, %best, %ranked, %at, %joins, %x<4>;
+  .reg .f32 %temperature, %penalty, %score, %bound, %floor, %f<4>, %s<4>;
   .reg .f64 %d<6>;
   ld.param.u64 %logits, [logits_];
   ld.param.u64 %rows, [rows_];
   ld.param.u64 %out, [best_];
+  ld.param.u64 %joins, [joins_];
   ld.param.u32 %count, [count_];
   ld.param.u32 %first, [first_];
   ld.param.u32 %row_bytes, [row_bytes_];
+  ld.param.u32 %slices, [slices_];
   cvta.to.global.u64 %logits, %logits;
   cvta.to.global.u64 %rows, %rows;
   cvta.to.global.u64 %out, %out;
+  cvta.to.global.u64 %joins, %joins;
   mov.u32 %row, %ctaid.x;
+  rem.u32 %slice, %row, %slices;
+  div.u32 %row, %row, %slices;
+  sub.u32 %others, %slices, 1;
   mov.u32 %thread, %tid.x;
   and.b32 %lane, %thread, 31;
   shr.u32 %warp, %thread, 5;
   mul.wide.u32 %x0, %row, 8;
   add.u64 %out, %out, %x0;
+  mul.wide.u32 %x0, %row, 16;
+  add.u64 %joins, %joins, %x0;
   mul.wide.u32 %x0, %row, %row_bytes;
   add.u64 %rows, %rows, %x0;
   ld.global.u32 %wanted, [%rows];
@@ -68,70 +82,36 @@ LARGEST_MEMORY
   ld.global.u32 %sequence1, [%rows+28];
   ld.global.f32 %penalty, [%rows+32];
   ld.global.u32 %shown, [%rows+36];
-  mul.wide.u32 %x0, %row, %count;
-  mad.lo.u64 %logits, %x0, BYTES, %logits;
   add.u32 %end, %first, %count;
-  add.u32 %last, %end, 3;
-  shr.u32 %last, %last, 2;
+  shr.u32 %quad, %first, 2;
+  mad.lo.u32 %quad, %slice, 512, %quad;
+  add.u32 %quad, %quad, %thread;
+  shl.b32 %token, %quad, 2;
+  sub.u32 %place, %token, %first;
+LOAD
   mov.u64 %best, 0x8000000000000000;
   mov.f32 %floor, 0fFF800000;
   setp.eq.u32 %p0, %wanted, 0;
-  @%p0 bra WRITE;
-  setp.neu.f32 %p6, %penalty, 0f3F800000;
+  @%p0 bra UNWANTED;
+SCORES
   setp.ne.u32 %p0, %shown, 0;
   @%p0 bra LARGEST;
   setp.ne.u32 %p7, %drawn, 0;
   @!%p7 bra RANK;
-  shr.u32 %quad, %first, 2;
-  add.u32 %quad, %quad, %thread;
-BOUND:
-  setp.ge.u32 %p0, %quad, %last;
-  @%p0 bra BOUNDED;
 PHILOX
-  shl.b32 %token, %quad, 2;
-  mov.u32 %left, 4;
-BOUND_ONE:
-  setp.lt.u32 %p1, %token, %first;
-  @%p1 bra BOUND_NEXT;
-  setp.ge.u32 %p1, %token, %end;
-  @%p1 bra BOUND_NEXT;
-LOAD
-  not.b32 %n, %b0;
-  clz.b32 %n, %n;
-  cvt.rn.f32.u32 %bound, %n;
-  mul.rn.f32 %bound, %bound, LOG2;
-  sub.rn.f32 %bound, %bound, BELOW;
-  setp.eq.u32 %p1, %n, 0;
-  @%p1 mov.f32 %bound, LEAST;
-  add.rn.f32 %bound, %score, %bound;
-  max.f32 %floor, %floor, %bound;
-BOUND_NEXT:
-ROTATE
-  @%p1 bra BOUND_ONE;
-  add.u32 %quad, %quad, 512;
-  bra BOUND;
-BOUNDED:
+BOUNDS
 SHARE_FLOOR
   abs.f32 %f0, %floor;
   mul.rn.f32 %f0, %f0, MARGIN;
   sub.rn.f32 %floor, %floor, %f0;
 RANK:
-  shr.u32 %quad, %first, 2;
-  add.u32 %quad, %quad, %thread;
-CHOOSE:
-  setp.ge.u32 %p0, %quad, %last;
-  @%p0 bra CHOSEN;
-  @!%p7 bra WITHOUT;
-PHILOX
-WITHOUT:
-  shl.b32 %token, %quad, 2;
   mov.u32 %left, 4;
 CHOOSE_ONE:
   setp.lt.u32 %p1, %token, %first;
   @%p1 bra CHOOSE_NEXT;
   setp.ge.u32 %p1, %token, %end;
-  @%p1 bra CHOOSE_NEXT;
-LOAD
+  @%p1 bra CHOSEN;
+  mov.f32 %score, %s0;
   @!%p7 bra HAVE;
   not.b32 %n, %b0;
   clz.b32 %n, %n;
@@ -158,10 +138,24 @@ KEY
 CHOOSE_NEXT:
 ROTATE
   @%p1 bra CHOOSE_ONE;
-  add.u32 %quad, %quad, 512;
-  bra CHOOSE;
 CHOSEN:
 SHARE_BEST
+  setp.ne.u32 %p0, %thread, 0;
+  @%p0 bra DONE;
+  setp.eq.u32 %p0, %others, 0;
+  @%p0 bra WRITE;
+  xor.b64 %best, %best, 0x8000000000000000;
+  red.relaxed.gpu.global.max.u64 [%joins], %best;
+  atom.acq_rel.gpu.global.inc.u32 %r0, [%joins+8], %others;
+  setp.ne.u32 %p0, %r0, %others;
+  @%p0 bra DONE;
+  mov.u64 %x0, 0;
+  atom.relaxed.gpu.global.exch.b64 %best, [%joins], %x0;
+  xor.b64 %best, %best, 0x8000000000000000;
+  bra WRITE;
+UNWANTED:
+  setp.ne.u32 %p0, %slice, 0;
+  @%p0 bra DONE;
 WRITE:
   setp.ne.u32 %p0, %thread, 0;
   @%p0 bra DONE;
@@ -186,41 +180,54 @@ constexpr const char *key = R"(  add.rn.f32 %f0, %score, 0f00000000;
   mov.b64 %ranked, {%low, %key};
 )";
 
-/// Advances to the next of four tokens, and its bits.
+/// Advances to the next of four tokens, its score, and its bits.
 constexpr const char *rotate = R"(  mov.b32 %b0, %b1;
   mov.b32 %b1, %b2;
   mov.b32 %b2, %b3;
+  mov.b32 %s0, %s1;
+  mov.b32 %s1, %s2;
+  mov.b32 %s2, %s3;
   add.u32 %token, %token, 1;
   sub.u32 %left, %left, 1;
   setp.ne.u32 %p1, %left, 0;
 )";
 
-/// Loads the score of %token.
-constexpr const char *load = R"(  sub.u32 %place, %token, %first;
-  mul.wide.u32 %x0, %place, BYTES;
-  add.u64 %at, %logits, %x0;
-WIDEN
-  @!%p6 bra PENALIZED;
-  shr.u32 %r0, %token, 5;
-  mul.wide.u32 %x0, %r0, 4;
-  add.u64 %at, %rows, %x0;
-  ld.global.u32 %r0, [%at+48];
-  and.b32 %r1, %token, 31;
-  shr.u32 %r0, %r0, %r1;
+/// Applies the penalty and the temperature to score N of a quad.
+constexpr const char *score = R"(  shr.u32 %r0, %contained, N;
   and.b32 %r0, %r0, 1;
   setp.eq.u32 %p4, %r0, 0;
-  @%p4 bra PENALIZED;
-  setp.lt.f32 %p4, %score, 0f00000000;
-  @%p4 mul.rn.f32 %score, %score, %penalty;
-  @!%p4 div.rn.f32 %score, %score, %penalty;
-PENALIZED:
-  div.rn.f32 %score, %score, %temperature;
+  @%p4 bra PENALIZED_N;
+  setp.lt.f32 %p4, %sN, 0f00000000;
+  @%p4 mul.rn.f32 %sN, %sN, %penalty;
+  @!%p4 div.rn.f32 %sN, %sN, %penalty;
+PENALIZED_N:
+  div.rn.f32 %sN, %sN, %temperature;
+)";
+
+/// Raises %floor to the lower bound of score N of a quad with noise.
+constexpr const char *bound = R"(  not.b32 %n, %bN;
+  clz.b32 %n, %n;
+  cvt.rn.f32.u32 %bound, %n;
+  mul.rn.f32 %bound, %bound, LOG2;
+  sub.rn.f32 %bound, %bound, BELOW;
+  setp.eq.u32 %p1, %n, 0;
+  @%p1 mov.f32 %bound, LEAST;
+  add.rn.f32 %bound, %sN, %bound;
+  @%validN max.f32 %floor, %floor, %bound;
 )";
 
 std::string replaced(std::string text, const std::string &what, const std::string &by) {
   for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
     text.replace(at, what.size(), by);
   return text;
+}
+
+/// Repeats a text for each token of a quad.
+std::string forQuad(const std::string &text) {
+  std::string all;
+  for (const char *n : {"0", "1", "2", "3"})
+    all += replaced(text, "N", n);
+  return all;
 }
 
 std::string number(double value) {
@@ -233,6 +240,39 @@ std::string number(float value) {
   char text[16];
   std::snprintf(text, sizeof(text), "0f%08X", std::bit_cast<uint32_t>(value));
   return text;
+}
+
+/// Loads the logits of a quad into %s0 to %s3: by one access if all are there and aligned. Tokens
+/// outside of the range have a logit of 0 and no %valid.
+std::string loadQuad(const char *type, int bytes, const char *widen) {
+  bool isFloat = bytes == 4;
+  std::string n = std::to_string(bytes), text = "  mul.wide.s32 %x0, %place, " + n +
+                                                ";\n  mul.wide.u32 %x1, %row, %count;\n"
+                                                "  mad.lo.u64 %logits, %x1, " +
+                                                n + ", %logits;\n  add.s64 %at, %logits, %x0;\n";
+  std::string to = isFloat ? "%s" : "%h";
+  text += forQuad("  add.u32 %r0, %token, N;\n  setp.ge.u32 %validN, %r0, %first;\n"
+                  "  setp.lt.and.u32 %validN, %r0, %end, %validN;\n  mov.b" +
+                  std::to_string(8 * bytes) + " " + to + "N, 0;\n");
+  text += "  cvt.u32.u64 %r0, %at;\n  and.b32 %r0, %r0, " + std::to_string(4 * bytes - 1) +
+          ";\n  setp.eq.and.u32 %p0, %r0, 0, %valid0;\n  and.pred %p0, %p0, %valid3;\n"
+          "  @%p0 bra WHOLE;\n";
+  for (int i = 0; i < 4; ++i)
+    text += "  @%valid" + std::to_string(i) + " ld.global." + type + " " + to + std::to_string(i) +
+            ", [%at+" + std::to_string(i * bytes) + "];\n";
+  text += std::string("  bra LOADED;\nWHOLE:\n  ld.global.v4.") + type + " {" + to + "0, " + to +
+          "1, " + to + "2, " + to + "3}, [%at];\nLOADED:\n";
+  return text + forQuad(widen);
+}
+
+/// Computes scores from the logits of a quad. The word that contains the quad's bits is read once.
+std::string scores() {
+  return "  mov.u32 %contained, 0;\n  setp.neu.f32 %p6, %penalty, 0f3F800000;\n"
+         "  setp.lt.and.u32 %p6, %token, %end, %p6;\n  @!%p6 bra READ;\n"
+         "  shr.u32 %r0, %token, 5;\n  mul.wide.u32 %x0, %r0, 4;\n  add.u64 %at, %rows, %x0;\n"
+         "  ld.global.u32 %contained, [%at+48];\n  and.b32 %r1, %token, 31;\n"
+         "  shr.u32 %contained, %contained, %r1;\nREAD:\n" +
+         forQuad(score);
 }
 
 /// Computes %b0 to %b3 from %quad: Draw::ofQuad.
@@ -313,42 +353,38 @@ const char *samplingKernel(int32_t dtype) {
 
 std::string samplingKernels() {
   std::string all = ".version 7.0\n.target sm_80\n.address_size 64\n";
-  auto add = [&](const std::string &name, int bytes, const std::string &widen) {
+  auto add = [&](const std::string &name, const char *type, int bytes, const char *widen) {
     std::string text = head;
-    text = replaced(text, "\nFIND_LARGEST\n", "\n" + std::string(findLargest));
-    // Each copy has unique labels.
-    for (int place = 0; text.find("\nLOAD\n") != std::string::npos; ++place)
-      text.replace(text.find("\nLOAD\n"), 6,
-                   "\n" + replaced(load, "PENALIZED", "PENALIZED_" + std::to_string(place)));
     // Replaces the outermost fragments first, because their text contains others.
-    for (const auto &[what, by] : {std::pair<std::string, std::string>{"SHARE_FLOOR", shareFloor()},
-                                   {"SHARE_BEST", shareBest()},
-                                   {"\nPHILOX\n", "\n" + philoxRounds()},
-                                   {"\nLOG\n", "\n" + logarithm()},
-                                   {"\nROTATE\n", "\n" + std::string(rotate)},
-                                   {"\nWIDEN\n", "\n" + widen},
-                                   {"\nRANKED\n", "\n" + std::string(loadRanked)},
-                                   {"\nKEY\n", "\n" + std::string(key)},
-                                   {"\nADD_BEFORE\n", "\n" + addBefore()},
-                                   {"\nLARGEST_MEMORY\n", "\n" + std::string(largestMemory)},
-                                   // Lower bounds of noise: -log(u) <= 2 log 2 (1 - u) for u >=
-                                   // 1/2.
-                                   {"BELOW", number(0.34f)},
-                                   {"LEAST", number(-3.2f)},
-                                   {"LOG2", number(0.6931472f)},
-                                   // gumbelBound
-                                   {"ABOVE", number(1e-4f)},
-                                   {"MARGIN", number(1e-5f)},
-                                   {"HALF", number(0.5)},
-                                   {"UNIT", number(0x1p-32)},
-                                   {"NAME", name},
-                                   {"BYTES", std::to_string(bytes)}})
+    for (const auto &[what, by] :
+         {std::pair<std::string, std::string>{"\nFIND_LARGEST\n", "\n" + findLargest()},
+          {"SHARE_FLOOR", shareFloor()},
+          {"SHARE_BEST", shareBest()},
+          {"\nPHILOX\n", "\n" + philoxRounds()},
+          {"\nLOG\n", "\n" + logarithm()},
+          {"\nROTATE\n", "\n" + std::string(rotate)},
+          {"\nLOAD\n", "\n" + loadQuad(type, bytes, widen)},
+          {"\nSCORES\n", "\n" + scores()},
+          {"\nBOUNDS\n", "\n" + forQuad(bound)},
+          {"\nKEY\n", "\n" + std::string(key)},
+          {"\nLARGEST_MEMORY\n", "\n" + std::string(largestMemory)},
+          // Lower bounds of noise: -log(u) <= 2 log 2 (1 - u) for u >=
+          // 1/2.
+          {"BELOW", number(0.34f)},
+          {"LEAST", number(-3.2f)},
+          {"LOG2", number(0.6931472f)},
+          // gumbelBound
+          {"ABOVE", number(1e-4f)},
+          {"MARGIN", number(1e-5f)},
+          {"HALF", number(0.5)},
+          {"UNIT", number(0x1p-32)},
+          {"NAME", name}})
       text = replaced(text, what, by);
     all += text;
   };
-  add("f32", 4, "  ld.global.f32 %score, [%at];\n");
-  add("f16", 2, "  ld.global.b16 %h, [%at];\n  cvt.f32.f16 %score, %h;\n");
-  add("bf16", 2, "  ld.global.b16 %h, [%at];\n  mov.b32 %r0, {0, %h};\n  mov.b32 %score, %r0;\n");
+  add("f32", "f32", 4, "");
+  add("f16", "b16", 2, "  cvt.f32.f16 %sN, %hN;\n");
+  add("bf16", "b16", 2, "  mov.b32 %r0, {0, %hN};\n  mov.b32 %sN, %r0;\n");
   return all + sumBinsKernel();
 }
 

@@ -60,7 +60,7 @@ uint64_t updateBits(Type type, Update op, uint64_t old, uint64_t value, uint64_t
   }
 }
 
-constexpr uint8_t narrowAddress = 1, hasResult = 2;
+constexpr uint8_t narrowAddress = 1, hasResult = 2, acquires = 4, releases = 8;
 
 void runAtomic(Warp &warp, const Inst &inst, Mask mask) {
   uint64_t addresses[warpSize];
@@ -70,6 +70,8 @@ void runAtomic(Warp &warp, const Inst &inst, Mask mask) {
                           : warp.data<uint64_t>(inst.src[0])[lane] + uint64_t(inst.offset);
   Request request{mask, AccessKind::Atomic, true, false, inst.bytes, addresses};
   unsigned bytes = inst.bytes;
+  if (inst.flags & releases)
+    warp.machine.fence(warp, mask);
   auto read = [&](Slot slot, unsigned lane) {
     uint64_t bits = 0;
     std::memcpy(&bits, warp.data<uint8_t>(slot) + lane * bytes, bytes);
@@ -93,16 +95,21 @@ void runAtomic(Warp &warp, const Inst &inst, Mask mask) {
             std::memcpy(warp.data<uint8_t>(inst.dst) + lane * bytes, &old, bytes);
         }
       });
+  if (inst.flags & acquires)
+    warp.machine.fence(warp, mask);
 }
 
 void decodeAtomic(Decoder &decoder) {
   Inst &inst = decoder.inst;
   bool result = decoder.statement.opcode == "atom";
   inst.cls = Class::Atomic;
-  decoder.takeOneOf({"relaxed", "acquire", "release", "acq_rel"});
-  decoder.takeOneOf({"cta", "cluster", "gpu", "sys"});
+  int order = decoder.takeOneOf({"relaxed", "acquire", "release", "acq_rel"});
+  int scope = decoder.takeOneOf({"cta", "cluster", "gpu", "sys"});
   int space = decoder.takeOneOf({"global", "shared"});
   inst.space = space == 0 ? Space::Global : space == 1 ? Space::Shared : Space::Generic;
+  // As a fence before and after the update. Narrower scopes do not order blocks.
+  if (scope >= 2 && inst.space == Space::Global)
+    inst.flags |= (order == 1 || order == 3 ? acquires : 0) | (order >= 2 ? releases : 0);
   int op =
       decoder.takeOneOf({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"});
   if (op < 0 || (!result && op >= int(Update::Exch)))

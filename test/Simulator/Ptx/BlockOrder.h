@@ -3,7 +3,8 @@
 // A fence of device scope followed by a strong write publishes what its thread has seen: its own
 // accesses, and those that barriers ordered before them. A strong read of that location followed by
 // a fence acquires it (PTX manual, "Release and Acquire Patterns"; strong updates continue a
-// release sequence). Barriers pass on what their threads have acquired.
+// release sequence). An update with .release or .acquire has a fence before or after it. Barriers
+// pass on what their threads have acquired.
 //
 //===----------------------------------------------------------------------===//
 

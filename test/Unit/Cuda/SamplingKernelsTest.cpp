@@ -206,13 +206,24 @@ struct Rows {
                            int64_t(settingsBytes)};
     cuda::SamplingSizes sizes(choice);
     uint64_t at = memory.allocate(size_t(sizes.bytes()), "chosen");
-    SamplingLaunch launch(choice, sizes, at);
+    std::vector<uint64_t> zeros(settings.size() * SamplingLaunch::joinBytes / 8);
+    uint64_t joins = memory.allocate(zeros.size() * 8, "joins");
+    EXPECT_TRUE(memory.copyIn(joins, zeros.data(), zeros.size() * 8));
+    SamplingLaunch launch(choice, sizes, at, joins);
     std::vector<ptx::Argument> arguments;
     launch.forEachParameter([&](auto value) { arguments.push_back(ptx::Argument::of(value)); });
-    ptx::Result result = ptx::launch(
-        module, cuda::samplingKernel(dtype), arguments, memory,
-        {.grid = {uint32_t(settings.size())}, .block = {SamplingLaunch::threads}, .seed = seed});
-    if (!result.clean())
+    ptx::Result result = ptx::launch(module, cuda::samplingKernel(dtype), arguments, memory,
+                                     {.grid = {uint32_t(std::ssize(settings) * sizes.slices)},
+                                      .block = {SamplingLaunch::threads},
+                                      .seed = seed});
+    if (!result.clean()) {
+      if (&module == &kernels())
+        ADD_FAILURE() << result.str();
+      return {};
+    }
+    // The next launch begins with zeros.
+    std::vector<uint64_t> left(zeros.size());
+    if (!memory.copyOut(left.data(), joins, left.size() * 8) || left != zeros)
       return {};
     std::vector<int64_t> best(settings.size());
     EXPECT_TRUE(memory.copyOut(best.data(), at, best.size() * 8));
@@ -248,108 +259,12 @@ TEST(SamplingKernels, AreForAllGpus) {
 TEST(SamplingKernels, ChooseWhatTheHostDoes) {
   uint64_t seed = 0;
   for (int32_t dtype : {TPC_F32, TPC_F16, TPC_BF16})
-    for (int64_t count : {1, 2, 3, 5, 31, 151, 1000, 2047, 2048, 5001})
+    for (int64_t count : {1, 2, 3, 5, 31, 151, 1000, 2047, 2048, 5001, 9001})
       for (int64_t first : {0, 1, 2, 151, 50257}) {
         Rows rows(dtype, count, first, 6, ++seed);
         EXPECT_EQ(rows.run(seed, kernels()), rows.expected())
             << "type " << dtype << ", " << count << " tokens from " << first << ", seed " << seed;
       }
-}
-
-/// Returns the sums per bin of scores below the largest.
-std::vector<int64_t> sumsOf(const std::vector<float> &scores, float largest) {
-  std::vector<int64_t> sums(2 * numBins);
-  for (float score : scores) {
-    double distance = below(score, largest);
-    auto bin = size_t(binOf(distance));
-    ++sums[bin];
-    sums[numBins + bin] += bin < numBins - 1 ? weightBelow(distance) : 0;
-  }
-  return sums;
-}
-
-/// The same, computed by the kernel; empty if the checkers have a finding.
-std::vector<int64_t> runSums(const std::vector<float> &scores, float largest, uint64_t seed,
-                             const ptx::Module &module) {
-  ptx::Memory memory(seed);
-  uint64_t from = memory.allocate(scores.size() * 4, "scores");
-  EXPECT_TRUE(memory.copyIn(from, scores.data(), scores.size() * 4));
-  memory.setReadOnly(from);
-  std::vector<int64_t> sums(2 * numBins);
-  uint64_t at = memory.allocate(sums.size() * 8, "sums");
-  std::vector<ptx::Argument> arguments;
-  cuda::SumBinsLaunch(reinterpret_cast<const float *>(from), std::ssize(scores), largest, at)
-      .forEachParameter([&](auto value) { arguments.push_back(ptx::Argument::of(value)); });
-  ptx::Result result =
-      ptx::launch(module, cuda::sumBinsName, arguments, memory,
-                  {.grid = {1}, .block = {cuda::SumBinsLaunch::threads}, .seed = seed});
-  if (!result.clean() || !memory.copyOut(sums.data(), at, sums.size() * 8))
-    return {};
-  return sums;
-}
-
-/// Scores, and the largest over all shards.
-std::vector<std::pair<std::vector<float>, float>> partsOfScores() {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  std::vector<std::pair<std::vector<float>, float>> all;
-  std::mt19937_64 random(3);
-  for (size_t count : {1, 2, 511, 512, 513, 3000})
-    for (float spread : {0.01f, 1.0f, 9.0f, 300.0f}) {
-      std::normal_distribution<float> normal(-2, spread);
-      std::vector<float> scores(count);
-      for (float &score : scores)
-        score = random() % 13 ? normal(random) : -infinity;
-      float largest = *std::max_element(scores.begin(), scores.end());
-      all.emplace_back(scores, largest);
-      // The maximum of another rank.
-      all.emplace_back(scores, std::max(largest, -3.0f) + 0.7f);
-    }
-  all.push_back({{1, infinity, -infinity, infinity}, infinity});
-  all.push_back({{-infinity, -infinity}, -infinity});
-  return all;
-}
-
-TEST(SumBins, SumsWhatTheHostDoes) {
-  uint64_t seed = 0;
-  for (const auto &[scores, largest] : partsOfScores())
-    EXPECT_EQ(runSums(scores, largest, ++seed, kernels()), sumsOf(scores, largest))
-        << scores.size() << " scores, seed " << seed;
-}
-
-/// Seeded faults must be found.
-TEST(SumBins, MistakesAreFound) {
-  const std::string text = cuda::samplingKernels();
-  const std::pair<std::string, std::string> mistakes[] = {
-      {"st.shared.u32 [%r], 0;", ""},
-      {"st.shared.u64 [%r], 0;\n  bar.sync 0;", "st.shared.u64 [%r], 0;"},
-      {"setp.eq.f32 %p1, %score, %largest", "setp.gt.f32 %p1, %score, %largest"},
-      {"min.f64 %d, %d", "max.f64 %d, %d"},
-      {"cvt.rzi.u32.f64 %bin", "cvt.rni.u32.f64 %bin"},
-      {"red.shared.add.u32 [%r], 1", "red.shared.max.u32 [%r], 1"},
-      {"setp.eq.u32 %p1, %bin, 511", "setp.eq.u32 %p1, %bin, 512"},
-      {"neg.f64 %distance, %distance", "abs.f64 %distance, %distance"},
-      {"sub.rn.f64 %rest, %rest, %d", "add.rn.f64 %rest, %rest, %d"},
-      {"add.u64 %x, %x, 1023", "add.u64 %x, %x, 1022"},
-      {"cvt.rzi.s64.f64 %x", "cvt.rni.s64.f64 %x"},
-      {"red.shared.add.u64 [%r], %x", "st.shared.u64 [%r], %x"},
-      {"add.u32 %i, %i, 512", "add.u32 %i, %i, 1024"},
-      {"ADDED:\n  bar.sync 0;", "ADDED:"},
-      {"[%at+4096]", "[%at+4088]"},
-  };
-  for (const auto &[was, is] : mistakes) {
-    std::string wrong = text;
-    size_t at = wrong.find(was, wrong.find(cuda::sumBinsName));
-    ASSERT_NE(at, std::string::npos) << was;
-    wrong.replace(at, was.size(), is);
-    ptx::Module module = parse(wrong);
-    auto all = partsOfScores();
-    EXPECT_TRUE(std::any_of(all.begin(), all.end(),
-                            [&](const auto &one) {
-                              return runSums(one.first, one.second, 1, module) !=
-                                     sumsOf(one.first, one.second);
-                            }))
-        << was << " => " << is;
-  }
 }
 
 /// Nearly equal scores, so that random draws decide.
@@ -388,6 +303,10 @@ TEST(SamplingKernels, MistakesAreFound) {
   last.logits[2000] = 1;
   last.settings[0] = {1, 0, 1, 0, 5, 6, 1, 0, 0, 0};
   all.push_back(evenRows());
+  // More candidates than fit into shared memory.
+  Rows &many = all.emplace_back(TPC_F32, 9003, 0, 1, 1);
+  many.settings[0] = {1, 1, 1, 0, 5, 6, 1, RowSampling::maxShown, 0, 0};
+  many.setPlaces();
   auto isFound = [&](const ptx::Module &module) {
     for (size_t i = 0; i < all.size(); ++i)
       if (all[i].run(i, module) != all[i].expected())
@@ -404,7 +323,7 @@ TEST(SamplingKernels, MistakesAreFound) {
       {"not.b32 %low, %token", "mov.b32 %low, %token"},
       {"add.rn.f32 %f0, %score, 0f00000000", "mov.f32 %f0, %score"},
       {"shr.s32 %r0, %key, 31", "shr.u32 %r0, %key, 31"},
-      {"div.rn.f32 %score, %score, %temperature", "mul.rn.f32 %score, %score, %temperature"},
+      {"div.rn.f32 %s2, %s2, %temperature", "mul.rn.f32 %s2, %s2, %temperature"},
       {"sub.rn.f32 %bound, %bound, ", "add.rn.f32 %bound, %bound, "},
       {"setp.lt.f32 %p1, %bound, %floor", "setp.gt.f32 %p1, %bound, %floor"},
       {"@%p2 add.s32 %n, %n, 1;", ""},
@@ -413,24 +332,29 @@ TEST(SamplingKernels, MistakesAreFound) {
       {"0xBB67AE85", "0xBB67AE87"},
       {"mov.b32 %c1, %position", "mov.b32 %c1, %sequence0"},
       {"mov.b32 %c3, %sequence1", "mov.b32 %c3, %sequence0"},
-      {"add.u32 %last, %end, 3", "mov.u32 %last, %end"},
+      {"setp.ge.u32 %valid1, %r0, %first", "setp.ge.u32 %valid1, %r0, 0"},
+      {"setp.lt.and.u32 %valid3, %r0, %end, %valid3;", ""},
+      {"and.pred %p0, %p0, %valid3;", ""},
+      {"and.b32 %r0, %r0, 15", "and.b32 %r0, %r0, 7"},
       {"setp.lt.u32 %p1, %token, %first", "setp.lt.u32 %p1, %token, 0"},
-      {"add.u32 %quad, %quad, 512", "add.u32 %quad, %quad, 1024"},
+      {"mad.lo.u32 %quad, %slice, 512, %quad", "mad.lo.u32 %quad, %slice, 511, %quad"},
       {"setp.eq.u32 %p0, %wanted, 0", "setp.eq.u32 %p0, %wanted, 7"},
       // Penalties.
       {"setp.neu.f32 %p6, %penalty, 0f3F800000", "setp.neu.f32 %p6, %penalty, %penalty"},
       {"and.b32 %r1, %token, 31", "and.b32 %r1, %place, 31"},
       {"setp.eq.u32 %p4, %r0, 0", "setp.ne.u32 %p4, %r0, 0"},
-      {"@%p4 mul.rn.f32 %score, %score, %penalty", "@%p4 div.rn.f32 %score, %score, %penalty"},
+      {"@%p4 mul.rn.f32 %s1, %s1, %penalty", "@%p4 div.rn.f32 %s1, %s1, %penalty"},
       // The maximum.
       {"setp.ne.u32 %p0, %shown, 0", "setp.gt.u32 %p0, %shown, 1"},
       {"sub.u32 %r0, %r0, %r1;", ""},
-      {"setp.ge.u32 %p0, %shown, %count", "setp.ge.u32 %p0, %shown, 0"},
+      {"setp.ge.u32 %p0, %shown, %present", "setp.ge.u32 %p0, %shown, 0"},
       {"[%bin], 0;", "[%bin], 1;"},
       {"[%bin], 0;\n  bar.sync 0;", "[%bin], 0;"},
-      {"setp.ne.u64 %p1, %x1, %prefix", "setp.lt.u64 %p1, %x1, %prefix"},
+      {"setp.eq.and.u64 %counts, %x1, %prefix", "setp.ge.and.u64 %counts, %x1, %prefix"},
       {"not.b32 %r0, %r0;", ""},
-      {"red.shared.add.u32 [%r0], 1", "red.shared.add.u32 [%r0], 2"},
+      {"red.shared.add.u32 [%r0], %r2", "red.shared.add.u32 [%r0], 1"},
+      {"setp.eq.and.u32 %counts, %r1, %lane, %counts;", ""},
+      {"@!%counts mov.u32 %r0, 512;", ""},
       {"COUNTED:\n  bar.sync 0;", "COUNTED:"},
       {"shfl.sync.up.b32 %r0|%p1, %sum, 4", "shfl.sync.up.b32 %r0|%p1, %sum, 3"},
       {"setp.eq.u32 %p1, %lane, 31", "setp.eq.u32 %p1, %lane, 30"},
@@ -445,11 +369,30 @@ TEST(SamplingKernels, MistakesAreFound) {
       {"setp.eq.u32 %p1, %needed, %own", "setp.le.u32 %p1, %needed, %own"},
       {"sub.u32 %shift, %shift, 9", "sub.u32 %shift, %shift, 18"},
       {"[%found+12], 0;\n  bar.sync 0;", "[%found+12], 0;"},
-      {"setp.lt.u64 %p1, %value, %least", "setp.le.u64 %p1, %value, %least"},
+      {"setp.ge.and.u64 %counts, %value, %least", "setp.gt.and.u64 %counts, %value, %least"},
       {"atom.shared.add.u32 %r0, [%found+12], 1", "ld.shared.u32 %r0, [%found+12]"},
-      {"add.u32 %r0, %count, %thread", "add.u32 %r0, %count, 1"},
+      {"add.u32 %r0, %present, %thread", "add.u32 %r0, %present, 1"},
       {"xor.b32 %r0, %key, 0x80000000", "mov.b32 %r0, %key"},
       {"and.b32 %r1, %low, 0x7fffffff", "mov.b32 %r1, %low"},
+      {"@!%valid2 mov.b64 %ranked, %best;", ""},
+      {"mov.u64 %least, 1", "mov.u64 %least, 0"},
+      // Slices.
+      {"red.relaxed.gpu.global.max.u64 [%joins], %best;", ""},
+      {"exch.b64 %best, [%joins], %x0", "max.u64 %best, [%joins], %x0"},
+      {"atom.acq_rel.gpu.global.inc", "atom.relaxed.gpu.global.inc"},
+      {"atom.acq_rel.gpu.global.inc", "atom.acquire.gpu.global.inc"},
+      {"atom.acq_rel.gpu.global.inc", "atom.release.gpu.global.inc"},
+      {"atom.acq_rel.gpu.global.inc", "atom.acq_rel.cta.global.inc"},
+      {"gpu.global.inc.u32 %r0, [%joins+8], %others", "gpu.global.add.u32 %r0, [%joins+8], 1"},
+      {"  bar.sync 0;\n  setp.ne.u32 %p0, %thread, 0;\n  @%p0 bra COUNTED_SLICE;",
+       "  setp.ne.u32 %p0, %thread, 0;\n  @%p0 bra COUNTED_SLICE;"},
+      {"COUNTED_SLICE:\n  bar.sync 0;", "COUNTED_SLICE:"},
+      {"setp.ne.u32 %p0, %slice, 0;\n  @%p0 bra DONE;", ""},
+      {"max.u32 %r0, %r0, %first;", ""},
+      {"min.u32 %r1, %r1, %end;", ""},
+      {"mul.lo.u32 %many, %slices, %shown", "mov.u32 %many, %shown"},
+      {"setp.gt.u32 %p0, %many, 4096", "setp.gt.u32 %p0, %many, 8192"},
+      {"mul.wide.u32 %x0, %slice, %shown", "mul.wide.u32 %x0, 0, %shown"},
   };
   for (const auto &[was, is] : mistakes) {
     // Replaces all occurrences in the first kernel; most occur once.

@@ -357,6 +357,49 @@ TEST(Mistakes, AtomicsRaceWithOthersOnly) {
   }
 }
 
+/// Each block writes its part, and the block that counts itself last reads all parts.
+TEST(Mistakes, BlocksAreOrderedByReleasesAndAcquires) {
+  std::string barrier = "bar.sync 0;\n",
+              count = "atom.acq_rel.gpu.global.inc.u32 %r2, [cell], 2;\n";
+  auto lastBlock = [&](const std::string &afterPart, const std::string &update,
+                       const std::string &afterCount, const std::string &afterUpdate = "") {
+    return entry(1,
+                 "mov.u32 %r0, %tid.x;\nmov.u32 %r1, %ctaid.x;\nshl.b32 %r3, %r1, 6;\n"
+                 "add.u32 %r3, %r3, %r0;\nmul.wide.u32 %rd1, %r3, 4;\nadd.u64 %rd1, %rd0, %rd1;\n"
+                 "st.global.b32 [%rd1], %r3;\nsetp.eq.u32 %p0, %r0, 0;\nmov.u64 %rd3, flag;\n" +
+                     afterPart + "@!%p0 bra $L_counted;\n" + update +
+                     "st.shared.b32 [%rd3], %r2;\n" + afterUpdate + "$L_counted:\n" + afterCount +
+                     "ld.shared.b32 %r2, [%rd3];\nsetp.ne.u32 %p1, %r2, 2;\n@%p1 bra $L_end;\n"
+                     "mul.wide.u32 %rd1, %r0, 4;\nadd.u64 %rd1, %rd0, %rd1;\n"
+                     "ld.global.b32 %r4, [%rd1];\nld.global.b32 %r5, [%rd1+256];\n"
+                     "ld.global.b32 %r6, [%rd1+512];\n$L_end:\n",
+                 ".global .align 4 .u32 cell = 0;\n.shared .align 4 .b32 flag;\n");
+  };
+  auto run = [&](const std::string &text, uint64_t seed) {
+    Module module = parsed(text);
+    Memory memory(seed);
+    uint64_t out = memory.allocate(3 * 64 * 4, "out");
+    std::array arguments{Argument::pointer(out)};
+    return launch(module, "k", arguments, memory, {.grid = {3}, .block = {64}, .seed = seed});
+  };
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
+    Result right = run(lastBlock(barrier, count, barrier), seed);
+    EXPECT_TRUE(right.clean()) << right.str();
+    expectFound(run(lastBlock("", count, barrier), seed), Check::Race, "a count before the parts",
+                "nothing orders blocks");
+    expectFound(run(lastBlock(barrier, count, ""), seed), Check::Race, "reads before the count");
+    for (const char *order : {"relaxed.gpu", "acquire.gpu", "release.gpu", "acq_rel.cta"})
+      expectFound(run(lastBlock(barrier, replaced(count, "acq_rel.gpu", order), barrier), seed),
+                  Check::Race, order, "nothing orders blocks");
+    expectFound(
+        run(lastBlock(barrier, "membar.gl;\n" + replaced(count, ".acq_rel.gpu", ""), barrier),
+            seed),
+        Check::Race, "a fence", "nothing orders blocks");
+    expectFound(run(lastBlock(barrier, count, barrier, "st.global.b32 [%rd1], %r2;\n"), seed),
+                Check::Race, "a write after the release", "nothing orders blocks");
+  }
+}
+
 /// A variable has its declared alignment and no larger one: accesses that need more are detected in
 /// some launches.
 TEST(Mistakes, SharedMemoryIsAlignedAsItSays) {
