@@ -155,7 +155,8 @@ void StackCounter::visit(Operation &op) {
     args.heads_kv = evaluate(attention.getKvHeads());
     args.value_size = evaluate(attention.getValueSize());
     if (::tpc::attention::splitsKeys(args))
-      workspace = std::max(workspace, ::tpc::attention::getWorkspaceBytes(args));
+      workspace = std::max(workspace, ::tpc::attention::getWorkspaceBytes(args) +
+                                          ::tpc::attention::getCounterBytes(args));
   } else if (op.hasAttr("axes") && !isa<buffer::AllReduceOp>(op)) {
     // Packed send and receive buffers, with shards rounded up to equal sizes.
     int64_t bytes = 0;

@@ -31,10 +31,9 @@ AttentionBase::AttentionBase(ModuleOp module, const AttentionVariant &variant)
       biasType(getType(b.getContext(), variant.bias)),
       slopesType(getType(b.getContext(), variant.slopes)) {}
 
-void AttentionBase::begin(StringRef name, unsigned threads) {
-  LLVM::LLVMFuncOp kernel = beginKernel(name, 2, threads);
+LLVM::LLVMFuncOp AttentionBase::begin(StringRef name, unsigned parameters, unsigned threads) {
+  LLVM::LLVMFuncOp kernel = beginKernel(name, parameters, threads);
   Value args = kernel.getArgument(0);
-  workspace = kernel.getArgument(1);
   // Loaded here, so that loops read nothing; unused arguments are removed as dead code.
   arguments.clear();
   for (const abi::Field &field : Args::fields) {
@@ -52,7 +51,32 @@ void AttentionBase::begin(StringRef name, unsigned threads) {
   group = div(size(Args::heads_q), max(kvHeads, i32(1)));
   rows = mul(queries, group);
   pairs = mul(size(Args::batch), kvHeads);
-  parts = ceilDiv(keys, kKeysOfPart);
+  return kernel;
+}
+
+void AttentionBase::beginPair(Value newPair) {
+  pair = newPair;
+  batch = div(pair, kvHeads);
+  kvHead = rem(pair, kvHeads);
+  before = {};
+  if (variant.cached)
+    before = load(at(argument(Args::lengths), b.getI64Type(), batch), b.getI64Type(), true);
+}
+
+Value AttentionBase::getLimit(Value query, Args::Place offset) {
+  Value limit = add(add(wide(query), argument(offset)), 1);
+  if (before)
+    limit = add(limit, before);
+  return narrow(min(max(limit, i64(0)), wide(keys)));
+}
+
+AttentionBase::VisibleRow AttentionBase::getVisibleRow(Value row) {
+  VisibleRow made{getRow(row, kvHead), {}, keys};
+  if (variant.causal)
+    made.lastKey = getLimit(made.row.query, Args::causal_offset);
+  if (variant.windowed)
+    made.firstKey = getLimit(made.row.query, Args::window_offset);
+  return made;
 }
 
 AttentionBase::Row AttentionBase::getRow(Value row, Value kvHead) {
@@ -97,9 +121,27 @@ AttentionBase::Values AttentionBase::getMeans(Value batch, Value kvHead, ArrayRe
   return sums;
 }
 
-Value AttentionBase::getPartial(Value pair, Value row, Value part) {
-  Value index = add(mul(add(product(pair, rows), wide(row)), wide(parts)), wide(part));
-  return at(workspace, b.getF32Type(), mul(index, getPartialSize(variant.valueSize)));
+Value AttentionBase::isAligned(Args::Place pointer, ArrayRef<Args::Place> strides, int64_t elements,
+                               unsigned bytes) {
+  unsigned size = element.getIntOrFloatBitWidth() / 8;
+  if (elements * size % bytes)
+    return {};
+  Value where = LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), argument(pointer));
+  Value bits = where;
+  for (Args::Place stride : strides)
+    bits = arith::OrIOp::create(b, loc, bits, mul(argument(stride), size));
+  return compare(Predicate::eq, arith::AndIOp::create(b, loc, bits, i64(bytes - 1)), i64(0));
+}
+
+Value AttentionBase::areKeysAligned(bool isValue, unsigned bytes) {
+  Args::Place pointer = isValue ? Args::v : Args::k;
+  int64_t elements = isValue ? variant.valueSize : variant.headSize;
+  SmallVector<Args::Place, 3> strides = {isValue ? Args::v_row_stride : Args::k_row_stride};
+  if (variant.cached) {
+    strides.push_back(isValue ? Args::v_batch_stride : Args::k_batch_stride);
+    strides.push_back(isValue ? Args::v_head_stride : Args::k_head_stride);
+  }
+  return isAligned(pointer, strides, elements, bytes);
 }
 
 //===----------------------------------------------------------------------===//
@@ -107,7 +149,7 @@ Value AttentionBase::getPartial(Value pair, Value row, Value part) {
 //===----------------------------------------------------------------------===//
 
 Launch TileEmitter::emit(StringRef name) {
-  begin(name, threads);
+  begin(name, 1, threads);
   Type f = b.getF32Type();
   keyLane = rem(lane, kKeyLanes);
   half = div(lane, kKeyLanes);
@@ -127,15 +169,13 @@ Launch TileEmitter::emit(StringRef name) {
   unsigned floats = rowsOfBlock * queryStride + panelFloats + 2 * powersOfHalf;
 
   Value items = mul(ceilDiv(rows, rowsOfBlock), pairs);
-  if (isSplit)
-    items = mul(items, parts);
   Value block = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
   Value blocks = NVVM::GridDimXOp::create(b, loc, b.getI32Type());
   loop(block, items, blocks, [&](Value item) { emitItem(item); });
   endKernel();
   Launch launch;
   launch.name = name.str();
-  launch.shape = isSplit ? Shape::AttentionSplit : Shape::AttentionTiles;
+  launch.shape = Shape::AttentionTiles;
   launch.threads = threads;
   launch.dynamicSharedBytes = floats * 4;
   return launch;
@@ -143,58 +183,29 @@ Launch TileEmitter::emit(StringRef name) {
 
 void TileEmitter::emitItem(Value item) {
   // Blocks of rows vary slowest, the last block first: with causality it takes longest.
-  part = i32(0);
-  if (isSplit) {
-    part = rem(item, parts);
-    item = div(item, parts);
-  }
-  pair = rem(item, pairs);
+  beginPair(rem(item, pairs));
   Value tile = sub(sub(ceilDiv(rows, rowsOfBlock), i32(1)), div(item, pairs));
   firstRow = mul(tile, rowsOfBlock);
-  batch = div(pair, kvHeads);
-  kvHead = rem(pair, kvHeads);
   keyOffset = getKeyOffset(batch, kvHead, /*isValue=*/false);
   valueOffset = getKeyOffset(batch, kvHead, /*isValue=*/true);
-  before = {};
   keysHere = keys;
-  if (variant.cached)
-    before = load(at(argument(Args::lengths), b.getI64Type(), batch), b.getI64Type(), true);
 
   // Threads without a row compute the last row, without its queries.
   Value lastRow = sub(rows, i32(1));
   Value first = add(firstRow, add(mul(warp, 2 * rowsOfThread), mul(half, rowsOfThread)));
   rowsHere.clear();
   for (unsigned r = 0; r < rowsOfThread; ++r)
-    rowsHere.push_back(getRow(min(add(first, int64_t(r)), lastRow), kvHead));
-  Value all = wide(keys);
-  auto getLimit = [&](Value query, Args::Place offset) {
-    Value limit = add(add(wide(query), argument(offset)), 1);
-    if (before)
-      limit = add(limit, before);
-    return narrow(min(max(limit, i64(0)), all));
-  };
+    rowsHere.push_back(getVisibleRow(min(add(first, int64_t(r)), lastRow)));
   Value begin = i32(0), end = keys;
-  lastKeys.clear();
-  firstKeys.clear();
   if (variant.causal) {
-    for (const Row &row : rowsHere)
-      lastKeys.push_back(getLimit(row.query, Args::causal_offset));
     Value last = div(min(add(firstRow, int64_t(rowsOfBlock - 1)), lastRow), group);
     end = getLimit(last, Args::causal_offset);
     // Cache entries after the last token may be uninitialized.
     if (variant.cached)
       keysHere = end;
   }
-  if (variant.windowed) {
-    for (const Row &row : rowsHere)
-      firstKeys.push_back(getLimit(row.query, Args::window_offset));
+  if (variant.windowed)
     begin = mul(div(getLimit(div(firstRow, group), Args::window_offset), kKeysOfTile), kKeysOfTile);
-  }
-  if (isSplit) {
-    Value ownBegin = mul(part, kKeysOfPart);
-    begin = max(begin, ownBegin);
-    end = min(end, add(ownBegin, kKeysOfPart));
-  }
 
   stageQueries();
   State state{Values(rowsOfThread, f32(-std::numeric_limits<double>::infinity())),
@@ -207,34 +218,7 @@ void TileEmitter::emitItem(Value item) {
       }));
   for (Value &total : state.total)
     total = getSumOverKeys(total);
-  if (isSplit)
-    writePartial(state);
-  else
-    writeResult(state);
-}
-
-void TileEmitter::writePartial(const State &state) {
-  Type f = b.getF32Type();
-  Value first = add(firstRow, add(mul(warp, 2 * rowsOfThread), mul(half, rowsOfThread)));
-  for (unsigned r = 0; r < rowsOfThread; ++r) {
-    Value row = add(first, int64_t(r));
-    branch(less(row, rows), [&] {
-      Value to = getPartial(pair, row, part);
-      unsigned next = r * sumsOfRow();
-      for (const Panel &panel : valuePanels)
-        for (unsigned i = 0; i < panel.perLane; ++i) {
-          Value sum = state.sums[next++];
-          Value column = add(mul(keyLane, panel.perLane), int64_t(panel.begin + i));
-          branch(less(column, i32(variant.valueSize)),
-                 [&] { storeMany(at(to, f, column), {sum}); });
-        }
-      branch(compare(Predicate::eq, keyLane, i32(0)), [&] {
-        Value behind = at(to, f, getPartialSize(variant.valueSize) - 4);
-        storeMany(behind, {state.maximum[r]});
-        storeMany(at(behind, f, int64_t(1)), {state.total[r]});
-      });
-    });
-  }
+  writeResult(state);
 }
 
 void TileEmitter::writeResult(const State &state) {
@@ -267,7 +251,7 @@ void TileEmitter::writeResult(const State &state) {
       results.push_back(fromF32(select(visible[r], result, otherwise[i]), element));
     }
     branch(less(row, rows), [&] {
-      Value offset = getOffset(rowsHere[r], batch, Args::out_row_stride, variant.valueSize);
+      Value offset = getOffset(rowsHere[r].row, batch, Args::out_row_stride, variant.valueSize);
       unsigned next = 0;
       for (const Panel &panel : valuePanels) {
         ArrayRef<Value> own = ArrayRef<Value>(results).slice(next, panel.perLane);
@@ -299,68 +283,4 @@ void TileEmitter::writeResult(const State &state) {
       }
     });
   }
-}
-
-//===----------------------------------------------------------------------===//
-// Combination of splits
-//===----------------------------------------------------------------------===//
-
-Launch CombineEmitter::emit(StringRef name) {
-  constexpr unsigned threads = kWarp * getRowsOfItem(Kernel::Combine);
-  begin(name, threads);
-  Type f = b.getF32Type();
-  Value items = ceilDiv(mul(rows, pairs), threads / kWarp);
-  Value block = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
-  Value blocks = NVVM::GridDimXOp::create(b, loc, b.getI32Type());
-  int64_t partialSize = getPartialSize(variant.valueSize);
-  loop(block, items, blocks, [&](Value item) {
-    Value index = add(mul(item, threads / kWarp), warp);
-    branch(less(index, mul(rows, pairs)), [&] {
-      Value pair = div(index, rows), row = rem(index, rows);
-      Value batch = div(pair, kvHeads), kvHead = rem(pair, kvHeads);
-      Value from = getPartial(pair, row, i32(0));
-      auto partial = [&](Value part) { return at(from, f, product(part, i32(partialSize))); };
-      Value none = f32(-std::numeric_limits<double>::infinity());
-      Value maximum = loop(i32(0), parts, i32(1), none, [&](Value part, ValueRange before) {
-        Value own = load(at(partial(part), f, partialSize - 4), f);
-        return Values{fmax(before[0], own)};
-      })[0];
-      Value base = select(equals(maximum, none), f32(0), maximum);
-      Values columns;
-      for (int64_t i = 0; i < variant.valueSize; i += 32)
-        columns.push_back(add(lane, i));
-      Values zeros(columns.size() + 1, f32(0));
-      Values sums = loop(i32(0), parts, i32(1), zeros, [&](Value part, ValueRange before) {
-        Value own = partial(part), behind = at(own, f, partialSize - 4);
-        Value weight = expOfNegative(fsub(load(behind, f), base));
-        Values after{fma(weight, load(at(behind, f, int64_t(1)), f), before[0])};
-        for (auto [column, sum] : llvm::zip_equal(columns, before.drop_front())) {
-          Value safe = min(column, i32(variant.valueSize - 1));
-          after.push_back(fma(weight, load(at(own, f, safe), f), sum));
-        }
-        return after;
-      });
-      Value visible = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, sums[0], f32(0));
-      Values otherwise(columns.size(), f32(0));
-      if (variant.uniformRows) {
-        Values none = otherwise;
-        SmallVector<Type> types(columns.size(), f);
-        otherwise = branch(
-            visible, types, [&] { return none; }, [&] { return getMeans(batch, kvHead, columns); });
-      }
-      Value scale = fdiv(f32(1), sums[0]), to = argument(Args::out);
-      Value offset = getOffset(getRow(row, kvHead), batch, Args::out_row_stride, variant.valueSize);
-      for (auto [i, column] : llvm::enumerate(columns))
-        branch(less(column, i32(variant.valueSize)), [&, i = i, column = column] {
-          Value result = select(visible, fmul(sums[i + 1], scale), otherwise[i]);
-          storeMany(at(to, element, add(offset, wide(column))), {fromF32(result, element)});
-        });
-    });
-  });
-  endKernel();
-  Launch launch;
-  launch.name = name.str();
-  launch.shape = Shape::AttentionCombine;
-  launch.threads = threads;
-  return launch;
 }

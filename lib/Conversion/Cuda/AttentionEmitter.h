@@ -41,7 +41,7 @@ protected:
 
   AttentionBase(ModuleOp module, const AttentionVariant &variant);
 
-  void begin(StringRef name, unsigned threads);
+  LLVM::LLVMFuncOp begin(StringRef name, unsigned parameters, unsigned threads);
   Value argument(Args::Place place) const { return arguments[place]; }
   /// Returns an argument that fits into 32 bits.
   Value size(Args::Place place) { return narrow(argument(place)); }
@@ -54,31 +54,45 @@ protected:
   Value getOffset(const Row &row, Value batch, Args::Place stride, int64_t elements);
   /// Returns the offset of the keys, or values, of a KV head.
   Value getKeyOffset(Value batch, Value kvHead, bool isValue);
+  /// Returns whether each row of a tensor begins at a multiple of `bytes`; null: never.
+  Value isAligned(Args::Place pointer, ArrayRef<Args::Place> strides, int64_t elements,
+                  unsigned bytes);
+  Value areKeysAligned(bool isValue, unsigned bytes);
+  /// Sets the work item's KV head, and the number of keys before its first query.
+  void beginPair(Value newPair);
+  /// Returns a query's limit of visible keys.
+  Value getLimit(Value query, Args::Place offset);
+  /// A row and its visible keys: [firstKey, lastKey); firstKey only with windows.
+  struct VisibleRow {
+    Row row;
+    Value firstKey, lastKey;
+  };
+  VisibleRow getVisibleRow(Value row);
+  /// Applies the steps between the matmul and the softmax, in the order of tpc.attention. `key` may
+  /// be out of bounds; reads use the last key instead.
+  Value finishScore(Value score, const VisibleRow &row, Value key);
   /// Returns the means of columns of values, over all keys.
   Values getMeans(Value batch, Value kvHead, ArrayRef<Value> columns);
-  Value getPartial(Value pair, Value row, Value part);
   /// Returns a 64-bit product, in elements.
   Value product(Value x, Value y) { return mul(wide(x), wide(y)); }
 
   const AttentionVariant &variant;
   Type element, biasType, slopesType; // in memory; null: absent
   Values arguments;
-  Value workspace, thread, lane, warp;
-  Value keys, queries, kvHeads, group, rows, pairs, parts;
+  Value thread, lane, warp;
+  Value keys, queries, kvHeads, group, rows, pairs;
+  // Values of the work item.
+  Value batch, kvHead, pair;
+  Value before; // number of keys before the sequence's first query: its length; null: none
+
+private:
+  Value isVisible(const VisibleRow &row, Value key, Value safeKey);
 };
 
-/// Combines the partial results of splits of the keys.
-class CombineEmitter : AttentionBase {
-public:
-  CombineEmitter(ModuleOp module, const AttentionVariant &variant)
-      : AttentionBase(module, variant) {}
-  Launch emit(StringRef name);
-};
-
-/// Computes tiles of rows, over all keys or over one split of them.
+/// Computes tiles of rows over all keys.
 class TileEmitter : AttentionBase {
 public:
-  TileEmitter(ModuleOp module, const AttentionVariant &variant, bool isSplit);
+  TileEmitter(ModuleOp module, const AttentionVariant &variant);
   Launch emit(StringRef name);
 
 private:
@@ -100,17 +114,12 @@ private:
   };
   void stage(const Stage &stage);
   void stageChunks(const Stage &stage, unsigned width);
-  Value isAligned(Args::Place pointer, ArrayRef<Args::Place> strides, int64_t elements,
-                  unsigned bytes);
-  Value areKeysAligned(bool isValue, unsigned bytes);
-
   void emitItem(Value item);
   void stageQueries();
   void stageKeys(const Panel &panel, Args::Place pointer, Args::Place stride, Value offset,
                  Value atOnce, Value firstKey);
   Values multiplyKeys(const Panel &panel, ValueRange scores);
   void finishScores(Values &scores, Value firstKey);
-  Value isVisible(unsigned row, Value key, Value safeKey);
   /// State that is carried from tile to tile.
   struct State {
     Values maximum, total, sums;
@@ -120,12 +129,10 @@ private:
   void addTile(State &state, Value firstKey);
   void addValues(const Panel &panel, unsigned first, Values &sums);
   void writeResult(const State &state);
-  void writePartial(const State &state);
   Value getSumOverKeys(Value value);
 
   unsigned sumsOfRow() const;
 
-  bool isSplit;
   unsigned rowsOfThread, warps, threads, rowsOfBlock;
   SmallVector<Panel, 4> keyPanels, valuePanels;
   unsigned queryStride = 0, panelFloats = 0;
@@ -135,13 +142,57 @@ private:
   Value queryMemory, panelMemory, powerMemory;
   Value keyLane, half;
   // Values of the work item.
-  Value batch, kvHead, pair, firstRow, part;
+  Value firstRow;
   Value keyOffset, valueOffset;
-  Value before;   // number of keys before the sequence's first query: its length; null: none
   Value keysHere; // keys that may be read
-  SmallVector<Row> rowsHere;
-  // Visible keys of each row: [firstKeys, lastKeys); firstKeys only with windows.
-  Values lastKeys, firstKeys;
+  SmallVector<VisibleRow> rowsHere;
+};
+
+/// Computes few rows. The keys of a KV head are split into parts, one for each block, so that every
+/// multiprocessor works. All rows of the KV head share the loads of a part. Keys and values go from
+/// memory into registers:
+///
+///   a lane has 16 bytes of a row of keys, and of values; lanes of a row add up a score
+///   softmax in one pass, as for tiles: each group of lanes has a state for its keys
+///   states are combined over the groups of a warp, the warps of a block, and the blocks
+class SplitEmitter : AttentionBase {
+public:
+  SplitEmitter(ModuleOp module, const AttentionVariant &variant);
+  Launch emit(StringRef name);
+
+private:
+  /// Softmax over a lane's keys, for each row.
+  struct State {
+    Values maximum, total, sums;
+    Values list() const;
+  };
+  static State getState(ValueRange list);
+
+  void emitItem(Value item);
+  void emitRows(Value firstRow);
+  Values loadRow(Value from, Value offset, unsigned size);
+  void addKeys(State &state, ArrayRef<VisibleRow> rowsHere, ValueRange query, Value key);
+  Value getBase(Value maximum);
+  void joinWarps(const State &state, Value firstRow);
+  void joinParts();
+  void combineParts();
+  Value getPartial(Value row, Value ofPart);
+  void writeResult(Value row, Value column, Value sum, Value total);
+
+  unsigned width;      // elements of 16 bytes
+  unsigned lanesOfKey; // lanes that share a row of keys
+  unsigned chunks;     // of 16 bytes of a row, per lane
+  unsigned columns;    // of all lanes of a row, with padding
+  unsigned keysOfWarp, warps, threads;
+
+  // Values of the launch.
+  Value workspace, counters, parts;
+  Value laneOfKey, keyOfWarp;
+  Value sumMemory, stateMemory, weightMemory, totalMemory, flagMemory;
+  bool isWide = false; // rows begin at multiples of 16 bytes
+  unsigned unroll = 1; // keys whose loads are in flight together
+  // Values of the work item: number of parts, this part, and its keys.
+  Value used, part, firstKey, lastKey;
 };
 
 } // namespace mlir::tpc::cuda

@@ -9,12 +9,10 @@ using namespace mlir::tpc::cuda;
 
 static constexpr double kNone = -std::numeric_limits<double>::infinity();
 
-/// `key` may be out of bounds; reads use `safeKey`.
-Value TileEmitter::isVisible(unsigned row, Value key, Value safeKey) {
-  Value last = variant.causal ? lastKeys[row] : keys;
-  Value visible = less(key, last);
+Value AttentionBase::isVisible(const VisibleRow &row, Value key, Value safeKey) {
+  Value visible = less(key, row.lastKey);
   if (variant.windowed)
-    visible = both(visible, compare(Predicate::sge, key, firstKeys[row]));
+    visible = both(visible, compare(Predicate::sge, key, row.firstKey));
   Type i8 = b.getI8Type();
   auto isSet = [&](Value pointer, Value index) {
     Value byte = load(at(pointer, i8, index), i8, true);
@@ -25,45 +23,47 @@ Value TileEmitter::isVisible(unsigned row, Value key, Value safeKey) {
     visible =
         both(visible, isSet(argument(Args::key_mask), add(product(batch, keys), wide(safeKey))));
   if (variant.mask) {
-    const Row &own = rowsHere[row];
     Value begin = add(add(product(batch, argument(Args::mask_batch_stride)),
-                          product(own.head, argument(Args::mask_head_stride))),
-                      product(own.query, keys));
+                          product(row.row.head, argument(Args::mask_head_stride))),
+                      product(row.row.query, keys));
     visible = both(visible, isSet(argument(Args::mask), add(begin, wide(safeKey))));
   }
   return visible;
 }
 
-/// Applies the steps between the matmul and the softmax, in the order of tpc.attention.
+Value AttentionBase::finishScore(Value score, const VisibleRow &row, Value key) {
+  const Row &own = row.row;
+  Value safeKey = min(key, sub(keys, i32(1)));
+  if (variant.softcap) {
+    Value cap = argument(Args::softcap);
+    score = fmul(cap, tanh(fdiv(score, cap)));
+  }
+  if (biasType) {
+    Value begin = add(add(product(batch, argument(Args::bias_batch_stride)),
+                          product(own.head, argument(Args::bias_head_stride))),
+                      product(own.query, keys));
+    Value where = at(argument(Args::bias), biasType, add(begin, wide(safeKey)));
+    score = fadd(score, toF32(load(where, biasType, true)));
+  }
+  if (slopesType) {
+    // Integers below 2^24: exact.
+    Value stands = add(own.query, size(Args::slopes_offset));
+    if (before)
+      stands = add(stands, narrow(before));
+    Value far = sub(key, stands);
+    Value slope = load(at(argument(Args::slopes), slopesType, own.head), slopesType, true);
+    Value step = arith::SIToFPOp::create(b, loc, b.getF32Type(), far);
+    score = fadd(score, fmul(toF32(slope), step));
+  }
+  return select(isVisible(row, key, safeKey), score, f32(kNone));
+}
+
 void TileEmitter::finishScores(Values &scores, Value firstKey) {
-  Value cap = variant.softcap ? argument(Args::softcap) : Value();
-  Value lastOfAll = sub(keys, i32(1));
   for (unsigned c = 0; c < kKeysOfLane; ++c) {
     Value key = add(add(firstKey, keyLane), int64_t(c * kKeyLanes));
-    Value safeKey = min(key, lastOfAll);
     for (unsigned r = 0; r < rowsOfThread; ++r) {
       Value &score = scores[r * kKeysOfLane + c];
-      const Row &own = rowsHere[r];
-      if (cap)
-        score = fmul(cap, tanh(fdiv(score, cap)));
-      if (biasType) {
-        Value begin = add(add(product(batch, argument(Args::bias_batch_stride)),
-                              product(own.head, argument(Args::bias_head_stride))),
-                          product(own.query, keys));
-        Value where = at(argument(Args::bias), biasType, add(begin, wide(safeKey)));
-        score = fadd(score, toF32(load(where, biasType, true)));
-      }
-      if (slopesType) {
-        // Integers below 2^24: exact.
-        Value stands = add(own.query, size(Args::slopes_offset));
-        if (before)
-          stands = add(stands, narrow(before));
-        Value far = sub(key, stands);
-        Value slope = load(at(argument(Args::slopes), slopesType, own.head), slopesType, true);
-        Value step = arith::SIToFPOp::create(b, loc, b.getF32Type(), far);
-        score = fadd(score, fmul(toF32(slope), step));
-      }
-      score = select(isVisible(r, key, safeKey), score, f32(kNone));
+      score = finishScore(score, rowsHere[r], key);
     }
   }
 }

@@ -21,10 +21,10 @@ static unsigned getRowsOfThread(const AttentionVariant &variant) {
 
 static unsigned roundUp(unsigned n, unsigned step) { return (n + step - 1) / step * step; }
 
-TileEmitter::TileEmitter(ModuleOp module, const AttentionVariant &variant, bool isSplit)
-    : AttentionBase(module, variant), isSplit(isSplit) {
-  rowsOfThread = isSplit ? 2 : getRowsOfThread(variant);
-  rowsOfBlock = getRowsOfItem(isSplit ? Kernel::Split : Kernel::Tiles);
+TileEmitter::TileEmitter(ModuleOp module, const AttentionVariant &variant)
+    : AttentionBase(module, variant) {
+  rowsOfThread = getRowsOfThread(variant);
+  rowsOfBlock = kRowsOfTile;
   warps = rowsOfBlock / (2 * rowsOfThread);
   threads = warps * 32;
   for (unsigned begin = 0, size = variant.headSize; begin < size; begin += kColumnsOfPanel) {
@@ -57,30 +57,6 @@ unsigned TileEmitter::sumsOfRow() const {
 //===----------------------------------------------------------------------===//
 // Copies into shared memory
 //===----------------------------------------------------------------------===//
-
-/// Returns whether each row of a tensor begins at a multiple of `bytes`.
-Value TileEmitter::isAligned(Args::Place pointer, ArrayRef<Args::Place> strides, int64_t elements,
-                             unsigned bytes) {
-  unsigned size = element.getIntOrFloatBitWidth() / 8;
-  if (elements * size % bytes)
-    return {};
-  Value where = LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), argument(pointer));
-  Value bits = where;
-  for (Args::Place stride : strides)
-    bits = arith::OrIOp::create(b, loc, bits, mul(argument(stride), size));
-  return compare(Predicate::eq, arith::AndIOp::create(b, loc, bits, i64(bytes - 1)), i64(0));
-}
-
-Value TileEmitter::areKeysAligned(bool isValue, unsigned bytes) {
-  Args::Place pointer = isValue ? Args::v : Args::k;
-  int64_t elements = isValue ? variant.valueSize : variant.headSize;
-  SmallVector<Args::Place, 3> strides = {isValue ? Args::v_row_stride : Args::k_row_stride};
-  if (variant.cached) {
-    strides.push_back(isValue ? Args::v_batch_stride : Args::k_batch_stride);
-    strides.push_back(isValue ? Args::v_head_stride : Args::k_head_stride);
-  }
-  return isAligned(pointer, strides, elements, bytes);
-}
 
 /// Copies chunks of `width` elements; chunks are assigned to threads in order.
 void TileEmitter::stageChunks(const Stage &stage, unsigned width) {

@@ -117,9 +117,8 @@ FailureOr<AttentionVariant> cuda::getVariant(AttentionOp op) {
 
 AttentionKernels cuda::makeAttentionKernels(ModuleOp kernels, const AttentionVariant &variant) {
   std::string name = getName(variant);
-  return {variant, TileEmitter(kernels, variant, /*isSplit=*/false).emit(name),
-          TileEmitter(kernels, variant, /*isSplit=*/true).emit(name + "_split"),
-          CombineEmitter(kernels, variant).emit(name + "_combine")};
+  return {variant, TileEmitter(kernels, variant).emit(name),
+          SplitEmitter(kernels, variant).emit(name + "_split")};
 }
 
 FailureOr<std::vector<AttentionKernels>> cuda::makeAllAttentionKernels(ModuleOp program) {

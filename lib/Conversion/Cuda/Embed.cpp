@@ -124,7 +124,6 @@ LogicalResult cuda::embed(ModuleOp program, const Code &code) {
             abi::Values<tpc_gpu_attention> values{
                 .tiles = e.i32(own.tiles),
                 .split = e.i32(own.split),
-                .combine = e.i32(own.combine),
                 .element = e.i32(variant.element),
                 .bias = e.i32(variant.bias),
                 .slopes = e.i32(variant.slopes),

@@ -195,8 +195,8 @@ llvm::Expected<Code> cuda::emitPtx(ModuleOp program, const Architectures &archit
     return makeError("there are no kernels for the program's attention");
   for (AttentionKernels &own : *attentions) {
     auto first = static_cast<unsigned>(code.launches.size());
-    code.attentions.push_back({own.variant, first, first + 1, first + 2});
-    for (Launch *launch : {&own.tiles, &own.split, &own.combine})
+    code.attentions.push_back({own.variant, first, first + 1});
+    for (Launch *launch : {&own.tiles, &own.split})
       code.launches.push_back(std::move(*launch));
   }
   ModuleOp kernels = kernel::getKernels(*copy);

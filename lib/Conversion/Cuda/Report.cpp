@@ -24,8 +24,6 @@ static StringRef getShapeName(cuda::Shape shape) {
     return "tiles of attention";
   case cuda::Shape::AttentionSplit:
     return "attention over a part of the keys";
-  case cuda::Shape::AttentionCombine:
-    return "parts of attention";
   case cuda::Shape::Tiles:
     return "tiles";
   }
@@ -85,8 +83,7 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
                             ? "cuDNN if it is found and supports the shape, else generated kernels"
                             : "generated kernels"},
         {"kernels",
-         llvm::json::Array{code.launches[own->tiles].name, code.launches[own->split].name,
-                           code.launches[own->combine].name}},
+         llvm::json::Array{code.launches[own->tiles].name, code.launches[own->split].name}},
         {"library", whyNot.empty() ? "may compute it" : ("may not: " + whyNot).str()}});
   });
   llvm::json::Object ceilings;

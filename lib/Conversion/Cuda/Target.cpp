@@ -61,11 +61,10 @@ cuda::Ceiling cuda::getCeiling(Shape shape) {
     return {.registers = 64, .sharedBytes = 1024};
   case Shape::Tiles:
     return {.registers = 64, .sharedBytes = 32 << 10};
-  // Blocks of 128 threads: two of them fit with any number of registers. Their tiles are allocated
-  // at launch.
+  // Blocks of 128 or 256 threads: one of them fits with any number of registers. Their shared
+  // memory is allocated at launch.
   case Shape::AttentionTiles:
   case Shape::AttentionSplit:
-  case Shape::AttentionCombine:
     return {.registers = 255, .sharedBytes = 1024};
   }
   llvm_unreachable("all shapes are above");

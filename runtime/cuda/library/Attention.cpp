@@ -40,19 +40,25 @@ void Attention::compute(Kernels &kernels, const tpc_attention_args &args) {
     return InFlightOperations::add(driver, stream, "attention by cuDNN");
   Address at = place(args);
   if (!attention::splitsKeys(args))
-    return kernels.launch(own.tiles, attention::getItems(Kernel::Tiles, args), {at, 0}, stream);
-  int64_t bytes = std::max<int64_t>(attention::getWorkspaceBytes(args), 16);
-  if (bytes > workspaceBytes) {
-    InFlightOperations::synchronize(driver, stream); // the old workspace is in use until all work
-                                                     // is done
-    workspace.reset();
-    ++moves;
-    workspace = std::make_unique<Block>(driver, bytes);
-    workspaceBytes = bytes;
-  }
-  for (auto [kernel, place] : {std::pair(Kernel::Split, own.split), {Kernel::Combine, own.combine}})
-    if (int64_t items = attention::getItems(kernel, args); items > 0)
-      kernels.launch(place, items, {at, workspace->address}, stream);
+    return kernels.launch(own.tiles, attention::getItems(Kernel::Tiles, args), {at}, stream);
+  reserve(workspace, attention::getWorkspaceBytes(args));
+  if (reserve(counters, attention::getCounterBytes(args)))
+    driver.check(
+        driver.cuMemsetD8Async(counters->address, 0, static_cast<size_t>(counters->bytes), stream),
+        "to clear memory");
+  kernels.launch(own.split, attention::getItems(Kernel::Split, args),
+                 {at, workspace->address, counters->address}, stream);
+}
+
+bool Attention::reserve(std::unique_ptr<Block> &block, int64_t bytes) {
+  if (block && block->bytes >= bytes)
+    return false;
+  // The old block is in use until all work is done.
+  InFlightOperations::synchronize(driver, stream);
+  block.reset();
+  ++moves;
+  block = std::make_unique<Block>(driver, std::max(bytes, minBlockBytes));
+  return true;
 }
 
 } // namespace tpc::rt::cuda

@@ -37,7 +37,7 @@ public:
     recorded = 0;
     isRecording = false;
   }
-  /// A number that changes when the workspace is freed.
+  /// A number that changes when the workspace or the counters are freed.
   uint64_t memoryVersion() const { return moves; }
 
 private:
@@ -52,6 +52,8 @@ private:
   };
 
   Address place(const tpc_attention_args &args);
+  /// Allocates a block that is missing or too small. Returns whether it did.
+  bool reserve(std::unique_ptr<Block> &block, int64_t bytes);
 
   const Driver &driver;
   Stream stream;
@@ -60,8 +62,7 @@ private:
   size_t used = 0;      // number of calls in this step
   Address recorded = 0; // 0: not recording, or no call uses generated kernels
   bool isRecording = false;
-  std::unique_ptr<Block> workspace;
-  int64_t workspaceBytes = 0;
+  std::unique_ptr<Block> workspace, counters;
   uint64_t moves = 0;
 };
 

@@ -1,22 +1,27 @@
 //===- attention.h - launch interface of GPU attention kernels ------------===//
 //
-// For each attention variant of a program, the compiler generates three kernels, each with two
-// parameters and a one-dimensional grid:
-//   kernel(const tpc_attention_args *args, float *workspace) `args` is the call's struct, in device
-//   memory and with device pointers. Kernels read all sizes from it, so a recorded launch can be
-//   replayed with other lengths, up to the lengths that its grid and workspace were sized for. If a
-//   call has few rows, their keys are split over blocks:
+// For each attention variant of a program, the compiler generates two kernels with a
+// one-dimensional grid:
+//
 //   if (!attention::splitsKeys(a))
-//     tiles  <<<blocks(getItems(Tiles, a)),   threads, shared>>>(args, nullptr)
+//     tiles<<<blocks(getItems(Tiles, a)), threads, shared>>>(args)
 //   else
-//     split  <<<blocks(getItems(Split, a)),   threads, shared>>>(args, workspace)
-//     combine<<<blocks(getItems(Combine, a)), threads, 0     >>>(args, workspace) The number of
-//     threads and the bytes of dynamic shared memory are properties of the kernel; above 48 KiB a
-//     launcher has to enable them (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES). Blocks loop
-//     over items: any grid of at least 1 block is correct, and one block per item is best, up to
-//     the maximum grid size. No launch is needed for zero rows. The workspace has getWorkspaceBytes
-//     bytes and is unused afterwards. The call's struct determines its variant, except for element
-//     types: see Variant. Plain C++, shared by the compiler and the runtime.
+//     split<<<blocks(getItems(Split, a)), threads, shared>>>(args, workspace, counters)
+//
+// `args` is the call's struct, in device memory and with device pointers. Kernels read all sizes
+// from it, so a recorded launch can be replayed with other lengths, up to the lengths that its grid
+// and workspace were sized for. The number of threads and the bytes of dynamic shared memory are
+// properties of the kernel; above 48 KiB a launcher has to enable them
+// (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES). Blocks loop over items: any grid of at least 1
+// block is correct, and one block per item is best, up to the maximum grid size. No launch is
+// needed for zero rows.
+//
+// If a call has few rows, their keys are split over blocks. The workspace has getWorkspaceBytes
+// bytes and is unused afterwards. The counters have getCounterBytes bytes, which are zero before
+// the first launch; each launch leaves zeros. Launches that share them must be ordered.
+//
+// The call's struct determines its variant, except for element types: see Variant. Plain C++,
+// shared by the compiler and the runtime.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,42 +57,46 @@ struct Variant {
   }
 };
 
-enum class Kernel : uint8_t { Tiles, Split, Combine };
+enum class Kernel : uint8_t { Tiles, Split };
 
-/// Number of rows of an item.
-constexpr int64_t getRowsOfItem(Kernel kernel) {
-  return kernel == Kernel::Tiles ? 64 : kernel == Kernel::Split ? 16 : 4;
-}
-/// Number of keys of a range (a "part"). Ranges do not depend on the grid of blocks, so neither do
-/// results.
-inline constexpr int64_t kKeysOfPart = 256;
+/// Number of rows of an item of `tiles`, and maximum number of rows of a KV head for `split`.
+inline constexpr int64_t kRowsOfTile = 64, kRowsOfSplit = 16;
+/// Keys are split into at most kMaxParts parts of equally many units. The number of units of a part
+/// depends on the number of visible keys alone, so results do not depend on the grid, on the other
+/// sequences of a batch, or on the capacity of a cache.
+inline constexpr int64_t kKeysOfUnit = 64, kMaxParts = 32;
 
 /// Number of rows of a KV head: its queries times the query heads that it serves.
 constexpr int64_t getRows(const tpc_attention_args &a) {
   return a.heads_kv > 0 ? a.seq_q * (a.heads_q / a.heads_kv) : 0;
 }
 /// Whether keys are split: only for KV heads with few rows.
-constexpr bool splitsKeys(const tpc_attention_args &a) {
-  return getRows(a) <= getRowsOfItem(Kernel::Split);
-}
+constexpr bool splitsKeys(const tpc_attention_args &a) { return getRows(a) <= kRowsOfSplit; }
+/// Maximum number of parts of a KV head; a call with fewer visible keys uses fewer.
 constexpr int64_t getParts(const tpc_attention_args &a) {
-  return (a.seq_k + kKeysOfPart - 1) / kKeysOfPart;
+  int64_t units = (a.seq_k + kKeysOfUnit - 1) / kKeysOfUnit;
+  return units < 1 ? 1 : units > kMaxParts ? kMaxParts : units;
 }
 /// Number of work items that the blocks of a grid loop over.
 constexpr int64_t getItems(Kernel kernel, const tpc_attention_args &a) {
-  int64_t rows = getRows(a), heads = a.batch * a.heads_kv, each = getRowsOfItem(kernel);
-  if (kernel == Kernel::Combine) // a warp for each row, of any head
-    return (rows * heads + each - 1) / each;
-  int64_t items = (rows + each - 1) / each * heads;
-  return kernel == Kernel::Split ? items * getParts(a) : items;
+  int64_t rows = getRows(a), heads = a.batch * a.heads_kv;
+  if (kernel == Kernel::Split)
+    return rows > 0 ? heads * getParts(a) : 0;
+  return (rows + kRowsOfTile - 1) / kRowsOfTile * heads;
 }
 
-/// Number of workspace floats for one row and range of keys: a sum per value column, the maximum
-/// score, and the sum of exponentials.
+/// Number of workspace floats for one row and part: a sum per value column, the maximum score, and
+/// the sum of exponentials.
 constexpr int64_t getPartialSize(int64_t valueSize) { return (valueSize + 3) / 4 * 4 + 4; }
-/// Workspace of the split and combine kernels, in bytes, aligned to 16; tiles need none.
+/// Workspace of `split`, in bytes, aligned to 16.
 constexpr int64_t getWorkspaceBytes(const tpc_attention_args &a) {
-  return getRows(a) * a.batch * a.heads_kv * getParts(a) * getPartialSize(a.value_size) * 4;
+  int64_t parts = getParts(a);
+  return parts > 1 ? getRows(a) * a.batch * a.heads_kv * parts * getPartialSize(a.value_size) * 4
+                   : 0;
+}
+/// Counters of finished parts, one for each KV head of each sequence.
+constexpr int64_t getCounterBytes(const tpc_attention_args &a) {
+  return a.batch * a.heads_kv * static_cast<int64_t>(sizeof(int32_t));
 }
 
 } // namespace tpc::attention

@@ -61,7 +61,6 @@ typedef struct {
 #define TPC_GPU_ATTENTION_FIELDS(FIELD)                                                            \
   FIELD(int32_t, tiles)                                                                            \
   FIELD(int32_t, split)                                                                            \
-  FIELD(int32_t, combine)                                                                          \
   FIELD(int32_t, element)                                                                          \
   FIELD(int32_t, bias)                                                                             \
   FIELD(int32_t, slopes)                                                                           \

@@ -104,16 +104,11 @@ def test_the_report_says_what_kernels_need(tpcc, toolkit):
             entry["computed_by"] == "generated kernels"
             and entry["library"] == "may not: f32: the library may compute in TF32"
         )
-        tiles, split, combine = (by_name[name] for name in entry["kernels"])
-        assert (
-            tiles["dynamic_shared_bytes"]
-            > split["dynamic_shared_bytes"]
-            > combine["dynamic_shared_bytes"]
-            == 0
-        )
-        assert [kernel["threads"] for kernel in (tiles, split, combine)] == [128, 128, 128]
+        tiles, split = (by_name[name] for name in entry["kernels"])
+        assert tiles["dynamic_shared_bytes"] > split["dynamic_shared_bytes"] > 0
+        assert [kernel["threads"] for kernel in (tiles, split)] == [128, 128]
     # Layers of one kind share kernels.
-    assert sum(name.startswith("attention_") for name in by_name) == 3
+    assert sum(name.startswith("attention_") for name in by_name) == 2
 
 
 def moved(tpcc, text, kernel, operands, results, blocks=4):

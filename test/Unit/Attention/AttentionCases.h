@@ -28,7 +28,7 @@ struct Entry {
 
 struct Kernels {
   Variant variant;
-  Entry tiles, split, combine;
+  Entry tiles, split;
 };
 
 struct Case {
@@ -39,6 +39,7 @@ struct Case {
   bool broadcast = true;          // mask and bias are shared by all batches and heads
   double visible = 0.7;           // of masks
   double hiddenRows = 0;          // of the mask's rows
+  int64_t blocks = 0;             // of the grid; 0: by the seed
   uint64_t seed = 0;
 
   std::string str() const;
@@ -49,6 +50,7 @@ enum class Way : uint8_t { Tiles, Split };
 struct Outcome {
   std::string problem; // empty: none
   ptx::Counters counters;
+  std::vector<uint8_t> bits; // of the result
 };
 
 /// Covers all head sizes, types and masks; each has one value of the other parameters.

@@ -1,11 +1,11 @@
 //===- Attention.h - Attention kernels for GPUs -----------------*- C++ -*-===//
 //
-// Each variant of tpc.attention in a program has three kernels:
+// Each variant of tpc.attention in a program has two kernels:
 //
-//   tiles     a block computes 64 rows of one KV head: for launches with many rows
-//   split     a block computes 16 rows over a range of the keys: for few rows, such as one query;
-//             partial results are stored in the workspace
-//   combine   combines partial results from the workspace, one warp per row
+//   tiles   a block computes 64 rows of one KV head: for launches with many rows
+//   split   a block computes up to 16 rows over a part of the keys: for few rows, such as one
+//   query.
+//           Partial results are stored in the workspace; the last block of a KV head combines them
 //
 // Rows of a KV head are its queries times its query heads: row = query * group + head.
 // tpc/attention.h documents the variants and the launch parameters.
@@ -39,10 +39,10 @@ StringRef getLibraryLimitation(const AttentionVariant &variant);
 /// Kernels generated for a variant.
 struct AttentionKernels {
   AttentionVariant variant;
-  Launch tiles, split, combine;
+  Launch tiles, split;
 };
 
-/// Adds the three kernels of a variant to a module of the LLVM dialect. Keeps scalar ops of `arith`
+/// Adds the kernels of a variant to a module of the LLVM dialect. Keeps scalar ops of `arith`
 /// and `math`.
 AttentionKernels makeAttentionKernels(ModuleOp kernels, const AttentionVariant &variant);
 

@@ -47,7 +47,7 @@ struct Cubin {
 /// Attention kernels of a variant, as indices into Code::launches.
 struct AttentionEntry {
   AttentionVariant variant;
-  unsigned tiles = 0, split = 0, combine = 0;
+  unsigned tiles = 0, split = 0;
 };
 
 struct Code {

@@ -26,8 +26,7 @@ enum class Shape {
   RowByLength,
   Tiles,
   AttentionTiles,
-  AttentionSplit,
-  AttentionCombine
+  AttentionSplit
 };
 
 /// Limits on the resources of a kernel of one shape, on every architecture, so that enough of its
@@ -36,9 +35,9 @@ struct Ceiling {
   unsigned registers, sharedBytes;
 };
 Ceiling getCeiling(Shape shape);
-inline constexpr Shape kShapes[] = {
-    Shape::Elements, Shape::WarpPerRow,     Shape::BlockPerRow,    Shape::RowByLength,
-    Shape::Tiles,    Shape::AttentionTiles, Shape::AttentionSplit, Shape::AttentionCombine};
+inline constexpr Shape kShapes[] = {Shape::Elements,      Shape::WarpPerRow, Shape::BlockPerRow,
+                                    Shape::RowByLength,   Shape::Tiles,      Shape::AttentionTiles,
+                                    Shape::AttentionSplit};
 
 /// Recommended launch parameters of a kernel. Results are correct for any number of blocks. Sizes
 /// are expressions over the program's symbols and this rank's coordinates.

@@ -35,12 +35,12 @@ def LowerKernelsToNvvm : Pass<"tpc-lower-kernels-to-nvvm", "::mlir::ModuleOp"> {
 def AttentionToNvvm : Pass<"tpc-attention-to-nvvm", "::mlir::ModuleOp"> {
   let summary = "Generate GPU kernels for the attention ops of a program";
   let description = [{
-    Adds three functions for each variant of `tpc.attention` (types, head sizes, kinds of masks) to
+    Adds two functions for each variant of `tpc.attention` (types, head sizes, kinds of masks) to
     the other kernels. `attention_…` iterates over tiles of queries and keys with a one-pass
-    softmax, `attention_…_split` over a range of the keys for few queries, and `attention_…_combine`
-    combines partial results. Sizes are read at run time. The attention ops are kept; the runtime
-    launches the kernels. Errors: element types other than f32, f16 and bf16; head sizes that exceed
-    256 or differ between ranks.
+    softmax, `attention_…_split` over a part of the keys for few queries; its last block combines
+    the parts. Sizes are read at run time. The attention ops are kept; the runtime launches the
+    kernels. Errors: element types other than f32, f16 and bf16; head sizes that exceed 256 or
+    differ between ranks.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
