@@ -273,6 +273,7 @@ class Packer:
         for name in (
             "__init__.py",
             "arguments.py",
+            "calls.py",
             "compiler.py",
             "generation.py",
             "library.py",
