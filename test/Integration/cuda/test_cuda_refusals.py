@@ -202,8 +202,6 @@ def test_without_cudnn(tpcc, tmp_path, version, create, noted):
 
 # Kernels
 
-# Writes invalid machine code and reports each kernel's resources.
-
 
 @pytest.mark.skipif(not ASSEMBLER, reason="ptxas: there is none")
 def test_machine_code_that_is_refused(tpcc, tmp_path):
@@ -285,8 +283,7 @@ def test_little_that_remains_is_noted(tpcc, tmp_path):
         assert found == noted, output
 
 
-# Allocations without an alternative.
-ALWAYS_FAIL = {"oom": (2, 7), "pinned": (2, 6)}
+ALWAYS_FAIL = {"oom": (2, 7), "pinned": (2, 6)}  # allocations without an alternative
 
 
 @pytest.mark.parametrize(
