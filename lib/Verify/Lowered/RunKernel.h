@@ -72,15 +72,7 @@ struct KernelRun {
   Narrowings *narrowings;
   Operation *failed = nullptr; // first op with an invalid access
   std::string why;
-  uint64_t drawn = 0; // numbers drawn so far
 
-  /// Returns arbitrary bits, others in each run.
-  uint64_t drawBits() {
-    uint64_t x = seed + ++drawn * 0x9e3779b97f4a7c15;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-    return x ^ (x >> 31);
-  }
   void fail(Operation *op, const llvm::Twine &text) {
     if (failed)
       return;

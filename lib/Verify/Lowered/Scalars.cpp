@@ -185,16 +185,15 @@ std::optional<Step> Build::compare(arith::CmpIPredicate predicate) const {
 
 std::optional<Step> Build::toInteger(bool isSigned) const {
   unsigned to = widthOf(op->getResult(0).getType());
-  return [a = in[0], r = out, to, isSigned](KernelRun &run) {
+  return [op = op, a = in[0], r = out, to, isSigned](KernelRun &run) {
     double x = std::trunc(run.registers[a].f);
     double lowest = isSigned ? -std::ldexp(1.0, int(to) - 1) : 0;
     double above = std::ldexp(1.0, int(to) - (isSigned ? 1 : 0));
-    // NaN, infinities and large numbers become arbitrary integers. A `select` may drop them, as in
-    // T5's buckets of distances. Results that depend on them differ from the model's.
-    if (!(x >= lowest && x < above))
-      run.registers[r].i = wrap(run.drawBits(), to);
-    else
-      run.registers[r].i = isSigned ? wrap(uint64_t(int64_t(x)), to) : wrap(uint64_t(x), to);
+    if (!(x >= lowest && x < above)) { // poison
+      run.fail(op, "has no integer for " + Twine(std::to_string(x)));
+      x = 0;
+    }
+    run.registers[r].i = isSigned ? wrap(uint64_t(int64_t(x)), to) : wrap(uint64_t(x), to);
   };
 }
 

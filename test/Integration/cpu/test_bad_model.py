@@ -213,15 +213,6 @@ def test_product_of_sizes_that_differ(refuse, tmp_path):
     refuse(write(tmp_path / "m.onnx", model), "product", "4", "5")
 
 
-def test_declared_shape_that_is_not_so(refuse, tmp_path):
-    model = model_of(
-        [helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
-        [matrix(columns=6)],
-        out_shape=["batch", 9],
-    )
-    refuse(write(tmp_path / "m.onnx", model), "y", "9", "6")
-
-
 def test_tensor_with_less_data_than_its_shape(refuse, tmp_path):
     weight = matrix()
     weight.raw_data = weight.raw_data[:-8]

@@ -286,7 +286,7 @@ def test_variables_that_cannot_be(ranks, environment, words):
 def test_another_number_of_ranks_than_the_programs(ranks, size):
     """Reported at once, without a wait for ranks that cannot exist."""
     port = free_port()
-    words = f"the program was compiled for 4 ranks, but {size} were started; run"
+    words = f"the program was compiled for 4 ranks, but {size} were started"
     assert words in output_of(ranks.start({**environment_of(0, 4, port), "WORLD_SIZE": size}))
     mpi = {"OMPI_COMM_WORLD_SIZE": size, "OMPI_COMM_WORLD_RANK": "0"}
     assert words in output_of(ranks.start(mpi))

@@ -135,17 +135,6 @@ def test_arrays(program, tmp_path, array):
     )
 
 
-def test_more_rows_than_were_planned(program, tmp_path):
-    (tmp_path / "ids.json").write_text(json.dumps([[1, 2], [3], [4, 5, 6]]))
-    refuse(
-        program,
-        ["--prompt-ids", tmp_path / "ids.json", *FEW, "--max-batch", "2"],
-        "3",
-        "--max-batch",
-        "2",
-    )
-
-
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
 def test_all_processes_hear_of_it(program, request, transport):
     if transport == "mpi":
