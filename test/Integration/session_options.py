@@ -1,6 +1,6 @@
 """Checks of all keywords of tpc.compile, on CPUs and on GPUs (over the simulator).
 
-Three programs take all keywords between them. A new keyword needs a value in one of them, and a
+Four programs take all keywords between them. A new keyword needs a value in one of them, and a
 check of its effect: `covered` is compared with the list that tpc.compile itself uses.
 """
 
@@ -159,7 +159,32 @@ def error_of(call) -> str:
     raise AssertionError("no error")
 
 
-PROGRAMS = [make_file, make_halves, make_configured]
+def fixed_input(folder: Path, target: str):
+    """An input that is fixed when the program is compiled is no longer one of its inputs."""
+    w = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w"], ["product"]),
+        onnx.helper.make_node("Cast", ["count"], ["factor"], to=onnx.TensorProto.FLOAT),
+        onnx.helper.make_node("Mul", ["product", "factor"], ["y"]),
+    ]
+    describe = onnx.helper.make_tensor_value_info
+    inputs = [
+        describe("x", onnx.TensorProto.FLOAT, ["batch", 4]),
+        describe("count", onnx.TensorProto.INT64, []),
+    ]
+    outputs = [describe("y", onnx.TensorProto.FLOAT, ["batch", 6])]
+    weights = [onnx.numpy_helper.from_array(w, "w")]
+    graph = onnx.helper.make_graph(nodes, "scaled", inputs, outputs, weights)
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "m.onnx")
+    x = np.ones((2, 4), np.float32)
+    with tpc.compile(folder / "m.onnx", target=target, fix_input="count=3", cache=False) as session:
+        names = [port.name for port in session.inputs]
+        y = session.run({"x": x})["y"]
+    return {"fix_input": names == ["x"] and reference.difference(y, 3 * x @ w).relative <= 1e-5}
+
+
+PROGRAMS = [make_file, make_halves, make_configured, fixed_input]
 
 
 def check(folder: Path, target: str) -> set[str]:

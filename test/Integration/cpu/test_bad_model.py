@@ -213,6 +213,18 @@ def test_product_of_sizes_that_differ(refuse, tmp_path):
     refuse(write(tmp_path / "m.onnx", model), "product", "4", "5")
 
 
+def test_declared_shape_that_is_not_so(tpcc, tmp_path):
+    """Sizes of outputs are hints: the program has those of the graph."""
+    model = model_of(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
+        [matrix(columns=6)],
+        out_shape=["batch", 9],
+    )
+    path = write(tmp_path / "m.onnx", model)
+    result = tpcc.call([path, "--megatron-shard=tp2", "-o", tmp_path / "model"]).check()
+    assert "'y' is declared with shape [batch, 9], but it is [batch, 6]" in result.stderr
+
+
 def test_tensor_with_less_data_than_its_shape(refuse, tmp_path):
     weight = matrix()
     weight.raw_data = weight.raw_data[:-8]
@@ -317,8 +329,7 @@ def test_external_data_outside_its_file(refuse, folder, offset, length):
 
 
 def test_external_data_of_a_hugging_face_cache(tpcc, tmp_path):
-    """A snapshot is a folder of links to files named by their digests, for model and data.
-    """
+    """A snapshot is a folder of links to files named by their digests, for model and data."""
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "0123"
     blobs.mkdir()
     snapshot.mkdir(parents=True)

@@ -27,7 +27,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def test_every_option_has_an_effect(tmp_path):
-    assert session_options.check(tmp_path, "cpu") | {"fix_input"} == set(compiler.option_names())
+    assert session_options.check(tmp_path, "cpu") == set(compiler.option_names())
 
 
 def test_options_of_the_command_alone():

@@ -108,7 +108,7 @@ def same_outputs(shard):
 
 def every_option(folder):
     covered = session_options.check(Path(folder), "cuda")
-    assert covered | {"fix_input"} == set(compiler.option_names()), covered
+    assert covered == set(compiler.option_names()), covered
 
 
 # ===--- several sessions --------------------------------------------------------------------------

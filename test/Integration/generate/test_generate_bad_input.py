@@ -135,6 +135,18 @@ def test_arrays(program, tmp_path, array):
     )
 
 
+def test_more_rows_than_run_at_a_time(program, tmp_path):
+    """Rows beyond --max-batch wait, and have the tokens that they have alone."""
+    prompts = [[1, 2], [3], [4, 5, 6]]
+
+    def tokens(rows, *flags):
+        (tmp_path / "ids.json").write_text(json.dumps(rows))
+        command = ["--prompt-ids", tmp_path / "ids.json", *FEW, *flags]
+        return program.call(command).check().stdout.splitlines()
+
+    assert tokens(prompts, "--max-batch", "2") == [tokens([row])[0] for row in prompts]
+
+
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
 def test_all_processes_hear_of_it(program, request, transport):
     if transport == "mpi":
