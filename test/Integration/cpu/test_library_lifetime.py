@@ -121,11 +121,11 @@ def test_ranks_end_with_their_model(executable):
     for _ in range(5):
         with tpc.load(executable.path, threads=2) as session:
             session.run({"input_ids": IDS})
-    # A joined thread may still be listed for a moment.
+    # A joined thread may still be listed for a moment, in either count.
     deadline = time.monotonic() + 10
     while threads() > before and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert threads() == before
+    assert threads() <= before
 
 
 def test_the_interpreter_ends_whatever_is_open(executable):
