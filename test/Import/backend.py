@@ -22,8 +22,8 @@ from onnx.backend.test.loader import load_model_tests
 
 import interpret
 
-# Intended errors of the importer, by a substring of the message.
-REFUSED = [
+# A substring of each error that the importer reports by design.
+REJECTED = [
     "cannot import",
     "which tpc does not have",
     "does not compute",
@@ -71,6 +71,7 @@ def load(path, type):
 
 
 def run(model, data, importer):
+    """Returns "passed", "refused" (an error by design) or "failed", and the reason."""
     graph = model.graph
     inputs, outputs = data
     if any(
@@ -79,8 +80,8 @@ def run(model, data, importer):
     ):
         return "refused", "types that tpc does not have"
     feeds = {v.name: x for v, x in zip(graph.input, map(np.asarray, inputs))}
-    for known in (False, True):
-        if known:
+    for with_initializers in (False, True):
+        if with_initializers:
             for name, x in feeds.items():
                 if x.dtype.kind in "ib" and x.size <= 64 or x.size == 1:
                     graph.initializer.append(numpy_helper.from_array(x, name))
@@ -94,7 +95,7 @@ def run(model, data, importer):
                 message = str(failure)
                 if "computed from data" in message or "depends on the model's inputs" in message:
                     continue
-                why = next((r for r in REFUSED if r in message), None)
+                why = next((r for r in REJECTED if r in message), None)
                 return ("refused", why) if why else ("failed", message)
             break
     else:

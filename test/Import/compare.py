@@ -12,7 +12,7 @@ import onnxruntime
 
 import interpret
 
-SIZES = [(1, 1), (2, 7), (3, 8), (4, 2)]  # batch, and all others
+SIZES = [(1, 1), (2, 7), (3, 8), (4, 2)]  # (batch, every other symbol)
 TYPES = {
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,
@@ -24,7 +24,8 @@ TYPES = {
 
 
 def feed(name, type, shape, random):
-    if name == "attention_mask":  # padded on the left, by a different amount in each row
+    """Returns random values of an input."""
+    if name == "attention_mask":  # padded on the left, by a different amount for each sequence
         mask = np.ones(shape, type)
         for row in range(1, shape[0]):
             mask[row, : min(row, shape[1] - 1)] = 0
@@ -49,7 +50,7 @@ def compare(path, importer):
         random = np.random.default_rng(ran)
         feeds = {}
         for value in session.get_inputs():
-            # "past + sequence" is the sum of two.
+            # The size "past + sequence" is the sum of two symbols.
             shape = [
                 (
                     d

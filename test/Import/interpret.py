@@ -1,7 +1,7 @@
-"""Numpy interpreter for programs of the import level.
+"""NumPy interpreter for imported programs.
 
 Reads the generic form of a program (from `tpc-translate --import-onnx --mlir-print-op-generic`).
-This allows a comparison of the importer with ONNX Runtime, independent of all later stages.
+So the importer can be compared with ONNX Runtime independently of all later passes.
 """
 
 import os
@@ -40,7 +40,7 @@ class Importer:
         )
 
     def program(self, path):
-        """Returns the program in the generic form. ImportFailed has the diagnostics."""
+        """Returns the program in the generic form, or raises ImportFailed with the diagnostics."""
         try:
             self.process.stdin.write(f"{path}\n".encode())
             self.process.stdin.flush()

@@ -15,7 +15,7 @@ def case(attributes, inputs, message, ports=PACKED, initializers=""):
     )
 
 
-# Version of ai.onnx, inputs, initializers, node, its error.
+# Each entry: version of ai.onnx, inputs, initializers, node, its error.
 NODES = [
     case(
         "num_heads = 3, kv_num_heads = 2",

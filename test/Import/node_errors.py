@@ -1,13 +1,13 @@
 """Single nodes that the importer must reject, and the error of each."""
 
-NO_BOX = (
+NOT_A_BOX = (
     "assigns to positions that depend on values, or that are not a box of its operand (x[2:n] = y"
     " is one): coordinate %d of its indices is not known while importing. Export the model again"
     " without it, for instance with another attention implementation"
 )
 
-# Version of ai.onnx, inputs, initializers, nodes (the last one computes the result y and has the
-# error), error.
+# Each entry: version of ai.onnx, inputs, initializers, nodes, error. The last node computes the
+# result y and has the error.
 NODES = [
     # Operands.
     (17, "float[4] x", "", "Add(x)", "lacks input 1"),
@@ -214,18 +214,18 @@ NODES = [
         "com.microsoft.RotaryEmbedding(x, p, t, t)",
         "takes index 9 of a dimension of size 9",
     ),
-    # Lookups.
+    # Gathers.
     (17, "float[4] x", "", "Gather(x, x)", "has indices of type 'f32'"),
-    # Assignments.
-    (18, "float[4] x, int64[2, 1] i, float[2] u", "", "ScatterND(x, i, u)", NO_BOX % 0),
-    (18, "float[4] x, float[2] u", "int64[2, 1] i = {0, 2}", "ScatterND(x, i, u)", NO_BOX % 0),
-    (18, "float[4] x, float[2] u", "int64[2, 1] i = {1, 0}", "ScatterND(x, i, u)", NO_BOX % 0),
+    # Scatters.
+    (18, "float[4] x, int64[2, 1] i, float[2] u", "", "ScatterND(x, i, u)", NOT_A_BOX % 0),
+    (18, "float[4] x, float[2] u", "int64[2, 1] i = {0, 2}", "ScatterND(x, i, u)", NOT_A_BOX % 0),
+    (18, "float[4] x, float[2] u", "int64[2, 1] i = {1, 0}", "ScatterND(x, i, u)", NOT_A_BOX % 0),
     (
         18,
         "float[4, 4] x, float[2] u",
         "int64[2, 2] i = {0, 0, 1, 1}",
         "ScatterND(x, i, u)",
-        NO_BOX % 1,
+        NOT_A_BOX % 1,
     ),
     (
         18,
