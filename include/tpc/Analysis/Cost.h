@@ -3,9 +3,9 @@
 // Roofline estimates from sharding rules and local sizes. The time of an op is the maximum of its
 // arithmetic time (points of the rule's iteration space on this rank, times operations per point)
 // and its memory time (bytes of operands and results). LinkModel.h estimates the time of
-// collectives. Arithmetic and memory rates are those of one GPU in single precision, of the same
-// machine as the default links; decisions depend only on ratios of costs. Costs are those of the
-// rank with coordinate 0 on each axis, which has the largest shard of every value.
+// collectives. Arithmetic and memory rates are those of one GPU in single precision, on the machine
+// of the default links. Decisions depend only on ratios of costs. Costs are those of the rank with
+// coordinate 0 on each axis, which has the largest shard of every value.
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_ANALYSIS_COST_H

@@ -14,7 +14,7 @@ int64_t countLayers(Operation *op);
 /// Whether an op or a callee calls a layer or a section of a layer.
 bool callsLayers(Operation *op);
 
-/// Emits a warning and appends it to `tpc.warnings`. For valid plans that leave ranks idle.
+/// Emits a warning and appends it to `tpc.warnings`. Used for valid plans that leave ranks idle.
 void warnAboutPlan(ModuleOp module, const Twine &message);
 
 } // namespace mlir::tpc

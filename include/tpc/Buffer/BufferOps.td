@@ -137,7 +137,7 @@ def Buffer_StateOp : Buffer_PlaceOp<"state"> {
 }
 
 def Buffer_ConstantOp : Buffer_PlaceOp<"constant"> {
-  let summary = "Data of the program. tpc_constant.";
+  let summary = "Buffer with constant data of the program. tpc_constant.";
   let arguments = (ins ElementsAttr:$value, Buffer_ExtentAttr:$extent);
   let assemblyFormat = "$value `:` custom<Extent>($extent) attr-dict";
 }
@@ -205,7 +205,7 @@ def Buffer_CallOp
 }
 
 def Buffer_ProductOp : Buffer_Op<"product", [AttrSizedOperandSegments]> {
-  let summary = "Matmuls of one LHS with packed parameters. tpc_products.";
+  let summary = "List of matmuls of one LHS with packed parameters. tpc_products.";
   let description = [{
         tpc_buffer.product %x m n k _8 by %w bias %b epilogue silu residual %r to %0 n _6.tp,
             by %v to %1 n _4
@@ -339,7 +339,7 @@ def Buffer_AllReduceOp : Buffer_Op<"all_reduce"> {
 }
 
 def Buffer_AllGatherOp : Buffer_Op<"all_gather"> {
-  let summary = "[outer, own shard of n, inner] to [outer, n, inner]. tpc_all_gather.";
+  let summary = "Gathers [outer, own shard of n, inner] to [outer, n, inner]. tpc_all_gather.";
   let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes,
                        Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$n, Tpc_SymExprAttr:$inner);
   let assemblyFormat = [{
@@ -349,7 +349,7 @@ def Buffer_AllGatherOp : Buffer_Op<"all_gather"> {
 }
 
 def Buffer_ReduceScatterOp : Buffer_Op<"reduce_scatter"> {
-  let summary = "[outer, n, inner] to [outer, own shard of n, inner], reduced. tpc_reduce_scatter.";
+  let summary = "Reduces [outer, n, inner] to [outer, own shard of n, inner]. tpc_reduce_scatter.";
   let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes,
                        Tpc_ReductionKind:$kind, Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$n,
                        Tpc_SymExprAttr:$inner);
@@ -381,8 +381,9 @@ def Buffer_CollectivePermuteOp : Buffer_Op<"collective_permute"> {
                 "tpc_collective_permute.";
   let description = [{
     `splits` has four lists of axes: the axes that split n in the operand, the axes that split the
-    product of blocks, n and unit in the operand, and the same two lists for the result. Element i
-    of a result block is element `first` + i of the operand's block, cyclically.
+    product of blocks, n and unit in the operand, and the same two lists for the result. BlockMove.h
+    has examples. Element i of a result block is element `first` + i of the operand's block,
+    cyclically.
   }];
   let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, ArrayAttr:$splits,
                        Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$blocks,
@@ -434,7 +435,8 @@ def Buffer_OutputOp : Buffer_Op<"output"> {
     `shape` is the output's shape with one dimension per factor; `offset` and `size` locate the
     block in it. Only ranks with coordinate 0 on all axes of `first` deliver; the other ranks have
     the same data. With `every d`, `data` has `held` entries in dimension d, and every `step`-th of
-    them from `begin` on is delivered: `every 1 held "4" begin "0" step 2`.
+    them from `begin` on is delivered: `every 1 held "4" begin "0" step 2` delivers entries 0 and 2
+    of dimension 1.
   }];
   let arguments = (ins I64Attr:$index, Buffer_Read:$data, Tpc_SymExprs:$shape, Tpc_SymExprs:$offset,
                        Tpc_SymExprs:$size, Buffer_Axes:$first, OptionalAttr<I64Attr>:$every,

@@ -44,10 +44,11 @@ def FuseEpilogues : Pass<"tpc-fuse-epilogues", "::mlir::ModuleOp"> {
 def MergeMatmuls : Pass<"tpc-merge-matmuls", "::mlir::ModuleOp"> {
   let summary = "Merge matmuls of the same LHS with several parameters into one GEMM";
   let description = [{
-    Merges matmuls with packed parameters that have the same LHS and a common dependent op before
-    the next such matmul: Q, K and V, or gate and up. They are marked with `tpc.merged = i`, one
-    number per group, and become one runtime call on the packed parameters. Each keeps its own bias,
-    activation, residual and result (see `tpc-fuse-epilogues`), and its result is bit-identical:
+    Merges matmuls with packed parameters that have the same LHS if an op depends on all of them
+    without another such matmul in between: Q, K and V, or gate and up. They are marked with
+    `tpc.merged = i`, one number per group, and become one runtime call on the packed parameters.
+    Each keeps its own bias, activation, residual and result (see `tpc-fuse-epilogues`), and its
+    result is bit-identical:
 
         %q = tpc.matmul %x, %wq            %q = tpc.matmul %x, %wq {tpc.merged = 0 : i64}
         %k = tpc.matmul %x, %wk      ->    %k = tpc.matmul %x, %wk {tpc.merged = 0 : i64}
@@ -81,8 +82,8 @@ def AliasCaches : Pass<"tpc-alias-caches", "::mlir::ModuleOp"> {
         %2 = tpc.transpose %1 {0, 2, 1, 3}   ->    %2 = tpc.transpose %1 {0, 2, 1, 3} {tpc.aliased}
         %3 = tpc.attention … %2 … lengths %n       %3 = tpc.attention … %2 … lengths %n
 
-    Errors: a cache with other uses (a gather of heads by computed indices, or one that does not
-    replicate each head equally often and in order); a cache whose old value is used after its
+    Errors: a cache with other uses (a gather of heads by computed indices, or a gather that does
+    not replicate each head equally often and in order); a cache whose old value is used after its
     append; a layout that differs before and after the step.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];

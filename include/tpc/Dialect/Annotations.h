@@ -1,4 +1,4 @@
-//===- Annotations.h - Uses of values without annotations -------*- C++ -*-===//
+//===- Annotations.h - Uses of values except by annotations -----*- C++ -*-===//
 //
 // tpc.annotation ops use the values that they annotate, but must not change what passes recognize.
 // Passes of the model level therefore query the uses of a value, and whether an op is dead, through

@@ -29,7 +29,7 @@ inline constexpr llvm::StringLiteral kCopiesAttr = "tpc.copies";
 /// Arguments of @main: the #tpc.default that replaces an omitted input.
 inline constexpr llvm::StringLiteral kDefaultAttr = "tpc.default";
 /// Arguments of @main: the reason why an input has no default, although inputs of its kind usually
-/// do.
+/// have one.
 inline constexpr llvm::StringLiteral kRequiredAttr = "tpc.required";
 /// Functions, a unit attribute: a layer, that is, a repeated section of the model, called with the
 /// weights of each repetition.

@@ -90,17 +90,17 @@ def Tpc_InputDefaultAttr : Tpc_Attr<"InputDefault", "default"> {
   let description = [{
     The value of `tpc.default` on an argument of @main:
 
-            #tpc.default<ones>                          every token is visible
-            #tpc.default<positions>                     0, 1, 2, … along the last dimension
-            #tpc.default<positions after past>          the same, starting after `past` tokens
-            #tpc.default<positions of "attention_mask"> derived from that mask, see below
+        #tpc.default<ones>                          every token is visible
+        #tpc.default<positions>                     0, 1, 2, … along the last dimension
+        #tpc.default<positions after past>          the same, starting after `past` tokens
+        #tpc.default<positions of "attention_mask"> derived from that mask, see below
 
-        The mask is [batch, past + sequence]. The position of each of the last `sequence` tokens is
-        the number of visible tokens before it. Masked tokens have position 1, as in Hugging Face
-        transformers.
+    The mask is [batch, past + sequence]. The position of each of the last `sequence` tokens is the
+    number of visible tokens before it. Masked tokens have position 1, as in Hugging Face
+    transformers.
 
-        If no default can be derived from the program, the input has `tpc.required` instead, with
-        the reason.
+    If no default can be derived from the program, the input has `tpc.required` instead, with the
+    reason.
   }];
   let parameters = (ins "::mlir::tpc::InputDefaultKind":$kind,
                         OptionalParameter<"SymExprAttr">:$past,

@@ -5,10 +5,10 @@
 
 namespace tpc {
 
-/// Checks the paths on the command line before MlirOptMain or mlirTranslateMain runs: these open -o
-/// before they read the input, so that an input with the same path is lost, and read endless
-/// devices. Prints an error and returns false if an input is a device, or if -o names an input or a
-/// path that cannot be written.
+/// Checks the paths on the command line before MlirOptMain or mlirTranslateMain runs. These
+/// functions open -o before they read the input, so an input with the same path would be lost. They
+/// also read devices, which may have no end. Prints an error and returns false if an input is a
+/// device, or if -o names an input or a path that cannot be written.
 ///
 /// Replaces the path of -o in `argv` by a temporary file (tpc/staged_file.h).
 bool checkToolFiles(const char *tool, int argc, char **argv);

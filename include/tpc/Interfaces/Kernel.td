@@ -39,7 +39,7 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
       Replaces the index of a written element by its index in the overwritten operand. Returns
       an `i1` that is true if the new index is in bounds, or null if it always is. The mapping is
       injective.
-      }], "::mlir::Value", "buildKeptIndex",
+      }], "::mlir::Value", "buildOverwrittenIndex",
       (ins "::mlir::tpc::KernelBuilder &":$emitter,
            "::llvm::SmallVectorImpl<::mlir::Value> &":$index), "",
       [{ return ::mlir::Value(); }]>,

@@ -26,12 +26,12 @@ def TpcKernel_Dialect : Dialect {
         tpc_kernel.func @softmax(%x: memref<?x?xf32> of ["batch*sequence", vocabulary])
             -> (%y: memref<?x?xf32> of ["batch*sequence", vocabulary]) {
           tpc_kernel.rows (%row) in ["batch*sequence"] {
-                    %largest = tpc_kernel.fold maxnum (%j) in [vocabulary] adjacent : f32
+            %largest = tpc_kernel.fold maxnum (%j) in [vocabulary] adjacent : f32
                 init 0xFF800000 identity 0xFF800000 {
               %v = memref.load %x[%row, %j] : memref<?x?xf32>
               tpc_kernel.yield %v : f32
             }
-                    %sum = tpc_kernel.fold sum (%j) in [vocabulary] adjacent : f32
+            %sum = tpc_kernel.fold sum (%j) in [vocabulary] adjacent : f32
                 init 0.000000e+00 identity -0.000000e+00 {
               %v = memref.load %x[%row, %j] : memref<?x?xf32>
               %d = arith.subf %v, %largest : f32
@@ -191,12 +191,12 @@ def TpcKernel_FoldOp : TpcKernel_Op<"fold", [SingleBlock, RecursiveMemoryEffects
           tpc_kernel.yield %term : f32
         }
 
- kind | elements | x with y |
----|---|---|
- `sum` | floats, integers | x + y |
- `max`, `min` | floats, signed integers | maximum, minimum; NaN if either is NaN |
- `umax`, `umin` | unsigned integers | maximum, minimum |
- `maxnum` | floats | maximum; the number if the other is NaN; either of two zeros |
+    | kind | elements | x with y |
+    |---|---|---|
+    | `sum` | floats, integers | x + y |
+    | `max`, `min` | floats, signed integers | maximum, minimum; NaN if either is NaN |
+    | `umax`, `umin` | unsigned integers | maximum, minimum |
+    | `maxnum` | floats | maximum; the number if the other is NaN; either of two zeros |
 
     The result is `init` reduced with all terms; for an empty iteration space it is `init`. The
     target chooses the order, which must depend only on sizes. It may reduce terms into several

@@ -44,8 +44,8 @@ LogicalResult verifyEquivalence(ModuleOp model, ModuleOp program, EquivalenceMet
 /// `reference`, the model or, for a step on preallocated caches, the original step.
 LogicalResult verifyGeneration(ModuleOp reference, ModuleOp step, EquivalenceMethods methods = {});
 
-/// Verifies a program after `tpc-extend-logits`: the logits of each sequence's last token are those
-/// that the file gives.
+/// Verifies a program after `tpc-extend-logits`: the logits of each sequence's last token are the
+/// logits of the file.
 LogicalResult verifyExtendedLogits(ModuleOp file, ModuleOp extended);
 
 /// Proves only that each value on a rank is what its type specifies: a copy of a global value, its

@@ -63,7 +63,7 @@ void AttentionBase::beginPair(Value newPair) {
     before = load(at(argument(Args::lengths), b.getI64Type(), batch), b.getI64Type(), true);
 }
 
-Value AttentionBase::getLimit(Value query, Args::Place offset) {
+Value AttentionBase::getLimit(Value query, Args::FieldIndex offset) {
   Value limit = add(add(wide(query), argument(offset)), 1);
   if (before)
     limit = add(limit, before);
@@ -83,13 +83,14 @@ AttentionBase::Row AttentionBase::getRow(Value row, Value kvHead) {
   return {div(row, group), add(mul(kvHead, group), rem(row, group))};
 }
 
-Value AttentionBase::getOffset(const Row &row, Value batch, Args::Place stride, int64_t elements) {
+Value AttentionBase::getOffset(const Row &row, Value batch, Args::FieldIndex stride,
+                               int64_t elements) {
   Value token = add(product(batch, queries), wide(row.query));
   return add(mul(token, argument(stride)), wide(mul(row.head, elements)));
 }
 
 Value AttentionBase::getKeyOffset(Value batch, Value kvHead, bool isValue) {
-  auto ofKeyOr = [&](Args::Place key, Args::Place value) {
+  auto ofKeyOr = [&](Args::FieldIndex key, Args::FieldIndex value) {
     return argument(isValue ? value : key);
   };
   if (variant.cached)
@@ -121,22 +122,22 @@ AttentionBase::Values AttentionBase::getMeans(Value batch, Value kvHead, ArrayRe
   return sums;
 }
 
-Value AttentionBase::isAligned(Args::Place pointer, ArrayRef<Args::Place> strides, int64_t elements,
-                               unsigned bytes) {
+Value AttentionBase::isAligned(Args::FieldIndex pointer, ArrayRef<Args::FieldIndex> strides,
+                               int64_t elements, unsigned bytes) {
   unsigned size = element.getIntOrFloatBitWidth() / 8;
   if (elements * size % bytes)
     return {};
   Value where = LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), argument(pointer));
   Value bits = where;
-  for (Args::Place stride : strides)
+  for (Args::FieldIndex stride : strides)
     bits = arith::OrIOp::create(b, loc, bits, mul(argument(stride), size));
   return compare(Predicate::eq, arith::AndIOp::create(b, loc, bits, i64(bytes - 1)), i64(0));
 }
 
 Value AttentionBase::areKeysAligned(bool isValue, unsigned bytes) {
-  Args::Place pointer = isValue ? Args::v : Args::k;
+  Args::FieldIndex pointer = isValue ? Args::v : Args::k;
   int64_t elements = isValue ? variant.valueSize : variant.headSize;
-  SmallVector<Args::Place, 3> strides = {isValue ? Args::v_row_stride : Args::k_row_stride};
+  SmallVector<Args::FieldIndex, 3> strides = {isValue ? Args::v_row_stride : Args::k_row_stride};
   if (variant.cached) {
     strides.push_back(isValue ? Args::v_batch_stride : Args::k_batch_stride);
     strides.push_back(isValue ? Args::v_head_stride : Args::k_head_stride);

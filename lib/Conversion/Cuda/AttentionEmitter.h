@@ -42,26 +42,26 @@ protected:
   AttentionBase(ModuleOp module, const AttentionVariant &variant);
 
   LLVM::LLVMFuncOp begin(StringRef name, unsigned parameters, unsigned threads);
-  Value argument(Args::Place place) const { return arguments[place]; }
+  Value argument(Args::FieldIndex field) const { return arguments[field]; }
   /// Returns an argument that fits into 32 bits.
-  Value size(Args::Place place) { return narrow(argument(place)); }
+  Value size(Args::FieldIndex field) { return narrow(argument(field)); }
   /// Rows of a KV head, and KV heads of all batches.
   struct Row {
     Value query, head; // in its batch
   };
   Row getRow(Value row, Value kvHead);
   /// Returns the offset of a row in q or in the result, in elements.
-  Value getOffset(const Row &row, Value batch, Args::Place stride, int64_t elements);
+  Value getOffset(const Row &row, Value batch, Args::FieldIndex stride, int64_t elements);
   /// Returns the offset of the keys, or values, of a KV head.
   Value getKeyOffset(Value batch, Value kvHead, bool isValue);
   /// Returns whether each row of a tensor begins at a multiple of `bytes`; null: never.
-  Value isAligned(Args::Place pointer, ArrayRef<Args::Place> strides, int64_t elements,
+  Value isAligned(Args::FieldIndex pointer, ArrayRef<Args::FieldIndex> strides, int64_t elements,
                   unsigned bytes);
   Value areKeysAligned(bool isValue, unsigned bytes);
   /// Sets the work item's KV head, and the number of keys before its first query.
   void beginPair(Value newPair);
   /// Returns a query's limit of visible keys.
-  Value getLimit(Value query, Args::Place offset);
+  Value getLimit(Value query, Args::FieldIndex offset);
   /// A row and its visible keys: [firstKey, lastKey); firstKey only with windows.
   struct VisibleRow {
     Row row;
@@ -116,8 +116,8 @@ private:
   void stageChunks(const Stage &stage, unsigned width);
   void emitItem(Value item);
   void stageQueries();
-  void stageKeys(const Panel &panel, Args::Place pointer, Args::Place stride, Value offset,
-                 Value atOnce, Value firstKey);
+  void stageKeys(const Panel &panel, Args::FieldIndex pointer, Args::FieldIndex stride,
+                 Value offset, Value atOnce, Value firstKey);
   Values multiplyKeys(const Panel &panel, ValueRange scores);
   void finishScores(Values &scores, Value firstKey);
   /// State that is carried from tile to tile.

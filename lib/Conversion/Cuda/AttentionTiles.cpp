@@ -155,7 +155,7 @@ void TileEmitter::stageQueries() {
          .exists = exists});
 }
 
-void TileEmitter::stageKeys(const Panel &panel, Args::Place pointer, Args::Place stride,
+void TileEmitter::stageKeys(const Panel &panel, Args::FieldIndex pointer, Args::FieldIndex stride,
                             Value offset, Value atOnce, Value firstKey) {
   Value from = argument(pointer), step = size(stride);
   auto exists = [&](Value row) { return less(add(firstKey, row), keysHere); };

@@ -164,10 +164,10 @@ void KernelEmitter::lowerCheck(kernel::CheckOp op) {
   Block *after = b.createBlock(region, std::next(before->getIterator()));
   Block *missing = b.createBlock(after), *first = b.createBlock(after);
   using Layout = abi::Layout<tpc_status>;
-  auto field = [&](Layout::Place place) -> Value {
+  auto field = [&](Layout::FieldIndex index) -> Value {
     return LLVM::GEPOp::create(b, loc, status.getType(),
                                abi::getStructType<tpc_status>(b.getContext()), status,
-                               ArrayRef<LLVM::GEPArg>{0, place});
+                               ArrayRef<LLVM::GEPArg>{0, index});
   };
   auto i32 = [&](int32_t value) -> Value {
     return LLVM::ConstantOp::create(b, loc, b.getI32Type(), b.getI32IntegerAttr(value));

@@ -299,7 +299,7 @@ void KernelBuilder::store(Value tensor, ValueRange row) {
     return;
   }
   auto op = cast<KernelOpInterface>(tensor.getDefiningOp());
-  if (Value exists = op.buildKeptIndex(*this, index))
+  if (Value exists = op.buildOverwrittenIndex(*this, index))
     b.setInsertionPointToStart(scf::IfOp::create(b, loc, exists).thenBlock());
   memref::StoreOp::create(b, loc, value, memory.lookup(tensor), index);
 }

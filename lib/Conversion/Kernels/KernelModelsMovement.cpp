@@ -154,7 +154,8 @@ struct AppendModel : KernelOpInterface::ExternalModel<AppendModel, AppendOp> {
     if ((int64_t)row.size() > CacheOp::tokenDim)
       token(cast<AppendOp>(op), e, {row[0], row[CacheOp::tokenDim]});
   }
-  Value buildKeptIndex(Operation *op, KernelBuilder &e, SmallVectorImpl<Value> &index) const {
+  Value buildOverwrittenIndex(Operation *op, KernelBuilder &e,
+                              SmallVectorImpl<Value> &index) const {
     auto found = token(cast<AppendOp>(op), e, {index[0], index[CacheOp::tokenDim]});
     index[CacheOp::tokenDim] = found[0];
     return found[1];

@@ -83,8 +83,8 @@ std::string findAssembler();
 /// Returns the paths that findAssembler searches, for error messages.
 std::string getAssemblerSearchPaths();
 
-/// Adds a cubin for each architecture. On an error, keeps the PTX in a file; the error contains its
-/// path.
+/// Adds a cubin for each architecture. On an error, keeps the PTX in a file, whose path is in the
+/// error.
 llvm::Error assemble(Code &code, const Architectures &architectures, StringRef assembler);
 
 /// Replaces the kernels of the host program by the code, as data that the runtime reads

@@ -19,14 +19,15 @@ using GemvVariant = ::tpc::gemv::Variant;
 /// Returns a name such as tpc_gemv_bf16_kn_1: elements, layout of w, rows of x.
 std::string getName(const GemvVariant &variant);
 
-/// Returns the number of blocks that registers of a multiprocessor must suffice for: two, unless
-/// the kernel would spill.
+/// Returns the number of blocks that must fit into the registers of a multiprocessor: two, or one
+/// if the kernel would otherwise spill.
 unsigned getMinBlocks(const GemvVariant &variant);
 
 /// Adds the kernel to a module of the LLVM dialect. Keeps scalar ops of `arith` and `math`.
 void makeGemvKernel(ModuleOp kernels, const GemvVariant &variant);
 
-/// Loads the dialects that kernels consist of, where no pass manager does.
+/// Loads the dialects of kernel code. Needed without a pass manager, which loads dependent
+/// dialects.
 void loadKernelDialects(MLIRContext &context);
 
 } // namespace mlir::tpc::cuda

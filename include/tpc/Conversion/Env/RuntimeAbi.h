@@ -42,9 +42,9 @@ template <typename T> constexpr Kind kindOf() {
   } else if constexpr (std::is_same_v<U, float>) {
     return Kind::F32;
   } else {
-    static_assert((std::is_integral_v<U> || std::is_enum_v<U>) &&
-                      (sizeof(U) == 4 || sizeof(U) == 8),
-                  "a type that the interface does not use yet");
+    static_assert(
+        (std::is_integral_v<U> || std::is_enum_v<U>) && (sizeof(U) == 4 || sizeof(U) == 8),
+        "the interface supports only integers and enums of 4 or 8 bytes, float and pointers");
     return sizeof(U) == 4 ? Kind::I32 : Kind::I64;
   }
 }
@@ -59,7 +59,8 @@ Type getType(MLIRContext *context, Kind kind);
 template <Kind kind> class Typed : public Value {
 public:
   explicit Typed(Value value) : Value(value) {
-    assert(value && value.getType() == getType(value.getContext(), kind) && "another kind");
+    assert(value && value.getType() == getType(value.getContext(), kind) &&
+           "the LLVM type is not of this kind");
   }
 };
 using I32 = Typed<Kind::I32>;
@@ -149,7 +150,7 @@ template <size_t n> constexpr bool matchesCLayout(const std::array<Field, n> &fi
   };                                                                                               \
   template <> struct Layout<T> {                                                                   \
     using Struct = T;                                                                              \
-    enum Place : int32_t { FIELDS(TPC_ABI_VALUE) };                                                \
+    enum FieldIndex : int32_t { FIELDS(TPC_ABI_VALUE) };                                           \
     static constexpr auto fields = std::to_array<Field>({FIELDS(TPC_ABI_FIELD)});                  \
     static_assert(matchesCLayout(fields, sizeof(T)));                                              \
   };

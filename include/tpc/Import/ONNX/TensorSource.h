@@ -93,8 +93,8 @@ private:
 /// `blobs` of the same cache. The data of a model that is itself a symbolic link is next to the
 /// link or next to its target.
 ///
-/// A non-empty `weights` (from the user) is the data file, or a folder with the data file at
-/// `location` or directly. Then the file must exist.
+/// A non-empty `weights` (from the user) is the data file, or a folder that contains it at
+/// `location` or under the file name of `location`. Then the file must exist.
 llvm::Error resolveDataFile(llvm::StringRef modelPath, llvm::StringRef location, std::string &file,
                             std::string &path, bool &exists, llvm::StringRef weights = {});
 

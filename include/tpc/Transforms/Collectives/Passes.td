@@ -10,12 +10,12 @@ def InsertReshards : Pass<"tpc-insert-reshards", "::mlir::ModuleOp"> {
   let description = [{
     Reads `tpc.split`. An op's splits and its sharding rule determine the distributions of its
     operands and results; a split reduction factor makes the results unreduced. A linear op
-    propagates unreduced operands (delayed reduction) if its result is not larger than they are and
-    they have no other use that requires reduced values. For all other mismatches the pass inserts a
-    `tpc.reshard` after the producer, one for each distinct distribution. The reshard of a weight is
-    inserted before the user instead, so that a gathered weight is live for a short time. A result
-    with `tpc.result_split` is resharded to this distribution before all uses. Inputs are replicated
-    on every rank. Functions return reduced values; outputs are not gathered.
+    propagates unreduced operands (delayed reduction) if its result is not larger than the operands
+    and no other use of the operands requires reduced values. For all other mismatches the pass
+    inserts a `tpc.reshard` after the producer, one for each distinct distribution. The reshard of a
+    weight is inserted before the user instead, so that a gathered weight is live for a short time.
+    A result with `tpc.result_split` is resharded to this distribution before all uses. Inputs are
+    replicated on every rank. Functions return reduced values; outputs are not gathered.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }

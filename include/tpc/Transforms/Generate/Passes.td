@@ -6,13 +6,13 @@
 include "mlir/Pass/PassBase.td"
 
 def ExtendLogits : Pass<"tpc-extend-logits", "::mlir::ModuleOp"> {
-  let summary = "Compute the logits of all tokens in place of the last one's";
+  let summary = "Compute the logits of all tokens, not only of the last one";
   let description = [{
     Files for generation may give the logits of the last token alone, `[batch, 1, vocabulary]` or
     `[batch, vocabulary]`, or the id of the largest logit (`ArgMax`). The pass replaces this output
-    by the logits of all tokens: ids by the values that are searched, and a slice of the last token
-    by all tokens. Rows of the batch must be independent between the slice and the output; each op
-    there is cloned for `batch * tokens` rows.
+    by the logits of all tokens: an `ArgMax` is replaced by its operand, and the slice of the last
+    token by all tokens. Rows of the batch must be independent between the slice and the output;
+    each op there is cloned for `batch * tokens` rows.
 
     ```mlir
     %last = tpc.slice %hidden dim 1 from "s - 1" : [b, s, 64] -> [b, 1, 64]
@@ -24,8 +24,9 @@ def ExtendLogits : Pass<"tpc-extend-logits", "::mlir::ModuleOp"> {
     %0 = tpc.matmul %rows, %head : [b * s, 1, 64], [64, 1000] -> [b * s, 1, 1000]
     %logits = tpc.reshape %0 : [b * s, 1, 1000] -> [b, s, 1000]
     ```
-    Programs with logits of all tokens, without token ids, or with several such outputs none of
-    which is called `logits`, are not changed. `tpc-keep-last-token` removes the additional work.
+    Not changed: programs that already have the logits of all tokens; programs without token ids;
+    programs with several such outputs of which none is named `logits`. `tpc-keep-last-token`
+    removes the additional work.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
@@ -57,8 +58,9 @@ def FixInputs : Pass<"tpc-fix-inputs", "::mlir::ModuleOp"> {
   let description = [{
     Generation needs no masks or positions as inputs: all tokens are visible, and a token's position
     is the number of tokens before it. The pass replaces inputs with `tpc.default` by ops that
-    compute the default. Unused inputs without elements (caches of a file that is right only without
-    a past) are removed. It runs first, so that later passes can analyze the masks.
+    compute the default. Unused inputs with a dimension of size 0 (caches of a file that is valid
+    only for an empty past) are removed. The pass runs first, so that later passes can analyze the
+    masks.
 
     ```mlir
     func.func @main(%ids: [batch, sequence],
@@ -66,6 +68,7 @@ def FixInputs : Pass<"tpc-fix-inputs", "::mlir::ModuleOp"> {
                     %positions: [batch, sequence]
                         {tpc.default = #tpc.default<positions of "attention_mask">},
                     %k: [batch, 2, past, 4])
+    ```
     becomes
     ```mlir
     func.func @main(%ids: [batch, sequence], %k: [batch, 2, past, 4]) {
@@ -84,8 +87,8 @@ def RecognizeCaches : Pass<"tpc-recognize-caches", "::mlir::ModuleOp"> {
     as keys or values of attention. The concatenation must be a result: the updated contents. Names
     differ between exporters and are ignored. Movement ops before and after the concatenation are
     allowed: an argument may contain the keys and values of a layer in one tensor, or keys with
-    tokens as the last dimension. Each becomes a separate `tpc.cache` with tokens in its third
-    dimension. The numbers of past and new tokens are symbols (`tpc.step`). Casts of floats
+    tokens as the last dimension. Keys and values become separate `tpc.cache` ops with tokens in the
+    third dimension. The numbers of past and new tokens are symbols (`tpc.step`). Casts of floats
     before and after the concatenation are allowed: the cache has the type of the concatenation.
 
     ```mlir
@@ -202,7 +205,7 @@ def WindowCaches : Pass<"tpc-window-caches", "::mlir::ModuleOp"> {
     at most `room`, that these caches contain the last window_lengths tokens, and that
     window_lengths is at least min(lengths, window - 1).
 
-    Caches with other uses and programs that are not such a step are not changed.
+    Not changed: caches with other uses, and programs that are not a step on preallocated caches.
     `tpc-verify-generation` checks the result.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
@@ -213,8 +216,8 @@ def KeepLastToken : Pass<"tpc-keep-last-token", "::mlir::ModuleOp"> {
   let description = [{
     Sampling needs only the logits of a sequence's last token. In a step on preallocated caches
     (`tpc-preallocate-caches`), outputs with a token dimension are computed only for token counts -
-    1 of each sequence. So are values that only these outputs need: the head, the last norm, and the
-    last layer except for its keys and values. Sets `last` in `tpc.step`.
+    1 of each sequence. The same applies to values that only these outputs need: the head, the last
+    norm, and the last layer except for its keys and values. Sets `last` in `tpc.step`.
 
     ```mlir
     %o = tpc.attention causal %q, %k, %v lengths %lengths : [batch, sequence, 12, 64], …

@@ -143,7 +143,7 @@ def RaiseAttention : Pass<"tpc-raise-attention", "func::FuncOp"> {
     In 16-bit models the softmax may be in f32, with widened scores or widened queries and keys. The
     attention op is in 16 bits if all three operands are available in 16 bits and there is neither a
     bias nor slopes; otherwise it is in f32. Masks of attention ops that the importer created are
-    classified in the same way. Result of a row without visible keys:
+    classified in the same way. The mask determines the result of a row without visible keys:
     * -inf is added or set, and NaN is replaced by zero after the softmax: `zero`.
     * a finite number replaces the scores: `uniform`, because all scores are equal.
     * the lowest float (any number below -1e30) is added: `uniform`, because rounding absorbs the

@@ -57,8 +57,8 @@ def RepeatKvHeads : Pass<"tpc-repeat-kv-heads", "::mlir::ModuleOp"> {
     each copy has group / r query heads. Replication is either in the views of the weights (a rank
     stores and computes the KV heads that its query heads need) or after the projections (all ranks
     compute all KV heads and select the needed ones). Neither needs communication. The pass chooses
-    the variant with the minimum time of the slowest rank; for equal times, with the minimum of the
-    maximum memory of a rank.
+    the variant with the minimum time of the slowest rank; for equal times, the variant that needs
+    less memory on the worst-case rank.
 
     ```mlir
     %k = tpc.parameter @k view <0 [[64 x 16], [16 x 1]]> : tensor<64x16xf32>
