@@ -16,6 +16,7 @@ import microsoft_errors
 import interpret
 import node_errors
 
+# Entries are as in node_errors.py.
 NODES = (
     node_errors.NODES
     + microsoft_errors.NODES
