@@ -17,270 +17,260 @@ import interpret
 import node_errors
 
 # Entries are as in node_errors.py.
-NODES = (
-    node_errors.NODES
-    + microsoft_errors.NODES
-    + [
-        # Ranges, triangles, sums.
+NODES = node_errors.NODES + microsoft_errors.NODES + [
+    # Ranges, triangles, sums.
+    (
+        17,
+        "float[4] x",
+        "int64 a = {1}, float d = {1}",
+        "Range(a, a, d)",
+        "needs three numbers of one type",
+    ),
+    (17, "float[4] x", "bool a = {1}", "Range(a, a, a)", "needs three numbers of one type"),
+    (17, "float[4] x", "int64 a = {1}, int64 d = {0}", "Range(a, a, d)", "has a delta of `0`"),
+    (
+        17,
+        "float[4] x",
+        "float a = {1}, float c = {5}, float d = {0}",
+        "Range(a, c, d)",
+        "has an endless range",
+    ),
+    (17, "float[4] x", "", "Trilu(x)", "needs a matrix, but has [4]"),
+    (17, "float[4, 4] x", "int64[2] k = {1, 2}", "Trilu(x, k)", "needs one number for k"),
+    (17, "float[4, 4] x", "int64[2] axes = {0, 1}", "CumSum(x, axes)", "needs one axis"),
+    (17, "bool[4] x", "int64 axis = {0}", "CumSum(x, axis)", "needs numbers, but has booleans"),
+    # Logic.
+    (
+        6,
+        "int64[4, 4] x, int64[4] u",
+        "",
+        "Equal <broadcast = 1, axis = 0> (x, u)",
+        "broadcasts along an axis, as before operator set 7; convert the model to a newer one",
+    ),
+    (17, "float[4] x", "", "Not(x)", "needs booleans, but has 'f32'"),
+    (
+        17,
+        "float[4] x, double[4] u, bool[4] c",
+        "",
+        "Where(c, x, u)",
+        "chooses between 'f32' and 'f64' by 'i1'",
+    ),
+    (17, "float[4] x", "", "Where(x, x, x)", "chooses between 'f32' and 'f32' by 'f32'"),
+    # Matmuls.
+    (17, "float[4, 4] x, float s", "", "MatMul(x, s)", "multiplies a scalar"),
+    (
+        17,
+        "float[4, 4] x, double[4, 4] w",
+        "",
+        "MatMul(x, w)",
+        "multiplies matrices of 'f32' and 'f64'",
+    ),
+    (17, "bool[4, 4] x", "", "MatMul(x, x)", "multiplies matrices of 'i1' and 'i1'"),
+    (
+        17,
+        "float[4, 4] x, double[4] c",
+        "",
+        "Gemm(x, x, c)",
+        "has operands of types 'f32' and 'f64'",
+    ),
+    (
+        17,
+        "float[4] x, float[4, 4] w",
+        "",
+        "com.microsoft.FusedMatMul <transA = 1> (x, w)",
+        "transposes a vector",
+    ),
+    # Norms and reductions.
+    (
+        17,
+        "float[b, 4] x, double[4] g",
+        "",
+        "LayerNormalization(x, g)",
+        "normalizes 'f32' by a vector of 'f64'",
+    ),
+    (
+        17,
+        "float x, float[1] g",
+        "",
+        "com.microsoft.SkipLayerNormalization(x, x, g)",
+        "normalizes a scalar",
+    ),
+    (17, "bool[4] x", "", "ReduceSum(x)", "needs numbers, but has booleans"),
+    (17, "bool[4] x", "", "ArgMax(x)", "needs numbers, but has booleans"),
+    (
+        17,
+        "float[4] x",
+        "",
+        "ReduceProd(x)",
+        "computes a product of data; tpc multiplies only sizes",
+    ),
+    # Other shapes.
+    (4, "float[4] x", "", "Reshape(x)", "lacks attribute 'shape'"),
+    (
+        17,
+        "float[b, 4] x",
+        "int64[2] s = {-1, -1}",
+        "Reshape(x, s)",
+        "has -1 twice in its shape [-1, -1]",
+    ),
+    (
+        17,
+        "float[b, 4] x",
+        "int64[3] s = {0, 4, 0}",
+        "Reshape(x, s)",
+        "copies dimension 2 of an operand of shape [b, 4]",
+    ),
+    (
+        17,
+        "float[b, 4] x",
+        "int64[2] s = {0, -1}",
+        "Reshape <allowzero = 1> (x, s)",
+        "has both -1 and 0 in its shape [0, -1]",
+    ),
+    (
+        17,
+        "float[b, 1] x",
+        "",
+        "Squeeze(x)",
         (
-            17,
-            "float[4] x",
-            "int64 a = {1}, float d = {1}",
-            "Range(a, a, d)",
-            "needs three numbers of one type",
+            "removes all dimensions of size 1 of [b, 1], which is known only when the "
+            "program is run; give it axes"
         ),
-        (17, "float[4] x", "bool a = {1}", "Range(a, a, a)", "needs three numbers of one type"),
-        (17, "float[4] x", "int64 a = {1}, int64 d = {0}", "Range(a, a, d)", "has a delta of `0`"),
+    ),
+    (11, "float[4] x", "", "Unsqueeze(x)", "lacks axes"),
+    (
+        5,
+        "float[4] x",
+        "int64[2] two = {2, 2}, int64 axis = {0}",
+        "Tile(x, two, axis)",
+        "needs one axis and one number",
+    ),
+    (
+        17,
+        "float[b, 4] x",
+        "int64[1] two = {2}",
+        "Tile(x, two)",
+        "has 1 repeats for an operand of shape [b, 4]",
+    ),
+    (17, "float[b, 4] x", "int64[2] r = {1, -2}", "Tile(x, r)", "has a negative number of repeats"),
+    (17, "float[4] x", "", "Tile()", "lacks input 0"),
+    # Constants and casts.
+    (17, "float[4] x", "", "Constant()", "has no value"),
+    (
+        17,
+        "float[4] x",
+        "",
+        "Constant <value_ints = [%s]> ()" % ", ".join(["7"] * 1025),
+        "has 1025 numbers in an attribute; store them as a tensor, in attribute 'value'",
+    ),
+    (
+        17,
+        "float[4] x",
+        "",
+        "Constant <value_floats = [%s]> ()" % ", ".join(["7.5"] * 1025),
+        "has 1025 numbers in an attribute; store them as a tensor, in attribute 'value'",
+    ),
+    (
+        17,
+        "float[4] x",
+        "",
+        "Cast <to = 4294967297> (x)",
+        "casts to data type 4294967297, which tpc does not have",
+    ),
+    # Slices, splits, concatenations, padding.
+    (
+        17,
+        "float[4] x, float[n] z",
+        "int64[1] end = {0}, int64[1] step = {-1}",
+        "start = Shape(z)\n[n] y = Slice(x, start, end, end, step)",
+        "slices backwards from `n` to `0`",
+    ),
+    (
+        17,
+        "float[n] x",
+        "int64[1] start = {3}, int64[1] end = {1}, int64[1] axis = {0}, int64[1] step = {-1}",
+        "Slice(x, start, end, axis, step)",
+        "slices a part of a dimension of size `n` backwards",
+    ),
+    (9, "float[4] x", "", "Slice <starts = [0]> (x)", "lacks starts or ends"),
+    (
+        17,
+        "float[4] x",
+        "int64[1] zero = {0}, int64[1] end = {4}",
+        "Slice(x, zero, end, zero, zero)",
+        "has a step of 0",
+    ),
+    (
+        18,
+        "float[4] x",
+        "",
+        "y, z = Split <num_outputs = 3> (x)",
+        "has num_outputs = 3 and 2 outputs",
+    ),
+    (
+        17,
+        "float[4] x",
+        "int64[2] parts = {-1, 5}",
+        "y, z = Split(x, parts)",
+        "has a negative part in [-1, 5]",
+    ),
+    (17, "float[4] x", "", "Concat(x, x)", "lacks attribute 'axis'"),
+    (
+        17,
+        "float[4] x",
+        "",
+        "Concat <axis = 9223372036854775807> (x, x)",
+        "has axis 9223372036854775807, but its operand has 1 dimensions",
+    ),
+    (17, "float[4] x", "", "Concat <axis = 0> (x, , x)", "lacks input 1"),
+    (9, "float[4] x", "", "Pad(x)", "lacks pads"),
+    (
+        17,
+        "float[4] x",
+        "int64[2] pads = {0, -1}",
+        "Pad(x, pads)",
+        "pads by `-1`, which may be negative; slice instead",
+    ),
+    # Branches and functions; `two` is a function with two results.
+    (
+        17,
+        "float[4] x",
+        "bool yes = {1}",
+        "If (yes) <else_branch = no () => (float[4] a) { a = Exp(x) }>",
+        "lacks a branch",
+    ),
+    (
+        17,
+        "float[4] x",
+        "bool yes = {1}",
         (
-            17,
-            "float[4] x",
-            "float a = {1}, float c = {5}, float d = {0}",
-            "Range(a, c, d)",
-            "has an endless range",
+            "y, z = If (yes) <then_branch = b () => (float[4] a) { a = Exp(x) }, else_branch = c ()"
+            " => (float[4] a) { a = Exp(x) }>"
         ),
-        (17, "float[4] x", "", "Trilu(x)", "needs a matrix, but has [4]"),
-        (17, "float[4, 4] x", "int64[2] k = {1, 2}", "Trilu(x, k)", "needs one number for k"),
-        (17, "float[4, 4] x", "int64[2] axes = {0, 1}", "CumSum(x, axes)", "needs one axis"),
-        (17, "bool[4] x", "int64 axis = {0}", "CumSum(x, axis)", "needs numbers, but has booleans"),
-        # Logic.
+        "has 2 outputs, but its branch has 1",
+    ),
+    (
+        17,
+        "float[4] x",
+        "bool yes = {1}",
         (
-            6,
-            "int64[4, 4] x, int64[4] u",
-            "",
-            "Equal <broadcast = 1, axis = 0> (x, u)",
-            "broadcasts along an axis, as before operator set 7; convert the model to a newer one",
+            "If (yes) <then_branch = b (float[4] i) => (float[4] a) { a = Exp(i) }, else_branch = c"
+            " () => (float[4] a) { a = Exp(x) }>"
         ),
-        (17, "float[4] x", "", "Not(x)", "needs booleans, but has 'f32'"),
-        (
-            17,
-            "float[4] x, double[4] u, bool[4] c",
-            "",
-            "Where(c, x, u)",
-            "chooses between 'f32' and 'f64' by 'i1'",
-        ),
-        (17, "float[4] x", "", "Where(x, x, x)", "chooses between 'f32' and 'f32' by 'f32'"),
-        # Matmuls.
-        (17, "float[4, 4] x, float s", "", "MatMul(x, s)", "multiplies a scalar"),
-        (
-            17,
-            "float[4, 4] x, double[4, 4] w",
-            "",
-            "MatMul(x, w)",
-            "multiplies matrices of 'f32' and 'f64'",
-        ),
-        (17, "bool[4, 4] x", "", "MatMul(x, x)", "multiplies matrices of 'i1' and 'i1'"),
-        (
-            17,
-            "float[4, 4] x, double[4] c",
-            "",
-            "Gemm(x, x, c)",
-            "has operands of types 'f32' and 'f64'",
-        ),
-        (
-            17,
-            "float[4] x, float[4, 4] w",
-            "",
-            "com.microsoft.FusedMatMul <transA = 1> (x, w)",
-            "transposes a vector",
-        ),
-        # Norms and reductions.
-        (
-            17,
-            "float[b, 4] x, double[4] g",
-            "",
-            "LayerNormalization(x, g)",
-            "normalizes 'f32' by a vector of 'f64'",
-        ),
-        (
-            17,
-            "float x, float[1] g",
-            "",
-            "com.microsoft.SkipLayerNormalization(x, x, g)",
-            "normalizes a scalar",
-        ),
-        (17, "bool[4] x", "", "ReduceSum(x)", "needs numbers, but has booleans"),
-        (17, "bool[4] x", "", "ArgMax(x)", "needs numbers, but has booleans"),
-        (
-            17,
-            "float[4] x",
-            "",
-            "ReduceProd(x)",
-            "computes a product of data; tpc multiplies only sizes",
-        ),
-        # Other shapes.
-        (4, "float[4] x", "", "Reshape(x)", "lacks attribute 'shape'"),
-        (
-            17,
-            "float[b, 4] x",
-            "int64[2] s = {-1, -1}",
-            "Reshape(x, s)",
-            "has -1 twice in its shape [-1, -1]",
-        ),
-        (
-            17,
-            "float[b, 4] x",
-            "int64[3] s = {0, 4, 0}",
-            "Reshape(x, s)",
-            "copies dimension 2 of an operand of shape [b, 4]",
-        ),
-        (
-            17,
-            "float[b, 4] x",
-            "int64[2] s = {0, -1}",
-            "Reshape <allowzero = 1> (x, s)",
-            "has both -1 and 0 in its shape [0, -1]",
-        ),
-        (
-            17,
-            "float[b, 1] x",
-            "",
-            "Squeeze(x)",
-            (
-                "removes all dimensions of size 1 of [b, 1], which is known only when the "
-                "program is run; give it axes"
-            ),
-        ),
-        (11, "float[4] x", "", "Unsqueeze(x)", "lacks axes"),
-        (
-            5,
-            "float[4] x",
-            "int64[2] two = {2, 2}, int64 axis = {0}",
-            "Tile(x, two, axis)",
-            "needs one axis and one number",
-        ),
-        (
-            17,
-            "float[b, 4] x",
-            "int64[1] two = {2}",
-            "Tile(x, two)",
-            "has 1 repeats for an operand of shape [b, 4]",
-        ),
-        (
-            17,
-            "float[b, 4] x",
-            "int64[2] r = {1, -2}",
-            "Tile(x, r)",
-            "has a negative number of repeats",
-        ),
-        (17, "float[4] x", "", "Tile()", "lacks input 0"),
-        # Constants and casts.
-        (17, "float[4] x", "", "Constant()", "has no value"),
-        (
-            17,
-            "float[4] x",
-            "",
-            "Constant <value_ints = [%s]> ()" % ", ".join(["7"] * 1025),
-            "has 1025 numbers in an attribute; store them as a tensor, in attribute 'value'",
-        ),
-        (
-            17,
-            "float[4] x",
-            "",
-            "Constant <value_floats = [%s]> ()" % ", ".join(["7.5"] * 1025),
-            "has 1025 numbers in an attribute; store them as a tensor, in attribute 'value'",
-        ),
-        (
-            17,
-            "float[4] x",
-            "",
-            "Cast <to = 4294967297> (x)",
-            "casts to data type 4294967297, which tpc does not have",
-        ),
-        # Slices, splits, concatenations, padding.
-        (
-            17,
-            "float[4] x, float[n] z",
-            "int64[1] end = {0}, int64[1] step = {-1}",
-            "start = Shape(z)\n[n] y = Slice(x, start, end, end, step)",
-            "slices backwards from `n` to `0`",
-        ),
-        (
-            17,
-            "float[n] x",
-            "int64[1] start = {3}, int64[1] end = {1}, int64[1] axis = {0}, int64[1] step = {-1}",
-            "Slice(x, start, end, axis, step)",
-            "slices a part of a dimension of size `n` backwards",
-        ),
-        (9, "float[4] x", "", "Slice <starts = [0]> (x)", "lacks starts or ends"),
-        (
-            17,
-            "float[4] x",
-            "int64[1] zero = {0}, int64[1] end = {4}",
-            "Slice(x, zero, end, zero, zero)",
-            "has a step of 0",
-        ),
-        (
-            18,
-            "float[4] x",
-            "",
-            "y, z = Split <num_outputs = 3> (x)",
-            "has num_outputs = 3 and 2 outputs",
-        ),
-        (
-            17,
-            "float[4] x",
-            "int64[2] parts = {-1, 5}",
-            "y, z = Split(x, parts)",
-            "has a negative part in [-1, 5]",
-        ),
-        (17, "float[4] x", "", "Concat(x, x)", "lacks attribute 'axis'"),
-        (
-            17,
-            "float[4] x",
-            "",
-            "Concat <axis = 9223372036854775807> (x, x)",
-            "has axis 9223372036854775807, but its operand has 1 dimensions",
-        ),
-        (17, "float[4] x", "", "Concat <axis = 0> (x, , x)", "lacks input 1"),
-        (9, "float[4] x", "", "Pad(x)", "lacks pads"),
-        (
-            17,
-            "float[4] x",
-            "int64[2] pads = {0, -1}",
-            "Pad(x, pads)",
-            "pads by `-1`, which may be negative; slice instead",
-        ),
-        # Branches and functions; `two` is a function with two results.
-        (
-            17,
-            "float[4] x",
-            "bool yes = {1}",
-            "If (yes) <else_branch = no () => (float[4] a) { a = Exp(x) }>",
-            "lacks a branch",
-        ),
-        (
-            17,
-            "float[4] x",
-            "bool yes = {1}",
-            (
-                "y, z = If (yes) <then_branch = b () => (float[4] a) { a = Exp(x) }, else_branch = c ()"
-                " => (float[4] a) { a = Exp(x) }>"
-            ),
-            "has 2 outputs, but its branch has 1",
-        ),
-        (
-            17,
-            "float[4] x",
-            "bool yes = {1}",
-            (
-                "If (yes) <then_branch = b (float[4] i) => (float[4] a) { a = Exp(i) }, else_branch = c"
-                " () => (float[4] a) { a = Exp(x) }>"
-            ),
-            "has a branch with inputs",
-        ),
-        (
-            17,
-            "float[4] x",
-            "bool yes = {1}",
-            "If <axis = 1, then_branch = b () => (float[4] a) { a = Exp(x) }, "
-            "else_branch = c () => (float[4] a) { a = Exp(x) }> (yes)",
-            "has an attribute 'axis', which the op does not have",
-        ),
-        (17, "float[4] x", "", "y, z, u = local.two(x)", "has 3 outputs, but function 'two' has 2"),
-        (17, "float[4] x", "", "local.same(x, x)", "calls a function with two inputs named 'x'"),
-        (17, "float[4] x", "", "local.two(x, x)", "has 2 inputs, but takes at most 1"),
-    ]
-)
+        "has a branch with inputs",
+    ),
+    (
+        17,
+        "float[4] x",
+        "bool yes = {1}",
+        "If <axis = 1, then_branch = b () => (float[4] a) { a = Exp(x) }, "
+        "else_branch = c () => (float[4] a) { a = Exp(x) }> (yes)",
+        "has an attribute 'axis', which the op does not have",
+    ),
+    (17, "float[4] x", "", "y, z, u = local.two(x)", "has 3 outputs, but function 'two' has 2"),
+    (17, "float[4] x", "", "local.same(x, x)", "calls a function with two inputs named 'x'"),
+    (17, "float[4] x", "", "local.two(x, x)", "has 2 inputs, but takes at most 1"),
+]
 
 FUNCTIONS = """
 <domain: "local", opset_import: ["" : 17]> two (x) => (y, z) { y = Neg(x) z = Exp(x) }
