@@ -57,7 +57,7 @@ tpc.pipeline @main(%n: !n, %k: !k, %x: !new) inputs [{}, {tpc.cache = @k0}, {}] 
 
 // -----
 
-// The heads of a rank's cache must be known at compile time.
+// Head indices must be constants: the heads of a rank's cache must be known at compile time.
 !n = tensor<?xi64, #tpc.dist<[b], local>>
 !new = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, s, 8], local>>
 !k = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8], local>>
@@ -80,7 +80,7 @@ tpc.pipeline @main(%n: !n, %x: !new, %i: tensor<4xi64>, %k: !k) inputs [{}, {}, 
 
 // -----
 
-// Copies of a head are adjacent, so that a slice of copies corresponds to a slice of heads.
+// Copies of a head must be adjacent, so that a slice of copies corresponds to a slice of heads.
 !n = tensor<?xi64, #tpc.dist<[b], local>>
 !new = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, s, 8], local>>
 !k = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8], local>>

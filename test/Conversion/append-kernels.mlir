@@ -57,7 +57,7 @@ func.func private @by_tokens(%n: !n, %x: !byTokens, %cos: !cos, %sin: !cos, %k: 
 // KERNEL-NEXT: }
 // KERNEL-NEXT: }
 
-// Unchanged: a value that no kernel computes is copied, by strides.
+// Unchanged: no kernel computes the appended value, so tpc.append copies it, by strides.
 // OUTLINE-LABEL: func.func private @copied
 // OUTLINE-NEXT: tpc.transpose {{.*}} {tpc.aliased}
 // OUTLINE-NEXT: tpc.append
@@ -67,7 +67,8 @@ func.func private @copied(%n: !n, %x: !byTokens, %k: !k) -> !k {
   return %3 : !k
 }
 
-// Unchanged: a reshape aliases the same memory, and the rows before it differ.
+// Unchanged: a reshape, which is no work, is between kernel and append. The kernel's rows are not
+// those of the appended value.
 // OUTLINE-LABEL: func.func private @of_another_form
 // OUTLINE-NEXT: call @kernel_layer_norm
 // OUTLINE-NEXT: tpc.reshape
@@ -99,8 +100,8 @@ func.func private @used(%n: !n, %x: !byHeads, %k: !k) -> (!byHeads, !k, !k) {
   return %0, %2, %1 : !byHeads, !k, !k
 }
 
-// A row is all tokens of a head, as a softmax over tokens needs. Each token is written to its own
-// position. Earlier cache contents are not touched.
+// A row of the kernel is all tokens of a head, because the softmax is over tokens. Each token is
+// written to its own position. Earlier cache contents are not written.
 // PLAN-LABEL: tpc_buffer.func @over_tokens_on_buffers
 // PLAN: tpc_buffer.launch @kernel_softmax_append({{.*}}) to ({{.*}}) rows "_2*b" grain "floordiv(8192, max(1, _8*s)) + 1"
 // KERNEL-LABEL: tpc_kernel.func @kernel_softmax_append(
@@ -115,8 +116,8 @@ func.func private @over_tokens(%n: !n, %x: !byHeads, %k: !k) -> !k {
   return %1 : !k
 }
 
-// A call of the runtime needs its operands in memory, although kernels could recompute them: the
-// appended value and the lengths, if no kernel contains the append.
+// If no kernel contains the append, it is a runtime call. The call needs the appended value and the
+// lengths in memory, even if a kernel could recompute them.
 // PLAN-LABEL: tpc_buffer.func @generated_on_buffers
 // PLAN: tpc_buffer.launch @kernel_iota{{[_0-9]*}}() to (%[[NEW:.*]]) rows
 // PLAN: tpc_buffer.append %[[NEW]] at %

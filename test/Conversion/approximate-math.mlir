@@ -13,7 +13,7 @@ func.func @approximated(%x: f32) -> (f32, f32, f32, f32) {
   return %0, %1, %2, %3 : f32, f32, f32, f32
 }
 
-// These stay calls, because polynomials are inaccurate far from zero.
+// These functions stay calls, because polynomials are inaccurate far from zero.
 // CHECK-LABEL: @called
 // CHECK: math.sin
 // CHECK: math.cos
@@ -26,7 +26,7 @@ func.func @called(%x: f32) -> (f32, f32, f32) {
   return %0, %1, %2 : f32, f32, f32
 }
 
-// No op has fast-math flags: neither casts nor polynomials.
+// Neither casts nor polynomials have fast-math flags.
 // CHECK-LABEL: @exact
 // CHECK-NOT: fastmath
 func.func @exact(%x: f32, %y: f32) -> (f32, f32) {

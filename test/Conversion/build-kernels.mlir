@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-build-kernels --split-input-file --verify-diagnostics | FileCheck %s
 
-// A stored result is read again after a barrier; the function of tensors is unchanged. If a weight
-// has the name `kernels`, the module gets another name.
+// A stored result is read again after a barrier. The function on tensors is unchanged. If a weight
+// has the name `kernels`, the module of kernels gets another name.
 // CHECK: tpc.weight @kernels
 tpc.weight @kernels in "/w.bin" at 64 : tensor<8xf32>
 

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-fuse-epilogues | FileCheck %s
 
-// Ops that resemble epilogues but cannot be fused, and the operand form that the library needs.
+// Ops that resemble epilogues but cannot be fused, and the form of operands that the library needs.
 !rows = tensor<1x12x2x4xf32, #tpc.dist<[1, 3*8{tp}, 2, 4], local>>
 !keys = tensor<1x?x2x4xf32, #tpc.dist<[1, all, 2, 4], local>>
 !mask = tensor<1x1x12x?xi1, #tpc.dist<[1, 1, 3*8{tp}, all], local>>
@@ -47,7 +47,7 @@ func.func private @two_activations(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   return %2 : tensor<4x8xf32>
 }
 
-// The runtime supports GELU by erf and by tanh, not by sigmoid.
+// The library supports GELU by erf and by tanh, not by sigmoid.
 // CHECK-LABEL: @gelu_by_sigmoid
 // CHECK-NOT: tpc.fused
 // CHECK-LABEL: @gelu_exactly
@@ -81,7 +81,7 @@ func.func private @no_residual(%x: tensor<4x8xf32>, %one: tensor<1xf32>, %column
   return %1, %3, %5 : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>
 }
 
-// A matmul result that broadcasts does not have all elements of the sum.
+// The matmul's result is broadcast by the addition, so it has fewer elements than the sum.
 // CHECK-LABEL: @one_row
 // CHECK-NOT: tpc.fused
 func.func private @one_row(%x: tensor<1x8xf32>, %r: tensor<4x8xf32>) -> tensor<4x8xf32> {
@@ -91,8 +91,8 @@ func.func private @one_row(%x: tensor<1x8xf32>, %r: tensor<4x8xf32>) -> tensor<4
   return %1 : tensor<4x8xf32>
 }
 
-// The bias of a row-parallel matmul is added once, after the reduction, so the matmul does not add
-// it.
+// The bias of a row-parallel matmul is added once, after the reduction. So the matmul on each rank
+// must not add it.
 // CHECK-LABEL: @row_parallel
 // CHECK-NOT: tpc.fused
 func.func private @row_parallel(%x: tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>) -> tensor<4x8xf32> {
@@ -129,7 +129,7 @@ func.func private @calls(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   return %2 : tensor<8x8xf32>
 }
 
-// Batches: a right operand that is equal for all batches stays unexpanded. If each operand has some
+// A right operand that is the same for all batches is not expanded. If each operand has only some
 // of the result's batch dimensions, both are expanded to all.
 // CHECK-LABEL: @same_for_all
 // CHECK-NOT: tpc.expand
@@ -154,8 +154,8 @@ func.func private @double(%x: tensor<3x1x4x8xf64>, %y: tensor<3x2x8x5xf64>, %b: 
   return %0 : tensor<3x2x4x5xf64>
 }
 
-// Queries that are not contiguous, with a mask, after keys of a past: a key is visible if the mask
-// and causality allow it.
+// A rank's queries are not contiguous, there is a mask, and there are past keys. A key is visible
+// if both the mask and causality allow it.
 // CHECK-LABEL: @both_masks
 // CHECK: %[[Q:.*]] = tpc.iota dim 2
 // CHECK: %[[K:.*]] = tpc.iota dim 3

@@ -3,7 +3,7 @@
 tpc.weight @w in "w.bin" at 0 : tensor<8x8xf32>
 tpc.weight @b in "w.bin" at 256 : tensor<8xf32>
 
-// Bias, activation, residual, in this order.
+// An epilogue is a bias, an activation and a residual, in this order.
 // CHECK-LABEL: @all
 func.func private @all(%x: tensor<4x8xf32>, %r: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %w = tpc.parameter @w : tensor<8x8xf32>
@@ -42,7 +42,8 @@ func.func private @late_bias(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   return %2 : tensor<4x8xf32>
 }
 
-// Matmuls of two computed values have neither a bias nor partly broadcast batches.
+// A matmul of two computed values has no epilogue, so its bias becomes an op. Batches that only one
+// operand has are expanded.
 // CHECK-LABEL: @batches
 // CHECK: %[[E:.*]] = tpc.expand %{{.*}} : tensor<3x1x4x8xf32> -> tensor<3x2x4x8xf32>
 // CHECK: %[[P:.*]] = tpc.matmul %[[E]], %{{.*}} : tensor<3x2x4x8xf32>, tensor<3x2x8x5xf32> ->
@@ -52,8 +53,8 @@ func.func private @batches(%x: tensor<3x1x4x8xf32>, %y: tensor<3x2x8x5xf32>, %b:
   return %0 : tensor<3x2x4x5xf32>
 }
 
-// A rank has, for example, queries 0 to 3 of every 8: a mask, not a single offset, states the
-// visible keys.
+// A rank has, for example, queries 0 to 3 of every 8. Therefore the visible keys are given by a
+// mask, not by one offset.
 // CHECK-LABEL: @queries_not_in_a_row
 // CHECK: %[[Q:.*]] = tpc.iota dim 2 : tensor<{{.*}}xi64, #tpc.dist<[1, 1, 3*8{tp}, 24], local>>
 // CHECK: %[[K:.*]] = tpc.iota dim 3

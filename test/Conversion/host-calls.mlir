@@ -5,8 +5,8 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @w in "/w.bin" at 0 : tensor<6x8xf32>
 tpc.weight @b in "/w.bin" at 192 : tensor<8xf32>
 
-// Parameter 0 packed, bias (parameter 1 dense), residual; m = 2 * 3, k, n; GELU by tanh is epilogue
-// 2.
+// The arguments are parameter 0 (packed), the bias (parameter 1, dense), the residual, m = 2 * 3, k
+// and n. Activation 2 is GELU by tanh.
 // CHECK-LABEL: llvm.func internal @product(
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
@@ -31,7 +31,7 @@ func.func private @product(%x: tensor<2x3x6xf32>, %r: tensor<2x3x8xf32>) -> tens
   return %2 : tensor<2x3x8xf32>
 }
 
-// Two computed values: batch, m, k, n, and the strides between matrices.
+// A matmul of two computed values has batch, m, k, n, and the strides between matrices.
 // CHECK-LABEL: llvm.func internal @batches(
 // CHECK-DAG: %[[C18:.*]] = llvm.mlir.constant(18 : i64)
 // CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
@@ -72,7 +72,7 @@ func.func private @shared_left(%x: tensor<3x6xf32>, %y: tensor<5x6x7xf32>) -> te
   return %0 : tensor<5x3x7xf32>
 }
 
-// A constant: its device address. Equal constants are merged.
+// A constant is its device address. Equal constants are merged.
 // CHECK-LABEL: llvm.func internal @constants(
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK: %[[A:.*]] = llvm.call @tpc_constant(%arg0, %[[I32_0]])
@@ -86,8 +86,8 @@ func.func private @constants(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> (tenso
   return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
 }
 
-// A kernel: its arguments in order, the number of rows, and the minimum number of rows per thread:
-// 8192 / 16 + 1.
+// A launch has the kernel's arguments in order, the number of rows, and the minimum number of rows
+// per thread: 8192 / 16 + 1.
 // CHECK-LABEL: llvm.func internal @kernel_call(
 // CHECK-DAG: %[[C513:.*]] = llvm.mlir.constant(513 : i64)
 // CHECK-DAG: %[[C64:.*]] = llvm.mlir.constant(64 : i64)
@@ -126,7 +126,8 @@ func.func private @slots(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   return %3 : tensor<4x4xf32>
 }
 
-// A slice of the outermost dimension is an address: coordinate times 4 rows of 8 elements.
+// A slice of the outermost dimension is an address: the rank's coordinate times 4 rows of 8
+// elements.
 // CHECK-LABEL: llvm.func internal @part(
 // CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
 // CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)

@@ -1,11 +1,11 @@
 // RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program --canonicalize --cse | FileCheck %s
 
-// Arguments of communication calls (tpc/runtime.h): axes as a mask in the order of the grid, the
-// type of elements (0: f32,
-// 3: bf16, 4: i8), the reduction (0: sum, 1: max), and the tensor as [outer, n, inner], of which n is split.
+// Arguments of communication calls (tpc/runtime.h): axes as a bit mask in the order of the grid,
+// the type of elements (0: f32, 3: bf16, 4: i8), the reduction (0: sum, 1: max), and the tensor as
+// [outer, n, inner], of which n is split.
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 1>} {
 
-// Axes 0 and 1. The node is passed for messages.
+// An all-reduce over axes 0 and 1. The index of the ONNX node is passed for error messages.
 // CHECK-LABEL: llvm.func internal @all_reduce(
 // CHECK-DAG: %[[C24:.*]] = llvm.mlir.constant(24 : i64)
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
@@ -43,7 +43,7 @@ func.func private @all_gather(%x: tensor<5x4x6xf32, #tpc.dist<[5, 8{tp}, 6], loc
   return %0 : tensor<5x8x6xf32>
 }
 
-// One axis after the other, the innermost first, with a buffer for the intermediate result.
+// A gather over two axes is one call per axis, the innermost first, with an intermediate buffer.
 // CHECK-LABEL: llvm.func internal @all_gather_two(
 // CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
 // CHECK-DAG: %[[C12:.*]] = llvm.mlir.constant(12 : i64)
@@ -96,8 +96,8 @@ func.func private @all_to_all(%x: tensor<4x3x8xf32, #tpc.dist<[4, 3, 16{tp}], lo
   return %0 : tensor<2x3x16xf32, #tpc.dist<[4{tp}, 3, 16], local>>
 }
 
-// Axes before and after, each list terminated by -1; outer, blocks, n, unit and inner; the first
-// element.
+// A permute has the axes before and after, each list terminated by -1; then outer, blocks, n, unit
+// and inner; then the first element.
 // CHECK-LABEL: llvm.func internal @permute(
 // CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
 // CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
@@ -121,7 +121,7 @@ func.func private @permute(%x: tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>>) ->
   return %0 : tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>>
 }
 
-// In place at the root, so the value is copied first.
+// A broadcast works in place on the root, so the operand is copied first.
 // CHECK-LABEL: llvm.func internal @broadcast(
 // CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
 // CHECK-DAG: %[[C16:.*]] = llvm.mlir.constant(16 : i64)

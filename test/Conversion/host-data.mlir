@@ -1,13 +1,13 @@
 // RUN: tpc-opt %s --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program --canonicalize --cse | FileCheck %s
 
-// Program data, transfers between stages, and lists that the runtime reads: see tpc/runtime.h.
+// Constants, transfers between stages, and lists that the runtime reads: see tpc/runtime.h.
 !a = tensor<6x12xf32, #tpc.dist<[12{tp}, 12], local>>
 !b = tensor<12x4xf32, #tpc.dist<[12, 12{dp}], local>>
 !k = tensor<4x3xf32>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 1>} {
 
-// Two dimensions. For each: the number of its factors minus one, and lists of axis indices, each
-// terminated by -1: before and after, for the factor and for the product.
+// An exchange of two dimensions has for each the number of its factors minus one and lists of axis
+// indices: before and after, for the factor and for the product. Each list ends with -1.
 // CHECK-LABEL: llvm.func internal @exchange(
 // CHECK-DAG: %[[C2:.*]] = llvm.mlir.constant(2 : i32)
 // CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i32)
@@ -63,8 +63,8 @@ func.func private @constants(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<2xui8>
 // CHECK-DAG: %[[F32:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK: %[[FRAME:.*]] = llvm.call @tpc_frame_push(
 // CHECK: llvm.call @tpc_recv(%arg0, %[[RANK]], %[[F32]], %[[FRAME]], %{{.*}}, %[[ZERO]])
-// Only the first copy is delivered: every second row of four, starting at the first, along
-// dimension 0.
+// Only the first of two copies is written to the output: every second of four rows in dimension 0,
+// beginning at the first.
 // CHECK: llvm.icmp "eq"
 // CHECK: llvm.and
 // CHECK: llvm.cond_br

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program | FileCheck %s
 
-// Valid ids in the manifest: the rows that they may index.
+// The manifest has the range of valid ids of an input: the rows that they may index.
 
 tpc.weight @big in "/w.bin" at 0 : tensor<50x2xf32>
 tpc.weight @small in "/w.bin" at 400 : tensor<5x2xf32>
@@ -40,12 +40,13 @@ tpc.pipeline @main(%all: tensor<3xi64>, %parts: tensor<3x2xi64>, %both: tensor<3
   }
 }
 
-// Rows of both tables.
+// Ids index both tables, so the smaller one is the limit.
 // CHECK: \22name\22:\22all\22,\22range\22:[-5,4],\22range_of\22:\22small\22
-// A shard does not determine the range of the whole, so kernels check the ids.
+// A table is indexed by a slice of the ids only. So the input has no range, and kernels check the
+// ids.
 // CHECK-SAME: \22name\22:\22parts\22,\22shape\22
 // CHECK-SAME: \22name\22:\22both\22,\22range\22:[-50,49],\22range_of\22:\22big\22
-// True is row 1, whatever type it was cast from.
+// Booleans index row 0 or 1, whatever type they were cast from, so they need no range.
 // CHECK-SAME: \22name\22:\22truth\22,\22shape\22
 // CHECK-SAME: \22name\22:\22number\22,\22range\22:[-5,4],\22range_of\22:\22small\22
 // Ids that may wrap around are checked after the cast.

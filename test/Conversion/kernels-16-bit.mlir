@@ -37,7 +37,7 @@ func.func private @bfloat(%x: tensor<4xbf16>) -> tensor<4xbf16> attributes {tpc.
   return %0 : tensor<4xbf16>
 }
 
-// A sum rounds only at the end.
+// A sum is rounded only at the end.
 // CHECK-LABEL: tpc_kernel.func @sum(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf16> of [_5, _4]) -> (%[[R:.*]]: memref<?xf16> of [_4]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
@@ -53,7 +53,7 @@ func.func private @sum(%x: tensor<5x4xf16>) -> tensor<4xf16> attributes {tpc.ker
   return %0 : tensor<4xf16>
 }
 
-// So does a matmul without a library implementation.
+// A matmul without a library implementation is also rounded only at the end.
 // CHECK-LABEL: tpc_kernel.func @matmul(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xbf16> of [_3, _4], %[[Y:.*]]: memref<?x?xbf16> of [_4, _5]) -> (%[[R:.*]]: memref<?x?xbf16> of [_3, _5]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_3] {
@@ -72,7 +72,7 @@ func.func private @matmul(%x: tensor<3x4xbf16>, %y: tensor<4x5xbf16>) -> tensor<
   return %0 : tensor<3x5xbf16>
 }
 
-// Elements that are only moved are not widened.
+// Elements that are only copied are not widened.
 // CHECK-LABEL: tpc_kernel.func @moves(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf16> of [_3, _4]) -> (%[[R:.*]]: memref<?x?xf16> of [_4, _3]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {

@@ -6,8 +6,8 @@
 !all = tensor<?xf32, #tpc.dist<["n + 5"]>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
-// Two-dimensional ids, in a table with a dynamic number of rows. The row is computed once, not for
-// each column.
+// Two-dimensional ids, in a table with a dynamic number of rows. The table's row is computed once
+// for each id, not for each column.
 // CHECK-LABEL: tpc_kernel.func @embedding(
 // CHECK-SAME: %[[T:.*]]: memref<?x?xf32> of [v, _4], %[[IDS:.*]]: memref<?x?xi32> of [_2, _3]) -> (%[[R:.*]]: memref<?x?x?xf32> of [_2, _3, _4]) {
 // CHECK: %[[V:.*]] = tpc_kernel.size v
@@ -72,8 +72,8 @@ func.func private @gather_scalar(%x: tensor<2x6xf32>, %i: tensor<i64>) -> tensor
   return %0 : tensor<2xf32>
 }
 
-// Index tuples within batches: the batch index is shared by both operands, and the dimensions after
-// the tuple remain.
+// Tuples of indices within batches: both operands have the same batch index, and the dimensions
+// after those of the tuple remain.
 // CHECK-LABEL: tpc_kernel.func @gather_nd_batch(
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?xf32> of [_3, _5, _6], %[[IDS:.*]]: memref<?x?x?xi64> of [_3, _4, 1])
 // CHECK: %[[C0:.*]] = arith.constant 0 : index
@@ -89,8 +89,8 @@ func.func private @gather_nd_batch(%x: tensor<3x5x6xf32>, %i: tensor<3x4x1xi64>)
   return %0 : tensor<3x4x6xf32>
 }
 
-// Running sums: up to the previous element; from this element to the end. 16-bit sums accumulate in
-// f32.
+// Running sums from the first to the previous element, and from an element to the last. 16-bit sums
+// accumulate in f32.
 // CHECK-LABEL: tpc_kernel.func @cumsum_before(
 // CHECK: tpc_kernel.elements (%[[I:.*]], %[[J:.*]]) in [_4, _6] {
 // CHECK: %[[SUM:.*]] = scf.for %[[K:.*]] = %c0 to %[[I]] step %c1 iter_args(%{{.*}} = %{{.*}}) -> (f32) {
@@ -109,7 +109,7 @@ func.func private @cumsum_to_the_end(%x: tensor<4x6xf32>) -> tensor<4x6xf32> att
   return %0 : tensor<4x6xf32>
 }
 
-// The angles of each sample are read at its index.
+// The angles of each batch element are read at its batch index.
 // CHECK-LABEL: tpc_kernel.func @rotary_of_batch(
 // CHECK-SAME: %{{.*}}: memref<?x?x?x?xf32> of [_2, _3, 1, _8], %[[COS:.*]]: memref<?x?x?xf32> of [_2, _3, _4], %[[SIN:[a-z0-9]+]]: memref
 // CHECK: tpc_kernel.rows (%[[B:.*]], %[[S:.*]]) in [_2, _3] {
@@ -121,7 +121,8 @@ func.func private @rotary_of_batch(%x: tensor<2x3x1x8xf32>, %cos: tensor<2x3x4xf
   return %0 : tensor<2x3x1x8xf32>
 }
 
-// Three operands: each passed size is subtracted from the index.
+// In a concatenation of three operands, the size of each operand before is subtracted from the
+// index.
 // CHECK-LABEL: tpc_kernel.func @concat_three(
 // CHECK-SAME: %[[X:.*]]: memref<?xf32> of [_2], %[[Y:.*]]: memref<?xf32> of [n], %[[Z:.*]]: memref<?xf32> of [_3])
 // CHECK-DAG: %[[N2:.*]] = tpc_kernel.size _2
@@ -139,8 +140,8 @@ func.func private @concat_three(%x: tensor<2xf32>, %y: !n, %z: tensor<3xf32>) ->
   return %0 : !all
 }
 
-// Rows of a concatenation are not rows of its operands: a norm of an operand is computed for the
-// requested row.
+// Rows of a concatenation are not rows of its operands. So the norm of an operand is computed for
+// each element that is read.
 // CHECK-LABEL: tpc_kernel.func @norm_before_concat(
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_6] {
 // CHECK-NEXT: tpc_kernel.elements (%[[J:.*]]) in [_8] {
@@ -153,7 +154,7 @@ func.func private @norm_before_concat(%x: tensor<2x8xf32>, %s: tensor<8xf32>, %y
   return %1 : tensor<6x8xf32>
 }
 
-// A slice that begins at a symbol; an index into a dimension of one element needs no arithmetic.
+// A slice that begins at a symbol. An index into a dimension of one element needs no arithmetic.
 // CHECK-LABEL: tpc_kernel.func @slice_from_symbol(
 // CHECK: %[[FROM:.*]] = tpc_kernel.size n
 // CHECK: %[[AT:.*]] = arith.addi %{{.*}}, %[[FROM]]
@@ -163,7 +164,7 @@ func.func private @slice_from_symbol(%x: !all) -> tensor<5xf32> attributes {tpc.
   return %0 : tensor<5xf32>
 }
 
-// Constants as values: booleans, halves, unsigned numbers.
+// Constants of booleans, f16 and unsigned numbers become scalars in the kernel.
 // CHECK-LABEL: tpc_kernel.func @constants(
 // CHECK-DAG: arith.constant true
 // CHECK-DAG: arith.constant 5.000000e-01 : f16

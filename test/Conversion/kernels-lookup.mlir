@@ -5,7 +5,7 @@
 // embedding.)
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
-// In the middle: the dimensions before and after remain.
+// A gather in the middle dimension: the dimensions before and after remain.
 // CHECK-LABEL: tpc_kernel.func @gather(
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?xf32> of [_2, _6, _3], %[[I:.*]]: memref<?xi32> of [_4]) -> (%[[R:.*]]: memref<?x?x?xf32> of [_2, _4, _3]) {
 // CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6
@@ -31,7 +31,7 @@ func.func private @gather(%x: tensor<2x6x3xf32>, %i: tensor<4xi32>) -> tensor<2x
   return %0 : tensor<2x4x3xf32>
 }
 
-// Unsigned indices have no sign to extend.
+// Unsigned indices are zero-extended.
 // CHECK-LABEL: tpc_kernel.func @gather_unsigned(
 // CHECK-SAME: %[[X:.*]]: memref<?xf32> of [_6], %[[I:.*]]: memref<?xi8> of [_4]) -> (%[[R:.*]]: memref<?xf32> of [_4]) {
 // CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6
@@ -57,7 +57,7 @@ func.func private @gather_unsigned(%x: tensor<6xf32>, %i: tensor<4xui8>) -> tens
   return %0 : tensor<4xf32>
 }
 
-// Half of the rows on each of two ranks.
+// The gathered dimension is split: each of two ranks has half of it.
 // CHECK-LABEL: tpc_kernel.func @gather_split(
 // CHECK-SAME: %[[X:.*]]: memref<?xf32> of [_6.tp], %[[I:.*]]: memref<?xi64> of [_4]) -> (%[[R:.*]]: memref<?xf32> of [_4]) {
 // CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6

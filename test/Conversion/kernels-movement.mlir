@@ -3,7 +3,7 @@
 // Kernels of data-movement ops: source index of each element. A kernel runs rows [lo, hi); the
 // other dimensions are loops.
 
-// A rotated dimension: index + 4, minus 6 beyond the end.
+// A roll reads index + 4, minus 6 beyond the end.
 // CHECK-LABEL: tpc_kernel.func @roll(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_2, _6]) -> (%[[R:.*]]: memref<?x?xf32> of [_2, _6]) {
 // CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6
@@ -21,8 +21,8 @@ func.func private @roll(%x: tensor<2x6xf32>) -> tensor<2x6xf32> attributes {tpc.
   return %0 : tensor<2x6xf32>
 }
 
-// A backward rotation is a forward one by the rest of a block. Blocks of three in a dimension of
-// six: elements stay in their block.
+// A backward roll by 1 in blocks of 3 is a forward roll by 2. In a dimension of six, elements stay
+// in their block.
 // CHECK-LABEL: tpc_kernel.func @roll_runs(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_2, _6]) -> (%[[R:.*]]: memref<?x?xf32> of [_2, _6]) {
 // CHECK-DAG: %[[N_3:.*]] = tpc_kernel.size _3
@@ -44,7 +44,7 @@ func.func private @roll_runs(%x: tensor<2x6xf32>) -> tensor<2x6xf32> attributes 
   return %0 : tensor<2x6xf32>
 }
 
-// The first operand while the index is below its size, then the second.
+// A concatenation reads the first operand if the index is below its size, otherwise the second.
 // CHECK-LABEL: tpc_kernel.func @concat(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_2, _6], %[[Y:.*]]: memref<?x?xf32> of [_2, _3]) -> (%[[R:.*]]: memref<?x?xf32> of [_2, _9]) {
 // CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6
@@ -64,7 +64,7 @@ func.func private @concat(%x: tensor<2x6xf32>, %y: tensor<2x3xf32>) -> tensor<2x
   return %0 : tensor<2x9xf32>
 }
 
-// from + step * index
+// A slice reads index `from` + `step` * index.
 // CHECK-LABEL: tpc_kernel.func @slice(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_2, _9]) -> (%[[R:.*]]: memref<?x?xf32> of [_2, _4]) {
 // CHECK-DAG: %[[C2:.*]] = arith.constant 2 : index
@@ -106,7 +106,7 @@ func.func private @transpose(%x: tensor<2x3x5xf32>) -> tensor<5x2x3xf32> attribu
   return %0 : tensor<5x2x3xf32>
 }
 
-// A dimension of size 1 is read at 0.
+// An expanded dimension of size 1 is read at 0.
 // CHECK-LABEL: tpc_kernel.func @expand(
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?xf32> of [_2, 1, _5]) -> (%[[R:.*]]: memref<?x?x?xf32> of [_2, _4, _5]) {
 // CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index
@@ -119,7 +119,7 @@ func.func private @expand(%x: tensor<2x1x5xf32>) -> tensor<2x4x5xf32> attributes
   return %0 : tensor<2x4x5xf32>
 }
 
-// Inside a kernel, a reshape is index arithmetic …
+// Inside a kernel, a reshape is index arithmetic.
 // CHECK-LABEL: tpc_kernel.func @reshape(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_4, _6]) -> (%[[R:.*]]: memref<?x?xf32> of [_3, _8]) {
 // CHECK-DAG: %[[N_8:.*]] = tpc_kernel.size _8
@@ -139,7 +139,7 @@ func.func private @reshape(%x: tensor<4x6xf32>) -> tensor<3x8xf32> attributes {t
   return %1 : tensor<3x8xf32>
 }
 
-// … unless it only adds or removes dimensions of size 1.
+// A reshape that only adds or removes dimensions of size 1 needs no arithmetic.
 // CHECK-LABEL: tpc_kernel.func @reshape_ones(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_4, _6]) -> (%[[R:.*]]: memref<?x?x?x?xf32> of [_4, 1, _6, 1]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
@@ -153,7 +153,7 @@ func.func private @reshape_ones(%x: tensor<4x6xf32>) -> tensor<4x1x6x1xf32> attr
   return %1 : tensor<4x1x6x1xf32>
 }
 
-// Elements on and below the diagonal; zeros above.
+// Elements on and below the diagonal are copied; those above are zeros.
 // CHECK-LABEL: tpc_kernel.func @trilu(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_5, _5]) -> (%[[R:.*]]: memref<?x?xf32> of [_5, _5]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_5] {
@@ -184,7 +184,7 @@ func.func private @trilu_upper(%x: tensor<5x5xf32>) -> tensor<5x5xf32> attribute
   return %0 : tensor<5x5xf32>
 }
 
-// The value of a size, in any type.
+// The value of a size as an element of any type.
 // CHECK-LABEL: tpc_kernel.func @sizes(
 // CHECK-SAME: ) -> (%[[R0:.*]]: memref<f32> of [], %[[R1:.*]]: memref<i32> of [], %[[R2:.*]]: memref<i1> of []) {
 // CHECK-DAG: %[[N_7:.*]] = tpc_kernel.size _7

@@ -3,8 +3,8 @@
 // Norms, softmax along rows, and values shared by ops of one kernel: computed once per row, once
 // per element, or rematerialized.
 
-// Mean and variance once per row; the variance is computed from centered values, to avoid
-// cancellation with large means.
+// Mean and variance are computed once per row. The variance is computed from centered values, to
+// avoid cancellation with large means.
 // CHECK-LABEL: tpc_kernel.func @layer_norm(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [n, _8], %[[S:.*]]: memref<?xf32> of [_8], %[[B:.*]]: memref<?xf32> of [_8]) -> (%[[R:.*]]: memref<?x?xf32> of [n, _8]) {
 // CHECK: %[[N:.*]] = tpc_kernel.size _8
@@ -39,7 +39,7 @@ func.func private @layer_norm(%x: !x, %s: tensor<8xf32>, %b: tensor<8xf32>) -> !
   return %0 : !x
 }
 
-// 16 bits: squares accumulate in f32, and only the result is rounded.
+// With 16-bit elements, squares accumulate in f32, and only the result is rounded.
 // CHECK-LABEL: tpc_kernel.func @rms_norm(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf16> of [_4, _8], %[[S:.*]]: memref<?xf16> of [_8])
 // CHECK: %[[SUM:.*]] = tpc_kernel.fold sum (%[[J:.*]]) in [_8] adjacent : f32
@@ -97,7 +97,7 @@ func.func private @masked_softmax(%x: tensor<4x8xf32>, %m: tensor<4x8xi1>) -> te
   return %1 : tensor<4x8xf32>
 }
 
-// The mean over a dynamic size.
+// A mean over a dynamic size divides by the size at run time.
 // CHECK-LABEL: tpc_kernel.func @mean(
 // CHECK: %[[N:.*]] = tpc_kernel.size s
 // CHECK: %[[SUM:.*]] = tpc_kernel.fold sum (%{{.*}}) in [s] adjacent
@@ -109,8 +109,8 @@ func.func private @mean(%x: tensor<?x?xf32, #tpc.dist<[n, s]>>) -> tensor<?xf32,
   return %0 : tensor<?xf32, #tpc.dist<[n]>>
 }
 
-// A reduction over all dimensions, in any listed order, is in memory order. A mean over two
-// dimensions divides by both sizes.
+// A reduction over all dimensions is in memory order, whatever the order of its list. A mean over
+// two dimensions divides by both sizes.
 // CHECK-LABEL: tpc_kernel.func @of_all(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_4, _8]) -> (%[[MIN:.*]]: memref<f32> of [], %[[MEAN:.*]]: memref<f32> of []) {
 // CHECK: %[[N:.*]] = tpc_kernel.size "_4*_8"
@@ -126,7 +126,7 @@ func.func private @of_all(%x: tensor<4x8xf32>) -> (tensor<f32>, tensor<f32>) att
   return %0, %1 : tensor<f32>, tensor<f32>
 }
 
-// The largest unsigned number has all bits set.
+// The identity of an unsigned minimum is the largest number: all bits are set.
 // CHECK-LABEL: tpc_kernel.func @minimum_of_unsigned(
 // CHECK: tpc_kernel.fold umin (%{{.*}}) in [_8] adjacent : i8 init -1 identity -1
 func.func private @minimum_of_unsigned(%x: tensor<4x8xui8>) -> tensor<4xui8> attributes {tpc.kernel = 1} {
@@ -154,8 +154,8 @@ func.func private @two_results(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<
   return %1, %2 : tensor<4x8xf32>, tensor<4x8xf32>
 }
 
-// Three stores; the second and third read stored values: a barrier before each of them, none after
-// the last.
+// Of three stores, the second and the third read stored values. There is a barrier before each of
+// these two, and none after the last.
 // CHECK-LABEL: tpc_kernel.func @three_stores(
 // CHECK-SAME: (%[[A:.*]]: memref<?x?xf32> of [_4, _8], %[[B:.*]]: memref<?x?xf32> of [_4, _8], %[[C:.*]]: memref<?x?xf32> of [_4, _8]) {
 // CHECK: memref.store %{{.*}}, %[[A]]

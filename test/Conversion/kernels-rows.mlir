@@ -3,7 +3,7 @@
 // Kernels of ops that need a whole row or column: sums, extremes, norms, softmax, matmuls without a
 // library implementation.
 
-// Along the last dimension: operands are adjacent.
+// In a reduction of the last dimension, operands are adjacent.
 // CHECK-LABEL: tpc_kernel.func @maximum(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_4, _10]) -> (%[[R:.*]]: memref<?xf32> of [_4]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
@@ -30,7 +30,7 @@ func.func private @minimum_of_integers(%x: tensor<4x10xi32>) -> tensor<4x1xi32> 
   return %0 : tensor<4x1xi32>
 }
 
-// Unsigned: the minimum is 0, not -128.
+// The identity of an unsigned maximum is 0, not -128.
 // CHECK-LABEL: tpc_kernel.func @maximum_of_unsigned(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xi8> of [_4, _10]) -> (%[[R:.*]]: memref<?xi8> of [_4]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
@@ -63,7 +63,7 @@ func.func private @mean_of_integers(%x: tensor<3x4xi64>) -> tensor<4xi64> attrib
   return %0 : tensor<4xi64>
 }
 
-// Two dimensions, one of which is not the last.
+// A reduction of two dimensions, one of which is not the last.
 // CHECK-LABEL: tpc_kernel.func @sum_of_two(
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?xi64> of [_3, _4, _5]) -> (%[[R:.*]]: memref<?xi64> of [_4]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
@@ -77,7 +77,7 @@ func.func private @sum_of_two(%x: tensor<3x4x5xi64>) -> tensor<4xi64> attributes
   return %0 : tensor<4xi64>
 }
 
-// Running sum from the first element to this one.
+// A running sum from the first element to the current one.
 // CHECK-LABEL: tpc_kernel.func @cumsum(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xi64> of [_4, _6]) -> (%[[R:.*]]: memref<?x?xi64> of [_4, _6]) {
 // CHECK-DAG: %[[C1:.*]] = arith.constant 1 : index
@@ -96,7 +96,7 @@ func.func private @cumsum(%x: tensor<4x6xi64>) -> tensor<4x6xi64> attributes {tp
   return %0 : tensor<4x6xi64>
 }
 
-// Running sum from the next element to the last.
+// A running sum from the next element to the last.
 // CHECK-LABEL: tpc_kernel.func @cumsum_backwards(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xi64> of [_4, _6]) -> (%[[R:.*]]: memref<?x?xi64> of [_4, _6]) {
 // CHECK-DAG: %[[C1:.*]] = arith.constant 1 : index
@@ -115,7 +115,7 @@ func.func private @cumsum_backwards(%x: tensor<4x6xi64>) -> tensor<4x6xi64> attr
   return %0 : tensor<4x6xi64>
 }
 
-// Along another dimension than the last: in order, without vectors.
+// A softmax along a dimension other than the last reduces in order, without vectors.
 // CHECK-LABEL: tpc_kernel.func @softmax(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_4, _6]) -> (%[[R:.*]]: memref<?x?xf32> of [_4, _6]) {
 // CHECK: tpc_kernel.rows () in [] {
@@ -140,7 +140,8 @@ func.func private @softmax(%x: tensor<4x6xf32>) -> tensor<4x6xf32> attributes {t
   return %0 : tensor<4x6xf32>
 }
 
-// Halves: x[i] and x[i + 3], the sine of the first negated. Elements after both halves are copied.
+// Without `interleaved`, x[i] and x[i + 3] are a pair; the sine is negated for x[i]. Elements after
+// the six rotated ones are copied.
 // CHECK-LABEL: tpc_kernel.func @rotary(
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?x?xf32> of [1, _2, 1, _8], %[[COS:.*]]: memref<?x?x?xf32> of [1, _2, _3], %[[SIN:.*]]: memref<?x?x?xf32> of [1, _2, _3]) -> (%[[R:.*]]: memref<?x?x?x?xf32> of [1, _2, 1, _8]) {
 // CHECK-DAG: %[[N_3:.*]] = tpc_kernel.size _3
@@ -176,7 +177,7 @@ func.func private @rotary(%x: tensor<1x2x1x8xf32>, %cos: tensor<1x2x3xf32>, %sin
   return %0 : tensor<1x2x1x8xf32>
 }
 
-// Neighbors: x[2 i] and x[2 i + 1].
+// With `interleaved`, x[2 i] and x[2 i + 1] are a pair.
 // CHECK-LABEL: tpc_kernel.func @rotary_interleaved(
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?x?xf32> of [1, _2, 1, _6], %[[COS:.*]]: memref<?x?x?xf32> of [1, _2, _3], %[[SIN:.*]]: memref<?x?x?xf32> of [1, _2, _3]) -> (%[[R:.*]]: memref<?x?x?x?xf32> of [1, _2, 1, _6]) {
 // CHECK-DAG: %[[N_3:.*]] = tpc_kernel.size _3
@@ -213,7 +214,7 @@ func.func private @rotary_interleaved(%x: tensor<1x2x1x6xf32>, %cos: tensor<1x2x
   return %0 : tensor<1x2x1x6xf32>
 }
 
-// Types other than f32 are multiplied in the kernel, and the batch of the right operand broadcasts.
+// Matmuls of types other than f32 are kernels. The right operand is the same for all batches.
 // CHECK-LABEL: tpc_kernel.func @matmul(
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?xi64> of [_2, _3, _4], %[[Y:.*]]: memref<?x?x?xi64> of [1, _4, _5]) -> (%[[R:.*]]: memref<?x?x?xi64> of [_2, _3, _5]) {
 // CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index

@@ -5,7 +5,7 @@
 // coordinate is the first word of env.
 module attributes {tpc.grid = #tpc.grid<tp = 3, pp = 1, mb = 1>} {
 
-// The only factor: elements are contiguous.
+// The split factor is the dimension's only one, so a rank's elements are contiguous.
 // CHECK-LABEL: tpc_kernel.func @outer(
 // CHECK-SAME: ) -> (%[[R:.*]]: memref<?xi64> of ["floordiv(_7 - rank.tp + ranks.tp - 1, ranks.tp)"]) {
 // CHECK-DAG: %[[N:.*]] = tpc_kernel.size "floordiv(_7, ranks.tp)*rank.tp + min(mod(_7, ranks.tp), rank.tp)"
@@ -19,7 +19,7 @@ func.func private @outer() -> tensor<?xi64, #tpc.dist<[7{tp}], local>> attribute
   return %0 : tensor<?xi64, #tpc.dist<[7{tp}], local>>
 }
 
-// With a factor after it: 5 elements for each of 7.
+// A factor of 5 follows the split one: each of the 7 has 5 elements.
 // CHECK-LABEL: tpc_kernel.func @outer_of_two(
 // CHECK-SAME: ) -> (%[[R:.*]]: memref<?xi64> of ["_5*floordiv(_7 - rank.tp + ranks.tp - 1, ranks.tp)"]) {
 // CHECK-DAG: %[[N:.*]] = tpc_kernel.size "_5*floordiv(_7, ranks.tp)*rank.tp + _5*min(mod(_7, ranks.tp), rank.tp)"
@@ -33,8 +33,8 @@ func.func private @outer_of_two() -> tensor<?xi64, #tpc.dist<[7{tp} * 5], local>
   return %0 : tensor<?xi64, #tpc.dist<[7{tp} * 5], local>>
 }
 
-// After another factor: a range of each of two blocks. A rank without elements must not divide by
-// 0.
+// The split factor follows a factor of 2: a rank has a range of each of two blocks. A rank without
+// elements must not divide by 0.
 // CHECK-LABEL: tpc_kernel.func @inner_of_two(
 // CHECK-SAME: ) -> (%[[R:.*]]: memref<?xi64> of ["_2*floordiv(_7 - rank.tp + ranks.tp - 1, ranks.tp)"]) {
 // CHECK-DAG: %[[N:.*]] = tpc_kernel.size "max(1, floordiv(_7 - rank.tp + ranks.tp - 1, ranks.tp))"
@@ -54,7 +54,7 @@ func.func private @inner_of_two() -> tensor<?xi64, #tpc.dist<[2 * 7{tp}], local>
   return %0 : tensor<?xi64, #tpc.dist<[2 * 7{tp}], local>>
 }
 
-// The product of factors: 14 over three ranks gives 5, 5 and 4.
+// A split product of factors: 14 over three ranks gives 5, 5 and 4.
 // CHECK-LABEL: tpc_kernel.func @product(
 // CHECK-SAME: ) -> (%[[R:.*]]: memref<?xi64> of ["floordiv(_14 - rank.tp + ranks.tp - 1, ranks.tp)"]) {
 // CHECK-DAG: %[[N:.*]] = tpc_kernel.size "floordiv(_14, ranks.tp)*rank.tp + min(mod(_14, ranks.tp), rank.tp)"
@@ -82,7 +82,7 @@ func.func private @even() -> tensor<3xi64, #tpc.dist<[9{tp}], local>> attributes
   return %0 : tensor<3xi64, #tpc.dist<[9{tp}], local>>
 }
 
-// A slice of a whole value: the same indices, for reading.
+// A rank's slice of a whole value reads the same indices.
 // CHECK-LABEL: tpc_kernel.func @part(
 // CHECK-SAME: %[[X:.*]]: memref<?xf32> of [_14]) -> (%[[R:.*]]: memref<?xf32> of ["_2*floordiv(_7 - rank.tp + ranks.tp - 1, ranks.tp)"]) {
 // CHECK-DAG: %[[N:.*]] = tpc_kernel.size "max(1, floordiv(_7 - rank.tp + ranks.tp - 1, ranks.tp))"

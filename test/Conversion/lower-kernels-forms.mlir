@@ -7,7 +7,8 @@ tpc.pipeline @main(%x: tensor<?x?xf32, #tpc.dist<[n, s], local>>) inputs [{}] ou
   }
 }
 
-// A dynamic length: whole steps of 32, and a partial last step if there is a remainder.
+// A dynamic length is reduced in whole steps of 32, and a partial last step if there is a
+// remainder.
 // CHECK-LABEL: llvm.func internal @length(
 // CHECK: %[[PLACE:.*]] = llvm.getelementptr %arg0[1] : (!llvm.ptr) -> !llvm.ptr, i64
 // CHECK-NEXT: %[[S:.*]] = llvm.load %[[PLACE]] : !llvm.ptr -> i64
@@ -32,7 +33,7 @@ tpc_kernel.func @length(%x: memref<?x?xf32> of [n, s]) -> (%y: memref<?xf32> of 
   }
 }
 
-// 64 operands are two steps, without remainder and identity. Doubles have the same number of lanes.
+// 64 operands are two steps, without remainder and identity. Reductions of f64 also have 32 lanes.
 // CHECK-LABEL: llvm.func internal @whole(
 // CHECK: llvm.alloca %{{.*}} x f64 {alignment = 64 : i64}
 // CHECK-NOT: llvm.urem
@@ -70,8 +71,8 @@ tpc_kernel.func @integers(%x: memref<?x?xi64> of [n, _64]) -> (%y: memref<?xi64>
   }
 }
 
-// With two dimensions, the outer one is a loop that carries the lanes, and the inner one is
-// distributed over them.
+// In a reduction of two dimensions, the outer loop carries the lanes, and the inner dimension is
+// distributed over the lanes.
 // CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64, %{{.*}}: vector<8xf32>, %{{.*}}: vector<8xf32>, %{{.*}}: vector<8xf32>, %{{.*}}: vector<8xf32>):
 // CHECK: arith.cmpf ogt, %{{.*}} : vector<8xf32>
 // CHECK: llvm.extractelement
@@ -87,7 +88,7 @@ tpc_kernel.func @two_dimensions(%x: memref<?x?x?xf32> of [_3, n, _40]) -> (%y: m
   }
 }
 
-// A running sum is a loop in order between its bounds that carries the sum.
+// A running sum is a sequential loop between its bounds; the loop carries the sum.
 // CHECK-LABEL: llvm.func internal @running(
 // CHECK: ^bb{{[0-9]+}}(%[[J:.*]]: i64):
 // CHECK: %[[END:.*]] = arith.addi %[[J]], %{{.*}} : i64
@@ -116,8 +117,8 @@ tpc_kernel.func @running(%x: memref<?xf32> of [n]) -> (%y: memref<?xf32> of [n])
   }
 }
 
-// A branch stays a branch, so that absent elements are not read. Indices have 64 bits, including
-// results of branches.
+// A branch stays a branch, so that elements that do not exist are not read. Indices have 64 bits,
+// also as results of branches.
 // CHECK-LABEL: llvm.func internal @branch(
 // CHECK: llvm.cond_br %{{.*}}, ^[[YES:bb[0-9]+]], ^[[NO:bb[0-9]+]]
 // CHECK: ^[[YES]]:

@@ -7,9 +7,9 @@
 // CHECK: #[[UNROLL:.*]] = #llvm.loop_unroll<full = true>
 // CHECK-DAG: #[[SHORT:.*]] = #llvm.loop_annotation<{{.*}}unroll = #[[UNROLL]]
 
-// Adjacent operands: four vectors of eight lanes at a time, then the remainder;
-// docs/design/lowering.md has the order. A row of ten is in a buffer of 32, which contains the
-// identity elsewhere.
+// Adjacent operands are reduced as four vectors of eight lanes at a time, then the remainder; see
+// docs/design/lowering.md for the order. A row of ten is copied to a buffer of 32 elements, whose
+// others are the identity.
 // CHECK-LABEL: llvm.func internal @adjacent(
 // CHECK-SAME: %[[ENV:.*]]: !llvm.ptr, %[[STATUS:.*]]: !llvm.ptr, %[[OPERANDS:.*]]: !llvm.ptr, %[[LO:.*]]: i64, %[[HI:.*]]: i64)
 // CHECK: llvm.alloca {{.*}} x f32 {alignment = 64 : i64}
@@ -21,7 +21,7 @@
 // CHECK: llvm.load {{.*}} invariant
 // CHECK: llvm.store %{{.*}}, %{{.*}} : f32
 // CHECK-COUNT-4: arith.maximumf %{{.*}}, %{{.*}} : vector<8xf32>
-// Then pairwise: 32 to 8 lanes, to 4, 2, 1.
+// Lanes are then reduced pairwise: from 32 to 8, 4, 2 and 1.
 // CHECK-COUNT-3: arith.maximumf %{{.*}}, %{{.*}} : vector<8xf32>
 // CHECK: %[[V4:.*]] = arith.maximumf %{{.*}}, %{{.*}} : vector<4xf32>
 // CHECK: %[[V2:.*]] = arith.maximumf %{{.*}}, %{{.*}} : vector<2xf32>
@@ -40,9 +40,8 @@ tpc_kernel.func @adjacent(%x: memref<?x?xf32> of [_4, _10]) -> (%y: memref<?xf32
   }
 }
 
-// Other reductions are in order; short ones without a loop, so that the surrounding loop can be
-// vectorized. Two factors of one size make one
-// number: neighbors are 2 times 3 columns apart.
+// Other reductions are in order. Short ones have no loop, so that the surrounding loop can be
+// vectorized. Operands are 2 * 3 columns apart, which is one constant.
 // CHECK-LABEL: llvm.func internal @short(
 // CHECK: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64, %[[SUM:.*]]: f32):
@@ -85,7 +84,8 @@ tpc_kernel.func @again(%x: memref<?xi32> of [_4]) -> (%y: memref<?xi1> of [_4], 
   }
 }
 
-// Of several dimensions: the first row is divided out, the next one is an addition with carries.
+// With rows in several dimensions, the indices of the first row are divisions. Those of the next
+// one are an addition with carries.
 // CHECK-LABEL: llvm.func internal @carries(
 // CHECK: %[[B:.*]] = llvm.urem %{{.*}}, %{{.*}}
 // CHECK: %[[A:.*]] = llvm.udiv %{{.*}}, %{{.*}}

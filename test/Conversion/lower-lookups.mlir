@@ -3,8 +3,8 @@
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @table in "/w.bin" at 64 : tensor<10x4xf32>
 
-// Indices are compared with the rows of the whole table, not of this rank. The thread that sets the
-// flag first records the index.
+// Indices are compared with the number of rows of the whole table, not of this rank's shard. The
+// first thread to set the error flag records the index.
 // CHECK: llvm.mlir.global internal constant @tpc_node_0("/emb\00")
 // CHECK-LABEL: llvm.func internal @kernel_embedding(
 // CHECK-SAME: %arg0: !llvm.ptr, %[[STATUS:.*]]: !llvm.ptr, %arg2: !llvm.ptr, %arg3: i64, %arg4: i64

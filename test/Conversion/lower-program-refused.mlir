@@ -9,7 +9,7 @@ func.func private @stage_0() -> tensor<?xi64, #tpc.dist<[k]>> {
 
 // -----
 
-// A library computes attention, in single precision.
+// The library computes attention in single precision only.
 func.func private @stage_0(%q: tensor<1x2x3x4xf64>) -> tensor<1x2x3x4xf64> {
   // expected-error@+1 {{cannot be computed on CPUs with elements of type 'f64': export the model in f32, f16 or bf16}}
   %0 = tpc.attention %q, %q, %q scale 1.0 : tensor<1x2x3x4xf64>, tensor<1x2x3x4xf64>, tensor<1x2x3x4xf64> -> tensor<1x2x3x4xf64>
@@ -19,7 +19,7 @@ func.func private @stage_0(%q: tensor<1x2x3x4xf64>) -> tensor<1x2x3x4xf64> {
 // -----
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
-// A block that is not a box in the output.
+// A rank's shard must be a box in the output.
 tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[b*s], local>>) inputs [{}] outputs [{name = "y", type = tensor<?xf32, #tpc.dist<[b*s]>>}] {
   tpc.stage 0 {
     tpc.micro_batches {

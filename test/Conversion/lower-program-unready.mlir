@@ -4,7 +4,7 @@
 // RUN: tpc-opt %t/kernels.mlir --verify-diagnostics --tpc-plan-buffers --tpc-lower-program
 // RUN: tpc-opt %t/built.mlir --verify-diagnostics --tpc-build-kernels --tpc-plan-buffers --tpc-lower-program
 
-// The error names each omitted pass.
+// The error names each pass that was not run.
 
 //--- tensors.mlir
 // expected-error@+1 {{needs a staged program, with one tpc.pipeline: run tpc-split-stages and tpc-schedule-pipeline first}}

@@ -4,12 +4,12 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 3>} {
 tpc.weight @w in "/w.bin" at 64 : tensor<8x6xf32>
 tpc.weight @v in "/w.bin" at 256 : tensor<6x8xf32>
 
-// Column parallel, row parallel, one reduction.
+// A column-parallel and a row-parallel matmul, then one reduction.
 // CHECK-LABEL: llvm.func internal @stage_0(
 // CHECK: llvm.call @tpc_frame_push(
 // CHECK: llvm.call @tpc_products(
 // CHECK: llvm.call @tpc_products(
-// The ONNX node of the communication, for messages.
+// The index of the communication's ONNX node is set for error messages.
 // CHECK: llvm.call @tpc_at(
 // CHECK: llvm.call @tpc_all_reduce(
 // CHECK: llvm.call @tpc_launch(
@@ -49,7 +49,7 @@ tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[n, 8], local>>) inputs [{tpc.n
 // CHECK: llvm.mlir.global internal constant @tpc_manifest("{
 // CHECK-SAME: \22axes\22:[\22tp\22],\22size\22:6,\22stride\22:1
 // CHECK-SAME: \22use\22:\22matmul_rhs\22
-// Tables: code refers to kernels, constants and nodes by index.
+// Code refers to kernels, constants and nodes by index in tables.
 // CHECK: llvm.mlir.global internal constant @tpc_stages()
 // CHECK: llvm.mlir.addressof @tpc_stage_0
 // CHECK: llvm.mlir.global internal constant @tpc_kernel_name_0("kernel_add\00")

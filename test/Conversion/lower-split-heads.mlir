@@ -21,7 +21,7 @@ func.func private @stage_0(%q: tensor<1x5x4x4xf32, #tpc.dist<[1, 5, 2 * 4{tp}, 4
 
 // -----
 
-// A split factor that consists of several factors of the weight: heads in two blocks, and kv heads
+// The split factor consists of several factors of the weight: heads in two blocks, or kv heads
 // replicated twice.
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @blocks in "/w.bin" at 0 : tensor<24xf32>

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program | FileCheck %s
 
-// Manifest entries of inputs and outputs of all kinds, of weights whose loaded form differs from
+// Manifest entries of all kinds of inputs and outputs, of weights whose loaded form differs from
 // the stored form, and of skipped verifiers.
 !x = tensor<?x8xf32, #tpc.dist<[n, 8], local>>
 !h = tensor<?x3xf32, #tpc.dist<[n, 6{tp}], local>>
@@ -34,11 +34,11 @@ func.func private @rest(%x: tensor<4x1x2xi8>, %y: tensor<0x4xi8>) -> (tensor<4x1
 
 // CHECK: llvm.mlir.global internal constant @tpc_manifest("
 // CHECK-SAME: \22constraints\22:[]
-// One file with two names.
+// Two spellings of a path are one file.
 // CHECK-SAME: \22files\22:[{\22path\22:\22/m/w.bin\22}]
 // A reduce-scatter over tp indicates sequence parallelism.
 // CHECK-SAME: \22sequence_parallel\22:true
-// Inputs without a name get one; types have the runtime's names.
+// Inputs without a name get one. Element types have the runtime's names.
 // CHECK-SAME: \22inputs\22:[{\22dtype\22:\22f32\22,\22name\22:\22input0\22,\22shape\22:[\22n\22,\228\22]}
 // CHECK-SAME: {\22dtype\22:\22bool\22,\22name\22:\22b\22,\22required\22:\22nothing says what it is\22,\22shape\22:[\22n\22]}
 // CHECK-SAME: {\22default\22:\22positions\22,\22dtype\22:\22i64\22,\22name\22:\22p\22,\22past\22:\22past\22,\22shape\22:[\22n\22,\22past\22]}
@@ -46,13 +46,13 @@ func.func private @rest(%x: tensor<4x1x2xi8>, %y: tensor<0x4xi8>) -> (tensor<4x1
 // CHECK-SAME: {\22default\22:\22ones\22,\22dtype\22:\22u8\22,\22name\22:\22m\22
 // CHECK-SAME: \22not_verified\22:\22by request\22
 // CHECK-SAME: \22outputs\22:[{\22dtype\22:\22f32\22,\22name\22:\22output0\22,\22shape\22:[\22n\22,\228\22]},{\22dtype\22:\22bf16\22,\22name\22:\22y\22
-// With random weights, the scale of a norm is ones, even if it is cast first. A dense parameter
-// keeps its type.
+// A norm's scale is marked: random weights make it ones, even if the program casts it first. A
+// dense parameter keeps its type.
 // CHECK-SAME: \22bytes\22:16,\22dims\22:{{\[\[}}{\22size\22:8,\22stride\22:1}]],\22dtype\22:\22f16\22,\22file\22:0,\22init\22:\22ones\22,\22name\22:\22scale\22
-// Matmuls use f32 weights, whatever the type in the file: 96 bytes of bf16.
+// Matmuls use f32 weights, whatever the type in the file, here 96 bytes of bf16.
 // CHECK-SAME: \22bytes\22:96,\22dims\22:{{\[\[}}{\22size\22:8,\22stride\22:6}],[{\22axes\22:[\22tp\22],\22size\22:6,\22stride\22:1}]],\22dtype\22:\22f32\22,\22file\22:0,\22init\22:\22normal\22,\22name\22:\22packed\22,\22offset\22:16,\22source_dtype\22:\22bf16\22,\22source_shape\22:[8,6],\22stage\22:0,\22use\22:\22matmul_rhs\22
-// A transposed view. A dimension of size 1 has no effect; a size of 0 means that the parameter is
-// empty.
+// A transposed view. A dimension of size 1 has a stride of 0. A size of 0 means that the parameter
+// is empty.
 // CHECK-SAME: \22dims\22:{{\[\[}}{\22size\22:4,\22stride\22:1}],[{\22size\22:1,\22stride\22:0}],[{\22size\22:2,\22stride\22:4}]],\22dtype\22:\22i8\22
 // CHECK-SAME: \22dims\22:{{\[\[}}{\22size\22:0,\22stride\22:0}],[{\22size\22:4,\22stride\22:1}]]
 // CHECK-SAME: \22schedule\22:\220123456789abcdef\22

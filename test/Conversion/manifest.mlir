@@ -30,7 +30,8 @@ func.func private @third(%x: tensor<4x6xf16>) -> tensor<4x6xf16> attributes {tpc
 // CHECK-SAME: {\22default\22:\22ones\22,\22dtype\22:\22i64\22,\22name\22:\22mask\22,\22shape\22:[\22b\22,\22s\22]}]
 // CHECK-SAME: \22name\22:\22told\22
 // CHECK-SAME: \22outputs\22:[{\22dtype\22:\22f32\22,\22name\22:\22y\22,\22shape\22:[\22b\22,\22s\22,\228\22]}]
-// A view: from element 6 on, 4 rows of stride 6, split over tp, with 2 elements each.
+// A view begins at element 6 and has 4 rows of 2 elements, with a stride of 6. The rows are split
+// over tp.
 // CHECK-SAME: \22bytes\22:192,\22dims\22:{{\[\[}}{\22axes\22:[\22tp\22],\22size\22:4,\22stride\22:6}],[{\22size\22:2,\22stride\22:1}{{\]\]}}
 // CHECK-SAME: \22file\22:0,\22init\22:\22normal\22,\22name\22:\22even\22,\22offset\22:128,\22source_shape\22:[8,6],\22stage\22:0,\22use\22:\22dense\22,\22view_offset\22:6
 // 7 elements over two ranks: the runtime computes the split.

@@ -1,5 +1,5 @@
 // RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-merge-matmuls | FileCheck %s
-// Merged matmuls are one call with the semantics of the tensors.
+// Merged matmuls become one call. Its buffers correspond to the program on tensors.
 // RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-merge-matmuls --tpc-outline-kernels --tpc-plan-buffers \
 // RUN:   | tpc-opt --tpc-verify-buffers | FileCheck %s --check-prefix=BUFFERS
 
@@ -16,8 +16,8 @@ tpc.weight @bk in "/w.bin" at 1024 : tensor<5xf32>
 tpc.weight @square in "/w.bin" at 2048 : tensor<8x8xf32>
 tpc.weight @other in "/w.bin" at 4096 : tensor<8x8xf32>
 
-// Matmuls merge whatever their widths (which differ between ranks), storage and epilogues. A matmul
-// without a partner stays separate.
+// Matmuls are merged whatever their widths, which also differ between ranks, and whatever their
+// parameters' types and their epilogues. A matmul without a partner is not merged.
 // CHECK-LABEL: func.func private @widths
 // CHECK: tpc.matmul {{.*}} {tpc.merged = 0 : i64}
 // CHECK: tpc.matmul {{.*}} {tpc.merged = 0 : i64}
@@ -44,7 +44,8 @@ func.func private @widths(%x: !x) -> (!q, !s) {
   return %r, %v : !q, !s
 }
 
-// Two groups of one operand: each pair is used together before the next matmul with a parameter.
+// Four matmuls of one operand are two groups. The results of the first two are used before the
+// other two matmuls.
 // CHECK-LABEL: func.func private @groups
 // CHECK: tpc.matmul {{.*}} {tpc.merged = 0 : i64}
 // CHECK: tpc.matmul {{.*}} {tpc.merged = 0 : i64}
@@ -93,8 +94,8 @@ func.func private @others(%x: !x, %y: !x, %z: tensor<8x8xf32>) -> !x {
 }
 
 // CHECK-LABEL: func.func private @residual
-// A residual is read while all merged results are written, so no other result may use its memory,
-// although it is dead afterwards.
+// A residual is read while the results of all merged matmuls are written. So another result must
+// not use its memory, although the residual is dead afterwards.
 // BUFFERS-LABEL: tpc_buffer.func @residual_on_buffers
 // BUFFERS: %[[E:.*]] = tpc_buffer.slot %{{.*}} at [[AT:.*]] : "_4*_8" x f32
 // BUFFERS: tpc_buffer.launch @kernel_exp(%arg0) to (%[[E]])

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=name=names | FileCheck %s
 
-// Names of weights are the model's, and may equal names that lowering creates: a global, a function
-// of the runtime, a stage, a kernel. Each symbol is still correct and created once.
+// Weights have the model's names. These may equal names that lowering creates: of a global, a
+// function of the runtime, a stage or a kernel. Each symbol is still correct and created once.
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @tpc_node_0 in "/w.bin" at 64 : tensor<8x6xf32>
 tpc.weight @tpc_products in "/w.bin" at 256 : tensor<6x8xf32>

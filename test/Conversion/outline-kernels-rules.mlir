@@ -5,7 +5,8 @@
 !dp = tensor<4xf32, #tpc.dist<[4], sum{dp}, local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
 
-// Other rows of a producer are rematerialized at the use, if that is cheap …
+// A kernel may need rows of a producer other than its own. They are rematerialized, if that is
+// cheap.
 // CHECK-LABEL: func.func private @cheap_rows
 // CHECK-NEXT: call @kernel_neg_transpose_mul(%arg0, %arg1)
 func.func private @cheap_rows(%x: tensor<4x8xf32>, %y: tensor<8x4xf32>) -> tensor<8x4xf32> {
@@ -15,7 +16,7 @@ func.func private @cheap_rows(%x: tensor<4x8xf32>, %y: tensor<8x4xf32>) -> tenso
   return %2 : tensor<8x4xf32>
 }
 
-// … and no op needs them in memory.
+// They are not rematerialized if an op needs them in memory, or if that is expensive.
 // CHECK-LABEL: func.func private @rows_that_are_needed
 // CHECK-NEXT: %[[X:.*]] = call @kernel_neg(%arg0)
 // CHECK-NEXT: call @kernel_transpose(%[[X]])
@@ -24,16 +25,17 @@ func.func private @rows_that_are_needed(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>
   %1 = tpc.transpose %0 [1, 0] : tensor<4x8xf32> -> tensor<8x4xf32>
   return %0, %1 : tensor<4x8xf32>, tensor<8x4xf32>
 }
-// CHECK-LABEL: func.func private @dear_rows
+// CHECK-LABEL: func.func private @expensive_rows
 // CHECK-NEXT: %[[X:.*]] = call @kernel_exp(%arg0)
 // CHECK-NEXT: call @kernel_transpose(%[[X]])
-func.func private @dear_rows(%x: tensor<4x8xf32>) -> tensor<8x4xf32> {
+func.func private @expensive_rows(%x: tensor<4x8xf32>) -> tensor<8x4xf32> {
   %0 = tpc.exp %x : tensor<4x8xf32> -> tensor<4x8xf32>
   %1 = tpc.transpose %0 [1, 0] : tensor<4x8xf32> -> tensor<8x4xf32>
   return %1 : tensor<8x4xf32>
 }
 
-// A sum over columns has the rows of its operand; a sum over rows does not.
+// A sum over columns has the rows of its operand, so both are one kernel. A sum over rows is a
+// second kernel.
 // CHECK-LABEL: func.func private @sum_of_columns
 // CHECK-NEXT: call @kernel_neg_reduce(%arg0)
 // CHECK-LABEL: func.func private @sum_of_rows
@@ -50,7 +52,7 @@ func.func private @sum_of_rows(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<
   return %0, %1 : tensor<4x8xf32>, tensor<8xf32>
 }
 
-// A slice of rows is an address, not work; a slice of columns is a kernel.
+// A slice of rows is only an address; a slice of columns needs a kernel.
 // CHECK-LABEL: func.func private @part_of_rows
 // CHECK: call @kernel_neg{{.*}}(%arg0)
 // CHECK-NEXT: tpc.local_slice
@@ -79,26 +81,26 @@ func.func private @apart(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x
 
 // An expensive value with two users is stored, and so is the operand of a norm, which is read
 // several times. Values that are cheap or read once are not stored.
-// CHECK-LABEL: func.func private @dear_twice
+// CHECK-LABEL: func.func private @expensive_twice
 // CHECK-NEXT: call @kernel_exp_neg_mul(%arg0) : (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
-// CHECK-LABEL: func.func private @dear_in_loops
+// CHECK-LABEL: func.func private @expensive_in_loops
 // CHECK-NEXT: call @kernel_exp_rms_norm(%arg0, %arg1) : (tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
-// CHECK-LABEL: func.func private @dear_once
+// CHECK-LABEL: func.func private @expensive_once
 // CHECK-NEXT: call @kernel_exp_neg(%arg0) : (tensor<4x8xf32>) -> tensor<4x8xf32>
 // CHECK-LABEL: func.func private @cheap_twice
 // CHECK-NEXT: call @kernel_neg_abs_mul(%arg0) : (tensor<4x8xf32>) -> tensor<4x8xf32>
-func.func private @dear_twice(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+func.func private @expensive_twice(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = tpc.exp %x : tensor<4x8xf32> -> tensor<4x8xf32>
   %1 = tpc.neg %0 : tensor<4x8xf32> -> tensor<4x8xf32>
   %2 = tpc.mul %0, %1 : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x8xf32>
   return %2 : tensor<4x8xf32>
 }
-func.func private @dear_in_loops(%x: tensor<4x8xf32>, %s: tensor<8xf32>) -> tensor<4x8xf32> {
+func.func private @expensive_in_loops(%x: tensor<4x8xf32>, %s: tensor<8xf32>) -> tensor<4x8xf32> {
   %0 = tpc.exp %x : tensor<4x8xf32> -> tensor<4x8xf32>
   %1 = tpc.rms_norm %0, %s epsilon 1.0e-5 : tensor<4x8xf32>, tensor<8xf32> -> tensor<4x8xf32>
   return %1 : tensor<4x8xf32>
 }
-func.func private @dear_once(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+func.func private @expensive_once(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = tpc.exp %x : tensor<4x8xf32> -> tensor<4x8xf32>
   %1 = tpc.neg %0 : tensor<4x8xf32> -> tensor<4x8xf32>
   return %1 : tensor<4x8xf32>
@@ -124,8 +126,8 @@ func.func private @powers(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   return %5 : tensor<4x8xf32>
 }
 
-// A value without operands is stored only for users that need it in memory: the matmul, not the
-// sum.
+// A value without operands is stored for the matmul, which needs it in memory. The sum
+// rematerializes it.
 // CHECK-LABEL: func.func private @both_ways
 // CHECK: %[[I:.*]] = call @kernel_iota() : () -> tensor<8x8xf32>
 // CHECK: %[[SUM:.*]] = call @kernel_add(%arg0) : (tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -137,8 +139,8 @@ func.func private @both_ways(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   return %1 : tensor<8x8xf32>
 }
 
-// A constant that the matmul needs in memory is data of the program; a constant of many values is
-// an operand of kernels.
+// A constant that the matmul needs in memory is data of the program. So is a constant with several
+// values, which kernels read as an operand.
 // CHECK-LABEL: func.func private @data
 // CHECK-DAG: %[[ONES:.*]] = tpc.constant dense<1.000000e+00>
 // CHECK-DAG: %[[LIST:.*]] = tpc.constant dense<[1.000000e+00, 2.000000e+00]>
@@ -152,7 +154,8 @@ func.func private @data(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
   return %1 : tensor<2x2xf32>
 }
 
-// Collectives keep their order, even if the first depends on a kernel that ends after the second.
+// Collectives keep their order, even if an op of the kernel before the first one comes after the
+// second one in the program.
 // CHECK-LABEL: func.func private @order
 // CHECK-NEXT: %[[K:.*]]:2 = call @kernel_neg_add(%arg0)
 // CHECK-NEXT: tpc.all_reduce %[[K]]#0 over ["tp"]
@@ -167,7 +170,7 @@ func.func private @order(%x: !tp, %y: !dp) -> (tensor<4xf32>, tensor<4xf32>, ten
   return %1, %2, %4 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
-// An epilogue is not a kernel, and moves with its matmul.
+// An epilogue is not put into a kernel, and stays next to its matmul.
 // CHECK-LABEL: func.func private @fused
 // CHECK: tpc.matmul
 // CHECK-NEXT: tpc.relu %{{.*}} {tpc.fused = 0 : i32}
@@ -179,7 +182,7 @@ func.func private @fused(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>) -> tensor<8x8
   return %2 : tensor<8x8xf32>
 }
 
-// The same in a stage, before its micro-batch loop and inside it.
+// Kernels are outlined in a stage too, before its micro-batch loop and inside it.
 // CHECK-LABEL: tpc.stage 0
 // CHECK: %[[X:.*]] = func.call @kernel_neg{{.*}}(%{{.*}})
 // CHECK: tpc.micro_batches {

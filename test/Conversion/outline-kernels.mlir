@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-outline-kernels | FileCheck %s
 
-// Sum, norm and the following ops are one kernel; the sum is a result, because it has users
-// outside.
+// The sum, the norm and the ops after them are one kernel. The sum is a result, because it has
+// users outside of the kernel.
 // CHECK-LABEL: @norm
 // CHECK: call @kernel_add_layer_norm_neg(%{{.*}}) : ({{.*}}) -> (tensor<4x8xf32>, tensor<4x8xf32>)
 // CHECK-NEXT: return
@@ -22,7 +22,7 @@ func.func private @again(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %s: tensor<8x
   return %0, %2 : tensor<4x8xf32>, tensor<4x8xf32>
 }
 
-// A row of a transposed norm needs other rows, so there are two kernels.
+// A row of the transposed value needs several rows of the norm, so there are two kernels.
 // CHECK-LABEL: @transposed
 // CHECK: call @kernel_layer_norm
 // CHECK: call @kernel_transpose
@@ -32,7 +32,8 @@ func.func private @transposed(%x: tensor<4x8xf32>, %s: tensor<8xf32>) -> tensor<
   return %1 : tensor<8x4xf32>
 }
 
-// If merged, the two sums would depend on the matmul between them.
+// The two ops cannot be one kernel, because a matmul depends on the first one and the second one on
+// the matmul.
 // CHECK-LABEL: @between
 // CHECK: call @kernel_neg
 // CHECK: tpc.matmul
@@ -56,7 +57,7 @@ func.func private @mask(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   return %0 : tensor<8x8xf32>
 }
 
-// Two such values are results, and one uses the other: no other ops remain.
+// Two such values are results, and one uses the other. Each is one kernel, and no other ops remain.
 // CHECK-LABEL: @progression
 // CHECK-NEXT: call @kernel_{{.*}}add{{.*}}() : () -> tensor<3xf64>
 // CHECK-NEXT: call @kernel_{{.*}}select{{.*}}() : () -> tensor<3xf64>

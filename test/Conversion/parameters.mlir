@@ -9,7 +9,8 @@ tpc.weight @second in "/w.bin" at 256 : tensor<8x8xf32>
 tpc.weight @shared in "/w.bin" at 512 : tensor<8xf32>
 tpc.weight @both in "/w.bin" at 544 : tensor<8x8xf32>
 
-// Its own weight is an argument; it refers to @shared, which all layers share, by name.
+// The layer's own weight is an argument. The function refers to @shared, which all layers use, by
+// name.
 // CHECK-LABEL: llvm.func internal @layer(
 // CHECK-SAME: %[[CTX:.*]]: !llvm.ptr, %{{.*}}: !llvm.ptr, %[[X:.*]]: !llvm.ptr, %[[W:.*]]: i32, %[[SHARED:.*]]: i32, %{{.*}}: !llvm.ptr)
 // CHECK: llvm.call @tpc_parameter(%[[CTX]], %[[SHARED]])
@@ -23,7 +24,7 @@ func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8
   return %2 : tensor<4x8xf32>
 }
 
-// A weight that is read by a matmul and by another op is loaded in both forms, only in this stage.
+// A weight that a matmul and another op read is loaded in both forms, and only in this stage.
 // CHECK-LABEL: llvm.func internal @stage_0(
 // CHECK-DAG: %[[FIRST:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[SHARED0:.*]] = llvm.mlir.constant(1 : i32)

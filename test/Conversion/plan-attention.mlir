@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-plan-buffers --tpc-verify-buffers | FileCheck %s
 
-// Attention has this rank's sizes; broadcast masks and biases have strides of 0.
+// Attention has this rank's sizes. Broadcast masks and biases have strides of 0.
 !q = tensor<?x?x3x4xf32, #tpc.dist<[b, s, 2{tp} * 3, 4], local>>
 !k = tensor<?x?x1x4xf32, #tpc.dist<[b, t, 2{tp}, 4], local>>
 !v = tensor<?x?x1x5xf32, #tpc.dist<[b, t, 2{tp}, 5], local>>
@@ -12,8 +12,8 @@
 !whole = tensor<?x?x6x4xf32, #tpc.dist<[b, t, 6, 4], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
-// Three query heads of this rank's single kv head. The token stride is the number of elements of a
-// token on this rank.
+// This rank's kv head has three query heads. The token stride is the number of elements of a token
+// on this rank.
 // CHECK-LABEL: tpc_buffer.func @everything_on_buffers
 // CHECK: tpc_buffer.attention %arg0, %arg1, %arg2 key_mask %arg3 mask %arg4 strides [0, 0] bias %arg5 strides ["_2.tp*_3*s*t", "s*t"] to %arg6
 // CHECK-SAME: batch b queries s keys t heads "_2.tp*_3" of _4 kv_heads _2.tp of _5
@@ -25,7 +25,8 @@ func.func private @everything(%q: !q, %k: !k, %v: !v, %keys: !keys, %mask: !mask
   return %0 : !y
 }
 
-// On a rank with later queries, more keys are visible: one more for each earlier query.
+// A rank's queries follow those of earlier ranks. The offset is their number, so more keys are
+// visible.
 // CHECK-LABEL: tpc_buffer.func @later_on_buffers
 // CHECK: tpc_buffer.attention %arg0, %arg1, %arg1 to %arg2
 // CHECK-SAME: queries "floordiv(-rank.tp + ranks.tp + s - 1, ranks.tp)" keys t

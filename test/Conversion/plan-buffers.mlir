@@ -9,7 +9,8 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @w in "/w.bin" at 64 : tensor<8x6xf32>
 tpc.weight @v in "/w.bin" at 256 : tensor<6x8xf32>
 
-// Sizes by name; the sum reuses the matmul's memory; the last value is in the caller's memory.
+// Sizes are names. The sum reuses the matmul's memory, and the last value is in the caller's
+// memory.
 // CHECK-LABEL: tpc_buffer.func @layer_on_buffers of @layer(%arg0 = value 0 : "_8*n" x f32) to (%arg1 : "_8*n" x f32) {
 // CHECK: %[[W:.*]] = tpc_buffer.parameter @parameter_0
 // CHECK: %[[V:.*]] = tpc_buffer.parameter @parameter_1
@@ -34,7 +35,7 @@ func.func private @layer(%x: !x) -> !x {
   return %4 : !x
 }
 
-// A returned argument is copied to the result; a function that no stage calls is omitted.
+// A returned argument is copied to the result. A function that no stage calls is omitted.
 // CHECK-LABEL: tpc_buffer.func @same_on_buffers
 // CHECK-NEXT: tpc_buffer.copy %arg0 to %arg1 bytes "4*_8*n"
 // CHECK-NEXT: }

@@ -1,7 +1,8 @@
 // RUN: tpc-opt %s --tpc-alias-caches --tpc-outline-kernels --tpc-plan-buffers --tpc-verify-buffers | FileCheck %s
 
-// Caches are persistent memory: this rank's shard for all micro-batches, of which each uses its
-// slice. Layers append to an argument and have no buffer for the result. Transposes are strides.
+// Caches are persistent memory: this rank's shard for all micro-batches. Each micro-batch uses a
+// slice. Layers append to an argument, so the result has no buffer of its own. Transposes are
+// strides.
 !ids = tensor<?xi64, #tpc.dist<[b], local>>
 !mine = tensor<?xi64, #tpc.dist<[b{dp, mb}], local>>
 !x = tensor<?x?x4x8xf32, #tpc.dist<[b, s, 4, 8], local>>

@@ -52,8 +52,8 @@ func.func private @inner(%x: !inner) -> !outer {
   return %0 : !outer
 }
 
-// Scattered over both: the outer axis first, to an intermediate buffer. (Gathers begin with the
-// inner axis.)
+// A scatter over two axes begins with the outer axis, to an intermediate buffer. (A gather begins
+// with the inner axis.)
 // CHECK-LABEL: tpc_buffer.func @scatter_two_on_buffers
 // CHECK-NEXT: %[[F:.*]] = tpc_buffer.push "64*floordiv(2*_12.tp*_5 + 63, 64)"
 // CHECK-NEXT: %[[T:.*]] = tpc_buffer.slot %[[F]] at 0 : "_12.tp*_5" x bf16
@@ -89,8 +89,8 @@ func.func private @turn_back(%x: !columns) -> !rows {
   return %0 : !rows
 }
 
-// A permute has the split before and after. Blocks before the split factor belong to `outer`; a
-// shift to the right is negative.
+// A permute has the axes that split the tensor before and after. Blocks before the split factor
+// belong to `outer`. A shift to the right is negative.
 // CHECK-LABEL: tpc_buffer.func @reorder_on_buffers
 // CHECK-NEXT: splits {{\[\[}}"tp", "dp"], [], ["dp", "tp"], []] outer 1 blocks 1 n _12 unit 1 inner _3 first 0
 // CHECK-LABEL: tpc_buffer.func @shift_runs_on_buffers
@@ -126,7 +126,7 @@ func.func private @exchange_factors(%x: !c) -> !d {
   return %0 : !d
 }
 
-// A broadcast works in place, so an operand in the caller's memory is copied first.
+// A broadcast works in place, so an operand in the caller's memory is copied to the result first.
 // CHECK-LABEL: tpc_buffer.func @broadcast_on_buffers
 // CHECK-NEXT: tpc_buffer.copy %arg0 to %arg1 bytes "2*_4*_5"
 // CHECK-NEXT: tpc_buffer.broadcast %arg1 over ["dp"] count "_4*_5" root 2
@@ -135,8 +135,8 @@ func.func private @broadcast(%x: tensor<4x5xf16>) -> tensor<4x5xf16> {
   return %0 : tensor<4x5xf16>
 }
 
-// Contiguous slices are addresses: of the first factor, of a product, of a second axis within the
-// shard of the first. Others are kernels.
+// Slices of the first factor, of a product, or by a second axis within the shard of the first are
+// contiguous. They are addresses; other slices are kernels.
 // CHECK-LABEL: tpc_buffer.func @part_of_factor_on_buffers
 // CHECK-NEXT: tpc_buffer.part %arg0 from "_4*_6*_8.tp*rank.tp" : "_4*_6*_8.tp" x f32
 // CHECK-LABEL: tpc_buffer.func @part_of_product_on_buffers

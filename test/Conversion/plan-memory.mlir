@@ -9,7 +9,8 @@
 !part = tensor<4x8xf32, #tpc.dist<[8{tp}, 8], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
-// Takes a free slot of exactly the value's size: %3 leaves the large slot to %4, and no slot grows.
+// A value takes the free slot of exactly its size. So %3 leaves the large slot to %4, and no slot
+// grows.
 // CHECK-LABEL: tpc_buffer.func @of_its_size_on_buffers
 // CHECK: %[[F:.*]] = tpc_buffer.push "64*floordiv(4*_16*n + 63, 64) + 128*floordiv(4*_8*n + 63, 64)"
 // CHECK: tpc_buffer.slot %[[F]] at 0 : "_16*n" x f32
@@ -45,7 +46,7 @@ func.func private @grows(%x: !n, %w: tensor<8x16xf32>, %v: tensor<16x8xf32>, %u:
   return %3 : !n
 }
 
-// An all-reduce works in place if that is the last use of its operand …
+// An all-reduce works in place if it is the last use of its operand.
 // CHECK-LABEL: tpc_buffer.func @in_place_on_buffers
 // CHECK: tpc_buffer.push "128*floordiv(4*_8*n + 63, 64)"
 // CHECK: %[[X:.*]] = tpc_buffer.slot %{{.*}} at 0
@@ -62,7 +63,7 @@ func.func private @in_place(%x: !p, %y: !n) -> (!n, !n) {
   return %3, %4 : !n, !n
 }
 
-// … also through an alias, but not in the caller's memory.
+// It also works in place if the operand is an alias, but not if it is in the caller's memory.
 // CHECK-LABEL: tpc_buffer.func @in_place_of_name_on_buffers
 // CHECK: tpc_buffer.push "64*floordiv(max(4*_2*_4*n, 4*_8*n) + 63, 64)"
 // CHECK: tpc_buffer.all_reduce
@@ -82,8 +83,8 @@ func.func private @of_argument(%x: !p, %y: !n) -> !n {
   return %1 : !n
 }
 
-// A reshape is an alias: it extends the lifetime of its operand, and as a result it is in the
-// caller's memory.
+// A reshape aliases its operand and extends its lifetime. If the reshape is a result, both are in
+// the caller's memory.
 // CHECK-LABEL: tpc_buffer.func @kept_alive_on_buffers
 // CHECK: tpc_buffer.push "192*floordiv(4*_8*n + 63, 64)"
 // CHECK: %[[NAMED:.*]] = tpc_buffer.slot %{{.*}} at 0
@@ -109,8 +110,8 @@ func.func private @named_result(%x: !n, %u: !u) -> !h {
   return %1 : !h
 }
 
-// Values that already have memory are copied: a value that is returned twice, a slice, a constant,
-// an alias of an argument.
+// A result whose value already has other memory is copied: a value that is returned twice, a slice,
+// a constant, an alias of an argument.
 // CHECK-LABEL: tpc_buffer.func @twice_on_buffers
 // CHECK-NEXT: tpc_buffer.batch_product %arg0 by %arg1 to %arg2
 // CHECK-NEXT: tpc_buffer.copy %arg2 to %arg3 bytes "4*_8*n"
@@ -150,8 +151,7 @@ func.func private @unread(%x: !p, %y: !n, %u: !u) -> !n {
   return %2 : !n
 }
 
-// A stage requests each input once, whatever the number of uses, and has a frame for each
-// iteration.
+// A stage gets each input once, whatever its number of uses, and has a frame for each iteration.
 // CHECK-LABEL: tpc_buffer.func @main_stage_0_on_buffers
 // CHECK-COUNT-5: tpc_buffer.input
 // CHECK-NOT: tpc_buffer.input

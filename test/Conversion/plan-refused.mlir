@@ -14,7 +14,7 @@ func.func private @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// Names of sizes are reserved: the model must not use them.
+// Symbols such as `_4` and `rank.tp` are reserved: the model must not use them.
 // expected-error@+1 {{a size is named '_4', which is a reserved symbol (RankSizes.h); rename it in the model}}
 module {
 tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[_4], local>>) inputs [{}] outputs [] {
@@ -35,7 +35,7 @@ tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<["rank.tp"], local>>) inputs [{}]
 
 // -----
 
-// Symbols in expressions must be sizes of inputs; other symbols are rejected everywhere.
+// Every symbol in a type must be the size of an input, also inside an expression.
 func.func private @f(%x: tensor<?xf32, #tpc.dist<[n], local>>) -> tensor<?xf32, #tpc.dist<["n + past"], local>> {
   // expected-error@+1 {{size 'past' of 'tensor<?xf32, #tpc.dist<["n + past"], local>>' is not a size of any input}}
   %0 = tpc.iota dim 0 : tensor<?xf32, #tpc.dist<["n + past"], local>>
@@ -48,7 +48,7 @@ tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<["2 * n"], local>>) inputs [{}] o
 
 // -----
 
-// Copies must be adjacent: the three rows of each rank are not.
+// The two copies of an element must be adjacent rows, but a rank has three rows.
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.pipeline @main(%x: tensor<6x6xf32>) inputs [{}] outputs [{name = "y", type = tensor<3x6xf32>, tpc.copies = array<i64: 0, 2>}] {
   tpc.stage 0 {

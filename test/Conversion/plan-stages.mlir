@@ -11,12 +11,12 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 4>} {
 // it.
 // CHECK-LABEL: tpc_buffer.func @main_stage_0_on_buffers of @main stage 0 {
 // CHECK-NEXT: %[[X:.*]] = tpc_buffer.input 0 : "_6*n" x f32
-// Values computed before the loop are in the stage's frame …
+// Values computed before the loop are in the stage's frame.
 // CHECK-NEXT: %[[OUTER:.*]] = tpc_buffer.push "64*floordiv(4*_6*n + 63, 64)"
 // CHECK-NEXT: %[[E:.*]] = tpc_buffer.slot %[[OUTER]] at 0 : "_6*n" x f32
 // CHECK-NEXT: tpc_buffer.launch @kernel_exp(%[[X]]) to (%[[E]])
 // CHECK-NEXT: tpc_buffer.rounds ranks.mb of "floordiv(floordiv(n - rank.dp + ranks.dp - 1, ranks.dp) - rank.mb + ranks.mb - 1, ranks.mb)" {
-// … in all iterations. A slice of such a value is an address, without copy or frame.
+// They stay there for all iterations. A slice of such a value is an address, without copy or frame.
 // CHECK-NEXT: %[[P:.*]] = tpc_buffer.part %[[E]] from
 // CHECK-NEXT: tpc_buffer.send %[[P]] count "_6*floordiv(floordiv(n - rank.dp + ranks.dp - 1, ranks.dp) - rank.mb + ranks.mb - 1, ranks.mb)" to 1
 // CHECK-NEXT: }
@@ -27,19 +27,19 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 4>} {
 // CHECK: tpc_buffer.rounds ranks.mb of "floordiv(floordiv(n - rank.dp + ranks.dp - 1, ranks.dp) - rank.mb + ranks.mb - 1, ranks.mb)" {
 // CHECK: %[[R:.*]] = tpc_buffer.slot %{{.*}} at 0
 // CHECK-NEXT: tpc_buffer.recv %[[R]] count "_6*floordiv({{.*}})" from 0
-// Of the ranks with the same shard, the first along axes that do not split the value delivers it.
-// The offset of a shard follows from its axes, one after the other.
+// Several ranks may have the same shard: only the first along axes that do not split the value
+// writes it to the output. The offset of a shard is computed from its axes, one after the other.
 // CHECK-NEXT: tpc_buffer.output 0, %[[R]] shape [n, _6] offset ["floordiv(floordiv(n - rank.dp + ranks.dp - 1, ranks.dp), ranks.mb)*rank.mb + " "floordiv(n, ranks.dp)*rank.dp + {{.*}}", 0] size ["floordiv(floordiv({{.*}}", _6] first ["tp"]
 // A slice of a slice: two addresses.
 // CHECK-NEXT: %[[DP:.*]] = tpc_buffer.part %[[X:.*]] from "_6*floordiv(n, ranks.dp)*rank.dp + _6*min(mod(n, ranks.dp), rank.dp)" : "_6*floordiv(n - rank.dp + ranks.dp - 1, ranks.dp)" x f32
 // CHECK-NEXT: %[[MB:.*]] = tpc_buffer.part %[[DP]] from "_6*floordiv(floordiv(n - rank.dp + ranks.dp - 1, ranks.dp), ranks.mb)*rank.mb + {{.*}}"
 // CHECK-NEXT: tpc_buffer.output 1, %[[MB]] shape
-// A value that is the same in all iterations is delivered in the first.
+// A value that is the same in all iterations is written to the output in the first.
 // CHECK: tpc_buffer.output 2, %{{.*}} shape [n, _6] offset [0, 0] size [n, _6] first ["mb", "tp", "dp"]
-// Of replicated heads, the first copies are delivered: if they are whole …
+// The first copy of each replicated head is written to the output. Here the rank has all heads.
 // CHECK: tpc_buffer.output 3, %[[K:.*]] shape [n, "floordiv(_4, 2)", _4] offset [{{.*}}, 0, 0] size [{{.*}}, "floordiv(_4 + 1, 2)", _4] first ["tp"] every 1 held _4 begin 0 step 2
-// … and if a rank has some heads: from the first of them that is a multiple of the number of
-// copies.
+// Here a rank has some heads. They are written from the first whose index is a multiple of the
+// number of copies.
 // CHECK: tpc_buffer.output 4, %{{.*}} shape [n, "floordiv(_4, 2)", _4] offset [{{.*}}, "floordiv(_4.tp*rank.tp + 1, 2)", 0] size [{{.*}}, "-floordiv(_4.tp*rank.tp + 1, 2) + floordiv(_4.tp*rank.tp + _4.tp + 1, 2)", _4] first [] every 1 held _4.tp begin "-_4.tp*rank.tp + 2*floordiv(_4.tp*rank.tp + 1, 2)" step 2
 tpc.pipeline @main(%x: !x, %k: tensor<?x4x4xf32, #tpc.dist<[n, 4, 4], local>>) inputs [{}, {}] outputs [
     {name = "a", type = tensor<?x6xf32, #tpc.dist<[n, 6]>>}, {name = "b", type = tensor<?x6xf32, #tpc.dist<[n, 6]>>},

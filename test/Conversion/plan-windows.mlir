@@ -1,8 +1,8 @@
 // RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-plan-buffers | FileCheck %s
 // RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-plan-buffers | tpc-opt --tpc-verify-buffers -o /dev/null
 
-// A rank's queries come after those of other ranks, and all of them after a past. Window and slopes
-// have the same offset. A rank has the slopes of its heads.
+// A rank's queries come after those of earlier ranks, and all queries after the past. Window and
+// slopes have the same offset. A rank has the slopes of its heads.
 !q = tensor<1x?x?x4xf32, #tpc.dist<[1, 7{dp}, 5{tp}, 4], local>>
 !k = tensor<1x10x?x4xf32, #tpc.dist<[1, 10, 5{tp}, 4], local>>
 !slopes = tensor<?xf32, #tpc.dist<[5{tp}], local>>

@@ -7,7 +7,7 @@ tpc.weight @w in "/w.bin" at 0 : tensor<8x6xf16>
 tpc.weight @u in "/w.bin" at 96 : tensor<8x6xbf16>
 
 // A right operand that is a parameter is widened at load. Two matmuls by the same parameter share
-// it; a shared left operand is widened once.
+// the widened one. A left operand of two matmuls is widened once.
 // CHECK-LABEL: func.func @loaded
 // CHECK: %[[X:.*]] = tpc.cast %arg0 : tensor<4x8xf16> -> tensor<4x8xf32>
 // CHECK-NEXT: %[[W:.*]] = tpc.parameter @w
@@ -25,8 +25,8 @@ func.func @loaded(%x: tensor<4x8xf16>) -> tensor<4x6xf16> {
   return %2 : tensor<4x6xf16>
 }
 
-// A parameter with other users also stays in its type. As a left operand it is treated like an
-// activation.
+// A parameter with other users is loaded in its own type as well. A parameter that is a left
+// operand is widened like an activation.
 // CHECK-LABEL: func.func @both_ways
 // CHECK: %[[U:.*]] = tpc.parameter @u
 // CHECK-DAG: %[[L:.*]] = tpc.cast %[[U]] {tpc.loaded} : tensor<8x6xbf16> -> tensor<8x6xf32>

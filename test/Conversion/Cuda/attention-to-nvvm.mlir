@@ -1,8 +1,8 @@
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics --tpc-attention-to-nvvm | FileCheck %s
 
-// Both ops share the two kernels of one variant, whatever the sequence sizes. Kernels read all
-// sizes from the call's struct in device memory. A thread of the tile kernel has 8 rows and 4 keys:
-// 32 products for each element of the head.
+// Both ops use the same attention variant and share its two kernels, whatever the sequence sizes.
+// Kernels read all sizes from the call's struct in device memory. A thread of the tile kernel
+// computes 8 rows and 4 keys: 32 products for each element of the head.
 // CHECK: tpc.attention
 // CHECK: module @kernels
 // CHECK-LABEL: llvm.func @attention_f32_64_causal(
@@ -16,7 +16,8 @@
 // CHECK: math.fma
 // CHECK-COUNT-4: nvvm.shfl.sync bfly
 // CHECK: llvm.store %{{.*}} : vector<4xf32>, !llvm.ptr<1>
-// The kernel of few rows reads rows of keys by 16 bytes, and its last block combines the parts.
+// The kernel for few rows loads keys 16 bytes at a time. Its last block combines the partial
+// results.
 // CHECK-LABEL: llvm.func @attention_f32_64_causal_split(
 // CHECK-SAME: !llvm.ptr<1>, %{{.*}}: !llvm.ptr<1>, %{{.*}}: !llvm.ptr<1>)
 // CHECK: llvm.load %{{.*}} invariant {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
@@ -38,8 +39,8 @@ func.func @layer(%q: tensor<?x?x4x64xf32, #tpc.dist<[b, s, 4, 64]>>, %k: tensor<
 
 // -----
 
-// 16 bits in memory, 32 in arithmetic. The name lists a variant's features, and the code contains
-// only these.
+// Elements have 16 bits in memory and 32 in arithmetic. A kernel's name lists the variant's
+// features, and its code contains only these.
 // CHECK-LABEL: llvm.func @attention_f16_40_24_keys_bias_f32_softcap(
 // CHECK: arith.extf %{{.*}} : f16 to f32
 // CHECK: arith.truncf %{{.*}} : f32 to f16

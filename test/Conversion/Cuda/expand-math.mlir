@@ -1,6 +1,7 @@
 // RUN: tpc-opt %s --tpc-expand-math | FileCheck %s
 
-// Uses the digits of 2/pi that the argument needs; arguments below 1/2 are not reduced.
+// The range reduction uses the digits of 2/pi that the argument needs. Arguments below 1/2 are not
+// reduced.
 // CHECK-LABEL: llvm.func @sine(
 // CHECK: arith.constant -1560706194 : i32
 // CHECK-COUNT-3: llvm.intr.fshl
@@ -21,7 +22,7 @@ llvm.func @cosine(%x: f32) -> f32 {
   llvm.return %y : f32
 }
 
-// Computed in f64, rounded once.
+// The result is computed in f64 and rounded once.
 // CHECK-LABEL: llvm.func @power(
 // CHECK-COUNT-2: arith.extf {{.*}} : f32 to f64
 // CHECK: math.roundeven {{.*}} : f64

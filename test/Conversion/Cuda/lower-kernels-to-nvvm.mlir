@@ -38,7 +38,7 @@ tpc_kernel.func @short_rows(%x: memref<?x?xf32> of [n, 128]) -> (%y: memref<?x?x
 }
 
 // A block computes a long row, with as many threads as needed. Warps exchange their sums in shared
-// memory after one barrier. The second barrier prevents the next row from overwriting them too
+// memory after one barrier. The second barrier prevents the next row from overwriting the sums too
 // early.
 // CHECK: llvm.mlir.global internal @long_rows_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<6 x f32>
 // CHECK-LABEL: llvm.func @long_rows(
@@ -60,8 +60,8 @@ tpc_kernel.func @long_rows(%x: memref<?x?xf32> of [n, 768]) -> (%y: memref<?xf32
   }
 }
 
-// The next pass has stored values in registers: the sum is never loaded, and there is no barrier.
-// The weight is loaded before the rows.
+// The next loop over a row keeps the values that the first one stored in registers. So the sum is
+// never loaded, and there is no barrier. The weight is loaded before the loop over rows.
 // CHECK-LABEL: llvm.func @stores_and_reads(
 // CHECK: llvm.load %{{.*}} invariant {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
 // CHECK: nvvm.read.ptx.sreg.ctaid.x

@@ -1,6 +1,5 @@
 // Two kv heads, each replicated twice over four ranks: a rank has the copy that its query heads
-// read. A function that two layers call gets its caches from its callers, and these from theirs.
-// Indices that are not computed are marked too.
+// read. Caches are passed through two levels of calls, to a function that two layers call.
 !n = tensor<?xi64, #tpc.dist<[b], local>>
 !x = tensor<?x1x?x8xf32, #tpc.dist<[b, 4{tp}, s, 8], local>>
 !k = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8], local>>
