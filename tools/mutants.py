@@ -24,13 +24,13 @@ TESTS = TOP / "test" / "Integration"
 GROUPS = {
     "partitioned programs": ["partitioned"],
     "steps": ["steps"],
-    "placed steps": ["placed"],
+    "preallocated steps": ["preallocated"],
     "windows, caps and masks": ["limits"],
     "kernels and constants": ["kernels"],
     "plans of memory": ["buffers", "caches"],
     "facts": ["facts"],
 }
-LEVELS = ["step", "placed", "staged", "kernels", "tensors and kernels", "buffers"]
+LEVELS = ["step", "preallocated", "staged", "kernels", "tensors and kernels", "buffers"]
 COMMAND = "TPC_MUTANT_TABLES=FOLDER pytest --long cpu/test_*mutants.py"
 BEGIN = "<!-- Written by tools/mutants.py; do not edit. -->\n"
 INTRODUCTION = """\

@@ -168,7 +168,7 @@ static FailureOr<json::Object> describeGeneration(ModuleOp module, PipelineOp pi
       {"vocabulary", *vocabulary}};
   if (step.windowed) {
     generation["window"] = step.windowed->window;
-    generation["room"] = step.windowed->room;
+    generation["window_capacity"] = step.windowed->capacity;
     generation["window_lengths"] = toUtf8(step.windowed->lengths);
   }
   return generation;

@@ -19,8 +19,8 @@ bool keepsNumbers(Type from, Type to) {
   }
   if (!integers || to.isInteger(1))
     return false;
-  unsigned room = to.getIntOrFloatBitWidth();
-  return isUnsigned(from) == isUnsigned(to) ? room >= bits : isUnsigned(from) && room > bits;
+  unsigned width = to.getIntOrFloatBitWidth();
+  return isUnsigned(from) == isUnsigned(to) ? width >= bits : isUnsigned(from) && width > bits;
 }
 
 /// Follows a value back to its origin through calls and ops that preserve all elements.

@@ -45,12 +45,12 @@ std::optional<PreallocatedStep> PreallocatedStep::lookup(ModuleOp module) {
   auto step = module->getAttrOfType<StepAttr>(kStepAttr);
   if (!step || !step.getCapacity())
     return std::nullopt;
-  PreallocatedStep placed{getSymbol(step.getTokens()), getSymbol(step.getCapacity()),
-                          step.getLengths().str(), step.getCounts().str(), step.getLast()};
+  PreallocatedStep preallocated{getSymbol(step.getTokens()), getSymbol(step.getCapacity()),
+                                step.getLengths().str(), step.getCounts().str(), step.getLast()};
   if (step.getWindow())
-    placed.windowed = SlidingWindowCaches{step.getWindow(), getSymbol(step.getRoom()),
-                                          step.getWindowLengths().str()};
-  return placed;
+    preallocated.windowed = SlidingWindowCaches{
+        step.getWindow(), getSymbol(step.getWindowCapacity()), step.getWindowLengths().str()};
+  return preallocated;
 }
 
 void PreallocatedStep::attachTo(ModuleOp module) const {
@@ -60,7 +60,7 @@ void PreallocatedStep::attachTo(ModuleOp module) const {
                   StepAttr::get(context, makeSymbol(context, tokens), /*past=*/SymExprAttr(),
                                 makeSymbol(context, capacity), name(lengths), name(counts), last,
                                 windowed ? windowed->window : 0,
-                                windowed ? makeSymbol(context, windowed->room) : SymExprAttr(),
+                                windowed ? makeSymbol(context, windowed->capacity) : SymExprAttr(),
                                 windowed ? name(windowed->lengths) : StringAttr()));
 }
 

@@ -11,8 +11,8 @@ using namespace mlir::tpc;
 
 LogicalResult StepAttr::verify(function_ref<InFlightDiagnostic()> emitError, SymExprAttr tokens,
                                SymExprAttr past, SymExprAttr capacity, StringAttr lengths,
-                               StringAttr counts, bool last, int64_t window, SymExprAttr room,
-                               StringAttr windowLengths) {
+                               StringAttr counts, bool last, int64_t window,
+                               SymExprAttr windowCapacity, StringAttr windowLengths) {
   llvm::StringSet<> symbols, names;
   auto checkSymbol = [&](StringRef field, SymExprAttr size) -> LogicalResult {
     if (!size)
@@ -35,23 +35,24 @@ LogicalResult StepAttr::verify(function_ref<InFlightDiagnostic()> emitError, Sym
   };
   if (!tokens || bool(past) == bool(capacity))
     return emitError() << "must have 'tokens' and either 'past' or 'capacity'";
-  bool placed = bool(capacity);
-  if (placed != bool(lengths) || placed != bool(counts))
+  bool preallocated = bool(capacity);
+  if (preallocated != bool(lengths) || preallocated != bool(counts))
     return emitError() << "must have 'lengths' and 'counts' with 'capacity', and only then";
-  if (!placed && (last || window))
+  if (!preallocated && (last || window))
     return emitError() << "must have 'capacity' with 'last' or 'window'";
-  if (window < 0 || bool(window) != bool(room) || bool(window) != bool(windowLengths))
+  if (window < 0 || bool(window) != bool(windowCapacity) || bool(window) != bool(windowLengths))
     return emitError()
-           << "must have a 'window' of at least 1, 'room' and 'window_lengths' together";
+           << "must have a 'window' of at least 1, 'window_capacity' and 'window_lengths' together";
   return failure(failed(checkSymbol("tokens", tokens)) || failed(checkSymbol("past", past)) ||
-                 failed(checkSymbol("capacity", capacity)) || failed(checkSymbol("room", room)) ||
+                 failed(checkSymbol("capacity", capacity)) ||
+                 failed(checkSymbol("window_capacity", windowCapacity)) ||
                  failed(checkName("lengths", lengths)) || failed(checkName("counts", counts)) ||
                  failed(checkName("window_lengths", windowLengths)));
 }
 
 Attribute StepAttr::parse(AsmParser &parser, Type) {
   SMLoc begin = parser.getCurrentLocation();
-  SymExprAttr tokens, past, capacity, room;
+  SymExprAttr tokens, past, capacity, windowCapacity;
   StringAttr lengths, counts, windowLengths;
   bool last = false;
   int64_t window = 0;
@@ -82,7 +83,7 @@ Attribute StepAttr::parse(AsmParser &parser, Type) {
                               .Case("tokens", &tokens)
                               .Case("past", &past)
                               .Case("capacity", &capacity)
-                              .Case("room", &room)
+                              .Case("window_capacity", &windowCapacity)
                               .Default(nullptr);
     if (symbol)
       return parseSymExpr(parser, *symbol);
@@ -103,7 +104,7 @@ Attribute StepAttr::parse(AsmParser &parser, Type) {
     return error;
   };
   return getChecked(emitError, parser.getContext(), tokens, past, capacity, lengths, counts, last,
-                    window, room, windowLengths);
+                    window, windowCapacity, windowLengths);
 }
 
 void StepAttr::print(AsmPrinter &printer) const {
@@ -131,7 +132,7 @@ void StepAttr::print(AsmPrinter &printer) const {
     begin("last");
   if (getWindow())
     begin("window") << " = " << getWindow();
-  printSymbol("room", getRoom());
+  printSymbol("window_capacity", getWindowCapacity());
   printName("window_lengths", getWindowLengths());
   printer << ">";
 }

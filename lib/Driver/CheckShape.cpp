@@ -46,11 +46,12 @@ static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) 
 
 void tpc::bindCapacities(mlir::ModuleOp module, ShapeBinding &shape) {
   auto step = mlir::tpc::PreallocatedStep::lookup(module);
-  if (!step || !step->windowed || shape.count(step->windowed->room) ||
+  if (!step || !step->windowed || shape.count(step->windowed->capacity) ||
       !shape.count(step->capacity) || !shape.count(step->tokens))
     return;
-  shape[step->windowed->room] = windowRoom(step->windowed->window, shape[step->capacity],
-                                           std::max<int64_t>(kPrefillChunk, shape[step->tokens]));
+  shape[step->windowed->capacity] =
+      windowCapacity(step->windowed->window, shape[step->capacity],
+                     std::max<int64_t>(kPrefillChunk, shape[step->tokens]));
 }
 
 /// Returns the sizes that --shape may bind.

@@ -25,14 +25,14 @@ using ::tpc::ShardSpec;
 
 /// Form of the compiled program: the model; a generation step; or a step on preallocated caches,
 /// with outputs of all tokens or only of the last token.
-enum class Form { Model, Step, Placed, PlacedLast };
+enum class Form { Model, Step, Preallocated, PreallocatedLast };
 
 /// Adds the conversion of a step to preallocated caches, and the last passes that all forms share.
-static void buildPlacedPasses(OpPassManager &pm, Form form, bool wideResidual) {
-  if (form >= Form::Placed) {
+static void buildPreallocatedPasses(OpPassManager &pm, Form form, bool wideResidual) {
+  if (form >= Form::Preallocated) {
     pm.addPass(createPreallocateCaches());
     pm.addPass(createWindowCaches());
-    if (form == Form::PlacedLast)
+    if (form == Form::PreallocatedLast)
       pm.addPass(createKeepLastToken());
     pm.addNestedPass<func::FuncOp>(createSimplify());
     pm.addNestedPass<func::FuncOp>(createCSEPass());
@@ -79,7 +79,7 @@ static void buildRaisingPasses(OpPassManager &pm, bool generates) {
 
 static void buildModelPasses(OpPassManager &pm, Form form, bool wideResidual) {
   buildRaisingPasses(pm, form != Form::Model);
-  buildPlacedPasses(pm, form, wideResidual);
+  buildPreallocatedPasses(pm, form, wideResidual);
 }
 
 void ::tpc::buildModelPassPipeline(OpPassManager &pm, bool wideResidual) {
@@ -89,7 +89,7 @@ void ::tpc::buildModelPassPipeline(OpPassManager &pm, bool wideResidual) {
 void ::tpc::buildStepPassPipeline(OpPassManager &pm) { buildRaisingPasses(pm, true); }
 
 void ::tpc::buildPreallocatedStepPassPipeline(OpPassManager &pm, bool last, bool wideResidual) {
-  buildPlacedPasses(pm, last ? Form::PlacedLast : Form::Placed, wideResidual);
+  buildPreallocatedPasses(pm, last ? Form::PreallocatedLast : Form::Preallocated, wideResidual);
 }
 
 void ::tpc::buildRewritePassPipeline(OpPassManager &pm, const ShardSpec &spec) {
@@ -160,13 +160,13 @@ void ::tpc::registerPassPipelines() {
   static PassPipelineRegistration<> step(
       "tpc-step-pipeline", "From imported ops to one step of a generation, with caches",
       [](OpPassManager &pm) { buildModelPasses(pm, Form::Step, true); });
-  static PassPipelineRegistration<> placed(
-      "tpc-placed-step-pipeline", "From imported ops to one step that takes whole caches",
-      [](OpPassManager &pm) { buildModelPasses(pm, Form::Placed, true); });
+  static PassPipelineRegistration<> preallocated(
+      "tpc-preallocated-step-pipeline", "From imported ops to one step that takes whole caches",
+      [](OpPassManager &pm) { buildModelPasses(pm, Form::Preallocated, true); });
   static PassPipelineRegistration<> last(
       "tpc-last-step-pipeline",
       "From imported ops to one step that takes whole caches, with outputs of the last tokens",
-      [](OpPassManager &pm) { buildModelPasses(pm, Form::PlacedLast, true); });
+      [](OpPassManager &pm) { buildModelPasses(pm, Form::PreallocatedLast, true); });
   static PassPipelineRegistration<> lowering(
       "tpc-lower-to-llvm", "Lowers a staged program to the LLVM dialect", [](OpPassManager &pm) {
         ::tpc::buildKernelsPassPipeline(pm);

@@ -89,7 +89,7 @@ void checkGeneration(const Manifest &manifest, const GenerationLimits &limits) {
   for (const std::string &symbol : manifest.symbols)
     if (symbol != generation.batch && symbol != generation.sequence &&
         symbol != generation.capacity &&
-        !(generation.windowed && symbol == generation.windowed->room))
+        !(generation.windowed && symbol == generation.windowed->capacity))
       throw UserError("no size is known for '" + symbol + "': this program cannot generate");
 }
 
@@ -100,7 +100,7 @@ Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int6
                           {generation.sequence, sequence},
                           {generation.capacity, limits.capacity}};
   if (generation.windowed)
-    symbols[generation.windowed->room] = roomOf(*generation.windowed, limits);
+    symbols[generation.windowed->capacity] = windowCapacityOf(*generation.windowed, limits);
   Inputs inputs = makeInputs(manifest, symbols);
   inputs.stateRows = limits.slots;
   inputs.stepRows = rows;

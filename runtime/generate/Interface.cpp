@@ -120,35 +120,35 @@ GenerationLimits limitsOf(Model &model, const Manifest &manifest,
     int64_t length = lengthOf(request);
     needed = std::max(needed, length > maximum - step ? length : (length + step) / step * step);
   }
-  Model::Room &room = model.room();
-  std::lock_guard<std::mutex> lock(room.mutex);
-  int64_t slots = std::max({room.slots, together, int64_t(1)});
-  int64_t capacity = std::max(room.capacity, needed);
+  Model::GenerationCapacity &current = model.generationCapacity();
+  std::lock_guard<std::mutex> lock(current.mutex);
+  int64_t slots = std::max({current.slots, together, int64_t(1)});
+  int64_t capacity = std::max(current.capacity, needed);
   GenerationLimits limits;
   limits.slots = flags.maxBatch.value_or(slots);
   limits.capacity = capacityOf(manifest, flags.maxSequence, capacity);
   limits.chunk = std::min(flags.prefillChunk.value_or(limits.chunk), limits.capacity);
   check(manifest, limits, requests);
-  room.slots = slots;
-  room.capacity = capacity;
+  current.slots = slots;
+  current.capacity = capacity;
   return limits;
 }
 
 /// Runs on the model's thread before anything is allocated. Throws UserError if memory does not
 /// suffice; later calls then reserve less.
-void checkRoom(Model &model, const Manifest &manifest, const GenerationLimits &limits) {
-  Model::Room &room = model.room();
-  std::lock_guard<std::mutex> lock(room.mutex);
-  if (limits.slots <= room.checkedSlots && limits.capacity <= room.checkedCapacity)
+void checkCapacity(Model &model, const Manifest &manifest, const GenerationLimits &limits) {
+  Model::GenerationCapacity &current = model.generationCapacity();
+  std::lock_guard<std::mutex> lock(current.mutex);
+  if (limits.slots <= current.checkedSlots && limits.capacity <= current.checkedCapacity)
     return;
   try {
     model.checkMemory(largestSteps(manifest, limits, limits.capacity), limitsText(limits));
   } catch (const UserError &) {
-    room.slots = room.capacity = 0;
+    current.slots = current.capacity = 0;
     throw;
   }
-  room.checkedSlots = limits.slots;
-  room.checkedCapacity = limits.capacity;
+  current.checkedSlots = limits.slots;
+  current.checkedCapacity = limits.capacity;
 }
 
 /// Stores the logits of one request.
@@ -193,7 +193,7 @@ std::vector<Tensor> tpc::rt::runPrompts(Model &model, const Manifest &manifest,
   std::vector<std::vector<float>> rows;
   model
       .post([&](Execution &ranks) {
-        checkRoom(model, manifest, limits);
+        checkCapacity(model, manifest, limits);
         LogitsClient client(rows);
         GenerationMode mode;
         mode.givesLogits = true;
@@ -243,7 +243,7 @@ int tpc_model_generate(tpc_model *model, const tpc_request *requests, int32_t co
             tpc_generation *client;
             ~End() { client->end(); }
           } end{client};
-          checkRoom(opened, manifestOfProgram(), limits);
+          checkCapacity(opened, manifestOfProgram(), limits);
           GenerationMode mode;
           mode.pollsClient = true;
           TokenGenerator(ranks, manifestOfProgram(), limits).generate(asked, *client, mode);

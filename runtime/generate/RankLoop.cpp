@@ -75,7 +75,7 @@ RankLoop::RankLoop(const Manifest &manifest, GenerationLimits limits, const Gene
                generation.lastToken),
       sink(manifest), hasInput(mode.pollsClient) {
   if (generation.windowed)
-    windows.emplace(generation.windowed->window, roomOf(*generation.windowed, limits),
+    windows.emplace(generation.windowed->window, windowCapacityOf(*generation.windowed, limits),
                     limits.slots);
 }
 
@@ -138,7 +138,7 @@ Inputs &RankLoop::inputsOf(const tpc_context &ctx, const StepItem &item) {
 void RankLoop::moveWindows(tpc_context &ctx) {
   const StepItem &item = *current;
   const Generation::Windowed &windowed = *generation.windowed;
-  int64_t room = roomOf(windowed, limits);
+  int64_t capacity = windowCapacityOf(windowed, limits);
   std::vector<Windows::Move> moves = windows->advance(item.first, item.lengths, item.counts);
   put(nextInputs->tensors[static_cast<size_t>(windowed.lengths)],
       windows->lengthsOf(item.first, item.lengths));
@@ -146,7 +146,7 @@ void RankLoop::moveWindows(tpc_context &ctx) {
   for (size_t i = 0; i < manifest.caches.size() && !moves.empty(); ++i) {
     const Cache &cache = manifest.caches[i];
     std::span<std::byte> memory = ctx.state.find(static_cast<int32_t>(i));
-    if (cache.shape[2] != windowed.room || memory.empty())
+    if (cache.shape[2] != windowed.capacity || memory.empty())
       continue;
     int64_t parts = 1, part = 0;
     for (int axis : cache.axes[0]) {
@@ -156,7 +156,7 @@ void RankLoop::moveWindows(tpc_context &ctx) {
     }
     Part rows = partOf(limits.slots, parts, part);
     int64_t token = std::stoll(cache.shape[3]) * sizeOf(cache.dtype);
-    int64_t row = std::ssize(memory) / rows.size, head = room * token;
+    int64_t row = std::ssize(memory) / rows.size, head = capacity * token;
     for (const Windows::Move &move : moves) {
       if (move.slot < rows.offset || move.slot >= rows.offset + rows.size)
         continue;

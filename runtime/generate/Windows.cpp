@@ -6,8 +6,8 @@
 
 namespace tpc::rt {
 
-int64_t roomOf(const Generation::Windowed &windowed, const GenerationLimits &limits) {
-  return windowRoom(windowed.window, limits.capacity, limits.chunk);
+int64_t windowCapacityOf(const Generation::Windowed &windowed, const GenerationLimits &limits) {
+  return windowCapacity(windowed.window, limits.capacity, limits.chunk);
 }
 
 std::vector<Windows::Move> Windows::advance(int64_t first, const std::vector<int64_t> &lengths,
@@ -18,7 +18,7 @@ std::vector<Windows::Move> Windows::advance(int64_t first, const std::vector<int
     if (lengths[row] == 0)
       base = 0; // a new sequence
     int64_t held = lengths[row] - base;
-    if (held + counts[row] <= room)
+    if (held + counts[row] <= capacity)
       continue;
     int64_t kept = std::min(held, window - 1);
     if (kept > 0)

@@ -15,12 +15,12 @@
 
 namespace tpc::rt {
 
-int64_t roomOf(const Generation::Windowed &windowed, const GenerationLimits &limits);
+int64_t windowCapacityOf(const Generation::Windowed &windowed, const GenerationLimits &limits);
 
 class Windows {
 public:
-  Windows(int64_t window, int64_t room, int64_t slots)
-      : window(window), room(room), bases(static_cast<size_t>(slots)) {}
+  Windows(int64_t window, int64_t capacity, int64_t slots)
+      : window(window), capacity(capacity), bases(static_cast<size_t>(slots)) {}
 
   /// Tokens [from, from + count) of a slot's cache, to be moved to its front.
   struct Move {
@@ -35,7 +35,7 @@ public:
   std::vector<int64_t> lengthsOf(int64_t first, const std::vector<int64_t> &lengths) const;
 
 private:
-  int64_t window, room;
+  int64_t window, capacity;
   std::vector<int64_t> bases;
 };
 

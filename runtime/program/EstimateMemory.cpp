@@ -190,7 +190,7 @@ int64_t bytesOfMachine() {
 } // namespace
 
 void checkHostMemory(const tpc_program &program, const Manifest &manifest,
-                     std::span<const Inputs> steps, int first, int end, const std::string &room) {
+                     std::span<const Inputs> steps, int first, int end, const std::string &limits) {
   double need = 0; // sums may overflow 64 bits
   MemoryNeed one;
   for (int rank = first; rank < end; ++rank) {
@@ -201,7 +201,7 @@ void checkHostMemory(const tpc_program &program, const Manifest &manifest,
   if (need <= static_cast<double>(most))
     return;
   throw UserError(
-      "memory for " + room + " is more than this machine has, which is " + exactText(most) +
+      "memory for " + limits + " is more than this machine has, which is " + exactText(most) +
       ": rank " + std::to_string(end - 1) + " needs caches of " + sizeText(one.caches) + " and " +
       sizeText(one.step) + " for a step" +
       (end - first > 1 ? ", and there are " + std::to_string(end - first) + " ranks" : "") +

@@ -40,9 +40,9 @@ std::string memoryPlan(const tpc_program &program, const Manifest &manifest,
                        std::span<const Inputs> steps);
 
 /// The ranks [first, end) are in this process and compute on its CPU. Throws UserError if caches
-/// and steps of a task, sized for `room`, exceed the machine's memory.
+/// and steps of a task, sized for `limits`, exceed the machine's memory.
 void checkHostMemory(const tpc_program &program, const Manifest &manifest,
-                     std::span<const Inputs> steps, int first, int end, const std::string &room);
+                     std::span<const Inputs> steps, int first, int end, const std::string &limits);
 
 /// Collective over the session, which may be null. Checks that all ranks fit on their devices;
 /// throws a UserError with the required and available bytes if some do not. Returns a note to

@@ -423,7 +423,7 @@ static void fillSteps(const Generation &generation, Inputs &inputs) {
       {generation.lengths, std::max<int64_t>(capacity - sequence, 0)}};
   if (const auto &windowed = generation.windowed)
     values.emplace_back(windowed->lengths,
-                        std::max<int64_t>(inputs.symbols.at(windowed->room) - sequence, 0));
+                        std::max<int64_t>(inputs.symbols.at(windowed->capacity) - sequence, 0));
   for (auto [input, value] : values) {
     Tensor &tensor = inputs.tensors[static_cast<size_t>(input)];
     for (int64_t i = 0, count = tensor.count(); i < count; ++i)
@@ -435,9 +435,9 @@ static void fillSteps(const Generation &generation, Inputs &inputs) {
 static void bindRoom(const Generation &generation, SymbolValues &symbols) {
   auto capacity = symbols.find(generation.capacity), tokens = symbols.find(generation.sequence);
   if (generation.windowed && capacity != symbols.end() && tokens != symbols.end())
-    symbols.try_emplace(generation.windowed->room,
-                        windowRoom(generation.windowed->window, capacity->second,
-                                   std::max<int64_t>(kPrefillChunk, tokens->second)));
+    symbols.try_emplace(generation.windowed->capacity,
+                        windowCapacity(generation.windowed->window, capacity->second,
+                                       std::max<int64_t>(kPrefillChunk, tokens->second)));
 }
 
 Inputs makeInputs(const Manifest &manifest, const SymbolValues &given) {

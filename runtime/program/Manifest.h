@@ -109,11 +109,11 @@ struct Generation {
   int64_t lastToken = 0;              ///< largest token id that the model accepts
   std::optional<int64_t> maxSequence; ///< maximum sequence length of the model
 
-  /// Sliding-window caches with capacity `room`. Each token of a step attends to the last `window`
-  /// tokens, including itself.
+  /// Sliding-window caches with capacity `capacity`. Each token of a step attends to the last
+  /// `window` tokens, including itself.
   struct Windowed {
     int lengths = 0; ///< input with the number of tokens in these caches
-    std::string room;
+    std::string capacity;
     int64_t window = 0;
   };
   std::optional<Windowed> windowed;

@@ -63,7 +63,7 @@ Generation readGeneration(const Node &node, const Manifest &manifest) {
   if (node.has("window")) {
     Generation::Windowed windowed;
     windowed.window = node["window"].integerIn(1, INT64_MAX / 8);
-    windowed.room = readSymbol("room");
+    windowed.capacity = readSymbol("window_capacity");
     windowed.lengths = readPortName(node["window_lengths"], manifest.inputs);
     const Port &port = manifest.inputs[static_cast<size_t>(windowed.lengths)];
     if (port.dtype != TPC_I64 || port.shape != std::vector<std::string>{generation.batch})

@@ -152,9 +152,9 @@ std::future<void> Model::post(std::function<void(Execution &)> work) {
   });
 }
 
-void Model::checkMemory(std::span<const Inputs> steps, const std::string &room) const {
+void Model::checkMemory(std::span<const Inputs> steps, const std::string &limits) const {
   if (!program.gpu_code)
-    checkHostMemory(program, manifest, steps, 0, manifest.grid.numRanks(), room);
+    checkHostMemory(program, manifest, steps, 0, manifest.grid.numRanks(), limits);
 }
 
 std::vector<Tensor> Model::run(const std::vector<std::string> &names,

@@ -46,17 +46,17 @@ public:
 
   const Options &flags() const { return options; }
 
-  /// Within posted work: throws UserError if these steps, of a task sized for `room`, exceed the
+  /// Within posted work: throws UserError if these steps, of a task sized for `limits`, exceed the
   /// available memory.
-  void checkMemory(std::span<const Inputs> steps, const std::string &room) const;
+  void checkMemory(std::span<const Inputs> steps, const std::string &limits) const;
 
   /// Current capacity of a generating program; caches are reallocated for more or longer sequences.
-  struct Room {
+  struct GenerationCapacity {
     std::mutex mutex; ///< guards the members below
     int64_t slots = 0, capacity = 0;
     int64_t checkedSlots = 0, checkedCapacity = 0; ///< sizes whose memory has been checked
   };
-  Room &room() { return made; }
+  GenerationCapacity &generationCapacity() { return capacity; }
 
   /// Notes that an executable would have printed, one line each.
   std::vector<std::string> notes();
@@ -70,7 +70,7 @@ private:
   Options options;
   const pid_t process;
   std::vector<std::string> told;
-  Room made;
+  GenerationCapacity capacity;
   std::unique_ptr<Execution> execution;
   std::string weights; // identity of the first weights loaded
   std::string failure; // reason why the ranks cannot be restarted

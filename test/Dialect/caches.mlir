@@ -14,8 +14,8 @@ module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 
 // -----
 
-// CHECK: tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "l", counts = "n", last, window = 6, room = r, window_lengths = "w">
-module attributes {tpc.step = #tpc.step<window_lengths = "w", window = 6, room = r, tokens = s, last, capacity = c, lengths = "l", counts = "n">} {
+// CHECK: tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "l", counts = "n", last, window = 6, window_capacity = wc, window_lengths = "w">
+module attributes {tpc.step = #tpc.step<window_lengths = "w", window = 6, window_capacity = wc, tokens = s, last, capacity = c, lengths = "l", counts = "n">} {
 }
 
 // -----
@@ -131,14 +131,14 @@ module attributes {tpc.step = #tpc.step<past = p, tokens = s, last>} {
 
 // -----
 
-// expected-error @below {{#tpc.step must have a 'window' of at least 1, 'room' and 'window_lengths' together}}
-module attributes {tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "l", counts = "n", window = 6, room = r>} {
+// expected-error @below {{#tpc.step must have a 'window' of at least 1, 'window_capacity' and 'window_lengths' together}}
+module attributes {tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "l", counts = "n", window = 6, window_capacity = wc>} {
 }
 
 // -----
 
-// expected-error @below {{#tpc.step must have a 'window' of at least 1, 'room' and 'window_lengths' together}}
-module attributes {tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "l", counts = "n", window = 0, room = r, window_lengths = "w">} {
+// expected-error @below {{#tpc.step must have a 'window' of at least 1, 'window_capacity' and 'window_lengths' together}}
+module attributes {tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "l", counts = "n", window = 0, window_capacity = wc, window_lengths = "w">} {
 }
 
 // -----

@@ -40,8 +40,8 @@ struct StepSymbols {
 /// Caches of sliding-window attention, which keep at least the `window` - 1 tokens before a step.
 struct SlidingWindowCaches {
   int64_t window = 0;
-  std::string room;    // size symbol: capacity in tokens
-  std::string lengths; // name of the input [batch]: number of cached tokens per sequence
+  std::string capacity; // size symbol: capacity in tokens
+  std::string lengths;  // name of the input [batch]: number of cached tokens per sequence
 };
 
 /// Size symbols and inputs of a step on preallocated caches (tpc-preallocate-caches).

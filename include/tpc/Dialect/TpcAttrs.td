@@ -124,7 +124,7 @@ def Tpc_StepAttr : Tpc_Attr<"Step", "step"> {
 
         #tpc.step<past = p, tokens = s>
         #tpc.step<tokens = s, capacity = c, lengths = "lengths", counts = "counts", last,
-                  window = 6, room = r, window_lengths = "window_lengths">
+                  window = 6, window_capacity = wc, window_lengths = "window_lengths">
 
     | field | meaning |
     |---|---|
@@ -135,7 +135,7 @@ def Tpc_StepAttr : Tpc_Attr<"Step", "step"> {
     | `counts` | input [batch]: number of valid tokens of each sequence in this step |
     | `last` | flag: the first output contains only each sequence's last token |
     | `window` | maximum window of the attention ops that read sliding-window caches |
-    | `room` | symbol: capacity of sliding-window caches in tokens |
+    | `window_capacity` | symbol: capacity of sliding-window caches in tokens |
     | `window_lengths` | input [batch]: number of tokens of each sequence in sliding-window caches |
 
     Errors: a size that is not a symbol; a repeated symbol or name; fields that match neither form.
@@ -144,7 +144,7 @@ def Tpc_StepAttr : Tpc_Attr<"Step", "step"> {
                         OptionalParameter<"SymExprAttr">:$capacity,
                         OptionalParameter<"StringAttr">:$lengths,
                         OptionalParameter<"StringAttr">:$counts, "bool":$last,
-                        "int64_t":$window, OptionalParameter<"SymExprAttr">:$room,
+                        "int64_t":$window, OptionalParameter<"SymExprAttr">:$windowCapacity,
                         OptionalParameter<"StringAttr">:$windowLengths);
   let builders = [
     AttrBuilder<(ins "SymExprAttr":$tokens, "SymExprAttr":$past), [{

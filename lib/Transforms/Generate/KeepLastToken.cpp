@@ -200,10 +200,10 @@ struct KeepLastToken : public mlir::tpc::impl::KeepLastTokenBase<KeepLastToken> 
     lookedUp.clear();
     counts = {};
     main = getOperation().lookupSymbol<func::FuncOp>("main");
-    auto placed = PreallocatedStep::lookup(getOperation());
-    if (!main || main.isExternal() || !placed || placed->last)
+    auto preallocated = PreallocatedStep::lookup(getOperation());
+    if (!main || main.isExternal() || !preallocated || preallocated->last)
       return;
-    step = *placed;
+    step = *preallocated;
     if (failed(run()))
       signalPassFailure();
   }

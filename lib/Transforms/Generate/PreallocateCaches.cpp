@@ -35,7 +35,7 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
   /// Returns the type with `capacity` in place of past tokens, or of past and new ones.
   RankedTensorType withCapacity(Type type, const SymExpr &filled) const {
     SmallVector<SymExpr> sizes = getSizes(type);
-    SymExpr past = SymExpr::symbol(placed.capacity) - (filled - SymExpr::symbol(step.past));
+    SymExpr past = SymExpr::symbol(preallocated.capacity) - (filled - SymExpr::symbol(step.past));
     for (SymExpr &size : sizes)
       size = size.substitute({{step.past, past}});
     return makeTensorType(cast<RankedTensorType>(type).getElementType(), sizes);
@@ -103,7 +103,7 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
   /// Rewrites constraints on past and new tokens as constraints on the capacity.
   LogicalResult moveConstraints(ArrayRef<Attribute> more) {
     SmallVector<Attribute> all;
-    SymExpr past = SymExpr::symbol(placed.capacity) - SymExpr::symbol(step.tokens);
+    SymExpr past = SymExpr::symbol(preallocated.capacity) - SymExpr::symbol(step.tokens);
     if (auto list = getOperation()->getAttrOfType<ArrayAttr>(kConstraintsAttr))
       for (auto entry : list.getAsRange<DictionaryAttr>()) {
         NamedAttrList fields(entry);
@@ -122,7 +122,7 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
         SymExpr more = expr - SymExpr::symbol(step.past);
         if (symbols.count(step.tokens) && more.isConstant() &&
             (!lower || lower.getInt() <= *more.asConstant())) {
-          moved = SymExpr::symbol(placed.capacity) + more;
+          moved = SymExpr::symbol(preallocated.capacity) + more;
           symbols.clear();
         }
         if (isPast(expr) && symbols.count(step.tokens))
@@ -179,18 +179,18 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
     for (unsigned i = main.getNumArguments(); i-- > 0;)
       if (FlatSymbolRefAttr name = getCache(main.getArgAttrDict(i))) {
         auto cache = SymbolTable::lookupNearestSymbolFrom<CacheOp>(main, name);
-        placed.capacity = *getSymbolName(getSizes(cache.getType())[CacheOp::tokenDim]);
+        preallocated.capacity = *getSymbolName(getSizes(cache.getType())[CacheOp::tokenDim]);
         batch = getSizes(cache.getType())[0];
         caches.push_back(i);
         first = i;
       }
     if (caches.empty())
       return main.emitError("has no caches to preallocate");
-    placed.lengths = makeName("lengths");
-    placed.counts = makeName("counts");
-    Value lengths = addInput(first, placed.lengths, batch);
-    addInput(first + 1, placed.counts, batch);
-    RowPositions positions(main, step, placed, lengths);
+    preallocated.lengths = makeName("lengths");
+    preallocated.counts = makeName("counts");
+    Value lengths = addInput(first, preallocated.lengths, batch);
+    addInput(first + 1, preallocated.counts, batch);
+    RowPositions positions(main, step, preallocated, lengths);
     if (failed(positions.run()))
       return failure();
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.front())))
@@ -201,7 +201,7 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
         return failure();
     main.setType(FunctionType::get(&getContext(), main.front().getArgumentTypes(),
                                    main.front().getTerminator()->getOperandTypes()));
-    placed.attachTo(getOperation());
+    preallocated.attachTo(getOperation());
     if (failed(moveConstraints(positions.getConstraints())))
       return failure();
     return checkNoPast();
@@ -213,13 +213,13 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
     if (!main || main.isExternal() || !symbols)
       return;
     step = *symbols;
-    placed = PreallocatedStep{step.tokens, "", "", ""};
+    preallocated = PreallocatedStep{step.tokens, "", "", ""};
     if (failed(run()))
       signalPassFailure();
   }
 
   func::FuncOp main;
   StepSymbols step;
-  PreallocatedStep placed;
+  PreallocatedStep preallocated;
 };
 } // namespace

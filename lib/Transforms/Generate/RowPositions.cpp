@@ -12,10 +12,11 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-RowPositions::RowPositions(func::FuncOp main, StepSymbols step, PreallocatedStep placed,
+RowPositions::RowPositions(func::FuncOp main, StepSymbols step, PreallocatedStep preallocated,
                            Value lengths)
-    : main(main), context(main.getContext()), step(std::move(step)), placed(std::move(placed)),
-      lengths(lengths), batch(getSizes(lengths)[0]), builder(main.getContext()) {}
+    : main(main), context(main.getContext()), step(std::move(step)),
+      preallocated(std::move(preallocated)), lengths(lengths), batch(getSizes(lengths)[0]),
+      builder(main.getContext()) {}
 
 bool RowPositions::isPast(const SymExpr &e) const {
   std::set<std::string> symbols;
@@ -320,7 +321,7 @@ FailureOr<Value> RowPositions::clampIds(Operation *op, Value ids, const SymExpr 
   auto known = count.asConstant();
   // Last row when the step's last token fills the cache.
   SymExpr last = end.substitute(
-      {{step.past, SymExpr::symbol(placed.capacity) - SymExpr::symbol(placed.tokens)}});
+      {{step.past, SymExpr::symbol(preallocated.capacity) - SymExpr::symbol(preallocated.tokens)}});
   Location loc = op->getLoc();
   auto scalar = RankedTensorType::get({}, elementTypeOf(ids));
   auto clamped = [&]() -> Value {
@@ -332,7 +333,7 @@ FailureOr<Value> RowPositions::clampIds(Operation *op, Value ids, const SymExpr 
     if (auto row = bound.asConstant(); row && *row < *known)
       return clamped();
     if (!capacityBound)
-      capacityBound = findCapacityBound(bound, *known, placed.capacity);
+      capacityBound = findCapacityBound(bound, *known, preallocated.capacity);
   }
   if (!capacityBound)
     return emitNodeError(op) << "looks up rows of a table of " << count.str() << " rows, up to row "

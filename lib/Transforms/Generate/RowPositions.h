@@ -23,7 +23,7 @@ class RowPositions {
 public:
   using SymExpr = ::tpc::SymExpr;
   /// `lengths`: number of past tokens per sequence, [batch].
-  RowPositions(func::FuncOp main, StepSymbols step, PreallocatedStep placed, Value lengths);
+  RowPositions(func::FuncOp main, StepSymbols step, PreallocatedStep preallocated, Value lengths);
 
   /// Rewrites the program. Reports an error with the ONNX node for an op that is not supported per
   /// sequence.
@@ -57,7 +57,7 @@ private:
   func::FuncOp main;
   MLIRContext *context;
   StepSymbols step;
-  PreallocatedStep placed;
+  PreallocatedStep preallocated;
   Value lengths;
   SymExpr batch;
   OpBuilder builder;

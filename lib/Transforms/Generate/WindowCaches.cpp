@@ -66,7 +66,7 @@ struct WindowCaches : public mlir::tpc::impl::WindowCachesBase<WindowCaches> {
   RankedTensorType withWindowCapacity(Type type) const {
     SmallVector<SymExpr> sizes = getSizes(type);
     for (SymExpr &size : sizes)
-      size = size.substitute({{step.capacity, SymExpr::symbol(step.windowed->room)}});
+      size = size.substitute({{step.capacity, SymExpr::symbol(step.windowed->capacity)}});
     return makeTensorType(cast<RankedTensorType>(type).getElementType(), sizes);
   }
 
@@ -101,8 +101,9 @@ struct WindowCaches : public mlir::tpc::impl::WindowCachesBase<WindowCaches> {
     for (unsigned i = 0; i < main.getNumArguments(); ++i)
       if (auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr))
         names.insert(name.str());
-    step.windowed = SlidingWindowCaches{1, makeSymbol(collectSymbols(getOperation()), "room"),
-                                        makeSymbol(names, "window_lengths")};
+    step.windowed =
+        SlidingWindowCaches{1, makeSymbol(collectSymbols(getOperation()), "window_capacity"),
+                            makeSymbol(names, "window_lengths")};
     for (const WindowedCache &one : all)
       for (Operation *reader : one.readers)
         step.windowed->window =
@@ -133,10 +134,10 @@ struct WindowCaches : public mlir::tpc::impl::WindowCachesBase<WindowCaches> {
 
   void runOnOperation() override {
     auto main = getOperation().lookupSymbol<func::FuncOp>("main");
-    auto placed = PreallocatedStep::lookup(getOperation());
-    if (!main || main.isExternal() || !placed || placed->windowed || placed->last)
+    auto preallocated = PreallocatedStep::lookup(getOperation());
+    if (!main || main.isExternal() || !preallocated || preallocated->windowed || preallocated->last)
       return;
-    step = *placed;
+    step = *preallocated;
     for (BlockArgument argument : main.getArguments())
       if (auto name = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
           name && name.getValue() == step.lengths)

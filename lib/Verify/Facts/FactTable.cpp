@@ -70,7 +70,7 @@ static constexpr ManifestFact manifestFacts[] = {
     {"generation.in_flight", "stages of `tpc.grid`", COMMS},
     {"generation.vocabulary", "type of the first output", FACTS},
     {"generation.window", "`tpc.step`", FACTS ", " GENERATION},
-    {"generation.room", "`tpc.step`", FACTS ", " GENERATION},
+    {"generation.window_capacity", "`tpc.step`", FACTS ", " GENERATION},
     {"generation.window_lengths", "`tpc.step`", FACTS ", " GENERATION},
 
     {"files[].path", "file of the `tpc.weight`, `tpc.source`", FACTS},

@@ -98,17 +98,18 @@ private:
   LogicalResult checkCaches() {
     bool windowed = false;
     for (auto cache : program.getOps<CacheOp>()) {
-      std::string room = getSymbolName(getSizes(cache.getType())[CacheOp::tokenDim]).value_or("");
-      bool own = step.windowed && room == step.windowed->room;
+      std::string size = getSymbolName(getSizes(cache.getType())[CacheOp::tokenDim]).value_or("");
+      bool own = step.windowed && size == step.windowed->capacity;
       windowed |= own;
-      if (!own && room != step.capacity)
+      if (!own && size != step.capacity)
         return cache.emitOpError()
-               << "has room for " << room << " tokens, which '" << kStepAttr
+               << "has a capacity of " << size << " tokens, which '" << kStepAttr
                << "' does not name ('capacity' is " << step.capacity
-               << (step.windowed ? ", 'room' is " + step.windowed->room : "") << ")";
+               << (step.windowed ? ", 'window_capacity' is " + step.windowed->capacity : "") << ")";
     }
     if (step.windowed && !windowed)
-      return fail() << "sets 'room' to " << step.windowed->room << ", but no cache has that size";
+      return fail() << "sets 'window_capacity' to " << step.windowed->capacity
+                    << ", but no cache has that size";
     return success();
   }
 
@@ -139,7 +140,7 @@ private:
     WalkResult walk = program.walk([&](AttentionOp op) {
       auto reads = [&](Value value) {
         return llvm::any_of(getSizes(value), [&](const SymExpr &size) {
-          return mentions(size, step.windowed->room);
+          return mentions(size, step.windowed->capacity);
         });
       };
       if (!reads(op.getK()) && !reads(op.getV()))
@@ -274,11 +275,12 @@ private:
   /// Returns the expressions that may replace a size of the reference in the step.
   SmallVector<SymExpr> getForms(const SymExpr &size) {
     SmallVector<SymExpr> forms{size};
-    if (auto placed = PreallocatedStep::lookup(step)) {
+    if (auto preallocated = PreallocatedStep::lookup(step)) {
       auto before = StepSymbols::lookup(reference);
       if (!before)
         return forms;
-      SymExpr capacity = SymExpr::symbol(placed->capacity), past = SymExpr::symbol(before->past);
+      SymExpr capacity = SymExpr::symbol(preallocated->capacity),
+              past = SymExpr::symbol(before->past);
       // The capacity replaces past plus new tokens, or only the past.
       forms.push_back(
           size.substitute({{before->past, capacity - SymExpr::symbol(before->tokens)}}));
@@ -344,10 +346,10 @@ private:
 
   SmallVector<Table> findTables() {
     SmallVector<Table> tables;
-    auto placed = PreallocatedStep::lookup(step);
-    if (placed)
+    auto preallocated = PreallocatedStep::lookup(step);
+    if (preallocated)
       step.walk([&](LookupOpInterface lookup) {
-        auto limit = getLimit(lookup.getLookupIndices(), placed->capacity);
+        auto limit = getLimit(lookup.getLookupIndices(), preallocated->capacity);
         Value table = lookup.getLookupTable();
         auto rows = getSizes(table)[lookup.getLookupDims()[0]].asConstant();
         if (!limit || !rows)
@@ -369,12 +371,12 @@ private:
   /// Returns the largest capacity that satisfies a constraint on the capacity; nothing for
   /// constraints on other symbols. The constrained size must grow with the capacity.
   std::optional<int64_t> getLargestCapacity(DictionaryAttr constraint) const {
-    auto placed = PreallocatedStep::lookup(step);
+    auto preallocated = PreallocatedStep::lookup(step);
     auto maximum = constraint.getAs<IntegerAttr>("max");
-    if (!placed || !maximum)
+    if (!preallocated || !maximum)
       return std::nullopt;
     auto accepts = [&](int64_t capacity) {
-      auto size = getSize(constraint).evaluate({{placed->capacity, capacity}});
+      auto size = getSize(constraint).evaluate({{preallocated->capacity, capacity}});
       return size && *size <= maximum.getInt();
     };
     int64_t accepted = 0, rejected = int64_t(1) << 40;

@@ -2,7 +2,8 @@
 //
 // Runs batches of sequences with different numbers of cached and new tokens, and checks:
 //
-//   placed  each sequence has the same outputs for its real tokens as in a step of one sequence.
+//   preallocated  each sequence has the same outputs for its real tokens as in a step of one
+//   sequence.
 //           Its cache has the old tokens unchanged, followed by the new tokens; elements after the
 //           new tokens are not written.
 //
@@ -50,27 +51,28 @@ SmallVector<Batch> getBatches(int64_t capacity) {
 
 class PreallocatedStepCheck {
 public:
-  PreallocatedStepCheck(ModuleOp step, const StepSymbols &symbols, ModuleOp placed,
+  PreallocatedStepCheck(ModuleOp step, const StepSymbols &symbols, ModuleOp preallocated,
                         const PreallocatedStep &form)
-      : step(step), placed(placed), symbols(symbols), form(form),
+      : step(step), preallocated(preallocated), symbols(symbols), form(form),
         grid(GridAttr::get(step.getContext(), {}, {}, 1)) {}
 
   LogicalResult run() {
     stepMain = step.lookupSymbol<func::FuncOp>("main");
-    placedMain = placed.lookupSymbol<func::FuncOp>("main");
-    if (!stepMain || stepMain.isExternal() || !placedMain || placedMain.isExternal())
-      return emitError(placed.getLoc(), "there is no @main to compare");
-    if (symbols.tokens != form.tokens || stepMain.getNumResults() != placedMain.getNumResults() ||
-        stepMain.getNumArguments() + 2 != placedMain.getNumArguments())
-      return placedMain.emitError("is not the step with two more inputs");
+    preallocatedMain = preallocated.lookupSymbol<func::FuncOp>("main");
+    if (!stepMain || stepMain.isExternal() || !preallocatedMain || preallocatedMain.isExternal())
+      return emitError(preallocated.getLoc(), "there is no @main to compare");
+    if (symbols.tokens != form.tokens ||
+        stepMain.getNumResults() != preallocatedMain.getNumResults() ||
+        stepMain.getNumArguments() + 2 != preallocatedMain.getNumArguments())
+      return preallocatedMain.emitError("is not the step with two more inputs");
     if (failed(chooseSizes()) || failed(pair()) || failed(fitTables()) || failed(checkBatches()))
       return failure();
-    for (const Coverage *own : {&stepCoverage, &placedCoverage})
+    for (const Coverage *own : {&stepCoverage, &preallocatedCoverage})
       if (!own->isSufficient())
-        return placedMain.emitError() << "run at small sizes: " << own->explainMissing();
+        return preallocatedMain.emitError() << "run at small sizes: " << own->explainMissing();
     return success();
   }
-  void print(llvm::raw_ostream &os) const { placedCoverage.print(os); }
+  void print(llvm::raw_ostream &os) const { preallocatedCoverage.print(os); }
 
 private:
   /// Reduces the capacity until all lookups of the reference step are in bounds. Tables of
@@ -111,25 +113,25 @@ private:
     constexpr double limit = 2e9;
     double work = 0;
     for (int64_t base : {8, 4, 3}) {
-      sizes.emplace(step, placed, /*grid=*/nullptr, grid, base);
+      sizes.emplace(step, preallocated, /*grid=*/nullptr, grid, base);
       capacity = base;
       if (Operation *op = sizes->getUnknown())
         return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                                << ") cannot be run at small sizes";
       findBatch();
       setSizes(capacity, 0, 4);
-      work = estimateWork(placed, grid, *sizes);
+      work = estimateWork(preallocated, grid, *sizes);
       if (work <= limit)
         return success();
     }
-    return placedMain.emitError() << "cannot be checked: its sizes cannot be made small (" << work
-                                  << " multiplications)";
+    return preallocatedMain.emitError()
+           << "cannot be checked: its sizes cannot be made small (" << work << " multiplications)";
   }
 
   void findBatch() {
-    for (unsigned i = 0; i < placedMain.getNumArguments() && !batchSymbol; ++i)
-      if (getCache(placedMain.getArgAttrDict(i)))
-        batchSymbol = getSymbolName(getSizes(placedMain.getArgumentTypes()[i])[0]);
+    for (unsigned i = 0; i < preallocatedMain.getNumArguments() && !batchSymbol; ++i)
+      if (getCache(preallocatedMain.getArgAttrDict(i)))
+        batchSymbol = getSymbolName(getSizes(preallocatedMain.getArgumentTypes()[i])[0]);
   }
 
   void setSizes(int64_t tokens, int64_t past, int64_t batch) {
@@ -160,10 +162,10 @@ private:
   /// Pairs inputs and outputs of the two programs by name and by cache.
   LogicalResult pair() {
     auto find = [&](StringRef name) -> FailureOr<unsigned> {
-      for (unsigned i = 0; i < placedMain.getNumArguments(); ++i)
-        if (getName(placedMain.getArgAttrDict(i)) == name)
+      for (unsigned i = 0; i < preallocatedMain.getNumArguments(); ++i)
+        if (getName(preallocatedMain.getArgAttrDict(i)) == name)
           return i;
-      return placedMain.emitError() << "has no input '" << name << "'";
+      return preallocatedMain.emitError() << "has no input '" << name << "'";
     };
     FailureOr<unsigned> length = find(form.lengths), count = find(form.counts);
     if (failed(length) || failed(count))
@@ -174,20 +176,20 @@ private:
       FailureOr<unsigned> same = find(getName(stepMain.getArgAttrDict(i)));
       if (failed(same))
         return failure();
-      if (getCache(stepMain.getArgAttrDict(i)) != getCache(placedMain.getArgAttrDict(*same)))
-        return placedMain.emitError() << "argument " << *same << " is another cache";
+      if (getCache(stepMain.getArgAttrDict(i)) != getCache(preallocatedMain.getArgAttrDict(*same)))
+        return preallocatedMain.emitError() << "argument " << *same << " is another cache";
       inputOf.push_back(*same);
     }
     for (unsigned i = 0; i < stepMain.getNumResults(); ++i)
-      if (getCache(getOutput(stepMain, i)) != getCache(getOutput(placedMain, i)) ||
-          getName(getOutput(stepMain, i)) != getName(getOutput(placedMain, i)))
-        return placedMain.emitError() << "result " << i << " is another one than the step's";
+      if (getCache(getOutput(stepMain, i)) != getCache(getOutput(preallocatedMain, i)) ||
+          getName(getOutput(stepMain, i)) != getName(getOutput(preallocatedMain, i)))
+        return preallocatedMain.emitError() << "result " << i << " is another one than the step's";
     return success();
   }
 
   FailureOr<std::vector<Data>> execute(ModuleOp module, func::FuncOp main, ArrayRef<Data> inputs) {
     World world(module, grid, *sizes);
-    world.coverage = module == step ? &stepCoverage : &placedCoverage;
+    world.coverage = module == step ? &stepCoverage : &preallocatedCoverage;
     Machine<Field> machine(world, inputs);
     if (failed(machine.run()))
       return failure();
@@ -200,12 +202,13 @@ private:
   }
 
   InFlightDiagnostic fail(unsigned output) {
-    Operation *op = placedMain.front().getTerminator()->getOperand(output).getDefiningOp();
+    Operation *op = preallocatedMain.front().getTerminator()->getOperand(output).getDefiningOp();
     if (!op)
-      op = placedMain;
-    FlatSymbolRefAttr cache = getCache(getOutput(placedMain, output));
-    std::string what = cache ? "cache @" + cache.getValue().str()
-                             : "output '" + getName(getOutput(placedMain, output)).str() + "'";
+      op = preallocatedMain;
+    FlatSymbolRefAttr cache = getCache(getOutput(preallocatedMain, output));
+    std::string what = cache
+                           ? "cache @" + cache.getValue().str()
+                           : "output '" + getName(getOutput(preallocatedMain, output)).str() + "'";
     return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                            << "): " << what;
   }
@@ -213,15 +216,15 @@ private:
   LogicalResult check(const Batch &batch) {
     int64_t count = batch.rows.size();
     setSizes(batch.tokens, 0, count);
-    World world(placed, grid, *sizes);
-    FailureOr<std::vector<Data>> inputs = makeInputs<Field>(placedMain, world);
+    World world(preallocated, grid, *sizes);
+    FailureOr<std::vector<Data>> inputs = makeInputs<Field>(preallocatedMain, world);
     if (failed(inputs))
       return failure();
     for (auto [i, row] : llvm::enumerate(batch.rows)) {
       (*inputs)[lengthsAt].data[i] = Field::fromInteger(row.length);
       (*inputs)[countsAt].data[i] = Field::fromInteger(row.count);
     }
-    FailureOr<std::vector<Data>> actual = execute(placed, placedMain, *inputs);
+    FailureOr<std::vector<Data>> actual = execute(preallocated, preallocatedMain, *inputs);
     if (failed(actual))
       return failure();
     for (int64_t i = 0; i < count; ++i)
@@ -252,14 +255,15 @@ private:
         return failure();
       expected = std::move(*outputs);
     }
-    for (auto [i, type] : llvm::enumerate(placedMain.getResultTypes())) {
+    for (auto [i, type] : llvm::enumerate(preallocatedMain.getResultTypes())) {
       Data own = take(actual[i], findDim(type, batchSymbol), at, 1);
-      if (getCache(getOutput(placedMain, i))) {
+      if (getCache(getOutput(preallocatedMain, i))) {
         const Data *after = count > 0 ? &expected[i] : nullptr;
         // Contents of the cache before the step.
         const Data *before = nullptr;
-        for (unsigned k = 0; k < placedMain.getNumArguments(); ++k)
-          if (getCache(placedMain.getArgAttrDict(k)) == getCache(getOutput(placedMain, i)))
+        for (unsigned k = 0; k < preallocatedMain.getNumArguments(); ++k)
+          if (getCache(preallocatedMain.getArgAttrDict(k)) ==
+              getCache(getOutput(preallocatedMain, i)))
             before = &inputs[k];
         Data old = take(*before, findDim(type, batchSymbol), at, 1);
         if (failed(checkCache(i, own, old, after, batch.rows[at], batch.tokens, text)))
@@ -295,14 +299,14 @@ private:
     return success();
   }
 
-  ModuleOp step, placed;
+  ModuleOp step, preallocated;
   StepSymbols symbols;
   PreallocatedStep form;
   GridAttr grid;
-  func::FuncOp stepMain, placedMain;
+  func::FuncOp stepMain, preallocatedMain;
   std::optional<SizeReduction> sizes;
   std::optional<std::string> batchSymbol;
-  Coverage stepCoverage, placedCoverage;
+  Coverage stepCoverage, preallocatedCoverage;
   int64_t capacity = 0;
   unsigned lengthsAt = 0, countsAt = 0;
   SmallVector<unsigned> inputOf;
@@ -310,9 +314,9 @@ private:
 } // namespace
 
 LogicalResult mlir::tpc::checkPreallocatedStep(ModuleOp step, const StepSymbols &symbols,
-                                               ModuleOp placed, const PreallocatedStep &form,
+                                               ModuleOp preallocated, const PreallocatedStep &form,
                                                bool report) {
-  PreallocatedStepCheck check(step, symbols, placed, form);
+  PreallocatedStepCheck check(step, symbols, preallocated, form);
   if (failed(check.run()))
     return failure();
   if (report)

@@ -7,11 +7,12 @@
 
 namespace mlir::tpc {
 
-/// Runs `placed`, a step on preallocated caches (tpc-preallocate-caches), and checks that its
+/// Runs `preallocated`, a step on preallocated caches (tpc-preallocate-caches), and checks that its
 /// results for each sequence of a batch are those of `step` on this sequence. `report`: prints the
 /// coverage.
-LogicalResult checkPreallocatedStep(ModuleOp step, const StepSymbols &symbols, ModuleOp placed,
-                                    const PreallocatedStep &form, bool report);
+LogicalResult checkPreallocatedStep(ModuleOp step, const StepSymbols &symbols,
+                                    ModuleOp preallocated, const PreallocatedStep &form,
+                                    bool report);
 
 } // namespace mlir::tpc
 

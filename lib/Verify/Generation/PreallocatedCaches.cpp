@@ -28,8 +28,8 @@ public:
   ClampedIndices(func::FuncOp main, const PreallocatedStep &step)
       : main(main), lengths(findInput(main, step.lengths)) {
     // capacity = length of the cache + tokens of the step + a non-negative number
-    room[step.capacity] =
-        SymExpr::symbol("#past") + SymExpr::symbol(step.tokens) + SymExpr::symbol("#room");
+    sizes[step.capacity] =
+        SymExpr::symbol("#past") + SymExpr::symbol(step.tokens) + SymExpr::symbol("#free");
   }
 
   void release() {
@@ -39,7 +39,7 @@ public:
         std::optional<SymExpr> bound = findSize(op->getOperand(1 - i));
         if (!index || !bound || op->getOperand(i).getType() != op.getType())
           continue;
-        std::optional<int64_t> lowest = (*bound - *index).substitute(room).lowerBound();
+        std::optional<int64_t> lowest = (*bound - *index).substitute(sizes).lowerBound();
         if (!lowest || *lowest < 0)
           continue;
         op.getResult().replaceAllUsesWith(op->getOperand(i));
@@ -79,7 +79,7 @@ private:
   static constexpr unsigned maxDepth = 16;
   func::FuncOp main;
   Value lengths;
-  std::map<std::string, SymExpr> room;
+  std::map<std::string, SymExpr> sizes;
 };
 } // namespace
 

@@ -398,24 +398,25 @@ struct VerifyGeneration : public mlir::tpc::impl::VerifyGenerationBase<VerifyGen
 
 /// Verifies the computation of a step.
 static LogicalResult verifyOps(ModuleOp reference, ModuleOp step, EquivalenceMethods methods) {
-  if (auto placed = PreallocatedStep::lookup(step)) {
+  if (auto preallocated = PreallocatedStep::lookup(step)) {
     auto before = StepSymbols::lookup(reference);
     if (!before)
       return emitError(step.getLoc())
              << "reference: is no generation step: a step on preallocated caches is compared with "
                 "the step that it was made from";
-    if (placed->windowed) {
+    if (preallocated->windowed) {
       auto flat = generation::inlineCalls(step);
-      if (failed(flat) || failed(widenWindows(**flat, *placed)))
+      if (failed(flat) || failed(widenWindows(**flat, *preallocated)))
         return failure();
       return verifyOps(reference, **flat, methods);
     }
     // The proof for all sizes rejects some correct programs, such as all programs that return only
     // the last token. It therefore runs only if the check is disabled.
     bool proves = methods.symbolic && !methods.interpret;
-    return failure((proves && failed(provePreallocated(reference, step, *placed))) ||
-                   (methods.interpret && failed(checkPreallocatedStep(reference, *before, step,
-                                                                      *placed, methods.report))));
+    return failure(
+        (proves && failed(provePreallocated(reference, step, *preallocated))) ||
+        (methods.interpret &&
+         failed(checkPreallocatedStep(reference, *before, step, *preallocated, methods.report))));
   }
   auto symbols = StepSymbols::lookup(step);
   if (!symbols)

@@ -57,7 +57,7 @@ private:
   bool hasRoom(const SymExpr &e) const {
     std::set<std::string> symbols;
     e.collectSymbols(symbols);
-    return symbols.count(form.windowed->room) != 0;
+    return symbols.count(form.windowed->capacity) != 0;
   }
   bool hasRoom(Type type) const {
     return isa<RankedTensorType>(type) &&
@@ -172,7 +172,7 @@ LogicalResult mlir::tpc::widenWindows(ModuleOp step, const PreallocatedStep &for
     auto tensor = cast<RankedTensorType>(type);
     SmallVector<SymExpr> sizes = getSizes(type);
     for (SymExpr &size : sizes)
-      size = size.substitute({{form.windowed->room, SymExpr::symbol(form.capacity)}});
+      size = size.substitute({{form.windowed->capacity, SymExpr::symbol(form.capacity)}});
     return makeTensorType(tensor.getElementType(), sizes);
   };
   step.walk([&](Operation *op) {

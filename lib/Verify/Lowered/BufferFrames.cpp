@@ -41,8 +41,8 @@ private:
     if (sample < 2 || low >= high)
       return int64_t(sample == 0 ? high : low);
     uint64_t hash = llvm::hash_combine(name, sample) * 0x9E3779B97F4A7C15ull >> 20;
-    __int128 room = sample == 2 ? high - low : std::min<__int128>(high - low, 300);
-    return int64_t(low + hash % uint64_t(room + 1));
+    __int128 span = sample == 2 ? high - low : std::min<__int128>(high - low, 300);
+    return int64_t(low + hash % uint64_t(span + 1));
   }
 
   SizeRanges &ranges;

@@ -286,7 +286,7 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
   if (std::optional<PreallocatedStep> step = PreallocatedStep::lookup(staged)) {
     addLong({step->tokens, step->capacity});
     if (step->windowed)
-      addLong({step->tokens, step->windowed->room});
+      addLong({step->tokens, step->windowed->capacity});
   }
   auto compare = [&](bool rounds) -> LogicalResult {
     BufferMachine actual(lowered, reference.parts, inputs, /*seed=*/1, rounds);

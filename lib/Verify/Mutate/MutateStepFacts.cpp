@@ -76,7 +76,7 @@ static bool swapStepSymbols(Mutator &m) {
   };
   return changeStepSymbols(m, swap) || changeStep(m, [&](PreallocatedStep &step) {
            if (step.windowed && m.draw(2))
-             std::swap(step.capacity, step.windowed->room);
+             std::swap(step.capacity, step.windowed->capacity);
            else
              std::swap(step.tokens, step.capacity);
            return true;

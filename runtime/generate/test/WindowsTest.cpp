@@ -14,19 +14,20 @@ using Tokens = std::vector<int64_t>;
 TEST(Windows, CapacityIsTwoWindowsAndAStep) {
   Generation::Windowed windowed;
   windowed.window = 6;
-  EXPECT_EQ(roomOf(windowed, {1, 100, 5}), 17);
-  EXPECT_EQ(roomOf(windowed, {1, 16, 5}), 16);
-  EXPECT_EQ(roomOf(windowed, {1, 17, 512}), 17);
+  EXPECT_EQ(windowCapacityOf(windowed, {1, 100, 5}), 17);
+  EXPECT_EQ(windowCapacityOf(windowed, {1, 16, 5}), 16);
+  EXPECT_EQ(windowCapacityOf(windowed, {1, 17, 512}), 17);
   windowed.window = INT64_MAX / 8;
-  EXPECT_EQ(roomOf(windowed, {1, 100, 5}), 100);
+  EXPECT_EQ(windowCapacityOf(windowed, {1, 100, 5}), 100);
 }
 
 /// Caches whose tokens are their positions in the sequence.
 class Caches {
 public:
   Caches(int64_t slots, int64_t window, GenerationLimits limits)
-      : window(window), room(roomOf(windowedOf(window), limits)), windows(window, room, slots),
-        memory(static_cast<size_t>(slots), Tokens(static_cast<size_t>(room), -1)) {}
+      : window(window), capacity(windowCapacityOf(windowedOf(window), limits)),
+        windows(window, capacity, slots),
+        memory(static_cast<size_t>(slots), Tokens(static_cast<size_t>(capacity), -1)) {}
 
   void step(int64_t first, const Tokens &lengths, const Tokens &counts) {
     for (const Windows::Move &move : windows.advance(first, lengths, counts)) {
@@ -42,7 +43,7 @@ public:
     for (size_t row = 0; row < lengths.size(); ++row) {
       Tokens &own = memory[static_cast<size_t>(first) + row];
       ASSERT_GE(held[row], std::min(lengths[row], window - 1));
-      ASSERT_LE(held[row] + counts[row], room);
+      ASSERT_LE(held[row] + counts[row], capacity);
       for (int64_t i = 0; i < counts[row]; ++i) {
         own[static_cast<size_t>(held[row] + i)] = lengths[row] + i;
         // Tokens that are visible to the new token.
@@ -60,7 +61,7 @@ private:
     windowed.window = window;
     return windowed;
   }
-  int64_t window, room;
+  int64_t window, capacity;
   Windows windows;
   std::vector<Tokens> memory;
 };

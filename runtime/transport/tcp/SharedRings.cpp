@@ -152,10 +152,10 @@ Socket makeFile(size_t bytes, std::string &why) {
   int status = file ? posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)) : errno;
   if (!status)
     return file;
-  struct statvfs room{};
-  statvfs("/dev/shm", &room);
+  struct statvfs space{};
+  statvfs("/dev/shm", &space);
   why = "/dev/shm has no " + std::to_string(bytes >> 10) + " KiB for them (" +
-        std::strerror(status) + ", " + std::to_string((room.f_bavail * room.f_frsize) >> 10) +
+        std::strerror(status) + ", " + std::to_string((space.f_bavail * space.f_frsize) >> 10) +
         " KiB are free; in a container, --shm-size gives more)";
   return Socket();
 }

@@ -31,7 +31,7 @@ MORE = [
     ("bloom-past", "tp2x2"),
     ("gpt2-differing-layers", "pp2"),
 ]
-LEVELS = ["step", "placed", "staged", "kernels", "buffers"]
+LEVELS = ["step", "preallocated", "staged", "kernels", "buffers"]
 TO_LLVM = {
     "staged": ["--tpc-lower-to-llvm"],
     "kernels": ["--tpc-plan-buffers", "--tpc-lower-kernels", "--tpc-lower-program"],
@@ -80,7 +80,7 @@ def programs(tmp_path_factory):
             for pipeline, level in (
                 ("model", "reference"),
                 ("step", "step"),
-                ("last-step", "placed"),
+                ("last-step", "preallocated"),
             ):
                 tpc_opt(file, f"--tpc-{pipeline}-pipeline", "-o", own / f"{level}.mlir").check()
         return own
@@ -93,7 +93,7 @@ def verifiers(folder, level):
     programs that it rejects.
     """
     model, staged = folder / "model.mlir", folder / "staged.mlir"
-    if level in ("step", "placed"):
+    if level in ("step", "preallocated"):
         return {
             "generation": (
                 "--tpc-verify-generation=reference="

@@ -15,7 +15,7 @@ from mutants import tpc_opt
 FILES = ["mistral-dynamo", "phi3-dynamo", "gemma2-dynamo"]
 # Attention with a cap and a mask computed by comparisons; not a step.
 CAPPED, FORWARD = "unraised-window", ["staged", "buffers"]
-LEVELS = ["step", "placed", "staged", "staged.generate", "buffers", "buffers.generate"]
+LEVELS = ["step", "preallocated", "staged", "staged.generate", "buffers", "buffers.generate"]
 LOWER = ["--tpc-lower-kernels", "--tpc-lower-program"]
 
 
@@ -55,11 +55,11 @@ def programs(tmp_path_factory):
             return path
 
         what, _, generate = level.partition(".")
-        if what in ("step", "placed"):
-            file, model, step, placed = (
-                folder / f"{name}{end}" for end in (".mlir", ".model", ".step", ".placed")
+        if what in ("step", "preallocated"):
+            file, model, step, preallocated = (
+                folder / f"{name}{end}" for end in (".mlir", ".model", ".step", ".preallocated")
             )
-            if not placed.exists():
+            if not preallocated.exists():
                 harness.run(
                     [
                         harness.tool("tpc-translate"),
@@ -69,9 +69,9 @@ def programs(tmp_path_factory):
                         file,
                     ]
                 ).check()
-                for pipeline, path in (("model", model), ("step", step), ("last-step", placed)):
+                for pipeline, path in (("model", model), ("step", step), ("last-step", preallocated)):
                     tpc_opt(file, f"--tpc-{pipeline}-pipeline", "-o", path).check()
-            program, reference = (step, model) if what == "step" else (placed, step)
+            program, reference = (step, model) if what == "step" else (preallocated, step)
             flags = [f"--tpc-verify-generation=reference={reference}"]
         else:
             program, model = emit(what, generate), emit("model", generate)

@@ -16,32 +16,32 @@ FILES = ["gpt2-odd-opset18", "llama-past", "mistral-dynamo", "bloom-past"]
 
 
 def kinds() -> list[str]:
-    return mutants.kinds("place-")
+    return mutants.kinds("preallocated-")
 
 
 @pytest.fixture(scope="session")
 def steps(tmp_path_factory):
     """Returns the step and the step on preallocated caches, by file and form (all tokens, or the
     last ones)."""
-    folder = tmp_path_factory.mktemp("placed")
+    folder = tmp_path_factory.mktemp("preallocated")
 
     @functools.cache
     def make(name, form):
-        file, step, placed = (folder / f"{name}{end}.mlir" for end in ("", ".step", f".{form}"))
+        file, step, preallocated = (folder / f"{name}{end}.mlir" for end in ("", ".step", f".{form}"))
         harness.run(
             [harness.tool("tpc-translate"), "--import-onnx", MODELS / f"{name}.onnx", "-o", file]
         ).check()
         tpc_opt(file, "--tpc-step-pipeline", "-o", step).check()
-        tpc_opt(file, f"--tpc-{form}-step-pipeline", "-o", placed).check()
-        tpc_opt(placed, f"--tpc-verify-generation=reference={step}", "-o", "/dev/null").check()
-        return step, placed
+        tpc_opt(file, f"--tpc-{form}-step-pipeline", "-o", preallocated).check()
+        tpc_opt(preallocated, f"--tpc-verify-generation=reference={step}", "-o", "/dev/null").check()
+        return step, preallocated
 
     return make
 
 
-def judge(step, placed, kind, seed):
+def judge(step, preallocated, kind, seed):
     refused = mutants.refuses(
-        placed, mutants.mutation(kind, seed), f"--tpc-verify-generation=reference={step}"
+        preallocated, mutants.mutation(kind, seed), f"--tpc-verify-generation=reference={step}"
     )
     return (
         None if mutants.does_not_apply(refused) else {"generation"} if refused else mutants.ACCEPTED
@@ -54,7 +54,7 @@ def run(steps, cases, name):
     table.judge(
         lambda case: judge(*places[case[:2]], *case[2:]),
         cases,
-        lambda case: ("placed", case[2], case),
+        lambda case: ("preallocated", case[2], case),
     )
     return table.report(name)
 
@@ -63,9 +63,9 @@ def test_sample(steps):
     """One mutant of each kind."""
     pick = random.Random(1)
     where = {kind: "mistral-dynamo" for kind in kinds() if "window" in kind}
-    form = {"place-counts-ignored": "last"}
+    form = {"preallocated-counts-ignored": "last"}
     cases = [
-        (where.get(kind, "gpt2-odd-opset18"), form.get(kind, "placed"), kind, pick.randrange(100))
+        (where.get(kind, "gpt2-odd-opset18"), form.get(kind, "preallocated"), kind, pick.randrange(100))
         for kind in kinds()
     ]
     table = run(steps, cases, "sample_of_placed")
@@ -77,8 +77,8 @@ def test_all(steps):
     cases = [
         (name, form, kind, seed)
         for name in FILES
-        for form in ("placed", "last")
+        for form in ("preallocated", "last")
         for kind in kinds()
         for seed in range(3)
     ]
-    assert run(steps, cases, "placed").refused() >= 300
+    assert run(steps, cases, "preallocated").refused() >= 300

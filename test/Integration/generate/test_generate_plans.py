@@ -113,9 +113,9 @@ def test_ranks_hold_what_their_heads_read(tpcc, name, grid, heads):
         assert int(cache["shape"][1]) == (heads * parsed.tp if split else heads)
     # 4 sequences of 32768 tokens, for whole MiB; a window of 6 tokens has capacity for two windows
     # and a prompt chunk.
-    rooms = {cache["shape"][2] for cache in caches}
-    assert rooms in ({"capacity"}, {"room"})
-    tokens = 2 * 6 + 512 if rooms == {"room"} else 32768
+    capacities = {cache["shape"][2] for cache in caches}
+    assert capacities in ({"capacity"}, {"window_capacity"})
+    tokens = 2 * 6 + 512 if capacities == {"window_capacity"} else 32768
     output = program.call(["--describe", "--max-sequence=32768", "--max-batch=4"]).check().stdout
     assert f"caches {wanted // 32 * tokens / 2**20:.1f} MiB" in output
 

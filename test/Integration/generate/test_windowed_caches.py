@@ -86,16 +86,16 @@ def test_sequences_together_and_one_after_the_other(tpcc, model, grid):
 def test_room_follows_from_the_capacity(tpcc):
     """A trace may reach the capacity or skip it."""
     program = tpcc.compile(CAUSAL["mistral-past"].path, Grid(), "--generate")
-    for output, room in (
+    for output, capacity in (
         ("capacity=4000", 2 * WINDOW + 512),
         ("capacity=129", 129),
-        ("capacity=4000,room=40", 40),
+        ("capacity=4000,window_capacity=40", 40),
     ):
         shape = f"batch_size=1,sequence_length=1,{output}"
         measured = json.loads(
             program.call(["--bench", "--repeat", "1", "--shape", shape]).check().stdout
         )
-        assert measured["shape"]["room"] == room
+        assert measured["shape"]["window_capacity"] == capacity
 
 
 @pytest.mark.parametrize(

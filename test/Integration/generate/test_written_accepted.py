@@ -399,8 +399,8 @@ def test_how_long_sequences_may_be(tpcc, tmp_path, made, most):
 @pytest.mark.parametrize("made", [divided, doubled])
 def test_longer_sequences_are_refused_as_text(tmp_path, made):
     """A limit that is one too large, or missing, makes a full cache index past the table's end."""
-    imported, step, placed, edited = (
-        tmp_path / f"{name}.mlir" for name in ("imported", "step", "placed", "edited")
+    imported, step, preallocated, edited = (
+        tmp_path / f"{name}.mlir" for name in ("imported", "step", "preallocated", "edited")
     )
     run(
         [
@@ -412,20 +412,20 @@ def test_longer_sequences_are_refused_as_text(tmp_path, made):
         ]
     ).check()
     run([tool("tpc-opt"), imported, "--tpc-step-pipeline", "-o", step]).check()
-    run([tool("tpc-opt"), imported, "--tpc-last-step-pipeline", "-o", placed]).check()
+    run([tool("tpc-opt"), imported, "--tpc-last-step-pipeline", "-o", preallocated]).check()
     verify = [tool("tpc-opt"), f"--tpc-verify-generation=reference={step}", "-o", "/dev/null"]
-    run([*verify, placed]).check()
+    run([*verify, preallocated]).check()
     limits = re.findall(
-        r"\{expr = #tpc.expr<[^>]*capacity[^>]*>, max = (\d+)[^}]*\}", placed.read_text()
+        r"\{expr = #tpc.expr<[^>]*capacity[^>]*>, max = (\d+)[^}]*\}", preallocated.read_text()
     )
     assert limits
     raised = re.sub(
         r"(capacity[^>]*>, max = )(\d+)",
         lambda match: match[1] + str(int(match[2]) + 1),
-        placed.read_text(),
+        preallocated.read_text(),
     )
-    dropped = re.sub(r"tpc.constraints = \[[^\]]*\]", "tpc.constraints = []", placed.read_text())
+    dropped = re.sub(r"tpc.constraints = \[[^\]]*\]", "tpc.constraints = []", preallocated.read_text())
     for text in (raised, dropped):
-        assert text != placed.read_text()
+        assert text != preallocated.read_text()
         edited.write_text(text)
         run([*verify, edited]).refused("tpc.constraints")

@@ -8,11 +8,11 @@
 #cache = #tpc.dist<[batch, 2, capacity, 4]>
 #keys = #tpc.dist<[batch, capacity, 2, 4]>
 
-// CHECK-LABEL: module attributes {tpc.step = #tpc.step<tokens = sequence, capacity = capacity, lengths = "lengths", counts = "counts", window = 8, room = room, window_lengths = "window_lengths">}
-// CHECK: tpc.cache @k0 : tensor<?x2x?x4xf32, #tpc.dist<[batch, 2, room, 4]>>
+// CHECK-LABEL: module attributes {tpc.step = #tpc.step<tokens = sequence, capacity = capacity, lengths = "lengths", counts = "counts", window = 8, window_capacity = window_capacity, window_lengths = "window_lengths">}
+// CHECK: tpc.cache @k0 : tensor<?x2x?x4xf32, #tpc.dist<[batch, 2, window_capacity, 4]>>
 // CHECK: tpc.cache @k1 : tensor<?x2x?x4xf32, #tpc.dist<[batch, 2, capacity, 4]>>
 // CHECK: %[[LENGTHS:[a-z0-9]*]]: {{[^{]*}} {tpc.name = "lengths"}, %{{.*}} {tpc.name = "counts"}, %[[OWN:[a-z0-9]*]]: {{[^{]*}} {tpc.name = "window_lengths"}
-// CHECK: tpc.append %{{.*}} at %[[OWN]] : {{.*}} -> tensor<?x2x?x4xf32, #tpc.dist<[batch, 2, room, 4]>>
+// CHECK: tpc.append %{{.*}} at %[[OWN]] : {{.*}} -> tensor<?x2x?x4xf32, #tpc.dist<[batch, 2, window_capacity, 4]>>
 // CHECK: tpc.append %{{.*}} at %[[LENGTHS]] : {{.*}} -> tensor<?x2x?x4xf32, #tpc.dist<[batch, 2, capacity, 4]>>
 // CHECK: tpc.attention causal {{.*}} lengths %[[OWN]] scale 1.000000e+00 window 8
 // CHECK: tpc.attention causal {{.*}} lengths %[[LENGTHS]] scale 1.000000e+00 :
@@ -44,7 +44,7 @@ module attributes {tpc.step = #tpc.step<tokens = sequence, capacity = capacity, 
 #keys = #tpc.dist<[batch, capacity, 2, 4]>
 
 // CHECK-LABEL: module attributes {tpc.step
-// CHECK-NOT: room
+// CHECK-NOT: window_capacity
 module attributes {tpc.step = #tpc.step<tokens = sequence, capacity = capacity, lengths = "lengths", counts = "counts">} {
   tpc.cache @k0 : tensor<?x2x?x4xf32, #cache>
   func.func @main(%x: tensor<?x?x2x4xf32, #x> {tpc.name = "x"}, %n: tensor<?xi64, #n> {tpc.name = "lengths"}, %c: tensor<?xi64, #n> {tpc.name = "counts"},

@@ -189,7 +189,7 @@ def WindowCaches : Pass<"tpc-window-caches", "::mlir::ModuleOp"> {
     In a step on preallocated caches (`tpc-preallocate-caches`), a cache that only sliding-window
     attention reads does not need capacity for all tokens. Attention depends only on differences
     between query and key positions, so tokens before the window can be dropped. These caches get
-    their own capacity, `room`, and their own input with the number of cached tokens of each
+    their own capacity, `window_capacity`, and their own input with the number of cached tokens of each
     sequence. `tpc.step` names both, and the maximum window.
 
     ```mlir
@@ -198,11 +198,11 @@ def WindowCaches : Pass<"tpc-window-caches", "::mlir::ModuleOp"> {
     ```
     becomes
     ```mlir
-    %1 = tpc.append %k0, %new at %window_lengths : [batch, 2, room, 4]
+    %1 = tpc.append %k0, %new at %window_lengths : [batch, 2, window_capacity, 4]
     %o = tpc.attention causal %q, %k, %v lengths %window_lengths window 8
     ```
     Positions are still computed from `lengths`. The caller ensures that window_lengths + counts is
-    at most `room`, that these caches contain the last window_lengths tokens, and that
+    at most `window_capacity`, that these caches contain the last window_lengths tokens, and that
     window_lengths is at least min(lengths, window - 1).
 
     Not changed: caches with other uses, and programs that are not a step on preallocated caches.

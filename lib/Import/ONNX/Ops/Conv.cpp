@@ -176,13 +176,13 @@ static LogicalResult importConv(Node &n) {
     if (!v)
       return failure();
     int64_t reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
-    SymExpr room = getSizes(v)[2 + i] - SymExpr(reach);
-    if (!n.assumeNonNegative(room, "the kernel of node " + getSourceName(n.loc) + " covers " +
-                                       Twine(reach) + " elements"))
+    SymExpr slack = getSizes(v)[2 + i] - SymExpr(reach);
+    if (!n.assumeNonNegative(slack, "the kernel of node " + getSourceName(n.loc) + " covers " +
+                                        Twine(reach) + " elements"))
       return n.error() << "has a kernel that covers " << reach << " elements, of "
                        << getSizes(v)[2 + i].str();
-    SymExpr stride(window.strides[i]); // room / stride + 1, whose sign follows from its terms
-    positions.push_back(SymExpr::floorDiv(room + stride, stride));
+    SymExpr stride(window.strides[i]); // slack / stride + 1, whose sign follows from its terms
+    positions.push_back(SymExpr::floorDiv(slack + stride, stride));
   }
   bool isPatch = window.isPatch();
   Value rows =
