@@ -69,7 +69,11 @@ def programs(tmp_path_factory):
                         file,
                     ]
                 ).check()
-                for pipeline, path in (("model", model), ("step", step), ("last-step", preallocated)):
+                for pipeline, path in (
+                    ("model", model),
+                    ("step", step),
+                    ("last-step", preallocated),
+                ):
                     tpc_opt(file, f"--tpc-{pipeline}-pipeline", "-o", path).check()
             program, reference = (step, model) if what == "step" else (preallocated, step)
             flags = [f"--tpc-verify-generation=reference={reference}"]

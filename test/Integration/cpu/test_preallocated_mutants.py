@@ -27,13 +27,17 @@ def steps(tmp_path_factory):
 
     @functools.cache
     def make(name, form):
-        file, step, preallocated = (folder / f"{name}{end}.mlir" for end in ("", ".step", f".{form}"))
+        file, step, preallocated = (
+            folder / f"{name}{end}.mlir" for end in ("", ".step", f".{form}")
+        )
         harness.run(
             [harness.tool("tpc-translate"), "--import-onnx", MODELS / f"{name}.onnx", "-o", file]
         ).check()
         tpc_opt(file, "--tpc-step-pipeline", "-o", step).check()
         tpc_opt(file, f"--tpc-{form}-step-pipeline", "-o", preallocated).check()
-        tpc_opt(preallocated, f"--tpc-verify-generation=reference={step}", "-o", "/dev/null").check()
+        tpc_opt(
+            preallocated, f"--tpc-verify-generation=reference={step}", "-o", "/dev/null"
+        ).check()
         return step, preallocated
 
     return make
@@ -65,7 +69,12 @@ def test_sample(steps):
     where = {kind: "mistral-dynamo" for kind in kinds() if "window" in kind}
     form = {"preallocated-counts-ignored": "last"}
     cases = [
-        (where.get(kind, "gpt2-odd-opset18"), form.get(kind, "preallocated"), kind, pick.randrange(100))
+        (
+            where.get(kind, "gpt2-odd-opset18"),
+            form.get(kind, "preallocated"),
+            kind,
+            pick.randrange(100),
+        )
         for kind in kinds()
     ]
     table = run(steps, cases, "sample_of_placed")

@@ -424,7 +424,9 @@ def test_longer_sequences_are_refused_as_text(tmp_path, made):
         lambda match: match[1] + str(int(match[2]) + 1),
         preallocated.read_text(),
     )
-    dropped = re.sub(r"tpc.constraints = \[[^\]]*\]", "tpc.constraints = []", preallocated.read_text())
+    dropped = re.sub(
+        r"tpc.constraints = \[[^\]]*\]", "tpc.constraints = []", preallocated.read_text()
+    )
     for text in (raised, dropped):
         assert text != preallocated.read_text()
         edited.write_text(text)

@@ -189,8 +189,8 @@ def WindowCaches : Pass<"tpc-window-caches", "::mlir::ModuleOp"> {
     In a step on preallocated caches (`tpc-preallocate-caches`), a cache that only sliding-window
     attention reads does not need capacity for all tokens. Attention depends only on differences
     between query and key positions, so tokens before the window can be dropped. These caches get
-    their own capacity, `window_capacity`, and their own input with the number of cached tokens of each
-    sequence. `tpc.step` names both, and the maximum window.
+    their own capacity, `window_capacity`, and their own input with the number of cached tokens of
+    each sequence. `tpc.step` names both, and the maximum window.
 
     ```mlir
     %1 = tpc.append %k0, %new at %lengths : [batch, 2, capacity, 4]
