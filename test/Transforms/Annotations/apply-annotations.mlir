@@ -5,7 +5,7 @@
 // ONE: good.txt:3:26: remark: axis 'dp' has one rank, so it splits nothing
 
 //--- good.txt
-# comments, spaces and blank lines are ignored
+# Comments, spaces and blank lines are ignored.
 
   layer.?.fc1:   [ -, tp+dp ]   # to the end of the line
 input_x: [dp, ?]

@@ -1,6 +1,6 @@
 // RUN: not tpc-opt %s --tpc-materialize-annotations --cse --tpc-attach-annotations --split-input-file 2>&1 | FileCheck %s
 
-// No op uses it.
+// No op uses the annotated value.
 // CHECK: error: {{.*}}annotation of value 'part' (a.txt:1:1): it was fused into a larger op before partitioning; annotate a weight, or the result of that op
 // CHECK: error: {{.*}}pipeline stage of 'other part': it was fused into a larger op before partitioning; annotate that op
 func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
@@ -39,7 +39,7 @@ func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
 
 // -----
 
-// Half of each of two blocks of eight corresponds to no factors of this dimension.
+// Half of each of two blocks of eight: this dimension has no such factors.
 // CHECK: error: {{.*}}annotation of value 'strided': the value has dimensions [2, 8], but it has [4, 4] in the partitioned program: in another order, or not divided where the annotation splits a factor; annotate a weight, or another value
 func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %y = tpc.gelu tanh %x : tensor<4x4xf32> -> tensor<4x4xf32> loc("y")

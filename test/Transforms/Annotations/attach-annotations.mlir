@@ -13,8 +13,8 @@ func.func @main(%x: tensor<?x16xf32, #tpc.dist<[batch, 16]>>) -> tensor<?x16xf32
 
 // -----
 
-// Dimensions may have been merged, divided, or permuted; ops that only the annotation uses are
-// removed.
+// Earlier passes may have merged, divided or permuted the annotated dimensions: the annotation
+// moves to the value that an op computes. Ops that only the annotation uses are removed.
 // CHECK-LABEL: @moved
 func.func @moved(%x: tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>>, %z: tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>>, %u: tensor<4x6xf32>)
     -> (tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>>, tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>>, tensor<4x6xf32>) {
@@ -37,7 +37,7 @@ func.func @moved(%x: tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>>, %z: te
 
 // -----
 
-// The shape that the model needs is annotated.
+// The model needs the reshape, so the annotation stays on the reshaped value.
 // CHECK-LABEL: @needed
 func.func @needed(%x: tensor<4x6xf32>) -> tensor<4x3x2xf32> {
   // CHECK-NOT: tpc.gelu {{.*}}tpc.sharding
@@ -50,8 +50,8 @@ func.func @needed(%x: tensor<4x6xf32>) -> tensor<4x3x2xf32> {
 
 // -----
 
-// Equal values are merged: the annotation of the second applies to the first; equal annotations are
-// merged too.
+// Equal values are merged, so the annotation of the second applies to the first. Equal annotations
+// are merged too.
 // CHECK-LABEL: @again
 func.func @again(%x: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>, tensor<4x16xf32>) {
   // CHECK: tpc.gelu {{.*}} {tpc.pipeline_stage = 1 : i64, tpc.sharding = [unit, #tpc.dim<16{tp}>], tpc.sharding_source = "a.txt:1:1"}
@@ -64,7 +64,8 @@ func.func @again(%x: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>, t
 
 // -----
 
-// Factors of a dimension that is divided between them; and an op's stage. Calls are not replaced.
+// The annotated factors are separate dimensions of the op's value. An annotation also gives the
+// op's stage. Calls are not replaced.
 // HELD-LABEL: @factors
 // HELD: call @f({{.*}}) {tpc.pipeline_stage = 2 : i64}
 // HELD: tpc.annotation %{{.*}} "act" {sharding = [#tpc.dim<batch>, #tpc.dim<2{tp}*8>], stage = 1 : i64}
@@ -81,8 +82,8 @@ module @factors {
 
 // -----
 
-// Stages of nodes: they apply to all ops created from a node and its parts, but not to ops that
-// other nodes share.
+// The stage of a node applies to all ops created from it and its parts, but not to ops that other
+// nodes also created.
 // CHECK-LABEL: @nodes
 module @nodes attributes {tpc.recorded_stages = [{node = "one", stage = 1}]} {
   func.func @main(%x: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>) {

@@ -17,7 +17,7 @@ func.func @sums(%x: tensor<4x2xf32, #tpc.dist<[4, 2], sum{tp}>>, %y: tensor<4x3x
   return %1, %3 : tensor<4x2xf32>, tensor<4x3xf32>
 }
 
-// Other shapes are flattened and concatenated; three become one.
+// Tensors of different shapes are flattened and concatenated: three all-reduces become one.
 // CHECK-LABEL: @flat
 // CHECK-COUNT-1: tpc.all_reduce
 // CHECK-NOT: tpc.all_reduce
@@ -62,7 +62,7 @@ func.func @scatters(%x: tensor<4x2xf32, #tpc.dist<[4, 2], sum{tp}>>, %y: tensor<
   return %0, %1 : tensor<4x2xf32, #tpc.dist<[4{tp}, 2]>>, tensor<4x2xf32, #tpc.dist<[4{tp}, 2]>>
 }
 
-// Users of the first come directly after both; later users stay later.
+// Users of the first collective move directly after the joined one. Later ops stay behind them.
 // CHECK-LABEL: @order
 // CHECK: tpc.neg
 // CHECK: tpc.all_reduce
@@ -84,7 +84,8 @@ func.func @order(%x: tensor<4xf32, #tpc.dist<[4], sum{tp}>>, %y: tensor<4xf32, #
   return %2, %6 : tensor<4xf32>, tensor<4xf32>
 }
 
-// Collectives that cannot be joined stay in place, with their users; pairs of them are tried next.
+// Collectives that cannot all be joined stay in place, with their users. Pairs of them are tried
+// next.
 // CHECK-LABEL: @apart
 // CHECK-NEXT: tpc.all_reduce %arg0
 // CHECK: tpc.reduce sum
@@ -100,8 +101,8 @@ func.func @apart(%x: tensor<4xf32, #tpc.dist<[4], sum{tp}>>, %y: tensor<8x2xf32,
   return %3, %4 : tensor<f32>, tensor<8x2xf32, #tpc.dist<[8{cp}, 2]>>
 }
 
-// Not joined: one depends on the other; other axes; another kind of reduction; another dimension;
-// another element type.
+// Two collectives are not joined if one depends on the other, or if their axes, kinds of reduction,
+// dimensions or element types differ.
 // CHECK-LABEL: @dependent
 // CHECK: tpc.all_reduce %arg0
 // CHECK: tpc.all_reduce %
@@ -132,7 +133,7 @@ func.func @different(%a: tensor<4xf32, #tpc.dist<[4], sum{tp}>>, %b: tensor<4xf3
 
 // -----
 
-// With zero latency, joining would gain nothing, and would cost a copy.
+// With zero latency, joining would save nothing and cost a copy.
 module attributes {tpc.grid = #tpc.grid<tp = 4, pp = 1, mb = 1>, tpc.links = {intra_node = [0.0, 1.0e-9]}} {
 // CHECK-LABEL: @large
 // CHECK-COUNT-2: tpc.all_reduce

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-insert-reshards --split-input-file --verify-diagnostics | FileCheck %s
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
-  // One reshard for both users; without `tpc.split` an op runs unsplit.
+  // Both users share one reshard. An op without `tpc.split` runs unsplit.
   // CHECK-LABEL: @shares
   func.func @shares(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>) {
     // CHECK: %[[X:.*]] = tpc.reshard %arg0 : tensor<4x8xf32> -> tensor<4x8xf32, #tpc.dist<[4, 8{tp}]>>
@@ -16,7 +16,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
     return %a, %b : tensor<4x6xf32>, tensor<4x6xf32>
   }
 
-  // Two partial sums are added before one reduction; a replicated addend is not.
+  // Two partial sums are added before one reduction. A replicated addend is added after it.
   // CHECK-LABEL: @delays
   func.func @delays(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %y: tensor<4x6xf32>) -> tensor<4x6xf32> {
     %p = tpc.matmul %x, %w {tpc.split = [#tpc.dim<4>, #tpc.dim<6>, #tpc.dim<8{tp}>]} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
@@ -29,7 +29,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
     return %t : tensor<4x6xf32>
   }
 
-  // A matmul result that is larger than its operand is not computed from partial sums.
+  // The second matmul's result is larger than its operand, so the operand is reduced first.
   // CHECK-LABEL: @does_not_delay
   func.func @does_not_delay(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %v: tensor<6x60xf32>) -> tensor<4x60xf32> {
     // CHECK: tpc.matmul
@@ -90,7 +90,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
 
 // -----
 
-// A value that an annotation shards is resharded after its op; users read the result.
+// A value that an annotation shards is resharded after its op. Users read the resharded value.
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
   // CHECK-LABEL: @annotated_value
   func.func @annotated_value(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {

@@ -1,7 +1,8 @@
 // RUN: tpc-opt %s --tpc-localize --split-input-file --verify-diagnostics | FileCheck %s
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
-  // Sizes equal on all ranks are static, others are dynamic; types of unsplit values are plain.
+  // Sizes that are equal on all ranks are static; others are dynamic. Types of unsplit values have
+  // no encoding.
   // CHECK-LABEL: @local
   // CHECK-SAME: tensor<4x?xf32, #tpc.dist<[8{tp}, s], local>>
   // CHECK-SAME: tensor<?x5xf32, #tpc.dist<[7{tp}, 5], local>>

@@ -1,4 +1,4 @@
-// Collectives must be expected by a tactic.
+// A collective that no tactic expects is an error.
 // RUN: tpc-opt %s --tpc-lower-reshards --split-input-file --verify-diagnostics | FileCheck %s
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>,
@@ -58,7 +58,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
 
 // -----
 
-// The cheapest sequence has all-to-alls, which no tactic expects; another sequence has none.
+// The cheapest sequence has all-to-alls, which no tactic expects. A sequence without them is used.
 module attributes {tpc.grid = #tpc.grid<tp = 4, pp = 1, mb = 1>,
                    tpc.tactics = [{name = "tp", splits = [], predicts = [
                      {kind = "all_gather", axis = "tp", why = "test"}]}]} {
@@ -82,7 +82,7 @@ func.func @no_grid(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>>) -> tensor<5x
 
 // -----
 
-// The grid of a nested module belongs to that module.
+// The pass runs on the outer module and does not use the grid of a nested one.
 module {
   module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
     func.func @inner_grid(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>>) -> tensor<5x8xf32> {

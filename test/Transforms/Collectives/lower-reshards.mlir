@@ -17,7 +17,7 @@ func.func @scatter(%x: tensor<?x8xf32, #tpc.dist<[b{dp}*s, 8], sum{tp}>>) -> ten
   return %y : tensor<?x8xf32, #tpc.dist<[(b{dp}*s){tp}, 8]>>
 }
 
-// Slices come first: then a third of the bytes is reduced.
+// The slice comes first, so that only a third of the bytes is reduced.
 // CHECK-LABEL: @slice_first
 // CHECK-NEXT: %[[S:.*]] = tpc.local_slice %arg0 over ["dp"] dim 0
 // CHECK-NEXT: tpc.all_reduce %[[S]] over ["tp"]
@@ -44,7 +44,7 @@ func.func @inner(%x: tensor<?x8xf32, #tpc.dist<[(b{dp}*s){tp}, 8]>>) -> tensor<?
   return %y : tensor<?x8xf32, #tpc.dist<[b{dp}*s, 8]>>
 }
 
-// Rows in the middle move from one rank to the other: 20 and 20 become 24 and 16.
+// Four rows move from one rank to the other: 20 and 20 rows become 24 and 16.
 // CHECK-LABEL: @restack
 // CHECK-NEXT: tpc.collective_permute %arg0 over ["tp"] dim 0
 // CHECK-NEXT: return
@@ -53,8 +53,8 @@ func.func @restack(%x: tensor<40x8xf32, #tpc.dist<[40{tp}, 8]>>) -> tensor<40x8x
   return %y : tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>>
 }
 
-// The outer of two axes is removed: it becomes the inner one first, which moves only a quarter of
-// the value.
+// The outer of two axes is removed. It becomes the inner one first, so that only a quarter of the
+// value moves.
 // CHECK-LABEL: @outer
 // CHECK-NEXT: %[[P:.*]] = tpc.collective_permute %arg0 over ["tp", "cp"] dim 0
 // CHECK-NEXT: tpc.all_gather %[[P]] over ["tp"] dim 0
@@ -64,7 +64,7 @@ func.func @outer(%x: tensor<8xf32, #tpc.dist<[8{tp, cp}]>>) -> tensor<8xf32, #tp
   return %y : tensor<8xf32, #tpc.dist<[8{cp}]>>
 }
 
-// Unreduced over one axis only.
+// The sum is reduced over one of its two axes.
 // CHECK-LABEL: @one_of_two
 // CHECK-NEXT: tpc.all_reduce %arg0 over ["cp"] {{.*}} -> tensor<8xf32, #tpc.dist<[8], max{tp}>>
 // CHECK-NEXT: return
@@ -78,7 +78,7 @@ func.func @one_of_two(%x: tensor<8xf32, #tpc.dist<[8], max{tp, cp}>>) -> tensor<
 
 module attributes {tpc.grid = #tpc.grid<tp = 4, cp = 4, pp = 1, mb = 1>} {
 
-// A few of each rank's 10 rows move to a neighbor.
+// Some of each rank's 10 rows move to a neighbor.
 // CHECK-LABEL: @around
 // CHECK-NEXT: tpc.collective_permute %arg0 over ["tp"] dim 0
 // CHECK-NEXT: return
@@ -87,7 +87,8 @@ func.func @around(%x: tensor<40x8xf32, #tpc.dist<[40{tp}, 8]>>) -> tensor<40x8xf
   return %y : tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>>
 }
 
-// The requested axis becomes the inner one, so that only a quarter is gathered.
+// One axis replaces another. It is added as the inner axis first, so that only a quarter is
+// gathered.
 // CHECK-LABEL: @park
 // CHECK-NEXT: %[[S:.*]] = tpc.local_slice %arg0 over ["cp"] dim 0
 // CHECK-NEXT: %[[P:.*]] = tpc.collective_permute %[[S]] over ["tp", "cp"] dim 0
@@ -98,7 +99,8 @@ func.func @park(%x: tensor<32x32xf32, #tpc.dist<[32{tp}, 32]>>) -> tensor<32x32x
   return %y : tensor<32x32xf32, #tpc.dist<[32{cp}, 32]>>
 }
 
-// Axes change places, and one is added: a rank keeps the elements that it already has.
+// Two axes are swapped, or one moves and another is added. A rank keeps the elements that it
+// already has.
 // CHECK-LABEL: @swap
 // CHECK-NEXT: tpc.exchange %arg0 over ["tp", "cp"] : {{.*}}[32{tp}, 32{cp}]{{.*}} -> {{.*}}[32{cp}, 32{tp}]
 // CHECK-NEXT: tpc.exchange %arg1 over ["tp", "cp"] : {{.*}}[32{tp}, 32]{{.*}} -> {{.*}}[32{cp}, 32{tp}]
@@ -129,8 +131,8 @@ func.func @scatter_first(%x: tensor<32xf32, #tpc.dist<[32], sum{tp, cp}>>) -> te
   return %y : tensor<32xf32, #tpc.dist<[32{tp}]>>
 }
 
-// Over two axes at once: each rank keeps a sixteenth of its shard and receives its other 60
-// elements.
+// Two axes move to another dimension at once. Each rank keeps a sixteenth of its shard and receives
+// its other 60 elements.
 // CHECK-LABEL: @move_two
 // CHECK-NEXT: tpc.exchange %arg0 over ["tp", "cp"] : {{.*}}[32{tp, cp}, 32]{{.*}} -> {{.*}}[32, 32{cp, tp}]
 // CHECK-NEXT: return
@@ -139,7 +141,7 @@ func.func @move_two(%x: tensor<32x32xf32, #tpc.dist<[32{tp, cp}, 32]>>) -> tenso
   return %y : tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>>
 }
 
-// Axes in another order: each rank's shard moves to one other rank, or stays.
+// The order of two axes changes. Each rank's shard moves to one other rank, or stays.
 // CHECK-LABEL: @order
 // CHECK-NEXT: tpc.collective_permute %arg0 over ["tp", "cp"] dim 0 : {{.*}}[32{tp, cp}]{{.*}} -> {{.*}}[32{cp, tp}]
 // CHECK-NEXT: return
@@ -148,7 +150,8 @@ func.func @order(%x: tensor<32xf32, #tpc.dist<[32{tp, cp}]>>) -> tensor<32xf32, 
   return %y : tensor<32xf32, #tpc.dist<[32{cp, tp}]>>
 }
 
-// A shift along a split dimension, and one within unsplit blocks.
+// A shift along a split dimension is a permute. A shift within unsplit blocks needs no
+// communication.
 // CHECK-LABEL: @shift
 // CHECK-NEXT: %[[P:.*]] = tpc.collective_permute %arg0 over ["tp"] dim 0 from 1 every s : {{.*}}[(b{cp}*s){tp}, 8]
 // CHECK-NEXT: tpc.roll %arg1 dim 0 from 1 every s
@@ -159,7 +162,8 @@ func.func @shift(%x: tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>, %y: tensor<
   return %0, %1 : tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>, tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>>
 }
 
-// Ranks have shards of runs of 24 that are not contiguous: each shifts the whole dimension.
+// A rank's part of each run of 24 is not contiguous, so each rank gathers and shifts the whole
+// dimension.
 // CHECK-LABEL: @shift_whole
 // CHECK-NEXT: %[[W:.*]] = tpc.all_gather %arg0 over ["tp"] dim 1
 // CHECK-NEXT: %[[S:.*]] = tpc.roll %[[W]] dim 1 from 1 every 24 : {{.*}} -> tensor<?x24xf32, #tpc.dist<[b, 24]>>
@@ -170,7 +174,7 @@ func.func @shift_whole(%x: tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>>) -> tensor<
   return %0 : tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>>
 }
 
-// One head over four ranks, after another factor.
+// A factor of one head is split over four ranks, after another factor.
 // CHECK-LABEL: @one_head
 // CHECK-NEXT: tpc.local_slice %arg0 over ["tp"] dim 0
 // CHECK-NEXT: return

@@ -17,7 +17,7 @@ func.func @reduce_and_slice(%x: !sum) -> !tp {
   return %1 : !tp
 }
 
-// Another user needs the whole value: then the slice is free.
+// Another user needs the whole value, so the all-reduce stays and the slice costs nothing.
 // CHECK-LABEL: @reduce_and_slice_of_two
 // CHECK-NEXT: %[[R:.*]] = tpc.all_reduce
 // CHECK-NEXT: %[[S:.*]] = tpc.local_slice %[[R]]
@@ -28,7 +28,7 @@ func.func @reduce_and_slice_of_two(%x: !sum) -> (!x, !tp) {
   return %0, %1 : !x, !tp
 }
 
-// Equal bytes, one collective less.
+// A scatter and a gather become one all-reduce, with equal bytes and one collective less.
 // CHECK-LABEL: @scatter_and_gather
 // CHECK-NEXT: %[[R:.*]] = tpc.all_reduce
 // CHECK-NEXT: %[[S:.*]] = tpc.local_slice %[[R]]
@@ -79,7 +79,7 @@ func.func @dead_and_duplicate(%x: !tp, %y: !sum) -> (!x, !x) {
   return %0, %1 : !x, !x
 }
 
-// A collective of the same operand over another axis is not a duplicate.
+// Collectives of the same operand over different axes are not duplicates.
 // CHECK-LABEL: @other_axes
 // CHECK-DAG: tpc.all_reduce %arg0 over ["tp"]
 // CHECK-DAG: tpc.all_reduce %arg0 over ["cp"]
@@ -103,7 +103,8 @@ func.func @gathers_meet(%x: !tp, %y: !tp) -> !x {
   return %3 : !x
 }
 
-// Gathered over different axes, or with other users: no gain.
+// A gather after the addition saves nothing if the operands are gathered over different axes, or
+// have other users.
 // CHECK-LABEL: @gathers_do_not_meet
 // CHECK: tpc.all_gather %arg0 over ["tp"]
 // CHECK: tpc.all_gather %arg1 over ["cp"]
@@ -127,7 +128,7 @@ func.func @gather_is_shared(%x: !tp) -> (!x, !x) {
   return %1, %2 : !x, !x
 }
 
-// A column-parallel matmul uses the axis itself.
+// The gather does not move after a column-parallel matmul, which splits columns over the same axis.
 // CHECK-LABEL: @column_parallel
 // CHECK-NEXT: %[[G:.*]] = tpc.all_gather %arg0
 // CHECK-NEXT: tpc.matmul %[[G]], %arg1
@@ -138,7 +139,7 @@ func.func @column_parallel(%x: !tp, %w: tensor<8x64xf32, #tpc.dist<[8, 64{tp}]>>
   return %1 : tensor<32x64xf32, #tpc.dist<[32, 64{tp}]>>
 }
 
-// The gather moves to the side of a cast with the narrower type.
+// The gather moves to that side of a cast that has the narrower type.
 // CHECK-LABEL: @casts
 // CHECK-NEXT: %[[C:.*]] = tpc.cast %arg0
 // CHECK-NEXT: tpc.all_gather %[[C]] {{.*}} -> tensor<32x8xf16>
@@ -153,8 +154,8 @@ func.func @casts(%x: !tp, %y: !tp) -> (tensor<32x8xf16>, tensor<32x8xf64>) {
   return %1, %3 : tensor<32x8xf16>, tensor<32x8xf64>
 }
 
-// A matmul with few columns: each rank multiplies its tokens, and the small result is gathered. If
-// the result is larger than the operand, the operand is gathered.
+// If a matmul has few columns, each rank multiplies its tokens, and the small result is gathered.
+// If the result is larger than the operand, the operand is gathered.
 // CHECK-LABEL: @products
 // CHECK-NEXT: %[[P:.*]] = tpc.matmul %arg0, %arg1
 // CHECK-NEXT: tpc.all_gather %[[P]] {{.*}} -> tensor<32x2xf32>
@@ -169,7 +170,7 @@ func.func @products(%x: !tp, %w: tensor<8x2xf32>, %v: tensor<8x64xf32>, %y: !tp)
   return %1, %3 : tensor<32x2xf32>, tensor<32x64xf32>
 }
 
-// Gathered and then summed: each rank sums its shard.
+// A sum over the gathered dimension: each rank sums its shard, and the sums are reduced.
 // CHECK-LABEL: @gather_and_reduce
 // CHECK-NEXT: %[[S:.*]] = tpc.reduce sum %arg0 [0] {{.*}} -> tensor<8xf32, #tpc.dist<[8], sum{tp}, local>>
 // CHECK-NEXT: %[[R:.*]] = tpc.all_reduce %[[S]] over ["tp"]
@@ -207,7 +208,8 @@ func.func @reductions_meet(%x: !sum, %y: !sum) -> (!x, !tp) {
   return %2, %5 : !x, !tp
 }
 
-// A product of sums is not a sum of products, and a bias is added once.
+// The all-reduce does not move after a multiplication of two sums, nor after a bias, which is added
+// once.
 // CHECK-LABEL: @not_linear
 // CHECK-NEXT: %[[A:.*]] = tpc.all_reduce %arg0
 // CHECK-NEXT: %[[B:.*]] = tpc.all_reduce %arg1
@@ -233,7 +235,7 @@ func.func @slice_of_reduced(%x: !sum) -> tensor<1x8xf32> {
   return %1 : tensor<1x8xf32>
 }
 
-// A rank cannot shift its shard alone.
+// A rank cannot shift its shard without other ranks' elements.
 // CHECK-LABEL: @shift_of_gathered
 // CHECK-NEXT: tpc.all_gather
 // CHECK-NEXT: tpc.roll
@@ -255,8 +257,8 @@ func.func @cast_of_reduced(%x: !sum) -> tensor<32x8xf16> {
   return %1 : tensor<32x8xf16>
 }
 
-// Gathered, and added to a replicated value: the sum with a shard of that value is gathered, unless
-// only a smaller operand is gathered.
+// An op combines a gathered and a replicated value. Each rank computes it on shards, and its result
+// is gathered, unless the result is larger than the gathered operand.
 // CHECK-LABEL: @slices_the_other
 // CHECK-NEXT: %[[L:.*]] = tpc.local_slice %arg1 over ["tp"] dim 0
 // CHECK-NEXT: %[[C:.*]] = tpc.cmp {{.*}}%arg0, %[[L]]

@@ -1,4 +1,4 @@
-// Generation only provides token ids as inputs.
+// Generation supplies only token ids, so it rejects models with other inputs.
 // RUN: tpc-opt %s --split-input-file --tpc-keep-logits --tpc-check-tokens --verify-diagnostics
 
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>

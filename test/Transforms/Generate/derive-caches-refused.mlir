@@ -1,5 +1,5 @@
-// Values of earlier tokens that would change with new tokens: each is rejected at the op that
-// causes it.
+// A value of an earlier token must not change when tokens are added. The error is at the op that
+// violates this.
 // RUN: tpc-opt %s --split-input-file --tpc-derive-caches --verify-diagnostics
 
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
@@ -43,7 +43,7 @@ func.func @main(%x: !h, %mask: !mask) -> !h {
 
 // -----
 
-// Scaled by the logarithm of the length.
+// Keys are scaled by the logarithm of the length.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 func.func @main(%x: !h) -> !h {
   // expected-error @unknown {{'length' (tpc.size) uses the number of tokens as a value}}
@@ -77,7 +77,7 @@ func.func @main(%x: !h) -> !h {
 
 // -----
 
-// The last token, by its index.
+// The last token, selected by its index.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !one = tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>>
 func.func @main(%x: !h) -> !one {
@@ -136,7 +136,7 @@ func.func @main(%x: !h) -> !h {
 
 // -----
 
-// Next to attention that is recognized.
+// The same, next to an attention that is recognized.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !f = tensor<?x?x4xf32, #tpc.dist<[b, s, 4]>>
 !t = tensor<?x4x?xf32, #tpc.dist<[b, 4, s]>>

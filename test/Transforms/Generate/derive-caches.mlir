@@ -3,8 +3,8 @@
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
 !heads = tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
 
-// Queries and positions come after the past; keys and values are those of the past, then the new
-// ones. Names that exist in the program are not reused.
+// Queries and positions come after the past. Keys and values are those of the past, then the new
+// ones. New names differ from those in the program.
 // CHECK: module attributes {tpc.constraints = [{expr = #tpc.expr<"past_1 + s">, max = 64 : i64}, {expr = #tpc.expr<past>, min = 1 : i64}]
 // CHECK-SAME: tpc.step = #tpc.step<past = past_1, tokens = s>
 module attributes {tpc.constraints = [{expr = #tpc.expr<s>, max = 64 : i64}, {expr = #tpc.expr<past>, min = 1 : i64}]} {
@@ -46,7 +46,8 @@ func.func @main(%ids: !ids, %other: tensor<?xf32, #tpc.dist<[past]>>) -> (!heads
 !x = tensor<?x?x4xf32, #tpc.dist<[b, s, 4]>>
 !heads = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 
-// Positions as a running sum of ones, and as rows of a table. Layers that share keys share their cache.
+// Positions are a running sum of ones, or rows of a table. Layers that share keys share their
+// cache.
 // CHECK: tpc.cache @k0
 // CHECK-NOT: tpc.cache
 // CHECK: func.func @main

@@ -1,4 +1,5 @@
-// Logits of the last token alone, and ids in place of logits, become the logits of all tokens.
+// Models may return the logits of the last token only, or ids instead of logits. The pass makes
+// both return the logits of all tokens.
 // RUN: tpc-opt %s --split-input-file --tpc-extend-logits | FileCheck %s
 
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
@@ -7,7 +8,7 @@
 !f = tensor<?x4xf32, #tpc.dist<[b, 4]>>
 !v = tensor<?x9xf32, #tpc.dist<[b, 9]>>
 
-// A slice, a norm, and a head without the dimension of tokens.
+// The last token is sliced before the norm, and the head has no dimension of tokens.
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: -> (tensor<?x?x9xf32, #tpc.dist<[b, s, 9]>> {tpc.name = "logits"})
 // CHECK: %[[H:.*]] = tpc.embedding
@@ -37,7 +38,7 @@ module {
 
 // -----
 
-// Rows of the batch that depend on each other are left alone, and so is another token than the last.
+// Unchanged: sequences that depend on each other, and a slice of a token other than the last.
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
 !h = tensor<?x?x4xf32, #tpc.dist<[b, s, 4]>>
 !l = tensor<?x1x4xf32, #tpc.dist<[b, 1, 4]>>
@@ -77,7 +78,7 @@ module {
 
 // -----
 
-// The index of the largest logit, as ArgMax is imported.
+// The output is the index of the largest logit, in the form in which ArgMax is imported.
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
 !v = tensor<?x?x9xf32, #tpc.dist<[b, s, 9]>>
 !c = tensor<?x?x9xi64, #tpc.dist<[b, s, 9]>>

@@ -4,7 +4,8 @@
 !mask = tensor<?x?xi64, #tpc.dist<[b, "p + s"]>>
 !past = tensor<?x2x?x4xf32, #tpc.dist<[b, 2, p, 4]>>
 
-// From a mask: the past has as many tokens as the mask has beyond the sequence.
+// Positions follow from the mask: the number of past tokens is the mask's length minus the
+// sequence's.
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%arg0: tensor<?x?xi64, #tpc.dist<[b, s]>> {tpc.name = "ids"}, %arg1: tensor<?x2x?x4xf32, #tpc.dist<[b, 2, p, 4]>>)
 // CHECK-DAG: %[[ONE:.*]] = tpc.constant dense<1> : tensor<i64>
@@ -24,7 +25,7 @@ func.func @main(%ids: !ids {tpc.name = "ids"}, %mask: !mask {tpc.default = #tpc.
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
 !row = tensor<1x?xi32, #tpc.dist<[1, s]>>
 
-// With a given past, of one row; and without a past.
+// Positions of one sequence after a given past, and positions without a past.
 // CHECK-LABEL: func.func @main()
 // CHECK-DAG: %[[A:.*]] = tpc.iota dim 1 : tensor<1x?xi32
 // CHECK-DAG: %[[P:.*]] = tpc.size p : tensor<i32>

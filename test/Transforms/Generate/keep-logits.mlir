@@ -2,7 +2,7 @@
 // recognition.
 // RUN: tpc-opt %s --split-input-file --tpc-keep-logits | FileCheck %s
 
-// Found by name, at any position; ops that only other outputs use are removed.
+// The logits are found by name, at any position. Ops that only other outputs use are removed.
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
 !h = tensor<?x?x4xf32, #tpc.dist<[b, s, 4]>>
 !v = tensor<?x?x9xf32, #tpc.dist<[b, s, 9]>>
@@ -20,7 +20,8 @@ func.func @main(%ids: !ids {tpc.name = "ids"}, %x: !h, %y: !v, %k: !k)
 
 // -----
 
-// The only output with a value for each token of each sequence, in any order.
+// The logits are the only output with values for each token of each sequence, in any order of
+// dimensions.
 !ids = tensor<?x?xi32, #tpc.dist<[b, s]>>
 !v = tensor<9x?x?xf32, #tpc.dist<[9, s, b]>>
 !m = tensor<?x4xf32, #tpc.dist<[b, 4]>>
@@ -32,7 +33,7 @@ func.func @main(%ids: !ids, %m: !m, %v: !v) -> (!m {tpc.name = "pooled"}, !v {tp
 
 // -----
 
-// None: what is wrong others say.
+// No output is the logits: the function is unchanged, and later passes report the error.
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
 !m = tensor<?x4xf32, #tpc.dist<[b, 4]>>
 // CHECK-LABEL: func @main

@@ -1,5 +1,5 @@
-// Values that are undefined if each sequence has its own past: each is rejected at the op that
-// causes it.
+// A program is rejected if one of its values is undefined when each sequence has its own past. The
+// error is at the op that computes the value.
 // RUN: tpc-opt %s --split-input-file --tpc-preallocate-caches --verify-diagnostics
 
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
@@ -35,7 +35,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 
 // -----
 
-// A constant batch of two: any dimension of size 2 could be it.
+// A constant batch of two: any dimension of size 2 could be the batch.
 !cache = tensor<2x1x?x4xf32, #tpc.dist<[2, 1, capacity, 4]>>
 !before = tensor<2x1x?x4xf32, #tpc.dist<[2, 1, past, 4]>>
 !after = tensor<2x1x?x4xf32, #tpc.dist<[2, 1, "past + s", 4]>>
@@ -51,7 +51,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 
 // -----
 
-// A cache that is read in its state before the step.
+// The cache's state before the step is read.
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 !before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
 !after = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "past + s", 4]>>
@@ -68,7 +68,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 
 // -----
 
-// Squared positions: the number of tokens for which the table has rows is unknown.
+// Positions are squared, so it is unknown for how many tokens the table has rows.
 #ids = #tpc.dist<[b, s]>
 #positions = #tpc.dist<[s]>
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
@@ -117,7 +117,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 
 // -----
 
-// Ops without a variant that has a position per sequence.
+// A softmax over positions has no form in which each sequence has its own position.
 #positions = #tpc.dist<[s]>
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 !before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
@@ -139,7 +139,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 
 // -----
 
-// A sum over the positions of all sequences together.
+// A matmul sums over positions, which are the same for all sequences here.
 #positions = #tpc.dist<[s]>
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 !before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
@@ -165,7 +165,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 
 // -----
 
-// The batch of the other operand is not the leading dimension.
+// Positions are added to a value whose leading dimension is not the batch.
 #positions = #tpc.dist<[s]>
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 !before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>

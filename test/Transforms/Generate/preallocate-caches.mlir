@@ -1,8 +1,8 @@
 // RUN: tpc-opt %s -split-input-file --tpc-preallocate-caches | FileCheck %s
 
-// Caches have their full capacity; new tokens, and queries, come after the tokens of each sequence.
-// Positions get a leading batch dimension up to where they meet the batch; rows of the table limit
-// the capacity, and indices of tokens beyond it are clamped.
+// Caches have their full capacity. New tokens and queries come after the tokens of each sequence.
+// Positions get a leading batch dimension, up to the op that combines them with values of the
+// batch. The table's rows limit the capacity, and indices of tokens beyond it are clamped.
 
 #ids = #tpc.dist<[batch, sequence]>
 #positions = #tpc.dist<[sequence]>
@@ -30,7 +30,7 @@
 // CHECK: %[[KEYS:.*]] = tpc.transpose %[[ALL]] {{.*}} -> tensor<?x?x2x4xf32, #tpc.dist<[batch, capacity, 2, 4]>>
 // CHECK: tpc.attention causal %{{.*}}, %[[KEYS]], %[[KEYS]] lengths %[[LENGTHS]] scale 5.000000e-01 :
 // CHECK-NOT: past
-// Conditions that hold for any past and one token are removed.
+// Constraints that hold for any past and one new token are removed.
 module attributes {tpc.constraints = [{expr = #tpc.expr<"past + 2*sequence">, min = 1 : i64, why = "MPT compares sizes"}],
                    tpc.step = #tpc.step<past = past, tokens = sequence>} {
   tpc.weight @wte in "w" at 0 : tensor<61x8xf32>

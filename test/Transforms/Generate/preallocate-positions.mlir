@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-preallocate-caches | FileCheck %s
 
-// Table rows indexed by expressions of positions. Remainders and minima never exceed the table;
-// quotients and multiples limit the number of tokens. Indices of tokens beyond the limit are
+// Table rows are indexed by expressions of positions. Remainders and minima never exceed the table,
+// but quotients and multiples limit the number of tokens. Indices of tokens beyond the limit are
 // clamped.
 
 #ids = #tpc.dist<[batch, sequence]>

@@ -66,8 +66,8 @@ func.func @main(%x: !new, %past: !past) -> (!q, !both) {
 
 // -----
 
-// Two layers with one past, each with its own new tokens: after a step the cache would have two
-// contents.
+// Two layers share one past, but each appends other keys. After a step, the cache would have two
+// different contents.
 !new = tensor<1x1x?x4xf32, #tpc.dist<[1, 1, s, 4]>>
 !past = tensor<1x1x?x4xf32, #tpc.dist<[1, 1, p, 4]>>
 !both = tensor<1x1x?x4xf32, #tpc.dist<[1, 1, "p + s", 4]>>

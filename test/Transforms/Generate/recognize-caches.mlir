@@ -59,7 +59,8 @@ func.func @main(%x: !new, %old: !old) -> (!new, !packed) {
 !both16 = tensor<?x2x?x4xf16, #tpc.dist<[b, 2, "p + s", 4]>>
 !keys = tensor<?x?x2x4xf32, #tpc.dist<[b, "p + s", 2, 4]>>
 
-// Casts before and after the concatenation: the cache has its type, and attention reads it in its own.
+// Casts before and after the concatenation: the cache has the type of the concatenation, and
+// attention another.
 // CHECK: tpc.cache @k0 : tensor<?x2x?x4xf16, #tpc.dist<[b, 2, capacity, 4]>>
 // CHECK: tpc.cache @v0 : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
 // CHECK: func.func @main({{.*}}%arg1: tensor<?x2x?x4xf16, {{.*}} {tpc.cache = @k0, tpc.name = "k0"}

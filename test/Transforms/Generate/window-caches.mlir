@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s -split-input-file --tpc-window-caches | FileCheck %s
 
-// Sliding-window caches get their own capacity and lengths; positions do not change.
+// Sliding-window caches get their own capacity and lengths. Positions do not change.
 
 #n = #tpc.dist<[batch]>
 #x = #tpc.dist<[batch, sequence, 2, 4]>

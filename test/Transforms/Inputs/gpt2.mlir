@@ -1,5 +1,5 @@
-// GPT-2 after the model level: two layers, five heads of eight, 1009 words; only the widths are
-// divisible by 2.
+// GPT-2 at the model level: two layers, five heads of size 8, a vocabulary of 1009. Only the widths
+// are divisible by 2.
 
 tpc.weight @wte in "gpt2.bin" at 0 : tensor<1009x40xf32>
 tpc.weight @wpe in "gpt2.bin" at 161440 : tensor<64x40xf32>

@@ -1,5 +1,5 @@
-// Llama-like: two layers, grouped heads (6 of queries, 2 of keys), rotary positions, a gated MLP, a
-// padding mask; attention and MLP read the same norm (parallel residual).
+// A model like Llama: two layers, 6 query heads and 2 kv heads, rotary positions, a gated MLP, a
+// padding mask. Attention and MLP read the same norm (parallel residual).
 
 tpc.weight @embed in "llama.bin" at 0 : tensor<31x24xf32>
 tpc.weight @head in "llama.bin" at 2976 : tensor<31x24xf32>

@@ -1,5 +1,5 @@
-// Two MLPs with a sum of each token and the next one between them; the last token's next one is the
-// first of the sequence.
+// Two MLPs. Between them, the next token is added to each token; for the last token, the next one
+// is the first of the sequence.
 
 tpc.weight @w1 in "shift.bin" at 0 : tensor<10x14xf32>
 tpc.weight @w2 in "shift.bin" at 560 : tensor<14x10xf32>

@@ -1,4 +1,4 @@
-// Attention over the last two keys, with six query heads, three kv heads, and a slope per query
+// Attention over the last two keys, with six query heads, three kv heads, and one slope per query
 // head.
 
 tpc.weight @wq in "window.bin" at 0 : tensor<24x24xf32>

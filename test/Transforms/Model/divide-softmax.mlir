@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-divide-softmax --tpc-assign-shardings=shard=tp3 --tpc-insert-reshards --tpc-lower-reshards --split-input-file | FileCheck %s
 
-// Over a sharded vocabulary: two small all-reduces and no gather.
+// A softmax over a sharded vocabulary has two small all-reduces and no gather.
 // CHECK-LABEL: @main
 // CHECK: %[[X:.*]] = tpc.matmul {{.*}} tensor<5x11xf32, #tpc.dist<[5, 11{tp}]>>
 // CHECK: %[[M:.*]] = tpc.reduce max %[[X]] [1] keep {{.*}} tensor<5x1xf32, #tpc.dist<[5, 1], max{tp}>>
@@ -23,7 +23,7 @@ func.func @main(%x: tensor<5x8xf32>) -> tensor<5x11xf32> {
 
 // -----
 
-// Over a dimension that no weight has: unchanged.
+// Unchanged: a softmax over a dimension that no weight has.
 // CHECK-LABEL: @main
 // CHECK: tpc.softmax {{.*}} dim 0
 tpc.weight @w in "w" at 0 : tensor<8x11xf32>
@@ -39,7 +39,8 @@ func.func @main(%x: tensor<5x8xf32>) -> tensor<5x11xf32> {
 
 // -----
 
-// Losses of labels: picked from the rank's shard of the vocabulary, and added.
+// The loss picks the labels' elements: each rank picks from its shard of the vocabulary, and the
+// results are summed.
 // CHECK-LABEL: @main
 // CHECK: %[[P:.*]] = tpc.gather_nd {{.*}}#tpc.dist<[5, 11{tp}]>{{.*}} -> tensor<5xf32, #tpc.dist<[5], sum{tp}>>
 // CHECK: tpc.all_reduce %[[P]] over ["tp"]

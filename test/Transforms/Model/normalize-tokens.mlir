@@ -8,7 +8,7 @@ tpc.weight @g in "w.bin" at 384 : tensor<8xf32>
 tpc.weight @table in "w.bin" at 416 : tensor<100x8xf32>
 tpc.weight @positions in "w.bin" at 3616 : tensor<16x8xf32>
 
-// A block of [b, s, h] is one of rows; reshapes stay at its ends.
+// A block on [b, s, h] becomes one on rows [b*s, h]. Reshapes stay at its ends.
 // CHECK-LABEL: @block
 // CHECK: %[[R:.*]] = tpc.reshape %arg0 {{.*}} -> tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
 // CHECK-NEXT: %[[N:.*]] = tpc.rms_norm %[[R]]
@@ -30,7 +30,7 @@ func.func @block(%x: !x) -> !x {
   return %4 : !x
 }
 
-// Positions of one row: the ids are broadcast, not the embedding.
+// All sequences have the same positions: the ids of positions are broadcast, not their embedding.
 // CHECK-LABEL: @embedding
 // CHECK-DAG: %[[IDS:.*]] = tpc.reshape %arg0 {{.*}} -> tensor<?xi64, #tpc.dist<[b*s]>>
 // CHECK-DAG: %[[I:.*]] = tpc.iota dim 1 : tensor<?x?xi64, #tpc.dist<[b, s]>>
@@ -49,7 +49,7 @@ func.func @embedding(%ids: tensor<?x?xi64, #tpc.dist<[b, s]>>) -> !x {
   return %2 : !x
 }
 
-// Norms of single heads are unchanged, and so are matmuls of two activations; a gather that does
+// Norms of single heads are unchanged, and so are matmuls of two activations. A gather that does
 // not select table rows is not an embedding.
 // CHECK-LABEL: @stays
 // CHECK: tpc.rms_norm %arg0, %{{.*}} : tensor<2x5x3x8xf32>
@@ -64,7 +64,7 @@ func.func @stays(%h: tensor<2x5x3x8xf32>, %a: tensor<2x4x5xf32>, %b: tensor<2x5x
   return %0, %1, %2 : tensor<2x5x3x8xf32>, tensor<2x4x6xf32>, tensor<2x3x5xf32>
 }
 
-// One token is a row too, although its batch and its sequence are both 1.
+// A single token also becomes a row, although batch and sequence both have size 1.
 // CHECK-LABEL: @single
 // CHECK: %[[P:.*]] = tpc.matmul %{{.*}}, %{{.*}} : tensor<1x8xf32>, tensor<8x6xf32> -> tensor<1x6xf32>
 // CHECK: %[[A:.*]] = tpc.add %[[P]], %{{.*}} : tensor<1x6xf32>, tensor<6xf32> -> tensor<1x6xf32>

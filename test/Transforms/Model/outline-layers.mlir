@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-outline-layers --split-input-file | FileCheck %s
 
-// Two equal layers with a mask of keys, which is computed once and passed.
+// Two equal layers with a key mask, which is computed once and passed as an argument.
 !x = tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
 !h = tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
 !m = tensor<?x?xi1, #tpc.dist<[b, s]>>
@@ -124,7 +124,7 @@ func.func @main(%x: !x) -> !x {
 
 // -----
 
-// The second of three has another activation: the layers are not merged, and stay inline.
+// The second of three layers has another activation, so all three stay inline.
 !x = tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
 !h = tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
 !m = tensor<?x?xi1, #tpc.dist<[b, s]>>
@@ -185,7 +185,7 @@ func.func @main(%x: !x) -> !x {
 
 // -----
 
-// No two layers are equal: they stay inline, although their attention parts are equal.
+// No two layers are equal, so they stay inline, although their attention parts are equal.
 !x = tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
 !h = tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
 !m = tensor<?x?xi1, #tpc.dist<[b, s]>>
@@ -227,7 +227,8 @@ func.func @main(%x: !x) -> !x {
 
 // -----
 
-// Without attention: repeated blocks. The result of the first is also a result of the model.
+// Without attention, repeated blocks are layers. The result of the first is also a result of the
+// model.
 !x = tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
 !h = tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
 !m = tensor<?x?xi1, #tpc.dist<[b, s]>>
@@ -256,7 +257,7 @@ func.func @main(%x: !x) -> (!x, !x) {
 
 // -----
 
-// One layer uses a weight twice, the other two weights: not the same function.
+// One layer uses a weight twice, the other uses two weights. They are not the same function.
 !x = tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
 !h = tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
 !m = tensor<?x?xi1, #tpc.dist<[b, s]>>
@@ -283,8 +284,8 @@ func.func @main(%x: !x) -> !x {
 
 // -----
 
-// A layer in one stage, and one across two stages: the function has the locations of the first
-// layer's nodes.
+// One layer is annotated with one stage, the other with two. The function has the locations of the
+// first layer's nodes.
 !x = tensor<4x8xf32>
 tpc.weight @w0 in "w.bin" at 0 : tensor<8x8xf32>
 tpc.weight @w1 in "w.bin" at 256 : tensor<8x8xf32>

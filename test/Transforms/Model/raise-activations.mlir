@@ -18,7 +18,7 @@ func.func @erf(%x: !x) -> !x {
   return %r : !x
 }
 
-// The factor 1/2 on the other side, and the sum expanded.
+// The factor 1/2 is on the other side, and the product with the sum is expanded.
 // CHECK-LABEL: @erf_expanded
 // CHECK: %[[R:.*]] = tpc.gelu none %arg0
 // CHECK-NEXT: return %[[R]]
@@ -92,7 +92,7 @@ func.func @sigmoids(%x: !x) -> (!x, !x) {
   return %r, %qr : !x, !x
 }
 
-// Another constant, another x as the first factor, 1/4 instead of 1/2.
+// Not GELU: a wrong constant, another x as the first factor, 1/4 instead of 1/2.
 // CHECK-LABEL: @others
 // CHECK-NOT: tpc.gelu
 func.func @others(%x: !x, %y: !x) -> (!x, !x, !x) {

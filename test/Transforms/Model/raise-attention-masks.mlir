@@ -1,4 +1,4 @@
-// Forms that masks are proved to have, and results of rows without visible keys.
+// Forms of masks that are recognized, and results of rows without visible keys.
 // RUN: tpc-opt %s --tpc-raise-attention --canonicalize --split-input-file -verify-diagnostics | FileCheck %s
 
 !q = tensor<?x?x3x4xf32, #tpc.dist<[b, s, 3, 4]>>
@@ -7,7 +7,7 @@
 !column = tensor<?x1xi64, #tpc.dist<[s, 1]>>
 !square = tensor<?x?xi1, #tpc.dist<[s, s]>>
 
-// Range and compare; -10000 replaces hidden scores. Each query sees itself.
+// The mask compares two ranges, and -10000 replaces hidden scores. Each query sees itself.
 // CHECK-LABEL: @causal
 // CHECK: tpc.attention causal %arg0, %arg1, %arg2 scale 1.0{{[0e+]*}} :
 func.func @causal(%q: !q, %k: !q, %v: !q) -> tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>> {
@@ -34,7 +34,7 @@ func.func @causal(%q: !q, %k: !q, %v: !q) -> tensor<?x3x?x4xf32, #tpc.dist<[b, 3
 !mask = tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>
 !masks = tensor<?x1x?x?xi1, #tpc.dist<[b, 1, s, s]>>
 
-// A lower triangle, and a slice of a constant one.
+// A lower triangle of ones, and a slice of a constant triangle.
 // CHECK-LABEL: @triangles
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale
@@ -55,7 +55,7 @@ func.func @triangles(%q: !q) -> (!q, !q, !q) {
   return %0, %1, %2 : !q, !q, !q
 }
 
-// Padding, by a gather from the flattened mask at b * s + j.
+// A padding mask is gathered from its flattened form at b * s + j.
 // CHECK-LABEL: @padding
 // CHECK: %[[M:.*]] = tpc.cast %arg1 : {{.*}} -> tensor<?x?xi1, #tpc.dist<[b, s]>>
 // CHECK: tpc.attention %arg0, %arg0, %arg0 key_mask %[[M]] scale
@@ -73,7 +73,7 @@ func.func @padding(%q: !q, %p: tensor<?x?xi64, #tpc.dist<[b, s]>>) -> !q {
   return %0 : !q
 }
 
-// j <= i, but only where the batch index is even: no form for this, so the mask stays.
+// The mask is causal only where the batch index is even. No form expresses this, so the mask stays.
 // CHECK-LABEL: @stays
 // CHECK: tpc.attention %arg0, %arg0, %arg0 mask
 func.func @stays(%q: !q) -> !q {
@@ -94,13 +94,13 @@ func.func @stays(%q: !q) -> !q {
 
 // -----
 
-// An additive mask, with rows that may be fully masked by %p.
+// Additive masks; %p may hide all keys of a row.
 !q = tensor<2x3x5x4xf32>
 !k = tensor<2x3x4x5xf32>
 !s = tensor<2x3x5x5xf32>
 !p = tensor<2x1x1x5xi1>
 
-// -inf, with NaN replaced by 0: such rows are zero.
+// -inf hides keys, and NaN is replaced by 0: fully hidden rows are zero.
 // CHECK-LABEL: @guarded
 // CHECK: tpc.attention {{.*}} key_mask %{{.*}} scale 1.0{{[0e+]*}} :
 func.func @guarded(%q: !q, %k: !k, %v: !q, %p: !p) -> !q {
@@ -116,7 +116,7 @@ func.func @guarded(%q: !q, %k: !k, %v: !q, %p: !p) -> !q {
   return %4 : !q
 }
 
-// The lowest float absorbs scores: such rows are uniform.
+// The lowest float absorbs scores: fully hidden rows are uniform.
 // CHECK-LABEL: @lowest
 // CHECK: tpc.attention {{.*}} key_mask %{{.*}} scale {{.*}} {masked_row = 1
 func.func @lowest(%q: !q, %k: !k, %v: !q, %p: !p) -> !q {
@@ -130,7 +130,8 @@ func.func @lowest(%q: !q, %k: !k, %v: !q, %p: !p) -> !q {
   return %3 : !q
 }
 
-// -10000 replaces scores: uniform rows. (Here the condition is true for hidden keys.)
+// -10000 replaces scores: fully hidden rows are uniform. (Here the condition is true for hidden
+// keys.)
 // CHECK-LABEL: @replaced
 // CHECK: %[[N:.*]] = tpc.not
 // CHECK: tpc.attention {{.*}} key_mask %[[N]] scale {{.*}} {masked_row = 1
@@ -143,8 +144,8 @@ func.func @replaced(%q: !q, %k: !k, %v: !q, %p: !p) -> !q {
   return %3 : !q
 }
 
-// -10000 added keeps the differences between scores of a masked row: a bias.
-// So does -inf without a guard, which gives NaN.
+// If -10000 is added, a fully hidden row keeps the differences between its scores. So it stays a
+// bias. -inf without a replacement of NaN also stays a bias.
 // CHECK-LABEL: @kept
 // CHECK: tpc.attention {{.*}} bias
 // CHECK: tpc.attention {{.*}} bias
@@ -166,8 +167,8 @@ func.func @kept(%q: !q, %k: !k, %v: !q, %p: !p) -> (!q, !q) {
   return %3, %6 : !q, !q
 }
 
-// The lowest float twice is -inf: a row hidden partly by one mask and fully by the other is uniform
-// over the first part. The op has no such form.
+// The lowest float added twice is -inf. So if one mask hides a row fully and the other partly, the
+// row is uniform over keys that only one hides. The op has no such form.
 // CHECK-LABEL: @twice
 // CHECK: tpc.attention {{.*}} bias
 func.func @twice(%q: !q, %k: !k, %v: !q, %p: !p, %r: !p) -> !q {
@@ -184,7 +185,8 @@ func.func @twice(%q: !q, %k: !k, %v: !q, %p: !p, %r: !p) -> !q {
   return %4 : !q
 }
 
-// An unknown bias may be as low as the lowest float, and is then ambiguous; -inf is not.
+// An unknown bias may itself contain the lowest float, so that a mask by the lowest float is
+// ambiguous. A mask by -inf is not.
 // CHECK-LABEL: @with_bias
 // CHECK: %[[B:.*]] = tpc.select %{{.*}}, %arg4, %
 // CHECK: tpc.attention {{.*}}, %{{[0-9]+}} bias %[[B]] scale
@@ -210,9 +212,9 @@ func.func @with_bias(%q: !q, %k: !k, %v: !q, %p: !p, %a: tensor<1x3x5x5xf32>) ->
 
 // -----
 
-// OPT: the padding input is added to the minimum value where causality hides a key, and a zero sum
-// is hidden as well. The bias can be separated from the mask only after attention is recognized:
-// there is no remark before.
+// OPT adds the padding input to the lowest float where causality hides a key, and hides keys where
+// the sum is zero as well. The mask can be separated from the bias only after attention is
+// recognized. So there is no remark.
 !q = tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>
 !k = tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>>
 !s = tensor<?x3x?x?xf32, #tpc.dist<[b, 3, s, s]>>

@@ -9,7 +9,7 @@
 !bias = tensor<1x3x1x?xf32, #tpc.dist<[1, 3, 1, s]>>
 !square = tensor<1x1x?x?xi64, #tpc.dist<[1, 1, s, s]>>
 
-// slope * key, scaled with the scores: the slopes are scaled.
+// The bias slope * key is scaled together with the scores, so the slopes are scaled.
 // CHECK-LABEL: @scaled
 // CHECK: %[[R:.*]] = tpc.reshape %arg3 : tensor<1x3x1x1xf32> -> tensor<3xf32>
 // CHECK: %[[S:.*]] = tpc.mul %[[R]], %{{.*}} : tensor<3xf32>, tensor<f32>
@@ -27,7 +27,7 @@ func.func @scaled(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q {
   return %4 : !q
 }
 
-// slope * (key - query), and a causal mask that adds the lowest number.
+// The bias is slope * (key - query), and a causal mask adds the lowest float.
 // CHECK-LABEL: @distance
 // CHECK: tpc.attention causal %{{[0-9]+}}, %{{[0-9]+}}, %{{[0-9]+}} slopes %arg3 scale
 func.func @distance(%q: !q, %k: !k, %v: !q, %slopes: tensor<3xf32>) -> !q {
@@ -49,7 +49,7 @@ func.func @distance(%q: !q, %k: !k, %v: !q, %slopes: tensor<3xf32>) -> !q {
   return %4 : !q
 }
 
-// BLOOM merges heads and samples into one dimension before adding the bias.
+// BLOOM merges batch and heads into one dimension before it adds the bias.
 // CHECK-LABEL: @regrouped
 // CHECK: %[[R:.*]] = tpc.reshape %arg3 : tensor<3x1xf32> -> tensor<3xf32>
 // CHECK: tpc.attention %{{[0-9]+}}, %{{[0-9]+}}, %{{[0-9]+}} slopes %[[R]] scale
@@ -67,8 +67,8 @@ func.func @regrouped(%q: !q, %k: !k, %v: !q, %slopes: tensor<3x1xf32>) -> !q {
   return %5 : !q
 }
 
-// A constant table of such products, of which the last columns are sliced; a mask replaces hidden
-// elements by the lowest number.
+// The bias is the last columns of a constant table of slope * key. A mask replaces hidden elements
+// by the lowest float.
 // CHECK-LABEL: @table
 // CHECK: %[[C:.*]] = tpc.constant dense<{{.*}}> : tensor<1x3x1x4xf32>
 // CHECK: %[[R:.*]] = tpc.slice %[[C]] dim 3 from 2
@@ -88,7 +88,8 @@ func.func @table(%q: !q, %k: !k, %v: !q) -> !q {
   return %3 : !q
 }
 
-// Minus the distance of a key, and -1e9 replaces hidden scores: no distance is as large.
+// The bias is minus the distance of a key. -1e9 replaces hidden scores, and no distance is as
+// large.
 // CHECK-LABEL: @far_mask
 // CHECK: tpc.attention causal %{{[0-9]+}}, %{{[0-9]+}}, %{{[0-9]+}} slopes %{{[0-9]+}} scale
 func.func @far_mask(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q {
@@ -110,8 +111,8 @@ func.func @far_mask(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q 
 
 // -----
 
-// No slopes: a mask of -10000, which slopes may exceed; positions from a running sum of the
-// padding; a table with one wrong element; a product rounded to 16 bits; the squared index; a
+// Not slopes: a mask of -10000, below which a bias may be; positions that are a running sum of the
+// padding mask; a table with one wrong element; a product rounded to 16 bits; a squared index; a
 // soft-cap.
 !q = tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>
 !k = tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>>

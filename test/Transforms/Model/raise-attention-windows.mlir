@@ -1,4 +1,4 @@
-// Masks with a lower bound: windows.
+// Masks that also hide early keys are windows.
 // RUN: tpc-opt %s --tpc-raise-attention --canonicalize --split-input-file -verify-diagnostics | FileCheck %s
 
 !q = tensor<?x?x3x4xf32, #tpc.dist<[b, s, 3, 4]>>
@@ -6,8 +6,8 @@
 !index = tensor<1x1x?x?xi64, #tpc.dist<[1, 1, s, s]>>
 !masks = tensor<?x1x?x?xi1, #tpc.dist<[b, 1, s, s]>>
 
-// i - j < 4 and j <= i: the last four keys, including the query's own. Of two windows, the shorter
-// one.
+// i - j < 4 and j <= i: the last four keys, including the query's own. If there are two windows,
+// the shorter one remains.
 // CHECK-LABEL: @window
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} window 4 :
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} window 1 :
@@ -31,7 +31,8 @@ func.func @window(%q: !q) -> (!q, !q, !q) {
   return %0, %1, %2 : !q, !q, !q
 }
 
-// In both directions, as in encoders with local attention; backward only.
+// A window in both directions, as in encoders with local attention, and one that bounds only early
+// keys.
 // CHECK-LABEL: @around
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} offset 3 window 6 :
 // CHECK: tpc.attention %arg0, %arg0, %arg0 scale {{[^ ]*}} window 3 :
@@ -49,7 +50,7 @@ func.func @around(%q: !q) -> (!q, !q) {
   return %0, %1 : !q, !q
 }
 
-// With padding: a key mask in addition to both.
+// With padding, there is also a key mask.
 // CHECK-LABEL: @padded
 // CHECK: %[[M:.*]] = tpc.cast %arg1
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 key_mask %[[M]] scale {{[^ ]*}} window 4 :
@@ -81,7 +82,7 @@ func.func @stored(%q: tensor<2x4x3x4xf32>) -> tensor<2x4x3x4xf32> {
   return %0 : tensor<2x4x3x4xf32>
 }
 
-// A window longer than any sequence hides nothing, if the limit is known; here it is not.
+// A window longer than any sequence hides nothing, but only if a limit of the length is known.
 // CHECK-LABEL: @wide
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} :
 func.func @wide(%q: tensor<2x5x3x4xf32>) -> tensor<2x5x3x4xf32> {
@@ -96,8 +97,8 @@ func.func @wide(%q: tensor<2x5x3x4xf32>) -> tensor<2x5x3x4xf32> {
   return %0 : tensor<2x5x3x4xf32>
 }
 
-// The window's bound moves twice as fast as the query: no form for this. Nor for half of a
-// disjunction.
+// No form expresses a bound that moves twice as fast as the query, or a disjunction of which only
+// one half is a window.
 // CHECK-LABEL: @stays
 // CHECK: tpc.attention %arg0, %arg0, %arg0 mask
 // CHECK: tpc.attention %arg0, %arg0, %arg0 mask
@@ -125,8 +126,8 @@ func.func @stays(%q: !q) -> (!q, !q) {
 
 // -----
 
-// After a past: positions are past + i. Rows without keys are handled as for other masks: here the
-// lowest number is added, each query sees itself, and rows that padding hides are uniform.
+// After a past, positions are past + i. Rows without keys are handled as for other masks. Here the
+// lowest float is added, each query sees itself, and rows that padding hides are uniform.
 !q = tensor<2x3x?x4xf32, #tpc.dist<[2, 3, s, 4]>>
 !k = tensor<2x3x4x?xf32, #tpc.dist<[2, 3, 4, "p + s"]>>
 !v = tensor<2x3x?x4xf32, #tpc.dist<[2, 3, "p + s", 4]>>
@@ -158,7 +159,7 @@ func.func @past(%q: !q, %k: !k, %v: !v) -> !q {
   return %3 : !q
 }
 
-// A window after all keys leaves rows without keys: -inf gives NaN there, but the op does not.
+// The window hides all keys of a row. -inf gives NaN there, but the op does not, so the mask stays.
 // CHECK-LABEL: @after_all_keys
 // CHECK: tpc.attention {{.*}} bias
 func.func @after_all_keys(%q: !q, %k: !k, %v: !v) -> !q {

@@ -1,12 +1,12 @@
-// Recognition of attention with operands and scales in any form. Masks: see
-// raise-attention-masks.mlir.
+// Attention is recognized with operands and scales in any form. (raise-attention-masks.mlir has
+// masks.)
 // RUN: tpc-opt %s --tpc-raise-attention --canonicalize | FileCheck %s
 
 !q = tensor<2x3x5x4xf32>
 !k = tensor<2x3x4x5xf32>
 !s = tensor<2x3x5x5xf32>
 
-// 1/sqrt(d) on the scores: div by 2.
+// The scores are divided by sqrt(d), here 2.
 // CHECK-LABEL: @scale_on_scores
 // CHECK-DAG: %[[Q:.*]] = tpc.transpose %arg0 [0, 2, 1, 3]
 // CHECK-DAG: %[[K:.*]] = tpc.transpose %arg1 [0, 3, 1, 2]
@@ -22,8 +22,8 @@ func.func @scale_on_scores(%q: !q, %k: !k, %v: !q) -> !q {
   return %3 : !q
 }
 
-// The fourth root on both, as PyTorch's dynamo exporter has it; operands
-// already are [b, s, h, d].
+// PyTorch's dynamo exporter multiplies queries and keys by the fourth root of 1/d each. Operands
+// are [b, s, h, d] already.
 // CHECK-LABEL: @scale_on_both
 // CHECK-NEXT: %[[A:.*]] = tpc.attention %arg0, %arg1, %arg2 scale 2.500000e-01 :
 // CHECK-NEXT: return %[[A]]
@@ -44,7 +44,7 @@ func.func @scale_on_both(%q: tensor<2x5x3x4xf32>, %k: tensor<2x5x3x4xf32>, %v: t
   return %3 : tensor<2x5x3x4xf32>
 }
 
-// Four query heads, two kv heads, each repeated by expand and reshape.
+// Four query heads and two kv heads, which are repeated by expand and reshape.
 // CHECK-LABEL: @grouped
 // CHECK: tpc.attention %{{.*}}, %arg1, %arg2 scale 1.0{{.*}} : tensor<2x5x4x8xf32>, tensor<2x5x2x8xf32>, tensor<2x5x2x8xf32>
 func.func @grouped(%q: tensor<2x4x5x8xf32>, %k: tensor<2x5x2x8xf32>, %v: tensor<2x5x2x8xf32>) -> tensor<2x4x5x8xf32> {
@@ -76,7 +76,7 @@ func.func @tiled(%q: tensor<2x4x5x8xf32>, %k: tensor<2x5x2x8xf32>, %v: tensor<2x
   return %2 : tensor<2x4x5x8xf32>
 }
 
-// One head, without a dimension for it; scores capped at 30.
+// One head has no dimension for heads. Scores are soft-capped at 30.
 // CHECK-LABEL: @one_head
 // CHECK: tpc.attention {{.*}} scale 5.000000e-01 {softcap = 3.0{{.*}}} : tensor<2x5x1x4xf32>
 func.func @one_head(%q: tensor<2x5x4xf32>, %k: tensor<2x4x7xf32>, %v: tensor<2x7x6xf32>) -> tensor<2x5x6xf32> {
@@ -92,7 +92,7 @@ func.func @one_head(%q: tensor<2x5x4xf32>, %k: tensor<2x4x7xf32>, %v: tensor<2x7
   return %6 : tensor<2x5x6xf32>
 }
 
-// Softmax over queries; scores divided by a tensor; a matmul with another softmax.
+// Not attention: a softmax over queries, scores divided by a tensor, a matmul by another softmax.
 // CHECK-LABEL: @not_attention
 // CHECK-NOT: tpc.attention
 func.func @not_attention(%q: !q, %k: !k, %v: !q, %m: !s) -> (!q, !q, !q) {
@@ -107,15 +107,15 @@ func.func @not_attention(%q: !q, %k: !k, %v: !q, %m: !s) -> (!q, !q, !q) {
   return %2, %5, %7 : !q, !q, !q
 }
 
-// Keys of two heads, each repeated for two query heads before a rotary embedding, which then has
-// two heads.
+// Two kv heads are repeated for two query heads each, before a rotary embedding. Afterwards the
+// rotary embedding has two heads.
 // CHECK-LABEL: @repeated_before_rotary
 // CHECK: %[[C:.*]] = tpc.mul {{.*}}, %arg3 : tensor<2x2x5x4xf32>
 // CHECK-DAG: tpc.slice {{.*}} : tensor<2x2x5x4xf32> -> tensor<2x2x5x2xf32>
 // CHECK-DAG: tpc.slice {{.*}} : tensor<2x2x5x4xf32> -> tensor<2x2x5x2xf32>
 // CHECK-NOT: tpc.expand
 // CHECK: tpc.attention {{.*}} : tensor<2x5x4x4xf32>, tensor<2x5x2x4xf32>, tensor<2x5x2x4xf32>
-// If keys of a group differ afterwards, keys and values have four heads.
+// If later ops make the keys of a group different, keys and values have four heads.
 // CHECK-LABEL: @repeated_and_then_different
 // CHECK: tpc.attention {{.*}} : tensor<2x5x4x4xf32>, tensor<2x5x4x4xf32>, tensor<2x5x4x4xf32>
 // A shift moves heads between groups: its dimension is not parallel.
@@ -199,8 +199,8 @@ func.func @softmax_in_f32(%q: tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>, %k: 
 
 // -----
 
-// Queries that exist only in f32 (CodeGen), scores that are widened after their matmul: attention
-// in f32.
+// Attention stays in f32 if queries exist only in f32 (CodeGen), or if scores are widened after
+// their matmul.
 // CHECK-LABEL: @queries_of_f32
 // CHECK: %[[V:.*]] = tpc.cast %{{.*}} -> tensor<?x?x2x4xf32
 // CHECK: tpc.attention %{{.*}}, %{{.*}}, %[[V]] scale 1.000000e+00 : tensor<?x?x2x4xf32
@@ -229,7 +229,8 @@ func.func @softmax_in_16_bits(%q: tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>, 
 
 // -----
 
-// An attention op of the file, with keys and values repeated for the group of each head: the repeats are dropped.
+// The file has an attention op, whose keys and values are repeated for each group of query heads.
+// The repeats are dropped.
 // CHECK-LABEL: @repeated_before_the_op
 // CHECK-NOT: tpc.expand
 // CHECK: tpc.attention %arg0, %{{.*}}, %{{.*}} scale 1.000000e+00 : tensor<?x?x4x8xf32, {{.*}}>, tensor<?x?x2x8xf32, #tpc.dist<[b, t, 2, 8]>>, tensor<?x?x2x8xf32, #tpc.dist<[b, t, 2, 8]>>
@@ -248,7 +249,7 @@ func.func @repeated_before_the_op(%q: tensor<?x?x4x8xf32, #tpc.dist<[b, s, 4, 8]
 
 // -----
 
-// Other repeats are left alone: head 1 reads keys of head 1, and not of head 0.
+// Unchanged: repeats in another order. Query head 1 reads kv head 1, not kv head 0.
 // CHECK-LABEL: @tiled_before_the_op
 // CHECK: tpc.expand
 // CHECK: tpc.attention %arg0, %{{.*}}, %{{.*}} scale 1.000000e+00 : tensor<?x?x4x8xf32, {{.*}}>, tensor<?x?x4x8xf32

@@ -24,7 +24,8 @@ func.func @layer_norm(%x: !x) -> !x {
   return %r : !x
 }
 
-// Sums instead of means; (mean x^2) - (mean x)^2; a multiplication by 1/sqrt.
+// The norm has sums instead of means, the variance is (mean x^2) - (mean x)^2, and 1/sqrt is
+// multiplied.
 // CHECK-LABEL: @other_decomposition
 // CHECK: %[[R:.*]] = tpc.layer_norm %arg0, %{{.*}} epsilon
 // CHECK-NEXT: return %[[R]]
@@ -62,7 +63,7 @@ func.func @rms_norm(%x: !x) -> !x {
   return %r : !x
 }
 
-// Without scale: a vector of ones.
+// A norm without scale gets a vector of ones.
 // CHECK-LABEL: @plain
 // CHECK: %[[ONE:.*]] = tpc.constant dense<1.0{{.*}}> : tensor<8xf32>
 // CHECK: tpc.rms_norm %arg0, %[[ONE]]
@@ -76,7 +77,7 @@ func.func @plain(%x: !x) -> !x {
   return %n : !x
 }
 
-// Not norms: the variance of another value; a mean over rows.
+// Not norms: the variance is that of another value; the mean is over rows.
 // CHECK-LABEL: @no_norm
 // CHECK-NOT: _norm
 func.func @no_norm(%x: !x, %y: !x, %z: tensor<4x8xf32>) -> (!x, tensor<4x8xf32>) {
@@ -94,7 +95,7 @@ func.func @no_norm(%x: !x, %y: !x, %z: tensor<4x8xf32>) -> (!x, tensor<4x8xf32>)
   return %n, %n1 : !x, tensor<4x8xf32>
 }
 
-// A later factor or addend that depends on the input is not the norm's scale or bias.
+// A later factor or addend that is computed from an input is not the norm's scale or bias.
 // CHECK-LABEL: @activation_as_scale
 // CHECK: %[[N:.*]] = tpc.layer_norm %arg0
 // CHECK: tpc.mul %[[N]], %arg1

@@ -3,7 +3,7 @@
 !x = tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>
 !rows = tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
 
-// As torch.roll is exported: by -2, which is to the left.
+// torch.roll as it is exported, here by -2, which is to the left.
 // CHECK-LABEL: @roll
 // CHECK-NEXT: %[[R:.*]] = tpc.roll %arg0 dim 1 from 2 every s
 // CHECK-NEXT: return %[[R]]
@@ -14,7 +14,7 @@ func.func @roll(%x: !x) -> !x {
   return %r : !x
 }
 
-// To the right, by a shift that may exceed the size: ONNX then slices everything.
+// A shift to the right that may exceed the size. A slice in ONNX is then everything.
 // CHECK-LABEL: @right
 // CHECK: tpc.roll %arg0 dim 1 from "max({{.*}})" every s
 func.func @right(%x: !x) -> !x {
@@ -24,7 +24,7 @@ func.func @right(%x: !x) -> !x {
   return %r : !x
 }
 
-// By zero: one slice is empty.
+// In a shift by zero, one slice is empty.
 // CHECK-LABEL: @nothing
 // CHECK-NEXT: return %arg0
 func.func @nothing(%x: !x) -> !x {
@@ -33,7 +33,7 @@ func.func @nothing(%x: !x) -> !x {
   return %r : !x
 }
 
-// Shifts written on merged rows: along the sequence, the batch, and the width.
+// Shifts along the sequence, the batch and the width, all on merged rows.
 // CHECK-LABEL: @rows
 // CHECK-NEXT: %[[A:.*]] = tpc.roll %arg0 dim 0 from 1 every s
 // CHECK-NEXT: %[[B:.*]] = tpc.roll %[[A]] dim 0 from s every "b*s"
@@ -48,7 +48,8 @@ func.func @rows(%x: !rows) -> !rows {
   return %4 : !rows
 }
 
-// Not rolls: a missing slice; another value; another order; another dimension.
+// Not rolls: elements are missing; the slices are of two values, in another order, or of another
+// dimension.
 // CHECK-LABEL: @others
 // CHECK-NOT: tpc.roll
 func.func @others(%x: tensor<6x6xf32>, %y: tensor<6x6xf32>) -> (tensor<5x6xf32>, tensor<6x6xf32>, tensor<6x6xf32>, tensor<6x6xf32>) {

@@ -1,4 +1,4 @@
-// Gathers by tuples that are gathers of rows, reshapes, or neither.
+// A gather by tuples of indices may be a gather of rows, a reshape, or neither.
 // RUN: tpc-opt %s --tpc-simplify --split-input-file | FileCheck %s
 
 // Tuples of one coordinate.
@@ -13,7 +13,8 @@ func.func @rows(%x: tensor<4x6xf32>, %i: tensor<1x?x1xi64, #tpc.dist<[1, s, 1]>>
 
 // -----
 
-// GPT-J: torch.gather from a table that is repeated for each sample, by positions that are repeated for each column.
+// GPT-J: torch.gather from a table that is repeated for each sequence, by positions that are
+// repeated for each column.
 // CHECK-LABEL: @torch_gather
 // CHECK: %[[G:.*]] = tpc.gather %arg0, %arg1 dim 0 : tensor<64x4xf32>, tensor<?x?xi64, #tpc.dist<[b, s]>> -> tensor<?x?x4xf32
 // CHECK: %[[T:.*]] = tpc.transpose %[[G]] [0, 2, 1]
@@ -29,7 +30,7 @@ func.func @torch_gather(%table: tensor<64x4xf32>, %ids: tensor<?x?xi64, #tpc.dis
 
 // -----
 
-// Positions after a past, and half of a table's columns; 32 of 64 rows.
+// Positions come after a past. The table is half of the columns and 32 of the 64 rows of another.
 // CHECK-LABEL: @counted
 // CHECK-DAG: %[[P:.*]] = tpc.size "p + 2"
 // CHECK-DAG: %[[I:.*]] = tpc.iota dim 0
@@ -50,7 +51,8 @@ func.func @counted(%table: tensor<64x8xf32>) -> tensor<4x?xf32, #tpc.dist<[4, s]
 
 // -----
 
-// Each sample picks from its own row; sums of indices; every other row.
+// Unchanged: each batch element picks from its own row; the indices are a sum; every second row is
+// picked.
 // CHECK-LABEL: @stays
 // CHECK-COUNT-3: tpc.gather_nd
 func.func @stays(%x: tensor<4x6xf32>, %i: tensor<4x2x1xi64>) -> (tensor<4x2xf32>, tensor<4x2xf32>, tensor<2xf32>) {
@@ -69,7 +71,8 @@ func.func @stays(%x: tensor<4x6xf32>, %i: tensor<4x2x1xi64>) -> (tensor<4x2xf32>
 
 // -----
 
-// repeat_interleave(2) of torch.onnx: tuples of all positions in order; some count from the end.
+// repeat_interleave(2) of torch.onnx has tuples of all positions in order. Some indices count from
+// the end.
 // CHECK-LABEL: @all_in_order
 // CHECK: %[[R:.*]] = tpc.reshape %arg0 : tensor<2x2x?xf32, #tpc.dist<[2, 2, s]>> -> tensor<4x?xf32
 // CHECK-NEXT: return %[[R]]
@@ -81,7 +84,7 @@ func.func @all_in_order(%x: tensor<2x2x?xf32, #tpc.dist<[2, 2, s]>>) -> tensor<4
 
 // -----
 
-// Another order, a subset, and a list that only resembles all positions: (1, -1) is (1, 1).
+// Unchanged: another order; a subset; a list with a duplicate, because (1, -1) is (1, 1).
 // CHECK-LABEL: @not_all_in_order
 // CHECK-COUNT-3: tpc.gather_nd
 func.func @not_all_in_order(%x: tensor<2x2xf32>) -> (tensor<4xf32>, tensor<3xf32>, tensor<4xf32>) {

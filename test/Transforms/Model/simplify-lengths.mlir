@@ -1,4 +1,5 @@
-// Numbers of past tokens: a size of the program becomes the offset of attention; data stay.
+// If all sequences have a number of past tokens that follows from sizes, it becomes the offset of
+// attention. Numbers that follow from data stay an operand.
 // RUN: tpc-opt %s --tpc-simplify --split-input-file | FileCheck %s
 
 #mask = #tpc.dist<[b, "p + s"]>
@@ -6,7 +7,7 @@
 #keys = #tpc.dist<[b, "p + s", 2, 4]>
 #n = #tpc.dist<[b]>
 
-// A mask of ones, whose tokens are counted.
+// The tokens of a mask of ones are counted.
 // CHECK-LABEL: @same
 // CHECK: tpc.attention causal %arg0, %arg1, %arg1 scale 1.000000e+00 offset p :
 func.func @same(%q: tensor<?x?x2x4xf32, #x>, %k: tensor<?x?x2x4xf32, #keys>) -> tensor<?x?x2x4xf32, #x> {
@@ -28,7 +29,7 @@ func.func @same(%q: tensor<?x?x2x4xf32, #x>, %k: tensor<?x?x2x4xf32, #keys>) -> 
 #keys = #tpc.dist<[b, "p + s", 2, 4]>
 #n = #tpc.dist<[b]>
 
-// A mask that is an input.
+// The mask is an input.
 // CHECK-LABEL: @differ
 // CHECK: %[[N:.*]] = tpc.max
 // CHECK: tpc.attention causal %arg0, %arg1, %arg1 lengths %[[N]] scale
@@ -44,7 +45,8 @@ func.func @differ(%q: tensor<?x?x2x4xf32, #x>, %k: tensor<?x?x2x4xf32, #keys>, %
 
 // -----
 
-// A size that depends on the position is no size of the program: positions below the length.
+// A mask of positions below the length: the count depends on the position, so it does not follow
+// from sizes.
 // CHECK-LABEL: @positions
 // CHECK: tpc.min
 func.func @positions() -> tensor<?xi64, #tpc.dist<[s]>> {

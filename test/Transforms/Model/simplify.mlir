@@ -3,7 +3,7 @@
 !bsh = tensor<?x?x12xf32, #tpc.dist<[b, s, 12]>>
 !heads = tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>
 
-// The keys of PyTorch's dynamo exporter: through [b*3, s, 4] and back.
+// PyTorch's dynamo exporter reshapes keys to [b*3, s, 4] and back.
 // CHECK-LABEL: @chain
 // CHECK-NEXT: %[[R:.*]] = tpc.reshape %arg0 {{.*}} -> tensor<?x?x3x4xf32
 // CHECK-NEXT: %[[T:.*]] = tpc.transpose %[[R]] [0, 2, 3, 1]
@@ -30,7 +30,7 @@ func.func @cast_of_repeats(%x: tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>) -> 
   return %3 : tensor<?x6x?x4xf32, #tpc.dist<[b, 6, s, 4]>>
 }
 
-// Elements really move: nothing to simplify.
+// Elements really move, so nothing is simplified.
 // CHECK-LABEL: @needed
 // CHECK: tpc.transpose
 // CHECK: tpc.reshape
@@ -64,7 +64,7 @@ func.func @views() -> tensor<64x64xf32> {
   return %2 : tensor<64x64xf32>
 }
 
-// 96 of 192 columns, in rows of 36: no factors express that.
+// 96 of 192 columns are reshaped to rows of 36. No factors express this, so the reshape stays.
 // CHECK-LABEL: @no_view
 // CHECK: tpc.parameter @w view
 // CHECK: tpc.reshape
@@ -85,7 +85,7 @@ func.func @gather_is_slice(%x: tensor<4x3x5xf32>) -> tensor<4x5xf32> {
   return %0 : tensor<4x5xf32>
 }
 
-// Indices of any shape, evenly spaced in order.
+// Indices of any shape that are evenly spaced become a slice.
 // CHECK-LABEL: @gather_of_a_table
 // CHECK: %[[S:.*]] = tpc.slice %arg0 dim 0 from 1 step 2
 // CHECK: tpc.reshape %[[S]] {{.*}} -> tensor<2x2x5xf32>
@@ -95,7 +95,7 @@ func.func @gather_of_a_table(%x: tensor<9x5xf32>) -> tensor<2x2x5xf32> {
   return %0 : tensor<2x2x5xf32>
 }
 
-// Constant tuples: one with one coordinate, as torch.export writes x[[-2]].
+// A constant tuple with one coordinate, as torch.export writes x[[-2]], becomes a slice.
 // CHECK-LABEL: @tuple
 // CHECK: %[[S:.*]] = tpc.slice %arg0 dim 0 from 8
 // CHECK: return %[[S]] : tensor<1x?x5xf32
@@ -105,7 +105,7 @@ func.func @tuple(%x: tensor<10x?x5xf32, #tpc.dist<[10, n, 5]>>) -> tensor<1x?x5x
   return %0 : tensor<1x?x5xf32, #tpc.dist<[1, n, 5]>>
 }
 
-// Several tuples that differ in one coordinate.
+// Constant tuples that differ in one coordinate become slices.
 // CHECK-LABEL: @tuples
 // CHECK: %[[A:.*]] = tpc.slice %arg0 dim 0 from 3
 // CHECK: %[[R:.*]] = tpc.reshape %[[A]] {{.*}} -> tensor<6x5xf32>
@@ -117,7 +117,7 @@ func.func @tuples(%x: tensor<4x6x5xf32>) -> tensor<2x5xf32> {
   return %0 : tensor<2x5xf32>
 }
 
-// The same tuple for each sample, twice.
+// Each batch element has the same two tuples.
 // CHECK-LABEL: @tuples_of_a_batch
 // CHECK: tpc.slice %arg0 dim 1 from 1
 // CHECK: tpc.expand {{.*}} -> tensor<3x2x5xf32>
@@ -151,7 +151,7 @@ func.func @gather_is_no_slice(%x: tensor<4x3x5xf32>) -> tensor<4x3x5xf32> {
 
 !x = tensor<?x8xf32, #tpc.dist<[n, 8]>>
 
-// sqrt(sqrt(16)) * x / 2 - 0.
+// sqrt(sqrt(16)) * x / 2 - 0 is x.
 // CHECK-LABEL: @arithmetic
 // CHECK-NEXT: return %arg0
 func.func @arithmetic(%x: !x) -> !x {
@@ -167,8 +167,8 @@ func.func @arithmetic(%x: !x) -> !x {
   return %1 : !x
 }
 
-// -0 + 0 is 0, and so is -0 - -0: the addition stays if the sum is an output, or if a later op
-// distinguishes the two zeros. Products, softmax and comparisons do not.
+// -0 + 0 is 0, and so is -0 - -0. So an addition of zero stays if its result is an output, or if a
+// later op distinguishes the two zeros. Matmuls, softmax and comparisons do not distinguish them.
 // CHECK-LABEL: @visible_zeros
 // CHECK: %[[OUT:.*]] = tpc.add %arg0
 // CHECK: %[[OTHER:.*]] = tpc.sub %arg0
@@ -207,7 +207,7 @@ func.func @invisible_zeros(%x: !x, %w: tensor<8x3xf32>)
   return %0, %1, %3, %4, %6 : !x, !x, tensor<?x3xf32, #tpc.dist<[n, 3]>>, !x, tensor<?x8xi1, #tpc.dist<[n, 8]>>
 }
 
-// x * 0 is not zero for infinities, and 0 - x is no identity.
+// Unchanged: x * 0, which is not zero for infinities, and 0 - x.
 // CHECK-LABEL: @not_neutral
 // CHECK: tpc.mul
 // CHECK: tpc.sub
@@ -233,7 +233,8 @@ func.func @pow(%x: !x) -> (!x, !x, !x) {
   return %0, %1, %2 : !x, !x, !x
 }
 
-// bool to int to bool; float to int to float truncates fractions.
+// Casts from bool to int to bool are removed. Casts from float to int to float truncate fractions
+// and stay.
 // CHECK-LABEL: @casts
 // CHECK-NEXT: %[[I:.*]] = tpc.cast %arg1
 // CHECK-NEXT: %[[F:.*]] = tpc.cast %[[I]]
@@ -246,7 +247,7 @@ func.func @casts(%p: tensor<4xi1>, %f: tensor<4xf32>) -> (tensor<4xi1>, tensor<4
   return %1, %3 : tensor<4xi1>, tensor<4xf32>
 }
 
-// The broadcast of %m is the select's own; that of %c is needed.
+// The op would broadcast %m itself, so its expand is removed. That of %c is needed.
 // CHECK-LABEL: @broadcast
 // CHECK-NEXT: tpc.add %arg0, %arg1
 // CHECK-NEXT: tpc.expand %arg2
@@ -275,7 +276,7 @@ func.func @bias(%x: tensor<10x8xf32>) -> tensor<2x5x6xf32> {
   return %2 : tensor<2x5x6xf32>
 }
 
-// Neither a residual nor an addend of one of two uses is a bias.
+// Not a bias: a residual, and an addend of only one of a matmul's two uses.
 // CHECK-LABEL: @no_bias
 // CHECK-NOT: bias
 func.func @no_bias(%x: tensor<10x8xf32>, %r: tensor<6xf32>) -> (tensor<10x6xf32>, tensor<10x6xf32>, tensor<10x6xf32>) {
@@ -289,7 +290,7 @@ func.func @no_bias(%x: tensor<10x8xf32>, %r: tensor<6xf32>) -> (tensor<10x6xf32>
 
 // -----
 
-// Scores by matmuls of [b*H, s, d].
+// Scores are computed by matmuls of [b*H, s, d].
 // CHECK-LABEL: @merged_batch
 // CHECK: %[[P:.*]] = tpc.matmul {{.*}} -> tensor<?x3x?x?xf32
 // CHECK: %[[S:.*]] = tpc.softmax %[[P]] dim 3
@@ -317,7 +318,7 @@ func.func @gather_own_place(%mask: tensor<?x?xi1, #tpc.dist<[b, s]>>) -> tensor<
 
 // -----
 
-// The transposed one is not, even if its size is equal.
+// mask[columns, rows] is the transposed mask, which is not the mask even if both sizes are equal.
 // CHECK-LABEL: @gather_other_place
 // CHECK: tpc.gather_nd
 func.func @gather_other_place(%mask: tensor<?x?xi1, #tpc.dist<[s, s]>>) -> tensor<?x?xi1, #tpc.dist<[s, s]>> {
@@ -330,7 +331,7 @@ func.func @gather_other_place(%mask: tensor<?x?xi1, #tpc.dist<[s, s]>>) -> tenso
 
 // -----
 
-// OPT counts positions in f32: a running sum of ones, minus 1.
+// OPT computes positions in f32, as a running sum of ones, minus 1.
 // CHECK-LABEL: @counted_in_floats
 // CHECK-NOT: tpc.cumsum
 // CHECK-DAG: %[[I:.*]] = tpc.iota dim 1 : tensor<?x?xi64
@@ -350,7 +351,7 @@ func.func @counted_in_floats() -> tensor<?x?xi64, #tpc.dist<[b, s]>> {
 
 // -----
 
-// A step with a past: the last positions of all.
+// With a past, positions are the last ones of the running sum over all tokens.
 // CHECK-LABEL: @counted_behind_a_past
 // CHECK-NOT: tpc.cumsum
 // CHECK-NOT: tpc.slice
@@ -369,7 +370,7 @@ func.func @counted_behind_a_past() -> tensor<?x?xi64, #tpc.dist<[b, s]>> {
 
 // -----
 
-// 16-bit floats represent 256 positions, or 2048.
+// 16-bit floats count only to 256 (bf16) or 2048 (f16).
 // CHECK-LABEL: @counted_in_halves
 // CHECK: tpc.cumsum
 func.func @counted_in_halves() -> tensor<?x?xi64, #tpc.dist<[b, s]>> {
@@ -382,7 +383,7 @@ func.func @counted_in_halves() -> tensor<?x?xi64, #tpc.dist<[b, s]>> {
 
 // -----
 
-// Sums of a mask are not an iota, nor are sums of twos (every other number) or halves (truncated).
+// Unchanged: running sums of a mask, of twos, and of halves (which are truncated) are no iota.
 // CHECK-LABEL: @sums_that_stay
 // CHECK-COUNT-3: tpc.cumsum
 func.func @sums_that_stay(%mask: tensor<?x?xf32, #tpc.dist<[b, s]>>) -> (tensor<?x?xi64, #tpc.dist<[b, s]>>, tensor<?x?xi64, #tpc.dist<[b, s]>>, tensor<?x?xi64, #tpc.dist<[b, s]>>) {

@@ -4,7 +4,7 @@
 tpc.weight @w in "w.bin" at 0 : tensor<8x24xf32>
 tpc.weight @b in "w.bin" at 768 : tensor<24xf32>
 
-// GPT-2: all of Q, all of K, all of V.
+// GPT-2: the columns of all of Q, then all of K, then all of V.
 // CHECK-LABEL: @blocks
 // CHECK-DAG: %[[W:.*]] = tpc.parameter @w view <8 {{\[\[}}8 x 24], [8 x 1]]>
 // CHECK-DAG: %[[B:.*]] = tpc.parameter @b view <8 {{\[\[}}8 x 1]]>
@@ -20,8 +20,8 @@ func.func @blocks(%x: !x) -> (tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, tensor<?x
   return %q, %k : tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>
 }
 
-// GPT-NeoX: Q, K and V of each head, sliced after the heads were moved. Two
-// heads of size 4: K is at 4..7 and 16..19.
+// GPT-NeoX: Q, K and V of each head, sliced after the heads were moved. With two heads of size 4, K
+// is at columns 4..7 and 16..19.
 // CHECK-LABEL: @by_head
 // CHECK: %[[W:.*]] = tpc.parameter @w view <4 {{\[\[}}8 x 24], [2 x 12, 4 x 1]]>
 // CHECK: %[[K:.*]] = tpc.matmul %arg0, %[[W]]
@@ -37,7 +37,7 @@ func.func @by_head(%x: !x) -> tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>> {
   return %3 : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>
 }
 
-// BLOOM: [h, 3, d], one index of the middle dimension.
+// BLOOM: columns are [h, 3, d], and Q, K and V are indices of the middle dimension.
 // CHECK-LABEL: @interleaved
 // CHECK: tpc.parameter @w view <8 {{\[\[}}8 x 24], [2 x 12, 4 x 1]]>
 // CHECK-NOT: tpc.slice
@@ -50,8 +50,8 @@ func.func @interleaved(%x: !x) -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> {
   return %3 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
 }
 
-// Falcon: a reshape to [heads + 2, d], from which q is sliced; k is sliced after a transpose that
-// moves heads to the front. Six query heads, one key head.
+// Falcon: columns are reshaped to [heads + 2, d], from which Q is sliced. K is sliced after a
+// transpose that moves heads to the front. There are six query heads and one kv head.
 // CHECK-LABEL: @multi_query
 // CHECK-DAG: %[[Q:.*]] = tpc.parameter @w view <0 {{\[\[}}8 x 24], [18 x 1]]>
 // CHECK-DAG: %[[K:.*]] = tpc.parameter @w view <18 {{\[\[}}8 x 24], [3 x 1]]>
@@ -71,8 +71,8 @@ func.func @multi_query(%x: !x) -> (tensor<?x?x6x3xf32, #tpc.dist<[b, s, 6, 3]>>,
   return %q, %k : tensor<?x?x6x3xf32, #tpc.dist<[b, s, 6, 3]>>, tensor<1x?x?x3xf32, #tpc.dist<[1, b, s, 3]>>
 }
 
-// A rotary embedding needs whole heads and their halves: the halves are not separate matmuls, which
-// would be computed and stored twice.
+// A rotary embedding needs both whole heads and their halves. The halves do not become separate
+// matmuls, because they would be computed and stored twice.
 // CHECK-LABEL: @halves
 // CHECK: tpc.parameter @w view <0 {{\[\[}}8 x 24], [8 x 1]]>
 // CHECK-COUNT-1: tpc.matmul
@@ -87,7 +87,7 @@ func.func @halves(%x: !x) -> (tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tens
   return %1, %2 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
 }
 
-// A constant bias: the second and third column of each head of three.
+// With a constant bias, the second and third column of each head of three are sliced.
 // CHECK-LABEL: @constant_bias
 // CHECK: %[[B:.*]] = tpc.constant dense<[1.0{{.*}}, 2.0{{.*}}, 4.0{{.*}}, 5.0{{.*}}]> : tensor<4xf32>
 // CHECK: tpc.matmul %arg0, %{{.*}} bias %[[B]]
@@ -116,7 +116,7 @@ func.func @slices_of_slices(%x: !x) -> (tensor<?x?x2x1xf32, #tpc.dist<[b, s, 2, 
   return %2, %3 : tensor<?x?x2x1xf32, #tpc.dist<[b, s, 2, 1]>>, tensor<?x?x2x3xf32, #tpc.dist<[b, s, 2, 3]>>
 }
 
-// MPT and DBRX clip q, k and v together: each is clipped separately afterwards.
+// MPT and DBRX clip Q, K and V together. Afterwards each is clipped separately.
 // CHECK-LABEL: @clipped
 // CHECK: %[[W:.*]] = tpc.parameter @w view <8 {{\[\[}}8 x 24], [8 x 1]]>
 // CHECK: %[[P:.*]] = tpc.matmul %arg0, %[[W]]
@@ -138,7 +138,7 @@ func.func @clipped(%x: !x) -> tensor<?x?x2x4xf16, #tpc.dist<[b, s, 2, 4]>> {
   return %5 : tensor<?x?x2x4xf16, #tpc.dist<[b, s, 2, 4]>>
 }
 
-// An op before the slice mixes columns, or adds a value that differs between them.
+// Unchanged: an op before the slice combines columns, or adds a value that differs between them.
 // CHECK-LABEL: @mixed
 // CHECK: tpc.softmax
 // CHECK: tpc.slice
@@ -155,7 +155,8 @@ func.func @mixed(%x: !x, %v: tensor<24xf32>) -> (!x, !x) {
   return %2, %5 : !x, !x
 }
 
-// The whole result has other users: a matmul for the slice would be a second one.
+// Unchanged: the whole result has other users, so a matmul for the slice would be an additional
+// one.
 // CHECK-LABEL: @used_whole
 // CHECK: tpc.slice
 func.func @used_whole(%x: !x) -> (tensor<?x24xf32, #tpc.dist<[b*s, 24]>>, !x) {
@@ -188,7 +189,7 @@ func.func @joined_again(%x: !x) -> (tensor<24x?xf32, #tpc.dist<[24, b*s]>>, tens
   return %4, %8 : tensor<24x?xf32, #tpc.dist<[24, b*s]>>, tensor<?x40xf32, #tpc.dist<[b*s, 40]>>
 }
 
-// Rows, and a matmul of two activations.
+// Unchanged: slices of rows, and slices of a matmul of two activations.
 // CHECK-LABEL: @not_columns
 // CHECK-COUNT-2: tpc.slice
 func.func @not_columns(%x: tensor<6x8xf32>, %y: tensor<8x4xf32>) -> (tensor<2x24xf32>, tensor<6x2xf32>) {

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-widen-residual --cse --split-input-file | FileCheck %s
 
-// Addends of the residual are not rounded, nor is the sum; the norm reads it in f32, and other
-// users in its old type. The matmul's sums are f32, and its bias is added to them.
+// Neither the residual's addends nor their sum are rounded. The norm reads the sum in f32, other
+// users in its old type. The matmul has an f32 result, and its bias is added in f32.
 // CHECK-LABEL: func.func @layers
 // CHECK-DAG: %[[E:.*]] = tpc.cast %arg0 : tensor<4x8xf16> -> tensor<4x8xf32>
 // CHECK-DAG: %[[P:.*]] = tpc.matmul %arg1, %{{.*}} : tensor<4x6xf16>, tensor<6x8xf16> -> tensor<4x8xf32>
@@ -36,8 +36,8 @@ func.func @layers(%x: tensor<4x8xf16>, %a: tensor<4x6xf16>) -> (tensor<4x8xf16>,
 
 // -----
 
-// Through reshapes, in bf16; a matmul of two computed values is cast, and so is the sum with a
-// vector. A file that computes norms in f32 already contains the cast of the sum.
+// Residuals in bf16 with reshapes in between. A matmul of two computed values is cast, and so is
+// the sum with a vector. A file that computes norms in f32 already contains the cast of the sum.
 // CHECK-LABEL: func.func @shapes
 // CHECK-DAG: %[[V:.*]] = tpc.cast %arg0 : tensor<6xbf16> -> tensor<6xf32>
 // CHECK-DAG: %[[P:.*]] = tpc.matmul %arg1, %{{.*}} -> tensor<8x6xf32>
@@ -68,8 +68,8 @@ func.func @shapes(%v: tensor<6xbf16>, %x: tensor<8x5xbf16>, %y: tensor<2x4x3xbf1
 
 // -----
 
-// Unchanged: a sum that no norm reads, a norm of a sum with a vector only, one that broadcasts
-// otherwise, and f32 programs.
+// Unchanged: a sum that no norm reads, a norm of a sum with only a vector or another broadcast
+// value, and f32 programs.
 // CHECK-LABEL: func.func @alone
 // CHECK-NOT: tpc.cast
 // CHECK-NOT: xf16>{{.*}} -> tensor<{{.*}}xf32>

@@ -1,8 +1,8 @@
 // RUN: tpc-opt %s --tpc-hoist-invariants --split-input-file | FileCheck %s
 
-// A table of positions is computed once, and so are lookups for the whole batch. The slice of a
-// micro-batch stays in the loop, with cheap ops: the second operand of the sum is a multiplication
-// by a number.
+// A table of positions is computed once, before the loop, and so are lookups for the whole batch.
+// The slice of a micro-batch stays in the loop. So do cheap ops: the sum's second operand is a
+// value times a number.
 !pos = tensor<?xf32, #tpc.dist<[s], local>>
 !all = tensor<?x?xf32, #tpc.dist<[b, s], local>>
 !one = tensor<?x?xf32, #tpc.dist<[b{mb}, s], local>>
@@ -53,8 +53,8 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>} {
 
 // -----
 
-// An output that no micro-batch changes is computed outside of the loop. A collective is hoisted
-// too, but not an op with a result larger than its operands.
+// An output that is the same for all micro-batches is computed before the loop. A collective is
+// hoisted too, but not an op whose result is larger than its operands.
 !part = tensor<?x8xf32, #tpc.dist<[s, 8], sum{tp}, local>>
 !sum = tensor<?x8xf32, #tpc.dist<[s, 8], local>>
 !few = tensor<?x2xf32, #tpc.dist<[s, 2], local>>
@@ -107,8 +107,8 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 
 // -----
 
-// Not hoisted: values received from another stage, values of weights alone (also if they are
-// gathered in each iteration), cheap ops, and ops in called functions.
+// Not hoisted: values received from another stage; values that depend only on weights, also if they
+// are gathered in each iteration; cheap ops; ops in called functions.
 !t = tensor<8x8xf32>
 !part = tensor<4x8xf32, #tpc.dist<[8{dp}, 8], local>>
 !all = tensor<?x8xf32, #tpc.dist<[b, 8], local>>
@@ -164,7 +164,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
 
 // -----
 
-// One micro-batch: unchanged.
+// Unchanged: one micro-batch.
 // CHECK-LABEL: module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>}
 module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
   // CHECK: func.func private @stage_0

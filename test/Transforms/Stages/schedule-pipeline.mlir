@@ -13,7 +13,7 @@
 // GPT2-NEXT: %[[Y:.*]] = func.call @stage_1(%[[R]])
 // GPT2-NEXT: tpc.output 0, %[[Y]]
 
-// One stage has the same form; missing names are generated.
+// A program of one stage has the same form. Missing names are generated.
 module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
   func.func private @stage_0(%x: tensor<4xf32>) -> tensor<4xf32> {
     %y = tpc.exp %x : tensor<4xf32> -> tensor<4xf32>
@@ -32,8 +32,8 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
 
 // -----
 
-// Replicas communicate in each micro-batch (they gather sharded weights): no iteration is skipped,
-// even if some replicas have no samples in it.
+// Replicas communicate in each micro-batch, for example to gather sharded weights. So no iteration
+// is skipped, even if some replicas have no samples in it.
 module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 3>, tpc.batch = #tpc.dim<b{dp, mb}>} {
   func.func private @stage_0(%x: tensor<4xf32, #tpc.dist<[4], sum{dp}, local>>) -> tensor<4xf32> {
     %y = tpc.all_reduce %x over ["dp"] : tensor<4xf32, #tpc.dist<[4], sum{dp}, local>> -> tensor<4xf32> loc("mean")
@@ -48,7 +48,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 3>, tpc.batch = #tp
 
 // -----
 
-// The axis does not matter.
+// The same holds for communication over another axis.
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>, tpc.batch = #tpc.dim<b{tp, mb}>} {
   func.func private @stage_0(%x: tensor<4xf32, #tpc.dist<[4], sum{tp}, local>>) -> tensor<4xf32> {
     %y = tpc.all_reduce %x over ["tp"] : tensor<4xf32, #tpc.dist<[4], sum{tp}, local>> -> tensor<4xf32> loc("sum")
@@ -84,7 +84,8 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 // -----
 
-// An output without samples is delivered in the first micro-batch, which runs even if it is empty.
+// An output without a batch dimension is written in the first micro-batch, which runs even if it is
+// empty.
 module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 3>, tpc.batch = #tpc.dim<b{dp, mb}>} {
   func.func private @stage_0(%x: tensor<4xf32>) -> tensor<4xf32> {
     %y = tpc.exp %x : tensor<4xf32> -> tensor<4xf32>

@@ -1,4 +1,4 @@
-// A stage begins within a layer if that makes the slowest stage more than 5% faster.
+// A stage begins within a layer only if this makes the slowest stage more than 5% faster.
 // RUN: tpc-opt %s --tpc-split-stages --split-input-file | FileCheck %s
 
 // Three layers in two stages.
@@ -49,7 +49,8 @@ module @three attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 // -----
 
-// Two stages divide the layers evenly: layers stay whole, and no function of the attempt remains.
+// Two stages divide the layers evenly, so layers stay whole. No function of the attempt to cut
+// remains.
 // CHECK-LABEL: module @two
 // CHECK-NOT: part
 module @two attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {

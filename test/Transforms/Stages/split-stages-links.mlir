@@ -1,9 +1,9 @@
-// Cuts depend on link costs: slow links separate the two gathers; with fast ones each stage has two
-// matmuls.
+// Cuts depend on link costs. With slow links, the two gathers are in different stages; with fast
+// links, each stage has two matmuls.
 // RUN: tpc-opt %s --tpc-split-stages | FileCheck %s --check-prefix=SLOW
 // RUN: sed 's/1.0e-3, 0.0/0.0, 0.0/' %s | tpc-opt --tpc-split-stages | FileCheck %s --check-prefix=FAST
-// Only this axis is slow; only the axis between stages is slow, which no cut avoids: the same cut
-// as with fast links.
+// First only the gathers' axis is slow. Then only the axis between stages is slow, which no cut
+// avoids, so the cut is the same as with fast links.
 // RUN: sed 's/intra_node = .1.0e-3, 0.0./intra_node = [0.0, 0.0], axes = {tp = [1.0e-3, 0.0]}/' %s | tpc-opt --tpc-split-stages | FileCheck %s --check-prefix=SLOW
 // RUN: sed 's/intra_node = .1.0e-3, 0.0./intra_node = [0.0, 0.0], axes = {pp = [1.0e-3, 0.0]}/' %s | tpc-opt --tpc-split-stages | FileCheck %s --check-prefix=SENT
 

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-split-stages --split-input-file --verify-diagnostics | FileCheck %s
 
-// Exported rotary angles: a product of frequencies and positions, and a lookup in a small table.
+// Rotary angles as exported: a product of frequencies and positions, or a lookup in a small table.
 // Each stage recomputes both, and only the residual is sent. The embedding's large table is in the
 // first stage only.
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
@@ -87,7 +87,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 4, mb = 1>} {
 
 // -----
 
-// A head that costs as much as many layers has its own stage.
+// The head costs as much as many layers, so it has its own stage.
 // expected-warning @below {{pp2: stage 1 has none of 2 layers: its other ops take as long as 8.8 layers}}
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<64x64xf32>

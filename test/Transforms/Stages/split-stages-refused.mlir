@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-split-stages --split-input-file --verify-diagnostics
 
-// Two values are live between the second op and the last: there is one cut position.
+// Two values are live between the second op and the last, so there is only one cut position.
 module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   // expected-error @below {{pp3: the model can be cut into at most 2 pipeline stages}}
@@ -21,7 +21,7 @@ module {
 
 // -----
 
-// Ops with a stage annotation.
+// Stage annotations that the grid or the order of ops contradicts.
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
@@ -74,14 +74,14 @@ module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
 
 // -----
 
-// Recomputed ops ignore their annotation in the stages that use them, but not before those.
+// A recomputed op may run in later stages than its annotation, but not in earlier ones.
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %a = tpc.parameter @a : tensor<8x8xf32>
     // expected-note @below {{this is in stage 1}}
     %n = tpc.neg %x {tpc.pipeline_stage = 1} : tensor<4x8xf32> -> tensor<4x8xf32>
-    // Not annotated, but between the two.
+    // This op is not annotated, but is between the two that are.
     %m = tpc.neg %n : tensor<4x8xf32> -> tensor<4x8xf32>
     // expected-error @below {{is annotated with pipeline stage 0, but it uses a result of}}
     %p = tpc.matmul %m, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
@@ -107,7 +107,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 // -----
 
-// An op without a known cost is not free.
+// An op without a cost model is an error, not free.
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %S/../Inputs/gpt2.mlir --tpc-assign-shardings=shard=tp2,pp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-split-stages | FileCheck %s --check-prefix=GPT2
 // RUN: tpc-opt %s --tpc-split-stages=cuts=1 --split-input-file --verify-diagnostics | FileCheck %s
 
-// The tied embedding is on both stages; only the residual is sent.
+// The tied embedding is in both stages, and only the residual is sent.
 // GPT2-LABEL: func.func private @stage_0
 // GPT2-SAME: -> tensor<?x40xf32, #tpc.dist<[batch*sequence, 40], local>> attributes {{.*}}tpc.seconds
 // GPT2: tpc.parameter @wte : tensor<?x40xf32, #tpc.dist<[1009{tp}, 40], local>>
@@ -14,8 +14,8 @@
 // GPT2-NEXT: %[[Y:.*]] = call @stage_1(%[[X]])
 // GPT2-NEXT: return %[[Y]]
 
-// Values that depend only on inputs are computed in each stage that needs them; an output is
-// delivered by the stage that computes it. The cut is at the second of three positions.
+// Values that depend only on inputs are computed in each stage that needs them. The stage that
+// computes an output writes it. The cut is at the second of three positions.
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   // CHECK-LABEL: func.func private @stage_0(%arg0: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)

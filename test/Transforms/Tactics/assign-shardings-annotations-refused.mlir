@@ -12,7 +12,7 @@ func.func @main(%x: tensor<4x16xf32> {tpc.name = "x", tpc.sharding = [#tpc.dim<4
 
 // -----
 
-// The reshape splits 24 into 4 * 6.
+// The reshape divides 24 into 4 * 6, so there is no factor of 3.
 func.func @main(%x: tensor<4x24xf32>) -> tensor<4x4x6xf32> {
   // expected-error-re @below {{annotation [?, 3{tp}*8] of {{.*}}: the model has no factor of 3 in dimension 1 (24) with these parts; the value is [4, 4 * 6]: split one of these factors, or the dimension without naming a factor}}
   %y = tpc.gelu tanh %x {tpc.sharding = [unit, #tpc.dim<3{tp} * 8>]} : tensor<4x24xf32> -> tensor<4x24xf32>
@@ -22,7 +22,7 @@ func.func @main(%x: tensor<4x24xf32>) -> tensor<4x4x6xf32> {
 
 // -----
 
-// A third of a fused weight: its half is entirely in the first block.
+// The parameter `first` is a third of a fused weight, and half of the weight does not divide it.
 // expected-error @below {{annotation [-, 2{tp}*24] of 'w': the model has no factor of 2 in dimension 1 (48) with these parts; 'first' reads it as [16, 16]: split one of these factors}}
 tpc.weight @w in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<2{tp} * 24>]} : tensor<16x48xf32>
 func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
@@ -50,7 +50,7 @@ func.func @main(%x: tensor<4x16xf32>) -> tensor<4x8xf32> {
 
 // -----
 
-// No value is annotated.
+// A `manual` axis without annotations is a warning.
 // expected-warning @below {{manual: no annotation splits anything over tp2, so all its ranks do the same work}}
 module {
   func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {

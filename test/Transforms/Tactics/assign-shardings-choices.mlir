@@ -1,7 +1,7 @@
-// The factor class that is split.
+// Which factor class is split.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp4 --split-input-file | FileCheck %s
 
-// A single matmul: splitting columns needs no communication.
+// A single matmul is split by columns, which needs no communication.
 // CHECK: splits = ["60 over tp 4: only (columns)"]
 tpc.weight @w in "w" at 0 : tensor<60x60xf32>
 func.func @main(%x: tensor<8x60xf32>) -> tensor<8x60xf32> {
@@ -12,7 +12,7 @@ func.func @main(%x: tensor<8x60xf32>) -> tensor<8x60xf32> {
 
 // -----
 
-// A residual: the norm needs its whole width, so both matmuls are split along the inner width.
+// The norm needs the residual's whole width, so both matmuls are split along the inner width.
 // CHECK: splits = ["64 over tp 4: up (columns), down (rows)"]
 tpc.weight @u in "w" at 0 : tensor<60x64xf32>
 tpc.weight @d in "w" at 0 : tensor<64x60xf32>
@@ -47,7 +47,7 @@ func.func @main(%x: tensor<8x60xf32>) -> tensor<8xf32> {
 
 // -----
 
-// Two tables: the larger one is the vocabulary, the other is not split.
+// Of two tables, the larger one is the vocabulary; the other is not split.
 // CHECK: splits = ["50 over tp 4: words"]
 // CHECK: tpc.parameter @p : tensor<12x8xf32>
 tpc.weight @w in "w" at 0 : tensor<50x8xf32>
@@ -64,7 +64,7 @@ func.func @main(%x: tensor<6xi64>, %y: tensor<6xi64>) -> tensor<6x8xf32> {
 
 // -----
 
-// A parallel residual, with biases: partial sums are added first and reduced once.
+// In a parallel residual with biases, partial sums are added first and reduced once.
 // CHECK: %[[A:.*]] = tpc.matmul {{.*}}#tpc.dim<8>, #tpc.dim<32{tp}>
 // CHECK: %[[B:.*]] = tpc.matmul {{.*}}#tpc.dim<8>, #tpc.dim<64{tp}>
 // CHECK: %[[S:.*]] = tpc.add %[[A]], %[[B]]

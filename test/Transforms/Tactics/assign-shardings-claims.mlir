@@ -1,11 +1,12 @@
-// Tactics own values; their expected collectives are those that reshards of these values become.
+// Each tactic owns values. Its expected collectives are those that the reshards of its values
+// become.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2,sp --tpc-insert-reshards --mlir-print-debuginfo > %t.mlir
 // RUN: FileCheck %s --check-prefix=CLAIMED < %t.mlir
 // RUN: tpc-opt %t.mlir --tpc-lower-reshards --mlir-print-debuginfo --mlir-print-local-scope | FileCheck %s
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2 | FileCheck %s --check-prefix=WHOLE
 
-// Sums with a sharded result are scattered, and no all-reduce is expected. The tactic owns the sum
-// of 'down' through the addition of 'gate', after which both are reduced.
+// Partial sums with a sharded result are scattered, so no all-reduce is expected. 'gate' is added
+// to the partial sum of 'down' before both are reduced; the tactic owns this sum too.
 // CLAIMED: name = "tp", predicts = [{axis = "tp", kind = "reduce_scatter", size = "t", why = "sums over the 32 that tp splits"}], splits
 // CLAIMED: name = "sp", predicts = [{axis = "tp", kind = "all_gather", size = "t", why = "matmuls that tp splits need all tokens"}], splits
 // WHOLE: name = "tp", predicts = [{axis = "tp", kind = "all_reduce", why = "sums over the 32 that tp splits"}], splits
@@ -15,7 +16,7 @@
 // CHECK: tpc.add {{.*}}, sum{tp}>> loc("residual")
 // CHECK-NEXT: tpc.reduce_scatter
 
-// A reshard of a value that no tactic owns is an error, whatever else is owned.
+// A reshard of a value that no tactic owns is an error, whatever other values tactics own.
 // RUN: sed 's/{name = "sp", predicts = \[[^]]*\]/{name = "sp", predicts = []/' %t.mlir > %t.sp.mlir
 // RUN: not tpc-opt %t.sp.mlir --tpc-lower-reshards 2>&1 | FileCheck %s --check-prefix=SP
 // SP: 'norm' needs an all_gather over 'tp' of dimension 0 (t) that no tactic expects

@@ -1,10 +1,10 @@
-// One axis on two classes that meet in an op: estimated seconds decide which loses, and a remark
-// names the op.
+// Annotations split two classes over one axis, and both occur in one op. Estimated seconds decide
+// which split the op keeps, and a remark names the op.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2,manual --split-input-file | FileCheck %s
 // RUN: tpc-opt %s --split-input-file --tpc-evaluate=shape=batch=5 --tpc-assign-shardings=shard=tp2,manual --tpc-insert-reshards --tpc-evaluate=shape=batch=5 --tpc-lower-reshards --tpc-localize --tpc-evaluate=shape=batch=5 -o /dev/null | FileCheck %s --check-prefix=SAME
 // RUN: tpc-opt %s --split-input-file --tpc-assign-shardings=shard=tp2,manual --tpc-insert-reshards --tpc-lower-reshards | FileCheck %s --check-prefix=LOWERED
 
-// The batch is nominally 1 sample, w has 4096 columns: x is gathered, w is not.
+// Costs assume a batch of 1 sample, and w has 4096 columns. So x is gathered, and w is not.
 // CHECK: name = "conflicts"
 // CHECK-SAME: 'fc' (tpc.matmul): tp stays on 4096 ({{.*}} us), not on batch ({{.*}} us)
 // SAME-COUNT-2: output 0 is the same
@@ -41,7 +41,7 @@ func.func @main(%x: tensor<8192x16xf32> {tpc.name = "x", tpc.sharding = [#tpc.di
 
 // -----
 
-// A weight annotated as replicated is loaded whole, and sliced at its uses.
+// A weight that is annotated as replicated is loaded whole, and sliced at its uses.
 // SAME-COUNT-2: output 0 is the same
 tpc.weight @w1 in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<64{tp}>]} : tensor<16x64xf32>
 tpc.weight @w2 in "w" at 4096 {tpc.sharding = [#tpc.dim<64>, #tpc.dim<16>]} : tensor<64x16xf32>
@@ -60,8 +60,8 @@ func.func @main(%x: tensor<?x16xf32, #tpc.dist<[batch, 16]>>) -> tensor<?x16xf32
 
 // -----
 
-// A value shared by two layers does not tie their splits: one bias, one use split over tp, the
-// other whole.
+// Two layers may split a shared value differently: one use of the bias is split over tp, the other
+// is whole.
 // SAME-COUNT-2: output 0 is the same
 tpc.weight @w1 in "w" at 0 {tpc.sharding = [#tpc.dim<64>, #tpc.dim<64{tp}>]} : tensor<64x64xf32>
 tpc.weight @w2 in "w" at 16384 : tensor<64x64xf32>

@@ -1,9 +1,10 @@
-// Communication of a split against the work that it saves on the worst-case rank.
+// The communication of a split is compared with the work that it saves on the worst-case rank.
 // RUN: not tpc-opt %s --tpc-assign-shardings=shard=tp4 --split-input-file 2>%t | FileCheck %s
 // RUN: FileCheck %s --check-prefix=SAID --implicit-check-not=warning: <%t
 
-// Five heads of 16 over four ranks: splitting the head size leaves the worst-case rank a quarter,
-// splitting heads two of five. But the head size would make scores partial sums.
+// Five heads of size 16 over four ranks. Splitting the head size leaves the worst-case rank a
+// quarter of the work; splitting heads leaves it two fifths. But with split head sizes, scores
+// would be partial sums.
 // CHECK: splits = ["5 over tp 4: q (columns), k (columns), v (columns), scores (columns), mix (columns), o (rows)"]
 tpc.weight @q in "w" at 0 : tensor<60x80xf32>
 tpc.weight @k in "w" at 0 : tensor<60x80xf32>
@@ -36,7 +37,7 @@ func.func @main(%x: tensor<?x60xf32, #tpc.dist<[s, 60]>>) -> tensor<?x60xf32, #t
 
 // -----
 
-// The same if the file has a static sequence length.
+// The result is the same if the file has a static sequence length.
 // CHECK: splits = ["5 over tp 4: q (columns), k (columns), v (columns), scores (columns), mix (columns), o (rows)"]
 tpc.weight @q in "w" at 0 : tensor<60x80xf32>
 tpc.weight @k in "w" at 0 : tensor<60x80xf32>
@@ -69,7 +70,7 @@ func.func @main(%x: tensor<128x60xf32>) -> tensor<128x60xf32> {
 
 // -----
 
-// One head has no other dimension to split in queries and keys.
+// With one head, queries and keys have no other dimension that can be split.
 // SAID: warning: tp4: 16 of 'q' is not split, and its matrices are whole on every rank: 'scores' (tpc.matmul) would be summed over the ranks, and its result grows faster than the number of tokens; annotations of q (columns), k (columns), scores (rows) can request it
 // CHECK: splits = ["16 over tp 4: v (columns), mix (columns), o (rows)", "not split, on every rank: q", "not split, on every rank: k"]
 tpc.weight @q in "w" at 0 : tensor<60x16xf32>
@@ -103,7 +104,7 @@ func.func @main(%x: tensor<?x60xf32, #tpc.dist<[s, 60]>>) -> tensor<?x60xf32, #t
 
 // -----
 
-// A class with two reductions is split if that saves enough, with a remark.
+// A class with two reductions is split if this saves enough work, with a warning.
 // SAID: warning: tp4: the matmuls 'down', 'other' are each summed over the ranks where 64 of 'up' is split (2 sums in a step); if annotations keep it whole, 61 of 'other' instead, 0 are left, and the worst-case rank stores {{[0-9]+}} more bytes of weights
 // CHECK: splits = ["64 over tp 4: up (columns), down (rows), other (rows)"]
 tpc.weight @u in "w" at 0 : tensor<60x64xf32>
@@ -124,7 +125,7 @@ func.func @main(%x: tensor<?x60xf32, #tpc.dist<[s, 60]>>) -> (tensor<?x60xf32, #
 
 // -----
 
-// If no other class can be split either.
+// If no class can be split at all, this is an error.
 // SAID: error: tp4: no weight of the model can be split
 // SAID: note: {{.*}}'scores' (tpc.matmul) would be summed over the ranks
 tpc.weight @q in "w" at 0 : tensor<60x16xf32>

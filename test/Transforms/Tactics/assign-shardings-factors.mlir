@@ -1,4 +1,5 @@
-// Annotated factors of dimensions: a rank has exactly the annotated elements, or there is an error.
+// Annotations name factors of dimensions. A rank has exactly the annotated elements, or there is an
+// error.
 // RUN: tpc-opt %s "--tpc-assign-shardings=shard=tp2,manual" --tpc-insert-reshards --split-input-file | FileCheck %s
 
 // Contiguous halves need no factors.
@@ -19,7 +20,7 @@ module @halves {
 
 // -----
 
-// The first half of each of two blocks, also of the matching rows.
+// A rank has half of each of two blocks of columns, and the matching rows of the next weight.
 // CHECK-LABEL: module @strided
 module @strided {
   tpc.weight @w in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<2 * 24{tp}>]} : tensor<16x48xf32>
@@ -37,7 +38,7 @@ module @strided {
 
 // -----
 
-// Two of three blocks on the first rank: not a half.
+// The first rank has two of three blocks, which is not half of the dimension.
 // CHECK-LABEL: module @uneven
 module @uneven {
   tpc.weight @w in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<3{tp} * 16>]} : tensor<16x48xf32>
@@ -51,7 +52,7 @@ module @uneven {
 
 // -----
 
-// Of values and inputs, and a fused weight: each of its blocks.
+// Factors of values and of inputs. Of a fused weight, each of its blocks is split.
 // CHECK-LABEL: module @others
 module @others {
   tpc.weight @qkv in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<3 * 4 * 4{tp}>]} : tensor<16x48xf32>

@@ -39,7 +39,7 @@ func.func @main(%x: tensor<1x400xf32>) -> tensor<1x400xf32> {
 
 // -----
 
-// A matrix that is an input is replicated.
+// A matrix that is an input cannot be split: inputs are replicated.
 // TP: error: tp300: no weight of the model can be split: it has no matrix product or embedding with a weight; the matrix of 'qkv' is the input 'w', and inputs are whole on every rank: make it an initializer of the file, or split the batch with dp300
 func.func @main(%x: tensor<1x400xf32>, %w: tensor<400x400xf32> {tpc.name = "w"}) -> tensor<1x400xf32> {
   %y = tpc.matmul %x, %w : tensor<1x400xf32>, tensor<400x400xf32> -> tensor<1x400xf32> loc("qkv")

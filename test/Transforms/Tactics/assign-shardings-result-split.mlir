@@ -1,10 +1,10 @@
-// Annotated dimensions that some op needs whole: only the tensor is stored in shards.
+// Some op needs the annotated dimension whole. Then only the annotated tensor is stored in shards.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2,manual --split-input-file | FileCheck %s
 // RUN: tpc-opt %s --split-input-file --tpc-evaluate=shape=batch=5 --tpc-assign-shardings=shard=tp2,manual --tpc-insert-reshards --tpc-evaluate=shape=batch=5 --tpc-lower-reshards --tpc-localize --tpc-evaluate=shape=batch=5 -o /dev/null | FileCheck %s --check-prefix=SAME
-// Annotations add the expected collectives: no allow-reshard is needed.
+// Such annotations add their collectives to the expected ones, so no `allow-reshard` is needed.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2,manual --tpc-insert-reshards --tpc-lower-reshards --split-input-file | FileCheck %s --check-prefix=LOWERED
 
-// The weight is smaller than the result that its matmul would reduce: the weight is gathered.
+// The weight is gathered if it is smaller than the result that its matmul would reduce.
 // CHECK: name = "annotations"
 // CHECK-SAME: {axis = "tp", kind = "all_gather", size = "16", why = "'w' is stored sharded"}
 // CHECK-SAME: "w [tp, -]: 16 over tp 2 in this tensor only; 'n' (tpc.softmax) needs all of it"
@@ -47,8 +47,8 @@ func.func @main(%x: tensor<4x4096xf32>) -> tensor<4x4096xf32> {
 
 // -----
 
-// A value: partial sums are reduce-scattered, and gathered before the norm. The other user shares
-// that gather at no cost.
+// An annotated value: its partial sums are reduce-scattered, and gathered before the norm. The
+// other user reads the same gathered value, at no cost.
 // CHECK: "fc2 [-, tp]: 16 over tp 2 in this tensor only; 'norm' (tpc.layer_norm) needs all of it"
 // CHECK-SAME: "'fc2' is gathered over tp before 'norm' (tpc.layer_norm), 'residual' (tpc.add): {{.*}} us"
 // CHECK: tpc.matmul {{.*}}{tpc.result_split = [#tpc.dim<batch>, #tpc.dim<16{tp}>],
@@ -77,7 +77,7 @@ func.func @main(%x: tensor<?x16xf32, #tpc.dist<[batch, 16]>>) -> tensor<?x16xf32
 
 // -----
 
-// The gather moves down: ops before the one that needs the whole value work on shards.
+// The gather moves down, so that ops before the one that needs the whole value work on shards.
 // CHECK: 'act' (tpc.gelu): tp stays on 16 (0.0 us)
 // CHECK: tpc.exp {{.*}}tpc.split = [#tpc.dim<4>, #tpc.dim<16{tp}>]
 // CHECK: tpc.gelu {{.*}}tpc.split = [#tpc.dim<4>, #tpc.dim<16{tp}>]
@@ -98,7 +98,8 @@ func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
 
 // -----
 
-// A layer's weights are sharded in the layer's function, and gathered in it: one layer at a time.
+// A layer's weights are gathered in the layer's function, so that only one layer's are whole at a
+// time.
 // CHECK: "'a' and 1 more is gathered over tp before 'fc' (tpc.matmul): {{.*}} us"
 // CHECK: func.func private @layer({{.*}}: tensor<16x16xf32> {tpc.split = [#tpc.dim<16{tp}>, #tpc.dim<16>]})
 // SAME-COUNT-2: output 0 is the same

@@ -1,8 +1,9 @@
-// Ops that sequence parallelism runs on sharded tokens: the operand of the column-parallel matmul
-// is gathered, the result of the row-parallel matmul is scattered.
+// Sequence parallelism runs ops outside of matmuls on sharded tokens. The operand of the
+// column-parallel matmul is gathered, and the result of the row-parallel matmul is scattered.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2,sp --tpc-insert-reshards --split-input-file | FileCheck %s
 
-// Between the matmuls; not the norm of the input, because slicing it would only add a gather.
+// Ops between a row-parallel and the next column-parallel matmul are sharded. The norm of the input
+// is not, because slicing the input would only add a gather.
 // CHECK-LABEL: @main
 // CHECK: tpc.rms_norm {{.*}} -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
 // CHECK: tpc.matmul
@@ -32,7 +33,7 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x50xf32, #tpc
 
 // -----
 
-// Two norms of one residual: it is gathered once, and both norms work on the whole.
+// Of one residual there are two norms. It is gathered once, and both norms work on all tokens.
 // CHECK-LABEL: @main
 // CHECK: %[[A:.*]] = tpc.add {{.*}}[t{tp}, 8]
 // CHECK-NEXT: %[[G:.*]] = tpc.reshard %[[A]] {{.*}} -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
@@ -58,7 +59,7 @@ func.func @main(%x: tensor<?x32xf32, #tpc.dist<[t, 32]>>, %y: tensor<?x8xf32, #t
 
 // -----
 
-// There is no reduction, so no op is sharded.
+// Without a reduction, no op is sharded.
 // CHECK-NOT: name = "sp"
 // CHECK-LABEL: @main
 // CHECK-NOT: tpc.reshard
@@ -74,7 +75,7 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x50xf32, #tpc
 
 // -----
 
-// Sums of sums have exponentially many paths; each op is visited once.
+// Sums of sums have exponentially many paths, but the pass visits each op once.
 // CHECK-LABEL: @main
 // CHECK-COUNT-40: tpc.add {{.*}}[t{tp}, 8]
 !t = tensor<?x8xf32, #tpc.dist<[t, 8]>>
@@ -130,8 +131,9 @@ func.func @main(%x: !t) -> !t {
 
 // -----
 
-// Small columns that every rank needs (keys of one head, with a bias): their operand is gathered
-// for the other matmul anyway, so they are computed from that and not gathered.
+// Every rank needs the few columns of a small matmul (the keys of one head, with a bias). Its
+// operand is gathered for the other matmul anyway. So each rank computes all of these columns, and
+// they are not gathered.
 // CHECK-LABEL: @main
 // CHECK: %[[A:.*]] = tpc.add {{.*}}[t{tp}, 8]
 // CHECK-NEXT: %[[G:.*]] = tpc.reshard %[[A]] {{.*}} -> tensor<?x8xf32, #tpc.dist<[t, 8]>>

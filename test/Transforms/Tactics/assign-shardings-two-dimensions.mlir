@@ -1,12 +1,13 @@
-// Splits of tp2x2: in matmuls rows over tpx and columns over tpy; both axes elsewhere.
+// Splits with tp2x2: in matmuls, rows over one of tpx and tpy and columns over the other;
+// elsewhere, both axes together.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --tpc-insert-reshards --tpc-lower-reshards --split-input-file | FileCheck %s
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --split-input-file | FileCheck %s --check-prefix=TACTICS
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp1x4 --split-input-file | FileCheck %s --check-prefix=FLAT
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --tpc-insert-reshards --tpc-lower-reshards --split-input-file | FileCheck %s --check-prefix=CLEAN
 // CLEAN-NOT: {tpc.norm}
 
-// The norm is decomposed: a sum of d² and no mean for an RMS norm. Matmuls read an operand gathered
-// over their own axis, and produce sums over that axis.
+// The norm is decomposed; an RMS norm has a sum of squares and no mean. Matmuls read an operand
+// gathered over their columns' axis, and have partial sums over their rows' axis.
 // TACTICS: name = "tp"{{.*}}splits = ["32 over tpy 2: up (columns), down (rows)"]
 // TACTICS-SAME: name = "rows"
 // TACTICS-SAME: axis = "tpx", kind = "all_reduce", why = "norms need mean and variance of a split width"
@@ -82,8 +83,8 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>, %y: tensor<?x6xf32, #tpc
 
 // -----
 
-// The width is on both sides of a matrix: an axis splits only one of them, so this matmul is
-// replicated.
+// Rows and columns of a weight are the same factor class, but an axis splits only one dimension of
+// a matrix. So this matmul is replicated.
 // TACTICS: "not split, on every rank: square"
 // CHECK-LABEL: @main
 // CHECK: tpc.parameter @a : tensor<8x8xf32>
@@ -131,8 +132,8 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.
 
 // -----
 
-// An annotation assigns the columns' axis to the residual, and nothing remains to split over tpx:
-// the first matmul's sums over the tpy dimension are still expected.
+// An annotation splits the residual over the columns' axis, and nothing remains to split over tpx.
+// The first matmul's partial sums over the other axis are still expected.
 // CHECK-LABEL: @main
 // CHECK: tpc.matmul {{.*}} sum{tpy}>>
 // CHECK-NEXT: tpc.all_reduce {{.*}} over ["tpy"]

@@ -1,4 +1,4 @@
-// An MLP: the inner width is split, not the input's or the output's.
+// In an MLP, the inner width is split, not the width of the input or the output.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2 | FileCheck %s
 
 tpc.weight @w1 in "w" at 0 : tensor<40x160xf32>

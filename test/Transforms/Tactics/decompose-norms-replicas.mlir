@@ -1,6 +1,7 @@
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=dp2,manual | FileCheck %s
 
-// Weight shards over replicas are gathered before the matmul: the norm has its full width.
+// Weights that are sharded over replicas are gathered before the matmul. So the norm has its full
+// width and is not decomposed.
 // CHECK-LABEL: @main
 // CHECK: tpc.rms_norm
 !x = tensor<?x8xf32, #tpc.dist<[b*s, 8]>>

@@ -1,5 +1,5 @@
-// Norms over a dimension that tp splits within a layer are decomposed; those over the residual's
-// width, or over unsplit dimensions, are not.
+// A norm over a dimension that tp splits within a layer is decomposed. A norm over the residual's
+// width, or over an unsplit dimension, is not.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-coalesce-collectives --split-input-file | FileCheck %s
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2,sp --tpc-insert-reshards --tpc-lower-reshards --split-input-file | FileCheck %s --check-prefix=SP
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --tpc-insert-reshards --split-input-file | FileCheck %s --check-prefix=TWO
@@ -17,7 +17,7 @@
 // CHECK: tpc.attention {{.*}}4{tp}, 2
 // CHECK: tpc.all_reduce {{.*}} -> tensor<?x8xf32
 // CHECK-NOT: tpc.all_reduce
-// A number per token is not scattered; only the residual is gathered.
+// A single number per token is not scattered. Only the residual is gathered.
 // SP-LABEL: @main
 // SP: tpc.rms_norm
 // SP: %[[Q:.*]] = tpc.reduce sum
@@ -99,13 +99,14 @@ func.func @main(%x: !x) -> !x {
 
 // -----
 
-// Norms over the size of a head (Qwen 3), and over a result that is added to the residual (OLMo 2): neither is split.
+// Unchanged: norms over the size of a head (Qwen 3), and over a result that is added to the
+// residual (OLMo 2).
 // CHECK-LABEL: @main
 // CHECK: tpc.rms_norm {{.*}}#tpc.dist<[b, s, 4{tp}, 2], local>>
 // CHECK: tpc.attention
 // CHECK: tpc.all_reduce
 // CHECK: tpc.rms_norm {{.*}}#tpc.dist<[b*s, 8], local>>
-// In two dimensions the residual is split.
+// With two-dimensional tp, the residual is split, so its norms are decomposed.
 // TWO-LABEL: @main
 // TWO: tpc.rms_norm {{.*}}#tpc.dist<[b, s, 4{tpy, tpx}, 2]>>
 // TWO-NOT: tpc.rms_norm
@@ -142,7 +143,7 @@ func.func @main(%x: !x) -> !x {
 
 // -----
 
-// A matrix annotated as replicated: its norm is not split.
+// A weight is annotated as replicated, so the norm of its matmul's result is not decomposed.
 // CHECK-LABEL: @main
 // CHECK: tpc.rms_norm
 // CHECK: tpc.all_reduce

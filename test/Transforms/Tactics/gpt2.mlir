@@ -1,6 +1,6 @@
 // The whole pipeline for GPT-2: 2L+1 all-reduces with tp, 2L+1 reduce-scatters and all-gathers with
-// sp.
-// A layer is one function, so there are two in it and one outside; the head adds a gather with sp.
+// sp. All layers are one function. So the text has two collectives in it and one outside of it.
+// With sp, the head adds a gather.
 // DEFINE: %{passes} = --tpc-insert-reshards --tpc-lower-reshards --tpc-localize
 // RUN: tpc-opt %S/../Inputs/gpt2.mlir --tpc-assign-shardings=shard=tp2 %{passes} | FileCheck %s --check-prefix=TP
 // RUN: tpc-opt %S/../Inputs/gpt2.mlir --tpc-assign-shardings=shard=tp8 %{passes} | FileCheck %s --check-prefix=TP

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2 --tpc-insert-reshards --tpc-lower-reshards | FileCheck %s
 
-// Two consecutive parallel blocks: the second adds to the regrouped sum of the first.
+// Of two consecutive parallel blocks, the second adds to the regrouped sum of the first.
 // CHECK-LABEL: @main
 // CHECK-COUNT-2: tpc.all_reduce
 // CHECK-NOT: tpc.all_reduce

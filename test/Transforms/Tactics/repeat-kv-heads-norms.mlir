@@ -1,4 +1,4 @@
-// A norm over all key heads becomes one over repeated heads: the key weights and the norm's scale
+// A norm over all key heads becomes one over repeated heads. The key weights and the norm's scale
 // are repeated.
 // RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp4 --tpc-assign-shardings=shard=tp4 --tpc-insert-reshards | FileCheck %s
 // RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp3 --tpc-assign-shardings=shard=tp3 --tpc-insert-reshards | FileCheck %s --check-prefix=UNEVEN
@@ -6,11 +6,11 @@
 // CHECK: tpc.parameter @k view <0 {{\[\[}}8 x 8], [2 x 4, 2 x 0, 4 x 1{{\]\]}}> : tensor<8x16xf32, #tpc.dist<[8, 4{tp}*4]>>
 // CHECK: tpc.parameter @nk view <0 {{\[\[}}2 x 4, 2 x 0, 4 x 1{{\]\]}}> : tensor<16xf32, #tpc.dist<[4{tp}*4]>>
 // CHECK-NOT: tpc.rms_norm
-// The mean over 16 elements.
+// The mean is still over 16 elements.
 // CHECK-DAG: tpc.constant dense<6.250000e-02> : tensor<f32>
 // CHECK-DAG: tpc.constant dense<3.125000e-02> : tensor<f32>
 // CHECK: tpc.attention {{.*}}#tpc.dist<[b, s, 4{tp}, 4]>
-// Over three ranks, heads are selected after the matmul, and after the norm, as without one.
+// Over three ranks, heads are selected after matmul and norm, as they are without a norm.
 // UNEVEN: 8 heads (2 kv heads, all on every rank, each used 4 times
 // UNEVEN: tpc.parameter @nk : tensor<8xf32>
 // UNEVEN: %[[N:.*]] = tpc.rms_norm {{.*}}

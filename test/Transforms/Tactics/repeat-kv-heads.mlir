@@ -2,7 +2,8 @@
 // RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp4 --tpc-assign-shardings=shard=tp4 --tpc-insert-reshards --split-input-file | FileCheck %s
 // RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp3 --tpc-assign-shardings=shard=tp3 --tpc-insert-reshards --split-input-file | FileCheck %s --check-prefix=UNEVEN
 
-// Two kv heads of four query heads each, in a layer: the weights' views repeat each kv head twice.
+// A layer has two kv heads for four query heads each. The views of the weights repeat each kv head
+// twice.
 // CHECK: splits = ["4 groups of heads (2 kv heads, each repeated 2 times: 544 more bytes of weights; at most 2 query heads and 6 matrices of a head per rank, without repetition 2 query heads and 8 matrices of a head) over tp 4: q (columns), k (columns), v (columns), attn, o (rows)"]
 // CHECK-LABEL: @main
 // CHECK: tpc.parameter @k view <0 {{\[\[}}8 x 8], [2 x 4, 2 x 0, 4 x 1{{\]\]}}> : tensor<8x16xf32, #tpc.dist<[8, 4{tp}*4]>>
@@ -12,8 +13,8 @@
 // CHECK: tpc.attention {{.*}}tensor<?x?x8x4xf32, #tpc.dist<[b, s, 4{tp}*2, 4]>>, tensor<?x?x4x4xf32, #tpc.dist<[b, s, 4{tp}, 4]>>
 // CHECK-NOT: tpc.reshard
 // CHECK: tpc.matmul {{.*}} sum{tp}
-// Over three ranks the eight query heads are 3, 3, 2; each rank computes both kv heads, and selects
-// one per query head.
+// Three ranks have 3, 3 and 2 of the eight query heads. Each rank computes both kv heads, and
+// selects one for each query head.
 // UNEVEN: splits = ["8 heads (2 kv heads, all on every rank, each used 4 times; at most 3 query heads and 10 matrices of a head per rank, without repetition 4 query heads and 10 matrices of a head) over tp 3: q (columns), attn, o (rows)", "not split, on every rank: k", "not split, on every rank: v"]
 // UNEVEN-LABEL: @layer
 // UNEVEN: %[[K:.*]] = tpc.gather %{{.*}}, %{{.*}} dim 2 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tensor<8xi64, #tpc.dist<[8{tp}]>> -> tensor<?x?x8x4xf32, #tpc.dist<[b, s, 8{tp}, 4]>>
@@ -51,7 +52,7 @@ func.func private @layer(%x: tensor<?x8xf32, #tpc.dist<[b*s, 8]>>, %c: tensor<1x
 
 // -----
 
-// Keys from an input are replicated; each rank selects the heads that it needs.
+// Keys that are computed from an input are replicated. Each rank selects the heads that it needs.
 // CHECK: splits = ["4 groups of heads (2 kv heads, each repeated 2 times: 256 more bytes of weights; {{.*}}) over tp 4: q (columns), v (columns), attn, o (rows)"]
 // CHECK: %[[K:.*]] = tpc.gather %{{.*}}, %{{.*}} dim 2 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tensor<4xi64, #tpc.dist<[4{tp}]>>
 // CHECK: tpc.attention %{{.*}}, %[[K]], %{{.*}} : tensor<?x?x8x4xf32, #tpc.dist<[b, s, 4{tp}*2, 4]>>, tensor<?x?x4x4xf32, #tpc.dist<[b, s, 4{tp}, 4]>>

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2 --tpc-insert-reshards --split-input-file | FileCheck %s
 
-// Untrained models are exported like this: one vector of zeros is the bias of all matmuls. The
-// columns of one matmul are split, those of the other are not.
+// In exports of untrained models, one vector of zeros is the bias of all matmuls. The columns of
+// one matmul are split, those of the other are not.
 // CHECK-LABEL: @main
 // CHECK: tpc.parameter @zeros : tensor<8xf32, #tpc.dist<[8{tp}]>>
 // CHECK-COUNT-2: tpc.parameter @zeros : tensor<8xf32>
@@ -22,8 +22,8 @@ func.func @main(%x: tensor<5x8xf32>) -> tensor<5x8xf32> {
 
 // -----
 
-// The same in a layer, called twice, through a function between: each use has a separate argument.
-// An argument that is not a parameter in every call stays shared.
+// The same bias is passed to a layer that is called twice, through another function. Each use gets
+// an argument of its own. An argument that is not a parameter in every call stays shared.
 // CHECK-LABEL: @main
 // CHECK-DAG: tpc.parameter @zeros : tensor<8xf32, #tpc.dist<[8{tp}]>>
 // CHECK-DAG: tpc.parameter @zeros : tensor<8xf32>

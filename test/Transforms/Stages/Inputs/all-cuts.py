@@ -1,9 +1,9 @@
-"""Comparison of the chosen stage cuts with all others.
+"""Compares the stage cuts that tpc-split-stages chooses with all others.
 
     all-cuts.py SPMD.mlir STAGES
 
-Runs tpc-split-stages with its own choice, then with every set of cuts. Fails if one of these has a
-faster slowest stage.
+Runs tpc-split-stages with its own choice, then with every set of cuts. Fails if another set has a
+slowest stage that takes less time.
 """
 
 import itertools
@@ -12,7 +12,8 @@ import subprocess
 import sys
 
 
-def slowest(path, cuts=None):
+def slowest_stage(path, cuts=None):
+    """Returns the seconds of the slowest stage, or None if there are no such cut positions."""
     option = "" if cuts is None else "=cuts=" + ",".join(map(str, cuts))
     run = subprocess.run(
         ["tpc-opt", path, "--tpc-split-stages" + option], capture_output=True, text=True
@@ -24,12 +25,14 @@ def slowest(path, cuts=None):
 
 
 path, stages = sys.argv[1], int(sys.argv[2])
-chosen = slowest(path)
-places = 0
-while slowest(path, [*range(stages - 2), stages - 2 + places]) is not None:
-    places += 1
-places += stages - 2
-others = [slowest(path, cuts) for cuts in itertools.combinations(range(places), stages - 1)]
+chosen = slowest_stage(path)
+positions = 0
+while slowest_stage(path, [*range(stages - 2), stages - 2 + positions]) is not None:
+    positions += 1
+positions += stages - 2
+others = [
+    slowest_stage(path, cuts) for cuts in itertools.combinations(range(positions), stages - 1)
+]
 assert len(others) > 1 and chosen <= min(others) * (1 + 1e-9), (chosen, min(others))
-assert max(others) > chosen, "all ways are equal: this shows nothing"
+assert max(others) > chosen, "all sets of cuts are equal, so this test shows nothing"
 print(f"best of {len(others)} ways")
