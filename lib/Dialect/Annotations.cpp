@@ -1,4 +1,4 @@
-//===- Annotations.cpp - Uses of values without annotations ---------------===//
+//===- Annotations.cpp - Uses of values except by annotations -------------===//
 
 #include "tpc/Dialect/Annotations.h"
 
@@ -46,7 +46,7 @@ DenseSet<Operation *> mlir::tpc::getUnusedOps(Block &block) {
 LogicalResult mlir::tpc::verifyNoAnnotations(Operation *root) {
   WalkResult result = root->walk([](AnnotationOp op) {
     op.emitOpError() << "of value '" << op.getName()
-                     << "' has not been placed; run tpc-attach-annotations before";
+                     << "' was not converted back to attributes; run tpc-attach-annotations before";
     return WalkResult::interrupt();
   });
   return failure(result.wasInterrupted());
@@ -55,9 +55,10 @@ LogicalResult mlir::tpc::verifyNoAnnotations(Operation *root) {
 LogicalResult AnnotationOp::verify() {
   DistAttr dist = getDist(getValue());
   if (dist.isSharded() || dist.getPartial() || dist.getLocal())
-    return emitOpError() << "is on a distributed value; run tpc-attach-annotations before";
+    return emitOpError()
+           << "must not annotate a distributed value; run tpc-attach-annotations before";
   if (!getSharding() && !getStage())
-    return emitOpError("has neither a sharding nor a stage");
+    return emitOpError("needs a sharding or a stage");
   if (!getSharding())
     return success();
   return verifySharding(getShardingAttr(), getSizes(getValue()), GridAttr::lookup(*this),

@@ -436,8 +436,8 @@ LogicalResult DistAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType
                          << "the size that " << *this << " gives it";
   }
   if (!needed)
-    return emitError() << *this << "is redundant: a static, replicated tensor "
-                       << "has no distribution";
+    return emitError() << *this << " is redundant: a static, replicated tensor "
+                       << "must not have a distribution";
   return success();
 }
 

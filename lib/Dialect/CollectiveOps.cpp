@@ -20,10 +20,10 @@ static SmallVector<StringAttr> axesOf(ArrayAttr axes) {
 
 static LogicalResult checkCommon(Operation *op, Value in, Value out, bool sameSizes = true) {
   if (elementTypeOf(in) != elementTypeOf(out))
-    return op->emitOpError("changes the element type");
+    return op->emitOpError("must not change the element type");
   if (sameSizes && getSizes(in) != getSizes(out))
-    return op->emitOpError() << "changes the global shape from " << describe(getSizes(in)) << " to "
-                             << describe(getSizes(out));
+    return op->emitOpError() << "must not change the global shape, but changes "
+                             << describe(getSizes(in)) << " to " << describe(getSizes(out));
   return success();
 }
 
@@ -201,7 +201,7 @@ LogicalResult ExchangeOp::verify() {
     return failure();
   DistAttr from = getDist(getOperand()), to = getDist(getResult());
   if (from.getPartial() != to.getPartial())
-    return distMismatch(*this, "both sides must be unreduced over the same axes");
+    return distMismatch(*this, "operand and result must be unreduced over the same axes");
   auto exchange = Exchange::get(from, to);
   if (!exchange)
     return distMismatch(*this, "operand and result must be split over different axes of ranks, by "

@@ -192,7 +192,7 @@ static bool isLoaded(const AttrUse &found) {
 }
 
 /// Whether the op is a movement op whose result may alias its operand.
-static bool isHeld(const AttrUse &found) {
+static bool isAliased(const AttrUse &found) {
   return isa<UnitAttr>(found.value) &&
          isa_and_nonnull<LocalSliceOp, ExpandOp, ReshapeOp, TransposeOp, GatherOp>(found.op);
 }
@@ -222,20 +222,20 @@ static LogicalResult checkGrid(const AttrUse &found, function_ref<InFlightDiagno
   auto grid = dyn_cast<GridAttr>(found.value);
   if (!grid)
     return emitError() << "must be a #tpc.grid, not " << found.value;
-  llvm::DenseSet<Type> known;
+  llvm::DenseSet<Type> checked;
   auto check = [&](Operation *op, Type type) {
     auto tensor = dyn_cast<RankedTensorType>(type);
     auto dist = tensor ? dyn_cast_or_null<DistAttr>(tensor.getEncoding()) : DistAttr();
-    if (!dist || !dist.getLocal() || !known.insert(type).second)
+    if (!dist || !dist.getLocal() || !checked.insert(type).second)
       return WalkResult::advance();
     for (auto [i, size] : llvm::enumerate(tensor.getShape())) {
       std::optional<int64_t> local = dist.getDims()[i].getStaticLocalSize(grid);
       if (!ShapedType::isDynamic(size) && local != size) {
         InFlightDiagnostic error = op->emitError() << "dimension " << i << " of " << type;
         if (local)
-          error << " is " << *local << " on each rank of " << grid;
+          error << " must be " << *local << " on each rank of " << grid;
         else
-          error << " is not the same on all ranks of " << grid;
+          error << " must be '?', because it is not the same on all ranks of " << grid;
         return WalkResult::interrupt();
       }
     }
@@ -332,14 +332,12 @@ static const Entry table[] = {
 
     // Lowering.
     {kKernelAttr, OnFunction, "a number of dimensions that all results of its body have", isKernel},
-    {kFusedAttr, OnValue, "an operand with no other use, the result of the matmul before it",
-     isFused},
-    {kMergedAttr, OnValue, "a number, on a matmul that shares it with others of its left side",
-     isMerged},
-    {kAliasedAttr, OnValue, "a unit attribute of a movement of a cache", isHeld},
+    {kFusedAttr, OnValue,
+     "the index of an operand that the fused matmul computes and that has no other use", isFused},
+    {kMergedAttr, OnValue, "a number that other matmuls of the same LHS have too", isMerged},
+    {kAliasedAttr, OnValue, "a unit attribute of a movement of a cache", isAliased},
     {kLoadedAttr, OnValue,
-     "a unit attribute of a cast from 16 bits to f32 that is only "
-     "multiplied by in matmuls",
+     "a unit attribute of a cast from 16 bits to f32 that is used only as the RHS of matmuls",
      isLoaded},
     {kRoundsPartsAttr, OnValue, "a unit attribute of the cast of a matmul from f32 to 16 bits",
      roundsParts},
@@ -355,18 +353,18 @@ static std::string listOwners(unsigned owners) {
       {OnOutput, "an output"},        {OnStage, "a tpc.stage"},   {OnWeight, "a tpc.weight"},
       {OnValue, "an op with results"}};
   SmallVector<StringRef> list;
-  for (auto [place, name] : names)
-    if (owners & place)
+  for (auto [bit, name] : names)
+    if (owners & bit)
       list.push_back(name);
   return llvm::join(list, " or ");
 }
 
-static LogicalResult verify(StringRef name, unsigned place, const AttrUse &found,
+static LogicalResult verify(StringRef name, unsigned owner, const AttrUse &found,
                             function_ref<InFlightDiagnostic()> emitError) {
   const Entry *entry = llvm::find_if(table, [&](const Entry &e) { return e.name == name; });
   if (entry == std::end(table))
     return emitError() << "unknown attribute '" << name << "'";
-  if (!(entry->owners & place) && entry->owners != anywhere)
+  if (!(entry->owners & owner) && entry->owners != anywhere)
     return emitError() << "'" << name << "' belongs on " << listOwners(entry->owners);
   if (entry->verify)
     return entry->verify(found, [&] { return emitError() << "'" << name << "' "; });
@@ -376,7 +374,7 @@ static LogicalResult verify(StringRef name, unsigned place, const AttrUse &found
 }
 
 LogicalResult TpcDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
-  unsigned place = isa<ModuleOp>(op)              ? OnModule
+  unsigned owner = isa<ModuleOp>(op)              ? OnModule
                    : isa<FunctionOpInterface>(op) ? OnFunction
                    : isa<StageOp>(op)             ? OnStage
                    : isa<WeightOp>(op)            ? OnWeight
@@ -387,7 +385,7 @@ LogicalResult TpcDialect::verifyOperationAttribute(Operation *op, NamedAttribute
     type = weight.getType();
   else if (op->getNumResults() == 1)
     type = op->getResult(0).getType();
-  return verify(attribute.getName(), place, {attribute.getValue(), type, op, GridAttr::lookup(op)},
+  return verify(attribute.getName(), owner, {attribute.getValue(), type, op, GridAttr::lookup(op)},
                 [&] { return op->emitError(); });
 }
 

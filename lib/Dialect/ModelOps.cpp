@@ -100,7 +100,8 @@ TPC_INFER(AttentionOp) {
     return inferError(loc, "attention needs q, k and v as [batch, sequence, heads, size]");
   if (q[0] != k[0] || q[0] != v[0] || k[1] != v[1] || k[2] != v[2] || q[3] != k[3])
     return inferError(loc, "attention: q " + describe(q) + ", k " + describe(k) + " and v " +
-                               describe(v) + " do not fit");
+                               describe(v) +
+                               " must be [b, sq, hq, d], [b, sk, hkv, d] and [b, sk, hkv, dv]");
   if (k[2].isConstant(0) || !q[2].divideExact(k[2]))
     return inferError(loc, "attention: " + q[2].str() + " query heads are not a multiple of " +
                                k[2].str() + " kv heads");
@@ -117,7 +118,8 @@ TPC_INFER(AttentionOp) {
     for (int i = 0; fits && i < 2; ++i)
       fits = m[i] == full[i] || m[i].isConstant(1);
     if (!fits)
-      return inferError(loc, "attention: mask or bias " + describe(m) + " does not fit " +
+      return inferError(loc, "attention: mask or bias " + describe(m) +
+                                 " must be [1 or b, 1 or hq, sq, sk], for the scores " +
                                  describe(full));
   }
   if (Value slopes = adaptor.getSlopes())
@@ -189,7 +191,7 @@ static LogicalResult inferNorm(std::optional<Location> loc, Value x, Value scale
                                SmallVectorImpl<Type> &types) {
   Sizes sizes = getSizes(x);
   if (sizes.empty())
-    return inferError(loc, "normalization of a scalar");
+    return inferError(loc, "a normalization needs an operand with at least one dimension");
   // The operand of a 16-bit normalization may be f32.
   Type element = elementTypeOf(scale);
   bool fits = element == elementTypeOf(x) || (isHalf(element) && elementTypeOf(x).isF32());
@@ -281,7 +283,8 @@ TPC_INFER(RotaryOp) {
                       "rotary needs x [b, s, heads, d] and equal cos and sin [1 or b, s, r/2]");
   auto d = x[3].asConstant(), half = cos[2].asConstant();
   if ((cos[0] != x[0] && !cos[0].isConstant(1)) || cos[1] != x[1] || !d || !half || *half * 2 > *d)
-    return inferError(loc, "rotary: cos " + describe(cos) + " does not fit x " + describe(x));
+    return inferError(loc, "rotary: cos " + describe(cos) +
+                               " must be [1 or b, s, r/2] with r <= d for x " + describe(x));
   types.push_back(makeTensorType(elementTypeOf(adaptor.getX()), x));
   return success();
 }
@@ -304,7 +307,7 @@ TPC_INFER(ReduceOp) {
   SmallVector<bool> reduced(in.size(), false);
   for (int64_t d : adaptor.getDims()) {
     if (d < 0 || d >= (int64_t)in.size() || reduced[d])
-      return inferError(loc, "reduce: dimensions must be distinct ones of " + describe(in));
+      return inferError(loc, "reduce: dimensions must be distinct dimensions of " + describe(in));
     reduced[d] = true;
   }
   for (auto [i, size] : llvm::enumerate(in))

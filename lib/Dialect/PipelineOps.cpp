@@ -63,7 +63,7 @@ LogicalResult PipelineOp::verify() {
   for (ArrayAttr list : {getInputAttrs(), getOutputs()})
     for (Attribute entry : list)
       if (!isa<DictionaryAttr>(entry))
-        return emitOpError() << "inputs and outputs are dictionaries, not " << entry;
+        return emitOpError() << "inputs and outputs must be dictionaries, not " << entry;
   GridAttr grid = GridAttr::lookup(*this);
   for (auto [i, attrs] : llvm::enumerate(getInputAttrs().getAsRange<DictionaryAttr>()))
     for (NamedAttribute attribute : attrs)
@@ -76,14 +76,15 @@ LogicalResult PipelineOp::verify() {
           !(field.getName() == "type" && isa<TypeAttr>(field.getValue())) &&
           !(field.getName() == kCopiesAttr && isa<DenseI64ArrayAttr>(field.getValue())) &&
           !(field.getName() == kCacheAttr && isa<FlatSymbolRefAttr>(field.getValue())))
-        return emitOpError() << "output " << i
-                             << " is {name = \"a text\", type = a type}, without '"
-                             << field.getName().getValue() << " = " << field.getValue() << "'";
+        return emitOpError()
+               << "output " << i
+               << " must have only the fields {name = \"a text\", type = a type}, but has '"
+               << field.getName().getValue() << " = " << field.getValue() << "'";
   int64_t next = 0;
   for (Operation &op : block) {
     auto stage = dyn_cast<StageOp>(op);
     if (!stage)
-      return op.emitOpError("is in a pipeline, but is not a stage");
+      return op.emitOpError("must be a tpc.stage, because it is in a pipeline");
     if ((int64_t)stage.getIndex() != next++)
       return stage.emitOpError() << "stages must be in order; expected stage " << next - 1;
     if (grid && grid.getMicroBatches() > 1 && failed(checkOutsideOfMicroBatches(stage)))
@@ -101,7 +102,7 @@ static LogicalResult checkTransfer(Operation *op, Value value, int64_t peer) {
     return op->emitOpError("must be in a stage of a pipeline");
   GridAttr grid = GridAttr::lookup(op);
   if (peer < 0 || (grid && peer >= grid.getAxisSize("pp")) || peer == (int64_t)stage.getIndex())
-    return op->emitOpError() << "stage " << peer << " is not another stage of the pipeline";
+    return op->emitOpError() << "peer must be another stage of the pipeline, not stage " << peer;
   if (getDist(value).getPartial())
     return op->emitOpError("moves an unreduced value: reduce it first");
   return success();
@@ -167,7 +168,7 @@ LogicalResult OutputOp::verify() {
   if (copies && !areValidCopies(copies, getValue().getType()))
     return emitOpError() << "has the copies " << copies
                          << ", which must be a dimension and the number of copies of each of its "
-                            "indices, but is "
+                            "indices, for a value of type "
                          << getValue().getType();
   return success();
 }

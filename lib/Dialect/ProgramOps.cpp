@@ -14,7 +14,7 @@ LogicalResult WeightOp::verify() {
   if (!type || !type.hasStaticShape() || type.getEncoding())
     return emitOpError() << "type must be a static tensor, not " << getType();
   if ((int64_t)getOffset() < 0)
-    return emitOpError() << "offset " << (int64_t)getOffset() << " is negative";
+    return emitOpError() << "offset must not be negative, but is " << (int64_t)getOffset();
   int64_t elements = 1;
   for (int64_t size : type.getShape())
     if (__builtin_mul_overflow(elements, size, &elements))
@@ -46,7 +46,7 @@ ShardingRule ParameterOp::getShardingRule() {
 LogicalResult ParameterOp::verify() {
   for (const SymExpr &size : getSizes(getResult()))
     if (!size.isConstant())
-      return emitOpError("a parameter has static sizes");
+      return emitOpError("must have static sizes");
   return success();
 }
 
@@ -56,7 +56,7 @@ LogicalResult ParameterOp::verifySymbolUses(SymbolTableCollection &table) {
     return emitOpError() << "there is no tpc.weight " << getWeightAttr();
   auto type = cast<RankedTensorType>(weight.getType());
   if (type.getElementType() != elementTypeOf(getResult()))
-    return emitOpError() << "has another element type than its weight, " << type;
+    return emitOpError() << "must have the element type of its weight, " << type;
   SmallVector<int64_t> shape(type.getShape());
   int64_t last = type.getNumElements() - 1, first = 0;
   if (ViewAttr view = getViewAttr()) {
@@ -71,8 +71,8 @@ LogicalResult ParameterOp::verifySymbolUses(SymbolTableCollection &table) {
       }
     bool empty = llvm::is_contained(shape, 0);
     if (!empty && (low < first || high > last))
-      return emitOpError() << "view reaches elements " << low << " to " << high
-                           << " of a weight of " << last + 1;
+      return emitOpError() << "view has elements " << low << " to " << high
+                           << ", but the weight has only " << last + 1;
   }
   Sizes sizes(shape.begin(), shape.end());
   if (sizes != getSizes(getResult()))
@@ -96,7 +96,8 @@ LogicalResult ConstantOp::verify() {
   auto result = getResult().getType();
   if (type.getElementType() != result.getElementType() ||
       Sizes(type.getShape().begin(), type.getShape().end()) != getSizes(result))
-    return emitOpError() << "value has type " << type << ", result " << result;
+    return emitOpError() << "value and result must have the same type, but have " << type << " and "
+                         << result;
   DistAttr dist = getDist(getResult());
   if (dist.isSharded() || dist.getPartial())
     return emitOpError("a constant is replicated; take a tpc.local_slice of it");

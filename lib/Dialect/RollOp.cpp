@@ -11,8 +11,8 @@ LogicalResult mlir::tpc::checkRun(Operation *op, Value v, int64_t dim, const Sym
     return failure();
   SymExpr size = getSizes(v)[dim];
   if (every.isConstant(0) || !size.divideExact(every))
-    return op->emitOpError() << "cannot make runs of " << every.str() << " elements of dimension "
-                             << dim << ", which has " << size.str();
+    return op->emitOpError() << "'every', " << every.str() << ", must divide the size of dimension "
+                             << dim << ", " << size.str();
   return success();
 }
 

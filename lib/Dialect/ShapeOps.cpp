@@ -138,7 +138,7 @@ ShardingRule ReshapeOp::getShardingRule() {
 LogicalResult ReshapeOp::verify() {
   Sizes in = getSizes(getOperand()), out = getSizes(getResult());
   if (elementTypeOf(getOperand()) != elementTypeOf(getResult()))
-    return emitOpError("changes the element type");
+    return emitOpError("must not change the element type");
   if (product(in) != product(out))
     return emitOpError() << "cannot turn " << describe(in) << " (" << product(in).str()
                          << " elements) into " << describe(out) << " (" << product(out).str()
@@ -230,7 +230,7 @@ ShardingRule ExpandOp::getShardingRule() {
 LogicalResult ExpandOp::verify() {
   Sizes in = getSizes(getOperand()), out = getSizes(getResult());
   if (elementTypeOf(getOperand()) != elementTypeOf(getResult()))
-    return emitOpError("changes the element type");
+    return emitOpError("must not change the element type");
   bool fits = in.size() <= out.size();
   for (size_t i = 0; fits && i < in.size(); ++i)
     fits = in[i].isConstant(1) || in[i] == out[out.size() - in.size() + i];
@@ -265,7 +265,7 @@ LogicalResult SliceOp::verify() {
   if (failed(checkDim(*this, getOperand(), getDim(), "dim")))
     return failure();
   if (elementTypeOf(getOperand()) != elementTypeOf(getResult()))
-    return emitOpError("changes the element type");
+    return emitOpError("must not change the element type");
   int64_t step = getStep();
   if (step == 0)
     return emitOpError("step must not be 0");
@@ -275,8 +275,8 @@ LogicalResult SliceOp::verify() {
   for (size_t i = 0; same && i < in.size(); ++i)
     same = i == getDim() || in[i] == out[i];
   if (!same)
-    return emitOpError() << "changes " << describe(in) << " to " << describe(out)
-                         << " in more than dimension " << getDim();
+    return emitOpError() << "must change only dimension " << getDim() << ", but changes "
+                         << describe(in) << " to " << describe(out);
   // Static slices must be in bounds.
   auto begin = getStart().asConstant(), have = in[getDim()].asConstant(),
        count = out[getDim()].asConstant();
@@ -286,7 +286,7 @@ LogicalResult SliceOp::verify() {
         __builtin_add_overflow(last, *begin, &last) || *begin < 0 || last < 0 || *begin >= *have ||
         last >= *have)
       return emitOpError() << "takes " << *count << " elements from " << *begin << " with step "
-                           << getStep() << " of " << *have;
+                           << getStep() << ", but the dimension has only " << *have;
   }
   return success();
 }
@@ -397,8 +397,9 @@ LogicalResult GatherNDOp::inferReturnTypes(MLIRContext *context, std::optional<L
   int64_t batch = adaptor.getBatchDims();
   if (indices.empty() || batch < 0 || batch >= (int64_t)indices.size() ||
       batch > (int64_t)data.size())
-    return inferError(loc, "batch " + Twine(batch) + " does not fit data " + describe(data) +
-                               " and indices " + describe(indices));
+    return inferError(loc, "batch_dims " + Twine(batch) + " must be at most the rank of data " +
+                               describe(data) + " and less than the rank of indices " +
+                               describe(indices));
   auto k = indices.back().asConstant();
   if (!k || *k < 0 || batch + *k > (int64_t)data.size())
     return inferError(loc, "the last dimension of indices " + describe(indices) +

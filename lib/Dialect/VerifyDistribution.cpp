@@ -39,8 +39,7 @@ public:
 
   LogicalResult run() {
     if (rule.operands.size() != op->getNumOperands() || rule.results.size() != op->getNumResults())
-      return op->emitOpError("has a sharding rule for another number of "
-                             "operands or results");
+      return op->emitOpError("has a sharding rule for a different number of operands or results");
     if (failed(checkScope()))
       return failure();
     pieces.resize(rule.factors.size());
@@ -85,7 +84,7 @@ private:
   LogicalResult collect(const std::string &what, Value value, const ShardingRule::Dims &dims) {
     DistAttr dist = getDist(value);
     if (dims.size() != dist.getDims().size())
-      return op->emitOpError() << what << " has another rank than its rule";
+      return op->emitOpError() << what << " must have the rank that the sharding rule has for it";
     for (auto [d, dim] : llvm::enumerate(dist.getDims())) {
       SmallVector<SymExpr> sizes;
       for (int f : dims[d])
@@ -93,7 +92,7 @@ private:
       if (sizes.empty()) {
         if (dim.isSharded())
           return op->emitOpError() << what << " broadcasts in dimension " << d
-                                   << " but is split there over " << axesText(dim);
+                                   << ", which must not be split over " << axesText(dim);
         continue;
       }
       auto parts = splitDim(dim, sizes);

@@ -45,14 +45,15 @@ struct Verifier {
 } // namespace
 
 static constexpr Verifier verifiers[] = {
-    {"tpc-verify-equivalence", "verifying that one rank's program is the model", Emit::Spmd, true,
+    {"tpc-verify-equivalence", "verifying that one rank's program computes the model", Emit::Spmd,
+     true,
      [](auto &reference, bool last) {
        // Interprets the spmd program only if no staged program is verified later.
        return mlir::tpc::createVerifyEquivalence(reference, {true, /*interpret=*/last});
      }},
     {"tpc-verify-bounds", "verifying bounds", Emit::Staged, false,
      [](auto &, bool) { return mlir::tpc::createVerifyBounds(); }},
-    {"tpc-verify-equivalence", "verifying that the stages are the model", Emit::Staged, true,
+    {"tpc-verify-equivalence", "verifying that the stages compute the model", Emit::Staged, true,
      [](auto &reference, bool) { return mlir::tpc::createVerifyEquivalence(reference); }},
     {"tpc-verify-comms", "verifying communication", Emit::Staged, false,
      [](auto &, bool) { return mlir::tpc::createVerifyComms(); }},
@@ -174,9 +175,10 @@ mlir::LogicalResult Compilation::useGridOfProgram() {
     return mlir::emitError(loc) << mlir::tpc::kGridAttr << " " << grid
                                 << " cannot be expressed by --megatron-shard";
   if (options.specGiven && mlir::tpc::makeGrid(&context, options.spec) != grid)
-    return mlir::emitError(loc) << "--megatron-shard=" << options.spec.str()
-                                << " is another grid than the program has: it is split for "
-                                << spec->str() << " already; leave the flag out";
+    return mlir::emitError(loc)
+           << "--megatron-shard=" << options.spec.str()
+           << " differs from the grid of the program, which is already split for " << spec->str()
+           << "; leave the flag out";
   spec->allowReshard = options.spec.allowReshard;
   options.spec = *spec;
   return mlir::success();
@@ -200,20 +202,20 @@ mlir::LogicalResult Compilation::readReference(OnStep onStep) {
     return mlir::failure();
   if (level != Emit::Import)
     return mlir::emitError(model->getLoc())
-           << "--reference: is at level " << emitName(level)
-           << "; the proof compares with a model: an ONNX file, or what --emit=model writes";
+           << "--reference: the file is at level " << emitName(level)
+           << ", but must be a model: an ONNX file, or the output of --emit=model";
   std::optional<mlir::tpc::PreallocatedStep> step = mlir::tpc::PreallocatedStep::lookup(*module);
   bool isStep = mlir::tpc::PreallocatedStep::lookup(*model).has_value();
   if (!step && isStep)
     return mlir::emitError(model->getLoc())
-           << "--reference: is a step of a generation, and '" << options.input
-           << "' is none; name the model, or what --emit=model writes without --generate";
+           << "--reference: the file is a generation step, but '" << options.input
+           << "' is not; name the model, or the output of --emit=model without --generate";
   if (step && !isStep) {
     if (!llvm::hasSingleElement(model->getOps<mlir::func::FuncOp>()))
       return mlir::emitError(model->getLoc())
-             << "--reference: has layers as functions, but caches are derived before layers are "
-                "outlined; name the ONNX "
-                "file, or what --emit=import or --generate --emit=model writes";
+             << "--reference: the file has layers as functions, but caches are derived before "
+                "layers are outlined; name the ONNX file, or the output of --emit=import or "
+                "--generate --emit=model";
     if (mlir::failed(makeStep(*model, step->last, onStep)))
       return mlir::failure();
     reference->module = std::move(model);
@@ -241,13 +243,13 @@ mlir::LogicalResult Compilation::read(OnStep onStep) {
   if (first > Emit::Model && reference && !reference->module)
     mlir::emitWarning(module->getLoc())
         << "is at level " << emitName(first)
-        << ", and that it computes what some model does is not proved: name the model with "
-           "--reference; the executable reports this";
+        << ", and it is not proved that it computes a model: name the model with --reference; the "
+           "executable reports this";
   else if (isProgramText(options.input) && reference && !stepIsProved &&
            mlir::tpc::PreallocatedStep::lookup(*module))
     mlir::emitWarning(module->getLoc())
-        << "is a step of a generation, and that steps repeat what some model does is not proved: "
-           "name the model with --reference; the executable reports this";
+        << "is a generation step, and it is not proved that its steps compute a model: name the "
+           "model with --reference; the executable reports this";
   if (!options.target.empty())
     module->getOperation()->setAttr(mlir::tpc::kTargetAttr,
                                     mlir::StringAttr::get(&context, options.target));
@@ -292,7 +294,7 @@ mlir::LogicalResult Compilation::verify(Emit level, bool last, OnStep onStep) {
 }
 
 mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
-  assert(level <= Emit::Llvm && "later levels are no modules");
+  assert(level <= Emit::Llvm && "levels after llvm are not modules");
   if (!module) {
     if (mlir::failed(read(onStep)))
       return mlir::failure();
@@ -389,14 +391,14 @@ mlir::LogicalResult Compilation::makeStep(mlir::ModuleOp module, bool last, OnSt
       return mlir::failure();
     step = module.clone();
   }
-  onStep("placing caches");
+  onStep("preallocating caches");
   if (mlir::failed(run(module, [&](mlir::PassManager &pm) {
         buildPreallocatedStepPassPipeline(pm, last, options.wideResidual);
       })))
     return mlir::failure();
   if (!reference)
     return mlir::success();
-  onStep("verifying steps with whole caches");
+  onStep("verifying steps on preallocated caches");
   if (mlir::failed(mlir::tpc::verifyGeneration(*step, module)))
     return mlir::failure();
   stepIsProved = true;

@@ -62,14 +62,14 @@ constexpr Reason reasons[] = {
     {"rule", isMessage, "crosses stages: the type has the distribution"},
     {"rule", isCommunication, "changes the distribution: the two types define how"},
     {"type", isStructure, "has no value"},
-    {"type", isMessage, "crosses stages: the type is what was sent"},
+    {"type", isMessage, "crosses stages: the type is that of the sent value"},
     {"type", isCommunication, "changes the distribution: the two types define how"},
     {"type", hasTypeOfItsOwn, "the result's type defines its computation"},
     {"elements", isStructure, "has no value"},
-    {"elements", isMessage, "crosses stages: it is what was sent"},
+    {"elements", isMessage, "crosses stages: the result is the sent value"},
     {"elements", isSource, "has no operand"},
-    {"elements", computesElements, "computes each from many elements"},
-    {"elements", isOneOf<ConcatOp, AppendOp>, "takes them from several operands"},
+    {"elements", computesElements, "computes each element from many elements"},
+    {"elements", isOneOf<ConcatOp, AppendOp>, "takes elements from several operands"},
     {"index", isStructure, "has no value"},
     {"index", isMessage, "not at the model level"},
     {"index", isCommunication, "not at the model level"},
@@ -79,11 +79,12 @@ constexpr Reason reasons[] = {
     {"repetition", isStructure, "has no value"},
     {"repetition", isMessage,
      "crosses stages: programs are read across messages (ReadProgram.cpp)"},
-    {"repetition", isCommunication, "is the value that it moves, with its repetitions"},
+    {"repetition", isCommunication, "moves its operand, with its repetitions"},
     {"repetition", isSource, "has no operand that could repeat"},
-    {"evaluator", isStructure, "has no value: the machine runs stages and loops itself"},
-    {"domain", isStructure, "has no value: the machine runs stages and loops itself"},
-    {"domain", isMessage, "crosses stages: inputs are drawn for the model"},
+    {"evaluator", isStructure, "has no value: the interpreter runs stages and loops itself"},
+    {"domain", isStructure, "has no value: the interpreter runs stages and loops itself"},
+    {"domain", isMessage,
+     "crosses stages: inputs are generated for the model, which has no stages"},
     {"domain", isSource, "has no operand"},
     {"code", isStructureOfExecutable,
      "becomes the executable's structure: manifest, functions, loops"},
@@ -148,7 +149,8 @@ bool ::tpc::printCoverage(llvm::raw_ostream &os) {
         good = false;
         llvm::WithColor::error() << op << " has " << (reason ? "a" : "no") << " model of '"
                                  << concern.name << "' (" << concern.description << "), "
-                                 << (reason ? "and a reason for none: " : "and no reason for it")
+                                 << (reason ? "but is listed as an exception: "
+                                            : "and is not listed as an exception")
                                  << (reason ? reason->text : "") << "\n";
       }
       rows << " " << llvm::join(found, ", ");

@@ -110,8 +110,7 @@ DiagnosticPrinter::DiagnosticPrinter(mlir::MLIRContext *context, llvm::raw_ostre
 DiagnosticPrinter::~DiagnosticPrinter() {
   if (remarks > kMaxRemarks)
     printMessage(os, format, Severity::Remark,
-                 std::to_string(remarks - kMaxRemarks) +
-                     " more of these (tpc-opt prints them all)");
+                 std::to_string(remarks - kMaxRemarks) + " more remarks (tpc-opt prints them all)");
 }
 
 void DiagnosticPrinter::print(mlir::Diagnostic &diagnostic, unsigned indent) {

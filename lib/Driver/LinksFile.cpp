@@ -32,7 +32,7 @@ static Expected<mlir::Attribute> makeLink(mlir::Builder &builder, const json::Va
     if (!number)
       return makeError("'" + name + "' has no number '" + key + "'");
     if (!(*number >= 0 && *number <= 1e9))
-      return makeError("'" + key + "' of '" + name + "' must not be negative, and at most 1e9");
+      return makeError("'" + key + "' of '" + name + "' must be from 0 to 1e9");
     numbers.push_back(*number);
   }
   return builder.getF64ArrayAttr(numbers);

@@ -81,8 +81,8 @@ llvm::Expected<int64_t> checkMemoryPlan(TpccOptions &options) {
       return makeError("--memory-plan finds tp and pp itself: leave '" + item.trim() +
                        "' out of --megatron-shard");
   if (!options.target.empty() && options.target != "cuda")
-    return makeError("--memory-plan is about GPUs: --target=" + options.target +
-                     " does not go with it");
+    return makeError("--memory-plan is only for GPUs: --target must be cuda, but is " +
+                     options.target);
   options.target = "cuda";
   return bytes;
 }
@@ -119,7 +119,7 @@ public:
   /// Maximum workspace of attention kernels in the function and its callees.
   int64_t workspace = 0;
   /// Maximum size of packed send and receive buffers, which are on the stack as well.
-  int64_t stage = 0;
+  int64_t staging = 0;
 
 private:
   void visit(Operation &op);
@@ -163,7 +163,7 @@ void StackCounter::visit(Operation &op) {
     for (Value operand : op.getOperands())
       if (isa<buffer::PlaceType>(operand.getType()))
         bytes += evaluate(buffer::getExtent(operand).getBytes());
-    stage = std::max(stage, 2 * bytes);
+    staging = std::max(staging, 2 * bytes);
   }
 }
 
@@ -241,7 +241,7 @@ static LogicalResult count(ModuleOp model, const ::tpc::ShardSpec &spec, const S
     StackCounter counter(*module, symbols);
     int64_t peak = counter.getPeak(function.getBody().front());
     AllocationSum step;
-    step.add(std::max<int64_t>(peak + counter.stage, 256 << 10));
+    step.add(std::max<int64_t>(peak + counter.staging, 256 << 10));
     step.add(counter.workspace);
     own.step = step.get();
     own.libraries = libraryBytes;

@@ -72,7 +72,7 @@ Error tpc::checkOutputPath(StringRef path, llvm::ArrayRef<std::string> inputs, b
   for (const std::string &input : inputs)
     if (fs::equivalent(path, input))
       return fail("the output '" + path + "' is the input '" + input +
-                  "': it would be overwritten; choose another name");
+                  "': the input would be overwritten; choose another name");
   fs::file_status status;
   std::error_code found = fs::status(path, status);
   if (found == std::errc::too_many_symbolic_link_levels)

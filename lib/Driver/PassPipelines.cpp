@@ -61,7 +61,7 @@ static void buildRaisingPasses(OpPassManager &pm, bool generates) {
   fn.addPass(createRaiseActivations());
   fn.addPass(createSplitFusedProjections());
   fn.addPass(createRaiseAttention());
-  // Runs after rotary embeddings are recognized, because they contain exchanges of halves.
+  // Runs after rotary embeddings are recognized, because they swap halves, which is a roll.
   fn.addPass(createRaiseRolls());
 
   fn.addPass(createNormalizeTokens());
@@ -161,11 +161,11 @@ void ::tpc::registerPassPipelines() {
       "tpc-step-pipeline", "From imported ops to one step of a generation, with caches",
       [](OpPassManager &pm) { buildModelPasses(pm, Form::Step, true); });
   static PassPipelineRegistration<> preallocated(
-      "tpc-preallocated-step-pipeline", "From imported ops to one step that takes whole caches",
+      "tpc-preallocated-step-pipeline", "From imported ops to one step on preallocated caches",
       [](OpPassManager &pm) { buildModelPasses(pm, Form::Preallocated, true); });
   static PassPipelineRegistration<> last(
       "tpc-last-step-pipeline",
-      "From imported ops to one step that takes whole caches, with outputs of the last tokens",
+      "From imported ops to one step on preallocated caches, with outputs of the last tokens",
       [](OpPassManager &pm) { buildModelPasses(pm, Form::PreallocatedLast, true); });
   static PassPipelineRegistration<> lowering(
       "tpc-lower-to-llvm", "Lowers a staged program to the LLVM dialect", [](OpPassManager &pm) {

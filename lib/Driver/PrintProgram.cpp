@@ -125,7 +125,7 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   DenseMap<Operation *, SmallVector<CallOpInterface>> calls; // by callee
-  DenseMap<Value, SmallVector<StringRef>> known;
+  DenseMap<Value, SmallVector<StringRef>> partsOf;
   llvm::BumpPtrAllocator allocator;
   llvm::StringSaver texts{allocator};
 };
@@ -152,8 +152,8 @@ SmallVector<Value> ValueNames::getCallOperands(BlockArgument argument) {
 }
 
 SmallVector<StringRef> ValueNames::getCommon(ArrayRef<SmallVector<StringRef>> names) {
-  // Returns the components after those that differ between repetitions or, if there are none, those
-  // before.
+  // Returns the components after those that differ between repetitions. If there are no such
+  // components, returns the components before.
   SmallVector<StringRef> head(names.front()), tail(names.front());
   for (ArrayRef<StringRef> other : names) {
     size_t most = std::min(other.size(), head.size()), same = 0;
@@ -219,9 +219,9 @@ SmallVector<StringRef> ValueNames::getParts(BlockArgument argument) {
 }
 
 SmallVector<StringRef> ValueNames::getParts(Value v) {
-  if (auto it = known.find(v); it != known.end())
+  if (auto it = partsOf.find(v); it != partsOf.end())
     return it->second;
-  known[v]; // breaks recursion
+  partsOf[v]; // breaks recursion
   SmallVector<StringRef> parts;
   if (auto parameter = v.getDefiningOp<ParameterOp>()) {
     parts = getParts(parameter.getWeight(), parameter.getViewAttr());
@@ -233,7 +233,7 @@ SmallVector<StringRef> ValueNames::getParts(Value v) {
   } else if (auto argument = dyn_cast<BlockArgument>(v)) {
     parts = getParts(argument);
   }
-  return known[v] = parts;
+  return partsOf[v] = parts;
 }
 
 SmallVector<StringRef> ValueNames::getParts(StringRef weight, ViewAttr view) {

@@ -77,13 +77,14 @@ std::optional<ShardSpec> getSpec(GridAttr grid) {
 static LogicalResult checkType(Operation *op, Type type, StringRef what) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor)
-    return op->emitError() << what << " of type " << type << ": programs compute with tensors";
+    return op->emitError() << what << " must be a tensor, but has type " << type;
   if (!tensor.getElementType().isIntOrFloat())
-    return op->emitError() << what << " has elements of " << tensor.getElementType();
+    return op->emitError() << what << " must have integer or float elements, but has "
+                           << tensor.getElementType();
   Attribute encoding = tensor.getEncoding();
   if (encoding && !isa<DistAttr>(encoding))
     return op->emitError() << what << " of type " << type
-                           << " has another encoding than a #tpc.dist";
+                           << " must have a #tpc.dist as its encoding";
   if (!encoding && !tensor.hasStaticShape())
     return op->emitError() << what << " of type " << type
                            << " has unknown sizes; declare them in a #tpc.dist";
@@ -92,12 +93,12 @@ static LogicalResult checkType(Operation *op, Type type, StringRef what) {
 
 static LogicalResult checkOp(Operation *op) {
   StringRef dialect = op->getName().getDialectNamespace();
-  bool known =
+  bool allowed =
       isa<TpcDialect>(op->getDialect()) || isa<func::FuncOp, func::CallOp, func::ReturnOp>(op);
-  if (!known)
-    return op->emitError() << "'" << op->getName() << "' is no op of a program up to the staged "
-                           << "one, which has those of 'tpc' and func.func, func.call and "
-                           << "func.return"
+  if (!allowed)
+    return op->emitError() << "'" << op->getName()
+                           << "' is not allowed in a program up to the staged level; allowed are "
+                           << "the ops of 'tpc', func.func, func.call and func.return"
                            << (dialect == "llvm"
                                    ? "; output of --emit=llvm cannot be compiled further"
                                    : "");
@@ -110,7 +111,7 @@ static LogicalResult checkOp(Operation *op) {
                              << " is declared, but has no body";
     if (!region.hasOneBlock())
       return op->emitError() << "'" << op->getName() << "' has " << region.getBlocks().size()
-                             << " blocks; there is no control flow between blocks";
+                             << " blocks, but a region must have one";
     for (Value argument : region.getArguments())
       if (failed(checkType(op, argument.getType(), "an argument")))
         return failure();
@@ -126,7 +127,8 @@ static LogicalResult checkCalls(ModuleOp module) {
     WalkResult result = function.walk([&](func::CallOp call) {
       auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
       if (state.lookup(callee) == 1) {
-        call.emitError() << "@" << call.getCallee() << " calls itself here";
+        call.emitError() << "@" << call.getCallee()
+                         << " must not be recursive, but calls itself here";
         return WalkResult::interrupt();
       }
       if (state.lookup(callee) == 0 && failed(visit(visit, callee)))
@@ -145,9 +147,9 @@ static LogicalResult checkCalls(ModuleOp module) {
 static LogicalResult checkProgram(ModuleOp module) {
   for (Operation &op : *module.getBody())
     if (auto inner = dyn_cast<ModuleOp>(op); inner && !inner.getOps<kernel::FuncOp>().empty())
-      return op.emitError() << "a program with a module of kernels is output of --emit=kernels or "
-                               "--emit=buffers, which cannot be compiled further; "
-                               "read what --emit=staged writes";
+      return op.emitError()
+             << "a program with a module of kernels is output of --emit=kernels or --emit=buffers, "
+                "which cannot be compiled further; use the output of --emit=staged";
     else if (!isa<func::FuncOp, WeightOp, CacheOp, PipelineOp>(op))
       return op.emitError() << "'" << op.getName()
                             << "' is not allowed in a module; allowed are functions, tpc.weight, "
@@ -155,8 +157,8 @@ static LogicalResult checkProgram(ModuleOp module) {
   auto caches = module.getOps<CacheOp>();
   if ((!caches.empty() || module->hasAttr(kStepAttr)) && !PreallocatedStep::lookup(module))
     return emitError(module.getLoc())
-           << "has caches, but is no step that takes whole caches (" << kStepAttr
-           << " with a capacity); read what --generate writes, such as --emit=model";
+           << "has caches, but is not a step on preallocated caches (" << kStepAttr
+           << " with a capacity); use the output of --generate, such as --generate --emit=model";
   WalkResult result = module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     return op == module || succeeded(checkOp(op)) ? WalkResult::advance() : WalkResult::interrupt();
   });
@@ -217,19 +219,20 @@ static FailureOr<Emit> findLevel(ModuleOp module) {
     if (!op && !pipelines.empty())
       op = pipelines.front();
     if (op)
-      return op->emitError() << "'" << op->getName() << "' is of a program that is split over "
+      return op->emitError() << "'" << op->getName() << "' belongs to a program that is split over "
                              << "ranks, but the module has no " << kGridAttr;
   }
   if (markers.sharded && (markers.spmd || !pipelines.empty())) {
-    InFlightDiagnostic diag = markers.sharded->emitError()
-                              << "'" << markers.sharded->getName()
-                              << "' is of the sharded level: a value that is split, but not local";
+    InFlightDiagnostic diag =
+        markers.sharded->emitError()
+        << "'" << markers.sharded->getName()
+        << "' belongs to the sharded level, because its type is split, but not local";
     Operation *other = markers.spmd ? markers.spmd : pipelines.front();
-    diag.attachNote(other->getLoc()) << "this is of a later level: '" << other->getName() << "'";
+    diag.attachNote(other->getLoc()) << "'" << other->getName() << "' belongs to a later level";
     return diag;
   }
   if (pipelines.size() > 1)
-    return pipelines[1].emitError() << "a program has one tpc.pipeline";
+    return pipelines[1].emitError() << "a program must have only one tpc.pipeline";
   if (!pipelines.empty())
     return Emit::Staged;
   if (!module.lookupSymbol<func::FuncOp>("main"))
@@ -242,9 +245,7 @@ OwningOpRef<ModuleOp> readProgram(StringRef path, MLIRContext *context, Emit &le
   context->loadDialect<func::FuncDialect, TpcDialect>();
   Location loc = FileLineColLoc::get(context, path, 0, 0);
   if (StringRef(readStart(path)).starts_with(bytecodeMagic)) {
-    emitError(loc) << "is MLIR bytecode, and programs are read as text only; print it with "
-                      "tpc-opt "
-                   << path;
+    emitError(loc) << "is MLIR bytecode, but programs must be text; print it with tpc-opt " << path;
     return nullptr;
   }
   // Parsing also verifies all ops.

@@ -75,18 +75,18 @@ static bool stageOutput(const char *tool, StringRef path, StringRef prefix, char
 bool tpc::checkToolFiles(const char *tool, int argc, char **argv) {
   std::vector<std::string> outputs, others;
   StringRef prefix; // "-o" or "-o=" in the argument with the output path
-  int place = 0;
+  int argument = 0;
   for (int i = 1; i < argc; ++i) {
     StringRef text = argv[i];
     bool isFlag = text.consume_front("--") || (text.size() > 1 && text.consume_front("-"));
     if (isFlag && text == "o" && i + 1 < argc) {
       outputs.push_back(argv[++i]);
       prefix = "";
-      place = i;
+      argument = i;
     } else if (isFlag && text.consume_front("o=")) {
       outputs.push_back(text.str());
       prefix = StringRef(argv[i]).drop_back(text.size());
-      place = i;
+      argument = i;
     } else {
       if (!isFlag)
         others.push_back(text.str());
@@ -106,7 +106,7 @@ bool tpc::checkToolFiles(const char *tool, int argc, char **argv) {
     if (llvm::Error error = checkOutputPath(output, others))
       return fail(tool, llvm::toString(std::move(error)));
   // The tool itself rejects several outputs.
-  return outputs.size() != 1 || stageOutput(tool, outputs[0], prefix, argv[place]);
+  return outputs.size() != 1 || stageOutput(tool, outputs[0], prefix, argv[argument]);
 }
 
 int tpc::finishToolOutput(const char *tool, int status) {

@@ -50,7 +50,7 @@ Error TpccSession::check() {
         !why.empty() && isProgramText(path))
       return makeError("cannot read '" + path + "': " + why);
   if (options.onnx && isProgramText(options.input))
-    return makeError("--emit=onnx-sharded writes the model's own file, and '" + options.input +
+    return makeError("--emit=onnx-sharded needs an ONNX file, but '" + options.input +
                      "' is a program");
   if (!options.weights.empty() && isProgramText(options.input))
     return makeError("--weights: '" + options.input +
@@ -68,7 +68,7 @@ Error TpccSession::check() {
   }
   if (!options.reference.empty()) {
     if (options.noVerify)
-      return makeError("--reference: nothing is compared with it; leave out --no-verify");
+      return makeError("--reference has no effect without verification; leave out --no-verify");
     if (std::error_code missing =
             llvm::sys::fs::access(options.reference, llvm::sys::fs::AccessMode::Exist))
       return makeError("--reference: cannot read '" + options.reference +
@@ -78,7 +78,7 @@ Error TpccSession::check() {
   }
 
   if (options.generate != Generate::No && options.onnx)
-    return makeError("--generate: a program that generates is no ONNX file; leave out "
+    return makeError("--generate: a generation step cannot be written as an ONNX file; leave out "
                      "--emit=onnx-sharded");
   if (options.generate != Generate::No && !options.reference.empty())
     return makeError("--reference: with --generate the program is proved against the model that "

@@ -69,12 +69,12 @@ PARTITIONING (--megatron-shard): items separated by commas, each at most once
   tpNxM   as tpM, with the other dimension of each matrix split over N: N*M ranks
   ppN     pipeline parallelism: layers over N stages
   dpN     data parallelism: the batch over N replicas
-  sp      sequence parallelism: splits values that tensor parallelism replicates over tokens
+  sp      sequence parallelism: splits over tokens the values that tensor parallelism replicates
   mbN     N micro-batches in flight through the pipeline
   order=  axes by stride, the smallest first; default tp-cp-ep-dp-pp
   gpus-per-node=N   N consecutive ranks share a node; tp between nodes causes a warning
   manual  only --annotations determine what tp and dp split; the items define the grid
-  allow-reshard   permits communication that no tactic predicts
+  allow-reshard   permits communication that no tactic expects
   cpN epN etpN    context parallelism, experts, ranks of an expert: for --print-groups only
 
 LINKS (--links): {"intra_node": {"alpha": 5e-6, "beta": 2.2e-12}, "inter_node": {…}, "axes": {"dp": {…}}}
@@ -211,7 +211,7 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<bool, true> digestOption(
       "digest-weights",
       cl::desc("Read all weights, and record a digest of each for the executable's "
-               "--verify-weights (default: samples, as it is checked at every start)"),
+               "--verify-weights (default: digests of samples, which every start checks)"),
       cl::location(digestWeights), cl::cat(files));
 
   cl::OptionCategory partitioning("2. Partitioning");

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics
 
 func.func @nothing(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{'tpc.annotation' op has neither a sharding nor a stage}}
+  // expected-error @+1 {{'tpc.annotation' op needs a sharding or a stage}}
   tpc.annotation %x "x" : tensor<4x8xf32>
   return
 }
@@ -19,7 +19,7 @@ func.func @dimensions(%x: tensor<4x8xf32>) {
 // Distributions are rejected before annotations are attached.
 module attributes {tpc.grid = #tpc.grid<tp = 2>} {
   func.func @distributed(%x: tensor<4x8xf32, #tpc.dist<[4{tp}, 8]>>) {
-    // expected-error @+1 {{'tpc.annotation' op is on a distributed value; run tpc-attach-annotations before}}
+    // expected-error @+1 {{'tpc.annotation' op must not annotate a distributed value; run tpc-attach-annotations before}}
     tpc.annotation %x "x" {stage = 1 : i64} : tensor<4x8xf32, #tpc.dist<[4{tp}, 8]>>
     return
   }

@@ -82,7 +82,7 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
-  // expected-error @+1 {{'tpc.fused' must be an operand with no other use, the result of the matmul before it, not 0 : i32}}
+  // expected-error @+1 {{'tpc.fused' must be the index of an operand that the fused matmul computes and that has no other use, not 0 : i32}}
   %0 = tpc.add %x, %x {tpc.fused = 0 : i32} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
 }
@@ -90,7 +90,7 @@ func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 // -----
 
 func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
-  // expected-error @+1 {{'tpc.merged' must be a number, on a matmul that shares it with others of its left side, not 0 : i64}}
+  // expected-error @+1 {{'tpc.merged' must be a number that other matmuls of the same LHS have too, not 0 : i64}}
   %0 = tpc.matmul %x, %x {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
 }
@@ -197,7 +197,7 @@ tpc.pipeline @main(%x: tensor<4xf32>) inputs [{tpc.defualt = "ones"}] outputs []
 
 // -----
 
-// expected-error @+1 {{output 0 is {name = "a text", type = a type}, without 'nmae = "y"'}}
+// expected-error @+1 {{output 0 must have only the fields {name = "a text", type = a type}, but has 'nmae = "y"'}}
 tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{nmae = "y", type = tensor<4xf32>}] {
   tpc.stage 0 {
   }

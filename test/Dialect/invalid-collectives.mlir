@@ -114,7 +114,7 @@ func.func @send_outside_a_stage(%x: !x) {
 module attributes {tpc.grid = #tpc.grid<pp = 2>} {
 tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
   tpc.stage 0 {
-    // expected-error @+1 {{stage 0 is not another stage of the pipeline}}
+    // expected-error @+1 {{peer must be another stage of the pipeline, not stage 0}}
     tpc.send %x to 0 : tensor<4xf32>
   }
   tpc.stage 1 {
@@ -142,7 +142,7 @@ tpc.pipeline @main() inputs [] outputs [] {
 
 // -----
 
-// expected-error @+1 {{inputs and outputs are dictionaries, not "x"}}
+// expected-error @+1 {{inputs and outputs must be dictionaries, not "x"}}
 tpc.pipeline @main(%x: tensor<4xf32>) inputs ["x"] outputs [] {
   tpc.stage 0 {
   }
@@ -150,7 +150,7 @@ tpc.pipeline @main(%x: tensor<4xf32>) inputs ["x"] outputs [] {
 
 // -----
 
-// expected-error @+1 {{inputs and outputs are dictionaries, not tensor<4xf32>}}
+// expected-error @+1 {{inputs and outputs must be dictionaries, not tensor<4xf32>}}
 tpc.pipeline @main() inputs [] outputs [tensor<4xf32>] {
   tpc.stage 0 {
   }
@@ -205,7 +205,7 @@ func.func @another_group(%x: !rows) {
 
 !rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
 func.func @runs_that_do_not_fit(%x: !rows) {
-  // expected-error @+1 {{cannot make runs of s elements of dimension 0, which has b}}
+  // expected-error @+1 {{'every', s, must divide the size of dimension 0, b}}
   %0 = tpc.collective_permute %x over ["tp"] dim 0 from 1 every s : !rows -> !rows
   return
 }
@@ -214,7 +214,7 @@ func.func @runs_that_do_not_fit(%x: !rows) {
 
 !partial = tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>
 func.func @another_element_type(%x: !partial) {
-  // expected-error @+1 {{changes the element type}}
+  // expected-error @+1 {{must not change the element type}}
   %0 = tpc.all_reduce %x over ["tp"] : !partial -> tensor<?x8xf16, #tpc.dist<[b, 8], local>>
   return
 }
@@ -223,7 +223,7 @@ func.func @another_element_type(%x: !partial) {
 
 !partial = tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>
 func.func @another_shape(%x: !partial) {
-  // expected-error @+1 {{changes the global shape from [b, 8] to [s, 8]}}
+  // expected-error @+1 {{must not change the global shape, but changes [b, 8] to [s, 8]}}
   %0 = tpc.all_reduce %x over ["tp"] : !partial -> tensor<?x8xf32, #tpc.dist<[s, 8], local>>
   return
 }
@@ -257,7 +257,7 @@ tpc.pipeline @main(%x: tensor<4xf32>) inputs [] outputs [] {
 // -----
 
 tpc.pipeline @main() inputs [] outputs [] {
-  // expected-error @+1 {{is in a pipeline, but is not a stage}}
+  // expected-error @+1 {{must be a tpc.stage, because it is in a pipeline}}
   %0 = tpc.size 1 : tensor<i64>
 }
 
@@ -323,7 +323,7 @@ func.func @exchange_over_another_group(%x: !rows) {
 // -----
 
 func.func @exchange_adds_nothing(%x: tensor<?x8xf32, #tpc.dist<[b{tp}, 8], sum{dp}, local>>) {
-  // expected-error @+1 {{both sides must be unreduced over the same axes}}
+  // expected-error @+1 {{operand and result must be unreduced over the same axes}}
   %0 = tpc.exchange %x over ["tp"] : tensor<?x8xf32, #tpc.dist<[b{tp}, 8], sum{dp}, local>> -> tensor<?x?xf32, #tpc.dist<[b, 8{tp}], local>>
   return
 }
@@ -367,7 +367,7 @@ func.func @nor_has_a_result(%x: tensor<4xf32, #tpc.dist<[16{tp, dp}], local>>) {
 // -----
 
 module attributes {tpc.grid = #tpc.grid<tp = 2>} {
-// expected-error @+1 {{dimension 0 of 'tensor<3xf32, #tpc.dist<[5{tp}], local>>' is not the same on all ranks of}}
+// expected-error @+1 {{dimension 0 of 'tensor<3xf32, #tpc.dist<[5{tp}], local>>' must be '?', because it is not the same on all ranks of}}
 func.func @ranks_have_different_sizes(%x: tensor<3xf32, #tpc.dist<[5{tp}], local>>) {
   return
 }

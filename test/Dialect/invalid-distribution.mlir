@@ -136,7 +136,7 @@ func.func @delayed_reduction(%x: !partial, %y: !partial) -> tensor<?x8xf32, #tpc
 !x = tensor<4x8xf32, #tpc.dist<[4{tp}, 8]>>
 !row = tensor<1x8xf32, #tpc.dist<[1{tp}, 8]>>
 func.func @split_of_what_is_broadcast(%x: !x, %row: !row) {
-  // expected-error @+1 {{operand 1 broadcasts in dimension 0 but is split there over {tp}}}
+  // expected-error @+1 {{operand 1 broadcasts in dimension 0, which must not be split over {tp}}}
   %0 = tpc.add %x, %row : !x, !row -> !x
   return
 }

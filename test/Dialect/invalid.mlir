@@ -81,7 +81,7 @@ func.func private @f(tensor<?xf32, #tpc.dist<["-2"]>>)
 
 // -----
 
-// expected-error @+1 {{offset -4 is negative}}
+// expected-error @+1 {{offset must not be negative, but is -4}}
 tpc.weight @w in "m.data" at -4 : tensor<8xf32>
 
 // -----
@@ -101,7 +101,7 @@ func.func @f() {
 
 tpc.weight @w in "m.data" at 0 : tensor<8xf32>
 func.func @f() {
-  // expected-error @+1 {{view reaches elements 4 to 11 of a weight of 8}}
+  // expected-error @+1 {{view has elements 4 to 11, but the weight has only 8}}
   %0 = tpc.parameter @w view <4 [[8 x 1]]> : tensor<8xf32>
   return
 }
@@ -144,7 +144,7 @@ func.func @f(%x: tensor<?xf32, #tpc.dist<[b*s]>>) {
 // -----
 
 func.func @f(%x: tensor<8xf32>) {
-  // expected-error @+1 {{takes 4 elements from 6 with step 1 of 8}}
+  // expected-error @+1 {{takes 4 elements from 6 with step 1, but the dimension has only 8}}
   %0 = tpc.slice %x dim 0 from 6 : tensor<8xf32> -> tensor<4xf32>
   return
 }
@@ -185,7 +185,7 @@ func.func @f() {
 
 // -----
 
-// expected-error @+1 {{is redundant: a static, replicated tensor has no distribution}}
+// expected-error @+1 {{is redundant: a static, replicated tensor must not have a distribution}}
 func.func private @f(tensor<12xf32, #tpc.dist<[3*4]>>)
 
 // -----
@@ -206,7 +206,7 @@ func.func private @f(tensor<4xf32, #tpc.dist<[b{dp}], local>>)
 // -----
 
 func.func @runs_of_another_size(%x: tensor<8x6xf32>) {
-  // expected-error @+1 {{cannot make runs of 4 elements of dimension 1, which has 6}}
+  // expected-error @+1 {{'every', 4, must divide the size of dimension 1, 6}}
   %0 = tpc.roll %x dim 1 from 1 every 4 : tensor<8x6xf32> -> tensor<8x6xf32>
   return
 }
@@ -264,7 +264,7 @@ func.func @f() {
 
 tpc.weight @w in "m.data" at 0 : tensor<8xf32>
 func.func @f() {
-  // expected-error @+1 {{a parameter has static sizes}}
+  // expected-error @+1 {{must have static sizes}}
   %0 = tpc.parameter @w : tensor<?xf32, #tpc.dist<[s]>>
   return
 }
@@ -273,7 +273,7 @@ func.func @f() {
 
 tpc.weight @w in "m.data" at 0 : tensor<8xf16>
 func.func @f() {
-  // expected-error @+1 {{has another element type than its weight, 'tensor<8xf16>'}}
+  // expected-error @+1 {{must have the element type of its weight, 'tensor<8xf16>'}}
   %0 = tpc.parameter @w : tensor<8xf32>
   return
 }
@@ -298,7 +298,7 @@ func.func @f(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{changes the element type}}
+  // expected-error @+1 {{must not change the element type}}
   %0 = tpc.reshape %x : tensor<4x8xf32> -> tensor<8x4xf16>
   return
 }
@@ -306,7 +306,7 @@ func.func @f(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{changes the element type}}
+  // expected-error @+1 {{must not change the element type}}
   %0 = tpc.slice %x dim 0 from 0 : tensor<4x8xf32> -> tensor<2x8xf16>
   return
 }
@@ -322,7 +322,7 @@ func.func @f(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{changes [4, 8] to [2, 7] in more than dimension 0}}
+  // expected-error @+1 {{must change only dimension 0, but changes [4, 8] to [2, 7]}}
   %0 = tpc.slice %x dim 0 from 0 : tensor<4x8xf32> -> tensor<2x7xf32>
   return
 }

@@ -9,7 +9,7 @@
 // RUN: not tpc-opt %t.mlir -o=%t.link 2>&1 | FileCheck %s --check-prefix=SAME
 // RUN: not tpc-translate --import-onnx %t.mlir -o %t.mlir 2>&1 | FileCheck %s --check-prefix=SAME
 // RUN: cmp %s %t.mlir
-// SAME: error: the output '{{.*}}' is the input '{{.*}}.mlir': it would be overwritten
+// SAME: error: the output '{{.*}}' is the input '{{.*}}.mlir': the input would be overwritten
 
 // A tool that fails leaves its output as it was.
 // RUN: echo before > %t.before && not tpc-opt %s --tpc-verify-comms=nonsense -o %t.before && grep before %t.before

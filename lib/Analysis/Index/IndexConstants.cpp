@@ -127,7 +127,8 @@ IndexExpr IndexAnalysis::constantAt(ConstantOp op, ArrayRef<IndexExpr> where) {
   std::optional<::tpc::Ramp> ramp = ::tpc::findRamp(table, columns);
   if (!ramp)
     return {};
-  // The number per row is the element in column 1 or -1, or the first element divided by the start.
+  // A row's number is its element with column + start = 1, its negated element with column + start
+  // = -1, or its first element divided by the start.
   SmallVector<IndexExpr> inner(where);
   int64_t one = 1 - ramp->start, other = -1 - ramp->start;
   bool hasOne = one >= 0 && one < columns, hasOther = other >= 0 && other < columns;

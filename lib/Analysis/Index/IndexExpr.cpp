@@ -286,11 +286,11 @@ bool IndexAnalysis::implies(const IndexExpr &a, const IndexExpr &b) {
 ///   `(i > j and m) or (i <= j and m)` is `m or (i <= j and m)`.
 bool IndexAnalysis::dropImplied(SmallVectorImpl<IndexExpr> &terms, bool all) {
   // The comparison of terms is quadratic, so long lists are not simplified.
-  constexpr unsigned most = 64;
+  constexpr unsigned maxTerms = 64;
   unsigned literals = 0;
   for (const IndexExpr &term : terms)
     literals += term.getSize();
-  if (literals > most || isOutOfSteps())
+  if (literals > maxTerms || isOutOfSteps())
     return false;
   auto inner = all ? IndexExpr::Kind::Or : IndexExpr::Kind::And;
   // Whether the term `from` implies the term `to`. For a conjunction: whether `to` implies `from`.

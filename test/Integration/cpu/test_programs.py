@@ -155,7 +155,7 @@ def test_damaged_text_is_refused(tpcc, tmp_path):
     mixed = re.sub(r"(tpc.all_reduce .*?), local>>\n", r"\1>>\n", spmd, count=1)
     assert mixed != spmd
     refuse(mixed, "damaged.mlir:")
-    refuse(text, "another grid", "tp2", flags=["--megatron-shard=tp4"])
+    refuse(text, "differs from the grid", "tp2", flags=["--megatron-shard=tp4"])
     refuse(text, "level staged already", flags=["--emit=model"])
     refuse(text, "level staged already", flags=["--explain"])
     refuse(text, "level staged", flags=[f"--reference={tmp_path / 'staged.mlir'}"])

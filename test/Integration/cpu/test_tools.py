@@ -160,4 +160,4 @@ def test_what_is_not_recognized_is_said(tpcc, tmp_path):
         output = tpcc.call([path, "--megatron-shard=dp2", "-o", tmp_path / "out"]).check().stderr
         assert output.count("is not part of a recognized attention") == min(count, 8)
         assert "node 'soft0'" in output
-        assert ("3 more of these" in output) == (count == 11)
+        assert ("3 more remarks" in output) == (count == 11)

@@ -100,13 +100,13 @@ TEST_F(Diagnostics, OfRemarksThereAreAFew) {
   };
   std::string eight = report(8);
   EXPECT_EQ(llvm::StringRef(eight).count("remark"), 8u);
-  EXPECT_EQ(eight.find("more of these"), std::string::npos);
+  EXPECT_EQ(eight.find("more remarks"), std::string::npos);
   // Ten different ones, some of them twice. Errors are printed regardless of the number of remarks.
   std::string ten = report(13);
   EXPECT_EQ(llvm::StringRef(ten).count("was not recognized"), 8u);
   EXPECT_NE(ten.find("tpcc: error: node 'last': is wrong\n"), std::string::npos);
   EXPECT_TRUE(
-      llvm::StringRef(ten).ends_with("tpcc: remark: 2 more of these (tpc-opt prints them all)\n"))
+      llvm::StringRef(ten).ends_with("tpcc: remark: 2 more remarks (tpc-opt prints them all)\n"))
       << ten;
   EXPECT_EQ(heard.size(), 9u);
 }

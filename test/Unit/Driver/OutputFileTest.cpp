@@ -79,7 +79,8 @@ TEST_F(OutputFile, RefusesItsInputs) {
   link("link", model);
   std::filesystem::create_hard_link(model, path("hard"));
   for (const char *name : {"model.onnx", "link", "hard"})
-    EXPECT_NE(check(name, {"/nowhere", model}).find("it would be overwritten"), std::string::npos)
+    EXPECT_NE(check(name, {"/nowhere", model}).find("the input would be overwritten"),
+              std::string::npos)
         << name;
   EXPECT_EQ(check("other", {model}), "");
 }

@@ -72,7 +72,7 @@ TEST_F(ReadProgram, FindsTheLevel) {
 }
 
 TEST_F(ReadProgram, RefusesWhatIsNoProgram) {
-  EXPECT_EQ(levelOf("ML\xefR"), "is MLIR bytecode, and programs are read as text only; print it "
+  EXPECT_EQ(levelOf("ML\xefR"), "is MLIR bytecode, but programs must be text; print it "
                                 "with tpc-opt " +
                                     path("p.mlir"));
   EXPECT_EQ(levelOf("func.func private @layer(%x: tensor<4xf32>) {\n  return\n}"),
@@ -80,14 +80,14 @@ TEST_F(ReadProgram, RefusesWhatIsNoProgram) {
   EXPECT_EQ(levelOf("func.func private @main(tensor<4xf32>)"),
             "@main is declared, but has no body");
   EXPECT_EQ(levelOf("func.func @main(%x: i32) {\n  return\n}"),
-            "an argument of type 'i32': programs compute with tensors");
+            "an argument must be a tensor, but has type 'i32'");
   EXPECT_EQ(levelOf("func.func @main(%x: tensor<4xindex>) {\n  return\n}"),
-            "an argument has elements of 'index'");
+            "an argument must have integer or float elements, but has 'index'");
   EXPECT_EQ(levelOf("func.func @main(%x: tensor<?xf32>) {\n  return\n}"),
             "an argument of type 'tensor<?xf32>' has unknown sizes; declare them in a "
             "#tpc.dist");
   EXPECT_EQ(levelOf("func.func @main(%x: tensor<4xf32, 5>) {\n  return\n}"),
-            "an argument of type 'tensor<4xf32, 5 : i64>' has another encoding than a #tpc.dist");
+            "an argument of type 'tensor<4xf32, 5 : i64>' must have a #tpc.dist as its encoding");
 }
 
 TEST_F(ReadProgram, RefusesCallsWithoutAnEnd) {
@@ -97,7 +97,7 @@ TEST_F(ReadProgram, RefusesCallsWithoutAnEnd) {
                     "  func.call @b(%x) : (tensor<4xf32>) -> ()\n  return\n}\n"
                     "func.func private @b(%x: tensor<4xf32>) {\n"
                     "  func.call @a(%x) : (tensor<4xf32>) -> ()\n  return\n}\n"),
-            "@a calls itself here");
+            "@a must not be recursive, but calls itself here");
 }
 
 TEST_F(ReadProgram, RefusesLevelsThatAreMixed) {
@@ -107,7 +107,7 @@ TEST_F(ReadProgram, RefusesLevelsThatAreMixed) {
   EXPECT_EQ(levelOf(std::string(kGrid) +
                     "func.func @main(%x: tensor<4xf32, #tpc.dist<[4{tp}]>>, %y: tensor<2xf32, "
                     "#tpc.dist<[4{tp}], local>>) {\n  return\n}\n}"),
-            "'func.func' is of the sharded level: a value that is split, but not local");
+            "'func.func' belongs to the sharded level, because its type is split, but not local");
 }
 
 TEST_F(ReadProgram, SaysTheGridAsAFlagWould) {
