@@ -1,4 +1,5 @@
-// Seeded faults. Verdicts of the verifiers: test/Integration/cpu/test_mutants.py.
+// Kinds of mutants and what each changes. (test/Integration/cpu/test_mutants.py tests that
+// verifiers reject them.)
 // DEFINE: %{kind} = list
 // DEFINE: %{split} = --tpc-assign-shardings=shard=tp2,pp2,dp2,mb2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --cse --tpc-split-stages --tpc-schedule-pipeline --cse
 // DEFINE: %{mutate} = tpc-opt %S/../Transforms/Inputs/gpt2.mlir %{split} --verify-each=0 --tpc-mutate=kind=%{kind}
@@ -16,7 +17,7 @@
 // BRANCH-NEXT: tpc.all_reduce
 // BRANCH: else
 
-// The same seed makes the same fault.
+// The same seed gives the same mutant.
 // RUN: %{mutate} 2>&1 > %t.1 && %{mutate} > %t.2 2>/dev/null && diff %t.1 %t.2
 
 // REDEFINE: %{kind} = cross-micro-batches
@@ -34,6 +35,6 @@
 // RUN: not %{mutate} 2>&1 | FileCheck %s --check-prefix=PLACE
 // PLACE: error: tpc-mutate: the program has no location for 'wrong-rotation'
 
-// A program without a grid has no rank-dependent ops.
+// A program without a grid has no op that a rank could run differently.
 // RUN: not tpc-opt %S/../Transforms/Inputs/gpt2.mlir --tpc-mutate=kind=transfer-in-branch -o /dev/null 2>&1 | FileCheck %s --check-prefix=GRID
 // GRID: error: tpc-mutate: the program has no location for 'transfer-in-branch'

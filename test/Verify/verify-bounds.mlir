@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s -split-input-file -verify-diagnostics --tpc-verify-bounds
 
-// Large, but possible: at most 1024 rows.
+// The value is large but possible, because there are at most 1024 rows.
 module attributes {tpc.constraints = [{expr = #tpc.expr<s>, min = 1 : i64, max = 1024 : i64, why = "positions"}]} {
   func.func @main(%x: tensor<?x1000000xf32, #tpc.dist<[s, 1000000]>>) {
     %0 = tpc.reshape %x : tensor<?x1000000xf32, #tpc.dist<[s, 1000000]>> -> tensor<?xf32, #tpc.dist<[1000000 * s]>>
@@ -26,7 +26,8 @@ func.func @main(%x: tensor<1x1x1xi8>) {
 
 // -----
 
-// Too large only if the symbol is unbounded: with at most 2 it is small.
+// The value is too large because the symbol is unbounded. If it were at most 2, the value would be
+// small.
 func.func @main(%x: tensor<1xf32>) {
   // expected-error @below {{of up to 604462909807314587353088 bytes}}
   %0 = tpc.expand %x : tensor<1xf32> -> tensor<?x?x?x?xf32, #tpc.dist<[4 * s, s, s, s * s]>>
@@ -35,7 +36,7 @@ func.func @main(%x: tensor<1xf32>) {
 
 // -----
 
-// Values that fit, and a product of them that does not.
+// Both operands fit, but the result of their matmul does not.
 func.func @main(%x: tensor<?x?xf32, #tpc.dist<[16 * s * s, s]>>, %y: tensor<?x?xf32, #tpc.dist<[s, s * s]>>) {
   // expected-error @below {{makes a value 'tensor<?x?xf32, #tpc.dist<[16*s*s, s*s]>>' of up to 73786976294838206464 bytes}}
   %0 = tpc.matmul %x, %y : tensor<?x?xf32, #tpc.dist<[16 * s * s, s]>>, tensor<?x?xf32, #tpc.dist<[s, s * s]>> -> tensor<?x?xf32, #tpc.dist<[16 * s * s, s * s]>>
@@ -52,7 +53,7 @@ func.func @main(%x: tensor<?x?xi8, #tpc.dist<[16 * s, s * s]>>, %y: tensor<?x?xi
 
 // -----
 
-// The worst-case rank of two.
+// The larger of two ranks' shards is too large.
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1>} {
   func.func @main(%x: tensor<1xf32>) {
     %0 = tpc.expand %x : tensor<1xf32> -> tensor<200000000000xf32, #tpc.dist<[400000000000{tp}], local>>

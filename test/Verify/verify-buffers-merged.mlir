@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --split-input-file --tpc-verify-buffers --verify-diagnostics
 
-// Merged matmuls. The second's sum is stored where the first's belongs.
+// Of two merged matmuls, the second's result is stored in the first's memory.
 func.func private @f(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %v: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
   %0 = tpc.matmul %x, %w {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   %1 = tpc.matmul %x, %v {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -27,7 +27,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1, %v = packed 2) 
 
 // -----
 
-// One is missing.
+// One of the two matmuls is missing.
 func.func private @f(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %v: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
   %0 = tpc.matmul %x, %w {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   %1 = tpc.matmul %x, %v {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -40,7 +40,8 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1, %v = packed 2) 
 
 // -----
 
-// A matmul may overwrite its own residual, but no other's: they run at the same time.
+// A merged matmul may overwrite its own residual, but not another's, because all run at the same
+// time.
 func.func private @f(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %v: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %e = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   %0 = tpc.matmul %x, %w {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>

@@ -36,7 +36,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
 
 // -----
 
-// A wrong count, and a wrong operand.
+// A wrong size, and a wrong operand.
 func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
@@ -77,7 +77,7 @@ func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 
 // -----
 
-// A window of two keys.
+// The window has two keys instead of three.
 !x = tensor<1x4x2x4xf32>
 !k = tensor<1x?x2x4xf32, #tpc.dist<[1, "p + 4", 2, 4]>>
 func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x {
@@ -91,7 +91,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f3
 
 // -----
 
-// No window.
+// The window is missing.
 !x = tensor<1x4x2x4xf32>
 !k = tensor<1x?x2x4xf32, #tpc.dist<[1, "p + 4", 2, 4]>>
 func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x {
@@ -105,7 +105,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f3
 
 // -----
 
-// Slopes that are 0 at another index, which computes the same except for rounding.
+// The slopes' bias is 0 at another key. The result is the same except for rounding.
 !x = tensor<1x4x2x4xf32>
 !k = tensor<1x?x2x4xf32, #tpc.dist<[1, "p + 4", 2, 4]>>
 func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x {
@@ -119,7 +119,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f3
 
 // -----
 
-// Another value's slopes.
+// The slopes are another value.
 !x = tensor<1x4x2x4xf32>
 !k = tensor<1x?x2x4xf32, #tpc.dist<[1, "p + 4", 2, 4]>>
 func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x {
@@ -133,7 +133,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f3
 
 // -----
 
-// No slopes.
+// The slopes are missing.
 !x = tensor<1x4x2x4xf32>
 !k = tensor<1x?x2x4xf32, #tpc.dist<[1, "p + 4", 2, 4]>>
 func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x {

@@ -72,7 +72,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
 // -----
 
-// Replicas with an empty batch do nothing: no rank may wait for them.
+// Replicas with an empty batch run no micro-batch, so no rank may wait for them.
 module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
     tpc.stage 0 {
@@ -87,7 +87,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 2, pp = 1, mb = 2>} {
 
 // -----
 
-// Each replica has a different shard of the tensor, so they are not equal.
+// Each replica has another shard of the tensor, so shards differ in size.
 !part = tensor<?xf32, #tpc.dist<[batch{dp, mb}], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
   func.func private @f(%x: !part) {
@@ -114,8 +114,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
 
 // -----
 
-// Static sizes: 5 samples are 2, 2 and 1 on three replicas; with two micro-batches the last has one
-// iteration.
+// Three replicas have 2, 2 and 1 of 5 samples. So the last one runs only one of two micro-batches.
 module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 3, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
     tpc.stage 0 {
@@ -160,7 +159,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
 
 // -----
 
-// The same two collectives, but not in the same order.
+// Both branches have the same two collectives, but in different orders.
 !x = tensor<4xf32>
 !y = tensor<8xf32>
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {

@@ -131,7 +131,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
 
 // -----
 
-// All messages have their counterparts, but each stage receives first.
+// Each message has a sender and a receiver, but both stages receive first.
 !x = tensor<4xf32>
 module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
@@ -155,7 +155,8 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
 
 // -----
 
-// The same with loops: stage 0 sends all of one value first, stage 1 receives the other first.
+// The same with loops: stage 0 sends one value in all iterations first, stage 1 receives the other
+// value first.
 !x = tensor<4xf32>
 module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 3, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {

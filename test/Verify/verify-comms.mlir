@@ -1,10 +1,10 @@
-// Accepted programs, and the proof.
+// Programs that are accepted, and their proof in the certificate.
 // RUN: tpc-opt %s --split-input-file --tpc-verify-comms=certificate=- -o /dev/null | FileCheck %s
 // RUN: not tpc-opt %s --split-input-file --tpc-verify-comms=certificate=/nonexistent/proof -o /dev/null 2>&1 | FileCheck %s --check-prefix=WRITE
 // WRITE: error: certificate: cannot write '/nonexistent/proof': No such file or directory
 
-// Two stages; each iteration takes one micro-batch. Replicas may have different numbers of
-// iterations; ranks of a tp group, or with messages between them, may not.
+// In each of two stages, an iteration runs one micro-batch. Replicas may have different numbers of
+// iterations, but not ranks of a tp group or ranks that send each other messages.
 #batch = #tpc.dim<batch{dp, mb}>
 !ids = tensor<?xi64, #tpc.dist<[batch], local>>
 !part = tensor<?x8xf32, #tpc.dist<[batch{dp, mb}, 8], local>>
@@ -78,7 +78,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 4>} {
 
 // -----
 
-// A batch of 6 gives each of 3 replicas equally many samples: they may communicate.
+// Each of 3 replicas has 2 of 6 samples. So all run the same iterations, and may communicate.
 !six = tensor<2xf32, #tpc.dist<[6{dp}], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 3, pp = 1, mb = 1>} {
   tpc.pipeline @main(%x: tensor<6xf32>) inputs [{tpc.name = "x"}]
@@ -96,7 +96,8 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 3, pp = 1, mb = 1>} {
 
 // -----
 
-// A branch that all members of the group take, and one with the same communication on both sides.
+// A branch that all members of the group take, and a branch with the same communication on both
+// sides.
 !x = tensor<4xf32>
 !half = tensor<2xf32, #tpc.dist<[4{tp}], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {

@@ -1,4 +1,5 @@
-// A cache that is an input and an output: the first copy of each replicated kv head is delivered.
+// A cache is an input and an output. The first copy of each replicated kv head is written to the
+// output.
 // RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp4 --tpc-assign-shardings=shard=tp4 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize -o %t.mlir
 // RUN: FileCheck %s --check-prefix=REPEATED --input-file %t.mlir
 // RUN: tpc-opt %t.mlir "--tpc-verify-equivalence=reference=%s" -o /dev/null
@@ -9,7 +10,8 @@
 // REPEATED: tpc.gather %arg1, %{{.*}} dim 1 : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, p, 4], local>>
 // STAGED: outputs [{{.*}}, {name = "output_1", tpc.copies = array<i64: 1, 2>, type = tensor<?x2x?x4xf32, #tpc.dist<[b, 2, "p + s", 4]>>}]
 
-// Without that, an output has too many heads; a value without copies has no first copy.
+// If `tpc.copies` is missing, the output has too many heads. If it is wrong, the value has no such
+// copies.
 // RUN: sed 's/{tpc.copies = array<i64: 1, 2>}//' %t.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s" -o /dev/null 2>&1 | FileCheck %s --check-prefix=MORE
 // MORE: error: {{.*}}output 1
 // RUN: sed 's/\[0, 0, 1, 1\]/[0, 1, 0, 1]/' %t.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s --check-prefix=OTHER

@@ -1,4 +1,4 @@
-// Nested repeated calls: a short program that takes very long to run.
+// Each function calls the next one repeatedly, so that a short program takes very long to run.
 // RUN: not tpc-opt %s --tpc-verify-equivalence=reference=%S/Inputs/verify-model.mlir 2>&1 | FileCheck %s
 
 // CHECK: cannot be proved: calls expand to more than 2097152 ops

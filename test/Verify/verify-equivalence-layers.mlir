@@ -1,4 +1,4 @@
-// Programs with the model's layer in another form: computations are compared, not names.
+// Programs in which the model's layer has another form: computations are compared, not names.
 // RUN: split-file %s %t
 // RUN: tpc-opt %t/inlined.mlir --tpc-verify-equivalence=reference=%t/model.mlir -o /dev/null
 // RUN: tpc-opt %t/separated.mlir --tpc-verify-equivalence=reference=%t/model.mlir -o /dev/null
@@ -22,7 +22,7 @@ func.func private @layer(%x: tensor<5x4xf32>, %a: tensor<4xf32>) -> tensor<5x4xf
   return %3 : tensor<5x4xf32>
 }
 
-// No layer function, and factors are computed in another order.
+// There is no layer function, and products are computed in another order.
 //--- inlined.mlir
 tpc.weight @a in "w" at 0 : tensor<4xf32>
 tpc.weight @b in "w" at 16 : tensor<4xf32>
@@ -40,7 +40,7 @@ func.func @main(%x: tensor<5x4xf32> {tpc.name = "x"}) -> tensor<5x4xf32> {
   return %7 : tensor<5x4xf32>
 }
 
-// A separate argument for each use of a weight.
+// The layer has a separate argument for each use of a weight.
 //--- separated.mlir
 tpc.weight @a in "w" at 0 : tensor<4xf32>
 tpc.weight @b in "w" at 16 : tensor<4xf32>

@@ -1,5 +1,5 @@
 // Programs that differ from their model, and models that cannot be read. The dialect's verifier is
-// off for programs.
+// disabled for programs.
 // RUN: split-file %s %t
 // DEFINE: %{opt} = not tpc-opt --mlir-very-unsafe-disable-verifier-on-parsing --verify-each=0 -o /dev/null 2>&1
 // DEFINE: %{verify} = "--tpc-verify-equivalence=reference=%t/model.mlir interpret=false"

@@ -1,4 +1,4 @@
-// Errors in the arguments rather than in the program.
+// Errors in the options of the pass, not in the program.
 // RUN: not tpc-opt %s --tpc-verify-equivalence 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: not tpc-opt %s --tpc-verify-equivalence=reference=%t.missing 2>&1 | FileCheck %s --check-prefix=MISSING
 // RUN: not tpc-opt %s --tpc-verify-equivalence=reference=%s 2>&1 | FileCheck %s --check-prefix=EMPTY

@@ -1,5 +1,5 @@
-// Reduced sizes of dimensions that are concatenated and sliced again add up, also with symbols: 12
-// = 8 + 4 rows.
+// Sizes are reduced for the randomized check. If dimensions are concatenated and sliced again,
+// reduced sizes must still add up, also with symbols: 12 * s = 8 * s + 4 * s.
 // RUN: tpc-opt %s "--tpc-verify-equivalence=reference=%s symbolic=false" -o /dev/null 2>&1 | FileCheck %s --allow-empty
 // CHECK-NOT: {{error|warning}}
 !x = tensor<?x8xf32, #tpc.dist<[s, 8]>>

@@ -2,11 +2,12 @@
 // RUN: split-file %s %t
 // RUN: tpc-opt %t/every-second.mlir "--tpc-verify-equivalence=reference=%t/every-second.mlir" 2>&1 | FileCheck %s
 // RUN: tpc-opt %t/every-second.mlir "--tpc-verify-equivalence=reference=%t/every-second.mlir symbolic=false" 2>&1 -o /dev/null | FileCheck %s --check-prefix=ALONE
-// With smaller sizes, it has one.
+// The same model with smaller sizes has a randomized check.
 // RUN: sed 's/4099/19/g; s/2050/10/g' %t/every-second.mlir > %t/small.mlir
 // RUN: tpc-opt %t/small.mlir "--tpc-verify-equivalence=reference=%t/small.mlir" 2>&1 | FileCheck %s --check-prefix=SMALL
-// One slice with coprime sizes does not affect others: 4099 = 4096 + 3, also with reduced sizes.
-// The same holds for slices with an offset, concatenations, and blocks of composite sizes.
+// One slice whose sizes are coprime does not prevent the reduction of others: 4099 = 4096 + 3, also
+// with reduced sizes. The same holds for slices with an offset, concatenations, and blocks of
+// composite sizes.
 // RUN: tpc-opt %t/slices.mlir "--tpc-verify-equivalence=reference=%t/slices.mlir" 2>&1 | FileCheck %s --check-prefix=SMALL
 // Faults in these programs are found.
 // RUN: sed 's/from 4 :/from 3 :/' %t/slices.mlir > %t/wrong.mlir

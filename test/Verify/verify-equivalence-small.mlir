@@ -1,4 +1,4 @@
-// The randomized check alone: both programs run at small sizes. The dialect's verifier is off,
+// The randomized check alone: both programs run at small sizes. The dialect's verifier is disabled,
 // because it rejects most of these programs.
 // RUN: tpc-opt %s --mlir-very-unsafe-disable-verifier-on-parsing --verify-each=0 -split-input-file -verify-diagnostics=only-expected "--tpc-verify-equivalence=reference=%S/Inputs/verify-model.mlir symbolic=false"
 

@@ -1,5 +1,5 @@
-// A broadcast between stages sends a value of one stage to others; a single stage's text does not
-// define it.
+// A broadcast between stages sends a value of one stage to others, so the text of one stage does
+// not define its result.
 // RUN: split-file %s %t
 // RUN: not tpc-opt %t/staged.mlir "--tpc-verify-equivalence=reference=%t/model.mlir interpret=false" 2>&1 | FileCheck %s
 // CHECK: (tpc.broadcast) cannot be proved: its group reaches over stages; move values between stages with tpc.send and tpc.recv

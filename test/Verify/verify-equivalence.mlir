@@ -1,6 +1,5 @@
-// A program equal to the model in Inputs/verify-model.mlir, with its bias added after the
-// reduction, is proved by either method; for other programs the error names the first op that
-// differs.
+// The first program is the model in Inputs/verify-model.mlir with its bias added after the
+// reduction. Both methods accept it. For other programs, the error names the first op that differs.
 // RUN: tpc-opt %s -split-input-file -verify-diagnostics=only-expected --tpc-verify-equivalence=reference=%S/Inputs/verify-model.mlir
 
 !x = tensor<?x4xf32, #tpc.dist<[batch, 4], local>>
@@ -839,7 +838,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 
 // -----
 
-// The samples of a micro-batch may be split further: an empty micro-batch has no shards.
+// The samples of a micro-batch may be split further. An empty micro-batch has no shards.
 !x = tensor<?x4xf32, #tpc.dist<[batch, 4], local>>
 !mb = tensor<?x4xf32, #tpc.dist<[batch{dp, mb}, 4], local>>
 !h = tensor<?x?xf32, #tpc.dist<[batch{dp, mb}, 5{tp}], local>>

@@ -1,5 +1,4 @@
-// Two coalesced reductions equal those of the model; if they are sliced in another way, they do
-// not.
+// Two coalesced reductions equal those of the model, but not if their result is sliced differently.
 // RUN: tpc-opt %s --tpc-localize --tpc-coalesce-collectives -o %t.mlir
 // RUN: FileCheck %s < %t.mlir
 // RUN: tpc-opt %t.mlir --tpc-verify-equivalence=reference=%S/Inputs/verify-joined-model.mlir -o /dev/null

@@ -1,5 +1,5 @@
-// Values hoisted out of the micro-batch loop equal those of every iteration. Each program is one
-// edit away from good.mlir.
+// Values that are hoisted out of the micro-batch loop must equal those of every iteration. Each
+// other program is one edit away from good.mlir.
 // RUN: split-file %s %t
 // DEFINE: %{unsafe} = not tpc-opt --mlir-very-unsafe-disable-verifier-on-parsing --verify-each=0 -o /dev/null 2>&1
 // DEFINE: %{proof} = "--tpc-verify-equivalence=reference=%t/model.mlir interpret=false"
@@ -14,8 +14,8 @@
 // EVENTS: "call": "prologue"
 // EVENTS: "loop":
 
-// The slice of the first micro-batch: the dialect rejects it in ops of the stage, the proof also in
-// called functions.
+// The slice of the first micro-batch is used outside of the loop. The dialect rejects it in ops of
+// the stage, and the proof also in called functions.
 // RUN: not tpc-opt %t/first.mlir 2>&1 | FileCheck %s --check-prefix=FIRST
 // RUN: %{unsafe} %t/first.mlir %{proof} | FileCheck %s --check-prefix=FIRST-PROOF
 // RUN: %{unsafe} %t/first.mlir %{run} | FileCheck %s --check-prefix=FIRST-SMALL
@@ -25,7 +25,7 @@
 // FIRST-SMALL: (tpc.local_slice): run at small sizes, there is no micro-batch here for the type
 // INSIDE: (func.call) is computed once, before the micro-batch loop
 
-// Results in another order; an iteration that reads an input instead of the value computed from it.
+// The results are swapped, or an iteration reads an input instead of the value computed from it.
 // RUN: not tpc-opt %t/swapped.mlir %{proof} 2>&1 | FileCheck %s --check-prefix=WRONG
 // RUN: not tpc-opt %t/swapped.mlir %{run} 2>&1 | FileCheck %s --check-prefix=WRONG-SMALL
 // RUN: not tpc-opt %t/dropped.mlir %{proof} 2>&1 | FileCheck %s --check-prefix=WRONG
@@ -33,18 +33,18 @@
 // WRONG: does not compute what the model computes
 // WRONG-SMALL: run at small sizes, element {{.*}} of output 0 is not what the model computes
 
-// Read before it is computed.
+// A value is read before it is computed.
 // RUN: %{unsafe} %t/late.mlir %{proof} | FileCheck %s --check-prefix=LATE
 // RUN: %{unsafe} %t/late.mlir %{run} | FileCheck %s --check-prefix=LATE-SMALL
 // LATE: (func.call) is after the micro-batch loops: move values that iterations share before them
 // LATE-SMALL: (func.call): run at small sizes, it takes a value that is not computed before
 
-// Transfers and outputs are in the loop.
+// Transfers and outputs must be in the loop.
 // RUN: not tpc-opt %t/output.mlir %{proof} 2>&1 | FileCheck %s --check-prefix=OUTPUT
 // RUN: not tpc-opt %t/output.mlir %{run} 2>&1 | FileCheck %s --check-prefix=OUTPUT
 // OUTPUT: (tpc.output){{.*}} is outside of tpc.micro_batches
 
-// A collective that only some ranks execute: those of one branch, or of one stage.
+// Only some ranks execute a collective: those of one branch, or of one stage.
 // RUN: not tpc-opt %t/branch.mlir --tpc-verify-comms -o /dev/null 2>&1 | FileCheck %s --check-prefix=BRANCH
 // RUN: not tpc-opt %t/stage.mlir --tpc-verify-comms -o /dev/null 2>&1 | FileCheck %s --check-prefix=STAGE
 // BRANCH: not all members of its group over tp reach it: rank (tp 0) and rank (tp 1) may take different branches

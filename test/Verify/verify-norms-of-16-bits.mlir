@@ -1,5 +1,5 @@
-// Norms of f32 with 16-bit parameters and results, one of which is decomposed: computed in f32,
-// then rounded.
+// Norms of f32 values with 16-bit parameters and results are computed in f32, then rounded. One of
+// them is decomposed.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize -o %t.mlir
 // RUN: FileCheck %s --input-file %t.mlir --check-prefix=PROGRAM
 // RUN: tpc-opt %t.mlir --tpc-verify-equivalence=reference=%s -o /dev/null
@@ -12,7 +12,7 @@
 // PROGRAM: tpc.cast %[[Y]] {{.*}}f32{{.*}} -> {{.*}}bf16
 // PROGRAM: tpc.all_gather {{.*}}bf16
 
-// A parameter of another norm.
+// A norm has the parameter of another norm.
 // RUN: sed 's/dense<9.99999974E-6>/dense<2.0E-6>/' %t.mlir | not tpc-opt --tpc-verify-equivalence=reference=%s -o /dev/null 2>&1 | FileCheck %s
 // CHECK: does not compute what the model computes
 tpc.weight @s in "w" at 0 : tensor<8xbf16>

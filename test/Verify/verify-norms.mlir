@@ -1,4 +1,5 @@
-// Norms over a split width are decomposed; the proof uses their definition.
+// Norms over a split width are decomposed. The proof replaces the model's norms by their
+// definition.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize -o %t.mlir
 // RUN: FileCheck %s --input-file %t.mlir --check-prefix=PROGRAM
 // RUN: tpc-opt %t.mlir --tpc-verify-equivalence=reference=%s -o /dev/null
@@ -6,7 +7,7 @@
 // PROGRAM: tpc.layer_norm
 // PROGRAM-NOT: tpc.rms_norm
 
-// Another epsilon, another divisor, a sum instead of the mean square.
+// Faults: another epsilon, another divisor, a sum instead of the mean square.
 // RUN: sed 's/dense<9.99999974E-6>/dense<2.0E-6>/' %t.mlir | not tpc-opt --tpc-verify-equivalence=reference=%s -o /dev/null 2>&1 | FileCheck %s
 // RUN: sed 's/dense<1.250000e-01>/dense<2.500000e-01>/' %t.mlir | not tpc-opt --tpc-verify-equivalence=reference=%s -o /dev/null 2>&1 | FileCheck %s
 // RUN: sed 's/tpc.norms_decomposed, //' %t.mlir | not tpc-opt --tpc-verify-equivalence=reference=%s -o /dev/null 2>&1 | FileCheck %s

@@ -1,6 +1,6 @@
-// Types that contradict the values on ranks: the error is at the first op whose value is not the
-// shard that its type states. The dialect's own verifier is off, because most of these violate its
-// sharding rules, which this verifier does not read.
+// Types that contradict the values on ranks. The error is at the first op whose value is not the
+// shard that its type states. The dialect's own verifier is disabled, because most of these
+// programs violate its sharding rules. The verifier under test does not use these rules.
 // RUN: tpc-opt %s --mlir-very-unsafe-disable-verifier-on-parsing --verify-each=0 --tpc-verify-equivalence=reference=%S/Inputs/verify-model.mlir -split-input-file -verify-diagnostics
 
 !columns = tensor<4x?xf32, #tpc.dist<[4, 5{tp}], local>>

@@ -1,13 +1,13 @@
-// A norm of each repeated kv head, followed by a norm over all of them. The second is decomposed, so
-// the verifier decomposes the first in both programs: its sums pass the repetition, the sums of the
-// second end it.
+// A norm of each repeated kv head, followed by a norm over all kv heads. The second norm is
+// decomposed, so the verifier decomposes the first one in both programs. Sums of the first norm are
+// repeated like the heads; a sum of the second norm is the same with and without repetition.
 // RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp4 --tpc-assign-shardings=shard=tp4 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize -o %t.mlir
 // RUN: FileCheck %s --check-prefix=REPEATED --input-file %t.mlir
 // RUN: tpc-opt %t.mlir "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null
 // RUN: tpc-opt %t.mlir "--tpc-verify-equivalence=reference=%s symbolic=false" -o /dev/null
 // REPEATED: tpc.parameter @nk view <0 {{\[\[}}2 x 4, 2 x 0, 4 x 1]]>
 
-// Another epsilon of the first norm, and copies 0, 1, 0, 1.
+// Faults: another epsilon of the first norm, and copies 0, 1, 0, 1.
 // RUN: sed '/rms_norm/s/epsilon 1.000000e-05/epsilon 2.0e-05/' %t.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s
 // RUN: sed '/@n\?k view/s/2 x 4, 2 x 0, 4 x 1/2 x 0, 2 x 4, 4 x 1/' %t.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s
 // CHECK: does not compute what the model computes

@@ -1,11 +1,11 @@
-// Replicated kv heads after a norm over all of them: a mean over equally many copies of each
-// element is the mean over the elements. For the norm as one op, and decomposed.
+// Replicated kv heads with a norm over all of them, as one op or decomposed. The mean over equally
+// many copies of each element is the mean over the elements.
 // RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp4 -o %t.mlir
 // RUN: tpc-opt %t.mlir "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null
 // RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp4 --tpc-assign-shardings=shard=tp4 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize -o %t.spmd.mlir
 // RUN: tpc-opt %t.spmd.mlir "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null
 // RUN: tpc-opt %t.spmd.mlir "--tpc-verify-equivalence=reference=%s symbolic=false" -o /dev/null
-// Numbers of copies that are not powers of two: the factors 1/n are rounded.
+// If the number of copies is not a power of two, the factor 1/n is rounded.
 // RUN: sed 's/8x4xf32/12x4xf32/g; s/\[b, s, 8, 4\]/[b, s, 12, 4]/; s/?x32xf32/?x48xf32/; s/\[b\*s, 32\]/[b*s, 48]/; s/8x32xf32/8x48xf32/g; s/32x8xf32/48x8xf32/g; s/tensor<32xf32>/tensor<48xf32>/g' %s > %t.six.mlir
 // RUN: tpc-opt %t.six.mlir --tpc-repeat-kv-heads=shard=tp6 --tpc-assign-shardings=shard=tp6 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize -o %t.six.spmd.mlir
 // RUN: FileCheck %s --check-prefix=SIX --input-file %t.six.spmd.mlir
@@ -13,8 +13,8 @@
 // RUN: tpc-opt %t.six.spmd.mlir "--tpc-verify-equivalence=reference=%t.six.mlir symbolic=false" -o /dev/null
 // SIX: tpc.parameter @nk view <0 {{\[\[}}2 x 4, 3 x 0, 4 x 1]]>
 
-// The number of elements without copies, with other copies, another epsilon; in the proof and in
-// the run.
+// Faults: the mean divides by the number of elements without copies or by another number, or
+// epsilon is another. The proof and the run find them.
 // RUN: sed 's/dense<6.250000e-02>/dense<1.250000e-01>/' %t.spmd.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s
 // RUN: sed 's/dense<6.250000e-02>/dense<1.250000e-01>/' %t.spmd.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s symbolic=false" -o /dev/null 2>&1 | FileCheck %s --check-prefix=SMALL
 // RUN: sed 's/dense<6.250000e-02>/dense<3.125000e-02>/' %t.spmd.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s
@@ -23,7 +23,7 @@
 // The scale is repeated differently from the keys.
 // RUN: sed '/@nk view/s/2 x 4, 2 x 0, 4 x 1/2 x 0, 2 x 4, 4 x 1/' %t.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s
 // RUN: sed '/@nk view/s/2 x 4, 2 x 0, 4 x 1/2 x 0, 2 x 4, 4 x 1/' %t.spmd.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s
-// Heads 0, 1, 0, 1 of keys and scale, which the norm does not distinguish from 0, 0, 1, 1;
+// Keys and scale have heads 0, 1, 0, 1. The norm does not distinguish this from 0, 0, 1, 1, but
 // attention does.
 // RUN: sed '/@n\?k view/s/2 x 4, 2 x 0, 4 x 1/2 x 0, 2 x 4, 4 x 1/' %t.spmd.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s
 // CHECK: does not compute what the model computes

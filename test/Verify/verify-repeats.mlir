@@ -1,4 +1,4 @@
-// Replicated kv heads equal the model's kv heads, for all sizes: the proof alone.
+// The proof shows for all sizes that replicated kv heads equal the model's kv heads.
 // RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp4 -o %t.mlir
 // RUN: FileCheck %s --check-prefix=REPEATED --input-file %t.mlir
 // RUN: tpc-opt %t.mlir "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null
@@ -7,18 +7,19 @@
 // RUN: tpc-opt %t.spmd.mlir "--tpc-verify-equivalence=reference=%s symbolic=false" -o /dev/null
 // REPEATED: tpc.parameter @k view <0 {{\[\[}}8 x 8], [2 x 4, 2 x 0, 4 x 1]]>
 
-// Heads 0, 1, 0, 1 instead of 0, 0, 1, 1: query heads use the keys of another group. For keys and
-// values, or for keys alone.
+// With heads 0, 1, 0, 1 instead of 0, 0, 1, 1, query heads read the keys of another group. This is
+// done for keys and values, or for keys alone.
 // RUN: sed 's/2 x 4, 2 x 0, 4 x 1/2 x 0, 2 x 4, 4 x 1/' %t.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s --check-prefix=GROUP
 // RUN: sed '/@k view/s/2 x 4, 2 x 0, 4 x 1/2 x 0, 2 x 4, 4 x 1/' %t.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s --check-prefix=GROUP
 // RUN: sed '/@k view/s/2 x 4, 2 x 0, 4 x 1/2 x 0, 2 x 4, 4 x 1/' %t.spmd.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s --check-prefix=GROUP
 // GROUP: (tpc.attention) does not compute what the model computes: this is repetition (dimension: major x times x minor "2: 1 x 2 x 2") : tensor<?x?x4x4xf32
 
-// Other rows of the weight.
+// The view has other rows of the weight.
 // RUN: sed '/@k view/s/8 x 8/8 x 4/' %t.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s --check-prefix=VIEW
 // VIEW: does not compute what the model computes: this is weight @k view [0, array<i64: 8, 4>{{.*}}, the model has weight @k view [0, array<i64: 8, 8>
 
-// The bias of values is repeated differently from their weight: the sum is unknown.
+// The bias of values is repeated differently from their weight, so their sum has no known
+// repetition.
 // RUN: sed '/@vb view/s/2 x 4, 2 x 0, 4 x 1/2 x 0, 2 x 4, 4 x 1/' %t.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s --check-prefix=BIAS
 // BIAS: error: {{.*}} does not compute what the model computes
 

@@ -1,4 +1,5 @@
-// Attention whose visible keys depend on the step. Each is rejected at the op that causes it.
+// Attention whose visible keys depend on how tokens are divided into steps. The error is at the op
+// that causes it.
 // RUN: tpc-opt %s --split-input-file --tpc-verify-generation="reference=%S/Inputs/any.mlir interpret=false" --verify-diagnostics
 
 // Attention that is not causal.
@@ -64,7 +65,8 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// Queries at the end, without a known number of new tokens.
+// The offset of the queries is their number and the past's, minus 1: correct only for one new
+// token.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -84,7 +86,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// Queries that see one token too many.
+// Queries that see one key too many.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -124,7 +126,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// Rows without visible keys are uniform over all keys, whose number grows later.
+// Rows without visible keys are uniform over all keys, and the number of keys grows.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>

@@ -1,5 +1,5 @@
-// Caches that are not the past followed by the step's tokens, and outputs that are not per token of
-// the step. Each is rejected at the op that causes it.
+// Caches that are not the past followed by the step's tokens, and outputs that do not have one
+// value for each token of the step. The error is at the op that causes it.
 // RUN: tpc-opt %s --split-input-file --tpc-verify-generation="reference=%S/Inputs/any.mlir interpret=false" --verify-diagnostics
 
 // The new tokens, without the past.
@@ -41,7 +41,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// New tokens in front of the old ones.
+// The new tokens come before the old ones.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -108,7 +108,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// A cache that is changed once more after the step.
+// A cache that is changed after the new tokens were appended.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>

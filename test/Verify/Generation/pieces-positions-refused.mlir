@@ -1,8 +1,9 @@
-// Positions and lengths that differ between steps for the same token. Each is rejected at the op
-// that causes it.
+// Positions and lengths that differ between steps for the same token. The error is at the op that
+// causes it.
 // RUN: tpc-opt %s --split-input-file --tpc-verify-generation="reference=%S/Inputs/any.mlir interpret=false" --verify-diagnostics
 
-// Scaled by the logarithm of the length, as YaRN and dynamic NTK do: keys of old tokens would change.
+// Keys are scaled by the logarithm of the length, as in YaRN and dynamic NTK, so keys of old tokens
+// would change.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -26,7 +27,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// Positions without an offset by the past.
+// Positions that do not begin after the past.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -51,7 +52,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// Positions with an offset by the number of new tokens.
+// Positions that begin at the number of new tokens.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -102,7 +103,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// A running sum of a value of the tokens.
+// A running sum of values that differ between tokens.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -123,7 +124,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// An iota over the batch and the tokens.
+// An iota over batch and tokens together.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>

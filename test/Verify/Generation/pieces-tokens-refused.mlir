@@ -1,5 +1,5 @@
-// Values that are not, or not provably, independent for each token. Each is rejected at the op that
-// causes it.
+// Values of a token that depend on other tokens, or that cannot be proved not to. The error is at
+// the op that causes it.
 // RUN: tpc-opt %s --split-input-file --tpc-verify-generation="reference=%S/Inputs/any.mlir interpret=false" --verify-diagnostics
 
 // A mean over tokens.
@@ -24,7 +24,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// Over a dimension that merges tokens with the batch.
+// A maximum over a dimension that merges tokens and batch.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -69,7 +69,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// Each token uses a value of the previous one: a convolution consists of such shifts.
+// Each token uses a value of the previous token, as in a convolution.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -90,7 +90,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// The same with zeros in front: the token before the step is not zero.
+// The same shift with a zero before the first token. But the token before the step is not zero.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -114,7 +114,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// A product over tokens.
+// A matmul that sums over tokens.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -167,7 +167,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// Tokens before the batch: both orders occur.
+// Tokens come before the batch in one operand and after it in the other.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
@@ -192,7 +192,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// Tokens in the order of another shape.
+// A reshape that splits the dimension of tokens.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>

@@ -1,5 +1,4 @@
-// A bias that hides later and padding keys by -inf. A row may have no visible key, and is then
-// zero.
+// A bias of -inf hides later keys and padding. A row without visible keys is zero.
 func.func @main(%x: tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> {tpc.name = "x"}, %pad: tensor<?x?xi1, #tpc.dist<[b, s]>> {tpc.name = "pad"}) -> (tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> {tpc.name = "y"}) {
   %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
   %low = tpc.constant dense<0xFF800000> : tensor<f32> : tensor<f32>

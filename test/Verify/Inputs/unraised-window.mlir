@@ -1,5 +1,6 @@
-// A window of six keys as a mask of comparisons, and clip and soft-caps on logits and scores.
-// Sequences shorter than the window do not show it, and small numbers do not show clip and cap.
+// A window of six keys, as a mask of comparisons, and a clip and soft-caps of logits and scores.
+// Runs of sequences shorter than the window do not exercise it, and small numbers do not exercise
+// clip and soft-cap.
 tpc.weight @w in "w" at 0 : tensor<8x8xf32>
 tpc.weight @head in "w" at 256 : tensor<8x12xf32>
 
