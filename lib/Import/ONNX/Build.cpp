@@ -9,7 +9,8 @@ using namespace mlir::tpc::frontend;
 bool Node::sameTypes(Value lhs, Value rhs) {
   if (elementOf(lhs) == elementOf(rhs))
     return true;
-  error() << "has operands of types " << elementOf(lhs) << " and " << elementOf(rhs);
+  error() << "has operands of types " << elementOf(lhs) << " and " << elementOf(rhs)
+          << "; they must be the same";
   return false;
 }
 
@@ -66,7 +67,8 @@ Value Node::concat(ArrayRef<Value> values, int64_t dim) {
       continue;
     }
     if (next.size() != sizes.size() || elementOf(value) != elementOf(values[0])) {
-      error() << "joins " << values[0].getType() << " and " << value.getType();
+      error() << "joins " << values[0].getType() << " and " << value.getType()
+              << "; they must have the same rank and element type";
       return {};
     }
     if (!isReasonable(sizes[dim])) {
@@ -99,11 +101,12 @@ Value Node::matmul(Value lhs, Value rhs, Value bias) {
   if (!lhs || !rhs)
     return {};
   if (rankOf(lhs) == 0 || rankOf(rhs) == 0) {
-    error() << "multiplies a scalar";
+    error() << "multiplies a scalar; operands must have at least one dimension";
     return {};
   }
   if (elementOf(lhs) != elementOf(rhs) || elementOf(lhs).isInteger(1)) {
-    error() << "multiplies matrices of " << elementOf(lhs) << " and " << elementOf(rhs);
+    error() << "multiplies matrices of " << elementOf(lhs) << " and " << elementOf(rhs)
+            << "; they must have the same element type";
     return {};
   }
   if (bias && !sameTypes(lhs, bias))

@@ -7,8 +7,8 @@
 //
 //   1. The file is imported with the names of its inputs, where equal names are equal sizes. If a
 //      node then has an error, the import is tried again with fewer names (SizeNames).
-//   2. A mask [batch, tokens] that nothing ties to the tokens is of past and new tokens, and sizes
-//      that no op ties to others are those that their names say, if the graph allows it (tieSizes).
+//   2. tieSizes sets sizes that no op relates to other sizes, if the graph allows it: a mask
+//   [batch, tokens] covers past and new tokens; other sizes are what their names say.
 //
 //===----------------------------------------------------------------------===//
 
@@ -68,7 +68,7 @@ SmallVector<Importer::SizeNames> Importer::listSizeNames() {
       hasSymbols = true;
     } else {
       hasExpressions = true;
-      // A number in the sum may be that of the traced tokens: `past_sequence_length + 1`.
+      // A number in the sum may be the number of traced tokens: `past_sequence_length + 1`.
       hasOffsets |= llvm::any_of(size.getTerms(), [](auto &term) { return term.atoms.empty(); });
     }
   });
@@ -150,10 +150,10 @@ bool Importer::importTied(const std::map<InputDim, SymExpr> &sizes, Messages &me
     auto same = known.find(text);
     if (same == known.end() || constraint.low > same->second.low ||
         constraint.high < same->second.high)
-      imported = false; // the graph contradicts
+      imported = false; // the graph contradicts these sizes
   }
   if (mustRelax && constraints.size() >= known.size())
-    imported = false; // the names say the same as the graph
+    imported = false; // the sizes follow from the graph already
   OwningOpRef<ModuleOp> old(std::get<0>(before));
   if (imported) {
     messages = std::move(ownMessages);
@@ -171,7 +171,7 @@ void Importer::tieSizes(Messages &messages) {
   std::map<InputDim, SymExpr> mask = findMaskSizes(mustRelax);
   if (!mask.empty())
     importTied(mask, messages, mustRelax);
-  // Names that were not used, where they say more than the graph.
+  // Unused names that relate sizes which the graph leaves independent.
   std::map<InputDim, SymExpr> named;
   for (BlockArgument input : main.getArguments()) {
     auto name = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), kNameAttr);
@@ -240,7 +240,7 @@ void Importer::remarkOnNames(const ::onnx::ValueInfoProto &info, ArrayRef<SymExp
     if (!declared)
       continue;
     SymExpr named = resolve(*declared);
-    // A name of its own says nothing.
+    // A symbol that occurs nowhere else relates nothing.
     if (isKnown(named, known) && differ(named, size))
       emitRemark(fileLoc()) << "size " << i << " of input '" << info.name() << "' is named `"
                             << dim.dim_param() << "`, but the graph takes `" << size.str()

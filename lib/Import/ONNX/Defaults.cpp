@@ -3,12 +3,11 @@
 // All exporters of transformers use two names: `attention_mask`, [batch, tokens], non-zero for
 // visible tokens, and `position_ids`. An omitted mask hides no token. Omitted positions are
 // computed as in Hugging Face's library, from the length of the past and the padding, which are
-// derived from the uses of the other inputs. Positions cannot be omitted if a use is not in this
-// table:
-//
-//   tables are indexed by it                      token ids: independent of positions
-//   [batch, sequence, 64], symbolic sequence      embedded tokens: independent of positions
-//   joined along a dimension of size p with       a cache of p tokens
+// derived from the uses of the other inputs. Positions cannot be omitted if an input has a use that
+// is not in this table:
+//   index of a lookup token ids: independent of positions [batch, sequence, 64], symbolic sequence
+//   embedded tokens: independent of positions joined along a dimension of size p with a cache of p
+//   tokens
 //     one of size sequence
 //   attention_mask, [batch, p + sequence]         visible tokens among past and new ones
 //   [64, 8], only an operand of matmuls           a matrix of an adapter
@@ -178,7 +177,7 @@ std::map<Importer::InputDim, SymExpr> Importer::findMaskSizes(bool &isNamed) {
     if (length)
       past = length;
     else if (llvm::is_contained(getSizes(input), all[1]) && all[1] != sequence)
-      return {}; // it masks other tokens, as those of an encoder
+      return {}; // it masks other tokens, such as those of an encoder
   }
   isNamed = all[1] == sequence;
   Sizes wanted = {getSizes(tokens)[0], past.value_or(SymExpr(0)) + sequence};

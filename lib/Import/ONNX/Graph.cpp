@@ -235,8 +235,8 @@ LogicalResult Importer::importNodeOnce(const ::onnx::NodeProto &proto, Scope &sc
     return failure();
   for (unsigned i = 0; i < node.numOutputs(); ++i)
     if (node.isUsed(i) && !scope.values.count(proto.output(i)))
-      return node.error() << "has its output '" << proto.output(i)
-                          << "' used, which the op does not have";
+      return node.error() << "has a use of its output '" << proto.output(i)
+                          << "', which the op does not define";
   return node.expectNoMoreAttributes();
 }
 
@@ -255,7 +255,7 @@ struct Importer::Unsupported {
   std::optional<Location> first;
 };
 
-/// Returns what to do about an op that is not imported. Each kind of file needs another remedy.
+/// Returns what to do about an op that is not imported. The remedy depends on the kind of file.
 static std::string findRemedy(StringRef domain, StringRef type) {
   auto isOneOf = [&](std::initializer_list<StringRef> names) {
     return llvm::is_contained(names, type);
@@ -282,12 +282,12 @@ static std::string findRemedy(StringRef domain, StringRef type) {
            ") are not imported: export the model with torch.onnx.export(dynamo=True), or only its "
            "decoder";
   if (domain == "ai.onnx.preview.training" || type.ends_with("Grad") || type.ends_with("Gradient"))
-    return type.str() + " is of training: export the model for inference";
+    return type.str() + " is a training op: export the model for inference";
   if (isOneOf({"ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "Resize", "Upsample",
                "BatchNormalization", "InstanceNormalization", "GridSample", "DeformConv", "LSTM",
                "GRU", "RNN", "STFT", "DFT", "MelWeightMatrix"}))
-    return type.str() + " is not of a transformer: export the transformer without what is before "
-                        "or after it";
+    return type.str() + " is not an op of transformers: export the transformer without the layers "
+                        "before or after it";
   if (domain == "com.microsoft")
     return "Export the model again without ops of ONNX Runtime (" + type.str() +
            "): by torch.onnx.export or optimum, and without ONNX Runtime's optimizer";
@@ -432,12 +432,11 @@ LogicalResult mlir::tpc::frontend::importIf(Node &node) {
   const Tensor &condition = node.in(0);
   std::optional<SymExpr> known = condition.scalarInt();
   if (!condition.isBool() || !known || !known->isConstant())
-    return node.error()
-           << "has a condition that depends on the model's inputs; only conditions "
-              "that are known while importing can be followed"
-           << node.importer.explainFixing(condition.value)
-           << ". Of a merged decoder (decoder_model_merged.onnx), one branch is also a "
-              "file of its own: decoder_with_past_model.onnx or decoder_model.onnx";
+    return node.error() << "has a condition that depends on the model's inputs; only conditions "
+                           "that are known while importing can be followed"
+                        << node.importer.explainFixing(condition.value)
+                        << ". Each branch of a merged decoder (decoder_model_merged.onnx) is also "
+                           "a separate file: decoder_with_past_model.onnx or decoder_model.onnx";
   const ::onnx::AttributeProto *branch = node.attribute(
       known->isConstant(0) ? "else_branch" : "then_branch", ::onnx::AttributeProto::GRAPH);
   if (node.failed())

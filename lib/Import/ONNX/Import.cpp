@@ -53,7 +53,7 @@ OwningOpRef<ModuleOp> importOnnxModel(StringRef path, MLIRContext *context,
       emitError(loc)
           << "the file has types (of sequences, optional values or maps) that are nested "
              "more than "
-          << kProtobufDepth << " deep; tpc imports tensors alone";
+          << kProtobufDepth << " deep; tpc imports only tensors";
     else
       emitError(loc) << "not a valid ONNX file: its fields are not those of a model";
     return nullptr;
@@ -86,7 +86,7 @@ void registerOnnxTranslation() {
         StringRef path = source->getMemoryBuffer(source->getMainFileID())->getBufferIdentifier();
         if (path == "-" || path == "<stdin>") {
           emitError(UnknownLoc::get(context))
-              << "--import-onnx needs the name of a file: weights are found by it";
+              << "--import-onnx needs a file name, because weights are located relative to it";
           return failure();
         }
         OwningOpRef<ModuleOp> module = importOnnxModel(path, context);

@@ -168,7 +168,8 @@ LogicalResult Importer::readOpsets() {
       return emitError(fileLoc()) << "operator set '" << opset.domain() << "' is imported twice";
     if (canonicalDomain(opset.domain()).empty() && opset.version() > OpTable::kNewestOpset)
       emitWarning(fileLoc()) << "the file uses ai.onnx operator set " << opset.version()
-                             << "; ops are read as of " << OpTable::kNewestOpset;
+                             << "; ops are read as defined in operator set "
+                             << OpTable::kNewestOpset;
   }
   if (!top.opsets.count(""))
     top.opsets[""] = 1; // IR version 2 and older

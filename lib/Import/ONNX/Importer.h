@@ -70,16 +70,16 @@ public:
   /// Returns the value of a name, after substituting the equalities of this pass into its sizes.
   /// Returns null for the empty name, and failure if the name is not defined.
   FailureOr<const Tensor *> lookup(Scope &scope, StringRef name);
-  /// Replaces a symbol so that the two sizes become equal. Returns false if no symbol can be: the
-  /// value must not contain it, and must not be negative for any sizes.
+  /// Replaces a symbol so that the two sizes become equal. Returns false if no symbol can be
+  /// replaced: the replacement must not contain the symbol, and must not be negative for any sizes.
   bool equate(const SymExpr &a, const SymExpr &b);
   /// Returns `e` with each replaced symbol resolved to its representative.
   SymExpr resolve(const SymExpr &e);
   /// Replaces `symbol` by `e` from now on. Returns false if `symbol` is not a symbol, has a
   /// replacement already, or occurs in `e`.
   bool replaceSymbol(const SymExpr &symbol, const SymExpr &e);
-  /// If `difference` is a size of caches among the inputs, up to its sign, replaces it by 0: only
-  /// an empty past makes two sizes equal. Returns false otherwise.
+  /// If `difference` or its negation is the length of the input caches, replaces this length by 0,
+  /// because two sizes are equal only for an empty past. Returns false otherwise.
   bool assumeEmptyPast(const SymExpr &difference);
   /// Emits a warning after the last pass.
   void warnLater(Location loc, const Twine &text) { warnings.push_back({loc, text.str()}); }
@@ -126,24 +126,25 @@ private:
     bool numbers = false;    ///< `1`, as a name
     bool emptyPast = false;  ///< sizes may be equal only without past tokens
   };
-  /// Returns the choices in the order in which the import tries them.
+  /// Returns the SizeNames in the order in which the import tries them.
   SmallVector<SizeNames> listSizeNames();
   void collectDeclaredSymbols();
   FailureOr<Sizes> readShape(const ::onnx::ValueInfoProto &info);
   SymExpr readSize(const ::onnx::ValueInfoProto &info, int dim);
-  /// After an import: sizes of inputs that the graph leaves open follow from the roles of inputs
-  /// and from the names. Imports the file again with them.
+  /// Called after an import. Derives sizes of inputs that the graph leaves open from the roles of
+  /// the inputs and from their names, and imports the file again with these sizes.
   void tieSizes(Messages &messages);
-  /// Imports the file again with these sizes of inputs. Restores the state and returns false if
-  /// that fails, if another constraint follows, or if `mustRelax` and no constraint is dropped.
-  using InputDim = std::pair<std::string, int>;
+  using InputDim = std::pair<std::string, int>; /// Imports the file again with these sizes of
+                                                /// inputs. Restores the state and returns false if
+                                                /// the import fails or adds a constraint, or if
+                                                /// `mustRelax` is set and no constraint is dropped.
   bool importTied(const std::map<InputDim, SymExpr> &sizes, Messages &messages,
                   bool mustRelax = false);
-  /// Returns the lengths of caches that differ from that of the first cache, if a mask of the one
-  /// length is cut to the other.
+  /// Finds caches whose length differs from the length of the first cache, although a constraint
+  /// relates both lengths. Returns the length of the first cache for their dimensions.
   std::map<InputDim, SymExpr> findPastSizes();
   /// Returns the sizes of `attention_mask` that differ from those of its tokens. `isNamed`: the
-  /// mask has the size of the tokens, though there is a past.
+  /// mask has the size of the tokens, although there is a past.
   std::map<InputDim, SymExpr> findMaskSizes(bool &isNamed);
   void remarkOnNames(const ::onnx::ValueInfoProto &info, ArrayRef<SymExpr> sizes);
   std::set<std::string> collectInputSymbols();
@@ -196,8 +197,8 @@ private:
   std::vector<std::shared_ptr<const TensorSource>> keptSources;
   llvm::StringSet<> symbolNames, missingFiles;
   std::set<std::string> declaredSymbols;
-  std::map<InputDim, SymExpr> hints; // names that were not used, as sizes
-  std::set<std::string> ownSymbols;  // symbols in place of these
+  std::map<InputDim, SymExpr> hints; // sizes that unused names denote
+  std::set<std::string> ownSymbols;  // symbols that replace `hints`
   bool hasNodeErrors = false;
   /// First output whose declared shape is wrong, by names or by numbers, and how many there are.
   struct WrongShapes {

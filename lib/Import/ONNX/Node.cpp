@@ -246,8 +246,8 @@ bool Node::isUsed(unsigned i) const {
 
 LogicalResult Node::expectUnused(unsigned i, StringRef what) {
   if (isUsed(i))
-    return error() << "has its output '" << proto.output(i) << "' (" << what
-                   << ") used, which tpc does not compute";
+    return error() << "has a use of its output '" << proto.output(i) << "' (" << what
+                   << "), which tpc does not compute";
   return success();
 }
 

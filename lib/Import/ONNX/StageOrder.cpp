@@ -46,7 +46,7 @@ StageOrder::StageOrder(const ::onnx::GraphProto &graph) : graph(graph) {
 
 std::optional<StageOrder::BackwardDependence>
 StageOrder::findBackwardDependence(const Stages &stages) const {
-  // Per node: the node in the latest stage among it and all its transitive producers.
+  // Per node: the node in the latest stage, among the node and all its transitive producers.
   SmallVector<const ::onnx::NodeProto *> latest(graph.node_size());
   auto stageOf = [&](const ::onnx::NodeProto *node) {
     auto it = stages.find(node);

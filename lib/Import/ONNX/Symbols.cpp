@@ -138,8 +138,8 @@ bool Importer::equate(const SymExpr &a, const SymExpr &b) {
   for (auto &[symbol, value] : sides)
     if (isNonNegative(value) && replaceSymbol(symbol, value))
       return true;
-  // m + 1 = past + sequence + 1: terms that are on both sides are dropped. A size becomes another
-  // size here, not a number: with a number, the equality may as well be the file's mistake.
+  // m + 1 = past + sequence + 1: terms that are on both sides are dropped. A size is replaced only
+  // by another size, not by a number: an equality with a number may be a mistake in the file.
   SymExpr difference = a - b;
   for (const SymExpr::Term &term : difference.getTerms()) {
     if (term.coefficient != 1 && term.coefficient != -1)

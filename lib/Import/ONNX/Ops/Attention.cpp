@@ -36,7 +36,7 @@ static Value fullMask(Node &n, Value mask, ArrayRef<SymExpr> full) {
     return {};
   Sizes sizes = getSizes(mask);
   if (sizes.size() > 4) {
-    n.error() << "has a mask of " << sizes.size() << " dimensions";
+    n.error() << "has a mask of " << sizes.size() << " dimensions; it must have at most 4";
     return {};
   }
   while (sizes.size() < 4)
@@ -151,7 +151,8 @@ static LogicalResult importAttention(Node &n) {
       double low = -std::numeric_limits<double>::infinity();
       mask = n.compare(Predicate::NE, given, n.scalar(low, given));
     } else {
-      return n.error() << "has a mask of " << n.in(3).element;
+      return n.error() << "has a mask of " << n.in(3).element
+                       << "; it must be boolean or of the type of the queries";
     }
   }
   if (left >= 0 || right >= 0) {
@@ -223,14 +224,16 @@ static LogicalResult rotate(Node &n, unsigned cosInput, int positions) {
     }
     Sizes t = getSizes(table);
     if (t.size() != 3 || elementOf(table) != elementOf(x))
-      return n.error() << "has tables of shape " << str(t);
+      return n.error() << "has tables of shape " << str(t)
+                       << "; they must be [batch, sequence, size] of the element type of the input";
     if ((!t[0].isConstant(1) && !n.equate(t[0], sizes[0], "the batch of the tables")) ||
         !n.equate(t[1], sizes[1], "the positions of the tables"))
       return failure();
     tables[i] = table;
   }
   if (std::optional<int64_t> head = sizes[3].asConstant(); head && width > *head)
-    return n.error() << "rotates " << width << " elements of heads of size " << *head;
+    return n.error() << "rotates " << width << " elements of heads of size " << *head
+                     << ", which are too small";
   SymExpr half = getSizes(tables[0])[2];
   if (!n.equate(half, getSizes(tables[1])[2], "the tables") ||
       !n.equate(half * SymExpr(2), width ? SymExpr(width) : sizes[3],

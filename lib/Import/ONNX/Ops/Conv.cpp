@@ -136,7 +136,8 @@ static LogicalResult importConv(Node &n) {
   const Tensor &x = n.in(0), &w = n.in(1);
   Window window;
   if (x.rank() < 3 || w.rank() != x.rank())
-    return n.error() << "convolves " << str(x.shape) << " with " << str(w.shape);
+    return n.error() << "convolves " << str(x.shape) << " with " << str(w.shape)
+                     << "; both must have the same rank, of at least 3";
   int64_t rank = x.rank() - 2;
   for (const SymExpr &size : ArrayRef(w.shape).drop_front(2)) {
     std::optional<int64_t> known = size.asConstant();

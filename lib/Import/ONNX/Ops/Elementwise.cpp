@@ -76,7 +76,8 @@ static FailureOr<Tensor> apply(Node &n, Arithmetic op, const Tensor &x, const Te
   if (failed(sizes))
     return failure();
   if (op != Arithmetic::Pow && x.element != y.element)
-    return n.error() << "has operands of types " << x.element << " and " << y.element;
+    return n.error() << "has operands of types " << x.element << " and " << y.element
+                     << "; they must be the same";
   if (canFold(*sizes, {&x, &y}) && x.isFloat() == y.isFloat()) {
     auto contents = std::make_shared<Contents>();
     contents->isFloat = x.isFloat();
@@ -163,7 +164,8 @@ template <Arithmetic op> static LogicalResult importBinary(Node &n) {
     return failure();
   for (unsigned i = 0; i < 2; ++i)
     if (n.in(i).isBool() != logical)
-      return n.error() << "has an operand of type " << n.in(i).element;
+      return n.error() << "has an operand of type " << n.in(i).element
+                       << (logical ? "; it must be boolean" : "; it must be a number");
   Tensor rhs = n.in(1);
   if (n.version < 7) {
     FailureOr<Tensor> legacy = legacyBroadcast(n);

@@ -44,7 +44,7 @@ static LogicalResult importGather(Node &n) {
     return failure();
   const Tensor &data = n.in(0), &indices = n.in(1);
   if (!indices.isInt())
-    return n.error() << "has indices of type " << indices.element;
+    return n.error() << "has indices of type " << indices.element << "; they must be integers";
   FailureOr<int64_t> axis = n.normalizeAxis(n.getInt("axis", 0), data.rank());
   if (failed(axis))
     return failure();
@@ -101,12 +101,14 @@ static LogicalResult importGatherND(Node &n) {
     return failure();
   const Tensor &data = n.in(0), &indices = n.in(1);
   if (!indices.isInt())
-    return n.error() << "has indices of type " << indices.element;
+    return n.error() << "has indices of type " << indices.element << "; they must be integers";
   int64_t batch = n.version < 12 ? 0 : n.getInt("batch_dims", 0);
   std::optional<int64_t> depth = indices.rank() ? indices.shape.back().asConstant() : std::nullopt;
   if (!depth || *depth < 1 || batch < 0 || batch >= indices.rank() || batch + *depth > data.rank())
     return n.error() << "picks from " << str(data.shape) << " by indices " << str(indices.shape)
-                     << " with batch_dims = " << batch;
+                     << " with batch_dims = " << batch
+                     << "; index tuples must have a constant length, of at most the rank of the "
+                        "data without batch dimensions";
   // Checks tuples with known contents.
   for (int64_t i = 0; indices.contents && i < *depth; ++i) {
     Tensor column = indices;
@@ -141,7 +143,8 @@ static LogicalResult importGatherElements(Node &n) {
   const Tensor &data = n.in(0), &indices = n.in(1);
   if (!indices.isInt() || indices.rank() != data.rank())
     return n.error() << "picks from " << str(data.shape) << " by indices " << str(indices.shape)
-                     << " of type " << indices.element;
+                     << " of type " << indices.element
+                     << "; indices must be integers, of the rank of the data";
   FailureOr<int64_t> axis = n.normalizeAxis(n.getInt("axis", 0), data.rank());
   if (failed(axis))
     return failure();
@@ -164,7 +167,8 @@ static LogicalResult importGatherElements(Node &n) {
       continue;
     if (!n.assumeNonNegative(dataSizes[i] - idSizes[i],
                              "node " + getSourceName(n.loc) + " has fewer data than indices"))
-      return n.error() << "has data " << str(data.shape) << " and indices " << str(indices.shape);
+      return n.error() << "has data " << str(data.shape) << " and indices " << str(indices.shape)
+                       << "; indices must not be larger than the data";
     table = n.slice(table, i, SymExpr(0), idSizes[i]);
   }
   Sizes withDepth = idSizes;

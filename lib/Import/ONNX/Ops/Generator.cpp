@@ -56,7 +56,8 @@ static LogicalResult importRange(Node &n) {
   SymExpr start = *known[0], limit = *known[1];
   std::optional<int64_t> delta = known[2]->asConstant();
   if (!delta || *delta == 0 || *delta == INT64_MIN)
-    return n.error() << "has a delta of `" << known[2]->str() << "`";
+    return n.error() << "has a delta of `" << known[2]->str()
+                     << "`; it must be a constant other than 0";
   SymExpr span = *delta > 0 ? limit - start : start - limit;
   int64_t step = std::abs(*delta);
   SymExpr size = SymExpr::max(span, SymExpr(0));
@@ -71,7 +72,7 @@ static LogicalResult importRange(Node &n) {
       return n.resultContents(element, {size}, std::move(contents));
   }
   if (!isReasonable(size) || (size.isConstant() && *size.asConstant() > (1ll << 40)))
-    return n.error() << "has " << size.str() << " elements";
+    return n.error() << "has " << size.str() << " elements, which are too many";
   Tensor result =
       n.wrap(progression(n, element, size, start.isConstant(0) ? Value() : n.size(start, element),
                          *delta == 1 ? Value() : n.size(*known[2], element)));

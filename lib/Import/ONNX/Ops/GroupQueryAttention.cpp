@@ -1,9 +1,9 @@
 //===- GroupQueryAttention.cpp - GroupQueryAttention of ONNX Runtime ------===//
 //
 // The op, which onnxruntime-genai's model builder writes, appends new keys and values to a cache
-// and computes causal attention of grouped heads. It may split packed queries, keys and values,
-// normalize and rotate heads itself. It is decomposed into ops of the dialect. The number of past
-// tokens of each sequence is data, because sequences of a batch may have different lengths:
+// and computes causal attention of grouped heads. The op may also split packed queries, keys and
+// values, and normalize and rotate heads. It is decomposed into ops of the dialect. The number of
+// past tokens of each sequence is data, because sequences of a batch may have different lengths:
 //
 //   lengths[b] = seqlens_k[b] + 1 - sequence      past tokens, at least 0
 //   positions  = lengths[b] + 0, 1, …             of new tokens

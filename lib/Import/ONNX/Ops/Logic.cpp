@@ -21,7 +21,8 @@ template <Predicate predicate> static LogicalResult importCompare(Node &n) {
   }
   const Tensor &x = n.in(0), &y = n.in(1);
   if (x.element != y.element)
-    return n.error() << "compares " << x.element << " with " << y.element;
+    return n.error() << "compares " << x.element << " with " << y.element
+                     << "; the types must be the same";
   FailureOr<Sizes> sizes = n.broadcast(x.shape, y.shape);
   if (failed(sizes))
     return failure();

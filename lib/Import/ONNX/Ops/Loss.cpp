@@ -51,7 +51,7 @@ static LogicalResult makeLoss(Node &n, Value logProbs) {
   if (reduction == "none")
     return n.result(loss);
   if (reduction != "mean" && reduction != "sum")
-    return n.error() << "has reduction '" << reduction << "'";
+    return n.error() << "has reduction '" << reduction << "'; it must be none, mean or sum";
   SmallVector<int64_t> all = llvm::to_vector(llvm::seq<int64_t>(0, labels.rank()));
   if (reduction == "mean" && !weight)
     return n.result(n.reduce(ReduceFunction::Mean, loss, all, /*keep=*/false));

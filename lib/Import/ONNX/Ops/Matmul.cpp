@@ -64,7 +64,8 @@ static LogicalResult importFusedMatMul(Node &n) {
   if (n.getInt("transBatchA", 0) || n.getInt("transBatchB", 0))
     return n.error() << "transposes batch dimensions, which tpc does not import";
   if ((transA && n.in(0).rank() < 2) || (transB && n.in(1).rank() < 2))
-    return n.error() << "transposes a vector";
+    return n.error()
+           << "transposes a vector; transA and transB need operands of at least two dimensions";
   return n.result(
       scaled(n, n.matmul(transposed(n, n.operand(0), transA), transposed(n, n.operand(1), transB)),
              alpha));

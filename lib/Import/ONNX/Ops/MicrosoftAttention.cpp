@@ -257,11 +257,12 @@ static LogicalResult importMultiHeadAttention(Node &n) {
       continue;
     }
     if (x.rank() != 3)
-      return n.error() << "has an input of shape " << str(x.shape);
+      return n.error() << "has an input of shape " << str(x.shape)
+                       << "; it must be [batch, sequence, width]";
     Value v = n.operand(i);
     if (n.has(3)) {
       if (n.in(3).rank() != 1)
-        return n.error() << "has a bias of shape " << str(n.in(3).shape);
+        return n.error() << "has a bias of shape " << str(n.in(3).shape) << "; it must be a vector";
       v = n.binary<AddOp>(v, n.slice(n.operand(3), 0, start, x.shape[2]));
       start = start + x.shape[2];
     }

@@ -37,7 +37,8 @@ static LogicalResult importReshape(Node &n) {
       return n.failed() ? failure() : LogicalResult(n.error() << "lacks attribute 'shape'");
     target.assign(shape->begin(), shape->end());
     if (target.size() > 32)
-      return n.error() << "has a shape of " << target.size() << " dimensions";
+      return n.error() << "has a shape of " << target.size()
+                       << " dimensions; at most 32 are supported";
   } else {
     FailureOr<Sizes> known = n.knownSizes(1, "shape");
     if (failed(known))
@@ -60,7 +61,8 @@ static LogicalResult importReshape(Node &n) {
     }
     if (size.isConstant(0) && !allowZero) {
       if ((int64_t)i >= x.rank())
-        return n.error() << "copies dimension " << i << " of an operand of shape " << str(x.shape);
+        return n.error() << "copies dimension " << i << " of an operand of shape " << str(x.shape)
+                         << ", which has no such dimension";
       sizes.push_back(x.shape[i]);
       continue;
     }
@@ -147,7 +149,7 @@ static LogicalResult importUnsqueeze(Node &n) {
     return n.error() << "lacks axes";
   const Tensor &x = n.in(0);
   if ((*given)->size() > 32)
-    return n.error() << "has " << (*given)->size() << " axes";
+    return n.error() << "has " << (*given)->size() << " axes; at most 32 are supported";
   FailureOr<SmallVector<int64_t>> axes = n.normalizeAxes(**given, x.rank() + (*given)->size());
   if (failed(axes))
     return failure();

@@ -132,7 +132,9 @@ static FailureOr<std::function<Value(Value, Value)>> findReduction(Node &n) {
     return std::function([&n](Value a, Value b) { return n.binary<MaxOp>(a, b); });
   if (n.version >= 18 && reduction == "min")
     return std::function([&n](Value a, Value b) { return n.binary<MinOp>(a, b); });
-  return n.error() << "has reduction = '" << reduction << "'", failure();
+  return n.error() << "has reduction = '" << reduction
+                   << "'; it must be none, add or mul or, from opset 18 on, max or min",
+         failure();
 }
 
 static LogicalResult importScatterND(Node &n) {

@@ -82,7 +82,8 @@ static std::optional<SliceRange> slicePart(Node &n, const SymExpr &start, const 
   // constants are supported.
   auto s = start.asConstant(), e = end.asConstant();
   if (!s || !e) {
-    n.error() << "slices backwards from `" << start.str() << "` to `" << end.str() << "`";
+    n.error() << "slices backwards from `" << start.str() << "` to `" << end.str()
+              << "`; both must be constants";
     return std::nullopt;
   }
   // ONNX Runtime reads the maximum 32-bit or 64-bit integer as "to the end" here too.
@@ -93,7 +94,9 @@ static std::optional<SliceRange> slicePart(Node &n, const SymExpr &start, const 
     // Reverses the whole dimension.
     if ((*s == -1 || *s >= INT32_MAX) && *e <= -INT32_MAX && step == -1)
       return SliceRange{size - SymExpr(1), size};
-    n.error() << "slices a part of a dimension of size `" << size.str() << "` backwards";
+    n.error()
+        << "slices a part of a dimension of size `" << size.str()
+        << "` backwards; if the size is not constant, only the entire dimension can be reversed";
     return std::nullopt;
   }
   auto clamp = [&](int64_t i, int64_t lower) {
@@ -188,7 +191,7 @@ static LogicalResult importSlice(Node &n) {
   for (auto [i, dim] : llvm::enumerate(*normal)) {
     int64_t step = (*steps)[i];
     if (step == 0 || step == INT64_MIN)
-      return n.error() << "has a step of " << step;
+      return n.error() << "has a step of " << step << ", which is not supported";
     std::optional<SliceRange> range = slicePart(n, starts[i], ends[i], step, x.shape[dim]);
     if (!range)
       return n.failed() ? failure()
@@ -291,7 +294,8 @@ static LogicalResult importConcat(Node &n) {
       return n.error() << "lacks input " << i;
     if (n.in(i).element != n.in(0).element || n.in(i).rank() != n.in(0).rank())
       return n.error() << "joins " << str(n.in(0).shape) << " of " << n.in(0).element << " and "
-                       << str(n.in(i).shape) << " of " << n.in(i).element;
+                       << str(n.in(i).shape) << " of " << n.in(i).element
+                       << "; they must have the same rank and element type";
     vectors &= n.in(i).rank() == 1 && n.in(i).contents;
     if (vectors)
       count += n.in(i).contents->size();
@@ -352,7 +356,8 @@ static LogicalResult importPad(Node &n) {
   if (mode != "constant")
     return n.error() << "has mode '" << mode << "'; tpc pads with a constant only";
   if (elementOf(fill) != x.element || !product(getSizes(fill)).isConstant(1))
-    return n.error() << "pads " << x.element << " with " << fill.getType();
+    return n.error() << "pads " << x.element << " with " << fill.getType()
+                     << "; it must be one number of the operand's element type";
   SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, x.rank()));
   if (n.has(3)) {
     FailureOr<SmallVector<int64_t>> given = n.constantInts(3, "axes");
