@@ -58,7 +58,7 @@ static ParseResult parse(AsmParser &parser, ExtentAttr &attr) {
   if (parseSymExpr(parser, elements) || parser.parseKeyword("x") || parser.parseType(element))
     return failure();
   if (!element.isIntOrFloat())
-    return parser.emitError(loc) << "a buffer has numbers, not " << element;
+    return parser.emitError(loc) << "the elements of a buffer must be numbers, but are " << element;
   attr = ExtentAttr::get(parser.getContext(), elements, element);
   return success();
 }
@@ -254,7 +254,7 @@ static ParseResult parseProducts(OpAsmParser &parser, UnresolvedOperands &parame
                                  DenseI32ArrayAttr &epilogues, DenseBoolArrayAttr &withBias,
                                  DenseBoolArrayAttr &withResidual) {
   SmallVector<Attribute> sizes;
-  SmallVector<int32_t> activations;
+  SmallVector<int32_t> epilogueNumbers;
   SmallVector<bool> flags[2];
   auto parseOptional = [&](StringRef keyword, UnresolvedOperands &list, SmallVector<bool> &flags) {
     flags.push_back(succeeded(parser.parseOptionalKeyword(keyword)));
@@ -271,7 +271,7 @@ static ParseResult parseProducts(OpAsmParser &parser, UnresolvedOperands &parame
     auto epilogue = symbolizeEpilogue(word);
     if (!epilogue)
       return parser.emitError(loc) << "'" << word << "' is not an epilogue";
-    activations.push_back(static_cast<int32_t>(*epilogue));
+    epilogueNumbers.push_back(static_cast<int32_t>(*epilogue));
     return success();
   };
   do {
@@ -286,7 +286,7 @@ static ParseResult parseProducts(OpAsmParser &parser, UnresolvedOperands &parame
   } while (succeeded(parser.parseOptionalComma()));
   Builder &b = parser.getBuilder();
   widths = b.getArrayAttr(sizes);
-  epilogues = b.getDenseI32ArrayAttr(activations);
+  epilogues = b.getDenseI32ArrayAttr(epilogueNumbers);
   withBias = b.getDenseBoolArrayAttr(flags[0]);
   withResidual = b.getDenseBoolArrayAttr(flags[1]);
   return success();
@@ -297,16 +297,16 @@ static void printProducts(OpAsmPrinter &printer, ProductOp op, OperandRange, Ope
                           DenseBoolArrayAttr, DenseBoolArrayAttr) {
   llvm::interleave(
       op.getMatmuls(),
-      [&](const ProductOp::Matmul &part) {
-        printer << "by " << part.parameter;
-        if (part.bias)
-          printer << " bias " << part.bias;
-        if (part.epilogue != Epilogue::None)
-          printer << " epilogue " << stringifyEpilogue(part.epilogue);
-        if (part.residual)
-          printer << " residual " << part.residual;
-        printer << " to " << part.to << " n ";
-        printSymExpr(printer, part.n);
+      [&](const ProductOp::Matmul &matmul) {
+        printer << "by " << matmul.parameter;
+        if (matmul.bias)
+          printer << " bias " << matmul.bias;
+        if (matmul.epilogue != Epilogue::None)
+          printer << " epilogue " << stringifyEpilogue(matmul.epilogue);
+        if (matmul.residual)
+          printer << " residual " << matmul.residual;
+        printer << " to " << matmul.to << " n ";
+        printSymExpr(printer, matmul.n);
       },
       [&] {
         printer << ",";

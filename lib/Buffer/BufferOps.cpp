@@ -6,39 +6,49 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::buffer;
 
+/// Reports an argument of the wrong type. Buffers are passed as their addresses, `PlaceType`.
+static LogicalResult emitWrongType(Operation *op, size_t argument, bool isBuffer, Type type) {
+  return op->emitOpError() << "argument " << argument << " must be "
+                           << (isBuffer ? "a buffer" : "a parameter") << ", but is of type "
+                           << type;
+}
+
 LogicalResult FuncOp::verify() {
   Block &block = getBody().front();
   if (block.getNumArguments() != getArgs().size() + getResultsPlaces().size())
-    return emitOpError() << "has " << block.getNumArguments() << " arguments, but attributes for "
+    return emitOpError() << "must have an attribute for each argument, but has "
+                         << block.getNumArguments() << " arguments and attributes for "
                          << getArgs().size() + getResultsPlaces().size();
   for (auto [i, value] : llvm::enumerate(block.getArguments())) {
     bool isBuffer = i >= getArgs().size() || cast<ArgumentAttr>(getArgs()[i]).isBuffer();
     if (isBuffer != isa<PlaceType>(value.getType()))
-      return emitOpError() << "argument " << i << " is of type " << value.getType();
+      return emitWrongType(*this, i, isBuffer, value.getType());
   }
   if (getStage() && block.getNumArguments())
-    return emitOpError("is a stage, which has no arguments");
+    return emitOpError("is a stage and must have no arguments");
   return success();
 }
 
 LogicalResult buffer::ParameterOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (!symbols.lookupNearestSymbolFrom<EntryOp>(*this, getEntryAttr()))
-    return emitOpError() << getEntryAttr() << " is not a tpc_buffer.entry";
+    return emitOpError() << "must name a tpc_buffer.entry, but " << getEntryAttr() << " is none";
   return success();
 }
 
 LogicalResult buffer::CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto callee = symbols.lookupNearestSymbolFrom<FuncOp>(*this, getCalleeAttr());
   if (!callee)
-    return emitOpError() << getCalleeAttr() << " is not a tpc_buffer.func";
+    return emitOpError() << "must call a tpc_buffer.func, but " << getCalleeAttr() << " is none";
   if (callee.getArgs().size() != getArgs().size() ||
       callee.getResultsPlaces().size() != getWrites().size())
     return emitOpError() << "passes " << getArgs().size() << " arguments and " << getWrites().size()
                          << " result buffers, but " << getCalleeAttr() << " has "
                          << callee.getArgs().size() << " and " << callee.getResultsPlaces().size();
-  for (auto [i, value] : llvm::enumerate(getArgs()))
-    if (cast<ArgumentAttr>(callee.getArgs()[i]).isBuffer() != isa<PlaceType>(value.getType()))
-      return emitOpError() << "argument " << i << " is of type " << value.getType();
+  for (auto [i, value] : llvm::enumerate(getArgs())) {
+    bool isBuffer = cast<ArgumentAttr>(callee.getArgs()[i]).isBuffer();
+    if (isBuffer != isa<PlaceType>(value.getType()))
+      return emitWrongType(*this, i, isBuffer, value.getType());
+  }
   return success();
 }
 
@@ -53,58 +63,60 @@ LogicalResult buffer::ProductOp::verify() {
       getEpilogues().size() != count || getWithBias().size() != count ||
       getWithResidual().size() != count || getBiases().size() != countOf(getWithBias()) ||
       getResiduals().size() != countOf(getWithResidual()))
-    return emitOpError("has lists of different lengths, or none");
+    return emitOpError("must have a parameter, buffer, width and epilogue for each of its matmuls, "
+                       "and at least one matmul");
   for (int32_t epilogue : getEpilogues())
     if (!symbolizeEpilogue(epilogue))
-      return emitOpError() << "has no epilogue " << epilogue;
+      return emitOpError() << "has epilogue " << epilogue << ", which is no number of an epilogue";
   return success();
 }
 
 SmallVector<buffer::ProductOp::Matmul> buffer::ProductOp::getMatmuls() {
-  SmallVector<Matmul> parts;
+  SmallVector<Matmul> matmuls;
   auto bias = getBiases().begin(), residual = getResiduals().begin();
   for (auto [i, parameter] : llvm::enumerate(getParameters()))
-    parts.push_back({parameter, getWithBias()[i] ? *bias++ : Value(),
-                     getWithResidual()[i] ? *residual++ : Value(), getTo()[i],
-                     cast<SymExprAttr>(getWidths()[i]), *symbolizeEpilogue(getEpilogues()[i])});
-  return parts;
+    matmuls.push_back({parameter, getWithBias()[i] ? *bias++ : Value(),
+                       getWithResidual()[i] ? *residual++ : Value(), getTo()[i],
+                       cast<SymExprAttr>(getWidths()[i]), *symbolizeEpilogue(getEpilogues()[i])});
+  return matmuls;
 }
 
 namespace {
 /// Operand and attribute lists in which the op stores its matmuls.
-struct Lists {
+struct MatmulLists {
   SmallVector<Value> parameters, biases, residuals, to;
   SmallVector<Attribute> widths;
   SmallVector<int32_t> epilogues;
   SmallVector<bool> withBias, withResidual;
 
-  explicit Lists(ArrayRef<buffer::ProductOp::Matmul> parts) {
-    for (const auto &part : parts) {
-      parameters.push_back(part.parameter);
-      to.push_back(part.to);
-      widths.push_back(part.n);
-      epilogues.push_back(static_cast<int32_t>(part.epilogue));
-      withBias.push_back(bool(part.bias));
-      withResidual.push_back(bool(part.residual));
-      if (part.bias)
-        biases.push_back(part.bias);
-      if (part.residual)
-        residuals.push_back(part.residual);
+  explicit MatmulLists(ArrayRef<buffer::ProductOp::Matmul> matmuls) {
+    for (const auto &matmul : matmuls) {
+      parameters.push_back(matmul.parameter);
+      to.push_back(matmul.to);
+      widths.push_back(matmul.n);
+      epilogues.push_back(static_cast<int32_t>(matmul.epilogue));
+      withBias.push_back(bool(matmul.bias));
+      withResidual.push_back(bool(matmul.residual));
+      if (matmul.bias)
+        biases.push_back(matmul.bias);
+      if (matmul.residual)
+        residuals.push_back(matmul.residual);
     }
   }
 };
 } // namespace
 
 buffer::ProductOp buffer::ProductOp::create(OpBuilder &builder, Location loc, Value x,
-                                            SymExprAttr m, SymExprAttr k, ArrayRef<Matmul> parts) {
-  Lists lists(parts);
+                                            SymExprAttr m, SymExprAttr k,
+                                            ArrayRef<Matmul> matmuls) {
+  MatmulLists lists(matmuls);
   return create(builder, loc, x, lists.parameters, lists.biases, lists.residuals, lists.to, m, k,
                 builder.getArrayAttr(lists.widths), lists.epilogues, lists.withBias,
                 lists.withResidual);
 }
 
-void buffer::ProductOp::setMatmuls(ArrayRef<Matmul> parts) {
-  Lists lists(parts);
+void buffer::ProductOp::setMatmuls(ArrayRef<Matmul> matmuls) {
+  MatmulLists lists(matmuls);
   getParametersMutable().assign(lists.parameters);
   getBiasesMutable().assign(lists.biases);
   getResidualsMutable().assign(lists.residuals);
@@ -126,7 +138,7 @@ static bool isAxes(Attribute attr) {
 
 LogicalResult buffer::CollectivePermuteOp::verify() {
   if (getSplits().size() != 4 || !llvm::all_of(getSplits(), isAxes))
-    return emitOpError("needs four lists of axes");
+    return emitOpError("must have four lists of axes");
   return success();
 }
 
@@ -135,18 +147,20 @@ LogicalResult buffer::ExchangeOp::verify() {
   for (Attribute dim : getLayout()) {
     auto lists = dyn_cast<ArrayAttr>(dim);
     if (!lists || lists.size() < 2 || lists.size() % 2 || !llvm::all_of(lists, isAxes))
-      return emitOpError("needs pairs of lists of axes for each dimension");
+      return emitOpError("must have pairs of lists of axes for each dimension");
     factors += lists.size() / 2 - 1;
   }
   if (factors != getSizes().size())
-    return emitOpError() << "has " << factors << " factors and " << getSizes().size() << " sizes";
+    return emitOpError() << "must have a size for each factor, but has " << factors
+                         << " factors and " << getSizes().size() << " sizes";
   return success();
 }
 
 LogicalResult buffer::OutputOp::verify() {
   if (getShape().size() != getOffset().size() || getShape().size() != getSize().size())
-    return emitOpError("has lists of different lengths");
+    return emitOpError("must have as many offsets and sizes as dimensions");
   if (getEvery() && *getEvery() >= getShape().size())
-    return emitOpError() << "has no dimension " << *getEvery();
+    return emitOpError() << "must have a dimension in 'every', but has " << getShape().size()
+                         << " dimensions and 'every' " << *getEvery();
   return success();
 }

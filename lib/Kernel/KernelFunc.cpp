@@ -140,7 +140,8 @@ LogicalResult FuncOp::verify() {
   Block &body = getBody().front();
   if (body.getNumArguments() != getSizes().size() || getNumResults() < 1 ||
       getNumResults() > body.getNumArguments())
-    return emitOpError() << "has " << body.getNumArguments() << " operands and results, sizes of "
+    return emitOpError() << "must have a result, and sizes for each operand and result, but has "
+                         << body.getNumArguments() << " operands and results, sizes of "
                          << getSizes().size() << ", and " << getNumResults() << " results";
   for (BlockArgument arg : body.getArguments()) {
     auto sizes = cast<ArrayAttr>(getSizes()[arg.getArgNumber()]);
@@ -185,12 +186,16 @@ public:
     }
     for (Value result : results)
       if (!stored.contains(result))
-        return rows.emitOpError() << "never stores result "
-                                  << cast<BlockArgument>(result).getArgNumber();
+        return rows.emitOpError() << "never stores result " << getResultNumber(result);
     return success();
   }
 
 private:
+  unsigned getResultNumber(Value result) {
+    auto function = cast<FuncOp>(rows->getParentOp());
+    return cast<BlockArgument>(result).getArgNumber() - function.getOperandMemory().size();
+  }
+
   bool isInRow(ValueRange indices) {
     auto own = rows.getIndices();
     return indices.size() >= own.size() && llvm::equal(indices.take_front(own.size()), own);
@@ -202,28 +207,28 @@ private:
       while (isa<scf::IfOp>(around))
         around = around->getParentOp();
       if (!isa<ElementsOp>(around))
-        return op->emitOpError() << "is outside of tpc_kernel.elements";
+        return op->emitOpError() << "is outside of tpc_kernel.elements, where all stores must be";
       if (!results.contains(store.getMemref()))
         return op->emitOpError() << "stores to memory that is no result of the kernel";
       // A store to a computed row must be conditional, because the row may be out of bounds.
-      bool isPart = !storesRow(store, rows);
-      if (isPart && (around == op->getParentOp() || !areApart(store.getIndices())))
-        return op->emitOpError() << "stores to another row than the kernel's";
-      if (isPart)
-        kept.insert(store.getMemref());
+      bool isConditional = !storesRow(store, rows);
+      if (isConditional && (around == op->getParentOp() || !areApart(store.getIndices())))
+        return op->emitOpError() << "stores to another row than the current one";
+      if (isConditional)
+        partial.insert(store.getMemref());
       if (!stored.insert(store.getMemref()).second)
         return op->emitOpError() << "stores a result a second time";
     }
     if (auto load = dyn_cast<memref::LoadOp>(op)) {
       if (!isa<BlockArgument>(load.getMemref()) ||
           !isa<FuncOp>(load.getMemref().getParentBlock()->getParentOp()))
-        return op->emitOpError() << "loads memory that is no operand of the kernel";
+        return op->emitOpError() << "loads memory that is no operand or result of the kernel";
       if (!results.contains(load.getMemref()))
         return success();
-      if (kept.contains(load.getMemref()))
-        return op->emitOpError() << "reads a result of which a row stores only a slice";
+      if (partial.contains(load.getMemref()))
+        return op->emitOpError() << "reads a result that the row stores only under a condition";
       if (!isInRow(load.getIndices()))
-        return op->emitOpError() << "reads a result in another row than the kernel's";
+        return op->emitOpError() << "reads a result in another row than the current one";
       if (!visible.contains(load.getMemref()))
         return op->emitOpError() << "reads a result that is not stored yet, or without a "
                                     "tpc_kernel.barrier after its store";
@@ -281,7 +286,8 @@ private:
   }
 
   RowsOp rows;
-  llvm::SmallDenseSet<Value> results, stored, visible, kept;
+  llvm::SmallDenseSet<Value> results, stored, visible;
+  llvm::SmallDenseSet<Value> partial; // results that are stored under a condition
 };
 } // namespace
 

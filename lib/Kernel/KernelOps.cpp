@@ -79,11 +79,12 @@ static void printLoop(OpAsmPrinter &printer, Operation *op, ArrayAttr sizes) {
 static LogicalResult verifySpace(Operation *op, ArrayAttr sizes) {
   Block &body = op->getRegion(0).front();
   if (body.getNumArguments() != sizes.size())
-    return op->emitOpError() << "has " << body.getNumArguments() << " indices and " << sizes.size()
+    return op->emitOpError() << "must have one index for each size, but has "
+                             << body.getNumArguments() << " indices and " << sizes.size()
                              << " sizes";
   for (Type type : body.getArgumentTypes())
     if (!type.isIndex())
-      return op->emitOpError() << "has an index of type " << type;
+      return op->emitOpError() << "must have indices of type index, but has " << type;
   return success();
 }
 
@@ -245,8 +246,8 @@ LogicalResult FoldOp::verify() {
     return emitOpError() << "has the identity " << getIdentity() << "; that of '"
                          << stringifyFoldKind(getKind()) << "' is " << identity;
   if (getInit() != getInit(getKind(), type))
-    return emitOpError() << "has the initial value " << getInit() << ", not "
-                         << getInit(getKind(), type);
+    return emitOpError() << "has the initial value " << getInit() << "; that of '"
+                         << stringifyFoldKind(getKind()) << "' is " << getInit(getKind(), type);
   Block &body = getBody().front();
   auto yield = body.empty() ? YieldOp() : dyn_cast<YieldOp>(body.back());
   if (!yield || yield.getTerm().getType() != type)

@@ -38,14 +38,14 @@ tpc_kernel.func @before_rows(%x: memref<f32> of []) -> (%y: memref<?xf32> of [8]
 // -----
 
 tpc_kernel.func @indices() -> (%y: memref<?xf32> of [8]) {
-  // expected-error@+1 {{has 1 indices and 2 sizes}}
+  // expected-error@+1 {{must have one index for each size, but has 1 indices and 2 sizes}}
   tpc_kernel.rows (%i) in [2, 4] {}
 }
 
 // -----
 
 tpc_kernel.func @nothing_stored(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
-  // expected-error@+1 {{never stores result 1}}
+  // expected-error@+1 {{never stores result 0}}
   tpc_kernel.rows (%i) in [8] {}
 }
 
@@ -76,7 +76,7 @@ tpc_kernel.func @other_ops(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8
 tpc_kernel.func @store_outside(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
   tpc_kernel.rows (%i) in [8] {
     %0 = memref.load %x[%i] : memref<?xf32>
-    // expected-error@+1 {{is outside of tpc_kernel.elements}}
+    // expected-error@+1 {{is outside of tpc_kernel.elements, where all stores must be}}
     memref.store %0, %y[%i] : memref<?xf32>
   }
 }
@@ -99,7 +99,7 @@ tpc_kernel.func @store_to_another_row(%x: memref<?xf32> of [8]) -> (%y: memref<?
   tpc_kernel.rows (%i) in [8] {
     %0 = memref.load %x[%i] : memref<?xf32>
     tpc_kernel.elements (%j) in [8] {
-      // expected-error@+1 {{stores to another row than the kernel's}}
+      // expected-error@+1 {{stores to another row than the current one}}
       memref.store %0, %y[%j] : memref<?xf32>
     }
   }
@@ -120,7 +120,7 @@ tpc_kernel.func @stored_twice(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of
 
 // -----
 
-// If several threads compute a row, one of them may be ahead.
+// If several threads compute a row, a thread may read an element before another stores it.
 tpc_kernel.func @no_barrier(%x: memref<?x?xf32> of [8, 4]) -> (%y: memref<?x?xf32> of [8, 4], %z: memref<?xf32> of [8]) {
   tpc_kernel.rows (%i) in [8] {
     tpc_kernel.elements (%j) in [4] {
@@ -148,7 +148,7 @@ tpc_kernel.func @other_row(%x: memref<?x?xf32> of [8, 4]) -> (%y: memref<?x?xf32
     }
     tpc_kernel.barrier
     %s = tpc_kernel.fold sum (%j) in [8] adjacent : f32 init 0.0 identity -0.0 {
-      // expected-error@+1 {{reads a result in another row than the kernel's}}
+      // expected-error@+1 {{reads a result in another row than the current one}}
       %0 = memref.load %y[%j, %i] : memref<?x?xf32>
       tpc_kernel.yield %0 : f32
     }
@@ -174,7 +174,7 @@ tpc_kernel.func @identity(%x: memref<?xf32> of [8]) -> (%y: memref<f32> of []) {
 
 tpc_kernel.func @init(%x: memref<?xf32> of [8]) -> (%y: memref<f32> of []) {
   tpc_kernel.rows () in [] {
-    // expected-error@+1 {{has the initial value 1.000000e+00 : f32, not 0.000000e+00 : f32}}
+    // expected-error@+1 {{has the initial value 1.000000e+00 : f32; that of 'sum' is 0.000000e+00 : f32}}
     %s = tpc_kernel.fold sum (%j) in [8] adjacent : f32 init 1.0 identity -0.0 {
       %0 = memref.load %x[%j] : memref<?xf32>
       tpc_kernel.yield %0 : f32
@@ -218,7 +218,7 @@ tpc_kernel.func @yields(%x: memref<?xf32> of [8]) -> (%y: memref<f32> of []) {
 
 // -----
 
-// Without a condition, the row may not exist.
+// The store must be conditional, because the computed row may be out of bounds.
 tpc_kernel.func @moved(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) -> (%y: memref<?x?xf32> of [2, 9]) {
   tpc_kernel.rows (%b, %i) in [2, 8] {
     %0 = memref.load %x[%b, %i] : memref<?x?xf32>
@@ -226,7 +226,7 @@ tpc_kernel.func @moved(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) 
     %2 = arith.index_cast %1 : i64 to index
     %3 = arith.addi %2, %i : index
     tpc_kernel.elements () in [] {
-      // expected-error@+1 {{stores to another row than the kernel's}}
+      // expected-error@+1 {{stores to another row than the current one}}
       memref.store %0, %y[%b, %3] : memref<?x?xf32>
     }
   }
@@ -234,7 +234,7 @@ tpc_kernel.func @moved(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) 
 
 // -----
 
-// Rows are moved by separate lengths, so two of them may collide.
+// Each row is moved by its own length, so two rows may be stored at the same position.
 tpc_kernel.func @moved_apart(%n: memref<?xi64> of [8], %x: memref<?x?xf32> of [2, 8]) -> (%y: memref<?x?xf32> of [2, 9]) {
   %most = tpc_kernel.size 9
   tpc_kernel.rows (%b, %i) in [2, 8] {
@@ -245,7 +245,7 @@ tpc_kernel.func @moved_apart(%n: memref<?xi64> of [8], %x: memref<?x?xf32> of [2
     %4 = arith.cmpi ult, %3, %most : index
     tpc_kernel.elements () in [] {
       scf.if %4 {
-        // expected-error@+1 {{stores to another row than the kernel's}}
+        // expected-error@+1 {{stores to another row than the current one}}
         memref.store %0, %y[%b, %3] : memref<?x?xf32>
       }
     }
@@ -264,7 +264,7 @@ tpc_kernel.func @moved_together(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of
     %4 = arith.cmpi ult, %2, %most : index
     tpc_kernel.elements () in [] {
       scf.if %4 {
-        // expected-error@+1 {{stores to another row than the kernel's}}
+        // expected-error@+1 {{stores to another row than the current one}}
         memref.store %0, %y[%b, %2] : memref<?x?xf32>
       }
     }
@@ -288,7 +288,7 @@ tpc_kernel.func @read_in_part(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [
       }
     }
     tpc_kernel.barrier
-    // expected-error@+1 {{reads a result of which a row stores only a slice}}
+    // expected-error@+1 {{reads a result that the row stores only under a condition}}
     %5 = memref.load %y[%b, %i] : memref<?x?xf32>
     tpc_kernel.elements () in [] {
       memref.store %5, %z[%b, %i] : memref<?x?xf32>
@@ -298,7 +298,7 @@ tpc_kernel.func @read_in_part(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [
 
 // -----
 
-// In one branch the length depends on the row.
+// In one branch the offset depends on the row.
 tpc_kernel.func @moved_by_branch(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) -> (%y: memref<?x?xf32> of [2, 9]) {
   %most = tpc_kernel.size 9
   tpc_kernel.rows (%b, %i) in [2, 8] {
@@ -315,7 +315,7 @@ tpc_kernel.func @moved_by_branch(%n: memref<?xi64> of [2], %x: memref<?x?xf32> o
     %6 = arith.cmpi ult, %5, %most : index
     tpc_kernel.elements () in [] {
       scf.if %6 {
-        // expected-error@+1 {{stores to another row than the kernel's}}
+        // expected-error@+1 {{stores to another row than the current one}}
         memref.store %0, %y[%b, %5] : memref<?x?xf32>
       }
     }
