@@ -29,8 +29,8 @@ def scaled(seconds: float) -> float:
 
 
 class LoadClock:
-    """A second counts as the share of a CPU that a thread would have had. `seconds` must be called
-    regularly, because it samples the load.
+    """Counts seconds of an otherwise idle machine: a second under load counts as the share of a CPU
+    that one thread receives in it. `seconds` must be called regularly, because it samples the load.
     """
 
     def __init__(self, now=time.monotonic, load=load):
@@ -80,7 +80,8 @@ class Watch:
     or after `idle_limit` seconds (of a LoadClock) without CPU time or a change of `progress`.
     """
 
-    # Fraction of a second of wall-clock time. Hung ranks still poll whether the others are alive.
+    # CPU seconds per second below which the processes count as idle. Hung ranks use some CPU time,
+    # because they poll whether other ranks are alive.
     IDLE = 0.05
 
     def __init__(
@@ -94,17 +95,25 @@ class Watch:
             used,
         )
         self.clock = clock or LoadClock()
-        self._seen, self._begin, self._most, self._before = progress(), 0.0, 0.0, 0.0
+        self._last_progress, self._progress_time, self._cpu, self._cpu_at_progress = (
+            progress(),
+            0.0,
+            0.0,
+            0.0,
+        )
 
     def problem(self) -> str:
-        """Returns None, or the reason to stop it."""
+        """Returns the reason to stop the process, or an empty text."""
         now, seen = self.clock.seconds(), self._progress()
-        # Processes that are not waited for leave the tree, with their CPU time.
-        self._most = max(self._most, self._used(self._root))
-        if self._most > self.limit:
-            return f"stopped after {self.limit / 60:.0f} minutes of processors"
-        if seen != self._seen or self._most - self._before > self.IDLE * self.idle_limit:
-            self._seen, self._begin, self._before = seen, now, self._most
-        elif now - self._begin > self.idle_limit:
+        # The sum may fall: a process that ends without being waited for takes its CPU time along.
+        self._cpu = max(self._cpu, self._used(self._root))
+        if self._cpu > self.limit:
+            return f"stopped after {self.limit / 60:.0f} minutes of CPU time"
+        if (
+            seen != self._last_progress
+            or self._cpu - self._cpu_at_progress > self.IDLE * self.idle_limit
+        ):
+            self._last_progress, self._progress_time, self._cpu_at_progress = seen, now, self._cpu
+        elif now - self._progress_time > self.idle_limit:
             return f"stopped after {self.idle_limit / 60:.0f} minutes in which nothing happened"
         return ""

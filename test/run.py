@@ -32,7 +32,7 @@ MINUTES = 60
 # Seconds without CPU time or a completed test after which a runner counts as hung.
 IDLE_LIMIT = 10 * MINUTES
 LEVELS = ("quick", "default", "long")
-# Each of them may start any number of ranks.
+# CPUs that the runners use. A test may start any number of ranks.
 PROCESSORS = min(8, len(os.sched_getaffinity(0)))
 # Optional requirements of tests, with the beginning of the reasons of skipped tests ("corpus: ...
 # is absent").
@@ -42,8 +42,8 @@ OPTIONAL = {
     "corpus": "ONNX files of other exporters and Megatron-Core's groups: $TPC_CORPUS",
     "torch": "torch, transformers and optimum, for python -m tpc.export",
     "tokenizers": "the package of that name, for text of python -m tpc.generate",
-    "sanitizers": "what a build with sanitizers cannot show",
-    "assertions": "what only a build with assertions shows",
+    "sanitizers": "tests that a build with sanitizers cannot run",
+    "assertions": "tests that only a build with assertions can run",
     "oneDNN": "a libdnnl.so.3 of oneDNN 3: $TPC_ONEDNN is its folder",
     "ptxas": "the assembler of a CUDA toolkit: $CUDA_HOME, PATH or /usr/local/cuda",
     "nvdisasm": "a disassembler for GPUs: $CUDA_HOME, PATH, or nvidia-cuda-nvdisasm in .venv",
@@ -54,7 +54,7 @@ OPTIONAL = {
     "mounting": "permission to mount a file system",
     "namespaces": "permission to make network namespaces",
     "control groups": "permission to make groups with a freezer, of version 1 and of version 2",
-    "large files": "a file system that takes files of 5 GiB",
+    "large files": "a file system that supports files of 5 GiB",
 }
 
 
@@ -73,7 +73,9 @@ class Results:
         if lacks in OPTIONAL:
             self.skipped[lacks] += 1
         else:
-            self.failures.append(f"{name}: skipped for what no test may lack: {text}")
+            self.failures.append(
+                f"{name}: skipped for a reason that OPTIONAL does not list: {text}"
+            )
 
     def add_junit(self, path):
         """Returns the number of tests in the file."""
@@ -205,8 +207,7 @@ class Suite:
 
     def run(self, name, command, minutes, cwd=TOP):
         """Runs one runner: adds its report to the results, and prints its output if a test failed.
-        The limit is CPU time of all CPUs in so many minutes, independent of the machine's other
-        load.
+        `minutes` of all CPUs limit the CPU time; other load of the machine does not count.
         """
         begin, results = time.monotonic(), Results()
         log, report = self.reports / f"{name}.log", self.reports / f"{name}.xml"
@@ -325,7 +326,7 @@ def main():
         for name in names:
             RUNNERS[name](suite)
 
-    print(f"Running {', '.join(chosen)}; what they print is in {suite.reports}", flush=True)
+    print(f"Running {', '.join(chosen)}; their output is in {suite.reports}", flush=True)
     try:
         with ThreadPoolExecutor(2) as pool:
             try:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Diagrams of the collectives and of the levels of the IR, as SVG files in docs/design/pictures.
+"""Draws the collectives and the levels of the IR, as SVG files in docs/design/pictures.
 
     tools/diagrams.py [--check]
 
@@ -129,9 +129,10 @@ def all_reduce():
 
 
 def moved(before, after, rows, columns):
-    """Draws cells of a matrix, which `before(rank)` and `after(rank)` return as (row, column).
+    """Returns the cells of two_sides for a matrix whose elements move between ranks.
 
-    Colors show the source.
+    `before(rank)` and `after(rank)` return a rank's cells as (row, column). A cell has the color of
+    the rank that had it before.
     """
     owner = {cell: rank for rank in reversed(range(RANKS)) for cell in before(rank)}
     old = [{cell: (rank, 0.85, "") for cell in before(rank)} for rank in range(RANKS)]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""README's table of model families and exporters, from the tests: files of test/Models and their
-opsets, if results are compared with ONNX Runtime's on grids.
+"""Writes README's table of model families and exporters. A cell has the opsets of the files in
+test/Models whose results a test compares with ONNX Runtime's on grids.
 
     tools/families.py [--check]
 """

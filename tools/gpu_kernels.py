@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Checks of GPU kernels, and their table in docs/reference/gpu-kernel-resources.md.
 
-Each kernel of each model of test/Models at each grid is assembled for each architecture, and
-checked.
+Assembles and checks each kernel of each model of test/Models, at each grid, for each architecture.
 
     tools/gpu_kernels.py [--check] [--tpcc build/bin/tpcc] [--models NAME,…] [--grids GRID,…]
                          [--jobs N] [--list]
@@ -16,8 +15,7 @@ A kernel fails if
 
 ptxas is searched in the same places as by tpcc; nvdisasm next to ptxas, in PATH and in .venv/.
 Without ptxas, only the PTX is checked; without nvdisasm, access widths are not checked. With
---check nothing is written, and no number may exceed the one in the table. --list prints each
-kernel.
+--check nothing is written, and no number may exceed that in the table. --list prints each kernel.
 """
 
 import argparse
@@ -260,8 +258,8 @@ def find_faults(kernel):
             for what, op, least, found in zip(
                 ("loads", "stores"), ("ld", "st"), (kernel.loads, kernel.stores), needs["widths"]
             ):
-                # Loads of sizes also have 8 bytes, so only vector loads show the width of row
-                # accesses.
+                # Kernels also load 64-bit sizes. So if rows allow 8 bytes, only a vector load shows
+                # that a row is read with 8 bytes.
                 vectors = re.search(rf"\b{op}\.global(?:\.nc)?\.v\d", kernel.text)
                 if found < least or least == 8 and what == "loads" and not vectors:
                     yield fail(f"{what} of {found} bytes, but rows allow {least}")
@@ -331,7 +329,7 @@ def table(kernels, count, options):
     yield ""
     yield "| shape | kernels | registers on " + ", ".join(
         ARCHITECTURES
-    ) + " | at most | shared bytes | at most | 16 bytes at once, 8 |"
+    ) + " | ceiling | shared bytes | ceiling | kernels with accesses of 16 bytes, of 8 |"
     yield "|---" * 7 + "|"
     for shape in sorted(rows):
         row = rows[shape]

@@ -28,15 +28,16 @@ GROUPS = {
     "windows, caps and masks": ["limits"],
     "kernels and constants": ["kernels"],
     "plans of memory": ["buffers", "caches"],
-    "facts": ["facts"],
+    "facts (names, constraints, locations of weights)": ["facts"],
 }
+# Forms of the program that gets the fault.
 LEVELS = ["step", "preallocated", "staged", "kernels", "tensors and kernels", "buffers"]
 COMMAND = "TPC_MUTANT_TABLES=FOLDER pytest --long cpu/test_*mutants.py"
 BEGIN = "<!-- Written by tools/mutants.py; do not edit. -->\n"
 INTRODUCTION = """\
 [Seeded faults](../design/verification-proofs.md#seeded-faults) describes the faults and the tests.
-*Alone*: no other verifier rejects the mutant. A mutant that none rejects must compile to the same
-code or compute the same results.
+*Alone*: no other verifier rejects the mutant. A mutant that no verifier rejects must compile to the
+same code or compute the same results. *Level*: the form of the program that gets the fault.
 """
 
 
@@ -99,7 +100,11 @@ def summary(groups):
         for (_, level), verdicts in found.items():
             levels[level] += verdicts
             total += verdicts
-        rows += [[title, level, *cells(levels[level])] for level in LEVELS if level in levels]
+        rows += [
+            [title, name, *cells(levels[level])]
+            for level, name in LEVELS.items()
+            if level in levels
+        ]
     drawn, rejected, _, equal, accepted = cells(total)
     return table(["faults in", "level"], [*rows, ["all", "", drawn, rejected, "", equal, accepted]])
 

@@ -2,7 +2,7 @@
 """Draws each rank's shards of a model's matrices as SVG, from the report of its plan.
 
     tools/picture.py model.onnx --megatron-shard=tp2,pp2 --shape batch=2,sequence=16 -o split.svg
-    tools/picture.py [--check]      # docs/split.svg, of docs/parallelism.md
+    tools/picture.py [--check]      # writes docs/split.svg, the picture of docs/parallelism.md
 
 Draws the first layer of each stage, and the matrices outside of layers. The length of a side is
 proportional to the square root of its size.
@@ -210,7 +210,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "model", nargs="?", type=Path, help="an ONNX file (default: the page's picture)"
+        "model", nargs="?", type=Path, help="an ONNX file (default: that of docs/split.svg)"
     )
     parser.add_argument("--megatron-shard", default="tp2", metavar="SPEC")
     parser.add_argument("--shape", metavar="name=size,…", help="as for tpcc --report")

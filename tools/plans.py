@@ -69,16 +69,17 @@ page from `tpcc --report`; `tools/plans.py --check` is a test: numbers may only 
 
 Each cell has two ratios, `memory · communication`:
 
-* **memory**: the bytes of weights on the worst-case rank over an even share, the weights at tp1
-  divided by the number of ranks. These models are tiny, so norms and biases, which every rank has,
-  are a larger part than in real ones. Stages are cut for time: where one begins within a layer, the
-  maximum may grow, by no larger a factor than the slowest stage gets faster.
-* **communication**: the bytes that a rank sends in a step, summed over the stages, over the closed
-  forms of [Communication](../design/communication.md#closed-forms) and of
+* **memory**: the weight bytes of the worst-case rank, divided by an even share: the weight bytes at
+  tp1 / the number of ranks. These models are tiny, so norms and biases, which every rank has, are a
+  larger part than in real ones. Stages are cut for time. A cut within a layer may increase the
+  maximum, by at most the factor by which it makes the slowest stage faster.
+* **communication**: the bytes that a rank sends in a step, summed over the stages, divided by the
+  closed forms of [Communication](../design/communication.md#closed-forms) and of
   [two dimensions](../design/partitioning.md#tensor-parallelism-in-two-dimensions): for L layers
   2L+1 reductions of `[tokens, width]`, L+1 where attention and MLP are added at once; for pp one
-  message of `[tokens, width]` per cut. Rings are counted. In two dimensions the closed form
-  reduces the same width before and after a matrix; where gathering is less, ratios are below 1.
+  message of `[tokens, width]` per cut. Bytes are those of rings. In two dimensions the closed form
+  reduces the same width before and after a matrix; where a gather moves fewer bytes, ratios are
+  below 1.
 
 Batch {batch}, sequence {sequence}, past {past}, f32. Cells in bold are above {fine}; their reasons
 are below.
@@ -88,9 +89,10 @@ are below.
 RESIDUALS = """
 ## Residuals of 16 bits
 
-Models in f16 keep [their residual in f32](../gpu.md#precision). Bytes that a rank sends in a step,
-summed over the stages, over those with `--residual=same`. Sums over tp and messages between stages
-double; gathers of sp and sums within layers of two dimensions have 16 bits either way.
+Models in f16 keep [their residual in f32](../gpu.md#precision). The ratios are
+bytes that a rank sends in a step, summed over the stages, divided by those with `--residual=same`.
+Sums over tp and messages between stages double. Gathers of sp, and sums within layers of two
+dimensions, have 16 bits either way.
 """
 
 

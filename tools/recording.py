@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Terminal recording of the README as an animated SVG, from the real output of commands.
+"""Writes the README's terminal recording, an animated SVG, from the output of commands.
 
-tools/recording.py [--check] [--build DIR]      # docs/recording.svg
+tools/recording.py [--check] [--build DIR]      # writes docs/recording.svg
 """
 
 import argparse

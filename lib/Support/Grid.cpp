@@ -71,7 +71,7 @@ std::optional<Grid> Grid::get(const std::array<int64_t, numAxes> &sizes,
     int64_t size = grid.size(axis);
     if (size < 1) {
       error = "axis '" + std::string(axisName(axis)) + "' has size " + std::to_string(size) +
-              ": at least 1 is needed";
+              ": it must be at least 1";
       return std::nullopt;
     }
     // The product cannot overflow, because `world` is bounded.

@@ -14,20 +14,22 @@ std::optional<Ramp> tpc::findRamp(const std::vector<float> &table, int64_t colum
   int64_t rows = int64_t(table.size()) / columns;
   auto at = [&](int64_t row, int64_t column) { return table[row * columns + column]; };
   Ramp ramp;
-  // Derives `start` from the first two elements of a nonzero row. All rows may be 0.
-  int64_t zero = 0;
+  // If a column is 0 in all rows, `start` + column is 0 there. Otherwise the first two elements of
+  // the first row determine `start`.
+  int64_t zeroColumn = 0;
   auto isZero = [&](int64_t column) {
     for (int64_t row = 0; row < rows; ++row)
       if (at(row, column) != 0)
         return false;
     return true;
   };
-  while (zero < columns && !isZero(zero))
-    ++zero;
-  if (zero < columns) {
-    ramp.start = -zero;
+  while (zeroColumn < columns && !isZero(zeroColumn))
+    ++zeroColumn;
+  if (zeroColumn < columns) {
+    ramp.start = -zeroColumn;
     for (int64_t row = 0; row < rows; ++row)
-      ramp.slopes.push_back(zero + 1 < columns ? at(row, zero + 1) : -at(row, zero - 1));
+      ramp.slopes.push_back(zeroColumn + 1 < columns ? at(row, zeroColumn + 1)
+                                                     : -at(row, zeroColumn - 1));
   } else {
     double start = std::round(double(at(0, 0)) / (double(at(0, 1)) - double(at(0, 0))));
     if (!(std::abs(start) < double(exact)) || start == 0)

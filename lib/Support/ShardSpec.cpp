@@ -305,17 +305,16 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
                          "has one rank");
   if (seenSequence && spec.isTensor2D()) {
     spec.sequenceParallel = false;
-    spec.notes.push_back(
-        "'sp' has no effect: with tp" + std::to_string(tensorX) + "x" + std::to_string(tensorY) +
-        " values that tp does not split otherwise are split over the residual's width");
+    spec.notes.push_back("'sp' has no effect: with tp" + std::to_string(tensorX) + "x" +
+                         std::to_string(tensorY) +
+                         ", the residual is split over its width instead of its tokens");
   }
-  // Typical limit of a process: two mappings for each thread's stack, of 65,530.
-  constexpr int64_t manyThreads = 32000;
-  if (purpose == ShardSpec::For::Partition && grid->worldSize() > manyThreads)
+  // A process can typically have 65,530 mappings, and the stack of each thread needs two.
+  constexpr int64_t maxThreads = 32000;
+  if (purpose == ShardSpec::For::Partition && grid->worldSize() > maxThreads)
     spec.notes.push_back(std::to_string(grid->worldSize()) +
-                         " ranks need as many processes: one that runs all ranks as threads can "
-                         "usually have about " +
-                         std::to_string(manyThreads));
+                         " ranks need one process each, because a process can usually have about " +
+                         std::to_string(maxThreads) + " threads");
   return spec;
 }
 

@@ -41,10 +41,10 @@ extern "C" void tpc_copy(tpc_context *ctx, void *to, const void *from, int64_t b
     ctx->device->copy(to, from, bytes);
 }
 
-extern "C" void tpc_set_env(tpc_context *ctx, int32_t place, int64_t value) {
-  if (place < 0 || place >= ctx->envSize)
-    fail(*ctx, "internal error: env has no entry " + std::to_string(place));
-  ctx->device->setEnv(place, value);
+extern "C" void tpc_set_env(tpc_context *ctx, int32_t index, int64_t value) {
+  if (index < 0 || index >= ctx->envSize)
+    fail(*ctx, "internal error: env has no entry " + std::to_string(index));
+  ctx->device->setEnv(index, value);
 }
 
 extern "C" void tpc_launch(tpc_context *ctx, int32_t kernel, void *const *operands, int32_t count,

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-print-factor-classes -o /dev/null | FileCheck %s
 
-// The reshape divides the factors of tokens and of the inner width wherever they occur, across the
-// call too. Attention's sizes are not divided.
+// The reshape divides the factors of tokens and of the inner width wherever they occur, also across
+// the call. The dimensions of attention are factors already.
 // CHECK-LABEL: @layer
 // CHECK-NEXT: argument: [#0=b #1=s!] [#2=5 #3=8!]
 // CHECK-NEXT: tpc.reshape: [#0=b] [#1=s!] [#2=5] [#3=8!]
@@ -34,7 +34,7 @@ func.func private @misfit(%x: tensor<40x1xf32>) -> (tensor<5x8xf32>, tensor<8x5x
   return %a, %b : tensor<5x8xf32>, tensor<8x5xf32>
 }
 
-// Factors that do not divide are whole; the factors before and after them remain.
+// The reshape moves 3 across 4, so both are whole. The factors before and after them can be split.
 // CHECK-LABEL: @part
 // CHECK-NEXT: argument: [#[[B:.*]]=b] [#{{.*}}=4!] [#{{.*}}=3!] [#[[W:.*]]=7]
 // CHECK-NEXT: tpc.reshape: [#[[B]]=b #{{.*}}=3!] [#{{.*}}=4!] [#[[W]]=7]
@@ -43,7 +43,7 @@ func.func private @part(%x: tensor<?x4x3x7xf32, #tpc.dist<[b, 4, 3, 7]>>) -> ten
   return %a : tensor<?x4x7xf32, #tpc.dist<[b * 3, 4, 7]>>
 }
 
-// Products of sizes agree after 6, 2 and 2, 6, and again after 4 * 9 and 6 * 6.
+// On both sides, the product of sizes is equal after 6 * 2 and 2 * 6, and after 4 * 9 and 6 * 6.
 // CHECK-LABEL: @groups
 // CHECK-NEXT: argument: [#[[A:.*]]=2 #[[C:.*]]=3] [#[[D:.*]]=2] [#{{.*}}=4!] [#{{.*}}=9!] [#[[S:.*]]=s]
 // CHECK-NEXT: tpc.reshape: [#[[A]]=2] [#[[C]]=3 #[[D]]=2] [#{{.*}}=6!] [#{{.*}}=6! #[[S]]=s]

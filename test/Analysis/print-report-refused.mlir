@@ -1,4 +1,4 @@
-// Sizes that are negative or exceed 64 bits for the requested shape.
+// Sizes that are negative or exceed 64 bits for the requested shape are rejected.
 // RUN: split-file %s %t
 // RUN: not tpc-opt %t/program.mlir --tpc-print-report=shape=batch=1,rows=9 -o /dev/null 2>&1 | FileCheck %s --check-prefix=BATCH
 // RUN: not tpc-opt %t/program.mlir --tpc-print-report=shape=batch=9,rows=1 -o /dev/null 2>&1 | FileCheck %s --check-prefix=OUTPUT

@@ -3,10 +3,9 @@
     PYTHONPATH=python python test/Models/expected.py [NAME …]
 
 Needs torch and transformers; tests need neither. Each model is built from its seed as make.py does,
-and first compared with the committed file in ONNX Runtime: different weights are an error. Prompts
-are drawn once, from the model's name, and all are kept. The margin of each step is kept: the
-largest logit minus the second largest. With a small margin, other summation orders may choose other
-ids.
+and first compared with the committed file in ONNX Runtime: different weights are an error. A hash of
+the model's name is the seed of its prompts. Each step has its margin: the largest logit minus the
+second largest. With a small margin, other summation orders may choose other ids.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ HERE = Path(__file__).resolve().parent
 FILE = HERE / "expected.json"
 PROMPT_LENGTHS = (1, 2, 3, 5, 9, 14, 20, 30)
 NEW_TOKENS = 24
-# Structure only, or no model of ids.
+# Models without weights, and models whose input is not token ids.
 LEFT_OUT = {"gpt2-124m", "gpt2-124m-past", "gpt2-layer", "gpt2-layer-opset23", "gpt2-mlp"}
 
 
 def build(name: str):
-    """The model of transformers that the file was exported from."""
+    """Returns the model of transformers that the file was exported from."""
     from tpc import exporters, families
 
     args = export.parse_arguments([*make.MODELS[name].split(), "-o", str(HERE / f"{name}.onnx")])
@@ -45,7 +44,7 @@ def draw_prompts(name: str, vocabulary: int) -> list[list[int]]:
 
 
 def check_weights(name: str, model) -> None:
-    """The file and the model are one function."""
+    """Exits if the logits of the file and of the model differ."""
     import torch
 
     session = reference.Session(HERE / f"{name}.onnx")
@@ -64,12 +63,13 @@ def check_weights(name: str, model) -> None:
     distance = reference.difference(found, expected)
     if distance.relative > 1e-4:
         sys.exit(
-            f"expected.py: {name}.onnx does not have the weights that its seed draws here:"
-            f" {distance}"
+            f"expected.py: {name}.onnx and the model built from its seed have different "
+            f"weights: {distance}"
         )
 
 
-def say(model, prompt: list[int]) -> dict:
+def continue_prompt(model, prompt: list[int]) -> dict:
+    """Returns an entry of the file: the prompt, its greedy continuation, and the margins."""
     import torch
 
     ids = torch.tensor([prompt])
@@ -97,14 +97,15 @@ def main() -> int:
     unknown = [name for name in names if name not in known]
     if unknown:
         sys.exit(
-            f"expected.py: no model of ids named {', '.join(unknown)}; there are {', '.join(known)}"
+            f"expected.py: {', '.join(unknown)}: no model with this name takes token ids; these do: "
+            f"{', '.join(known)}"
         )
     output = json.loads(FILE.read_text()) if FILE.exists() and sys.argv[1:] else {}
     for name in names:
         model = build(name)
         check_weights(name, model)
         output[name] = [
-            say(model, prompt) for prompt in draw_prompts(name, model.config.vocab_size)
+            continue_prompt(model, prompt) for prompt in draw_prompts(name, model.config.vocab_size)
         ]
         print(
             f"{name}: smallest margin {min(min(one['margins']) for one in output[name]):.2g}",

@@ -14,11 +14,11 @@ HERE = Path(__file__).resolve().parent
 
 # All sizes are divisible by two and four.
 TINY = "--layers 4 --hidden 32 --heads 4 --vocab 1000 --positions 128"
-# No size is.
+# No size is divisible by two or four.
 ODD = "--layers 3 --hidden 40 --heads 5 --ffn 140 --vocab 1009 --positions 64"
 
 ERF = "--layers 2 --hidden 24 --heads 3 --vocab 257 --positions 64 --activation gelu"
-# No two layers are the same function, so there are no repeated layers.
+# No two layers have the same sizes, so no layer is outlined as a repeated function.
 DIFFERING = (
     "--layers 3 --hidden 32 --heads 4 --ffn 128,96,70 --vocab 503 --positions 64 --activation"
     " gelu_pytorch_tanh"
@@ -56,8 +56,8 @@ MODELS = {
 
 
 # Other families, each as two exporters write it: NAME-dynamo, and NAME-past with a KV cache (and,
-# from optimum, a mask). Depths, heads and widths differ, so that some divide by two and four and
-# some by nothing; windows are shorter than the tests' sequences.
+# from optimum, a mask). Some of the depths, heads and widths are divisible by two and four, some by
+# neither. Windows are shorter than the tests' sequences.
 FAMILIES = {
     "llama": "--layers 4 --hidden 32 --heads 8 --kv-heads 2 --ffn 24 --vocab 151 --positions 64",
     "mistral": (
@@ -79,7 +79,7 @@ FAMILIES = {
         "--layers 4 --hidden 24 --heads 4 --kv-heads 2 --head-size 8 --ffn 32 --vocab 229"
         " --positions 64 --set query_pre_attn_scalar=8 --set sliding_window=6"
     ),
-    # ALiBi computes eight slopes, six of which are used.
+    # ALiBi: the exported graph computes eight slopes, of which the six heads use six.
     "mpt": "--layers 3 --hidden 24 --heads 6 --vocab 191 --positions 64",
     # Every other layer is local, with a mask that is stored as a buffer.
     "gpt_neo": (

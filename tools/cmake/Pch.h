@@ -1,5 +1,5 @@
-// Headers that nearly every file of the compiler needs; precompiled once (see TPCBuild.cmake). Of
-// tpc's headers it includes only the dialect, whose changes recompile all files anyway.
+// Headers that nearly every file of the compiler needs, precompiled once (see TPCBuild.cmake). The
+// dialect is tpc's only header here, because a change of it recompiles all files anyway.
 #ifndef TPC_TOOLS_CMAKE_PCH_H
 #define TPC_TOOLS_CMAKE_PCH_H
 

@@ -9,8 +9,8 @@
 #   tpc_add_unittest(FooTests [FILES …] [LINK libs …] [PLAIN] [ARGS …] [LAUNCH command …]
 #                    [LEVEL default])
 #       A GoogleTest program, registered for the test runner (test/run.py). LAUNCH is its
-#       launcher (mpirun …). LEVEL: the first test level that runs it: quick, default or long. PLAIN
-#       as above, and with RTTI and exceptions.
+#       launcher (mpirun …). LEVEL: the first test level that runs it: quick, default or long.
+#       PLAIN: as above, with RTTI and exceptions.
 #   tpc_add_passes(TPCFooPasses PREFIX Foo)    in include/tpc/Transforms/Foo: Passes.td -> Passes.h.inc
 #   tpc_add_op_interfaces(FooOp)               next to FooOp.td: FooOp.{h,cpp}.inc; a library that uses
 #       them adds DEPENDS TPCFooOpIncGen, and includes ${CMAKE_CURRENT_BINARY_DIR}
@@ -25,7 +25,7 @@ add_compile_options(-fPIC) # for executables as well: they share the precompiled
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
-# Definitions of CMake's build types: assertions are a separate option.
+# Flags without NDEBUG: assertions are a separate option, TPC_ASSERTIONS.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 set(CMAKE_C_FLAGS_RELEASE "-O2")
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -gline-tables-only -fno-omit-frame-pointer")
@@ -84,8 +84,8 @@ if(NOT TPC_ONNX_PROTO_DIR)
   message(FATAL_ERROR "No Python with the onnx package: run ./setup, or pass -DTPC_PYTHON=…")
 endif()
 
-# LLVM options for the project's code. Directories that call mlir_tablegen also need the include
-# directories: mlir_tablegen reads the directory's property.
+# LLVM options for the project's code. Folders that call mlir_tablegen also call
+# include_directories, because mlir_tablegen reads that property of the folder.
 add_library(tpc-llvm INTERFACE)
 target_include_directories(tpc-llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 target_compile_definitions(tpc-llvm INTERFACE ${LLVM_DEFINITIONS_LIST})
@@ -101,7 +101,7 @@ add_dependencies(tpc-pch tpc-tablegen)
 target_compile_options(tpc-pch PRIVATE -fno-exceptions -fno-rtti -Wno-unused-parameter
                                        "SHELL:-Xclang -fno-pch-timestamp")
 target_precompile_headers(tpc-pch PRIVATE ${PROJECT_SOURCE_DIR}/tools/cmake/Pch.h)
-# Not cached: ccache ignores changes of comments, but clang compares the sizes of headers.
+# Compiled without ccache, which ignores changes of comments; clang compares sizes of headers.
 set_target_properties(tpc-pch PROPERTIES CXX_COMPILER_LAUNCHER "")
 
 if(TPC_SANITIZE MATCHES "address")
@@ -198,7 +198,7 @@ function(tpc_add_passes name)
 endfunction()
 
 function(tpc_add_op_interfaces name)
-  # For mlir_tablegen, which reads the directory's property.
+  # mlir_tablegen reads this property of the folder.
   include_directories(SYSTEM ${MLIR_INCLUDE_DIRS})
   set(LLVM_TARGET_DEFINITIONS ${name}.td)
   mlir_tablegen(${name}.h.inc -gen-op-interface-decls)

@@ -1,6 +1,6 @@
 # Files of `cmake --install`: tools, the libraries that they link into programs, and the headers for
-# code that loads programs. Programs are linked with files of ../lib relative to bin/, so the two
-# folders share one prefix.
+# code that loads programs. tpcc links programs with files of ../lib, relative to its folder bin/, so
+# both folders have one prefix.
 #
 # TPC_BUNDLE_LIBRARIES copies the shared libraries of LLVM and MLIR as well, and their dependencies
 # except for the C and C++ libraries: then the tools run on a machine without LLVM.
@@ -17,8 +17,8 @@ function(tpc_install)
     set_target_properties(${ARGN} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
     target_link_options(tpcc PRIVATE -Wl,--disable-new-dtags)
     install(TARGETS ${ARGN} RUNTIME DESTINATION ${below}bin COMPONENT tpc)
-    # Each library once, under its soname: wheels have no links. The C and C++
-    # libraries are the machine's, as programs that tpcc links need them too.
+    # Each library is installed once, under its soname, because wheels have no links. The C and C++
+    # libraries are those of the machine, because programs that tpcc links need them too.
     install(CODE "set(tpcc $<TARGET_FILE:tpcc>)
                   set(llvm ${LLVM_LIBRARY_DIR})
                   set(lib \${CMAKE_INSTALL_PREFIX}/${below}lib)" COMPONENT tpc)

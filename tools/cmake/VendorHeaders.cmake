@@ -1,5 +1,5 @@
-# Nothing is built against the vendors' headers. If they are installed, tpc's own declarations are
-# compared with them.
+# tpc has its own declarations of the vendors' functions and is not built against their headers. If
+# the headers are installed, the declarations are compared with them.
 #   tpc_compare_with_vendor(FooHeaders File.cpp HEADERS cuda.h … [INCLUDES folders…])
 #       Compiles File.cpp without linking it, if the CUDA toolkit has the version of the declarations
 #       and all of the headers can be included.
@@ -45,7 +45,7 @@ function(tpc_compare_with_vendor name file)
   check_cxx_source_compiles("${source}int main() {}" ${works})
   if(NOT ${works})
     list(JOIN ARG_HEADERS ", " headers)
-    message(STATUS "${name}: not compared with ${headers} of CUDA 13, which are not all there")
+    message(STATUS "${name}: not compared with ${headers} of CUDA 13, because some cannot be included")
     return()
   endif()
   add_library(${name} OBJECT ${file})

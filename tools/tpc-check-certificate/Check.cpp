@@ -3,15 +3,15 @@
 // For each stage of a pipeline, a certificate lists the communication of its ranks, and a number
 // for each communication across stages. It is valid if
 //
-//   * every collective matches its sizes, and these are equal for all members of a group;
+//   * every collective is well-formed, and all members of its group have tensors of the same size;
 //   * no collective is in a loop that some members of its group may run more often than others;
-//   * the k-th message from stage i to j is the k-th that j expects from i, with the same type,
-//     in a loop over the same micro-batches;
+//   * the k-th send from stage i to j matches the k-th receive of j from i: the same type, in a
+//     loop over the same micro-batches;
 //   * the numbers (place, iteration * period + time) ascend in each stage, and are equal on both
 //     sides of a message.
 //
-// Then there is no deadlock: consider the pending communication with the minimum number. None of
-// its sides has any other communication before it.
+// Then there is no deadlock: the pending communication with the minimum number can proceed, because
+// on neither side any other communication precedes it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -60,10 +60,13 @@ struct Crossing {
   const json *op;
   int64_t time = 0;
 };
+/// A loop of a stage, or the code before, between or after loops, if it communicates with other
+/// stages.
 struct Phase {
   std::string loop; // batch size of the loop, as text; empty outside of loops
   std::vector<Crossing> crossings;
-  int64_t place = 0, period = 1;
+  int64_t place = 0;  // position in the order of phases, on all stages
+  int64_t period = 1; // time between the beginnings of two iterations
 };
 
 class Checker {
@@ -209,7 +212,7 @@ void Checker::checkCollective(const json &op, const AxisSet &loop) {
   const json &dims = get(op, "dims");
   auto needDim = [&](const char *key) {
     if (int64_t dim = getNumber(op, key); dim < 0 || dim >= static_cast<int64_t>(dims.size()))
-      refuse("there is no such dimension: " + text);
+      refuse("'" + std::string(key) + "' is not a dimension: " + text);
     keys.insert(key);
   };
   if (kind == "all_gather" || kind == "reduce_scatter" || kind == "collective_permute") {
@@ -222,7 +225,7 @@ void Checker::checkCollective(const json &op, const AxisSet &loop) {
   } else if (kind == "exchange") {
     for (const char *key : {"before", "after"}) {
       if (get(op, key).size() != dims.size())
-        refuse("it changes the number of dimensions: " + text);
+        refuse("an exchange must not change the number of dimensions: " + text);
       keys.insert(key);
     }
   } else if (kind == "broadcast") {
@@ -313,16 +316,16 @@ void Checker::readPhases() {
   const json &list = get(schedule(), "stages");
   if (!list.is_array() || static_cast<int64_t>(list.size()) != sizes.at("pp") ||
       progress.size() != list.size())
-    refuse("there must be one list for each stage");
+    refuse("schedule and proof must have one list for each stage");
   for (size_t s = 0; s < list.size(); ++s) {
     std::vector<Phase> &phases = stages.emplace_back();
     checkItems(list[s], {}, true, false);
-    bool straight = false;
+    bool inStraightCode = false; // whether the last item belongs to no loop
     for (const json &item : list[s]) {
       bool isLoop = item.contains("loop");
-      if (isLoop || !straight)
+      if (isLoop || !inStraightCode)
         phases.push_back({isLoop ? "of " + item["loop"].dump() : "", {}});
-      straight = !isLoop;
+      inStraightCode = !isLoop;
       if (isLoop)
         for (const json &inner : item["body"])
           collect(inner, phases.back().crossings);
@@ -331,14 +334,17 @@ void Checker::readPhases() {
     }
     std::erase_if(phases, [](const Phase &phase) { return phase.crossings.empty(); });
     if (progress[s].size() != phases.size())
-      refuse("stage " + std::to_string(s) + " does not have the number of phases in its proof");
+      refuse("stage " + std::to_string(s) + ": the proof has " +
+             std::to_string(progress[s].size()) + " phases, but " + std::to_string(phases.size()) +
+             " loops, or parts between loops, communicate with other stages");
     for (size_t p = 0; p < phases.size(); ++p) {
       Phase &phase = phases[p];
       phase.place = getNumber(progress[s][p], "place");
       phase.period = getNumber(progress[s][p], "period");
       const json &times = get(progress[s][p], "times");
       if (times.size() != phase.crossings.size() || (p > 0 && phases[p - 1].place >= phase.place))
-        refuse("stage " + std::to_string(s) + ": the proof does not match, or does not ascend");
+        refuse("stage " + std::to_string(s) +
+               ": the proof must have ascending places, and a time for each communication");
       for (size_t i = 0; i < times.size(); ++i) {
         if (!times[i].is_number_integer())
           refuse("a time is not a number");
@@ -427,7 +433,7 @@ void Checker::checkGroups() {
       refuse("a group is not one of the grid's: " + group.dump().substr(0, 200));
   }
   if (listed != groups)
-    refuse("the groups are not those in use");
+    refuse("the listed groups are not those of the collectives");
 }
 
 /// Returns the FNV-1a hash, mixed, as 16 hexadecimal digits.
@@ -444,8 +450,9 @@ std::string hashOf(const std::string &text) {
 }
 
 /// For programs that generate: the last stage posts tokens to all others without waiting. All ranks
-/// run the same loop. An iteration runs a step and posts its tokens, or receives those of an
-/// earlier step. Numbers are pairs: (iterations after that of the step, position in the iteration).
+/// run the same loop. An iteration runs a step and posts its tokens, or receives the tokens of an
+/// earlier step. A number is a pair: how many iterations after its step a communication runs, and
+/// its position in that iteration.
 void Checker::checkTokens() {
   if (certificate.contains("tokens") != schedule().contains("tokens"))
     refuse("only one of schedule and proof has tokens");

@@ -40,8 +40,8 @@ std::string readFile(const std::string &path) {
   return text.str();
 }
 
-/// Checks that a program has this hash of its schedule, which is in the manifest of an executable
-/// and in the attributes of a staged program.
+/// Checks that a program has this hash of its schedule. The hash is in the manifest of an
+/// executable, and in the attributes of a staged program.
 void compareProgram(const std::string &program, const std::string &hash) {
   for (std::string key : {"\"schedule\":\"", "tpc.schedule = \""})
     if (size_t at = program.find(key); at != std::string::npos) {

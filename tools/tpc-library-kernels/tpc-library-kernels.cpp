@@ -1,7 +1,7 @@
 //===- tpc-library-kernels.cpp - PTX of the runtime's GPU library ---------===//
 //
-// Writes a C++ source file with the PTX of kernels that no program contains, because they depend on
-// no program: cuda/library/GemvText.h declares its function. For all GPUs from sm_80 on.
+// Writes a C++ source file that defines the function of cuda/library/GemvText.h: the PTX of the
+// GEMV kernels, which are the same for all programs and all GPUs from sm_80 on.
 //
 //===----------------------------------------------------------------------===//
 

@@ -11,8 +11,8 @@
 //
 // [k, n]: a block computes getColumns columns over a range of `chunks` chunks of kRowsOfChunk rows.
 // If k is split over blocks, they store partial sums (getPartialBytes), and the last block of a
-// range of columns adds them in order. It is the one that reads splits - 1 from its counter: there
-// is one counter for each range, which is 0 before and after the launch.
+// range of columns adds them in order. Each range has a counter, which is 0 before and after the
+// launch; the last block is the one that reads splits - 1 from it.
 // [n, k]: a warp computes getRowsOfWarp rows of w; partials, counters and chunks are unused.
 //
 // Each element of the result is a sum in f32 whose order depends on the variant's type and layout,
@@ -33,7 +33,7 @@ inline constexpr int64_t kMaxRows = 4;
 inline constexpr int64_t kThreads = 256, kWarp = 32, kWarps = kThreads / kWarp;
 /// Bytes of one access to x and w.
 inline constexpr int64_t kAccessBytes = 16;
-/// Accesses to w that a thread has in flight, twice.
+/// Accesses to w that a thread computes with at a time, while as many are in flight.
 inline constexpr int64_t kLoads = 8;
 
 /// Compile-time parameters of a kernel.
@@ -83,8 +83,8 @@ struct Grid {
   int64_t chunks = 0; // of a split, at most
 };
 
-/// Splits k so that about two blocks run on each multiprocessor. Each thread of a split has a chunk
-/// at least, and all threads of a full split the same number of chunks.
+/// Splits k so that about two blocks run on each multiprocessor. Each thread of a split has at
+/// least one chunk; all threads of a full split have equally many.
 constexpr Grid getGrid(const Variant &variant, int64_t k, int64_t n, int64_t multiprocessors) {
   constexpr int64_t blocksOfMultiprocessor = 2, maxSplits = 16;
   auto ceilDiv = [](int64_t x, int64_t y) { return (x + y - 1) / y; };

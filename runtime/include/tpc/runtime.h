@@ -8,8 +8,8 @@
  *
  *   * Sizes and offsets are counted in elements unless a name says bytes.
  *   * Buffers are dense and row-major; those that the runtime allocates are 64-byte aligned.
- *   * A call on an empty tensor does nothing, but every member of the group must make
- *     collectives.
+ *   * A call on an empty tensor does nothing. But collectives must be called by every rank of their
+ *     group, also with empty tensors.
  *   * No function returns an error. A rank that detects an error records it, wakes every other
  *     rank of the world, and throws a C++ exception instead of returning.
  *   * Functions that call the runtime carry unwind tables (LLVM's `uwtable`). Through a frame
@@ -81,8 +81,8 @@ typedef struct {
 /* Kernels for GPUs: see tpc/gpu.h. */
 typedef struct tpc_gpu_code tpc_gpu_code;
 
-/* manifest: JSON, NUL-terminated. nodes: names of ONNX nodes, for messages. gpu_code: null if the
- * kernels are for the host. */
+/* manifest: JSON, NUL-terminated. nodes: names of ONNX nodes, for error messages. gpu_code: null if
+ * the kernels are for the host. */
 #define TPC_PROGRAM_FIELDS(FIELD)                                                                  \
   FIELD(uint32_t, abi_version)                                                                     \
   FIELD(int32_t, num_stages)                                                                       \
@@ -109,14 +109,14 @@ extern const tpc_program tpc_program_v6;
 void *tpc_frame_push(tpc_context *ctx, int64_t bytes);
 void tpc_frame_pop(tpc_context *ctx, void *frame);
 
-const void *tpc_input(tpc_context *ctx,
-                      int32_t index); /* the whole tensor, the same on every rank */
-const void *tpc_parameter(tpc_context *ctx,
-                          int32_t index); /* this rank's shard; index into manifest.parameters */
+/* Returns the whole tensor of an input, on every rank. `index`: into manifest.inputs. */
+const void *tpc_input(tpc_context *ctx, int32_t index);
+/* Returns this rank's shard of a parameter. `index`: into manifest.parameters. */
+const void *tpc_parameter(tpc_context *ctx, int32_t index);
 
 /* Returns this rank's shard of a cache that persists between steps. `index` is an index into
  * manifest.caches; `bytes` is the size of the shard for the sequences of this step. A sequence
- * stays in its slot. Unwritten elements are unspecified. */
+ * keeps its position in the cache from step to step. Unwritten elements are unspecified. */
 void *tpc_state(tpc_context *ctx, int32_t index, int64_t bytes);
 
 /* Returns a constant of the program. */
@@ -139,9 +139,9 @@ void tpc_output_every(tpc_context *ctx, int32_t index, const void *data, int32_t
 
 /* ---- computation ---- */
 
-/* Sets entry `place` of the env that kernels read to `value`, for all later operations in program
+/* Sets entry `index` of the env that kernels read to `value`, for all later operations in program
  * order. */
-void tpc_set_env(tpc_context *ctx, int32_t place, int64_t value);
+void tpc_set_env(tpc_context *ctx, int32_t index, int64_t value);
 
 /* Runs rows [0, rows) of a kernel of the program. `grain` is the minimum number of rows worth
  * giving to one thread. The caller may overwrite `operands` (`count` entries) after the call. The
@@ -175,9 +175,8 @@ typedef struct {
   TPC_PRODUCT_FIELDS(TPC_DECLARE_FIELD)
 } tpc_product;
 
-/* Computes `count` matmuls that share the left-hand side x. They are independent: none reads a
- * result
- * of another. With K = 0 the matmuls are zero. */
+/* Computes `count` matmuls that share the left-hand side x. None reads the result of another. With
+ * k = 0 a matmul is zero. */
 void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_t k,
                   const tpc_product *products, int32_t count);
 
@@ -200,18 +199,16 @@ void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const flo
  *   (mask|bias)_(batch|head)_stride: elements; 0 broadcasts
  *   masked_row: rows without a visible key: 0 = zeros, 1 = uniform over all keys
  *   windowed: key j is visible to query i only if j > i + window_offset
- *   slopes: null or [heads_q]: adds slopes[h] * (j - i - slopes_offset), rounded like a bias
- *   lengths: null or [batch]: number of keys that precede the first query of each sequence.
- *   lengths[b] is added to all offsets. Only for causal attention. Keys that are visible to no
- *   query
- *   are not read.
+ *   slopes: null or [heads_q]: adds slopes[h] * (j - i - slopes_offset), in f32
+ *   lengths: null or [batch]: number of keys that precede the first query of each sequence; only
+ *   for causal attention. lengths[b] is added to all offsets. Keys that are visible to no query are
+ *   not read.
  *   (k|v)_(batch|head)_stride: with lengths, elements between sequences and between KV heads;
  *   without lengths, k and v are dense
- *   pages: reserved for a page table: null in this version; each sequence has one page, in batch
+ *   pages: reserved for a page table; null in this version: each sequence has one page, in batch
  *   order
- *   dtype: type of q, k, v and out; bias_dtype, slopes_dtype: types of these operands; CPUs support
- *   f32
- *   only */
+ *   dtype: type of q, k, v and out; bias_dtype, slopes_dtype: types of these operands. CPUs support
+ *   only f32 */
 #define TPC_ATTENTION_FIELDS(FIELD)                                                                \
   FIELD(const float *, q)                                                                          \
   FIELD(const float *, k)                                                                          \
@@ -292,7 +289,8 @@ void tpc_append(tpc_context *ctx, const tpc_append_args *args);
  * Reductions add in rank order: the result has the same bits on every transport and in every run.
  * They support floats, i32 and i64; 16-bit floats are reduced in f32 and rounded once. max and min
  * propagate NaN. */
-/* Sets the program's node of the next communication, for messages. */
+/* Sets the ONNX node that error messages name for the following communication; `node` is an index
+ * into tpc_program.nodes. */
 void tpc_at(tpc_context *ctx, int32_t node);
 void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t reduction,
                     const void *in, void *out, int64_t count); /* in may alias out */
@@ -309,12 +307,13 @@ void tpc_reduce_scatter(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t 
 void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in, void *out,
                     int64_t outer, int64_t a, int64_t middle, int64_t b, int64_t inner,
                     int32_t split_first);
-/* Moves one dimension, [blocks, n, unit], between ranks. `splits` consists of four lists of
- * indices into the order, each ended by -1: the axes that split n in the input, the axes that then
- * split the remaining elements of all blocks, and the same two for the output. The group is the
- * union of these axes; input and output use the same set. in: [outer, own shard of blocks * n *
- * unit, inner] -> out: the same shape, where element i of each block is element (first + i) mod (n
- * * unit) of the input's block. Only elements that another rank has are sent. */
+/* Moves a dimension of blocks * n * unit elements between ranks, from one split to another, and
+ * shifts each block. A split is (blocks * n{A} * unit){B}: the axes A split n, then the axes B
+ * split the remaining product. `splits` contains the lists A and B of the input, then those of the
+ * output, as indices into the order; each list ends with -1. The group is the union of A and B,
+ * which is the same for input and output. in: [outer, own shard of blocks * n * unit, inner] ->
+ * out: the same shape. Element i of a block of the result is element (first + i) mod (n * unit) of
+ * that block of the input. Only elements that another rank has are sent. */
 void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, int32_t dtype, const void *in,
                             void *out, int64_t outer, int64_t blocks, int64_t n, int64_t unit,
                             int64_t inner, int64_t first);
@@ -324,8 +323,8 @@ void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, int32_t dty
  * then two lists of the axes that split the remaining product of the factors, before and after.
  * Each list ends with -1. `sizes` contains the sizes of all factors, in order. The group is the
  * union of all listed axes. in: own shard before, out: own shard after, both in row-major order of
- * the whole tensor. Members with the same coordinates on the axes before have the same elements;
- * the reference of tpc.exchange defines the sender. */
+ * the whole tensor. Members with equal coordinates on the axes of the split before have
+ * the same elements; the description of tpc.exchange defines which of them sends. */
 void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dtype, const void *in, void *out,
                   const int64_t *sizes);
 /* root: index in the group */

@@ -4,10 +4,8 @@
 // folder of its target, and renamed over the target:
 //   * A reader sees the old file, no file, or all of the new one.
 //   * A program can be executed as soon as it is visible: no writable descriptor is open when the
-//       file receives
-//     its name ("text file busy" otherwise).
-//   * A killed process leaves no incomplete file. On file systems without unnamed files
-//       (O_TMPFILE), the file
+//     file receives its name ("text file busy" otherwise).
+//   * A killed process leaves no incomplete file. On file systems without unnamed files, the file
 //     is called .tpc-PROCESS-NUMBER and locked. The next process that writes to the folder removes
 //     such files that have no lock.
 // Functions return 0 or an error number.
@@ -122,7 +120,7 @@ private:
     return isNumber(process) && isNumber(number);
   }
 
-  /// Removes the files that killed processes left in the folder; once per folder.
+  /// Removes the files that killed processes left in the folder. Does this once per folder.
   void removeLeft() const {
     static std::mutex mutex;
     static std::set<std::string> looked;

@@ -184,7 +184,7 @@ REFUSALS = {
     "ranks that differ on 'dp' may have different numbers of iterations": (
         lambda p: loop(p)["body"].append(SUM | {"over": ["dp"]})
     ),
-    "there is no such dimension": lambda p: collective(p).update(op="all_gather", dim=9),
+    "'dim' is not a dimension": lambda p: collective(p).update(op="all_gather", dim=9),
     "the root is no member": lambda p: collective(p).update(op="broadcast", root=9),
     "unknown collective 'shout'": lambda p: collective(p).update(op="shout"),
     "unknown reduction 'mean'": lambda p: collective(p).update(reduction="mean"),
@@ -204,15 +204,15 @@ REFUSALS = {
         lambda p: loop(p)["body"].append({"then": [], "else": []})
     ),
     "not a transfer": lambda p: transfer(p, "send").update(also=1),
-    "there must be one list for each stage": lambda p: p["schedule"]["stages"].pop(),
+    "must have one list for each stage": lambda p: p["schedule"]["stages"].pop(),
     "stages communicate more than 100000 times": lambda p: (
         p["schedule"]["functions"].update(f=[SUM | {"over": ["pp"]}]),
         loop(p)["body"].append({"call": "f", "times": 200000}),
     ),
-    "stage 1 does not have the number of phases in its proof": (
+    "loops, or parts between loops, communicate with other stages": (
         lambda p: p["progress"][1].append({})
     ),
-    "stage 1: the proof does not match, or does not ascend": (
+    "stage 1: the proof must have ascending places, and a time for each communication": (
         lambda p: p["progress"][1][0]["times"].append(99)
     ),
     "a time is not a number": lambda p: p["progress"][1][0]["times"].__setitem__(0, "x"),
@@ -226,7 +226,7 @@ REFUSALS = {
         lambda p: p["progress"][0][0].update(period=99)
     ),
     "a group is not one of the grid's": lambda p: p["groups"][0]["members"].append(99),
-    "the groups are not those in use": lambda p: p["groups"].pop(),
+    "the listed groups are not those of the collectives": lambda p: p["groups"].pop(),
     "not a certificate of format 1": lambda p: p.update(format=2),
     "an output is not delivered exactly once": (
         lambda p: loop(p, 2)["body"].append({"op": "output", "index": 0})

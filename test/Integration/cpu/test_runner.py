@@ -78,8 +78,8 @@ def test_skips_are_counted_by_what_they_lack(tmp_path, reason, lacks):
     [
         (
             JUNIT,
-            "stopped after 10 minutes of processors",
-            "unit: stopped after 10 minutes of processors",
+            "stopped after 10 minutes of CPU time",
+            "unit: stopped after 10 minutes of CPU time",
         ),
         (None, -11, "unit: ended with signal 11 and without a report"),
         (JUNIT[:50], 1, "unit: ended with exit status 1 and without a report"),
@@ -176,7 +176,7 @@ def test_a_busy_machine_stops_no_tests():
     """
     machine = Machine(load=20, share=0.05)
     assert machine.passes(6 * 3600)[0] == ""
-    assert machine.passes(24 * 3600)[0] == "stopped after 40 minutes of processors"
+    assert machine.passes(24 * 3600)[0] == "stopped after 40 minutes of CPU time"
 
 
 @pytest.mark.parametrize("load", [1, 20])

@@ -1,4 +1,4 @@
-"""Story model: a GPT with 70k parameters that writes short children's stories, and its training.
+"""Trains a GPT with 68k parameters that writes short children's stories.
 
     python test/Models/stories/make.py [--steps 6000] [-o FOLDER]
 
@@ -22,7 +22,7 @@ sys.path.insert(0, str(HERE.parents[1] / "Benchmark"))
 LAYERS, HIDDEN, HEADS, FFN, VOCAB, POSITIONS = 4, 32, 4, 128, 192, 160
 END = "<|end|>"
 
-# Choices come with weights that differ, so that the most likely token is unambiguous.
+# Choices and their weights. The weights differ, so that the most likely token is unambiguous.
 ANIMALS = {"fox": 5, "bear": 3, "rabbit": 2, "mouse": 1}
 ADJECTIVES = {"little": 5, "brave": 3, "clever": 2, "shy": 1}
 HOMES = {
@@ -60,13 +60,13 @@ def story(random: np.random.Generator) -> str:
 
 
 def sample(random: np.random.Generator) -> str:
-    """Returns a story or, in one of three cases, its end from a random sentence on."""
+    """Returns a story or, with probability 1/3, the sentences of a story from a random one on."""
     sentences = story(random).split(". ")
     return ". ".join(sentences[random.integers(len(sentences)) if random.random() < 0.33 else 0 :])
 
 
 def train_tokenizer(texts: list[str]):
-    """Returns a byte-level BPE tokenizer over the bytes that the texts have."""
+    """Returns a byte-level BPE tokenizer whose bytes are those of the texts."""
     import tokenizers
     from tokenizers import decoders, models, pre_tokenizers, trainers
 
@@ -107,14 +107,13 @@ def make_parameters(random: np.random.Generator) -> dict[str, np.ndarray]:
 
 
 class Gpt:
-    """Forward and backward pass of the model. `loss` fills `gradients`, one per parameter."""
+    """Forward and backward pass of the model. `loss` sets `gradients`, one for each parameter."""
 
     def __init__(self, parameters: dict[str, np.ndarray]):
         self.p = parameters
         self.gradients = {name: np.zeros_like(value) for name, value in parameters.items()}
-        self._tape = (
-            []
-        )  # (function of the output's gradient, that returns the input's), in forward order
+        # Functions from the gradient of a step's output to that of its input, in forward order.
+        self._tape = []
 
     def _linear(self, x, name):
         weight = self.p[f"{name}.weight"]
