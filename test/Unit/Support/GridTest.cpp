@@ -115,8 +115,8 @@ TEST(Grid, Refuses) {
   EXPECT_EQ(refusal({2, 1, 1, 1, 1}, {Axis::DP, Axis::PP}),
             "axis 'tp' has 2 ranks but is not in the order");
   EXPECT_EQ(refusal({1, 1, 1, 1, 1}, {Axis::DP, Axis::DP}), "axis 'dp' occurs twice in the order");
-  EXPECT_EQ(refusal({1, 1, 1, 0, 1}, {Axis::DP}), "axis 'dp' has size 0: at least 1 is needed");
-  EXPECT_EQ(refusal({1, 1, 1, -4, 1}, {Axis::DP}), "axis 'dp' has size -4: at least 1 is needed");
+  EXPECT_EQ(refusal({1, 1, 1, 0, 1}, {Axis::DP}), "axis 'dp' has size 0: it must be at least 1");
+  EXPECT_EQ(refusal({1, 1, 1, -4, 1}, {Axis::DP}), "axis 'dp' has size -4: it must be at least 1");
   EXPECT_EQ(refusal({1 << 20, 1, 1, 2, 1}, {Axis::TP, Axis::DP}),
             "the grid has more than 1048576 ranks");
   // A product that does not fit into 64 bits.

@@ -264,6 +264,6 @@ TEST(ShardSpec, SaysThatThreadsAreTooFew) {
   EXPECT_TRUE(ShardSpec::parse("tp8,pp16,dp64", error)->notes.empty());
   auto spec = ShardSpec::parse("dp100000", error);
   ASSERT_EQ(spec->notes.size(), 1u);
-  EXPECT_NE(spec->notes[0].find("100000 ranks need as many processes"), std::string::npos);
+  EXPECT_NE(spec->notes[0].find("100000 ranks need one process each"), std::string::npos);
   EXPECT_TRUE(ShardSpec::parse("dp100000", error, ShardSpec::For::Groups)->notes.empty());
 }
