@@ -169,8 +169,8 @@ FailureOr<Value> AliasCaches::follow(Value value, FlatSymbolRefAttr cache) {
   if (!value.hasOneUse()) {
     for (Operation *user : value.getUsers())
       if (isa<AppendOp, func::CallOp>(user))
-        return user->emitOpError() << "writes cache " << cache
-                                   << " in place, whose old value is used elsewhere as well";
+        return user->emitOpError()
+               << "writes cache " << cache << " in place, but its old value has other uses";
     return emitError(value.getLoc())
            << "cache " << cache << " is used by "
            << std::distance(value.use_begin(), value.use_end()) << " ops, and none appends to it";
@@ -187,7 +187,7 @@ FailureOr<Value> AliasCaches::follow(Value value, FlatSymbolRefAttr cache) {
     for (OpOperand &end : inside->getUses())
       if (end.getOwner()->hasTrait<OpTrait::ReturnLike>())
         return call.getResult(end.getOperandNumber());
-    return call.emitOpError() << "appends to cache " << cache << ", and does not return it";
+    return call.emitOpError() << "appends to cache " << cache << ", but does not return it";
   }
   return user->emitOpError() << "uses cache " << cache
                              << ", whose old value only tpc.append may use";
@@ -219,15 +219,14 @@ LogicalResult AliasCaches::markMovements(PipelineOp pipeline, unsigned input,
       return user->emitOpError() << "appends to cache " << cache << " for a second time in a step";
   if (getDist(*after).getDims() != getDist(value).getDims())
     return emitError(after->getLoc()) << "cache " << cache << " is " << after->getType()
-                                      << " after a step, and " << value.getType() << " before";
+                                      << " after a step, but " << value.getType() << " before";
   for (Operation *user : after->getUsers())
     if (auto output = dyn_cast<OutputOp>(user))
       if (auto attrs = dyn_cast<DictionaryAttr>(pipeline.getOutputs()[output.getIndex()]);
           getCache(attrs) == cache)
         return success();
   return emitError(after->getLoc())
-         << "cache " << cache
-         << " is appended to here, and the result that has it is another value";
+         << "cache " << cache << " is appended to here, but its result is another value";
 }
 
 /// Checks that caches are the last inputs or outputs, so that other inputs and outputs keep their
@@ -236,7 +235,7 @@ static LogicalResult checkOrder(PipelineOp pipeline, StringRef what, ArrayAttr a
   bool seen = false;
   for (auto attrs : all.getAsRange<DictionaryAttr>()) {
     if (seen && !getCache(attrs))
-      return pipeline.emitOpError() << "has " << what << " after a cache: caches come last";
+      return pipeline.emitOpError() << "has " << what << " after a cache, but caches must be last";
     seen |= bool(getCache(attrs));
   }
   return success();

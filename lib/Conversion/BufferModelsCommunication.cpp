@@ -136,7 +136,8 @@ struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp>
     auto op = cast<AllToAllOp>(base);
     SmallVector<StringRef> axes = getAxes(op.getAxes());
     if (axes.size() != 1)
-      return base->emitOpError() << "over several axes at a time cannot be lowered";
+      return base->emitOpError()
+             << "must be over one axis: an all-to-all over several axes cannot be lowered";
     int64_t from = op.getFromDim(), to = op.getToDim();
     SplitShape gathered = findSplit(p, op.getOperand().getType(), from, axes[0]);
     SplitShape split = findSplit(p, op.getType(), to, axes[0]);
@@ -144,8 +145,8 @@ struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp>
     bool splitFirst = to < from;
     SplitShape &first = splitFirst ? split : gathered;
     SplitShape &second = splitFirst ? gathered : split;
-    // Size of the dimensions between the two split dimensions: those outside of the second split,
-    // without the first split dimension and the dimensions outside of it.
+    // `middle` is the product of the dimensions between the two split dimensions, including the
+    // inner factors of the first and the outer factors of the second.
     int64_t a = std::min(from, to), b = std::max(from, to);
     SmallVector<SymExpr> sizes = p.sizes(op.getOperand().getType());
     SymExpr middle = product(ArrayRef(sizes).slice(a + 1, b - a - 1));
@@ -279,8 +280,9 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
       auto last =
           dim.getFactors().empty() ? std::nullopt : dim.getFactors().back().getExpr().asConstant();
       if (hasCopies && (!dim.getAxes().empty() || !last || *last % copies.times))
-        return base->emitOpError() << "output " << op.getIndex() << " has " << copies.times
-                                   << " copies along " << dim << ", not within its last factor";
+        return base->emitOpError()
+               << "output " << op.getIndex() << " has " << copies.times << " copies along " << dim
+               << ", which must be within its last factor";
       // A shard of `(batch{dp} * sequence){tp}` is contiguous in the global dimension, because all
       // factors after the first are unsplit.
       if (!dim.getAxes().empty() && isRange(dim)) {

@@ -26,7 +26,7 @@ struct ConstantModel : HostOpInterface::ExternalModel<ConstantModel, ConstantOp>
   bool needsMemory(Operation *) const { return false; }
   LogicalResult plan(Operation *op, BufferPlanner &) const {
     if (!isa<DenseElementsAttr>(cast<ConstantOp>(op).getValue()))
-      return op->emitOpError() << "has elements of an unknown form";
+      return op->emitOpError() << "must have dense elements";
     return success();
   }
 };
@@ -252,10 +252,10 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<AttentionOp>(base);
     if (op.getLengths() && !op.getCausal())
-      return op.emitOpError(
-          "has lengths and is not causal: it would read cache entries that were never written");
+      return op.emitOpError("must be causal, because it has lengths: otherwise it would read cache "
+                            "entries that were never written");
     if (op.getLengths() && !getElementTypeOrSelf(op.getLengths()).isInteger(64))
-      return op.emitOpError("has lengths of another type than i64");
+      return op.emitOpError("must have lengths of type i64");
     SmallVector<SymExpr> q = p.sizes(op.getQ().getType()), k = p.sizes(op.getK().getType()),
                          v = p.sizes(op.getV().getType());
     // A rank has the same KV heads in q as in k, and the same shard of each group: local query
@@ -323,7 +323,7 @@ struct AppendModel : HostOpInterface::ExternalModel<AppendModel, AppendOp> {
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<AppendOp>(base);
     if (!getElementTypeOrSelf(op.getLengths()).isInteger(64))
-      return op.emitOpError("has lengths of another type than i64");
+      return op.emitOpError("must have lengths of type i64");
     SmallVector<SymExpr> cache = p.sizes(op.getType()), fresh = p.sizes(op.getFresh().getType());
     Operation *transpose = op.getFresh().getDefiningOp();
     // The operand is [b, s, h, d] before an aliased transpose, else [b, h, s, d].

@@ -122,12 +122,12 @@ void MergeMatmuls::runOnOperation() {
     return signalPassFailure();
   ParameterTable parameters(getOperation());
   getOperation().walk([&](Block *block) {
-    llvm::MapVector<Value, SmallVector<MatmulOp>> ofLeftSide;
+    llvm::MapVector<Value, SmallVector<MatmulOp>> byLhs;
     for (Operation &op : *block)
       if (auto product = dyn_cast<MatmulOp>(op); product && parameters.isPackedMatmul(product))
-        ofLeftSide[product.getLhs()].push_back(product);
+        byLhs[product.getLhs()].push_back(product);
     next = 0;
-    for (auto &[value, products] : ofLeftSide)
+    for (auto &[value, products] : byLhs)
       if (products.size() > 1)
         merge(products, parameters);
   });

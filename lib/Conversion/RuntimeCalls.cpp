@@ -239,7 +239,7 @@ template <> void Call<buffer::AllToAllOp>::emit(Operation *base, HostEmitter &e)
 }
 
 /// Appends lists of axes, as indices in the grid's order, each terminated by -1.
-static void appendPlaces(HostEmitter &e, Attribute axes, SmallVectorImpl<Value> &out) {
+static void appendAxisIndices(HostEmitter &e, Attribute axes, SmallVectorImpl<Value> &out) {
   for (auto axis : cast<ArrayAttr>(axes).getAsValueRange<StringAttr>())
     out.push_back(e.i32(e.axis(axis)));
   out.push_back(e.i32(-1));
@@ -249,7 +249,7 @@ template <> void Call<buffer::CollectivePermuteOp>::emit(Operation *base, HostEm
   auto op = cast<buffer::CollectivePermuteOp>(base);
   SmallVector<Value> list; // see tpc_collective_permute
   for (Attribute axes : op.getSplits())
-    appendPlaces(e, axes, list);
+    appendAxisIndices(e, axes, list);
   e.communicate(op, TPC_ABI(tpc_collective_permute), e.store(e.builder().getI32Type(), list),
                 e.dtype(op.getTo()), e.pointer(op.getFrom()), e.pointer(op.getTo()),
                 e.expr(op.getOuter()), e.expr(op.getBlocks()), e.expr(op.getN()),
@@ -262,7 +262,7 @@ template <> void Call<buffer::ExchangeOp>::emit(Operation *base, HostEmitter &e)
   for (auto lists : op.getLayout().getAsRange<ArrayAttr>()) {
     list.push_back(e.i32(lists.size() / 2 - 1));
     for (Attribute axes : lists)
-      appendPlaces(e, axes, list);
+      appendAxisIndices(e, axes, list);
   }
   abi::Pointer layout = e.store(e.builder().getI32Type(), list);
   e.communicate(op, TPC_ABI(tpc_exchange), layout, e.dtype(op.getTo()), e.pointer(op.getFrom()),

@@ -45,7 +45,7 @@ Value WidenMatmuls::inSingle(Value v, bool isLoaded) {
   return copy;
 }
 
-/// Rounds the result of a matmul to 16 bits and widens it again. For matmuls without packed
+/// Rounds the result of a matmul to 16 bits and widens it again. Used for matmuls without packed
 /// parameters, which cannot return f32 for 16-bit operands.
 static void roundResult(MatmulOp op) {
   OpBuilder b(op->getContext());

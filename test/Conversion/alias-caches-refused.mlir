@@ -9,7 +9,7 @@ tpc.cache @k0 : !whole
 tpc.pipeline @main(%n: !n, %x: !new, %k: !k) inputs [{}, {}, {tpc.cache = @k0}] outputs [{name = "k0", type = !whole, tpc.cache = @k0}] {
   tpc.stage 0 {
     tpc.micro_batches {
-      // expected-error @below {{writes cache @k0 in place, whose old value is used elsewhere as well}}
+      // expected-error @below {{writes cache @k0 in place, but its old value has other uses}}
       %0 = tpc.append %k, %x at %n : !k, !new, !n -> !k
       %1 = tpc.add %0, %k : !k, !k -> !k
       tpc.output 0, %1 : !k
@@ -44,7 +44,7 @@ tpc.pipeline @main(%n: !n, %k: !k) inputs [{}, {tpc.cache = @k0}] outputs [{name
 !whole = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, c, 8]>>
 module {
 tpc.cache @k0 : !whole
-// expected-error @below {{has an input after a cache: caches come last}}
+// expected-error @below {{has an input after a cache, but caches must be last}}
 tpc.pipeline @main(%n: !n, %k: !k, %x: !new) inputs [{}, {tpc.cache = @k0}, {}] outputs [{name = "k0", type = !whole, tpc.cache = @k0}] {
   tpc.stage 0 {
     tpc.micro_batches {

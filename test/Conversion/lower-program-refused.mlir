@@ -79,7 +79,7 @@ func.func private @stage_0(%x: tensor<4xf32>) -> tensor<4xf32> {
 // The runtime permutes along one axis.
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
 func.func private @stage_0(%x: tensor<2x8xf32, #tpc.dist<[8{tp, dp}, 8], local>>) -> tensor<8x2xf32, #tpc.dist<[8, 8{tp, dp}], local>> {
-  // expected-error@+1 {{over several axes at a time cannot be lowered}}
+  // expected-error@+1 {{must be over one axis: an all-to-all over several axes cannot be lowered}}
   %0 = tpc.all_to_all %x over ["tp", "dp"] from 0 to 1 : tensor<2x8xf32, #tpc.dist<[8{tp, dp}, 8], local>> -> tensor<8x2xf32, #tpc.dist<[8, 8{tp, dp}], local>>
   return %0 : tensor<8x2xf32, #tpc.dist<[8, 8{tp, dp}], local>>
 }
@@ -113,7 +113,7 @@ tpc.pipeline @main() inputs [] outputs [{name = "y", type = tensor<4xindex>}] {
 // -----
 
 func.func private @stage_0() -> tensor<2xf32> {
-  // expected-error@+1 {{has elements of an unknown form}}
+  // expected-error@+1 {{must have dense elements}}
   %0 = tpc.constant dense_resource<elements> : tensor<2xf32> : tensor<2xf32>
   return %0 : tensor<2xf32>
 }

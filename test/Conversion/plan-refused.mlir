@@ -54,7 +54,7 @@ tpc.pipeline @main(%x: tensor<6x6xf32>) inputs [{}] outputs [{name = "y", type =
   tpc.stage 0 {
     tpc.micro_batches {
       %0 = tpc.local_slice %x over ["tp"] dim 0 : tensor<6x6xf32> -> tensor<3x6xf32, #tpc.dist<[2{tp} * 3, 6], local>>
-      // expected-error@+1 {{output 0 has 2 copies along #tpc.dim<2{tp}*3>, not within its last factor}}
+      // expected-error@+1 {{output 0 has 2 copies along #tpc.dim<2{tp}*3>, which must be within its last factor}}
       tpc.output 0, %0 : tensor<3x6xf32, #tpc.dist<[2{tp} * 3, 6], local>>
     }
   }

@@ -25,13 +25,14 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 
-/// ptxas takes about 0.1 s of CPU time for a kernel. A run that takes minutes hangs, and so does
-/// one without CPU time for as long. (Elapsed time depends on the machine's load.)
+/// Limit on the CPU time of a run, and on the time without any CPU time, after which ptxas is
+/// assumed to hang. ptxas takes about 0.1 s of CPU time for a kernel. Elapsed time is not limited,
+/// because it depends on the machine's load.
 static constexpr unsigned kSecondsPerKernel = 10, kMinSeconds = 60;
 
 /// Remedy for a faulty ptxas.
 static constexpr char kOtherAssembler[] =
-    "; CUDA_HOME and PATH name another one, CUDA_HOME=/nonexistent none";
+    "; select another ptxas by CUDA_HOME or PATH, or none by CUDA_HOME=/nonexistent";
 
 static llvm::Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
@@ -105,8 +106,8 @@ static llvm::StringMap<Resources> parseResources(StringRef text) {
 static constexpr char kFolder[] = "tpc-ptxas", kLock[] = "lock";
 
 namespace {
-/// Files of one call, removed at its end. A killed process leaves them behind and loses its lock:
-/// the next call removes them.
+/// Files of one call, removed at its end. A killed process leaves its files behind, but loses its
+/// lock, so the next call removes them.
 struct Files {
   llvm::SmallString<128> folder;
   int lock = -1;
@@ -148,7 +149,7 @@ void Files::removeLeft() {
       continue;
     llvm::SmallString<128> path(it->path());
     llvm::sys::path::append(path, kLock);
-    // A folder without a lock file is being made.
+    // Another process is still creating a folder without a lock file.
     int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0)
       continue;
@@ -241,8 +242,8 @@ static llvm::Error poll(Run &run, StringRef assembler, const Code &code) {
   if (state.ReturnCode == 0)
     return llvm::Error::success();
   std::string messages = readText(run.log);
-  // -1: the result of shells for a program that cannot be executed, such as one that ptxas only
-  // starts.
+  // -1: the program cannot be executed. A ptxas that is a script returns it too, if it starts such
+  // a program.
   if (state.ReturnCode < 0)
     return makeError(
         "'" + assembler +

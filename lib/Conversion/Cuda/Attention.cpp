@@ -34,7 +34,7 @@ AttentionBase::AttentionBase(ModuleOp module, const AttentionVariant &variant)
 LLVM::LLVMFuncOp AttentionBase::begin(StringRef name, unsigned parameters, unsigned threads) {
   LLVM::LLVMFuncOp kernel = beginKernel(name, parameters, threads);
   Value args = kernel.getArgument(0);
-  // Loaded here, so that loops read nothing; unused arguments are removed as dead code.
+  // Arguments are loaded before all loops; unused ones are removed as dead code.
   arguments.clear();
   for (const abi::Field &field : Args::fields) {
     Type type = field.kind == abi::Kind::Pointer ? args.getType()
@@ -183,7 +183,8 @@ Launch TileEmitter::emit(StringRef name) {
 }
 
 void TileEmitter::emitItem(Value item) {
-  // Blocks of rows vary slowest, the last block first: with causality it takes longest.
+  // Blocks of rows vary slowest. The last block is first, because it takes longest if attention is
+  // causal.
   beginPair(rem(item, pairs));
   Value tile = sub(sub(ceilDiv(rows, rowsOfBlock), i32(1)), div(item, pairs));
   firstRow = mul(tile, rowsOfBlock);
@@ -191,7 +192,7 @@ void TileEmitter::emitItem(Value item) {
   valueOffset = getKeyOffset(batch, kvHead, /*isValue=*/true);
   keysHere = keys;
 
-  // Threads without a row compute the last row, without its queries.
+  // Threads without a row use the indices of the last row.
   Value lastRow = sub(rows, i32(1));
   Value first = add(firstRow, add(mul(warp, 2 * rowsOfThread), mul(half, rowsOfThread)));
   rowsHere.clear();

@@ -60,7 +60,8 @@ protected:
   Value areKeysAligned(bool isValue, unsigned bytes);
   /// Sets the work item's KV head, and the number of keys before its first query.
   void beginPair(Value newPair);
-  /// Returns a query's limit of visible keys.
+  /// Returns query + offset + 1 (plus the sequence's length), clamped to [0, keys]: the end of the
+  /// keys that are visible to a causal query, or the first key of a window.
   Value getLimit(Value query, Args::FieldIndex offset);
   /// A row and its visible keys: [firstKey, lastKey); firstKey only with windows.
   struct VisibleRow {
@@ -99,9 +100,9 @@ private:
   /// Adjacent columns of a head.
   struct Panel {
     unsigned begin = 0, width = 0;
-    unsigned padded = 0;  // with zeros
-    unsigned stride = 0;  // of rows in shared memory
-    unsigned perLane = 0; // of values: columns of a lane
+    unsigned padded = 0;  // width with padding by zeros
+    unsigned stride = 0;  // distance of rows in shared memory
+    unsigned perLane = 0; // number of columns of values per lane
   };
   /// A copy of a panel's rows into shared memory; missing rows become zeros.
   struct Stage {

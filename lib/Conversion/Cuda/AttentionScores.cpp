@@ -46,13 +46,13 @@ Value AttentionBase::finishScore(Value score, const VisibleRow &row, Value key) 
     score = fadd(score, toF32(load(where, biasType, true)));
   }
   if (slopesType) {
-    // Integers below 2^24: exact.
-    Value stands = add(own.query, size(Args::slopes_offset));
+    // Exact in f32, because the integers are below 2^24.
+    Value position = add(own.query, size(Args::slopes_offset));
     if (before)
-      stands = add(stands, narrow(before));
-    Value far = sub(key, stands);
+      position = add(position, narrow(before));
+    Value distance = sub(key, position);
     Value slope = load(at(argument(Args::slopes), slopesType, own.head), slopesType, true);
-    Value step = arith::SIToFPOp::create(b, loc, b.getF32Type(), far);
+    Value step = arith::SIToFPOp::create(b, loc, b.getF32Type(), distance);
     score = fadd(score, fmul(toF32(slope), step));
   }
   return select(isVisible(row, key, safeKey), score, f32(kNone));

@@ -147,7 +147,7 @@ void SplitEmitter::emitRows(Value firstRow) {
   SmallVector<VisibleRow, kRows> rowsHere;
   Values query;
   for (unsigned r = 0; r < kRows; ++r) {
-    // Missing rows are the last row.
+    // Rows beyond the last row are replaced by the last row.
     rowsHere.push_back(getVisibleRow(min(add(firstRow, int64_t(r)), sub(rows, i32(1)))));
     Value offset = getOffset(rowsHere[r].row, batch, Args::q_row_stride, variant.headSize);
     for (Value value : loadRow(argument(Args::q), offset, variant.headSize))
@@ -192,7 +192,7 @@ void SplitEmitter::addKeys(State &state, ArrayRef<VisibleRow> rowsHere, ValueRan
   Values keysHere, safeKeys, keyRows[kUnroll], valueRows[kUnroll];
   for (unsigned u = 0; u < unroll; ++u) {
     keysHere.push_back(add(key, int64_t(u * warps * keysOfWarp)));
-    // Missing keys are the last key of the part.
+    // Keys beyond the part are replaced by its last key.
     safeKeys.push_back(min(keysHere[u], sub(lastKey, i32(1))));
   }
   for (unsigned u = 0; u < unroll; ++u)

@@ -18,13 +18,14 @@ static constexpr int64_t kSector = 32;
 // Elements of one thread
 //===----------------------------------------------------------------------===//
 
-/// Collects the memory that loops of a block traverse. Accesses with the last index in another
-/// dimension as well are done lane by lane, and need no alignment. So are accesses below a
-/// condition on the last index, unless `cuts` are allowed and the condition is a cut.
+/// Collects the memory that loops of a block traverse. Accesses that also use the last index in
+/// another dimension are done lane by lane, and need no alignment. The same applies to accesses
+/// under a condition on the last index, unless `cuts` is true and the condition is a cut (see
+/// getCut).
 void KernelLowering::addStreams(Block &body, Value last, bool cuts, Streams &streams) {
   llvm::SmallDenseSet<Value> ofLane{last};
   auto isOfLane = [&](Value value) { return ofLane.contains(value); };
-  // Operands precede their users, and conditions precede the ops below them.
+  // Operands precede their users, and conditions precede the ops that they guard.
   body.walk<WalkOrder::PreOrder>([&](Operation *op) {
     bool uses = false;
     op->walk([&](Operation *inner) { uses |= llvm::any_of(inner->getOperands(), isOfLane); });
@@ -98,7 +99,8 @@ void KernelLowering::align(const Streams &streams, Value size, Lanes &lanes) {
   }
 }
 
-/// Uses as many lanes as the narrowest elements fill 16 bytes with, and as divide the known sizes.
+/// The number of lanes is the number of narrowest elements in 16 bytes, reduced to a divisor of the
+/// known sizes.
 KernelLowering::Lanes KernelLowering::findLanes(ArrayRef<std::pair<Block *, Value>> bodies,
                                                 Value size) {
   Lanes lanes;
@@ -114,7 +116,8 @@ KernelLowering::Lanes KernelLowering::findLanes(ArrayRef<std::pair<Block *, Valu
 }
 
 /// Consecutive elements fill 16 bytes at most, so that simultaneous accesses of threads are
-/// adjacent. If a row has halves whose elements are combined pairwise, a thread has both.
+/// adjacent. If a row has two halves whose elements are combined pairwise, a thread computes both
+/// elements of a pair.
 KernelLowering::Lanes KernelLowering::findChunks(kernel::ElementsOp op) {
   Lanes lanes;
   Streams streams;

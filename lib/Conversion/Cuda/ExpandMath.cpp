@@ -69,7 +69,7 @@ struct Scalars {
 static constexpr uint32_t digits[] = {0,          0xA2F9836E, 0x4E441529, 0xFC2757D1,
                                       0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB};
 
-// x| = m 2^s with an integer m of 24 bits. In t = |x| 2/pi, multiples of 4 are full turns: digits
+// |x| = m 2^s with an integer m of 24 bits. In t = |x| 2/pi, multiples of 4 are full turns: digits
 // of 2/pi whose products with m 2^s are multiples of 4 are skipped. From the first remaining digit
 // on, 96 digits W suffice: no f32 is nearer to a multiple of pi/2 than about 2^-33, and the omitted
 // digits are below 2^-70. So t mod 4 is m W mod 2^96, whose two highest bits are the integer part.
@@ -260,7 +260,7 @@ struct ExpandMath : mlir::tpc::impl::ExpandMathBase<ExpandMath> {
       if ((!isMath && !isa<arith::RemFOp>(op)) || isInstruction(op))
         return WalkResult::advance();
       op->emitError() << "'" << op->getName() << "' of " << op->getResult(0).getType()
-                      << " has no formula for GPUs; those of f32 have";
+                      << " has no formula for GPUs; only sin, cos, pow and remf of f32 have one";
       return WalkResult::interrupt();
     });
     if (walked.wasInterrupted())

@@ -70,7 +70,7 @@ static void collectRowIndices(Value value, kernel::RowsOp rows, llvm::SmallDense
   });
 }
 
-/// Finds a row index that some loads of elements use, and that other loads with a row index do not.
+/// Finds a row index that some loads of elements use. Other loads must use only other row indices.
 void KernelLowering::findSharing(kernel::ElementsOp op) {
   kernel::RowsOp rows = source.getRows();
   Value last = op.getIndices().back();
@@ -99,7 +99,7 @@ void KernelLowering::findSharing(kernel::ElementsOp op) {
     auto hasNot = [&](const auto &own) { return !own.empty() && !own.contains(index); };
     auto loads = ArrayRef(uses).drop_front(stores);
     unsigned position = cast<BlockArgument>(index).getArgNumber();
-    // The fastest index varies fastest already.
+    // The last row index varies fastest already.
     if (*lanes.count == together && position + 1 == rows.getIndices().size())
       continue;
     if (llvm::any_of(loads, has) && llvm::any_of(loads, hasNot) &&

@@ -73,8 +73,8 @@ private:
       sum = fadd(sum, createShuffle(b, loc, sum, bit));
     return sum;
   }
-  /// Adds the partial sums of all splits. Barriers are inside: all threads of the block must get
-  /// here. Calls `finish` in the last block only.
+  /// Adds the partial sums of all splits. Contains barriers, so all threads of the block must
+  /// execute it. Calls `finish` in the last block only.
   void joinSplits(Value range, Value ranges, Value splits, Value split, Value index, Value sum,
                   function_ref<void(Value)> finish);
   /// Adds residual and bias, and stores the result.
@@ -84,7 +84,7 @@ private:
     Value null = LLVM::ZeroOp::create(b, loc, pointer.getType());
     return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, pointer, null);
   }
-  /// Static shared memory.
+  /// Returns static shared memory.
   Value getShared(StringRef name, Type type, int64_t count);
 
   ModuleOp module;

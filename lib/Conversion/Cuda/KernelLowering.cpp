@@ -132,7 +132,8 @@ void KernelLowering::planCooperativeRows(const SymExpr &longest) {
         if (int64_t chunks = share(threads); chunks * rowLanes.width <= most) {
           registerChunks = chunks;
           int64_t needed = llvm::divideCeil(*knownSize, rowLanes.width * chunks);
-          // Even numbers of warps: for three adjacent elements, LLVM would load four.
+          // The number of warps is even, because LLVM would load four elements for the results of
+          // three warps.
           launch.threads = llvm::alignTo(needed, 2 * kWarp);
           break;
         }
@@ -250,8 +251,8 @@ FailureOr<Launch> KernelLowering::lower() {
   for (const SymExpr &expr : source.getExtents())
     launch.extents.push_back(expr);
   target = createEntry(b, loc, source.getName(), 2 + source.getBody().getNumArguments());
-  // Memory that no kernel writes is read through the read-only cache. Results may not be: after a
-  // barrier, other threads have written to them.
+  // Memory that no kernel writes is read through the read-only cache. Results must not be read
+  // through it, because other threads write to them before a barrier.
   auto annotate = [&](unsigned argument, unsigned bytes, bool isRead) {
     target.setArgAttr(argument, LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(bytes));
     if (!isRead)

@@ -235,7 +235,7 @@ private:
   Value rowFits;               // run-time condition; null: always true
   SmallVector<RegisterLoad> registerLoads;
   bool needsBarriers = true;              // if the row is in registers
-  bool mayBeWide = true;                  // loops without register rows
+  bool mayBeWide = true;                  // whether other loops may use wide accesses
   std::optional<RegisterRow> registerRow; // in the version with the row in registers
   unsigned currentChunk = 0, lane = 0;
 

@@ -129,7 +129,7 @@ Value KernelLowering::lowerLoad(memref::LoadOp op) {
   return known ? (*known)[lane] : KernelEmitter::lowerLoad(op);
 }
 
-/// Loads the lanes of a load from this value of its last index on.
+/// Loads all lanes of a load. `begin` is the last index of the first lane.
 SmallVector<Value> KernelLowering::loadWide(memref::LoadOp op, Value begin) {
   map.map(op.getIndices().back(), begin);
   unsigned width = registerRow ? registerRow->width : this->width;

@@ -46,7 +46,7 @@ static std::string refuse(StringRef opcode) {
                           "testp", "mov", "ld", "st", "ldu"},
                          op))
     return "";
-  return "is no float instruction that kernels use";
+  return "is not a float instruction that kernels use";
 }
 
 /// Returns the instruction of a statement, after braces, labels and predicates.

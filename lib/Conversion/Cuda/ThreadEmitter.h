@@ -1,7 +1,7 @@
 //===- ThreadEmitter.h - Emitter of thread code in LLVM ---------*- C++ -*-===//
 //
-// For handwritten kernels, which are not lowered from kernel IR: scalars in `arith`, memory and
-// blocks in the LLVM dialect. CSE merges equal constants.
+// Helpers for handwritten kernels, which are not lowered from kernel IR. Scalars are in `arith`,
+// memory and blocks in the LLVM dialect. CSE merges equal constants.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,8 +24,8 @@ protected:
 
   //===--- kernels ----------------------------------------------------------===//
 
-  /// Makes an entry point and inserts ops into it. Its parameters are pointers to global memory,
-  /// then 32-bit integers.
+  /// Creates an entry point, and sets the insertion point to its body. Its parameters are pointers
+  /// to global memory, then 32-bit integers.
   LLVM::LLVMFuncOp beginKernel(StringRef name, unsigned pointers, unsigned threads,
                                unsigned integers = 0);
   void endKernel();
@@ -86,7 +86,7 @@ protected:
   Value equals(Value x, Value y) {
     return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, x, y);
   }
-  /// Returns exp(x) with the same bits as elsewhere, for x <= 0 and NaN.
+  /// Returns exp(x) for x <= 0 and NaN, bit-identical to tpc-approximate-math.
   Value expOfNegative(Value x);
   Value tanh(Value x);
   Value toF32(Value x);

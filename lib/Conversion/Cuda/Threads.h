@@ -12,11 +12,11 @@ LLVM::LLVMFuncOp createEntry(OpBuilder &builder, Location loc, StringRef name, u
                              unsigned integers = 0);
 /// Sets the number of threads per block.
 void setThreads(LLVM::LLVMFuncOp entry, unsigned threads);
-/// Sets the sufficient number of blocks per multiprocessor. Without it, ptxas spills registers to
-/// reach the maximum occupancy.
+/// Sets the number of blocks per multiprocessor that ptxas must make possible. Without it, ptxas
+/// spills registers to reach the maximum occupancy.
 void setMinBlocks(LLVM::LLVMFuncOp entry, unsigned blocks);
 
-/// Returns the 32-bit value of the lane whose number differs in this bit.
+/// Returns the 32-bit value of the lane whose number is this lane's number XOR `distance`.
 Value createShuffle(OpBuilder &builder, Location loc, Value value, int32_t distance);
 
 } // namespace mlir::tpc::cuda

@@ -190,11 +190,11 @@ SmallVector<Value> KernelBuilder::remember(Operation *op, ValueRange index,
   Key key{op, {}};
   for (Value v : index)
     key.second.push_back(v.getAsOpaquePointer());
-  for (auto &scope : llvm::reverse(known))
+  for (auto &scope : llvm::reverse(remembered))
     if (auto it = scope.find(key); it != scope.end())
       return it->second;
   SmallVector<Value> result = build();
-  known.back()[key] = result;
+  remembered.back()[key] = result;
   return result;
 }
 
@@ -208,11 +208,11 @@ Value KernelBuilder::element(Value tensor, ValueRange index) {
     SmallVector<void *, 4> key;
     for (Value v : index)
       key.push_back(v.getAsOpaquePointer());
-    for (auto &scope : llvm::reverse(known))
+    for (auto &scope : llvm::reverse(remembered))
       if (auto it = scope.find({tensor.getAsOpaquePointer(), key}); it != scope.end())
         return it->second[0];
     Value value = memref::LoadOp::create(b, loc, memory.lookup(arg), index);
-    known.back()[{tensor.getAsOpaquePointer(), key}] = {value};
+    remembered.back()[{tensor.getAsOpaquePointer(), key}] = {value};
     return value;
   }
   // Loads stored elements only of the current row, because other rows may not be stored yet.

@@ -133,15 +133,15 @@ private:
   std::map<int64_t, Value> constants;
   DenseMap<Value, Value> memory; // memrefs of operands and results, by tensor
   DenseMap<Value, SmallVector<::tpc::SymExpr>> tensorSizes;
-  llvm::SmallPtrSet<void *, 8> stored;                  // results stored so far in this row
-  std::vector<std::map<Key, SmallVector<Value>>> known; // by scope, innermost last
+  llvm::SmallPtrSet<void *, 8> stored;                       // results stored so far in this row
+  std::vector<std::map<Key, SmallVector<Value>>> remembered; // by scope, innermost last
 };
 
 /// Scope of values from `remember`: values of a loop or branch body are not visible after it.
 class Scope {
 public:
-  explicit Scope(KernelBuilder &e) : e(e) { e.known.emplace_back(); }
-  ~Scope() { e.known.pop_back(); }
+  explicit Scope(KernelBuilder &e) : e(e) { e.remembered.emplace_back(); }
+  ~Scope() { e.remembered.pop_back(); }
 
 private:
   KernelBuilder &e;

@@ -61,9 +61,9 @@ template <typename OpT> static bool isBeforeDim(Operation *op, int64_t rank) {
 }
 
 /// Returns an offset in a dimension of `size`; a named symbol if both are constant.
-SymExpr getPlace(const SymExpr &place, const SymExpr &size) {
-  std::optional<int64_t> at = place.asConstant(), all = size.asConstant();
-  return at && all ? getNamedOffset(*at, *all) : toNamedSize(place);
+SymExpr getOffset(const SymExpr &place, const SymExpr &size) {
+  std::optional<int64_t> at = offset.asConstant(), all = size.asConstant();
+  return at && all ? getNamedOffset(*at, *all) : toNamedSize(offset);
 }
 
 struct SliceModel : KernelOpInterface::ExternalModel<SliceModel, SliceOp> {
@@ -72,7 +72,7 @@ struct SliceModel : KernelOpInterface::ExternalModel<SliceModel, SliceOp> {
     SmallVector<Value> from(index);
     Value &at = from[slice.getDim()];
     at = e.add(e.mul(at, e.constant(slice.getStep())),
-               e.size(getPlace(slice.getStart(), getSizes(slice.getOperand())[slice.getDim()])));
+               e.size(getOffset(slice.getStart(), getSizes(slice.getOperand())[slice.getDim()])));
     return e.element(slice.getOperand(), from);
   }
   bool isRowAligned(Operation *op, unsigned, int64_t rank) const {

@@ -69,7 +69,7 @@ ASSEMBLERS = {
         "kill -SEGV $$",
         [
             "did not end by itself for sm_80: Segmentation fault",
-            "CUDA_HOME and PATH name another one",
+            "select another ptxas by CUDA_HOME or PATH",
         ],
     ),
     "is killed": ("echo half; kill -KILL $$", ["did not end by itself for sm_80: Killed", "half"]),
@@ -87,10 +87,10 @@ ASSEMBLERS = {
         [
             "cannot be executed for sm_80: ",
             "/nonexistent/bin/ptxas",
-            "CUDA_HOME and PATH name another one",
+            "select another ptxas by CUDA_HOME or PATH",
         ],
     ),
-    "is no program": (None, ["cannot be started: ", "CUDA_HOME=/nonexistent none"]),
+    "is no program": (None, ["cannot be started: ", "none by CUDA_HOME=/nonexistent"]),
 }
 
 
@@ -160,7 +160,7 @@ while [ $# -gt 0 ]; do [ $1 = -o ] && cubin=$2; shift; done
     )
     result.refused(
         "has written a cubin for sm_80 that is cut off, or lacks a kernel",
-        "CUDA_HOME=/nonexistent none",
+        "none by CUDA_HOME=/nonexistent",
     )
 
 

@@ -131,7 +131,7 @@ def test_written_by_kernels(tpcc, tmp_path, name, past, grid):
     if name in FORMS_OF_PAST and Grid.parse(grid).pp > 1:
         tpcc.call(
             [path, "--generate", f"--megatron-shard={grid}", "-o", tmp_path / "program"]
-        ).refused("writes cache @v0 in place, whose old value is used elsewhere as well")
+        ).refused("writes cache @v0 in place, but its old value has other uses")
         return
     reference, program = Session(path), tpcc.compile(path, grid, "--generate")
     output = say(program, PROMPT, 6, "--prefill-chunk", "5", "--max-sequence", "18", logits=True)
