@@ -35,7 +35,7 @@ def _has_bool(value, depth: int = 64) -> bool:
 
 
 def make_array(what: str, value, wanted: np.dtype | None) -> np.ndarray:
-    """Returns an array for other values, of the wanted type if that preserves all values."""
+    """Converts a value to an array, of the wanted type if that preserves all numbers."""
     try:
         found = np.asarray(value)
     except Exception as error:  # includes errors of objects that convert themselves
@@ -44,9 +44,7 @@ def make_array(what: str, value, wanted: np.dtype | None) -> np.ndarray:
         if wanted is None or wanted.kind == "b" or not _has_bool(value):
             return found
     if wanted.kind != "b" and _has_bool(value):
-        raise TpcError(
-            f"{what} is {wanted}, but the argument contains True or False: give numbers"
-        )
+        raise TpcError(f"{what} is {wanted}, but the argument contains True or False: give numbers")
     exact = (
         found.size == 0
         or found.dtype.kind in "biu"
@@ -86,9 +84,7 @@ def to_float(name: str, value) -> float:
             raise TypeError
         return float(value)
     except OverflowError:
-        raise TpcError(
-            f"{name}: expected a 64-bit number, but it has too many digits"
-        ) from None
+        raise TpcError(f"{name}: expected a 64-bit number, but it has too many digits") from None
     except (TypeError, ValueError):
         raise TpcError(f"{name} {shorten(value)} is not a number") from None
 

@@ -1,4 +1,4 @@
-"""Calls of a program that an interrupt of the main thread does not wait for."""
+"""Calls of a program. An interrupt of the main thread returns before its call ends."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ class Calls:
             raise
 
     def end(self, function: Callable) -> None:
-        """Calls function(); while an interrupted call runs, only arranges that it follows."""
+        """Calls function(). While an interrupted call runs, queues function() and returns."""
         if self._interrupted and not self._interrupted.is_done:
             self._post(function)
         else:
             self.run(function)
 
     def stop(self) -> None:
-        """Ends the thread after its calls."""
+        """Ends the thread after the queued calls."""
         if self._process != os.getpid():
             return
         with self._lock:

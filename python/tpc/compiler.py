@@ -71,12 +71,12 @@ class Message:
         )
 
     def __str__(self) -> str:
-        place = f"node '{self.node}'" if self.node else self.file
-        place += f":{self.line}" if self.file and self.line and not self.node else ""
+        location = f"node '{self.node}'" if self.node else self.file
+        location += f":{self.line}" if self.file and self.line and not self.node else ""
         text = (
             self.text
-            if not place or self.text.startswith(place.removeprefix("node "))
-            else f"{place}: {self.text}"
+            if not location or self.text.startswith(location.removeprefix("node "))
+            else f"{location}: {self.text}"
         )
         return "\n".join([f"{self.severity}: {text}", *(f"  {note}" for note in self.notes)])
 
@@ -160,6 +160,7 @@ def _options(tpcc: str, changed: int) -> tuple[str, ...]:
 
 
 def _listed() -> tuple[str, ...]:
+    """Returns the names of options of the compiler that find_tpcc() finds."""
     tpcc = find_tpcc()
     return _options(str(tpcc), tpcc.stat().st_mtime_ns)
 
@@ -217,7 +218,7 @@ def _run(arguments: list[str], verbose: bool) -> tuple[str, list[Message]]:
             messages.append(Message.of(json.loads(line)))
         except (ValueError, KeyError, TypeError):
             rest.append(line)
-    if rest:  # of an invalid command line, or of a crash
+    if rest:  # an invalid command line, or a crash
         messages.append(
             Message(
                 "error" if process.returncode else "note",
@@ -266,6 +267,8 @@ def _digest(model: Path, arguments: list[str], options: Mapping) -> str:
 
 
 def _trim(folder: Path) -> None:
+    """Removes the least recently used programs of the cache."""
+
     def used(path: Path) -> int:
         with contextlib.suppress(OSError):
             return path.stat().st_mtime_ns
@@ -343,11 +346,11 @@ def compile(
         )
     if not model.is_file():
         raise TpcError(f"no such model: '{model}'")
-    drawn = isinstance(weights, str) and weights.startswith("random:")
+    is_random = isinstance(weights, str) and weights.startswith("random:")
     options = {
         "megatron_shard": shard,
         "generate": generate,
-        "weights": None if drawn else weights,
+        "weights": None if is_random else weights,
         **options,
     }
     arguments = [str(model), *_flags(options)]

@@ -80,7 +80,7 @@ def fill(
 ) -> dict[str, np.ndarray]:
     """Returns the given inputs, and defaults of missing inputs with known sizes."""
     result, sizes = dict(given), bind_sizes(shapes, given)
-    # Inputs that depend on a mask come after it.
+    # Inputs that depend on a mask come last, after the mask itself.
     for port in sorted(ports, key=lambda port: "mask" in port):
         name = port["name"]
         shape = [evaluate(size, sizes) for size in shapes.get(name, [None])]
@@ -98,7 +98,7 @@ def fill(
             values = positions_of(result[port["mask"]], shape[-1])
             if len(values) > 1 and (len(shape) == 1 or shape[0] == 1):
                 if (values != values[0]).any():
-                    continue  # one row of positions, but different masks: it must be given
+                    continue  # one row of positions, but different masks: positions must be given
                 values = values[:1]
             values = values.reshape(shape) if values.size == np.prod(shape) else values
         else:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from tpc import console, families
 
+# Flavors and their default opsets.
 FLAVORS = {
     "dynamo": 20,
     "dynamo-past": 20,
     "optimum-nopast": 18,
     "optimum-past": 18,
-}  # and their default opsets
+}
 
 EPILOG = """\
 models
@@ -32,13 +33,13 @@ flavors
   dynamo-past     the same with a KV cache: input_ids, past_key_values.* -> logits, present.*
   optimum-nopast  optimum's TorchScript export for text generation without a KV cache: input_ids,
                   attention_mask (0 for padding) and, if the family has them, position_ids -> logits
-  optimum-past    the same with a KV cache: and past_key_values.* -> logits, present.*
+  optimum-past    the same with a KV cache: also past_key_values.* -> logits, present.*
 
 weights
   Every parameter is random, and set before the export: matrices ~ N(0, 1/sqrt(fan-in)), and
   N(0, 0.2) is added to biases and norms. A freshly initialized model has zero biases, unit norms
-  and flat attention, and exporters drop or merge zeros and ones: such a file cannot expose a lost
-  bias or a wrong attention.
+  and flat attention, and exporters drop or merge zeros and ones. With such a file, a lost bias or
+  wrong attention would not change the logits.
 
 examples
   python -m tpc.export gpt2 -o tiny.onnx --layers 2 --hidden 64 --heads 4 --vocab 1000 \\
@@ -92,11 +93,11 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         type=int,
         help="heads of keys and values (default: the family's ratio of heads)",
     )
-    size.add_argument("--head-size", type=int, help="columns of a head (hidden / heads)")
+    size.add_argument("--head-size", type=int, help="columns of a head (default: hidden / heads)")
     size.add_argument(
         "--ffn",
-        help="inner size of the MLP (the family's multiple of hidden); a list such as 140,96,128 "
-        "gives each layer its own",
+        help="inner size of the MLP (default: the family's multiple of hidden); a list such as "
+        "140,96,128 has one size for each layer",
     )
     size.add_argument("--vocab", type=int, help="vocabulary")
     size.add_argument("--positions", type=int, help="longest sequence")
@@ -117,7 +118,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         metavar="NAME=VALUE",
         help="any other setting of the family's configuration; can be repeated",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random weights (0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the random weights (default: 0)"
+    )
     parser.add_argument(
         "--external-data",
         action=argparse.BooleanOptionalAction,
@@ -161,7 +164,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         given = [f"--{flag}" for flag in args.sizes.given] + [
             f"--set {name}" for name in args.sizes.settings
         ]
-        parser.error(f"{', '.join(given)}: the checkpoint {args.model} has its own")
+        parser.error(f"{', '.join(given)}: the checkpoint {args.model} defines its sizes itself")
     if not args.checkpoint and ("/" in args.model or Path(args.model).is_dir()):
         parser.error(f"{args.model}: no config.json in this folder")
     return args

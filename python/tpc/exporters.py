@@ -77,7 +77,7 @@ def check_sizes(family: str, config_class: type, config, given) -> None:
         if flag not in given or getattr(config_class(), name, None) == getattr(config, name):
             continue
         other, value = copy.deepcopy(config), getattr(config, name)
-        # Any number of heads is divisible by one key head.
+        # One key head divides any number of heads.
         setattr(other, name, 1 if flag == "kv-heads" and value > 1 else 2 * value)
         try:
             ignored = shapes(other) == wanted
@@ -143,7 +143,7 @@ def cache_shapes(model) -> list[tuple[int, int]]:
         ) from error
     if any(key.dim() != 4 or key.shape != value.shape for key, value in layers):
         raise families.ConfigurationError(
-            f"the cache of {type(model).__name__} does not have keys and values of one shape"
+            f"the cache of {type(model).__name__} does not have keys and values of the same shape"
         )
     return [(key.shape[1], key.shape[3]) for key, _ in layers]
 
@@ -208,8 +208,8 @@ def export_dynamo(model, opset: int, path: Path, part: str = "model", past: bool
         names, results = names + [f"past_key_values.{key}" for key in keys], results + [
             f"present.{key}" for key in keys
         ]
-        behind = {0: tokens[0], 2: torch.export.Dim("past")}
-        arguments, dims = (ids, cache), (tokens, [behind] * len(cache))
+        cache_dims = {0: tokens[0], 2: torch.export.Dim("past")}
+        arguments, dims = (ids, cache), (tokens, [cache_dims] * len(cache))
     else:
         wrapper, names, results = Whole(model), ["input_ids"], ["logits"]
         arguments, dims = (ids,), (tokens,)

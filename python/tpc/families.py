@@ -12,7 +12,8 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Names of each flag's size: the standard name, then names of families outside of attribute_map.
+# Configuration names of the size of each flag: transformers' standard name, then names that
+# attribute_map does not map to it.
 SIZES = {
     "layers": ("num_hidden_layers",),
     "hidden": ("hidden_size",),

@@ -72,7 +72,7 @@ def bfloat16() -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16)
 
 
-# By the values of tpc_dtype: names in programs and in onnxruntime, and numpy's type.
+# Indexed by tpc_dtype: names in programs and in onnxruntime, and numpy's type.
 DTYPES = [
     ("f32", "float", np.float32),
     ("f64", "double", np.float64),
@@ -107,7 +107,7 @@ def shorten(value) -> str:
     try:
         return repr(value)[:80]
     except Exception:  # such as integers with too many digits
-        return f"one of type {type_name(value)}"
+        return f"a value of type {type_name(value)}"
 
 
 def encode(what: str, text: str) -> bytes:
@@ -163,14 +163,14 @@ def open_library(path) -> ctypes.CDLL:
         raise TpcError(f"cannot load '{path}': it is not a regular file")
     with _loading:
         # The dynamic linker identifies libraries by path, and would return the old library after a
-        # file was replaced.
+        # file was replaced. So each replacement is loaded by a path with one more "./".
         files = _loaded.setdefault(path, [])
         if (status.st_dev, status.st_ino) not in files:
             files.append((status.st_dev, status.st_ino))
-        turn = files.index((status.st_dev, status.st_ino))
+        replacements = files.index((status.st_dev, status.st_ino))
     folder, name = os.path.split(path)
     try:
-        library = ctypes.CDLL(os.path.join(folder, *["."] * turn, name))
+        library = ctypes.CDLL(os.path.join(folder, *["."] * replacements, name))
         library.tpc_session_version.restype = ctypes.c_int
         version = library.tpc_session_version()
     except OSError as error:
@@ -227,7 +227,7 @@ def open_library(path) -> ctypes.CDLL:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns " (did you mean 'NAME'?)" for the most similar of the known names, or nothing."""
+    """Returns " (did you mean 'NAME'?)" for the most similar of the known names, or an empty text."""
     found = difflib.get_close_matches(name, list(known), 1)
     return f" (did you mean '{found[0]}'?)" if found else ""
 

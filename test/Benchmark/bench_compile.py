@@ -30,7 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=15, help="of taking turns (15)")
+    parser.add_argument("--rounds", type=int, default=15, help="measurements of each grid (15)")
     parser.add_argument("--model", type=Path, default=common.STRUCTURE_124M)
     parser.add_argument(
         "--llama", action="store_true", help="a model as large as the largest LLaMA 3.1"

@@ -82,7 +82,7 @@ class Probe:
             )
 
     def measure(self, sizes: Sizes) -> float:
-        """Bytes per second."""
+        """Returns the bytes that are read per second."""
         megabytes = min(sizes.weights // 1000000, 1000)
         output = subprocess.run(
             [self.program, str(THREADS), str(megabytes), "11"],
@@ -112,7 +112,7 @@ class Program:
         """Returns the seconds until the first token, and the median seconds between tokens. The
         engine has all cores: lines are only stored on arrival and parsed at the end.
         """
-        asked, times, output = time.monotonic(), [], b""
+        begin, times, output = time.monotonic(), [], b""
         self.process.stdin.write(
             json.dumps({"id": "a", "ids": ids[0].tolist(), "max_new_tokens": STEPS + 1}).encode()
             + b"\n"
@@ -124,7 +124,7 @@ class Program:
             assert read, f"{self.name} ended"
             output += read
         assert output.count(b'"token"') == STEPS + 1 and b'"length"' in output, output
-        return times[0] - asked, statistics.median(
+        return times[0] - begin, statistics.median(
             late - early for early, late in zip(times, times[1 : STEPS + 1])
         )
 
@@ -169,7 +169,7 @@ class Turn(NamedTuple):
 def measure(
     contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int
 ) -> dict[str, list[Turn]]:
-    """Turns of each engine."""
+    """Returns the turns of each engine."""
     ids = np.random.default_rng(past).integers(0, sizes.vocabulary, (1, past))
     for contender in contenders:
         contender.measure(ids)  # a warm-up
@@ -190,6 +190,9 @@ def spread(found: dict[str, list[Turn]]) -> float:
 def steady(
     contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int
 ) -> tuple[dict[str, list[Turn]], bool]:
+    """Repeats the measurement until the probe is steady. Returns the turns of each engine, and
+    whether the probe was steady in the last try.
+    """
     for _ in range(TRIES):
         found = measure(contenders, probe, sizes, past, rounds)
         if spread(found) <= 0.1:
@@ -218,14 +221,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--past", default="128,1000", help="lengths of prompts (128,1000)")
-    parser.add_argument("--rounds", type=int, default=7, help="of taking turns (7)")
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each engine (7)")
     parser.add_argument("--model", type=Path, help="a file with a KV cache (default: GPT-2 124M)")
     parser.add_argument(
         "--without",
         default="",
         help=(
-            "runtimes to omit, such as PyTorch,OpenVINO: each has its own weights in memory, "
-            "and 'all positions' of tpc has as well"
+            "engines to omit, such as PyTorch,OpenVINO: each has a copy of the weights in memory, "
+            "and so has 'all positions' of tpc"
         ),
     )
     parser.add_argument("--json", type=Path, metavar="FILE")

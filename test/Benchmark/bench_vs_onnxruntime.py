@@ -67,12 +67,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--prefill", default="128,512", help="sequence lengths (128,512)")
-    parser.add_argument("--rounds", type=int, default=9, help="of taking turns (9)")
+    parser.add_argument("--rounds", type=int, default=9, help="measurements of each engine (9)")
     parser.add_argument(
         "--seconds",
         type=float,
         default=2,
-        help="of steps of ONNX Runtime, and of OpenVINO, in a round (2)",
+        help="seconds that ONNX Runtime, and OpenVINO, run in a round (2)",
     )
     parser.add_argument(
         "--model", type=Path, help="an ONNX file with input_ids (default: GPT-2 124M)"

@@ -3,7 +3,7 @@
     pip install jax onnx numpy
     python test/Benchmark/compare_with_jax.py --tpcc build/bin/tpcc [--write]
 
---write writes docs/reference/jax-comparison.md. It has counts and bytes, which no machine changes.
+--write writes docs/reference/jax-comparison.md. Its counts and bytes are the same on every machine.
 
 JAX gets Megatron-LM's shardings of the weights and, with dp, of the ids. With sp it also gets a
 sharding of the residual, which does not follow from weight shardings. JAX's collectives are parsed
@@ -60,7 +60,7 @@ BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1, "s64": 8, "bf16": 2, "f16": 2}
 
 
 def make_weights(vocab: int, vocab_axis: str | None):
-    """name -> (shape, sharding)."""
+    """Returns name -> (shape, sharding)."""
     weights = {
         "wte": ((vocab, HIDDEN), P(vocab_axis, None)),
         "wpe": ((POSITIONS, HIDDEN), P()),
@@ -81,7 +81,7 @@ def make_weights(vocab: int, vocab_axis: str | None):
     return weights
 
 
-def forward(w, ids, residual: str, place):
+def forward(w, ids, residual: str, constrain):
     def norm(x, name):
         mean = x.mean(-1, keepdims=True)
         variance = ((x - mean) ** 2).mean(-1, keepdims=True)
@@ -106,14 +106,14 @@ def forward(w, ids, residual: str, place):
     def mlp(x, i):
         return linear(jax.nn.gelu(linear(x, f"{i}.fc1"), approximate=True), f"{i}.fc2")
 
-    x = place(w["wte"][ids] + w["wpe"][:length])
+    x = constrain(w["wte"][ids] + w["wpe"][:length])
     for i in range(LAYERS):
         if residual == "serial":
-            x = place(x + attention(norm(x, f"{i}.ln1"), i))
-            x = place(x + mlp(norm(x, f"{i}.ln2"), i))
+            x = constrain(x + attention(norm(x, f"{i}.ln1"), i))
+            x = constrain(x + mlp(norm(x, f"{i}.ln2"), i))
         else:
             y = norm(x, f"{i}.ln1")
-            x = place(
+            x = constrain(
                 mlp(y if residual == "shared" else norm(x, f"{i}.ln2"), i) + attention(y, i) + x
             )
     return norm(x, "ln_f") @ w["lm_head"]
@@ -135,7 +135,7 @@ def group_size(attributes: str) -> int:
 
 
 def sent_share(kind: str, members: int) -> float:
-    """Share of the whole buffer that a rank sends (as in include/tpc/Support/Links.h)."""
+    """Returns the share of the whole buffer that a rank sends, as include/tpc/Support/Links.h does."""
     if kind == "permute":
         return 1
     return (2 if kind == "all_reduce" else 1) * (members - 1) / members
@@ -172,7 +172,7 @@ def run_jax(grid: dict, sp: bool, vocab: int, residual: str):
         (BATCH, SEQUENCE), jnp.int32, sharding=NamedSharding(mesh, P("dp", None))
     )
 
-    def place(x):
+    def constrain(x):
         return (
             jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P("dp", "tp", None)))
             if sp
@@ -180,7 +180,7 @@ def run_jax(grid: dict, sp: bool, vocab: int, residual: str):
         )
 
     hlo = (
-        jax.jit(lambda w, ids: forward(w, ids, residual, place))
+        jax.jit(lambda w, ids: forward(w, ids, residual, constrain))
         .lower(shapes, ids)
         .compile()
         .as_text()

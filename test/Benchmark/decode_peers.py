@@ -17,7 +17,7 @@ import numpy as np
 class OnnxRuntime:
     """Session with bound inputs and outputs.
 
-    The next step reads the present caches of a step as its past, without a copy.
+    Each step reads the present caches of the previous step as its past, without a copy.
     """
 
     name = "ONNX Runtime"
@@ -35,13 +35,13 @@ class OnnxRuntime:
         self.shapes = {port.name: port.shape for port in self.session.get_inputs()}
         self.pasts = [name for name in self.shapes if name.startswith("past_key_values.")]
         self.outputs = [port.name for port in self.session.get_outputs()]
-        self.place = {
+        self.present_index = {
             name: self.outputs.index(name.replace("past_key_values", "present"))
             for name in self.pasts
         }
         self.cache, self.length = {}, 0
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self.cache = {
             name: self.make(
                 np.zeros((1, self.shapes[name][1], 0, self.shapes[name][3]), np.float32)
@@ -67,11 +67,11 @@ class OnnxRuntime:
             binding.bind_output(name, "cpu")
         self.session.run_with_iobinding(binding)
         values = binding.get_outputs()
-        self.cache = {name: values[index] for name, index in self.place.items()}
+        self.cache = {name: values[index] for name, index in self.present_index.items()}
         self.length = end
 
     def prefill(self, ids: np.ndarray) -> None:
-        self.forget()
+        self.reset()
         self.run(ids)
 
     def step(self, token: int) -> None:
@@ -97,7 +97,7 @@ class OpenVino:
         ]
         for port in graph.inputs:
             shape = port.get_partial_shape()
-            shape[0] = 1  # what a variable is before the first step: one row, no token
+            shape[0] = 1  # initial size of the state variable: one row, no tokens
             port.get_node().set_partial_shape(shape)
         graph.validate_nodes_and_infer_types()
         apply_make_stateful_transformation(

@@ -82,7 +82,9 @@ def build(
     data_file: str,
     past: bool = False,
 ) -> onnx.ModelProto:
-    """`past`: with a KV cache, past_key_values.* and present.*, as exporters name them."""
+    """Returns the model. With `past` it has a KV cache: past_key_values.* and present.*, as exporters
+    name them.
+    """
     b = Builder(data_file)
     size, groups = hidden // heads, heads // kv_heads
     begin, end = b.constant(0), b.op("Squeeze", b.op("Shape", "input_ids", start=1, end=2))
@@ -136,7 +138,7 @@ def build(
 
     ports = {"past_key_values": [], "present": []}
 
-    def remember(x, layer, which):
+    def append_to_cache(x, layer, which):
         if not past:
             return x
         names = {kind: f"{kind}.{layer}.{which}" for kind in ports}
@@ -169,7 +171,7 @@ def build(
             size // 2,
         )
         v = by_heads(project(y, p + "v_proj.weight", kv_heads * size), kv_heads)
-        k, v = repeat(remember(k, i, "key")), repeat(remember(v, i, "value"))
+        k, v = repeat(append_to_cache(k, i, "key")), repeat(append_to_cache(v, i, "value"))
         scores = b.op("MatMul", q, b.op("Transpose", k, perm=[0, 1, 3, 2]))
         scores = b.op("Add", b.op("Mul", scores, b.constant(size**-0.5, np.float32)), mask)
         y = b.op(

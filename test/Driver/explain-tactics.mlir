@@ -15,8 +15,8 @@
 // SP-NEXT: peak per rank 105.6 KiB -> 53.1 KiB, of which weights 100.0 KiB -> 50.0 KiB
 // SP-NEXT: vocabulary
 // SP-NEXT: splits nothing
-// Reduce-scatters replace them. The input is whole, and the output stays sharded: one gather,
-// between the MLPs.
+// Reduce-scatters replace the all-reduces. The input is whole, and the output stays sharded, so the
+// only gather is between the MLPs.
 // SP-NEXT: {{^}}sp{{$}}
 // SP-NEXT: tokens tokens over tp 2 between row-parallel and column-parallel matmuls: 2 ops
 // SP-NEXT: {{^}}  tp all_gather: +1, +640 B
@@ -33,8 +33,8 @@
 // PP-NEXT: peak per rank 53.1 KiB -> 28.1 KiB, of which weights 50.0 KiB -> 25.0 KiB
 // PP-NOT: {{.}}
 
-// Without --shape, one sample for each replica and micro-batch, so that values of one of six
-// samples are live.
+// Without --shape there is one sample for each replica and micro-batch: six tokens, of which a rank
+// has one at a time.
 // DP: for one step with tokens=6:
 // DP: {{^}}dp{{$}}
 // DP-NEXT: batch tokens over 2 replicas, 3 micro-batches
@@ -42,7 +42,7 @@
 // DP-NEXT: {{^}}tp{{$}}
 // DP-NEXT: splits nothing
 
-// Annotations only, and none are given.
+// With `manual`, annotations alone split tp and dp, and there are none.
 // MANUAL: annotations
 // MANUAL-NEXT: splits nothing
 // MANUAL-NEXT: {{^}}dp{{$}}

@@ -1,4 +1,4 @@
-// The tools start and have upstream's dialects.
+// The tools start, and tpc-opt has upstream's dialects.
 // RUN: tpc-opt %s --canonicalize | FileCheck %s
 // RUN: tpc-reduce --help | FileCheck %s --check-prefix=REDUCE
 // RUN: not tpc-opt %s --no-such-pass 2>&1 | FileCheck %s --check-prefix=UNKNOWN

@@ -1,5 +1,5 @@
-// Fewer collectives, the same values: all rewrites of tpc-optimize-collectives and
-// tpc-coalesce-collectives, with uneven sizes. The collectives are counted before and after.
+// All rewrites of tpc-optimize-collectives and tpc-coalesce-collectives preserve values, with
+// uneven sizes, and reduce the number of collectives, which is counted before and after.
 // DEFINE: %{evaluate} = --tpc-evaluate
 // RUN: tpc-opt %s %{evaluate} --tpc-localize %{evaluate} --tpc-optimize-collectives %{evaluate} --tpc-coalesce-collectives %{evaluate} -o %t.mlir | FileCheck %s
 // RUN: tpc-opt %s %{evaluate} --tpc-localize --tpc-optimize-collectives --tpc-coalesce-collectives --tpc-split-stages --tpc-schedule-pipeline %{evaluate} -o %t.staged.mlir | FileCheck %s --check-prefix=STAGED
@@ -39,7 +39,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 3, cp = 2, pp = 1, mb = 1>} {
     %k4 = tpc.sigmoid %xk : !k -> !k
     %s4 = tpc.matmul %k4, %wk : !k, tensor<10x10xf32, #tpc.dist<[10{tp}, 10]>> -> !sum
 
-    // Two gathers, one below a unary op, are operands of one op.
+    // Two gathers, one of them followed by a unary op, are operands of one op.
     %0 = tpc.all_gather %p0 over ["tp"] dim 0 : !tp -> !x
     %1 = tpc.all_gather %p1 over ["tp"] dim 0 : !tp -> !x
     %2 = tpc.relu %1 : !x -> !x

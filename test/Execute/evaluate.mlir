@@ -5,7 +5,7 @@
 // RUN: tpc-opt %t.spmd.mlir --tpc-split-stages --tpc-schedule-pipeline -o %t.staged.mlir
 // RUN: tpc-opt %t.staged.mlir %{evaluate} -o /dev/null | FileCheck %s --check-prefix=SAME
 
-// Another function, and another bias.
+// Another activation, and another bias.
 // RUN: sed 's/tpc.gelu tanh/tpc.gelu none/' %t.spmd.mlir | not tpc-opt %{evaluate} -o /dev/null 2>&1 | FileCheck %s --check-prefix=DIFFERS
 // RUN: sed 's/tpc.parameter @h1_pb/tpc.parameter @h0_pb/' %t.staged.mlir | not tpc-opt %{evaluate} -o /dev/null 2>&1 | FileCheck %s --check-prefix=DIFFERS
 // Messages without a sender or a receiver.

@@ -1,10 +1,11 @@
-// Inputs are in the domain of all ops: no index exceeds its table, no division by zero, no root of
-// a negative number. Otherwise outputs would be NaN or zero, also for wrong programs.
+// Inputs are drawn from the domain of all ops: no index exceeds its table, no division by zero, no
+// root of a negative number. Otherwise outputs would be NaN or zero, also for wrong programs.
 // RUN: tpc-opt %s --split-input-file --tpc-evaluate -o %t.mlir
 // RUN: FileCheck %s --implicit-check-not=0x7FF --implicit-check-not=0xFFF --implicit-check-not="[0.000000e+00, 0.000000e+00, 0.000000e+00]" --input-file=%t.mlir
 
 // CHECK-COUNT-33: tpc.expected = [dense<
-// Unsigned 8-bit numbers: none is negative, and all are rows of the table.
+// The inputs of the last program are unsigned 8-bit numbers: none is negative, and all are rows of
+// its table.
 // CHECK-SAME: tpc.inputs = [dense<[{{[0-9.e+, ]*}}]> : tensor<9xf64>]
 
 //===----------------------------------------------------------------------===//
@@ -53,7 +54,7 @@ func.func @main(%ids: tensor<9xi64>) -> tensor<9x3xf32> {
 
 // -----
 
-// More positions than the table has.
+// There are more positions than the table has rows.
 tpc.weight @table in "w" at 0 : tensor<2x3xf32>
 func.func @main(%ids: tensor<9xi64> {tpc.default = #tpc.default<positions>}) -> tensor<9x3xf32> {
   %table = tpc.parameter @table : tensor<2x3xf32>
@@ -151,7 +152,7 @@ func.func @main(%x: tensor<3x3xi64>) -> tensor<9x3xf32> {
 
 // -----
 
-// Floats with integer values.
+// Ids that are floats with integer values.
 tpc.weight @table in "w" at 0 : tensor<2x3xf32>
 func.func @main(%x: tensor<9xf32>) -> tensor<9x3xf32> {
   %table = tpc.parameter @table : tensor<2x3xf32>
@@ -366,7 +367,7 @@ func.func @main(%x: tensor<30xf32>, %y: tensor<30xf32>) -> tensor<30xf32> {
 
 // -----
 
-// The last row: unsigned 8-bit numbers.
+// The last program: ids are unsigned 8-bit numbers.
 tpc.weight @table in "w" at 0 : tensor<500x3xf32>
 func.func @main(%x: tensor<9xui8>) -> tensor<9x3xf32> {
   %table = tpc.parameter @table : tensor<500x3xf32>

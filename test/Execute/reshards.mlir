@@ -1,5 +1,5 @@
-// Any sequence of reshards preserves the value: uneven sizes, empty shards, factors that become
-// split inside others, several axes. Partial sums come from matmuls over a split dimension.
+// Sequences of reshards preserve the value: uneven sizes, empty shards, factors that become split
+// inside of others, several axes. Partial sums are results of matmuls over a split dimension.
 // DEFINE: %{evaluate} = --tpc-evaluate=shape=b=3,s=5
 // RUN: tpc-opt %s %{evaluate} --tpc-lower-reshards=allow-reshard %{evaluate} --tpc-localize %{evaluate} --cse %{evaluate} -o %t.mlir | FileCheck %s
 // RUN: FileCheck %s --check-prefix=IR --input-file=%t.mlir

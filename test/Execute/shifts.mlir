@@ -9,8 +9,8 @@
 // RUN: %{run} | FileCheck %s --check-prefix=SAME
 // RUN: FileCheck %s --input-file=%t.mlir
 // SAME-COUNT-3: is the same
-// Rank 0 has 8 of 15 tokens, so both ranks have tokens of the second of three sequences: each sends
-// the other one token of it.
+// Rank 0 has 8 of 15 tokens, so both ranks have tokens of the second of three sequences. Each sends
+// one of these tokens to the other rank.
 // SAME: tp: 1 x collective_permute, 40 B
 // CHECK: tpc.collective_permute %{{.*}} over ["tp"] dim 0 from 1 every sequence : tensor<?x10xf32, #tpc.dist<[(batch*sequence){tp}, 10], local>>
 
@@ -38,7 +38,7 @@
 // ALONE-NOT: collective_permute
 // ROLL: tpc.roll %{{.*}} dim 0 from {{.*}} every sequence : {{.*}}[batch{dp}*sequence, 10], local>>
 
-// Both equivalence checks, and the proof of progress.
+// Both equivalence checks accept the program, and so does the proof that ranks cannot deadlock.
 // RUN: tpc-opt %S/../Transforms/Inputs/shift.mlir --tpc-assign-shardings=shard=tp4,sp,dp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-split-stages --tpc-schedule-pipeline -o %t.staged.mlir
 // RUN: tpc-opt %t.staged.mlir --tpc-verify-comms=certificate=%t.json --tpc-verify-equivalence=reference=%S/../Transforms/Inputs/shift.mlir -o /dev/null
 // RUN: tpc-check-certificate %t.json | FileCheck %s --check-prefix=PROOF

@@ -1,7 +1,8 @@
 // Tensor parallelism in two dimensions has the results of the original program: after sharding, as
-// one rank's program on all ranks, and as pipeline stages. Five heads of eight, a width of 40, a
-// vocabulary of 1009: few sizes divide evenly; axes of one rank, more ranks than heads, empty
-// shards. 1e-6: the epsilon of a decomposed norm is a constant in single precision.
+// one rank's program on all ranks, and as pipeline stages. With five heads of size eight, a width
+// of 40 and a vocabulary of 1009, few sizes divide evenly. Grids include axes of one rank, more
+// ranks than heads, and empty shards. The tolerance is 1e-6, because the epsilon of a decomposed
+// norm is a constant in single precision.
 // DEFINE: %{model} = %S/../Transforms/Inputs/gpt2.mlir
 // DEFINE: %{shape} = batch=3,sequence=5
 // DEFINE: %{shard} = tp2x2

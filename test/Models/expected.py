@@ -3,8 +3,8 @@
     PYTHONPATH=python python test/Models/expected.py [NAME …]
 
 Needs torch and transformers; tests need neither. Each model is built from its seed as make.py does,
-and first compared with the committed file in ONNX Runtime: different weights are an error. A hash of
-the model's name is the seed of its prompts. Each step has its margin: the largest logit minus the
+and first compared with the committed file in ONNX Runtime: different weights are an error. The seed
+of a model's prompts is a hash of its name. Each step has its margin: the largest logit minus the
 second largest. With a small margin, other summation orders may choose other ids.
 """
 
@@ -97,7 +97,7 @@ def main() -> int:
     unknown = [name for name in names if name not in known]
     if unknown:
         sys.exit(
-            f"expected.py: {', '.join(unknown)}: no model with this name takes token ids; these do: "
+            f"expected.py: no model with the name {', '.join(unknown)} takes token ids; these do: "
             f"{', '.join(known)}"
         )
     output = json.loads(FILE.read_text()) if FILE.exists() and sys.argv[1:] else {}
