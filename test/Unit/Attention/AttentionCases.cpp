@@ -20,7 +20,7 @@ namespace {
 
 size_t bytesOf(int32_t dtype) { return dtype == TPC_F32 ? 4 : 2; }
 
-/// To the nearest, ties to even. Numbers here are far from the largest.
+/// Rounds to nearest, ties to even. No number of the tests is large enough to overflow.
 uint16_t toBfloat(float x) {
   uint32_t bits = std::bit_cast<uint32_t>(x);
   return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
@@ -82,7 +82,7 @@ struct Host {
     return a.lengths ? batch * a.v_batch_stride + kvHead * a.v_head_stride + key * a.v_row_stride
                      : (batch * a.seq_k + key) * a.v_row_stride + kvHead * a.value_size;
   }
-  /// Number of written keys of a cache. A query attends to no others.
+  /// Returns the number of keys that are written to a cache. Queries attend only to these.
   int64_t writtenKeys(int64_t batch) const {
     return std::min(args.seq_k, lengths[size_t(batch)] + args.seq_q);
   }
@@ -117,7 +117,7 @@ Host draw(const Variant &variant, const Case &made) {
     a.k_head_stride = a.seq_k * a.k_row_stride, a.v_head_stride = a.seq_k * a.v_row_stride;
     a.k_batch_stride = a.heads_kv * a.k_head_stride,
     a.v_batch_stride = a.heads_kv * a.v_head_stride;
-    // The last query may be after the last key.
+    // Lengths are those before the step, so the last query may be after the last key.
     for (int64_t b = 0; b < a.batch; ++b)
       host.lengths.push_back(int64_t(random() % uint64_t(a.seq_k + 1)));
     a.lengths = host.lengths.data();
@@ -170,7 +170,7 @@ Host draw(const Variant &variant, const Case &made) {
 // Expected results
 //===----------------------------------------------------------------------===//
 
-/// Computes attention in f64 on the host's numbers, for 16-bit types.
+/// Computes attention of 16-bit operands in f64 on the host.
 std::vector<double> computeExact(const Host &host) {
   const tpc_attention_args &a = host.args;
   std::vector<double> out(size_t(a.batch * a.seq_q * a.out_row_stride));
@@ -220,7 +220,7 @@ void runOnCpu(const tpc_attention_args &args) {
   tpc_attention(&world->local(0), &args);
 }
 
-/// Empty, or a description of the error.
+/// Returns a description of the first error, or nothing.
 std::string compare(const Variant &variant, Host &host, const std::vector<float> &got) {
   double off = 0, bound = 0, largest = 0;
   size_t where = 0;

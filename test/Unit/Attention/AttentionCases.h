@@ -1,7 +1,7 @@
 //===- AttentionCases.h - Attention cases for CPU and PTX -------*- C++ -*-===//
 //
-// A case draws operands by its seed, runs the runtime's tpc_attention, runs the kernels in the PTX
-// interpreter, and compares. It uses no LLVM.
+// A case draws operands by its seed. It runs the runtime's tpc_attention on them and the kernels in
+// the PTX interpreter, and compares the results. It uses no LLVM.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ namespace attention {
 using tpc::attention::Kernel;
 using tpc::attention::Variant;
 
-/// One entry point.
+/// One kernel of the PTX text.
 struct Entry {
   std::string name;
   unsigned threads = 0, dynamicShared = 0;
@@ -48,20 +48,21 @@ struct Case {
 enum class Way : uint8_t { Tiles, Split };
 
 struct Outcome {
-  std::string problem; // empty: none
+  std::string problem; // empty if there is none
   ptx::Counters counters;
   std::vector<uint8_t> bits; // of the result
 };
 
-/// Covers all head sizes, types and masks; each has one value of the other parameters.
+/// Returns variants with all head sizes, all types and all masks. A variant differs from the
+/// default in one of these.
 std::vector<Variant> getVariants();
-/// Draws lengths, offsets, groups, strides and masks by seed.
+/// Draws lengths, offsets, sizes of head groups, strides and masks by seed.
 Case drawCase(const Variant &variant, uint64_t seed);
 
-/// Runs and compares. Returns the interpreter's findings and differences.
+/// Runs a case and compares. The outcome has the interpreter's findings and the differences.
 Outcome run(const ptx::Module &module, const Kernels &kernels, const Case &made, Way way);
 
-/// Errors relative to f64 on the CPU, in units of the largest element.
+/// Errors relative to f64 on the CPU, as fractions of the largest element.
 struct SlopeErrors {
   double slopes;     // slope * (key - query) is computed by the kernel
   double bias;       // slope * key is an f32 bias, as in graphs without the op

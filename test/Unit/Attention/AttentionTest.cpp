@@ -22,9 +22,9 @@ struct Code {
   std::vector<attention::Kernels> kernels;
 };
 
-/// Shared memory that a launch may request per block on sm_86 and sm_89, the minimum of all
-/// architectures.
-constexpr unsigned kLeastShared = 99 * 1024;
+/// Maximum shared memory per block that a launch may request on all architectures: sm_86 and sm_89
+/// have the least.
+constexpr unsigned kMaxShared = 99 * 1024;
 
 /// Compiles all variants to one PTX text, as programs compile their kernels.
 Code makeCode(const std::vector<attention::Variant> &variants) {
@@ -42,7 +42,7 @@ Code makeCode(const std::vector<attention::Variant> &variants) {
     };
     code.kernels.push_back({variant, entryOf(made.tiles), entryOf(made.split)});
   }
-  // The text passes the gate: all roundings are explicit.
+  // writePtx() also checks that all rounding is explicit.
   llvm::Expected<std::string> text = cuda::writePtx(*module, {80}, 3);
   if (!text) {
     ADD_FAILURE() << llvm::toString(text.takeError());
@@ -60,9 +60,9 @@ bool isLong() {
   return level && StringRef(level) == "long";
 }
 
-/// The default suite tests every second variant with a few cases, which differ between variants;
-/// long cases have small heads. The long suite tests everything.
-TEST(Attention, IsTheSameAsOnTheCpu) {
+/// The default suite tests every second variant with a few cases, which differ between variants.
+/// Its long cases have small heads. The long suite tests all cases of all variants.
+TEST(Attention, MatchesTheCpu) {
   std::vector<attention::Variant> variants;
   for (auto [i, variant] : llvm::enumerate(attention::getVariants()))
     if (isLong() || i % 2)
@@ -81,7 +81,7 @@ TEST(Attention, IsTheSameAsOnTheCpu) {
       ++done;
       ++runs;
       for (attention::Way way : {attention::Way::Tiles, attention::Way::Split}) {
-        // Keys are split for few rows only.
+        // Keys are split only if there are few rows.
         constexpr int64_t most = ::tpc::attention::kRowsOfSplit;
         if (way == attention::Way::Split && made.queries * made.group > most) {
           made.group = std::min(made.group, most);
@@ -113,12 +113,12 @@ TEST(Attention, FitsIntoRegisters) {
   for (const cuda::Cubin &cubin : code.text.cubins)
     for (auto [i, needs] : llvm::enumerate(cubin.kernels)) {
       const cuda::Launch &launch = code.text.launches[i];
-      // Sums of 256 values and four rows exceed the remaining ones of 255 registers.
+      // Sums of four rows of 256 values do not fit into what other values leave of 255 registers.
       unsigned spills = code.kernels[i / 2].variant.valueSize > 128 ? 256 : 0;
       EXPECT_LE(needs.spillBytes, spills) << launch.name << " for sm_" << cubin.architecture;
-      // Minimum over these architectures of registers and shared memory per block.
+      // Registers and shared memory per block that all of these architectures have.
       EXPECT_LE(needs.registers * launch.threads, 65536u) << launch.name;
-      EXPECT_LE(needs.sharedBytes + launch.dynamicSharedBytes, kLeastShared) << launch.name;
+      EXPECT_LE(needs.sharedBytes + launch.dynamicSharedBytes, kMaxShared) << launch.name;
     }
 }
 
@@ -136,8 +136,8 @@ void expectPasses(const ptx::Counters &counters, const attention::Kernels &kerne
         << operand << ", " << kernels.tiles.name << ": " << made.str();
 }
 
-/// Bytes that are read, and conflicts of shared memory banks.
-TEST(Attention, MovesWhatItNeeds) {
+/// Checks the bytes that are read, and conflicts of shared memory banks.
+TEST(Attention, ReadsKeysOncePerPass) {
   std::vector<attention::Variant> variants(isLong() ? 4 : 2);
   variants[0] = {.headSize = 64, .valueSize = 64};
   variants[1] = {.element = TPC_F16, .headSize = 128, .valueSize = 128};
@@ -163,7 +163,7 @@ TEST(Attention, MovesWhatItNeeds) {
     }
 }
 
-/// One query of four heads that share keys: each block of keys is read once for all heads.
+/// With one query and four heads that share keys, each block of keys is read once for all heads.
 TEST(Attention, ReadsKeysOnceForOneQuery) {
   Code code = makeCode({{.headSize = 64, .valueSize = 64, .causal = true}});
   ASSERT_TRUE(code.module);
@@ -179,8 +179,8 @@ TEST(Attention, ReadsKeysOnceForOneQuery) {
   expectFewConflicts(outcome.counters, made.str());
 }
 
-/// Parts are combined in order, whichever block finishes last.
-TEST(Attention, FewRowsHaveTheSameBitsOnEachGrid) {
+/// Partial results are combined in order, whichever block finishes last.
+TEST(Attention, SplitKeysHaveTheSameBitsOnEveryGrid) {
   Code code = makeCode({{.headSize = 8, .valueSize = 8, .causal = true, .cached = true}});
   ASSERT_TRUE(code.module);
   attention::Case made{.batch = 3, .keys = 700, .kvHeads = 2, .group = 4, .seed = 5};
@@ -197,10 +197,10 @@ TEST(Attention, FewRowsHaveTheSameBitsOnEachGrid) {
     EXPECT_EQ(result, results[0]);
 }
 
-/// With many keys, a bias of slope * key is large, and adding it loses the last bits of a score.
-/// slope * (key - query) is small for the keys with weight. So the op is more exact than the bias
-/// that it is raised from, and their difference is the bias's error.
-TEST(Attention, SlopesAreCloserThanABias) {
+/// With many keys, a bias of slope * key is large, and adding it loses the last bits of a score. In
+/// contrast, slope * (key - query) is small for keys with a large weight. So the op is more exact
+/// than the bias that it is raised from, and the difference between both is the error of the bias.
+TEST(Attention, SlopesAreMoreExactThanABias) {
   for (int64_t keys : {256, 2048}) {
     attention::SlopeErrors errors = attention::measureSlopes(keys);
     EXPECT_LE(errors.slopes, 5e-7) << keys;
@@ -209,10 +209,10 @@ TEST(Attention, SlopesAreCloserThanABias) {
   }
 }
 
-/// Removes each barrier and each store to shared memory, and changes the lane of each shuffle: the
-/// comparison must find each of these faults. The default suite tests every third one.
-void expectMistakesFound(const Code &code, ArrayRef<attention::Case> cases, attention::Way way,
-                         ArrayRef<std::tuple<StringRef, StringRef, unsigned>> mistakes) {
+/// Applies each fault, such as a removed barrier, at each place in the text where it is possible.
+/// The comparison must find each. The default suite tests every third place.
+void expectFaultsFound(const Code &code, ArrayRef<attention::Case> cases, attention::Way way,
+                       ArrayRef<std::tuple<StringRef, StringRef, unsigned>> faults) {
   StringRef text = code.text.ptx;
   auto isFound = [&](const std::string &wrong) {
     std::string error;
@@ -227,7 +227,7 @@ void expectMistakesFound(const Code &code, ArrayRef<attention::Case> cases, atte
   size_t split = text.find(code.kernels[0].split.name + "(");
   bool isSplit = way == attention::Way::Split;
   size_t begin = isSplit ? split : 0, end = isSplit ? text.size() : split;
-  for (auto [was, is, least] : mistakes) {
+  for (auto [was, is, least] : faults) {
     unsigned places = 0;
     for (size_t at = text.find(was, begin); at < end; at = text.find(was, at + 1), ++places)
       if (isLong() || places % 3 == 0)
@@ -237,24 +237,24 @@ void expectMistakesFound(const Code &code, ArrayRef<attention::Case> cases, atte
   }
 }
 
-TEST(Attention, MistakesAreFound) {
+TEST(Attention, FaultsOfTilesAreFound) {
   Code code = makeCode({{.headSize = 8, .valueSize = 8}});
   ASSERT_TRUE(code.module);
   attention::Case made;
   made.queries = 65;
   made.keys = 130;
-  // A second case covers other paths: pointers of rows that are not aligned.
+  // In the second case, rows are not aligned, which takes other paths.
   attention::Case unaligned = made;
   unaligned.shift = 1;
-  expectMistakesFound(code, {made, unaligned}, attention::Way::Tiles,
-                      {{"bar.sync", "// bar.sync", 4},
-                       {"\tst.shared", "\t// st.shared", 8},
-                       {", 8, 31, -1;", ", 4, 31, -1;", 8},
-                       {", 1, 31, -1;", ", 1, 31, 65535;", 8}});
+  expectFaultsFound(code, {made, unaligned}, attention::Way::Tiles,
+                    {{"bar.sync", "// bar.sync", 4},
+                     {"\tst.shared", "\t// st.shared", 8},
+                     {", 8, 31, -1;", ", 4, 31, -1;", 8},
+                     {", 1, 31, -1;", ", 1, 31, 65535;", 8}});
 }
 
-/// More than 16 parts, and rows for two passes.
-TEST(Attention, MistakesOfFewRowsAreFound) {
+/// The keys are more than 16 parts, and the rows need two passes.
+TEST(Attention, FaultsOfSplitKeysAreFound) {
   Code code = makeCode({{.headSize = 8, .valueSize = 8}});
   ASSERT_TRUE(code.module);
   attention::Case made;
@@ -263,13 +263,13 @@ TEST(Attention, MistakesOfFewRowsAreFound) {
   made.keys = 1100;
   attention::Case unaligned = made;
   unaligned.shift = 1;
-  expectMistakesFound(code, {made, unaligned}, attention::Way::Split,
-                      {{"bar.sync", "// bar.sync", 5},
-                       {"\tst.shared", "\t// st.shared", 8},
-                       {"atom.acq_rel.gpu", "atom.relaxed.gpu", 2},
-                       {"atom.acq_rel.gpu.global.inc", "atom.acq_rel.gpu.global.min", 2},
-                       {", 8, 31, -1;", ", 4, 31, -1;", 8},
-                       {", 1, 31, -1;", ", 1, 31, 65535;", 8}});
+  expectFaultsFound(code, {made, unaligned}, attention::Way::Split,
+                    {{"bar.sync", "// bar.sync", 5},
+                     {"\tst.shared", "\t// st.shared", 8},
+                     {"atom.acq_rel.gpu", "atom.relaxed.gpu", 2},
+                     {"atom.acq_rel.gpu.global.inc", "atom.acq_rel.gpu.global.min", 2},
+                     {", 8, 31, -1;", ", 4, 31, -1;", 8},
+                     {", 1, 31, -1;", ", 1, 31, 65535;", 8}});
 }
 
 } // namespace

@@ -1,8 +1,8 @@
 //===- LowerReshardsTest.cpp - Minimality of reshard collectives ----------===//
 //
 // The oracle is a shortest-path table over all distributions of a value of one to three dimensions
-// over one or two axes. It shares no code with the pass. It represents a distribution as lists: the
-// axes that split each dimension, in order, and the axes that the value is unreduced over. The
+// over one or two axes. It shares no code with the pass. A distribution is a list of axes for each
+// dimension that they split, in order, and the set of axes that the value is unreduced over. The
 // result of the pass is read from the types of its ops.
 //
 //===----------------------------------------------------------------------===//
@@ -73,7 +73,7 @@ struct World {
   }
 };
 
-/// All distributions: each axis in every position, in all orders.
+/// Returns all distributions: with each axis in every position, in all orders.
 std::vector<Dist> allDists(const World &world) {
   std::set<Dist> all;
   std::vector<int> order(world.axes.size());
@@ -99,14 +99,14 @@ std::vector<Dist> allDists(const World &world) {
 }
 
 /// Returns a rank's elements of a dimension of `size`.
-std::set<int64_t> held(const World &world, int64_t size, const Stack &stack, int64_t rank) {
+std::set<int64_t> getElements(const World &world, int64_t size, const Stack &stack, int64_t rank) {
   int64_t begin = 0;
   for (int axis : stack) {
     int64_t stride = 1, parts = world.axes[axis].second;
     for (int before = 0; before < axis; ++before)
       stride *= world.axes[before].second;
     int64_t c = rank / stride % parts;
-    // Sizes divide, or shards are those of the balanced split.
+    // The first ranks have one element more if the size is no multiple.
     begin += c * (size / parts) + std::min(c, size % parts);
     size = size / parts + (c < size % parts);
   }
@@ -151,14 +151,14 @@ template <typename Use> void forEachStep(const World &world, const Dist &dist, U
     do {
       int64_t most = 0;
       for (int64_t rank = 0; rank < ranks; ++rank) {
-        std::set<int64_t> before = held(world, world.shape[d], dist.dims[d], rank),
-                          after = held(world, world.shape[d], moved.dims[d], rank);
+        std::set<int64_t> before = getElements(world, world.shape[d], dist.dims[d], rank),
+                          after = getElements(world, world.shape[d], moved.dims[d], rank);
         most = std::max<int64_t>(
             most, llvm::count_if(before, [&](int64_t i) { return !after.count(i); }));
       }
       for (size_t other = 0; other < dist.dims.size(); ++other)
         if (other != d)
-          most *= held(world, world.shape[other], dist.dims[other], 0).size();
+          most *= getElements(world, world.shape[other], dist.dims[other], 0).size();
       use(moved, most * ranks);
     } while (std::next_permutation(moved.dims[d].begin(), moved.dims[d].end()));
   }
@@ -186,8 +186,8 @@ int64_t countLacking(const World &world, const Dist &from, const Dist &to) {
   for (int64_t rank = 0; rank < world.ranks(); ++rank) {
     int64_t needed = 1, kept = 1;
     for (size_t d = 0; d < world.shape.size(); ++d) {
-      std::set<int64_t> before = held(world, world.shape[d], from.dims[d], rank),
-                        after = held(world, world.shape[d], to.dims[d], rank);
+      std::set<int64_t> before = getElements(world, world.shape[d], from.dims[d], rank),
+                        after = getElements(world, world.shape[d], to.dims[d], rank);
       needed *= after.size();
       kept *= llvm::count_if(after, [&](int64_t i) { return before.count(i); });
     }
@@ -196,11 +196,11 @@ int64_t countLacking(const World &world, const Dist &from, const Dist &to) {
   return most;
 }
 
-/// Returns the minimum traffic from `from` to each distribution, over axes that occur in either
-/// end.
+/// Returns the minimum traffic from `from` to each distribution. Steps use only axes of `from` and
+/// `to`.
 std::map<Dist, int64_t> oracle(const World &world, ArrayRef<Dist> all, const Dist &from,
                                const Dist &to) {
-  auto inPlay = [&](const Dist &dist) {
+  auto isRelevant = [&](const Dist &dist) {
     for (int axis = 0; axis < int(world.axes.size()); ++axis)
       if (dist.uses(axis) && !from.uses(axis) && !to.uses(axis))
         return false;
@@ -211,8 +211,8 @@ std::map<Dist, int64_t> oracle(const World &world, ArrayRef<Dist> all, const Dis
     changed = false;
     for (auto [dist, sent] : std::map(best)) {
       auto reach = [&](const Dist &next, int64_t more) {
-        // Values that must remain unreduced are not reduced by intermediate steps.
-        if (!inPlay(next))
+        // Other axes are not added and removed again by intermediate steps.
+        if (!isRelevant(next))
           return;
         auto [it, isNew] = best.try_emplace(next, sent + more);
         if (!isNew && it->second <= sent + more)
@@ -229,7 +229,7 @@ std::map<Dist, int64_t> oracle(const World &world, ArrayRef<Dist> all, const Dis
   return best;
 }
 
-/// Elements that a rank sends for one op, times the number of ranks.
+/// Returns the elements that a rank sends for one op, times the number of ranks.
 int64_t countSent(Operation &op, GridAttr grid) {
   auto elements = [&](DistAttr dist) {
     int64_t count = 1;
@@ -253,7 +253,7 @@ int64_t countSent(Operation &op, GridAttr grid) {
     whole = getDist(op.getResult(0));
   else
     EXPECT_TRUE((isa<AllReduceOp, ReduceScatterOp, AllToAllOp>(op)));
-  // A gather or scatter over two axes whose sizes divide sends as much as two over one axis each.
+  // A gather or scatter over two axes sends as much as two over one axis each, if sizes divide.
   int64_t sent = elements(whole) * (members - 1) * (ranks / members);
   return isa<AllReduceOp>(op) ? 2 * sent : sent;
 }
@@ -297,24 +297,24 @@ void compare(const World &world) {
     int64_t sent = 0;
     for (Operation &op : function.front())
       sent += countSent(op, grid);
-    std::set<int> inPlay;
+    std::set<int> isRelevant;
     for (int axis = 0; axis < int(world.axes.size()); ++axis)
       if (from.uses(axis) || to.uses(axis))
-        inPlay.insert(axis);
-    auto [it, isNew] = known.try_emplace({from, inPlay});
+        isRelevant.insert(axis);
+    auto [it, isNew] = known.try_emplace({from, isRelevant});
     if (isNew)
       it->second = oracle(world, dists, from, to);
     EXPECT_EQ(sent, it->second.at(to)) << "from " << world.type(from) << " to " << world.type(to);
   }
 }
 
-TEST(LowerReshards, NoSequenceSendsLessOverOneAxis) {
+TEST(LowerReshards, IsMinimalOverOneAxis) {
   compare({{24}, {{"tp", 2}}});
   compare({{24, 24}, {{"tp", 3}}});
   compare({{24, 24, 24}, {{"tp", 4}}});
 }
 
-TEST(LowerReshards, NoSequenceSendsLessOverTwoAxes) {
+TEST(LowerReshards, IsMinimalOverTwoAxes) {
   compare({{24}, {{"tp", 2}, {"dp", 3}}});
   compare({{24, 24}, {{"tp", 4}, {"dp", 2}}});
   compare({{24, 24, 24}, {{"tp", 2}, {"dp", 4}}});

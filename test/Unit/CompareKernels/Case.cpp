@@ -51,7 +51,7 @@ class Drawing {
 public:
   Drawing(const Program &program, const Kernel &kernel, uint64_t seed, const Limits &limits)
       : program(program), layout(program.getLayout()), kernel(kernel), limits(limits),
-        random(seed ^ std::hash<std::string>()(kernel.name)) { // each has others
+        random(seed ^ std::hash<std::string>()(kernel.name)) { // each kernel has others
     c.seed = seed;
   }
   std::optional<Case> draw(Sizes sizes, Indices indices);
@@ -74,7 +74,7 @@ private:
   Outcome tryOut();
   int64_t evaluate(const SymExpr &size) { return c.evaluate(size, layout); }
   /// Minimum number of elements of dimensions that indices address.
-  int64_t getLeastTable();
+  int64_t getSmallestTable();
 
   const Program &program;
   const EnvLayout &layout;
@@ -82,16 +82,17 @@ private:
   const Limits &limits;
   Random random;
   Case c;
-  /// Sizes for which the model is invalid, so that indices derived from them are out of bounds.
+  /// Whether sizes are outside of the model's limits, so that indices derived from them are out of
+  /// bounds.
   bool beyond = false;
   bool isLong = false, aligned = false, beyondRanks = false;
 };
 } // namespace
 
-/// The integers index no table.
+/// The smallest table if integers index none.
 static constexpr int64_t kNoIndex = int64_t(1) << 40;
 
-int64_t Drawing::getLeastTable() {
+int64_t Drawing::getSmallestTable() {
   int64_t least = kNoIndex;
   auto consider = [&](Value size) {
     if (auto op = size.getDefiningOp<kernel::SizeOp>())
@@ -184,14 +185,14 @@ bool Drawing::setSizes(Sizes sizes) {
     return fits();
   int64_t &chosen = c.values[symbols[random.below(symbols.size())]];
   if (beyond) {
-    chosen = getLeastTable() + 1 + random.below(2) * random.below(40);
+    chosen = getSmallestTable() + 1 + random.below(2) * random.below(40);
     return fits();
   }
   switch (sizes) {
   case Sizes::Empty:
     chosen = 0;
     return fits() && isAllowed();
-  case Sizes::Long: // the kernel also works beyond the model's limits
+  case Sizes::Long: // the kernel must also be correct beyond the model's limits
     return setLength(chosen) && fits();
   case Sizes::Many: {
     int64_t most = chosen;
@@ -207,9 +208,9 @@ bool Drawing::setSizes(Sizes sizes) {
   }
 }
 
-/// Chooses the length of rows with many elements. If the length selects the threads, all variants
-/// occur in turn: a warp, a block with or without rows in registers, rows up to the last element of
-/// a thread; whole chunks, aligned or not; and partial chunks.
+/// Chooses the length of long rows. If the length selects the variant of the kernel, the cases take
+/// the variants in turn: a warp, or a block with or without the row in registers. Rows have whole
+/// chunks, aligned or not, or end with a partial chunk.
 bool Drawing::setLength(int64_t &symbol) {
   struct Range {
     int64_t least, most;
@@ -217,7 +218,7 @@ bool Drawing::setLength(int64_t &symbol) {
   static constexpr Range ranges[] = {{193, 256}, {3585, 4096}, {4097, 5200}};
   int64_t turn = c.seed / 2, way = (turn + turn / 4) % 4;
   bool byLength = !kernel.launch.elementsPerRow.isConstant();
-  // Or each element that a thread of a block has is the first one after the row.
+  // In every fourth case, the row ends at each of the elements that a thread of a block computes.
   static constexpr int64_t lasts[] = {4, 2, 5, 3, 6, 1};
   constexpr int64_t threads = 512;
   int64_t before = threads * lasts[turn / 16 % std::size(lasts)];
@@ -230,7 +231,7 @@ bool Drawing::setLength(int64_t &symbol) {
   aligned = byLength && way < 2;
   symbol = least + random.below(most - least + 1);
   int64_t length = evaluate(kernel.launch.elementsPerRow);
-  // The longest row that uses this variant, and the shortest that does not.
+  // Some cases have the longest row of this variant, or the shortest row of the next.
   int64_t atEnd = byLength && turn % 4 < 2 ? turn / 16 % 4 : 0;
   if (atEnd == 1 || atEnd == 3)
     symbol += most + atEnd / 2 - length;
@@ -240,8 +241,9 @@ bool Drawing::setLength(int64_t &symbol) {
   return least - 8 < length && length <= most + 1;
 }
 
-/// If the row length depends on the rank and no rank has rows of whole 16 bytes, chooses the rank
-/// after the last one that has. The kernel has code for such rows, and is right there as well.
+/// If the row length depends on the rank and no rank of the grid has rows of whole chunks of 16
+/// bytes, chooses a rank beyond the grid that has. The kernel's code for such rows must be correct
+/// too.
 void Drawing::setRankOfWholeChunks() {
   constexpr int64_t chunk = 8, most = 64;
   for (StringAttr axis : layout.axes()) {
@@ -271,7 +273,7 @@ bool Drawing::drawSizes(Sizes sizes) {
     if (setSizes(sizes))
       return true;
   }
-  // The requested sizes are impossible: draws the smallest possible ones.
+  // The requested sizes are impossible, so the smallest possible ones are drawn.
   for (unsigned attempt = 0; attempt < 200; ++attempt) {
     for (const std::string &symbol : layout.symbols)
       c.values[symbol] = random.below(2 + attempt / 20);
@@ -285,24 +287,26 @@ bool Drawing::drawSizes(Sizes sizes) {
 // Operands
 //===----------------------------------------------------------------------===//
 
-/// `share`: fraction of floats that are special values. Integers are in [-limit, limit).
+/// Draws the elements of an operand. `share` is the fraction of floats that are special values.
+/// Integers are in [-limit, limit).
 void Drawing::fill(Tensor &tensor, double share, int64_t limit) {
-  // Large values reveal a missing guard against overflow of exp; they are far apart, so that the
-  // maximum matters, and rising, so that the last elements of a row matter. Small values reveal a
-  // missing epsilon in roots. All are far below the identity that a faulty maximum could return,
-  // but far enough apart that their distance from the mean is not rounding error.
+  // Kinds of values, each of which reveals a fault: - large values: a missing guard against
+  // overflow of exp - values far apart: a wrong maximum - rising values: missing last elements of a
+  // row - small values: a missing epsilon in a root All are far below the identity that a faulty
+  // maximum could return, but far enough apart that their distance from the mean is not rounding
+  // error.
   struct Numbers {
     double scale, shift, step;
   };
   static constexpr Numbers kinds[] = {{1, 0, 0},    {3000, 0, 0}, {6, 0, 0},   {10, -150, 0},
                                       {1e-3, 0, 0}, {30, 0, 0},   {1, 0, 100}, {3000, 0, 0}};
-  // setLength() counts by four: without the second summand, rows of one length would always have
-  // the same two of these cases.
+  // setLength() repeats after four cases. Without `turn / 8`, rows of one length would always have
+  // the same two kinds of values.
   uint64_t turn = c.seed / 2;
   const auto &[scale, shift, step] = kinds[(turn + turn / 8) % std::size(kinds)];
-  // f16 ends at 65504.
+  // The largest f16 is 65504.
   double rise = step && getElementBytes(tensor.type) == 2 ? 16 : step;
-  // Ordinary numbers, and some near the ends of exp's range.
+  // Fraction of ordinary numbers that are replaced by numbers near the ends of exp's range.
   double ofEnds = (scale == 1 || scale == 6) && !shift && !step && c.seed % 3 == 1 ? 0.1 : 0;
   static constexpr double special[] = {0., -0., INFINITY, -INFINITY, NAN, 1e-41, -3e-39};
   bool isFloat = isa<FloatType>(tensor.type);
@@ -369,8 +373,8 @@ bool Drawing::fillOperands(Indices indices) {
     fillAll(kNoIndex);
     return (isAllowed() && !beyond && !beyondRanks) || tryOut() != Outcome::Bad;
   }
-  // Only the kernel determines the range of integers: they are drawn from ever smaller ranges.
-  int64_t limit = getLeastTable();
+  // Only the kernel determines which integers are valid. So ranges are reduced until one is.
+  int64_t limit = getSmallestTable();
   Outcome outcome = Outcome::Bad;
   int64_t limits[] = {limit, limit, std::max<int64_t>(1, limit / 2), 8, 4, 2, 1, 1};
   for (int64_t most : limits) {
@@ -387,7 +391,8 @@ bool Drawing::fillOperands(Indices indices) {
       integers.push_back(&operand);
   if (integers.empty())
     return true;
-  // One index out of bounds, or a random number of them: the first row to report is not specified.
+  // One index is out of bounds, or a random number of them. With several, it is unspecified which
+  // row reports.
   Tensor &operand = *integers[random.below(integers.size())];
   std::map<int64_t, lowered::Scalar> before;
   for (int64_t count = random.below(2) ? 1 : 1 + random.below(operand.elements); count; --count) {
@@ -407,7 +412,7 @@ bool Drawing::fillOperands(Indices indices) {
 
 std::optional<Case> Drawing::draw(Sizes sizes, Indices indices) {
   if (indices == Indices::SomeMissing && c.seed / 4 % 2)
-    beyond = getLeastTable() < kNoIndex;
+    beyond = getSmallestTable() < kNoIndex;
   isLong = sizes == Sizes::Long;
   if (!drawSizes(sizes))
     return std::nullopt;
@@ -417,7 +422,7 @@ std::optional<Case> Drawing::draw(Sizes sizes, Indices indices) {
     c.env.push_back(c.values["rank." + axis.str()]);
   c.env.push_back(c.values["rank.mb"]);
   unsigned numOperands = kernel.func.getOperandMemory().size();
-  // All operands are aligned; or one is not, or not by 16; or the alignments are random.
+  // All arguments are aligned, or one has a smaller alignment, or all alignments are random.
   auto arguments = kernel.func.getBody().getArguments();
   int64_t alignment = aligned ? 0 : random.below(3), notAligned = random.below(arguments.size());
   for (BlockArgument memory : arguments) {

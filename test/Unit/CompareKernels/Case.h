@@ -9,9 +9,9 @@
 
 namespace compare {
 
-/// Kinds of sizes. The cases of a kernel take the kinds in turn, cyclically.
+/// Kinds of sizes. The cases of a kernel take the kinds in turn.
 enum class Sizes { Even, One, Many, Odd, Empty, Long, Any, NumKinds };
-/// Integers that index tables.
+/// Whether all integers that index tables are in bounds.
 enum class Indices { Present, SomeMissing };
 
 class Random {
@@ -53,14 +53,14 @@ struct Case {
 
 /// Limits of the cost of one case.
 struct Limits {
-  int64_t work = 20000;      // iterations of innermost loops
-  int64_t elements = 400000; // of an operand
+  int64_t work = 20000;      // maximum iterations of innermost loops
+  int64_t elements = 400000; // maximum of an operand
 };
 
-/// Nothing if no sizes were found within the limits.
+/// Draws a case, or returns nothing if no sizes are within the limits.
 std::optional<Case> draw(const Program &program, const Kernel &kernel, Sizes sizes, Indices indices,
                          uint64_t seed, const Limits &limits);
-/// Integer operands that the kernel uses as indices.
+/// Whether the kernel has integer operands, which it may use as indices.
 bool hasIndices(const Kernel &kernel);
 
 } // namespace compare

@@ -34,7 +34,7 @@ static bool onlyMoves(const Kernel &kernel) {
 
 static bool isHalf(Type type) { return type.isF16() || type.isBF16(); }
 
-/// Elements of raw bytes.
+/// Returns a view of raw bytes as elements.
 static MemoryView view(Type type, const std::vector<uint8_t> &bytes) {
   auto memory = std::make_shared<lowered::Memory>(bytes.size(), true);
   std::memcpy(memory->bytes.data(), bytes.data(), bytes.size());
@@ -56,8 +56,8 @@ struct HostBuffer {
 };
 } // namespace
 
-/// Adds 16-bit results without rounding, and the error of a computation in f64 that rounds at the
-/// casts of the kernel and when results are stored.
+/// Adds to the results of 16-bit types their values without rounding. Also adds the error of a
+/// computation in f64 that rounds only at the kernel's casts and stores.
 static void addReference(CpuRun &expected, const Program &program, const Kernel &kernel,
                          const Case &c) {
   auto run = lowered::KernelProgram::get(kernel.func);
@@ -80,7 +80,7 @@ static void addReference(CpuRun &expected, const Program &program, const Kernel 
     if (failed((*run)->run(
             memory, [&](const SymExpr &s) { return c.evaluate(s, program.getLayout()); }, c.seed,
             rounds ? lowered::Rounding::Casts : lowered::Rounding::None, reported)))
-      llvm::report_fatal_error("the reference interpreter finds a mistake in a kernel");
+      llvm::report_fatal_error("the reference interpreter finds a fault in a kernel");
     outputs[rounds].assign(memory.end() - c.results.size(), memory.end());
   }
   for (auto [i, result] : llvm::enumerate(expected.results)) {
@@ -167,7 +167,7 @@ static std::string compareResult(const Tensor &tensor, const CpuRun::Result &exp
     return wrong;
   }
   auto right = [&](int64_t at) { return exactly ? expected.exact[at] : cpu.load(at).f; };
-  // exp returns 0 for results below the smallest normal number; bf16 has such numbers.
+  // exp returns 0 instead of numbers below the smallest normal one, which bf16 can represent.
   double smallest = std::numeric_limits<float>::min();
   double bound = kRounding * std::max(expected.rounding, smallest), largest = 0, worst = 0;
   forEach([&](int64_t at) {
@@ -179,7 +179,7 @@ static std::string compareResult(const Tensor &tensor, const CpuRun::Result &exp
   int64_t count = 0, worstAt = 0;
   forEach([&](int64_t at) {
     double x = gpu.load(at).f, y = right(at);
-    // Values that are not finite in the type must be equal to the CPU's.
+    // Infinities and NaN must equal those of the CPU.
     if (exactly && !std::isfinite(cpu.load(at).f))
       y = cpu.load(at).f;
     if (x == y || (std::isnan(x) && std::isnan(y)))

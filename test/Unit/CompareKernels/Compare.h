@@ -7,7 +7,7 @@
 
 namespace compare {
 
-/// Results of the CPU, and the error bound of a GPU.
+/// Results on the CPU, and what is needed to bound the error on a GPU.
 struct CpuRun {
   struct Result {
     std::vector<uint8_t> bytes;
@@ -32,7 +32,7 @@ struct GpuRun {
   std::string wrong;
 };
 
-/// Runs PTX, which may contain faults, and compares.
+/// Runs PTX, in which there may be a fault, and compares the results.
 GpuRun runOnGpu(const ptx::Module &module, const Program &program, const Kernel &kernel,
                 const Case &c, const CpuRun &expected,
                 uint64_t maxInstructions = uint64_t(1) << 32);

@@ -1,8 +1,8 @@
 //===- Explain.cpp - Symbolic value of a kernel statement -----------------===//
 //
-// Registers with one defining statement are replaced by their definition, until only parameters,
-// elements of `env`, threads and constants are left. A register that several statements write, in a
-// loop or a branch, is `one of (… or …)`.
+// A register with one defining statement is replaced by its definition, until only parameters,
+// elements of `env`, thread indices and constants are left. A register that several statements
+// write, as in a loop or a branch, is `one of (… or …)`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,11 +16,11 @@
 using namespace compare;
 using llvm::StringRef;
 
-/// Limits on expanding definitions: maximum number of characters, and maximum number of definitions
-/// of one register.
+/// Limits on expanding definitions: maximum depth, maximum number of characters, and maximum number
+/// of definitions of one register.
 static constexpr unsigned kDepth = 8, kLength = 250, kWays = 4;
 
-/// Omits types, rounding modifiers and the like.
+/// Returns the name of the instruction without types and modifiers.
 static std::string getVerb(const Statement &s) {
   auto [verb, rest] = StringRef(s.opcode).split('.');
   if (verb == "setp") {
@@ -40,7 +40,7 @@ static std::string nameSpecial(StringRef operand) {
   return operand.drop_front().str();
 }
 
-/// `[name+8]` as a name and an offset.
+/// Splits `[name+8]` into the name and the offset.
 static std::pair<StringRef, StringRef> splitAddress(StringRef operand) {
   operand.consume_front("[");
   operand.consume_back("]");

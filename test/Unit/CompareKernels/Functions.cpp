@@ -25,7 +25,7 @@ struct Function {
 };
 } // namespace
 
-/// Returns the error in units in the last place of f32 at the exact number.
+/// Returns the error of x, in units in the last place of f32 at the exact number.
 static double getUlps(float x, long double exact) {
   float rounded = float(exact);
   if (std::isnan(exact) || std::isnan(x))
@@ -73,7 +73,7 @@ static float drawHard(Random &random, unsigned i) {
   }
 }
 
-// glibc's long double functions are correct to more than 60 bits for all arguments.
+// glibc's functions of long double are correct to more than 60 bits for all arguments.
 static const Function functions[] = {
     {"math.sin", false, [](float x, float) { return std::sin((long double)x); }, 2, false},
     {"math.cos", false, [](float x, float) { return std::cos((long double)x); }, 2, false},

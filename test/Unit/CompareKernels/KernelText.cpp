@@ -112,7 +112,7 @@ std::optional<std::string> KernelText::withTrapForDifference(size_t line,
                                                              const Statement &other) const {
   const Statement &own = *statements[line];
   if (own.is("bra")) {
-    // A branch that is taken in the wrong case, in either direction.
+    // A branch that is taken if it must not be, or not taken if it must be.
     bool never = other.opcode.empty();
     return with(line, (never ? "" : "@!" + own.guard.substr(1) + " trap; ") +
                           (never ? own.guard + " trap; " : "") + own.str());
@@ -130,7 +130,7 @@ std::optional<std::string> KernelText::withTrapForDifference(size_t line,
   std::string differ = type == "pred"
                            ? "xor.pred %differs, %other, " + results[0] + ";"
                            : ("setp.ne." + type + " %differs, %other, " + results[0] + ";").str();
-  // The other statement comes first: it may read the register that this line writes.
+  // The other statement comes first, because it may read the register that this line writes.
   std::string text = with(line, probe.str() + " " + own.str() + " " + differ + " @%differs trap;");
   size_t body = StringRef(text).find("{\n");
   text.insert(body + 1, (" .reg ." + type + " %other; .reg .pred %differs;").str());

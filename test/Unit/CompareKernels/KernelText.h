@@ -12,9 +12,9 @@
 
 namespace compare {
 
-/// `@%p1 opcode a, b, c;`, in LLVM's format: one per line.
+/// A statement `@%p1 opcode a, b, c;`. LLVM prints one per line.
 struct Statement {
-  std::string guard, opcode; // no opcode: no statement
+  std::string guard, opcode; // without an opcode, there is no statement
   std::vector<std::string> operands;
 
   static std::optional<Statement> parse(llvm::StringRef line);
@@ -22,17 +22,17 @@ struct Statement {
   bool is(llvm::StringRef prefix) const { return llvm::StringRef(opcode).starts_with(prefix); }
   std::string &last() { return operands.back(); }
   const std::string &last() const { return operands.back(); }
-  /// The registers that it writes.
+  /// Returns the registers that the statement writes.
   std::vector<std::string> getResults() const;
 };
 
-/// A program with one kernel. Edits do not change line numbers.
+/// The text of a program with one kernel. Edits do not change line numbers.
 class KernelText {
 public:
   KernelText(llvm::StringRef ptx, llvm::StringRef kernel);
 
   size_t size() const { return lines.size(); }
-  /// Removes a line: a label or a directive.
+  /// Returns the statement of a line, or nothing for a label or a directive.
   const std::optional<Statement> &operator[](size_t line) const { return statements[line]; }
 
   std::string str() const { return with(0, lines[0]); }
@@ -40,8 +40,8 @@ public:
   std::string with(size_t line, llvm::StringRef text) const;
   /// Inserts `trap` at this line.
   std::string withTrap(size_t line) const { return with(line, "trap;"); }
-  /// Inserts `trap` where another statement has another effect than this line. Returns nothing if
-  /// the effect is not visible in a register; then it always occurs.
+  /// Inserts a `trap` that occurs if another statement would have an effect different from this
+  /// line's. Returns nothing if the effect is not in a register; then the difference always occurs.
   std::optional<std::string> withTrapForDifference(size_t line, const Statement &other) const;
 
   /// Describes the value that a statement computes and its uses, in terms of parameters, threads

@@ -21,17 +21,18 @@ namespace cl = llvm::cl;
 
 static cl::list<std::string> inputs(cl::Positional,
                                     cl::desc("model.onnx@tp2, or a program as text"));
-static cl::opt<std::string> name("kernel", cl::desc("only kernels with this in their name"));
+static cl::opt<std::string> name("kernel", cl::desc("only kernels whose name contains this text"));
 static cl::opt<unsigned> seeds("seeds", cl::init(10), cl::desc("cases for each kernel"));
 static cl::opt<uint64_t> from("from", cl::init(0), cl::desc("the first seed"));
 static cl::opt<int64_t> work("work", cl::init(Limits().work),
-                             cl::desc("the most iterations of innermost loops in a case"));
+                             cl::desc("maximum iterations of innermost loops in a case"));
 static cl::opt<int64_t> elements("elements", cl::init(Limits().elements),
-                                 cl::desc("the most elements of an operand"));
-static cl::opt<bool> verbose("v", cl::desc("a line for each kernel"));
-static cl::opt<bool> printPtx("print-ptx", cl::desc("print the text"));
-static cl::opt<unsigned> mistakes("mistakes", cl::init(0),
-                                  cl::desc("seed so many mistakes in each kernel instead"));
+                                 cl::desc("maximum number of elements of an operand"));
+static cl::opt<bool> verbose("v", cl::desc("print a line for each kernel"));
+static cl::opt<bool> printPtx("print-ptx", cl::desc("print the PTX text"));
+static cl::opt<unsigned>
+    mistakes("mistakes", cl::init(0),
+             cl::desc("insert this number of faults into each kernel instead"));
 static cl::opt<bool> sectors("sectors", cl::desc("count sectors instead"));
 static cl::opt<std::string> folder("write-cases",
                                    cl::desc("write cases for tpc-ptx-run into a folder instead"));
@@ -65,7 +66,7 @@ int main(int argc, char **argv) {
     totals.distinct += program->getKernels().size();
     for (const Kernel &kernel : program->getKernels())
       if (mistakes)
-        seedMistakes(*program, kernel, options, mistakes, tallies);
+        seedFaults(*program, kernel, options, mistakes, tallies);
       else if (!folder.empty()) {
         if (!writeCases(*program, kernel, options, folder, totals.programs))
           return 2;

@@ -13,7 +13,7 @@ namespace {
 struct Prepared {
   Case c;
   CpuRun expected;
-  GpuRun right;
+  GpuRun correct;
 };
 
 /// Cases of a kernel, generated on request.
@@ -24,7 +24,7 @@ public:
   /// Returns nothing at the end.
   const Prepared *get(size_t number);
   GpuRun run(const ptx::Module &module, const Prepared &one) const {
-    uint64_t bound = 20 * one.right.launch.counters.total() + 20000;
+    uint64_t bound = 20 * one.correct.launch.counters.total() + 20000;
     return runOnGpu(module, program, kernel, one.c, one.expected, bound);
   }
 
@@ -36,15 +36,15 @@ private:
   std::vector<std::unique_ptr<Prepared>> cases;
 };
 
-/// Reason that a fault survived its runs: no case reaches it; it is equivalent; results have the
-/// same bits; results differ within the bound.
-enum class Left { NotReached, NoDifference, SameBits, OtherBits };
+/// Reason that no run finds a fault: no case reaches the statement, the changed statement has the
+/// same effect, results have the same bits, or results differ within the bound.
+enum class Survival { NotReached, NoDifference, SameBits, OtherBits };
 } // namespace
 
-static const char *nameOf(Left left) {
+static const char *nameOf(Survival survival) {
   static constexpr const char *names[] = {"not reached", "no difference", "the same bits",
                                           "other bits"};
-  return names[unsigned(left)];
+  return names[unsigned(survival)];
 }
 
 const Prepared *Cases::get(size_t number) {
@@ -53,16 +53,17 @@ const Prepared *Cases::get(size_t number) {
     if (!c)
       continue;
     CpuRun expected = runOnCpu(program, kernel, *c);
-    GpuRun right = runOnGpu(program.getPtxModule(), program, kernel, *c, expected);
-    if (right.wrong.empty())
+    GpuRun correct = runOnGpu(program.getPtxModule(), program, kernel, *c, expected);
+    if (correct.wrong.empty())
       cases.push_back(
-          std::make_unique<Prepared>(std::move(*c), std::move(expected), std::move(right)));
+          std::make_unique<Prepared>(std::move(*c), std::move(expected), std::move(correct)));
   }
   return number < cases.size() ? cases[number].get() : nullptr;
 }
 
 static bool haveSameBits(const Prepared &before, const GpuRun &after) {
-  for (auto [i, results] : llvm::enumerate(llvm::zip_equal(before.right.results, after.results))) {
+  for (auto [i, results] :
+       llvm::enumerate(llvm::zip_equal(before.correct.results, after.results))) {
     const CpuRun::Result &own = before.expected.results[i];
     auto &[one, other] = results;
     int64_t size = own.written.empty() ? 1 : one.size() / own.written.size();
@@ -73,7 +74,7 @@ static bool haveSameBits(const Prepared &before, const GpuRun &after) {
   return true;
 }
 
-/// Whether one of so many cases reaches the `trap` in a text.
+/// Whether one of the first `count` cases reaches the `trap` that was inserted into the text.
 static bool isTrapped(const std::string &text, Cases &cases, size_t count) {
   std::string error;
   std::optional<ptx::Module> module = ptx::parse(text, error);
@@ -87,17 +88,18 @@ static bool isTrapped(const std::string &text, Cases &cases, size_t count) {
   return false;
 }
 
-static Left judge(const KernelText &text, const Mutant &mutant, bool isSame, Cases &cases,
-                  size_t count) {
+static Survival judge(const KernelText &text, const Mutant &mutant, bool isSame, Cases &cases,
+                      size_t count) {
   if (!isSame)
-    return Left::OtherBits;
+    return Survival::OtherBits;
   if (!isTrapped(text.withTrap(mutant.line), cases, count))
-    return Left::NotReached;
+    return Survival::NotReached;
   auto probe = text.withTrapForDifference(mutant.line, mutant.after);
-  return probe && !isTrapped(*probe, cases, count) ? Left::NoDifference : Left::SameBits;
+  return probe && !isTrapped(*probe, cases, count) ? Survival::NoDifference : Survival::SameBits;
 }
 
-/// Each kind occurs once first, then again; positions are drawn by seed.
+/// Orders mutants: first one of each kind, then a second one of each, and so on. Which statement
+/// they change is drawn by seed.
 static std::vector<Mutant> shuffle(std::vector<Mutant> mutants, Random random) {
   for (size_t i = mutants.size(); i > 1; --i)
     std::swap(mutants[i - 1], mutants[random.below(i)]);
@@ -111,9 +113,10 @@ static std::vector<Mutant> shuffle(std::vector<Mutant> mutants, Random random) {
   return mutants;
 }
 
-void compare::seedMistakes(const Program &program, const Kernel &kernel, const Options &options,
-                           unsigned most, Tallies &tallies) {
-  // Digits of 2/pi that no model's positions need; checkFunctions() covers them.
+void compare::seedFaults(const Program &program, const Kernel &kernel, const Options &options,
+                         unsigned maxFaults, Tallies &tallies) {
+  // Kernels with these functions are skipped. Most faults in their range reduction and special
+  // cases would be in code that no model's positions reach; checkFunctions() covers it.
   bool hasFunctions = false;
   kernel.func->walk([&](mlir::Operation *op) {
     hasFunctions |= llvm::isa<mlir::math::SinOp, mlir::math::CosOp, mlir::math::PowFOp>(op);
@@ -122,14 +125,14 @@ void compare::seedMistakes(const Program &program, const Kernel &kernel, const O
     return;
   Cases cases(program, kernel, options);
   KernelText text(program.getPtx(), kernel.name);
-  // Rare events need more cases: if the row length selects the threads, and in particular if some
-  // result differed within the bound.
+  // There are more cases if the row length selects the variant of the kernel. There are still more
+  // if a result differed within the bound, because the fault may then be visible in a rare case.
   bool byLength = kernel.launch.shape == mlir::tpc::cuda::Shape::RowByLength;
-  const size_t count = (byLength ? 20 : 10) * options.seeds, mostCases = 50 * options.seeds;
+  const size_t count = (byLength ? 20 : 10) * options.seeds, maxCases = 50 * options.seeds;
   unsigned done = 0;
   for (const Mutant &mutant :
        shuffle(makeMutants(text), Random(options.from + std::hash<std::string>()(kernel.name)))) {
-    if (done == most)
+    if (done == maxFaults)
       break;
     std::string error, by;
     std::optional<ptx::Module> module =
@@ -138,7 +141,7 @@ void compare::seedMistakes(const Program &program, const Kernel &kernel, const O
       continue; // faults that ptxas would also reject
     ++done;
     bool isSame = true;
-    for (size_t i = 0; i < (isSame ? count : mostCases) && by.empty(); ++i)
+    for (size_t i = 0; i < (isSame ? count : maxCases) && by.empty(); ++i)
       if (const Prepared *one = cases.get(i)) {
         GpuRun run = cases.run(*module, *one);
         isSame = isSame && run.wrong.empty() && haveSameBits(*one, run);

@@ -17,7 +17,7 @@ using llvm::StringRef;
 std::optional<Case> compare::drawCase(const Program &program, const Kernel &kernel, uint64_t seed,
                                       const Options &options) {
   auto sizes = Sizes(seed % unsigned(Sizes::NumKinds));
-  // Kernels have variants by row length, most of them for rows of a warp or a block.
+  // The row length selects the kernel's variant. Most variants are for rows of a warp or a block.
   bool byLength = kernel.launch.shape == mlir::tpc::cuda::Shape::RowByLength;
   if (!kernel.launch.elementsPerRow.isConstant() && seed % (byLength ? 2 : 4) == 1)
     sizes = Sizes::Long;
@@ -70,7 +70,7 @@ static std::set<std::string> getSymbols(llvm::ArrayRef<SymExpr> sizes) {
   return own;
 }
 
-/// Whether it grows with the number of rows.
+/// Whether the argument's size grows with the number of rows.
 static bool isOfRows(const Kernel &kernel, unsigned argument) {
   std::set<std::string> rows = getSymbols(kernel.func.getRows().getExprs());
   mlir::Value memory = kernel.func.getBody().getArgument(argument);
@@ -78,7 +78,7 @@ static bool isOfRows(const Kernel &kernel, unsigned argument) {
                       [&](const std::string &name) { return rows.count(name); });
 }
 
-/// Whether an index is computed from another one.
+/// Whether a value is computed from an index.
 static bool isOf(mlir::Value value, mlir::Value index) {
   if (!index)
     return false;
@@ -89,8 +89,8 @@ static bool isOf(mlir::Value value, mlir::Value index) {
 }
 
 namespace {
-/// Access pattern of a kernel in one memory: consecutive elements from row to row; along the last
-/// dimension; or one element per row, each a separate request.
+/// Access pattern of a kernel in one memory: consecutive elements, also from row to row;
+/// consecutive elements of the last dimension only; or single elements.
 enum class Order { Rows, Last, Single };
 } // namespace
 
@@ -133,8 +133,8 @@ static Order getOrder(const Kernel &kernel, mlir::Value memory) {
   return isInOrder ? Order::Rows : order;
 }
 
-/// Returns the number of sectors that hold these bytes of a memory. If rows access separate ranges
-/// of it, the sectors of each range count.
+/// Returns the number of sectors that contain `bytes` bytes of a memory. If rows access separate
+/// ranges of it, the sectors of each range count.
 static uint64_t countNeeded(const Case &c, const Program &program, const Kernel &kernel,
                             unsigned argument, const Tensor &tensor, uint64_t bytes) {
   constexpr uint64_t sector = 32;
@@ -148,7 +148,7 @@ static uint64_t countNeeded(const Case &c, const Program &program, const Kernel 
   uint64_t sum = 0, whole = uint64_t(tensor.bytes()) / piece;
   for (uint64_t i = 0; i < whole; ++i)
     sum += ((i + 1) * piece - 1) / sector - i * piece / sector + 1;
-  // If a tensor is read partially, its sectors count in proportion.
+  // If only a part of a tensor is read, its sectors count in proportion.
   return std::max(llvm::divideCeil(bytes, sector),
                   llvm::divideCeil(sum * bytes, std::max<uint64_t>(tensor.bytes(), 1)));
 }

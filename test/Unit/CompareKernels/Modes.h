@@ -23,22 +23,23 @@ struct Totals {
 std::optional<Case> drawCase(const Program &program, const Kernel &kernel, uint64_t seed,
                              const Options &options);
 
-/// Whether all cases are correct.
+/// Compares the cases of a kernel, counts them in `totals`, and prints the first wrong one.
 void compareKernel(const Program &program, const Kernel &kernel, llvm::StringRef input,
                    const Options &options, Totals &totals);
 
-/// Tests at most `most` faults in the text of each kernel, chosen by seed, on these and more cases.
-/// Counts them by kind and by detecting check, and prints a line for each surviving fault.
+/// Faults of one kind: how many were inserted and found, and how many each check found.
 struct Tally {
   unsigned mutants = 0, caught = 0;
   std::map<std::string, unsigned> by;
 };
 using Tallies = std::map<std::string, Tally>;
-void seedMistakes(const Program &program, const Kernel &kernel, const Options &options,
-                  unsigned most, Tallies &tallies);
+/// Inserts at most `maxFaults` faults, drawn by seed, into a kernel's text, and runs each on these
+/// and more cases. Counts faults by kind, and prints a line for each that no check finds.
+void seedFaults(const Program &program, const Kernel &kernel, const Options &options,
+                unsigned maxFaults, Tallies &tallies);
 void print(const Tallies &tallies);
 
-/// Prints the sectors that a kernel moves, and the minimum for its bytes.
+/// Prints the sectors that a kernel reads and writes, and the minimum for the same bytes.
 void countSectors(const Program &program, const Kernel &kernel, const Options &options);
 
 /// Writes cases as files of a folder, for tpc-ptx-run on a machine with a GPU. `number`: index of

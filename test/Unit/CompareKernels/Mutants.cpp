@@ -46,7 +46,8 @@ static bool addTo(std::string &operand, int64_t amount) {
   return value.has_value();
 }
 
-/// One element more; if products are shifted right by 32 bits, the one after it.
+/// Increases a number by one. If its 16 low bits are zero (such as a constant that is multiplied
+/// and shifted right by 32 bits), increases it by its lowest one bit instead.
 static bool lengthen(std::string &operand) {
   std::optional<int64_t> value = getNumber(operand);
   if (!value)
@@ -66,7 +67,7 @@ static bool scale(std::string &operand, float factor) {
   return true;
 }
 
-/// Shuffles within sub-warps of as many lanes as the distance.
+/// Restricts a shuffle to sub-warps of as many lanes as its distance.
 static bool shorten(Statement &s) {
   std::optional<int64_t> distance = getNumber(s.operands[2]);
   if (!distance)
@@ -75,7 +76,7 @@ static bool shorten(Statement &s) {
   return true;
 }
 
-/// Removed; an empty opcode is no statement.
+/// Removes the statement: without an opcode, there is none.
 static bool drop(Statement &s) {
   s.opcode.clear();
   return true;

@@ -13,7 +13,7 @@ struct Mutant {
   Statement after; // replacement statement
 };
 
-/// All faults at all statements of a kernel.
+/// Returns all faults of all statements of a kernel.
 std::vector<Mutant> makeMutants(const KernelText &kernel);
 
 } // namespace compare

@@ -75,7 +75,7 @@ bool Program::lowerForGpu() {
   if (!made)
     return fail(llvm::toString(made.takeError()));
   code = std::move(*made);
-  // Attention kernels are launched after them; AttentionTest compares those.
+  // Launches of attention kernels come last. AttentionTest compares these kernels.
   if (code.launches.size() < kernels.size())
     return fail("there are " + llvm::Twine(code.launches.size()) + " launches of " +
                 llvm::Twine(kernels.size()) + " kernels");
@@ -83,7 +83,7 @@ bool Program::lowerForGpu() {
     kernel.launch = launch;
   std::string error;
   parsed = ptx::parse(code.ptx, error);
-  return parsed || fail("the PTX interpreter does not take the text: " + error);
+  return parsed || fail("the PTX interpreter rejects the text: " + error);
 }
 
 bool Program::lowerForCpu() {

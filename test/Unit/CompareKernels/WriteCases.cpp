@@ -15,7 +15,7 @@ using namespace compare;
 using llvm::formatv;
 using llvm::StringRef;
 
-/// In tpc-ptx-run's spelling. Booleans are bytes.
+/// Returns the name of a type in tpc-ptx-run. Booleans are bytes.
 static std::string spell(mlir::Type type) {
   if (type.isBF16())
     return "bf16";

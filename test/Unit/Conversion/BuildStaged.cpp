@@ -2,7 +2,7 @@
 //
 //   tpc-build-staged program.mlir -o program [--emit=llvm|obj|exe] [--march=…] [--time]
 //
-// A program that is already on buffers is only lowered.
+// A program that is on buffers already is only lowered.
 //
 //===----------------------------------------------------------------------===//
 

@@ -10,7 +10,7 @@ static std::string check(llvm::StringRef line) {
   return llvm::toString(cuda::checkRounding((".version 7.0\n\t" + line).str()));
 }
 
-TEST(PtxGate, TakesWhatRounds) {
+TEST(PtxGate, AcceptsExplicitRounding) {
   for (const char *line :
        {"add.rn.f32 \t%r1, %r2, %r3;", "@%p1 mul.rn.f32 %r1, %r2, %r3;",
         "fma.rn.f64 %d1, %d2, %d3, %d4;", "div.rn.f32 %r1, %r2, %r3;", "sqrt.rn.f32 %r1, %r2;",
@@ -21,7 +21,7 @@ TEST(PtxGate, TakesWhatRounds) {
     EXPECT_EQ(check(line), "") << line;
 }
 
-TEST(PtxGate, RefusesWhatPtxasWouldRound) {
+TEST(PtxGate, RejectsImplicitRounding) {
   for (const char *line :
        {"add.f32 %r1, %r2, %r3;", "@%p1 mul.f32 %r1, %r2, %r3;", "{ sub.f64 %d1, %d2, %d3; }",
         "mad.f32 %r1, %r2, %r3, %r4;", "sin.approx.f32 %r1, %r2;", "ex2.approx.ftz.f32 %r1, %r2;",
@@ -31,7 +31,7 @@ TEST(PtxGate, RefusesWhatPtxasWouldRound) {
   EXPECT_NE(check("add.f32 %r1, %r2, %r3;").find("line 2 of the PTX: 'add.f32"), std::string::npos);
 }
 
-TEST(PtxGate, SeesEachInstructionOfALine) {
+TEST(PtxGate, ChecksEachInstructionOfALine) {
   EXPECT_NE(check("add.rn.f32 %r1, %r2, %r3; mul.f32 %r1, %r2, %r3;"), "");
   EXPECT_NE(check("$L__BB0_1: mul.f32 %r1, %r2, %r3;"), "");
 }

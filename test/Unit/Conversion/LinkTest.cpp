@@ -91,7 +91,7 @@ protected:
 
 } // namespace
 
-TEST_F(Link, WorksInSeveralThreads) {
+TEST_F(Link, LinksInSeveralThreads) {
   SmallVector<char> objects[] = {makeObject(10), makeObject(11), makeObject(12), makeObject(13)};
   std::string messages[4];
   std::vector<std::thread> threads;
@@ -106,7 +106,7 @@ TEST_F(Link, WorksInSeveralThreads) {
   EXPECT_EQ(countFiles(), 4);
 }
 
-TEST_F(Link, LeavesTheProgramsOptionsAsTheyAre) {
+TEST_F(Link, PreservesTheProgramsOptions) {
   parse({"-link-test-number=7", "-link-test-b", "one"});
   ASSERT_EQ(link(makeObject(1), "program"), "");
   EXPECT_EQ(number, 7);
@@ -115,7 +115,7 @@ TEST_F(Link, LeavesTheProgramsOptionsAsTheyAre) {
   EXPECT_EQ(rest.size(), 1u);
   EXPECT_TRUE(cl::getRegisteredOptions().contains("link-test-number"));
 
-  // The results are valid options again.
+  // The options of the program can still be parsed.
   cl::ResetAllOptionOccurrences();
   parse({"link-test-command", "-link-test-number=5"});
   ASSERT_EQ(link(makeObject(1), "program"), "");
@@ -129,7 +129,7 @@ TEST_F(Link, LeavesTheProgramsOptionsAsTheyAre) {
   EXPECT_EQ(rest.size(), 2u);
 }
 
-TEST_F(Link, LeavesTheProgramsHandlerOfFatalErrors) {
+TEST_F(Link, PreservesTheFatalErrorHandler) {
   llvm::ScopedFatalErrorHandler handler([](void *, const char *reason, bool) {
     llvm::errs() << "the program's handler: " << reason << "\n";
     _exit(3);
@@ -141,7 +141,7 @@ TEST_F(Link, LeavesTheProgramsHandlerOfFatalErrors) {
               "the program's handler: to be told");
 }
 
-TEST_F(Link, LeavesNothingBehindThatFailed) {
+TEST_F(Link, RemovesFilesOfFailedLinks) {
   char noObject[] = "no object";
   EXPECT_NE(link(noObject, "program").find("linking failed: "), std::string::npos);
   EXPECT_EQ(countFiles(), 0);

@@ -83,7 +83,7 @@ std::string makeProgram(unsigned seed) {
         add(N8, "tpc.all_reduce " + any(Sum) + " over [\"tp\"]" + is(Sum));
     }
   }
-  // Results may be arguments, be equal, or alias one another.
+  // Results may be arguments, or equal to or aliases of other results.
   std::string returned, resultTypes, outputs, delivered;
   for (unsigned i = 0, n = 1 + choose(3); i < n; ++i) {
     int type = int(choose(Sum));
@@ -118,7 +118,7 @@ std::string makeProgram(unsigned seed) {
 using Content = int;
 constexpr Content garbage = -1, empty = -2;
 
-/// Value numbers: by the op and the values that it read. Equal numbers are equal values.
+/// Numbers values by the op and the values that it read. Equal numbers mean equal values.
 class Contents {
 public:
   Content get(const std::string &op, ArrayRef<Content> read) {
@@ -244,7 +244,7 @@ void Memory::run(Block &block, ArrayRef<Place> arguments) {
       inputs[input.getIndex()] = contents.get("input " + std::to_string(input.getIndex()), {});
       places[input.getPlace()] = {makeRegion(size, inputs[input.getIndex()]), 0, size};
     } else if (auto rounds = dyn_cast<buffer::RoundsOp>(op)) {
-      // One region: values from outside are visible inside.
+      // The loop's block reads values from outside, which are passed as arguments here.
       Block &inner = rounds.getBody().front();
       SmallVector<Value> outside;
       SmallVector<Place> passed;
@@ -284,7 +284,7 @@ void Memory::run(Block &block, ArrayRef<Place> arguments) {
           to.push_back(place);
         }
       }
-      // An all-reduce may work in place; the others may read while they write.
+      // An all-reduce may work in place. Other ops may read while they write.
       for (const Place &a : to)
         for (const Place &b : from)
           EXPECT_TRUE(!overlap(a, b) || (isa<buffer::AllReduceOp>(op) && a.begin == b.begin));
@@ -326,7 +326,7 @@ protected:
 };
 } // namespace
 
-TEST_F(MemoryPlan, HoldsWhatTensorsAre) {
+TEST_F(MemoryPlan, BuffersContainTheTensors) {
   for (unsigned seed = 0; seed < 60; ++seed) {
     std::string text = makeProgram(seed);
     SCOPED_TRACE(text);
@@ -358,9 +358,9 @@ TEST_F(MemoryPlan, HoldsWhatTensorsAre) {
   }
 }
 
-TEST_F(MemoryPlan, NeedsAsMuchAsLivesAtATime) {
-  // A chain of any length needs two buffers, of the larger size if sizes alternate; a sum that is
-  // reduced in place needs one.
+TEST_F(MemoryPlan, FramesAreAsLargeAsLiveValues) {
+  // A chain of any length needs two buffers. If sizes alternate, both have the larger one. A sum
+  // that is reduced in place needs one buffer.
   std::string head = "!n8 = tensor<?x8xf32, #tpc.dist<[n, 8], local>>\n"
                      "!sum = tensor<?x8xf32, #tpc.dist<[n, 8], sum{tp}, local>>\n"
                      "module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {\n"
@@ -384,7 +384,7 @@ TEST_F(MemoryPlan, NeedsAsMuchAsLivesAtATime) {
   std::string chain = "%0 = tpc.matmul %x" + by;
   for (int i = 1; i < 9; ++i)
     chain += "%" + std::to_string(i) + product + std::to_string(i - 1) + by;
-  // 10 * 8 floats are 5 lines of 64 bytes; one more for the stage's result.
+  // 10 * 8 floats are 5 lines of 64 bytes. The stage's result needs one buffer more.
   EXPECT_EQ(most(chain + "return %8 : !n8\n", 10), 3 * 320);
   EXPECT_EQ(most(chain + "return %8 : !n8\n", 0), 0);
   EXPECT_EQ(most("%0 = tpc.matmul %x" + by + "return %0 : !n8\n", 10), 320);

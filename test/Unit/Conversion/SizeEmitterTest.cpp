@@ -100,8 +100,9 @@ protected:
 };
 } // namespace
 
-TEST_F(SizeEmission, EnvHasSymbolsThenCoordinatesThenTheMicroBatch) {
-  // Symbols are in the order of the inputs, those of one size by name; each occurs once.
+TEST_F(SizeEmission, EnvIsSymbolsCoordinatesMicroBatch) {
+  // Symbols are in the order of the inputs. Symbols of one size are sorted by name. Each occurs
+  // once.
   EXPECT_EQ(layout.symbols, (SmallVector<std::string>{"n", "s", "p"}));
   EXPECT_EQ(layout.symbolIndex("p"), 2u);
   EXPECT_EQ(layout.symbolIndex("q"), std::nullopt);
@@ -119,7 +120,7 @@ TEST_F(SizeEmission, EnvHasSymbolsThenCoordinatesThenTheMicroBatch) {
   EXPECT_EQ(alone.axisSize("tp"), 1);
 }
 
-TEST_F(SizeEmission, ComputesWhatExpressionsMean) {
+TEST_F(SizeEmission, EmittedCodeMatchesExpressions) {
   for (const char *text :
        {"n", "n*s + 2*n - 3", "p - n*n", "floordiv(n - 5, 3)", "mod(n - 5, 3)",
         "floordiv(n, s + 1)", "mod(p - n, s + 1)", "min(n, s)", "max(n - s, 0)",
@@ -133,7 +134,7 @@ TEST_F(SizeEmission, ComputesWhatExpressionsMean) {
   }
 }
 
-TEST_F(SizeEmission, QuotientsByNothingDoNotTrap) {
+TEST_F(SizeEmission, DivisionByZeroDoesNotTrap) {
   for (const char *text :
        {"floordiv(n, s)", "mod(n, s)", "floordiv(n - 5, s - 1)", "mod(n, s - 3)"}) {
     SymExpr expr = *SymExpr::parse(text);
@@ -148,7 +149,7 @@ TEST_F(SizeEmission, QuotientsByNothingDoNotTrap) {
   }
 }
 
-TEST_F(SizeEmission, StaticSizesAreNumbers) {
+TEST_F(SizeEmission, StaticSizesAreConstants) {
   EXPECT_EQ(asConstant(emit("_12.tp*2 + 1")), 7);
   EXPECT_EQ(asConstant(emit("ranks.dp*ranks.mb")), 6);
   EXPECT_EQ(asConstant(emit("_384.at128")), 128);
@@ -160,7 +161,7 @@ TEST_F(SizeEmission, StaticSizesAreNumbers) {
   EXPECT_EQ(asConstant(sizes->coordinate("pp")), 0);
   EXPECT_EQ(asConstant(sizes->coordinate("cp")), 0);
   EXPECT_EQ(asConstant(emit("n")), std::nullopt);
-  // The load of n is the only op emitted for them.
+  // The only op that these expressions emit is the load of n.
   EXPECT_EQ(llvm::range_size(body->getOps<LLVM::LoadOp>()), 1);
   EXPECT_TRUE(body->getOps<LLVM::AddOp>().empty());
   EXPECT_TRUE(body->getOps<LLVM::MulOp>().empty());
@@ -186,7 +187,7 @@ TEST_F(SizeEmission, ShardsAreBalanced) {
   EXPECT_EQ(sizes->shardSize(n, pp), n);
 }
 
-TEST_F(SizeEmission, TensorsHaveThisRanksSizes) {
+TEST_F(SizeEmission, TensorsHaveSizesOfTheRank) {
   auto type =
       parseType("tensor<?x?x6xi1, #tpc.dist<[n{dp, mb}, (s * 10){tp}, 6], local>>", &context);
   SmallVector<Value> local = sizes->localSizes(type);

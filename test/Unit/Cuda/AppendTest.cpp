@@ -1,6 +1,6 @@
 //===- AppendTest.cpp - Runtime kernels that append to caches -------------===//
 //
-// Accesses of the append kernels to memory. Contents of caches are tested by the device suite
+// Tests which memory the append kernels access. The device suite tests the contents of caches
 // (runtime/conformance/AppendTest.cpp).
 //
 //===----------------------------------------------------------------------===//
@@ -30,7 +30,7 @@ const ptx::Module &kernels() {
   return module;
 }
 
-/// [batch, heads, capacity, size] and the appended [batch, sequence, heads, size].
+/// Appends [batch, sequence, heads, size] to a cache of [batch, heads, capacity, size].
 struct Append {
   int64_t batch = 1, heads = 1, sequence = 1, capacity = 64, size = 64;
   int32_t dtype = TPC_F32;
@@ -93,15 +93,15 @@ struct Append {
   }
 };
 
-TEST(AppendKernels, AreForAllGpus) {
+TEST(AppendKernels, TargetTheOldestArchitecture) {
   std::string text = tpc::rt::cuda::appendKernels();
   EXPECT_EQ(llvm::toString(cuda::checkRounding(text)), "");
   EXPECT_NE(text.find(".target sm_80\n"), std::string::npos);
   EXPECT_EQ(kernels().kernels().size(), std::size(AppendLaunch::widths));
 }
 
-/// Accesses have 16 bytes if sizes allow it, and touch each sector once.
-TEST(AppendKernels, MoveWhatIsNewOnce) {
+/// Accesses have 16 bytes if sizes allow it, and each sector is accessed once.
+TEST(AppendKernels, MoveNewTokensOnce) {
   struct {
     Append append;
     int width;
@@ -130,8 +130,8 @@ TEST(AppendKernels, MoveWhatIsNewOnce) {
       EXPECT_EQ(written.readBytes, 0u);
       const ptx::Traffic &read = counters.allocations.at("fresh");
       EXPECT_EQ(read.readBytes, uint64_t(bytes));
-      // Rows in the cache consist of whole sectors. Source rows may not, so that rows share
-      // sectors; a warp with less work than its width then reads sectors of its neighbor again.
+      // Rows of the cache are whole sectors. Source rows may share sectors with the next row. Then
+      // a warp that is not full reads a sector of its neighbor again.
       if (width == 16) {
         EXPECT_EQ(written.writtenSectors * 32, uint64_t(bytes));
         EXPECT_EQ(read.readSectors * 32, uint64_t(bytes));
@@ -141,7 +141,7 @@ TEST(AppendKernels, MoveWhatIsNewOnce) {
 }
 
 /// Tokens beyond the capacity are neither read nor written.
-TEST(AppendKernels, LeaveWhatHasNoRoom) {
+TEST(AppendKernels, IgnoreTokensBeyondTheCapacity) {
   Append append{.batch = 4,
                 .heads = 2,
                 .sequence = 3,
@@ -154,8 +154,8 @@ TEST(AppendKernels, LeaveWhatHasNoRoom) {
   EXPECT_EQ(counters.allocations.at("fresh").readBytes, bytes);
 }
 
-/// Seeded faults must be found.
-TEST(AppendKernels, MistakesAreFound) {
+/// The checks must find each fault.
+TEST(AppendKernels, FaultsAreFound) {
   const std::string text = tpc::rt::cuda::appendKernels();
   const std::vector<Append> all = {{.batch = 5,
                                     .heads = 3,

@@ -8,7 +8,7 @@ using namespace tpc::rt::cuda;
 
 constexpr int64_t page = 2 << 20;
 
-TEST(DryRunMemory, SmallPiecesSharePages) {
+TEST(DryRunMemory, SmallAllocationsSharePages) {
   DryRunMemory memory;
   std::vector<Address> pieces;
   // Each takes 1024 bytes.
@@ -25,7 +25,7 @@ TEST(DryRunMemory, SmallPiecesSharePages) {
   EXPECT_EQ(memory.use.peak, 5 * page);
 }
 
-TEST(DryRunMemory, LargePiecesShareNone) {
+TEST(DryRunMemory, LargeAllocationsHaveOwnPages) {
   DryRunMemory memory;
   Address large = memory.allocate(page / 2), small = memory.allocate(page / 2 - 1);
   EXPECT_EQ(memory.use.now, 2 * page);

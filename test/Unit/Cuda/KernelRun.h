@@ -16,7 +16,7 @@
 
 namespace mlir::tpc::cuda {
 
-/// Kernels of a program whose sizes may be over n and m.
+/// Compiled kernels of a program whose sizes may depend on n and m.
 struct Compiled {
   Code code;
   ptx::Module module;

@@ -39,7 +39,7 @@ tpc_kernel.func @softmax(%x: memref<?x?xf32> of [n, SIZE]) -> (%y: memref<?x?xf3
   return text;
 }
 
-/// Runs and compares three rows. Returns the number of reads per element.
+/// Runs a softmax of three rows and compares it. Returns how often each element is read.
 static double runSoftmax(const Compiled &compiled, size_t size, int offset = 0,
                          std::vector<float> *out = nullptr) {
   constexpr size_t rows = 3;
@@ -66,7 +66,7 @@ static double runSoftmax(const Compiled &compiled, size_t size, int offset = 0,
   return size ? double(counters.allocations["x"].readBytes) / double(rows * size * 4) : 1;
 }
 
-TEST(Rows, OfKnownLengthAreReadOnce) {
+TEST(Rows, KnownLengthIsReadOnce) {
   for (size_t size : {3, 100, 256, 257, 768, 1600, 4100, 32768}) {
     Compiled compiled = compile(softmaxOf(std::to_string(size)));
     EXPECT_EQ(runSoftmax(compiled, size), 1) << size;
@@ -74,13 +74,13 @@ TEST(Rows, OfKnownLengthAreReadOnce) {
   }
 }
 
-TEST(Rows, ThatAreTooLongAreReadAgain) {
+TEST(Rows, TooLongForRegistersIsReadAgain) {
   Compiled compiled = compile(softmaxOf("50257"));
   EXPECT_EQ(runSoftmax(compiled, 50257), 3);
   EXPECT_EQ(compiled.launch("softmax").registerElements, 0u);
 }
 
-TEST(Rows, OfUnknownLengthAreReadOnceUpToALength) {
+TEST(Rows, UnknownLengthIsReadOnceUpToALimit) {
   Compiled compiled = compile(softmaxOf("m"));
   for (size_t size : {0, 1, 7, 64, 130, 256, 257, 1030, 4095, 4096})
     EXPECT_EQ(runSoftmax(compiled, size), 1) << size;
@@ -88,8 +88,8 @@ TEST(Rows, OfUnknownLengthAreReadOnceUpToALength) {
     EXPECT_EQ(runSoftmax(compiled, size), 3) << size;
 }
 
-/// The assignment of elements to threads depends on sizes only.
-TEST(Rows, AreTheSameWhereverMemoryIs) {
+/// Which thread computes an element depends on sizes only, so bits are the same for all alignments.
+TEST(Rows, BitsDoNotDependOnAlignment) {
   for (auto [text, size] : {std::pair("768", 768), std::pair("m", 516), std::pair("m", 33)}) {
     Compiled compiled = compile(softmaxOf(text));
     std::vector<float> aligned, shifted;
@@ -146,8 +146,8 @@ tpc_kernel.func @add_norm(%x: memref<?x?xf32> of [n, 768], %r: memref<?x?xf32> o
   }
 })";
 
-/// Reads two rows and writes two rows, with weight and bias once per block.
-TEST(Rows, OfASumAndItsNormMoveWhatTheyMust) {
+/// Two rows are read and two written. Weight and bias are read once per block.
+TEST(Rows, SumAndNormReadAndWriteOnce) {
   constexpr size_t rows = 64, size = 768, blocks = 4;
   Compiled compiled = compile(addNorm);
   KernelRun run({int64_t(rows)});

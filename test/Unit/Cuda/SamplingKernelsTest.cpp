@@ -1,6 +1,6 @@
 //===- SamplingKernelsTest.cpp - Runtime kernels that sample tokens ----------------===//
 //
-// Compares the kernels in the interpreter with the host's choice from the same logits
+// Compares the results of the kernels in the interpreter with those of the host for the same logits
 // (generate/Score.h), bit by bit.
 //
 //===----------------------------------------------------------------------===//
@@ -116,11 +116,11 @@ struct Rows {
         own.shown = shown[random() % std::size(shown)];
       settings.push_back(own);
     }
-    setPlaces();
+    setOffsets();
   }
 
-  void setPlaces() {
-    // Rows of earlier steps may precede them.
+  void setOffsets() {
+    // Scores of other rows may come before these in the buffer.
     for (int32_t place = 5; RowSampling &own : settings) {
       own.place = place;
       place += own.shown;
@@ -168,7 +168,7 @@ struct Rows {
     return best;
   }
 
-  /// All NaN are equal.
+  /// Returns the bits of a score. All NaN are equal.
   static int64_t bitsOf(float score) { return score == score ? std::bit_cast<int32_t>(score) : -1; }
 
   /// Returns the best token of each row; then, for each row that reports its maximum, the maximum
@@ -248,7 +248,7 @@ struct Rows {
   }
 };
 
-TEST(SamplingKernels, AreForAllGpus) {
+TEST(SamplingKernels, TargetTheOldestArchitecture) {
   std::string text = cuda::samplingKernels();
   EXPECT_EQ(llvm::toString(mlir::tpc::cuda::checkRounding(text)), "");
   EXPECT_NE(text.find(".target sm_80\n"), std::string::npos);
@@ -256,7 +256,7 @@ TEST(SamplingKernels, AreForAllGpus) {
   EXPECT_EQ(cuda::samplingKernel(TPC_F64), nullptr);
 }
 
-TEST(SamplingKernels, ChooseWhatTheHostDoes) {
+TEST(SamplingKernels, MatchTheHost) {
   uint64_t seed = 0;
   for (int32_t dtype : {TPC_F32, TPC_F16, TPC_BF16})
     for (int64_t count : {1, 2, 3, 5, 31, 151, 1000, 2047, 2048, 5001, 9001})
@@ -277,8 +277,8 @@ Rows evenRows() {
   return rows;
 }
 
-/// A bound that is too small would exclude tokens that may be drawn.
-TEST(SamplingKernels, LeaveOutNobody) {
+/// The bound on scores must not exclude tokens that may be drawn.
+TEST(SamplingKernels, KeepAllCandidates) {
   Rows rows = evenRows();
   std::vector<int64_t> expected = rows.expected();
   EXPECT_EQ(rows.run(1, kernels()), expected);
@@ -288,10 +288,10 @@ TEST(SamplingKernels, LeaveOutNobody) {
   EXPECT_GE(drawn.size(), 65u);
 }
 
-/// Seeded faults must be found.
-TEST(SamplingKernels, MistakesAreFound) {
+/// The checks must find each fault.
+TEST(SamplingKernels, FaultsAreFound) {
   const std::string text = cuda::samplingKernels();
-  // Fast cases first, a few at a time: most faults are found soon.
+  // Fast cases come first, a few at a time, because they find most faults.
   std::vector<Rows> all;
   for (int64_t seed = 1; seed < 25; ++seed)
     all.emplace_back(TPC_F32, 7 * seed, seed % 4, 4, seed);
@@ -306,7 +306,7 @@ TEST(SamplingKernels, MistakesAreFound) {
   // More candidates than fit into shared memory.
   Rows &many = all.emplace_back(TPC_F32, 9003, 0, 1, 1);
   many.settings[0] = {1, 1, 1, 0, 5, 6, 1, RowSampling::maxShown, 0, 0};
-  many.setPlaces();
+  many.setOffsets();
   auto isFound = [&](const ptx::Module &module) {
     for (size_t i = 0; i < all.size(); ++i)
       if (all[i].run(i, module) != all[i].expected())

@@ -1,6 +1,6 @@
 //===- SumBinsTest.cpp - Runtime kernel that sums score weights by bin ----===//
 //
-// Compares the kernel in the interpreter with the host's sums (generate/Score.h), bit by bit.
+// Compares the kernel's sums in the interpreter with the host's (generate/Score.h), bit by bit.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,7 +36,7 @@ std::vector<int64_t> sumsOf(const std::vector<float> &scores, float largest) {
   return sums;
 }
 
-/// The same, computed by the kernel; empty if the checkers have a finding.
+/// Returns the same sums, computed by the kernel, or nothing if the checkers have a finding.
 std::vector<int64_t> runSums(const std::vector<float> &scores, float largest, uint64_t seed,
                              const ptx::Module &module) {
   ptx::Memory memory(seed);
@@ -56,7 +56,7 @@ std::vector<int64_t> runSums(const std::vector<float> &scores, float largest, ui
   return sums;
 }
 
-/// Scores, and the largest over all shards.
+/// Returns lists of scores, each with the maximum over all ranks' shards.
 std::vector<std::pair<std::vector<float>, float>> partsOfScores() {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   std::vector<std::pair<std::vector<float>, float>> all;
@@ -69,7 +69,7 @@ std::vector<std::pair<std::vector<float>, float>> partsOfScores() {
         score = random() % 13 ? normal(random) : -infinity;
       float largest = *std::max_element(scores.begin(), scores.end());
       all.emplace_back(scores, largest);
-      // The maximum of another rank.
+      // The maximum is another rank's.
       all.emplace_back(scores, std::max(largest, -3.0f) + 0.7f);
     }
   all.push_back({{1, infinity, -infinity, infinity}, infinity});
@@ -77,7 +77,7 @@ std::vector<std::pair<std::vector<float>, float>> partsOfScores() {
   return all;
 }
 
-TEST(SumBins, SumsWhatTheHostDoes) {
+TEST(SumBins, MatchesTheHost) {
   ptx::Module module = parse(cuda::samplingKernels());
   uint64_t seed = 0;
   for (const auto &[scores, largest] : partsOfScores())
@@ -85,8 +85,8 @@ TEST(SumBins, SumsWhatTheHostDoes) {
         << scores.size() << " scores, seed " << seed;
 }
 
-/// Seeded faults must be found.
-TEST(SumBins, MistakesAreFound) {
+/// The checks must find each fault.
+TEST(SumBins, FaultsAreFound) {
   const std::string text = cuda::samplingKernels();
   const std::pair<std::string, std::string> mistakes[] = {
       {"st.shared.u32 [%r], 0;", ""},

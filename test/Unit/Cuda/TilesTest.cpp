@@ -48,15 +48,16 @@ template <class T> static void check(const std::string &type) {
     }
 }
 
-TEST(Tiles, OfElementsOfEachSize) {
+TEST(Tiles, ElementsOfAllSizes) {
   check<uint8_t>("i8");
   check<uint16_t>("i16");
   check<uint32_t>("i32");
   check<uint64_t>("i64");
 }
 
-/// Tables of rotary embeddings: angles by position, under a branch, with two results.
-TEST(Tiles, OfBranches) {
+/// Tables of a rotary embedding as in a model: a branch selects the angles of each position, and
+/// there are two results.
+TEST(Tiles, Branches) {
   Compiled compiled = compile(R"(
 tpc_kernel.func @angles(%x: memref<?x?xf32> of [16, n]) -> (%c: memref<?x?xf32> of [n, 32], %s: memref<?x?xf32> of [n, 32]) {
   %half = tpc_kernel.size 16
@@ -103,13 +104,13 @@ tpc_kernel.func @angles(%x: memref<?x?xf32> of [16, n]) -> (%c: memref<?x?xf32> 
       EXPECT_NEAR(c[i * 32 + j], std::cos(x[j % 16 * n + i]), 1e-6);
       EXPECT_NEAR(s[i * 32 + j], std::sin(x[j % 16 * n + i]), 1e-6);
     }
-  // Computed once for both results; each angle is used by two elements.
+  // Angles are computed once for both results, and two elements use each angle.
   EXPECT_LE(counters.allocations["x"].readSectors, 2 * x.size() * 4 / 32);
   EXPECT_EQ(counters.sharedConflicts, 0u);
 }
 
-/// Short rows: neighboring threads have different ones.
-TEST(Tiles, AreNotNeededForShortRows) {
+/// Neighboring threads compute different rows, so accesses are coalesced without tiles.
+TEST(Tiles, ShortRowsAreCoalescedWithoutTiles) {
   Compiled compiled = compile(R"(
 tpc_kernel.func @short(%x: memref<?x?xf32> of [4, n]) -> (%y: memref<?x?xf32> of [n, 4]) {
   tpc_kernel.rows (%i) in [n] {

@@ -14,11 +14,11 @@
 
 using namespace mlir::tpc;
 
-TEST(WeightKernels, FloatsSayHowTheyRound) {
+TEST(WeightKernels, RoundingIsExplicit) {
   EXPECT_EQ(llvm::toString(cuda::checkRounding(tpc::rt::cuda::weightKernels())), "");
 }
 
-TEST(WeightKernels, AreForAllGpus) {
+TEST(WeightKernels, TargetTheOldestArchitecture) {
   std::string text = tpc::rt::cuda::weightKernels(), error;
   EXPECT_NE(text.find(".target sm_80\n"), std::string::npos);
   EXPECT_TRUE(ptx::parse(text, error)) << error;

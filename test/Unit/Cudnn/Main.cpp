@@ -20,7 +20,7 @@ struct DeviceText {
   int version, multiprocessors, sharedOptIn, registers = 65536;
   long long memory, cache;
 
-  // Published values, not read from a device.
+  // The values are published ones.
   std::string json() const {
     std::string text = "{\"maxGridSize\": [2147483647, 65535, 65535], \"maxBlockSize\": [1024, "
                        "1024, 64], \"warpSize\": 32, \"maxSharedMemoryPerBlock\": 49152, "
@@ -123,7 +123,7 @@ int main(int argc, char **argv) {
       if (!few || count++ < 1)
         std::printf("%s: %s: %s\n", device.name, c.name, plan(device, c).c_str());
   }
-  // A case that the rule excludes.
+  // cuDNN must reject a case that getLibraryLimitation excludes.
   Case odd = {"heads of 10", TPC_F16, 4, 4, 64, 64, 10, 10, 1, 0};
   std::printf("%s: %s: %s\n", devices[0].name, odd.name, plan(devices[0], odd).c_str());
   return 0;

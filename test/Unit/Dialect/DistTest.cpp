@@ -51,7 +51,7 @@ TEST_F(Dist, SplitDimFollowsFactors) {
   EXPECT_EQ(split("2*1{tp}", {"2", "1"}), "2 | 1{tp}");
 }
 
-TEST_F(Dist, SplitDimRefusesWhatCrossesABorder) {
+TEST_F(Dist, SplitDimRejectsFactorsAcrossBorders) {
   EXPECT_EQ(split("(b*s){tp}", {"b", "s"}), "none");
   EXPECT_EQ(split("(b{dp}*s){tp}", {"b", "s"}), "none");
   EXPECT_EQ(split("40{tp}", {"5", "8"}), "none");
@@ -82,7 +82,7 @@ TEST_F(Dist, LocalSizesTile) {
   }
 }
 
-TEST_F(Dist, StaticLocalSizesAreTheSameOnEveryRank) {
+TEST_F(Dist, StaticLocalSizesAreEqualOnAllRanks) {
   auto grid = parse<GridAttr>("#tpc.grid<tp = 2, dp = 4>");
   EXPECT_EQ(dim("12{tp}*64").getStaticLocalSize(grid), 384);
   EXPECT_EQ(dim("5{tp}*8").getStaticLocalSize(grid), std::nullopt);
@@ -125,15 +125,15 @@ TEST_F(Dist, ViewsCompose) {
   EXPECT_EQ(elements(keys), expected);
   EXPECT_EQ(keys.getShape(), (SmallVector<int64_t>{8, 8}));
 
-  // The same through a slice of the merged columns of one head.
+  // The keys of one head are also a slice of its merged columns.
   ViewAttr head1 = keys.slice(1, 2, 2, 1);
   ASSERT_TRUE(head1);
   EXPECT_EQ(elements(head1)[0], 8);
-  // Half of a head and half of the next is not a view.
+  // Half of a head and half of the next one together are not a view.
   EXPECT_FALSE(keys.slice(1, 1, 2, 1));
 }
 
-TEST_F(Dist, ViewTransposesAndSteps) {
+TEST_F(Dist, ViewsTransposeAndStep) {
   ViewAttr dense = ViewAttr::getDense(&context, {3, 4});
   EXPECT_EQ(elements(dense.transpose({1, 0})),
             (std::vector<int64_t>{0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11}));

@@ -29,7 +29,7 @@ TEST(Elements, BytesOfTypesAndTensors) {
 TEST(Elements, RoundToTheNearestTiesToEven) {
   MLIRContext context;
   Builder b(&context);
-  // One and a half units in the last place of 1: rounds to even.
+  // 1 plus one and a half units in its last place is a tie, which rounds to even.
   EXPECT_EQ(roundTo(b.getF32Type(), 1 + 0x1.8p-23), 1 + 0x1p-22);
   EXPECT_EQ(roundTo(b.getF32Type(), 1 + 0x0.8p-23), 1);
   EXPECT_EQ(roundTo(b.getF16Type(), 1 + 0x1.8p-10), 1 + 0x1p-9);

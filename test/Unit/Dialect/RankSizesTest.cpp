@@ -54,22 +54,22 @@ TEST_F(RankSizes, EvenPartsHaveNames) {
 }
 
 TEST_F(RankSizes, UnevenPartsDependOnTheRank) {
-  // 10 over 4: 3, 3, 2, 2, from 0, 3, 6, 8 on.
+  // 10 over 4 ranks are 3, 3, 2 and 2 elements, from 0, 3, 6 and 8 on.
   SymExpr n = toNamedSize(10), size = getShardSize(n, "tp", grid),
           begin = getShardBegin(n, "tp", grid);
   int64_t sizes[] = {3, 3, 2, 2}, begins[] = {0, 3, 6, 8};
   for (int64_t rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(substituteNumbers(size, grid).evaluate({{"rank.tp", rank}}), sizes[rank]);
     EXPECT_EQ(substituteNumbers(begin, grid).evaluate({{"rank.tp", rank}}), begins[rank]);
-    // The same text at another size over another grid: 5 over 2.
+    // The same expressions hold for another size and another grid: 5 over 2 ranks.
     std::map<std::string, int64_t> other{{"_10", 5}, {"ranks.tp", 2}, {"rank.tp", rank % 2}};
     EXPECT_EQ(size.evaluate(other), rank % 2 ? 2 : 3);
     EXPECT_EQ(begin.evaluate(other), rank % 2 ? 3 : 0);
   }
 }
 
-TEST_F(RankSizes, WhatIsTheSameOnAllRanksIsANumber) {
-  // A rank of tp has 4 * 3 elements, which dp splits: 12 / 2.
+TEST_F(RankSizes, SizesEqualOnAllRanksAreConstants) {
+  // A rank of tp has 4 * 3 elements. dp splits them: 12 / 2.
   EXPECT_EQ(value("(16{tp} * 3){dp}"), "6");
   EXPECT_EQ(value("(16{tp} * 5){dp}"), "10");
   EXPECT_NE(value("(4{tp} * 5){dp}").find("rank.dp"), std::string::npos);
@@ -77,14 +77,14 @@ TEST_F(RankSizes, WhatIsTheSameOnAllRanksIsANumber) {
   EXPECT_EQ(substituteNumbers(SymExpr::max(getCoordinate("tp", grid), 3), grid).str(), "3");
 }
 
-TEST_F(RankSizes, PlacesHaveNames) {
+TEST_F(RankSizes, OffsetsHaveNames) {
   EXPECT_EQ(getNamedOffset(128, 384).str(), "_384.at128");
   EXPECT_EQ(substituteNumbers(getNamedOffset(128, 384), grid).str(), "128");
   EXPECT_EQ(getNamedOffset(0, 384).str(), "0");
   EXPECT_EQ(getNamedOffset(384, 384).str(), "_384");
 }
 
-TEST_F(RankSizes, NamesAreRead) {
+TEST_F(RankSizes, NamesAreParsed) {
   auto part = getNamedSize("_16.tp.dp");
   ASSERT_TRUE(part);
   EXPECT_EQ(part->kind, NamedSize::Size);
@@ -97,7 +97,7 @@ TEST_F(RankSizes, NamesAreRead) {
     EXPECT_FALSE(getNamedSize(other)) << other.str();
 }
 
-TEST_F(RankSizes, WindowsHaveNamesThatNoSizeHas) {
+TEST_F(RankSizes, NamesOfWindowsDifferFromSizes) {
   SymExpr window = getNamedWindow(16);
   EXPECT_EQ(window.str(), "window.16");
   EXPECT_EQ(substituteNumbers(SymExpr::symbol("past") - window, grid).str(), "past - 16");

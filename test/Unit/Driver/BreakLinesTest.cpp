@@ -12,12 +12,12 @@ static std::string broken(llvm::StringRef text, unsigned width = 20) {
   return result;
 }
 
-TEST(BreakLines, LeavesAlone) {
+TEST(BreakLines, KeepsShortLines) {
   for (const char *text : {"", "\n", "a, b, c", "a, b, c\n\n  d\n", "01234567890, 2345678"})
     EXPECT_EQ(broken(text), text);
 }
 
-TEST(BreakLines, BehindCommasAndBeforeTypes) {
+TEST(BreakLines, BreaksAfterCommasAndBeforeTypes) {
   EXPECT_EQ(broken("%0 = op %a, %b, %c, %d"), "%0 = op %a, %b, %c,\n    %d");
   EXPECT_EQ(broken("  %0 = op %a1 %b1 : t"), "  %0 = op %a1 %b1\n      : t");
   EXPECT_EQ(broken("%0 = op %a : t1 -> t2"), "%0 = op %a : t1\n    -> t2");
@@ -41,7 +41,7 @@ TEST(BreakLines, EveryLineButTheLastIsFull) {
   EXPECT_EQ(result, text);
 }
 
-TEST(BreakLines, OutsideOfBrackets) {
+TEST(BreakLines, BreaksOutsideOfBrackets) {
   EXPECT_EQ(broken("f(a, b0000, c), g(d, e)"), "f(a, b0000, c),\n    g(d, e)");
   EXPECT_EQ(broken("x : t<[a, b]>, t<[c, d]>"), "x : t<[a, b]>,\n    t<[c, d]>");
   // The arrow is not a bracket.
@@ -55,7 +55,7 @@ TEST(BreakLines, StringsAndCommentsStayWhole) {
   EXPECT_EQ(broken("^bb0: // a comment, which is long"), "^bb0:\n    // a comment, which is long");
 }
 
-TEST(BreakLines, NowhereToBreak) {
+TEST(BreakLines, KeepsLinesWithoutBreakPoints) {
   EXPECT_EQ(broken("0123456789012345678901234"), "0123456789012345678901234");
   EXPECT_EQ(broken("0123456789012345678901234 a"), "0123456789012345678901234\n    a");
 }

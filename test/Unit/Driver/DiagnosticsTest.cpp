@@ -40,12 +40,12 @@ protected:
 
 } // namespace
 
-TEST_F(Diagnostics, ANodeSaysMoreThanAPlace) {
+TEST_F(Diagnostics, NodesArePreferredToFileLocations) {
   EXPECT_EQ(::tpc::describeLocation(builder.getUnknownLoc()), "");
   EXPECT_EQ(::tpc::describeLocation(place(3, 7)), "m.mlir:3:7");
   EXPECT_EQ(::tpc::describeLocation(place(0, 0)), "m.mlir");
   EXPECT_EQ(::tpc::describeLocation(nameOf("fc1", place(3, 7))), "node 'fc1'");
-  // For an op that was fused from several, the first location.
+  // An op that was fused from several has the first one's location.
   EXPECT_EQ(::tpc::describeLocation(builder.getFusedLoc({place(1, 2), place(3, 4)})), "m.mlir:1:2");
   EXPECT_EQ(::tpc::describeLocation(builder.getFusedLoc({place(1, 2), node("a"), node("b")})),
             "node 'a'");
@@ -53,10 +53,10 @@ TEST_F(Diagnostics, ANodeSaysMoreThanAPlace) {
             "node 'inner'");
 }
 
-TEST_F(Diagnostics, AMessageNamesItsNodeOnce) {
+TEST_F(Diagnostics, MessagesNameTheirNodeOnce) {
   EXPECT_EQ(print([&] { emitError(node("fc1"), "is wrong"); }),
             "tpcc: error: node 'fc1': is wrong\n");
-  // A message that begins with the name itself, for output without locations.
+  // A message may begin with the node's name, for output without locations.
   EXPECT_EQ(print([&] { emitError(node("fc1"), "'fc1' (tpc.matmul) is wrong"); }),
             "tpcc: error: node 'fc1' (tpc.matmul) is wrong\n");
   EXPECT_EQ(print([&] { emitError(node("fc1"), "'fc2' is wrong"); }),
@@ -77,7 +77,7 @@ TEST_F(Diagnostics, NotesAreIndented) {
       "tpcc: error: node 'a': waits\n  note: node 'b': for this\n  note: m.mlir:1:1: and this\n");
 }
 
-TEST_F(Diagnostics, OneMessageIsPrintedOnceWithItsNotes) {
+TEST_F(Diagnostics, EqualMessagesArePrintedOnce) {
   auto report = [&] {
     for (StringRef name : {"a", "b", "a", "a"}) {
       InFlightDiagnostic error = emitError(node(name), "is wrong");
@@ -90,7 +90,7 @@ TEST_F(Diagnostics, OneMessageIsPrintedOnceWithItsNotes) {
   EXPECT_EQ(heard, std::vector(4, DiagnosticSeverity::Error));
 }
 
-TEST_F(Diagnostics, OfRemarksThereAreAFew) {
+TEST_F(Diagnostics, RemarksAreLimited) {
   auto report = [&](int count) {
     return print([&] {
       for (int i = 0; i < count; ++i)
@@ -101,7 +101,8 @@ TEST_F(Diagnostics, OfRemarksThereAreAFew) {
   std::string eight = report(8);
   EXPECT_EQ(llvm::StringRef(eight).count("remark"), 8u);
   EXPECT_EQ(eight.find("more remarks"), std::string::npos);
-  // Ten different ones, some of them twice. Errors are printed regardless of the number of remarks.
+  // There are ten different remarks, some of them twice. Errors are printed regardless of the
+  // number of remarks.
   std::string ten = report(13);
   EXPECT_EQ(llvm::StringRef(ten).count("was not recognized"), 8u);
   EXPECT_NE(ten.find("tpcc: error: node 'last': is wrong\n"), std::string::npos);
@@ -111,7 +112,7 @@ TEST_F(Diagnostics, OfRemarksThereAreAFew) {
   EXPECT_EQ(heard.size(), 9u);
 }
 
-TEST_F(Diagnostics, NamesDoNotReachTheTerminalAsTheyAre) {
+TEST_F(Diagnostics, ControlCharactersOfNamesAreEscaped) {
   EXPECT_EQ(print([&] { emitError(node("a\x1b[2Jb"), "is \x07wrong"); }),
             "tpcc: error: node 'a\\x1b[2Jb': is \\x07wrong\n");
   EXPECT_EQ(print([&] { emitError(node("a\nb"), "one\ntwo"); }),

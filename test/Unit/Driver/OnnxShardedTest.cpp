@@ -30,7 +30,9 @@ protected:
     EXPECT_TRUE(spec) << message;
     return *spec;
   }
-  /// "40 / 3 80{0 1}": factors of dimensions and, for split ones, each rank's index.
+  /// Prints a tensor's shards as "40 / 3 80{0 1}": the factors of dimensions and, for split ones,
+  /// each
+  /// rank's index.
   std::string print(const OnnxDevices &devices, const std::string &name) {
     auto found = devices.tensors.find(name);
     if (found == devices.tensors.end())
@@ -76,7 +78,7 @@ func.func @main(%x: )" X R"( {tpc.name = "x"}) -> )" X R"( {
 
 } // namespace
 
-TEST_F(OnnxSharded, WeightsAreCutAsTheirViewsSay) {
+TEST_F(OnnxSharded, ViewsDetermineShardsOfWeights) {
   auto module = parse(kGated);
   OnnxDevices devices;
   ASSERT_TRUE(mlir::succeeded(collectShardings(*module, specOf("tp2"), devices)));
@@ -88,11 +90,11 @@ TEST_F(OnnxSharded, WeightsAreCutAsTheirViewsSay) {
   EXPECT_EQ(print(devices, "w2"), "80{0 1} / 40");
   EXPECT_EQ(print(devices, "x"), "nothing");
   EXPECT_EQ(devices.tensors.size(), 2u);
-  // The program stays as it was.
+  // The program is unchanged.
   EXPECT_FALSE((*module)->hasAttr("tpc.tactics"));
 }
 
-TEST_F(OnnxSharded, RanksGoByTheOrderOfAxes) {
+TEST_F(OnnxSharded, RanksFollowTheOrderOfAxes) {
   OnnxDevices devices;
   ASSERT_TRUE(
       mlir::succeeded(collectShardings(*parse(kGated), specOf("tp2,dp2,order=dp-tp"), devices)));
@@ -104,7 +106,7 @@ TEST_F(OnnxSharded, RanksGoByTheOrderOfAxes) {
     EXPECT_EQ(devices.stageOf(rank), 0);
 }
 
-TEST_F(OnnxSharded, AWeightThatIsUsedInSeveralWaysIsLeftOut) {
+TEST_F(OnnxSharded, WeightsWithDifferentUsesAreOmitted) {
   // Two matmuls, split by columns and by rows, with two weights or with one.
   auto with = [&](const std::string &second) {
     return parse(R"(
@@ -128,7 +130,7 @@ func.func @main(%x: )" X R"() -> )" X R"( {
   EXPECT_TRUE(one.tensors.empty());
 }
 
-TEST_F(OnnxSharded, AnnotationsAddValuesAndWhatIsWhole) {
+TEST_F(OnnxSharded, AnnotationsAddValuesAndReplicatedTensors) {
   constexpr char program[] = R"(
 tpc.weight @split in "w" at 0 {tpc.sharding = [unit, #tpc.dim<80{tp}>]} : tensor<40x80xf32>
 tpc.weight @whole in "w" at 0 {tpc.sharding = [#tpc.dim<40>, #tpc.dim<80>]} : tensor<40x80xf32>
@@ -155,7 +157,7 @@ func.func @main(%x: )" X R"() -> )" X R"( {
       << text;
 }
 
-TEST_F(OnnxSharded, NodesOfSeveralStagesHaveNone) {
+TEST_F(OnnxSharded, NodesOfSeveralStagesHaveNoStage) {
   OnnxDevices devices;
   collectStages(*parse(R"(
 module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 2, mb = 1>} {

@@ -39,7 +39,7 @@ TEST_F(OutputFile, ReplacesAWholeFile) {
   EXPECT_EQ(count(), 1) << "a temporary file is left behind";
 }
 
-TEST_F(OutputFile, LeavesTheOldFileWhereItFails) {
+TEST_F(OutputFile, FailuresKeepTheOldFile) {
   EXPECT_EQ(write("a", "first"), "");
   EXPECT_EQ(write("a", "half of the sec", /*fails=*/true), "no more");
   EXPECT_EQ(read("a"), "first");
@@ -61,7 +61,7 @@ TEST_F(OutputFile, FollowsLinks) {
   EXPECT_EQ(read("nothing"), "made");
 }
 
-TEST_F(OutputFile, WritesIntoWhatIsNoFile) {
+TEST_F(OutputFile, WritesIntoPipesAndDevices) {
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
   std::string got;
   std::thread reader([&] { got = read("pipe"); });
@@ -74,7 +74,7 @@ TEST_F(OutputFile, WritesIntoWhatIsNoFile) {
   EXPECT_EQ(check("pipe"), "");
 }
 
-TEST_F(OutputFile, RefusesItsInputs) {
+TEST_F(OutputFile, RejectsInputsAsOutputs) {
   std::string model = TestFolder::write("model.onnx", "m");
   link("link", model);
   std::filesystem::create_hard_link(model, path("hard"));
@@ -85,7 +85,7 @@ TEST_F(OutputFile, RefusesItsInputs) {
   EXPECT_EQ(check("other", {model}), "");
 }
 
-TEST_F(OutputFile, RefusesWhereNothingCanBe) {
+TEST_F(OutputFile, RejectsUnwritablePaths) {
   EXPECT_EQ(check(""), "the output '" + path("") + "' is a folder; name a file in it");
   EXPECT_EQ(check("none/file"),
             "cannot write '" + path("none/file") + "': No such file or directory");
@@ -97,13 +97,13 @@ TEST_F(OutputFile, RefusesWhereNothingCanBe) {
   EXPECT_NE(write("none/file", "x"), "");
 }
 
-TEST_F(OutputFile, KnowsTheSamePlace) {
+TEST_F(OutputFile, ComparesFilesByIdentity) {
   std::string file = TestFolder::write("a", "");
   link("link", file);
   std::filesystem::create_directory(path("d"));
   EXPECT_TRUE(isSameFile(file, path("link")));
   EXPECT_TRUE(isSameFile(file, path("d/../a")));
-  // Also one that does not exist.
+  // Paths of a file that does not exist are compared too.
   EXPECT_TRUE(isSameFile(path("new"), path("d/../new")));
   EXPECT_FALSE(isSameFile(path("new"), path("d/new")));
   EXPECT_FALSE(isSameFile(file, path("new")));
@@ -111,7 +111,7 @@ TEST_F(OutputFile, KnowsTheSamePlace) {
   EXPECT_FALSE(isSameFile("-", file));
 }
 
-TEST_F(OutputFile, ToolsAreAskedForWhatTheyWouldOpen) {
+TEST_F(OutputFile, ChecksInputsAndOutputsOfTools) {
   std::string input = TestFolder::write("in.mlir", "x");
   auto accepts = [&](std::vector<std::string> words) {
     words.insert(words.begin(), "tool");

@@ -13,7 +13,7 @@ namespace {
 
 class ReadProgram : public TestFolder {
 protected:
-  /// The level of a program, or the first error.
+  /// Returns the level of a program, or the first error.
   std::string levelOf(const std::string &text, const std::string &name = "p.mlir") {
     mlir::MLIRContext context;
     std::string firstError;
@@ -41,7 +41,7 @@ constexpr char kGrid[] = "module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1
 
 } // namespace
 
-TEST_F(ReadProgram, KnowsTextByNameOrFirstBytes) {
+TEST_F(ReadProgram, RecognizesTextByNameOrFirstBytes) {
   EXPECT_TRUE(isProgramText(write("a.mlir", "")));
   EXPECT_TRUE(isProgramText(write("program", "func.func @main() {\n\treturn\n}\n")));
   EXPECT_FALSE(isProgramText(write("model.onnx", std::string("\x08\x0a\x12\x03tpc", 7))));
@@ -65,13 +65,13 @@ TEST_F(ReadProgram, FindsTheLevel) {
                     "tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {\n"
                     "  tpc.stage 0 {\n    tpc.micro_batches {\n    }\n  }\n}\n}"),
             "staged");
-  // A requested grid of one rank.
+  // A grid of one rank was requested.
   EXPECT_EQ(levelOf("module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 1, mb = 1>} {\n"
                     "func.func @main(%x: tensor<4xf32>) {\n  return\n}\n}"),
             "sharded");
 }
 
-TEST_F(ReadProgram, RefusesWhatIsNoProgram) {
+TEST_F(ReadProgram, RejectsInvalidPrograms) {
   EXPECT_EQ(levelOf("ML\xefR"), "is MLIR bytecode, but programs must be text; print it "
                                 "with tpc-opt " +
                                     path("p.mlir"));
@@ -90,7 +90,7 @@ TEST_F(ReadProgram, RefusesWhatIsNoProgram) {
             "an argument of type 'tensor<4xf32, 5 : i64>' must have a #tpc.dist as its encoding");
 }
 
-TEST_F(ReadProgram, RefusesCallsWithoutAnEnd) {
+TEST_F(ReadProgram, RejectsRecursion) {
   EXPECT_EQ(levelOf("func.func @main(%x: tensor<4xf32>) {\n"
                     "  func.call @a(%x) : (tensor<4xf32>) -> ()\n  return\n}\n"
                     "func.func private @a(%x: tensor<4xf32>) {\n"
@@ -100,7 +100,7 @@ TEST_F(ReadProgram, RefusesCallsWithoutAnEnd) {
             "@a must not be recursive, but calls itself here");
 }
 
-TEST_F(ReadProgram, RefusesLevelsThatAreMixed) {
+TEST_F(ReadProgram, RejectsMixedLevels) {
   EXPECT_EQ(levelOf("func.func @main(%x: tensor<4xf32, #tpc.dist<[4{tp}]>>) {\n  return\n}")
                     .find("the module has no tpc.grid") == std::string::npos,
             false);
@@ -110,7 +110,7 @@ TEST_F(ReadProgram, RefusesLevelsThatAreMixed) {
             "'func.func' belongs to the sharded level, because its type is split, but not local");
 }
 
-TEST_F(ReadProgram, SaysTheGridAsAFlagWould) {
+TEST_F(ReadProgram, PrintsTheGridAsAShardSpec) {
   EXPECT_EQ(specOf("#tpc.grid<tp = 2, cp = 1, ep = 1, dp = 3, pp = 4, mb = 8>"), "tp2,pp4,dp3,mb8");
   EXPECT_EQ(specOf("#tpc.grid<tp = 1, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1>"), "tp1");
   EXPECT_EQ(specOf("#tpc.grid<tpx = 2, tpy = 4, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1>"), "tp2x4");

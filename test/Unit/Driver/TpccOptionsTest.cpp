@@ -20,7 +20,7 @@ static TpccOptions parsed(std::vector<std::string> words) {
   return options;
 }
 
-static std::string refusal(std::vector<std::string> words) {
+static std::string errorOf(std::vector<std::string> words) {
   TpccOptions options;
   // tpcc's parser writes to llvm::errs, which is unbuffered.
   testing::internal::CaptureStderr();
@@ -53,7 +53,7 @@ TEST(TpccOptions, Levels) {
     EXPECT_TRUE(options.emitGiven && !options.onnx && options.needsProgram());
     EXPECT_EQ(emitName(level), name);
   }
-  // The file itself, and the decisions on the way to the staged program.
+  // This level writes the model file, with the decisions up to the staged program.
   TpccOptions onnx = parsed({"m", "--emit=onnx-sharded"});
   EXPECT_TRUE(onnx.onnx);
   EXPECT_EQ(onnx.emit, Emit::Staged);
@@ -83,7 +83,7 @@ TEST(TpccOptions, Values) {
   EXPECT_TRUE(options.explain && options.json && options.timing);
 }
 
-TEST(TpccOptions, LeaveNothingBehind) {
+TEST(TpccOptions, DoNotAffectTheNextParse) {
   EXPECT_EQ(parsed({"m", "--report=r", "-O0"}).optLevel, 0u);
   TpccOptions next = parsed({"m"});
   EXPECT_EQ(next.report, "");
@@ -97,28 +97,28 @@ TEST(TpccOptions, Groups) {
   EXPECT_TRUE(parsed({"m", "--print-groups=tp", "-o", "x"}).needsProgram());
 }
 
-TEST(TpccOptions, TwiceOrEmptyIsAMistake) {
+TEST(TpccOptions, RejectsRepeatedOrEmptyFlags) {
   for (const char *flag : {"name", "march", "weights", "links", "annotations",
                            "device-configuration", "reference", "certificate", "report", "shape"}) {
     std::string option = std::string("--") + flag;
-    EXPECT_EQ(refusal({"m", option + "=a", option + "=b"}),
+    EXPECT_EQ(errorOf({"m", option + "=a", option + "=b"}),
               "tpcc: error: " + option + " is given twice\n");
     EXPECT_NE(
-        refusal({"m", option + "="}).find("tpcc: error: " + option + " is empty: it needs a "),
+        errorOf({"m", option + "="}).find("tpcc: error: " + option + " is empty: it needs a "),
         std::string::npos);
   }
-  EXPECT_EQ(refusal({"m", "-o", "a", "-o", "b"}), "tpcc: error: -o is given twice\n");
+  EXPECT_EQ(errorOf({"m", "-o", "a", "-o", "b"}), "tpcc: error: -o is given twice\n");
   // An empty grid is one rank.
   EXPECT_TRUE(parsed({"m", "--megatron-shard="}).shardGiven);
-  EXPECT_NE(refusal({"m", "--emit="}), "");
+  EXPECT_NE(errorOf({"m", "--emit="}), "");
 }
 
-TEST(TpccOptions, Refuses) {
-  EXPECT_NE(refusal({"m", "--emit=spm"}).find("did you mean 'spmd'? Expected one of import, model"),
+TEST(TpccOptions, RejectsInvalidValues) {
+  EXPECT_NE(errorOf({"m", "--emit=spm"}).find("did you mean 'spmd'? Expected one of import, model"),
             std::string::npos);
-  EXPECT_NE(refusal({"m", "--emit=\x1b[2J"}).find("there is no level '"), std::string::npos);
-  EXPECT_EQ(refusal({"m", "--emit=\x1b[2J"}).find('\x1b'), std::string::npos);
-  EXPECT_EQ(refusal({"m", "-O4"}), "tpcc: error: -O4: there are levels 0 to 3\n");
-  EXPECT_NE(refusal({"m", "--reprot=x"}).find("--report=x"), std::string::npos);
-  EXPECT_NE(refusal({"m", "n"}).find("Too many positional arguments"), std::string::npos);
+  EXPECT_NE(errorOf({"m", "--emit=\x1b[2J"}).find("there is no level '"), std::string::npos);
+  EXPECT_EQ(errorOf({"m", "--emit=\x1b[2J"}).find('\x1b'), std::string::npos);
+  EXPECT_EQ(errorOf({"m", "-O4"}), "tpcc: error: -O4: there are levels 0 to 3\n");
+  EXPECT_NE(errorOf({"m", "--reprot=x"}).find("--report=x"), std::string::npos);
+  EXPECT_NE(errorOf({"m", "n"}).find("Too many positional arguments"), std::string::npos);
 }

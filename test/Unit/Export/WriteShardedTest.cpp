@@ -1,7 +1,7 @@
 //===- WriteShardedTest.cpp - Input file that changes while it is read ----===//
 //
-// The file is read twice: first its structure and, when the additions are known, all of its bytes.
-// The shards of ranks are queried in between; there the tests change the file.
+// The file is read twice: first its structure, then, when the additions are known, all of its
+// bytes. Between the two, ranks' shards are queried. There the tests change the file.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,7 +12,7 @@
 
 using namespace tpc::test;
 
-/// w, and so many nodes that read it.
+/// Returns a model of the weight w and `nodes` nodes that read it.
 static std::string model(int nodes) {
   std::string graph;
   for (int i = 0; i < nodes; ++i)
@@ -21,7 +21,8 @@ static std::string model(int nodes) {
   return number(1, 8) + bytes(7, graph);
 }
 
-/// Writes a file of two nodes that is replaced by `changed`. Returns the output or the error.
+/// Writes a model of two nodes with shards, while the file is replaced by `changed`. Returns the
+/// output or the error.
 static std::string write(const std::string &changed) {
   Folder folder;
   std::string path = folder.write("m.onnx", model(2));
@@ -40,7 +41,7 @@ static std::string write(const std::string &changed) {
   return error ? llvm::toString(std::move(error)) : text;
 }
 
-TEST(WriteSharded, AddsToEachNodeThatReadsAPart) {
+TEST(WriteSharded, AnnotatesEachNodeThatReadsAShard) {
   std::string text = write(model(2));
   EXPECT_EQ(text.find("has changed"), std::string::npos) << text;
   size_t first = text.find("tpc");
@@ -48,7 +49,7 @@ TEST(WriteSharded, AddsToEachNodeThatReadsAPart) {
   EXPECT_NE(text.find("tpc", first + 1), text.rfind("tpc")); // two nodes and the configuration
 }
 
-TEST(WriteSharded, RefusesAFileThatHasChanged) {
+TEST(WriteSharded, RejectsAFileThatHasChanged) {
   std::string whole = model(2), changed = "the file has changed while it was compiled";
   EXPECT_EQ(write(model(3)), changed);                                  // a node more
   EXPECT_EQ(write(model(1)), changed);                                  // a node less

@@ -23,7 +23,7 @@ static uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Bits of the nearest number of a type.
+/// Returns the bits of the nearest number of a type.
 static uint32_t round(int32_t dtype, double value) {
   auto single = static_cast<float>(value);
   if (dtype == TPC_F32)
@@ -43,7 +43,7 @@ static double widen(int32_t dtype, uint32_t bits) {
 }
 
 namespace {
-/// An operand: values that are exact in its type.
+/// An operand, with values that its type represents exactly.
 struct Operand {
   int32_t dtype;
   std::vector<double> values;
@@ -119,7 +119,7 @@ Case gemv::drawCase(const Variant &variant, uint64_t seed) {
   made.variant = variant;
   int64_t vector = getVector(variant.element);
   if (variant.transposed) {
-    // Accesses of a warp that are in flight. Another loop computes the rest.
+    // Number of accesses that a warp has in flight. Another loop computes the rest.
     const int64_t batch = kWarp * kLoads / getRowsOfWarp(variant.m);
     auto rest = [&] { return 1 + below(static_cast<uint64_t>(batch - 1)); };
     const int64_t lengths[] = {1, rest(), rest(), batch, batch + rest(), 3 * batch + rest()};
@@ -187,7 +187,7 @@ Outcome gemv::run(const ptx::Module &module, const Case &made) {
     return memory.allocate(size + (isAligned ? 0 : shift), name, made.alignment) +
            (isAligned ? 0 : shift);
   };
-  // Memory between rows is not initialized.
+  // Memory between rows stays uninitialized.
   auto copyRows = [&](uint64_t to, const Operand &operand, int64_t rows, int64_t padding) {
     uint64_t row = operand.bytes.size() / static_cast<uint64_t>(rows);
     uint64_t stride = row + static_cast<uint64_t>(padding * getBytes(operand.dtype));
@@ -276,7 +276,7 @@ Outcome gemv::run(const ptx::Module &module, const Case &made) {
       add(residual.values[i]);
     if (made.bias)
       add(bias.values[static_cast<size_t>(column)]);
-    // Depth of the tree of sums is far below k.
+    // The depth of the tree of sums is far below k.
     double bound = magnitude * 0x1p-24 * std::min<double>(static_cast<double>(k) + 2, 64);
     double low = widen(out, round(out, sum - bound)), high = widen(out, round(out, sum + bound));
     double found = widen(out, bits);

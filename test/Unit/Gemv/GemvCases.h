@@ -30,26 +30,26 @@ struct Case {
 };
 
 struct Outcome {
-  std::string problem; // empty: none
+  std::string problem; // empty if there is none
   ptx::Counters counters;
   std::vector<uint32_t> bits; // of the result
 };
 
-/// All 24 variants.
+/// Returns all 24 variants.
 std::vector<Variant> getVariants();
-/// Name of a variant's kernel.
+/// Returns the name of a variant's kernel.
 std::string getName(const Variant &variant);
-/// Parsed text that contains a variant's kernel.
+/// Returns the parsed text that contains a variant's kernel.
 const ptx::Module &getModule(const Variant &variant);
-/// Sizes, operands and alignments by seed.
+/// Draws sizes, operands and alignments by seed.
 Case drawCase(const Variant &variant, uint64_t seed);
 
-/// Cases with each possible number of splits of k.
+/// Returns cases with each possible number of splits of k.
 std::vector<Case> getSplitCases(const Variant &variant);
 
 /// Runs a case and compares its result with sums of doubles. Findings of the interpreter, counters
-/// that are not reset, and results outside of the error bound are problems. Operands of row b of x
-/// depend on the seed and b alone.
+/// that are not reset, and results outside of the error bound are problems. The operands of row b
+/// depend only on the seed and b.
 Outcome run(const ptx::Module &module, const Case &made);
 
 } // namespace gemv

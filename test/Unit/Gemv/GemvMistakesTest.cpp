@@ -14,7 +14,7 @@ using namespace gemv;
 
 namespace {
 
-/// Faults that change no result.
+/// Faults that change no result, by kind and explanation.
 struct Equivalent {
   const char *kind, *explanation, *reason;
 };
@@ -40,7 +40,7 @@ bool isEquivalent(const std::string &kind, const std::string &explanation) {
   return false;
 }
 
-/// Seeds each `every`-th fault. Each must be found by some of the cases, or change no result.
+/// Inserts every `every`-th fault. Some case must find it, unless it changes no result.
 void expectFound(const Variant &variant, size_t every) {
   compare::KernelText text(tpc::rt::cuda::gemvText(variant.element, variant.transposed),
                            getName(variant));
@@ -57,7 +57,7 @@ void expectFound(const Variant &variant, size_t every) {
     if (!module)
       continue; // ptxas would reject it as well
     ++seeded;
-    // Found by GemvStatic.LoadsAreWide.
+    // GemvStatic.LoadsAreWide finds loads through the read-only cache.
     bool isFound = mutant.after.is("ld.global.nc");
     for (const Case &made : cases)
       isFound = isFound || !run(*module, made).problem.empty();

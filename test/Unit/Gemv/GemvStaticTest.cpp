@@ -21,8 +21,8 @@ TEST(GemvStatic, RoundingIsExplicit) {
                 "");
 }
 
-/// Weights are read by accesses of 16 bytes, not through the read-only cache: with programmatic
-/// dependent launch, activations may change while the kernel runs.
+/// Weights are read by accesses of 16 bytes. Activations are not read through the read-only cache:
+/// with programmatic dependent launch, they may change while the kernel runs.
 TEST(GemvStatic, LoadsAreWide) {
   for (int32_t element : {TPC_F32, TPC_F16, TPC_BF16})
     for (bool transposed : {false, true}) {
@@ -32,7 +32,7 @@ TEST(GemvStatic, LoadsAreWide) {
     }
 }
 
-/// As many blocks as needed fit on a multiprocessor, and none spills.
+/// A multiprocessor has registers for the required number of blocks, and no kernel spills.
 TEST(GemvStatic, FitsIntoRegisters) {
   std::string assembler = cuda::findAssembler();
   if (assembler.empty())

@@ -36,7 +36,8 @@ TEST(Gemv, AddsAnyNumberOfSplits) {
     }
 }
 
-/// Splits of k, in any order of blocks. The last range of columns and the last chunk are partial.
+/// Bits do not depend on the order in which blocks add splits of k. The last range of columns and
+/// the last chunk are partial.
 TEST(Gemv, HasTheSameBitsInAnyOrder) {
   for (int32_t element : {TPC_F32, TPC_BF16}) {
     Case made;
@@ -56,8 +57,8 @@ TEST(Gemv, HasTheSameBitsInAnyOrder) {
   }
 }
 
-/// Row b of four rows has the same bits among one to four rows: operands of a row depend on its
-/// index alone.
+/// The result of row b has the same bits whether there are one or four rows. (Operands of a row
+/// depend only on its index.)
 TEST(Gemv, RowsDoNotDependOnOthers) {
   for (const Variant &variant : getVariants()) {
     if (variant.m != 4)
@@ -75,8 +76,8 @@ TEST(Gemv, RowsDoNotDependOnOthers) {
   }
 }
 
-/// Each byte of w is read once, by accesses of 16 bytes. Otherwise only other operands, results
-/// and, where k is split, partial sums are accessed.
+/// Each byte of w is read once, by accesses of 16 bytes. Other accesses are only of the other
+/// operands, of results and, if k is split, of partial sums.
 TEST(Gemv, ReadsEachWeightOnce) {
   for (const Variant &variant : getVariants()) {
     Case made;
@@ -112,7 +113,7 @@ TEST(Gemv, ReadsEachWeightOnce) {
   }
 }
 
-/// Grids of the shapes that were measured on an H100.
+/// Grids of the shapes whose speed was measured on an H100.
 TEST(Gemv, SplitsFillMultiprocessors) {
   struct Shape {
     int64_t k, n, splits, blocks;

@@ -22,7 +22,7 @@ static Resolved resolve(const std::string &model, const std::string &location) {
   return r;
 }
 
-TEST(ExternalData, LiesBesideTheModel) {
+TEST(ExternalData, IsInTheModelsFolder) {
   Folder folder;
   std::string model = folder.write("m.onnx", "m"), data = folder.write("sub/m.data", "d");
   Resolved r = resolve(model, "./sub/m.data");
@@ -40,7 +40,7 @@ TEST(ExternalData, MayBeMissing) {
   EXPECT_EQ(r.path, folder.file("m.data"));
 }
 
-TEST(ExternalData, RefusesEscapes) {
+TEST(ExternalData, RejectsPathsOutsideOfTheFolder) {
   Folder folder;
   std::string model = folder.write("model/m.onnx", "m");
   std::string secret = folder.write("secret", "s");
@@ -51,7 +51,7 @@ TEST(ExternalData, RefusesEscapes) {
   EXPECT_NE(resolve(model, std::string("m\0x", 3)).error.find("malformed"), std::string::npos);
   folder.link("model/link", "../secret");
   EXPECT_NE(resolve(model, "link").error.find("leads outside"), std::string::npos);
-  // The same file, in a subfolder.
+  // The same link through a subfolder.
   folder.link("model/up", "..");
   EXPECT_NE(resolve(model, "up/secret").error.find("leads outside"), std::string::npos);
   // A folder whose name has the model's folder as a prefix is outside of it.
@@ -89,7 +89,7 @@ TEST(ExternalData, FollowsHuggingFaceCaches) {
   EXPECT_NE(resolve(model, "other").error.find("leads outside"), std::string::npos);
 }
 
-TEST(ExternalData, LinkToAModelHasItsDataBesideTheModel) {
+TEST(ExternalData, LinkedModelsHaveTheirDataNextToTheTarget) {
   Folder folder;
   folder.write("real/m.onnx", "m");
   std::string data = folder.write("real/m.data", "d");

@@ -1,7 +1,7 @@
 //===- FuzzTest.cpp - Damaged ONNX files ----------------------------------===//
 //
-// Deterministic mutations of real files. Each must import, or fail with an error; a crash or a hang
-// ends the test. TPC_FUZZ=N sets the number of mutations.
+// Imports deterministic mutations of real files. Each must be imported, or fail with an error. A
+// crash or a hang ends the test. TPC_FUZZ=N sets the number of mutations.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@
 
 using namespace tpc::test;
 
-/// Imports a file; fails the test if it fails without an error.
+/// Imports a file. The test fails if the import fails without an error message.
 static bool import(const std::string &path) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   int errors = 0;
@@ -32,7 +32,7 @@ static bool import(const std::string &path) {
 }
 
 static std::string mutate(std::string bytes, std::mt19937 &random) {
-  // Nodes come first in a file and weights last: the latter are less interesting.
+  // Positions near the beginning are more likely: nodes come first in a file, and weights last.
   auto at = [&] {
     size_t range = random() % 4 ? std::min<size_t>(bytes.size(), 24 << 10) : bytes.size();
     return random() % std::max<size_t>(1, range);
@@ -96,14 +96,14 @@ static void fuzz(llvm::function_ref<std::string(const std::string &, std::mt1993
     for (int i = 0; i < rounds; ++i, ++total)
       imported += import(folder.write("m.onnx", mutate(original, random)));
   }
-  // Mutations in weights and names are harmless; if nothing imported, nothing was tested.
+  // Mutations in weights and names are harmless. If nothing was imported, the test is useless.
   EXPECT_GT(imported, 0);
   EXPECT_LT(imported, total);
 }
 
 TEST(Fuzz, DamagedFiles) { fuzz(mutate); }
 
-/// A valid file of an invalid model: other ops, operands, attributes, sizes.
+/// Returns a valid file of a model with changed ops, operands, attributes or sizes, mostly invalid.
 static std::string mutateGraph(const std::string &bytes, std::mt19937 &random) {
   onnx::ModelProto model;
   EXPECT_TRUE(model.ParseFromString(bytes));
@@ -259,4 +259,4 @@ static std::string mutateGraph(const std::string &bytes, std::mt19937 &random) {
   return model.SerializeAsString();
 }
 
-TEST(Fuzz, SenselessGraphs) { fuzz(mutateGraph); }
+TEST(Fuzz, InvalidGraphs) { fuzz(mutateGraph); }

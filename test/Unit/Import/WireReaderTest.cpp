@@ -41,7 +41,7 @@ TEST(WireReader, RecordsRangesAndDropsDocumentation) {
 TEST(WireReader, ReadsFilesBeyondProtobufsLimit) {
   Folder folder;
   std::string path = folder.file("large.onnx");
-  // The bytes of the weight are a hole in the file.
+  // The file is sparse: the weight's bytes are a hole.
   uint64_t size = 5ull << 30;
   std::string head =
       number(1, size / 4) + number(2, 1) + bytes(8, "w") + varint(9 << 3 | 2) + varint(size);
@@ -49,7 +49,7 @@ TEST(WireReader, ReadsFilesBeyondProtobufsLimit) {
   std::string start = number(1, 8) + varint(7 << 3 | 2) + varint(graph.size() + size) + graph;
   folder.write("large.onnx", start);
   if (truncate(path.c_str(), start.size() + size))
-    GTEST_SKIP() << "large files: the file system takes no file of 5 GiB";
+    GTEST_SKIP() << "large files: the file system does not support a file of 5 GiB";
   auto model = readStrippedModel(path);
   ASSERT_TRUE(!!model) << llvm::toString(model.takeError());
   ASSERT_EQ(model->ranges.size(), 1u);
@@ -58,7 +58,7 @@ TEST(WireReader, ReadsFilesBeyondProtobufsLimit) {
   EXPECT_LT(model->message.size(), 200u);
 }
 
-TEST(WireReader, RefusesWhatIsNoModel) {
+TEST(WireReader, RejectsInvalidFiles) {
   Folder folder;
   EXPECT_NE(errorOf(folder, "").find("empty"), std::string::npos);
   EXPECT_NE(errorOf(folder, "garbage, not a protobuf message").find("not a valid ONNX file"),
@@ -76,10 +76,10 @@ TEST(WireReader, RefusesWhatIsNoModel) {
   EXPECT_NE(llvm::toString(directory.takeError()).find("not a regular file"), std::string::npos);
 }
 
-TEST(WireReader, RefusesAFileThatBecomesShorter) {
+TEST(WireReader, RejectsAFileThatBecomesShorter) {
   Folder folder;
-  // A thread rewrites the file while a name of 64 MiB is read: at once, or after growing delays
-  // until the change comes between opening and reading.
+  // A thread shortens the file while a name of 64 MiB is read. The delay grows until the change is
+  // between opening and reading.
   constexpr uint64_t size = 64 << 20;
   std::string start = varint(2 << 3 | 2) + varint(size), error;
   for (int delay = 0; delay < 100 && error.find("became shorter") == std::string::npos; ++delay) {
@@ -97,7 +97,7 @@ TEST(WireReader, RefusesAFileThatBecomesShorter) {
   EXPECT_NE(error.find(": the file became shorter"), std::string::npos) << error;
 }
 
-TEST(WireReader, RefusesDataTwice) {
+TEST(WireReader, RejectsDuplicateData) {
   Folder folder;
   std::string twice = tensor("a", 1, "0123") + bytes(9, "4567");
   std::string error = errorOf(folder, bytes(7, bytes(5, twice)));
@@ -105,7 +105,7 @@ TEST(WireReader, RefusesDataTwice) {
   EXPECT_EQ(error.find("not a valid"), std::string::npos) << error;
 }
 
-/// A graph in an attribute of a node of a graph …, `levels` times.
+/// Returns a graph in an attribute of a node of a graph, and so on, `levels` times.
 static std::string nest(int levels) {
   std::string graph;
   for (int i = levels; i > 0; --i)
@@ -124,7 +124,7 @@ TEST(WireReader, BoundsNesting) {
               0u)
         << error;
   }
-  // A name after the attributes is not read yet. Names may have any bytes.
+  // The error does not name a node whose name comes after its attributes. Names may have any bytes.
   std::string graph;
   for (int i = 0; i < 30; ++i)
     graph = bytes(1, bytes(5, bytes(6, graph)) + bytes(3, "late"));

@@ -2,10 +2,10 @@
 //
 //   tpc-import-many
 //
-// Reads the path of a file from each line of stdin. Writes to stdout a line `imported BYTES` or
-// `refused BYTES`, and so many bytes: the output of `tpc-translate --import-onnx
-// --mlir-print-op-generic`, or the diagnostics. Starting a tool costs ten times as much as
-// importing a small file.
+// Reads the path of a file from each line of stdin. For each file, writes to stdout a line
+// `imported BYTES` or `refused BYTES`, followed by that number of bytes. These are the output of
+// `tpc-translate --import-onnx --mlir-print-op-generic`, or the diagnostics. One process imports
+// all files, because starting a tool takes ten times as long as importing a small file.
 //
 //===----------------------------------------------------------------------===//
 

@@ -60,16 +60,16 @@ TEST_F(IndexAnalysisTest, RangesDecideSigns) {
   EXPECT_EQ(a.upperBound(expr("2*_i1 - _i0"))->str(), "2*s - 2");
 }
 
-TEST_F(IndexAnalysisTest, DivisionTakesIndicesApart) {
+TEST_F(IndexAnalysisTest, DivisionSeparatesIndices) {
   IndexAnalysis a({expr("b"), expr("p + s")});
   SymExpr flat = expr("_i0*(p + s) + _i1");
   EXPECT_EQ(a.floorDiv(flat, expr("p + s")).str(), "_i0");
   EXPECT_EQ(a.mod(flat, expr("p + s")).str(), "_i1");
-  // One more could be the next row.
+  // The next element may be in the next row.
   EXPECT_NE(a.mod(flat + 1, expr("p + s")).str(), "_i1 + 1");
 }
 
-// positions[j] - positions[j - 1] with -1 before the first: 1 everywhere.
+// positions[j] - positions[j - 1], with -1 before the first position, is 1 everywhere.
 TEST_F(IndexAnalysisTest, DifferencesOfPositions) {
   Value v = parse("",
                   std::string("%i = tpc.iota dim 0 : ") + kRow + R"(
@@ -87,7 +87,8 @@ TEST_F(IndexAnalysisTest, DifferencesOfPositions) {
   EXPECT_EQ(at(v), "1");
 }
 
-// An input is represented only by its element index.
+// An element of an input is an atom with its indices. Ops that only move elements are looked
+// through.
 TEST_F(IndexAnalysisTest, InputsStayElements) {
   Value v = parse(std::string("%m: ") + kRow,
                   std::string("%t = tpc.slice %m dim 0 from \"0\" step 1 : ") + kRow + " -> " +
@@ -113,7 +114,7 @@ TEST_F(IndexAnalysisTest, RunningSumOfConstant) {
   EXPECT_EQ(at(v), "3*_i0 + 3");
 }
 
-// Indices from the end are indices; ones of unknown sign are left alone.
+// Indices that count from the end are resolved. A gather by an index of unknown sign stays.
 TEST_F(IndexAnalysisTest, GatherWraps) {
   Value v = parse("%m: tensor<4xi1>", R"(
     %i = tpc.iota dim 0 : tensor<4xi64>
@@ -129,8 +130,8 @@ TEST_F(IndexAnalysisTest, GatherWraps) {
   EXPECT_EQ(e.getArgs()[0].str(), "_i0");
 }
 
-// Constant triangles and bands of all shapes are compared with their elements, also with one
-// changed element.
+// For constant triangles and bands of all shapes, also with one changed element, the expression is
+// compared with the elements.
 TEST_F(IndexAnalysisTest, ConstantMatrices) {
   OpBuilder builder(&context);
   auto makeElement = [&](int rows, int columns, ArrayRef<bool> values, IndexAnalysis &a) {
@@ -167,7 +168,7 @@ TEST_F(IndexAnalysisTest, ConstantMatrices) {
         }
 }
 
-// BLOOM's positions without masked tokens: a running sum of ones, also in floats.
+// BLOOM's positions without masked tokens are a running sum of ones, also in floats.
 TEST_F(IndexAnalysisTest, RunningSumsOfOnes) {
   for (const char *number : {"1.0", "0.5"}) {
     Value v = parse("",
@@ -184,20 +185,21 @@ TEST_F(IndexAnalysisTest, RunningSumsOfOnes) {
   }
 }
 
-// After a past, a query sees all keys of the past, and new keys up to itself: up to past + i.
+// After a past, query i sees the keys of the past, and new keys up to its own: all keys up to past
+// + i.
 TEST_F(IndexAnalysisTest, OneOfTwoBoundsIsEnough) {
   IndexAnalysis a({expr("s"), expr("p + s")});
   auto atMost = [&](const char *text) { return a.compare(Predicate::LE, expr(text)); };
   IndexExpr past = atMost("_i1 - p + 1"), causal = atMost("_i1 - _i0 - p");
   EXPECT_EQ(a.disjunction({past, causal}), causal);
   EXPECT_EQ(a.conjunction({past, causal}), past);
-  // Two windows, and unrelated conditions.
+  // Of two windows, the shorter one implies the other. Unrelated conditions stay two.
   EXPECT_EQ(a.conjunction({atMost("_i0 - _i1 - 3"), atMost("_i0 - _i1 - 5")}).str(),
             "_i0 - _i1 - 3 <= 0");
   EXPECT_EQ(a.conjunction({causal, atMost("_i0 - _i1 - 5")}).getArgs().size(), 2u);
 }
 
-// A number for each head times the key's index, in any form.
+// A product of a number for each head and the key's index, computed in several steps.
 TEST_F(IndexAnalysisTest, ProductsOfElementsAndIndices) {
   const char *type = "tensor<?x4x1x?xf32, #tpc.dist<[b, 4, 1, s]>>";
   Value v = parse("%slopes: tensor<4x1xf32>", R"(
@@ -227,8 +229,8 @@ TEST_F(IndexAnalysisTest, ProductsOfElementsAndIndices) {
   EXPECT_EQ(first.getPolynomial(), expr("1 - s"));
 }
 
-// A table of slopes has the same form: its elements in the column of -1, say, times the distance to
-// those in the column of 0.
+// A constant table of such products has the same form: an element of one column times the distance
+// from the column of zeros.
 TEST_F(IndexAnalysisTest, TablesOfProducts) {
   Value v = parse("", R"(
     %r = tpc.constant dense<[[-1.5, -1.0, -0.5, 0.0], [-0.3000001, -0.2, -0.1, 0.0]]> : tensor<2x4xf32> : tensor<2x4xf32>)",
@@ -236,7 +238,7 @@ TEST_F(IndexAnalysisTest, TablesOfProducts) {
   ASSERT_TRUE(v);
   analysis.emplace(getSizes(v));
   IndexExpr e = analysis->at(v, analysis->getIndices());
-  // A few changed bits make it another table.
+  // A few changed bits make it another table, whose elements have no such form.
   EXPECT_EQ(e.getKind(), IndexExpr::Kind::Element);
   v = parse("", R"(
     %r = tpc.constant dense<[[-1.5, -1.0, -0.5, 0.0], [-0.75, -0.5, -0.25, 0.0]]> : tensor<2x4xf32> : tensor<2x4xf32>)",
@@ -249,9 +251,10 @@ TEST_F(IndexAnalysisTest, TablesOfProducts) {
   EXPECT_EQ(e.getArgs()[0].getArgs()[1].str(), "2");
 }
 
-// OPT's mask: the minimum value where causality hides a key; the padding input is added and, where
-// the sum is zero, the minimum again. A key is visible where all of it is zero.
-TEST_F(IndexAnalysisTest, TheLeastNumberHidesWhatIsAdded) {
+// OPT's mask is the lowest float where causality hides a key. The padding input is added to it.
+// Where the sum is zero, the mask is replaced by the lowest float. A key is visible where the
+// result is zero.
+TEST_F(IndexAnalysisTest, LowestFloatAbsorbsAddends) {
   Value v = parse("%mask: tensor<?x?xi64, #tpc.dist<[b, s]>>", R"(
     %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
     %least = tpc.constant dense<-3.40282347E+38> : tensor<f32> : tensor<f32>
@@ -274,8 +277,8 @@ TEST_F(IndexAnalysisTest, TheLeastNumberHidesWhatIsAdded) {
   EXPECT_EQ(at(v), "(-_i2 + _i3 <= 0 and _e0 != 0)");
 }
 
-// Terms that others imply are dropped; the value stays the same at all indices.
-TEST_F(IndexAnalysisTest, WhatIsSaidTwiceIsSaidOnce) {
+// Terms that others imply are dropped. The value stays the same at all indices.
+TEST_F(IndexAnalysisTest, ImpliedTermsAreDropped) {
   IndexAnalysis a({expr("s"), expr("p + s")});
   auto atMost = [&](const char *text) { return a.compare(Predicate::LE, expr(text)); };
   IndexExpr causal = atMost("_i1 - _i0"), later = a.negation(causal);
@@ -290,7 +293,7 @@ TEST_F(IndexAnalysisTest, WhatIsSaidTwiceIsSaidOnce) {
   EXPECT_EQ(a.conjunction({choice, behind}), a.conjunction({behind, odd}));
 }
 
-TEST_F(IndexAnalysisTest, SimplifiedTruthsAreTheSame) {
+TEST_F(IndexAnalysisTest, SimplificationPreservesTruthTables) {
   constexpr int size = 4;
   std::mt19937 random(7);
   auto draw = [&](int n) { return int(random() % n); };

@@ -6,7 +6,7 @@
 
 using namespace ptx;
 
-TEST(Conversions, OfIntegers) {
+TEST(Conversions, IntegersToIntegers) {
   check("cvt.s64.s32", "dr", {{~0ull, 0xffffffff}});
   check("cvt.u64.u32", "dr", {{0xffffffff, 0xffffffff}});
   check("cvt.s64.u32", "dr", {{0xffffffff, 0xffffffff}});
@@ -25,7 +25,7 @@ TEST(Conversions, OfIntegers) {
   check("cvt.sat.u32.s32", "rr", {{0, 0x80000000}});
 }
 
-TEST(Conversions, OfFloatsToIntegers) {
+TEST(Conversions, FloatsToIntegers) {
   check("cvt.rzi.s32.f32", "rr",
         {{1, f(1.9f)},
          {0xffffffff, f(-1.9f)},
@@ -48,7 +48,7 @@ TEST(Conversions, OfFloatsToIntegers) {
   check("cvt.rzi.s32.f16", "rh", {{1, 0x3e00}});
 }
 
-TEST(Conversions, OfIntegersToFloats) {
+TEST(Conversions, IntegersToFloats) {
   check("cvt.rn.f32.s32", "rr",
         {{f(-1), 0xffffffff}, {f(16777216), 16777217}, {f(0x1p31f), 0x7fffffff}});
   check("cvt.rn.f32.u32", "rr", {{f(0x1p32f), 0xffffffff}});
@@ -66,7 +66,7 @@ TEST(Conversions, OfIntegersToFloats) {
   check("cvt.rn.f32.s16", "rh", {{f(-1), 0xffff}});
 }
 
-TEST(Conversions, OfFloats) {
+TEST(Conversions, FloatsToFloats) {
   check("cvt.f32.f16", "rh",
         {{f(1), 0x3c00}, {f(0x1p-24f), 1}, {inf, 0x7c00}, {nan32, 0x7e01}, {minusZero, 0x8000}});
   check("cvt.rn.f16.f32", "hr",
@@ -108,7 +108,7 @@ TEST(Conversions, OfFloats) {
   check("cvt.rn.relu.f16x2.f32", "rrr", {{0x3c000000, f(1), f(-2)}});
 }
 
-TEST(Comparisons, OfIntegers) {
+TEST(Comparisons, Integers) {
   check("setp.lt.s32", "prr", {{1, 0xffffffff, 0}, {0, 1, 1}});
   check("setp.lt.u32", "prr", {{0, 0xffffffff, 0}, {1, 0, 1}});
   check("setp.lo.u32", "prr", {{1, 0, 1}});
@@ -127,7 +127,7 @@ TEST(Comparisons, OfIntegers) {
   check("set.gt.f32.f32", "rrr", {{f(1), f(2), f(1)}, {0, quiet, f(1)}});
 }
 
-TEST(Comparisons, OfFloats) {
+TEST(Comparisons, Floats) {
   struct Case {
     const char *name;
     uint64_t less, equal, greater, unordered;
@@ -170,7 +170,7 @@ TEST(Comparisons, OfFloats) {
   check("setp.gt.ftz.f32", "prr", {{0, tiny, 0}});
 }
 
-TEST(Comparisons, Choices) {
+TEST(Comparisons, Selections) {
   check("selp.b32", "rrrp", {{1, 1, 2, 1}, {2, 1, 2, 0}});
   check("selp.f64", "dddp", {{d(2), d(1), d(2), 0}});
   check("selp.b16", "hhhp", {{1, 1, 2, 1}});
@@ -178,7 +178,7 @@ TEST(Comparisons, Choices) {
   check("slct.u64.f32", "dddr", {{1, 1, 2, minusZero}, {2, 1, 2, f(-1)}, {2, 1, 2, quiet}});
 }
 
-TEST(Moves, OfVectors) {
+TEST(Moves, Vectors) {
   Module module = parsed(entry(1, R"(
   mov.b32 %r1, 0x12345678;
   mov.b32 {%rs1, %rs2}, %r1;

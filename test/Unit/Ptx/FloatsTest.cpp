@@ -120,7 +120,7 @@ TEST(Floats, Extremes) {
   check("copysign.f64", "ddd", {{d(-2), d(-1), d(2)}});
 }
 
-// 1, 2, 3, 0.5 in f16 and bf16; largest numbers; NaN.
+// Results for 1, 2, 3 and 0.5 in f16 and bf16, the largest numbers, and NaN.
 TEST(Floats, Halves) {
   uint64_t one = 0x3c00, two = 0x4000, three = 0x4200, largest = 0x7bff, infinite = 0x7c00;
   check("add.rn.f16", "hhh",
@@ -130,7 +130,7 @@ TEST(Floats, Halves) {
          {0x6800, 0x6800, one}});
   check("sub.f16", "hhh", {{one, three, two}});
   check("mul.rn.f16", "hhh", {{0x4600, two, three}, {0, 1, 0x3800}});
-  // The second is a tie except for a bit that f32 does not have.
+  // The second sum is not a tie only because of a bit that f32 cannot represent.
   check("fma.rn.f16", "hhhh",
         {{0x4700, two, three, one}, {0x6601, 0x6401, 0x3e00, 0x8001}, {0x7bff, largest, one, 1}});
   check("add.rn.ftz.f16", "hhh", {{0, 1, 1}});
@@ -155,8 +155,8 @@ TEST(Floats, Halves) {
   check("neg.bf16x2", "rr", {{0xbf803f80, 0x3f80bf80}});
 }
 
-// From sm_100 on.
-TEST(Floats, OfTwoTypes) {
+// Instructions with mixed types exist from sm_100 on.
+TEST(Floats, MixedTypes) {
   check("add.rn.f32.f16", "rhr", {{f(3), 0x3c00, f(2)}, {nan32, 0x7e00, f(1)}});
   check("sub.rn.f32.bf16", "rhr", {{f(-1), 0x3f80, f(2)}});
   check("fma.rn.f32.bf16", "rhhr", {{f(10), 0x4000, 0x4040, f(4)}});
@@ -200,7 +200,7 @@ static void near(const std::string &opcode, double (*exact)(double), double rela
   EXPECT_GT(largest, 0.5) << opcode << " is always more exact than the manual";
 }
 
-TEST(Approximations, AreOffWithinTheirBounds) {
+TEST(Approximations, ErrorsAreWithinBounds) {
   near("ex2.approx.f32", [](double x) { return std::exp2(x); }, 0x1p-22, 0, -20, 20);
   near("ex2.approx.ftz.f32", [](double x) { return std::exp2(x); }, 0x1p-22, 0, -20, 20);
   near("lg2.approx.f32", [](double x) { return std::log2(x); }, 0x1p-22, 0, 2.5, 1000);
@@ -216,7 +216,7 @@ TEST(Approximations, AreOffWithinTheirBounds) {
   near("tanh.approx.f32", [](double x) { return std::tanh(x); }, 0x1p-11, 0, 0.1, 5);
 }
 
-TEST(Approximations, AreExactWhereTheManualSaysSo) {
+TEST(Approximations, SpecialValuesAreExact) {
   check("ex2.approx.f32", "rr",
         {{0, minusInf}, {inf, inf}, {f(1), 0}, {f(1), minusZero}, {f(1), tiny}, {nan32, quiet}});
   check("lg2.approx.f32", "rr", {{minusInf, 0}, {inf, inf}, {nan32, f(-1)}, {minusInf, minusZero}});
@@ -242,7 +242,7 @@ TEST(Approximations, AreExactWhereTheManualSaysSo) {
   check("tanh.approx.f16x2", "rr", {{0x3c00bc00, 0x7c00fc00}});
 }
 
-TEST(Approximations, OfQuotients) {
+TEST(Approximations, Quotients) {
   for (auto opcode : {"div.approx.f32", "div.full.f32", "div.approx.ftz.f32"})
     for (uint64_t seed = 0; seed < 5; ++seed) {
       std::vector<Row> rows;

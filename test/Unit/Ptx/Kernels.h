@@ -5,8 +5,8 @@
 
 namespace ptx {
 
-/// layer_norm(x, gamma, beta, y, columns): one row per block, 16 bytes per thread at a time;
-/// columns are a multiple of 4. Sums use butterflies in warps and one exchange in shared memory.
+/// layer_norm(x, gamma, beta, y, columns): one row per block, 16 bytes per thread at a time.
+/// `columns` is a multiple of 4. Sums use butterflies in warps and one exchange in shared memory.
 inline constexpr const char *layerNormText = R"(
 .version 7.0
 .target sm_80

@@ -42,7 +42,7 @@ TEST(Launch, Scales) {
   }
 }
 
-TEST(Launch, OneElementTooFew) {
+TEST(Launch, AccessPastTheEndIsFound) {
   Module module = parsed(entry(2, scaleBody));
   Memory memory;
   uint64_t in = upload(memory, std::vector<float>(99), "x"), out = memory.allocate(400, "y");

@@ -55,7 +55,7 @@ struct LayerNorm {
 
 } // namespace
 
-TEST(LayerNorm, IsRightInAnyOrder) {
+TEST(LayerNorm, IsCorrectInEveryOrder) {
   Module module = parsed(layerNormText);
   for (uint64_t seed = 0; seed < 25; ++seed)
     for (auto [columns, threads] :
@@ -68,8 +68,8 @@ TEST(LayerNorm, IsRightInAnyOrder) {
     }
 }
 
-// Numbers of accesses that the documentation states.
-TEST(LayerNorm, OfGpt2) {
+// Checks the numbers of accesses that the documentation states.
+TEST(LayerNorm, AccessesOfGpt2) {
   Module module = parsed(layerNormText);
   LayerNorm norm(1, 128, 768);
   Result result = norm.run(module, 192, 1);

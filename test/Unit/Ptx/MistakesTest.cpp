@@ -1,7 +1,7 @@
 //===- MistakesTest.cpp - Detected fault of each checker ------------------===//
 //
-// Correct kernels have no findings in any order (here and in LayerNormTest.cpp). The checker for
-// each fault finds it, for every seed.
+// Correct kernels have no findings in any order of execution (here and in LayerNormTest.cpp). Each
+// fault is found by the checker for it, with every seed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,7 +39,7 @@ Result runLayerNorm(const Module &module, uint64_t seed,
   return launch(module, "layer_norm", arguments, memory, config);
 }
 
-// Consequences of a fault may be found as well: data without a barrier may also be unwritten.
+// Other checkers may find consequences of a fault: without a barrier, data may also be unwritten.
 void expectFound(const Result &result, Check check, const std::string &what,
                  const std::string &message = "") {
   for (const Finding &finding : result.findings)
@@ -141,7 +141,7 @@ TEST(Mistakes, InALaunch) {
   expectFound(launch(module, "other", {}, memory, {}), Check::Launch, "no such entry");
 }
 
-/// Four steps of an exchange through shared memory; `barrier` is where others must have read.
+/// Returns a kernel with four steps of an exchange through shared memory.
 static std::string exchange(const std::string &afterWrite, const std::string &afterRead,
                             const std::string &other) {
   return entry(1, R"(
@@ -194,7 +194,8 @@ TEST(Mistakes, InAnExchangeOfWarps) {
   }
 }
 
-/// Blocks that store a number each and count themselves; the last one adds all numbers.
+/// Returns a kernel in which each block stores a number and counts itself. The last block adds all
+/// numbers.
 static std::string lastBlockAdds(const std::string &store, const std::string &before,
                                  const std::string &after, const std::string &behind) {
   return entry(3, R"(
@@ -301,24 +302,24 @@ TEST(Mistakes, InAnExchangeOfLanes) {
 TEST(Mistakes, InShufflesOfDivergedLanes) {
   std::string split = "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, 7;\n@%p1 bra $L_low;\n";
   for (uint64_t seed = 0; seed < seeds; ++seed) {
-    // In two places, each for all lanes: neither can continue.
+    // Lanes wait at two shuffles, each of which needs all lanes, so neither can continue.
     expectFound(
         runExchange(
             entry(1, split + "shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\nbra.uni "
                              "$L_end;\n$L_low:\nshfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\n$L_end:"),
             32, seed),
         Check::Synchronization, "two shuffles", "wait elsewhere");
-    // Lanes that have ended.
+    // Some lanes have ended.
     expectFound(runExchange(entry(1, "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, 7;\n@%p1 bra "
                                      "$L_end;\nshfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\n$L_end:"),
                             32, seed),
                 Check::Synchronization, "a shuffle that some leave out", "have ended");
-    // It reads a lane that is not in its mask.
+    // The shuffle reads a lane that is not in its mask.
     expectFound(runExchange(entry(1, "mov.u32 %r1, %tid.x;\nsetp.gt.u32 %p1, %r1, 7;\n@%p1 bra "
                                      "$L_end;\nshfl.sync.bfly.b32 %r2, %r1, 8, 31, 0xff;\n$L_end:"),
                             32, seed),
                 Check::Synchronization, "a source outside", "does not name");
-    // Correct: all lanes reach one shuffle.
+    // It is correct if all lanes reach one shuffle.
     EXPECT_TRUE(
         runExchange(
             entry(1, split + "mov.b32 %r3, 1;\n$L_low:\nshfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;"),
@@ -327,8 +328,8 @@ TEST(Mistakes, InShufflesOfDivergedLanes) {
   }
 }
 
-TEST(Mistakes, BytesOfNeighboursAreNoRace) {
-  // Threads write bytes of one word; then the word is read after a barrier.
+TEST(Mistakes, StoresToNeighboringBytesDoNotRace) {
+  // Threads write bytes of one word, and read the word after a barrier.
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     std::string write = "mov.u32 %r1, %tid.x;\ncvt.u64.u32 %rd5, %r1;\nadd.s64 %rd6, %rd0, "
                         "%rd5;\nst.global.b8 [%rd6], %r1;\n";
@@ -338,7 +339,7 @@ TEST(Mistakes, BytesOfNeighboursAreNoRace) {
   }
 }
 
-TEST(Mistakes, AtomicsRaceWithOthersOnly) {
+TEST(Mistakes, AtomicsRaceOnlyWithOrdinaryAccesses) {
   std::string count = "mov.b32 %r2, 1;\nred.global.add.u32 [cell], %r2;\n",
               before = ".global .align 4 .u32 cell = 0;\n";
   for (uint64_t seed = 0; seed < seeds; ++seed) {
@@ -358,7 +359,7 @@ TEST(Mistakes, AtomicsRaceWithOthersOnly) {
 }
 
 /// Each block writes its part, and the block that counts itself last reads all parts.
-TEST(Mistakes, BlocksAreOrderedByReleasesAndAcquires) {
+TEST(Mistakes, ReleaseAndAcquireOrderBlocks) {
   std::string barrier = "bar.sync 0;\n",
               count = "atom.acq_rel.gpu.global.inc.u32 %r2, [cell], 2;\n";
   auto lastBlock = [&](const std::string &afterPart, const std::string &update,
@@ -400,9 +401,9 @@ TEST(Mistakes, BlocksAreOrderedByReleasesAndAcquires) {
   }
 }
 
-/// A variable has its declared alignment and no larger one: accesses that need more are detected in
-/// some launches.
-TEST(Mistakes, SharedMemoryIsAlignedAsItSays) {
+/// A variable has its declared alignment and no larger one. So an access that needs more is found
+/// in some launches.
+TEST(Mistakes, SharedVariablesHaveTheirDeclaredAlignment) {
   for (std::string offset : {"0", "4"}) {
     unsigned found = 0;
     for (uint64_t seed = 0; seed < 4 * seeds; ++seed) {

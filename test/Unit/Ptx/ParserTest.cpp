@@ -11,7 +11,7 @@ static std::string errorOf(const std::string &text) {
   return error;
 }
 
-TEST(Parser, KnowsWhatATextHas) {
+TEST(Parser, ParsesDeclarations) {
   Module module =
       parsed(std::string(layerNormText) +
              ".extern .shared .align 16 .b8 more[];\n.visible .entry other(.param .align 4 .b8 "
@@ -30,7 +30,7 @@ TEST(Parser, KnowsWhatATextHas) {
   EXPECT_EQ(kernels[1].block, (std::array<uint32_t, 3>{8, 4, 1}));
 }
 
-TEST(Parser, LeavesNothingOut) {
+TEST(Parser, RejectsUnsupportedStatements) {
   struct Case {
     const char *body, *error;
   };
@@ -86,7 +86,7 @@ TEST(Parser, LeavesNothingOut) {
   }
 }
 
-TEST(Parser, RefusesWhatIsNoText) {
+TEST(Parser, RejectsInvalidText) {
   EXPECT_NE(errorOf("").find(".version"), std::string::npos);
   EXPECT_NE(errorOf(header() + ".frob 1").find("unknown directive '.frob'"), std::string::npos);
   EXPECT_NE(errorOf(header() + ".func f() { ret; }").find("functions"), std::string::npos);

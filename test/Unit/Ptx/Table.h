@@ -23,9 +23,9 @@ constexpr uint64_t inf = 0x7f800000, minusInf = 0xff800000, quiet = 0x7fc00001, 
                    minusZero = 0x80000000;
 constexpr uint64_t tiny = 1, minusTiny = 0x80000001; // subnormal
 
-/// One thread per row. Register kinds: h, r, d for 16, 32, 64 bits, p for predicates; the result's
-/// kind is first.
-/// `%` in the pattern stands for the operands, such as "add.s32" for "add.s32 D, A, B;".
+/// Evaluates an instruction for each row, in one thread per row. Kinds of registers are h, r and d
+/// for 16, 32 and 64 bits, and p for predicates; the result's kind is first. `%` in the pattern
+/// stands for the operands, such as "add.s32" for "add.s32 D, A, B;".
 inline std::vector<uint64_t> evaluate(const std::string &opcode, const std::string &kinds,
                                       const std::vector<Row> &rows, const std::string &last = "",
                                       uint64_t seed = 0) {

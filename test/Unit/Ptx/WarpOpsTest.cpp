@@ -7,7 +7,7 @@
 
 using namespace ptx;
 
-/// Runs a body in a block of so many threads; each writes %r9 to its own element.
+/// Runs a body in a block of `threads` threads. Each thread writes %r9 to its own element.
 static std::vector<uint32_t> perThread(const std::string &body, uint32_t threads = 32,
                                        uint64_t seed = 0, const std::string &before = "") {
   Module module =
@@ -40,7 +40,7 @@ TEST(WarpOps, Shuffles) {
             expected([](uint32_t lane) { return lane >= 3 ? lane - 3 : lane; }));
   EXPECT_EQ(perThread("shfl.sync.idx.b32 %r9, %r1, 7, 31, -1;"),
             expected([](uint32_t) { return 7u; }));
-  // Segments of 8: the mask 24 in bits 8 to 12 of c.
+  // Segments of 8 lanes: the mask in bits 8 to 12 of c is 24.
   EXPECT_EQ(perThread("shfl.sync.idx.b32 %r9, %r1, 2, 6175, -1;"),
             expected([](uint32_t lane) { return (lane & 24) + 2; }));
   EXPECT_EQ(perThread("shfl.sync.down.b32 %r9, %r1, 2, 6175, -1;"),
@@ -50,13 +50,13 @@ TEST(WarpOps, Shuffles) {
   EXPECT_EQ(perThread("shfl.sync.bfly.b32 %r9, %r1, 12, 6175, -1;"), expected([](uint32_t lane) {
               return lane % 32 < 8 ? lane : (lane ^ 12) <= ((lane & 24) | 7) ? lane ^ 12 : lane;
             }));
-  // A clamp below the last lane, and whether the source was in range.
+  // The clamp is below the last lane. The predicate is whether the source lane was in range.
   EXPECT_EQ(perThread("shfl.sync.down.b32 %r8|%p1, %r1, 4, 15, -1;\nselp.b32 %r9, %r8, 99, %p1;"),
             expected([](uint32_t lane) { return lane + 4 <= 15 ? lane + 4 : 99u; }));
 }
 
-TEST(WarpOps, OfHalfAWarp) {
-  // Each half has its own mask and its own path; both reach their shuffles.
+TEST(WarpOps, HalfWarps) {
+  // Each half of the warp has its own mask and its own path, so both shuffles succeed.
   for (uint64_t seed = 0; seed < 20; ++seed)
     EXPECT_EQ(perThread(R"(
   setp.lt.u32 %p1, %r1, 16;
@@ -146,7 +146,7 @@ TEST(Atomics, Update) {
     }
 }
 
-TEST(Atomics, GiveWhatWasThere) {
+TEST(Atomics, ReturnTheOldValue) {
   // Each lane gets another ticket, in an order that depends on the seed.
   std::set<std::vector<uint32_t>> orders;
   for (uint64_t seed = 0; seed < 8; ++seed) {

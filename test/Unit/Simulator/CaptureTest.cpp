@@ -30,7 +30,7 @@ struct Capturing : Device {
 
 } // namespace
 
-TEST(Capture, RunsWhenItIsLaunchedAndAgain) {
+TEST(Capture, RunsAtEachLaunch) {
   for (int seed = 0; seed < 8; ++seed)
     EXPECT_PASSES(seeded(seed), [] {
       Capturing device;
@@ -55,7 +55,7 @@ TEST(Capture, RunsWhenItIsLaunchedAndAgain) {
     });
 }
 
-TEST(Capture, ParametersAreThoseOfTheCaptureAndPinnedMemoryIsNot) {
+TEST(Capture, CopiesParametersButNotPinnedMemory) {
   EXPECT_PASSES({}, [] {
     Capturing device;
     auto *host = device.pinned<float>(3);
@@ -74,7 +74,7 @@ TEST(Capture, ParametersAreThoseOfTheCaptureAndPinnedMemoryIsNot) {
   });
 }
 
-TEST(Capture, CallsThatAreNotAllowedEndIt) {
+TEST(Capture, ForbiddenCallsInvalidateIt) {
   using Use = std::function<Result(Capturing &)>;
   struct Case {
     const char *what;
@@ -132,7 +132,7 @@ TEST(Capture, CallsThatAreNotAllowedEndIt) {
   }
 }
 
-TEST(Capture, EventsOfOutsideAndOfOthers) {
+TEST(Capture, EventsOfOtherStreams) {
   EXPECT_PASSES({}, [] {
     Capturing device;
     Event *outside = device.event(), *inside = device.event();
@@ -153,7 +153,7 @@ TEST(Capture, EventsOfOutsideAndOfOthers) {
   });
 }
 
-TEST(Capture, AFunctionIsLoadedBefore) {
+TEST(Capture, FunctionsMustBeLoadedBefore) {
   Findings findings;
   EXPECT_PASSES(findings.with(), [] {
     Capturing device;
@@ -181,7 +181,7 @@ TEST(Capture, TheLegacyStreamWaitsForBlockingStreams) {
     });
 }
 
-TEST(Capture, StreamsJoinAndAreJoined) {
+TEST(Capture, StreamsForkAndJoin) {
   for (bool joined : {true, false})
     for (int seed = 0; seed < 4; ++seed)
       EXPECT_PASSES(seeded(seed), [&] {
@@ -227,7 +227,7 @@ TEST(Capture, BranchesOfAGraphRace) {
   }
 }
 
-TEST(Capture, EndsWhereAndInTheThreadThatItBeganIn) {
+TEST(Capture, EndsInItsStreamAndThread) {
   EXPECT_PASSES({}, [] {
     Capturing device;
     Graph *graph = nullptr;
@@ -254,7 +254,7 @@ TEST(Capture, EndsWhereAndInTheThreadThatItBeganIn) {
   });
 }
 
-TEST(Capture, AReplayFindsWhatIsGone) {
+TEST(Capture, ReplaysFindFreedMemory) {
   for (bool pinned : {true, false}) {
     Findings findings;
     EXPECT_PASSES(findings.with(), [&] {

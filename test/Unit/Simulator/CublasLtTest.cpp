@@ -135,7 +135,7 @@ TEST(CublasLt, AddsToC) {
   });
 }
 
-TEST(CublasLt, EpiloguesAreThereForSomeProblems) {
+TEST(CublasLt, EpiloguesAreSupportedForSomeProblems) {
   int there = 0, without = 0;
   for (int seed = 0; seed < 24; ++seed) {
     int status = inProcess(seeded(seed), [] {
@@ -155,7 +155,7 @@ TEST(CublasLt, EpiloguesAreThereForSomeProblems) {
   EXPECT_GT(without, 0);
 }
 
-TEST(CublasLt, SomeAlgorithmsAreRefusedAndOneIsNot) {
+TEST(CublasLt, AtLeastOneAlgorithmIsAccepted) {
   int refused = 0;
   for (int seed = 0; seed < 12; ++seed)
     refused += WEXITSTATUS(inProcess(seeded(seed), [] {
@@ -182,7 +182,7 @@ TEST(CublasLt, SomeAlgorithmsAreRefusedAndOneIsNot) {
   EXPECT_GT(refused, 0);
 }
 
-TEST(CublasLt, SomeEntriesAreNoAlgorithms) {
+TEST(CublasLt, SomeHeuristicResultsAreInvalid) {
   int none = 0;
   for (int seed = 0; seed < 12; ++seed) {
     Findings findings;
@@ -204,7 +204,7 @@ TEST(CublasLt, SomeEntriesAreNoAlgorithms) {
   EXPECT_GT(none, 0);
 }
 
-TEST(CublasLt, OneSearchMayFindNone) {
+TEST(CublasLt, AnInjectedSearchFindsNoAlgorithm) {
   EXPECT_PASSES((Variables{{"TPC_SIM_INJECT", "heuristic@2"}}), [] {
     Small lib;
     EXPECT_EQ(lib.heuristic(), lt::SUCCESS);
@@ -213,7 +213,7 @@ TEST(CublasLt, OneSearchMayFindNone) {
   });
 }
 
-TEST(CublasLt, AnEpilogueMayBeRefusedOfEachAlgorithm) {
+TEST(CublasLt, AnEpilogueMayBeRejectedByAllAlgorithms) {
   int refused = 0;
   for (int seed = 0; seed < 40; ++seed)
     refused += WEXITSTATUS(inProcess(seeded(seed), [] {

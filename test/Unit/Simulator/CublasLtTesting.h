@@ -37,7 +37,7 @@ struct CublasLt : Device {
   float one = 1, zero = 0;
 };
 
-/// D[3, 2] = A[3, 4] B[4, 2], all in column order, ones.
+/// D[3, 2] = A[3, 4] B[4, 2], all in column-major order, with ones as elements.
 struct Small : CublasLt {
   explicit Small(lt::DataType type = lt::F32, size_t width = 4) : width(width) {
     auto ones = [&](size_t count) {
@@ -58,7 +58,7 @@ struct Small : CublasLt {
       EXPECT_EQ(set(cublasLtMatmulPreferenceSetAttribute, preference, attribute, uint32_t(width)),
                 lt::SUCCESS);
   }
-  /// C and D in f32; the values of C are not representable in 16 bits.
+  /// Makes C and D f32. 16 bits cannot represent the values of C.
   void single() {
     c = upload(std::vector<float>(6, 1 + 0x1p-12f));
     d = upload(std::vector<float>(6));

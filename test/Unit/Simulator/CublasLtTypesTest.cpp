@@ -16,7 +16,7 @@ TEST(CublasLt, SixteenBits) {
     });
 }
 
-TEST(CublasLt, SixteenBitsGiveSumsInSingle) {
+TEST(CublasLt, SixteenBitInputsMayHaveF32Results) {
   int with = 0;
   for (int seed = 0; seed < 12; ++seed)
     for (lt::DataType type : {lt::F16, lt::Bf16})
@@ -43,7 +43,7 @@ TEST(CublasLt, SixteenBitsGiveSumsInSingle) {
   EXPECT_GT(with, 6);
 }
 
-TEST(CublasLt, OtherTypesAreNotThereTogether) {
+TEST(CublasLt, RejectsUnsupportedCombinationsOfTypes) {
   using Types = std::array<lt::DataType, 4>; // of A, B, C, D
   for (Types types : {Types{lt::F32, lt::F32, lt::F16, lt::F16},
                       {lt::F16, lt::F16, lt::Bf16, lt::Bf16},
@@ -80,7 +80,7 @@ TEST(CublasLt, FasterTypesRoundTheirInputs) {
     });
 }
 
-TEST(CublasLt, RefusesMisuse) {
+TEST(CublasLt, ReportsMisuse) {
   using Use = std::function<lt::Status(Small &)>;
   struct Case {
     const char *wanted;
@@ -141,7 +141,7 @@ TEST(CublasLt, RefusesMisuse) {
   }
 }
 
-TEST(CublasLt, WorkspaceAndAlignmentAreAsTheAlgorithmSays) {
+TEST(CublasLt, ChecksWorkspaceAndAlignment) {
   int workspaces = 0, alignments = 0, whole = 0;
   for (int seed = 0; seed < 12; ++seed) {
     int status = inProcess(seeded(seed), [] {
@@ -189,7 +189,7 @@ TEST(CublasLt, WorkspaceAndAlignmentAreAsTheAlgorithmSays) {
   EXPECT_GT(alignments, 0);
 }
 
-TEST(CublasLt, IsAnOperationOfItsStream) {
+TEST(CublasLt, RunsInStreamOrder) {
   Findings findings;
   EXPECT_PASSES(findings.with(), [] {
     Small lib;

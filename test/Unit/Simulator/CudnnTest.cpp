@@ -75,8 +75,8 @@ struct Case {
   bool hasBias = false, biasOfBatches = false, biasOfHeads = false, biasIsFloat = false;
 };
 
-/// Runs the product's attention graph. Returns 0 if it is correct, 2 if the library rejects it.
-/// Rows have padding, another amount for each operand.
+/// Runs the attention graph that tpc builds. Returns 0 if the result is correct, or 2 if the
+/// library rejects the graph. Rows have padding, which differs between operands.
 int runAttention(const Case &c) {
   Cudnn lib;
   std::string problem;
@@ -185,7 +185,7 @@ TEST(Cudnn, HasAllEntryPoints) {
   EXPECT_PASSES({}, check);
 }
 
-TEST(Cudnn, ComputesAttentionOrRefusesIt) {
+TEST(Cudnn, ComputesOrRejectsAttention) {
   const Case cases[] = {
       {.name = "plain"},
       {.name = "bf16", .isHalf = false, .causal = true},
@@ -223,7 +223,7 @@ TEST(Cudnn, HasNoEngineForHeadsOfOddSizes) {
             2);
 }
 
-TEST(Cudnn, RefusesMisuse) {
+TEST(Cudnn, ReportsMisuse) {
   auto finds = [](const char *wanted, void (*f)(Cudnn &)) {
     Findings findings;
     EXPECT_PASSES(findings.with(), [&] {

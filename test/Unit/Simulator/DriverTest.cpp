@@ -18,7 +18,7 @@ TEST(Driver, HasAllEntryPoints) {
   EXPECT_PASSES({}, check);
 }
 
-TEST(Driver, RefusesCallsBeforeInitAndWithoutContext) {
+TEST(Driver, RejectsCallsBeforeInitAndWithoutContext) {
   EXPECT_PASSES({}, [] {
     Cuda cuda;
     int count = 0;
@@ -33,7 +33,7 @@ TEST(Driver, RefusesCallsBeforeInitAndWithoutContext) {
   });
 }
 
-TEST(Driver, DevicesAreAsVariablesSay) {
+TEST(Driver, VariablesDescribeDevices) {
   Variables variables = {{"TPC_SIM_DEVICES", "3"},
                          {"TPC_SIM_MEMORY", "4MiB"},
                          {"TPC_SIM_CAPABILITY", "12.0"},
@@ -70,7 +70,7 @@ TEST(Driver, DevicesAreAsVariablesSay) {
   });
 }
 
-TEST(Driver, DevicesMayBeUnlikeAndHaveLessThanAll) {
+TEST(Driver, DevicesMayDifferAndBePartlyOccupied) {
   EXPECT_PASSES(
       (Variables{{"TPC_SIM_CAPABILITY", "9.0,8.6"},
                  {"TPC_SIM_MEMORY", "8MiB"},
@@ -138,7 +138,7 @@ TEST(Driver, FindingsFailTheContext) {
     });
 }
 
-TEST(Driver, AddressesAreNotTheHosts) {
+TEST(Driver, DeviceAddressesAreInvalidOnTheHost) {
   int status = inProcess({}, [] {
     Device device;
     DevicePointer x = device.upload<float>({1});

@@ -22,7 +22,7 @@ TEST(Faults, OutOfMemory) {
   });
 }
 
-TEST(Faults, AreOfOneDeviceWhereThatIsSaid) {
+TEST(Faults, MayBeLimitedToOneDevice) {
   EXPECT_PASSES(inject("oom@1:1"), [] {
     DevicePointer address = 0;
     EXPECT_EQ(Device(0).cuMemAlloc_v2(&address, 4), SUCCESS);
@@ -72,7 +72,7 @@ TEST(Faults, KillsFreezesAndHangs) {
     std::ifstream("/proc/" + std::to_string(frozen) + "/stat") >> number >> name >> state;
     return state == "T";
   });
-  // Its child is stopped, so it waits.
+  // The child is stopped, so it has not ended.
   EXPECT_EQ(waitpid(child, &status, WNOHANG), 0);
   ASSERT_TRUE(frozen);
   EXPECT_EQ(state, "T");
@@ -90,7 +90,7 @@ TEST(Faults, KillsFreezesAndHangs) {
   });
 }
 
-TEST(Modules, AreTextOfThisArchitectureAndVersion) {
+TEST(Modules, MustMatchArchitectureAndVersion) {
   struct Case {
     const char *image;
     Result result;

@@ -11,7 +11,8 @@ using namespace sim;
 
 namespace {
 
-/// Each kind of call once, checked. Values are small integers: sums are exact in any order.
+/// Makes each kind of call once and checks the result. Values are small integers, so that sums are
+/// exact in any order.
 void callAll(NcclRank &rank) {
   auto n = size_t(rank.ranks);
   auto value = [](int of, size_t i) { return float(of * 100 + int(i)); };
@@ -34,7 +35,7 @@ void callAll(NcclRank &rank) {
   EXPECT_EQ(rank.ncclBroadcast(at(root), at(root), 6, nccl::Float32, rank.ranks - 1, rank.comm,
                                rank.compute),
             nccl::Success);
-  // All sends and receives around a ring at once.
+  // All sends and receives around a ring are in one group.
   int next = (rank.rank + 1) % rank.ranks, previous = (rank.rank + rank.ranks - 1) % rank.ranks;
   EXPECT_EQ(rank.ncclGroupStart(), nccl::Success);
   EXPECT_EQ(rank.ncclSend(at(right), 4, nccl::Float32, next, rank.comm, rank.compute),
@@ -78,18 +79,19 @@ TEST(Nccl, HasAllEntryPoints) {
   EXPECT_PASSES({}, check);
 }
 
-TEST(Nccl, CallsBetweenThreads) {
+TEST(Nccl, CollectivesBetweenThreads) {
   for (int seed = 0; seed < 6; ++seed)
     EXPECT_EQ(asThreads(1 + seed % 4, seeded(seed), callAll), 0);
 }
 
-TEST(Nccl, CallsBetweenProcesses) {
+TEST(Nccl, CollectivesBetweenProcesses) {
   for (int seed = 0; seed < 3; ++seed)
     EXPECT_EQ(asProcesses(2 + seed, seeded(seed), callAll), 0);
 }
 
-// Equal bits from run to run and on all ranks; for some seed they differ from a sum in rank order.
-TEST(Nccl, SumsInAnOrderOfItsOwn) {
+// Sums have the same bits in all runs and on all ranks. For some seed they differ from a sum in
+// rank order.
+TEST(Nccl, OrderOfSumsDependsOnTheSeed) {
   struct Seen {
     std::atomic<uint32_t> bits[4];
   };
@@ -119,7 +121,7 @@ TEST(Nccl, SumsInAnOrderOfItsOwn) {
   EXPECT_EQ(sum(1), sum(1));
 }
 
-TEST(Nccl, NamesWhatDoesNotMatch) {
+TEST(Nccl, NamesMismatchedCalls) {
   struct Case {
     std::function<nccl::Status(NcclRank &, DevicePointer)> call;
     const char *wanted;
@@ -166,7 +168,7 @@ TEST(Nccl, SendsAndReceivesMatch) {
   EXPECT_FINDS(findings, "rank 0 sends Send of 7 float32, and rank 1 receives Recv of 8 float32");
 }
 
-TEST(Nccl, RefusesMisuse) {
+TEST(Nccl, ReportsMisuse) {
   Findings findings;
   EXPECT_EQ(asThreads(1, findings.with(),
                       [](NcclRank &rank) {
@@ -192,7 +194,7 @@ TEST(Nccl, RefusesMisuse) {
   EXPECT_FINDS(findings, "buffers overlap");
 }
 
-TEST(Nccl, RefusesTwoRanksOnOneDevice) {
+TEST(Nccl, RejectsTwoRanksOnOneDevice) {
   Findings findings;
   EXPECT_EQ(inProcess(findings.with(),
                       [] {
@@ -212,8 +214,8 @@ TEST(Nccl, RefusesTwoRanksOnOneDevice) {
   EXPECT_FINDS(findings, "have the same device");
 }
 
-// Two communicators, used in opposite orders on two ranks: the deadlock is named, and an abort ends
-// it.
+// Two ranks use two communicators in opposite orders. A finding names the deadlock, and an abort
+// ends it.
 TEST(Nccl, NamesADeadlock) {
   Findings findings;
   EXPECT_EQ(asThreads(2, findings.with(),
@@ -245,7 +247,7 @@ TEST(Nccl, NamesADeadlock) {
   EXPECT_FINDS(findings, "which is in NCCL AllReduce");
 }
 
-TEST(Nccl, ADeadPeerIsWaitedForUntilAborted) {
+TEST(Nccl, WaitsForADeadPeerUntilAborted) {
   Findings findings;
   int called[2];
   ASSERT_EQ(pipe(called), 0);
@@ -279,7 +281,7 @@ TEST(Nccl, ADeadPeerIsWaitedForUntilAborted) {
   close(called[1]);
 }
 
-TEST(Nccl, FailsWhereItIsToldTo) {
+TEST(Nccl, InjectedFaultsFail) {
   // The second call of the second device fails. The second operation that the first device executes
   // fails its communicator.
   Variables variables{{"TPC_SIM_INJECT", "nccl@2:1,async@2:0"}};
@@ -307,7 +309,7 @@ TEST(Nccl, FailsWhereItIsToldTo) {
             0);
 }
 
-TEST(Nccl, CapturesWhatIsConnected) {
+TEST(Nccl, CapturesConnectedCommunicators) {
   Findings findings;
   EXPECT_EQ(asThreads(2, findings.with(),
                       [](NcclRank &rank) {
@@ -376,8 +378,8 @@ TEST(Nccl, RegistersMemory) {
                         EXPECT_EQ(rank.ncclCommDeregister(rank.comm, handle), nccl::Success);
                         EXPECT_EQ(rank.ncclCommDeregister(rank.comm, handle),
                                   nccl::InvalidArgument);
-                        // Memory that NCCL did not allocate can be registered too; its allocator
-                        // frees it.
+                        // Memory that NCCL did not allocate can be registered too. The driver frees
+                        // it.
                         EXPECT_EQ(rank.cuMemFree_v2(address), ERROR_INVALID_VALUE);
                         EXPECT_EQ(rank.ncclMemFree(memory), nccl::Success);
                         DevicePointer own = rank.allocate(64);
@@ -392,7 +394,7 @@ TEST(Nccl, RegistersMemory) {
   EXPECT_FINDS(findings, "is not what was allocated by its counterpart");
 }
 
-// Deregisters memory before it is freed and before the communicator is destroyed.
+// Memory must be deregistered before it is freed and before the communicator is destroyed.
 TEST(Nccl, FindsMemoryThatIsStillRegistered) {
   for (bool isFreed : {false, true}) {
     Findings findings;
@@ -412,8 +414,8 @@ TEST(Nccl, FindsMemoryThatIsStillRegistered) {
   }
 }
 
-// A graph uses the registration from its capture.
-TEST(Nccl, FindsGraphsWhoseMemoryIsRegisteredNoMore) {
+// A graph needs the registration that memory had when it was captured.
+TEST(Nccl, FindsGraphsWithDeregisteredMemory) {
   for (bool isRegistered : {false, true}) {
     Findings findings;
     EXPECT_EQ(asThreads(2, findings.with(),

@@ -41,7 +41,7 @@ struct NcclRank : Device, Nccl {
 
 inline void *at(DevicePointer address) { return reinterpret_cast<void *>(address); }
 
-/// Each rank is a thread of one separate process.
+/// Runs ranks as threads of one separate process.
 inline int asThreads(int ranks, const Variables &variables,
                      const std::function<void(NcclRank &)> &f) {
   return inProcess(variables, [&] {
@@ -58,7 +58,7 @@ inline int asThreads(int ranks, const Variables &variables,
   });
 }
 
-/// Each rank is a process. Ranks in `mayDie` may fail.
+/// Runs each rank as a process. Ranks in `mayDie` may fail.
 inline int asProcesses(int ranks, const Variables &variables,
                        const std::function<void(NcclRank &)> &f, int mayDie = -1) {
   struct Meeting {

@@ -26,8 +26,8 @@ namespace sim {
 
 using Variables = std::map<std::string, std::string>;
 
-/// Runs f in a separate process. Its expectations count here. Returns its wait status, as waitpid
-/// does.
+/// Runs f in a separate process. Failed expectations in it fail this test. Returns the process's
+/// wait status, as waitpid does.
 inline int inProcess(const Variables &variables, const std::function<void()> &f) {
   std::fflush(nullptr);
   pid_t child = fork();
@@ -50,7 +50,7 @@ inline Variables seeded(int seed, Variables more = {}) {
   return more;
 }
 
-/// A file of findings and its contents.
+/// A file to which the simulator writes findings.
 struct Findings {
   std::string path = testing::TempDir() + "findings-" + std::to_string(getpid()) + "-" +
                      std::to_string(reinterpret_cast<uintptr_t>(this));

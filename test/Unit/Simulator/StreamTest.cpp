@@ -12,7 +12,7 @@ using namespace sim;
 
 namespace {
 
-/// Two streams add to the same value at y; both orders must occur.
+/// Two streams add to the same value at y.
 struct TwoStreams : Device {
   Function *add = function(addText, "add");
   DevicePointer x = upload<float>({1, 2, 3}), y = upload<float>({10, 20, 30});
@@ -26,7 +26,7 @@ struct TwoStreams : Device {
 
 } // namespace
 
-TEST(Streams, WaitForNothingUntilSomebodyDoes) {
+TEST(Streams, OperationsMayRunOnlyAtTheWait) {
   int lazy = 0;
   for (int seed = 0; seed < 8; ++seed)
     lazy += WEXITSTATUS(inProcess(seeded(seed), [] {
@@ -43,7 +43,7 @@ TEST(Streams, WaitForNothingUntilSomebodyDoes) {
   EXPECT_GE(lazy, 2); // out of 8 seeds: a busy machine may stop the host in between
 }
 
-TEST(Streams, ComeToAnEndWithoutBeingWaitedFor) {
+TEST(Streams, OperationsCompleteWithoutAWait) {
   EXPECT_PASSES({}, [] {
     Device device;
     auto *host = device.pinned<int>(1);
@@ -58,7 +58,7 @@ TEST(Streams, ComeToAnEndWithoutBeingWaitedFor) {
   });
 }
 
-TEST(Streams, PollingComesToAnEnd) {
+TEST(Streams, PollingEnds) {
   EXPECT_PASSES({}, [] {
     Device device;
     Stream *stream = device.stream();
@@ -88,7 +88,7 @@ TEST(Streams, PageableMemoryIsStagedAndPinnedIsNot) {
     });
 }
 
-TEST(Streams, RunInRandomOrderWhereNoEventOrdersThem) {
+TEST(Streams, UnorderedStreamsRunInRandomOrder) {
   struct Order {
     char order[3];
   };
@@ -137,7 +137,7 @@ TEST(Races, AreFoundInEveryOrder) {
   }
 }
 
-TEST(Races, OfCopiesAndFills) {
+TEST(Races, CopiesAndFills) {
   using Use = std::function<Result(Device &, DevicePointer, Stream *)>;
   auto write = [](Device &device, DevicePointer x, Stream *stream) {
     return device.cuMemsetD32Async(x, 5, 2, stream);
@@ -170,7 +170,7 @@ TEST(Races, OfCopiesAndFills) {
       });
 }
 
-TEST(Races, WhatOrdersOperations) {
+TEST(Races, EventsAndWaitsOrderOperations) {
   using Order = std::function<void(TwoStreams &)>;
   auto event = [](TwoStreams &device) {
     Event *done = device.event();
@@ -237,7 +237,7 @@ TEST(Races, BlockingStreamsAndTheLegacyStreamWaitForEachOther) {
     });
 }
 
-TEST(Memory, WhatNobodyWroteIsFoundBehindCopies) {
+TEST(Memory, UnwrittenBytesAreFoundAfterCopies) {
   Findings findings;
   EXPECT_PASSES(findings.with(), [] {
     Device device;
@@ -270,16 +270,16 @@ TEST(Memory, CopiesAreChecked) {
     EXPECT_EQ(device.cuMemHostUnregister(host), SUCCESS);
     EXPECT_EQ(device.cuMemFreeHost(pinned), SUCCESS);
     EXPECT_EQ(device.cuStreamSynchronize(reinterpret_cast<Stream *>(host)), ERROR_INVALID_HANDLE);
-    // Use after free: the host's copies fail at once, and kernels when they run.
+    // After a free, the host's copies fail at once, and kernels fail when they run.
     EXPECT_EQ(device.cuMemFree_v2(x), SUCCESS);
     EXPECT_EQ(device.cuMemcpyHtoD_v2(x, host, 4), ERROR_INVALID_VALUE);
   });
   EXPECT_FINDS(findings, "freed");
 }
 
-TEST(Memory, WhatIsFreedIsGoneForWhatIsUnderWay) {
-  // The driver waits in these calls. A program that relies on it is found, unless all operations
-  // happened to be complete.
+TEST(Memory, FreeingMemoryOfPendingOperationsIsFound) {
+  // The real driver waits in these calls. The simulator reports programs that rely on it, unless
+  // all operations happen to be complete.
   for (bool pinned : {false, true}) {
     int found = 0;
     for (int seed = 0; seed < 6; ++seed) {
@@ -302,7 +302,7 @@ TEST(Memory, WhatIsFreedIsGoneForWhatIsUnderWay) {
   }
 }
 
-TEST(Modules, WhatIsUnloadedIsGoneForWhatIsUnderWay) {
+TEST(Modules, UnloadingModulesOfPendingOperationsIsFound) {
   int found = 0;
   for (int seed = 0; seed < 6; ++seed) {
     Findings findings;
@@ -327,7 +327,7 @@ TEST(Modules, WhatIsUnloadedIsGoneForWhatIsUnderWay) {
   EXPECT_GT(found, 2);
 }
 
-TEST(Memory, Copies2DLeaveWhatLiesBetween) {
+TEST(Memory, Copies2DSkipTheBytesBetweenRows) {
   EXPECT_PASSES({}, [] {
     Device device;
     DevicePointer from = device.upload<int>({1, 2, 3, 4, 5, 6}),
@@ -350,7 +350,7 @@ TEST(Memory, Copies2DLeaveWhatLiesBetween) {
   });
 }
 
-TEST(Memory, OfDevicesIsNotTheProcesssOwn) {
+TEST(Memory, DeviceMemoryIsNotProcessMemory) {
   auto anonymous = [] {
     std::ifstream file("/proc/self/status");
     std::string word;

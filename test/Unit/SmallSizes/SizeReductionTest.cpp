@@ -64,8 +64,8 @@ protected:
 };
 } // namespace
 
-TEST_F(SmallSizes, WindowIsNoSize) {
-  // Head size, kv heads, heads, channels, words, a factor of a reshape.
+TEST_F(SmallSizes, WindowsAreNotSizes) {
+  // Windows that equal the head size, kv heads, heads, channels, words, or a factor of a reshape.
   SizeReduction without = reduce({5}, {5});
   for (int64_t window : {4, 3, 6, 24, 48, 2, 12}) {
     SizeReduction sizes = reduce({window}, {window});
@@ -86,7 +86,7 @@ TEST_F(SmallSizes, DifferentWindowsStayDifferent) {
   }
 }
 
-TEST_F(SmallSizes, WindowThatNoProgramHasIsNone) {
+TEST_F(SmallSizes, UnknownWindowsDifferFromKnownOnes) {
   SizeReduction sizes = reduce({4, 6}, {6, 24});
   for (int64_t window : {4, 6, 24})
     for (int64_t other : {1, 5, 7, 48, 100000})
@@ -94,14 +94,14 @@ TEST_F(SmallSizes, WindowThatNoProgramHasIsNone) {
           << window << ", " << other;
 }
 
-TEST_F(SmallSizes, SamplesAreLongerThanWindows) {
+TEST_F(SmallSizes, SequencesAreLongerThanWindows) {
   SizeReduction sizes = reduce({4, 6, 24}, {4, 6, 48});
   int64_t sequence = sizes.evaluate(::tpc::SymExpr::symbol("sequence"));
   for (int64_t window : {4, 6, 24, 48})
     EXPECT_LT(sizes.evaluateWindow(window), sequence);
 }
 
-TEST_F(SmallSizes, WindowsGetShorterWhereTablesAreShort) {
+TEST_F(SmallSizes, ShortTablesShortenWindows) {
   SizeReduction sizes = reduce({24}, {24});
   int samples = 1;
   bool shorter = false;
@@ -109,7 +109,7 @@ TEST_F(SmallSizes, WindowsGetShorterWhereTablesAreShort) {
     shorter |= sizes.evaluateWindow(24) == 1;
   EXPECT_TRUE(shorter);
   EXPECT_EQ(samples, 2 * SizeReduction::samples);
-  // A window of one key exists already: none is as short.
+  // If there is a window of one key already, no other becomes as short.
   SizeReduction with = reduce({1, 24}, {1, 24});
   while (with.setNextSample())
     EXPECT_NE(with.evaluateWindow(24), with.evaluateWindow(1));

@@ -29,7 +29,7 @@ double slowest(const Costs &costs, const std::vector<size_t> &cuts) {
   return std::max(worst, sum(costs, begin, costs.size()));
 }
 
-/// Returns the cost of the slowest stage, minimal over all cuts.
+/// Returns the minimum over all cuts of the slowest stage's cost.
 double bruteForce(const Costs &costs, size_t stages) {
   double best = 1e300;
   std::vector<size_t> cuts;
@@ -66,8 +66,8 @@ TEST(Cuts, AreOptimal) {
       }
 }
 
-TEST(Cuts, CountAHeavyEnd) {
-  // Eight layers of 1 and a head of 4: the last stage gets fewer layers.
+TEST(Cuts, CountAnExpensiveHead) {
+  // Eight layers cost 1 each and the head costs 4, so the last stage gets fewer layers.
   Costs costs(9, 1);
   costs.back() = 4;
   auto cuts = chooseCuts(9, 3, [&](size_t i, size_t j) { return sum(costs, i, j); });
@@ -75,16 +75,16 @@ TEST(Cuts, CountAHeavyEnd) {
 }
 
 TEST(Cuts, AreEvenAmongEquals) {
-  // The head alone determines the slowest stage; the rest is still divided evenly.
+  // The head alone is the slowest stage. The rest is still divided evenly.
   Costs costs = {1, 1, 1, 1, 1, 1, 100};
   auto cuts = chooseCuts(7, 3, [&](size_t i, size_t j) { return sum(costs, i, j); });
   EXPECT_EQ(*cuts, (std::vector<size_t>{3, 6}));
 }
 
-TEST(Cuts, AreEvenInWhatIsNotDoneTwice) {
-  // Each stage that contains one of the first four segments costs 3 more. Two stages of two
-  // segments and the head alone have the minimum sum of squares overall, but the four segments are
-  // on all three.
+TEST(Cuts, BalanceWorkThatIsNotRepeated) {
+  // Each stage that contains one of the first four segments costs 3 more, which is repeated work.
+  // If it counted, two stages of two segments and one of the head would be the most even. Without
+  // it, the four segments are on all three stages.
   Costs costs = {1, 1, 1, 1, 0.5};
   auto own = [&](size_t i, size_t j) { return sum(costs, i, j); };
   auto all = [&](size_t i, size_t j) { return own(i, j) + (i < 4 ? 3 : 0); };
@@ -92,7 +92,7 @@ TEST(Cuts, AreEvenInWhatIsNotDoneTwice) {
   EXPECT_EQ(*chooseCuts(5, 3, all, 0.01, own), (std::vector<size_t>{1, 3}));
 }
 
-TEST(Cuts, BeginWhereTheyMay) {
+TEST(Cuts, BeginOnlyAtAllowedSegments) {
   auto cost = [](size_t i, size_t j) { return double(j - i); };
   auto only = [&](size_t group, size_t piece) {
     return chooseCuts(6, 3, cost, 0, {},
@@ -104,7 +104,7 @@ TEST(Cuts, BeginWhereTheyMay) {
   EXPECT_FALSE(only(1, 5));
 }
 
-TEST(Cuts, NeedEnoughPieces) {
+TEST(Cuts, NeedEnoughSegments) {
   EXPECT_FALSE(chooseCuts(2, 3, [](size_t, size_t) { return 1.0; }));
   EXPECT_FALSE(chooseCuts(0, 1, [](size_t, size_t) { return 1.0; }));
 }

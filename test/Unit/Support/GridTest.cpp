@@ -32,7 +32,7 @@ TEST(Grid, OneRank) {
 }
 
 // Megatron's own example: 16 GPUs, tp 2, pp 4, dp 2.
-TEST(Grid, MegatronsExample) {
+TEST(Grid, ExampleOfMegatron) {
   Grid grid = makeGrid({2, 1, 1, 2, 4}, {Axis::TP, Axis::CP, Axis::EP, Axis::DP, Axis::PP});
   EXPECT_EQ(grid.groups(axes("tp")),
             Groups({{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}}));
@@ -54,9 +54,9 @@ TEST(Grid, OrderDecidesStrides) {
   EXPECT_EQ(grid.groups(axes("tp-dp")), Groups({{0, 1, 2, 6, 7, 8}, {3, 4, 5, 9, 10, 11}}));
 }
 
-// From the definition: members of a group agree on all other axes. Nested loops, instead of
-// strides, lay out the ranks over every order.
-TEST(Grid, AllOrdersAgainstTheDefinition) {
+// By definition, members of a group agree on all other axes. The test enumerates ranks in every
+// order by nested loops instead of strides.
+TEST(Grid, AllOrdersMatchTheDefinition) {
   std::array<int64_t, numAxes> sizes = {2, 3, 1, 2, 3};
   std::vector<Axis> order(defaultAxisOrder.begin(), defaultAxisOrder.end());
   unsigned orders = 0;
@@ -78,7 +78,8 @@ TEST(Grid, AllOrdersAgainstTheDefinition) {
       for (Axis axis : defaultAxisOrder)
         if (subset >> unsigned(axis) & 1)
           set.insert(axis);
-      // In the order of first members, which is the order of the coordinates outside.
+      // Groups are in the order of their first members, which is that of the other axes'
+      // coordinates.
       Groups expected;
       std::map<std::vector<int64_t>, size_t> index;
       for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -106,21 +107,21 @@ TEST(Grid, AllOrdersAgainstTheDefinition) {
   EXPECT_EQ(orders, 120u);
 }
 
-TEST(Grid, Refuses) {
-  auto refusal = [](std::array<int64_t, numAxes> sizes, std::vector<Axis> order) {
+TEST(Grid, RejectsInvalidGrids) {
+  auto errorOf = [](std::array<int64_t, numAxes> sizes, std::vector<Axis> order) {
     std::string error;
     EXPECT_FALSE(Grid::get(sizes, order, error));
     return error;
   };
-  EXPECT_EQ(refusal({2, 1, 1, 1, 1}, {Axis::DP, Axis::PP}),
+  EXPECT_EQ(errorOf({2, 1, 1, 1, 1}, {Axis::DP, Axis::PP}),
             "axis 'tp' has 2 ranks but is not in the order");
-  EXPECT_EQ(refusal({1, 1, 1, 1, 1}, {Axis::DP, Axis::DP}), "axis 'dp' occurs twice in the order");
-  EXPECT_EQ(refusal({1, 1, 1, 0, 1}, {Axis::DP}), "axis 'dp' has size 0: it must be at least 1");
-  EXPECT_EQ(refusal({1, 1, 1, -4, 1}, {Axis::DP}), "axis 'dp' has size -4: it must be at least 1");
-  EXPECT_EQ(refusal({1 << 20, 1, 1, 2, 1}, {Axis::TP, Axis::DP}),
+  EXPECT_EQ(errorOf({1, 1, 1, 1, 1}, {Axis::DP, Axis::DP}), "axis 'dp' occurs twice in the order");
+  EXPECT_EQ(errorOf({1, 1, 1, 0, 1}, {Axis::DP}), "axis 'dp' has size 0: it must be at least 1");
+  EXPECT_EQ(errorOf({1, 1, 1, -4, 1}, {Axis::DP}), "axis 'dp' has size -4: it must be at least 1");
+  EXPECT_EQ(errorOf({1 << 20, 1, 1, 2, 1}, {Axis::TP, Axis::DP}),
             "the grid has more than 1048576 ranks");
   // A product that does not fit into 64 bits.
-  EXPECT_EQ(refusal({INT64_MAX, 1, 1, INT64_MAX, INT64_MAX}, {Axis::TP, Axis::DP, Axis::PP}),
+  EXPECT_EQ(errorOf({INT64_MAX, 1, 1, INT64_MAX, INT64_MAX}, {Axis::TP, Axis::DP, Axis::PP}),
             "the grid has more than 1048576 ranks");
 }
 

@@ -6,8 +6,8 @@
 
 using namespace tpc;
 
-// Compares with the definition: some group has members in two nodes.
-TEST(Links, CrossesNodesAgainstTheDefinition) {
+// Compares with the definition: an axis crosses nodes if some group has members in two nodes.
+TEST(Links, CrossesNodesMatchesTheDefinition) {
   for (int64_t stride : {1, 2, 3, 4, 6})
     for (int64_t size : {1, 2, 3, 4, 8})
       for (int64_t outer : {1, 2, 3, 5})

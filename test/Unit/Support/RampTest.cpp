@@ -28,9 +28,9 @@ std::vector<float> makeSlopes() {
   return slopes;
 }
 
-TEST(Ramp, BeginsAnywhere) {
+TEST(Ramp, MayBeginAnywhere) {
   std::vector<float> slopes = makeSlopes();
-  // Ranges that begin at 0, end at 0, cross 0, and are on one side of it.
+  // Ranges that begin at 0, end at 0, contain 0, or are on one side of it.
   for (int64_t start : {0, -63, -20, 1, 5, -100}) {
     std::optional<Ramp> ramp = findRamp(makeTable(slopes, start, 64), 64);
     ASSERT_TRUE(ramp) << start;
@@ -41,24 +41,24 @@ TEST(Ramp, BeginsAnywhere) {
   }
 }
 
-TEST(Ramp, OneBitIsEnough) {
+TEST(Ramp, OneChangedBitIsFound) {
   std::vector<float> table = makeTable(makeSlopes(), -63, 64);
   for (size_t i : {size_t(0), size_t(62), size_t(500), table.size() - 2}) {
     std::vector<float> other = table;
     other[i] = std::nextafter(other[i], 1.0f);
-    // A row's number is the element next to its 0.
+    // A row's slope is the element next to its 0.
     EXPECT_FALSE(findRamp(other, 64)) << i;
   }
 }
 
-TEST(Ramp, OtherTables) {
+TEST(Ramp, OtherTablesAreRejected) {
   const float inf = std::numeric_limits<float>::infinity();
   EXPECT_FALSE(findRamp({}, 4));
   EXPECT_FALSE(findRamp({1, 2, 3}, 1));
   EXPECT_FALSE(findRamp({0, 0, 0, 0}, 2));       // no slopes at all
   EXPECT_FALSE(findRamp({1, 1, 1, 1}, 4));       // a constant
   EXPECT_FALSE(findRamp({0, 1, 4, 9}, 4));       // squares
-  EXPECT_FALSE(findRamp({0, 1, 2, 0, 1, 3}, 3)); // one row of two
+  EXPECT_FALSE(findRamp({0, 1, 2, 0, 1, 3}, 3)); // one of two rows
   EXPECT_FALSE(findRamp({0, inf, inf}, 3));
   EXPECT_FALSE(findRamp({0, std::nanf(""), 0}, 3));
   EXPECT_FALSE(findRamp({0, 1, 2, 3, 4}, 2)); // no rows of two

@@ -53,12 +53,12 @@ TEST_F(ReadFile, PipesHaveTheSameLimit) {
   }
 }
 
-TEST_F(ReadFile, PipesAreNotWaitedForWithoutEnd) {
+TEST_F(ReadFile, PipesHaveATimeout) {
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
   std::string bytes;
   EXPECT_EQ(readFile(path("pipe"), 100, bytes, /*maxSeconds=*/0),
             "nothing was written to it for 0 s");
-  // A writer that opens the pipe late, and one that opens and closes it.
+  // A writer that opens the pipe late, and one that only opens and closes it.
   for (const char *text : {"text", ""}) {
     std::thread writer([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -74,7 +74,7 @@ TEST_F(ReadFile, PipesAreNotWaitedForWithoutEnd) {
   close(held);
 }
 
-TEST_F(ReadFile, WhatIsNoFile) {
+TEST_F(ReadFile, RejectsFoldersAndDevices) {
   std::filesystem::create_symlink("nowhere", path("link"));
   std::filesystem::create_symlink("loop", path("loop"));
   EXPECT_EQ(read(folder), "[it is a folder]");

@@ -15,17 +15,17 @@ static ShardSpec parse(std::string_view text) {
   return spec.value_or(ShardSpec());
 }
 
-static std::string refusal(std::string_view text) {
+static std::string errorOf(std::string_view text) {
   std::string error;
   EXPECT_FALSE(ShardSpec::parse(text, error)) << text;
   EXPECT_EQ(error.find('\n'), std::string::npos);
   return error;
 }
 
-/// Column and message of an error.
-static void expectRefusal(std::string_view text, unsigned column, std::string_view item,
-                          std::string_view cause) {
-  std::string error = refusal(text);
+/// Checks the column, the item and the message of an error.
+static void expectError(std::string_view text, unsigned column, std::string_view item,
+                        std::string_view cause) {
+  std::string error = errorOf(text);
   std::string start = "column " + std::to_string(column) + ": '" + std::string(item) + "': ";
   EXPECT_TRUE(error.starts_with(start)) << error;
   EXPECT_NE(error.find(cause), std::string::npos) << error;
@@ -57,7 +57,7 @@ TEST(ShardSpec, Manual) {
   EXPECT_FALSE(parse("tp2").manual);
   EXPECT_TRUE(parse("manual,tp2").manual);
   EXPECT_EQ(parse("manual,tp2").str(), "tp2,manual");
-  expectRefusal("tp2,manual,manual", 12, "manual", "'manual' is given twice");
+  expectError("tp2,manual,manual", 12, "manual", "'manual' is given twice");
 }
 
 TEST(ShardSpec, CanonicalTextRoundTrips) {
@@ -71,7 +71,7 @@ TEST(ShardSpec, CanonicalTextRoundTrips) {
   EXPECT_EQ(parse("tp2,order=tp-cp-ep-dp-pp").str(), "tp2");
 }
 
-TEST(ShardSpec, SequenceParallelismAloneIsNoted) {
+TEST(ShardSpec, NotesSequenceParallelismWithoutTp) {
   for (std::string_view text : {"sp", "dp2,sp", "tp1,sp"}) {
     ShardSpec spec = parse(text);
     EXPECT_FALSE(spec.sequenceParallel);
@@ -80,11 +80,11 @@ TEST(ShardSpec, SequenceParallelismAloneIsNoted) {
   }
 }
 
-TEST(ShardSpec, OnlyGroups) {
-  expectRefusal("tp2,cp2", 5, "cp2", "no tactic splits a program over shards of the context (cp)");
-  expectRefusal("ep4", 1, "ep4", "no tactic splits a program over experts (ep)");
-  expectRefusal("etp2", 1, "etp2", "no tactic splits a program over separate ranks for experts");
-  expectRefusal("tp8,pp4,vpp2", 9, "vpp2", "the pipeline is not interleaved (vpp)");
+TEST(ShardSpec, RejectsAxesThatOnlyGroupsSupport) {
+  expectError("tp2,cp2", 5, "cp2", "no tactic splits a program over shards of the context (cp)");
+  expectError("ep4", 1, "ep4", "no tactic splits a program over experts (ep)");
+  expectError("etp2", 1, "etp2", "no tactic splits a program over separate ranks for experts");
+  expectError("tp8,pp4,vpp2", 9, "vpp2", "the pipeline is not interleaved (vpp)");
 }
 
 static ShardSpec parseGroups(std::string_view text) {
@@ -121,7 +121,7 @@ TEST(ShardSpec, Experts) {
                    "ranks of tp · cp · dp · pp are not a multiple of that; use another ep");
 }
 
-// Experts share the order, in every order; each rank is in both grids.
+// The grid of experts has the same order of axes. Each rank is in both grids, for every order.
 TEST(ShardSpec, ExpertsInAllOrders) {
   std::vector<Axis> order(defaultAxisOrder.begin(), defaultAxisOrder.end());
   do {
@@ -136,9 +136,9 @@ TEST(ShardSpec, ExpertsInAllOrders) {
   } while (std::ranges::next_permutation(order).found);
 }
 
-// A note reports combinations that Megatron-Core's initialize_model_parallel rejects: unless the
-// order ends with pp, dp and edp must be equal, and so must the pipelines of both grids.
-TEST(ShardSpec, NotesWhatMegatronRefuses) {
+// A note reports combinations that Megatron-Core's initialize_model_parallel rejects. Unless the
+// order ends with pp, dp and edp must be equal, and the pipelines of both grids must be equal.
+TEST(ShardSpec, NotesSpecsThatMegatronRejects) {
   unsigned accepted = 0, replicas = 0, pipelines = 0;
   std::vector<Axis> order(defaultAxisOrder.begin(), defaultAxisOrder.end());
   do {
@@ -183,11 +183,11 @@ TEST(ShardSpec, TwoDimensions) {
   ASSERT_EQ(sequence.notes.size(), 1u);
   EXPECT_NE(sequence.notes[0].find("'sp' has no effect: with tp2x2"), std::string::npos);
 
-  expectRefusal("tp2x0", 1, "tp2x0", "the number must be at least 1");
-  expectRefusal("tp2x2x2", 1, "tp2x2x2", "'2x2' is not a number; write tp2x and a number");
-  expectRefusal("tp1024x2048", 1, "tp1024x2048", "more than 1048576 ranks");
-  expectRefusal("tp2x2,tp4", 7, "tp4", "axis 'tp' is given twice");
-  expectRefusal("dp2x2", 1, "dp2x2", "only tp has two dimensions, such as tp2x4");
+  expectError("tp2x0", 1, "tp2x0", "the number must be at least 1");
+  expectError("tp2x2x2", 1, "tp2x2x2", "'2x2' is not a number; write tp2x and a number");
+  expectError("tp1024x2048", 1, "tp1024x2048", "more than 1048576 ranks");
+  expectError("tp2x2,tp4", 7, "tp4", "axis 'tp' is given twice");
+  expectError("dp2x2", 1, "dp2x2", "only tp has two dimensions, such as tp2x4");
 }
 
 TEST(ShardSpec, Nodes) {
@@ -195,71 +195,71 @@ TEST(ShardSpec, Nodes) {
   ShardSpec spec = parse("gpus-per-node=8,tp8,dp2");
   EXPECT_EQ(spec.gpusPerNode, 8);
   EXPECT_EQ(spec.str(), "tp8,dp2,gpus-per-node=8");
-  expectRefusal("gpus-per-node=0", 1, "gpus-per-node=0", "must be at least 1");
-  expectRefusal("gpus-per-node=", 1, "gpus-per-node=",
-                "the number is missing; write "
-                "gpus-per-node= and a number");
-  expectRefusal("gpus-per-node8", 1, "gpus-per-node8", "such as gpus-per-node=8");
-  expectRefusal("gpus-per-node=8,gpus-per-node=8", 17, "gpus-per-node=8", "is given twice");
+  expectError("gpus-per-node=0", 1, "gpus-per-node=0", "must be at least 1");
+  expectError("gpus-per-node=", 1, "gpus-per-node=",
+              "the number is missing; write "
+              "gpus-per-node= and a number");
+  expectError("gpus-per-node8", 1, "gpus-per-node8", "such as gpus-per-node=8");
+  expectError("gpus-per-node=8,gpus-per-node=8", 17, "gpus-per-node=8", "is given twice");
 }
 
 TEST(ShardSpec, Malformed) {
-  EXPECT_EQ(refusal(""), "it is empty; write how many ranks each axis has, for example tp8,pp4 or "
+  EXPECT_EQ(errorOf(""), "it is empty; write how many ranks each axis has, for example tp8,pp4 or "
                          "tp2,pp2,dp2,sp,mb4 (tp1: one rank)");
-  expectRefusal(",", 1, "", "an item is missing");
-  expectRefusal("tp2,", 5, "", "an item is missing");
-  expectRefusal("tp2,,pp2", 5, "", "an item is missing");
-  expectRefusal("tp2, ,pp2", 6, "", "an item is missing");
-  expectRefusal("tp", 1, "tp", "the number is missing; write tp and a number, such as tp2");
-  expectRefusal("pp2,  tp=2", 7, "tp=2", "'=2' is not a number; write tp and a number");
-  expectRefusal("tp2.5", 1, "tp2.5", "is not a number");
-  expectRefusal("tp-2", 1, "tp-2", "'-2' is not a number");
-  expectRefusal("tp+2", 1, "tp+2", "is not a number");
-  expectRefusal("tp 2", 1, "tp 2", "is not a number");
-  expectRefusal("tp2x", 1, "tp2x", "is not a number");
-  expectRefusal("mb", 1, "mb", "write mb and a number, such as mb2");
-  expectRefusal("sp2", 1, "sp2", "takes no number");
-  expectRefusal("8tp", 1, "8tp", "unknown item; expected tpN, ppN, dpN, sp, mbN");
-  expectRefusal("TP8", 1, "TP8", "small letters, for example tp8,pp4");
-  expectRefusal("tp2;pp2", 1, "tp2;pp2", "is not a number");
-  expectRefusal("reshard", 1, "reshard", "unknown item");
-  expectRefusal("order", 1, "order", "such as order=tp-dp-pp");
-  expectRefusal(std::string_view("t\0p", 3), 1, "t\\x00p", "unknown item");
-  expectRefusal("tp\n2", 1, "tp\\x0a2", "is not a number");
-  expectRefusal(std::string(1000, 'x'), 1, std::string(40, 'x') + "…", "unknown item");
+  expectError(",", 1, "", "an item is missing");
+  expectError("tp2,", 5, "", "an item is missing");
+  expectError("tp2,,pp2", 5, "", "an item is missing");
+  expectError("tp2, ,pp2", 6, "", "an item is missing");
+  expectError("tp", 1, "tp", "the number is missing; write tp and a number, such as tp2");
+  expectError("pp2,  tp=2", 7, "tp=2", "'=2' is not a number; write tp and a number");
+  expectError("tp2.5", 1, "tp2.5", "is not a number");
+  expectError("tp-2", 1, "tp-2", "'-2' is not a number");
+  expectError("tp+2", 1, "tp+2", "is not a number");
+  expectError("tp 2", 1, "tp 2", "is not a number");
+  expectError("tp2x", 1, "tp2x", "is not a number");
+  expectError("mb", 1, "mb", "write mb and a number, such as mb2");
+  expectError("sp2", 1, "sp2", "takes no number");
+  expectError("8tp", 1, "8tp", "unknown item; expected tpN, ppN, dpN, sp, mbN");
+  expectError("TP8", 1, "TP8", "small letters, for example tp8,pp4");
+  expectError("tp2;pp2", 1, "tp2;pp2", "is not a number");
+  expectError("reshard", 1, "reshard", "unknown item");
+  expectError("order", 1, "order", "such as order=tp-dp-pp");
+  expectError(std::string_view("t\0p", 3), 1, "t\\x00p", "unknown item");
+  expectError("tp\n2", 1, "tp\\x0a2", "is not a number");
+  expectError(std::string(1000, 'x'), 1, std::string(40, 'x') + "…", "unknown item");
 }
 
 TEST(ShardSpec, Numbers) {
-  expectRefusal("tp0", 1, "tp0", "must be at least 1");
-  expectRefusal("mb0", 1, "mb0", "must be at least 1");
-  expectRefusal("tp1048577", 1, "tp1048577", "too large: at most 1048576");
-  expectRefusal("tp" + std::string(30, '9'), 1, "tp" + std::string(30, '9'), "too large");
-  expectRefusal("mb" + std::string(30, '9'), 1, "mb" + std::string(30, '9'), "too large");
-  EXPECT_EQ(refusal("tp1048576,pp2"), "'tp1048576,pp2': the grid has more than 1048576 ranks");
+  expectError("tp0", 1, "tp0", "must be at least 1");
+  expectError("mb0", 1, "mb0", "must be at least 1");
+  expectError("tp1048577", 1, "tp1048577", "too large: at most 1048576");
+  expectError("tp" + std::string(30, '9'), 1, "tp" + std::string(30, '9'), "too large");
+  expectError("mb" + std::string(30, '9'), 1, "mb" + std::string(30, '9'), "too large");
+  EXPECT_EQ(errorOf("tp1048576,pp2"), "'tp1048576,pp2': the grid has more than 1048576 ranks");
   EXPECT_EQ(parse("tp1048576").grid.worldSize(), 1048576);
 }
 
 TEST(ShardSpec, Duplicates) {
-  expectRefusal("tp2,tp2", 5, "tp2", "axis 'tp' is given twice");
-  expectRefusal("tp1,pp2,tp2", 9, "tp2", "axis 'tp' is given twice");
-  expectRefusal("sp,tp2,sp", 8, "sp", "'sp' is given twice");
-  expectRefusal("mb2,mb4", 5, "mb4", "'mb' is given twice");
-  expectRefusal("order=tp,order=tp", 10, "order=tp", "the order is given twice");
-  expectRefusal("allow-reshard,allow-reshard", 15, "allow-reshard", "is given twice");
+  expectError("tp2,tp2", 5, "tp2", "axis 'tp' is given twice");
+  expectError("tp1,pp2,tp2", 9, "tp2", "axis 'tp' is given twice");
+  expectError("sp,tp2,sp", 8, "sp", "'sp' is given twice");
+  expectError("mb2,mb4", 5, "mb4", "'mb' is given twice");
+  expectError("order=tp,order=tp", 10, "order=tp", "the order is given twice");
+  expectError("allow-reshard,allow-reshard", 15, "allow-reshard", "is given twice");
 }
 
 TEST(ShardSpec, Order) {
-  expectRefusal("tp2,order=tp-xp", 5, "order=tp-xp", "'xp' is not an axis");
-  expectRefusal("order=", 1, "order=", "'' is not an axis");
-  expectRefusal("order=tp-", 1, "order=tp-", "'' is not an axis");
-  expectRefusal("order=tp-tp", 1, "order=tp-tp", "axis 'tp' occurs twice in the order");
-  expectRefusal("order=tp:dp", 1, "order=tp:dp", "'tp:dp' is not an axis");
-  EXPECT_EQ(refusal("tp2,pp2,order=tp-dp"),
+  expectError("tp2,order=tp-xp", 5, "order=tp-xp", "'xp' is not an axis");
+  expectError("order=", 1, "order=", "'' is not an axis");
+  expectError("order=tp-", 1, "order=tp-", "'' is not an axis");
+  expectError("order=tp-tp", 1, "order=tp-tp", "axis 'tp' occurs twice in the order");
+  expectError("order=tp:dp", 1, "order=tp:dp", "'tp:dp' is not an axis");
+  EXPECT_EQ(errorOf("tp2,pp2,order=tp-dp"),
             "'tp2,pp2,order=tp-dp': axis 'pp' has 2 ranks but is not in the order; an order names "
             "every axis that has more than one rank, such as order=tp-cp-ep-dp-pp");
 }
 
-TEST(ShardSpec, SaysThatThreadsAreTooFew) {
+TEST(ShardSpec, NotesTooManyRanks) {
   std::string error;
   EXPECT_TRUE(ShardSpec::parse("tp8,pp16,dp64", error)->notes.empty());
   auto spec = ShardSpec::parse("dp100000", error);

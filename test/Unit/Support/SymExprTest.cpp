@@ -31,14 +31,14 @@ TEST(SymExpr, CanonicalText) {
   EXPECT_EQ(canonical("s % 1"), "0");
   EXPECT_EQ(canonical("7 // 2 + 7 mod 2"), "4");
   EXPECT_EQ(canonical("min(s, s + 1)"), "s");
-  // "To the end", as exporters write it.
+  // Exporters write the end of a slice so.
   EXPECT_EQ(canonical("min(9223372036854775807, s - b)"), "-b + s");
   EXPECT_EQ(canonical("max(s - b, 9223372036854775807)"), "9223372036854775807");
   EXPECT_EQ(canonical("max(128, s)"), "max(128, s)");
   EXPECT_EQ(canonical("modulus"), "modulus"); // a word, not an operator
 }
 
-TEST(SymExpr, TextIsReadBack) {
+TEST(SymExpr, TextIsParsedAgain) {
   for (const char *text : {"0", "-7", "b*s + 3", "floordiv(b + s, 4)*s - 2*min(b, s)", "mod(s, 8)",
                            "max(floordiv(s, 2), b)"})
     EXPECT_EQ(canonical(canonical(text).c_str()), canonical(text)) << text;
@@ -70,7 +70,7 @@ TEST(SymExpr, Division) {
 
 TEST(SymExpr, DivisionBySums) {
   SymExpr b = SymExpr::symbol("b"), p = SymExpr::symbol("past"), s = SymExpr::symbol("s");
-  // A cache's elements over those of one sample.
+  // The elements of a cache, divided by those of one head.
   EXPECT_EQ((16 * b * (p + s)).divideExact(4 * p + 4 * s)->str(), "4*b");
   EXPECT_EQ(SymExpr::floorDiv(b * (p + s), p + s).str(), "b");
   EXPECT_EQ(((b - s) * (b + s)).divideExact(b - s)->str(), "b + s");
@@ -85,7 +85,7 @@ TEST(SymExpr, DivisionBySums) {
       EXPECT_EQ((x * y).divideExact(y), x) << x.str() << " times " << y.str();
 }
 
-// The canonical order is that of long division: by atoms, where texts would sort `max*` after
+// The canonical order is by atoms, as in long division. An order by text would put `max*` after
 // `max(`.
 TEST(SymExpr, TermsAreOrderedByAtoms) {
   SymExpr x = SymExpr::symbol("max") + 1;
@@ -95,7 +95,7 @@ TEST(SymExpr, TermsAreOrderedByAtoms) {
   EXPECT_EQ((x * y).divideExact(x), y);
 }
 
-TEST(SymExpr, CopiesKeepTheirValue) {
+TEST(SymExpr, CopiesAreIndependent) {
   SymExpr b = SymExpr::symbol("b"), sum = b + 300, copy = sum;
   sum = sum * sum - copy;
   EXPECT_EQ(copy.str(), "b + 300");
@@ -112,7 +112,7 @@ TEST(SymExpr, LowerBound) {
   EXPECT_EQ((s - 2 * s).lowerBound(), std::nullopt);
 }
 
-TEST(SymExpr, OverflowEqualsNothing) {
+TEST(SymExpr, OverflowIsUnequalToAll) {
   SymExpr big(INT64_MAX);
   SymExpr e = big * SymExpr(2);
   EXPECT_TRUE(e.isOverflow());
@@ -122,7 +122,7 @@ TEST(SymExpr, OverflowEqualsNothing) {
 }
 
 // Simplification preserves values.
-TEST(SymExpr, RandomExpressionsKeepTheirValue) {
+TEST(SymExpr, SimplificationPreservesValues) {
   std::mt19937 random(1);
   auto draw = [&](int n) { return (int)(random() % n); };
   for (int round = 0; round < 500; ++round) {
@@ -171,7 +171,7 @@ TEST(SymExpr, RandomExpressionsKeepTheirValue) {
   }
 }
 
-TEST(Split, PartsTileTheWhole) {
+TEST(Split, ShardsTileTheDimension) {
   for (int64_t n : {0, 1, 5, 7, 64, 50257})
     for (int64_t parts : {1, 2, 3, 8, 100}) {
       int64_t next = 0;
