@@ -103,7 +103,13 @@ NODES = [
         "is one of too many nodes that compute shapes",
     ),
     # Results.
-    (17, "float[4] x", "", "z, y = Neg(x)", "has a use of its output 'y', which the op does not define"),
+    (
+        17,
+        "float[4] x",
+        "",
+        "z, y = Neg(x)",
+        "has a use of its output 'y', which the op does not define",
+    ),
     # Activations.
     (
         20,

@@ -82,10 +82,11 @@ std::optional<AnnotationFault> LineParser::parseEntry() {
     while (at < text.size() && (llvm::isAlnum(text[at]) || text[at] == '_'))
       ++at;
     if (begin == at)
-      return fail(at, at < text.size() ? quote(text.substr(at, 1)) +
-                                             " is no entry; expected '-', '?', or axes such as tp "
-                                             "or tp+dp"
-                                       : "the list has no end; " + kExample.str());
+      return fail(at, at < text.size()
+                          ? quote(text.substr(at, 1)) +
+                                " is not an entry; expected '-', '?', or axes such as tp "
+                                "or tp+dp"
+                          : "the list has no end; " + kExample.str());
     std::string name = text.slice(begin, at).str();
     for (const AnnotationLine::Axis &other : entry.axes)
       if (other.name == name)

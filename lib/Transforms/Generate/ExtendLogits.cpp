@@ -1,8 +1,8 @@
-//===- ExtendLogits.cpp - Logits of all tokens in place of the last one's --===//
+//===- ExtendLogits.cpp - Logits of all tokens, not only the last ----------===//
 //
-// Files may compute the logits of the last token alone: they slice it before the head. From that
-// slice to the output, batch rows are independent, so tokens may take their place. Each op is
-// cloned for batch * sequence rows:
+// Files may compute the logits of the last token alone: they slice it before the head. Between this
+// slice and the output, rows of the batch are independent, so the rows can be all tokens instead.
+// Each op is cloned for batch * sequence rows:
 //
 //   hidden [b, s, 64] -> slice of s - 1 [b, 1, 64] -> head -> [b, 1, 1000]
 //   hidden [b, s, 64] -> reshape [b * s, 1, 64]    -> head -> [b * s, 1, 1000] -> [b, s, 1000]
@@ -93,7 +93,7 @@ struct ExtendLogits : public mlir::tpc::impl::ExtendLogitsBase<ExtendLogits> {
     });
   }
 
-  /// Returns true if no input determines the elements.
+  /// Returns true if the elements do not depend on inputs.
   bool isFixed(Value v, unsigned depth = 0) {
     Operation *op = v.getDefiningOp();
     return op && depth < 64 && !has(v, batch) && !has(v, tokens) && !isa<SizeOp>(op) &&
@@ -169,7 +169,7 @@ struct ExtendLogits : public mlir::tpc::impl::ExtendLogitsBase<ExtendLogits> {
           has(output, batch)) {
         SmallVector<SymExpr> sizes = getSizes(output);
         if (isLogits || llvm::count_if(sizes, [](auto &s) { return s.isConstant(); }) == 1)
-          return; // the logits of all tokens
+          return; // has the logits of all tokens already
       }
       if (isLogits)
         candidates.assign(1, i);

@@ -34,7 +34,8 @@ FailureOr<SymExpr> RowPositions::withoutPast(Operation *op, const SymExpr &e) co
   return rest;
 }
 
-/// Returns the batch dimension. A constant batch of one has none: the past is a single number.
+/// Returns the index of the batch dimension. For a constant batch of one, returns nothing, because
+/// the number of past tokens is then a scalar.
 std::optional<unsigned> RowPositions::findBatch(ArrayRef<SymExpr> sizes) const {
   for (auto [i, size] : llvm::enumerate(sizes)) {
     std::set<std::string> symbols;
@@ -53,14 +54,14 @@ SmallVector<SymExpr> RowPositions::withLeadingBatch(ArrayRef<SymExpr> sizes) con
 
 FailureOr<Value> RowPositions::align(Operation *op, Value v, ArrayRef<SymExpr> sizes) {
   Location loc = op->getLoc();
-  Value row = rows.lookup(v);
+  Value replacement = perSequence.lookup(v);
   SmallVector<SymExpr> own = getSizes(v);
   size_t missing = sizes.size() - own.size();
   std::optional<unsigned> dim = findBatch(sizes);
   SmallVector<SymExpr> full(missing, SymExpr(1));
   llvm::append_range(full, own);
   if (!dim)
-    return createReshape(builder, loc, row, withLeadingBatch(full));
+    return createReshape(builder, loc, replacement, withLeadingBatch(full));
   // The batch replaces a broadcast dimension. All dimensions before it must be of size one.
   std::optional<SymExpr> others = sizes[*dim].divideExact(batch);
   bool fits = full[*dim].isConstant(1) && others;
@@ -72,11 +73,11 @@ FailureOr<Value> RowPositions::align(Operation *op, Value v, ArrayRef<SymExpr> s
            failure();
   full[*dim] = batch;
   if (others->isConstant(1))
-    return createReshape(builder, loc, row, full);
+    return createReshape(builder, loc, replacement, full);
   // [batch * sequence, ..]: each number of a sequence repeats for all its tokens.
   SmallVector<SymExpr> openSizes = full;
   openSizes.insert(openSizes.begin() + *dim + 1, SymExpr(1));
-  Value opened = createReshape(builder, loc, row, openSizes);
+  Value opened = createReshape(builder, loc, replacement, openSizes);
   openSizes[*dim + 1] = *others;
   full[*dim] = sizes[*dim];
   return createReshape(builder, loc, createExpand(builder, loc, opened, openSizes), full);
@@ -88,7 +89,7 @@ LogicalResult RowPositions::finish(Operation *op, Operation *made) {
     varying.insert(result);
     old.replaceAllUsesWith(result);
   } else {
-    rows[old] = result;
+    perSequence[old] = result;
   }
   return success();
 }
@@ -108,7 +109,7 @@ LogicalResult RowPositions::visitSize(SizeOp op) {
     past = AddOp::create(builder, loc, past.getType(), past, more);
   }
   if (getSymbolName(batch)) {
-    rows[op.getResult()] = past;
+    perSequence[op.getResult()] = past;
     return success();
   }
   Value one = createReshape(builder, loc, past, {});
@@ -118,7 +119,7 @@ LogicalResult RowPositions::visitSize(SizeOp op) {
 }
 
 LogicalResult RowPositions::visitAttention(AttentionOp op) {
-  if (llvm::any_of(op->getOperands(), [&](Value v) { return rows.count(v); }))
+  if (llvm::any_of(op->getOperands(), [&](Value v) { return perSequence.count(v); }))
     return emitNodeError(op) << "takes queries or keys that are shared by all sequences and depend "
                                 "on the past";
   if (!isPast(op.getCausalOffset()))
@@ -159,16 +160,16 @@ LogicalResult RowPositions::visitTable(SliceOp op) {
     Value more = SizeOp::create(builder, loc, RankedTensorType::get({}, number), *first);
     ids = AddOp::create(builder, loc, idsType, ids, more);
   }
-  FailureOr<Value> known =
+  FailureOr<Value> clamped =
       clampIds(op, ids, SymExpr::symbol(step.past) + *first + count - SymExpr(1), table, dim);
-  if (failed(known))
+  if (failed(clamped))
     return failure();
   SmallVector<SymExpr> sizes = getSizes(op.getResult());
   auto type = makeTensorType(elementTypeOf(table), single ? sizes : withLeadingBatch(sizes));
   bool isTable = getSizes(table).size() == 2 && isFloatTensor(table);
   Operation *made =
-      isTable ? EmbeddingOp::create(builder, loc, type, table, *known).getOperation()
-              : GatherOp::create(builder, loc, type, table, *known, uint64_t(0)).getOperation();
+      isTable ? EmbeddingOp::create(builder, loc, type, table, *clamped).getOperation()
+              : GatherOp::create(builder, loc, type, table, *clamped, uint64_t(0)).getOperation();
   return finish(op, made);
 }
 
@@ -178,14 +179,14 @@ LogicalResult RowPositions::visitBroadcast(Operation *op) {
   bool isUnbatched = !findBatch(sizes);
   IRMapping mapping;
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
-    if (!rows.count(operand))
+    if (!perSequence.count(operand))
       continue;
-    bool table = isa<RotaryOp>(op);
-    if (table && (isUnbatched || i == 0))
+    bool isRotary = isa<RotaryOp>(op);
+    if (isRotary && (isUnbatched || i == 0))
       return emitNodeError(op)
              << "rotates a value shared by all sequences by per-sequence positions";
     SmallVector<SymExpr> to = sizes;
-    if (table)
+    if (isRotary)
       to = {sizes[0], sizes[1], getSizes(operand)[2]};
     FailureOr<Value> aligned = align(op, operand, to);
     if (failed(aligned))
@@ -197,7 +198,7 @@ LogicalResult RowPositions::visitBroadcast(Operation *op) {
     Value to = createExpand(builder, op->getLoc(), mapping.lookup(op->getOperand(0)),
                             isUnbatched ? withLeadingBatch(sizes) : sizes);
     if (isUnbatched) {
-      rows[op->getResult(0)] = to;
+      perSequence[op->getResult(0)] = to;
     } else {
       varying.insert(to);
       op->getResult(0).replaceAllUsesWith(to);
@@ -213,18 +214,19 @@ LogicalResult RowPositions::visitBroadcast(Operation *op) {
 LogicalResult RowPositions::visitMatmul(MatmulOp op) {
   SmallVector<SymExpr> sizes = getSizes(op.getResult());
   SmallVector<SymExpr> lhs = getSizes(op.getLhs()), rhs = getSizes(op.getRhs());
-  if (findBatch(sizes) || lhs.size() < 2 || (op.getBias() && rows.count(op.getBias())))
+  if (findBatch(sizes) || lhs.size() < 2 || (op.getBias() && perSequence.count(op.getBias())))
     return emitNodeError(op) << "multiplies positions in a way that is not supported per sequence";
   IRMapping mapping;
-  bool left = rows.count(op.getLhs());
+  bool left = perSequence.count(op.getLhs());
   for (Value operand : {op.getLhs(), op.getRhs()}) {
     SmallVector<SymExpr> own = getSizes(operand), full(sizes.size() - own.size(), SymExpr(1));
     llvm::append_range(full, own);
-    if (Value row = rows.lookup(operand))
-      mapping.map(operand, createReshape(builder, op.getLoc(), row, withLeadingBatch(full)));
+    if (Value replacement = perSequence.lookup(operand))
+      mapping.map(operand,
+                  createReshape(builder, op.getLoc(), replacement, withLeadingBatch(full)));
     else if (!left || own.size() > 2)
-      // An operand shared by all sequences is repeated, unless it is a weight: batched matmuls need
-      // it.
+      // Batched matmuls need the batch in both operands, so an operand shared by all sequences is
+      // repeated. Weights need no batch.
       mapping.map(operand, createExpand(builder, op.getLoc(), operand, withLeadingBatch(full)));
   }
   Operation *made = builder.clone(*op, mapping);
@@ -241,10 +243,10 @@ LogicalResult RowPositions::visitMoved(Operation *op) {
                                 "per sequence";
   IRMapping mapping;
   for (Value operand : op->getOperands()) {
-    Value row = rows.lookup(operand);
-    mapping.map(operand, row ? row
-                             : createExpand(builder, op->getLoc(), operand,
-                                            withLeadingBatch(getSizes(operand))));
+    Value replacement = perSequence.lookup(operand);
+    mapping.map(operand, replacement ? replacement
+                                     : createExpand(builder, op->getLoc(), operand,
+                                                    withLeadingBatch(getSizes(operand))));
   }
   Operation *made = builder.clone(*op, mapping);
   made->getResult(0).setType(
@@ -318,7 +320,7 @@ static SmallVector<SymExpr> upperBounds(const SymExpr &size) {
 FailureOr<Value> RowPositions::clampIds(Operation *op, Value ids, const SymExpr &end, Value table,
                                         int64_t dim) {
   SymExpr count = getSizes(table)[dim];
-  auto known = count.asConstant();
+  auto numRows = count.asConstant();
   // Last row when the step's last token fills the cache.
   SymExpr last = end.substitute(
       {{step.past, SymExpr::symbol(preallocated.capacity) - SymExpr::symbol(preallocated.tokens)}});
@@ -329,11 +331,11 @@ FailureOr<Value> RowPositions::clampIds(Operation *op, Value ids, const SymExpr 
                          SizeOp::create(builder, loc, scalar, last));
   };
   std::optional<std::pair<SymExpr, int64_t>> capacityBound;
-  for (const SymExpr &bound : known ? upperBounds(last) : SmallVector<SymExpr>()) {
-    if (auto row = bound.asConstant(); row && *row < *known)
+  for (const SymExpr &bound : numRows ? upperBounds(last) : SmallVector<SymExpr>()) {
+    if (auto row = bound.asConstant(); row && *row < *numRows)
       return clamped();
     if (!capacityBound)
-      capacityBound = findCapacityBound(bound, *known, preallocated.capacity);
+      capacityBound = findCapacityBound(bound, *numRows, preallocated.capacity);
   }
   if (!capacityBound)
     return emitNodeError(op) << "looks up rows of a table of " << count.str() << " rows, up to row "
@@ -343,7 +345,7 @@ FailureOr<Value> RowPositions::clampIds(Operation *op, Value ids, const SymExpr 
   auto parameter = table.getDefiningOp<ParameterOp>();
   std::string why = "table " +
                     (parameter ? parameter.getWeight().str() : getSourceName(table.getLoc())) +
-                    " has " + std::to_string(*known) + " rows";
+                    " has " + std::to_string(*numRows) + " rows";
   constraints.push_back(builder.getDictionaryAttr(
       {builder.getNamedAttr("expr", SymExprAttr::get(context, capacityBound->first)),
        builder.getNamedAttr("min", builder.getI64IntegerAttr(0)),
@@ -363,16 +365,16 @@ LogicalResult RowPositions::visitLookup(Operation *op) {
   if (end == maxima.end())
     return emitNodeError(op) << "looks up rows by indices computed from positions, but their "
                                 "maximum is unknown";
-  Value row = rows.lookup(ids);
-  FailureOr<Value> known = clampIds(op, row ? row : ids, end->second, table, 0);
-  if (failed(known))
+  Value replacement = perSequence.lookup(ids);
+  FailureOr<Value> clamped = clampIds(op, replacement ? replacement : ids, end->second, table, 0);
+  if (failed(clamped))
     return failure();
   IRMapping mapping;
-  mapping.map(ids, *known);
+  mapping.map(ids, *clamped);
   SmallVector<SymExpr> sizes = getSizes(op->getResult(0));
   Operation *made = builder.clone(*op, mapping);
-  made->getResult(0).setType(
-      makeTensorType(elementTypeOf(op->getResult(0)), row ? withLeadingBatch(sizes) : sizes));
+  made->getResult(0).setType(makeTensorType(elementTypeOf(op->getResult(0)),
+                                            replacement ? withLeadingBatch(sizes) : sizes));
   return finish(op, made);
 }
 
@@ -388,7 +390,7 @@ LogicalResult RowPositions::visit(Operation *op) {
     return success();
   if (isa<EmbeddingOp, GatherOp, GatherNDOp>(op))
     return visitLookup(op);
-  bool isUnbatched = llvm::any_of(op->getOperands(), [&](Value v) { return rows.count(v); });
+  bool isUnbatched = llvm::any_of(op->getOperands(), [&](Value v) { return perSequence.count(v); });
   if (!isUnbatched) { // already per sequence
     varying.insert(op->result_begin(), op->result_end());
     return success();
@@ -482,7 +484,7 @@ LogicalResult RowPositions::run() {
     if (failed(visit(op)))
       return failure();
   for (Value result : main.front().getTerminator()->getOperands())
-    if (rows.count(result))
+    if (perSequence.count(result))
       return main.emitError(
           "has an output that is shared by all sequences and depends on the past");
   return success();

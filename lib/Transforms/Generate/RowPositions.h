@@ -37,7 +37,7 @@ private:
   FailureOr<SymExpr> withoutPast(Operation *op, const SymExpr &e) const;
   std::optional<unsigned> findBatch(ArrayRef<SymExpr> sizes) const;
   SmallVector<SymExpr> withLeadingBatch(ArrayRef<SymExpr> sizes) const;
-  bool isVarying(Value v) const { return rows.count(v) || varying.contains(v); }
+  bool isVarying(Value v) const { return perSequence.count(v) || varying.contains(v); }
 
   /// Returns the value per sequence, shaped to broadcast to `sizes`, or to `sizes` with the batch
   /// as leading dimension if they have none.
@@ -61,8 +61,9 @@ private:
   Value lengths;
   SymExpr batch;
   OpBuilder builder;
-  DenseMap<Value, Value> rows;           // values with the batch as leading dimension
-  DenseSet<Value> varying;               // values with the batch in their own types
+  DenseMap<Value, Value>
+      perSequence;         // by original value: replacement with the batch as leading dimension
+  DenseSet<Value> varying; // values with the batch in their own types
   DenseMap<Operation *, SymExpr> maxima; // per lookup: maximum of the ids
   SmallVector<Attribute> constraints;
 };

@@ -44,7 +44,7 @@ struct Case {
   IndexExpr condition;
   bool score;
   double number;
-  IndexExpr slope = {}; // also added; null: nothing
+  IndexExpr slope = {}; // added to the score; null: none
 
   bool isVisible() const { return score && number == 0; }
 };

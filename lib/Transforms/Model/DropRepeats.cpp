@@ -47,11 +47,11 @@ private:
       OpBuilder builder(v.getDefiningOp());
       return m.build(builder, v.getLoc());
     }
-    return repeatOp(v.getDefiningOp(), dim, depth);
+    return cloneWithoutRepeats(v.getDefiningOp(), dim, depth);
   }
 
-  /// Clones the op with operands without repeats.
-  Value repeatOp(Operation *op, int64_t dim, unsigned depth) {
+  /// Clones the op, with one element per run of repeats in its operands and result.
+  Value cloneWithoutRepeats(Operation *op, int64_t dim, unsigned depth) {
     auto ruled = dyn_cast<ShardingRuleOpInterface>(op);
     if (!ruled || op->getNumResults() != 1 || op->getNumRegions() != 0)
       return {};

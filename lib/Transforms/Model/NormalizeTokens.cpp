@@ -122,8 +122,7 @@ private:
     Sizes own = getSizes(v);
     Sizes padded(3 - own.size(), SymExpr(1));
     padded.append(own);
-    // With a single token, an operand with all dimensions is its row: the result has two
-    // dimensions.
+    // With a single token, an operand of rank 3 is one row, because the result has two dimensions.
     bool isRow = own.size() == 3 && sizes[0].isConstant(1) && sizes[1].isConstant(1);
     if (padded[0].isConstant(1) && padded[1].isConstant(1) && !isRow) {
       if (own.size() <= 1)

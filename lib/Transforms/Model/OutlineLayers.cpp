@@ -127,8 +127,8 @@ void LayerFinder::order() {
     position[op] = i;
 }
 
-// Position p is a cut if the value at p is used later, and no value computed before p is. Uses as
-// results of the model are ignored, because a segment may have several results.
+// Position p is a cut if the value at p is used later, and no earlier value is used after p. Uses
+// as results of the model are ignored, because a segment may have several results.
 void LayerFinder::cut() {
   int open = -1; // last use of earlier values
   for (BlockArgument arg : block.getArguments())

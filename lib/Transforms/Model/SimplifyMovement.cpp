@@ -176,8 +176,8 @@ struct SliceOfConcat : public OpRewritePattern<SliceOp> {
   }
 };
 
-/// Gives heads a dimension of their own in a norm of each head, where an exporter merges them with
-/// tokens: [b, s * heads, d] becomes [b, s, heads, d], which splits and repeats by heads.
+/// Separates heads from tokens in a norm of each head, so that heads can be split and replicated.
+/// Exporters may merge them: [b, s * heads, d] becomes [b, s, heads, d].
 template <typename OpTy> struct SeparateHeads : public OpRewritePattern<OpTy> {
   using OpRewritePattern<OpTy>::OpRewritePattern;
 

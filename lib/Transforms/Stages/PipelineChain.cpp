@@ -111,8 +111,8 @@ double PipelineChain::getSendSeconds(size_t cutPoint) const {
 /// Returns all cut points or, if there are very many, about a thousand, because choose() takes
 /// quadratic time: the cut point with the cheapest message in each interval of equal time and in
 /// each range.
-std::vector<size_t> PipelineChain::getWindows(size_t stages,
-                                              ArrayRef<StageBeginRange> ranges) const {
+std::vector<size_t> PipelineChain::getCandidates(size_t stages,
+                                                 ArrayRef<StageBeginRange> ranges) const {
   size_t maxStretches = std::max<size_t>(1024, 4 * stages);
   std::vector<size_t> all(cutPoints.size());
   std::iota(all.begin(), all.end(), 0);
@@ -149,8 +149,8 @@ std::vector<size_t> PipelineChain::getWindows(size_t stages,
   return kept;
 }
 
-/// Computes seconds[i][j] of a stage from window i to window j, by one walk over recomputed ops for
-/// each i, and by prefix sums for carried ops.
+/// Computes seconds[i][j] of a stage from candidate i to candidate j, by one walk over recomputed
+/// ops for each i, and by prefix sums for carried ops.
 void PipelineChain::computeSeconds(size_t stages, ArrayRef<StageBeginRange> ranges) {
   DenseSet<Operation *> costly; // recomputed ops with nonzero time, or that depend on such ops
   for (Operation &op : main.front().without_terminator())
@@ -174,16 +174,16 @@ void PipelineChain::computeSeconds(size_t stages, ArrayRef<StageBeginRange> rang
       costlyUsers.push_back(i);
   }
 
-  windows = getWindows(stages, ranges);
+  candidates = getCandidates(stages, ranges);
   double cheapest = std::numeric_limits<double>::infinity();
-  for (size_t cutPoint : ArrayRef(windows).drop_front())
+  for (size_t cutPoint : ArrayRef(candidates).drop_front())
     cheapest = std::min(cheapest, getSendSeconds(cutPoint));
-  std::vector<double> send(windows.size() + 1);
-  for (size_t i = 1; i < windows.size(); ++i)
-    send[i] = getSendSeconds(windows[i]) - cheapest;
+  std::vector<double> send(candidates.size() + 1);
+  for (size_t i = 1; i < candidates.size(); ++i)
+    send[i] = getSendSeconds(candidates[i]) - cheapest;
 
-  seconds.assign(windows.size(), std::vector<double>(windows.size() + 1));
-  for (size_t i = 0; i < windows.size(); ++i) {
+  seconds.assign(candidates.size(), std::vector<double>(candidates.size() + 1));
+  for (size_t i = 0; i < candidates.size(); ++i) {
     DenseSet<Operation *> seen;
     double recomputeSeconds = 0;
     std::function<void(Operation *)> add = [&](Operation *op) {
@@ -192,10 +192,10 @@ void PipelineChain::computeSeconds(size_t stages, ArrayRef<StageBeginRange> rang
       recomputeSeconds += model.getCost(op).seconds;
       getCostly(op, add);
     };
-    size_t begin = cutPoints[windows[i]].begin;
+    size_t begin = cutPoints[candidates[i]].begin;
     auto next = llvm::lower_bound(costlyUsers, begin);
-    for (size_t j = i + 1; j <= windows.size(); ++j) {
-      size_t end = j < windows.size() ? cutPoints[windows[j]].begin : carried.size();
+    for (size_t j = i + 1; j <= candidates.size(); ++j) {
+      size_t end = j < candidates.size() ? cutPoints[candidates[j]].begin : carried.size();
       for (; next != costlyUsers.end() && *next < end; ++next)
         getCostly(carried[*next], add);
       seconds[i][j] = until[end] - until[begin] + recomputeSeconds + send[i] + send[j];
@@ -212,17 +212,17 @@ std::optional<std::vector<size_t>> PipelineChain::choose(size_t stages,
   if (seconds.empty())
     computeSeconds(stages, ranges);
   auto getBegin = [&](size_t i) {
-    return i < windows.size() ? cutPoints[windows[i]].begin : carried.size();
+    return i < candidates.size() ? cutPoints[candidates[i]].begin : carried.size();
   };
   auto cuts = chooseCuts(
-      windows.size(), stages, [&](size_t i, size_t j) { return seconds[i][j]; }, 0.01,
+      candidates.size(), stages, [&](size_t i, size_t j) { return seconds[i][j]; }, 0.01,
       [&](size_t i, size_t j) { return until[getBegin(j)] - until[getBegin(i)]; },
       [&](size_t stage, size_t i) {
         return ranges.empty() || ranges[stage - 1].contains(getBegin(i));
       });
   if (cuts)
     for (size_t &cut : *cuts)
-      cut = windows[cut];
+      cut = candidates[cut];
   return cuts;
 }
 

@@ -86,7 +86,7 @@ public:
 private:
   void findCutPoints();
   void computeSeconds(size_t stages, ArrayRef<StageBeginRange> ranges);
-  std::vector<size_t> getWindows(size_t stages, ArrayRef<StageBeginRange> ranges) const;
+  std::vector<size_t> getCandidates(size_t stages, ArrayRef<StageBeginRange> ranges) const;
 
   func::FuncOp main;
   CostModel &model;
@@ -95,7 +95,7 @@ private:
   DenseMap<Operation *, size_t> position;
   SmallVector<CutPoint> cutPoints;
   /// Cut points that choose() considers, and the seconds of a stage between any two of them.
-  std::vector<size_t> windows;
+  std::vector<size_t> candidates;
   std::vector<std::vector<double>> seconds;
   std::vector<double> until; // prefix sums of the seconds of carried ops
 };

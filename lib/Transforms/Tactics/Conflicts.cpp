@@ -75,7 +75,7 @@ private:
   GridAttr grid;
   PlannedDists dists;
   Symbols symbols;
-  SmallVector<StringAttr> known; // processed axes, including the current one
+  SmallVector<StringAttr> processed; // processed axes, including the current one
   /// Sites where a class lost an axis: their operands and users are resharded.
   llvm::SetVector<Operation *> ops;
   llvm::SetVector<Value> values;
@@ -157,15 +157,15 @@ SmallVector<FactorClasses::Classes> ConflictResolver::getLists(Value value) cons
   return lists;
 }
 
-/// Returns the estimated seconds of a reshard over known axes.
+/// Returns the estimated seconds of a reshard over processed axes.
 double ConflictResolver::getSeconds(Value value, DistAttr from, DistAttr to) {
   auto isKnown = [&](StringAttr axis) {
-    return axis.getValue() == "mb" || llvm::is_contained(known, axis);
+    return axis.getValue() == "mb" || llvm::is_contained(processed, axis);
   };
   return dists.getSeconds(value, keepAxes(from, isKnown), keepAxes(to, isKnown));
 }
 
-/// Returns the estimated seconds of communication at `op` over known axes with these splits.
+/// Returns the estimated seconds of communication at `op` over processed axes with these splits.
 double ConflictResolver::getSeconds(Operation *op, PlannedDists::AxesOf axesOf,
                                     function_ref<DistAttr(Value)> getArrival) {
   constexpr double never = std::numeric_limits<double>::infinity();
@@ -426,7 +426,7 @@ void ConflictResolver::run() {
   for (StringAttr axis : grid.getOrder()) {
     if (!plan.usesAxis(axis))
       continue;
-    known.push_back(axis);
+    processed.push_back(axis);
     for (Operation *op : plan.getOps())
       if (op->getNumOperands() > 0) {
         resolveOp(op, axis);

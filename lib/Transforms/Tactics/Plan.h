@@ -219,7 +219,7 @@ LogicalResult applyAnnotations(Plan &plan);
 LogicalResult applyDataTactic(Plan &plan);
 /// Ops that need all samples (`batch` unsplit), together with their producers, if these are cheap.
 /// Each rank runs them for all samples in every micro-batch, because inputs are replicated.
-/// `stuck`: ops whose producers are too expensive.
+/// `blockers`: ops that need all samples, but have producers that are too expensive.
 struct WholeBatch {
   llvm::SetVector<Operation *> ops;
   struct Blocker {

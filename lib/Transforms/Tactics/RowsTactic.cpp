@@ -14,8 +14,8 @@
 //
 // The operand E{tpx, tpy} of a matmul that reduces over E is gathered over tpy to E{tpx}. The
 // result C{tpy} is unreduced over tpx and is reduce-scattered to C{tpy, tpx}. For matmuls that
-// reduce over C, the axes are exchanged. Thus each collective transfers 1/X or 1/Y of the bytes of
-// a collective in one tp dimension (docs/design/partitioning.md has the closed form), and weights,
+// reduce over C, the axes swap roles. Thus each collective transfers 1/X or 1/Y of the bytes of a
+// collective in one tp dimension (docs/design/partitioning.md has the closed form), and weights,
 // activations and arithmetic are split over X·Y ranks.
 //
 // (Pope et al. 2022, "Efficiently scaling transformer inference", 2D weight-stationary layout.)

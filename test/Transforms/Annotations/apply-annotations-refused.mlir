@@ -90,6 +90,6 @@ fc1: [tp, -
 fc1: [tp, -]  x
 
 //--- entry.txt
-# CHECK: entry.txt:2:7: error: '*' is no entry; expected '-', '?', or axes such as tp or tp+dp
+# CHECK: entry.txt:2:7: error: '*' is not an entry; expected '-', '?', or axes such as tp or tp+dp
 fc1: [*, -]
 

@@ -15,7 +15,7 @@ def Simplify : Pass<"tpc-simplify", "func::FuncOp"> {
       that the consumer does implicitly is erased. x + 0 is kept if the sign of a zero may affect an
       output or a division (-0 + 0 is 0).
     * A gather of constant, evenly spaced indices becomes a slice.
-    * A norm of each head, where heads are merged with tokens, gets a dimension of heads.
+    * A norm of each head on `[b, s * heads, d]` is computed on `[b, s, heads, d]`.
     * Numbers of past tokens that are equal for all sequences become the offset of attention.
     * An add of a bias after a matmul becomes the matmul's bias operand.
     * Merged batch dimensions of matmuls (`[b*H, s, d]`) are separated, also in the ops after them.
