@@ -227,7 +227,7 @@ def open_library(path) -> ctypes.CDLL:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns " (did you mean 'NAME'?)" for the most similar of the known names, or an empty text."""
+    """Returns " (did you mean 'NAME'?)" for the most similar known name, or an empty text."""
     found = difflib.get_close_matches(name, list(known), 1)
     return f" (did you mean '{found[0]}'?)" if found else ""
 

@@ -135,7 +135,7 @@ def group_size(attributes: str) -> int:
 
 
 def sent_share(kind: str, members: int) -> float:
-    """Returns the share of the whole buffer that a rank sends, as include/tpc/Support/Links.h does."""
+    """Returns the share of the whole buffer that a rank sends (include/tpc/Support/Links.h)."""
     if kind == "permute":
         return 1
     return (2 if kind == "all_reduce" else 1) * (members - 1) / members

@@ -82,8 +82,8 @@ def build(
     data_file: str,
     past: bool = False,
 ) -> onnx.ModelProto:
-    """Returns the model. With `past` it has a KV cache: past_key_values.* and present.*, as exporters
-    name them.
+    """Returns the model. With `past` it has a KV cache under the names that exporters use:
+    past_key_values.* and present.*.
     """
     b = Builder(data_file)
     size, groups = hidden // heads, heads // kv_heads

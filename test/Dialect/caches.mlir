@@ -20,7 +20,7 @@ module attributes {tpc.step = #tpc.step<window_lengths = "w", window = 6, window
 
 // -----
 
-// Not part of a complete program.
+// A cache is valid in an incomplete program, without @main.
 // CHECK: tpc.cache @k : tensor<1x1x?x4xf16
 tpc.cache @k : tensor<1x1x?x4xf16, #tpc.dist<[1, 1, capacity, 4]>>
 

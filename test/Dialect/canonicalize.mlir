@@ -1,4 +1,4 @@
-// Folders of the dialect.
+// Folding of the dialect's ops.
 // RUN: tpc-opt %s --canonicalize | FileCheck %s
 
 !x = tensor<?x8xf32, #tpc.dist<[b*s, 8]>>

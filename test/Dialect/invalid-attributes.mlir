@@ -1,4 +1,5 @@
-// tpc.* attributes must be in one table, on allowed ops and with allowed values.
+// A tpc.* attribute must be in the table of DiscardableAttrs.cpp, on an allowed op and with an
+// allowed value.
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics
 
 // expected-error @+1 {{unknown attribute 'tpc.nonsense'}}

@@ -68,7 +68,7 @@ func.func @sharded_softmax(%x: !x) {
 
 // -----
 
-// A split inside heads: 40 columns as 5 heads of 8.
+// A split inside of heads: the 40 columns are 5 heads of size 8.
 func.func @heads_cut_apart(%x: tensor<?x40xf32, #tpc.dist<[b, 40{tp}]>>) {
   // expected-error @+1 {{operand 0 is split in dimension 1 over {tp} in a way that its factors do not allow}}
   %0 = tpc.reshape %x : tensor<?x40xf32, #tpc.dist<[b, 40{tp}]>> -> tensor<?x5x8xf32, #tpc.dist<[b, 5{tp}, 8]>>
