@@ -16,7 +16,7 @@ STRUCTURE_124M = TOP / "test" / "Models" / "gpt2-124m.onnx"
 
 
 def model_124m(name: str = STRUCTURE_124M.stem) -> Path:
-    """Returns the path of GPT-2 124M in the build folder. Writes seeded weights if they are absent."""
+    """Returns the path of GPT-2 124M in the build folder, after writing absent (seeded) weights."""
     from tpc import weights
 
     path = harness.BUILD / "models" / f"{name}.onnx"

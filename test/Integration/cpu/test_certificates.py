@@ -204,14 +204,12 @@ REFUSALS = {
         lambda p: loop(p)["body"].append({"then": [], "else": []})
     ),
     "not a transfer": lambda p: transfer(p, "send").update(also=1),
-    "must have one list for each stage": lambda p: p["schedule"]["stages"].pop(),
+    "schedule and proof must have one list for each stage": lambda p: p["schedule"]["stages"].pop(),
     "stages communicate more than 100000 times": lambda p: (
         p["schedule"]["functions"].update(f=[SUM | {"over": ["pp"]}]),
         loop(p)["body"].append({"call": "f", "times": 200000}),
     ),
-    "loops, or parts between loops, communicate with other stages": (
-        lambda p: p["progress"][1].append({})
-    ),
+    "stage 1: the proof has ": (lambda p: p["progress"][1].append({})),
     "stage 1: the proof must have ascending places, and a time for each communication": (
         lambda p: p["progress"][1][0]["times"].append(99)
     ),
