@@ -7,7 +7,7 @@
 // a shard of heads.
 // RUN: sed 's/dense<\[0, 0, 1, 1\]>/dense<[0, 1, 0, 1]>/' %t > %t.order
 // RUN: not tpc-opt %t.order --tpc-verify-buffers -o /dev/null 2>&1 | FileCheck %s --check-prefix=ORDER
-// ORDER: reads cache @k0 for {{.*}}, which is no slice of it
+// ORDER: reads cache @k0 for {{.*}}, which is not a slice of this cache
 
 // RUN: sed 's/dense<\[0, 0, 1, 1\]>/dense<[0, 0, 1, 0]>/' %t > %t.other
 // RUN: not tpc-opt %t.other --tpc-verify-buffers -o /dev/null 2>&1 | FileCheck %s --check-prefix=ORDER

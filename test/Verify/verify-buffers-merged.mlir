@@ -55,7 +55,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1, %v = packed 2) 
   %e = tpc_buffer.slot %frame at 0 : 16 x f32
   %0 = tpc_buffer.slot %frame at 64 : 16 x f32
   tpc_buffer.batch_product %x by %x to %e batch 1 m 4 k 4 n 4 strides 0, 0
-  // expected-error @below {{where it may still read}}
+  // expected-error @below {{to memory that it may still read}}
   tpc_buffer.product %x m 4 k 4 by %w residual %e to %0 n 4, by %v to %e n 4
   tpc_buffer.batch_product %0 by %e to %y batch 1 m 4 k 4 n 4 strides 0, 0
   tpc_buffer.pop %frame

@@ -11,7 +11,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
   %frame = tpc_buffer.push 64
   %0 = tpc_buffer.slot %frame at 0 : 16 x f32
   tpc_buffer.batch_product %x by %x to %0 batch 1 m 4 k 4 n 4 strides 0, 0
-  // expected-error @below {{where it may still read}}
+  // expected-error @below {{to memory that it may still read}}
   tpc_buffer.batch_product %0 by %x to %0 batch 1 m 4 k 4 n 4 strides 0, 0
   tpc_buffer.batch_product %0 by %0 to %y batch 1 m 4 k 4 n 4 strides 0, 0
   tpc_buffer.pop %frame
@@ -42,7 +42,7 @@ func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   return %0 : tensor<4x4xf32>
 }
 tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
-  // expected-error @below {{has k 5, which is not 4}}
+  // expected-error @below {{has k 5, but must have 4}}
   tpc_buffer.batch_product %x by %x to %y batch 1 m 4 k 5 n 4 strides 0, 0
 }
 
@@ -53,7 +53,7 @@ func.func private @f(%x: tensor<4x4xf32>, %z: tensor<4x4xf32>) -> tensor<4x4xf32
   return %0 : tensor<4x4xf32>
 }
 tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %z = value 1 : 16 x f32) to (%y : 16 x f32) {
-  // expected-error @below {{reads other memory than that of argument 0}}
+  // expected-error @below {{must read the memory of argument 0}}
   tpc_buffer.batch_product %z by %x to %y batch 1 m 4 k 4 n 4 strides 0, 0
 }
 
@@ -85,7 +85,7 @@ func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x
   return %0 : !x
 }
 tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f32, %s = value 2 : 2 x f32, %t = value 3 : 2 x f32) to (%y : 32 x f32) {
-  // expected-error @below {{has a window that begins after p - 2, which is not p - 3}}
+  // expected-error @below {{has a window that begins after p - 2, but must have p - 3}}
   tpc_buffer.attention %x, %k, %k slopes %s at p to %y batch 1 queries 4 keys "p + 4" heads 2 of 4 kv_heads 2 of 4 strides [8, 8, 8, 8] causal p after "p - 2" scale 1.0
 }
 
@@ -99,7 +99,7 @@ func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x
   return %0 : !x
 }
 tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f32, %s = value 2 : 2 x f32, %t = value 3 : 2 x f32) to (%y : 32 x f32) {
-  // expected-error @below {{and the op on tensors differ in whether they have a window}}
+  // expected-error @below {{must have a window if and only if the op on tensors has one}}
   tpc_buffer.attention %x, %k, %k slopes %s at p to %y batch 1 queries 4 keys "p + 4" heads 2 of 4 kv_heads 2 of 4 strides [8, 8, 8, 8] causal p scale 1.0
 }
 
@@ -113,7 +113,7 @@ func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x
   return %0 : !x
 }
 tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f32, %s = value 2 : 2 x f32, %t = value 3 : 2 x f32) to (%y : 32 x f32) {
-  // expected-error @below {{has slopes that are 0 at p + 1, which is not p}}
+  // expected-error @below {{has slopes that are 0 at p + 1, but must have p}}
   tpc_buffer.attention %x, %k, %k slopes %s at "p + 1" to %y batch 1 queries 4 keys "p + 4" heads 2 of 4 kv_heads 2 of 4 strides [8, 8, 8, 8] causal p after "p - 3" scale 1.0
 }
 
@@ -127,7 +127,7 @@ func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x
   return %0 : !x
 }
 tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f32, %s = value 2 : 2 x f32, %t = value 3 : 2 x f32) to (%y : 32 x f32) {
-  // expected-error @below {{reads other memory than that of argument 2}}
+  // expected-error @below {{must read the memory of argument 2}}
   tpc_buffer.attention %x, %k, %k slopes %t at p to %y batch 1 queries 4 keys "p + 4" heads 2 of 4 kv_heads 2 of 4 strides [8, 8, 8, 8] causal p after "p - 3" scale 1.0
 }
 

@@ -215,7 +215,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
     tpc.stage 0 {
       %true = arith.constant true
       scf.if %true {
-        // expected-error @+1 {{an output in a branch may be delivered or not}}
+        // expected-error @+1 {{an output must not be in a branch, because it may then not be delivered}}
         tpc.output 0, %x : tensor<4xf32>
       }
     }

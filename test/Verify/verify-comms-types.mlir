@@ -110,7 +110,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 !x = tensor<4xf32>
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
-    // expected-error @+1 {{a pipeline has only its stages, in order}}
+    // expected-error @+1 {{a pipeline must contain only its stages, in order}}
     tpc.stage 1 {
     }
   }
@@ -133,7 +133,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 2>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
-      // expected-error @+1 {{stage 1 is no other stage of the pipeline}}
+      // expected-error @+1 {{stage 1 must be another stage of the pipeline}}
       tpc.send %x to 1 : !x
     }
   }
@@ -146,7 +146,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       tpc.micro_batches {
-        // expected-error @+1 {{micro-batches inside of micro-batches}}
+        // expected-error @+1 {{micro-batch loops must not be nested}}
         tpc.micro_batches {
         }
       }

@@ -792,7 +792,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @b in "w" at 0 : tensor<2xf32>
   func.func @main(%x: !x) {
     %w = tpc.parameter @b : tensor<2xf32>
-    // expected-error @+1 {{elements, its scale another number}}
+    // expected-error @+1 {{elements, but its scale has another number}}
     %0 = tpc.rms_norm %x, %w epsilon 1.0e-5 : !x, tensor<2xf32> -> !x
     return
   }

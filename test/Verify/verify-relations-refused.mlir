@@ -99,7 +99,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 !rows = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
   func.func private @own_ids_in_own_rows(%table: !table, %ids: !ids) {
-    // expected-error @+1 {{'tp' splits both 9{tp} and 5{tp} of it}}
+    // expected-error @+1 {{'tp' splits both 9{tp} and 5{tp} of this op}}
     %0 = tpc.embedding %table, %ids : !table, !ids -> !rows
     return
   }
@@ -488,7 +488,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !rows = tensor<?x8xf32, #tpc.dist<[batch{dp, tp}, 8], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func private @moved_by_a_part_of_the_group(%x: !rows) {
-    // expected-error @+1 {{a group over {tp} does not have the same elements before, batch{dp, tp}, and after it, batch{tp, dp} in dimension 0}}
+    // expected-error @+1 {{a group over {tp} does not have the same elements before (batch{dp, tp}) and after it (batch{tp, dp}) in dimension 0}}
     %0 = tpc.collective_permute %x over ["tp"] dim 0 : !rows -> tensor<?x8xf32, #tpc.dist<[batch{tp, dp}, 8], local>>
     return
   }
@@ -499,7 +499,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !rows = tensor<?x8xf32, #tpc.dist<[batch{tp, dp}, 8], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func private @exchanged_by_a_part_of_the_group(%x: !rows) {
-    // expected-error @+1 {{a group over {tp} does not have the same elements before, batch{tp, dp}, and after it, batch{dp} in dimension 0}}
+    // expected-error @+1 {{a group over {tp} does not have the same elements before (batch{tp, dp}) and after it (batch{dp}) in dimension 0}}
     %0 = tpc.exchange %x over ["tp"] : !rows -> tensor<?x8xf32, #tpc.dist<[batch{dp}, 8], local>>
     return
   }

@@ -36,7 +36,7 @@ LogicalResult PlanChecker::compare(Operation *call, StringRef what, buffer::Expr
   if (have && value(have) == expected)
     return success();
   return call->emitOpError() << "has " << what << " " << (have ? have.getExpr().str() : "nothing")
-                             << ", which is not " << expected.str();
+                             << ", but must have " << expected.str();
 }
 
 LogicalResult PlanChecker::compare(Operation *call, StringRef what, ArrayAttr have,
@@ -46,7 +46,7 @@ LogicalResult PlanChecker::compare(Operation *call, StringRef what, ArrayAttr ha
         return value(std::get<0>(pair)) == partSizes.normalize(std::get<1>(pair));
       }))
     return success();
-  InFlightDiagnostic error = call->emitOpError() << "has other " << what << " than [";
+  InFlightDiagnostic error = call->emitOpError() << "must have " << what << " [";
   llvm::interleaveComma(wanted, error, [&](const SymExpr &e) { error << e.str(); });
   return error << "]";
 }
@@ -56,8 +56,8 @@ LogicalResult PlanChecker::compare(Operation *call, StringRef what, Attribute ha
   if (have == wanted)
     return success();
   InFlightDiagnostic error = call->emitOpError() << "has " << what << " ";
-  (have ? error << have : error << "nothing") << ", which is not ";
-  return wanted ? error << wanted : error << "there";
+  (have ? error << have : error << "nothing") << ", but must have ";
+  return wanted ? error << wanted : error << "nothing";
 }
 
 LogicalResult PlanChecker::checkLoad(Operation *call, Value index, buffer::LoadAttr load) {
@@ -142,7 +142,7 @@ LogicalResult PlanChecker::checkMemoryOp(Operation *op) {
   }
   if (auto pop = dyn_cast<buffer::PopOp>(op)) {
     if (!memory.isTop(pop.getFrame()))
-      return op->emitOpError("pops a frame that is not on top");
+      return op->emitOpError("must pop the top frame of the stack");
     memory.leave();
     return success();
   }
@@ -175,8 +175,8 @@ Operation *PlanChecker::next(Operation *op, StringRef name) {
   }
   Operation *call = &*at++;
   if (call->getName().getStringRef() != name) {
-    InFlightDiagnostic error = call->emitOpError()
-                               << "is where " << describeOp(op) << " needs " << name;
+    InFlightDiagnostic error = call->emitOpError() << "is not the expected call: " << describeOp(op)
+                                                   << " needs " << name << " here";
     error.attachNote(op->getLoc()) << "this is the op on tensors";
     return nullptr;
   }
@@ -193,7 +193,8 @@ LogicalResult PlanChecker::checkBlock(Block &tensors, Block &buffers) {
       continue;
     auto planned = dyn_cast<PlannedOpInterface>(op);
     if (!planned)
-      return op.emitOpError("has no rule for the equivalent ops on buffers");
+      return op.emitOpError(
+          "cannot be verified: the verifier has no rule for its calls on buffers");
     if (failed(planned.checkPlan(*this)))
       return failure();
   }
@@ -201,7 +202,7 @@ LogicalResult PlanChecker::checkBlock(Block &tensors, Block &buffers) {
   if (failed(skipMemoryOps()))
     return failure();
   if (at != end)
-    return at->emitOpError("is a call without an op on tensors");
+    return at->emitOpError("corresponds to no op on tensors");
   if (memory.getDepth() != depth)
     return function.emitOpError("leaves a frame on the stack");
   return success();
@@ -236,14 +237,14 @@ LogicalResult PlanChecker::checkSignature(func::FuncOp tensors) {
       if (r < 0 || r >= tensors.getNumResults() || !inPlace.insert(r).second)
         return function.emitOpError()
                << "has an argument that becomes result " << r << " of @" << tensors.getName()
-               << ", which does not exist or has another such argument";
+               << ", but this result must exist and have no other such argument";
       if (!isExtentOf(attr.getExtent(), tensors.getResultTypes()[r]))
         return function.emitOpError() << "has a buffer of another size for result " << r;
     }
     int64_t index = attr.getArgument().getInt();
     if (index < 0 || index >= tensors.getNumArguments())
       return function.emitOpError() << "has an argument for argument " << index << " of @"
-                                    << tensors.getName() << ", which has none";
+                                    << tensors.getName() << ", which does not exist";
     if (attr.isBuffer() && !isExtentOf(attr.getExtent(), tensors.getArgumentTypes()[index]))
       return function.emitOpError() << "has a buffer of another size for argument " << index;
   }

@@ -62,7 +62,7 @@ LogicalResult PlanChecker::checkBounds(Operation *call, const MemoryRange &place
     size = partSizes.normalize(buffer::getExtent(place.region).getBytes());
   if (!memory.isInside(place, size))
     return call->emitOpError() << "writes " << place.size.str() << " bytes at offset "
-                               << place.begin.str() << " of " << size.str();
+                               << place.begin.str() << " of a buffer of " << size.str();
   return success();
 }
 
@@ -160,7 +160,7 @@ LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
       if (failed(checkState(call, state, *where, content.tensor)))
         return failure();
     } else if (where->begin != offset || content.step || !isGiven(call, where->region, root)) {
-      return call->emitOpError() << "reads other memory than that of " << describe(content);
+      return call->emitOpError() << "must read the memory of " << describe(content);
     }
     reads.push_back({*where, over});
     return success();
@@ -168,7 +168,7 @@ LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
   if (!isWritable(where->region)) {
     if (where->begin == offset && !content.step && isGiven(call, where->region, root))
       return success();
-    return call->emitOpError() << "reads other memory than that of " << describe(content);
+    return call->emitOpError() << "must read the memory of " << describe(content);
   }
   auto isSame = [&](Content held) {
     if (isa<buffer::PlaceType>(held.tensor.getType()))
@@ -222,7 +222,7 @@ LogicalResult PlanChecker::write(Operation *call, Value place, Content content,
                   access.place.size == where->size;
     if (!(isSame && access.over == place) && !memory.areDisjoint(access.place, *where))
       return call->emitOpError() << "writes " << describe(content)
-                                 << " where it may still read: " << where->size.str()
+                                 << " to memory that it may still read: " << where->size.str()
                                  << " bytes at offset " << where->begin.str() << ", and "
                                  << access.place.size.str() << " at offset "
                                  << access.place.begin.str();

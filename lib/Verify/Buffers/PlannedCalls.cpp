@@ -31,7 +31,7 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
       if (index < 0 || index >= op.getNumOperands())
         return call.emitOpError() << "calls @" << call.getCallee() << ", which has an argument for "
                                   << "argument " << index << " of @" << op.getCallee()
-                                  << ", which has none";
+                                  << ", which does not exist";
       Value tensor = op.getOperand(index);
       Value over = attr.getResult() ? value : Value();
       if (failed(attr.isBuffer() ? c.read(call, value, tensor, over)
@@ -45,7 +45,8 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
         continue;
       int64_t result = attr.getResult().getInt();
       if (result < 0 || result >= op.getNumResults() || !inPlace.insert(result).second)
-        return call.emitOpError("calls a function with an argument that becomes no result");
+        return call.emitOpError("calls a function whose argument becomes a result that does not "
+                                "exist or has another argument");
       if (failed(c.write(call, value, op.getResult(result))))
         return failure();
     }
@@ -72,7 +73,8 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
       written.push_back(append ? append.getFresh() : value);
       auto cache = append ? dyn_cast<BlockArgument>(append.getCache()) : BlockArgument();
       if (append && (!cache || !cache.hasOneUse()))
-        return append.emitOpError("appends to a value that the kernel computes, or also reads");
+        return append.emitOpError(
+            "must append to an argument that the kernel does not use otherwise");
       if (!append)
         continue;
       caches[i] = op.getOperand(cache.getArgNumber());
@@ -86,7 +88,7 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
                            c.sizes().size(getDist(value).getDims().take_front(rank)))))
         return failure();
     if (!c.isPositive(call.getGrain()))
-      return call.emitOpError("has an empty grain of rows per thread");
+      return call.emitOpError("must have a grain of at least one row per thread");
     for (auto [place, tensor] : llvm::zip_equal(call.getReads(), read))
       if (failed(c.read(call, place, tensor)))
         return failure();

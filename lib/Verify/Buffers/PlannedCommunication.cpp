@@ -275,7 +275,8 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
         SymExpr inner(1);
         for (FactorAttr factor : ArrayRef(factors).drop_front()) {
           if (!factor.getAxes().empty())
-            return op.emitOpError() << "has slices of dimension " << i << " that are no boxes";
+            return op.emitOpError()
+                   << "has slices of dimension " << i << " that are not contiguous ranges";
           inner = inner * factor.getExpr();
         }
         shape.push_back(dim.getExpr());
@@ -345,8 +346,8 @@ struct MicroBatches : PlannedOpInterface::ExternalModel<MicroBatches, MicroBatch
             c.compare(call, "count", call.getCount(), SymExpr(batch ? c.sizes().count("mb") : 1))))
       return failure();
     if (bool(batch) != bool(call.getSize()))
-      return call.emitOpError("and the loop differ in whether micro-batches without samples are "
-                              "skipped");
+      return call.emitOpError(
+          "must skip micro-batches without samples if and only if the loop on tensors does");
     if (batch) {
       SymExpr size = c.sizes().size(batch);
       if (!batch.usesAxis("mb"))

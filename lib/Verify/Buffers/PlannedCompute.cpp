@@ -72,7 +72,7 @@ struct Append : PlannedOpInterface::ExternalModel<Append, AppendOp> {
     };
     SmallVector<SymExpr> cache = sizesOf(op.getResult()), fresh = sizesOf(op.getFresh());
     if (!getElementTypeOrSelf(op.getLengths()).isInteger(64))
-      return op.emitOpError("has lengths that are not i64");
+      return op.emitOpError("must have lengths of type i64");
     // The new tokens are [b, h, tokens, d], or [b, tokens, h, d] before an aliased transpose.
     Value from = op.getFresh(), byTokens = getByHeads(from);
     SmallVector<SymExpr> strides{fresh[1] * fresh[2] * fresh[3], fresh[2] * fresh[3], fresh[3]};
@@ -131,7 +131,8 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
         else
           return user->emitOpError("adds a value that a matmul's epilogue cannot add");
       } else if (hasActivation) {
-        return user->emitOpError("is a second activation");
+        return user->emitOpError(
+            "is a second activation, but the epilogue of a matmul has only one");
       } else if (auto gelu = dyn_cast<GeluOp>(user)) {
         if (gelu.getApproximate() == GeluApproximation::Sigmoid)
           return user->emitOpError("is an activation that matmuls do not support");
@@ -183,7 +184,7 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
       return failure();
     ArrayRef<DimAttr> x = getDist(first.getLhs()).getDims();
     if (x.empty())
-      return first.emitOpError("is no matmul with a packed parameter");
+      return first.emitOpError("must be a matmul with a packed parameter");
     if (failed(c.compare(call, "m", call.getM(), c.sizes().size(x.drop_back()))) ||
         failed(c.compare(call, "k", call.getK(), c.sizes().size(x.back()))) ||
         failed(c.read(call, call.getX(), first.getLhs())))
@@ -223,7 +224,7 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
     if (getElementTypeOrSelf(op.getLhs()) != getElementTypeOrSelf(op.getRhs()))
       return op.emitOpError("has operands of two types, which no call computes");
     if (w.size() != 2)
-      return op.emitOpError("is no matmul with a packed parameter");
+      return op.emitOpError("must be a matmul with a packed parameter");
     if (failed(c.compare(call, "k", call.getK(), c.sizes().size(w[0]))) ||
         failed(c.compare(call, "n", part.n, c.sizes().size(w[1]))))
       return failure();
@@ -249,7 +250,7 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
     const PartSizes &sizes = c.sizes();
     ArrayRef<DimAttr> a = getDist(op.getLhs()).getDims(), b = getDist(op.getRhs()).getDims();
     if (a.empty() || b.size() < 2)
-      return op.emitOpError("is no matmul of matrices");
+      return op.emitOpError("must be a matmul of matrices");
     bool isRow = a.size() == 1;
     SymExpr rows = isRow ? SymExpr(1) : sizes.size(a[a.size() - 2]), k = sizes.size(a.back());
     SymExpr n = sizes.size(b.back());
@@ -296,10 +297,12 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
     SymExpr keyRow = k[2] * k[3], valueRow = v[2] * v[3];
     bool hasLengths = bool(op.getLengths());
     if (hasLengths != bool(call.getLengths()) || hasLengths != call.getCacheStrides().has_value())
-      return call.emitOpError("and the op on tensors differ in whether they have lengths");
+      return call.emitOpError(
+          "must have lengths and strides of a cache if and only if the op on tensors has lengths");
     if (hasLengths) {
       if (!op.getCausal() || !getElementTypeOrSelf(op.getLengths()).isInteger(64))
-        return op.emitOpError("has lengths that no call takes");
+        return op.emitOpError(
+            "must be causal and have lengths of type i64, because no other call takes lengths");
       SmallVector<SymExpr> strides;
       auto add = [&](Value tensor, ArrayRef<SymExpr> sizes, SymExpr &row) {
         SymExpr head = sizes[3];
@@ -345,13 +348,14 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
         failed(c.compare(call, "a softcap", call.getSoftcapAttr(), op.getSoftcapAttr())))
       return failure();
     if (call.getUniformRows() != (op.getMaskedRow() == MaskedRow::Uniform))
-      return call.emitOpError("treats rows without visible keys differently");
+      return call.emitOpError("must treat rows without visible keys as the op on tensors does");
     if (call.getCausal().has_value() != op.getCausal())
-      return call.emitOpError("and the op on tensors differ in whether they are causal");
+      return call.emitOpError("must be causal if and only if the op on tensors is");
     if (call.getAfter().has_value() != op.getWindow().has_value())
-      return call.emitOpError("and the op on tensors differ in whether they have a window");
+      return call.emitOpError("must have a window if and only if the op on tensors has one");
     if (call.getSlopesAt().has_value() != bool(call.getSlopes()))
-      return call.emitOpError("has slopes but no position at which they are 0, or the reverse");
+      return call.emitOpError(
+          "must have slopes if and only if it has the position at which they are 0");
     // The call's query positions begin at this rank's first query, and must be contiguous.
     DimAttr dim = getDist(op.getQ()).getDims()[1];
     SymExpr first = sizes.begin(sizes.inner(dim), dim.getAxes()), unit(1);

@@ -122,7 +122,7 @@ LogicalResult PlanChecker::checkState(Operation *call, buffer::StateOp state,
   if (!pipeline ||
       getCache(cast<DictionaryAttr>(pipeline.getInputAttrs()[argument.getArgNumber()])) != cache)
     return call->emitOpError() << "reads cache " << cache << " for " << describe(Content{tensor})
-                               << ", which is no slice of it";
+                               << ", which is not a slice of this cache";
   DistAttr dist = getDist(tensor), whole = withoutMicroBatch(dist);
   bool hasMicroBatch = whole.getDims() != dist.getDims();
   if (isInLoop && !hasMicroBatch)

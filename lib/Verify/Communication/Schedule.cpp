@@ -117,7 +117,7 @@ LogicalResult Schedule::projectBlock(Block &block, Items &items) {
     }
     if (auto loop = dyn_cast<MicroBatchesOp>(op)) {
       if (op.getParentOfType<MicroBatchesOp>())
-        return op.emitError() << "micro-batches inside of micro-batches";
+        return op.emitError() << "micro-batch loops must not be nested";
       Item item{Item::Kind::Loop, &op, {}, {}, {}};
       if (failed(projectBlock(loop.getBody().front(), item.body)))
         return failure();
@@ -160,7 +160,7 @@ FailureOr<Schedule> Schedule::project(ModuleOp module) {
   for (Operation &op : pipelines[0].getBody().front()) {
     auto stage = dyn_cast<StageOp>(op);
     if (!stage || int64_t(stage.getIndex()) != next++)
-      return op.emitError() << "a pipeline has only its stages, in order";
+      return op.emitError() << "a pipeline must contain only its stages, in order";
     Items items;
     if (failed(schedule.projectBlock(stage.getBody().front(), items)))
       return failure();
@@ -291,7 +291,7 @@ static json::Object describeItem(const Schedule::Item &item) {
   case Kind::Branch:
     return json::Object{{"then", describeItems(item.body)}, {"else", describeItems(item.other)}};
   }
-  llvm_unreachable("all kinds are there");
+  llvm_unreachable("all kinds are listed");
 }
 
 static json::Array describeItems(const Schedule::Items &items) {

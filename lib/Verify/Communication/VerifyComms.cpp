@@ -43,7 +43,8 @@ static LogicalResult collectOutputs(PipelineOp pipeline, const Schedule::Items &
       for (const Schedule::Items *side : {&item.body, &item.other})
         for (const Item &inner : *side)
           if (inner.kind == Item::Kind::Output)
-            return inner.op->emitError("an output in a branch may be delivered or not");
+            return inner.op->emitError(
+                "an output must not be in a branch, because it may then not be delivered");
     }
   }
   return success();
@@ -102,7 +103,7 @@ FailureOr<Certificate> Certificate::make(ModuleOp module) {
       return emitError(module.getLoc())
              << "'" << kScheduleAttr << "' is " << recorded << ", but the hash of what the program "
              << "communicates is \"" << hash
-             << "\": if it was changed on purpose, remove the attribute";
+             << "\": if the program was changed on purpose, remove the attribute";
   // Each function is checked once.
   for (const auto &[function, items] : schedule->getFunctions())
     if (failed(checkEvents(*schedule, items)))

@@ -189,7 +189,7 @@ LogicalResult Matcher::run() {
         int64_t peer = send ? send.getTo() : cast<RecvOp>(crossing.op).getFrom();
         if (peer < 0 || peer >= stages || peer == stage)
           return crossing.op->emitError() << opText(crossing.op) << ": stage " << peer
-                                          << " is no other stage of the pipeline";
+                                          << " must be another stage of the pipeline";
         std::pair<int64_t, int64_t> key = send ? std::pair(stage, peer) : std::pair(peer, stage);
         auto &[from, to] = channels[key];
         from.stage = key.first;

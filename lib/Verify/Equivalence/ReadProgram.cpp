@@ -327,7 +327,7 @@ LogicalResult Reader::runPipeline(PipelineOp pipeline) {
   for (Operation &op : body) {
     auto stage = dyn_cast<StageOp>(op);
     if (!stage || stage.getIndex() != states.size())
-      return fail(&op) << "is where stage " << states.size() << " is expected";
+      return fail(&op) << "must be stage " << states.size();
     StageState state;
     state.stage = stage;
     state.values = inputs;

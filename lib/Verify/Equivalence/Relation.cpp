@@ -194,7 +194,8 @@ std::string equivalence::explainExchange(const Layout &from, const Layout &to,
   if (before && after && *before == *after)
     return "";
   return (axes.empty() ? "a rank" : "a group over {" + toText(axes) + "}") +
-         " does not have the same elements before, " + from.str() + ", and after it, " + to.str();
+         " does not have the same elements before (" + from.str() + ") and after it (" + to.str() +
+         ")";
 }
 
 std::string equivalence::explainShift(const Layout &from, const Layout &to,

@@ -75,12 +75,12 @@ void SizeReduction::collectType(Type type) {
       factors.push_back(*c);
       sizes.insert(*c);
       // For a size that is split over several axes, each of the splits stays even, or stays uneven.
-      int64_t parts = 1, here = 1;
+      int64_t shards = 1, inSample = 1;
       for (StringAttr axis : axes) {
-        parts *= grid ? grid.getAxisSize(axis.getValue()) : 1;
-        here *= sample.getAxisSize(axis.getValue());
-        if (here > 1 && size.isConstant())
-          splits.insert({*c, parts, here});
+        shards *= grid ? grid.getAxisSize(axis.getValue()) : 1;
+        inSample *= sample.getAxisSize(axis.getValue());
+        if (inSample > 1 && size.isConstant())
+          splits.insert({*c, shards, inSample});
       }
     };
     for (FactorAttr factor : dim.getFactors())
@@ -269,13 +269,14 @@ void SizeReduction::choose(int64_t base, int64_t rows, bool distinct) {
   // rounds are not reduced.
   for (int round = 0; round < 8 && changed; ++round) {
     changed = false;
-    for (auto [n, parts, here] : splits)
-      grow(n, round > 5 ? -1 : 4 * here + 8, [&, n = n, parts = parts, here = here](int64_t m) {
-        // If n is less than the number of shards, some shards are empty. The reduced size must have
-        // empty shards only if the sample grid has as many shards.
-        return n < parts ? here < parts || m >= n
-                         : m >= here && (m % here == 0) == (n % parts == 0);
-      });
+    for (auto [n, shards, inSample] : splits)
+      grow(n, round > 5 ? -1 : 4 * inSample + 8,
+           [&, n = n, shards = shards, inSample = inSample](int64_t m) {
+             // If n is less than the number of shards, some shards are empty. The reduced size must
+             // have empty shards only if the sample grid has as many shards.
+             return n < shards ? inSample < shards || m >= n
+                               : m >= inSample && (m % inSample == 0) == (n % shards == 0);
+           });
     // The remainder of a size must not be zero.
     for (auto &[n, sum] : sums)
       if (!sum.minus.empty())
@@ -310,8 +311,9 @@ bool SizeReduction::setRows(int64_t n, int64_t rows) {
   int64_t &own = chosen[n] = rows == 0 ? it->second : std::min(rows, n);
   // Even splits must stay even, and uneven splits uneven.
   auto divides = [&](const std::array<int64_t, 3> &split) {
-    auto [size, parts, here] = split;
-    return size != n || n < parts || (own >= here && (own % here == 0) == (n % parts == 0));
+    auto [size, shards, inSample] = split;
+    return size != n || n < shards ||
+           (own >= inSample && (own % inSample == 0) == (n % shards == 0));
   };
   while (own < n && !llvm::all_of(splits, divides))
     ++own;

@@ -239,7 +239,7 @@ TermId Terms::instantiateOne(TermId id, Substitution &substitution) {
     return instantiate(term.body, inner);
   }
   }
-  llvm_unreachable("all kinds of terms");
+  llvm_unreachable("all kinds of terms are listed");
 }
 
 /// Returns `id` with variables replaced and calls replaced by their bodies. The recursion depth is

@@ -139,7 +139,7 @@ LogicalResult RelationChecker::checkFormula(Operation *op, const Lemma &lemma) {
     for (StringAttr axis : layout->getAxes())
       if (!roles.insert({axis, int(letter)}).second)
         return fail(op) << "'" << axis.getValue() << "' splits both " << layout->str() << " and "
-                        << layouts[roles.lookup(axis)]->str() << " of it";
+                        << layouts[roles.lookup(axis)]->str() << " of this op";
   }
   return checkPartial(op, lemma, roles, layouts);
 }

@@ -64,7 +64,7 @@ public:
     if (symbols.tokens != form.tokens ||
         stepMain.getNumResults() != preallocatedMain.getNumResults() ||
         stepMain.getNumArguments() + 2 != preallocatedMain.getNumArguments())
-      return preallocatedMain.emitError("is not the step with two more inputs");
+      return preallocatedMain.emitError("must be the step with two more inputs");
     if (failed(chooseSizes()) || failed(pair()) || failed(fitTables()) || failed(checkBatches()))
       return failure();
     for (const Coverage *own : {&stepCoverage, &preallocatedCoverage})
@@ -177,13 +177,15 @@ private:
       if (failed(same))
         return failure();
       if (getCache(stepMain.getArgAttrDict(i)) != getCache(preallocatedMain.getArgAttrDict(*same)))
-        return preallocatedMain.emitError() << "argument " << *same << " is another cache";
+        return preallocatedMain.emitError()
+               << "argument " << *same << " must have the same cache as the step's argument " << i;
       inputOf.push_back(*same);
     }
     for (unsigned i = 0; i < stepMain.getNumResults(); ++i)
       if (getCache(getOutput(stepMain, i)) != getCache(getOutput(preallocatedMain, i)) ||
           getName(getOutput(stepMain, i)) != getName(getOutput(preallocatedMain, i)))
-        return preallocatedMain.emitError() << "result " << i << " is another one than the step's";
+        return preallocatedMain.emitError()
+               << "result " << i << " must have the name and the cache of the step's result";
     return success();
   }
 

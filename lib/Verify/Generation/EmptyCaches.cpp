@@ -111,7 +111,7 @@ struct DropEmpty : OpRewritePattern<ConcatOp> {
   }
 };
 
-/// Folds an append of a value that fills the cache to this value.
+/// If the new tokens of an append fill the cache, replaces the append by these tokens.
 struct DropCache : OpRewritePattern<AppendOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AppendOp op, PatternRewriter &rewriter) const override {
@@ -168,8 +168,8 @@ struct DropIdentity : OpInterfaceRewritePattern<ScalarOpInterface> {
   }
 };
 
-/// Removes masks that hide nothing, and resets the result of rows without visible keys if there are
-/// none because each query sees its own key.
+/// Removes masks that hide nothing. If each query sees its own key, also resets the attribute for
+/// rows without visible keys.
 struct DropMasks : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
@@ -416,7 +416,7 @@ static LogicalResult pairInputs(func::FuncOp model, func::FuncOp step) {
     }
     if (!same)
       return step.emitError() << "input '" << name << "' of the step, " << type
-                              << " without a past, is no input of the model";
+                              << " without a past, is not an input of the model";
     inStep.push_back(i);
     inModel.push_back(*same);
   }
@@ -430,7 +430,7 @@ static LogicalResult pairInputs(func::FuncOp model, func::FuncOp step) {
     Value value = left ? makeDefault(builder, input, left) : Value();
     if (!value && !isEmpty(input.getType()))
       return model.emitError() << "input '" << getName(model.getArgAttrDict(k))
-                               << "' is no input of the step";
+                               << "' is not an input of the step";
     if (value)
       input.replaceAllUsesWith(value);
     inModel.push_back(k);
@@ -459,7 +459,7 @@ static LogicalResult pairOutputs(func::FuncOp model, func::FuncOp step,
       if (getName(model.getResultAttrDict(k)) == name)
         same = k;
     if (!same)
-      return step.emitError() << "output '" << name << "' is none of the model";
+      return step.emitError() << "output '" << name << "' is not an output of the model";
     take(actual, stepTerms, i);
     take(expected, modelTerms, *same);
   }

@@ -245,7 +245,7 @@ private:
       Data data(shape);
       InputDefaultAttr left = InputDefaultAttr::lookup(model.getInput(i));
       if (!left && !data.data.empty())
-        return model.main.emitError() << "input '" << name << "' is no input of the step";
+        return model.main.emitError() << "input '" << name << "' is not an input of the step";
       int64_t last = shape.empty() ? 1 : std::max<int64_t>(1, shape.back());
       for (size_t k = 0; k < data.data.size(); ++k)
         data.data[k] = Field::fromInteger(left.getKind() == InputDefaultKind::Ones ? 1 : k % last);
@@ -276,7 +276,7 @@ private:
         if (Program::getName(model.getOutput(k)) == name)
           same = k;
       if (!same)
-        return step.main.emitError() << "output '" << name << "' is none of the model";
+        return step.main.emitError() << "output '" << name << "' is not an output of the model";
       any = true;
       if (failed(compare((*actual)[i], (*expected)[*same], i, 0, outputDims[i],
                          "as in the model, with empty caches")))
@@ -402,8 +402,8 @@ static LogicalResult verifyOps(ModuleOp reference, ModuleOp step, EquivalenceMet
     auto before = StepSymbols::lookup(reference);
     if (!before)
       return emitError(step.getLoc())
-             << "reference: is no generation step: a step on preallocated caches is compared with "
-                "the step that it was made from";
+             << "reference: the program must be a generation step, because a step on preallocated "
+                "caches is compared with the step that it was made from";
     if (preallocated->windowed) {
       auto flat = generation::inlineCalls(step);
       if (failed(flat) || failed(widenWindows(**flat, *preallocated)))
@@ -420,7 +420,7 @@ static LogicalResult verifyOps(ModuleOp reference, ModuleOp step, EquivalenceMet
   }
   auto symbols = StepSymbols::lookup(step);
   if (!symbols)
-    return emitError(step.getLoc(), "is no generation step: it has no 'tpc.step'; "
+    return emitError(step.getLoc(), "the program is not a generation step: it has no 'tpc.step'; "
                                     "tpc-recognize-caches or tpc-derive-caches make one");
   return failure((methods.symbolic && failed(prove(reference, step, *symbols))) ||
                  (methods.interpret && failed(check(reference, step, *symbols, methods))));

@@ -78,15 +78,16 @@ private:
            llvm::all_of(op->getOperands(), [&](Value operand) { return isOfCounts(operand); });
   }
 
-  /// `queries`: `value` is an offset relative to the lengths, not the position of the step's first
-  /// token.
+  /// `queries`: `value` is the lengths plus an offset, and therefore not the index at which tokens
+  /// are appended.
   LogicalResult checkLengths(Value value, bool queries) {
     for (OpOperand &use : value.getUses()) {
       Operation *user = use.getOwner();
       if (auto append = dyn_cast<AppendOp>(user);
           append && !queries && &use == &append.getLengthsMutable()) {
         if (!hasRoom(append.getType()))
-          return fail(user) << "appends at the lengths of sliding-window caches, but not to one";
+          return fail(user)
+                 << "appends at the lengths of sliding-window caches, but to another cache";
         continue;
       }
       if (auto attention = dyn_cast<AttentionOp>(user);
@@ -117,7 +118,8 @@ private:
     if (op.getMask() || op.getBias() || op.getKeyMask())
       return fail(op) << "takes masks or a bias, but reads a sliding-window cache";
     if (!hasRoom(op.getK().getType()) || !hasRoom(op.getV().getType()))
-      return fail(op) << "has queries at the lengths of sliding-window caches, but reads others";
+      return fail(op)
+             << "has queries at the lengths of sliding-window caches, but reads other caches";
     return success();
   }
 
@@ -125,9 +127,9 @@ private:
     auto append = cache.hasOneUse() ? dyn_cast<AppendOp>(*cache.user_begin()) : AppendOp();
     if (!getCache(main.getArgAttrDict(cache.getArgNumber())) || !append ||
         append.getCache() != cache || append.getLengths() != lengths)
-      return main.emitError()
-             << "argument " << cache.getArgNumber()
-             << " has the capacity of sliding-window caches, but is not appended to as one";
+      return main.emitError() << "argument " << cache.getArgNumber()
+                              << " has the capacity of sliding-window caches, but new tokens are "
+                                 "not appended to it at their lengths";
     SmallVector<Value> todo{append.getResult()};
     while (!todo.empty()) {
       Value value = todo.pop_back_val();

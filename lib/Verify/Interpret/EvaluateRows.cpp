@@ -12,7 +12,8 @@ static Result<A> evaluateNorm(Evaluation<A> &e, const APFloat &epsilon, bool cen
   int64_t n = x.shape.empty() ? 1 : x.shape.back();
   for (const Data<A> *row : e.operands.drop_front())
     if (row->shape != Shape({n}))
-      return e.fail() << "a row on a rank has " << n << " elements, its scale another number";
+      return e.fail() << "a row on a rank has " << n
+                      << " elements, but its scale has another number";
   Data<A> out = x;
   for (size_t begin = 0; n > 0 && begin < out.data.size(); begin += n) {
     MutableArrayRef<typename A::Element> row(&out.data[begin], n);

@@ -301,7 +301,7 @@ LogicalResult Reader::readOp(Operation *op, Values &values) {
   }
   if (op->getNumRegions() > 0 || op->getNumResults() > 1)
     return op->emitError() << "cannot be compared with the staged program: '" << op->getName()
-                           << "' is no op of tensor functions";
+                           << "' is not an op of tensor functions";
   TermId term;
   if (isa<RecvOp>(op))
     term = terms.intern({op->getName().getStringRef(),

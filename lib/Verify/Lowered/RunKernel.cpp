@@ -100,7 +100,7 @@ FailureOr<KernelCompiler::Access> KernelCompiler::getAccess(Operation *op, Value
                                                             ValueRange indices) {
   auto argument = dyn_cast<BlockArgument>(memory);
   if (!argument || argument.getOwner() != &program.function.getBody().front())
-    return op->emitError("is no access to an argument of the kernel"), failure();
+    return op->emitError("must access an argument of the kernel"), failure();
   Access access{op, argument.getArgNumber(), getRegisters(indices),
                 getSizes(program.function.getSizesOf(memory))};
   if (access.indices.size() != access.sizes.size())

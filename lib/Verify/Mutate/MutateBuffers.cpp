@@ -411,7 +411,7 @@ static bool swapParts(Mutator &m) {
   return true;
 }
 
-// Removes one of merged matmuls.
+// Removes one of several merged matmuls.
 static bool dropPart(Mutator &m) {
   auto product =
       m.pick<buffer::ProductOp>([](buffer::ProductOp p) { return p.getMatmuls().size() > 1; });
@@ -492,8 +492,8 @@ ArrayRef<Mutation> mutate::getBufferMutations() {
       {"buffer-wrong-input", "another input is read", wrongInput},
       {"buffer-wrong-state", "the memory of another cache is used", wrongState},
       {"buffer-wrong-epilogue", "a matmul has another epilogue, or none", wrongEpilogue},
-      {"buffer-swap-parts", "one of merged matmuls uses the part of another", swapParts},
-      {"buffer-drop-part", "one of merged matmuls is removed", dropPart},
+      {"buffer-swap-parts", "one of several merged matmuls uses the part of another", swapParts},
+      {"buffer-drop-part", "one of several merged matmuls is removed", dropPart},
       {"buffer-wrong-peer", "a message goes to another rank, or is another output", wrongPeer},
   };
   return mutations;

@@ -344,10 +344,10 @@ static bool changeCopies(Mutator &m) {
 
 ArrayRef<Mutation> mutate::getFactMutations() {
   static constexpr Mutation mutations[] = {
-      {"fact-source", "the source of weight files is another", changeSource},
-      {"fact-schedule", "the hash of the schedule is another, or removed", changeSchedule},
+      {"fact-source", "the source of weight files is changed", changeSource},
+      {"fact-schedule", "the hash of the schedule is changed or removed", changeSchedule},
       {"fact-report", "a verifier is recorded as skipped", addReport},
-      {"fact-target", "the target is another", changeTarget},
+      {"fact-target", "the target is changed", changeTarget},
       {"fact-batch", "the symbol of the micro-batch size is removed", dropBatch},
       {"fact-norms", "decomposed norms are recorded as fused, or the reverse", toggleNorms},
       {"fact-constraint-min", "a minimum is off by one", moveBound<false>},
@@ -363,9 +363,9 @@ ArrayRef<Mutation> mutate::getFactMutations() {
       {"fact-grid-nodes", "more ranks share a node", changeNodes},
       {"fact-input-name", "an input is renamed", renamePort<false>},
       {"fact-input-names", "names of two inputs are exchanged", swapNames<false>},
-      {"fact-input-default", "a default is another, or removed", changeDefault},
+      {"fact-input-default", "a default is changed or removed", changeDefault},
       {"fact-input-default-more", "an input gets a default", addDefault},
-      {"fact-input-required", "an input is required, or no longer", changeRequired},
+      {"fact-input-required", "an input becomes required, or no longer is", changeRequired},
       {"fact-output-name", "an output is renamed", renamePort<true>},
       {"fact-output-names", "names of two outputs are exchanged", swapNames<true>},
       {"fact-output-type", "an output has another type", changeOutputType},

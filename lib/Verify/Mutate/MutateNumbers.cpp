@@ -1,7 +1,7 @@
 //===- MutateNumbers.cpp - Faults of precision and special values ---------===//
 //
-// The mutants are correct for most numbers, but not for zero or a mask that is 2; or they are
-// correct in doubles, but not in the types of the program.
+// Mutants of one kind are wrong only for special numbers, such as zero or a mask that is 2. The
+// others are wrong only in the types of the program, and correct in doubles.
 //
 //===----------------------------------------------------------------------===//
 

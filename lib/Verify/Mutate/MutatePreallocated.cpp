@@ -306,7 +306,7 @@ ArrayRef<Mutation> mutate::getPreallocatedMutations() {
       {"preallocated-window-keeps-less", "caches keep fewer tokens than the window shows",
        windowKeepsLess},
       {"preallocated-window-lengths",
-       "lengths of sliding-window caches are used for others, or the reverse",
+       "lengths of sliding-window caches are used for other caches, or the reverse",
        windowLengthsSwapped},
       {"preallocated-counts-ignored", "the last token is used instead of the last real one",
        countsIgnored},

@@ -263,7 +263,7 @@ ArrayRef<Mutation> mutate::getStepFactMutations() {
   static constexpr Mutation mutations[] = {
       {"fact-cache-type", "a cache has another type", changeCacheType},
       {"fact-cache-order", "two caches are declared in the other order", reorderCaches},
-      {"fact-step-window", "the window is another", changeWindow},
+      {"fact-step-window", "the window is changed", changeWindow},
       {"fact-step-no-window", "sliding-window caches are not named", dropWindow},
       {"fact-step-last", "logits are recorded for all tokens, or for the last", toggleLast},
       {"fact-step-inputs", "two inputs of the step are exchanged", swapStepInputs},
