@@ -51,7 +51,7 @@ template <class T> Status destroy(const char *call, T *handle) {
                           : misuse(call, INVALID_VALUE, "no such description"));
 }
 
-/// Storage of a descriptor's attribute, which is copied in or out if its size is equal.
+/// Storage of a descriptor's attribute. It is copied in or out if the caller's size is the same.
 struct Field {
   void *data = nullptr;
   size_t bytes = 0;
@@ -164,7 +164,7 @@ Status makeProblem(const char *call, Context *handle, Desc *desc, Layout *a, Lay
   if (!Alive<Context>::get().has(handle))
     return misuse(call, NOT_INITIALIZED, "no handle");
   if (!Alive<Desc>::get().has(desc))
-    return misuse(call, INVALID_VALUE, "no description of a product");
+    return misuse(call, INVALID_VALUE, "the handle is no matmul descriptor");
   for (Layout *one : {a, b, c, d})
     if (!Alive<Layout>::get().has(one))
       return misuse(call, INVALID_VALUE, "no layout");
@@ -173,12 +173,12 @@ Status makeProblem(const char *call, Context *handle, Desc *desc, Layout *a, Lay
   return status ? misuse(call, status, why) : SUCCESS;
 }
 
-/// Alignment of an address, up to the maximum that algorithms distinguish.
+/// Returns the alignment of an address, up to the maximum that algorithms distinguish.
 uint32_t alignmentOf(uint64_t address) {
   return uint32_t(std::min<uint64_t>(256, address & (~address + 1)));
 }
 
-/// Name, for the trace, of everything that the choice of algorithms depends on.
+/// Returns, for the trace, everything that the choice of algorithms depends on.
 std::string nameOf(const Problem &problem, const std::array<uint32_t, 4> &alignments,
                    uint32_t alignmentOfBias) {
   std::string name = problem.name();
@@ -187,8 +187,8 @@ std::string nameOf(const Problem &problem, const std::array<uint32_t, 4> &alignm
   return name + ":" + std::to_string(problem.desc.epilogue & Bias ? alignmentOfBias : 0);
 }
 
-/// Some problems do not support some epilogues: the heuristic rejects them (AtOnce), or each
-/// recommended algorithm is rejected (Later).
+/// How an unsupported epilogue is rejected: by the heuristic (AtOnce), or by each algorithm that it
+/// recommends (Later). Which epilogues a problem supports depends on the seed.
 enum class Refusal { None, AtOnce, Later };
 Refusal refusalOf(const Problem &problem) {
   if (problem.desc.epilogue == Default)
@@ -304,7 +304,7 @@ Status cublasLtMatmulAlgoGetHeuristic(Context *handle, Desc *desc, Layout *a, La
   if (Status status = makeProblem(call, handle, desc, a, b, c, d, problem))
     return status;
   if (requested < 1 || !results || !returned || !Alive<Preference>::get().has(preference))
-    return misuse(call, INVALID_VALUE, "no place for results, or no preferences");
+    return misuse(call, INVALID_VALUE, "results or preferences are null");
   static std::array<std::atomic<uint64_t>, 64> asked;
   auto device = size_t(driver().currentDevice());
   if (driver().injected("heuristic", ++asked[device % asked.size()], int(device)))
@@ -312,20 +312,20 @@ Status cublasLtMatmulAlgoGetHeuristic(Context *handle, Desc *desc, Layout *a, La
   Refusal refusal = refusalOf(problem);
   if (refusal == Refusal::AtOnce)
     return NOT_SUPPORTED;
-  // In general fewer results than requested. Entries after these are not algorithms.
+  // There may be fewer results than requested. Entries after these are not algorithms.
   int count = 1 + int((problem.hash() ^ driver().seed()) % 6);
   count = std::min(count, requested);
   std::memset(results, 0, sizeof(*results) * size_t(requested));
   bool usable = false;
   for (int i = 0; i < count; ++i) {
-    SamplingRequest choice = choose(problem, *preference, driver().seed(), unsigned(i));
+    AlgorithmChoice choice = choose(problem, *preference, driver().seed(), unsigned(i));
     HeuristicResult &result = results[i];
-    // An entry whose state declares it unusable.
+    // The state of some entries is an error, so that they are unusable.
     if (i + 1 < count && choice.chunk == 100) {
       result.state = NOT_SUPPORTED;
       continue;
     }
-    // At least one entry is usable: the last one, if no other is.
+    // At least one entry is usable. If no other is, the last one is.
     if (i + 1 == count && !usable)
       choice.refused = 0;
     if (refusal == Refusal::Later)
@@ -343,12 +343,12 @@ Status cublasLtMatmulAlgoGetHeuristic(Context *handle, Desc *desc, Layout *a, La
 }
 
 static Status checkAlgo(const char *call, const Problem &problem, const Algo *algo,
-                        SamplingRequest &choice) {
+                        AlgorithmChoice &choice) {
   std::memcpy(&choice, algo, sizeof(choice));
   if (choice.magic != choiceMagic)
-    return misuse(call, INVALID_VALUE, "an algorithm that no heuristic gave");
+    return misuse(call, INVALID_VALUE, "the algorithm is not a result of a heuristic");
   if (choice.problem != problem.hash())
-    return misuse(call, INVALID_VALUE, "an algorithm of another product");
+    return misuse(call, INVALID_VALUE, "the algorithm is for another matmul");
   return choice.refused ? NOT_SUPPORTED : SUCCESS;
 }
 
@@ -360,7 +360,7 @@ Status cublasLtMatmulAlgoCheck(Context *handle, Desc *desc, Layout *a, Layout *b
     return status;
   if (!algo || !result)
     return INVALID_VALUE;
-  SamplingRequest choice;
+  AlgorithmChoice choice;
   if (Status status = checkAlgo(call, problem, algo, choice))
     return traced(call, status);
   result->algo = *algo;
@@ -379,7 +379,7 @@ Status cublasLtMatmul(Context *handle, Desc *desc, const void *alpha, const void
   if (Status status = makeProblem(call, handle, desc, aLayout, bLayout, cLayout, dLayout, problem))
     return status;
   if (handle->device != driver().currentDevice())
-    return misuse(call, INVALID_VALUE, "a handle of another device than the current one");
+    return misuse(call, INVALID_VALUE, "the handle is for another device than the current one");
   StreamInfo info;
   if (driver().describe(stream, info))
     return EXECUTION_FAILED;
@@ -401,13 +401,13 @@ Status cublasLtMatmul(Context *handle, Desc *desc, const void *alpha, const void
   if (c == d && usesC &&
       (cLayout->ld != dLayout->ld || cLayout->order != dLayout->order ||
        cLayout->stride != dLayout->stride))
-    return misuse(call, INVALID_VALUE, "C is D, with another layout");
-  SamplingRequest choice;
+    return misuse(call, INVALID_VALUE, "C and D are the same memory, but their layouts differ");
+  AlgorithmChoice choice;
   if (algo) {
     if (Status status = checkAlgo(call, problem, algo, choice))
       return traced(call, status);
   } else {
-    // Chooses by the alignment of the operands and the given workspace.
+    // Without an algorithm, one is chosen by the alignment of the operands and the given workspace.
     Preference preference;
     preference.maxWorkspace = workspaceBytes;
     for (unsigned i = 0; i < 4; ++i)
@@ -423,8 +423,7 @@ Status cublasLtMatmul(Context *handle, Desc *desc, const void *alpha, const void
     if ((i != 2 || usesC) && operands.addresses[i] % choice.alignment[i])
       return misuse(call, algo ? NOT_SUPPORTED : INVALID_VALUE,
                     std::string(names[i]) + " is not aligned to " +
-                        std::to_string(choice.alignment[i]) +
-                        " bytes, which preferences said it is");
+                        std::to_string(choice.alignment[i]) + " bytes, as the preferences promise");
   if (choice.workspace > workspaceBytes)
     return misuse(call, INVALID_VALUE,
                   "a workspace of " + std::to_string(workspaceBytes) +

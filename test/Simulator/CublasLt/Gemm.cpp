@@ -1,8 +1,8 @@
 //===- Gemm.cpp - GEMM ----------------------------------------------------===//
 //
 // Operands are converted to dense f32, the left one with contiguous rows. Sums run over chunks of
-// k, as the algorithm specifies: another algorithm gives other last bits, the same algorithm always
-// the same.
+// k, whose size depends on the algorithm. So the last bits of results depend on the algorithm, but
+// are the same in every run of it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -64,7 +64,7 @@ namespace {
 
 class Matmul final : public Work {
 public:
-  Matmul(const Problem &problem, const Operands &operands, const SamplingRequest &choice,
+  Matmul(const Problem &problem, const Operands &operands, const AlgorithmChoice &choice,
          bool tanhGelu)
       : Work("matmul " + std::to_string(problem.m) + "x" + std::to_string(problem.n) + "x" +
              std::to_string(problem.k)),
@@ -85,18 +85,18 @@ public:
     }
     for (int64_t batch = 0; batch < problem.layouts[3].batches; ++batch)
       run(execution, batch, alpha, beta);
-    // Durations differ between calls and between devices.
+    // Durations differ between calls and devices.
     double flops = 2 * double(problem.m) * double(problem.n) * double(problem.k) *
                    double(problem.layouts[3].batches);
     double noise = 1 + double(execution.random() % 1000) / 4000;
-    execution.takes((0.005 + flops / 1e10) * choice.pace * noise);
+    execution.addDuration((0.005 + flops / 1e10) * choice.pace * noise);
     return Progress::Done;
   }
 
 private:
   void run(Execution &execution, int64_t batch, float alpha, float beta) {
     uint64_t m = problem.m, n = problem.n;
-    // [k, m] and [n, k]: elements along k are contiguous
+    // [m, k] and [n, k]: elements along k are contiguous.
     std::vector<float> left = load(execution, 0, batch, problem.desc.transA == OpN, "A");
     std::vector<float> right = load(execution, 1, batch, problem.desc.transB == OpN, "B");
     std::vector<float> out(m * n); // [n, m]
@@ -135,8 +135,8 @@ private:
                : 0.5f * value * (1 + std::erf(value * 0.70710678f));
   }
 
-  /// Packs one batch of an operand densely. With `plain`, columns of the operand are contiguous,
-  /// otherwise its rows. C has the layout of the result: contiguous columns.
+  /// Packs one batch of an operand densely. With `plain`, columns of the operand become contiguous,
+  /// otherwise its rows. C has the layout of the result, whose columns are contiguous.
   std::vector<float> load(Execution &execution, unsigned which, int64_t batch, bool plain,
                           const char *name) {
     const Layout &layout = problem.layouts[which];
@@ -208,14 +208,14 @@ private:
 
   Problem problem;
   Operands operands;
-  SamplingRequest choice;
+  AlgorithmChoice choice;
   bool tanhGelu;
 };
 
 } // namespace
 
 std::shared_ptr<Work> makeMatmul(const Problem &problem, const Operands &operands,
-                                 const SamplingRequest &choice, bool tanhGelu) {
+                                 const AlgorithmChoice &choice, bool tanhGelu) {
   return std::make_shared<Matmul>(problem, operands, choice, tanhGelu);
 }
 

@@ -49,25 +49,25 @@ struct Problem {
   /// Returns SUCCESS or the library's error, and reports a finding if the program misuses the API.
   static Status make(const Desc &desc, const Layout &a, const Layout &b, const Layout &c,
                      const Layout &d, Problem &made, std::string &why);
-  /// Key of the algorithm choice, such as "5x7x20" and the types.
+  /// Returns the key of the algorithm choice, such as "5x7x20" and the types.
   std::string name() const;
-  /// Equal for equal problems, independent of the operands' addresses.
+  /// Returns a hash that does not depend on the operands' addresses.
   uint64_t hash() const;
 };
 
 /// Contents of a cublasLtMatmulAlgo_t.
-struct SamplingRequest {
+struct AlgorithmChoice {
   uint64_t magic, problem, id, workspace;
   std::array<uint32_t, 4> alignment;
   uint32_t chunk; // chunk of k that is summed before it is added to the result
   uint32_t refused;
   double pace; // duration, relative to the fastest algorithm
 };
-static_assert(sizeof(SamplingRequest) == sizeof(Algo));
+static_assert(sizeof(AlgorithmChoice) == sizeof(Algo));
 constexpr uint64_t choiceMagic = 0x7470632d6c740001;
 
 /// Returns the n-th algorithm for a problem; the seed determines it.
-SamplingRequest choose(const Problem &problem, const Preference &preference, uint64_t seed,
+AlgorithmChoice choose(const Problem &problem, const Preference &preference, uint64_t seed,
                        unsigned n);
 
 struct Operands {
@@ -78,7 +78,7 @@ struct Operands {
 };
 
 std::shared_ptr<Work> makeMatmul(const Problem &problem, const Operands &operands,
-                                 const SamplingRequest &choice, bool tanhGelu);
+                                 const AlgorithmChoice &choice, bool tanhGelu);
 
 } // namespace sim::lt
 

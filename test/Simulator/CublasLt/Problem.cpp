@@ -69,7 +69,7 @@ Status Problem::make(const Desc &desc, const Layout &a, const Layout &b, const L
   if (a.type != F32 && desc.compute != Compute32F && desc.compute != Compute32FPedantic)
     return refuse(NOT_SUPPORTED, "this compute type for 16 bits");
   if ((desc.epilogue & Bias) && !desc.bias)
-    return refuse(INVALID_VALUE, "an epilogue with a bias, and no bias");
+    return refuse(INVALID_VALUE, "the epilogue needs a bias, but none is set");
   if ((desc.epilogue & Bias) && desc.biasType >= 0 && desc.biasType != int(d.type))
     return refuse(NOT_SUPPORTED, "a bias of another type than D");
   // The documentation requires column order: a bias is added to rows, whose elements are
@@ -103,33 +103,33 @@ uint64_t Problem::hash() const {
   return hash;
 }
 
-SamplingRequest choose(const Problem &problem, const Preference &preference, uint64_t seed,
+AlgorithmChoice choose(const Problem &problem, const Preference &preference, uint64_t seed,
                        unsigned n) {
   uint64_t random = mix(mix(problem.hash(), seed), n);
   auto draw = [&](uint64_t below) {
     random = mix(random, below);
     return (random >> 11) % below;
   };
-  SamplingRequest made{};
+  AlgorithmChoice made{};
   made.magic = choiceMagic;
   made.problem = problem.hash();
   made.id = n;
-  // Some algorithms use the whole workspace limit.
+  // Some algorithms use all of the maximum workspace.
   uint64_t workspaces[] = {0, 0, 4096, 65536, 1 << 20, preference.maxWorkspace};
   uint64_t wanted = workspaces[draw(std::size(workspaces))];
   made.workspace = wanted <= preference.maxWorkspace ? wanted : 0;
   for (unsigned i = 0; i < 4; ++i) {
-    // At most the workspace limit, and at least the problem's number of elements.
+    // An alignment is at most the preferences', and at least the size of an element.
     uint32_t limit = std::max(preference.alignment[i], bytesOf(problem.layouts[i].type));
     made.alignment[i] = std::min<uint32_t>(limit, 4u << draw(7));
     made.alignment[i] = std::max(made.alignment[i], bytesOf(problem.layouts[i].type));
   }
   constexpr uint32_t chunks[] = {1u << 30, 16, 32, 64, 100, 256};
   made.chunk = chunks[draw(std::size(chunks))];
-  // The heuristic recommends these algorithms, but the call rejects them. For one of three seeds
-  // the first one is among them.
+  // The heuristic recommends some algorithms that the call then rejects. For one of three seeds,
+  // the first algorithm is one of these.
   made.refused = n ? draw(4) == 0 : draw(3) == 0;
-  // Heuristics only estimate: the first algorithm need not be the fastest.
+  // The first algorithm need not be the fastest, because heuristics only estimate.
   made.pace = 1 + double(draw(12)) / 4;
   return made;
 }

@@ -73,7 +73,7 @@ struct Desc;
 struct Layout;
 struct Preference;
 
-/// Programs may keep it and give it to another process with the same library.
+/// cublasLtMatmulAlgo_t. Programs may store it and use it in another process with the same library.
 struct Algo {
   uint64_t data[8];
 };

@@ -9,8 +9,8 @@
 
 namespace sim {
 
-/// Registry of live objects of a type. Pointers that a program passes are looked up in it before
-/// use.
+/// Registry of live objects of a type. A pointer that a program passes is looked up in the registry
+/// before it is used.
 template <class T> class Alive {
 public:
   static Alive &get() {

@@ -61,7 +61,7 @@ Stream *find(Stream *handle);
 Event *find(Event *handle);
 Context *contextOf(DeviceNumber device);
 
-/// Limits of devices of this compute capability: maximum bytes of shared memory per block, threads
+/// Returns limits of devices of a compute capability: bytes of shared memory per block, and threads
 /// per multiprocessor.
 int sharedBytesOfBlock(int capability);
 int threadsOfMultiprocessor(int capability);
@@ -72,12 +72,12 @@ Result allocate(Context &context, DevicePointer *address, size_t bytes, size_t a
                 const std::string &name, bool ofLibrary = false);
 Result release(Lock &lock, const char *name, DevicePointer address, bool ofLibrary);
 std::string describeAddress(Context &context, uint64_t address);
-/// Returns the bytes that other processes on the same device leave free (Sharing.cpp).
+/// Returns the bytes of the device that no process uses (Sharing.cpp).
 uint64_t freeBytes(Context &context);
-/// Returns the new value of `used` after an allocation of `bytes` is added or, if not `comes`,
-/// freed.
-uint64_t usedWith(const Context &context, uint64_t bytes, bool comes);
-void count(Context &context, uint64_t bytes, bool comes);
+/// Returns the new value of `used` after an allocation of `bytes` is made or freed.
+uint64_t usedWith(const Context &context, uint64_t bytes, bool isAllocated);
+/// Counts an allocation of `bytes` that is made or freed.
+void count(Context &context, uint64_t bytes, bool isAllocated);
 /// Resets the count of used bytes.
 void forgetUsed(Context &context);
 /// Destroys streams, events, modules and memory of a context that is no longer retained.

@@ -91,7 +91,7 @@ Result sim::cuDeviceGet(DeviceNumber *device, int ordinal) {
   });
 }
 
-/// For calls about a device.
+/// Runs f for a call that queries a device.
 template <class F> static Result ask(const char *name, DeviceNumber device, bool valid, F f) {
   return call(name, Initialized, [&](Lock &) {
     if (!valid)
@@ -256,7 +256,7 @@ Result sim::cuDevicePrimaryCtxRelease_v2(DeviceNumber device) {
       return ERROR_INVALID_CONTEXT;
     if (--context->retained)
       return SUCCESS;
-    // The last reference: destroys everything in the context.
+    // With its last reference, everything in the context is destroyed.
     context->retained = 1;
     drain(lock, *context);
     context->retained = 0;

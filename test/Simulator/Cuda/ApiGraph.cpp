@@ -10,7 +10,8 @@ Result sim::cuStreamBeginCapture_v2(Stream *handle, CaptureMode mode) {
   return call("cuStreamBeginCapture_v2", Current, [&](Lock &) {
     Stream *stream = find(handle);
     if (!stream)
-      return misuse("cuStreamBeginCapture", ERROR_INVALID_HANDLE, "no stream of this context");
+      return misuse("cuStreamBeginCapture", ERROR_INVALID_HANDLE,
+                    "the handle is no stream of this context");
     if (mode < CaptureGlobal || mode > CaptureRelaxed)
       return ERROR_INVALID_VALUE;
     if (stream->legacy)
@@ -33,7 +34,7 @@ Result sim::cuStreamBeginCapture_v2(Stream *handle, CaptureMode mode) {
   });
 }
 
-/// Streams whose last node is not joined to the origin's stream.
+/// Returns whether the last node of each stream is joined to the origin's stream.
 static bool joined(const Capture &capture) {
   std::vector<bool> reached(capture.graph.nodes.size());
   std::vector<size_t> open = capture.origin->tips;
@@ -53,7 +54,8 @@ Result sim::cuStreamEndCapture(Stream *handle, Graph **result) {
   return call("cuStreamEndCapture", Current, [&](Lock &) {
     Stream *stream = find(handle);
     if (!stream)
-      return misuse("cuStreamEndCapture", ERROR_INVALID_HANDLE, "no stream of this context");
+      return misuse("cuStreamEndCapture", ERROR_INVALID_HANDLE,
+                    "the handle is no stream of this context");
     if (!result)
       return ERROR_INVALID_VALUE;
     std::shared_ptr<Capture> capture = stream->capture;
@@ -61,16 +63,16 @@ Result sim::cuStreamEndCapture(Stream *handle, Graph **result) {
       return misuse("cuStreamEndCapture", ERROR_ILLEGAL_STATE, "the stream does not capture");
     *result = nullptr;
     if (capture->origin != stream) {
-      invalidate(*capture, "ended in another stream than it began in");
+      invalidate(*capture, "it must end in the stream in which it began");
       return ERROR_STREAM_CAPTURE_UNMATCHED;
     }
     if (capture->mode != CaptureRelaxed && capture->thread != std::this_thread::get_id()) {
-      invalidate(*capture, "ended by another thread");
+      invalidate(*capture, "it must end in the thread in which it began");
       return ERROR_STREAM_CAPTURE_WRONG_THREAD;
     }
     Result outcome = capture->invalidated ? ERROR_STREAM_CAPTURE_INVALIDATED : SUCCESS;
     if (!outcome && !joined(*capture)) {
-      report("capture: a stream that joined it has work that its first stream does not wait for");
+      report("capture: a stream that joined it has work that the first stream does not wait for");
       outcome = ERROR_STREAM_CAPTURE_UNJOINED;
     }
     for (Stream *each : capture->streams) {
@@ -92,7 +94,8 @@ Result sim::cuStreamIsCapturing(Stream *handle, CaptureStatus *status) {
   return call("cuStreamIsCapturing", Current, [&](Lock &) {
     Stream *stream = find(handle);
     if (!stream)
-      return misuse("cuStreamIsCapturing", ERROR_INVALID_HANDLE, "no stream of this context");
+      return misuse("cuStreamIsCapturing", ERROR_INVALID_HANDLE,
+                    "the handle is no stream of this context");
     if (!status)
       return ERROR_INVALID_VALUE;
     *status = !stream->capture               ? CaptureNone
@@ -143,11 +146,12 @@ Result sim::cuGraphLaunch(GraphExec *handle, Stream *streamHandle) {
     GraphExec *exec = findExec(handle);
     Stream *stream = find(streamHandle);
     if (!exec || !stream || exec->context != stream->context)
-      return misuse("cuGraphLaunch", ERROR_INVALID_VALUE, "no graph or stream of this context");
+      return misuse("cuGraphLaunch", ERROR_INVALID_VALUE,
+                    "a handle is no graph or stream of this context");
     Context &context = *stream->context;
     if (stream->capture) {
       report("not simulated: a graph inside of a capture");
-      invalidate(*stream->capture, "a graph was launched");
+      invalidate(*stream->capture, "a graph was launched into the stream");
       return ERROR_NOT_SUPPORTED;
     }
     // Launches of one graph are ordered; nodes within a launch are ordered only by edges.
@@ -166,7 +170,7 @@ Result sim::cuGraphLaunch(GraphExec *handle, Stream *streamHandle) {
       uint32_t lane = exec->lanes[node.lane];
       Clock &clock = operation->clock;
       clock.resize(std::max<size_t>(clock.size(), lane + 1));
-      // Numbers of a lane increase with each node, including those of later launches.
+      // Positions in a lane increase with each node, also over later launches.
       operation->access = {lane, ++exec->ticks,
                            std::make_shared<const std::string>(node.work->name + " of a graph")};
       clock[lane] = std::max(clock[lane], exec->ticks);

@@ -45,10 +45,10 @@ Result sim::release(Lock &lock, const char *name, DevicePointer address, bool of
   auto found = context.allocations.find(address);
   if (found == context.allocations.end() || found->second.ofLibrary != ofLibrary)
     return misuse(name, ERROR_INVALID_VALUE,
-                  describeAddress(context, address) + " is not what was allocated" +
-                      (found == context.allocations.end() ? "" : " by its counterpart"));
+                  describeAddress(context, address) + " is not the address of an allocation" +
+                      (found == context.allocations.end() ? "" : " that this function may free"));
   Context::Allocation piece = found->second;
-  if (piece.held)
+  if (piece.uses)
     report("misuse: " + std::string(name) + ": " + describeAddress(context, address) +
            " is registered");
   context.allocations.erase(found);
@@ -58,7 +58,7 @@ Result sim::release(Lock &lock, const char *name, DevicePointer address, bool of
     context.memory.free(address);
     context.races.forget(address, address + piece.bytes);
   }
-  // The driver waits for operations in flight, but programs may not rely on it: here the memory is
+  // A real driver waits for operations in flight. Programs must not rely on this, so the memory is
   // freed at once.
   return drain(lock, context);
 }
@@ -175,19 +175,18 @@ Result checkHost(const char *name, const void *host) {
     return ERROR_INVALID_VALUE;
   auto address = reinterpret_cast<uintptr_t>(host);
   if (address >> 44 == 6) // where devices map their memory
-    return misuse(name, ERROR_INVALID_VALUE,
-                  "an address of a device where one of the host belongs");
+    return misuse(name, ERROR_INVALID_VALUE, "the host address is an address of a device");
   return SUCCESS;
 }
 
-/// Host memory that the device does not reach cannot be part of a graph.
+/// Rejects a copy of pageable memory during a capture, because it cannot be part of a graph.
 Result refusePageable(const char *name, Stream &stream) {
   invalidate(*stream.capture, std::string(name) + " with pageable memory while a stream captures");
   return ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-/// Whether bytes may be copied between host and device; `pageable`: the host memory is not mapped
-/// for the device.
+/// Whether bytes may be copied between host and device. `pageable` is set if the host memory is not
+/// mapped for the device.
 Result checkCopy(const char *name, const void *host, DevicePointer device, size_t bytes,
                  Stream &stream, bool &pageable) {
   if (Result result = checkHost(name, host))
@@ -196,7 +195,7 @@ Result checkCopy(const char *name, const void *host, DevicePointer device, size_
     return result;
   HostMemory kind = kindOf(host, bytes);
   if (kind == HostMemory::Both)
-    return misuse(name, ERROR_INVALID_VALUE, "host memory that is pinned in part");
+    return misuse(name, ERROR_INVALID_VALUE, "only a part of the host memory is pinned");
   pageable = kind == HostMemory::Pageable;
   return pageable && stream.capture ? refusePageable(name, stream) : SUCCESS;
 }
@@ -206,13 +205,13 @@ Result upload(const char *name, DevicePointer to, const void *from, size_t bytes
   return call(name, synchronous ? Current | Safe : Current, [&](Lock &lock) {
     Stream *stream = find(handle);
     if (!stream)
-      return misuse(name, ERROR_INVALID_HANDLE, "no stream of this context");
+      return misuse(name, ERROR_INVALID_HANDLE, "the handle is no stream of this context");
     if (!bytes)
       return SUCCESS;
     bool pageable = false;
     if (Result result = checkCopy(name, from, to, bytes, *stream, pageable))
       return result;
-    // The driver stages pageable memory, either at once or when the stream reaches the copy.
+    // A driver may stage pageable memory at once, or when the stream reaches the copy.
     Context &context = *currentContext();
     if (pageable && context.random() % 2 && !synchronous)
       if (Result result = wait(lock, context, stream->last))
@@ -229,7 +228,7 @@ Result download(const char *name, void *to, DevicePointer from, size_t bytes, St
   return call(name, synchronous ? Current | Safe : Current, [&](Lock &lock) {
     Stream *stream = find(handle);
     if (!stream)
-      return misuse(name, ERROR_INVALID_HANDLE, "no stream of this context");
+      return misuse(name, ERROR_INVALID_HANDLE, "the handle is no stream of this context");
     if (!bytes)
       return SUCCESS;
     bool pageable = false;
@@ -249,7 +248,7 @@ Result copy(const char *name, DevicePointer to, DevicePointer from, size_t bytes
   return call(name, Current, [&](Lock &) {
     Stream *stream = find(handle);
     if (!stream)
-      return misuse(name, ERROR_INVALID_HANDLE, "no stream of this context");
+      return misuse(name, ERROR_INVALID_HANDLE, "the handle is no stream of this context");
     if (!bytes)
       return SUCCESS;
     for (DevicePointer address : {to, from})
@@ -264,9 +263,9 @@ Result fill(const char *name, DevicePointer to, unsigned value, size_t count, un
   return call(name, Current, [&](Lock &) {
     Stream *stream = find(handle);
     if (!stream)
-      return misuse(name, ERROR_INVALID_HANDLE, "no stream of this context");
+      return misuse(name, ERROR_INVALID_HANDLE, "the handle is no stream of this context");
     if (to % width)
-      return misuse(name, ERROR_INVALID_VALUE, "an address that is not aligned to its elements");
+      return misuse(name, ERROR_INVALID_VALUE, "the address is not aligned to its elements");
     if (!count)
       return SUCCESS;
     if (Result result = checkDevice(name, to, count * width))
@@ -301,7 +300,7 @@ Result sim::cuMemcpy2DAsync_v2(const Copy2D *copy, Stream *handle) {
   return call(name, Current, [&](Lock &) {
     Stream *stream = find(handle);
     if (!stream)
-      return misuse(name, ERROR_INVALID_HANDLE, "no stream of this context");
+      return misuse(name, ERROR_INVALID_HANDLE, "the handle is no stream of this context");
     if (!copy)
       return ERROR_INVALID_VALUE;
     if (copy->fromType != MemoryDevice || copy->toType != MemoryDevice) {
@@ -312,7 +311,7 @@ Result sim::cuMemcpy2DAsync_v2(const Copy2D *copy, Stream *handle) {
       return SUCCESS;
     size_t width = copy->fromX + copy->width, toWidth = copy->toX + copy->width;
     if (copy->height > 1 && (copy->fromPitch < width || copy->toPitch < toWidth))
-      return misuse(name, ERROR_INVALID_VALUE, "a pitch less than a row");
+      return misuse(name, ERROR_INVALID_VALUE, "a pitch must be at least the width of a row");
     DevicePointer from = copy->fromDevice + copy->fromY * copy->fromPitch + copy->fromX;
     DevicePointer to = copy->toDevice + copy->toY * copy->toPitch + copy->toX;
     for (auto [address, pitch] : {std::pair(from, copy->fromPitch), {to, copy->toPitch}})

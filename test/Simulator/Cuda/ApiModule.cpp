@@ -12,7 +12,7 @@ using ptx::text;
 
 namespace {
 
-/// "sm_90a" is 90.
+/// Returns the number of an architecture, such as 90 for "sm_90a".
 int architectureOf(const std::string &target) {
   return std::atoi(target.c_str() + std::min(target.find('_') + 1, target.size()));
 }
@@ -33,7 +33,7 @@ void putLog(const std::string &message, unsigned count, const JitOption *options
   message.copy(buffer, size - 1);
 }
 
-/// PTX texts that this process has parsed. Ranks that are threads load the same text.
+/// Parses a PTX text. Parsed texts are cached, because ranks that are threads load the same text.
 std::optional<ptx::Module> parse(const char *image, std::string &error) {
   static auto *parsed = new std::map<std::string, ptx::Module>;
   auto found = parsed->find(image);
@@ -52,7 +52,7 @@ Result load(Module **result, const void *image, unsigned count, const JitOption 
   for (unsigned i = 0; i < count; ++i)
     if (options[i] < 0 || options[i] >= JitNumOptions)
       return ERROR_INVALID_VALUE;
-  // Machine code is valid, but always of another architecture.
+  // Machine code is a valid image, but always for another architecture.
   uint32_t magic = 0;
   std::memcpy(&magic, image, std::min<size_t>(4, strnlen(static_cast<const char *>(image), 4)));
   constexpr uint32_t elf = 0x464c457f, fatBinary = 0xba55ed50, wrapper = 0x466243b1;
@@ -69,7 +69,8 @@ Result load(Module **result, const void *image, unsigned count, const JitOption 
   int major = std::atoi(version.c_str());
   auto dot = version.find('.');
   int minor = dot == std::string::npos ? 0 : std::atoi(version.c_str() + dot + 1);
-  // CUDA 12.0 has PTX 8.0, and so on.
+  // The newest PTX version follows from the driver's: CUDA 12.0 has PTX 8.0, 12.1 has 8.1, 13.0 has
+  // 9.0.
   int newest = (settings().driverVersion / 1000 - 4) * 10 + settings().driverVersion % 1000 / 10;
   if (major * 10 + minor > newest) {
     putLog("Unsupported .version " + version, count, options, values);
@@ -119,7 +120,7 @@ Result sim::cuModuleUnload(Module *handle) {
     auto found = state().modules.find(handle);
     if (found == state().modules.end())
       return misuse("cuModuleUnload", ERROR_INVALID_HANDLE, "no module");
-    // The driver waits for operations in flight, but programs may not rely on it: here the module
+    // A real driver waits for operations in flight. Programs must not rely on this, so the module
     // is unloaded at once.
     *found->second->isLoaded = false;
     if (Result result = drain(lock, *currentContext()))
@@ -224,7 +225,7 @@ Result sim::cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Function *h
                     "no function");
     if (!blocks || threads < 1)
       return ERROR_INVALID_VALUE;
-    // The number of registers is unknown: assumes that they limit a block to half of the threads.
+    // The number of registers is unknown. Half of the maximum threads are assumed to fit.
     int capability = capabilityOf(function->module->context->device);
     int byThreads = threadsOfMultiprocessor(capability) / 2 / ((threads + 31) / 32 * 32);
     size_t shared = function->info.sharedBytes + sharedBytes + 1024; // reserved by the system
@@ -244,9 +245,11 @@ Result sim::cuLaunchKernel(Function *handle, unsigned gridX, unsigned gridY, uns
     Function *function = findFunction(handle);
     Stream *stream = find(streamHandle);
     if (!function || function->module->context != &context)
-      return misuse("cuLaunchKernel", ERROR_INVALID_HANDLE, "no function of this context");
+      return misuse("cuLaunchKernel", ERROR_INVALID_HANDLE,
+                    "the handle is no function of this context");
     if (!stream)
-      return misuse("cuLaunchKernel", ERROR_INVALID_HANDLE, "no stream of this context");
+      return misuse("cuLaunchKernel", ERROR_INVALID_HANDLE,
+                    "the handle is no stream of this context");
     const ptx::KernelInfo &info = function->info;
     auto refuse = [&](Result result, const std::string &what) {
       return misuse("cuLaunchKernel", result, info.name + ": " + what);
@@ -256,16 +259,16 @@ Result sim::cuLaunchKernel(Function *handle, unsigned gridX, unsigned gridY, uns
       return ERROR_NOT_SUPPORTED;
     }
     if (!gridX || !gridY || !gridZ || !blockX || !blockY || !blockZ)
-      return refuse(ERROR_INVALID_VALUE, "a grid or a block without threads");
+      return refuse(ERROR_INVALID_VALUE, "the grid or the block has no threads");
     uint64_t threads = uint64_t(blockX) * blockY * blockZ;
     if (gridX > 0x7fffffffu || gridY > 65535 || gridZ > 65535 || blockX > 1024 || blockY > 1024 ||
         blockZ > 64 || threads > 1024)
-      return refuse(ERROR_INVALID_VALUE, "a grid or a block larger than the device's");
+      return refuse(ERROR_INVALID_VALUE, "the grid or the block exceeds the device's limits");
     if (info.maxThreads && threads > info.maxThreads)
-      return refuse(ERROR_INVALID_VALUE, "more threads than .maxntid says");
+      return refuse(ERROR_INVALID_VALUE, "the block has more threads than .maxntid");
     if (info.block[0] &&
         (blockX != info.block[0] || blockY != info.block[1] || blockZ != info.block[2]))
-      return refuse(ERROR_INVALID_VALUE, "another block than .reqntid says");
+      return refuse(ERROR_INVALID_VALUE, "the block differs from .reqntid");
     if (sharedBytes > function->maxDynamicShared)
       return refuse(ERROR_INVALID_VALUE, text("{} bytes of dynamic shared memory; it has {}",
                                               sharedBytes, function->maxDynamicShared));

@@ -52,18 +52,19 @@ Result sim::cuStreamDestroy_v2(Stream *handle) {
       return ERROR_INVALID_CONTEXT;
     Stream *stream = find(handle);
     if (!stream || stream->legacy)
-      return misuse("cuStreamDestroy", ERROR_INVALID_HANDLE, "no stream of this context");
+      return misuse("cuStreamDestroy", ERROR_INVALID_HANDLE,
+                    "the handle is no stream of this context");
     if (stream->capture) {
       invalidate(*stream->capture, "cuStreamDestroy of a stream that captures");
       return ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    // Enqueued operations still run.
+    // Operations that are enqueued already still run.
     stream->destroyed = true;
     return context->failed;
   });
 }
 
-/// Rejects a call that waits for a stream or queries it while the stream captures.
+/// Rejects a call that waits for a stream or queries it during its capture.
 static Result refuseCapturing(const char *name, Stream &stream) {
   if (stream.capture) {
     invalidate(*stream.capture, std::string(name) + " of a stream that captures");
@@ -83,7 +84,8 @@ Result sim::cuStreamSynchronize(Stream *handle) {
   return call("cuStreamSynchronize", Current, [&](Lock &lock) {
     Stream *stream = find(handle);
     if (!stream)
-      return misuse("cuStreamSynchronize", ERROR_INVALID_HANDLE, "no stream of this context");
+      return misuse("cuStreamSynchronize", ERROR_INVALID_HANDLE,
+                    "the handle is no stream of this context");
     if (Result result = refuseCapturing("cuStreamSynchronize", *stream))
       return result;
     if (stream->legacy) // waits for all blocking ones as well
@@ -92,7 +94,7 @@ Result sim::cuStreamSynchronize(Stream *handle) {
   });
 }
 
-/// Polls whether an operation is complete. The caller will poll again.
+/// Returns whether an operation is complete. Lets operations run, because the caller polls.
 static Result query(Context &context, const OperationRef &operation) {
   if (context.failed)
     return context.failed;
@@ -110,7 +112,8 @@ Result sim::cuStreamQuery(Stream *handle) {
   return call("cuStreamQuery", Current, [&](Lock &) {
     Stream *stream = find(handle);
     if (!stream)
-      return misuse("cuStreamQuery", ERROR_INVALID_HANDLE, "no stream of this context");
+      return misuse("cuStreamQuery", ERROR_INVALID_HANDLE,
+                    "the handle is no stream of this context");
     if (Result result = refuseCapturing("cuStreamQuery", *stream))
       return result;
     return query(*stream->context, stream->last);
@@ -121,7 +124,8 @@ Result sim::cuLaunchHostFunc(Stream *handle, HostFunction function, void *data) 
   return call("cuLaunchHostFunc", Current, [&](Lock &) {
     Stream *stream = find(handle);
     if (!stream)
-      return misuse("cuLaunchHostFunc", ERROR_INVALID_HANDLE, "no stream of this context");
+      return misuse("cuLaunchHostFunc", ERROR_INVALID_HANDLE,
+                    "the handle is no stream of this context");
     if (!function)
       return ERROR_INVALID_VALUE;
     return enqueue(*stream->context, *stream, makeHostCall(function, data));
@@ -202,7 +206,8 @@ Result sim::cuEventRecord(Event *handle, Stream *streamHandle) {
     Event *event = find(handle);
     Stream *stream = find(streamHandle);
     if (!event || !stream || event->context != stream->context)
-      return misuse("cuEventRecord", ERROR_INVALID_HANDLE, "no event or stream of this context");
+      return misuse("cuEventRecord", ERROR_INVALID_HANDLE,
+                    "a handle is no event or stream of this context");
     if (stream->capture) {
       if (stream->capture->invalidated)
         return ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -259,7 +264,7 @@ Result sim::cuEventElapsedTime(float *milliseconds, Event *beginHandle, Event *e
       return ERROR_INVALID_VALUE;
     if (!begin || !end || !begin->recorded || !end->recorded || !begin->time || !end->time)
       return misuse("cuEventElapsedTime", ERROR_INVALID_HANDLE,
-                    "an event that was not recorded, or without timing");
+                    "both events must be recorded, with timing");
     if (!begin->recorded->done || !end->recorded->done)
       return ERROR_NOT_READY;
     *milliseconds = float(*end->time - *begin->time);

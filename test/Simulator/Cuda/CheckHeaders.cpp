@@ -1,6 +1,6 @@
 //===- CheckHeaders.cpp - Comparison with the vendor's headers ------------===//
 //
-// Compiled, but not linked into anything, if a CUDA toolkit is installed.
+// If a CUDA toolkit is installed, this file is compiled, but not linked into anything.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,7 +1,7 @@
 //===- Device.h - Contexts, streams, operations ---------------------------===//
 //
-// One lock of the process, State::mutex, guards all state except the memory of devices. Each
-// device's memory has its own lock, which is held while an operation runs.
+// State::mutex, of which a process has one, guards all state except the memory of devices. Each
+// device's memory has a lock of its own, which is held while an operation runs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,11 +27,11 @@ struct Capture;
 
 /// An operation of a stream, or a marker in it.
 struct Operation {
-  std::shared_ptr<Work> work; // null: only a marker
+  std::shared_ptr<Work> work; // null for a marker
   Context *context = nullptr;
   Access access;        // position in its lane
-  Clock clock;          // positions complete after it, itself included
-  unsigned missing = 0; // positions that precede it
+  Clock clock;          // positions that are complete after the operation, including its own
+  unsigned missing = 0; // number of operations that it still waits for
   std::vector<std::shared_ptr<Operation>> followers;
   bool begun = false, done = false;
 };
@@ -44,14 +44,14 @@ struct Stream {
   Clock clock; // clock of the next operation
   OperationRef last;
   std::shared_ptr<Capture> capture;
-  std::vector<size_t> tips; // in the graph: nodes that the next node depends on
+  std::vector<size_t> tips; // during a capture: nodes that the next node depends on
   size_t captureLane = 0;
 };
 
 struct Event {
   Context *context = nullptr;
   unsigned flags = 0;
-  OperationRef recorded;            // null: not recorded
+  OperationRef recorded;            // null if the event is not recorded
   std::shared_ptr<double> time;     // time of the recorded marker, in milliseconds
   std::shared_ptr<Capture> capture; // clock at the marker
   std::vector<size_t> tips;
@@ -82,7 +82,7 @@ struct Capture {
   CaptureMode mode = CaptureGlobal;
   std::thread::id thread;
   bool invalidated = false, ended = false;
-  std::string reason; // why invalidated
+  std::string reason; // of its invalidation
   Graph graph;
   std::vector<Stream *> streams;
 };
@@ -115,7 +115,7 @@ struct Context {
   struct Allocation {
     uint64_t bytes = 0;
     bool ofLibrary = false;
-    unsigned held = 0; // pinned by libraries
+    unsigned uses = 0; // by libraries
   };
   std::map<uint64_t, Allocation> allocations; // live, by address
   /// Returns the allocation that contains these bytes, or null.
@@ -144,10 +144,10 @@ struct Context {
   Races races;
 };
 
-/// Host memory that a device can access: begin and size.
+/// A range of host memory that devices can access; its key is the address.
 struct Pinned {
   uint64_t bytes = 0;
-  bool ours = false; // allocated by the driver, not registered
+  bool ours = false; // allocated by the driver; otherwise registered
 };
 
 struct State {
@@ -169,14 +169,14 @@ struct State {
 
 /// Returns the state of the process, which is never destroyed.
 State &state();
-/// State of the calling thread.
+/// Current context of the calling thread.
 Context *&currentContext();
 CaptureMode &captureModeOfThread();
 
 // ---- Schedule.cpp: under the lock ----
 
 uint32_t newLane();
-/// Adds an operation after others. It is in no stream; the caller determines its position.
+/// Adds an operation after others. The operation is in no stream, and the caller sets its position.
 void submit(const OperationRef &operation, const std::vector<OperationRef> &before);
 /// Adds an operation after all operations of the stream and after `also`. Ignores captures.
 OperationRef append(Stream &stream, std::shared_ptr<Work> work,
@@ -185,7 +185,7 @@ OperationRef append(Stream &stream, std::shared_ptr<Work> work,
 Result wait(std::unique_lock<std::mutex> &lock, Context &context, const OperationRef &operation);
 /// Waits for all streams of a context.
 Result drain(std::unique_lock<std::mutex> &lock, Context &context);
-/// Sets a sticky error: pending operations are dropped.
+/// Sets a sticky error and drops pending operations.
 void fail(Context &context, Result result);
 /// Whether an injected fault of this kind is due at this call, the n-th of its kind on this device.
 bool injected(const char *what, uint64_t count, int device);
@@ -197,7 +197,7 @@ inline bool injected(const char *what, uint64_t count, const Context &context) {
 
 /// Adds an operation to the stream or, during a capture, to its graph.
 Result enqueue(Context &context, Stream &stream, std::shared_ptr<Work> work);
-/// The call is not allowed while this thread captures. Invalidates its captures.
+/// Rejects a call if this thread captures, and invalidates the captures.
 Result checkUnsafe(const char *call);
 void invalidate(Capture &capture, const std::string &why);
 

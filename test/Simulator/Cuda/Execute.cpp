@@ -11,8 +11,8 @@ using namespace sim;
 using ptx::text;
 
 void sim::reserveAddresses(uint64_t first) {
-  // If the mapping fails, the range is in use or addresses are limited. A stray access may then not
-  // crash; nothing else changes.
+  // The mapping fails if the range is in use or addresses are limited. Then a stray access may not
+  // crash, but nothing else changes.
   mmap(reinterpret_cast<void *>(first), uint64_t(1) << 40, PROT_NONE,
        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
 }
@@ -103,8 +103,8 @@ void Executing::launch(const ptx::Module &module, const std::string &kernel,
     throw Fault{result.findings.empty() ? ERROR_LAUNCH_FAILED : resultOf(result.findings[0]),
                 message};
   }
-  // The interpreter detects races between threads of one launch. Here a launch counts as one
-  // access.
+  // The interpreter detects races between threads of one launch. For races between operations, a
+  // launch counts as one access.
   struct Piece {
     uint64_t from, to;
     bool written;

@@ -7,7 +7,7 @@
 
 namespace sim {
 
-/// No host memory is mapped in this range, so a program that dereferences a device address crashes.
+/// Reserves the addresses of a device, so that a program that dereferences one crashes.
 void reserveAddresses(uint64_t first);
 
 class Executing final : public Execution {
@@ -17,11 +17,11 @@ public:
   const uint8_t *read(uint64_t address, uint64_t bytes, const char *what) override;
   uint8_t *write(uint64_t address, uint64_t bytes, const char *what) override;
   uint64_t random() override { return next(); }
-  void takes(double milliseconds) override { context.clock += milliseconds; }
+  void addDuration(double milliseconds) override { context.clock += milliseconds; }
   double clock() const { return context.clock; }
   int device() const override { return context.device; }
 
-  /// Unwritten bytes remain unwritten.
+  /// Copies bytes. Copies of unwritten bytes count as unwritten.
   void copy(uint64_t to, uint64_t from, uint64_t bytes);
   void launch(const ptx::Module &module, const std::string &kernel,
               const std::vector<ptx::Argument> &arguments, ptx::LaunchConfig config);
@@ -40,7 +40,7 @@ private:
   std::unique_lock<std::mutex> lock; // of the memory
 };
 
-/// Never ends.
+/// A kernel that never ends.
 class Forever final : public Work {
 public:
   Forever() : Work("a kernel that never ends") {}
@@ -52,7 +52,7 @@ public:
 std::shared_ptr<Work> makeUpload(DevicePointer to, const void *from, size_t bytes, bool staged);
 std::shared_ptr<Work> makeDownload(void *to, DevicePointer from, size_t bytes, bool pinned);
 std::shared_ptr<Work> makeCopy(DevicePointer to, DevicePointer from, size_t bytes);
-/// Rows of `width` bytes, with a pitch in bytes.
+/// Copies rows of `width` bytes, with pitches in bytes.
 std::shared_ptr<Work> makeCopyRows(DevicePointer to, size_t toPitch, DevicePointer from,
                                    size_t fromPitch, size_t width, size_t rows);
 std::shared_ptr<Work> makeFill(DevicePointer to, unsigned value, size_t count, unsigned width);
@@ -61,7 +61,7 @@ std::shared_ptr<Work> makeClock(std::shared_ptr<double> time);
 std::shared_ptr<Work> makeLaunch(const Module &module, const std::string &kernel,
                                  std::vector<ptx::Argument> arguments, ptx::LaunchConfig config);
 
-/// Whether all, none or some of these bytes are host memory that devices can access.
+/// Whether devices can access all, none, or some of these bytes of host memory.
 enum class HostMemory : uint8_t { Pageable, Pinned, Both };
 HostMemory kindOf(const void *host, size_t bytes);
 

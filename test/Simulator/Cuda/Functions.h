@@ -1,7 +1,7 @@
 //===- Functions.h - Types of the driver's entry points -------------------===//
 //
-// type::cuInit is the type of cuInit. Programs and tests that load the library look names up; the
-// library itself declares and defines them (Api.h).
+// type::cuInit is the type of cuInit. Programs and tests that load the library find functions by
+// name; the library declares and defines them in Api.h.
 //
 //===----------------------------------------------------------------------===//
 

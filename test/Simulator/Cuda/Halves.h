@@ -12,7 +12,7 @@ namespace sim {
 inline float fromF16(uint16_t bits) { return float(std::bit_cast<_Float16>(bits)); }
 inline float fromBf16(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
 
-/// Rounded to nearest even; NaN stays NaN.
+/// Rounds to nearest even. NaN stays NaN.
 inline uint16_t toF16(float value) { return std::bit_cast<uint16_t>(_Float16(value)); }
 inline uint16_t toBf16(float value) {
   auto wide = std::bit_cast<uint32_t>(value);

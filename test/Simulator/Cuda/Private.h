@@ -1,7 +1,8 @@
 //===- Private.h - Driver interface for the other simulated libraries -----===//
 //
-// Like the vendor's libraries, these get the table from cuGetExportTable by a private identifier.
-// An operation of a stream is a Work; the driver decides when it runs.
+// The simulated cuBLASLt, cuDNN and NCCL use the simulated driver through class Driver. They get it
+// from cuGetExportTable by a private identifier, as the vendor's libraries get their tables. An
+// operation of a stream is a Work; the driver decides when it runs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,8 +22,8 @@ struct Fault {
   std::string message;
 };
 
-/// Accesses of an operation to its device while it runs. Each throws Fault for memory outside of an
-/// allocation, for unwritten memory, and for a race with an unordered operation.
+/// Access of an operation to its device while it runs. Functions throw Fault for memory outside of
+/// an allocation, for unwritten memory, and for a race with an unordered operation.
 class Execution {
 public:
   virtual ~Execution() = default;
@@ -31,23 +32,23 @@ public:
   /// Returns bytes that the operation overwrites completely.
   virtual uint8_t *write(uint64_t address, uint64_t bytes, const char *what) = 0;
   virtual uint64_t random() = 0;
-  /// Adds to the operation's duration on the device's clock, which events read. Every operation
-  /// takes a microsecond.
-  virtual void takes(double milliseconds) = 0;
+  /// Adds to the device's clock, which events read. The driver adds a microsecond for each
+  /// operation; the operation adds the rest of its duration.
+  virtual void addDuration(double milliseconds) = 0;
   /// Returns the index of the device.
   virtual int device() const = 0;
 };
 
 enum class Progress : uint8_t {
   Done,
-  Waits, // waits for another device or process: poll again soon
+  Waits, // for another device or process; to be polled again soon
 };
 
 class Work {
 public:
   explicit Work(std::string name) : name(std::move(name)) {}
   virtual ~Work() = default;
-  /// Called before the first step of each run; a captured operation runs many times.
+  /// Called before the first step of each run. A captured operation may run many times.
   virtual void begin() {}
   virtual Progress step(Execution &execution) = 0;
 
@@ -62,7 +63,7 @@ struct StreamInfo {
 
 class Driver {
 public:
-  /// The current device, or -1 without a context.
+  /// Returns the current device, or -1 without a context.
   virtual int currentDevice() = 0;
   /// Describes a stream. Returns an error if it is no stream or its context has failed.
   virtual Result describe(Stream *stream, StreamInfo &info) = 0;
@@ -73,19 +74,20 @@ public:
   virtual Result allocate(DevicePointer *address, size_t bytes, size_t alignment,
                           const char *name) = 0;
   virtual Result release(DevicePointer address, const char *name) = 0;
-  /// Pins the allocation of an address of the current device for a library or, if not `pin`,
-  /// unpins it. Freeing a pinned allocation is a finding. Returns false if there is no allocation.
-  virtual bool hold(uint64_t address, bool pin) = 0;
+  /// Adds or removes a use, by a library, of the allocation that contains an address of the current
+  /// device. Freeing an allocation that is in use is a finding. Returns false if there is no such
+  /// allocation, or no use to remove.
+  virtual bool setInUse(uint64_t address, bool inUse) = 0;
   /// Whether these bytes are within one allocation of the current device.
   virtual bool allocated(uint64_t address, size_t bytes) = 0;
-  /// Invalidates the capture of the stream, as calls do that are illegal during capture.
+  /// Invalidates the capture of the stream, as a call does that is illegal during a capture.
   virtual void invalidate(Stream *stream) = 0;
-  /// Compute capability of a device, such as 90.
+  /// Returns the compute capability of a device, such as 90.
   virtual int capability(int device) = 0;
   /// Reports a finding, once for each text.
   virtual void finding(const std::string &text) = 0;
   virtual uint64_t seed() = 0;
-  /// Whether TPC_SIM_INJECT requests a fault at this call, the n-th on a device.
+  /// Whether TPC_SIM_INJECT requests a fault at the call with number `count` on a device.
   virtual bool injected(const char *what, uint64_t count, int device) = 0;
   /// Writes a line of the trace.
   virtual void trace(const std::string &text) = 0;
@@ -99,7 +101,7 @@ constexpr Uuid driverTable = {
 
 extern "C" Result cuGetExportTable(const void **table, const Uuid *id);
 
-/// For the other simulated libraries.
+/// Returns the simulated driver that is loaded.
 inline Driver &driver() {
   static Driver *found = [] {
     const void *table = nullptr;

@@ -47,7 +47,7 @@ std::unique_ptr<Access> Races::note(uint64_t from, uint64_t to, bool write, cons
     Segment &segment = it->second;
     check(segment.write);
     if (!write) {
-      // Reads that happen before this one also happen before every access after it.
+      // Reads before this one are also before each later access that is ordered after this one.
       std::erase_if(segment.reads, [&](const Access &read) { return read.before(clock); });
       segment.reads.push_back(self);
       continue;

@@ -1,8 +1,8 @@
 //===- Races.h - Race detector: accesses per byte and their order ---------===//
 //
-// A lane is a sequence of operations in order: a stream, or one branch of a graph. An operation is
+// A lane is an ordered sequence of operations: a stream, or one branch of a graph. An operation is
 // identified by its lane and its number there. A vector clock has, for each lane, the number up to
-// which operations are complete. It is derived from the program's synchronization (streams,
+// which operations are complete. It follows from the program's synchronization (streams and
 // events), not from the actual order of execution.
 //
 //===----------------------------------------------------------------------===//
@@ -24,7 +24,7 @@ void join(Clock &into, const Clock &other);
 
 struct Access {
   uint32_t lane = 0;
-  uint64_t at = 0; // from 1; 0: none
+  uint64_t at = 0; // number in the lane, from 1; 0 if there is no access
   std::shared_ptr<const std::string> name;
 
   bool before(const Clock &clock) const {
@@ -42,7 +42,7 @@ public:
   void forget(uint64_t from, uint64_t to);
 
 private:
-  /// Ranges from their key to the next key.
+  /// Last accesses to the range from a segment's key to the next key.
   struct Segment {
     Access write;
     std::vector<Access> reads;

@@ -7,7 +7,7 @@
 
 namespace sim {
 
-/// Whether types have equal sizes and are both pointers or both not; structs need equal sizes only.
+/// Whether both types are pointers or neither is, and their sizes are equal.
 template <class A, class B>
 constexpr bool sameParameter =
     sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B> &&

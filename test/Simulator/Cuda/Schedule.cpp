@@ -1,8 +1,8 @@
 //===- Schedule.cpp - Operation scheduler ---------------------------------===//
 //
-// Lazy execution: operations need not run before the program waits. Each context has a thread that
-// runs ready operations in random order while the program waits, a few of them at random times, and
-// all of them after a while without new operations, because a device finishes its work in any case.
+// Execution is lazy: operations need not run before the program waits. Each context has a thread
+// that runs ready operations in random order: - while the program waits - a few at random times -
+// all after some time without new operations, because a device completes its work in any case
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ CaptureMode &sim::captureModeOfThread() {
   return mode;
 }
 
-// A terabyte of addresses for each device, far from where hosts have memory.
+// Each device has a terabyte of addresses, far from those of host memory.
 static uint64_t firstAddressOf(int device) {
   return 0x6000'0000'0000 + uint64_t(device) * 0x100'0000'0000;
 }
@@ -66,7 +66,7 @@ void finish(Context &context, const OperationRef &operation) {
   context.progress.notify_all();
 }
 
-/// Runs one step, without the lock. True when it is done.
+/// Runs one step of an operation, without the lock. Returns whether the operation is complete.
 bool run(std::unique_lock<std::mutex> &lock, Context &context, const OperationRef &operation) {
   if (!operation->work) // a marker
     return true;
@@ -101,7 +101,7 @@ bool run(std::unique_lock<std::mutex> &lock, Context &context, const OperationRe
   {
     Executing execution(context, *operation, seed);
     if (first)
-      execution.takes(0.001);
+      execution.addDuration(0.001);
     try {
       if (first)
         work->begin();
@@ -122,7 +122,7 @@ bool run(std::unique_lock<std::mutex> &lock, Context &context, const OperationRe
 
 void work(Context &context) {
   std::unique_lock lock(state().mutex);
-  // Operations that wait for other devices or processes, until they are polled again.
+  // Operations that wait for other devices or processes; they are polled again later.
   std::vector<OperationRef> waiting;
   auto pause = 50us;
   while (true) {
@@ -167,7 +167,7 @@ void sim::submit(const OperationRef &operation, const std::vector<OperationRef> 
   Context &context = *operation->context;
   if (!context.hasWorker) {
     context.hasWorker = true;
-    // The thread does not react to the end of the process, like a device. Signals go to the
+    // Like a device, the thread does not react to the end of the process. Signals go to the
     // program.
     sigset_t all, before;
     sigfillset(&all);
@@ -185,7 +185,7 @@ void sim::submit(const OperationRef &operation, const std::vector<OperationRef> 
       ++operation->missing;
     }
   context.lastSubmit = std::chrono::steady_clock::now();
-  // Sometimes operations complete at once, as on fast devices.
+  // Sometimes operations may complete at once, as on a fast device.
   if (context.random() % 8 == 0)
     context.credit += context.random() % 8;
   if (!operation->missing)
@@ -250,7 +250,7 @@ void sim::fail(Context &context, Result result) {
   if (context.failed)
     return;
   context.failed = result;
-  // Its operations no longer run; wakes the threads that wait for them.
+  // Operations of a failed context no longer run. Threads that wait for them are woken.
   context.wake.notify_all();
   context.progress.notify_all();
 }

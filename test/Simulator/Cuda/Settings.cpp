@@ -17,7 +17,7 @@ using namespace sim;
 namespace {
 
 [[noreturn]] void refuse(const char *variable, std::string_view value) {
-  std::fprintf(stderr, "simulator: %s=%.*s is not understood\n", variable, int(value.size()),
+  std::fprintf(stderr, "simulator: %s=%.*s has an invalid value\n", variable, int(value.size()),
                value.data());
   std::_Exit(2);
 }
@@ -120,8 +120,8 @@ std::string hexUuid(const std::string &raw) {
   return result;
 }
 
-// Parsed as by the driver: ordinals or prefixes of identifiers. Devices after the first invalid
-// entry do not exist.
+// Returns the devices in CUDA_VISIBLE_DEVICES, parsed as by the driver. Entries are ordinals or
+// prefixes of identifiers. Entries from the first invalid one on are ignored.
 std::vector<int> visibleOf(const Settings &settings) {
   std::vector<int> result;
   const char *value = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -144,7 +144,7 @@ std::vector<int> visibleOf(const Settings &settings) {
     if (found < 0)
       break;
     if (std::find(result.begin(), result.end(), found) != result.end())
-      return {}; // a repeated entry: no devices at all
+      return {}; // with a repeated entry, no device is visible
     result.push_back(found);
   }
   return result;
@@ -168,7 +168,7 @@ static Settings &mutableSettings() {
 
 const Settings &sim::settings() {
   static std::once_flag once;
-  // Visible devices are selected by identifiers, which depend on the other settings.
+  // Visible devices come last, because identifiers depend on the other settings.
   std::call_once(once, [] { mutableSettings().visible = visibleOf(mutableSettings()); });
   return mutableSettings();
 }

@@ -1,7 +1,8 @@
 //===- Sharing.cpp - Devices shared by processes --------------------------===//
 //
-// The folder TPC_SIM_SESSION has one locked file per device with the bytes that each process uses.
-// Memory of a process that has ended is free. Without a session, a process is alone on its devices.
+// The folder TPC_SIM_SESSION has a locked file for each device, with the bytes that each process
+// uses. Memory of a process that has ended is free. Without such a folder, no other process uses
+// the devices.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +22,7 @@ struct Share {
   int64_t process, bytes;
 };
 
-/// All shares of a device, until this is destroyed.
+/// Shares of all processes of a device. The file is locked until the object is destroyed.
 class Shares {
 public:
   explicit Shares(int device) {
@@ -87,17 +88,17 @@ void setUsed(Context &context, uint64_t small, uint64_t large) {
 
 } // namespace
 
-uint64_t sim::usedWith(const Context &context, uint64_t bytes, bool comes) {
+uint64_t sim::usedWith(const Context &context, uint64_t bytes, bool isAllocated) {
   uint64_t small = context.small, large = context.large;
   uint64_t &changed = bytes < largeFrom ? small : large;
   uint64_t by = roundUp(bytes, bytes < largeFrom ? unit : page);
-  changed = comes ? changed + by : changed - by;
+  changed = isAllocated ? changed + by : changed - by;
   return roundUp(small, page) + large;
 }
 
-void sim::count(Context &context, uint64_t bytes, bool comes) {
+void sim::count(Context &context, uint64_t bytes, bool isAllocated) {
   uint64_t by = roundUp(bytes, bytes < largeFrom ? unit : page);
-  if (!comes)
+  if (!isAllocated)
     by = -by;
   setUsed(context, context.small + (bytes < largeFrom ? by : 0),
           context.large + (bytes < largeFrom ? 0 : by));

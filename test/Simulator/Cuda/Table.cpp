@@ -32,7 +32,8 @@ public:
     return call(name.c_str(), Current, [&](Lock &) {
       Stream *stream = find(handle);
       if (!stream)
-        return misuse(name.c_str(), ERROR_INVALID_HANDLE, "no stream of this context");
+        return misuse(name.c_str(), ERROR_INVALID_HANDLE,
+                      "the handle is no stream of this context");
       if (sim::injected("launch", ++stream->context->launches, stream->context->device))
         return ERROR_LAUNCH_OUT_OF_RESOURCES;
       return sim::enqueue(*stream->context, *stream, std::move(work));
@@ -51,13 +52,13 @@ public:
                 [&](Lock &lock) { return sim::release(lock, name, address, /*ofLibrary=*/true); });
   }
 
-  bool hold(uint64_t address, bool pin) override {
+  bool setInUse(uint64_t address, bool inUse) override {
     Lock lock(state().mutex);
     Context *context = currentContext();
     Context::Allocation *piece = context ? context->allocationOf(address, 1) : nullptr;
-    if (!piece || (!pin && !piece->held))
+    if (!piece || (!inUse && !piece->uses))
       return false;
-    piece->held += pin ? 1 : -1u;
+    piece->uses += inUse ? 1 : -1u;
     return true;
   }
 
@@ -71,7 +72,7 @@ public:
     Lock lock(state().mutex);
     Stream *stream = currentContext() ? find(handle) : nullptr;
     if (stream && stream->capture)
-      sim::invalidate(*stream->capture, "a library's call that is not allowed");
+      sim::invalidate(*stream->capture, "a library made a call that is not allowed");
   }
 
   int capability(int device) override { return capabilityOf(device); }

@@ -1,8 +1,8 @@
 //===- Types.h - Simulated subset of the driver's declarations ------------===//
 //
-// Own declarations, so that building needs no CUDA toolkit. CheckHeaders.cpp compares them with the
-// vendor's header if it is installed. Names are the vendor's without CU_ and in this project's
-// spelling.
+// Declarations of our own, so that building needs no CUDA toolkit. CheckHeaders.cpp compares them
+// with the vendor's header if it is installed. Names are the vendor's without CU_ and in this
+// project's spelling.
 //
 //===----------------------------------------------------------------------===//
 
@@ -158,7 +158,7 @@ enum FunctionAttribute : int {
   FunctionPreferredSharedMemoryCarveout = 9,
 };
 
-/// CUjit_option: the supported ones.
+/// Supported values of CUjit_option.
 enum JitOption : int {
   JitInfoLogBuffer = 3,
   JitInfoLogBufferSizeBytes = 4,

@@ -22,13 +22,12 @@ HostMemory sim::kindOf(const void *host, size_t bytes) {
 
 namespace {
 
-/// The pinned host memory must still exist.
+/// Checks that pinned host memory was not freed.
 void checkPinned(const void *host, size_t bytes) {
   std::lock_guard lock(state().mutex);
   if (kindOf(host, bytes) != HostMemory::Pinned)
-    throw Fault{
-        ERROR_ILLEGAL_ADDRESS,
-        text("the {} bytes of pinned host memory that it copies are not there any more", bytes)};
+    throw Fault{ERROR_ILLEGAL_ADDRESS,
+                text("the {} bytes of pinned host memory that it copies were freed", bytes)};
 }
 
 class Upload final : public Work {
@@ -149,11 +148,12 @@ public:
     if (!*isLoaded)
       throw Fault{ERROR_LAUNCH_FAILED, "its module was unloaded"};
     static_cast<Executing &>(execution).launch(module, kernel, arguments, config);
-    // As long as a small matmul of cuBLASLt takes, or a multiple that the seed and kernel decide.
+    // The duration is that of a small matmul of cuBLASLt, or a multiple that depends on seed and
+    // kernel.
     constexpr double milliseconds = 0.004;
     double pace =
         1 + double(std::hash<std::string>()(kernel + std::to_string(settings().seed)) % 4);
-    execution.takes(milliseconds * pace);
+    execution.addDuration(milliseconds * pace);
     return Progress::Done;
   }
 

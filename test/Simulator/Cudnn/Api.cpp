@@ -99,7 +99,7 @@ Status readOperands(const Plan &plan, const Pack &pack, Operands &operands, std:
     operands.values[id] = tensor.type == I32 ? float(integer) : number;
   }
   if (!given.empty()) {
-    why = "tensor " + std::to_string(given.begin()->first) + " is none of the graph's";
+    why = "tensor " + std::to_string(given.begin()->first) + " is not in the graph";
     return BAD_PARAM;
   }
   operands.workspace = pack.workspace;
@@ -161,7 +161,7 @@ Status cudnnSetStream(Context *handle, Stream *stream) {
     return misuse("cudnnSetStream", NOT_INITIALIZED, "no handle");
   StreamInfo info;
   if (driver().describe(stream, info) || info.device != handle->device)
-    return misuse("cudnnSetStream", BAD_PARAM, "a stream of another device, or none");
+    return misuse("cudnnSetStream", BAD_PARAM, "the stream must be of the handle's device");
   handle->stream = stream;
   return SUCCESS;
 }
@@ -240,7 +240,7 @@ Status cudnnBackendGetAttribute(Descriptor *descriptor, Attribute attribute, Typ
   if (auto *plan = std::get_if<Plan>(&descriptor->contents);
       plan && attribute == PlanWorkspace && type == TypeInt64) {
     if (requested != 1 || !values)
-      return misuse(call, BAD_PARAM, "one size is there");
+      return misuse(call, BAD_PARAM, "the attribute has one element");
     std::memcpy(values, &plan->workspace, 8);
     if (count)
       *count = 1;
@@ -258,7 +258,7 @@ Status cudnnBackendGetAttribute(Descriptor *descriptor, Attribute attribute, Typ
     Descriptor *place;
     std::memcpy(&place, static_cast<char *>(values) + i * 8, 8);
     if (!isAlive(place) || place->kind != KindConfig)
-      return misuse(call, BAD_PARAM, "results are put into descriptors of configurations");
+      return misuse(call, BAD_PARAM, "results must be descriptors of engine configurations");
     place->contents = (*configs)[i];
     place->isFinal = true;
   }
@@ -289,9 +289,10 @@ Status cudnnBackendExecute(Context *handle, Descriptor *planDescriptor,
   if (!plan || !pack)
     return misuse(call, BAD_PARAM_NOT_FINALIZED, "no plan or no pack that is final");
   if (!isWhole(*planDescriptor))
-    return misuse(call, BAD_PARAM, "what the plan was made of is destroyed");
+    return misuse(call, BAD_PARAM, "a descriptor of the plan was destroyed");
   if (handle->device != driver().currentDevice() || plan->device != handle->device)
-    return misuse(call, BAD_PARAM, "a handle or plan of another device than the current one");
+    return misuse(call, BAD_PARAM,
+                  "the handle or the plan is for another device than the current one");
   Operands operands;
   std::string why;
   if (Status status = readOperands(*plan, *pack, operands, why))
@@ -300,7 +301,7 @@ Status cudnnBackendExecute(Context *handle, Descriptor *planDescriptor,
   if (driver().describe(handle->stream, info))
     return EXECUTION_FAILED;
   driver().trace("cudnnBackendExecute");
-  // Launches may fail. The stream then has no new operation, and a capture continues.
+  // A launch may fail. Then nothing is enqueued, and a capture continues.
   if (plan->fails && !info.capturing)
     return EXECUTION_FAILED;
   return driver().enqueue(handle->stream, makeAttentionKernels(*plan, operands)) ? EXECUTION_FAILED

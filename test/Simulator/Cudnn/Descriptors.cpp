@@ -45,24 +45,24 @@ Status Descriptor::finalizeTensor(std::string &why) {
   tensor.isByValue = get<bool>(TensorByValue);
   auto dims = list<int64_t>(TensorDims), strides = list<int64_t>(TensorStrides);
   if (dims.size() != 4 || strides.size() != 4) {
-    why = "a tensor of attention has four sizes and strides";
+    why = "a tensor must have four sizes and strides";
     return NOT_SUPPORTED;
   }
   for (unsigned i = 0; i < 4; ++i) {
     if (dims[i] < 1 || strides[i] < 1) {
-      why = "sizes and strides are positive";
+      why = "sizes and strides must be positive";
       return BAD_PARAM;
     }
     tensor.dims[i] = dims[i];
     tensor.strides[i] = strides[i];
   }
   if (tensor.isVirtual && tensor.isByValue) {
-    why = "a tensor is virtual and has a value";
+    why = "a tensor must not be both virtual and passed by value";
     return BAD_PARAM;
   }
   if (tensor.type != F32 && tensor.type != F16 && tensor.type != I32 && tensor.type != Bf16 &&
       tensor.type != Boolean) {
-    why = "not simulated: this type of elements";
+    why = "not simulated: this element type";
     return NOT_SUPPORTED;
   }
   contents = tensor;
@@ -73,17 +73,19 @@ Status Descriptor::finalizeOperation(std::string &why) {
   Operation operation;
   operation.kind = kind;
   bool isMatmul = kind == KindMatmulOp, isReduction = kind == KindReductionOp;
-  const How *how = of<How>(isMatmul ? MatmulOpHow : isReduction ? ReductionOpHow : PwOpHow);
+  const OperationMode *mode = of<OperationMode>(isMatmul      ? MatmulOpHow
+                                                : isReduction ? ReductionOpHow
+                                                              : PwOpHow);
   const Tensor *x = of<Tensor>(isMatmul ? MatmulOpA : isReduction ? ReductionOpX : PwOpX);
   const Tensor *y = of<Tensor>(isMatmul ? MatmulOpC : isReduction ? ReductionOpY : PwOpY);
   const Tensor *b = isMatmul ? of<Tensor>(MatmulOpB) : isReduction ? nullptr : of<Tensor>(PwOpB);
   const Tensor *t = kind == KindPointwiseOp ? of<Tensor>(PwOpT) : nullptr;
-  if (!how || !x || !y || (isMatmul && !b)) {
-    why = "an operation names descriptors of other kinds than it needs";
+  if (!mode || !x || !y || (isMatmul && !b)) {
+    why = "a descriptor of the operation has the wrong kind";
     return BAD_PARAM_DESCRIPTOR_TYPE;
   }
-  operation.mode = how->mode;
-  operation.axis = how->axis;
+  operation.mode = mode->mode;
+  operation.axis = mode->axis;
   operation.x = *x;
   operation.y = *y;
   if (b)
@@ -91,10 +93,10 @@ Status Descriptor::finalizeOperation(std::string &why) {
   if (t)
     operation.t = *t;
   if (kind == KindPointwiseOp) {
-    bool isUnary = how->mode == Exp || how->mode == Log || how->mode == GenIndex;
-    if (isUnary == bool(b) || (how->mode == Select) != bool(t) ||
-        (how->mode == GenIndex && (how->axis < 2 || how->axis > 3))) {
-      why = "a pointwise operation has operands, or an axis, of another mode";
+    bool isUnary = mode->mode == Exp || mode->mode == Log || mode->mode == GenIndex;
+    if (isUnary == bool(b) || (mode->mode == Select) != bool(t) ||
+        (mode->mode == GenIndex && (mode->axis < 2 || mode->axis > 3))) {
+      why = "the operands or the axis of a pointwise operation do not match its mode";
       return BAD_PARAM;
     }
   }
@@ -107,7 +109,7 @@ Status Descriptor::finalizeGraph(std::string &why) {
   for (Descriptor *op : list<Descriptor *>(GraphOps)) {
     const Operation *operation = isAlive(op) ? std::get_if<Operation>(&op->contents) : nullptr;
     if (!operation) {
-      why = "a graph names what is no operation";
+      why = "the graph contains a descriptor that is no operation";
       return BAD_PARAM_DESCRIPTOR_TYPE;
     }
     if (Status status = graph->add(*operation, why))
@@ -120,12 +122,12 @@ Status Descriptor::finalizeGraph(std::string &why) {
 Status Descriptor::finalizeHeuristic(std::string &why) {
   auto *graph = of<std::shared_ptr<const Graph>>(HeurGraph);
   if (!graph) {
-    why = "heuristics are queried for a descriptor that is no graph";
+    why = "the descriptor of a heuristics query must be a graph";
     return BAD_PARAM_DESCRIPTOR_TYPE;
   }
   std::vector<Config> found;
   uint64_t hash = (*graph)->hash();
-  // Some graphs have no engine, and some only one of the last resort.
+  // Some graphs have no engine, and some only a fallback engine.
   uint64_t luck = draw(hash, 1, 6);
   bool isFallback = get<HeuristicMode>(HeurMode) == HeuristicFallback;
   if ((*graph)->isAttention() && luck != 0 && (luck != 1 || isFallback))
@@ -139,13 +141,13 @@ Status Descriptor::finalizePlan(std::string &why) {
   const Config *config = of<Config>(PlanConfig);
   auto *context = get<Context *>(PlanHandle);
   if (!config || !isAlive(context)) {
-    why = "a plan is of no engine's configuration, or has no handle";
+    why = "a plan must have an engine configuration and a handle";
     return BAD_PARAM;
   }
   StreamInfo info;
   if (context->stream && !driver().describe(context->stream, info) && info.capturing) {
     driver().invalidate(context->stream);
-    why = "kernels are loaded while a graph is captured";
+    why = "the plan loads kernels, which is not allowed during a capture";
     return EXECUTION_FAILED;
   }
   uint64_t hash = config->graph->hash();
@@ -161,7 +163,7 @@ Status Descriptor::finalizePack(std::string &why) {
   Pack pack{list<int64_t>(PackIds), list<uint64_t>(PackPointers), get<uint64_t>(PackWorkspace)};
   std::set<int64_t> ids(pack.ids.begin(), pack.ids.end());
   if (ids.size() != pack.ids.size() || pack.pointers.size() != pack.ids.size()) {
-    why = "a pack has as many pointers as numbers, each once";
+    why = "a pack must have one pointer for each tensor number, each once";
     return BAD_PARAM;
   }
   contents = pack;
@@ -180,13 +182,13 @@ Status Descriptor::finalize(std::string &why) {
   case KindTensor:
     return finalizeTensor(why);
   case KindPointwise:
-    contents = How{get<int>(PwMode), get<int64_t>(PwAxis, -1)};
+    contents = OperationMode{get<int>(PwMode), get<int64_t>(PwAxis, -1)};
     return SUCCESS;
   case KindMatmul:
-    contents = How{};
+    contents = OperationMode{};
     return SUCCESS;
   case KindReduction:
-    contents = How{get<int>(ReductionOperator), -1};
+    contents = OperationMode{get<int>(ReductionOperator), -1};
     return SUCCESS;
   case KindMatmulOp:
   case KindPointwiseOp:
@@ -203,7 +205,7 @@ Status Descriptor::finalize(std::string &why) {
   case KindConfig:
     break;
   }
-  why = "heuristics fill it";
+  why = "only heuristics fill an engine configuration";
   return BAD_PARAM;
 }
 

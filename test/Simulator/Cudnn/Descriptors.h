@@ -22,7 +22,7 @@ struct Pack {
 };
 
 /// Mode of a pointwise operation, matmul or reduction.
-struct How {
+struct OperationMode {
   int mode = 0;
   int64_t axis = -1;
 };
@@ -31,8 +31,8 @@ struct Descriptor {
   Kind kind;
   std::map<Attribute, std::vector<uint8_t>> attributes;
   bool isFinal = false;
-  /// Set when it is final. Attributes of referenced descriptors were copied.
-  std::variant<std::monostate, Tensor, How, Operation, std::shared_ptr<const Graph>,
+  /// Set by finalize(). Attributes of referenced descriptors are copied.
+  std::variant<std::monostate, Tensor, OperationMode, Operation, std::shared_ptr<const Graph>,
                std::vector<Config>, Config, Plan, Pack>
       contents;
 
@@ -54,7 +54,8 @@ private:
 /// Whether the descriptor exists and was not destroyed.
 bool isAlive(const Descriptor *descriptor);
 bool isAlive(const Context *context);
-/// A choice that depends on the seed.
+/// Returns a random number below `below` that depends on the seed, a hash and the number of the
+/// choice.
 uint64_t draw(uint64_t hash, uint64_t of, uint64_t below);
 
 } // namespace sim::dnn

@@ -1,7 +1,7 @@
 //===- Execute.cpp - Execution of an attention graph, op by op ------------===//
 //
-// Each tensor of a batch and head is a matrix of f32. Intermediate results are rounded to their
-// type, as values in a kernel's registers are.
+// For each batch and head, a tensor is a matrix of f32. Intermediate results are rounded to their
+// type, like values in a kernel's registers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +32,7 @@ uint16_t toHalf(float value, DataType type) { return type == F16 ? toF16(value) 
 struct Matrix {
   int64_t rows = 0, columns = 0;
   std::vector<float> values;
-  /// A single row or column is broadcast.
+  /// Returns an element. A single row or column is broadcast.
   float at(int64_t row, int64_t column) const {
     return values[size_t((rows == 1 ? 0 : row) * columns + (columns == 1 ? 0 : column))];
   }
@@ -119,8 +119,9 @@ private:
     return toFloat(reinterpret_cast<const uint8_t *>(&bits), type);
   }
 
-  /// The matrix of a tensor in memory. Heads are shared if the tensor has fewer of them.
-  uint64_t placeOf(const Tensor &tensor, int64_t batch, int64_t head) const {
+  /// Returns the address of a tensor's matrix. If the tensor has fewer heads, query heads share
+  /// them.
+  uint64_t addressOf(const Tensor &tensor, int64_t batch, int64_t head) const {
     int64_t heads = plan.graph->operations.front().y.dims[1];
     int64_t own = head / (heads / tensor.dims[1]);
     int64_t from = (tensor.dims[0] == 1 ? 0 : batch) * tensor.strides[0] + own * tensor.strides[1];
@@ -135,8 +136,8 @@ private:
     Matrix result{tensor.dims[2], tensor.dims[3], {}};
     result.values.resize(size_t(result.rows * result.columns));
     unsigned bytes = bytesOf(tensor.type);
-    uint64_t base = placeOf(tensor, batch, head);
-    // Contiguous lines: rows or columns.
+    uint64_t base = addressOf(tensor, batch, head);
+    // Lines, which are rows or columns, are contiguous.
     bool byRow = tensor.strides[3] == 1;
     int64_t lines = byRow ? result.rows : result.columns,
             length = byRow ? result.columns : result.rows,
@@ -156,7 +157,7 @@ private:
            const Matrix &matrix) {
     for (int64_t row = 0; row < matrix.rows; ++row) {
       uint8_t *to =
-          execution.write(placeOf(tensor, batch, head) + uint64_t(row * tensor.strides[2]) * 2,
+          execution.write(addressOf(tensor, batch, head) + uint64_t(row * tensor.strides[2]) * 2,
                           uint64_t(matrix.columns) * 2, "the result");
       for (int64_t i = 0; i < matrix.columns; ++i) {
         uint16_t bits = toHalf(matrix.at(row, i), tensor.type);

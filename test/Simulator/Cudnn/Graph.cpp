@@ -28,11 +28,11 @@ Status Graph::add(const Operation &operation, std::string &why) {
                                    " is read before an operation makes it");
     if (!use(*tensor))
       return refuse(BAD_PARAM_DUPLICATED_ENTRIES,
-                    "two tensors have the number " + std::to_string(tensor->id));
+                    "two tensors have the same number, " + std::to_string(tensor->id));
   }
   if (tensors.contains(operation.y.id))
     return refuse(BAD_PARAM_DUPLICATED_ENTRIES,
-                  "two tensors have the number " + std::to_string(operation.y.id));
+                  "two tensors have the same number, " + std::to_string(operation.y.id));
   use(operation.y);
   const auto &x = operation.x.dims, &y = operation.y.dims;
   if (operation.kind == KindMatmulOp) {
@@ -40,11 +40,11 @@ Status Graph::add(const Operation &operation, std::string &why) {
     bool isProduct = x[3] == b[2] && y[2] == x[2] && y[3] == b[3] && y[0] == x[0] && y[1] == x[1] &&
                      (b[0] == x[0] || b[0] == 1) && b[1] > 0 && x[1] % b[1] == 0;
     if (!isProduct)
-      return refuse(BAD_PARAM_SHAPE_MISMATCH, "sizes of a product do not go together");
+      return refuse(BAD_PARAM_SHAPE_MISMATCH, "the sizes of a matmul do not match");
   } else if (operation.kind == KindReductionOp) {
     for (unsigned i = 0; i < 4; ++i)
       if (y[i] != x[i] && y[i] != 1)
-        return refuse(BAD_PARAM_SHAPE_MISMATCH, "a reduction has sizes of its own");
+        return refuse(BAD_PARAM_SHAPE_MISMATCH, "the result of a reduction has wrong sizes");
   } else {
     for (const Tensor *tensor : {&operation.x, operation.b ? &*operation.b : nullptr,
                                  operation.t ? &*operation.t : nullptr})
@@ -56,7 +56,8 @@ Status Graph::add(const Operation &operation, std::string &why) {
   return SUCCESS;
 }
 
-// cuDNN's pattern matcher also requires the logarithm of the sums, which inference does not use.
+// cuDNN's pattern matcher requires the logarithm of the sums in the graph, although inference does
+// not use it.
 bool Graph::isAttention() const {
   std::vector<int> order; // a matmul: -1; reductions: -2 - mode
   for (const Operation &operation : operations)
@@ -76,7 +77,8 @@ bool Graph::isAttention() const {
   bool isHalf = first.x.type == F16 || first.x.type == Bf16;
   for (const Tensor *tensor : {&*first.b, &*last.b, &last.x, &last.y})
     isHalf &= tensor->type == first.x.type;
-  // Rows of q, v and the result are contiguous, and so are those of k, which is transposed.
+  // Rows of q, v and the result must be contiguous, and so must the rows of k before its
+  // transposition.
   bool isDense = first.x.strides[3] == 1 && last.b->strides[3] == 1 && last.y.strides[3] == 1 &&
                  first.b->strides[2] == 1;
   return isHalf && isDense && size % 8 == 0 && valueSize % 8 == 0 && size <= 256 &&

@@ -15,7 +15,7 @@
 
 namespace sim::dnn {
 
-/// [batch, heads, rows, columns]
+/// A tensor of [batch, heads, rows, columns].
 struct Tensor {
   int64_t id = 0, alignment = 0;
   DataType type = F32;
@@ -55,7 +55,7 @@ struct Plan {
   bool fails = false; // operands of an execution
 };
 
-/// Addresses of tensors. Tensors passed by value have been read.
+/// Addresses of tensors, and the values of those that are passed by value.
 struct Operands {
   std::map<int64_t, uint64_t> addresses;
   std::map<int64_t, float> values;

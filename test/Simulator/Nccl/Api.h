@@ -21,7 +21,7 @@ CommRef find(Comm *handle);
 Comm *add(const CommRef &comm);
 void remove(Comm &comm);
 
-/// Calls of a thread since ncclGroupStart.
+/// A call of a thread since ncclGroupStart.
 struct Pending {
   CommRef comm;
   Stream *stream = nullptr;

@@ -17,8 +17,8 @@ std::string peerOf(const Call &call) {
   return (call.descriptor.kind == Kind::Send ? " to " : " from ") + std::to_string(call.peer);
 }
 
-/// The first call of a kind connects, so all participating ranks must make it. It is illegal during
-/// a capture.
+/// The first call of a kind connects ranks. So all participating ranks must make it, and it is
+/// illegal during a capture.
 Status connect(const std::vector<Pending> &calls) {
   std::vector<const Pending *> cold;
   for (const Pending &one : calls) {
@@ -80,7 +80,7 @@ Status submit(const std::vector<Pending> &calls) {
       if (!taken[j] && calls[j].comm == calls[i].comm) {
         if (calls[j].stream != calls[i].stream)
           return misuse("ncclGroupEnd", InvalidUsage,
-                        "two streams for " + calls[i].comm->name + " in one group");
+                        "two streams are used for " + calls[i].comm->name + " in one group");
         taken[j] = true;
         together.push_back(calls[j].call);
       }
@@ -90,7 +90,7 @@ Status submit(const std::vector<Pending> &calls) {
   return Success;
 }
 
-/// Bytes that a rank reads and writes.
+/// Numbers of bytes that a rank reads and writes.
 struct Extent {
   uint64_t read = 0, written = 0; // bytes
 };
@@ -126,7 +126,7 @@ Status check(const char *name, const Call &call, const Comm &comm, Stream *strea
     return misuse(name, InvalidUsage, comm.name + " is finalized");
   if (descriptor.type < Int8 || descriptor.type > Bfloat16 || descriptor.op < Sum ||
       descriptor.op > Avg)
-    return misuse(name, InvalidArgument, "no such type or operation");
+    return misuse(name, InvalidArgument, "the type or the operation is invalid");
   bool hasRoot = descriptor.kind == Kind::Broadcast || descriptor.kind == Kind::Reduce;
   int other = hasRoot ? descriptor.root : call.peer;
   if (other < 0 || other >= comm.ranks)
@@ -136,7 +136,7 @@ Status check(const char *name, const Call &call, const Comm &comm, Stream *strea
     return misuse(name, UnhandledCudaError, "no stream of the current context, or it has failed");
   if (info.device != comm.device)
     return misuse(name, InvalidUsage,
-                  "a stream of device " + std::to_string(info.device) + "; " + comm.name +
+                  "the stream is of device " + std::to_string(info.device) + "; " + comm.name +
                       " has device " + std::to_string(comm.device));
   Extent extent = extentOf(call, comm);
   if ((extent.read && !driver().allocated(call.send, extent.read)) ||
@@ -145,15 +145,15 @@ Status check(const char *name, const Call &call, const Comm &comm, Stream *strea
                   descriptor.str() + ": buffers are not device memory of that size");
   for (uint64_t address : {extent.read ? call.send : 0, extent.written ? call.receive : 0})
     if (address % bytesOf(descriptor.type))
-      return misuse(name, InvalidArgument, "a buffer that is not aligned to its elements");
-  // Either in place, or disjoint.
+      return misuse(name, InvalidArgument, "a buffer is not aligned to its elements");
+  // Buffers must be equal, for a call in place, or disjoint.
   uint64_t unit = descriptor.count * bytesOf(descriptor.type), mine = unit * uint64_t(comm.rank);
   bool inPlace = descriptor.kind == Kind::AllGather       ? call.send == call.receive + mine
                  : descriptor.kind == Kind::ReduceScatter ? call.receive == call.send + mine
                                                           : call.send == call.receive;
   if (extent.read && extent.written && !inPlace && call.send < call.receive + extent.written &&
       call.receive < call.send + extent.read)
-    return misuse(name, InvalidArgument, "buffers overlap, and it is not in place");
+    return misuse(name, InvalidArgument, "buffers overlap, but the call is not in place");
   return Success;
 }
 

@@ -178,7 +178,7 @@ Status ncclCommFinalize(Comm *handle) {
   if (!comm)
     return misuse("ncclCommFinalize", InvalidArgument, "no communicator");
   if (comm->finalized)
-    return misuse("ncclCommFinalize", InvalidArgument, "of " + comm->name + ", a second time");
+    return misuse("ncclCommFinalize", InvalidArgument, comm->name + " is finalized already");
   comm->finalized = true;
   StreamInfo info;
   return comm->waitFor("ncclCommFinalize: operations in streams, or in graphs", [&] {
@@ -192,7 +192,7 @@ Status ncclCommDestroy(Comm *handle) {
     return misuse("ncclCommDestroy", InvalidArgument, "no communicator");
   Status status = comm->finalized ? Success : ncclCommFinalize(handle);
   if (drop(*comm, nullptr))
-    misuse("ncclCommDestroy", InvalidUsage, comm->name + " has memory that is registered");
+    misuse("ncclCommDestroy", InvalidUsage, comm->name + " still has registered memory");
   for (Window *window : comm->windows)
     delete window;
   comm->windows.clear();
@@ -208,7 +208,7 @@ Status ncclCommAbort(Comm *handle) {
   driver().trace("ncclCommAbort " + comm->name);
   if (driver().injected("abort", ++comm->owner->aborts, comm->device))
     hang();
-  // Operations that wait in streams observe this and end without effect.
+  // Operations that wait in streams then end without effect.
   comm->aborted = true;
   drop(*comm, nullptr);
   remove(*comm);
@@ -277,16 +277,16 @@ Status ncclCommRegister(Comm *handle, void *memory, size_t bytes, void **result)
   const char *name = "ncclCommRegister";
   CommRef comm = find(handle);
   if (!comm || !result)
-    return misuse(name, InvalidArgument, "no communicator, or no place for a handle");
+    return misuse(name, InvalidArgument, "the communicator or the handle is null");
   auto address = uint64_t(reinterpret_cast<uintptr_t>(memory));
   if (!bytes || !driver().allocated(address, bytes))
-    return misuse(name, InvalidArgument, "not device memory of one allocation");
+    return misuse(name, InvalidArgument, "the memory is not in one allocation of the device");
   if (driver().currentDevice() != comm->device)
-    return misuse(name, InvalidUsage, "memory of another device than that of " + comm->name);
+    return misuse(name, InvalidUsage, "the memory is of another device than " + comm->name);
   if (driver().injected("register", ++comm->owner->enrolled, comm->device))
     return SystemError;
   auto made = std::make_shared<Registration>(address, bytes);
-  driver().hold(address, true);
+  driver().setInUse(address, true);
   *result = made.get();
   std::lock_guard lock(comm->registrationMutex);
   comm->registrations.push_back(std::move(made));
@@ -305,7 +305,7 @@ static bool drop(Comm &comm, const void *only) {
   }
   for (const auto &one : dropped) {
     one->gone = true;
-    driver().hold(one->address, false);
+    driver().setInUse(one->address, false);
   }
   return !dropped.empty();
 }
@@ -316,7 +316,7 @@ Status ncclCommDeregister(Comm *handle, void *registration) {
   if (!comm || !registration)
     return misuse(name, InvalidArgument, "no communicator, or no handle");
   if (!drop(*comm, registration))
-    return misuse(name, InvalidArgument, "nothing that " + comm->name + " has registered");
+    return misuse(name, InvalidArgument, "the handle is no registration of " + comm->name);
   driver().trace(std::string(name) + " = 0");
   return Success;
 }
@@ -330,7 +330,7 @@ Status ncclCommWindowRegister(Comm *handle, void *memory, size_t bytes, Window *
   *result = nullptr;
   if (address % windowAlignment || !driver().allocated(address, bytes))
     return misuse(name, InvalidArgument,
-                  "not memory of one allocation that begins at a multiple of 4096");
+                  "the memory must be in one allocation and begin at a multiple of 4096");
   // Registration is collective.
   if (Status status = comm->barrier(name))
     return status;
@@ -342,7 +342,8 @@ Status ncclCommWindowRegister(Comm *handle, void *memory, size_t bytes, Window *
 Status ncclCommWindowDeregister(Comm *handle, Window *window) {
   CommRef comm = find(handle);
   if (!comm || !comm->windows.erase(window))
-    return misuse("ncclCommWindowDeregister", InvalidArgument, "no window of this communicator");
+    return misuse("ncclCommWindowDeregister", InvalidArgument,
+                  "the handle is no window of this communicator");
   delete window;
   return Success;
 }

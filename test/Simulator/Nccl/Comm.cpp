@@ -17,7 +17,7 @@ std::shared_ptr<Rank> rankOfThread() {
 
 void pauseBriefly() { std::this_thread::sleep_for(std::chrono::microseconds(200)); }
 
-void Comm::tell(const std::string &what) {
+void Comm::publishWait(const std::string &what) {
   std::lock_guard lock(owner->mutex);
   for (Comm *other : owner->comms) {
     if (other == this)
@@ -36,7 +36,8 @@ bool Comm::isGone(int which) {
 }
 
 Status Comm::error() {
-  // The loss of a peer is detected over a network, but not necessarily between devices.
+  // The loss of a peer is always detected over a network, but not always between devices of one
+  // host.
   if (!asyncError && driver().seed() % 3 == 0)
     for (int i = 0; i < ranks; ++i)
       if (isGone(i))
@@ -47,7 +48,7 @@ Status Comm::error() {
 std::string Comm::whereIs(int which) {
   Slot &other = slot(which);
   if (isGone(which))
-    return ", whose process is gone";
+    return ", whose process has ended";
   uint64_t before = other.waits;
   std::string where(other.where, strnlen(other.where, sizeof(other.where)));
   if (before % 2 || other.waits != before || where.empty())
@@ -75,7 +76,7 @@ CommRef join(const UniqueId &id, int ranks, int rank, const Config *config, Stat
     return nullptr;
   }
   if (config && (config->magic != configMagic || config->size > sizeof(Config))) {
-    why = "a configuration that was not initialized";
+    why = "the configuration was not initialized";
     return nullptr;
   }
   comm->device = driver().currentDevice();

@@ -15,13 +15,12 @@
 
 namespace sim::nccl {
 
-/// A thread with communicators, which is a rank of the program. At most one of its operations, or
-/// one group, is in flight at a time, so that operations in different orders on different ranks
-/// deadlock.
+/// A thread that has communicators: a rank of the program. At most one of its operations or groups
+/// is in flight at a time. So ranks that enqueue operations in different orders deadlock.
 struct Rank {
   std::mutex mutex;
   uint64_t group = 0; // operation in flight, or 0
-  unsigned works = 0; // operations of it that are not complete
+  unsigned works = 0; // operations of the group that are not complete
   std::atomic<uint64_t> calls{0}, begun{0}, joins{0}, aborts{0},
       enrolled{0}; // count for injected faults
   std::set<Comm *> comms;
@@ -32,8 +31,8 @@ struct Window {
   uint64_t address, bytes;
 };
 
-/// Memory that is registered with a communicator. Operations on it, graphs included, use the
-/// registration from the call on.
+/// Memory that is registered with a communicator. An operation, also in a graph, uses the
+/// registration that exists at its call.
 struct Registration {
   Registration(uint64_t address, uint64_t bytes) : address(address), bytes(bytes) {}
   const uint64_t address, bytes;
@@ -69,9 +68,9 @@ struct Comm {
   Status error();
   /// Barrier of all ranks.
   Status barrier(const std::string &what);
-  /// Publishes in the rank's other communicators what it waits for; empty: nothing.
-  void tell(const std::string &what);
-  /// Describes a missing rank's current operation.
+  /// Publishes in the rank's other communicators what the rank waits for, or an empty text.
+  void publishWait(const std::string &what);
+  /// Describes what a rank that has not arrived does instead.
   std::string whereIs(int which);
 };
 using CommRef = std::shared_ptr<Comm>;
@@ -86,39 +85,39 @@ template <class F> Status Comm::waitFor(const std::string &what, F done) {
       return InternalError;
     if (!reported && std::chrono::steady_clock::now() - begin > std::chrono::seconds(3)) {
       reported = true;
-      tell(what);
+      publishWait(what);
       driver().finding("NCCL: stuck: rank " + std::to_string(rank) + " of " + name + " waits in " +
                        what);
     }
     pauseBriefly();
   }
   if (reported)
-    tell("");
+    publishWait("");
   return Success;
 }
 
-/// Creates the local part of a communicator; other ranks may be missing yet. Returns null with an
-/// error.
+/// Creates the local part of a communicator; other ranks need not have joined. If this fails,
+/// returns null and the reason.
 CommRef join(const UniqueId &id, int ranks, int rank, const Config *config, Status &status,
              std::string &why);
 /// Waits for the other ranks.
 Status complete(Comm &comm);
 
-/// One call.
+/// One call of NCCL.
 struct Call {
   Descriptor descriptor;
   uint64_t send = 0, receive = 0;
   int peer = 0;
-  std::vector<std::shared_ptr<Registration>> registrations = {}; // index in the rank's memory
+  std::vector<std::shared_ptr<Registration>> registrations = {}; // of its buffers
 };
 
-/// The calls of one group on one communicator, as one operation of its stream.
+/// Returns one operation for the calls of one group on one communicator.
 std::shared_ptr<Work> makeWork(CommRef comm, std::vector<Call> calls, uint64_t group);
-/// Runs before the first operation, which counts as in flight as a part of its group.
+/// Returns the number of a new group, whose operations are in flight together.
 uint64_t newGroup();
 
 unsigned bytesOf(DataType type);
-/// into[i] = into[i] op from[i], rounded to the type each time.
+/// Computes into[i] = into[i] op from[i], rounded to the type.
 void combine(uint8_t *into, const uint8_t *from, uint64_t count, DataType type, RedOp op);
 /// Divides a sum over `ranks` ranks for Avg.
 void divide(uint8_t *into, uint64_t count, DataType type, int ranks);

@@ -26,7 +26,7 @@ struct Brain {
   explicit operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
 };
 
-/// Type in which elements of a type are reduced.
+/// Type in which elements of type T are reduced.
 template <class T> using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
 
 template <class T> T apply(T a, T b, RedOp op) {

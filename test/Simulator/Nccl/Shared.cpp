@@ -50,20 +50,20 @@ bool Shared::create(UniqueId &id) {
               pwrite(file, &name.number, sizeof(name.number), 0) == ssize_t(sizeof(name.number));
   if (!good)
     close(file);
-  return good; // the file stays open: others come through it
+  return good; // the file stays open, because other ranks open it through this process
 }
 
 bool Shared::open(const UniqueId &id, int ranks, std::string &why) {
   Name name;
   std::memcpy(&name, &id, sizeof(name));
   if (name.magic != 0x6c63636e6d6973) {
-    why = "an identifier that ncclGetUniqueId did not make";
+    why = "the identifier is not from ncclGetUniqueId";
     return false;
   }
   std::string path = "/proc/" + std::to_string(name.process) + "/fd/" + std::to_string(name.file);
   int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) {
-    why = "the process that made the identifier is gone";
+    why = "the process that created the identifier has ended";
     return false;
   }
   maker = name.process;
@@ -73,11 +73,11 @@ bool Shared::open(const UniqueId &id, int ranks, std::string &why) {
   close(file);
   if (mapped == MAP_FAILED) {
     mapped = nullptr;
-    why = "no addresses for it";
+    why = "its memory cannot be mapped";
     return false;
   }
   if (header().magic != name.number) {
-    why = "the process that made the identifier is gone";
+    why = "the process that created the identifier has ended";
     return false;
   }
   return true;

@@ -1,8 +1,8 @@
 //===- Work.cpp - Communicator operations in streams ----------------------===//
 //
-// A collective: each rank copies its input to shared memory and marks it as posted. When all ranks
-// have done so, each computes its own result in the same way, and marks the inputs as consumed. A
-// send is complete when the other side has received.
+// In a collective, each rank copies its input to shared memory and marks it as posted. When all
+// inputs are posted, each rank computes its own result in the same way, and marks the inputs as
+// consumed. A send is complete when the receiver has read the data.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,14 +26,14 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return hash ^ hash >> 32;
 }
 
-/// Returns the order in which ranks are added: reproducible, but not ascending.
+/// Returns the order in which ranks are added. It is reproducible, but not ascending.
 std::vector<int> orderOf(const Descriptor &descriptor, int ranks, uint64_t chunk) {
   std::vector<int> order(static_cast<size_t>(ranks));
   std::iota(order.begin(), order.end(), 0);
   uint64_t random = mix(mix(driver().seed(), descriptor.count), uint64_t(descriptor.kind));
   for (size_t i = order.size(); i > 1; --i)
     std::swap(order[i - 1], order[(random = mix(random, i)) % i]);
-  // A ring: each piece begins at another rank.
+  // As in a ring, each piece begins at another rank.
   std::rotate(order.begin(), order.begin() + int64_t(chunk % uint64_t(ranks)), order.end());
   return order;
 }
@@ -61,16 +61,16 @@ public:
   Progress step(Execution &execution) override {
     if (comm->aborted)
       return leave();
-    // A failed communicator neither finishes nor executes operations.
+    // A failed communicator neither executes nor completes operations.
     if (comm->asyncError)
-      return waits("nothing: the communicator has failed");
+      return waits("nothing, because the communicator has failed");
     for (const Call &call : calls)
       for (const auto &one : call.registrations)
         if (one->gone)
           throw Fault{ERROR_ILLEGAL_ADDRESS,
-                      "NCCL: memory was registered when it was called for, and is not any more"};
+                      "NCCL: memory that was registered at the call is not registered any more"};
     if (!enter())
-      return waits("the end of another operation of this rank, which is in flight");
+      return waits("another operation of this rank to complete");
     try {
       if (stepAll(execution))
         return leave();
@@ -95,7 +95,7 @@ private:
     return result + " of rank " + std::to_string(comm.rank) + " of " + comm.name;
   }
 
-  /// One operation of a rank is in flight, or one group.
+  /// Begins the operation, unless an operation of another group of this rank is in flight.
   bool enter() {
     if (holds)
       return true;
@@ -114,16 +114,16 @@ private:
       holds = false;
     }
     if (told)
-      comm->tell("");
+      comm->publishWait("");
     return Progress::Done;
   }
 
   Progress waits(const std::string &what) {
-    // First all say where they are, then what that means.
+    // All ranks first publish what they wait for. After that, findings can name it.
     auto time = std::chrono::steady_clock::now() - since;
     if (!told && time > std::chrono::seconds(3)) {
       told = true;
-      comm->tell(name);
+      comm->publishWait(name);
     }
     if (!reported && time > std::chrono::milliseconds(3300)) {
       reported = true;
@@ -133,7 +133,7 @@ private:
   }
 
   bool stepAll(Execution &execution) {
-    // Sends and receives together; collectives one after the other.
+    // Sends and receives progress together, collectives one after the other.
     bool over = true;
     uint64_t offset = 0;
     for (size_t i = 0; i < calls.size(); ++i) {
@@ -161,7 +161,7 @@ private:
     Channel &channel = comm->shared.header().channels[comm->rank][call.peer];
     uint64_t bytes = call.descriptor.count * bytesOf(call.descriptor.type);
     if (part == Open) {
-      // One at a time on each way: those before it in this group first.
+      // Each channel has one message at a time. Earlier ones of this group come first.
       if (channel.sent != channel.received)
         return waitsFor(call.peer), false;
       if (offset + bytes > stagingBytes)
@@ -209,7 +209,7 @@ private:
     uint64_t unit = descriptor.count * bytesOf(descriptor.type);
     uint64_t input = descriptor.kind == Kind::ReduceScatter ? unit * uint64_t(comm->ranks) : unit;
     if (!posted) {
-      // All ranks must have consumed the data that was posted before.
+      // All ranks must have consumed this rank's earlier data.
       for (int i = 0; i < comm->ranks; ++i)
         if (comm->slot(i).consumed < own.posted)
           return waitsFor(i), false;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint8_t narrowAddress = 1, readOnly = 2, strong = 4, extendSign = 8;
 
-/// Addresses of all lanes: a register and an offset.
+/// Computes the addresses of all lanes, from a register and an offset.
 void addressesOf(Warp &warp, const Inst &inst, uint64_t *addresses) {
   auto offset = uint64_t(inst.offset);
   if (inst.flags & narrowAddress) {
@@ -36,7 +36,7 @@ void loadElement(uint8_t *to, unsigned width, const uint8_t *from, const Inst &i
   std::memcpy(to, &bits, width);
 }
 
-// For each element, a list has a slot and the width of its register.
+// The instruction's list has a slot and the width of the register for each element.
 void runLoad(Warp &warp, const Inst &inst, Mask mask) {
   uint64_t addresses[warpSize];
   addressesOf(warp, inst, addresses);
@@ -119,7 +119,7 @@ Class classOf(Space space) {
   }
 }
 
-/// Elements of an access: a list of registers, from an operand that is one register or a vector.
+/// Decodes the registers of an access, from an operand that is one register or a vector.
 void decodeElements(Decoder &decoder, const Operand &operand, Type type, bool load) {
   Inst &inst = decoder.inst;
   std::vector<Slot> list;
@@ -136,7 +136,7 @@ void decodeElements(Decoder &decoder, const Operand &operand, Type type, bool lo
     add(operand);
   }
   if (list.size() != size_t(inst.vector) * 2)
-    decoder.fail("the vector has another number of elements");
+    decoder.fail("the vector must have as many elements as the access");
   auto &lists = decoder.kernel.kernel.lists;
   inst.list = uint32_t(lists.size());
   lists.insert(lists.end(), list.begin(), list.end());
@@ -147,13 +147,13 @@ void decodeAccess(Decoder &decoder) {
   bool load = decoder.statement.opcode == "ld" || decoder.statement.opcode == "ldu";
   decoder.expectCount(2);
   inst.space = Space::Generic;
-  // Strength of the access: .weak and .volatile accesses race, stronger ones are exempt.
+  // .weak and .volatile accesses race; stronger ones do not.
   int order = decoder.takeOneOf({"weak", "volatile", "relaxed", "acquire", "release"});
   if ((order == 3 && !load) || (order == 4 && load))
-    decoder.fail("no such order of this access");
+    decoder.fail("the access has an unsupported memory order");
   if (order >= 2) {
     if (decoder.takeOneOf({"cta", "cluster", "gpu", "sys"}) < 0)
-      decoder.fail("its scope is missing");
+      decoder.fail("the instruction's scope is missing");
     inst.flags |= strong;
   }
   int space = decoder.takeOneOf({"global", "shared", "local", "param", "const"});
@@ -173,7 +173,7 @@ void decodeAccess(Decoder &decoder) {
   Type type = decoder.takeType();
   inst.bytes = uint8_t(bytesOf(type));
   if (!inst.bytes || unsigned(inst.bytes) * inst.vector > 32)
-    decoder.fail("no access of this type");
+    decoder.fail("the access has an unsupported type");
   if (isSigned(type))
     inst.flags |= extendSign;
   inst.cls = classOf(inst.space);
@@ -187,13 +187,13 @@ void decodeAccess(Decoder &decoder) {
   if (inst.space == Space::Param) {
     const Parameter *parameter = decoder.kernel.findParameter(address.name);
     if (!load || !parameter)
-      decoder.fail("only parameters of the entry can be read, by name");
+      decoder.fail("the address must be the name of a parameter of the entry");
     int64_t bytes = inst.bytes * inst.vector;
     if (address.offset < 0 || address.offset > int64_t(parameter->bytes) - bytes)
-      decoder.fail("outside of the parameter");
+      decoder.fail("the access is outside of the parameter");
     inst.offset += parameter->offset;
     if (inst.offset % bytes)
-      decoder.fail("parameters are read at multiples of what is read");
+      decoder.fail("the offset in the parameter must be a multiple of the size that is read");
     inst.run = runLoadParameter;
     return;
   }

@@ -1,7 +1,7 @@
 //===- Approximations.cpp - Instructions with a stated error bound --------===//
 //
-// Results deviate by as much as the manual allows. The error depends only on the seed, the
-// instruction and the operands: equal inputs give equal results, as on a device.
+// Results deviate by up to the bound in the manual. The error depends only on the seed, the
+// instruction and the operands. So equal inputs give equal results, as on a device.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@ namespace {
 enum class Approx : uint8_t { Rcp, Sqrt, Rsqrt, Ex2, Lg2, Sin, Cos, Tanh, Div, DivFull, NumApprox };
 constexpr uint8_t ftzFlag = 1;
 
-/// Error bound: in units in the last place, relative, or absolute.
+/// Error bound, in units in the last place, relative, or absolute.
 struct Bound {
   double ulps = 0, relative = 0, absolute = 0;
 };
@@ -31,7 +31,7 @@ double wobble(uint64_t seed, Approx op, uint64_t operands) {
   return double(int64_t(x)) * 0x1p-63;
 }
 
-// Perturbs a result that is representable in f32: after rounding its error is at most the bound.
+// Perturbs a result so that its error is at most the bound after it is rounded to f32.
 float perturb(double exact, Bound bound, double by) {
   if (!std::isfinite(exact) || exact == 0)
     return canonical(float(exact));
@@ -53,7 +53,7 @@ float compute(uint64_t seed, Approx op, float a, float b) {
   case Approx::Rsqrt:
     return perturb(1 / std::sqrt(x), {.relative = std::exp2(-22.9)}, by);
   case Approx::Ex2:
-    // The manual: exactly 1 for zeros and subnormal numbers.
+    // By the manual, the result is exactly 1 for zeros and subnormal numbers.
     if (std::fabs(x) < 0x1p-126)
       return 1.0f;
     return perturb(std::exp2(x), {.ulps = 2}, by);
@@ -82,7 +82,7 @@ float compute(uint64_t seed, Approx op, float a, float b) {
       return std::copysign(1.0f, a);
     return perturb(std::tanh(x), {.relative = 0x1p-11}, by);
   case Approx::Div: {
-    // From 2^126 on the reciprocal is subnormal and becomes 0.
+    // The reciprocal of a number from 2^126 on is subnormal and becomes 0.
     double size = std::fabs(double(b));
     if (size > 0x1p126 && std::isfinite(size))
       return std::isinf(a) ? toFloat(canonicalNan)
@@ -189,7 +189,7 @@ void ptx::decodeApproximateDivision(Decoder &decoder, bool full) {
   else if (two)
     inst.mode = uint8_t(full ? Approx::DivFull : Approx::Div);
   else
-    decoder.fail("nothing approximate of this name");
+    decoder.fail("there is no approximate instruction of this name");
   inst.flags = (decoder.take("ftz") ? ftzFlag : 0) | (two ? 2 : 0);
   inst.run = runApprox;
   decoder.sources(Type::F32, 1, two ? 2 : 1);

@@ -12,10 +12,10 @@ void decodeIntegerBinary(Decoder &decoder, std::string_view opcode, Type type);
 void decodeIntegerUnary(Decoder &decoder, std::string_view opcode, Type type);
 void decodeIntegerMad(Decoder &decoder, Type type);
 
-/// f16, bf16 and packed pairs of them.
+/// Decodes instructions on f16, bf16 and packed pairs of them.
 void decodeHalf(Decoder &decoder, std::string_view opcode, Type type);
 
-/// div.approx and other approximations, whose last bits depend on the seed.
+/// Decodes div.approx and div.full, whose last bits depend on the seed.
 void decodeApproximateDivision(Decoder &decoder, bool full);
 
 } // namespace ptx

@@ -79,8 +79,7 @@ void runAtomic(Warp &warp, const Inst &inst, Mask mask) {
   };
   warp.machine.access(
       warp, inst, request, [&](const Region &region, Mask lanes, const uint64_t *offsets) {
-        // The order of lanes is unspecified: starts at a lane that the seed selects, and wraps
-        // around.
+        // The order of lanes is unspecified. Here it starts at a lane that the seed selects.
         unsigned first = unsigned(warp.machine.seed() * 7 + warp.machine.clockNow()) % warpSize;
         for (unsigned i = 0; i < warpSize; ++i) {
           unsigned lane = (first + i) % warpSize;
@@ -107,7 +106,8 @@ void decodeAtomic(Decoder &decoder) {
   int scope = decoder.takeOneOf({"cta", "cluster", "gpu", "sys"});
   int space = decoder.takeOneOf({"global", "shared"});
   inst.space = space == 0 ? Space::Global : space == 1 ? Space::Shared : Space::Generic;
-  // As a fence before and after the update. Narrower scopes do not order blocks.
+  // .acquire and .release are like a fence after and before the update. Narrower scopes do not
+  // order blocks.
   if (scope >= 2 && inst.space == Space::Global)
     inst.flags |= (order == 1 || order == 3 ? acquires : 0) | (order >= 2 ? releases : 0);
   int op =

@@ -32,7 +32,7 @@ void Backing::assign(uint64_t bytes, uint8_t value) {
   }
   mapped = mapFile(bytes);
   size = bytes;
-  if (value) // new files read as zeros and occupy no memory
+  if (value) // a new file reads as zeros and occupies no memory
     std::memset(mapped, value, bytes);
 }
 
@@ -46,12 +46,13 @@ void Backing::clear() {
 namespace {
 struct Pieces {
   std::mutex mutex;
-  std::vector<void *> free; // some without resident pages
+  std::vector<void *> free; // pages of some are not resident
   size_t inUse = 0;
 };
 } // namespace
 
-// Never destroyed, because other threads may use memory when the process ends.
+// Returns the buffers, which are never destroyed: other threads may use memory when the process
+// ends.
 static Pieces &pieces() {
   static auto *all = new Pieces;
   return *all;

@@ -20,7 +20,7 @@ public:
   Backing(const Backing &) = delete;
   ~Backing() { clear(); }
 
-  /// Allocates so many bytes, each with this value. Throws std::bad_alloc.
+  /// Allocates `bytes` bytes, each with this value. Throws std::bad_alloc.
   void assign(uint64_t bytes, uint8_t value);
   void clear();
   uint8_t *data() { return mapped ? mapped : small.data(); }

@@ -268,7 +268,7 @@ void decodeFunnel(Decoder &decoder) {
   if (!wrap && !decoder.take("clamp"))
     decoder.fail(".wrap or .clamp expected");
   if (decoder.takeType() != Type::B32)
-    decoder.fail("only .b32 is known");
+    decoder.fail("only .b32 is supported");
   inst.cls = Class::Integer;
   auto of = [](auto op) { return ternary<decltype(op), uint32_t, uint32_t, uint32_t, uint32_t>; };
   inst.run = left ? (wrap ? of(Funnel<true, true>()) : of(Funnel<true, false>()))
@@ -354,7 +354,7 @@ void decodePermute(Decoder &decoder) {
   Inst &inst = decoder.inst;
   decoder.expectCount(4);
   if (decoder.takeType() != Type::B32)
-    decoder.fail("only .b32 is known");
+    decoder.fail("only .b32 is supported");
   inst.cls = Class::Integer;
   inst.mode = uint8_t(decoder.takeOneOf({"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"}) + 1);
   inst.run = runPermute;
@@ -366,7 +366,7 @@ void decodeLop3(Decoder &decoder) {
   Inst &inst = decoder.inst;
   decoder.expectCount(5);
   if (decoder.takeType() != Type::B32)
-    decoder.fail("only .b32 is known");
+    decoder.fail("only .b32 is supported");
   const Operand &lut = decoder.operand(4);
   if (lut.kind != Operand::Imm || lut.number.bits > 255)
     decoder.fail("a table of 8 bits expected");

@@ -30,12 +30,12 @@ public:
     auto found = seen->find(block);
     return found != seen->end() && clock < found->second[otherThread];
   }
-  /// A fence of `thread`. `bounds`: for each thread of its block, the clock before which accesses
+  /// Records a fence of `thread`. Accesses of each thread of its block with clocks below `bounds`
   /// are ordered before the fence.
   void fence(unsigned thread, uint64_t block, std::vector<uint32_t> bounds);
-  /// A strong access to global memory.
+  /// Records a strong access to global memory.
   void access(unsigned thread, uint64_t address, bool reads, bool writes);
-  /// A barrier of these threads.
+  /// Records a barrier of these threads.
   void join(const std::vector<unsigned> &threads);
 
 private:

@@ -33,7 +33,7 @@ enum class Compare : uint8_t {
 enum class Combine : uint8_t { None, And, Or, Xor };
 constexpr uint8_t ftzFlag = 1, negatedFlag = 2, pairFlag = 4;
 
-// Reads a register as a number; 16-bit floats are widened.
+// Reads a register as a number. 16-bit floats are widened.
 template <class T> struct Plain {
   using Bits = T;
   static T read(T bits) { return bits; }
@@ -161,7 +161,7 @@ template <class T> void runSet(Warp &warp, const Inst &inst, Mask mask) {
   eachLane<T>(warp, inst, mask, [&](unsigned lane) { return result >> lane & 1 ? yes : T(0); });
 }
 
-/// Modifiers and operands common to setp and set.
+/// Decodes modifiers and operands that setp and set have in common.
 void decodeComparison(Decoder &decoder, Type type, size_t first) {
   Inst &inst = decoder.inst;
   inst.cls = Class::Compare;
@@ -271,7 +271,7 @@ void decodeSelp(Decoder &decoder) {
   inst.dst = decoder.destination(0, type);
 }
 
-// a if c is not negative (-0 is not), else b; NaN selects b.
+// Selects a if c >= 0 (also for -0), otherwise b, also if c is NaN.
 template <class T, class C> struct Choose {
   static T apply(T a, T b, C c) { return c >= C(0) ? a : b; }
 };

@@ -46,14 +46,14 @@ static void decodeTrap(Decoder &decoder) {
 static void runNothing(Warp &, const Inst &, Mask) {}
 static void runFence(Warp &warp, const Inst &, Mask mask) { warp.machine.fence(warp, mask); }
 
-// Weak memory is not modeled: blocks run one after the other, and clocks detect races
-// deterministically. Fences of device scope order blocks.
+// Weak memory is not modeled: blocks run one after the other, and clocks detect races. Fences of
+// device scope order blocks.
 static void decodeFence(Decoder &decoder) {
   decoder.expectCount(0);
   decoder.takeOneOf({"sc", "acq_rel", "acquire", "release"});
   int scope = decoder.takeOneOf({"cta", "cluster", "gl", "gpu", "sys"});
   if (scope < 0)
-    decoder.fail("its scope is missing");
+    decoder.fail("the instruction's scope is missing");
   decoder.inst.cls = Class::Barrier;
   decoder.inst.run = scope < 2 ? runNothing : runFence;
 }

@@ -55,7 +55,7 @@ long double readValue(Type type, uint64_t bits, bool ftz) {
 
 uint64_t toInteger(Type type, Type from, long double value) {
   unsigned bits = bitsOf(type);
-  // The manual: 0, except that only the top bit is set if either side has 64 bits.
+  // By the manual, NaN becomes 0, or only the top bit is set if either side has 64 bits.
   if (std::isnan(value))
     return bits == 64 || from == Type::F64 ? uint64_t(1) << (bits - 1) : 0;
   long double low = isSigned(type) ? -ldexpl(1, int(bits) - 1) : 0;
@@ -87,7 +87,7 @@ uint64_t convert(const Inst &inst, uint64_t bits) {
   auto rounding = Rounding(inst.mode);
   bool ftz = inst.flags & ftzFlag, sat = inst.flags & satFlag;
   if (!isFloat(from) && !isFloat(to) && !sat) {
-    // Truncated, or extended by the source's signedness.
+    // The integer is truncated, or extended by the source's signedness.
     unsigned width = std::min(bitsOf(from), 64u);
     if (width == 64)
       return bits;
@@ -100,7 +100,7 @@ uint64_t convert(const Inst &inst, uint64_t bits) {
   if (!isFloat(to))
     return toInteger(to, from, isFloat(from) ? roundToInteger(value, rounding) : value);
   if (to == from) {
-    // A move, except for rounding to an integer.
+    // The conversion is a move, unless it rounds to an integer.
     if (rounding >= Rounding::IntNearest)
       value = roundToInteger(value, rounding);
   }
@@ -115,7 +115,7 @@ uint64_t convert(const Inst &inst, uint64_t bits) {
   return result;
 }
 
-/// Takes the bits of the type, and extends them to the register by its signedness.
+/// Extends a value's bits to the register, by the signedness of its type.
 uint64_t extend(Type type, uint64_t bits) {
   switch (type) {
   case Type::S8:
@@ -194,7 +194,7 @@ template <int Direction> struct Whole {
                                       : std::ceil(a));
   }
 };
-// A cast truncates in range; out of range it is clamped; NaN gives 0.
+// Truncates a float. Values out of range are clamped; NaN becomes 0.
 struct CutToS32 {
   static int32_t apply(float a) {
     float clamped = a >= 0x1p31f ? 0.0f : a < -0x1p31f ? -0x1p31f : a == a ? a : 0.0f;
@@ -205,7 +205,8 @@ template <int Direction> struct RoundToS32 {
   static int32_t apply(float a) { return CutToS32::apply(Whole<Direction>::apply(a)); }
 };
 
-/// A handler for a conversion without flags between registers as wide as their types, or none.
+/// Returns a fast handler for a conversion without flags between registers as wide as their types,
+/// or null.
 Handler fastPath(Type to, Type from, Rounding rounding) {
   auto is = [&](Type d, Type s) { return to == d && from == s; };
   if (is(Type::F32, Type::F16))
@@ -298,15 +299,15 @@ void decodeConvert(Decoder &decoder) {
     decoder.fail("no such conversion");
   bool toHalf = to == Type::F16 || to == Type::BF16;
   if (isFloat(to) != isFloat(from) && !rounding)
-    decoder.fail("its rounding is missing");
+    decoder.fail("the instruction's rounding is missing");
   if (isFloat(from) && !isFloat(to) && *rounding < Rounding::IntNearest)
     decoder.fail("a rounding to integers expected (.rni, .rzi, .rmi, .rpi)");
   if (isFloat(to) && to != from && bitsOf(to) <= bitsOf(from) && !rounding)
-    decoder.fail("its rounding is missing");
+    decoder.fail("the instruction's rounding is missing");
   if (rounding && isFloat(to) && to != from && *rounding >= Rounding::IntNearest)
-    decoder.fail("rounding to an integer keeps the type");
+    decoder.fail("rounding to an integer must not change the type");
   if (rounding && !isFloat(to) && !isFloat(from))
-    decoder.fail("integers are not rounded");
+    decoder.fail("a conversion between integers must not have a rounding");
   if (toHalf && from == Type::F32 &&
       (inst.mode == uint8_t(Rounding::Nearest) || inst.mode == uint8_t(Rounding::Zero))) {
     bool plain = true;

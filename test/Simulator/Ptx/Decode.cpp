@@ -53,7 +53,7 @@ Slot KernelDecoder::addressOf(std::string_view name, int64_t offset, unsigned by
       found != kernel.shared.end()) {
     kernel.info.dynamicShared |= found->external;
     if (bytes != 4 && bytes != 8)
-      throw TextError(line, "the address of '" + std::string(name) + "' has 32 or 64 bits");
+      throw TextError(line, "the address of '" + std::string(name) + "' must have 32 or 64 bits");
     Slot slot = addSlot(bytes);
     kernel.addresses.push_back(
         {slot, uint32_t(found - kernel.shared.begin()), offset, /*shared=*/true, bytes});
@@ -66,7 +66,7 @@ Slot KernelDecoder::addressOf(std::string_view name, int64_t offset, unsigned by
   if (found == program.variables.end())
     throw TextError(line, "unknown name '" + std::string(name) + "'");
   if (bytes != 8)
-    throw TextError(line, "the address of '" + std::string(name) + "' has 64 bits");
+    throw TextError(line, "the address of '" + std::string(name) + "' must have 64 bits");
   Slot slot = addSlot(8);
   kernel.addresses.push_back({slot, uint32_t(found - program.variables.begin()), offset});
   return slot;
@@ -114,7 +114,7 @@ void KernelDecoder::run() {
     if (statement.guard >= 0) {
       const Register &guard = registers[size_t(statement.guard)];
       if (guard.type != Type::Pred)
-        decoder.fail("the guard is no predicate");
+        decoder.fail("the guard must be a predicate");
       inst.guard = guard.slot;
       inst.guardNegated = statement.guardNegated;
     }
@@ -125,7 +125,8 @@ void KernelDecoder::run() {
     decoder.finish();
     kernel.code.push_back(inst);
   }
-  // Labels may follow the last statement, and bodies may end without ret.
+  // An exit is appended, because labels may follow the last statement and bodies may end without
+  // ret.
   Inst end;
   end.flow = Flow::Exit;
   end.cls = Class::Control;
@@ -135,12 +136,12 @@ void KernelDecoder::run() {
   kernel.texts.push_back("the end of the body");
   kernel.code.push_back(end);
   if (kernel.code.size() > UINT16_MAX)
-    throw TextError(end.line, "a kernel of more than 65535 instructions");
+    throw TextError(end.line, "the kernel has more than 65535 instructions");
   findJoins();
   kernel.fileBytes += 64;
 }
 
-/// Reconvergence point of a branch: its nearest common postdominator.
+/// Finds the reconvergence point of each branch: the nearest common postdominator of its targets.
 void KernelDecoder::findJoins() {
   auto &code = kernel.code;
   uint32_t count = uint32_t(code.size()), exit = count;
@@ -160,8 +161,8 @@ void KernelDecoder::findJoins() {
       next.push_back(std::min(pc + 1, exit));
     return next;
   };
-  // Visits instructions from the end of the text to its beginning until nothing changes. An order
-  // by depth would need fewer iterations, but kernels are short.
+  // Instructions are visited from the end of the text to its beginning until nothing changes. An
+  // order by depth would need fewer iterations, but kernels are short.
   constexpr uint32_t none = ~0u;
   std::vector<std::vector<uint32_t>> next(count);
   std::vector<std::vector<uint32_t>> before(count + 1);
@@ -261,7 +262,7 @@ std::optional<Type> Decoder::takeTypeIf() {
 Type Decoder::takeType() {
   std::optional<Type> type = takeTypeIf();
   if (!type)
-    fail("its type is missing");
+    fail("the instruction's type is missing");
   return *type;
 }
 
@@ -280,7 +281,7 @@ void Decoder::expectCount(size_t least, size_t most) {
 void Decoder::finish() {
   for (const Operand &operand : statement.operands)
     if (operand.pair >= 0 && !pairTaken)
-      fail("'|' of an instruction that has one result");
+      fail("'|' is not allowed, because the instruction has one result");
   if (!left.empty())
     fail("unknown modifier '." + std::string(left.front()) + "'");
 }
@@ -336,22 +337,22 @@ static uint64_t immediateBits(const Operand &operand, Type type) {
 
 Slot Decoder::sourceOf(const Operand &operand, Type type, bool wider) {
   if (operand.negated)
-    fail("'!' is for the predicates of guards, votes, choices and comparisons");
+    fail("'!' must be before a predicate of a guard, vote, selection or comparison");
   if (operand.minus && operand.kind != Operand::Imm)
-    fail("'-' is for numbers");
+    fail("'-' must be before a number");
   unsigned bytes = type == Type::Pred ? 0 : std::max(bytesOf(type), 2u);
   if (operand.kind == Operand::Reg) {
     const Register &reg = kernel.registers[operand.reg];
     bool isPredicate = reg.type == Type::Pred;
     unsigned has = registerBytes(operand);
     if (isPredicate != (type == Type::Pred) || (wider ? has < bytes : has != bytes))
-      fail("a register of another width than ." + std::string(nameOf(type)));
+      fail("the register must have the width of ." + std::string(nameOf(type)));
     return reg.slot;
   }
   if (operand.kind == Operand::Imm) {
     bool integer = operand.number.kind == Number::Integer;
     if (integer ? type == Type::F32 || type == Type::F64 : bitsOf(type) == 16)
-      fail("no number of this type");
+      fail("the number is invalid for its type");
     if (type == Type::Pred)
       return kernel.constant(0, operand.number.bits ? allLanes : 0);
     return kernel.constant(bytes, immediateBits(operand, type));
@@ -363,12 +364,12 @@ Slot Decoder::sourceOf(const Operand &operand, Type type, bool wider) {
     if (!which)
       fail("unknown register '" + std::string(operand.name) + "'");
     if (bytes != 4)
-      fail("special registers have 32 bits");
+      fail("a special register must be read as 32 bits");
     return kernel.special(*which);
   }
   if (operand.kind == Operand::Symbol)
     return kernel.addressOf(operand.name, operand.offset, bytes, statement.line);
-  fail("an operand of the wrong kind");
+  fail("the operand has the wrong kind");
 }
 
 Slot Decoder::destinationOf(const Operand &operand, Type type, bool wider) {

@@ -1,7 +1,7 @@
 //===- Decoder.h - Decoder of a statement into an instruction -------------===//
 //
-// Each group of instructions has a file that defines their semantics and syntax: a function per
-// opcode that consumes modifiers and operands. Modifiers and operands that remain are errors.
+// Each group of instructions has a file that defines their semantics and syntax. A function for
+// each opcode consumes modifiers and operands; those that remain are errors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@ public:
   KernelDecoder(const Body &body, Program &program, Kernel &kernel);
   void run();
 
-  Slot addSlot(unsigned bytesPerLane); // 0: a predicate
+  Slot addSlot(unsigned bytesPerLane); // 0 for a predicate
   Slot constant(unsigned bytes, uint64_t value);
   Slot special(Special which);
   Slot sink(unsigned bytes) { return addSlot(bytes); }
@@ -78,7 +78,7 @@ public:
   /// Returns the bytes per lane of an operand's register.
   unsigned registerBytes(const Operand &operand) const;
   uint32_t labelTarget(std::string_view label) const;
-  /// Sources from operand `first` on, all of one type.
+  /// Reads n sources from operand `first` on, all of one type.
   void sources(Type type, size_t first, size_t n);
 
   KernelDecoder &kernel;

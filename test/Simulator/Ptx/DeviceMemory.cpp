@@ -28,7 +28,7 @@ uint64_t Memory::allocate(uint64_t bytes, std::string name, uint64_t alignment, 
   made->base = (next + gap + step - 1) / step * step + alignment;
   made->bytes = bytes;
   made->name = std::move(name);
-  // All bytes 0xff are NaN in every float type, and an index out of bounds of any table.
+  // Bytes 0xff are NaN in every float type, and as an index they are out of bounds of any table.
   made->data.assign(bytes, fill == Fill::Zero ? 0 : 0xff);
   made->written.assign(bytes, fill == Fill::Zero);
   made->unwritten = fill == Fill::Zero ? 0 : bytes;
@@ -143,11 +143,11 @@ bool Memory::setReadOnly(uint64_t address, bool readOnly) {
 }
 
 bool Memory::free(uint64_t address) {
-  // An empty allocation has no byte for find().
+  // find() does not find empty allocations, because they contain no address.
   for (auto &one : allocations)
     if (one->base == address && !one->freed) {
       one->freed = true;
-      // Its addresses stay reserved for messages; its bytes are freed.
+      // The bytes are freed. The addresses stay reserved, so that findings can name the allocation.
       one->data.clear();
       one->written.clear();
       one->shadow.resize(0);
@@ -191,7 +191,7 @@ const std::vector<uint64_t> &Memory::variablesOf(const std::shared_ptr<const Pro
       bytes.resize(variable.bytes);
       copyIn(address, bytes.data(), bytes.size());
     } else if (variable.space == Space::Global || variable.space == Space::Const) {
-      fill(address, 0, variable.bytes); // the manual: zero, if it has no initializer
+      fill(address, 0, variable.bytes); // zero without an initializer, by the manual
     }
     setReadOnly(address, variable.space == Space::Const);
     addresses.push_back(address);

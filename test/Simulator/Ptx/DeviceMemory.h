@@ -20,15 +20,15 @@ namespace ptx {
 
 struct Program;
 
-/// Initial contents of an allocation: garbage (NaN in any float type) that counts as unwritten, or
-/// zeros that count as written.
+/// Initial contents of an allocation: garbage (NaN in every float type), which counts as unwritten,
+/// or zeros, which count as written.
 enum class Fill : uint8_t { Garbage, Zero };
 
 struct Allocation {
   uint64_t base = 0;
   uint64_t bytes = 0;
   std::string name;
-  bool readOnly = false; // writable by kernels
+  bool readOnly = false; // for kernels
   bool freed = false;
   uint64_t unwritten = 0; // number of unwritten bytes
   Backing data;
@@ -40,10 +40,11 @@ struct Allocation {
 
 class Memory {
 public:
-  /// Addresses begin near this one, far from host memory.
+  /// Makes a memory whose addresses begin near this one, far from host memory.
   explicit Memory(uint64_t seed = 0, uint64_t firstAddress = 0x7000'0000'0000);
 
-  /// The base has exactly this alignment (a power of two). Gaps surround the allocation.
+  /// Allocates memory. The address has exactly this alignment, a power of two. Gaps surround the
+  /// allocation.
   uint64_t allocate(uint64_t bytes, std::string name, uint64_t alignment = 256,
                     Fill fill = Fill::Garbage);
   /// Copies from or to the host. Returns false and copies nothing unless all bytes are in one live
@@ -51,11 +52,12 @@ public:
   bool copyIn(uint64_t address, const void *from, uint64_t bytes);
   bool copyOut(void *to, uint64_t address, uint64_t bytes) const;
   bool fill(uint64_t address, uint8_t value, uint64_t bytes);
-  /// Copies bytes within the device. Unwritten bytes remain unwritten. False as above.
+  /// Copies bytes within the device. Copies of unwritten bytes count as unwritten. Fails as above.
   bool copy(uint64_t to, uint64_t from, uint64_t bytes);
-  /// Returns these bytes to a caller that writes all of them in place of a kernel. Null as above.
+  /// Returns these bytes to a caller that writes all of them in place of a kernel, or null as
+  /// above.
   uint8_t *beginWrite(uint64_t address, uint64_t bytes);
-  /// Returns these bytes, which may be unwritten. Null as above.
+  /// Returns these bytes, which may be unwritten, or null as above.
   const uint8_t *read(uint64_t address, uint64_t bytes);
   /// Returns the number of unwritten bytes.
   uint64_t countUnwritten(uint64_t address, uint64_t bytes) const;
@@ -65,7 +67,7 @@ public:
   /// freed already.
   bool free(uint64_t address);
 
-  /// Where an address is: "12 bytes after the end of x (3072 bytes)".
+  /// Describes where an address is, such as "12 bytes past the end of x (3072 bytes)".
   std::string describe(uint64_t address) const;
 
   // ---- for the interpreter ----
@@ -96,7 +98,7 @@ public:
       for (Allocation *one : touched)
         one->shadow.release();
   }
-  /// Marks it as accessed by the launch.
+  /// Marks an allocation as accessed by the launch.
   void enter(Allocation &allocation, uint32_t launch);
 
 private:

@@ -81,7 +81,7 @@ double ptx::addToOdd(double x, double y) {
   return withSticky(sum, error);
 }
 
-// A zero result has the sign of the rounding direction: x + -x is -0 downward.
+// The sign of a zero sum depends on the rounding direction: x + -x is -0 if it is downward.
 static float signedZero(float result, double x, double y, Rounding rounding) {
   if (result == 0 && x + y == 0 && rounding == Rounding::Down &&
       !(x == 0 && y == 0 && !std::signbit(x) && !std::signbit(y)))

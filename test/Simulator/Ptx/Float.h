@@ -79,12 +79,12 @@ struct Format {
 constexpr Format f16Format{10, -14, 15}, bf16Format{7, -126, 127}, f32Format{23, -126, 127},
     f64Format{52, -1022, 1023};
 
-/// Rounds to an integer in this direction; the result is exact.
+/// Rounds to an integer in this direction.
 long double roundToInteger(long double value, Rounding rounding);
-/// Rounds to a number of `format`; overflow as in IEEE 754. NaN stays NaN.
+/// Rounds to a number of `format`, with overflow as in IEEE 754. NaN stays NaN.
 long double roundTo(long double value, Format format, Rounding rounding);
-/// Returns x + y in double, rounded to odd: rounding it again to a format with two bits less is
-/// correct.
+/// Returns x + y in double, rounded to odd. So a second rounding, to a format with at least two
+/// bits less, is correct.
 double addToOdd(double x, double y);
 float roundToFloat(long double value, Rounding rounding);
 

@@ -8,7 +8,7 @@ using namespace ptx;
 
 namespace {
 
-// Ops on floats of one width: `prepare` is applied to operands, `finish` to the result.
+// Operations on floats of one width. `prepare` is applied to operands, and `finish` to the result.
 struct Sum {
   template <class T> static T of(T a, T b) { return a + b; }
 };
@@ -84,7 +84,7 @@ struct NegateDouble {
 struct MagnitudeDouble {
   static double apply(double a) { return std::fabs(a); }
 };
-// The sign of a, and the other bits of b.
+// Returns b with the sign of a.
 struct CopySign {
   static uint32_t apply(uint32_t a, uint32_t b) { return (a & 0x80000000) | (b & 0x7fffffff); }
   static uint64_t apply(uint64_t a, uint64_t b) {
@@ -158,14 +158,14 @@ template <class Op> constexpr Handler doubleBinary = binary<Double<Op>, double, 
 template <class Op>
 constexpr Handler doubleTernary = ternary<Double<Op>, double, double, double, double>;
 
-/// Table entry of an opcode, with its handlers by width.
+/// An opcode, with its handlers by width.
 struct Entry {
   std::string_view opcode;
   unsigned operands;
   Directed directed;
   Handler (*single)(bool ftz, bool sat);
   Handler wide;
-  bool mustRound; // without a direction, operations may be fused
+  bool mustRound; // an explicit rounding is required, as operations may be fused without it
 };
 
 constexpr Entry entries[] = {
@@ -185,7 +185,7 @@ void decodeRounded(Decoder &decoder, const Entry &entry, Type type) {
   decoder.expectCount(entry.operands + 1);
   std::optional<Rounding> rounding = decoder.takeRounding();
   if (!rounding && entry.mustRound)
-    decoder.fail("its rounding is missing");
+    decoder.fail("the instruction's rounding is missing");
   if (rounding && *rounding > Rounding::Up)
     decoder.fail("no such rounding");
   bool ftz = type == Type::F32 && decoder.take("ftz");
@@ -199,7 +199,7 @@ void decodeRounded(Decoder &decoder, const Entry &entry, Type type) {
     inst.flags = (ftz ? ftzFlag : 0) | (sat ? satFlag : 0);
     inst.run = runDirected;
   } else {
-    decoder.fail("f64 is rounded to nearest only, here");
+    decoder.fail("f64 is supported only with rounding to nearest");
   }
   decoder.sources(type, 1, entry.operands);
   inst.dst = decoder.destination(0, type);
@@ -291,7 +291,7 @@ void decodeMixed(Decoder &decoder, std::string_view opcode, Type half) {
   inst.dst = decoder.destination(0, Type::F32);
 }
 
-/// Opcodes with integer and float variants, and float-only opcodes.
+/// Decodes opcodes that have integer and float variants, and opcodes for floats only.
 void decodeArithmetic(Decoder &decoder) {
   std::string_view opcode = decoder.statement.opcode;
   bool full = opcode == "div" && decoder.take("full");

@@ -6,7 +6,8 @@ using namespace ptx;
 
 namespace {
 
-// f32 is exact enough for sums and products of both formats; fma uses a double rounded to odd.
+// In f32, sums and products of both formats are exact enough to be rounded again; fma uses a double
+// that is rounded to odd.
 enum class HalfOp : uint8_t { Add, Sub, Mul, Fma, Min, Max, Neg, Abs };
 constexpr uint8_t ftzFlag = 1, satFlag = 2, nanFlag = 4, reluFlag = 8;
 
@@ -106,7 +107,7 @@ void ptx::decodeHalf(Decoder &decoder, std::string_view opcode, Type type) {
     if (rounding && (!rounds || *rounding != Rounding::Nearest))
       decoder.fail("no such rounding");
     if (entry.op == HalfOp::Fma && !rounding)
-      decoder.fail("its rounding is missing");
+      decoder.fail("the instruction's rounding is missing");
     inst.mode = uint8_t(entry.op);
     if (!brain && decoder.take("ftz"))
       inst.flags |= ftzFlag;

@@ -9,7 +9,8 @@ using namespace ptx;
 
 namespace {
 
-// Wraps: signed overflow is defined in PTX. Narrow types are computed in 32 bits.
+// Unsigned type for arithmetic, because signed overflow wraps in PTX. Narrow types are computed in
+// 32 bits.
 template <class T> using Wrap = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 template <class T>
 using Twice = std::conditional_t<
@@ -43,8 +44,8 @@ template <class T> struct MadWide {
     return Add<Twice<T>>::apply(Twice<T>(a) * Twice<T>(b), c);
   }
 };
-// Division by zero is undefined in the manual. Devices return all ones, and the dividend as the
-// remainder.
+// Division by zero is undefined in the manual. Devices return all ones as the quotient, and the
+// dividend as the remainder.
 template <class T> struct Div {
   static T apply(T a, T b) {
     if (b == 0)

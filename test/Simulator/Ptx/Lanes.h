@@ -54,13 +54,14 @@ void ternary(Warp &warp, const Inst &inst, Mask mask) {
     blend(d, result, mask);
 }
 
-// For instructions with rare modifiers, which are tested in each lane: f(lane) returns the result.
+// Computes f(lane) for each lane. It is for instructions with rare modifiers, which f tests in each
+// lane.
 template <class D, class F> inline void eachLane(Warp &warp, const Inst &inst, Mask mask, F f) {
   D *d = warp.data<D>(inst.dst);
   forLanes(mask, [&](unsigned lane) { d[lane] = f(lane); });
 }
 
-/// Handlers of an op by the type of its operands: Op<T>::apply(T, T).
+/// Returns the handler of Op<T>::apply for the type T of its operands.
 template <template <class> class Op> Handler unaryOf(Type type) {
   switch (type) {
   case Type::U16:

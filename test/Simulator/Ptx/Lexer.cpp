@@ -35,7 +35,7 @@ std::vector<Token> ptx::tokenize(std::string_view text) {
       uint32_t begin = line;
       size_t end = text.find("*/", at + 2);
       if (end == text.npos)
-        throw TextError(begin, "a comment that does not end");
+        throw TextError(begin, "the comment does not end");
       for (; at < end + 2; ++at)
         line += text[at] == '\n';
       continue;
@@ -47,7 +47,7 @@ std::vector<Token> ptx::tokenize(std::string_view text) {
     if (c == '"') {
       at = text.find('"', at + 1);
       if (at == text.npos)
-        throw TextError(line, "a string that does not end");
+        throw TextError(line, "the string does not end");
       ++at;
       add(Token::String);
     } else if (beginsWord(c)) {
@@ -104,6 +104,6 @@ Number ptx::parseNumber(const Token &token) {
       good = readAll(text, number.bits, text.size() > 1 && text[0] == '0' ? 8 : 10);
   }
   if (!good)
-    throw TextError(token.line, "no number: " + std::string(token.text));
+    throw TextError(token.line, "invalid number: " + std::string(token.text));
   return number;
 }

@@ -11,7 +11,7 @@
 
 namespace ptx {
 
-/// Syntax error, used inside the library only: parse() converts it to its error result.
+/// Syntax error. It is used only inside the library: parse() returns it as its error.
 struct TextError : std::runtime_error {
   TextError(uint32_t line, const std::string &what)
       : std::runtime_error("line " + std::to_string(line) + ": " + what) {}

@@ -9,8 +9,8 @@
 
 using namespace ptx;
 
-// Maximum over all devices from sm_80 on (that of sm_90). The compiler checks the limit of each
-// device.
+// Maximum over all devices from sm_80 on, which is that of sm_90. (The compiler checks the limit of
+// each device.)
 constexpr uint32_t maxSharedBytes = 227 * 1024;
 
 Warp::Warp(Machine &machine, const Kernel &kernel, unsigned index)
@@ -94,28 +94,29 @@ void Machine::checkConfig() {
     result.findings.push_back({Check::Launch, kernel.info.name, 0, "", {0, 0, 0}, {0, 0, 0}, what});
     throw Stop();
   };
-  // Checks sizes first, because their product may exceed 64 bits.
+  // Sizes are checked first, because their product may exceed 64 bits.
   if (std::max(config.block.x, config.block.y) > maxBlockThreads || config.block.z > 64)
     fail(text("a block of {}x{}x{} threads; 1024x1024x64 are possible, and {} in all",
               config.block.x, config.block.y, config.block.z, maxBlockThreads));
   uint64_t threads = config.block.count();
   if (!config.grid.count() || !threads)
-    fail("a grid or a block without threads");
+    fail("the grid or the block has no threads");
   if (threads > maxBlockThreads)
-    fail(text("{} threads in a block; {} are possible", threads, maxBlockThreads));
+    fail(text("a block has {} threads; at most {} are possible", threads, maxBlockThreads));
   if (config.grid.y > 65535 || config.grid.z > 65535 || config.grid.x > 0x7fffffff)
-    fail("a grid of more blocks than there can be");
+    fail("the grid has more blocks than the maximum");
   if (config.grid.count() >= uint64_t(1) << 28)
-    fail("a grid of more blocks than can be told apart here");
+    fail("the grid has more blocks than the interpreter can distinguish");
   if (kernel.info.maxThreads && threads > kernel.info.maxThreads)
-    fail(text("{} threads in a block; .maxntid says at most {}", threads, kernel.info.maxThreads));
+    fail(text("a block has {} threads; .maxntid is {}", threads, kernel.info.maxThreads));
   auto required = kernel.info.block;
   if (required[0] && !(config.block == Dim3{required[0], required[1], required[2]}))
-    fail(text("a block of {}x{}x{} threads; .reqntid says {}x{}x{}", config.block.x, config.block.y,
+    fail(text("a block has {}x{}x{} threads; .reqntid is {}x{}x{}", config.block.x, config.block.y,
               config.block.z, required[0], required[1], required[2]));
   if (uint64_t bytes = uint64_t(kernel.info.sharedBytes) + config.sharedBytes;
       bytes > maxSharedBytes)
-    fail(text("{} bytes of shared memory; {} are possible", bytes, maxSharedBytes));
+    fail(text("a block has {} bytes of shared memory; at most {} are possible", bytes,
+              maxSharedBytes));
   if (parameters.size() < kernel.parameterBytes)
     fail("too few parameters");
 }
@@ -185,9 +186,9 @@ void Machine::prepareWarp(Warp &warp) {
   }
 }
 
-/// Allocates shared variables. Each has its declared alignment; the seed decides that it has no
-/// larger one, so that an access which needs more is misaligned in some launches. Records the
-/// variable of each byte.
+/// Allocates shared variables, and records the variable of each byte. A variable has its declared
+/// alignment; whether it has a larger one depends on the seed. So an access that needs more is
+/// misaligned in some launches.
 void Machine::placeShared() {
   uint32_t bytes = kernel.sharedBytes + config.sharedBytes;
   shared.resize(bytes);
@@ -259,7 +260,7 @@ void Machine::runBlock(uint64_t next) {
     turn(*ready[random() % ready.size()]);
     if (executed > config.maxInstructions)
       stop(Check::Limit, *ready[0], 0,
-           text("more than {} instructions of warps: a loop without end?", config.maxInstructions));
+           text("more than {} instructions of warps: is a loop endless?", config.maxInstructions));
   }
 }
 

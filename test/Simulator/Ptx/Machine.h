@@ -1,8 +1,7 @@
 //===- Machine.h - State of a launch --------------------------------------===//
 //
 // Blocks run one after the other, in random order. Warps of a block, and diverged lanes of a warp,
-// run in turns of random length. Vector clocks detect order dependences deterministically: see
-// Tracking.cpp.
+// run in turns of random length. Vector clocks detect races in every order (Tracking.cpp).
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,9 +24,9 @@ enum class AccessKind : uint8_t { Read, Write, Atomic };
 struct Request {
   Mask lanes = 0;
   AccessKind kind = AccessKind::Read;
-  bool strong = false;   // scope within which it is atomic
+  bool strong = false;   // .relaxed or stronger
   bool readOnly = false; // .nc
-  unsigned bytes = 0;    // address of each lane
+  unsigned bytes = 0;    // of each lane's access
   const uint64_t *addresses = nullptr;
 };
 
@@ -35,7 +34,7 @@ struct Request {
 struct Region {
   uint8_t *data = nullptr;
   uint8_t *written = nullptr;
-  Shadow *shadow = nullptr;         // null: private to a thread, so no conflicts
+  Shadow *shadow = nullptr;         // null for memory that is private to a thread
   Allocation *allocation = nullptr; // of global memory
 };
 
@@ -43,7 +42,7 @@ struct Region {
 struct Barrier {
   std::vector<unsigned> warps;
   uint32_t pc = 0;
-  uint32_t threads = 0; // expected number of threads; 0: all
+  uint32_t threads = 0; // expected number of threads, or 0 for all
 };
 
 class Machine {
@@ -59,7 +58,7 @@ public:
   uint64_t clockNow() const { return executed; }
   Counters &counters() { return result.counters; }
 
-  /// Records a finding about a lane; each kind is recorded once for an instruction.
+  /// Records a finding about a lane. Each kind of finding is recorded once for an instruction.
   void report(Check check, Warp &warp, unsigned lane, const std::string &message);
   /// Records a finding and ends the launch.
   [[noreturn]] void stop(Check check, Warp &warp, unsigned lane, const std::string &message);
@@ -93,9 +92,9 @@ public:
     }
   }
 
-  /// Each lane of a set has synchronized with all others.
+  /// Records that each of these lanes has synchronized with all others of them.
   void syncLanes(Warp &warp, Mask lanes);
-  /// A fence that orders accesses of blocks.
+  /// Executes a fence that orders accesses of blocks.
   void fence(Warp &warp, Mask lanes);
 
 private:

@@ -11,7 +11,7 @@ using namespace ptx;
 
 namespace {
 
-// Copying an undefined value is no finding; using it is one.
+// A copy of an undefined value is no finding, but a use of it is.
 template <class T> void runMove(Warp &warp, const Inst &inst, Mask mask) {
   T *d = warp.data<T>(inst.dst);
   const T *a = warp.data<T>(inst.src[0]);
@@ -29,7 +29,7 @@ void runMovePredicate(Warp &warp, const Inst &inst, Mask mask) {
   defined = (defined & ~mask) | (warp.defined(inst.src[0]) & mask);
 }
 
-// {a, b} -> d, elements of inst.bytes bytes, the first in the low bits.
+// Packs {a, b} into d. Elements have inst.bytes bytes, and the first is in the low bits.
 void runPack(Warp &warp, const Inst &inst, Mask mask) {
   const Slot *slots = warp.kernel.lists.data() + inst.list;
   auto *to = warp.data<uint8_t>(inst.dst);
@@ -45,7 +45,7 @@ void runPack(Warp &warp, const Inst &inst, Mask mask) {
   defined = (defined & ~mask) | have;
 }
 
-// d -> {a, b}. The source may be one of the results, so it is read first.
+// Unpacks d into {a, b}. The source may be one of the results, so it is read first.
 void runUnpack(Warp &warp, const Inst &inst, Mask mask) {
   const Slot *slots = warp.kernel.lists.data() + inst.list;
   unsigned width = inst.bytes * inst.vector;
@@ -126,7 +126,7 @@ void decodeMove(Decoder &decoder) {
        from.name == "%globaltimer_lo")) {
     bool wide = from.name == "%clock64" || from.name == "%globaltimer";
     if (bitsOf(type) != (wide ? 64u : 32u))
-      decoder.fail("a register of another width");
+      decoder.fail("the register must have the width of the type");
     inst.type = wide ? Type::U64 : Type::U32;
     inst.run = runClock;
   } else {
@@ -152,7 +152,7 @@ void decodeAddress(Decoder &decoder) {
     decoder.fail("a state space expected");
   Type type = decoder.takeType();
   if (type != Type::U64 && type != Type::B64)
-    decoder.fail("only 64-bit addresses are known");
+    decoder.fail("only 64-bit addresses are supported");
   if (space < 2) {
     inst.flow = Flow::Custom;
     inst.run = runMove<uint64_t>;

@@ -7,12 +7,12 @@ using namespace ptx;
 void Parser::parseRegisters(Body &body) {
   auto type = parseType(takeWord("a type").substr(1));
   if (!type)
-    fail("registers without a type");
+    fail("registers must have a type");
   do {
     std::string_view name = takeWord("a register");
     auto declare = [&](std::string_view each) {
       if (!scopes.back().emplace(each, uint32_t(body.registers.size())).second)
-        fail("a second register '" + std::string(each) + "'");
+        fail("register '" + std::string(each) + "' is declared twice");
       if (body.registers.size() >= maxRegisters)
         fail("more than " + std::to_string(maxRegisters) + " registers");
       body.registers.push_back({*type, 0});
@@ -77,7 +77,7 @@ void Parser::parseBody(Kernel &kernel, Body &body) {
         while (accept(","));
         expect(";");
       } else if (!body.labels.emplace(label, uint32_t(body.statements.size())).second) {
-        fail("a second label '" + std::string(label) + "'");
+        fail("label '" + std::string(label) + "' is defined twice");
       }
     } else {
       parseStatement(body);
@@ -89,7 +89,7 @@ Operand Parser::parseOperand(bool element) {
   Operand operand;
   if (accept("{")) {
     if (element)
-      fail("a vector in a vector");
+      fail("a vector must not contain a vector");
     operand.kind = Operand::Vector;
     do
       operand.elements.push_back(parseOperand(/*element=*/true));

@@ -4,7 +4,7 @@
 
 using namespace ptx;
 
-// Debug lines have no effect on the program.
+// Skips debug directives, which have no effect on the program.
 void Parser::skipDebug() {
   if (accept(".section")) {
     while (!accept("}"))
@@ -28,7 +28,7 @@ void Parser::run() {
         takeWord("an option of .target");
     } else if (accept(".address_size")) {
       if (takeInteger() != 64)
-        fail("only .address_size 64 is known here");
+        fail("only .address_size 64 is supported");
       wide = true;
     } else if (peek().is(".file") || peek().is(".loc") || peek().is(".section")) {
       skipDebug();
@@ -52,14 +52,14 @@ void Parser::run() {
         program.variables.push_back(parseVariable(Space::Const, external));
         checkName(program.variables);
       } else if (peek().is(".func")) {
-        fail("functions are not known here: kernels must be inlined into one entry");
+        fail("functions are not supported: kernels must be inlined into one entry");
       } else {
         fail("unknown directive '" + std::string(peek().text) + "'");
       }
     }
   }
   if (program.version.empty() || program.target.empty() || !wide)
-    fail("a PTX text begins with .version, .target and .address_size 64");
+    fail("a PTX text must begin with .version, .target and .address_size 64");
 }
 
 Variable Parser::parseVariable(Space space, bool external) {
@@ -80,7 +80,7 @@ Variable Parser::parseVariable(Space space, bool external) {
     }
   }
   if (type == Type::None)
-    fail("a variable without a type");
+    fail("a variable must have a type");
   if (!aligned)
     variable.alignment = bytesOf(type);
   variable.name = takeWord("a name");
@@ -94,7 +94,7 @@ Variable Parser::parseVariable(Space space, bool external) {
     }
     uint64_t size = takeInteger();
     if (__builtin_mul_overflow(count, size, &count) || count > maxVariableBytes)
-      fail("'" + variable.name + "' has more bytes than there can be");
+      fail("'" + variable.name + "' has more bytes than the maximum");
     expect("]");
   }
   variable.bytes = count * bytesOf(type);
@@ -102,16 +102,16 @@ Variable Parser::parseVariable(Space space, bool external) {
                       : space == Space::Local ? maxLocalBytes
                                               : maxVariableBytes;
       variable.bytes > most)
-    fail("'" + variable.name + "' has more bytes than there can be");
+    fail("'" + variable.name + "' has more bytes than the maximum");
   if (accept("=")) {
     if (space != Space::Global && space != Space::Const)
       fail("only .global and .const variables have initializers");
     parseInitializer(variable, type);
   }
   if (open && !external)
-    fail("an array without a size that is not .extern");
+    fail("an array without a size must be .extern");
   if (external && space != Space::Shared)
-    fail("an .extern variable that no other text defines");
+    fail(".extern variables are not supported, because there is only one text");
   expect(";");
   return variable;
 }
@@ -119,7 +119,8 @@ Variable Parser::parseVariable(Space space, bool external) {
 void Parser::checkName(const std::vector<Variable> &variables) {
   for (size_t i = 0; i + 1 < variables.size(); ++i)
     if (variables[i].name == variables.back().name)
-      throw TextError(tokens[at - 1].line, "a second variable '" + variables.back().name + "'");
+      throw TextError(tokens[at - 1].line,
+                      "variable '" + variables.back().name + "' is declared twice");
 }
 
 void Parser::parseInitializer(Variable &variable, Type type) {
@@ -128,7 +129,7 @@ void Parser::parseInitializer(Variable &variable, Type type) {
     bool minus = accept("-");
     Token token = take();
     if (token.kind != Token::Number)
-      throw TextError(token.line, "only numbers are known in an initializer, not '" +
+      throw TextError(token.line, "an initializer must contain only numbers, but has '" +
                                       std::string(token.text) + "'");
     uint64_t bits = parseNumber(token).bits;
     if (minus)
@@ -148,7 +149,7 @@ void Parser::parseInitializer(Variable &variable, Type type) {
       addValue();
   }
   if (variable.data.size() > variable.bytes)
-    fail("more values than '" + variable.name + "' has room for");
+    fail("more values than '" + variable.name + "' has elements");
 }
 
 void Parser::parseParameters(Kernel &kernel) {
@@ -180,14 +181,14 @@ void Parser::parseParameters(Kernel &kernel) {
     parameter.name = takeWord("a name");
     for (const Parameter &other : kernel.parameters)
       if (other.name == parameter.name)
-        fail("a second parameter '" + parameter.name + "'");
+        fail("parameter '" + parameter.name + "' is declared twice");
     parameter.bytes = bytesOf(type);
     if (accept("[")) {
       parameter.bytes *= uint32_t(takeSize(maxParameterBytes, "a parameter"));
       expect("]");
     }
     if (!parameter.bytes)
-      fail("a parameter without bytes");
+      fail("a parameter must have bytes");
     parameter.alignment = alignment ? alignment : bytesOf(type);
     offset = (offset + parameter.alignment - 1) / parameter.alignment * parameter.alignment;
     parameter.offset = offset;
@@ -208,10 +209,10 @@ void Parser::parseTuning(Kernel &kernel) {
     size_t count = 0;
     do {
       if (count == 3)
-        fail("a block has three sizes");
+        fail("a block must have at most three sizes");
       sizes[count] = uint32_t(takeSize(maxBlockThreads, "a block's size"));
       if (!sizes[count++])
-        fail("a block without threads");
+        fail("a block must have threads");
     } while (accept(","));
     return sizes;
   };
@@ -236,7 +237,7 @@ void Parser::parseEntry() {
   auto kernel = std::make_unique<Kernel>();
   kernel->info.name = takeWord("a name");
   if (program.find(kernel->info.name))
-    fail("a second entry '" + kernel->info.name + "'");
+    fail("entry '" + kernel->info.name + "' is defined twice");
   parseParameters(*kernel);
   parseTuning(*kernel);
   kernel->shared = moduleShared;
@@ -254,7 +255,7 @@ void Parser::layoutShared(Kernel &kernel, const Body &body) {
     for (const Operand &operand : statement.operands)
       used.insert(operand.name);
   std::erase_if(kernel.shared, [&](const Variable &one) { return !used.contains(one.name); });
-  // Variables with sizes from the launch come last; Machine::placeShared() allocates them.
+  // Variables whose size the launch determines come last. Machine::placeShared() allocates them.
   std::vector<Variable> ordered;
   for (bool external : {false, true})
     for (const Variable &one : kernel.shared)
@@ -266,7 +267,7 @@ void Parser::layoutShared(Kernel &kernel, const Body &body) {
   for (const Variable &variable : kernel.shared)
     total += variable.bytes + 3 * std::max(variable.alignment, 1u) + sharedGap;
   if (total > windowBytes / 2)
-    fail("more shared memory than there can be");
+    fail("more shared memory than the maximum");
   for (const Variable &variable : kernel.shared) {
     uint32_t bytes = variable.external ? 0 : uint32_t(variable.bytes);
     kernel.info.sharedBytes += bytes;

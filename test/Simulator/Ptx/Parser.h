@@ -11,7 +11,7 @@
 
 namespace ptx {
 
-/// Reads a whole text.
+/// Parses a whole text.
 class Parser {
 public:
   Parser(std::string_view text, Program &program)
@@ -66,7 +66,7 @@ private:
   uint32_t takeAlignment() {
     uint64_t value = takeSize(maxAlignment, "an alignment");
     if (!std::has_single_bit(value))
-      fail("an alignment is a power of two");
+      fail("an alignment must be a power of two");
     return uint32_t(value);
   }
 
@@ -90,7 +90,7 @@ private:
   Program &program;
   size_t at = 0;
   std::vector<Variable> moduleShared;
-  std::set<std::string, std::less<>> names; // names of register ranges, which others view
+  std::set<std::string, std::less<>> names; // of register ranges; `scopes` refers to them
   std::vector<std::unordered_map<std::string_view, uint32_t>> scopes; // names of registers
 };
 

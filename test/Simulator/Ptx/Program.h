@@ -1,6 +1,6 @@
 //===- Program.h - Decoded PTX program ------------------------------------===//
 //
-// Instructions are decoded once: each is a function over the lanes of a warp, with offsets of its
+// Each instruction is decoded once, into a function over the lanes of a warp and the offsets of its
 // operands in the warp's register file. Immediates and special registers are in the same file.
 //
 //===----------------------------------------------------------------------===//
@@ -25,8 +25,8 @@ class Warp;
 struct Inst;
 using Handler = void (*)(Warp &, const Inst &, Mask);
 
-/// Offset of a register's values in a warp's file. The word headerBytes before them is the mask of
-/// lanes in which it is defined.
+/// Offset of a register's values in a warp's register file. The word that is headerBytes before it
+/// is the mask of lanes in which the register is defined.
 using Slot = uint32_t;
 constexpr unsigned headerBytes = 32;
 
@@ -45,8 +45,8 @@ enum class Flow : uint8_t {
 struct Inst {
   Handler run = nullptr;
   Slot dst = 0;
-  Slot src[4] = {0, 0, 0, 0}; // unused ones: a slot that is always defined
-  Slot guard = 0;             // 0: none
+  Slot src[4] = {0, 0, 0, 0}; // unused sources are a slot that is always defined
+  Slot guard = 0;             // 0 if there is none
   bool guardNegated = false;
   Flow flow = Flow::Plain;
   Class cls = Class::Move;
@@ -70,10 +70,10 @@ struct Variable {
   Space space = Space::Global;
   uint64_t bytes = 0;
   uint32_t alignment = 1;
-  bool external = false; // a shared array with a size from the launch
+  bool external = false; // a shared array whose size the launch determines
   bool initialized = false;
   std::vector<uint8_t> data;
-  uint64_t address = 0; // in local memory: offset
+  uint64_t address = 0; // offset of a local variable
 };
 
 struct Parameter {
@@ -109,14 +109,14 @@ enum class Special : uint8_t {
   NumSpecial
 };
 
-/// A register with the same value in all warps: an immediate.
+/// An immediate: a register with the same value in all warps.
 struct Constant {
   Slot slot;
-  unsigned bytes; // per lane; 0: a predicate
+  unsigned bytes; // per lane; 0 for a predicate
   uint64_t value;
 };
 
-/// Address of a variable, known at launch.
+/// A slot that a launch sets to the address of a variable.
 struct AddressUse {
   Slot slot;
   uint32_t variable; // index in Program::variables or Kernel::shared
@@ -138,7 +138,7 @@ struct Kernel {
   std::vector<AddressUse> addresses;
   std::vector<std::pair<Special, Slot>> specials;
   std::vector<Variable> shared; // static, then extern
-  uint32_t sharedBytes = 0;     // of any layout
+  uint32_t sharedBytes = 0;     // maximum over all layouts
   uint32_t localBytes = 0;      // per thread
 };
 
@@ -159,7 +159,7 @@ constexpr uint32_t maxLocalBytes = 512 * 1024, maxParameterBytes = 32764, maxAli
 constexpr uint64_t maxVariableBytes = uint64_t(1) << 40;
 constexpr uint32_t maxRegisters = 100000, maxBlockThreads = 1024;
 constexpr uint32_t spaceBegin = 1024; // keeps null from being a valid address of either
-constexpr uint32_t sharedGap = 128;   // gap between variables: detects accesses past an end
+constexpr uint32_t sharedGap = 128;   // between variables, to detect accesses past their ends
 
 } // namespace ptx
 

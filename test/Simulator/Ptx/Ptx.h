@@ -1,8 +1,9 @@
 //===- Ptx.h - PTX interpreter --------------------------------------------===//
 //
-// Public header of the interpreter. Parses the PTX text that programs contain, and runs its kernels
-// on memory that tracks for each byte whether it exists, which thread wrote it, and when. Behavior
-// that is undefined on a device is a finding. Standard C++ only; no function throws.
+// Public header of the interpreter. The interpreter parses the PTX text that programs contain, and
+// runs its kernels on memory that tracks for each byte whether it exists, which thread wrote it,
+// and when. Behavior that is undefined on a device is a finding. It uses only standard C++; no
+// function throws.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,11 +48,11 @@ struct KernelInfo {
   uint32_t maxThreads = 0;         // .maxntid, or 0
 };
 
-/// A parsed text. Copies share it; it never changes.
+/// A parsed text. It never changes, and copies share it.
 class Module {
 public:
   std::vector<KernelInfo> kernels() const;
-  /// Such as "sm_80" and "7.0".
+  /// Return the target, such as "sm_80", and the version, such as "7.0".
   std::string target() const;
   std::string version() const;
 
@@ -77,7 +78,7 @@ struct Argument {
 
 enum class Check : uint8_t {
   Launch,          // grid, block, shared memory or parameters that the kernel cannot have
-  Memory,          // bounds, alignment, use after free, writes to what is read-only
+  Memory,          // bounds, alignment, use after free, writes to read-only memory
   Initialization,  // reads of unwritten memory
   Race,            // accesses that no barrier orders
   Synchronization, // divergent barriers, missing lanes, deadlock
@@ -90,7 +91,7 @@ std::string_view nameOf(Check check);
 struct Finding {
   Check check = Check::Launch;
   std::string kernel;
-  uint32_t line = 0; // of the PTX text, from 1; 0: of no instruction
+  uint32_t line = 0; // of the PTX text, from 1; 0 if there is no instruction
   std::string text;  // of that instruction
   Dim3 block{0, 0, 0}, thread{0, 0, 0};
   std::string message;
@@ -120,13 +121,13 @@ enum class Class : uint8_t {
 
 std::string_view nameOf(Class cls);
 
-/// Traffic of accesses to global memory. A sector has 32 bytes; sectors are counted for each
-/// request of a warp, without any cache.
+/// Traffic of accesses to global memory. A sector has 32 bytes. Sectors are counted for each
+/// request of a warp, without a cache.
 struct Traffic {
   uint64_t readRequests = 0, writeRequests = 0;
   uint64_t readSectors = 0, writtenSectors = 0;
   uint64_t readBytes = 0, writtenBytes = 0;                 // of all lanes together
-  uint64_t distinctReadBytes = 0, distinctWrittenBytes = 0; // each byte once a launch
+  uint64_t distinctReadBytes = 0, distinctWrittenBytes = 0; // each byte once per launch
 
   Traffic &operator+=(const Traffic &other);
 };
@@ -160,11 +161,11 @@ struct Result {
   Counters counters;
   bool completed = false; // whether every thread ended
   bool clean() const { return completed && findings.empty(); }
-  /// All findings, one a line.
+  /// Returns all findings, one per line.
   std::string str() const;
 };
 
-/// Runs one grid to its end. Findings that a device would stop at (bounds, deadlock, trap) end it.
+/// Runs one grid. Findings at which a device would stop (bounds, deadlock, trap) end it.
 Result launch(const Module &module, std::string_view kernel, std::span<const Argument> arguments,
               Memory &memory, const LaunchConfig &config);
 

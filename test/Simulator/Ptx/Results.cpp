@@ -49,7 +49,7 @@ std::string Result::str() const {
   for (const Finding &finding : findings)
     result += finding.str() + "\n";
   if (!completed)
-    result += "the launch did not come to its end\n";
+    result += "the launch did not complete\n";
   return result;
 }
 

@@ -1,7 +1,7 @@
 //===- Schedule.cpp - Warp scheduler --------------------------------------===//
 //
-// Diverged lanes of a warp form groups. Groups merge at reconvergence points (mostly: sometimes a
-// group goes on alone, which the model allows), and at instructions with a member mask.
+// Diverged lanes of a warp form groups. Groups merge at instructions with a member mask, and in
+// general at reconvergence points. Sometimes a group proceeds alone there, which PTX allows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@ static std::string lanesText(Mask lanes) { return hex(lanes, 8); }
 void Machine::turn(Warp &warp) {
   auto &groups = warp.groups;
   if (groups.size() > 1) {
-    // Lanes that wait for reconvergence proceed if no other lane can arrive.
+    // Lanes that wait for reconvergence proceed when no other lane can arrive.
     if (std::none_of(groups.begin(), groups.end(),
                      [](const Group &group) { return group.state == Group::Runs; }))
       for (Group &group : groups)
@@ -148,7 +148,7 @@ void Machine::runGroup(Warp &warp, Group group, unsigned budget) {
   warp.groups.push_back(group);
 }
 
-/// Groups by target. One of them continues.
+/// Divides the lanes into a group for each target. One group continues.
 bool Machine::branchIndexed(Warp &warp, const Inst &inst, Group &group) {
   if (group.lanes & ~warp.defined(inst.src[0]))
     reportUndefined(warp, inst, group.lanes);
@@ -188,7 +188,7 @@ void Machine::takeWaiting(Warp &warp, const Inst &inst, Group &group) {
   });
 }
 
-/// Executes an instruction that names its member lanes, for each lane all of whose members have
+/// Executes an instruction that names its member lanes, for the lanes whose members have all
 /// arrived.
 bool Machine::arriveLanes(Warp &warp, const Inst &inst, Group &group) {
   takeWaiting(warp, inst, group);
@@ -242,13 +242,13 @@ bool Machine::arriveBarrier(Warp &warp, const Inst &inst, Group &group) {
     if (warp.data<uint32_t>(inst.src[0])[other] != id ||
         (inst.flags && warp.data<uint32_t>(inst.src[1])[other] != threads))
       stop(Check::Synchronization, warp, other,
-           text("lanes {} and {} of the warp name other barriers", lane, other));
+           text("lanes {} and {} of the warp name different barriers", lane, other));
   });
   if (id > 15)
-    stop(Check::Synchronization, warp, lane, text("barrier {}: there are 16", id));
+    stop(Check::Synchronization, warp, lane, text("barrier {} does not exist: there are 16", id));
   if (inst.flags && (threads == 0 || threads % warpSize || threads > warps.size() * warpSize))
     stop(Check::Synchronization, warp, lane,
-         text("a barrier of {} threads, which is no number of whole warps of the block", threads));
+         text("a barrier has {} threads, which are not whole warps of the block", threads));
   if (warp.alive != warp.exists)
     stop(Check::Synchronization, warp, lane,
          text("waits at a barrier, and lanes {} of its warp have ended",
@@ -297,7 +297,7 @@ void Machine::stopStuck() {
         report(Check::Synchronization, *warp, lane,
                ended ? text("deadlock: waits at a barrier, and {} of {} warps have ended", ended,
                             warps.size())
-                     : "deadlock: waits at a barrier that not all come to");
+                     : "deadlock: waits at a barrier that some threads never reach");
       }
     }
   throw Stop();

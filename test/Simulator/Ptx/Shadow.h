@@ -1,9 +1,9 @@
 //===- Shadow.h - Shadow memory: last readers and writers of bytes --------===//
 //
-// For each cell of 1, 2 or 4 bytes, the last accesses that may race with later ones: up to two
-// writes and two reads. Two are enough: of unordered accesses, two of different threads are kept
-// (of different blocks, if possible), and the next thread differs from at least one of them. Cells
-// begin with words and become finer at the first access that is narrower.
+// A cell of 1, 2 or 4 bytes has the last accesses that may race with later ones: up to two writes
+// and two reads. Two are enough. Of unordered accesses, two of different threads are recorded (of
+// different blocks, if possible), and the thread of a later access differs from at least one of
+// them. Cells first have 4 bytes; the first narrower access divides them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@
 
 namespace ptx {
 
-/// One access: clock (20 bits), thread in its block (10), block (28), flags.
+/// An access: clock (20 bits), thread in its block (10 bits), block (28 bits), and flags.
 using Record = uint64_t;
 constexpr unsigned threadShift = 20, blockShift = 30;
 constexpr Record clockMask = (Record(1) << threadShift) - 1;
@@ -38,8 +38,8 @@ struct Cell {
   uint16_t readAt[2] = {0, 0};
 };
 
-/// Cells of one memory region. They are reset at the beginning of each launch (or block, for shared
-/// memory), at no cost for untouched ones.
+/// Cells of one memory region. They are reset at the beginning of each launch or, for shared
+/// memory, of each block. Cells that were not accessed cost nothing.
 class Shadow {
 public:
   static constexpr unsigned pageCells = 512;
@@ -53,7 +53,7 @@ public:
     inUse.clear();
   }
   unsigned cellShift() const { return shift; }
-  /// Cells of at most so many bytes (1 << shift).
+  /// Divides cells, so that they have at most 1 << newShift bytes.
   void refine(unsigned newShift);
 
   Cell &at(uint64_t offset) {
@@ -81,7 +81,7 @@ public:
       }
     }
   }
-  /// Frees the memory that is retained for later epochs, and resets all cells.
+  /// Frees the memory that is kept for later epochs, and resets all cells.
   void release();
 
 private:

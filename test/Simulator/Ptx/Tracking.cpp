@@ -1,10 +1,10 @@
 //===- Tracking.cpp - Bounds, initialization, races, traffic --------------===//
 //
-// An access is ordered before another one if the same thread makes both, or if a barrier of both
+// An access is ordered before another if the same thread makes both, or if a barrier of both
 // threads separates them. Each lane has a clock that barriers advance. Each warp records up to
 // which clock it has synchronized with other warps, and each lane with other lanes of its warp. So
-// races are detected in any order of the accesses. Blocks are ordered by fences and strong
-// accesses alone (BlockOrder.h); two atomic accesses do not race.
+// races are detected in every order of the accesses. Only fences and strong accesses order blocks
+// (BlockOrder.h). Two atomic accesses do not race.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,8 +29,8 @@ Mask Machine::resolve(Warp &warp, Space space, const Request &request, Mask left
   forLanes(left, [&](unsigned lane) {
     if (request.addresses[lane] % request.bytes)
       stop(Check::Memory, warp, lane,
-           text("{} {} bytes at {}, which is not aligned to them{}", verb(request), request.bytes,
-                hex(request.addresses[lane]),
+           text("{} {} bytes at {}, which is not aligned to this size{}", verb(request),
+                request.bytes, hex(request.addresses[lane]),
                 space == Space::Global ? ": " + memory.describe(request.addresses[lane]) : ""));
   });
   if (space == Space::Global || space == Space::Const)
@@ -82,8 +82,7 @@ Mask Machine::resolveGlobal(Warp &warp, const Request &request, Mask left, Regio
               memory.describe(request.addresses[first])));
   if (allocation->readOnly && request.kind != AccessKind::Read)
     stop(Check::Memory, warp, first,
-         text("{} what kernels may only read: {}", verb(request),
-              memory.describe(request.addresses[first])));
+         text("{} read-only memory: {}", verb(request), memory.describe(request.addresses[first])));
   Mask lanes = 0;
   forLanes(left, [&](unsigned lane) {
     uint64_t offset = request.addresses[lane] - allocation->base;
@@ -158,7 +157,8 @@ void Machine::reportRace(Warp &warp, unsigned lane, const Request &request, Reco
               otherBlock == block ? "no barrier orders them" : "nothing orders blocks"));
 }
 
-// Keeps two accesses of different threads, of different blocks if possible.
+// Records an access, so that the two recorded ones are of different threads, and of different
+// blocks if possible.
 static void keep(Record (&records)[2], uint16_t (&at)[2], Record self, uint16_t pc,
                  bool firstOrdered, bool secondOrdered) {
   Record seen = records[0] & seenFlag;
@@ -194,7 +194,7 @@ void Machine::trackRead(Warp &warp, unsigned lane, Cell &cell, Record self, cons
     self |= atomicFlag;
   Record first = cell.reads[0];
   if (!(first & validFlag) || sameThread(first, self)) {
-    // Keeps a read that conflicts with all writes.
+    // A flag of an earlier .nc read, which conflicts with every write, stays set.
     cell.reads[0] = self | (first & (seenFlag | readOnlyFlag));
     cell.readAt[0] = pc;
     return;
@@ -229,7 +229,8 @@ void Machine::trackWrite(Warp &warp, unsigned lane, Cell &cell, Record self, con
     self |= atomicFlag;
   auto pc = uint16_t(warp.pc);
   if (writesOrdered[0] && writesOrdered[1]) {
-    // Accesses ordered before this one are also ordered before every access ordered after it.
+    // Earlier writes need no record: they are ordered before each access that is ordered after this
+    // one.
     cell.writes[0] = self | (cell.writes[0] & seenFlag);
     cell.writeAt[0] = pc;
     cell.writes[1] = 0;
@@ -260,8 +261,7 @@ void Machine::track(Warp &warp, const Request &request, Mask lanes, Region &regi
   if (region.shadow) {
     Shadow &shadow = *region.shadow;
     unsigned width = request.bytes < 4 ? (request.bytes == 1 ? 0 : 1) : 2;
-    // Cells must not be wider than their contents, or extend beyond the allocation into the next
-    // one.
+    // Cells must not be wider than the access, nor extend beyond the allocation.
     if (width < shadow.cellShift())
       shadow.refine(width);
     unsigned step = 1u << shadow.cellShift();
@@ -388,7 +388,7 @@ void Machine::fence(Warp &warp, Mask lanes) {
       bounds.insert(bounds.end(), warpSize, seen);
     auto self = bounds.begin() + warp.index * warpSize;
     std::copy(warp.lanesSeen[lane].begin(), warp.lanesSeen[lane].end(), self);
-    // Its own accesses before the fence have earlier clocks than those after it.
+    // The lane's accesses before the fence have lower clocks than those after it.
     self[lane] = ++warp.clock[lane];
     blockOrder.fence(warp.index * warpSize + lane, block, std::move(bounds));
   });
@@ -403,7 +403,7 @@ void Machine::release(Barrier &barrier) {
     Warp &warp = *warps[index];
     uint32_t now = *std::max_element(warp.clock.begin(), warp.clock.end()) + 1;
     if (now >= clockMask)
-      stop(Check::Limit, warp, 0, "more barriers than can be told apart here");
+      stop(Check::Limit, warp, 0, "more barriers than the interpreter can distinguish");
     warp.clock.fill(now);
     for (auto &seen : warp.lanesSeen)
       seen.fill(now);

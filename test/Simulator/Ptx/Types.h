@@ -34,7 +34,7 @@ enum class Type : uint8_t {
 
 enum class Space : uint8_t { Generic, Global, Shared, Local, Param, Const };
 
-/// ".f32" without its dot.
+/// Parses a type, such as "f32".
 std::optional<Type> parseType(std::string_view text);
 std::string_view nameOf(Type type);
 std::optional<Space> parseSpace(std::string_view text);

@@ -13,8 +13,8 @@ namespace ptx {
 
 class Machine;
 
-/// Lanes at one instruction, not necessarily all of them: lanes of a warp diverge until they
-/// reconverge.
+/// Lanes of a warp that are at the same instruction. Diverged lanes are in different groups until
+/// they reconverge.
 struct Group {
   enum State : uint8_t { Runs, Parked, WaitsForLanes, WaitsForWarps } state = Runs;
   uint32_t pc = 0;
@@ -33,10 +33,10 @@ public:
 
   template <class T> T *data(Slot slot) { return reinterpret_cast<T *>(file + slot); }
   Mask &predicate(Slot slot) { return *reinterpret_cast<Mask *>(file + slot); }
-  /// Lanes in which the register is defined.
+  /// Returns the lanes in which the register is defined.
   Mask &defined(Slot slot) { return *reinterpret_cast<Mask *>(file + slot - headerBytes); }
 
-  /// For a new block: all registers are undefined, all lanes at the beginning.
+  /// Begins a block: all registers are undefined, and all lanes are at the first instruction.
   void reset(Mask threads);
 
   Machine &machine;

@@ -1,6 +1,6 @@
 //===- WarpOps.cpp - Warp-wide instructions -------------------------------===//
 //
-// Handlers receive the lanes of one mask, all of which have arrived.
+// A handler runs when all lanes of a mask have arrived, and receives these lanes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,8 +24,8 @@ void runShuffle(Warp &warp, const Inst &inst, Mask mask) {
   uint32_t result[warpSize];
   Mask valid = 0;
   forLanes(mask, [&](unsigned lane) {
-    // From the manual: c has the clamp in its low bits, and a mask that cuts the warp into
-    // segments.
+    // By the manual, c has the clamp in its low bits, and above it a mask that divides the warp
+    // into segments.
     uint32_t by = b[lane] & 31, clamp = c[lane] & 31, segment = c[lane] >> 8 & 31;
     auto most = int((lane & segment) | (clamp & ~segment)), least = int(lane & segment);
     int from = 0;
@@ -66,7 +66,7 @@ void decodeShuffle(Decoder &decoder) {
   inst.cls = Class::Shuffle;
   inst.flow = Flow::Warp;
   if (!decoder.take("sync"))
-    decoder.fail("shfl without .sync is not known since sm_70");
+    decoder.fail("shfl must have .sync since sm_70");
   int mode = decoder.takeOneOf({"up", "down", "bfly", "idx"});
   if (mode < 0 || decoder.takeType() != Type::B32)
     decoder.fail("no such shuffle");
@@ -100,7 +100,7 @@ void decodeVote(Decoder &decoder) {
   inst.cls = Class::Shuffle;
   inst.flow = Flow::Warp;
   if (!decoder.take("sync"))
-    decoder.fail("vote without .sync is not known since sm_70");
+    decoder.fail("vote must have .sync since sm_70");
   int mode = decoder.takeOneOf({"all", "any", "uni", "ballot"});
   Type type = decoder.takeType();
   if (mode < 0 || type != (mode == int(Vote::Ballot) ? Type::B32 : Type::Pred))
@@ -206,8 +206,8 @@ void decodeMatch(Decoder &decoder) {
     inst.list = decoder.pairOf(decoder.operand(0));
 }
 
-// Returns the lanes that execute together. Kernels that rely on this set get other results in other
-// schedules.
+// Returns the lanes that execute together. If a kernel relies on this set, its results depend on
+// the schedule.
 void runActive(Warp &warp, const Inst &inst, Mask mask) {
   eachLane<uint32_t>(warp, inst, mask, [&](unsigned) { return mask; });
 }
@@ -215,7 +215,7 @@ void runActive(Warp &warp, const Inst &inst, Mask mask) {
 void decodeActive(Decoder &decoder) {
   decoder.expectCount(1);
   if (decoder.takeType() != Type::B32)
-    decoder.fail("only .b32 is known");
+    decoder.fail("only .b32 is supported");
   decoder.inst.cls = Class::Shuffle;
   decoder.inst.run = runActive;
   decoder.inst.dst = decoder.destination(0, Type::B32);
@@ -231,7 +231,7 @@ void decodeBarrier(Decoder &decoder) {
   if (decoder.take("warp")) {
     decoder.expectCount(1);
     if (!decoder.take("sync"))
-      decoder.fail("only bar.warp.sync is known");
+      decoder.fail("only bar.warp.sync is supported");
     inst.flow = Flow::Warp;
     inst.run = runSyncLanes;
     inst.src[3] = decoder.source(0, Type::B32);
@@ -239,8 +239,9 @@ void decodeBarrier(Decoder &decoder) {
   }
   decoder.take("cta");
   if (!decoder.take("sync"))
-    decoder.fail("only .sync is known of barriers");
-  // Without .aligned, lanes of a warp may diverge; here too they must reach the same barrier.
+    decoder.fail("only barriers with .sync are supported");
+  // Without .aligned, lanes of a warp may diverge. In the interpreter, they must still reach the
+  // same barrier.
   decoder.take("aligned");
   decoder.expectCount(1, 2);
   inst.flow = Flow::Barrier;

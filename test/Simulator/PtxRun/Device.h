@@ -7,8 +7,9 @@
 
 namespace ptxrun {
 
-/// Runs the kernel through libcuda.so.1. Returns the final contents of each buffer (empty for
-/// numbers). Throws UserError if there is no driver or device, or if a call fails.
+/// Runs the kernel through libcuda.so.1. Returns the final contents of each buffer, and nothing for
+/// parameters that are numbers. Throws UserError if there is no driver or device, or if a call
+/// fails.
 std::vector<std::vector<uint8_t>> runOnDevice(const std::string &text, const Options &options);
 
 } // namespace ptxrun

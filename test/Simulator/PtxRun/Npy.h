@@ -17,7 +17,7 @@ struct Array {
 
 /// Reads a whole file. Throws UserError, like the functions below.
 std::string readFile(const std::string &path);
-/// In C order, little endian.
+/// Reads an array, which must be in C order and little endian.
 Array readArray(const std::string &path);
 void writeArray(const std::string &path, const Array &array);
 

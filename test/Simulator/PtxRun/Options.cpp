@@ -119,7 +119,7 @@ void appendNumber(std::vector<uint8_t> &to, const std::string &type, double valu
       to.push_back(uint8_t(uint64_t(int64_t(value)) >> (8 * byte)));
 }
 
-/// "128x768:f32=random"
+/// Parses a buffer, such as "128x768:f32=random".
 void parseBuffer(Parameter &parameter, const std::string &text, uint64_t seed) {
   std::string fill, shape = text, type;
   if (size_t at = shape.find('='); at != shape.npos) {
@@ -224,7 +224,7 @@ Parameter parseParameter(const std::string &text, size_t index, uint64_t seed) {
       throw UserError("--param " + text + ": unknown option '" + parts[i] + "'");
   }
   if (parameter.alignment == 0 || (parameter.alignment & (parameter.alignment - 1)))
-    throw UserError("--param " + text + ": an alignment is a power of two");
+    throw UserError("--param " + text + ": an alignment must be a power of two");
   if (parameter.alignment > uint64_t(1) << 30)
     throw UserError("--param " + text + ": an alignment of more than 2^30");
   if (parameter.offset > parameter.size)
@@ -315,7 +315,7 @@ Options ptxrun::parseOptions(const std::vector<std::string> &arguments) {
   if (options.file.empty())
     throw UserError("no file: see --help");
   if (!options.list && options.kernel.empty())
-    throw UserError("which kernel? --list names them, --kernel NAME takes one");
+    throw UserError("--kernel NAME is missing; --list prints the names");
   if (options.seeds == 0)
     throw UserError("--seeds 0 runs nothing");
   for (size_t i = 0; i < parameters.size(); ++i)

@@ -41,7 +41,8 @@ struct Options {
 
 extern const char *const help;
 
-/// Converts between "f32" and NumPy's spelling; empty if there is none.
+/// Convert between the name of a type, such as "f32", and NumPy's. Names that do not exist are
+/// empty.
 std::string numpyType(const std::string &type);
 std::string typeOfNumpy(const std::string &numpy);
 

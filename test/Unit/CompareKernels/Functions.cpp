@@ -103,8 +103,8 @@ static std::string getText(const Function &function) {
 }
 
 static bool check(mlir::MLIRContext &context, const Function &function) {
-  SamplingRequest choice;
-  std::unique_ptr<Program> program = Program::parse(context, getText(function), choice);
+  KernelSelection selection;
+  std::unique_ptr<Program> program = Program::parse(context, getText(function), selection);
   if (!program)
     return false;
   const Kernel &kernel = program->getKernels().front();

@@ -51,12 +51,12 @@ int main(int argc, char **argv) {
   Options options{from, seeds, {work, elements}, verbose};
   Totals totals;
   Tallies tallies;
-  SamplingRequest choice;
-  choice.name = name;
+  KernelSelection selection;
+  selection.name = name;
   for (StringRef input : inputs) {
     auto [path, grid] = input.rsplit('@');
     mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-    std::unique_ptr<Program> program = Program::load(context, path, grid, choice);
+    std::unique_ptr<Program> program = Program::load(context, path, grid, selection);
     if (!program)
       return 2;
     if (printPtx)

@@ -47,7 +47,7 @@ static std::string getText(kernel::FuncOp func, const EnvLayout &layout) {
   return text;
 }
 
-bool Program::choose(SamplingRequest &choice) {
+bool Program::choose(KernelSelection &selection) {
   auto found = EnvLayout::get(*module);
   if (failed(found))
     return false;
@@ -57,8 +57,8 @@ bool Program::choose(SamplingRequest &choice) {
     return true;
   for (auto func : llvm::make_early_inc_range(nested.getOps<kernel::FuncOp>())) {
     ++all;
-    if (StringRef(func.getName()).contains(choice.name) &&
-        choice.seen.insert(getText(func, layout)).second)
+    if (StringRef(func.getName()).contains(selection.name) &&
+        selection.seen.insert(getText(func, layout)).second)
       kernels.push_back({func.getName().str(), ::tpc::describeLocation(func.getLoc()), func, {}});
     else
       func.erase();
@@ -133,14 +133,14 @@ bool Program::lowerForCpu() {
   return true;
 }
 
-bool Program::lower(SamplingRequest &choice) {
-  if (!module || !choose(choice))
+bool Program::lower(KernelSelection &selection) {
+  if (!module || !choose(selection))
     return false;
   return kernels.empty() || (lowerForGpu() && lowerForCpu());
 }
 
 std::unique_ptr<Program> Program::parse(MLIRContext &context, StringRef text,
-                                        SamplingRequest &choice) {
+                                        KernelSelection &selection) {
   auto program = std::make_unique<Program>();
   program->module = parseSourceString<ModuleOp>(text, &context);
   if (program->module && !kernel::getKernels(*program->module)) {
@@ -150,17 +150,17 @@ std::unique_ptr<Program> Program::parse(MLIRContext &context, StringRef text,
     if (failed(pm.run(*program->module)))
       return nullptr;
   }
-  return program->lower(choice) ? std::move(program) : nullptr;
+  return program->lower(selection) ? std::move(program) : nullptr;
 }
 
 std::unique_ptr<Program> Program::load(MLIRContext &context, StringRef input, StringRef grid,
-                                       SamplingRequest &choice) {
+                                       KernelSelection &selection) {
   ::tpc::DiagnosticPrinter printer(&context, llvm::errs(), [](DiagnosticSeverity) {});
   if (grid.empty()) {
     auto text = llvm::MemoryBuffer::getFile(input);
     if (!text)
       return fail(input + ": " + text.getError().message()), nullptr;
-    return parse(context, (*text)->getBuffer(), choice);
+    return parse(context, (*text)->getBuffer(), selection);
   }
   std::string error;
   auto spec = ::tpc::ShardSpec::parse(std::string_view(grid.data(), grid.size()), error);
@@ -176,5 +176,5 @@ std::unique_ptr<Program> Program::load(MLIRContext &context, StringRef input, St
     return nullptr;
   auto program = std::make_unique<Program>();
   program->module = compilation.getModule().clone();
-  return program->lower(choice) ? std::move(program) : nullptr;
+  return program->lower(selection) ? std::move(program) : nullptr;
 }

@@ -27,7 +27,7 @@ struct Kernel {
 };
 
 /// Selects kernels of a program.
-struct SamplingRequest {
+struct KernelSelection {
   std::string name;           // substring of its name
   std::set<std::string> seen; // texts of kernels already selected: each is selected once
 };
@@ -39,10 +39,10 @@ public:
   /// `input`: ONNX, or the text of a program at an early level, partitioned over a grid; without a
   /// grid, as for parse(). Prints its own errors.
   static std::unique_ptr<Program> load(mlir::MLIRContext &context, llvm::StringRef input,
-                                       llvm::StringRef grid, SamplingRequest &choice);
+                                       llvm::StringRef grid, KernelSelection &selection);
   /// Parses a program's text, at the level of kernels or before kernels are built.
   static std::unique_ptr<Program> parse(mlir::MLIRContext &context, llvm::StringRef text,
-                                        SamplingRequest &choice);
+                                        KernelSelection &selection);
 
   const std::vector<Kernel> &getKernels() const { return kernels; }
   unsigned countAll() const { return all; }
@@ -52,8 +52,8 @@ public:
   const ptx::Module &getPtxModule() const { return *parsed; }
 
 private:
-  bool lower(SamplingRequest &choice);
-  bool choose(SamplingRequest &choice);
+  bool lower(KernelSelection &selection);
+  bool choose(KernelSelection &selection);
   bool lowerForGpu();
   bool lowerForCpu();
 

@@ -88,7 +88,7 @@ TEST(Rows, UnknownLengthIsReadOnceUpToALimit) {
     EXPECT_EQ(runSoftmax(compiled, size), 3) << size;
 }
 
-/// Which thread computes an element depends on sizes only, so bits are the same for all alignments.
+/// The thread that computes an element depends on sizes only. So bits are equal for all alignments.
 TEST(Rows, BitsDoNotDependOnAlignment) {
   for (auto [text, size] : {std::pair("768", 768), std::pair("m", 516), std::pair("m", 33)}) {
     Compiled compiled = compile(softmaxOf(text));

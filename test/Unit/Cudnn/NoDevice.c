@@ -1,8 +1,8 @@
 /*===- NoDevice.c - driver stub without devices, for the real cuDNN -------===*/
 /*
- * cuDNN plans for a device that a text describes, but needs a driver library. It "loads" kernels that
- * it has compiled, and launches nothing. Its compiler (NVRTC) requests a private table of the driver.
- * It continues if the request fails, but crashes if the function for it is missing.
+ * cuDNN plans for a device that a text describes, but needs a driver library. It "loads" kernels
+ * that it has compiled, and launches nothing. Its compiler (NVRTC) requests a private table of the
+ * driver. It continues if the request fails, but crashes if the function for it is missing.
  */
 
 enum { success = 0, notSupported = 801 };

@@ -193,7 +193,7 @@ TEST_F(IndexAnalysisTest, OneOfTwoBoundsIsEnough) {
   IndexExpr past = atMost("_i1 - p + 1"), causal = atMost("_i1 - _i0 - p");
   EXPECT_EQ(a.disjunction({past, causal}), causal);
   EXPECT_EQ(a.conjunction({past, causal}), past);
-  // Of two windows, the shorter one implies the other. Unrelated conditions stay two.
+  // A window implies a longer one, so the shorter one remains. Unrelated conditions stay two.
   EXPECT_EQ(a.conjunction({atMost("_i0 - _i1 - 3"), atMost("_i0 - _i1 - 5")}).str(),
             "_i0 - _i1 - 3 <= 0");
   EXPECT_EQ(a.conjunction({causal, atMost("_i0 - _i1 - 5")}).getArgs().size(), 2u);

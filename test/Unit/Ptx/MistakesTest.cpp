@@ -83,7 +83,7 @@ TEST(Mistakes, InALayerNorm) {
             "setp.gt.u32 %p6, %r3, 31;\n@%p6 bra $L_end;\nbar.sync 0;", Check::Synchronization,
             "1 of 2 warps have ended"},
            {"an input is written", "add.s64 %rd7, %rd4, %rd5;", "add.s64 %rd7, %rd1, %rd5;",
-            Check::Memory, "may only read"},
+            Check::Memory, "read-only memory"},
            {"a result is read with .nc", "ld.global.nc.v4.b32 {%r41, %r42, %r43, %r44}, [%rd18];",
             "add.s64 %rd18, %rd7, %rd15; mov.b32 %r41, 0; st.global.b32 [%rd18], %r41; "
             "ld.global.nc.b32 %r41, [%rd18]; mov.b32 %r42, 0; mov.b32 %r43, 0; mov.b32 %r44, 0;",
@@ -92,12 +92,12 @@ TEST(Mistakes, InALayerNorm) {
             Check::Limit},
            {"a trap", "$L_end:", "trap;\n$L_end:", Check::Trap},
            {"another barrier for each warp", "bar.sync 0;", "bar.sync %r19;",
-            Check::Synchronization, "not all come to"},
+            Check::Synchronization, "some threads never reach"},
            {"a barrier of too many", "bar.sync 0;", "bar.sync 0, 128;", Check::Synchronization,
             "128 threads"},
            {"another barrier for each lane", "bar.sync 0;",
             "mov.u32 %r19, %tid.x; and.b32 %r19, %r19, 1; bar.sync %r19;", Check::Synchronization,
-            "name other barriers"},
+            "name different barriers"},
            {"two barriers where there is one", "bar.sync 0;",
             "setp.gt.u32 %p6, %r3, 31;\n@%p6 bra $L_two;\nbar.sync 0;\nbra.uni "
             "$L_one;\n$L_two:\nbar.sync 0;\n$L_one:",

@@ -106,12 +106,12 @@ TEST(CublasLt, ReportsMisuse) {
          return lib.set(lib.cublasLtMatrixLayoutSetAttribute, lib.aLayout, lt::LayoutLd,
                         int32_t(3));
        }},
-      {"an epilogue with a bias, and no bias",
+      {"the epilogue needs a bias, but none is set",
        [&](Small &lib) {
          lib.epilogue(lt::Bias, 0);
          return lib.heuristic();
        }},
-      {"algorithm of another product",
+      {"the algorithm is for another matmul",
        [&](Small &lib) {
          EXPECT_EQ(lib.heuristic(), lt::SUCCESS);
          EXPECT_EQ(
@@ -119,7 +119,7 @@ TEST(CublasLt, ReportsMisuse) {
              lt::SUCCESS);
          return lib.multiply(lib.first());
        }},
-      {"no heuristic gave",
+      {"not a result of a heuristic",
        [&](Small &lib) {
          lt::Algo algo = {};
          return lib.multiply(&algo);

@@ -274,7 +274,7 @@ TEST(Cudnn, ReportsMisuse) {
               dnn::SUCCESS);
     EXPECT_EQ(lib.cudnnBackendFinalize(graph), dnn::BAD_PARAM_SHAPE_MISMATCH);
   });
-  finds("a pack has as many pointers as numbers", [](Cudnn &lib) {
+  finds("a pack must have one pointer for each tensor number", [](Cudnn &lib) {
     dnn::Descriptor *pack = lib.make(dnn::KindPack);
     lib.set<int64_t>(pack, dnn::PackIds, dnn::TypeInt64, {1, 1});
     lib.set<void *>(pack, dnn::PackPointers, dnn::TypePointer, {pack, pack});

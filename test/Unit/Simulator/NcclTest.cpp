@@ -378,8 +378,7 @@ TEST(Nccl, RegistersMemory) {
                         EXPECT_EQ(rank.ncclCommDeregister(rank.comm, handle), nccl::Success);
                         EXPECT_EQ(rank.ncclCommDeregister(rank.comm, handle),
                                   nccl::InvalidArgument);
-                        // Memory that NCCL did not allocate can be registered too. The driver frees
-                        // it.
+                        // NCCL frees its own memory. Memory of the driver can be registered too.
                         EXPECT_EQ(rank.cuMemFree_v2(address), ERROR_INVALID_VALUE);
                         EXPECT_EQ(rank.ncclMemFree(memory), nccl::Success);
                         DevicePointer own = rank.allocate(64);
@@ -390,8 +389,8 @@ TEST(Nccl, RegistersMemory) {
                         EXPECT_EQ(rank.cuMemFree_v2(own), SUCCESS);
                       }),
             0);
-  EXPECT_FINDS(findings, "not device memory of one allocation");
-  EXPECT_FINDS(findings, "is not what was allocated by its counterpart");
+  EXPECT_FINDS(findings, "the memory is not in one allocation of the device");
+  EXPECT_FINDS(findings, "is not the address of an allocation that this function may free");
 }
 
 // Memory must be deregistered before it is freed and before the communicator is destroyed.
@@ -409,7 +408,7 @@ TEST(Nccl, FindsMemoryThatIsStillRegistered) {
                           EXPECT_EQ(rank.ncclCommDestroy(rank.comm), nccl::Success);
                         }),
               0);
-    EXPECT_FINDS(findings, "has memory that is registered");
+    EXPECT_FINDS(findings, "still has registered memory");
     EXPECT_EQ(has(findings, "misuse: ncclMemFree"), isFreed) << findings.text();
   }
 }
@@ -442,6 +441,6 @@ TEST(Nccl, FindsGraphsWithDeregisteredMemory) {
                                     isRegistered ? SUCCESS : ERROR_ILLEGAL_ADDRESS);
                         }),
               0);
-    EXPECT_EQ(has(findings, "and is not any more"), !isRegistered) << findings.text();
+    EXPECT_EQ(has(findings, "is not registered any more"), !isRegistered) << findings.text();
   }
 }
