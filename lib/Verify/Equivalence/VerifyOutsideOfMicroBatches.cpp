@@ -1,4 +1,4 @@
-//===- VerifyOutsideOfMicroBatches.cpp - Values outside of loops ------------===//
+//===- VerifyOutsideOfMicroBatches.cpp - Values outside of loops ----------===//
 //
 // An op of a stage outside of the micro-batch loops runs once, and all iterations read its result.
 // By SSA dominance, its operands are unsharded inputs and results of other ops outside of the
