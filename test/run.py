@@ -67,11 +67,12 @@ class Results:
         self.failures = []
 
     def skip(self, name, reason):
-        """GoogleTest prints the location before the reason; lit has its own format."""
+        """Counts a skipped test by the missing requirement. Other reasons are failures."""
+        # GoogleTest prints the location before the reason; lit adds a prefix.
         text = reason.strip().split("\n")[-1].removeprefix("Missing required feature(s): ")
-        lacks = text.split(":")[0]
-        if lacks in OPTIONAL:
-            self.skipped[lacks] += 1
+        requirement = text.split(":")[0]
+        if requirement in OPTIONAL:
+            self.skipped[requirement] += 1
         else:
             self.failures.append(
                 f"{name}: skipped for a reason that OPTIONAL does not list: {text}"

@@ -43,7 +43,9 @@ def side(size):
 
 
 def pick_matrices(stage):
-    """Returns (label, shape, local shape) of matrices of the first layer and outside of layers."""
+    """Returns [label, shape, local shape] of each matrix of the first layer and outside of layers,
+    and the number of layers.
+    """
     layers = [
         int(found[1])
         for row in stage["parameters"]
@@ -135,7 +137,7 @@ def draw_rank(picture, x, y, matrices, member, members):
     return x - GAP
 
 
-def list_labels(picture, x, y, matrices):
+def draw_labels(picture, x, y, matrices):
     for label, shape, _ in matrices:
         width = side(shape[1])
         picture.parts.append(
@@ -147,6 +149,7 @@ def list_labels(picture, x, y, matrices):
 
 
 def describe(rows):
+    """Returns collectives of a report as text, such as "3 all-reduces"."""
     return ", ".join(
         f"{row['count']} {row['kind'].replace('_', '-')}{'s' if row['count'] > 1 else ''}"
         for row in rows
@@ -184,7 +187,7 @@ def draw(model, grid, report):
             11,
             fill="#555",
         )
-        list_labels(picture, x, top - 8, matrices)
+        draw_labels(picture, x, top - 8, matrices)
         for member in range(members):
             y = top + member * pitch
             right = draw_rank(picture, x, y, matrices, member, members)

@@ -89,10 +89,10 @@ are below.
 RESIDUALS = """
 ## Residuals of 16 bits
 
-Models in f16 keep [their residual in f32](../gpu.md#precision). The ratios are
-bytes that a rank sends in a step, summed over the stages, divided by those with `--residual=same`.
-Sums over tp and messages between stages double. Gathers of sp, and sums within layers of two
-dimensions, have 16 bits either way.
+Models in f16 keep [their residual in f32](../gpu.md#precision). The ratios are bytes that a rank
+sends in a step, summed over the stages, divided by those with `--residual=same`. Sums over tp and
+messages between stages double. Gathers of sp, and sums within layers of two dimensions, have 16
+bits either way.
 """
 
 

@@ -105,7 +105,7 @@ def pages(llvm, tpc_opt):
 
 
 def interfaces(llvm):
-    """Returns the page of op interfaces, with marks of default methods, which tblgen lacks."""
+    """Returns the page of op interfaces. Marks methods with a default, which tblgen does not."""
     text = NOTE.format(source="the .td files of op interfaces") + "# Op interfaces\n\n"
     text += (
         "Interfaces of `include/tpc/Interfaces` are for all of the compiler, the others for one "
@@ -156,7 +156,7 @@ def attributes():
         .split("static const Entry table[]")[1]
     )
     owners = {
-        name: ", ".join(OWNERS[place.strip()] for place in where.split("|"))
+        name: ", ".join(OWNERS[owner.strip()] for owner in where.split("|"))
         for name, where in re.findall(r"\{(k\w+Attr),\s*([\w |]+),", table)
     }
     text = NOTE.format(

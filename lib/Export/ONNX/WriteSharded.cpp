@@ -31,11 +31,11 @@ constexpr int64_t kIrVersion = 11;
 constexpr uint64_t kModelIrVersion = 1, kModelGraph = 7, kModelConfiguration = 26, kGraphNode = 1,
                    kNodeDevices = 10;
 
-Error fault(const llvm::Twine &what) {
+Error makeError(const llvm::Twine &what) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), what);
 }
 
-Error changed() { return fault("the file has changed while it was compiled"); }
+Error makeChangedError() { return makeError("the file has changed while it was compiled"); }
 
 /// One field of a message: its bytes with tag, and the bytes of its value.
 struct Field {
@@ -54,31 +54,31 @@ public:
     StringRef begin = rest;
     uint64_t tag, length;
     if (!readVarint(tag))
-      return changed();
+      return makeChangedError();
     Field field{tag >> 3, unsigned(tag & 7), {}, {}};
     StringRef value = rest;
     switch (field.wire) {
     case 0:
       if (!readVarint(length))
-        return changed();
+        return makeChangedError();
       field.value = value.drop_back(rest.size());
       break;
     case 1:
     case 5:
       length = field.wire == 1 ? 8 : 4;
       if (rest.size() < length)
-        return changed();
+        return makeChangedError();
       field.value = rest.take_front(length);
       rest = rest.drop_front(length);
       break;
     case 2:
       if (!readVarint(length) || length > rest.size())
-        return changed();
+        return makeChangedError();
       field.value = rest.take_front(length);
       rest = rest.drop_front(length);
       break;
     default:
-      return changed();
+      return makeChangedError();
     }
     field.bytes = begin.drop_back(rest.size());
     return field;
@@ -203,8 +203,8 @@ void NodePlanner::addSpec(::onnx::NodeDeviceConfigurationProto &out, const std::
       entry->add_value(rank);
   }
   for (auto [axis, dim] : llvm::enumerate(sharding.dims)) {
-    bool cut = llvm::any_of(dim, [](const OnnxSharding::Factor &f) { return f.shards > 1; });
-    if (!cut)
+    bool isSplit = llvm::any_of(dim, [](const OnnxSharding::Factor &f) { return f.shards > 1; });
+    if (!isSplit)
       continue;
     auto *out = spec->add_sharded_dim();
     out->set_axis(axis);
@@ -248,8 +248,9 @@ llvm::Expected<std::vector<std::string>> NodePlanner::run() {
   }
   for (const auto &[name, sharding] : devices.tensors)
     if (!used.count(name))
-      return fault("the sharding of '" + name +
-                   "' cannot be written: no node of the file's graph has it as an input or output");
+      return makeError(
+          "the sharding of '" + name +
+          "' cannot be written: no node of the file's graph has it as an input or output");
   return added;
 }
 
@@ -269,8 +270,8 @@ static Error checkFolder(const ::onnx::GraphProto &graph, StringRef input, Strin
   };
   if (folder(input) == folder(output))
     return Error::success();
-  return fault("'" + output + "' would not find its weights: they are in files next to '" + input +
-               "'; write to the folder '" + folder(input) + "'");
+  return makeError("'" + output + "' would not find its weights: they are in files next to '" +
+                   input + "'; write to the folder '" + folder(input) + "'");
 }
 
 Error tpc::writeShardedOnnx(StringRef input, StringRef outputPath, const OnnxDevices &devices,
@@ -281,7 +282,7 @@ Error tpc::writeShardedOnnx(StringRef input, StringRef outputPath, const OnnxDev
     return stripped.takeError();
   ::onnx::ModelProto model;
   if (!model.ParseFromString(stripped->message))
-    return fault("not a valid ONNX file");
+    return makeError("not a valid ONNX file");
   stripped->message = {};
   if (Error error = checkFolder(model.graph(), input, outputPath))
     return error;
@@ -292,7 +293,7 @@ Error tpc::writeShardedOnnx(StringRef input, StringRef outputPath, const OnnxDev
   auto buffer = llvm::MemoryBuffer::getFile(input, /*IsText=*/false,
                                             /*RequiresNullTerminator=*/false);
   if (!buffer)
-    return fault("cannot read '" + input + "': " + buffer.getError().message());
+    return makeError("cannot read '" + input + "': " + buffer.getError().message());
 
   // Passes the new graph to `onBytes` in chunks. Called twice: to compute the length, and to write.
   size_t next = 0;
@@ -306,7 +307,7 @@ Error tpc::writeShardedOnnx(StringRef input, StringRef outputPath, const OnnxDev
         continue;
       }
       if (next == added->size())
-        return changed();
+        return makeChangedError();
       const std::string &extra = (*added)[next++];
       std::string node;
       for (FieldReader inner(field->value); !inner.atEnd();) {
@@ -345,7 +346,7 @@ Error tpc::writeShardedOnnx(StringRef input, StringRef outputPath, const OnnxDev
       return error;
   }
   if (next != added->size())
-    return changed();
+    return makeChangedError();
   ::onnx::DeviceConfigurationProto configuration;
   configuration.set_name(devices.name);
   configuration.set_num_devices(devices.ranks);
