@@ -14,8 +14,8 @@ using namespace tpc::rt::conformance;
 
 namespace {
 
-/// Layout of the new rows.
-enum class Order : uint8_t { TokensFirst, HeadsFirst, PartOfRows, Apart };
+/// Layout of the new rows. Padded: the rows of a head are padded to a multiple of 8 elements.
+enum class Order : uint8_t { TokensFirst, HeadsFirst, PartOfRows, Padded };
 
 struct AppendCase {
   int32_t dtype = TPC_F32;
@@ -24,7 +24,7 @@ struct AppendCase {
   int64_t cacheShift = 0, freshShift = 0; ///< offsets of the data, in elements
   std::vector<int64_t> lengths;
 
-  /// Generates a random case. Lengths are valid, except for some without room for the new rows.
+  /// Generates a random case. In one of 8 cases, the first length is out of range.
   static AppendCase draw(unsigned seed) {
     std::mt19937 random(seed);
     auto from = [&](std::initializer_list<int64_t> list) {
@@ -86,8 +86,8 @@ TEST_P(DeviceTest, AppendsOfAllLayouts) {
       args.fresh_row_stride = made.size;
       args.fresh_head_stride = made.sequence * made.size;
       args.fresh_batch_stride = made.heads * args.fresh_head_stride;
-    } else if (made.order == Order::Apart) {
-      // Strides may be odd although the head size is even, and the reverse.
+    } else if (made.order == Order::Padded) {
+      // All strides are multiples of 8, although the head size may be odd.
       constexpr int64_t multiple = 8;
       args.fresh_head_stride = (made.size + multiple - 1) / multiple * multiple;
       args.fresh_row_stride = made.heads * args.fresh_head_stride;

@@ -20,7 +20,7 @@ struct SingleRankArena {
 };
 } // namespace
 
-TEST(Arena, FramesAreAlignedAndApart) {
+TEST(Arena, FramesAreAlignedAndDisjoint) {
   SingleRankArena rank;
   Arena &arena = rank.arena;
   std::vector<std::pair<char *, int64_t>> frames;

@@ -1,11 +1,10 @@
 //===- Bench.cpp - communication benchmark --------------------------------===//
 //
 // tpc-rt-bench [--ranks N] [--repeat N] prints, as JSON, medians over repeats of:
-//   all_reduce of some sizes over all ranks, with the processor time summed over all ranks;
+//   all_reduce of some sizes over all ranks, with the CPU time summed over all ranks;
 //   a pipeline: each rank computes for two milliseconds and sends to the next, so that at any time
-//   all ranks but one wait. "waiting_cpu" is the processor time of the waiting ranks relative to
-//   the
-//   computing one: 0 if they sleep, cores - 1 if they use all cores.
+//   all ranks but one wait. "waiting_cpu" is the CPU time of the waiting ranks relative to that of
+//   the computing rank: 0 if they sleep, cores - 1 if they use all cores.
 // Under a launcher it measures MPI with the launcher's number of ranks.
 //
 //===----------------------------------------------------------------------===//
@@ -48,7 +47,8 @@ double burn(long work) {
 
 volatile double sink;
 
-/// Sums over processes. Ranks that are threads share one process: only rank 0's number counts.
+/// Sums `mine` over processes. Ranks that are threads share one process, so only rank 0's number
+/// counts.
 double sumOverProcesses(tpc_context &ctx, double mine) {
   if (ctx.transport->sharesMemory() && ctx.rank > 0)
     mine = 0;

@@ -17,7 +17,8 @@ class Collectives : public WorldTest {};
 constexpr int32_t allTypes[] = {TPC_F32, TPC_F64, TPC_F16, TPC_BF16, TPC_I8,
                                 TPC_I16, TPC_I32, TPC_I64, TPC_BOOL, TPC_U8};
 
-/// Calls `fn` with an unsigned integer of the type's size: such types are only copied.
+/// Calls `fn` with an unsigned integer of the type's size. Such integers stand for elements that
+/// are only copied.
 template <typename Fn> void withCarrier(int32_t dtype, Fn fn) {
   switch (sizeOf(dtype)) {
   case 1:

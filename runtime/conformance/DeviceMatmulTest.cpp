@@ -47,9 +47,9 @@ TEST_P(DeviceTest, ProductsAreSums) {
   for (auto [m, k, n] :
        {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 40}, {20, 0, 9}, {13, 64, 100}, {150, 70, 400}})
     for (bool transposed : {false, true})
-      for (bool more : {false, true}) {
+      for (bool addends : {false, true}) {
         int32_t epilogue =
-            more && GetParam().hasActivations ? TPC_EPILOGUE_RELU : TPC_EPILOGUE_NONE;
+            addends && GetParam().hasActivations ? TPC_EPILOGUE_RELU : TPC_EPILOGUE_NONE;
         std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
                            residual = numbers(m * n, 4);
         std::shared_ptr<Matrix> matrix;
@@ -66,19 +66,19 @@ TEST_P(DeviceTest, ProductsAreSums) {
         // The result overwrites the residual.
         float *out = tensor(residual), *biasData = tensor(bias), *xData = tensor(x);
         device->beginStep({0, 0});
-        Product product = {matrix.get(), more ? biasData : nullptr, more ? out : nullptr, out,
+        Product product = {matrix.get(), addends ? biasData : nullptr, addends ? out : nullptr, out,
                            epilogue};
         device->multiply({xData, m, k, {&product, 1}});
         device->endStep();
         std::vector<float> result = valuesOf(out, residual.size());
         for (int64_t i = 0; i < m; ++i)
           for (int64_t j = 0; j < n; ++j) {
-            double sum = more ? bias[j] : 0;
+            double sum = addends ? bias[j] : 0;
             for (int64_t l = 0; l < k; ++l)
               sum += static_cast<double>(x[i * k + l]) * w[l * n + j];
             if (epilogue == TPC_EPILOGUE_RELU)
               sum = std::max(sum, 0.0);
-            if (more)
+            if (addends)
               sum += residual[i * n + j];
             EXPECT_NEAR(result[i * n + j], sum, 1e-4) << m << " " << k << " " << n;
           }
@@ -91,16 +91,16 @@ TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
       continue; // programs for the device do not use these types
     for (auto [m, k, n] : {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 41}, {3, 0, 9}, {20, 64, 100}})
       for (bool transposed : {false, true})
-        for (int more : {0, 1, 2}) { // adds a bias, then a residual
+        for (int addends : {0, 1, 2}) { // adds a bias, then a residual
           std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
                              residual = numbers(m * n, 4);
           std::shared_ptr<Matrix> matrix = matrixOf(*this, w, k, n, transposed, dtype);
-          auto place = [](uint16_t *data) { return reinterpret_cast<float *>(data); };
-          float *out = place(tensor(encode(residual, dtype))),
-                *xData = place(tensor(encode(x, dtype)));
+          auto asFloats = [](uint16_t *data) { return reinterpret_cast<float *>(data); };
+          float *out = asFloats(tensor(encode(residual, dtype))),
+                *xData = asFloats(tensor(encode(x, dtype)));
           Product product = {matrix.get(),
-                             more ? place(tensor(encode(bias, dtype))) : nullptr,
-                             more > 1 ? out : nullptr,
+                             addends ? asFloats(tensor(encode(bias, dtype))) : nullptr,
+                             addends > 1 ? out : nullptr,
                              out,
                              TPC_EPILOGUE_NONE,
                              dtype};
@@ -109,14 +109,14 @@ TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
           device->endStep();
           auto result = valuesOf(reinterpret_cast<uint16_t *>(out), residual.size());
           for (int64_t i = 0; i < m * n; ++i) {
-            double sum = (more ? bias[i % n] : 0) + (more > 1 ? residual[i] : 0);
+            double sum = (addends ? bias[i % n] : 0) + (addends > 1 ? residual[i] : 0);
             for (int64_t l = 0; l < k; ++l)
               sum += static_cast<double>(x[i / n * k + l]) * w[l * n + i % n];
             // Half a unit in the last place; one unit if the bias is not added in the epilogue.
             double unit = std::abs(sum) * (dtype == TPC_F16 ? 0x1p-10 : 0x1p-7) + 0x1p-20;
             EXPECT_NEAR(decode(result[static_cast<size_t>(i)], dtype), sum,
-                        unit * (more > 1 ? 2.01 : 0.51))
-                << m << " " << k << " " << n << " " << spellType(dtype) << " " << more;
+                        unit * (addends > 1 ? 2.01 : 0.51))
+                << m << " " << k << " " << n << " " << spellType(dtype) << " " << addends;
           }
         }
   }
@@ -135,15 +135,15 @@ TEST_P(DeviceTest, ProductsOfHalvesInSingle) {
     };
     for (auto [m, k, n] : {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 41}, {3, 0, 9}, {20, 64, 100}})
       for (bool transposed : {false, true})
-        for (int more : {0, 1, 2, 3}) { // none, bias, residual, both
+        for (int addends : {0, 1, 2, 3}) { // none, bias, residual, both
           std::vector<float> x = exact(numbers(m * k, 1)), w = exact(numbers(k * n, 2)),
                              bias = numbers(n, 3), residual = numbers(m * n, 4);
           std::shared_ptr<Matrix> matrix = matrixOf(*this, w, k, n, transposed, dtype);
           float *out = tensor(residual);
           auto *xData = reinterpret_cast<float *>(tensor(encode(x, dtype)));
           Product product = {matrix.get(),
-                             more & 1 ? tensor(bias) : nullptr,
-                             more & 2 ? out : nullptr,
+                             addends & 1 ? tensor(bias) : nullptr,
+                             addends & 2 ? out : nullptr,
                              out,
                              TPC_EPILOGUE_NONE,
                              TPC_F32};
@@ -152,11 +152,11 @@ TEST_P(DeviceTest, ProductsOfHalvesInSingle) {
           device->endStep();
           std::vector<float> result = valuesOf(out, residual.size());
           for (int64_t i = 0; i < m * n; ++i) {
-            double sum = (more & 1 ? bias[i % n] : 0) + (more & 2 ? residual[i] : 0);
+            double sum = (addends & 1 ? bias[i % n] : 0) + (addends & 2 ? residual[i] : 0);
             for (int64_t l = 0; l < k; ++l)
               sum += static_cast<double>(x[i / n * k + l]) * w[l * n + i % n];
             EXPECT_NEAR(result[i], sum, 1e-5 * (1 + std::abs(sum)))
-                << m << " " << k << " " << n << " " << spellType(dtype) << " " << more;
+                << m << " " << k << " " << n << " " << spellType(dtype) << " " << addends;
           }
         }
   }
@@ -184,8 +184,8 @@ TEST_P(DeviceTest, ProductsWithASharedLeftSide) {
   device->beginStep({0, 0});
   device->multiply({xData, m, k, products});
   std::vector<Product> done = products;
-  std::fill(products.begin(), products.end(), Product{}); // multiply must read the list before it
-                                                          // returns
+  // multiply must have read the list when it returns.
+  std::fill(products.begin(), products.end(), Product{});
   device->endStep();
   for (size_t p = 0; p < done.size(); ++p) {
     int64_t n = done[p].matrix->n;
@@ -266,8 +266,8 @@ TEST_P(DeviceTest, ProductsOfManyShapes) {
   EXPECT_EQ(std::set(pendingTunings.begin(), pendingTunings.end()).size(), pendingTunings.size());
 }
 
-// Tuning uses the announced memory only, creates no further pending tunings, and does not change
-// results.
+// Tuning uses only the memory that tuningBytes announces, creates no further pending tunings, and
+// does not change results.
 TEST_P(DeviceTest, TuningKeepsResults) {
   int64_t m = 3, k = 16, n = 100;
   std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
@@ -285,7 +285,7 @@ TEST_P(DeviceTest, TuningKeepsResults) {
       if (!device->computes(dtype))
         continue;
       size_t bytes = before.size() * static_cast<size_t>(sizeOf(outDtype));
-      for (int more : {0, 1, 2, 3})
+      for (int addends : {0, 1, 2, 3})
         for (int64_t columns : {n, n - 4}) {
           std::vector<float> part(w.begin(), w.begin() + k * columns);
           std::shared_ptr<Matrix> matrix =
@@ -293,8 +293,12 @@ TEST_P(DeviceTest, TuningKeepsResults) {
           float *out = upload(*this, before, outDtype);
           const float *added = upload(*this, bias, outDtype), *left = upload(*this, x, dtype);
           device->beginStep({0, 0});
-          Product product = {matrix.get(), more & 1 ? added : nullptr, more & 2 ? out : nullptr,
-                             out,          TPC_EPILOGUE_NONE,          outDtype};
+          Product product = {matrix.get(),
+                             addends & 1 ? added : nullptr,
+                             addends & 2 ? out : nullptr,
+                             out,
+                             TPC_EPILOGUE_NONE,
+                             outDtype};
           device->multiply({left, m, k, {&product, 1}, dtype});
           device->endStep();
           results.push_back(valuesOf(reinterpret_cast<uint8_t *>(out), bytes));

@@ -21,8 +21,9 @@ std::span<std::byte> bytesOf(const void *data, int64_t bytes) {
   return {static_cast<std::byte *>(const_cast<void *>(data)), static_cast<size_t>(bytes)};
 }
 
-/// Runs the operation many times, with copies just before and after it. The copies write its inputs
-/// and its output buffer, and overwrite both, alternately completely and in the last element only.
+/// Runs the operation many times, with copies just before and after it. The copies before it write
+/// its inputs and spoil its output buffer. The copies after it spoil both. Spoiling overwrites
+/// alternately the whole buffer and only its last element.
 void expectInOrder(Device &device, const Work &work) {
   constexpr int64_t element = 4;
   auto size = [](std::span<std::byte> part) { return static_cast<int64_t>(part.size()); };

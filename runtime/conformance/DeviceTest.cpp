@@ -18,7 +18,7 @@ namespace {
 
 //===--- kernels -----------------------------------------------------------===//
 //
-// Kernels; operands as listed for each. The number of rows is env[0].
+// Each kernel lists its operands. The number of rows is env[0].
 
 int64_t clip(const int64_t *env, int64_t hi) { return std::min(hi, env[0]); }
 
@@ -36,7 +36,7 @@ void count(const int64_t *env, tpc_status *, void *const *operands, int64_t lo, 
     ++static_cast<int32_t *>(operands[0])[i];
 }
 
-/// Looks up index 100 + i in a dimension of 7 for odd i, as node 1.
+/// Reports for odd i that node 1 has the index 100 + i in a dimension of 7.
 void lookUp(const int64_t *env, tpc_status *status, void *const *, int64_t lo, int64_t hi) {
   for (int64_t i = lo; i < clip(env, hi); ++i)
     if (i % 2 && !__atomic_exchange_n(&status->missing, 1, __ATOMIC_RELAXED)) {
@@ -75,7 +75,7 @@ std::vector<float> conformance::numbers(int64_t count, int seed) {
   return values;
 }
 
-TEST_P(DeviceTest, MemoryIsAlignedAndKeepsWhatIsWritten) {
+TEST_P(DeviceTest, MemoryIsAlignedAndKeepsData) {
   std::vector<std::vector<float>> values;
   std::vector<float *> tensors;
   for (int64_t size : {0, 1, 3, 1000, 70000}) {
@@ -135,7 +135,7 @@ TEST_P(DeviceTest, ALaunchMayCoverMoreRowsThanEnv) {
   }
 }
 
-TEST_P(DeviceTest, SizesMayBeOfAnyLength) {
+TEST_P(DeviceTest, EnvValuesMayExceed32Bits) {
   auto *x = tensor(std::vector<float>{1}), *out = tensor(std::vector<float>{0});
   device->beginStep({1, 0});
   for (int64_t size : {int64_t(70000), int64_t(1) << 31, int64_t(5) << 33, int64_t(-1)}) {
@@ -171,7 +171,7 @@ TEST_P(DeviceTest, StatusIsTheFirstOfItsStep) {
   }
 }
 
-TEST_P(DeviceTest, ConstantsAndSharedTensorsAreThere) {
+TEST_P(DeviceTest, ConstantsAndSharedTensorsAreReadable) {
   std::vector<float> x = numbers(3, 4);
   const void *shared = device->share(x.data(), 12);
   float *a = tensor(numbers(3, 5)), *b = tensor(numbers(3, 6)), *c = tensor(numbers(3, 7));
@@ -223,7 +223,7 @@ TEST_P(DeviceTest, OverlappingCopiesAreDoneInOrder) {
   EXPECT_EQ(valuesOf(data, size), expected);
 }
 
-TEST_P(DeviceTest, RowsAreCopiedToOtherDistances) {
+TEST_P(DeviceTest, RowsAreCopiedToOtherStrides) {
   for (auto [count, width, from, to] : {std::array<int64_t, 4>{1, 5, 5, 5},
                                         {7, 3, 11, 4},
                                         {7, 3, 3, 19},
@@ -240,7 +240,7 @@ TEST_P(DeviceTest, RowsAreCopiedToOtherDistances) {
   }
 }
 
-TEST_P(DeviceTest, AttentionIsAMeanOfWhatIsVisible) {
+TEST_P(DeviceTest, AttentionIsAMeanOfVisibleValues) {
   if (!GetParam().hasAttention)
     return; // generated kernels compute it: see test_cuda_programs.py
   // Scores differ only by slopes: a query's result is the mean of the visible values, each weighted

@@ -82,7 +82,7 @@ TEST(Diagnostic, NotifiesOfTheMiddleOfALine) {
   close(event);
 }
 
-TEST(MessageClaim, IsOneUntilItEnds) {
+TEST(MessageClaim, IsExclusiveUntilItEnds) {
   std::string name = "tpc-test-" + std::to_string(getpid());
   {
     MessageClaim first, second;

@@ -15,8 +15,8 @@ namespace {
 class Exchanges : public WorldTest {};
 
 using AxisList = std::vector<int32_t>;
-/// Split of a dimension before or after the exchange: axes of each factor, and of the remaining
-/// product.
+/// Split of a dimension before or after the exchange: axes that split each factor, and axes that
+/// then split the product of the factors.
 struct Split {
   std::vector<AxisList> factors;
   AxisList product;

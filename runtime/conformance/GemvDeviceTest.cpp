@@ -15,7 +15,7 @@ using namespace tpc::rt::conformance;
 
 namespace {
 
-/// A simulated GPU with a value of TPC_GEMV.
+/// A simulated GPU that is created under a value of TPC_GEMV.
 class OneGpu {
 public:
   explicit OneGpu(const char *use) {
@@ -117,7 +117,8 @@ std::vector<float> multiply(OneGpu &gpu, const Sizes &s) {
 
 TEST(GemvDevice, ComputesFewRowsOfAlignedSizes) {
   OneGpu gpu("always");
-  // Multiples of 8 alone. The first has splits of k, on the simulated GPU's multiprocessors.
+  // Some sizes are multiples of 8 only. The first case splits k over the simulated GPU's
+  // multiprocessors.
   for (Sizes sizes : {Sizes{1, 1024, 64, false, TPC_F32, TPC_F32},
                       {4, 48, 136, false, TPC_BF16, TPC_F32},
                       {3, 64, 24, false, TPC_F16, TPC_F16},

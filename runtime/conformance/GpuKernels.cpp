@@ -6,7 +6,7 @@
 namespace tpc::rt::conformance {
 namespace {
 
-// A grid-stride loop over rows below env[0]: %rd1 is the row, %rd0 to %rd3 are reserved.
+// A grid-stride loop over rows below env[0]. %rd2 is the row; %rd0 to %rd3 are reserved.
 #define ROWS_BEGIN                                                                                 \
   "  .reg .pred %p<4>;\n"                                                                          \
   "  .reg .b32 %r<8>;\n"                                                                           \

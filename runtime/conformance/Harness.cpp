@@ -133,7 +133,7 @@ int main(int argc, char **argv) {
       std::fprintf(stderr, "note: %s\n", note.c_str());
     selectDevices(*kind);
   } else if (value && problem.empty()) {
-    problem = "TPC_CONFORMANCE is 'late', 'links' or 'cuda'";
+    problem = "TPC_CONFORMANCE must be 'late', 'links' or 'cuda'";
   }
   if (!problem.empty()) {
     std::fprintf(stderr, "error: %s\n", problem.c_str());

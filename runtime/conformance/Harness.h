@@ -6,7 +6,7 @@
 //
 // TPC_CONFORMANCE selects the devices:
 //   late    the device of LateDevice.h
-//   links   the same with a collective backend
+//   links   the device of LateDevice.h with the collective backend of LateBackend.h
 //   cuda    GPUs, one per rank
 //
 //===----------------------------------------------------------------------===//
@@ -23,10 +23,10 @@
 
 namespace tpc::rt::conformance {
 
-/// Returns null if ranks are threads.
+/// Returns the session of this process, or null if ranks are threads.
 Session *session();
 
-/// Returns the grids to test: those of up to `maximum` ranks and, under a launcher, of its size.
+/// Returns the grids of at most `maximum` ranks. Under a launcher, returns only grids of its size.
 std::vector<Grid> grids(int maximum);
 /// "tp2_dp2": part of test names.
 std::string nameOf(const Grid &grid);

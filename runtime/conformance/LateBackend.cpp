@@ -15,7 +15,7 @@
 namespace tpc::rt::conformance {
 namespace {
 
-std::mutex everybody;
+std::mutex globalMutex;
 std::string brokenBy;
 
 /// State that the members of a group share.
@@ -24,8 +24,8 @@ public:
   explicit Rendezvous(int members) : slots(members) {}
 
   struct Slot {
-    CommCall call; // a copy, because a member with a mismatching call returns at once and destroys
-                   // its plan
+    /// A copy, because a member with a mismatching call returns at once and destroys its plan.
+    CommCall call;
     const std::byte *from;
   };
 
@@ -114,7 +114,7 @@ private:
     default:
       break;
     }
-    // Ring order from a seed-dependent first member.
+    // Adds in ring order. The first member depends on the call, and is rarely member 0.
     size_t offset = call.kind == CommCall::ReduceScatter ? index * bytes : 0;
     size_t first = call.kind == CommCall::ReduceScatter ? index + 1 : members / 2;
     auto inputOf = [&](size_t i) { return slots[(first + i) % members].from + offset; };
@@ -149,18 +149,18 @@ public:
   }
   int connect(const Id &id, int members, int index) override {
     static std::map<Id, std::weak_ptr<Rendezvous>> all;
-    std::lock_guard<std::mutex> lock(everybody);
+    std::lock_guard<std::mutex> lock(globalMutex);
     std::shared_ptr<Rendezvous> rendezvous = all[id].lock();
     if (!rendezvous)
       all[id] = rendezvous = std::make_shared<Rendezvous>(members);
     std::lock_guard<std::mutex> own(mutex);
-    links.push_back({rendezvous, index});
-    return static_cast<int>(links.size()) - 1;
+    connections.push_back({rendezvous, index});
+    return static_cast<int>(connections.size()) - 1;
   }
   void close() override {}
 
   void carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) override {
-    onDevice({in, out, stage}, [=, this, member = link == none ? Member{} : links[link]] {
+    onDevice({in, out, stage}, [=, this, member = link == none ? Member{} : connections[link]] {
       work(member, plan,
            {static_cast<std::byte *>(const_cast<void *>(in)), static_cast<std::byte *>(out),
             static_cast<std::byte *>(stage)});
@@ -169,12 +169,12 @@ public:
 
   Progress progress() override { return {reached.load(), done.load()}; }
   std::string problem(int) override {
-    std::lock_guard<std::mutex> lock(everybody);
+    std::lock_guard<std::mutex> lock(globalMutex);
     return brokenBy;
   }
   void abort() override {
     std::lock_guard<std::mutex> lock(mutex);
-    for (Member &member : links)
+    for (Member &member : connections)
       member.rendezvous->abort();
   }
 
@@ -216,7 +216,7 @@ private:
 
   DoOnDevice onDevice;
   std::mutex mutex;
-  std::vector<Member> links;
+  std::vector<Member> connections;
   std::atomic<uint64_t> reached{0}, done{0};
 };
 
@@ -227,7 +227,7 @@ std::unique_ptr<CollectiveBackend> makeLateBackend(DoOnDevice onDevice) {
 }
 
 void breakLateBackend(const std::string &problem) {
-  std::lock_guard<std::mutex> lock(everybody);
+  std::lock_guard<std::mutex> lock(globalMutex);
   brokenBy = problem;
 }
 

@@ -1,8 +1,8 @@
 //===- LateBackend.h - collective backend between late devices ------------===//
 //
-// For tests with ranks as threads. Mismatching calls end the run. Float sums add in another order
-// than that of ranks, and 16-bit floats are rounded after each addition, as vendor libraries may
-// do.
+// Collective backend of tests whose ranks are threads. Mismatching calls end the run. As in vendor
+// libraries, float sums need not add in rank order, and 16-bit floats are rounded after each
+// addition.
 //
 //===----------------------------------------------------------------------===//
 

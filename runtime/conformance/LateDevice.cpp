@@ -47,8 +47,8 @@ using Accesses = std::vector<Access>;
 
 constexpr int64_t f32 = sizeof(float);
 
-// Fails if a field is added, because it may be an access that must be waited for below. Page tables
-// are always null.
+// Fails if a field is added, because that field may have to be listed as an access below. Page
+// tables are always null here.
 static_assert(sizeof(Product) == 40 && sizeof(BatchProduct) == 80 &&
               sizeof(tpc_attention_args) == 296 && sizeof(tpc_append_args) == 104);
 
@@ -131,21 +131,22 @@ public:
     return begin;
   }
   void release(void *begin) override {
-    later({wholeOf(begin)}, [this, begin] {
+    enqueue({wholeOf(begin)}, [this, begin] {
       auto it = memory.find(begin);
       munmap(begin, it->second.size + Pages::page());
       memory.erase(it);
     });
   }
   void discard(void *begin, int64_t bytes) override {
-    later({{begin, bytes, true}}, [=] { std::memset(begin, poison, static_cast<size_t>(bytes)); });
+    enqueue({{begin, bytes, true}},
+            [=] { std::memset(begin, poison, static_cast<size_t>(bytes)); });
   }
   void clear(void *begin, int64_t bytes) override { discard(begin, bytes); }
   const void *share(const void *host, int64_t bytes) override {
     void *own = allocate(bytes);
     if (!own)
       throw std::bad_alloc();
-    later({{own, bytes, true}}, [=] {
+    enqueue({{own, bytes, true}}, [=] {
       if (bytes > 0)
         std::memcpy(own, host, static_cast<size_t>(bytes));
     });
@@ -163,7 +164,7 @@ public:
   }
   void endWrite() override {
     auto bytes = static_cast<int64_t>(staging->size());
-    later({{writeTo, bytes, true}}, [to = writeTo, from = std::move(staging)] {
+    enqueue({{writeTo, bytes, true}}, [to = writeTo, from = std::move(staging)] {
       if (!from->empty())
         std::memcpy(to, from->data(), from->size());
     });
@@ -207,29 +208,29 @@ public:
   }
 
   void beginStep(const std::vector<int64_t> &values) override {
-    later({{&env, 1, true}, {&status, 1, true}}, [this, values] {
+    enqueue({{&env, 1, true}, {&status, 1, true}}, [this, values] {
       env = values;
       status = {};
       inner->beginStep(values);
     });
   }
   void setEnv(int32_t place, int64_t value) override {
-    later({{&env, 1, true}}, [=, this] {
+    enqueue({{&env, 1, true}}, [=, this] {
       env[place] = value;
       inner->setEnv(place, value);
     });
   }
   void copy(void *to, const void *from, int64_t bytes) override {
-    later({{to, bytes, true}, {from, bytes, false}}, [=, this] { inner->copy(to, from, bytes); });
+    enqueue({{to, bytes, true}, {from, bytes, false}}, [=, this] { inner->copy(to, from, bytes); });
   }
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
               int64_t) override {
-    // The range that a kernel accesses is unknown: the whole block of each operand is assumed.
+    // The range that a kernel accesses is unknown, so the whole block of each operand is assumed.
     // Out-of-bounds errors are reported in program order.
     Accesses accesses{{&env, 1, false}, {&status, 1, true}};
     for (int32_t i = 0; i < count; ++i)
       accesses.push_back(wholeOf(operands[i]));
-    later(std::move(accesses), [=, this, list = std::vector<void *>(operands, operands + count)] {
+    enqueue(std::move(accesses), [=, this, list = std::vector<void *>(operands, operands + count)] {
       runKernel(kernel, list.data(), rows);
     });
   }
@@ -241,19 +242,19 @@ public:
            accessesOf(products, product, table == tables.end() ? nullptr : table->second))
         accesses.push_back(access);
     }
-    later(std::move(accesses),
-          [=, this, list = std::vector(products.list.begin(), products.list.end())] {
-            inner->multiply({products.x, products.m, products.k, list});
-          });
+    enqueue(std::move(accesses),
+            [=, this, list = std::vector(products.list.begin(), products.list.end())] {
+              inner->multiply({products.x, products.m, products.k, list});
+            });
   }
   void batchProduct(const BatchProduct &product) override {
-    later(accessesOf(product), [=, this] { inner->batchProduct(product); });
+    enqueue(accessesOf(product), [=, this] { inner->batchProduct(product); });
   }
   void attention(const tpc_attention_args &args) override {
-    later(accessesOf(args), [=, this] { inner->attention(args); });
+    enqueue(accessesOf(args), [=, this] { inner->attention(args); });
   }
   void append(const tpc_append_args &args) override {
-    later(accessesOf(args), [=, this] { inner->append(args); });
+    enqueue(accessesOf(args), [=, this] { inner->append(args); });
   }
   tpc_status endStep() override {
     run();
@@ -270,7 +271,7 @@ public:
           for (const void *address : used)
             if (address)
               accesses.push_back(wholeOf(address));
-          later(std::move(accesses), std::move(work));
+          enqueue(std::move(accesses), std::move(work));
           // Other ranks wait for this work, and the queue does not advance while this rank waits on
           // the host.
           run();
@@ -311,7 +312,7 @@ private:
     return {piece->first, static_cast<int64_t>(piece->second.size), true};
   }
 
-  void later(Accesses accesses, std::function<void()> work) {
+  void enqueue(Accesses accesses, std::function<void()> work) {
     queue.push_back({std::move(work), std::move(accesses)});
     // Occasionally the device advances by itself.
     if (random() % 16 == 0)

@@ -8,7 +8,7 @@
 //   crashes, as it would on a device with memory of its own.
 // * New memory, frames, and buffers for the next write are filled with NaN. Released memory is
 //   unmapped, and each block is followed by an inaccessible page.
-// * Shared tensors are copied when the work that reads them runs.
+// * Shared host tensors are copied to the device only when later work needs them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,10 +20,10 @@
 namespace tpc::rt::conformance {
 
 const DeviceKind &lateDevices();
-/// The same with a collective backend between the ranks of this process (LateBackend.h).
+/// Late devices with a collective backend between the ranks of this process (LateBackend.h).
 const DeviceKind &linkedLateDevices();
 
-/// Number of operations of this process that overtook an earlier one.
+/// Returns the number of operations of this process that overtook an earlier one.
 int64_t countOvertakings();
 
 } // namespace tpc::rt::conformance

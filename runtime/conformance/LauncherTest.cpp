@@ -91,7 +91,7 @@ TEST(Launcher, Torch) {
   EXPECT_EQ(detect(merge({{"RANK", "0x1"}}, torch)).problem,
             "RANK=0x1: expected a number from 0 to 16777216, in decimal digits");
   EXPECT_EQ(detect(merge({{"LOCAL_WORLD_SIZE", "2"}}, torch)).localSize, 2);
-  // One of the variables alone belongs to another tool.
+  // A single one of these variables is assumed to belong to another tool.
   EXPECT_EQ(detect({{"RANK", "0"}}).kind, Kind::None);
   EXPECT_EQ(detect({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).problem, "");
 }

@@ -17,7 +17,8 @@ struct Sizes {
   int64_t outer, blocks, n, unit, inner;
 };
 
-/// Axes that split n, and axes that split the remaining product, in order.
+/// Axes that split n, and axes that then split the product of blocks, remaining n and unit; in
+/// order.
 struct Side {
   std::vector<int32_t> part, product;
 };

@@ -1,8 +1,9 @@
 //===- RunLate.cpp - runner of programs on the late device ----------------===//
 //
-//   tpc-run-late PROGRAM [arguments of the program…] PROGRAM is the output of `tpcc --emit=obj`,
-//   linked as a shared library. Its ranks compute on the device of LateDevice.h; all other parts
-//   are those of an executable.
+//   tpc-run-late PROGRAM [arguments of the program…]
+//
+// PROGRAM is the output of `tpcc --emit=obj`, linked as a shared library. Its ranks compute on the
+// device of LateDevice.h. All other parts are those of an executable.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,8 +1,8 @@
 //===- Scenario.cpp - test program with injected failures -----------------===//
 //
 // tpc-rt-scenario WHAT [RANK [TIMEOUT]]: runs some collectives on two ranks, or on the launcher's
-// ranks, and then WHAT happens on RANK (for kill-first, stop-first and stop-last RANK is the number
-// of ranks affected). ProcessTest.cpp checks how the program ends.
+// ranks, and then injects the failure WHAT on rank RANK. For kill-first, stop-first and stop-last,
+// RANK is the number of affected ranks. ProcessTest.cpp checks how the program ends.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +23,8 @@
 
 using namespace tpc::rt;
 
-extern "C" void scenario_call(void (*fn)(void *),
-                              void *argument); // ScenarioFrame.c: no unwind tables
+/// Defined in ScenarioFrame.c, without unwind tables.
+extern "C" void scenario_call(void (*fn)(void *), void *argument);
 
 namespace {
 
@@ -32,7 +32,7 @@ void allReduce(tpc_context &ctx, float *data, int64_t count) {
   tpc_all_reduce(&ctx, ctx.grid.allAxes(), TPC_F32, TPC_SUM, data, data, count);
 }
 
-void happen(tpc_context &ctx, const std::string &what) {
+void injectFailure(tpc_context &ctx, const std::string &what) {
   float data[8] = {};
   int next = (ctx.rank + 1) % ctx.worldSize();
   if (what == "fail")
@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
   std::string what = argc > 1 ? argv[1] : "end";
   int rank = argc > 2 ? std::atoi(argv[2]) : 0;
   double timeout = argc > 3 ? std::atof(argv[3]) : 0;
-  auto say = [](const std::string &error) {
+  auto printError = [](const std::string &error) {
     std::fprintf(stderr, "error: %s\n", error.c_str());
     return 1;
   };
@@ -103,7 +103,7 @@ int main(int argc, char **argv) {
     if (!(session = joinLauncher(launcher, error, timeout))) {
       if (error.empty()) // another rank reports the error
         std::this_thread::sleep_for(std::chrono::seconds(1));
-      return error.empty() ? 1 : say(error);
+      return error.empty() ? 1 : printError(error);
     }
     ranks = session->size();
     if (what == "stop-start" && session->rank() == rank)
@@ -111,12 +111,12 @@ int main(int argc, char **argv) {
     // All or some ranks detect invalid input.
     if (what == "agree" || what == "agree-one")
       if (auto a = session->agree(what == "agree" || session->rank() == rank); a.failed)
-        return a.isReporter ? say("bad input") : 1;
+        return a.isReporter ? printError("bad input") : 1;
   }
   bool stranger = what == "digest" && session && session->rank() == rank;
   if (auto error = compareRanks(session.get(),
                                 {{"grid", "tp"}, {"schedule", stranger ? "another" : "the same"}}))
-    return error->empty() ? 1 : say(*error);
+    return error->empty() ? 1 : printError(*error);
   Grid grid({{"tp", ranks}});
   auto world = session ? World::processes(grid, 1, session) : World::threads(grid, 1, timeout);
   if (session)
@@ -138,7 +138,7 @@ int main(int argc, char **argv) {
     if (ctx.rank == rank) {
       if (what == "leave")
         return;
-      happen(ctx, what);
+      injectFailure(ctx, what);
     }
     if (bool first = what.ends_with("-first"); first || what.ends_with("-last")) {
       ctx.transport->barrier(ctx);
@@ -161,5 +161,5 @@ int main(int argc, char **argv) {
     if (ctx.rank == 0)
       std::printf("%s: %d ranks, %g\n", ctx.transport->name(), ranks, data[0]);
   });
-  return error ? say(*error) : 0;
+  return error ? printError(*error) : 0;
 }

@@ -255,7 +255,7 @@ TEST_P(Steps, CountersCountSentBytes) {
       OnDevice<float> data(ctx, std::vector<float>(64)), out(ctx, 64);
       for (int i = 0; i < 3; ++i)
         tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, data.data(), out.data(), 10);
-      // Empty: not sent.
+      // An empty tensor is not sent.
       tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, data.data(), out.data(), 0);
       tpc_all_gather(&ctx, axes, TPC_F32, data.data(), out.data(), 1, 5, 2);
       tpc_reduce_scatter(&ctx, axes, TPC_F32, TPC_SUM, data.data(), out.data(), 2, 5, 1);

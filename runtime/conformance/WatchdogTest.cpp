@@ -15,7 +15,8 @@ using namespace tpc::rt;
 
 namespace {
 
-/// Rank 0 ends, then this process, which is rank 2. Rank 1 is `process`.
+/// Runs rank 2 of a world whose rank 0 ends. The watchdog must then end this process. Rank 1 is
+/// `process`.
 [[noreturn]] void loseRank0(int64_t process) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
@@ -66,7 +67,7 @@ void sendLeft(int socket) {
 } // namespace
 
 TEST(WatchDeathTest, ASilentRankDoesNotReport) {
-  // Like a killed process that is still releasing its memory.
+  // Rank 1 is silent, like a killed process that is still releasing its memory.
   pid_t silent = fork();
   if (silent == 0) {
     pause();
@@ -79,7 +80,7 @@ TEST(WatchDeathTest, ASilentRankDoesNotReport) {
 }
 
 TEST(WatchDeathTest, AStoppedRankHasNotEnded) {
-  // It may have continued after its last heartbeat, which says that it is at the end of a run.
+  // Its last heartbeat reports the end of a run, but the rank may have continued after that.
   EXPECT_EXIT(awaitRank1([](int socket) {
                 sendLeft(socket);
                 std::raise(SIGSTOP);

@@ -99,16 +99,16 @@ TensorPart drawPart(std::mt19937 &random) {
 
 /// Returns the offsets of the slice's elements in the tensor, in the slice's order.
 std::vector<int64_t> offsetsOf(const LocalView &view) {
-  std::vector<int64_t> places{view.offset};
+  std::vector<int64_t> offsets{view.offset};
   for (const auto &dim : view.dims)
     for (const ViewFactor &factor : dim) {
       std::vector<int64_t> next;
-      for (int64_t place : places)
+      for (int64_t offset : offsets)
         for (int64_t i = 0; i < factor.size; ++i)
-          next.push_back(place + factor.at(i));
-      places = std::move(next);
+          next.push_back(offset + factor.at(i));
+      offsets = std::move(next);
     }
-  return places;
+  return offsets;
 }
 
 /// Converts an element to f32.
@@ -177,8 +177,8 @@ TEST_P(DeviceTest, LoadedPartsEqualFiles) {
         byte &= std::byte(1);
     const std::byte *data = file.data() + 1;
     std::vector<std::byte> expected;
-    for (int64_t place : offsetsOf(piece.view)) {
-      const std::byte *at = data + place * from;
+    for (int64_t offset : offsetsOf(piece.view)) {
+      const std::byte *at = data + offset * from;
       float value = toFloat(at, source);
       if (source != dtype)
         at = reinterpret_cast<const std::byte *>(&value);
@@ -220,8 +220,8 @@ TEST_P(DeviceTest, StridedElementsAreLoaded) {
           else
             file[static_cast<size_t>(i)] = static_cast<std::byte>(i % 128);
         }
-        for (int64_t place : offsetsOf(view)) {
-          const std::byte *at = file.data() + place * from;
+        for (int64_t offset : offsetsOf(view)) {
+          const std::byte *at = file.data() + offset * from;
           float value = toFloat(at, source);
           if (source != dtype)
             at = reinterpret_cast<const std::byte *>(&value);
@@ -287,8 +287,8 @@ TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
       piece.view.offset += (int64_t(1) << 33) + 12345;
     int64_t to = sizeOf(dtype);
     std::vector<std::byte> expected;
-    for (int64_t place : offsetsOf(piece.view)) {
-      float value = drawn.at(place);
+    for (int64_t offset : offsetsOf(piece.view)) {
+      float value = drawn.at(offset);
       uint16_t half = source == TPC_F16    ? floatToHalf(value)
                       : source == TPC_BF16 ? floatToBfloat(value)
                                            : uint16_t(0);

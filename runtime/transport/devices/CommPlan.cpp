@@ -14,7 +14,7 @@ constexpr CommPlace inAt(int64_t offset) { return {CommMemory::In, offset}; }
 constexpr CommPlace outAt(int64_t offset) { return {CommMemory::Out, offset}; }
 constexpr CommPlace stageAt(int64_t offset) { return {CommMemory::Stage, offset}; }
 
-/// Allocates space in the stage. Offsets are aligned, as libraries prefer.
+/// Allocates space in the stage. Offsets are aligned to 64 bytes, as collective libraries prefer.
 int64_t reserve(CommPlan &plan, int64_t bytes) {
   int64_t at = plan.stageBytes;
   plan.stageBytes = (at + bytes + 63) / 64 * 64;
@@ -32,11 +32,11 @@ void add(std::vector<CommCopy> &list, CommPlace from, CommPlace to,
                     copy.toStride});
 }
 
-bool isInRow(const std::vector<StridedCopy> &copies) {
+bool isContiguous(const std::vector<StridedCopy> &copies) {
   return copies.size() == 1 && copies[0].rows == 1;
 }
 
-/// Copies a range of n of a tensor [outer, n, inner] to or from a dense tensor.
+/// Range `part` of dimension n of a tensor [outer, n, inner], copied to or from a dense tensor.
 struct Slice {
   int64_t outer, n, inner;
   Part part;
@@ -58,7 +58,7 @@ bool areEqual(const Group &group, int64_t n) {
 
 /// Plans an exchange of tensor blocks.
 template <typename BlockSource>
-CommPlan planPieces(const Group &group, const BlockSource &blockSource) {
+CommPlan planBlocks(const Group &group, const BlockSource &blockSource) {
   CommPlan plan;
   int me = group.index;
   add(plan.before, inAt(0), outAt(0),
@@ -69,7 +69,7 @@ CommPlan planPieces(const Group &group, const BlockSource &blockSource) {
     if (TensorBlock sent = blockSource.tensorBlock(me, peer); int64_t bytes = sent.bytes()) {
       std::vector<StridedCopy> copies = sent.copies(TensorBlock::Source, TensorBlock::Message);
       CommPlace from = inAt(copies[0].from);
-      if (!isInRow(copies)) {
+      if (!isContiguous(copies)) {
         from = stageAt(reserve(plan, bytes));
         add(plan.before, inAt(0), from, copies);
       }
@@ -79,7 +79,7 @@ CommPlan planPieces(const Group &group, const BlockSource &blockSource) {
         int64_t bytes = received.bytes()) {
       std::vector<StridedCopy> copies = received.copies(TensorBlock::Message, TensorBlock::Target);
       CommPlace to = outAt(copies[0].to);
-      if (!isInRow(copies)) {
+      if (!isContiguous(copies)) {
         to = stageAt(reserve(plan, bytes));
         add(plan.after, to, outAt(0), copies);
       }
@@ -89,7 +89,7 @@ CommPlan planPieces(const Group &group, const BlockSource &blockSource) {
   return plan;
 }
 
-/// Plans the gather of all members' shards of [outer, n, inner].
+/// Tensor blocks of an all-gather: all members' shards of [outer, n, inner].
 struct Gathered {
   const Group &group;
   int64_t outer, n, inner;
@@ -112,7 +112,7 @@ CommPlan planAllReduce(tpc_dtype dtype, tpc_reduction reduction, int64_t count) 
 
 CommPlan planAllGather(const Group &group, int64_t outer, int64_t n, int64_t inner) {
   if (!areEqual(group, n))
-    return planPieces(group, Gathered{group, outer, n, inner});
+    return planBlocks(group, Gathered{group, outer, n, inner});
   CommPlan plan;
   int64_t bytes = outer * group.part(n, 0).size * inner;
   CommPlace to = outAt(0);
@@ -139,7 +139,7 @@ CommPlan planReduceScatter(const Group &group, tpc_dtype dtype, tpc_reduction re
       CommPlace block = stageAt(from.offset + member * bytes);
       if (part.bytes())
         plan.before.push_back(part.between(inAt(0), block, /*intoBlock=*/true));
-      // The sum of the padding is unused, but must consist of valid numbers.
+      // The padding is reduced too, and must therefore consist of valid numbers.
       if (int64_t rest = bytes - part.bytes())
         plan.fills.push_back({stageAt(block.offset + part.bytes()), rest});
     }
@@ -154,15 +154,15 @@ CommPlan planReduceScatter(const Group &group, tpc_dtype dtype, tpc_reduction re
 }
 
 CommPlan planAllToAll(const Group &group, const AllToAllShape &shape) {
-  return planPieces(group, AllToAll(group, shape));
+  return planBlocks(group, AllToAll(group, shape));
 }
 
 CommPlan planPermute(const Grid &grid, const Group &group, const PermuteShape &shape) {
-  return planPieces(group, BlockMove(grid, group, shape));
+  return planBlocks(group, BlockMove(grid, group, shape));
 }
 
 CommPlan planExchange(const Grid &grid, const Group &group, const ExchangeShape &shape) {
-  return planPieces(group, Exchange(grid, group, shape));
+  return planBlocks(group, Exchange(grid, group, shape));
 }
 
 CommPlan planBroadcast(int64_t bytes, int root) {

@@ -1,15 +1,14 @@
 //===- CommPlan.h - Plans of collectives from calls on equal chunks -------===//
 //
-// Computes the calls of one member of a group for a collective, and the copies before and after, as
-// offsets and sizes only. The available calls are NCCL's, whose chunks are equal and contiguous.
-// Data of this form is passed directly. Otherwise
+// Computes the calls that one member of a group makes for a collective, and the copies before and
+// after these calls, as offsets and sizes only. The available calls are NCCL's, whose chunks are
+// equal and contiguous. Data of this form is passed directly. Other data is staged:
 //
-//   * an all-gather of equal shards with `outer` > 1 gathers into the staging buffer and is
-//       unpacked;
-//   * a reduce-scatter packs each member's shard, padded with zeros to the size of the largest;
-//   * all other collectives (unequal shards, all-to-all, collective-permute, exchange) are sends
-//       and
-//     receives in one group. Non-contiguous data is packed.
+//   * An all-gather of equal shards with `outer` > 1 gathers into the staging buffer, which is then
+//     unpacked.
+//   * A reduce-scatter packs each member's shard, padded with zeros to the size of the largest.
+//   * All other collectives (unequal shards, all-to-all, collective-permute, exchange) are sends
+//     and receives, enqueued together. Non-contiguous data is packed.
 //
 // All members plan with the same arguments, so that their calls match. Sender and receiver both
 // skip empty messages.
@@ -33,13 +32,13 @@ CommPlan planReduceScatter(const Group &group, tpc_dtype dtype, tpc_reduction re
 CommPlan planAllToAll(const Group &group, const AllToAllShape &shape);
 CommPlan planPermute(const Grid &grid, const Group &group, const PermuteShape &shape);
 CommPlan planExchange(const Grid &grid, const Group &group, const ExchangeShape &shape);
-/// In place, in buffer Out.
+/// Plans a broadcast in place, in buffer Out.
 CommPlan planBroadcast(int64_t bytes, int root);
-/// Sends from In, or receives into Out; `peer` is a member.
+/// A send reads In, and a receive writes Out; `peer` is an index in the group.
 CommPlan planSend(int64_t bytes, int peer);
 CommPlan planReceive(int64_t bytes, int peer);
-/// Plans one call of each kind, on data in the staging buffer, because libraries connect members at
-/// first use.
+/// Plans one call of each kind, on data in the staging buffer, because collective libraries connect
+/// members at first use.
 std::vector<CommPlan> planWarmUp(const Group &group);
 
 } // namespace tpc::rt

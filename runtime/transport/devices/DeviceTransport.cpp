@@ -15,9 +15,9 @@
 namespace tpc::rt {
 
 DeviceTransport::DeviceTransport(tpc_context &ctx, std::unique_ptr<Transport> host,
-                                 std::unique_ptr<CollectiveBackend> links)
-    : world(ctx.world), rank(ctx.rank), host(std::move(host)), links(std::move(links)),
-      label(this->links->name()) {
+                                 std::unique_ptr<CollectiveBackend> backend)
+    : world(ctx.world), rank(ctx.rank), host(std::move(host)), backend(std::move(backend)),
+      label(this->backend->name()) {
   for (int axis = 0; axis < ctx.grid.numAxes(); ++axis)
     if (ctx.grid.axes()[axis].size > 1)
       severalMask |= uint32_t(1) << axis;
@@ -28,7 +28,7 @@ static std::string describeConnecting(const tpc_context &ctx, uint32_t mask) {
 }
 
 // The watchdog detects the end of another process first and names that process.
-void DeviceTransport::failBehindOthers(tpc_context &ctx, const std::string &message) {
+void DeviceTransport::failAfterGrace(tpc_context &ctx, const std::string &message) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(graceForOthers);
   while (Clock::now() < end && !world.failed())
@@ -55,15 +55,15 @@ void DeviceTransport::connect(tpc_context &ctx) {
     try {
       CollectiveBackend::Id id{};
       if (group.index == 0)
-        id = links->makeId();
+        id = backend->makeId();
       host->broadcast(ctx, group, id.data(), static_cast<int64_t>(id.size()), 0);
-      Link link{links->connect(id, group.size(), group.index), 0, {}, {}};
+      Communicator communicator{backend->connect(id, group.size(), group.index), 0, {}, {}};
       std::lock_guard<std::mutex> lock(mutex);
-      connected.emplace(mask, link);
+      connected.emplace(mask, communicator);
     } catch (const RankStopped &) {
       throw;
     } catch (const LinkBroken &error) {
-      failBehindOthers(ctx, describeConnecting(ctx, mask) + error.what());
+      failAfterGrace(ctx, describeConnecting(ctx, mask) + error.what());
     } catch (const std::exception &error) {
       if (world.failed())
         throw RankStopped();
@@ -77,10 +77,10 @@ void DeviceTransport::connect(tpc_context &ctx) {
 void DeviceTransport::disconnect(tpc_context &ctx) {
   ctx.steps->forget();
   if (!connected.empty() && !world.failed())
-    links->close();
+    backend->close();
 }
 
-DeviceTransport::Link &DeviceTransport::linkOf(tpc_context &ctx, uint32_t mask) {
+DeviceTransport::Communicator &DeviceTransport::communicatorOf(tpc_context &ctx, uint32_t mask) {
   auto found = connected.find(mask);
   if (found == connected.end())
     fail(ctx, "internal error: the program's groups do not include '" + ctx.grid.label(mask) + "'");
@@ -99,12 +99,12 @@ void DeviceTransport::note(Operation operation, uint64_t &count) {
   std::lock_guard<std::mutex> lock(mutex);
   operations.push_back(operation);
   if (operations.size() > 256)
-    for (uint64_t done = links->progress().done; forgotten < done && !operations.empty();
+    for (uint64_t done = backend->progress().done; forgotten < done && !operations.empty();
          ++forgotten)
       operations.pop_front();
 }
 
-void DeviceTransport::carryOut(tpc_context &ctx, const Link &link, uint64_t &count,
+void DeviceTransport::carryOut(tpc_context &ctx, const Communicator &communicator, uint64_t &count,
                                Operation operation, const CommPlan &plan, const void *in,
                                void *out) {
   if (world.failed())
@@ -113,12 +113,12 @@ void DeviceTransport::carryOut(tpc_context &ctx, const Link &link, uint64_t &cou
   operation.number = count;
   if (ctx.noted)
     ctx.noted->push_back([this, operation, &count] { note(operation, count); });
-  // Work runs in order, so the next use of the staging buffer follows this one.
+  // Work runs in order, so a later use of the same staging memory follows this one.
   void *stage = plan.stageBytes ? tpc_frame_push(&ctx, plan.stageBytes) : nullptr;
   try {
-    links->carryOut(link.number, plan, in, out, stage);
+    backend->carryOut(communicator.number, plan, in, out, stage);
   } catch (const LinkBroken &error) {
-    failBehindOthers(ctx, describe(operation) + " failed: " + error.what());
+    failAfterGrace(ctx, describe(operation) + " failed: " + error.what());
   } catch (const std::exception &error) {
     if (world.failed())
       throw RankStopped();
@@ -131,13 +131,13 @@ void DeviceTransport::carryOut(tpc_context &ctx, const Link &link, uint64_t &cou
 void DeviceTransport::carryOut(tpc_context &ctx, const Group &group, const char *what,
                                const CommPlan &plan, const void *in, void *out) {
   uint32_t mask = maskOf(group.axes);
-  Link &link = mask ? linkOf(ctx, mask) : alone;
-  carryOut(ctx, link, link.collectives, {what, ctx.activity.read().node, mask, 0, -1}, plan, in,
-           out);
+  Communicator &communicator = mask ? communicatorOf(ctx, mask) : alone;
+  carryOut(ctx, communicator, communicator.collectives,
+           {what, ctx.activity.read().node, mask, 0, -1}, plan, in, out);
 }
 
 Transport &DeviceTransport::forReduction(tpc_dtype dtype, tpc_reduction reduction) {
-  bool isExact = reduction == TPC_SUM || links->comparesAsRanksDo() || !isFloat(dtype);
+  bool isExact = reduction == TPC_SUM || backend->comparesAsRanksDo() || !isFloat(dtype);
   return isExact ? static_cast<Transport &>(*this) : *host;
 }
 
@@ -198,15 +198,16 @@ static int indexIn(const Group &group, int peer) {
 
 void DeviceTransport::send(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
   const Group &group = groupTo(ctx, peer);
-  Link &link = linkOf(ctx, group.axes);
-  carryOut(ctx, link, link.sent[peer], {"send", ctx.activity.read().node, group.axes, 0, peer},
+  Communicator &communicator = communicatorOf(ctx, group.axes);
+  carryOut(ctx, communicator, communicator.sent[peer],
+           {"send", ctx.activity.read().node, group.axes, 0, peer},
            planSend(bytes, indexIn(group, peer)), data, nullptr);
 }
 
 void DeviceTransport::recv(tpc_context &ctx, int peer, void *data, int64_t bytes) {
   const Group &group = groupTo(ctx, peer);
-  Link &link = linkOf(ctx, group.axes);
-  carryOut(ctx, link, link.received[peer],
+  Communicator &communicator = communicatorOf(ctx, group.axes);
+  carryOut(ctx, communicator, communicator.received[peer],
            {"receive", ctx.activity.read().node, group.axes, 0, peer},
            planReceive(bytes, indexIn(group, peer)), nullptr, data);
 }
@@ -231,7 +232,7 @@ void DeviceTransport::abortWorld(int failed, const std::string &message) {
 
 std::optional<Transport::DeviceWait> DeviceTransport::deviceWait() {
   std::lock_guard<std::mutex> lock(mutex);
-  CollectiveBackend::Progress progress = links->progress();
+  CollectiveBackend::Progress progress = backend->progress();
   if (progress.reached <= progress.done || progress.done < forgotten ||
       progress.done - forgotten >= operations.size())
     return std::nullopt;
@@ -251,12 +252,12 @@ std::optional<Transport::DeviceWait> DeviceTransport::deviceWait() {
 
 std::string DeviceTransport::deviceProblem() {
   std::lock_guard<std::mutex> lock(mutex);
-  for (auto &[mask, link] : connected)
-    if (std::string text = links->problem(link.number); !text.empty()) {
+  for (auto &[mask, communicator] : connected)
+    if (std::string text = backend->problem(communicator.number); !text.empty()) {
       std::string members;
       for (int member : world.grid().groupOf(rank, mask).ranks)
         members += (members.empty() ? "" : ", ") + std::to_string(member);
-      CollectiveBackend::Progress progress = links->progress();
+      CollectiveBackend::Progress progress = backend->progress();
       uint64_t next = progress.done - forgotten;
       std::string where = progress.done >= forgotten && next < operations.size()
                               ? ", at or after " + describe(operations[next])
@@ -268,8 +269,8 @@ std::string DeviceTransport::deviceProblem() {
 }
 
 std::unique_ptr<Transport> makeDeviceTransport(tpc_context &ctx, std::unique_ptr<Transport> host,
-                                               std::unique_ptr<CollectiveBackend> links) {
-  return std::make_unique<DeviceTransport>(ctx, std::move(host), std::move(links));
+                                               std::unique_ptr<CollectiveBackend> backend) {
+  return std::make_unique<DeviceTransport>(ctx, std::move(host), std::move(backend));
 }
 
 } // namespace tpc::rt

@@ -1,15 +1,16 @@
 //===- DeviceTransport.h - Transport over a device's collective backend ---===//
 //
-// Collectives and messages go over communicators of the devices, in the order of the devices' work.
-// Start-up, outputs and errors go over the host transport of the launcher, or of threads. Each
-// group of more than one rank over which the program communicates has a communicator. They are
-// created before the first step, in the same order on all ranks: by ascending axis mask. Axes of
-// size 1 are ignored. Messages to another coordinate of an axis use the communicator of that axis.
-// Each device executes in program order; verify-comms proves that this order is free of deadlocks.
+// Collectives and messages use communicators of the devices, and run in the order of the devices'
+// other work. Start-up, outputs and errors use the host transport: the launcher's, or that of
+// threads. Each group of more than one rank over which the program communicates has a communicator.
+// Communicators are created before the first step, in the same order on all ranks: by ascending
+// axis mask. Axes of size 1 are ignored. Messages to another coordinate of an axis use the
+// communicator of that axis. Each device executes in program order; verify-comms proves that this
+// order is free of deadlocks.
 //
 // A call returns when it is enqueued. The monitors (core/Watchdog.h, core/DeviceMonitor.h) query
-// the operation that the device waits for, with a sequence number. All members of a group number
-// its collectives in the same way, and both ranks of a pair their messages. So the rank with the
+// the operation that the device waits for, and its sequence number. All members of a group number
+// its collectives in the same way, as do both ranks of a pair their messages. So the rank with the
 // lower number is late.
 //
 //===----------------------------------------------------------------------===//
@@ -30,7 +31,7 @@ namespace tpc::rt {
 class DeviceTransport final : public Transport {
 public:
   DeviceTransport(tpc_context &ctx, std::unique_ptr<Transport> host,
-                  std::unique_ptr<CollectiveBackend> links);
+                  std::unique_ptr<CollectiveBackend> backend);
 
   const char *name() const override { return label.c_str(); }
   bool sharesMemory() const override { return host->sharesMemory(); }
@@ -63,9 +64,9 @@ public:
                    std::vector<std::vector<std::byte>> &gathered) override;
   void abortWorld(int rank, const std::string &message) override;
   std::optional<DeviceWait> deviceWait() override;
-  uint64_t deviceMoves() override { return links->progress().done; }
+  uint64_t deviceMoves() override { return backend->progress().done; }
   std::string deviceProblem() override;
-  void abortDevice() override { links->abort(); }
+  void abortDevice() override { backend->abort(); }
 
 private:
   /// Enqueued call whose completion has not been observed.
@@ -75,42 +76,42 @@ private:
     uint64_t number;
     int peer; ///< world rank; -1: all members
   };
-  struct Link {
+  struct Communicator {
     int number;
     uint64_t collectives = 0;
     std::map<int, uint64_t> sent, received; ///< message counts by world rank
   };
 
-  /// Mask without axes of size 1.
+  /// Returns the mask without axes of size 1.
   uint32_t maskOf(uint32_t axes) const { return axes & severalMask; }
   /// "all_reduce 17 of '/lm_head/MatMul' over 'tp'"
   std::string describe(const Operation &operation) const;
   void carryOut(tpc_context &ctx, const Group &group, const char *what, const CommPlan &plan,
                 const void *in, void *out);
   /// `count`: sequence number of the operation among those of this kind on the communicator.
-  void carryOut(tpc_context &ctx, const Link &link, uint64_t &count, Operation operation,
-                const CommPlan &plan, const void *in, void *out);
-  /// Fails with an error that another rank's end may have caused, after a grace period in which
-  /// that end is reported first.
-  [[noreturn]] void failBehindOthers(tpc_context &ctx, const std::string &message);
+  void carryOut(tpc_context &ctx, const Communicator &communicator, uint64_t &count,
+                Operation operation, const CommPlan &plan, const void *in, void *out);
+  /// Fails with `message` after a grace period. The end of another rank may have caused the error,
+  /// and is reported first if it is detected within that period.
+  [[noreturn]] void failAfterGrace(tpc_context &ctx, const std::string &message);
   void note(Operation operation, uint64_t &count);
-  Link &linkOf(tpc_context &ctx, uint32_t mask);
+  Communicator &communicatorOf(tpc_context &ctx, uint32_t mask);
   /// Returns the group whose communicator transfers messages to a rank.
   const Group &groupTo(tpc_context &ctx, int peer) const;
 
   World &world;
   const int rank;
   std::unique_ptr<Transport> host;
-  std::unique_ptr<CollectiveBackend> links;
+  std::unique_ptr<CollectiveBackend> backend;
   std::string label;
   uint32_t severalMask = 0;
-  Link alone{CollectiveBackend::none, 0, {}, {}}; ///< for copies within a rank
+  Communicator alone{CollectiveBackend::none, 0, {}, {}}; ///< for copies within a rank
 
-  std::mutex mutex;                   // guards the members below, which only the rank's thread
-                                      // changes
-  std::map<uint32_t, Link> connected; ///< by mask
-  std::deque<Operation> operations;   ///< most recent operations
-  uint64_t forgotten = 0;             ///< number of earlier operations
+  /// Guards the members below. Only the rank's thread changes them.
+  std::mutex mutex;
+  std::map<uint32_t, Communicator> connected; ///< by mask
+  std::deque<Operation> operations;           ///< most recent operations
+  uint64_t forgotten = 0;                     ///< number of earlier operations
 };
 
 } // namespace tpc::rt

@@ -18,8 +18,8 @@ namespace tpc::rt {
 
 namespace {
 
-// MPI guarantees tags up to 32767. The program determines the order of messages of one pair; tags
-// only separate the kinds.
+// Tags separate kinds of messages only, because the program determines the order of the messages of
+// one pair. MPI guarantees tags up to 32767.
 uint32_t collectiveTag(const Group &group) { return group.axes & 0x3fff; }
 constexpr uint32_t sendTag = 0x4000;
 constexpr uint32_t worldTag = 0x4001;
@@ -31,7 +31,7 @@ public:
   Stage(tpc_context &ctx, int64_t bytes)
       : ctx(ctx), frame(static_cast<std::byte *>(ctx.staging().push(bytes))) {
     if (!frame)
-      fail(ctx, "out of memory: a message of " + std::to_string(bytes) + " bytes");
+      fail(ctx, "out of memory for a message of " + std::to_string(bytes) + " bytes");
   }
   ~Stage() { ctx.staging().pop(frame); }
   Stage(const Stage &) = delete;
@@ -97,11 +97,10 @@ void MessageTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
   }
 
   // Member c reduces chunk c, then all members gather the chunks. Large groups use fewer chunks
-  // than
-  // members, because the number of messages grows with both and costs more than idle members. The
-  // owner's chunk of `in` is not sent, so `in` may be `out`.
-  constexpr int64_t worthAMessage = 64 << 10;
-  int64_t owners = members <= 4 ? members : std::clamp<int64_t>(bytes / worthAMessage, 1, members);
+  // than members, because the number of messages grows with both and costs more than idle members.
+  // A member does not send its own chunk of `in`, so `in` may be `out`.
+  constexpr int64_t minChunk = 64 << 10; // bytes
+  int64_t owners = members <= 4 ? members : std::clamp<int64_t>(bytes / minChunk, 1, members);
   auto chunk = [&](int member) {
     if (member >= owners)
       return Part{count * size, 0};
@@ -191,21 +190,21 @@ void MessageTransport::reduceScatter(tpc_context &ctx, const Group &group, tpc_d
 
 void MessageTransport::allToAll(tpc_context &ctx, const Group &group, const void *in, void *out,
                                 const AllToAllShape &shape) {
-  movePieces(ctx, group, in, out, AllToAll(group, shape));
+  moveBlocks(ctx, group, in, out, AllToAll(group, shape));
 }
 
 void MessageTransport::collectivePermute(tpc_context &ctx, const Group &group, const void *in,
                                          void *out, const PermuteShape &shape) {
-  movePieces(ctx, group, in, out, BlockMove(ctx.grid, group, shape));
+  moveBlocks(ctx, group, in, out, BlockMove(ctx.grid, group, shape));
 }
 
 void MessageTransport::exchange(tpc_context &ctx, const Group &group, const void *in, void *out,
                                 const ExchangeShape &shape) {
-  movePieces(ctx, group, in, out, Exchange(ctx.grid, group, shape));
+  moveBlocks(ctx, group, in, out, Exchange(ctx.grid, group, shape));
 }
 
 template <typename BlockSource>
-void MessageTransport::movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
+void MessageTransport::moveBlocks(tpc_context &ctx, const Group &group, const void *in, void *out,
                                   const BlockSource &blockSource) {
   int members = group.size(), me = group.index;
   uint32_t tag = collectiveTag(group);

@@ -1,8 +1,8 @@
 //===- MessageTransport.h - Collectives built from messages ---------------===//
 //
-// For ranks that are processes, over MPI or TCP. Collectives are built from point-to-point
-// messages, so that reductions add in ascending rank order, as for threads. Non-contiguous data
-// goes through frames of host memory.
+// Transport of ranks that are processes, over MPI or TCP. Collectives are built from point-to-point
+// messages, so that reductions add in ascending rank order, as they do between threads.
+// Non-contiguous data is packed into frames of host memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -48,7 +48,7 @@ public:
                    std::vector<std::vector<std::byte>> &gathered) override;
   void abortWorld(int rank, const std::string &message) override;
 
-  /// Tag of session messages; transports do not use it.
+  /// Tag of session messages (ProcessSession, start-up over MPI). No message of a transport has it.
   static constexpr int32_t sessionTag = 0x4002;
 
 private:
@@ -57,9 +57,10 @@ private:
   void addReceive(int peer, uint32_t tag, void *data, int64_t bytes);
   /// Sends and receives all added messages.
   void carryOut(tpc_context &ctx);
-  /// Exchanges the tensor blocks of an AllToAll, BlockMove or Exchange.
+  /// Moves the tensor blocks of an all-to-all (AllToAll), collective permute (BlockMove) or
+  /// exchange (Exchange).
   template <typename BlockSource>
-  void movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
+  void moveBlocks(tpc_context &ctx, const Group &group, const void *in, void *out,
                   const BlockSource &blockSource);
 
   Messenger &messenger;

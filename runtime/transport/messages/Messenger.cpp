@@ -9,11 +9,11 @@ Messenger::~Messenger() = default;
 
 void deliver(Messenger &messenger, Watchdog &watch, bool spin, std::span<const Message> sends,
              std::span<const Message> receives) {
-  constexpr int64_t betweenWords = 20'000'000; // nanoseconds between reports to the watchdog
+  constexpr int64_t reportInterval = 20'000'000; // nanoseconds between reports to the watchdog
   messenger.start(sends, receives);
   tpc_spin awake = tpc_spin_begin(spin, messenger.yields());
   std::vector<int> awaited;
-  int64_t began = 0, nextWord = 0;
+  int64_t began = 0, nextReport = 0;
   for (;;) {
     Messenger::Progress progress = messenger.advance();
     if (progress != Messenger::Progress::None)
@@ -25,13 +25,13 @@ void deliver(Messenger &messenger, Watchdog &watch, bool spin, std::span<const M
     int64_t now = tpc_spin_clock();
     if (began == 0) {
       began = now;
-      nextWord = now + betweenWords;
+      nextReport = now + reportInterval;
     }
-    if (now >= nextWord) {
+    if (now >= nextReport) {
       awaited.clear();
       messenger.findAwaited(awaited);
       watch.waitsFor(awaited);
-      nextWord = now + betweenWords;
+      nextReport = now + reportInterval;
     }
     messenger.sleep(static_cast<double>(now - began) * 1e-9);
   }

@@ -19,7 +19,7 @@ namespace tpc::rt {
 
 using Message = tpc_message;
 
-/// Error: messages cannot be delivered, with the reason as text.
+/// Error of messages that cannot be delivered. The text is the reason.
 class MessengerError : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;
@@ -41,20 +41,20 @@ public:
   enum class Progress { None, Some, Delivered };
   /// Makes progress without blocking.
   virtual Progress advance() = 0;
-  /// Sleeps for a short time, or until progress has become possible since the last `advance`.
-  /// `waited`: seconds so far.
+  /// Sleeps briefly. Ends early if progress has become possible since the last `advance`. `waited`:
+  /// seconds so far.
   virtual void sleep(double waited) = 0;
   /// Number of yields before sleeping, see core/SpinWait.h.
   virtual int yields() const { return 0; }
-  /// Peers with undelivered messages, ascending.
+  /// Appends the peers with undelivered messages, ascending.
   virtual void findAwaited(std::vector<int> &awaited) = 0;
 
   /// Ends this process with status 1, and possibly others.
   [[noreturn]] virtual void abort() = 0;
 };
 
-/// Returns when all messages are delivered. Reports the ranks that it waits for to `watch`; the
-/// watchdog ends the process if they can never respond.
+/// Returns when all messages are delivered. Meanwhile reports the awaited ranks to `watch`. The
+/// watchdog ends the process if these ranks can never respond.
 void deliver(Messenger &messenger, Watchdog &watch, bool spin, std::span<const Message> sends,
              std::span<const Message> receives);
 

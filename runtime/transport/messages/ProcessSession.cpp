@@ -8,9 +8,9 @@
 
 namespace tpc::rt {
 
-ProcessSession::ProcessSession(std::unique_ptr<Messenger> messenger, const Place &place,
+ProcessSession::ProcessSession(std::unique_ptr<Messenger> messenger, const RankInfo &info,
                                std::unique_ptr<Watchdog> watch)
-    : messenger(std::move(messenger)), place(place), watch(std::move(watch)) {
+    : messenger(std::move(messenger)), info(info), watch(std::move(watch)) {
   this->watch->follow(doing);
 }
 
@@ -29,17 +29,17 @@ std::unique_ptr<Transport> ProcessSession::makeTransport(World &world) {
 Session::Agreement ProcessSession::agree(bool hasError) {
   std::vector<uint64_t> all = allOf(hasError);
   Agreement agreement;
-  for (int peer = 0; peer < place.size && !agreement.failed; ++peer)
+  for (int peer = 0; peer < info.size && !agreement.failed; ++peer)
     if (all[peer]) {
       agreement.failed = true;
-      agreement.isReporter = peer == place.rank;
+      agreement.isReporter = peer == info.rank;
     }
   return agreement;
 }
 
 int ProcessSession::firstDifference(std::string_view text) {
   std::vector<uint64_t> all = allOf(fnv1a(text));
-  for (int peer = 1; peer < place.size; ++peer)
+  for (int peer = 1; peer < info.size; ++peer)
     if (all[peer] != all[0])
       return peer;
   return -1;
@@ -52,10 +52,10 @@ void ProcessSession::leave(tpc_context &) {
 }
 
 std::vector<uint64_t> ProcessSession::allOf(uint64_t mine) {
-  std::vector<uint64_t> all(place.size, mine);
+  std::vector<uint64_t> all(info.size, mine);
   std::vector<Message> sends, receives;
-  for (int peer = 0; peer < place.size; ++peer)
-    if (peer != place.rank) {
+  for (int peer = 0; peer < info.size; ++peer)
+    if (peer != info.rank) {
       sends.push_back({&mine, sizeof(mine), peer, MessageTransport::sessionTag});
       receives.push_back({&all[peer], sizeof(mine), peer, MessageTransport::sessionTag});
     }
@@ -68,15 +68,15 @@ std::vector<std::string> ProcessSession::textsOfAll(std::string_view text) {
   std::vector<std::string> all;
   for (uint64_t size : allOf(mine.size()))
     all.emplace_back(static_cast<size_t>(size), ' ');
-  all[place.rank] = mine;
+  all[info.rank] = mine;
   std::vector<Message> sends, receives;
   auto add = [](std::vector<Message> &list, std::string &data, int peer) {
     if (!data.empty())
       list.push_back(
           {data.data(), static_cast<int64_t>(data.size()), peer, MessageTransport::sessionTag});
   };
-  for (int peer = 0; peer < place.size; ++peer)
-    if (peer != place.rank) {
+  for (int peer = 0; peer < info.size; ++peer)
+    if (peer != info.rank) {
       add(sends, mine, peer);
       add(receives, all[peer], peer);
     }
@@ -88,7 +88,7 @@ void ProcessSession::exchange(std::span<const Message> sends, std::span<const Me
   try {
     deliver(*messenger, *watch, /*spin=*/false, sends, receives);
   } catch (const std::exception &error) {
-    printDiagnostic("error", "rank " + std::to_string(place.rank) + ": " + error.what());
+    printDiagnostic("error", "rank " + std::to_string(info.rank) + ": " + error.what());
     watch->failWorld();
     messenger->abort();
   }

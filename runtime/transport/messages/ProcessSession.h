@@ -11,18 +11,19 @@ namespace tpc::rt {
 /// Session of every transport that has a Messenger.
 class ProcessSession final : public Session {
 public:
-  struct Place {
+  /// This rank, the number of ranks, and the ranks and usable cores of this host.
+  struct RankInfo {
     int rank = 0, size = 1, onHost = 1, coresOnHost = 1;
   };
 
-  ProcessSession(std::unique_ptr<Messenger> messenger, const Place &place,
+  ProcessSession(std::unique_ptr<Messenger> messenger, const RankInfo &info,
                  std::unique_ptr<Watchdog> watch);
   ~ProcessSession() override;
 
-  int rank() const override { return place.rank; }
-  int size() const override { return place.size; }
-  int ranksOnHost() const override { return place.onHost; }
-  int coresOnHost() const override { return place.coresOnHost; }
+  int rank() const override { return info.rank; }
+  int size() const override { return info.size; }
+  int ranksOnHost() const override { return info.onHost; }
+  int coresOnHost() const override { return info.coresOnHost; }
   const char *transportName() const override { return messenger->name(); }
   std::unique_ptr<Transport> makeTransport(World &world) override;
   Agreement agree(bool hasError) override;
@@ -37,7 +38,7 @@ private:
   void exchange(std::span<const Message> sends, std::span<const Message> receives);
 
   std::unique_ptr<Messenger> messenger; ///< destroyed after the watchdog
-  Place place;
+  RankInfo info;
   std::unique_ptr<Watchdog> watch;
 };
 

@@ -29,9 +29,9 @@ namespace {
 
 constexpr const char *libraryName = "libtpc_mpi.so";
 
-/// Shim of an unfinished session. At exit its destructor ends the session, because the other ranks
-/// would wait forever. `atexit` itself is only in a static companion library of libc.so.6, which
-/// compiled programs do not link.
+/// Shim of an unfinished session. At exit its destructor aborts the session; otherwise the other
+/// ranks would wait forever. `atexit` cannot be used: it is only in a static companion library of
+/// libc.so.6, which compiled programs do not link.
 struct Unfinished {
   const tpc_mpi_shim *shim = nullptr;
   ~Unfinished() {
@@ -40,7 +40,7 @@ struct Unfinished {
   }
 } unfinished;
 
-/// Ends the process if MPI's own functions take too long; the launcher then ends the others.
+/// Ends the process if an MPI function takes too long. The launcher then ends the other processes.
 class Alarm {
 public:
   Alarm(double seconds, const Launcher &launcher, int rank, const char *what) {
@@ -123,13 +123,13 @@ private:
   double seconds;
 };
 
-/// Rendezvous address of rank 0, which it sends to the others over MPI.
+/// Secret and addresses of the rendezvous. Rank 0 sends them to the other ranks over MPI.
 struct Directions {
   Nonce secret{};
   ProcessInfo first;
 };
 
-/// Heartbeats use separate sockets: only one thread may call MPI.
+/// Connects all ranks for heartbeats, over sockets because only one thread may call MPI.
 bool meet(Messenger &messenger, const Role &role, double timeout, ConnectedRanks &connectedRanks,
           std::string &error) {
   ProcessInfo self = ProcessInfo::self();
@@ -231,7 +231,7 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, d
   }
   return std::make_shared<ProcessSession>(
       std::move(messenger),
-      ProcessSession::Place{rank, size, onHost, std::min(cores, quotaCores())},
+      ProcessSession::RankInfo{rank, size, onHost, std::min(cores, quotaCores())},
       std::make_unique<Watchdog>(rank, connectedRanks.members(), timeout));
 }
 

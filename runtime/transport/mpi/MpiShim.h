@@ -21,17 +21,17 @@ typedef struct {
   /* Starts all messages; only posts may be in flight. Returns 0, or -1 if out of memory. */
   int32_t (*start)(const tpc_message *sends, int32_t num_sends, const tpc_message *receives,
                    int32_t num_receives);
-  /* Sends a copy concurrently with all started messages, until the receiver has it. Returns 0,
-     or -1 if out of memory. */
+  /* Sends a copy, concurrently with all started messages. The copy stays in flight until the
+     receiver has it. Returns 0, or -1 if out of memory. */
   int32_t (*post)(const tpc_message *message);
   /* The next started messages complete only when all posts have completed. */
   void (*flush_next)(void);
   /* Makes progress. Returns 0 if nothing completed, 1 if something did, 2 if all is complete. */
   int32_t (*advance)(void);
-  /* Sleeps for a short time, or until something may have happened since `advance`; `waited`:
+  /* Sleeps briefly. Ends early if progress may have become possible since `advance`. `waited`:
      seconds so far. */
   void (*sleep)(double waited);
-  /* Peers that are waited for, ascending; returns their number, at most `capacity`. */
+  /* Writes the awaited peers, ascending, and returns their number, at most `capacity`. */
   int32_t (*awaited)(int32_t *peers, int32_t capacity);
   /* Does not return. */
   void (*abort)(int32_t status);

@@ -10,7 +10,7 @@
 
 namespace tpc::rt {
 
-std::string PeerConnection::look(
+std::string PeerConnection::check(
     double grace, bool judgesSilence,
     const std::function<void(MessageSocket::MessageType, std::string_view)> &receive) {
   constexpr auto period = std::chrono::milliseconds(100);
@@ -52,10 +52,11 @@ void reportAtStart(const std::string &key, int rank, const std::string &what,
     process.kill();
   if (reports)
     printDiagnostic("error", name + " " + what);
-  // The other processes detect the same at their next check. The claim ends with this process.
-  constexpr int graceForLooks = 700;
+  // The other processes detect the same error at their next check. The claim on the message ends
+  // with this process, so the process must still exist then.
+  constexpr int graceForChecks = 700;
   if (isStopped)
-    poll(nullptr, 0, graceForLooks);
+    poll(nullptr, 0, graceForChecks);
 }
 
 } // namespace tpc::rt

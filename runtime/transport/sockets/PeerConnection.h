@@ -22,7 +22,7 @@ namespace tpc::rt {
 class PeerConnection {
 public:
   PeerConnection() = default;
-  /// `address`: of the other end, for messages; empty if it is on this host.
+  /// `address`: address of the other end, for error messages; empty if that end is on this host.
   PeerConnection(std::unique_ptr<MessageSocket> channel, const PeerProcess &process,
                  std::string address)
       : channel(std::move(channel)), process(process), address(std::move(address)) {}
@@ -31,11 +31,12 @@ public:
   bool isOpen() const { return channel && channel->isOpen(); }
 
   /// Reads received messages, sends a heartbeat when due, and checks the peer. Returns an empty
-  /// string, or the error of the rank: "is frozen: …". An ended rank may be restarted within
-  /// `grace` seconds. `judgesSilence`: false disables the check for frozen ranks.
+  /// string, or the error of the peer: "is frozen: …". A peer that ended is no error for `grace`
+  /// seconds, in which it may be restarted. `judgesSilence`: false disables the check for frozen
+  /// ranks.
   std::string
-  look(double grace, bool judgesSilence,
-       const std::function<void(MessageSocket::MessageType, std::string_view)> &receive = {});
+  check(double grace, bool judgesSilence,
+        const std::function<void(MessageSocket::MessageType, std::string_view)> &receive = {});
 
   std::unique_ptr<MessageSocket> channel;
   PeerProcess process;
@@ -48,8 +49,8 @@ private:
   Clock::time_point last = Clock::now(), lastHeartbeat{};
 };
 
-/// Prints the start-up error `what` of `rank`, unless another process of this host does, and kills
-/// its process if it is stopped. `key`: Launcher::key.
+/// Prints the start-up error `what` of `rank`, unless another process of this host does. Kills the
+/// process of `rank` if that process is stopped. `key`: Launcher::key.
 void reportAtStart(const std::string &key, int rank, const std::string &what,
                    const PeerProcess &process);
 

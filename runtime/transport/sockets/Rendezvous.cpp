@@ -24,7 +24,7 @@ Greeting greet(const Role &role, Greeting::Kind kind, const ProcessInfo &self, c
   std::memcpy(greeting.runName, role.run.data(),
               std::min(role.run.size(), sizeof(greeting.runName) - 1));
   greeting.nonce = nonce;
-  greeting.attendee = self;
+  greeting.sender = self;
   return greeting;
 }
 
@@ -55,7 +55,7 @@ struct Objection {
 Objection objection(const Role &role, const Greeting &greeting,
                     const ConnectedRanks &connectedRanks) {
   std::string rank = "rank " + std::to_string(greeting.rank);
-  if (greeting.kind != Greeting::Attend)
+  if (greeting.kind != Greeting::Join)
     return {"rank 0 is still waiting for others"};
   if (greeting.run != fnv1a(role.run))
     return {"it belongs to another run: rank 0 has " + nameOf(role.run) + ", " + rank + " " +
@@ -68,7 +68,7 @@ Objection objection(const Role &role, const Greeting &greeting,
   if (greeting.rank == 0)
     return {"there is a rank 0 already: each process needs a RANK of its own"};
   if (greeting.rank >= greeting.size)
-    return {"there is no such rank to wait for", true};
+    return {"a rank must be less than the number of ranks", true};
   // A rank that ended may have been restarted.
   if (const PeerConnection &connection = connectedRanks.connections[greeting.rank];
       connection.isOpen() && !isClosed(connection.channel->socket()))
@@ -86,7 +86,8 @@ std::string peerAddress(int socket) {
   return text.substr(0, text.rfind(':'));
 }
 
-PeerConnection arrivalOf(Socket socket, const ProcessInfo &self, uint64_t host, int64_t process) {
+PeerConnection connectionOf(Socket socket, const ProcessInfo &self, uint64_t host,
+                            int64_t process) {
   bool isNear = host == self.host;
   std::string address = isNear ? "" : peerAddress(socket.get());
   return {std::make_unique<MessageSocket>(socket.release()), PeerProcess(process, isNear),
@@ -100,18 +101,18 @@ GreetingReply replyOf(const ProcessInfo &self, const std::string &why) {
   return reply;
 }
 
-/// Checks all connected ranks. False after one of them failed and was reported.
-bool lookAtAll(const Role &role, ConnectedRanks &connectedRanks) {
+/// Checks all connected ranks. Returns false after one of them has failed and was reported.
+bool checkAll(const Role &role, ConnectedRanks &connectedRanks) {
   for (int rank = 1; rank < role.size; ++rank)
     if (PeerConnection &connection = connectedRanks.connections[rank]; connection.isConnected())
-      if (std::string what = connection.look(graceForOthers, role.judgesSilence); !what.empty()) {
+      if (std::string what = connection.check(graceForOthers, role.judgesSilence); !what.empty()) {
         reportAtStart(role.key, rank, what, connection.process);
         return false;
       }
   return true;
 }
 
-/// The run cannot start: rank 0 reports why, and the connected ranks end.
+/// Tells the connected ranks to end, because the run cannot start. Rank 0 reports the reason.
 bool giveUp(ConnectedRanks &connectedRanks) {
   for (PeerConnection &connection : connectedRanks.connections)
     if (connection.isOpen())
@@ -135,7 +136,7 @@ bool sendTable(const Role &role, ConnectedRanks &connectedRanks, Timeout &deadli
       channel.send(MessageSocket::MessageType::Table,
                    std::string_view(table).substr(at, MessageSocket::longest));
     while (channel.hasUnsent() && !deadline.isOver()) {
-      if (!lookAtAll(role, connectedRanks))
+      if (!checkAll(role, connectedRanks))
         return false;
       pollfd polled{channel.socket(), POLLOUT, 0};
       poll(&polled, 1, 100);
@@ -166,16 +167,16 @@ std::vector<Watchdog::Member> ConnectedRanks::members() {
 
 int ConnectedRanks::ranksOnHost(int rank) const {
   return static_cast<int>(
-      std::count_if(processes.begin(), processes.end(), [&](const ProcessInfo &attendee) {
-        return attendee.host == processes[rank].host;
+      std::count_if(processes.begin(), processes.end(), [&](const ProcessInfo &sender) {
+        return sender.host == processes[rank].host;
       }));
 }
 
 int ConnectedRanks::coresOnHost(int rank) const {
   uint8_t cores[sizeof(ProcessInfo::cores)] = {};
-  for (const ProcessInfo &attendee : processes)
-    for (size_t i = 0; attendee.host == processes[rank].host && i < sizeof(cores); ++i)
-      cores[i] |= attendee.cores[i];
+  for (const ProcessInfo &sender : processes)
+    for (size_t i = 0; sender.host == processes[rank].host && i < sizeof(cores); ++i)
+      cores[i] |= sender.cores[i];
   int count = 0;
   for (uint8_t byte : cores)
     count += static_cast<int>(std::bitset<8>(byte).count());
@@ -197,7 +198,7 @@ bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
   auto server = std::make_unique<RendezvousServer>(std::move(listener));
   std::string refused;
   for (;;) {
-    if (LaunchMonitor::endsProcess() || !lookAtAll(role, connectedRanks))
+    if (LaunchMonitor::endsProcess() || !checkAll(role, connectedRanks))
       return giveUp(connectedRanks);
     std::vector<int> absent;
     for (int rank = 1; rank < role.size; ++rank)
@@ -209,7 +210,7 @@ bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
       error = listOf(absent) + (absent.size() == 1 ? " has" : " have") + " not come to " + where +
               " within " + secondsOf(deadline);
       if (!refused.empty())
-        error += "; refused was " + refused;
+        error += "; rank 0 refused " + refused;
       if (std::string strangers = server->describeStrangers(); !strangers.empty())
         error += "; " + strangers;
       return giveUp(connectedRanks);
@@ -235,9 +236,9 @@ bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
     }
     if (!answered)
       continue;
-    connectedRanks.processes[greeting.rank] = greeting.attendee;
+    connectedRanks.processes[greeting.rank] = greeting.sender;
     connectedRanks.connections[greeting.rank] =
-        arrivalOf(std::move(socket), self, greeting.attendee.host, greeting.attendee.process);
+        connectionOf(std::move(socket), self, greeting.sender.host, greeting.sender.process);
   }
   return sendTable(role, connectedRanks, deadline) || giveUp(connectedRanks);
 }
@@ -265,8 +266,8 @@ void refuseLate(const Role &role, ConnectedRanks &connectedRanks, const std::str
 
 namespace {
 
-/// Sends a greeting to the listener at `address`. False, with the reason, if it is not rank 0; a
-/// rejection counts as an reply.
+/// Sends a greeting to the listener at `address`. Returns false, with the reason, if no rank 0
+/// replies there. A rejection counts as a reply.
 bool ask(const Address &address, const Greeting &greeting, Timeout &deadline, Socket &socket,
          GreetingReply &reply, std::string &reason) {
   socket = connectTo(address, deadline, reason);
@@ -282,7 +283,8 @@ bool ask(const Address &address, const Greeting &greeting, Timeout &deadline, So
     reply.reason[sizeof(reply.reason) - 1] = 0;
     return true;
   }
-  const std::string other = address.text() + ": what listens there is not rank 0 of a tpc program";
+  const std::string other =
+      address.text() + ": the process that listens there is not rank 0 of a tpc program";
   if (!some.isOver())
     reason = other;
   else if (reason != other) // an earlier attempt with more time has more detail
@@ -299,7 +301,7 @@ std::string findOtherRankZero(const Role &role, const ProcessInfo &self, const A
   Socket socket;
   GreetingReply reply;
   std::string reason;
-  if (!ask(address, greet(role, Greeting::Attend, self, {}), deadline, socket, reply, reason))
+  if (!ask(address, greet(role, Greeting::Join, self, {}), deadline, socket, reply, reason))
     return "";
   return "another process" +
          (reply.host == self.host ? " (" + std::to_string(reply.process) + ")" : "") +
@@ -309,7 +311,7 @@ std::string findOtherRankZero(const Role &role, const ProcessInfo &self, const A
 bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string &where,
                     const std::function<std::vector<Address>(std::string &)> &find,
                     Timeout &deadline, ConnectedRanks &connectedRanks, std::string &error) {
-  Greeting greeting = greet(role, Greeting::Attend, self, {});
+  Greeting greeting = greet(role, Greeting::Join, self, {});
   Socket socket;
   GreetingReply reply;
   std::string reason = "no reply";
@@ -333,7 +335,7 @@ bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string
   }
 
   error.clear();
-  PeerConnection first = arrivalOf(std::move(socket), self, reply.host, reply.process);
+  PeerConnection first = connectionOf(std::move(socket), self, reply.host, reply.process);
   connectedRanks.processes.resize(role.size);
   const size_t expected =
       connectedRanks.nonce.size() + connectedRanks.processes.size() * sizeof(ProcessInfo);
@@ -343,12 +345,12 @@ bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string
   constexpr double graceForRankZero = 0.7;
   Timeout grace(graceForRankZero);
   while (table.size() < expected) {
-    std::string what = first.look(/*grace=*/0, role.judgesSilence,
-                                  [&](MessageSocket::MessageType word, std::string_view text) {
-                                    if (word == MessageSocket::MessageType::Table)
-                                      table += text;
-                                    hasFailed |= word == MessageSocket::MessageType::Failed;
-                                  });
+    std::string what = first.check(/*grace=*/0, role.judgesSilence,
+                                   [&](MessageSocket::MessageType word, std::string_view text) {
+                                     if (word == MessageSocket::MessageType::Table)
+                                       table += text;
+                                     hasFailed |= word == MessageSocket::MessageType::Failed;
+                                   });
     if (hasFailed)
       LaunchMonitor::noteFailure();
     if (hasFailed || LaunchMonitor::endsProcess())
@@ -369,10 +371,9 @@ bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string
   std::memcpy(connectedRanks.nonce.data(), table.data(), connectedRanks.nonce.size());
   std::memcpy(connectedRanks.processes.data(), table.data() + connectedRanks.nonce.size(),
               connectedRanks.processes.size() * sizeof(ProcessInfo));
-  for (ProcessInfo &attendee : connectedRanks.processes) {
-    attendee.numAddresses =
-        std::min<uint32_t>(attendee.numAddresses, std::size(attendee.addresses));
-    attendee.hostName[sizeof(attendee.hostName) - 1] = 0;
+  for (ProcessInfo &sender : connectedRanks.processes) {
+    sender.numAddresses = std::min<uint32_t>(sender.numAddresses, std::size(sender.addresses));
+    sender.hostName[sizeof(sender.hostName) - 1] = 0;
   }
   connectedRanks.connections.push_back(std::move(first));
   return true;
@@ -392,7 +393,7 @@ Socket listenForOthers(bool onlyHere, ProcessInfo &self, std::string &error) {
   Socket listener = listenOn(address, 128, error);
   if (!listener)
     error = "cannot listen on " + address.text() + ": " + error;
-  // The last address, for processes of this host, is always kept.
+  // Keeps the last address, which is for processes of this host.
   constexpr size_t most = std::size(ProcessInfo().addresses);
   if (addresses.size() > most)
     addresses.erase(addresses.begin() + most - 1, addresses.end() - 1);
@@ -457,7 +458,7 @@ bool connectAll(const Role &role, const ConnectedRanks &connectedRanks, Socket l
     int peer = static_cast<int>(std::min<uint32_t>(greeting.rank, INT32_MAX));
     bool expected = greeting.kind == Greeting::Data && greeting.nonce == connectedRanks.nonce &&
                     peer > role.rank && peer < role.size && !sockets[peer];
-    GreetingReply reply(expected ? "" : "it is not expected here");
+    GreetingReply reply(expected ? "" : "no connection of this rank is expected");
     Timeout some(5, &deadline);
     if (!writeAll(socket.get(), &reply, sizeof(reply), some) || !expected)
       continue;

@@ -1,7 +1,7 @@
 //===- Rendezvous.h - Start-up connection of all processes ----------------===//
 //
-// Rank 0 listens; the others know its address and send a greeting. When all have connected, rank 0
-// sends the table of all ranks. Each rank keeps its connection to rank 0 for heartbeats
+// Rank 0 listens. The other ranks know its address and send a greeting. When all have connected,
+// rank 0 sends the table of all ranks. Each rank keeps its connection to rank 0 for heartbeats
 // (core/Watchdog.h). Transports that send data over sockets also connect all pairs (`connectAll`).
 //
 //===----------------------------------------------------------------------===//
@@ -21,9 +21,9 @@ namespace tpc::rt {
 /// Rank and run of this process.
 struct Role {
   int rank, size;
-  std::string run;
+  std::string run;           ///< id of the run
   std::string key;           ///< Launcher::key
-  bool judgesSilence = true; ///< false: frozen ranks are waited for
+  bool judgesSilence = true; ///< false: a frozen rank is no error
 };
 
 struct ConnectedRanks {
@@ -31,41 +31,42 @@ struct ConnectedRanks {
   std::vector<PeerConnection> connections;
   std::vector<ProcessInfo> processes;
   Nonce nonce{};
-  /// On rank 0, after it rejected a rank of the same run: rejects late ranks too.
+  /// Set on rank 0 after it rejected a rank of the same run. Then it also rejects late ranks.
   std::unique_ptr<RendezvousServer> server;
 
-  /// Moves the sockets out.
+  /// Moves the sockets into the returned members.
   std::vector<Watchdog::Member> members();
   /// Number of ranks on the host of `rank`, and number of cores that they may use together.
   int ranksOnHost(int rank) const;
   int coresOnHost(int rank) const;
 };
 
-/// Rank 0 waits for the others. `where`: listening address, for the message about a missing rank.
-/// The error is empty if it has been printed.
+/// Waits for all other ranks; called by rank 0. `where`: listening address, for the message about a
+/// missing rank. `error` is empty if the error has been printed.
 bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
                  const std::string &where, Timeout &deadline, ConnectedRanks &connectedRanks,
                  std::string &error);
 
-/// Other ranks connect. `find`: returns the addresses of rank 0; called again until rank 0 is
-/// there. The error is empty if it has been printed, or rank 0 prints it.
+/// Connects to rank 0; called by the other ranks. `find`: returns the addresses of rank 0; called
+/// again until rank 0 responds. `error` is empty if the error has been printed, or rank 0 prints
+/// it.
 bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string &where,
                     const std::function<std::vector<Address>(std::string &)> &find,
                     Timeout &deadline, ConnectedRanks &connectedRanks, std::string &error);
 
-/// "another process (1234) is rank 0 there already", or an empty string if no rank 0 that still
+/// Returns "another process (1234) is rank 0 there already", or an empty string if no rank 0 that
 /// waits for others listens at `address`.
 std::string findOtherRankZero(const Role &role, const ProcessInfo &self, const Address &address);
 
-/// After acceptRanks has failed and the error has been printed: informs ranks that connect late,
-/// for some seconds, or until all are informed.
+/// Informs ranks that connect late of an error, for some seconds or until all are informed. Called
+/// after acceptRanks has failed and the error has been printed.
 void refuseLate(const Role &role, ConnectedRanks &connectedRanks, const std::string &error);
 
 /// Makes a listener and its addresses: on TPC_INTERFACE if set; otherwise on all interfaces, or
 /// only on this host.
 Socket listenForOthers(bool onlyHere, ProcessInfo &self, std::string &error);
 
-/// Connects all pairs. `sockets` by rank.
+/// Connects all pairs of ranks. `sockets`: by rank.
 bool connectAll(const Role &role, const ConnectedRanks &connectedRanks, Socket listener,
                 Timeout &deadline, std::vector<Socket> &sockets, std::string &error);
 

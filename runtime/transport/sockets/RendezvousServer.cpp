@@ -20,7 +20,7 @@ static_assert(std::is_trivially_copyable_v<Greeting> &&
               std::is_trivially_copyable_v<GreetingReply>);
 static_assert(sizeof(Greeting) == 8 + 4 * 4 + 8 + 64 + 16 + sizeof(ProcessInfo) &&
                   sizeof(GreetingReply) == 256,
-              "no padding, whose bytes would be anything");
+              "must have no padding, whose bytes would be undefined");
 
 namespace {
 
@@ -90,25 +90,25 @@ bool RendezvousServer::next(Greeting &greeting, Socket &socket) {
   for (bool hasWaited = false;; hasWaited = true) {
     for (auto connection = pending.begin(); connection != pending.end();) {
       auto *bytes = reinterpret_cast<char *>(&connection->greeting);
-      ssize_t some = recv(connection->socket.get(), bytes + connection->heard,
-                          sizeof(Greeting) - connection->heard, MSG_DONTWAIT);
+      ssize_t some = recv(connection->socket.get(), bytes + connection->received,
+                          sizeof(Greeting) - connection->received, MSG_DONTWAIT);
       bool later = some < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
       if (some > 0)
-        connection->heard += static_cast<size_t>(some);
-      size_t magic = std::min(connection->heard, sizeof(Greeting::expectedMagic));
+        connection->received += static_cast<size_t>(some);
+      size_t magic = std::min(connection->received, sizeof(Greeting::expectedMagic));
       bool known = std::memcmp(bytes, Greeting::expectedMagic, magic) == 0;
-      if (known && connection->heard == sizeof(Greeting) &&
+      if (known && connection->received == sizeof(Greeting) &&
           connection->greeting.bytes == sizeof(Greeting)) {
         greeting = connection->greeting;
         greeting.runName[sizeof(greeting.runName) - 1] = 0;
-        greeting.attendee.hostName[sizeof(greeting.attendee.hostName) - 1] = 0;
-        greeting.attendee.numAddresses = std::min<uint32_t>(greeting.attendee.numAddresses,
-                                                            std::size(greeting.attendee.addresses));
+        greeting.sender.hostName[sizeof(greeting.sender.hostName) - 1] = 0;
+        greeting.sender.numAddresses =
+            std::min<uint32_t>(greeting.sender.numAddresses, std::size(greeting.sender.addresses));
         socket = std::move(connection->socket);
         pending.erase(connection);
         return true;
       }
-      if (!known || connection->heard == sizeof(Greeting) || (some <= 0 && !later) ||
+      if (!known || connection->received == sizeof(Greeting) || (some <= 0 && !later) ||
           connection->deadline.isOver()) {
         ignore(*connection);
         connection = pending.erase(connection);

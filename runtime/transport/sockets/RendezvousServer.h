@@ -30,7 +30,7 @@ struct ProcessInfo {
 };
 
 struct Greeting {
-  enum Kind : uint32_t { Attend = 1, Data = 2 };
+  enum Kind : uint32_t { Join = 1, Data = 2 };
   static constexpr char expectedMagic[8] = {'t', 'p', 'c', '-', 'r', 'u', 'n', '2'};
 
   char magic[8] = {};
@@ -39,7 +39,7 @@ struct Greeting {
   uint64_t run = 0;      ///< hash of the run id
   char runName[64] = {}; ///< for messages
   Nonce nonce = {};      ///< for Data: the run's agreed value
-  ProcessInfo attendee;
+  ProcessInfo sender;
 };
 
 /// Immediate reply to a greeting. Its magic differs from a greeting's: a process that echoes its
@@ -71,7 +71,7 @@ private:
   struct PendingConnection {
     Socket socket;
     std::string from;
-    size_t heard = 0;
+    size_t received = 0;
     Greeting greeting;
     Timeout deadline{5};
   };

@@ -103,7 +103,7 @@ Lookup lookUp(const std::string &host, int flags) {
       result.addresses.push_back(address);
   freeaddrinfo(list);
   if (result.addresses.empty())
-    result.error = "the host '" + host + "' has no address of IPv4 or IPv6";
+    result.error = "the host '" + host + "' has no IPv4 or IPv6 address";
   return result;
 }
 
@@ -113,7 +113,7 @@ std::vector<Address> resolve(const std::string &host, int port, Timeout &deadlin
                              std::string &error) {
   Lookup result = lookUp(host, AI_NUMERICHOST);
   if (result.addresses.empty()) {
-    // An unresponsive name service blocks its caller for a configured time.
+    // An unresponsive name service may block its caller for longer than the deadline.
     auto task = std::make_shared<std::packaged_task<Lookup()>>([host] { return lookUp(host, 0); });
     std::future<Lookup> answer = task->get_future();
     std::thread([task] { (*task)(); }).detach();
@@ -161,7 +161,7 @@ std::vector<Address> localAddresses(const std::string &interface, std::string &e
   if (addresses.empty())
     error = interface.empty() ? "this host has no network interface that is up"
                               : "TPC_INTERFACE=" + interface +
-                                    ": this host has no such interface that is up, but " + names;
+                                    ": this host has no such interface that is up; it has " + names;
   return addresses;
 }
 

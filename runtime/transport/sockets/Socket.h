@@ -32,14 +32,15 @@ private:
   int descriptor = -1;
 };
 
-/// IPv4 or IPv6 address, as it is sent.
+/// IPv4 or IPv6 address, in the form that ranks send to each other.
 struct Address {
   uint16_t family = 0, port = 0; ///< port in host byte order
   uint32_t scope = 0;
   uint8_t bytes[16] = {};
 
   static Address of(const sockaddr *address);
-  /// Number of bytes of `storage` that are set; 0 if the address is invalid.
+  /// Writes the address to `storage`. Returns the number of bytes written; 0 if the address is
+  /// invalid.
   socklen_t fill(sockaddr_storage &storage) const;
   bool isLoopback() const;
   /// "10.0.0.1:29501", "[fe80::1]:29501"
@@ -50,15 +51,17 @@ struct Address {
 /// or the name service does not respond within the timeout.
 std::vector<Address> resolve(const std::string &host, int port, Timeout &deadline,
                              std::string &error);
-/// Addresses at which other hosts may reach this one, loopback last. With the name or number of an
-/// interface, only its addresses. Returns an empty list, with the reason, if there is none.
+/// Returns the addresses at which other hosts may reach this one, loopback last. If `interface` is
+/// the name or an address of an interface, returns only its addresses. Returns an empty list, with
+/// the reason, if there is none.
 std::vector<Address> localAddresses(const std::string &interface, std::string &error);
 
-/// With port 0 the system chooses one. `address` is set to the listening address.
+/// Listens on `address`, and sets it to the listening address. With port 0 the system chooses a
+/// port.
 Socket listenOn(Address &address, int backlog, std::string &error);
-/// Wildcard address of all interfaces, for both families if the system supports that.
+/// Returns the wildcard address of all interfaces, for IPv6 and IPv4 if the system supports IPv6.
 Address anyAddress(int port);
-/// Waits at most some seconds for an answer.
+/// Connects to `address`. Waits for at most 3 seconds.
 Socket connectTo(const Address &address, Timeout &deadline, std::string &error);
 
 /// Reads all bytes. Returns false if the other side is gone, or after the timeout, even if single

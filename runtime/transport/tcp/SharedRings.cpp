@@ -17,7 +17,8 @@
 
 namespace tpc::rt {
 
-static_assert(std::atomic<uint64_t>::is_always_lock_free, "it works between processes");
+static_assert(std::atomic<uint64_t>::is_always_lock_free,
+              "an atomic shared between processes must be lock-free");
 
 SharedMemory::~SharedMemory() { munmap(data, bytes); }
 
@@ -132,8 +133,8 @@ struct Layout {
       capacity /= 2;
   }
   size_t ranks;
-  /// Typical activations fit. A larger message is sent in chunks, each of which makes both sides
-  /// sleep if there are more ranks than cores.
+  /// Bytes of one ring. Typical activations fit. A larger message is sent in chunks, each of which
+  /// makes both sides sleep if there are more ranks than cores.
   uint64_t capacity = 2 << 20;
   static constexpr uint64_t first = 4096;
 
@@ -154,7 +155,7 @@ Socket makeFile(size_t bytes, std::string &why) {
     return file;
   struct statvfs space{};
   statvfs("/dev/shm", &space);
-  why = "/dev/shm has no " + std::to_string(bytes >> 10) + " KiB for them (" +
+  why = "/dev/shm has no " + std::to_string(bytes >> 10) + " KiB for their rings (" +
         std::strerror(status) + ", " + std::to_string((space.f_bavail * space.f_frsize) >> 10) +
         " KiB are free; in a container, --shm-size gives more)";
   return Socket();
@@ -200,13 +201,13 @@ bool shareRings(const Role &role, const ConnectedRanks &connectedRanks, Timeout 
   std::shared_ptr<SharedMemory> memory;
   Socket file;
   Offer offer;
-  auto say = [&](int rank, const auto &what) {
+  auto sendTo = [&](int rank, const auto &what) {
     return writeAll(sockets[rank].get(), &what, sizeof(what), deadline);
   };
-  auto hear = [&](int rank, auto &what) {
+  auto receiveFrom = [&](int rank, auto &what) {
     return readAll(sockets[rank].get(), &what, sizeof(what), deadline);
   };
-  auto lose = [&](int rank) {
+  auto reportEnded = [&](int rank) {
     error = "rank " + std::to_string(rank) + " has ended at the start";
     return false;
   };
@@ -222,43 +223,45 @@ bool shareRings(const Role &role, const ConnectedRanks &connectedRanks, Timeout 
     }
     isShared = memory != nullptr;
     for (size_t i = 1; i < near.size(); ++i)
-      if (!say(near[i], offer))
-        return lose(near[i]);
+      if (!sendTo(near[i], offer))
+        return reportEnded(near[i]);
     for (size_t i = 1; i < near.size(); ++i) {
       uint8_t accepted = 0;
-      if (!hear(near[i], accepted))
-        return lose(near[i]);
+      if (!receiveFrom(near[i], accepted))
+        return reportEnded(near[i]);
       if (isShared && !accepted)
-        why = "rank " + std::to_string(near[i]) + " cannot open what rank " +
-              std::to_string(role.rank) + " has in /dev/shm";
+        why = "rank " + std::to_string(near[i]) + " cannot open the memory of rank " +
+              std::to_string(role.rank) + " in /dev/shm";
       isShared &= accepted;
     }
     for (size_t i = 1; i < near.size(); ++i)
-      if (!say(near[i], isShared))
-        return lose(near[i]);
+      if (!sendTo(near[i], isShared))
+        return reportEnded(near[i]);
     if (!why.empty())
-      std::fprintf(stderr,
-                   "note: the %zu ranks of a host talk over sockets, not through shared memory, "
-                   "which is faster: %s\n",
-                   near.size(), why.c_str());
+      std::fprintf(
+          stderr,
+          "note: the %zu ranks of a host communicate over sockets, not through shared memory, "
+          "which is faster: %s\n",
+          near.size(), why.c_str());
   } else {
-    if (!hear(near[0], offer))
-      return lose(near[0]);
+    if (!receiveFrom(near[0], offer))
+      return reportEnded(near[0]);
     memory = accept(offer, layout, connectedRanks.nonce);
-    if (!say(near[0], static_cast<uint8_t>(memory != nullptr)) || !hear(near[0], isShared))
-      return lose(near[0]);
+    if (!sendTo(near[0], static_cast<uint8_t>(memory != nullptr)) ||
+        !receiveFrom(near[0], isShared))
+      return reportEnded(near[0]);
   }
   if (!isShared)
     return true;
-  auto place = [&](int rank) {
+  auto indexOf = [&](int rank) {
     return static_cast<size_t>(std::find(near.begin(), near.end(), rank) - near.begin());
   };
-  size_t mine = place(role.rank);
+  size_t mine = indexOf(role.rank);
   for (int rank : near)
     if (rank != role.rank)
       streams[rank] = std::make_unique<RingStream>(
-          memory, layout.ring(memory->data, place(rank), mine),
-          layout.ring(memory->data, mine, place(rank)), std::move(sockets[rank]));
+          memory, layout.ring(memory->data, indexOf(rank), mine),
+          layout.ring(memory->data, mine, indexOf(rank)), std::move(sockets[rank]));
   return true;
 }
 

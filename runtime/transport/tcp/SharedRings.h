@@ -1,8 +1,8 @@
 //===- SharedRings.h - Byte streams through shared memory -----------------===//
 //
-// Ranks of one host communicate through an unnamed file in /dev/shm, which is removed with the last
-// process. It contains a ring buffer for each ordered pair. The pair's socket stays open, to wake a
-// sleeping rank and to detect its end.
+// Ranks of one host communicate through an unnamed file in /dev/shm, which is removed when the last
+// process ends. The file contains a ring buffer for each ordered pair of ranks. The socket of the
+// pair stays open, to wake a sleeping rank and to detect the end of a rank.
 //
 //===----------------------------------------------------------------------===//
 
@@ -48,9 +48,9 @@ struct Ring {
   uint64_t take(void *data, uint64_t count);
 };
 
-/// Replaces the streams of all pairs of ranks of this host; the new streams own the pairs' sockets.
-/// `streams` and `sockets` by rank. If any of the host's ranks cannot share memory, all keep their
-/// sockets. Returns false only if a rank is gone.
+/// Makes ring streams for all pairs of ranks of this host. The new streams own the sockets of these
+/// pairs. `streams` and `sockets` by rank. If any of the host's ranks cannot share memory, all keep
+/// their sockets. Returns false only if a rank is gone.
 bool shareRings(const Role &role, const ConnectedRanks &connectedRanks, Timeout &deadline,
                 std::vector<Socket> &sockets, std::vector<std::unique_ptr<Stream>> &streams,
                 std::string &error);

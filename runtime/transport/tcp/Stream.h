@@ -21,12 +21,12 @@ public:
   /// Whether the other side has closed the stream; detected by a read or a write.
   virtual bool hasEnded() const = 0;
 
-  /// Describes the evidence of a cut network between the two hosts; empty: none. Call while this
-  /// rank waits for the other.
+  /// Returns the evidence that the network between the two hosts is cut; empty if there is none.
+  /// Call while this rank waits for the other.
   virtual std::string findCut() { return ""; }
 
-  /// Sets the socket and events to poll before sleeping, until the stream is writable, readable, or
-  /// either. Returns false if it already is.
+  /// Sets the socket and the events to poll in order to sleep until the stream is writable
+  /// (`toWrite`) or readable (`toRead`). Returns false if it already is.
   virtual bool prepareSleep(bool toWrite, bool toRead, int &socket, short &events) = 0;
   /// Call after the sleep; `ready`: whether the socket is ready.
   virtual void wake(bool ready) = 0;
@@ -47,7 +47,7 @@ public:
   void wake(bool) override {}
 
 private:
-  /// Evaluates the result of a system call: number of bytes.
+  /// Checks the result of a system call, and returns the number of transferred bytes.
   int64_t judge(ssize_t result, bool reading);
 
   Socket socket;

@@ -114,7 +114,7 @@ bool TcpMessenger::send(Peer &peer) {
 bool TcpMessenger::check(int from, const Message &expected, const Header &header) {
   std::string peerName = "rank " + std::to_string(from);
   if (header.magic != messageMagic)
-    throw MessengerError(peerName + " sends what is no message of a tpc program");
+    throw MessengerError(peerName + " sends data that is not a message of a tpc program");
   if (header.tag == MessageTransport::sessionTag && expected.tag != header.tag)
     throw MessengerError("waits for " + peerName + ", which has ended");
   // This rank has reached the end of the run, but the peer has not: the peer's wait will fail and
@@ -125,7 +125,7 @@ bool TcpMessenger::check(int from, const Message &expected, const Header &header
     throw MessengerError(peerName + " sends " + std::to_string(header.bytes) + " bytes where " +
                          std::to_string(expected.bytes) + " are expected");
   if (header.tag != expected.tag)
-    throw MessengerError(peerName + " takes part in other communication than this rank does");
+    throw MessengerError(peerName + " sends a message of another operation than this rank expects");
   return true;
 }
 

@@ -75,7 +75,7 @@ private:
   void checkLink(int rank, Peer &peer);
 
   std::vector<Peer> peers;
-  std::vector<int> active; ///< peers with open messages
+  std::vector<int> active; ///< peers with undelivered messages
   std::vector<int> previous;
   bool flushesNext = false, isFlushing = false; ///< posts count as in flight
   std::vector<pollfd> polled;

@@ -17,7 +17,7 @@ namespace tpc::rt {
 
 namespace {
 
-/// Each rank has one socket per peer, and some more.
+/// Raises the limit of open files to two sockets per peer (rank 0 has as many), and some more.
 void allowSockets(int size) {
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
@@ -36,7 +36,7 @@ bool isExact(const Launcher &launcher, const Address &address) {
          "[" + launcher.address + "]" == number;
 }
 
-/// Listens on rank 0's address only if it is unambiguous.
+/// Listens on rank 0's address if that is the same on all hosts, otherwise on all interfaces.
 Socket listenAsFirst(const Launcher &launcher, const Role &role, const ProcessInfo &self,
                      const Address &found, std::string &error) {
   Address address = isExact(launcher, found) ? found : anyAddress(launcher.port);
@@ -61,7 +61,7 @@ Socket listenAsFirst(const Launcher &launcher, const Role &role, const ProcessIn
 } // namespace
 
 std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, double timeout) {
-  auto complain = [&]() -> std::shared_ptr<Session> {
+  auto fail = [&]() -> std::shared_ptr<Session> {
     if (!error.empty() && launcher.rank >= 0)
       error = "rank " + std::to_string(launcher.rank) + ": " + error;
     return nullptr;
@@ -84,19 +84,19 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
     };
     std::vector<Address> found = find(error);
     if (found.empty())
-      return complain();
+      return fail();
     Socket first, listener;
     if (role.rank == 0 && !(first = listenAsFirst(launcher, role, self, found[0], error)))
-      return complain();
+      return fail();
     bool onlyHere = isExact(launcher, found[0]) && found[0].isLoopback();
     if (!(listener = listenForOthers(onlyHere, self, error)))
-      return complain();
+      return fail();
     bool met =
         role.rank == 0
             ? acceptRanks(role, self, std::move(first), where, deadline, connectedRanks, error)
             : joinRendezvous(role, self, where, find, deadline, connectedRanks, error);
     if (!met) {
-      complain();
+      fail();
       if (!connectedRanks.server)
         return nullptr;
       printDiagnostic("error", error);
@@ -109,7 +109,7 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
       // The watchdog names an ended rank with more detail.
       for (Timeout some(graceForOthers, &deadline); !some.isOver();)
         poll(nullptr, 0, 50);
-      complain();
+      fail();
       printDiagnostic("error", std::exchange(error, ""));
       watch->failWorld();
       return nullptr;
@@ -121,9 +121,9 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
       streams[peer] = std::make_unique<SocketStream>(
           std::move(sockets[peer]), all[role.rank].hostName, all[peer].hostName,
           /*findsCuts=*/timeout > 0 && all[peer].host != all[role.rank].host);
-  ProcessSession::Place place{role.rank, role.size, connectedRanks.ranksOnHost(role.rank),
-                              std::min(connectedRanks.coresOnHost(role.rank), quotaCores())};
-  return std::make_shared<ProcessSession>(std::make_unique<TcpMessenger>(std::move(streams)), place,
+  ProcessSession::RankInfo info{role.rank, role.size, connectedRanks.ranksOnHost(role.rank),
+                                std::min(connectedRanks.coresOnHost(role.rank), quotaCores())};
+  return std::make_shared<ProcessSession>(std::make_unique<TcpMessenger>(std::move(streams)), info,
                                           std::move(watch));
 }
 

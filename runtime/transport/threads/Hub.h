@@ -42,7 +42,7 @@ struct Barrier {
   int64_t stageBytes; ///< bytes of each staging buffer
   std::unique_ptr<std::byte[]> stages;
   alignas(64) std::atomic<int> arrived{0};
-  WaitWord rounds; ///< completed barriers
+  WaitWord rounds; ///< counts completed barriers
 };
 
 /// Messages from one rank to another. The sender copies into the buffer of a waiting receiver,
@@ -57,8 +57,8 @@ struct Channel {
   };
   std::vector<Slot> slots;
   WaitWord sent, received;
-  std::atomic<void *> posted{nullptr}; ///< the waiting receiver's buffer
-  std::atomic<int64_t> postedBytes{0};
+  std::atomic<void *> receiverBuffer{nullptr}; ///< the waiting receiver's buffer
+  std::atomic<int64_t> receiverBytes{0};
 };
 
 class Hub final : public LocalRanks, public std::enable_shared_from_this<Hub> {
@@ -69,8 +69,8 @@ public:
 
   /// Channels are created at first use and never destroyed.
   Barrier &barrier(const Group &group);
-  /// `posts`: channel of posted messages, with one slot for each. Other channels have two slots, so
-  /// that a pipeline stage may be two messages ahead.
+  /// `posts`: whether the channel is for posted messages, of which it has one slot per rank. Other
+  /// channels have two slots, so that a pipeline stage may be two messages ahead.
   Channel &channel(bool posts, int from, int to);
 
   std::unique_ptr<Transport> makeTransport(int rank) override;
@@ -100,7 +100,7 @@ public:
 private:
   std::mutex mutex;
   std::map<std::pair<uint32_t, int>, std::unique_ptr<Barrier>> barriers;
-  /// by kind (posts or other messages), source rank, and destination rank
+  /// By kind (posts or other messages), source rank, and destination rank.
   std::map<std::tuple<bool, int, int>, std::unique_ptr<Channel>> channels;
   std::set<int> left;
   std::vector<Wait> waits; ///< by rank

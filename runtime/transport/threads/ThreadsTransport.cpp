@@ -20,34 +20,34 @@ namespace tpc::rt {
 /// waits until no other member reads this member's tensors.
 class ThreadsTransport::CollectiveScope {
 public:
-  /// `largest`: maximum bytes that any member publishes; the same on all members. `out` is only
-  /// published, never staged.
+  /// `largest`: maximum bytes that any member publishes; the same on all members. Tensors are
+  /// staged only if `out` is null.
   CollectiveScope(ThreadsTransport &transport, tpc_context &ctx, const Group &group, const void *in,
                   void *out, int64_t bytes, int64_t largest)
-      : transport(transport), place(transport.placeIn(group)), slots(place.barrier->slots),
-        turn(place.turn++ & 1), staged(!out && largest <= place.barrier->stageBytes) {
+      : transport(transport), state(transport.stateIn(group)), slots(state.barrier->slots),
+        turn(state.turn++ & 1), staged(!out && largest <= state.barrier->stageBytes) {
     Barrier::Slot &slot = slots[group.index];
     if (staged && bytes)
       std::memcpy(slot.stage[turn], in, static_cast<size_t>(bytes));
     slot.published[turn] = {staged ? slot.stage[turn] : in, out, bytes};
-    transport.arriveAndWait(ctx, *place.barrier);
+    transport.arriveAndWait(ctx, *state.barrier);
   }
   void end() {
     if (!staged)
-      transport.arriveAndWaitAgain(*place.barrier);
+      transport.arriveAndWaitAgain(*state.barrier);
   }
 
   const Barrier::Published &operator[](int member) const { return slots[member].published[turn]; }
   /// Returns every member's input, from byte `offset` on.
   const void *const *inputs(int64_t offset) {
     for (size_t member = 0; member < slots.size(); ++member)
-      place.pointers[member] = static_cast<const char *>(slots[member].published[turn].in) + offset;
-    return place.pointers.data();
+      state.pointers[member] = static_cast<const char *>(slots[member].published[turn].in) + offset;
+    return state.pointers.data();
   }
 
 private:
   ThreadsTransport &transport;
-  Place &place;
+  GroupState &state;
   std::vector<Barrier::Slot> &slots;
   uint32_t turn;
   bool staged;
@@ -56,13 +56,13 @@ private:
 ThreadsTransport::ThreadsTransport(std::shared_ptr<Hub> hub, int rank)
     : hub(std::move(hub)), rank(rank), spin(this->hub->world.maySpin()) {}
 
-ThreadsTransport::Place &ThreadsTransport::placeIn(const Group &group) {
-  Place &place = places[group.axes];
-  if (!place.barrier) {
-    place.barrier = &hub->barrier(group);
-    place.pointers.resize(group.size());
+ThreadsTransport::GroupState &ThreadsTransport::stateIn(const Group &group) {
+  GroupState &state = groupStates[group.axes];
+  if (!state.barrier) {
+    state.barrier = &hub->barrier(group);
+    state.pointers.resize(group.size());
   }
-  return place;
+  return state;
 }
 
 void ThreadsTransport::wait(tpc_context &ctx, WaitWord &word, uint32_t seen, const Barrier *barrier,
@@ -134,7 +134,7 @@ void ThreadsTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
                                  int64_t count) {
   int64_t size = sizeOf(dtype), bytes = count * size;
   int members = group.size();
-  if (bytes <= placeIn(group).barrier->stageBytes) {
+  if (bytes <= stateIn(group).barrier->stageBytes) {
     CollectiveScope collective(*this, ctx, group, in, nullptr, bytes, bytes);
     reduce(dtype, reduction, out, collective.inputs(0), members, count);
     return collective.end();
@@ -187,21 +187,21 @@ void ThreadsTransport::reduceScatter(tpc_context &ctx, const Group &group, tpc_d
 
 void ThreadsTransport::allToAll(tpc_context &ctx, const Group &group, const void *in, void *out,
                                 const AllToAllShape &shape) {
-  movePieces(ctx, group, in, out, AllToAll(group, shape));
+  moveBlocks(ctx, group, in, out, AllToAll(group, shape));
 }
 
 void ThreadsTransport::collectivePermute(tpc_context &ctx, const Group &group, const void *in,
                                          void *out, const PermuteShape &shape) {
-  movePieces(ctx, group, in, out, BlockMove(ctx.grid, group, shape));
+  moveBlocks(ctx, group, in, out, BlockMove(ctx.grid, group, shape));
 }
 
 void ThreadsTransport::exchange(tpc_context &ctx, const Group &group, const void *in, void *out,
                                 const ExchangeShape &shape) {
-  movePieces(ctx, group, in, out, Exchange(ctx.grid, group, shape));
+  moveBlocks(ctx, group, in, out, Exchange(ctx.grid, group, shape));
 }
 
 template <typename BlockSource>
-void ThreadsTransport::movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
+void ThreadsTransport::moveBlocks(tpc_context &ctx, const Group &group, const void *in, void *out,
                                   const BlockSource &blockSource) {
   CollectiveScope collective(*this, ctx, group, in, nullptr, blockSource.inBytes(group.index),
                              blockSource.largest());
@@ -254,8 +254,8 @@ void ThreadsTransport::put(tpc_context &ctx, Channel &channel, int peer, const v
   slot.bytes = bytes;
   // The receiver's waiting buffer is for its next message, which is this one only if no message is
   // in flight.
-  void *to = received == index ? channel.posted.exchange(nullptr) : nullptr;
-  if (to && channel.postedBytes.load() == bytes)
+  void *to = received == index ? channel.receiverBuffer.exchange(nullptr) : nullptr;
+  if (to && channel.receiverBytes.load() == bytes)
     slot.bytes = Channel::delivered;
   else
     to = slot.data.data(); // the receiver reports a wrong size
@@ -267,17 +267,17 @@ void ThreadsTransport::get(tpc_context &ctx, Channel &channel, int peer, void *d
                            int64_t bytes) {
   uint32_t index = channel.received.count();
   if (channel.sent.count() == index) {
-    channel.postedBytes.store(bytes);
-    channel.posted.store(data);
+    channel.receiverBytes.store(bytes);
+    channel.receiverBuffer.store(data);
     try {
       wait(ctx, channel.sent, index, nullptr, peer, "receive");
     } catch (...) {
       // A sender that has taken the buffer writes to it without waiting.
-      if (!channel.posted.exchange(nullptr))
+      if (!channel.receiverBuffer.exchange(nullptr))
         channel.sent.waitRegardless(index, spin);
       throw;
     }
-    channel.posted.store(nullptr);
+    channel.receiverBuffer.store(nullptr);
   }
   Channel::Slot &slot = channel.slots[index % channel.slots.size()];
   if (slot.bytes != Channel::delivered) {
@@ -292,7 +292,7 @@ void ThreadsTransport::get(tpc_context &ctx, Channel &channel, int peer, void *d
 void ThreadsTransport::barrier(tpc_context &ctx) {
   const Group &group = ctx.group(ctx.grid.allAxes());
   if (group.size() > 1)
-    arriveAndWait(ctx, *placeIn(group).barrier);
+    arriveAndWait(ctx, *stateIn(group).barrier);
 }
 
 void ThreadsTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,

@@ -50,9 +50,9 @@ public:
 
 private:
   /// This rank's state in one group.
-  struct Place {
+  struct GroupState {
     Barrier *barrier = nullptr;
-    /// number of collectives so far; selects the published buffer
+    /// Number of collectives so far; selects the published buffer.
     uint32_t turn = 0;
     std::vector<const void *> pointers; ///< one for each member
   };
@@ -63,10 +63,11 @@ private:
     Channel &with(Hub &hub, int from, int to, int peer);
   };
 
-  Place &placeIn(const Group &group);
-  /// Exchanges the tensor blocks of an AllToAll, BlockMove or Exchange.
+  GroupState &stateIn(const Group &group);
+  /// Moves the tensor blocks of an all-to-all (AllToAll), collective permute (BlockMove) or
+  /// exchange (Exchange).
   template <typename BlockSource>
-  void movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
+  void moveBlocks(tpc_context &ctx, const Group &group, const void *in, void *out,
                   const BlockSource &blockSource);
   void arriveAndWait(tpc_context &ctx, Barrier &barrier);
   void arriveAndWaitAgain(Barrier &barrier);
@@ -80,7 +81,7 @@ private:
   std::shared_ptr<Hub> hub;
   int rank;
   bool spin;
-  std::map<uint32_t, Place> places;
+  std::map<uint32_t, GroupState> groupStates;
   Channels sending{false, {}}, receiving{false, {}}, posting{true, {}}, taking{true, {}};
 };
 

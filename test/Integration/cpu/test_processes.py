@@ -274,7 +274,7 @@ def test_a_port_that_is_taken(ranks):
                 "MASTER_PORT": "28999",
                 "TPC_INTERFACE": "eth77",
             },
-            "TPC_INTERFACE=eth77: this host has no such interface that is up, but",
+            "TPC_INTERFACE=eth77: this host has no such interface that is up; it has",
         ),
     ],
 )
@@ -475,7 +475,7 @@ def test_shared_memory_that_is_too_small_is_said(program, expected, tmp_path):
     ]
     result = run([*small, *command]).check()
     assert re.search(
-        r"note: the 4 ranks of a host talk over sockets, .*: /dev/shm has no \d+ KiB for them \(No"
+        r"note: the 4 ranks of a host communicate over sockets, .*: /dev/shm has no \d+ KiB for their rings \(No"
         r" space left on device, "
         r"\d+ KiB are free",
         result.stderr,

@@ -24,7 +24,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 constexpr std::byte unwritten{0xee};
 
-/// A member: its plan, and memory of exactly the required size.
+/// Plan of a member, and memory of exactly the required size.
 struct Member {
   CommPlan plan;
   Bytes in, out, stage{};
@@ -55,7 +55,8 @@ struct Member {
   }
 };
 
-/// Checks that members' calls match: kinds, counts, types, roots, and messages of each pair.
+/// Executes the calls of all members. Checks that they match in kind, count, type and root, and
+/// that each send has its receive.
 void call(std::vector<Member> &members) {
   int count = static_cast<int>(members.size());
   std::map<std::pair<int, int>, std::deque<std::pair<std::byte *, int64_t>>> sent;
@@ -77,7 +78,8 @@ void call(std::vector<Member> &members) {
         waiting.pop_front();
       }
   for (auto &[pair, left] : sent)
-    EXPECT_TRUE(left.empty()) << pair.first << " sends what " << pair.second << " does not receive";
+    EXPECT_TRUE(left.empty()) << pair.first << " sends a message that " << pair.second
+                              << " does not receive";
   if (together.empty())
     return;
   ASSERT_EQ(together.size(), members.size());
@@ -164,7 +166,7 @@ template <typename Plan> std::vector<Member> membersOf(const Grid &grid, Plan pl
 
 /// Checks that every output consists of the inputs' tensor blocks.
 template <typename BlockSource, typename Plan>
-void checkPieces(const Grid &grid, const BlockSource &blockSource,
+void checkBlocks(const Grid &grid, const BlockSource &blockSource,
                  const std::vector<int64_t> &outBytes, Plan plan) {
   std::vector<Member> members = membersOf(grid, plan);
   int count = grid.numRanks();
@@ -271,7 +273,7 @@ TEST(CommPlan, AllToAll) {
           back.splitFirst = !splitFirst;
           outBytes.push_back(AllToAll(group, back).inBytes(i));
         }
-        checkPieces(grid, AllToAll(group, shape), outBytes,
+        checkBlocks(grid, AllToAll(group, shape), outBytes,
                     [&](const Group &mine) { return planAllToAll(mine, shape); });
       }
 }
@@ -291,7 +293,7 @@ TEST(CommPlan, Permute) {
         std::vector<int64_t> outBytes;
         for (int i = 0; i < group.size(); ++i)
           outBytes.push_back(move.outBytes(i));
-        checkPieces(grid, move, outBytes,
+        checkBlocks(grid, move, outBytes,
                     [&](const Group &mine) { return planPermute(grid, mine, shape); });
       }
   }
@@ -312,13 +314,13 @@ TEST(CommPlan, Exchange) {
         std::vector<int64_t> outBytes;
         for (int i = 0; i < group.size(); ++i)
           outBytes.push_back(exchange.outBytes(i));
-        checkPieces(grid, exchange, outBytes,
+        checkBlocks(grid, exchange, outBytes,
                     [&](const Group &mine) { return planExchange(grid, mine, shape); });
       }
   }
 }
 
-TEST(CommPlan, WhatIsInARowIsPassedAsItIs) {
+TEST(CommPlan, ContiguousDataIsPassedDirectly) {
   Grid grid({{"tp", 4}});
   Group group = groupOf(grid, 1);
   auto expectDirect = [](const CommPlan &plan) {

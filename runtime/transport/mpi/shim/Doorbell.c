@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Size of a cache line; MPI aligns the window to less. */
+/* Has the size of a cache line. MPI may align the window to less. */
 typedef struct {
   _Atomic uint32_t rings;
   _Atomic uint32_t sleeping;
@@ -79,7 +79,7 @@ void tpc_doorbell_ring(int32_t peer) {
   if (!tpc_doorbell_reaches(peer))
     return;
   /* A sleeper announces its sleep before the kernel compares the count; a ringer counts before
-     it checks for sleepers. Sequentially consistent, so at least one side sees the other. */
+     it checks for sleepers. Both are sequentially consistent, so at least one sees the other. */
   atomic_fetch_add(&bells[peer]->rings, 1);
   if (atomic_load(&bells[peer]->sleeping))
     syscall(SYS_futex, &bells[peer]->rings, FUTEX_WAKE, 1, NULL, NULL, 0);

@@ -1,6 +1,7 @@
 /* Wake-up words in memory shared by the ranks of a host. MPI has no blocking wait without
-   spinning, so a sender rings, and a waiting rank sleeps on its own word. Rings are only hints:
-   sleeps are bounded, so a ring that MPI's own protocols miss costs only time. */
+   spinning. So a waiting rank sleeps on its own word, and a sender rings: it changes the receiver's
+   word. Rings are only hints: sleeps are bounded, so a ring that MPI's own protocols miss costs
+   only time. */
 #ifndef TPC_RT_TRANSPORT_MPI_SHIM_DOORBELL_H
 #define TPC_RT_TRANSPORT_MPI_SHIM_DOORBELL_H
 

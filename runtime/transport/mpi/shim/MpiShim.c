@@ -15,7 +15,7 @@
    TPC_MPI_PART_BYTES is for tests. */
 static int64_t part_bytes = INT64_C(1) << 26;
 
-/* MPI exists once per process, so there is one session at a time. */
+/* MPI is initialized once per process, so there is one session at a time. */
 static int is_open, is_ours; /* ours: we initialized MPI, and finalize it */
 static MPI_Comm world;
 static int world_rank, world_size;
@@ -42,8 +42,9 @@ static int32_t init(int32_t *rank, int32_t *size, int32_t *ranks_on_host, int32_
   MPI_Finalized(&finalized);
   if (finalized || is_open) {
     snprintf(error, (size_t)capacity,
-             finalized ? "MPI was finalized in this process, and cannot be initialized again"
-                       : "this process has a session already; end it before another begins");
+             finalized
+                 ? "MPI was finalized in this process, and cannot be initialized again"
+                 : "this process already has a session, which must end before another begins");
     return 1;
   }
   MPI_Initialized(&initialized);
@@ -170,7 +171,7 @@ static int32_t post(const tpc_message *message) {
 
 static void flush_next(void) { flushes_next = 1; }
 
-/* Frees posts that the receivers have; returns whether there were any. */
+/* Frees the posts that have been received. Returns whether there were any. */
 static int advance_posts(void) {
   int moved = 0;
   for (post_list **at = &posts; *at;) {
