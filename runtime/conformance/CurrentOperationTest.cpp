@@ -17,12 +17,12 @@ TEST(CurrentOperation, ReadsConsistentState) {
     OperationScope doing(activity, "all_reduce", 1);
     // The node of the next operation; the current one keeps its node.
     activity.setNode("b");
-    CurrentOperation::Seen seen = activity.read();
+    CurrentOperation::Snapshot seen = activity.read();
     EXPECT_STREQ(seen.what, "all_reduce");
     EXPECT_STREQ(seen.node, "a");
     EXPECT_EQ(seen.axes, 1u);
   }
-  CurrentOperation::Seen seen = activity.read();
+  CurrentOperation::Snapshot seen = activity.read();
   EXPECT_EQ(seen.what, nullptr);
   EXPECT_STREQ(seen.last, "all_reduce");
   EXPECT_STREQ(seen.node, "a");
@@ -53,7 +53,7 @@ TEST(CurrentOperation, IsReadWhole) {
            std::chrono::steady_clock::now() > end;
   };
   while (!HasFailure() && !isOver()) {
-    CurrentOperation::Seen seen = activity.read();
+    CurrentOperation::Snapshot seen = activity.read();
     if (!seen.last)
       continue;
     ++found[seen.axes];

@@ -42,7 +42,7 @@ TEST(HangDetector, ARankInALaterOperationIsNotMissing) {
   ranks.beats[1].number = 6;
   EXPECT_EQ(ranks.all.describeWait(0), "rank 0 in all_reduce 7 for rank 1");
   EXPECT_EQ(ranks.all.describeWait(1), "rank 1 in all_gather 6");
-  EXPECT_EQ(ranks.all.first(), 0);
+  EXPECT_EQ(ranks.all.rankToReport(), 0);
   // Sequence numbers of different groups are not comparable.
   ranks.beats[0].axes = 2;
   EXPECT_EQ(ranks.all.awaited(1), std::vector<int>{0});
@@ -52,7 +52,7 @@ TEST(HangDetector, NamesARankThatWaitsForAComputingRank) {
   // 0 waits for 1, 1 for 2, and 2 computes, on the host or on its device.
   for (const Heartbeat &last : {computing(), onDevice("computing on its device, in kernel 'k'")}) {
     Ranks ranks({onDevice("in receive 1", {1}), onDevice("in receive 2", {2}), last});
-    EXPECT_EQ(ranks.all.first(), 1);
+    EXPECT_EQ(ranks.all.rankToReport(), 1);
     EXPECT_EQ(ranks.all.describeWait(1), "rank 1 in receive 2 for rank 2");
   }
 }
@@ -60,11 +60,11 @@ TEST(HangDetector, NamesARankThatWaitsForAComputingRank) {
 TEST(HangDetector, NamesARankThatWaitsForItsDevice) {
   Ranks ranks({onHost("in all_reduce", {1}), onHost("in all_reduce", {0}),
                onDevice("computing on its device, in kernel 'k'")});
-  EXPECT_EQ(ranks.all.first(), 2);
+  EXPECT_EQ(ranks.all.rankToReport(), 2);
 }
 
 TEST(HangDetector, NamesTheFirstUnfinishedRankOfACycle) {
   Ranks ranks({Heartbeat{.waits = true, .left = true, .awaited = {}, .at = ""},
                onHost("in send", {2}), onHost("in send", {1})});
-  EXPECT_EQ(ranks.all.first(), 1);
+  EXPECT_EQ(ranks.all.rankToReport(), 1);
 }

@@ -128,8 +128,8 @@ int main(int argc, char **argv) {
     placement.threads = !theSession;
     placement.first = theSession ? theSession->rank() : 0;
     placement.onHost = theSession ? theSession->ranksOnHost() : 8;
-    problem = kind->place(placement);
-    if (std::string note = problem.empty() ? kind->settle(/*shared=*/false) : ""; !note.empty())
+    problem = kind->assign(placement);
+    if (std::string note = problem.empty() ? kind->setSharing(/*shared=*/false) : ""; !note.empty())
       std::fprintf(stderr, "note: %s\n", note.c_str());
     selectDevices(*kind);
   } else if (value && problem.empty()) {

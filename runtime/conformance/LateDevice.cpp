@@ -214,10 +214,10 @@ public:
       inner->beginStep(values);
     });
   }
-  void setEnv(int32_t place, int64_t value) override {
+  void setEnv(int32_t index, int64_t value) override {
     enqueue({{&env, 1, true}}, [=, this] {
-      env[place] = value;
-      inner->setEnv(place, value);
+      env[index] = value;
+      inner->setEnv(index, value);
     });
   }
   void copy(void *to, const void *from, int64_t bytes) override {

@@ -38,10 +38,10 @@ bool Arena::reserve(size_t bytes) {
 }
 
 void *Arena::push(int64_t bytes) {
-  // A request beyond the address space is a caller's error, not a lack of memory.
+  // Rejects sizes beyond the address space, which are errors of the caller.
   if (bytes < 0 || bytes > (int64_t(1) << 46))
     return nullptr;
-  // An empty frame takes one cache line, so that every frame has a unique address.
+  // An empty frame takes one unit of alignment, so that every frame has a unique address.
   size_t size = std::max(alignUp(static_cast<size_t>(bytes)), alignment);
   if (chunks.empty() && !addChunk(size))
     return nullptr;

@@ -34,7 +34,7 @@ public:
     return (bytes + alignment - 1) & ~(alignment - 1);
   }
 
-  /// Takes memory from `source`, which must outlive the arena.
+  /// Allocates chunks from `source`, which must outlive the arena.
   explicit Arena(MemorySource &source) : source(source) {}
   Arena(const Arena &) = delete;
   Arena &operator=(const Arena &) = delete;

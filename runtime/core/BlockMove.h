@@ -1,10 +1,11 @@
 //===- BlockMove.h - Tensor blocks that a collective-permute exchanges ----===//
 //
-// The dimension is [blocks, n, unit]. Some axes split n; others split the resulting sequence of
-// elements. A member therefore has the same range of each block (the whole block or its shard),
-// except that its elements may start within its first block and end within its last one. Element i
-// of a block comes from element (first + i) mod (n·unit) of that block. A member therefore needs at
-// most two ranges per block from another member.
+// A collective-permute moves the elements of one dimension, viewed as [blocks, n, unit]. Some axes
+// split n. Other axes then split the sequence of all remaining elements. A member therefore has the
+// same range of each block (the whole block or a shard of n), except that its elements may start
+// within its first block and end within its last one. Element i of a block comes from element
+// (first + i) mod (n·unit) of that block. A member therefore needs at most two ranges per block
+// from another member.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,9 +1,9 @@
 //===- CollectiveBackend.h - Device-to-device communication ---------------===//
 //
-// Communication library of a device kind, such as NCCL for GPUs. One object per rank. Its calls
-// take equal, contiguous buffers; a CommPlan (transport/devices/CommPlan.h) builds a collective
-// from such calls. A backend does not depend on grids; transport/devices/DeviceTransport.h maps
-// grids onto it.
+// Communication library of a device kind, such as NCCL for GPUs. There is one object per rank. Its
+// calls take equal, contiguous buffers; a CommPlan (transport/devices/CommPlan.h) builds a
+// collective from such calls. A backend does not depend on grids;
+// transport/devices/DeviceTransport.h maps grids onto it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,6 +23,7 @@ namespace tpc::rt {
 
 /// Buffers that a plan reads and writes, all in device memory.
 enum class CommMemory { In, Out, Stage };
+/// Position in one of these buffers.
 struct CommPlace {
   CommMemory memory = CommMemory::Stage;
   int64_t offset = 0; ///< bytes
@@ -34,7 +35,7 @@ struct CommCopy {
   int64_t width, rows, fromStride, toStride;
 };
 
-/// Fill with zeros.
+/// A range that is filled with zeros.
 struct CommFill {
   CommPlace at;
   int64_t bytes;
@@ -51,7 +52,8 @@ struct CommCall {
   int peer = 0; ///< Broadcast: the root; Send, Receive: the other side
 };
 
-/// One member's part of a collective: copies, one group of calls, copies.
+/// One member's part of a collective: fills, copies before the calls, one group of calls, copies
+/// after the calls.
 struct CommPlan {
   int64_t stageBytes = 0;
   std::vector<CommFill> fills;
@@ -61,12 +63,12 @@ struct CommPlan {
 };
 
 /// An error that the end of another rank may have caused.
-struct LinkBroken : std::runtime_error {
+struct ConnectionLost : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Members of a group are numbered from 0, and so are communicators. Errors are exceptions of the
-/// standard library.
+/// Numbers of members and of communicators start at 0. Errors are exceptions of the standard
+/// library.
 class CollectiveBackend {
 public:
   virtual ~CollectiveBackend();
@@ -74,7 +76,7 @@ public:
   virtual std::string name() const = 0;
   /// Whether max and min of floats match Reduce.h: NaN propagates, and signed zeros are ordered. If
   /// not, the host reduces them.
-  virtual bool comparesAsRanksDo() const { return true; }
+  virtual bool comparesLikeReduce() const { return true; }
 
   /// Unique id that one member creates and all members pass to `connect`.
   using Id = std::array<std::byte, 128>;
@@ -86,11 +88,12 @@ public:
   /// not be called after `abort`.
   virtual void close() = 0;
 
-  /// Enqueues a plan as one operation after all work enqueued before. All members enqueue plans in
-  /// the same order. The calls of a plan form one group. A plan without calls needs no
-  /// communicator.
+  /// Communicator of plans without calls.
   static constexpr int none = -1;
-  virtual void carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) = 0;
+  /// Enqueues a plan as one operation, after all work enqueued before. The calls of the plan form
+  /// one group. All members enqueue plans in the same order.
+  virtual void carryOut(int communicator, const CommPlan &plan, const void *in, void *out,
+                        void *stage) = 0;
 
   // Any thread may call the following functions.
 
@@ -100,17 +103,17 @@ public:
   };
   virtual Progress progress() = 0;
   /// Returns the error of a communicator, or an empty string.
-  virtual std::string problem(int link) = 0;
+  virtual std::string problem(int communicator) = 0;
   /// Aborts all operations and destroys the communicators. Their results are undefined.
   virtual void abort() = 0;
 };
 
 class Transport;
 
-/// Makes a transport that runs collectives and messages on `links`, and start-up and outputs on
+/// Makes a transport that runs collectives and messages on `backend`, and start-up and outputs on
 /// `host`.
 std::unique_ptr<Transport> makeDeviceTransport(tpc_context &ctx, std::unique_ptr<Transport> host,
-                                               std::unique_ptr<CollectiveBackend> links);
+                                               std::unique_ptr<CollectiveBackend> backend);
 
 } // namespace tpc::rt
 

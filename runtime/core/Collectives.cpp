@@ -1,7 +1,8 @@
 //===- Collectives.cpp - Communication functions of the ABI ---------------===//
 //
-// Checks arguments, handles empty tensors and groups of one, counts, and passes the rest to the
-// transport. All members of a group call with the same sizes, so all take the same branches here.
+// These functions check arguments, handle empty tensors and groups of one, count the communication,
+// and pass the rest to the transport. All members of a group call with the same sizes, so all take
+// the same branches here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +24,7 @@ namespace {
   fail(ctx, std::string(spell(kind)) + " over '" + ctx.grid.label(axes) + "': " + what);
 }
 
-/// Bytes of a tensor; fails if a size is negative or the product overflows.
+/// Returns the bytes of a tensor. Fails if a size is negative or the number of bytes overflows.
 int64_t bytesOf(tpc_context &ctx, CollectiveKind kind, uint32_t axes, int32_t dtype,
                 std::initializer_list<int64_t> sizes) {
   int64_t bytes = sizeOf(dtype);
@@ -60,7 +61,7 @@ void checkReduction(tpc_context &ctx, CollectiveKind kind, uint32_t axes, int32_
                " (sum, max and min of floats, i32 and i64 are possible)");
 }
 
-void copyIfApart(tpc_context &ctx, void *out, const void *in, int64_t bytes) {
+void copyUnlessInPlace(tpc_context &ctx, void *out, const void *in, int64_t bytes) {
   if (out != in)
     ctx.device->copy(out, in, bytes);
 }
@@ -106,7 +107,8 @@ private:
   OperationScope doing;
 };
 
-/// World rank whose coordinate on `axis` is `peer`.
+/// Returns the world rank whose coordinate on `axis` is `peer`, and whose other coordinates are
+/// those of this rank.
 int peerRank(tpc_context &ctx, const char *what, int32_t axis, int64_t peer) {
   const auto &axes = ctx.grid.axes();
   if (axis < 0 || axis >= ctx.grid.numAxes())
@@ -139,7 +141,7 @@ extern "C" void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, i
   if (bytes == 0)
     return;
   if (group.size() == 1)
-    return copyIfApart(*ctx, out, in, bytes);
+    return copyUnlessInPlace(*ctx, out, in, bytes);
   ctx->counters.add(kind, axes, bytes);
   Transport &transport = ctx->transport->forReduction(tpc_dtype(dtype), tpc_reduction(reduction));
   Transfer transfer(*ctx, transport, spell(kind), axes);
@@ -156,7 +158,7 @@ extern "C" void tpc_all_gather(tpc_context *ctx, uint32_t axes, int32_t dtype, c
   if (bytes == 0)
     return;
   if (group.size() == 1)
-    return copyIfApart(*ctx, out, in, bytes);
+    return copyUnlessInPlace(*ctx, out, in, bytes);
   ctx->counters.add(kind, axes, bytes);
   Transfer transfer(*ctx, spell(kind), axes);
   int64_t own = bytes / n * group.part(n, group.index).size;
@@ -174,7 +176,7 @@ extern "C" void tpc_reduce_scatter(tpc_context *ctx, uint32_t axes, int32_t dtyp
   if (bytes == 0)
     return;
   if (group.size() == 1)
-    return copyIfApart(*ctx, out, in, bytes);
+    return copyUnlessInPlace(*ctx, out, in, bytes);
   ctx->counters.add(kind, axes, bytes);
   Transport &transport = ctx->transport->forReduction(tpc_dtype(dtype), tpc_reduction(reduction));
   Transfer transfer(*ctx, transport, spell(kind), axes);
@@ -192,7 +194,7 @@ extern "C" void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, c
   if (bytes == 0)
     return;
   if (group.size() == 1)
-    return copyIfApart(*ctx, out, in, bytes);
+    return copyUnlessInPlace(*ctx, out, in, bytes);
   // The buffer is this rank's input, which has only its shard of the gathered dimension.
   int64_t gathered = split_first ? b : a, split = split_first ? a : b;
   int64_t before = bytes / gathered * group.part(gathered, group.index).size;

@@ -1,6 +1,6 @@
 //===- Compute.cpp - Computation functions of the ABI ---------------------===//
 //
-// Checks arguments, handles empty tensors, and passes the rest to the device.
+// These functions check arguments, handle empty tensors, and pass the rest to the device.
 //
 //===----------------------------------------------------------------------===//
 
@@ -97,7 +97,7 @@ extern "C" void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a
     ctx->device->batchProduct({a, b, out, batch, m, k, n, aBatchStride, bBatchStride, dtype});
 }
 
-/// Devices have at most one page per sequence.
+/// Fails if there is a page table: devices support one page per sequence only.
 static void checkPages(tpc_context &ctx, const char *what, const int64_t *pages) {
   if (pages)
     fail(ctx, std::string("internal error: ") + what +

@@ -34,16 +34,16 @@ public:
 /// null entries are inputs or parameters that the rank does not have.
 struct DataTables {
   std::vector<const void *> inputs; ///< the whole tensors, by index in manifest.inputs
-  std::vector<const void *>
-      parameters; ///< this rank's shards, by index in manifest.parameters; null for packed ones
-  std::vector<std::shared_ptr<Matrix>> matrices; ///< the packed ones
+  /// This rank's shards, by index in manifest.parameters; null for packed ones.
+  std::vector<const void *> parameters;
+  std::vector<std::shared_ptr<Matrix>> matrices; ///< packed parameters, by the same index
 };
 
-/// Selects the entries first, first + step, … of dimension `dim` of a block, whose `held` entries
-/// include copies.
+/// Selects the entries first, first + step, … of dimension `dim` of a block. That dimension has
+/// `entries` entries, which include copies.
 struct Selection {
   int32_t dim;
-  int64_t held, first, step;
+  int64_t entries, first, step;
 };
 
 /// Receives the blocks that `tpc_output` delivers, in device memory. A replayed step delivers to
@@ -91,7 +91,7 @@ struct tpc_context {
   const std::unique_ptr<tpc::rt::StepCache> steps;
   /// Host operations of a step that is being recorded. A replay repeats them before the device
   /// starts. Null outside of recording.
-  std::vector<std::function<void()>> *noted = nullptr;
+  std::vector<std::function<void()>> *hostWork = nullptr;
 
   int worldSize() const { return grid.numRanks(); }
   /// Returns this rank's group for an axis mask. Computed once.

@@ -1,9 +1,9 @@
 //===- ControlGroup.h - Limits of a container or service (cgroups) --------===//
 //
-// A process is in one group of each hierarchy: one for all controllers (version 2), one for each
-// (version 1), or both. Limits of a group apply to all descendants. A container sees its own group
-// as the root of the hierarchy. Without a cgroup namespace, it sees the full path, but only the
-// last components are mounted.
+// There is one hierarchy of groups for all controllers (version 2), one for each controller
+// (version 1), or both. A process is in one group of each hierarchy. Limits of a group apply to all
+// descendants. A container sees its own group as the root of the hierarchy. Without a cgroup
+// namespace, it sees the full path, but only the last components are mounted.
 //
 //===----------------------------------------------------------------------===//
 

@@ -2,7 +2,8 @@
 //
 // Counts and bytes of collectives by axes and kind, with the convention of the compiler's report.
 // Bytes are those of the whole buffer, without padding:
-// * all-reduce: the tensor; all-gather: the gathered tensor; reduce-scatter: the input;
+// * all-reduce and broadcast: the tensor; all-gather: the gathered tensor; reduce-scatter: the
+//   input; all-to-all: the rank's input;
 // * send: the message, counted at the sender;
 // * collective-permute and exchange: the maximum over members of bytes sent or received.
 // Empty messages are neither sent nor counted.
@@ -64,7 +65,8 @@ public:
           add(CollectiveKind(kind), axes, cell.bytes, cell.count);
   }
   void reset() { cells.clear(); }
-  /// Rows with a nonzero count, by mask and then by kind; "output" and "sampling" come last.
+  /// Returns the rows with a nonzero count, by mask and then by kind; "output" and "sampling" come
+  /// last.
   std::vector<Row> rows(const Grid &grid) const;
 
 private:

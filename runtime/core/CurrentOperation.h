@@ -1,6 +1,7 @@
 //===- CurrentOperation.h - Current operation of a rank -------------------===//
 //
-// For messages about hangs. Written by the rank's thread, read by any thread.
+// Messages about hangs contain the current operation. The rank's thread writes it, and any thread
+// may read it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +17,7 @@ namespace tpc::rt {
 
 class CurrentOperation {
 public:
-  struct Seen {
+  struct Snapshot {
     /// "all_reduce", "receive", …: a static string; null: the rank computes.
     const char *what = nullptr;
     /// The last non-null `what`, its axes (0: start-up or outputs), and its ONNX node if the
@@ -41,8 +42,8 @@ public:
   }
 
   /// Returns a consistent snapshot, also during a change.
-  Seen read() const {
-    Seen result;
+  Snapshot read() const {
+    Snapshot result;
     // Waits for a writer that was preempted during a change, but only for a bounded time.
     for (int i = 0; i < 1000; ++i) {
       if (i > 100)

@@ -38,7 +38,7 @@ void Device::copyRows(const Rows &rows) {
          static_cast<const std::byte *>(rows.from) + row * rows.fromStride, rows.bytes);
 }
 void Device::sumBins(const float *, int64_t, float, std::span<int64_t>) {
-  throw std::logic_error("internal error: a device that does not choose has no scores");
+  throw std::logic_error("internal error: a device that cannot sample has no scores");
 }
 std::unique_ptr<WeightLoader> Device::makeWeightLoader() { return nullptr; }
 bool Device::computes(int32_t dtype) const { return dtype == TPC_F32; }
@@ -67,19 +67,19 @@ const DeviceKind *DeviceKind::withProducts(const std::string &name, std::string 
   if (name == "tpc")
     return this;
   problem = "--products=" + name + ": this device (" + this->name() +
-            ") has no products but its own, 'tpc'";
+            ") computes products only by its own backend, 'tpc'";
   return nullptr;
 }
 void DeviceKind::shareKernels(const std::vector<std::string> &) const {}
 std::string DeviceKind::environmentProblem() const { return ""; }
-std::string DeviceKind::place(const Placement &) const { return ""; }
+std::string DeviceKind::assign(const Placement &) const { return ""; }
 DeviceAssignment DeviceKind::assignmentOf(int) const { return {}; }
-std::string DeviceKind::settle(bool) const { return ""; }
-void DeviceKind::chooseByMeasuring(bool) const {}
+std::string DeviceKind::setSharing(bool) const { return ""; }
+void DeviceKind::enableTuning(bool) const {}
 void DeviceKind::releaseUnused() const {}
 std::vector<std::string> DeviceKind::takeNotes() const { return {}; }
 int64_t DeviceKind::freeBytes(int) const { return std::numeric_limits<int64_t>::max(); }
-const DeviceKind *DeviceKind::counted() const { return nullptr; }
+const DeviceKind *DeviceKind::dryRun() const { return nullptr; }
 MemoryUse &DeviceKind::use() const { throw std::logic_error("memory is not counted"); }
 
 } // namespace tpc::rt

@@ -1,11 +1,11 @@
 //===- Device.h - Interface of a device: memory and computation -----------===//
 //
-// One object per rank, used by the rank's thread. The ABI's entry points (Compute.cpp,
+// There is one object per rank, which the rank's thread uses. The ABI's entry points (Compute.cpp,
 // Collectives.cpp) check arguments and handle empty tensors, so arguments are valid and tensors are
 // not empty.
 //
-// Tensor addresses are device addresses. The host accesses that memory only through the functions
-// below; address arithmetic is allowed.
+// Tensor addresses are device addresses. The host may compute with addresses, but accesses device
+// memory only through the functions below.
 //
 // Work (copy, launch, multiply, batchProduct, attention, append) and changes of env may be deferred
 // and reordered, as long as the results equal execution in call order. A buffer may therefore be
@@ -86,10 +86,13 @@ public:
 
   //===--- memory ---------------------------------------------------------===//
 
-  /// Memory is released after all work enqueued before (MemorySource). Returns whether the host can
-  /// access device memory, within accesses, at the same addresses.
+  // `release` (MemorySource) frees memory after all work enqueued before.
+
+  /// Whether the host can access device memory at the same addresses, within an access
+  /// (beginAccess).
   virtual bool isHost() const;
-  /// Memory source of frames that ranks communicate: this device, or one with registered memory.
+  /// Returns the memory source of frames: this device, or a source of memory that is registered for
+  /// communication.
   virtual MemorySource &frames();
   /// Declares that later work does not need the contents of this memory.
   virtual void discard(void *memory, int64_t bytes);
@@ -118,9 +121,10 @@ public:
   /// tokens, deliver the minimum integer; the top-scoring tokens stay on the device. Returns false,
   /// with no effect, if the device cannot sample.
   using SamplingConsumer = std::function<void(const std::byte *best, const SamplingResult &chosen)>;
-  virtual bool sample(const SamplingRequest &choice, SamplingConsumer take);
-  /// After a step, for scores that it kept (SamplingResult): the number of scores in each bin below
-  /// `largest`, then the sums of their weights (generate/Score.h).
+  virtual bool sample(const SamplingRequest &request, SamplingConsumer take);
+  /// After a step, for the scores of a SamplingResult: sets `sums` to the number of scores in each
+  /// bin of distances below `largest`, then to the sum of the weights in each bin
+  /// (generate/Score.h).
   virtual void sumBins(const float *scores, int64_t count, float largest, std::span<int64_t> sums);
 
   /// Between these calls all earlier work is done and no work is enqueued. This and other ranks of
@@ -154,7 +158,7 @@ public:
   /// Makes a loader that uploads weights in file format. No other work is enqueued during its
   /// lifetime. Null: the host uploads.
   virtual std::unique_ptr<WeightLoader> makeWeightLoader();
-  /// Makes the transpose of a dense [n, k] in device memory, which must outlive it.
+  /// Makes the transpose of a dense [n, k] in device memory. That memory must outlive the result.
   virtual std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n,
                                               int32_t dtype) = 0;
 
@@ -162,7 +166,7 @@ public:
 
   /// Sets the env of kernels.
   virtual void beginStep(const std::vector<int64_t> &env) = 0;
-  virtual void setEnv(int32_t place, int64_t value) = 0;
+  virtual void setEnv(int32_t index, int64_t value) = 0;
   virtual void copy(void *to, const void *from, int64_t bytes) = 0;
   /// Copies `count` byte ranges; each stride is at least the size of a range.
   struct Rows {
@@ -186,9 +190,11 @@ public:
   // would differ. Between steps, one of the ranks with a pending tuning therefore measures it for
   // all of them. Tunings and results are single-line strings; equal tunings share one result.
 
-  /// Tunings that the enqueued work needs and that have no result yet. Called on dry-run devices.
+  /// Returns the tunings that the enqueued work needs and that have no result yet. Called on
+  /// dry-run devices too.
   virtual std::vector<std::string> pendingTunings();
-  /// Bytes of device memory that measuring a pending tuning needs, as `memory` of `tune`.
+  /// Returns the bytes of device memory that measuring a pending tuning needs: the size of `memory`
+  /// of `tune`.
   virtual int64_t tuningBytes(const std::string &tuningKey);
   virtual std::string tune(const std::string &tuningKey, void *memory);
   /// Applies a tuning result. Returns false if the result is invalid for this device.
@@ -267,8 +273,8 @@ private:
   void *memory;
 };
 
-/// Device memory in bytes: allocated, and requested (drivers round up to pages). Current values,
-/// and peaks since the last reset.
+/// Device memory in bytes, now and at the peak since the last reset. Allocated memory exceeds
+/// requested memory, because drivers round up to pages.
 struct MemoryUse {
   int64_t now = 0, peak = 0;
   int64_t requested = 0, peakRequested = 0;
@@ -298,7 +304,7 @@ public:
   /// Restricts this process to kernels that processes with each of `names` (see kernels()) can run,
   /// so that results have the same bits on all of them. Call before the first device is made.
   virtual void shareKernels(const std::vector<std::string> &names) const;
-  /// Backend of f32 matmuls with weights: "tpc", or a library with its version.
+  /// Returns the backend of f32 matmuls with weights: "tpc", or a library with its version.
   virtual std::string products() const;
   /// Returns the same kind of device with matmuls by backend `name`. Null, with the reason in
   /// `problem`, if the backend is not available.
@@ -309,24 +315,25 @@ public:
   virtual std::string environmentProblem() const;
   /// Assigns devices to ranks, before the first device is made. Returns the error if a rank cannot
   /// have one, or an empty string.
-  virtual std::string place(const Placement &placement) const;
-  /// After `place`: the device of a rank of this process.
+  virtual std::string assign(const Placement &placement) const;
+  /// After `assign`: the device of a rank of this process.
   virtual DeviceAssignment assignmentOf(int rank) const;
-  /// After `place`: sets whether ranks anywhere in the world share a device. Returns a note to
+  /// After `assign`: sets whether ranks anywhere in the world share a device. Returns a note to
   /// print once.
-  virtual std::string settle(bool shared) const;
+  virtual std::string setSharing(bool shared) const;
   /// Enables or disables tuning by measurement, before the first device is made. Default: enabled.
-  virtual void chooseByMeasuring(bool does) const;
+  virtual void enableTuning(bool enabled) const;
   /// Returns and removes the notes for the user that devices of this process have added since the
   /// last call.
   virtual std::vector<std::string> takeNotes() const;
-  /// After `place`: free bytes of the device's memory. Throws. May keep resources for the device
+  /// After `assign`: free bytes of the device's memory. Throws. May keep resources for the device
   /// that `make` returns; if none is made, `releaseUnused` releases them.
   virtual int64_t freeBytes(int rank) const;
   virtual void releaseUnused() const;
   /// Returns a dry-run version of the selected kind, which does no work and counts the memory of
-  /// its thread's devices. Null: not supported.
-  virtual const DeviceKind *counted() const;
+  /// its thread's devices. Null: not supported, as on CPUs, where an estimate before each new step
+  /// takes too long.
+  virtual const DeviceKind *dryRun() const;
   /// Memory counted by a dry-run kind.
   virtual MemoryUse &use() const;
   /// Bytes of a matrix.

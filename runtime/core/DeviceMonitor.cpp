@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto period = std::chrono::milliseconds(100);
 /// After this process was stopped, the first check accounts for at most this many seconds.
-constexpr double longestLook = 0.5;
+constexpr double longestInterval = 0.5;
 /// Seconds for ranks to return after a run has failed.
 constexpr double graceForEnd = 5;
 
@@ -42,7 +42,7 @@ void DeviceMonitor::run() {
   std::unique_lock<std::mutex> lock(mutex);
   while (!changed.wait_for(lock, period, [&] { return ending; })) {
     auto now = std::chrono::steady_clock::now();
-    double passed = std::min(std::chrono::duration<double>(now - last).count(), longestLook);
+    double passed = std::min(std::chrono::duration<double>(now - last).count(), longestInterval);
     last = now;
     stuck = world.failed() && (world.runs() || world.ends()) ? stuck + passed : 0;
     if (stuck > graceForEnd)
@@ -90,7 +90,7 @@ std::string DeviceMonitor::judgeWaits(double seconds, int &rank) {
     return "";
   HangDetector hangDetector{world.size(), [&](int of) -> const Heartbeat & { return beats[of]; },
                             [&](int of) { return world.grid().describe(of); }};
-  rank = hangDetector.first();
+  rank = hangDetector.rankToReport();
   std::string message = world.describeTimeout() + ": " + hangDetector.describeWait(rank);
   for (int other = 0; other < world.size(); ++other)
     if (other != rank)

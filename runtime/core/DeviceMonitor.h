@@ -1,10 +1,10 @@
 //===- DeviceMonitor.h - Error detection on a process's devices -----------===//
 //
-// A thread polls the devices of this process's ranks ten times a second. If communication between
-// devices has failed (a device failed, or a rank of another process is gone), it ends the world.
-// For ranks that are processes, core/Watchdog.h also monitors the waits of their devices. Where all
-// ranks are threads, or there is only one, this class detects that devices made no progress for the
-// world's timeout.
+// A thread polls the devices of this process's ranks ten times a second. The thread ends the world
+// if communication between devices has failed: a device failed, or a rank of another process is
+// gone. For ranks that are processes, core/Watchdog.h also monitors the waits of their devices.
+// Where all ranks are threads, or there is only one, this class detects that devices made no
+// progress for the world's timeout.
 //
 // A rank that waits in a driver or a library, for a hung device or for ranks that are gone, may not
 // return. If a failed world does not end, the process is ended.

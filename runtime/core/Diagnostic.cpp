@@ -15,7 +15,7 @@ namespace {
 std::atomic<bool> isOwn{false}, isOfOther{false};
 std::atomic<int> listener{-1};
 
-bool haveOnePlace() {
+bool haveSameTarget() {
   struct stat out{}, err{};
   return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
          out.st_dev == err.st_dev && out.st_ino == err.st_ino;
@@ -32,7 +32,7 @@ void printDiagnostic(const char *kind, const std::string &text) {
   std::fflush(stderr);
 }
 
-bool isMidLine() { return isOwn.load() && haveOnePlace(); }
+bool isMidLine() { return isOwn.load() && haveSameTarget(); }
 void setMidLine(bool is) {
   int event = listener.load();
   if (isOwn.exchange(is) != is && event >= 0)

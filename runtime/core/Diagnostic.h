@@ -20,10 +20,11 @@ void printDiagnostic(const char *kind, const std::string &text);
 bool isMidLine();
 /// Sets whether standard output ends in the middle of a line.
 void setMidLine(bool is);
-/// Sets an eventfd that is signaled when that changes; -1 disables it. Only one watchdog may use
-/// it.
+/// Sets an eventfd that is signaled whenever setMidLine changes the state; -1: none. Only one
+/// watchdog may use it.
 void notifyMidLine(int event);
-/// Sets the same for rank 0's process, whose standard output this run shares.
+/// Sets whether the standard output of rank 0's process, which the whole run shares, ends in the
+/// middle of a line.
 void setMidLineOfOther(bool is);
 
 } // namespace tpc::rt

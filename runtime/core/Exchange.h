@@ -1,8 +1,8 @@
 //===- Exchange.h - Tensor blocks that ranks exchange ---------------------===//
 //
-// In each dimension a member owns ranges of indices before and after the exchange. The elements
-// that a member needs from the shard of other members form a box: one or more index ranges per
-// dimension. One of the shard's owners sends the box.
+// In each dimension a member owns ranges of indices before and after the exchange. Several members
+// may own the same shard. The elements that a member needs from a shard of other members form a
+// box: one or more index ranges per dimension. One owner of the shard sends the box.
 //
 // Boxes are assigned by descending size; equal sizes by ascending receiver rank. Each goes to the
 // owner with the fewest assigned bytes. Ties go to the owner at the receiver's coordinates on all
@@ -31,9 +31,9 @@ public:
   int64_t outBytes(int member) const { return bytesOf(after[member], after[member]); }
   /// Bytes of the largest input.
   int64_t largest() const;
-  /// Bytes that `from` sends to `to`. If they are the same member: bytes that it keeps.
+  /// Bytes that `from` sends to `to`. If both are the same member: bytes that it keeps.
   int64_t bytesBetween(int from, int to) const {
-    return gives(from, to) ? bytesOf(before[from], after[to]) : 0;
+    return sends(from, to) ? bytesOf(before[from], after[to]) : 0;
   }
   /// Maximum over the members of bytes sent or received.
   int64_t maxBytes() const { return busiest; }
@@ -56,7 +56,7 @@ private:
   template <std::vector<int> ExchangeFactor::*factorAxes, std::vector<int> ExchangeDim::*axes>
   Box boxOf(const std::vector<int64_t> &coordinates) const;
   void chooseSenders();
-  bool gives(int from, int to) const {
+  bool sends(int from, int to) const {
     return parts[from] == parts[to] ? from == to : senders[to][parts[from]] == from;
   }
   static std::vector<Run> runsIn(const Ranges &before, const Ranges &after);
@@ -150,13 +150,13 @@ Exchange::Box Exchange::boxOf(const std::vector<int64_t> &coordinates) const {
 
 inline void Exchange::chooseSenders() {
   int members = static_cast<int>(parts.size());
-  std::vector<std::vector<int>> having(numParts);
+  std::vector<std::vector<int>> owners(numParts);
   for (int member = 0; member < members; ++member)
-    having[parts[member]].push_back(member);
+    owners[parts[member]].push_back(member);
   senders.assign(members, std::vector<int>(numParts, -1));
   std::vector<int64_t> sent(members), received(members);
   for (int part = 0; part < numParts; ++part) {
-    const std::vector<int> &list = having[part];
+    const std::vector<int> &list = owners[part];
     std::vector<std::pair<int64_t, int>> boxes; // (-bytes, receiver)
     for (int to = 0; to < members; ++to)
       if (int64_t bytes = part == parts[to] ? 0 : bytesOf(before[list[0]], after[to]))
@@ -211,7 +211,7 @@ inline int64_t Exchange::largest() const {
 }
 
 inline TensorBlock Exchange::tensorBlock(int from, int to) const {
-  if (!gives(from, to))
+  if (!sends(from, to))
     return TensorBlock();
   std::vector<TensorBlock::Dim> dims(shape.dims.size());
   int64_t source = shape.element, target = shape.element;

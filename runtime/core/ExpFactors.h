@@ -1,6 +1,6 @@
 //===- ExpFactors.h - Coefficients of the polynomial for exp --------------===//
 //
-// Hosts and devices compute bit-identical results with it (generate/Random.h).
+// Hosts and devices compute bit-identical results with these coefficients (generate/Random.h).
 //
 //===----------------------------------------------------------------------===//
 

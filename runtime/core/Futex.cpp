@@ -8,7 +8,7 @@
 
 namespace tpc::rt {
 
-static_assert(sizeof(std::atomic<uint32_t>) == 4, "the kernel waits on the word itself");
+static_assert(sizeof(std::atomic<uint32_t>) == 4, "the kernel compares the word itself");
 
 // A waiter increments the waiter count, then the kernel compares the word. A waker changes the
 // word, then reads the waiter count. All accesses are sequentially consistent, so no wake-up is
@@ -20,9 +20,9 @@ void Futex::wakeAll() {
 }
 
 void Futex::sleep(uint32_t seen, bool endless) {
-  timespec look{0, static_cast<long>(Timeout::longestLook * 1e9)};
+  timespec interval{0, static_cast<long>(Timeout::longestInterval * 1e9)};
   sleepers.fetch_add(1, std::memory_order_seq_cst);
-  syscall(SYS_futex, &value, FUTEX_WAIT_PRIVATE, seen, endless ? nullptr : &look, nullptr, 0);
+  syscall(SYS_futex, &value, FUTEX_WAIT_PRIVATE, seen, endless ? nullptr : &interval, nullptr, 0);
   sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 

@@ -22,7 +22,7 @@ public:
   /// seconds (0: no timeout). Only time in which `counts` returns true counts; it is polled.
   template <class Done, class Counts>
   std::optional<uint32_t> wait(bool maySpin, double timeout, Done isDone, Counts counts) {
-    Timeout patience(timeout);
+    Timeout deadline(timeout);
     tpc_spin spin = tpc_spin_begin(maySpin, 0);
     for (;;) {
       uint32_t now = value.load(std::memory_order_seq_cst);
@@ -30,9 +30,9 @@ public:
         return now;
       if (tpc_spin_again(&spin))
         continue;
-      if (patience.isOver(patience.isEndless() || counts()))
+      if (deadline.isOver(deadline.isEndless() || counts()))
         return std::nullopt;
-      sleep(now, patience.isEndless());
+      sleep(now, deadline.isEndless());
     }
   }
 

@@ -18,7 +18,7 @@ std::vector<int> HangDetector::awaited(int rank) const {
   return found;
 }
 
-int HangDetector::first() const {
+int HangDetector::rankToReport() const {
   auto isLate = [&](int rank) { return !heartbeatOf(rank).waits || awaited(rank).empty(); };
   for (int rank = 0; rank < ranks; ++rank)
     if (std::vector<int> found = awaited(rank);

@@ -1,7 +1,7 @@
 //===- HangDetector.h - Wait-for analysis of a run without progress -------===//
 //
-// Builds the message about a hang from the known state of the ranks, and selects the rank that it
-// names first. Used by the watchdog of processes (Watchdog.h) and the monitor of threads
+// Builds the message about a hang from the known state of the ranks, and selects the rank that the
+// message names first. Used by the watchdog of processes (Watchdog.h) and the monitor of threads
 // (DeviceMonitor.h).
 //
 //===----------------------------------------------------------------------===//
@@ -21,12 +21,13 @@ struct HangDetector {
   std::function<const Heartbeat &(int)> heartbeatOf; ///< empty heartbeat: state unknown
   std::function<std::string(int)> describe;          ///< "rank 1 (tp 1)"
 
-  /// Ranks that `rank` waits for. Excludes ranks that are already in the same collective or a later
-  /// one.
+  /// Returns the ranks that `rank` waits for, without those that are already in the same collective
+  /// or a later one.
   std::vector<int> awaited(int rank) const;
-  /// Returns the first late rank: a rank that others wait for and that waits for no rank. Otherwise
-  /// returns the first rank that waits for its own device, or else the first that has not ended.
-  int first() const;
+  /// Returns the rank that the message names first: the first rank that waits for a late rank,
+  /// which waits for no other rank. If there is none, returns the first rank that waits for its own
+  /// device, or else the first rank that has not ended.
+  int rankToReport() const;
   /// "rank 2 (tp 0) in receive over 'pp' for rank 0 (tp 0)"
   std::string describeWait(int rank) const;
 };

@@ -11,15 +11,15 @@
 namespace tpc::rt {
 
 struct Heartbeat {
-  /// it has waited for other ranks for some milliseconds; false: it computes or transfers
+  /// The rank has waited for other ranks for some milliseconds; false: it computes or transfers.
   bool waits = false;
   bool onDevice = false;    ///< its device waits for ranks in `awaited`
   bool left = false;        ///< it has reached the end of the run
   bool isMidLine = false;   ///< its standard output, shared with standard error, ends in mid-line
   uint64_t moves = 0;       ///< changes with every transfer
   std::vector<int> awaited; ///< ranks that it waits for, ascending; truncated if many
-  /// For a collective that its device waits in: the group's axes (0: none), and its sequence
-  /// number.
+  /// For a collective that the device waits in: the group's axes (0: none), and the sequence number
+  /// of the collective.
   uint32_t axes = 0;
   uint64_t number = 0;
   /// "in all_reduce of '/lm_head/MatMul' over 'tp'", "while weights are loaded,"

@@ -9,8 +9,8 @@
 namespace tpc::rt {
 
 /// Allocates non-empty, at least 64-byte aligned memory, freed by std::free. Null: out of memory.
-/// Huge pages back the whole huge pages of the range (matmuls that stream weights are 2 to 4%
-/// faster), without using more memory than requested.
+/// Huge pages back the part of the range that consists of whole huge pages, so no more memory is
+/// used than requested. With huge pages, matmuls that stream weights are 2 to 4% faster.
 void *allocateTensor(size_t bytes);
 
 /// The same allocation as an arena's memory source.

@@ -156,7 +156,7 @@ void Siblings::add(int64_t child, int depth, std::multimap<int, PeerProcess> &fo
   seen.emplace(child, item);
 }
 
-std::multimap<int, PeerProcess> Siblings::look() {
+std::multimap<int, PeerProcess> Siblings::find() {
   constexpr int deepest = 3; // nesting depth of scripts
   std::multimap<int, PeerProcess> found;
   ranks = {launcher.rank};
@@ -263,7 +263,7 @@ void LaunchMonitor::endTerminated() {
   ends.store(true);
   bool isNamed = hasFailed.load();
   for (double waited = 0; waited < graceForTermination; waited += firstPeriod) {
-    std::multimap<int, PeerProcess> found = siblings.look();
+    std::multimap<int, PeerProcess> found = siblings.find();
     for (auto fate = fates.begin(); fate != fates.end() && !isNamed; ++fate)
       if (!found.contains(fate->first)) {
         isNamed = true;
@@ -281,7 +281,7 @@ void LaunchMonitor::endTerminated() {
 }
 
 void LaunchMonitor::judgeSiblings(double passed, bool isFull, Phase now) {
-  std::multimap<int, PeerProcess> found = siblings.look();
+  std::multimap<int, PeerProcess> found = siblings.find();
   // Checks ranks after this one first, then wraps around.
   std::set<int> ranks;
   for (auto &[rank, fate] : fates)
@@ -319,7 +319,7 @@ void LaunchMonitor::judgeSiblings(double passed, bool isFull, Phase now) {
               (now == Phase::Start ? "(before all ranks had met)" : "(at the end of the run)"),
           /*isFrozen=*/true);
     }
-    // Another rank has found it stopped, has killed it, and reports that.
+    // Another process has found this rank stopped, has killed it, and reports that.
     if (now == Phase::Start && fate.wasStopped && fate.gone >= firstPeriod)
       end(name, name + stoppedText, /*isFrozen=*/true);
     if (now == Phase::Start && fate.gone >= graceForOthers)
@@ -373,23 +373,23 @@ void LaunchMonitor::end(const std::string &subject, const std::string &message, 
   ends.store(true);
   bool reports = claimMessage(launcher.key(), subject);
   // Before the message, whose output may block.
-  for (auto &[rank, sibling] : siblings.look())
+  for (auto &[rank, sibling] : siblings.find())
     if (sibling.isStopped())
       sibling.kill();
   if (reports)
     printDiagnostic("error", message);
-  // All processes of this host detect the same, each at its next check. Under mpirun, they also
-  // stay until it has processed the end of the frozen rank: if the server of PMIx 4.2 loses a rank
-  // that a fence of MPI_Init waits for, and another one at the same time, then it frees the fence
-  // twice, and mpirun does not end.
+  // All processes of this host detect the same error, each at its next check. Under mpirun, they
+  // also stay until mpirun has processed the end of the frozen rank: if the server of PMIx 4.2
+  // loses a rank that a fence of MPI_Init waits for, and another one at the same time, then it
+  // frees the fence twice, and mpirun does not end.
   if (isFrozen && launcher.kind == Launcher::Kind::Mpi)
     awaitTermination(graceForMpirun);
   else
     poll(nullptr, 0, static_cast<int>(1.2e3 * period));
-  // The claim ends with this process. Until then, no other one reports the same.
+  // The claim ends with this process. Until then, no other process reports the same error.
   for (double waited = 0; reports && isFrozen && waited < graceForTermination + firstPeriod;
        waited += firstPeriod) {
-    std::multimap<int, PeerProcess> found = siblings.look();
+    std::multimap<int, PeerProcess> found = siblings.find();
     if (std::all_of(found.begin(), found.end(),
                     [](const auto &item) { return item.second.isStopped(); }))
       break;

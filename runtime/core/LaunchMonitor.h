@@ -1,17 +1,16 @@
 //===- LaunchMonitor.h - Monitor of the launcher and of sibling ranks -----===//
 //
 // Ranks watch each other (Watchdog.h) only after they have connected. Before and after that, a
-// thread of each process monitors the processes of this host through /proc:
+// thread of each process monitors the processes of this host through /proc, for these events:
 //
-//   * The launcher has ended: this process ends too, so that no rank keeps running. Processes that
-//       a
-//     script started continue without it.
+//   * The launcher has ended. This process then ends too, so that no rank keeps running. Processes
+//     that a script started continue without it.
 //   * At start-up, and at the end of a process under MPI: a rank of the same launcher is stopped or
-//     has ended. The message names it; stopped ranks are killed.
+//     has ended. The message names that rank; stopped ranks are killed.
 //   * At start-up, a rank that the launcher started on this host is absent: it ended before the
 //     first check, or runs another program.
-//   * At start-up, the launcher sends SIGTERM to all: the message first names a rank that ended
-//     before.
+//   * At start-up, the launcher sends SIGTERM to all ranks. The message first names a rank that
+//     ended before.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,16 +34,16 @@ public:
   explicit Siblings(const Launcher &launcher);
 
   /// Returns the current siblings by rank, without this process.
-  std::multimap<int, PeerProcess> look();
+  std::multimap<int, PeerProcess> find();
   /// Whether the launcher started any process as rank 0, of any program and run.
   bool hasRankZero() const;
   /// Whether the launcher started other processes as ranks, of any program and run.
   bool exist() const;
 
-  /// Number of ranks, of any program, among the launcher's children at the last check, including
+  /// Returns the ranks, of any program, among the launcher's children at the last check, including
   /// this one.
   const std::set<int> &started() const { return ranks; }
-  /// Whether no child of the launcher was before its exec at the last check.
+  /// Whether all children of the launcher had executed their program at the last check.
   bool isQuiet() const { return quiet; }
 
 private:
@@ -63,8 +62,9 @@ private:
     int rank;
     PeerProcess process;
   };
-  std::map<int64_t, Known> known, seen; ///< by process number; at the last check and at this one
-  /// by process number; processes that the launcher started
+  /// Siblings at the last check and at this one, by process number.
+  std::map<int64_t, Known> known, seen;
+  /// Processes that the launcher started, by process number.
   mutable std::map<int64_t, Known> starts;
 };
 

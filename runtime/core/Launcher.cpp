@@ -25,7 +25,7 @@ long numberOf(const char *text) {
   return end && *end == 0 ? value : -1;
 }
 
-void complain(Launcher &launcher, const std::string &what) {
+void addProblem(Launcher &launcher, const std::string &what) {
   if (launcher.problem.empty())
     launcher.problem = what;
 }
@@ -40,8 +40,8 @@ int numberIn(Launcher &launcher, std::initializer_list<const char *> names) {
     if (value >= 0 && value <= largest)
       return static_cast<int>(value);
     if (text)
-      complain(launcher, std::string(name) + "=" + text + ": expected a number from 0 to " +
-                             std::to_string(largest) + ", in decimal digits");
+      addProblem(launcher, std::string(name) + "=" + text + ": expected a number from 0 to " +
+                               std::to_string(largest) + ", in decimal digits");
   }
   return -1;
 }
@@ -49,8 +49,9 @@ int numberIn(Launcher &launcher, std::initializer_list<const char *> names) {
 /// Checks rank and size; -1: not given.
 void checkRank(Launcher &launcher) {
   if (launcher.size == 0 || (launcher.size > 0 && launcher.rank >= launcher.size))
-    complain(launcher, "there is no such rank: " + launcher.rankVariable + "=" +
-                           std::to_string(launcher.rank) + " of " + std::to_string(launcher.size));
+    addProblem(launcher, "there is no such rank: " + launcher.rankVariable + "=" +
+                             std::to_string(launcher.rank) + " of " +
+                             std::to_string(launcher.size));
 }
 
 bool detectMpi(Launcher &launcher) {
@@ -71,7 +72,8 @@ bool detectMpi(Launcher &launcher) {
   return false;
 }
 
-/// Each launcher has its own variables for this; LOCAL_RANK, if set, takes precedence.
+/// Finds this process's rank among the ranks of its host, and their number. Each launcher has its
+/// own variables for these; LOCAL_RANK, if set, takes precedence.
 void findLocalRanks(Launcher &launcher) {
   launcher.local = numberIn(launcher, {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
                                        "MPI_LOCALRANKID", "PMIX_LOCAL_RANK", "SLURM_LOCALID"});
@@ -83,17 +85,17 @@ void findLocalRanks(Launcher &launcher) {
 
 /// Sets the rendezvous parameters; rank and size are known.
 void findRendezvous(Launcher &launcher, int defaultPort) {
-  auto complain = [&](const std::string &what) { rt::complain(launcher, what); };
+  auto addProblem = [&](const std::string &what) { rt::addProblem(launcher, what); };
   if (launcher.rank < 0 || launcher.size < 1 || launcher.rank >= launcher.size)
-    complain("there is no such rank: " + launcher.rankVariable + "=" +
-             (get(launcher.rankVariable.c_str()) ? get(launcher.rankVariable.c_str()) : "") +
-             " of " + std::to_string(launcher.size));
+    addProblem("there is no such rank: " + launcher.rankVariable + "=" +
+               (get(launcher.rankVariable.c_str()) ? get(launcher.rankVariable.c_str()) : "") +
+               " of " + std::to_string(launcher.size));
   if (launcher.size == 1)
     return;
   if (const char *address = get("MASTER_ADDR"))
     launcher.address = address;
   if (launcher.address.empty())
-    complain("MASTER_ADDR, the host of rank 0, is not set");
+    addProblem("MASTER_ADDR, the host of rank 0, is not set");
 
   // torchrun's agent listens on MASTER_PORT itself.
   launcher.port = defaultPort;
@@ -102,11 +104,11 @@ void findRendezvous(Launcher &launcher, int defaultPort) {
     long port = numberOf(text);
     bool own = !std::strcmp(variable, "TPC_PORT");
     if (port < 1 || port > 65535 - !own)
-      complain(std::string(variable) + "=" + text + ": expected a number from 1 to " +
-               (own ? "65535" : "65534: ranks use the next port"));
+      addProblem(std::string(variable) + "=" + text + ": expected a number from 1 to " +
+                 (own ? "65535" : "65534: ranks use the next port"));
     launcher.port = static_cast<int>(port + !own);
   } else if (launcher.port == 0) {
-    complain("neither MASTER_PORT nor TPC_PORT is set");
+    addProblem("neither MASTER_PORT nor TPC_PORT is set");
   }
 }
 
@@ -146,23 +148,23 @@ bool detectSlurm(Launcher &launcher) {
   for (const char *name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"})
     if (launcher.address.empty() && get(name))
       launcher.address = firstHost(get(name));
-  // Below the ephemeral port range, and different for each step.
+  // The default port is below the ephemeral port range, and differs between steps.
   findRendezvous(launcher, static_cast<int>(15000 + fnv1a(launcher.run) % 15000));
   return true;
 }
 
 /// Reports a variable of a pair if the other variable is not set and no launcher sets both.
-void findHalf(Launcher &launcher) {
+void findIncompletePair(Launcher &launcher) {
   bool hasRank = get("RANK"), hasSize = get("WORLD_SIZE");
-  // Without these variables, the variable belongs to another program.
+  // Without one of these, RANK or WORLD_SIZE alone belongs to another program.
   bool isMeant = get("MASTER_ADDR") || get("MASTER_PORT") || get("TPC_PORT");
   if (hasRank == hasSize || !isMeant)
     return;
   launcher.kind = Launcher::Kind::Torch;
   launcher.variable = hasRank ? "RANK" : "WORLD_SIZE";
   launcher.rank = numberIn(launcher, {"RANK"});
-  complain(launcher, launcher.variable + " is set, and " + (hasRank ? "WORLD_SIZE" : "RANK") +
-                         " is not: each rank needs both");
+  addProblem(launcher, launcher.variable + " is set, and " + (hasRank ? "WORLD_SIZE" : "RANK") +
+                           " is not: each rank needs both");
 }
 
 } // namespace
@@ -213,7 +215,7 @@ Launcher detectLauncher() {
   if (only == "tcp" || !detectMpi(launcher))
     if (only == "mpi" || (!detectTorch(launcher) && !detectSlurm(launcher))) {
       if (only != "mpi")
-        findHalf(launcher);
+        findIncompletePair(launcher);
       return launcher;
     }
   findLocalRanks(launcher);

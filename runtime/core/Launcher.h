@@ -35,10 +35,11 @@ struct Launcher {
       "PMIX_NAMESPACE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
       "MASTER_ADDR",    "MASTER_PORT",         "TPC_PORT",
       "SLURM_JOB_ID",   "SLURM_STEP_ID"};
-  /// Their values as a key that all processes of one run on this host share.
+  /// Returns the values of these variables as a key that all processes of one run on this host
+  /// share.
   std::string key() const;
 
-  /// Command that starts `ranks` ranks: "mpirun … -n 4", "srun -n 4".
+  /// Returns a command that starts `ranks` ranks: "mpirun … -n 4", "srun -n 4".
   static std::string command(Kind kind, int ranks);
 };
 
@@ -46,7 +47,7 @@ struct Launcher {
 /// TPC_TRANSPORT=threads ignores all of them; mpi and tcp ignore the other launchers.
 Launcher detectLauncher();
 
-/// First host of a Slurm host list: "node07" of "node[07-12,20],login".
+/// Returns the first host of a Slurm host list: "node07" of "node[07-12,20],login".
 std::string firstHost(const std::string &list);
 
 } // namespace tpc::rt

@@ -12,7 +12,7 @@ namespace tpc::rt {
 namespace {
 
 struct Head {
-  uint32_t word, bytes;
+  uint32_t type, bytes;
 };
 
 } // namespace
@@ -44,11 +44,11 @@ void MessageSocket::flush() {
   }
 }
 
-void MessageSocket::send(MessageType word, std::string_view text) {
+void MessageSocket::send(MessageType type, std::string_view text) {
   flush();
-  if (!isOpen() || (word == MessageType::Heartbeat && hasUnsent()))
+  if (!isOpen() || (type == MessageType::Heartbeat && hasUnsent()))
     return;
-  Head head{static_cast<uint32_t>(word), static_cast<uint32_t>(text.size())};
+  Head head{static_cast<uint32_t>(type), static_cast<uint32_t>(text.size())};
   unsent.append(reinterpret_cast<const char *>(&head), sizeof(head));
   unsent.append(text);
   flush();
@@ -79,7 +79,7 @@ bool MessageSocket::receive(const std::function<void(MessageType, std::string_vi
         any = true;
         std::string text = received.substr(at + sizeof(head), head.bytes);
         at += sizeof(head) + head.bytes;
-        fn(MessageType(head.word), text);
+        fn(MessageType(head.type), text);
         continue;
       }
     }

@@ -11,11 +11,10 @@
 namespace tpc::rt {
 
 /// Owns a connected socket. Input from the other side is untrusted: a message that is too long
-/// closes the socket. Neither function blocks.
+/// closes the socket. Neither `send` nor `receive` blocks.
 class MessageSocket {
 public:
-  /// Types of the messages between watchdogs. At start-up, also the entries of the table of all
-  /// ranks.
+  /// Messages between watchdogs. Table: part of the table of all ranks, sent at start-up.
   enum class MessageType : uint32_t { Heartbeat, Failed, Verdict, Terminated, Bye, Table };
   static constexpr size_t longest = 1024;
 
@@ -31,7 +30,7 @@ public:
 
   /// Sends a message. Messages other than heartbeats are queued until they can be sent; a heartbeat
   /// is dropped if the last one is still queued.
-  void send(MessageType word, std::string_view text = {});
+  void send(MessageType type, std::string_view text = {});
   /// Calls `fn` for each received message. Returns whether there was any.
   bool receive(const std::function<void(MessageType, std::string_view)> &fn);
 

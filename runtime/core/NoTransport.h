@@ -1,6 +1,7 @@
 //===- NoTransport.h - Transport without peers ----------------------------===//
 //
-// For dry-run ranks, whose devices do no work (World::alone). Receive buffers stay unchanged.
+// Transport of dry-run ranks, whose devices do no work (World::alone). Receive buffers stay
+// unchanged.
 //
 //===----------------------------------------------------------------------===//
 

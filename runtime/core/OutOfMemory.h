@@ -17,8 +17,8 @@ public:
   const char *what() const noexcept override { return text.c_str(); }
 
   static OutOfMemory ofGpu(int64_t bytes) {
-    return OutOfMemory("the GPU has no " + std::to_string(bytes) +
-                       " bytes any more; other processes may use it (see nvidia-smi)");
+    return OutOfMemory("the GPU cannot allocate " + std::to_string(bytes) +
+                       " bytes; other processes may use its memory (see nvidia-smi)");
   }
 
 private:

@@ -61,10 +61,10 @@ PeerProcess::PeerProcess(int64_t process, bool isNear)
 PeerProcess::State PeerProcess::state() const {
   if (begin == 0)
     return State::Unseen;
-  PeerState sight(process);
-  if (sight.begin != begin || !sight.state)
+  PeerState peer(process);
+  if (peer.begin != begin || !peer.state)
     return State::Unseen;
-  switch (sight.state) {
+  switch (peer.state) {
   case 'Z':
   case 'X':
   case 'x':
@@ -80,7 +80,7 @@ PeerProcess::State PeerProcess::state() const {
   case 'D':
     if (ControlGroup("", process).isFrozen())
       return State::Frozen;
-    return sight.state == 'S' ? State::Asleep : State::Runs;
+    return peer.state == 'S' ? State::Asleep : State::Runs;
   default:
     return State::Runs;
   }
@@ -94,16 +94,16 @@ bool PeerProcess::isStopped() const {
 bool PeerProcess::isStoppedBySignal() const {
   if (begin == 0)
     return false;
-  PeerState sight(process);
-  return sight.begin == begin && sight.state == 'T';
+  PeerState peer(process);
+  return peer.begin == begin && peer.state == 'T';
 }
 
 bool PeerProcess::hasEnded() const {
   if (begin == 0)
     return false;
-  PeerState sight(process);
-  if (sight.state)
-    return sight.begin != begin || std::string_view("ZXx").find(sight.state) != std::string::npos;
+  PeerState peer(process);
+  if (peer.state)
+    return peer.begin != begin || std::string_view("ZXx").find(peer.state) != std::string::npos;
   return ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
 }
 
@@ -156,7 +156,7 @@ std::string Silence::judge(bool heard, double passed, const PeerProcess &peer,
   if (state == State::Traced)
     seconds = 0;
   bool isStopped = state == State::Stopped || state == State::Frozen;
-  // A thread that starts a new wait has sent the heartbeat before it.
+  // A thread that starts a new wait has sent the previous heartbeat.
   constexpr uint64_t heartbeats = 4;
   cutOff = !isStopped && seconds >= ofCutOff && peer.countWaits() >= waits + heartbeats;
   double most = cutOff                 ? ofCutOff

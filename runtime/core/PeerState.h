@@ -26,7 +26,7 @@ struct PeerState {
 class PeerProcess {
 public:
   PeerProcess() = default;
-  /// `isNear`: it is on this host, so its state is observable.
+  /// `isNear`: the process is on this host, so its state is observable.
   PeerProcess(int64_t process, bool isNear);
 
   enum class State {
@@ -70,7 +70,7 @@ public:
   /// Seconds of silence after which a peer counts as frozen, if it is observably stopped; if it is
   /// unobservable or has no running thread; if it is alive but gets no core.
   static constexpr double ofStopped = 2, ofUnseen = 4, ofStarved = 60;
-  /// The same for a peer that keeps sending while nothing arrives.
+  /// Seconds of silence after which a peer that keeps sending counts as cut off.
   static constexpr double ofCutOff = 3.5;
   /// Whether the peer is alive but its messages do not arrive. Valid after `judge` has returned a
   /// text.

@@ -7,9 +7,8 @@
 
 namespace tpc::rt {
 
-/// Returns a device kind that allocates no memory: the dry-run version of the selected kind
-/// (DeviceKind::counted) if memory is estimated before each new step. Otherwise returns null for
-/// CPUs, where an estimate pays only for long runs.
+/// Returns the dry-run version of the selected device kind, which allocates no memory. For CPUs,
+/// whose kind has none (DeviceKind::dryRun), returns dry-run CPUs.
 const DeviceKind &plannedDevices();
 
 } // namespace tpc::rt

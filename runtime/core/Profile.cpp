@@ -82,7 +82,7 @@ public:
   }
 
   void beginStep(const std::vector<int64_t> &env) override { device->beginStep(env); }
-  void setEnv(int32_t place, int64_t value) override { device->setEnv(place, value); }
+  void setEnv(int32_t index, int64_t value) override { device->setEnv(index, value); }
   tpc_status endStep() override { return device->endStep(); }
   std::unique_ptr<CollectiveBackend> makeCollectiveBackend() override {
     return device->makeCollectiveBackend();
@@ -165,7 +165,7 @@ public:
   std::string environmentProblem() const override { return kind.environmentProblem(); }
   std::vector<std::string> takeNotes() const override { return kind.takeNotes(); }
   void releaseUnused() const override { kind.releaseUnused(); }
-  const DeviceKind *counted() const override { return kind.counted(); }
+  const DeviceKind *dryRun() const override { return kind.dryRun(); }
   int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const override {
     return kind.matrixBytes(k, n, dtype);
   }

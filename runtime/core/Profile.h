@@ -15,7 +15,7 @@
 namespace tpc::rt {
 
 struct ProfileRow {
-  std::string kind; ///< "product", "batch_product", "attention", "kernel", "copy"
+  std::string kind; ///< "product", "batch_product", "attention", "append", "kernel", "copy"
   std::string what; ///< sizes or name, without spaces
   int64_t count = 0;
   double seconds = 0;

@@ -45,7 +45,7 @@ RankThreads::~RankThreads() {
     thread.join();
 }
 
-void RankThreads::live(int number) {
+void RankThreads::runThread(int number) {
   std::unique_lock<std::mutex> lock(mutex);
   for (uint64_t seen = 0;;) {
     begin.wait(lock, [&] { return stopping || (round != seen && task); });
@@ -65,7 +65,7 @@ void RankThreads::live(int number) {
 
 void RankThreads::run(int count, const std::function<void(int)> &fn) {
   while (static_cast<int>(threads.size()) < count - 1)
-    threads.emplace_back(&RankThreads::live, this, static_cast<int>(threads.size()) + 1);
+    threads.emplace_back(&RankThreads::runThread, this, static_cast<int>(threads.size()) + 1);
   {
     std::lock_guard<std::mutex> lock(mutex);
     task = &fn;

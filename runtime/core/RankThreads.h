@@ -35,7 +35,7 @@ public:
   void run(int count, const std::function<void(int)> &fn);
 
 private:
-  void live(int number);
+  void runThread(int number);
 
   std::mutex mutex;
   std::condition_variable begin, end;

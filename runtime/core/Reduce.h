@@ -8,7 +8,7 @@
 
 namespace tpc::rt {
 
-/// Whether `reduce` supports the type.
+/// Whether `reduce` supports the reduction of the type.
 bool canReduce(int32_t dtype, int32_t reduction);
 
 /// out[i] = in[0][i] op in[1][i] op ..., from left to right, over `members` inputs (at least one).

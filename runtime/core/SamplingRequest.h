@@ -1,7 +1,7 @@
 //===- SamplingRequest.h - Request to sample tokens on the device ---------===//
 //
-// Parameters with which a device samples tokens bit-identically to generate/Sampler.h. Plain data;
-// the per-row settings reside in device memory.
+// Parameters with which a device samples tokens bit-identically to generate/Sampler.h. These are
+// plain data. The settings of each row reside in device memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,13 +17,14 @@ namespace tpc::rt {
 /// tokens of the sequence, divided by `temperature`. With a penalty, one bit per token of the
 /// vocabulary follows in memory: whether the sequence contains the token.
 struct RowSampling {
-  int32_t isWanted, isDrawn;
+  int32_t isWanted;  ///< the row is sampled; 0: it is skipped
+  int32_t isDrawn;   ///< noise is added; 0: the largest score wins
   float temperature; ///< 1: scores are logits
   uint32_t position;
   uint64_t seed, sequence;
-  float penalty; ///< 1: none
-  int32_t shown; ///< number of largest scores to return instead of the best; at most maxShown
-  int32_t place; ///< offset of the first of them: sum of `shown` over earlier rows
+  float penalty;       ///< 1: none
+  int32_t shown;       ///< number of largest scores to return instead of the best; at most maxShown
+  int32_t shownBefore; ///< sum of `shown` over earlier rows: offset in the results
   int32_t unused;
 
   static constexpr int64_t maxShown = 1024;
@@ -47,9 +48,9 @@ struct SamplingRequest {
 /// Number of bins for the distances of scores from the largest score.
 constexpr int numBins = 512;
 
-/// Results in device memory, valid until the next step starts. For rows that return their largest
-/// tokens: these as integers with the order of scores (generate/Score.h), unordered within a row,
-/// padded with the minimum integer. Also [rows, count] scores of the same rows.
+/// Results in device memory, valid until the next step starts. largest: for each row with `shown` >
+/// 0, its largest scores as integers with the order of scores (generate/Score.h), unordered within
+/// a row, padded with the minimum integer. scores: the scores [rows, count] of the same rows.
 struct SamplingResult {
   const int64_t *largest;
   const float *scores;

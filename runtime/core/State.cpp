@@ -6,12 +6,12 @@
 using namespace tpc::rt;
 
 std::byte *StateMemory::get(Device &device, int32_t index, int64_t bytes) {
-  auto place = static_cast<size_t>(index);
-  if (place >= buffers.size())
-    buffers.resize(place + 1);
-  std::optional<CacheBuffer> &buffer = buffers[place];
+  auto slot = static_cast<size_t>(index);
+  if (slot >= buffers.size())
+    buffers.resize(slot + 1);
+  std::optional<CacheBuffer> &buffer = buffers[slot];
   if (!buffer || buffer->bytes != bytes) {
-    // Its capacity or number of sequences differs: none of its contents is reusable.
+    // The capacity or the number of sequences differs, so none of the contents is reusable.
     numMoves += buffer.has_value();
     buffer.reset();
     buffer.emplace(DeviceMemory(device, bytes), bytes);
@@ -20,11 +20,11 @@ std::byte *StateMemory::get(Device &device, int32_t index, int64_t bytes) {
 }
 
 std::span<std::byte> StateMemory::find(int32_t index) const {
-  auto place = static_cast<size_t>(index);
-  if (place >= buffers.size() || !buffers[place])
+  auto slot = static_cast<size_t>(index);
+  if (slot >= buffers.size() || !buffers[slot])
     return {};
-  return {static_cast<std::byte *>(buffers[place]->memory.data()),
-          static_cast<size_t>(buffers[place]->bytes)};
+  return {static_cast<std::byte *>(buffers[slot]->memory.data()),
+          static_cast<size_t>(buffers[slot]->bytes)};
 }
 
 void StateMemory::clear(Device &device) {

@@ -120,17 +120,17 @@ void StepCache::record(Shape &shape) {
 
   Counters before;
   std::swap(before, ctx.counters);
-  ctx.noted = &shape.hostWork;
+  ctx.hostWork = &shape.hostWork;
   device.beginRecording(*shape.recording);
   try {
     runFunction(shape.key);
     device.endRecording(*shape.recording);
   } catch (...) {
-    ctx.noted = nullptr;
+    ctx.hostWork = nullptr;
     device.abandonRecording();
     throw;
   }
-  ctx.noted = nullptr;
+  ctx.hostWork = nullptr;
   shape.counters = ctx.counters;
   ctx.counters.add(before);
   shape.isRecorded = true;

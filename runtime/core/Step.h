@@ -1,18 +1,18 @@
 //===- Step.h - Execution, recording and replay of a step -----------------===//
 //
-// If the device supports it, a rank's step is recorded when its shape (env, and input addresses)
-// occurs for the second time, and replayed from then on without the stage function. Host work
-// within the step is recorded with it (tpc_context::noted).
+// On devices that support recording, a step of a rank is recorded when its shape (env and input
+// addresses) occurs for the second time. From then on it is replayed without the stage function.
+// Host work within the step is recorded with it (tpc_context::hostWork).
 //
 // The first step of a shape allocates what it needs: memory, matmul plans, argument buffers. After
-// it, ranks that communicate on devices agree to record the same step on all ranks or on none, as
+// it, ranks that communicate on devices agree to record the step on all ranks or on none, as
 // communication libraries require. If memory moved on any rank, all ranks record again. Eviction
 // depends only on the sequence of shapes, so all ranks evict the same shapes. If caches were
 // reallocated, all shapes are dropped: the next step of each allocates again.
 //
 // A step that involves the host is not recorded, and runs its function each time. The host is
-// involved if tensors pass through host memory: no communication library for GPUs, shared GPUs, or
-// max and min of floats. The device's prepareRecording alone decides this.
+// involved if tensors pass through host memory: without a communication library for GPUs, with
+// shared GPUs, or for max and min of floats. The device's prepareRecording alone decides this.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,8 +43,8 @@ public:
   explicit StepCache(tpc_context &ctx) : ctx(ctx) {}
   /// Runs a step between the device's beginStep and endStep; calls endStep.
   tpc_status run(const tpc_program &program, int stage, const std::vector<int64_t> &env);
-  /// Whether ranks can skip the agreement after such a step, for these rows of the caches. The same
-  /// on all ranks.
+  /// Whether ranks can skip the agreement after a step of this shape on these rows of the caches.
+  /// The result is the same on all ranks.
   bool isAgreed(const tpc_program &program, int stage, const std::vector<int64_t> &env,
                 size_t inputs, int64_t stateRows, int64_t stateRow) const;
   /// Drops all recordings. Collective if there is a collective backend: recordings must be
@@ -58,8 +58,7 @@ private:
     std::vector<int64_t> env;
     std::vector<const void *> inputs;
     int64_t stateRows, stateRow; ///< rows of the caches that the step uses
-    std::type_index outputs;     ///< type of the output sink; sinks of the same type handle outputs
-                                 ///< identically
+    std::type_index outputs;     ///< type of the output sink, which determines the host's work
     bool operator==(const Key &) const = default;
   };
   struct Shape {

@@ -13,7 +13,8 @@
 namespace tpc::rt {
 
 /// Grace period in seconds. An error that another rank's end may have caused is reported after this
-/// delay, so that the watchdog of that rank can name it first. Under mpirun this takes that long.
+/// delay, so that the watchdog can name that rank first. Under mpirun, the watchdog needs that
+/// long.
 constexpr double graceForOthers = 3;
 
 class Timeout {
@@ -23,7 +24,7 @@ public:
   explicit Timeout(double seconds, Timeout *whole = nullptr) : limit(seconds), whole(whole) {}
 
   /// Maximum sleep between two checks, in seconds.
-  static constexpr double longestLook = 0.5;
+  static constexpr double longestInterval = 0.5;
 
   /// Call at each check. The timeout restarts if the time since the last check does not count.
   bool isOver(bool counts = true) {
@@ -32,7 +33,7 @@ public:
       return wholeIsOver;
     auto now = Clock::now();
     double passed = std::chrono::duration<double>(now - last).count();
-    waited = counts ? waited + (passed < 2 * longestLook ? passed : 2 * longestLook) : 0;
+    waited = counts ? waited + (passed < 2 * longestInterval ? passed : 2 * longestInterval) : 0;
     last = now;
     return wholeIsOver || waited >= limit;
   }

@@ -1,9 +1,9 @@
 //===- Transport.h - Communication between ranks --------------------------===//
 //
-// One object per rank. The ABI's entry points (Collectives.cpp) check arguments, count, and handle
-// groups of one and empty tensors. Calls here have at least two members, and at least one element
-// on some member. All members pass the same sizes. Transports over host memory reduce in ascending
-// rank order, with the kernels of Reduce.h.
+// There is one object per rank. The ABI's entry points (Collectives.cpp) check arguments, count,
+// and handle groups of one and empty tensors. The calls of a transport have at least two members,
+// and at least one element on some member. All members pass the same sizes. Transports over host
+// memory reduce in ascending rank order, with the kernels of Reduce.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,8 +28,8 @@ struct AllToAllShape {
   bool splitFirst;
 };
 
-/// Axes (indices in grid order) that split n, and axes that split the remaining elements of all
-/// blocks.
+/// Axes (indices in grid order) that split n, and axes that then split the sequence of the
+/// remaining elements of all blocks.
 struct PermuteSide {
   std::vector<int> part, product;
 };
@@ -46,7 +46,7 @@ struct ExchangeFactor {
   int64_t size;
   std::vector<int> before, after;
 };
-/// Factors of a dimension, and the axes that split the remainder of their product.
+/// Factors of a dimension, and the axes that then split the product of what remains of the factors.
 struct ExchangeDim {
   std::vector<ExchangeFactor> factors;
   std::vector<int> before, after;

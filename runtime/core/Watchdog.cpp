@@ -27,12 +27,12 @@ namespace {
 constexpr double period = 0.1; ///< seconds between heartbeats
 /// After this process was stopped, the first iteration accounts for at most this many seconds.
 constexpr double longestStep = 0.5;
-/// A launcher ends all processes as soon as one has ended: the failed process ends first, or soon
-/// after the first one.
-constexpr double graceForLine = 0.06, graceForLauncher = 0.5, graceForTerminated = 1;
+/// Grace periods in seconds. A launcher ends all processes as soon as one has ended. The failed
+/// process is then the first to end, or ends soon after the first.
+constexpr double graceForConnection = 0.06, graceForLauncher = 0.5, graceForTerminated = 1;
 /// Launchers signal all ranks within this many seconds. A rank that is signaled alone continues
 /// until the others have named it.
-constexpr double graceForOthersToBeAsked = 0.4, graceForTerminatedAlone = 1.2;
+constexpr double graceForOtherSignals = 0.4, graceForTerminatedAlone = 1.2;
 /// The last messages of an ended process may still be in flight.
 constexpr double graceForLeft = 1.5;
 /// Seconds between the end of a process's connections and its own end.
@@ -86,11 +86,11 @@ void Watchdog::follow(const std::atomic<const char *> &newDoing) {
   doing = &newDoing;
 }
 
-void Watchdog::waitsFor(const std::vector<int> &newMissing) {
+void Watchdog::waitsFor(const std::vector<int> &newAwaited) {
   std::lock_guard<std::mutex> lock(mutex);
   waits = true;
   hasWaited.store(true, std::memory_order_relaxed);
-  awaited = newMissing;
+  awaited = newAwaited;
 }
 
 void Watchdog::moves() {
@@ -173,8 +173,8 @@ void Watchdog::run() {
     for (size_t i = 0; i < others.size(); ++i)
       if (others[i].channel)
         others[i].heard =
-            others[i].channel->receive([&](MessageSocket::MessageType word, std::string_view text) {
-              receive(static_cast<int>(i), word, text);
+            others[i].channel->receive([&](MessageSocket::MessageType type, std::string_view text) {
+              receive(static_cast<int>(i), type, text);
             });
     untilHeartbeat -= passed;
     if (untilHeartbeat <= 0) {
@@ -217,9 +217,9 @@ bool Watchdog::isOver() const {
   return true;
 }
 
-void Watchdog::receive(int from, MessageSocket::MessageType word, std::string_view text) {
+void Watchdog::receive(int from, MessageSocket::MessageType type, std::string_view text) {
   Other &other = others[from];
-  switch (word) {
+  switch (type) {
   case MessageSocket::MessageType::Heartbeat: {
     Heartbeat heartbeat;
     if (heartbeat.decode(text, static_cast<int>(others.size()))) {
@@ -273,7 +273,7 @@ void Watchdog::judge(double seconds) {
   }
   for (size_t i = 0; i < others.size(); ++i)
     if (others[i].channel && !others[i].sentBye)
-      judgeLine(static_cast<int>(i), seconds);
+      judgeConnection(static_cast<int>(i), seconds);
   judgeWaits(seconds);
   judgeTermination(seconds);
 }
@@ -288,18 +288,18 @@ void Watchdog::judgeTermination(double seconds) {
     if (!other.wasTerminated)
       continue;
     other.terminated += seconds;
-    if (other.terminated > graceForOthersToBeAsked && terminated < 0)
+    if (other.terminated > graceForOtherSignals && terminated < 0)
       endAll(describe(static_cast<int>(i)) + " alone received SIGTERM" +
                  lastSeen(static_cast<int>(i)),
              -1, true);
   }
-  if (terminated > graceForOthersToBeAsked && !areAllSignaled)
+  if (terminated > graceForOtherSignals && !areAllSignaled)
     reportOwnTermination();
   if (terminated > (areAllSignaled ? graceForLauncher : graceForTerminatedAlone))
     endByLauncher();
 }
 
-void Watchdog::judgeLine(int of, double seconds) {
+void Watchdog::judgeConnection(int of, double seconds) {
   Other &other = others[of];
   if (!other.channel->isOpen()) {
     if (isTerminatedAlone)
@@ -313,7 +313,7 @@ void Watchdog::judgeLine(int of, double seconds) {
       return;
     }
     if (other.wasTerminated ? other.closed > graceForTerminated && terminated < 0
-                            : other.closed > graceForLine || terminated >= 0)
+                            : other.closed > graceForConnection || terminated >= 0)
       endAll(describe(of) +
                  (other.wasTerminated          ? " alone received SIGTERM"
                   : other.silence.wasStopped() ? " is frozen: its process was stopped"
@@ -361,7 +361,7 @@ void Watchdog::judgeWaits(double seconds) {
   bool allWait = true, anyOnDevice = false;
   for (size_t i = 0; i < others.size(); ++i) {
     Other &other = others[i];
-    // Rank 0 knows all ranks, the others only themselves.
+    // Rank 0 knows the state of all ranks. Other ranks know only their own.
     if (!isHub() && static_cast<int>(i) != rank)
       continue;
     if (other.sentBye)
@@ -388,7 +388,7 @@ void Watchdog::judgeWaits(double seconds) {
   if (timeout <= 0 || idle < timeout)
     return;
   HangDetector all = hangDetector();
-  int first = all.first();
+  int first = all.rankToReport();
   char text[64];
   std::snprintf(text, sizeof(text), "has waited for %g s (--timeout=%g): ", timeout, timeout);
   printDiagnostic("error", "rank " + std::to_string(first) + ": " + text + all.describeWait(first));
@@ -405,7 +405,7 @@ std::string Watchdog::lastSeen(int of) const {
   return " (last seen " + at.substr(0, at.size() - at.ends_with(',')) + ")";
 }
 
-// Ranks other than 0 know only themselves.
+// Ranks other than 0 know only their own state.
 HangDetector Watchdog::hangDetector() const {
   return {static_cast<int>(others.size()),
           [this](int of) -> const Heartbeat & { return others[of].heartbeat; },

@@ -82,18 +82,20 @@ private:
   bool isHub() const { return rank == 0; }
   /// Current heartbeat of this rank.
   Heartbeat heartbeat() const;
-  void receive(int from, MessageSocket::MessageType word, std::string_view text);
+  void receive(int from, MessageSocket::MessageType type, std::string_view text);
   /// Checks all ranks; `seconds`: time since the last check in which this process could run.
   void judge(double seconds);
-  void judgeLine(int of, double seconds);
+  /// Checks the connection to a rank, and whether that rank is frozen.
+  void judgeConnection(int of, double seconds);
   /// Checks whether only some ranks, this one or another, received SIGTERM.
   void judgeTermination(double seconds);
   /// Prints, once, that only this rank received SIGTERM.
   void reportOwnTermination();
   void judgeWaits(double seconds);
+  /// Whether `waiting` waits for a rank that has reached the end of the run.
   bool waitsForEnded(int waiting) const;
-  /// Whether `waiting` has waited for `awaited`, at the end of the run, for a while. Both have sent
-  /// a heartbeat since then: a stopped rank may have continued before it was stopped.
+  /// Whether `waiting` has waited for a while for `awaited`, which is at the end of the run. Both
+  /// have sent a heartbeat since then: a stopped rank may have continued before it was stopped.
   bool hasWaitedForEnded(int waiting, int awaited) const;
   /// Whether all have sent Bye, or rank 0 has.
   bool isOver() const;

@@ -29,7 +29,7 @@ void Watchdog::killStopped(int culprit) const {
 bool Watchdog::claimReport(bool isCut, int culprit) {
   bool isFirst = messageClaim.claim("tpc-" + toHexDigits(others[0].host) + "-" +
                                     std::to_string(others[0].process.number()));
-  // Ranks that have not received the table of all ranks yet detect the same at start-up.
+  // Ranks that have not received the table of all ranks yet detect the same error at start-up.
   return (isFirst || (isHub() && !isCut)) && (culprit < 0 || LaunchMonitor::claimReport(culprit));
 }
 
@@ -62,8 +62,8 @@ void Watchdog::informOthers(int culprit, bool reportsWaits) {
     for (size_t j = 0; j < others.size(); ++j)
       if (MessageSocket *channel = others[j].channel.get();
           channel && static_cast<int>(j) != culprit) {
-        channel->receive([&](MessageSocket::MessageType word, std::string_view) {
-          answered |= word == MessageSocket::MessageType::Verdict;
+        channel->receive([&](MessageSocket::MessageType type, std::string_view) {
+          answered |= type == MessageSocket::MessageType::Verdict;
         });
         anyOpen |= channel->isOpen();
       }
@@ -85,12 +85,13 @@ void Watchdog::endAll(const std::string &error, int culprit, bool reportsWaits, 
     printDiagnostic(reports ? "error" : "note", error);
   if (reportsWaits)
     reportOwnWait();
-  // If the connection is cut in one direction only, rank 0 still receives this.
+  // If the connection is cut in one direction only, rank 0 still receives the message.
   if (isHub() || isCut)
     informOthers(culprit, reportsWaits);
   if (!isHub() || isCut)
     // Rank 0 cannot inform the others. The reporting rank waits until they have ended, so that none
-    // of them reports the same. They wait briefly, because it may be killed before it has reported.
+    // of them reports the same error. The others wait briefly, because the reporting rank may be
+    // killed before it has reported.
     for (int i = 0; reports ? i < 100 && hasLivePeerOnHost() : i < 30; ++i) {
       poll(nullptr, 0, 10);
       if (!reports && !isCut && !error.empty() && (reports = claimReport(isCut, culprit)))

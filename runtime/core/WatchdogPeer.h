@@ -15,8 +15,10 @@ struct Watchdog::Other {
   Heartbeat heartbeat;
   Silence silence;
   bool heard = false, sentBye = false, wasTerminated = false;
-  double closed = 0, stuck = 0, terminated = 0;
-  double age = 0; ///< seconds since its last heartbeat
+  double closed = 0;     ///< seconds since its connection was closed
+  double stuck = 0;      ///< seconds for which it has waited for a rank that has ended
+  double terminated = 0; ///< seconds since it reported SIGTERM
+  double age = 0;        ///< seconds since its last heartbeat
 };
 
 /// Text of the message type Verdict.

@@ -32,7 +32,7 @@ struct Generator {
   float mean, scale;
 };
 
-/// Loader of one device, on its rank's thread. Calls may be deferred; their order is kept.
+/// Loader of one device; the thread of its rank calls it. Calls may be deferred, but run in order.
 class WeightLoader {
 public:
   virtual ~WeightLoader();
@@ -53,7 +53,7 @@ public:
                     int64_t first, std::span<const LoadFactor> factors) = 0;
   virtual void clear(void *to, int64_t bytes) = 0;
 
-  /// Right operand of matmuls over dense rows, which must outlive it.
+  /// Makes a right operand of matmuls from dense rows, which must outlive it.
   virtual std::shared_ptr<Matrix> matrixOf(const void *rows, int64_t k, int64_t n,
                                            int32_t dtype) = 0;
 };

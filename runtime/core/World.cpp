@@ -70,12 +70,12 @@ void World::asRank(int rank, const std::function<void()> &fn) const {
   }
 }
 
-void World::reach(tpc_context &ctx, std::unique_ptr<Transport> host) const {
+void World::setTransport(tpc_context &ctx, std::unique_ptr<Transport> host) const {
   asRank(ctx.rank, [&] {
-    std::unique_ptr<CollectiveBackend> links =
+    std::unique_ptr<CollectiveBackend> backend =
         size() > 1 ? ctx.device->makeCollectiveBackend() : nullptr;
     ctx.transport =
-        links ? makeDeviceTransport(ctx, std::move(host), std::move(links)) : std::move(host);
+        backend ? makeDeviceTransport(ctx, std::move(host), std::move(backend)) : std::move(host);
   });
 }
 
@@ -86,7 +86,7 @@ std::unique_ptr<World> World::threads(Grid grid, int threadsPerRank, double time
   world->seconds = timeout;
   world->localRanks = joinThreads(*world);
   for (auto &ctx : world->contexts)
-    world->reach(*ctx, world->localRanks->makeTransport(ctx->rank));
+    world->setTransport(*ctx, world->localRanks->makeTransport(ctx->rank));
   world->monitorDevices();
   return world;
 }
@@ -98,7 +98,7 @@ std::unique_ptr<World> World::processes(Grid grid, int threadsPerRank,
   world->spin = int64_t(session->ranksOnHost()) * threadsPerRank <= session->coresOnHost() &&
                 threadsPerRank <= usableCores();
   world->theSession = std::move(session);
-  world->reach(world->local(0), world->theSession->makeTransport(*world));
+  world->setTransport(world->local(0), world->theSession->makeTransport(*world));
   world->monitorDevices();
   world->theSession->observe(world.get());
   return world;
@@ -106,7 +106,7 @@ std::unique_ptr<World> World::processes(Grid grid, int threadsPerRank,
 
 std::unique_ptr<World> World::alone(Grid grid, int rank) {
   std::unique_ptr<World> world(new World(std::move(grid), 1, rank, 1));
-  world->reach(world->local(0), std::make_unique<NoTransport>());
+  world->setTransport(world->local(0), std::make_unique<NoTransport>());
   return world;
 }
 
@@ -180,7 +180,7 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
   return std::nullopt;
 }
 
-std::string World::describeCommunication(const CurrentOperation::Seen &seen) const {
+std::string World::describeCommunication(const CurrentOperation::Snapshot &seen) const {
   std::string text = seen.last;
   if (!seen.axes) // start-up or outputs, without a node
     return text;
@@ -190,7 +190,7 @@ std::string World::describeCommunication(const CurrentOperation::Seen &seen) con
 }
 
 std::string World::describeOperation(const CurrentOperation &activity) const {
-  CurrentOperation::Seen seen = activity.read();
+  CurrentOperation::Snapshot seen = activity.read();
   if (seen.what)
     return "in " + describeCommunication(seen);
   if (!isRunning.load())
@@ -204,7 +204,7 @@ std::optional<Transport::DeviceWait> World::deviceWait(const tpc_context &ctx) c
   std::optional<std::string> pending = ctx.device->pending();
   if (!pending)
     return std::nullopt;
-  CurrentOperation::Seen seen = ctx.activity.read();
+  CurrentOperation::Snapshot seen = ctx.activity.read();
   if (!seen.what || !seen.axes)
     return Transport::DeviceWait{pending->empty() ? "waiting for its device"
                                                   : "computing on its device, in " + *pending,
@@ -240,7 +240,7 @@ void World::abortDevices() {
 
 std::string World::describeWait(int rank, const CurrentOperation &activity,
                                 const std::vector<int> &awaited) const {
-  CurrentOperation::Seen seen = activity.read();
+  CurrentOperation::Snapshot seen = activity.read();
   return describeWait(
       rank, seen.what ? describeCommunication(seen).c_str() : "a barrier of all ranks", awaited);
 }

@@ -5,13 +5,14 @@
 //
 //   Launcher launcher = detectLauncher();
 //   std::shared_ptr<Session> session;
-//   if (launcher.present && !(session = joinLauncher(launcher, error)))
-//     ... print `error`, exit
-//   ... compareRanks(session, identity): is the run the same on all?
-//   ... compare session->size() with the grid's; session->agree() on errors that all ranks may
-//   detect
-//   auto world = session ? World::processes(grid, threads, session) : World::threads(grid,
-//   threads); std::optional<std::string> error = world->run([&](tpc_context &ctx) { ... });
+//   if (launcher.present() && !(session = joinLauncher(launcher, error)))
+//     ... print `error` and exit
+//   ... compareRanks(session, traits): checks that all ranks run the same
+//   ... compare session->size() with the size of the grid
+//   ... session->agree() on errors that all ranks may detect
+//   auto world = session ? World::processes(grid, threads, session)
+//                        : World::threads(grid, threads);
+//   std::optional<std::string> error = world->run([&](tpc_context &ctx) { ... });
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,7 +62,7 @@ public:
   virtual int firstDifference(std::string_view text) = 0;
   /// Collective. Returns the text of each rank.
   virtual std::vector<std::string> textsOfAll(std::string_view text) = 0;
-  /// Ends a run on this rank. Collective; returns when all ranks are there.
+  /// Ends a run on this rank. Collective; returns when all ranks have called it.
   virtual void leave(tpc_context &ctx) = 0;
   /// "mpi", "tcp"
   virtual const char *transportName() const = 0;
@@ -155,7 +156,7 @@ public:
 
   /// For threads: seconds after which a deadlock ends the run; 0: never.
   double timeout() const { return seconds; }
-  /// "in all_reduce of '/lm_head/MatMul' over 'tp'", "computing", or, outside of a run, "".
+  /// Returns "in all_reduce of '/lm_head/MatMul' over 'tp'", "computing", or, outside of a run, "".
   std::string describeOperation(const CurrentOperation &activity) const;
   /// "rank 1 (tp 1) in all_reduce of '/lm_head/MatMul' over 'tp' for rank 0 (tp 0)": description of
   /// a waiting rank. `awaited`: ranks that it waits for.
@@ -194,12 +195,13 @@ private:
   void runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &fn);
   /// Calls `fn`; exceptions that it throws name the rank.
   void asRank(int rank, const std::function<void()> &fn) const;
-  /// Sets the rank's transport: `host`, below the device's collective backend, if any.
-  void reach(tpc_context &ctx, std::unique_ptr<Transport> host) const;
+  /// Sets the rank's transport: `host`, or a transport over the device's collective backend and
+  /// `host`.
+  void setTransport(tpc_context &ctx, std::unique_ptr<Transport> host) const;
   /// "rank 1: out of memory"
   std::string messageOf(int rank, const std::string &message) const;
   /// "all_reduce of '/lm_head/MatMul' over 'tp'"
-  std::string describeCommunication(const CurrentOperation::Seen &seen) const;
+  std::string describeCommunication(const CurrentOperation::Snapshot &seen) const;
 
   Grid theGrid;
   std::optional<std::vector<uint32_t>> expectedGroups;
@@ -219,10 +221,11 @@ private:
   std::atomic<bool> hasAborted{false};
 };
 
-/// For `std::set_terminate`, in programs. Called if an error could not unwind a frame: prints the
-/// message and exits with status 1. `World::run` leaves the process's handler unchanged.
+/// Handler that programs pass to `std::set_terminate`. It is called if an error could not unwind a
+/// frame; prints the message and exits with status 1. `World::run` leaves the process's handler
+/// unchanged.
 [[noreturn]] void endTerminated();
-/// The same for this world.
+/// Prints the message of `world` and exits with status 1.
 [[noreturn]] void endTerminated(const World &world);
 
 /// Runs `ranks` threads on one axis, for tests and small programs. Returns the first error, or

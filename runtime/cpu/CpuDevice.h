@@ -87,7 +87,7 @@ public:
                                       int32_t dtype) override;
 
   void beginStep(const std::vector<int64_t> &values) override { env = values; }
-  void setEnv(int32_t place, int64_t value) override { env[place] = value; }
+  void setEnv(int32_t index, int64_t value) override { env[index] = value; }
   void copy(void *to, const void *from, int64_t bytes) override;
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
               int64_t grain) override;

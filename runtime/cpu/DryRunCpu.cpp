@@ -124,8 +124,8 @@ public:
 
 const DeviceKind &plannedDevices() {
   static const DryRunCpus processors;
-  const DeviceKind *counted = deviceKind().counted();
-  return counted ? *counted : processors;
+  const DeviceKind *dryRun = deviceKind().dryRun();
+  return dryRun ? *dryRun : processors;
 }
 
 } // namespace tpc::rt

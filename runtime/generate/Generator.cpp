@@ -117,7 +117,7 @@ void addSamplingInput(Inputs &inputs, const Generation &generation) {
   inputs.tensors.push_back(std::move(tensor));
 }
 
-bool prefersFewShapes() { return deviceKind().counted() != nullptr; }
+bool prefersFewShapes() { return deviceKind().dryRun() != nullptr; }
 
 bool hasReplicas(const Manifest &manifest) {
   const std::vector<Grid::Axis> &axes = manifest.grid.axes();

@@ -43,7 +43,7 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
     block.stride[d] = held * (isSelected ? selection->step : 1);
     if (isSelected)
       block.begin = selection->first * held;
-    held *= isSelected ? selection->held : size[d];
+    held *= isSelected ? selection->entries : size[d];
     elements *= global[d];
   }
   if (elements != rows * vocabulary)
@@ -132,7 +132,7 @@ void LogitsSink::copyLargest(tpc_context &ctx) {
   largest.clear();
   for (SampledRows &part : parts) {
     const RowSampling &end = samplingOf(part.rows.row + part.rows.rows - 1);
-    int64_t count = end.place + end.shown - samplingOf(part.rows.row).place;
+    int64_t count = end.shownBefore + end.shown - samplingOf(part.rows.row).shownBefore;
     part.begin = largest.size();
     if (count == 0)
       continue;
@@ -224,7 +224,8 @@ std::vector<LogitsPiece> LogitsSink::pieces(tpc_context &ctx) {
     }
     const SampledRows &part = parts[static_cast<size_t>(each.part)];
     const RowSampling &own = samplingOf(wanted[static_cast<size_t>(each.row)]);
-    size_t begin = part.begin + static_cast<size_t>(own.place - samplingOf(part.rows.row).place);
+    size_t begin =
+        part.begin + static_cast<size_t>(own.shownBefore - samplingOf(part.rows.row).shownBefore);
     piece.largest = std::span(largest).subspan(
         begin, static_cast<size_t>(std::min<int64_t>(own.shown, each.count)));
   }

@@ -19,8 +19,8 @@ int groupsOf(const Manifest &manifest, const GenerationMode &mode) {
 int64_t codeOf(const SampledToken &token) { return token.isNaN ? ~token.token : token.token; }
 SampledToken tokenOfCode(int64_t code) { return {code < 0 ? ~code : code, code < 0}; }
 
-/// `place`: number of top-scoring tokens of all earlier rows.
-RowSampling samplingOf(const SampledRow &row, int32_t place) {
+/// `shownBefore`: sum of `shown` over all earlier rows.
+RowSampling samplingOf(const SampledRow &row, int32_t shownBefore) {
   const SamplingSettings &settings = row.settings;
   return {1,
           !settings.isGreedy(),
@@ -30,7 +30,7 @@ RowSampling samplingOf(const SampledRow &row, int32_t place) {
           row.sequence,
           row.isPenalized() ? settings.repetitionPenalty : 1,
           static_cast<int32_t>(row.shown()),
-          place,
+          shownBefore,
           0};
 }
 
@@ -39,14 +39,14 @@ void writeSampling(Tensor &samplingInput, int64_t vocabulary, const StepItem &it
                    const std::vector<SampledRow> &rows) {
   const int64_t bytes = RowSampling::bytes(vocabulary);
   auto next = item.sampled.begin();
-  int32_t place = 0;
+  int32_t shownBefore = 0;
   for (int64_t row = 0; row < item.rows(); ++row) {
     std::byte *to = samplingInput.data.data() + row * bytes;
     RowSampling choice{};
-    choice.place = place;
+    choice.shownBefore = shownBefore;
     if (next != item.sampled.end() && *next == row) {
       const SampledRow &own = rows[static_cast<size_t>(next++ - item.sampled.begin())];
-      choice = samplingOf(own, place);
+      choice = samplingOf(own, shownBefore);
       if (choice.penalty != 1) {
         std::byte *bits = to + sizeof(RowSampling);
         std::memset(bits, 0, static_cast<size_t>(bytes) - sizeof(RowSampling));
@@ -55,7 +55,7 @@ void writeSampling(Tensor &samplingInput, int64_t vocabulary, const StepItem &it
       }
     }
     std::memcpy(to, &choice, sizeof(choice));
-    place += choice.shown;
+    shownBefore += choice.shown;
   }
 }
 
@@ -119,8 +119,8 @@ Inputs &RankLoop::inputsOf(const tpc_context &ctx, const StepItem &item) {
   std::pair key(item.rows(), item.sequence);
   if (inputs.size() == maximum && !inputs.contains(key))
     inputs.clear();
-  auto [place, isNew] = inputs.try_emplace(key);
-  Inputs &made = place->second;
+  auto [shownBefore, isNew] = inputs.try_emplace(key);
+  Inputs &made = shownBefore->second;
   if (isNew) {
     made = stepInputs(manifest, limits, item.rows(), item.sequence);
     if (isForDevices)
@@ -205,9 +205,9 @@ std::vector<int64_t> RankLoop::sample(tpc_context &ctx, const StepItem &item) {
   std::vector<int64_t> sampledOf(sink.wantedRows().size(), -1);
   int64_t next = 0;
   for (int64_t row : item.sampled) {
-    int64_t place =
+    int64_t shownBefore =
         generation.lastOnly ? row : row * item.sequence + item.counts[static_cast<size_t>(row)] - 1;
-    auto found = std::lower_bound(sink.wantedRows().begin(), sink.wantedRows().end(), place);
+    auto found = std::lower_bound(sink.wantedRows().begin(), sink.wantedRows().end(), shownBefore);
     sampledOf[static_cast<size_t>(found - sink.wantedRows().begin())] = next++;
   }
   std::vector<LogitsPiece> pieces;

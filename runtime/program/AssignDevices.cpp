@@ -63,7 +63,7 @@ const DeviceKind &assignDevices(const tpc_program &program, Session *session,
     if (session)
       placement.first = launcher.local >= 0 ? launcher.local : session->rank();
     if (kind)
-      problem = kind->place(placement);
+      problem = kind->assign(placement);
     if (!problem.empty())
       throw UserError(whose(problem));
   });
@@ -78,7 +78,7 @@ const DeviceKind &assignDevices(const tpc_program &program, Session *session,
                       "CUDA_VISIBLE_DEVICES leaves to a process): start fewer ranks on a machine, "
                       "or let them share it with --share-gpus");
   });
-  for (const std::string &text : {kind->settle(shared.has_value()), unlike(assignments)})
+  for (const std::string &text : {kind->setSharing(shared.has_value()), unlike(assignments)})
     if (!text.empty() && ranks > 1 && (!session || session->rank() == 0))
       note(text);
   return *kind;

@@ -153,7 +153,7 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
     if (difference)
       throw UserError(*difference);
   });
-  countsMemory = deviceKind().counted() != nullptr;
+  countsMemory = deviceKind().dryRun() != nullptr;
   int onThisMachine = session ? session->ranksOnHost() : manifest.grid.numRanks();
   int threads = options.threadsPerRank
                     ? options.threadsPerRank

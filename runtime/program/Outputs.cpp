@@ -101,7 +101,7 @@ void OutputAssembler::take(tpc_context &ctx, int32_t index, const void *data, in
   int64_t bytes = product(size, rank) * elementBytes;
   if (bytes == 0)
     return;
-  int64_t held = selection ? bytes / size[selection->dim] * selection->held : bytes;
+  int64_t held = selection ? bytes / size[selection->dim] * selection->entries : bytes;
   Block block{index, rank, bytes, {}, {}};
   for (int32_t d = 0; d < rank; ++d) {
     block.box[d] = global[d];

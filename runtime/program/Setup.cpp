@@ -84,7 +84,7 @@ void chooseProducts(Session *session, const Options &options) {
       {{"library for products", deviceKind().products()},
        {"library for communication", deviceKind().communication()},
        {"choice of algorithms", options.deterministic ? "no measured ones" : "measured ones"}});
-  deviceKind().chooseByMeasuring(!options.deterministic);
+  deviceKind().enableTuning(!options.deterministic);
   agreeOn(session, [&] {
     if (difference)
       throw UserError(*difference);

@@ -105,7 +105,7 @@ public:
                                       int32_t dtype) override;
 
   void beginStep(const std::vector<int64_t> &values) override;
-  void setEnv(int32_t place, int64_t value) override;
+  void setEnv(int32_t index, int64_t value) override;
   void copy(void *to, const void *from, int64_t bytes) override;
   void copyRows(const Rows &rows) override;
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,

@@ -36,12 +36,12 @@ public:
         "--products=" + wanted + ": on GPUs, " + vendor.library.describe() + " computes matmuls";
     return nullptr;
   }
-  std::string place(const Placement &wanted) const override;
+  std::string assign(const Placement &wanted) const override;
   DeviceAssignment assignmentOf(int rank) const override {
     const Gpu &gpu = gpuOf(rank);
     return {gpu.uuid, gpu.name};
   }
-  std::string settle(bool shared) const override;
+  std::string setSharing(bool shared) const override;
   int64_t freeBytes(int rank) const override;
   void releaseUnused() const override {
     std::lock_guard<std::mutex> lock(retaining);
@@ -49,10 +49,10 @@ public:
       vendor.driver.cuDevicePrimaryCtxRelease_v2(number);
     retainedContexts.clear();
   }
-  const DeviceKind *counted() const override;
+  const DeviceKind *dryRun() const override;
   MemoryUse &use() const override { return DryRunMemory::ofThread().use; }
   std::vector<std::string> takeNotes() const override { return cuda::takeNotes(); }
-  void chooseByMeasuring(bool does) const override { measures = does; }
+  void enableTuning(bool enabled) const override { measures = enabled; }
   std::string communication() const override { return nccl ? nccl->describe() : "the host"; }
   int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const override {
     return k * n * sizeOf(dtype);
@@ -86,7 +86,7 @@ private:
   mutable std::vector<int> retainedContexts; // GPUs whose contexts freeBytes() created
 };
 
-std::string CudaDevices::place(const Placement &wanted) const {
+std::string CudaDevices::assign(const Placement &wanted) const {
   placement = wanted;
   auto count = static_cast<int>(gpus.size());
   // Ranks that are processes may each see different GPUs.
@@ -98,7 +98,7 @@ std::string CudaDevices::place(const Placement &wanted) const {
   return "";
 }
 
-std::string CudaDevices::settle(bool shared) const {
+std::string CudaDevices::setSharing(bool shared) const {
   // NCCL requires a GPU of its own for each rank of a host, as identified by NCCL_HOSTID.
   std::string problem;
   if (!shared || std::getenv("NCCL_HOSTID"))
@@ -126,23 +126,23 @@ int64_t CudaDevices::freeBytes(int rank) const {
   return static_cast<int64_t>(free);
 }
 
-const DeviceKind *CudaDevices::counted() const {
+const DeviceKind *CudaDevices::dryRun() const {
   // Threads of several models make estimates at the same time.
-  static thread_local std::unique_ptr<DryRunLibraries> dryRun;
+  static thread_local std::unique_ptr<DryRunLibraries> libraries;
   static thread_local std::unique_ptr<CudaDevices> dryRunKind;
   if (this == dryRunKind.get())
     return this;
-  if (!dryRun)
-    dryRun = std::make_unique<DryRunLibraries>(vendor.driver, vendor.library);
+  if (!libraries)
+    libraries = std::make_unique<DryRunLibraries>(vendor.driver, vendor.library);
   dryRunKind =
-      std::make_unique<CudaDevices>(VendorLibraries{dryRun->driver, dryRun->library}, gpus);
+      std::make_unique<CudaDevices>(VendorLibraries{libraries->driver, libraries->library}, gpus);
   dryRunKind->placement = placement;
   dryRunKind->measures = measures;
   if (nccl) {
-    dryRun->nccl.version = nccl->version;
+    libraries->nccl.version = nccl->version;
     if (!nccl->registersMemory())
-      dryRun->nccl.MemAlloc = nullptr;
-    dryRunKind->nccl = &dryRun->nccl;
+      libraries->nccl.MemAlloc = nullptr;
+    dryRunKind->nccl = &libraries->nccl;
   }
   return dryRunKind.get();
 }

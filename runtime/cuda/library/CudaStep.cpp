@@ -51,11 +51,11 @@ void CudaDevice::beginStep(const std::vector<int64_t> &values) {
 }
 
 // Writes numbers in stream order, without a host buffer that must stay valid.
-void CudaDevice::setEnv(int32_t place, int64_t value) {
+void CudaDevice::setEnv(int32_t index, int64_t value) {
   enter();
-  env[static_cast<size_t>(place)] = value;
+  env[static_cast<size_t>(index)] = value;
   auto bits = static_cast<uint64_t>(value);
-  Address at = gpuEnv->address + static_cast<Address>(place) * sizeof(int64_t);
+  Address at = gpuEnv->address + static_cast<Address>(index) * sizeof(int64_t);
   for (uint64_t half : {bits & 0xffffffff, bits >> 32}) {
     driver.check(driver.cuMemsetD32Async(at, static_cast<unsigned>(half), 1, queue.stream),
                  "to write to memory");

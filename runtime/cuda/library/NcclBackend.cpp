@@ -75,7 +75,7 @@ void NcclBackend::check(nccl::Status status, nccl::Comm comm) const {
     driver.check(driver.cuMemGetInfo_v2(&ignored, &ignored), "while it worked");
   std::string text = library.describe() + ": " + library.describe(status, comm);
   if (status == nccl::systemError || status == nccl::remoteError)
-    throw LinkBroken(text);
+    throw ConnectionLost(text);
   throw std::runtime_error(text);
 }
 

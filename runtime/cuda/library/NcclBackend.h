@@ -37,7 +37,7 @@ public:
 
   std::string name() const override { return library.describe(); }
   // NCCL's max and min drop NaN.
-  bool comparesAsRanksDo() const override { return false; }
+  bool comparesLikeReduce() const override { return false; }
   Id makeId() override;
   int connect(const Id &id, int members, int index) override;
   void close() override;

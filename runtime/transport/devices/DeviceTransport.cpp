@@ -62,7 +62,7 @@ void DeviceTransport::connect(tpc_context &ctx) {
       connected.emplace(mask, communicator);
     } catch (const RankStopped &) {
       throw;
-    } catch (const LinkBroken &error) {
+    } catch (const ConnectionLost &error) {
       failAfterGrace(ctx, describeConnecting(ctx, mask) + error.what());
     } catch (const std::exception &error) {
       if (world.failed())
@@ -111,13 +111,13 @@ void DeviceTransport::carryOut(tpc_context &ctx, const Communicator &communicato
     throw RankStopped();
   note(operation, count);
   operation.number = count;
-  if (ctx.noted)
-    ctx.noted->push_back([this, operation, &count] { note(operation, count); });
+  if (ctx.hostWork)
+    ctx.hostWork->push_back([this, operation, &count] { note(operation, count); });
   // Work runs in order, so a later use of the same staging memory follows this one.
   void *stage = plan.stageBytes ? tpc_frame_push(&ctx, plan.stageBytes) : nullptr;
   try {
     backend->carryOut(communicator.number, plan, in, out, stage);
-  } catch (const LinkBroken &error) {
+  } catch (const ConnectionLost &error) {
     failAfterGrace(ctx, describe(operation) + " failed: " + error.what());
   } catch (const std::exception &error) {
     if (world.failed())
@@ -137,7 +137,7 @@ void DeviceTransport::carryOut(tpc_context &ctx, const Group &group, const char 
 }
 
 Transport &DeviceTransport::forReduction(tpc_dtype dtype, tpc_reduction reduction) {
-  bool isExact = reduction == TPC_SUM || backend->comparesAsRanksDo() || !isFloat(dtype);
+  bool isExact = reduction == TPC_SUM || backend->comparesLikeReduce() || !isFloat(dtype);
   return isExact ? static_cast<Transport &>(*this) : *host;
 }
 

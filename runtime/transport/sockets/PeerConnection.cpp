@@ -18,9 +18,9 @@ std::string PeerConnection::check(
   auto now = Clock::now();
   double passed = std::min(std::chrono::duration<double>(now - last).count(), longestStep);
   last = now;
-  bool heard = channel->receive([&](MessageSocket::MessageType word, std::string_view text) {
+  bool heard = channel->receive([&](MessageSocket::MessageType type, std::string_view text) {
     if (receive)
-      receive(word, text);
+      receive(type, text);
   });
   if (!channel->isOpen()) {
     gone += passed;

@@ -346,10 +346,10 @@ bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string
   Timeout grace(graceForRankZero);
   while (table.size() < expected) {
     std::string what = first.check(/*grace=*/0, role.judgesSilence,
-                                   [&](MessageSocket::MessageType word, std::string_view text) {
-                                     if (word == MessageSocket::MessageType::Table)
+                                   [&](MessageSocket::MessageType type, std::string_view text) {
+                                     if (type == MessageSocket::MessageType::Table)
                                        table += text;
-                                     hasFailed |= word == MessageSocket::MessageType::Failed;
+                                     hasFailed |= type == MessageSocket::MessageType::Failed;
                                    });
     if (hasFailed)
       LaunchMonitor::noteFailure();
