@@ -475,8 +475,8 @@ def test_shared_memory_that_is_too_small_is_said(program, expected, tmp_path):
     ]
     result = run([*small, *command]).check()
     assert re.search(
-        r"note: the 4 ranks of a host communicate over sockets, .*: /dev/shm has no \d+ KiB for their"
-        r" rings \(No space left on device, "
+        r"note: the 4 ranks of a host communicate over sockets, .*: /dev/shm has no \d+ KiB"
+        r" for their rings \(No space left on device, "
         r"\d+ KiB are free",
         result.stderr,
     ), result
