@@ -15,7 +15,7 @@
 namespace tpc::rt {
 namespace {
 
-/// Whole cache lines, so that threads share none.
+/// Rounds up to whole cache lines, so that threads share none.
 int64_t wholeLines(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 /// Keys of a sequence that are visible to some query, by causality and window.
@@ -30,8 +30,8 @@ struct VisibleKeys {
       begin = std::clamp<int64_t>(a.window_offset + before + 1, 0, end);
   }
 
-  // Ranges of keys start at multiples, whatever the window, so that a key's range depends only on
-  // its index.
+  // Ranges of keys start at multiples of decodeKeys, whatever the window, so that a key's range
+  // depends only on its index.
   int64_t firstPart() const { return begin / decodeKeys; }
   int64_t parts() const { return begin < end ? (end - 1) / decodeKeys - firstPart() + 1 : 0; }
 };
@@ -73,7 +73,7 @@ void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a)
   int64_t rows = std::max<int64_t>(a.seq_q * (a.heads_q / a.heads_kv), 8);
   int threads = threadsFor(ctx, pairs * rows, a.head_size + a.value_size, keys);
   int64_t each = wholeLines(kernel.decodeScratch(a)), part = kernel.decodedFloats(a);
-  // Uses the final size of growing sequences, so that memory use stays constant.
+  // Uses the capacity of growing sequences, so that memory use stays constant.
   int64_t ofPair = wholeLines((a.lengths ? (a.seq_k + decodeKeys - 1) / decodeKeys : most) * part);
   Scratch memory(scratch, threads * each + pairs * ofPair);
   float *decoded = memory.data + threads * each;
@@ -85,7 +85,7 @@ void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a)
   // If no key is visible, a task only writes the result.
   int64_t tasks = std::max<int64_t>(most, 1);
   forEachTask(ctx, threads, pairs * tasks, [&](int64_t task, int worker) {
-    // All kv heads of some keys before the next keys: rows of one token are next to each other.
+    // Tasks are ordered by keys and then by KV head, because the rows of one token are adjacent.
     int64_t pair = task % pairs, i = task / pairs;
     int64_t batch = pair / a.heads_kv, kvHead = pair % a.heads_kv;
     VisibleKeys visible(a, batch);
@@ -102,7 +102,7 @@ void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a)
 }
 
 bool isFasterByKeys(const tpc_attention_args &a) {
-  // From this number on, blocks of queries fill at least half of their lanes.
+  // With more queries, blocks of queries fill at least half of their lanes.
   return a.seq_q <= 8;
 }
 

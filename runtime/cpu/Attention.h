@@ -8,10 +8,10 @@
 
 namespace tpc::rt {
 
-/// One task per block of queries of one head: AttentionKernel.h.
+/// Computes attention with one task per block of queries of one head (AttentionKernel.h).
 void attendByQueries(tpc_context &ctx, Arena &scratch, const tpc_attention_args &args);
 
-/// One task per range of one KV head's keys: DecodeAttention.h.
+/// Computes attention with one task per range of one KV head's keys (DecodeAttention.h).
 void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &args);
 
 /// Whether attendByKeys is faster.

@@ -74,7 +74,7 @@ inline int64_t attentionScratch(const tpc_attention_args &a) {
          roundUp(a.value_size, panelWidth) * queryBlock + keyBlock * panelWidth + 64;
 }
 
-/// Panels of scaled queries, [head_size, panelWidth] each; lanes without a query are zero.
+/// Packs scaled queries into panels [head_size, panelWidth]; lanes without a query are zero.
 inline void packQueries(const AttentionTask &t) {
   int64_t size = t.args.head_size;
   for (int64_t i = 0; i < roundUp(t.queries, panelWidth); ++i) {
@@ -133,7 +133,8 @@ inline void addSlope(const AttentionTask &t) {
     }
 }
 
-inline void hide(const AttentionTask &t) {
+/// Applies softcap, bias, slopes and masks to the scores.
+inline void adjustScores(const AttentionTask &t) {
   const tpc_attention_args &a = t.args;
   const float none = -__builtin_inff();
   if (a.softcap != 0)
@@ -175,13 +176,12 @@ inline void hide(const AttentionTask &t) {
       }
   }
   if (a.windowed) {
-    // The first key visible to the block's first query is the one after this; for each later query
-    // it is one later.
+    // Last key that the window hides from the block's first query; one later for each later query.
     int64_t before = t.query0 + a.window_offset + t.before - t.firstKey;
     for (int64_t j = 0; j < smaller(t.keys, before + queryBlock); ++j)
       for (int v = 0; v < queryVecs; ++v) {
         float *at = t.scores + j * queryBlock + v * lanes;
-        int64_t see = j - before; // number of visible queries, or none
+        int64_t see = j - before; // number of queries that see the key; negative: none
         store(at, select(lane + v * lanes < static_cast<int32_t>(see < 0 ? 0 : see), load(at),
                          splat(none)));
       }
@@ -263,7 +263,7 @@ inline void sumValues(const AttentionTask &t) {
   }
 }
 
-/// Mean of all values, including those that causality or a window hides.
+/// Computes the mean of all values, including those that causality or a window hides.
 inline void meanOfValues(const tpc_attention_args &a, int64_t batch, int64_t kvHead, float *out) {
   const float *v = valueAt(a, batch, kvHead, 0);
   for (int64_t d = 0; d < a.value_size; ++d) {
@@ -314,7 +314,7 @@ inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, 
   for (int64_t i = roundUp(t.queries, panelWidth); i < queryBlock; i += lanes)
     for (int64_t j = 0; j < t.keys; ++j)
       store(t.scores + j * queryBlock + i, Vec{});
-  hide(t);
+  adjustScores(t);
   Vec total[queryVecs];
   softmax(t, total);
   sumValues(t);

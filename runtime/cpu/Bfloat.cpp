@@ -1,7 +1,7 @@
 //===- Bfloat.cpp - Rounding to bf16 --------------------------------------===//
 //
-// Compilers call these functions for CPUs without the instruction; libgcc has them only since
-// version 13.
+// Compilers call these functions on CPUs without an instruction for the conversion. libgcc has them
+// only since version 13.
 //
 //===----------------------------------------------------------------------===//
 
@@ -10,7 +10,7 @@
 
 #ifdef __x86_64__
 
-/// To nearest, ties to even; NaN stays NaN.
+/// Rounds to nearest, ties to even; NaN stays NaN.
 extern "C" __attribute__((weak)) __bf16 __truncsfbf2(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);

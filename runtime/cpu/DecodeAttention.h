@@ -27,7 +27,7 @@ struct DecodeTask {
   int64_t batch, group, head0; ///< `group` query heads from `head0` on
   int64_t key0, keys;
   int64_t before;                         ///< keys before the first query, by `lengths`
-  const float *k = nullptr, *v = nullptr; ///< index of the first key
+  const float *k = nullptr, *v = nullptr; ///< addresses of the first key and value
   float *q = nullptr;                     ///< [rows, head_size rounded up], scaled
   float *scores = nullptr;                ///< [rows, decodeKeys]
   float *keyBlock = nullptr;              ///< [lanes, head_size rounded up]
@@ -70,7 +70,8 @@ TPC_INLINE Vec loadFew(const float *p, int64_t count) {
   return load(buffer);
 }
 
-/// Lane i is the sum of x[i]'s lanes: each round adds halves, of two vectors at once.
+/// Returns a vector whose lane i is the sum of the lanes of x[i]. Each round adds halves, of two
+/// vectors at once.
 TPC_INLINE Vec sumsOfLanes(Vec (&x)[lanes]) {
   for (int n = lanes / 2; n; n /= 2)
     for (int i = 0; i < n; ++i)
@@ -78,8 +79,8 @@ TPC_INLINE Vec sumsOfLanes(Vec (&x)[lanes]) {
   return x[0];
 }
 
-/// Scores of one vector of keys, for all rows. Lanes beyond the last key repeat it; they are masked
-/// later.
+/// Computes the scores of all rows, one vector of keys at a time. Lanes beyond the last key repeat
+/// that key; they are masked later.
 inline void scoreRows(const DecodeTask &t) {
   const int64_t size = t.args.head_size, width = roundUp(size, lanes), whole = size / lanes * lanes;
   // Rows of a head are far apart: the hardware prefetcher does not predict them.
@@ -120,7 +121,7 @@ inline void scoreRows(const DecodeTask &t) {
 
 /// Applies bias and masks to a row of scores before softmax. Scores beyond the last key are
 /// -infinity.
-inline void hideRow(const DecodeTask &t, int64_t row) {
+inline void adjustRow(const DecodeTask &t, int64_t row) {
   const tpc_attention_args &a = t.args;
   const float none = -__builtin_inff();
   const int64_t query = t.query(row), head = t.head(row);
@@ -165,7 +166,7 @@ inline void hideRow(const DecodeTask &t, int64_t row) {
     scores[j] = none;
 }
 
-/// Turns a row of scores into exp(score - most), and returns `most` and the sum.
+/// Turns a row of scores into exp(score - maximum), and returns the maximum and the sum.
 inline void softmaxRow(const DecodeTask &t, int64_t row, float &rowMax, float &rowTotal) {
   float *scores = t.scores + row * decodeKeys, each[lanes];
   Vec most = splat(-__builtin_inff());
@@ -177,7 +178,7 @@ inline void softmaxRow(const DecodeTask &t, int64_t row, float &rowMax, float &r
   rowMax = each[0];
   for (int i = 1; i < lanes; ++i)
     rowMax = each[i] > rowMax ? each[i] : rowMax;
-  // In a range without visible keys for the row, all are 0.
+  // If the row sees no key of the range, all results are 0.
   most = splat(rowMax == -__builtin_inff() ? 0 : rowMax);
   Vec total = {};
   for (int64_t j = 0; j < t.keys; j += lanes) {
@@ -212,7 +213,7 @@ TPC_INLINE void decodeTileOf(int64_t rows, const DecodeTask &t, const float *sco
   decodeTile<R, P>(t, scores, values, valueStride, out, outStride);
 }
 
-/// out[row, :] = sum over the range's keys of exp(score - most) * value.
+/// out[row, :] = sum over the range's keys of exp(score - maximum) * value.
 inline void sumDecodedValues(const DecodeTask &t, float *out, int64_t outStride) {
   int64_t size = t.args.value_size, rows = t.rows();
   int64_t tiles = (rows + maxTileRows - 1) / maxTileRows;
@@ -223,7 +224,7 @@ inline void sumDecodedValues(const DecodeTask &t, float *out, int64_t outStride)
                                                                                   : 1;
     const float *values = t.v + column;
     int64_t stride = t.args.v_row_stride;
-    if (size - column >= panelWidth && tiles > 1) { // as for keys
+    if (size - column >= panelWidth && tiles > 1) { // copied, as keys are
       for (int64_t j = 0; j < t.keys; ++j)
         for (int64_t v = 0; v < panelWidth; v += lanes)
           store(t.valuePanel + j * panelWidth + v, load(values + j * stride + v));
@@ -265,7 +266,7 @@ inline void decode(const tpc_attention_args &a, int64_t batch, int64_t kvHead, i
   scaleQueries(t);
   scoreRows(t);
   for (int64_t row = 0; row < rows; ++row) {
-    hideRow(t, row);
+    adjustRow(t, row);
     float *numbers = decoded + row * stride + stride - lanes;
     softmaxRow(t, row, numbers[0], numbers[1]);
   }

@@ -23,8 +23,8 @@ constexpr int panelWidth = vecsPerPanel * lanes;
 constexpr int maxTileRows = TPC_TILE_ROWS;
 constexpr int64_t kBlock = 768;
 
-/// One step of k in `multiply`: `x` contains the address of every third row, `b` the address of
-/// this k in each panel.
+/// One step of k in `multiply`: `x` contains the address of every third row; `b` is the address of
+/// this k in the first panel.
 template <int R, int P>
 TPC_INLINE void multiplyStep(Vec (&sums)[R][P * vecsPerPanel], const float *const (&x)[(R + 2) / 3],
                              int64_t xRow, const float *b, const float *ahead,
@@ -54,8 +54,7 @@ TPC_INLINE void multiply(Vec (&sums)[R][P * vecsPerPanel], const float *x, int64
                          int64_t xStep, const float *b, int64_t bStride, int64_t panelStride,
                          int64_t k) {
   // Prefetch distance in steps of k. With 16-float vectors the distance is larger, and the L1 cache
-  // is reserved for the
-  // operands: 26 GB/s instead of 19 at one row, 1.3 times as fast at twelve.
+  // is reserved for the operands: 26 GB/s instead of 19 at one row, 1.3 times as fast at twelve.
   constexpr int unrolled = 4, prefetched = lanes == 16 ? 32 : 16;
   const float *rows[(R + 2) / 3];
   for (int i = 0; i < (R + 2) / 3; ++i)
@@ -101,7 +100,7 @@ TPC_INLINE Vec activated(Vec v, int32_t epilogue) {
   }
 }
 
-/// Bias, epilogue and residual for one vector of one row with `count` valid elements.
+/// Applies bias, epilogue and residual to one vector of one row, with `count` valid elements.
 TPC_INLINE void finish(const GemmJob &job, Vec v, int64_t row, int64_t column, int64_t count,
                        int32_t epilogue) {
   float *out = job.out + row * job.outStride + column;
@@ -127,7 +126,7 @@ TPC_INLINE void finish(const GemmJob &job, Vec v, int64_t row, int64_t column, i
     out[i] = residual ? buffer[i] + residual[i] : buffer[i];
 }
 
-/// Not inlined into each tile: exp and erf are long.
+/// Applies bias, epilogue and residual to a tile. Not inlined, because exp and erf are long.
 template <int32_t Epilogue>
 __attribute__((noinline)) void finishTile(const GemmJob &job, const float *sums, int rows, int vecs,
                                           int64_t row0, int64_t column0) {
@@ -178,7 +177,7 @@ TPC_INLINE void prefetchResult(const GemmJob &job, int64_t row, int rows, int64_
   }
 }
 
-/// One register tile over one block of k. `partial` stores the sums between blocks, with
+/// Computes one register tile over one block of k. `partial` stores the sums between blocks, with
 /// `partialStride` between rows.
 template <int R, int P>
 void tile(const GemmJob &job, int64_t row, int64_t panel, int64_t k0, int64_t k1, float *partial,
@@ -274,9 +273,9 @@ inline void packTransposed(const float *rows, int64_t k, int64_t n, int64_t colu
   }
 }
 
-/// Rows [row, row + R) times rows [column, column + V * lanes) of a dense table[n, k]. Squares of
-/// the table are transposed in registers: lanes are columns, and sums have the order of `multiply`,
-/// one step of k after the other. Rows beyond the table repeat its last row.
+/// Multiplies rows [row, row + R) by rows [column, column + V * lanes) of a dense table[n, k].
+/// Squares of the table are transposed in registers: lanes are columns, and sums have the order of
+/// `multiply`, one step of k after the other. Rows beyond the table repeat its last row.
 template <int R, int V>
 TPC_INLINE void tileTransposed(const GemmJob &job, const float *table, int64_t row,
                                int64_t column) {
@@ -288,7 +287,7 @@ TPC_INLINE void tileTransposed(const GemmJob &job, const float *table, int64_t r
       rows[v][i] = table + (at < job.n ? at : job.n - 1) * job.k;
     }
   // Prefetches the next tile's part of the table into the L2 cache while this one is used, line by
-  // line in memory order. 26 GB/s instead of 13 where memory gives 27.
+  // line in memory order. With this, the table is read at 26 GB/s instead of 13; memory gives 27.
   constexpr int lineWidth = 16;
   const float *next = rows[0][0] + (column + 2 * V * lanes <= job.n ? V * lanes * job.k : 0);
   int64_t step = 0;

@@ -55,13 +55,13 @@ struct KernelTable {
   void (*packTransposed)(const float *rows, int64_t k, int64_t n, int64_t column0, float *panel);
 
   /// Computes columns [column0, column1), the first a multiple of panelWidth, of a matmul with the
-  /// transpose of table[n, k], bit-identical to `gemm`. Reads the table once and copies nothing:
-  /// for few rows.
+  /// transpose of table[n, k], bit-identical to `gemm`. Suited to few rows, because it reads the
+  /// table once and copies nothing.
   void (*gemmTransposed)(const GemmJob &job, const float *table, int64_t column0, int64_t column1);
 
   /// Floats of `scratch` for an `attention` task.
   int64_t (*attentionScratch)(const tpc_attention_args &args);
-  /// Queries [query0, query0 + queryBlock) of one batch entry and one query head.
+  /// Computes queries [query0, query0 + queryBlock) of one batch entry and one query head.
   void (*attention)(const tpc_attention_args &args, int64_t batch, int64_t head, int64_t query0,
                     float *scratch);
 
@@ -69,8 +69,8 @@ struct KernelTable {
   /// task, and floats of its result.
   int64_t (*decodeScratch)(const tpc_attention_args &args);
   int64_t (*decodedFloats)(const tpc_attention_args &args);
-  /// All queries of one batch entry and of the query heads that share one KV head, over keys [key0,
-  /// key1), at least one.
+  /// Computes all queries of one batch entry and of the query heads that share one KV head, over
+  /// keys [key0, key1), at least one.
   void (*decode)(const tpc_attention_args &args, int64_t batch, int64_t kvHead, int64_t key0,
                  int64_t key1, float *scratch, float *decoded);
   /// Combines the results of `parts` tasks, in key order. Tasks without visible keys may be
@@ -87,14 +87,14 @@ extern const KernelTable genericKernels;
 extern const KernelTable avx2Kernels, avx512Kernels;
 #endif
 
-/// The best table for this machine. The environment variable TPC_CPU ("generic", "avx2", "avx512")
-/// selects another supported one.
+/// Returns the best table for this machine. The environment variable TPC_CPU ("generic", "avx2",
+/// "avx512") selects another supported one.
 const KernelTable &kernels();
 
 /// Sets the table that `kernels()` returns. Call before anything is packed.
 void chooseKernels(const KernelTable &table);
 
-/// The table `name`; null if this machine does not support it.
+/// Returns the table `name`; null if this machine does not support it.
 const KernelTable *kernelsNamed(const char *name);
 
 } // namespace tpc::rt

@@ -48,7 +48,7 @@ struct GemmJobs {
     panels = end;
     columns += job.n;
   }
-  /// Row blocks vary fastest: the panels stay in the cache.
+  /// Runs a task. Consecutive tasks differ in rows first, so that panels stay in the cache.
   void run(const KernelTable &kernel, const GemmTasks &tasks, int64_t task) const {
     int64_t row = task % tasks.rowBlocks, block = task / tasks.rowBlocks;
     int64_t begin = panels * block / tasks.panelBlocks, m = entries.front().job.m;

@@ -89,7 +89,8 @@ struct Library {
 
   /// "oneDNN 3.2.0 (avx2)"
   std::string describe() const;
-  /// Loads it on the first call. Null: `problem` has the reason.
+  /// Loads the library on the first call. Returns null, with the reason in `problem`, if it is
+  /// unusable.
   static const Library *load(std::string &problem);
 };
 

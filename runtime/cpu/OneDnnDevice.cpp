@@ -97,15 +97,15 @@ Enum execute(const Primitive *primitive, std::initializer_list<std::pair<int, co
   return status == success ? library().stream_wait(stream) : status;
 }
 
-/// A primitive with generated code.
-class Made {
+/// A primitive and its generated code.
+class GeneratedPrimitive {
 public:
-  Made(PrimitiveDesc *desc) : desc(desc) {
+  GeneratedPrimitive(PrimitiveDesc *desc) : desc(desc) {
     check(library().primitive_create(&primitive, desc), "make code for a product");
   }
-  Made(const Made &) = delete;
-  Made &operator=(const Made &) = delete;
-  ~Made() {
+  GeneratedPrimitive(const GeneratedPrimitive &) = delete;
+  GeneratedPrimitive &operator=(const GeneratedPrimitive &) = delete;
+  ~GeneratedPrimitive() {
     library().primitive_destroy(primitive);
     library().primitive_desc_destroy(desc);
   }
@@ -150,7 +150,7 @@ private:
     return desc;
   }
   Desc x, out;
-  Made made;
+  GeneratedPrimitive made;
 };
 
 /// Matmul primitives by size, shared by all ranks of the process. They are few and never freed.
@@ -162,7 +162,7 @@ const Multiply &multiply(int64_t m, int64_t k, int64_t n, int64_t outStride, boo
   auto find = [&](int64_t rows, int64_t stride, auto weightsDesc) -> const Multiply & {
     auto &entry = all[{rows, k, n, stride, transposed}];
     if (!entry) {
-      // Exists until the code is generated, which stores the layout.
+      // The description must exist until the code, which stores the layout, is generated.
       auto desc = weightsDesc();
       entry = std::make_unique<Multiply>(rows, k, n, stride, &*desc);
     }
@@ -231,7 +231,8 @@ public:
     panels = panelsOf(k, n, true, floats);
   }
 
-  /// oneDNN packs a whole panel at once: a dense copy exists until the last row is set.
+  /// Copies rows to a dense buffer. oneDNN packs whole panels, so packing starts after the last
+  /// row.
   void setRows(int64_t row0, int64_t row1, const float *rows) {
     std::copy_n(rows, (row1 - row0) * n, dense.get() + row0 * n);
     rowsSet += row1 - row0;
@@ -245,7 +246,7 @@ public:
       check(library().reorder_primitive_desc_create(&desc, from.get(), library().engine, to,
                                                     library().engine, nullptr),
             "pack weights");
-      Made made(desc);
+      GeneratedPrimitive made(desc);
       Tensor plain(from.get(), dense.get() + panel.column), mine(to, packed.get() + panel.offset);
       check(execute(made.primitive, {{source, &plain}, {destination, &mine}}), "pack weights");
     }
@@ -322,7 +323,7 @@ private:
     auto find = [&](int64_t rows, const Panel &panel) -> const Multiply & {
       return rt::multiply(rows, k, panel.columns, direct ? n : panel.columns, matrix.isTransposed);
     };
-    // Computes all block shapes: whole blocks, the last rows, the last columns.
+    // Makes the primitives of all block shapes: whole blocks, the last rows, the last columns.
     int64_t blocks = (m + blockRows - 1) / blockRows, lastRows = m - (blocks - 1) * blockRows;
     const Multiply *made[2][2];
     size_t padBytes = 0;
@@ -339,7 +340,7 @@ private:
     auto panels = static_cast<int64_t>(matrix.panels.size());
     Scratch memory(scratch, threads * each);
     std::atomic<Enum> failure{success};
-    // Rows vary fastest: the weights stay in the cache.
+    // Consecutive tasks differ in rows first, so that weights stay in the cache.
     forEachTask(ctx, threads, blocks * panels, [&](int64_t task, int worker) {
       int64_t row0 = task % blocks * blockRows, rows = std::min(blockRows, m - row0);
       const Panel &panel = matrix.panels[static_cast<size_t>(task / blocks)];

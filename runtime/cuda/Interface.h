@@ -20,8 +20,8 @@ constexpr const char *entryName = "tpc_cuda_devices";
 /// Digest of the headers that program and library include.
 constexpr const char *tag = TPC_DEVICE_INTERFACE;
 
-/// Returns a device kind of the caller's own. Returns null and sets `problem` if there is no driver
-/// or no usable one. `tag` is the caller's.
+/// Returns a new device kind, which is never destroyed. Returns null and sets `problem` if there is
+/// no driver or no usable one. `tag` is the caller's.
 using Entry = const DeviceKind *(const char *tag, std::string &problem);
 
 constexpr const char *describeName = "tpc_cuda_describe";

@@ -34,8 +34,8 @@ constexpr Shape shapes[] = {
     {1, 1000, 8, 4, 256},
 };
 
-/// Copies of keys and values, used in turn: larger than the CPU's caches.
-constexpr int64_t heldBytes = 128 << 20;
+/// Bytes of all copies of keys and values, which are used in turn. Exceeds the CPU's caches.
+constexpr int64_t copiesBytes = 128 << 20;
 
 double secondsOf(const auto &work) {
   auto begin = std::chrono::steady_clock::now();
@@ -73,7 +73,7 @@ int main(int argc, char **argv) {
               "size", "queries", "keys", "read", "by keys", "of read", "chosen");
   for (const Shape &s : shapes) {
     int64_t row = s.headsKv * s.size, floats = 2 * s.keys * row;
-    int64_t copies = heldBytes / (floats * 4) + 1;
+    int64_t copies = copiesBytes / (floats * 4) + 1;
     std::vector<float> cache(copies * floats), q(s.queries * s.headsQ * s.size), out(q.size());
     for (size_t i = 0; i < cache.size(); ++i)
       cache[i] = static_cast<float>(i * 7919 % 201) * 0.01f - 1;

@@ -2,9 +2,9 @@
 //
 //   tpc-streaming-bench [THREADS [MEGABYTES [PASSES]]]
 //
-// Lower bound of the time of a token: all weights are read once. Each thread reads and sums its
-// range of the memory in order. Prints as JSON the bytes per second of the median pass and of the
-// best pass.
+// Measures a lower bound of the time of a token, which reads all weights once. Each thread reads
+// and sums its range of the memory in order. Prints as JSON the bytes per second of the median pass
+// and of the best pass.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@ using Vector [[gnu::vector_size(64)]] = uint64_t;
 constexpr int64_t sums = 8;
 volatile uint64_t sink;
 
-/// Independent sums, so that loads never wait for an addition.
+/// Reads into independent sums, so that loads never wait for an addition.
 void read(const Vector *begin, int64_t count) {
   Vector sum[sums] = {};
   for (int64_t i = 0; i + sums <= count; i += sums)

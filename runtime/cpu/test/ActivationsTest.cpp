@@ -97,7 +97,7 @@ TEST(Activations, HaveTheSameBitsOnAllProcessors) {
   }
 }
 
-TEST(Activations, DoNotTouchWhatIsBeyondTheEnd) {
+TEST(Activations, DoNotWriteBeyondTheEnd) {
   for (const KernelTable *table : allTables())
     for (int64_t count = 0; count < 40; ++count) {
       std::vector<float> x = numbers(count), out(count + 1, 7);

@@ -13,7 +13,7 @@
 
 namespace tpc::rt {
 
-/// Row by row, in double, as the ABI's comments define.
+/// Computes attention row by row, in double, as the ABI's comments define it.
 inline std::vector<float> expectedOf(const tpc_attention_args &a) {
   if (a.seq_k == 0)
     return std::vector<float>(a.batch * a.seq_q * a.heads_q * a.value_size); // no keys: zeros

@@ -57,7 +57,7 @@ TEST(Attention, OutputWithGaps) {
       EXPECT_NEAR(wide[row * 20 + d], d < 16 ? expected[row * 16 + d] : 7.0f, 1e-5);
 }
 
-/// Masks, some of which hide all keys.
+/// Adds masks. They hide all keys from the first row.
 void addMasks(Case &c, bool perHead) {
   tpc_attention_args &a = c.args;
   int64_t planes = a.batch * (perHead ? a.heads_q : 1);

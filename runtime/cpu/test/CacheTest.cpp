@@ -79,7 +79,7 @@ TEST(Cache, SlopesSeeTheLength) {
   }
 }
 
-TEST(Cache, PaddingBehindTheCapacityHurtsNobody) {
+TEST(Cache, PaddingBeyondTheCapacityIsHarmless) {
   // The last two queries of the second sequence are after the last entry, so that all keys are
   // visible to them.
   CacheCase c({0, 10}, 4, 12, 2);
@@ -108,7 +108,7 @@ TEST(Cache, ARowHasTheBitsOfTheRowAlone) {
   }
 }
 
-TEST(Cache, AppendWritesBehindEachLengthOnly) {
+TEST(Cache, AppendWritesAfterEachLengthOnly) {
   int64_t batch = 4, heads = 2, sequence = 3, capacity = 8, size = 5;
   std::vector<int64_t> lengths = {0, 2, 5, 7};
   std::vector<float> cache = numbers(batch * heads * capacity * size, 1);
@@ -141,7 +141,7 @@ TEST(Cache, AppendWritesBehindEachLengthOnly) {
   tpc_append(&world->local(0), &args); // no work
 }
 
-TEST(Cache, StateStaysWhereItIs) {
+TEST(Cache, StateKeepsItsAddress) {
   auto world = World::threads(Grid({{"tp", 1}}), 1);
   tpc_context &ctx = world->local(0);
   auto *first = static_cast<float *>(tpc_state(&ctx, 1, 64));
@@ -167,7 +167,7 @@ int64_t residentBytes() {
 }
 
 /// Unused capacity is not touched.
-TEST(Cache, RoomThatNobodyWritesTakesNoMemory) {
+TEST(Cache, UnwrittenCapacityUsesNoMemory) {
   auto world = World::threads(Grid({{"tp", 1}}), 1);
   int64_t before = residentBytes();
   auto *memory = static_cast<std::byte *>(tpc_state(&world->local(0), 0, int64_t(1) << 30));
@@ -176,7 +176,7 @@ TEST(Cache, RoomThatNobodyWritesTakesNoMemory) {
 }
 
 // The ABI allows more; devices support one page per sequence.
-TEST(Cache, TablesOfPagesAreRefused) {
+TEST(Cache, PageTablesAreRejected) {
   int64_t pages[] = {0};
   auto problemOf = [](const std::function<void(tpc_context &)> &call) {
     return World::threads(Grid({{"tp", 1}}), 1)->run(call).value_or("");
@@ -195,7 +195,7 @@ TEST(Cache, TablesOfPagesAreRefused) {
         << problem;
 }
 
-TEST(Cache, AStepHasSomeOfTheRows) {
+TEST(Cache, AStepUsesSomeOfTheRows) {
   auto world = World::threads(Grid({{"tp", 1}}), 1);
   tpc_context &ctx = world->local(0);
   ctx.stateRows = 4;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-/// Runs through the ABI on `threads` threads.
+/// Runs the case through the ABI on `threads` threads.
 std::vector<float> run(Case &c, int threads = 1) {
   std::fill(c.out.begin(), c.out.end(), 9.0f);
   auto world = World::threads(Grid({{"tp", 1}}), threads);
@@ -23,7 +23,7 @@ std::vector<float> run(Case &c, int threads = 1) {
   return c.out;
 }
 
-/// A step after sk - sq tokens.
+/// Makes the attention of a step after sk - sq tokens.
 Case step(int64_t batch, int64_t sq, int64_t sk, int64_t heads, int64_t group, int64_t size = 16) {
   Case c(batch, sq, sk, heads, size, size, group);
   c.args.causal = 1;
@@ -100,7 +100,7 @@ TEST(DecodeAttention, ARowHasTheBitsOfTheRowAlone) {
   }
 }
 
-TEST(DecodeAttention, KeysThatNobodySeesAreNotRead) {
+TEST(DecodeAttention, HiddenKeysAreNotRead) {
   // Keys after the last query, and before the first query's window; some ranges are partly visible.
   for (int64_t position : {3, 255, 256, 600})
     for (int64_t window : {1, 40, 256, 2000}) {

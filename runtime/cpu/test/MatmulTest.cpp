@@ -99,9 +99,9 @@ TEST(Matmul, BiasEpilogueAndResidual) {
   }
 }
 
-// A tied head: few rows are multiplied by the table in place, many rows by packed panels of it. The
-// bits must be the same, also for a row in a batch of another size.
-TEST(Matmul, TransposedIsTheSameToTheBit) {
+// For a tied head, few rows are multiplied by the table in place, and many rows by packed panels of
+// the table. The bits must be the same, also for a row in a batch of another size.
+TEST(Matmul, TransposedIsBitIdentical) {
   for (auto [k, n] : {std::array<int64_t, 2>{70, 131},
                       {37, 250},
                       {8, 5},
@@ -211,7 +211,7 @@ TEST(Matmul, SameBitsForEveryBatchAndNumberOfThreads) {
 }
 
 // Each matmul has the same bits as alone, whatever panels of other matmuls share its tasks.
-TEST(Matmul, ManyAtOnceAreTheSameToTheBit) {
+TEST(Matmul, ManyAtOnceAreBitIdentical) {
   int64_t k = 70;
   std::vector<int64_t> columns{131, 1, 0, 64, 33};
   for (int threads : {1, 3})

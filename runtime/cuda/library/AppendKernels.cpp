@@ -17,7 +17,8 @@
 namespace tpc::rt::cuda {
 namespace {
 
-// Compares a length without room separately, because its sum with a row number may overflow.
+// A length of at least the capacity is compared separately, because its sum with a row number may
+// overflow.
 constexpr const char *text = R"(
 .visible .entry tpc_append_WIDTH(
   .param .u64 cache_, .param .u64 fresh_, .param .u64 lengths_,

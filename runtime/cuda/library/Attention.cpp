@@ -9,7 +9,7 @@ namespace tpc::rt::cuda {
 
 using attention::Kernel;
 
-Address Attention::place(const tpc_attention_args &args) {
+Address Attention::writeArguments(const tpc_attention_args &args) {
   if (used == pieces.size() * callsPerChunk)
     pieces.push_back(std::make_unique<Piece>(driver));
   Piece &piece = *pieces[used / callsPerChunk];
@@ -38,7 +38,7 @@ void Attention::compute(Kernels &kernels, const tpc_attention_args &args) {
   const tpc_gpu_attention &own = kernels.attentionOf(args);
   if (own.library && fused.compute(args, isRecording))
     return InFlightOperations::add(driver, stream, "attention by cuDNN");
-  Address at = place(args);
+  Address at = writeArguments(args);
   if (!attention::splitsKeys(args))
     return kernels.launch(own.tiles, attention::getItems(Kernel::Tiles, args), {at}, stream);
   reserve(workspace, attention::getWorkspaceBytes(args));

@@ -28,8 +28,8 @@ public:
   /// Bytes of the arguments of this step's calls. A recorded step has its slots in a separate block
   /// of this size, which is written once, after the recording.
   int64_t bytesOfStep() const { return static_cast<int64_t>(used * sizeof(tpc_attention_args)); }
-  void beginRecording(Address places) {
-    recorded = places;
+  void beginRecording(Address slots) {
+    recorded = slots;
     isRecording = true;
   }
   void endRecording();
@@ -51,7 +51,8 @@ private:
     Pinned host;
   };
 
-  Address place(const tpc_attention_args &args);
+  /// Writes the arguments to the next slot. Returns the address of the slot.
+  Address writeArguments(const tpc_attention_args &args);
   /// Allocates a block that is missing or too small. Returns whether it did.
   bool reserve(std::unique_ptr<Block> &block, int64_t bytes);
 

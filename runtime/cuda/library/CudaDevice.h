@@ -172,11 +172,11 @@ private:
     bool written;
   };
 
-  /// Returns the properties, other than the GEMM shape, that determine the best algorithm.
+  /// Returns the properties of the machine that determine the best algorithm of a GEMM shape.
   std::string machine() const;
   /// Returns the GEMM shape of a tuning key of this GPU.
   std::optional<MatmulShape> shapeOf(const std::string &tuningKey) const;
-  /// Notes a right-hand side of GEMMs before the first step.
+  /// Registers a right-hand side of GEMMs before the first step.
   void addMatrix(const std::shared_ptr<CudaMatrix> &matrix);
   /// Returns resident right-hand sides of GEMMs of this shape.
   std::vector<Address> matricesOf(const MatmulShape &shape);
@@ -205,11 +205,11 @@ private:
   std::unique_ptr<Kernels> kernels;
   Attention attentions;
   LibraryKernels appending, sampling;
-  Block bins; ///< sums of a row's score weights by bins
+  Block bins; ///< sums of the score weights of a row, by bin
   /// Sampling results of each call in a step, and the number of calls.
   std::vector<std::unique_ptr<Block>> sampled;
   size_t numSampled = 0;
-  /// Counters by which the blocks of a row join, for all calls.
+  /// Counters through which the blocks of a row combine their results; shared by all calls.
   std::unique_ptr<Block> samplingJoins;
   std::unique_ptr<Block> constants;
   std::vector<Address> constantAddresses;

@@ -61,9 +61,9 @@ public:
     const Gpu &gpu = gpuOf(ctx.rank);
     auto device = std::make_unique<CudaDevice>(vendor.driver, vendor.library, nccl, gpu, measures);
     std::lock_guard<std::mutex> lock(retaining);
-    if (auto held = std::find(retainedContexts.begin(), retainedContexts.end(), gpu.number);
-        held != retainedContexts.end()) {
-      retainedContexts.erase(held);
+    if (auto retained = std::find(retainedContexts.begin(), retainedContexts.end(), gpu.number);
+        retained != retainedContexts.end()) {
+      retainedContexts.erase(retained);
       vendor.driver.cuDevicePrimaryCtxRelease_v2(gpu.number);
     }
     return device;
@@ -71,8 +71,8 @@ public:
 
 private:
   const Gpu &gpuOf(int rank) const {
-    int seat = placement.threads ? rank : placement.first;
-    return gpus[static_cast<size_t>(seat) % gpus.size()];
+    int index = placement.threads ? rank : placement.first;
+    return gpus[static_cast<size_t>(index) % gpus.size()];
   }
 
   const VendorLibraries vendor;

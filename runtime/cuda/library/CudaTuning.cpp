@@ -1,8 +1,8 @@
 //===- CudaTuning.cpp - GEMM tuning on a GPU ------------------------------===//
 //
 // A tuning key names the machine and the GEMM, such as "NVIDIA H100, sm_90, 132 multiprocessors,
-// driver 13000, cuBLASLt 13.1.0: f32 1 8 768 2304 …". A tuning result is the bytes of an algorithm,
-// valid for equal library versions, "own" for a GEMV kernel, or "first" if there is at most one
+// driver 13000, cuBLASLt 13.1.0: f32 1 8 768 2304 …". A tuning result is the bytes of an algorithm
+// (valid for equal library versions), "own" for a GEMV kernel, or "first" if there is at most one
 // method.
 //
 //===----------------------------------------------------------------------===//

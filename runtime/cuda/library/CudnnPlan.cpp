@@ -30,7 +30,7 @@ public:
 private:
   const Descriptor &tensor(int64_t id, DataType type, Dims dims, Dims strides, bool isVirtual,
                            bool isByValue, int64_t alignment = 16);
-  const Descriptor &between(DataType type, Dims dims) {
+  const Descriptor &virtualTensor(DataType type, Dims dims) {
     return tensor(nextVirtual++, type, dims,
                   {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1}, true, false);
   }
@@ -85,7 +85,7 @@ const Descriptor &GraphBuilder::pointwise(Pointwise mode, const Descriptor &x, c
   if (axis >= 0)
     how.set(pointwiseAxis, int64Type, 1, &axis);
   how.finalize();
-  const Descriptor &y = between(type, isOfRows ? rows() : scores);
+  const Descriptor &y = virtualTensor(type, isOfRows ? rows() : scores);
   Descriptor &operation = make(pointwiseOpKind)
                               .set(pointwiseOpDescriptor, how)
                               .set(pointwiseOpX, x)
@@ -103,7 +103,7 @@ const Descriptor &GraphBuilder::reduce(int reduction, const Descriptor &x) {
                         .set(reductionOperator, reductionOperatorType, 1, &reduction)
                         .set(reductionPrecision, dataTypeType, 1, &f32Type)
                         .finalize();
-  const Descriptor &y = between(f32, rows());
+  const Descriptor &y = virtualTensor(f32, rows());
   operations.push_back(make(reductionOpKind)
                            .set(reductionOpX, x)
                            .set(reductionOpY, y)
@@ -125,7 +125,7 @@ std::vector<Object> GraphBuilder::build() {
   const Descriptor *v = given(vId, s.kvHeads, s.keys, s.valueSize, s.vStride);
   const Descriptor *out = given(outId, s.heads, s.queries, s.valueSize, s.outStride);
 
-  const Descriptor *x = &between(f32, scores);
+  const Descriptor *x = &virtualTensor(f32, scores);
   matmul(*q, *k, *x);
   x = &pointwise(multiply, *x, &scalar(scaleId, f32));
   if (s.biasType >= 0) {
@@ -239,11 +239,11 @@ AttentionPlan::AttentionPlan(const Library &library, Handle handle, const Attent
                                     nullptr) != success)
       continue;
     std::vector<Descriptor> configs;
-    std::vector<Object> places;
+    std::vector<Object> objects;
     for (int64_t i = 0; i < count; ++i)
-      places.push_back(configs.emplace_back(library, engineConfigKind));
+      objects.push_back(configs.emplace_back(library, engineConfigKind));
     library.check(library.BackendGetAttribute(heuristic, heuristicResults, descriptorType, count,
-                                              &count, places.data()),
+                                              &count, objects.data()),
                   "to name engines");
     for (int64_t i = 0; i < count; ++i) {
       Descriptor plan(library, planKind);

@@ -2,10 +2,12 @@
 //
 // cuDNN recognizes attention as a graph of operations, which it fuses without storing intermediate
 // tensors:
-//   out = softmax(mask(scale * q k' + bias)) v The graph contains all steps of softmax (maximum,
-//   difference, exponential, sum, quotient) and the mask: row and column indices are generated and
-//   compared, and masked scores become -inf. Tensors are [batch, heads, tokens, size] with any
-//   strides; keys are transposed.
+//
+//   out = softmax(mask(scale * q k' + bias)) v
+//
+// The graph contains all steps of softmax (maximum, difference, exponential, sum, quotient) and of
+// the mask: row and column indices are generated and compared, and masked scores become -inf.
+// Tensors are [batch, heads, tokens, size] with any strides; keys are transposed.
 //
 //===----------------------------------------------------------------------===//
 

@@ -8,7 +8,8 @@
 namespace tpc::rt::cuda {
 namespace {
 
-/// Minimum version: has all functions and accepts the compiler's PTX for sm_80.
+/// Minimum CUDA version of the driver. It has all functions, and accepts the compiler's PTX for
+/// sm_80.
 constexpr int oldestDriver = 12000;
 
 /// Whether earlier work, not the failing call, caused the error.

@@ -15,8 +15,8 @@ constexpr size_t maxPlans = 64;
 /// Bytes of a vector load in the library's kernels.
 constexpr uintptr_t alignment = 16;
 
-/// Conditions that are known only at run time.
-bool isFor(const tpc_attention_args &a) {
+/// Whether cuDNN may compute the call, by conditions that are known only at run time.
+bool isSupported(const tpc_attention_args &a) {
   bool isAligned = true;
   for (const void *pointer : {static_cast<const void *>(a.q), static_cast<const void *>(a.k),
                               static_cast<const void *>(a.v), static_cast<const void *>(a.out),
@@ -80,7 +80,7 @@ FusedAttention::Entry FusedAttention::make(const dnn::AttentionShape &shape) {
 bool FusedAttention::compute(const tpc_attention_args &args, bool isRecorded) {
   // The memory of a plan is known only after it is built on a GPU. A dry run counts the memory of
   // generated kernels instead.
-  if (!isFor(args) || !driver.isReal)
+  if (!isSupported(args) || !driver.isReal)
     return false;
   dnn::AttentionShape shape = dnn::AttentionShape::of(args);
   auto found = plans.find(shape);

@@ -10,9 +10,9 @@
 
 namespace tpc::rt::cuda {
 
-/// Computes attention by cuDNN, if installed, for variants that a library may compute. Building a
-/// plan takes about a second per shape. This pays off for many queries, as in a prompt, but not for
-/// decoding, where each step has a different length.
+/// Computes attention by cuDNN, if it is installed and the program allows a library for the
+/// variant. Building a plan takes about a second per shape. This pays off for many queries, as in a
+/// prompt, but not for decoding, where each step has a different length.
 class FusedAttention {
 public:
   FusedAttention(const Driver &driver, Stream stream) : driver(driver), stream(stream) {}

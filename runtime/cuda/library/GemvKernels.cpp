@@ -82,7 +82,7 @@ GemvUse GemvKernels::useOf(const char *variable, bool measures) {
   if (value == "never")
     return {.mode = GemvUse::Never};
   throw std::runtime_error("TPC_GEMV=" + std::string(value) +
-                           ": the values are always, never and measured");
+                           ": must be always, never or measured");
 }
 
 bool GemvKernels::supports(const MatmulShape &shape) const {

@@ -1,7 +1,7 @@
 //===- GemvKernels.h - GEMV kernels: GEMMs with few rows ------------------===//
 //
-// An alternative to cuBLASLt for up to four rows (tpc/gemv.h). Which one computes a shape is a
-// tuning result, as the algorithm of cuBLASLt is.
+// GEMV kernels are an alternative to cuBLASLt for up to four rows (tpc/gemv.h). The tuning of a
+// shape selects a GEMV kernel or an algorithm of cuBLASLt.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,14 +18,15 @@ namespace tpc::rt::cuda {
 
 struct MatmulCall;
 
-/// When GEMV kernels compute the shapes that they support.
+/// Rule by which GEMV kernels compute the shapes that they support.
 struct GemvUse {
   enum Mode {
     Measured, ///< if they were measured to be faster
     Always,   ///< nothing is measured for these shapes
     Never
   } mode = Measured;
-  /// Right-hand sides of fewer bytes are left to cuBLASLt: a launch takes longer than to read them.
+  /// cuBLASLt computes GEMMs whose right-hand side has fewer bytes: reading them takes less time
+  /// than a launch.
   int64_t minBytes = 1 << 20;
 };
 

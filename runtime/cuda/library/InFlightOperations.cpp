@@ -135,8 +135,8 @@ std::string InFlightOperations::describeCalls() const {
   if (replayed) {
     begin = replayed->begin();
     end = replayed->end();
-    // An operation ends before the progress number after it is written, and begins after the number
-    // before it. Messages run on another stream and may write later numbers concurrently.
+    // An operation begins after the previous progress number is written, and ends before the next
+    // number is written. Messages run on another stream and may write later numbers concurrently.
     if (reached) {
       auto isAfter = [](uint32_t addProgress, const Call &call) {
         return addProgress < call.afterProgress;

@@ -106,7 +106,7 @@ Kernels::Kernels(const Driver &driver, const Gpu &gpu, const tpc_program &progra
     if (known == byName.end())
       throw std::runtime_error("the program is damaged: its code for GPUs has no kernel '" +
                                std::string(program.kernels[i].name) + "'");
-    places.push_back(&loaded[known->second]);
+    entries.push_back(&loaded[known->second]);
   }
 }
 
@@ -142,10 +142,10 @@ static bool requestsPtx() {
 }
 
 void Kernels::loadModule() {
-  std::string who = "this GPU (" + gpu.name + ", sm_" + std::to_string(gpu.architecture) + ")";
+  std::string thisGpu = "this GPU (" + gpu.name + ", sm_" + std::to_string(gpu.architecture) + ")";
   if (gpu.architecture < code.architecture)
-    throw std::runtime_error(who + " is older than what the program was compiled for: name its "
-                                   "architecture with tpcc --gpu-arch");
+    throw std::runtime_error(thisGpu + " is older than what the program was compiled for: name its "
+                                       "architecture with tpcc --gpu-arch");
   // The latest architecture of the GPU's family.
   const tpc_gpu_cubin *best = nullptr;
   int32_t numCubins = requestsPtx() ? 0 : code.num_cubins;
@@ -175,7 +175,7 @@ void Kernels::loadModule() {
   if (result == unsupportedPtx)
     why += "\nthe driver is older than the program's kernels: compile them with tpcc --gpu-arch "
            "for this GPU alone, with a ptxas that this driver knows, or install a newer driver";
-  throw std::runtime_error(who + " does not take the program's kernels: " + why);
+  throw std::runtime_error(thisGpu + " does not take the program's kernels: " + why);
 }
 
 void Kernels::launch(const Entry &entry, int64_t blocks, std::span<void *> parameters,
@@ -189,9 +189,9 @@ void Kernels::launch(const Entry &entry, int64_t blocks, std::span<void *> param
   InFlightOperations::add(driver, stream, "kernel", kernel.name);
 }
 
-void Kernels::launch(int32_t place, void *const *operands, int32_t count, int64_t rows,
+void Kernels::launch(int32_t index, void *const *operands, int32_t count, int64_t rows,
                      const int64_t *env, Address gpuEnv, Address status, Stream stream) {
-  const Entry &entry = *places[static_cast<size_t>(place)];
+  const Entry &entry = *entries[static_cast<size_t>(index)];
   const tpc_gpu_kernel &kernel = *entry.kernel;
   if (count != kernel.operands)
     throw std::runtime_error("internal error: kernel '" + std::string(kernel.name) + "' takes " +
@@ -235,7 +235,7 @@ const tpc_gpu_attention &Kernels::attentionOf(const tpc_attention_args &args) co
                            "attention");
 }
 
-void Kernels::launch(int32_t place, int64_t items, std::initializer_list<Address> addresses,
+void Kernels::launch(int32_t index, int64_t items, std::initializer_list<Address> addresses,
                      Stream stream) {
   if (items <= 0)
     return;
@@ -243,7 +243,7 @@ void Kernels::launch(int32_t place, int64_t items, std::initializer_list<Address
   std::vector<void *> parameters;
   for (Address &value : values)
     parameters.push_back(&value);
-  launch(loaded[static_cast<size_t>(place)], std::min<int64_t>(items, INT32_MAX), parameters,
+  launch(loaded[static_cast<size_t>(index)], std::min<int64_t>(items, INT32_MAX), parameters,
          stream);
 }
 

@@ -39,10 +39,10 @@ public:
   Kernels &operator=(const Kernels &) = delete;
   ~Kernels();
 
-  /// Returns the variant of a call.
+  /// Returns the attention variant of the program that computes a call.
   const tpc_gpu_attention &attentionOf(const tpc_attention_args &args) const;
   /// Launches a kernel by its index in the code's table. Blocks loop over `items`.
-  void launch(int32_t place, int64_t items, std::initializer_list<Address> parameters,
+  void launch(int32_t index, int64_t items, std::initializer_list<Address> parameters,
               Stream stream);
   /// Launches a kernel of the program's table. `env` is the host's copy, `gpuEnv` the GPU's.
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
@@ -61,8 +61,8 @@ private:
   const Gpu &gpu;
   Module module = nullptr;
   const tpc_gpu_code &code;
-  std::vector<Entry> loaded;         // by index in the code's table
-  std::vector<const Entry *> places; // by index in the program's table
+  std::vector<Entry> loaded;          // by index in the code's table
+  std::vector<const Entry *> entries; // by index in the program's table
 };
 
 } // namespace tpc::rt::cuda

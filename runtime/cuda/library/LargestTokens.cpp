@@ -17,7 +17,7 @@ const char *const largestMemory = R"(  .shared .align 8 .b64 keys[4096];
 
 namespace {
 
-/// Stores the scores of the slice and the ranks of its tokens.
+/// Stores the scores of the slice, and its tokens as %ranked integers.
 constexpr const char *begin = R"(  ld.param.u64 %largest, [largest_];
   ld.param.u64 %scores, [scores_];
   ld.param.u64 %candidates, [candidates_];
@@ -186,7 +186,8 @@ COPY
   bra SELECT;
 )";
 
-/// Sets %ranked of the value at %base of this thread, %value to its key, and %counts if it exists.
+/// Loads this thread's value at %base into %ranked, and its key into %value. Sets %counts if there
+/// is such a value.
 constexpr const char *value = R"(  add.u32 %r0, %base, %thread;
   setp.lt.u32 %counts, %r0, %many;
   mov.u64 %ranked, %best;

@@ -73,15 +73,16 @@ public:
 
   /// Returns the shapes that have plans.
   std::vector<MatmulShape> shapes() const;
-  /// Bytes needed to measure a GEMM; includes a right-hand side only if none is `reusable`.
+  /// Returns the bytes needed to measure a GEMM. They include a right-hand side only if none is
+  /// `reusable`.
   static int64_t bytesToMeasure(const MatmulShape &shape, bool reusable);
   /// Returns the fastest method, measured in `memory`. `reusable`: right-hand sides to read in
   /// turn, as successive layers do, so that none is cached. Returns nullopt if there is at most one
   /// method.
   std::optional<MatmulMethod> measure(const MatmulShape &shape, Address memory,
                                       std::span<const Address> reusable);
-  /// Uses this method from now on. Returns false if the library rejects the algorithm, or if no own
-  /// kernel computes the shape.
+  /// Uses this method from now on. Returns false if the library rejects the algorithm, or if no
+  /// GEMV kernel computes the shape.
   bool applyTuning(const MatmulShape &shape, const MatmulMethod &method);
 
 private:

@@ -1,6 +1,6 @@
 //===- MeasureMatmuls.cpp - GEMM algorithm measurement --------------------===//
 //
-// Runs between steps: it synchronizes the GPU and creates events.
+// Measurements run between steps, because they synchronize the GPU and create events.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ namespace {
 /// Number of timed runs of an algorithm, after a warm-up run. Slow algorithms are timed once.
 constexpr int runs = 4;
 constexpr float longMilliseconds = 5;
-/// Ones in f16, and moderate numbers in bf16 and f32.
+/// Bits that are ones in f16, and moderate numbers in bf16 and f32.
 constexpr unsigned filling = 0x3c003c00;
 
 int64_t roundUp(int64_t bytes) { return (bytes + 255) / 256 * 256; }

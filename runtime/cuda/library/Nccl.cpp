@@ -26,7 +26,7 @@ struct Attempt {
 #define TPC_FIND_FUNCTION(name, arguments) library.find(entries.name, "nccl" #name);
     TPC_NCCL_FUNCTIONS(TPC_FIND_FUNCTION)
 #undef TPC_FIND_FUNCTION
-#define TPC_FIND_FUNCTION(name, arguments) library.findIfThere(entries.name, "nccl" #name);
+#define TPC_FIND_FUNCTION(name, arguments) library.findOptional(entries.name, "nccl" #name);
     TPC_NCCL_MEMORY_FUNCTIONS(TPC_FIND_FUNCTION)
 #undef TPC_FIND_FUNCTION
     problem = library.problem();

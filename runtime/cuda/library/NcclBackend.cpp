@@ -215,11 +215,11 @@ void NcclBackend::writeProgress(uint32_t number, Stream in) {
 // Operations
 //===----------------------------------------------------------------------===//
 
-nccl::Comm NcclBackend::use(int link) {
+nccl::Comm NcclBackend::use(int communicator) {
   std::lock_guard<std::mutex> lock(mutex);
   if (aborted)
     throw std::runtime_error("the communicators were aborted");
-  return link == none ? nullptr : connections[static_cast<size_t>(link)].comm;
+  return communicator == none ? nullptr : connections[static_cast<size_t>(communicator)].comm;
 }
 
 bool NcclBackend::beginOperation(Marks &mark, Stream in) {
@@ -317,9 +317,10 @@ void NcclBackend::call(nccl::Comm comm, const std::vector<CommCall> &calls, cons
   check(ended, comm);
 }
 
-void NcclBackend::carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) {
+void NcclBackend::carryOut(int communicator, const CommPlan &plan, const void *in, void *out,
+                           void *stage) {
   queue.enter();
-  nccl::Comm comm = use(link);
+  nccl::Comm comm = use(communicator);
   // A single message.
   if (plan.calls.size() == 1 && plan.fills.empty() && plan.before.empty() && plan.after.empty()) {
     const CommCall &one = plan.calls[0];
@@ -376,11 +377,11 @@ CollectiveBackend::Progress NcclBackend::progress() {
   return seen;
 }
 
-std::string NcclBackend::problem(int link) {
+std::string NcclBackend::problem(int communicator) {
   std::lock_guard<std::mutex> lock(mutex);
   if (aborted)
     return "";
-  nccl::Comm comm = connections[static_cast<size_t>(link)].comm;
+  nccl::Comm comm = connections[static_cast<size_t>(communicator)].comm;
   driver.cuCtxSetCurrent(context);
   nccl::Status status = nccl::success;
   if (nccl::Status asked = library.CommGetAsyncError(comm, &status); asked != nccl::success)

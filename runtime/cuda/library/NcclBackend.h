@@ -1,10 +1,10 @@
 //===- NcclBackend.h - NCCL collective backend ----------------------------===//
 //
-// One communicator for each group, used by the rank's thread. Messages run on a separate stream,
-// other operations on the compute stream (Transfers.h); operations complete in program order. Calls
-// block where NCCL blocks. Another thread may abort all communicators; calls then fail and the
-// device stops waiting. Two events for each operation record the device's progress. In recorded
-// steps, operations copy a progress number to the host before and after them instead.
+// There is one communicator for each group; the rank's thread uses it. Messages run on a separate
+// stream, other operations on the compute stream (Transfers.h); operations complete in program
+// order. Calls block where NCCL blocks. Another thread may abort all communicators; calls then fail
+// and the device stops waiting. Two events for each operation record the device's progress. In
+// recorded steps, operations copy a progress number to the host before and after them instead.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,9 +41,10 @@ public:
   Id makeId() override;
   int connect(const Id &id, int members, int index) override;
   void close() override;
-  void carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) override;
+  void carryOut(int communicator, const CommPlan &plan, const void *in, void *out,
+                void *stage) override;
   Progress progress() override;
-  std::string problem(int link) override;
+  std::string problem(int communicator) override;
   void abort() override;
 
   /// Operations of a step that is being recorded are not enqueued. endRecording returns their
@@ -82,7 +83,7 @@ private:
   };
 
   /// Returns the communicator of a group; throws if it was aborted.
-  nccl::Comm use(int link);
+  nccl::Comm use(int communicator);
   void check(nccl::Status status, nccl::Comm comm) const;
   void call(nccl::Comm comm, const CommCall &call, const Bytes &bytes) const;
   /// Issues the calls as one NCCL group.
@@ -111,8 +112,8 @@ private:
   std::mutex mutex; // guards the members below
   std::vector<Connection> connections;
   bool aborted = false;
-  uint64_t called = 0;
-  uint64_t replayed = 0; ///< number of those that belong to the step that is being replayed
+  uint64_t called = 0;   ///< number of enqueued operations
+  uint64_t replayed = 0; ///< number of called operations that belong to the step being replayed
   Progress seen;
   std::deque<Marks> marks;   ///< operations whose end has not been observed
   std::vector<Event> events; ///< free for reuse

@@ -27,7 +27,7 @@ void *NcclMemory::allocate(int64_t bytes) {
   Piece &piece = pieces[addressOf(memory)];
   piece.bytes = static_cast<int64_t>(size);
   for (nccl::Comm comm : comms)
-    enroll(addressOf(memory), piece, comm);
+    registerWith(addressOf(memory), piece, comm);
   return memory;
 }
 
@@ -50,7 +50,7 @@ void NcclMemory::release(void *memory) {
   library->MemFree(memory);
 }
 
-void NcclMemory::enroll(Address address, Piece &piece, nccl::Comm comm) {
+void NcclMemory::registerWith(Address address, Piece &piece, nccl::Comm comm) {
   void *handle = nullptr;
   nccl::Status status =
       library->CommRegister(comm, pointerTo(address), static_cast<size_t>(piece.bytes), &handle);
@@ -73,7 +73,7 @@ void NcclMemory::add(nccl::Comm comm) {
   std::lock_guard<std::mutex> lock(mutex);
   comms.push_back(comm);
   for (auto &[address, piece] : pieces)
-    enroll(address, piece, comm);
+    registerWith(address, piece, comm);
 }
 
 void NcclMemory::deregister() {

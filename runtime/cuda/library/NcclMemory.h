@@ -1,9 +1,10 @@
 //===- NcclMemory.h - NCCL-allocated and registered memory ----------------===//
 //
-// Most communicated tensors are in frames. NCCL allocates frame memory (ncclMemAlloc), so that
-// ranks of a node can map it. All communicators register it, so that NCCL copies directly instead
-// of through its own buffers. It is deregistered before it is freed and before communicators are
-// destroyed. Without NCCL, or if the library lacks these functions, the driver allocates it.
+// Most communicated tensors are in frames. NCCL allocates the memory of frames (ncclMemAlloc), so
+// that ranks of a node can map it. The memory is registered with all communicators, so that NCCL
+// copies directly instead of through its own buffers. It is deregistered before it is freed and
+// before communicators are destroyed. Without NCCL, or if the library lacks these functions, the
+// driver allocates the memory.
 //
 // Registration is a local call, because frames of different ranks grow at different times.
 //
@@ -43,7 +44,7 @@ private:
     int64_t bytes;
     std::map<nccl::Comm, void *> registered;
   };
-  void enroll(Address address, Piece &piece, nccl::Comm comm);
+  void registerWith(Address address, Piece &piece, nccl::Comm comm);
   void deregister(Piece &piece);
 
   Queue &queue;

@@ -1,8 +1,8 @@
 //===- SamplingKernels.cpp - token sampling kernels -----------------------===//
 //
-// Computes a row's largest score, or largest sum of score and noise, as one integer that includes
-// its token. The bits equal those of generate/Score.h and generate/Random.h, because operations are
-// on integers or have a defined rounding.
+// The kernels compute a row's largest score, or largest sum of score and noise, as one integer that
+// includes the token. The bits equal those of generate/Score.h and generate/Random.h, because
+// operations are on integers or have a defined rounding.
 //
 // A row is divided into slices of 2048 tokens, one for each block. A thread computes a quad: four
 // tokens, which share one Philox draw and are read by one access. Noise needs two f64 logarithms,
@@ -10,9 +10,9 @@
 // and lower bound of the slice. The second pass evaluates only the few tokens whose upper bound
 // reaches that sum.
 //
-// Blocks join by atomics: the maximum of all slices, and a count of finished slices, which wraps
-// to 0. The block that finishes last writes the maximum and clears it for the next launch. The
-// maximum does not depend on the order.
+// Blocks combine their results by atomics: the maximum of all slices, and a count of finished
+// slices, which wraps to 0. The block that finishes last writes the maximum and clears it for the
+// next launch. The maximum does not depend on the order.
 //
 // For rows that request their top-scoring tokens, scores are stored, and these tokens are then
 // selected (LargestTokens.h).
@@ -368,8 +368,7 @@ std::string samplingKernels() {
           {"\nBOUNDS\n", "\n" + forQuad(bound)},
           {"\nKEY\n", "\n" + std::string(key)},
           {"\nLARGEST_MEMORY\n", "\n" + std::string(largestMemory)},
-          // Lower bounds of noise: -log(u) <= 2 log 2 (1 - u) for u >=
-          // 1/2.
+          // Lower bounds of noise: -log(u) <= 2 log 2 (1 - u) if u >= 1/2.
           {"BELOW", number(0.34f)},
           {"LEAST", number(-3.2f)},
           {"LOG2", number(0.6931472f)},

@@ -17,8 +17,8 @@ inline constexpr const char *samplingKernelNames[] = {"tpc_choose_f32", "tpc_cho
 /// Returns the kernel's name for logits of a type; null if there is none.
 const char *samplingKernel(int32_t dtype);
 
-/// Bytes of the results: the best token of each row, the top-scoring tokens of rows that need them,
-/// the scores of these rows, and the top-scoring tokens of their slices.
+/// Bytes of the results: the best token of each row; for rows that request their top-scoring
+/// tokens, these tokens, the scores of the row, and the top-scoring tokens of its slices.
 struct SamplingSizes {
   static constexpr int64_t candidatesOfSlice = RowSampling::maxShown;
 
@@ -44,7 +44,8 @@ private:
 /// Launch parameters; one block per slice of a row.
 struct SamplingLaunch {
   static constexpr unsigned threads = 512;
-  /// Bytes per row by which its blocks join. Zero before the first launch; launches leave zeros.
+  /// Bytes per row through which the blocks of the row combine their results. They must be zero
+  /// before the first launch; each launch leaves zeros.
   static constexpr int64_t joinBytes = 16;
 
   // Kernel parameters, in order.

@@ -1,7 +1,7 @@
 //===- SumBins.cpp - kernel that sums score weights by bin ----------------===//
 //
-// Computes the bits of binOf and weightBelow (generate/Score.h): f64 operations round like the
-// host's, and sums are integers. Thread t writes bin t.
+// The kernel computes the same bits as binOf and weightBelow (generate/Score.h), because f64
+// operations round like the host's and sums are integers. Thread t writes bin t.
 //
 //===----------------------------------------------------------------------===//
 

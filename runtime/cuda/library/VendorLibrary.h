@@ -25,7 +25,7 @@ public:
   /// in CUDA_HOME, or among the packages of the active Python environment.
   explicit VendorLibrary(std::initializer_list<const char *> names);
 
-  /// Reason if the library is missing or lacks a function; else empty.
+  /// Returns the reason if the library is missing or lacks a function; else an empty string.
   const std::string &problem() const { return text; }
   /// File of the loaded library.
   const std::string &path() const { return file; }
@@ -35,7 +35,7 @@ public:
     function = reinterpret_cast<Function *>(lookUp(name));
   }
   /// Sets a pointer to an optional function; null if missing.
-  template <typename Function> void findIfThere(Function *&function, const char *name) {
+  template <typename Function> void findOptional(Function *&function, const char *name) {
     function = reinterpret_cast<Function *>(lookUp(name, /*isNeeded=*/false));
   }
 

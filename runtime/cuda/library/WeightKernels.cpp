@@ -1,8 +1,8 @@
 //===- WeightKernels.cpp - kernels that convert, pack, and generate weights ===//
 //
 // These kernels are hand-written PTX, because they do not depend on the program. Like all kernels,
-// they state the rounding of float operations (test/Unit/Cuda/WeightKernelsTest.cpp). The host link
-// limits their speed, so the divisions for indices cost nothing.
+// they state the rounding of float operations (test/Unit/Cuda/WeightKernelsTest.cpp). The transfer
+// from the host limits their speed, so the divisions for indices cost nothing.
 //
 // The only parameter is the address of a work description, followed by its factors.
 // CudaWeightLoader.cpp defines both as structs; the numbers below are the offsets of their fields.
