@@ -16,8 +16,8 @@
 namespace tpc::rt::cuda {
 namespace {
 
-// Each thread computes elements %i of the work: %target is the element's destination, %place its
-// index in the source.
+// Each thread computes elements %i of the work. %target is the destination of the element, and
+// %place its index in the source.
 constexpr const char *head = R"(
 .visible .entry NAME(.param .u64 parameter)
 .maxntid 256, 1, 1
