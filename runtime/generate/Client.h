@@ -9,19 +9,19 @@
 
 namespace tpc::rt {
 
-/// Runs on the process of rank 0, on that rank's thread. Requests are numbered in the order in
-/// which they are added.
+/// Consumer of the generated tokens. Its functions are called in the process of rank 0, on that
+/// rank's thread. Requests are numbered in the order in which they are added.
 class GenerationClient {
 public:
   virtual ~GenerationClient();
 
   struct ClientInput {
     std::vector<std::string> requests; ///< valid request lines of the service, in JSON
-    std::vector<uint64_t> cancelled;
-    bool isLast = false; ///< no requests follow
+    std::vector<uint64_t> cancelled;   ///< numbers of requests
+    bool isLast = false;               ///< no requests follow
   };
-  /// Called before each step, on all processes or on none (GenerationMode::asks). `wait`: no
-  /// request is running, so the call blocks until input arrives.
+  /// Called before each step if GenerationMode::pollsClient. `wait`: no request is running, so the
+  /// call blocks until input arrives.
   virtual ClientInput pollInput(bool wait);
 
   virtual void onToken(uint64_t request, int64_t token, int64_t index) = 0;

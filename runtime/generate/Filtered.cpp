@@ -63,7 +63,7 @@ void Sampler::Filtered::setSums(std::span<const int64_t> countsOfAll,
   for (int i = 0; left > 0 && i < numBins; ++i) {
     if (left <= counts[i]) {
       lastBin = i;
-      wanted = i;
+      wantedBin = i;
       return;
     }
     left -= counts[i];
@@ -90,22 +90,22 @@ void Sampler::Filtered::decideBySums() {
   }
   int end = lastBin < 0 ? numBins - 1 : lastBin;
   int64_t before = 0;
-  for (wanted = 0; wanted < end && before + weights[wanted] < needed; ++wanted)
-    before += weights[wanted];
+  for (wantedBin = 0; wantedBin < end && before + weights[wantedBin] < needed; ++wantedBin)
+    before += weights[wantedBin];
 }
 
 void Sampler::Filtered::setBin(std::vector<Ranked> tokens, Ranked bestBefore) {
   std::sort(tokens.begin(), tokens.end(), std::greater<>());
   int64_t before = 0, weightBefore = 0;
-  for (int i = 0; i < wanted; ++i) {
+  for (int i = 0; i < wantedBin; ++i) {
     before += counts[i];
     weightBefore += weights[i];
   }
-  if (wanted == lastBin && lastTokens.empty()) {
+  if (wantedBin == lastBin && lastTokens.empty()) {
     tokens.resize(static_cast<size_t>(row.settings.topK - before));
     lastTokens = tokens;
     decideBySums();
-    if (isDecided() || wanted != lastBin)
+    if (isDecided() || wantedBin != lastBin)
       return;
   }
   // Top-p ends in this bin.

@@ -31,19 +31,20 @@ public:
   bool isDecided() const { return token != noToken; }
   SampledToken result() const { return {tokenOf(token), isNaN(token)}; }
   bool hasSums() const { return !counts.empty(); }
-  /// Bin whose tokens are needed next, and its number of tokens. Requires the sums.
-  int bin() const { return wanted; }
-  int64_t binCount() const { return counts[wanted]; }
+  /// Returns the bin whose tokens are needed next. Requires the sums.
+  int bin() const { return wantedBin; }
+  /// Returns the number of tokens of bin().
+  int64_t binCount() const { return counts[wantedBin]; }
 
 private:
   int64_t weightOf(Ranked ranked) const {
     return weightBelow(below(scoreOf(ranked), scoreOf(certain[0])));
   }
-  /// Returns how many of `tokens` top-p keeps. `before` is the weight of earlier tokens; top-p
-  /// keeps tokens until the weight `needed` is reached.
+  /// Returns how many of `tokens` top-p keeps. `before`: weight of earlier tokens. Top-p keeps
+  /// tokens until the weight `needed` is reached.
   size_t countKept(std::span<const Ranked> tokens, int64_t before, int64_t needed) const;
   int64_t neededOf(int64_t total) const;
-  /// Total weight of the tokens that top-k keeps.
+  /// Returns the total weight of the tokens that top-k keeps.
   int64_t totalBySums() const;
   Ranked withNoise(Ranked ranked) const;
   /// Sets the result: the best of `kept`, or `best`.
@@ -53,10 +54,9 @@ private:
   std::vector<Ranked> certain;
   bool isComplete = false;
   std::vector<int64_t> counts, weights;
-  int wanted = -1;
-  /// Bin in which top-k ends, and the number of its tokens that top-k keeps.
-  int lastBin = -1;
-  std::vector<Ranked> lastTokens;
+  int wantedBin = -1;
+  int lastBin = -1;               ///< bin in which top-k ends
+  std::vector<Ranked> lastTokens; ///< tokens of this bin that top-k keeps
   Ranked token = noToken;
 };
 

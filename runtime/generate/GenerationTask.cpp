@@ -100,7 +100,7 @@ public:
     if (this->options.logits.empty())
       return;
     if (requests.size() != 1)
-      throw UserError("--logits saves the logits of one prompt; there are " +
+      throw UserError("--logits needs exactly one prompt; there are " +
                       std::to_string(requests.size()));
     Request files;
     for (const std::string &text : this->options.prompts)
@@ -154,7 +154,7 @@ public:
     auto sent = execution.counters();
     if (!isVerbose || !execution.isRankZero())
       return;
-    say(generator.counts());
+    printCounts(generator.counts());
     for (const auto &[stage, row] : largestByStage(manifest, sent))
       std::fprintf(stderr, "stage %d: %s over %s, %lld times, %lld bytes\n", stage, spell(row.kind),
                    row.axis.c_str(), static_cast<long long>(row.count),
@@ -196,7 +196,7 @@ private:
     writeNpy(options.logits, tensor);
   }
 
-  static void say(const TokenGenerator::Counts &counts) {
+  static void printCounts(const TokenGenerator::Counts &counts) {
     std::fprintf(stderr,
                  "%lld tokens in %lld steps; %lld sampling rounds, %lld of them beyond "
                  "three in a step%s\n",

@@ -79,10 +79,10 @@ void checkGeneration(const Manifest &manifest, const GenerationLimits &limits) {
                     std::to_string(*generation.maxSequence) + " tokens at most");
   for (size_t i = 0; i < manifest.inputs.size(); ++i) {
     const Port &port = manifest.inputs[i];
-    auto place = static_cast<int>(i);
-    bool isGiven = place == generation.tokens || place == generation.lengths ||
-                   place == generation.counts ||
-                   (generation.windowed && place == generation.windowed->lengths);
+    auto index = static_cast<int>(i);
+    bool isGiven = index == generation.tokens || index == generation.lengths ||
+                   index == generation.counts ||
+                   (generation.windowed && index == generation.windowed->lengths);
     if (!isGiven && port.fallback == Port::Default::None)
       throw UserError("input '" + port.name + "' has no default: this program cannot generate");
   }
@@ -155,11 +155,11 @@ std::string limitsText(const GenerationLimits &limits) {
          std::to_string(limits.chunk);
 }
 
-int64_t capacityOf(const Manifest &manifest, std::optional<int64_t> asked,
+int64_t capacityOf(const Manifest &manifest, std::optional<int64_t> requested,
                    std::optional<int64_t> needed) {
   const std::optional<int64_t> &maximum = manifest.generation->maxSequence;
-  if (asked)
-    return *asked;
+  if (requested)
+    return *requested;
   if (needed)
     return maximum ? std::min(*needed, *maximum) : *needed;
   if (!maximum)

@@ -15,7 +15,7 @@
 
 namespace tpc::rt {
 
-/// Mode of a generation, besides the requests. The same on all processes.
+/// Settings of a call of generate(), besides the requests. All processes pass the same.
 struct GenerationMode {
   bool pollsClient = false;   ///< calls GenerationClient::pollInput
   bool givesLogits = false;   ///< passes logits to the client
@@ -36,12 +36,13 @@ public:
   void generate(std::vector<GenerationRequest> requests, GenerationClient &client,
                 const GenerationMode &mode = {});
 
-  /// Totals since construction, as counted by the last rank of this process.
+  /// Totals since construction. Except for `bytes`, the last rank of this process counts them.
   struct Counts {
     Sampler::Counts sampler;
     int64_t steps = 0, tokens = 0;
-    int64_t bytes = 0; ///< logits bytes copied from device to host, on the rank that copied the
-                       ///< most
+    /// Bytes of logits and sampling results that a rank copied from its device to the host: the
+    /// maximum over the ranks of this process.
+    int64_t bytes = 0;
   };
   const Counts &counts() const { return theCounts; }
 
@@ -64,8 +65,8 @@ void addSamplingInput(Inputs &inputs, const Generation &generation);
 /// Whether a new step shape costs more than the padding that avoids it, because devices estimate
 /// memory, tune, and record per shape.
 bool prefersFewShapes();
-/// Whether each data-parallel replica has its own rows. A step then always covers all rows;
-/// otherwise a prompt runs alone.
+/// Whether the rows of a step, which are sequences, are split over data-parallel replicas. If so,
+/// each step covers all rows. If not, a step of a prompt has only the prompt's row.
 bool hasReplicas(const Manifest &manifest);
 int64_t rowsOfLargestStep(const Manifest &manifest, const GenerationLimits &limits);
 
@@ -76,9 +77,9 @@ std::vector<Inputs> largestSteps(const Manifest &manifest, const GenerationLimit
 /// "2 sequences of at most 64 tokens, prompts by 64"
 std::string limitsText(const GenerationLimits &limits);
 
-/// Returns the capacity of a sequence: `asked` if given, else `needed` up to the model's maximum,
-/// else the model's maximum.
-int64_t capacityOf(const Manifest &manifest, std::optional<int64_t> asked,
+/// Returns the capacity of a sequence: `requested` if given, else `needed` up to the model's
+/// maximum, else the model's maximum.
+int64_t capacityOf(const Manifest &manifest, std::optional<int64_t> requested,
                    std::optional<int64_t> needed);
 
 } // namespace tpc::rt

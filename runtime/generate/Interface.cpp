@@ -78,7 +78,7 @@ struct tpc_generation final : GenerationClient {
 
 namespace {
 
-GenerationRequest requestOf(const tpc_request &given, int32_t place) {
+GenerationRequest requestOf(const tpc_request &given, int32_t index) {
   GenerationRequest request;
   auto list = [](const int64_t *ids, int64_t count, const char *what) {
     if (count < 0 || (count > 0 && !ids))
@@ -94,7 +94,7 @@ GenerationRequest requestOf(const tpc_request &given, int32_t place) {
   request.sampling.repetitionPenalty =
       narrowSetting("repetition_penalty", given.repetition_penalty);
   request.sampling.seed = given.seed;
-  request.stream = static_cast<uint64_t>(place);
+  request.stream = static_cast<uint64_t>(index);
   return request;
 }
 

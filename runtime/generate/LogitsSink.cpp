@@ -12,12 +12,12 @@ LogitsSink::LogitsSink(const Manifest &manifest)
       dtype(manifest.outputs[static_cast<size_t>(output)].dtype),
       vocabulary(manifest.generation->vocabulary) {}
 
-void LogitsSink::expect(int64_t count, std::vector<int64_t> places, const Tensor *ofDevice) {
+void LogitsSink::expect(int64_t count, std::vector<int64_t> sampledRows, const Tensor *ofDevice) {
   rows = count;
   copied = 0;
   samplingInput = ofDevice;
   parts.clear();
-  wanted = std::move(places);
+  wanted = std::move(sampledRows);
   kept.clear();
   logits.clear();
 }
@@ -31,7 +31,7 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
   if (rank < 1 || rank > maxRank)
     refuse("a box of " + std::to_string(rank) + " dimensions");
   Block block{rank, {}, {}, {}, {}, 0, rank - 1};
-  int64_t held = 1, elements = 1;
+  int64_t stored = 1, elements = 1;
   for (int32_t d = rank; d-- > 0;) {
     if (global[d] < 0 || offset[d] < 0 || size[d] < 0 || size[d] > global[d] - offset[d])
       refuse("a block from " + std::to_string(offset[d]) + " of " + std::to_string(size[d]) +
@@ -40,10 +40,10 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
     block.global[d] = global[d];
     block.offset[d] = offset[d];
     block.size[d] = size[d];
-    block.stride[d] = held * (isSelected ? selection->step : 1);
+    block.stride[d] = stored * (isSelected ? selection->step : 1);
     if (isSelected)
-      block.begin = selection->first * held;
-    held *= isSelected ? selection->entries : size[d];
+      block.begin = selection->first * stored;
+    stored *= isSelected ? selection->entries : size[d];
     elements *= global[d];
   }
   if (elements != rows * vocabulary)
@@ -55,7 +55,7 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
   while (block.run > 0 && block.run < rank && size[block.run] == global[block.run] &&
          !isSelected(block.run - 1))
     --block.run;
-  if (held == 0 || std::any_of(size, size + rank, [](int64_t n) { return n == 0; }))
+  if (stored == 0 || std::any_of(size, size + rank, [](int64_t n) { return n == 0; }))
     return;
   // A recorded step may be replayed for another generation, so the sink is looked up at replay
   // time.
@@ -75,7 +75,7 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
             }))
       return;
   }
-  int64_t bytes = held * dtypeBytes(dtype);
+  int64_t bytes = stored * dtypeBytes(dtype);
   ctx.device->deliver(data, bytes, [arrived, block, bytes](const std::byte *from) {
     arrived(bytes).arrive(block, from);
   });
@@ -169,12 +169,12 @@ void LogitsSink::arrive(const Block &block, const std::byte *from) {
     length *= block.size[d];
   int64_t bytes = dtypeBytes(dtype);
   while (true) {
-    int64_t at = 0, place = block.begin;
+    int64_t at = 0, offset = block.begin;
     for (int32_t d = 0; d < block.rank; ++d) {
       at = at * block.global[d] + block.offset[d] + index[d];
-      place += index[d] * block.stride[d];
+      offset += index[d] * block.stride[d];
     }
-    keep(at, length, from + place * bytes);
+    keep(at, length, from + offset * bytes);
     int32_t d = block.run;
     while (d-- > 0 && ++index[d] == block.size[d])
       index[d] = 0;

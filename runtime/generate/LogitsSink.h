@@ -1,8 +1,8 @@
 //===- LogitsSink.h - sink for the logits of a rank -----------------------===//
 //
-// A step delivers logits like outputs, as blocks of the whole tensor. They stay on the rank that
-// computed them. If its device samples, they stay on the device, and the sink receives the sampling
-// results of each row instead.
+// A step delivers logits like outputs, as blocks of the whole tensor. The logits stay on the rank
+// that computed them. If its device samples, they stay on the device, and the sink receives the
+// sampling results of each row instead.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,11 +50,12 @@ private:
   struct Rows {
     int64_t row, rows, first, count;
   };
-  /// Logits from `begin` on, or the device's result for some of its rows.
+  /// Tokens [first, first + count) of a row: their scores in `logits` from `begin` on, or the
+  /// device's result.
   struct StoredLogits {
     int64_t row, first, begin, count;
     Ranked best;
-    int64_t part; ///< index into `parts`; -1: logits
+    int64_t part; ///< index into `parts`; -1: the scores are in `logits`
   };
   std::optional<Rows> rowsOf(const Block &block) const;
   void arrive(const Block &block, const std::byte *from);

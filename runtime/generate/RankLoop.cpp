@@ -82,7 +82,7 @@ RankLoop::RankLoop(const Manifest &manifest, GenerationLimits limits, const Gene
 void RankLoop::exchangeInput(GenerationClient *client) {
   std::string text;
   if (client) {
-    GenerationClient::ClientInput input = client->pollInput(schedule.isIdle() && out.empty());
+    GenerationClient::ClientInput input = client->pollInput(schedule.isIdle() && inFlight.empty());
     for (const std::string &request : input.requests)
       text += "r" + request + "\n";
     for (uint64_t number : input.cancelled)
@@ -92,7 +92,7 @@ void RankLoop::exchangeInput(GenerationClient *client) {
   }
   ranks->broadcast(text);
   readInput(text);
-  tell(client);
+  deliverEvents(client);
 }
 
 void RankLoop::readInput(const std::string &text) {
@@ -119,8 +119,8 @@ Inputs &RankLoop::inputsOf(const tpc_context &ctx, const StepItem &item) {
   std::pair key(item.rows(), item.sequence);
   if (inputs.size() == maximum && !inputs.contains(key))
     inputs.clear();
-  auto [shownBefore, isNew] = inputs.try_emplace(key);
-  Inputs &made = shownBefore->second;
+  auto [entry, isNew] = inputs.try_emplace(key);
+  Inputs &made = entry->second;
   if (isNew) {
     made = stepInputs(manifest, limits, item.rows(), item.sequence);
     if (isForDevices)
@@ -160,9 +160,9 @@ void RankLoop::moveWindows(tpc_context &ctx) {
     for (const Windows::Move &move : moves) {
       if (move.slot < rows.offset || move.slot >= rows.offset + rows.size)
         continue;
-      std::byte *held = memory.data() + (move.slot - rows.offset) * row;
+      std::byte *cacheRow = memory.data() + (move.slot - rows.offset) * row;
       ctx.device->copyRows(
-          {held, held + move.from * token, head, head, move.count * token, row / head});
+          {cacheRow, cacheRow + move.from * token, head, head, move.count * token, row / head});
     }
   }
 }
@@ -196,7 +196,7 @@ void RankLoop::runItem(tpc_context &ctx, Execution &execution, GenerationClient 
     ranks->sendToEarlier(tokens);
   }
   theCounts.bytes += sink.copiedBytes();
-  out.push_back({std::move(*current), std::move(tokens)});
+  inFlight.push_back({std::move(*current), std::move(tokens)});
   current.reset();
 }
 
@@ -205,33 +205,33 @@ std::vector<int64_t> RankLoop::sample(tpc_context &ctx, const StepItem &item) {
   std::vector<int64_t> sampledOf(sink.wantedRows().size(), -1);
   int64_t next = 0;
   for (int64_t row : item.sampled) {
-    int64_t shownBefore =
+    int64_t wantedRow =
         generation.lastOnly ? row : row * item.sequence + item.counts[static_cast<size_t>(row)] - 1;
-    auto found = std::lower_bound(sink.wantedRows().begin(), sink.wantedRows().end(), shownBefore);
+    auto found = std::lower_bound(sink.wantedRows().begin(), sink.wantedRows().end(), wantedRow);
     sampledOf[static_cast<size_t>(found - sink.wantedRows().begin())] = next++;
   }
   std::vector<LogitsPiece> pieces;
-  std::vector<size_t> places; // indices of `pieces` in the sink's pieces
+  std::vector<size_t> indices; // indices of `pieces` in the sink's pieces
   const std::vector<LogitsPiece> delivered = sink.pieces(ctx);
   for (size_t i = 0; i < delivered.size(); ++i)
     if (int64_t row = sampledOf[static_cast<size_t>(delivered[i].row)]; row >= 0) {
       pieces.push_back(delivered[i]);
       pieces.back().row = row;
-      places.push_back(i);
+      indices.push_back(i);
     }
   struct OnDevice final : DevicePieces {
-    OnDevice(LogitsSink &sink, tpc_context &ctx, const std::vector<size_t> &places)
-        : sink(sink), ctx(ctx), places(places) {}
+    OnDevice(LogitsSink &sink, tpc_context &ctx, const std::vector<size_t> &indices)
+        : sink(sink), ctx(ctx), indices(indices) {}
     void sumsOf(size_t piece, float largest, std::span<int64_t> sums) override {
-      sink.copySums(ctx, places[piece], largest, sums);
+      sink.copySums(ctx, indices[piece], largest, sums);
     }
     void scoresOf(size_t piece, std::span<float> scores) override {
-      sink.copyScores(ctx, places[piece], scores);
+      sink.copyScores(ctx, indices[piece], scores);
     }
     LogitsSink &sink;
     tpc_context &ctx;
-    const std::vector<size_t> &places;
-  } onDevice(sink, ctx, places);
+    const std::vector<size_t> &indices;
+  } onDevice(sink, ctx, indices);
   std::vector<SampledRow> rows = schedule.rowsOf(item);
   std::vector<int64_t> tokens;
   for (const SampledToken &token : sampler.sample(*ranks, rows, pieces, &onDevice))
@@ -240,8 +240,8 @@ std::vector<int64_t> RankLoop::sample(tpc_context &ctx, const StepItem &item) {
 }
 
 void RankLoop::finishFirst(GenerationClient *client) {
-  InFlightStep done = std::move(out.front());
-  out.pop_front();
+  InFlightStep done = std::move(inFlight.front());
+  inFlight.pop_front();
   if (!done.item.sampled.empty() && !ranks->isLastStage()) {
     done.tokens.resize(done.item.sampled.size());
     ranks->receiveFromLast(done.tokens);
@@ -251,10 +251,10 @@ void RankLoop::finishFirst(GenerationClient *client) {
     tokens.push_back(tokenOfCode(code));
   theCounts.tokens += std::ssize(tokens);
   schedule.finish(done.item, tokens);
-  tell(client);
+  deliverEvents(client);
 }
 
-void RankLoop::tell(GenerationClient *client) {
+void RankLoop::deliverEvents(GenerationClient *client) {
   std::vector<GenerationEvent> events = schedule.takeEvents();
   if (!client || events.empty())
     return;
@@ -304,7 +304,7 @@ bool RankLoop::run(tpc_context &ctx, Execution &execution, GenerationClient *cli
   ranks.emplace(ctx, manifest.pipelineAxis);
   ctx.outputs = &sink;
   while (true) {
-    bool mayRun = out.size() < static_cast<size_t>(schedule.numGroups());
+    bool mayRun = inFlight.size() < static_cast<size_t>(schedule.numGroups());
     if (!current && mayRun) {
       if (hasInput)
         exchangeInput(client);
@@ -315,17 +315,17 @@ bool RankLoop::run(tpc_context &ctx, Execution &execution, GenerationClient *cli
       bool isPrepared = execution.isPrepared(*nextInputs);
       // If ranks must agree on the step, they first receive pending tokens, because messages would
       // interleave.
-      if (isPrepared && (out.empty() || execution.isAgreed(ctx, *nextInputs))) {
+      if (isPrepared && (inFlight.empty() || execution.isAgreed(ctx, *nextInputs))) {
         runItem(ctx, execution, client);
         continue;
       }
       // No rank may wait for a rank that has left the loop.
-      if (!isPrepared && out.empty()) {
+      if (!isPrepared && inFlight.empty()) {
         ranks->flush();
         return false;
       }
     }
-    if (!out.empty())
+    if (!inFlight.empty())
       finishFirst(client);
     else if (!hasInput) {
       ranks->flush();

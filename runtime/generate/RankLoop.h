@@ -1,8 +1,9 @@
 //===- RankLoop.h - generation loop of one rank ---------------------------===//
 //
-// Runs the steps of the schedule, the same on all ranks. A step of a group needs the tokens of the
-// group's previous step. With several groups, other groups run in between. The last stage samples
-// as soon as it has logits, and earlier stages receive the tokens when they need them.
+// Runs the steps of the schedule, the same on all ranks. Slots form groups (Schedule.h). A step of
+// a group needs the tokens of the group's previous step; with several groups, other groups run in
+// between. The last stage samples as soon as it has logits, and earlier stages receive the tokens
+// when they need them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,7 +50,7 @@ private:
   std::vector<int64_t> sample(tpc_context &ctx, const StepItem &item);
   void finishFirst(GenerationClient *client);
   void giveLogits(tpc_context &ctx, GenerationClient *client);
-  void tell(GenerationClient *client);
+  void deliverEvents(GenerationClient *client);
 
   const Manifest &manifest;
   const Generation &generation;
@@ -67,7 +68,7 @@ private:
   std::map<std::pair<int64_t, int64_t>, Inputs> inputs;
   Inputs *nextInputs = nullptr;
   std::optional<StepItem> current; ///< next item of the schedule, not yet run
-  std::deque<InFlightStep> out;
+  std::deque<InFlightStep> inFlight;
   std::vector<std::vector<std::byte>> gathered;
   TokenGenerator::Counts theCounts;
 };

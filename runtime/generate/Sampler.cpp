@@ -17,11 +17,11 @@ void Sampler::score(std::span<const SampledRow> rows, std::span<const LogitsPiec
     const SampledRow &row = rows[static_cast<size_t>(piece.row)];
     const SamplingSettings &settings = row.settings;
     bool isPenalized = row.isPenalized(), isDivided = row.temperature() != 1;
-    bool isChosen = piece.logits.empty();
+    bool isFromDevice = piece.logits.empty();
     Scored &made = scored[static_cast<size_t>(piece.row)].emplace_back(
-        Scored{i, piece.first, isChosen ? piece.count : std::ssize(piece.logits), piece.logits,
+        Scored{i, piece.first, isFromDevice ? piece.count : std::ssize(piece.logits), piece.logits,
                piece.best, piece.largest});
-    if (isChosen || (!isPenalized && !isDivided))
+    if (isFromDevice || (!isPenalized && !isDivided))
       continue;
     std::vector<float> &scores = memory[i];
     scores.assign(piece.logits.begin(), piece.logits.end());

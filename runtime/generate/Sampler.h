@@ -49,9 +49,9 @@ struct SampledRow {
   int64_t shown() const;
 };
 
-/// Logits of a row on a rank, of tokens [first, first + logits.size()). Or the device's result for
-/// `count` tokens: the best token; for a filtered row, the shown() top-scoring tokens, in any
-/// order.
+/// Logits of a row on a rank, of tokens [first, first + logits.size()). If the device samples, its
+/// result for `count` tokens instead: the best token or, for a filtered row, the shown()
+/// top-scoring tokens in any order.
 struct LogitsPiece {
   int64_t row = 0, first = 0;
   std::span<const float> logits;
@@ -91,7 +91,7 @@ public:
 private:
   class Filtered;
   void score(std::span<const SampledRow> rows, std::span<const LogitsPiece> pieces);
-  /// Best token of a row, with noise if the row is sampled.
+  /// Returns the best token of a row, with noise unless the row is greedy.
   Ranked bestOf(const SampledRow &row, size_t index) const;
   /// Returns the `count` top-scoring tokens of a row, in descending order.
   std::vector<Ranked> largestOf(size_t index, int64_t count) const;

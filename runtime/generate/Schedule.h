@@ -1,8 +1,8 @@
 //===- Schedule.h - continuous-batching scheduler -------------------------===//
 //
-// A request waits for a slot, a row of the caches. A prompt is processed in chunks, then one token
-// at a time. Slots past their prompt share a step. Prompt chunks alternate with steps of the
-// running slots, so that neither blocks the other.
+// A request waits for a slot, a row of the caches. A prompt is processed in chunks; after it, the
+// sequence is processed one token at a time. Slots past their prompt share a step. Prompt chunks
+// alternate with steps of the running slots, so that neither blocks the other.
 //
 // Slots form groups. The next step of a group needs the tokens of its previous one; steps of other
 // groups do not. With as many groups as pipeline stages, all stages are busy.
@@ -54,9 +54,9 @@ int64_t roundedLength(int64_t tokens, int64_t maximum);
 
 class Schedule {
 public:
-  /// `groups`: at most the number of slots. `wholeGroups`: a step covers all rows of a group, as
-  /// data-parallel replicas require. `lastToken`: the maximum token that the model accepts as
-  /// input.
+  /// `groups`: number of groups, at most the number of slots. `wholeGroups`: a step covers all rows
+  /// of a group, as data-parallel replicas require. `lastToken`: the maximum token that the model
+  /// accepts as input.
   Schedule(GenerationLimits limits, int groups, bool wholeGroups, bool fewShapes = false,
            int64_t lastToken = std::numeric_limits<int64_t>::max());
 
@@ -72,7 +72,7 @@ public:
   /// Returns the rows of an item to sample. Valid until the item is finished.
   std::vector<SampledRow> rowsOf(const StepItem &item) const;
   /// Finishes an item. Items of a group are finished in the order in which they were taken.
-  /// `tokens`: those of `item.sampled`.
+  /// `tokens`: one for each row in `item.sampled`.
   void finish(const StepItem &item, std::span<const SampledToken> tokens);
   /// Returns the events since the last call.
   std::vector<GenerationEvent> takeEvents() { return std::exchange(events, {}); }

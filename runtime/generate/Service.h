@@ -9,8 +9,9 @@
 
 namespace tpc::rt {
 
-/// Runs on the process of rank 0. An invalid line is answered by an error line and does not end the
-/// service; a closed connection does.
+/// Client that reads requests as lines and writes tokens as lines, in the process of rank 0. An
+/// invalid line is answered by an error line and does not end the service; a closed connection
+/// does.
 class Service : public GenerationClient {
 public:
   /// `in`, `out`: file descriptors.
@@ -43,7 +44,7 @@ private:
     size_t bytes; ///< approximate memory
   };
   static constexpr size_t maxQueuedBytes = size_t(64) << 20;
-  uint64_t numRequests = 0; ///< number of requests
+  uint64_t numRequests = 0; ///< number of requests so far
   std::map<uint64_t, ActiveRequest> active;
   std::map<std::string, uint64_t> numbers;
   size_t queuedBytes = 0; ///< bytes of the requests in `active`

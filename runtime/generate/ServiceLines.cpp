@@ -94,19 +94,19 @@ void readLine(std::string_view line, const GenerationRequest &defaults, ClientLi
   try {
     parsed = json::parse(line, find);
   } catch (const json::out_of_range &) {
-    throw UserError("a line with a number that is too large");
+    throw UserError("the line has a number that is too large");
   } catch (const json::parse_error &) {
-    throw UserError("a line that is not JSON; a request is one line");
+    throw UserError("the line is not JSON; each request must be one line");
   }
   if (!parsed.is_object())
-    throw UserError("a line that is not a JSON object");
+    throw UserError("the line is not a JSON object");
   if (auto id = parsed.find("id"); id != parsed.end() && id->is_string())
     result.id = id->get<std::string>();
   if (!twice.empty())
     throw UserError("'" + printable(twice.substr(0, 40)) + "' is given twice");
   if (parsed.contains("cancel")) {
     if (parsed.size() != 1)
-      throw UserError("'cancel' stands alone: {\"cancel\": \"ID\"}");
+      throw UserError("'cancel' must be the only field: {\"cancel\": \"ID\"}");
     result.cancel = textOf("cancel", parsed["cancel"]);
     return;
   }
@@ -115,7 +115,7 @@ void readLine(std::string_view line, const GenerationRequest &defaults, ClientLi
     setField(request, result.hasSeed, field, value);
   for (const char *field : {"id", "ids"})
     if (!parsed.contains(field))
-      throw UserError(std::string("a request without '") + field + "'");
+      throw UserError(std::string("the request has no '") + field + "'");
   // top_k or top_p without a temperature imply sampling at temperature 1.
   if (!parsed.contains("temperature") && request.sampling.temperature == 0 &&
       (parsed.contains("top_k") || parsed.contains("top_p")))

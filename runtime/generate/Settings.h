@@ -11,9 +11,8 @@ namespace tpc::rt {
 
 /// Settings in the order of application, the same as Hugging Face's.
 struct SamplingSettings {
-  /// Scores of the distinct tokens of the sequence are divided by the penalty if positive, else
-  /// multiplied.
-  /// 1: none.
+  /// For each distinct token of the sequence, a positive score is divided by the penalty, another
+  /// score multiplied. 1: no penalty.
   float repetitionPenalty = 1;
   /// Divisor of the scores. With 0, or a value so small that scores would overflow, the largest
   /// score is selected and the settings below are ignored.

@@ -1,9 +1,9 @@
 //===- Windows.h - base positions of sliding-window caches ----------------===//
 //
 // Sliding-window caches have a capacity below the maximum sequence length. They store the tokens of
-// each sequence from a base position on. If a step's tokens do not fit after them, the last window
-// - 1 tokens, which are still visible to later tokens, are first moved to the front. This happens
-//   only when the remaining capacity is used up.
+// each sequence from a base position on. If a step's tokens do not fit after them, the last
+// `window - 1` tokens, which later tokens still attend to, are first moved to the front. This
+// happens only when the remaining capacity is used up.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,6 +15,7 @@
 
 namespace tpc::rt {
 
+/// Returns the number of tokens that a sliding-window cache has room for.
 int64_t windowCapacityOf(const Generation::Windowed &windowed, const GenerationLimits &limits);
 
 class Windows {

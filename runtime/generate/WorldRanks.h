@@ -9,9 +9,10 @@
 
 namespace tpc::rt {
 
-/// Used by one rank, on its thread. The ranks of the last stage sample, including those without
-/// logits, so that no rank of the stage needs a message with the result. Tokens are then sent to
-/// earlier stages, which receive them when needed. Numbers are in host memory.
+/// Collectives of one rank, called on its thread. The ranks of the last pipeline stage sample,
+/// including those without logits, so that no rank of the stage needs a message with the result.
+/// Tokens are then sent to earlier stages, which receive them when needed. Numbers are in host
+/// memory.
 class WorldRanks : public SamplerRanks {
 public:
   /// `pipelineAxis`: index in the grid's order, or -1.

@@ -167,7 +167,7 @@ TEST(Generate, LogitsAreSaved) {
         EXPECT_EQ(std::memcmp(logits.as<float>() + (count - first) * vocabulary, wanted.data(),
                               wanted.size() * sizeof(float)),
                   0)
-            << grid.text() << " behind " << count << " tokens";
+            << grid.text() << " after " << count << " tokens";
       }
     }
   std::filesystem::remove(file);
@@ -247,7 +247,7 @@ TEST(Generate, ErrorsNameTheirCause) {
   error({"--prompt-ids", "1", "--prefill-chunk", "0"},
         {"--prefill-chunk 0: expected a positive integer"});
   error({"--prompt-ids", "1", "--prompt-ids", "2", "--logits", "x.npy"},
-        {"--logits saves the logits of one prompt"});
+        {"--logits needs exactly one prompt"});
   error({"--prompt-ids", "1", "--serve-stdin"}, {"leave out --prompt-ids"});
   error({"--serve-stdin=x"}, {"--serve-stdin takes no value"});
   error({"--prompt-ids", "1", "--input", "ids=x.npy"}, {"--input: this program generates"});

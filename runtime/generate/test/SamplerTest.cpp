@@ -15,7 +15,7 @@ namespace {
 
 using Logits = std::vector<std::vector<float>>;
 
-/// Begins of the shards of a row, followed by the vocabulary size.
+/// First tokens of the shards of a row, followed by the vocabulary size.
 using Split = std::vector<int64_t>;
 
 struct SamplingResult {
@@ -24,12 +24,12 @@ struct SamplingResult {
 };
 
 /// Result of a device that samples.
-struct Found {
+struct DeviceResult {
   std::vector<float> scores;
   std::vector<Ranked> largest;
   LogitsPiece piece;
 
-  Found(const LogitsPiece &of, const SampledRow &row)
+  DeviceResult(const LogitsPiece &of, const SampledRow &row)
       : scores(of.logits.begin(), of.logits.end()),
         piece{of.row, of.first, {}, noToken, std::ssize(of.logits), {}} {
     for (int64_t token = of.first; float &score : scores) {
@@ -54,11 +54,11 @@ struct Found {
 };
 
 struct OnDevice final : DevicePieces {
-  explicit OnDevice(const std::deque<Found> &found) : found(found) {}
+  explicit OnDevice(const std::deque<DeviceResult> &results) : results(results) {}
   void sumsOf(size_t piece, float largest, std::span<int64_t> sums) override {
     ASSERT_EQ(sums.size(), 2u * numBins);
     std::fill(sums.begin(), sums.end(), 0);
-    for (float score : found[piece].scores) {
+    for (float score : results[piece].scores) {
       double distance = below(score, largest);
       auto bin = static_cast<size_t>(binOf(distance));
       ++sums[bin];
@@ -66,10 +66,10 @@ struct OnDevice final : DevicePieces {
     }
   }
   void scoresOf(size_t piece, std::span<float> scores) override {
-    ASSERT_EQ(scores.size(), found[piece].scores.size());
-    std::copy(found[piece].scores.begin(), found[piece].scores.end(), scores.begin());
+    ASSERT_EQ(scores.size(), results[piece].scores.size());
+    std::copy(results[piece].scores.begin(), results[piece].scores.end(), scores.begin());
   }
-  const std::deque<Found> &found;
+  const std::deque<DeviceResult> &results;
 };
 
 /// Each rank has a shard of each row, and all must get the same result. Every second rank has a
@@ -92,11 +92,11 @@ SamplingResult sample(const Logits &logits, const std::vector<SampledRow> &rows,
              noToken,
              0,
              {}});
-    std::deque<Found> found;
+    std::deque<DeviceResult> results;
     for (LogitsPiece &piece : pieces)
       if (shard % 2)
-        piece = found.emplace_back(piece, rows[static_cast<size_t>(piece.row)]).piece;
-    OnDevice device(found);
+        piece = results.emplace_back(piece, rows[static_cast<size_t>(piece.row)]).piece;
+    OnDevice device(results);
     WorldRanks ranks(ctx);
     Sampler sampler;
     auto tokens = sampler.sample(ranks, rows, pieces, &device);

@@ -212,7 +212,7 @@ TEST(Schedule, Cancels) {
   EXPECT_FALSE(schedule.next());
 }
 
-/// A slot that is not in the running item of its group.
+/// Cancels a request whose slot is not in the running item of its group.
 TEST(Schedule, CancelsASlotOutsideTheItem) {
   Schedule schedule({2, 20, 8}, 1, false);
   schedule.add(requestOf({1}));

@@ -77,7 +77,7 @@ TEST(ServiceLines, ErrorsNameTheirCause) {
         {R"({"id":"a","ids":[1],"seed":null})", "'seed': expected an integer"},
         {R"({"id":"a","ids":[1],"stop_ids":2})", "'stop_ids': expected a list"},
         {R"({"id":"a","ids":[1],"max_tokens":3})", "no field 'max_tokens'; a request has id, ids"},
-        {R"({"cancel":"a","id":"b"})", "'cancel' stands alone"},
+        {R"({"cancel":"a","id":"b"})", "'cancel' must be the only field"},
         {R"({"cancel":7})", "'cancel': expected text"}}) {
     ClientLine line = parseClientLine(text, {});
     EXPECT_FALSE(line.request || line.cancel) << text;

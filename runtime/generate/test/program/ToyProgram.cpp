@@ -60,9 +60,9 @@ int64_t *cacheOf(tpc_context *ctx, int64_t rows, int64_t capacity) {
 void stage(tpc_context *ctx, const int64_t *values) {
   Env env;
   std::memcpy(&env, values, sizeof env);
-  bool isCounted = std::string_view(ctx->transport->name()) == "none";
+  bool isDryRun = std::string_view(ctx->transport->name()) == "none";
   static std::atomic<int64_t> steps{0};
-  if (diesAt && !isCounted && env.pp == pp - 1 && env.tp == tp - 1 && ++steps == diesAt)
+  if (diesAt && !isDryRun && env.pp == pp - 1 && env.tp == tp - 1 && ++steps == diesAt)
     kill(getpid(), SIGKILL);
   auto *ids = static_cast<const int64_t *>(tpc_input(ctx, 0));
   auto *lengths = static_cast<const int64_t *>(tpc_input(ctx, 1));
@@ -76,7 +76,7 @@ void stage(tpc_context *ctx, const int64_t *values) {
     int64_t tokens = micro.size * env.sequence, first = replica.offset + micro.offset;
     // Size of the messages between stages, which may exceed a token.
     auto *h = static_cast<int64_t *>(tpc_frame_push(ctx, tokens * wide * 8));
-    if (isCounted)
+    if (isDryRun)
       ;
     else if (env.pp == 0)
       std::memcpy(h, ids + first * env.sequence, static_cast<size_t>(tokens) * 8);
@@ -84,7 +84,7 @@ void stage(tpc_context *ctx, const int64_t *values) {
       tpc_recv(ctx, ppAxis, TPC_I64, h, tokens * wide, env.pp - 1);
     if (env.pp + 1 < pp)
       tpc_send(ctx, ppAxis, TPC_I64, h, tokens * wide, env.pp + 1);
-    if (isCounted) { // host functions of compiled programs do not access tensors
+    if (isDryRun) { // host functions of compiled programs do not access tensors
       tpc_frame_pop(ctx, h);
       continue;
     }
@@ -98,10 +98,10 @@ void stage(tpc_context *ctx, const int64_t *values) {
       uint64_t state = 1;
       for (int64_t j = 0; j < length + count; ++j) {
         state = toy::readToken(state, j, cache[j]);
-        int64_t place = allTokens ? j - length : j - (length + count - 1);
-        if (place >= 0)
+        int64_t index = allTokens ? j - length : j - (length + count - 1);
+        if (index >= 0)
           for (int64_t v = 0; v < shard.size; ++v)
-            logits[(row * width + place) * shard.size + v] = toy::logit(state, shard.offset + v);
+            logits[(row * width + index) * shard.size + v] = toy::logit(state, shard.offset + v);
       }
     }
     if (env.pp == pp - 1) {
