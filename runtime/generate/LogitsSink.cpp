@@ -34,8 +34,9 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
   int64_t stored = 1, elements = 1;
   for (int32_t d = rank; d-- > 0;) {
     if (global[d] < 0 || offset[d] < 0 || size[d] < 0 || size[d] > global[d] - offset[d])
-      refuse("a block from " + std::to_string(offset[d]) + " of " + std::to_string(size[d]) +
-             " leaves dimension " + std::to_string(d) + " of " + std::to_string(global[d]));
+      refuse("a block of " + std::to_string(size[d]) + " from " + std::to_string(offset[d]) +
+             " on exceeds dimension " + std::to_string(d) + ", of size " +
+             std::to_string(global[d]));
     bool isSelected = selection && selection->dim == d;
     block.global[d] = global[d];
     block.offset[d] = offset[d];

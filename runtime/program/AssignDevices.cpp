@@ -11,7 +11,7 @@
 namespace tpc::rt {
 namespace {
 
-/// Devices of all ranks of the world.
+/// Returns the devices of all ranks.
 std::vector<DeviceAssignment> assignmentsOf(const DeviceKind &kind, Session *session, int ranks) {
   std::vector<DeviceAssignment> assignments;
   if (!session) {
@@ -25,7 +25,7 @@ std::vector<DeviceAssignment> assignmentsOf(const DeviceKind &kind, Session *ses
   return assignments;
 }
 
-/// First two ranks that share a device.
+/// Returns the first two ranks that share a device.
 std::optional<std::pair<int, int>> firstShared(const std::vector<DeviceAssignment> &assignments) {
   std::map<std::string, int> owner;
   for (size_t rank = 0; rank < assignments.size(); ++rank)
@@ -34,11 +34,13 @@ std::optional<std::pair<int, int>> firstShared(const std::vector<DeviceAssignmen
   return std::nullopt;
 }
 
-std::string unlike(const std::vector<DeviceAssignment> &assignments) {
+/// Returns a note if the devices have different names, or an empty string.
+std::string differenceOf(const std::vector<DeviceAssignment> &assignments) {
   for (size_t rank = 1; rank < assignments.size(); ++rank)
     if (assignments[rank].name != assignments[0].name)
-      return "devices are not alike: rank 0 has " + assignments[0].name + ", rank " +
-             std::to_string(rank) + " " + assignments[rank].name + "; all wait for the slowest";
+      return "devices differ: rank 0 has " + assignments[0].name + ", rank " +
+             std::to_string(rank) + " has " + assignments[rank].name +
+             "; all ranks wait for the slowest";
   return "";
 }
 
@@ -48,7 +50,7 @@ const DeviceKind &assignDevices(const tpc_program &program, Session *session,
                                 const Launcher &launcher, const Manifest &manifest, bool share) {
   const DeviceKind *kind = nullptr;
   int ranks = manifest.grid.numRanks();
-  auto whose = [&](const std::string &problem) {
+  auto withRank = [&](const std::string &problem) {
     return session && session->size() > 1
                ? "rank " + std::to_string(session->rank()) + ": " + problem
                : problem;
@@ -65,20 +67,20 @@ const DeviceKind &assignDevices(const tpc_program &program, Session *session,
     if (kind)
       problem = kind->assign(placement);
     if (!problem.empty())
-      throw UserError(whose(problem));
+      throw UserError(withRank(problem));
   });
   std::vector<DeviceAssignment> assignments = assignmentsOf(*kind, session, ranks);
   std::optional<std::pair<int, int>> shared = firstShared(assignments);
   agreeOn(session, [&] {
     if (shared && !share)
       throw UserError("ranks " + std::to_string(shared->first) + " and " +
-                      std::to_string(shared->second) + " have one GPU, " +
+                      std::to_string(shared->second) + " have the same GPU, " +
                       assignments[shared->first].name + " " + assignments[shared->first].id +
-                      " (LOCAL_RANK or the launcher selects one of those that "
-                      "CUDA_VISIBLE_DEVICES leaves to a process): start fewer ranks on a machine, "
-                      "or let them share it with --share-gpus");
+                      " (LOCAL_RANK or the launcher selects one of the GPUs in "
+                      "CUDA_VISIBLE_DEVICES): start fewer ranks per machine, or let ranks share "
+                      "GPUs with --share-gpus");
   });
-  for (const std::string &text : {kind->setSharing(shared.has_value()), unlike(assignments)})
+  for (const std::string &text : {kind->setSharing(shared.has_value()), differenceOf(assignments)})
     if (!text.empty() && ranks > 1 && (!session || session->rank() == 0))
       note(text);
   return *kind;

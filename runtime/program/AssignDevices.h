@@ -8,8 +8,9 @@
 
 namespace tpc::rt {
 
-/// Assigns devices of the kind that the program is compiled for: one per rank, unless ranks may
-/// share them. Collective over the session, which may be null. Throws UserError.
+/// Assigns devices of the kind that the program is compiled for: one per rank or, with `share`,
+/// possibly one for several ranks. Collective over the session, which may be null. Throws
+/// UserError.
 const DeviceKind &assignDevices(const tpc_program &program, Session *session,
                                 const Launcher &launcher, const Manifest &manifest, bool share);
 

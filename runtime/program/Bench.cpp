@@ -33,7 +33,7 @@ largestByStage(const Manifest &manifest, const std::vector<std::vector<Counters:
   return result;
 }
 
-/// Time profile of the rank with the most computation in each stage.
+/// Returns the time profile of the rank with the most computation in each stage.
 static nlohmann::ordered_json profileOf(const Manifest &manifest,
                                         const std::vector<std::vector<ProfileRow>> &byRank,
                                         const std::vector<double> &seconds) {
@@ -47,15 +47,15 @@ static nlohmann::ordered_json profileOf(const Manifest &manifest,
   double all = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   auto result = nlohmann::ordered_json::array();
   for (int stage = 0; stage < manifest.numStages(); ++stage) {
-    std::optional<size_t> most;
+    std::optional<size_t> busiest;
     for (size_t rank = 0; rank < byRank.size(); ++rank)
       if (manifest.stageOf(static_cast<int>(rank)) == stage &&
-          (!most || computing(rank) > computing(*most)))
-        most = rank;
-    if (!most)
+          (!busiest || computing(rank) > computing(*busiest)))
+        busiest = rank;
+    if (!busiest)
       continue;
     auto work = nlohmann::ordered_json::array();
-    for (const ProfileRow &row : byRank[*most]) {
+    for (const ProfileRow &row : byRank[*busiest]) {
       nlohmann::ordered_json entry = {{"kind", row.kind}};
       if (row.what != "-")
         entry["what"] = row.what;
@@ -66,9 +66,9 @@ static nlohmann::ordered_json profileOf(const Manifest &manifest,
       work.push_back(std::move(entry));
     }
     result.push_back({{"stage", stage},
-                      {"rank", *most},
-                      {"computing", computing(*most) / steps},
-                      {"elsewhere", (all - computing(*most)) / steps},
+                      {"rank", *busiest},
+                      {"computing", computing(*busiest) / steps},
+                      {"elsewhere", (all - computing(*busiest)) / steps},
                       {"work", std::move(work)}});
   }
   return result;

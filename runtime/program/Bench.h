@@ -10,8 +10,8 @@ namespace tpc::rt {
 /// Runs steps on generated inputs of the sizes in options.shape; rank 0's process prints JSON.
 void bench(Execution &execution, const Manifest &manifest, const Options &options);
 
-/// For each stage, axis and kind, the rank with the most bytes. `byRank` has each rank's counters
-/// of one step.
+/// Returns, for each stage, axis and kind of collective, the counter of the rank with the most
+/// bytes. `byRank` has each rank's counters of one step.
 std::vector<std::pair<int, Counters::Row>>
 largestByStage(const Manifest &manifest, const std::vector<std::vector<Counters::Row>> &byRank);
 

@@ -31,7 +31,7 @@ int64_t parseCount(const std::string &flag, const std::string &text, int64_t min
   return value;
 }
 
-/// "batch=1,sequence=128".
+/// Parses "batch=1,sequence=128".
 void parseShape(const std::string &text, SymbolValues &shape) {
   for (size_t at = 0; at <= text.size();) {
     size_t end = std::min(text.find(',', at), text.size());
@@ -54,8 +54,8 @@ bool isPortName(const std::vector<Port> &ports, const std::string &name) {
                      [&](const Port &port) { return port.name == name; });
 }
 
-/// Splits NAME=FILE. A value without a name gives an empty one; names may contain '=', so known
-/// names are tried first. Port names are printable; the name in the file is accepted as well.
+/// Splits NAME=FILE; the name is empty if the value has none. Names may contain '=', so the names
+/// of ports are tried first. Those are printable; a port's name in the ONNX file is accepted too.
 std::pair<std::string, std::string> splitPair(const std::string &value,
                                               const std::vector<Port> &ports) {
   for (size_t at = value.find('='); at != std::string::npos; at = value.find('=', at + 1))
@@ -68,7 +68,7 @@ std::pair<std::string, std::string> splitPair(const std::string &value,
   return {value.substr(0, equals), value.substr(equals + 1)};
 }
 
-/// The number of single-character edits (insert, remove, replace) between two words.
+/// Returns the number of single-character edits (insert, remove, replace) between two words.
 size_t editDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j)
@@ -82,7 +82,7 @@ size_t editDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// " (did you mean '--shape'?)", or nothing where no flag is close.
+/// Returns " (did you mean '--shape'?)", or nothing if no flag is similar.
 std::string suggestFlag(std::string_view flag) {
   std::string_view nearest;
   size_t least = std::max<size_t>(flag.size() / 3, 2);
@@ -174,7 +174,7 @@ private:
       options.generation.note(flag);
     } else if (!setGenerationFlag(options.generation, flag,
                                   [&] { return flag == "--prompt-ids" ? value() : onlyValue(); }))
-      throw std::logic_error("the flag " + flag + " is listed and not parsed");
+      throw std::logic_error("the flag " + flag + " is listed but not parsed");
   }
 
   std::string value() {
@@ -246,7 +246,7 @@ private:
       std::string names;
       for (const Port &port : manifest.outputs)
         names += (names.empty() ? "'" : ", '") + port.name + "'";
-      throw UserError("there is no output '" + name + "'; the program gives " + names);
+      throw UserError("there is no output '" + name + "'; the program's outputs are " + names);
     }
     if (!options.outputs.emplace(name, path).second)
       throw UserError("--output: '" + name + "' is given twice");
@@ -265,10 +265,10 @@ private:
       throw UserError("--describe-device runs nothing; leave out --input and --output");
     if ((options.mode == Options::Mode::Run || options.mode == Options::Mode::DescribeDevice) &&
         options.json)
-      throw UserError("--json goes with --describe");
+      throw UserError("--json requires --describe");
     if (options.mode != Options::Mode::Bench && options.mode != Options::Mode::Help &&
         options.profile)
-      throw UserError("--profile goes with --bench");
+      throw UserError("--profile requires --bench");
     if (options.mode == Options::Mode::Help)
       return;
     checkGeneration(files, outputs);
@@ -276,10 +276,10 @@ private:
   }
 
   void checkGeneration(bool files, bool outputs) {
-    const GenerationOptions &asked = options.generation;
+    const GenerationOptions &flags = options.generation;
     if (!manifest.generation) {
-      if (!asked.firstFlag.empty())
-        throw UserError(asked.firstFlag +
+      if (!flags.firstFlag.empty())
+        throw UserError(flags.firstFlag +
                         ": this program computes single steps; compile the model with tpcc "
                         "--generate");
       return;
@@ -291,11 +291,12 @@ private:
                       ": this program generates; give --prompt-ids or --serve-stdin, and --logits "
                       "for logits");
     if (!options.shape.empty())
-      throw UserError("--shape: this program generates, and prompts say how many tokens there are; "
-                      "with --bench it measures steps of a shape");
-    if (asked.serves && (!asked.prompts.empty() || !asked.logits.empty()))
+      throw UserError(
+          "--shape: this program generates, so its prompts determine the sizes; give --shape "
+          "only with --bench");
+    if (flags.serves && (!flags.prompts.empty() || !flags.logits.empty()))
       throw UserError("--serve-stdin takes prompts from standard input; leave out " +
-                      std::string(asked.prompts.empty() ? "--logits" : "--prompt-ids"));
+                      std::string(flags.prompts.empty() ? "--logits" : "--prompt-ids"));
   }
 
   int argc;
@@ -371,28 +372,29 @@ std::string helpText(const Manifest &manifest, const std::string &program) {
   for (const std::string &symbol : manifest.symbols)
     shape += (shape.empty() ? " --shape " : ",") + symbol + "=" + (shape.empty() ? "1" : "128");
 
-  std::string text = manifest.name + ", compiled by " +
-                     (manifest.compiler.empty() ? "tpc" : manifest.compiler) + " for " +
-                     std::to_string(manifest.grid.numRanks()) + " rank" +
-                     (manifest.grid.numRanks() == 1 ? "" : "s") +
-                     "\n\nRun it once, all ranks as threads of this process, or each as a process "
-                     "of its own:\n  " +
-                     program + input + output + "\n";
+  std::string text =
+      manifest.name + ", compiled by " + (manifest.compiler.empty() ? "tpc" : manifest.compiler) +
+      " for " + std::to_string(manifest.grid.numRanks()) + " rank" +
+      (manifest.grid.numRanks() == 1 ? "" : "s") +
+      "\n\nRun once, with all ranks as threads of one process, or with one process per "
+      "rank:\n  " +
+      program + input + output + "\n";
   for (Launcher::Kind kind : {Launcher::Kind::Mpi, Launcher::Kind::Torch, Launcher::Kind::Slurm})
     if (int ranks = manifest.grid.numRanks(); ranks > 1)
       text += "  " + Launcher::command(kind, ranks) + " " + program + input + output + "\n";
   if (manifest.generation)
     text += "\n" + generationHelp(program) + "\n";
   else
-    text +=
-        "Many inputs in one process:\n  " + program + " --batch-of DIRECTORY --output DIRECTORY\n";
-  text += "How fast it is, and what it communicates:\n  " + program + " --bench" + shape + "\n" +
-          "What it takes, gives, and holds in memory:\n  " + program + " --describe\n\nInputs:\n";
+    text += "Run many inputs in one process:\n  " + program +
+            " --batch-of DIRECTORY --output DIRECTORY\n";
+  text += "Measure time and communication:\n  " + program + " --bench" + shape + "\n" +
+          "Print inputs, outputs, and memory for weights:\n  " + program +
+          " --describe\n\nInputs:\n";
   for (const Port &port : manifest.inputs)
     text += "  " + port.name + "  " + dtypeName(port.dtype) + joined(port.shape) +
             (port.fallback == Port::Default::None
                  ? ""
-                 : "  (if left out: " + defaultText(port, manifest) + ")") +
+                 : "  (default: " + defaultText(port, manifest) + ")") +
             "\n";
   text += "Outputs:\n";
   for (const Port &port : manifest.outputs)
@@ -400,38 +402,41 @@ std::string helpText(const Manifest &manifest, const std::string &program) {
   text += "\nFlags:\n";
   if (!manifest.generation)
     text +=
-        R"(  --input NAME=FILE.npy    an input; repeatable. FILE.npy alone if one input is needed
-  --output NAME=FILE.npy   save an output; repeatable. FILE.npy alone if there is one. Without it, a summary is printed
+        R"(  --input NAME=FILE.npy    an input; repeatable. If only one input is required, FILE.npy suffices
+  --output NAME=FILE.npy   save an output; repeatable. If there is only one, FILE.npy suffices. Without this flag, a
+                           summary is printed
   --batch-of DIR           run every FILE.npy of a directory (or, with several inputs, every folder of NAME.npy files).
                            Several files on the command line do the same. --output is then a directory
   --shape NAME=SIZE,…      sizes that no input determines
 )";
   text +=
-      R"(  --weights=FILE|DIR       where the weights are, if not where they were at compile time nor beside this program
-  --weights=random:SEED    draw the weights instead of reading them
-  --verify-weights         compare all bytes of the weights, not samples: between processes, and with those at compile
-                           time if it was compiled with --digest-weights
-  --timeout SECONDS        ends the run when all ranks have waited for each other for so long, and says for whom each
-                           waits (default: 1800, on GPUs 60; 0: never, and a process that is frozen is forgiven as well)
-  --threads-per-rank N     default: the cores, divided by the ranks on this machine
-  --products=tpc|onednn    what computes products of f32 with weights (default: tpc). onednn needs libdnnl.so.3, oneDNN 3,
-                           on all hosts; bits are others
-  --share-gpus             of a program for GPUs: several ranks may have one
-  --deterministic          of a program for GPUs: algorithms of products are not chosen by measuring, nor read from the
-                           cache of what was measured: the same bits on equal GPUs, in every run. On processors bits
-                           never depend on time
-  --bench                  measure steps on made-up inputs; prints JSON. With --repeat N (10), --warmup N (2)
-  --bench --profile        and where the time goes: seconds of each product (m x k x n), attention, kernel and copy on the
-                           rank of each stage that computes most. "elsewhere" is communication, waiting, and the rest
-  --describe [--json]      inputs, outputs, grid, groups of ranks, bytes of weights per rank
-  --describe-device        what is found to compute on: driver, GPUs, libraries and where they are from, and why not
-  --verbose                say on stderr what is being done
+      R"(  --weights=FILE|DIR       location of the weights, if they are neither at their compile-time path nor beside this program
+  --weights=random:SEED    random weights instead of a file
+  --verify-weights         compare all bytes of the weights, not only samples: between processes, and with the bytes at
+                           compile time if the program was compiled with --digest-weights
+  --timeout SECONDS        end the run if all ranks have waited for each other for so long, and report what each waits for
+                           (default: 1800, on GPUs 60; 0: never, not even if a process is frozen)
+  --threads-per-rank N     default: the machine's cores divided by its ranks
+  --products=tpc|onednn    library for f32 matmuls with weights (default: tpc). onednn requires libdnnl.so.3 (oneDNN 3) on
+                           all hosts; results then differ in their last bits
+  --share-gpus             GPU programs: several ranks may share one GPU
+  --deterministic          GPU programs: do not choose matmul algorithms by measurement or from the cache of measurements,
+                           so that all runs on equal GPUs give the same bits. On CPUs, bits never depend on timing
+  --bench                  measure steps on generated inputs and print JSON; with --repeat N (10), --warmup N (2)
+  --bench --profile        also print the seconds of each matmul (m x k x n), attention, kernel and copy, on the rank of
+                           each stage that computes most. "elsewhere" is communication, waiting, and the rest
+  --describe [--json]      print inputs, outputs, grid, groups of ranks, and bytes of weights per rank
+  --describe-device        print driver, GPUs, and libraries with their paths, or why they cannot be used
+  --verbose                print progress on stderr
   --help                   this text
-
-Environment: TPC_TRANSPORT=threads|mpi|tcp ignores launchers of the other kinds; TPC_PORT is where processes meet at
-MASTER_ADDR (default: MASTER_PORT + 1), TPC_INTERFACE the network interface between them; TPC_SHARED_MEMORY=0 makes
-those of one host use it as well; TPC_CPU=generic|avx2|avx512 chooses the kernels; TPC_TIMEOUT is --timeout where the
-flag is not given; TPC_CACHE is the folder of what was measured (default: tpc in XDG_CACHE_HOME or ~/.cache; empty: none).
+Environment variables:
+  TPC_TRANSPORT=threads|mpi|tcp  ignore launchers of the other kinds
+  TPC_PORT                 port at MASTER_ADDR to which processes connect (default: MASTER_PORT + 1)
+  TPC_INTERFACE            network interface between processes
+  TPC_SHARED_MEMORY=0      processes of one host use the network interface too
+  TPC_CPU=generic|avx2|avx512  CPU kernels
+  TPC_TIMEOUT              default of --timeout
+  TPC_CACHE                folder for measurements (default: tpc in XDG_CACHE_HOME or ~/.cache; empty: none)
 )";
   return text;
 }

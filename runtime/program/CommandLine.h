@@ -21,7 +21,7 @@ struct Options {
   std::string program = "program"; ///< argv[0]
 
   std::map<std::string, std::string> inputs;  ///< file by input
-  std::vector<std::string> positional;        ///< files without a name
+  std::vector<std::string> positional;        ///< files without an input name
   std::map<std::string, std::string> outputs; ///< file by output; in batches, directory
   std::string outputAnywhere;                 ///< --output without a name
   bool isBatch = false;                       ///< --batch-of, or several files
@@ -32,7 +32,7 @@ struct Options {
   std::string products = "tpc";
   bool shareGpus = false;     ///< several ranks may share one GPU
   bool deterministic = false; ///< no tuning by measurement
-  bool embedded = false;      ///< loaded into a process that continues afterwards
+  bool embedded = false;      ///< loaded as a library by a process that continues after errors
   int threadsPerRank = 0;     ///< 0: cores divided by ranks
   int repeat = 10, warmup = 2;
   bool profile = false; ///< --bench prints a time profile
@@ -47,10 +47,10 @@ struct Options {
 /// Throws UserError. A flag's value follows `=` or is the next argument.
 Options parseCommandLine(int argc, char **argv, const Manifest &manifest);
 
-/// Long names of all flags, such as "--shape".
+/// Returns the long names of all flags, such as "--shape".
 std::span<const std::string_view> knownFlags();
 
-/// Text of --help.
+/// Returns the text of --help.
 std::string helpText(const Manifest &manifest, const std::string &program);
 
 /// Files of one step.
@@ -60,10 +60,12 @@ struct Request {
   std::map<std::string, std::string> outputs; ///< file by output
 };
 
-/// Resolves unnamed files and directories. Reads directories only.
+/// Returns the files of each step. Assigns files without a name to inputs and outputs, and lists
+/// directories. Opens no file.
 std::vector<Request> requestsOf(const Options &options, const Manifest &manifest);
 
-/// Throws UserError if an output would overwrite an input of this run or the next.
+/// Throws UserError if an output would overwrite another output, an input, a weight file or the
+/// program.
 void checkOverwriting(const std::vector<Request> &requests, const Options &options,
                       const Manifest &manifest);
 

@@ -9,12 +9,12 @@
 
 namespace tpc::rt {
 
-/// Traits of the run's flags: ranks that differ in one would communicate differently. Excludes
-/// flags of a single process, such as --verbose or --threads, and file names, which may differ
-/// between hosts.
+/// Returns the run's flags as traits. Ranks that differ in one of them would communicate
+/// differently. Excludes flags that concern only one process, such as --verbose or
+/// --threads-per-rank, and file names, which may differ between hosts.
 std::vector<Trait> traitsOfTask(const Options &options);
 
-/// Sizes of a run's first inputs, and the number of runs.
+/// Returns the sizes of the first inputs, and the number of runs, as traits.
 std::vector<Trait> traitsOfInputs(const Manifest &manifest, const Inputs &first, size_t requests);
 
 } // namespace tpc::rt

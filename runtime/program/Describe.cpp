@@ -12,7 +12,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-/// Groups of one axis, in ascending order of their first rank.
+/// Returns the groups of one axis, in ascending order of their first rank.
 std::vector<std::vector<int>> groupsOf(const Grid &grid, int axis) {
   std::vector<std::vector<int>> groups;
   for (int rank = 0; rank < grid.numRanks(); ++rank) {
@@ -124,8 +124,8 @@ std::string defaultText(const Port &port, const Manifest &manifest) {
   if (port.fallback == Port::Default::Ones)
     return "ones";
   if (port.mask >= 0)
-    return "positions of the tokens that '" + manifest.inputs[port.mask].name + "' shows";
-  return "positions from " + port.past + (port.past == "0" ? "" : ", the past's length");
+    return "positions of the visible tokens of '" + manifest.inputs[port.mask].name + "'";
+  return "positions from " + port.past + (port.past == "0" ? "" : ", the number of past tokens");
 }
 
 std::string describe(const Manifest &manifest) {
@@ -145,7 +145,7 @@ std::string describe(const Manifest &manifest) {
 
   if (!manifest.noRandomizedCheck.empty())
     text +=
-        "Verified by proof alone, not at small sizes as well: " + manifest.noRandomizedCheck + "\n";
+        "Verified only by proof, not by a run at small sizes: " + manifest.noRandomizedCheck + "\n";
   if (!manifest.notVerified.empty())
     text += "NOT VERIFIED: compiled without " + manifest.notVerified + "\n";
   if (!manifest.schedule.empty())
@@ -173,18 +173,18 @@ std::string describe(const Manifest &manifest) {
       if (manifest.stageOf(rank) != stage)
         continue;
       WeightBytes bytes = weightBytesOf(manifest, rank);
-      std::string held = std::to_string(bytes.total()) + " bytes (" + megabytes(bytes.sharded) +
-                         " sharded, " + megabytes(bytes.replicated) + " replicated) + " +
-                         megabytes(bytes.padding) + " padding";
+      std::string contents = std::to_string(bytes.total()) + " bytes (" + megabytes(bytes.sharded) +
+                             " sharded, " + megabytes(bytes.replicated) + " replicated) + " +
+                             megabytes(bytes.padding) + " padding";
       auto line = std::find_if(lines.begin(), lines.end(),
-                               [&](const auto &other) { return other.first == held; });
+                               [&](const auto &other) { return other.first == contents; });
       if (line == lines.end())
-        lines.push_back({held, std::to_string(rank)});
+        lines.push_back({contents, std::to_string(rank)});
       else
         line->second += " " + std::to_string(rank);
     }
-    for (const auto &[held, ranks] : lines)
-      text += "  stage " + std::to_string(stage) + ", rank " + ranks + ": " + held + "\n";
+    for (const auto &[contents, ranks] : lines)
+      text += "  stage " + std::to_string(stage) + ", rank " + ranks + ": " + contents + "\n";
   }
   return text;
 }

@@ -7,12 +7,12 @@
 
 namespace tpc::rt {
 
-/// Human-readable description.
+/// Returns a human-readable description.
 std::string describe(const Manifest &manifest);
-/// The same as JSON, with each parameter's bytes per rank.
+/// Returns the same as JSON, with each parameter's bytes per rank.
 std::string describeJson(const Manifest &manifest);
 
-/// Description of an input's default.
+/// Describes an input's default.
 std::string defaultText(const Port &port, const Manifest &manifest);
 
 } // namespace tpc::rt

@@ -8,8 +8,9 @@
 
 namespace tpc::rt {
 
-/// Invalid input, a missing file, …: the message contains the cause and the remedy. Thrown and
-/// caught inside program/; tpc_main prints it once and returns a nonzero status.
+/// Invalid input, a missing file, …: the message contains the cause and the remedy. It does not
+/// leave the runtime: tpc_main prints it once and returns a nonzero status, and functions of
+/// tpc/session.h return a status.
 class UserError : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;

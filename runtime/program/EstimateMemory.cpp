@@ -18,9 +18,9 @@
 namespace tpc::rt {
 namespace {
 
-/// Memory that libraries and the driver allocate without reporting it: cuBLASLt kernels, and NCCL
-/// buffers between ranks. An estimate, used only in notes.
-constexpr int64_t unsaid = 256 << 20, unsaidOfSeveral = 768 << 20;
+/// Estimates of memory that libraries and the driver allocate without reporting it: cuBLASLt
+/// kernels and, with several ranks, NCCL buffers. Used only in notes.
+constexpr int64_t unreported = 256 << 20, unreportedOfSeveral = 768 << 20;
 
 /// During its lifetime, ranks of this thread use another kind of device.
 class OnDevices {
@@ -74,7 +74,7 @@ std::string sizeText(int64_t bytes) {
   return text;
 }
 
-/// Returns the size with the exact number of bytes.
+/// Returns the size, followed by the exact number of bytes.
 std::string exactText(int64_t bytes) {
   return sizeText(bytes) + " (" + std::to_string(bytes) + " bytes)";
 }
@@ -86,7 +86,7 @@ std::string listOf(const std::vector<const Row *> &rows) {
   return text;
 }
 
-/// Sizes of a task's steps, one of which needs the most memory.
+/// Returns the sizes of the steps, one of which needs the most memory.
 std::string sizesOf(std::span<const Inputs> steps) {
   std::vector<std::string> found;
   for (const Inputs &step : steps)
@@ -109,8 +109,8 @@ std::string problemOf(const std::vector<const Row *> &rows, int64_t need, int64_
   bool hasCaches = one.caches > 0;
   return ranksText + (rows.size() > 1 ? " have " : " has ") + rows[0]->assignment.name + " " +
          rows[0]->assignment.id + ", of which " + exactText(free) + " are free, but " +
-         (rows.size() > 1 ? "need together " : "needs ") + exactText(need) + ": " +
-         (rows.size() > 1 ? "of rank " + std::to_string(rows[0]->rank) + " " : "") + "weights " +
+         (rows.size() > 1 ? "together need " : "needs ") + exactText(need) + ": " +
+         (rows.size() > 1 ? "on rank " + std::to_string(rows[0]->rank) + ", " : "") + "weights " +
          sizeText(one.weights) + (hasCaches ? ", caches " + sizeText(one.caches) : "") +
          ", a step" + (sizes.empty() ? "" : " with " + sizes) + " " + sizeText(one.step) +
          ", libraries " + sizeText(one.libraries) +
@@ -131,7 +131,7 @@ std::string textOf(const SymbolValues &sizes) {
 MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
                           std::span<const Inputs> steps, int rank) {
   const DeviceKind &kind = plannedDevices();
-  OnDevices nothingIsDone(kind);
+  OnDevices dryRun(kind);
   MemoryUse &use = kind.use();
   use.peak = use.now;
   use.peakRequested = use.requested;
@@ -176,7 +176,7 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
 }
 
 namespace {
-/// Bytes of memory and swap of this machine, or the limit of its container.
+/// Returns the bytes of memory and swap of this machine, or the limit of its container.
 int64_t bytesOfMachine() {
   struct sysinfo info = {};
   if (sysinfo(&info) != 0)
@@ -197,11 +197,11 @@ void checkHostMemory(const tpc_program &program, const Manifest &manifest,
     one = estimateMemory(program, manifest, steps, rank);
     need += static_cast<double>(one.caches) + static_cast<double>(one.step);
   }
-  int64_t most = bytesOfMachine();
-  if (need <= static_cast<double>(most))
+  int64_t available = bytesOfMachine();
+  if (need <= static_cast<double>(available))
     return;
   throw UserError(
-      "memory for " + limits + " is more than this machine has, which is " + exactText(most) +
+      "memory for " + limits + " exceeds the memory of this machine, " + exactText(available) +
       ": rank " + std::to_string(end - 1) + " needs caches of " + sizeText(one.caches) + " and " +
       sizeText(one.step) + " for a step" +
       (end - first > 1 ? ", and there are " + std::to_string(end - first) + " ranks" : "") +
@@ -220,11 +220,11 @@ std::string memoryPlan(const tpc_program &program, const Manifest &manifest,
                        ", a step " + sizeText(need.step) +
                        (need.libraries ? ", libraries " + sizeText(need.libraries) : "") + ": " +
                        exactText(weights + need.caches + need.step + need.libraries);
-    auto known = std::find_if(lines.begin(), lines.end(),
-                              [&](const auto &other) { return other.first == line; });
-    if (known == lines.end())
-      known = lines.insert(lines.end(), {line, {}});
-    known->second.push_back(rank);
+    auto same = std::find_if(lines.begin(), lines.end(),
+                             [&](const auto &other) { return other.first == line; });
+    if (same == lines.end())
+      same = lines.insert(lines.end(), {line, {}});
+    same->second.push_back(rank);
   }
   for (const auto &[line, ranks] : lines) {
     text += ranks.size() > 1 ? "ranks" : "rank";
@@ -273,10 +273,10 @@ std::string checkMemory(const tpc_program &program, const Manifest &manifest,
       first = own[0]->rank;
     }
     int64_t rest = free - need;
-    if (note.empty() && rest < (rows.size() > 1 ? unsaidOfSeveral : unsaid))
+    if (note.empty() && rest < (rows.size() > 1 ? unreportedOfSeveral : unreported))
       note = listOf(own) + (own.size() > 1 ? " leave " : " leaves ") + sizeText(rest) + " of " +
              own[0]->assignment.name + " " + id +
-             " free, which may be too little for what its driver and libraries take by themselves";
+             " free, which may not suffice for memory that its driver and libraries do not report";
   }
   agreeOn(session, [&] {
     if (!problem.empty())

@@ -21,7 +21,7 @@ struct MemoryNeed {
   int64_t caches = 0;    ///< persistent between steps
   int64_t step = 0;      ///< additional memory in a step
   int64_t peak = 0;      ///< peak of the total
-  int64_t frames = 0;    ///< frames of a step
+  int64_t frames = 0;    ///< peak of a step's frames
   int64_t stack = 0;     ///< contiguous allocation that contains the frames
   /// Pending tunings of the step (Tuner.h), measured in the frames' memory.
   std::vector<std::string> pendingTunings;

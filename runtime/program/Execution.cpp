@@ -124,7 +124,7 @@ void printError(const std::string &message) {
 Execution::Execution(const tpc_program &program, const Manifest &manifest, const Options &options,
                      std::shared_ptr<Session> session)
     : program(program), manifest(manifest), embedded(options.embedded),
-      choices(!options.deterministic) {
+      tuner(!options.deterministic) {
 #ifdef M_MMAP_THRESHOLD
   // Fixes the size above which blocks are allocated by mmap. By default the C library raises this
   // threshold whenever such a block is freed. Then about a tenth of the memory, freed while weights
@@ -142,11 +142,11 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
                               [](const WeightFile &file) { return !file.tensors.empty(); });
   if (options.verifyWeights && (!digested || sources.seed) && (!session || session->rank() == 0))
     note(std::string("--verify-weights compares ") +
-         (sources.seed ? "nothing: weights are drawn, not read"
-          : alone ? "samples only: the program has no digests of them; compile it with tpcc "
+         (sources.seed ? "nothing: the weights are random"
+          : alone ? "only samples: the program has no digests of all bytes; compile it with tpcc "
                     "--digest-weights"
-                  : "all bytes between processes, not with those at compile time: the program has "
-                    "no digests of them; compile it with tpcc --digest-weights"));
+                  : "all bytes between processes, but not with those at compile time: the program "
+                    "has no digests of all bytes; compile it with tpcc --digest-weights"));
   std::optional<std::string> difference =
       compareRanks(session.get(), {{"set of weights", sources.identity}});
   agreeOn(session.get(), [&] {
@@ -217,7 +217,7 @@ void Execution::prepareSizes(const Inputs &inputs) {
     frames.push_back(need.frames);
     pendingTunings.push_back(std::move(need.pendingTunings));
   }
-  choices.settle(*world, pendingTunings, [&](const std::function<void(tpc_context &)> &fn) {
+  tuner.tunePending(*world, pendingTunings, [&](const std::function<void(tpc_context &)> &fn) {
     run([&](tpc_context &ctx) {
       reserveFrames(ctx, inputs.symbols);
       fn(ctx);

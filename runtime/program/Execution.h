@@ -22,7 +22,7 @@ void printError(const std::string &message);
 /// UserError without text.
 void agreeOn(Session *session, const std::function<void()> &work);
 
-/// Runs one step of a rank, without its outputs.
+/// Runs one step of a rank. Does not assemble the outputs.
 void runStep(tpc_context &ctx, const tpc_program &program, const Manifest &manifest,
              const Inputs &inputs);
 
@@ -69,7 +69,7 @@ public:
   /// these sizes has been prepared. Preparation is a collective call outside of `each`.
   bool isPrepared(const Inputs &inputs) const;
   void prepareSizes(const Inputs &inputs);
-  /// Whether a rank can run such a step without communication other than the program's.
+  /// Whether a rank can run such a step with no communication except the program's.
   bool isAgreed(const tpc_context &ctx, const Inputs &inputs) const;
   /// Runs a step on one rank. Outputs go to ctx.outputs and are not assembled.
   void runRank(tpc_context &ctx, const Inputs &inputs);
@@ -97,7 +97,7 @@ private:
   /// With dry runs: bytes of frames of each local rank, by step sizes.
   std::map<SymbolValues, std::vector<int64_t>> frameBytes;
   static constexpr size_t maxSizes = 64; ///< maximum number of entries
-  Tuner choices;
+  Tuner tuner;
   OutputAssembler assembler; // outlives the world, whose contexts refer to it
   std::unique_ptr<World> world;
 };

@@ -64,12 +64,13 @@ static int64_t nanoseconds(const timespec &time) {
 
 File::Stamp File::readStamp() const {
   // Opening a file makes a network file system query its server.
-  int again = open((processFiles + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int reopened =
+      open((processFiles + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status = {};
-  bool isRead = fstat(again < 0 ? fd : again, &status) == 0;
+  bool isRead = fstat(reopened < 0 ? fd : reopened, &status) == 0;
   int error = errno;
-  if (again >= 0)
-    close(again);
+  if (reopened >= 0)
+    close(reopened);
   if (!isRead)
     throw UserError("cannot read the size of '" + name + "': " + std::strerror(error));
   return {status.st_size, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim),
@@ -100,7 +101,7 @@ std::string File::change() const {
     return "it was written to";
   // Adding or removing a link to the file changes its change time, but not its bytes.
   if (now.changed != watched->changed && now.links == watched->links)
-    return "its time of change is another";
+    return "its change time is different";
   return "";
 }
 
@@ -182,15 +183,15 @@ void OutputFile::check(const std::string &path, bool makesFolders) {
     return;
   }
   if (!isThere && makesFolders) {
-    fs::path folder = fs::path(path).parent_path(), there = folder;
+    fs::path folder = fs::path(path).parent_path(), existing = folder;
     std::error_code none;
-    while (!there.empty() && !fs::exists(fs::symlink_status(there, none)))
-      there = there.parent_path();
-    if (there.empty())
-      there = ".";
+    while (!existing.empty() && !fs::exists(fs::symlink_status(existing, none)))
+      existing = existing.parent_path();
+    if (existing.empty())
+      existing = ".";
     StagedFile probe;
     int error =
-        fs::is_directory(there, none) ? probe.open((there / "file").string(), 0600) : ENOTDIR;
+        fs::is_directory(existing, none) ? probe.open((existing / "file").string(), 0600) : ENOTDIR;
     if (error)
       throw UserError("cannot make directory '" + folder.string() + "': " + std::strerror(error));
     return;

@@ -113,19 +113,18 @@ std::string generationHelp(const std::string &program) {
   {"id":"a","token":5,"index":0}                out, and at the end {"id":"a","finish":"stop|length|cancelled|error"}
 
 Flags of generation (with --serve-stdin: defaults of requests):
-  --prompt-ids IDS         a prompt: 12,7,99, or a file with one or several: .json (a list, or a list of lists) or .npy.
-                           Repeatable. Each prompt's tokens are a line on standard output
-  --max-new-tokens N       (64)
-  --temperature X          scores are divided by it; 0: the most probable token each time (default: 0; with --top-k or
-                           --top-p 1)
-  --top-k K, --top-p P     only the K most probable tokens; of these only as many as have the probability P
-  --repetition-penalty X   makes tokens that are there already less probable (1: no)
-  --seed N                 of random numbers (0). The same seed gives the same tokens, whatever else runs
-  --stop-ids ID,…          a sequence ends with one of these
-  --max-sequence N         tokens that a sequence has room for (default: those of prompt and new tokens; with
-                           --serve-stdin what the model is made for)
-  --prefill-chunk N        tokens of a prompt in one step (512)
-  --max-batch N            sequences at a time; others wait (default: the prompts; with --serve-stdin 1)
+  --prompt-ids IDS         a prompt such as 12,7,99, or a file of prompts: .json (a list, or a list of lists) or .npy.
+                           Repeatable. The new tokens of each prompt are one line of standard output
+  --max-new-tokens N       new tokens per sequence (64)
+  --temperature X          divisor of the scores; 0: always the most probable token (default: 0; with --top-k or --top-p: 1)
+  --top-k K, --top-p P     sample from the K most probable tokens; of these, from the fewest whose probabilities sum to P
+  --repetition-penalty X   make tokens that the sequence already contains less probable (1: no penalty)
+  --seed N                 seed of random numbers (0). The same seed gives the same tokens, whatever other sequences run
+  --stop-ids ID,…          ids that end a sequence
+  --max-sequence N         maximum number of tokens of a sequence (default: those of prompt and new tokens; with
+                           --serve-stdin: the model's maximum)
+  --prefill-chunk N        prompt tokens per step (512)
+  --max-batch N            concurrent sequences; others wait (default: the number of prompts; with --serve-stdin: 1)
   --logits FILE.npy        save the logits of one prompt's tokens
 )";
 }

@@ -37,7 +37,7 @@ bool setGenerationFlag(GenerationOptions &options, const std::string &flag,
 /// Parses "12,7,99". Returns nothing if the text is not a list of integers.
 std::optional<std::vector<int64_t>> parseIds(const std::string &text);
 
-/// --help text of these flags.
+/// Returns the --help text of these flags.
 std::string generationHelp(const std::string &program);
 
 } // namespace tpc::rt

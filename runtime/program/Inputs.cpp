@@ -42,7 +42,7 @@ void convertIds(const Port &port, const std::string &what, Inputs &inputs, Tenso
     }
     int64_t value = tensor.as<int64_t>()[i];
     if (value != static_cast<int32_t>(value))
-      throw UserError("input '" + port.name + "' is i32, and " + std::to_string(value) + " in " +
+      throw UserError("input '" + port.name + "' is i32, but " + std::to_string(value) + " in " +
                       what + " (i64) does not fit");
     converted.as<int32_t>()[i] = static_cast<int32_t>(value);
   }
@@ -67,8 +67,9 @@ void bindShape(const Port &port, const std::string &what, const Tensor &tensor,
     if (fresh)
       boundBy[symbol] = "input '" + port.name + "'";
     else if (it->second != tensor.shape[d])
-      throw UserError(expected + ": '" + symbol + "' is " + std::to_string(it->second) + " by " +
-                      boundBy[symbol] + " and " + std::to_string(tensor.shape[d]) + " here");
+      throw UserError(expected + ": '" + symbol + "' is " + std::to_string(it->second) +
+                      " according to " + boundBy[symbol] + ", but " +
+                      std::to_string(tensor.shape[d]) + " here");
   }
 }
 
@@ -211,7 +212,7 @@ Tensor makePositions(const Port &port, const Port &maskPort, const Tensor &mask,
   int64_t own = count ? tensor.count() / count : 0;
   if (tokens < count || (own != rows && own != 1 && count))
     throw UserError("input '" + port.name + "' must be given: its shape is " +
-                    shapeText(tensor.shape) + ", that of '" + maskPort.name + "' " +
+                    shapeText(tensor.shape) + ", and that of '" + maskPort.name + "' is " +
                     shapeText(mask.shape));
   for (int64_t i = 0; rows == 0 && i < tensor.count(); ++i)
     put(tensor, i, static_cast<double>(tokens - count + i));
@@ -274,8 +275,8 @@ Tensor makeExample(const Port &port, const SymbolValues &symbols) {
   return tensor;
 }
 
-/// Checks all inputs once the symbols are bound.
-void checkAll(const Manifest &manifest, const Inputs &inputs) {
+/// Checks the constraints and the sizes of outputs, once the symbols are bound.
+void checkSizes(const Manifest &manifest, const Inputs &inputs) {
   checkConstraints(manifest, inputs.symbols);
   for (const Port &output : manifest.outputs)
     shapeOf(output, inputs.symbols);
@@ -297,8 +298,8 @@ void refuseUnknown(const Manifest &manifest, const std::vector<std::string> &inp
       known |= port.name == name;
     }
     if (!known)
-      throw UserError("there is no input '" + name + "'; the program takes " +
-                      (names.empty() ? "none" : listOf(names)));
+      throw UserError("there is no input '" + name + "'; the program " +
+                      (names.empty() ? "has no inputs" : "takes " + listOf(names)));
   }
   checkSizeNames(given, manifest);
 }
@@ -347,7 +348,7 @@ Shape shapeOf(const Port &port, const SymbolValues &symbols) {
 }
 
 Inputs completeInputs(const Manifest &manifest, const std::vector<std::string> &names,
-                      const std::function<Given(const Port &)> &take, const char *giveIt,
+                      const std::function<Given(const Port &)> &take, const char *instruction,
                       const SymbolValues &given) {
   refuseUnknown(manifest, names, given);
   Inputs inputs;
@@ -357,7 +358,7 @@ Inputs completeInputs(const Manifest &manifest, const std::vector<std::string> &
   for (const auto &[symbol, value] : given)
     boundBy[symbol] = "--shape";
   std::vector<std::string> missing;
-  std::map<std::string, std::string> specified; // given text, by input
+  std::map<std::string, std::string> specified; // its name in messages, by input
   std::string why;
   for (size_t i = 0; i < manifest.inputs.size(); ++i) {
     const Port &port = manifest.inputs[i];
@@ -380,7 +381,7 @@ Inputs completeInputs(const Manifest &manifest, const std::vector<std::string> &
     specified[port.name] = what;
   }
   if (!missing.empty()) {
-    std::string how = giveIt;
+    std::string how = instruction;
     if (size_t at = how.find("NAME"); at != std::string::npos)
       how.replace(at, 4, missing[0]);
     throw UserError("missing input " + listOf(missing) + how + why);
@@ -397,7 +398,7 @@ Inputs completeInputs(const Manifest &manifest, const std::vector<std::string> &
                       shapeText(shape) + ", but " + what->second + " is " +
                       shapeText(inputs.tensors[i].shape));
   });
-  checkAll(manifest, inputs);
+  checkSizes(manifest, inputs);
   checkRanges(manifest, inputs);
   return inputs;
 }
@@ -432,7 +433,7 @@ static void fillSteps(const Generation &generation, Inputs &inputs) {
 }
 
 /// Derives the capacity of sliding-window caches from the other symbols, unless given.
-static void bindRoom(const Generation &generation, SymbolValues &symbols) {
+static void bindWindowCapacity(const Generation &generation, SymbolValues &symbols) {
   auto capacity = symbols.find(generation.capacity), tokens = symbols.find(generation.sequence);
   if (generation.windowed && capacity != symbols.end() && tokens != symbols.end())
     symbols.try_emplace(generation.windowed->capacity,
@@ -445,9 +446,9 @@ Inputs makeInputs(const Manifest &manifest, const SymbolValues &given) {
   Inputs inputs;
   inputs.symbols = given;
   if (manifest.generation)
-    bindRoom(*manifest.generation, inputs.symbols);
+    bindWindowCapacity(*manifest.generation, inputs.symbols);
   requireBound(manifest, inputs.symbols);
-  checkAll(manifest, inputs);
+  checkSizes(manifest, inputs);
   inputs.tensors.resize(manifest.inputs.size());
   eachInDefaultOrder(manifest, [&](size_t i) {
     const Port &port = manifest.inputs[i];

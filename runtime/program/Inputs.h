@@ -37,7 +37,7 @@ struct Inputs {
   std::vector<int64_t> symbolList(const Manifest &manifest) const;
 };
 
-/// A tensor for an input, and its name in messages.
+/// A tensor that the user passes for an input, and its name in messages.
 struct Given {
   std::string what;
   Tensor tensor;
@@ -48,9 +48,9 @@ void checkSizeNames(const SymbolValues &sizes, const Manifest &manifest);
 
 /// `take` returns the inputs with `names`, in program order. Binds symbols from their shapes and
 /// from `given` (--shape), fills in defaults, and checks ids and constraints. Throws UserError.
-/// `giveIt`: instruction for passing a missing input NAME.
+/// `instruction`: how to pass a missing input NAME.
 Inputs completeInputs(const Manifest &manifest, const std::vector<std::string> &names,
-                      const std::function<Given(const Port &)> &take, const char *giveIt,
+                      const std::function<Given(const Port &)> &take, const char *instruction,
                       const SymbolValues &given);
 
 /// The same for files (path by input name).
@@ -61,11 +61,11 @@ Inputs readInputs(const Manifest &manifest, const std::map<std::string, std::str
 /// one, positions count up, other values are small.
 Inputs makeInputs(const Manifest &manifest, const SymbolValues &given);
 
-/// Sizes of an input or output.
+/// Returns the sizes of an input or output.
 Shape shapeOf(const Port &port, const SymbolValues &symbols);
 
-/// Number of tokens of a step: batch times sequence, from the first input with at least two
-/// dimensions; otherwise the size of the first dimension.
+/// Returns the number of tokens of a step: batch times sequence, from the first input with at least
+/// two dimensions; otherwise the size of the first dimension.
 int64_t tokensOf(const Inputs &inputs);
 
 } // namespace tpc::rt

@@ -35,7 +35,7 @@ std::string &lastError() {
 Tensor tensorOf(const tpc_tensor &given, const std::string &name) {
   auto refuse = [&](const std::string &why) { throw UserError("input '" + name + "': " + why); };
   if (given.dtype < TPC_F32 || given.dtype > TPC_U8)
-    refuse("there is no type " + std::to_string(given.dtype));
+    refuse("there is no dtype " + std::to_string(given.dtype));
   if (given.rank < 0 || (given.rank > 0 && !given.shape))
     refuse("no shape is given");
   Tensor tensor;
@@ -44,7 +44,7 @@ Tensor tensorOf(const tpc_tensor &given, const std::string &name) {
     tensor.shape.assign(given.shape, given.shape + given.rank);
   std::optional<int64_t> bytes = byteCount(tensor.shape, tensor.dtype);
   if (!bytes)
-    refuse("the shape " + shapeText(tensor.shape) + " is none");
+    refuse("the shape " + shapeText(tensor.shape) + " is not valid");
   if (!given.data && *bytes)
     refuse("no data is given");
   bool isAligned = reinterpret_cast<uintptr_t>(given.data) % dtypeBytes(given.dtype) == 0;
@@ -100,15 +100,15 @@ const char *tpc_last_error(void) { return lastError().c_str(); }
 const char *tpc_describe(void) {
   const char *text = nullptr;
   guarded([&] {
-    static const auto *known = new std::string(describeJson(manifestOfProgram()));
-    text = known->c_str();
+    static const auto *description = new std::string(describeJson(manifestOfProgram()));
+    text = description->c_str();
   });
   return text;
 }
 
 int tpc_model_open(int32_t count, const char *const *flags, tpc_model **model) {
   return guarded([&] {
-    require(model, "where the model is to be put");
+    require(model, "the pointer for the model");
     *model = nullptr;
     std::vector<std::string> texts;
     for (int32_t i = 0; i < count; ++i) {
@@ -141,7 +141,7 @@ const char *tpc_model_notes(tpc_model *model) {
 int tpc_model_run(tpc_model *model, const tpc_tensor *inputs, int32_t count,
                   tpc_results **results) {
   return guarded([&] {
-    require(results, "where the results are to be put");
+    require(results, "the pointer for the results");
     *results = nullptr;
     Model &opened = usable(model);
     std::vector<std::string> names;
@@ -154,8 +154,8 @@ int tpc_model_run(tpc_model *model, const tpc_tensor *inputs, int32_t count,
         throw UserError("input '" + names.back() + "' is given twice");
     }
     auto take = [&](const Port &port) {
-      size_t place = std::find(names.begin(), names.end(), port.name) - names.begin();
-      return Given{"what is given", tensorOf(inputs[place], port.name)};
+      size_t index = std::find(names.begin(), names.end(), port.name) - names.begin();
+      return Given{"the given tensor", tensorOf(inputs[index], port.name)};
     };
     const Manifest &manifest = manifestOfProgram();
     *results = resultsOf(manifest.generation ? runPrompts(opened, manifest, names, take)

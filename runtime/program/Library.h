@@ -21,7 +21,7 @@ struct tpc_model {
 
 namespace tpc::rt {
 
-/// Sets the text of the calling thread's tpc_last_error.
+/// Sets the text of the calling thread's tpc_last_error. Returns `status`.
 int keepError(int status, const char *message);
 
 /// Calls `fn` and converts exceptions to a status, so that no exception leaves the library.

@@ -310,9 +310,9 @@ void share(tpc_context &ctx, const Manifest &manifest, int index) {
 
 /// Allocates one block for all dense parameters of the rank, for a device that loads them. Returns
 /// their addresses.
-std::vector<void *> makeRoom(tpc_context &ctx, const Manifest &manifest, WeightLoader &loader,
-                             LoadedWeights &loaded) {
-  std::vector<void *> places(manifest.parameters.size(), nullptr);
+std::vector<void *> allocateParameters(tpc_context &ctx, const Manifest &manifest,
+                                       WeightLoader &loader, LoadedWeights &loaded) {
+  std::vector<void *> addresses(manifest.parameters.size(), nullptr);
   std::vector<size_t> offsets(manifest.parameters.size(), 0);
   size_t total = 0;
   auto forEachOwn = [&](auto &&doParameter) {
@@ -328,13 +328,13 @@ std::vector<void *> makeRoom(tpc_context &ctx, const Manifest &manifest, WeightL
   });
   std::byte *base = loaded.add(*ctx.device, static_cast<int64_t>(total));
   forEachOwn([&](size_t i, const Parameter &parameter, const Shape &shape) {
-    places[i] = base + offsets[i];
+    addresses[i] = base + offsets[i];
     if (parameter.matmulRhs)
-      ctx.data.matrices[i] = loader.matrixOf(places[i], shape[0], shape[1], parameter.dtype);
+      ctx.data.matrices[i] = loader.matrixOf(addresses[i], shape[0], shape[1], parameter.dtype);
     else
-      ctx.data.parameters[i] = places[i];
+      ctx.data.parameters[i] = addresses[i];
   });
-  return places;
+  return addresses;
 }
 
 } // namespace
@@ -344,9 +344,9 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
   ctx.data.parameters.assign(manifest.parameters.size(), nullptr);
   ctx.data.matrices.assign(manifest.parameters.size(), nullptr);
   std::unique_ptr<WeightLoader> loader = ctx.device->makeWeightLoader();
-  std::vector<void *> places;
+  std::vector<void *> addresses;
   if (loader)
-    places = makeRoom(ctx, manifest, *loader, *loaded);
+    addresses = allocateParameters(ctx, manifest, *loader, *loaded);
   for (size_t i = 0; i < manifest.parameters.size(); ++i) {
     const Parameter &parameter = manifest.parameters[i];
     int index = static_cast<int>(i);
@@ -364,7 +364,7 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
       RandomSource random(*sources.seed, parameter);
       if (loader)
         fillDrawn(*loader, view, parameter.dtype, parameter.sourceDtype, random.generator(),
-                  places[i]);
+                  addresses[i]);
       else
         load(ctx, parameter, view, index, Drawn{random, parameter.dtype, parameter.sourceDtype},
              *loaded);
@@ -373,7 +373,7 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
     Mapping mapping(*sources.files[parameter.file], parameter.offset, parameter.bytes);
     if (loader)
       fill(*ctx.device, *loader, view, parameter.dtype, parameter.sourceDtype, mapping.data(),
-           places[i]);
+           addresses[i]);
     else if (parameter.dtype == parameter.sourceDtype)
       load(ctx, parameter, view, index, SameType{mapping.data(), dtypeBytes(parameter.dtype)},
            *loaded);

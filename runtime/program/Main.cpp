@@ -77,7 +77,7 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
     return nullptr;
   }
   int ranks = manifest.grid.numRanks();
-  auto otherSize = [&](int size) {
+  auto sizeError = [&](int size) {
     return "the program was compiled for " + std::to_string(ranks) +
            (ranks == 1 ? " rank" : " ranks") + ", but " + std::to_string(size) + " were started" +
            // Batch systems and containers leave the variables of a launcher with one process.
@@ -87,18 +87,18 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
            " …\nor, all ranks in one process, without a launcher:\n  " + "TPC_TRANSPORT=threads " +
            options.program + " …";
   };
-  // Ranks would wait for nonexistent ones. If rank 0 has another size, it receives this rank's
-  // error.
-  constexpr double secondsToTell = 2;
+  // Otherwise ranks would wait for nonexistent ones. This rank first tries to join, so that a rank
+  // 0 with another size receives its error.
+  constexpr double secondsToDeliver = 2;
   bool isOther = launcher.problem.empty() && launcher.size > 0 && launcher.size != ranks;
-  bool tells = isOther && launcher.rank > 0 && launcher.kind != Launcher::Kind::Mpi;
-  if (isOther && !tells)
-    refuseOnce(launcher, otherSize(launcher.size));
+  bool delivers = isOther && launcher.rank > 0 && launcher.kind != Launcher::Kind::Mpi;
+  if (isOther && !delivers)
+    refuseOnce(launcher, sizeError(launcher.size));
   std::string error;
   std::shared_ptr<Session> session =
-      joinLauncher(launcher, error, tells ? secondsToTell : options.timeout);
-  if (!session && tells)
-    refuseOnce(launcher, otherSize(launcher.size));
+      joinLauncher(launcher, error, delivers ? secondsToDeliver : options.timeout);
+  if (!session && delivers)
+    refuseOnce(launcher, sizeError(launcher.size));
   if (!session && launcher.kind == Launcher::Kind::Mpi)
     refuseOnce(launcher, error);
   if (!session) {
@@ -115,7 +115,7 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
     if (difference)
       throw UserError(*difference);
     if (session->size() != ranks)
-      throw UserError(otherSize(session->size()));
+      throw UserError(sizeError(session->size()));
   });
   return session;
 }
@@ -193,7 +193,7 @@ void runRequests(Execution &execution, const Manifest &manifest, const Options &
   }
 }
 
-/// Memory of the ranks, reported before weights are loaded.
+/// Returns the memory plan of the ranks. It is printed before weights are loaded.
 std::string planText(const tpc_program &program, const Manifest &manifest, const Task &task) {
   return "Memory for " + task.limitsText() + "\n" +
          memoryPlan(program, manifest, task.largestSteps());
@@ -201,8 +201,8 @@ std::string planText(const tpc_program &program, const Manifest &manifest, const
 
 void runTask(Execution &execution, Task &task) {
   compareInputs(execution, task.digest(),
-                "was given other prompts or flags than rank 0: start all processes alike, with the "
-                "same files on all hosts");
+                "has other prompts or flags than rank 0: start all processes with the same flags, "
+                "and with the same files on all hosts");
   if (execution.session())
     execution.session()->doing = "between steps";
   task.run(execution);
@@ -287,7 +287,7 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
     runRequests(execution, manifest, options);
 }
 
-/// Rejects misspelled values, which would be ignored silently.
+/// Rejects misspelled values of environment variables, which would be ignored silently.
 void checkEnvironment() {
   const char *transport = std::getenv("TPC_TRANSPORT");
   if (transport && *transport && std::strcmp(transport, "threads") != 0 &&
@@ -342,7 +342,7 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
   } else {
     run(program, manifest, options, launcher);
   }
-  // If the output exceeds the buffer, a write has failed before this flush.
+  // If the output exceeds the buffer, a write may have failed before this flush.
   if (std::fflush(stdout) != 0 || std::ferror(stdout))
     throw UserError("cannot write to standard output");
   return 0;

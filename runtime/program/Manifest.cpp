@@ -73,7 +73,7 @@ void checkSize(const Node &node, const std::string &text, const Manifest &manife
   for (const std::string &symbol : mentioned)
     if (std::find(manifest.symbols.begin(), manifest.symbols.end(), symbol) ==
         manifest.symbols.end())
-      refuse(node.where, "'" + symbol + "' is not among the symbols");
+      refuse(node.where, "'" + symbol + "' is not one of the symbols");
 }
 
 Port readPort(const Node &node, const Manifest &manifest) {
@@ -99,7 +99,7 @@ Port readPort(const Node &node, const Manifest &manifest) {
     std::vector<int64_t> ends;
     node["range"].each([&](const Node &end) { ends.push_back(end.integer()); });
     if (ends.size() != 2)
-      refuse(node.where, "a range is two ends");
+      refuse(node.where, "a range must have two ends");
     port.range = {ends[0], ends[1]};
     port.rangeOf = node.nameOr("range_of", "");
     node.eachIfPresent("range_after",
@@ -117,14 +117,14 @@ void findMasks(const Node &inputs, std::vector<Port> &ports) {
       return;
     std::string name = node["mask"].name();
     if (port.fallback != Port::Default::Positions)
-      refuse(node.where, "a mask is of default positions");
+      refuse(node.where, "only an input with default positions can have a mask");
     auto mask =
         std::find_if(ports.begin(), ports.end(), [&](const Port &p) { return p.name == name; });
     if (mask == ports.end() || mask->shape.size() != 2 ||
         mask->fallback == Port::Default::Positions)
-      refuse(node.where, "'" + name + "' is no mask of tokens");
+      refuse(node.where, "'" + name + "' is not a mask of tokens");
     if (port.shape.empty())
-      refuse(node.where, "positions have no dimension");
+      refuse(node.where, "positions must have a dimension");
     port.mask = static_cast<int>(mask - ports.begin());
   });
 }
@@ -141,8 +141,8 @@ Cache readCache(const Node &node, const Manifest &manifest) {
   node.eachIfPresent("axes",
                      [&](const Node &axes) { cache.axes.push_back(readAxes(axes, manifest)); });
   if (!cache.axes.empty() && cache.axes.size() != cache.shape.size())
-    refuse(node.where, "axes of " + std::to_string(cache.axes.size()) + " dimensions, of " +
-                           std::to_string(cache.shape.size()));
+    refuse(node.where, "axes of " + std::to_string(cache.axes.size()) +
+                           " dimensions, but the shape has " + std::to_string(cache.shape.size()));
   return cache;
 }
 
@@ -176,8 +176,8 @@ Manifest parseManifest(const char *text) {
     throw UserError("the program's manifest is damaged: it is not JSON; compile the program again");
   Node root{parsed, "manifest"};
   if (root["format"].integer() != 1)
-    refuse(root.where, "format " + std::to_string(root["format"].integer()) +
-                           " is not that of this runtime, 1");
+    refuse(root.where, "the format is " + std::to_string(root["format"].integer()) +
+                           ", but this runtime reads 1");
   Manifest manifest;
   manifest.name = root.nameOr("name", "program");
   manifest.compiler = root.nameOr("compiler", "");

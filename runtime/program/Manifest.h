@@ -1,6 +1,6 @@
 //===- Manifest.h - Data structures of the manifest -----------------------===//
 //
-// The manifest of docs/design/executable.md.
+// docs/design/executable.md describes the manifest.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,11 +25,11 @@ struct Port {
   /// For default positions: index of the mask input that marks visible tokens; -1: positions follow
   /// from the number of earlier tokens.
   int mask = -1;
+  /// For default positions: number of earlier tokens, as a size expression.
   std::string past = "0";
   std::string required; ///< reason for a missing default, where a default would be expected
-  /// Inclusive.
-  std::optional<std::pair<int64_t, int64_t>> range;
-  std::string rangeOf;
+  std::optional<std::pair<int64_t, int64_t>> range; ///< smallest and largest valid value
+  std::string rangeOf;                              ///< the table that `range` indexes
   /// integer types to which values are cast before the range check
   std::vector<tpc_dtype> rangeAfter;
 };
@@ -53,7 +53,7 @@ struct WeightFile {
 };
 
 /// A factor of a dimension: `size` elements, `stride` apart in the source, or at `offsets` if not
-/// evenly spaced (heads in blocks, replicated KV heads). `axes` split it in turn.
+/// evenly spaced (heads in blocks, replicated KV heads). `axes` split the factor one after another.
 struct ViewFactor {
   int64_t size = 1, stride = 0;
   std::vector<int> axes; ///< indices in grid order
@@ -87,13 +87,14 @@ struct Parameter {
   Init init = Init::Normal;
 };
 
-/// Cache that persists between steps: keys or values of a layer, for all sequences.
+/// A cache persists between steps: keys or values of a layer, for all sequences.
 struct Cache {
   std::string name;
   int stage = 0;
   tpc_dtype dtype = TPC_F32;
-  std::vector<std::string> shape;     ///< [batch, heads, capacity, size]
-  std::vector<std::vector<int>> axes; ///< axes that split each dimension; indices in grid order
+  std::vector<std::string> shape; ///< [batch, heads, capacity, size]
+  /// For each dimension, the axes that split it, as indices in grid order.
+  std::vector<std::vector<int>> axes;
 };
 
 /// Generation interface of a program compiled with --generate: a step takes new tokens of each row;
@@ -128,7 +129,7 @@ struct Manifest {
   Grid grid;
   bool sequenceParallel = false;
   int64_t microBatches = 1;
-  /// Axis masks over which ranks communicate; no value: any axes.
+  /// Sets of axes over which ranks communicate, as bit masks; no value: any sets.
   std::optional<std::vector<uint32_t>> groups;
   std::vector<std::string> symbols;
   std::vector<Port> inputs, outputs;
@@ -148,7 +149,7 @@ struct Manifest {
   }
 };
 
-/// Parses and checks. Throws UserError with the location of an error.
+/// Parses and checks a manifest. Throws UserError with the location of an error.
 Manifest parseManifest(const char *json);
 
 } // namespace tpc::rt

@@ -28,11 +28,11 @@ std::optional<int64_t> maxOf(const Constraint &constraint, const std::string &sy
   if (each < 1 || evaluateSize(constraint.expr, {{symbol, 2}}) != one + each ||
       *constraint.max < none)
     return std::nullopt;
-  int64_t most = (*constraint.max - none) / each;
+  int64_t maximum = (*constraint.max - none) / each;
   // A bounded expression, such as min(capacity, 20), imposes no limit.
-  if (evaluateSize(constraint.expr, {{symbol, most + 1}}) <= *constraint.max)
+  if (evaluateSize(constraint.expr, {{symbol, maximum + 1}}) <= *constraint.max)
     return std::nullopt;
-  return most;
+  return maximum;
 }
 
 } // namespace
@@ -42,7 +42,7 @@ Generation readGeneration(const Node &node, const Manifest &manifest) {
   auto readSymbol = [&](const char *key) {
     std::string text = node[key].text();
     if (std::find(manifest.symbols.begin(), manifest.symbols.end(), text) == manifest.symbols.end())
-      refuse(node.where, "'" + text + "' is not among the symbols");
+      refuse(node.where, "'" + text + "' is not one of the symbols");
     return text;
   };
   generation.batch = readSymbol("batch");
@@ -58,7 +58,7 @@ Generation readGeneration(const Node &node, const Manifest &manifest) {
       shape.push_back(generation.sequence);
     bool isId = port.dtype == TPC_I64 || (port.dtype == TPC_I32 && input == &generation.tokens);
     if (!isId || port.shape != shape)
-      refuse(node.where, "'" + port.name + "' has another type or shape than " + key);
+      refuse(node.where, "'" + port.name + "' does not have the type and shape of " + key);
   }
   if (node.has("window")) {
     Generation::Windowed windowed;
@@ -67,7 +67,7 @@ Generation readGeneration(const Node &node, const Manifest &manifest) {
     windowed.lengths = readPortName(node["window_lengths"], manifest.inputs);
     const Port &port = manifest.inputs[static_cast<size_t>(windowed.lengths)];
     if (port.dtype != TPC_I64 || port.shape != std::vector<std::string>{generation.batch})
-      refuse(node.where, "'" + port.name + "' has another type or shape than window_lengths");
+      refuse(node.where, "'" + port.name + "' does not have the type and shape of window_lengths");
     generation.windowed = windowed;
   }
   generation.logits = readPortName(node["logits"], manifest.outputs);
@@ -83,12 +83,12 @@ Generation readGeneration(const Node &node, const Manifest &manifest) {
   bool isFloat = logits.dtype == TPC_F32 || logits.dtype == TPC_F64 || logits.dtype == TPC_F16 ||
                  logits.dtype == TPC_BF16;
   if (!isFloat || logits.shape != shape)
-    refuse(node.where, "'" + logits.name + "' has another type or shape than logits");
+    refuse(node.where, "'" + logits.name + "' does not have the type and shape of logits");
   if (node.has("max_sequence") && !node["max_sequence"].value.is_null())
     generation.maxSequence = node["max_sequence"].integerIn(1, INT64_MAX / 8);
   for (const Constraint &constraint : manifest.constraints)
-    if (std::optional<int64_t> most = maxOf(constraint, generation.capacity))
-      generation.maxSequence = std::min(*most, generation.maxSequence.value_or(*most));
+    if (std::optional<int64_t> maximum = maxOf(constraint, generation.capacity))
+      generation.maxSequence = std::min(*maximum, generation.maxSequence.value_or(*maximum));
   return generation;
 }
 

@@ -80,12 +80,12 @@ struct Node {
 tpc_dtype readDtype(const Node &node);
 /// Returns the axes that a list such as ["tp"] names, as indices of the grid's order.
 std::vector<int> readAxes(const Node &node, const Manifest &manifest);
-/// `manifest` has the grid, files, and the parameters before this one.
+/// Requires the grid, the files, and the parameters before this one in `manifest`.
 Parameter readParameter(const Node &node, const Manifest &manifest);
-/// Finds parameters that a rank can store only once. Names must agree, because random weights
-/// depend on them.
+/// Sets `sameAs` and `transposeOf`: finds parameters that a rank can store only once. Names must
+/// agree, because random weights depend on them.
 void findShared(std::vector<Parameter> &parameters);
-/// `manifest` has all other data.
+/// Requires all other data in `manifest`.
 Generation readGeneration(const Node &node, const Manifest &manifest);
 
 } // namespace tpc::rt

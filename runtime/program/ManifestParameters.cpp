@@ -30,7 +30,7 @@ void checkView(const Node &node, const Parameter &parameter) {
     }
   int64_t elements = parameter.bytes / dtypeBytes(parameter.sourceDtype);
   if (!empty && (overflow || low < 0 || high >= elements || count > INT64_MAX / 8))
-    refuse(node.where, "the view of '" + parameter.name + "' leaves its " +
+    refuse(node.where, "the view of '" + parameter.name + "' exceeds its " +
                            std::to_string(elements) + " elements");
 }
 
@@ -43,20 +43,20 @@ std::vector<int64_t> readOffsets(const Node &of, int64_t size) {
     int64_t reach = 0;
     if (static_cast<int64_t>(offsets.size()) * count > 1 << 20 ||
         __builtin_mul_overflow(count - 1, stride, &reach))
-      refuse(entry.where, "a factor of too many parts");
+      refuse(entry.where, "the factor has too many parts");
     std::vector<int64_t> next;
     for (int64_t outer : offsets)
       for (int64_t i = 0; i < count; ++i) {
         int64_t at = 0;
         if (__builtin_add_overflow(outer, i * stride, &at))
-          refuse(entry.where, "a factor that leaves 64 bits");
+          refuse(entry.where, "an offset of the factor does not fit in 64 bits");
         next.push_back(at);
       }
     offsets = std::move(next);
   });
   if (static_cast<int64_t>(offsets.size()) != size)
-    refuse(of.where,
-           "parts of another number of elements than the factor's " + std::to_string(size));
+    refuse(of.where, "the parts have " + std::to_string(offsets.size()) +
+                         " elements, but the factor has " + std::to_string(size));
   return offsets;
 }
 
@@ -70,7 +70,7 @@ Parameter readParameter(const Node &node, const Manifest &manifest) {
   parameter.sourceDtype =
       node.has("source_dtype") ? readDtype(node["source_dtype"]) : parameter.dtype;
   if (parameter.dtype != parameter.sourceDtype && parameter.dtype != TPC_F32)
-    refuse(node.where, "weights are converted to f32 only");
+    refuse(node.where, "weights can be converted only to f32");
   parameter.file =
       static_cast<int>(node["file"].integerIn(0, static_cast<int64_t>(manifest.files.size()) - 1));
   parameter.offset = node["offset"].integerIn(0, INT64_MAX / 4);
@@ -101,7 +101,7 @@ Parameter readParameter(const Node &node, const Manifest &manifest) {
   bool isMultiplied =
       parameter.dtype == TPC_F32 || parameter.dtype == TPC_F16 || parameter.dtype == TPC_BF16;
   if (parameter.matmulRhs && (parameter.dims.size() != 2 || !isMultiplied))
-    refuse(node.where, "a matmul_rhs has two dimensions, and is f32, f16 or bf16");
+    refuse(node.where, "a matmul_rhs must have two dimensions, and be f32, f16 or bf16");
   if (node.has("beside")) {
     auto count = static_cast<int64_t>(manifest.parameters.size());
     parameter.beside = static_cast<int>(node["beside"].integerIn(0, count - 1));

@@ -26,7 +26,7 @@ struct MappingFaults {
     if (numMappings++ > 0)
       return;
     struct sigaction own = {};
-    own.sa_sigaction = take;
+    own.sa_sigaction = handle;
     own.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigaction(SIGBUS, &own, &before);
   }
@@ -37,10 +37,10 @@ struct MappingFaults {
     // Does not replace a handler that was installed since.
     struct sigaction now = {};
     if (sigaction(SIGBUS, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
-        now.sa_sigaction == take)
+        now.sa_sigaction == handle)
       sigaction(SIGBUS, &before, nullptr);
   }
-  static void take(int number, siginfo_t *info, void *context) {
+  static void handle(int number, siginfo_t *info, void *context) {
     bool isSent = info->si_code <= 0;
     if (!isSent && current && current->catches(info->si_addr))
       return;
@@ -78,12 +78,12 @@ Mapping::~Mapping() {
     munmap(base, length);
 }
 
-// Called in a signal handler: only system calls.
+// Called in a signal handler, so it makes only system calls.
 bool Mapping::catches(const void *address) {
-  auto *place = static_cast<const std::byte *>(address);
-  if (!base || place < base || place >= base + length)
+  auto *byte = static_cast<const std::byte *>(address);
+  if (!base || byte < base || byte >= base + length)
     return false;
-  size_t from = static_cast<size_t>(place - base) / pageBytes * pageBytes;
+  size_t from = static_cast<size_t>(byte - base) / pageBytes * pageBytes;
   int error = errno;
   bool isDone = mmap(base + from, length - from, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                      -1, 0) != MAP_FAILED;
@@ -103,8 +103,8 @@ void Mapping::check() const {
         std::to_string(status.st_size) + " bytes instead of " + std::to_string(file.size()));
   if (isLost)
     throw UserError("weight file '" + file.path() +
-                    "' could not be read while it was loaded: its disk or its server fails, or "
-                    "another process writes to it");
+                    "' could not be read while it was loaded: its disk or server failed, or "
+                    "another process truncated it");
 }
 
 } // namespace tpc::rt

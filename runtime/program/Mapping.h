@@ -1,10 +1,9 @@
-//===- Mapping.h - Memory mapping of a file range ------------------------*- C++ -* -*- C++ -*-
-//===//
+//===- Mapping.h - Memory mapping of a file range -------------------------===//
 //
 // Reading mapped memory raises SIGBUS if the file has become shorter, or its disk or server fails.
-// A handler catches this for Mappings: the rest of the mapping becomes zeros, and `check` reports
-// the error. The handler is installed while there are Mappings, and passes other faults to the
-// previous handler.
+// A handler catches this for objects of class Mapping: the rest of the mapping becomes zeros, and
+// `check` reports the error. The handler is installed while there are such objects, and passes
+// other faults to the previous handler.
 //
 //===----------------------------------------------------------------------===//
 

@@ -50,17 +50,17 @@ Options parseFlags(const tpc_program &program, const Manifest &manifest,
   argv.push_back(nullptr);
   Options options = parseCommandLine(static_cast<int>(argv.size()) - 1, argv.data(), manifest);
   if (options.mode != Options::Mode::Run)
-    throw UserError("--help, --describe, --describe-device and --bench are requests to an "
-                    "executable; a library is opened to be run");
+    throw UserError("--help, --describe, --describe-device and --bench are flags of executables; a "
+                    "library only runs steps");
   if (!options.positional.empty() || !options.inputs.empty() || !options.outputs.empty() ||
       !options.outputAnywhere.empty() || options.isBatch)
-    throw UserError("a library takes and gives tensors in memory: leave out --input, --output, "
-                    "--batch-of and names of files");
+    throw UserError("inputs and outputs of a library are tensors in memory: leave out --input, "
+                    "--output, --batch-of and file names");
   options.embedded = true;
-  const GenerationOptions &asked = options.generation;
-  if (!asked.prompts.empty() || asked.serves || !asked.logits.empty() || asked.maxNewTokens ||
-      asked.temperature || asked.topK || asked.topP || asked.seed || asked.repetitionPenalty ||
-      !asked.stopIds.empty())
+  const GenerationOptions &generation = options.generation;
+  if (!generation.prompts.empty() || generation.serves || !generation.logits.empty() ||
+      generation.maxNewTokens || generation.temperature || generation.topK || generation.topP ||
+      generation.seed || generation.repetitionPenalty || !generation.stopIds.empty())
     throw UserError(
         "only --max-batch, --max-sequence and --prefill-chunk apply to the program; other "
         "settings of generation belong to each request");
@@ -78,25 +78,26 @@ Model::Model(const tpc_program &program, const Manifest &manifest,
     : program(program), manifest(manifest), options(parseFlags(program, manifest, flags)),
       process(getpid()) {
   worker.call([&] {
-    collectNotes(&told);
+    collectNotes(&collectedNotes);
     checkThreads(manifest, options);
     {
       Devices &shared = devices();
       std::lock_guard<std::mutex> lock(shared.mutex);
       if (shared.models == 0) {
         static const DeviceKind &first = deviceKind();
-        selectDevices(first); // does not include closed models
+        selectDevices(first); // drops the selection of closed models
         selectDevice(program, nullptr, {}, manifest, options);
         chooseProducts(nullptr, options);
         shared.choice = choiceOf(options);
       } else if (shared.choice != choiceOf(options)) {
-        throw UserError("this library is open already, with " + shared.choice +
-                        "; close that first, or open a copy of the file for " + choiceOf(options));
+        throw UserError("this library is already open with " + shared.choice +
+                        "; close that model first, or open a copy of the file with " +
+                        choiceOf(options));
       }
       ++shared.models;
     }
     try {
-      // Before the weights of a model that does not fit are read. Steps are not known yet.
+      // Rejects a model that does not fit before its weights are read. Steps are not known yet.
       if (program.gpu_code)
         if (std::string found = tpc::rt::checkMemory(program, manifest, {}, nullptr);
             !found.empty())
@@ -125,11 +126,11 @@ void Model::start() {
   if (execution)
     return;
   auto started = std::make_unique<Execution>(program, manifest, options, nullptr);
-  // Restarts the ranks, which a failed step ended.
+  // If a failed step ended the ranks, they are restarted with the same weights.
   if (!weights.empty() && weights != started->weightIdentity())
     throw UserError("the weight files are not those that were loaded when the program was opened, "
-                    "and its ranks had to be started again: close it and open it again to go on "
-                    "with the new ones");
+                    "and its ranks must be restarted: close the program and open it again to use "
+                    "the new files");
   weights = started->weightIdentity();
   execution = std::move(started);
 }
@@ -168,7 +169,7 @@ std::vector<Tensor> Model::run(const std::vector<std::string> &names,
 
 std::vector<std::string> Model::notes() {
   std::vector<std::string> result;
-  worker.call([&] { result = told; });
+  worker.call([&] { result = collectedNotes; });
   return result;
 }
 

@@ -36,12 +36,12 @@ public:
   /// not exist.
   bool hasForked() const;
 
-  /// Runs a step with inputs as for `completeInputs`. Throws UserError, or BrokenStep.
+  /// Runs a step. The arguments are those of `completeInputs`. Throws UserError, or BrokenStep.
   std::vector<Tensor> run(const std::vector<std::string> &names,
                           const std::function<Given(const Port &)> &take);
 
-  /// Runs `work` on the ranks after all earlier work. If a rank has failed, the future throws
-  /// BrokenStep; otherwise the exceptions of `work`.
+  /// Runs `work` on the ranks after all earlier work. If a rank fails, the future throws
+  /// BrokenStep; otherwise it throws the exceptions of `work`.
   std::future<void> post(std::function<void(Execution &)> work);
 
   const Options &flags() const { return options; }
@@ -69,7 +69,7 @@ private:
   const Manifest &manifest;
   Options options;
   const pid_t process;
-  std::vector<std::string> told;
+  std::vector<std::string> collectedNotes;
   GenerationCapacity capacity;
   std::unique_ptr<Execution> execution;
   std::string weights; // identity of the first weights loaded

@@ -52,7 +52,7 @@ public:
       refuse("no 'descr', 'fortran_order' or 'shape'");
     skipSpace();
     if (at != text.size())
-      refuse("something after its end");
+      refuse("text after its end");
   }
 
 private:
@@ -89,7 +89,7 @@ private:
   void parseDescription() {
     skipSpace();
     if (at < text.size() && text[at] == '[')
-      throw UserError("'" + path + "' holds records; a tensor has one dtype");
+      throw UserError("'" + path + "' has records; a tensor must have one dtype");
     description = quoted();
   }
   void parseOrder() {
@@ -146,7 +146,7 @@ tpc_dtype dtypeOf(const std::string &description, const std::string &path) {
     throw UserError("'" + path + "' is big endian ('" + description +
                     "'): save it with array.astype(array.dtype.newbyteorder('<'))");
   throw UserError("'" + path + "' has dtype '" + description.substr(0, 40) +
-                  "'; bool, i8, i16, i32, i64, u8, f16, bf16, f32 and f64 are understood");
+                  "'; supported are bool, i8, i16, i32, i64, u8, f16, bf16, f32 and f64");
 }
 
 /// Converts from Fortran to C order.
@@ -181,7 +181,7 @@ Tensor readNpy(const std::string &path) {
   uint64_t startBytes = std::min<uint64_t>(file.size(), sizeof start);
   if (startBytes < 10 || !file.readAt(start, startBytes, 0) ||
       std::memcmp(start, magic.data(), magic.size()) != 0)
-    throw notNpy("it does not begin like one");
+    throw notNpy("it does not begin like an .npy file");
   int version = start[6];
   if (version < 1 || version > 3 || start[7] != 0)
     throw notNpy("format version " + std::to_string(version) + "." + std::to_string(start[7]) +

@@ -13,8 +13,8 @@
 
 namespace tpc::rt {
 
-/// Reads a whole file; Fortran order is converted. Two-byte "void" elements, as which NumPy stores
-/// bfloat16, become bf16. Throws UserError, with the file's name, for incomplete files and
+/// Reads a whole file; Fortran order is converted. NumPy stores bfloat16 as two-byte "void"
+/// elements; these become bf16. Throws UserError, with the file's name, for incomplete files and
 /// unsupported dtypes.
 Tensor readNpy(const std::string &path);
 

@@ -53,7 +53,7 @@ std::vector<std::byte> select(const std::byte *from, int32_t rank, const int64_t
   for (int64_t i = 0; i < outer; ++i)
     for (int64_t j = 0; j < count; ++j)
       std::memcpy(packed.data() + (i * count + j) * run,
-                  from + (i * selection.held + selection.first + j * selection.step) * run,
+                  from + (i * selection.entries + selection.first + j * selection.step) * run,
                   static_cast<size_t>(run));
   return packed;
 }
@@ -93,8 +93,9 @@ void OutputAssembler::take(tpc_context &ctx, int32_t index, const void *data, in
     refuse("a box of " + std::to_string(rank) + " dimensions");
   for (int32_t d = 0; d < rank; ++d)
     if (global[d] < 0 || offset[d] < 0 || size[d] < 0 || size[d] > global[d] - offset[d])
-      refuse("a block from " + std::to_string(offset[d]) + " of " + std::to_string(size[d]) +
-             " leaves dimension " + std::to_string(d) + " of " + std::to_string(global[d]));
+      refuse("a block of " + std::to_string(size[d]) + " from " + std::to_string(offset[d]) +
+             " on exceeds dimension " + std::to_string(d) + ", of size " +
+             std::to_string(global[d]));
   int64_t elementBytes = dtypeBytes(manifest->outputs[index].dtype);
   if (product(global, rank) * elementBytes != outputBytes[index])
     refuse("a block of another tensor");
@@ -124,7 +125,7 @@ void OutputAssembler::arrive(tpc_context &ctx, const Block &block, const std::by
     from = selected.data();
   }
   if (holdsRankZero) {
-    place(ctx, block.index, from, block.rank, global, offset, size);
+    copyBlock(ctx, block.index, from, block.rank, global, offset, size);
     return;
   }
   auto append = [&](const void *data, size_t count) {
@@ -137,14 +138,14 @@ void OutputAssembler::arrive(tpc_context &ctx, const Block &block, const std::by
   append(from, static_cast<size_t>(block.bytes));
 }
 
-void OutputAssembler::place(tpc_context &, int32_t index, const std::byte *data, int32_t rank,
-                            const int64_t *global, const int64_t *offset, const int64_t *size) {
+void OutputAssembler::copyBlock(tpc_context &, int32_t index, const std::byte *data, int32_t rank,
+                                const int64_t *global, const int64_t *offset, const int64_t *size) {
   Tensor &tensor = outputs[index];
   scatterBox(tensor.data.data(), data, rank, global, offset, size, dtypeBytes(tensor.dtype));
   delivered[index].fetch_add(product(size, rank), std::memory_order_relaxed);
 }
 
-void OutputAssembler::placeAll(tpc_context &ctx, const std::vector<std::byte> &blocks) {
+void OutputAssembler::copyBlocks(tpc_context &ctx, const std::vector<std::byte> &blocks) {
   for (size_t at = 0; at < blocks.size();) {
     int64_t header[2 + 3 * maxBoxRank];
     std::memcpy(header, blocks.data() + at, 2 * sizeof(int64_t));
@@ -152,7 +153,7 @@ void OutputAssembler::placeAll(tpc_context &ctx, const std::vector<std::byte> &b
     std::memcpy(header, blocks.data() + at, (2 + 3 * rank) * sizeof(int64_t));
     at += (2 + 3 * rank) * sizeof(int64_t);
     const int64_t *global = header + 2, *offset = global + rank, *size = offset + rank;
-    place(ctx, index, blocks.data() + at, rank, global, offset, size);
+    copyBlock(ctx, index, blocks.data() + at, rank, global, offset, size);
     at += product(size, rank) * dtypeBytes(outputs[index].dtype);
   }
 }
@@ -169,7 +170,7 @@ void OutputAssembler::collect(tpc_context &ctx) {
   pending.clear();
   if (holdsRankZero)
     for (const auto &blocks : gathered)
-      placeAll(ctx, blocks);
+      copyBlocks(ctx, blocks);
 }
 
 std::string OutputAssembler::problem() {
@@ -198,7 +199,7 @@ extern "C" void tpc_output_every(tpc_context *ctx, int32_t index, const void *da
   if (dim < 0 || dim >= rank || step < 1 || first < 0 ||
       (size[dim] > 0 && first + (size[dim] - 1) * step >= held))
     tpc::rt::fail(*ctx, "internal error: output " + std::to_string(index) +
-                            ": copies that a rank does not have");
+                            ": the rank does not have these copies");
   tpc::rt::Selection selection{dim, held, first, step};
   ctx->outputs->take(*ctx, index, data, rank, global, offset, size, &selection);
 }

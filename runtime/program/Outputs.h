@@ -25,8 +25,8 @@ public:
   void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank, const int64_t *global,
             const int64_t *offset, const int64_t *size, const Selection *selection) override;
 
-  /// Every rank calls this after its stage function. Counts the gather: one for each output of
-  /// which the rank delivered a block, with the bytes of the whole output.
+  /// Every rank calls this after its stage function. Counts a gather for each output of which the
+  /// rank delivered a block, with the bytes of the whole output.
   void collect(tpc_context &ctx);
 
   /// In rank 0's process, after all ranks have collected: returns an error that names an output
@@ -36,7 +36,7 @@ public:
   std::vector<Tensor> &tensors() { return outputs; }
 
 private:
-  /// For an output: global shape, offset and size, concatenated.
+  /// A delivered block of an output. `box`: global shape, offset and size, concatenated.
   struct Block {
     int32_t index, rank;
     int64_t bytes;
@@ -44,9 +44,9 @@ private:
     std::optional<Selection> selection;
   };
   void arrive(tpc_context &ctx, const Block &block, const std::byte *from);
-  void place(tpc_context &ctx, int32_t index, const std::byte *data, int32_t rank,
-             const int64_t *global, const int64_t *offset, const int64_t *size);
-  void placeAll(tpc_context &ctx, const std::vector<std::byte> &blocks);
+  void copyBlock(tpc_context &ctx, int32_t index, const std::byte *data, int32_t rank,
+                 const int64_t *global, const int64_t *offset, const int64_t *size);
+  void copyBlocks(tpc_context &ctx, const std::vector<std::byte> &blocks);
 
   const Manifest *manifest = nullptr;
   bool holdsRankZero = false;

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The only required input, for files without a name.
+/// Returns the only required input, for files without an input name.
 std::string soleInput(const Manifest &manifest, const std::string &file) {
   std::string found;
   int needed = 0;
@@ -34,7 +34,7 @@ std::string soleInput(const Manifest &manifest, const std::string &file) {
                   "': input name missing: give --input NAME=FILE.npy (inputs: " + names + ")");
 }
 
-/// A file, or a folder with NAME.npy for each input.
+/// Returns the request for an entry of a batch: a file, or a folder with NAME.npy for each input.
 Request entryOf(const fs::path &path, const Manifest &manifest) {
   Request request;
   request.name = path.stem().string();
@@ -128,13 +128,13 @@ Request singleRequest(const Options &options, const Manifest &manifest) {
 
 } // namespace
 
-// Devices may be both input and output.
+// A device file may be both input and output.
 void checkOverwriting(const std::vector<Request> &requests, const Options &options,
                       const Manifest &manifest) {
   std::vector<std::pair<std::string, std::string>> read = {
       {"the program itself", "/proc/self/exe"}};
   for (const std::string &path : weightFilesOf(manifest, options.weights))
-    read.emplace_back("a file of weights", path);
+    read.emplace_back("a weight file", path);
   for (const Request &request : requests)
     for (const auto &[name, path] : request.inputs)
       read.emplace_back("input '" + name + "'", path);
@@ -144,8 +144,8 @@ void checkOverwriting(const std::vector<Request> &requests, const Options &optio
       std::error_code ignored;
       if (!fs::exists(path, ignored) || fs::is_regular_file(path, ignored)) {
         // For a file that does not exist yet, compares the absolute path only.
-        fs::path place = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
-        if (!written.insert(place.empty() ? fs::path(path) : place).second)
+        fs::path target = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
+        if (!written.insert(target.empty() ? fs::path(path) : target).second)
           throw UserError("--output: two outputs are written to '" + path + "'");
       }
       if (!fs::is_regular_file(path, ignored))
@@ -153,7 +153,7 @@ void checkOverwriting(const std::vector<Request> &requests, const Options &optio
       for (const auto &[what, other] : read)
         if (fs::equivalent(path, other, ignored))
           throw UserError("output '" + name + "' would overwrite " + what + " ('" + path +
-                          "'): name another file");
+                          "'): give another file");
     }
 }
 

@@ -14,7 +14,7 @@ namespace tpc::rt {
 Manifest readManifest(const tpc_program &program) {
   if (program.abi_version != TPC_ABI_VERSION)
     throw UserError("the program was compiled for version " + std::to_string(program.abi_version) +
-                    " of the runtime's interface, this runtime has version " +
+                    " of the runtime's interface, but this runtime has version " +
                     std::to_string(TPC_ABI_VERSION));
   Manifest manifest = parseManifest(program.manifest);
   if (program.num_stages != manifest.numStages())

@@ -24,8 +24,9 @@ void checkThreads(const Manifest &manifest, const Options &options);
 void selectDevice(const tpc_program &program, Session *session, const Launcher &launcher,
                   const Manifest &manifest, const Options &options);
 
-/// Checks that all ranks use the same matmul backend and version, because bits depend on it. Also
-/// for communication and tuning.
+/// Selects CPU kernels that all ranks support, and the matmul backend. Checks that all ranks have
+/// the same backends for matmuls and communication, and the same tuning, because bits depend on
+/// them.
 void chooseProducts(Session *session, const Options &options);
 
 } // namespace tpc::rt

@@ -18,10 +18,10 @@ using SymbolValues = std::map<std::string, int64_t, std::less<>>;
 /// UserError on syntax errors, symbols without a value, non-positive divisors, and 64-bit overflow.
 int64_t evaluateSize(std::string_view text, const SymbolValues &symbols);
 
-/// Symbols in `text`. Throws UserError on syntax errors.
+/// Returns the symbols in `text`. Throws UserError on syntax errors.
 std::set<std::string> symbolsOf(std::string_view text);
 
-/// The symbol, if `text` consists of one; otherwise "".
+/// Returns the symbol if `text` consists of one; otherwise "".
 std::string soleSymbol(std::string_view text);
 
 } // namespace tpc::rt

@@ -13,9 +13,9 @@ namespace tpc::rt {
 class Task {
 public:
   virtual ~Task();
-  /// Inputs of the steps with the largest memory use, on the selected devices.
+  /// Returns inputs of the steps with the largest memory use on the selected devices.
   virtual std::vector<Inputs> largestSteps() const = 0;
-  /// Description of the capacity.
+  /// Describes the capacity.
   virtual std::string limitsText() const = 0;
   /// Digest that must be equal on all processes.
   virtual std::string digest() const = 0;

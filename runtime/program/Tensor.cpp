@@ -63,7 +63,7 @@ std::optional<int64_t> byteCount(const Shape &shape, tpc_dtype dtype) {
 Buffer::Buffer(int64_t size) : bytes(size) {
   memory.reset(static_cast<std::byte *>(allocateTensor(static_cast<size_t>(size))));
   if (!memory)
-    throw UserError("out of memory: could not get " + std::to_string(size) + " bytes");
+    throw UserError("out of memory: cannot allocate " + std::to_string(size) + " bytes");
 }
 
 Buffer Buffer::borrow(const void *data, int64_t bytes) {

@@ -22,7 +22,7 @@ std::optional<tpc_dtype> dtypeNamed(std::string_view name);
 using Shape = std::vector<int64_t>;
 /// "[2, 3]".
 std::string shapeText(const Shape &shape);
-/// Number of elements; nothing on overflow of 63 bits or for negative sizes.
+/// Returns the number of elements; nothing if it exceeds 63 bits or a size is negative.
 std::optional<int64_t> elementCount(const Shape &shape);
 /// The same as `elementCount`, in bytes.
 std::optional<int64_t> byteCount(const Shape &shape, tpc_dtype dtype);

@@ -11,7 +11,7 @@
 namespace tpc::rt {
 namespace {
 
-/// Concatenated text of all processes.
+/// Returns the concatenated texts of all processes.
 std::string textOfAll(World &world, const std::string &mine) {
   Session *session = world.session();
   if (!session)
@@ -22,7 +22,7 @@ std::string textOfAll(World &world, const std::string &mine) {
   return all;
 }
 
-/// Key and value of each line.
+/// Returns key and value of each line.
 std::vector<std::pair<std::string, std::string>> pairsOf(const std::string &text) {
   std::vector<std::pair<std::string, std::string>> pairs;
   std::istringstream from(text);
@@ -55,7 +55,7 @@ struct Tuning {
   bool isMeasured = false;
 };
 
-/// Measures in the memory reserved for frames.
+/// Applies cached results, and measures others in the memory reserved for frames.
 void tune(tpc_context &ctx, std::vector<Tuning> &tunings) {
   for (Tuning &one : tunings) {
     if (!one.text.empty() && ctx.device->applyTuning(one.tuningKey, one.text))
@@ -71,8 +71,9 @@ void tune(tpc_context &ctx, std::vector<Tuning> &tunings) {
 
 } // namespace
 
-void Tuner::settle(World &world, const std::vector<std::vector<std::string>> &pendingTunings,
-                   const std::function<void(const std::function<void(tpc_context &)> &)> &run) {
+void Tuner::tunePending(
+    World &world, const std::vector<std::vector<std::string>> &pendingTunings,
+    const std::function<void(const std::function<void(tpc_context &)> &)> &run) {
   if (!measures)
     return;
   const SessionDoes doing(world.session(), "while algorithms are measured");
@@ -80,7 +81,7 @@ void Tuner::settle(World &world, const std::vector<std::vector<std::string>> &pe
   std::string mine;
   for (int i = 0; i < world.numLocal(); ++i)
     for (const std::string &tuningKey : pendingTunings[static_cast<size_t>(i)])
-      if (!settled.contains(tuningKey))
+      if (!tuned.contains(tuningKey))
         mine += tuningKey + "\t" + std::to_string(firstRank + i) + "\n";
   std::map<std::string, std::vector<int>> pending;
   for (const auto &[tuningKey, rank] : pairsOf(textOfAll(world, mine)))
@@ -92,16 +93,16 @@ void Tuner::settle(World &world, const std::vector<std::vector<std::string>> &pe
   std::vector<std::vector<Tuning>> tunings(static_cast<size_t>(world.numLocal()));
   size_t turn = 0;
   for (auto at = pending.begin(); at != pending.end();) {
-    if (settled.size() >= maxTunings) {
+    if (tuned.size() >= maxTunings) {
       at = pending.erase(at);
       continue;
     }
     const auto &[tuningKey, ranks] = *at;
-    settled.insert(tuningKey);
+    tuned.insert(tuningKey);
     int local = ranks[turn++ % ranks.size()] - firstRank;
     if (local >= 0 && local < world.numLocal()) {
-      const std::string *known = cache.find(tuningKey);
-      tunings[static_cast<size_t>(local)].push_back({tuningKey, known ? *known : ""});
+      const std::string *cached = cache.find(tuningKey);
+      tunings[static_cast<size_t>(local)].push_back({tuningKey, cached ? *cached : ""});
     }
     ++at;
   }
@@ -134,8 +135,8 @@ void Tuner::settle(World &world, const std::vector<std::vector<std::string>> &pe
   run([&](tpc_context &ctx) {
     for (const std::string &tuningKey : pendingTunings[static_cast<size_t>(ctx.rank - firstRank)])
       if (pending.contains(tuningKey) && !ctx.device->applyTuning(tuningKey, agreed.at(tuningKey)))
-        throw std::runtime_error("an algorithm that another rank has measured for products is "
-                                 "refused here (--deterministic measures none): " +
+        throw std::runtime_error("this rank cannot use a matmul algorithm that another rank "
+                                 "measured (--deterministic measures none): " +
                                  tuningKey);
   });
 }

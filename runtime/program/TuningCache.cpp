@@ -63,14 +63,14 @@ TuningCache::Entries TuningCache::read() {
   if (folder.empty() || !std::filesystem::exists(path, ignored))
     return {};
   auto ignore = [&](const std::string &why) {
-    note = "'" + path + "' " + why + ": it is ignored, and what is measured replaces it";
+    note = "'" + path + "' " + why + ": it is ignored, and new measurements replace it";
     return Entries();
   };
   std::string text;
   try {
     File file(path);
     if (file.size() > maxBytes)
-      return ignore("is too large for what was measured");
+      return ignore("is too large for a cache");
     text.resize(static_cast<size_t>(file.size()));
     if (!file.readAt(text.data(), text.size(), 0))
       return ignore("cannot be read");
@@ -111,8 +111,8 @@ void TuningCache::write(const Entries &tunings) {
 
 const std::string *TuningCache::find(const std::string &tuningKey) {
   if (!std::exchange(isRead, true))
-    for (auto &[asked, tuning] : read())
-      known[asked] = tuning;
+    for (auto &[key, tuning] : read())
+      known[key] = tuning;
   auto found = known.find(tuningKey);
   return found == known.end() ? nullptr : &found->second;
 }

@@ -2,12 +2,11 @@
 //
 // A slice is a list of factors: indices, each with a stride in the file and a stride in the dense
 // result. The host iterates in file order, so that it reads forward and copies contiguous runs,
-// without bytes outside the slice, into staging memory. The device does the
-// rest: reordering and type conversion.
+// without bytes outside the slice, into staging memory. The device reorders and converts them.
 //
-//   file [k, n], slice [n, k/2] (transposed, the first rows):  factors (n: to k/2, from 1),
-//   (k/2: to 1, from n); in the order of the file k/2 runs of n elements, which the device
-//   transposes.
+// Example: the file has [k, n], and the slice [n, k/2] is the transpose of its first k/2 rows. The
+// factors are n (stride k/2 in the result, 1 in the file) and k/2 (stride 1 in the result, n in the
+// file). The host copies k/2 runs of n elements, and the device transposes them.
 //
 // The innermost factor in the file may have a stride of a few elements. The host then copies the
 // elements between them too, and the device skips these.
@@ -27,7 +26,7 @@ namespace {
 constexpr int64_t maxSpread = 8;
 
 struct Factor {
-  int64_t size, to, from;
+  int64_t size, to, from;       ///< strides: `to` in the result, `from` in the file
   std::vector<int64_t> offsets; ///< if not empty, replaces multiples of `from`
   int64_t at(int64_t i) const { return offsets.empty() ? i * from : offsets[i]; }
   /// Approximate distance between the factor's elements in the file.
@@ -60,7 +59,7 @@ std::vector<Factor> factorsOf(const LocalView &view, int64_t &first) {
       else
         factors.push_back({own.size, step, own.stride, own.offsets});
     }
-  // A single element also has an index.
+  // A single element also needs a factor.
   if (factors.empty())
     factors.push_back({1, 1, 1, {}});
   return factors;
@@ -73,30 +72,30 @@ struct Range {
 };
 using Box = std::vector<Range>;
 
-/// Splits all indices into boxes of at most max(1, `most`) elements, in order. In all factors
-/// except one, a box has a single index or all indices.
+/// Splits all indices into boxes of at most max(1, `maxElements`) elements, in order. In all
+/// factors except one, a box has a single index or all indices.
 template <class Do>
-void forEachBox(const std::vector<Factor> &factors, int64_t most, const Do &doBox, size_t f,
+void forEachBox(const std::vector<Factor> &factors, int64_t maxElements, const Do &doBox, size_t f,
                 Box &box) {
   int64_t inner = 1;
   for (size_t i = f + 1; i < factors.size(); ++i)
     inner *= factors[i].size;
-  int64_t step = std::clamp<int64_t>(most / inner, 1, factors[f].size);
+  int64_t step = std::clamp<int64_t>(maxElements / inner, 1, factors[f].size);
   for (int64_t begin = 0; begin < factors[f].size; begin += step) {
     box[f] = {begin, std::min(begin + step, factors[f].size)};
-    if (inner <= most || f + 1 == factors.size())
+    if (inner <= maxElements || f + 1 == factors.size())
       doBox(box);
     else
-      forEachBox(factors, most, doBox, f + 1, box);
+      forEachBox(factors, maxElements, doBox, f + 1, box);
   }
 }
 
 template <class Do>
-void forEachBox(const std::vector<Factor> &factors, int64_t most, const Do &doBox) {
+void forEachBox(const std::vector<Factor> &factors, int64_t maxElements, const Do &doBox) {
   Box box;
   for (const Factor &factor : factors)
     box.push_back({0, factor.size});
-  forEachBox(factors, most, doBox, 0, box);
+  forEachBox(factors, maxElements, doBox, 0, box);
 }
 
 /// Copies a box from a file, in the order of `factors`.
@@ -186,11 +185,11 @@ void fillDrawn(WeightLoader &loader, const LocalView &view, tpc_dtype dtype, tpc
     return loader.clear(to, view.count() * sizeOf(dtype));
   bool hasTables = std::any_of(factors.begin(), factors.end(),
                                [](const Factor &factor) { return !factor.offsets.empty(); });
-  // The number of indices with several values in a box is bounded by its number of elements.
-  int64_t most = loader.maxElements();
+  // A box needs at most as many table entries as it has elements.
+  int64_t maxElements = loader.maxElements();
   if (hasTables)
-    most = std::min<int64_t>(most, loader.maxBytes() / sizeof(int64_t));
-  forEachBox(factors, most, [&](const Box &box) {
+    maxElements = std::min<int64_t>(maxElements, loader.maxBytes() / sizeof(int64_t));
+  forEachBox(factors, maxElements, [&](const Box &box) {
     auto *at = static_cast<std::byte *>(to);
     int64_t from = first;
     std::vector<LoadFactor> drawn;

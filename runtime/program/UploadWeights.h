@@ -9,8 +9,8 @@
 
 namespace tpc::rt {
 
-/// Uploads the elements of `view`, dense and row-major, to device address `to`; `data`: the file's
-/// tensor.
+/// Uploads the elements of `view`, dense and row-major, to device address `to`. `data`: the tensor
+/// in the mapped file.
 void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype dtype,
           tpc_dtype sourceDtype, const std::byte *data, void *to);
 

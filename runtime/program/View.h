@@ -19,7 +19,7 @@ struct LocalView {
 LocalView localView(const Parameter &parameter, const Grid &grid,
                     const std::vector<int64_t> &coordinates);
 
-/// A rank's weight bytes of its stage's parameters.
+/// Bytes of a rank's weights, the parameters of its stage.
 struct WeightBytes {
   int64_t sharded = 0;    ///< parameters split by some axis of size > 1
   int64_t replicated = 0; ///< other parameters
@@ -27,9 +27,9 @@ struct WeightBytes {
   int64_t total() const { return sharded + replicated; }
 };
 
-/// Bytes of one parameter on a rank of its stage; 0 if it shares the memory of another.
+/// Returns the bytes of one parameter on a rank of its stage; 0 if it shares the memory of another.
 int64_t localBytes(const Parameter &parameter, const Manifest &manifest, int rank);
-/// Sum over all parameters of the rank's stage.
+/// Returns the sum over all parameters of the rank's stage.
 WeightBytes weightBytesOf(const Manifest &manifest, int rank);
 
 } // namespace tpc::rt

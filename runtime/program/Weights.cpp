@@ -13,27 +13,28 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view random = "random:";
 
-/// Paths to search for a file, in order.
+/// Returns the paths to search for a file, in order.
 std::vector<std::string> candidates(const Manifest &manifest, const WeightFile &file,
                                     const std::string &choice) {
   fs::path name = fs::path(file.path).filename();
   std::error_code ignored;
-  // In another folder: by the path relative to the model's folder, or by file name.
+  // Returns the paths in another folder: the path relative to the model's folder, and the file
+  // name.
   auto within = [&](const fs::path &folder) {
     fs::path below =
         fs::path(file.path).lexically_relative(fs::path(manifest.source).parent_path());
-    std::vector<std::string> places = {(folder / name).string()};
+    std::vector<std::string> paths = {(folder / name).string()};
     if (!below.empty() && *below.begin() != ".." && below != name)
-      places.insert(places.begin(), (folder / below).string());
-    return places;
+      paths.insert(paths.begin(), (folder / below).string());
+    return paths;
   };
   if (choice.empty()) {
-    std::vector<std::string> places = {file.path};
+    std::vector<std::string> paths = {file.path};
     if (std::string folder = ownFolder(); !folder.empty())
-      for (const std::string &place : within(folder))
-        if (place != file.path)
-          places.push_back(place);
-    return places;
+      for (const std::string &path : within(folder))
+        if (path != file.path)
+          paths.push_back(path);
+    return paths;
   }
   if (fs::is_directory(choice, ignored))
     return within(choice);
@@ -57,7 +58,7 @@ uint64_t parseSeed(const std::string &text) {
   return seed;
 }
 
-/// Digest of all bytes.
+/// Returns the digest of all bytes.
 std::string digestAll(const File &file) {
   auto digest = wholeDigest(0, file.size(), [&](void *to, uint64_t bytes, uint64_t offset) {
     return file.readAt(to, bytes, offset);
@@ -67,8 +68,8 @@ std::string digestAll(const File &file) {
   return *digest;
 }
 
-/// Digest of samples of the tensors that the program reads. Returns nothing if a sample cannot be
-/// read.
+/// Returns the digest of samples of the tensors that the program reads, or nothing if a sample
+/// cannot be read.
 std::optional<std::string> digestSamples(const Manifest &manifest, int index, const File &file) {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const Parameter &parameter : manifest.parameters)
@@ -101,7 +102,7 @@ std::string check(const Manifest &manifest, int index, const File &file, bool re
   if (!digest)
     throw UserError("weight file '" + file.path() + "' could not be read");
   if (!expected.digest.empty() && *digest != expected.digest)
-    throw UserError(changed + "(the size is the same, samples of the tensors differ)" + advice);
+    throw UserError(changed + "(the size is the same, but samples of the tensors differ)" + advice);
   if (!readAll)
     return *digest;
   auto read = [&](void *to, uint64_t bytes, uint64_t offset) {
@@ -109,7 +110,7 @@ std::string check(const Manifest &manifest, int index, const File &file, bool re
   };
   for (const WeightFile::Tensor &tensor : expected.tensors)
     if (wholeDigest(tensor.offset, tensor.bytes, read) != tensor.digest)
-      throw UserError(changed + "(the size and the samples are the same, '" + tensor.name +
+      throw UserError(changed + "(the size and the samples are the same, but '" + tensor.name +
                       "' differs)" + advice);
   return *digest;
 }

@@ -34,7 +34,7 @@ WeightSources openWeights(const Manifest &manifest, const std::string &choice, b
 /// or digest. Call after the last rank of the process has loaded.
 void checkUnchanged(const Manifest &manifest, const WeightSources &sources);
 
-/// Existing files among the candidates of `openWeights`.
+/// Returns the paths that `openWeights` would search and that exist.
 std::vector<std::string> weightFilesOf(const Manifest &manifest, const std::string &choice);
 
 /// Loads the rank's part of its stage's parameters: dense ones into the context's table, right

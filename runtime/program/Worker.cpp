@@ -28,7 +28,7 @@ private:
 
 Worker::Worker() {
   WithoutSignals scope;
-  thread = std::thread([this] { live(); });
+  thread = std::thread([this] { loop(); });
 }
 
 Worker::~Worker() {
@@ -51,7 +51,7 @@ std::future<void> Worker::post(std::function<void()> task) {
   return done;
 }
 
-void Worker::live() {
+void Worker::loop() {
   std::unique_lock<std::mutex> lock(mutex);
   while (true) {
     changed.wait(lock, [&] { return !tasks.empty() || ending; });

@@ -33,7 +33,7 @@ public:
   void call(std::function<void()> task) { post(std::move(task)).get(); }
 
 private:
-  void live();
+  void loop();
 
   std::mutex mutex;
   std::condition_variable changed;

@@ -40,7 +40,7 @@ TEST_F(BadInputTest, BadBatches) {
   EXPECT_EQ(std::filesystem::file_size(out + "/a.npy"), 0u);
 }
 
-TEST_F(BadInputTest, ADirectoryThatCannotBeRead) {
+TEST_F(BadInputTest, UnreadableDirectory) {
   std::string in = directory / "in";
   std::filesystem::create_directory(in);
   std::filesystem::permissions(directory.path, std::filesystem::perms(0755));
@@ -63,7 +63,7 @@ TEST_F(BadInputTest, ADirectoryThatCannotBeRead) {
   std::filesystem::permissions(in, std::filesystem::perms::owner_all);
 }
 
-TEST_F(BadInputTest, BadInputIsOneMessage) {
+TEST_F(BadInputTest, BadInputGivesOneMessage) {
   std::string ids = directory / "ids.npy", out = directory / "out.npy";
   auto with = [&](const Tensor &tensor, const World &world = {2, 1, 2}) {
     writeNpy(ids, tensor);
@@ -82,12 +82,12 @@ TEST_F(BadInputTest, BadInputIsOneMessage) {
   writeNpy(ids, makeTensor<int64_t>(TPC_I64, {1, 2}, {1, 2}));
   writeNpy(directory / "mask.npy", makeTensor<int64_t>(TPC_I64, {1, 3}, {1, 1, 1}));
   expectError(run({}, {"-i", "ids=" + ids, "-i", "mask=" + (directory / "mask.npy")}),
-              {"'sequence' is 2 by input 'ids' and 3 here"});
+              {"'sequence' is 2 according to input 'ids', but 3 here"});
   writeText(ids, "no numpy file at all");
   expectError(run({}, {ids}), {"ids.npy' is not a valid .npy file"});
   patch = R"([{"op": "replace", "path": "/inputs/0/dtype", "value": "i32"}])";
   expectError(with(makeTensor<int64_t>(TPC_I64, {1, 2}, {1, int64_t(1) << 32}), {}),
-              {"input 'ids' is i32, and 4294967296 in '" + ids + "' (i64) does not fit"});
+              {"input 'ids' is i32, but 4294967296 in '" + ids + "' (i64) does not fit"});
   patch = R"([{"op": "replace", "path": "/inputs/1/shape/1", "value": "sequence + 2"}])";
   writeNpy(ids, makeTensor<int64_t>(TPC_I64, {1, 2}, {1, 2}));
   expectError(run({}, {"-i", "ids=" + ids, "-i", "mask=" + (directory / "mask.npy")}),
@@ -102,8 +102,7 @@ TEST_F(BadInputTest, IdsOfAnyType) {
   std::string path = directory / "mask.npy";
   writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {1, 2}));
   auto with = [&](const Tensor &mask) {
-    // The range is the last check of an input: with valid ids, the shape check of another input
-    // fails.
+    // If the mask is valid, the range check of 'positions' fails instead.
     patch = R"([{"op": "replace", "path": "/inputs/1", "value": {"name": "mask", "dtype": ")" +
             std::string(dtypeName(mask.dtype)) +
             R"(", "shape": [1, 2], "range": [-2, 1], "range_of": "table"}},
@@ -111,31 +110,31 @@ TEST_F(BadInputTest, IdsOfAnyType) {
     writeNpy(path, mask);
     return run({}, {"-i", "ids=" + (directory / "ids.npy"), "-i", "mask=" + path});
   };
-  std::vector<std::string> right = {"input 'positions' has 0 at [0, 0]; valid are 5 to 5"};
-  auto wrong = [](const std::string &value) {
+  std::vector<std::string> valid = {"input 'positions' has 0 at [0, 0]; valid are 5 to 5"};
+  auto invalid = [](const std::string &value) {
     return std::vector<std::string>{"input 'mask' has " + value +
                                     " at [0, 1]; valid are -2 to 1, the rows of 'table'"};
   };
-  expectError(with(makeTensor<uint8_t>(TPC_BOOL, {1, 2}, {0, 1})), right);
-  expectError(with(makeTensor<uint8_t>(TPC_U8, {1, 2}, {1, 255})), wrong("255"));
-  expectError(with(makeTensor<int8_t>(TPC_I8, {1, 2}, {-2, 1})), right);
-  expectError(with(makeTensor<int8_t>(TPC_I8, {1, 2}, {-2, -3})), wrong("-3"));
-  expectError(with(makeTensor<int16_t>(TPC_I16, {1, 2}, {0, 300})), wrong("300"));
-  expectError(with(makeTensor<float>(TPC_F32, {1, 2}, {-2.5, 1.75})), right);
+  expectError(with(makeTensor<uint8_t>(TPC_BOOL, {1, 2}, {0, 1})), valid);
+  expectError(with(makeTensor<uint8_t>(TPC_U8, {1, 2}, {1, 255})), invalid("255"));
+  expectError(with(makeTensor<int8_t>(TPC_I8, {1, 2}, {-2, 1})), valid);
+  expectError(with(makeTensor<int8_t>(TPC_I8, {1, 2}, {-2, -3})), invalid("-3"));
+  expectError(with(makeTensor<int16_t>(TPC_I16, {1, 2}, {0, 300})), invalid("300"));
+  expectError(with(makeTensor<float>(TPC_F32, {1, 2}, {-2.5, 1.75})), valid);
   for (float value : {2.0f, -3.0f, NAN, INFINITY, 1e30f})
     expectError(with(makeTensor<float>(TPC_F32, {1, 2}, {0, value})),
-                wrong(value == 1e30f      ? "1.00000002e+30"
-                      : std::isnan(value) ? "nan"
-                      : std::isinf(value) ? "inf"
-                                          : std::to_string(static_cast<int>(value))));
-  expectError(with(makeTensor<double>(TPC_F64, {1, 2}, {1.999, 2.5})), wrong("2.5"));
-  expectError(with(makeTensor<uint16_t>(TPC_F16, {1, 2}, {0x3c00, 0x4000})), wrong("2"));
-  expectError(with(makeTensor<uint16_t>(TPC_BF16, {1, 2}, {0x3f80, 0x4000})), wrong("2"));
+                invalid(value == 1e30f      ? "1.00000002e+30"
+                        : std::isnan(value) ? "nan"
+                        : std::isinf(value) ? "inf"
+                                            : std::to_string(static_cast<int>(value))));
+  expectError(with(makeTensor<double>(TPC_F64, {1, 2}, {1.999, 2.5})), invalid("2.5"));
+  expectError(with(makeTensor<uint16_t>(TPC_F16, {1, 2}, {0x3c00, 0x4000})), invalid("2"));
+  expectError(with(makeTensor<uint16_t>(TPC_BF16, {1, 2}, {0x3f80, 0x4000})), invalid("2"));
   // Inputs that --bench generates are within the range.
-  expectError(run({}, {"--bench", "--shape", "batch=1,sequence=2"}), right);
+  expectError(run({}, {"--bench", "--shape", "batch=1,sequence=2"}), valid);
 }
 
-TEST_F(BadInputTest, FilesWithoutANameMustBeClear) {
+TEST_F(BadInputTest, FilesWithoutANameMustBeUnambiguous) {
   std::string ids = directory / "ids.npy", out = directory / "out.npy";
   writeNpy(ids, makeTensor<int64_t>(TPC_I64, {1, 1}, {3}));
   expectError(run({}, {ids, "-i", "ids=" + ids}), {"'" + ids + "': that input is given twice"});
@@ -145,7 +144,8 @@ TEST_F(BadInputTest, FilesWithoutANameMustBeClear) {
                                "mask, positions)"});
   patch = R"([{"op": "replace", "path": "/inputs", "value": []}])";
   expectError(run({}, {ids}), {"'" + ids + "': the program takes no inputs"});
-  expectError(run({}, {"-i", "ids=" + ids}), {"there is no input 'ids'; the program takes none"});
+  expectError(run({}, {"-i", "ids=" + ids}),
+              {"there is no input 'ids'; the program has no inputs"});
   patch = R"([{"op": "add", "path": "/outputs/-", "value":
                {"name": "more", "dtype": "f32", "shape": ["batch"]}}])";
   expectError(run({}, {ids, "-o", out}),
@@ -162,7 +162,7 @@ TEST_F(BadInputTest, FilesWithoutANameMustBeClear) {
       {"--output: two outputs are written to 'out.npy'"});
 }
 
-TEST_F(BadInputTest, MemoryThatIsNotThere) {
+TEST_F(BadInputTest, OutOfMemory) {
   // More than the address space.
   std::map<std::string, std::string> environment = environmentOf({});
   environment["ASAN_OPTIONS"] = "allocator_may_return_null=1:detect_leaks=0";
@@ -170,7 +170,7 @@ TEST_F(BadInputTest, MemoryThatIsNotThere) {
   expectError(
       runCommand({TPC_TEST_PROGRAM, "--bench", "--shape", "batch=100000000000000,sequence=8"},
                  environment, directory / "command"),
-      {"out of memory: could not get 6400000000000000 bytes"});
+      {"out of memory: cannot allocate 6400000000000000 bytes"});
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
   GTEST_SKIP() << "sanitizers: they need more addresses than the limit";
@@ -206,13 +206,13 @@ TEST_F(BadInputTest, ThreadsThatCannotBeStarted) {
   EXPECT_EQ(alone.status, 0) << alone.err;
 }
 
-TEST_F(BadInputTest, AManifestOfAnotherProgram) {
+TEST_F(BadInputTest, ManifestOfAnotherProgram) {
   patch = R"([{"op": "replace", "path": "/grid/sizes/pp", "value": 2}])";
   expectError(run({}, {"--describe"}), {"the program's manifest is damaged: it has 2 stages, the "
                                         "program 1; compile the program again"});
 }
 
-TEST_F(BadInputTest, BadInputUnderMpiIsOneMessage) {
+TEST_F(BadInputTest, BadInputUnderMpiGivesOneMessage) {
   ASSERT_NE(std::string(TPC_MPIEXEC), "") << "MPI was not there when the build was configured";
   writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {1, 1}, {50}));
   expectError(run({2, 1, 2, 1, true}, {directory / "ids.npy"}), {"'ids' has 50"});
@@ -223,7 +223,7 @@ TEST_F(BadInputTest, BadInputUnderMpiIsOneMessage) {
       {"compiled for 4 ranks", "3 were started", "mpirun --oversubscribe --bind-to none -n 4"});
 }
 
-TEST_F(BadInputTest, ProcessesThatReadOtherInputsSaySo) {
+TEST_F(BadInputTest, ReportsProcessesWithOtherInputs) {
   ASSERT_NE(std::string(TPC_MPIEXEC), "") << "MPI was not there when the build was configured";
   // The same path is a different file for each process, as on different hosts.
   writeNpy(directory / "ids0.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {5, 6}));
@@ -252,7 +252,7 @@ TEST_F(BadInputTest, BadCommandLines) {
     expectError(run({}, {"x.npy", "-o", "logits=x.npy", "-o", second}),
                 {"--output: 'logits' is given twice"});
   expectError(run({}, {"--verbose=2", "x.npy"}), {"--verbose takes no value"});
-  expectError(run({}, {"--json", "x.npy"}), {"--json goes with --describe"});
+  expectError(run({}, {"--json", "x.npy"}), {"--json requires --describe"});
   expectError(run({}, {"--describe", "x.npy"}),
               {"--describe runs nothing; leave out --input and --output"});
   expectError(run({}, {"--describe", "--bench"}),
@@ -280,11 +280,11 @@ TEST_F(BadInputTest, BadCommandLines) {
   expectError(run({}, {"--bench", "--timeout", "-1"}),
               {"--timeout -1: expected an integer from 0"});
   expectError(run({}, {"-o", "x=y", "-i", "ids=a"}), {"no output 'x'", "'logits'"});
-  for (const char *wrong : {"TPC_TRANSPORT", "TPC_CPU", "TPC_TIMEOUT"}) {
+  for (const char *invalid : {"TPC_TRANSPORT", "TPC_CPU", "TPC_TIMEOUT"}) {
     std::map<std::string, std::string> environment = environmentOf({});
-    environment[wrong] = "mpi8";
+    environment[invalid] = "mpi8";
     expectError(runCommand({TPC_TEST_PROGRAM, "--describe"}, environment, directory / "command"),
-                {std::string(wrong) + "=mpi8: "});
+                {std::string(invalid) + "=mpi8: "});
   }
   Outcome help = run({2, 1, 2}, {"--help"});
   EXPECT_EQ(help.status, 0);

@@ -34,7 +34,7 @@ protected:
   std::string path = directory / "file", other = directory / "other";
 };
 
-TEST_F(FileTest, WritesAreSeenAtOnce) {
+TEST_F(FileTest, DetectsWritesAtOnce) {
   // Detects changes even if the file was written just before, although time stamps have a
   // resolution of some milliseconds.
   for (int turn = 0; turn < 20; ++turn) {
@@ -43,21 +43,21 @@ TEST_F(FileTest, WritesAreSeenAtOnce) {
   }
 }
 
-TEST_F(FileTest, SizesAreSeen) {
+TEST_F(FileTest, DetectsOtherSizes) {
   EXPECT_EQ(changeAfter([&] { truncate(path.c_str(), 4); }), "it has 4 bytes instead of 10");
   EXPECT_EQ(changeAfter([&] { truncate(path.c_str(), 5); }), "it has 5 bytes instead of 4");
 }
 
-TEST_F(FileTest, TimesThatAreSetBackAreSeen) {
+TEST_F(FileTest, DetectsTimesThatAreSetBack) {
   EXPECT_EQ(changeAfter([&] {
               auto time = std::filesystem::last_write_time(path);
               rewrite("more");
               std::filesystem::last_write_time(path, time);
             }),
-            "its time of change is another");
+            "its change time is different");
 }
 
-TEST_F(FileTest, NamesAreNotPartOfIt) {
+TEST_F(FileTest, IgnoresNames) {
   EXPECT_EQ(changeAfter([&] { std::filesystem::create_hard_link(path, other); }), "");
   EXPECT_EQ(changeAfter([&] { std::filesystem::remove(other); }), "");
   EXPECT_EQ(changeAfter([&] {
@@ -68,7 +68,7 @@ TEST_F(FileTest, NamesAreNotPartOfIt) {
   EXPECT_EQ(changeAfter([&] { std::filesystem::remove(path); }), "");
 }
 
-TEST_F(FileTest, TimesInTheFutureAreNotWaitedFor) {
+TEST_F(FileTest, DoesNotWaitForTimesInTheFuture) {
   auto later = std::filesystem::file_time_type::clock::now() + std::chrono::hours(24);
   std::filesystem::last_write_time(path, later);
   EXPECT_EQ(changeAfter([] {}), "");

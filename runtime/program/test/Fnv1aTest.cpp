@@ -6,13 +6,13 @@
 using namespace tpc;
 
 // From the authors' list of test vectors.
-TEST(Fnv1a, IsThePublishedOne) {
+TEST(Fnv1a, MatchesTestVectors) {
   EXPECT_EQ(fnv1a(""), 0xcbf29ce484222325u);
   EXPECT_EQ(fnv1a("a"), 0xaf63dc4c8601ec8cu);
   EXPECT_EQ(fnv1a("foobar"), 0x85944171f73967e8u);
 }
 
-TEST(Fnv1a, BytesAreWithoutSign) {
+TEST(Fnv1a, BytesAreUnsigned) {
   EXPECT_EQ(fnv1a("\xff"), fnv1a(kFnv1aBasis, 255));
   EXPECT_NE(fnv1a("\xff"), fnv1a("\x7f"));
 }

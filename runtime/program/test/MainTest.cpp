@@ -215,7 +215,7 @@ TEST_F(MainTest, ALinkToTheOutputStaysALink) {
   EXPECT_EQ(readNpy(directory / "far/old.npy").shape, (Shape{1, 1, 7}));
 }
 
-TEST_F(MainTest, OutputsOverwriteNothingThatIsRead) {
+TEST_F(MainTest, OutputsDoNotOverwriteInputs) {
   std::filesystem::create_directory(directory / "in");
   Tensor ids = makeTensor<int64_t>(TPC_I64, {1, 1}, {5});
   writeNpy(directory / "in/ids.npy", ids);
@@ -226,7 +226,7 @@ TEST_F(MainTest, OutputsOverwriteNothingThatIsRead) {
               {"would overwrite input 'ids'"});
   EXPECT_EQ(readNpy(directory / "in/ids.npy").shape, (Shape{1, 1}));
   expectError(run({}, {directory / "in/ids.npy", "-o", weights}),
-              {"would overwrite a file of weights"});
+              {"would overwrite a weight file"});
   expectError(run({}, {directory / "in/ids.npy", "-o", TPC_TEST_PROGRAM}),
               {"would overwrite the program itself"});
 }

@@ -42,14 +42,14 @@ TEST(Manifest, Reads) {
   EXPECT_EQ(manifest.inputs[0].shape, (std::vector<std::string>{"batch", "4"}));
 }
 
-TEST(Manifest, RefusesDamage) {
+TEST(Manifest, RejectsDamage) {
   auto expect = [](const char *pointer, const json &value, const std::string &part) {
     json changed = good();
     changed[json::json_pointer(pointer)] = value;
     EXPECT_NE(refusal(changed).find(part), std::string::npos)
         << pointer << ": " << refusal(changed);
   };
-  expect("/format", 2, "format 2 is not that of this runtime");
+  expect("/format", 2, "the format is 2, but this runtime reads 1");
   expect("/grid/sizes/tp", 0, "0 is not in 1…");
   expect("/grid/sizes/tp", 1000000, "the grid is too large");
   expect("/grid/sizes/ep", 2, "'ep' is not in the order");
@@ -61,37 +61,38 @@ TEST(Manifest, RefusesDamage) {
   expect("/inputs/0/shape/1", 4.5, "manifest.inputs[0].shape[1]: not an integer");
   expect("/inputs/0/shape/1", "4 +", "manifest.inputs[0].shape[1]: size expression '4 +': it ends");
   expect("/inputs/0/dtype", "f8", "unknown dtype 'f8'");
-  expect("/inputs/0/range", json::array({1}), "manifest.inputs[0]: a range is two ends");
-  expect("/inputs/0/shape/0", "heads", "'heads' is not among the symbols");
+  expect("/inputs/0/range", json::array({1}), "manifest.inputs[0]: a range must have two ends");
+  expect("/inputs/0/shape/0", "heads", "'heads' is not one of the symbols");
   expect("/inputs/0/default", "twos", "unknown default 'twos'");
-  expect("/inputs/0/mask", "x", "manifest.inputs[0]: a mask is of default positions");
+  expect("/inputs/0/mask", "x",
+         "manifest.inputs[0]: only an input with default positions can have a mask");
   json masked = {{"name", "p"}, {"dtype", "i64"}, {"shape", {4}}, {"default", "positions"}};
   for (const char *mask : {"z", "p"}) { // another input, or the input itself
     masked["mask"] = mask;
-    expect("/inputs/1", masked, "manifest.inputs[1]: '" + std::string(mask) + "' is no mask");
+    expect("/inputs/1", masked, "manifest.inputs[1]: '" + std::string(mask) + "' is not a mask");
   }
   masked["mask"] = "x";
   masked["shape"] = json::array();
-  expect("/inputs/1", masked, "manifest.inputs[1]: positions have no dimension");
+  expect("/inputs/1", masked, "manifest.inputs[1]: positions must have a dimension");
   masked.erase("mask");
   masked["past"] = "heads";
-  expect("/inputs/1", masked, "'heads' is not among the symbols");
+  expect("/inputs/1", masked, "'heads' is not one of the symbols");
   expect("/inputs/0/range_after", json::array({"i7"}), "unknown dtype 'i7'");
   expect("/outputs", 3, "not a list");
   expect("/files/0/bytes", UINT64_MAX, "manifest.files[0].bytes: not an integer");
   expect("/parameters/0/stage", 2, "2 is not in 0…1");
   expect("/parameters/0/file", 1, "is not in 0…0");
-  expect("/parameters/0/view_offset", 1, "leaves its 120 elements");
-  expect("/parameters/0/dims/0/0/stride", -30, "leaves its 120 elements");
-  expect("/parameters/0/dims/0/0/size", int64_t(1) << 59, "leaves its 120 elements");
+  expect("/parameters/0/view_offset", 1, "exceeds its 120 elements");
+  expect("/parameters/0/dims/0/0/stride", -30, "exceeds its 120 elements");
+  expect("/parameters/0/dims/0/0/size", int64_t(1) << 59, "exceeds its 120 elements");
   expect("/parameters/0/dims/1/0/axes/0", "cp", "'cp' is not an axis, or is repeated");
   expect("/parameters/0/dims/1/0/axes/1", "tp", "'tp' is not an axis, or is repeated");
   expect("/parameters/0/use", "sparse", "unknown use 'sparse'");
   expect("/parameters/0/init", "uniform", "unknown init 'uniform'");
-  expect("/parameters/0/dims/2", json::array(), "a matmul_rhs has two dimensions");
+  expect("/parameters/0/dims/2", json::array(), "a matmul_rhs must have two dimensions");
   json integers = good();
   integers["parameters"][0].update({{"dtype", "i32"}, {"source_dtype", "f32"}, {"use", "dense"}});
-  EXPECT_NE(refusal(integers).find("manifest.parameters[0]: weights are converted to f32 only"),
+  EXPECT_NE(refusal(integers).find("manifest.parameters[0]: weights can be converted only to f32"),
             std::string::npos)
       << refusal(integers);
   json noOrder = good();
@@ -123,7 +124,7 @@ TEST(Manifest, LocalParts) {
   EXPECT_EQ(weightBytesOf(manifest, 8).sharded, 4 * 9 * 4);
 }
 
-TEST(Manifest, ATiedHeadIsHeldOnce) {
+TEST(Manifest, StoresATiedHeadOnce) {
   json text = good();
   json embedding = text["parameters"][0];
   embedding["use"] = "dense";
@@ -144,7 +145,7 @@ TEST(Manifest, ATiedHeadIsHeldOnce) {
   EXPECT_EQ(parseManifest(text.dump().c_str()).parameters[0].transposeOf, -1);
 }
 
-TEST(Manifest, ParametersStandBesideEarlierOnes) {
+TEST(Manifest, BesideRefersToAnEarlierParameter) {
   json text = good();
   json other = text["parameters"][0];
   other["name"] = "other";
@@ -175,7 +176,7 @@ TEST(Manifest, PartsOfSeveralAxesNest) {
 
 /// A source with two blocks of four KV heads; each head is replicated twice: 0 0 1 1 2 2 3 3 in
 /// each block.
-TEST(Manifest, FactorsOfSeveralPieces) {
+TEST(Manifest, CompoundFactors) {
   json text = good();
   json &factor = text["parameters"][0]["dims"][1][0];
   factor = {
@@ -198,25 +199,28 @@ TEST(Manifest, FactorsOfSeveralPieces) {
   EXPECT_EQ(last.dims[1][0].stride, 0);
 
   factor["of"][0]["size"] = 3;
-  EXPECT_NE(refusal(text).find("another number of elements"), std::string::npos) << refusal(text);
+  EXPECT_NE(refusal(text).find("the parts have 12 elements, but the factor has 8"),
+            std::string::npos)
+      << refusal(text);
   factor["of"][0]["size"] = int64_t(1) << 30;
   EXPECT_NE(refusal(text).find("1073741824 is not in 1…1048576"), std::string::npos)
       << refusal(text);
   factor["of"][0]["size"] = int64_t(1) << 20;
-  EXPECT_NE(refusal(text).find("of[1]: a factor of too many parts"), std::string::npos)
+  EXPECT_NE(refusal(text).find("of[1]: the factor has too many parts"), std::string::npos)
       << refusal(text);
   factor["of"][0] = {{"size", 3}, {"stride", INT64_MAX}};
-  EXPECT_NE(refusal(text).find("of[0]: a factor of too many parts"), std::string::npos)
+  EXPECT_NE(refusal(text).find("of[0]: the factor has too many parts"), std::string::npos)
       << refusal(text);
   json once = factor["of"];
   factor["of"] = {{{"size", 2}, {"stride", INT64_MAX}}, {{"size", 2}, {"stride", 1}}};
-  EXPECT_NE(refusal(text).find("of[1]: a factor that leaves 64 bits"), std::string::npos)
+  EXPECT_NE(refusal(text).find("of[1]: an offset of the factor does not fit in 64 bits"),
+            std::string::npos)
       << refusal(text);
   factor["of"] = once;
   factor["of"][0] = {{"size", 2}, {"stride", 1000}};
-  EXPECT_NE(refusal(text).find("leaves its 120 elements"), std::string::npos) << refusal(text);
+  EXPECT_NE(refusal(text).find("exceeds its 120 elements"), std::string::npos) << refusal(text);
   factor["of"][0] = {{"size", 2}, {"stride", -15}};
-  EXPECT_NE(refusal(text).find("leaves its 120 elements"), std::string::npos) << refusal(text);
+  EXPECT_NE(refusal(text).find("exceeds its 120 elements"), std::string::npos) << refusal(text);
 }
 
 } // namespace

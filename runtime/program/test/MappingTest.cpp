@@ -70,7 +70,7 @@ TEST_F(MappingTest, AFileThatBecomesShorterIsAnError) {
   }
 }
 
-TEST_F(MappingTest, WhatCouldNotBeReadIsAnErrorAlsoWhenItIsThereAgain) {
+TEST_F(MappingTest, UnreadableBytesAreAnErrorEvenIfTheyReturn) {
   File file(path);
   Mapping mapping(file, 0, 4 * page);
   ASSERT_EQ(truncate(path, page), 0);
@@ -79,7 +79,7 @@ TEST_F(MappingTest, WhatCouldNotBeReadIsAnErrorAlsoWhenItIsThereAgain) {
   EXPECT_NE(problemOf(mapping).find("could not be read while it was loaded"), std::string::npos);
 }
 
-TEST_F(MappingTest, EachThreadHasItsOwn) {
+TEST_F(MappingTest, FaultsConcernOnlyMappingsOfTheThread) {
   File file(path);
   Mapping whole(file, 0, page);
   std::thread([&] {
@@ -102,7 +102,7 @@ void touchNothing() {
   std::_Exit(read);
 }
 
-TEST_F(MappingTest, OtherFaultsAreOfTheHandlerBefore) {
+TEST_F(MappingTest, PassesOtherFaultsToThePreviousHandler) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -118,7 +118,7 @@ TEST_F(MappingTest, OtherFaultsAreOfTheHandlerBefore) {
       testing::ExitedWithCode(17), "");
 }
 
-TEST_F(MappingTest, NoHandlerStays) {
+TEST_F(MappingTest, RemovesItsHandler) {
   struct sigaction before = {}, meanwhile = {}, after = {};
   sigaction(SIGBUS, nullptr, &before);
   File file(path);

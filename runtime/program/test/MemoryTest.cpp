@@ -72,7 +72,7 @@ std::string manifestOf(const std::string &path, int tp, int64_t &fileBytes) {
       .dump();
 }
 
-TEST(Memory, IsThatOfTheWeights) {
+TEST(Memory, EqualsTheWeights) {
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
   GTEST_SKIP() << "sanitizers: they keep freed memory";
@@ -98,9 +98,9 @@ TEST(Memory, IsThatOfTheWeights) {
     program.stages = &stage;
     int64_t before = privateBytes();
     Execution execution(program, manifest, Options{}, nullptr);
-    int64_t held = privateBytes() - before;
-    EXPECT_GT(held, weights * 97 / 100) << tp;
-    EXPECT_LT(held, weights * 103 / 100) << tp;
+    int64_t used = privateBytes() - before;
+    EXPECT_GT(used, weights * 97 / 100) << tp;
+    EXPECT_LT(used, weights * 103 / 100) << tp;
   }
 }
 

@@ -97,14 +97,14 @@ TEST_F(ModelTest, ServesManyThreadsAndModels) {
     thread.join();
 }
 
-TEST_F(ModelTest, RefusesWhatBelongsToExecutables) {
+TEST_F(ModelTest, RejectsFlagsOfExecutables) {
   for (const char *flag : {"--help", "--bench", "--describe", "--input=x=y", "--output=y", "file"})
     EXPECT_THROW(Model(program, manifest, {flag}), UserError) << flag;
   Model open(program, manifest, {});
   EXPECT_THROW(Model(program, manifest, {"--deterministic"}), UserError);
 }
 
-TEST_F(ModelTest, OpensOtherwiseWhenAllAreClosed) {
+TEST_F(ModelTest, AcceptsOtherFlagsAfterAllAreClosed) {
   {
     Model first(program, manifest, {});
   }
@@ -112,7 +112,7 @@ TEST_F(ModelTest, OpensOtherwiseWhenAllAreClosed) {
   EXPECT_EQ(run(second, {4}), std::vector<float>{8});
 }
 
-TEST(WorkerTest, KeepsTheOrderAndWhatIsThrown) {
+TEST(WorkerTest, KeepsOrderAndExceptions) {
   std::vector<int> order;
   {
     Worker worker;
@@ -129,7 +129,7 @@ TEST(WorkerTest, KeepsTheOrderAndWhatIsThrown) {
     EXPECT_EQ(order[static_cast<size_t>(i)], i);
 }
 
-TEST(WorkerTest, TakesNoSignalsOfTheProcess) {
+TEST(WorkerTest, BlocksSignalsOfTheProcess) {
   Worker worker;
   sigset_t there, here;
   worker.call([&] { pthread_sigmask(SIG_BLOCK, nullptr, &there); });

@@ -78,16 +78,16 @@ TEST_F(NpyTest, ConvertsFortranOrder) {
   EXPECT_EQ(std::string(tensor.as<char>(), 12), "agciekbhdjfl");
 }
 
-TEST_F(NpyTest, TruthValuesAreZeroOrOne) {
+TEST_F(NpyTest, BooleansAreZeroOrOne) {
   write("{'descr': '|b1', 'fortran_order': False, 'shape': (4,)}", std::string("\0\1\2\xff", 4));
   EXPECT_EQ(std::string(readNpy(path).as<char>(), 4), std::string("\0\1\1\1", 4));
 }
 
 TEST_F(NpyTest, RefusesInvalidFiles) {
   writeText(path, "");
-  expectRefusal("does not begin like one");
+  expectRefusal("does not begin like an .npy file");
   writeText(path, "PK\x03\x04 a zip file");
-  expectRefusal("does not begin like one");
+  expectRefusal("does not begin like an .npy file");
   write("{'descr': '|u1', 'fortran_order': False, 'shape': (3,)}", "ab");
   expectRefusal("takes 3 bytes, but the file has 2");
   write("{'descr': '|u1', 'fortran_order': False, 'shape': (3,)}", "abcd");
@@ -105,7 +105,7 @@ TEST_F(NpyTest, RefusesInvalidFiles) {
   write("{'descr': '<f4', 'order': 'C', 'fortran_order': False, 'shape': ()}", "");
   expectRefusal("its header has an unexpected key 'order'");
   write("{'descr': '<f4', 'fortran_order': False, 'shape': ()} 5", "");
-  expectRefusal("its header has something after its end");
+  expectRefusal("its header has text after its end");
   write("{'descr' '<f4', 'fortran_order': False, 'shape': ()}", "");
   expectRefusal("its header has no ':' where one must be");
   write("{'descr': '<f4', 'fortran_order': False, 'shape': (2 3)}", "");
@@ -137,7 +137,7 @@ TEST_F(NpyTest, RefusesOtherTypes) {
   expectRefusal("is big endian ('>f4'): save it with array.astype(");
   write("{'descr': '<c8', 'fortran_order': False, 'shape': ()}", "abcdefgh");
   expectRefusal(
-      "has dtype '<c8'; bool, i8, i16, i32, i64, u8, f16, bf16, f32 and f64 are understood");
+      "has dtype '<c8'; supported are bool, i8, i16, i32, i64, u8, f16, bf16, f32 and f64");
   write("{'descr': '|O', 'fortran_order': False, 'shape': ()}", "abcd");
   expectRefusal("has dtype '|O'");
   write("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}", "abcd");
@@ -155,7 +155,7 @@ TEST_F(NpyTest, RefusesPathsThatAreNotFiles) {
       << "and did not wait for a writer";
 }
 
-TEST_F(NpyTest, EveryTruncationIsRefused) {
+TEST_F(NpyTest, RejectsEveryTruncation) {
   writeNpy(path, makeTensor<int64_t>(TPC_I64, {2, 2}, {1, 2, 3, 4}));
   std::string whole(std::filesystem::file_size(path), 0);
   ASSERT_TRUE(std::ifstream(path, std::ios::binary)

@@ -50,7 +50,7 @@ std::string errorOf(const Block &block) {
   });
 }
 
-TEST(Outputs, BlocksThatAreNoPartOfThem) {
+TEST(Outputs, InvalidBlocks) {
   EXPECT_EQ(errorOf({0, {2, 3}, {0, 0}, {2, 3}}), "no error");
   EXPECT_EQ(errorOf({0, {6}, {0}, {6}}), "no error") << "factors may be merged";
   EXPECT_EQ(errorOf({1, {2, 3}, {0, 0}, {2, 3}}),
@@ -60,16 +60,16 @@ TEST(Outputs, BlocksThatAreNoPartOfThem) {
   EXPECT_EQ(errorOf({0, std::vector<int64_t>(17, 1), std::vector<int64_t>(17), {}}),
             "internal error: output 0: a box of 17 dimensions");
   EXPECT_EQ(errorOf({0, {2, 3}, {1, 0}, {2, 3}}),
-            "internal error: output 0: a block from 1 of 2 leaves dimension 0 of 2");
+            "internal error: output 0: a block of 2 from 1 on exceeds dimension 0, of size 2");
   EXPECT_EQ(errorOf({0, {2, 3}, {0, -1}, {2, 3}}),
-            "internal error: output 0: a block from -1 of 3 leaves dimension 1 of 3");
+            "internal error: output 0: a block of 3 from -1 on exceeds dimension 1, of size 3");
   EXPECT_EQ(errorOf({0, {2, 2}, {0, 0}, {2, 2}}),
             "internal error: output 0: a block of another tensor");
   EXPECT_EQ(errorOf({0, {2, 3}, {1, 0}, {1, 3}}),
             "internal error: 3 of 6 elements of output 'y' were delivered");
 }
 
-TEST(Outputs, InputsAndParametersThatAreNotThere) {
+TEST(Outputs, MissingInputsAndParameters) {
   for (int32_t index : {-1, 0}) {
     EXPECT_EQ(errorOf([&](tpc_context *ctx) { tpc_input(ctx, index); }),
               "internal error: there is no input " + std::to_string(index));

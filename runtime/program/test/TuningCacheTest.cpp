@@ -26,32 +26,32 @@ struct TuningCacheTest : testing::Test {
   }
   void write(const std::string &text) const { std::ofstream(file) << text; }
 
-  const std::string folder = testing::TempDir() + "answers-" + std::to_string(getpid()),
+  const std::string folder = testing::TempDir() + "tunings-" + std::to_string(getpid()),
                     file = folder + "/measured";
 };
 
 /// Returns the result, or "none".
-std::string ask(TuningCache &cache, const std::string &tuningKey) {
+std::string resultOf(TuningCache &cache, const std::string &tuningKey) {
   const std::string *found = cache.find(tuningKey);
   return found ? *found : "none";
 }
 
 } // namespace
 
-TEST_F(TuningCacheTest, KeepsTheLastAnswer) {
+TEST_F(TuningCacheTest, KeepsTheLastResult) {
   TuningCache first(folder);
-  EXPECT_EQ(ask(first, "a"), "none");
+  EXPECT_EQ(resultOf(first, "a"), "none");
   first.add({{"a", "1"}, {"b", "2"}});
-  EXPECT_EQ(ask(first, "a"), "1");
+  EXPECT_EQ(resultOf(first, "a"), "1");
   TuningCache second(folder);
   second.add({{"a", "3"}, {"c", ""}});
   TuningCache third(folder);
-  EXPECT_EQ(ask(third, "a"), "3");
-  EXPECT_EQ(ask(third, "b"), "2");
-  EXPECT_EQ(ask(third, "c"), "");
+  EXPECT_EQ(resultOf(third, "a"), "3");
+  EXPECT_EQ(resultOf(third, "b"), "2");
+  EXPECT_EQ(resultOf(third, "c"), "");
   EXPECT_EQ(third.takeNote(), "");
   // Results that another process adds during a run are visible to the next run.
-  EXPECT_EQ(ask(first, "c"), "none");
+  EXPECT_EQ(resultOf(first, "c"), "none");
   // Without a folder, no result is stored.
   TuningCache none("");
   none.add({{"a", "1"}});
@@ -59,7 +59,7 @@ TEST_F(TuningCacheTest, KeepsTheLastAnswer) {
 }
 
 // Damaged files are treated as empty, and are reported once.
-TEST_F(TuningCacheTest, IgnoresWhatIsDamaged) {
+TEST_F(TuningCacheTest, IgnoresDamagedFiles) {
   TuningCache(folder).add({{"a", "1"}, {"b", "2"}});
   const std::string right = text();
   for (size_t at = 0; at < right.size(); ++at)
@@ -69,7 +69,7 @@ TEST_F(TuningCacheTest, IgnoresWhatIsDamaged) {
         wrong[at] = static_cast<char>(wrong[at] ^ 1);
       write(wrong);
       TuningCache cache(folder);
-      EXPECT_EQ(ask(cache, "a"), "none") << wrong;
+      EXPECT_EQ(resultOf(cache, "a"), "none") << wrong;
       std::string note = cache.takeNote();
       EXPECT_NE(note.find("it is ignored"), std::string::npos) << note;
       EXPECT_EQ(cache.takeNote(), "");
@@ -78,8 +78,8 @@ TEST_F(TuningCacheTest, IgnoresWhatIsDamaged) {
   TuningCache cache(folder);
   cache.add({{"c", "3"}});
   TuningCache again(folder);
-  EXPECT_EQ(ask(again, "a"), "none");
-  EXPECT_EQ(ask(again, "c"), "3");
+  EXPECT_EQ(resultOf(again, "a"), "none");
+  EXPECT_EQ(resultOf(again, "c"), "3");
 }
 
 TEST_F(TuningCacheTest, DropsTheOldest) {
@@ -89,8 +89,8 @@ TEST_F(TuningCacheTest, DropsTheOldest) {
   TuningCache(folder).add(many);
   TuningCache(folder).add({{"new", "y"}, {"5", "z"}});
   TuningCache cache(folder);
-  EXPECT_EQ(ask(cache, "new"), "y");
-  EXPECT_EQ(ask(cache, "5"), "z");
+  EXPECT_EQ(resultOf(cache, "new"), "y");
+  EXPECT_EQ(resultOf(cache, "5"), "z");
   EXPECT_LE(fs::file_size(file), 16 * TuningCache::maxEntries);
   size_t left = 0;
   for (const auto &[tuningKey, tuning] : many)
@@ -131,7 +131,7 @@ TEST_F(TuningCacheTest, IsWrittenByManyAtOnce) {
   EXPECT_EQ(files, (std::set<std::string>{"measured", "measured.lock"}));
 }
 
-TEST_F(TuningCacheTest, TheEnvironmentSaysWhere) {
+TEST_F(TuningCacheTest, TheEnvironmentSelectsTheFolder) {
   std::vector<std::pair<const char *, std::optional<std::string>>> before;
   for (const char *name : {"TPC_CACHE", "XDG_CACHE_HOME", "HOME"}) {
     const char *value = std::getenv(name);

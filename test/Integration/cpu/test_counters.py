@@ -99,5 +99,5 @@ def test_a_profile_says_where_the_time_of_a_step_goes(tpcc, grid):
 def test_a_profile_is_of_a_benchmark(tpcc):
     executable = tpcc.compile(ODD.path, Grid())
     result = executable.call(["--profile", "--weights=random:1"])
-    assert result.returncode != 0 and "--profile goes with --bench" in result.stderr
+    assert result.returncode != 0 and "--profile requires --bench" in result.stderr
     assert "profile" not in executable.bench(ODD.shape(1, 1), arguments=["--weights=random:1"])

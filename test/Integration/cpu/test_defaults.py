@@ -225,7 +225,7 @@ def test_defaults_are_described(tpcc, tmp_path):
     program = tpcc.compile(COMMITTED["gpt2-odd-nopast"].path, "tp2")
     for flag in ("--help", "--describe"):
         assert (
-            "positions of the tokens that 'attention_mask' shows"
+            "positions of the visible tokens of 'attention_mask'"
             in program.call([flag]).check().stdout
         )
     ports = {port["name"]: port for port in program.describe()["inputs"]}

@@ -237,7 +237,7 @@ def test_no_randomized_check_is_said(tpcc, tmp_path):
     why = alone.describe()["no_randomized_check"]
     assert why.startswith("its sizes cannot be made small")
     assert (
-        f"Verified by proof alone, not at small sizes as well: {why}"
+        f"Verified only by proof, not by a run at small sizes: {why}"
         in alone.call(["--describe"]).stdout
     )
     assert "warning" not in both.compiled.stderr and both.describe()["no_randomized_check"] == ""

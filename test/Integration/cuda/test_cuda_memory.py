@@ -288,7 +288,7 @@ def test_which_gpu_a_rank_has(tpcc, tmp_path):
     env = {"TPC_CUDA_LIBS": str(LIBRARIES), "CUDA_VISIBLE_DEVICES": "4"}
     for transport in ("tcp", "mpi"):
         executable.call(arguments, transport, env=env).refused(
-            "ranks 0 and 1 have one GPU", "--share-gpus"
+            "ranks 0 and 1 have the same GPU", "--share-gpus"
         )
         executable.call([*arguments, "--share-gpus"], transport, env=env).check()
     executable.call(arguments, env=env).refused("2 ranks are on this machine, which has 1 GPU")

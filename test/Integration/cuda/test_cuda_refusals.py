@@ -374,7 +374,7 @@ def test_the_local_rank_picks_the_device(tpcc, tmp_path):
     assert {int(line.split()[0]) for line in usage.read_text().splitlines()} == {1, 3}
     same = by_rank(program, tmp_path, "export LOCAL_RANK=2")
     same.call(SHAPE, "tcp", env=environment(), timeout=60).refused(
-        "ranks 0 and 1 have one GPU", "LOCAL_RANK", "--share-gpus"
+        "ranks 0 and 1 have the same GPU", "LOCAL_RANK", "--share-gpus"
     )
 
 

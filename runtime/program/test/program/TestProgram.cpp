@@ -10,7 +10,7 @@
 //                                                               W2 a transposed view of [6, 10]
 //   logits = h W3 + b3                                          W3 [6, 7]
 //
-// If pp = 2, the first stage ends before the last line.
+// If pp = 2, the first stage ends before the logits.
 //
 // W1 and W3 are split by columns over tp, W2 by rows. The batch is split over dp, then into
 // micro-batches.
