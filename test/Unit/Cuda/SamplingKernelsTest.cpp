@@ -121,9 +121,9 @@ struct Rows {
 
   void setOffsets() {
     // Scores of other rows may come before these in the buffer.
-    for (int32_t place = 5; RowSampling &own : settings) {
-      own.place = place;
-      place += own.shown;
+    for (int32_t offset = 5; RowSampling &own : settings) {
+      own.shownBefore = offset;
+      offset += own.shown;
     }
   }
 
@@ -234,7 +234,7 @@ struct Rows {
       std::vector<int64_t> largest(size_t(own.shown));
       std::vector<float> scores(logits.size() / settings.size());
       if (!memory.copyOut(largest.data(),
-                          launch.largest + uint64_t(own.place - settings[0].place) * 8,
+                          launch.largest + uint64_t(own.shownBefore - settings[0].shownBefore) * 8,
                           largest.size() * 8) ||
           !memory.copyOut(scores.data(), launch.scores + row * scores.size() * 4,
                           scores.size() * 4))
