@@ -63,7 +63,7 @@ def split(tmp_path, grid, programs):
 
 
 @pytest.mark.parametrize("grid", ["tp2,dp2", "tp2,dp4"])
-def test_nothing_is_communicated_behind_a_layout(tmp_path, grid):
+def test_layouts_need_no_further_collective(tmp_path, grid):
     assert len(LAYOUTS) == 11
     pairs = list(itertools.permutations(LAYOUTS, 2))
     programs = split(tmp_path, grid, [chain(*pair) for pair in pairs])

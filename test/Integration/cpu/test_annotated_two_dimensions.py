@@ -76,7 +76,7 @@ def test_numbers(tpcc, tmp_path, name, pattern, entries, grid):
     )
 
 
-def test_default_cases_are_cases():
+def test_default_cases_exist():
     assert set(DEFAULT) <= set(CASES)
 
 

@@ -75,7 +75,7 @@ def computations(text):
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_annotations_hinder_nothing(tmp_path, name):
+def test_annotations_do_not_affect_recognition(tmp_path, name):
     passes, path = recognition(tmp_path), tmp_path / "program.mlir"
 
     def recognize(text):

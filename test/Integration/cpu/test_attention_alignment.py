@@ -252,7 +252,7 @@ def test_refused(tpcc, tmp_path, case):
     tpcc.call([path, "-o", tmp_path / "refused"]).refused("/refused", word)
 
 
-def test_page_has_every_row():
+def test_page_lists_all_rows():
     page = (TOP / "docs" / "design" / "onnx-import.md").read_text()
     table = page[page.index("## Causal attention") :]
     for row, *_ in ROWS.values():

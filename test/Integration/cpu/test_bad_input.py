@@ -66,7 +66,7 @@ def test_wrong_type(refuse, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["complex64", ">i8", "S8", "datetime64[s]"])
-def test_types_that_are_not_read(refuse, dtype):
+def test_unsupported_types(refuse, dtype):
     refuse(IDS.astype(dtype), "in.npy")
 
 
@@ -137,12 +137,12 @@ HEADER = npy()[:128]
         "npz",
     ],
 )
-def test_files_that_are_no_arrays(refuse, data):
+def test_invalid_array_files(refuse, data):
     assert data != npy()
     refuse(data, "in.npy")
 
 
-def test_file_that_is_not_there(refuse):
+def test_missing_file(refuse):
     refuse(None, "in.npy")
 
 
@@ -165,7 +165,7 @@ def test_unknown_names(odd, refuse, tmp_path):
     assert not (tmp_path / "out.npy").exists()
 
 
-def test_the_same_input_twice(odd, tmp_path):
+def test_duplicate_input(odd, tmp_path):
     np.save(tmp_path / "in.npy", IDS)
     flag = f"input_ids={tmp_path / 'in.npy'}"
     odd.call(
@@ -194,7 +194,7 @@ def test_malformed_arguments(odd, arguments):
 
 
 @pytest.mark.parametrize("transport", ["threads", "mpi"])
-def test_output_that_cannot_be_written(odd, request, tmp_path, transport):
+def test_unwritable_output(odd, request, tmp_path, transport):
     if transport == "mpi":
         request.getfixturevalue("mpi")
     np.save(tmp_path / "in.npy", IDS)
@@ -207,7 +207,7 @@ def test_output_that_cannot_be_written(odd, request, tmp_path, transport):
     assert [entry.name for entry in tmp_path.iterdir()] == ["in.npy"]
 
 
-def test_links_to_nothing(odd, tmp_path):
+def test_dangling_links(odd, tmp_path):
     """An output that is a symbolic link remains one: its target is written, even if it did not
     exist.
     """
@@ -225,7 +225,7 @@ def test_links_to_nothing(odd, tmp_path):
         assert (tmp_path / link).is_symlink()
 
 
-def test_standard_output_that_is_closed(odd, tmp_path):
+def test_closed_standard_output(odd, tmp_path):
     """/dev/stdout is then a dangling link, and no other file may get its descriptor."""
     np.save(tmp_path / "in.npy", IDS)
     (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
@@ -238,7 +238,7 @@ def test_standard_output_that_is_closed(odd, tmp_path):
     assert ODD.path.read_bytes() == before
 
 
-def test_inputs_that_disagree(tpcc, tmp_path):
+def test_inconsistent_inputs(tpcc, tmp_path):
     model = COMMITTED["gpt2-odd-nopast"]
     executable = tpcc.compile(model.path, "tp2")
     inputs = model.inputs(2, 7)
@@ -267,7 +267,7 @@ def test_positions_outside_the_table(tpcc, tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [1, 3, 5])
-def test_a_world_of_another_size_prints_the_command(odd, mpi, ranks):
+def test_wrong_number_of_ranks_prints_the_command(odd, mpi, ranks):
     result = run(
         (
             ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks, odd.path, "--describe"]
@@ -306,7 +306,7 @@ def moved(tpcc, tmp_path):
     return Executable(made.path, GRID, tmp_path / "scratch"), folder
 
 
-def test_weights_beside_the_executable_and_by_flag(moved, tmp_path):
+def test_weights_next_to_the_executable_and_by_flag(moved, tmp_path):
     executable, folder = moved
     expected = ODD.expected({"input_ids": IDS})
     assert difference(executable.run({"input_ids": IDS})["logits"], expected).relative <= TOLERANCE
@@ -328,13 +328,13 @@ def test_weights_beside_the_executable_and_by_flag(moved, tmp_path):
     assert difference(copy.run({"input_ids": IDS})["logits"], expected).relative <= TOLERANCE
 
 
-def test_weights_that_are_too_short(moved):
+def test_truncated_weights(moved):
     executable, folder = moved
     os.truncate(folder / "m.onnx.data", 1000)
     executable.call(["--bench", "--shape", "batch=1,sequence=1"], timeout=60).refused("m.onnx.data")
 
 
-def test_weights_that_changed_since(moved):
+def test_changed_weights(moved):
     """The manifest has sizes and samples, so another model's weights are rejected."""
     executable, folder = moved
     data = bytearray((folder / "m.onnx.data").read_bytes())

@@ -73,7 +73,7 @@ def test_truncated(refuse, tmp_path, fraction):
     refuse(write(tmp_path / "cut.onnx", data[: int(len(data) * fraction)]), "cut.onnx")
 
 
-def test_not_there(refuse, tmp_path):
+def test_missing_files(refuse, tmp_path):
     refuse(tmp_path / "absent.onnx", "absent.onnx")
 
 
@@ -81,7 +81,7 @@ def test_a_directory(refuse, tmp_path):
     refuse(tmp_path, tmp_path.name)
 
 
-def test_nothing_in_it(refuse, tmp_path):
+def test_empty_file(refuse, tmp_path):
     refuse(write(tmp_path / "m.onnx", onnx.ModelProto(ir_version=10)))
 
 
@@ -179,7 +179,7 @@ def test_cycle(refuse, tmp_path):
     refuse(write(tmp_path / "cycle.onnx", model_of(nodes)), "cycle")
 
 
-def test_value_that_nobody_makes(refuse, tmp_path):
+def test_undefined_value(refuse, tmp_path):
     refuse(
         write(
             tmp_path / "m.onnx", model_of([helper.make_node("Add", ["x", "nowhere"], ["y"], "sum")])
@@ -188,7 +188,7 @@ def test_value_that_nobody_makes(refuse, tmp_path):
     )
 
 
-def test_value_that_two_make(refuse, tmp_path):
+def test_value_defined_twice(refuse, tmp_path):
     nodes = [
         helper.make_node("Relu", ["x"], ["y"], "one"),
         helper.make_node("Tanh", ["x"], ["y"], "two"),
@@ -208,12 +208,12 @@ def test_unsupported_operations_are_listed_together(refuse, tmp_path):
     )
 
 
-def test_product_of_sizes_that_differ(refuse, tmp_path):
+def test_matmul_of_different_sizes(refuse, tmp_path):
     model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"], "product")], [matrix(rows=5)])
     refuse(write(tmp_path / "m.onnx", model), "product", "4", "5")
 
 
-def test_declared_shape_that_is_not_so(tpcc, tmp_path):
+def test_wrong_declared_shape(tpcc, tmp_path):
     """Sizes of outputs are hints: the program has those of the graph."""
     model = model_of(
         [helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
@@ -225,7 +225,7 @@ def test_declared_shape_that_is_not_so(tpcc, tmp_path):
     assert "'y' is declared with shape [batch, 9], but it is [batch, 6]" in result.stderr
 
 
-def test_tensor_with_less_data_than_its_shape(refuse, tmp_path):
+def test_tensor_with_too_little_data(refuse, tmp_path):
     weight = matrix()
     weight.raw_data = weight.raw_data[:-8]
     model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"], "product")], [weight])
@@ -240,7 +240,7 @@ def test_tensor_of_impossible_size(refuse, tmp_path, dims):
     refuse(write(tmp_path / "m.onnx", model), "w")
 
 
-def test_large_constant_of_the_shape_arithmetic(refuse, tmp_path):
+def test_large_constant_in_shape_arithmetic(refuse, tmp_path):
     """Ten bytes that request a terabyte."""
     shape = numpy_helper.from_array(np.array([1 << 20, 1 << 20], np.int64), "shape")
     nodes = [
@@ -284,7 +284,7 @@ def test_external_data_above_the_model(refuse, folder, secret):
     refuse(write(folder / "m.onnx", external_model("../secret.bin")), "../secret.bin", "w")
 
 
-def test_external_data_above_the_model_in_a_roundabout_way(refuse, folder, secret):
+def test_external_data_above_the_model_by_a_detour(refuse, folder, secret):
     (folder / "sub").mkdir()
     refuse(write(folder / "m.onnx", external_model("sub/../../secret.bin")), "secret.bin")
 
@@ -303,7 +303,7 @@ def test_external_data_in_a_folder_behind_a_symlink(refuse, folder, secret):
     refuse(write(folder / "m.onnx", external_model("sub/secret.bin")), "secret.bin")
 
 
-def test_external_data_that_is_a_device(refuse, folder):
+def test_external_data_on_a_device(refuse, folder):
     os.mkfifo(folder / "pipe")
     refuse(write(folder / "m.onnx", external_model("pipe")), "pipe")
 
@@ -313,7 +313,7 @@ def test_external_data_that_is_a_device(refuse, folder):
     ["", ".", "..", "sub/", "a\0b", "x" * 5000],
     ids=["empty", "dot", "dots", "folder", "nul", "long"],
 )
-def test_external_data_nowhere(refuse, folder, location):
+def test_missing_external_data(refuse, folder, location):
     (folder / "sub").mkdir()
     refuse(write(folder / "m.onnx", external_model(location)))
 
@@ -328,7 +328,7 @@ def test_external_data_outside_its_file(refuse, folder, offset, length):
     refuse(write(folder / "m.onnx", external_model("data.bin", offset, length)), "w")
 
 
-def test_external_data_of_a_hugging_face_cache(tpcc, tmp_path):
+def test_external_data_in_a_hugging_face_cache(tpcc, tmp_path):
     """A snapshot is a folder of links to files named by their digests, for model and data."""
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "0123"
     blobs.mkdir()
@@ -380,14 +380,14 @@ def test_malformed_grids(refuse, shard, words):
     refuse(ODD, *words, shard=shard)
 
 
-def test_sequence_parallelism_without_ranks_to_share_it(tpcc, tmp_path):
+def test_sequence_parallelism_on_one_rank(tpcc, tmp_path):
     """The result is either an error message or a working program."""
     result = tpcc.call([ODD, "--megatron-shard=sp", "-o", tmp_path / "m"])
     assert result.returncode == 0 or result.refused("sp")
 
 
 @pytest.mark.parametrize("shard", ["tp4096", "tp100000"])
-def test_more_ranks_than_anything_can_be_split_into(refuse, shard):
+def test_more_ranks_than_any_dimension(refuse, shard):
     refuse(ODD, "tp", shard=shard)
 
 
@@ -398,7 +398,7 @@ def test_more_stages_than_layers(tpcc, tmp_path):
     assert not out.exists()
 
 
-def test_output_that_cannot_be_written(tpcc, tmp_path):
+def test_unwritable_output(tpcc, tmp_path):
     tpcc.call(
         [TINY, "--megatron-shard=tp2", "-o", tmp_path / "no" / "such" / "folder" / "m"]
     ).refused("folder")
@@ -408,7 +408,7 @@ def test_output_that_cannot_be_written(tpcc, tmp_path):
     tpcc.call([TINY, "--megatron-shard=tp2", "-o", "/proc/model"]).refused("/proc/model")
 
 
-def test_a_failed_compilation_leaves_the_old_executable(tpcc, tmp_path):
+def test_failed_compilation_keeps_the_old_executable(tpcc, tmp_path):
     out = tmp_path / "model"
     tpcc.call([TINY, "--megatron-shard=tp2", "-o", out]).check()
     before = out.read_bytes()
@@ -418,7 +418,7 @@ def test_a_failed_compilation_leaves_the_old_executable(tpcc, tmp_path):
     assert out.read_bytes() == before
 
 
-def test_emit_of_nothing_known(refuse):
+def test_unknown_level(refuse):
     refuse(TINY, "emit", arguments=["--emit=poem"])
 
 
@@ -438,7 +438,7 @@ def test_malformed_shapes(tpcc, tmp_path, shape):
     assert not report.exists()
 
 
-def test_names_of_files_may_be_odd(tpcc, tmp_path):
+def test_unusual_file_names(tpcc, tmp_path):
     path = tmp_path / "a model; with $(odd) 'name' é.onnx"
     shutil.copyfile(MODELS / "gpt2-mlp.onnx", path)
     executable = tpcc.compile(path, "tp2")
@@ -449,7 +449,7 @@ def test_names_of_files_may_be_odd(tpcc, tmp_path):
     )
 
 
-def test_links_to_nothing(tpcc, tmp_path):
+def test_dangling_links(tpcc, tmp_path):
     """An output that is a symbolic link remains one: its target is written, even if it did not
     exist.
     """
@@ -471,7 +471,7 @@ def test_links_to_nothing(tpcc, tmp_path):
 
 
 @pytest.mark.parametrize("kibibytes", [8, 100])
-def test_disk_that_is_full(tpcc, tmp_path, kibibytes):
+def test_full_disk(tpcc, tmp_path, kibibytes):
     """Disk full before the object is written, and during the link (mmap would cause SIGBUS)."""
     small = tmp_path / "small"
     small.mkdir()

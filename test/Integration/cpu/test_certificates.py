@@ -233,7 +233,7 @@ REFUSALS = {
 }
 
 
-def test_refusals_say_why(tmp_path):
+def test_errors_name_the_reason(tmp_path):
     good = json.loads(certify(tmp_path, "gpt2-odd-nopast", "tp2,pp3,dp2,mb2")[0].read_text())
     file = tmp_path / "tampered.json"
     for why, change in REFUSALS.items():
@@ -288,7 +288,7 @@ TOKENS = {
 }
 
 
-def test_tokens_that_go_back(tmp_path, tpcc):
+def test_tokens_sent_to_earlier_stages(tmp_path, tpcc):
     """The schedule and the proof of a generating program include the tokens sent to earlier
     stages.
     """

@@ -86,7 +86,7 @@ def test_changes_while_weights_load(compiled, library, files, action, words, fil
 
 
 @pytest.mark.parametrize("transport", ["threads", "mpi"])
-def test_changes_behind_the_first_rank(compiled, library, files, transport, request):
+def test_changes_after_the_first_rank(compiled, library, files, transport, request):
     """The second of two ranks loads different bytes than the first. As processes, each rank detects
     the change itself.
     """
@@ -141,7 +141,7 @@ def test_changes_while_a_session_opens(compiled, library, files):
     result.refused("TpcError", CHANGED, str(files / "w.bin"))
 
 
-def test_files_that_were_just_written(compiled, files):
+def test_files_written_just_before(compiled, files):
     """A file whose time stamps are as recent as their resolution does not count as changed."""
     for _ in range(5):
         W.tofile(files / "w.bin")

@@ -100,7 +100,7 @@ def run(tmp_path, text, inputs):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_value_survives(tmp_path, path):
+def test_collectives_preserve_values(tmp_path, path):
     for shape in SHAPES:
         x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
         np.testing.assert_array_equal(run(tmp_path, program(PATHS[path]), {"x": x}), x)
@@ -163,7 +163,7 @@ tpc.pipeline @main(%t: {table}, %i: {ids}) inputs [{{tpc.name = "t"}}, {{tpc.nam
         np.testing.assert_array_equal(run(tmp_path, text, {"t": table, "i": ids}), table[ids])
 
 
-def test_a_split_moves_to_a_factor(tmp_path):
+def test_splits_move_to_factors(tmp_path):
     """40 rows, then 5 heads of 8 rows: through the other dimension, as in tpc-lower-reshards."""
 
     def rows(dims, size="?"):

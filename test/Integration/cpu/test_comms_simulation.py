@@ -159,7 +159,7 @@ def test_agrees_with_a_simulation(loop, tmp_path):
     assert not wrong, f"{len(wrong)} verdicts are wrong; the first:\n{modules[wrong[0]]}"
 
 
-def test_what_is_accepted_with_several_loops_ends(tmp_path):
+def test_accepted_programs_with_loops_terminate(tmp_path):
     """Consecutive loops with ops between them: no deadlocking program is accepted."""
     rng = random.Random(2)
     modules, cases = [], []

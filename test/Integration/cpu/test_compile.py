@@ -68,7 +68,7 @@ def test_generates_and_reports():
         session.generate([1, 2, 3])
 
 
-def test_a_report_fits_the_model():
+def test_report_sizes_fit_the_model():
     """gpt2-tiny has 128 positions, and gpt2-layer has fewer than the first size of a report."""
     for name in ("gpt2-tiny", "gpt2-layer", "gpt2-mlp"):
         with tpc.compile(COMMITTED[name].path) as session:
@@ -80,7 +80,7 @@ def test_a_report_fits_the_model():
             session.report(rows=1)
 
 
-def test_text_comes_of_text(tmp_path):
+def test_generates_text_from_text(tmp_path):
     tokenizers = pytest.importorskip("tokenizers", reason="tokenizers: it is not installed")
     model = tmp_path / "model.onnx"
     model.write_bytes(MODEL.path.read_bytes())
@@ -136,7 +136,7 @@ def test_a_changed_model_is_compiled_again(tmp_path):
     assert len(paths) == 2
 
 
-def test_the_program_is_where_it_is_asked_for(tmp_path, cache):
+def test_output_path(tmp_path, cache):
     with tpc.compile(MODEL.path, out=tmp_path / "program", cache=False) as session:
         assert session.path == tmp_path / "program"
     assert run([tmp_path / "program", "--describe"]).check()
@@ -145,7 +145,7 @@ def test_the_program_is_where_it_is_asked_for(tmp_path, cache):
     assert not cache.exists()
 
 
-def test_weights_may_be_drawn():
+def test_random_weights():
     with (
         tpc.compile(MODEL.path, weights="random:1") as one,
         tpc.compile(MODEL.path, weights="random:2") as two,
@@ -154,7 +154,7 @@ def test_weights_may_be_drawn():
         assert not np.allclose(one.run(inputs)["logits"], two.run(inputs)["logits"])
 
 
-def test_a_program_for_gpus_needs_one():
+def test_gpu_programs_need_a_gpu():
     """Compiling for CUDA needs no GPU. Opening the program does, and reports that."""
     with pytest.raises(tpc.TpcError) as caught:
         tpc.compile(MODEL.path, target="cuda", shard="tp2")
@@ -175,7 +175,7 @@ def test_a_program_for_gpus_needs_one():
     ],
     ids=str,
 )
-def test_options_that_tpcc_refuses(options, words):
+def test_options_that_tpcc_rejects(options, words):
     with pytest.raises(tpc.CompileError, match=words) as caught:
         tpc.compile(MODEL.path, **options)
     assert caught.value.messages and "\x1b" not in str(caught.value)
@@ -200,7 +200,7 @@ def test_options_that_tpcc_refuses(options, words):
     ],
     ids=str,
 )
-def test_options_that_are_none_of_compile(options, words):
+def test_unknown_options(options, words):
     with pytest.raises(tpc.TpcError, match=words):
         tpc.compile(MODEL.path, **options)
 
@@ -249,7 +249,7 @@ def test_arguments_of_any_type(model, options, words):
 
 @pytest.mark.parametrize("name", ["annotations", "links", "reference"])
 @pytest.mark.parametrize("value", [0, 1, 2, [], {}, 3.5], ids=str)
-def test_integers_are_no_files(capfd, name, value):
+def test_integers_are_not_files(capfd, name, value):
     """Python opens integers as descriptors, and closes them again: 1 is the standard output."""
     with pytest.raises(tpc.TpcError, match=name):
         tpc.compile(MODEL.path, **{name: value})
@@ -265,7 +265,7 @@ def test_flags_of_the_session(session):
         tpc.compile(MODEL.path, session=session)
 
 
-def test_a_program_that_is_cut_off(tmp_path, cache):
+def test_truncated_program(tmp_path, cache):
     """The dynamic linker would map missing pages, and SIGBUS would end the process, so this runs in
     a separate process.
     """
@@ -291,7 +291,7 @@ def test_a_program_that_is_cut_off(tmp_path, cache):
         assert session.run(MODEL.inputs(1, 3))["logits"].shape == (1, 3, 1000)
 
 
-def test_errors_carry_the_node_and_the_remedy(tmp_path):
+def test_errors_have_the_node_and_the_remedy(tmp_path):
     with pytest.raises(tpc.CompileError, match="Det") as caught:
         tpc.compile(make_unknown(tmp_path / "model.onnx"))
     assert caught.value.node == "/layer/Det"
@@ -326,7 +326,7 @@ def test_messages_are_one_json_object_a_line(tmp_path):
     assert "none\x1b" in json.loads(result.stderr)["message"]
 
 
-def test_nothing_is_printed_unless_asked_for(capfd, tmp_path):
+def test_nothing_is_printed_by_default(capfd, tmp_path):
     with tpc.compile(MODEL.path, shard="tp2", no_verify=True) as session:
         session.run(MODEL.inputs(1, 3))
     assert capfd.readouterr() == ("", "")
@@ -351,7 +351,7 @@ def test_two_sessions_at_once():
     assert np.allclose(results["tp2"], results["pp2"], atol=1e-4)
 
 
-def test_a_cache_that_cannot_be_written(tmp_path):
+def test_unwritable_cache(tmp_path):
     """A limit on file sizes simulates a full disk."""
     text = (
         "import resource, sys, tpc\nresource.setrlimit(resource.RLIMIT_FSIZE, (60000, 60000))\nfor"
@@ -373,7 +373,7 @@ def test_a_cache_that_cannot_be_written(tmp_path):
     assert output[1] == f"error: cannot write '{tmp_path / 'own'}': File too large"
 
 
-def test_the_working_directory_is_gone(tmp_path):
+def test_removed_working_directory(tmp_path):
     """Absolute paths work; errors name relative ones."""
     tpc.compile(MODEL.path, out=tmp_path / "program").close()
     (tmp_path / "gone").mkdir()
@@ -455,7 +455,7 @@ def test_an_interrupt_ends_the_compiler(tmp_path):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
-def test_an_installation_works_elsewhere(tmp_path):
+def test_installation_in_another_folder(tmp_path):
     """`cmake --install` copies all files that the tools need: the installed tools link programs
     with the installed runtime.
     """

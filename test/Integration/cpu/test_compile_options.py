@@ -30,7 +30,7 @@ def test_every_option_has_an_effect(tmp_path):
     assert session_options.check(tmp_path, "cpu") == set(compiler.option_names())
 
 
-def test_options_of_the_command_alone():
+def test_options_of_the_command_only():
     """All options of tpcc are keywords, or rejected by name."""
     listed, own = set(compiler._listed()), set(compiler._COMMAND_OPTIONS) - {"help_list"}
     assert listed - set(compiler.option_names()) == own

@@ -57,7 +57,7 @@ def test_the_runtime_counts_the_same_on_mpi(tpcc, mpi):
 
 
 @pytest.mark.parametrize("grid", [Grid(), Grid(tp=2, pp=2, mb=2)], ids=str)
-def test_a_profile_says_where_the_time_of_a_step_goes(tpcc, grid):
+def test_profile_of_a_step(tpcc, grid):
     executable = tpcc.compile(ODD.path, grid)
     names = set(
         re.findall(
@@ -96,7 +96,7 @@ def test_a_profile_says_where_the_time_of_a_step_goes(tpcc, grid):
     )
 
 
-def test_a_profile_is_of_a_benchmark(tpcc):
+def test_profile_needs_bench(tpcc):
     executable = tpcc.compile(ODD.path, Grid())
     result = executable.call(["--profile", "--weights=random:1"])
     assert result.returncode != 0 and "--profile requires --bench" in result.stderr

@@ -111,7 +111,7 @@ WITH_PAST = [path for path in sorted(MODELS.glob("*past*.onnx")) if has_past(pat
     ],
     ids=lambda path: path.stem,
 )
-def test_behind_a_past(tpcc, path):
+def test_after_a_past(tpcc, path):
     program = tpcc.compile(path, "tp2")
     for past in (5, 0):
         check(program, path, vocabulary_of(path), past)
@@ -131,7 +131,7 @@ def test_behind_a_past(tpcc, path):
         "gpt_neox-past",
     ],
 )
-def test_exports_of_others(tpcc, corpus, name, grid):
+def test_exports_by_other_tools(tpcc, corpus, name, grid):
     path = CORPUS / f"exported-{name}.onnx"
     program = tpcc.compile(path, grid)
     for past in (5, 0):
@@ -178,7 +178,7 @@ def positions_only(tmp_path, positions=("s",), mask=("b", "s"), mask_type=Tensor
         (("b", "s"), TensorProto.INT8),
     ],
 )
-def test_one_row_of_positions_for_all(tpcc, tmp_path, positions, mask_type):
+def test_shared_positions(tpcc, tmp_path, positions, mask_type):
     program = tpcc.compile(positions_only(tmp_path, positions, mask_type=mask_type))
     dtype = helper.tensor_dtype_to_np_dtype(mask_type)
     for rows in (
@@ -209,7 +209,7 @@ def test_one_row_of_positions_for_all(tpcc, tmp_path, positions, mask_type):
         )
 
 
-def test_positions_that_must_be_given(tpcc, tmp_path):
+def test_required_positions(tpcc, tmp_path):
     """The mask covers other tokens than the positions."""
     path = positions_only(tmp_path, ("b", "s"), ("b", "t"))
     program = tpcc.compile(path)

@@ -127,7 +127,7 @@ def assert_is(got, wanted, who):
     assert close.all(), (who, got, wanted)
 
 
-def test_page(tpcc, tmp_path):
+def test_page_of_differences(tpcc, tmp_path):
     """All cases are in one program and one session, with separate results and inputs named by
     case."""
     nodes, ports, outputs, constants, values = [], [], [], [], {}
@@ -179,7 +179,7 @@ def test_page(tpcc, tmp_path):
         assert_is(take(ours[output]), our, f"tpc, {case}")
 
 
-def test_mean_of_integers_is_refused(tpcc, tmp_path):
+def test_mean_of_integers_is_rejected(tpcc, tmp_path):
     build = reduce("ReduceMean", np.zeros((2, 2), np.int64))
     graph = helper.make_graph(
         build[0],

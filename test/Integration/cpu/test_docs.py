@@ -122,7 +122,7 @@ def test_commands(tpcc, mpi, folder, monkeypatch, page):
         )
 
 
-def test_commands_that_are_not_run_are_there():
+def test_skipped_commands_exist():
     found = [
         command for page in USER_PAGES for kind, command, _ in commands(page) if kind == "shell"
     ]
@@ -219,7 +219,6 @@ def test_sizes():
         assert not long, f"pages of more than {limit} words: {long}"
     by_hand = [page for page in PAGES if "reference" not in page.parts]
     assert sum(map(words, by_hand)) <= 35_000, sorted((words(page), page.name) for page in by_hand)
-
 
 
 def test_dockerfile_names_what_exists():

@@ -113,7 +113,7 @@ def test_parts(tmp_path, part):
     ],
     ids=lambda value: " ".join(value),
 )
-def test_refusals_say_what_to_do(tmp_path, arguments, words):
+def test_errors_name_a_remedy(tmp_path, arguments, words):
     export(tmp_path, *arguments).refused(*words)
     assert not list(tmp_path.iterdir())
 

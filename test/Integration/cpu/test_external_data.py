@@ -65,7 +65,7 @@ def data(tmp_path):
     return tmp_path / "data"
 
 
-def test_link_that_leads_elsewhere(build, tmp_path, data):
+def test_link_out_of_the_folder(build, tmp_path, data):
     model = save(tmp_path / "model" / "m.onnx", "w.bin")
     os.symlink(data / "w.bin", model.parent / "w.bin")
     build.refused(model).refused("'w.bin' is a link", str(data / "w.bin"), "--weights=")
@@ -94,7 +94,7 @@ def test_paths_out_of_the_folder(build, tmp_path, data, location):
     build(model, f"--weights={data / 'w.bin'}")
 
 
-def test_folder_below(build, tmp_path, data):
+def test_data_in_a_subfolder(build, tmp_path, data):
     """The path relative to the model's folder takes precedence over the file name."""
     model = save(tmp_path / "model" / "m.onnx", "below/w.bin")
     (data / "below").mkdir()
@@ -122,7 +122,7 @@ def test_several_files(build, tmp_path, data):
         ("", ["--weights is empty"]),
     ],
 )
-def test_not_there(build, tmp_path, data, weights, words):
+def test_missing_files(build, tmp_path, data, weights, words):
     model = save(tmp_path / "model" / "m.onnx", "w.bin")
     (data / "empty").mkdir()
     build.refused(model, f"--weights={weights.format(data=data)}").refused(*words)
@@ -139,7 +139,7 @@ def test_weights_are_not_overwritten(tpcc, tmp_path, data):
     np.testing.assert_array_equal(np.fromfile(data / "w.bin", np.float32), W.ravel())
 
 
-def test_digests_must_be_asked_for(tpcc, tmp_path, data):
+def test_digests_are_optional(tpcc, tmp_path, data):
     model = save(tmp_path / "model" / "m.onnx", "w.bin")
     np.save(tmp_path / "x.npy", X)
     for flags, weights, words in (

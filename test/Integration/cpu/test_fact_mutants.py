@@ -234,7 +234,7 @@ def manifest(folder, *mutation):
 
 
 @pytest.mark.long
-def test_each_key_is_changed_by_some_fault(programs):
+def test_some_fault_changes_each_key(programs):
     """The sample above therefore covers all data of the manifest."""
     changed = set()
     for program in (PROGRAMS[0], *PROGRAMS[2:]):

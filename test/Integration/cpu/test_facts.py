@@ -113,7 +113,7 @@ def test_each_attribute_has_a_row():
     assert sorted(names[constant] for constant in constants) == sorted(table("Attributes"))
 
 
-def test_a_window_of_the_step_in_foreign_text(tmp_path):
+def test_windows_in_text_of_older_versions(tmp_path):
     """Text of an earlier compiler version, in which the step was a dictionary."""
     folder = CORPUS / "adversary" / "step-facts"
     if not folder.is_dir():

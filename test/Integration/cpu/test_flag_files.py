@@ -154,7 +154,7 @@ READ = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_read_has_a_limit(made, program, tmp_path, name):
+def test_inputs_have_size_limits(made, program, tmp_path, name):
     command = commands(made, program)[name]
     word = next((str(word) for word in command if "READ" in str(word)), None)
     if word is None:
@@ -206,7 +206,7 @@ WRITTEN = ["absent/folder/file", "file/below", "folder", "link", "/proc/nowhere"
         if any("WRITTEN" in str(word) for word in commands(TOP, NOTHING)[name])
     ],
 )
-def test_what_is_written_is_looked_at_first(made, program, tmp_path, name):
+def test_outputs_are_checked_first(made, program, tmp_path, name):
     """Outputs are checked before the work: the program has no weights here, and its input could not
     be compiled.
     """
@@ -234,7 +234,7 @@ def test_what_is_written_is_looked_at_first(made, program, tmp_path, name):
         assert sorted(tmp_path.rglob("*")) == before, result
 
 
-def test_a_batch_is_looked_at_first(program, tmp_path):
+def test_batches_are_checked_first(program, tmp_path):
     (tmp_path / "in").mkdir()
     np.save(tmp_path / "in" / "a.npy", np.zeros((1, 2, 40), np.float32))
     (tmp_path / "file").touch()
@@ -316,7 +316,7 @@ def outputs(made, program):
 
 
 @pytest.mark.parametrize("name", list(outputs(TOP, NOTHING)))
-def test_standard_output_that_is_full(made, program, name):
+def test_full_standard_output(made, program, name):
     command = [str(word) for word in outputs(made, program)[name]]
     with open("/dev/full", "w") as full:
         ended = subprocess.run(
@@ -340,7 +340,7 @@ def test_standard_output_that_is_full(made, program, name):
     assert ended.returncode == 0 and ended.stdout, ended
 
 
-def test_a_service_whose_output_is_full():
+def test_full_output_of_a_service():
     with open("/dev/full", "w") as full:
         ended = subprocess.run(
             [GENERATES, "--serve-stdin"],

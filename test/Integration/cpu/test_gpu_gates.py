@@ -36,7 +36,7 @@ def test_all_kernels():
     run(PROGRAM, timeout=3600).check()
 
 
-def test_without_a_toolkit_ptx_is_all_there_is():
+def test_only_ptx_without_a_toolkit():
     result = run(
         [*PROGRAM, "--models", "gpt2-mlp", "--grids", "tp1"], env={"CUDA_HOME": "/nonexistent"}
     ).check()
@@ -87,7 +87,7 @@ $L__BB_2:
 """
 
 
-def test_long_divisions_of_inner_loops_are_found():
+def test_64_bit_divisions_in_inner_loops_are_found():
     long, short = "div.u64 %rd2, %rd1, %rd3;", "rem.u32 %r1, %r2, 3;"
 
     def find(outer, inner):
@@ -116,7 +116,7 @@ def test_long_divisions_of_inner_loops_are_found():
     ],
     ids=["spills", "loads", "stores", "shared", "registers", "refused"],
 )
-def test_a_gate_closes(tmp_path, text, words):
+def test_violations_are_found(tmp_path, text, words):
     skip_without("ptxas", *(["nvdisasm"] if "rows allow" in words else []))
     ceiling = {"registers": 2 if "is 2" in words else 64, "shared_bytes": 0}
     bad = gpu_kernels.Kernel("kernel_bad", HEAD + text, "elements", ceiling, 16, 16, ["a model"])

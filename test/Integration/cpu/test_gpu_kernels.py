@@ -48,7 +48,7 @@ def test_one_text_for_the_lowest_architecture(tpcc):
         (["--emit=ptx", "-o", "/dev/full"], "cannot write '/dev/full': No space left on device"),
     ],
 )
-def test_what_cannot_be_is_refused(tpcc, flags, words):
+def test_invalid_flags(tpcc, flags, words):
     result = emit(tpcc, *flags)
     assert result.returncode == 1 and words in result.stderr and not result.stdout, result
 
@@ -67,7 +67,7 @@ def test_other_targets(tpcc, target, flags, words):
 
 
 @pytest.mark.parametrize("toolkit", [True, False])
-def test_the_report_says_what_kernels_need(tpcc, toolkit):
+def test_report_of_kernel_resources(tpcc, toolkit):
     if toolkit and not ASSEMBLER:
         pytest.skip("ptxas: there is none")
     path = tpcc.scratch / "report.json"
@@ -152,7 +152,7 @@ def moved(tpcc, text, kernel, operands, results, blocks=4):
         (2, "kernel_add_add_layer_norm", ["64x768", "768", "64x768", "768", "768"], 2, 16),
     ],
 )
-def test_a_layer_of_gpt2_moves_what_it_must(tpcc, tp, norm, operands, results, bytes_per_element):
+def test_traffic_of_a_gpt2_layer(tpcc, tp, norm, operands, results, bytes_per_element):
     text, report, hidden = tpcc.scratch / "gpt2.ptx", tpcc.scratch / "gpt2.json", 768
     flags = [MODELS / "gpt2-124m.onnx", f"--megatron-shard=tp{tp}", "--target=cuda"]
     tpcc.call([*flags, "--emit=ptx", "-o", text]).check()

@@ -83,7 +83,7 @@ def test_attention_is_rounded_once(tpcc, tmp_path, with_bias):
     np.testing.assert_array_equal(half, single.astype(np.float16))
 
 
-def test_attention_in_double_is_refused(tpcc, tmp_path):
+def test_attention_in_f64_is_rejected(tpcc, tmp_path):
     path = tmp_path / "double.onnx"
     onnx.save(attention(TensorProto.DOUBLE, False), path)
     tpcc.call([path, "-o", tmp_path / "double"]).refused("/layer.0/attention", "'f64'", "Cast")

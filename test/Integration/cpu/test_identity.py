@@ -178,7 +178,7 @@ def test_other_weights(tpcc, mpi, ids, tmp_path):
     refused(together(ids, one, tpcc.compile(first, "tp2").path), "weight digest")
 
 
-def test_not_verified_is_said(tpcc):
+def test_skipped_verifiers_are_reported(tpcc):
     executable = tpcc.compile(MODEL, "tp2", "--no-verify")
     assert "--no-verify: skips tpc-verify-" in executable.compiled.stderr
     skipped = executable.describe()["not_verified"]
@@ -191,7 +191,7 @@ def test_not_verified_is_said(tpcc):
     tpcc.call([MODEL, "--no-verify", "--certificate=-"]).refused("--certificate", "--no-verify")
 
 
-def test_no_randomized_check_is_said(tpcc, tmp_path):
+def test_skipped_randomized_check_is_reported(tpcc, tmp_path):
     """A size with a strided slice cannot be made small, so only the proof covers the program."""
 
     def compiled(size):

@@ -134,14 +134,14 @@ def halved(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
-def test_kernels_of_16_bits(halved, kind):
+def test_16_bit_kernels(halved, kind):
     jobs = [f"{halved(name, kind)}@{grid}" for name, grid in zip(HALVED, ("tp2", "tp3"))]
     assert totals(compare(*jobs, "--work=1000").check())["distinct"] >= 15
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
-def test_kernels_of_16_bits_of_all_families(halved, kind):
+def test_16_bit_kernels_of_all_families(halved, kind):
     compare_all(
         [f"{halved(name, kind)}@{grid}" for name in HALVED for grid in GRIDS], "--work=10000"
     )
@@ -168,7 +168,7 @@ def test_kernels_of_all_operations(tmp_path):
     assert compare_all(jobs)["distinct"] >= 60
 
 
-def test_functions_are_as_on_cpus():
+def test_functions_match_libm():
     """sin, cos and pow, for which CPUs call libm, are within 2 units in the last place, including
     huge, tiny and hard arguments. Other functions have the CPU's bits.
     """
@@ -237,14 +237,14 @@ def judge_mistakes(rows, left, least):
     print(f"{seeded} seeded, {caught} caught, {remain - len(missed)} equal, others:\n{text}")
 
 
-def test_seeded_mistakes_are_found(tmp_path):
+def test_faults_are_found(tmp_path):
     rows, left = seed_mistakes(tmp_path, MISTAKES, *SAMPLE)
     judge_mistakes(rows, left, 350)
     assert kernel_faults.page(rows) == kernel_faults.PAGE.read_text(), "run tools/kernel_faults.py"
 
 
 @pytest.mark.long
-def test_all_seeded_mistakes_are_found(tmp_path):
+def test_all_faults_are_found(tmp_path):
     rows, left = seed_mistakes(tmp_path, ALL_MISTAKES, 10000, 10)
     judge_mistakes(rows, left, 5000)
     # The table has no entries that no longer survive.
@@ -299,7 +299,7 @@ def judge_sectors(rows):
     return used
 
 
-def test_elements_of_all_kernels_are_moved_once():
+def test_traffic_of_all_kernels():
     """Kernels of test models have rows of any length, including shorter than a sector."""
     names = ["gpt2-odd-nopast", "llama-past", "gpt_neox-past", "bloom-dynamo"]
     rows = count_sectors(*(f"{MODELS[name].path}@tp2" for name in names))
@@ -308,7 +308,7 @@ def test_elements_of_all_kernels_are_moved_once():
 
 
 @pytest.mark.long
-def test_elements_of_all_kernels_of_all_models_are_moved_once():
+def test_traffic_of_all_kernels_of_all_models():
     rows = count_sectors(
         *(f"{model.path}@{grid}" for grid in ("tp1", "tp2") for model in MODELS.values())
     )
@@ -324,7 +324,7 @@ def test_elements_of_all_kernels_of_all_models_are_moved_once():
         pytest.param("f16", [64, 96, 256], marks=pytest.mark.long),
     ],
 )
-def test_rotary_moves_what_it_must(tmp_path, kind, sizes):
+def test_traffic_of_rotary_kernels(tmp_path, kind, sizes):
     """Heads share the cosines and sines of their token, and rotated elements are read once. Results
     match the CPU's.
     """
@@ -337,7 +337,7 @@ def test_rotary_moves_what_it_must(tmp_path, kind, sizes):
     assert totals(compare(path).check())["cases"] >= 9 * len(rows)
 
 
-def test_elements_are_moved_once():
+def test_traffic_of_kernels():
     """Kernels move at most 1.1 x the sectors that the bytes of their rows need, and those of a
     GPT-2 layer in f32 (two norms and a GELU) at most 64 x hidden bytes per token. Sectors are
     counted per request, without a cache.
@@ -359,7 +359,7 @@ def test_elements_are_moved_once():
         pytest.param("f16", [768, 1600, 2048, 4096, 12288], marks=pytest.mark.long),
     ],
 )
-def test_rows_are_moved_once(tmp_path, kind, lengths):
+def test_traffic_of_row_kernels(tmp_path, kind, lengths):
     """Rows of the lengths that models have."""
     path = tmp_path / "forms.mlir"
     path.write_text(make_forms(lengths=lengths, types=[kind]))
@@ -381,7 +381,7 @@ def run_on_device(*arguments, **environment):
     )
 
 
-def test_the_developers_tool_runs_kernels_on_a_device(tmp_path):
+def test_ptx_run_on_a_device(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(256, dtype=np.float32))
     launch = [
         PTX,
@@ -407,7 +407,7 @@ def test_the_developers_tool_runs_kernels_on_a_device(tmp_path):
     ), failed
 
 
-def test_what_a_device_computes_otherwise_is_found(tmp_path):
+def test_differences_on_a_device_are_found(tmp_path):
     """The error of approximate instructions depends on the seed; here no difference is allowed."""
     text = PTX.read_text().replace("st.global.b32", "ex2.approx.f32 %r8, %r8;\n  st.global.b32")
     path = tmp_path / "approximate.ptx"

@@ -89,7 +89,7 @@ def test_a_late_device_computes_the_same_bits(tpcc, mpi, tmp_path, name, grid, t
         ("gpt2-tiny-nopast", "dp2,mb2"),
     ],
 )
-def test_what_no_token_has_written_to_a_cache_is_never_read(tpcc, tmp_path, name, grid):
+def test_unwritten_cache_elements_are_never_read(tpcc, tmp_path, name, grid):
     """Caches are initially NaN, and the logits of all steps have the same bits."""
     model = ALL[name]
     program = tpcc.compile(model.path, grid, "--generate")

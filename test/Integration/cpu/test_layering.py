@@ -99,7 +99,7 @@ def reach(graph, folder, seen=()):
     )
 
 
-def test_includes_are_the_declared_ones():
+def test_includes_are_declared():
     declared, derived = read_declared(), derive_includes()
     wrong = [
         f"{folder} includes {other}, which is not declared"
@@ -115,7 +115,7 @@ def test_includes_are_the_declared_ones():
     assert not wrong, "\n".join(wrong)
 
 
-def test_there_are_no_circles():
+def test_includes_have_no_cycles():
     declared = read_declared(links=True)
     for folder in declared:
         reach(declared, folder)
@@ -165,7 +165,7 @@ TARGETS = {
 }
 
 
-def test_a_target_is_known_to_its_folders_and_where_it_is_registered():
+def test_targets_are_named_only_in_their_folders():
     strangers, own = [], collections.Counter()
     for top in FOLDERS:
         for path in sorted((TOP / top).rglob("*")):
@@ -196,7 +196,7 @@ def test_a_target_is_known_to_its_folders_and_where_it_is_registered():
     assert not strangers, "\n".join(strangers)
 
 
-def test_sizes_are_parsed_where_text_is_read():
+def test_sizes_are_parsed_only_by_readers():
     """Attributes store parsed sizes: only their parsers and readers of ONNX files handle text."""
     found = {
         str(path.relative_to(TOP))

@@ -50,7 +50,7 @@ def test_results_equal_those_of_the_executable(tpcc, model, grid, past):
                 ), name
 
 
-def test_a_library_is_the_same(library, expected):
+def test_library_equals_executable(library, expected):
     assert not os.access(library, os.X_OK)
     for _ in range(2):
         with tpc.load(library) as session:
@@ -146,7 +146,7 @@ def test_types(tpcc, tmp_path, element, kind):
     ],
     ids=lambda value: str(value)[:30].replace("\n", ""),
 )
-def test_what_is_wrong_is_said_and_harms_nothing(executable, expected, inputs, words):
+def test_invalid_inputs_have_no_effect(executable, expected, inputs, words):
     with tpc.load(executable.path) as session:
         for _ in range(2):
             with pytest.raises(tpc.TpcError) as error:
@@ -231,7 +231,7 @@ def test_inputs_of_any_type(executable, inputs, words):
         assert not error.value.broken
 
 
-def test_masks_that_hide_nothing(executable, expected):
+def test_masks_of_ones(executable, expected):
     with tpc.load(executable.path) as session:
         assert np.array_equal(session.run({"input_ids": masked(False)})["logits"], expected)
 
@@ -279,7 +279,7 @@ def test_paths_of_any_type(path, words):
         tpc.load(path)
 
 
-def test_pipes_are_not_waited_for(tmp_path):
+def test_pipes_are_rejected(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(tpc.TpcError, match="regular file"):
         tpc.load(tmp_path / "pipe")
@@ -330,7 +330,7 @@ def test_flags_of_any_type(executable, flags, words):
         (TensorProto.BOOL, [[True, False]], None),
     ],
 )
-def test_lists_are_no_other_numbers(tpcc, tmp_path, element, value, words):
+def test_lists_keep_their_values(tpcc, tmp_path, element, value, words):
     """A list becomes an array of the input's type if that preserves the values."""
     node = (
         helper.make_node("Not", ["x"], ["y"])
@@ -369,13 +369,13 @@ def test_lists_are_no_other_numbers(tpcc, tmp_path, element, value, words):
     ],
     ids=lambda value: next(iter(value)),
 )
-def test_flags_that_are_refused(executable, flags, words):
+def test_rejected_flags(executable, flags, words):
     with pytest.raises(tpc.TpcError) as error:
         tpc.load(executable.path, **flags)
     assert all(word in str(error.value) for word in words)
 
 
-def test_files_that_are_none(tmp_path):
+def test_invalid_files(tmp_path):
     (tmp_path / "text").write_text("no library")
     for path, words in (
         (tmp_path / "absent", "No such file"),

@@ -109,7 +109,7 @@ assert rows[0].tolist() == expected and len(rows) == 2, rows
 
 
 @pytest.mark.parametrize("grid", GRIDS)
-def test_rows_go_on_together(grid):
+def test_rows_run_together(grid):
     expected = [executables(prompt, "--max-new-tokens", "12", grid=grid) for prompt in PROMPTS]
     stop = next(token for token in expected[0][2:] if token not in expected[0][:2])
     ended = [row[: row.index(stop) + 1] if stop in row else row for row in expected]
@@ -129,7 +129,7 @@ assert session.generate(PROMPTS, max_new_tokens=0)[1].tolist() == []
     )
 
 
-def test_what_is_wrong_is_said_before_anything_runs():
+def test_invalid_arguments_are_reported_first():
     python("""
 good = session.generate(PROMPTS[0], max_new_tokens=5).tolist()
 for words, ids, settings in (
@@ -203,7 +203,7 @@ refused(["stream() has no setting 'seeds' (did you mean 'seed'?)"], session.stre
 
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("every", [0, 1], ids=["last", "all"])
-def test_run_gives_logits(grid, every):
+def test_run_returns_logits(grid, every):
     """Logits of the next token or, if the program keeps them, of each token. The most probable
     token is the generated one.
     """
@@ -230,7 +230,7 @@ for words, inputs in ((["'lengths'", "'ids'"], {{"ids": ids, "lengths": ids}}),
     )
 
 
-def test_an_error_of_one_row_is_its_own():
+def test_errors_of_one_row_do_not_affect_others():
     """A sequence with token 66 gets a NaN logit."""
     python("""
 good = session.generate(PROMPTS[0], max_new_tokens=5).tolist()
@@ -247,7 +247,7 @@ assert session.generate(PROMPTS[0], max_new_tokens=5).tolist() == good
 """)
 
 
-def test_nobody_has_to_wait_for_the_end():
+def test_streams_may_be_abandoned():
     python("""
 with session.stream(PROMPTS[0], max_new_tokens=10**7) as tokens:
     first = [next(tokens) for _ in range(5)]
@@ -279,7 +279,7 @@ assert not wrong
 """)
 
 
-def test_a_program_without_generation_says_so(tpcc):
+def test_programs_that_do_not_generate(tpcc):
     from models import COMMITTED
 
     import tpc
@@ -289,7 +289,7 @@ def test_a_program_without_generation_says_so(tpcc):
             session.generate([1, 2, 3])
 
 
-def test_the_package_as_it_is_installed(tmp_path):
+def test_installed_package(tmp_path):
     """`pip install ./python` has all modules of the package, and needs nothing else of this
     repository. Without `wheel`, of which pip brings its own where it has a network, what wheels are
     made of is looked at.

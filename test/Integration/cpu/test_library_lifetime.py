@@ -38,7 +38,7 @@ def python(text, *arguments, **options):
     )
 
 
-def test_an_error_in_a_step_is_survived(tpcc, tmp_path):
+def test_sessions_survive_errors_in_steps(tpcc, tmp_path):
     """Kernels detect an index out of bounds; the ranks stop, and the next call restarts them."""
     table = np.arange(1, 41, dtype=np.float32).reshape(10, 4)
     nodes = [
@@ -78,7 +78,7 @@ def test_arrays_outlive_their_session(executable, expected):
     assert np.array_equal(rows, expected[1:, :, 5])
 
 
-def test_many_at_once(executable, library, expected):
+def test_concurrent_sessions(executable, library, expected):
     """Two programs in one process, one of them twice, called from many threads."""
     sessions = [
         tpc.load(executable.path, threads=1),
@@ -110,7 +110,7 @@ def test_many_at_once(executable, library, expected):
         session.close()
 
 
-def test_ranks_end_with_their_model(executable):
+def test_closing_a_model_ends_its_ranks(executable):
     def threads():
         return len(os.listdir("/proc/self/task"))
 
@@ -128,7 +128,7 @@ def test_ranks_end_with_their_model(executable):
     assert threads() <= before
 
 
-def test_the_interpreter_ends_whatever_is_open(executable):
+def test_the_interpreter_ends_with_open_sessions(executable):
     result = python(
         "s = tpc.load(sys.argv[1]); print(s.run({'input_ids': np.zeros((1, 3),"
         " int)})['logits'].shape)",
@@ -137,7 +137,7 @@ def test_the_interpreter_ends_whatever_is_open(executable):
     assert result.stdout == "(1, 3, 1000)\n" and not result.stderr
 
 
-def test_launchers_are_not_looked_at(executable):
+def test_launchers_are_ignored(executable):
     """A process of torchrun runs all ranks of a loaded program."""
     python(
         "tpc.load(sys.argv[1]).run({'input_ids': np.zeros((1, 3), int)})",
@@ -188,7 +188,7 @@ def test_a_new_file_of_the_same_name_is_loaded(tpcc, tmp_path, expected):
     old.close()
 
 
-def test_weights_beside_the_library(tpcc, tmp_path, expected):
+def test_weights_next_to_the_library(tpcc, tmp_path, expected):
     (tmp_path / "made").mkdir()
     shutil.copy(TINY.path, tmp_path / "made" / "tiny.onnx")
     tpcc.call(

@@ -33,7 +33,7 @@ took = {fate: [] for fate in PROMISED}
 
 @pytest.mark.parametrize("fate", FATES)
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
-def test_who_dies_is_named(tpcc, mpi, tmp_path, transport, fate):
+def test_failed_rank_is_named(tpcc, mpi, tmp_path, transport, fate):
     program = tpcc.compile(
         MODELS / "gpt2-tiny.onnx", Grid(tp=2, pp=2) if transport == "tcp" else Grid(tp=2)
     )
@@ -44,7 +44,7 @@ def test_who_dies_is_named(tpcc, mpi, tmp_path, transport, fate):
 @pytest.mark.parametrize("seed", range(50))
 @pytest.mark.parametrize("fate", FATES)
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
-def test_who_dies_is_named_always(tpcc, mpi, tmp_path, transport, fate, seed):
+def test_failed_rank_is_named_at_length(tpcc, mpi, tmp_path, transport, fate, seed):
     grid = [Grid(tp=2), Grid(tp=2, pp=2), Grid(tp=3), Grid(tp=2, dp=2)][seed % 4]
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", grid)
     took[transport, fate] += check_times(program, transport, fate, seed, tmp_path)
@@ -52,7 +52,7 @@ def test_who_dies_is_named_always(tpcc, mpi, tmp_path, transport, fate, seed):
         say_times(transport, fate, took[transport, fate])
 
 
-def test_a_job_that_is_suspended_goes_on(tpcc, tmp_path):
+def test_suspended_jobs_continue(tpcc, tmp_path):
     """Ctrl-Z and fg: no process could run, so none is reported."""
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2, pp=2))
     with Steps(program, "tcp", tmp_path / "log") as steps:
@@ -69,16 +69,16 @@ def program(tpcc):
 
 
 @pytest.mark.parametrize("transport,fate,seed", [("mpi", "freeze", 3), ("torch", "kill", 5)])
-def test_who_dies_at_the_start_is_named(program, mpi, tmp_path, transport, fate, seed):
+def test_rank_that_fails_at_the_start_is_named(program, mpi, tmp_path, transport, fate, seed):
     check_start(program, transport, fate, seed, tmp_path / "log")
 
 
 @pytest.mark.parametrize("version", [2, pytest.param(1, marks=pytest.mark.long)])
-def test_a_rank_whose_control_group_is_frozen(program, tmp_path, version):
+def test_frozen_control_group(program, tmp_path, version):
     check_group(program, "tcp", version, 1, tmp_path / "log")
 
 
-def test_a_cut_between_hosts_is_named(program, tmp_path):
+def test_cut_link_is_named(program, tmp_path):
     check_cut(program, "link", 1, tmp_path / "log")
 
 
@@ -86,7 +86,9 @@ def test_a_cut_between_hosts_is_named(program, tmp_path):
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("fate", FATES)
 @pytest.mark.parametrize("transport", ["tcp", "torch", "mpi"])
-def test_who_dies_at_the_start_is_named_always(program, mpi, tmp_path, transport, fate, seed):
+def test_rank_that_fails_at_the_start_is_named_at_length(
+    program, mpi, tmp_path, transport, fate, seed
+):
     repeat(
         PROMISED_AT_START, lambda log: check_start(program, transport, fate, seed, log), tmp_path
     )
@@ -96,9 +98,7 @@ def test_who_dies_at_the_start_is_named_always(program, mpi, tmp_path, transport
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
-def test_a_rank_whose_control_group_is_frozen_always(
-    program, mpi, tmp_path, transport, version, seed
-):
+def test_frozen_control_group_at_length(program, mpi, tmp_path, transport, version, seed):
     repeat(
         PROMISED_OF_GROUPS,
         lambda log: check_group(program, transport, version, seed, log),
@@ -109,5 +109,5 @@ def test_a_rank_whose_control_group_is_frozen_always(
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("what", ["link", "host", "stop"])
-def test_a_cut_between_hosts_is_named_always(program, tmp_path, what, seed):
+def test_cut_link_is_named_at_length(program, tmp_path, what, seed):
     repeat(PROMISED_OF_CUTS, lambda log: check_cut(program, what, seed, log), tmp_path)

@@ -200,9 +200,8 @@ def test_dimension_of_several_factors(tpcc, tmp_path, shape, axis, grid):
         )
 
 
-def test_rows_behind_others(tpcc, tmp_path):
-    """Table rows after the rows of an input: the lookup has fewer rows than its kernel.
-    """
+def test_rows_after_an_input(tpcc, tmp_path):
+    """Table rows after the rows of an input: the lookup has fewer rows than its kernel."""
     path = tmp_path / "model.onnx"
     onnx.save(
         graph(
@@ -226,7 +225,7 @@ def test_rows_behind_others(tpcc, tmp_path):
         )
 
 
-def test_every_rank_hears_of_it(tpcc, tmp_path, mpi):
+def test_every_rank_ends(tpcc, tmp_path, mpi):
     """One replica's index is out of bounds; the others must not wait for it."""
     path = tmp_path / "model.onnx"
     onnx.save(MODELS["offset"], path)
@@ -276,8 +275,7 @@ CASTS = {
 
 @pytest.mark.parametrize("types", CASTS, ids="-".join)
 def test_casts_before_a_lookup(tpcc, tmp_path, types):
-    """An index is checked after its cast: before the run, or by the kernel.
-    """
+    """An index is checked after its cast: before the run, or by the kernel."""
     names = ["ids", *(f"cast{i}" for i in range(1, len(types)))]
     nodes = [node("Cast", before, to=after) for before, after in zip(names, names[1:])]
     for cast, kind in zip(nodes, types[1:]):
@@ -309,7 +307,7 @@ def test_casts_before_a_lookup(tpcc, tmp_path, types):
     assert results == {0, 1}
 
 
-def test_part_of_an_input(tpcc, tmp_path):
+def test_only_used_indices_are_checked(tpcc, tmp_path):
     """Only indices that are looked up must be valid."""
     path = tmp_path / "model.onnx"
     onnx.save(

@@ -125,9 +125,8 @@ def test_compiling_needs_no_weights(tpcc):
 
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
-def test_compiling_stays_small(tpcc, tmp_path):
-    """At most 500 MiB for 124M at tp8,pp4, independent of other load and of this process's memory.
-    """
+def test_memory_of_compilation(tpcc, tmp_path):
+    """At most 500 MiB for 124M at tp8,pp4, independent of other load and of this process's memory."""
     ballast = b"x" * (600 << 20)
     result = run(
         [

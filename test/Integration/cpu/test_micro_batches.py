@@ -212,7 +212,7 @@ SHAPES = {"x times x": ["batch", "batch"], "the first sample": [1, 3, 6]}
 
 
 @pytest.mark.parametrize("name", HIDDEN, ids=lambda name: name.replace(" ", "_"))
-def test_what_micro_batches_cannot_do(tpcc, tmp_path, name):
+def test_errors_of_micro_batches(tpcc, tmp_path, name):
     path = tmp_path / "model.onnx"
     made = model(
         [*MLP, *HIDDEN[name]],
@@ -227,7 +227,7 @@ def test_what_micro_batches_cannot_do(tpcc, tmp_path, name):
     assert "tpc-verify" not in result.stderr and "does not compute" not in result.stderr
 
 
-def test_replicas_add_up_samples(tpcc, tmp_path):
+def test_sums_over_replicas(tpcc, tmp_path):
     path = tmp_path / "model.onnx"
     onnx.save(
         model(
@@ -246,7 +246,7 @@ def test_replicas_add_up_samples(tpcc, tmp_path):
             np.testing.assert_allclose(actual[output], expected[output], rtol=1e-5, atol=1e-5)
 
 
-def test_what_rounds_share_is_of_this_step(tpcc, tmp_path):
+def test_values_shared_by_micro_batches_are_of_their_step(tpcc, tmp_path):
     """Rotary tables and masks of Gemma-2 are computed before the micro-batch loop of each step. One
     process runs steps of several shapes, with as many samples as micro-batches, more, and fewer.
     Compiled from the staged program as text.

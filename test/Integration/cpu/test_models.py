@@ -49,9 +49,8 @@ def test_biases_and_norms_are_distinct_and_non_zero(path):
 
 
 @pytest.mark.parametrize("model", FAMILIES.values(), ids=lambda model: model.name)
-def test_families_are_what_the_tests_say_of_them(model):
-    """Sizes as in models.py, an output for each cache, and vectors whose loss would be detected.
-    """
+def test_descriptions_match_the_files(model):
+    """Sizes as in models.py, an output for each cache, and vectors whose loss would be detected."""
     file = onnx.load(model.path)
     arrays = floats(file)
     vectors_are_distinct_and_non_zero(
@@ -84,14 +83,14 @@ def test_families_are_what_the_tests_say_of_them(model):
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
-def test_files_are_small_and_tell_nothing_about_their_maker(path):
+def test_files_are_small_and_anonymous(path):
     assert path.stat().st_size <= (500_000 if path.stem.startswith("gpt2") else 300_000)
     model = onnxfile.load_structure(path)
     assert not model.metadata_props and not model.doc_string
     assert not any(node.metadata_props or node.doc_string for node in model.graph.node)
 
 
-def test_124m_structure_refers_to_one_file_beside_it():
+def test_124m_structure_refers_to_one_weight_file():
     model = onnxfile.load_structure(TOP / "test" / "Models" / "gpt2-124m.onnx")
     external = [tensor for tensor in model.graph.initializer if onnxfile.is_external(tensor)]
     assert {onnxfile.external_entry(tensor)["location"] for tensor in external} == {
@@ -126,7 +125,7 @@ def test_seeded_weights(tmp_path):
     assert not list((tmp_path / "one").glob("*.partial"))
 
 
-def test_seeded_weights_refuse_a_complete_file(tmp_path, capsys):
+def test_seeded_weights_reject_a_complete_file(tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         weights.main([str(TOP / "test" / "Models" / "gpt2-mlp.onnx"), "-o", str(tmp_path)])
     assert "no tensor refers to external data" in str(stopped.value)

@@ -100,13 +100,13 @@ def swap_gelu(model, layer, old, new, scale):
     return mutated
 
 
-def test_erf_for_tanh(original):
+def test_erf_instead_of_tanh(original):
     for layer in range(ODD.layers):
         mutated = swap_gelu(original, layer, "Tanh", "Erf", math.sqrt(0.5))
         assert moved(ODD, mutated) > TOLERANCE, layer
 
 
-def test_tanh_for_erf():
+def test_tanh_instead_of_erf():
     model = onnx.load(ERF.path)
     for layer in range(ERF.layers):
         # The cubic term is also omitted, as in the cheapest approximation.

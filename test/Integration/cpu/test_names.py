@@ -67,7 +67,7 @@ def text_of(command) -> str:
     return text
 
 
-def test_what_is_printed(strange, tmp_path):
+def test_printed_names(strange, tmp_path):
     program, report, certificate = (
         tmp_path / name for name in ("program", "report.json", "certificate.json")
     )
@@ -162,7 +162,7 @@ CLASHES = {
 
 
 @pytest.mark.parametrize("name", COPIES)
-def test_copies_of_constants(tpcc, tmp_path, name):
+def test_constants_of_one_name(tpcc, tmp_path, name):
     path = tmp_path / "m.onnx"
     nodes, tensors = COPIES[name]
     onnx.save(model_of(nodes, [port("x", 4)], [port("y", 4)], tensors), path)
@@ -174,7 +174,7 @@ def test_copies_of_constants(tpcc, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", CLASHES)
-def test_names_that_clash(tpcc, tmp_path, name):
+def test_clashing_names(tpcc, tmp_path, name):
     path = tmp_path / "m.onnx"
     nodes, tensors = CLASHES[name]
     onnx.save(model_of(nodes, [port("x", 4)], [port("y", 4)], tensors), path)
@@ -214,7 +214,7 @@ def nest(levels: int, calls: int = 1, back: int | None = None):
         (30, 2, None, ["500000 nodes"]),
     ],
 )
-def test_functions_in_functions(tpcc, tmp_path, levels, calls, back, words):
+def test_nested_functions(tpcc, tmp_path, levels, calls, back, words):
     path = tmp_path / "m.onnx"
     path.write_bytes(nest(levels, calls, back).SerializeToString())
     result = tpcc.call([path, "-o", tmp_path / "program"], timeout=60)
@@ -243,7 +243,7 @@ def test_functions_in_functions(tpcc, tmp_path, levels, calls, back, words):
         ([-1, -1], "not finite: 2 NaN, 0 infinite", "2 of 2 elements are NaN, the first at [0, 0]"),
     ],
 )
-def test_what_is_not_a_number(tpcc, tmp_path, x, summary, warning):
+def test_reports_of_nan(tpcc, tmp_path, x, summary, warning):
     path = tmp_path / "log.onnx"
     onnx.save(
         model_of(

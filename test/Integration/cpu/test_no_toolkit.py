@@ -78,7 +78,7 @@ def test_nothing_is_compared(without, request):
 
 
 @pytest.mark.long
-def test_what_is_of_gpus_is_built(tmp_path):
+def test_gpu_parts_are_built(tmp_path):
     """The compiler searches for ptxas at run time and does not depend on a toolkit at build
     time."""
     folder = tmp_path / "build"
@@ -135,7 +135,7 @@ def test_tests_pass():
     assert lacks <= MAY_LACK, result
 
 
-def test_a_driver_alone_is_not_enough(tpcc, tmp_path):
+def test_driver_without_libraries(tpcc, tmp_path):
     """No library is loaded, and one line lists the searched libraries and folders."""
     program = tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp2", "--target=cuda", "--gpu-arch=sm_80")
     (tmp_path / "libcuda.so.1").symlink_to(LIBRARIES / "libcuda.so.1")

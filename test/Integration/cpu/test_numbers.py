@@ -97,7 +97,7 @@ def test_every_flavor(tpcc, model, grid):
         for grid in few(model)[1:]
     ],
 )
-def test_files_of_others(tpcc, model, grid):
+def test_other_exporters(tpcc, model, grid):
     if not model.path.exists():
         pytest.skip(f"corpus: {model.path} is absent")
     check(tpcc.compile(model.path, grid), model, shapes(model))
@@ -140,7 +140,7 @@ def test_32_ranks(tpcc):
 
 
 @pytest.mark.parametrize("order", ["tp-dp-pp", "pp-dp-tp", "dp-tp-pp"])
-def test_order_of_the_axes_changes_nothing(tpcc, order):
+def test_order_of_axes(tpcc, order):
     check(tpcc.compile(ODD.path, Grid(tp=2, pp=2, dp=2, order=order)), ODD, [(4, 7)])
 
 
@@ -155,7 +155,7 @@ def test_negative_ids_count_from_the_end(tpcc):
     )
 
 
-def test_inputs_with_one_sensible_value_may_be_left_out(tpcc):
+def test_inputs_with_defaults_may_be_omitted(tpcc):
     model = COMMITTED["gpt2-odd-nopast"]
     executable = tpcc.compile(model.path, Grid(tp=2))
     inputs = model.inputs(2, 9)
@@ -163,21 +163,20 @@ def test_inputs_with_one_sensible_value_may_be_left_out(tpcc):
     assert difference(actual, model.expected(inputs)).relative <= TOLERANCE
 
 
-def test_no_rows_give_no_rows(tpcc):
+def test_empty_batch(tpcc):
     executable = tpcc.compile(ODD.path, Grid(tp=2, pp=2, sp=True))
     actual = executable.run({"input_ids": np.zeros((0, 7), np.int64)})["logits"]
     assert actual.shape == (0, 7, ODD.vocab)
 
 
-def test_no_tokens_give_no_tokens_or_a_reason(tpcc):
-    """The dynamo exporter's masks slice out the first token, so an empty sequence is an error.
-    """
+def test_empty_sequence(tpcc):
+    """The dynamo exporter's masks slice out the first token, so an empty sequence is an error."""
     executable = tpcc.compile(ODD.path, Grid(tp=2, pp=2, sp=True))
     np.save(executable.scratch / "none.npy", np.zeros((2, 0), np.int64))
     executable.call(["--input", executable.scratch / "none.npy"]).refused("sequence", "at least 1")
 
 
-def test_a_model_without_its_q_is_not_mistaken_for_the_model(tpcc, tmp_path):
+def test_missing_queries_exceed_the_tolerance(tpcc, tmp_path):
     """test_mutations.py shows that such faults exceed the tolerance; this test shows that the
     comparison of executables uses it.
     """

@@ -74,7 +74,7 @@ def test_bits_do_not_depend_on_threads(tpcc, folder):
 BENCH = ("--bench", "--shape", "batch=1,sequence=2", "--repeat", "1", "--warmup", "0", "--verbose")
 
 
-def test_what_computes_is_said(tpcc):
+def test_library_is_named(tpcc):
     program = tpcc.compile(ALL["gpt2-tiny"].path, Grid(tp=2))
     result = program.call([*BENCH, "--products=onednn"], env=environment(FAKE)).check()
     assert json.loads(result.stdout)["products"] == "oneDNN 3.99.0 (isa 0)"
@@ -83,7 +83,7 @@ def test_what_computes_is_said(tpcc):
     assert json.loads(result.stdout)["products"] == "tpc" and "products by tpc" in result.stderr
 
 
-def test_a_library_that_cannot_be_used(tpcc, tmp_path):
+def test_unusable_library(tpcc, tmp_path):
     program = tpcc.compile(ALL["gpt2-tiny"].path, Grid(tp=2))
     needs = "--products=onednn needs libdnnl.so.3, but "
     empty = tmp_path / "empty"
@@ -122,7 +122,7 @@ def test_a_library_that_cannot_be_used(tpcc, tmp_path):
     assert len(re.findall("^error:", result.stderr, re.M)) == 1, result
 
 
-def test_all_ranks_have_the_same(tpcc):
+def test_ranks_must_use_one_library(tpcc):
     program = tpcc.compile(ALL["gpt2-tiny"].path, Grid(tp=2))
     script = 'if [ $RANK = 1 ]; then set -- "$@" --products=onednn; fi; exec "$@"'
     result = run(

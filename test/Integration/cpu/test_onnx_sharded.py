@@ -50,7 +50,7 @@ def test_shards_of_weights_are_the_tensor_tactic(tmp_path, spec, devices):
     assert program(path, spec + ",manual") == program(TINY, spec)
 
 
-def test_four_parts_lie_on_two_axes(tmp_path):
+def test_four_shards_on_two_axes(tmp_path):
     model = load()
     multidevice.configure(model, "four", 4)
     # Major factor over dp, minor factor over tp.
@@ -132,7 +132,7 @@ def test_stages_may_begin_within_layers(tmp_path):
     assert "tpc.attention" in part and "gelu" not in part
 
 
-def test_stages_without_a_place_to_cut(tmp_path):
+def test_stages_without_a_cut_position(tmp_path):
     def refused(stage_of):
         model = load()
         multidevice.configure(model, "pipeline", 2)
@@ -200,7 +200,7 @@ def test_stages_without_a_place_to_cut(tmp_path):
         ),
     ],
 )
-def test_what_is_written_compiles_to_the_same_program(tmp_path, model, spec):
+def test_written_files_compile_to_the_same_program(tmp_path, model, spec):
     source, path = MODELS / f"{model}.onnx", tmp_path / "sharded.onnx"
     run(source, f"--megatron-shard={spec}", "--emit=onnx-sharded", "-o", path)
     onnx.checker.check_model(path)

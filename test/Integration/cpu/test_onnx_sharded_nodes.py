@@ -156,8 +156,7 @@ def test_refusals(tmp_path):
 
 
 def layers_of_products(tmp_path, count, change, spec):
-    """x·w0, relu, ·w1, relu, … in nodes fc0, fc1, …; compiled for a configuration of two devices.
-    """
+    """x·w0, relu, ·w1, relu, … in nodes fc0, fc1, …; compiled for a configuration of two devices."""
     node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
     nodes, last = [], "x"
     for i in range(count):
@@ -263,7 +262,7 @@ def held(size, factors, parts):
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_what_factors_say_is_what_ranks_hold(tmp_path, ranks):
+def test_ranks_have_the_shards_of_factors(tmp_path, ranks):
     """Contiguous, strided or uneven shards are either supported exactly or rejected."""
     lists = [[(a, 1), (b, 1)] for a, b in ((2, 12), (12, 2), (3, 8), (6, 4))] + [
         [(2, 1), (3, 1), (4, 1)]
@@ -394,7 +393,7 @@ def test_one_entry_for_each_node_and_configuration(tmp_path):
     )
 
 
-def test_a_configuration_for_other_devices_is_named(tmp_path):
+def test_configurations_for_other_devices_are_named(tmp_path):
     model = load()
     multidevice.configure(model, "eight", 8)
     multidevice.shard(model, "eight", TABLE, list(range(8)), {0: 8})
@@ -458,7 +457,7 @@ def test_weights_of_constant_nodes(tmp_path, inside):
     assert program(path, "tp2,manual") == program(source, "tp2")
 
 
-def test_what_is_not_in_the_program_is_warned_of(tmp_path):
+def test_tensors_that_the_program_lacks_are_warnings(tmp_path):
     model = load()
     multidevice.configure(model, "c", 2)
     # A shape, which is computed at compile time.

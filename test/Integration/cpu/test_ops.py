@@ -84,7 +84,7 @@ def test_functions_of_positive_numbers(tmp_path):
     check(tmp_path, p, TWO, lambda i, random, shape: random.uniform(0.1, 4, size=shape))
 
 
-def test_powers_of_another_type(tmp_path):
+def test_powers_of_mixed_types(tmp_path):
     p = Program()
     elements = ["f16", "f32", "f64", "i32"]
     for element in elements:
@@ -189,7 +189,7 @@ def test_integers_and_booleans(tmp_path):
     check(tmp_path, p, TWO, make)
 
 
-def test_integers_without_a_sign(tmp_path):
+def test_unsigned_integers(tmp_path):
     """Unsigned numbers of 128 and more, and booleans, where `true` is larger."""
     p = Program()
     p.input("ui8", "n", "m")
@@ -250,7 +250,7 @@ def test_integers_without_a_sign(tmp_path):
 
 
 @pytest.mark.parametrize("element", ["i32", "i64"])
-def test_divisions_that_have_no_result(tmp_path, element):
+def test_undefined_divisions(tmp_path, element):
     """Divisions by zero, and of the minimum by -1, which trap on processors."""
     p = Program()
     p.input(element, "n", "m")

@@ -231,7 +231,7 @@ def test_rotary(tmp_path, interleaved):
     check(tmp_path, p, TWO)
 
 
-def test_products(tmp_path):
+def test_matmuls(tmp_path):
     p = Program()
     p.input("f32", "n", "m", 7)
     p.input("f32", 7, 9)
@@ -254,7 +254,7 @@ def test_products(tmp_path):
 
 
 @pytest.mark.parametrize("element", ["f64", "i64"])
-def test_products_of_other_elements(tmp_path, element):
+def test_matmuls_of_other_types(tmp_path, element):
     p = Program()
     p.input(element, "n", 4, 5)
     p.input(element, 5, "m")
@@ -302,8 +302,7 @@ def test_attention(tmp_path, causal):
     ],
 )
 def test_attention_with_a_window_and_slopes(tmp_path, causal, offset, window):
-    """Windows wider than the sequence, empty, and after all keys: rows without keys are uniform.
-    """
+    """Windows wider than the sequence, empty, and after all keys: rows without keys are uniform."""
     p = Program()
     p.input("f32", "n", "m", 4, 8)
     p.input("f32", "n", "m", 2, 8)

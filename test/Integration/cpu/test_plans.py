@@ -178,7 +178,7 @@ def test_layers_are_functions(tpcc, model):
 
 
 @pytest.mark.parametrize("model", [pytest.param(model, id=name) for name, model in ALL.items()])
-def test_one_rank_has_no_weight_twice(look, model):
+def test_weights_are_loaded_once(look, model):
     """Partial rotary embeddings slice columns of a matmul, and halves of these; tables are tied to
     heads. A weight that the file stores twice may be loaded twice (optimum writes a tied head as a
     transposed copy).
@@ -232,7 +232,7 @@ def test_weights_and_heads_are_split(look, model, tp):
 
 
 @pytest.mark.parametrize("tp", [8, pytest.param(4, marks=pytest.mark.long)])
-def test_a_seed_of_any_projection_gives_the_same_plan(tpcc, tmp_path, tp):
+def test_annotations_of_any_projection_give_the_same_plan(tpcc, tmp_path, tp):
     """Eight query heads for two kv heads: annotations of k or v alone do not prevent replicated kv
     heads.
     """
@@ -336,7 +336,7 @@ def test_samples_and_tokens_are_split(look, model):
         for name in plans.MODELS
     ],
 )
-def test_no_plan_is_worse_than_docs_say(tpcc, name):
+def test_plans_are_within_documented_bounds(tpcc, name):
     """Memory and communication relative to their bounds. tools/plans.py records improvements."""
     worse, _ = plans.compare(name, plans.compute(tool("tpcc"), plans.MODELS[name]))
     assert not worse
@@ -352,7 +352,7 @@ def function(text, name):
 @pytest.mark.parametrize(
     "name,once", [("gemma2-past", ["cos", "sin"]), ("llama-dynamo", ["cos", "sin"])]
 )
-def test_what_no_micro_batch_changes_is_computed_before_the_rounds(tpcc, tmp_path, name, once):
+def test_invariants_are_computed_before_the_micro_batches(tpcc, tmp_path, name, once):
     model, path = ALL[name], tmp_path / "staged.mlir"
     shape = model.shape(4, SEQUENCE, PAST)
     flat = tpcc.plan(model.path, Grid.parse("pp2"), shape, "--emit=staged", "--plain", "-o", path)

@@ -27,7 +27,7 @@ QUICK = {("llama-dynamo", "tp4,sp"), ("olmo2-dynamo", "tp2"), ("bloom-dynamo", "
         for grid in GRIDS
     ],
 )
-def test_what_is_predicted_is_what_is_communicated(tpcc, tmp_path, name, grid):
+def test_communication_is_expected(tpcc, tmp_path, name, grid):
     sharded, cut = tmp_path / "sharded.mlir", tmp_path / "cut.mlir"
     tpcc.call(
         [MODELS[name].path, f"--megatron-shard={grid}", "--emit=sharded", "--plain", "-o", sharded]

@@ -67,7 +67,7 @@ def test_lines_fit_a_screen(tmp_path, model, grid, level):
     "level,layer",
     [("spmd", r"func\.func private @layer"), ("buffers", r"tpc_buffer\.func @\w+ of @layer")],
 )
-def test_weights_are_called_by_name(level, layer):
+def test_calls_name_their_weights(level, layer):
     """Calls have a comment with the name of each weight, so that arguments need not be counted."""
     text = (
         run(

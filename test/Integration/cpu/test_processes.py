@@ -88,7 +88,7 @@ def test_torchrun(program, expected, tmp_path):
     )
 
 
-def test_a_task_of_slurm_that_is_alone_has_all_ranks(program):
+def test_single_slurm_task_has_all_ranks(program):
     alone = {
         "SLURM_STEP_ID": "0",
         "SLURM_PROCID": "0",
@@ -161,7 +161,7 @@ def output_of(process, status=1):
     return error
 
 
-def test_a_rank_that_never_comes(ranks):
+def test_missing_rank(ranks):
     port = free_port()
     first, second = (ranks.start(environment_of(rank, 4, port), "--timeout=3") for rank in (0, 2))
     assert f"error: rank 0: ranks 1, 3 have not come to 127.0.0.1:{port} within 3 s" in output_of(
@@ -176,7 +176,7 @@ def test_a_rank_that_never_comes(ranks):
     )
 
 
-def test_numbers_that_do_not_match(ranks):
+def test_mismatched_numbers_of_ranks(ranks):
     """A rejected process receives the reason. If it belongs to the same run, the run cannot start:
     rank 0 reports this and exits at once.
     """
@@ -224,7 +224,7 @@ def test_numbers_that_do_not_match(ranks):
     assert why in output_of(second) + output_of(refused)
 
 
-def test_a_port_that_is_taken(ranks):
+def test_occupied_port(ranks):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -278,12 +278,12 @@ def test_a_port_that_is_taken(ranks):
         ),
     ],
 )
-def test_variables_that_cannot_be(ranks, environment, words):
+def test_invalid_variables(ranks, environment, words):
     assert words in output_of(ranks.start(environment))
 
 
 @pytest.mark.parametrize("size", ["1", "3", "5", "4000"])
-def test_another_number_of_ranks_than_the_programs(ranks, size):
+def test_wrong_number_of_ranks(ranks, size):
     """Reported at once, without a wait for ranks that cannot exist."""
     port = free_port()
     words = f"the program was compiled for 4 ranks, but {size} were started"
@@ -309,7 +309,7 @@ def test_another_number_of_ranks_than_the_programs(ranks, size):
         ),
     ],
 )
-def test_another_task_than_rank_0s(ranks, tmp_path, theirs, words):
+def test_other_task_than_rank_0(ranks, tmp_path, theirs, words):
     np.save(tmp_path / "IN", IDS)
     port = free_port()
     processes = [ranks.start(environment_of(rank, 4, port), "--timeout=60") for rank in (0, 1, 3)]
@@ -323,7 +323,7 @@ def test_another_task_than_rank_0s(ranks, tmp_path, theirs, words):
     assert f"rank 2 does not run the same as rank 0: {words}" in "".join(map(output_of, processes))
 
 
-def test_other_inputs_than_rank_0s(ranks, tmp_path):
+def test_other_inputs_than_rank_0(ranks, tmp_path):
     for name, sequence in (("a", 7), ("b", 5)):
         np.save(tmp_path / name, IDS[:, :sequence])
     (tmp_path / "more").mkdir()
@@ -451,7 +451,7 @@ def test_strangers_are_ignored(program, ranks):
             stranger.close()
 
 
-def test_shared_memory_that_is_too_small_is_said(program, expected, tmp_path):
+def test_small_shared_memory_is_noted(program, expected, tmp_path):
     small = [
         "unshare",
         "-rm",

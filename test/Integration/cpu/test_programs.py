@@ -42,7 +42,7 @@ def test_the_same_executable(tpcc, tmp_path, model, grid):
         assert again.describe() == described, level
 
 
-def test_what_is_not_proved_is_said(tpcc, tmp_path):
+def test_unproved_programs_are_reported(tpcc, tmp_path):
     text = emit(tpcc, TINY, "tp2", "staged", tmp_path / "staged.mlir", "--plain")
     result = tpcc.call([text, "-o", tmp_path / "unproved"]).check()
     assert "not proved" in result.stderr and "--reference" in result.stderr
@@ -104,7 +104,7 @@ def test_errors_name_nodes(tpcc, tmp_path):
 
 
 @pytest.mark.parametrize("level", ["model", "staged"])
-def test_a_program_says_where_its_weights_are(tpcc, tmp_path, level):
+def test_programs_contain_the_paths_of_weights(tpcc, tmp_path, level):
     """Weights of a program are not read from --weights."""
     text = emit(tpcc, TINY, "tp2", level, tmp_path / f"{level}.mlir")
     for weights in (TINY.parent, TINY, tmp_path / "nothing"):
@@ -115,7 +115,7 @@ def test_a_program_says_where_its_weights_are(tpcc, tmp_path, level):
     assert not (tmp_path / "no").exists()
 
 
-def test_damaged_text_is_refused(tpcc, tmp_path):
+def test_damaged_text_is_rejected(tpcc, tmp_path):
     text = emit(tpcc, TINY, "tp2", "staged", tmp_path / "staged.mlir").read_text()
     spmd = emit(tpcc, TINY, "tp2", "spmd", tmp_path / "spmd.mlir", "--plain").read_text()
     damaged = tmp_path / "damaged.mlir"

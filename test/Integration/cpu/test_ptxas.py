@@ -19,7 +19,7 @@ def emit(tpcc, *flags, env=None):
     return tpcc.call([TINY.path, "--megatron-shard=tp2", "--target=cuda", *flags], env=env)
 
 
-def test_without_a_toolkit_it_says_what_is_left_out(tpcc):
+def test_without_a_toolkit_a_note_names_what_is_missing(tpcc):
     """Everything except for the cubins is the same."""
     texts = {}
     for toolkit in ("", "/nonexistent"):
@@ -147,7 +147,7 @@ def test_a_cubin_whose_last_kernel_has_shared_memory(tpcc, tmp_path):
         "LC_ALL=C sed s/[.]text[.]kernel_/.text.others_/g",
     ],
 )
-def test_a_cubin_that_is_cut_off(tpcc, tmp_path, does):
+def test_truncated_cubin(tpcc, tmp_path, does):
     """A truncated cubin with status 0, as after a full disk, and a cubin of other kernels."""
     put_assembler(
         tmp_path,
@@ -164,7 +164,7 @@ while [ $# -gt 0 ]; do [ $1 = -o ] && cubin=$2; shift; done
     )
 
 
-def test_what_a_killed_compiler_leaves_the_next_one_removes(tpcc, tmp_path):
+def test_files_of_a_killed_compiler_are_removed(tpcc, tmp_path):
     """Keeps files that another process uses, or that belong to another user."""
     scratch = tmp_path / "scratch"
     (scratch / "tpc-ptxas-other").mkdir(parents=True)
@@ -198,7 +198,7 @@ def test_what_a_killed_compiler_leaves_the_next_one_removes(tpcc, tmp_path):
         ("while :; do :; done", "s of CPU time for sm_80", ["--gpu-arch=sm_80"]),
     ],
 )
-def test_an_assembler_that_hangs_is_ended(tpcc, tmp_path, does, words, flags):
+def test_hanging_assembler(tpcc, tmp_path, does, words, flags):
     """An idle ptxas ends after a minute, and the others with it; a working one after a minute of
     CPU time, even if others compete for the CPU.
     """
@@ -220,7 +220,7 @@ def test_an_assembler_that_hangs_is_ended(tpcc, tmp_path, does, words, flags):
         ("/proc", "no folder for ptxas can be made"),
     ],
 )
-def test_no_room_for_the_assembler(tpcc, folder, words):
+def test_no_folder_for_the_assembler(tpcc, folder, words):
     if not ASSEMBLER:
         pytest.skip("ptxas: there is none")
     emit(tpcc, "--emit=ptx", "-o", tpcc.scratch / "out", env={"TMPDIR": folder}).refused(

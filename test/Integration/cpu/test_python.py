@@ -24,7 +24,7 @@ def python(module, *arguments, **options):
 
 
 @pytest.mark.parametrize("module", ["tpc.export", "tpc.weights", "tpc.compare"])
-def test_help_teaches(module):
+def test_help_has_examples(module):
     text = python(module, "--help").check().stdout
     assert (
         f"python -m {module}" in text
@@ -51,7 +51,7 @@ def test_help_teaches(module):
     ],
     ids=lambda value: " ".join(value),
 )
-def test_export_refuses(tmp_path, arguments, words):
+def test_export_rejects(tmp_path, arguments, words):
     python("tpc.export", "-o", "m.onnx", *arguments, cwd=tmp_path).refused(*words)
     assert not list(tmp_path.iterdir())
 
@@ -140,26 +140,26 @@ def test_sizes_find_their_names_and_keep_proportions():
         (Plain, {"kv_heads": 2}, {}, ["--kv-heads"]),
     ],
 )
-def test_sizes_that_make_no_model_are_refused(config_class, given, settings, words):
+def test_invalid_sizes_are_rejected(config_class, given, settings, words):
     with pytest.raises(families.ConfigurationError) as error:
         configured(config_class, settings, **given)
     assert all(word in str(error.value) for word in words)
 
 
-def test_sizes_that_were_forgotten_are_named():
+def test_missing_sizes_are_named():
     assert (
         families.untouched_sizes(Configuration, configured(Configuration, hidden=128))
         == "rotary_dim=8"
     )
 
 
-def test_unknown_families_have_neighbors():
+def test_unknown_families_have_suggestions():
     message = str(families.unknown_family("LLama-2", ["llama", "mistral", "gpt2"]))
     assert "similar names: llama" in message
     assert "--list" in str(families.unknown_family("zzz", ["llama"]))
 
 
-def test_export_says_what_to_install(tmp_path):
+def test_export_names_missing_packages(tmp_path):
     if all(importlib.util.find_spec(name) for name in ("torch", "transformers", "onnxscript")):
         pytest.skip("torch: it is installed, with transformers")
     python("tpc.export", "gpt2", "-o", "m.onnx", cwd=tmp_path).refused(
@@ -190,7 +190,7 @@ def test_compare(arrays):
     assert bad.returncode == 1 and "[1, 2, 3]" in bad.stdout and "MORE THAN" in bad.stdout
 
 
-def test_compare_alone_shows_the_noise(arrays):
+def test_compare_with_one_argument_shows_the_noise(arrays):
     assert "ok" in compare(arrays, "--input", "hidden_states=in.npy").check().stdout
 
 
@@ -228,7 +228,7 @@ def test_compare_reads_files(arrays):
     ],
     ids=lambda value: " ".join(value),
 )
-def test_compare_refuses(arrays, arguments, words):
+def test_compare_rejects(arrays, arguments, words):
     compare(arrays, *arguments).refused(*words)
 
 
@@ -282,7 +282,7 @@ def test_defaults():
     ],
     ids=lambda model: model.name,
 )
-def test_compare_defaults_what_executables_default(tpcc, tmp_path, model):
+def test_compare_has_the_defaults_of_executables(tpcc, tmp_path, model):
     """Input names have the same meaning in tpc.compare as in the compiler, and the defaults are
     equal.
     """
@@ -324,7 +324,7 @@ def test_difference():
     assert reference.difference(np.zeros((0, 3)), np.zeros((0, 3))).relative == 0
 
 
-def test_numpy_alone_is_enough_to_load_programs():
+def test_loading_needs_only_numpy():
     """`pip install ./python` installs only the package; each tool reports its missing
     dependencies."""
     text = """

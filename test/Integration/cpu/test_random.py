@@ -99,7 +99,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("what", FOUND)
-def test_found(what):
+def test_earlier_failures(what):
     outcome = attempt(Pair.parse(FOUND[what]))
     assert outcome.kind == "ok", f"{outcome.kind}: {outcome.text}"
 
@@ -137,7 +137,7 @@ ILL = [
 
 
 @pytest.mark.parametrize("text", ILL, ids=["a hundred", "ten thousand"])
-def test_mistakes_are_no_noise(text):
+def test_faults_exceed_the_noise(text):
     """With amplified rounding, different rounding is accepted, but the loss of half a matrix is
     not.
     """
@@ -208,7 +208,7 @@ def pytest_generate_tests(metafunc):
     metafunc.parametrize("seed", range(option("--random-from"), option("--random-from") + count))
 
 
-def test_the_generator_draws_what_it_should():
+def test_the_generator_covers_all_features():
     """Covers uneven, tiny and degenerate sizes, every family of attention, and every step of
     chains."""
     pairs = [draw_pair(seed) for seed in range(1000)]

@@ -199,7 +199,7 @@ def test_calls_of_a_layer(tpcc, name, text):
         assert (row["products"], row["attentions"], row["kernels"]) == CALLS[name, text], row
 
 
-def test_only_the_last_stage_hands_out_logits(tpcc):
+def test_only_the_last_stage_outputs_logits(tpcc):
     rows = tpcc.report(ODD.path, Grid(tp=2, pp=2), ODD.shape(2, 8))
     gathers = [row for row in rows if row["kind"] == "gather"]
     assert [(row["stage"], row["axis"]) for row in gathers] == [(1, "output")]

@@ -108,7 +108,7 @@ def sent_of(tmp_path, name, pairs):
 
 
 @pytest.mark.parametrize("name", GRIDS)
-def test_ranks_send_no_more_than_they_must(tmp_path, name):
+def test_ranks_send_the_minimum(tmp_path, name):
     """All pairs at once: the sum equals the sum of the bounds, so no pair exceeds its bound."""
     pairs = list(itertools.permutations(LAYOUTS, 2))
     assert len(pairs) == 110

@@ -203,7 +203,7 @@ def chains(element):
 
 
 @pytest.mark.parametrize("element", ["f32", "f64", "f16"])
-def test_chains_are_what_ieee_says(tpcc, tmp_path, element):
+def test_chains_match_ieee(tpcc, tmp_path, element):
     x, y = (a.ravel() for a in np.meshgrid(np.array(SPECIAL), np.array(SPECIAL)))
     drawn = np.random.default_rng(1).normal(size=(2, 1000)) * 10
     with np.errstate(all="ignore"):

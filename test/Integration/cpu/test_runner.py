@@ -61,7 +61,7 @@ def test_gtest_counts(tmp_path):
         ("", None),
     ],
 )
-def test_skips_are_counted_by_what_they_lack(tmp_path, reason, lacks):
+def test_skips_are_counted_by_missing_dependency(tmp_path, reason, lacks):
     """Dependencies that are not optional must exist."""
     (tmp_path / "r.xml").write_text(
         '<testsuites><testcase classname="a" name="b"><skipped'
@@ -91,7 +91,7 @@ def test_skips_are_counted_by_what_they_lack(tmp_path, reason, lacks):
         ),
     ],
 )
-def test_what_dies_is_a_failure(tmp_path, text, status, expected):
+def test_crashes_are_failures(tmp_path, text, status, expected):
     if text is not None:
         (tmp_path / "r.xml").write_text(text)
     results = run.Results()
@@ -150,8 +150,7 @@ def test_commands_end(tmp_path, code, limit, idle_limit, expected):
 
 
 class Machine:
-    """A simulated machine whose time the test sets, and a runner with a share of its cores.
-    """
+    """A simulated machine whose time the test sets, and a runner with a share of its cores."""
 
     def __init__(self, load, share):
         self.load, self.share, self.time, self.used, self.written = load, share, 0.0, 0.0, 0
@@ -171,16 +170,15 @@ class Machine:
         return "", self.time
 
 
-def test_a_busy_machine_stops_no_tests():
-    """Twenty threads per core: nine minutes of work take hours, and the runner is not ended.
-    """
+def test_busy_machines_do_not_stop_tests():
+    """Twenty threads per core: nine minutes of work take hours, and the runner is not ended."""
     machine = Machine(load=20, share=0.05)
     assert machine.passes(6 * 3600)[0] == ""
     assert machine.passes(24 * 3600)[0] == "stopped after 40 minutes of CPU time"
 
 
 @pytest.mark.parametrize("load", [1, 20])
-def test_what_hangs_is_stopped(load):
+def test_hanging_tests_are_stopped(load):
     machine = Machine(load, share=1 / load)
     assert machine.passes(300)[0] == ""
     begin, machine.share = machine.time, 0.002  # ranks that wait still look at each other
@@ -191,14 +189,14 @@ def test_what_hangs_is_stopped(load):
     )
 
 
-def test_tests_that_end_are_progress():
+def test_finished_tests_are_progress():
     machine = Machine(load=1, share=0)
     for _ in range(10):
         machine.written += 1
         assert machine.passes(500)[0] == ""
 
 
-def test_what_processes_use_is_counted_with_all_that_they_start():
+def test_cpu_time_includes_child_processes():
     import machine_time
 
     before = machine_time.tree_seconds(os.getpid())

@@ -116,14 +116,14 @@ def test_tokens_shift_within_their_sequences(tpcc, tmp_path, grid, shifts):
     assert found == {"all_reduce": 2, "all_gather": 1}
 
 
-def test_a_shift_by_nothing_is_none(tpcc, tmp_path):
+def test_shift_by_zero(tpcc, tmp_path):
     path = tmp_path / "shift.onnx"
     token_shift(path, (0,))
     check(tpcc, path, "tp2,sp", SHAPES)
     assert ("collective_permute", "tp") not in kinds(tpcc, path, "tp2,sp", 2, 7)
 
 
-def test_only_what_crosses_is_sent(tpcc, tmp_path):
+def test_only_crossing_tokens_are_sent(tpcc, tmp_path):
     """One sequence of 12 tokens over four ranks: a shift by k sends k of a rank's three tokens, at
     most all.
     """

@@ -57,7 +57,7 @@ def write(tpcc, library, tmp_path):
 
 @pytest.mark.parametrize("named", [{}, {"STAGING_NAMED": "1"}], ids=["nameless", "named"])
 @pytest.mark.parametrize("writer", WRITERS)
-def test_no_writer_is_left_when_a_file_gets_its_name(write, tmp_path, writer, named):
+def test_finished_files_have_no_writers(write, tmp_path, writer, named):
     out = tmp_path / "out"
     write(writer, **named).check()
     first = (out / "file").read_bytes()
@@ -76,7 +76,7 @@ def test_no_writer_is_left_when_a_file_gets_its_name(write, tmp_path, writer, na
 @pytest.mark.parametrize("named", [{}, {"STAGING_NAMED": "1"}], ids=["nameless", "named"])
 @pytest.mark.parametrize("moment", ["open", "write", "rename"])
 @pytest.mark.parametrize("writer", ["executable", "text", "output"])
-def test_nothing_is_left_of_a_killed_process(write, tmp_path, writer, moment, named):
+def test_killed_processes_leave_no_files(write, tmp_path, writer, moment, named):
     out = tmp_path / "out"
     (out / "file").write_bytes(b"old")
     ended = write(writer, STAGING_KILL=moment, **named)
@@ -92,7 +92,7 @@ def test_nothing_is_left_of_a_killed_process(write, tmp_path, writer, moment, na
     ).read_bytes() != b"old"
 
 
-def test_files_of_processes_that_live_are_left_alone(write, tmp_path):
+def test_files_of_running_processes_are_kept(write, tmp_path):
     import fcntl
 
     with open(tmp_path / "out" / ".tpc-1-2", "w") as other:

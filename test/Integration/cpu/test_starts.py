@@ -190,7 +190,7 @@ LISTENERS = {
 }
 
 
-def test_whatever_listens_in_place_of_rank_0(ranks):
+def test_wrong_listeners_in_place_of_rank_0(ranks):
     """All waits share one clock: the run ends at its timeout, whatever process listens."""
     listeners = {
         name: Listener(behave, backlog=0 if behave is None else 16)
@@ -240,7 +240,7 @@ def test_whatever_listens_in_place_of_rank_0(ranks):
         ),
     ],
 )
-def test_a_rank_that_has_come_and_goes(ranks, then, words):
+def test_rank_that_leaves_after_connecting(ranks, then, words):
     """No rank waits for the start-up timeout, and connected ranks receive the reason."""
     port = free_port()
     first, third = ranks.start(0, 4, port, "end", 0, 120), ranks.start(2, 4, port, "end", 0, 120)
@@ -256,7 +256,7 @@ def test_a_rank_that_has_come_and_goes(ranks, then, words):
     second.close()
 
 
-def test_rank_0_ends_while_others_come(ranks):
+def test_rank_0_ends_while_others_connect(ranks):
     port = free_port()
     first, second, third = (ranks.start(rank, 4, port, "end", 0, 120) for rank in range(3))
     time.sleep(1)
@@ -267,7 +267,7 @@ def test_rank_0_ends_while_others_come(ranks):
     ), texts
 
 
-def test_who_comes_late_is_told(ranks):
+def test_late_ranks_receive_the_reason(ranks):
     """Rank 0 rejects a rank of the run, and waits briefly for other ranks to inform them."""
     port = free_port()
     first, stranger = ranks.start(0, 4, port, "end", 0, 120), ranks.start(3, 8, port, "end", 0, 120)
@@ -313,7 +313,7 @@ def test_who_comes_late_is_told(ranks):
         ),
     ],
 )
-def test_ranks_that_there_cannot_be(ranks, variables, words):
+def test_invalid_ranks(ranks, variables, words):
     assert words in output_of(ranks.start(0, 4, 29999, "end", 0, 120, **variables))
 
 
@@ -333,7 +333,7 @@ def test_two_processes_as_rank_0(ranks):
 
 @pytest.mark.parametrize("launcher", ["mpi", "torch"])
 @pytest.mark.parametrize("victim", [0, pytest.param(2, marks=pytest.mark.long)])
-def test_a_rank_that_takes_no_part(launcher, victim):
+def test_rank_that_does_not_participate(launcher, victim):
     """A rank ends with status 0 before the others look for it; the launcher sees a success."""
     variable = "OMPI_COMM_WORLD_RANK" if launcher == "mpi" else "RANK"
     start = (
@@ -354,7 +354,7 @@ def test_a_rank_that_takes_no_part(launcher, victim):
     ], result.stderr
 
 
-def test_a_size_that_is_none_of_the_programs(tpcc):
+def test_wrong_world_size(tpcc):
     """The same without a detectable launcher and without rank 0."""
     program = tpcc.compile(COMMITTED["gpt2-mlp"].path, Grid(tp=2)).path
     for variables in (
@@ -407,7 +407,7 @@ class Proxy:
                 pass
 
 
-def test_a_link_that_is_cut_between_processes_that_run(ranks):
+def test_cut_link_between_running_processes(ranks):
     """Neither of the two is killed or reported as ended."""
     cases = []
     for mode in ("down", "up", "both", "close"):
@@ -470,7 +470,7 @@ def test_the_launcher_is_killed(tmp_path, wrapped):
     assert len(re.findall("^error", text, re.M)) == 1, text
 
 
-def test_what_a_script_has_started_goes_on(ranks):
+def test_background_ranks_of_a_script_continue(ranks):
     """Background ranks of a shell continue after the shell has ended."""
     port = free_port()
     script = " & ".join(
@@ -484,7 +484,7 @@ def test_what_a_script_has_started_goes_on(ranks):
 
 
 @pytest.mark.parametrize("style,victim", [("plain", 0), ("torch", 1)])
-def test_sigterm_to_one_rank_is_said(style, victim):
+def test_sigterm_to_one_rank_is_reported(style, victim):
     """That rank reports it, and another rank names it."""
     result = run([*LAUNCH, "--as", style, "-n", "3", SCENARIO, "term", victim, "60"])
     assert result.returncode != 0

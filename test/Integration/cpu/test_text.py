@@ -64,7 +64,7 @@ def streamed(tokenizer, prompt, ids):
     return [stream.put(token) for token in ids] + [stream.end()]
 
 
-def test_what_is_streamed_is_the_text(tokenizer):
+def test_streamed_text_equals_the_text(tokenizer):
     """For every split of a text into prompt and continuation at a token, both together equal the
     text, without partial characters.
     """
@@ -79,7 +79,7 @@ def test_what_is_streamed_is_the_text(tokenizer):
                 assert "\N{REPLACEMENT CHARACTER}" not in "".join(pieces)
 
 
-def test_text_comes_as_soon_as_it_is_whole(folder):
+def test_text_is_streamed_as_soon_as_it_is_complete(folder):
     tokenizer = load_tokenizer(folder)
     ids = tokenizer.encode("€🙂").ids
     assert len(ids) == 7
@@ -111,7 +111,7 @@ def test_random_text_streams_to_itself(tokenizer):
         )
 
 
-def test_random_tokens_stream_to_what_they_decode_to(folder):
+def test_random_tokens_stream_as_decoded(folder):
     tokenizer, source = load_tokenizer(folder), random.Random(1)
     prompt = tokenizer.encode("Once").ids
     for _ in range(50):
@@ -226,7 +226,7 @@ def test_defaults_come_from_the_folder(tmp_path, files, expected):
         pytest.param('{"a": ' + "[" * 100000, "not JSON", id="deep"),
     ],
 )
-def test_folders_that_are_wrong(tmp_path, text, words):
+def test_invalid_folders(tmp_path, text, words):
     (tmp_path / "generation_config.json").write_text(text)
     with pytest.raises(TextError, match=words):
         read_defaults(tmp_path)
@@ -253,7 +253,7 @@ LIMITS = {
     [[name] for name in LIMITS] + [["truncation", "padding to a length"]],
     ids=" and ".join,
 )
-def test_a_prompt_is_neither_cut_nor_filled_up(folder, tmp_path, limits):
+def test_prompts_are_neither_truncated_nor_padded(folder, tmp_path, limits):
     """As in transformers, truncation and padding in the file have no effect; tokens that the file
     adds around a text do.
     """
@@ -325,7 +325,7 @@ def test_characters_without_a_token():
     )
 
 
-def test_text_without_tokens_is_refused():
+def test_text_without_tokens_is_rejected():
     from tokenizers import Tokenizer, models
 
     for model in (

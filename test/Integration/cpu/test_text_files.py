@@ -49,7 +49,7 @@ PLACES = {
     "name",
     ["generation_config.json", "genai_config.json", "tokenizer.json", "tokenizer_config.json"],
 )
-def test_what_is_no_file(tmp_path, folder, place, name):
+def test_files_that_are_not_regular(tmp_path, folder, place, name):
     make, words = PLACES[place]
     make(tmp_path / name)
     with pytest.raises(TextError, match=f"{name}.*({words})"):
@@ -59,7 +59,7 @@ def test_what_is_no_file(tmp_path, folder, place, name):
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if place not in ("pipe", "empty")])
-def test_what_is_no_prompt(folder, tmp_path, place):
+def test_invalid_prompt_files(folder, tmp_path, place):
     PLACES[place][0](tmp_path / "prompt")
     with pytest.raises(TextError, match="--prompt-file.*prompt"):
         written(folder, [], "--prompt-file", str(tmp_path / "prompt"))
@@ -74,7 +74,7 @@ def test_a_prompt_may_come_from_a_pipe(folder, tmp_path):
     assert ids == load_tokenizer(folder).encode("Once\nupon").ids
 
 
-def test_what_is_written_is_what_follows(folder):
+def test_output_is_the_continuation(folder):
     tokenizer = load_tokenizer(folder)
     follows = tokenizer.encode(" upon a tíme 🙂").ids
     end = tokenizer.token_to_id("<|end|>")
@@ -104,7 +104,7 @@ def test_what_is_written_is_what_follows(folder):
         ({"eos_token_id": 4}, ["--stop-ids", ""], {"stop_ids": []}),
     ],
 )
-def test_flags_count_before_the_folder(folder, tmp_path, config, flags, expected):
+def test_flags_override_the_folder(folder, tmp_path, config, flags, expected):
     (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
     (tmp_path / "generation_config.json").write_text(json.dumps(config))
     settings = written(tmp_path, [], "--prompt", "Once", *flags)[1][1]
@@ -128,7 +128,7 @@ def command(*arguments, **options):
     )
 
 
-def test_help_teaches():
+def test_help_has_examples():
     text = command("--help").check().stdout
     assert (
         "python -m tpc.generate ./model --tokenizer DIR --prompt" in text

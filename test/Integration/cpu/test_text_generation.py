@@ -53,7 +53,7 @@ def text_of(folder, ids):
 PROMPT, IDS = "hello", [7, 4, 11, 11, 14]
 
 
-def test_text_is_that_of_the_tokens(folder):
+def test_text_matches_the_tokens(folder):
     expected = executables(IDS, "--max-new-tokens", "30")
     for arguments in (["--prompt", PROMPT], ["--prompt-file", folder / "prompt"]):
         (folder / "prompt").write_text(PROMPT)
@@ -81,7 +81,7 @@ def test_text_is_that_of_the_tokens(folder):
     (folder / "generation_config.json").unlink()
 
 
-def test_what_is_wrong_with_a_prompt(folder):
+def test_invalid_prompts(folder):
     run([*COMMAND, "--tokenizer", folder, "--prompt", ""], env=ENVIRONMENT).refused(
         "prompt is empty"
     )
@@ -136,7 +136,7 @@ def test_values_of_flags(folder, capfd, flag, values):
             assert value.replace("e", "e+") in output and "inf" not in output, output
 
 
-def test_what_is_no_text(folder, tmp_path):
+def test_input_that_is_not_utf_8(folder, tmp_path):
     """Bytes that are not UTF-8, from any source."""
     command = [*COMMAND, "--tokenizer", folder]
     run(
@@ -156,7 +156,7 @@ def test_what_is_no_text(folder, tmp_path):
 
 
 @pytest.mark.parametrize("output, word", [("/dev/full", "space"), ("&-", "no standard output")])
-def test_output_that_cannot_be_written(folder, output, word):
+def test_unwritable_output(folder, output, word):
     command = [*COMMAND, "--tokenizer", str(folder), "--prompt", PROMPT, "--max-new-tokens", "30"]
     result = run(["sh", "-c", f'exec "$@" >{output}', "sh", *command], env=ENVIRONMENT).refused(
         word
@@ -190,7 +190,7 @@ def end_with_stacks(process):
     return f"{len(out)} bytes were said\n{err.decode(errors='replace')[-4000:]}\n{native[-8000:]}"
 
 
-def test_text_comes_while_it_is_made_and_can_be_interrupted(folder):
+def test_streaming_can_be_interrupted(folder):
     process = endless(folder)
     process.send_signal(signal.SIGINT)
     try:
@@ -200,7 +200,7 @@ def test_text_comes_while_it_is_made_and_can_be_interrupted(folder):
     assert process.returncode == 130 and not err.strip(), err
 
 
-def test_a_reader_who_goes_away_ends_it(folder):
+def test_closed_pipe_ends_generation(folder):
     process = endless(folder)
     process.stdout.close()
     assert process.wait(timeout=scaled(60)) == 1

@@ -45,7 +45,7 @@ def try_out(tpcc, model, text):
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_advice_is_taken_without_a_warning(tpcc, model, text, words):
+def test_recommended_grids_have_no_warning(tpcc, model, text, words):
     result = try_out(tpcc, model, text)
     assert ("error: " if result.returncode else "warning: ") in result.stderr, result
     for word in words:
@@ -54,7 +54,7 @@ def test_advice_is_taken_without_a_warning(tpcc, model, text, words):
     assert "warning" not in better.stderr, better
 
 
-def test_as_many_ranks_as_parts_are_not_warned_of(tpcc):
+def test_one_part_per_rank_has_no_warning(tpcc):
     for text in ("tp4", "tp8", "dp64", "mb64"):
         assert "warning" not in try_out(tpcc, LLAMA, text).check().stderr
 
@@ -82,7 +82,7 @@ def test_replicas_and_micro_batches_without_samples(tpcc, tmp_path):
         assert "warning" not in try_out(tpcc, static, better).check().stderr, better
 
 
-def test_more_ranks_than_threads_are_refused(tpcc):
+def test_more_ranks_than_threads_are_rejected(tpcc):
     executable = tpcc.compile(COMMITTED["gpt2-mlp"].path, Grid(dp=100000))
     assert "100000 ranks need one process each" in executable.compiled.stderr
     result = executable.call([])

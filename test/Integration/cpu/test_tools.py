@@ -61,8 +61,7 @@ def test_late_stages(tpcc, tmp_path):
 
 
 def test_a_deep_model_prints_on_a_page(tpcc, tmp_path):
-    """Repeated layers are one function: twelve layers differ from four only in calls and weights.
-    """
+    """Repeated layers are one function: twelve layers differ from four only in calls and weights."""
     texts = [
         emit(
             tpcc, MODELS / f"{name}.onnx", "model", tmp_path / f"{name}.mlir", "--plain"
@@ -142,7 +141,7 @@ def test_one_input_needs_no_name(tpcc, tmp_path):
     assert difference(np.load(tmp_path / "logits.npy"), TINY.expected(inputs)).relative <= TOLERANCE
 
 
-def test_what_is_not_recognized_is_said(tpcc, tmp_path):
+def test_unrecognized_patterns_are_remarks(tpcc, tmp_path):
     """Up to eight remarks, each with its node, and the number of further ones."""
     for count in (3, 11):
         names = ["x", *(f"h{i}" for i in range(count))]

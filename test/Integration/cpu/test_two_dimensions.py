@@ -49,7 +49,7 @@ def test_numbers_of_other_flavors(tpcc, name, text):
 @pytest.mark.parametrize(
     "name,text", [("exported-gpt2-nopast", "tp2x4,pp2"), ("exported-gpt2odd-dynamo", "tp3x2,dp2")]
 )
-def test_numbers_of_files_of_others(tpcc, name, text):
+def test_numbers_of_other_exporters(tpcc, name, text):
     model = FROM_CORPUS[name]
     if not model.path.exists():
         pytest.skip(f"corpus: {model.path} is absent")
@@ -133,8 +133,7 @@ def test_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
 
 @pytest.mark.parametrize("heads,kv_heads,text", [(4, 2, "tp2x2"), (6, 2, "tp2x3")])
 def test_small_weights_of_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
-    """Constants of the program are whole on every rank, which slices its shard.
-    """
+    """Constants of the program are whole on every rank, which slices its shard."""
     path = grouped_attention(
         tmp_path / f"constants-{heads}.onnx", heads, kv_heads, 2, 4, ["wo", "bq", "wk"]
     )

@@ -71,7 +71,7 @@ GROUPED = {
 
 @pytest.mark.parametrize("kv,heads,tp", GROUPED, ids=lambda n: str(n))
 @pytest.mark.parametrize("attention", ["separate", pytest.param("falcon", marks=pytest.mark.long)])
-def test_ranks_hold_the_kv_heads_that_they_need(tpcc, tmp_path, kv, heads, tp, attention):
+def test_ranks_store_the_kv_heads_that_they_need(tpcc, tmp_path, kv, heads, tp, attention):
     layer = Layer(attention=attention, heads=heads, kv=kv, size=4, rotary="half", **MLP)
     spec = Spec((layer,), depth=2, vocab=16)
     executable = compiled(tpcc, tmp_path, spec, f"tp{tp}")

@@ -86,13 +86,13 @@ def check_agreement(ranks):
         ],
     ],
 )
-def test_one_measures_and_all_agree(step, grid, transport, seed):
+def test_one_rank_measures_for_all(step, grid, transport, seed):
     ranks, _ = step(grid, transport=transport, TPC_SIM_SEED=seed)
     _, slow = check_agreement(ranks)
     assert slow or (grid, seed) not in [("tp2", 1), ("tp1", 7)]  # some are slow with these
 
 
-def test_what_was_measured_is_kept(step, tmp_path):
+def test_measurements_are_stored(step, tmp_path):
     cache = tmp_path / "below" / "cache"
     first, _ = step("tp2", cache=cache)
     assert any(rank.measured for rank in first)
@@ -110,7 +110,7 @@ def test_what_was_measured_is_kept(step, tmp_path):
     assert not any(rank.measured for rank in ranks) and (cache / "measured").read_bytes() == kept
 
 
-def test_a_cache_that_is_damaged_is_replaced(step, tmp_path):
+def test_damaged_caches_are_replaced(step, tmp_path):
     cache = tmp_path / "cache"
     step("tp1", cache=cache)
     file = cache / "measured"

@@ -121,7 +121,7 @@ def names(output, victim):
     "number",
     [pytest.param(number, marks=[] if number == 901 else long) for number in range(900, 912)],
 )
-def test_a_call_is_named_where_calls_are_waited_for(tpcc, tmp_path, number):
+def test_failed_call_is_named_with_launch_blocking(tpcc, tmp_path, number):
     """Named by the kernel at which the simulator injected the error."""
     trace = tmp_path / "trace"
     output = the_error(
@@ -141,7 +141,7 @@ def test_a_call_is_named_where_calls_are_waited_for(tpcc, tmp_path, number):
     "number",
     [pytest.param(number, marks=[] if number == 905 else long) for number in range(900, 930)],
 )
-def test_calls_of_a_replayed_step_are_told_apart(tpcc, tmp_path, number):
+def test_failed_call_of_a_replayed_step(tpcc, tmp_path, number):
     """The communication state narrows 60 calls to a handful, including the right one."""
     trace = tmp_path / "trace"
     output = the_error(
@@ -156,7 +156,7 @@ def test_calls_of_a_replayed_step_are_told_apart(tpcc, tmp_path, number):
     "fault,words",
     [("oom@3:1", "rank 1: out of memory"), ("pinned@1", "to pin host memory: out of memory")],
 )
-def test_memory_that_is_not_there(tpcc, fault, words):
+def test_out_of_memory(tpcc, fault, words):
     assert words in the_error(injected(program_of(tpcc), "threads", fault))
 
 
@@ -172,7 +172,7 @@ def test_a_rank_that_fails_while_others_connect(tpcc, mpi, transport, number):
     ), output
 
 
-def test_a_rank_that_cannot_begin_to_connect(tpcc):
+def test_rank_that_fails_before_connecting(tpcc):
     """Ranks as threads: the others wait for it in NCCL and cannot be aborted there."""
     injected(program_of(tpcc), "threads", "oom@1:1")
 
@@ -213,7 +213,7 @@ STATE = (
         for number, hang in enumerate(HANGS)
     ],
 )
-def test_what_hangs_is_named(tpcc, mpi, tmp_path, fault, axes, transport):
+def test_hanging_calls_are_named(tpcc, mpi, tmp_path, fault, axes, transport):
     trace = tmp_path / "trace"
     result = injected(
         program_of(tpcc, **axes), transport, fault, ["--timeout=2"], TPC_SIM_TRACE=trace

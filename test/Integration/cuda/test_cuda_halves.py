@@ -60,7 +60,7 @@ def test_precision(tpcc, tmp_path):
         ),
     ],
 )
-def test_precisions_that_are_not_there(tpcc, tmp_path, flags, words):
+def test_unsupported_precisions(tpcc, tmp_path, flags, words):
     tpcc.call([COMMITTED["gpt2-mlp"].path, *flags, "-o", tmp_path / "x"]).refused(*words)
 
 

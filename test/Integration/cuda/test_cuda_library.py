@@ -57,7 +57,7 @@ np.save("{tmp_path}/logits.npy", logits)
     assert np.array_equal(np.load(tmp_path / "logits.npy"), expected)
 
 
-def test_a_gpu_that_fails_is_survived(tpcc):
+def test_processes_survive_a_failing_gpu(tpcc):
     program = tpcc.compile(MODEL.path, "tp2", *FLAGS)
     # After a failure, reads of unwritten memory are expected, so findings are ignored.
     result = python(

@@ -37,7 +37,7 @@ def environment(**more):
         ("mpi", "freeze"),
     ],
 )
-def test_who_dies_is_named(tpcc, mpi, tmp_path, transport, fate):
+def test_failed_rank_is_named(tpcc, mpi, tmp_path, transport, fate):
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
     trace = tmp_path / "trace"
     check(program, transport, fate, 1, tmp_path / "log", environment(TPC_SIM_TRACE=trace))
@@ -49,7 +49,7 @@ def test_who_dies_is_named(tpcc, mpi, tmp_path, transport, fate):
 @pytest.mark.parametrize("seed", range(50))
 @pytest.mark.parametrize("fate", FATES)
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
-def test_who_dies_is_named_always(tpcc, mpi, tmp_path, transport, fate, seed):
+def test_failed_rank_is_named_at_length(tpcc, mpi, tmp_path, transport, fate, seed):
     grid = [Grid(tp=2), Grid(tp=2, pp=2), Grid(tp=3), Grid(tp=2, dp=2)][seed % 4]
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", grid, *FLAGS)
     took[transport, fate] += check_times(
@@ -78,7 +78,7 @@ def test_who_dies_is_named_always(tpcc, mpi, tmp_path, transport, fate, seed):
         for seed in (0, 1)
     ],
 )
-def test_who_dies_is_named_in_each_phase(tpcc, mpi, number, fate, transport, seed):
+def test_failed_rank_is_named_in_each_phase(tpcc, mpi, number, fate, transport, seed):
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
     result = program.call(
         ["--bench", "--shape", "batch=1,sequence=8", "--warmup", "1000000", "--weights=random:1"],
@@ -97,7 +97,7 @@ def test_who_dies_is_named_in_each_phase(tpcc, mpi, number, fate, transport, see
     "victim,fate",
     [(1, "kill"), pytest.param(1, "freeze", marks=long), pytest.param(0, "kill", marks=long)],
 )
-def test_who_dies_at_the_outputs_is_named(tpcc, tmp_path, victim, fate):
+def test_rank_that_fails_at_the_outputs_is_named(tpcc, tmp_path, victim, fate):
     """Rank 0 waits for a reader of its output, and the other rank waits for rank 0."""
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
     np.save(tmp_path / "ids.npy", np.arange(8).reshape(1, 8))
@@ -119,7 +119,7 @@ def test_who_dies_at_the_outputs_is_named(tpcc, tmp_path, victim, fate):
     ], output
 
 
-def test_files_have_no_names(tpcc, tmp_path):
+def test_processes_leave_no_files(tpcc, tmp_path):
     """Processes leave no files, however they end: shared files are unlinked, or are memory."""
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
     with Steps(program, "tcp", tmp_path / "log", environment()) as steps:

@@ -78,7 +78,7 @@ def products(folder, count, size):
 
 
 @pytest.mark.parametrize("weights", ["file", pytest.param("random:1", marks=pytest.mark.long)])
-def test_loading_takes_little_of_the_hosts_memory(tpcc, tmp_path, weights):
+def test_host_memory_of_loading(tpcc, tmp_path, weights):
     """Uses two pinned buffers of 32 MiB instead of 128 MiB of weights, and less for weights
     generated on the GPU (here by the interpreter, which takes half a minute).
     """
@@ -116,7 +116,7 @@ def test_loading_takes_little_of_the_hosts_memory(tpcc, tmp_path, weights):
         for grid in ("tp1", "tp2", "tp3", "tp2,pp2")
     ],
 )
-def test_drawn_weights_are_those_of_processors(tpcc, tmp_path, file, grid):
+def test_random_weights_equal_those_of_cpus(tpcc, tmp_path, file, grid):
     """The results of other weights differ by much more than the tolerance."""
     model = MODEL_OF[file]
     given = model.inputs(2, 5, past=3 if model.past_name else 0)
@@ -205,7 +205,7 @@ def program(tpcc):
 
 
 @pytest.mark.parametrize("order", range(4))
-def test_each_place_in_its_order(program, tmp_path, order):
+def test_search_order_of_folders(program, tmp_path, order):
     """If libcuda.so.1 is in the folders from `order` on, the first of them is used."""
     driver = "libcuda.so.1"
     places = [
@@ -226,7 +226,7 @@ def test_each_place_in_its_order(program, tmp_path, order):
     assert f"for CUDA 13.0, {places[order][2] / driver}" in result.stdout, result
 
 
-def test_what_is_there_and_cannot_be_loaded_is_an_error(program, tmp_path):
+def test_unloadable_libraries_are_errors(program, tmp_path):
     put(tmp_path / "later", "libcuda.so.1")
     (tmp_path / "libcuda.so.1").write_text("no library")
     describe(program, TPC_CUDA_LIBS=f"{tmp_path}:{tmp_path / 'later'}").refused(
@@ -251,7 +251,7 @@ def test_versions_of_cublaslt(program, tmp_path, file, version, words):
         result.refused("this program cannot run here", words)
 
 
-def test_a_library_without_a_function_is_refused(program, tmp_path):
+def test_library_without_a_function_is_rejected(program, tmp_path):
     put(tmp_path, "libcuda.so.1")
     describe(
         program,
@@ -261,7 +261,7 @@ def test_a_library_without_a_function_is_refused(program, tmp_path):
     ).refused("has no function cublasLtMatmul")
 
 
-def test_old_drivers_and_old_nccl_are_refused(program, tmp_path):
+def test_old_drivers_and_old_nccl_are_rejected(program, tmp_path):
     describe(program, TPC_CUDA_LIBS=str(LIBRARIES), TPC_SIM_DRIVER="11080").refused(
         "of a driver for CUDA 11.8: one for 12.0 or later is needed"
     )

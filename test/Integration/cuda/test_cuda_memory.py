@@ -104,7 +104,7 @@ def plan(tpcc, model, memory, sizes, *flags):
 
 
 @pytest.mark.parametrize("model,grid", cases())
-def test_need_is_what_is_taken(tpcc, tmp_path, model, grid):
+def test_estimate_equals_use(tpcc, tmp_path, model, grid):
     executable = tpcc.compile(model.path, grid, "--target=cuda")
     run = Run(tmp_path, executable, model, 24, 16, past=3)
     held = run()
@@ -144,7 +144,7 @@ def test_ranks_that_share_a_device_add_up(tpcc, tmp_path):
     )
 
 
-def test_gpus_that_are_unlike(tpcc, tmp_path):
+def test_different_gpus(tpcc, tmp_path):
     """Each rank's estimate is for its own GPU: libraries use less memory on older ones. Other
     processes may already use some of it.
     """
@@ -225,7 +225,7 @@ def test_smallest_splits_that_fit(tpcc):
         (["--memory-plan=1MiB", "--shape", "batch=1,sequence=8"], "no split fits into 1MiB"),
     ],
 )
-def test_memory_plans_that_cannot_be(tpcc, arguments, words):
+def test_invalid_memory_plans(tpcc, arguments, words):
     tpcc.call([COMMITTED["gpt2-tiny"].path, *arguments]).refused(words)
 
 

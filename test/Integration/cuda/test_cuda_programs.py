@@ -38,7 +38,7 @@ def test_a_machine_without_a_driver_gets_one_line(tpcc, env, words):
     assert executable.describe()["outputs"]
 
 
-def test_what_comes_with_the_runtime_is_of_it(tpcc, tmp_path):
+def test_gpu_library_of_another_runtime(tpcc, tmp_path):
     executable = tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp1", "--target=cuda")
     (tmp_path / "libtpc_cuda.so").write_text("no library")
     executable.call(
@@ -58,7 +58,7 @@ def test_what_comes_with_the_runtime_is_of_it(tpcc, tmp_path):
         ("address@80", "illegal memory access"),
     ],
 )
-def test_a_gpu_that_fails_says_how(tpcc, injection, words):
+def test_gpu_failures_are_reported(tpcc, injection, words):
     """Memory is released during cleanup. A failed device rejects that as well; the message reports
     the original error.
     """
@@ -69,7 +69,7 @@ def test_a_gpu_that_fails_says_how(tpcc, injection, words):
     ).refused("the GPU failed", words)
 
 
-def test_nothing_is_left_behind(tpcc, tmp_path):
+def test_all_resources_are_released(tpcc, tmp_path):
     """Threads end before the process destroys the ranks' state. A shape's second step has a graph
     and its resources.
     """
@@ -82,7 +82,7 @@ def test_nothing_is_left_behind(tpcc, tmp_path):
     assert "cuMemAlloc_v2 = 0" in trace and left_behind(trace) == ""
 
 
-def test_flags_of_gpus_belong_to_programs_for_them(tpcc):
+def test_gpu_flags_need_a_gpu_program(tpcc):
     tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp1").call(
         ["--bench", "--shape", "batch=1,sequence=1", "--share-gpus"]
     ).refused("this program computes on processors")

@@ -204,7 +204,7 @@ def test_without_cudnn(tpcc, tmp_path, version, create, noted):
 
 
 @pytest.mark.skipif(not ASSEMBLER, reason="ptxas: there is none")
-def test_machine_code_that_is_refused(tpcc, tmp_path):
+def test_rejected_machine_code(tpcc, tmp_path):
     """A driver that is older than the assembler uses the PTX."""
     path, trace = tmp_path / "program", tmp_path / "trace"
     tpcc.call([MODEL.path, *GPU, "-o", path], env={"CUDA_HOME": ASSEMBLER.parents[1]}).check()
@@ -260,7 +260,7 @@ def test_ptx_by_request(tpcc, tmp_path):
     ],
 )
 @pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=long)])
-def test_kernels_that_a_gpu_does_not_take(tpcc, architecture, env, words, transport):
+def test_unsupported_kernels(tpcc, architecture, env, words, transport):
     program = tpcc.compile(MODEL.path, "tp2", "--target=cuda", f"--gpu-arch={architecture}")
     program.call(SHAPE, transport, env=environment(**env), timeout=60).refused(*words)
 
@@ -268,7 +268,7 @@ def test_kernels_that_a_gpu_does_not_take(tpcc, architecture, env, words, transp
 # Memory
 
 
-def test_little_that_remains_is_noted(tpcc, tmp_path):
+def test_little_free_memory_is_noted(tpcc, tmp_path):
     """The memory that libraries and the driver use themselves is unknown."""
     program, usage = tpcc.compile(MODEL.path, "tp1", *GPU), tmp_path / "usage"
     assert (
@@ -294,7 +294,7 @@ ALWAYS_FAIL = {"oom": (2, 7), "pinned": (2, 6)}  # allocations without an altern
         for number in range(1, 21)
     ],
 )
-def test_memory_that_others_took(tpcc, tmp_path, what, number):
+def test_memory_used_by_others(tpcc, tmp_path, what, number):
     """Fails each of about ten allocations after the estimate. If NCCL has no memory of its own,
     buffers are allocated elsewhere, and the results are the same.
     """
@@ -332,7 +332,7 @@ def test_memory_that_others_took(tpcc, tmp_path, what, number):
     assert re.match(words, output), output
 
 
-def test_products_that_the_library_has_no_algorithm_for(tpcc, tmp_path):
+def test_matmuls_without_an_algorithm(tpcc, tmp_path):
     """A bias is then added separately, with the same results; other matmuls are rejected with their
     sizes. There are about as many shapes.
     """
@@ -367,7 +367,7 @@ def test_products_that_the_library_has_no_algorithm_for(tpcc, tmp_path):
 # Device assignment
 
 
-def test_the_local_rank_picks_the_device(tpcc, tmp_path):
+def test_local_rank_selects_the_device(tpcc, tmp_path):
     program, usage = tpcc.compile(MODEL.path, "tp2", *GPU), tmp_path / "usage"
     chosen = by_rank(program, tmp_path, "export LOCAL_RANK=$((3 - 2 * RANK))")
     chosen.call(SHAPE, "tcp", env=environment(TPC_SIM_USAGE=usage)).check()
@@ -411,7 +411,7 @@ def lookup(path):
 
 
 @pytest.mark.parametrize("before", [0, 1, 3])
-def test_an_index_that_is_computed_leaves_its_table(tpcc, tmp_path, before):
+def test_computed_index_out_of_bounds(tpcc, tmp_path, before):
     """In a shape's first step, in the captured step, and in a replayed step: the message names the
     node, as on CPUs.
     """
@@ -445,7 +445,7 @@ def test_an_index_that_is_computed_leaves_its_table(tpcc, tmp_path, before):
     ), output
 
 
-def test_weights_that_end_while_they_are_loaded(tpcc, tmp_path):
+def test_weights_truncated_during_loading(tpcc, tmp_path):
     """The process is stopped at its GPU's third operation, and finds a shorter file when it
     continues.
     """
@@ -486,7 +486,7 @@ def test_weights_that_end_while_they_are_loaded(tpcc, tmp_path):
     "place,words",
     [("/dev/full", "No space left"), ("/nonexistent/logits.npy", "No such file or directory")],
 )
-def test_outputs_that_cannot_be_written(tpcc, mpi, tmp_path, transport, place, words):
+def test_unwritable_outputs(tpcc, mpi, tmp_path, transport, place, words):
     program = tpcc.compile(MODEL.path, "tp2", *GPU)
     np.save(tmp_path / "ids.npy", np.arange(8).reshape(1, 8))
     output = the_error(

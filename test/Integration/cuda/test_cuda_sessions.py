@@ -135,7 +135,7 @@ def broken_library(folder):
     ],
     ids=["no driver", "no GPU", "library", "hidden", "old", "memory", "variable"],
 )
-def test_programs_that_cannot_be_opened(passes, tmp_path, make, env, words):
+def test_errors_when_opening(passes, tmp_path, make, env, words):
     libraries = {"TPC_CUDA_LIBS": str(make(tmp_path / "libraries"))} if make else {}
     passes("not_opened", *words, **NOWHERE, **libraries, **env)
 
@@ -168,7 +168,7 @@ def test_a_gpu_that_hangs_ends_the_process(start):
     assert re.search(r"rank 1 \(tp 1\) (computing on|waiting for) its device", line), line
 
 
-def test_requests_that_are_refused(passes):
+def test_rejected_requests(passes):
     passes("wrong_requests")
 
 

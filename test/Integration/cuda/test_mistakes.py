@@ -50,7 +50,7 @@ def test_an_edit_applies_once():
 
 
 @pytest.mark.long
-def test_mistakes_are_found():
+def test_faults_are_found():
     """The simulator's findings are how faults are detected; they are no failure of this test."""
     assert not apply()[1]
     run(

@@ -41,7 +41,7 @@ def test_frames_are_registered(tpcc, tmp_path):
     assert calls["cuGraphLaunch"] == 4 * (len(STEPS) - len(set(STEPS)))
 
 
-def test_memory_that_cannot_be_registered(tpcc, tmp_path):
+def test_failed_registration(tpcc, tmp_path):
     """One rank's frames, with one communicator: registered memory is deregistered once, and results
     are the same.
     """
@@ -60,7 +60,7 @@ def test_memory_that_cannot_be_registered(tpcc, tmp_path):
     assert "communication by NCCL" in result.stderr
 
 
-def test_older_libraries_do_without(tpcc, tmp_path):
+def test_libraries_without_registration(tpcc, tmp_path):
     """A library that lacks one of the functions."""
     text = (LIBRARIES / "libnccl.so.2").read_bytes()
     older = text.replace(b"\0ncclCommDeregister\0", b"\0ncclCommDeregistex\0")

@@ -128,7 +128,7 @@ def test_wrong_numbers_and_crashes_fail_alone(pack, tmp_path):
     assert "Failed:\n  kernels: " in result.stdout
 
 
-def test_what_hangs_ends_at_its_limit(pack, tmp_path):
+def test_hanging_checks_end_at_their_limit(pack, tmp_path):
     own = tmp_path / "pack"
     shutil.copytree(pack, own)
     program = own / "bin" / "gpt2-tiny-tp2"
@@ -147,7 +147,7 @@ def test_what_hangs_ends_at_its_limit(pack, tmp_path):
     ).stdout
 
 
-def test_findings_are_whose_they_are(pack, tmp_path):
+def test_findings_in_vendor_kernels_are_separate(pack, tmp_path):
     for whose, kernel, state in (
         ("ours", "kernel_gelu", "failed"),
         ("theirs", "cutlass_80_simt_sgemm", "passed"),
@@ -173,7 +173,7 @@ def test_an_archive_is_unpacked(pack, tmp_path):
     assert states(checks, "kernels") == ["passed", "passed"]
 
 
-def test_nothing_chosen_is_no_success(pack, tmp_path):
+def test_unknown_part(pack, tmp_path):
     call(pack, tmp_path / "results", "machines")[0].refused("there is no part 'machines'")
 
 
@@ -195,7 +195,7 @@ def test_generation_is_compared_with_pytorch(tmp_path):
     assert "GPT-2" not in text
 
 
-def test_the_page_is_what_the_script_writes():
+def test_page_is_current():
     from one_gpu import table
 
     page = (SCRIPT.parents[3] / "docs" / "reference" / "gpu-results.md").read_text()
@@ -204,7 +204,7 @@ def test_the_page_is_what_the_script_writes():
 
 
 @pytest.mark.long
-def test_everything_that_is_packed(tmp_path):
+def test_contents_of_the_pack(tmp_path):
     folder = tmp_path / "one-gpu"
     run([sys.executable, SCRIPT, "pack", "-o", folder], timeout=3600).check()
     result, checks = call(

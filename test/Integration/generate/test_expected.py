@@ -6,7 +6,7 @@ import pytest
 from generation import CAUSAL, decided, expected, full_logits, margins_of
 
 
-def test_every_model_of_ids_has_eight_prompts():
+def test_every_model_with_ids_has_eight_prompts():
     assert expected().keys() == CAUSAL.keys()
     assert {len(prompts) for prompts in expected().values()} == {8}
 

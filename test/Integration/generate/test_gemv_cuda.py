@@ -11,7 +11,7 @@ from tpc.reference import TOLERANCE, difference
 
 
 @pytest.mark.parametrize("name,grid", [("gpt2-tiny", "tp1"), ("llama-dynamo", "tp2")])
-def test_tokens_are_those_of_cpus(tpcc, tmp_path, name, grid):
+def test_tokens_equal_those_of_cpus(tpcc, tmp_path, name, grid):
     """GEMV kernels compute all matmuls of one token whose sizes they support."""
     model, asked = CAUSAL[name], expected()[name][0]
     host = say(tpcc.compile(model.path, grid, "--generate"), asked["prompt"], 6)
@@ -26,7 +26,7 @@ def test_tokens_are_those_of_cpus(tpcc, tmp_path, name, grid):
     assert counts["always"] < counts["never"]
 
 
-def test_the_faster_one_is_chosen(tpcc, tmp_path):
+def test_the_fastest_kernel_is_used(tpcc, tmp_path):
     """By seed, a GEMV kernel or an algorithm of cuBLASLt is the fastest: both are chosen for some
     shapes, and the results are right.
     """

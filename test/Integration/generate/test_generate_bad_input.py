@@ -148,7 +148,7 @@ def test_more_rows_than_run_at_a_time(program, tmp_path):
 
 
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
-def test_all_processes_hear_of_it(program, request, transport):
+def test_all_processes_end(program, request, transport):
     if transport == "mpi":
         request.getfixturevalue("mpi")
     refuse(program, ["--prompt-ids", "1,101", *FEW], "101", transport=transport)
@@ -163,7 +163,7 @@ def test_all_processes_hear_of_it(program, request, transport):
         ("--prompt-ids $RANK", "other prompts or flags"),
     ],
 )
-def test_processes_that_were_given_other_flags(toy, tmp_path, flags, words):
+def test_processes_with_different_flags(toy, tmp_path, flags, words):
     """Flags that determine the steps must be equal on all ranks; otherwise some would wait for
     messages that others never send.
     """
@@ -181,7 +181,7 @@ def test_processes_that_were_given_other_flags(toy, tmp_path, flags, words):
     [[], ["--temperature", "1"], ["--temperature", "1", "--top-k", "5", "--top-p", "0.9"]],
     ids=["greedy", "plain", "filtered"],
 )
-def test_logits_that_are_no_numbers(toy, grid, drawn):
+def test_logits_that_are_nan(toy, grid, drawn):
     """Errors name the request's position; a valid prompt next to it is answered."""
     program = toy.program(grid)
     refuse(program, ["--prompt-ids", f"1,2,{Toy.POISON}", *FEW, *drawn], "nan", "after 3 tokens")
@@ -191,7 +191,7 @@ def test_logits_that_are_no_numbers(toy, grid, drawn):
     assert len(result.stdout.split()) == 4
 
 
-def test_a_request_whose_logits_are_no_numbers_ends_alone(program):
+def test_request_with_nan_logits_ends_alone(program):
     with Service(program, "--max-batch", "2") as service:
         service.ask("b", [1, 2, 3], 40)
         answer = service.answer(service.ask("a", [1, 2, Toy.POISON], 4))
@@ -223,7 +223,7 @@ def test_temperatures_next_to_zero(program):
         ), temperature
 
 
-def test_the_limits_themselves_are_served(program):
+def test_values_at_the_limits(program):
     """Values at the limits, next to the rejected ones above."""
     assert len(say(program, [1] * 128, 1).tokens) == 1
     assert len(say(program, [1, 2, 3], 126).tokens) == 126
@@ -255,7 +255,7 @@ def test_the_limits_themselves_are_served(program):
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_an_error_does_not_begin_behind_tokens(toy, tmp_path, victim):
+def test_errors_begin_on_a_new_line(toy, tmp_path, victim):
     """Tokens are an incomplete line from rank 0; errors may come from any rank."""
     program, log = toy.program("tp2"), tmp_path / "log"
     environment = {"TEST_MOST": "1000000"}

@@ -42,7 +42,7 @@ def rounds(output):
 
 
 @pytest.mark.parametrize("name,grid", CASES)
-def test_what_is_sent(tpcc, name, grid):
+def test_communication_of_generation(tpcc, name, grid):
     model, parsed = CAUSAL[name], Grid.parse(grid)
     program = tpcc.compile(model.path, grid, "--generate")
     prompt = np.random.default_rng(0).integers(0, model.vocab, PROMPT)

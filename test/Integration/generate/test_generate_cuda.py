@@ -149,7 +149,7 @@ def test_halves(tpcc, tmp_path, file, kind, grid):
         pytest.param("tp2", "mpi", marks=pytest.mark.long),
     ],
 )
-def test_requests_come_and_go(tpcc, request, grid, transport):
+def test_requests_in_slots(tpcc, request, grid, transport):
     """Eight requests in three slots, some cancelled: the others get the same tokens as alone."""
     if transport == "mpi":
         request.getfixturevalue("mpi")
@@ -177,7 +177,7 @@ def test_requests_come_and_go(tpcc, request, grid, transport):
         assert service.close() == 0
 
 
-def test_what_is_left_in_caches_is_not_read(tpcc, tmp_path):
+def test_stale_cache_contents_are_not_read(tpcc, tmp_path):
     """Positions from 20 on are NaN, and so are keys, values and logits of longer sequences. The
     next request in the slot reads none of them.
     """
@@ -225,7 +225,7 @@ def copied(output):
         ),
     ],
 )
-def test_tokens_are_chosen_where_logits_are(tpcc, grid):
+def test_tokens_are_sampled_on_the_gpu(tpcc, grid):
     """Each row copies 8 bytes to the host; a filtered row also copies 8 bytes for each candidate.
     Sums of weights are copied if the candidates do not decide, and all scores if the sums do not.
     With --logits the host has all logits, and chooses the same tokens.
@@ -264,7 +264,7 @@ def test_tokens_are_chosen_where_logits_are(tpcc, grid):
         ),
     ],
 )
-def test_each_row_is_chosen_in_its_way(tpcc, grid):
+def test_rows_with_different_settings(tpcc, grid):
     """Filtered rows run together with others, and get the same tokens as on CPUs."""
     host = tpcc.compile(MODEL.path, grid, "--generate")
     drawn = [
@@ -311,7 +311,7 @@ def test_each_row_is_chosen_in_its_way(tpcc, grid):
 
 
 @pytest.mark.parametrize("grid", [pytest.param("tp1", marks=pytest.mark.long), "tp2,pp2"])
-def test_steps_that_decode_are_one_graph(tpcc, tmp_path, grid):
+def test_decode_steps_are_one_graph(tpcc, tmp_path, grid):
     """The prompt's step is one graph launch. The first decode step runs call by call, the second is
     captured, and each later one is one launch, which allocates nothing and waits once.
     """
@@ -327,7 +327,7 @@ def test_steps_that_decode_are_one_graph(tpcc, tmp_path, grid):
     assert trace.read_text().count(" cuGraphInstantiateWithFlags = 0") == ranks
 
 
-def test_one_graph_serves_all_ways_of_choosing(tpcc, tmp_path):
+def test_one_graph_for_all_settings(tpcc, tmp_path):
     """Settings are data. The second request captures the prompt's graph and the decode graph;
     filtered or penalized requests capture none.
     """
@@ -351,7 +351,7 @@ def test_one_graph_serves_all_ways_of_choosing(tpcc, tmp_path):
 
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: the loading process needs them too")
-def test_a_process_that_generates_again_replays(tpcc, tmp_path):
+def test_later_calls_replay_graphs(tpcc, tmp_path):
     """Graphs that the first call captured are replayed by later ones, with correct logits. Longer
     sequences are captured again.
     """

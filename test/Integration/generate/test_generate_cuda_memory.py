@@ -19,7 +19,7 @@ ASKED = ["--prompt-ids", ",".join(["7"] * 60), "--max-new-tokens", "3", *ROOM]
 
 
 @pytest.mark.parametrize("grid", ["tp1", pytest.param("tp2,pp2", marks=pytest.mark.long)])
-def test_need_is_what_is_taken(tpcc, tmp_path, grid):
+def test_estimate_equals_use(tpcc, tmp_path, grid):
     program, usage, trace = compiled(tpcc, MODEL.path, grid), tmp_path / "usage", tmp_path / "trace"
     held = lambda: max(int(line.split()[1]) for line in usage.read_text().splitlines())
     program.call(ASKED, env=environment(TPC_SIM_USAGE=usage)).check()
@@ -45,7 +45,7 @@ def test_the_plan_counts_caches(tpcc):
         assert f"caches {cache_bytes / (1 << 20):.1f} MiB" in output
 
 
-def test_the_plan_is_said_where_gpus_are(tpcc):
+def test_memory_plan_needs_a_gpu(tpcc):
     """--describe needs no GPU, and refers to --verbose for the rest."""
     program = compiled(tpcc, MODEL.path, "tp1")
     output = (
@@ -59,7 +59,7 @@ def test_the_plan_is_said_where_gpus_are(tpcc):
 
 
 @pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=pytest.mark.long)])
-def test_a_gpu_without_room_for_caches(tpcc, transport):
+def test_gpu_without_memory_for_caches(tpcc, transport):
     """Another process takes free memory after the estimate: one rank reports the same message as on
     CPUs.
     """
@@ -148,7 +148,7 @@ def test_a_rank_that_is_killed(tpcc, request, transport):
         (["--max-new-tokens", "4"], ["--prompt-ids", "--serve-stdin"]),
     ],
 )
-def test_what_is_refused(tpcc, arguments, words):
+def test_rejected_arguments(tpcc, arguments, words):
     """The same message as on CPUs, before any GPU is used."""
     programs = compiled(tpcc, MODEL.path, "tp1"), tpcc.compile(MODEL.path, "tp1", "--generate")
     output = [

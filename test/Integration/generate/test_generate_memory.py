@@ -60,7 +60,7 @@ def test_a_prompt_of_two_thousand_tokens(tpcc, tmp_path, past):
 
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
-def test_room_that_is_not_used(tpcc, tmp_path):
+def test_unused_capacity(tpcc, tmp_path):
     """2.5 GB of caches for ten million tokens, few of which are used.
 
     The rest is never touched, so the start does not wait for it.

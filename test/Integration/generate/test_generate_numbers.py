@@ -153,7 +153,7 @@ def kept(tpcc, model, grid):
 
 @pytest.mark.long
 @pytest.mark.parametrize("grid", GRIDS)
-def test_nine_of_ten_prompts_are_kept(tpcc, grid):
+def test_nine_of_ten_answers_equal_transformers(tpcc, grid):
     all_kept = [one for model in CAUSAL.values() for one in kept(tpcc, model, Grid.parse(grid))]
     assert sum(all_kept) >= 0.9 * len(all_kept)
 

@@ -92,7 +92,7 @@ def test_caches_are_split(tpcc, name, grid):
         ("llama-past", "tp4,mb2", 1),
     ],
 )
-def test_ranks_hold_what_their_heads_read(tpcc, name, grid, heads):
+def test_ranks_store_the_caches_of_their_heads(tpcc, name, grid, heads):
     """A rank's weights produce exactly the kv heads of its cache, both in --describe and in the
     report: replicated heads need memory, but no communication.
     """

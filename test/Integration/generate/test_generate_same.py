@@ -52,7 +52,7 @@ def test_transports(tpcc, mpi, name, grid):
         *(pytest.param(name, marks=pytest.mark.long) for name in CAUSAL if name != "gpt2-tiny"),
     ],
 )
-def test_grids_draw_the_same(tpcc, name, how):
+def test_grids_sample_the_same_tokens(tpcc, name, how):
     """Noise is a function of seed, sequence, position and token, so the grid matters only if two
     scores differ by rounding: for fewer than one prompt in ten.
     """

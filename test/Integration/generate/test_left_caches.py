@@ -68,7 +68,7 @@ def poisoned(path, to):
 
 
 @pytest.mark.parametrize("name,grid", CASES)
-def test_keys_that_are_no_numbers(tpcc, tmp_path, name, grid):
+def test_keys_that_are_nan(tpcc, tmp_path, name, grid):
     """NaN keys of an earlier sequence in the same slot, and of a concurrent one in the next
     slot.
     """

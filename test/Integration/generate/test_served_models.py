@@ -129,7 +129,7 @@ def test_the_first_token_needs_no_reload(tpcc, tmp_path, alone):
         assert service.generate(PROMPTS[1], 24) == alone[1]
 
 
-def test_logits_that_are_no_numbers(tpcc, tmp_path):
+def test_logits_that_are_nan(tpcc, tmp_path):
     """Every logit contains the NaN of a bias before the head."""
     model = onnx.load(MODEL.path)
     bias = next(tensor for tensor in model.graph.initializer if "ln_f.bias" in tensor.name)
@@ -144,7 +144,7 @@ def test_logits_that_are_no_numbers(tpcc, tmp_path):
     assert not result.stdout.strip(), result
 
 
-def test_what_has_nothing_to_keep(tmp_path):
+def test_models_without_caches(tmp_path):
     run(
         [tool("tpcc"), COMMITTED["gpt2-mlp"].path, "--generate", "-o", tmp_path / "program"]
     ).refused("no attention", "generation")
@@ -158,7 +158,7 @@ def test_flags_of_the_compiler(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_program_without_generation_says_so(tpcc):
+def test_programs_that_do_not_generate(tpcc):
     plain = tpcc.compile(MODEL.path, Grid())
     for arguments in (["--prompt-ids", "1,2,3", *FEW], ["--serve-stdin"]):
         plain.call(arguments).refused(arguments[0], "--generate")

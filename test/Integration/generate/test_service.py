@@ -88,7 +88,7 @@ def test_stop_ids(program, alone):
         assert (answer.finish, answer.tokens) == ("stop", ids[: stop + 1])
 
 
-def test_what_is_drawn_depends_on_the_seed_alone(program):
+def test_samples_depend_only_on_the_seed(program):
     """Draws do not depend on slots, other or earlier requests; seeds differ."""
     drawn = dict(temperature=1.5, top_k=50, top_p=0.95, repetition_penalty=1.1)
     with Service(program, "--max-batch", "4") as service:
@@ -104,7 +104,7 @@ def test_what_is_drawn_depends_on_the_seed_alone(program):
             assert service.answer(name).finish == "length"
 
 
-def test_what_fills_the_caches_ends(program):
+def test_requests_end_at_the_capacity(program):
     """The capacity is 128 tokens: after as many, the request ends without a further token."""
     with Service(program, "--max-batch", "1") as service:
         for length, told in ((126, 3), (127, 2), (128, 1)):
@@ -187,7 +187,7 @@ def patient(program):
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_bad_requests_are_refused_and_the_next_is_served(patient, alone, what):
+def test_bad_requests_do_not_affect_the_next(patient, alone, what):
     line, words = BAD[what]
     # A request without a readable id gets an answer with id null.
     name = line["id"] if isinstance(line, dict) and isinstance(line.get("id"), str) else None
@@ -200,7 +200,7 @@ def test_bad_requests_are_refused_and_the_next_is_served(patient, alone, what):
     assert patient.generate(PROMPTS[1], 5) == alone[1][:5]
 
 
-def test_an_id_that_is_in_use(program, alone):
+def test_active_id(program, alone):
     """A second request with an active id is rejected without that id; the first one continues."""
     with Service(program, "--max-batch", "1") as service:
         with service.at_once():
@@ -213,7 +213,7 @@ def test_an_id_that_is_in_use(program, alone):
         assert service.answer(service.ask("a", PROMPTS[1], 5)).tokens == alone[1][:5]
 
 
-def test_an_error_of_one_leaves_others_alone(program, alone):
+def test_errors_do_not_affect_other_requests(program, alone):
     with Service(program, "--max-batch", "2") as service:
         service.ask("a", PROMPTS[0], 24)
         service.send({**GOOD, "id": "b", "ids": [5000]})
@@ -229,7 +229,7 @@ def test_slots_are_used_again(program, alone):
             assert service.generate(PROMPTS[index], 24) == alone[index]
 
 
-def test_end_of_input_finishes_what_runs(program):
+def test_end_of_input_completes_requests(program):
     with Service(program, "--max-batch", "1") as service:
         for name in "abc":
             service.ask(name, PROMPTS[0], 40)
@@ -240,7 +240,7 @@ def test_end_of_input_finishes_what_runs(program):
         )
 
 
-def test_a_last_line_without_its_end_is_a_request(program):
+def test_last_line_without_newline(program):
     with Service(program) as service:
         service.send(json.dumps(GOOD).encode())
         assert service.close() == 0
@@ -248,7 +248,7 @@ def test_a_last_line_without_its_end_is_a_request(program):
 
 
 @pytest.mark.parametrize("transport", ["threads", "tcp"])
-def test_a_client_that_goes_away(program, transport):
+def test_client_closes_the_output(program, transport):
     """Closed output pipe: all ranks exit, with a message."""
     with Service(program, "--max-batch", "2", transport=transport) as service:
         service.ask("a", PROMPTS[0], 120)
@@ -325,7 +325,7 @@ def mistaken(random, name):
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 30))]
 )
-def test_whatever_is_asked_is_answered_once(toy, alone, seed):
+def test_each_request_is_answered_once(toy, alone, seed):
     """Requests, errors and cancellations in any order, faster than they are answered."""
     random = np.random.default_rng(seed)
     grid = ["tp2,pp2", "tp1", "dp2", "tp2,pp2,mb2"][seed % 4]
@@ -436,7 +436,7 @@ ROUNDS = {
 
 @pytest.mark.parametrize("how", ROUNDS)
 @pytest.mark.parametrize("grid", ["tp2", "tp4", "tp2,pp2"])
-def test_what_ranks_tell_each_other_to_choose(toy, grid, how):
+def test_communication_of_sampling(toy, grid, how):
     """Greedy and plain sampled tokens need one reduction, others at most three rounds; one rank
     gets the same tokens.
     """
@@ -467,7 +467,7 @@ def cpu_seconds(program):
 @pytest.mark.parametrize(
     "grid,transport", [("tp1", "threads"), ("tp2,pp2", "threads"), ("tp2,pp2", "tcp")]
 )
-def test_who_waits_for_requests_sleeps(toy, grid, transport):
+def test_idle_processes_sleep(toy, grid, transport):
     """Threads spin between tokens, and sleep between requests."""
     program = toy.program(grid)
     with Service(program, "--max-batch", "2", transport=transport) as service:

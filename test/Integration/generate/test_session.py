@@ -70,7 +70,7 @@ def test_rows_of_a_batch(tpcc, name, grid, every):
 
 
 @pytest.mark.parametrize("name", ["llama-past", "gpt2-tiny-nopast"])
-def test_masks_and_pasts_are_not_given(tpcc, name):
+def test_masks_and_pasts_are_rejected(tpcc, name):
     """Files with a mask input: programs track the length of each sequence, so that no mask can
     contradict it.
     """

@@ -91,7 +91,7 @@ def places(random):
 
 
 @pytest.mark.parametrize("name,grid", CASES)
-def test_wherever_tokens_are_cut(step_of, name, grid):
+def test_steps_of_any_length(step_of, name, grid):
     model, program = CAUSAL[name], step_of(name, grid)
     random = np.random.default_rng([model.layers, model.hidden, Grid.parse(grid).ranks])
     ids = random.integers(0, model.vocab, (BATCH, TOKENS))

@@ -63,7 +63,7 @@ def test_same_bits(tpcc, texts, tmp_path, level):
     assert program.describe()["not_verified"] == ""
 
 
-def test_what_is_not_proved_is_said(tpcc, texts, tmp_path):
+def test_unproved_programs_are_reported(tpcc, texts, tmp_path):
     """Without a reference nothing is proved; a single step as the reference does not show which
     step is repeated.
     """
@@ -95,7 +95,7 @@ def test_an_edited_step_is_refused(tpcc, texts, tmp_path):
 
 
 @pytest.mark.parametrize("level", ["kernels", "buffers"])
-def test_no_way_on_from_kernels(tpcc, texts, tmp_path, level):
+def test_kernels_cannot_be_compiled_further(tpcc, texts, tmp_path, level):
     tpcc.call([texts / f"{level}.mlir", "-o", tmp_path / "step"]).refused(
         "--emit=staged", f"{level}.mlir:"
     )

@@ -57,7 +57,7 @@ def test_several_windows(tpcc, model, grid):
 
 
 @pytest.mark.parametrize("model,grid", CASES)
-def test_sequences_together_and_one_after_the_other(tpcc, model, grid):
+def test_sequences_in_batches_and_reused_slots(tpcc, model, grid):
     """Rows of different lengths compact their caches at different steps; a reused slot begins at
     its front.
     """
@@ -83,7 +83,7 @@ def test_sequences_together_and_one_after_the_other(tpcc, model, grid):
         assert np.all(logits.max(-1) - reached < 1e-3)
 
 
-def test_room_follows_from_the_capacity(tpcc):
+def test_window_capacity_follows_from_the_capacity(tpcc):
     """A trace may reach the capacity or skip it."""
     program = tpcc.compile(CAUSAL["mistral-past"].path, Grid(), "--generate")
     for output, capacity in (

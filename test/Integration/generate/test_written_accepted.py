@@ -252,7 +252,7 @@ PROMPTS = [[0], [0, 0, 0, 0, 0], [36, 1, 2, 7, 30, 5, 9, 11, 13, 2, 2, 8]]
 
 @pytest.mark.parametrize("name", RIGHT)
 @pytest.mark.parametrize("grid", ["tp1", pytest.param("tp2,pp2", marks=pytest.mark.long)])
-def test_right(tpcc, tmp_path, name, grid):
+def test_accepted_models(tpcc, tmp_path, name, grid):
     written = RIGHT[name]()
     if written.HEADS % Grid.parse(grid).tp:
         pytest.skip("one head is not split")
@@ -277,7 +277,7 @@ def test_right(tpcc, tmp_path, name, grid):
         assert difference(output.logits, wanted).relative <= TOLERANCE, prompt
 
 
-def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
+def test_capacity_beyond_memory(tpcc, tmp_path):
     """A model without a limit on tokens: a capacity that exceeds any machine's memory is rejected
     before loading, without side effects.
     """
@@ -343,7 +343,7 @@ def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
             assert session.generate([1, 2], max_new_tokens=4).tolist() == output
 
 
-def test_a_token_that_cannot_go_in_again(tpcc, tmp_path):
+def test_token_that_is_not_a_valid_id(tpcc, tmp_path):
     """More tokens than the position table has rows: the sequence ends with an error, and others
     continue.
     """
@@ -376,7 +376,7 @@ def test_a_token_that_cannot_go_in_again(tpcc, tmp_path):
     [(clamped, None), (modulo, None), (divided, 4 * Gpt.POSITIONS), (doubled, Gpt.POSITIONS // 2)],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_how_long_sequences_may_be(tpcc, tmp_path, made, most):
+def test_sequence_limit(tpcc, tmp_path, made, most):
     """Uses every row of the table: to the last one, and no token more."""
     path = variant(positions=at(made))().write(tmp_path / "model.onnx")
     program, reference = tpcc.compile(path, "tp2", "--generate"), Session(path)
@@ -397,7 +397,7 @@ def test_how_long_sequences_may_be(tpcc, tmp_path, made, most):
 
 
 @pytest.mark.parametrize("made", [divided, doubled])
-def test_longer_sequences_are_refused_as_text(tmp_path, made):
+def test_wrong_limits_in_text_are_rejected(tmp_path, made):
     """A limit that is one too large, or missing, makes a full cache index past the table's end."""
     imported, step, preallocated, edited = (
         tmp_path / f"{name}.mlir" for name in ("imported", "step", "preallocated", "edited")

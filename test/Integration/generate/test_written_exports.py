@@ -215,7 +215,7 @@ def test_tokens(tpcc, tmp_path, name, grid):
             ids = np.append(ids, token)
 
 
-def test_sizes_that_are_fixed(tpcc, tmp_path):
+def test_fixed_sizes(tpcc, tmp_path):
     """One token after 31 others, for devices without other sizes."""
 
     class Fixed(WithPast):
@@ -250,9 +250,9 @@ def test_inputs_that_become_constants(tpcc, tmp_path):
     }
     for count in (0, 1, 3):
         program = tpcc.compile(path, "tp2", f"--fix-input=num_logits_to_keep={count}")
-        wanted = reference.run(
-            {"input_ids": ids, "num_logits_to_keep": np.array(count), **caches}
-        )["logits"]
+        wanted = reference.run({"input_ids": ids, "num_logits_to_keep": np.array(count), **caches})[
+            "logits"
+        ]
         found = program.run({"input_ids": ids, **caches})["logits"]
         assert difference(found, wanted).relative <= 2e-5
     for flag, words in (

@@ -187,7 +187,7 @@ std::string nameOf(const Problem &problem, const std::array<uint32_t, 4> &alignm
   return name + ":" + std::to_string(problem.desc.epilogue & Bias ? alignmentOfBias : 0);
 }
 
-/// How an unsupported epilogue is rejected: by the heuristic (AtOnce), or by each algorithm that it
+/// Rejection of an unsupported epilogue: by the heuristic (AtOnce), or by each algorithm that it
 /// recommends (Later). Which epilogues a problem supports depends on the seed.
 enum class Refusal { None, AtOnce, Later };
 Refusal refusalOf(const Problem &problem) {

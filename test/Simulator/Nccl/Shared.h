@@ -44,7 +44,7 @@ struct Descriptor {
   std::string str() const;
 };
 
-/// What a rank publishes to the others.
+/// State that a rank publishes to the others.
 struct Slot {
   std::atomic<uint32_t> joined;
   int32_t process, ranks, device;
