@@ -207,7 +207,7 @@ TEST_P(Processes, AnEarlyEndDoesNotBlockOthers) {
     EXPECT_NE(e.status, 0);
     EXPECT_NE(e.status, 124); // 124: killed by timeout
     EXPECT_NE(e.errors().find(std::string("rank ") + what[5] + " (tp " + what[5] +
-                              ") has ended without a word: it was killed, or has crashed"),
+                              ") has ended without an error message: it was killed or has crashed"),
               std::string::npos)
         << e.err;
     if (*what == 'k')
@@ -242,7 +242,7 @@ TEST_P(Processes, ARemainingRankReportsTheError) {
     const std::string number = std::to_string(named);
     EXPECT_TRUE(said.starts_with(
         "rank " + number + " (tp " + number +
-        (*what == 'k' ? ") has ended without a word" : ") is frozen: its process")))
+        (*what == 'k' ? ") has ended without an error message" : ") is frozen: its process")))
         << what << "\n"
         << e.err;
     EXPECT_EQ(said.find('\n') + 1, said.size()) << what << "\n" << e.err;

@@ -74,7 +74,7 @@ TEST(WatchDeathTest, ASilentRankDoesNotReport) {
     _exit(0);
   }
   EXPECT_EXIT(loseRank0(silent), testing::ExitedWithCode(1),
-              "^error: rank 0 has ended without a word: it was killed, or has crashed");
+              "^error: rank 0 has ended without an error message: it was killed or has crashed");
   kill(silent, SIGKILL);
   waitpid(silent, nullptr, 0);
 }

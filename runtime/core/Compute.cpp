@@ -61,7 +61,7 @@ extern "C" void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_
   auto &matrices = ctx->data.matrices;
   std::vector<Product> list;
   int32_t dtype = count > 0 ? products[0].dtype : TPC_F32;
-  checkType(*ctx, "a product", dtype);
+  checkType(*ctx, "a matmul", dtype);
   for (const tpc_product &p : std::span(products, static_cast<size_t>(count))) {
     if (p.n <= 0)
       continue;
@@ -70,18 +70,18 @@ extern "C" void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_
                                : nullptr;
     if (!matrix)
       fail(*ctx, "internal error: parameter " + std::to_string(p.parameter) +
-                     " was not packed for products");
+                     " is not packed for matmuls");
     if (matrix->k != k || matrix->n != p.n)
       fail(*ctx, "internal error: parameter " + std::to_string(p.parameter) + " is [" +
                      std::to_string(matrix->k) + ", " + std::to_string(matrix->n) +
-                     "], but a product takes it as [" + std::to_string(k) + ", " +
-                     std::to_string(p.n) + "]");
+                     "], but a matmul expects [" + std::to_string(k) + ", " + std::to_string(p.n) +
+                     "]");
     if (p.dtype != dtype || matrix->dtype != dtype)
       fail(*ctx, "internal error: parameter " + std::to_string(p.parameter) + " is of " +
-                     spellType(matrix->dtype) + ", but a product of " + spellType(p.dtype) +
+                     spellType(matrix->dtype) + ", but a matmul of " + spellType(p.dtype) +
                      " is fused with one of " + spellType(dtype));
     if (p.out_dtype != dtype && p.out_dtype != TPC_F32)
-      fail(*ctx, "internal error: a product of " + std::string(spellType(dtype)) +
+      fail(*ctx, "internal error: a matmul of " + std::string(spellType(dtype)) +
                      " has a result of " + spellType(p.out_dtype));
     list.push_back({matrix, p.bias, p.residual, p.out, p.epilogue, p.out_dtype});
   }
@@ -92,7 +92,7 @@ extern "C" void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_
 extern "C" void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const float *b,
                                  float *out, int64_t batch, int64_t m, int64_t k, int64_t n,
                                  int64_t aBatchStride, int64_t bBatchStride) {
-  checkType(*ctx, "a product", dtype);
+  checkType(*ctx, "a matmul", dtype);
   if (batch > 0 && m > 0 && n > 0)
     ctx->device->batchProduct({a, b, out, batch, m, k, n, aBatchStride, bBatchStride, dtype});
 }

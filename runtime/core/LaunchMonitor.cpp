@@ -38,11 +38,11 @@ constexpr double graceForMissing = 1;
 /// A host may have many ranks; each process watches at most this many others.
 constexpr size_t maxWatched = 16;
 
-constexpr const char *endedText =
-    " has ended before all ranks had met: it was killed, has crashed, or has printed an error";
+constexpr const char *endedText = " has ended before all ranks were connected: it was killed, has "
+                                  "crashed, or has printed an error";
 /// For a rank that another process has found stopped and has killed.
 constexpr const char *stoppedText =
-    " is frozen: its process was stopped (before all ranks had met)";
+    " is frozen: its process was stopped (before all ranks were connected)";
 
 std::atomic<bool> ends{false}, hasFailed{false};
 std::atomic<LaunchMonitor *> current{nullptr};
@@ -274,7 +274,7 @@ void LaunchMonitor::endTerminated() {
   }
   if (!isNamed && claimMessage(launcher.key(), "termination"))
     printDiagnostic("note", "rank " + std::to_string(launcher.rank) +
-                                " received SIGTERM before all ranks had met");
+                                " received SIGTERM before all ranks were connected");
   std::signal(SIGTERM, SIG_DFL);
   kill(getpid(), SIGTERM);
   _exit(128 + SIGTERM);
@@ -316,7 +316,8 @@ void LaunchMonitor::judgeSiblings(double passed, bool isFull, Phase now) {
           name + " is frozen: its " +
               (byFreezer ? "control group was frozen, " : "process was stopped, ") + text +
               " ago " +
-              (now == Phase::Start ? "(before all ranks had met)" : "(at the end of the run)"),
+              (now == Phase::Start ? "(before all ranks were connected)"
+                                   : "(at the end of the run)"),
           /*isFrozen=*/true);
     }
     // Another process has found this rank stopped, has killed it, and reports that.
@@ -352,9 +353,10 @@ void LaunchMonitor::judgeMissing(double passed) {
     for (size_t i = 0; i < absent.size(); ++i)
       subject += (i ? ", " : "") + std::to_string(absent[i]);
   }
-  end(subject, subject + (isOne ? " has" : " have") +
-                   " ended before all ranks had met, without taking part: all processes must run "
-                   "this program, and none with --help or --describe");
+  end(subject,
+      subject + (isOne ? " has" : " have") +
+          " ended before all ranks were connected, without taking part: all processes must run "
+          "this program, and none with --help or --describe");
 }
 
 void LaunchMonitor::report(const std::string &subject, const std::string &message) const {

@@ -168,10 +168,11 @@ std::string Silence::judge(bool heard, double passed, const PeerProcess &peer,
   char text[16];
   std::snprintf(text, sizeof(text), "%.0f s", seconds);
   if (cutOff)
-    return "is cut off: its process runs, but nothing has come from it for " + std::string(text) +
+    return "is cut off: its process runs, but nothing was received from it for " +
+           std::string(text) +
            "; something between the two processes, such as a proxy, does not forward it";
   if (state == State::Unseen && !address.empty())
-    return "is frozen or cut off: nothing has come from " + address + " for " + text +
+    return "is frozen or cut off: nothing was received from " + address + " for " + text +
            "; its process is stopped, its host is down, or the network between them is cut";
   return std::string("is frozen: ") +
          (state == State::Stopped  ? "its process was stopped"

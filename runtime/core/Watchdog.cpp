@@ -315,10 +315,11 @@ void Watchdog::judgeConnection(int of, double seconds) {
     if (other.wasTerminated ? other.closed > graceForTerminated && terminated < 0
                             : other.closed > graceForConnection || terminated >= 0)
       endAll(describe(of) +
-                 (other.wasTerminated          ? " alone received SIGTERM"
-                  : other.silence.wasStopped() ? " is frozen: its process was stopped"
-                                               : " has ended without a word: it was killed, or has "
-                                                 "crashed") +
+                 (other.wasTerminated ? " alone received SIGTERM"
+                  : other.silence.wasStopped()
+                      ? " is frozen: its process was stopped"
+                      : " has ended without an error message: it was killed or has "
+                        "crashed") +
                  lastSeen(of),
              other.wasTerminated ? -1 : of, true);
     return;

@@ -101,7 +101,7 @@ Enum execute(const Primitive *primitive, std::initializer_list<std::pair<int, co
 class GeneratedPrimitive {
 public:
   GeneratedPrimitive(PrimitiveDesc *desc) : desc(desc) {
-    check(library().primitive_create(&primitive, desc), "make code for a product");
+    check(library().primitive_create(&primitive, desc), "make code for a matmul");
   }
   GeneratedPrimitive(const GeneratedPrimitive &) = delete;
   GeneratedPrimitive &operator=(const GeneratedPrimitive &) = delete;
@@ -146,7 +146,7 @@ private:
     PrimitiveDesc *desc = nullptr;
     check(library().matmul_primitive_desc_create(&desc, library().engine, self.x.get(), weightsDesc,
                                                  nullptr, self.out.get(), library().attributes),
-          "compute a product");
+          "compute a matmul");
     return desc;
   }
   Desc x, out;
@@ -354,7 +354,7 @@ private:
         finish(p, n, panel, row0, rows, block, direct ? n : panel.columns);
     });
     if (failure != success)
-      fail(ctx, "oneDNN cannot compute a product (status " + std::to_string(failure) + ")");
+      fail(ctx, "oneDNN cannot compute a matmul (status " + std::to_string(failure) + ")");
   }
 };
 

@@ -22,7 +22,7 @@ from harness import LoadClock
 PROMISED = {("tcp", "kill"): 1, ("mpi", "kill"): 3, ("tcp", "freeze"): 5, ("mpi", "freeze"): 5}
 PROMISED_AT_START = PROMISED_OF_GROUPS = PROMISED_OF_CUTS = 5
 FATES = {
-    "kill": (signal.SIGKILL, "has ended without a word"),
+    "kill": (signal.SIGKILL, "has ended without an error message"),
     "freeze": (signal.SIGSTOP, "is frozen"),
 }
 BENCH = ("--bench", "--shape", "batch=1,sequence=8", "--warmup", "1000000", "--weights=random:1")
@@ -343,7 +343,7 @@ def check_cut(program, what, seed, log):
                 first, second = draw.choice([(1, 3), (2, 3)])
                 hosts.cut(first, second)
                 named = "|".join(
-                    rf"error: rank {a}( \(.*\))?: the link to rank {b} is cut: nothing has come"
+                    rf"error: rank {a}( \(.*\))?: the link to rank {b} is cut: nothing was received"
                     rf" from host{b} "
                     rf"\({hosts.address(b)}:\d+\) to host{a} \({hosts.address(a)}:\d+\)"
                     for a, b in ((first, second), (second, first))
@@ -356,12 +356,12 @@ def check_cut(program, what, seed, log):
                     os.kill(running[victim].pid, signal.SIGSTOP)
                 # Reported by rank 0, which receives no heartbeat, or by a rank that waits for it.
                 named = (
-                    rf"error: rank {victim} \(.*\) is frozen or cut off: nothing has come from"
+                    rf"error: rank {victim} \(.*\) is frozen or cut off: nothing was received from"
                     rf" {hosts.address(victim)} for 4 s"
-                    rf"|error: rank \d.*: the link to rank {victim} is cut: nothing has come from"
-                    rf" host{victim} "
-                    rf"|error: rank {victim}( \(.*\))?: the link to rank \d is cut: nothing has"
-                    r" come from host\d "
+                    rf"|error: rank \d.*: the link to rank {victim} is cut: nothing was received"
+                    rf" from host{victim} "
+                    rf"|error: rank {victim}( \(.*\))?: the link to rank \d is cut: nothing was"
+                    r" received from host\d "
                 )
             begin = time.monotonic()
             until(lambda: re.search(named, log.read_text()))

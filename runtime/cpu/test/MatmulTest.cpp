@@ -258,7 +258,7 @@ TEST(Matmul, WrongShapesAreErrors) {
     multiply(&ctx, 0, x.data(), nullptr, nullptr, out.data(), 1, 4, 4, TPC_EPILOGUE_NONE);
   });
   EXPECT_EQ(error.value_or(""),
-            "internal error: parameter 0 is [3, 4], but a product takes it as [4, 4]");
+            "internal error: parameter 0 is [3, 4], but a matmul expects [4, 4]");
 }
 
 TEST(BatchMatmul, AgreesAndBroadcasts) {

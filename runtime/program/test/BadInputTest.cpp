@@ -213,7 +213,7 @@ TEST_F(BadInputTest, ManifestOfAnotherProgram) {
 }
 
 TEST_F(BadInputTest, BadInputUnderMpiGivesOneMessage) {
-  ASSERT_NE(std::string(TPC_MPIEXEC), "") << "MPI was not there when the build was configured";
+  ASSERT_NE(std::string(TPC_MPIEXEC), "") << "MPI was not found when the build was configured";
   writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {1, 1}, {50}));
   expectError(run({2, 1, 2, 1, true}, {directory / "ids.npy"}), {"'ids' has 50"});
   expectError(run({2, 1, 1, 1, true}, {"--nonsense"}), {"unknown flag '--nonsense'"});
@@ -224,7 +224,7 @@ TEST_F(BadInputTest, BadInputUnderMpiGivesOneMessage) {
 }
 
 TEST_F(BadInputTest, ReportsProcessesWithOtherInputs) {
-  ASSERT_NE(std::string(TPC_MPIEXEC), "") << "MPI was not there when the build was configured";
+  ASSERT_NE(std::string(TPC_MPIEXEC), "") << "MPI was not found when the build was configured";
   // The same path is a different file for each process, as on different hosts.
   writeNpy(directory / "ids0.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {5, 6}));
   writeNpy(directory / "ids1.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {5, 7}));

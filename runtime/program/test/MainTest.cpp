@@ -32,7 +32,7 @@ TEST_F(MainTest, EmptyInputsGiveEmptyOutputs) {
 }
 
 TEST_F(MainTest, ProcessesComputeTheSame) {
-  ASSERT_NE(std::string(TPC_MPIEXEC), "") << "MPI was not there when the build was configured";
+  ASSERT_NE(std::string(TPC_MPIEXEC), "") << "MPI was not found when the build was configured";
   for (auto [tp, dp, pp, mb] : {std::array<int, 4>{1, 1, 1, 1}, {2, 1, 2, 2}, {2, 2, 1, 1}})
     runAndCompare({tp, dp, pp, mb, true}, 3, 5);
   runAndCompare({2, 1, 2, 1, true}, 0, 5);

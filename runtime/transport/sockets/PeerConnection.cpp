@@ -25,17 +25,18 @@ std::string PeerConnection::check(
   if (!channel->isOpen()) {
     gone += passed;
     if (gone >= grace && silence.wasStopped()) // and another rank has killed it
-      return "is frozen: its process was stopped (before all ranks had met)";
-    return gone < grace ? ""
-                        : "has ended before all ranks had met: it was killed, has crashed, or has "
-                          "printed an error";
+      return "is frozen: its process was stopped (before all ranks were connected)";
+    return gone < grace
+               ? ""
+               : "has ended before all ranks were connected: it was killed, has crashed, or has "
+                 "printed an error";
   }
   if (now - lastHeartbeat >= period) {
     channel->send(MessageSocket::MessageType::Heartbeat);
     lastHeartbeat = now;
   }
   std::string what = silence.judge(heard, passed, process, address);
-  return what.empty() || !judgesSilence ? "" : what + " (before all ranks had met)";
+  return what.empty() || !judgesSilence ? "" : what + " (before all ranks were connected)";
 }
 
 void reportAtStart(const std::string &key, int rank, const std::string &what,

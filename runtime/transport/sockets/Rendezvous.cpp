@@ -66,13 +66,13 @@ Objection objection(const Role &role, const Greeting &greeting,
                 ": the number of ranks (WORLD_SIZE) must be the same everywhere",
             true};
   if (greeting.rank == 0)
-    return {"there is a rank 0 already: each process needs a RANK of its own"};
+    return {"there is already a rank 0: each process must have a different RANK"};
   if (greeting.rank >= greeting.size)
     return {"a rank must be less than the number of ranks", true};
   // A rank that ended may have been restarted.
   if (const PeerConnection &connection = connectedRanks.connections[greeting.rank];
       connection.isOpen() && !isClosed(connection.channel->socket()))
-    return {"there is a " + rank + " already: each process needs a RANK of its own", true};
+    return {"there is already a " + rank + ": each process must have a different RANK", true};
   return {};
 }
 
@@ -192,7 +192,7 @@ bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
   connectedRanks.processes[0] = self;
   if (getrandom(connectedRanks.nonce.data(), connectedRanks.nonce.size(), 0) !=
       static_cast<ssize_t>(connectedRanks.nonce.size())) {
-    error = "the system gives no random numbers";
+    error = "the system provides no random numbers";
     return false;
   }
   auto server = std::make_unique<RendezvousServer>(std::move(listener));
@@ -207,8 +207,8 @@ bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
     if (absent.empty())
       break;
     if (deadline.isOver()) {
-      error = listOf(absent) + (absent.size() == 1 ? " has" : " have") + " not come to " + where +
-              " within " + secondsOf(deadline);
+      error = listOf(absent) + (absent.size() == 1 ? " has" : " have") + " not connected to " +
+              where + " within " + secondsOf(deadline);
       if (!refused.empty())
         error += "; rank 0 refused " + refused;
       if (std::string strangers = server->describeStrangers(); !strangers.empty())
@@ -224,7 +224,7 @@ bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
     Timeout some(5, &deadline);
     bool answered = writeAll(socket.get(), &reply, sizeof(reply), some);
     if (isFatal) {
-      error = "a process that came to " + where + " as rank " + std::to_string(greeting.rank) +
+      error = "a process that connected to " + where + " as rank " + std::to_string(greeting.rank) +
               " was refused: " + why;
       connectedRanks.server = std::move(server);
       return giveUp(connectedRanks);
@@ -362,7 +362,8 @@ bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string
       return false;
     }
     if (bool isOver = deadline.isOver(); grace.isOver(/*counts=*/isOver)) {
-      error = "not all ranks have come to rank 0 at " + where + " within " + secondsOf(deadline);
+      error =
+          "not all ranks have connected to rank 0 at " + where + " within " + secondsOf(deadline);
       return false;
     }
     pollfd polled{first.channel->socket(), POLLIN, 0};

@@ -130,8 +130,8 @@ std::string RendezvousServer::describeStrangers() const {
   if (!strangers)
     return "";
   return std::to_string(strangers) +
-         (strangers == 1 ? " stranger was ignored, from "
-                         : " strangers were ignored, the last from ") +
+         (strangers == 1 ? " unknown connection was ignored, from "
+                         : " unknown connections were ignored, the last from ") +
          lastStranger;
 }
 

@@ -64,7 +64,7 @@ public:
   /// Returns the next greeting, or false if none arrives within a tenth of a second.
   bool next(Greeting &greeting, Socket &socket);
 
-  /// "2 strangers were ignored, the last from 10.0.0.7:4711", or an empty string.
+  /// "2 unknown connections were ignored, the last from 10.0.0.7:4711", or an empty string.
   std::string describeStrangers() const;
 
 private:

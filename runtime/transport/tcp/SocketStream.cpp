@@ -51,7 +51,7 @@ std::string SocketStream::findCut() {
   if (!ended && getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0)
     isCut = info.tcpi_last_ack_recv >= cutAfter &&
             ((info.tcpi_unacked > 0 && info.tcpi_retransmits >= 2) || info.tcpi_probes >= 2);
-  return isCut ? "nothing has come from " + there + " to " + here + " for 4 s" : "";
+  return isCut ? "nothing was received from " + there + " to " + here + " for 4 s" : "";
 }
 
 int64_t SocketStream::judge(ssize_t result, bool reading) {

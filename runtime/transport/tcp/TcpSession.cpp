@@ -51,8 +51,8 @@ Socket listenAsFirst(const Launcher &launcher, const Role &role, const ProcessIn
   bool isInUse = errno == EADDRINUSE;
   std::string other = isInUse ? findOtherRankZero(role, self, found) : "";
   error = "rank 0 cannot listen on " + address.text() + ": " + (other.empty() ? error : other) +
-          (!other.empty() ? "; each process of a run needs a RANK of its own, and each run a "
-                            "TPC_PORT of its own"
+          (!other.empty() ? "; each process of a run must have a different RANK, and each run "
+                            "a different TPC_PORT"
            : isInUse      ? "; TPC_PORT chooses another port, on all ranks"
                           : "");
   return listener;

@@ -69,5 +69,6 @@ def test_mpirun_loses_a_frozen_rank_before_the_others(tmp_path):
     assert running[victim].returncode == -signal.SIGKILL
     text = (tmp_path / "log").read_text()
     assert re.findall("^error: (.*)", text, re.M) == [
-        f"rank {victim} is frozen: its process was stopped, 2 s ago (before all ranks had met)"
+        f"rank {victim} is frozen: its process was stopped, 2 s ago"
+        " (before all ranks were connected)"
     ], text

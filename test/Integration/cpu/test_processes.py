@@ -164,8 +164,9 @@ def output_of(process, status=1):
 def test_missing_rank(ranks):
     port = free_port()
     first, second = (ranks.start(environment_of(rank, 4, port), "--timeout=3") for rank in (0, 2))
-    assert f"error: rank 0: ranks 1, 3 have not come to 127.0.0.1:{port} within 3 s" in output_of(
-        first
+    assert (
+        f"error: rank 0: ranks 1, 3 have not connected to 127.0.0.1:{port} within 3 s"
+        in output_of(first)
     )
     output_of(second)
     # Rank 0 itself has the wrong value.
@@ -200,7 +201,7 @@ def test_mismatched_numbers_of_ranks(ranks):
         ranks.start(environment_of(3, 8, port))
     )
     assert (
-        f"error: rank 0: a process that came to 127.0.0.1:{port} as rank 3 was refused: {why}"
+        f"error: rank 0: a process that connected to 127.0.0.1:{port} as rank 3 was refused: {why}"
         in output_of(first)
     )
     output_of(second)
@@ -214,11 +215,11 @@ def test_mismatched_numbers_of_ranks(ranks):
     second = ranks.start(environment_of(1, 4, port), "--timeout=10")
     time.sleep(0.5)
     assert first.poll() is None and second.poll() is None
-    why = "there is a rank 1 already: each process needs a RANK of its own"
+    why = "there is already a rank 1: each process must have a different RANK"
     refused = ranks.start(environment_of(1, 4, port), "--timeout=10")
     # Either of the two may have connected first.
     assert (
-        f"error: rank 0: a process that came to 127.0.0.1:{port} as rank 1 was refused: {why}"
+        f"error: rank 0: a process that connected to 127.0.0.1:{port} as rank 1 was refused: {why}"
         in output_of(first)
     )
     assert why in output_of(second) + output_of(refused)
@@ -441,7 +442,8 @@ def test_strangers_are_ignored(program, ranks):
             output_of(process, status=0)
         # The same with a single rank.
         assert re.search(
-            r"ranks 1, 2, 3 have not come .*; \d+ strangers were ignored, the last from 127.0.0.1",
+            r"ranks 1, 2, 3 have not connected .*; \d+ unknown connections were ignored,"
+            r" the last from 127.0.0.1",
             output_of(ranks.start(environment_of(0, 4, port), "--timeout=3")),
         )
     finally:

@@ -208,9 +208,9 @@ def test_wrong_listeners_in_place_of_rank_0(ranks):
         port = listeners[name].port
         if name.startswith("welcomes"):
             assert re.search(
-                rf"^error: rank 1: not all ranks have come to rank 0 at 127.0.0.1:{port} within"
-                rf" {TIMEOUT} s"
-                r"|^error: rank 0 has ended before all ranks had met",
+                rf"^error: rank 1: not all ranks have connected to rank 0 at 127.0.0.1:{port}"
+                rf" within {TIMEOUT} s"
+                r"|^error: rank 0 has ended before all ranks were connected",
                 text,
                 re.M,
             ), (name, text)
@@ -232,10 +232,10 @@ def test_wrong_listeners_in_place_of_rank_0(ranks):
 @pytest.mark.parametrize(
     "then,words",
     [
-        ("close", "has ended before all ranks had met"),
+        ("close", "has ended before all ranks were connected"),
         pytest.param(
             "be silent",
-            "is frozen or cut off: nothing has come from 127.0.0.1",
+            "is frozen or cut off: nothing was received from 127.0.0.1",
             marks=pytest.mark.long,
         ),
     ],
@@ -263,7 +263,8 @@ def test_rank_0_ends_while_others_connect(ranks):
     first.kill()
     texts = output_of(second) + output_of(third)
     assert (
-        len(re.findall(r"^error: rank 0 has ended before all ranks had met", texts, re.M)) == 1
+        len(re.findall(r"^error: rank 0 has ended before all ranks were connected", texts, re.M))
+        == 1
     ), texts
 
 
@@ -324,8 +325,8 @@ def test_two_processes_as_rank_0(ranks):
     connected(port).close()
     text = output_of(ranks.start(0, 2, port, "end", 0, 120))
     assert (
-        f"another process ({first.pid}) is rank 0 there already; each process of a run needs a RANK"
-        " of its own" in text
+        f"another process ({first.pid}) is rank 0 there already; each process of a run must have a"
+        " different RANK" in text
     ), text
     ranks.start(1, 2, port, "end", 0, 120)
     assert "2 ranks" in first.communicate(timeout=120)[0] and first.returncode == 0
@@ -348,9 +349,8 @@ def test_rank_that_does_not_participate(launcher, victim):
     )
     assert result.returncode != 0 and clock.seconds() < 30
     assert re.findall("^error: (.*)", result.stderr, re.M) == [
-        f"rank {victim} has ended before all ranks had met, without taking part: all processes must"
-        " run this program, and none with "
-        "--help or --describe"
+        f"rank {victim} has ended before all ranks were connected, without taking part: all"
+        " processes must run this program, and none with --help or --describe"
     ], result.stderr
 
 
@@ -422,7 +422,7 @@ def test_cut_link_between_running_processes(ranks):
     for mode, proxy, *pair in cases:
         text = "".join(output_of(process) for process in pair)
         assert re.search(
-            r"^error: rank [01] \(tp [01]\) is cut off: its process runs, but (nothing has come"
+            r"^error: rank [01] \(tp [01]\) is cut off: its process runs, but (nothing was received"
             r" from it for \d s"
             "|the connection to it was closed)",
             text,

@@ -89,7 +89,7 @@ INJECTED = [
     ("oom@10", "memory"),
     ("pinned@1", "pin host memory|memory"),
     ("pinned@3", "memory"),
-    ("launch@2", "failed to compute a product"),
+    ("launch@2", "failed to compute a matmul"),
     ("launch@2 --deterministic", "to launch kernel"),
     ("fail@60", "launch failure|LAUNCH_FAILED"),
     ("ecc@40", "ECC"),

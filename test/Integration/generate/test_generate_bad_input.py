@@ -273,7 +273,7 @@ def test_errors_begin_on_a_new_line(toy, tmp_path, victim):
         until(lambda: steps.run.poll() is not None and not processes_of(program.path))
         output = steps.printed()
     assert re.search(
-        rf"^\d+ \d+[\d ]*\nerror: rank {victim} \(tp {victim}\) has ended without a word",
+        rf"^\d+ \d+[\d ]*\nerror: rank {victim} \(tp {victim}\) has ended without an error message",
         output,
         re.M,
     ), output[-2000:]
