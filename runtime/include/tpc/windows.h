@@ -17,8 +17,8 @@ namespace tpc {
 inline constexpr int64_t kPrefillChunk = 512;
 
 /// Returns the capacity, in tokens, of sliding-window caches for sequences of at most `capacity`
-/// tokens: two windows and a step. So the window's tokens never overlap their old position when they
-/// are moved to the front.
+/// tokens: two windows and a step. So the window's tokens never overlap their old position when
+/// they are moved to the front.
 constexpr int64_t windowCapacity(int64_t window, int64_t capacity, int64_t step) {
   // The sum of the clamped operands cannot overflow.
   return std::min(capacity, 2 * std::min(window, capacity) + std::min(step, capacity));
