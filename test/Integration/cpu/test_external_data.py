@@ -143,7 +143,7 @@ def test_digests_are_optional(tpcc, tmp_path, data):
     model = save(tmp_path / "model" / "m.onnx", "w.bin")
     np.save(tmp_path / "x.npy", X)
     for flags, weights, words in (
-        ([], [], ["samples only", "tpcc --digest-weights"]),
+        ([], [], ["only samples", "tpcc --digest-weights"]),
         (["--digest-weights"], [], []),
         (["--digest-weights"], ["--weights=random:1"], ["compares nothing", "random"]),
     ):

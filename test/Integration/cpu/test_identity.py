@@ -147,7 +147,7 @@ def test_other_weights(tpcc, mpi, ids, tmp_path):
     wrong = digested.call(["--input", ids, f"--weights={middle}", "--verify-weights"])
     wrong.refused(
         f"weight file '{middle}' is not the one that the program was compiled with (the size and"
-        " the samples are the same, '",
+        " the samples are the same, but '",
         "' differs)",
     )
     third = harness.run(
@@ -241,4 +241,4 @@ def test_skipped_randomized_check_is_reported(tpcc, tmp_path):
         in alone.call(["--describe"]).stdout
     )
     assert "warning" not in both.compiled.stderr and both.describe()["no_randomized_check"] == ""
-    assert "proof alone" not in both.call(["--describe"]).stdout
+    assert "only by proof" not in both.call(["--describe"]).stdout

@@ -303,4 +303,4 @@ def test_which_gpu_a_rank_has(tpcc, tmp_path):
         str(script) if part == str(executable.path) else part for part in executable.command("tcp")
     ]
     result = harness_run([*command, *arguments], env={"TPC_CUDA_LIBS": str(LIBRARIES)}).check()
-    assert "not alike: rank 0 has GPU of 0, rank 1 GPU of 1" in result.stderr
+    assert "devices differ: rank 0 has GPU of 0, rank 1 has GPU of 1" in result.stderr

@@ -271,15 +271,13 @@ def test_unsupported_kernels(tpcc, architecture, env, words, transport):
 def test_little_free_memory_is_noted(tpcc, tmp_path):
     """The memory that libraries and the driver use themselves is unknown."""
     program, usage = tpcc.compile(MODEL.path, "tp1", *GPU), tmp_path / "usage"
-    assert (
-        "too little" not in program.call(SHAPE, env=environment(TPC_SIM_USAGE=usage)).check().stderr
-    )
+    assert "suffice" not in program.call(SHAPE, env=environment(TPC_SIM_USAGE=usage)).check().stderr
     most = max(int(line.split()[1]) for line in usage.read_text().splitlines())
     for rest, noted in ((255, True), (257, False)):
         output = (
             program.call(SHAPE, env=environment(TPC_SIM_MEMORY=most + (rest << 20))).check().stderr
         )
-        found = "leaves 255.0 MiB of Simulated GPU" in output and "may be too little" in output
+        found = "leaves 255.0 MiB of Simulated GPU" in output and "may not suffice" in output
         assert found == noted, output
 
 

@@ -54,4 +54,4 @@ def test_unknown_values_are_errors(tpcc):
     executable = tpcc.compile(MODEL.path, "tp2", *FLAGS)
     executable.call(
         ["--bench", "--shape", "batch=1,sequence=3"], env=environment(TPC_GEMV="sometimes")
-    ).refused("TPC_GEMV=sometimes", "always, never and measured")
+    ).refused("TPC_GEMV=sometimes", "must be always, never or measured")
