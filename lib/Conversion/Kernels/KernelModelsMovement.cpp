@@ -61,7 +61,7 @@ template <typename OpT> static bool isBeforeDim(Operation *op, int64_t rank) {
 }
 
 /// Returns an offset in a dimension of `size`; a named symbol if both are constant.
-SymExpr getOffset(const SymExpr &place, const SymExpr &size) {
+SymExpr getOffset(const SymExpr &offset, const SymExpr &size) {
   std::optional<int64_t> at = offset.asConstant(), all = size.asConstant();
   return at && all ? getNamedOffset(*at, *all) : toNamedSize(offset);
 }
