@@ -130,7 +130,7 @@ def test_damaged_text_is_rejected(tpcc, tmp_path):
     refuse(text[: len(text) // 2], "damaged.mlir:")
     refuse("", "no function @main")
     refuse("module {\n}\n", "no function @main")
-    refuse(b"ML\xefR\x0dtpc", "bytecode", "text only")
+    refuse(b"ML\xefR\x0dtpc", "bytecode", "must be text")
     refuse(spmd.replace("func.func @main", "func.func @other"), "no function @main")
     refuse(re.sub(r"tpc.grid = #tpc.grid<[^>]*>, ", "", spmd), "damaged.mlir:", "no tpc.grid")
     refuse(

@@ -121,8 +121,8 @@ def read(path):
     [
         ("raise SystemExit(3)", 60, 60, 3),
         (NOTHING, 60, 0.4, "nothing happened"),
-        (BUSY, 0.5, 60, "of processors"),
-        (WORKS_BELOW, 0.5, 0.4, "of processors"),
+        (BUSY, 0.5, 60, "of CPU time"),
+        (WORKS_BELOW, 0.5, 0.4, "of CPU time"),
         (WRITES, 60, 0.5, 0),
     ],
     ids=["ends", "hangs", "spins", "works below", "writes"],
