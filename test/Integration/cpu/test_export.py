@@ -91,7 +91,7 @@ def test_parts(tmp_path, part):
     [
         (["lama"], ["lama", "near", "llama"]),
         (["gpt2", *TINY, "--kv-heads", "2"], ["--kv-heads", "GPT2Config", "--positions"]),
-        (["falcon", *TINY, "--kv-heads", "2"], ["--kv-heads 2", "changes nothing", "--set"]),
+        (["falcon", *TINY, "--kv-heads", "2"], ["--kv-heads 2", "has no effect", "--set"]),
         (["llama", *TINY, "--set", "attention_biass=true"], ["attention_biass", "attention_bias"]),
         (["llama", "--layers", "2000"], ["GiB", "--layers"]),
         (["gptj", *TINY], ["dynamo", "gptj", "rotary_dim=64", "--set"]),

@@ -220,7 +220,7 @@ def test_smallest_splits_that_fit(tpcc):
             ["--memory-plan=1GiB", "--shape", "batch=1,sequence=8", "--megatron-shard=tp2"],
             "leave 'tp2' out of --megatron-shard",
         ),
-        (["--memory-plan=1GiB", "--shape", "batch=1,sequence=8", "--target=cpu"], "is only for GPUs"),
+        (["--memory-plan=1GiB", "--shape", "batch=1,sequence=8", "--target=cpu"], "only for GPUs"),
         (["--memory-plan=1GiB", "--shape", "batch=1,sequence=8", "-o", "x"], "compiles nothing"),
         (["--memory-plan=1MiB", "--shape", "batch=1,sequence=8"], "no split fits into 1MiB"),
     ],
