@@ -385,6 +385,9 @@ public:
     cpuDevices().shareKernels(names);
   }
   std::string environmentProblem() const override { return cpuDevices().environmentProblem(); }
+  int32_t storedType(int32_t dtype, int32_t sourceDtype) const override {
+    return cpuDevices().storedType(dtype, sourceDtype);
+  }
   int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const override {
     return cpuDevices().matrixBytes(k, n, dtype);
   }

@@ -78,6 +78,7 @@ std::string DeviceKind::setSharing(bool) const { return ""; }
 void DeviceKind::enableTuning(bool) const {}
 void DeviceKind::releaseUnused() const {}
 std::vector<std::string> DeviceKind::takeNotes() const { return {}; }
+int32_t DeviceKind::storedType(int32_t dtype, int32_t) const { return dtype; }
 int64_t DeviceKind::freeBytes(int) const { return std::numeric_limits<int64_t>::max(); }
 const DeviceKind *DeviceKind::dryRun() const { return nullptr; }
 MemoryUse &DeviceKind::use() const { throw std::logic_error("memory is not counted"); }

@@ -336,8 +336,11 @@ public:
   virtual const DeviceKind *dryRun() const;
   /// Memory counted by a dry-run kind.
   virtual MemoryUse &use() const;
-  /// Bytes of a matrix.
-  virtual int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const = 0;
+  /// Returns the type of the elements of a matrix for matmuls of `dtype`, whose weights are of
+  /// `sourceDtype` in the file. `makeMatrices` and `setRows` then take this type.
+  virtual int32_t storedType(int32_t dtype, int32_t sourceDtype) const;
+  /// Bytes of a matrix whose elements are of type `stored`.
+  virtual int64_t matrixBytes(int64_t k, int64_t n, int32_t stored) const = 0;
   virtual std::unique_ptr<Device> make(tpc_context &ctx) const = 0;
 };
 

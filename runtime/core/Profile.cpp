@@ -166,6 +166,9 @@ public:
   std::vector<std::string> takeNotes() const override { return kind.takeNotes(); }
   void releaseUnused() const override { kind.releaseUnused(); }
   const DeviceKind *dryRun() const override { return kind.dryRun(); }
+  int32_t storedType(int32_t dtype, int32_t sourceDtype) const override {
+    return kind.storedType(dtype, sourceDtype);
+  }
   int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const override {
     return kind.matrixBytes(k, n, dtype);
   }

@@ -61,8 +61,11 @@ public:
   const DeviceKind *withProducts(const std::string &name, std::string &problem) const override {
     return name == "onednn" ? oneDnnDevices(problem) : DeviceKind::withProducts(name, problem);
   }
-  int64_t matrixBytes(int64_t k, int64_t n, int32_t) const override {
-    return PackedMatrix::bytesFor(k, n);
+  int32_t storedType(int32_t dtype, int32_t sourceDtype) const override {
+    return PackedMatrix::storedType(dtype, sourceDtype);
+  }
+  int64_t matrixBytes(int64_t k, int64_t n, int32_t stored) const override {
+    return PackedMatrix::bytesFor(k, n, stored);
   }
   std::unique_ptr<Device> make(tpc_context &ctx) const override {
     return std::make_unique<CpuDevice>(ctx);

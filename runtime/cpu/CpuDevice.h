@@ -18,27 +18,35 @@
 namespace tpc::rt {
 
 /// Right operand in panels (GemmJob), or the transpose of a dense matrix, used in place. Matmuls
-/// pack panels of the latter on the fly, which is cheap for more than a few rows.
+/// pack panels of the latter on the fly, which is cheap for more than a few rows. Matmuls compute
+/// in f32; elements are stored as f32, f16 or bf16.
 class PackedMatrix : public Matrix {
 public:
   /// Throws std::bad_alloc.
-  PackedMatrix(int64_t k, int64_t n) : PackedMatrix(k, n, allocate(bytesFor(k, n))) {}
+  PackedMatrix(int64_t k, int64_t n, int32_t stored = TPC_F32)
+      : PackedMatrix(k, n, stored, allocate(bytesFor(k, n, stored))) {}
   /// Makes a matrix of existing panels.
-  PackedMatrix(int64_t k, int64_t n, std::shared_ptr<float> panels)
-      : Matrix(k, n), panels(std::move(panels)) {}
-  PackedMatrix(const float *transposed, int64_t k, int64_t n)
-      : Matrix(k, n), transposed(transposed) {}
+  PackedMatrix(int64_t k, int64_t n, int32_t stored, std::shared_ptr<std::byte> panels)
+      : Matrix(k, n), stored(stored), panels(std::move(panels)) {}
+  PackedMatrix(const void *transposed, int64_t k, int64_t n, int32_t stored)
+      : Matrix(k, n), transposed(transposed), stored(stored) {}
 
-  void setRows(int64_t row0, int64_t row1, const float *rows);
-  const float *data() const { return panels.get(); }
-  static int64_t bytesFor(int64_t k, int64_t n);
+  /// Sets rows [row0, row1) from dense rows of type `stored`.
+  void setRows(int64_t row0, int64_t row1, const void *rows);
+  const void *data() const { return panels.get(); }
+  /// As DeviceKind::storedType.
+  static int32_t storedType(int32_t dtype, int32_t sourceDtype);
+  static int64_t bytesFor(int64_t k, int64_t n, int32_t stored);
   /// Throws std::bad_alloc.
-  static std::shared_ptr<float> allocate(int64_t bytes);
+  static std::shared_ptr<std::byte> allocate(int64_t bytes);
 
-  const float *const transposed = nullptr; ///< [n, k], or null
+  const void *const transposed = nullptr; ///< [n, k] of type `stored`, or null
+  const int32_t stored;
 
 private:
-  std::shared_ptr<float> panels; // shared by matrices of a fused matmul
+  template <typename T> void pack(int64_t row0, int64_t row1, const void *rows);
+
+  std::shared_ptr<std::byte> panels; // shared by matrices of a fused matmul
 };
 
 /// Scratch memory of an operation. Throws std::bad_alloc.

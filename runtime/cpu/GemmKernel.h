@@ -18,6 +18,49 @@
 
 namespace tpc::rt::TPC_ISA {
 
+/// Element types of right operands. Conversion to f32 is exact, so that sums have the bits of the
+/// same matmul with weights in f32.
+struct SingleWeights {
+  typedef float Element;
+  static TPC_INLINE Vec read(const float *p) { return load(p); }
+  static TPC_INLINE float readOne(const float *p) { return *p; }
+  /// Rows of a table are transposed in units of 32 bits: here one element.
+  static constexpr int perUnit = 1;
+  static TPC_INLINE Vec element(Vec units, int) { return units; }
+};
+struct HalfWeights {
+  typedef uint16_t Element;
+  static TPC_INLINE Vec read(const uint16_t *p) {
+    return widenHalf(*reinterpret_cast<const UnalignedShortVec *>(p));
+  }
+  static TPC_INLINE float readOne(const uint16_t *p) { return widenHalf(ShortVec{*p})[0]; }
+  static constexpr int perUnit = 2;
+  static TPC_INLINE Vec element(Vec units, int i) {
+    return widenHalf(__builtin_convertvector(bitsOf(units) >> 16 * i, ShortVec));
+  }
+};
+struct BfloatWeights {
+  typedef uint16_t Element;
+  static TPC_INLINE Vec read(const uint16_t *p) {
+    return widenBfloat(*reinterpret_cast<const UnalignedShortVec *>(p));
+  }
+  static TPC_INLINE float readOne(const uint16_t *p) { return widenBfloat(ShortVec{*p})[0]; }
+  static constexpr int perUnit = 2;
+  static TPC_INLINE Vec element(Vec units, int i) {
+    return i == 0 ? floatOf(bitsOf(units) << 16) : floatOf(bitsOf(units) & -0x10000);
+  }
+};
+
+/// Calls doType with the element type `dtype` of a right operand.
+template <typename DoType> TPC_INLINE void withWeights(int32_t dtype, DoType doType) {
+  if (dtype == TPC_F16)
+    doType(HalfWeights());
+  else if (dtype == TPC_BF16)
+    doType(BfloatWeights());
+  else
+    doType(SingleWeights());
+}
+
 constexpr int vecsPerPanel = 2;
 constexpr int panelWidth = vecsPerPanel * lanes;
 constexpr int maxTileRows = TPC_TILE_ROWS;
@@ -25,14 +68,14 @@ constexpr int64_t kBlock = 768;
 
 /// One step of k in `multiply`: `x` contains the address of every third row; `b` is the address of
 /// this k in the first panel.
-template <int R, int P>
+template <int R, int P, typename W>
 TPC_INLINE void multiplyStep(Vec (&sums)[R][P * vecsPerPanel], const float *const (&x)[(R + 2) / 3],
-                             int64_t xRow, const float *b, const float *ahead,
-                             int64_t panelStride) {
+                             int64_t xRow, const typename W::Element *b,
+                             const typename W::Element *ahead, int64_t panelStride) {
   Vec right[P * vecsPerPanel];
   for (int p = 0; p < P; ++p) {
     for (int v = 0; v < vecsPerPanel; ++v)
-      right[p * vecsPerPanel + v] = load(b + p * panelStride + v * lanes);
+      right[p * vecsPerPanel + v] = W::read(b + p * panelStride + v * lanes);
     __builtin_prefetch(ahead + p * panelStride, /*rw=*/0, /*locality=*/lanes == 16 ? 2 : 3);
   }
   for (int r = 0; r < R; ++r) {
@@ -49,13 +92,15 @@ TPC_INLINE void multiplyStep(Vec (&sums)[R][P * vecsPerPanel], const float *cons
 /// Addresses are formed so that a step of k has little more than its loads, broadcasts and
 /// multiplications (20 instructions for 12 multiplications in a tile of 6 by 2 vectors): a core
 /// shared with another hardware thread has few spare issue slots.
-template <int R, int P>
+template <int R, int P, typename W = SingleWeights>
 TPC_INLINE void multiply(Vec (&sums)[R][P * vecsPerPanel], const float *x, int64_t xRow,
-                         int64_t xStep, const float *b, int64_t bStride, int64_t panelStride,
-                         int64_t k) {
-  // Prefetch distance in steps of k. With 16-float vectors the distance is larger, and the L1 cache
-  // is reserved for the operands: 26 GB/s instead of 19 at one row, 1.3 times as fast at twelve.
-  constexpr int unrolled = 4, prefetched = lanes == 16 ? 32 : 16;
+                         int64_t xStep, const typename W::Element *b, int64_t bStride,
+                         int64_t panelStride, int64_t k) {
+  // Prefetch distance in steps of k of f32. With 16-float vectors the distance is larger, and the
+  // L1 cache is reserved for the operands: 26 GB/s instead of 19 at one row, 1.3 times as fast at
+  // twelve.
+  constexpr int steps = lanes == 16 ? 32 : 16;
+  constexpr int unrolled = 4, prefetched = steps * 4 / sizeof(typename W::Element);
   const float *rows[(R + 2) / 3];
   for (int i = 0; i < (R + 2) / 3; ++i)
     rows[i] = x + 3 * i * xRow;
@@ -66,8 +111,8 @@ TPC_INLINE void multiply(Vec (&sums)[R][P * vecsPerPanel], const float *x, int64
       const float *at[(R + 2) / 3];
       for (int j = 0; j < (R + 2) / 3; ++j)
         at[j] = rows[j] + u * xStep;
-      const float *panel = b + u * bStride;
-      multiplyStep<R, P>(sums, at, xRow, panel, panel + prefetched * bStride, panelStride);
+      const typename W::Element *panel = b + u * bStride;
+      multiplyStep<R, P, W>(sums, at, xRow, panel, panel + prefetched * bStride, panelStride);
     }
     for (const float *&row : rows) {
       row += unrolled * xStep;
@@ -78,7 +123,7 @@ TPC_INLINE void multiply(Vec (&sums)[R][P * vecsPerPanel], const float *x, int64
   }
 #pragma clang loop unroll(disable)
   for (; i < k; ++i) {
-    multiplyStep<R, P>(sums, rows, xRow, b, b, panelStride);
+    multiplyStep<R, P, W>(sums, rows, xRow, b, b, panelStride);
     for (const float *&row : rows)
       row += xStep;
     b += bStride;
@@ -177,10 +222,12 @@ TPC_INLINE void prefetchResult(const GemmJob &job, int64_t row, int rows, int64_
   }
 }
 
-/// Computes one register tile over one block of k. `partial` stores the sums between blocks, with
-/// `partialStride` between rows.
-template <int R, int P>
-void tile(const GemmJob &job, int64_t row, int64_t panel, int64_t k0, int64_t k1, float *partial,
+/// Computes one register tile over steps [k0, k1) of k. `b` is the address of step k0 in the first
+/// panel, `panelStride` the distance between panels. `partial` stores the sums between blocks of k,
+/// with `partialStride` between rows.
+template <int R, int P, typename W>
+void tile(const GemmJob &job, int64_t row, int64_t panel, int64_t k0, int64_t k1,
+          const typename W::Element *b, int64_t panelStride, float *partial,
           int64_t partialStride) {
   constexpr int vecs = P * vecsPerPanel;
   if (k1 == job.k)
@@ -189,9 +236,8 @@ void tile(const GemmJob &job, int64_t row, int64_t panel, int64_t k0, int64_t k1
   for (int r = 0; r < R; ++r)
     for (int v = 0; v < vecs; ++v)
       sums[r][v] = k0 ? load(partial + r * partialStride + v * lanes) : Vec{};
-  multiply<R, P>(sums, job.x + row * job.xStride + k0, job.xStride, 1,
-                 job.packed + panel * panelWidth * job.k + k0 * panelWidth, panelWidth,
-                 panelWidth * job.k, k1 - k0);
+  multiply<R, P, W>(sums, job.x + row * job.xStride + k0, job.xStride, 1, b, panelWidth,
+                    panelStride, k1 - k0);
   if (k1 < job.k) {
     for (int r = 0; r < R; ++r)
       for (int v = 0; v < vecs; ++v)
@@ -201,42 +247,78 @@ void tile(const GemmJob &job, int64_t row, int64_t panel, int64_t k0, int64_t k1
   finishSums<R, vecs>(job, sums, row, panel * panelWidth);
 }
 
-/// Calls tile<rows, P>.
+/// Calls tile<rows, P> on f32.
 template <int P, int R = maxTileRows>
 TPC_INLINE void tileOf(int64_t rows, const GemmJob &job, int64_t row, int64_t panel, int64_t k0,
-                       int64_t k1, float *partial, int64_t partialStride) {
+                       int64_t k1, const float *b, int64_t panelStride, float *partial,
+                       int64_t partialStride) {
   if constexpr (R > 1) {
     if (rows < R)
-      return tileOf<P, R - 1>(rows, job, row, panel, k0, k1, partial, partialStride);
+      return tileOf<P, R - 1>(rows, job, row, panel, k0, k1, b, panelStride, partial,
+                              partialStride);
   }
-  tile<R, P>(job, row, panel, k0, k1, partial, partialStride);
+  tile<R, P, SingleWeights>(job, row, panel, k0, k1, b, panelStride, partial, partialStride);
 }
 
-inline void gemm(const GemmJob &job, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
+/// Converts a block of one panel to f32. Many rows are then multiplied by it.
+template <typename W>
+TPC_INLINE const float *widenPanel(const typename W::Element *b, int64_t steps, float *widened) {
+  for (int64_t i = 0; i < steps * panelWidth; i += lanes)
+    store(widened + i, W::read(b + i));
+  return widened;
+}
+
+/// One row is multiplied by weights as they are stored. For more rows, 16-bit weights are first
+/// converted, one block of a panel at a time.
+template <typename W>
+void gemmOf(const GemmJob &job, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
+  constexpr bool isNarrow = sizeof(typename W::Element) < sizeof(float);
   alignas(64) float partial[maxGemmRows * maxGemmPanels * panelWidth];
+  alignas(64) float widened[isNarrow ? kBlock * panelWidth : 1];
   constexpr int64_t stride = maxGemmPanels * panelWidth;
+  const auto *packed = static_cast<const typename W::Element *>(job.packed);
   int64_t blocks = job.k ? (job.k + kBlock - 1) / kBlock : 1;
   for (int64_t block = 0; block < blocks; ++block) {
     int64_t k0 = job.k * block / blocks, k1 = job.k * (block + 1) / blocks;
     // Few rows do not fill the pipeline, so more panels are computed at a time.
-    int64_t panelStep = row1 - row0 == 1 ? 4 : row1 - row0 <= maxTileRows / 2 ? 2 : 1;
+    bool isOneRow = row1 - row0 == 1;
+    int64_t panelStep = isOneRow ? 4 : !isNarrow && row1 - row0 <= maxTileRows / 2 ? 2 : 1;
     for (int64_t panel = panel0; panel < panel1;) {
-      int64_t width = panel1 - panel >= panelStep ? panelStep : 1;
+      int64_t width = panel1 - panel >= panelStep ? panelStep : 1, panelStride = panelWidth * job.k;
+      const typename W::Element *b = packed + panel * panelStride + k0 * panelWidth;
+      if (isOneRow) {
+        float *sums = partial + (panel - panel0) * panelWidth;
+        if (width == 4)
+          tile<1, 4, W>(job, row0, panel, k0, k1, b, panelStride, sums, stride);
+        else
+          tile<1, 1, W>(job, row0, panel, k0, k1, b, panelStride, sums, stride);
+        panel += width;
+        continue;
+      }
+      const float *right = nullptr;
+      if constexpr (isNarrow)
+        right = widenPanel<W>(b, k1 - k0, widened);
+      else
+        right = b;
       int64_t tiles = (row1 - row0 + maxTileRows - 1) / maxTileRows;
       for (int64_t t = 0; t < tiles; ++t) {
         int64_t row = row0 + (row1 - row0) * t / tiles;
         int64_t rows = row0 + (row1 - row0) * (t + 1) / tiles - row;
         float *sums = partial + (row - row0) * stride + (panel - panel0) * panelWidth;
-        if (width == 4)
-          tile<1, 4>(job, row, panel, k0, k1, sums, stride);
-        else if (width == 2)
-          tileOf<2, maxTileRows / 2>(rows, job, row, panel, k0, k1, sums, stride);
+        if (width == 2)
+          tileOf<2, maxTileRows / 2>(rows, job, row, panel, k0, k1, right, panelStride, sums,
+                                     stride);
         else
-          tileOf<1>(rows, job, row, panel, k0, k1, sums, stride);
+          tileOf<1>(rows, job, row, panel, k0, k1, right, panelStride, sums, stride);
       }
       panel += width;
     }
   }
+}
+
+inline void gemm(const GemmJob &job, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
+  withWeights(job.weights,
+              [&](auto weights) { gemmOf<decltype(weights)>(job, row0, row1, panel0, panel1); });
 }
 
 /// Transposes a square of vectors in place: log2(lanes) rounds, each of which interleaves the first
@@ -253,7 +335,9 @@ TPC_INLINE void transpose(Vec (&rows)[lanes]) {
   }
 }
 
-inline void packTransposed(const float *rows, int64_t k, int64_t n, int64_t column0, float *panel) {
+template <typename W>
+void packTransposedOf(const typename W::Element *rows, int64_t k, int64_t n, int64_t column0,
+                      float *panel) {
   for (int v = 0; v < vecsPerPanel; ++v) {
     int64_t column = column0 + v * lanes;
     int64_t step = 0;
@@ -261,7 +345,7 @@ inline void packTransposed(const float *rows, int64_t k, int64_t n, int64_t colu
       for (; step + lanes <= k; step += lanes) {
         Vec square[lanes];
         for (int i = 0; i < lanes; ++i)
-          square[i] = load(rows + (column + i) * k + step);
+          square[i] = W::read(rows + (column + i) * k + step);
         transpose(square);
         for (int i = 0; i < lanes; ++i)
           store(panel + (step + i) * panelWidth + v * lanes, square[i]);
@@ -269,18 +353,28 @@ inline void packTransposed(const float *rows, int64_t k, int64_t n, int64_t colu
     for (; step < k; ++step)
       for (int i = 0; i < lanes; ++i)
         panel[step * panelWidth + v * lanes + i] =
-            column + i < n ? rows[(column + i) * k + step] : 0.0f;
+            column + i < n ? W::readOne(rows + (column + i) * k + step) : 0.0f;
   }
+}
+
+inline void packTransposed(const void *rows, int32_t dtype, int64_t k, int64_t n, int64_t column0,
+                           float *panel) {
+  withWeights(dtype, [&](auto weights) {
+    using W = decltype(weights);
+    packTransposedOf<W>(static_cast<const typename W::Element *>(rows), k, n, column0, panel);
+  });
 }
 
 /// Multiplies rows [row, row + R) by rows [column, column + V * lanes) of a dense table[n, k].
 /// Squares of the table are transposed in registers: lanes are columns, and sums have the order of
 /// `multiply`, one step of k after the other. Rows beyond the table repeat its last row.
-template <int R, int V>
-TPC_INLINE void tileTransposed(const GemmJob &job, const float *table, int64_t row,
+template <int R, int V, typename W>
+TPC_INLINE void tileTransposed(const GemmJob &job, const typename W::Element *table, int64_t row,
                                int64_t column) {
+  typedef typename W::Element Element;
   Vec sums[R][V] = {};
-  const float *x = job.x + row * job.xStride, *rows[V][lanes];
+  const float *x = job.x + row * job.xStride;
+  const Element *rows[V][lanes];
   for (int v = 0; v < V; ++v)
     for (int i = 0; i < lanes; ++i) {
       int64_t at = column + v * lanes + i;
@@ -288,35 +382,39 @@ TPC_INLINE void tileTransposed(const GemmJob &job, const float *table, int64_t r
     }
   // Prefetches the next tile's part of the table into the L2 cache while this one is used, line by
   // line in memory order. With this, the table is read at 26 GB/s instead of 13; memory gives 27.
-  constexpr int lineWidth = 16;
-  const float *next = rows[0][0] + (column + 2 * V * lanes <= job.n ? V * lanes * job.k : 0);
+  constexpr int lineWidth = 64 / sizeof(Element);
+  const Element *next = rows[0][0] + (column + 2 * V * lanes <= job.n ? V * lanes * job.k : 0);
+  constexpr int width = lanes * W::perUnit;
   int64_t step = 0;
-  for (; step + lanes <= job.k; step += lanes)
+  for (; step + width <= job.k; step += width)
     for (int v = 0; v < V; ++v) {
       Vec square[lanes];
       for (int i = 0; i < lanes; ++i) {
-        square[i] = load(rows[v][i] + step);
-        if (int64_t at = (v * lanes + i) * lanes; at % lineWidth == 0)
+        square[i] = load(reinterpret_cast<const float *>(rows[v][i] + step));
+        if (int64_t at = (v * lanes + i) * width; at % lineWidth == 0)
           __builtin_prefetch(next + step * V * lanes + at, /*rw=*/0, /*locality=*/2);
       }
       transpose(square);
       for (int i = 0; i < lanes; ++i)
-        for (int r = 0; r < R; ++r)
-          sums[r][v] += splat(x[r * job.xStride + step + i]) * square[i];
+        for (int j = 0; j < W::perUnit; ++j)
+          for (int r = 0; r < R; ++r)
+            sums[r][v] +=
+                splat(x[r * job.xStride + step + i * W::perUnit + j]) * W::element(square[i], j);
     }
   for (; step < job.k; ++step)
     for (int v = 0; v < V; ++v) {
       Vec right;
       for (int i = 0; i < lanes; ++i)
-        right[i] = rows[v][i][step];
+        right[i] = W::readOne(rows[v][i] + step);
       for (int r = 0; r < R; ++r)
         sums[r][v] += splat(x[r * job.xStride + step]) * right;
     }
   finishSums<R, V>(job, sums, row, column);
 }
 
-inline void gemmTransposed(const GemmJob &job, const float *table, int64_t column0,
-                           int64_t column1) {
+template <typename W>
+void gemmTransposedOf(const GemmJob &job, const typename W::Element *table, int64_t column0,
+                      int64_t column1) {
   for (int64_t column = column0; column < column1;) {
     bool two = job.m == 1 && column1 - column >= 2 * lanes;
     // Computes all rows before the next columns, whose part of the table stays in the L1 and L2
@@ -324,16 +422,24 @@ inline void gemmTransposed(const GemmJob &job, const float *table, int64_t colum
     for (int64_t row = 0; row < job.m;) {
       int64_t left = job.m - row;
       if (two)
-        tileTransposed<1, 2>(job, table, row, column), row += 1;
+        tileTransposed<1, 2, W>(job, table, row, column), row += 1;
       else if (left >= 4)
-        tileTransposed<4, 1>(job, table, row, column), row += 4;
+        tileTransposed<4, 1, W>(job, table, row, column), row += 4;
       else if (left >= 2)
-        tileTransposed<2, 1>(job, table, row, column), row += 2;
+        tileTransposed<2, 1, W>(job, table, row, column), row += 2;
       else
-        tileTransposed<1, 1>(job, table, row, column), row += 1;
+        tileTransposed<1, 1, W>(job, table, row, column), row += 1;
     }
     column += two ? 2 * lanes : lanes;
   }
+}
+
+inline void gemmTransposed(const GemmJob &job, const void *table, int64_t column0,
+                           int64_t column1) {
+  withWeights(job.weights, [&](auto weights) {
+    using W = decltype(weights);
+    gemmTransposedOf<W>(job, static_cast<const typename W::Element *>(table), column0, column1);
+  });
 }
 
 inline void activate(const float *x, float *out, int64_t count, int32_t epilogue) {

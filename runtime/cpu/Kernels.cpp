@@ -21,13 +21,13 @@ struct Features {
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d))
       return;
-    bool fma = c >> 12 & 1, saves = c >> 27 & 1, avx = c >> 28 & 1;
+    bool fma = c >> 12 & 1, f16c = c >> 29 & 1, saves = c >> 27 & 1, avx = c >> 28 & 1;
     if (!saves || !avx || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
       return;
     // Registers that the operating system saves: bits 1 and 2 for AVX, and 5 to 7 for AVX-512.
     unsigned low, high;
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    avx2 = fma && (b >> 5 & 1) && (low & 6) == 6;
+    avx2 = fma && f16c && (b >> 5 & 1) && (low & 6) == 6;
     bool foundation = b >> 16 & 1, dq = b >> 17 & 1, bw = b >> 30 & 1, vl = b >> 31 & 1;
     avx512 = avx2 && foundation && dq && bw && vl && (low & 0xe6) == 0xe6;
   }

@@ -23,12 +23,13 @@ namespace tpc::rt {
 struct GemmJob {
   const float *x;
   int64_t xStride; ///< elements between rows
-  const float *packed;
+  const void *packed;
   const float *bias, *residual; ///< or null
   float *out;                   ///< may alias `residual`
   int64_t outStride;            ///< stride of `residual` too
   int64_t m, k, n;
   int32_t epilogue;
+  int32_t weights = TPC_F32; ///< type of the right operand: f32, f16 or bf16
 };
 
 /// Maximum rows and panels of a `gemm` task.
@@ -51,13 +52,14 @@ struct KernelTable {
   void (*gemm)(const GemmJob &job, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1);
 
   /// Packs columns [column0, column0 + panelWidth) of the transpose of rows[n, k]: a panel of
-  /// `gemm`.
-  void (*packTransposed)(const float *rows, int64_t k, int64_t n, int64_t column0, float *panel);
+  /// `gemm` in f32. `dtype` is the type of `rows`: f32, f16 or bf16.
+  void (*packTransposed)(const void *rows, int32_t dtype, int64_t k, int64_t n, int64_t column0,
+                         float *panel);
 
   /// Computes columns [column0, column1), the first a multiple of panelWidth, of a matmul with the
-  /// transpose of table[n, k], bit-identical to `gemm`. Suited to few rows, because it reads the
-  /// table once and copies nothing.
-  void (*gemmTransposed)(const GemmJob &job, const float *table, int64_t column0, int64_t column1);
+  /// transpose of table[n, k] of type job.weights, bit-identical to `gemm`. Suited to few
+  /// rows, because it reads the table once and copies nothing.
+  void (*gemmTransposed)(const GemmJob &job, const void *table, int64_t column0, int64_t column1);
 
   /// Floats of `scratch` for an `attention` task.
   int64_t (*attentionScratch)(const tpc_attention_args &args);

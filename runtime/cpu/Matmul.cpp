@@ -62,19 +62,22 @@ struct GemmJobs {
   }
 };
 
-/// Copies columns [column0, column0 + width) of rows to a panel, padded with zeros.
-void packPanel(const float *rows, int64_t rowStride, int64_t numRows, int64_t columns, int width,
-               float *to) {
+/// Copies `columns` columns of rows to a panel of `width` columns, padded with zeros.
+template <typename T>
+void packPanel(const T *rows, int64_t rowStride, int64_t numRows, int64_t columns, int width,
+               T *to) {
   for (int64_t k = 0; k < numRows; ++k, rows += rowStride, to += width) {
-    std::memcpy(to, rows, columns * sizeof(float));
-    std::memset(to + columns, 0, (width - columns) * sizeof(float));
+    std::memcpy(to, rows, columns * sizeof(T));
+    std::memset(to + columns, 0, (width - columns) * sizeof(T));
   }
 }
+
+int64_t bytesOf(int32_t dtype) { return dtype == TPC_F16 || dtype == TPC_BF16 ? 2 : 4; }
 
 /// Matmul with the transpose of a dense [n, k]. A task of few rows reads the table in place; a task
 /// of many rows packs a few panels for all of them.
 void multiplyTransposed(tpc_context &ctx, Arena &arena, const KernelTable &kernel,
-                        const GemmJob &job, const float *rows) {
+                        const GemmJob &job, const void *rows) {
   int width = kernel.panelWidth, threads = threadsFor(ctx, job.m, job.k, job.n);
   int64_t panels = divideUp(job.n, width), panelSize = std::max<int64_t>(job.k, 1) * width;
   if (job.m <= maxTransposedRows) {
@@ -91,12 +94,13 @@ void multiplyTransposed(tpc_context &ctx, Arena &arena, const KernelTable &kerne
     int64_t panel0 = task * step, panel1 = std::min(panels, panel0 + step);
     float *packed = scratch.data + worker * step * panelSize;
     for (int64_t panel = panel0; panel < panel1; ++panel)
-      kernel.packTransposed(rows, job.k, job.n, panel * width,
+      kernel.packTransposed(rows, job.weights, job.k, job.n, panel * width,
                             packed + (panel - panel0) * job.k * width);
     // The same matmul, restricted to these columns.
     GemmJob part = job;
     int64_t column = panel0 * width;
     part.packed = packed;
+    part.weights = TPC_F32;
     part.n = std::min(job.n, panel1 * width) - column;
     part.out += column;
     part.bias = job.bias ? job.bias + column : nullptr;
@@ -114,46 +118,62 @@ int threadsFor(const tpc_context &ctx, int64_t m, int64_t k, int64_t n) {
   return static_cast<int>(std::min<double>(ctx.threadsPerRank, 1 + operations / 200000));
 }
 
-std::shared_ptr<float> PackedMatrix::allocate(int64_t bytes) {
-  auto *memory = static_cast<float *>(allocateTensor(static_cast<size_t>(bytes)));
+std::shared_ptr<std::byte> PackedMatrix::allocate(int64_t bytes) {
+  auto *memory = static_cast<std::byte *>(allocateTensor(static_cast<size_t>(bytes)));
   if (!memory)
     throw std::bad_alloc();
-  return {memory, [](float *p) { std::free(p); }};
+  return {memory, [](std::byte *p) { std::free(p); }};
 }
 
-int64_t PackedMatrix::bytesFor(int64_t k, int64_t n) {
-  int width = kernels().panelWidth;
-  return k * divideUp(n, width) * width * static_cast<int64_t>(sizeof(float));
+int32_t PackedMatrix::storedType(int32_t dtype, int32_t sourceDtype) {
+  bool isHalf = sourceDtype == TPC_F16 || sourceDtype == TPC_BF16;
+  return dtype == TPC_F32 && isHalf ? sourceDtype : dtype;
 }
 
-void PackedMatrix::setRows(int64_t row0, int64_t row1, const float *rows) {
+int64_t PackedMatrix::bytesFor(int64_t k, int64_t n, int32_t stored) {
   int width = kernels().panelWidth;
+  return k * divideUp(n, width) * width * bytesOf(stored);
+}
+
+template <typename T> void PackedMatrix::pack(int64_t row0, int64_t row1, const void *rows) {
+  int width = kernels().panelWidth;
+  const T *from = static_cast<const T *>(rows);
+  T *to = reinterpret_cast<T *>(panels.get());
   for (int64_t column = 0; column < n; column += width)
-    packPanel(rows + column, n, row1 - row0, std::min<int64_t>(width, n - column), width,
-              panels.get() + column * k + row0 * width);
+    packPanel(from + column, n, row1 - row0, std::min<int64_t>(width, n - column), width,
+              to + column * k + row0 * width);
+}
+
+void PackedMatrix::setRows(int64_t row0, int64_t row1, const void *rows) {
+  if (bytesOf(stored) == 2)
+    pack<uint16_t>(row0, row1, rows);
+  else
+    pack<float>(row0, row1, rows);
 }
 
 std::vector<std::shared_ptr<Matrix>>
-CpuDevice::makeMatrices(int64_t k, std::span<const int64_t> widths, int32_t) {
+CpuDevice::makeMatrices(int64_t k, std::span<const int64_t> widths, int32_t dtype) {
   int64_t bytes = 0;
   for (int64_t n : widths)
-    bytes += PackedMatrix::bytesFor(k, n);
-  std::shared_ptr<float> block = PackedMatrix::allocate(bytes);
+    bytes += PackedMatrix::bytesFor(k, n, dtype);
+  std::shared_ptr<std::byte> block = PackedMatrix::allocate(bytes);
   std::vector<std::shared_ptr<Matrix>> matrices;
-  float *at = block.get();
+  std::byte *at = block.get();
   for (int64_t n : widths) {
-    matrices.push_back(std::make_shared<PackedMatrix>(k, n, std::shared_ptr<float>(block, at)));
-    at += PackedMatrix::bytesFor(k, n) / static_cast<int64_t>(sizeof(float));
+    matrices.push_back(
+        std::make_shared<PackedMatrix>(k, n, dtype, std::shared_ptr<std::byte>(block, at)));
+    at += PackedMatrix::bytesFor(k, n, dtype);
   }
   return matrices;
 }
 
 void CpuDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) {
-  static_cast<PackedMatrix &>(matrix).setRows(row0, row1, static_cast<const float *>(rows));
+  static_cast<PackedMatrix &>(matrix).setRows(row0, row1, rows);
 }
 
-std::shared_ptr<Matrix> CpuDevice::transposeOf(const void *rows, int64_t k, int64_t n, int32_t) {
-  return std::make_shared<PackedMatrix>(static_cast<const float *>(rows), k, n);
+std::shared_ptr<Matrix> CpuDevice::transposeOf(const void *rows, int64_t k, int64_t n,
+                                               int32_t dtype) {
+  return std::make_shared<PackedMatrix>(rows, k, n, dtype);
 }
 
 void CpuDevice::multiply(const Products &p) {
@@ -162,8 +182,8 @@ void CpuDevice::multiply(const Products &p) {
   for (const Product &product : p.list) {
     auto &matrix = static_cast<const PackedMatrix &>(*product.matrix);
     int64_t n = matrix.n;
-    GemmJob job{p.x, p.k, matrix.data(),   product.bias, product.residual, product.out, n, p.m,
-                p.k, n,   product.epilogue};
+    GemmJob job{p.x, p.k, matrix.data(),    product.bias, product.residual, product.out, n, p.m,
+                p.k, n,   product.epilogue, matrix.stored};
     if (matrix.transposed)
       multiplyTransposed(ctx, scratch, kernel, job, matrix.transposed);
     else

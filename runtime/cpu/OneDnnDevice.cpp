@@ -302,7 +302,7 @@ public:
   }
   std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n,
                                       int32_t dtype) override {
-    if (k == 0 || n == 0)
+    if (k == 0 || n == 0 || dtype != TPC_F32)
       return CpuDevice::transposeOf(rows, k, n, dtype);
     return std::make_shared<OneDnnMatrix>(static_cast<const float *>(rows), k, n);
   }

@@ -17,7 +17,9 @@ namespace tpc::rt::TPC_ISA {
 constexpr int lanes = TPC_LANES;
 typedef float Vec __attribute__((vector_size(TPC_LANES * 4)));
 typedef int32_t IntVec __attribute__((vector_size(TPC_LANES * 4)));
-typedef float UnalignedVec __attribute__((vector_size(TPC_LANES * 4), aligned(4)));
+typedef float UnalignedVec __attribute__((vector_size(TPC_LANES * 4), aligned(2), may_alias));
+typedef uint16_t ShortVec __attribute__((vector_size(TPC_LANES * 2)));
+typedef uint16_t UnalignedShortVec __attribute__((vector_size(TPC_LANES * 2), aligned(2)));
 
 #define TPC_INLINE __attribute__((always_inline)) inline
 
@@ -30,7 +32,23 @@ TPC_INLINE Vec select(IntVec mask, Vec a, Vec b) {
   return floatOf((mask & bitsOf(a)) | (~mask & bitsOf(b)));
 }
 
-// Interleaves halves of two vectors: a0 b0 a1 b1 …, from index i on.
+/// Converts bfloat16 to f32.
+TPC_INLINE Vec widenBfloat(ShortVec v) { return floatOf(__builtin_convertvector(v, IntVec) << 16); }
+/// Converts IEEE half precision to f32. Signaling NaNs become quiet.
+TPC_INLINE Vec widenHalf(ShortVec v) {
+#if defined(__F16C__)
+  typedef _Float16 HalfVec __attribute__((vector_size(TPC_LANES * 2)));
+  return __builtin_convertvector(reinterpret_cast<HalfVec &>(v), Vec);
+#else
+  // As halfToFloat (core/Half.h): 2^112 scales normal and subnormal numbers.
+  IntVec bits = __builtin_convertvector(v, IntVec), rest = bits & 0x7fff;
+  IntVec isNan = rest > 0x7c00, scaled = bitsOf(floatOf(rest << 13) * 0x1p112f);
+  IntVec special = (rest << 13) | 0x7f800000 | (isNan & 0x400000), isSpecial = rest >= 0x7c00;
+  return floatOf(((special & isSpecial) | (scaled & ~isSpecial)) | ((bits & 0x8000) << 16));
+#endif
+}
+
+// a0 b0 a1 b1 …: for the first halves, and for the second halves.
 #if TPC_LANES == 4
 #define TPC_SHUFFLE(a, b, i) __builtin_shufflevector(a, b, i, 4 + i, i + 1, 5 + i)
 #elif TPC_LANES == 8

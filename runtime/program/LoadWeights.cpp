@@ -242,16 +242,17 @@ private:
   int64_t rowCount = 1;
 };
 
+/// Loads elements of type `stored` from a source of this type.
 template <class Source>
-void load(tpc_context &ctx, const Parameter &parameter, const LocalView &view, int index,
-          const Source &source, LoadedWeights &loaded) {
+void load(tpc_context &ctx, const Parameter &parameter, tpc_dtype stored, const LocalView &view,
+          int index, const Source &source, LoadedWeights &loaded) {
   Device &device = *ctx.device;
   Shape shape = view.shape();
-  int64_t elementBytes = dtypeBytes(parameter.dtype);
+  int64_t elementBytes = dtypeBytes(stored);
   Gather gather(source, view, elementBytes);
   int64_t numRows = shape.empty() ? 1 : shape[0];
   if (!parameter.matmulRhs) {
-    int64_t bytes = *byteCount(shape, parameter.dtype);
+    int64_t bytes = *byteCount(shape, stored);
     std::byte *data = loaded.add(device, bytes);
     int64_t rowBytes = bytes / std::max<int64_t>(numRows, 1);
     int64_t step = std::max<int64_t>(device.writeBytes() / std::max<int64_t>(rowBytes, 1), 1);
@@ -274,8 +275,10 @@ void load(tpc_context &ctx, const Parameter &parameter, const LocalView &view, i
   }
 }
 
-/// Makes the matrix of a parameter, and the matrices that are packed next to it.
-void makeMatrices(tpc_context &ctx, const Manifest &manifest, int first) {
+/// Makes the matrix of a parameter, and the matrices that are packed next to it. typeOf returns the
+/// type of a parameter's elements in memory.
+template <typename TypeOf>
+void makeMatrices(tpc_context &ctx, const Manifest &manifest, int first, TypeOf typeOf) {
   std::vector<int> group{first};
   std::vector<int64_t> widths;
   auto shapeOf = [&](int index) {
@@ -284,23 +287,24 @@ void makeMatrices(tpc_context &ctx, const Manifest &manifest, int first) {
   int64_t k = shapeOf(first)[0];
   for (int i = first + 1, count = static_cast<int>(manifest.parameters.size()); i < count; ++i)
     if (manifest.parameters[i].beside == group.back() && !manifest.parameters[i].isShared() &&
-        shapeOf(i)[0] == k)
+        shapeOf(i)[0] == k && typeOf(manifest.parameters[i]) == typeOf(manifest.parameters[first]))
       group.push_back(i);
   for (int index : group)
     widths.push_back(shapeOf(index)[1]);
   std::vector<std::shared_ptr<Matrix>> matrices =
-      ctx.device->makeMatrices(k, widths, manifest.parameters[first].dtype);
+      ctx.device->makeMatrices(k, widths, typeOf(manifest.parameters[first]));
   for (size_t i = 0; i < group.size(); ++i)
     ctx.data.matrices[group[i]] = std::move(matrices[i]);
 }
 
 /// Makes a shared parameter refer to its existing memory.
-void share(tpc_context &ctx, const Manifest &manifest, int index) {
+void share(tpc_context &ctx, const Manifest &manifest, int index, bool isDryRun) {
   const Parameter &parameter = manifest.parameters[index];
   if (parameter.transposeOf >= 0) {
     Shape shape = localView(parameter, ctx.grid, ctx.coordinates).shape();
+    tpc_dtype dtype = isDryRun ? parameter.dtype : manifest.parameters[parameter.transposeOf].dtype;
     ctx.data.matrices[index] = ctx.device->transposeOf(ctx.data.parameters[parameter.transposeOf],
-                                                       shape[0], shape[1], parameter.dtype);
+                                                       shape[0], shape[1], dtype);
   } else if (parameter.sameAs >= 0 && parameter.matmulRhs) {
     ctx.data.matrices[index] = ctx.data.matrices[parameter.sameAs];
   } else if (parameter.sameAs >= 0) {
@@ -344,6 +348,10 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
   ctx.data.parameters.assign(manifest.parameters.size(), nullptr);
   ctx.data.matrices.assign(manifest.parameters.size(), nullptr);
   std::unique_ptr<WeightLoader> loader = ctx.device->makeWeightLoader();
+  // Dry-run devices only check that matrices have the type of the matmul.
+  auto typeOf = [&](const Parameter &parameter) {
+    return sources.isNothing ? parameter.dtype : storedType(parameter);
+  };
   std::vector<void *> addresses;
   if (loader)
     addresses = allocateParameters(ctx, manifest, *loader, *loaded);
@@ -354,10 +362,11 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
       continue;
     LocalView view = localView(parameter, ctx.grid, ctx.coordinates);
     if (parameter.matmulRhs && !ctx.data.matrices[index])
-      makeMatrices(ctx, manifest, index);
+      makeMatrices(ctx, manifest, index, typeOf);
+    tpc_dtype stored = typeOf(parameter);
     if (sources.isNothing) {
       if (!loader)
-        load(ctx, parameter, view, index, Nothing{}, *loaded);
+        load(ctx, parameter, stored, view, index, Nothing{}, *loaded);
       continue;
     }
     if (sources.seed) {
@@ -366,7 +375,7 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
         fillDrawn(*loader, view, parameter.dtype, parameter.sourceDtype, random.generator(),
                   addresses[i]);
       else
-        load(ctx, parameter, view, index, Drawn{random, parameter.dtype, parameter.sourceDtype},
+        load(ctx, parameter, stored, view, index, Drawn{random, stored, parameter.sourceDtype},
              *loaded);
       continue;
     }
@@ -374,16 +383,17 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
     if (loader)
       fill(*ctx.device, *loader, view, parameter.dtype, parameter.sourceDtype, mapping.data(),
            addresses[i]);
-    else if (parameter.dtype == parameter.sourceDtype)
-      load(ctx, parameter, view, index, SameType{mapping.data(), dtypeBytes(parameter.dtype)},
+    else if (stored == parameter.sourceDtype)
+      load(ctx, parameter, stored, view, index, SameType{mapping.data(), dtypeBytes(stored)},
            *loaded);
     else
-      load(ctx, parameter, view, index, Converted{mapping.data(), parameter.sourceDtype}, *loaded);
+      load(ctx, parameter, stored, view, index, Converted{mapping.data(), parameter.sourceDtype},
+           *loaded);
     mapping.check();
   }
   for (size_t i = 0; i < manifest.parameters.size(); ++i)
     if (manifest.parameters[i].stage == manifest.stageOf(ctx.rank))
-      share(ctx, manifest, static_cast<int>(i));
+      share(ctx, manifest, static_cast<int>(i), sources.isNothing);
   ctx.program = std::move(loaded);
 }
 

@@ -121,8 +121,14 @@ Parameter readParameter(const Node &node, const Manifest &manifest) {
 void findShared(std::vector<Parameter> &parameters) {
   auto sameSource = [](const Parameter &a, const Parameter &b) {
     return a.stage == b.stage && a.file == b.file && a.offset == b.offset && a.bytes == b.bytes &&
-           a.viewOffset == b.viewOffset && a.dtype == b.dtype && a.sourceDtype == b.sourceDtype &&
-           a.name == b.name && a.init == b.init && a.sourceShape == b.sourceShape;
+           a.viewOffset == b.viewOffset && a.sourceDtype == b.sourceDtype && a.name == b.name &&
+           a.init == b.init && a.sourceShape == b.sourceShape;
+  };
+  // A CPU stores 16-bit weights of f32 matmuls as in the file, so that a tied table has their type.
+  auto isTable = [](const Parameter &table, const Parameter &matrix) {
+    bool isHalf = matrix.sourceDtype == TPC_F16 || matrix.sourceDtype == TPC_BF16;
+    return table.dtype == matrix.dtype ||
+           (matrix.dtype == TPC_F32 && isHalf && table.dtype == matrix.sourceDtype);
   };
   // Indexed by position in the file, because a model has thousands of parameters, and a tensor has
   // few uses.
@@ -136,11 +142,12 @@ void findShared(std::vector<Parameter> &parameters) {
         const Parameter &candidate = parameters[other];
         if (other == index || !sameSource(parameter, candidate))
           continue;
-        if (other < index && parameter.sameAs < 0 && candidate.matmulRhs == parameter.matmulRhs &&
-            candidate.dims == parameter.dims && !candidate.isShared())
+        if (other < index && parameter.sameAs < 0 && candidate.dtype == parameter.dtype &&
+            candidate.matmulRhs == parameter.matmulRhs && candidate.dims == parameter.dims &&
+            !candidate.isShared())
           parameter.sameAs = other;
         if (parameter.transposeOf < 0 && parameter.matmulRhs && !candidate.matmulRhs &&
-            candidate.dims.size() == 2 && candidate.sameAs < 0 &&
+            isTable(candidate, parameter) && candidate.dims.size() == 2 && candidate.sameAs < 0 &&
             candidate.dims[0] == parameter.dims[1] && candidate.dims[1] == parameter.dims[0])
           parameter.transposeOf = other;
       }

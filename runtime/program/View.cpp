@@ -53,11 +53,17 @@ LocalView localView(const Parameter &parameter, const Grid &grid,
   return view;
 }
 
+tpc_dtype storedType(const Parameter &parameter) {
+  if (!parameter.matmulRhs)
+    return parameter.dtype;
+  return static_cast<tpc_dtype>(deviceKind().storedType(parameter.dtype, parameter.sourceDtype));
+}
+
 int64_t localBytes(const Parameter &parameter, const Manifest &manifest, int rank) {
   if (parameter.isShared())
     return 0;
   return localView(parameter, manifest.grid, manifest.grid.coordinatesOf(rank)).count() *
-         dtypeBytes(parameter.dtype);
+         dtypeBytes(storedType(parameter));
 }
 
 WeightBytes weightBytesOf(const Manifest &manifest, int rank) {
@@ -72,11 +78,11 @@ WeightBytes weightBytesOf(const Manifest &manifest, int rank) {
       for (const ViewFactor &factor : dim)
         for (int axis : factor.axes)
           split |= manifest.grid.axes()[axis].size > 1;
-    int64_t bytes = view.count() * dtypeBytes(parameter.dtype);
+    int64_t bytes = view.count() * dtypeBytes(storedType(parameter));
     (split ? result.sharded : result.replicated) += bytes;
     if (parameter.matmulRhs)
       result.padding +=
-          deviceKind().matrixBytes(view.shape()[0], view.shape()[1], parameter.dtype) - bytes;
+          deviceKind().matrixBytes(view.shape()[0], view.shape()[1], storedType(parameter)) - bytes;
   }
   return result;
 }

@@ -27,6 +27,9 @@ struct WeightBytes {
   int64_t total() const { return sharded + replicated; }
 };
 
+/// Returns the type of a parameter's elements in the memory of the selected device.
+tpc_dtype storedType(const Parameter &parameter);
+
 /// Returns the bytes of one parameter on a rank of its stage; 0 if it shares the memory of another.
 int64_t localBytes(const Parameter &parameter, const Manifest &manifest, int rank);
 /// Returns the sum over all parameters of the rank's stage.

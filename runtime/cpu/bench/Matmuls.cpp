@@ -3,7 +3,8 @@
 //   tpc-products-bench [THREADS]
 //
 // Measures f32 matmuls of GPT-2's shapes: tpc's, and, if libdnnl.so.3 is found, those of
-// --products=onednn. Both alternate, so that other load on the machine affects both.
+// --products=onednn. Both alternate, so that other load on the machine affects both. Then measures
+// how fast one row reads weights in f32, f16 and bf16, packed and as a transposed table.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,6 +48,48 @@ struct Rank {
   tpc_context *ctx;
 };
 
+/// Bytes of weights per second that one row reads, of 400 MB in matrices of [k, n].
+double readingRate(int threads, int32_t dtype, bool isTable, int64_t k, int64_t n) {
+  selectDevices(cpuDevices());
+  std::unique_ptr<World> world = World::threads(Grid({{"tp", 1}}), threads);
+  tpc_context *ctx = &world->local(0);
+  int64_t bytes = k * n * (dtype == TPC_F32 ? 4 : 2), count = 400000000 / bytes + 1;
+  std::vector<std::byte> weights(static_cast<size_t>(bytes * (isTable ? count : 1)));
+  for (int64_t i = 0; i < count; ++i)
+    if (isTable) {
+      ctx->data.matrices.push_back(
+          ctx->device->transposeOf(weights.data() + i * bytes, k, n, dtype));
+    } else {
+      ctx->data.matrices.push_back(ctx->device->makeMatrix(k, n, dtype));
+      ctx->device->setRows(*ctx->data.matrices.back(), 0, k, weights.data());
+    }
+  std::vector<float> x(static_cast<size_t>(k), 0.5f), out(static_cast<size_t>(n));
+  double best = 1e9;
+  for (int round = 0; round < 7; ++round)
+    best = std::min(best, secondsOf([&] {
+                      for (int32_t i = 0; i < count; ++i) {
+                        tpc_product product = {n, nullptr,           nullptr, out.data(),
+                                               i, TPC_EPILOGUE_NONE, TPC_F32, TPC_F32};
+                        tpc_products(ctx, x.data(), 1, k, &product, 1);
+                      }
+                    }));
+  return static_cast<double>(bytes * count) / best;
+}
+
+void printReadingRates(int threads) {
+  std::printf("one row: GB/s of weights\n%6s %6s %10s %10s %10s %10s\n", "K", "N", "", "f32", "f16",
+              "bf16");
+  for (bool isTable : {false, true})
+    for (auto [k, n] :
+         {std::pair<int64_t, int64_t>{768, 768}, {768, 3072}, {3072, 768}, {768, 50257}}) {
+      std::printf("%6lld %6lld %10s", static_cast<long long>(k), static_cast<long long>(n),
+                  isTable ? "table" : "packed");
+      for (int32_t dtype : {TPC_F32, TPC_F16, TPC_BF16})
+        std::printf(" %10.1f", readingRate(threads, dtype, isTable, k, n) / 1e9);
+      std::printf("\n");
+    }
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -88,4 +131,5 @@ int main(int argc, char **argv) {
       std::printf("\n");
     }
   }
+  printReadingRates(threads);
 }

@@ -1,6 +1,7 @@
 //===- MatmulTest.cpp - Matmuls against sums in double --------------------===//
 
 #include "Tables.h"
+#include "core/Half.h"
 #include "core/Step.h"
 #include "core/World.h"
 #include "cpu/CpuDevice.h"
@@ -56,6 +57,92 @@ TEST(Gemm, AgreesForAllRemainders) {
                   << table->name << " m " << m << " k " << k << " n " << n << " at " << row << ", "
                   << column;
         }
+}
+
+/// All finite 16-bit patterns among random ones, and the floats that they stand for.
+struct HalfNumbers {
+  HalfNumbers(int64_t count, int32_t dtype, uint32_t seed) {
+    for (float x : numbers(count, seed)) {
+      // Magnitudes from subnormal to 2, and now and then zero.
+      auto bits = static_cast<uint32_t>((x + 1) * (1 << 23));
+      float scaled = bits % 97 == 0 ? -0.0f : std::ldexp(x, -static_cast<int>(bits % 24));
+      values.push_back(dtype == TPC_F16 ? floatToHalf(scaled) : floatToBfloat(scaled));
+      floats.push_back(dtype == TPC_F16 ? halfToFloat(values.back())
+                                        : bfloatToFloat(values.back()));
+    }
+  }
+  std::vector<uint16_t> values;
+  std::vector<float> floats;
+};
+
+TEST(Gemm, SixteenBitWeightsHaveTheBitsOfTheirFloats) {
+  for (const KernelTable *table : allTables())
+    for (int32_t dtype : {TPC_F16, TPC_BF16})
+      for (int64_t m : {1, 2, 3, 6, 7, 13, 30})
+        for (int64_t k : {0, 1, 7, 69, 1601})
+          for (int64_t n : {1, 8, 17, 33, 128}) {
+            int64_t panels =
+                std::min<int64_t>(maxGemmPanels, (n + table->panelWidth - 1) / table->panelWidth);
+            HalfNumbers w(panels * table->panelWidth * k, dtype, 2);
+            std::vector<float> x = numbers(m * k, 1), bias = numbers(n, 3), first(m * n),
+                               second(m * n);
+            GemmJob job{x.data(), k, w.floats.data(),  bias.data(), nullptr, first.data(), n, m,
+                        k,        n, TPC_EPILOGUE_NONE};
+            table->gemm(job, 0, m, 0, panels);
+            job.packed = w.values.data();
+            job.weights = dtype;
+            job.out = second.data();
+            table->gemm(job, 0, m, 0, panels);
+            ASSERT_EQ(first, second)
+                << table->name << " m " << m << " k " << k << " n " << n << " type " << dtype;
+          }
+}
+
+TEST(Gemm, TransposedSixteenBitTablesHaveTheBitsOfTheirFloats) {
+  for (const KernelTable *table : allTables())
+    for (int32_t dtype : {TPC_F16, TPC_BF16})
+      for (int64_t m : {1, 2, 3, 4, 7})
+        for (auto [k, n] : {std::array<int64_t, 2>{70, 131}, {37, 250}, {8, 5}, {3, 64}, {33, 1}}) {
+          HalfNumbers w(n * k, dtype, 5);
+          std::vector<float> x = numbers(m * k, 1), first(m * n), second(m * n);
+          GemmJob job{x.data(), k, nullptr, nullptr, nullptr,          first.data(),
+                      n,        m, k,       n,       TPC_EPILOGUE_NONE};
+          table->gemmTransposed(job, w.floats.data(), 0, n);
+          job.weights = dtype;
+          job.out = second.data();
+          table->gemmTransposed(job, w.values.data(), 0, n);
+          ASSERT_EQ(first, second) << table->name << " m " << m << " k " << k << " n " << n;
+          std::vector<float> panel(table->panelWidth * k), same(panel.size());
+          for (int64_t column = 0; column < n; column += table->panelWidth) {
+            table->packTransposed(w.floats.data(), TPC_F32, k, n, column, panel.data());
+            table->packTransposed(w.values.data(), dtype, k, n, column, same.data());
+            ASSERT_EQ(panel, same) << table->name << " k " << k << " n " << n << " at " << column;
+          }
+        }
+}
+
+// Each pattern is the only element of its row of w, so that a result is the number itself.
+TEST(Gemm, ConvertsEveryPattern) {
+  for (const KernelTable *table : allTables())
+    for (int32_t dtype : {TPC_F16, TPC_BF16})
+      for (int first = 0; first < 0x10000; first += table->panelWidth) {
+        std::vector<uint16_t> w(table->panelWidth);
+        std::vector<float> out(w.size());
+        for (size_t i = 0; i < w.size(); ++i)
+          w[i] = static_cast<uint16_t>(first + i);
+        float one = 1;
+        GemmJob job{
+            &one, 1, w.data(),          nullptr,           nullptr, out.data(), table->panelWidth,
+            1,    1, table->panelWidth, TPC_EPILOGUE_NONE, dtype};
+        table->gemm(job, 0, 1, 0, 1);
+        for (size_t i = 0; i < w.size(); ++i) {
+          float expected = dtype == TPC_F16 ? halfToFloat(w[i]) : bfloatToFloat(w[i]);
+          if (std::isnan(expected))
+            ASSERT_TRUE(std::isnan(out[i])) << table->name << " " << w[i];
+          else
+            ASSERT_EQ(out[i], expected) << table->name << " " << w[i];
+        }
+      }
 }
 
 /// One rank with `threads` threads, and a parameter of [k, n].
@@ -165,7 +252,7 @@ TEST(Gemm, PacksTransposes) {
       for (int64_t n : {1, 9, 32, 50}) {
         std::vector<float> rows = numbers(k * n), panel(k * table->panelWidth);
         for (int64_t column = 0; column < n; column += table->panelWidth) {
-          table->packTransposed(rows.data(), k, n, column, panel.data());
+          table->packTransposed(rows.data(), TPC_F32, k, n, column, panel.data());
           for (int64_t i = 0; i < k * table->panelWidth; ++i) {
             int64_t at = column + i % table->panelWidth;
             ASSERT_EQ(panel[i], at < n ? rows[at * k + i / table->panelWidth] : 0.0f)

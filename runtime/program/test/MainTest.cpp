@@ -108,12 +108,12 @@ TEST_F(MainTest, Describe) {
   // b3.
   EXPECT_EQ(d["ranks"][0]["weight_bytes"], 4 * (66 + 6 + 30 + 5 + 30));
   EXPECT_EQ(d["ranks"][0]["replicated_bytes"], 4 * (66 + 6));
-  EXPECT_EQ(d["ranks"][4]["weight_bytes"], 4 * (6 * 4 + 4));
-  EXPECT_EQ(d["ranks"][5]["weight_bytes"], 4 * (6 * 3 + 3));
+  EXPECT_EQ(d["ranks"][4]["weight_bytes"], 2 * 6 * 4 + 4 * 4);
+  EXPECT_EQ(d["ranks"][5]["weight_bytes"], 2 * 6 * 3 + 4 * 3);
   EXPECT_EQ(d["ranks"][5]["coordinates"],
             json::parse(R"({"tp": 1, "cp": 0, "ep": 0, "dp": 0, "pp": 1})"));
   EXPECT_GE(d["ranks"][5]["packing_bytes"], 0);
-  EXPECT_EQ(d["parameters"][5]["bytes"], json::parse("[0, 0, 0, 0, 96, 72, 96, 72]"));
+  EXPECT_EQ(d["parameters"][5]["bytes"], json::parse("[0, 0, 0, 0, 48, 36, 48, 36]"));
   outcome = run({2, 1, 1}, {"--describe"});
   EXPECT_NE(outcome.out.find("tp: [0 1]"), std::string::npos) << outcome.out;
 }

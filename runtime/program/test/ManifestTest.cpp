@@ -140,8 +140,23 @@ TEST(Manifest, StoresATiedHeadOnce) {
   EXPECT_FALSE(manifest.parameters[3].isShared()) << "on another stage";
   EXPECT_EQ(weightBytesOf(manifest, 6).total(), 4 * 12 * 4);
   EXPECT_EQ(weightBytesOf(manifest, 6).padding, 0);
-  // With another partitioning they are different shards.
+  // Weights of 16 bits: the table, and a head that computes in f32.
+  for (json &parameter : text["parameters"]) {
+    parameter["source_dtype"] = "f16";
+    parameter["bytes"] = parameter["bytes"].get<int64_t>() / 2;
+    if (parameter["use"] == "dense")
+      parameter["dtype"] = "f16";
+  }
+  Manifest halves = parseManifest(text.dump().c_str());
+  EXPECT_EQ(halves.parameters[0].transposeOf, 1);
+  EXPECT_EQ(halves.parameters[2].sameAs, 1);
+  EXPECT_EQ(weightBytesOf(halves, 6).total(), 4 * 12 * 2);
+  // With another partitioning they are different shards. A matmul stores 16 bits per element.
   text["parameters"][0]["dims"][1][0].erase("axes");
+  halves = parseManifest(text.dump().c_str());
+  EXPECT_EQ(storedType(halves.parameters[0]), TPC_F16);
+  EXPECT_EQ(weightBytesOf(halves, 6).sharded, 4 * 12 * 2);
+  EXPECT_EQ(weightBytesOf(halves, 6).replicated, 4 * 30 * 2);
   EXPECT_EQ(parseManifest(text.dump().c_str()).parameters[0].transposeOf, -1);
 }
 
