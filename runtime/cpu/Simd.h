@@ -48,7 +48,7 @@ TPC_INLINE Vec widenHalf(ShortVec v) {
 #endif
 }
 
-// a0 b0 a1 b1 …: for the first halves, and for the second halves.
+// Interleaves halves of two vectors: a0 b0 a1 b1 …, from index i on.
 #if TPC_LANES == 4
 #define TPC_SHUFFLE(a, b, i) __builtin_shufflevector(a, b, i, 4 + i, i + 1, 5 + i)
 #elif TPC_LANES == 8
