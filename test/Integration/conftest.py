@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_timeout_set_timer(item, settings):
-    """The limit of pytest.ini, measured by a clock that slows down on a busy machine."""
+    """Sets the limit of pytest.ini on a clock that slows down on a busy machine."""
     if settings.method != "signal" or threading.current_thread() is not threading.main_thread():
         return None
     clock = harness.LoadClock()
@@ -102,7 +102,7 @@ def corpus():
 
 @pytest.fixture(scope="session")
 def tpcc(tmp_path_factory):
-    """The compiler. Compilations are shared between the tests of a session."""
+    """Returns the compiler. Compilations are shared between the tests of a session."""
     if not harness.tool("tpcc").exists():
         pytest.fail(f"{harness.tool('tpcc')} is not built")
     return harness.Compiler(tmp_path_factory.mktemp("compiled"))
@@ -117,7 +117,7 @@ def mpi():
 
 @pytest.fixture(scope="session")
 def model_124m(tmp_path_factory):
-    """GPT-2 124M with its seeded weights, which are written once to the build directory."""
+    """Returns GPT-2 124M with seeded weights, which are written once to the build directory."""
     from tpc import weights
 
     if not harness.BUILD.is_dir():
@@ -136,15 +136,15 @@ def model_124m(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_findings(request):
-    """A test of GPU programs fails if the simulator has findings.
-    """
+    """A test of GPU programs fails if the simulator has findings."""
     if request.path.parent.name != "cuda":
         yield
         return
     path = request.getfixturevalue("tmp_path") / "simulator-findings"
     request.getfixturevalue("monkeypatch").setenv("TPC_SIM_FINDINGS", str(path))
     yield
-    # Late ranks on a busy machine are not findings; ranks that never arrive end at a limit.
+    # Ranks that are late on a busy machine are not findings. Ranks that never arrive end at a
+    # limit.
     found = (
         [line for line in path.read_text().splitlines() if ": stuck: " not in line]
         if path.exists()

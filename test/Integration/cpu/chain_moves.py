@@ -32,7 +32,7 @@ def where(
     largest: float = 1.0,
     quantum: float = 0.25,
 ) -> Value:
-    """ONNX Runtime's Where turns a selected -0 into 0."""
+    """Selects elements. `special` is for values with -0, which ONNX Runtime's Where turns into 0."""
     return v.within(
         c.w("Where", condition, first, second),
         max(v.largest, largest),
@@ -42,13 +42,13 @@ def where(
 
 
 def has_batch(dim: Dim) -> bool:
-    """The batch of the hidden states, or an input's own batch."""
+    """Whether a dimension contains the batch of the hidden states, or an input's own batch."""
     return any(isinstance(atom, str) and atom != "sequence" for atom in dim)
 
 
 def any_axis(c: Context, v: Value, number: int, last: int | None = None) -> int | None:
-    """An axis that a step may need as a whole, which excludes the batch with replicas and
-    micro-batches.
+    """Returns an axis that a step may need as a whole. With replicas or micro-batches, this
+    excludes the batch.
     """
     axes = [i for i, dim in enumerate(v.dims[:last]) if c.chain.whole or not has_batch(dim)]
     return pick(axes, number)
@@ -63,7 +63,7 @@ def any_axis(c: Context, v: Value, number: int, last: int | None = None) -> int 
 
 @step
 def split(c: Context, v: Value, a: int, b: int, d: int):
-    """Splits a dimension in two: between merged factors, or at any divisor of a number."""
+    """Splits a dimension in two: between merged factors, or a number by one of its divisors."""
     if len(v.dims) >= 6:
         return None
     ways = []
@@ -100,7 +100,7 @@ def transpose(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def gather(c: Context, v: Value, a: int, b: int, d: int):
-    """A scalar, vector or matrix of indices: constant, input or computed."""
+    """Gathers by a scalar, vector or matrix of indices, which are constant, an input or computed."""
     i = any_axis(c, v, a)
     if i is None:
         return None
@@ -117,7 +117,9 @@ def gather(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def gather_nd(c: Context, v: Value, a: int, b: int, d: int):
-    """Pooling by index: the batch is a batch dimension of the op, or the first index."""
+    """Picks one element per batch entry: the batch is a batch dimension of the op, or the first
+    index.
+    """
     batch = b % 2 if len(v.dims) > 1 else 0
     if not c.chain.whole and has_batch(v.dims[0]):
         batch = 1
@@ -236,7 +238,7 @@ def repeat(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def expand(c: Context, v: Value, a: int, b: int, d: int):
-    """Tiles a dimension."""
+    """Repeats a dimension by Expand or Tile."""
     i = pick(static_axes(v), a)
     if i is None:
         return None
@@ -262,7 +264,7 @@ def pad(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def roll(c: Context, v: Value, a: int, b: int, d: int):
-    """A cyclic shift."""
+    """Shifts a dimension cyclically."""
     i = pick(static_axes(v, 2), a)
     if i is None:
         return None

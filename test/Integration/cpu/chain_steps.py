@@ -25,8 +25,7 @@ from chain_moves import (
 
 @step
 def constant(c: Context, v: Value, a: int, b: int, d: int):
-    """A bias, scale or mask of any shape that broadcasts, from one number to all elements.
-    """
+    """Applies a bias, scale or mask. Its shape broadcasts: it has from one number to all elements."""
     shape = [n if n is not None and (d >> (j % 4)) & 1 else 1 for j, n in enumerate(v.sizes)]
     while shape and shape[0] == 1 and b % 3:
         shape.pop(0)
@@ -42,13 +41,13 @@ def constant(c: Context, v: Value, a: int, b: int, d: int):
             "divisor", np.asarray(2.0 ** c.rng(d).integers(-1, 2, shape)).astype(v.type)
         )
         return v.within(c.w("Div", v.name, powers), v.largest * 2, v.quantum / 2)
-    # Adds 0, which the compiler removes; that is visible for -0.
+    # The operand may be 0. The compiler removes the addition of 0, which is visible for -0.
     other = c.dyadic("operand", shape, v.type, salt=d, zero=op != "Add")
     both = [v.name, other] if b % 2 else [other, v.name]
     if op == "Mul":
         return v.within(c.w("Mul", *both), v.largest, v.quantum / 4)
     if op in ("Max", "Min"):
-        # Among zeros with different signs, either may be the maximum.
+        # Of zeros with different signs, either may be the maximum.
         return v.within(c.w(op, *both), max(v.largest, 1.0), min(v.quantum, 0.25), summed=True)
     return v.within(c.w(op, *both), v.largest + 1, min(v.quantum, 0.25))
 
@@ -78,7 +77,7 @@ def unary(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def cast(c: Context, v: Value, a: int, b: int, d: int):
-    """Through narrower and wider types and back."""
+    """Casts to narrower or wider types and back."""
     ways = [("float16",), ("float64",), ("float64", "float32", "float64"), ("float16", "float64")]
     if v.exact:
         ways += [("bfloat16",), ("float16",), ("bfloat16", "float16")]
@@ -119,7 +118,7 @@ def cast(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def half(c: Context, v: Value, a: int, b: int, d: int):
-    """Later ops compute in the other type."""
+    """Casts to the other float type, in which later ops compute."""
     type = pick(("float16", "float32", "float64", "float16"), a)
     if type == v.type:
         return None
@@ -134,7 +133,7 @@ def half(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def compare(c: Context, v: Value, a: int, b: int, d: int):
-    """A comparison with a number, and uses of its result."""
+    """Compares with a number, and uses the result."""
     if not v.exact:
         return None
     w = c.w
@@ -169,7 +168,7 @@ def mask(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def again(c: Context, v: Value, a: int, b: int, d: int):
-    """With an earlier value of the same shape, or with itself."""
+    """Combines the value with an earlier value of the same shape, or with itself."""
     others = [other for other in c.values if other.dims == v.dims and other.type == v.type]
     if not others:
         return None
@@ -262,7 +261,8 @@ def softmax(c: Context, v: Value, a: int, b: int, d: int):
 @step
 def norm(c: Context, v: Value, a: int, b: int, d: int):
     n = size(v.dims[-1])
-    # A few numbers are often nearly equal, and the rounding error of their difference is amplified.
+    # If there are only a few numbers, they are often nearly equal, and a norm amplifies rounding
+    # errors of their differences.
     if v.special or n is None or n < 4 or v.type != "float32":
         return None
     scale = c.dyadic("scale", (n,), zero=False)

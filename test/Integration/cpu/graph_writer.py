@@ -1,4 +1,4 @@
-"""Writer of ONNX graphs, node by node: w("Add", a, b) adds a node and returns its output's name."""
+"""Writer of ONNX graphs: w("Add", a, b) adds a node and returns the name of its output."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Writer:
         self.inputs.append(helper.make_tensor_value_info(name, kind, shape))
 
     def free_input(self, name: str, atoms: list, kind: str, bounds=()) -> str:
-        """An input of a chain: dyadic or special floats, bits, or indices below the bounds (one per
-        column).
+        """Adds an input of a chain: dyadic or special floats, booleans, or indices below the bounds
+        (one per column).
         """
         self.input(name, atoms, integers=kind in ("indices", "bits"))
         self.fills[name] = (kind, list(atoms), list(bounds))
@@ -59,8 +59,8 @@ class Writer:
         return name
 
     def free_output(self, name: str, value) -> None:
-        """Adds an output of a chain. Dimensions whose sizes only tpcc knows have their own
-        names.
+        """Adds an output of a chain. Dimensions whose size is not in the graph get names of their
+        own.
         """
         self.nodes.append(helper.make_node("Identity", [value.name], [name], f"output_{name}"))
         shape = [
@@ -91,7 +91,7 @@ class Writer:
     # ---------------------------------------------
 
     def tensor(self, name: str, array: np.ndarray, node: bool | None = None) -> str:
-        """An initializer or, if the spec or the caller requests it, a Constant node."""
+        """Adds an initializer or, if the spec or the caller requests it, a Constant node."""
         if name not in self.tensors and name not in self.constants:
             tensor = numpy_helper.from_array(np.array(array, order="C"), name)
             if node is None:
@@ -120,7 +120,7 @@ class Writer:
         transposed: bool = False,
         fan_in: int | None = None,
     ) -> str:
-        """Scaled so that a matmul preserves the magnitude of its operand."""
+        """Adds a weight that is scaled so that a matmul preserves the magnitude of its operand."""
         array = self.draw(name, (inputs, outputs)) / np.float32((fan_in or inputs) ** 0.5)
         if self.spec.depth == 0:  # exact, for the chains
             array = np.clip(np.round(array * 4), -8, 8) / np.float32(4) + np.float32(
@@ -160,19 +160,19 @@ class Writer:
     # --------------------------------------------------------------------------------------------
 
     def size(self, value: str, dim: int) -> str:
-        """The size of a dimension as a vector of one element."""
+        """Returns the size of a dimension as a vector of one element."""
         shape = self("Shape", value)
         return self("Unsqueeze", self("Gather", shape, self.scalar(dim), axis=0), self.ints([0]))
 
     def reshape(self, x: str, shape: list[int]) -> str:
-        """0 copies a dimension, -1 is inferred."""
+        """Reshapes a value. 0 copies a dimension, and -1 is inferred."""
         if self.spec.sizes == "static" or 0 not in shape:
             return self("Reshape", x, self.ints(shape))
         parts = [self.size(x, i) if n == 0 else self.ints([n]) for i, n in enumerate(shape)]
         return self("Reshape", x, self("Concat", *parts, axis=0))
 
     def dim_vector(self, dim: tuple) -> str:
-        """The size of a chain's dimension, as a vector of one element."""
+        """Returns the size of a chain's dimension as a vector of one element."""
         symbols = [atom for atom in dim if isinstance(atom, str)]
         number = int(np.prod([atom for atom in dim if not isinstance(atom, str)], dtype=np.int64))
         factors = [self.size(*self.sources[symbol]) for symbol in symbols]
@@ -184,8 +184,8 @@ class Writer:
         return product
 
     def reshape_to(self, x: str, old, new) -> str:
-        """Reshapes a chain's value to other dimensions: by computed sizes, or by constants with 0
-        and one -1 if these suffice.
+        """Reshapes a chain's value to other dimensions: by constants with 0 and one -1 if these
+        suffice, otherwise by computed sizes.
         """
         old, new = list(old), list(new)
         if old == new:
@@ -228,7 +228,7 @@ class Writer:
         return self("Unsqueeze", self("Range", begin, end, self.scalar(1)), self.ints([0]))
 
     def ends(self) -> tuple[str, str]:
-        """The first position of these tokens, and the position after the last."""
+        """Returns the first position of the new tokens, and the position after the last."""
         count = self("Gather", self("Shape", self.source), self.scalar(1), axis=0)
         if not self.past:
             return self.scalar(0), count
@@ -236,7 +236,7 @@ class Writer:
         return begin, self("Add", begin, count)
 
     def positions(self) -> str:
-        """[1, s]"""
+        """Returns the positions of the new tokens, [1, s]."""
         if not self.position_row:
             self.position_row = self.range(*self.ends())
         return self.position_row
@@ -250,7 +250,7 @@ class Writer:
         return whole
 
     def rotary_tables(self, size: int, interleaved: bool) -> tuple[str, str]:
-        """cos and sin, [1 or b, 1, s, size] or, if interleaved, [.., size / 2]."""
+        """Returns cos and sin, [1 or b, 1, s, size] or, if interleaved, [.., size / 2]."""
         key = (size, interleaved)
         if key not in self.tables:
             frequencies = (10000.0 ** (-np.arange(0, size, 2) / size)).astype(np.float32)
@@ -267,11 +267,13 @@ class Writer:
         return self.tables[key]
 
     def key_positions(self) -> str:
-        """The positions of all keys, [1, past + s]"""
+        """Returns the positions of all keys, [1, past + s]."""
         return self.range(self.scalar(0), self.ends()[1]) if self.past else self.positions()
 
     def distances(self, of_keys_alone: bool) -> str:
-        """Positions of keys [1, keys], or distances of keys from queries [s, keys], as floats."""
+        """Returns positions of keys [1, keys], or their distances from queries [s, keys], as
+        floats.
+        """
         if of_keys_alone not in self.far:
             keys = self.key_positions()
             far = (
@@ -283,14 +285,14 @@ class Writer:
         return self.far[of_keys_alone]
 
     def full_mask(self, spec, window: int = 0) -> str:
-        """The same with all queries, in the form that Attention requires."""
+        """Returns the mask with a row for each query, as Attention requires."""
         keys = self("Unsqueeze", self.ends()[1], self.ints([0]))
         sizes = [self.size(self.source, 0), self.ints([1]), self.size(self.source, 1), keys]
         return self("Expand", self.mask(spec, window), self("Concat", *sizes, axis=0))
 
     def mask(self, spec, window: int = 0) -> str:
-        """Booleans [1 or b, 1, s or 1, s]: visible keys of a query, within a window (0: none) if
-        causal.
+        """Returns the visible keys of each query as booleans [1 or b, 1, s or 1, s]. A causal mask
+        may have a window; 0 is none.
         """
         key = (spec.mask, window)
         if key not in self.masks:
@@ -326,7 +328,8 @@ class Writer:
         )
 
     def arranged(self) -> tuple[list[onnx.NodeProto], list[onnx.ValueInfoProto]]:
-        """Outputs in another order, named by the nodes, or the same value twice.
+        """Returns nodes and outputs as the spec requests: in another order, with names of nodes, or
+        with the same value twice.
         """
         nodes, outputs, how = list(self.nodes), list(self.outputs), self.spec.outputs
         if how == "twice" and outputs:

@@ -45,8 +45,8 @@ func.func private @gelu_NAME(%x: XX, %b: WW) -> XX attributes {tpc.kernel = 1} {
 }
 """
 
-# Rows of a warp with and without whole chunks, rows of blocks of all sizes, rows longer than the
-# registers; None: known at run time only.
+# Lengths of rows: for a warp with and without whole chunks, for blocks of all sizes, and too long
+# for registers. None is a length that is known only at run time.
 LENGTHS = [34, 33, 250, 1024, 1500, 1501, 3000, 5002, None]
 NUM_FORMS = FORM.count("func.func")
 
@@ -70,8 +70,8 @@ def make_forms(lengths=LENGTHS, types=("f32", "f16", "bf16")):
     return text
 
 
-# Queries; new keys of a cache; and rotation of only the first elements of a head.
-# The rotated elements are a concat of both halves.
+# Queries, new keys of a cache, and a rotation of only the first elements of a head. The rotated
+# elements are a concatenation of both halves.
 ROTARY = """
 tpc_kernel.func @queries_NAME(%x: memref<?x?x?xTT> of [n, 8, DIM],
     %c: memref<?x?xTT> of [n, DIM], %s: memref<?x?xTT> of [n, DIM])

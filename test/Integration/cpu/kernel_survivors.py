@@ -29,7 +29,8 @@ class Entry(NamedTuple):
     what: str  # a pattern
     why: str
     equal: bool = (
-        True  # equivalent; False: differs only for sizes that no test can run
+        True  # whether the fault is equivalent; otherwise it differs only for sizes that no test
+        can run
     )
 
 

@@ -4,7 +4,7 @@
     liveness_run.py [--cases 340] [--jobs 2] [--seed 0] [--kind start] [--keep DIR]
 
 Faults are injected during start-up and steps, by signals and by control groups. Each case checks
-that an error names the rank or link, within which time, and that no process is left. Prints the
+that an error names the rank or link within the limit, and that no process is left. Prints the
 failures and a table of times by kind. The cases are those of test_liveness.py --long, in parallel.
 """
 

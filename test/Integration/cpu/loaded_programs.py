@@ -1,4 +1,4 @@
-"""Fixtures of tests on programs loaded into a process."""
+"""Fixtures for tests of programs that are loaded into a process."""
 
 import pytest
 

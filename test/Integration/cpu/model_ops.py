@@ -27,8 +27,9 @@ def tensor(element: str, *dims) -> str:
 
 
 class Program:
-    """A program with one stage: inputs in order of creation, outputs o0, o1, …, and their
-    references."""
+    """A program with one stage. Inputs are in order of creation; outputs are o0, o1, … with
+    references.
+    """
 
     def __init__(self):
         self.inputs, self.lines, self.outputs = [], [], []
@@ -42,8 +43,8 @@ class Program:
         return next(tensor(e, *d) for n, e, d in self.inputs if n == name)
 
     def op(self, text, element, dims, reference):
-        """`text` is an op up to its types; {0}, {1}, … are inputs and {t0}, {t1}, … their types,
-        {r} the result's.
+        """Adds an op whose result is an output. In `text`, {0}, {1}, … are inputs, {t0}, {t1}, …
+        are their types, and {r} is the type of the result.
         """
         result = tensor(element, *dims)
         names = {f"t{i}": tensor(e, *d) for i, (_, e, d) in enumerate(self.inputs)}
@@ -83,7 +84,7 @@ tpc.pipeline @main({args}) inputs [{names}] outputs [{outputs}] {{
 
 
 def check(tmp_path, program, sizes, make=None, tolerance=2e-6):
-    """Compiles once; runs and compares for each binding of the symbols."""
+    """Compiles the program once, then runs and compares it for each binding of the symbols."""
     source, exe = tmp_path / "program.mlir", tmp_path / "program"
     source.write_text(program.text())
     built = subprocess.run([BUILD_STAGED, source, "-o", exe], capture_output=True, text=True)
@@ -112,7 +113,7 @@ def check(tmp_path, program, sizes, make=None, tolerance=2e-6):
                 reference(*(a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays))
             )
             assert got.shape == wanted.shape, (program.lines[i], binding)
-            # Relative to the element, or to 1 if the element is smaller.
+            # Errors are relative to the element, or to 1 if the element is smaller.
             with np.errstate(invalid="ignore", over="ignore"):
                 close = np.isclose(
                     got.astype(np.float64),

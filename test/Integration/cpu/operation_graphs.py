@@ -1,4 +1,4 @@
-"""Small graphs, one feature each: operations in each spelling of their opsets, unusual shapes."""
+"""Small graphs with one feature each: ops in each form that their opsets allow, unusual shapes."""
 
 import re
 
@@ -445,7 +445,7 @@ def attention(masked):
 
 
 def build(name, path):
-    """Writes the model; weights are seeded by the graph's name."""
+    """Writes the model. The graph's name is the seed of its weights."""
     opset, signature, body = GRAPHS[name]
     body = body or attention("bias" in signature.replace("wb", ""))
     assignments = re.findall(r"([\w, ]+?) = (\w+(?:<[^>]*>)?\([^)]*\))", body)
@@ -469,7 +469,9 @@ def build(name, path):
 
 
 def order(assignments):
-    """The cases list constants after their uses, for readability; ONNX requires them before."""
+    """Puts constants before their uses, as ONNX requires. (The cases list them after, for
+    readability.)
+    """
     done, left, ordered = set(), list(assignments), []
     outputs = {value.strip() for names, _ in assignments for value in names.split(",")}
     while left:

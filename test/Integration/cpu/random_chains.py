@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Where a chain begins. own: an input whose batch has a symbol of its own. special: the same with
-# infinities, NaN and -0.
+# Values from which a chain begins. `own` is an input whose batch has a symbol of its own; `special`
+# is such an input with infinities, NaN and -0.
 BASES = ("stream", "own", "static", "plain", "special", "weight", "constant", "table")
 ENDS = ("row", "output", "row_output")
 # Storage of constants. The compiler reads Constant nodes of up to 64 elements.
@@ -34,8 +34,8 @@ Dim = tuple  # of atoms, major to minor: names of symbols, and numbers
 @dataclass(frozen=True)
 class Chain:
     base: str = "stream"
-    product: bool = True  # a matrix product before the steps: what tp splits
-    width: int = 8  # of the product's result
+    product: bool = True  # a matmul before the steps, which tp splits
+    width: int = 8  # of the matmul's result
     steps: tuple[tuple, ...] = ()
     end: str = "output"
     store: str = "initializer"
@@ -70,7 +70,7 @@ class Value:
     quantum: float = 0.0
     special: bool = False  # may have elements that are not finite
     summed: bool = False  # the sign of a zero depends on the order of sums
-    loose: bool = False  # rounded to 16 bits on the way
+    loose: bool = False  # an intermediate value was rounded to 16 bits
 
     @property
     def exact(self) -> bool:
@@ -94,7 +94,9 @@ class Value:
         return self.to(name, dims, largest=0.0, quantum=0.0, **changes)
 
     def within(self, name: str, largest: float, quantum: float, dims=None, **changes) -> Value:
-        """Sets these bounds if the type can represent all such numbers."""
+        """Returns the value with these bounds, or without bounds if the type cannot represent all
+        such numbers.
+        """
         digits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[self.type]
         if not self.exact or largest / quantum > 2.0**digits or largest > 6e4:
             return self.rounded(name, dims, **changes)
@@ -102,7 +104,7 @@ class Value:
 
 
 def size(dim: Dim) -> int | None:
-    """None if it depends on a symbol."""
+    """Returns the size of a dimension, or None if it depends on a symbol."""
     return None if any(isinstance(atom, str) for atom in dim) else int(np.prod(dim, dtype=np.int64))
 
 
@@ -203,7 +205,7 @@ class Context:
         salt: int = 0,
         zero: bool = True,
     ) -> str:
-        """Multiples of 1/4 up to `steps`/4."""
+        """Returns random multiples of 1/4, of magnitude at most `steps`/4."""
         array = self.rng(salt).integers(-steps, steps + 1, shape)
         if not zero:
             array = np.where(array == 0, 1, array)
@@ -224,7 +226,7 @@ class Context:
         known = [size(bound) for bound in bounds]
         if static and mode % 3 == 0:
             shape = [size(dim) for dim in dims]
-            # For an unknown size: index of the first or the last element.
+            # If the size is unknown, indices are of the first or the last element.
             columns = [
                 self.rng(salt + i).integers(
                     -(n or 1), n or 1, shape[:-1] if len(bounds) > 1 else shape
@@ -272,7 +274,7 @@ def begin(c: Context, stream: Value) -> Value:
     if chain.base == "table":  # looked up with ids of a batch of its own
         ids = w.free_input(f"chain{c.index}.ids", [rows, 3], "indices", [(10,)])
         table = c.dyadic("table", (10, 8))
-        # Each rank may have some of the rows, and adds zeros for the others.
+        # A rank may have some of the rows, and adds zeros for the others.
         return Value(
             w("Gather", table, ids, axis=0),
             ((rows,), (3,), (8,)),

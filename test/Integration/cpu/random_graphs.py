@@ -164,7 +164,7 @@ def project(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> tuple[str
 
 
 def rotate(w: Writer, layer: Layer, x: str) -> str:
-    """x [b, heads, s, d]."""
+    """Rotates x [b, heads, s, d]."""
     d = layer.size
     r = d // 4 * 2 if layer.rotary == "partial" else d
     part, rest = (w.slice(x, 0, r, -1), w.slice(x, r, d, -1)) if r < d else (x, None)
@@ -188,7 +188,7 @@ def rotate(w: Writer, layer: Layer, x: str) -> str:
 
 
 def attend(w: Writer, spec: Spec, layer: Layer, q: str, k: str, v: str) -> str:
-    """q [b, heads, s, d], k and v [b, kv, s, d] -> the same as q."""
+    """Returns attention of q [b, heads, s, d], k and v [b, kv, s, d], with the shape of q."""
     H, K, d = layer.heads, layer.kv, layer.size
     if layer.core == "op":
         # The op's own causality does not support earlier tokens.

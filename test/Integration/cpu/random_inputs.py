@@ -41,8 +41,8 @@ def make_inputs(w: Writer, batch: int, sequence: int) -> dict[str, np.ndarray]:
     past = (batch + sequence) % 4 if spec.cache else 0
     mask = np.ones((batch, past + sequence), np.int64)
     for row in range(batch):
-        # Left padding, right padding, none. Attention as one op defines the result of rows without
-        # keys.
+        # A sequence has padding on the left, on the right, or none. (If attention is one op,
+        # results of rows without keys are defined.)
         count = int(r.integers(0, sequence))
         if row % 3 == 0 and spec.opset < 23:
             mask[row, :count] = 0

@@ -32,13 +32,13 @@ from random_graphs import Spec, build, draw, draw_shapes  # noqa: E402
 from random_inputs import make_inputs  # noqa: E402
 from tpc.reference import TOLERANCE, Session, difference  # noqa: E402
 
-# Intermediate values are near 1; a result that is near zero by chance is no more accurate than its
-# operands.
+# Absolute error that is always allowed. Intermediate values are near 1, and a result that is near
+# zero by chance is no more accurate than its operands.
 NOISE = 2e-6
-# Tolerance of intermediate 16-bit results, relative to the largest value or to 1: a sum in another
-# order may round differently.
+# Tolerance if intermediate results are 16-bit, relative to the largest value or to 1: a sum in
+# another order may be rounded differently.
 LOOSE = 1e-2
-# Number of runs on perturbed numbers that show how much a graph amplifies rounding.
+# Number of runs on perturbed numbers, which show how much a graph amplifies rounding.
 DISTURBED = 4
 
 
@@ -89,7 +89,7 @@ def draw_grid(r: random.Random, spec: Spec) -> Grid:
             else 1 if spec.depth == 0 else r.choice((1,) * 12 + (2,))
         )
         reshard = r.random() < (0.8 if spec.chains else 0.1)
-        # No replica or micro-batch sees the whole batch.
+        # With replicas or micro-batches, no rank has the whole batch.
         one = any(chain.whole for chain in spec.chains) and r.random() < 0.9
         dp, mb = (1, 1) if one else (r.choice((1, 1, 1, 2, 2, 3)), r.choice((1, 1, 1, 2, 2, 4)))
         grid = Grid(
@@ -102,7 +102,7 @@ def draw_grid(r: random.Random, spec: Spec) -> Grid:
             reshard,
             xy=(x, y) if two else None,
         )
-        # Rarely more ranks than work.
+        # More ranks than work are rare.
         if grid.ranks <= limit and (
             (grid.pp <= spec.depth and grid.tp <= widest(spec)) or r.random() < 0.05
         ):
@@ -140,8 +140,7 @@ def may_refuse(pair: Pair) -> list[str]:
             words.append("no matrix of the model can be split in two dimensions")
         if grid.xy[0] > spec.hidden:
             words.append("the first dimension has more ranks than a matrix has rows")
-        # Steps directly on the hidden states, without a matmul before them, may need the whole
-        # width.
+        # Steps on the hidden states without a matmul before them may need the whole width.
         if any(chain.base == "stream" and not chain.product for chain in spec.chains):
             words.append("no matrix of the model can be split in two dimensions")
     if (grid.xy[1] if grid.xy else grid.tp) > widest(spec):
@@ -271,7 +270,7 @@ def check(pair: Pair, directory: Path) -> Outcome:
         and compiled.returncode == 1
         and not pair.grid.allow_reshard
     ):
-        # Communication that no tactic expects. If the grid allows it, the program must work.
+        # No tactic expects some communication. If the grid allows it, the program must work.
         features.add("asked for allow-reshard")
         pair = dataclasses.replace(pair, grid=dataclasses.replace(pair.grid, allow_reshard=True))
         compiled = compile_graph(pair, path)
@@ -327,7 +326,7 @@ def compile_graph(pair: Pair, path: Path) -> Result:
 def run_graph(
     executable: Path, many: list[dict[str, np.ndarray]], names: list[str]
 ) -> list[dict[str, np.ndarray]]:
-    """All shapes in one process."""
+    """Runs all shapes in one process."""
     directory = executable.parent
     flags = [flag for name in names for flag in ("--output", f"{name}={directory / 'out' / name}")]
     if not many[0]:
@@ -346,8 +345,8 @@ def run_graph(
 
 
 def judge(w: Writer, name: str) -> str:
-    """Accuracy of an output: exact (to the bit), sum (except for the sign of zero), close, loose
-    (rounded to 16 bits on the way), or empty (a result of layers, and close).
+    """Returns the accuracy of an output: exact (to the bit), sum (except for the sign of zero),
+    close, loose (after rounding to 16 bits), or empty (a result of layers, and close).
     """
     return w.judged.get(name) or ("loose" if w.loose else "")
 
@@ -358,7 +357,7 @@ def compare(
     if actual.shape != wanted.shape or actual.dtype != wanted.dtype:
         return f"{actual.dtype} {actual.shape}, not {wanted.dtype} {wanted.shape}"
     if wanted.dtype == np.int64 and not how:
-        # The index of the largest logit: another index with an equal logit is also correct.
+        # For the index of the largest logit, another index with an equal logit is also correct.
         def value(index):
             return np.take_along_axis(logits, np.asarray(index)[..., None], -1)
 
@@ -379,7 +378,7 @@ def compare(
 
 
 def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same graph on 64-bit floats."""
+    """Returns the same graph on 64-bit floats."""
 
     def widen(tensor: onnx.TensorProto) -> None:
         if tensor.data_type == onnx.TensorProto.FLOAT:
@@ -405,8 +404,8 @@ def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 class GatherElements(OpRun):
-    """ONNX's definition; the evaluator's own implementation requires as many indices as elements
-    along the other dimensions.
+    """GatherElements as ONNX defines it. The evaluator's own implementation requires as many
+    indices as elements along the other dimensions.
     """
 
     def _run(self, data, indices, axis=0):
@@ -416,8 +415,8 @@ class GatherElements(OpRun):
 
 
 def run_in_double(model: onnx.ModelProto, given: dict) -> dict[str, np.ndarray]:
-    """Uses onnx's reference evaluator, because ONNX Runtime does not support all ops in double
-    precision; if the evaluator fails, uses ONNX Runtime.
+    """Runs the graph in onnx's reference evaluator, because ONNX Runtime does not support all ops
+    in double precision. If the evaluator fails, runs it in ONNX Runtime.
     """
     model = in_double(model)
     doubles = {
@@ -433,9 +432,7 @@ def run_in_double(model: onnx.ModelProto, given: dict) -> dict[str, np.ndarray]:
 
 
 def disturb(model: onnx.ModelProto, given: dict, seed: int) -> tuple[onnx.ModelProto, dict]:
-    """The same graph on perturbed numbers: each float constant or input changes by up to one unit
-    in the last place.
-    """
+    """Returns the graph and its inputs with each float changed by up to one unit in the last place."""
     r = np.random.default_rng(seed)
 
     def other(array: np.ndarray) -> np.ndarray:
@@ -457,10 +454,11 @@ def disturb(model: onnx.ModelProto, given: dict, seed: int) -> tuple[onnx.ModelP
 
 
 class Noise:
-    """Effect of rounding on an output. A norm of nearly equal numbers amplifies it, and so do
-    layers without norms and a softmax of large numbers. Rounding intermediate values has as much
-    effect as rounding inputs. So the error of a result, against doubles, may be up to ten times
-    that of ONNX Runtime on the same numbers or on numbers that differ in the last place. Errors of
+    """Effect of rounding on an output. A norm of nearly equal numbers amplifies rounding errors,
+    and so do layers without norms and a softmax of large numbers. Rounding intermediate values has
+    as much effect as rounding inputs. So the error of a result, against doubles, may be up to ten
+    times that of ONNX Runtime on the same numbers or on numbers that differ in the last place.
+    Errors of
     real faults are larger by orders of magnitude (test_faults_exceed_the_noise).
     """
 

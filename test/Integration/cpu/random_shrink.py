@@ -12,7 +12,7 @@ from random_pairs import Outcome, Pair, attempt
 
 
 def smaller(pair: Pair):
-    """Pairs that are smaller in one respect, the most promising first."""
+    """Yields pairs that are smaller in one respect, the most promising first."""
     spec, grid = pair.spec, pair.grid
     for shape in pair.shapes if len(pair.shapes) > 1 else ():
         yield dataclasses.replace(pair, shapes=(shape,))
@@ -125,7 +125,7 @@ def is_sensible(spec: Spec) -> bool:
 
 
 def shrink(pair: Pair, failure: Outcome, tries: int = 80) -> tuple[Pair, Outcome]:
-    """Terminates, because each step makes the pair smaller."""
+    """Reduces a failing pair while it fails in the same way. Each step makes the pair smaller."""
     progress = True
     while progress and tries > 0:
         progress = False
@@ -143,8 +143,8 @@ def shrink(pair: Pair, failure: Outcome, tries: int = 80) -> tuple[Pair, Outcome
 
 
 def signature(outcome: Outcome) -> str:
-    """Returns the kind of failure and the words of its messages without names and numbers, which
-    are equal for the same bug.
+    """Returns the kind of failure and its message without names and numbers. For one bug, these are
+    equal.
     """
     if outcome.kind in ("ok", "wrong"):
         return outcome.kind

@@ -20,7 +20,7 @@ POSITIONS = 16
 class Layer:
     """One kind of layer. `attention` and `mlp` may be "none", but not both."""
 
-    attention: str = "separate"  # where q, k and v come from: see attention() below
+    attention: str = "separate"  # form of the projections to q, k and v: see draw_layer()
     heads: int = 2
     kv: int = 2
     size: int = 4  # of a head
@@ -41,7 +41,7 @@ class Layer:
         "none"  # norms over what tp splits: none, qk (all heads), sub (operands of o and proj)
     )
     clip: bool = False  # of q, k and v, before they are separated
-    window: int = 0  # window of visible keys, with causality; 0: all
+    window: int = 0  # number of visible keys if causal; 0 for all
     slopes: str = "none"  # of heads, times the key's position or its distance: none, key, distance
 
 
@@ -52,13 +52,13 @@ class Spec:
     seed: int = 0  # of the weights
     hidden: int = 8
     vocab: int = 11
-    ids: bool = True  # else hidden states are the input
+    ids: bool = True  # whether the input is ids; otherwise it is hidden states
     tied: bool = False
     head: str = "logits"  # none, logits, softmax, log_softmax, argmax, loss
     positions: str = "none"  # none, learned, given (position_ids)
     mask: str = "causal"  # none, causal, padded (attention_mask), causal_padded
     masking: str = "add"  # add, where
-    extra: str = "none"  # more outputs: none, hidden, keys, probabilities
+    extra: str = "none"  # additional outputs: none, hidden, keys, probabilities
     cache: bool = False  # caches: past keys and values are inputs, and all are outputs
     final_norm: bool = True
     zero_bias: bool = False  # one zero vector is the bias of all matmuls with results of its size
@@ -145,7 +145,7 @@ def draw_layer(r: random.Random) -> Layer:
     if mlp == "none" and attention == "none":
         mlp = "gelu_erf"
     norm = r.choice(("layer", "layer", "layer_spelled", "rms", "rms_spelled", "none"))
-    # A norm over one element is its sign, which rounding may flip.
+    # A norm over one element is the element's sign, which rounding may flip.
     qk_norm = r.random() < 0.1 and size > 2
     return Layer(
         attention,
@@ -172,7 +172,7 @@ def draw(seed: int) -> Spec:
 
 
 def draw_chains(r: random.Random, spec: Spec) -> Spec:
-    """Three of five graphs have chains, in addition to few or no layers."""
+    """Adds chains to three of five graphs, which then have few or no layers."""
     changes = {
         "store": r.choice(("initializer", "initializer", "node", "mixed")),
         "outputs": r.choice(("plain", "shuffled", "direct", "twice")),
@@ -247,5 +247,5 @@ def draw_transformer(seed: int) -> Spec:
 
 
 def draw_shapes(r: random.Random) -> list[tuple[int, int]]:
-    """Two shapes for each executable: often a single token or sample."""
+    """Returns two shapes for an executable, often with a single token or sample."""
     return [(r.choice((1, 1, 2, 3, 5)), r.choice((1, 2, 3, 5, 8, 13))) for _ in range(2)]

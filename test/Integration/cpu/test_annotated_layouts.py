@@ -35,7 +35,7 @@ def sharding(layout):
 
 
 def chain(first, second):
-    """a = relu(x) in one layout, b = exp(a) in another, y = -b in any."""
+    """Returns a program with a = relu(x) in one layout, b = exp(a) in another, and y = -b in any."""
     return (
         f'func.func @main(%x: {TYPE} {{tpc.name = "x"}}) -> {TYPE} {{\n'
         f'  %a = tpc.relu %x {{tpc.sharding = {sharding(first)}}} : {TYPE} -> {TYPE} loc("a")\n'
@@ -46,7 +46,9 @@ def chain(first, second):
 
 
 def split(tmp_path, grid, programs):
-    """Returns one rank's programs, after checking that their results are equal."""
+    """Returns the partitioned programs, after checking that they compute the same as the given
+    ones.
+    """
     path = tmp_path / "programs.mlir"
     path.write_text("// -----\n".join(programs))
     passes = [
@@ -71,7 +73,7 @@ def test_layouts_need_no_further_collective(tmp_path, grid):
     wrong = []
     for (first, second), program in zip(pairs, programs):
         before, behind = re.split(r"tpc\.exp\b.*\n", program)
-        # A dimension that was whole, or that gets more axes, is sliced.
+        # No communication is needed if each dimension was whole or only gets more axes.
         free = all(
             new == old or old == "-" or new.startswith(old + "+") for old, new in zip(first, second)
         )

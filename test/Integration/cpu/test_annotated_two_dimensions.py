@@ -11,8 +11,8 @@ from models import FAMILIES, COMMITTED
 from tpc.reference import TOLERANCE, difference
 
 ENTRIES = ["-", "?", "tpx", "tpy", "tpx+tpy", "tpy+tpx"]
-# pattern -> number of dimensions: a head, a table, matmuls of both kinds, a norm, biases of both
-# kinds
+# Pattern -> number of dimensions. Tensors are a head, a table, matmuls of both kinds, a norm, and
+# biases of both kinds.
 TENSORS = {
     "gpt2-tiny-nopast": {
         "onnx::MatMul_659": 2,

@@ -1,4 +1,4 @@
-"""Annotations add uses of values, and model recognition does not depend on uses."""
+"""Annotated models: annotations add uses of values, but do not affect recognition."""
 
 import hashlib
 import re
@@ -21,7 +21,7 @@ WRITTEN = [
 
 
 def recognition(tmp_path):
-    """The model-level passes between materializing and attaching annotations."""
+    """Returns the model-level passes between materializing and attaching annotations."""
     empty = tmp_path / "empty.mlir"
     empty.write_text("module {}\n")
     dump = (
@@ -53,7 +53,7 @@ def annotate(text):
 
 
 def computations(text):
-    """Returns lines keyed by their op and operands, independent of their order."""
+    """Returns the computations of a program, independent of the order of ops."""
     values, found = {}, {}
     for line in text.splitlines():
         if line.strip().startswith("func.func"):

@@ -22,18 +22,20 @@ CASES = {
     "rows first": ("tp4,pp2,sp,manual", "*.c_proj.weight: [tp, -]"),
     "other tactics fill": ("tp3,dp2,mb2", "*.mlp.c_fc.weight: [-, -]\n*.mlp.c_proj.weight: [-, -]"),
     "two axes": ("tp2,dp2,manual", "*.h.?.mlp.c_fc.weight: [-, dp+tp]"),
-    # With one sample, one replica has no samples and still takes part in all-gathers of weights.
+    # With a batch of one sample, one replica has none, but still takes part in all-gathers of
+    # weights.
     "weights over replicas": (
         "tp2,dp2,pp2",
         "*.mlp.c_fc.weight: [-, dp]\n*.mlp.c_proj.weight: [tp+dp, -]",
     ),
-    # Samples and columns over the same ranks: one of them loses the conflict in every matmul.
+    # Samples and columns are split over the same ranks. In every matmul, one of them loses the
+    # conflict.
     "conflict": (
         "tp2,manual",
         "input_ids: [tp, -]\n*.mlp.c_fc.weight: [-, tp]\n*.attn.c_attn.weight: [-, tp]",
     ),
-    # The residual's width, which norms need whole: weights are sharded, and gathered where that is
-    # cheaper.
+    # The annotated dimension is the residual's width, which norms need whole. So weights are
+    # sharded, and gathered where this is cheaper.
     "held weights": ("tp2", "*.attn.c_attn.weight: [tp, ?]\n*.mlp.c_proj.weight: [?, tp]"),
     "held weights, manual": ("tp3,pp2,manual", "*.mlp.c_fc.weight: [tp, -]\n*.ln_?.weight: [tp]"),
     # Weights in FSDP: sharded over the replicas and gathered layer by layer in each micro-batch.
@@ -65,8 +67,8 @@ def test_numbers(tpcc, tmp_path, name):
 
 
 def test_weights_on_replicas(tpcc, tmp_path):
-    """Each replica has its shard; a layer's weights are gathered once per micro-batch, as reports
-    show.
+    """Each replica stores a shard of the weights. A layer's weights are gathered once per
+    micro-batch, which the report shows.
     """
     path = tmp_path / "annotations.txt"
     path.write_text("*.h.*.mlp.*.weight: [dp, -]\n*.h.*.attn.*.weight: [dp, -]\n")
@@ -86,7 +88,7 @@ def test_weights_on_replicas(tpcc, tmp_path):
             assert annotated or name.endswith(".bias"), name
             assert sum(ours["bytes"]) == size and max(ours["bytes"]) < size, name
             split += size
-    # Seven samples are split into four and three; each micro-batch gathers all weights once.
+    # The replicas have four and three of seven samples. Each micro-batch gathers all weights once.
     rows = tpcc.report(ODD.path, grid, ODD.shape(7, 5), *arguments)
     assert {(row["axis"], row["kind"]) for row in rows} == {
         ("dp", "all_gather"),

@@ -1,4 +1,4 @@
-"""Causal attention with fewer or more new keys than queries: visible keys of each query.
+"""Causal attention with fewer or more new keys than queries: the keys that each query sees.
 
 Compares the table of docs/design/onnx-import.md row by row with ONNX Runtime and with onnx's
 reference implementation.
@@ -60,7 +60,7 @@ def multi_head(past, four=False):
     )
 
 
-# output -> node, visible keys, operator sets
+# Output -> node, function of the visible keys, operator sets.
 ROWS = {
     "causal": (ai_onnx(False, is_causal=1), up_to_past, (23, 24, 25)),
     "causal_past": (ai_onnx(True, is_causal=1), up_to_past, (23, 24, 25)),
@@ -80,8 +80,8 @@ ROWS = {
 
 
 def save(path, opset):
-    """Queries and keys are results of matmuls, so that tp splits heads. One model has all rows of
-    an operator set.
+    """Writes a model with all rows of an operator set. Queries and keys are results of matmuls, so
+    that tp splits heads.
     """
     make = helper.make_node
     nodes = [make("MatMul", ["x", "wq"], ["q"], "/q")]

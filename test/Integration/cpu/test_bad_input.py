@@ -208,7 +208,7 @@ def test_unwritable_output(odd, request, tmp_path, transport):
 
 
 def test_dangling_links(odd, tmp_path):
-    """An output that is a symbolic link remains one: its target is written, even if it did not
+    """An output that is a symbolic link stays a link. Its target is written, even if it does not
     exist.
     """
     np.save(tmp_path / "in.npy", IDS)
@@ -226,7 +226,9 @@ def test_dangling_links(odd, tmp_path):
 
 
 def test_closed_standard_output(odd, tmp_path):
-    """/dev/stdout is then a dangling link, and no other file may get its descriptor."""
+    """If standard output is closed, /dev/stdout is a dangling link, and no file may get its
+    descriptor.
+    """
     np.save(tmp_path / "in.npy", IDS)
     (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
     before = ODD.path.read_bytes()
@@ -335,7 +337,9 @@ def test_truncated_weights(moved):
 
 
 def test_changed_weights(moved):
-    """The manifest has sizes and samples, so another model's weights are rejected."""
+    """Weights of another model are rejected by their sizes and samples, which the manifest
+    contains.
+    """
     executable, folder = moved
     data = bytearray((folder / "m.onnx.data").read_bytes())
     data[:64] = b"\x55" * 64

@@ -18,7 +18,9 @@ ODD = COMMITTED["gpt2-odd-opset20"].path
 
 @pytest.fixture
 def refuse(tpcc, tmp_path):
-    """Compiles, expects words in the error, and checks that the output folder is unchanged."""
+    """Returns a check that compilation fails with given words and leaves the output folder
+    unchanged.
+    """
 
     def check(model, *words, shard="tp2", timeout=60, arguments=()):
         out = tmp_path / "out"
@@ -87,7 +89,7 @@ def test_empty_file(refuse, tmp_path):
 
 @pytest.mark.parametrize("seed", range(24))
 def test_mutated_bytes(tpcc, tmp_path, seed):
-    """Any corruption of structure bytes is rejected or compiles, but never crashes."""
+    """A model with corrupted bytes is rejected or compiles, but never crashes the compiler."""
     random = np.random.default_rng(seed)
     data = bytearray(TINY.read_bytes())
     # Weights are most of a file and rarely matter, so half of the mutations are in the nodes.
@@ -113,7 +115,7 @@ def test_mutated_bytes(tpcc, tmp_path, seed):
 
 
 def mutate_model(random, model):
-    """One structural error in a well-formed protobuf."""
+    """Makes one structural error in a well-formed protobuf."""
     graph = model.graph
     kind = int(random.integers(0, 7))
     node = graph.node[int(random.integers(len(graph.node)))]
@@ -241,7 +243,7 @@ def test_tensor_of_impossible_size(refuse, tmp_path, dims):
 
 
 def test_large_constant_in_shape_arithmetic(refuse, tmp_path):
-    """Ten bytes that request a terabyte."""
+    """A file may request a constant of a terabyte in ten bytes."""
     shape = numpy_helper.from_array(np.array([1 << 20, 1 << 20], np.int64), "shape")
     nodes = [
         helper.make_node("ConstantOfShape", ["shape"], ["big"], "fill"),
@@ -381,7 +383,7 @@ def test_malformed_grids(refuse, shard, words):
 
 
 def test_sequence_parallelism_on_one_rank(tpcc, tmp_path):
-    """The result is either an error message or a working program."""
+    """sp on one rank is either an error or a working program."""
     result = tpcc.call([ODD, "--megatron-shard=sp", "-o", tmp_path / "m"])
     assert result.returncode == 0 or result.refused("sp")
 
@@ -450,7 +452,7 @@ def test_unusual_file_names(tpcc, tmp_path):
 
 
 def test_dangling_links(tpcc, tmp_path):
-    """An output that is a symbolic link remains one: its target is written, even if it did not
+    """An output that is a symbolic link stays a link. Its target is written, even if it does not
     exist.
     """
     (tmp_path / "folder").mkdir()
@@ -472,7 +474,9 @@ def test_dangling_links(tpcc, tmp_path):
 
 @pytest.mark.parametrize("kibibytes", [8, 100])
 def test_full_disk(tpcc, tmp_path, kibibytes):
-    """Disk full before the object is written, and during the link (mmap would cause SIGBUS)."""
+    """The disk is full before the object is written, or during the link (where mmap would cause
+    SIGBUS).
+    """
     small = tmp_path / "small"
     small.mkdir()
     # A private mount, which ends with the shell.

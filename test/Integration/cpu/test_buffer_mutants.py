@@ -20,7 +20,7 @@ GRIDS = {
     "gpt2-odd-opset20": ["tp2x2", "dp2"],
     "falcon-dynamo": ["tp4,sp"],
     "gemma2-past": ["tp2,sp,dp2"],
-    # Copies; two kernels of one signature.
+    # Copies, and two kernels with one signature.
     "gpt2-mlp": ["pp2,mb2"],
     "gpt2-differing-layers": ["tp2"],
 }
@@ -40,7 +40,7 @@ def kinds() -> list[str]:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory):
-    """Returns the program on buffers by model, grid and flags."""
+    """Returns a function from model, grid and flags to the program on buffers."""
     folder = tmp_path_factory.mktemp("buffers")
 
     @functools.cache

@@ -244,8 +244,8 @@ def test_errors_name_the_reason(tmp_path):
 
 
 def refuses(tmp_path, model, grid, step):
-    """Tampers with each node of a proof. If the hash is also repaired, it may be a valid proof of
-    another program, if such a program exists.
+    """Changes each node of a proof and counts the verdicts. With a correct hash, the changed proof
+    may be a valid one of another program.
     """
     proof, staged = certify(tmp_path, model, grid)
     good = json.loads(proof.read_text())

@@ -1,6 +1,6 @@
 """Weight files that change between the check of their digests and the end of loading.
 
-The process itself changes the file when it maps it (meddle.c), so runs are deterministic.
+A preloaded library (meddle.c) changes the file when the process maps it, so runs are deterministic.
 """
 
 import os
@@ -57,7 +57,7 @@ def call(program, files, *arguments, **options):
     )
 
 
-# Changes of the file, and their messages; None if the open file does not change.
+# Changes of the file, and their messages, or None if the open file does not change.
 ACTIONS = [
     ("rewrite", CHANGED),
     ("restore", CHANGED),

@@ -38,8 +38,8 @@ PATHS = {
         ('local_slice {} over ["tp"] dim 1', local("n", "m{tp}")),
         ('all_to_all {} over ["tp"] from 1 to 0', local("n{tp}", "m")),
     ],
-    # Paths of tpc-lower-reshards: one axis at a time, and an axis that is parked in another
-    # dimension.
+    # Paths of tpc-lower-reshards: over one axis at a time, or with an axis that is in another
+    # dimension temporarily.
     "move_two": [
         ('local_slice {} over ["dp", "tp"] dim 0', local("n{dp, tp}", "m")),
         ('all_to_all {} over ["tp"] from 0 to 1', local("n{dp}", "m{tp}")),
@@ -109,7 +109,7 @@ def test_collectives_preserve_values(tmp_path, path):
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter"])
 @pytest.mark.parametrize("function", ["sum", "max"])
 def test_split_reduction(tmp_path, kind, function):
-    """Each rank reduces its part of m; what the parts give is combined."""
+    """Each rank reduces its part of m, and the results are combined."""
     part = local("n", "m{tp}")
     partial = f"tensor<?xf32, #tpc.dist<[n], {function}{{tp}}, local>>"
     result = f"tensor<?xf32, #tpc.dist<[n{'{tp}' if kind == 'reduce_scatter' else ''}], local>>"
@@ -135,8 +135,8 @@ tpc.pipeline @main(%x: {WHOLE}) inputs [{{tpc.name = "x"}}]
 
 
 def test_split_table(tmp_path):
-    """A rank with a part of the rows adds zero for ids of other parts; more ranks than rows, and
-    negative ids.
+    """A rank that has a part of the rows adds zero for other ids. There are more ranks than rows,
+    and negative ids.
     """
     ids = "tensor<?x?xi64, #tpc.dist<[n, m], local>>"
     table = "tensor<?x?xf32, #tpc.dist<[v, h], local>>"
@@ -164,7 +164,7 @@ tpc.pipeline @main(%t: {table}, %i: {ids}) inputs [{{tpc.name = "t"}}, {{tpc.nam
 
 
 def test_splits_move_to_factors(tmp_path):
-    """40 rows, then 5 heads of 8 rows: through the other dimension, as in tpc-lower-reshards."""
+    """A split of 40 rows becomes one of 5 heads of 8 rows, through the other dimension."""
 
     def rows(dims, size="?"):
         return f"tensor<{size}x?xf32, #tpc.dist<[{dims}], local>>"

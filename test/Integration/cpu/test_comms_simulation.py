@@ -15,7 +15,9 @@ MICRO_BATCHES = 3
 
 
 def random_stages(rng, stages):
-    """Random event lists of the stages, generated from one global order and therefore correct."""
+    """Returns random event lists of the stages. They are correct, because they have one global
+    order.
+    """
     lists = [[] for _ in range(stages)]
     for _ in range(rng.randrange(1, 9)):
         kind = rng.choice(TYPES)
@@ -30,7 +32,7 @@ def random_stages(rng, stages):
 
 
 def spoil(rng, lists):
-    """One fault, which may have no effect: two equal messages may be exchanged."""
+    """Makes one fault. It may have no effect, for example if two equal messages are swapped."""
     events = rng.choice([events for events in lists if events])
     at = rng.randrange(len(events))
     what = rng.choice(["swap", "swap", "swap", "drop", "double", "type"])
@@ -111,7 +113,7 @@ def text(phases):
 
 
 def refused(modules, tmp_path):
-    """Modules that tpc-verify-comms rejects."""
+    """Returns the modules that tpc-verify-comms rejects."""
     file = tmp_path / "modules.mlir"
     starts, chunks, line = [], [], 1
     for module in modules:
@@ -160,7 +162,7 @@ def test_agrees_with_a_simulation(loop, tmp_path):
 
 
 def test_accepted_programs_with_loops_terminate(tmp_path):
-    """Consecutive loops with ops between them: no deadlocking program is accepted."""
+    """A program with consecutive loops and ops between them is accepted only if it terminates."""
     rng = random.Random(2)
     modules, cases = [], []
     for case in range(300):

@@ -35,7 +35,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def make_unknown(path):
-    """A model with a node that tpc does not import."""
+    """Writes a model with a node that tpc does not import."""
     node = helper.make_node("Det", ["x"], ["y"], name="/layer/Det")
     graph = helper.make_graph(
         [node],
@@ -69,7 +69,7 @@ def test_generates_and_reports():
 
 
 def test_report_sizes_fit_the_model():
-    """gpt2-tiny has 128 positions, and gpt2-layer has fewer than the first size of a report."""
+    """Default sizes of reports fit models with few positions: gpt2-tiny has 128, gpt2-layer fewer."""
     for name in ("gpt2-tiny", "gpt2-layer", "gpt2-mlp"):
         with tpc.compile(COMMITTED[name].path) as session:
             assert session.report()["collectives"]
@@ -155,7 +155,7 @@ def test_random_weights():
 
 
 def test_gpu_programs_need_a_gpu():
-    """Compiling for CUDA needs no GPU. Opening the program does, and reports that."""
+    """Compiling for CUDA needs no GPU. Opening the program without a GPU is an error."""
     with pytest.raises(tpc.TpcError) as caught:
         tpc.compile(MODEL.path, target="cuda", shard="tp2")
     assert not isinstance(caught.value, tpc.CompileError) and "libcuda" in str(caught.value)
@@ -250,7 +250,9 @@ def test_arguments_of_any_type(model, options, words):
 @pytest.mark.parametrize("name", ["annotations", "links", "reference"])
 @pytest.mark.parametrize("value", [0, 1, 2, [], {}, 3.5], ids=str)
 def test_integers_are_not_files(capfd, name, value):
-    """Python opens integers as descriptors, and closes them again: 1 is the standard output."""
+    """An integer is not a path: Python would open descriptor 1, standard output, and close it
+    again.
+    """
     with pytest.raises(tpc.TpcError, match=name):
         tpc.compile(MODEL.path, **{name: value})
     for descriptor in range(3):
@@ -399,7 +401,7 @@ def test_removed_working_directory(tmp_path):
 
 
 def test_the_compiler_ends_with_its_caller(tmp_path):
-    """tpcc reads from a pipe, as a stand-in for long work, when Python is killed."""
+    """Python is killed while tpcc reads from a pipe, which simulates long work."""
     os.mkfifo(tmp_path / "pipe")
     text = (
         f"from tpc import compiler\ncompiler._run([{str(MODEL.path)!r}, '--emit=model', '-o',"
@@ -415,7 +417,7 @@ def test_the_compiler_ends_with_its_caller(tmp_path):
 
     until(lambda: process.poll() is not None or compilers())
     (child,) = compilers()
-    time.sleep(0.5)  # it works by now
+    time.sleep(0.5)  # until the compiler works
     assert is_there(child)
     process.kill()
     process.wait()
@@ -426,9 +428,7 @@ def test_the_compiler_ends_with_its_caller(tmp_path):
 
 
 def test_an_interrupt_ends_the_compiler(tmp_path):
-    """Notebooks interrupt by SIGINT to Python alone. A compiler that never ends represents a slow
-    one.
-    """
+    """Notebooks send SIGINT to Python only. A compiler that never ends simulates a slow one."""
     slow = tmp_path / "tpcc"
     slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
     slow.chmod(0o755)
@@ -448,7 +448,7 @@ def test_an_interrupt_ends_the_compiler(tmp_path):
     while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text().endswith("\n"):
         assert process.poll() is None
         time.sleep(0.02)
-    time.sleep(0.5)  # the caller waits by now
+    time.sleep(0.5)  # until the caller waits
     process.send_signal(signal.SIGINT)
     assert process.communicate()[0] == "interrupted\n"
     with pytest.raises(ProcessLookupError):
@@ -456,7 +456,7 @@ def test_an_interrupt_ends_the_compiler(tmp_path):
 
 
 def test_installation_in_another_folder(tmp_path):
-    """`cmake --install` copies all files that the tools need: the installed tools link programs
+    """`cmake --install` copies all files that the tools need. The installed tools link programs
     with the installed runtime.
     """
     run(["cmake", "--install", BUILD, "--prefix", tmp_path / "usr", "--component", "tpc"]).check()

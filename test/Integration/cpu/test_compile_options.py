@@ -40,8 +40,8 @@ def test_options_of_the_command_only():
 
 
 def test_sessions_open_while_others_count_memory():
-    """Longer sequences make a session count its memory on devices that do nothing. A session of the
-    same program that is opened meanwhile has the real ones.
+    """With longer sequences, a session counts its memory on dry-run devices. A session of the same
+    program that is opened meanwhile has real devices.
     """
     ids, problems, done = MODEL.inputs(1, 5), [], threading.Event()
     counting = tpc.compile(MODEL.path, shard="tp2", generate=True, threads=1)
@@ -137,7 +137,7 @@ print("ended")
 
 
 def test_an_interrupt_ends_generation(tpcc):
-    """The session is usable afterwards: as in a notebook, whose cells run in an event loop."""
+    """As in a notebook, whose cells run in an event loop, the session is usable after an interrupt."""
     program = tpcc.compile(MODEL.path, "tp2", "--generate")
     result = python(
         """

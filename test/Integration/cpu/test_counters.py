@@ -1,4 +1,4 @@
-"""Communication counters of the runtime against the compiler's expected collectives."""
+"""Communication that the runtime counts, against the compiler's report."""
 
 import re
 

@@ -11,7 +11,7 @@ from tpc.reference import TOLERANCE, Session, difference
 
 
 def positions_of(mask: np.ndarray, sequence: int) -> np.ndarray:
-    """transformers' prepare_inputs_for_generation."""
+    """Returns positions as transformers' prepare_inputs_for_generation does."""
     positions = np.cumsum(mask, axis=-1) - 1
     positions[mask == 0] = 1
     return positions[:, -sequence:]
@@ -30,7 +30,7 @@ def mask_of(batch: int, past: int, sequence: int, padding: str) -> np.ndarray:
 def inputs_of(
     model: onnx.ModelProto, mask: np.ndarray, past: int, sequence: int, vocabulary: int
 ) -> dict[str, np.ndarray]:
-    """Ids, caches, the mask and its positions, if the file has them."""
+    """Returns ids and, if the file has them, caches, the mask and its positions."""
     random = np.random.default_rng(1)
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = {}
@@ -66,8 +66,8 @@ def check(program, path, vocabulary: int, past: int, transport: str = "threads")
         actual = program.run(given, transport=transport)["logits"]
         # Results of masked rows are not used, so they are not compared.
         assert difference(actual[seen], expected[seen]).relative <= TOLERANCE, padding
-        # The test can fail: other positions give other logits. (Rotations depend only on
-        # distances.)
+        # Other positions give other logits, so the test can fail. (Rotations depend only on
+        # distances, so they do not count.)
         inputs["position_ids"] = np.broadcast_to(np.arange(sequence), (batch, sequence))
         if past or (padding == "left" and "gpt2" in path.stem):
             assert (
@@ -210,7 +210,7 @@ def test_shared_positions(tpcc, tmp_path, positions, mask_type):
 
 
 def test_required_positions(tpcc, tmp_path):
-    """The mask covers other tokens than the positions."""
+    """The mask does not cover the tokens of the positions, so positions are required."""
     path = positions_only(tmp_path, ("b", "s"), ("b", "t"))
     program = tpcc.compile(path)
     why = "'attention_mask' is of t tokens, where past and new ones are s"

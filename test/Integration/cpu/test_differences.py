@@ -42,7 +42,7 @@ def last_row(y):
     return y[0, :, 1]
 
 
-# name -> (nodes, inputs, constants), result of ONNX Runtime, result of tpc; None: not compared.
+# Name -> (nodes, inputs, constants), result of ONNX Runtime, result of tpc. None is not compared.
 CASES = {
     "masked row": (attention(-INF), np.full((2, 4), NAN), np.zeros((2, 4)), last_row),
     "NaN first": (
@@ -128,8 +128,7 @@ def assert_is(got, wanted, who):
 
 
 def test_page_of_differences(tpcc, tmp_path):
-    """All cases are in one program and one session, with separate results and inputs named by
-    case."""
+    """Compares all cases in one program and one session, with a result and inputs for each case."""
     nodes, ports, outputs, constants, values = [], [], [], [], {}
     for index, (build, *_) in enumerate(CASES.values()):
 

@@ -34,8 +34,10 @@ NOT_RUN_ON_PAGE = {"gpu.md": r"\./model"}  # needs a GPU
 
 
 def commands(page):
-    """Yields (kind, code, printed lines) in the page's order. `kind` is "shell", or "python" for
-    fenced code, with the next fenced text as output. Without `$` only success is checked."""
+    """Yields (kind, code, printed lines) in the page's order. `kind` is "shell" or, for fenced
+    code, "python" with the next fenced text as output. For commands without `$`, only success is
+    checked.
+    """
     programs = PROGRAMS if page in USER_PAGES else OTHER_PROGRAMS
     text = re.sub(r"\\\n +", "", page.read_text())
     fenced = r"^```(?P<kind>python|text)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<printed>.*?)^```\n)?"

@@ -78,7 +78,7 @@ def test_convolutions(tpcc, tmp_path, name):
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_losses(tpcc, tmp_path, reduction):
-    """The loss of shifted labels, some of which are ignored."""
+    """Losses of shifted labels, some of which are ignored, are ONNX Runtime's."""
     g = Graph()
     logits = g.op("MatMul", g.op("Gather", g.weight(11, 6), "ids"), g.weight(6, 11))
     logits = g.op("Slice", logits, g.integers(0), g.integers(-1), g.integers(1))
@@ -99,7 +99,7 @@ def test_losses(tpcc, tmp_path, reduction):
 
 
 def test_positions_of_old_operator_sets(tpcc, tmp_path):
-    """torch's arange up to operator set 10: NonZero of ones."""
+    """Up to operator set 10, torch exports arange as NonZero of ones."""
     g = Graph()
     size = g.op("Gather", g.op("Shape", "ids"), g.constant(np.int64(1)))
     size = g.op("Unsqueeze", size, axes=[0])

@@ -15,7 +15,7 @@ X = np.ones((2, 4), np.float32)
 
 
 def save(path: Path, *locations: str, inline: bool = False):
-    """y = x · w, once for each location."""
+    """Writes a model with y = x · w for the weight at each location."""
     tensors = []
     for index, location in enumerate(locations):
         tensor = numpy_helper.from_array(W, f"w{index}")
@@ -71,7 +71,7 @@ def test_link_out_of_the_folder(build, tmp_path, data):
     build.refused(model).refused("'w.bin' is a link", str(data / "w.bin"), "--weights=")
     build(model, f"--weights={data}")
     build(model, f"--weights={data / 'w.bin'}")
-    # A link in the named folder may belong to another user.
+    # Links in the named folder are not followed either, because they may belong to another user.
     build.refused(model, f"--weights={model.parent}").refused(
         "leads out of", f"--weights={data / 'w.bin'}"
     )

@@ -1,4 +1,4 @@
-"""Seeded faults in facts of programs: rejected at their level, or the executable is equal.
+"""Faults in facts of programs: rejected at their level, or the executable is equal.
 
 Facts are data that programs contain in addition to ops, such as attributes.
 """
@@ -17,8 +17,8 @@ import test_facts
 from models import MODELS
 from mutants import tpc_opt
 
-# Sliding-window caches and copies of heads; tables of positions; defaults and masks; a past that is
-# given.
+# Programs with sliding-window caches and copies of heads, tables of positions, defaults and masks,
+# or a past as an input.
 PROGRAMS = [
     ("mistral-dynamo", "tp2,pp2,mb2", "--generate"),
     ("gpt2-tiny-nopast", "tp2,pp2", "--generate"),
@@ -89,8 +89,8 @@ def programs(tmp_path_factory):
 
 
 def verifiers(folder, level):
-    """Verifiers of the level by name. The verifier of facts runs first; the others do not run on
-    programs that it rejects.
+    """Returns the verifiers of the level by name. The verifier of facts runs first; others do not
+    run on programs that it rejects.
     """
     model, staged = folder / "model.mlir", folder / "staged.mlir"
     if level in ("step", "preallocated"):
@@ -142,12 +142,12 @@ def judge(folder, level, kind, seed):
         return mutants.ACCEPTED
     own = code(folder, level, mutate)
     if own[0]:
-        return {"lowering"}  # it is not compiled
+        return {"lowering"}  # the program is not compiled
     return mutants.SAME_CODE if own == code(folder, level) else mutants.ACCEPTED
 
 
 def run(programs, cases, name):
-    """The table of kinds and levels. A case is a program, a level, a kind and a seed."""
+    """Returns the table of kinds and levels. A case is a program, a level, a kind and a seed."""
     folders = {case[0]: programs(*case[0]) for case in cases}
     table = mutants.Table(kinds())
     table.judge(
@@ -235,7 +235,7 @@ def manifest(folder, *mutation):
 
 @pytest.mark.long
 def test_some_fault_changes_each_key(programs):
-    """The sample above therefore covers all data of the manifest."""
+    """Some fault changes each key of the manifest, so the sample above covers all its data."""
     changed = set()
     for program in (PROGRAMS[0], *PROGRAMS[2:]):
         folder = programs(*program)
@@ -265,5 +265,5 @@ def test_all(programs):
     ]
     table = run(programs, cases, "facts")
     assert table.mutants() >= 1000
-    # Each kind applies to some program, and some mutant of each kind is rejected.
+    # Some mutant of each kind is rejected.
     assert table.unrefused() == []

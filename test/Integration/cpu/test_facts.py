@@ -8,8 +8,8 @@ import pytest
 import harness
 from models import CORPUS, MODELS
 
-# Defaults and masks; several stages and replicas; a past that is given; caches, with and without
-# windows; packed and copied heads.
+# Programs with defaults and masks, several stages and replicas, a past as an input, caches with and
+# without windows, and packed and copied heads.
 CASES = [
     ("gpt2-odd-opset20", "tp2,dp2,sp", "--digest-weights"),
     ("llama-past", "tp2,pp2,mb2"),
@@ -18,7 +18,7 @@ CASES = [
     ("mistral-dynamo", "tp2,pp2,mb2", "--generate"),
     ("phi3-past", "dp2,pp2", "--generate"),
 ]
-# Facts that occur only in models outside of this list.
+# Facts that occur only in other models.
 RARE = {
     "no_randomized_check",
     "inputs[].required",

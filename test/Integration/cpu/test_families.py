@@ -37,7 +37,7 @@ GRIDS = [
     "tp2,mb2",
     "pp2,mb3",
 ]
-# Each family once, each kind of grid at least once; other pairs are part of the long run.
+# Each family occurs once and each kind of grid at least once. Other pairs are part of the long run.
 CHOSEN = [
     ("llama-past", "tp4"),
     ("llama-dynamo", "tp2x2"),
@@ -80,7 +80,7 @@ CHOSEN = [
 
 
 def cases(grids, chosen):
-    """(model, grid), marked long unless chosen."""
+    """Returns pairs (model, grid), marked long unless chosen."""
     return [
         pytest.param(
             model,
@@ -136,8 +136,8 @@ COUNTED = [(name, "tp2" if name.endswith("-past") else "tp2,sp") for name in FAM
 
 @pytest.mark.parametrize("model,grid", cases(SPLIT, COUNTED))
 def test_counts_and_bytes_are_the_closed_forms(tpcc, model, grid):
-    """Rotary angles, position biases, grouped kv heads and norms of single heads need no
-    communication.
+    """Communication equals the closed forms: rotary angles, position biases, grouped kv heads and
+    norms of single heads need none.
     """
     skip_if_absent(model)
     found = totals(tpcc.report(model.path, grid, model.shape(5, 7, 3)))

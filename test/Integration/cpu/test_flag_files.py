@@ -1,4 +1,4 @@
-"""Files named by flags, for every tool: size limits, early output checks, and write errors."""
+"""Files that flags name, for every tool: size limits, early checks of outputs, write errors."""
 
 import os
 import subprocess
@@ -167,7 +167,7 @@ def test_inputs_have_size_limits(made, program, tmp_path, name):
             ("tpcc --annotations", "pipe"),
             ("tpcc --links", "pipe"),
         ):
-            continue  # weights are in a folder, and as large as they like; a pipe is waited for
+            continue  # weights are in a folder and have no limit; a read from a pipe waits
         folder = tmp_path / kind
         folder.mkdir()
         make(folder / f"read{end}")
@@ -185,7 +185,7 @@ def test_inputs_have_size_limits(made, program, tmp_path, name):
 
 
 def test_annotations_and_links_from_pipes(tpcc, tmp_path):
-    """Any finite stream is accepted instead of a file."""
+    """A finite stream is accepted instead of a file."""
     text = (
         "echo 'h.*: [-]' >&2; exec \"$@\" --annotations=<(printf '# nothing\\n') --links=<(printf"
         " '{}') -o "
@@ -248,7 +248,7 @@ def test_batches_are_checked_first(program, tmp_path):
 
 
 def outputs(made, program):
-    """Output of each tool on standard output."""
+    """Returns commands whose output is on standard output, for each tool."""
     opt, check = tool("tpc-opt"), tool("tpc-check-certificate")
     shape = ["--shape", "batch=1,sequence=2"]
     run_it = [program.path, "--input", f"hidden_states={made / 'x.npy'}"]

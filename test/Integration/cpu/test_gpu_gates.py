@@ -1,4 +1,4 @@
-"""Checks of GPU kernels (tools/gpu_kernels.py), with a violation of each."""
+"""Checks of GPU kernels in tools/gpu_kernels.py. Each finds a violation."""
 
 import sys
 
@@ -179,7 +179,7 @@ def test_widths_of_accesses():
         .replace(" : f32", " : f16")
     )
     assert widths("tp1", unconditional) == (16, 8)
-    # A branch next to another one that loads element by element.
+    # A branch is next to another one that loads element by element.
     adjacent = """    tpc_kernel.func @kernel(%x: memref<?xf32> of [_8],
         %y: memref<?xf32> of [_8]) -> (%z: memref<?xf32> of [_8]) {
       tpc_kernel.elements (%j) in [_8] {

@@ -12,7 +12,9 @@ from conftest import BIN
 
 
 def print_groups(spec, tokens):
-    """token -> groups as the corpus writes them: ranks joined by commas, groups by semicolons."""
+    """Returns token -> groups as the corpus writes them: ranks joined by commas, groups by
+    semicolons.
+    """
     command = [
         BIN / "tpcc",
         "--print-groups=" + ",".join(tokens),
@@ -65,7 +67,9 @@ def test_groups_of_large_configurations_by_digest(corpus, every):
 
 
 def groups_by_definition(sizes, order, token):
-    """Groups of ranks that differ only on the axes in `token`, in order of their coordinates."""
+    """Returns groups of ranks that differ only on the axes in `token`, in order of their
+    coordinates.
+    """
     strides, stride = {}, 1
     for axis in order:
         strides[axis] = stride

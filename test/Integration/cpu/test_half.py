@@ -41,8 +41,8 @@ def test_models(tpcc, tmp_path, file, kind):
     scale = np.abs(wanted).max()
     for grid in GRIDS:
         got = as_float(tpcc.compile(path, grid).run(inputs)["logits"])
-        # A unit in the last place is 2^-11 of a number in f16 and 2^-8 in bf16; the errors of about
-        # a dozen consecutive ops accumulate.
+        # The error of rounding is at most 2^-11 of a number in f16 and 2^-8 in bf16. Errors of
+        # about a dozen consecutive ops accumulate.
         assert np.abs(got - wanted).max() < scale * (4e-3 if kind == "f16" else 4e-2), grid
 
 

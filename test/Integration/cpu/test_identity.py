@@ -21,7 +21,7 @@ def ids(tmp_path_factory):
 
 
 def together(ids, one, other, other_flags=()):
-    """Rank 0 runs one executable, rank 1 another."""
+    """Runs one executable on rank 0 and another on rank 1."""
     return harness.run(
         [
             "mpirun",
@@ -192,7 +192,7 @@ def test_skipped_verifiers_are_reported(tpcc):
 
 
 def test_skipped_randomized_check_is_reported(tpcc, tmp_path):
-    """A size with a strided slice cannot be made small, so only the proof covers the program."""
+    """A size with a strided slice cannot be reduced, so only the proof covers the program."""
 
     def compiled(size):
         weight = TensorProto(

@@ -42,7 +42,7 @@ def compare(*arguments, timeout=3000):
 
 
 def totals(result):
-    """Counts of the last line."""
+    """Returns the counts in the last line."""
     found = re.search(
         r"(\d+) programs, (\d+) kernels, (\d+) distinct; (\d+) cases, (\d+) kernels without, (\d+)"
         r" kernels wrong",
@@ -58,8 +58,8 @@ def totals(result):
 
 
 def compare_all(jobs, *flags):
-    """Runs in two processes. Similar models are in the same process, so that their equal kernels
-    are compared once.
+    """Compares models in two processes. Similar models are in the same process, so that equal
+    kernels are compared once.
     """
     jobs = [str(job) for job in jobs]
     half = len(jobs) // 2
@@ -93,7 +93,7 @@ STEPS = [
 
 @pytest.mark.parametrize("name", STEPS)
 def test_kernels_that_append(tmp_path, name):
-    """Rotated keys appended to a cache, some at its end, and some beyond it, where nothing may be
+    """Kernels append rotated keys to a cache, also at its end and beyond it, where nothing may be
     written.
     """
     path = tmp_path / "kernels.mlir"
@@ -151,7 +151,7 @@ def test_16_bit_kernels_of_all_families(halved, kind):
     "kind", ["f32", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("f16", "bf16"))]
 )
 def test_rows_of_all_lengths(tmp_path, kind):
-    """Rows of warps and of blocks, with and without whole chunks, of static and dynamic lengths."""
+    """Rows are for warps or blocks, with or without whole chunks, of static or dynamic length."""
     path = tmp_path / "forms.mlir"
     path.write_text(make_forms(types=[kind]))
     counted = totals(compare(path, "--work=100000" if kind == "f32" else "--work=12000").check())
@@ -169,8 +169,8 @@ def test_kernels_of_all_operations(tmp_path):
 
 
 def test_functions_match_libm():
-    """sin, cos and pow, for which CPUs call libm, are within 2 units in the last place, including
-    huge, tiny and hard arguments. Other functions have the CPU's bits.
+    """sin, cos and pow, for which CPUs call libm, have errors of at most 2 units in the last place,
+    also for huge, tiny and hard arguments. Other functions have the CPU's bits.
     """
     result = compare("--functions").check()
     worst = {
@@ -214,7 +214,7 @@ def seed_mistakes(tmp_path, names, each, seeds):
 
 
 def judge_mistakes(rows, left, least):
-    """Nearly all are detected, except for equivalent ones, whose reasons the table lists."""
+    """Checks that nearly all faults are detected. Equivalent ones are in the table, with a reason."""
     seeded, caught, remain = rows["all"]
     assert seeded >= least and seeded - caught == remain == len(left)
     missed = [
@@ -224,7 +224,7 @@ def judge_mistakes(rows, left, least):
     ]
     text = "\n".join("\t".join(survivor) for survivor in missed)
     assert caught >= 0.99 * (caught + len(missed)), text
-    # A kind of fault that rarely changes results is not significant.
+    # A kind of fault that rarely changes results may be detected less often.
     assert remain <= 0.2 * seeded, rows
     for kind in (
         "a barrier left out",
@@ -326,7 +326,7 @@ def test_traffic_of_all_kernels_of_all_models():
 )
 def test_traffic_of_rotary_kernels(tmp_path, kind, sizes):
     """Heads share the cosines and sines of their token, and rotated elements are read once. Results
-    match the CPU's.
+    are those of the CPU.
     """
     path = tmp_path / "rotary.mlir"
     path.write_text(make_rotary(sizes, kind))
@@ -338,9 +338,9 @@ def test_traffic_of_rotary_kernels(tmp_path, kind, sizes):
 
 
 def test_traffic_of_kernels():
-    """Kernels move at most 1.1 x the sectors that the bytes of their rows need, and those of a
-    GPT-2 layer in f32 (two norms and a GELU) at most 64 x hidden bytes per token. Sectors are
-    counted per request, without a cache.
+    """Kernels read and write at most 1.1 times the sectors that the bytes of their rows need. Those
+    of a GPT-2 layer in f32 (two norms and a GELU) read and write at most 64 * hidden bytes per
+    token. Sectors are counted per request, without a cache.
     """
     rows = count_sectors(f"{COMMITTED['gpt2-tiny'].path}@tp1", "--work=200000")
     assert len(rows) >= 3 and not judge_sectors(rows)
@@ -360,7 +360,7 @@ def test_traffic_of_kernels():
     ],
 )
 def test_traffic_of_row_kernels(tmp_path, kind, lengths):
-    """Rows of the lengths that models have."""
+    """Rows have lengths that occur in models."""
     path = tmp_path / "forms.mlir"
     path.write_text(make_forms(lengths=lengths, types=[kind]))
     rows = count_sectors(path, "--work=300000")
@@ -374,7 +374,7 @@ PTX = harness.TOP / "test" / "Simulator" / "Inputs" / "reverse.ptx"
 
 
 def run_on_device(*arguments, **environment):
-    """Runs through the simulated driver, which is called like a real one."""
+    """Runs tpc-ptx-run on the simulated driver, which it calls like a real one."""
     return harness.run(
         [harness.tool("tpc-ptx-run"), *arguments, "--device"],
         env={"LD_LIBRARY_PATH": str(harness.BUILD / "lib" / "simulator"), **environment},
@@ -408,7 +408,9 @@ def test_ptx_run_on_a_device(tmp_path):
 
 
 def test_differences_on_a_device_are_found(tmp_path):
-    """The error of approximate instructions depends on the seed; here no difference is allowed."""
+    """Errors of approximate instructions depend on the seed. Here no difference is allowed, so they
+    are reported.
+    """
     text = PTX.read_text().replace("st.global.b32", "ex2.approx.f32 %r8, %r8;\n  st.global.b32")
     path = tmp_path / "approximate.ptx"
     path.write_text(text)

@@ -29,7 +29,8 @@ CASES = [
     ("llama-dynamo.generate", "tp2"),
     ("gpt_neox-past.generate", "pp2,mb2"),
 ]
-# Needs multiplied or divided indices, which occur in position tables of generated graphs.
+# Kinds that need multiplied or divided indices, which occur only in position tables of generated
+# graphs.
 WITHOUT_PLACE = ["kernel-factor-dropped", "kernel-float-huge"]
 
 
@@ -144,7 +145,7 @@ def judge(program, kind, seed):
     tpc_opt(program.text("buffers"), mutate, "-o", text).check()
     for before, after in zip(program.outputs(), program.run(text), strict=True):
         for name, expected in before.items():
-            # An omitted cast changes only rounding.
+            # If a cast is omitted, only rounding changes.
             share = 1e-2 if after[name].itemsize == 2 else 1e-5
             computed, expected = as_float(after[name]), as_float(expected)
             largest = np.abs(np.nan_to_num(expected)).max(initial=1e-30)
@@ -185,7 +186,7 @@ def test_sample(programs):
 
 
 def test_sample_of_steps(programs):
-    """The only conditional store is that of new keys, after those in a cache."""
+    """Only steps have a conditional store: that of new keys, after those in a cache."""
     table = run(
         programs,
         [("llama-dynamo.generate", "tp2", kind, 7) for kind in kinds()],

@@ -28,7 +28,7 @@ def chain(path, op, count, operands=lambda i: [f"x{i}"]):
 
 
 def residual(path, count):
-    """Each sum has one addend more than the one before."""
+    """Writes a graph in which each sum has one addend more than the one before."""
     nodes = [
         node
         for i in range(count)
@@ -74,7 +74,7 @@ def test_doubled(op, count, tmp_path):
 
 
 def test_fibonacci(tmp_path):
-    """Multiplicities that are not powers of two, and that exceed 62 bits."""
+    """Multiplicities of addends are not powers of two, and exceed 62 bits."""
     compile(
         chain(tmp_path / "m.onnx", "Add", 120, lambda i: [f"x{i}", f"x{max(i - 1, 0)}"]), tmp_path
     )
@@ -85,7 +85,7 @@ def test_residual(tmp_path):
     def peak(count):
         return compile(residual(tmp_path / "m.onnx", count), tmp_path).peak_bytes
 
-    # With a list for each sum, it would be 16 times as much above tpcc's base memory.
+    # If there were a list for each sum, memory above tpcc's base would be 16 times as large.
     base, quarter, whole = peak(1), peak(500), peak(2000)
     assert whole - base <= 8 * max(quarter - base, 4 << 20)
 

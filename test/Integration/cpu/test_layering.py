@@ -24,8 +24,8 @@ def folder_of(path):
 
 
 def find(name, includer):
-    """Returns the file of the repository that `#include "name"` refers to. For a generated file:
-    its source, or none if it belongs to the includer.
+    """Returns the file of the repository that `#include "name"` refers to. For a generated file,
+    returns its source, or None if the file belongs to the includer.
     """
     roots = [
         includer.parent,
@@ -63,7 +63,7 @@ def derive_includes():
 
 
 def derive_links():
-    """Library -> libraries of the compiler, by folder."""
+    """Returns for each folder the compiler's libraries that its library links."""
     folders, links = {}, {}
     for path in sorted((TOP / "lib").rglob("CMakeLists.txt")):
         if made := re.search(r"tpc_add_library\((\w+)(.*?)\)", path.read_text(), re.S):
@@ -80,7 +80,9 @@ def derive_links():
 
 
 def read_declared(links=False):
-    """Folder -> what it includes; with `links`, also what its library links besides."""
+    """Returns for each folder the folders that it includes or, with `links`, those that its library
+    also links.
+    """
     table = (TOP / "docs" / "dev" / "folders.md").read_text()
     rows = re.findall(r"^\| `([\w/]+)` \| ([^|]*) \|", table, re.M)
     return {
@@ -90,7 +92,7 @@ def read_declared(links=False):
 
 
 def reach(graph, folder, seen=()):
-    """All folders that a folder includes, directly or indirectly."""
+    """Returns all folders that a folder includes, directly or indirectly."""
     assert folder not in seen, f"a circle: {' -> '.join([*seen, folder])}"
     return (
         set().union(*({other} | reach(graph, other, (*seen, folder)) for other in graph[folder]))

@@ -16,8 +16,8 @@ from harness import BUILD_STAGED
 
 GRID = {"tp": 3, "dp": 2}
 WIDTH = 6
-# Even, uneven, and with more ranks than elements; every subset of the factors, in every order of
-# axes.
+# Layouts with even and uneven splits, and with more ranks than elements. They cover every subset of
+# the factors, in every order of axes.
 LAYOUTS = [
     "24{dp, tp}",
     "3*8{tp}",
@@ -53,7 +53,7 @@ SIZES = [(5, 4), (1, 7), (2, 1), (3, 0)]
 
 
 class Dim:
-    """Factors, major to minor, with axes; then the product's axes."""
+    """A dimension: its factors, major to minor, with their axes, and the axes of the product."""
 
     def __init__(self, factors, product=()):
         self.factors, self.product = tuple((size, tuple(axes)) for size, axes in factors), tuple(
@@ -81,7 +81,7 @@ class Dim:
         return all(isinstance(size, int) for size, _ in self.factors)
 
     def canonical(self):
-        """Adjacent factors that are not split are merged."""
+        """Returns the dimension with adjacent factors merged if they are not split."""
         merged = []
         for size, axes in self.factors:
             if not axes and size == 1:
@@ -113,7 +113,7 @@ class Dim:
         )
 
     def local(self):
-        """Size of a shard if equal on all ranks, or ?"""
+        """Returns the size of a shard if it is equal on all ranks, otherwise `?`."""
         if not self.static:
             return "?"
 
@@ -141,7 +141,7 @@ class Dim:
             yield axis, Dim([(size, axes) for (size, _), axes in zip(self.factors, have)], have[-1])
 
     def orders(self):
-        """All orders in which axes can be added: those of the product last."""
+        """Returns all orders in which axes can be added; those of the product are last."""
         own = [i for i, axes in enumerate(self.stacks()[:-1]) for _ in axes]
         return [
             [*order, *(len(self.factors) for _ in self.product)]
@@ -180,7 +180,7 @@ class Program:
         return name
 
     def parameter(self, dim, transposed):
-        """A weight of which each rank loads its shard: [dim, WIDTH] or [WIDTH, dim]."""
+        """Adds a weight, [dim, WIDTH] or [WIDTH, dim], of which each rank loads its shard."""
         count = dim.size({})
         name, view = f"%v{len(self.lines)}", (
             f"view <0 [[{WIDTH} x 1], [{count} x {WIDTH}]]> " if transposed else ""
@@ -281,17 +281,18 @@ def program_of(layout):
     w = p.input("f32", WIDTH, whole)
     terms = p.input("f32", whole, WIDTH, 5)
 
-    # Taken apart and put together, in every order: the same value.
+    # A value that is split and reassembled, in every order, is unchanged.
     parts = [p.take_apart(x, 0, dim, order) for order in dim.orders()]
     for part, order in itertools.zip_longest(parts, dim.orders()):
         p.output(p.put_together(part, 0, dim, order), lambda a: a.x)
     part = parts[-1]
     columns = p.take_apart(w, 1, dim)
-    if not dim.product or not any(axes for _, axes in dim.factors[1:]):  # others are no boxes
+    if not dim.product or not any(axes for _, axes in dim.factors[1:]):  # other shards are not
+    boxes
         p.output(part, lambda a: a.x)
         p.output(columns, lambda a: a.w)
 
-    # Lookups along the layout: what others have is zero.
+    # In lookups along the layout, elements of other ranks are zero.
     def looked_up(text, values, *dims):
         return p.add_up(p.op(text, values, "f32", *dims, partial=axes))
 
@@ -318,7 +319,7 @@ def program_of(layout):
             p.put_together(p.op("mul {0}, {1}", [part, rows_of], "f32", dim, WIDTH), 0, dim),
             lambda a: a.x * numbers,
         )
-        if not dim.product:  # those cannot be loaded
+        if not dim.product:  # shards of a product cannot be loaded
             loaded = p.op("mul {0}, {1}", [part, p.parameter(dim, False)], "f32", dim, WIDTH)
             p.output(p.put_together(loaded, 0, dim), lambda a: a.x * numbers)
             loaded = p.op("mul {0}, {1}", [columns, p.parameter(dim, True)], "f32", WIDTH, dim)
@@ -329,7 +330,7 @@ def program_of(layout):
             lambda a: a.w + numbers.T,
         )
 
-    # Sums over the layout, and sums that go into it.
+    # Sums over the layout, and sums whose results have it.
     p.output(
         p.add_up(p.op("reduce sum {0} [0]", [part], "f32", WIDTH, partial=axes)),
         lambda a: a.x.sum(0),
@@ -357,7 +358,7 @@ def program_of(layout):
     )
     p.output(p.put_together(seen, 1, dim), lambda a: causal_attention(a.x.reshape(1, -1, 2, 3)))
 
-    # Moved to another dimension and back.
+    # The split moves to another dimension and back.
     for order in dim.orders():
         steps = list(dim.growing(order))
         axis, before = steps[-1][0], steps[-2][1] if len(steps) > 1 else whole
@@ -371,7 +372,7 @@ def program_of(layout):
         back = p.op(f'all_to_all {{0}} over ["{axis}"] from 1 to 0', [moved], "f32", dim, WIDTH)
         p.output(p.put_together(back, 0, dim), lambda a: a.x)
 
-    # Shifted along the layout, where that is one collective.
+    # Shifts along the layout, if they are one collective.
     groups = {tuple(axes) for axes in dim.stacks()[1:] if axes}
     if (dim.factors[0][1] and not groups) or (groups == {dim.product} and not dim.factors[0][1]):
         names, every = ", ".join(f'"{axis}"' for axis in axes), "*".join(
@@ -386,7 +387,7 @@ def program_of(layout):
         )
         p.output(p.put_together(shifted, 0, dim), lambda a: np.roll(a.x, -5, 0))
 
-    # A reshape of a rank's part.
+    # A reshape of a rank's shard.
     if not dim.product and all(size != 1 for size, _ in dim.factors):
         factors = [Dim([factor]) for factor in dim.factors]
         p.output(

@@ -46,7 +46,7 @@ PROMPTS = %r
 
 
 def python(text, grid="one rank", **env):
-    """Runs a separate process; the environment sets the grid of the program."""
+    """Runs Python in a separate process. The environment sets the grid of the program."""
     return run(
         [sys.executable, "-c", START + text, LIBRARY],
         env={"PYTHONPATH": str(TOP / "python"), **GRIDS[grid], **env},
@@ -290,9 +290,9 @@ def test_programs_that_do_not_generate(tpcc):
 
 
 def test_installed_package(tmp_path):
-    """`pip install ./python` has all modules of the package, and needs nothing else of this
-    repository. Without `wheel`, of which pip brings its own where it has a network, what wheels are
-    made of is looked at.
+    """`pip install ./python` installs all modules of the package, and needs nothing else of this
+    repository. If there is no `wheel` (which pip downloads if there is a network), the test checks
+    the files that would be in the wheel.
     """
     pytest.importorskip("setuptools", reason="setuptools: it is not installed")
     source, target = tmp_path / "source", tmp_path / "installed"

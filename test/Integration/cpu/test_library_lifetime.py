@@ -25,7 +25,7 @@ HEADER = TOP / "runtime" / "include" / "tpc" / "session.h"
 
 
 def python(text, *arguments, **options):
-    """Runs in a separate process with the same environment."""
+    """Runs Python in a separate process with the same environment."""
     return run(
         [
             sys.executable,
@@ -121,7 +121,7 @@ def test_closing_a_model_ends_its_ranks(executable):
     for _ in range(5):
         with tpc.load(executable.path, threads=2) as session:
             session.run({"input_ids": IDS})
-    # A joined thread may still be listed for a moment, in either count.
+    # A joined thread may still be listed for a moment, before or after.
     deadline = time.monotonic() + 10
     while threads() > before and time.monotonic() < deadline:
         time.sleep(0.01)

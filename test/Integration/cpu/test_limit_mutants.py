@@ -1,4 +1,4 @@
-"""Seeded faults in windows, caps and mask edges, at all levels: rejected, or the same code."""
+"""Faults in windows, soft-caps and mask edges, at all levels: rejected, or the code is the same."""
 
 import functools
 import random
@@ -10,10 +10,10 @@ import mutants
 from models import MODELS
 from mutants import tpc_opt
 
-# Windows in all layers, in every second one with caps of scores and of the head, and with few kv
-# heads.
+# Windows in all layers, with few kv heads, or in every second layer with soft-caps of scores and
+# logits.
 FILES = ["mistral-dynamo", "phi3-dynamo", "gemma2-dynamo"]
-# Attention with a cap and a mask computed by comparisons; not a step.
+# Attention with a soft-cap and a mask that comparisons compute. The model is not a step.
 CAPPED, FORWARD = "unraised-window", ["staged", "buffers"]
 LEVELS = ["step", "preallocated", "staged", "staged.generate", "buffers", "buffers.generate"]
 LOWER = ["--tpc-lower-kernels", "--tpc-lower-program"]
@@ -33,7 +33,7 @@ def kinds() -> list[str]:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory):
-    """Returns the program and the flags that verify it, by file and level."""
+    """Returns a function from file and level to the program and the flags that verify it."""
     folder = tmp_path_factory.mktemp("limits")
 
     @functools.cache
@@ -125,7 +125,7 @@ def run(programs, cases, name):
 
 
 def test_sample(programs):
-    """Alternates the kinds at each level, for the model to which all kinds apply."""
+    """Takes the kinds in turn at each level, for the model to which all kinds apply."""
     pick = random.Random(3)
     cases = [
         ("gemma2-dynamo", level, kind, pick.randrange(100))

@@ -15,7 +15,7 @@ X = np.arange(1, 25, dtype=np.float32).reshape(2, 3, 4)
 
 
 def graph(nodes, result, constants=(), **inputs):
-    """name -> (element type, dimensions)"""
+    """Returns a model of these nodes. `inputs` are name -> (element type, dimensions)."""
     ports = [
         helper.make_tensor_value_info(name, element, dims)
         for name, (element, dims) in inputs.items()
@@ -85,7 +85,7 @@ MODELS = {
 }
 LAST = np.zeros((2, 2, 4), np.int64)
 
-# Node, index and table in the message.
+# The node, the index and the table that the message names.
 REFUSED = {
     "offset": [("10 of 10", [[0, 8]]), ("-11 of 10", [[-13, 0]])],
     "running": [("10 of 10", [[1] * 9])],
@@ -110,7 +110,7 @@ FOUND = {
 GRIDS = {name: [Grid(), Grid(dp=2)] for name in MODELS}
 for with_table in ("offset", "running"):
     GRIDS[with_table] += [Grid(tp=2), Grid(tp=3), Grid(pp=2)]
-# An index into the batch may refer to any replica.
+# An index into the batch may be an element of any replica.
 GRIDS["tuples"] = [Grid(), Grid(dp=2, allow_reshard=True)]
 CASES = [(name, grid) for name, grids in GRIDS.items() for grid in grids]
 
@@ -143,7 +143,7 @@ def test_lookup(tpcc, tmp_path, name, grid):
 
 
 def merged(shape, axis):
-    """Matmul columns [3, 8] or [8, 3] as one dimension, and the tokens of all samples as one."""
+    """Returns a model that merges matmul columns [3, 8] or [8, 3], and the tokens of all samples."""
     random = np.random.default_rng(0)
     constants = {
         "w": random.normal(size=(6, 24)),
@@ -201,7 +201,7 @@ def test_dimension_of_several_factors(tpcc, tmp_path, shape, axis, grid):
 
 
 def test_rows_after_an_input(tpcc, tmp_path):
-    """Table rows after the rows of an input: the lookup has fewer rows than its kernel."""
+    """A lookup has fewer rows than its kernel if the table follows the rows of an input."""
     path = tmp_path / "model.onnx"
     onnx.save(
         graph(
@@ -240,7 +240,7 @@ def test_every_rank_ends(tpcc, tmp_path, mpi):
     assert not (tmp_path / "y.npy").exists()
 
 
-# Types that ids are cast to in order, and values that do or do not wrap around.
+# Types to which ids are cast in order, and values that do or do not wrap around.
 NUMBERS = [
     0,
     9,
@@ -275,7 +275,7 @@ CASTS = {
 
 @pytest.mark.parametrize("types", CASTS, ids="-".join)
 def test_casts_before_a_lookup(tpcc, tmp_path, types):
-    """An index is checked after its cast: before the run, or by the kernel."""
+    """The compiled program checks an index after its cast, before the run or in the kernel."""
     names = ["ids", *(f"cast{i}" for i in range(1, len(types)))]
     nodes = [node("Cast", before, to=after) for before, after in zip(names, names[1:])]
     for cast, kind in zip(nodes, types[1:]):

@@ -17,7 +17,7 @@ def balanced(total, parts):
 
 
 def shard_elements(name, dims, heads, hidden, tp, rank):
-    """Share of one of GPT-2's tensors on a rank of a tensor-parallel group."""
+    """Returns the number of elements that a rank of a tp group has of one of GPT-2's tensors."""
     head_size = hidden // heads
     own_heads = balanced(heads, tp)[rank]
     if "attn.c_attn.weight" in name:
@@ -42,8 +42,8 @@ def shard_elements(name, dims, heads, hidden, tp, rank):
 
 
 def expected_bytes(model, grid, stages, stage, rank):
-    """Returns the bytes that a rank stores of its stage's tensors. A stage with both the lookup and
-    the matmul of a tied embedding stores its rows once.
+    """Returns the bytes that a rank stores of its stage's tensors. If a stage has both the lookup
+    and the matmul of a tied embedding, it stores the table once.
     """
     elements = 0
     for tensor in weights_of(model):
@@ -64,8 +64,8 @@ def weights_of(model):
 
 
 def stages_of_weights(description, model, grid):
-    """Stages of each tensor. Each tensor is in exactly one stage, except for the tied embedding,
-    which is in the first and the last. Layers are in order.
+    """Returns the stages of each tensor. Each tensor is in exactly one stage, except for the tied
+    embedding, which is in the first and the last. Layers are in order.
     """
     stages = collections.defaultdict(set)
     for parameter in description["parameters"]:
@@ -126,7 +126,9 @@ def test_compiling_needs_no_weights(tpcc):
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
 def test_memory_of_compilation(tpcc, tmp_path):
-    """At most 500 MiB for 124M at tp8,pp4, independent of other load and of this process's memory."""
+    """Compiling 124M for tp8,pp4 takes at most 500 MiB, whatever the load and this process's
+    memory.
+    """
     ballast = b"x" * (600 << 20)
     result = run(
         [

@@ -61,7 +61,7 @@ X = {"x": ["batch", "sequence", 6]}
 STATIC = {"x": [4, "sequence", 6]}, {"y": [4, "sequence", 6]}
 
 MODELS = {
-    # Outputs that every micro-batch has completely.
+    # Outputs that are the same for every micro-batch.
     "a constant": model(
         [*MLP, node("Identity", "c", "z")], X, {**Y, "z": [2, 3]}, {**WEIGHTS, "c": weight(2, 3)}
     ),
@@ -131,8 +131,8 @@ MODELS = {
 
 
 def layered():
-    """Three layers, which become one function. Its arguments include weights with a row per sample,
-    and values selected from all samples.
+    """Returns a model of three layers, which become one function. Its arguments include weights
+    with a row per sample, and values selected from all samples.
     """
     nodes, weights, x = [node("ReduceMax", "u axes", "top")], {"axes": np.array([0])}, "x"
     for i in range(3):
@@ -174,7 +174,7 @@ GRIDS = {
 }
 
 
-# A model that only computes from another input has nothing to split.
+# If a model only computes from an input without the batch, there is nothing to split.
 @pytest.mark.parametrize(
     "name, grid",
     [
@@ -249,7 +249,7 @@ def test_sums_over_replicas(tpcc, tmp_path):
 def test_values_shared_by_micro_batches_are_of_their_step(tpcc, tmp_path):
     """Rotary tables and masks of Gemma-2 are computed before the micro-batch loop of each step. One
     process runs steps of several shapes, with as many samples as micro-batches, more, and fewer.
-    Compiled from the staged program as text.
+    The program is compiled from the text of the staged program.
     """
     model, staged, path = FAMILIES["gemma2-past"], tmp_path / "staged.mlir", tmp_path / "gemma2"
     tpcc.call([model.path, "--megatron-shard=dp2,mb2", "--emit=staged", "-o", staged]).check()

@@ -26,7 +26,7 @@ def floats(model):
 
 
 def vectors_are_distinct_and_non_zero(arrays):
-    """Biases and norms: no 0, no 1, no equal values within a tensor, no equal tensors."""
+    """Checks that biases and norms have no 0, no 1 and no equal values, and that no two are equal."""
     vectors = {name: array for name, array in arrays.items() if array.ndim == 1 and array.size > 1}
     assert vectors
     for name, array in vectors.items():
@@ -50,7 +50,7 @@ def test_biases_and_norms_are_distinct_and_non_zero(path):
 
 @pytest.mark.parametrize("model", FAMILIES.values(), ids=lambda model: model.name)
 def test_descriptions_match_the_files(model):
-    """Sizes as in models.py, an output for each cache, and vectors whose loss would be detected."""
+    """Return sizes as in models.py, an output for each cache, and vectors whose loss shows."""
     file = onnx.load(model.path)
     arrays = floats(file)
     vectors_are_distinct_and_non_zero(
@@ -67,7 +67,8 @@ def test_descriptions_match_the_files(model):
     batch, sequence = model.batch_name, model.sequence_name
     assert shapes["input_ids"] == [batch, sequence]
     if model.name in ("gpt_neo-dynamo", "gpt_neo-past"):
-        # Its masks are slices of a buffer, for which torch writes the batch as a formula of itself.
+        # The masks of this model are slices of a buffer. For these, torch writes the batch as an
+        # expression of itself.
         formula = shapes["logits"].pop(0)
         assert formula.startswith(f"(({batch}*") and formula.endswith(f")//{sequence})")
         assert shapes["logits"] == [sequence, model.vocab]
@@ -102,9 +103,7 @@ def test_124m_structure_refers_to_one_weight_file():
 
 
 def test_seeded_weights(tmp_path):
-    """The script writes the model that its description states, and the same one for the same
-    seed.
-    """
+    """The script writes the described model, and the same model for the same seed."""
     odd = TOP / "test" / "Models" / "gpt2-odd-opset20.onnx"
     structure = tmp_path / "small.onnx"
     onnxfile.save(onnx.load(odd), structure, structure_only=True)

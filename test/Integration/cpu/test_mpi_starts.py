@@ -14,11 +14,11 @@ SCENARIO = BUILD / "test" / "bin" / "tpc-rt-scenario"
 
 
 def test_mpirun_loses_a_frozen_rank_before_the_others(tmp_path):
-    """A rank is stopped while all are in MPI_Init; this process does as mpirun does.
+    """A rank is stopped while all are in MPI_Init. This process simulates mpirun.
 
-    mpirun processes the end of each rank in the order that it sees them. If it loses the rank that
-    a fence waits for, and another one at the same time, then it may wait forever (PMIx 4.2). So the
-    frozen rank ends first, and the others as late as mpirun has sent SIGTERM.
+    mpirun processes the ends of ranks in the order in which it sees them. If it loses the rank for
+    which a fence waits and another one at the same time, it may wait forever (PMIx 4.2). So the
+    frozen rank must end first, and the others only after mpirun has sent SIGTERM.
     """
     build("stalled_mpi", tmp_path).rename(tmp_path / "libtpc_mpi.so")
     victim, count = 1, 3

@@ -74,7 +74,9 @@ def programs(tmp_path_factory):
 
 
 def judge(model, staged, shape, kind, seed):
-    """The verifiers of ops, communication and equivalence, run separately."""
+    """Returns which verifiers reject a mutant: of ops, communication and equivalence, each run
+    alone.
+    """
     mutate = mutants.mutation(kind, seed)
     by_ops = mutants.refuses(staged, mutate)
     if mutants.does_not_apply(by_ops):
@@ -134,7 +136,7 @@ def test_sample(programs):
     table = run(programs, cases, "sample_of_partitioned")
     assert table.mutants() >= 60
     assert [kind for kind in kinds() if not table.mutants(kind)] == []
-    # With either verifier disabled, some faults would be accepted.
+    # If one of these verifiers were disabled, some faults would be accepted.
     assert table.alone("comms") >= 2 and table.alone("equivalence") >= 10
 
 

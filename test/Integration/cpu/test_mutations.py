@@ -1,4 +1,4 @@
-"""Tolerance of logits: each of these faults exceeds it by far."""
+"""Faults in models that exceed the tolerance of logits by far."""
 
 import copy
 import math
@@ -13,7 +13,7 @@ from tpc.reference import TOLERANCE, Session, difference
 
 ODD = COMMITTED["gpt2-odd-opset20"]
 ERF = COMMITTED["gpt2-erf-opset18"]
-# A fault must clearly exceed the tolerance.
+# Factor by which a fault must exceed the tolerance.
 MARGIN = 20
 
 

@@ -1,4 +1,4 @@
-"""Names of arbitrary bytes: printed as text, and equal names resolved as ONNX Runtime does."""
+"""Names of arbitrary bytes are printed as text. Equal names are resolved as in ONNX Runtime."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from tpc.reference import Session
 
 A = np.arange(4, dtype=np.float32)
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-# Placeholders of as many bytes, because Python's protobuf takes valid UTF-8 only.
+# Placeholders of the same length, because Python's protobuf accepts only valid UTF-8.
 BYTES = {
     b"INPUT_": b"\x1b[31m\n",
     b"OUTPUT": b"o\xff\xfe\x00\r\t",
@@ -58,7 +58,7 @@ def strange(tmp_path):
 
 
 def text_of(command) -> str:
-    """Output of commands is UTF-8 without control characters."""
+    """Returns a command's output, which must be UTF-8 without control characters."""
     result = subprocess.run(
         [str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, timeout=60
     )
@@ -184,7 +184,9 @@ def test_clashing_names(tpcc, tmp_path, name):
 
 
 def nest(levels: int, calls: int = 1, back: int | None = None):
-    """f0 calls f1 calls …, `calls` times each; the last function negates, or calls `back`."""
+    """Writes functions f0, f1, …, each of which calls the next one `calls` times. The last one
+    negates, or calls function `back`.
+    """
     text = (
         '<ir_version: 10, opset_import: ["" : 17, "local" : 1]>\ng (float[4] x) => (float[4] y) { y'
         " = local.f0(x) }\n"

@@ -10,7 +10,7 @@ from harness import BUILD, TOP, run
 from models import COMMITTED
 from simulator import LIBRARIES
 
-# Toolkit folders are empty in this namespace, and their programs cannot be started.
+# Makes toolkit folders empty in a namespace, and their programs unusable.
 HIDE = """
 for folder in $(readlink -f /usr/local/cuda*); do
   [ ! -d "$folder" ] || mount -t tmpfs none "$folder" || exit 77; done
@@ -72,7 +72,7 @@ def test_nothing_is_compared(without, request):
         )
     else:
         assert "not compared with cublasLt.h of CUDA 13" in output, output
-    # A header alone suffices for the comparison, if its version matches the declarations.
+    # A header suffices for the comparison if its version is that of the declarations.
     if how in ("CUDA_HOME", "older"):
         assert "TPCSimCudaHeaders" not in rules
 

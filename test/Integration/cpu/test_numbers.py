@@ -40,7 +40,7 @@ def pairwise(grids):
 
 ALL = Grid.all()
 SAMPLE = pairwise([grid for grid in ALL if grid.ranks <= 16])
-# For each file other than the one that is tested on the sample.
+# Grids for the files other than the one that is tested on the sample.
 FEW = [Grid(), Grid(tp=2), Grid(tp=3, sp=True), Grid(tp=2, pp=2, dp=2, mb=4)]
 # A single layer cannot be cut into stages.
 FEW_PARTS = [Grid(), Grid(tp=2), Grid(tp=3, sp=True), Grid(tp=2, dp=2, mb=4)]
@@ -57,7 +57,7 @@ def shapes(model):
 
 
 def check(executable, model, shapes, paddings=("none",), transport="threads"):
-    """All shapes with one executable and one process; the message lists every wrong one."""
+    """Runs all shapes with one executable in one process. The message lists every wrong shape."""
     cases = list(itertools.product(shapes, paddings))
     inputs = [model.inputs(*shape, padding) for shape, padding in cases]
     wrong = []
@@ -110,8 +110,8 @@ def test_other_exporters(tpcc, model, grid):
 )
 @pytest.mark.parametrize("name", ["gpt2-odd-nopast", "gpt2-tiny-nopast"])
 def test_padded_batches(tpcc, name, grid):
-    """Left and right padding: in padding rows, no key or only padding is visible; they are compared
-    like all others.
+    """Sequences are padded on the left or right. Rows of padding, which see no key or only padding,
+    are compared like all others.
     """
     model = COMMITTED[name]
     check(tpcc.compile(model.path, grid), model, [(1, 7), (4, 7), (4, 64)], ["left", "right"])
@@ -145,7 +145,7 @@ def test_order_of_axes(tpcc, order):
 
 
 def test_negative_ids_count_from_the_end(tpcc):
-    """ONNX's Gather accepts ids from -V; lookups in a shard of the vocabulary must too."""
+    """ONNX's Gather accepts ids from -V on. So must lookups in a shard of the vocabulary."""
     executable = tpcc.compile(ODD.path, Grid(tp=2))
     ids = ODD.inputs(2, 9)["input_ids"]
     negative = np.where(np.arange(9) % 2 == 0, ids - ODD.vocab, ids)
@@ -211,7 +211,7 @@ def test_all_combinations(tpcc, request, name, grid, transport):
 
 
 def test_unsigned_constants(tpcc, tmp_path):
-    """Bytes above 127 are positive, also where the compiler runs kernels to compare them."""
+    """Bytes above 127 are positive, also when the compiler runs kernels to compare them."""
     table = onnx.numpy_helper.from_array(np.arange(2048, dtype=np.uint8).reshape(64, 32), "table")
     ports = [
         onnx.helper.make_tensor_value_info(name, kind, shape)

@@ -1,4 +1,4 @@
-"""--products=onednn: matmuls by a library that is searched at run time.
+"""Matmuls of --products=onednn, by a library that is searched for at run time.
 
 Where oneDNN is not installed, a substitute is used (runtime/cpu/test/onednn). TPC_ONEDNN names the
 folder of a real libdnnl.so.3.
@@ -112,7 +112,7 @@ def test_unusable_library(tpcc, tmp_path):
     ]:
         program.call([*BENCH, "--products=onednn"], env=environ).refused(needs + words)
     program.call([*BENCH, "--products=mkl"]).refused("--products=mkl: expected 'tpc' or 'onednn'")
-    # One of several ranks fails: all exit, with one message.
+    # If one of several ranks fails, all exit, with one message.
     script = f'if [ $RANK = 1 ]; then export LD_LIBRARY_PATH={empty}; fi; exec "$@"'
     result = run(
         [*LAUNCH, "-n", 2, "sh", "-c", script, "-", program.path, *BENCH, "--products=onednn"],

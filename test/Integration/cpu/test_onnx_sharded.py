@@ -16,11 +16,11 @@ def layers(model, name):
 
 
 def shard_blocks(model, configuration, devices):
-    """One weight of each block over two shards, split as in Megatron-LM."""
+    """Splits one weight of each block into two shards, as in Megatron-LM."""
     multidevice.shard(model, configuration, TABLE, devices, {0: 2})
     multidevice.shard(model, configuration, HEAD, devices, {-1: 2})
     for name in layers(model, "attn.c_attn.weight"):
-        # Queries, keys and values; four heads; sizes of a head.
+        # The dimension is queries, keys and values, times four heads, times the size of a head.
         multidevice.shard(model, configuration, name, devices, {1: [(3, 1), (4, 2), (8, 1)]})
     for name in layers(model, "mlp.c_fc.weight"):
         multidevice.shard(model, configuration, name, devices, {1: 2})
@@ -93,7 +93,7 @@ def test_pipeline_stages(tmp_path):
 
     assert program(path, "tp2,pp2,manual") == program(TINY, "tp2,pp2")
 
-    # Shardings in the file are kept, although they are slower.
+    # Shardings in the file are kept, even if they are slower.
     def layers_of(lines, number):
         body = re.search(rf"@stage_{number}\(.*?\n  }}", "\n".join(lines), re.S)[0]
         return [f"transformer.h.{i}.mlp" in body for i in range(2)]
@@ -113,7 +113,7 @@ def test_pipeline_stages(tmp_path):
 
 
 def test_stages_may_begin_within_layers(tmp_path):
-    """Between attention and MLP the residual is all that is live."""
+    """Between attention and MLP, only the residual is live, so a stage may begin there."""
     model = load()
     multidevice.configure(model, "pipeline", 2)
     multidevice.stage(
@@ -141,7 +141,7 @@ def test_stages_without_a_cut_position(tmp_path):
         onnx.save(model, path)
         return run(path, "--megatron-shard=pp2", "--emit=staged", fails=True)
 
-    # Queries, keys and values of the first layer in one stage, its attention in the next.
+    # Queries, keys and values of the first layer are in one stage, its attention in the next.
     error = refused(
         lambda node: {
             "/transformer/h.0/attn/c_attn/Gemm": 0,
@@ -310,7 +310,7 @@ def test_external_data_stays_where_it_is(tmp_path):
         onnx.numpy_helper.to_array(table), onnx.numpy_helper.to_array(load().graph.initializer[0])
     )
     assert program(path, "tp2,manual") == program(source, "tp2")
-    # In another folder, the weights would not be found.
+    # A file in another folder would not find the weights.
     (tmp_path / "elsewhere").mkdir()
     error = run(
         source,

@@ -156,7 +156,7 @@ def test_refusals(tmp_path):
 
 
 def layers_of_products(tmp_path, count, change, spec):
-    """x·w0, relu, ·w1, relu, … in nodes fc0, fc1, …; compiled for a configuration of two devices."""
+    """Compiles x·w0, relu, ·w1, relu, … (nodes fc0, fc1, …) for a configuration of two devices."""
     node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
     nodes, last = [], "x"
     for i in range(count):
@@ -205,7 +205,7 @@ def test_stages_do_not_run_backwards(tmp_path, stages, to, source, first_last):
             del model.graph.node[:]
             model.graph.node.extend(reversed(nodes))
 
-    # For any grid, even if each stage would otherwise rematerialize the first matmul.
+    # This is an error for every grid, even if each stage could rematerialize the first matmul.
     for spec in ("pp2", "pp1,tp2"):
         result = layers_of_products(tmp_path, len(stages), change, spec)
         assert result.returncode == 1
@@ -230,7 +230,7 @@ def test_stages_and_devices_agree(tmp_path):
         "tensor 'w0' of node 'fc0' is on device 1 of pipeline stage 1, but the node is on devices"
         " of stage 0, which has 0; list devices of the node's stage" in result.stderr
     )
-    # Devices alone also determine the stage, and may be in descending order.
+    # Devices alone, which may be in descending order, also determine the stage.
     result = place({"fc3": 1}, w2=1)
     assert result.returncode == 0 and re.search(r"@stage_1\(.*?@w2 ", result.stdout, re.S)
     result = place({"fc0": 0, "fc1": 1, "fc3": 1}, w2=0)
@@ -239,15 +239,15 @@ def test_stages_and_devices_agree(tmp_path):
         and "'fc2' is annotated with pipeline stage 0, but it uses a result of 'fc1'"
         in result.stderr
     )
-    # The matmul has one operand on each.
+    # The matmul's operands are on different devices.
     result = place({"fc3": 1}, w1=0, r0=1)
     assert result.returncode == 1
     assert "of node 'fc1' is on device" in result.stderr and "but its tensor" in result.stderr
 
 
 def held(size, factors, parts):
-    """Returns the indices of a dimension in each shard. factors: (size, number of shards), major to
-    minor; one of them is split.
+    """Returns the indices of a dimension in each shard. `factors` are (size, number of shards),
+    major to minor; one of them is split.
     """
     inner, (f, n) = size, next(entry for entry in factors if entry[1] > 1)
     sets = [set() for _ in range(parts)]

@@ -12,8 +12,8 @@ from tpc.reference import TOLERANCE, Session, difference
 
 
 def grids(name):
-    """Without a matrix, tensor parallelism has nothing to split; ops that add over the batch cannot
-    split it.
+    """Returns the grids for a graph. Without a matrix, tp has nothing to split; if an op adds over
+    the batch, the batch cannot be split.
     """
     if name in ("gemm-of-a-transposed", "reduction-over-the-batch"):
         return [Grid()]

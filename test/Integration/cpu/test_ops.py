@@ -190,7 +190,7 @@ def test_integers_and_booleans(tmp_path):
 
 
 def test_unsigned_integers(tmp_path):
-    """Unsigned numbers of 128 and more, and booleans, where `true` is larger."""
+    """Covers unsigned numbers of 128 and more, and booleans, of which `true` is the larger."""
     p = Program()
     p.input("ui8", "n", "m")
     p.input("ui8", "n", "m")
@@ -251,7 +251,7 @@ def test_unsigned_integers(tmp_path):
 
 @pytest.mark.parametrize("element", ["i32", "i64"])
 def test_undefined_divisions(tmp_path, element):
-    """Divisions by zero, and of the minimum by -1, which trap on processors."""
+    """Divisions by zero, and of the minimum by -1, would trap on CPUs."""
     p = Program()
     p.input(element, "n", "m")
     p.input(element, "n", "m")

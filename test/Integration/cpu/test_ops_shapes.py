@@ -302,7 +302,7 @@ def test_attention(tmp_path, causal):
     ],
 )
 def test_attention_with_a_window_and_slopes(tmp_path, causal, offset, window):
-    """Windows wider than the sequence, empty, and after all keys: rows without keys are uniform."""
+    """Rows without keys are uniform if the window is too wide, empty, or after all keys."""
     p = Program()
     p.input("f32", "n", "m", 4, 8)
     p.input("f32", "n", "m", 2, 8)

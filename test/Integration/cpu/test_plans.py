@@ -1,4 +1,4 @@
-"""Distribution of work: layers and weights per stage, bytes between stages, repeated computation.
+"""Plans: layers and weights of each stage, bytes between stages, and repeated computation.
 
 Correct results do not show which rank computes them. These tests check the weights, heads, tokens
 and samples of each rank.
@@ -24,7 +24,7 @@ import plans  # noqa: E402
 F32 = 4
 BATCH, SEQUENCE, PAST = 2, 16, 3
 ALL = {**{name: COMMITTED[name] for name in ("gpt2-odd-opset20", "gpt2-tiny-nopast")}, **FAMILIES}
-# Exporters write a family in similar ways.
+# One exporter's files suffice, because exporters write a family in similar ways.
 EVERY = [
     pytest.param(model, id=name, marks=[pytest.mark.long] if name.endswith("past") else [])
     for name, model in ALL.items()
@@ -78,8 +78,8 @@ def check_stages(plan, model, pp):
         assert f"none of {model.layers} layers" in output
     if max(seconds) > 1.5 * sum(seconds) / pp:
         assert f"pp{pp}: stage {seconds.index(max(seconds))}" in output or "none of" in output
-    # Rematerialized values take a negligible fraction of each stage's time. In models as small as
-    # these, each value (a mask, cos, sin) takes no longer than sending it.
+    # Rematerialized values take a negligible fraction of each stage's time. In small models,
+    # computing such a value (a mask, cos, sin) takes no longer than sending it.
     for again, whole, transfer in zip(
         stages(plan, "recomputed_seconds"), seconds, stages(plan, "transfer_seconds")
     ):
@@ -98,7 +98,8 @@ def test_layers_are_on_all_stages(look, model, pp):
         if row["kind"] == "send"
     ]
     assert sent == [(stage, 1, BATCH * SEQUENCE * model.hidden * F32) for stage in range(pp - 1)]
-    # Stages share no weights, except for those that both use: a tied head, and small ones.
+    # Weights are in one stage only, except for a tied head and small weights that several stages
+    # use.
     (whole,) = stages(look(model, "tp1")[0], "weight_bytes")
     shared = sum(stages(plan, "weight_bytes")) - whole
     table = model.vocab * model.hidden * F32
@@ -138,12 +139,12 @@ def first_types(body, *ops):
     return re.findall(rf"tpc\.(?:{'|'.join(ops)}) [^\n]*? : tensor<[^<\n]*<\[(.*?)\][,>]", body)
 
 
-# Bytes of the worst-case rank relative to an even share, layers whose heads are split, and matmuls
-# that are whole on every rank. Norms, biases of row-parallel matmuls and positions are replicated:
-# in models as small as these, up to a sixth of a quarter of the bytes.
+# Maximum bytes of the worst-case rank relative to an even share, by tp. Norms, biases of
+# row-parallel matmuls and positions are replicated. In small models, these are up to a sixth of a
+# quarter of all bytes.
 GOOD = {2: 1.06, 4: 1.17}
-# Exceptions with larger ratios. Five heads or three pairs do not divide evenly; the other ratios
-# may only decrease.
+# Exceptions with larger ratios: ratio, layers whose heads are split, matmuls that are whole on
+# every rank. Five heads or three pairs do not divide evenly; the other ratios may only decrease.
 KNOWN = {
     ("gpt2-odd-opset20", 2): (1.076, 3, 0),
     ("gpt2-odd-opset20", 4): (1.226, 3, 0),
@@ -159,7 +160,7 @@ KNOWN = {
     ("gpt_neo", 2): (1.085, 4, 0),
     ("gpt_neo", 4): (1.35, 4, 0),
     ("phi3", 4): (1.28, 3, 0),
-    # OPT's position table is too.
+    # OPT's position table is also a tenth of all weights.
     ("opt", 2): (1.1, 4, 0),
     ("opt", 4): (1.425, 4, 0),
     ("gpt_neo-optimum", 2): (1.095, 4, 0),
@@ -179,9 +180,9 @@ def test_layers_are_functions(tpcc, model):
 
 @pytest.mark.parametrize("model", [pytest.param(model, id=name) for name, model in ALL.items()])
 def test_weights_are_loaded_once(look, model):
-    """Partial rotary embeddings slice columns of a matmul, and halves of these; tables are tied to
-    heads. A weight that the file stores twice may be loaded twice (optimum writes a tied head as a
-    transposed copy).
+    """No rank loads a weight twice, although partial rotary embeddings slice columns of a matmul
+    and halves of these, and tables are tied to heads. If the file stores a weight twice, it may be
+    loaded twice (optimum writes a tied head as a transposed copy).
     """
     plan, _ = look(model, "tp1")
     graph = onnx.load(model.path, load_external_data=False).graph
@@ -261,7 +262,9 @@ def part(count, tp):
 
 
 def falcon_bytes(m, tp):
-    """Queries and dense over heads; keys and values of the single kv head on every rank."""
+    """Returns a rank's bytes: query and output projections are split over heads; keys and values of
+    the single kv head are on every rank.
+    """
     size, ffn = m.hidden // m.heads, 48
     return (
         2 * m.hidden * part(m.heads, tp) * size
@@ -272,7 +275,9 @@ def falcon_bytes(m, tp):
 
 
 def olmo2_bytes(m, tp):
-    """All four matmuls of attention over heads, and the scales of the norms over all heads."""
+    """Returns a rank's bytes: all four matmuls of attention, and the scales of the norms over all
+    heads, are split over heads.
+    """
     size, ffn = m.hidden // m.heads, 34
     heads = part(m.heads, tp) * size
     return 4 * m.hidden * heads + 2 * heads + 3 * m.hidden * part(ffn, tp) + 2 * m.hidden
@@ -283,7 +288,7 @@ def olmo2_bytes(m, tp):
     "name, layer, around", [("falcon-dynamo", falcon_bytes, 2), ("olmo2-dynamo", olmo2_bytes, 1)]
 )
 def test_fused_keys_and_wide_norms_are_split(look, name, layer, around, text):
-    """Each replicated weight is needed by all ranks."""
+    """Weights are replicated only if all ranks need them."""
     model, grid = FAMILIES[name], Grid.parse(text)
     tables = [model.hidden * part(model.vocab, grid.tp)] * 2
     tables[-1] += around * model.hidden  # the norm before the head
@@ -320,7 +325,7 @@ def test_samples_and_tokens_are_split(look, model):
     for body in in_layers(look(model, "tp2,sp")[1], model):
         norms = first_types(body, "rms_norm", "layer_norm")
         read = re.findall(r"tpc\.(?:rms|layer)_norm (%\w+)", body)
-        # Two norms of one value: one gather before them sends less than two after them.
+        # If one value has two norms, one gather before them sends less than two after them.
         assert norms and all(("{tp}" in dims) == (len(set(read)) == len(read)) for dims in norms)
     for body in in_layers(look(model, "tp2x2")[1], model):
         residual = re.search(r"%arg0: tensor<[^<]*<\[(.*?)\]", body)[1]
@@ -370,8 +375,8 @@ def test_invariants_are_computed_before_the_micro_batches(tpcc, tmp_path, name, 
         assert all(f"tpc.{op} " in before and f"tpc.{op} " not in rounds for op in once)
         assert re.search(rf"func\.call @stage_{stage}_prologue.*\n *tpc\.micro_batches", text)
         assert len(re.findall(r"tpc\.", rounds)) < ops[stage]
-    # At least cos and sin of each token and half of a head; at most these and the masks of all
-    # samples.
+    # The values are at least cos and sin for each token and half of a head. At most they are these
+    # and the masks of all samples.
     assert all(
         2 * SEQUENCE * F32 < held < 4 * SEQUENCE * (SEQUENCE + PAST) * F32
         for held in stages(plan, "held_bytes")

@@ -1,4 +1,4 @@
-"""Expected collectives of the tactics against the program's communication, for every model.
+"""Expected collectives of the tactics, against the communication of the program, for every model.
 
 A collective that no tactic expects is an error that names it.
 """

@@ -76,7 +76,7 @@ def steady_memory(executable, shape):
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
     assert process.wait() == 0, process.stderr.read()
-    assert len(samples) > 4, "the run was too short to see"
+    assert len(samples) > 4, "the run was too short for a measurement"
     # While it is packed, a matrix is in memory twice, and shutdown frees memory: the middle of the
     # second half of samples is a rank's steady state.
     late = samples[len(samples) // 2 :]

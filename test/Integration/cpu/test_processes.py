@@ -178,8 +178,8 @@ def test_missing_rank(ranks):
 
 
 def test_mismatched_numbers_of_ranks(ranks):
-    """A rejected process receives the reason. If it belongs to the same run, the run cannot start:
-    rank 0 reports this and exits at once.
+    """A rejected process receives the reason. If the process belongs to the same run, the run
+    cannot start, so rank 0 reports this and exits at once.
     """
     port = free_port()
     first = ranks.start(environment_of(0, 4, port))
@@ -196,7 +196,7 @@ def test_mismatched_numbers_of_ranks(ranks):
     )
     second = ranks.start(
         environment_of(2, 4, port), "--timeout=10"
-    )  # may come when rank 0 has ended
+    )  # which may come after rank 0 has ended
     assert "error: rank 3: the program was compiled for 4 ranks, but 8 were started" in output_of(
         ranks.start(environment_of(3, 8, port))
     )
@@ -285,7 +285,7 @@ def test_invalid_variables(ranks, environment, words):
 
 @pytest.mark.parametrize("size", ["1", "3", "5", "4000"])
 def test_wrong_number_of_ranks(ranks, size):
-    """Reported at once, without a wait for ranks that cannot exist."""
+    """A wrong number of ranks is reported at once, without a wait for ranks that cannot exist."""
     port = free_port()
     words = f"the program was compiled for 4 ranks, but {size} were started"
     assert words in output_of(ranks.start({**environment_of(0, 4, port), "WORLD_SIZE": size}))
@@ -380,8 +380,8 @@ def test_other_inputs_than_rank_0(ranks, tmp_path):
 
 
 def test_ranks_with_other_kernels_agree(program, ranks, tmp_path):
-    """Replicated computations have the same bits on all ranks, which use kernels that all of them
-    support.
+    """All ranks use kernels that all of them support, so that replicated computations have the same
+    bits.
     """
     np.save(tmp_path / "in", IDS)
     port = free_port()
@@ -405,8 +405,8 @@ def test_ranks_with_other_kernels_agree(program, ranks, tmp_path):
 
 
 def test_strangers_are_ignored(program, ranks):
-    """Strangers connect continuously: with garbage, without data, slowly, or with the beginning of
-    a greeting.
+    """Other processes connect all the time: with garbage, without data, slowly, or with the
+    beginning of a greeting.
     """
     port, over = free_port(), threading.Event()
     kept = []

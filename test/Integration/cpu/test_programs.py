@@ -50,7 +50,7 @@ def test_unproved_programs_are_reported(tpcc, tmp_path):
     skipped = json.loads(unproved.call(["--describe", "--json"]).check().stdout)["not_verified"]
     assert skipped.startswith("tpc-verify-equivalence")
     assert f"NOT VERIFIED: compiled without {skipped}" in unproved.call(["--describe"]).stdout
-    # The verification mark of a program is invalid after an edit.
+    # A mark of verification in a program is invalid after an edit.
     marked = tmp_path / "marked.mlir"
     marked.write_text(
         re.sub(
@@ -151,7 +151,7 @@ def test_damaged_text_is_rejected(tpcc, tmp_path):
     refuse(
         "func.func private @main(tensor<2xf32>) -> tensor<2xf32>\n", "damaged.mlir:1:", "no body"
     )
-    # A value of an earlier level.
+    # One value is of an earlier level.
     mixed = re.sub(r"(tpc.all_reduce .*?), local>>\n", r"\1>>\n", spmd, count=1)
     assert mixed != spmd
     refuse(mixed, "damaged.mlir:")
@@ -171,8 +171,9 @@ def test_damaged_text_is_rejected(tpcc, tmp_path):
 
 
 def edits(text, count, seed):
-    """Mutations: lines are removed, duplicated or exchanged; words or numbers are removed, inserted
-    or changed."""
+    """Yields mutations of a text: lines are removed, duplicated or swapped; words or numbers are
+    removed, inserted or changed.
+    """
     random_ = random.Random(seed)
     lines = text.splitlines()
     for _ in range(count):

@@ -20,7 +20,7 @@ def emit(tpcc, *flags, env=None):
 
 
 def test_without_a_toolkit_a_note_names_what_is_missing(tpcc):
-    """Everything except for the cubins is the same."""
+    """Without ptxas, only the cubins are missing, and a note names them."""
     texts = {}
     for toolkit in ("", "/nonexistent"):
         path = tpcc.scratch / "kernels.ptx"
@@ -36,7 +36,7 @@ def test_without_a_toolkit_a_note_names_what_is_missing(tpcc):
 
 
 def test_tests_pass_without_a_toolkit():
-    """Except for those that need ptxas, with an error."""
+    """Without a toolkit, tests pass, except for those that need ptxas, which are skipped."""
     command = [
         sys.executable,
         "-m",
@@ -125,7 +125,7 @@ def put_assembler(folder, script):
 
 @pytest.mark.skipif(not ASSEMBLER, reason="ptxas: there is none")
 def test_a_cubin_whose_last_kernel_has_shared_memory(tpcc, tmp_path):
-    """A file with a size but without allocated bytes."""
+    """Shared memory is a section that has a size but no bytes in the file."""
     tpcc.call(
         [
             TINY.path.with_name("phi-dynamo.onnx"),
@@ -165,7 +165,9 @@ while [ $# -gt 0 ]; do [ $1 = -o ] && cubin=$2; shift; done
 
 
 def test_files_of_a_killed_compiler_are_removed(tpcc, tmp_path):
-    """Keeps files that another process uses, or that belong to another user."""
+    """The next compiler removes files of a killed one, but not files that another process uses or
+    that belong to another user.
+    """
     scratch = tmp_path / "scratch"
     (scratch / "tpc-ptxas-other").mkdir(parents=True)
     env = {"CUDA_HOME": tmp_path, "TMPDIR": scratch}
@@ -199,8 +201,8 @@ def test_files_of_a_killed_compiler_are_removed(tpcc, tmp_path):
     ],
 )
 def test_hanging_assembler(tpcc, tmp_path, does, words, flags):
-    """An idle ptxas ends after a minute, and the others with it; a working one after a minute of
-    CPU time, even if others compete for the CPU.
+    """An idle ptxas is ended after a minute, and the others with it. A working one is ended after a
+    minute of CPU time, even if others compete for the CPU.
     """
     path = tmp_path / "bin" / "ptxas"
     path.parent.mkdir()
@@ -229,7 +231,7 @@ def test_no_folder_for_the_assembler(tpcc, folder, words):
 
 
 def test_a_full_disk_for_the_assembler(tpcc, tmp_path):
-    """Every user may set a limit on file sizes."""
+    """A limit on file sizes, which every user may set, simulates a full disk."""
     if not ASSEMBLER:
         pytest.skip("ptxas: there is none")
     command = (

@@ -1,4 +1,4 @@
-"""Command-line tools of the `tpc` package, without torch: only the messages about its absence."""
+"""Command-line tools of the `tpc` package where torch is not installed."""
 
 import importlib.util
 import os
@@ -63,8 +63,9 @@ def test_a_checkpoint_has_its_own_sizes(tmp_path):
 
 
 class Configuration:
-    """Configurations in transformers' style: renamed standard names, proportions in the
-    defaults."""
+    """A configuration in transformers' style, with renamed standard names and with proportions in
+    its defaults.
+    """
 
     attribute_map = {"num_hidden_layers": "n_layer"}
 
@@ -257,8 +258,8 @@ def test_defaults():
     np.testing.assert_array_equal(
         filled(PAST, attention_mask=padded)[1], [[1, 0, 1, 2], [3, 4, 1, 5]]
     )
-    # Without a mask, positions begin after the past; one row of positions serves all rows if their
-    # masks agree.
+    # Without a mask, positions begin after the past. One row of positions is shared by all
+    # sequences if their masks are equal.
     unmasked = {name: shape for name, shape in PAST.items() if name != "attention_mask"}
     np.testing.assert_array_equal(filled(unmasked)[1], [[3, 4, 5, 6]] * 2)
     one_row = PAST | {"position_ids": [1, "s"]}

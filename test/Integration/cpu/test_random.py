@@ -21,7 +21,7 @@ from tpc.reference import Session
 tried = Table()
 
 
-# Failures of earlier seeds, reduced.
+# Reduced failures of earlier seeds.
 FOUND = {
     "exchange between ranks, at small sizes": (
         '{"grid":"tp2x4,dp2,allow-reshard","shapes":[[1,13]],"depth":0,"seed":30068,'
@@ -104,7 +104,7 @@ def test_earlier_failures(what):
     assert outcome.kind == "ok", f"{outcome.kind}: {outcome.text}"
 
 
-# Graphs that amplify rounding: by a hundred in one sample, by ten thousand in the other.
+# Graphs that amplify rounding: by a factor of 100 in one sample, and of 10,000 in the other.
 ILL = [
     (
         '{"grid":"tp4x1,pp4,order=dp-tp-pp,allow-reshard","shapes":[[1,13],[2,8]],"level":0,'
@@ -138,9 +138,7 @@ ILL = [
 
 @pytest.mark.parametrize("text", ILL, ids=["a hundred", "ten thousand"])
 def test_faults_exceed_the_noise(text):
-    """With amplified rounding, different rounding is accepted, but the loss of half a matrix is
-    not.
-    """
+    """If a graph amplifies rounding, other rounding is accepted, but not the loss of half a matrix."""
     pair = Pair.parse(text)
     w = build(pair.spec)
     given = make_inputs(w, *pair.shapes[0])
@@ -209,8 +207,9 @@ def pytest_generate_tests(metafunc):
 
 
 def test_the_generator_covers_all_features():
-    """Covers uneven, tiny and degenerate sizes, every family of attention, and every step of
-    chains."""
+    """Random graphs cover uneven, tiny and degenerate sizes, every form of attention, and every
+    step of chains.
+    """
     pairs = [draw_pair(seed) for seed in range(1000)]
     layers = [layer for pair in pairs for layer in pair.spec.used]
     assert {layer.attention for layer in layers} == {

@@ -1,4 +1,4 @@
-"""Pages of docs/reference: each is written by a program of the repository, which names it."""
+"""Pages of docs/reference: a program of the repository writes each page, and the page names it."""
 
 import re
 
@@ -7,9 +7,9 @@ import pytest
 from harness import TOP
 
 PAGES = sorted((TOP / "docs" / "reference").glob("*.md"))
-# A page with parts by hand has marks around the table that the program writes.
+# A page that also has text by hand has marks around the table that the program writes.
 MARKS = r"<!-- (?:Written by|\w+:) (\S+\.py|test/Integration/cuda/run)\b"
-# Tables of measurements: they state the date and the machine.
+# Tables of measurements, with the pattern of the machine that they must state.
 MEASURED = {"gpu-results.md": r"H100|H200", "gpu-kernel-resources.md": r"sm_80, sm_90, sm_100"}
 
 

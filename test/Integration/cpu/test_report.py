@@ -18,20 +18,21 @@ F32 = 4
 
 
 def balanced(total, parts):
-    """The sizes of an even split, larger ones first."""
+    """Returns the sizes of an even split, larger ones first."""
     return [total // parts + (index < total % parts) for index in range(parts)]
 
 
 def micro_batches(batch, grid):
-    """Micro-batches of the replica with the most; empty ones are neither computed nor sent."""
+    """Returns the maximum number of micro-batches of a replica. Empty ones are neither computed nor
+    sent.
+    """
     return [size for size in balanced(balanced(batch, grid.dp)[0], grid.mb) if size]
 
 
 def expected_totals(model, grid, batch, sequence, per_layer=2):
-    """(axis, kind) -> (count, bytes) summed over the stages, for one rank of each. Over L layers:
-    two reductions per layer (one if both branches are added to the residual at once) and one for
-    the embedding. With sequence parallelism there are as many gathers, in layers and before the
-    head.
+    """Returns (axis, kind) -> (count, bytes), summed over the stages for one rank of each. There
+    are two reductions per layer (one if both branches are added to the residual at once) and one
+    for the embedding. With sp, there are as many gathers, in layers and before the head.
     """
     steps = micro_batches(batch, grid)
     reductions = per_layer * model.layers + 1
@@ -90,7 +91,7 @@ GRIDS = [
 def test_counts_and_bytes_are_the_closed_forms(tpcc, grid, shape):
     rows = tpcc.report(ODD.path, grid, ODD.shape(*shape))
     found = totals(rows)
-    # Logits are assembled only on the rank that writes the output, and not gathered otherwise.
+    # Logits are gathered only on the rank that writes the output.
     found.pop(("output", "gather"), None)
     assert found == expected_totals(ODD, grid, *shape)
 
@@ -169,10 +170,10 @@ def test_a_shared_bias_splits_like_others(tpcc, tmp_path, zero_bias, text):
     assert found == expected_totals(model, Grid.parse(text), 2, 5)
 
 
-# Matmuls, attentions and kernels of a layer. Q, K and V are one matmul, and gate and up are one,
-# however the family splits them. Kernels: norms, rotary embeddings, gate times up, concatenation
-# and transposition of caches; with tp, additions after a reduction. If a number decreases, update
-# it here.
+# Numbers of matmuls, attentions and kernels of a layer. Q, K and V are one matmul, and so are gate
+# and up, however the family splits them. Kernels are norms, rotary embeddings, gate times up,
+# concatenation and transposition of caches and, with tp, additions after a reduction. If a number
+# decreases, update it here.
 CALLS = {
     ("gpt2-odd-opset20", "tp1"): (4, 1, 2),
     ("gpt2-odd-opset20", "tp2"): (4, 1, 3),

@@ -16,7 +16,7 @@ from test_annotated_layouts import LAYOUTS, SIZES, TYPE, sharding
 
 GRIDS = {"tp2,dp2": {"tp": 2, "dp": 2}, "tp2,dp4": {"tp": 2, "dp": 4}}
 PASSES = ["--tpc-insert-reshards", "--tpc-lower-reshards", "--tpc-localize"]
-# Pairs above the bound, with their factors: none.
+# Pairs of layouts above the bound, with their factors. There are none.
 ABOVE = {"tp2,dp2": {}, "tp2,dp4": {}}
 
 
@@ -46,7 +46,7 @@ def bound_of(first, second, grid):
 
 
 def chain(i, first, second):
-    """Each pair has its own function, so that no pass merges them."""
+    """Returns a function for a pair of layouts. Functions differ, so that no pass merges them."""
     return (
         f"  %a{i} = tpc.relu %x {{tpc.sharding = {sharding(first)}}} : {TYPE} -> {TYPE}"
         f' loc("a{i}")\n  %y{i} = tpc.neg %a{i} {{tpc.sharding = {sharding(second)}}} : {TYPE} ->'
@@ -65,8 +65,8 @@ def program_of(pairs):
 
 
 def received_bytes(row, grid):
-    """Returns the bytes that a rank receives in a collective. Reports state whole buffers or, for
-    exchanges and permutes, the maximum over ranks. All shards are even here.
+    """Returns the bytes that a rank receives in a collective. Reports have the bytes of whole
+    buffers or, for exchanges and permutes, the maximum over ranks. All shards are even here.
     """
     members = np.prod([grid[axis] for axis in row["axis"].split("-")])
     whole = {"all_gather", "all_to_all"}

@@ -1,4 +1,4 @@
-"""IEEE 754 to the bit: rounding casts, signed zeros, x - x = 0.
+"""Bits of IEEE 754: rounding of casts, signed zeros, x - x = 0.
 
 The bits of an op depend on the op and its operands only, not on the ops fused with it.
 """
@@ -114,7 +114,7 @@ class Graph:
 
 
 def assert_same_bits(got, wanted, what):
-    """NaN is NaN, whatever its bits."""
+    """Checks that bits are equal, except for those of NaN."""
     assert got.dtype == wanted.dtype and got.shape == wanted.shape, what
     same = (
         (got == wanted) & (np.signbit(got) == np.signbit(wanted))
@@ -128,10 +128,10 @@ def assert_same_bits(got, wanted, what):
 
 @pytest.mark.parametrize("kind", ["floats", "integers"])
 def test_casts_round(tpcc, tmp_path, kind):
-    """x -> first -> second -> first, for every pair: no intermediate cast may be omitted."""
+    """Casts x to a first, a second, and the first type, for every pair. No cast may be omitted."""
     if kind == "floats":
         values, types = np.array(SPECIAL + [-x for x in SPECIAL]), FLOATS
-    else:  # which must hold the values
+    else:  # the type must be able to represent the values
         values, types = np.array([0.0, 1.0, 0.4, 2.6, 77.9, 127.0, 3.0]), (
             *FLOATS,
             "i64",
@@ -160,7 +160,7 @@ def test_casts_round(tpcc, tmp_path, kind):
 
 
 def chains(element):
-    """name -> (nodes, numpy function); each operation rounds separately."""
+    """Returns name -> (nodes, numpy function). Each operation rounds separately."""
     t = NUMBERS[element]
     zero, one = np.zeros((), t), np.ones((), t)
     return {
@@ -230,7 +230,9 @@ def test_chains_match_ieee(tpcc, tmp_path, element):
 
 
 def test_bits_do_not_depend_on_fusion(tpcc, tmp_path):
-    """Each op of a chain, fused into one kernel if possible, and alone."""
+    """A chain of ops has the same bits whether its ops are fused into kernels or computed
+    separately.
+    """
     rows, columns = 7, 77
     last = np.array([-1], np.int64)
 
@@ -252,7 +254,7 @@ def test_bits_do_not_depend_on_fusion(tpcc, tmp_path):
         return x
 
     def build(name, apart):
-        """Separate: each op reads an input instead of a computed value."""
+        """Compiles the chain. With `apart`, each op reads an input instead of a computed value."""
         graph, dims_of = Graph(), {}
         x, y = (graph.input(n, "f32", [rows, columns]) for n in "xy")
 
@@ -291,9 +293,9 @@ ACTIVATIONS = {
 
 
 def test_activations_are_the_same_after_matmuls(tpcc, tmp_path):
-    """act(x * w) with and without x * w as an output: with it, a kernel computes the activation
-    instead of the matmul. Bits are equal, for every instruction set of the kernel; functions
-    without polynomials equal ONNX Runtime's.
+    """Compares act(x * w) with and without x * w as an output. If x * w is an output, a kernel
+    computes the activation instead of the matmul. Bits are equal for every instruction set of the
+    kernel. Functions without polynomials equal ONNX Runtime's.
     """
     header = (
         Path(__file__).resolve().parents[3] / "runtime" / "include" / "tpc" / "runtime.h"

@@ -1,4 +1,4 @@
-"""test/run.py: counts of results, crashes counted as failures, and time limits on busy machines."""
+"""Tests of test/run.py: counts of results, crashes as failures, time limits on busy machines."""
 
 import importlib.util
 import os
@@ -62,7 +62,7 @@ def test_gtest_counts(tmp_path):
     ],
 )
 def test_skips_are_counted_by_missing_dependency(tmp_path, reason, lacks):
-    """Dependencies that are not optional must exist."""
+    """Skips are counted by the missing dependency. A dependency that is not optional must exist."""
     (tmp_path / "r.xml").write_text(
         '<testsuites><testcase classname="a" name="b"><skipped'
         f' message="{reason}"/></testcase></testsuites>'
@@ -181,7 +181,7 @@ def test_busy_machines_do_not_stop_tests():
 def test_hanging_tests_are_stopped(load):
     machine = Machine(load, share=1 / load)
     assert machine.passes(300)[0] == ""
-    begin, machine.share = machine.time, 0.002  # ranks that wait still look at each other
+    begin, machine.share = machine.time, 0.002  # ranks that wait still poll
     problem, end = machine.passes(24 * 3600)
     assert (
         problem == "stopped after 10 minutes in which nothing happened"

@@ -15,7 +15,7 @@ WIDTH, INNER, END = 6, 12, np.iinfo(np.int64).max
 
 
 def roll(nodes, weights, x, shift, axis, name):
-    """As torch.onnx exports torch.roll(x, shift, axis)."""
+    """Adds the nodes as which torch.onnx exports torch.roll(x, shift, axis)."""
     for key, value in (("start", -shift), ("zero", 0), ("end", END), ("axis", axis)):
         weights[f"{name}_{key}"] = np.array([value], np.int64)
     nodes += [
@@ -47,7 +47,7 @@ def mlp(nodes, weights, x, name):
 
 
 def token_shift(path, shifts, axis=1, sequence="sequence"):
-    """Between two MLPs, each token is combined with another token of its sequence."""
+    """Writes two MLPs between which each token is combined with other tokens of its sequence."""
     nodes, weights = [], {}
     nodes.append(helper.make_node("Tanh", [mlp(nodes, weights, "x", "mlp1")], ["t"], "tanh"))
     value = "t"
@@ -124,8 +124,8 @@ def test_shift_by_zero(tpcc, tmp_path):
 
 
 def test_only_crossing_tokens_are_sent(tpcc, tmp_path):
-    """One sequence of 12 tokens over four ranks: a shift by k sends k of a rank's three tokens, at
-    most all.
+    """With a sequence of 12 tokens over four ranks, a shift by k sends k of a rank's three tokens,
+    at most all.
     """
     path = tmp_path / "shift.onnx"
     for shift, tokens in ((1, 1), (-2, 2), (5, 3), (11, 1)):
@@ -150,7 +150,7 @@ def test_the_runtime_counts_what_the_report_says(tpcc, tmp_path):
 
 
 def test_samples_shift_over_replicas(tpcc, tmp_path):
-    """Along the batch: over dp, which otherwise communicates nothing."""
+    """A shift along the batch communicates over dp, which otherwise has no communication."""
     path = tmp_path / "shift.onnx"
     token_shift(path, (1, -2), axis=0)
     check(tpcc, path, "tp2,dp3", [(7, 3), (1, 2), (2, 1)])

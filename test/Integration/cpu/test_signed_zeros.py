@@ -25,7 +25,7 @@ CONSTANTS = {
 
 
 class Graph:
-    """Nodes on x; each expression is an output."""
+    """A graph of nodes on x. Each expression is an output."""
 
     def __init__(self):
         self.nodes, self.outputs = [], {}

@@ -21,8 +21,8 @@ from models import COMMITTED
 
 SCENARIO = BUILD / "test" / "bin" / "tpc-rt-scenario"
 MAGIC, ANSWER_MAGIC = b"tpc-run2", b"tpc-ans2"
-# Far above the timeout, because machines may be busy, and far below the time of a wait that
-# restarts its clock.
+# Timeout of a run, and the limit for its end. The limit is far above the timeout, because machines
+# may be busy, and far below the time of a wait that restarts its clock.
 TIMEOUT, GENEROUS = 3, 18
 
 
@@ -76,7 +76,7 @@ def free_port():
 
 
 def listens(port):
-    """Behavior without a connection."""
+    """Listens without accepting connections."""
     return any(
         line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A"
         for line in open("/proc/net/tcp").readlines()[1:]
@@ -98,7 +98,9 @@ def connected(port):
 
 
 def greeting(rank, size, process=0):
-    """Greeting of RendezvousServer.h: no run id, one address without a family."""
+    """Returns a greeting of RendezvousServer.h, without a run id, and with one address without a
+    family.
+    """
     run = 0xCBF29CE484222325  # the hash of no id
     attendee = struct.pack("<QqI", 0, process, 0) + bytes(4 * 24 + 128 + 60)
     text = (
@@ -144,7 +146,7 @@ class Listener:
 
 
 def drip(connection, over, text=b"", then=b"\0"):
-    """Byte by byte, without end."""
+    """Sends a text and then further bytes, byte by byte, without end."""
     for byte in text:
         connection.sendall(bytes([byte]))
         time.sleep(0.02)
@@ -191,7 +193,7 @@ LISTENERS = {
 
 
 def test_wrong_listeners_in_place_of_rank_0(ranks):
-    """All waits share one clock: the run ends at its timeout, whatever process listens."""
+    """All waits share one clock, so that a run ends at its timeout, whatever process listens."""
     listeners = {
         name: Listener(behave, backlog=0 if behave is None else 16)
         for name, behave in LISTENERS.items()
@@ -355,7 +357,7 @@ def test_rank_that_does_not_participate(launcher, victim):
 
 
 def test_wrong_world_size(tpcc):
-    """The same without a detectable launcher and without rank 0."""
+    """A wrong number of ranks is reported without a detectable launcher and without rank 0."""
     program = tpcc.compile(COMMITTED["gpt2-mlp"].path, Grid(tp=2)).path
     for variables in (
         {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "1"},
@@ -408,7 +410,7 @@ class Proxy:
 
 
 def test_cut_link_between_running_processes(ranks):
-    """Neither of the two is killed or reported as ended."""
+    """If a link between two running processes is cut, neither is killed or reported as ended."""
     cases = []
     for mode in ("down", "up", "both", "close"):
         port = free_port()
@@ -485,7 +487,7 @@ def test_background_ranks_of_a_script_continue(ranks):
 
 @pytest.mark.parametrize("style,victim", [("plain", 0), ("torch", 1)])
 def test_sigterm_to_one_rank_is_reported(style, victim):
-    """That rank reports it, and another rank names it."""
+    """A rank that alone receives SIGTERM reports this, and another rank names it."""
     result = run([*LAUNCH, "--as", style, "-n", "3", SCENARIO, "term", victim, "60"])
     assert result.returncode != 0
     text = result.stderr

@@ -10,7 +10,8 @@ import mutants
 from models import MODELS
 from mutants import tpc_opt
 
-# With and without a past; windows, slopes, few kv heads, no rotation, layers of two kinds.
+# Models with and without a past, with windows, slopes, few kv heads, no rotation, or two kinds of
+# layers.
 FILES = [
     "gpt2-odd-nopast",
     "llama-past",
@@ -69,8 +70,8 @@ def steps(tmp_path_factory):
 
 
 def judge(model, step, kind, seed):
-    """Each of the two checks separately. The value of rows without visible keys is the only fault
-    that neither detects, if there are no such rows.
+    """Returns which of the two checks, run separately, reject a mutant. If no row lacks visible
+    keys, the value of such rows is the only fault that neither detects.
     """
     caught = set()
     for name, others in (("proof", "interpret=false"), ("randomized", "symbolic=false")):

@@ -27,8 +27,8 @@ if not importlib.util.find_spec("tokenizers"):
 
 @pytest.fixture(scope="module")
 def pieces_folder(tmp_path_factory):
-    """Words with a leading space, as in SentencePiece: the first word of a text loses it. Other
-    text is bytes.
+    """Returns a tokenizer of words with a leading space, as in SentencePiece. The first word of a
+    text loses its space. Other text is bytes.
     """
     from tokenizers import Tokenizer, decoders, models, normalizers
 
@@ -65,7 +65,7 @@ def streamed(tokenizer, prompt, ids):
 
 
 def test_streamed_text_equals_the_text(tokenizer):
-    """For every split of a text into prompt and continuation at a token, both together equal the
+    """For every split of a text into prompt and continuation at a token, both together are the
     text, without partial characters.
     """
     for text in TEXTS:

@@ -1,4 +1,4 @@
-"""Text generation: files that are missing or invalid, prompts from files, the command line."""
+"""Text generation with missing or invalid files, prompts from files, and the command line."""
 
 import importlib.util
 import json

@@ -117,7 +117,7 @@ LONGER = "1" + "0" * 5000
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_values_of_flags(folder, capfd, flag, values):
-    """Each error is one line with the flag or file, and the number as written."""
+    """Each error is one line that names the flag or the file, and the number as written."""
     for value in values:
         prompt = [] if flag == "--prompt-file" else ["--prompt", PROMPT]
         try:
@@ -173,7 +173,7 @@ def endless(folder):
         env={**os.environ, **ENVIRONMENT},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    assert len(process.stdout.read(20)) == 20  # while it goes on
+    assert len(process.stdout.read(20)) == 20  # while it runs
     return process
 
 

@@ -12,7 +12,7 @@ LLAMA = FAMILIES["llama-dynamo"]
 
 
 def advice(text):
-    """Recommendation of a message: "with tp4 all have …", "use tp4"."""
+    """Returns the recommendation of a message, such as "with tp4 all have …" or "use tp4"."""
     return re.search(r"(?:with|use) ([a-z]+[0-9x]+)", text)[1]
 
 

@@ -61,7 +61,9 @@ def test_late_stages(tpcc, tmp_path):
 
 
 def test_a_deep_model_prints_on_a_page(tpcc, tmp_path):
-    """Repeated layers are one function: twelve layers differ from four only in calls and weights."""
+    """Repeated layers are one function, so twelve layers have only more calls and weights than
+    four.
+    """
     texts = [
         emit(
             tpcc, MODELS / f"{name}.onnx", "model", tmp_path / f"{name}.mlir", "--plain"
@@ -142,7 +144,7 @@ def test_one_input_needs_no_name(tpcc, tmp_path):
 
 
 def test_unrecognized_patterns_are_remarks(tpcc, tmp_path):
-    """Up to eight remarks, each with its node, and the number of further ones."""
+    """There are up to eight remarks, each with its node, and the number of further ones."""
     for count in (3, 11):
         names = ["x", *(f"h{i}" for i in range(count))]
         nodes = [

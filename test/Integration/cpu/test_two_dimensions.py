@@ -61,7 +61,7 @@ def test_numbers_on_mpi(tpcc, mpi):
 
 
 def grouped_attention(path, heads, kv_heads, size, hidden, constants=()):
-    """Layer with grouped queries after a norm. `constants`: weights are Constant nodes."""
+    """Writes a layer with grouped queries after a norm. Weights in `constants` are Constant nodes."""
     random = np.random.default_rng(heads)
     sizes = {
         "scale": (hidden,),
@@ -122,7 +122,7 @@ def grouped_attention(path, heads, kv_heads, size, hidden, constants=()):
     "heads,kv_heads,text", [(6, 3, "tp2x2"), (9, 3, "tp2x2"), (12, 2, "tp2x3"), (12, 3, "tp3x2")]
 )
 def test_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
-    """tpx or tpy splits the heads of each group: a rank's query heads are not consecutive in the
+    """tpx or tpy splits the heads of each group, so a rank's query heads are not consecutive in the
     model.
     """
     path = grouped_attention(tmp_path / f"grouped-{heads}-{kv_heads}.onnx", heads, kv_heads, 4, 12)
@@ -133,7 +133,7 @@ def test_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
 
 @pytest.mark.parametrize("heads,kv_heads,text", [(4, 2, "tp2x2"), (6, 2, "tp2x3")])
 def test_small_weights_of_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
-    """Constants of the program are whole on every rank, which slices its shard."""
+    """Every rank holds the constants of the program whole and slices its shard."""
     path = grouped_attention(
         tmp_path / f"constants-{heads}.onnx", heads, kv_heads, 2, 4, ["wo", "bq", "wk"]
     )
@@ -165,8 +165,8 @@ def part(total, parts):
 
 
 def expected(grid, tokens, layers, width, heads, inner, vocab):
-    """(axis, kind) -> count and bytes of the whole buffers of one rank in a step, with the
-    vocabulary in both dimensions.
+    """Returns (axis, kind) -> count and bytes of the whole buffers of one rank in a step. The
+    vocabulary is split in both dimensions.
     """
     x, y = grid.xy
     rows, heads_y, inner_y = part(width, x), part(heads, y) * (width // heads), part(inner, y)
@@ -181,7 +181,7 @@ def expected(grid, tokens, layers, width, heads, inner, vocab):
         add("tpy", "all_gather", 2, 2 * rows)
         add(
             "tpx", "reduce_scatter", 2, 3 * heads_y + inner_y
-        )  # those of Q, K and V are small: joined
+        )  # those of Q, K and V are small, so they are joined
         add("tpx", "all_gather", 2, heads_y + inner_y)
         add("tpy", "reduce_scatter", 2, 2 * rows)
     add("tpy", "reduce_scatter", 1, rows)  # the table
@@ -234,8 +234,8 @@ def test_the_runtime_counts_what_the_report_says(tpcc, grid):
 
 
 def test_volume_on_48_ranks_is_half_of_one_dimension(tpcc):
-    """Layers of GPT-2 124M: one dimension with sp communicates 4 T E on any number of ranks, tp4x12
-    (4/4 + 12/12) T E.
+    """In layers of GPT-2 124M, one dimension with sp communicates 4 T E on any number of ranks.
+    tp4x12 communicates (4/4 + 12/12) T E.
     """
     model = dataclasses.replace(
         ODD, path=MODELS / "gpt2-124m.onnx", layers=12, hidden=768, heads=12, vocab=50257
@@ -255,14 +255,16 @@ def test_volume_on_48_ranks_is_half_of_one_dimension(tpcc):
 
 @pytest.fixture(scope="module")
 def fast_links(tmp_path_factory):
-    """With zero latency, only bytes count, and splitting only the vocabulary is better."""
+    """Returns link costs with zero latency. Then only bytes count, and it is better to split only
+    the vocabulary.
+    """
     path = tmp_path_factory.mktemp("links") / "links.json"
     path.write_text('{"intra_node": {"alpha": 0, "beta": 1e-9}}')
     return f"--links={path}"
 
 
 def test_a_large_vocabulary_is_split_alone(tpcc, fast_links):
-    """The width is whole in the vocabulary's matmuls; table and head are tied and stored once."""
+    """The width is whole in the matmuls of the vocabulary. Table and head are tied and stored once."""
     grid, tokens = Grid.parse("tp2x2"), 35
     rows = found(tpcc.report(ODD.path, grid, ODD.shape(5, 7), fast_links))
     assert ("tpx", "reduce_scatter") in rows

@@ -1,4 +1,4 @@
-"""Uneven splits: fewer kv heads than ranks, the vocabulary dimension, heads in blocks."""
+"""Uneven splits of kv heads over more ranks, of the vocabulary, and of heads in blocks."""
 
 import numpy as np
 import onnx
@@ -58,11 +58,11 @@ GROUPED = {
     (2, 8, 8): [1] * 8,
     (2, 4, 4): [1, 1, 1, 1],
     (3, 6, 6): [1] * 6,
-    (3, 6, 4): [1, 1, 1, 0],  # repeating would give two ranks two
+    (3, 6, 4): [1, 1, 1, 0],  # if heads were repeated, two ranks would compute two
     (1, 8, 4): [1, 1, 1, 1],
     (1, 3, 2): [1, 1],
     (4, 8, 2): [2, 2],
-    (5, 10, 2): [5, 5],  # and five query heads each; as they are it would be six and four
+    (5, 10, 2): [5, 5],  # each rank has five query heads; without repetition, six and four
     (2, 8, 3): [2, 2, 2],  # three, three and two query heads
     (3, 6, 2): [3, 3],
     (8, 32, 6): [3, 3, 3, 3, 2, 2],
@@ -76,7 +76,8 @@ def test_ranks_store_the_kv_heads_that_they_need(tpcc, tmp_path, kv, heads, tp, 
     spec = Spec((layer,), depth=2, vocab=16)
     executable = compiled(tpcc, tmp_path, spec, f"tp{tp}")
     check(executable, spec)
-    # No communication for keys and values: only the embedding, and two sums per layer.
+    # Keys and values need no communication: there are only the embedding's sum and two sums per
+    # layer.
     assert collectives(tpcc, tmp_path, f"tp{tp}") == {
         ("all_reduce", "tp"): (5, 5 * 3 * 7 * spec.hidden * 4)
     }
@@ -102,8 +103,8 @@ def test_ranks_store_the_kv_heads_that_they_need(tpcc, tmp_path, kv, heads, tp, 
     ],
 )
 def test_caches_are_split_as_the_heads_are(tpcc, tmp_path, kv, heads, tp):
-    """A rank slices the heads that it needs from an input cache; one copy of an output cache is
-    delivered.
+    """A rank slices the heads that it needs from an input cache. One copy of each head is in the
+    output.
     """
     spec = Spec(
         (Layer(heads=heads, kv=kv, size=4, rotary="half", **MLP),), depth=2, vocab=16, cache=True

@@ -1,4 +1,4 @@
-"""Partial sums through linear ops: the rules allow it, lemmas prove it, kernels compute it."""
+"""Partial sums through linear ops, which rules allow, lemmas prove, and kernels compute."""
 
 import re
 
@@ -11,8 +11,8 @@ from harness import Grid
 from tpc.reference import TOLERANCE, Session, difference
 
 WIDTH = 6
-# ONNX node on a row-parallel matmul p [batch, sequence, 6] -> expected op in the program. Results
-# are no larger than p.
+# ONNX node after a row-parallel matmul p [batch, sequence, 6] -> expected op in the program.
+# Results are no larger than p.
 OPS = {
     "gather": ("Gather", ["p", "first"], dict(axis=1)),
     "gather_nd": ("GatherND", ["p", "tuples"], dict(batch_dims=1)),
@@ -136,7 +136,9 @@ def save(path, nodes, weights, opset):
 
 
 def test_a_sum_is_rounded_once(tpcc, tmp_path):
-    """A cast to a less precise type is not linear: partial sums would be rounded separately."""
+    """A cast to a less precise type is not linear, because partial sums would be rounded
+    separately.
+    """
     path = tmp_path / "model.onnx"
     save(
         path,
@@ -163,7 +165,7 @@ def test_a_sum_is_rounded_once(tpcc, tmp_path):
 
 @pytest.mark.parametrize("heads, kv_heads", [(4, 2), (8, 2)])
 def test_sums_of_repeated_heads_are_joined(tpcc, tmp_path, heads, kv_heads):
-    """Each kv head is replicated twice; queries, keys and values are partial sums that one
+    """Each kv head is replicated twice. Queries, keys and values are partial sums, which one
     collective adds.
     """
     path, size = tmp_path / "model.onnx", 3

@@ -1,4 +1,4 @@
-"""Cost of proofs: one visit per stage and layer, for any number of ranks and layers.
+"""Cost of proofs: each stage and layer is visited once, for any number of ranks and layers.
 
 Compares CPU time within one run, as the minimum of several compilations. Other tests run at the
 same time, so the default run detects only growth with ranks or layers. The long run is alone and
@@ -38,7 +38,7 @@ def cpu_seconds(model, grid, tmp_path, *arguments):
 @pytest.mark.parametrize("most", [3, pytest.param(1.5, marks=pytest.mark.long)])
 def test_124m(tmp_path, most):
     model = MODELS / "gpt2-124m.onnx"
-    # Alternates the compilations, because the machine's speed varies.
+    # Compilations alternate, because the machine's speed varies.
     both = [
         [
             compilation(model, "tp8,pp4", tmp_path, *flags).cpu_seconds

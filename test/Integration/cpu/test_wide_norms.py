@@ -48,8 +48,8 @@ def models(tmp_path_factory):
 
 @pytest.mark.parametrize("text", COPIES)
 def test_plan(tpcc, models, text):
-    """All ranks have heads; the worst-case rank stores as much as LLaMA's, plus the scales of its
-    shard of both norms.
+    """All ranks have heads. The worst-case rank stores as much as in a LLaMA, and its shards of
+    both norms' scales.
     """
     grid = Grid.parse(text)
     plan, plain = (tpcc.plan(models / f"{name}.onnx", grid, SHAPE) for name in ("olmo2", "llama"))
@@ -58,7 +58,7 @@ def test_plan(tpcc, models, text):
     queries = -(-HEADS // grid.tp) * SIZE
     keys = 2 * SIZE if grid.tp == 3 else SIZE
     assert held - other == DEPTH * (queries + keys) * F32
-    # One more all-reduce per layer: both sums of squares of a token.
+    # There is one more all-reduce per layer, for both sums of squares of a token.
     counts = [
         sum(row["count"] for row in one["collectives"] if row["axis"] == "tp")
         for one in (plan, plain)

@@ -11,7 +11,7 @@ from tpc.text import (
     read_defaults,
 )
 
-# Characters of one to four bytes, joined ones, and none that the tokenizer has merged as a whole.
+# Characters of one to four bytes, also combined ones. The tokenizer has no token for most of them.
 TEXTS = [
     "Once upon a time there was a token.",
     "Grüße aus Köln – naïve café, 10 €",
@@ -25,7 +25,9 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Byte-level BPE as GPT-2's, so small that most characters beyond ASCII are several tokens."""
+    """Returns a folder with a byte-level BPE like GPT-2's. It is so small that most characters
+    beyond ASCII are several tokens.
+    """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
