@@ -28,10 +28,8 @@ class Entry(NamedTuple):
     state: str
     what: str  # a pattern
     why: str
-    equal: bool = (
-        True  # whether the fault is equivalent; otherwise it differs only for sizes that no test
-        can run
-    )
+    # Whether the fault is equivalent. Otherwise it differs only for sizes that no test can run.
+    equal: bool = True
 
 
 NEVER, ALWAYS, ROUND, BOUND = (

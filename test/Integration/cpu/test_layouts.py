@@ -287,8 +287,8 @@ def program_of(layout):
         p.output(p.put_together(part, 0, dim, order), lambda a: a.x)
     part = parts[-1]
     columns = p.take_apart(w, 1, dim)
-    if not dim.product or not any(axes for _, axes in dim.factors[1:]):  # other shards are not
-    boxes
+    # Other shards are not boxes.
+    if not dim.product or not any(axes for _, axes in dim.factors[1:]):
         p.output(part, lambda a: a.x)
         p.output(columns, lambda a: a.w)
 
