@@ -347,7 +347,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>} {
 // Types do not contain the grid: their axes are checked against the module's grid, including types
 // of function arguments.
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2>} {
-// expected-error @+1 {{dimension 0 of 'tensor<3xf32, #tpc.dist<[16{tp, dp}], local>>' is 4 on each rank of}}
+// expected-error @+1 {{dimension 0 of 'tensor<3xf32, #tpc.dist<[16{tp, dp}], local>>' must be 4 on each rank of}}
 func.func @no_rank_has_that_many(%x: tensor<3xf32, #tpc.dist<[16{tp, dp}], local>>) {
   %0 = tpc.exchange %x over ["tp", "dp"] : tensor<3xf32, #tpc.dist<[16{tp, dp}], local>> -> tensor<8xf32, #tpc.dist<[16{dp}], local>>
   return
@@ -358,7 +358,7 @@ func.func @no_rank_has_that_many(%x: tensor<3xf32, #tpc.dist<[16{tp, dp}], local
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2>} {
 func.func @nor_has_a_result(%x: tensor<4xf32, #tpc.dist<[16{tp, dp}], local>>) {
-  // expected-error @+1 {{dimension 0 of 'tensor<7xf32, #tpc.dist<[16{dp}], local>>' is 8 on each rank of}}
+  // expected-error @+1 {{dimension 0 of 'tensor<7xf32, #tpc.dist<[16{dp}], local>>' must be 8 on each rank of}}
   %0 = tpc.exchange %x over ["tp", "dp"] : tensor<4xf32, #tpc.dist<[16{tp, dp}], local>> -> tensor<7xf32, #tpc.dist<[16{dp}], local>>
   return
 }

@@ -28,7 +28,7 @@ func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
   %frame = tpc_buffer.push 32
   %0 = tpc_buffer.slot %frame at 0 : 16 x f32
-  // expected-error @below {{writes 64 bytes at offset 0 of 32}}
+  // expected-error @below {{writes 64 bytes at offset 0 of a buffer of 32}}
   tpc_buffer.batch_product %x by %x to %0 batch 1 m 4 k 4 n 4 strides 0, 0
   tpc_buffer.batch_product %0 by %x to %y batch 1 m 4 k 4 n 4 strides 0, 0
   tpc_buffer.pop %frame
