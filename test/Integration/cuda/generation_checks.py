@@ -1,4 +1,4 @@
-"""Checks that detect seeded faults in generation: tokens of simulated GPUs against CPU tokens."""
+"""Checks that compare tokens of simulated GPUs with CPU tokens to find faults in generation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from one_gpu.process import run
 RUNTIME = "lib/libtpc_runtime.a"
 ROOM, CHUNK = 54, 5
 LONG = 2 * 256  # key blocks, of tpc/attention.h
-# Lengths of prompts, more than there are slots: with chunks, one token, and in slots that others
-# have used. Windows of 6 are crossed several times.
+# More prompts than slots, so that slots are reused. Some lengths need chunks, one is a single
+# token, and most exceed windows of 6 several times.
 LENGTHS = (3, 17, 1, 9, 24, 6, 11, 12, 5)
 GREEDY = {"temperature": 0.0}
-# Sampling settings of the requests: steps have rows that the GPU samples, and rows that the host
-# samples.
+# Sampling settings of the requests. Steps contain both rows that the GPU samples and rows that the
+# host samples.
 SETTINGS = (
     GREEDY,
     {"temperature": 0.8},
@@ -136,8 +136,8 @@ class Speaker:
         return answers, result.stderr
 
     def speak(self, executable: Path, length: int, env: dict[str, str]):
-        """One prompt. Decode steps read several key blocks, except with windows, which are smaller
-        than one block.
+        """Generates from one prompt. Decode steps read several key blocks, except with windows,
+        which are smaller than one block.
         """
         ids = [(7 * i + 11 * i * i) % self.model.vocab for i in range(length)]
         return run(
@@ -160,7 +160,7 @@ class Speaker:
         )
 
     def check_long(self, folder: Path, executable: Path | None = None) -> str:
-        """A long prompt, and a short one. Its first step needs less memory in windows than the
+        """Checks a long and a short prompt. The first step needs less memory in windows than the
         following layers need.
         """
         for length, spoken in self.spoken.items():
@@ -209,8 +209,8 @@ class Speaker:
 
 
 def check_graphs(speaker: Speaker, folder: Path, executable: Path | None = None) -> str:
-    """One prompt: decode steps are one graph, each token copies 8 bytes, and memory use equals the
-    estimate.
+    """For one prompt, checks that decode steps are one graph, each token copies 8 bytes, and memory
+    use equals the estimate.
     """
     new = 10
     with tempfile.TemporaryDirectory() as scratch:
@@ -279,7 +279,7 @@ def speakers(scratch: Path) -> list[Speaker]:
 
 
 def checks_of_devices(scratch: Path) -> list:
-    """Checks of the GPU library."""
+    """Returns the checks of the GPU library."""
     from mistake_checks import LIBRARY, check_tests
 
     all_of_them = speakers(scratch)
@@ -312,7 +312,7 @@ def checks_of_devices(scratch: Path) -> list:
 
 
 def checks_of_loop(scratch: Path) -> list:
-    """Checks of the code that is linked into programs."""
+    """Returns the checks of the code that is linked into programs."""
     from mistake_checks import check_tests
 
     all_of_them = speakers(scratch)

@@ -2,8 +2,8 @@
 
     gpu_sessions.py CHECK [ARGUMENT…]
 
-A check is a process of its own, because the simulator and NVIDIA's libraries are set up once per
-process. It prints nothing, and fails by an exception.
+Each check runs in a separate process, because the simulator and NVIDIA's libraries are initialized
+once per process. It prints nothing, and a failed check raises an exception.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ def rows_of(rows):
 
 
 def same_tokens(shard):
-    """Greedy and sampled tokens, streams, stop tokens and batches are the CPU's."""
+    """Greedy and sampled tokens, streams, stop tokens and batches equal those on a CPU."""
     with (
         on_gpus(shard, generate=True) as gpu,
         tpc.compile(MODEL.path, shard=shard, generate=True) as cpu,
@@ -88,7 +88,7 @@ def same_tokens(shard):
 
 
 def same_outputs(shard):
-    """Outputs of a step are ONNX Runtime's; the report is the CPU's, with kernels."""
+    """Outputs of a step equal ONNX Runtime's. The report equals the CPU's, plus kernels."""
     wanted = reference.Session(MODEL.path).run({"input_ids": IDS})["logits"]
     with on_gpus(shard, threads=1) as gpu, tpc.compile(MODEL.path, shard=shard) as cpu:
         for ids in (IDS, IDS[:1, :3], IDS):
@@ -139,13 +139,13 @@ def two_threads():
 
 
 def one_process(shard):
-    """One of several processes that compile the same program."""
+    """Runs as one of several processes that compile the same program."""
     with on_gpus(shard) as session:
         session.run({"input_ids": IDS})
 
 
 def open_and_close():
-    """A closed session frees the memory of its GPUs: only one at a time fits."""
+    """Closing a session frees the memory of its GPUs, which fit only one session at a time."""
     for turn in range(3):
         with on_gpus("tp2", generate=True) as session:
             session.generate(PROMPTS, max_new_tokens=3)
@@ -178,7 +178,7 @@ def shared_gpus():
 
 
 def fails_in_a_step(*words):
-    """A failed GPU is named; the session can only be closed, soon."""
+    """The error names a failed GPU, after which the session can only be closed, without delay."""
     session = on_gpus("tp2")
 
     def steps():
@@ -225,7 +225,7 @@ def wrong_requests():
 
 
 def in_a_loop():
-    """Within a running event loop, on its thread and on others, as in a notebook."""
+    """Sessions work within a running event loop, on its thread and others, as in a notebook."""
 
     async def cell():
         session = on_gpus("tp2", generate=True)
@@ -238,8 +238,8 @@ def in_a_loop():
 
 
 def without_descriptors():
-    """Standard input, output and error are closed: files of the program must not take their place
-    and be written to.
+    """If standard input, output and error are closed, files of the program must not get their
+    descriptors and be written to.
     """
     for descriptor in range(3):
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Checks that detect seeded faults: quick runs over the simulated libraries.
+"""Quick runs over the simulated libraries that detect seeded faults.
 
 Each check returns a failure text, or None.
 """
@@ -47,7 +47,7 @@ def check_injected(program: Program, what: str, words: str, folder: Path) -> str
 
 
 def check_hang(program: Program, what: str, where: str, folder: Path) -> str:
-    """A rank that waits for a hanging GPU is named first, with the call it waits in."""
+    """Checks that the first rank in the message waits for the hanging GPU, and in which call."""
     with tempfile.TemporaryDirectory() as scratch:
         result = run(
             [program.executable.path, *program.flags(Path(scratch), limit=2), "--deterministic"],
@@ -64,7 +64,7 @@ def check_hang(program: Program, what: str, where: str, folder: Path) -> str:
 
 
 def check_place(program: Program, folder: Path) -> str:
-    """The memory estimate uses the GPU assigned to the process, not a smaller GPU.
+    """Checks that the memory estimate uses the GPU assigned to the process, not a smaller GPU.
 
     Libraries allocate less workspace on a smaller GPU.
     """
@@ -96,7 +96,7 @@ def check_place(program: Program, folder: Path) -> str:
 
 
 def check_memory(program: Program, folder: Path) -> str:
-    """The memory use is equal to the stated need."""
+    """Checks that the memory use equals the estimate."""
     with tempfile.TemporaryDirectory() as scratch:
         usage, env = Path(scratch) / "usage", environment(folder, TPC_SIM_SEED="1")
         np.save(Path(scratch) / "first.npy", np.ones((24, 16), np.int64))
@@ -145,7 +145,7 @@ def check_memory(program: Program, folder: Path) -> str:
 
 
 def check_tests(name: str, folder: Path, own: bool, gtest_filter: str, **env: str) -> str:
-    """A GoogleTest program: the one that was built with the fault, or the build's program with the
+    """Runs a GoogleTest program: either one built with the fault, or the build's program with the
     faulty library.
     """
     program = (folder if own else Build.programs) / name
@@ -220,7 +220,7 @@ def checks_of_library(scratch: Path) -> list:
     checks.append(("memory", LIBRARY, lambda folder: check_memory(two, folder)))
     old = Program(compiler, scratch, "gpt2-tiny", "tp1", "sm_80")
     checks.append(("memory", LIBRARY, lambda folder: check_place(old, folder)))
-    # One rank: an error is its own.
+    # With one rank, errors are local.
     checks += [
         (
             "injected errors",

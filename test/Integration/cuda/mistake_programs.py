@@ -23,7 +23,7 @@ from tpc.reference import TOLERANCE, Session, difference
 
 ALL = {**COMMITTED, **FAMILIES}
 LIMIT = 60
-# model, grid, seed, devices: if ranks share devices, they communicate over the host.
+# model, grid, seed, devices. Ranks that share devices communicate over the host.
 PROGRAMS = [
     ("gpt2-tiny", "tp1", 0, 8),
     ("gpt2-tiny", "tp2", 1, 8),
@@ -39,8 +39,8 @@ PROGRAMS = [
     ("llama-deep-past", "tp1,mb6", 11, 8),
     ("llama-deep-past", "pp2,mb6", 12, 8),
 ]
-# batch, sequence, past; padded to the left. Shapes repeat with other contents and after other
-# shapes, one of which needs more memory for key blocks.
+# batch, sequence, past. Inputs are padded on the left. Shapes repeat with other contents and after
+# other shapes, one of which needs more memory for key blocks.
 STEPS = [
     (2, 5, 3),
     (1, 1, 0),
@@ -53,8 +53,8 @@ STEPS = [
     (2, 5, 3),
     (2, 5, 3),
 ]
-# Steps of 12 layers with a batch for all micro-batches: 72 calls of attention, or six messages,
-# whose size grows.
+# The steps of 12 layers have a batch for all micro-batches. They make 72 calls of attention, or
+# send six messages of growing size.
 DEEP_STEPS = [(6, 3, 2), (6, 3, 2), (6, 9, 2), (6, 3, 2)]
 # Steps in 16 bits, with attention by cuDNN, which these seeds do not reject.
 HALF_STEPS, HALF_SEEDS, HALF_TOLERANCE = (
@@ -105,7 +105,7 @@ HANGS = [
 
 
 class Build:
-    """Copy of the build that checks use, so that concurrent builds do not affect them."""
+    """A copy of the build for the checks, so that concurrent builds do not affect them."""
 
     libraries = Path()
     programs = Path()
@@ -207,8 +207,8 @@ class Program:
         return ""
 
     def check(self, folder: Path, seed: int, devices: int) -> str:
-        """Checks results, findings, that steps are graph launches, and that all resources are
-        released."""
+        """Checks the results and findings, and that steps are graph launches and release all
+        resources."""
         with tempfile.TemporaryDirectory() as scratch:
             to, trace = Path(scratch), Path(scratch) / "trace"
             ranks = self.executable.grid.ranks
@@ -229,8 +229,8 @@ class Program:
             )
             if not result.ok:
                 return result.why()
-            # Ranks that start late on a busy machine are no finding; ranks that never start end at
-            # the limit.
+            # Ranks that start late on a busy machine are not a finding. Ranks that never start end
+            # at the limit.
             findings = [
                 line
                 for line in result.stderr.splitlines()
@@ -256,7 +256,7 @@ class Program:
 
 
 class WideProgram(Program):
-    """Heads of 128, whose attention needs more shared memory than the default limit."""
+    """A program with heads of 128, whose attention exceeds the default limit of shared memory."""
 
     def make(self) -> None:
         sys.path.append(str(harness.TOP / "test" / "Benchmark"))
@@ -274,7 +274,7 @@ class WideProgram(Program):
 
 
 class HalfProgram(Program):
-    """Program in 16 bits, with attention by cuDNN if there is no mask."""
+    """A program in 16 bits. Without a mask, cuDNN computes its attention."""
 
     def __init__(self, compiler: harness.Compiler, scratch: Path, name: str, grid: str, kind: str):
         super().__init__(compiler, scratch, name, grid)

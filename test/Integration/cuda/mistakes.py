@@ -4,13 +4,13 @@
     mistakes.py [--only REGEX] [--checks REGEX] [--jobs N] [--results FILE] [--write]
 
 mistakes.txt has small edits of runtime/cuda/library, of the communication plans, and of the
-generation loop. Each edit is applied to a copy; one that does not apply exactly once is an error.
-The affected target (libtpc_cuda.so, a test program of the runtime, or the runtime linked into
-programs) is built in a scratch folder. Then checks run until one fails: programs against ONNX
-Runtime, tokens against the CPU's, GoogleTest programs of the runtime, leaks, injected errors.
+generation loop. Each edit is applied to a copy, and must apply exactly once. The affected target
+(libtpc_cuda.so, a test program of the runtime, or the runtime linked into programs) is built in a
+scratch folder. Then checks run until one fails. They compare programs with ONNX Runtime and tokens
+with the CPU's, run GoogleTest programs of the runtime, find leaks, and inject errors.
 
---write: writes the table of docs/reference/gpu-faults.md. --results: file with the result of each
-fault. A later run continues from it, because results for unchanged sources stay valid.
+--write writes the table of docs/reference/gpu-faults.md. --results names a file with the result of
+each fault. A later run continues from it, because results for unchanged sources stay valid.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ import harness  # noqa: E402
 from one_gpu.process import run as run_process  # noqa: E402
 
 LIST = HERE / "mistakes.txt"
-# Where edits of a scope apply, and the targets built from it.
+# The files to which edits of a scope apply, and the targets built from them.
 SCOPES = {
     "cuda": (["runtime/cuda/library"], ["lib/libtpc_cuda.so", "test/bin/CudaKernelTests"]),
     "cudnn": (
@@ -115,8 +115,8 @@ def files_of(scope: str) -> list[Path]:
 def find(mistake: Mistake, texts: dict[Path, str]) -> tuple[Path, str]:
     """Returns the file and its text with the fault.
 
-    White space and comments between tokens match any others, so that edits apply whatever the lines
-    and the comments are.
+    White space and comments between tokens match any others, so that edits do not depend on line
+    breaks and comments.
     """
     gap = r"(?:\s|//[^\n]*\n)*"
     pattern = re.compile(gap.join(map(re.escape, re.findall(r"\w+|[^\w\s]", mistake.old))))
@@ -124,7 +124,7 @@ def find(mistake: Mistake, texts: dict[Path, str]) -> tuple[Path, str]:
         (file, match)
         for file in files_of(mistake.scope)
         for match in pattern.finditer(texts[file])
-        # Whole words.
+        # An edit matches whole words only.
         if not (re.match(r"\w", mistake.old) and re.search(r"\w$", texts[file][: match.start()]))
     ]
     if len(places) != 1:
@@ -139,7 +139,7 @@ def all_texts() -> dict[Path, str]:
     return {file: file.read_text() for scope in SCOPES for file in files_of(scope)}
 
 
-# Check that runs first for mistakes of each kind.
+# The check that runs first for faults of each kind.
 FIRST = {
     "memory before anything is loaded": "memory",
     "attention by cuDNN": "16 bits",
@@ -192,7 +192,7 @@ class Build:
             ]
 
     def standard(self, words: list[str]) -> str:
-        """Headers of the standard library, compiled with these flags."""
+        """Returns headers of the standard library, compiled with these flags."""
         flags = [words[0], *(word for word in words[1:] if not word.startswith(("-D", "-I")))]
         with self.lock:
             key = " ".join(flags)
@@ -272,15 +272,15 @@ class Build:
             if f" {object_file}" in link:
                 link = link.replace(f" {object_file}", f" {own}")
             else:
-                # Replaces a member of an archive: the linker then skips the archive's. The object
-                # comes first, so that its inline functions are used.
+                # The object replaces a member of an archive, which the linker then skips. It comes
+                # first, so that its inline functions are used.
                 link = re.sub(r" \S+\.o ", rf" {own}\g<0>", link, count=1)
         result = run_process(["sh", "-c", link], 180, cwd=harness.BUILD)
         return "" if result.ok else result.why()
 
 
 class Checks:
-    """Checks of one scope. Each check first runs without a fault, where it must have no finding."""
+    """The checks of one scope. Each check first runs without a fault and must then pass."""
 
     def __init__(self, scope: str, scratch: Path, wanted: str):
         from mistake_checks import CHECKS
@@ -310,7 +310,7 @@ class Checks:
 def judge(
     file: Path, text: str, build: Build, checks: Checks, places: list[int]
 ) -> tuple[str, str]:
-    """Returns (state, check or reason): which of these checks found the fault, or why none did."""
+    """Returns the state, and the check that found the fault or the reason that none did."""
     with tempfile.TemporaryDirectory(prefix="mistake-") as folder:
         to = Path(folder)
         for place in places:
@@ -453,7 +453,7 @@ def main() -> int:
 
 
 def keep(path: Path, rows: list[dict], known: dict) -> None:
-    """These results, and earlier results of the others."""
+    """Writes these results, and earlier results of the other faults."""
     now = {(row["edit"], row["digest"]) for row in rows}
     kept = sorted(rows, key=lambda row: row["line"]) + [
         row for key, row in known.items() if key not in now

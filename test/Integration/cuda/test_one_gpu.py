@@ -61,7 +61,7 @@ def call(pack, results, *arguments, path="", **env):
 def test_without_numpy(tmp_path):
     shutil.copy(SCRIPT, tmp_path / "run")
     run([sys.executable, "-S", tmp_path / "run", "machine"]).refused(
-        "run: error: NumPy is not there", "python3 -m pip install numpy"
+        "run: error: NumPy is not installed", "python3 -m pip install numpy"
     )
 
 

@@ -1,7 +1,7 @@
-"""Prefill and step times, as shares of the device's measured peak, and against PyTorch.
+"""Measures prefill and step times, relative to the device's measured peak and to PyTorch.
 
-A step takes ids on the host and leaves logits on the host, for tpc and for PyTorch alike. Weights
-are random; both compute in f32 without TF32.
+For both tpc and PyTorch, a step reads ids from the host and writes logits to the host. Weights are
+random, and both compute in f32 without TF32.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from one_gpu.report import Report, failed, passed, skipped
 
 PROVES = "speed of steps on this device (no check: numbers for the table)"
 LIMIT = 240
-# Memory relative to the weights: the rest is for activations and libraries.
+# Required memory relative to the weights. The excess is for activations and libraries.
 SPARE = 1.15
 
 
@@ -106,8 +106,8 @@ def measure(report: Report, here: Machine, model: dict, phase: str, tokens: int,
 
 
 def measure_torch(report: Report, here: Machine, model: dict, limit: float):
-    """Runs all variants and phases in one process, which prints its results line by line: a hang
-    does not lose earlier results.
+    """Runs all variants and phases in one process. It prints its results line by line, so that a
+    hang does not lose earlier results.
     """
     if verdict := too_large(report, model):
         return verdict

@@ -35,7 +35,7 @@ def flags_of(program: dict, outputs: list[str], to: Path, timeout: float) -> lis
 
 
 def command_of(program: dict, way: str, flags: list[str]) -> list[str]:
-    """NCCL accepts several ranks on one GPU only if they report several hosts."""
+    """Returns the command. NCCL accepts several ranks on one GPU only if they report several hosts."""
     if way == "threads":
         return [program["executable"], *flags]
     hosts = ["sh", "-c", 'NCCL_HOSTID=tpc-$RANK exec "$@"', "sh"]
@@ -104,8 +104,8 @@ def run_program(
                 return passed(f"off by {worst:.1e}", worst=worst)
         if result.status is None:
             return verdict
-        # Runs operations one at a time. A result that is then right lacks an order between
-        # operations; one that is still wrong has a computation error.
+        # Runs operations one at a time. If the result is now right, an order between operations is
+        # missing. If it is still wrong, an operation is wrong.
         again = to / "again"
         result = call(here, program, way, again, limit, **env, CUDA_LAUNCH_BLOCKING="1")
         report.log(name, f"with CUDA_LAUNCH_BLOCKING=1\n{result}")
@@ -123,8 +123,8 @@ def run_program(
 
 
 def run_twice(report: Report, here: Machine, program: dict, cached: bool, limit: float):
-    """Two runs give the same bits if neither measures algorithms (--deterministic), or if the
-    second reads the tuning cache of the first.
+    """Checks that two runs give the same bits if neither measures algorithms (--deterministic), or
+    if the second reads the tuning cache of the first.
     """
     with tempfile.TemporaryDirectory() as folder:
         flags = () if cached else ("--deterministic",)
@@ -144,9 +144,9 @@ def run_twice(report: Report, here: Machine, program: dict, cached: bool, limit:
 
 
 def run_beside_cpu(report: Report, here: Machine, pair: dict, limit: float):
-    """A large model with random weights, which the local CPU computes as well."""
+    """Runs a large model with random weights on the GPU and on the local CPU."""
     with tempfile.TemporaryDirectory() as folder:
-        # Its own program generates the same weights.
+        # The CPU program generates the same weights.
         for where in ("cpu", "gpu"):
             flags = [
                 "--batch-of",

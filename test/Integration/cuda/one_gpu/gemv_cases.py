@@ -24,8 +24,8 @@ def write(source: Path, folder: Path, quick: bool) -> None:
 
 
 def line_of(text: str, kernel: str) -> str:
-    """A bias and a residual, sizes that fill neither the last block nor the last access, and for
-    [k, n] three splits of k.
+    """Returns a case with a bias, a residual, and sizes that fill neither the last block nor the
+    last access. For [k, n], it has three splits of k.
     """
     element, layout, rows = kernel.split("_")[-3:]
     rows, columns = int(rows), COLUMN_BYTES // (4 if element == "f32" else 2)

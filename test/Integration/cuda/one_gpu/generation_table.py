@@ -1,4 +1,4 @@
-"""Table of generation speed on a GPU, from the JSON lines of tpc's service and of PyTorch.
+"""Writes the table of generation speed on a GPU, from JSON lines of tpc's service and PyTorch.
 
 Lines of tpc have `name` (model, type and "gen"), `prompt`, `batch`, `first_ms` and `step_ms`.
 Lines of PyTorch have `model`, `way`, `case` ("decode1@512", "prefill512_last") and `ms`.
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-# PyTorch's name of a model: tpc's name, and the name in the table.
+# Maps PyTorch's name of a model to tpc's name and the name in the table.
 MODELS = {
     "gpt2-124m": ("gpt2 bf16 gen", "GPT-2 124M"),
     "llama-1b": ("llama1b bf16 gen", "LLaMA-3.2-1B shape"),
@@ -36,7 +36,8 @@ def read_lines(files: Iterable[Path]) -> list[dict]:
 def cells_of(lines: list[dict], model: str, case: str) -> list[str]:
     """Returns tpc's milliseconds, and its speed relative to PyTorch eager and compiled.
 
-    Uses the last request of each prompt length: the first ones tune matmuls and capture graphs.
+    Uses the last request of each prompt length, because the first ones tune matmuls and capture
+    graphs.
     """
     tokens, key = CASES[case]
     own = [

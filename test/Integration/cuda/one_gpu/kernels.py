@@ -1,4 +1,4 @@
-"""Generated kernels one by one: PTX interpreter and GPU with the same PTX and operands."""
+"""Runs each generated kernel with the same operands on the GPU and in the PTX interpreter."""
 
 from __future__ import annotations
 

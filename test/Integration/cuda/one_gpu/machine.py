@@ -14,7 +14,7 @@ from one_gpu.process import Ended, run as run_process
 from one_gpu.report import Report, failed, passed, skipped
 
 PROVES = "programs start, find the driver and the libraries, and compute a step"
-# Seconds. The first use of a driver may take many.
+# Time limit in seconds. The first use of a driver may be slow.
 LIMIT = 90
 
 
@@ -28,8 +28,8 @@ class Machine:
         }
 
     def folders(self) -> list[str]:
-        """Folders that may contain the vendor's libraries, in addition to those that programs
-        search: packages of this Python, whose environment need not be active.
+        """Returns folders that may contain the vendor's libraries, in addition to those that
+        programs search: packages of this Python, whose environment need not be active.
         """
         found = [folder for folder in os.environ.get("TPC_CUDA_LIBS", "").split(":") if folder]
         places = [*site.getsitepackages(), site.getusersitepackages(), *filter(None, sys.path)]
@@ -41,7 +41,7 @@ class Machine:
         return list(dict.fromkeys(found))
 
     def tool(self, name: str) -> str | None:
-        """A program of the toolkit, or of a Python package."""
+        """Returns the path of a program of the toolkit or of a Python package, if there is one."""
         homes = [
             os.environ.get("CUDA_HOME", ""),
             *map(str, sorted(Path("/usr/local").glob("cuda*"), reverse=True)),
@@ -57,7 +57,7 @@ class Machine:
         return shutil.which(name) or shutil.which(name, path=":".join(places))
 
     def finds(self, library: str) -> bool:
-        """Whether programs find it: in those folders, or by the loader."""
+        """Returns whether programs find the library, either in those folders or by the loader."""
         if any(
             (Path(folder) / library).exists() for folder in self.env["TPC_CUDA_LIBS"].split(":")
         ):
@@ -67,8 +67,8 @@ class Machine:
         ).ok
 
     def loader_env(self) -> dict[str, str]:
-        """For programs that search libraries only through the loader. The system's driver comes
-        first.
+        """Returns the environment of programs that find libraries only through the loader. The
+        system's driver comes first.
         """
         paths = [
             os.environ.get("LD_LIBRARY_PATH", ""),
@@ -78,7 +78,7 @@ class Machine:
         return {**self.env, "LD_LIBRARY_PATH": ":".join(filter(None, paths))}
 
     def run(self, command, limit: float, **env: str) -> Ended:
-        """`command`: a program of the pack, or one by its full path."""
+        """Runs a command, which begins with a program of the pack or a full path."""
         return run_process(
             [self.pack / command[0], *command[1:]], limit, {**self.env, **env}, cwd=self.pack
         )

@@ -46,8 +46,8 @@ PROGRAMS = {
     "gpt2-odd-nopast": ["tp1", "tp2"],
 }
 QUICK = {"gpt2-tiny": ["tp1", "tp2"]}
-# batch, sequence, past, padding. A repeated shape has other contents: the captured step is
-# replayed.
+# batch, sequence, past, padding. A repeated shape has other contents, and replays the captured
+# step.
 STEPS = [
     (2, 5, 3, "left"),
     (1, 1, 7, "none"),
@@ -88,7 +88,7 @@ MOST_BYTES = 64 << 20
 
 
 def count_weights(g: dict) -> tuple[int, int]:
-    """All integers, and the factors of each token."""
+    """Returns the number of all weights, and of those that are factors of each token."""
     hidden, head = g["hidden"], g["vocab"] * g["hidden"]
     if g["kind"] == "gpt":
         products = g["layers"] * 12 * hidden**2 + head
@@ -183,7 +183,7 @@ class Packer:
         return packed
 
     def structure(self, name: str, geometry: dict) -> Path:
-        """An ONNX file of the benchmark's shape without weights, which are generated."""
+        """Writes an ONNX file of the benchmark's shape. The program generates the weights."""
         if name not in self.models:
             path = self.folder / "structures" / f"{name.replace(' ', '-')}.onnx"
             path.parent.mkdir(exist_ok=True)

@@ -51,7 +51,7 @@ class Report:
     def check(
         self, part: str, name: str, function, limit: float, always: bool = False
     ) -> Verdict | None:
-        """`function(seconds)` returns a verdict. An exception is a failure of this check only."""
+        """Records the verdict that `function(seconds)` returns. An exception fails only this check."""
         if not always and not self.only.search(f"{part}: {name}"):
             return None
         begin = time.monotonic()
@@ -123,7 +123,7 @@ class Report:
             )
         for part in proofs:
             if not any(check["part"] == part for check in self.checks):
-                print(f"  {part}: was not asked for")
+                print(f"  {part}: not selected")
         for text in never:
             print(f"  {text}")
         if self.of("failed"):

@@ -20,14 +20,14 @@ FOUND = 86
 
 
 def kernels_of(here: Machine) -> set[str]:
-    """Names that generated kernels have; what else runs is the vendor's."""
+    """Returns the names of generated kernels. All other kernels are the vendor's."""
     texts = [path.read_text() for path in (here.pack / "kernels").glob("*.ptx")]
     return {name for text in texts for name in re.findall(r"\.entry\s+(\w+)", text)}
 
 
 def judge(text: str, own: set[str]):
-    """Findings by whose they are. The vendor's kernels read what they do not use, and are noted
-    alone.
+    """Returns the findings in our own kernels and those in the vendor's, which read unused data and
+    are only noted.
     """
     findings = re.split(r"\n=========\s*\n", "\n" + text)
     ours, theirs = [], []
@@ -58,8 +58,8 @@ def run_tool(
     limit: float,
 ):
     with tempfile.TemporaryDirectory() as folder:
-        # A step that takes a hundred times as long does not hang: what ends it is the check's
-        # limit.
+        # A step takes a hundred times as long here, which is not a hang. Only the limit of the
+        # check ends it.
         flags = flags_of(
             {**program, "inputs": program["one_input"]}, program["outputs"], Path(folder), 2 * limit
         )
@@ -101,7 +101,7 @@ def absolute(here: Machine, command: list[str]) -> list[str]:
 def run(report: Report, here: Machine) -> None:
     sanitizer, own = here.tool("compute-sanitizer"), kernels_of(here)
     programs = here.listed["programs"]
-    # One rank, and the first that communicate: as threads, and over NCCL.
+    # Runs one rank, and the first program that communicates, both as threads and over NCCL.
     several = [program for program in programs if program["ranks"] > 1][:1]
     cases = [(program, "threads") for program in programs[:1] + several]
     for tool in TOOLS:

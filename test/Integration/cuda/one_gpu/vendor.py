@@ -1,7 +1,7 @@
 """Peak rates of the device, measured through the vendor's libraries alone.
 
-Measures device-to-device copy bandwidth and cuBLASLt's f32 matmuls. A separate program that prints
-JSON: python3 -m one_gpu.vendor FOLDER:FOLDER… [SIZE [MEBIBYTES]].
+Measures device-to-device copy bandwidth and cuBLASLt's f32 matmuls. It runs as a separate program
+and prints JSON: python3 -m one_gpu.vendor FOLDER:FOLDER… [SIZE [MEBIBYTES]].
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Device:
     def allocate(self, size: int) -> c_uint64:
         address = c_uint64()
         self.call("cuMemAlloc_v2", byref(address), c_size_t(size))
-        # Random numbers: with zeros, GPUs use less power and run at higher clocks.
+        # Operands are random, because with zeros GPUs use less power and run at higher clocks.
         for start in range(0, size, self.drawn.nbytes):
             self.call(
                 "cuMemcpyHtoDAsync_v2",
@@ -121,7 +121,7 @@ class Device:
         return 2 * size / seconds  # read and written
 
     def products(self, n: int) -> float:
-        """Floating-point operations per second of the fastest algorithm for n x n matrices."""
+        """Returns the operations per second of the fastest algorithm for n x n matrices."""
         blas, handle = self.blas, c_void_p()
         check(blas.cublasLtCreate(byref(handle)), "cublasLtCreate")
         operation, layout, preference = c_void_p(), c_void_p(), c_void_p()
@@ -200,7 +200,7 @@ class Device:
 def main(arguments: list[str]) -> None:
     device = Device([folder for folder in arguments[0].split(":") if folder])
     size, mebibytes = (int(word) for word in arguments[1:] + ["8192", "1024"][len(arguments) - 1 :])
-    # Copies come first: matmuls heat the device, and clocks drop.
+    # Copies come first, because matmuls heat the device, which lowers clocks.
     result = {**device.facts, "bytes_per_second": device.bandwidth(mebibytes << 20)}
     result["flops_per_second"] = device.products(size)
     print(json.dumps(result))
