@@ -1,4 +1,4 @@
-"""Models converted as if exported after .half()."""
+"""Converts models as if they were exported after .half()."""
 
 import numpy as np
 import onnx
@@ -8,7 +8,7 @@ HALVES = {"f16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
 
 
 def to_half(array: np.ndarray, name: str, kind: str) -> onnx.TensorProto:
-    """Numbers out of the type's range (in masks) become its largest."""
+    """Converts an array. Numbers out of the type's range (in masks) become its largest."""
     if kind == "f16":
         finite = np.isfinite(array)
         return numpy_helper.from_array(
@@ -57,7 +57,7 @@ def halve(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
 
 
 def rounded_weights(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
-    """The same model in f32, with weights rounded to the type."""
+    """Returns the same model in f32, with weights rounded to the type."""
     for tensor in model.graph.initializer:
         if tensor.data_type == TensorProto.FLOAT:
             half = as_float(as_array(to_half(numpy_helper.to_array(tensor), tensor.name, kind)))
@@ -66,8 +66,8 @@ def rounded_weights(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
 
 
 def rounded_nodes(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
-    """Each node computes in f32 and rounds its results to the type, as ONNX specifies for a model
-    of that type.
+    """Returns the model whose nodes compute in f32 and round results to the type, as ONNX specifies
+    for a model of that type.
     """
     model = rounded_weights(model, kind)
     known = onnx.shape_inference.infer_shapes(model).graph
@@ -93,14 +93,14 @@ def rounded_nodes(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
 
 
 def as_array(tensor: onnx.TensorProto) -> np.ndarray:
-    """bf16 as 16-bit integers."""
+    """Returns an array, for bf16 of 16-bit integers."""
     if tensor.data_type == TensorProto.BFLOAT16:
         return np.frombuffer(tensor.raw_data, np.dtype("V2")).reshape(tuple(tensor.dims))
     return numpy_helper.to_array(tensor)
 
 
 def as_float(array: np.ndarray) -> np.ndarray:
-    """NumPy has no bf16."""
+    """Returns an array as f32. NumPy has no bf16."""
     if array.dtype.kind == "V":
         return (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     return array.astype(np.float32)

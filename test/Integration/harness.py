@@ -1,4 +1,4 @@
-"""Calls of the compiler and its executables, and properties of grids."""
+"""Calls the compiler and its executables, and describes grids."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ from machine_time import LoadClock, scaled  # noqa: E402, F401
 os.environ.setdefault("TPC_CACHE", "")
 
 BUILD = Path(os.environ.get("TPC_BUILD") or TOP / "build").resolve()
-# Makes an executable of a staged program, for tests that write one. Tests fail if it was not built.
+# The tool makes an executable of a staged program. Tests that need it fail if it was not built.
 BUILD_STAGED = BUILD / "test" / "bin" / "tpc-build-staged"
-# Starts processes as torchrun does.
+# The launcher starts processes as torchrun does.
 LAUNCH = [sys.executable, str(TOP / "runtime" / "conformance" / "launch.py")]
-# Timeout in seconds of a clock that slows down on a busy machine (machine_time.LoadClock).
+# The timeout in seconds of a clock that slows down on a busy machine (machine_time.LoadClock).
 TIMEOUT_SECONDS = 300
 
 
 def stale_tools() -> list[tuple[Path, Path]]:
-    """Test tools that are older than the compiler, as after building only `tpc-product`.
-    """
+    """Test tools that are older than the compiler, as after building only `tpc-product`."""
     library = BUILD / "lib" / "libTPCDialect.a"
     tools = [
         BUILD / "test" / "bin" / name
@@ -114,8 +113,7 @@ class Grid:
 
     @staticmethod
     def all(max_ranks: int = 32) -> list[Grid]:
-        """All grids whose results must agree. Sequence parallelism needs tp > 1.
-        """
+        """Returns all grids whose results must agree. Sequence parallelism needs tp > 1."""
         grids = [
             Grid(tp, pp, dp, sp, mb)
             for tp, pp, dp, sp, mb in itertools.product(
@@ -137,7 +135,7 @@ class Step(NamedTuple):
 
 @dataclass
 class Result:
-    """Result of a process, and the resources that it used."""
+    """The result of a process, and the resources that it used."""
 
     command: list[str]
     returncode: int
@@ -268,7 +266,7 @@ def sanitized() -> bool:
 
 @dataclass
 class Executable:
-    """Executable compiled by tpcc. Every run writes into its own directory."""
+    """An executable compiled by tpcc. Every run writes into its own directory."""
 
     path: Path
     grid: Grid
@@ -361,7 +359,7 @@ class Executable:
 
 
 def by_rank(program: Executable, folder: Path, text: str) -> Executable:
-    """The program; each of its processes first runs the shell commands `text`."""
+    """Returns the program, each of whose processes first runs the shell commands `text`."""
     path = folder / "program"
     path.write_text(f'#!/bin/sh\n{text}\nexec {program.path} "$@"\n')
     path.chmod(0o755)
@@ -369,7 +367,7 @@ def by_rank(program: Executable, folder: Path, text: str) -> Executable:
 
 
 class Compiler:
-    """tpcc, each distinct compilation done once per test session."""
+    """Runs tpcc, with each distinct compilation done once per test session."""
 
     def __init__(self, scratch: Path):
         self.scratch = scratch
@@ -411,5 +409,5 @@ class Compiler:
         return plan
 
     def report(self, model: Path, grid: Grid, shape: dict[str, int], *arguments: str) -> list[dict]:
-        """The rows of --report for one step at `shape`."""
+        """Returns the rows of --report for one step at `shape`."""
         return self.plan(model, grid, shape, *arguments)["collectives"]

@@ -1,4 +1,4 @@
-"""Programs whose processes are killed or frozen, during a step or during start-up.
+"""Runs programs whose processes are killed or frozen, during a step or during start-up.
 
 Hosts are network namespaces, and tests cut the links between them.
 """
@@ -135,7 +135,7 @@ def check(program, transport, fate, seed, log, more=None):
 
 
 def check_start(program, transport, fate, seed, log, more=None):
-    """The same within the first second, in any state of the connections."""
+    """Checks the same within the first second, in any state of the connections."""
     draw = random.Random(seed)
     victim, moment = draw.randrange(program.grid.ranks), draw.uniform(0, 1)
     begin = time.monotonic()
@@ -208,7 +208,7 @@ def control_group(version):
 
 
 def check_group(program, transport, version, seed, log):
-    """A rank is frozen by its control group, as `docker pause` does."""
+    """Checks a rank that is frozen by its control group, as `docker pause` does."""
     draw = random.Random(seed)
     with control_group(version) as (freeze, thaw), Steps(program, transport, log) as steps:
         time.sleep(draw.uniform(0.1, 0.5))
@@ -310,8 +310,8 @@ class Hosts:
 
 
 def check_cut(program, what, seed, log):
-    """Each rank is on its own host. `what`: a link is cut, a host is disconnected, or a rank is
-    frozen.
+    """Runs each rank on its own host. `what` tells whether a link is cut, a host is disconnected,
+    or a rank is frozen.
     """
     draw = random.Random(seed)
     ranks = range(program.grid.ranks)

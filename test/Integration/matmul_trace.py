@@ -1,4 +1,4 @@
-"""Matmul algorithms in the trace of the simulated libraries: measured and used ones."""
+"""Reads measured and used matmul algorithms from the trace of the simulated libraries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CALL = re.compile(r"(\d+ \d+) (\S+) (?:(\S+ [0-9a-f:C]+) algorithm (\d+) pace (\
 
 @dataclass
 class Rank:
-    """Algorithms of each matmul with their speed, while they were measured and in steps."""
+    """The algorithms of each matmul with their speed, while they were measured and in steps."""
 
     calls: list = field(default_factory=list)
     measured: dict = field(default_factory=lambda: defaultdict(set))
@@ -19,7 +19,7 @@ class Rank:
 
 
 def ranks_of(trace: str) -> list[Rank]:
-    """Each thread that multiplied. What is followed by an elapsed time was measured."""
+    """Returns each thread that multiplied. Matmuls followed by an elapsed time were measured."""
     ranks, last = defaultdict(Rank), {}
 
     def use(who):

@@ -17,7 +17,7 @@ CORPUS = Path(os.environ.get("TPC_CORPUS") or TOP.parent / "shared" / "corpus")
 
 @dataclass(frozen=True)
 class Model:
-    """Properties of a model that its file does not state. A model without `vocab` takes hidden
+    """The properties of a model that its file does not state. A model without `vocab` takes hidden
     states instead of ids.
 
     `reductions`: row-parallel matmuls of a layer that are reduced separately: two, or one where

@@ -1,4 +1,4 @@
-"""Mutants: kinds of `tpc-mutate`, and tables of the verdict on each mutant.
+"""Lists kinds of mutants of `tpc-mutate`, and counts the verdicts on mutants in tables.
 
 A verdict is None where the fault does not apply to the program. Otherwise it is the set of
 verifiers that reject the mutant, or one of EQUAL, or ACCEPTED. If TPC_MUTANT_TABLES is a folder,
@@ -57,7 +57,7 @@ def does_not_apply(result) -> bool:
 
 
 class Table:
-    """Counts of verdicts by level and kind."""
+    """The counts of verdicts by level and kind."""
 
     def __init__(self, kinds):
         self.rows = {

@@ -1,4 +1,4 @@
-"""C libraries that trigger an event at a deterministic moment of a program."""
+"""Builds C libraries that trigger an event at a deterministic moment of a program."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def build(name: str, folder: Path) -> Path:
 def meddle(
     library: Path, file: Path, action: str, other: Path | None = None, turn: int = 1
 ) -> dict[str, str]:
-    """Environment of a program for which `action` (meddle.c) changes `file` before its `turn`-th
-    mapping of it.
+    """Returns the environment of a program in which `action` (meddle.c) changes `file` before the
+    program maps it for the `turn`-th time.
     """
     return {
         "LD_PRELOAD": str(library),

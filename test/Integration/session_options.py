@@ -1,4 +1,4 @@
-"""Checks of all keywords of tpc.compile, on CPUs and on GPUs (over the simulator).
+"""Checks all keywords of tpc.compile, on CPUs and on GPUs (over the simulator).
 
 Four programs take all keywords between them. A new keyword needs a value in one of them, and a
 check of its effect: `covered` is compared with the list that tpc.compile itself uses.
@@ -36,7 +36,7 @@ def all_reduce(session):
 
 
 def make_file(folder: Path, target: str):
-    """A file with external data elsewhere, compiled to a path; options of the program's file."""
+    """Checks a file with external data elsewhere, and options of the program's file."""
     model = onnx.load(MODEL.path)
     onnx.save(
         model, folder / "model.onnx", save_as_external_data=True, location="w", size_threshold=0
@@ -106,7 +106,7 @@ def make_file(folder: Path, target: str):
 
 
 def make_halves(folder: Path, target: str):
-    """A model in f16: its residual, annotations, costs of links, a proof against another file."""
+    """Checks a model in f16: residual, annotations, costs of links, proof against another file."""
     onnx.save(halve(onnx.load(MODEL.path), "f16"), folder / "half.onnx")
     (folder / "whole.txt").write_text("model.lm_head.weight: [-, -]\n")
     (folder / "links.json").write_text(json.dumps({"axes": {"tp": {"alpha": 1, "beta": 0}}}))
@@ -139,7 +139,7 @@ def make_halves(folder: Path, target: str):
 
 
 def make_configured(folder: Path, target: str):
-    """A file with device configurations."""
+    """Checks a file with device configurations."""
     path = folder / "sharded.onnx"
     command = [tool("tpcc"), MODEL.path, "--megatron-shard=tp2", "--emit=onnx-sharded", "-o", path]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""Environment that gives unmodified GPU programs the simulated libraries (test/Simulator)."""
+"""Returns environments in which GPU programs find the simulated libraries (test/Simulator)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps in the trace of the simulated driver: one graph launch from the second step of a shape on.
+"""Checks that, in the driver's trace, steps are one graph launch from the second of a shape on.
 
 The launch allocates nothing and synchronizes only for its outputs.
 """
@@ -21,7 +21,7 @@ MAKES = {
     "cuModuleLoadDataEx",
     "cuGraphInstantiateWithFlags",
 }
-# Calls between two launches: outputs and status of the first, inputs and env of the second.
+# The calls between two launches copy outputs and status of the first, inputs and env of the second.
 TELLS = {
     "cuGraphLaunch",
     "cuCtxSetCurrent",
@@ -71,8 +71,8 @@ def wrong(trace: str, order: list, ranks: int) -> str:
 
 
 def streams_with_messages(trace: str) -> str:
-    """Returns an error if a stream has messages and other operations, else an empty text: messages
-    have a separate stream. The first call of a kind to a peer connects and belongs to no step.
+    """Returns an error if a stream has messages and other operations, else an empty text, because
+    messages have a separate stream. The first call of a kind to a peer connects outside of steps.
     """
     line = re.compile(
         r"^(\d+) (\d+) nccl(\w+) .*?(?: (?:to|from) (\d+))? in communicator (\w+) of \d+ on stream"

@@ -47,7 +47,7 @@ def constant(c: Context, v: Value, a: int, b: int, d: int):
     if op == "Mul":
         return v.within(c.w("Mul", *both), v.largest, v.quantum / 4)
     if op in ("Max", "Min"):
-        # Of zeros with different signs, either may be the maximum.
+        # Either of two zeros with different signs may be the maximum.
         return v.within(c.w(op, *both), max(v.largest, 1.0), min(v.quantum, 0.25), summed=True)
     return v.within(c.w(op, *both), v.largest + 1, min(v.quantum, 0.25))
 

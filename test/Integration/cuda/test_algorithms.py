@@ -1,4 +1,4 @@
-"""Matmul algorithms: measured by one of the ranks that share a shape, used by all, kept in a file.
+"""Matmul algorithms are measured by one of the ranks that share a shape, and kept in a file.
 
 Algorithms of the simulated library have times that differ by seed, device and call, and different
 summation orders. Some fail to run.
@@ -99,7 +99,7 @@ def test_measurements_are_stored(step, tmp_path):
     again, output = step("tp2", cache=cache)
     assert not any(rank.measured for rank in again) and "note:" not in output
     assert check_agreement(again)[0] == check_agreement(first)[0]
-    # Another driver or another GPU.
+    # Use another driver or another GPU.
     for other in ({"TPC_SIM_DRIVER": 12080}, {"TPC_SIM_NAME": "Toy"}):
         assert any(rank.measured for rank in step("tp2", cache=cache, **other)[0])
         assert not any(rank.measured for rank in step("tp2", cache=cache, **other)[0])
@@ -159,7 +159,7 @@ def test_all_ranks_measure_or_none(tpcc, tmp_path):
 
 
 def test_plans_outlive_steps(tpcc, tmp_path):
-    """Each decode step has another past, and so another shape. Its matmuls have the same shapes."""
+    """Decode steps differ in the past, and so in shape, but their matmuls have the same shapes."""
     trace, model = tmp_path / "trace", {**COMMITTED, **FAMILIES}["llama-past"]
     executable = tpcc.compile(model.path, "tp2", *FLAGS)
     many = [model.inputs(1, 1, past=past) for past in range(8, 20)]

@@ -14,7 +14,7 @@ from tpc.reference import TOLERANCE, difference
 
 ALL = {**COMMITTED, **FAMILIES}
 GRIDS = ["tp1", "tp2", "tp3", "tp4", "pp2", "tp2,pp2,mb4", "dp2", "tp2,dp2", "tp2,sp", "tp2x2"]
-# Each kind of grid once, in small models; the others are part of the long run.
+# Each kind of grid is tested once, in small models. The others are part of the long run.
 CHOSEN = [
     ("gpt2-tiny", "tp1"),
     ("gpt2-tiny", "tp2"),
@@ -32,7 +32,7 @@ SEEDS = {
     name: 20 if name.startswith(("gpt2-odd", "llama-past", "llama-dynamo", "gemma2")) else 2
     for name in ALL
 }
-# batch, sequence, past, padding: odd sizes, then shards of which some are empty, and a repeated
+# batch, sequence, past, padding. There are odd sizes, sizes with empty shards, and a repeated
 # shape.
 SHAPES = [(3, 5, 3, "left"), (1, 1, 0, "none"), (2, 7, 0, "right"), (3, 5, 3, "right")]
 
@@ -53,7 +53,7 @@ def cases():
 
 @functools.cache
 def runs(name):
-    """Inputs and expected outputs."""
+    """Returns inputs and expected outputs."""
     model = ALL[name]
     many = [
         model.inputs(

@@ -1,6 +1,6 @@
 """Injected errors of a GPU, its driver or NCCL during a step (docs/design/gpu-simulator.md).
 
-One line reports operation and rank, once; every process exits with status 1 within the limit.
+One line reports the operation and the rank. Every process exits with status 1 within the limit.
 """
 
 import os
@@ -95,7 +95,7 @@ def test_faults_in_steps(tpcc, mpi, fault, transport):
 
 
 def victim_of(what, trace):
-    """Name of the operation at which the simulator injected the error: the kernel's name, or its
+    """Returns the operation at which the simulator injected the error: a kernel's name, or a
     kind."""
     return re.search(rf"injected {what} into (.*)$", trace.read_text(), re.M).group(1)
 
@@ -122,7 +122,7 @@ def names(output, victim):
     [pytest.param(number, marks=[] if number == 901 else long) for number in range(900, 912)],
 )
 def test_failed_call_is_named_with_launch_blocking(tpcc, tmp_path, number):
-    """Named by the kernel at which the simulator injected the error."""
+    """The message names the kernel at which the simulator injected the error."""
     trace = tmp_path / "trace"
     output = the_error(
         injected(
@@ -165,7 +165,7 @@ def test_out_of_memory(tpcc, fault, words):
 )
 @pytest.mark.parametrize("number", [1, 2, pytest.param(5, marks=long)])
 def test_a_rank_that_fails_while_others_connect(tpcc, mpi, transport, number):
-    """The other ranks wait in NCCL, on the host."""
+    """The other ranks wait in NCCL on the host when one fails."""
     output = the_error(injected(program_of(tpcc), transport, f"nccl@{number}:1"))
     assert re.match(
         rf"rank 1: first use {number} over 'tp' failed: {NCCL}: unhandled system error", output
@@ -173,12 +173,12 @@ def test_a_rank_that_fails_while_others_connect(tpcc, mpi, transport, number):
 
 
 def test_rank_that_fails_before_connecting(tpcc):
-    """Ranks as threads: the others wait for it in NCCL and cannot be aborted there."""
+    """If ranks are threads, the others wait in NCCL, where they cannot be aborted."""
     injected(program_of(tpcc), "threads", "oom@1:1")
 
 
-# Hangs, and their programs: of a GPU during weight loading, in a first step, and in a replayed
-# step, of one and of several GPUs; of a rank that connects; of the shutdown.
+# Hangs and their programs. One or several GPUs hang during weight loading, in a first step, or in a
+# replayed step; a rank hangs when it connects or shuts down.
 HANGS = [
     ("hang@10", {"tp": 1}, "threads"),
     ("hang@100", {"tp": 1}, "threads"),

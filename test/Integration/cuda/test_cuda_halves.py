@@ -1,4 +1,4 @@
-"""Models in f16 and bf16 on GPUs: 16 bits in memory, including weights; f32 inside of ops.
+"""Models in f16 and bf16 on GPUs have 16 bits in memory, including weights, and f32 inside ops.
 
 Matmuls, attention and the residual accumulate in f32. The distance to f32 results is compared with
 ONNX Runtime's distance, as root mean square, because the maximum of 128,000 differences is noise.
@@ -23,12 +23,12 @@ from tpc.reference import TOLERANCE, Session, difference
 # size 4.
 FILES = ["gpt2-tiny", "gpt2-tiny-nopast", "llama-dynamo"]
 GRIDS = ["tp1", "tp2", "pp2"]
-# One export of each type; the others are part of the long run.
+# One export of each type is tested here. The others are part of the long run.
 CHOSEN = [("gpt2-tiny", "f16"), ("gpt2-tiny", "bf16")]
 
 
 def test_precision(tpcc, tmp_path):
-    """TF32 keeps 10 bits of each operand's fraction: results differ from those in f32, within a
+    """TF32 keeps 10 bits of each operand's fraction, so results differ from those in f32, within a
     bound.
     """
     model = COMMITTED["gpt2-mlp"]

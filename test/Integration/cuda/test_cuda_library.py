@@ -1,4 +1,4 @@
-"""GPU programs loaded into a process: the executable's results, and GPU errors as exceptions.
+"""GPU programs loaded into a process return the executable's results, or raise GPU errors.
 
 A failing GPU does not end the process.
 """

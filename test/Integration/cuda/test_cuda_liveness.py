@@ -22,8 +22,8 @@ long = pytest.mark.long
 
 
 def environment(**more):
-    """After communicators are aborted, later operations read unwritten memory, so the simulator's
-    findings are ignored.
+    """Returns an environment without the simulator's findings, because operations read unwritten
+    memory after communicators are aborted.
     """
     return simulated(TPC_SIM_FINDINGS=os.devnull, **more)
 
@@ -59,9 +59,9 @@ def test_failed_rank_is_named_at_length(tpcc, mpi, tmp_path, transport, fate, se
         say_times(transport, fate, took[transport, fate])
 
 
-# Operations of the second GPU: during weight loading, in the first use of communicators, in the
-# first, the captured and a replayed step. NCCL reports the end of a peer with one seed, and does
-# not with the other.
+# Operations of the second GPU during weight loading, in the first use of communicators, and in the
+# first, the captured and a replayed step. NCCL reports the end of a peer with only one of the
+# seeds.
 @pytest.mark.parametrize(
     "number,fate,transport,seed",
     [
@@ -120,7 +120,7 @@ def test_rank_that_fails_at_the_outputs_is_named(tpcc, tmp_path, victim, fate):
 
 
 def test_processes_leave_no_files(tpcc, tmp_path):
-    """Processes leave no files, however they end: shared files are unlinked, or are memory."""
+    """Processes leave no files, however they end, because shared files are unlinked or in memory."""
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
     with Steps(program, "tcp", tmp_path / "log", environment()) as steps:
         for pid in steps.ranks.values():

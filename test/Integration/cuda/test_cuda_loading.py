@@ -23,9 +23,9 @@ MODEL_OF = {**COMMITTED, **FAMILIES}
 
 
 def anonymous_at_most(folder, command, **env):
-    """Maximum anonymous memory until weights are loaded, from --verbose. It includes memory that
-    the simulated driver pins, but not device memory. Later memory use of matmuls is the simulator's
-    own.
+    """Returns the maximum anonymous memory until --verbose reports loaded weights. It includes
+    memory that the simulated driver pins, but not device memory. Later memory use of matmuls is the
+    simulator's own.
     """
     output = folder / "stderr"
     with open(output, "w") as stderr:
@@ -46,7 +46,7 @@ def anonymous_at_most(folder, command, **env):
 
 
 def products(folder, count, size):
-    """A chain of square matmuls. Its weights are zeros in a sparse file."""
+    """Writes a chain of square matmuls. Its weights are zeros in a sparse file."""
     path, data = folder / "products.onnx", folder / "products.onnx.data"
     each = size * size * 4
     weights, nodes, last = [], [], "x"
@@ -79,7 +79,7 @@ def products(folder, count, size):
 
 @pytest.mark.parametrize("weights", ["file", pytest.param("random:1", marks=pytest.mark.long)])
 def test_host_memory_of_loading(tpcc, tmp_path, weights):
-    """Uses two pinned buffers of 32 MiB instead of 128 MiB of weights, and less for weights
+    """Loading uses two pinned buffers of 32 MiB instead of 128 MiB of weights, and less for weights
     generated on the GPU (here by the interpreter, which takes half a minute).
     """
     most = []

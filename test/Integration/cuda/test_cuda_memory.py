@@ -1,4 +1,4 @@
-"""Memory estimate of GPU programs against actual use (TPC_SIM_USAGE), to the byte.
+"""The memory estimate of GPU programs equals the actual use (TPC_SIM_USAGE), to the byte.
 
 The estimate is printed before any weight is loaded.
 """
@@ -164,7 +164,7 @@ def test_different_gpus(tpcc, tmp_path):
 
 
 def test_other_sizes_later(tpcc, tmp_path):
-    """A step that is larger than the first exceeds the memory: the message names the step."""
+    """The message names a step that is larger than the first and exceeds the memory."""
     model = COMMITTED["gpt2-tiny"]
     executable = tpcc.compile(model.path, "tp2", "--target=cuda")
     run = Run(tmp_path, executable, model, 1, 4)
@@ -179,7 +179,7 @@ def test_other_sizes_later(tpcc, tmp_path):
 
 
 def test_smallest_splits_that_fit(tpcc):
-    """For a larger model: no grid of fewer ranks fits, and the listed grids do."""
+    """The listed grids of a larger model fit, and no grid of fewer ranks does."""
     model = Path(__file__).parents[2] / "Models" / "gpt2-124m.onnx"
     arguments = [model, "--shape", "batch=4,sequence=512"]
     result = tpcc.call([*arguments, "--memory-plan=250MiB"]).check()
@@ -268,8 +268,8 @@ def test_describe_device(tpcc):
 
 
 def test_which_gpu_a_rank_has(tpcc, tmp_path):
-    """Ranks as processes: each uses the GPU of its local rank; two ranks on one GPU are an error
-    unless sharing is allowed.
+    """If ranks are processes, each uses the GPU of its local rank. Two ranks on one GPU are an
+    error unless sharing is allowed.
     """
     model = COMMITTED["gpt2-mlp"]
     executable = tpcc.compile(model.path, "tp2", "--target=cuda")

@@ -1,4 +1,4 @@
-"""Missing and unsuitable libraries and devices, and files truncated during reads and writes.
+"""GPU programs detect missing or unsuitable libraries and devices, and truncated files.
 
 Every rank reports the problem before it loads weights, or uses a fallback.
 """
@@ -112,7 +112,7 @@ OTHERS = {
     ],
 )
 def test_ranks_with_other_libraries(tpcc, mpi, tmp_path, other, transport):
-    """Another installation of the libraries on one node: all ranks end, with one message."""
+    """All ranks end, with one message, if one node has another installation of the libraries."""
     make, words = OTHERS[other]
     there = make(tmp_path / "there")
     program = by_rank(
@@ -410,8 +410,8 @@ def lookup(path):
 
 @pytest.mark.parametrize("before", [0, 1, 3])
 def test_computed_index_out_of_bounds(tpcc, tmp_path, before):
-    """In a shape's first step, in the captured step, and in a replayed step: the message names the
-    node, as on CPUs.
+    """As on CPUs, the message names the node, in a shape's first step, in the captured step, and in
+    a replayed step.
     """
     path = lookup(tmp_path / "lookup.onnx")
     good = {"ids": np.array([[1, 2]]), "more": np.array([[3, 7]])}

@@ -24,7 +24,7 @@ FAULTY = {"TPC_SIM_FINDINGS": "/dev/null"}
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """The cache of all tests: a program is compiled once."""
+    """The cache of all tests, so that each program is compiled once."""
     return tmp_path_factory.mktemp("cache")
 
 
@@ -88,7 +88,7 @@ def test_two_threads(passes):
 
 
 def test_two_processes(start, tmp_path):
-    """They compile the same program at the same time, and share the memory of the GPUs."""
+    """Two processes compile the same program at the same time, and share the memory of the GPUs."""
     (tmp_path / "gpus").mkdir()
     env = {"TPC_SIM_SESSION": str(tmp_path / "gpus"), "TPC_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, Path(__file__).with_name("gpu_sessions.py"), "one_process", "tp2"]

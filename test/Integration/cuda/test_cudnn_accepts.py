@@ -1,4 +1,4 @@
-"""Plans of the real cuDNN for the attention cases that the compiler assigns to it.
+"""The real cuDNN has plans for the attention cases that the compiler assigns to it.
 
 Runs where cuDNN is installed, for three described GPU generations, without a GPU.
 """
@@ -13,7 +13,7 @@ from harness import BUILD, run
 
 
 def folders() -> list[Path]:
-    """Folders that may contain cuDNN and NVRTC, which it loads."""
+    """Returns folders that may contain cuDNN and NVRTC, which it loads."""
     given = [os.environ["TPC_CUDNN"]] if os.environ.get("TPC_CUDNN") else []
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     packages = sorted(Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/lib"))

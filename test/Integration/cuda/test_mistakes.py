@@ -51,7 +51,7 @@ def test_an_edit_applies_once():
 
 @pytest.mark.long
 def test_faults_are_found():
-    """The simulator's findings are how faults are detected; they are no failure of this test."""
+    """The simulator's findings show that faults are detected, and do not fail this test."""
     assert not apply()[1]
     run(
         [sys.executable, TOOL, "--jobs", "2"],

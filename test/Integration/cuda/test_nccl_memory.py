@@ -1,4 +1,4 @@
-"""Frame memory from NCCL: registered with every communicator, deregistered before it is freed.
+"""Frame memory from NCCL is registered with every communicator, and deregistered before its end.
 
 Deregistration also precedes the destruction of the communicators.
 """
@@ -42,8 +42,8 @@ def test_frames_are_registered(tpcc, tmp_path):
 
 
 def test_failed_registration(tpcc, tmp_path):
-    """One rank's frames, with one communicator: registered memory is deregistered once, and results
-    are the same.
+    """If registration of one rank's frames fails for one communicator, registered memory is
+    deregistered once, and results are the same.
     """
     executable = tpcc.compile(MODEL.path, "tp2,pp2,mb2", *FLAGS)
     usual = steps(executable, tmp_path, TPC_SIM_SEED=1)
@@ -61,7 +61,7 @@ def test_failed_registration(tpcc, tmp_path):
 
 
 def test_libraries_without_registration(tpcc, tmp_path):
-    """A library that lacks one of the functions."""
+    """Programs run with a library that lacks one of the functions."""
     text = (LIBRARIES / "libnccl.so.2").read_bytes()
     older = text.replace(b"\0ncclCommDeregister\0", b"\0ncclCommDeregistex\0")
     assert older != text

@@ -1,4 +1,4 @@
-"""NCCL calls of each rank, traced by the simulated library, against the program's certificate.
+"""Each rank's NCCL calls, traced by the simulated library, match the program's certificate.
 
 They are the certificate's collectives and messages in its order. Each group over which ranks
 communicate has a communicator. Communicators are created and used before the first step, in one
@@ -58,8 +58,8 @@ def traced(path):
 
 
 def groups_of(op):
-    """Axes of the collective. If a dimension is split over several axes, gathers and scatters use
-    one axis at a time.
+    """Returns the axes of each communicator. If a dimension is split over several axes, gathers and
+    scatters use one axis at a time.
     """
     over = op.get("over", ["pp"])
     return [(axis,) for axis in over] if "dim" in op else [tuple(over)]
@@ -85,7 +85,7 @@ class Certificate:
         )
 
     def group(self, rank, axes):
-        """World ranks, in ascending order."""
+        """Returns the world ranks, in ascending order."""
         here = self.coordinates(rank)
         return tuple(
             sorted(

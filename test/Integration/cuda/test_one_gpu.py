@@ -1,4 +1,4 @@
-"""Single-GPU script (run) over the simulated libraries: all parts run, and report failures."""
+"""All parts of the single-GPU script (run) work over simulated libraries and report failures."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ FOUND = """========= COMPUTE-SANITIZER
 
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory):
-    """The minimum that exercises each part."""
+    """Packs the minimum that exercises each part."""
     folder = tmp_path_factory.mktemp("pack") / "one-gpu"
     run(
         [sys.executable, SCRIPT, "pack", "--quick", "--gpu-arch=sm_90", "-o", folder],
@@ -43,7 +43,7 @@ def pack(tmp_path_factory):
 
 
 def call(pack, results, *arguments, path="", **env):
-    """As on a machine without a build, LLVM and a toolkit; the script that was packed."""
+    """Runs the packed script as on a machine without a build, LLVM and a toolkit."""
     script = pack / "run" if pack.is_dir() else SCRIPT
     where = [] if pack.is_dir() else ["--pack", pack]
     bare = {

@@ -1,7 +1,7 @@
-"""Steps of GPU programs in one process: one graph launch from the second step of a shape on.
+"""From the second step of a shape on, steps of GPU programs in one process are one graph launch.
 
-The launch allocates nothing and synchronizes only for its outputs. The trace of the simulated
-driver is counted.
+The launch allocates nothing and synchronizes only for its outputs. The tests count calls in the
+trace of the simulated driver.
 """
 
 import random
@@ -18,7 +18,7 @@ MODELS = {**COMMITTED, **FAMILIES}
 
 
 def inputs(model, order, seed):
-    """Inputs with other contents each time, and other padding if the model has any."""
+    """Returns inputs with other contents each time, and other padding if the model has any."""
     return [
         model.inputs(
             batch,

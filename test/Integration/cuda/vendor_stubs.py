@@ -1,4 +1,4 @@
-"""Folders of vendor libraries for TPC_CUDA_LIBS: links to the simulator, and version-only stubs."""
+"""Writes folders for TPC_CUDA_LIBS with links to the simulator, or with stubs of vendor libraries."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def nccl(folder: Path, version: int) -> Path:
 
 
 def driver(folder: Path, leave=(), **results: int) -> Path:
-    """All functions succeed and do nothing, except for those in `results`."""
+    """Writes a driver whose functions succeed and do nothing, except for those in `results`."""
     text = (TOP / "test" / "Simulator" / "Cuda" / "Functions.def").read_text()
     names = [name for name in re.findall(r"^FUNCTION\((\w+)", text, re.M) if name not in leave]
     return stub(

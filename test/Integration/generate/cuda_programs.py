@@ -20,6 +20,6 @@ def no_assembler():
 
 
 def compiled(tpcc, path, grid, *arguments, **env):
-    """Compiled for GPUs; runs on the simulated ones."""
+    """Compiles a program for GPUs, which runs on the simulated ones."""
     made = tpcc.compile(path, grid, *(arguments or ["--generate"]), *FLAGS)
     return dataclasses.replace(made, environment=environment(**env))

@@ -22,14 +22,14 @@ CAUSAL = {name: model for name, model in {**COMMITTED, **FAMILIES}.items() if mo
 
 @functools.cache
 def expected() -> dict[str, list[dict]]:
-    """Model -> eight prompts, transformers' answers, and their margins. Written by
+    """Returns each model's eight prompts, transformers' answers, and their margins, as written by
     test/Models/expected.py.
     """
     return json.loads((MODELS / "expected.json").read_text())
 
 
 def full_logits(model: Model, ids) -> np.ndarray:
-    """[batch, sequence, vocabulary], of all tokens at once: no cache, no padding."""
+    """Returns [batch, sequence, vocabulary], computed in one pass without cache and padding."""
     ids = np.asarray(ids, np.int64)
     given = {"input_ids": ids}
     if model.past_name:
@@ -56,15 +56,14 @@ def decided(margins) -> int:
 
 
 def margins_of(logits: np.ndarray) -> np.ndarray:
-    """Difference of the two largest elements along the last dimension."""
+    """Returns the difference of the two largest elements along the last dimension."""
     best = np.sort(np.partition(logits, -2, axis=-1)[..., -2:], axis=-1)
     return best[..., 1] - best[..., 0]
 
 
 @dataclass
 class Said:
-    """Output of a generating program for one prompt: its tokens and, with --logits, their logits.
-    """
+    """Output of a generating program for one prompt: its tokens and, with --logits, their logits."""
 
     tokens: list[int]
     logits: np.ndarray | None
@@ -92,8 +91,8 @@ def say(
 
 
 class Toy:
-    """A program written by hand (runtime/generate/test/program): its logits are a hash of all
-    tokens of the sequence. They are NaN once the sequence contains POISON.
+    """A hand-written program (runtime/generate/test/program) whose logits are a hash of all tokens
+    of the sequence. They are NaN once the sequence contains POISON.
     """
 
     VOCABULARY, POSITIONS, POISON = 101, 128, 66
@@ -103,7 +102,7 @@ class Toy:
         self.scratch, self.made = scratch, {}
 
     def program(self, grid: str) -> Executable:
-        """A separate copy of the executable, so that its processes can be identified."""
+        """Copies the executable, so that its processes can be identified."""
         if grid not in self.made:
             path = self.scratch / f"toy-{len(self.made)}" / "toy"
             path.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Client of `--serve-stdin`: JSON lines in and out, with arrival times."""
+"""A client of `--serve-stdin`, which exchanges JSON lines and records their arrival times."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ REASONS = {"stop", "length", "cancelled", "error"}
 
 @dataclass
 class Answer:
-    """Answer to one id. Times are seconds of time.monotonic(); positions are line numbers of the
-    program's output.
+    """The answer to one id. Times are seconds of time.monotonic(), and positions are line numbers
+    of the program's output.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -76,8 +76,8 @@ class Service:
         self.reader.start()
 
     def _read(self) -> None:
-        """Reads until the program closes its output, or hang_up(): a pipe cannot be closed while a
-        thread reads it.
+        """Reads until the program closes its output or hang_up() is called, because a pipe cannot
+        be closed while a thread reads it.
         """
         output, held = self.process.stdout.fileno(), b""
         while self.leaves not in select.select([output, self.leaves], [], [])[0]:
@@ -151,7 +151,7 @@ class Service:
 
     @contextlib.contextmanager
     def at_once(self):
-        """Sends all requests made inside in one write: none is answered before the last has
+        """Sends all requests made inside in one write, so that none is answered before the last has
         arrived.
         """
         self.holds = True

@@ -1,4 +1,4 @@
-"""expected.json against the committed models: ONNX Runtime chooses the same tokens."""
+"""For the committed models, ONNX Runtime chooses the tokens in expected.json."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Own matrix-vector kernels of GPU programs that generate, over simulated devices."""
+"""GPU programs that generate use our matrix-vector kernels on simulated devices."""
 
 import re
 
@@ -27,8 +27,8 @@ def test_tokens_equal_those_of_cpus(tpcc, tmp_path, name, grid):
 
 
 def test_the_fastest_kernel_is_used(tpcc, tmp_path):
-    """By seed, a GEMV kernel or an algorithm of cuBLASLt is the fastest: both are chosen for some
-    shapes, and the results are right.
+    """Depending on the seed, a GEMV kernel or an algorithm of cuBLASLt is the fastest. Both are
+    chosen for some shapes, and the results are right.
     """
     executable, trace = tpcc.compile(MODEL.path, "tp2", *FLAGS), tmp_path / "trace"
     given = MODEL.inputs(1, 2, past=3)

@@ -1,4 +1,4 @@
-"""Files of onnxruntime-genai's model builder: runs and generations equal ONNX Runtime's."""
+"""Files of onnxruntime-genai's model builder give ONNX Runtime's outputs and tokens."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Invalid requests: errors before any output, without crash, hang or token.
+"""Invalid requests produce errors before any output, without crash, hang or token.
 
 The program is hand-written, with 101 ids and a capacity of 128 tokens.
 """

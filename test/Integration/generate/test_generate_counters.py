@@ -1,4 +1,4 @@
-"""Communication during generation, counted by the runtime: the plan of a step, once per step.
+"""The runtime counts the communication during generation, which is each step's plan.
 
 Each sampled token adds one reduction. Logits are sent only when requested.
 """
@@ -23,7 +23,7 @@ CASES = [
 
 
 def sent(output):
-    """(stage, axis, kind) -> (count, bytes), for the rank of each stage that sends most."""
+    """Maps (stage, axis, kind) to (count, bytes), for the rank of each stage that sends most."""
     rows = re.findall(
         r"^stage (\d+): (\w+) over (\S+), (\d+) times, (\d+) bytes$", output.result.stderr, re.M
     )

@@ -23,7 +23,7 @@ from cuda_programs import MODEL, PROMPTS, compiled, no_assembler  # noqa: F401 (
 
 GRIDS = ["tp1", "tp2", "tp2,pp2", "dp2"]
 MORE_GRIDS = ["pp2", "tp2,pp2,mb2", "tp4", "tp3", "tp2,sp", "tp2,dp2", "tp2x2", "pp3"]
-# GPT-2, and models with rotary embeddings and shared kv heads, both recognized and derived.
+# GPT-2, and a model with rotary embeddings and shared kv heads.
 MODELS = ["gpt2-tiny", "llama-dynamo"]
 CHOSEN = [
     ("gpt2-tiny", "tp1"),
@@ -53,8 +53,8 @@ def seeds(request):
 
 @pytest.mark.parametrize("model,grid", cases(CHOSEN))
 def test_greedy_ids(tpcc, request, model, grid):
-    """Prompts of different lengths, more than there are slots: tokens equal those of transformers
-    and of CPUs.
+    """Tokens equal those of transformers and of CPUs for more prompts of different lengths than
+    there are slots.
     """
     prompts = expected()[model.name]
     if request.config.getoption("tests") != "long":
@@ -85,7 +85,7 @@ def test_greedy_ids(tpcc, request, model, grid):
 
 @pytest.mark.parametrize("model,grid", cases(CHOSEN[1:3]))
 def test_logits(tpcc, model, grid):
-    """Logits of every step are right, for all ways to split the prompt."""
+    """Logits of every step are right, however the prompt is split."""
     program = compiled(tpcc, model.path, grid)
     random = np.random.default_rng([model.layers, Grid.parse(grid).ranks])
     prompt = random.integers(0, model.vocab, int(random.integers(8, 30)))
@@ -150,7 +150,7 @@ def test_halves(tpcc, tmp_path, file, kind, grid):
     ],
 )
 def test_requests_in_slots(tpcc, request, grid, transport):
-    """Eight requests in three slots, some cancelled: the others get the same tokens as alone."""
+    """If some of eight requests in three slots are cancelled, the others get the tokens as alone."""
     if transport == "mpi":
         request.getfixturevalue("mpi")
     with Service(

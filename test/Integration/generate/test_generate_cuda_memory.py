@@ -38,7 +38,7 @@ def test_estimate_equals_use(tpcc, tmp_path, grid):
 
 
 def test_the_plan_counts_caches(tpcc):
-    """Bytes of keys and values of two layers, four sequences of 128 tokens, as on a CPU."""
+    """The plan counts keys and values of two layers and four sequences of 128 tokens, as on CPUs."""
     cache_bytes = 2 * MODEL.layers * MODEL.hidden * 4 * 128 * 4
     for one in (compiled(tpcc, MODEL.path, "tp1"), tpcc.compile(MODEL.path, "tp1", "--generate")):
         output = one.call([*ASKED, "--verbose"]).check().stderr
@@ -60,8 +60,8 @@ def test_memory_plan_needs_a_gpu(tpcc):
 
 @pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=pytest.mark.long)])
 def test_gpu_without_memory_for_caches(tpcc, transport):
-    """Another process takes free memory after the estimate: one rank reports the same message as on
-    CPUs.
+    """If another process takes free memory after the estimate, one rank reports the same message as
+    on CPUs.
     """
     program, texts = compiled(tpcc, MODEL.path, "tp2"), []
     for count in range(8, 40):
@@ -87,7 +87,7 @@ def test_gpu_without_memory_for_caches(tpcc, transport):
     ],
 )
 def test_a_gpu_that_fails(tpcc, injection, words):
-    """Failure in the middle of a sequence: printed tokens are complete and right."""
+    """If a GPU fails in the middle of a sequence, the printed tokens are complete and right."""
     program = compiled(tpcc, MODEL.path, "tp2")
     alone = say(program, PROMPTS[0], 24).tokens
     with Service(
@@ -149,7 +149,7 @@ def test_a_rank_that_is_killed(tpcc, request, transport):
     ],
 )
 def test_rejected_arguments(tpcc, arguments, words):
-    """The same message as on CPUs, before any GPU is used."""
+    """The message is the same as on CPUs, before any GPU is used."""
     programs = compiled(tpcc, MODEL.path, "tp1"), tpcc.compile(MODEL.path, "tp1", "--generate")
     output = [
         one.call(arguments).refused(*words).stderr.replace(str(one.path), "PROGRAM")

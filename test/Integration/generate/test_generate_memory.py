@@ -1,4 +1,4 @@
-"""Memory of a rank during generation: its weights, its shard of the caches, and little else."""
+"""During generation, a rank uses memory for its weights, its shard of the caches, and little else."""
 
 import json
 import re
@@ -35,8 +35,8 @@ def peak_bytes(pid):
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
 @pytest.mark.parametrize("past", [False, True], ids=["derived", "recognized"])
 def test_a_prompt_of_two_thousand_tokens(tpcc, tmp_path, past):
-    """Logits of all positions alone would take 262 MB. Except for caches, every rank has the same
-    peak.
+    """The logits of all positions, which would take 262 MB, are not stored. Except for caches,
+    every rank has the same peak.
     """
     model = llama.write(tmp_path / f"llama-{past}.onnx", past=past, **SHAPE)
     program = tpcc.compile(model, Grid(tp=2), "--generate")
@@ -61,7 +61,7 @@ def test_a_prompt_of_two_thousand_tokens(tpcc, tmp_path, past):
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
 def test_unused_capacity(tpcc, tmp_path):
-    """2.5 GB of caches for ten million tokens, few of which are used.
+    """Caches for ten million tokens take 2.5 GB, little of which is used.
 
     The rest is never touched, so the start does not wait for it.
     """

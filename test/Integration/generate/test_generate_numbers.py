@@ -1,4 +1,4 @@
-"""Generation of each family on every grid, against ONNX Runtime and transformers.
+"""Generation of each family on every grid equals ONNX Runtime and transformers.
 
 Logits of all steps equal those of the whole sequence for any split of the prompt. Greedy ids equal
 transformers'.
@@ -46,7 +46,7 @@ REPEATED = [
 
 
 def cases():
-    """(model, grid): by default each model on one grid, with grids in rotation."""
+    """Returns pairs of model and grid. By default each model has one grid, in rotation."""
     chosen = {(name, GRIDS[index % len(GRIDS)]) for index, name in enumerate(CAUSAL)} | set(
         REPEATED
     )
@@ -64,7 +64,7 @@ def cases():
 
 @pytest.mark.parametrize("model,grid", cases())
 def test_greedy_ids(tpcc, model, grid):
-    """All eight prompts in one batch, with eight lengths."""
+    """All eight prompts, of different lengths, run in one batch."""
     prompts = expected()[model.name]
     with Service(
         tpcc.compile(model.path, grid, "--generate"), "--max-batch", "8", "--max-sequence", "54"
@@ -131,8 +131,8 @@ def test_up_to_the_capacity(tpcc, model, grid):
 
 @pytest.mark.parametrize("name", CAUSAL)
 def test_steps_are_proved(tpcc, name):
-    """Verified for all sizes, and run at small ones. Anything unverified produces a warning, unless
-    the model itself is rejected.
+    """Steps are verified for all sizes, and run at small ones. Anything unverified produces a
+    warning, unless the model itself is rejected.
     """
     text = tpcc.compile(
         CAUSAL[name].path,

@@ -1,4 +1,4 @@
-"""Communication of a generation step, and the cache shards of each rank."""
+"""Tests of the communication of a generation step, and of the cache shards of each rank."""
 
 import re
 
@@ -59,7 +59,9 @@ def test_layers_keep_their_caches(tpcc, name):
 @pytest.mark.parametrize("grid", ["tp1", "tp2", "pp2", "dp2", "tp2,pp2", "tp2,pp2,dp2,mb2"])
 @pytest.mark.parametrize("name", ["gpt2-tiny", "llama-dynamo", "falcon-past"])
 def test_caches_are_split(tpcc, name, grid):
-    """Heads are split over tp unless all ranks share one; sequences over dp; layers over stages."""
+    """Heads are split over tp unless all ranks share one, sequences over dp, and layers over
+    stages.
+    """
     model, parsed = CAUSAL[name], Grid.parse(grid)
     kept = tpcc.compile(model.path, grid, "--generate").describe()["generation"]["caches"]
     heads = model.kv_heads or model.heads

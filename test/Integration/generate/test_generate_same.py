@@ -1,4 +1,4 @@
-"""Reproducibility: equal bits on every transport of a grid, and equal tokens on all grids.
+"""Generation gives equal bits on every transport of a grid, and equal tokens on all grids.
 
 Tokens may differ where logits are close.
 """
@@ -53,8 +53,8 @@ def test_transports(tpcc, mpi, name, grid):
     ],
 )
 def test_grids_sample_the_same_tokens(tpcc, name, how):
-    """Noise is a function of seed, sequence, position and token, so the grid matters only if two
-    scores differ by rounding: for fewer than one prompt in ten.
+    """Noise is a function of seed, sequence, position and token, so the grid matters only if
+    rounding decides between two scores, which it does for fewer than one prompt in ten.
     """
     model, kept = CAUSAL[name], 0
     prompts = [one["prompt"] for one in expected()[name]]

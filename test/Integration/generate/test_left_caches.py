@@ -1,4 +1,4 @@
-"""Stale cache contents of earlier sequences: never read, even if they are NaN."""
+"""Stale cache contents of earlier sequences are never read, even if they are NaN."""
 
 import numpy as np
 import onnx
@@ -29,8 +29,8 @@ POISON = 11
 
 
 def poisoned(path, to):
-    """The same model with one token that produces NaN: its keys and values in all layers, and those
-    of all later tokens.
+    """Writes the same model with one token that makes keys and values NaN in all layers, its own
+    and those of all later tokens.
     """
     model = onnx.load(path)
     graph = model.graph
@@ -69,8 +69,8 @@ def poisoned(path, to):
 
 @pytest.mark.parametrize("name,grid", CASES)
 def test_keys_that_are_nan(tpcc, tmp_path, name, grid):
-    """NaN keys of an earlier sequence in the same slot, and of a concurrent one in the next
-    slot.
+    """Steps read no NaN keys of an earlier sequence in the same slot, or of a concurrent one in the
+    next slot.
     """
     model = CAUSAL[name]
     program = tpcc.compile(poisoned(model.path, tmp_path / model.path.name), grid, "--generate")

@@ -1,4 +1,4 @@
-"""Compiled programs in service: transports, killed ranks, thousands of steps, deleted files."""
+"""Compiled programs serve on each transport, with killed ranks, many steps, and deleted files."""
 
 import dataclasses
 import os
@@ -28,7 +28,7 @@ def program(tpcc):
 
 @pytest.fixture(scope="module")
 def alone(program):
-    """Tokens of each prompt when served alone."""
+    """Returns the tokens of each prompt when served alone."""
     with Service(program, "--max-batch", "1") as service:
         return [service.generate(prompt, 24) for prompt in PROMPTS]
 
@@ -44,7 +44,7 @@ def alone(program):
     ],
 )
 def test_requests_run_together(tpcc, request, alone, grid, transport):
-    """Eight requests in four slots: each gets the same answer as alone."""
+    """Each of eight requests in four slots gets the same answer as alone."""
     if transport == "mpi":
         request.getfixturevalue("mpi")
     with Service(
@@ -62,7 +62,7 @@ def test_requests_run_together(tpcc, request, alone, grid, transport):
 
 
 def test_slots_are_used_again(program, alone):
-    """Stale cache contents of a longer sequence are not read: same bits as for a first sequence."""
+    """Stale cache contents of a longer sequence do not change the bits of results."""
     with Service(program, "--max-batch", "1") as service:
         service.generate(range(100), 28)
         for index in (7, 0, 5):
@@ -96,7 +96,7 @@ def resident_bytes(process):
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: freed memory stays quarantined")
 def test_memory_is_flat(program):
-    """Ten thousand steps in a hundred sequences; the first twenty may grow it."""
+    """After twenty sequences, ten thousand steps in a hundred sequences use no more memory."""
     with Service(program, "--max-batch", "1") as service:
         random, steps, before = np.random.default_rng(0), 0, 0
         for sequence in range(120):
@@ -113,7 +113,7 @@ def test_memory_is_flat(program):
 
 
 def test_the_first_token_needs_no_reload(tpcc, tmp_path, alone):
-    """A started program reads no file again: its executable is deleted before the first request."""
+    """A started program reads no file again, so its executable can be deleted."""
     compiled = tpcc.compile(MODEL.path, Grid(tp=2, pp=2), "--generate")
     model, moved = tmp_path / MODEL.path.name, tmp_path / "program"
     shutil.copy(MODEL.path, model)

@@ -1,4 +1,4 @@
-"""`--serve-stdin` protocol: JSON requests in, JSON tokens out, and no other output.
+"""The `--serve-stdin` protocol reads JSON requests, writes JSON tokens, and has no other output.
 
 The server is a hand-written program; test_served_models.py has compiled ones.
 """
@@ -35,15 +35,15 @@ def program(toy):
 
 @pytest.fixture(scope="module")
 def alone(program):
-    """Tokens of each prompt when served alone."""
+    """Returns the tokens of each prompt when served alone."""
     with Service(program, "--max-batch", "1") as service:
         return [service.generate(prompt, 24) for prompt in PROMPTS]
 
 
 @pytest.mark.parametrize("grid,transport", GRIDS)
 def test_requests_run_together(toy, request, alone, grid, transport):
-    """Eight requests in four slots: each gets the requested number of tokens, the same as alone,
-    and then the program ends.
+    """Each of eight requests in four slots gets the requested number of tokens, the same as alone.
+    Then the program ends.
     """
     if transport == "mpi":
         request.getfixturevalue("mpi")
@@ -59,8 +59,8 @@ def test_requests_run_together(toy, request, alone, grid, transport):
 
 
 def test_tokens_come_one_by_one_and_of_all_requests(program):
-    """Programs are fast: if the first request ended before the second was read, both are sent
-    again.
+    """The test sends both requests again if the first one ended before the second was read, because
+    programs are fast.
     """
     with Service(program, "--max-batch", "2") as service:
         for attempt in range(200):
@@ -105,7 +105,7 @@ def test_samples_depend_only_on_the_seed(program):
 
 
 def test_requests_end_at_the_capacity(program):
-    """The capacity is 128 tokens: after as many, the request ends without a further token."""
+    """The request ends without a further token after 128 tokens, which is the capacity."""
     with Service(program, "--max-batch", "1") as service:
         for length, told in ((126, 3), (127, 2), (128, 1)):
             answer = service.answer(service.ask(f"a{length}", [7] * length, 64))
@@ -122,8 +122,8 @@ def test_temperature_zero_is_greedy(program, alone):
 
 
 def test_cancel(program, alone):
-    """Cancels running, waiting and unknown requests; then the slot serves others. Programs are
-    fast: a request that ended before its cancellation arrived is sent again.
+    """Cancels running, waiting and unknown requests. Then the slot serves others. A request that
+    ended before its cancellation arrived is sent again, because programs are fast.
     """
     with Service(program, "--max-batch", "1") as service:
         service.send({"cancel": "nobody"})
@@ -180,7 +180,7 @@ BAD = {
 
 @pytest.fixture(scope="module")
 def patient(program):
-    """A program with repeated invalid requests."""
+    """Returns a program that receives repeated invalid requests."""
     with Service(program, "--max-batch", "2") as service:
         yield service
         assert service.close() == 0
@@ -222,7 +222,7 @@ def test_errors_do_not_affect_other_requests(program, alone):
 
 
 def test_slots_are_used_again(program, alone):
-    """Stale cache contents of a longer sequence are not read: same bits as for a first sequence."""
+    """Stale cache contents of a longer sequence do not change the bits of results."""
     with Service(program, "--max-batch", "1") as service:
         service.generate([5] * 100, 28)
         for index in (7, 0, 5):
@@ -249,7 +249,7 @@ def test_last_line_without_newline(program):
 
 @pytest.mark.parametrize("transport", ["threads", "tcp"])
 def test_client_closes_the_output(program, transport):
-    """Closed output pipe: all ranks exit, with a message."""
+    """All ranks exit, with a message, if the client closes the output pipe."""
     with Service(program, "--max-batch", "2", transport=transport) as service:
         service.ask("a", PROMPTS[0], 120)
         service.until(lambda: service.answers["a"].tokens)
@@ -291,7 +291,7 @@ def test_a_rank_that_is_killed(program, request, transport):
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: freed memory stays quarantined")
 def test_memory_is_flat(program):
-    """Ten thousand steps in a hundred sequences; the first twenty may grow it."""
+    """After twenty sequences, ten thousand steps in a hundred sequences use no more memory."""
     with Service(program, "--max-batch", "1") as service:
         statm = f"/proc/{service.process.pid}/statm"
 
@@ -313,7 +313,7 @@ def test_memory_is_flat(program):
 
 
 def mistaken(random, name):
-    """A request with an error and an id."""
+    """Returns a request with an error and an id."""
     line = [
         line
         for line, _ in BAD.values()
@@ -326,7 +326,7 @@ def mistaken(random, name):
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 30))]
 )
 def test_each_request_is_answered_once(toy, alone, seed):
-    """Requests, errors and cancellations in any order, faster than they are answered."""
+    """Requests, errors and cancellations arrive in any order, faster than they are answered."""
     random = np.random.default_rng(seed)
     grid = ["tp2,pp2", "tp1", "dp2", "tp2,pp2,mb2"][seed % 4]
     with Service(toy.program(grid), "--max-batch", str(random.integers(1, 6))) as service:

@@ -1,4 +1,4 @@
-"""tpc.load of generating models: transformers' tokens and ONNX Runtime's logits in this process."""
+"""Loaded generating models give transformers' tokens and ONNX Runtime's logits in this process."""
 
 import numpy as np
 import pytest
@@ -71,7 +71,7 @@ def test_rows_of_a_batch(tpcc, name, grid, every):
 
 @pytest.mark.parametrize("name", ["llama-past", "gpt2-tiny-nopast"])
 def test_masks_and_pasts_are_rejected(tpcc, name):
-    """Files with a mask input: programs track the length of each sequence, so that no mask can
+    """For files with a mask input, programs track the length of each sequence, so that no mask can
     contradict it.
     """
     model = CAUSAL[name]

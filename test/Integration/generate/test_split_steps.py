@@ -1,4 +1,4 @@
-"""Generation step as a separate program: caches go in and out as arrays.
+"""A generation step as a separate program takes and returns caches as arrays.
 
 Given ids may therefore be split anywhere. Logits of each position equal those of the whole
 sequence, and a sequence in a batch gets the same results as alone.
@@ -78,8 +78,8 @@ class Cut:
 
 
 def places(random):
-    """Steps of one token first, of all but one, of no token (not the first step: some files slice
-    after it), and of random lengths.
+    """Returns the ends of steps: of one token first, of all but one, of no token (not the first
+    step, because some files slice after it), and of random lengths.
     """
     yield [1]
     yield [5, 5]

@@ -1,4 +1,4 @@
-"""python -m tpc.generate on compiled models: the text of transformers' greedy `generate`."""
+"""python -m tpc.generate on compiled models prints the text of transformers' greedy `generate`."""
 
 import importlib.util
 import json
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(
     "name,grid", [("gpt2-tiny", "tp2,pp2"), ("llama-past", "tp2"), ("bloom-dynamo", "tp1")]
 )
 def test_prompts(tpcc, tmp_path, name, grid):
-    """A tokenizer with as many characters as the model has tokens: each text is one row of ids, and
-    vice versa.
+    """The tokenizer has as many characters as the model has tokens, so each text is one row of ids,
+    and vice versa.
     """
     from tokenizers import Tokenizer, decoders, models
 

@@ -1,4 +1,4 @@
-"""Sliding-window caches: capacity of the window only, and the logits of the whole sequence."""
+"""Sliding-window caches store only the window, and give the logits of the whole sequence."""
 
 import dataclasses
 import json
@@ -58,8 +58,8 @@ def test_several_windows(tpcc, model, grid):
 
 @pytest.mark.parametrize("model,grid", CASES)
 def test_sequences_in_batches_and_reused_slots(tpcc, model, grid):
-    """Rows of different lengths compact their caches at different steps; a reused slot begins at
-    its front.
+    """Rows of different lengths compact their caches at different steps, and a reused slot begins
+    at its front.
     """
     program = tpcc.compile(model.path, grid, "--generate")
     random = np.random.default_rng(2)
@@ -84,7 +84,7 @@ def test_sequences_in_batches_and_reused_slots(tpcc, model, grid):
 
 
 def test_window_capacity_follows_from_the_capacity(tpcc):
-    """A trace may reach the capacity or skip it."""
+    """Sequences may reach the capacity or skip it."""
     program = tpcc.compile(CAUSAL["mistral-past"].path, Grid(), "--generate")
     for output, capacity in (
         ("capacity=4000", 2 * WINDOW + 512),

@@ -1,4 +1,4 @@
-"""Models that generate, in unusual forms: results equal ONNX Runtime."""
+"""Generating models in unusual forms give ONNX Runtime's results."""
 
 import re
 
@@ -14,11 +14,11 @@ from tpc.reference import TOLERANCE, Session, difference
 from written import Gpt
 from written_variants import F32, FAR, I64, WithPast, hidden_beside, variant, window
 
-# Expected to be accepted.
+# The following models are accepted.
 
 
 def from_two(self):
-    """OPT's positions: two rows of its table are unused."""
+    """Uses OPT's positions, which leave two rows of the table unused."""
     places = self.op("Add", self.count(self.start, self.end), self.constant(np.int64(2)))
     return self.op("Gather", self.weight(self.POSITIONS + 2, self.hidden, scale=1), places)
 
@@ -34,7 +34,7 @@ def waves(self):
 
 
 def longer_queries(self, queries):
-    """Queries scaled by the logarithm of their position."""
+    """Scales queries by the logarithm of their position."""
     place = self.op(
         "Add",
         self.op("Cast", self.count(self.start, self.end), to=F32),
@@ -278,8 +278,8 @@ def test_accepted_models(tpcc, tmp_path, name, grid):
 
 
 def test_capacity_beyond_memory(tpcc, tmp_path):
-    """A model without a limit on tokens: a capacity that exceeds any machine's memory is rejected
-    before loading, without side effects.
+    """For a model without a limit on tokens, a capacity that exceeds any machine's memory is
+    rejected before loading, without side effects.
     """
     path = RIGHT["nowhere"]().write(tmp_path / "model.onnx")
     program = tpcc.compile(path, "tp2", "--generate")
@@ -309,7 +309,7 @@ def test_capacity_beyond_memory(tpcc, tmp_path):
         result.refused(*words)
         assert not result.stdout
 
-    # Ranks of one machine share its memory: each rank alone would have room for three quarters of
+    # Ranks of one machine share its memory. Each rank alone would have room for three quarters of
     # it.
     machine = int(
         re.search(
@@ -344,7 +344,7 @@ def test_capacity_beyond_memory(tpcc, tmp_path):
 
 
 def test_token_that_is_not_a_valid_id(tpcc, tmp_path):
-    """More tokens than the position table has rows: the sequence ends with an error, and others
+    """A sequence with more tokens than the position table has rows ends with an error, and others
     continue.
     """
 
@@ -377,7 +377,7 @@ def test_token_that_is_not_a_valid_id(tpcc, tmp_path):
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_sequence_limit(tpcc, tmp_path, made, most):
-    """Uses every row of the table: to the last one, and no token more."""
+    """A sequence uses every row of the table, and then no further token."""
     path = variant(positions=at(made))().write(tmp_path / "model.onnx")
     program, reference = tpcc.compile(path, "tp2", "--generate"), Session(path)
     assert program.describe()["generation"]["max_sequence"] == most

@@ -1,7 +1,7 @@
-"""Computed keys and values in caches: every form of rotation, norm and scale.
+"""Caches hold computed keys and values, with every form of rotation, norm and scale.
 
-With and without a past, against ONNX Runtime; chunks, batches, and caches that the last token
-fills.
+Tests compare models with and without a past with ONNX Runtime, on chunks, batches, and caches that
+the last token fills.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ HALF = 3  # rotated pairs, out of SIZE / 2
 
 
 def angles(self):
-    """Cosines and sines [tokens, HALF] of the step's tokens."""
+    """Returns cosines and sines [tokens, HALF] of the step's tokens."""
     place = self.column(self.op("Cast", self.count(self.start, self.end), to=TensorProto.FLOAT))
     angle = self.op("Mul", place, self.constant(np.float32([1, 0.3, 0.05])))
     return self.op("Cos", angle), self.op("Sin", angle)
@@ -87,7 +87,7 @@ FORMS = {
     "values-are-keys": lambda self, keys, values: (turned(self, keys),) * 2,
     "values-of-keys": lambda self, keys, values: ((made := turned(self, keys)), scaled(self, made)),
 }
-# Only with a past: without one, values that do not depend on tokens belong to no cache.
+# These need a past, because otherwise values that do not depend on tokens belong to no cache.
 FORMS_OF_PAST = {
     "values-constant": lambda self, keys, values: (
         turned(self, keys),

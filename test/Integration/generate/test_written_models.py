@@ -1,4 +1,4 @@
-"""Models that resemble generating models: rejected with node or name and reason, or correct.
+"""Models that resemble generating models are rejected with node or name and reason, or correct.
 
 A model that is accepted produces ONNX Runtime's logits of the whole sequence.
 """
@@ -46,7 +46,7 @@ def positions_from_zero(self):
 
 
 def pads_left_out(self):
-    """RoBERTa's positions: the index among tokens that are not padding."""
+    """Uses RoBERTa's positions, the index among tokens that are not padding."""
     real = self.op(
         "Cast", self.op("Not", self.op("Equal", self.ids, self.constant(np.int64(1)))), to=I64
     )
@@ -63,7 +63,7 @@ def prefix(self):
 
 
 def keys_by_length(self, keys, values):
-    """Scaled by the logarithm of the number of tokens."""
+    """Scales keys by the logarithm of the number of tokens."""
     return (
         self.op(
             "Mul",
@@ -112,7 +112,7 @@ def kinds(self):
 
 
 def sink(self):
-    """The first tokens are visible to all."""
+    """Makes the first tokens visible to all."""
     far = self.op(
         "Sub", self.column(self.count(self.start, self.end)), self.count(self.zero, self.end)
     )
@@ -129,7 +129,7 @@ def capped_behind_the_mask(self, scores):
 
 
 def with_a_column(self, scores):
-    """An attention sink: a logit of each head that takes part in the softmax, but has no value."""
+    """Adds an attention sink, a logit of each head that is in the softmax but has no value."""
     column = self.op(
         "Expand",
         self.weight(1, self.HEADS, 1, 1),
@@ -150,8 +150,8 @@ def without_the_column(self, weights):
 
 
 def distance_from(self, scores):
-    """ALiBi in both directions has no slope of keys. -1e9 instead of scores could be a bias next to
-    it.
+    """Uses ALiBi in both directions, which has no slope of keys. -1e9 instead of scores could be a
+    bias next to it.
     """
     far = self.op(
         "Abs",

@@ -1,4 +1,4 @@
-"""Small GPT written op by op, with or without a past; tests override parts in subclasses."""
+"""Writes a small GPT op by op, with or without a past. Tests override parts in subclasses."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Gpt:
         return keys, values
 
     def read(self, joined: str) -> str:
-        """Attention's operand from a cache."""
+        """Returns attention's operand from a cache."""
         return joined
 
     def sees(self) -> str:
@@ -163,11 +163,11 @@ class Gpt:
         )
 
     def between(self, value: str) -> str:
-        """After attention, in each layer."""
+        """Transforms a value after attention, in each layer."""
         return value
 
     def last(self, value: str) -> str:
-        """Before the head."""
+        """Transforms the value before the head."""
         return value
 
     def head(self, value: str) -> None:
