@@ -32,7 +32,7 @@ def where(
     largest: float = 1.0,
     quantum: float = 0.25,
 ) -> Value:
-    """Selects elements. `special` is for values with -0, which ONNX Runtime's Where turns into 0."""
+    """Selects elements. `special`: values with -0, which ONNX Runtime's Where turns into 0."""
     return v.within(
         c.w("Where", condition, first, second),
         max(v.largest, largest),
@@ -100,7 +100,7 @@ def transpose(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def gather(c: Context, v: Value, a: int, b: int, d: int):
-    """Gathers by a scalar, vector or matrix of indices, which are constant, an input or computed."""
+    """Gathers by a scalar, vector or matrix of indices: constant, input or computed."""
     i = any_axis(c, v, a)
     if i is None:
         return None

@@ -25,7 +25,7 @@ from chain_moves import (
 
 @step
 def constant(c: Context, v: Value, a: int, b: int, d: int):
-    """Applies a bias, scale or mask. Its shape broadcasts: it has from one number to all elements."""
+    """Applies a bias, scale or mask. It broadcasts, and has from one number to all elements."""
     shape = [n if n is not None and (d >> (j % 4)) & 1 else 1 for j, n in enumerate(v.sizes)]
     while shape and shape[0] == 1 and b % 3:
         shape.pop(0)

@@ -432,7 +432,7 @@ def run_in_double(model: onnx.ModelProto, given: dict) -> dict[str, np.ndarray]:
 
 
 def disturb(model: onnx.ModelProto, given: dict, seed: int) -> tuple[onnx.ModelProto, dict]:
-    """Returns the graph and its inputs with each float changed by up to one unit in the last place."""
+    """Returns the graph and its inputs with floats changed by up to one unit in the last place."""
     r = np.random.default_rng(seed)
 
     def other(array: np.ndarray) -> np.ndarray:

@@ -35,7 +35,7 @@ def sharding(layout):
 
 
 def chain(first, second):
-    """Returns a program with a = relu(x) in one layout, b = exp(a) in another, and y = -b in any."""
+    """Returns a program with a = relu(x) in one layout, b = exp(a) in another, y = -b in any."""
     return (
         f'func.func @main(%x: {TYPE} {{tpc.name = "x"}}) -> {TYPE} {{\n'
         f'  %a = tpc.relu %x {{tpc.sharding = {sharding(first)}}} : {TYPE} -> {TYPE} loc("a")\n'

@@ -69,7 +69,7 @@ def test_generates_and_reports():
 
 
 def test_report_sizes_fit_the_model():
-    """Default sizes of reports fit models with few positions: gpt2-tiny has 128, gpt2-layer fewer."""
+    """Default sizes of reports fit models with few positions, such as gpt2-tiny with 128."""
     for name in ("gpt2-tiny", "gpt2-layer", "gpt2-mlp"):
         with tpc.compile(COMMITTED[name].path) as session:
             assert session.report()["collectives"]

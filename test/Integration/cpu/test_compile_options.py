@@ -137,7 +137,7 @@ print("ended")
 
 
 def test_an_interrupt_ends_generation(tpcc):
-    """As in a notebook, whose cells run in an event loop, the session is usable after an interrupt."""
+    """In an event loop, as in notebooks, the session is usable after an interrupt."""
     program = tpcc.compile(MODEL.path, "tp2", "--generate")
     result = python(
         """

@@ -214,7 +214,7 @@ def seed_mistakes(tmp_path, names, each, seeds):
 
 
 def judge_mistakes(rows, left, least):
-    """Checks that nearly all faults are detected. Equivalent ones are in the table, with a reason."""
+    """Checks that nearly all faults are detected. The table has a reason for equivalent ones."""
     seeded, caught, remain = rows["all"]
     assert seeded >= least and seeded - caught == remain == len(left)
     missed = [

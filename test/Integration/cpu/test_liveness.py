@@ -53,7 +53,7 @@ def test_failed_rank_is_named_at_length(tpcc, mpi, tmp_path, transport, fate, se
 
 
 def test_suspended_jobs_continue(tpcc, tmp_path):
-    """After Ctrl-Z and fg, the job continues. No process could run meanwhile, so none is reported."""
+    """After Ctrl-Z and fg, the job continues. No process ran meanwhile, so none is reported."""
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2, pp=2))
     with Steps(program, "tcp", tmp_path / "log") as steps:
         for number in (signal.SIGSTOP, signal.SIGCONT):

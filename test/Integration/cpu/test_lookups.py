@@ -143,7 +143,7 @@ def test_lookup(tpcc, tmp_path, name, grid):
 
 
 def merged(shape, axis):
-    """Returns a model that merges matmul columns [3, 8] or [8, 3], and the tokens of all samples."""
+    """Returns a model that merges matmul columns [3, 8] or [8, 3], and all samples' tokens."""
     random = np.random.default_rng(0)
     constants = {
         "w": random.normal(size=(6, 24)),

@@ -26,7 +26,7 @@ def floats(model):
 
 
 def vectors_are_distinct_and_non_zero(arrays):
-    """Checks that biases and norms have no 0, no 1 and no equal values, and that no two are equal."""
+    """Checks that biases and norms have no 0, 1 or equal values, and that no two are equal."""
     vectors = {name: array for name, array in arrays.items() if array.ndim == 1 and array.size > 1}
     assert vectors
     for name, array in vectors.items():

@@ -138,7 +138,7 @@ ILL = [
 
 @pytest.mark.parametrize("text", ILL, ids=["a hundred", "ten thousand"])
 def test_faults_exceed_the_noise(text):
-    """If a graph amplifies rounding, other rounding is accepted, but not the loss of half a matrix."""
+    """If a graph amplifies rounding, other rounding passes, but not the loss of half a matrix."""
     pair = Pair.parse(text)
     w = build(pair.spec)
     given = make_inputs(w, *pair.shapes[0])

@@ -61,7 +61,7 @@ def test_numbers_on_mpi(tpcc, mpi):
 
 
 def grouped_attention(path, heads, kv_heads, size, hidden, constants=()):
-    """Writes a layer with grouped queries after a norm. Weights in `constants` are Constant nodes."""
+    """Writes a layer with grouped queries after a norm. `constants` are Constant nodes."""
     random = np.random.default_rng(heads)
     sizes = {
         "scale": (hidden,),
@@ -264,7 +264,7 @@ def fast_links(tmp_path_factory):
 
 
 def test_a_large_vocabulary_is_split_alone(tpcc, fast_links):
-    """The width is whole in the matmuls of the vocabulary. Table and head are tied and stored once."""
+    """The width is whole in matmuls of the vocabulary. Table and head are tied and stored once."""
     grid, tokens = Grid.parse("tp2x2"), 35
     rows = found(tpcc.report(ODD.path, grid, ODD.shape(5, 7), fast_links))
     assert ("tpx", "reduce_scatter") in rows

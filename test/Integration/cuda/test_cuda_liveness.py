@@ -120,7 +120,7 @@ def test_rank_that_fails_at_the_outputs_is_named(tpcc, tmp_path, victim, fate):
 
 
 def test_processes_leave_no_files(tpcc, tmp_path):
-    """Processes leave no files, however they end, because shared files are unlinked or in memory."""
+    """Processes leave no files, however they end: shared files are unlinked or in memory."""
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
     with Steps(program, "tcp", tmp_path / "log", environment()) as steps:
         for pid in steps.ranks.values():

@@ -1,4 +1,4 @@
-"""Writes folders for TPC_CUDA_LIBS with links to the simulator, or with stubs of vendor libraries."""
+"""Writes folders for TPC_CUDA_LIBS with links to the simulator, or stubs of libraries."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def margins_of(logits: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Said:
-    """Output of a generating program for one prompt: its tokens and, with --logits, their logits."""
+    """The output of a generating program for one prompt: tokens and, with --logits, logits."""
 
     tokens: list[int]
     logits: np.ndarray | None

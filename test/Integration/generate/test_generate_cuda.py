@@ -150,7 +150,7 @@ def test_halves(tpcc, tmp_path, file, kind, grid):
     ],
 )
 def test_requests_in_slots(tpcc, request, grid, transport):
-    """If some of eight requests in three slots are cancelled, the others get the tokens as alone."""
+    """If some of eight requests in three slots are cancelled, the others get the same tokens."""
     if transport == "mpi":
         request.getfixturevalue("mpi")
     with Service(

@@ -38,7 +38,7 @@ def test_estimate_equals_use(tpcc, tmp_path, grid):
 
 
 def test_the_plan_counts_caches(tpcc):
-    """The plan counts keys and values of two layers and four sequences of 128 tokens, as on CPUs."""
+    """The plan counts keys and values of two layers and four sequences of 128 tokens."""
     cache_bytes = 2 * MODEL.layers * MODEL.hidden * 4 * 128 * 4
     for one in (compiled(tpcc, MODEL.path, "tp1"), tpcc.compile(MODEL.path, "tp1", "--generate")):
         output = one.call([*ASKED, "--verbose"]).check().stderr

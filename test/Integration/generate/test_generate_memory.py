@@ -1,4 +1,4 @@
-"""During generation, a rank uses memory for its weights, its shard of the caches, and little else."""
+"""During generation, a rank needs memory for its weights and caches, and little else."""
 
 import json
 import re

@@ -35,7 +35,7 @@ def flags_of(program: dict, outputs: list[str], to: Path, timeout: float) -> lis
 
 
 def command_of(program: dict, way: str, flags: list[str]) -> list[str]:
-    """Returns the command. NCCL accepts several ranks on one GPU only if they report several hosts."""
+    """Returns the command. NCCL accepts ranks on one GPU only if they report several hosts."""
     if way == "threads":
         return [program["executable"], *flags]
     hosts = ["sh", "-c", 'NCCL_HOSTID=tpc-$RANK exec "$@"', "sh"]

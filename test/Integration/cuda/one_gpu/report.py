@@ -51,7 +51,7 @@ class Report:
     def check(
         self, part: str, name: str, function, limit: float, always: bool = False
     ) -> Verdict | None:
-        """Records the verdict that `function(seconds)` returns. An exception fails only this check."""
+        """Records the verdict of `function(seconds)`. An exception fails only this check."""
         if not always and not self.only.search(f"{part}: {name}"):
             return None
         begin = time.monotonic()
