@@ -127,10 +127,15 @@ def find_long_divisions(text):
 def get_size(text, grid):
     """Returns the value of a size, such as `_24.tpx.tpy`, which is split over tpx and tpy. Returns
     None if it depends on rank or input."""
+    if "(" in text:
+        return None
+    if "+" in text:
+        terms = [get_size(term, grid) for term in text.strip('"').split("+")]
+        return sum(terms) if all(term is not None for term in terms) else None
     if "*" in text:
         factors = [get_size(factor, grid) for factor in text.strip('"').split("*")]
         return math.prod(factors) if all(factor is not None for factor in factors) else None
-    found = re.fullmatch(r"_?(\d+)((?:\.tp[xy]?)*)", text)
+    found = re.fullmatch(r"_?(\d+)((?:\.tp[xy]?)*)", text.strip())
     if not found:
         return None
     parts = {"tp": grid.tp, "tpx": (grid.xy or (1, 1))[0], "tpy": (grid.xy or (1, 1))[1]}
@@ -199,16 +204,19 @@ def find_widths(function, grid, shape):
 
     Elements along the last index of a loop are adjacent. The access has up to 16 bytes of the
     narrowest type (of the widest type in kernels without groups). Its number of elements divides
-    the known sizes of the rows and the bounds of conditions.
+    the known sizes of the rows, their strides, and the bounds of conditions.
     """
     loads = stores = 0
     sizes = {}
     signature, body = function.split("{\n", 1)
-    for name, type, dims in re.findall(
-        r"(%[\w.\-$]+|\"%.*?\"): memref<([?x\w]+)> of\s+\[(.*?)\](?=,|\))", signature, re.S
+    for name, type, dims, stride in re.findall(
+        r"(%[\w.\-$]+|\"%.*?\"): memref<([?x\w]+)> of\s+\[(.*?)\]"
+        r'(?:\s+rows \d+\s+stride\s+("[^"]*"|[^,\s)]+))?(?=,|\))',
+        signature,
+        re.S,
     ):
         dims = re.findall(r'"[^"]*"|[^,\s]+', dims)
-        sizes[name] = (ELEMENT_BYTES[type.split("x")[-1]], dims[-1] if dims else None)
+        sizes[name] = (ELEMENT_BYTES[type.split("x")[-1]], [*dims[-1:], *filter(None, [stride])])
     for match in re.finditer(
         r"^( *)(?:%\w+ = )?tpc_kernel\.(?:elements|fold \w+) \((.*?)\) in\s+"
         r"\[(.*?)\].*?\n(.*?)^\1}",
@@ -231,7 +239,7 @@ def find_widths(function, grid, shape):
             for cut in find_cuts(body, inner, last, grid):
                 while cut % lanes:
                     lanes //= 2
-        for size in [space[-1], *(dim for _, _, dim in accesses)]:
+        for size in [space[-1], *(size for _, _, own in accesses for size in own)]:
             while (known := get_size(size, grid)) and known % lanes:
                 lanes //= 2
         if lanes == 1:

@@ -282,6 +282,8 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
                       all[1].isConstant(1) ? SymExpr(0) : m[2] * m[3]});
     };
     // In a cache, the tokens of a head are contiguous; in other tensors, the heads of a token are.
+    // Queries, and keys and values outside of caches, may be columns of merged results.
+    SymExpr queryRow = getElementStrides(op.getQ(), p.grid())[1];
     SymExpr keyRow = k[2] * k[3], valueRow = v[2] * v[3];
     SmallVector<SymExpr> cacheStrides;
     auto setStrides = [&](Value tensor, ArrayRef<SymExpr> sizes, SymExpr &row) {
@@ -295,6 +297,9 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
     if (op.getLengths()) {
       setStrides(op.getK(), k, keyRow);
       setStrides(op.getV(), v, valueRow);
+    } else {
+      keyRow = getElementStrides(op.getK(), p.grid())[1];
+      valueRow = getElementStrides(op.getV(), p.grid())[1];
     }
     auto bufferOf = [&](Value tensor) { return tensor ? p.getBuffer(tensor) : Value(); };
     Value from[] = {p.getBuffer(op.getQ()), p.getBuffer(op.getK()), p.getBuffer(op.getV())};
@@ -304,10 +309,9 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
     buffer::AttentionOp::create(
         p.builder(), p.getLoc(), from[0], from[1], from[2], keyMask, mask, bias, slopes, lengths,
         to, p.expr(q[0]), p.expr(q[1]), p.expr(k[1]), p.expr(q[2]), p.expr(k[2]), p.expr(q[3]),
-        p.expr(v[3]), p.exprs({q[2] * q[3], keyRow, valueRow, q[2] * v[3]}),
-        getStrides(op.getMask()), getStrides(op.getBias()), slopesAt,
-        lengths ? p.exprs(cacheStrides) : ArrayAttr(), causal, after, op.getScaleAttr(),
-        op.getSoftcapAttr(),
+        p.expr(v[3]), p.exprs({queryRow, keyRow, valueRow, q[2] * v[3]}), getStrides(op.getMask()),
+        getStrides(op.getBias()), slopesAt, lengths ? p.exprs(cacheStrides) : ArrayAttr(), causal,
+        after, op.getScaleAttr(), op.getSoftcapAttr(),
         op.getMaskedRow() == MaskedRow::Uniform ? p.builder().getUnitAttr() : UnitAttr());
     return success();
   }
@@ -325,17 +329,13 @@ struct AppendModel : HostOpInterface::ExternalModel<AppendModel, AppendOp> {
     if (!getElementTypeOrSelf(op.getLengths()).isInteger(64))
       return op.emitOpError("must have lengths of type i64");
     SmallVector<SymExpr> cache = p.sizes(op.getType()), fresh = p.sizes(op.getFresh().getType());
-    Operation *transpose = op.getFresh().getDefiningOp();
     // The operand is [b, s, h, d] before an aliased transpose, else [b, h, s, d].
-    bool byTokens = transpose && transpose->hasAttr(kAliasedAttr);
-    SymExpr all = fresh[1] * fresh[2] * fresh[3];
-    SymExpr head = byTokens ? fresh[3] : fresh[2] * fresh[3];
-    SymExpr token = byTokens ? fresh[1] * fresh[3] : fresh[3];
+    SmallVector<SymExpr> strides = getElementStrides(op.getFresh(), p.grid());
     Value from = p.getBuffer(op.getFresh()), lengths = p.getBuffer(op.getLengths()),
           to = p.getBuffer(op.getCache());
     buffer::AppendOp::create(p.builder(), p.getLoc(), from, lengths, to, p.expr(cache[0]),
                              p.expr(cache[1]), p.expr(fresh[2]), p.expr(cache[2]), p.expr(cache[3]),
-                             p.exprs({all, head, token}));
+                             p.exprs(ArrayRef(strides).drop_back()));
     p.setBuffer(op.getResult(), to);
     return success();
   }

@@ -2,6 +2,7 @@
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Kernels/KernelOp.h"
+#include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/State.h"
 
 using namespace mlir;
@@ -208,8 +209,21 @@ Value BufferPlanner::getBuffer(Value tensor) {
     return getBuffer(root);
   auto slot = slotOf.find(tensor);
   assert(slot != slotOf.end() && "a value without a buffer");
+  if (auto columns = getResultColumns(tensor))
+    return buffers[tensor] = makeColumns(*columns, tensor);
   return buffers[tensor] = buffer::SlotOp::create(b, loc, frame, expr(slots[slot->second].begin),
                                                   shared.extent(tensor.getType()));
+}
+
+Value BufferPlanner::makeColumns(const ResultColumns &columns, Value tensor) {
+  Value &whole = wholes[getMerged(columns.matmul).front().getResult()];
+  if (!whole)
+    whole = buffer::SlotOp::create(b, loc, frame, expr(slots[slotOf.lookup(tensor)].begin),
+                                   buffer::ExtentAttr::get(b.getContext(),
+                                                           expr(columns.rows * columns.stride),
+                                                           getElementTypeOrSelf(tensor)));
+  return buffer::ColumnsOp::create(b, loc, whole, expr(columns.first), expr(columns.width),
+                                   expr(columns.stride), shared.extent(tensor.getType()));
 }
 
 /// Returns the value whose buffer `value` aliases; null if it has its own buffer.
@@ -340,16 +354,34 @@ void BufferPlanner::findSlots(Block &block, ValueRange results) {
     if (!hostOp || !hostOp.needsMemory())
       continue;
     int64_t now = position[&op];
-    for (Value result : op.getResults())
-      if (!buffers.count(result) && getAliasRoot(result) == result)
-        assignSlot(result, hostOp.getReusable(), now, std::max(lastUse.lookup(result), now));
+    for (Value result : op.getResults()) {
+      if (buffers.count(result) || getAliasRoot(result) != result)
+        continue;
+      int64_t end = std::max(lastUse.lookup(result), now);
+      auto columns = getResultColumns(result);
+      if (!columns) {
+        assignSlot(result, bytes(result.getType()), hostOp.getReusable(), now, end);
+        continue;
+      }
+      // One slot for all results, until the last use of any.
+      SmallVector<MatmulOp> merged = getMerged(columns->matmul);
+      if (columns->matmul != merged.front()) {
+        slotOf[result] = slotOf.lookup(merged.front().getResult());
+        continue;
+      }
+      for (MatmulOp other : merged)
+        end = std::max(end, lastUse.lookup(other.getResult()));
+      SymExpr each(getElementBytes(getElementTypeOrSelf(result)));
+      assignSlot(result, each * columns->rows * columns->stride, {}, now, end);
+    }
   }
 }
 
 // Assigns a free slot to `value`, preferably one of exactly the value's size. Called in program
 // order.
-void BufferPlanner::assignSlot(Value value, Value reusable, int64_t now, int64_t end) {
-  SymExpr size = bytes(value.getType()), known = substituteNumbers(size, grid());
+void BufferPlanner::assignSlot(Value value, const SymExpr &size, Value reusable, int64_t now,
+                               int64_t end) {
+  SymExpr known = substituteNumbers(size, grid());
   unsigned best = slots.size();
   // The result may reuse the slot of an operand whose last use is this op.
   if (reusable) {
@@ -426,6 +458,7 @@ LogicalResult BufferPlanner::planInner(Block &block, Block &into) {
   SmallVector<Slot> outerSlots = std::exchange(slots, SmallVector<Slot>());
   auto outerSlotOf = std::exchange(slotOf, DenseMap<Value, unsigned>());
   auto outerCopies = std::exchange(copies, SmallVector<std::pair<Value, Value>>());
+  auto outerWholes = std::exchange(wholes, DenseMap<Value, Value>());
   Value outerFrame = std::exchange(frame, {});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(&into);
@@ -433,6 +466,7 @@ LogicalResult BufferPlanner::planInner(Block &block, Block &into) {
   slots = std::move(outerSlots);
   slotOf = std::move(outerSlotOf);
   copies = std::move(outerCopies);
+  wholes = std::move(outerWholes);
   frame = outerFrame;
   return result;
 }

@@ -108,7 +108,9 @@ private:
 
   LogicalResult planBlock(Block &block, ValueRange results);
   void findSlots(Block &block, ValueRange results);
-  void assignSlot(Value value, Value reusable, int64_t now, int64_t end);
+  void assignSlot(Value value, const SymExpr &size, Value reusable, int64_t now, int64_t end);
+  /// Returns the place of a merged matmul's result in the buffer of the group.
+  Value makeColumns(const ResultColumns &columns, Value tensor);
   SymExpr assignOffsets();
   Value getAliased(Value value) const;
   Value getAliasRoot(Value value) const;
@@ -131,6 +133,7 @@ private:
   SmallVector<Slot> slots;
   DenseMap<Value, unsigned> slotOf;
   Value frame;
+  DenseMap<Value, Value> wholes;               // buffers of merged results, by the first of them
   SmallVector<std::pair<Value, Value>> copies; // at the block's end: (destination, value)
 };
 

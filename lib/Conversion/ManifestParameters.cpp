@@ -213,6 +213,7 @@ static std::string absolutePath(ModuleOp module, StringRef file) {
 
 /// For each entry of a merged GEMM except its first: returns the previous entry of the GEMM. An
 /// entry that is in several GEMMs is assigned to the first of them in program order.
+/// Biases are read together if the results are columns of one buffer.
 static llvm::StringMap<StringRef> findPreviousInGemm(ModuleOp module) {
   llvm::StringMap<SmallVector<buffer::CallOp>> calls;
   module.walk([&](buffer::CallOp call) { calls[call.getCallee()].push_back(call); });
@@ -241,8 +242,16 @@ static llvm::StringMap<StringRef> findPreviousInGemm(ModuleOp module) {
       }));
   };
   module.walk([&](buffer::ProductOp product) {
-    if (product.getParameters().size() > 1)
-      resolve(llvm::to_vector(product.getParameters()));
+    if (product.getParameters().size() < 2)
+      return;
+    resolve(llvm::to_vector(product.getParameters()));
+    SmallVector<Value> biases;
+    for (const buffer::ProductOp::Matmul &part : product.getMatmuls())
+      if (auto dense = part.bias ? part.bias.getDefiningOp<buffer::DenseOp>() : buffer::DenseOp();
+          dense && part.to.getDefiningOp<buffer::ColumnsOp>())
+        biases.push_back(dense.getIndex());
+    if (biases.size() == product.getParameters().size())
+      resolve(biases);
   });
   return previous;
 }

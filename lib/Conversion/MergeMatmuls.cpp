@@ -4,10 +4,16 @@
 // of three small ones. Each matmul keeps its parameter, epilogue and result, so users of the
 // results do not change.
 //
+// Where the library computes them as one matmul (TargetTraits::hasStridedResults), the results are
+// columns of one buffer. Then all users must read rows at a distance, and the parameters, which are
+// columns of one matrix, must have no other use.
+//
 //===----------------------------------------------------------------------===//
 
-#include "ParameterTable.h"
+#include "KernelClusters.h"
 #include "tpc/Conversion/Passes.h"
+#include "tpc/Conversion/Target/TargetTraits.h"
+#include "tpc/Dialect/State.h"
 
 #include "llvm/ADT/SmallPtrSet.h"
 
@@ -19,26 +25,14 @@ namespace mlir::tpc {
 using namespace mlir;
 using namespace mlir::tpc;
 
-SmallVector<MatmulOp> mlir::tpc::getMerged(MatmulOp op) {
-  Attribute mark = op->getAttr(kMergedAttr);
-  if (!mark)
-    return {op};
-  SmallVector<MatmulOp> merged;
-  for (OpOperand &use : op.getLhs().getUses())
-    if (auto other = dyn_cast<MatmulOp>(use.getOwner()); other && use.getOperandNumber() == 0 &&
-                                                         other->getBlock() == op->getBlock() &&
-                                                         other->getAttr(kMergedAttr) == mark)
-      merged.push_back(other);
-  llvm::sort(merged, [](MatmulOp a, MatmulOp b) { return a->isBeforeInBlock(b); });
-  return merged;
-}
-
 namespace {
 struct MergeMatmuls : mlir::tpc::impl::MergeMatmulsBase<MergeMatmuls> {
   void runOnOperation() override;
   void merge(ArrayRef<MatmulOp> products, const ParameterTable &parameters);
 
   int64_t next = 0; // next group number in the current block
+  /// Matmuls whose parameter has other uses.
+  DenseSet<Operation *> shared;
 };
 
 using Reached = llvm::SmallPtrSet<Operation *, 16>;
@@ -82,6 +76,98 @@ static bool canMoveTo(MatmulOp product, MatmulOp first, const ParameterTable &pa
   return true;
 }
 
+//===----------------------------------------------------------------------===//
+// Results in one buffer
+//===----------------------------------------------------------------------===//
+
+/// Returns whether an op, not a kernel, reads an operand by the distance between rows.
+static bool isReadByStrides(OpOperand &use) {
+  if (auto attention = dyn_cast<AttentionOp>(use.getOwner())) // in a cache, k and v are no columns
+    return &use == &attention.getQMutable() ||
+           (!attention.getLengths() &&
+            (&use == &attention.getKMutable() || &use == &attention.getVMutable()));
+  auto append = dyn_cast<AppendOp>(use.getOwner());
+  return append && &use == &append.getFreshMutable();
+}
+
+/// Returns whether all uses of a value with `rows` rows read it by the distance between rows.
+static bool isReadByRows(Value value, const ::tpc::SymExpr &rows, GridAttr grid) {
+  if (!countRowDims(getLocalSizes(value.getType(), grid), rows))
+    return false;
+  return llvm::all_of(value.getUses(), [&](OpOperand &use) {
+    Operation *user = use.getOwner();
+    if (user->getBlock() != value.getParentBlock())
+      return false;
+    if (auto fused = user->getAttrOfType<IntegerAttr>(kFusedAttr)) {
+      // Only a bias is added to all results at once.
+      bool isBias =
+          isa<AddOp>(user) && fused.getInt() == use.getOperandNumber() &&
+          cast<RankedTensorType>(user->getOperand(1 - fused.getInt()).getType()).getRank() == 1;
+      return isBias && isReadByRows(user->getResult(0), rows, grid);
+    }
+    if (isa<ReshapeOp>(user))
+      return isReadByRows(user->getResult(0), rows, grid);
+    if (isReadByStrides(use))
+      return true;
+    return isComputedByKernel(user) && getAliasedOperand(user->getResult(0)) != value;
+  });
+}
+
+/// Returns whether the result of a matmul may be columns of a buffer.
+static bool mayBeColumns(MatmulOp product) {
+  GridAttr grid = GridAttr::lookup(product);
+  ::tpc::SymExpr rows(1);
+  SmallVector<::tpc::SymExpr> lhs = getLocalSizes(product.getLhs().getType(), grid);
+  for (const ::tpc::SymExpr &size : ArrayRef(lhs).drop_back())
+    rows = rows * size;
+  return isReadByRows(product.getResult(), rows, grid);
+}
+
+static bool hasBias(MatmulOp product) {
+  if (product.getBias())
+    return true;
+  Value result = product.getResult();
+  return result.hasOneUse() && result.use_begin()->getOwner()->hasAttr(kFusedAttr);
+}
+
+/// Returns whether one matmul can compute both, besides what `mayBeColumns` requires of each.
+static bool areAlike(MatmulOp a, MatmulOp b) {
+  return hasBias(a) == hasBias(b) &&
+         getElementTypeOrSelf(a.getType()) == getElementTypeOrSelf(b.getType());
+}
+
+/// Finds matmuls whose parameter, a weight through a view, has several uses in the program.
+static DenseSet<Operation *> findShared(ModuleOp module) {
+  // The ops that use each parameter, also through arguments of functions.
+  using Load = std::pair<Attribute, Attribute>;
+  llvm::MapVector<Load, llvm::SetVector<Operation *>> users;
+  SymbolTableCollection symbols;
+  module.walk([&](ParameterOp parameter) {
+    auto &found = users[{parameter.getWeightAttr(), parameter.getViewAttr()}];
+    SmallVector<Value> work{parameter.getResult()};
+    while (!work.empty())
+      for (OpOperand &use : work.pop_back_val().getUses()) {
+        auto call = dyn_cast<func::CallOp>(use.getOwner());
+        if (call)
+          work.push_back(symbols.lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr())
+                             .getArgument(use.getOperandNumber()));
+        else if (use.getOwner()->hasAttr(kLoadedAttr))
+          work.push_back(use.getOwner()->getResult(0));
+        else
+          found.insert(use.getOwner());
+      }
+  });
+  DenseSet<Operation *> shared;
+  for (auto &[load, ops] : users)
+    if (ops.size() > 1)
+      shared.insert(ops.begin(), ops.end());
+  return shared;
+}
+
+//===----------------------------------------------------------------------===//
+// Groups
+//===----------------------------------------------------------------------===//
+
 /// Merges matmuls of one LHS, in program order. A matmul is added to the first group with a common
 /// dependent op if it can be moved to the first matmul of the group.
 void MergeMatmuls::merge(ArrayRef<MatmulOp> products, const ParameterTable &parameters) {
@@ -90,10 +176,14 @@ void MergeMatmuls::merge(ArrayRef<MatmulOp> products, const ParameterTable &para
     Reached reached;
   };
   SmallVector<Group> groups;
+  bool isOneBuffer = TargetTraits::get(products.front()).hasStridedResults;
   for (MatmulOp product : products) {
+    if (isOneBuffer && (shared.contains(product) || !mayBeColumns(product)))
+      continue;
     Reached reached = findReached(product, parameters);
     auto meets = [&](const Group &group) {
-      return canMoveTo(product, group.members.front(), parameters) &&
+      return (!isOneBuffer || areAlike(product, group.members.front())) &&
+             canMoveTo(product, group.members.front(), parameters) &&
              llvm::any_of(reached, [&](Operation *op) { return group.reached.contains(op); });
     };
     auto group = llvm::find_if(groups, meets);
@@ -121,6 +211,7 @@ void MergeMatmuls::runOnOperation() {
   if (marked.wasInterrupted())
     return signalPassFailure();
   ParameterTable parameters(getOperation());
+  shared = findShared(getOperation());
   getOperation().walk([&](Block *block) {
     llvm::MapVector<Value, SmallVector<MatmulOp>> byLhs;
     for (Operation &op : *block)

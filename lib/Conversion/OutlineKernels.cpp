@@ -2,6 +2,7 @@
 
 #include "KernelClusters.h"
 #include "tpc/Conversion/Passes.h"
+#include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -14,6 +15,7 @@ namespace mlir::tpc {
 
 using namespace mlir;
 using namespace mlir::tpc;
+using ::tpc::SymExpr;
 
 namespace {
 struct OutlineKernels : mlir::tpc::impl::OutlineKernelsBase<OutlineKernels> {
@@ -64,6 +66,13 @@ func::FuncOp OutlineKernels::getKernel(const Node &node, const KernelClusters &c
   auto function = func::FuncOp::create(loc, "kernel", b.getFunctionType(types, results));
   function.setPrivate();
   function->setAttr(kKernelAttr, b.getI64IntegerAttr(node.rows.size()));
+  for (auto [i, v] : llvm::enumerate(inputs))
+    if (auto columns = getResultColumns(v)) {
+      SmallVector<SymExpr> sizes = getLocalSizes(v.getType(), GridAttr::lookup(columns->matmul));
+      Attribute rows[] = {b.getI64IntegerAttr(*countRowDims(sizes, columns->rows)),
+                          SymExprAttr::get(context, columns->stride)};
+      function.setArgAttr(i, kRowStrideAttr, b.getArrayAttr(rows));
+    }
   Block *body = function.addEntryBlock();
   b.setInsertionPointToStart(body);
   IRMapping map;

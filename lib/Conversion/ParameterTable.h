@@ -9,6 +9,8 @@
 #ifndef TPC_LIB_CONVERSION_PARAMETERTABLE_H
 #define TPC_LIB_CONVERSION_PARAMETERTABLE_H
 
+#include "MergedResults.h"
+
 #include "tpc/Buffer/Buffer.h"
 #include "tpc/Dialect/Dist.h"
 
@@ -21,9 +23,6 @@ using buffer::ParameterUse;
 
 /// Returns the parameter from which a matmul's RHS is loaded.
 Value getLoadedParameter(Value rhs);
-
-/// Returns the matmuls that are merged with `op`, in program order; only `op` if it is unmarked.
-SmallVector<MatmulOp> getMerged(MatmulOp op);
 
 struct Parameter {
   StringAttr weight;

@@ -53,7 +53,7 @@ void ProgramObject::emit(ModuleOp module, ArrayRef<std::string> stages, StringRe
   e.array("tpc_nodes", pointer, nodes.size(),
           [&](Value, size_t i) -> Value { return e.address(named("tpc_node", i)); });
 
-  e.aggregate("tpc_program_v6", abi::getStructType<tpc_program>(context), LLVM::Linkage::External,
+  e.aggregate("tpc_program_v7", abi::getStructType<tpc_program>(context), LLVM::Linkage::External,
               [&](Value program) {
                 abi::Values<tpc_program> values{
                     .abi_version = e.i32(TPC_ABI_VERSION),

@@ -46,6 +46,12 @@ template <> void Call<buffer::PartOp>::emit(Operation *base, HostEmitter &e) con
   e.setValue(op.getPlace(), e.offset(e.pointer(op.getWhole()), bytes));
 }
 
+template <> void Call<buffer::ColumnsOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::ColumnsOp>(base);
+  Value bytes = e.sizes().mul(e.expr(op.getFrom()), e.i64(e.elementBytes(op.getWhole())));
+  e.setValue(op.getPlace(), e.offset(e.pointer(op.getWhole()), bytes));
+}
+
 template <> void Call<buffer::InputOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::InputOp>(base);
   e.setValue(op.getPlace(), e.call(TPC_ABI(tpc_input), e.i32(op.getIndex())));
@@ -112,8 +118,10 @@ template <> void Call<buffer::CallOp>::emit(Operation *base, HostEmitter &e) con
 template <> void Call<buffer::ProductOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::ProductOp>(base);
   SmallVector<abi::Values<tpc_product>> products;
-  for (const buffer::ProductOp::Matmul &part : op.getMatmuls())
+  for (const buffer::ProductOp::Matmul &part : op.getMatmuls()) {
+    auto columns = part.to.getDefiningOp<buffer::ColumnsOp>();
     products.push_back({.n = e.expr(part.n),
+                        .out_stride = e.expr(columns ? columns.getStride() : part.n),
                         .bias = e.pointer(part.bias),
                         .residual = e.pointer(part.residual),
                         .out = e.pointer(part.to),
@@ -121,6 +129,7 @@ template <> void Call<buffer::ProductOp>::emit(Operation *base, HostEmitter &e) 
                         .epilogue = e.i32(static_cast<int64_t>(part.epilogue)),
                         .dtype = e.dtype(op.getX()),
                         .out_dtype = e.dtype(part.to)});
+  }
   e.call(TPC_ABI(tpc_products), e.pointer(op.getX()), e.expr(op.getM()), e.expr(op.getK()),
          e.store<tpc_product>(products), e.i32(products.size()));
 }
@@ -330,9 +339,10 @@ template <typename... Ops> static void attach(MLIRContext *context) {
 
 void mlir::tpc::attachRuntimeCalls(MLIRContext *context) {
   using namespace buffer;
-  attach<PushOp, PopOp, SlotOp, PartOp, InputOp, StateOp, buffer::AppendOp, buffer::ConstantOp,
-         buffer::ParameterOp, DenseOp, CopyOp, LaunchOp, buffer::CallOp, ProductOp, BatchProductOp,
-         buffer::AttentionOp, buffer::AllReduceOp, buffer::AllGatherOp, buffer::ReduceScatterOp,
-         buffer::AllToAllOp, buffer::CollectivePermuteOp, buffer::ExchangeOp, buffer::BroadcastOp,
-         buffer::SendOp, buffer::RecvOp, buffer::OutputOp, RoundsOp>(context);
+  attach<PushOp, PopOp, SlotOp, PartOp, ColumnsOp, InputOp, StateOp, buffer::AppendOp,
+         buffer::ConstantOp, buffer::ParameterOp, DenseOp, CopyOp, LaunchOp, buffer::CallOp,
+         ProductOp, BatchProductOp, buffer::AttentionOp, buffer::AllReduceOp, buffer::AllGatherOp,
+         buffer::ReduceScatterOp, buffer::AllToAllOp, buffer::CollectivePermuteOp,
+         buffer::ExchangeOp, buffer::BroadcastOp, buffer::SendOp, buffer::RecvOp, buffer::OutputOp,
+         RoundsOp>(context);
 }

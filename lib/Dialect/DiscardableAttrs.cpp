@@ -148,6 +148,16 @@ static bool isKernel(const AttrUse &found) {
          });
 }
 
+/// The number of dimensions that count rows, and the elements from row to row.
+static bool isRowStride(const AttrUse &found) {
+  auto list = dyn_cast<ArrayAttr>(found.value);
+  auto tensor = dyn_cast_or_null<RankedTensorType>(found.type);
+  auto dims = list && list.size() == 2 ? dyn_cast<IntegerAttr>(list[0]) : IntegerAttr();
+  return dims && tensor && isa<SymExprAttr>(list[1]) && dims.getType().isInteger(64) &&
+         dims.getInt() > 0 && dims.getInt() <= tensor.getRank() && found.op &&
+         found.op->hasAttr(kKernelAttr);
+}
+
 /// Whether the op may be fused into the matmul directly before it.
 static bool isFused(const AttrUse &found) {
   auto operand = dyn_cast<IntegerAttr>(found.value);
@@ -335,6 +345,8 @@ static const Entry table[] = {
     {kFusedAttr, OnValue,
      "the index of an operand that the fused matmul computes and that has no other use", isFused},
     {kMergedAttr, OnValue, "a number that other matmuls of the same LHS have too", isMerged},
+    {kRowStrideAttr, OnInput, "a number of dimensions and a #tpc.expr, on an argument of a kernel",
+     isRowStride},
     {kAliasedAttr, OnValue, "a unit attribute of a movement of a cache", isAliased},
     {kLoadedAttr, OnValue,
      "a unit attribute of a cast from 16 bits to f32 that is used only as the RHS of matmuls",

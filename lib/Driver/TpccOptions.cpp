@@ -59,7 +59,7 @@ LEVELS (--emit), in order; programs of levels up to staged are valid inputs, lik
   buffers  runtime calls on planned memory, next to the tensor program
   ptx      with --target=cuda: all kernels as one PTX text
   llvm     LLVM IR
-  obj      an object file that defines tpc_program_v6
+  obj      an object file that defines tpc_program_v7
   lib      a shared library for C (tpc/session.h) and Python (tpc.load), which take executables as well
   exe      the executable
   onnx-sharded   the input ONNX file, with shardings and stages as ONNX's multi-device fields

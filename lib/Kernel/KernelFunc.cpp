@@ -12,7 +12,9 @@
 
 using namespace mlir;
 using namespace mlir::tpc::kernel;
+using mlir::tpc::parseSymExpr;
 using mlir::tpc::parseSymExprs;
+using mlir::tpc::printSymExpr;
 using mlir::tpc::printSymExprs;
 using mlir::tpc::SymExprAttr;
 using ::tpc::SymExpr;
@@ -46,13 +48,25 @@ void FuncOp::build(OpBuilder &b, OperationState &state, StringRef name, TypeRang
 ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &state) {
   StringAttr name;
   SmallVector<OpAsmParser::Argument> arguments;
-  SmallVector<Attribute> sizes;
+  SmallVector<Attribute> sizes, strides;
+  SmallVector<int64_t> dims;
+  bool hasStrides = false;
   auto parseOne = [&]() -> ParseResult {
     ArrayAttr own;
     if (parser.parseArgument(arguments.emplace_back(), /*allowType=*/true) ||
         parser.parseKeyword("of") || parseSymExprs(parser, own))
       return failure();
     sizes.push_back(own);
+    int64_t rows = 0;
+    SymExprAttr stride = SymExprAttr::get(parser.getContext(), SymExpr(0));
+    if (succeeded(parser.parseOptionalKeyword("rows"))) {
+      hasStrides = true;
+      if (parser.parseInteger(rows) || parser.parseKeyword("stride") ||
+          parseSymExpr(parser, stride))
+        return failure();
+    }
+    dims.push_back(rows);
+    strides.push_back(stride);
     return success();
   };
   if (parser.parseSymbolName(name, "sym_name", state.attributes) ||
@@ -66,6 +80,10 @@ ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &state) {
   Builder &b = parser.getBuilder();
   state.addAttribute("sizes", b.getArrayAttr(sizes));
   state.addAttribute("num_results", b.getI64IntegerAttr(sizes.size() - operands));
+  if (hasStrides) {
+    state.addAttribute("row_dims", b.getDenseI64ArrayAttr(dims));
+    state.addAttribute("row_strides", b.getArrayAttr(strides));
+  }
   return parser.parseRegion(*state.addRegion(), arguments);
 }
 
@@ -78,14 +96,18 @@ void FuncOp::print(OpAsmPrinter &printer) {
       printer.printRegionArgument(arg);
       printer << " of ";
       printSymExprs(printer, cast<ArrayAttr>(getSizes()[arg.getArgNumber()]));
+      if (auto rows = getRowStride(arg)) {
+        printer << " rows " << rows->dims << " stride ";
+        printSymExpr(printer, SymExprAttr::get(getContext(), rows->stride));
+      }
     });
     printer << ')';
   };
   printList(getOperandMemory());
   printer << " -> ";
   printList(getResultMemory());
-  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
-                                           {"sym_name", "sizes", "num_results"});
+  printer.printOptionalAttrDictWithKeyword(
+      (*this)->getAttrs(), {"sym_name", "sizes", "num_results", "row_dims", "row_strides"});
   printer << ' ';
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
@@ -93,6 +115,33 @@ void FuncOp::print(OpAsmPrinter &printer) {
 SmallVector<SymExpr> FuncOp::getSizesOf(Value memory) {
   unsigned number = cast<BlockArgument>(memory).getArgNumber();
   return SymExprAttr::getExprs(cast<ArrayAttr>(getSizes()[number]));
+}
+
+std::optional<FuncOp::RowStride> FuncOp::getRowStride(Value memory) {
+  unsigned number = cast<BlockArgument>(memory).getArgNumber();
+  if (!getRowDims() || (*getRowDims())[number] == 0)
+    return std::nullopt;
+  return RowStride{unsigned((*getRowDims())[number]),
+                   cast<SymExprAttr>((*getRowStrides())[number]).getExpr()};
+}
+
+void FuncOp::setRowStride(unsigned argument, std::optional<RowStride> rows) {
+  size_t count = getSizes().size();
+  SmallVector<int64_t> dims(count, 0);
+  SmallVector<Attribute> strides(count, SymExprAttr::get(getContext(), SymExpr(0)));
+  if (getRowDims()) {
+    dims.assign(getRowDims()->begin(), getRowDims()->end());
+    strides.assign(getRowStrides()->begin(), getRowStrides()->end());
+  }
+  dims[argument] = rows ? rows->dims : 0;
+  strides[argument] = SymExprAttr::get(getContext(), rows ? rows->stride : SymExpr(0));
+  if (llvm::all_of(dims, [](int64_t own) { return own == 0; })) {
+    removeRowDimsAttr();
+    removeRowStridesAttr();
+    return;
+  }
+  setRowDims(dims);
+  setRowStridesAttr(ArrayAttr::get(getContext(), strides));
 }
 
 /// Whether a store is unconditional and to the current row.
@@ -119,8 +168,11 @@ SmallVector<SymExpr> FuncOp::getExtents() {
     if (!size.isConstant() && seen.insert(size.str()).second)
       found.push_back(size);
   };
-  for (Value memory : getBody().getArguments())
+  for (Value memory : getBody().getArguments()) {
     llvm::for_each(getSizesOf(memory), add);
+    if (auto rows = getRowStride(memory))
+      add(rows->stride);
+  }
   getBody().walk([&](Operation *op) {
     if (auto elements = dyn_cast<ElementsOp>(op))
       llvm::for_each(elements.getExprs(), add);
@@ -152,6 +204,19 @@ LogicalResult FuncOp::verify() {
                            << ", but must be a dense memref of signless numbers with "
                            << sizes.size() << " dimensions '?', one for each size";
   }
+  if (getRowDims().has_value() != getRowStrides().has_value() ||
+      (getRowDims() &&
+       (getRowDims()->size() != getSizes().size() || getRowStrides()->size() != getSizes().size())))
+    return emitOpError() << "has strides of rows for another number of operands and results";
+  for (BlockArgument arg : body.getArguments())
+    if (auto rows = getRowStride(arg)) {
+      if (llvm::is_contained(getResultMemory(), arg))
+        return emitOpError() << "argument " << arg.getArgNumber() << " is a result with a stride";
+      if ((*getRowDims())[arg.getArgNumber()] < 0 || rows->dims > getSizesOf(arg).size())
+        return emitOpError() << "argument " << arg.getArgNumber() << " has "
+                             << getSizesOf(arg).size() << " dimensions, and rows in "
+                             << (*getRowDims())[arg.getArgNumber()];
+    }
   if (body.empty() || !isa<RowsOp>(body.back()))
     return emitOpError() << "must end with its tpc_kernel.rows";
   for (Operation &op : llvm::drop_end(body))

@@ -203,6 +203,94 @@ TEST_P(DeviceTest, ProductsWithASharedLeftSide) {
   }
 }
 
+/// Results side by side in the rows of one buffer: one GEMM if parameters, results and biases are
+/// adjacent, else several. The elements after them keep their values.
+TEST_P(DeviceTest, ProductsSideBySide) {
+  if (device->isHost())
+    return; // CPUs write dense rows
+  enum Layout { Adjacent, BiasesApart, ResultsApart, OneLeftOut };
+  const std::vector<int64_t> widths{16, 8, 0, 24};
+  const int64_t k = 32, n = 48, stride = n + 8;
+  for (auto [dtype, outDtype] :
+       {std::pair(TPC_F32, TPC_F32), {TPC_F16, TPC_F16}, {TPC_BF16, TPC_F32}}) {
+    if (!device->computes(dtype))
+      continue;
+    for (int64_t m : {1, 3, 40})
+      for (bool hasBias : {false, true})
+        for (Layout layout : {Adjacent, BiasesApart, ResultsApart, OneLeftOut}) {
+          // Small integers: sums are exact.
+          auto integers = [](int64_t count, int64_t seed) {
+            std::vector<float> values;
+            for (int64_t i = 0; i < count; ++i)
+              values.push_back(static_cast<float>((i * i + seed * i) % 5 - 2));
+            return values;
+          };
+          std::vector<std::shared_ptr<Matrix>> matrices = device->makeMatrices(k, widths, dtype);
+          std::vector<float> x = integers(m * k, 1), w = integers(k * n, 2),
+                             bias = integers(n + 4, 3), before(static_cast<size_t>(m * stride), 7);
+          const float *left = upload(*this, x, dtype);
+          const auto each = static_cast<int64_t>(sizeOf(outDtype));
+          auto *out = reinterpret_cast<std::byte *>(upload(*this, before, outDtype));
+          auto *biases = reinterpret_cast<std::byte *>(upload(*this, bias, outDtype));
+          std::vector<Product> products;
+          std::vector<std::pair<int64_t, int64_t>> columns; // in the buffer, in the matrix
+          int64_t column = 0;
+          for (size_t i = 0; i < widths.size(); ++i) {
+            std::vector<float> part;
+            for (int64_t row = 0; row < k; ++row)
+              part.insert(part.end(), w.begin() + row * n + column,
+                          w.begin() + row * n + column + widths[i]);
+            std::vector<uint16_t> bits = encode(part, dtype);
+            device->setRows(*matrices[i], 0, k,
+                            dtype == TPC_F32 ? static_cast<const void *>(part.data())
+                                             : bits.data());
+            bool isLast = i + 1 == widths.size();
+            int64_t at = column + (layout == ResultsApart && isLast ? 4 : 0);
+            int64_t biasAt = column + (layout == BiasesApart && isLast ? 4 : 0);
+            if (widths[i] && !(layout == OneLeftOut && i == 1)) {
+              products.push_back(
+                  {matrices[i].get(),
+                   hasBias ? reinterpret_cast<float *>(biases + biasAt * each) : nullptr, nullptr,
+                   reinterpret_cast<float *>(out + at * each), TPC_EPILOGUE_NONE, outDtype,
+                   stride});
+              for (int64_t j = 0; j < widths[i]; ++j)
+                columns.push_back({at + j, column + j});
+            }
+            column += widths[i];
+          }
+          device->beginStep({0, 0});
+          device->multiply({left, m, k, products, dtype});
+          device->endStep();
+          std::vector<float> result;
+          if (outDtype == TPC_F32)
+            result = valuesOf(reinterpret_cast<float *>(out), before.size());
+          else
+            for (uint16_t own : valuesOf(reinterpret_cast<uint16_t *>(out), before.size()))
+              result.push_back(decode(own, outDtype));
+          std::vector<float> expected = before;
+          for (auto [to, from] : columns)
+            for (int64_t row = 0; row < m; ++row) {
+              int64_t biasAt = from + (layout == BiasesApart && from >= n - 24 ? 4 : 0);
+              float sum = hasBias ? bias[static_cast<size_t>(biasAt)] : 0;
+              for (int64_t l = 0; l < k; ++l)
+                sum += x[static_cast<size_t>(row * k + l)] * w[static_cast<size_t>(l * n + from)];
+              expected[static_cast<size_t>(row * stride + to)] = sum;
+            }
+          EXPECT_EQ(result, expected) << m << " " << hasBias << " " << layout;
+          // The shapes that were multiplied; one of all columns if all are adjacent.
+          std::string whole =
+              " " + std::to_string(m) + " " + std::to_string(k) + " " + std::to_string(n) + " ";
+          std::vector<std::string> tunings = device->pendingTunings();
+          bool isOne = std::any_of(tunings.begin(), tunings.end(), [&](const std::string &one) {
+            return one.find(std::string(spellType(dtype))) != std::string::npos &&
+                   one.find(whole) != std::string::npos;
+          });
+          if (layout == Adjacent && !tunings.empty())
+            EXPECT_TRUE(isOne) << whole;
+        }
+  }
+}
+
 TEST_P(DeviceTest, BatchProductsBroadcast) {
   int64_t batch = 3, m = 5, k = 9, n = 17;
   // Small integers: sums are exact in each type.

@@ -13,7 +13,7 @@
 
 int main(int argc, char **argv) {
   void *library = argc < 2 ? nullptr : dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-  void *program = library ? dlsym(library, "tpc_program_v6") : nullptr;
+  void *program = library ? dlsym(library, "tpc_program_v7") : nullptr;
   if (!program) {
     const char *why = argc < 2 ? nullptr : dlerror();
     std::fprintf(stderr, "usage: tpc-run-late PROGRAM …: %s\n", why ? why : "no program");

@@ -42,8 +42,9 @@ public:
     own.draw(to, dtype, source, generator, first, factors);
   }
   void clear(void *to, int64_t size) override { own.clear(to, size); }
-  std::shared_ptr<Matrix> matrixOf(const void *rows, int64_t k, int64_t n, int32_t type) override {
-    return own.matrixOf(rows, k, n, type);
+  std::vector<std::shared_ptr<Matrix>>
+  matricesOf(const void *rows, int64_t k, std::span<const int64_t> widths, int32_t type) override {
+    return own.matricesOf(rows, k, widths, type);
   }
 
 private:
@@ -199,6 +200,56 @@ TEST_P(DeviceTest, LoadedPartsEqualFiles) {
           << i << " of " << expected.size() << ": " << have << " for " << want;
     }
   }
+}
+
+/// Rows that are apart: the elements between them keep their values. Files and random numbers.
+TEST_P(DeviceTest, LoadedPartsAreColumns) {
+  std::unique_ptr<WeightLoader> loader = device->makeWeightLoader();
+  if (!loader)
+    return;
+  int compared = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    TensorPart piece = drawPart(random);
+    if (piece.view.dims.size() != 2)
+      continue;
+    tpc_dtype source = seed % 2 ? TPC_F32 : TPC_BF16, dtype = seed % 4 == 2 ? TPC_F32 : source;
+    const int64_t from = sizeOf(source), to = sizeOf(dtype), count = piece.view.count();
+    const int64_t width = piece.view.shape()[1];
+    const int64_t stride = width + static_cast<int64_t>(random() % 9);
+    int64_t bytes = count ? ((piece.view.shape()[0] - 1) * stride + width) * to : 0;
+    std::vector<std::byte> file(static_cast<size_t>(piece.elements * from));
+    for (size_t i = 0; i < file.size(); i += 2) {
+      uint16_t bits = floatToBfloat(static_cast<float>(random() % 1000)); // no NaN, in both types
+      std::memcpy(&file[i], &bits, 2);
+    }
+    int64_t maximum = std::max<int64_t>(from * 8, int64_t(1) << random() % 12);
+    LimitedLoader narrow(*loader, maximum, maximum);
+    const Generator generator{seed, 0, 0.02f};
+    for (bool drawn : {false, true}) {
+      auto load = [&](std::byte *at, int64_t rowStride) {
+        if (drawn)
+          fillDrawn(narrow, piece.view, dtype, source, generator, at, rowStride);
+        else
+          fill(*device, narrow, piece.view, dtype, source, file.data(), at, rowStride);
+      };
+      std::vector<std::byte> dense = filled(*this, count * to, [&](std::byte *at) { load(at, 0); });
+      std::vector<std::byte> apart = filled(*this, bytes, [&](std::byte *at) { load(at, stride); });
+      for (int64_t i = 0; i < bytes / to; ++i) {
+        int64_t row = i / stride, column = i % stride;
+        std::vector<std::byte> expected(static_cast<size_t>(to), std::byte(0xa5));
+        if (column < width)
+          std::memcpy(expected.data(), &dense[static_cast<size_t>((row * width + column) * to)],
+                      static_cast<size_t>(to));
+        ASSERT_EQ(std::memcmp(&apart[static_cast<size_t>(i * to)], expected.data(),
+                              static_cast<size_t>(to)),
+                  0)
+            << "seed " << seed << ", row " << row << ", column " << column << ", width " << width;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 1000);
 }
 
 /// Elements between strides are skipped, even if the slice has the file's order and type.

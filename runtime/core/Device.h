@@ -54,6 +54,8 @@ struct Product {
   float *out;
   int32_t epilogue;
   int32_t dtype = TPC_F32; ///< type of bias, residual and out: that of x, or f32
+  /// Elements between rows of out and of residual, at least the matrix's n; 0: n.
+  int64_t outStride = 0;
 };
 
 /// Non-empty matmuls with the same `x`. `dtype`: type of x and the matrices; pointers are untyped.

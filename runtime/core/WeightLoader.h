@@ -53,9 +53,13 @@ public:
                     int64_t first, std::span<const LoadFactor> factors) = 0;
   virtual void clear(void *to, int64_t bytes) = 0;
 
-  /// Makes a right operand of matmuls from dense rows, which must outlive it.
-  virtual std::shared_ptr<Matrix> matrixOf(const void *rows, int64_t k, int64_t n,
-                                           int32_t dtype) = 0;
+  /// Makes right operands of matmuls from dense rows, which must outlive them. They are adjacent
+  /// columns: a row has the sum of their widths.
+  virtual std::vector<std::shared_ptr<Matrix>>
+  matricesOf(const void *rows, int64_t k, std::span<const int64_t> widths, int32_t dtype) = 0;
+  std::shared_ptr<Matrix> matrixOf(const void *rows, int64_t k, int64_t n, int32_t dtype) {
+    return matricesOf(rows, k, {&n, 1}, dtype)[0];
+  }
 };
 
 } // namespace tpc::rt

@@ -38,8 +38,12 @@ public:
   void draw(void *, int32_t, int32_t, const tpc::rt::Generator &, int64_t,
             std::span<const LoadFactor>) override {}
   void clear(void *, int64_t) override {}
-  std::shared_ptr<Matrix> matrixOf(const void *, int64_t k, int64_t n, int32_t dtype) override {
-    return std::make_shared<NoMatrix>(k, n, dtype);
+  std::vector<std::shared_ptr<Matrix>>
+  matricesOf(const void *, int64_t k, std::span<const int64_t> widths, int32_t dtype) override {
+    std::vector<std::shared_ptr<Matrix>> matrices;
+    for (int64_t n : widths)
+      matrices.push_back(std::make_shared<NoMatrix>(k, n, dtype));
+    return matrices;
   }
 };
 

@@ -16,7 +16,7 @@
 using namespace tpc::rt;
 
 // Test programs link the whole runtime without a program.
-#pragma weak tpc_program_v6
+#pragma weak tpc_program_v7
 
 namespace {
 
@@ -80,7 +80,7 @@ int tpc::rt::keepError(int status, const char *message) {
 }
 
 const Manifest &tpc::rt::manifestOfProgram() {
-  static const auto *manifest = new Manifest(readManifest(tpc_program_v6));
+  static const auto *manifest = new Manifest(readManifest(tpc_program_v7));
   return *manifest;
 }
 
@@ -116,7 +116,7 @@ int tpc_model_open(int32_t count, const char *const *flags, tpc_model **model) {
       require(flags[i], "a flag");
       texts.emplace_back(flags[i]);
     }
-    *model = new tpc_model{{tpc_program_v6, manifestOfProgram(), texts}, ""};
+    *model = new tpc_model{{tpc_program_v7, manifestOfProgram(), texts}, ""};
   });
 }
 

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 
 namespace tpc::rt {
 namespace {
@@ -275,22 +276,41 @@ void load(tpc_context &ctx, const Parameter &parameter, tpc_dtype stored, const 
   }
 }
 
-/// Makes the matrix of a parameter, and the matrices that are packed next to it. typeOf returns the
-/// type of a parameter's elements in memory.
+Shape shapeOf(const tpc_context &ctx, const Parameter &parameter) {
+  return localView(parameter, ctx.grid, ctx.coordinates).shape();
+}
+
+/// Returns a parameter and those next to it: matrices of as many rows, or vectors, of one type.
+/// typeOf returns the type of a parameter's elements in memory.
+template <typename TypeOf>
+std::vector<int> groupOf(const tpc_context &ctx, const Manifest &manifest, int first,
+                         TypeOf typeOf) {
+  std::vector<int> group{first};
+  const Parameter &parameter = manifest.parameters[first];
+  int64_t k = parameter.matmulRhs ? shapeOf(ctx, parameter)[0] : 0;
+  for (int i = first + 1, count = static_cast<int>(manifest.parameters.size()); i < count; ++i) {
+    const Parameter &other = manifest.parameters[i];
+    if (other.beside == group.back() && !other.isShared() && typeOf(other) == typeOf(parameter) &&
+        (!parameter.matmulRhs || shapeOf(ctx, other)[0] == k))
+      group.push_back(i);
+  }
+  return group;
+}
+
+std::vector<int64_t> widthsOf(const tpc_context &ctx, const Manifest &manifest,
+                              const std::vector<int> &group) {
+  std::vector<int64_t> widths;
+  for (int index : group)
+    widths.push_back(shapeOf(ctx, manifest.parameters[index]).back());
+  return widths;
+}
+
+/// Makes the matrix of a parameter, and the matrices that are packed next to it.
 template <typename TypeOf>
 void makeMatrices(tpc_context &ctx, const Manifest &manifest, int first, TypeOf typeOf) {
-  std::vector<int> group{first};
-  std::vector<int64_t> widths;
-  auto shapeOf = [&](int index) {
-    return localView(manifest.parameters[index], ctx.grid, ctx.coordinates).shape();
-  };
-  int64_t k = shapeOf(first)[0];
-  for (int i = first + 1, count = static_cast<int>(manifest.parameters.size()); i < count; ++i)
-    if (manifest.parameters[i].beside == group.back() && !manifest.parameters[i].isShared() &&
-        shapeOf(i)[0] == k && typeOf(manifest.parameters[i]) == typeOf(manifest.parameters[first]))
-      group.push_back(i);
-  for (int index : group)
-    widths.push_back(shapeOf(index)[1]);
+  std::vector<int> group = groupOf(ctx, manifest, first, typeOf);
+  std::vector<int64_t> widths = widthsOf(ctx, manifest, group);
+  int64_t k = shapeOf(ctx, manifest.parameters[first])[0];
   std::vector<std::shared_ptr<Matrix>> matrices =
       ctx.device->makeMatrices(k, widths, typeOf(manifest.parameters[first]));
   for (size_t i = 0; i < group.size(); ++i)
@@ -312,33 +332,64 @@ void share(tpc_context &ctx, const Manifest &manifest, int index, bool isDryRun)
   }
 }
 
-/// Allocates one block for all dense parameters of the rank, for a device that loads them. Returns
-/// their addresses.
-std::vector<void *> allocateParameters(tpc_context &ctx, const Manifest &manifest,
-                                       WeightLoader &loader, LoadedWeights &loaded) {
-  std::vector<void *> addresses(manifest.parameters.size(), nullptr);
-  std::vector<size_t> offsets(manifest.parameters.size(), 0);
-  size_t total = 0;
-  auto forEachOwn = [&](auto &&doParameter) {
-    for (size_t i = 0; i < manifest.parameters.size(); ++i)
-      if (manifest.parameters[i].stage == manifest.stageOf(ctx.rank) &&
-          !manifest.parameters[i].isShared())
-        doParameter(i, manifest.parameters[i],
-                    localView(manifest.parameters[i], ctx.grid, ctx.coordinates).shape());
+/// Device memory of a parameter.
+struct ParameterMemory {
+  void *data = nullptr;
+  int64_t rowStride = 0; ///< elements between the rows of columns of a matrix; else 0
+};
+
+/// Allocates one block for the rank's parameters, for a device that loads them. Matrices of
+/// one matmul are columns of one matrix, and their biases are one vector; others are dense.
+std::vector<ParameterMemory> allocateParameters(tpc_context &ctx, const Manifest &manifest,
+                                                WeightLoader &loader, LoadedWeights &loaded) {
+  std::vector<std::vector<int>> groups;
+  std::vector<bool> isPlaced(manifest.parameters.size(), false);
+  for (size_t i = 0; i < manifest.parameters.size(); ++i) {
+    const Parameter &parameter = manifest.parameters[i];
+    if (parameter.stage != manifest.stageOf(ctx.rank) || parameter.isShared() || isPlaced[i])
+      continue;
+    groups.push_back(groupOf(ctx, manifest, static_cast<int>(i),
+                             [](const Parameter &one) { return one.dtype; }));
+    for (int index : groups.back())
+      isPlaced[index] = true;
+  }
+  auto bytesOf = [&](int index) {
+    const Parameter &parameter = manifest.parameters[index];
+    return *byteCount(shapeOf(ctx, parameter), parameter.dtype);
   };
-  forEachOwn([&](size_t i, const Parameter &parameter, const Shape &shape) {
-    offsets[i] = total;
-    total += Arena::alignUp(static_cast<size_t>(*byteCount(shape, parameter.dtype)));
-  });
+  size_t total = 0;
+  std::vector<size_t> offsets;
+  for (const std::vector<int> &group : groups) {
+    offsets.push_back(total);
+    int64_t bytes = 0;
+    for (int index : group)
+      bytes += bytesOf(index);
+    total += Arena::alignUp(static_cast<size_t>(bytes));
+  }
   std::byte *base = loaded.add(*ctx.device, static_cast<int64_t>(total));
-  forEachOwn([&](size_t i, const Parameter &parameter, const Shape &shape) {
-    addresses[i] = base + offsets[i];
-    if (parameter.matmulRhs)
-      ctx.data.matrices[i] = loader.matrixOf(addresses[i], shape[0], shape[1], parameter.dtype);
-    else
-      ctx.data.parameters[i] = addresses[i];
-  });
-  return addresses;
+  std::vector<ParameterMemory> memory(manifest.parameters.size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const std::vector<int> &group = groups[g];
+    const Parameter &parameter = manifest.parameters[group[0]];
+    std::byte *at = base + offsets[g];
+    if (!parameter.matmulRhs) {
+      for (int index : group) {
+        memory[index].data = at;
+        ctx.data.parameters[index] = at;
+        at += bytesOf(index);
+      }
+      continue;
+    }
+    std::vector<int64_t> widths = widthsOf(ctx, manifest, group);
+    auto matrices = loader.matricesOf(at, shapeOf(ctx, parameter)[0], widths, parameter.dtype);
+    int64_t stride = std::accumulate(widths.begin(), widths.end(), int64_t(0));
+    for (size_t i = 0; i < group.size(); ++i) {
+      ctx.data.matrices[group[i]] = std::move(matrices[i]);
+      memory[group[i]] = {at, group.size() > 1 ? stride : 0};
+      at += widths[i] * dtypeBytes(parameter.dtype);
+    }
+  }
+  return memory;
 }
 
 } // namespace
@@ -352,9 +403,9 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
   auto typeOf = [&](const Parameter &parameter) {
     return sources.isNothing ? parameter.dtype : storedType(parameter);
   };
-  std::vector<void *> addresses;
+  std::vector<ParameterMemory> memory;
   if (loader)
-    addresses = allocateParameters(ctx, manifest, *loader, *loaded);
+    memory = allocateParameters(ctx, manifest, *loader, *loaded);
   for (size_t i = 0; i < manifest.parameters.size(); ++i) {
     const Parameter &parameter = manifest.parameters[i];
     int index = static_cast<int>(i);
@@ -373,7 +424,7 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
       RandomSource random(*sources.seed, parameter);
       if (loader)
         fillDrawn(*loader, view, parameter.dtype, parameter.sourceDtype, random.generator(),
-                  addresses[i]);
+                  memory[i].data, memory[i].rowStride);
       else
         load(ctx, parameter, stored, view, index, Drawn{random, stored, parameter.sourceDtype},
              *loaded);
@@ -382,7 +433,7 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
     Mapping mapping(*sources.files[parameter.file], parameter.offset, parameter.bytes);
     if (loader)
       fill(*ctx.device, *loader, view, parameter.dtype, parameter.sourceDtype, mapping.data(),
-           addresses[i]);
+           memory[i].data, memory[i].rowStride);
     else if (stored == parameter.sourceDtype)
       load(ctx, parameter, stored, view, index, SameType{mapping.data(), dtypeBytes(stored)},
            *loaded);

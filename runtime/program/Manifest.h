@@ -76,7 +76,7 @@ struct Parameter {
   Shape sourceShape;
   bool matmulRhs = false;
   /// For a matmul_rhs in a fused matmul: the earlier parameter of the stage whose packed columns
-  /// precede its own; or -1.
+  /// precede its own; or -1. For a bias of such a matmul: the bias that precedes it.
   int beside = -1;
   /// Earlier parameter of the stage with the same value and use; or -1.
   int sameAs = -1;

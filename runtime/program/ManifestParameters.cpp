@@ -106,8 +106,11 @@ Parameter readParameter(const Node &node, const Manifest &manifest) {
     auto count = static_cast<int64_t>(manifest.parameters.size());
     parameter.beside = static_cast<int>(node["beside"].integerIn(0, count - 1));
     const Parameter &other = manifest.parameters[parameter.beside];
-    if (!parameter.matmulRhs || !other.matmulRhs || other.stage != parameter.stage)
-      refuse(node.where, "both parameters of a fused pair must be a matmul_rhs of one stage");
+    bool areVectors = parameter.dims.size() == 1 && other.dims.size() == 1;
+    if (parameter.matmulRhs != other.matmulRhs || !(parameter.matmulRhs || areVectors) ||
+        other.stage != parameter.stage)
+      refuse(node.where, "both parameters of a fused pair must be a matmul_rhs, or both a bias, of "
+                         "one stage");
   }
   if (init != "normal" && init != "ones" && init != "zeros")
     refuse(node.where, "unknown init '" + init + "'");

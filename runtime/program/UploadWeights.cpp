@@ -8,6 +8,9 @@
 // factors are n (stride k/2 in the result, 1 in the file) and k/2 (stride 1 in the result, n in the
 // file). The host copies k/2 runs of n elements, and the device transposes them.
 //
+// The rows of a part may be apart in device memory, as columns of a matrix. Then the strides of the
+// factors of its first dimension are multiples of the matrix's width.
+//
 // The innermost factor in the file may have a stride of a few elements. The host then copies the
 // elements between them too, and the device skips these.
 //
@@ -38,27 +41,34 @@ struct Factor {
   }
 };
 
-/// Factors in the order of the dense slice. Empty if the slice has no element.
-std::vector<Factor> factorsOf(const LocalView &view, int64_t &first) {
+/// Factors in the order of the slice. Empty if the slice has no element.
+std::vector<Factor> factorsOf(const LocalView &view, int64_t rowStride, int64_t &first) {
   std::vector<Factor> factors;
   int64_t step = view.count();
   first = view.offset;
-  for (const auto &dim : view.dims)
-    for (const ViewFactor &own : dim) {
-      if (own.size == 0)
-        return {};
+  if (step == 0)
+    return {};
+  const int64_t width = rowStride ? view.shape()[1] : 0;
+  if (rowStride)
+    step = step / width * rowStride;
+  for (size_t d = 0; d < view.dims.size(); ++d) {
+    if (rowStride && d == 1)
+      step = width;
+    for (const ViewFactor &own : view.dims[d]) {
       step /= own.size;
       if (own.size == 1) {
         first += own.at(0);
         continue;
       }
       bool continues = !factors.empty() && own.offsets.empty() && factors.back().offsets.empty() &&
-                       factors.back().from == own.size * own.stride;
+                       factors.back().from == own.size * own.stride &&
+                       factors.back().to == own.size * step;
       if (continues)
         factors.back() = {factors.back().size * own.size, step, own.stride, {}};
       else
         factors.push_back({own.size, step, own.stride, own.offsets});
     }
+  }
   // A single element also needs a factor.
   if (factors.empty())
     factors.push_back({1, 1, 1, {}});
@@ -137,9 +147,9 @@ private:
 } // namespace
 
 void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype dtype,
-          tpc_dtype sourceDtype, const std::byte *data, void *to) {
+          tpc_dtype sourceDtype, const std::byte *data, void *to, int64_t rowStride) {
   int64_t first = 0;
-  std::vector<Factor> factors = factorsOf(view, first);
+  std::vector<Factor> factors = factorsOf(view, rowStride, first);
   if (factors.empty())
     return;
   std::sort(factors.begin(), factors.end(),
@@ -175,9 +185,9 @@ void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype
 }
 
 void fillDrawn(WeightLoader &loader, const LocalView &view, tpc_dtype dtype, tpc_dtype sourceDtype,
-               const Generator &generator, void *to) {
+               const Generator &generator, void *to, int64_t rowStride) {
   int64_t first = 0;
-  std::vector<Factor> factors = factorsOf(view, first);
+  std::vector<Factor> factors = factorsOf(view, rowStride, first);
   bool isFloat = dtype == TPC_F32 || sourceDtype == TPC_F16 || sourceDtype == TPC_BF16;
   if (factors.empty())
     return;

@@ -5,16 +5,17 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @w in "/w.bin" at 0 : tensor<6x8xf32>
 tpc.weight @b in "/w.bin" at 192 : tensor<8xf32>
 
-// The arguments are parameter 0 (packed), the bias (parameter 1, dense), the residual, m = 2 * 3, k
-// and n. Activation 2 is GELU by tanh.
+// The arguments are parameter 0 (packed), the bias (parameter 1, dense), the residual, m = 2 * 3, k,
+// n and the distance between rows. Activation 2 is GELU by tanh.
 // CHECK-LABEL: llvm.func internal @product(
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
 // CHECK-DAG: %[[I32_2:.*]] = llvm.mlir.constant(2 : i32)
-// CHECK: %[[PART:.*]] = llvm.alloca {{.*}} !llvm.struct<(i64, ptr, ptr, ptr, i32, i32, i32, i32)>
+// CHECK: %[[PART:.*]] = llvm.alloca {{.*}} !llvm.struct<(i64, i64, ptr, ptr, ptr, i32, i32, i32, i32)>
 // CHECK: %[[V0:.*]] = llvm.call @tpc_parameter(%arg0, %[[I32_1]])
+// CHECK: llvm.store %[[C8]], %{{.*}} : i64
 // CHECK: llvm.store %[[C8]], %{{.*}} : i64
 // CHECK: llvm.store %[[V0]], %{{.*}} : !llvm.ptr
 // CHECK: llvm.store %arg3, %{{.*}} : !llvm.ptr

@@ -57,4 +57,4 @@ tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[n, 8], local>>) inputs [{tpc.n
 // CHECK: llvm.mlir.addressof @kernel_add
 // CHECK: llvm.mlir.global internal constant @tpc_constants() {{.*}}array<0 x struct<(ptr, i64)>>
 // CHECK: llvm.mlir.global internal constant @tpc_nodes() {{.*}}array<1 x ptr>
-// CHECK: llvm.mlir.global external constant @tpc_program_v6()
+// CHECK: llvm.mlir.global external constant @tpc_program_v7()

@@ -234,3 +234,24 @@ func.func @no_stages(%x: tensor<4xf32>) -> tensor<4xf32> {
 // expected-error @+1 {{'tpc.recorded_stages' must be a list of {node = "name", stage = index}, not [{node = "a"}]}}
 module attributes {tpc.recorded_stages = [{node = "a"}]} {
 }
+
+// -----
+
+// expected-error @+1 {{argument 0: 'tpc.row_stride' must be a number of dimensions and a #tpc.expr, on an argument of a kernel, not [1]}}
+func.func private @f(%x: tensor<4xf32> {tpc.row_stride = [1]}) -> tensor<4xf32> attributes {tpc.kernel = 1} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{argument 0: 'tpc.row_stride' must be a number of dimensions and a #tpc.expr, on an argument of a kernel}}
+func.func private @f(%x: tensor<4xf32> {tpc.row_stride = [2, #tpc.expr<8>]}) -> tensor<4xf32> attributes {tpc.kernel = 1} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{argument 0: 'tpc.row_stride' must be a number of dimensions and a #tpc.expr, on an argument of a kernel}}
+func.func private @f(%x: tensor<4xf32> {tpc.row_stride = [1, #tpc.expr<8>]}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}

@@ -321,3 +321,17 @@ tpc_kernel.func @moved_by_branch(%n: memref<?xi64> of [2], %x: memref<?x?xf32> o
     }
   }
 }
+
+// -----
+
+// expected-error@+1 {{argument 1 is a result with a stride}}
+tpc_kernel.func @result(%x: memref<?x?xf32> of [4, 8]) -> (%y: memref<?x?xf32> of [4, 8] rows 1 stride 24) {
+  tpc_kernel.rows () in [] {}
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 has 2 dimensions, and rows in 3}}
+tpc_kernel.func @dimensions(%x: memref<?x?xf32> of [4, 8] rows 3 stride 24) -> (%y: memref<?x?xf32> of [4, 8]) {
+  tpc_kernel.rows () in [] {}
+}

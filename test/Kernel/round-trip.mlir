@@ -152,3 +152,16 @@ tpc_kernel.func @appends(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]
     }
   }
 }
+
+// CHECK-LABEL: tpc_kernel.func @columns(
+// CHECK-SAME: memref<?x?x?xf32> of [n, _12, 64] rows 1 stride "_768 + 128", %{{.*}}: memref<?xf32> of [64]) ->
+// CHECK-SAME: (%{{.*}}: memref<?x?x?xf32> of [n, _12, 64]) {
+tpc_kernel.func @columns(%x: memref<?x?x?xf32> of [n, _12, 64] rows 1 stride "_768 + 128", %z: memref<?xf32> of [64])
+    -> (%y: memref<?x?x?xf32> of [n, _12, 64]) {
+  tpc_kernel.rows (%row) in [n] {
+    tpc_kernel.elements (%h, %j) in [_12, 64] {
+      %v = memref.load %x[%row, %h, %j] : memref<?x?x?xf32>
+      memref.store %v, %y[%row, %h, %j] : memref<?x?x?xf32>
+    }
+  }
+}

@@ -163,6 +163,23 @@ def Buffer_PartOp : Buffer_PlaceOp<"part"> {
   let assemblyFormat = "$whole `from` custom<SymExpr>($from) `:` custom<Extent>($extent) attr-dict";
 }
 
+def Buffer_ColumnsOp : Buffer_PlaceOp<"columns"> {
+  let summary = "Adjacent columns of a buffer of rows";
+  let description = [{
+    `%k = tpc_buffer.columns %0 from _6.tp n _2.tp of "_6.tp + _2.tp" : "_2.tp*n" x f32`: of a buffer
+    with rows of `_6.tp + _2.tp` elements, the `_2.tp` columns that begin at column `_6.tp`. The
+    results of a `tpc_buffer.product` may be columns of one buffer. Only ops that take the distance
+    between rows read them: `tpc_buffer.launch` (the kernel has it), `tpc_buffer.attention` (q, k
+    and v) and `tpc_buffer.append`.
+  }];
+  let arguments = (ins Buffer_Place:$whole, Tpc_SymExprAttr:$from, Tpc_SymExprAttr:$width,
+                       Tpc_SymExprAttr:$stride, Buffer_ExtentAttr:$extent);
+  let assemblyFormat = [{
+    $whole `from` custom<SymExpr>($from) `n` custom<SymExpr>($width) `of` custom<SymExpr>($stride)
+    `:` custom<Extent>($extent) attr-dict
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // Computation
 //===----------------------------------------------------------------------===//
@@ -216,7 +233,8 @@ def Buffer_ProductOp : Buffer_Op<"product", [AttrSizedOperandSegments]> {
 
     All operands have the same element type, which the target's matmul library must support.
     Accumulation is in f32; results are rounded once. `to` may alias the `residual` of the same
-    matmul, but no other operand.
+    matmul, but no other operand. It may be columns of a buffer: if the columns of all matmuls are
+    adjacent and in order, a library may compute them as one matmul.
   }];
   let arguments = (ins Buffer_Read:$x, Variadic<Buffer_Parameter>:$parameters, Buffer_Reads:$biases,
                        Buffer_Reads:$residuals, Buffer_Writes:$to, Tpc_SymExprAttr:$m,

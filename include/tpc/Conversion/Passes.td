@@ -57,6 +57,12 @@ def MergeMatmuls : Pass<"tpc-merge-matmuls", "::mlir::ModuleOp"> {
     Not merged: matmuls without a common dependent op, and matmuls whose bias or residual is
     computed after the first matmul of the group. For example, experts are computed one after the
     other; after a merge the results of all experts would be live at once.
+
+    For targets that compute the group as one matmul (`cuda`), the results are columns of one
+    buffer. So all users of a result must read it by rows: kernels, attention and `tpc.append`, also
+    through reshapes that keep rows whole. Not merged there: results that are returned, sent, or an
+    operand of a collective or a matmul; matmuls with a residual; matmuls with and without a bias;
+    parameters with other uses.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
@@ -150,7 +156,7 @@ def LowerProgram : Pass<"tpc-lower-program", "::mlir::ModuleOp"> {
   let description = [{
     Converts all ops of `tpc` and `tpc_buffer`. Each op on buffers becomes one runtime call. Kernels
     must have been lowered (`tpc-lower-kernels`). Named symbols of static sizes are replaced by
-    their numbers. `tpc_program_v6` refers to the manifest and to one function for each stage.
+    their numbers. `tpc_program_v7` refers to the manifest and to one function for each stage.
     Requires `tpc-plan-buffers`.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];

@@ -28,6 +28,9 @@ inline constexpr llvm::StringLiteral kStepAttr = "tpc.step";
 /// that are updated in place, and transposes whose results runtime calls read by strides; see
 /// tpc-alias-caches.
 inline constexpr llvm::StringLiteral kAliasedAttr = "tpc.aliased";
+/// On an argument of a kernel: the number of dimensions that count rows, and the distance in
+/// elements from row to row. The argument is columns of a buffer with results of merged matmuls.
+inline constexpr llvm::StringLiteral kRowStrideAttr = "tpc.row_stride";
 
 /// Names of the size symbols in kStepAttr: number of cached tokens, and of new tokens.
 struct StepSymbols {

@@ -50,9 +50,10 @@ def TpcKernel_Dialect : Dialect {
 
     **Sizes** are expressions over the program's symbols and this rank's coordinates (`rank.tp`;
     `rank.mb` is the micro-batch index), never numbers computed from them: the same IR is valid for
-    all values of its symbols. Operands and results are dense and row-major. Their types
-    `memref<?x?xf32>` specify only rank and element type; the function specifies the sizes. Element
-    types are signless (arithmetic ops define the signedness); an `i1` takes a byte.
+    all values of its symbols. Operands and results are dense and row-major, except for operands
+    with a `stride`. Their types `memref<?x?xf32>` specify only rank and element type; the function
+    specifies the sizes. Element types are signless (arithmetic ops define the signedness); an `i1`
+    takes a byte.
 
     **Indices** have type `index`. Each index into a dimension and each loop size is less than 2^31,
     so 32 bits are enough. Linear memory offsets and linear row indices may need 64 bits.
@@ -75,7 +76,9 @@ def TpcKernel_FuncOp
   let summary = "A kernel: operands, results, and one tpc_kernel.rows";
   let description = [{
     Operands are read, results are written. Both are memory, `memref<?x…>` with one dimension for
-    each size. No result aliases an operand or another result. The body has sizes and constants,
+    each size. An operand may be columns of a larger buffer: in `%x: memref<?x?x?xf32> of [n, 12, 64]
+    rows 1 stride "3*_768"` the first dimension counts rows, which are `3*_768` elements apart; the
+    elements of a row are dense. No result aliases an operand or another result. The body has sizes and constants,
     then one `tpc_kernel.rows`. A conditional store may write a slice of a result; the other
     elements stay unchanged. The slice may be in another row of the result if no two rows store to
     the same element. For example, this kernel appends new keys to a cache:
@@ -98,6 +101,7 @@ def TpcKernel_FuncOp
 
     * an op that is not listed above; fast-math flags;
     * a load whose rank differs from its argument's, or from memory that is not an argument;
+    * a stride of a result, or of more dimensions than the operand has;
     * a store outside of `tpc_kernel.elements`, or to an operand;
     * a store to another row, unless it is conditional and each of its row indices is the current
       row's index plus a term that is equal for all rows with the same preceding indices;
@@ -106,7 +110,8 @@ def TpcKernel_FuncOp
   }];
   let arguments = (ins SymbolNameAttr:$sym_name,
                        TypedArrayAttrBase<Tpc_SymExprs, "lists of sizes">:$sizes,
-                       I64Attr:$num_results);
+                       I64Attr:$num_results, OptionalAttr<DenseI64ArrayAttr>:$row_dims,
+                       OptionalAttr<Tpc_SymExprs>:$row_strides);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
@@ -116,6 +121,15 @@ def TpcKernel_FuncOp
     "::llvm::StringRef":$name, "::mlir::TypeRange":$elements,
     "::llvm::ArrayRef<::llvm::SmallVector<::tpc::SymExpr>>":$sizes, "unsigned":$numResults)>];
   let extraClassDeclaration = [{
+    /// Rows of an operand at a distance: the number of leading dimensions that count rows, and the
+    /// elements from row to row.
+    struct RowStride {
+      unsigned dims;
+      ::tpc::SymExpr stride;
+    };
+    /// Returns nothing for dense memory.
+    std::optional<RowStride> getRowStride(::mlir::Value memory);
+    void setRowStride(unsigned argument, std::optional<RowStride> rows);
     ::mlir::Block::BlockArgListType getOperandMemory() {
       return getBody().getArguments().drop_back(getNumResults());
     }

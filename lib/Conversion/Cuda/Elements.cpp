@@ -68,9 +68,12 @@ void KernelLowering::addStreams(Block &body, Value last, bool cuts, Streams &str
 void KernelLowering::align(const Streams &streams, Value size, Lanes &lanes) {
   unsigned &width = lanes.adjacent;
   SmallVector<Value> lengths{size};
-  for (auto &[memref, indices] : streams.accesses)
+  for (auto &[memref, indices] : streams.accesses) {
     if (indices.size() > 1)
       lengths.push_back(extent(source.getSizesOf(memref).back()));
+    if (auto rows = source.getRowStride(memref))
+      lengths.push_back(extent(rows->stride));
+  }
   for (Value length : lengths)
     if (auto known = asConstant(length))
       while (*known % width)

@@ -220,23 +220,47 @@ void KernelLowering::lowerScalar(Operation *op) {
 Value KernelLowering::elementAddress(Value memref, ValueRange indices) {
   Value linear;
   APInt maximum(64, 0);
-  for (auto [index, size, expr] :
-       llvm::zip_equal(indices, memorySizes(memref), source.getSizesOf(memref))) {
-    ConstantIntRanges range = getRange(index);
+  // Multiplies by a size or a stride, then adds an index.
+  auto step = [&](Value size, const SymExpr &expr, Value index) {
     bool overflow = false;
     if (linear) {
       APInt count(64, asConstant(size).value_or(kMaxIndex));
       maximum = maximum.smul_ov(count, overflow);
     }
-    bool narrow = !overflow && fits(range) && !isNegative(range);
-    if (narrow)
-      maximum += range.smax();
+    bool narrow = !overflow;
+    if (index) {
+      ConstantIntRanges range = getRange(index);
+      narrow = narrow && fits(range) && !isNegative(range);
+      if (narrow)
+        maximum += range.smax();
+    }
     narrow = narrow && maximum.isSignedIntN(32);
     if (!narrow)
       maximum = APInt::getSignedMaxValue(64);
     unsigned width = narrow && (!linear || linear.getType().isInteger(32)) ? 32 : 64;
-    Value i = toWidth(map.lookup(index), width);
-    linear = linear ? add(mul(toWidth(linear, width), width == 32 ? extent(expr) : size), i) : i;
+    Value i = index ? toWidth(map.lookup(index), width) : Value();
+    if (linear)
+      linear = mul(toWidth(linear, width), width == 32 ? extent(expr) : size);
+    linear = !linear ? i : i ? add(linear, i) : linear;
+  };
+  auto rows = source.getRowStride(memref);
+  for (auto [i, index, size, expr] :
+       llvm::enumerate(indices, memorySizes(memref), source.getSizesOf(memref)))
+    if (!rows || i < rows->dims)
+      step(size, expr, index);
+  if (rows) {
+    step(sizes->expr(rows->stride), rows->stride, {});
+    Value row = linear;
+    APInt most = maximum;
+    linear = {};
+    maximum = APInt(64, 0);
+    for (auto [i, index, size, expr] :
+         llvm::enumerate(indices, memorySizes(memref), source.getSizesOf(memref)))
+      if (i >= rows->dims)
+        step(size, expr, index);
+    bool narrow = row.getType().isInteger(32) && (!linear || linear.getType().isInteger(32)) &&
+                  (most + maximum).isSignedIntN(32);
+    linear = linear ? add(toWidth(row, narrow ? 32 : 64), toWidth(linear, narrow ? 32 : 64)) : row;
   }
   Type type = cast<MemRefType>(memref.getType()).getElementType();
   return address(map.lookup(memref), type, linear ? wide(linear) : constant(0));

@@ -57,8 +57,8 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
                                          {"below_2_31", std::move(extents)},
                                          {"architectures", std::move(architectures)}});
   }
-  // Launches, by the tensor function that contains them.
-  llvm::json::Object functions;
+  // Launches, and matmuls of the library, by the tensor function that contains them.
+  llvm::json::Object functions, matmuls;
   for (auto function : program.getOps<func::FuncOp>()) {
     if (function->hasAttr(kKernelAttr) || function.isExternal())
       continue;
@@ -68,6 +68,15 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
       count += callee && callee->hasAttr(kKernelAttr);
     });
     functions[function.getName()] = count;
+    int64_t single = 0;
+    llvm::DenseSet<std::pair<Value, Attribute>> merged;
+    function.walk([&](MatmulOp op) {
+      if (Attribute mark = op->getAttr(kMergedAttr))
+        merged.insert({op.getLhs(), mark});
+      else
+        ++single;
+    });
+    matmuls[function.getName()] = single + int64_t(merged.size());
   }
   llvm::json::Array attentions;
   program.walk([&](AttentionOp op) {
@@ -92,9 +101,8 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
     ceilings[getShapeName(shape)] =
         llvm::json::Object{{"registers", ceiling.registers}, {"shared_bytes", ceiling.sharedBytes}};
   }
-  return llvm::json::Object{{"kernels", std::move(kernels)},
-                            {"ceilings", std::move(ceilings)},
-                            {"launches", std::move(functions)},
-                            {"attention", std::move(attentions)},
-                            {"precision", code.tf32 ? "tf32" : "f32"}};
+  return llvm::json::Object{
+      {"kernels", std::move(kernels)},      {"ceilings", std::move(ceilings)},
+      {"launches", std::move(functions)},   {"matmuls", std::move(matmuls)},
+      {"attention", std::move(attentions)}, {"precision", code.tf32 ? "tf32" : "f32"}};
 }

@@ -78,6 +78,7 @@ static constexpr TargetTraits traits = {
     .addsBias = true,
     .addsResidual = true,
     .isActivation = isActivation,
+    .hasStridedResults = true,
     .hasTf32 = true,
     .cheapCost = 1,
     .expensiveCost = 16,

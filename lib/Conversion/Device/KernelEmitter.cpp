@@ -75,9 +75,16 @@ ArrayRef<Value> KernelEmitter::memorySizes(Value memref) {
 }
 
 Value KernelEmitter::elementAddress(Value memref, ValueRange indices) {
-  Value linear = constant(0);
-  for (auto [index, size] : llvm::zip_equal(indices, memorySizes(memref)))
+  Value linear = constant(0), row = constant(0);
+  auto rows = source.getRowStride(memref);
+  for (auto [i, index, size] : llvm::enumerate(indices, memorySizes(memref))) {
     linear = add(mul(linear, size), map.lookup(index));
+    if (rows && i + 1 == rows->dims) {
+      row = mul(linear, sizes->expr(rows->stride));
+      linear = constant(0);
+    }
+  }
+  linear = add(row, linear);
   return address(map.lookup(memref), cast<MemRefType>(memref.getType()).getElementType(), linear);
 }
 

@@ -2,6 +2,8 @@
 
 #include "KernelBuilder.h"
 
+#include "tpc/Dialect/State.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -374,8 +376,16 @@ kernel::FuncOp KernelBuilder::build() {
   }
   auto function = kernel::FuncOp::create(b, loc, source.getName(), elements, sizes, results.size());
   Block &body = function.getBody().front();
-  for (auto [tensor, arg] : llvm::zip_equal(tensors, body.getArguments()))
+  for (auto [tensor, arg] : llvm::zip_equal(tensors, body.getArguments())) {
     memory[tensor] = arg;
+    auto operand = dyn_cast<BlockArgument>(tensor);
+    if (!operand)
+      continue;
+    if (auto rows = source.getArgAttrOfType<ArrayAttr>(operand.getArgNumber(), kRowStrideAttr))
+      function.setRowStride(arg.getArgNumber(),
+                            kernel::FuncOp::RowStride{unsigned(cast<IntegerAttr>(rows[0]).getInt()),
+                                                      cast<SymExprAttr>(rows[1]).getExpr()});
+  }
 
   b.setInsertionPointToEnd(&body);
   auto rows = kernel::RowsOp::create(b, loc, sizesOf(getWritten(results[0])).take_front(rowRank));

@@ -9,6 +9,11 @@ using ::tpc::SymExpr;
 bool Memory::areDisjoint(const MemoryRange &a, const MemoryRange &b) {
   if (a.region != b.region || a.size.isConstant(0) || b.size.isConstant(0))
     return true;
+  // Columns of one buffer.
+  if (a.rows && b.rows && a.begin == b.begin && a.size == b.size &&
+      a.rows->stride == b.rows->stride)
+    return bounds.isNeverNegative(b.rows->first - a.rows->first - a.rows->width) ||
+           bounds.isNeverNegative(a.rows->first - b.rows->first - b.rows->width);
   if (a.begin == b.begin)
     return false;
   for (auto [x, y] : {std::pair(&a, &b), std::pair(&b, &a)})
@@ -59,7 +64,7 @@ void Memory::copy(const MemoryRange &from, const MemoryRange &to, bool given, Op
   if (given)
     copies.push_back({to, {from.region}, writer, from.begin});
   for (const Entry &entry : entries) {
-    if (entry.place.region != from.region)
+    if (entry.place.region != from.region || entry.place.rows)
       continue;
     SymExpr offset = from.begin - entry.place.begin;
     if (!entry.from)
@@ -74,11 +79,12 @@ void Memory::copy(const MemoryRange &from, const MemoryRange &to, bool given, Op
 const Memory::Entry *Memory::find(const MemoryRange &place, const SymExpr &offset,
                                   function_ref<bool(Content)> isSame) const {
   for (const Entry &entry : entries) {
-    if (entry.place.region != place.region)
+    if (entry.place.region != place.region || entry.place.rows != place.rows)
       continue;
     bool isThere = entry.from ? entry.place.begin == place.begin &&
                                     entry.place.size == place.size && *entry.from == offset
-                              : entry.place.begin + offset == place.begin;
+                              : entry.place.begin + offset == place.begin &&
+                                    (!place.rows || entry.place.size == place.size);
     if (isThere && isSame(entry.content))
       return &entry;
   }

@@ -25,10 +25,22 @@ struct Content {
   bool operator==(const Content &o) const { return tensor == o.tensor && step == o.step; }
 };
 
-/// A range of bytes in a region.
+/// Bytes [first, first + width) of each row of `stride` bytes.
+struct RowPart {
+  ::tpc::SymExpr first, width, stride;
+  bool operator==(const RowPart &o) const {
+    return first == o.first && width == o.width && stride == o.stride;
+  }
+};
+
+/// A range of bytes in a region, or a part of each row of such a range.
 struct MemoryRange {
   Value region;
   ::tpc::SymExpr begin, size;
+  std::optional<RowPart> rows = {};
+  bool operator==(const MemoryRange &o) const {
+    return region == o.region && begin == o.begin && size == o.size && rows == o.rows;
+  }
 };
 
 class Memory {

@@ -99,7 +99,7 @@ LogicalResult PlanChecker::checkParameter(Operation *call, Value index, Value te
 /// Returns whether the op only defines a buffer or a parameter index and is not a call.
 static bool isName(Operation *op) {
   return isa<buffer::SlotOp, buffer::InputOp, buffer::ConstantOp, buffer::DenseOp, buffer::PartOp,
-             buffer::ParameterOp, buffer::StateOp>(op);
+             buffer::ColumnsOp, buffer::ParameterOp, buffer::StateOp>(op);
 }
 
 Operation *PlanChecker::peek() {

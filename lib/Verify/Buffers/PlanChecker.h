@@ -54,16 +54,30 @@ public:
   /// Returns whether the next call is of this kind.
   template <typename OpT> bool isNext() { return isa_and_nonnull<OpT>(peek()); }
 
+  /// How a call accesses a buffer: dense, or also as columns, by the distance between rows.
+  enum class Access { Dense, ByRows };
+  /// Columns that a buffer is, in elements.
+  struct Columns {
+    SymExpr first, width, stride;
+  };
+  /// Returns nothing for dense buffers.
+  std::optional<Columns> getColumns(Value place) const;
+  /// Returns the distance between rows of a buffer with these sizes, the first `rowDims` of which
+  /// count rows. Error: the rows of columns end elsewhere.
+  FailureOr<SymExpr> getRowStride(Operation *call, Value place, ArrayRef<SymExpr> sizes,
+                                  unsigned rowDims) const;
+
   /// Checks that the memory range that the call reads contains `tensor`. `over`: memory of the
   /// call's result, which may be the same range.
-  LogicalResult read(Operation *call, Value place, Value tensor, Value over = {});
+  LogicalResult read(Operation *call, Value place, Value tensor, Value over = {},
+                     Access access = Access::Dense);
   /// Like read for a tensor, but for an intermediate result of a collective.
   LogicalResult read(Operation *call, Value place, Content content, const SymExpr &elements,
-                     Type element, Value over = {});
+                     Type element, Value over = {}, Access access = Access::Dense);
   /// Records a write. Must be called after all reads of the call.
-  LogicalResult write(Operation *call, Value place, Value tensor);
+  LogicalResult write(Operation *call, Value place, Value tensor, Access access = Access::Dense);
   LogicalResult write(Operation *call, Value place, Content content, const SymExpr &elements,
-                      Type element);
+                      Type element, Access access = Access::Dense);
   /// Checks that a cache's memory has the value of its output at the end of a step.
   LogicalResult checkCacheResult(OutputOp op, FlatSymbolRefAttr cache);
   /// Starts the reads and writes of a call.
@@ -90,7 +104,7 @@ public:
   static constexpr int loopPasses = 2;
 
 private:
-  struct Access {
+  struct Read {
     MemoryRange place;
     Value over;
   };
@@ -102,7 +116,8 @@ private:
   LogicalResult checkMemoryOp(Operation *op);
   LogicalResult checkCopy(buffer::CopyOp copy);
   LogicalResult checkSignature(func::FuncOp tensors);
-  FailureOr<MemoryRange> resolve(Operation *call, Value place);
+  FailureOr<MemoryRange> resolve(Operation *call, Value place, Access access = Access::Dense);
+  FailureOr<MemoryRange> resolveColumns(Operation *call, buffer::ColumnsOp op);
   LogicalResult checkBounds(Operation *call, const MemoryRange &place);
   /// Returns whether read-only memory (such as an argument or a constant) contains a value.
   bool isGiven(Operation *call, Value region, Value tensor);
@@ -120,7 +135,7 @@ private:
   SymbolTableCollection &symbols;
   Region *source = nullptr; // body of the function on tensors; null in stages
   Block::iterator at, end;  // next buffer op, and end of the block
-  SmallVector<Access> reads;
+  SmallVector<Read> reads;
   SmallVector<MemoryRange> writes;
   DenseSet<Operation *> done;
   bool isInLoop = false;             // in a loop over several micro-batches

@@ -11,7 +11,64 @@ using ::tpc::SymExpr;
 // Memory ranges
 //===----------------------------------------------------------------------===//
 
-FailureOr<MemoryRange> PlanChecker::resolve(Operation *call, Value place) {
+std::optional<PlanChecker::Columns> PlanChecker::getColumns(Value place) const {
+  auto op = place.getDefiningOp<buffer::ColumnsOp>();
+  if (!op)
+    return std::nullopt;
+  return Columns{value(op.getFrom()), value(op.getWidth()), value(op.getStride())};
+}
+
+static SymExpr multiply(ArrayRef<SymExpr> sizes) {
+  SymExpr result(1);
+  for (const SymExpr &size : sizes)
+    result = result * size;
+  return result;
+}
+
+FailureOr<SymExpr> PlanChecker::getRowStride(Operation *call, Value place, ArrayRef<SymExpr> sizes,
+                                             unsigned rowDims) const {
+  SymExpr width = partSizes.normalize(multiply(sizes.drop_front(rowDims)));
+  std::optional<Columns> columns = getColumns(place);
+  if (!columns)
+    return width;
+  if (columns->width != width)
+    return call->emitOpError() << "reads rows of " << width.str() << " elements from columns of "
+                               << columns->width.str();
+  return columns->stride;
+}
+
+/// Checks that the columns are within the rows, and that the buffer has as many rows as them.
+FailureOr<MemoryRange> PlanChecker::resolveColumns(Operation *call, buffer::ColumnsOp op) {
+  auto whole = resolve(call, op.getWhole());
+  if (failed(whole))
+    return failure();
+  Columns columns = *getColumns(op.getPlace());
+  buffer::ExtentAttr all = buffer::getExtent(op.getWhole()), own = op.getExtent();
+  bounds.assume(columns.first);
+  bounds.assume(columns.width);
+  if (all.getElement() != own.getElement() ||
+      value(all.getElements()) * columns.width != value(own.getElements()) * columns.stride)
+    return call->emitOpError() << "uses columns of " << own.getElements().getExpr().str() << " x "
+                               << own.getElement() << ", which are not " << columns.width.str()
+                               << " of " << columns.stride.str() << " in a buffer of "
+                               << all.getElements().getExpr().str() << " x " << all.getElement();
+  if (!bounds.isNeverNegative(columns.first) ||
+      !bounds.isNeverNegative(columns.stride - columns.first - columns.width))
+    return call->emitOpError() << "uses columns " << columns.first.str() << " to "
+                               << (columns.first + columns.width).str() << " of rows of "
+                               << columns.stride.str();
+  SymExpr bytes(getElementBytes(own.getElement()));
+  whole->rows = RowPart{bytes * columns.first, bytes * columns.width, bytes * columns.stride};
+  return whole;
+}
+
+FailureOr<MemoryRange> PlanChecker::resolve(Operation *call, Value place, Access access) {
+  if (auto columns = place.getDefiningOp<buffer::ColumnsOp>()) {
+    if (access == Access::ByRows)
+      return resolveColumns(call, columns);
+    call->emitOpError("uses columns of a buffer as if they were dense");
+    return failure();
+  }
   auto extent = buffer::getExtent(place);
   if (!extent) {
     call->emitOpError("uses a buffer of unknown size");
@@ -143,14 +200,15 @@ static LogicalResult checkExtent(Operation *call, const PartSizes &sizes, Value 
   return error << " for " << elements.str() << " x " << element;
 }
 
-LogicalResult PlanChecker::read(Operation *call, Value place, Value tensor, Value over) {
+LogicalResult PlanChecker::read(Operation *call, Value place, Value tensor, Value over,
+                                Access access) {
   return read(call, place, Content{tensor}, partSizes.elements(tensor.getType()),
-              getElementTypeOrSelf(tensor.getType()), over);
+              getElementTypeOrSelf(tensor.getType()), over, access);
 }
 
 LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
-                                const SymExpr &elements, Type element, Value over) {
-  auto where = resolve(call, place);
+                                const SymExpr &elements, Type element, Value over, Access access) {
+  auto where = resolve(call, place, access);
   if (failed(where) || failed(checkExtent(call, partSizes, place, elements, element)))
     return failure();
   SymExpr offset(0);
@@ -195,31 +253,28 @@ LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
   return error;
 }
 
-LogicalResult PlanChecker::write(Operation *call, Value place, Value tensor) {
+LogicalResult PlanChecker::write(Operation *call, Value place, Value tensor, Access access) {
   return write(call, place, Content{tensor}, partSizes.elements(tensor.getType()),
-               getElementTypeOrSelf(tensor.getType()));
+               getElementTypeOrSelf(tensor.getType()), access);
 }
 
 LogicalResult PlanChecker::write(Operation *call, Value place, Content content,
-                                 const SymExpr &elements, Type element) {
-  auto where = resolve(call, place);
+                                 const SymExpr &elements, Type element, Access mode) {
+  auto where = resolve(call, place, mode);
   if (failed(where) || failed(checkExtent(call, partSizes, place, elements, element)))
     return failure();
   if (!isWritable(where->region))
     return call->emitOpError() << "writes " << describe(content) << " to read-only memory";
   // A write to an in-place region must replace a value that the same call read.
-  bool isThere = llvm::any_of(reads, [&](const Access &access) {
-    return access.over == place && access.place.region == where->region &&
-           access.place.begin == where->begin && access.place.size == where->size;
-  });
+  bool isThere = llvm::any_of(
+      reads, [&](const Read &access) { return access.over == place && access.place == *where; });
   if (isInPlace(where->region) && !isThere)
     return call->emitOpError() << "writes " << describe(content)
                                << " to memory that has another value";
   if (!isThere && failed(checkBounds(call, *where)))
     return failure();
-  for (const Access &access : reads) {
-    bool isSame = access.place.region == where->region && access.place.begin == where->begin &&
-                  access.place.size == where->size;
+  for (const Read &access : reads) {
+    bool isSame = access.place == *where;
     if (!(isSame && access.over == place) && !memory.areDisjoint(access.place, *where))
       return call->emitOpError() << "writes " << describe(content)
                                  << " to memory that it may still read: " << where->size.str()

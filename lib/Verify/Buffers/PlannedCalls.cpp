@@ -59,6 +59,25 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
     return success();
   }
 
+  /// Checks that columns are passed where a kernel reads rows at this distance.
+  static LogicalResult checkRows(buffer::LaunchOp call, Value place, func::FuncOp kernel,
+                                 BlockArgument argument, PlanChecker &c) {
+    unsigned number = argument.getArgNumber();
+    auto rows = kernel.getArgAttrOfType<ArrayAttr>(number, kRowStrideAttr);
+    if (bool(rows) != c.getColumns(place).has_value())
+      return call.emitOpError() << "passes " << (rows ? "a dense buffer" : "columns of a buffer")
+                                << " for argument " << number << " of @" << kernel.getName()
+                                << ", which reads " << (rows ? "rows at a distance" : "dense rows");
+    if (!rows)
+      return success();
+    auto sizes = llvm::map_to_vector(getDist(argument).getDims(),
+                                     [&](DimAttr dim) { return c.sizes().size(dim); });
+    auto stride = c.getRowStride(call, place, sizes, cast<IntegerAttr>(rows[0]).getInt());
+    return failure(failed(stride) ||
+                   failed(c.compare(call, "a kernel that reads rows at a distance of",
+                                    cast<SymExprAttr>(rows[1]), *stride)));
+  }
+
   /// A kernel may append its result to an argument, which is then a written buffer.
   static LogicalResult checkKernel(func::CallOp op, func::FuncOp kernel, size_t rank,
                                    PlanChecker &c) {
@@ -68,6 +87,7 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
     if (call.getKernel() != op.getCallee())
       return call.emitOpError() << "launches @" << call.getKernel() << ", not @" << op.getCallee();
     SmallVector<Value> read(op.getOperands()), caches(op.getNumResults()), written;
+    SmallVector<BlockArgument> arguments(kernel.getArguments());
     for (auto [i, value] : llvm::enumerate(kernel.front().getTerminator()->getOperands())) {
       auto append = value.getDefiningOp<AppendOp>();
       written.push_back(append ? append.getFresh() : value);
@@ -79,8 +99,10 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
         continue;
       caches[i] = op.getOperand(cache.getArgNumber());
       read[cache.getArgNumber()] = {};
+      arguments[cache.getArgNumber()] = {};
     }
     llvm::erase(read, Value());
+    llvm::erase(arguments, BlockArgument());
     if (call.getReads().size() != read.size() || call.getWrites().size() != op.getNumResults())
       return call.emitOpError("has another number of operands than the kernel");
     for (Value value : written)
@@ -89,8 +111,9 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
         return failure();
     if (!c.isPositive(call.getGrain()))
       return call.emitOpError("must have a grain of at least one row per thread");
-    for (auto [place, tensor] : llvm::zip_equal(call.getReads(), read))
-      if (failed(c.read(call, place, tensor)))
+    for (auto [place, tensor, argument] : llvm::zip_equal(call.getReads(), read, arguments))
+      if (failed(checkRows(call, place, kernel, argument, c)) ||
+          failed(c.read(call, place, tensor, {}, PlanChecker::Access::ByRows)))
         return failure();
     for (auto [place, cache] : llvm::zip_equal(call.getWrites(), caches))
       if (cache && failed(c.read(call, place, cache, place)))

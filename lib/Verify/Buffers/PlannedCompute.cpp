@@ -81,13 +81,26 @@ struct Append : PlannedOpInterface::ExternalModel<Append, AppendOp> {
       strides[1] = fresh[3];
       strides[2] = fresh[1] * fresh[3];
     }
+    if (c.getColumns(call.getFrom())) {
+      SmallVector<SymExpr> sizes = sizesOf(from);
+      unsigned rowDims = byTokens ? 2 : 3;
+      auto row = c.getRowStride(call, call.getFrom(), sizes, rowDims);
+      if (failed(row))
+        return failure();
+      strides[0] = fresh[2] * *row;
+      strides[2] = *row;
+      if (!byTokens) {
+        strides[0] = fresh[1] * strides[0];
+        strides[1] = fresh[2] * *row;
+      }
+    }
     return failure(failed(c.compare(call, "batch", call.getBatch(), cache[0])) ||
                    failed(c.compare(call, "heads", call.getHeads(), cache[1])) ||
                    failed(c.compare(call, "capacity", call.getCapacity(), cache[2])) ||
                    failed(c.compare(call, "size", call.getSize(), cache[3])) ||
                    failed(c.compare(call, "tokens", call.getTokens(), fresh[2])) ||
                    failed(c.compare(call, "strides", call.getStrides(), strides)) ||
-                   failed(c.read(call, call.getFrom(), from)) ||
+                   failed(c.read(call, call.getFrom(), from, {}, PlanChecker::Access::ByRows)) ||
                    failed(c.read(call, call.getLengths(), op.getLengths())) ||
                    failed(c.read(call, call.getCache(), op.getCache(), call.getCache())) ||
                    failed(c.write(call, call.getCache(), op.getResult())));
@@ -203,9 +216,15 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
       results.push_back(*result);
       c.setDone(op);
     }
-    for (auto [result, part] : llvm::zip_equal(results, parts))
-      if (failed(c.write(call, part.to, result)))
+    for (auto [result, part] : llvm::zip_equal(results, parts)) {
+      auto columns = c.getColumns(part.to);
+      if (columns && failed(c.compare(call, "n", part.n, columns->width)))
         return failure();
+      if (columns && part.residual)
+        return call.emitOpError("adds a residual to columns of a buffer");
+      if (failed(c.write(call, part.to, result, PlanChecker::Access::ByRows)))
+        return failure();
+    }
     return success();
   }
 
@@ -294,7 +313,12 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
   /// With lengths, keys and values may have the layout of a cache, [b, h, tokens, d].
   static LogicalResult checkStrides(AttentionOp op, buffer::AttentionOp call, ArrayRef<SymExpr> q,
                                     ArrayRef<SymExpr> k, ArrayRef<SymExpr> v, PlanChecker &c) {
-    SymExpr keyRow = k[2] * k[3], valueRow = v[2] * v[3];
+    auto queryRow = c.getRowStride(call, call.getQ(), q, 2);
+    auto keyRows = c.getRowStride(call, call.getK(), k, 2);
+    auto valueRows = c.getRowStride(call, call.getV(), v, 2);
+    if (failed(queryRow) || failed(keyRows) || failed(valueRows))
+      return failure();
+    SymExpr keyRow = *keyRows, valueRow = *valueRows;
     bool hasLengths = bool(op.getLengths());
     if (hasLengths != bool(call.getLengths()) || hasLengths != call.getCacheStrides().has_value())
       return call.emitOpError(
@@ -319,7 +343,7 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
         return failure();
     }
     return c.compare(call, "strides", call.getStrides(),
-                     {q[2] * q[3], keyRow, valueRow, q[2] * v[3]});
+                     {*queryRow, keyRow, valueRow, q[2] * v[3]});
   }
 
   LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
@@ -389,10 +413,13 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
                        {global[0].isConstant(1) ? SymExpr(0) : m[1] * row,
                         global[1].isConstant(1) ? SymExpr(0) : row});
     };
+    // With lengths, keys and values are in caches.
+    auto rows = PlanChecker::Access::ByRows,
+         ofKeys = op.getLengths() ? PlanChecker::Access::Dense : rows;
     return failure(
-        failed(c.read(call, call.getQ(), op.getQ())) ||
-        failed(c.read(call, call.getK(), getInCacheLayout(op, op.getK()))) ||
-        failed(c.read(call, call.getV(), getInCacheLayout(op, op.getV()))) ||
+        failed(c.read(call, call.getQ(), op.getQ(), {}, rows)) ||
+        failed(c.read(call, call.getK(), getInCacheLayout(op, op.getK()), {}, ofKeys)) ||
+        failed(c.read(call, call.getV(), getInCacheLayout(op, op.getV()), {}, ofKeys)) ||
         failed(Matmul::checkOptional(c, call, "lengths", call.getLengths(), op.getLengths())) ||
         failed(Matmul::checkOptional(c, call, "key mask", call.getKeyMask(), op.getKeyMask())) ||
         failed(checkMask("mask", call.getMask(), call.getMaskStrides(), op.getMask())) ||

@@ -148,6 +148,7 @@ static constexpr AttributeFact attributeFacts[] = {
     {kKernelAttr, Reference::None, BUFFERS ", " LOWERED},
     {kFusedAttr, Reference::None, BUFFERS ", " LOWERED},
     {kMergedAttr, Reference::None, BUFFERS ", " LOWERED},
+    {kRowStrideAttr, Reference::None, BUFFERS ", " LOWERED},
     {kAliasedAttr, Reference::None, BUFFERS ", " LOWERED},
     {kLoadedAttr, Reference::None, BUFFERS ", " LOWERED},
     {kRoundsPartsAttr, Reference::None, BUFFERS ", " LOWERED},

@@ -51,9 +51,10 @@ struct Draw {
 class Comparison {
 public:
   Comparison(const KernelProgram &kernel, func::FuncOp tensors, ArrayRef<MemoryView> memory,
-             bool isGiven, World &world, const Coordinates &at)
+             bool isGiven, World &world, const Coordinates &at,
+             function_ref<int64_t(const ::tpc::SymExpr &)> evaluate)
       : kernel(kernel), function(kernel.getFunction()), tensors(tensors), memory(memory),
-        isGiven(isGiven), world(world), at(at), exact(tensors, world, at) {
+        isGiven(isGiven), world(world), at(at), evaluate(evaluate), exact(tensors, world, at) {
     caches.resize(tensors.getNumResults());
     for (auto [i, value] : llvm::enumerate(tensors.front().getTerminator()->getOperands()))
       if (auto append = value.getDefiningOp<AppendOp>())
@@ -64,18 +65,18 @@ public:
       for (BlockArgument argument : tensors.getArguments())
         domains.push_back(known.get(argument));
   }
-  LogicalResult run(const Draw &draw, function_ref<int64_t(const ::tpc::SymExpr &)> evaluate);
+  LogicalResult run(const Draw &draw);
   bool has16Bits() const { return exact.has16Bits(); }
 
 private:
   Data draw(const Draw &draw, BlockArgument argument, const MemoryView *given);
   int64_t drawInteger(BlockArgument argument, uint64_t key, size_t i) const;
-  MemoryView makeView(const Data &data, Type type) const;
+  MemoryView makeView(const Data &data, Type type, int64_t width = 0, int64_t stride = 0) const;
   std::optional<SmallVector<MemoryView>> makeMemory(const std::vector<Data> &arguments);
+  MemoryView makeOperand(const Data &data, unsigned index) const;
   LogicalResult compare(unsigned result, const MemoryView &have, double magnitude,
                         const Data *sensitivity);
-  SmallVector<MemoryView> runAgain(const std::vector<Data> &arguments, Rounding rounding,
-                                   function_ref<int64_t(const ::tpc::SymExpr &)> evaluate);
+  SmallVector<MemoryView> runAgain(const std::vector<Data> &arguments, Rounding rounding);
 
   const KernelProgram &kernel;
   kernel::FuncOp function;
@@ -84,6 +85,7 @@ private:
   bool isGiven;
   World &world;
   const Coordinates &at;
+  function_ref<int64_t(const ::tpc::SymExpr &)> evaluate;
   TensorRun exact;
   SmallVector<Value> caches; // caches that results are appended to
   SmallVector<Domain> domains;
@@ -173,10 +175,10 @@ Data Comparison::draw(const Draw &draw, BlockArgument argument, const MemoryView
 }
 
 /// Returns memory whose stores do not round: only casts round.
-MemoryView Comparison::makeView(const Data &data, Type type) const {
+MemoryView Comparison::makeView(const Data &data, Type type, int64_t width, int64_t stride) const {
   int64_t n = data.data.size();
-  MemoryView view{std::make_shared<Memory>(n * getElementBytes(type), /*rounds=*/false), 0, n,
-                  type};
+  MemoryView view{nullptr, 0, n, type, width, stride};
+  view.memory = std::make_shared<Memory>(view.getEnd(), /*rounds=*/false);
   for (auto [i, x] : llvm::enumerate(data.data)) {
     Scalar value;
     if (isa<FloatType>(type))
@@ -195,13 +197,24 @@ static void roundNumbers(Data &data, Type type) {
       x = roundTo(element, x);
 }
 
+/// Rows of an operand have the distance that the kernel reads them at.
+MemoryView Comparison::makeOperand(const Data &data, unsigned index) const {
+  auto rows = kernel::FuncOp(function).getRowStride(function->getRegion(0).getArgument(index));
+  if (!rows)
+    return makeView(data, memory[index].type);
+  int64_t width = 1;
+  for (int64_t size : ArrayRef(data.shape).drop_front(rows->dims))
+    width *= size;
+  return makeView(data, memory[index].type, width, std::max(width, evaluate(rows->stride)));
+}
+
 /// Returns memory of the operands, followed by uninitialized memory of the results. Returns nothing
 /// if a result is appended to a value that is not an operand.
 std::optional<SmallVector<MemoryView>> Comparison::makeMemory(const std::vector<Data> &arguments) {
   SmallVector<MemoryView> own;
   for (BlockArgument argument : tensors.getArguments())
     if (!llvm::is_contained(caches, Value(argument)))
-      own.push_back(makeView(arguments[argument.getArgNumber()], memory[own.size()].type));
+      own.push_back(makeOperand(arguments[argument.getArgNumber()], own.size()));
   for (auto [i, value] : llvm::enumerate(tensors.front().getTerminator()->getOperands())) {
     Type type = memory[own.size()].type;
     if (caches[i]) {
@@ -256,9 +269,8 @@ LogicalResult Comparison::compare(unsigned result, const MemoryView &have, doubl
 }
 
 /// Returns nothing if the kernel fails on these operands.
-SmallVector<MemoryView>
-Comparison::runAgain(const std::vector<Data> &arguments, Rounding rounding,
-                     function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) {
+SmallVector<MemoryView> Comparison::runAgain(const std::vector<Data> &arguments,
+                                             Rounding rounding) {
   SmallVector<MemoryView> own = *makeMemory(arguments);
   bool reported = false;
   ScopedDiagnosticHandler quiet(function.getContext(), [](Diagnostic &) { return success(); });
@@ -267,8 +279,7 @@ Comparison::runAgain(const std::vector<Data> &arguments, Rounding rounding,
   return own;
 }
 
-LogicalResult Comparison::run(const Draw &draw,
-                              function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) {
+LogicalResult Comparison::run(const Draw &draw) {
   ++draws;
   unsigned operands = tensors.getNumArguments() - llvm::count_if(caches, [](Value cache) {
                         return isa_and_nonnull<BlockArgument>(cache);
@@ -325,7 +336,7 @@ LogicalResult Comparison::run(const Draw &draw,
     return success();
   if (failed(compareNarrowings(function, narrowings, exact)))
     return failure();
-  SmallVector<MemoryView> again = runAgain(arguments, Rounding::Arithmetic, evaluate);
+  SmallVector<MemoryView> again = runAgain(arguments, Rounding::Arithmetic);
   if (!again.empty() &&
       failed(compareArithmetic(function, tensors, ArrayRef(again).drop_front(operands), exact,
                                sensitivity)))
@@ -335,7 +346,7 @@ LogicalResult Comparison::run(const Draw &draw,
   for (auto [argument, data] : llvm::zip_equal(tensors.getArguments(), arguments))
     roundNumbers(data, argument.getType());
   TensorRun rounded(tensors, world, at);
-  again = runAgain(arguments, Rounding::Casts, evaluate);
+  again = runAgain(arguments, Rounding::Casts);
   if (again.empty() || !rounded.run(arguments, TensorRun::Rounded))
     return success();
   return compareCasts(function, tensors, ArrayRef(again).drop_front(operands), rounded);
@@ -371,7 +382,7 @@ LogicalResult lowered::compareKernel(const KernelProgram &kernel, func::FuncOp t
                                      function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) {
   if (needsWholeProgram(tensors))
     return success();
-  Comparison comparison(kernel, tensors, memory, isGiven, world, at);
+  Comparison comparison(kernel, tensors, memory, isGiven, world, at, evaluate);
   SmallVector<Draw> draws;
   if (isGiven)
     draws.push_back({.magnitude = 0, .keepsIntegers = true});
@@ -393,7 +404,7 @@ LogicalResult lowered::compareKernel(const KernelProgram &kernel, func::FuncOp t
     }
   }
   for (const Draw &draw : draws)
-    if (failed(comparison.run(draw, evaluate)))
+    if (failed(comparison.run(draw)))
       return failure();
   return success();
 }

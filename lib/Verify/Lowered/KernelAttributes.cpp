@@ -36,7 +36,8 @@ static bool isCompared(Operation *op, StringRef name) {
       .Case([&](arith::ConstantOp) { return name == "value"; })
       .Case<arith::CmpIOp, arith::CmpFOp>([&](auto) { return name == "predicate"; })
       .Case([&](kernel::FuncOp) {
-        return name == "sym_name" || name == "sizes" || name == "num_results";
+        return name == "sym_name" || name == "sizes" || name == "num_results" ||
+               name == "row_dims" || name == "row_strides";
       })
       .Case<kernel::RowsOp, kernel::ElementsOp>([&](auto) { return name == "sizes"; })
       // `adjacent` selects the order of a reduction, which is implementation-defined.

@@ -181,6 +181,20 @@ static LogicalResult checkDims(kernel::FuncOp function, Operation *op, ArrayRef<
   return success();
 }
 
+/// Returns whether an argument of a kernel has the row stride of its tensor function's argument.
+static bool hasRowStride(kernel::FuncOp function, BlockArgument memory, func::FuncOp tensors,
+                         Value tensor) {
+  auto argument = dyn_cast<BlockArgument>(tensor);
+  auto want = argument
+                  ? tensors.getArgAttrOfType<ArrayAttr>(argument.getArgNumber(), kRowStrideAttr)
+                  : ArrayAttr();
+  auto have = function.getRowStride(memory);
+  if (!have || !want)
+    return !have && !want;
+  return int64_t(have->dims) == cast<IntegerAttr>(want[0]).getInt() &&
+         have->stride == cast<SymExprAttr>(want[1]).getExpr();
+}
+
 /// Checks the memory arguments: operands of the tensor function, except caches to which results are
 /// appended, followed by results.
 static LogicalResult checkSignature(kernel::FuncOp function, func::FuncOp tensors) {
@@ -205,6 +219,10 @@ static LogicalResult checkSignature(kernel::FuncOp function, func::FuncOp tensor
     bool fits = have == want && sizes.size() == dims.size();
     for (size_t d = 0; fits && d < dims.size(); ++d)
       fits = parts.normalize(sizes[d]) == parts.normalize(parts.size(dims[d]));
+    if (!hasRowStride(function, argument, tensors, value))
+      return fail(function, function)
+             << "its argument " << i << " does not have the distance between rows of its tensor "
+             << "function's argument";
     if (!fits)
       return fail(function, function)
              << "its argument " << i << " does not match that of its tensor "

@@ -38,13 +38,17 @@ ElementType::ElementType(Type type) : type(type) {
   }
 }
 
+MemoryView MemoryView::getSpan() const {
+  return {memory, begin, elements > 0 ? positionOf(elements - 1) + 1 : 0, type};
+}
+
 bool MemoryView::exists(int64_t element) const {
   return element >= 0 && byteOf(element) >= 0 &&
-         byteOf(element + 1) <= int64_t(memory->bytes.size());
+         byteOf(element) + type.getBytes() <= int64_t(memory->bytes.size());
 }
 
 bool MemoryView::isWritten(int64_t element) const {
-  for (int64_t i = byteOf(element); i < byteOf(element + 1); ++i)
+  for (int64_t i = byteOf(element), end = i + type.getBytes(); i < end; ++i)
     if (!memory->written[i])
       return false;
   return true;
@@ -139,6 +143,6 @@ void MemoryView::store(int64_t element, Scalar value) const {
 }
 
 void MemoryView::forget() const {
-  for (int64_t i = begin; i < byteOf(elements) && i < int64_t(memory->written.size()); ++i)
-    memory->written[i] = false;
+  for (int64_t element = 0; element < elements && exists(element); ++element)
+    std::fill_n(memory->written.begin() + byteOf(element), type.getBytes(), false);
 }

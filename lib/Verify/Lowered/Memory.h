@@ -54,14 +54,25 @@ private:
   Kind kind = I8;
 };
 
-/// Elements of one type in an allocation, from byte `begin` on.
+/// Elements of one type in an allocation, from byte `begin` on: adjacent ones, or rows of `width`
+/// elements at distances of `stride`.
 struct MemoryView {
   std::shared_ptr<Memory> memory;
   int64_t begin = 0;
   int64_t elements = 0;
   ElementType type;
+  int64_t width = 0; // 0: adjacent elements
+  int64_t stride = 0;
 
-  int64_t byteOf(int64_t element) const { return begin + element * type.getBytes(); }
+  /// Returns the position of an element in memory, in elements.
+  int64_t positionOf(int64_t element) const {
+    return width ? element / width * stride + element % width : element;
+  }
+  int64_t byteOf(int64_t element) const { return begin + positionOf(element) * type.getBytes(); }
+  /// Returns the first byte after the view.
+  int64_t getEnd() const { return elements > 0 ? byteOf(elements - 1) + type.getBytes() : begin; }
+  /// Returns all elements from the first to the last one, with those between its rows.
+  MemoryView getSpan() const;
   /// `exists` returns whether all bytes of an element are in the allocation; `isWritten`, whether
   /// all bytes are also written.
   bool exists(int64_t element) const;

@@ -112,12 +112,34 @@ LogicalResult BufferMachine::setView(Operation *op, Frame &frame, int rank,
                                      buffer::ExtentAttr extent) {
   MemoryView view{std::move(memory), begin, evaluate(extent.getElements(), rank),
                   extent.getElement()};
-  if (view.begin < 0 || view.elements < 0 ||
-      view.byteOf(view.elements) > int64_t(view.memory->bytes.size()))
+  if (auto columns = dyn_cast<buffer::ColumnsOp>(op)) {
+    view.width = evaluate(columns.getWidth(), rank);
+    view.stride = evaluate(columns.getStride(), rank);
+    if (view.width < 0 || view.stride < view.width)
+      return fail(op, rank) << "has rows of " << view.width << " elements at distances of "
+                            << view.stride;
+  }
+  if (view.begin < 0 || view.elements < 0 || view.getEnd() > int64_t(view.memory->bytes.size()))
     return fail(op, rank) << view.elements << " elements at byte " << begin
                           << " exceed a memory of " << view.memory->bytes.size() << " bytes";
   set(frame, op->getResult(0), rank, {std::move(view), {}});
   return success();
+}
+
+FailureOr<Numbers> BufferMachine::readSpan(Operation *op, Frame &frame, Value value, int rank) {
+  const MemoryView &view = get(frame, value, rank).view;
+  auto own = read(op, frame, value, rank, view.elements);
+  if (failed(own) || !view.width)
+    return own;
+  Scalar unknown;
+  if (view.type.isFloat())
+    unknown.f = std::numeric_limits<double>::quiet_NaN();
+  else
+    unknown.i = 0;
+  Numbers span(view.getSpan().elements, unknown);
+  for (auto [i, number] : llvm::enumerate(*own))
+    span[view.positionOf(i)] = number;
+  return span;
 }
 
 FailureOr<Numbers> BufferMachine::read(Operation *op, Frame &frame, Value value, int rank,

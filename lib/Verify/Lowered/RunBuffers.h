@@ -95,6 +95,8 @@ public:
                         int64_t begin, buffer::ExtentAttr extent);
   /// Reads the first `count` elements. Error: an element is undefined.
   FailureOr<Numbers> read(Operation *op, Frame &frame, Value value, int rank, int64_t count);
+  /// Reads all elements, and for columns of a buffer also those between their rows, as NaN.
+  FailureOr<Numbers> readSpan(Operation *op, Frame &frame, Value value, int rank);
   LogicalResult write(Operation *op, Frame &frame, Value value, int rank, const Numbers &numbers);
 
   LogicalResult runBlock(Block &block, Frame frame);

@@ -3,6 +3,7 @@
 #include "RunBuffers.h"
 
 #include <cmath>
+#include <set>
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -32,8 +33,21 @@ static Scalar number(double x) {
 
 /// Returns whether two buffers overlap. Results of library calls must not overlap operands.
 static bool overlap(const MemoryView &a, const MemoryView &b) {
-  return a.memory == b.memory && a.elements > 0 && b.elements > 0 &&
-         a.begin < b.byteOf(b.elements) && b.begin < a.byteOf(a.elements);
+  if (a.memory != b.memory || a.elements <= 0 || b.elements <= 0 || a.begin >= b.getEnd() ||
+      b.begin >= a.getEnd())
+    return false;
+  if (!a.width && !b.width)
+    return true;
+  // Columns of one buffer.
+  std::set<int64_t> bytes;
+  for (int64_t i = 0; i < a.elements; ++i)
+    for (int64_t byte = 0; byte < a.type.getBytes(); ++byte)
+      bytes.insert(a.byteOf(i) + byte);
+  for (int64_t i = 0; i < b.elements; ++i)
+    for (int64_t byte = 0; byte < b.type.getBytes(); ++byte)
+      if (bytes.count(b.byteOf(i) + byte))
+        return true;
+  return false;
 }
 
 static LogicalResult expectApart(Operation *op, BufferMachine &m, Frame &frame, int rank, Value to,
@@ -173,7 +187,7 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
     auto whole = [&](Value value) -> FailureOr<Numbers> {
       if (!value)
         return Numbers();
-      return machine.read(op, frame, value, rank, machine.get(frame, value, rank).view.elements);
+      return machine.readSpan(op, frame, value, rank);
     };
     auto q = whole(op.getQ()), k = whole(op.getK()), v = whole(op.getV());
     auto keyMask = whole(op.getKeyMask()), mask = whole(op.getMask()), bias = whole(op.getBias());

@@ -46,6 +46,8 @@ private:
     Operation *op;
     unsigned argument;
     std::vector<unsigned> indices, sizes;
+    unsigned rowDims = 0; // dimensions that count rows at distances of a stride; 0: dense
+    unsigned rowStride = 0;
     /// Returns the linear index of the element. If it is out of bounds, emits an error and returns
     /// -1.
     int64_t find(KernelRun &run, bool isLoad) const;
@@ -72,7 +74,7 @@ private:
 //===----------------------------------------------------------------------===//
 
 int64_t KernelCompiler::Access::find(KernelRun &run, bool isLoad) const {
-  int64_t element = 0;
+  int64_t element = 0, row = 0;
   for (auto [i, index] : llvm::enumerate(indices)) {
     int64_t at = run.registers[index].i, size = run.sizes[sizes[i]];
     if (at < 0 || at >= size) {
@@ -81,7 +83,12 @@ int64_t KernelCompiler::Access::find(KernelRun &run, bool isLoad) const {
       return -1;
     }
     element = element * size + at;
+    if (i + 1 == rowDims) {
+      row = element * run.sizes[rowStride];
+      element = 0;
+    }
   }
+  element += row;
   const MemoryView &memory = run.memory[argument];
   if (!memory.exists(element) || element >= memory.elements) {
     run.fail(op, Twine(isLoad ? "reads" : "writes") + " past the end of argument " +
@@ -103,6 +110,10 @@ FailureOr<KernelCompiler::Access> KernelCompiler::getAccess(Operation *op, Value
     return op->emitError("must access an argument of the kernel"), failure();
   Access access{op, argument.getArgNumber(), getRegisters(indices),
                 getSizes(program.function.getSizesOf(memory))};
+  if (auto rows = program.function.getRowStride(memory)) {
+    access.rowDims = rows->dims;
+    access.rowStride = getSize(rows->stride);
+  }
   if (access.indices.size() != access.sizes.size())
     return op->emitError("has other indices than the memory has dimensions"), failure();
   return access;
@@ -427,8 +438,11 @@ LogicalResult KernelProgram::run(ArrayRef<MemoryView> memory,
                                  function_ref<int64_t(const SymExpr &)> evaluate, uint64_t seed,
                                  Rounding rounding, bool &reported, Operation **failed,
                                  Narrowings *narrowings) const {
-  KernelRun run{memory,  {}, std::vector<Scalar>(registers), seed, rounding, narrowings,
-                nullptr, {}};
+  // Kernels compute positions themselves, also in rows at a distance.
+  SmallVector<MemoryView> spans;
+  for (const MemoryView &view : memory)
+    spans.push_back(view.getSpan());
+  KernelRun run{spans, {}, std::vector<Scalar>(registers), seed, rounding, narrowings, nullptr, {}};
   for (const SymExpr &size : sizes)
     run.sizes.push_back(evaluate(size));
   step(run);

@@ -66,6 +66,22 @@ struct PartRun : RunModel<PartRun, buffer::PartOp> {
   }
 };
 
+struct ColumnsRun : RunModel<ColumnsRun, buffer::ColumnsOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::ColumnsOp>(base);
+    for (int rank : frame.active) {
+      const MemoryView whole = m.get(frame, op.getWhole(), rank).view;
+      if (failed(m.setView(op, frame, rank, whole.memory,
+                           whole.byteOf(m.evaluate(op.getFrom(), rank)), op.getExtent())))
+        return failure();
+      const MemoryView &own = m.get(frame, op.getPlace(), rank).view;
+      if (whole.width || own.begin < whole.begin || own.getEnd() > whole.getEnd())
+        return m.fail(op, rank) << "takes columns that are not in their buffer";
+    }
+    return success();
+  }
+};
+
 struct InputRun : RunModel<InputRun, buffer::InputOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::InputOp>(base);
@@ -241,6 +257,7 @@ void lowered::attachMemoryRuns(MLIRContext *context) {
   buffer::PopOp::attachInterface<PopRun>(*context);
   buffer::SlotOp::attachInterface<SlotRun>(*context);
   buffer::PartOp::attachInterface<PartRun>(*context);
+  buffer::ColumnsOp::attachInterface<ColumnsRun>(*context);
   buffer::InputOp::attachInterface<InputRun>(*context);
   buffer::ConstantOp::attachInterface<ConstantRun>(*context);
   buffer::ParameterOp::attachInterface<ParameterRun>(*context);

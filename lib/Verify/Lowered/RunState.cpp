@@ -147,8 +147,7 @@ struct AppendRun : RunModel<AppendRun, buffer::AppendOp> {
       int64_t capacity = size(op.getCapacity()), d = size(op.getSize());
       SmallVector<int64_t> strides = m.evaluate(op.getStrides(), rank);
       const MemoryView &cache = m.get(frame, op.getCache(), rank).view;
-      auto from =
-          m.read(op, frame, op.getFrom(), rank, m.get(frame, op.getFrom(), rank).view.elements);
+      auto from = m.readSpan(op, frame, op.getFrom(), rank);
       auto lengths = m.read(op, frame, op.getLengths(), rank, batch);
       if (failed(from) || failed(lengths))
         return failure();

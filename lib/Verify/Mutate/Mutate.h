@@ -97,6 +97,8 @@ ArrayRef<Mutation> getStepMutations();
 ArrayRef<Mutation> getPreallocatedMutations();
 /// Programs on buffers.
 ArrayRef<Mutation> getBufferMutations();
+/// Merged results in one buffer, and kernels that read them.
+ArrayRef<Mutation> getColumnMutations();
 ArrayRef<Mutation> getKernelMutations();
 /// Precision of kernels, and special values.
 ArrayRef<Mutation> getNumberMutations();

@@ -41,7 +41,8 @@ struct Rank {
   }
   double seconds(const std::vector<float> &x, std::vector<float> &out, int64_t m, int64_t k,
                  int64_t n) const {
-    tpc_product product = {n, nullptr, nullptr, out.data(), 0, TPC_EPILOGUE_NONE, TPC_F32, TPC_F32};
+    tpc_product product = {n,       n,      nullptr, nullptr, out.data(), 0, TPC_EPILOGUE_NONE,
+                           TPC_F32, TPC_F32};
     return secondsOf([&] { tpc_products(ctx, x.data(), m, k, &product, 1); });
   }
   std::unique_ptr<World> world;

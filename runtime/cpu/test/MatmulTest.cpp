@@ -163,7 +163,7 @@ struct OneRank {
 void multiply(tpc_context *ctx, int32_t parameter, const float *x, const float *bias,
               const float *residual, float *out, int64_t m, int64_t k, int64_t n,
               int32_t epilogue) {
-  tpc_product product = {n, bias, residual, out, parameter, epilogue, TPC_F32, TPC_F32};
+  tpc_product product = {n, n, bias, residual, out, parameter, epilogue, TPC_F32, TPC_F32};
   tpc_products(ctx, x, m, k, &product, 1);
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 
 namespace tpc::rt::cuda {
@@ -247,25 +248,23 @@ void CudaDevice::addMatrix(const std::shared_ptr<CudaMatrix> &matrix) {
 std::vector<std::shared_ptr<Matrix>>
 CudaDevice::makeMatrices(int64_t k, std::span<const int64_t> widths, int32_t dtype) {
   enter();
-  std::vector<std::shared_ptr<Matrix>> made;
-  for (int64_t n : widths) {
-    auto block = std::make_shared<Block>(driver, std::max(k * n * sizeOf(dtype), minBytes));
-    auto matrix = std::make_shared<CudaMatrix>(k, n, dtype, block->address, false, block);
-    addMatrix(matrix);
-    made.push_back(std::move(matrix));
-  }
-  return made;
+  int64_t n = std::accumulate(widths.begin(), widths.end(), int64_t(0));
+  auto block = std::make_shared<Block>(driver, std::max(k * n * sizeOf(dtype), minBytes));
+  return makeColumns(block->address, k, widths, dtype, block,
+                     [this](const std::shared_ptr<CudaMatrix> &matrix) { addMatrix(matrix); });
 }
 
-void CudaDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) {
+void CudaDevice::setRows(Matrix &base, int64_t row0, int64_t row1, const void *rows) {
+  auto &matrix = static_cast<CudaMatrix &>(base);
   int64_t rowBytes = matrix.n * sizeOf(matrix.dtype);
   if (rowBytes == 0)
     return;
-  Address to = static_cast<CudaMatrix &>(matrix).rows;
-  int64_t step = std::max<int64_t>(pieceBytes / rowBytes, 1);
+  // Columns are written row by row.
+  int64_t stride = matrix.rowStride * sizeOf(matrix.dtype);
+  int64_t step = stride == rowBytes ? std::max<int64_t>(pieceBytes / rowBytes, 1) : 1;
   for (int64_t row = row0; row < row1; row += step) {
     int64_t bytes = (std::min(row + step, row1) - row) * rowBytes;
-    std::memcpy(beginWrite(pointerTo(to + static_cast<Address>(row * rowBytes)), bytes),
+    std::memcpy(beginWrite(pointerTo(matrix.rows + static_cast<Address>(row * stride)), bytes),
                 static_cast<const std::byte *>(rows) + (row - row0) * rowBytes,
                 static_cast<size_t>(bytes));
     endWrite();

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "core/DType.h"
 #include "cuda/library/AppendKernels.h"
 #include "cuda/library/CopyRows.h"
 #include "cuda/library/CudaDevice.h"
@@ -90,21 +91,44 @@ void CudaDevice::launch(int32_t kernel, void *const *operands, int32_t count, in
                   queue.stream);
 }
 
+/// Returns whether one GEMM computes `next` together with the product before it: their matrices are
+/// adjacent columns of one matrix, and so are their results and biases.
+static bool continues(const Product &last, const Product &next) {
+  auto &a = static_cast<const CudaMatrix &>(*last.matrix);
+  auto &b = static_cast<const CudaMatrix &>(*next.matrix);
+  int64_t bytes = a.n * sizeOf(last.dtype);
+  auto isAdjacent = [&](const float *x, const float *y) {
+    return addressOf(x) + static_cast<Address>(bytes) == addressOf(y);
+  };
+  return a.whole && a.whole == b.whole && a.column + a.n == b.column && last.dtype == next.dtype &&
+         last.outStride && last.outStride == next.outStride && isAdjacent(last.out, next.out) &&
+         !last.residual && !next.residual &&
+         (last.bias ? next.bias && isAdjacent(last.bias, next.bias) : !next.bias);
+}
+
 void CudaDevice::multiply(const rt::Products &all) {
   enter();
-  for (const Product &product : all.list) {
-    if (product.epilogue != TPC_EPILOGUE_NONE)
-      throw std::runtime_error("internal error: a GPU matmul has an activation");
+  for (size_t i = 0; i < all.list.size();) {
+    const Product &product = all.list[i];
     auto &matrix = static_cast<const CudaMatrix &>(*product.matrix);
+    int64_t n = matrix.n;
+    size_t end = i + 1;
+    for (; end < all.list.size() && continues(all.list[end - 1], all.list[end]); ++end)
+      n += all.list[end].matrix->n;
+    for (; i < end; ++i)
+      if (all.list[i].epilogue != TPC_EPILOGUE_NONE)
+        throw std::runtime_error("internal error: a GPU matmul has an activation");
     products.compute({.m = all.m,
                       .k = all.k,
-                      .n = matrix.n,
+                      .n = n,
                       .x = all.x,
                       .w = pointerTo(matrix.rows),
                       .out = product.out,
                       .transposed = matrix.transposed,
                       .bias = product.bias,
                       .residual = product.residual,
+                      .wRow = matrix.transposed ? 0 : matrix.rowStride,
+                      .outRow = product.outStride,
                       .dtype = all.dtype,
                       .outDtype = product.dtype});
   }

@@ -62,7 +62,9 @@ std::vector<Address> CudaDevice::matricesOf(const MatmulShape &shape) {
     for (const auto &one : matrices)
       if (auto matrix = one.lock();
           matrix && matrix->k == shape.k && matrix->n == shape.n && matrix->dtype == shape.dtype &&
-          matrix->transposed == shape.transposed && matrix->rows % shape.alignW == 0)
+          matrix->transposed == shape.transposed && matrix->rows % shape.alignW == 0 &&
+          (shape.wRow ? matrix->rowStride == shape.wRow
+                      : matrix->rowStride == (shape.transposed ? shape.k : shape.n)))
         found.push_back(matrix->rows);
   return found;
 }

@@ -126,11 +126,10 @@ void CudaWeightLoader::clear(void *to, int64_t bytes) {
                  "to clear memory");
 }
 
-std::shared_ptr<Matrix> CudaWeightLoader::matrixOf(const void *rows, int64_t k, int64_t n,
-                                                   int32_t dtype) {
-  auto matrix = std::make_shared<CudaMatrix>(k, n, dtype, addressOf(rows), false, nullptr);
-  addMatrix(matrix);
-  return matrix;
+std::vector<std::shared_ptr<Matrix>> CudaWeightLoader::matricesOf(const void *rows, int64_t k,
+                                                                  std::span<const int64_t> widths,
+                                                                  int32_t dtype) {
+  return makeColumns(addressOf(rows), k, widths, dtype, nullptr, addMatrix);
 }
 
 } // namespace tpc::rt::cuda

@@ -33,7 +33,8 @@ public:
   void draw(void *to, int32_t dtype, int32_t source, const Generator &generator, int64_t first,
             std::span<const LoadFactor> factors) override;
   void clear(void *to, int64_t bytes) override;
-  std::shared_ptr<Matrix> matrixOf(const void *rows, int64_t k, int64_t n, int32_t dtype) override;
+  std::vector<std::shared_ptr<Matrix>>
+  matricesOf(const void *rows, int64_t k, std::span<const int64_t> widths, int32_t dtype) override;
 
 private:
   struct Work;

@@ -89,7 +89,9 @@ bool GemvKernels::supports(const MatmulShape &shape) const {
   if (use.mode == GemvUse::Never || shape.batch != 1 || shape.xStride || shape.wStride ||
       shape.alignSeparateBias ||
       !gemv::supports(shape.dtype, shape.transposed, shape.m, shape.k, shape.n,
-                      shape.transposed ? shape.k : shape.n) ||
+                      shape.wRow         ? shape.wRow
+                      : shape.transposed ? shape.k
+                                         : shape.n) ||
       shape.alignW < gemv::kAccessBytes || shape.alignX < gemv::kAccessBytes)
     return false;
   if (shape.k * shape.n * gemv::getBytes(shape.dtype) < use.minBytes)
@@ -138,8 +140,10 @@ void GemvKernels::run(const MatmulCall &call) {
                     .n = static_cast<uint32_t>(call.n),
                     .chunks = static_cast<uint32_t>(grid.chunks),
                     .isWide = call.outDtype == TPC_F32,
-                    .wRow = static_cast<uint32_t>(call.transposed ? call.k : call.n),
-                    .outRow = static_cast<uint32_t>(call.n)};
+                    .wRow = static_cast<uint32_t>(call.wRow         ? call.wRow
+                                                  : call.transposed ? call.k
+                                                                    : call.n),
+                    .outRow = static_cast<uint32_t>(call.outRow ? call.outRow : call.n)};
   kernelsOf(call.dtype, call.transposed)
       .run(find(call.dtype, call.transposed).names[call.m - 1], launch, grid.blocks);
 }

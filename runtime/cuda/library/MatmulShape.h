@@ -14,6 +14,7 @@ namespace tpc::rt::cuda {
 /// bytes, tensors within them are not.
 struct MatmulShape {
   int64_t m = 0, k = 0, n = 0, batch = 1, xStride = 0, wStride = 0;
+  int64_t wRow = 0, outRow = 0; ///< elements between rows; 0: rows are adjacent
   int32_t dtype = 0, outDtype = 0;
   bool tf32 = false, transposed = false, residual = false;
   uint32_t alignW = 0, alignX = 0, alignC = 0, alignD = 0, alignBias = 0; // 0: there is no bias

@@ -76,9 +76,10 @@ std::unique_ptr<Matmuls::Plan> Matmuls::makePlan(const MatmulShape &shape) {
     set(blas::descBias, reinterpret_cast<const void *>(uintptr_t(shape.alignBias)));
 
   auto layout = [&](Owned<blas::Layout> &made, int32_t dtype, int64_t rows, int64_t columns,
-                    int64_t stride) {
+                    int64_t stride, int64_t leading) {
     Library::check(library.MatrixLayoutCreate(&made, typeOf(dtype), static_cast<uint64_t>(rows),
-                                              static_cast<uint64_t>(columns), rows),
+                                              static_cast<uint64_t>(columns),
+                                              leading ? leading : rows),
                    "to describe a matrix");
     if (shape.batch == 1)
       return;
@@ -90,10 +91,10 @@ std::unique_ptr<Matmuls::Plan> Matmuls::makePlan(const MatmulShape &shape) {
                      "to describe a matrix");
   };
   layout(plan->a, shape.dtype, shape.transposed ? shape.k : shape.n,
-         shape.transposed ? shape.n : shape.k, shape.wStride);
-  layout(plan->b, shape.dtype, shape.k, shape.m, shape.xStride);
+         shape.transposed ? shape.n : shape.k, shape.wStride, shape.wRow);
+  layout(plan->b, shape.dtype, shape.k, shape.m, shape.xStride, 0);
   // The bias has D's type by default.
-  layout(plan->d, shape.outDtype, shape.n, shape.m, shape.m * shape.n);
+  layout(plan->d, shape.outDtype, shape.n, shape.m, shape.m * shape.n, shape.outRow);
 
   Owned<blas::Preference> preference(library.MatmulPreferenceDestroy);
   Library::check(library.MatmulPreferenceCreate(&preference), "to choose an algorithm");
@@ -155,6 +156,8 @@ bool Matmuls::run(const MatmulCall &call) {
                     call.batch,
                     call.xStride,
                     call.wStride,
+                    call.k == 1 || call.wRow == call.n ? 0 : call.wRow,
+                    call.m == 1 || call.outRow == call.n ? 0 : call.outRow,
                     call.dtype,
                     call.outDtype,
                     tf32 && call.dtype == TPC_F32 && !call.isExact,
@@ -213,6 +216,7 @@ void Matmuls::addBias(const MatmulCall &call) {
                     .transposed = false,
                     .bias = nullptr,
                     .residual = call.residual,
+                    .outRow = call.outRow,
                     .dtype = call.outDtype,
                     .outDtype = call.outDtype,
                     .isExact = true,
@@ -236,14 +240,19 @@ void Matmuls::compute(const MatmulCall &call) {
     rest.residual = call.out;
   } else if (call.k == 0) {
     // An empty sum.
-    auto out = reinterpret_cast<Address>(call.out);
-    auto bytes = static_cast<size_t>(call.batch * call.m * call.n * sizeOf(call.outDtype));
-    if (!call.residual)
-      driver.check(driver.cuMemsetD8Async(out, 0, bytes, stream), "to clear memory");
-    else if (call.residual != call.out)
-      driver.check(
-          driver.cuMemcpyDtoDAsync_v2(out, reinterpret_cast<Address>(call.residual), bytes, stream),
-          "to copy");
+    bool isDense = !call.outRow || call.outRow == call.n;
+    int64_t rows = call.batch * call.m, each = sizeOf(call.outDtype);
+    auto bytes = static_cast<size_t>((isDense ? rows : 1) * call.n * each);
+    for (int64_t row = 0; row < (isDense ? 1 : rows); ++row) {
+      auto at = static_cast<Address>(row * call.outRow * each);
+      Address out = reinterpret_cast<Address>(call.out) + at;
+      if (!call.residual)
+        driver.check(driver.cuMemsetD8Async(out, 0, bytes, stream), "to clear memory");
+      else if (call.residual != call.out)
+        driver.check(driver.cuMemcpyDtoDAsync_v2(out, reinterpret_cast<Address>(call.residual) + at,
+                                                 bytes, stream),
+                     "to copy");
+    }
     return;
   }
   if (!call.bias || !run(rest))

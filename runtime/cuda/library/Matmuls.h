@@ -42,6 +42,9 @@ struct MatmulCall {
   bool transposed = false; ///< w is [n, k]
   const void *bias = nullptr, *residual = nullptr;
   int64_t batch = 1, xStride = 0, wStride = 0; ///< in elements
+  /// Elements between rows of w, and of out and the residual; 0: they are adjacent. Only for a
+  /// batch of 1 and a w that is not transposed.
+  int64_t wRow = 0, outRow = 0;
   int32_t dtype = TPC_F32, outDtype = TPC_F32;
   bool isExact = false;               ///< disables TF32
   const void *separateBias = nullptr; ///< bias that the residual already contains

@@ -30,9 +30,12 @@ struct Operands {
     auto all = [&](int32_t dtype, int64_t one, int64_t stride) {
       return (one + (shape.batch - 1) * stride) * sizeOf(dtype);
     };
+    auto rows = [](int64_t count, int64_t n, int64_t row) {
+      return row ? (count - 1) * row + n : count * n;
+    };
     x = all(shape.dtype, shape.m * shape.k, shape.xStride);
-    w = all(shape.dtype, shape.k * shape.n, shape.wStride);
-    out = all(shape.outDtype, shape.m * shape.n, shape.m * shape.n);
+    w = all(shape.dtype, rows(shape.k, shape.n, shape.wRow), shape.wStride);
+    out = all(shape.outDtype, rows(shape.m, shape.n, shape.outRow), shape.m * shape.n);
     bias = shape.alignBias ? shape.n * sizeOf(shape.outDtype) : 0;
     // Uses the same buffer if both have the same alignment.
     c = shape.residual && shape.alignC != shape.alignD ? out : 0;
@@ -71,6 +74,8 @@ MatmulCall callOf(const MatmulShape &shape, Suballocator &pieces, bool reusable)
   call.batch = shape.batch;
   call.xStride = shape.xStride;
   call.wStride = shape.wStride;
+  call.wRow = shape.wRow;
+  call.outRow = shape.outRow;
   call.dtype = shape.dtype;
   call.outDtype = shape.outDtype;
   call.x = take(sizes.x, shape.alignX);
@@ -125,6 +130,8 @@ std::string MatmulShape::text() const {
   text << " " << batch << " " << m << " " << k << " " << n << " " << xStride << " " << wStride
        << " " << tf32 << transposed << residual << " " << alignW << " " << alignX << " " << alignC
        << " " << alignD << " " << alignBias;
+  if (wRow || outRow)
+    text << " " << wRow << " " << outRow;
   return text.str();
 }
 
@@ -137,6 +144,8 @@ std::optional<MatmulShape> MatmulShape::parse(const std::string &text) {
         shape.alignBias) ||
       flags.size() != 3)
     return std::nullopt;
+  if (!(from >> shape.wRow >> shape.outRow))
+    shape.wRow = shape.outRow = 0;
   std::string out = type.substr(std::min(type.find('>') + 1, type.size()));
   type = type.substr(0, type.find('>'));
   for (int32_t dtype : {TPC_F32, TPC_F16, TPC_BF16}) {

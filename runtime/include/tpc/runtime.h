@@ -100,7 +100,7 @@ typedef struct {
 } tpc_program;
 
 /* Defined by the compiled object. */
-extern const tpc_program tpc_program_v6;
+extern const tpc_program tpc_program_v7;
 
 /* ---- memory ---- */
 
@@ -161,9 +161,11 @@ typedef enum {
  * index of a manifest.parameters entry with use "matmul_rhs" (packed once at load). bias and
  * residual may be null; out may alias residual. `dtype` is the element type of x and of the
  * parameter, regardless of the pointer types; `out_dtype` is that of bias, residual and out: the
- * same type or f32. CPUs compute f32 only. */
+ * same type or f32. CPUs compute f32 only. `out_stride` is the distance in elements between rows of
+ * out and of residual: n on CPUs. */
 #define TPC_PRODUCT_FIELDS(FIELD)                                                                  \
   FIELD(int64_t, n)                                                                                \
+  FIELD(int64_t, out_stride)                                                                       \
   FIELD(const float *, bias)                                                                       \
   FIELD(const float *, residual)                                                                   \
   FIELD(float *, out)                                                                              \

@@ -19,7 +19,7 @@
 extern "C" __attribute__((section(".interp"), used, retain)) const char tpc_dynamic_linker[] =
     DYNAMIC_LINKER;
 
-int main(int argc, char **argv) { return tpc_main(&tpc_program_v6, argc, argv); }
+int main(int argc, char **argv) { return tpc_main(&tpc_program_v7, argc, argv); }
 
 #if defined(__x86_64__)
 // On entry, rdx is a function for atexit, and the stack contains argc, then argv. The C library

@@ -173,6 +173,14 @@ TEST(Manifest, BesideRefersToAnEarlierParameter) {
     wrong["parameters"][1][key] = value;
     EXPECT_NE(refusal(wrong).find("manifest.parameters[1]"), std::string::npos) << refusal(wrong);
   }
+  // Biases of one matmul; no other dense parameters.
+  json biases = text;
+  for (json &one : biases["parameters"])
+    one["use"] = "dense";
+  EXPECT_NE(refusal(biases).find("both a bias"), std::string::npos) << refusal(biases);
+  for (json &one : biases["parameters"])
+    one["dims"] = json::array({one["dims"][1]});
+  EXPECT_EQ(parseManifest(biases.dump().c_str()).parameters[1].beside, 0);
 }
 
 TEST(Manifest, PartsOfSeveralAxesNest) {

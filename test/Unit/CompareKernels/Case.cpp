@@ -61,6 +61,7 @@ private:
   void setRankOfWholeChunks();
   bool setSizes(Sizes sizes);
   bool setLength(int64_t &symbol);
+  int64_t countElements(BlockArgument memory);
   /// Whether all sizes are within limits.
   bool fits();
   /// Whether the model is valid for these sizes.
@@ -150,10 +151,21 @@ bool Drawing::isAllowed() {
   });
 }
 
+/// Elements from the first to the last one of an operand or result, with those between its rows.
+int64_t Drawing::countElements(BlockArgument memory) {
+  auto value = [&](SymExpr s) { return evaluate(s); };
+  SmallVector<SymExpr> sizes = kernel.func.getSizesOf(memory);
+  auto rows = kernel.func.getRowStride(memory);
+  int64_t all = getProduct(sizes, value);
+  if (!rows || all == 0)
+    return all;
+  int64_t width = getProduct(ArrayRef(sizes).drop_front(rows->dims), value);
+  return (all / width - 1) * value(rows->stride) + width;
+}
+
 bool Drawing::fits() {
   for (BlockArgument memory : kernel.func.getBody().getArguments())
-    if (getProduct(kernel.func.getSizesOf(memory), [&](SymExpr s) { return evaluate(s); }) >
-        limits.elements)
+    if (countElements(memory) > limits.elements)
       return false;
   // At least a few long rows.
   auto length = kernel.launch.elementsPerRow.asConstant();
@@ -428,8 +440,7 @@ std::optional<Case> Drawing::draw(Sizes sizes, Indices indices) {
   for (BlockArgument memory : arguments) {
     Tensor tensor;
     tensor.type = cast<MemRefType>(memory.getType()).getElementType();
-    tensor.elements =
-        getProduct(kernel.func.getSizesOf(memory), [&](SymExpr s) { return evaluate(s); });
+    tensor.elements = countElements(memory);
     unsigned own = getElementBytes(tensor.type);
     if (alignment == 2)
       tensor.alignment = own << random.below(3);

@@ -49,7 +49,7 @@ SmallVector<char> makeObject(int value) {
   registry.insert<LLVM::LLVMDialect>();
   MLIRContext context(registry);
   auto module = parseSourceString<ModuleOp>(
-      "llvm.mlir.global external constant @tpc_program_v6(0 : i8) : i8\n"
+      "llvm.mlir.global external constant @tpc_program_v7(0 : i8) : i8\n"
       "llvm.func @tpc_main(%program: !llvm.ptr, %argc: i32, %argv: !llvm.ptr) -> i32 {\n"
       "  %0 = llvm.mlir.constant(" +
           std::to_string(value) + " : i32) : i32\n  llvm.return %0 : i32\n}",

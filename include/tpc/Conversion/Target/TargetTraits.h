@@ -51,6 +51,9 @@ struct TargetTraits {
   /// residual.
   bool addsBias, addsResidual;
   bool (*isActivation)(Operation *op);
+  /// Whether one library call computes merged matmuls as one matmul, with the results side by side
+  /// in the rows of one buffer. Otherwise each result has its own buffer.
+  bool hasStridedResults = false;
   /// Whether f32 matmuls can be computed in TF32, which is faster but rounds operands to 10-bit
   /// fractions.
   bool hasTf32 = false;

@@ -150,6 +150,6 @@ tpc_program makeProgram() {
 } // namespace
 
 /// Also exported for processes that load this file as a library.
-extern "C" const tpc_program tpc_program_v6 = makeProgram();
+extern "C" const tpc_program tpc_program_v7 = makeProgram();
 
-int main(int argc, char **argv) { return tpc_main(&tpc_program_v6, argc, argv); }
+int main(int argc, char **argv) { return tpc_main(&tpc_program_v7, argc, argv); }

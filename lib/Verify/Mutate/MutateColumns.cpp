@@ -1,0 +1,191 @@
+//===- MutateColumns.cpp - Faults in results that are side by side --------===//
+
+#include "Mutate.h"
+
+#include "tpc/Dialect/State.h"
+#include "tpc/Kernel/Kernel.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::mutate;
+using ::tpc::SymExpr;
+
+static buffer::ExprAttr add(Mutator &m, buffer::ExprAttr expr, int64_t more) {
+  return buffer::ExprAttr::get(m.context, expr.getExpr() + SymExpr(more));
+}
+
+//===----------------------------------------------------------------------===//
+// Buffers
+//===----------------------------------------------------------------------===//
+
+static bool shiftColumns(Mutator &m) {
+  auto columns = m.pickAny<buffer::ColumnsOp>();
+  if (columns)
+    columns.setFromAttr(add(m, columns.getFrom(), m.draw(2) ? 1 : -1));
+  return bool(columns);
+}
+
+static bool otherWidth(Mutator &m) {
+  auto columns = m.pickAny<buffer::ColumnsOp>();
+  if (columns)
+    columns.setWidthAttr(add(m, columns.getWidth(), m.draw(2) ? 1 : -1));
+  return bool(columns);
+}
+
+static bool otherStride(Mutator &m) {
+  auto columns = m.pickAny<buffer::ColumnsOp>();
+  if (columns)
+    columns.setStrideAttr(add(m, columns.getStride(), m.draw(2) ? 1 : -1));
+  return bool(columns);
+}
+
+// Two results get the same columns.
+static bool shareColumns(Mutator &m) {
+  auto findOther = [](buffer::ColumnsOp columns) {
+    for (Operation *user : columns.getWhole().getUsers())
+      if (auto other = dyn_cast<buffer::ColumnsOp>(user);
+          other && other.getFrom() != columns.getFrom())
+        return other;
+    return buffer::ColumnsOp();
+  };
+  auto columns = m.pick<buffer::ColumnsOp>([&](buffer::ColumnsOp c) { return bool(findOther(c)); });
+  if (columns)
+    columns.setFromAttr(findOther(columns).getFrom());
+  return bool(columns);
+}
+
+// The columns are those of another buffer.
+static bool otherBuffer(Mutator &m) {
+  auto others = [](buffer::ColumnsOp columns) {
+    SmallVector<Value> found;
+    for (Operation &op : *columns->getBlock()) {
+      if (&op == columns)
+        break;
+      for (Value result : op.getResults())
+        if (isa<buffer::PlaceType>(result.getType()) && result != columns.getWhole() &&
+            buffer::getExtent(result).getElement() == columns.getExtent().getElement())
+          found.push_back(result);
+    }
+    return found;
+  };
+  auto columns = m.pick<buffer::ColumnsOp>([&](buffer::ColumnsOp c) { return !others(c).empty(); });
+  if (!columns)
+    return false;
+  auto found = others(columns);
+  columns.getWholeMutable().assign(m.drawFrom(found));
+  return true;
+}
+
+// A call reads columns as if their rows were adjacent.
+static bool denseStride(Mutator &m) {
+  auto getColumns = [](Operation *op) -> buffer::ColumnsOp {
+    if (isa<buffer::AttentionOp, buffer::AppendOp>(op))
+      for (Value operand : op->getOperands())
+        if (auto columns = operand.getDefiningOp<buffer::ColumnsOp>())
+          return columns;
+    return {};
+  };
+  Operation *op = m.pick<Operation *>([&](Operation *o) { return bool(getColumns(o)); });
+  if (!op)
+    return false;
+  buffer::ColumnsOp columns = getColumns(op);
+  auto strides = op->getAttrOfType<ArrayAttr>("strides");
+  SmallVector<Attribute> dense;
+  for (auto stride : strides.getAsRange<buffer::ExprAttr>())
+    dense.push_back(stride.getExpr() == columns.getStride().getExpr() ? columns.getWidth()
+                                                                      : stride);
+  op->setAttr("strides", m.builder.getArrayAttr(dense));
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// An operand of a kernel with rows at a distance.
+struct Operand {
+  kernel::FuncOp function;
+  BlockArgument memory;
+};
+} // namespace
+
+static Operand pickOperand(Mutator &m) {
+  auto isApart = [](kernel::FuncOp function) {
+    return llvm::any_of(function.getOperandMemory(), [&](BlockArgument memory) {
+      return function.getRowStride(memory).has_value();
+    });
+  };
+  auto function = m.pick<kernel::FuncOp>(isApart);
+  if (!function)
+    return {};
+  SmallVector<BlockArgument> operands;
+  for (BlockArgument memory : function.getOperandMemory())
+    if (function.getRowStride(memory))
+      operands.push_back(memory);
+  return {function, m.drawFrom(operands)};
+}
+
+template <auto change> static bool changeKernel(Mutator &m) {
+  auto [function, memory] = pickOperand(m);
+  if (!function)
+    return false;
+  function.setRowStride(memory.getArgNumber(), change(*function.getRowStride(memory)));
+  return true;
+}
+
+using Rows = kernel::FuncOp::RowStride;
+static std::optional<Rows> makeLonger(Rows rows) {
+  return Rows{rows.dims, rows.stride + SymExpr(1)};
+}
+static std::optional<Rows> addDim(Rows rows) { return Rows{rows.dims + 1, rows.stride}; }
+static std::optional<Rows> makeDense(Rows) { return std::nullopt; }
+
+// The kernel and its tensor function get the same other distance between rows.
+template <bool isDense> static bool changeBoth(Mutator &m) {
+  func::FuncOp picked = m.pick<func::FuncOp>([](func::FuncOp function) {
+    return function->hasAttr(kKernelAttr) && function.getArgAttrsAttr() &&
+           llvm::any_of(function.getArgAttrsAttr().getAsRange<DictionaryAttr>(),
+                        [](DictionaryAttr attrs) { return attrs.contains(kRowStrideAttr); });
+  });
+  ModuleOp library = kernel::getKernels(m.module);
+  if (!picked || !library)
+    return false;
+  auto function = library.lookupSymbol<kernel::FuncOp>(picked.getSymName());
+  if (!function)
+    return false;
+  for (unsigned i = 0; i < picked.getNumArguments(); ++i) {
+    auto rows = picked.getArgAttrOfType<ArrayAttr>(i, kRowStrideAttr);
+    if (!rows)
+      continue;
+    auto stride = add(m, cast<buffer::ExprAttr>(rows[1]), 1);
+    if (isDense)
+      picked.removeArgAttr(i, kRowStrideAttr);
+    else
+      picked.setArgAttr(i, kRowStrideAttr, m.builder.getArrayAttr({rows[0], stride}));
+  }
+  for (BlockArgument memory : function.getOperandMemory())
+    if (auto rows = function.getRowStride(memory))
+      function.setRowStride(memory.getArgNumber(), isDense ? std::nullopt : makeLonger(*rows));
+  return true;
+}
+
+ArrayRef<Mutation> mutate::getColumnMutations() {
+  static constexpr Mutation mutations[] = {
+      {"columns-shifted", "columns begin one earlier or later", shiftColumns},
+      {"columns-other-width", "there is one column more or less", otherWidth},
+      {"columns-other-stride", "rows have another length", otherStride},
+      {"columns-shared", "two results have the same columns", shareColumns},
+      {"columns-other-buffer", "columns are those of another buffer", otherBuffer},
+      {"columns-dense-call", "attention or an append reads columns as dense rows", denseStride},
+      {"columns-kernel-stride", "a kernel reads rows at another distance",
+       changeKernel<makeLonger>},
+      {"columns-kernel-rows", "a kernel counts one dimension more as rows", changeKernel<addDim>},
+      {"columns-kernel-dense", "a kernel reads columns as dense rows", changeKernel<makeDense>},
+      {"columns-both-stride", "a kernel and its tensor function have another distance of rows",
+       changeBoth<false>},
+      {"columns-both-dense", "a kernel and its tensor function read columns as dense rows",
+       changeBoth<true>},
+  };
+  return mutations;
+}

@@ -1,0 +1,96 @@
+"""Seeded faults in merged results of GPU programs, which are columns of one buffer.
+
+tpc-verify-buffers or tpc-verify-lowered rejects each.
+"""
+
+import functools
+
+import pytest
+
+import harness
+import mutants
+from models import MODELS
+from simulator import FLAGS
+
+PROGRAMS = [
+    ("gpt2-tiny-nopast", "tp2", "--generate"),
+    ("llama-past", "tp2,pp2,mb2"),
+]
+MORE = [
+    ("llama-dynamo", "tp3", "--generate"),
+    ("phi3-past", "tp2", "--generate"),
+    ("gpt2-odd-opset20", "tp2,dp2,sp"),
+    ("gemma2-past", "tp2"),
+]
+
+
+def kinds() -> list[str]:
+    return mutants.kinds("columns-")
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory):
+    """Returns a folder with the program at each level."""
+
+    @functools.cache
+    def make(name, grid, *flags):
+        folder = tmp_path_factory.mktemp("columns")
+        for level in ("model", "staged", "buffers"):
+            harness.run(
+                [
+                    harness.tool("tpcc"),
+                    MODELS / f"{name}.onnx",
+                    f"--megatron-shard={grid}",
+                    *flags,
+                    *FLAGS,
+                    f"--emit={level}",
+                    "-o",
+                    folder / f"{level}.mlir",
+                ]
+            ).check()
+        assert "tpc_buffer.columns" in (folder / "buffers.mlir").read_text()
+        return folder
+
+    return make
+
+
+def judge(folder, kind, seed):
+    lowered = (
+        f"--tpc-verify-lowered=reference={folder / 'model.mlir'} staged={folder / 'staged.mlir'}"
+    )
+    text, mutate = folder / "buffers.mlir", mutants.mutation(kind, seed)
+    if refused := mutants.refuses(text, mutate):
+        return None if mutants.does_not_apply(refused) else {"ops"}
+    checks = {"buffers": "--tpc-verify-buffers", "lowered": lowered}
+    found = {name for name, check in checks.items() if mutants.refuses(text, mutate, check)}
+    return found or mutants.ACCEPTED
+
+
+def run(programs, cases, name):
+    folders = {case[:-2]: programs(*case[:-2]) for case in cases}
+    table = mutants.Table(kinds())
+    table.judge(
+        lambda case: judge(folders[case[:-2]], *case[-2:]),
+        cases,
+        lambda case: ("buffers", case[-2], case),
+    )
+    return table.report(name)
+
+
+def test_sample(programs):
+    cases = [(*PROGRAMS[0], kind, seed) for kind in kinds() for seed in (1, 6)]
+    table = run(programs, cases, "sample_of_columns")
+    assert table.mutants() == table.refused() == len(cases)
+    assert table.by("buffers") >= 12 and table.by("lowered") >= 12
+
+
+@pytest.mark.long
+def test_all(programs):
+    cases = [
+        (*program, kind, 37 * seed)
+        for program in PROGRAMS + MORE
+        for kind in kinds()
+        for seed in range(4)
+    ]
+    table = run(programs, cases, "columns")
+    assert table.mutants() == table.refused() >= 200

@@ -1,0 +1,123 @@
+"""GPU programs compute Q, K and V in one matmul, and gate and up in one.
+
+Counts of calls in the plan, no second copy of a weight, and the matmuls that the simulated library
+was called for. test_generate_cuda.py compares tokens with CPU programs.
+"""
+
+import collections
+import re
+
+import numpy as np
+import pytest
+
+from harness import run, tool
+from halves import halve
+from models import COMMITTED, FAMILIES
+from simulator import FLAGS, environment
+from tpc.reference import TOLERANCE, difference
+
+ALL = {**COMMITTED, **FAMILIES}
+
+
+def plan(path, grid, *flags, folder):
+    text = folder / "plan.mlir"
+    run(
+        [tool("tpcc"), path, f"--megatron-shard={grid}", "--emit=buffers", *flags, "-o", text]
+    ).check()
+    return text.read_text()
+
+
+def layer_of(text):
+    """The calls of the first layer."""
+    found = re.search(r"tpc_buffer\.func @layer\w*_on_buffers.*?\n  }\n", text, re.S)
+    return found[0]
+
+
+def count(layer):
+    """Kernels of a decode step of the layer: matmuls, generated kernels, attention, appends.
+
+    A `product` is one matmul if its results are columns of one buffer. Attention over split keys is
+    two kernels.
+    """
+    columns = set(re.findall(r"(%\S+) = tpc_buffer\.columns", layer))
+    kinds = collections.Counter()
+    for product in re.findall(r"tpc_buffer\.product (.*(?:\n +by .*)*)", layer):
+        results = re.findall(r" to (%\S+) n", product)
+        merged = len(results) > 1 and set(results) <= columns
+        kinds["matmuls"] += 1 if merged else len(results)
+        kinds["parameters"] += len(results)
+    kinds["launches"] = layer.count("tpc_buffer.launch ")
+    kinds["attention"] = 2 * layer.count("tpc_buffer.attention ")
+    kinds["appends"] = layer.count("tpc_buffer.append ")
+    kinds["all"] = sum(kinds.values()) - kinds["parameters"]
+    return kinds
+
+
+@pytest.mark.parametrize(
+    "name,grid,parameters,matmuls,most",
+    [
+        # Q, K, V | O | gate, up | down; the rotary embedding of keys also appends them.
+        ("llama-dynamo", "tp1", 7, 4, 13),
+        ("llama-dynamo", "tp2", 7, 4, 13),
+        # KV heads replicated to both pairs of ranks.
+        ("llama-dynamo", "tp4", 7, 4, 13),
+        # Q, K, V | O | up | down, with biases.
+        ("gpt2-tiny", "tp2", 6, 4, 11),
+        ("qwen2-dynamo", "tp1", 7, 4, 13),
+    ],
+)
+def test_calls_of_a_layer(tmp_path, name, grid, parameters, matmuls, most):
+    """Two calls fewer for Q, K and V, one fewer for gate and up."""
+    text = plan(ALL[name].path, grid, "--generate", *FLAGS, folder=tmp_path)
+    calls = count(layer_of(text))
+    assert (calls["parameters"], calls["matmuls"]) == (parameters, matmuls), calls
+    assert calls["all"] <= most, calls
+
+
+@pytest.mark.parametrize("grid", ["tp1", "tp3", "tp2,pp2"])
+def test_one_copy_of_each_weight(tmp_path, grid):
+    """The plan's parameters are those of a CPU program: each weight is loaded once."""
+    entries = [
+        sorted(re.findall(r"tpc_buffer\.entry @\w+ stage (.*)", plan(path, grid, *more, folder=tmp_path)))
+        for path in [ALL["llama-dynamo"].path]
+        for more in (["--generate"], ["--generate", *FLAGS])
+    ]
+    assert entries[0] == entries[1] and len(set(entries[0])) == len(entries[0])
+
+
+@pytest.mark.parametrize(
+    "name,form,grid,widths",
+    [
+        # Heads of 8: 4 of 4 query heads, each of Q, K and V; 2 at tp2.
+        ("gpt2-tiny", "", "tp1", [96]),
+        ("gpt2-tiny", "", "tp2", [48]),
+        # 8 query and 2 kv heads of 4; gate and up.
+        ("llama-dynamo", "", "tp1", [48]),
+        ("llama-dynamo", "bf16", "tp2", [24]),
+    ],
+)
+def test_matmuls_of_a_step(tpcc, tmp_path, name, form, grid, widths):
+    """Prefill and results: merged widths, and no width of a part."""
+    import onnx
+
+    model = ALL[name]
+    path = model.path
+    if form:
+        path = tmp_path / path.name
+        onnx.save(halve(onnx.load(model.path), form), path)
+    executable = tpcc.compile(path, grid, *FLAGS)
+    given = model.inputs(2, 5, past=3)
+    trace = tmp_path / "trace"
+    found = executable.run(given, [model.output], env=environment(TPC_SIM_TRACE=trace))
+    if not form:
+        expected = model.reference.run(given)[model.output]
+        assert difference(found[model.output], expected).relative <= TOLERANCE
+    called = {
+        tuple(map(int, shape.split("x")))
+        for shape in re.findall(r"cublasLtMatmul (\d+x\d+x\d+) ", trace.read_text())
+    }
+    rows = {n: m for n, m, _ in called}
+    assert all(rows.get(width) == 10 for width in widths), called
+    heads = {width // 3 for width in widths} if name.startswith("gpt2") else set()
+    assert not any((n, 10, model.hidden) in called for n in heads), called
+    assert np.isfinite(found[model.output].astype(np.float32)).all()
