@@ -2,6 +2,7 @@
 
 #include "MergedResults.h"
 
+#include "BufferPlanner.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Dialect/State.h"
 
@@ -24,20 +25,13 @@ SmallVector<MatmulOp> mlir::tpc::getMerged(MatmulOp op) {
 }
 
 std::optional<ResultColumns> mlir::tpc::getResultColumns(Value tensor) {
-  Operation *op = tensor.getDefiningOp();
-  while (op && !isa<MatmulOp>(op)) {
-    if (auto fused = op->getAttrOfType<IntegerAttr>(kFusedAttr))
-      op = op->getOperand(fused.getInt()).getDefiningOp();
-    else if ((isa<ReshapeOp>(op) && !op->hasAttr(kAliasedAttr)) ||
-             (isa<TransposeOp>(op) && op->hasAttr(kAliasedAttr)))
-      op = op->getOperand(0).getDefiningOp();
-    else
-      return std::nullopt;
-  }
-  auto matmul = dyn_cast_or_null<MatmulOp>(op);
-  if (!matmul || !matmul->hasAttr(kMergedAttr) || !TargetTraits::get(op).hasStridedResults)
+  auto op = tensor.getDefiningOp<HostOpInterface>();
+  while (op && op.isHostOp() && op.isSameMemory() && op.getAliased())
+    op = op.getAliased().getDefiningOp<HostOpInterface>();
+  auto matmul = op ? dyn_cast<MatmulOp>(op.getOperation()) : MatmulOp();
+  if (!matmul || !matmul->hasAttr(kMergedAttr) || !TargetTraits::get(matmul).hasStridedResults)
     return std::nullopt;
-  GridAttr grid = GridAttr::lookup(op);
+  GridAttr grid = GridAttr::lookup(matmul);
   SmallVector<SymExpr> lhs = getLocalSizes(matmul.getLhs().getType(), grid);
   ResultColumns columns{matmul, SymExpr(1), SymExpr(0), SymExpr(0), SymExpr(0)};
   for (const SymExpr &size : ArrayRef(lhs).drop_back())

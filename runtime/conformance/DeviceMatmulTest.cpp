@@ -245,7 +245,8 @@ TEST_P(DeviceTest, ProductsSideBySide) {
                             dtype == TPC_F32 ? static_cast<const void *>(part.data())
                                              : bits.data());
             bool isLast = i + 1 == widths.size();
-            int64_t at = column + (layout == ResultsApart && isLast ? 4 : 0);
+            int64_t at = column + (layout == ResultsApart && isLast ? 4 : 0) -
+                         (layout == OneLeftOut && i > 1 ? widths[1] : 0);
             int64_t biasAt = column + (layout == BiasesApart && isLast ? 4 : 0);
             if (widths[i] && !(layout == OneLeftOut && i == 1)) {
               products.push_back(

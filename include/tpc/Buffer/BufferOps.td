@@ -166,8 +166,8 @@ def Buffer_PartOp : Buffer_PlaceOp<"part"> {
 def Buffer_ColumnsOp : Buffer_PlaceOp<"columns"> {
   let summary = "Adjacent columns of a buffer of rows";
   let description = [{
-    `%k = tpc_buffer.columns %0 from _6.tp n _2.tp of "_6.tp + _2.tp" : "_2.tp*n" x f32`: of a buffer
-    with rows of `_6.tp + _2.tp` elements, the `_2.tp` columns that begin at column `_6.tp`. The
+    `%k = tpc_buffer.columns %0 from _6.tp n _2.tp of "_6.tp + _2.tp" : "_2.tp*n" x f32`: of a
+    buffer with rows of `_6.tp + _2.tp` elements, the `_2.tp` columns from column `_6.tp` on. The
     results of a `tpc_buffer.product` may be columns of one buffer. Only ops that take the distance
     between rows read them: `tpc_buffer.launch` (the kernel has it), `tpc_buffer.attention` (q, k
     and v) and `tpc_buffer.append`.

@@ -76,12 +76,12 @@ def TpcKernel_FuncOp
   let summary = "A kernel: operands, results, and one tpc_kernel.rows";
   let description = [{
     Operands are read, results are written. Both are memory, `memref<?x…>` with one dimension for
-    each size. An operand may be columns of a larger buffer: in `%x: memref<?x?x?xf32> of [n, 12, 64]
-    rows 1 stride "3*_768"` the first dimension counts rows, which are `3*_768` elements apart; the
-    elements of a row are dense. No result aliases an operand or another result. The body has sizes and constants,
-    then one `tpc_kernel.rows`. A conditional store may write a slice of a result; the other
-    elements stay unchanged. The slice may be in another row of the result if no two rows store to
-    the same element. For example, this kernel appends new keys to a cache:
+    each size. An operand may be columns of a larger buffer: in `%x: memref<?x?x?xf32> of
+    [n, 12, 64] rows 1 stride "3*_768"` the first dimension counts rows, which are `3*_768` elements
+    apart; the elements of a row are dense. No result aliases an operand or another result. The body
+    has sizes and constants, then one `tpc_kernel.rows`. A conditional store may write a slice of a
+    result; the other elements stay unchanged. The slice may be in another row of the result if no
+    two rows store to the same element. For example, this kernel appends new keys to a cache:
 
         %length = memref.load %lengths[%b] : memref<?xi64>
         %0 = arith.index_cast %length : i64 to index

@@ -54,7 +54,7 @@ public:
   /// Returns whether the next call is of this kind.
   template <typename OpT> bool isNext() { return isa_and_nonnull<OpT>(peek()); }
 
-  /// How a call accesses a buffer: dense, or also as columns, by the distance between rows.
+  /// Form in which a call accesses a buffer: dense, or also as columns, with a row stride.
   enum class Access { Dense, ByRows };
   /// Columns that a buffer is, in elements.
   struct Columns {

@@ -175,7 +175,9 @@ def test_widths_of_accesses():
     assert widths("tp1", function.replace("_24.tp]", '"_2.tp*_6"]')) == (16, 4)
     # Rows at a distance: of 24 + 2 or 24 + 4 elements.
     for more, lanes in ((2, 2), (4, 4)):
-        apart = function.replace("[n, _24.tp],\n", f'[n, _24.tp] rows 1 stride "_24.tp + _{more}",\n')
+        apart = function.replace(
+            "[n, _24.tp],\n", f'[n, _24.tp] rows 1 stride "_24.tp + _{more}",\n'
+        )
         assert widths("tp1", apart) == (4 * lanes, 8), more
     unconditional = (
         function.replace("slt, %j, %i", "slt, %i, %i")
