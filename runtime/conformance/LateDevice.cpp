@@ -49,16 +49,17 @@ constexpr int64_t f32 = sizeof(float);
 
 // Fails if a field is added, because that field may have to be listed as an access below. Page
 // tables are always null here.
-static_assert(sizeof(Product) == 40 && sizeof(BatchProduct) == 80 &&
+static_assert(sizeof(Product) == 48 && sizeof(BatchProduct) == 80 &&
               sizeof(tpc_attention_args) == 296 && sizeof(tpc_append_args) == 104);
 
 Accesses accessesOf(const Products &all, const Product &p, const void *table) {
   int64_t m = all.m, k = all.k, n = p.matrix->n;
+  int64_t results = p.outStride ? (m - 1) * p.outStride + n : m * n;
   return {{all.x, m * k * f32, false},
           {p.bias, p.bias ? n * f32 : 0, false},
-          {p.residual, p.residual ? m * n * f32 : 0, false},
+          {p.residual, p.residual ? results * f32 : 0, false},
           {table, table ? k * n * f32 : 0, false},
-          {p.out, m * n * f32, true}};
+          {p.out, results * f32, true}};
 }
 
 Accesses accessesOf(const BatchProduct &p) {
