@@ -269,7 +269,7 @@ def count_sectors(*arguments):
     return [(name, int(count), int(moved), int(needed)) for name, count, moved, needed, *_ in rows]
 
 
-# Kernels that move more sectors, with reasons. All have head sizes that occur only in test models.
+# Kernels that move more sectors, with reasons. All have sizes that occur only in test models.
 MORE = {
     r"concat_mul_add_(transpose|concat)": (
         "rotary, heads of at most 8: a half is less than a sector, and each of its accesses moves"
@@ -277,6 +277,10 @@ MORE = {
     ),
     r"add_transpose_concat_(transpose|concat)": (
         "rotary of a part of a head: of 2 elements, which four operands of their own have"
+    ),
+    r"(silu|gelu)_mul": (
+        "rows of 12 in columns of one buffer: the columns of gate and up share a sector, which both"
+        " move"
     ),
     r"transpose_concat_cos_sin": (
         "angles of a head of 4 are read along tokens and stored along the head: too few elements"

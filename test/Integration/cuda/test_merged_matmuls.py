@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from harness import run, tool
-from halves import halve
+from halves import as_float, halve
 from models import COMMITTED, FAMILIES
 from simulator import FLAGS, environment
 from tpc.reference import TOLERANCE, difference
@@ -36,8 +36,7 @@ def layer_of(text):
 def count(layer):
     """Kernels of a decode step of the layer: matmuls, generated kernels, attention, appends.
 
-    A `product` is one matmul if its results are columns of one buffer. Attention over split keys is
-    two kernels.
+    A `product` is one matmul if its results are columns of one buffer.
     """
     columns = set(re.findall(r"(%\S+) = tpc_buffer\.columns", layer))
     kinds = collections.Counter()
@@ -47,7 +46,7 @@ def count(layer):
         kinds["matmuls"] += 1 if merged else len(results)
         kinds["parameters"] += len(results)
     kinds["launches"] = layer.count("tpc_buffer.launch ")
-    kinds["attention"] = 2 * layer.count("tpc_buffer.attention ")
+    kinds["attention"] = layer.count("tpc_buffer.attention ")
     kinds["appends"] = layer.count("tpc_buffer.append ")
     kinds["all"] = sum(kinds.values()) - kinds["parameters"]
     return kinds
@@ -57,13 +56,14 @@ def count(layer):
     "name,grid,parameters,matmuls,most",
     [
         # Q, K, V | O | gate, up | down; the rotary embedding of keys also appends them.
-        ("llama-dynamo", "tp1", 7, 4, 13),
-        ("llama-dynamo", "tp2", 7, 4, 13),
-        # KV heads replicated to both pairs of ranks.
-        ("llama-dynamo", "tp4", 7, 4, 13),
+        ("llama-dynamo", "tp1", 7, 4, 11),
+        # With tp, a kernel adds the residual after the last all-reduce.
+        ("llama-dynamo", "tp2", 7, 4, 12),
+        # KV heads are replicated.
+        ("llama-dynamo", "tp4", 7, 4, 12),
         # Q, K, V | O | up | down, with biases.
         ("gpt2-tiny", "tp2", 6, 4, 11),
-        ("qwen2-dynamo", "tp1", 7, 4, 13),
+        ("qwen2-dynamo", "tp1", 7, 4, 11),
     ],
 )
 def test_calls_of_a_layer(tmp_path, name, grid, parameters, matmuls, most):
@@ -116,6 +116,8 @@ def test_matmuls_of_a_step(tpcc, tmp_path, name, form, grid, widths):
     }
     rows = {n: m for n, m, _ in called}
     assert all(rows.get(width) == 10 for width in widths), called
+    # With tp1, the matmul after attention has the width of Q.
     heads = {width // 3 for width in widths} if name.startswith("gpt2") else set()
+    heads -= {model.hidden}
     assert not any((n, 10, model.hidden) in called for n in heads), called
-    assert np.isfinite(found[model.output].astype(np.float32)).all()
+    assert np.isfinite(as_float(found[model.output])).all()
