@@ -9,9 +9,9 @@
 
 namespace tpc::rt {
 
-/// Uploads the elements of `view`, row-major, to device address `to`. `data`: the tensor in the mapped
-/// file. If `rowStride` is not 0, the view has two dimensions, and its rows are `rowStride` elements
-/// apart; else it is dense.
+/// Uploads the elements of `view`, row-major, to device address `to`. `data`: the tensor in the
+/// mapped file. If `rowStride` is not 0, the view has two dimensions, and its rows are `rowStride`
+/// elements apart; else it is dense.
 void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype dtype,
           tpc_dtype sourceDtype, const std::byte *data, void *to, int64_t rowStride = 0);
 
