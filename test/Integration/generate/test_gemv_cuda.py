@@ -1,12 +1,15 @@
 """GPU programs that generate use our matrix-vector kernels on simulated devices."""
 
+import dataclasses
 import re
 
+import numpy as np
 import pytest
 
 from cuda_programs import MODEL, compiled, no_assembler  # noqa: F401 (fixtures)
 from generation import CAUSAL, decided, expected, say
 from simulator import FLAGS, environment
+from test_split_steps import Cut, step_of  # noqa: F401 (a fixture)
 from tpc.reference import TOLERANCE, difference
 
 
@@ -24,6 +27,29 @@ def test_tokens_equal_those_of_cpus(tpcc, tmp_path, name, grid):
         assert said.tokens[:steps] == host.tokens[:steps] == asked["ids"][:steps]
         counts[use] = len(re.findall(r"cublasLtMatmul ", trace.read_text()))
     assert counts["always"] < counts["never"]
+
+
+@pytest.mark.parametrize(
+    "name,grid",
+    [
+        ("gpt2-tiny", "tp1"),
+        pytest.param("gpt2-tiny", "tp2", marks=pytest.mark.long),
+    ],
+)
+def test_rows_of_a_batch_have_the_bits_of_rows_alone(step_of, name, grid):  # noqa: F811
+    """For up to four rows, in each step of one token: logits, and all caches."""
+    made = step_of(name, grid, *FLAGS)
+    program = dataclasses.replace(made, environment=environment(TPC_GEMV="always"))
+    ids = np.random.default_rng(7).integers(0, CAUSAL[name].vocab, (4, 4))
+    alone = [Cut(program, 1) for _ in ids]
+    wanted = [one.all(row[None], range(1, ids.shape[1])) for one, row in zip(alone, ids)]
+    for rows in (3, 4):
+        batch = Cut(program, rows)
+        found = batch.all(ids[:rows], range(1, ids.shape[1]))
+        for row in range(rows):
+            assert np.array_equal(found[row], wanted[row][0]), (rows, row)
+            for cache, values in batch.caches.items():
+                assert np.array_equal(values[row], alone[row].caches[cache][0]), (rows, row, cache)
 
 
 def test_the_fastest_kernel_is_used(tpcc, tmp_path):

@@ -49,7 +49,7 @@ def step_of(tpcc, tmp_path_factory):
         plain.write_text(text)
         return plain
 
-    return lambda name, grid: tpcc.compile(make(name), grid)
+    return lambda name, grid, *flags: tpcc.compile(make(name), grid, *flags)
 
 
 class Cut:

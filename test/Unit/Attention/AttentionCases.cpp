@@ -166,6 +166,21 @@ Host draw(const Variant &variant, const Case &made) {
   return host;
 }
 
+/// Removes all sequences but one. Requires a mask and a bias that all sequences share.
+void keepSequence(Host &host, int64_t sequence) {
+  tpc_attention_args &a = host.args;
+  auto keep = [&](auto &list) {
+    int64_t each = std::ssize(list) / a.batch;
+    list = std::decay_t<decltype(list)>(list.begin() + sequence * each,
+                                        list.begin() + (sequence + 1) * each);
+  };
+  keep(host.q), keep(host.k), keep(host.v), keep(host.out), keep(host.keyMask), keep(host.lengths);
+  a.q = host.q.data(), a.k = host.k.data(), a.v = host.v.data(), a.out = host.out.data();
+  a.key_mask = host.keyMask.empty() ? nullptr : host.keyMask.data();
+  a.lengths = host.lengths.empty() ? nullptr : host.lengths.data();
+  a.batch = 1;
+}
+
 //===----------------------------------------------------------------------===//
 // Expected results
 //===----------------------------------------------------------------------===//
@@ -316,52 +331,6 @@ std::string Case::str() const {
          std::to_string(shift) + ", seed " + std::to_string(seed);
 }
 
-std::vector<Variant> attention::getVariants() {
-  constexpr int32_t F32 = TPC_F32, F16 = TPC_F16, BF16 = TPC_BF16;
-  return {
-      {.headSize = 8, .valueSize = 8},
-      {.headSize = 17, .valueSize = 17, .causal = true, .keyMask = true},
-      {.bias = F32, .headSize = 40, .valueSize = 24, .causal = true, .mask = true},
-      {.headSize = 64, .valueSize = 64, .causal = true},
-      {.headSize = 33, .valueSize = 65, .softcap = true, .uniformRows = true},
-      {.headSize = 80, .valueSize = 80, .causal = true, .windowed = true},
-      {.slopes = F32, .headSize = 96, .valueSize = 96, .causal = true},
-      {.headSize = 128, .valueSize = 128, .causal = true, .uniformRows = true},
-      {.headSize = 255, .valueSize = 256, .causal = true},
-      {.bias = F32,
-       .slopes = F32,
-       .headSize = 12,
-       .valueSize = 12,
-       .causal = true,
-       .windowed = true,
-       .keyMask = true,
-       .mask = true,
-       .softcap = true,
-       .uniformRows = true},
-      {.element = F16, .headSize = 64, .valueSize = 64, .causal = true, .keyMask = true},
-      {.element = F16, .bias = F16, .headSize = 17, .valueSize = 31, .mask = true},
-      {.element = F16, .headSize = 128, .valueSize = 128, .windowed = true, .uniformRows = true},
-      {.element = BF16, .slopes = BF16, .headSize = 64, .valueSize = 64, .causal = true},
-      {.element = BF16, .headSize = 96, .valueSize = 40, .causal = true, .windowed = true},
-      {.element = BF16, .bias = F32, .headSize = 7, .valueSize = 7, .keyMask = true},
-      {.headSize = 64, .valueSize = 64, .causal = true, .cached = true},
-      {.slopes = F32,
-       .headSize = 20,
-       .valueSize = 36,
-       .causal = true,
-       .windowed = true,
-       .softcap = true,
-       .cached = true},
-      {.element = F16, .headSize = 128, .valueSize = 128, .causal = true, .cached = true},
-      {.element = BF16,
-       .headSize = 33,
-       .valueSize = 33,
-       .causal = true,
-       .windowed = true,
-       .cached = true},
-  };
-}
-
 Case attention::drawCase(const Variant &variant, uint64_t seed) {
   constexpr int64_t lengths[] = {1, 64, 7, 130, 0, 65, 33, 128};
   constexpr int64_t paddings[] = {0, 0, 16, 0, 3};
@@ -390,6 +359,8 @@ Outcome attention::run(const ptx::Module &module, const Kernels &kernels, const 
   const Variant &variant = kernels.variant;
   Outcome outcome;
   Host host = draw(variant, made);
+  if (made.sequence >= 0)
+    keepSequence(host, made.sequence);
   Device device(variant, made);
   tpc_attention_args args = host.args;
   args.q = device.give(host.q, variant.element, "q", made.shift);

@@ -40,6 +40,7 @@ struct Case {
   double visible = 0.7;           // of masks
   double hiddenRows = 0;          // of the mask's rows
   int64_t blocks = 0;             // of the grid; 0: by the seed
+  int64_t sequence = -1;          // of the batch, which is computed alone; -1: all
   uint64_t seed = 0;
 
   std::string str() const;

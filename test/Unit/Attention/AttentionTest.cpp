@@ -197,6 +197,29 @@ TEST(Attention, SplitKeysHaveTheSameBitsOnEveryGrid) {
     EXPECT_EQ(result, results[0]);
 }
 
+/// A sequence has the same bits alone as in a batch with others, whose lengths differ.
+TEST(Attention, SplitKeysHaveTheSameBitsAloneAndInABatch) {
+  for (bool cached : {true, false}) {
+    Code code = makeCode({{.headSize = 8, .valueSize = 8, .causal = true, .cached = cached}});
+    ASSERT_TRUE(code.module);
+    attention::Case made{
+        .batch = 4, .keys = 700, .kvHeads = 2, .group = 4, .offset = cached ? 0 : 699, .seed = 6};
+    auto run = [&](int64_t sequence) {
+      made.sequence = sequence;
+      attention::Outcome outcome =
+          attention::run(*code.module, code.kernels[0], made, attention::Way::Split);
+      EXPECT_EQ(outcome.problem, "") << made.str();
+      return outcome.bits;
+    };
+    std::vector<uint8_t> all = run(-1), joined;
+    for (int64_t sequence = 0; sequence < made.batch; ++sequence)
+      for (uint8_t byte : run(sequence))
+        joined.push_back(byte);
+    EXPECT_FALSE(all.empty());
+    EXPECT_EQ(all, joined);
+  }
+}
+
 /// With many keys, a bias of slope * key is large, and adding it loses the last bits of a score. In
 /// contrast, slope * (key - query) is small for keys with a large weight. So the op is more exact
 /// than the bias that it is raised from, and the difference between both is the error of the bias.
