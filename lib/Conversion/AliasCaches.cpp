@@ -39,12 +39,12 @@ static bool isReadByStrides(OpOperand &use) {
          (&use == &attention.getKMutable() || &use == &attention.getVMutable());
 }
 
-/// Marks transposes before an append, except if a kernel computes the new tokens: it writes
-/// directly into the cache.
+/// Marks transposes before an append, except if a kernel computes the new tokens, or appends to
+/// both caches: it writes directly into the cache.
 static void markTransposes(AppendOp append) {
   Builder b(append.getContext());
   if (auto fresh = append.getFresh().getDefiningOp<TransposeOp>();
-      fresh && swapsTokensAndHeads(fresh) &&
+      fresh && !TargetTraits::get(append).mergesAttentionOperands && swapsTokensAndHeads(fresh) &&
       !isComputedByKernel(fresh.getOperand().getDefiningOp()) &&
       llvm::all_of(fresh->getUses(), [](OpOperand &use) {
         return isa<AppendOp>(use.getOwner()) && use.getOperandNumber() == 1;

@@ -46,6 +46,8 @@ void KernelClusters::cluster() {
   findGenerated();
   findNodes();
   mergeAll();
+  if (target.mergesAttentionOperands)
+    mergeAttentionOperands();
 }
 
 bool KernelClusters::isCall(Operation *op) const { return isHost(op) || calls.contains(op); }
@@ -182,6 +184,49 @@ bool KernelClusters::tryMerge(unsigned producer, unsigned consumer) {
   SmallVector<DimAttr> rows(sameRows && aligned ? b.take_front(rank) : b);
   merge(producer, consumer, rows);
   return true;
+}
+
+/// Returns the kernel that computes a value, following transposes that are not computed; nothing
+/// for other values.
+std::optional<unsigned> KernelClusters::findKernel(Value value) const {
+  Operation *op = value.getDefiningOp();
+  while (isa_and_nonnull<TransposeOp>(op) && isHost(op))
+    op = op->getOperand(0).getDefiningOp();
+  auto found = nodeOf.find(op);
+  if (!op || found == nodeOf.end() || !nodes[found->second].isKernel)
+    return std::nullopt;
+  return found->second;
+}
+
+/// Merges the kernels that compute keys, values and queries of attention over caches. They are
+/// independent, and have the sequences of the batch as common rows.
+void KernelClusters::mergeAttentionOperands() {
+  auto dependsOn = [&](unsigned to, unsigned from) {
+    return llvm::is_contained(dependencies(to), from) || isReachableOutside(from, to);
+  };
+  auto countCommon = [](ArrayRef<DimAttr> a, ArrayRef<DimAttr> b) {
+    return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+  };
+  for (Operation &op : block) {
+    auto attention = dyn_cast<AttentionOp>(op);
+    if (!attention || !attention.getLengths())
+      continue;
+    for (Value value : {attention.getV(), attention.getQ()}) {
+      std::optional<unsigned> into = findKernel(attention.getK()), from = findKernel(value);
+      if (!into || !from || *into == *from)
+        continue;
+      Node &a = nodes[*into], &b = nodes[*from];
+      auto rank = countCommon(a.rows, b.rows);
+      // With fewer row dimensions, reductions over a row would be computed for each element.
+      auto mayHave = [&](const Node &node) {
+        return rank == std::ssize(node.rows) || llvm::all_of(node.ops, isCheap);
+      };
+      if (rank > 0 && mayHave(a) && mayHave(b) &&
+          a.ops.size() + b.ops.size() <= target.maxKernelOps && !dependsOn(*into, *from) &&
+          !dependsOn(*from, *into))
+        merge(*from, *into, SmallVector<DimAttr>(ArrayRef(a.rows).take_front(rank)));
+    }
+  }
 }
 
 SmallVector<unsigned> KernelClusters::dependencies(unsigned node) const {

@@ -2,7 +2,9 @@
 //
 // Initially each op without a library call is a cluster. The clusters of a producer and a consumer
 // are merged if rows of the result can be computed independently and the graph stays acyclic. The
-// result is a topological order of nodes, in which the block is rewritten.
+// kernels of queries, keys and values may be merged as well
+// (TargetTraits::mergesAttentionOperands). The result is a topological order of nodes, in which the
+// block is rewritten.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,6 +47,8 @@ private:
   void findNodes();
   void mergeAll();
   bool tryMerge(unsigned producer, unsigned consumer);
+  std::optional<unsigned> findKernel(Value value) const;
+  void mergeAttentionOperands();
   bool isReachableOutside(unsigned from, unsigned to);
   void merge(unsigned producer, unsigned consumer, ArrayRef<DimAttr> rows);
   void findResults(Node &node);

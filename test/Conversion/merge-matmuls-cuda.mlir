@@ -61,14 +61,14 @@ func.func private @gate(%x: !x) -> !q {
   return %r : !q
 }
 
-// Attention reads by strides, and so does an append to a cache.
+// Attention reads by strides, and so does a kernel that appends to a cache.
 // CHECK-LABEL: func.func private @attention
 // CHECK-COUNT-3: tpc.matmul {{.*}} {tpc.merged = 0 : i64}
 // BUFFERS-LABEL: tpc_buffer.func @attention_on_buffers
 // BUFFERS: tpc_buffer.columns %{{.*}} from 0 n _8 of "3*_8" : "_8*b*s" x f32
 // BUFFERS: tpc_buffer.columns %{{.*}} from _8 n _8 of "3*_8" : "_8*b*s" x f32
 // BUFFERS: tpc_buffer.columns %{{.*}} from "2*_8" n _8 of "3*_8" : "_8*b*s" x f32
-// BUFFERS: tpc_buffer.append %{{.*}} strides ["3*_8*s", _4, "3*_8"]
+// BUFFERS: tpc_buffer.launch @kernel_transpose_append(
 // BUFFERS: tpc_buffer.attention {{.*}} strides ["3*_8", "3*_8", "3*_8", "_2*_4"] scale
 func.func private @attention(%x: !rows, %cache: !cache, %lengths: !lengths) -> (!heads, !cache) {
   %w0 = tpc.parameter @w0 : !square

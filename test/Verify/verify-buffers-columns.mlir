@@ -140,7 +140,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1) to (%y : 16 x f
   %all = tpc_buffer.slot %frame at 0 : 32 x f32
   %0 = tpc_buffer.columns %all from 0 n 4 of 8 : 16 x f32
   tpc_buffer.product %x m 4 k 4 by %w to %0 n 4
-  // expected-error @below {{has a kernel that reads rows at a distance of 7, which is not 8}}
+  // expected-error @below {{has a kernel that reads rows at a distance of 7, but must have 8}}
   tpc_buffer.launch @kernel_exp(%0) to (%y) rows 4 grain 1
   tpc_buffer.pop %frame
 }
@@ -194,7 +194,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1) to (%y : 16 x f
   %frame = tpc_buffer.push 128
   %all = tpc_buffer.slot %frame at 0 : 32 x f32
   %0 = tpc_buffer.columns %all from 0 n 2 of 4 : 16 x f32
-  // expected-error @below {{has n 4, which is not 2}}
+  // expected-error @below {{has n 4, but must have 2}}
   tpc_buffer.product %x m 4 k 4 by %w to %0 n 4
   tpc_buffer.pop %frame
 }

@@ -81,8 +81,9 @@ def AliasCaches : Pass<"tpc-alias-caches", "::mlir::ModuleOp"> {
                                               ->   call @layer(%x, %1)
 
     The pass also marks transposes between a cache and its attention op, and transposes of new keys
-    and values before an append, unless a kernel computes the new values (then the kernel writes
-    directly to the cache). Runtime calls read the operands of these transposes by strides:
+    and values before an append, unless a kernel computes the new values or the target merges these
+    kernels (then the kernel writes directly to the cache). Runtime calls read the operands of these
+    transposes by strides:
 
         %1 = tpc.append %k0, %0 at %n              %1 = tpc.append %k0, %0 at %n
         %2 = tpc.transpose %1 {0, 2, 1, 3}   ->    %2 = tpc.transpose %1 {0, 2, 1, 3} {tpc.aliased}
@@ -116,7 +117,10 @@ def OutlineKernels : Pass<"tpc-outline-kernels", "::mlir::ModuleOp"> {
     one function.
 
     A group may end with a `tpc.append`, which writes the group's result into the cache; its rows
-    are then the rows of the new tokens. An append of any other value remains a runtime call.
+    are then the rows of the new tokens. An append of any other value remains a runtime call. For
+    targets with expensive launches (`cuda`), the groups of queries, keys and values of an attention
+    op over caches are merged: one kernel computes rotary embeddings and appends to both caches. Its
+    rows are the sequences of the batch, or the new tokens if these are the rows of all groups.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
 }

@@ -85,6 +85,7 @@ static constexpr TargetTraits traits = {
     .storedFrom = 16,
     .maxKernelOps = 128,
     .maxGeneratedDepth = 32,
+    .mergesAttentionOperands = true,
     .elementsPerTask = 1024,
     .kernelText = "ptx",
     .checkArchitectures = checkArchitectures,

@@ -12,11 +12,11 @@ import mutants
 from models import MODELS
 from simulator import FLAGS
 
-# Kernels and an append read columns.
-SAMPLE = ("llama-dynamo", "tp2", "--generate")
+# Kernels and attention read columns.
+SAMPLE = ("gpt2-tiny-nopast", "tp2", "--generate")
 PROGRAMS = [
     SAMPLE,
-    ("gpt2-tiny-nopast", "tp2", "--generate"),
+    ("llama-dynamo", "tp2", "--generate"),
     ("llama-past", "tp2,pp2,mb2"),
     ("llama-dynamo", "tp3", "--generate"),
     ("phi3-past", "tp2", "--generate"),

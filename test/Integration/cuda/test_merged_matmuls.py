@@ -53,25 +53,27 @@ def count(layer):
 
 
 @pytest.mark.parametrize(
-    "name,grid,parameters,matmuls,most",
+    "name,grid,parameters,matmuls,kernels",
     [
-        # Q, K, V | O | gate, up | down; the rotary embedding of keys also appends them.
-        ("llama-dynamo", "tp1", 7, 4, 11),
+        # Norm | Q, K, V | rotary embeddings and appends | attention | O | norm | gate, up | SiLU, mul
+        # | down.
+        ("llama-dynamo", "tp1", 7, 4, 9),
         # With tp, a kernel adds the residual after the last all-reduce.
-        ("llama-dynamo", "tp2", 7, 4, 12),
+        ("llama-dynamo", "tp2", 7, 4, 10),
         # KV heads are replicated.
-        ("llama-dynamo", "tp4", 7, 4, 12),
-        # Q, K, V | O | up | down, with biases.
-        ("gpt2-tiny", "tp2", 6, 4, 11),
-        ("qwen2-dynamo", "tp1", 7, 4, 11),
+        ("llama-dynamo", "tp4", 7, 4, 10),
+        # Norm | Q, K, V | appends | attention | O | norm | up | GELU | down | residual, with biases.
+        ("gpt2-tiny", "tp2", 6, 4, 10),
+        ("qwen2-dynamo", "tp1", 7, 4, 9),
     ],
 )
-def test_calls_of_a_layer(tmp_path, name, grid, parameters, matmuls, most):
-    """Two calls fewer for Q, K and V, one fewer for gate and up."""
+def test_kernels_of_a_layer(tmp_path, name, grid, parameters, matmuls, kernels):
+    """A layer of a decode step is few kernels, because each launch takes longer than most of them.
+    """
     text = plan(ALL[name].path, grid, "--generate", *FLAGS, folder=tmp_path)
     calls = count(layer_of(text))
     assert (calls["parameters"], calls["matmuls"]) == (parameters, matmuls), calls
-    assert calls["all"] <= most, calls
+    assert calls["all"] == kernels, calls
 
 
 @pytest.mark.parametrize("grid", ["tp1", "tp3", "tp2,pp2"])

@@ -66,6 +66,9 @@ struct TargetTraits {
   /// Limits on the size of a kernel. Code generation recurses over the kernel's ops for each
   /// result, without sharing between results.
   unsigned maxKernelOps, maxGeneratedDepth;
+  /// Whether one kernel computes queries, keys and values of attention over caches, and appends to
+  /// both caches, because a launch takes longer.
+  bool mergesAttentionOperands = false;
   /// Minimum number of elements per task, for which the wake-up of another thread pays off.
   int64_t elementsPerTask;
 
