@@ -55,14 +55,14 @@ def count(layer):
 @pytest.mark.parametrize(
     "name,grid,parameters,matmuls,kernels",
     [
-        # Norm | Q, K, V | rotary embeddings and appends | attention | O | norm | gate, up | SiLU, mul
-        # | down.
+        # Norm | Q, K, V | rotary embeddings, appends | attention | O | norm | gate, up | SiLU |
+        # down.
         ("llama-dynamo", "tp1", 7, 4, 9),
         # With tp, a kernel adds the residual after the last all-reduce.
         ("llama-dynamo", "tp2", 7, 4, 10),
         # KV heads are replicated.
         ("llama-dynamo", "tp4", 7, 4, 10),
-        # Norm | Q, K, V | appends | attention | O | norm | up | GELU | down | residual, with biases.
+        # Norm | Q, K, V | appends | attention | O | norm | up | GELU | down | residual.
         ("gpt2-tiny", "tp2", 6, 4, 10),
         ("qwen2-dynamo", "tp1", 7, 4, 9),
     ],
