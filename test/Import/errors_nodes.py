@@ -27,7 +27,7 @@ NODES = node_errors.NODES + microsoft_errors.NODES + [
         "needs three numbers of one type",
     ),
     (17, "float[4] x", "bool a = {1}", "Range(a, a, a)", "needs three numbers of one type"),
-    (17, "float[4] x", "int64 a = {1}, int64 d = {0}", "Range(a, a, d)", "has a delta of `0`"),
+    (17, "float[4] x", "int64 a = {1}, int64 d = {0}", "Range(a, a, d)", "has a delta of `0`; it must be a constant other than 0"),
     (
         17,
         "float[4] x",
@@ -57,28 +57,28 @@ NODES = node_errors.NODES + microsoft_errors.NODES + [
     ),
     (17, "float[4] x", "", "Where(x, x, x)", "chooses between 'f32' and 'f32' by 'f32'"),
     # Matmuls.
-    (17, "float[4, 4] x, float s", "", "MatMul(x, s)", "multiplies a scalar"),
+    (17, "float[4, 4] x, float s", "", "MatMul(x, s)", "multiplies a scalar; operands must have at least one dimension"),
     (
         17,
         "float[4, 4] x, double[4, 4] w",
         "",
         "MatMul(x, w)",
-        "multiplies matrices of 'f32' and 'f64'",
+        "multiplies matrices of 'f32' and 'f64'; they must have the same numeric type",
     ),
-    (17, "bool[4, 4] x", "", "MatMul(x, x)", "multiplies matrices of 'i1' and 'i1'"),
+    (17, "bool[4, 4] x", "", "MatMul(x, x)", "multiplies matrices of 'i1' and 'i1'; they must have the same numeric type"),
     (
         17,
         "float[4, 4] x, double[4] c",
         "",
         "Gemm(x, x, c)",
-        "has operands of types 'f32' and 'f64'",
+        "has operands of types 'f32' and 'f64'; they must be the same",
     ),
     (
         17,
         "float[4] x, float[4, 4] w",
         "",
         "com.microsoft.FusedMatMul <transA = 1> (x, w)",
-        "transposes a vector",
+        "transposes a vector; transA and transB need operands of at least two dimensions",
     ),
     # Norms and reductions.
     (
@@ -118,7 +118,7 @@ NODES = node_errors.NODES + microsoft_errors.NODES + [
         "float[b, 4] x",
         "int64[3] s = {0, 4, 0}",
         "Reshape(x, s)",
-        "copies dimension 2 of an operand of shape [b, 4]",
+        "copies dimension 2 of an operand of shape [b, 4], which has no such dimension",
     ),
     (
         17,
@@ -183,14 +183,14 @@ NODES = node_errors.NODES + microsoft_errors.NODES + [
         "float[4] x, float[n] z",
         "int64[1] end = {0}, int64[1] step = {-1}",
         "start = Shape(z)\n[n] y = Slice(x, start, end, end, step)",
-        "slices backwards from `n` to `0`",
+        "slices backwards from `n` to `0`; both must be constants",
     ),
     (
         17,
         "float[n] x",
         "int64[1] start = {3}, int64[1] end = {1}, int64[1] axis = {0}, int64[1] step = {-1}",
         "Slice(x, start, end, axis, step)",
-        "slices a part of a dimension of size `n` backwards",
+        "slices a part of a dimension of size `n` backwards; if the size is not constant, only the entire dimension can be reversed",
     ),
     (9, "float[4] x", "", "Slice <starts = [0]> (x)", "lacks starts or ends"),
     (
@@ -198,7 +198,7 @@ NODES = node_errors.NODES + microsoft_errors.NODES + [
         "float[4] x",
         "int64[1] zero = {0}, int64[1] end = {4}",
         "Slice(x, zero, end, zero, zero)",
-        "has a step of 0",
+        "has a step of 0, which is not supported",
     ),
     (
         18,

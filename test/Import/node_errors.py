@@ -11,9 +11,9 @@ NOT_A_BOX = (
 NODES = [
     # Operands.
     (17, "float[4] x", "", "Add(x)", "lacks input 1"),
-    (17, "float[4] x, double[4] u", "", "Add(x, u)", "has operands of types 'f32' and 'f64'"),
-    (17, "bool[4] x", "", "Add(x, x)", "has an operand of type 'i1'"),
-    (17, "float[4] x", "", "And(x, x)", "has an operand of type 'f32'"),
+    (17, "float[4] x, double[4] u", "", "Add(x, u)", "has operands of types 'f32' and 'f64'; they must be the same"),
+    (17, "bool[4] x", "", "Add(x, x)", "has an operand of type 'i1'; it must be a number"),
+    (17, "float[4] x", "", "And(x, x)", "has an operand of type 'f32'; it must be boolean"),
     (17, "bool[4] x", "", "Neg(x)", "needs numbers, but has booleans"),
     (17, "bool[4] x", "", "Max(x, x)", "needs numbers, but has booleans"),
     (17, "bool[4] x", "", "Mod(x, x)", "needs numbers, but has booleans"),
@@ -162,14 +162,14 @@ NODES = [
         "float[b, s, 12] q, int64[s, s] m",
         "",
         "Attention <q_num_heads = 3, kv_num_heads = 3> (q, q, q, m)",
-        "has a mask of 'i64'",
+        "has a mask of 'i64'; it must be boolean or of the type of the queries",
     ),
     (
         23,
         "float[b, s, 12] q, float[1, 1, 1, s, s] m",
         "",
         "Attention <q_num_heads = 3, kv_num_heads = 3> (q, q, q, m)",
-        "has a mask of 5 dimensions",
+        "has a mask of 5 dimensions; it must have at most 4",
     ),
     (
         17,
@@ -197,14 +197,14 @@ NODES = [
         "float[b, 2, s, 8] x, float[9, 4] t",
         "",
         "RotaryEmbedding(x, t, t)",
-        "has tables of shape [9, 4]",
+        "has tables of shape [9, 4]; they must be [batch, sequence, size] of the element type of the input",
     ),
     (
         23,
         "float[b, 2, s, 4] x, float[b, s, 4] t",
         "",
         "RotaryEmbedding <rotary_embedding_dim = 8> (x, t, t)",
-        "rotates 8 elements of heads of size 4",
+        "rotates 8 elements of heads of size 4, which are too small",
     ),
     (
         17,
@@ -221,7 +221,7 @@ NODES = [
         "takes index 9 of a dimension of size 9",
     ),
     # Gathers.
-    (17, "float[4] x", "", "Gather(x, x)", "has indices of type 'f32'"),
+    (17, "float[4] x", "", "Gather(x, x)", "has indices of type 'f32'; they must be integers"),
     # Scatters.
     (18, "float[4] x, int64[2, 1] i, float[2] u", "", "ScatterND(x, i, u)", NOT_A_BOX % 0),
     (18, "float[4] x, float[2] u", "int64[2, 1] i = {0, 2}", "ScatterND(x, i, u)", NOT_A_BOX % 0),
@@ -303,7 +303,7 @@ NODES = [
         "float[4] x, float[2] u",
         "int64[2, 1] i = {0, 1}",
         'ScatterND <reduction = "xor"> (x, i, u)',
-        "has reduction = 'xor'",
+        "has reduction = 'xor'; it must be none, add or mul or, from opset 18 on, max or min",
     ),
     (
         17,
@@ -320,7 +320,7 @@ NODES = [
         "float[b, 4] x, int64[3, 3] i",
         "",
         "GatherND(x, i)",
-        "picks from [b, 4] by indices [3, 3] with batch_dims = 0",
+        "picks from [b, 4] by indices [3, 3] with batch_dims = 0; index tuples must have a constant length, of at most the rank of the data without batch dimensions",
     ),
     (
         17,
@@ -334,7 +334,7 @@ NODES = [
         "float[3, 4] x, int64[3] i",
         "",
         "GatherElements(x, i)",
-        "picks from [3, 4] by indices [3] of type 'i64'",
+        "picks from [3, 4] by indices [3] of type 'i64'; indices must be integers, of the rank of the data",
     ),
     (
         17,

@@ -106,7 +106,7 @@ Value Node::matmul(Value lhs, Value rhs, Value bias) {
   }
   if (elementOf(lhs) != elementOf(rhs) || elementOf(lhs).isInteger(1)) {
     error() << "multiplies matrices of " << elementOf(lhs) << " and " << elementOf(rhs)
-            << "; they must have the same element type";
+            << "; they must have the same numeric type";
     return {};
   }
   if (bias && !sameTypes(lhs, bias))
