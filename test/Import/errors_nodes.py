@@ -27,7 +27,13 @@ NODES = node_errors.NODES + microsoft_errors.NODES + [
         "needs three numbers of one type",
     ),
     (17, "float[4] x", "bool a = {1}", "Range(a, a, a)", "needs three numbers of one type"),
-    (17, "float[4] x", "int64 a = {1}, int64 d = {0}", "Range(a, a, d)", "has a delta of `0`; it must be a constant other than 0"),
+    (
+        17,
+        "float[4] x",
+        "int64 a = {1}, int64 d = {0}",
+        "Range(a, a, d)",
+        "has a delta of `0`; it must be a constant other than 0",
+    ),
     (
         17,
         "float[4] x",
@@ -57,7 +63,13 @@ NODES = node_errors.NODES + microsoft_errors.NODES + [
     ),
     (17, "float[4] x", "", "Where(x, x, x)", "chooses between 'f32' and 'f32' by 'f32'"),
     # Matmuls.
-    (17, "float[4, 4] x, float s", "", "MatMul(x, s)", "multiplies a scalar; operands must have at least one dimension"),
+    (
+        17,
+        "float[4, 4] x, float s",
+        "",
+        "MatMul(x, s)",
+        "multiplies a scalar; operands must have at least one dimension",
+    ),
     (
         17,
         "float[4, 4] x, double[4, 4] w",
@@ -65,7 +77,13 @@ NODES = node_errors.NODES + microsoft_errors.NODES + [
         "MatMul(x, w)",
         "multiplies matrices of 'f32' and 'f64'; they must have the same numeric type",
     ),
-    (17, "bool[4, 4] x", "", "MatMul(x, x)", "multiplies matrices of 'i1' and 'i1'; they must have the same numeric type"),
+    (
+        17,
+        "bool[4, 4] x",
+        "",
+        "MatMul(x, x)",
+        "multiplies matrices of 'i1' and 'i1'; they must have the same numeric type",
+    ),
     (
         17,
         "float[4, 4] x, double[4] c",
@@ -190,7 +208,8 @@ NODES = node_errors.NODES + microsoft_errors.NODES + [
         "float[n] x",
         "int64[1] start = {3}, int64[1] end = {1}, int64[1] axis = {0}, int64[1] step = {-1}",
         "Slice(x, start, end, axis, step)",
-        "slices a part of a dimension of size `n` backwards; if the size is not constant, only the entire dimension can be reversed",
+        "slices a part of a dimension of size `n` backwards; if the size is not constant, "
+        "only the entire dimension can be reversed",
     ),
     (9, "float[4] x", "", "Slice <starts = [0]> (x)", "lacks starts or ends"),
     (

@@ -11,7 +11,13 @@ NOT_A_BOX = (
 NODES = [
     # Operands.
     (17, "float[4] x", "", "Add(x)", "lacks input 1"),
-    (17, "float[4] x, double[4] u", "", "Add(x, u)", "has operands of types 'f32' and 'f64'; they must be the same"),
+    (
+        17,
+        "float[4] x, double[4] u",
+        "",
+        "Add(x, u)",
+        "has operands of types 'f32' and 'f64'; they must be the same",
+    ),
     (17, "bool[4] x", "", "Add(x, x)", "has an operand of type 'i1'; it must be a number"),
     (17, "float[4] x", "", "And(x, x)", "has an operand of type 'f32'; it must be boolean"),
     (17, "bool[4] x", "", "Neg(x)", "needs numbers, but has booleans"),
@@ -197,7 +203,8 @@ NODES = [
         "float[b, 2, s, 8] x, float[9, 4] t",
         "",
         "RotaryEmbedding(x, t, t)",
-        "has tables of shape [9, 4]; they must be [batch, sequence, size] of the element type of the input",
+        "has tables of shape [9, 4]; they must be [batch, sequence, size] of the element "
+        "type of the input",
     ),
     (
         23,
@@ -320,7 +327,8 @@ NODES = [
         "float[b, 4] x, int64[3, 3] i",
         "",
         "GatherND(x, i)",
-        "picks from [b, 4] by indices [3, 3] with batch_dims = 0; index tuples must have a constant length, of at most the rank of the data without batch dimensions",
+        "picks from [b, 4] by indices [3, 3] with batch_dims = 0; index tuples must have a "
+        "constant length, of at most the rank of the data without batch dimensions",
     ),
     (
         17,
@@ -334,7 +342,8 @@ NODES = [
         "float[3, 4] x, int64[3] i",
         "",
         "GatherElements(x, i)",
-        "picks from [3, 4] by indices [3] of type 'i64'; indices must be integers, of the rank of the data",
+        "picks from [3, 4] by indices [3] of type 'i64'; indices must be integers, of the "
+        "rank of the data",
     ),
     (
         17,
