@@ -174,6 +174,37 @@ Value Node::reduce(ReduceFunction function, Value v, ArrayRef<int64_t> dims, boo
   return ReduceOp::create(b, loc, type(elementOf(v), result), function, v, dims, keep);
 }
 
+Value Node::iota(const SymExpr &size, int64_t dim, int64_t rank) {
+  Sizes sizes(rank, SymExpr(1));
+  sizes[dim] = size;
+  return IotaOp::create(b, loc, type(b.getI64Type(), sizes), dim);
+}
+
+Value Node::argExtreme(ReduceFunction function, Value v, int64_t dim, bool keep, bool last) {
+  Value best = reduce(function, v, {dim}, /*keep=*/true);
+  if (!best)
+    return {};
+  const SymExpr extent = getSizes(v)[dim];
+  Value none = last ? constant(b.getI64Type(), -1) : size(extent, b.getI64Type());
+  Value found = compare(Predicate::EQ, v, best);
+  // NaN is not equal to any number. As in numpy, NaN is treated as the extreme element.
+  if (isa<FloatType>(elementOf(v)))
+    found = binary<OrOp>(found, IsNanOp::create(b, loc, type(b.getI1Type(), getSizes(v)), v));
+  Value candidates = select(found, iota(extent, dim, rankOf(v)), none);
+  return reduce(last ? ReduceFunction::Max : ReduceFunction::Min, candidates, {dim}, keep);
+}
+
+Value Node::checkedIndex(Value v, const SymExpr &size, bool wraps) {
+  v = cast(v, b.getI64Type());
+  if (!v)
+    return {};
+  if (!wraps) {
+    Value negative = compare(Predicate::LT, v, scalar(0, v));
+    v = select(negative, binary<SubOp>(v, this->size(size, elementOf(v))), v);
+  }
+  return GatherOp::create(b, loc, v.getType(), iota(size, 0, 1), v, 0);
+}
+
 Value Node::constant(Type element, double number) {
   Tensor tensor;
   tensor.element = element;

@@ -222,7 +222,9 @@ std::optional<int64_t> Importer::findFixedValue(StringRef input) const {
   // Transformers' names for the number of last tokens whose logits are computed (0: all), and
   // optimum's name for the choice between the branches of a merged decoder.
   if (options.forGeneration &&
-      llvm::is_contained({"num_logits_to_keep", "logits_to_keep", "use_cache_branch"}, input))
+      (input == "num_logits_to_keep" || input == "logits_to_keep" || input == kUseCacheBranch))
+    return 1;
+  if (selectsPast(input))
     return 1;
   return std::nullopt;
 }
@@ -253,6 +255,9 @@ LogicalResult Importer::addInputs(Scope &scope) {
   llvm::StringSet<> names, unknown;
   for (const auto &[name, value] : options.inputs)
     unknown.insert(name);
+  CacheViews views = options.forGeneration ? findCacheViews() : CacheViews();
+  SymExpr past = SymExpr::symbol(kPastSymbol.str());
+  std::vector<std::tuple<std::string, Type, Sizes, SymExpr>> counts;
   for (const auto &input : model.graph().input()) {
     if (input.name().empty())
       return emitError(fileLoc()) << "an input has no name";
@@ -277,9 +282,32 @@ LogicalResult Importer::addInputs(Scope &scope) {
       return failure();
     if (std::optional<int64_t> value = findFixedValue(input.name())) {
       unknown.erase(input.name());
+      if (!options.inputs.count(input.name()) && !options.forGeneration)
+        emitRemark(fileLoc()) << "'" << input.name()
+                              << "' is 1: the branch with a past also computes prompts, with an "
+                                 "empty past; --fix-input="
+                              << input.name() << "=0 takes the branch without";
       if (failed(fixInput(input.name(), element, *sizes, *value, scope)))
         return failure();
       continue;
+    }
+    if (views.starts.count(input.name()) || views.ends.count(input.name())) {
+      FailureOr<SymExpr> tokens = countTokens(views);
+      if (failed(tokens))
+        return failure();
+      bool isStart = views.starts.count(input.name());
+      counts.emplace_back(input.name(), element, *sizes, isStart ? past : *tokens);
+      continue;
+    }
+    if (auto view = views.dims.find(input.name()); view != views.dims.end()) {
+      FailureOr<SymExpr> tokens = countTokens(views);
+      if (failed(tokens))
+        return failure();
+      SymExpr &rows = (*sizes)[view->second];
+      if (std::optional<int64_t> capacity = rows.asConstant())
+        constrain(*tokens, INT64_MIN, *capacity,
+                  "cache " + Twine(input.name()) + " has " + Twine(*capacity) + " rows");
+      rows = past;
     }
     if (std::string fault = findFault(*sizes); !fault.empty())
       return emitError(fileLoc()) << "input '" << input.name() << "' " << fault;
@@ -304,6 +332,16 @@ LogicalResult Importer::addInputs(Scope &scope) {
     tensor.element = elementOf(tensor.value);
     tensor.shape = getSizes(tensor.value);
     scope.values.try_emplace(input->name(), std::move(tensor));
+  }
+  for (const auto &[name, element, sizes, count] : counts) {
+    Value number =
+        SizeOp::create(builder, fileLoc(), RankedTensorType::get({}, element), resolve(count));
+    Tensor tensor;
+    tensor.shape.assign(sizes.begin(), sizes.end());
+    tensor.element = element;
+    tensor.value =
+        ExpandOp::create(builder, fileLoc(), makeTensorType(element, tensor.shape), number);
+    scope.values.try_emplace(name, std::move(tensor));
   }
   return success();
 }

@@ -16,6 +16,7 @@
 namespace onnx {
 class AttributeProto;
 class FunctionProto;
+class GraphProto;
 class ModelProto;
 class TensorProto;
 class ValueInfoProto;
@@ -152,6 +153,20 @@ private:
   LogicalResult addInputs(Scope &scope);
   /// Returns the value of an input that becomes a constant.
   std::optional<int64_t> findFixedValue(StringRef input) const;
+  /// Inputs of caches that TensorScatter writes, with their dimension of rows, and inputs with the
+  /// numbers of rows before and after the write.
+  struct CacheViews {
+    std::map<std::string, int64_t> dims;
+    std::set<std::string> starts, ends;
+  };
+  /// For a generation: finds the inputs that change if a cache has only the rows of past tokens.
+  CacheViews findCacheViews() const;
+  /// Returns the size of past and new tokens, for `CacheViews::ends`.
+  FailureOr<SymExpr> countTokens(const CacheViews &views);
+  /// Returns true for the condition of a merged decoder whose branch with a past also computes
+  /// prompts, with an empty past: it uses all inputs that the other branch uses. The decoder of an
+  /// encoder-decoder does not: only its branch without a past reads the encoder's output.
+  bool selectsPast(StringRef input) const;
   LogicalResult fixInput(StringRef name, Type element, ArrayRef<SymExpr> sizes, int64_t value,
                          Scope &scope);
   LogicalResult addResults(Scope &scope);
@@ -229,12 +244,26 @@ private:
 /// Renames unprintable names in the whole model. Distinct names stay distinct.
 void makeNamesPrintable(::onnx::ModelProto &model);
 
+/// Optimum's name for the condition of a merged decoder: whether there is a past.
+constexpr llvm::StringLiteral kUseCacheBranch = "use_cache_branch";
+
+/// Symbol of the rows of a cache that a generation sees as past tokens.
+constexpr llvm::StringLiteral kPastSymbol = "past_sequence_length";
+
+/// Maximum nesting of calls and branches; each level uses stack.
+constexpr int kMaxDepth = 200;
+
 /// Appends the names that a node uses, including names that its branches use from outside.
 void collectUses(const ::onnx::NodeProto &node, std::vector<std::string> &names);
+/// Appends the names that a branch uses from outside.
+void collectUses(const ::onnx::GraphProto &graph, std::vector<std::string> &names);
 
 /// Checks that indices which follow from sizes are within dimension `dim` of `table`. Example:
 /// positions 0 .. sequence - 1 in a table of 128 rows require sequence <= 128.
 LogicalResult checkIndices(Node &n, const Tensor &indices, const Tensor &table, int64_t dim);
+
+/// Returns the size that all elements of an integer tensor equal, or nothing.
+std::optional<SymExpr> findCommonSize(Value value);
 
 /// Imports an If whose condition is known during import.
 LogicalResult importIf(Node &node);

@@ -127,6 +127,15 @@ public:
   Value layerNorm(Value x, Value scale, Value bias, double epsilon);
   Value rmsNorm(Value x, Value scale, double epsilon);
   Value reduce(ReduceFunction function, Value v, ArrayRef<int64_t> dims, bool keep);
+  /// Returns the index of the largest or smallest element along a dimension, the first (or last) of
+  /// equal ones. NaN counts as extreme.
+  Value argExtreme(ReduceFunction function, Value v, int64_t dim, bool keep, bool last = false);
+  /// Returns the integers `v`, which must be below `size`; others are an error at run time. Indices
+  /// from -size on count from the end if `wraps`.
+  Value checkedIndex(Value v, const SymExpr &size, bool wraps);
+  /// Returns 0, 1, … along dimension `dim` of a tensor of `rank` dimensions, of which the others
+  /// have size 1.
+  Value iota(const SymExpr &size, int64_t dim, int64_t rank);
   Value constant(Type element, double number);
   /// Creates a constant with the element type of `like`.
   Value scalar(double number, Value like) {

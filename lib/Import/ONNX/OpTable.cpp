@@ -93,6 +93,9 @@ const OpTable &OpTable::get() {
     addSliceOps(t);
     addGatherOps(t);
     addScatterOps(t);
+    addTensorScatterOps(t);
+    addSelectionOps(t);
+    addEinsumOps(t);
     addGeneratorOps(t);
     addMatmulOps(t);
     addReduceOps(t);

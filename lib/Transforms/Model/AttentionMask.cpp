@@ -5,7 +5,7 @@
 // condition:
 //
 //   Score, plus a number     visible if the number is 0
-//   a number                 replaced, or -inf was added
+//   a number                 replaced, multiplied by 0, or -inf was added
 //
 // A visible score may also have a bias that is linear in the key's index, with a slope per head,
 // plus a term that is the same for all keys (ALiBi).
@@ -58,6 +58,8 @@ public:
   std::optional<AttentionMask> run(ArrayRef<ScoreStep> steps, bool guarded);
 
 private:
+  /// Returns true if the condition is false, or requires p <= 0 and q <= 0 where p + q > 0.
+  bool isFalse(const IndexExpr &condition);
   /// Returns all possible constants of a value, each with its condition.
   std::optional<SmallVector<Case>> leaves(const IndexExpr &e);
   bool follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias);
@@ -82,6 +84,20 @@ private:
 };
 
 } // namespace
+
+bool MaskAnalyzer::isFalse(const IndexExpr &condition) {
+  if (condition.isFalse() || condition.getKind() != Kind::And)
+    return condition.isFalse();
+  auto isBound = [](const IndexExpr &term) {
+    return term.getKind() == Kind::Compare && term.getPredicate() == Predicate::LE;
+  };
+  for (const IndexExpr &a : condition.getArgs())
+    for (const IndexExpr &b : condition.getArgs())
+      if (isBound(a) && isBound(b) &&
+          analysis.isNonNegative(a.getPolynomial() + b.getPolynomial() - 1))
+        return true;
+  return false;
+}
 
 std::optional<SmallVector<Case>> MaskAnalyzer::leaves(const IndexExpr &e) {
   if (auto n = e.getConstant())
@@ -130,6 +146,20 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
                           c.number + step.number * a.number,
                           a.slope ? times(a.slope, step.number) : c.slope});
         }
+    } else if (step.kind == ScoreStep::Multiply) {
+      auto factors = leaves(analysis.atBroadcast(step.value));
+      if (!factors || factors->size() * cases.size() > kMaxCases)
+        return false;
+      for (const Case &c : cases)
+        for (const Case &f : *factors) {
+          if (f.slope || (f.number != 0 && f.number != 1))
+            return false;
+          IndexExpr condition = analysis.conjunction({c.condition, f.condition});
+          if (f.number == 1)
+            next.push_back({condition, c.score, c.number, c.slope});
+          else
+            next.push_back({condition, false, 0});
+        }
     } else if (step.kind == ScoreStep::Replace) {
       IndexExpr keeps = analysis.atBroadcast(step.value);
       if (!step.keeps)
@@ -155,7 +185,7 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
         }
       }
     }
-    llvm::erase_if(next, [](const Case &c) { return c.condition.isFalse(); });
+    llvm::erase_if(next, [&](const Case &c) { return isFalse(c.condition); });
     for (Case &c : next)
       settle(c);
     cases = next;
@@ -265,7 +295,7 @@ bool MaskAnalyzer::addVisible(const ScoreStep &step) {
     SmallVector<IndexExpr> conditions;
     for (const Case &c : *added) {
       hasSlope |= bool(c.slope);
-      if (c.number == 0)
+      if (c.number == (step.kind == ScoreStep::Multiply ? 1 : 0))
         conditions.push_back(c.condition);
     }
     visible = analysis.disjunction(conditions);
@@ -285,6 +315,8 @@ bool MaskAnalyzer::addVisible(const ScoreStep &step) {
 Value MaskAnalyzer::maskTensor(const ScoreStep &step) {
   if (step.kind == ScoreStep::Add)
     return CmpOp::create(builder, loc, Predicate::EQ, step.value, constant(element, 0));
+  if (step.kind == ScoreStep::Multiply)
+    return CmpOp::create(builder, loc, Predicate::NE, step.value, constant(element, 0));
   return step.keeps ? step.value : (Value)NotOp::create(builder, loc, step.value);
 }
 
@@ -332,7 +364,8 @@ std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool g
   bool masks = follow(steps, asBias);
   if (masks) {
     for (auto [step, bias] : llvm::zip(steps, asBias))
-      if (!bias && (step.kind == ScoreStep::Add || step.kind == ScoreStep::Replace))
+      if (!bias && (step.kind == ScoreStep::Add || step.kind == ScoreStep::Replace ||
+                    step.kind == ScoreStep::Multiply))
         masks &= addVisible(step);
     bool infinite = true, equal = true;
     std::optional<double> number;
@@ -364,7 +397,7 @@ std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool g
     result = AttentionMask();
     for (auto [i, step] : llvm::enumerate(steps)) {
       asBias[i] = step.kind == ScoreStep::Add || step.kind == ScoreStep::Replace;
-      if (step.kind == ScoreStep::Floor ||
+      if (step.kind == ScoreStep::Floor || step.kind == ScoreStep::Multiply ||
           (step.kind == ScoreStep::Replace && step.number > kAbsorbs))
         return std::nullopt;
     }

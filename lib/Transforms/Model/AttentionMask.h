@@ -10,11 +10,12 @@ namespace mlir::tpc {
 /// Step that changes the scores between the matmul with keys and the softmax, in program order.
 struct ScoreStep {
   enum Kind {
-    Scale,   // multiplies by `number`
-    Add,     // adds `value` times `number` (1 or -1)
-    Replace, // replaces by `number` if `value` is not `keeps`
-    Floor,   // maximum of score and `number`
-    Cap,     // number * tanh(x / number)
+    Scale,    // multiplies by `number`
+    Multiply, // multiplies by `value`, of zeros and ones
+    Add,      // adds `value` times `number` (1 or -1)
+    Replace,  // replaces by `number` if `value` is not `keeps`
+    Floor,    // maximum of score and `number`
+    Cap,      // number * tanh(x / number)
   };
   Kind kind;
   double number = 1;

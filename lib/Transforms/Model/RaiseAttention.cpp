@@ -164,6 +164,13 @@ public:
           return false;
         next = op->getOperand(side);
         steps.push_back({ScoreStep::Floor, *number, Value(), true});
+      } else if (isa<MulOp>(op)) { // by a mask of zeros and ones, as in GPT
+        int side = leadsToProduct(op->getOperand(0)) ? 0 : 1;
+        next = op->getOperand(side);
+        Value mask = regroup(op->getOperand(1 - side));
+        if (!mask)
+          return false;
+        steps.push_back({ScoreStep::Multiply, 1, mask, true});
       } else {
         return false;
       }

@@ -127,3 +127,79 @@ def test_pointers_of_git_lfs(tpcc, tmp_path):
     onnx.save(onnx.load(path), path, save_as_external_data=True, location="weights.data")
     (tmp_path / "weights.data").write_text(pointer)
     tpcc.call([path, "-o", tmp_path / "program"]).refused("'weights.data'", "pointer of Git LFS")
+
+
+def routed(g, scores):
+    """Weights of the two best experts, zero for others, as routers are exported."""
+    best, which = g.op("TopK", scores, g.integers(2), outputs=2, axis=-1)
+    zeros = g.op("Mul", scores, g.constant(np.float32(0)))
+    zeros = g.op("Where", g.op("IsNaN", zeros), g.constant(np.float32(0)), zeros)
+    return g.op("ScatterElements", zeros, which, g.op("Softmax", best, axis=-1), axis=2)
+
+
+def smallest(g, scores):
+    best, which = g.op("TopK", scores, g.integers(3), outputs=2, axis=2, largest=0)
+    which = g.op("Cast", which, to=F32)
+    return g.op("Concat", g.op("Tanh", best), which, g.op("Tanh", best), axis=-1)
+
+
+def expert_masks(g, scores):
+    """OneHot of the chosen experts, summed over the choices."""
+    _, which = g.op("TopK", scores, g.integers(2), outputs=2, axis=-1)
+    values = g.constant(np.array([0, 1], np.float32))
+    hot = g.op("OneHot", which, g.constant(np.int64(8)), values)
+    return g.op("ReduceSum", hot, g.integers(2), keepdims=0)
+
+
+def hard(g, scores):
+    return g.op("Hardmax", scores, axis=-1)
+
+
+def summed(g, scores):
+    """Attention of rows by Einsum, and a trace of batch and heads."""
+    heads = g.op("Reshape", scores, g.integers(0, 0, 2, 4))
+    heads = g.op("Max", heads, g.constant(np.float32(-9)))
+    weights = g.op("Einsum", heads, heads, equation="b q h d, b k h d -> b h q k")
+    weights = g.op("Softmax", weights, axis=-1)
+    y = g.op("Einsum", weights, heads, g.weight(2, 4, 8), equation="bhqk,bkhd,hde->bqe")
+    trace = g.op("Einsum", heads, equation="...hd->...")
+    return g.op("Add", y, g.op("Unsqueeze", trace, g.integers(2)))
+
+
+SELECTIONS = dict(routed=(routed, 8), smallest=(smallest, 9), masks=(expert_masks, 8))
+SELECTIONS |= dict(hardmax=(hard, 8), einsum=(summed, 8))
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_selections(tpcc, tmp_path, name):
+    """Equal elements and infinities are selected in the order of indices."""
+    build, width = SELECTIONS[name]
+    g = Graph()
+    scores = g.op("Add", g.op("MatMul", "x", g.constant(np.eye(8, dtype=np.float32))), "more")
+    y = g.op("MatMul", build(g, scores), g.weight(width, 6))
+    shape = (F32, ["b", "s", 8])
+    path = g.write(tmp_path / "selection.onnx", {"x": shape, "more": shape}, y)
+    random = np.random.default_rng(1)
+    x = random.integers(-2, 3, (2, 5, 8)).astype(np.float32)
+    more = np.zeros_like(x)
+    more[0, 0], more[0, 1, 1:] = -np.inf, -np.inf
+    for grid in ("tp2", "dp2"):
+        check(tpcc, path, grid, {"x": x, "more": more})
+
+
+def test_selected_indices_are_checked(tpcc, tmp_path):
+    g = Graph()
+    path = tmp_path / "scatter.onnx"
+    y = g.op("ScatterElements", "x", "ids", "x", axis=1)
+    g.write(path, {"x": (F32, ["b", 4]), "ids": (I64, ["b", 4])}, y)
+    program = tpcc.compile(path)
+    for ids, words in (([[0, 1, 2, 4]], "'ids' has 4"), ([[0, -5, 2, 3]], "'ids' has -5")):
+        np.save(tmp_path / "ids.npy", np.array(ids))
+        np.save(tmp_path / "x.npy", np.ones((1, 4), np.float32))
+        flags = [f"--input={name}={tmp_path / name}.npy" for name in ("x", "ids")]
+        program.call(flags).refused(words)
+    for count, word in ((9, "selects 9 of 8"), (70, "selects 1 to 64")):
+        g = Graph()
+        best = g.op("TopK", "x", g.integers(count), outputs=2)[0]
+        g.write(path, {"x": (F32, ["b", 8])}, best)
+        tpcc.call([path, "-o", tmp_path / "program"]).refused("TopK", word)

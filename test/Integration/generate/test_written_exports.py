@@ -264,32 +264,58 @@ def test_inputs_that_become_constants(tpcc, tmp_path):
         tpcc.call([path, f"--fix-input={flag}", "-o", tmp_path / "program"]).refused(*words)
 
 
-def test_merged_decoder(tpcc, tmp_path):
-    """optimum's merged decoders: both branches of an If, by whether there is a cache."""
-    model = onnx.load(WithPast().write(tmp_path / "with_past.onnx"))
+def merge(path, other, without_past=()):
+    """Writes optimum's merged decoder: an If on whether there is a cache. The branch without a past
+    has the further nodes `without_past`.
+    """
+    model = onnx.load(path)
     graph = model.graph
     results = [helper.make_value_info(output.name, output.type) for output in graph.output]
-    body = helper.make_graph(list(graph.node), "branch", [], results)
+    bodies = [
+        helper.make_graph([*graph.node, *more], "branch", [], results)
+        for more in ((), without_past)
+    ]
     branch = helper.make_node(
         "If",
         ["use_cache_branch"],
         [f"{o.name}_merged" for o in graph.output],
         name="optimum::if",
-        then_branch=body,
-        else_branch=body,
+        then_branch=bodies[0],
+        else_branch=bodies[1],
     )
     outputs = [helper.make_tensor_value_info(name, F32, None) for name in branch.output]
     use_cache = helper.make_tensor_value_info("use_cache_branch", TensorProto.BOOL, [1])
     inputs = [*graph.input, use_cache]
+    if without_past:
+        inputs.append(helper.make_tensor_value_info("encoder_hidden_states", F32, ["b", 4]))
     merged = helper.make_model(
         helper.make_graph([branch], "merged", inputs, outputs, list(graph.initializer)),
         opset_imports=model.opset_import,
         ir_version=10,
     )
-    path = tmp_path / "merged.onnx"
-    onnx.save(merged, path)
+    onnx.save(merged, other)
+    return other
+
+
+def test_merged_decoder(tpcc, tmp_path):
+    """The branch with a past also computes prompts, unless it does not read all inputs."""
+    alone = WithPast().write(tmp_path / "with_past.onnx")
+    path = merge(alone, tmp_path / "merged.onnx")
+    program, wanted = tpcc.compile(path, "tp2"), tpcc.compile(alone, "tp2")
+    assert "'use_cache_branch' is 1" in program.compiled.stderr
+    assert "--fix-input=use_cache_branch=0" in program.compiled.stderr
+    ports = [port["name"] for port in program.describe()["inputs"]]
+    assert "use_cache_branch" not in ports
+    ids = np.array([[1, 2, 3]])
+    sizes = {port["name"]: port for port in program.describe()["inputs"]}
+    empty = np.zeros((1, Gpt.HEADS, 0, Gpt.SIZE), np.float32)
+    past = {name: empty for name in ports if name.startswith("past")}
+    found = program.run({"input_ids": ids, **past}, ["logits_merged"])["logits_merged"]
+    np.testing.assert_array_equal(found, wanted.run({"input_ids": ids, **past})["logits"])
+    wanted = say(tpcc.compile(alone, "tp2", "--generate"), [1, 2], 6).tokens
+    assert say(tpcc.compile(path, "tp2", "--generate"), [1, 2], 6).tokens == wanted
+    use = helper.make_node("Identity", ["encoder_hidden_states"], ["unused"])
+    path = merge(alone, tmp_path / "encoder.onnx", [use])
     tpcc.call([path, "-o", tmp_path / "program"]).refused(
         "'optimum::if'", "--fix-input=use_cache_branch=VALUE"
     )
-    wanted = say(tpcc.compile(tmp_path / "with_past.onnx", "tp2", "--generate"), [1, 2], 6).tokens
-    assert say(tpcc.compile(path, "tp2", "--generate"), [1, 2], 6).tokens == wanted

@@ -54,18 +54,14 @@ static Value fullMask(Node &n, Value mask, ArrayRef<SymExpr> full) {
 
 static Value allOf(Node &n, Value a, Value b) { return a ? n.binary<AndOp>(a, b) : b; }
 
-/// Returns the mask of keys j with i - left <= j <= i + right, [1, 1, sq, sk]. A negative bound is
-/// absent. Query i is at position past + i.
-static Value windowMask(Node &n, const SymExpr &past, const SymExpr &sq, const SymExpr &sk,
-                        int64_t left, int64_t right) {
+/// Returns the mask of keys j with i - left <= j <= i + right, [b, 1, sq, sk]. A negative bound is
+/// absent. Query i is at position past + i; `past` has shape [b], [1] or [].
+static Value windowMask(Node &n, Value past, const SymExpr &sq, const SymExpr &sk, int64_t left,
+                        int64_t right) {
   Type index = n.b.getI64Type();
-  Value i = IotaOp::create(n.b, n.loc, n.type(index, {sq}), 0);
-  if (!past.isConstant(0))
-    i = n.binary<AddOp>(i, n.size(past, index));
-  Value j = IotaOp::create(n.b, n.loc, n.type(index, {sk}), 0);
-  i = n.reshape(i, {1, 1, sq, 1});
-  j = n.reshape(j, {1, 1, 1, sk});
-  Value mask;
+  SymExpr batch = rankOf(past) ? getSizes(past)[0] : SymExpr(1);
+  Value i = n.binary<AddOp>(n.iota(sq, 2, 4), n.reshape(past, {batch, 1, 1, 1}));
+  Value j = n.iota(sk, 3, 4), mask;
   if (left >= 0)
     mask = n.compare(Predicate::GE, j, n.binary<SubOp>(i, n.size(left, index)));
   if (right >= 0)
@@ -76,9 +72,8 @@ static Value windowMask(Node &n, const SymExpr &past, const SymExpr &sq, const S
 static LogicalResult importAttention(Node &n) {
   if (failed(n.expectInputs(3, n.version < 24 ? 6 : 7)) || failed(n.expectFloat(0)))
     return failure();
-  if (n.has(6))
-    return n.error() << "has a fixed-size cache whose valid length is nonpad_kv_seqlen; "
-                        "export the model with a growing cache, or without past (use_cache=False)";
+  if (n.has(6) && (n.has(4) || n.has(5)))
+    return n.error() << "has both a past and nonpad_kv_seqlen, which ONNX does not allow";
   if (n.has(4) != n.has(5))
     return n.error() << "has only one of past keys and past values";
   if (failed(n.expectUnused(3, "the scores")))
@@ -137,10 +132,50 @@ static LogicalResult importAttention(Node &n) {
                      << "; all must be known, and the first a multiple of the second";
   double scale = n.getFloat("scale", 1 / std::sqrt((double)*d));
 
+  // nonpad_kv_seqlen: numbers of valid keys; the queries are at the last of them.
+  Value valid, keyMask, lengths;
+  if (n.has(6)) {
+    const Tensor &given = n.in(6);
+    if (!given.isInt() || given.rank() != 1)
+      return n.error() << "has nonpad_kv_seqlen " << str(given.shape) << " of " << given.element
+                       << "; it must be integers [batch]";
+    if (!n.equate(given.shape[0], sizes[0], "nonpad_kv_seqlen has a number for each sequence"))
+      return failure();
+    valid = n.operand(6);
+    if (!valid)
+      return failure();
+    if (std::optional<SymExpr> all = findCommonSize(valid); all && *all == keys[1]) {
+      valid = {};
+      past = keys[1] - sizes[1];
+    }
+  }
+  Value before = n.size(past, n.b.getI64Type()); // position of the first query
+  if (valid) {
+    valid = n.checkedIndex(valid, keys[1] + SymExpr(1), /*wraps=*/false);
+    before = n.binary<SubOp>(valid, n.size(sizes[1], n.b.getI64Type()));
+    lengths = causal ? before : Value();
+    keyMask = causal ? Value()
+                     : n.compare(Predicate::LT, n.iota(keys[1], 1, 2),
+                                 n.reshape(valid, {sizes[0], SymExpr(1)}));
+    if (!before || (!causal && !keyMask))
+      return failure();
+  }
+
   Value mask, bias;
   Sizes full{sizes[0], sizes[2], sizes[1], keys[1]};
   if (n.has(3)) {
-    Value given = fullMask(n, n.operand(3), full);
+    Value given = n.operand(3);
+    // Keys after a shorter mask are hidden.
+    Sizes shape = n.in(3).shape;
+    if (!shape.empty() && shape.back().isConstant() && keys[1].isConstant() &&
+        !shape.back().isConstant(1) && *shape.back().asConstant() < *keys[1].asConstant()) {
+      Sizes rest = shape;
+      rest.back() = keys[1] - shape.back();
+      double hidden = n.in(3).isBool() ? 0 : -std::numeric_limits<double>::infinity();
+      Value more = n.expand(n.constant(n.in(3).element, hidden), rest);
+      given = n.concat({given, more}, shape.size() - 1);
+    }
+    given = fullMask(n, given, full);
     if (!given)
       return failure();
     if (n.in(3).isBool()) {
@@ -156,7 +191,7 @@ static LogicalResult importAttention(Node &n) {
     }
   }
   if (left >= 0 || right >= 0) {
-    mask = allOf(n, mask, windowMask(n, past, sizes[1], keys[1], left, right));
+    mask = allOf(n, mask, windowMask(n, before, sizes[1], keys[1], left, right));
     if (!mask)
       return failure();
     mask = fullMask(n, mask, full);
@@ -165,9 +200,8 @@ static LogicalResult importAttention(Node &n) {
     return failure();
   Sizes out = sizes;
   out[3] = values[3];
-  Value y = AttentionOp::create(n.b, n.loc, n.type(elementOf(q), out), q, k, v,
-                                /*key_mask=*/Value(), mask, bias, /*slopes=*/Value(),
-                                /*lengths=*/Value(), APFloat(scale), causal, past,
+  Value y = AttentionOp::create(n.b, n.loc, n.type(elementOf(q), out), q, k, v, keyMask, mask, bias,
+                                /*slopes=*/Value(), lengths, APFloat(scale), causal, past,
                                 /*window=*/SymExprAttr(), APFloat(softcap), MaskedRow::Zero);
   if (n.in(0).rank() == 4)
     return n.result(n.transpose(y, {0, 2, 1, 3}));
@@ -262,7 +296,7 @@ static LogicalResult importMicrosoftRotary(Node &n) {
 
 void mlir::tpc::frontend::addAttentionOps(OpTable &t) {
   t.add("Attention", {23, 24, 25}, importAttention,
-        "no nonpad_kv_seqlen; output qk_matmul_output unused; static numbers of heads, of which "
+        "output qk_matmul_output unused; static numbers of heads, of which "
         "kv_num_heads divides q_num_heads; one float type; mask boolean or of that type");
   t.add("RotaryEmbedding", {23}, importRotary,
         "tables of the element type of the input, of rank 2 with integer position_ids [batch, "

@@ -231,7 +231,10 @@ LogicalResult GroupQueryAttention::findRows() {
   auto number = [&](const SymExpr &e) { return n.size(e, index()); };
   Value last = n.cast(n.reshape(n.operand(LastPositions), {batch()}), index());
   Value own = n.binary<AddOp>(last, number(SymExpr(1) - sequence()));
-  own = n.binary<MaxOp>(own, number(0));
+  // Zero, after a check that 0 <= seqlens_k < total. Where the mask hides nothing, tpc-simplify
+  // folds the maximum, and the check with it.
+  Value none = n.binary<MulOp>(n.checkedIndex(last, total, /*wraps=*/false), number(0));
+  own = n.binary<MaxOp>(own, none);
   lengths = n.binary<MinOp>(own, number(past));
   if (!lengths)
     return failure();

@@ -146,24 +146,7 @@ template <ReduceFunction function> static LogicalResult importArg(Node &n) {
   bool last = n.version >= 12 && n.getInt("select_last_index", 0);
   if (x.isBool())
     return n.error() << "needs numbers, but has booleans";
-  const SymExpr &size = x.shape[*axis];
-  Type index = n.b.getI64Type();
-  Value operand = n.operand(0);
-  Value best = n.reduce(function, operand, {*axis}, /*keep=*/true);
-  if (!best)
-    return failure();
-  Sizes column(x.rank() - *axis, SymExpr(1));
-  column.front() = size;
-  Value indices = IotaOp::create(n.b, n.loc, n.type(index, column), 0);
-  Value none = last ? n.constant(index, -1) : n.size(size, index);
-  Value found = n.compare(Predicate::EQ, operand, best);
-  // NaN is not equal to any number. As in numpy, NaN is treated as the extreme element.
-  if (x.isFloat())
-    found = n.binary<OrOp>(found,
-                           IsNanOp::create(n.b, n.loc, n.type(n.b.getI1Type(), x.shape), operand));
-  Value candidates = n.select(found, indices, none);
-  return n.result(
-      n.reduce(last ? ReduceFunction::Max : ReduceFunction::Min, candidates, {*axis}, keep));
+  return n.result(n.argExtreme(function, n.operand(0), *axis, keep, last));
 }
 
 void mlir::tpc::frontend::addReduceOps(OpTable &t) {
