@@ -18,6 +18,7 @@ Launcher detect(const std::map<std::string, std::string> &variables) {
                            "OMPI_COMM_WORLD_RANK",
                            "PMIX_RANK",
                            "PMIX_NAMESPACE",
+                           "PMIX_SERVER_URI2",
                            "PMI_RANK",
                            "PMI_SIZE",
                            "RANK",
@@ -114,6 +115,20 @@ TEST(Launcher, Slurm) {
   EXPECT_EQ(detect(merge({{"SLURM_STEP_NUM_TASKS", "1"}}, slurm)).kind, Kind::None);
 }
 
+TEST(Launcher, LeftOverPmixRank) {
+  // Without a server, and in a step of one task, the process is alone.
+  Variables pmix = {{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "slurm.pmix.77.0"}};
+  Variables served = merge({{"PMIX_SERVER_URI2", "pmix-server;tcp4://x"}}, pmix);
+  EXPECT_EQ(detect(pmix).kind, Kind::None);
+  EXPECT_EQ(detect(pmix).problem, "");
+  EXPECT_EQ(detect(served).kind, Kind::Mpi);
+  EXPECT_EQ(detect(served).variable, "PMIX_RANK");
+  Variables step = {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}};
+  EXPECT_EQ(detect(merge(served, step)).kind, Kind::None);
+  EXPECT_EQ(detect(merge(merge({{"SLURM_STEP_NUM_TASKS", "2"}}, served), step)).kind, Kind::Mpi);
+  EXPECT_EQ(detect(merge(mpi, step)).kind, Kind::Mpi);
+}
+
 TEST(Launcher, HalfOfAPairIsAnError) {
   // A rendezvous address is set, and no launcher provides the other variable of the pair.
   Variables address = {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
@@ -132,7 +147,7 @@ TEST(Launcher, InvalidRanks) {
             "there is no such rank: OMPI_COMM_WORLD_RANK=3 of 3");
   EXPECT_EQ(detect({{"PMI_RANK", "7"}, {"PMI_SIZE", "4"}}).problem,
             "there is no such rank: PMI_RANK=7 of 4");
-  EXPECT_EQ(detect({{"PMIX_RANK", "7"}}).problem, "");
+  EXPECT_EQ(detect({{"PMIX_RANK", "7"}, {"PMIX_SERVER_URI2", "x"}}).problem, "");
   EXPECT_EQ(detect(merge({{"RANK", "4"}}, torch)).problem, "there is no such rank: RANK=4 of 4");
   EXPECT_EQ(detect(mpi).problem, "");
   EXPECT_EQ(detect(mpi).rankVariable, "OMPI_COMM_WORLD_RANK");

@@ -54,10 +54,25 @@ void checkRank(Launcher &launcher) {
                              std::to_string(launcher.size));
 }
 
+/// Returns true if a PMIx server serves this process as one of several. A rank without an address
+/// of a server is left over from another process, and MPI_Init would end this one. A step of one
+/// task, such as an interactive shell under Slurm, runs all ranks as threads.
+bool hasPmixServer() {
+  bool found = false;
+  for (char **variable = environ; variable && *variable; ++variable)
+    found |= !std::strncmp(*variable, "PMIX_SERVER_URI", std::strlen("PMIX_SERVER_URI"));
+  const char *tasks = get("SLURM_STEP_NUM_TASKS");
+  if (!tasks && (get("SLURM_STEP_ID") || get("SLURM_STEPID")))
+    tasks = get("SLURM_NTASKS");
+  return found && numberOf(tasks) != 1;
+}
+
 bool detectMpi(Launcher &launcher) {
   // Slurm's own variables are also set in a batch script, without a launch; PMI's are not.
   for (const char *name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
     if (std::getenv(name)) {
+      if (!std::strcmp(name, "PMIX_RANK") && !hasPmixServer())
+        continue;
       launcher.kind = Launcher::Kind::Mpi;
       launcher.variable = name;
       for (const char *rank : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"})

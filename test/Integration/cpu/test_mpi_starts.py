@@ -8,6 +8,7 @@ import time
 
 from harness import BUILD, LoadClock
 from liveness import until
+from models import COMMITTED
 from preload import build
 
 SCENARIO = BUILD / "test" / "bin" / "tpc-rt-scenario"
@@ -72,3 +73,13 @@ def test_mpirun_loses_a_frozen_rank_before_the_others(tmp_path):
         f"rank {victim} is frozen: its process was stopped, 2 s ago"
         " (before all ranks were connected)"
     ], text
+
+
+def test_a_left_over_rank(tpcc):
+    """A rank without a PMIx server, from the environment of another process, is not a launch."""
+    program = tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp2")
+    program.environment.update(PMIX_RANK="0", PMIX_NAMESPACE="slurm.pmix.77.0")
+    try:
+        assert program.bench({"batch": 1, "sequence": 2})["transport"] == "threads"
+    finally:
+        program.environment.clear()
