@@ -308,8 +308,9 @@ class Executable:
         directory.mkdir(parents=True)
         flags = []
         for name, array in inputs.items():
-            np.save(directory / f"in.{name}.npy", array)
-            flags += ["--input", f"{name}={directory}/in.{name}.npy"]
+            file = directory / f"in.{name.replace('/', '.')}.npy"
+            np.save(file, array)
+            flags += ["--input", f"{name}={file}"]
         for name in outputs:
             flags += ["--output", f"{name}={directory}/{name}.npy"]
         self.call([*flags, *arguments], transport, **options).check()
