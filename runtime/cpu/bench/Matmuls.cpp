@@ -69,8 +69,9 @@ double readingRate(int threads, int32_t dtype, bool isTable, int64_t k, int64_t 
   for (int round = 0; round < 7; ++round)
     best = std::min(best, secondsOf([&] {
                       for (int32_t i = 0; i < count; ++i) {
-                        tpc_product product = {n, nullptr,           nullptr, out.data(),
-                                               i, TPC_EPILOGUE_NONE, TPC_F32, TPC_F32};
+                        tpc_product product = {n,          n, nullptr,           nullptr,
+                                               out.data(), i, TPC_EPILOGUE_NONE, TPC_F32,
+                                               TPC_F32};
                         tpc_products(ctx, x.data(), 1, k, &product, 1);
                       }
                     }));

@@ -72,12 +72,18 @@ void block(tpc_context *ctx, const Env &env, const Tokens &tokens, float *h) {
   Part part = partOf(inner, tp, env.tp);
   auto *u = static_cast<float *>(tpc_frame_push(ctx, n * part.size * 4));
   auto *sum = static_cast<float *>(tpc_frame_push(ctx, n * hidden * 4));
-  tpc_product up = {part.size, static_cast<const float *>(tpc_parameter(ctx, B1)),
-                    nullptr,   u,
-                    W1,        TPC_EPILOGUE_GELU_TANH,
-                    TPC_F32,   TPC_F32};
+  tpc_product up = {part.size,
+                    part.size,
+                    static_cast<const float *>(tpc_parameter(ctx, B1)),
+                    nullptr,
+                    u,
+                    W1,
+                    TPC_EPILOGUE_GELU_TANH,
+                    TPC_F32,
+                    TPC_F32};
   tpc_products(ctx, h, n, hidden, &up, 1);
-  tpc_product down = {hidden, nullptr, nullptr, sum, W2, TPC_EPILOGUE_NONE, TPC_F32, TPC_F32};
+  tpc_product down = {hidden,  hidden, nullptr, nullptr, sum, W2, TPC_EPILOGUE_NONE,
+                      TPC_F32, TPC_F32};
   tpc_products(ctx, u, n, part.size, &down, 1);
   tpc_all_reduce(ctx, 1, TPC_F32, TPC_SUM, sum, sum, n * hidden);
   auto *bias = static_cast<const float *>(tpc_parameter(ctx, B2));
@@ -89,10 +95,10 @@ void block(tpc_context *ctx, const Env &env, const Tokens &tokens, float *h) {
 void head(tpc_context *ctx, const Env &env, const Tokens &tokens, const float *h) {
   Part part = partOf(classes, tp, env.tp);
   auto *logits = static_cast<float *>(tpc_frame_push(ctx, tokens.count() * part.size * 4));
-  tpc_product product = {part.size, static_cast<const float *>(tpc_parameter(ctx, B3)),
-                         nullptr,   logits,
-                         W3,        TPC_EPILOGUE_NONE,
-                         TPC_F32,   TPC_F32};
+  tpc_product product = {
+      part.size,         part.size, static_cast<const float *>(tpc_parameter(ctx, B3)),
+      nullptr,           logits,    W3,
+      TPC_EPILOGUE_NONE, TPC_F32,   TPC_F32};
   tpc_products(ctx, h, tokens.count(), hidden, &product, 1);
   int64_t global[] = {env.batch, env.sequence, classes};
   int64_t offset[] = {tokens.firstRow, 0, part.offset},
