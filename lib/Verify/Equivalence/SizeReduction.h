@@ -45,6 +45,12 @@ public:
   SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, GridAttr sample, int64_t base,
                 int64_t rows = 0, Distinct distinct = Distinct::No);
 
+  /// Chooses other distinct sizes.
+  void reorder(int64_t base, Distinct order) {
+    chosen.clear();
+    choose(base, /*rows=*/0, order);
+  }
+
   /// Returns an op without a size model; null if all ops have one.
   Operation *getUnknown() const { return unknown; }
 

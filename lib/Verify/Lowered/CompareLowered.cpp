@@ -267,12 +267,11 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
   // Separate runs of kernels use sizes that preserve the difference of any two sizes. The order of
   // two sizes may change, so there are runs with each order.
   GridAttr grid = reference.parts.getGrid();
-  auto makeSizes = [&](SizeReduction::Distinct order) {
-    return SizeReduction(reference.whole.getModule(), staged, GridAttr::lookup(staged), grid,
-                         /*base=*/3, /*rows=*/0, order);
-  };
-  SizeReduction different = makeSizes(SizeReduction::Distinct::Ascending);
-  SizeReduction descending = makeSizes(SizeReduction::Distinct::Descending);
+  constexpr int64_t base = 3;
+  SizeReduction different(reference.whole.getModule(), staged, GridAttr::lookup(staged), grid, base,
+                          /*rows=*/0, SizeReduction::Distinct::Ascending);
+  SizeReduction descending = different;
+  descending.reorder(base, SizeReduction::Distinct::Descending);
   World alone(staged, grid, different), reversed(staged, grid, descending);
   // They also use sizes at which one symbol is much larger than all other sizes, like the past of a
   // step or a long prompt. Neither a static size nor a product of small sizes bounds this symbol.
