@@ -18,7 +18,7 @@ std::optional<int64_t> equivalence::getCoefficient(const SymExpr &size) {
 }
 
 SizeReduction::SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, GridAttr sample,
-                             int64_t base, int64_t rows, bool distinct)
+                             int64_t base, int64_t rows, Distinct distinct)
     : grid(grid), sample(sample) {
   collect(model);
   collect(program);
@@ -234,14 +234,17 @@ void SizeReduction::collectLeaves(int64_t n, Factors &out) const {
   }
 }
 
-void SizeReduction::choose(int64_t base, int64_t rows, bool distinct) {
-  for (int64_t n : sizes) {
+void SizeReduction::choose(int64_t base, int64_t rows, Distinct distinct) {
+  std::vector<int64_t> order(sizes.begin(), sizes.end());
+  if (distinct == Distinct::Descending)
+    std::reverse(order.begin(), order.end());
+  for (int64_t n : order) {
     Factors leaves;
     collectLeaves(n, leaves);
     for (int64_t leaf : leaves)
       if (auto [it, isNew] = chosen.try_emplace(leaf); isNew) {
         it->second = frozen.count(leaf) ? leaf : std::min(leaf, base);
-        base += distinct;
+        base += distinct != Distinct::No;
       }
   }
   growTables(rows);

@@ -35,13 +35,21 @@ std::optional<int64_t> getCoefficient(const ::tpc::SymExpr &size);
 class SizeReduction : public interpret::Sizes {
 public:
   using Factors = SmallVector<int64_t, 4>;
+  /// Whether different sizes have different reduced sizes, which are larger; and whether large
+  /// sizes have large reduced sizes or small ones.
+  enum class Distinct { No, Ascending, Descending };
 
   /// Collects the constraints of `model` and `program`, and chooses sizes for the grid `sample`,
   /// which replaces `grid`. `base` is the value of an unconstrained size. Tables of positions have
-  /// at least max(base, rows) rows. `distinct`: different sizes have different reduced sizes, which
-  /// are larger.
+  /// at least max(base, rows) rows.
   SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, GridAttr sample, int64_t base,
-                int64_t rows = 0, bool distinct = false);
+                int64_t rows = 0, Distinct distinct = Distinct::No);
+
+  /// Chooses other distinct sizes.
+  void reorder(int64_t base, Distinct order) {
+    chosen.clear();
+    choose(base, /*rows=*/0, order);
+  }
 
   /// Returns an op without a size model; null if all ops have one.
   Operation *getUnknown() const { return unknown; }
@@ -121,7 +129,7 @@ private:
   bool dependsOn(int64_t n, int64_t other) const;
   void expand(int64_t n, Factors &out) const;
   void divide(int64_t n, int64_t factor);
-  void choose(int64_t base, int64_t rows, bool distinct);
+  void choose(int64_t base, int64_t rows, Distinct distinct);
   void collectLeaves(int64_t n, Factors &out) const;
 
   /// A size as a sum: `plus` minus `minus`.

@@ -264,11 +264,15 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
       getTolerances(reference.getWorld(), *reference.machine, inputs, halves);
   if (failed(tolerances))
     return failure();
-  // Separate runs of kernels use sizes that preserve the difference of any two sizes.
+  // Separate runs of kernels use sizes that preserve the difference of any two sizes. The order of
+  // two sizes may change, so there are runs with each order.
   GridAttr grid = reference.parts.getGrid();
-  SizeReduction different(reference.whole.getModule(), staged, GridAttr::lookup(staged), grid,
-                          /*base=*/3, /*rows=*/0, /*distinct=*/true);
-  World alone(staged, grid, different);
+  constexpr int64_t base = 3;
+  SizeReduction different(reference.whole.getModule(), staged, GridAttr::lookup(staged), grid, base,
+                          /*rows=*/0, SizeReduction::Distinct::Ascending);
+  SizeReduction descending = different;
+  descending.reorder(base, SizeReduction::Distinct::Descending);
+  World alone(staged, grid, different), reversed(staged, grid, descending);
   // They also use sizes at which one symbol is much larger than all other sizes, like the past of a
   // step or a long prompt. Neither a static size nor a product of small sizes bounds this symbol.
   int64_t longSize = getLongSize(lowered, grid, different);
@@ -282,6 +286,8 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
   };
   for (const std::string &name : different.getSymbols())
     addLong(name);
+  // If all symbols are 1, products of symbols are less than static sizes.
+  addLong({});
   // Caches must have room for the tokens that are appended.
   if (std::optional<PreallocatedStep> step = PreallocatedStep::lookup(staged)) {
     addLong({step->tokens, step->capacity});
@@ -291,7 +297,7 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
   auto compare = [&](bool rounds) -> LogicalResult {
     BufferMachine actual(lowered, reference.parts, inputs, /*seed=*/1, rounds);
     actual.comparesKernels = !rounds;
-    actual.alone = {&alone};
+    actual.alone = {&alone, &reversed};
     for (World &world : longWorlds)
       actual.alone.push_back(&world);
     if (failed(actual.run()))

@@ -2,6 +2,8 @@
 
 #include "Memory.h"
 
+#include "tpc/Dialect/Dist.h"
+
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/Support/MathExtras.h"
@@ -60,8 +62,21 @@ template <typename T> static T read(const std::byte *from) {
   return value;
 }
 
+std::string lowered::explainUnspecified(Scalar value) {
+  Operation *op = value.conversion;
+  std::string text;
+  llvm::raw_string_ostream(text) << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                                 << ") has no integer for " << std::to_string(value.f);
+  return text;
+}
+
 Scalar MemoryView::load(int64_t element) const {
   int64_t byte = byteOf(element);
+  if (!memory->unspecified.empty()) {
+    auto found = memory->unspecified.lower_bound(byte);
+    if (found != memory->unspecified.end() && found->first < byte + type.getBytes())
+      return found->second;
+  }
   const std::byte *at = memory->bytes.data() + byte;
   Scalar value;
   if (type.isFloat() && !memory->rounds) {
@@ -104,6 +119,15 @@ void MemoryView::store(int64_t element, Scalar value) const {
   int64_t byte = byteOf(element);
   std::byte *at = memory->bytes.data() + byte;
   auto write = [&](auto x) { std::memcpy(at, &x, sizeof x); };
+  std::map<int64_t, Scalar> &unspecified = memory->unspecified;
+  if (!unspecified.empty())
+    unspecified.erase(unspecified.lower_bound(byte),
+                      unspecified.lower_bound(byte + type.getBytes()));
+  if (value.isUnspecified()) {
+    for (int64_t i = byte; i < byte + type.getBytes(); ++i)
+      unspecified[i] = value;
+    value.i = 0;
+  }
   if (type.isFloat() && !memory->rounds) {
     memory->exact[byte] = value.f;
   } else {

@@ -12,16 +12,28 @@
 #include "tpc/Dialect/Elements.h"
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <vector>
 
 namespace mlir::tpc::lowered {
 
 /// A scalar. Floats are doubles; integers, booleans and indices are sign-extended to 64 bits.
-union Scalar {
-  double f;
-  int64_t i;
+///
+/// Infinities, NaNs and large numbers have no integer. Their conversion is an unspecified value,
+/// and so are values computed from it, except by a `select` that does not choose it. Results,
+/// indices and conditions must not be unspecified.
+struct Scalar {
+  union {
+    double f; // of an unspecified value: the number without an integer
+    int64_t i;
+  };
+  Operation *conversion = nullptr; // the conversion that an unspecified value depends on
+
+  bool isUnspecified() const { return conversion; }
 };
+/// Returns "'Cast_3' (arith.fptosi) has no integer for -inf", for example.
+std::string explainUnspecified(Scalar value);
 
 /// One allocation. Its bytes are undefined until they are written.
 struct Memory {
@@ -33,7 +45,8 @@ struct Memory {
       : bytes(size), written(size), exact(rounds ? 0 : size), rounds(rounds) {}
   std::vector<std::byte> bytes;
   std::vector<bool> written;
-  std::vector<double> exact; // value of each float, at the index of its first byte
+  std::vector<double> exact;             // value of each float, at the index of its first byte
+  std::map<int64_t, Scalar> unspecified; // by byte
   bool rounds;
 };
 

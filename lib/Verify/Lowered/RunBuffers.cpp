@@ -143,7 +143,7 @@ FailureOr<Numbers> BufferMachine::readSpan(Operation *op, Frame &frame, Value va
 }
 
 FailureOr<Numbers> BufferMachine::read(Operation *op, Frame &frame, Value value, int rank,
-                                       int64_t count) {
+                                       int64_t count, bool mayBeUnspecified) {
   const MemoryView &view = get(frame, value, rank).view;
   if (count > view.elements)
     return fail(op, rank) << "takes " << count << " elements of a buffer of " << view.elements;
@@ -153,6 +153,9 @@ FailureOr<Numbers> BufferMachine::read(Operation *op, Frame &frame, Value value,
     if (!view.isWritten(i))
       return fail(op, rank) << "reads element " << i << ", which was not written";
     numbers.push_back(view.load(i));
+    if (numbers.back().isUnspecified() && !mayBeUnspecified)
+      return fail(op, rank) << "depends on an element that is not specified: "
+                            << explainUnspecified(numbers.back());
   }
   return numbers;
 }
@@ -310,7 +313,8 @@ LogicalResult BufferMachine::forEachGroup(Operation *op, Frame &frame, ArrayRef<
 LogicalResult BufferMachine::send(buffer::SendOp op, Frame &frame) {
   auto stage = world.getPosition(StringAttr::get(op.getContext(), "pp"));
   for (int rank : frame.active) {
-    FailureOr<Numbers> numbers = read(op, frame, op.getData(), rank, evaluate(op.getCount(), rank));
+    FailureOr<Numbers> numbers = read(op, frame, op.getData(), rank, evaluate(op.getCount(), rank),
+                                      /*mayBeUnspecified=*/true);
     if (failed(numbers))
       return failure();
     Coordinates to = ranks[rank];

@@ -93,8 +93,10 @@ public:
   /// Sets the value to a view of `extent` elements, which must be within the memory.
   LogicalResult setView(Operation *op, Frame &frame, int rank, std::shared_ptr<Memory> memory,
                         int64_t begin, buffer::ExtentAttr extent);
-  /// Reads the first `count` elements. Error: an element is undefined.
-  FailureOr<Numbers> read(Operation *op, Frame &frame, Value value, int rank, int64_t count);
+  /// Reads the first `count` elements. Errors: an element is undefined; one is unspecified, unless
+  /// `mayBeUnspecified`.
+  FailureOr<Numbers> read(Operation *op, Frame &frame, Value value, int rank, int64_t count,
+                          bool mayBeUnspecified = false);
   /// Reads all elements, and for columns of a buffer also those between their rows, as NaN.
   FailureOr<Numbers> readSpan(Operation *op, Frame &frame, Value value, int rank);
   LogicalResult write(Operation *op, Frame &frame, Value value, int rank, const Numbers &numbers);

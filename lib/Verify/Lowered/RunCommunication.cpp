@@ -108,7 +108,8 @@ struct AllGatherRun : RunModel<AllGatherRun, buffer::AllGatherOp> {
       Numbers whole(outer * n * inner);
       for (int rank : group) {
         auto [begin, size] = getSlice(m, axes, n, rank);
-        auto part = m.read(op, frame, op.getFrom(), rank, outer * size * inner);
+        auto part = m.read(op, frame, op.getFrom(), rank, outer * size * inner,
+                           /*mayBeUnspecified=*/true);
         if (failed(part))
           return failure();
         for (int64_t o = 0; o < outer; ++o)
@@ -160,7 +161,8 @@ struct BroadcastRun : RunModel<BroadcastRun, buffer::BroadcastOp> {
       if (failed(expectSame(op, m, group, op.getCount())))
         return failure();
       int root = group[op.getRoot()];
-      auto numbers = m.read(op, frame, op.getData(), root, m.evaluate(op.getCount(), root));
+      auto numbers = m.read(op, frame, op.getData(), root, m.evaluate(op.getCount(), root),
+                            /*mayBeUnspecified=*/true);
       if (failed(numbers))
         return failure();
       for (int rank : group)
@@ -205,7 +207,7 @@ LogicalResult move(Operation *op, BufferMachine &m, Frame &frame, Ranks group, V
     forEach(moved.before(rank), [&](const interpret::Shape &at) {
       offsets.push_back(interpret::linearize(at, moved.shape));
     });
-    auto part = m.read(op, frame, from, rank, offsets.size());
+    auto part = m.read(op, frame, from, rank, offsets.size(), /*mayBeUnspecified=*/true);
     if (failed(part))
       return failure();
     for (auto [offset, x] : llvm::zip_equal(offsets, *part)) {

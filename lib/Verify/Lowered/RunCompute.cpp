@@ -209,7 +209,7 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
         return numbers[i];
       wrong = std::string("reads element ") + std::to_string(i) + " of " + what + ", which has " +
               std::to_string(numbers.size());
-      return Scalar{};
+      return Scalar();
     };
     double scale = op.getScale().convertToDouble(), softcap = op.getSoftcap().convertToDouble();
     Numbers out(batch * queries * strides[3]);

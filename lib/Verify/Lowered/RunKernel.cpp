@@ -76,6 +76,8 @@ private:
 int64_t KernelCompiler::Access::find(KernelRun &run, bool isLoad) const {
   int64_t element = 0, row = 0;
   for (auto [i, index] : llvm::enumerate(indices)) {
+    if (!run.expectSpecified(op, run.registers[index], "an index"))
+      return -1;
     int64_t at = run.registers[index].i, size = run.sizes[sizes[i]];
     if (at < 0 || at >= size) {
       run.fail(op, Twine(isLoad ? "reads" : "writes") + " index " + Twine(at) + " of dimension " +
@@ -124,18 +126,23 @@ FailureOr<KernelCompiler::Access> KernelCompiler::getAccess(Operation *op, Value
 //===----------------------------------------------------------------------===//
 
 FailureOr<Step> KernelCompiler::compile(Block &block) {
-  std::vector<Step> steps;
+  std::vector<std::pair<Step, std::optional<ScalarOp>>> steps;
   for (Operation &op : block) {
     if (isa<scf::YieldOp, kernel::YieldOp>(op))
       break;
     FailureOr<Step> step = compile(&op);
     if (failed(step))
       return failure();
-    steps.push_back(std::move(*step));
+    std::optional<ScalarOp> scalar;
+    if (isa<arith::ArithDialect, math::MathDialect>(op.getDialect()))
+      scalar = ScalarOp{&op, getRegisters(op.getOperands()), getRegister(op.getResult(0))};
+    program.converts |= isa<arith::FPToSIOp, arith::FPToUIOp>(op);
+    steps.emplace_back(std::move(*step), std::move(scalar));
   }
   return Step([steps = std::move(steps)](KernelRun &run) {
-    for (const Step &step : steps)
-      step(run);
+    for (auto &[step, scalar] : steps)
+      if (!run.mayBeUnspecified || !scalar || !scalar->propagate(run))
+        step(run);
   });
 }
 
@@ -278,13 +285,22 @@ FailureOr<Step> KernelCompiler::compileFold(kernel::FoldOp op) {
     if (isTooLarge(extents))
       return run.fail(op, "has more than " + Twine(maxIterations) + " terms");
     unsigned lane = 0;
+    Scalar unspecified;
     forEachInAnyOrder(extents, ++run.seed, [&](ArrayRef<int64_t> index) {
       for (auto [to, i] : llvm::zip_equal(indices, index))
         run.registers[to].i = i;
       body(run);
+      if (run.registers[term].isUnspecified()) {
+        unspecified = run.registers[term];
+        return;
+      }
       lanes[lane] = add(lanes[lane], run.registers[term]);
       lane = 1 - lane;
     });
+    if (unspecified.isUnspecified()) {
+      run.registers[result] = unspecified;
+      return;
+    }
     Scalar all = add(add(lanes[0], lanes[1]), lanes[2]);
     if (!isFloat && !type.isIndex())
       all.i = type.isInteger(1) ? all.i & 1
@@ -309,8 +325,11 @@ FailureOr<Step> KernelCompiler::compileIf(scf::IfOp op) {
       return failure();
     branch = {*body, getRegisters(region.front().getTerminator()->getOperands())};
   }
-  return Step([condition = getRegister(op.getCondition()), then = branches[0],
-               otherwise = branches[1], results = getRegisters(op.getResults())](KernelRun &run) {
+  return Step([op = op.getOperation(), condition = getRegister(op.getCondition()),
+               then = branches[0], otherwise = branches[1],
+               results = getRegisters(op.getResults())](KernelRun &run) {
+    if (!run.expectSpecified(op, run.registers[condition], "the condition"))
+      return;
     const Branch &branch = run.registers[condition].i ? then : otherwise;
     branch.body(run);
     for (auto [to, from] : llvm::zip_equal(results, branch.yielded))
@@ -337,6 +356,9 @@ FailureOr<Step> KernelCompiler::compileFor(scf::ForOp op) {
         at[i] = value;
     };
     move(args, inits);
+    for (unsigned bound : {lb, ub, by})
+      if (!run.expectSpecified(op, at[bound], "a bound"))
+        return;
     if (at[by].i < 1)
       return run.fail(op, "has a step of " + Twine(at[by].i));
     if (at[ub].i > at[lb].i && uint64_t(at[ub].i) - uint64_t(at[lb].i) > maxIterations)
@@ -353,7 +375,7 @@ FailureOr<Step> KernelCompiler::compileFor(scf::ForOp op) {
 Step KernelCompiler::compileCheck(kernel::CheckOp op) {
   return [exists = getRegister(op.getExists()), index = getRegister(op.getIndex()),
           size = getRegister(op.getSize()), op = op.getOperation()](KernelRun &run) {
-    if (!run.registers[exists].i)
+    if (run.expectSpecified(op, run.registers[exists], "the condition") && !run.registers[exists].i)
       run.fail(op, "reports that index " + Twine(run.registers[index].i) + " of " +
                        Twine(run.registers[size].i) + " does not exist");
   };
@@ -442,7 +464,12 @@ LogicalResult KernelProgram::run(ArrayRef<MemoryView> memory,
   SmallVector<MemoryView> spans;
   for (const MemoryView &view : memory)
     spans.push_back(view.getSpan());
-  KernelRun run{spans, {}, std::vector<Scalar>(registers), seed, rounding, narrowings, nullptr, {}};
+  bool mayBeUnspecified = converts || llvm::any_of(memory, [](const MemoryView &view) {
+                            return !view.memory->unspecified.empty();
+                          });
+  KernelRun run{
+      spans,   {}, std::vector<Scalar>(registers), seed, rounding, narrowings, mayBeUnspecified,
+      nullptr, {}};
   for (const SymExpr &size : sizes)
     run.sizes.push_back(evaluate(size));
   step(run);

@@ -40,7 +40,8 @@ public:
 
   /// Runs the kernel. `memory`: operands, followed by results. `evaluate`: returns the value of a
   /// size on this rank. `seed`: selects the order of rows. `reported`: set if the kernel reports an
-  /// index out of bounds, which is not an error. `failed`: set to the op with an invalid access.
+  /// index out of bounds, which is not an error. `failed`: set to the op with an invalid access, or
+  /// to the conversion of an unspecified value that an index or a condition depends on.
   /// `narrowings`: receives the operands of narrowing ops.
   LogicalResult run(ArrayRef<MemoryView> memory,
                     function_ref<int64_t(const ::tpc::SymExpr &)> evaluate, uint64_t seed,
@@ -59,6 +60,7 @@ private:
   kernel::FuncOp function;
   std::vector<::tpc::SymExpr> sizes; // evaluated once per run
   unsigned registers = 0;
+  bool converts = false; // whether it converts floats to integers
   Step step;
 };
 
@@ -70,7 +72,8 @@ struct KernelRun {
   uint64_t seed;
   Rounding rounding;
   Narrowings *narrowings;
-  Operation *failed = nullptr; // first op with an invalid access
+  bool mayBeUnspecified;       // whether values may be unspecified
+  Operation *failed = nullptr; // first op that fails
   std::string why;
 
   void fail(Operation *op, const llvm::Twine &text) {
@@ -78,6 +81,14 @@ struct KernelRun {
       return;
     failed = op;
     why = text.str();
+  }
+  /// Fails if a value is unspecified. `role`: how `op` uses the value, such as "an index".
+  bool expectSpecified(Operation *op, Scalar value, StringRef role) {
+    if (!value.isUnspecified())
+      return true;
+    fail(value.conversion, explainUnspecified(value) + ", and " + role + " of '" +
+                               op->getName().getStringRef() + "' depends on it");
+    return false;
   }
 };
 
@@ -104,6 +115,16 @@ private:
   Operation *op;
   Type type;
   bool isCast, isWide, narrows;
+};
+
+/// An op of arith or math.
+struct ScalarOp {
+  Operation *op;
+  std::vector<unsigned> operands; // registers
+  unsigned result;
+  /// Sets the result if it is unspecified. A `select` depends only on the operand that it chooses.
+  /// Returns whether the result is unspecified.
+  bool propagate(KernelRun &run) const;
 };
 
 /// Compiles a scalar op of arith or math, given the registers of operands and of the result.

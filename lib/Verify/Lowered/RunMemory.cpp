@@ -174,7 +174,8 @@ struct CopyRun : RunModel<CopyRun, buffer::CopyOp> {
       int64_t bytes = m.evaluate(op.getBytes(), rank), each = from.type.getBytes();
       if (bytes % each != 0)
         return m.fail(op, rank) << "copies " << bytes << " bytes of elements of " << each;
-      FailureOr<Numbers> numbers = m.read(op, frame, op.getFrom(), rank, bytes / each);
+      FailureOr<Numbers> numbers =
+          m.read(op, frame, op.getFrom(), rank, bytes / each, /*mayBeUnspecified=*/true);
       if (failed(numbers) || failed(m.write(op, frame, op.getTo(), rank, *numbers)))
         return failure();
     }

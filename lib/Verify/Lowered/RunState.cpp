@@ -107,9 +107,12 @@ LogicalResult BufferMachine::deliverStates() {
         return failure();
       int64_t next = 0;
       bool differs = false;
+      Scalar unspecified;
       const double slack = roundsNumbers ? 0.02 : 1e-9;
       forEachCacheElement(world, *location, ranks[rank], [&](int64_t element) {
         Scalar value = state->load(next++);
+        if (value.isUnspecified())
+          unspecified = value;
         // Replicas have equal values, except for rounding differences by the order of reductions.
         double other = output.data[element].f,
                size = std::max(std::fabs(other), std::fabs(value.f));
@@ -117,6 +120,10 @@ LogicalResult BufferMachine::deliverStates() {
         output.data[element] = value;
         output.known[element] = true;
       });
+      if (unspecified.isUnspecified())
+        return fail(location->output, rank)
+               << "has an element of cache " << cache
+               << " that is not specified: " << explainUnspecified(unspecified);
       if (differs)
         return fail(location->output, rank)
                << "has other contents of cache " << cache << " than a rank with the same slice";

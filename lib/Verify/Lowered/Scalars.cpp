@@ -44,6 +44,24 @@ Scalar lowered::getScalar(Attribute number) {
   return value;
 }
 
+bool ScalarOp::propagate(KernelRun &run) const {
+  std::vector<Scalar> &at = run.registers;
+  at[result].conversion = nullptr;
+  if (isa<arith::SelectOp>(op)) {
+    if (at[operands[0]].isUnspecified())
+      at[result] = at[operands[0]];
+    return at[result].isUnspecified();
+  }
+  if (isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp, arith::FloorDivSIOp>(op))
+    run.expectSpecified(op, at[operands[1]], "the divisor");
+  for (unsigned operand : operands)
+    if (at[operand].isUnspecified()) {
+      at[result] = at[operand];
+      return true;
+    }
+  return false;
+}
+
 namespace {
 /// Builds steps from functions of scalars.
 struct Build {
@@ -189,11 +207,14 @@ std::optional<Step> Build::toInteger(bool isSigned) const {
     double x = std::trunc(run.registers[a].f);
     double lowest = isSigned ? -std::ldexp(1.0, int(to) - 1) : 0;
     double above = std::ldexp(1.0, int(to) - (isSigned ? 1 : 0));
-    if (!(x >= lowest && x < above)) { // poison
-      run.fail(op, "has no integer for " + Twine(std::to_string(x)));
-      x = 0;
+    Scalar &result = run.registers[r];
+    result.conversion = nullptr;
+    if (!(x >= lowest && x < above)) {
+      result.f = run.registers[a].f;
+      result.conversion = op;
+      return;
     }
-    run.registers[r].i = isSigned ? wrap(uint64_t(int64_t(x)), to) : wrap(uint64_t(x), to);
+    result.i = isSigned ? wrap(uint64_t(int64_t(x)), to) : wrap(uint64_t(x), to);
   };
 }
 

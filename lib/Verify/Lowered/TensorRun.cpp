@@ -66,11 +66,15 @@ bool TensorRun::runOp(Operation *op, Data &result) {
   if (!computed || computed->shape != world.getSlice(op->getResult(0).getType(), at).shape)
     return false;
   result = std::move(*computed);
-  // The minimum of no integers is the type's largest number.
-  if (auto type = dyn_cast<IntegerType>(getElementTypeOrSelf(op->getResult(0))))
-    for (double &x : result.data)
+  if (auto type = dyn_cast<IntegerType>(getElementTypeOrSelf(op->getResult(0)))) {
+    Domain domain = Domain::ofType(type);
+    for (double &x : result.data) {
+      unspecified |= isa<CastOp>(op) && !(x >= domain.lowest && x <= domain.highest);
+      // The minimum of no integers is the type's largest number.
       if (std::isinf(x))
-        x = x < 0 ? Domain::ofType(type).lowest : Domain::ofType(type).highest;
+        x = x < 0 ? domain.lowest : domain.highest;
+    }
+  }
   return true;
 }
 
@@ -136,6 +140,7 @@ void TensorRun::change(Data &data, Value value, Change change, uint64_t seed) co
 
 bool TensorRun::run(const std::vector<Data> &arguments, Change how, uint64_t seed) {
   values.clear();
+  unspecified = false;
   for (auto [argument, data] : llvm::zip_equal(function.getArguments(), arguments)) {
     Data &value = values[argument] = data;
     change(value, argument, how, seed);

@@ -38,6 +38,9 @@ public:
   const Data &getResult(unsigned i) const {
     return get(func::FuncOp(function).front().getTerminator()->getOperand(i));
   }
+  /// Returns whether the last run cast a number to an integer type that does not have it: the
+  /// result of the cast is unspecified.
+  bool hasUnspecified() const { return unspecified; }
   unsigned countResults() const { return func::FuncOp(function).getNumResults(); }
   /// Returns all computed values of this float type.
   SmallVector<const Data *> getValues(Type element) const;
@@ -49,7 +52,7 @@ private:
   func::FuncOp function;
   interpret::World &world;
   const interpret::Coordinates &at;
-  bool steps = false, halves = false;
+  bool steps = false, halves = false, unspecified = false;
   llvm::MapVector<Value, Data> values;
 };
 

@@ -54,6 +54,25 @@ def check(tpcc, path, grid, inputs):
     assert difference(found, wanted).relative <= TOLERANCE
 
 
+def test_buckets_of_distances(tpcc, tmp_path):
+    """T5's bias: the logarithm of distance 0 is converted to an integer, which Where drops."""
+    g = Graph()
+    size = g.op("Gather", g.op("Shape", "x"), g.constant(np.int64(1)))
+    places = g.op("Range", g.constant(np.int64(0)), size, g.constant(np.int64(1)))
+    column = g.op("Unsqueeze", places, g.integers(1))
+    distance = g.op("Abs", g.op("Sub", places, column))
+    log = g.op("Log", g.op("Div", g.op("Cast", distance, to=F32), g.constant(np.float32(4))))
+    large = g.op("Cast", g.op("Mul", log, g.constant(np.float32(3))), to=I64)
+    large = g.op("Min", g.op("Add", large, g.constant(np.int64(4))), g.constant(np.int64(7)))
+    near = g.op("Less", distance, g.constant(np.int64(4)))
+    bias = g.op("Gather", g.weight(8, 2), g.op("Where", near, distance, large))
+    scores = g.op("Transpose", bias, perm=[2, 0, 1])
+    mixed = g.op("MatMul", g.op("Softmax", scores, axis=-1), g.op("MatMul", "x", g.weight(4, 6)))
+    path = g.write(tmp_path / "buckets.onnx", {"x": (F32, ["b", "s", 4])}, mixed)
+    x = np.random.default_rng(1).standard_normal((2, 19, 4)).astype(np.float32)
+    check(tpcc, path, "tp2", {"x": x})
+
+
 CONVOLUTIONS = {
     "patches": ([3, 9, 8], dict(strides=[4, 4]), (6, 3, 4, 4)),
     "whisper": ([4, "n"], dict(strides=[2], pads=[1, 1]), (6, 4, 3)),
