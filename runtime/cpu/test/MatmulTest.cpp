@@ -324,8 +324,8 @@ TEST(Matmul, ManyAtOnceAreBitIdentical) {
       for (size_t i = 0; i < columns.size(); ++i) {
         auto index = static_cast<int32_t>(i), epilogue = index % (TPC_EPILOGUE_RELU + 1);
         float *out = together[i].data();
-        products.push_back({columns[i], i % 2 ? bias.data() : nullptr, i % 3 ? out : nullptr, out,
-                            index, epilogue, TPC_F32, TPC_F32});
+        products.push_back({columns[i], columns[i], i % 2 ? bias.data() : nullptr,
+                            i % 3 ? out : nullptr, out, index, epilogue, TPC_F32, TPC_F32});
         tpc_product one = products.back();
         one.out = alone[i].data();
         one.residual = one.residual ? one.out : nullptr;
