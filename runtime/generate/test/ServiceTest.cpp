@@ -234,7 +234,7 @@ TEST(Service, InvalidRequestsDoNotAffectOthers) {
   EXPECT_EQ(outputs["i"].tokens, expectedTokens(requestOf("i", {7}, 2), 40));
   ASSERT_EQ(others.size(), 4u);
   EXPECT_NE(others[0].find("not JSON"), std::string::npos);
-  EXPECT_NE(others[1].find("without 'id'"), std::string::npos);
+  EXPECT_NE(others[1].find("has no 'id'"), std::string::npos);
   EXPECT_NE(others[2].find("a request 'a' is already running or waiting"), std::string::npos);
   EXPECT_NE(others[3].find("no request 'z'"), std::string::npos);
 }

@@ -79,7 +79,7 @@ TEST(Parser, RejectsUnsupportedStatements) {
         {".shared .u32 x = 1;", "only .global and .const variables"},
         {".shared .align 3 .b8 x[4];", "an alignment must be a power of two"},
         {"mov.b64 {{%r1, %r2}, %r3}, %rd1;", "a vector must not contain a vector"},
-        {"bar.red.popc.u32 %r1, 0, %p1;", "only .sync"}}) {
+        {"bar.red.popc.u32 %r1, 0, %p1;", "only barriers with .sync"}}) {
     std::string error = errorOf(entry(1, one.body));
     EXPECT_NE(error.find(one.error), std::string::npos) << one.body << ": " << error;
     EXPECT_EQ(error.rfind("line 7: ", 0), 0u) << one.body << ": " << error;
