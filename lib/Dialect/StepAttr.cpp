@@ -69,6 +69,8 @@ Attribute StepAttr::parse(AsmParser &parser, Type) {
     SMLoc loc = parser.getCurrentLocation();
     if (parser.parseKeyword(&field))
       return failure();
+    if (field == "room") // in text of older versions
+      field = "window_capacity";
     if (!seen.insert(field).second)
       return parser.emitError(loc) << "'" << field << "' is given twice";
     if (field == "last") {

@@ -140,7 +140,9 @@ def test_damaged_text_is_rejected(tpcc, tmp_path):
         "arith.addf",
     )
     refuse(
-        "func.func @main(%x: i32) -> i32 {\n  return %x : i32\n}\n", "damaged.mlir:1:", "tensors"
+        "func.func @main(%x: i32) -> i32 {\n  return %x : i32\n}\n",
+        "damaged.mlir:1:",
+        "must be a tensor",
     )
     refuse(
         "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %y = call @main(%x) :"

@@ -214,8 +214,10 @@ def test_rejected_machine_code(tpcc, tmp_path):
     ]
     assert difference(found, MODEL.expected(given)).relative <= TOLERANCE
     loads = re.findall(r"cuModuleLoadDataEx = (\d+)", trace.read_text())
-    # Errors of the driver for code of another GPU, and for invalid code.
-    assert loads[0] in ("200", "209") and loads[1] == "0", loads
+    # Kernels that upload weights may be loaded before. Errors of the driver are those for code of
+    # another GPU, and for invalid code.
+    refused = next(i for i, load in enumerate(loads) if load != "0")
+    assert loads[refused] in ("200", "209") and loads[refused + 1 :] == ["0"], loads
 
 
 @pytest.mark.skipif(not ASSEMBLER, reason="ptxas: there is none")
