@@ -95,6 +95,8 @@ const OpTable &OpTable::get() {
     addScatterOps(t);
     addGeneratorOps(t);
     addMatmulOps(t);
+    addQuantizedOps(t);
+    addQuantizeLinearOps(t);
     addReduceOps(t);
     addNormOps(t);
     addConvOps(t);

@@ -61,6 +61,8 @@ void addGatherOps(OpTable &table);
 void addScatterOps(OpTable &table);
 void addGeneratorOps(OpTable &table);
 void addMatmulOps(OpTable &table);
+void addQuantizedOps(OpTable &table);
+void addQuantizeLinearOps(OpTable &table);
 void addReduceOps(OpTable &table);
 void addNormOps(OpTable &table);
 void addConvOps(OpTable &table);

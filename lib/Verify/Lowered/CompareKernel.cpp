@@ -227,6 +227,7 @@ LogicalResult Comparison::compare(unsigned result, const MemoryView &have, doubl
   for (double x : want.data)
     largest = std::isfinite(x) ? std::max(largest, std::fabs(x)) : largest;
   bool isFloat = have.type.isFloat();
+  Type type = tensors.front().getTerminator()->getOperand(result).getType();
   for (auto [i, expected] : llvm::enumerate(want.data)) {
     // Constants near 1 may cancel; then their rounding error is significant if operands are small.
     // Infinities and NaNs must be equal.
@@ -238,7 +239,7 @@ LogicalResult Comparison::compare(unsigned result, const MemoryView &have, doubl
     if (sensitivity)
       tolerance += isFloat ? 8 * sensitivity->data[i] : sensitivity->data[i] == 0 ? 0 : INFINITY;
     Scalar value = have.load(i);
-    double x = isFloat ? value.f : double(value.i);
+    double x = isFloat ? value.f : asNumber(value.i, type);
     bool same = x == expected || (std::isnan(x) && std::isnan(expected)) || tolerance == INFINITY ||
                 std::fabs(x - expected) <= tolerance;
     if (have.isWritten(i) && same)
