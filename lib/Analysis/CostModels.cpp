@@ -4,6 +4,7 @@
 
 #include "tpc/Dialect/AttachModels.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -85,9 +86,9 @@ void mlir::tpc::registerCostModels(DialectRegistry &registry) {
     context->getOrLoadDialect<func::FuncDialect>();
     attachToScalarOps<ComputedCost>(context);
     AttentionOp::attachInterface<AttentionCost>(*context);
-    attachModels<ComputedCost, MatmulOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp, RotaryOp,
-                 CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp, RollOp, IotaOp>(
-        context);
+    attachModels<ComputedCost, MatmulOp, DequantizeOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp,
+                 RotaryOp, CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp, RollOp,
+                 IotaOp>(context);
     attachModels<LookupCost, EmbeddingOp, GatherOp, GatherNDOp>(context);
     attachModels<CollectiveCost, AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
                  CollectivePermuteOp, ExchangeOp, BroadcastOp>(context);

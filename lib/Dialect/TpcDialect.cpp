@@ -1,6 +1,7 @@
 //===- TpcDialect.cpp - The tpc dialect -----------------------------------===//
 
 #include "tpc/Dialect/Annotations.h"
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -22,6 +23,9 @@ void TpcDialect::initialize() {
       ,
 #define GET_OP_LIST
 #include "tpc/Dialect/StateOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "tpc/Dialect/QuantizedOps.cpp.inc"
       >();
   registerAttributes();
 }

@@ -6,6 +6,7 @@
 #include "tpc/Analysis/Cost.h"
 #include "tpc/Analysis/Index/IndexAnalysis.h"
 #include "tpc/Conversion/Lower.h"
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Driver/Register.h"
@@ -69,6 +70,7 @@ constexpr Reason reasons[] = {
     {"elements", isMessage, "crosses stages: the result is the sent value"},
     {"elements", isSource, "has no operand"},
     {"elements", computesElements, "computes each element from many elements"},
+    {"elements", isOneOf<DequantizeOp>, "computes each element from bits of a byte"},
     {"elements", isOneOf<ConcatOp, AppendOp>, "takes elements from several operands"},
     {"index", isStructure, "has no value"},
     {"index", isMessage, "not at the model level"},

@@ -367,6 +367,16 @@ def trilu(x, a, symbols):
     return np.triu(x, k) if a.get("upper") else np.tril(x, k)
 
 
+def dequantize(x, a):
+    bits, packed, scale = a["bits"], x[0], x[1]
+    each = 8 // bits
+    q = packed.astype(np.uint8).astype(np.int64)[..., None]
+    q = (q >> (np.arange(each) * bits)) % 2**bits
+    if packed.dtype == np.int8:
+        q = np.where(q >= 2 ** (bits - 1), q - 2**bits, q)
+    return (q.astype(np.float64) - (x[2].astype(np.float64) if len(x) > 2 else a["zero_point"])) * scale
+
+
 def reduce(x, a):
     f, axes = a["function"], tuple(a["dims"])
     more = {}
@@ -444,6 +454,7 @@ EVALUATE = {
     "matmul": (
         lambda p, a, x, shape, dtype, s: (x[0] @ x[1] + (x[2] if len(x) > 2 else 0)).astype(dtype)
     ),
+    "dequantize": lambda p, a, x, shape, dtype, s: dequantize(x, a).astype(dtype),
     "softmax": lambda p, a, x, shape, dtype, s: softmax(x[0], a["dim"]) if x[0].size else x[0],
     "layer_norm": (
         lambda p, a, x, shape, dtype, s: norm(

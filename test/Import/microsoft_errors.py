@@ -15,6 +15,14 @@ def case(attributes, inputs, message, ports=PACKED, initializers=""):
     )
 
 
+BITS = "float[b, 32] x, uint8[6, 2, 8] w, float[6, 2] c"
+SIZES = "K = 32, N = 6, block_size = 16"
+
+
+def matmul(attributes, inputs, message, ports=BITS):
+    return 21, ports, "", f"com.microsoft.MatMulNBits <{attributes}> ({inputs})", message
+
+
 # Each entry: version of ai.onnx, inputs, initializers, node, its error.
 NODES = [
     case(
@@ -115,5 +123,50 @@ NODES = [
         "x, , , , , l, t, , , , , , , , n",
         "normalizes only one of queries and keys",
         PACKED + ", float[8] n",
+    ),
+    matmul(
+        SIZES,
+        "x, w, c, , g",
+        "has group indices (g_idx): rows of one block are anywhere in the matrix, so that no split "
+        "of rows has whole blocks; quantize the model without reordering of rows (desc_act = "
+        "false)",
+        BITS + ", int32[32] g",
+    ),
+    matmul(
+        SIZES + ", bits = 3",
+        "x, w, c",
+        "has bits = 3, block_size = 16, K = 32 and N = 6; supported are 2, 4 and 8 bits in blocks "
+        "of a power of two from 16 on",
+    ),
+    matmul(
+        "K = 32, N = 6, block_size = 0",
+        "x, w, c",
+        "has bits = 4, block_size = 0, K = 32 and N = 6; supported are 2, 4 and 8 bits in blocks "
+        "of a power of two from 16 on",
+    ),
+    matmul(
+        "K = 48, N = 6, block_size = 16",
+        "x, w, c",
+        "has packed weights [6, 2, 8] and scales [6, 2] of 'f32'; K = 48 in blocks of 16 needs [6, "
+        "3, 8] and [6, 3] of 'f32'",
+    ),
+    matmul(
+        SIZES,
+        "x, w, c",
+        "has packed weights [6, 2, 8] and scales [6, 2] of 'f16'; K = 32 in blocks of 16 needs [6, "
+        "2, 8] and [6, 2] of 'f32'",
+        BITS.replace("float[6", "float16[6"),
+    ),
+    matmul(
+        SIZES,
+        "x, w, c, z",
+        "has zero points [6, 2] of 'ui8'; they must be [6, 1] of bytes, or [6, 2] of 'f32'",
+        BITS + ", uint8[6, 2] z",
+    ),
+    matmul(
+        SIZES + ", weight_prepacked = 1",
+        "x, w, c",
+        "has weights in the layout of a GPU (weight_prepacked = 1); store them with "
+        "weight_prepacked = 0",
     ),
 ]

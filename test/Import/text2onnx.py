@@ -26,9 +26,11 @@ def convert(text):
         if value.name not in known:
             shape = [d.dim_value for d in value.type.tensor_type.shape.dim]
             type = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-            graph.initializer.append(
-                numpy_helper.from_array(random.standard_normal(shape).astype(type), value.name)
-            )
+            if type in (np.uint8, np.int8):  # quantized weights: all bits
+                numbers = random.integers(0, 256, shape).astype(np.uint8).view(type)
+            else:
+                numbers = random.standard_normal(shape).astype(type)
+            graph.initializer.append(numpy_helper.from_array(numbers, value.name))
     return model.SerializeToString()
 
 

@@ -4,6 +4,7 @@
 
 #include "tpc/Analysis/Index/Splats.h"
 #include "tpc/Dialect/AttachModels.h"
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
 #include <cmath>
@@ -303,8 +304,8 @@ void mlir::tpc::registerIndexModels(DialectRegistry &registry) {
     attachModels<IndexModel, ConstantOp, SizeOp, IotaOp, ExpandOp, TransposeOp, SliceOp, ReshapeOp,
                  ConcatOp, GatherOp, GatherNDOp, CumSumOp, ReduceOp, TriluOp>(context);
     attachToScalarOps<ScalarIndex>(context);
-    attachModels<OpaqueIndex, ParameterOp, MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp,
-                 EmbeddingOp, RotaryOp, RollOp, AppendOp>(context);
+    attachModels<OpaqueIndex, ParameterOp, MatmulOp, DequantizeOp, AttentionOp, LayerNormOp,
+                 RmsNormOp, SoftmaxOp, EmbeddingOp, RotaryOp, RollOp, AppendOp>(context);
   });
 }
 

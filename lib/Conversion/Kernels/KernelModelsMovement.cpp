@@ -1,6 +1,7 @@
 //===- KernelModelsMovement.cpp - Movement ops in kernels -----------------===//
 
 #include "KernelModels.h"
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -189,6 +190,49 @@ struct ReshapeModel : KernelOpInterface::ExternalModel<ReshapeModel, ReshapeOp> 
   }
 };
 
+/// Numbers of quantized weights. Bits are selected by a shift and a remainder.
+struct DequantizeModel : KernelOpInterface::ExternalModel<DequantizeModel, DequantizeOp> {
+  Value buildElement(Operation *base, KernelBuilder &e, ValueRange index) const {
+    auto op = cast<DequantizeOp>(base);
+    OpBuilder &b = e.builder();
+    Location loc = e.getLoc();
+    Type type = getComputeType(op.getType());
+    bool noSign = isUnsigned(op.getPacked().getType());
+    int64_t bits = op.getBits(), range = int64_t(1) << bits;
+    auto toFloat = [&](Value v, bool isSigned) -> Value {
+      return isSigned ? arith::SIToFPOp::create(b, loc, type, v).getResult()
+                      : arith::UIToFPOp::create(b, loc, type, v).getResult();
+    };
+    Value byte = e.element(op.getPacked(), index.drop_back()), q;
+    double offset = double(int64_t(op.getZeroPoint()));
+    if (bits == 8) {
+      q = toFloat(byte, !noSign);
+    } else {
+      Type wide = b.getI32Type();
+      auto integer = [&](int64_t n) -> Value {
+        return arith::ConstantOp::create(b, loc, b.getIntegerAttr(wide, n));
+      };
+      Value j = arith::IndexCastOp::create(b, loc, wide, index.back());
+      Value v = arith::ExtUIOp::create(b, loc, wide, byte);
+      v = arith::ShRUIOp::create(b, loc, v, arith::MulIOp::create(b, loc, j, integer(bits)));
+      if (!noSign) { // (q + range / 2) mod range is q + range / 2 in two's complement
+        v = arith::AddIOp::create(b, loc, v, integer(range / 2));
+        offset += double(range / 2);
+      }
+      q = toFloat(arith::RemUIOp::create(b, loc, v, integer(range)), true);
+    }
+    auto minus = [&](Value x) { q = arith::SubFOp::create(b, loc, q, x); };
+    if (offset != 0)
+      minus(e.scalar(type, offset));
+    if (Value zero = op.getZero()) {
+      Value z = e.wide(zero, broadcastIndex(e, zero, index));
+      minus(isa<FloatType>(z.getType()) ? z : toFloat(z, !noSign));
+    }
+    Value scale = e.wide(op.getScale(), broadcastIndex(e, op.getScale(), index));
+    return e.narrow(arith::MulFOp::create(b, loc, q, scale), op.getType());
+  }
+};
+
 struct IotaModel : KernelOpInterface::ExternalModel<IotaModel, IotaOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto iota = cast<IotaOp>(op);
@@ -245,6 +289,7 @@ void mlir::tpc::attachMovementModels(MLIRContext *context) {
   ConcatOp::attachInterface<ConcatModel>(*context);
   AppendOp::attachInterface<AppendModel>(*context);
   ReshapeOp::attachInterface<ReshapeModel>(*context);
+  DequantizeOp::attachInterface<DequantizeModel>(*context);
   IotaOp::attachInterface<IotaModel>(*context);
   SizeOp::attachInterface<SizeModel>(*context);
   TriluOp::attachInterface<TriluModel>(*context);

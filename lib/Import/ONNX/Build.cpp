@@ -1,6 +1,7 @@
 //===- Build.cpp - Builders of ops with exact symbolic types --------------===//
 
 #include "Importer.h"
+#include "tpc/Dialect/Quantized.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -142,6 +143,15 @@ Value Node::matmul(Value lhs, Value rhs, Value bias) {
     result = reshape(result, sizes);
   }
   return result;
+}
+
+Value Node::dequantize(Value packed, Value scale, Value zero, int64_t bits, int64_t zeroPoint) {
+  if (!packed || !scale)
+    return {};
+  Sizes sizes = getSizes(packed);
+  sizes.push_back(SymExpr(8 / bits));
+  return DequantizeOp::create(b, loc, type(elementOf(scale), sizes), packed, scale, zero, bits,
+                              zeroPoint);
 }
 
 Value Node::softmax(Value v, int64_t dim) {

@@ -230,6 +230,8 @@ LogicalResult Importer::importNodeOnce(const ::onnx::NodeProto &proto, Scope &sc
   Handler handler = OpTable::get().lookup(domain, proto.op_type(), version);
   if (!handler)
     return node.error() << "is not supported";
+  if (failed(node.expectWholeBytes()))
+    return failure();
   if (failed(handler(node)) || node.failed())
     return failure();
   for (unsigned i = 0; i < node.numOutputs(); ++i)
@@ -259,10 +261,8 @@ static std::string findRemedy(StringRef domain, StringRef type) {
   auto isOneOf = [&](std::initializer_list<StringRef> names) {
     return llvm::is_contained(names, type);
   };
-  if (isOneOf({"DequantizeLinear", "QuantizeLinear", "DynamicQuantizeLinear", "MatMulInteger",
-               "ConvInteger", "MatMulIntegerToFloat", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4",
-               "GatherBlockQuantized"}) ||
-      type.starts_with("QLinear") || type.starts_with("DynamicQuantize") ||
+  if (isOneOf({"ConvInteger", "MatMulBnb4", "MatMulFpQ4"}) || type.starts_with("QLinear") ||
+      type.starts_with("DynamicQuantize") ||
       (domain == "com.microsoft" && type.starts_with("Q") && type != "QuickGelu"))
     return "The weights are quantized: take the file in float32 or float16 (model.onnx or "
            "model_fp16.onnx, next to "

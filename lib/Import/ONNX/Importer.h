@@ -66,6 +66,9 @@ public:
                                bool isInitializer);
   /// Returns the tensor as an SSA value at the builder's insertion point, or null after an error.
   Value materialize(const Tensor &tensor, Location loc);
+  /// Same as `materialize`, but makes a parameter of a small tensor too, so that ranks may split
+  /// it.
+  Value materializeWeight(const Tensor &tensor, Location loc);
   FailureOr<DenseElementsAttr> load(const TensorSource &source, Location loc);
 
   /// Returns the value of a name, after substituting the equalities of this pass into its sizes.
@@ -261,6 +264,8 @@ void collectUses(const ::onnx::GraphProto &graph, std::vector<std::string> &name
 /// Checks that indices which follow from sizes are within dimension `dim` of `table`. Example:
 /// positions 0 .. sequence - 1 in a table of 128 rows require sequence <= 128.
 LogicalResult checkIndices(Node &n, const Tensor &indices, const Tensor &table, int64_t dim);
+/// Reports an error if input `input` has scales in the file that are not finite.
+LogicalResult checkScales(Node &n, unsigned input);
 
 /// Returns the size that all elements of an integer tensor equal, or nothing.
 std::optional<SymExpr> findCommonSize(Value value);

@@ -49,6 +49,12 @@ LogicalResult Node::needsKnown(unsigned i, StringRef what) {
 // Inputs
 //===----------------------------------------------------------------------===//
 
+Value Node::weight(unsigned i) {
+  Value value = importer.materializeWeight(in(i), loc);
+  hasFailed |= !value;
+  return value;
+}
+
 Value Node::materialize(const Tensor &tensor) {
   Value value = importer.materialize(tensor, loc);
   hasFailed |= !value;
@@ -64,6 +70,16 @@ LogicalResult Node::expectInputs(unsigned minInputs, unsigned maxInputs) {
   for (unsigned i = 0; i < minInputs; ++i)
     if (!has(i))
       return error() << "lacks input " << i;
+  return success();
+}
+
+LogicalResult Node::expectWholeBytes() {
+  if (proto.op_type() == "DequantizeLinear" || proto.op_type() == "GatherBlockQuantized")
+    return success();
+  for (auto [i, input] : llvm::enumerate(inputs))
+    if (input && input->packedBits)
+      return error() << "has the input '" << proto.input(i) << "' of " << input->packedBits
+                     << "-bit integers, which only DequantizeLinear and GatherBlockQuantized take";
   return success();
 }
 

@@ -55,11 +55,15 @@ public:
   /// Returns the input as an SSA value. Each call creates a new parameter or constant.
   Value operand(unsigned i) { return materialize(in(i)); }
   Value materialize(const Tensor &tensor);
+  /// Same as `operand` for a weight, which becomes a parameter also if it is small.
+  Value weight(unsigned i);
   /// Reports an error unless there are `minInputs` to `maxInputs` inputs and the first `minInputs`
   /// are present.
   LogicalResult expectInputs(unsigned minInputs, unsigned maxInputs);
   LogicalResult expectInputs(unsigned n) { return expectInputs(n, n); }
   LogicalResult expectFloat(unsigned i);
+  /// Reports an error for inputs of which a byte has several elements, unless the op unpacks them.
+  LogicalResult expectWholeBytes();
   /// Returns the integers of a vector or scalar that is known during import.
   FailureOr<std::vector<SymExpr>> knownInts(unsigned i, StringRef what);
   /// Same as `knownInts` for the sizes of a shape, which may include -1.
@@ -123,6 +127,8 @@ public:
   Value concat(ArrayRef<Value> values, int64_t dim);
   Value cast(Value v, Type element);
   Value matmul(Value lhs, Value rhs, Value bias = {});
+  /// Numbers [.., 8 / bits] of packed bytes, see tpc.dequantize.
+  Value dequantize(Value packed, Value scale, Value zero, int64_t bits, int64_t zeroPoint = 0);
   Value softmax(Value v, int64_t dim);
   Value layerNorm(Value x, Value scale, Value bias, double epsilon);
   Value rmsNorm(Value x, Value scale, double epsilon);

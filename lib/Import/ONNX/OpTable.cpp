@@ -98,6 +98,8 @@ const OpTable &OpTable::get() {
     addEinsumOps(t);
     addGeneratorOps(t);
     addMatmulOps(t);
+    addQuantizedOps(t);
+    addQuantizeLinearOps(t);
     addReduceOps(t);
     addNormOps(t);
     addConvOps(t);

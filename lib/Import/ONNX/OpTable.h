@@ -64,6 +64,8 @@ void addSelectionOps(OpTable &table);
 void addEinsumOps(OpTable &table);
 void addGeneratorOps(OpTable &table);
 void addMatmulOps(OpTable &table);
+void addQuantizedOps(OpTable &table);
+void addQuantizeLinearOps(OpTable &table);
 void addReduceOps(OpTable &table);
 void addNormOps(OpTable &table);
 void addConvOps(OpTable &table);

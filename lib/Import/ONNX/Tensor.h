@@ -42,6 +42,9 @@ struct Tensor {
   std::shared_ptr<const TensorSource> source;
   std::shared_ptr<const Contents> contents;
   std::optional<Interval> interval;
+  /// Bits of an element if several elements share a byte, else 0. `element` and `shape` are then of
+  /// the bytes.
+  int64_t packedBits = 0;
   /// Number of equalities applied to its sizes (see Importer::lookup).
   int64_t equalities = 0;
 

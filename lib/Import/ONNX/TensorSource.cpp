@@ -50,6 +50,26 @@ Type mlir::tpc::frontend::getElementType(MLIRContext *context, int32_t dataType)
   return {};
 }
 
+/// Returns the bits of an element of which a byte has several, else 0.
+static int64_t getPackedBits(int32_t dataType) {
+  switch (dataType) {
+  case TensorProto::INT4:
+  case TensorProto::UINT4:
+    return 4;
+  case 25: // UINT2 and INT2 of opset 25
+  case 26:
+    return 2;
+  }
+  return 0;
+}
+
+/// Returns the type of the bytes of packed elements.
+static Type getPackedType(MLIRContext *context, int32_t dataType) {
+  bool noSign = dataType == TensorProto::UINT4 || dataType == 25;
+  return noSign ? IntegerType::get(context, 8, IntegerType::Unsigned)
+                : IntegerType::get(context, 8);
+}
+
 std::string mlir::tpc::frontend::getDataTypeName(int64_t dataType) {
   if (dataType > 0 && dataType <= INT32_MAX && ::onnx::TensorProto_DataType_IsValid(dataType)) {
     static const char *names[] = {
@@ -73,16 +93,28 @@ TensorReader::TensorReader(MLIRContext *context, StringRef path, std::vector<Byt
 llvm::Expected<TensorSource> TensorReader::read(const TensorProto &proto) {
   TensorSource source;
   source.name = proto.name();
-  Type element = getElementType(context, proto.data_type());
+  source.packedBits = getPackedBits(proto.data_type());
+  Type element = source.packedBits ? getPackedType(context, proto.data_type())
+                                   : getElementType(context, proto.data_type());
   if (!element)
     return fault("has elements of type " + getDataTypeName(proto.data_type()) +
-                 "; tpc has float16, bfloat16, float32, float64, bool, int8 to int64 and uint8");
+                 "; tpc has float16, bfloat16, float32, float64, bool, int8 to int64, uint8, and "
+                 "int2, int4, uint2, uint4 for quantized weights");
   if (proto.has_segment())
     return fault("is stored in segments, which no exporter writes");
 
   if (proto.dims_size() > 32)
     return fault("has " + llvm::Twine(proto.dims_size()) + " dimensions");
   SmallVector<int64_t> shape(proto.dims().begin(), proto.dims().end());
+  if (source.packedBits) {
+    int64_t each = 8 / source.packedBits;
+    if (shape.empty())
+      shape.push_back(each); // a single number has a byte
+    if (shape.back() % each)
+      return fault("has rows of " + llvm::Twine(shape.back()) + " " +
+                   getDataTypeName(proto.data_type()) + ", which do not end at a byte");
+    shape.back() /= each;
+  }
   uint64_t bytes = getElementBytes(element);
   // The product of non-zero sizes must fit, so that later computations cannot overflow.
   for (int64_t size : shape) {

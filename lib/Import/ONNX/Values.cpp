@@ -73,6 +73,7 @@ FailureOr<Tensor> Importer::readTensor(const ::onnx::TensorProto &proto, const T
                              "data (save the model once more with the onnx package)";
   Tensor tensor;
   tensor.element = source->type.getElementType();
+  tensor.packedBits = source->packedBits;
   for (int64_t size : source->type.getShape())
     tensor.shape.push_back(SymExpr(size));
   bool known = isConstant(*source, isInitializer) && source->elements() <= kMaxContents;
@@ -197,4 +198,13 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
   }
   keptSources.push_back(tensor.source);
   return ParameterOp::create(builder, loc, type, weightFor(source, loc), ViewAttr());
+}
+
+Value Importer::materializeWeight(const Tensor &tensor, Location loc) {
+  if (tensor.value || !tensor.source || tensor.source->file.empty() ||
+      tensor.source->elements() <= 1)
+    return materialize(tensor, loc);
+  keptSources.push_back(tensor.source);
+  return ParameterOp::create(builder, loc, makeTensorType(tensor.element, tensor.shape),
+                             weightFor(*tensor.source, loc), ViewAttr());
 }

@@ -3,6 +3,7 @@
 #include "Constants.h"
 #include "Movement.h"
 #include "tpc/Dialect/Annotations.h"
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Transforms/Model/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -158,23 +159,102 @@ Value sliceConstant(OpBuilder &builder, ConstantOp op, const Movement &m) {
 
 bool isParameter(Value v) { return !v || v.getDefiningOp<ParameterOp>(); }
 
-/// Returns the columns of `v`, its last dimension, that the movement keeps.
-Value sliceColumns(OpBuilder &builder, Value v, const Movement &m) {
-  SmallVector<SymExpr> rows = llvm::to_vector(ArrayRef(getSizes(v)).drop_back());
-  SmallVector<SymExpr> sizes = rows;
+/// Returns true for a parameter, and for a matrix of quantized weights: movements of a
+/// tpc.dequantize of parameters.
+bool isWeight(Value v) {
+  while (isa_and_nonnull<ReshapeOp, TransposeOp, SliceOp, GatherOp>(v.getDefiningOp()))
+    v = v.getDefiningOp()->getOperand(0);
+  auto quantized = v.getDefiningOp<DequantizeOp>();
+  return v.getDefiningOp<ParameterOp>() ||
+         (quantized && llvm::all_of(quantized->getOperands(), [](Value operand) {
+            return isWeight(operand) || getSplat(operand);
+          }));
+}
+
+/// Returns the elements of dimension `dim` of `v` that the movement keeps of its columns.
+Value sliceParameter(OpBuilder &builder, Value v, int64_t dim, const Movement &m) {
+  SmallVector<SymExpr> whole = getSizes(v), sizes(whole.begin(), whole.begin() + dim), kept = whole;
   for (int f : m.baseDims.back())
     sizes.push_back(m.factors[f].whole);
+  sizes.append(whole.begin() + dim + 1, whole.end());
   v = createReshape(builder, v.getLoc(), v, sizes);
   SymExpr columns(1);
   for (auto [i, f] : llvm::enumerate(m.baseDims.back())) {
     const Movement::Factor &factor = m.factors[f];
     columns = columns * factor.size;
     if (factor.isSliced())
-      v = createSlice(builder, v.getLoc(), v, rows.size() + i, factor.start, factor.size,
-                      factor.step);
+      v = createSlice(builder, v.getLoc(), v, dim + i, factor.start, factor.size, factor.step);
   }
-  rows.push_back(columns);
-  return createReshape(builder, v.getLoc(), v, rows);
+  kept[dim] = columns;
+  return createReshape(builder, v.getLoc(), v, kept);
+}
+
+/// Same as `sliceParameter` for a weight (isWeight). Slices the parameters, and repeats the ops
+/// that compute the weight from them. Returns null if an op divides or merges the dimension.
+Value sliceWeight(OpBuilder &builder, Value v, int64_t dim, const Movement &m) {
+  Operation *op = v.getDefiningOp();
+  if (isa<ParameterOp>(op)) {
+    Value sliced = sliceParameter(builder, v, dim, m);
+    return isParameter(sliced) ? sliced : Value();
+  }
+  SymExpr whole = getSizes(v)[dim];
+  if (auto transpose = dyn_cast<TransposeOp>(op)) {
+    Value x = sliceWeight(builder, transpose.getOperand(), transpose.getPermutation()[dim], m);
+    return x ? createTranspose(builder, op->getLoc(), x, transpose.getPermutation()) : Value();
+  }
+  if (auto reshape = dyn_cast<ReshapeOp>(op)) {
+    SmallVector<SymExpr> from = getSizes(reshape.getOperand()), to = getSizes(v);
+    SymExpr before = product(ArrayRef(to).take_front(dim));
+    int64_t at = 0;
+    while (at < int64_t(from.size()) &&
+           (product(ArrayRef(from).take_front(at)) != before || from[at] != whole))
+      ++at;
+    Value x =
+        at < int64_t(from.size()) ? sliceWeight(builder, reshape.getOperand(), at, m) : Value();
+    if (!x)
+      return {};
+    to[dim] = getSizes(x)[at];
+    return createReshape(builder, op->getLoc(), x, to);
+  }
+  if (auto slice = dyn_cast<SliceOp>(op); slice && int64_t(slice.getDim()) != dim) {
+    Value x = sliceWeight(builder, slice.getOperand(), dim, m);
+    return x ? createSlice(builder, op->getLoc(), x, slice.getDim(), slice.getStart(),
+                           getSizes(v)[slice.getDim()], slice.getStep())
+             : Value();
+  }
+  IRMapping mapping;
+  if (auto gather = dyn_cast<GatherOp>(op); gather && rankOf(gather.getIndices()) == 1) {
+    Value x =
+        int64_t(gather.getDim()) != dim ? sliceWeight(builder, gather.getData(), dim, m) : Value();
+    if (!x)
+      return {};
+    SmallVector<SymExpr> sizes = getSizes(v);
+    sizes[dim] = getSizes(x)[dim];
+    return GatherOp::create(builder, op->getLoc(), makeTensorType(elementTypeOf(v), sizes), x,
+                            gather.getIndices(), gather.getDim());
+  }
+  auto quantized = dyn_cast<DequantizeOp>(op);
+  if (!quantized || dim + 1 == rankOf(v))
+    return {};
+  for (Value operand : quantized->getOperands()) {
+    int64_t shift = operand == quantized.getPacked() ? 0 : rankOf(v) - rankOf(operand);
+    bool has = dim >= shift && getSizes(operand)[dim - shift] == whole && !whole.isConstant(1);
+    Value x = has && !getSplat(operand) ? sliceWeight(builder, operand, dim - shift, m) : operand;
+    if (!x || (has && x == operand))
+      return {};
+    mapping.map(operand, x);
+  }
+  auto copy = cast<DequantizeOp>(builder.clone(*op, mapping));
+  SmallVector<SymExpr> sizes = getSizes(copy.getPacked());
+  sizes.push_back(getSizes(v).back());
+  copy.getResult().setType(makeTensorType(elementTypeOf(v), sizes));
+  return copy.getResult();
+}
+
+/// Returns the columns of `v`, its last dimension, that the movement keeps; null if they cannot be
+/// taken from its parameters.
+Value sliceColumns(OpBuilder &builder, Value v, const Movement &m) {
+  return sliceWeight(builder, v, rankOf(v) - 1, m);
 }
 
 struct SplitFusedProjections
@@ -190,7 +270,7 @@ struct SplitFusedProjections
   /// Replaces all slices of a matmul by separate matmuls, or none.
   void split(MatmulOp product, SmallVectorImpl<MatmulOp> &work) {
     std::vector<ProjectionSlice> slices;
-    if (rankOf(product.getRhs()) != 2 || !product.getRhs().getDefiningOp<ParameterOp>() ||
+    if (rankOf(product.getRhs()) != 2 || !isWeight(product.getRhs()) ||
         !(isParameter(product.getBias()) || product.getBias().getDefiningOp<ConstantOp>()) ||
         !collectSlices(product, {{}, Movement::identity(product), {}, {}, {}}, 0, slices) ||
         areConcatenated(slices))
@@ -201,14 +281,14 @@ struct SplitFusedProjections
       if (part.enclosing)
         continue;
       part.matrix = sliceColumns(builder, product.getRhs(), part.movement);
-      bool ok = isParameter(part.matrix);
+      bool ok = bool(part.matrix);
       if (auto constant =
               product.getBias() ? product.getBias().getDefiningOp<ConstantOp>() : ConstantOp()) {
         part.bias = sliceConstant(builder, constant, part.movement);
         ok &= bool(part.bias);
       } else if (product.getBias()) {
         part.bias = sliceColumns(builder, product.getBias(), part.movement);
-        ok &= isParameter(part.bias);
+        ok &= bool(part.bias);
       }
       // A view does not have the required form.
       if (!ok)

@@ -2,6 +2,7 @@
 
 #include "Plan.h"
 
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/Sharding.h"
 
 #include "llvm/ADT/SmallSet.h"
@@ -135,11 +136,18 @@ int64_t Plan::getCallCount(Operation *op) const {
 }
 
 SmallVector<Operation *> Plan::getParameters(Value value) const {
-  while (isa_and_nonnull<TransposeOp, ReshapeOp, CastOp>(value.getDefiningOp()))
+  while (isa_and_nonnull<TransposeOp, ReshapeOp, SliceOp, CastOp>(value.getDefiningOp()))
     value = value.getDefiningOp()->getOperand(0);
+  SmallVector<Operation *> result;
+  if (auto quantized = value.getDefiningOp<DequantizeOp>()) {
+    for (Value operand : quantized->getOperands()) {
+      auto repeated = operand.getDefiningOp<GatherOp>(); // a scale of parts of a block
+      result.append(getParameters(repeated ? repeated.getData() : operand));
+    }
+    return result;
+  }
   if (Operation *op = value.getDefiningOp())
     return isa<ParameterOp>(op) ? SmallVector<Operation *>{op} : SmallVector<Operation *>{};
-  SmallVector<Operation *> result;
   auto argument = cast<BlockArgument>(value);
   if (auto it = calls.find(argument.getOwner()->getParentOp()); it != calls.end())
     for (func::CallOp call : it->second)

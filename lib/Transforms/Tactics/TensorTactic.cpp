@@ -26,6 +26,7 @@
 #include "Plan.h"
 
 #include "tpc/Analysis/Nominal.h"
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Support/Links.h"
 
 #include "llvm/ADT/SmallSet.h"
@@ -98,6 +99,13 @@ double getSavedShare(const ::tpc::SymExpr &size, int64_t parts, const Symbols &s
   return 1.0 - double(::tpc::shardSize(n, parts, 0)) / double(n);
 }
 
+/// Returns true for a lookup of rows of a table, which may be quantized.
+bool isRowLookup(Operation *op) {
+  auto gather = dyn_cast<GatherOp>(op);
+  return isa<EmbeddingOp>(op) ||
+         (gather && gather.getDim() == 0 && gather.getData().getDefiningOp<DequantizeOp>());
+}
+
 /// Adds the matrix operand `operand` of `op` to each of its classes.
 void TensorTactic::addMatrix(Operation *op, unsigned operand) {
   Value value = op->getOperand(operand);
@@ -119,7 +127,7 @@ void TensorTactic::addMatrix(Operation *op, unsigned operand) {
       // Assume at least two shards, so that tp4x1 and tp4x2 have the same result.
       candidate.saved +=
           bytes * getSavedShare(plan.classes.getSize(cls), std::max<int64_t>(parts, 2), symbols);
-      candidate.table |= isa<EmbeddingOp>(op);
+      candidate.table |= isRowLookup(op);
       ++candidate.matrices;
     }
 }
@@ -159,14 +167,14 @@ void TensorTactic::collect() {
   // Position tables are small.
   double rows = 0;
   for (Operation *op : plan.getOps())
-    if (isa<EmbeddingOp>(op))
+    if (isRowLookup(op))
       rows = std::max(rows, double(evaluateOr1(getSizes(op->getOperand(0))[0], symbols)));
 
   for (Operation *op : plan.getOps()) {
     if (isa<MatmulOp>(op)) {
       addMatrix(op, 1);
       addMatrix(op, 0);
-    } else if (isa<EmbeddingOp>(op) &&
+    } else if (isRowLookup(op) &&
                double(evaluateOr1(getSizes(op->getOperand(0))[0], symbols)) == rows) {
       addMatrix(op, 0);
     }
@@ -191,7 +199,7 @@ void TensorTactic::collect() {
           send(::tpc::Transfer::AllReduce, use.op, estimateBytes(result, symbols));
         if (isExcessive(use.op))
           candidate.excessive = use.op;
-        if (isa<MatmulOp, EmbeddingOp>(use.op))
+        if (isa<MatmulOp>(use.op) || isRowLookup(use.op))
           candidate.sums.push_back(use.op);
       }
       for (unsigned factor = 0; factor < rule.factors.size(); ++factor)

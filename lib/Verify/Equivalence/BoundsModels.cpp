@@ -3,6 +3,7 @@
 #include "BoundsChecker.h"
 #include "Models.h"
 
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -50,8 +51,8 @@ struct ResultBounds : BoundsOpInterface::ExternalModel<ResultBounds<OpT>, OpT> {
 
 void equivalence::attachBoundsModels(MLIRContext *context) {
   attachToScalarOps<FormulaBounds>(context);
-  attachModels<FormulaBounds, MatmulOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp, CumSumOp,
-               TriluOp, TransposeOp, ExpandOp>(context);
+  attachModels<FormulaBounds, MatmulOp, DequantizeOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp,
+               CumSumOp, TriluOp, TransposeOp, ExpandOp>(context);
   AttentionOp::attachInterface<AttentionBounds>(*context);
   WeightOp::attachInterface<WeightBounds>(*context);
   attachModels<ResultBounds, ReshapeOp, SliceOp, ConcatOp, RollOp, EmbeddingOp, GatherOp,

@@ -4,6 +4,7 @@
 #include "RelationChecker.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
 using namespace mlir;
@@ -92,6 +93,19 @@ static Lemma getFormula(MatmulOp op) {
   } else {
     lemma.linear = {{{0}}, {{1}}};
   }
+  return lemma;
+}
+
+/// z[d.., i, j] = (bits j of x[d.., i] - zero[d.., i, j]) * scale[d.., i, j]. All bits of a byte
+/// are on one rank.
+static Lemma getFormula(DequantizeOp op) {
+  Lemma lemma;
+  lemma.result = addLetters(lemma, rankOf(op.getResult()));
+  lemma.letters[lemma.result.back()] = Letter::All;
+  lemma.operands = {Letters(ArrayRef(lemma.result).drop_back())};
+  SmallVector<::tpc::SymExpr> sizes = getSizes(op.getResult());
+  for (Value operand : op->getOperands().drop_front())
+    lemma.operands.push_back(broadcastTo(operand, lemma.result, sizes));
   return lemma;
 }
 
@@ -327,7 +341,8 @@ template <typename OpT> struct Formula : LemmaOpInterface::ExternalModel<Formula
 
 void equivalence::attachFormulas(MLIRContext *context) {
   attachToScalarOps<Formula>(context);
-  attachModels<Formula, MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp,
-               CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp, EmbeddingOp, GatherOp,
-               GatherNDOp, RotaryOp, AppendOp, ParameterOp, IotaOp, ConstantOp, SizeOp>(context);
+  attachModels<Formula, MatmulOp, DequantizeOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp,
+               ReduceOp, CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp, EmbeddingOp,
+               GatherOp, GatherNDOp, RotaryOp, AppendOp, ParameterOp, IotaOp, ConstantOp, SizeOp>(
+      context);
 }

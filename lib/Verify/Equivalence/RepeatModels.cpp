@@ -3,6 +3,7 @@
 #include "Models.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
 using namespace mlir;
@@ -109,8 +110,8 @@ struct TakesRepeated : RepeatOpInterface::ExternalModel<TakesRepeated<OpT>, OpT>
 
 void equivalence::attachRepeatModels(MLIRContext *context) {
   attachToScalarOps<PassesByLetter>(context);
-  attachModels<PassesByLetter, MatmulOp, RotaryOp, SliceOp, ConcatOp, TransposeOp, AppendOp,
-               ReduceOp, SoftmaxOp, CumSumOp, TriluOp>(context);
+  attachModels<PassesByLetter, MatmulOp, DequantizeOp, RotaryOp, SliceOp, ConcatOp, TransposeOp,
+               AppendOp, ReduceOp, SoftmaxOp, CumSumOp, TriluOp>(context);
   attachModels<PassesNorm, LayerNormOp, RmsNormOp>(context);
   ReshapeOp::attachInterface<PassesReshape>(*context);
   AttentionOp::attachInterface<EndsInAttention>(*context);

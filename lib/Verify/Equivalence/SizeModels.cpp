@@ -4,6 +4,7 @@
 #include "SizeReduction.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -84,6 +85,12 @@ static void collectSizes(GatherOp op, SizeReduction &sizes) {
   }
 }
 
+/// A byte has 8 / bits numbers.
+static void collectSizes(DequantizeOp op, SizeReduction &sizes) {
+  if (op.getBits() < 8)
+    sizes.freeze(8 / op.getBits(), op);
+}
+
 /// The length of an index tuple is the number of dimensions it indexes.
 static void collectSizes(GatherNDOp op, SizeReduction &sizes) {
   int64_t last = getSizes(op.getIndices()).size() - 1;
@@ -162,7 +169,7 @@ template <typename OpT> struct AnySizes : SizesOpInterface::ExternalModel<AnySiz
 
 void equivalence::attachSizeModels(MLIRContext *context) {
   attachModels<SizesModel, ReshapeOp, AttentionOp, ParameterOp, GatherOp, GatherNDOp, SliceOp,
-               ConcatOp, RollOp, CollectivePermuteOp, RotaryOp, EmbeddingOp>(context);
+               ConcatOp, RollOp, CollectivePermuteOp, RotaryOp, EmbeddingOp, DequantizeOp>(context);
   attachToScalarOps<AnySizes>(context);
   attachModels<AnySizes, MatmulOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp, CumSumOp, TriluOp,
                TransposeOp, ExpandOp, AppendOp, IotaOp, ConstantOp, SizeOp>(context);

@@ -3,6 +3,7 @@
 #include "Domains.h"
 #include "Models.h"
 
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
 #include "mlir/IR/Matchers.h"
@@ -143,6 +144,16 @@ template <typename OpT> struct AnyNumbers : DomainOpInterface::ExternalModel<Any
   LogicalResult narrowOperands(Operation *, Domains &) const { return success(); }
 };
 
+/// Packed numbers are bytes, and so are zero points that are integers.
+struct DequantizeDomain : DomainOpInterface::ExternalModel<DequantizeDomain, DequantizeOp> {
+  LogicalResult narrowOperands(Operation *op, Domains &domains) const {
+    for (Value operand : op->getOperands())
+      if (auto type = dyn_cast<IntegerType>(getElementTypeOrSelf(operand)))
+        domains.narrow(operand, Domain::ofType(type));
+    return success();
+  }
+};
+
 /// A maximum or minimum is one of the operand's elements.
 struct ReduceDomain : DomainOpInterface::ExternalModel<ReduceDomain, ReduceOp> {
   LogicalResult narrowOperands(Operation *op, Domains &domains) const {
@@ -179,6 +190,7 @@ void interpret::attachDomainModels(MLIRContext *context) {
                     CollectivePermuteOp, BroadcastOp>(context);
   tpc::attachModels<AnyNumbers, MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp, RotaryOp,
                     CumSumOp, AllReduceOp, ReduceScatterOp>(context);
+  DequantizeOp::attachInterface<DequantizeDomain>(*context);
   ReduceOp::attachInterface<ReduceDomain>(*context);
   AppendOp::attachInterface<AppendDomain>(*context);
   func::CallOp::attachInterface<CallDomain>(*context);

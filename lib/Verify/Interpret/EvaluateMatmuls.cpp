@@ -2,6 +2,8 @@
 
 #include "Models.h"
 
+#include "tpc/Dialect/Quantized.h"
+
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
@@ -36,6 +38,32 @@ struct MatmulEvaluation : EvaluationModel<MatmulEvaluation, MatmulOp> {
   }
   double countWork(Operation *op, llvm::function_ref<double(DimAttr)> count) const {
     return count(getDist(cast<MatmulOp>(op).getLhs()).getDims().back());
+  }
+};
+
+/// Integers of all bits are exact in both arithmetic domains.
+struct DequantizeEvaluation : EvaluationModel<DequantizeEvaluation, DequantizeOp> {
+  template <typename A> static Result<A> evaluate(DequantizeOp op, Evaluation<A> &e) {
+    const Data<A> &packed = *e.operands[0], &scale = *e.operands[1];
+    const Data<A> *zero = op.getZero() ? e.operands[2] : nullptr;
+    auto covers = [&](const Data<A> *t) { return !t || broadcasts(t->shape, e.shape); };
+    if (packed.shape != Shape(ArrayRef(e.shape).drop_back()) || !covers(&scale) || !covers(zero))
+      return e.fail() << "the slices on a rank do not match";
+    int64_t bits = op.getBits(), range = int64_t(1) << bits;
+    bool isSigned = !isUnsigned(op.getPacked().getType());
+    Data<A> out(e.shape);
+    size_t next = 0;
+    forEachIndex(e.shape, [&](ArrayRef<int64_t> index) {
+      int64_t byte = A::toInteger(packed.data[linearize(index.drop_back(), packed.shape)]) & 255;
+      int64_t q = byte / (int64_t(1) << (bits * index.back())) % range;
+      if (isSigned && q >= range / 2)
+        q -= range;
+      typename A::Element offset = zero ? zero->data[linearizeBroadcast(index, zero->shape)]
+                                        : A::fromInteger(int64_t(op.getZeroPoint()));
+      out.data[next++] = A::multiply(A::add(A::fromInteger(q), A::negate(offset)),
+                                     scale.data[linearizeBroadcast(index, scale.shape)]);
+    });
+    return out;
   }
 };
 
@@ -155,5 +183,6 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
 
 void interpret::attachProductEvaluations(MLIRContext *context) {
   MatmulOp::attachInterface<MatmulEvaluation>(*context);
+  DequantizeOp::attachInterface<DequantizeEvaluation>(*context);
   AttentionOp::attachInterface<AttentionEvaluation>(*context);
 }

@@ -39,13 +39,17 @@ FailureOr<Data<A>> interpret::drawParameter(World &world, StringRef name, ViewAt
   int64_t fanIn =
       rank < 2 ? 0 : std::max<int64_t>(1, world.getSizes().evaluate(whole.getDimSize(rank - 2)));
   double gain = world.getGain(name);
+  auto byte = dyn_cast<IntegerType>(whole.getElementType());
+  bool isByte = byte && byte.getWidth() == 8; // quantized weights have all bits
   Data<A> out(part.shape);
   size_t next = 0;
   forEachIndex(part.shape, [&](ArrayRef<int64_t> index) {
     int64_t element = view.getOffset();
     for (size_t d = 0; d < index.size(); ++d)
       element += offsets[d][index[d]];
-    out.data[next++] = A::makeWeight(weight.key, element, fanIn, gain);
+    out.data[next++] = isByte ? A::fromInteger(int64_t(hash(weight.key, element) % 256) -
+                                               (isUnsigned(byte) ? 0 : 128))
+                              : A::makeWeight(weight.key, element, fanIn, gain);
   });
   return out;
 }

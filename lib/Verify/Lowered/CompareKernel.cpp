@@ -242,6 +242,7 @@ LogicalResult Comparison::compare(unsigned result, const MemoryView &have, doubl
   for (double x : want.data)
     largest = std::isfinite(x) ? std::max(largest, std::fabs(x)) : largest;
   bool isFloat = have.type.isFloat(), hasUnspecified = exact.hasUnspecified();
+  Type type = tensors.front().getTerminator()->getOperand(result).getType();
   for (auto [i, expected] : llvm::enumerate(want.data)) {
     // Constants near 1 may cancel; then their rounding error is significant if operands are small.
     // Infinities and NaNs must be equal.
@@ -260,7 +261,7 @@ LogicalResult Comparison::compare(unsigned result, const MemoryView &have, doubl
              << "stores an unspecified element " << i << " of result " << result << ": "
              << explainUnspecified(value);
     }
-    double x = isFloat ? value.f : double(value.i);
+    double x = isFloat ? value.f : asNumber(value.i, type);
     bool same = x == expected || (std::isnan(x) && std::isnan(expected)) || tolerance == INFINITY ||
                 std::fabs(x - expected) <= tolerance;
     if (have.isWritten(i) && same)

@@ -11,6 +11,7 @@
 
 #include "../Buffers/PartSizes.h"
 
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/RankSizes.h"
 #include "tpc/Dialect/State.h"
 
@@ -103,6 +104,17 @@ void Origins::addOp(Operation *op) {
         case GeluApproximation::Sigmoid: // x sigmoid(1.702 x)
           return addFloat(op, type, 1.702);
         }
+      })
+      // Bits are shifted, and taken modulo their range. Signed numbers are offset by half of it.
+      .Case([&](DequantizeOp dequantize) {
+        int64_t bits = dequantize.getBits(), range = int64_t(1) << bits,
+                zero = dequantize.getZeroPoint();
+        if (bits < 8) {
+          integers.insert({bits, range, range / 2});
+          if (!isUnsigned(dequantize.getPacked().getType()))
+            zero += range / 2;
+        }
+        addFloat(op, getComputeType(dequantize.getScale()), double(zero));
       })
       // The offset of a roll is reduced modulo the run.
       .Case([&](RollOp roll) { addSize(SymExpr::mod(roll.getFrom(), roll.getEvery())); })

@@ -12,6 +12,7 @@
 #include "SizeRanges.h"
 
 #include "tpc/Buffer/Buffer.h"
+#include "tpc/Dialect/Quantized.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -88,6 +89,9 @@ KernelRanges::KernelRanges(kernel::FuncOp function, func::FuncOp tensors, SizeRa
       castsFloats = true;
       floats.insert(Float64Type::get(op->getContext()));
     }
+    // Bits of a byte are selected in 32 bits.
+    if (auto dequantize = dyn_cast<DequantizeOp>(op); dequantize && dequantize.getBits() < 8)
+      castWidths.insert(32);
     if (auto cast = dyn_cast<CastOp>(op))
       if (auto to = dyn_cast<IntegerType>(getElementTypeOrSelf(cast.getType()))) {
         castWidths.insert(to.getWidth());

@@ -288,6 +288,7 @@ std::optional<Step> lowered::compileScalar(Operation *op, ArrayRef<unsigned> ope
       .Case([&](arith::AndIOp) { return b.u2([](u64 x, u64 y) { return x & y; }); })
       .Case([&](arith::OrIOp) { return b.u2([](u64 x, u64 y) { return x | y; }); })
       .Case([&](arith::XOrIOp) { return b.u2([](u64 x, u64 y) { return x ^ y; }); })
+      .Case([&](arith::ShRUIOp) { return b.u2([](u64 x, u64 y) { return y < 64 ? x >> y : 0; }); })
       .Case(
           [&](arith::MaxSIOp) { return b.s2([](int64_t x, int64_t y) { return std::max(x, y); }); })
       .Case(

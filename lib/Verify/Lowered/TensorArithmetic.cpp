@@ -2,6 +2,7 @@
 
 #include "TensorArithmetic.h"
 
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -151,7 +152,7 @@ void TensorArithmetic::addOp(Operation *op) {
              isa<ConcatOp, EmbeddingOp, GatherOp, GatherNDOp, LocalSliceOp, RotaryOp, AppendOp>(op);
   makesFloats |=
       (isa<CastOp>(op) && !hasFloats(op->getOperand(0)) && hasFloats(op->getResult(0))) ||
-      isa<PowOp>(op) || (isa<IotaOp, SizeOp>(op) && hasFloats(op->getResult(0)));
+      isa<PowOp, DequantizeOp>(op) || (isa<IotaOp, SizeOp>(op) && hasFloats(op->getResult(0)));
   if (auto rotary = dyn_cast<RotaryOp>(op)) { // the last dimension is rotated in halves or pairs
     divides |= rotary.getInterleaved();
     uniform.insert(key(2 * parts.size(getDist(rotary.getCos()).getDims().back())));
@@ -173,13 +174,16 @@ bool TensorArithmetic::has(Operation *op) const {
   };
   bool isBool = op->getResult(0).getType().isInteger(1);
   return llvm::TypeSwitch<Operation *, bool>(op)
-      .Case(
-          [&](arith::AddIOp) { return of.template operator()<AddOp, ModOp, CumSumOp, MatmulOp>(); })
+      .Case([&](arith::AddIOp) {
+        return of.template operator()<AddOp, ModOp, CumSumOp, MatmulOp, DequantizeOp>();
+      })
       .Case([&](arith::SubIOp) { return of.template operator()<SubOp, NegOp, DivOp>(); })
-      .Case([&](arith::MulIOp) { return of.template operator()<MulOp, MatmulOp>(); })
+      .Case([&](arith::MulIOp) { return of.template operator()<MulOp, MatmulOp, DequantizeOp>(); })
       .Case<arith::DivSIOp, arith::DivUIOp>(
           [&](auto) { return of.template operator()<DivOp, ReduceOp>(); })
-      .Case<arith::RemSIOp, arith::RemUIOp>([&](auto) { return of.template operator()<ModOp>(); })
+      .Case<arith::RemSIOp, arith::RemUIOp>(
+          [&](auto) { return of.template operator()<ModOp, DequantizeOp>(); })
+      .Case([&](arith::ShRUIOp) { return of.template operator()<DequantizeOp>(); })
       .Case<arith::MinSIOp, arith::MinUIOp>([&](auto) {
         return isBool ? any.template operator()<MinOp>() : of.template operator()<MinOp>();
       })
@@ -199,7 +203,7 @@ bool TensorArithmetic::has(Operation *op) const {
       .Case([&](arith::OrIOp) { return any.template operator()<OrOp, AddOp, MaxOp>(); })
       .Case([&](arith::XOrIOp) { return any.template operator()<XorOp, NotOp, ModOp>(); })
       .Case<arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp>(
-          [&](auto) { return any.template operator()<CastOp>(); })
+          [&](auto) { return any.template operator()<CastOp, DequantizeOp>(); })
       .Case<arith::MinimumFOp, arith::MinNumFOp>(
           [&](auto) { return ofFloats.template operator()<MinOp>(); })
       .Case<arith::MaximumFOp, arith::MaxNumFOp>(

@@ -3,6 +3,7 @@
 #include "WeightGains.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Quantized.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -44,8 +45,8 @@ private:
       names.insert(parameter.getWeight().str());
       return;
     }
-    // A matmul is proportional to its weight, a norm only to its scale.
-    bool isProduct = isa<MatmulOp, LayerNormOp, RmsNormOp>(op);
+    // A matmul is proportional to its weight, norms and quantized weights only to their scale.
+    bool isProduct = isa<MatmulOp, LayerNormOp, RmsNormOp, DequantizeOp>(op);
     if (isProduct && op->getNumOperands() > 1)
       return visit(op->getOperand(1), names);
     if (auto call = dyn_cast<func::CallOp>(op)) {

@@ -1,0 +1,315 @@
+//===- QuantizeLinear.cpp - QuantizeLinear, DequantizeLinear, MatMulInteger ===//
+//
+// Weights that DequantizeLinear reads stay in bytes, and tpc.dequantize computes their numbers.
+// Activations are quantized by element-wise ops. Matrices of integers are multiplied in f32: ONNX
+// Runtime's results are integers, which f32 has exactly up to 2^24, and with a relative error of
+// 2^-24 beyond.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Importer.h"
+#include "OpTable.h"
+
+#include "onnx.pb.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::frontend;
+
+static bool isByte(Type element) { return element.isInteger(8); }
+static bool isSingle(ArrayRef<SymExpr> shape) { return product(shape).isConstant(1); }
+
+namespace {
+/// Layout of a quantized tensor: its axis and blocks, with dimensions that scales and zero points
+/// broadcast to.
+struct Layout {
+  Sizes shape;  // of the numbers
+  Sizes blocks; // `shape` with the axis divided into blocks
+  Sizes scales; // broadcasts to `blocks`
+};
+} // namespace
+
+/// Returns the layout; fails with an error if the scales do not match.
+static FailureOr<Layout> getLayout(Node &n, ArrayRef<SymExpr> shape, ArrayRef<SymExpr> scales) {
+  Layout layout{Sizes(shape), Sizes(shape), Sizes(shape.size(), SymExpr(1))};
+  int64_t block = n.version >= 21 ? n.getInt("block_size", 0) : 0;
+  int64_t axis = n.version >= 13 || !n.domain.empty() ? n.getInt("axis", 1) : 1;
+  if (n.failed())
+    return failure();
+  auto fail = [&]() -> FailureOr<Layout> {
+    n.error() << "has scales " << str(scales) << " for " << str(shape) << " with axis = " << axis
+              << " and block_size = " << block
+              << "; they must be a single number, one for each index of the axis, or one for each "
+                 "whole block of it";
+    return failure();
+  };
+  int64_t rank = shape.size();
+  if (block == 0 && isSingle(scales) && scales.size() <= 1)
+    return layout;
+  if (axis < -rank || axis >= rank || block < 0)
+    return fail();
+  axis += axis < 0 ? rank : 0;
+  if (block == 0) {
+    if (scales.size() != 1 || scales[0] != shape[axis])
+      return fail();
+    layout.scales[axis] = shape[axis];
+    return layout;
+  }
+  Sizes expected(shape);
+  std::optional<SymExpr> count = shape[axis].divideExact(SymExpr(block));
+  if (count)
+    expected[axis] = *count;
+  if (!count || Sizes(scales) != expected)
+    return fail();
+  layout.blocks[axis] = *count;
+  layout.blocks.insert(layout.blocks.begin() + axis + 1, SymExpr(block));
+  layout.scales = expected;
+  layout.scales.insert(layout.scales.begin() + axis + 1, SymExpr(1));
+  return layout;
+}
+
+/// Divides the last dimension into bytes and the numbers of a byte. A dimension that broadcasts has
+/// one of each.
+static Sizes withBytes(Sizes sizes, int64_t each) {
+  SymExpr last = sizes.pop_back_val();
+  bool broadcasts = last.isConstant(1);
+  sizes.push_back(broadcasts ? last : *last.divideExact(SymExpr(each)));
+  sizes.push_back(SymExpr(broadcasts ? 1 : each));
+  return sizes;
+}
+
+static LogicalResult importDequantizeLinear(Node &n) {
+  enum : unsigned { X, Scale, Zero };
+  if (failed(n.expectInputs(2, 3)))
+    return failure();
+  const Tensor &x = n.in(X), &scale = n.in(Scale);
+  int64_t type = n.version >= 23 ? n.getInt("output_dtype", 0) : 0;
+  if (n.failed())
+    return failure();
+  if (!isa<FloatType>(scale.element) ||
+      (type && getElementType(n.b.getContext(), type) != scale.element))
+    return n.error() << "has scales of " << scale.element << " for a result of "
+                     << (type ? getDataTypeName(type) : "another type")
+                     << "; both must be the same type of floats";
+  if (n.has(Zero) && (n.in(Zero).element != x.element || n.in(Zero).packedBits != x.packedBits))
+    return n.error() << "has zero points of " << n.in(Zero).element << " for " << x.element;
+  int64_t bits = x.packedBits ? x.packedBits : 8, each = 8 / bits;
+  Sizes shape(x.shape), zeroShape;
+  if (x.packedBits)
+    shape.back() = shape.back() * SymExpr(each);
+  FailureOr<Layout> layout = getLayout(n, shape, scale.shape);
+  if (failed(layout) || failed(checkScales(n, Scale)))
+    return failure();
+  if (n.has(Zero)) {
+    zeroShape = n.in(Zero).shape;
+    if (n.in(Zero).packedBits && !zeroShape.empty())
+      zeroShape.back() = zeroShape.back() * SymExpr(each);
+    bool single = product(layout->scales).isConstant(1) && isSingle(n.in(Zero).shape);
+    if (!single && product(zeroShape) != product(layout->scales))
+      return n.error() << "has zero points " << str(zeroShape) << " for scales "
+                       << str(scale.shape);
+  }
+  if (x.element.isInteger(32)) { // a bias, whose zero point is 0
+    Value numbers = n.reshape(n.cast(n.operand(X), scale.element), layout->blocks);
+    numbers = n.binary<MulOp>(numbers, n.reshape(n.operand(Scale), layout->scales));
+    return n.result(n.reshape(numbers, shape));
+  }
+  if (!isByte(x.element))
+    return n.error() << "has quantized numbers of " << x.element
+                     << "; supported are 2, 4 and 8-bit integers, and int32";
+  Sizes bytes = layout->blocks, scales = withBytes(layout->scales, each);
+  if (!bytes.back().divideExact(SymExpr(each)))
+    return n.error() << "has blocks of " << bytes.back().str() << " numbers of " << bits
+                     << " bits, which do not end at a byte";
+  bytes.back() = *bytes.back().divideExact(SymExpr(each));
+  Value zero;
+  if (n.has(Zero)) {
+    zero = n.weight(Zero);
+    if (x.packedBits) {
+      zero = n.dequantize(zero, n.constant(scale.element, 1), {}, bits);
+      if (zero && product(layout->scales).isConstant(1))
+        zero = n.slice(zero, rankOf(zero) - 1, SymExpr(0), SymExpr(1));
+    }
+    zero = n.reshape(zero, scales);
+    if (!zero)
+      return failure();
+  }
+  Value numbers =
+      n.dequantize(n.reshape(n.weight(X), bytes), n.reshape(n.weight(Scale), scales), zero, bits);
+  return n.result(n.reshape(numbers, shape));
+}
+
+/// Rounds, adds the zero point, saturates, and casts to bytes.
+static Value quantize(Node &n, Value quotient, Value zero, Type bytes) {
+  bool noSign = bytes.isUnsignedInteger(8);
+  Value v = n.unary<RoundOp>(quotient);
+  if (zero)
+    v = n.binary<AddOp>(v, zero);
+  if (!v)
+    return {};
+  v = n.binary<MaxOp>(v, n.scalar(noSign ? 0 : -128, v));
+  v = n.binary<MinOp>(v, n.scalar(noSign ? 255 : 127, v));
+  return n.cast(v, bytes);
+}
+
+static LogicalResult importQuantizeLinear(Node &n) {
+  enum : unsigned { X, Scale, Zero };
+  if (failed(n.expectInputs(2, 3)) || failed(n.expectFloat(X)))
+    return failure();
+  const Tensor &x = n.in(X), &scale = n.in(Scale);
+  n.ignore("saturate"); // of 8-bit floats
+  int64_t type = n.version >= 21 ? n.getInt("output_dtype", 0) : 0;
+  if (n.version >= 23)
+    n.ignore("precision");
+  if (n.failed())
+    return failure();
+  Type bytes = n.has(Zero) ? n.in(Zero).element
+               : type      ? getElementType(n.b.getContext(), type)
+                           : Type(n.b.getIntegerType(8, /*isSigned=*/false));
+  if (!bytes || !isByte(bytes) || (n.has(Zero) && n.in(Zero).packedBits) ||
+      scale.element != x.element)
+    return n.error() << "quantizes " << x.element << " by scales of " << scale.element
+                     << "; supported are results of int8 and uint8, and scales of the input's type";
+  FailureOr<Layout> layout = getLayout(n, x.shape, scale.shape);
+  if (failed(layout) || failed(checkScales(n, Scale)))
+    return failure();
+  if (n.has(Zero) && product(n.in(Zero).shape) != product(layout->scales))
+    return n.error() << "has zero points " << str(n.in(Zero).shape) << " for scales "
+                     << str(scale.shape);
+  Value quotient = n.binary<DivOp>(n.reshape(n.operand(X), layout->blocks),
+                                   n.reshape(n.operand(Scale), layout->scales));
+  Value zero;
+  if (n.has(Zero) && !(zero = n.reshape(n.cast(n.operand(Zero), x.element), layout->scales)))
+    return failure();
+  return n.result(n.reshape(quantize(n, quotient, zero, bytes), x.shape));
+}
+
+/// The range of all numbers, extended to zero, becomes 0 to 255.
+static LogicalResult importDynamicQuantizeLinear(Node &n) {
+  if (failed(n.expectInputs(1)) || failed(n.expectFloat(0)))
+    return failure();
+  Value x = n.operand(0);
+  if (!x)
+    return failure();
+  SmallVector<int64_t> all = llvm::to_vector(llvm::seq<int64_t>(0, rankOf(x)));
+  auto reduce = [&](ReduceFunction function) { return n.reduce(function, x, all, false); };
+  Value none = n.scalar(0, x), high = n.binary<MaxOp>(reduce(ReduceFunction::Max), none),
+        low = n.binary<MinOp>(reduce(ReduceFunction::Min), none);
+  Value scale = n.binary<DivOp>(n.binary<SubOp>(high, low), n.scalar(255, x));
+  if (!scale)
+    return failure();
+  // A tensor of zeros has the scale 0, and the zero point 0.
+  Value isZero = n.compare(Predicate::EQ, scale, none);
+  Value divisor = n.select(isZero, n.scalar(1, x), scale);
+  Type bytes = n.b.getIntegerType(8, /*isSigned=*/false);
+  Value zero = quantize(n, n.unary<NegOp>(n.binary<DivOp>(low, divisor)), {}, bytes);
+  Value y = quantize(n, n.binary<DivOp>(x, divisor), n.cast(zero, elementOf(x)), bytes);
+  if (!y)
+    return failure();
+  return failure(failed(n.set(0, n.wrap(y))) || failed(n.set(1, n.wrap(scale))) ||
+                 failed(n.set(2, n.wrap(zero))));
+}
+
+/// Returns a factor of a matmul of integers, in f32 and minus its zero points: a single one, or one
+/// for each row of a left or each column of a right factor.
+static Value makeFactor(Node &n, unsigned input, unsigned zeros, bool isRight) {
+  const Tensor &x = n.in(input);
+  Type single = n.b.getF32Type();
+  if (!isByte(x.element)) {
+    n.error() << "multiplies matrices of " << x.element << "; they must be of int8 or uint8";
+    return {};
+  }
+  Sizes bytes(x.shape), zeroSizes(x.shape.size() + 1, SymExpr(1));
+  if (n.has(zeros)) {
+    const Tensor &zero = n.in(zeros);
+    int64_t dim = x.rank() - (isRight ? 1 : 2);
+    bool perDim = dim >= 0 && product(zero.shape) == x.shape[dim];
+    if (zero.element != x.element || (!isSingle(zero.shape) && !perDim)) {
+      n.error() << "has zero points " << str(zero.shape) << " of " << zero.element << " for "
+                << str(x.shape) << " of " << x.element;
+      return {};
+    }
+    if (!isSingle(zero.shape))
+      zeroSizes[dim] = x.shape[dim];
+  }
+  Value zero;
+  if (n.has(zeros) && !(zero = n.reshape(n.weight(zeros), zeroSizes)))
+    return {};
+  if (!x.value)
+    return n.reshape(n.dequantize(n.weight(input), n.constant(single, 1), zero, 8), x.shape);
+  Value v = n.cast(n.operand(input), single);
+  if (zero) {
+    zeroSizes.pop_back();
+    v = n.binary<SubOp>(v, n.cast(n.reshape(zero, zeroSizes), single));
+  }
+  return v;
+}
+
+static LogicalResult importMatMulInteger(Node &n) {
+  if (failed(n.expectInputs(2, 4)))
+    return failure();
+  Value a = makeFactor(n, 0, 2, false), b = a ? makeFactor(n, 1, 3, true) : Value();
+  if (!b)
+    return failure();
+  return n.result(n.cast(n.matmul(a, b), n.b.getI32Type()));
+}
+
+/// MatMulInteger, times both scales, plus a bias.
+static LogicalResult importMatMulIntegerToFloat(Node &n) {
+  enum : unsigned { A, B, ScaleA, ScaleB, ZeroA, ZeroB, Bias };
+  if (failed(n.expectInputs(4, 7)))
+    return failure();
+  if (!n.in(ScaleA).element.isF32() || !n.in(ScaleB).element.isF32())
+    return n.error() << "has scales of " << n.in(ScaleA).element << " and " << n.in(ScaleB).element
+                     << "; they must be of float32";
+  if (failed(checkScales(n, ScaleA)) || failed(checkScales(n, ScaleB)))
+    return failure();
+  Value a = makeFactor(n, A, ZeroA, false), b = a ? makeFactor(n, B, ZeroB, true) : Value();
+  if (!b)
+    return failure();
+  Value y = n.binary<MulOp>(n.matmul(a, b), n.binary<MulOp>(n.operand(ScaleA), n.operand(ScaleB)));
+  if (n.has(Bias))
+    y = n.binary<AddOp>(y, n.operand(Bias));
+  return n.result(y);
+}
+
+/// QuantizeLinear of the product of two DequantizeLinear.
+static LogicalResult importQLinearMatMul(Node &n) {
+  enum : unsigned { A, ScaleA, ZeroA, B, ScaleB, ZeroB, ScaleY, ZeroY };
+  if (failed(n.expectInputs(8)))
+    return failure();
+  for (unsigned i : {ScaleA, ScaleB, ScaleY})
+    if (!n.in(i).element.isF32() || failed(checkScales(n, i)))
+      return n.failed() ? failure()
+                        : LogicalResult(n.error() << "has scales of " << n.in(i).element
+                                                  << "; they must be of float32");
+  if (!isSingle(n.in(ScaleA).shape) || !isSingle(n.in(ScaleY).shape) ||
+      !isSingle(n.in(ZeroY).shape) || !isByte(n.in(ZeroY).element) || n.in(ScaleB).rank() > 1)
+    return n.error() << "has scales " << str(n.in(ScaleA).shape) << ", " << str(n.in(ScaleB).shape)
+                     << " and " << str(n.in(ScaleY).shape)
+                     << "; supported are one number for A and the result, and one for each column "
+                        "of B";
+  Value a = makeFactor(n, A, ZeroA, false), b = a ? makeFactor(n, B, ZeroB, true) : Value();
+  if (!b)
+    return failure();
+  auto scalar = [&](unsigned i) { return n.reshape(n.operand(i), {}); };
+  Value by = n.binary<DivOp>(n.binary<MulOp>(scalar(ScaleA), n.operand(ScaleB)), scalar(ScaleY));
+  Value zero = n.cast(scalar(ZeroY), n.b.getF32Type());
+  if (!by || !zero)
+    return failure();
+  return n.result(quantize(n, n.binary<MulOp>(n.matmul(a, b), by), zero, n.in(ZeroY).element));
+}
+
+void mlir::tpc::frontend::addQuantizeLinearOps(OpTable &t) {
+  t.add("DequantizeLinear", {10, 13, 19, 21, 23, 24, 25}, importDequantizeLinear,
+        "2, 4 and 8-bit integers and int32; whole blocks; scales of the result's type");
+  t.add("QuantizeLinear", {10, 13, 19, 21, 23, 24, 25}, importQuantizeLinear,
+        "to int8 and uint8; whole blocks; scales of the input's type");
+  t.add("DynamicQuantizeLinear", {11}, importDynamicQuantizeLinear);
+  t.add("MatMulInteger", {10}, importMatMulInteger);
+  t.add("QLinearMatMul", {10, 21}, importQLinearMatMul,
+        "one scale for A and the result, and one for each column of B");
+  t.addMicrosoft("MatMulIntegerToFloat", importMatMulIntegerToFloat, "scales of float32");
+  t.addMicrosoft("DequantizeLinear", importDequantizeLinear, "as in ai.onnx, opset 10");
+  t.addMicrosoft("QuantizeLinear", importQuantizeLinear, "as in ai.onnx, opset 10");
+}

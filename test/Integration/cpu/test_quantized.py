@@ -1,0 +1,108 @@
+"""Quantized weights: ONNX Runtime's results, and only packed bytes in the memory of ranks."""
+
+import numpy as np
+import onnx
+import pytest
+
+from genai_files import GenAi
+from harness import Grid
+from quantized_files import Blocks, in_blocks, linear
+from simulator import FLAGS, environment
+from tpc import onnxfile
+from tpc.reference import Session, difference
+
+# Heads of 16, and blocks of 16: tp splits whole blocks of all matrices.
+SPEC = GenAi(hidden=64, inner=96, heads=4, kv_heads=2)
+
+
+def save(path, spec=SPEC, how=Blocks()):
+    model = onnx.load(spec.save(path))
+    onnx.save(in_blocks(model, how) if isinstance(how, Blocks) else linear(model, how), path)
+    return path
+
+
+def inputs(spec, tokens, past, batch):
+    random = np.random.default_rng(3)
+    shape = (batch, spec.kv_heads, past, spec.size)
+    return {
+        f"past_key_values.{layer}.{part}": random.standard_normal(shape).astype(np.float32)
+        for layer in range(spec.layers)
+        for part in ("key", "value")
+    } | {
+        "input_ids": random.integers(0, spec.vocab, (batch, tokens)),
+        "attention_mask": np.ones((batch, tokens + past), np.int64),
+    }
+
+
+CASES = [
+    ("tp2", SPEC, Blocks()),
+    ("tp4", SPEC, Blocks(zeros="packed")),
+    # Blocks of 32 and 64: two heads share a block, and the last block of the MLP is half used.
+    ("tp2,pp2,mb2", SPEC, Blocks(block=32, zeros="packed", bias=True)),
+    ("tp3", SPEC, Blocks(bits=8, block=64, zeros="packed")),
+    ("tp2,dp2,sp", GenAi(hidden=64, inner=96, packed=False), Blocks(bits=2, zeros="float")),
+    ("tp2", SPEC, Blocks(table=True, zeros="packed")),
+    ("tp4", SPEC, Blocks(bits=8, table=True)),
+    ("tp2", SPEC, "tensor"),
+    ("tp2,pp2", SPEC, "column"),
+    ("tp4", SPEC, "rows"),
+    ("tp2", SPEC, "int4"),
+    ("tp2", SPEC, "dynamic"),
+    ("gpu:tp2", SPEC, Blocks(zeros="packed", table=True)),
+    ("gpu:tp2", SPEC, "column"),
+]
+
+
+@pytest.mark.parametrize(
+    "grid, spec, how", CASES, ids=[f"{grid}-{i}" for i, (grid, *_) in enumerate(CASES)]
+)
+def test_runs(tpcc, tmp_path, grid, spec, how):
+    path = save(tmp_path / "model.onnx", spec, how)
+    gpu = grid.startswith("gpu:")
+    flags = FLAGS if gpu else ()
+    program = tpcc.compile(path, grid.removeprefix("gpu:"), *flags)
+    # Optimized, ONNX Runtime multiplies in 8 bits where weights are dequantized.
+    session = Session(path, optimize=False)
+    feeds = [inputs(spec, 5, 3, 1), inputs(spec, 1, 6, 4)]
+    found = program.run_all(feeds, list(session.outputs), env=environment() if gpu else {})
+    for feed, outputs in zip(feeds, found):
+        for name, value in session.run(feed).items():
+            error = difference(outputs[name], value)
+            assert error.relative < 2e-5, (name, str(error))
+
+
+def balanced(total, parts):
+    return [total // parts + (index < total % parts) for index in range(parts)]
+
+
+def expected_bytes(path, spec, grid, rank):
+    """Bytes of a rank's shards. Queries, keys and values are split by heads, gate and up by
+    columns, `o` and `down` by rows, that is, by blocks; the head and the table by rows.
+    """
+    total = 0
+    share = {
+        "heads": balanced(spec.kv_heads, grid.tp)[rank] / spec.kv_heads,
+        "inner": balanced(spec.inner // 16, grid.tp)[rank] / (spec.inner // 16),
+        "vocabulary": balanced(spec.vocab, grid.tp)[rank] / spec.vocab,
+    }
+    for tensor in onnxfile.load_structure(path).graph.initializer:
+        name = tensor.name
+        size = int(np.prod(tensor.dims)) * (1 if tensor.data_type == 2 else 4)
+        if "proj" in name:
+            size *= share["heads" if "attn" in name else "inner"]
+        elif name.startswith(("lm_head", "model.embed")):
+            size *= share["vocabulary"]
+        elif "norm" not in name and not name.startswith(("cos", "sin")):
+            continue
+        total += size
+    return total
+
+
+@pytest.mark.parametrize("how", [Blocks(), Blocks(bits=8, zeros="float")], ids=["4", "8"])
+def test_weight_bytes_are_packed_shards(tpcc, tmp_path, how):
+    path = save(tmp_path / "model.onnx", SPEC, how)
+    grid = Grid(tp=2)
+    description = tpcc.compile(path, grid).describe()
+    for rank in description["ranks"]:
+        expected = expected_bytes(path, SPEC, grid, rank["coordinates"]["tp"])
+        assert rank["weight_bytes"] == expected, rank
