@@ -374,7 +374,8 @@ def dequantize(x, a):
     q = (q >> (np.arange(each) * bits)) % 2**bits
     if packed.dtype == np.int8:
         q = np.where(q >= 2 ** (bits - 1), q - 2**bits, q)
-    return (q.astype(np.float64) - (x[2].astype(np.float64) if len(x) > 2 else a["zero_point"])) * scale
+    zero = x[2].astype(np.float64) if len(x) > 2 else a["zero_point"]
+    return (q.astype(np.float64) - zero) * scale
 
 
 def reduce(x, a):
