@@ -195,11 +195,17 @@ static LogicalResult inferNorm(std::optional<Location> loc, Value x, Value scale
   // The operand of a 16-bit normalization may be f32.
   Type element = elementTypeOf(scale);
   bool fits = element == elementTypeOf(x) || (isHalf(element) && elementTypeOf(x).isF32());
-  for (Value v : {scale, bias})
-    if (v && (getSizes(v) != Sizes{sizes.back()} || elementTypeOf(v) != element || !fits))
+  for (Value v : {scale, bias}) {
+    if (!v)
+      continue;
+    if (getSizes(v) != Sizes{sizes.back()})
       return inferError(loc, "scale and bias of a normalization over " + describe(sizes) +
                                  " must be [" + sizes.back().str() + "], not " +
                                  describe(getSizes(v)));
+    if (elementTypeOf(v) != element || !fits)
+      return inferError(loc, "scale and bias of a normalization must have the element type of the "
+                             "operand, or both be 16-bit floats if it is f32");
+  }
   types.push_back(makeTensorType(element, sizes));
   return success();
 }

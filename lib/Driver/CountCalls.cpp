@@ -1,4 +1,4 @@
-//===- CountCalls.cpp - Runtime calls of a planned program ----------------===//
+//===- CountCalls.cpp - Calls and kernels of a staged program -------------===//
 
 #include "CountCalls.h"
 #include "tpc/Buffer/Buffer.h"

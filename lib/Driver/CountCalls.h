@@ -1,4 +1,4 @@
-//===- CountCalls.h - Runtime calls of a planned program --------*- C++ -*-===//
+//===- CountCalls.h - Calls and kernels of a staged program -----*- C++ -*-===//
 
 #ifndef TPC_LIB_DRIVER_COUNTCALLS_H
 #define TPC_LIB_DRIVER_COUNTCALLS_H

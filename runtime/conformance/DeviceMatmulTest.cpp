@@ -122,6 +122,36 @@ TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
   }
 }
 
+/// Weights of matmuls in f32 may be stored in 16 bits. CPUs also take a 16-bit table as it is.
+TEST_P(DeviceTest, ProductsInSingleReadHalfWeights) {
+  for (int32_t dtype : {TPC_F16, TPC_BF16})
+    for (bool transposed : {false, true}) {
+      bool isStored = deviceKind().storedType(TPC_F32, dtype) == dtype;
+      if (!isStored && !(transposed && std::string(deviceKind().name()) == "cpu"))
+        continue; // weights are converted when they are loaded
+      for (auto [m, k, n] :
+           {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 41}, {3, 0, 9}, {20, 64, 100}, {1, 70, 400}}) {
+        std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3);
+        std::vector<uint16_t> bits = encode(w, dtype);
+        std::shared_ptr<Matrix> matrix = matrixOf(*this, w, k, n, transposed, dtype);
+        ASSERT_EQ(matrix->dtype, TPC_F32);
+        float *out = tensor(std::vector<float>(m * n)), *biasData = tensor(bias),
+              *xData = tensor(x);
+        device->beginStep({0, 0});
+        Product product = {matrix.get(), biasData, nullptr, out, TPC_EPILOGUE_NONE};
+        device->multiply({xData, m, k, {&product, 1}});
+        device->endStep();
+        std::vector<float> result = valuesOf(out, m * n);
+        for (int64_t i = 0; i < m * n; ++i) {
+          double sum = bias[i % n];
+          for (int64_t l = 0; l < k; ++l)
+            sum += static_cast<double>(x[i / n * k + l]) * decode(bits[l * n + i % n], dtype);
+          EXPECT_NEAR(result[i], sum, 1e-5) << m << " " << k << " " << n << " " << transposed;
+        }
+      }
+    }
+}
+
 /// Neither partial sums nor addends may be rounded to 16 bits.
 TEST_P(DeviceTest, ProductsOfHalvesInSingle) {
   for (int32_t dtype : {TPC_F16, TPC_BF16}) {

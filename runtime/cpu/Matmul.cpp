@@ -1,6 +1,7 @@
 //===- Matmul.cpp - Matrix multiplication ---------------------------------===//
 
 #include "core/Context.h"
+#include "core/DType.h"
 #include "core/HostMemory.h"
 #include "cpu/CpuDevice.h"
 #include "cpu/Kernels.h"
@@ -72,8 +73,6 @@ void packPanel(const T *rows, int64_t rowStride, int64_t numRows, int64_t column
   }
 }
 
-int64_t bytesOf(int32_t dtype) { return dtype == TPC_F16 || dtype == TPC_BF16 ? 2 : 4; }
-
 /// Matmul with the transpose of a dense [n, k]. A task of few rows reads the table in place; a task
 /// of many rows packs a few panels for all of them.
 void multiplyTransposed(tpc_context &ctx, Arena &arena, const KernelTable &kernel,
@@ -132,7 +131,7 @@ int32_t PackedMatrix::storedType(int32_t dtype, int32_t sourceDtype) {
 
 int64_t PackedMatrix::bytesFor(int64_t k, int64_t n, int32_t stored) {
   int width = kernels().panelWidth;
-  return k * divideUp(n, width) * width * bytesOf(stored);
+  return k * divideUp(n, width) * width * sizeOf(stored);
 }
 
 template <typename T> void PackedMatrix::pack(int64_t row0, int64_t row1, const void *rows) {
@@ -145,7 +144,7 @@ template <typename T> void PackedMatrix::pack(int64_t row0, int64_t row1, const 
 }
 
 void PackedMatrix::setRows(int64_t row0, int64_t row1, const void *rows) {
-  if (bytesOf(stored) == 2)
+  if (sizeOf(stored) == 2)
     pack<uint16_t>(row0, row1, rows);
   else
     pack<float>(row0, row1, rows);

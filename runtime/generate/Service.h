@@ -26,7 +26,7 @@ public:
 private:
   /// Reads available input; `wait`: blocks until there is some.
   void read(bool wait);
-  /// Whether so much is queued that reading pauses.
+  /// Whether the requests that run or wait take so much memory that reading pauses.
   bool isFull() const { return queuedBytes > maxQueuedBytes; }
   void take(const std::string &line, ClientInput &input);
   void takeRequest(const ClientLine &line, const std::string &text, ClientInput &input);

@@ -1,6 +1,7 @@
 //===- ManifestParameters.cpp - Reads the manifest's parameters -----------===//
 
 #include "program/ManifestNode.h"
+#include "program/View.h"
 #include <algorithm>
 #include <map>
 
@@ -127,11 +128,8 @@ void findShared(std::vector<Parameter> &parameters) {
            a.viewOffset == b.viewOffset && a.sourceDtype == b.sourceDtype && a.name == b.name &&
            a.init == b.init && a.sourceShape == b.sourceShape;
   };
-  // A CPU stores 16-bit weights of f32 matmuls as in the file, so that a tied table has their type.
   auto isTable = [](const Parameter &table, const Parameter &matrix) {
-    bool isHalf = matrix.sourceDtype == TPC_F16 || matrix.sourceDtype == TPC_BF16;
-    return table.dtype == matrix.dtype ||
-           (matrix.dtype == TPC_F32 && isHalf && table.dtype == matrix.sourceDtype);
+    return table.dtype == matrix.dtype || table.dtype == storedType(matrix);
   };
   // Indexed by position in the file, because a model has thousands of parameters, and a tensor has
   // few uses.

@@ -164,3 +164,14 @@ module attributes {tpc.step = #tpc.step<past = p, past = q, tokens = s>} {
 // expected-error @below {{a step has no field 'batch'}}
 module attributes {tpc.step = #tpc.step<past = p, tokens = s, batch = b>} {
 }
+
+// -----
+
+// Text of older versions: `room` is window_capacity.
+// CHECK: module attributes {tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "l", counts = "n", window = 6, window_capacity = wc, window_lengths = "w">}
+module attributes {tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "l", counts = "n", window = 6, room = wc, window_lengths = "w">} {}
+
+// -----
+
+// expected-error @below {{'window_capacity' is given twice}}
+module attributes {tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "l", counts = "n", window = 6, room = wc, window_capacity = wc, window_lengths = "w">} {}

@@ -356,10 +356,19 @@ func.func @product_of_another_half(%x: tensor<4x8xf16>, %y: tensor<8x8xf16>) {
 
 // -----
 
+func.func @norm_of_another_size(%x: tensor<4x8xf32>, %s: tensor<4xf32>) {
+  // expected-error @+2 {{failed to infer returned types}}
+  // expected-error @+1 {{scale and bias of a normalization over [4, 8] must be [8], not [4]}}
+  %0 = tpc.rms_norm %x, %s epsilon 1.0e-5 : tensor<4x8xf32>, tensor<4xf32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
 // A norm of f32 may have 16-bit parameters and results, but not the reverse.
 func.func @norm_of_halves(%x: tensor<4x8xf16>, %s: tensor<8xf32>) {
   // expected-error @+2 {{failed to infer returned types}}
-  // expected-error @+1 {{scale and bias of a normalization over [4, 8] must be [8], not [8]}}
+  // expected-error @+1 {{scale and bias of a normalization must have the element type of the operand, or both be 16-bit floats if it is f32}}
   %0 = tpc.rms_norm %x, %s epsilon 1.0e-5 : tensor<4x8xf16>, tensor<8xf32> -> tensor<4x8xf32>
   return
 }

@@ -217,7 +217,7 @@ NODES = node_errors.NODES + microsoft_errors.NODES + [
         "float[4] x",
         "int64[1] zero = {0}, int64[1] end = {4}",
         "Slice(x, zero, end, zero, zero)",
-        "has a step of 0, which is not supported",
+        "has a step of 0; it must be neither 0 nor -2^63",
     ),
     (
         18,

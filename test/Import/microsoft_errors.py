@@ -135,14 +135,14 @@ NODES = [
     matmul(
         SIZES + ", bits = 3",
         "x, w, c",
-        "has bits = 3, block_size = 16, K = 32 and N = 6; supported are 2, 4 and 8 bits in blocks "
-        "of a power of two from 16 on",
+        "has bits = 3 and block_size = 16; supported are 2, 4 and 8 bits in blocks of a power of "
+        "two from 16 to 2^20",
     ),
     matmul(
         "K = 32, N = 6, block_size = 0",
         "x, w, c",
-        "has bits = 4, block_size = 0, K = 32 and N = 6; supported are 2, 4 and 8 bits in blocks "
-        "of a power of two from 16 on",
+        "has bits = 4 and block_size = 0; supported are 2, 4 and 8 bits in blocks of a power of "
+        "two from 16 to 2^20",
     ),
     matmul(
         "K = 48, N = 6, block_size = 16",

@@ -230,7 +230,7 @@ LogicalResult Importer::importNodeOnce(const ::onnx::NodeProto &proto, Scope &sc
   Handler handler = OpTable::get().lookup(domain, proto.op_type(), version);
   if (!handler)
     return node.error() << "is not supported";
-  if (failed(node.expectWholeBytes()))
+  if (!OpTable::get().isUnpacking(domain, proto.op_type()) && failed(node.expectWholeBytes()))
     return failure();
   if (failed(handler(node)) || node.failed())
     return failure();

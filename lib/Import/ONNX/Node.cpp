@@ -74,8 +74,6 @@ LogicalResult Node::expectInputs(unsigned minInputs, unsigned maxInputs) {
 }
 
 LogicalResult Node::expectWholeBytes() {
-  if (proto.op_type() == "DequantizeLinear" || proto.op_type() == "GatherBlockQuantized")
-    return success();
   for (auto [i, input] : llvm::enumerate(inputs))
     if (input && input->packedBits)
       return error() << "has the input '" << proto.input(i) << "' of " << input->packedBits

@@ -62,7 +62,7 @@ public:
   LogicalResult expectInputs(unsigned minInputs, unsigned maxInputs);
   LogicalResult expectInputs(unsigned n) { return expectInputs(n, n); }
   LogicalResult expectFloat(unsigned i);
-  /// Reports an error for inputs of which a byte has several elements, unless the op unpacks them.
+  /// Reports an error for inputs of which a byte has several elements.
   LogicalResult expectWholeBytes();
   /// Returns the integers of a vector or scalar that is known during import.
   FailureOr<std::vector<SymExpr>> knownInts(unsigned i, StringRef what);

@@ -19,6 +19,14 @@ void OpTable::add(StringRef domain, StringRef opType, ArrayRef<int64_t> since, H
     entries[keyOf(domain, opType)].push_back({version, handler, limits});
 }
 
+void OpTable::unpacks(StringRef domain, StringRef opType) {
+  unpacking.insert(keyOf(domain, opType));
+}
+
+bool OpTable::isUnpacking(StringRef domain, StringRef opType) const {
+  return unpacking.contains(keyOf(domain, opType));
+}
+
 Handler OpTable::lookup(StringRef domain, StringRef opType, int64_t version) const {
   auto it = entries.find(keyOf(domain, opType));
   if (it == entries.end())

@@ -6,6 +6,7 @@
 #include "Node.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace mlir::tpc::frontend {
 
@@ -32,8 +33,13 @@ public:
     add("com.microsoft", opType, {1}, handler, limits);
   }
 
+  /// Registers that the handlers of an op read inputs of which a byte has several elements
+  /// (Tensor::packedBits). For all other ops such an input is an error.
+  void unpacks(StringRef domain, StringRef opType);
+
   /// Returns the handler of the highest version up to `version`, or null if there is none.
   Handler lookup(StringRef domain, StringRef opType, int64_t version) const;
+  bool isUnpacking(StringRef domain, StringRef opType) const;
 
   /// Newest operator set of ai.onnx whose changes have been reviewed.
   static constexpr int64_t kNewestOpset = 28;
@@ -48,6 +54,7 @@ private:
     StringRef limits; // a string literal
   };
   llvm::StringMap<SmallVector<Entry, 4>> entries; // key: domain, NUL, op type
+  llvm::StringSet<> unpacking;                    // the same keys
 };
 
 // Registration functions, one per file in Ops/.

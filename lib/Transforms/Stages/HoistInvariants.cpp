@@ -13,7 +13,6 @@
 #include "PipelineChain.h"
 
 #include "tpc/Dialect/Dist.h"
-#include "tpc/Dialect/Quantized.h"
 #include "tpc/Transforms/Stages/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -87,8 +86,6 @@ void StageHoister::findInvariants() {
         llvm::none_of(op.getResultTypes(), [](Type type) { return getDist(type).usesAxis("mb"); });
     // Sharded weights are gathered for one op at a time, so the gathered copy is not hoisted.
     isInvariant &= !isa<CollectiveOpInterface>(op) || sources.input || !sources.weight;
-    // Quantized weights stay packed in memory.
-    isInvariant &= !isa<DequantizeOp>(op);
     if (!isInvariant)
       continue;
     for (Value result : op.getResults())

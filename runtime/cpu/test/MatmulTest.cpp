@@ -59,11 +59,11 @@ TEST(Gemm, AgreesForAllRemainders) {
         }
 }
 
-/// All finite 16-bit patterns among random ones, and the floats that they stand for.
+/// Random 16-bit numbers of many magnitudes, and the floats that they equal.
 struct HalfNumbers {
   HalfNumbers(int64_t count, int32_t dtype, uint32_t seed) {
     for (float x : numbers(count, seed)) {
-      // Magnitudes from subnormal to 2, and now and then zero.
+      // Magnitudes from below the smallest normal f16 to 1, and sometimes -0.
       auto bits = static_cast<uint32_t>((x + 1) * (1 << 23));
       float scaled = bits % 97 == 0 ? -0.0f : std::ldexp(x, -static_cast<int>(bits % 24));
       values.push_back(dtype == TPC_F16 ? floatToHalf(scaled) : floatToBfloat(scaled));

@@ -185,3 +185,55 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
     }
   }
 }
+
+// -----
+
+// Rows of a quantized table are looked up once. The numbers of a matrix depend on weights alone and
+// are computed in each micro-batch, so that only their bytes stay in memory.
+!bytes = tensor<512x256xui8>
+!scale = tensor<512x1x1xf32>
+!numbers = tensor<512x256x2xf32>
+!matrix = tensor<512x512xf32>
+!ids = tensor<?xi64, #tpc.dist<[s], local>>
+!rows = tensor<?x256x2xf32, #tpc.dist<[s, 256, 2], local>>
+!found = tensor<?x512xf32, #tpc.dist<[s, 512], local>>
+!all = tensor<?x512xf32, #tpc.dist<[b, 512], local>>
+!one = tensor<?x512xf32, #tpc.dist<[b{mb}, 512], local>>
+!y = tensor<?x?xf32, #tpc.dist<[b{mb}, s], local>>
+// CHECK-LABEL: module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>}
+module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>} {
+  tpc.weight @w in "w" at 0 : !bytes
+  tpc.weight @s in "w" at 131072 : !scale
+  // CHECK: func.func private @stage_0_prologue
+  // CHECK: tpc.dequantize
+  // CHECK: tpc.gather
+  // CHECK: return %{{[0-9]+}} : tensor<512x?xf32,
+  // CHECK: func.func private @stage_0(
+  // CHECK-NOT: tpc.gather
+  // CHECK: tpc.dequantize
+  // CHECK: tpc.transpose
+  // CHECK: return
+  func.func private @stage_0(%x: !all, %ids: !ids) -> !y {
+    %0 = tpc.local_slice %x over ["mb"] dim 0 : !all -> !one
+    %w = tpc.parameter @w : !bytes
+    %s = tpc.parameter @s : !scale
+    %1 = tpc.dequantize %w, %s bits 4 zero 8 : !bytes, !scale -> !numbers
+    %2 = tpc.reshape %1 : !numbers -> !matrix
+    %3 = tpc.transpose %2 [1, 0] : !matrix -> !matrix
+    %4 = tpc.matmul %0, %3 : !one, !matrix -> !one
+    %5 = tpc.gather %1, %ids dim 0 : !numbers, !ids -> !rows
+    %6 = tpc.reshape %5 : !rows -> !found
+    %7 = tpc.exp %6 : !found -> !found
+    %8 = tpc.transpose %7 [1, 0] : !found -> tensor<512x?xf32, #tpc.dist<[512, s], local>>
+    %9 = tpc.matmul %4, %8 : !one, tensor<512x?xf32, #tpc.dist<[512, s], local>> -> !y
+    return %9 : !y
+  }
+  tpc.pipeline @main(%x: !all, %ids: !ids) inputs [{}, {}] outputs [{name = "y", type = tensor<?x?xf32, #tpc.dist<[b, s]>>}] {
+    tpc.stage 0 {
+      tpc.micro_batches of <b{mb}> {
+        %y = func.call @stage_0(%x, %ids) : (!all, !ids) -> !y
+        tpc.output 0, %y : !y
+      }
+    }
+  }
+}

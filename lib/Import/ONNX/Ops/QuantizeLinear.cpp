@@ -16,7 +16,6 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-static bool isByte(Type element) { return element.isInteger(8); }
 static bool isSingle(ArrayRef<SymExpr> shape) { return product(shape).isConstant(1); }
 
 namespace {
@@ -114,7 +113,7 @@ static LogicalResult importDequantizeLinear(Node &n) {
     numbers = n.binary<MulOp>(numbers, n.reshape(n.operand(Scale), layout->scales));
     return n.result(n.reshape(numbers, shape));
   }
-  if (!isByte(x.element))
+  if (!x.element.isInteger(8))
     return n.error() << "has quantized numbers of " << x.element
                      << "; supported are 2, 4 and 8-bit integers, and int32";
   Sizes bytes = layout->blocks, scales = withBytes(layout->scales, each);
@@ -166,7 +165,7 @@ static LogicalResult importQuantizeLinear(Node &n) {
   Type bytes = n.has(Zero) ? n.in(Zero).element
                : type      ? getElementType(n.b.getContext(), type)
                            : Type(n.b.getIntegerType(8, /*isSigned=*/false));
-  if (!bytes || !isByte(bytes) || (n.has(Zero) && n.in(Zero).packedBits) ||
+  if (!bytes || !bytes.isInteger(8) || (n.has(Zero) && n.in(Zero).packedBits) ||
       scale.element != x.element)
     return n.error() << "quantizes " << x.element << " by scales of " << scale.element
                      << "; supported are results of int8 and uint8, and scales of the input's type";
@@ -215,7 +214,7 @@ static LogicalResult importDynamicQuantizeLinear(Node &n) {
 static Value makeFactor(Node &n, unsigned input, unsigned zeros, bool isRight) {
   const Tensor &x = n.in(input);
   Type single = n.b.getF32Type();
-  if (!isByte(x.element)) {
+  if (!x.element.isInteger(8)) {
     n.error() << "multiplies matrices of " << x.element << "; they must be of int8 or uint8";
     return {};
   }
@@ -284,7 +283,7 @@ static LogicalResult importQLinearMatMul(Node &n) {
                         : LogicalResult(n.error() << "has scales of " << n.in(i).element
                                                   << "; they must be of float32");
   if (!isSingle(n.in(ScaleA).shape) || !isSingle(n.in(ScaleY).shape) ||
-      !isSingle(n.in(ZeroY).shape) || !isByte(n.in(ZeroY).element) || n.in(ScaleB).rank() > 1)
+      !isSingle(n.in(ZeroY).shape) || !n.in(ZeroY).element.isInteger(8) || n.in(ScaleB).rank() > 1)
     return n.error() << "has scales " << str(n.in(ScaleA).shape) << ", " << str(n.in(ScaleB).shape)
                      << " and " << str(n.in(ScaleY).shape)
                      << "; supported are one number for A and the result, and one for each column "
@@ -311,5 +310,7 @@ void mlir::tpc::frontend::addQuantizeLinearOps(OpTable &t) {
         "one scale for A and the result, and one for each column of B");
   t.addMicrosoft("MatMulIntegerToFloat", importMatMulIntegerToFloat, "scales of float32");
   t.addMicrosoft("DequantizeLinear", importDequantizeLinear, "as in ai.onnx, opset 10");
+  for (StringRef domain : {"", "com.microsoft"})
+    t.unpacks(domain, "DequantizeLinear");
   t.addMicrosoft("QuantizeLinear", importQuantizeLinear, "as in ai.onnx, opset 10");
 }

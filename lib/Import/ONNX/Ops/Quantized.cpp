@@ -34,8 +34,13 @@ struct Blocks {
 
 static bool hasSize(const Tensor &t, int64_t size) { return product(t.shape).isConstant(size); }
 
-static bool isByte(Type element) {
-  return isa<IntegerType>(element) && element.getIntOrFloatBitWidth() == 8;
+/// Reports an error unless `bits` and `block` describe blocks that are supported.
+static LogicalResult checkBlocks(Node &n, int64_t bits, int64_t block) {
+  if ((bits == 2 || bits == 4 || bits == 8) && block >= 16 && block <= (1 << 20) &&
+      llvm::isPowerOf2_64(block))
+    return success();
+  return n.error() << "has bits = " << bits << " and block_size = " << block
+                   << "; supported are 2, 4 and 8 bits in blocks of a power of two from 16 to 2^20";
 }
 
 /// Reports an error if scales that the file has are not finite: they make all results NaN.
@@ -58,7 +63,7 @@ LogicalResult mlir::tpc::frontend::checkScales(Node &n, unsigned input) {
 static Value makeZeroPoints(Node &n, unsigned input, const Blocks &q, Type element) {
   const Tensor &given = n.in(input);
   SymExpr rows(q.rows), blocks(q.count()), one(1);
-  bool isPacked = isByte(given.element);
+  bool isPacked = given.element.isInteger(8);
   if (!hasSize(given, q.rows * (isPacked ? q.zeroBytes() : q.count())) ||
       (!isPacked && given.element != element)) {
     n.error() << "has zero points " << str(given.shape) << " of " << given.element
@@ -78,9 +83,9 @@ static Value makeZeroPoints(Node &n, unsigned input, const Blocks &q, Type eleme
   return n.reshape(zero, {rows, blocks, one, one});
 }
 
-/// Returns the numbers of all blocks: [rows, blocks, bytes, numbers of a byte]. If the last block
-/// of a row is partly used, all blocks are divided into parts that are used wholly or not at all,
-/// as far as these end at bytes.
+/// Returns the numbers of all blocks: [rows, blocks, bytes, numbers of a byte]. If a row uses only
+/// a part of its last block, and parts of this size end at bytes, the result has parts of blocks
+/// instead of blocks, without the unused ones.
 static Value makeNumbers(Node &n, unsigned bytes, unsigned scales, unsigned zeros, const Blocks &q,
                          int64_t zeroPoint) {
   SymExpr rows(q.rows), blocks(q.count()), one(1);
@@ -130,11 +135,10 @@ static LogicalResult importMatMulNBits(Node &n) {
     return n.error() << "has weights in the layout of a GPU (weight_prepacked = " << packing
                      << "); store them with weight_prepacked = 0";
   constexpr int64_t largest = int64_t(1) << 31;
-  if ((bits != 2 && bits != 4 && bits != 8) || block < 16 || block > (1 << 20) ||
-      !llvm::isPowerOf2_64(block) || k < 1 || columns < 1 || k > largest || columns > largest)
-    return n.error() << "has bits = " << bits << ", block_size = " << block << ", K = " << k
-                     << " and N = " << columns
-                     << "; supported are 2, 4 and 8 bits in blocks of a power of two from 16 on";
+  if (failed(checkBlocks(n, bits, block)))
+    return failure();
+  if (k < 1 || columns < 1 || k > largest || columns > largest)
+    return n.error() << "has K = " << k << " and N = " << columns << "; both must be 1 to 2^31";
   Blocks q{columns, k, bits, block};
   Type element = n.in(A).element;
   if (!n.in(B).element.isUnsignedInteger(8))
@@ -186,14 +190,13 @@ static LogicalResult importGatherBlockQuantized(Node &n) {
     rows = data.shape[0].asConstant();
     bytes = data.shape[1].asConstant();
   }
-  if (!isByte(data.element) || !rows || !bytes || axis != 0 || (quantized != 1 && quantized != -1))
+  if (!data.element.isInteger(8) || !rows || !bytes || axis != 0 ||
+      (quantized != 1 && quantized != -1))
     return n.error() << "has a table " << str(data.shape) << " of " << data.element
                      << ", gather_axis = " << axis << " and quantize_axis = " << quantized
                      << "; supported are rows of a matrix of bytes, quantized along the rows";
-  if ((bits != 2 && bits != 4 && bits != 8) || block < 16 || block > (1 << 20) ||
-      !llvm::isPowerOf2_64(block))
-    return n.error() << "has bits = " << bits << " and block_size = " << block
-                     << "; supported are 2, 4 and 8 bits in blocks of a power of two from 16 on";
+  if (failed(checkBlocks(n, bits, block)))
+    return failure();
   Blocks q{*rows, *bytes * (8 / bits), bits, block};
   Type element = n.in(Scales).element;
   if (!isa<FloatType>(element) || !hasSize(n.in(Scales), q.rows * q.count()) || q.width % block)
@@ -221,4 +224,5 @@ void mlir::tpc::frontend::addQuantizedOps(OpTable &t) {
   t.addMicrosoft("MatMulNBits", importMatMulNBits, "2, 4 or 8 bits; no g_idx, no weight_prepacked");
   t.addMicrosoft("GatherBlockQuantized", importGatherBlockQuantized,
                  "gather_axis = 0; a matrix quantized along its rows in whole blocks");
+  t.unpacks("com.microsoft", "GatherBlockQuantized");
 }

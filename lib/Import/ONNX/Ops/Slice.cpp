@@ -191,7 +191,7 @@ static LogicalResult importSlice(Node &n) {
   for (auto [i, dim] : llvm::enumerate(*normal)) {
     int64_t step = (*steps)[i];
     if (step == 0 || step == INT64_MIN)
-      return n.error() << "has a step of " << step << ", which is not supported";
+      return n.error() << "has a step of " << step << "; it must be neither 0 nor -2^63";
     std::optional<SliceRange> range = slicePart(n, starts[i], ends[i], step, x.shape[dim]);
     if (!range)
       return n.failed() ? failure()
