@@ -202,9 +202,9 @@ def find_cuts(body, inner, last, grid):
 def find_widths(function, grid, shape):
     """Returns (loads, stores): maximum bytes that a thread can access at once, by the kernel's IR.
 
-    Elements along the last index of a loop are adjacent. The access has up to 16 bytes of the
-    narrowest type (of the widest type in kernels without groups). Its number of elements divides
-    the known sizes of the rows, their strides, and the bounds of conditions.
+    Elements along the last index of a loop are adjacent. The access has as many as fit in 16
+    bytes: of the loop's narrowest type, or of the widest if `shape` is `elements`. Their number
+    divides the known sizes of the rows, their strides, and the bounds of conditions.
     """
     loads = stores = 0
     sizes = {}

@@ -407,7 +407,7 @@ ParseResult CallOp::parse(OpAsmParser &parser, OperationState &result) {
   if (parser.parseAttribute(callee, "callee", result.attributes) ||
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren,
                                      [&]() -> ParseResult {
-                                       // The keyword marks parameter indices.
+                                       // The keyword marks operands that are parameters.
                                        isParameter.push_back(
                                            succeeded(parser.parseOptionalKeyword("parameter")));
                                        return parser.parseOperand(all.emplace_back());

@@ -6,8 +6,8 @@
 !k = tensor<4x3xf32>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 1>} {
 
-// An exchange of two dimensions has for each the number of its factors minus one and lists of axis
-// indices: before and after, for the factor and for the product. Each list ends with -1.
+// An exchange of two dimensions passes, for each dimension, the number of its factors minus one and
+// four lists of axis indices, each ended by -1: of the factor and of the product, before and after.
 // CHECK-LABEL: llvm.func internal @exchange(
 // CHECK-DAG: %[[C2:.*]] = llvm.mlir.constant(2 : i32)
 // CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i32)
@@ -46,23 +46,23 @@ func.func private @constants(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<2xui8>
   return %0, %u, %v : tensor<3xf32>, tensor<2xui8>, tensor<2xui8>
 }
 
-// A transfer has the axis of stages, the third, and the other stage; the receive buffer is in the
-// iteration's frame.
+// A transfer passes the index of axis pp (2) and the other stage. The receive buffer is in the frame
+// of the iteration.
 // CHECK-LABEL: llvm.func internal @tpc_stage_0(
-// CHECK-DAG: %[[PP:.*]] = llvm.mlir.constant(2 : i32)
+// CHECK-DAG: %[[TWO:.*]] = llvm.mlir.constant(2 : i32)
 // CHECK-DAG: %[[F32:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[COUNT:.*]] = llvm.mlir.constant(12 : i64)
 // CHECK-DAG: %[[ONE:.*]] = llvm.mlir.constant(1 : i64)
 // CHECK: %[[X:.*]] = llvm.call @tpc_input(%arg0, %[[F32]])
-// CHECK: llvm.call @tpc_send(%arg0, %[[PP]], %[[F32]], %[[X]], %[[COUNT]], %[[ONE]])
+// CHECK: llvm.call @tpc_send(%arg0, %[[TWO]], %[[F32]], %[[X]], %[[COUNT]], %[[ONE]])
 // CHECK-LABEL: llvm.func internal @tpc_stage_1(
 // CHECK-DAG: %[[ZERO:.*]] = llvm.mlir.constant(0 : i64)
 // CHECK-DAG: %[[FOUR:.*]] = llvm.mlir.constant(4 : i64)
 // CHECK-DAG: %[[STEP:.*]] = llvm.mlir.constant(2 : i64)
-// CHECK-DAG: %[[RANK:.*]] = llvm.mlir.constant(2 : i32)
+// CHECK-DAG: %[[TWO:.*]] = llvm.mlir.constant(2 : i32)
 // CHECK-DAG: %[[F32:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK: %[[FRAME:.*]] = llvm.call @tpc_frame_push(
-// CHECK: llvm.call @tpc_recv(%arg0, %[[RANK]], %[[F32]], %[[FRAME]], %{{.*}}, %[[ZERO]])
+// CHECK: llvm.call @tpc_recv(%arg0, %[[TWO]], %[[F32]], %[[FRAME]], %{{.*}}, %[[ZERO]])
 // Only the first of two copies is written to the output: every second of four rows in dimension 0,
 // beginning at the first.
 // CHECK: llvm.icmp "eq"
@@ -70,7 +70,7 @@ func.func private @constants(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<2xui8>
 // CHECK: llvm.cond_br
 // CHECK: %[[OFFSET:.*]] = llvm.getelementptr %[[BOX:.*]][16]
 // CHECK: %[[SIZE:.*]] = llvm.getelementptr %[[BOX]][32]
-// CHECK: llvm.call @tpc_output_every(%arg0, %[[F32]], %[[FRAME]], %[[RANK]], %[[BOX]], %[[OFFSET]], %[[SIZE]], %[[F32]], %[[FOUR]], %[[ZERO]], %[[STEP]])
+// CHECK: llvm.call @tpc_output_every(%arg0, %[[F32]], %[[FRAME]], %[[TWO]], %[[BOX]], %[[OFFSET]], %[[SIZE]], %[[F32]], %[[FOUR]], %[[ZERO]], %[[STEP]])
 
 // CHECK: llvm.mlir.global internal constant @tpc_constant_0(dense<[1, 0, 1]> : tensor<3xi8>) {{.*}}alignment = 64
 // CHECK: llvm.mlir.global internal constant @tpc_constant_1(dense<[5.000000e-01, 1.500000e+00, 2.500000e+00]> : tensor<3xf32>)

@@ -731,7 +731,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   func.func @main(%x: !x) {
     %w = tpc.parameter @w1 : !w1
-    // expected-error @+1 {{slices on a rank do not match}}
+    // expected-error @+1 {{the shapes of the operands do not match on a rank}}
     %0 = tpc.add %x, %w : !x, !w1 -> !x
     return
   }
@@ -849,7 +849,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
-    // expected-error @+1 {{the slices on a rank do not match}}
+    // expected-error @+1 {{the shapes of the operands do not match on a rank}}
     %0 = tpc.concat %x, %x dim 1 : !x, !x -> !x
     return
   }
@@ -868,7 +868,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
-    // expected-error @+1 {{the slices on a rank do not match}}
+    // expected-error @+1 {{the shapes of the operands do not match on a rank}}
     %0 = tpc.reduce sum %x [1] : !x -> !x
     return
   }
@@ -912,7 +912,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     %w = tpc.parameter @w1 : tensor<2x3xf32>
     %i = tpc.iota dim 0 : tensor<3xi64>
-    // expected-error @+1 {{the slices on a rank do not match}}
+    // expected-error @+1 {{the shapes of the operands do not match on a rank}}
     %0 = tpc.gather %w, %i dim 0 : tensor<2x3xf32>, tensor<3xi64> -> tensor<2x3xf32>
     return
   }
@@ -934,7 +934,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     %w = tpc.parameter @w1 : tensor<2x3xf32>
     %i = tpc.iota dim 0 : tensor<3x1xi64>
-    // expected-error @+1 {{the slices on a rank do not match}}
+    // expected-error @+1 {{the shapes of the operands do not match on a rank}}
     %0 = tpc.gather_nd %w, %i : tensor<2x3xf32>, tensor<3x1xi64> -> tensor<2x3xf32>
     return
   }
@@ -957,7 +957,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     %q = tpc.parameter @q : tensor<1x3x2x2xf32>
     %k = tpc.parameter @k : tensor<1x3x3x2xf32>
-    // expected-error @+1 {{the slices on a rank do not match}}
+    // expected-error @+1 {{the shapes of the operands do not match on a rank}}
     %0 = tpc.attention %q, %k, %k scale 1.0 : tensor<1x3x2x2xf32>, tensor<1x3x3x2xf32>, tensor<1x3x3x2xf32> -> tensor<1x3x2x2xf32>
     return
   }
@@ -980,7 +980,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     %q = tpc.parameter @q : tensor<1x3x2x2xf32>
     %k = tpc.parameter @k : tensor<1x2x1xf32>
-    // expected-error @+1 {{the tables on a rank do not match}}
+    // expected-error @+1 {{the shapes of the tables do not match the operand on a rank}}
     %0 = tpc.rotary %q, %k, %k : tensor<1x3x2x2xf32>, tensor<1x2x1xf32>, tensor<1x2x1xf32> -> tensor<1x3x2x2xf32>
     return
   }

@@ -67,14 +67,16 @@ private:
 
   /// Adds the products of a chunk of w with x.
   Values multiplyChunk(ValueRange words, Value chunk, ValueRange sums);
-  /// Adds over lanes whose numbers differ in bits from `low` to `high`.
+  /// Adds over the lanes whose numbers differ only in the bits between the masks `low` and `high`,
+  /// both included.
   Value addLanes(Value sum, int32_t high, int32_t low) {
     for (int32_t bit = high; bit >= low; bit /= 2)
       sum = fadd(sum, createShuffle(b, loc, sum, bit));
     return sum;
   }
-  /// Adds the partial sums of all splits. Contains barriers, so all threads of the block must
-  /// execute it. Calls `finish` in the last block only.
+  /// Adds the partial sums of all splits of k for one range of columns: `split` of `splits`, and
+  /// `range` of `ranges`, are those of this block. Contains barriers, so all threads of the block
+  /// must execute it. Calls `finish` in the last block only.
   void joinSplits(Value range, Value ranges, Value splits, Value split, Value index, Value sum,
                   function_ref<void(Value)> finish);
   /// Adds residual and bias, and stores the result.

@@ -103,7 +103,7 @@ struct GatherEvaluation : EvaluationModel<GatherEvaluation, GatherOp> {
     expected.append(indices.shape);
     expected.append(data.shape.begin() + dim + 1, data.shape.end());
     if (expected != e.shape)
-      return e.fail() << "the slices on a rank do not match";
+      return e.fail() << "the shapes of the operands do not match on a rank";
     Table table(op, e);
     typename A::Element nowhere = A::nowhere(isa<FloatType>(getElementTypeOrSelf(op.getData())));
     Data<A> out(e.shape);
@@ -130,7 +130,7 @@ struct GatherNDEvaluation : EvaluationModel<GatherNDEvaluation, GatherNDOp> {
     Shape expected(indices.shape.begin(), indices.shape.end() - 1);
     expected.append(data.shape.begin() + batch + k, data.shape.end());
     if (expected != e.shape)
-      return e.fail() << "the slices on a rank do not match";
+      return e.fail() << "the shapes of the operands do not match on a rank";
     Table table(op, e);
     typename A::Element nowhere = A::nowhere(isa<FloatType>(getElementTypeOrSelf(op.getData())));
     Data<A> out(e.shape);

@@ -48,7 +48,7 @@ struct DequantizeEvaluation : EvaluationModel<DequantizeEvaluation, DequantizeOp
     const Data<A> *zero = op.getZero() ? e.operands[2] : nullptr;
     auto covers = [&](const Data<A> *t) { return !t || broadcasts(t->shape, e.shape); };
     if (packed.shape != Shape(ArrayRef(e.shape).drop_back()) || !covers(&scale) || !covers(zero))
-      return e.fail() << "the slices on a rank do not match";
+      return e.fail() << "the shapes of the operands do not match on a rank";
     int64_t bits = op.getBits(), range = int64_t(1) << bits;
     bool isSigned = !isUnsigned(op.getPacked().getType());
     Data<A> out(e.shape);
@@ -103,7 +103,7 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
         (keyMask && keyMask->shape != Shape({q.shape[0], sk})) || !covers(mask) || !covers(bias) ||
         (slopes && slopes->shape != Shape({heads})) ||
         (lengths && lengths->shape != Shape({q.shape[0]})))
-      return e.fail() << "the slices on a rank do not match";
+      return e.fail() << "the shapes of the operands do not match on a rank";
     int64_t group = kvHeads > 0 ? heads / kvHeads : 1;
     Data<A> out(e.shape);
     std::vector<typename A::Element> row(sk);

@@ -84,7 +84,7 @@ struct ConcatEvaluation : EvaluationModel<ConcatEvaluation, ConcatOp> {
       end[dim] += begin;
       for (auto [d, size] : llvm::enumerate(end))
         if (int64_t(d) == dim ? size > e.shape[d] : size != e.shape[d])
-          return e.fail() << "the slices on a rank do not match";
+          return e.fail() << "the shapes of the operands do not match on a rank";
       size_t next = 0;
       forEachIndex(operand->shape, [&](ArrayRef<int64_t> index) {
         Shape position(index);
@@ -94,7 +94,7 @@ struct ConcatEvaluation : EvaluationModel<ConcatEvaluation, ConcatOp> {
       begin += operand->shape[dim];
     }
     if (begin != e.shape[dim])
-      return e.fail() << "the slices on a rank do not match";
+      return e.fail() << "the shapes of the operands do not match on a rank";
     return out;
   }
 };
@@ -107,7 +107,7 @@ struct AppendEvaluation : EvaluationModel<AppendEvaluation, AppendOp> {
     Shape expected = out.shape;
     expected[CacheOp::tokenDim] = fresh.shape[CacheOp::tokenDim];
     if (out.shape != e.shape || fresh.shape != expected || lengths.shape != Shape({out.shape[0]}))
-      return e.fail() << "the slices on a rank do not match";
+      return e.fail() << "the shapes of the operands do not match on a rank";
     size_t next = 0;
     bool negative = false;
     forEachIndex(fresh.shape, [&](ArrayRef<int64_t> index) {

@@ -68,7 +68,7 @@ struct ReduceEvaluation : EvaluationModel<ReduceEvaluation, ReduceOp> {
       for (typename A::Element &y : out.data)
         y = A::multiply(y, A::inverse(count));
     if (int64_t(out.data.size()) != countElements(e.shape))
-      return e.fail() << "the slices on a rank do not match";
+      return e.fail() << "the shapes of the operands do not match on a rank";
     out.shape = e.shape;
     return out;
   }
@@ -81,7 +81,7 @@ struct RotaryEvaluation : EvaluationModel<RotaryEvaluation, RotaryOp> {
     for (const Data<A> *table : {&cos, &sin})
       if (table->shape[1] != x.shape[1] || table->shape[2] != half || 2 * half > x.shape[3] ||
           (table->shape[0] != 1 && table->shape[0] != x.shape[0]))
-        return e.fail() << "the tables on a rank do not match";
+        return e.fail() << "the shapes of the tables do not match the operand on a rank";
     Data<A> out = x;
     forEachIndex({x.shape[0], x.shape[1], x.shape[2], half}, [&](ArrayRef<int64_t> index) {
       int64_t i = index[3], row = linearize(index.drop_back(), x.shape) * x.shape[3];

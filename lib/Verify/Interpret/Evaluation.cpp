@@ -11,7 +11,7 @@ template <typename A>
 auto Evaluation<A>::evaluateElements(const Scalar<Element> &scalar) -> Result {
   for (const Value *operand : operands)
     if (!broadcasts(operand->shape, shape))
-      return fail() << "slices on a rank do not match";
+      return fail() << "the shapes of the operands do not match on a rank";
   Value result(shape);
   SmallVector<Element, 3> x(operands.size());
   if (llvm::all_of(operands, [&](const Value *operand) { return operand->shape == shape; })) {
