@@ -76,8 +76,8 @@ LogicalResult ParameterOp::verifySymbolUses(SymbolTableCollection &table) {
   }
   Sizes sizes(shape.begin(), shape.end());
   if (sizes != getSizes(getResult()))
-    return emitOpError() << "views " << describe(sizes) << " as "
-                         << describe(getSizes(getResult()));
+    return emitOpError() << "result has sizes " << describe(getSizes(getResult()))
+                         << ", but the weight or its view has " << describe(sizes);
   return success();
 }
 
@@ -100,7 +100,7 @@ LogicalResult ConstantOp::verify() {
                          << result;
   DistAttr dist = getDist(getResult());
   if (dist.isSharded() || dist.getPartial())
-    return emitOpError("a constant is replicated; take a tpc.local_slice of it");
+    return emitOpError("must be replicated; take a tpc.local_slice of it");
   return success();
 }
 

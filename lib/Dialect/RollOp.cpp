@@ -11,8 +11,9 @@ LogicalResult mlir::tpc::checkRun(Operation *op, Value v, int64_t dim, const Sym
     return failure();
   SymExpr size = getSizes(v)[dim];
   if (every.isConstant(0) || !size.divideExact(every))
-    return op->emitOpError() << "'every', " << every.str() << ", must divide the size of dimension "
-                             << dim << ", " << size.str();
+    return op->emitOpError() << "'every' is " << every.str()
+                             << ", but must divide the size of dimension " << dim << ", "
+                             << size.str();
   return success();
 }
 

@@ -202,19 +202,20 @@ LogicalResult FuncOp::verify() {
         type != getMemory(type.getElementType(), sizes.size()))
       return emitOpError() << "argument " << arg.getArgNumber() << " is " << arg.getType()
                            << ", but must be a dense memref of signless numbers with "
-                           << sizes.size() << " dimensions '?', one for each size";
+                           << sizes.size() << " dynamic dimensions, one for each size";
   }
   if (getRowDims().has_value() != getRowStrides().has_value() ||
       (getRowDims() &&
        (getRowDims()->size() != getSizes().size() || getRowStrides()->size() != getSizes().size())))
-    return emitOpError() << "has strides of rows for another number of operands and results";
+    return emitOpError() << "must have a row stride for each operand and result";
   for (BlockArgument arg : body.getArguments())
     if (auto rows = getRowStride(arg)) {
       if (llvm::is_contained(getResultMemory(), arg))
-        return emitOpError() << "argument " << arg.getArgNumber() << " is a result with a stride";
+        return emitOpError() << "argument " << arg.getArgNumber()
+                             << " is a result and must not have a row stride";
       if ((*getRowDims())[arg.getArgNumber()] < 0 || rows->dims > getSizesOf(arg).size())
         return emitOpError() << "argument " << arg.getArgNumber() << " has "
-                             << getSizesOf(arg).size() << " dimensions, and rows in "
+                             << getSizesOf(arg).size() << " dimensions, but 'rows' is "
                              << (*getRowDims())[arg.getArgNumber()];
     }
   if (body.empty() || !isa<RowsOp>(body.back()))
@@ -278,7 +279,8 @@ private:
       // A store to a computed row must be conditional, because the row may be out of bounds.
       bool isConditional = !storesRow(store, rows);
       if (isConditional && (around == op->getParentOp() || !areApart(store.getIndices())))
-        return op->emitOpError() << "stores to another row than the current one";
+        return op->emitOpError() << "must store to the current row, or under a condition to a row "
+                                    "that no other row stores to";
       if (isConditional)
         partial.insert(store.getMemref());
       if (!stored.insert(store.getMemref()).second)

@@ -205,7 +205,7 @@ func.func @another_group(%x: !rows) {
 
 !rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
 func.func @runs_that_do_not_fit(%x: !rows) {
-  // expected-error @+1 {{'every', s, must divide the size of dimension 0, b}}
+  // expected-error @+1 {{'every' is s, but must divide the size of dimension 0, b}}
   %0 = tpc.collective_permute %x over ["tp"] dim 0 from 1 every s : !rows -> !rows
   return
 }

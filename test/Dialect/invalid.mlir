@@ -110,7 +110,7 @@ func.func @f() {
 
 tpc.weight @w in "m.data" at 0 : tensor<8xf32>
 func.func @f() {
-  // expected-error @+1 {{views [8] as [4]}}
+  // expected-error @+1 {{result has sizes [4], but the weight or its view has [8]}}
   %0 = tpc.parameter @w : tensor<4xf32>
   return
 }
@@ -178,7 +178,7 @@ func.func @f(%q: tensor<1x4x6x8xf32>, %k: tensor<1x4x2x8xf32>, %slopes: tensor<2
 // -----
 
 func.func @f() {
-  // expected-error @+1 {{a constant is replicated}}
+  // expected-error @+1 {{must be replicated; take a tpc.local_slice of it}}
   %0 = tpc.constant dense<0> : tensor<8xi64> : tensor<8xi64, #tpc.dist<[8{tp}]>>
   return
 }
@@ -206,7 +206,7 @@ func.func private @f(tensor<4xf32, #tpc.dist<[b{dp}], local>>)
 // -----
 
 func.func @runs_of_another_size(%x: tensor<8x6xf32>) {
-  // expected-error @+1 {{'every', 4, must divide the size of dimension 1, 6}}
+  // expected-error @+1 {{'every' is 4, but must divide the size of dimension 1, 6}}
   %0 = tpc.roll %x dim 1 from 1 every 4 : tensor<8x6xf32> -> tensor<8x6xf32>
   return
 }

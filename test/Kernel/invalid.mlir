@@ -8,7 +8,7 @@ tpc_kernel.func @not_a_size(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [
 
 // -----
 
-// expected-error@+1 {{argument 0 is 'memref<8xf32>', but must be a dense memref of signless numbers with 1 dimensions '?', one for each size}}
+// expected-error@+1 {{argument 0 is 'memref<8xf32>', but must be a dense memref of signless numbers with 1 dynamic dimensions, one for each size}}
 tpc_kernel.func @static(%x: memref<8xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
   tpc_kernel.rows () in [] {}
 }
@@ -99,7 +99,7 @@ tpc_kernel.func @store_to_another_row(%x: memref<?xf32> of [8]) -> (%y: memref<?
   tpc_kernel.rows (%i) in [8] {
     %0 = memref.load %x[%i] : memref<?xf32>
     tpc_kernel.elements (%j) in [8] {
-      // expected-error@+1 {{stores to another row than the current one}}
+      // expected-error@+1 {{must store to the current row, or under a condition to a row that no other row stores to}}
       memref.store %0, %y[%j] : memref<?xf32>
     }
   }
@@ -226,7 +226,7 @@ tpc_kernel.func @moved(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) 
     %2 = arith.index_cast %1 : i64 to index
     %3 = arith.addi %2, %i : index
     tpc_kernel.elements () in [] {
-      // expected-error@+1 {{stores to another row than the current one}}
+      // expected-error@+1 {{must store to the current row, or under a condition to a row that no other row stores to}}
       memref.store %0, %y[%b, %3] : memref<?x?xf32>
     }
   }
@@ -245,7 +245,7 @@ tpc_kernel.func @moved_apart(%n: memref<?xi64> of [8], %x: memref<?x?xf32> of [2
     %4 = arith.cmpi ult, %3, %most : index
     tpc_kernel.elements () in [] {
       scf.if %4 {
-        // expected-error@+1 {{stores to another row than the current one}}
+        // expected-error@+1 {{must store to the current row, or under a condition to a row that no other row stores to}}
         memref.store %0, %y[%b, %3] : memref<?x?xf32>
       }
     }
@@ -264,7 +264,7 @@ tpc_kernel.func @moved_together(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of
     %4 = arith.cmpi ult, %2, %most : index
     tpc_kernel.elements () in [] {
       scf.if %4 {
-        // expected-error@+1 {{stores to another row than the current one}}
+        // expected-error@+1 {{must store to the current row, or under a condition to a row that no other row stores to}}
         memref.store %0, %y[%b, %2] : memref<?x?xf32>
       }
     }
@@ -315,7 +315,7 @@ tpc_kernel.func @moved_by_branch(%n: memref<?xi64> of [2], %x: memref<?x?xf32> o
     %6 = arith.cmpi ult, %5, %most : index
     tpc_kernel.elements () in [] {
       scf.if %6 {
-        // expected-error@+1 {{stores to another row than the current one}}
+        // expected-error@+1 {{must store to the current row, or under a condition to a row that no other row stores to}}
         memref.store %0, %y[%b, %5] : memref<?x?xf32>
       }
     }
@@ -324,14 +324,14 @@ tpc_kernel.func @moved_by_branch(%n: memref<?xi64> of [2], %x: memref<?x?xf32> o
 
 // -----
 
-// expected-error@+1 {{argument 1 is a result with a stride}}
+// expected-error@+1 {{argument 1 is a result and must not have a row stride}}
 tpc_kernel.func @result(%x: memref<?x?xf32> of [4, 8]) -> (%y: memref<?x?xf32> of [4, 8] rows 1 stride 24) {
   tpc_kernel.rows () in [] {}
 }
 
 // -----
 
-// expected-error@+1 {{argument 0 has 2 dimensions, and rows in 3}}
+// expected-error@+1 {{argument 0 has 2 dimensions, but 'rows' is 3}}
 tpc_kernel.func @dimensions(%x: memref<?x?xf32> of [4, 8] rows 3 stride 24) -> (%y: memref<?x?xf32> of [4, 8]) {
   tpc_kernel.rows () in [] {}
 }
