@@ -74,8 +74,8 @@ double CostModel::getBytes(Type type) const {
 
 /// Returns the number of points of the rule's iteration space on this rank. If a factor occurs in
 /// only one tensor and is not reduced (operands of a concatenation, the operand of a slice), the
-/// iteration space is not the product of all factors; then returns the number of elements of the
-/// largest tensor.
+/// iteration space is not the product of all factors. In this case, returns the number of elements
+/// of the largest tensor.
 double CostModel::getPoints(ShardingRuleOpInterface op) const {
   ShardingRule rule = op.getShardingRule();
   SmallVector<double> sizes;

@@ -110,7 +110,7 @@ static ParseResult parseUse(AsmParser &parser, ParameterUse &use) {
   return success();
 }
 
-/// Parses the syntax after the use.
+/// Parses a load after its use: `@w view #tpc.view<…> : tensor<…>`.
 static ParseResult parseLoad(AsmParser &parser, ParameterUse use, LoadAttr &load) {
   StringAttr weight;
   ViewAttr view;

@@ -93,8 +93,9 @@ static bool isTextIn(DictionaryAttr fields, StringRef name) {
   return isa_and_present<StringAttr>(fields.get(name));
 }
 
-/// Fields {axis, kind, why}, and a size if the collective moves a dimension.
-static bool isPrediction(Attribute value) {
+/// Whether the value has the fields {axis, kind, why}, and a size if the collective moves a
+/// dimension.
+static bool isExpectedCollective(Attribute value) {
   auto fields = dyn_cast<DictionaryAttr>(value);
   return fields && isTextIn(fields, "axis") && isTextIn(fields, "kind") &&
          isTextIn(fields, "why") && (!fields.get("size") || isTextIn(fields, "size"));
@@ -109,7 +110,7 @@ static bool areTactics(const AttrUse &found) {
            auto splits = tactic.getAs<ArrayAttr>("splits");
            auto predicts = tactic.getAs<ArrayAttr>("predicts");
            return splits && predicts && llvm::all_of(splits, llvm::IsaPred<StringAttr>) &&
-                  llvm::all_of(predicts, isPrediction);
+                  llvm::all_of(predicts, isExpectedCollective);
          });
 }
 
@@ -148,7 +149,8 @@ static bool isKernel(const AttrUse &found) {
          });
 }
 
-/// The number of dimensions that count rows, and the elements from row to row.
+/// Whether the value is a list of the number of dimensions that count rows and the elements from
+/// row to row.
 static bool isRowStride(const AttrUse &found) {
   auto list = dyn_cast<ArrayAttr>(found.value);
   auto tensor = dyn_cast_or_null<RankedTensorType>(found.type);

@@ -27,7 +27,7 @@ bool tpc::parseTransfer(std::string_view name, Transfer &transfer) {
 }
 
 /// Returns the number of consecutive messages, and the fraction of the whole buffer that a rank
-/// sends.
+/// sends in all of them.
 static std::pair<double, double> getStepsAndShare(Transfer transfer, int64_t members) {
   double n = double(members);
   if (transfer == Transfer::Send)

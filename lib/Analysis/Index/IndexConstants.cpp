@@ -57,7 +57,7 @@ static IndexExpr bandAt(IndexAnalysis &a, int64_t rows, int64_t columns,
 
 // Recognizes three forms of constant matrices: an arithmetic progression along one dimension; a
 // triangle or a band, with one value if first < column - row <= last and another value otherwise
-// (PyTorch's buffers of causal and local masks); a ramp, that is, a number per row times (column +
+// (PyTorch's buffers of causal and local masks); a ramp, that is, a slope per row times (column +
 // start).
 IndexExpr IndexAnalysis::constantAt(ConstantOp op, ArrayRef<IndexExpr> where) {
   auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
@@ -127,8 +127,8 @@ IndexExpr IndexAnalysis::constantAt(ConstantOp op, ArrayRef<IndexExpr> where) {
   std::optional<::tpc::Ramp> ramp = ::tpc::findRamp(table, columns);
   if (!ramp)
     return {};
-  // A row's number is its element with column + start = 1, its negated element with column + start
-  // = -1, or its first element divided by the start.
+  // A row's slope is its element at column + start = 1, its negated element at column + start = -1,
+  // or else its first element divided by the start.
   SmallVector<IndexExpr> inner(where);
   int64_t one = 1 - ramp->start, other = -1 - ramp->start;
   bool hasOne = one >= 0 && one < columns, hasOther = other >= 0 && other < columns;

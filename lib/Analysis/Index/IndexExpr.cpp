@@ -243,7 +243,7 @@ IndexExpr IndexAnalysis::assume(const IndexExpr &e, const IndexExpr &fact) {
   llvm_unreachable("all kinds are handled");
 }
 
-/// Simplifies a term under the assumption that another term is equal to `hold`. Returns whether a
+/// Simplifies a term under the assumption that another term has the value `hold`. Returns whether a
 /// term changed.
 bool IndexAnalysis::assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold) {
   for (size_t i = 0; i < terms.size(); ++i) {
@@ -278,8 +278,8 @@ bool IndexAnalysis::implies(const IndexExpr &a, const IndexExpr &b) {
          (isBound(a) && isBound(b) && isNonNegative(a.getPolynomial() - b.getPolynomial()));
 }
 
-/// Removes redundant terms. Returns whether a term was removed. Terms of a disjunction are
-/// conjunctions, and the rules are as follows. For a conjunction (`all`), the dual rules apply:
+/// Removes redundant terms of a disjunction of conjunctions; with `all`, of a conjunction of
+/// disjunctions, by the dual rules. Returns whether a term was removed. Rules:
 ///
 ///   a term that implies another term is redundant: `(i <= j and m) or m` is `m`;
 ///   l in `(l and r) or t` is redundant if `not l and r` implies t:

@@ -112,8 +112,10 @@ bool IndexAnalysis::isNonNegative(const SymExpr &e) {
          });
 }
 
-// Finds quotient and rest with a = quotient * b + rest and 0 <= rest < b. The quotient has the
-// terms of `a` that are multiples of b or, if b is a sum, coefficients of symbols.
+// Finds quotient and rest with a = quotient * b + rest and 0 <= rest < b. If b is one term, the
+// quotient comes from the terms of `a` that are multiples of b. If b is a sum, it comes from the
+// symbols whose coefficient is a multiple of b: for a = i * (s + 1) + j and b = s + 1, the quotient
+// is i.
 std::optional<std::pair<SymExpr, SymExpr>> IndexAnalysis::divide(const SymExpr &a,
                                                                  const SymExpr &b) {
   if (a.isOverflow() || b.isOverflow() || !isNonNegative(b - 1))

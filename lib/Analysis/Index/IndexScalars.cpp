@@ -146,9 +146,9 @@ IndexExpr indexing::ofElements(NegOp op, IndexAnalysis &a, Operands operands) {
   });
 }
 
-/// Whether n + e rounds to n for all 64-bit integers e. Exporters add the minimum of a type to mask
-/// entries that already mask a key. Requires that half a unit in the last place of n exceeds 2^93,
-/// a bound of |e|.
+/// Whether n + e rounds to n for all 64-bit values of the symbols in e. Exporters add the minimum
+/// of a type to mask entries that already mask a key. With at most 2^10 terms and coefficients
+/// below 2^20, |e| is less than 2^93, which must be less than half a unit in the last place of n.
 static bool absorbs(double n, const SymExpr &e, Type type) {
   ArrayRef<SymExpr::Term> terms = e.getTerms();
   auto isSmall = [](const SymExpr::Term &term) {
