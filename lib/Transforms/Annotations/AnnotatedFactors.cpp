@@ -37,7 +37,7 @@ std::optional<AnnotatedClass> AnnotatedFactors::find(Value value, unsigned dim, 
     const SymExpr &clsSize = classes.getSize(cls);
     if (clsSteps == steps && clsSize == size)
       return AnnotatedClass{cls, dim};
-    // Equally large parts are at equal distances.
+    // A class of another size matches if its shards cover equally many elements of the dimension.
     auto part = size.divideExact(parts), clsPart = clsSize.divideExact(parts);
     if (part && clsPart && *part * steps == *clsPart * clsSteps)
       return AnnotatedClass{cls, dim};

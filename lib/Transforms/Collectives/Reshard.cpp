@@ -9,7 +9,7 @@
 //   all-reduce        unreduced axes                     removed
 //   all-gather        the top of a stack                 removed
 //   all-to-all        the top of a stack                 pushed onto a stack of another dimension
-//   permute           a dimension's axes                 reordered, or those of the target
+//   permute           a dimension's axes                 reordered, or moved to the target's stacks
 //   exchange          anything                           the target, in one step
 //
 // Every step has positive cost, and the number of distributions is finite, so Dijkstra's algorithm
@@ -162,7 +162,7 @@ static SmallVector<DimAttr, 4> getPermuted(DimAttr dim, DimAttr target) {
 }
 
 /// Returns true if `target` is `dim` with additional axes.
-static bool isBelow(DimAttr dim, DimAttr target) {
+static bool isExtendedBy(DimAttr dim, DimAttr target) {
   SmallVector<AxisStack> have = getStacks(dim, target), want = getStacks(target, dim);
   if (have.size() != want.size())
     return false;
@@ -271,7 +271,7 @@ void Search::expand(DistAttr dist) {
     if (!dist.usesAxis(axis.getValue())) {
       forEachAdded(axis, [&](unsigned d, DimAttr added) {
         // A slice over mb cannot be reversed, so it must be part of the target.
-        if (axis.getValue() != "mb" || isBelow(added, to.getDims()[d]))
+        if (axis.getValue() != "mb" || isExtendedBy(added, to.getDims()[d]))
           relax(dist, ReshardStep::Slice, {axis}, d, -1, withDim(dist, d, added));
       });
     } else if (dist.isUnreducedOver(axis.getValue()) && !to.isUnreducedOver(axis.getValue())) {

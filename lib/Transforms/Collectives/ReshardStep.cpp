@@ -52,7 +52,8 @@ std::optional<Permutation> mlir::tpc::getPermutation(ShardingRuleOpInterface op)
   if (factor == rule.factors.end())
     return std::nullopt;
   ShardingRule::Dim alone = {int(factor - rule.factors.begin())};
-  assert(rule.results.size() == 1 && rule.operands.size() == 1 && "of one value another");
+  assert(rule.results.size() == 1 && rule.operands.size() == 1 &&
+         "a reshard has one operand and one result");
   int64_t d = llvm::find(rule.results[0], alone) - rule.results[0].begin();
   DimAttr dim = getDist(op->getResult(0)).getDims()[d];
   auto runs = factor->run->isConstant(0) ? std::nullopt : factor->size.divideExact(*factor->run);

@@ -53,7 +53,7 @@ struct FixInputs : public mlir::tpc::impl::FixInputsBase<FixInputs> {
       unsigned i = argument.getArgNumber();
       InputDefaultAttr defaultOf = InputDefaultAttr::lookup(main.getArgAttrDict(i));
       if (!defaultOf) {
-        // A cache of a file that is valid only for an empty past.
+        // An unused cache of size 0: the file is valid only for an empty past.
         if (argument.use_empty() && llvm::is_contained(getSizes(argument), SymExpr(0)))
           fixed.set(i);
         continue;

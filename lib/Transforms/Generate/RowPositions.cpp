@@ -132,7 +132,7 @@ LogicalResult RowPositions::visitAttention(AttentionOp op) {
   return success();
 }
 
-/// Visits a slice of a table that begins at the past: gathers rows by number instead.
+/// Visits a slice of a table from row `past` on: gathers rows by per-sequence positions instead.
 LogicalResult RowPositions::visitTable(SliceOp op) {
   int64_t dim = op.getDim();
   Value table = op.getOperand();

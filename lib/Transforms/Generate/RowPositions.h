@@ -4,11 +4,11 @@
 // this number (positions, rotary tables, rows of position tables) become per-sequence values, with
 // the batch as leading dimension:
 //
-//     %p = tpc.add %iota, %past : [sequence]              positions of all
-//     %p = tpc.add %iota, %lengths : [batch, sequence]    of each, %lengths [batch, 1]
+//     %p = tpc.add %iota, %past : [sequence]              one row of positions for all
+//     %p = tpc.add %iota, %lengths : [batch, sequence]    one row per sequence; %lengths [batch, 1]
 //
-// The rewrite ends at ops that combine them with batched values: there the leading dimension
-// replaces a broadcast dimension. Later ops are not changed.
+// The rewrite ends at ops that combine per-sequence with batched values: there the leading
+// dimension replaces a broadcast dimension. Later ops are not changed.
 //
 //===----------------------------------------------------------------------===//
 

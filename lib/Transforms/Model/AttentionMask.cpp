@@ -4,8 +4,8 @@
 // (IndexAnalysis). After all steps, an element of the scores is one of several cases, each with a
 // condition:
 //
-//   Score, plus a number     visible if the number is 0
-//   a number                 replaced, multiplied by 0, or -inf was added
+//   the score plus a number  the key is visible if the number is 0
+//   a number                 the score was replaced or multiplied by 0, or -inf was added
 //
 // A visible score may also have a bias that is linear in the key's index, with a slope per head,
 // plus a term that is the same for all keys (ALiBi).
@@ -30,8 +30,8 @@ using Kind = IndexExpr::Kind;
 
 namespace {
 
-// A score of at most this value, by addition or replacement, underflows to zero in exp if any key
-// is visible.
+// A score to which at most this number is added, or that is replaced by it, underflows to zero in
+// exp if any key of its row is visible.
 constexpr double kMasks = -9999;
 // If a number is at most this value, adding it to a score in f32 absorbs the score.
 constexpr double kAbsorbs = -1e30;
@@ -303,7 +303,7 @@ bool MaskAnalyzer::addVisible(const ScoreStep &step) {
   if (classify(visible))
     return true;
   if (step.kind == ScoreStep::Add && hasSlope)
-    return false; // hides elements other than non-zero elements
+    return false; // does more than hide the keys at non-zero elements
   onlyCausal = false;
   Value mask = to4D(maskTensor(step));
   if (!mask)
@@ -354,7 +354,7 @@ bool MaskAnalyzer::addBias(Value v, double factor) {
 //===----------------------------------------------------------------------===//
 
 std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool guarded) {
-  // Added values without a constant in each case are biases.
+  // Added values that are not constant in every case are biases.
   SmallVector<bool> asBias(steps.size(), false);
   bool anyBias = false;
   for (auto [i, step] : llvm::enumerate(steps))

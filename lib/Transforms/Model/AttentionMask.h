@@ -36,7 +36,8 @@ struct AttentionMask {
   double scale = 1;
   double softcap = 0;
 
-  /// Returns `first` in the form of the attention op: the number of last keys up to i + offset.
+  /// Returns `first` in the form of the attention op: the size of the window, which ends at key i +
+  /// offset.
   std::optional<::tpc::SymExpr> getWindow() const {
     return first ? std::optional(offset + 1 - *first) : std::nullopt;
   }

@@ -266,7 +266,7 @@ void LayerFinder::compare() {
 
 void LayerFinder::mergeNeighbors() {
   int nextSymbol = segments.size();
-  // Each iteration merges at least two pairs, so there are fewer segments.
+  // Each iteration merges at least two pairs of segments, so the loop terminates.
   while (true) {
     llvm::MapVector<std::pair<int, int>, int> counts;
     for (size_t i = 0; i + 1 < segments.size(); ++i) {

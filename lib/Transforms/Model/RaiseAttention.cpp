@@ -59,7 +59,8 @@ bool isWidening(Operation *op, Type narrow) {
          isFloatTensor(cast.getResult());
 }
 
-/// `narrow`: conversions from this type to a wider one are skipped.
+/// Traces `v` back through scales and movement ops. Skips conversions from `narrow` to a wider
+/// type.
 Operand followOperand(Value v, Type narrow) {
   SmallVector<Operation *> chain;
   Value base = v;
@@ -216,7 +217,7 @@ private:
   struct Regroup {
     SmallVector<SymExpr> from, to; // sizes of leading dimensions
   };
-  SmallVector<Regroup> regroups; // in order from the softmax down
+  SmallVector<Regroup> regroups; // in order from the softmax to the matmul
   OpBuilder &builder;
   Location loc;
 };

@@ -26,7 +26,7 @@ struct ProjectionSlice {
   Movement movement;
   SmallVector<Operation *> pointwise;
   Value matrix, bias;
-  /// A slice that contains all of these columns; this slice becomes a slice of its matmul.
+  /// Another slice with all columns of this one. This slice is then taken from the other's matmul.
   ProjectionSlice *enclosing = nullptr;
   MatmulOp product = {};
 };

@@ -41,7 +41,7 @@ mlir::tpc::chooseCuts(size_t segments, size_t stages,
       solve([&](double a, size_t i, size_t j) { return std::max(a, costs[i][j]); }, nullptr);
   if (largest == infinity)
     return std::nullopt;
-  // The optimum must be within the limit for zero slack, despite rounding.
+  // Even with zero slack and rounding, the optimum must be within the limit.
   double limit = largest * (1 + std::max(slack, 1e-9));
   std::vector<std::vector<size_t>> choice(stages + 1, std::vector<size_t>(segments + 1));
   solve(

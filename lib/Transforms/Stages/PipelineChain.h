@@ -30,8 +30,8 @@ struct RecomputeLimits {
 
 /// Returns the ops that each stage recomputes. An op is recomputed with all its producers if they
 /// communicate nothing and stay within the limits of time and memory. Ops that depend on weights
-/// alone are always recomputed, because weights are neither sent nor loaded twice. Ops that depend
-/// on nothing are too, unless their results can stay in memory between micro-batch iterations.
+/// alone are always recomputed, because weights are neither sent nor loaded twice. So are ops that
+/// depend on nothing, unless their results can stay in memory between micro-batch iterations.
 DenseSet<Operation *> findRecomputed(func::FuncOp main, CostModel &model, int64_t stages,
                                      RecomputeLimits limits);
 

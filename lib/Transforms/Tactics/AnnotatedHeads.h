@@ -12,13 +12,15 @@ struct AnnotatedHeads {
   bool whole = false; // an annotation requires unsplit kv heads
   bool split = false; // an annotation splits them over tp
   bool other = false; // an annotation is incompatible with repeated heads
-  /// Number of subgroups into which annotations of query heads divide the group. Example: 4{tp} * 8
-  /// columns, with 2 kv heads for 4 query heads of size 4, has 2 subgroups.
+  /// Number of subgroups into which annotations of query heads divide the group. Example: 2 kv
+  /// heads with 4 query heads of size 4 each have 32 columns of queries. `4{tp} * 8` divides these
+  /// into 4 parts of 2 query heads, so each group has 2 subgroups.
   std::optional<int64_t> repeats = {};
   std::string by = {}; // source of the annotation, for messages
 };
 
-/// Returns the annotations of kv heads `cls`, and of the query heads `group` of each.
+/// Returns the annotations of the class `cls` of kv heads, and of the class `group` of the query
+/// heads per kv head.
 AnnotatedHeads getAnnotatedHeads(ModuleOp module, FactorClasses &classes, int cls, int group);
 
 } // namespace mlir::tpc

@@ -100,7 +100,7 @@ int64_t mlir::tpc::getStride(ArrayRef<StridedFactorAttr> factors, int64_t steps)
     if (steps < inner * factor.getSize()) {
       if (factor.getStride() != 0)
         return steps / inner * std::abs(factor.getStride());
-      steps = inner * factor.getSize(); // from one copy to the element after the last
+      steps = inner * factor.getSize(); // skips the copies (stride 0)
     }
     inner *= factor.getSize();
   }

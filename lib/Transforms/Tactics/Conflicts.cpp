@@ -182,7 +182,7 @@ double ConflictResolver::getSeconds(Operation *op, PlannedDists::AxesOf axesOf,
   return seconds;
 }
 
-/// The same if `axis` splits only `winner` of the classes in `counts` (-1: none of them).
+/// Returns the same estimate if `axis` splits only `winner` of the classes in `counts` (-1: none).
 double ConflictResolver::getSeconds(Operation *op, StringAttr axis, const Counts &counts,
                                     const Offers &offers, int winner) {
   bool outermost = false;

@@ -141,7 +141,8 @@ SmallVector<Operation *> Plan::getParameters(Value value) const {
   SmallVector<Operation *> result;
   if (auto quantized = value.getDefiningOp<DequantizeOp>()) {
     for (Value operand : quantized->getOperands()) {
-      auto repeated = operand.getDefiningOp<GatherOp>(); // a scale of parts of a block
+      // Scales of blocks may be repeated for parts of a block.
+      auto repeated = operand.getDefiningOp<GatherOp>();
       result.append(getParameters(repeated ? repeated.getData() : operand));
     }
     return result;

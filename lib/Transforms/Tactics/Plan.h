@@ -23,7 +23,7 @@ namespace mlir::tpc {
 struct ExpectedCommunication {
   Value value;
   /// Reader of the value. Null: all readers, including readers of sums with the value as an addend.
-  /// The op that defines the value: permutations by that op.
+  /// If it is the op that defines the value: permutations by that op.
   Operation *reader;
   SmallVector<StringAttr> axes; // empty: all axes
   std::string why;              // reason, for reports

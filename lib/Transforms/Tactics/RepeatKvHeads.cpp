@@ -23,7 +23,7 @@
 // keys becomes a norm over the repeated heads: each head occurs r times, so means do not change.
 // Neither form needs communication.
 //
-// Maximum per rank, in matrices of one head:
+// Maximum per rank. A matrix is the part of a projection (q, k, v or output) for one head:
 //
 //                              query heads                       matrices
 //     r copies, in weights     ceil(kv * r / tp) * group / r     2 * (ceil(kv * r / tp) + queries)
