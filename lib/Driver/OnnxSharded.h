@@ -12,7 +12,7 @@ namespace tpc {
 
 /// Collects the splits of weights and inputs that the tactics of `spec` choose for a program of the
 /// model level. Does not change the program. A weight with several different splits is omitted,
-/// because they follow from the splits of other values.
+/// because its splits follow from those of other values.
 mlir::LogicalResult collectShardings(mlir::ModuleOp model, const ShardSpec &spec,
                                      OnnxDevices &devices);
 

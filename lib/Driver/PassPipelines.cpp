@@ -61,7 +61,7 @@ static void buildRaisingPasses(OpPassManager &pm, bool generates) {
   fn.addPass(createRaiseActivations());
   fn.addPass(createSplitFusedProjections());
   fn.addPass(createRaiseAttention());
-  // Runs after rotary embeddings are recognized, because they swap halves, which is a roll.
+  // Runs after attention is recognized: rotary embeddings swap halves, which is a roll.
   fn.addPass(createRaiseRolls());
 
   fn.addPass(createNormalizeTokens());

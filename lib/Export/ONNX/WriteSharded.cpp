@@ -25,7 +25,7 @@ using llvm::StringRef;
 
 namespace {
 
-/// First IR version with multi-device fields: 11.
+/// First IR version with device configurations.
 constexpr int64_t kIrVersion = 11;
 // Field numbers of onnx.proto.
 constexpr uint64_t kModelIrVersion = 1, kModelGraph = 7, kModelConfiguration = 26, kGraphNode = 1,
@@ -37,7 +37,7 @@ Error makeError(const llvm::Twine &what) {
 
 Error makeChangedError() { return makeError("the file has changed while it was compiled"); }
 
-/// One field of a message: its bytes with tag, and the bytes of its value.
+/// One field of a message: the bytes of tag and value, and those of the value alone.
 struct Field {
   uint64_t number;
   unsigned wire;
@@ -153,7 +153,7 @@ void NodePlanner::findStages() {
     if (auto it = devices.nodes.find(nameOf(graph.node(i))); it != devices.nodes.end())
       stages[i] = it->second;
   std::vector<std::optional<int64_t>> known = stages, needed = stages;
-  // If nodes are not in topological order (which ONNX requires), some get a later stage than
+  // ONNX requires topological order. In a file that violates it, some nodes get a later stage than
   // necessary.
   for (int i = graph.node_size(); i-- > 0;)
     for (const std::string &input : graph.node(i).input())

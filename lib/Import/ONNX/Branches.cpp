@@ -98,7 +98,7 @@ LogicalResult mlir::tpc::frontend::importIf(Node &node) {
   if (!condition.isBool() || !known || !known->isConstant())
     return node.error() << "has a condition that depends on the model's inputs; only conditions "
                            "that are known while importing can be followed"
-                        << node.importer.explainFixing(condition.value)
+                        << node.importer.explainFixInput(condition.value)
                         << ". Each branch of a merged decoder (decoder_model_merged.onnx) is also "
                            "a separate file: decoder_with_past_model.onnx or decoder_model.onnx";
   const ::onnx::AttributeProto *branch = node.attribute(

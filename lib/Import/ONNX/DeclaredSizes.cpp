@@ -1,14 +1,14 @@
 //===- DeclaredSizes.cpp - Sizes of inputs and outputs in the file ---------===//
 //
 // ONNX Runtime checks numbers in the shapes of inputs, and takes names of sizes as hints. Exporters
-// write wrong ones: optimum 1.x declares a mask of `past_sequence_length + 1` tokens for prompts of
-// any length, and names the size of the logits `1`. The graph shows more, so names are used as
+// write wrong names: optimum 1.x declares a mask of `past_sequence_length + 1` tokens for prompts
+// of any length, and names the size of the logits `1`. The graph shows more, so names are used as
 // follows:
 //
 //   1. The file is imported with the names of its inputs, where equal names are equal sizes. If a
 //      node then has an error, the import is tried again with fewer names (SizeNames).
 //   2. tieSizes sets sizes that no op relates to other sizes, if the graph allows it: a mask
-//   [batch, tokens] covers past and new tokens; other sizes are what their names say.
+//      [batch, tokens] covers past and new tokens; other sizes are what their names say.
 //
 //===----------------------------------------------------------------------===//
 

@@ -5,12 +5,14 @@
 // computed as in Hugging Face's library, from the length of the past and the padding, which are
 // derived from the uses of the other inputs. Positions cannot be omitted if an input has a use that
 // is not in this table:
-//   index of a lookup token ids: independent of positions [batch, sequence, 64], symbolic sequence
-//   embedded tokens: independent of positions joined along a dimension of size p with a cache of p
-//   tokens
-//     one of size sequence
-//   attention_mask, [batch, p + sequence]         visible tokens among past and new ones
-//   [64, 8], only an operand of matmuls           a matrix of an adapter
+//
+//   use                                                meaning of the input
+//   index of a lookup                                  token ids: independent of positions
+//   [batch, sequence, 64], symbolic sequence           embedded tokens: independent of positions
+//   joined along a dimension of size p with a tensor   a cache of p tokens
+//     that has the size sequence there
+//   attention_mask, [batch, p + sequence]              visible tokens among past and new ones
+//   [64, 8], only an operand of matmuls                a matrix of an adapter
 //
 //===----------------------------------------------------------------------===//
 
@@ -63,7 +65,7 @@ static std::string nameOf(func::FuncOp main, BlockArgument input) {
   return name.str();
 }
 
-std::string Importer::explainFixing(Value value) {
+std::string Importer::explainFixInput(Value value) {
   llvm::SetVector<Value> sources;
   if (value)
     sources.insert(value);

@@ -95,7 +95,7 @@ public:
   void constrain(const SymExpr &expr, int64_t low, int64_t high, const Twine &why);
   /// Describes how the inputs that `value` is computed from could become constants, for the end of
   /// an error. Returns an empty string if they cannot.
-  std::string explainFixing(Value value);
+  std::string explainFixInput(Value value);
   /// Records that a node has an error, which may be due to a wrong name of a size.
   void noteNodeError() { hasNodeErrors = true; }
 
@@ -138,10 +138,9 @@ private:
   /// Called after an import. Derives sizes of inputs that the graph leaves open from the roles of
   /// the inputs and from their names, and imports the file again with these sizes.
   void tieSizes(Messages &messages);
-  using InputDim = std::pair<std::string, int>; /// Imports the file again with these sizes of
-                                                /// inputs. Restores the state and returns false if
-                                                /// the import fails or adds a constraint, or if
-                                                /// `mustRelax` is set and no constraint is dropped.
+  using InputDim = std::pair<std::string, int>; // name of an input, and a dimension
+  /// Imports the file again with these sizes of inputs. Restores the state and returns false if the
+  /// import fails or adds a constraint, or if `mustRelax` is set and no constraint is dropped.
   bool importTied(const std::map<InputDim, SymExpr> &sizes, Messages &messages,
                   bool mustRelax = false);
   /// Finds caches whose length differs from the length of the first cache, although a constraint

@@ -42,7 +42,7 @@ LogicalResult Node::needsKnown(unsigned i, StringRef what) {
   return error() << "has " << what << " ('" << proto.input(i)
                  << "') that is computed from data; tpc needs " << what
                  << " to follow from constants and from the sizes of the inputs"
-                 << importer.explainFixing(in(i).value);
+                 << importer.explainFixInput(in(i).value);
 }
 
 //===----------------------------------------------------------------------===//

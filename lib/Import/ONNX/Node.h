@@ -127,7 +127,7 @@ public:
   Value concat(ArrayRef<Value> values, int64_t dim);
   Value cast(Value v, Type element);
   Value matmul(Value lhs, Value rhs, Value bias = {});
-  /// Numbers [.., 8 / bits] of packed bytes, see tpc.dequantize.
+  /// Returns the numbers [.., 8 / bits] in packed bytes, see tpc.dequantize.
   Value dequantize(Value packed, Value scale, Value zero, int64_t bits, int64_t zeroPoint = 0);
   Value softmax(Value v, int64_t dim);
   Value layerNorm(Value x, Value scale, Value bias, double epsilon);

@@ -42,8 +42,8 @@ struct Tensor {
   std::shared_ptr<const TensorSource> source;
   std::shared_ptr<const Contents> contents;
   std::optional<Interval> interval;
-  /// Bits of an element if several elements share a byte, else 0. `element` and `shape` are then of
-  /// the bytes.
+  /// Bits of an element if several elements share a byte; `element` and `shape` are then those of
+  /// the bytes. Otherwise 0.
   int64_t packedBits = 0;
   /// Number of equalities applied to its sizes (see Importer::lookup).
   int64_t equalities = 0;

@@ -50,7 +50,7 @@ Type mlir::tpc::frontend::getElementType(MLIRContext *context, int32_t dataType)
   return {};
 }
 
-/// Returns the bits of an element of which a byte has several, else 0.
+/// Returns the bits of an element if several elements share a byte, else 0.
 static int64_t getPackedBits(int32_t dataType) {
   switch (dataType) {
   case TensorProto::INT4:

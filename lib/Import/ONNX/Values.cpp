@@ -39,7 +39,7 @@ std::string mlir::tpc::frontend::findFault(ArrayRef<SymExpr> sizes) {
 /// Returns true for tensors that become constants of the program instead of weights:
 /// * integers and booleans up to 64 KiB (tables, masks),
 /// * single numbers,
-/// * floats with a leading dimension of 1 up to 64 KiB (many of them are masks),
+/// * floats up to 64 KiB of at least 3 dimensions, the first of size 1 (many of them are masks),
 /// * Constant nodes of up to 64 elements (likewise).
 static bool isConstant(const TensorSource &source, bool isInitializer) {
   constexpr uint64_t limit = 64 << 10;

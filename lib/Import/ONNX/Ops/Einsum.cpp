@@ -150,7 +150,7 @@ static LogicalResult importEinsum(Node &n) {
       return wrong("whose result '" + output + "' is not made of letters");
     wanted = *own;
   } else {
-    // The labels of one operand only, in the order of the alphabet, after an ellipsis.
+    // The ellipsis, then the labels that only one operand has, in alphabetical order.
     for (int64_t i = dots; i > 0; --i)
       wanted.push_back(Label(-i));
     for (Label label = 'A'; label <= 'z'; ++label)

@@ -34,7 +34,7 @@ static LogicalResult makeLoss(Node &n, Value logProbs) {
   Value loss = n.unary<NegOp>(n.reduce(ReduceFunction::Sum, n.select(isLabel, logProbs, zero), {1},
                                        /*keep=*/false));
 
-  // Weights of classes, and none for ignored labels.
+  // Weights of classes; 0 for ignored labels.
   Value weight;
   if (n.has(2)) {
     Sizes row = column;

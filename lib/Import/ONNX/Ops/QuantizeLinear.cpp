@@ -209,8 +209,8 @@ static LogicalResult importDynamicQuantizeLinear(Node &n) {
                  failed(n.set(2, n.wrap(zero))));
 }
 
-/// Returns a factor of a matmul of integers, in f32 and minus its zero points: a single one, or one
-/// for each row of a left or each column of a right factor.
+/// Returns a factor of a matmul of integers in f32, minus its zero point. Each row of a left
+/// factor, and each column of a right one, can have its own zero point.
 static Value makeFactor(Node &n, unsigned input, unsigned zeros, bool isRight) {
   const Tensor &x = n.in(input);
   Type single = n.b.getF32Type();

@@ -84,8 +84,8 @@ static Value makeZeroPoints(Node &n, unsigned input, const Blocks &q, Type eleme
 }
 
 /// Returns the numbers of all blocks: [rows, blocks, bytes, numbers of a byte]. If a row uses only
-/// a part of its last block, and parts of this size end at bytes, the result has parts of blocks
-/// instead of blocks, without the unused ones.
+/// a part of its last block, blocks are divided into equal parts, so that unused parts can be
+/// omitted. This requires that parts end at bytes.
 static Value makeNumbers(Node &n, unsigned bytes, unsigned scales, unsigned zeros, const Blocks &q,
                          int64_t zeroPoint) {
   SymExpr rows(q.rows), blocks(q.count()), one(1);
@@ -170,8 +170,8 @@ static LogicalResult importMatMulNBits(Node &n) {
   return n.result(n.matmul(n.operand(A), matrix, bias));
 }
 
-/// Rows of a quantized table. Rows are looked up in the table's numbers, so that the table stays
-/// packed and its rows can be split.
+/// Imports a lookup of rows in a quantized table as a lookup in the dequantized table, so that the
+/// table stays packed and its rows can be split.
 static LogicalResult importGatherBlockQuantized(Node &n) {
   enum : unsigned { Data, Indices, Scales, ZeroPoints };
   if (failed(n.expectInputs(3, 4)))
@@ -205,7 +205,8 @@ static LogicalResult importGatherBlockQuantized(Node &n) {
                      << " need [" << q.rows << ", " << q.count() << "] of floats, and whole blocks";
   if (failed(checkScales(n, Scales)) || failed(checkIndices(n, indices, data, 0)))
     return failure();
-  // Integers of 4 bits have no zero point by default, those in bytes have their middle.
+  // The default zero point of integers that are packed in uint8 is the middle of their range; for
+  // other types (int4, uint4, int8), it is 0.
   bool isSigned = !data.element.isUnsignedInteger(8);
   Value numbers = makeNumbers(n, Data, Scales, ZeroPoints, q,
                               data.packedBits || isSigned ? 0 : int64_t(1) << (bits - 1));

@@ -1,8 +1,8 @@
 //===- Selection.cpp - TopK, OneHot, Hardmax, ScatterElements -------------===//
 //
 // Routers of experts select and assign a few elements of a dimension. Each selected element is a
-// reduction, and each assigned one a choice by index, so that neither sorts nor writes at an
-// address that depends on data.
+// reduction, and each assigned element a select by index. So no op sorts, or writes at an address
+// that depends on data.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@ using namespace mlir::tpc::frontend;
 /// Maximum number of elements that are selected or assigned along a dimension; each is an op.
 static constexpr int64_t kMaxSelected = 64;
 
-/// Returns the element that no other precedes in the order of `function`.
+/// Returns the number that is selected last: the lowest for Max, the largest for Min.
 static Value makeLast(Node &n, Value like, ReduceFunction function) {
   bool isMax = function == ReduceFunction::Max;
   Type element = elementOf(like);
@@ -73,7 +73,8 @@ static LogicalResult importTopK(Node &n) {
     Value best = n.reduce(function, rest, {*axis}, /*keep=*/true);
     Value at = n.argExtreme(function, rest, *axis, /*keep=*/true);
     if (taken) {
-      // If all others are the last element of the order, so seem those that are taken.
+      // Taken elements were replaced by `last`. If all others equal it too, the first element that
+      // is not taken is selected.
       Value other = n.cast(n.unary<NotOp>(taken), n.b.getI32Type());
       Value first = n.argExtreme(ReduceFunction::Max, other, *axis, /*keep=*/true);
       at = n.select(n.compare(Predicate::EQ, best, last), first, at);
@@ -149,7 +150,7 @@ static LogicalResult importHardmax(Node &n) {
   return n.result(n.reshape(n.cast(isBest, x.element), x.shape));
 }
 
-/// Imports out[i][index[i][k]] = updates[i][k] as a choice for each k.
+/// Imports out[i][index[i][k]] = updates[i][k] as a select for each k.
 static LogicalResult importScatterElements(Node &n) {
   if (failed(n.expectInputs(3)))
     return failure();

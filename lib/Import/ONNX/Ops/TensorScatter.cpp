@@ -1,10 +1,11 @@
 //===- TensorScatter.cpp - Caches that are written at positions -----------===//
 //
-// TensorScatter writes new keys or values into a cache of fixed size, at a position of each
-// sequence that is data. The result is a lookup of rows in the concatenation of cache and new rows.
+// TensorScatter writes new keys or values into a cache of fixed size, for each sequence at a
+// position that is known at run time. The result is a lookup of rows in the concatenation of cache
+// and new rows.
 //
-// In a generation, a cache is what it contains, its first `past` rows, and new rows follow them
-// (Importer::findCacheViews). Then the result is the concatenation.
+// In a generation, a cache is reduced to the rows that it contains, the first `past` ones, and new
+// rows follow them (Importer::findCacheViews). Then the result is the concatenation.
 //
 //===----------------------------------------------------------------------===//
 
