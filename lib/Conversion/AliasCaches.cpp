@@ -39,8 +39,9 @@ static bool isReadByStrides(OpOperand &use) {
          (&use == &attention.getKMutable() || &use == &attention.getVMutable());
 }
 
-/// Marks transposes before an append, except if a kernel computes the new tokens, or appends to
-/// both caches: it writes directly into the cache.
+/// Marks transposes of new tokens before an append, and of the cache before attention that reads it
+/// by strides. If a kernel computes the new tokens, or appends to both caches, it writes directly
+/// into the cache; then the first is not marked.
 static void markTransposes(AppendOp append) {
   Builder b(append.getContext());
   if (auto fresh = append.getFresh().getDefiningOp<TransposeOp>();

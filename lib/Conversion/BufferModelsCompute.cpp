@@ -260,6 +260,7 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
                          v = p.sizes(op.getV().getType());
     // A rank has the same KV heads in q as in k, and the same shard of each group: local query
     // heads of [2 * 4{tp}] are not contiguous in the global dimension, but they form groups.
+
     // Position of this rank's first query. If the rank's queries are not contiguous, only slopes
     // use the position. Then any position is correct, because it only adds a constant to each row.
     DimAttr queries = getDist(op.getQ()).getDims()[1];

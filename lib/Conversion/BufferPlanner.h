@@ -109,7 +109,7 @@ private:
   LogicalResult planBlock(Block &block, ValueRange results);
   void findSlots(Block &block, ValueRange results);
   void assignSlot(Value value, const SymExpr &size, Value reusable, int64_t now, int64_t end);
-  /// Returns the place of a merged matmul's result in the buffer of the group.
+  /// Returns the columns of a merged matmul's result in the buffer of the group.
   Value makeColumns(const ResultColumns &columns, Value tensor);
   SymExpr assignOffsets();
   Value getAliased(Value value) const;

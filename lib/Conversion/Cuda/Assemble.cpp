@@ -149,7 +149,7 @@ void Files::removeLeft() {
       continue;
     llvm::SmallString<128> path(it->path());
     llvm::sys::path::append(path, kLock);
-    // Another process is still creating a folder without a lock file.
+    // A folder without a lock file is still being created by another process.
     int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0)
       continue;

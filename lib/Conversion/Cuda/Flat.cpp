@@ -5,7 +5,7 @@
 // length.
 //
 //   rows (%i, %h) in [n, heads]  elements (%j) in [128]
-// 32 chunks per row; the number of a chunk is (i * heads + h) * 32 + chunk
+//   32 chunks per row; the number of a chunk is (i * heads + h) * 32 + chunk
 //
 // Rows may share operands: all heads of a token read the same cosines. Then chunks of different
 // heads are consecutive, and each chunk group fills a sector:

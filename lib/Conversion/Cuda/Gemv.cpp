@@ -340,7 +340,7 @@ void GemvEmitter::emitRows() {
                              last.drop_front(kLoads));
         },
         [&] { return sums; });
-    // The rest is less than a batch.
+    // The remaining chunks do not fill a batch.
     Value rest = mul(batches, loads * kWarp);
     sums = branch(
         less(rest, chunks), types,

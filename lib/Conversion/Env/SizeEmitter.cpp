@@ -52,7 +52,7 @@ FailureOr<EnvLayout> EnvLayout::get(ModuleOp module) {
     for (Type type : pipeline.getBody().front().getArgumentTypes())
       for (const SymExpr &size : getSizes(type))
         collect(size, layout.symbols);
-  // The maximum sequence length is needed even if all caches are sliding-window caches.
+  // The runtime needs the maximum sequence length even if all caches are sliding-window caches.
   if (auto step = PreallocatedStep::lookup(module); step && step->windowed)
     collect(SymExpr::symbol(step->capacity), layout.symbols);
 

@@ -306,8 +306,9 @@ void KernelBuilder::store(Value tensor, ValueRange row) {
   memref::StoreOp::create(b, loc, value, memory.lookup(tensor), index);
 }
 
-/// Finds the ops whose rows are the kernel's rows: the results, and operands of which they read
-/// only the same row. For example, a concatenation along the rows reads other rows of its operands.
+/// Finds the ops whose rows are the kernel's rows: those of the results and, transitively, of the
+/// operands of which such an op reads only the current row. A concatenation along the rows reads
+/// other rows of its operands.
 void KernelBuilder::findRowOps() {
   Operation *terminator = source.front().getTerminator();
   for (Operation &op : llvm::reverse(source.front().without_terminator())) {

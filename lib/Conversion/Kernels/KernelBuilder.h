@@ -55,8 +55,8 @@ public:
   /// Returns the element of a tensor at a local index: loads it from memory, or builds it.
   Value element(Value tensor, ValueRange index);
 
-  /// Returns the values of `build` for an op and index. Runs `build` only if no equal values are
-  /// visible at the insertion point.
+  /// Returns the values that `build` creates for an op and index. Reuses them if an earlier call
+  /// created them in a scope around the insertion point.
   SmallVector<Value> remember(Operation *op, ValueRange index,
                               function_ref<SmallVector<Value>()> build);
 

@@ -61,7 +61,8 @@ template <typename OpT> static bool isBeforeDim(Operation *op, int64_t rank) {
   return rank <= (int64_t)cast<OpT>(op).getDim();
 }
 
-/// Returns an offset in a dimension of `size`; a named symbol if both are constant.
+/// Returns an offset in a dimension of `size` as an expression. Numbers become named symbols
+/// (RankSizes.h).
 SymExpr getOffset(const SymExpr &offset, const SymExpr &size) {
   std::optional<int64_t> at = offset.asConstant(), all = size.asConstant();
   return at && all ? getNamedOffset(*at, *all) : toNamedSize(offset);
@@ -81,7 +82,7 @@ struct SliceModel : KernelOpInterface::ExternalModel<SliceModel, SliceOp> {
   }
 };
 
-/// Rolls each run of a dimension. Runs are not split.
+/// Rolls each run of `every` elements of a dimension. No axis splits a run.
 struct RollModel : KernelOpInterface::ExternalModel<RollModel, RollOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto roll = cast<RollOp>(op);
@@ -190,7 +191,7 @@ struct ReshapeModel : KernelOpInterface::ExternalModel<ReshapeModel, ReshapeOp> 
   }
 };
 
-/// Numbers of quantized weights. Bits are selected by a shift and a remainder.
+/// Unpacks quantized weights: selects the bits of an element by a shift and a remainder.
 struct DequantizeModel : KernelOpInterface::ExternalModel<DequantizeModel, DequantizeOp> {
   Value buildElement(Operation *base, KernelBuilder &e, ValueRange index) const {
     auto op = cast<DequantizeOp>(base);
@@ -215,7 +216,7 @@ struct DequantizeModel : KernelOpInterface::ExternalModel<DequantizeModel, Dequa
       Value j = arith::IndexCastOp::create(b, loc, wide, index.back());
       Value v = arith::ExtUIOp::create(b, loc, wide, byte);
       v = arith::ShRUIOp::create(b, loc, v, arith::MulIOp::create(b, loc, j, integer(bits)));
-      if (!noSign) { // (q + range / 2) mod range is q + range / 2 in two's complement
+      if (!noSign) { // the remainder below is q + range / 2, because q is in two's complement
         v = arith::AddIOp::create(b, loc, v, integer(range / 2));
         offset += double(range / 2);
       }
