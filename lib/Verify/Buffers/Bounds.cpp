@@ -140,8 +140,8 @@ bool Bounds::prove(const SymExpr &given) {
   }
   if (!negative)
     return true;
-  // Replaces added functions by lower bounds: first functions that cancel the term immediately,
-  // then functions that may do so after more steps.
+  // Replaces added functions by lower bounds: first functions whose bound cancels the subtracted
+  // term, then functions whose bound may do so after more steps.
   for (bool isExact : {true, false})
     for (const SymExpr::Term &term : expr.getTerms())
       for (size_t i = 0; i < term.atoms.size(); ++i)

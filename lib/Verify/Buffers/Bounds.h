@@ -4,7 +4,7 @@
 // coordinate on an axis of N ranks is in [0, N). Expressions must be normalized: names of static
 // sizes are replaced by numbers.
 //
-//   64 * ((x + 63) floordiv 64) - x             never negative: a floor is less than 1 below
+//   64 * ((x + 63) floordiv 64) - x             never negative: floor(q) > q - 1
 //   max(a, b) - a                               never negative
 //   a - max(a, b)                               may be negative
 //

@@ -56,14 +56,14 @@ public:
 
   /// Form in which a call accesses a buffer: dense, or also as columns, with a row stride.
   enum class Access { Dense, ByRows };
-  /// Columns that a buffer is, in elements.
+  /// Columns of a larger buffer that a buffer consists of, in elements.
   struct Columns {
     SymExpr first, width, stride;
   };
   /// Returns nothing for dense buffers.
   std::optional<Columns> getColumns(Value place) const;
   /// Returns the distance between rows of a buffer with these sizes, the first `rowDims` of which
-  /// count rows. Error: the rows of columns end elsewhere.
+  /// count rows. Error: a row of `sizes` is not as long as the columns are wide.
   FailureOr<SymExpr> getRowStride(Operation *call, Value place, ArrayRef<SymExpr> sizes,
                                   unsigned rowDims) const;
 

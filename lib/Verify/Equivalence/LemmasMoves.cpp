@@ -64,8 +64,8 @@ static Move getMove(RollOp op) { return {.shifted = int64_t(op.getDim()), .every
 static Move getMove(ExchangeOp) { return {.exchangesAll = true}; }
 static Move getMove(BroadcastOp) { return {}; }
 
-/// Checks a movement op by its types: a member of the group must have each element of the result,
-/// and other dimensions must not change.
+/// Checks a movement op by its types: each element of the result must be on some member of the
+/// group, and other dimensions must not change.
 static LogicalResult checkMove(Operation *op, RelationChecker &c, const Move &move) {
   const Relation &in = c.get(op->getOperand(0)), &out = c.get(op->getResult(0));
   FailureOr<Axes> axes = getGroup(op, c, move.splitsMicroBatches);

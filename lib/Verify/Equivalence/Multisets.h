@@ -2,9 +2,9 @@
 //
 // Hash-consed multisets of non-negative numbers: two multisets are equal if and only if they have
 // the same id. A multiset is a trie over the bits of its numbers, highest bit first. The shape of a
-// trie depends only on its contents, and equal subtrees are shared. Therefore each of the sums
-// along a residual, which have one addend more than the previous sum, takes only a few nodes. A sum
-// that is added to itself sixty times has one number with multiplicity 2^60.
+// trie depends only on its contents, and equal subtrees are shared. Each sum along a residual has
+// one addend more than the previous sum, so it takes only a few new nodes. A sum that is added to
+// itself sixty times has one number with multiplicity 2^60.
 //
 //===----------------------------------------------------------------------===//
 

@@ -35,8 +35,8 @@ std::optional<int64_t> getCoefficient(const ::tpc::SymExpr &size);
 class SizeReduction : public interpret::Sizes {
 public:
   using Factors = SmallVector<int64_t, 4>;
-  /// Whether different sizes have different reduced sizes, which are larger; and whether large
-  /// sizes have large reduced sizes or small ones.
+  /// No: different sizes may have equal reduced sizes, which are small. Ascending, Descending:
+  /// different sizes have different reduced sizes, in the same or the opposite order.
   enum class Distinct { No, Ascending, Descending };
 
   /// Collects the constraints of `model` and `program`, and chooses sizes for the grid `sample`,

@@ -90,7 +90,7 @@ public:
 
   /// Records that `op` of the program uses these terms.
   void noteUse(ArrayRef<TermId> operands, Operation *op);
-  /// Attributes later terms to the program instead of the model.
+  /// From now on, records ops in `inProgram` instead of `inModel`.
   void beginProgram() { inProgram = true; }
 
 private:

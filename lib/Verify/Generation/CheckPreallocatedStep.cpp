@@ -1,11 +1,8 @@
 //===- CheckPreallocatedStep.cpp - Test of steps on preallocated caches ---===//
 //
-// Runs batches of sequences with different numbers of cached and new tokens, and checks:
-//
-//   preallocated  each sequence has the same outputs for its real tokens as in a step of one
-//   sequence.
-//           Its cache has the old tokens unchanged, followed by the new tokens; elements after the
-//           new tokens are not written.
+// Runs batches of sequences with different numbers of cached and new tokens. Checks that each
+// sequence has the same outputs for its real tokens as in a step of one sequence. Its cache must
+// have the old tokens unchanged, followed by the new tokens; later elements must not be written.
 //
 // The unused elements of caches are random and different from all other elements, so that reads of
 // them are detected. Uses of another sequence's length, slot or positions are detected for the same

@@ -293,7 +293,7 @@ struct SqueezeTranspose : OpRewritePattern<TransposeOp> {
   }
 };
 
-/// Squeezes ops along one dimension.
+/// Squeezes a slice or a concatenation, and adapts its attribute `dim`.
 template <typename OpT> struct SqueezeAlong : OpRewritePattern<OpT> {
   using OpRewritePattern<OpT>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {

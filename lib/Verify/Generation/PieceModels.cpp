@@ -253,8 +253,8 @@ static FailureOr<PieceRelation> relate(SliceOp op, PieceProver &p, Relations ope
   return *relation;
 }
 
-/// W = old + x, F = old + x[.. a], and S = F + x[a ..] = W, because the cache before the second
-/// chunk is F.
+/// With + for concatenation: W = old + x, F = old + x[.. a], and S = F + x[a ..] = W, because the
+/// cache before the second chunk is F.
 static FailureOr<PieceRelation> relate(ConcatOp op, PieceProver &p, Relations operands) {
   unsigned dim = op.getDim();
   if (!p.dependsOnTokens(getSizes(op.getResult())[dim]))

@@ -1,4 +1,4 @@
-//===- PieceOps.td - Op interface of the proof of pieces ---*- tablegen -*-===//
+//===- PieceOps.td - Op interface of the proof on chunks ---*- tablegen -*-===//
 
 #ifndef TPC_LIB_VERIFY_GENERATION_PIECEOPS
 #define TPC_LIB_VERIFY_GENERATION_PIECEOPS

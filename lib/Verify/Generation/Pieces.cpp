@@ -12,7 +12,7 @@ using ::tpc::SymExpr;
 
 #include "PieceOps.cpp.inc"
 
-// No program has symbols with a number sign.
+// New symbols begin with a number sign, which symbols of programs do not contain.
 PieceProver::PieceProver(func::FuncOp main, const std::string &pastName,
                          const std::string &tokensName)
     : main(main), past(SymExpr::symbol(pastName)), tokens(SymExpr::symbol(tokensName)),

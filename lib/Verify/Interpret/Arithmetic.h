@@ -40,8 +40,8 @@ struct Doubles {
   using Element = double;
   /// Prefix of error messages.
   static constexpr llvm::StringLiteral what = "evaluated, ";
-  /// Whether random masks may hide all keys of a query. An imported model may divide by the number
-  /// of visible keys.
+  /// Whether random masks may hide all keys of a query. Not with doubles, because an imported model
+  /// may divide by the number of visible keys.
   static constexpr bool masksHideRows = false;
 
   /// Accumulator of a sum of products.

@@ -31,8 +31,8 @@ struct EvaluationModel : EvaluatedOpInterface::ExternalModel<Model, OpT> {
 
 /// Base class of the evaluation of an op that is run on all ranks at once:
 ///
-///     template <typename A> static LogicalResult run(OpT op, Machine<A> &machine, Frame<A>
-///     &frame);
+///     template <typename A>
+///     static LogicalResult run(OpT op, Machine<A> &machine, Frame<A> &frame);
 template <typename Model, typename OpT>
 struct RankModel : RankOpInterface::ExternalModel<Model, OpT> {
   LogicalResult runDoubles(Operation *op, Machine<Doubles> &machine, Frame<Doubles> &frame) const {

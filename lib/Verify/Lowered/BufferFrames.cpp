@@ -1,9 +1,9 @@
 //===- BufferFrames.cpp - Sizes of frames and launches --------------------===//
 //
-// Runs do not detect a frame that is larger than its slots, because results are correct. A wrong
-// size may even be correct at small sizes: `2^40 * floordiv(sequence, 40)` bytes. Sizes of frames
-// are therefore compared with the slots, at samples from the smallest to the largest sizes that
-// constraints allow.
+// Runs do not detect a frame that is larger than its slots, because results are still correct. A
+// wrong size may even be correct at small sizes: `2^40 * floordiv(sequence, 40)` bytes. Sizes of
+// frames are therefore compared with the slots, at samples from the smallest to the largest sizes
+// that constraints allow.
 //
 //===----------------------------------------------------------------------===//
 

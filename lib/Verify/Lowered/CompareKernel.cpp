@@ -310,7 +310,7 @@ LogicalResult Comparison::run(const Draw &draw) {
   // Arithmetic that is undefined for the operands, such as a cast of infinity to an integer, is
   // skipped. An index out of bounds is always an error.
   bool reported = false;
-  bool isHuge = draw.magnitude > 1000; // sines, for example, are not determined
+  bool isHuge = draw.magnitude > 1000; // sines, for example, are only rounding errors
   Operation *failedAt = nullptr;
   std::string why;
   Narrowings narrowings;

@@ -11,8 +11,7 @@ namespace mlir::tpc::lowered {
 
 using TermId = int;
 
-/// The term of an op's result, or of a value without terms of operands: an argument or a received
-/// value.
+/// The term of an op's result, or of a value without operands: an argument or a received value.
 struct Term {
   StringRef name;
   DictionaryAttr attributes;

@@ -19,7 +19,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::mutate;
 using ::tpc::SymExpr;
 
-/// 2^(2^steps), computed from ones.
+/// Returns 2^(2^steps), computed from ones.
 static Value makePower(OpBuilder &b, Location loc, Type type, unsigned steps) {
   Value one = type.isIndex() ? arith::ConstantIndexOp::create(b, loc, 1).getResult()
                              : arith::ConstantIntOp::create(b, loc, type, 1).getResult();
@@ -52,7 +52,7 @@ static Value limitValue(Mutator &m, Value value, Value limit) {
   }
 }
 
-/// An index of an access.
+/// Limits an index of a load.
 static bool limitIndex(Mutator &m) {
   auto varies = [](Value index) { return !index.getDefiningOp<arith::ConstantOp>(); };
   auto load = m.pick<memref::LoadOp>(
@@ -78,7 +78,7 @@ static bool limitIndex(Mutator &m) {
   return true;
 }
 
-/// An integer that is loaded or computed: an id, a length, a position.
+/// Limits an integer that is loaded or computed: an id, a length, a position.
 static bool limitInteger(Mutator &m) {
   auto op = m.pick<Operation *>([](Operation *op) {
     return isa<memref::LoadOp, arith::AddIOp, arith::SubIOp, arith::IndexCastOp>(op) &&
@@ -147,7 +147,7 @@ static bool reportOther(Mutator &m) {
 // Frames
 //===----------------------------------------------------------------------===//
 
-/// 2^40 bytes per a number of elements of a size that the frame has.
+/// Returns 2^40 bytes for every 40 (or 4096) elements of a symbol in the frame's size.
 static std::optional<SymExpr> getMore(Mutator &m, buffer::PushOp push) {
   std::set<std::string> symbols;
   push.getBytes().getExpr().collectSymbols(symbols);

@@ -62,7 +62,7 @@ static bool dropWindow(Mutator &m) {
   return true;
 }
 
-// Slopes of heads are powers of one number: the square is the slope of another head.
+// Squares the slopes. They are powers of one number, so a square is the slope of another head.
 static bool otherSlopes(Mutator &m) {
   auto op = pickAttention(m, [](AttentionOp a) { return bool(a.getSlopes()); });
   if (!op)

@@ -13,7 +13,7 @@ using ::tpc::SymExpr;
 // Locations
 //===----------------------------------------------------------------------===//
 
-/// Operands that an op reads or writes.
+/// Returns the operands that an op reads or writes.
 template <typename EffectT> static SmallVector<OpOperand *> getOperands(Operation *op) {
   SmallVector<OpOperand *> found;
   auto effects = dyn_cast<MemoryEffectOpInterface>(op);
@@ -36,7 +36,7 @@ static SmallVector<OpOperand *> getWrites(Operation *op) {
 }
 static bool isRuntimeCall(Operation *op) { return !getReads(op).empty() || !getWrites(op).empty(); }
 
-/// Other locations that an op could name instead.
+/// Returns other buffers that an op could use instead.
 static SmallVector<Value> getOthers(Operation *op, Value place, bool ofEqualExtent) {
   SmallVector<Value> others;
   auto consider = [&](Value other) {
@@ -219,7 +219,7 @@ static bool reorderCalls(Mutator &m) {
   return op;
 }
 
-/// Sizes and counts, except `grain`, which has no effect on results.
+/// Returns the sizes and counts of an op, except `grain`, which has no effect on results.
 static SmallVector<NamedAttribute> getCounts(Operation *op) {
   SmallVector<NamedAttribute> counts;
   if (isRuntimeCall(op) || isa<buffer::RoundsOp>(op))
@@ -239,7 +239,7 @@ static bool wrongCount(Mutator &m) {
   return true;
 }
 
-// A count that is right at the sizes of a test and wrong at others.
+// Replaces a symbolic count by a number that is right at the sizes of some test.
 static bool foldedCount(Mutator &m) {
   auto isSymbolic = [](NamedAttribute attr) {
     auto expr = cast<buffer::ExprAttr>(attr.getValue()).getExpr();

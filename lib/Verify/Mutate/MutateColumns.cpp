@@ -54,7 +54,7 @@ static bool shareColumns(Mutator &m) {
   return bool(columns);
 }
 
-// The columns are those of another buffer.
+// Takes the columns from another buffer.
 static bool otherBuffer(Mutator &m) {
   auto others = [](buffer::ColumnsOp columns) {
     SmallVector<Value> found;

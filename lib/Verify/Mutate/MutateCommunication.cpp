@@ -12,7 +12,7 @@ using namespace mlir::tpc::mutate;
 
 static bool isAnyCollective(Operation *op) { return isCollective(op); }
 
-/// An axis of the group with more than one rank, or empty.
+/// Returns an axis of the group with more than one rank; empty if there is none.
 static StringRef getGroupAxis(Mutator &m, Operation *op) {
   for (auto axis : getGroupAxes(op).getAsValueRange<StringAttr>())
     if (m.sizeOf(axis) > 1)
@@ -140,7 +140,7 @@ static bool rankBranch(Mutator &m) {
   return true;
 }
 
-/// Axes other than pp with more than one rank.
+/// Returns the axes other than pp with more than one rank.
 static SmallVector<StringRef> getAxes(Mutator &m) {
   SmallVector<StringRef> axes;
   if (!m.grid)
@@ -234,7 +234,7 @@ static bool duplicateRecv(Mutator &m) {
   return bool(recv);
 }
 
-/// The sending and the receiving stage.
+/// Returns a send and the receive of its message.
 static std::pair<SendOp, RecvOp> pickPair(Mutator &m) {
   auto send = m.pick<SendOp>([](SendOp) { return true; });
   if (!send)

@@ -258,7 +258,7 @@ static bool wrongRotation(Mutator &m) {
   return true;
 }
 
-// No shard has a row for id -1 if each looks up `id - first`.
+// Zeroes the rows of negative ids, as if each shard looked up `id - first` and none had the row.
 static bool loseNegativeIds(Mutator &m) {
   auto op = m.pick<EmbeddingOp>([](EmbeddingOp e) {
     return getDist(e.getIds()).getDims().size() == 1 &&

@@ -126,7 +126,7 @@ static bool floatIndex(Mutator &m) {
   });
 }
 
-/// Wraps or clamps at a number, possibly one of the program.
+/// Wraps or clamps an index at a number, possibly a size of the program.
 static bool wrapIndex(Mutator &m) {
   SmallVector<int64_t> limits = {100, 128, 1000, 4096};
   m.module.walk([&](kernel::ElementsOp loop) {
@@ -144,7 +144,7 @@ static bool wrapIndex(Mutator &m) {
   });
 }
 
-/// A loaded length, position or id.
+/// Truncates a loaded length, position or id.
 static bool narrowLoaded(Mutator &m) {
   static constexpr unsigned widths[] = {8, 16, 32};
   auto load = m.pick<memref::LoadOp>(
@@ -172,7 +172,7 @@ static bool narrowFloat(Mutator &m) {
   return true;
 }
 
-/// A softmax that overflows for large scores.
+/// Does not subtract the maximum, so that a softmax overflows for large scores.
 static bool dropMaximum(Mutator &m) {
   auto exp = m.pick<math::ExpOp>(
       [](math::ExpOp op) { return bool(op.getOperand().getDefiningOp<arith::SubFOp>()); });
@@ -221,7 +221,7 @@ static bool capSize(Mutator &m) {
   return true;
 }
 
-/// Increments a static index, _768.at384, or a static size.
+/// Increments a static offset (_768.at384) or a static size.
 static bool nextPlace(Mutator &m) {
   auto name = [](kernel::SizeOp size) -> std::optional<NamedSize> {
     std::set<std::string> symbols;
@@ -249,7 +249,7 @@ static bool nextPlace(Mutator &m) {
 // On tensors and in kernels
 //===----------------------------------------------------------------------===//
 
-/// The kernels of an op's tensor function.
+/// Returns the kernel of an op's tensor function.
 static kernel::FuncOp getKernel(Mutator &m, Operation *op) {
   auto function = op->getParentOfType<func::FuncOp>();
   ModuleOp library = kernel::getKernels(m.module);
@@ -285,7 +285,7 @@ static bool nearConstantOfBoth(Mutator &m) {
   return true;
 }
 
-/// A norm's epsilon.
+/// Enlarges a norm's epsilon by 1%.
 template <typename OpT> static bool nearEpsilonOf(Mutator &m) {
   auto op = m.pick<OpT>([&](OpT norm) { return bool(getKernel(m, norm)); });
   if (!op)
@@ -352,7 +352,7 @@ static bool shiftView(Mutator &m) {
   return true;
 }
 
-/// An activation on tensors and in the epilogues of matmuls.
+/// Replaces GELU's formula on tensors and in the epilogues of matmuls.
 static bool otherActivation(Mutator &m) {
   bool changed = false;
   SmallVector<GeluOp> found;

@@ -38,14 +38,15 @@ static bool changeText(Mutator &m, StringRef name, StringRef other) {
   return true;
 }
 static bool changeSchedule(Mutator &m) { return changeText(m, kScheduleAttr, "0123456789abcdef"); }
-/// Only in lowered programs: parsing a staged program drops reports.
+/// Records a skipped check. Only in lowered programs, because parsing a staged program drops
+/// reports.
 static bool addReport(Mutator &m) {
   if (m.find<ModuleOp>([&](ModuleOp op) { return op != m.module; }).empty())
     return false;
   m.module->setAttr(m.draw(2) ? kNotVerifiedAttr : kNoRandomizedCheckAttr, text(m, "nothing"));
   return true;
 }
-/// Only in lowered programs: a staged program may be lowered for any target.
+/// Changes the target. Only in lowered programs, because a staged program is valid for any target.
 static bool changeTarget(Mutator &m) {
   if (m.find<ModuleOp>([&](ModuleOp op) { return op != m.module; }).empty())
     return false;
@@ -313,7 +314,7 @@ static bool changeRequired(Mutator &m) {
     return true;
   });
 }
-/// Only in pipelines, because their outputs have separate types.
+/// Changes the type of an output. Only in pipelines, whose outputs have separate types.
 static bool changeOutputType(Mutator &m) {
   return changePort(m, true, [&](PortList &ports, unsigned i) {
     auto type = ports.list[i].getAs<TypeAttr>("type");

@@ -17,7 +17,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::mutate;
 using ::tpc::SymExpr;
 
-/// The tensor function or stage that a function on buffers computes.
+/// Returns the tensor function or stage that a function on buffers computes.
 static Operation *getSource(Mutator &m, buffer::FuncOp function) {
   Operation *source = m.module.lookupSymbol(function.getOf());
   if (!source || !function.getStage())
@@ -56,7 +56,7 @@ AttentionPairs mutate::findAttentions(Mutator &m, llvm::function_ref<bool(Attent
   return all;
 }
 
-/// Matching attention: one op for odd seeds, all ops for even ones.
+/// Returns one matching attention op for odd seeds, all of them for even ones.
 static AttentionPairs pickAttentions(Mutator &m, llvm::function_ref<bool(AttentionOp)> fits) {
   AttentionOp picked = m.pick<AttentionOp>(fits);
   if (!picked)
@@ -171,7 +171,8 @@ static bool moveEdge(Mutator &m, int64_t by) {
 static bool seeLater(Mutator &m) { return moveEdge(m, 1); }
 static bool seeEarlier(Mutator &m) { return moveEdge(m, -1); }
 
-/// In a program on buffers only kernels are compiled, not their tensor functions.
+/// Returns whether the program is on buffers. Then only kernels are compiled, not their tensor
+/// functions.
 static bool isOnBuffers(Mutator &m) {
   return !m.find<buffer::FuncOp>([](buffer::FuncOp) { return true; }).empty();
 }
@@ -237,7 +238,7 @@ static bool dropCap(Mutator &m) {
   return changeCaps(m, [](double) { return 0; });
 }
 
-/// The constants of a clip, or of the ops around a tanh.
+/// Enlarges a constant of a clip, or of the ops around a tanh.
 static bool moveConstant(Mutator &m) {
   bool onBuffers = isOnBuffers(m);
   auto isTanh = [](Operation *op) { return isa_and_nonnull<TanhOp, math::TanhOp>(op); };

@@ -1,6 +1,6 @@
 //===- MutateNumbers.cpp - Faults of precision and special values ---------===//
 //
-// Mutants of one kind are wrong only for special numbers, such as zero or a mask that is 2. The
+// Some of these mutants are wrong only for special numbers, such as zero or a mask that is 2. The
 // others are wrong only in the types of the program, and correct in doubles.
 //
 //===----------------------------------------------------------------------===//

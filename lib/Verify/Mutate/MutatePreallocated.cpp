@@ -29,7 +29,7 @@ static Value add(Mutator &m, Value lengths, const SymExpr &e) {
   Value number = makeNumber(m, lengths, e);
   return AddOp::create(m.builder, lengths.getLoc(), lengths.getType(), lengths, number);
 }
-/// The values of the previous or next sequences.
+/// Returns the values of the sequences `from` positions later in the batch.
 static Value shift(Mutator &m, Value v, int64_t dim, int64_t from) {
   SymExpr batch = getSizes(v)[dim];
   return RollOp::create(m.builder, v.getLoc(), v.getType(), v, uint64_t(dim), SymExpr(from), batch);
@@ -151,7 +151,7 @@ static bool windowOff(Mutator &m) {
       [](AttentionOp op) { return op.getLengths() && op.getWindow().has_value(); });
   if (!op)
     return false;
-  // Sizes become small, windows 2: another window stays another number.
+  // In runs at small sizes the window is 2, so window 1 is different.
   switch (m.draw(3)) {
   case 0:
     op.removeWindowAttr();
@@ -165,7 +165,7 @@ static bool windowOff(Mutator &m) {
   }
 }
 static bool readBefore(Mutator &m) {
-  // Keys or values from before the step.
+  // Reads keys or values from before the step.
   auto op = m.pick<AppendOp>([](AppendOp op) {
     return llvm::any_of(op->getUsers(), [](Operation *user) { return isa<TransposeOp>(user); });
   });
@@ -177,7 +177,7 @@ static bool readBefore(Mutator &m) {
   return true;
 }
 
-/// An op that computes positions from lengths.
+/// Returns whether the op computes positions from lengths.
 static bool isPosition(Operation *op) {
   if (!isa<ReshapeOp, CastOp, AddOp>(op) || !isa<IntegerType>(elementTypeOf(op->getResult(0))))
     return false;
@@ -255,7 +255,7 @@ static bool windowKeepsLess(Mutator &m) {
   step->attachTo(m.module);
   return true;
 }
-/// Exchanges one use of the two inputs that hold numbers of tokens.
+/// Replaces one use of the lengths by the lengths of sliding-window caches, or the reverse.
 static bool windowLengthsSwapped(Mutator &m) {
   auto step = PreallocatedStep::lookup(m.module);
   Value lengths = getInput(m, false);

@@ -61,7 +61,7 @@ static bool otherStepInput(Mutator &m) {
     return true;
   });
 }
-/// Only in steps that take past keys and values and return extended ones.
+/// Changes the symbols of a step that takes past keys and values and returns extended ones.
 static bool changeStepSymbols(Mutator &m, function_ref<bool(StepSymbols &)> change) {
   auto symbols = StepSymbols::lookup(m.module);
   if (!symbols || !change(*symbols))
@@ -228,7 +228,7 @@ static bool changeEntryFactors(Mutator &m,
       ViewAttr::get(m.context, load.getView().getOffset(), dims), load.getType()));
   return true;
 }
-/// The stride of a factor with several elements.
+/// Increments the stride of a factor with several elements.
 static bool changeEntryStride(Mutator &m) {
   return changeEntryFactors(
       m, [](ArrayRef<StridedFactorAttr> factors, unsigned i) { return factors[i].getSize() > 1; },
@@ -237,7 +237,7 @@ static bool changeEntryStride(Mutator &m) {
         factors[i] = StridedFactorAttr::get(m.context, factor.getSize(), factor.getStride() + 1);
       });
 }
-/// The number of heads and of copies, for repeated or blocked heads.
+/// Exchanges the sizes of adjacent factors, such as heads and their copies.
 static bool swapEntrySizes(Mutator &m) {
   return changeEntryFactors(
       m,

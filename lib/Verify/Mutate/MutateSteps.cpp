@@ -49,7 +49,7 @@ static bool seeAll(Mutator &m) {
   return true;
 }
 
-/// The op that appends new tokens to a cache.
+/// Returns the op that appends new tokens to a cache.
 static ConcatOp pickJoint(Mutator &m) {
   auto step = StepSymbols::lookup(m.module);
   if (!step)
@@ -76,7 +76,7 @@ static Value shift(Mutator &m, Value value, int64_t dim) {
                         getSizes(value)[dim]);
 }
 
-/// New tokens, shifted by one position.
+/// Appends new tokens shifted by one position.
 static bool appendShifted(Mutator &m) {
   auto op = pickJoint(m);
   if (!op)
@@ -113,7 +113,7 @@ static bool keepShifted(Mutator &m) {
   return true;
 }
 
-/// The cache gets another value than attention.
+/// Stores another value in the cache than attention reads.
 static bool keepOther(Mutator &m) {
   auto op = pickJoint(m);
   if (!op)
@@ -129,7 +129,7 @@ static bool keepOther(Mutator &m) {
   return true;
 }
 
-/// The mean over tokens is subtracted from new keys or values.
+/// Subtracts the mean over tokens from new keys or values.
 static bool subtractMean(Mutator &m) {
   auto op = pickJoint(m);
   if (!op)
@@ -144,7 +144,7 @@ static bool subtractMean(Mutator &m) {
   return true;
 }
 
-/// New keys or values, scaled by the number of tokens.
+/// Scales new keys or values by the number of tokens.
 static bool scaleByLength(Mutator &m) {
   auto op = pickJoint(m);
   if (!op)
@@ -158,7 +158,7 @@ static bool scaleByLength(Mutator &m) {
   op->setOperand(1, MulOp::create(m.builder, loc, fresh.getType(), fresh, length));
   return true;
 }
-/// Indices of two arguments, or results, of @main that are caches of one type.
+/// Returns the indices of two arguments, or results, of @main that are caches of one type.
 static std::optional<std::pair<unsigned, unsigned>>
 pickCaches(Mutator &m, TypeRange types, llvm::function_ref<DictionaryAttr(unsigned)> attributes) {
   SmallVector<std::pair<unsigned, unsigned>> pairs;
