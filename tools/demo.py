@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Demonstration: four ranks write a story, and compute the logits of the whole model.
+"""Demonstration: four ranks write a story, and compute the same logits as one rank.
 
 ./setup demo            builds first; or: tools/demo.py [--build DIR]
 """

@@ -258,8 +258,8 @@ def find_faults(kernel):
             for what, op, least, found in zip(
                 ("loads", "stores"), ("ld", "st"), (kernel.loads, kernel.stores), needs["widths"]
             ):
-                # Kernels also load 64-bit sizes. So if rows allow 8 bytes, only a vector load shows
-                # that a row is read with 8 bytes.
+                # In machine code, an 8-byte load of a row looks like a load of a 64-bit size. So
+                # where rows allow 8 bytes, the PTX must have a vector load.
                 vectors = re.search(rf"\b{op}\.global(?:\.nc)?\.v\d", kernel.text)
                 if found < least or least == 8 and what == "loads" and not vectors:
                     yield fail(f"{what} of {found} bytes, but rows allow {least}")

@@ -186,7 +186,10 @@ def find_streams(body, last):
 
 
 def find_cuts(body, inner, last, grid):
-    """Returns the bounds of conditions on the last index, and the shifts of guarded indices."""
+    """Returns the known sizes and constants that the last index is compared with or shifted by.
+
+    Concats and slices have such conditions and shifts. A vector access must not cross them.
+    """
     known = {
         name: get_size(size, grid)
         for name, size in re.findall(r"(%\w+) = tpc_kernel\.size (\S+)", body)
@@ -202,9 +205,9 @@ def find_cuts(body, inner, last, grid):
 def find_widths(function, grid, shape):
     """Returns (loads, stores): maximum bytes that a thread can access at once, by the kernel's IR.
 
-    Elements along the last index of a loop are adjacent. The access has as many as fit in 16
-    bytes: of the loop's narrowest type, or of the widest if `shape` is `elements`. Their number
-    divides the known sizes of the rows, their strides, and the bounds of conditions.
+    Elements along the last index of a loop are adjacent. An access has as many elements as 16 bytes
+    have of the loop's narrowest type, or of its widest type if `shape` is `elements`. Their number
+    divides the known sizes of the rows, their strides, and the results of find_cuts.
     """
     loads = stores = 0
     sizes = {}

@@ -4,7 +4,7 @@
     logits = session.run({"input_ids": ids})["logits"]
 
 Executables and libraries of tpcc are both shared libraries. All ranks are threads of this process.
-Arrays are passed and returned without copies.
+Arrays are returned without copies, and passed without copies if their layout and type permit.
 """
 
 from __future__ import annotations

@@ -263,7 +263,8 @@ TEST_P(DeviceTest, ProductsSideBySide) {
           auto *out = reinterpret_cast<std::byte *>(upload(*this, before, outDtype));
           auto *biases = reinterpret_cast<std::byte *>(upload(*this, bias, outDtype));
           std::vector<Product> products;
-          std::vector<std::pair<int64_t, int64_t>> columns; // in the buffer, in the matrix
+          std::vector<std::pair<int64_t, int64_t>>
+              columns; // column in the buffer, column in the matrix
           int64_t column = 0;
           for (size_t i = 0; i < widths.size(); ++i) {
             std::vector<float> part;

@@ -14,7 +14,7 @@
 namespace {
 
 struct Ending {
-  int status; ///< of the command; 128 + n after signal n
+  int status; ///< exit status of the command; 128 + n after signal n
   std::string out, err;
 
   /// Returns the error lines that the program itself wrote.

@@ -87,7 +87,7 @@ TensorPart drawPart(std::mt19937 &random) {
     factors.push_back(own);
   }
   if (upTo(1))
-    std::reverse(factors.begin(), factors.end()); // in the tensor's order
+    std::reverse(factors.begin(), factors.end()); // major to minor, as in the tensor
   else
     std::shuffle(factors.begin(), factors.end(), random);
   for (const ViewFactor &factor : factors) {

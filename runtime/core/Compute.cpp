@@ -84,10 +84,10 @@ extern "C" void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_
       fail(*ctx, "internal error: a matmul of " + std::string(spellType(dtype)) +
                      " has a result of " + spellType(p.out_dtype));
     if (p.out_stride < p.n)
-      fail(*ctx, "internal error: a product's rows of " + std::to_string(p.n) +
-                     " elements are at distances of " + std::to_string(p.out_stride));
+      fail(*ctx, "internal error: rows of a matmul's result have " + std::to_string(p.n) +
+                     " elements, but begin every " + std::to_string(p.out_stride));
     if (p.out_stride != p.n && ctx->device->isHost())
-      fail(*ctx, "internal error: a product's rows are apart, which CPUs do not write");
+      fail(*ctx, "internal error: rows of a matmul's result must be adjacent on CPUs");
     list.push_back({matrix, p.bias, p.residual, p.out, p.epilogue, p.out_dtype,
                     p.out_stride == p.n ? 0 : p.out_stride});
   }

@@ -67,7 +67,7 @@ struct tpc_context {
 
   tpc::rt::World &world;
   const tpc::rt::Grid &grid;
-  const int rank; ///< in the world
+  const int rank; ///< rank in the world
   const int threadsPerRank;
   const std::vector<int64_t> coordinates; ///< one for each axis, in grid order
 

@@ -2,8 +2,9 @@
 //
 // There is one hierarchy of groups for all controllers (version 2), one for each controller
 // (version 1), or both. A process is in one group of each hierarchy. Limits of a group apply to all
-// descendants. A container sees its own group as the root of the hierarchy. Without a cgroup
-// namespace, it sees the full path, but only the last components are mounted.
+// descendants. In a container with its own cgroup namespace, the container's group is the root of
+// the hierarchy. In a container without one, paths of groups are complete, but only folders from
+// the container's group on are mounted.
 //
 //===----------------------------------------------------------------------===//
 

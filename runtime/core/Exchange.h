@@ -46,7 +46,7 @@ private:
     int64_t begin, end;
   };
   using Ranges = std::vector<Range>; // ascending
-  using Box = std::vector<Ranges>;   // for each dimension
+  using Box = std::vector<Ranges>;   // ranges of each dimension
   /// Contiguous elements of one dimension, with their offsets before and after the exchange.
   using Run = TensorBlock::Run;
 

@@ -49,7 +49,7 @@ bool Heartbeat::decode(std::string_view bytes, int size) {
   axes = head.axes;
   number = head.number;
   awaited.resize(head.numAwaited);
-  if (!awaited.empty()) // no rank
+  if (!awaited.empty()) // otherwise data() may be null
     std::memcpy(awaited.data(), bytes.data(), head.numAwaited * sizeof(int));
   at = bytes.substr(head.numAwaited * sizeof(int));
   return std::all_of(awaited.begin(), awaited.end(),

@@ -91,8 +91,8 @@ public:
 
 private:
   struct Fate {
-    bool isStopped = false;  ///< at the last check
-    bool wasStopped = false; ///< when it was last seen
+    bool isStopped = false;  ///< whether it was stopped at the last check
+    bool wasStopped = false; ///< whether it was stopped when it was last seen
     double stopped = 0, gone = 0;
   };
   void run();

@@ -10,7 +10,7 @@
 
 namespace tpc::rt {
 
-/// std::bad_alloc with the requested size.
+/// std::bad_alloc with a message, which states the requested bytes if they are known.
 class OutOfMemory : public std::bad_alloc {
 public:
   explicit OutOfMemory(std::string text) : text("out of memory: " + std::move(text)) {}

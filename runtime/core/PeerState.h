@@ -30,7 +30,7 @@ public:
   PeerProcess(int64_t process, bool isNear);
 
   enum class State {
-    Unseen,  ///< on another host, or gone
+    Unseen,  ///< not observable: on another host, or gone
     Ended,   ///< zombie
     Stopped, ///< stopped by a signal
     Frozen,  ///< frozen by its cgroup

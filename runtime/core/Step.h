@@ -65,7 +65,7 @@ private:
     Key key;
     std::unique_ptr<Recording> recording; ///< null: the shape cannot be replayed
     bool isRecorded = false;
-    Counters counters;                           ///< number of bytes in one step
+    Counters counters;                           ///< communication of one step
     std::vector<std::function<void()>> hostWork; ///< host work of a replay
   };
   tpc_status runFirst(Key key);

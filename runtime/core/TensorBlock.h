@@ -61,7 +61,7 @@ public:
   void unpack(void *target, const void *message) const { move(target, Target, message, Message); }
 
 private:
-  using Pair = std::array<int64_t, 2>; // in source and destination
+  using Pair = std::array<int64_t, 2>; // values for source and destination
   /// One combination: a run of each dimension.
   struct Box {
     struct Loop {

@@ -98,7 +98,7 @@ private:
 
   std::vector<std::thread> threads;
   Region *region = nullptr;
-  std::atomic<bool> spin{false}; // of the last caller
+  std::atomic<bool> spin{false}; // whether helpers spin before they sleep; set by each caller
   Futex word, gate;
 };
 

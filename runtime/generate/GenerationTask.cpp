@@ -56,7 +56,7 @@ public:
       logits.push_back(std::move(row));
   }
 
-  std::string problem; ///< of a prompt that ended with an error
+  std::string problem; ///< message of a prompt that ended with an error; empty: none
   std::vector<std::vector<float>> logits;
 
 private:

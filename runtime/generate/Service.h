@@ -41,14 +41,14 @@ private:
   /// A request that is running or waiting.
   struct ActiveRequest {
     std::string id;
-    size_t bytes; ///< approximate memory
+    size_t bytes; ///< approximate memory: the request's line and 1 KiB
   };
   static constexpr size_t maxQueuedBytes = size_t(64) << 20;
-  uint64_t numRequests = 0; ///< number of requests so far
-  std::map<uint64_t, ActiveRequest> active;
-  std::map<std::string, uint64_t> numbers;
-  size_t queuedBytes = 0; ///< bytes of the requests in `active`
-  std::string output;     ///< not yet written
+  uint64_t numRequests = 0;                 ///< number of requests so far
+  std::map<uint64_t, ActiveRequest> active; ///< by number
+  std::map<std::string, uint64_t> numbers;  ///< number of each active request, by its id
+  size_t queuedBytes = 0;                   ///< bytes of the requests in `active`
+  std::string output;                       ///< not yet written
 };
 
 } // namespace tpc::rt

@@ -28,9 +28,10 @@ struct ClientLine {
 /// Parses a line. Fields that a request omits are taken from `defaults`.
 ClientLine parseClientLine(std::string_view line, const GenerationRequest &defaults);
 
-/// Includes the newline.
+/// Returns the output line of a token, with its newline.
 std::string tokenLine(const std::string &id, int64_t token, int64_t index);
-/// Omits the id for lines without one, or with that of a running request.
+/// Returns the output line for the end of a request. `id` is nullopt if the request had no id, or
+/// that of a running request.
 std::string finishLine(const std::optional<std::string> &id, Finish why,
                        const std::string &message);
 

@@ -16,7 +16,7 @@ namespace tpc::rt {
 
 /// Bytes of device memory of one rank.
 struct MemoryNeed {
-  int64_t libraries = 0; ///< from the start: workspaces, communication
+  int64_t libraries = 0; ///< workspaces and communication, allocated at the start
   int64_t weights = 0;   ///< including constants
   int64_t caches = 0;    ///< persistent between steps
   int64_t step = 0;      ///< additional memory in a step

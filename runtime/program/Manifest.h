@@ -69,7 +69,7 @@ struct Parameter {
   tpc_dtype dtype = TPC_F32;
   tpc_dtype sourceDtype = TPC_F32; ///< type in the file; converted at load if different
   int file = -1;
-  int64_t offset = 0, bytes = 0;             ///< of the source tensor in the file
+  int64_t offset = 0, bytes = 0;             ///< bytes of the source tensor in the file
   int64_t viewOffset = 0;                    ///< in elements, relative to `offset`
   std::vector<std::vector<ViewFactor>> dims; ///< dimensions of the global value; factors of each,
                                              ///< major to minor

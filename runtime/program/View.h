@@ -11,7 +11,7 @@ namespace tpc::rt {
 /// indices in row-major order of all factors.
 struct LocalView {
   int64_t offset = 0;
-  std::vector<std::vector<ViewFactor>> dims; ///< with local sizes and without axes
+  std::vector<std::vector<ViewFactor>> dims; ///< factors have the rank's sizes, and no axes
   Shape shape() const;
   int64_t count() const { return *elementCount(shape()); }
 };

@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 
 # All sizes are divisible by two and four.
 TINY = "--layers 4 --hidden 32 --heads 4 --vocab 1000 --positions 128"
-# No size is divisible by two or four.
+# Heads, vocabulary and layers are not divisible by two.
 ODD = "--layers 3 --hidden 40 --heads 5 --ffn 140 --vocab 1009 --positions 64"
 
 ERF = "--layers 2 --hidden 24 --heads 3 --vocab 257 --positions 64 --activation gelu"

@@ -134,7 +134,7 @@ TEST(DecodeAttention, PartsWithoutAVisibleKey) {
       Case c(2, 2, 700, 2, 8, 8);
       c.keyMask.assign(2 * 700, 0);
       if (visible >= 0)
-        c.keyMask[visible] = 1; // of the first batch entry
+        c.keyMask[visible] = 1; // the only visible key of the first batch entry
       c.args.key_mask = c.keyMask.data();
       c.args.masked_row = maskedRow;
       c.check("one key, " + std::to_string(visible));

@@ -198,7 +198,7 @@ private:
   int64_t writeSize = 0;
   Pinned download;
   std::vector<Mapping> mappings;
-  size_t numMappings = 0;          // in use
+  size_t numMappings = 0;          // number of mappings in use
   std::exception_ptr pendingError; ///< error of a function that must not throw
 
   const tpc_program *program = nullptr;

@@ -42,7 +42,7 @@ void InFlightOperations::add(const Driver &driver, Stream stream, const char *wh
         .push_back({what, name, sizes, own->lastProgress});
     ++own->movements;
   }
-  if (isBlocking()) // if it is null, operations are not recorded
+  if (isBlocking())
     synchronize(driver, stream);
 }
 

@@ -25,8 +25,9 @@ namespace tpc::rt::cuda {
 
 /// Declarations of shared memory and registers.
 extern const char *const largestMemory;
-/// Code that follows the computation of a quad's scores. %best has a value below that of every
-/// token. It ends in the block that finishes last; other blocks end at DONE.
+/// Code that follows the computation of the scores of a quad (four adjacent tokens, see
+/// SamplingKernels.cpp). %best has a value below that of every token. It ends in the block that
+/// finishes last; other blocks end at DONE.
 std::string findLargest();
 
 } // namespace tpc::rt::cuda

@@ -41,7 +41,7 @@ struct MatmulCall {
   void *out;
   bool transposed = false; ///< w is [n, k]
   const void *bias = nullptr, *residual = nullptr;
-  int64_t batch = 1, xStride = 0, wStride = 0; ///< in elements
+  int64_t batch = 1, xStride = 0, wStride = 0; ///< number of matrices, and elements between them
   /// Elements between rows of w, and of out and the residual; 0: they are adjacent. Only for a
   /// batch of 1 and a w that is not transposed.
   int64_t wRow = 0, outRow = 0;
@@ -53,7 +53,7 @@ struct MatmulCall {
 /// An implementation of a GEMM.
 struct MatmulMethod {
   bool isOwn = false;          ///< a GEMV kernel
-  blas::Algorithm algorithm{}; ///< else of cuBLASLt
+  blas::Algorithm algorithm{}; ///< cuBLASLt's algorithm, if not a GEMV kernel
 };
 
 /// GEMMs in the current context.

@@ -22,7 +22,7 @@ const char *samplingKernel(int32_t dtype);
 struct SamplingSizes {
   static constexpr int64_t candidatesOfSlice = RowSampling::maxShown;
 
-  int64_t slices; ///< of a row
+  int64_t slices; ///< number of slices of a row
   int64_t best, largest, scores, candidates;
 
   explicit SamplingSizes(const SamplingRequest &request)

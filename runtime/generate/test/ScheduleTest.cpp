@@ -198,7 +198,7 @@ TEST(Schedule, Cancels) {
     schedule.add(requestOf({1, 2}));
   auto item = schedule.next();
   schedule.cancel(2); // waiting
-  schedule.cancel(0); // in the item
+  schedule.cancel(0); // a request of the running item
   schedule.cancel(9); // unknown
   EXPECT_EQ(schedule.takeEvents().size(), 1u);
   schedule.finish(*item, std::vector<SampledToken>{{1, false}});

@@ -162,7 +162,7 @@ TEST(Service, RequestsAreCancelled) {
 TEST(Service, ReadingPausesAtTheQueueLimit) {
   Process process({1, 1, 1, 1}, {"--serve-stdin", "--max-sequence=20000", "--max-batch=1"});
   process.write(lineOf(requestOf("first", {1}, 12000)));
-  constexpr int count = 45; // two megabytes each; at most 64 may be queued
+  constexpr int count = 45; // two megabytes each; reading pauses above 64 MiB
   GenerationRequest request = requestOf("", {2, 3}, 1);
   request.stopIds = Ids(size_t(1) << 19, 100);
   const std::string rest = lineOf(request).substr(1);

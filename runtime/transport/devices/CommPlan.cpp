@@ -130,7 +130,7 @@ CommPlan planReduceScatter(const Group &group, tpc_dtype dtype, tpc_reduction re
                            int64_t outer, int64_t n, int64_t inner) {
   CommPlan plan;
   Slice mine{outer, n, inner, group.part(n, group.index)};
-  int64_t bytes = outer * group.part(n, 0).size * inner; // of the largest shard
+  int64_t bytes = outer * group.part(n, 0).size * inner; // size of the largest shard
   CommPlace from = inAt(0), to = outAt(0);
   if (outer > 1 || !areEqual(group, n)) {
     from = stageAt(reserve(plan, bytes * group.size()));

@@ -23,7 +23,7 @@ struct ProcessInfo {
   uint32_t numAddresses = 0;
   Address addresses[4];    ///< listening addresses; those for other hosts first
   uint8_t cores[128] = {}; ///< set of cores that the process may use
-  char hostName[60] = {};  ///< for messages
+  char hostName[60] = {};  ///< name of the host, for messages
 
   /// Description of this process, without its addresses.
   static ProcessInfo self();
@@ -37,7 +37,7 @@ struct Greeting {
   uint32_t kind = 0, bytes = sizeof(Greeting);
   uint32_t rank = 0, size = 0;
   uint64_t run = 0;      ///< hash of the run id
-  char runName[64] = {}; ///< for messages
+  char runName[64] = {}; ///< id of the run, for messages
   Nonce nonce = {};      ///< for Data: the run's agreed value
   ProcessInfo sender;
 };

@@ -44,8 +44,8 @@ def compare(*arguments, timeout=3000):
 def totals(result):
     """Returns the counts in the last line."""
     found = re.search(
-        r"(\d+) programs, (\d+) kernels, (\d+) distinct; (\d+) cases, (\d+) kernels without, (\d+)"
-        r" kernels wrong",
+        r"(\d+) programs, (\d+) kernels, (\d+) distinct; (\d+) cases, "
+        r"(\d+) kernels without cases, (\d+) kernels wrong",
         result.stdout,
     )
     return dict(

@@ -18,7 +18,7 @@ struct Desc {
   Epilogue epilogue = Default;
   uint64_t bias = 0;
   int64_t biasBatchStride = 0;
-  int32_t biasType = -1; // that of D
+  int32_t biasType = -1; // -1: D's type
 };
 
 struct Layout {
@@ -27,14 +27,14 @@ struct Layout {
   int64_t ld = 0;
   Order order = Col;
   int32_t batches = 1;
-  int64_t stride = 0; // between batches, in elements
+  int64_t stride = 0; // elements between batches
 };
 
 struct Preference {
   uint32_t searchMode = 0;
   uint64_t maxWorkspace = 0;
   uint32_t reductions = ~0u;
-  std::array<uint32_t, 4> alignment{256, 256, 256, 256}; // of A, B, C, D
+  std::array<uint32_t, 4> alignment{256, 256, 256, 256}; // bytes, for A, B, C, D
 };
 
 unsigned bytesOf(DataType type);
@@ -73,7 +73,7 @@ AlgorithmChoice choose(const Problem &problem, const Preference &preference, uin
 struct Operands {
   std::array<uint64_t, 4> addresses; // A, B, C, D
   float alpha = 1, beta = 0;
-  uint64_t alphaAddress = 0, betaAddress = 0; // of the device, or 0
+  uint64_t alphaAddress = 0, betaAddress = 0; // device addresses; 0: on the host
   uint64_t workspace = 0;
 };
 

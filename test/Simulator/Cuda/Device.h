@@ -82,7 +82,7 @@ struct Capture {
   CaptureMode mode = CaptureGlobal;
   std::thread::id thread;
   bool invalidated = false, ended = false;
-  std::string reason; // of its invalidation
+  std::string reason; // reason of its invalidation
   Graph graph;
   std::vector<Stream *> streams;
 };
@@ -115,7 +115,7 @@ struct Context {
   struct Allocation {
     uint64_t bytes = 0;
     bool ofLibrary = false;
-    unsigned uses = 0; // by libraries
+    unsigned uses = 0; // number of uses by libraries
   };
   std::map<uint64_t, Allocation> allocations; // live, by address
   /// Returns the allocation that contains these bytes, or null.

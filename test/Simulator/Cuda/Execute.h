@@ -37,7 +37,7 @@ private:
   Context &context;
   Operation &operation;
   Random next;
-  std::unique_lock<std::mutex> lock; // of the memory
+  std::unique_lock<std::mutex> lock; // lock of the device's memory
 };
 
 /// A kernel that never ends.

@@ -41,7 +41,7 @@ public:
 
 enum class Progress : uint8_t {
   Done,
-  Waits, // for another device or process; to be polled again soon
+  Waits, // waits for another device or process; is polled again soon
 };
 
 class Work {
@@ -56,7 +56,7 @@ public:
 };
 
 struct StreamInfo {
-  int device = 0; // of the stream's context
+  int device = 0; // device of the stream's context
   bool capturing = false;
   bool legacy = false;
 };

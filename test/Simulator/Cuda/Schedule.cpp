@@ -1,8 +1,9 @@
 //===- Schedule.cpp - Operation scheduler ---------------------------------===//
-//
 // Execution is lazy: operations need not run before the program waits. Each context has a thread
-// that runs ready operations in random order: - while the program waits - a few at random times -
-// all after some time without new operations, because a device completes its work in any case
+// that runs ready operations in random order:
+//   * while the program waits;
+//   * a few at random times;
+//   * all after some time without new operations, because a device completes its work in any case.
 //
 //===----------------------------------------------------------------------===//
 

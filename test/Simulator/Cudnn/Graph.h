@@ -26,7 +26,7 @@ struct Tensor {
 
 struct Operation {
   Kind kind = KindMatmulOp;
-  int mode = 0; // of pointwise operations and reductions
+  int mode = 0; // mode of a pointwise operation or reduction
   int64_t axis = -1;
   Tensor x, y;
   std::optional<Tensor> b, t;
@@ -52,7 +52,7 @@ struct Plan {
   std::shared_ptr<const Graph> graph;
   int device = 0;
   int64_t workspace = 0;
-  bool fails = false; // operands of an execution
+  bool fails = false; // executions outside of a capture fail
 };
 
 /// Addresses of tensors, and the values of those that are passed by value.

@@ -108,7 +108,7 @@ struct Call {
   Descriptor descriptor;
   uint64_t send = 0, receive = 0;
   int peer = 0;
-  std::vector<std::shared_ptr<Registration>> registrations = {}; // of its buffers
+  std::vector<std::shared_ptr<Registration>> registrations = {}; // registrations of its buffers
 };
 
 /// Returns one operation for the calls of one group on one communicator.

@@ -51,7 +51,7 @@ struct Slot {
   uint64_t host;
   std::atomic<uint64_t> posted;   // number of collectives whose input the rank has written
   std::atomic<uint64_t> consumed; // number of collectives whose inputs the rank has read
-  Descriptor descriptor;          // of the last posted collective
+  Descriptor descriptor;          // arguments of the last posted collective
   std::atomic<uint64_t> connected[size_t(Kind::NumKinds)]; // numbers of first calls of a kind
   std::atomic<uint64_t> arrived; // number of host calls that wait for all ranks: splits, windows
   int32_t color, key;

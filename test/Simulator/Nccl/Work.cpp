@@ -292,9 +292,9 @@ private:
   std::vector<Call> calls;
   uint64_t group;
   // State of one execution.
-  size_t next = 0; // collective
+  size_t next = 0; // index of the next collective
   bool posted = false, holds = false, told = false, reported = false;
-  std::vector<Part> parts; // of sends and receives
+  std::vector<Part> parts; // sends and receives
   std::string reason;
   std::chrono::steady_clock::time_point since;
 };

@@ -45,7 +45,7 @@ private:
   struct Thread {
     SeenPointer acquired;  // ordered before all later accesses
     SeenPointer read;      // acquired by the next fence
-    SeenPointer published; // by the last fence, for later strong writes
+    SeenPointer published; // published by later strong writes, since the last fence
   };
   static SeenPointer merge(const SeenPointer &a, const SeenPointer &b);
 

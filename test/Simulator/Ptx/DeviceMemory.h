@@ -28,7 +28,7 @@ struct Allocation {
   uint64_t base = 0;
   uint64_t bytes = 0;
   std::string name;
-  bool readOnly = false; // for kernels
+  bool readOnly = false; // kernels may not write it
   bool freed = false;
   uint64_t unwritten = 0; // number of unwritten bytes
   Backing data;

@@ -27,7 +27,7 @@ inline float toFloat(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t toBits(float value) { return std::bit_cast<uint32_t>(value); }
 
 constexpr uint32_t canonicalNan = 0x7fffffff;
-constexpr uint16_t canonicalNan16 = 0x7fff; // of f16 and bf16
+constexpr uint16_t canonicalNan16 = 0x7fff; // for f16 and bf16
 
 /// Flushes subnormal numbers to zeros of their sign.
 template <bool Ftz> inline float flush(float value) {
@@ -73,7 +73,7 @@ struct BF16 {
 
 struct Format {
   int mantissaBits; // without the implicit one
-  int minExponent;  // of normal numbers
+  int minExponent;  // minimum exponent of normal numbers
   int maxExponent;
 };
 constexpr Format f16Format{10, -14, 15}, bf16Format{7, -126, 127}, f32Format{23, -126, 127},

@@ -26,7 +26,7 @@ struct Request {
   AccessKind kind = AccessKind::Read;
   bool strong = false;   // .relaxed or stronger
   bool readOnly = false; // .nc
-  unsigned bytes = 0;    // of each lane's access
+  unsigned bytes = 0;    // bytes of each lane's access
   const uint64_t *addresses = nullptr;
 };
 
@@ -35,7 +35,7 @@ struct Region {
   uint8_t *data = nullptr;
   uint8_t *written = nullptr;
   Shadow *shadow = nullptr;         // null for memory that is private to a thread
-  Allocation *allocation = nullptr; // of global memory
+  Allocation *allocation = nullptr; // the allocation, for global memory
 };
 
 /// Arrivals at one of a block's barriers.

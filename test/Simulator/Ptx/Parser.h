@@ -90,7 +90,8 @@ private:
   Program &program;
   size_t at = 0;
   std::vector<Variable> moduleShared;
-  std::set<std::string, std::less<>> names; // of register ranges; `scopes` refers to them
+  std::set<std::string, std::less<>>
+      names; // owns the names of register ranges that `scopes` refers to
   std::vector<std::unordered_map<std::string_view, uint32_t>> scopes; // names of registers
 };
 

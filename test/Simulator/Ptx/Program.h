@@ -54,12 +54,12 @@ struct Inst {
   Space space = Space::Generic;
   uint8_t mode = 0; // an enum of the instruction group
   uint8_t flags = 0;
-  uint8_t bytes = 0;   // of one element in memory
-  uint8_t vector = 1;  // elements
+  uint8_t bytes = 0;   // bytes of one element in memory
+  uint8_t vector = 1;  // number of elements
   uint32_t list = 0;   // slots in Kernel::lists, or targets
-  uint32_t target = 0; // of a branch
-  int64_t offset = 0;  // of an address
-  uint32_t line = 0;   // in the text
+  uint32_t target = 0; // instruction that a branch jumps to; number of targets of brx.idx
+  int64_t offset = 0;  // offset of an address
+  uint32_t line = 0;   // line of the PTX text
   uint32_t text = 0;   // index in Kernel::texts
   bool join = false;   // reconvergence point
 };
@@ -122,7 +122,7 @@ struct AddressUse {
   uint32_t variable; // index in Program::variables or Kernel::shared
   int64_t offset;
   bool shared = false;
-  unsigned bytes = 8; // of the slot
+  unsigned bytes = 8; // bytes of the slot
 };
 
 struct Kernel {
@@ -132,7 +132,7 @@ struct Kernel {
   std::vector<Inst> code;
   std::vector<std::string> texts;
   std::vector<Slot> lists; // slots, and targets
-  uint32_t fileBytes = 0;  // of a warp's registers
+  uint32_t fileBytes = 0;  // bytes of a warp's register file
   std::vector<Slot> slots; // registers that are defined when a block begins
   std::vector<Constant> constants;
   std::vector<AddressUse> addresses;
@@ -158,7 +158,7 @@ constexpr uint64_t windowBytes = uint64_t(1) << 32;
 constexpr uint32_t maxLocalBytes = 512 * 1024, maxParameterBytes = 32764, maxAlignment = 64 * 1024;
 constexpr uint64_t maxVariableBytes = uint64_t(1) << 40;
 constexpr uint32_t maxRegisters = 100000, maxBlockThreads = 1024;
-constexpr uint32_t spaceBegin = 1024; // keeps null from being a valid address of either
+constexpr uint32_t spaceBegin = 1024; // first address in both spaces, so that null is invalid
 constexpr uint32_t sharedGap = 128;   // between variables, to detect accesses past their ends
 
 } // namespace ptx

@@ -82,7 +82,7 @@ enum class Check : uint8_t {
   Initialization,  // reads of unwritten memory
   Race,            // accesses that no barrier orders
   Synchronization, // divergent barriers, missing lanes, deadlock
-  Trap,            // trap
+  Trap,            // a trap instruction was executed
   Limit,           // more instructions than allowed
 };
 
@@ -91,8 +91,8 @@ std::string_view nameOf(Check check);
 struct Finding {
   Check check = Check::Launch;
   std::string kernel;
-  uint32_t line = 0; // of the PTX text, from 1; 0 if there is no instruction
-  std::string text;  // of that instruction
+  uint32_t line = 0; // line of the PTX text, from 1; 0 if there is no instruction
+  std::string text;  // text of that instruction
   Dim3 block{0, 0, 0}, thread{0, 0, 0};
   std::string message;
   uint64_t count = 1; // occurrences at this instruction
@@ -126,21 +126,21 @@ std::string_view nameOf(Class cls);
 struct Traffic {
   uint64_t readRequests = 0, writeRequests = 0;
   uint64_t readSectors = 0, writtenSectors = 0;
-  uint64_t readBytes = 0, writtenBytes = 0;                 // of all lanes together
+  uint64_t readBytes = 0, writtenBytes = 0;                 // sums over all lanes
   uint64_t distinctReadBytes = 0, distinctWrittenBytes = 0; // each byte once per launch
 
   Traffic &operator+=(const Traffic &other);
 };
 
 struct Counters {
-  std::array<uint64_t, size_t(Class::NumClasses)> instructions{}; // of warps
-  uint64_t laneInstructions = 0;                                  // of threads
+  std::array<uint64_t, size_t(Class::NumClasses)> instructions{}; // executed by warps
+  uint64_t laneInstructions = 0;                                  // executed by threads
   Traffic global;
   std::map<std::string, Traffic> allocations; // the same counters by allocation name
-  uint64_t sharedRequests = 0;                // of warps
-  uint64_t sharedCycles = 0;                  // cycles
-  uint64_t sharedConflicts = 0;               // cycles of bank conflicts
-  uint64_t barriers = 0;                      // of blocks
+  uint64_t sharedRequests = 0;                // requests of warps to shared memory
+  uint64_t sharedCycles = 0;                  // cycles of these requests
+  uint64_t sharedConflicts = 0;               // cycles lost to bank conflicts
+  uint64_t barriers = 0;                      // barriers that blocks passed
   uint64_t divergentBranches = 0;
 
   uint64_t total() const;
@@ -152,7 +152,7 @@ struct LaunchConfig {
   Dim3 grid, block;
   uint32_t sharedBytes = 0; // dynamic
   uint64_t seed = 0; // selects the order of blocks, warps and lanes, and errors of approximations
-  uint64_t maxInstructions = uint64_t(1) << 32; // of warps
+  uint64_t maxInstructions = uint64_t(1) << 32; // limit of instructions of all warps
   size_t maxFindings = 20;
 };
 

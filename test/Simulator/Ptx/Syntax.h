@@ -25,8 +25,8 @@ struct Operand {
   Number number;                 // Imm
   bool minus = false;            // before the number
   std::string_view name;         // name of a Symbol or Special, or an Address's base
-  bool hasBase = false;          // of an Address: a register
-  int64_t offset = 0;            // of an Address, or after a Symbol
+  bool hasBase = false;          // an Address has a base register
+  int64_t offset = 0;            // offset of an Address or of a Symbol
   std::vector<Operand> elements; // Vector
   int pair = -1;                 // %r1|%p1: the second register
 };

@@ -45,8 +45,8 @@ public:
   Mask exists = 0;
   Mask alive = 0;
   std::vector<Group> groups;
-  uint32_t pc = 0;            // of the current instruction
-  std::vector<uint8_t> local; // of all lanes, concatenated
+  uint32_t pc = 0;            // index of the current instruction
+  std::vector<uint8_t> local; // local memory of all lanes, concatenated
   std::vector<uint8_t> localWritten;
 
   // Vector clocks of the lanes of this warp, by lane, and of other warps. An access with an earlier

@@ -121,7 +121,7 @@ std::vector<std::vector<uint8_t>> ptxrun::runOnDevice(const std::string &text,
                "requests dynamic shared memory");
 
   std::vector<std::unique_ptr<Buffer>> buffers;
-  std::vector<std::vector<uint8_t>> values; // of parameters
+  std::vector<std::vector<uint8_t>> values; // bytes of parameters
   for (const Parameter &parameter : options.parameters) {
     buffers.push_back(parameter.isBuffer ? std::make_unique<Buffer>(driver, parameter) : nullptr);
     values.push_back(parameter.isBuffer

@@ -16,15 +16,15 @@ struct UserError : std::runtime_error {
 
 /// One kernel parameter: a buffer, or a number.
 struct Parameter {
-  std::string text; // as spelled on the command line
+  std::string text; // spelling on the command line
   bool isBuffer = false;
   std::string name;
   std::vector<uint8_t> bytes; // value of a number, or initial contents of a buffer
   bool filled = false;        // whether the buffer is initialized
-  uint64_t size = 0;          // of a buffer
+  uint64_t size = 0;          // bytes of a buffer
   uint64_t alignment = 256;
   uint64_t offset = 0;   // offset of the pointer into it
-  bool readOnly = false; // for kernels
+  bool readOnly = false; // kernels may not write it
   std::string output;    // .npy file to write
   std::string type;      // spelling of its element type on the command line
   std::vector<uint64_t> shape;

@@ -33,14 +33,14 @@ struct Kernels {
 
 struct Case {
   int64_t batch = 1, queries = 1, keys = 1, kvHeads = 1, group = 1;
-  int64_t offset = 0, window = 0; // of the causal mask
+  int64_t offset = 0, window = 0; // causal_offset, and number of keys of a window
   int64_t padding = 0;            // elements between the tokens of q, k and v
   int64_t shift = 0;              // elements by which operands are off their alignment
   bool broadcast = true;          // mask and bias are shared by all batches and heads
-  double visible = 0.7;           // of masks
-  double hiddenRows = 0;          // of the mask's rows
-  int64_t blocks = 0;             // of the grid; 0: by the seed
-  int64_t sequence = -1;          // of the batch, which is computed alone; -1: all
+  double visible = 0.7;           // fraction of visible entries of masks
+  double hiddenRows = 0;          // fraction of mask rows that hide all keys
+  int64_t blocks = 0;             // number of blocks of the grid; 0: drawn by seed
+  int64_t sequence = -1;          // the only sequence of the batch to compute; -1: all
   uint64_t seed = 0;
 
   std::string str() const;
@@ -51,7 +51,7 @@ enum class Way : uint8_t { Tiles, Split };
 struct Outcome {
   std::string problem; // empty if there is none
   ptx::Counters counters;
-  std::vector<uint8_t> bits; // of the result
+  std::vector<uint8_t> bits; // bits of the result
 };
 
 /// Returns variants with all head sizes, all types and all masks. A variant differs from the

@@ -302,11 +302,13 @@ bool Drawing::drawSizes(Sizes sizes) {
 /// Draws the elements of an operand. `share` is the fraction of floats that are special values.
 /// Integers are in [-limit, limit).
 void Drawing::fill(Tensor &tensor, double share, int64_t limit) {
-  // Kinds of values, each of which reveals a fault: - large values: a missing guard against
-  // overflow of exp - values far apart: a wrong maximum - rising values: missing last elements of a
-  // row - small values: a missing epsilon in a root All are far below the identity that a faulty
-  // maximum could return, but far enough apart that their distance from the mean is not rounding
-  // error.
+  // Kinds of values, each of which reveals a fault:
+  //   * large values: a missing guard against overflow of exp;
+  //   * values far apart: a wrong maximum;
+  //   * rising values: missing last elements of a row;
+  //   * small values: a missing epsilon in a root.
+  // A faulty maximum could return its identity, so all values are far from it. Their distance from
+  // the mean is large enough that it is not rounding error.
   struct Numbers {
     double scale, shift, step;
   };

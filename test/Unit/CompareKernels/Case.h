@@ -32,16 +32,16 @@ private:
 };
 
 struct Tensor {
-  mlir::Type type; // of elements
+  mlir::Type type; // element type
   int64_t elements = 0;
-  unsigned alignment = 256;               // on the GPU
-  mlir::tpc::lowered::MemoryView content; // of operands
+  unsigned alignment = 256;               // alignment of the pointer on the GPU
+  mlir::tpc::lowered::MemoryView content; // values of an operand; empty for results
   int64_t bytes() const { return elements * mlir::tpc::getElementBytes(type); }
 };
 
 struct Case {
   uint64_t seed = 0;
-  std::map<std::string, int64_t> values; // of symbols and coordinates
+  std::map<std::string, int64_t> values; // of the model's symbols and the rank's coordinates
   std::vector<int64_t> env;
   std::vector<Tensor> operands, results;
   int64_t rows = 0;
@@ -54,7 +54,7 @@ struct Case {
 /// Limits of the cost of one case.
 struct Limits {
   int64_t work = 20000;      // maximum iterations of innermost loops
-  int64_t elements = 400000; // maximum of an operand
+  int64_t elements = 400000; // maximum elements of an operand
 };
 
 /// Draws a case, or returns nothing if no sizes are within the limits.

@@ -11,7 +11,7 @@ namespace compare {
 struct CpuRun {
   struct Result {
     std::vector<uint8_t> bytes;
-    std::vector<bool> written; // by element
+    std::vector<bool> written; // for each element, whether the kernel wrote it
     bool writesAll = true;
     /// For 16-bit floats: values without rounding, and the error of a computation in f64 that
     /// rounds. For f32, computed only if a GPU differs by more than 1e-5.

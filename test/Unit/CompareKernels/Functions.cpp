@@ -20,8 +20,8 @@ struct Function {
   bool isBinary;
   /// The exact function, with far more digits than f32.
   long double (*exact)(float, float);
-  double bound;  // in units of the last place
-  bool sameBits; // as on the CPU
+  double bound;  // maximum error in units of the last place
+  bool sameBits; // the result must have the CPU's bits
 };
 } // namespace
 

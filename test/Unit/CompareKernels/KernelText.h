@@ -14,7 +14,7 @@ namespace compare {
 
 /// A statement `@%p1 opcode a, b, c;`. LLVM prints one per line.
 struct Statement {
-  std::string guard, opcode; // without an opcode, there is no statement
+  std::string guard, opcode; // opcode: empty if the line has no statement
   std::vector<std::string> operands;
 
   static std::optional<Statement> parse(llvm::StringRef line);

@@ -78,7 +78,8 @@ int main(int argc, char **argv) {
   if (mistakes)
     print(tallies);
   llvm::outs() << totals.programs << " programs, " << totals.kernels << " kernels, "
-               << totals.distinct << " distinct; " << totals.cases << " cases, " << totals.without
-               << " kernels without, " << totals.wrong << " kernels wrong\n";
-  return totals.wrong || totals.without ? 1 : 0;
+               << totals.distinct << " distinct; " << totals.cases << " cases, "
+               << totals.withoutCases << " kernels without cases, " << totals.wrong
+               << " kernels wrong\n";
+  return totals.wrong || totals.withoutCases ? 1 : 0;
 }

@@ -50,7 +50,7 @@ void compare::compareKernel(const Program &program, const Kernel &kernel, String
   if (!ran)
     outs() << input << ": " << kernel.name << ": no case is small enough\n";
   totals.cases += ran;
-  totals.without += !ran;
+  totals.withoutCases += !ran;
   if (options.verbose)
     outs() << input << ": " << kernel.name << ": " << ran << " cases, " << reported
            << " with a missing index\n";
@@ -153,9 +153,10 @@ static uint64_t countNeeded(const Case &c, const Program &program, const Kernel 
                   llvm::divideCeil(sum * bytes, std::max<uint64_t>(tensor.bytes(), 1)));
 }
 
-// Operands split by rows are read once. Operands that all rows read (weights) remain in caches, so
-// requests do not measure their traffic. `needed`: sectors that contain the bytes, if rows access
-// separate ranges; `together`: if they accessed one range.
+// The counters count the sectors of all requests, as if there were no cache. So `moved` excludes
+// operands that all rows read (weights): a GPU reads them from its cache. `needed`: sectors that
+// contain the accessed bytes, if rows access separate ranges; `together`: if all rows accessed one
+// range.
 void compare::countSectors(const Program &program, const Kernel &kernel, const Options &options) {
   for (uint64_t seed = options.from; seed < options.from + 60; ++seed) {
     std::optional<Case> c =

@@ -15,7 +15,7 @@ struct Options {
 };
 
 struct Totals {
-  unsigned programs = 0, kernels = 0, distinct = 0, cases = 0, without = 0, wrong = 0;
+  unsigned programs = 0, kernels = 0, distinct = 0, cases = 0, withoutCases = 0, wrong = 0;
 };
 
 /// Returns the case of a seed, which also decides whether an index is out of bounds; nullopt if no

@@ -151,7 +151,7 @@ public:
     };
     for (Operation &op : block.without_terminator()) {
       auto read = llvm::map_to_vector(op.getOperands(), [&](Value v) { return known.at(v); });
-      if (auto call = dyn_cast<func::CallOp>(op)) // of a kernel
+      if (auto call = dyn_cast<func::CallOp>(op)) // a call of a kernel
         for (auto [i, result] : llvm::enumerate(call.getResults()))
           set(result, contents.get(call.getCallee().str() + std::to_string(i), read));
       else if (isa<ReshapeOp>(op))

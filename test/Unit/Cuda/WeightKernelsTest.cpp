@@ -1,6 +1,6 @@
 //===- WeightKernelsTest.cpp - Runtime kernels -------------------------------------===//
 //
-// Results are tested by the device suite (runtime/conformance/WeightKernelsTest.cpp).
+// Results are tested by the device suite (runtime/conformance/WeightLoaderTest.cpp).
 //
 //===----------------------------------------------------------------------===//
 

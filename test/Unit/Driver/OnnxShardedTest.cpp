@@ -30,9 +30,8 @@ protected:
     EXPECT_TRUE(spec) << message;
     return *spec;
   }
-  /// Prints a tensor's shards as "40 / 3 80{0 1}": the factors of dimensions and, for split ones,
-  /// each
-  /// rank's index.
+  /// Prints a tensor's shards as "40 / 3 80{0 1}": the factors of each dimension and, in braces
+  /// after a split factor, the shard of each rank.
   std::string print(const OnnxDevices &devices, const std::string &name) {
     auto found = devices.tensors.find(name);
     if (found == devices.tensors.end())

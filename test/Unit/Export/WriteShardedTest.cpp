@@ -51,11 +51,12 @@ TEST(WriteSharded, AnnotatesEachNodeThatReadsAShard) {
 
 TEST(WriteSharded, RejectsAFileThatHasChanged) {
   std::string whole = model(2), changed = "the file has changed while it was compiled";
-  EXPECT_EQ(write(model(3)), changed);                                  // a node more
-  EXPECT_EQ(write(model(1)), changed);                                  // a node less
-  EXPECT_EQ(write(whole.substr(0, whole.size() - 3)), changed);         // a field that is cut off
-  EXPECT_EQ(write(number(1, 8) + varint(7 << 3 | 2)), changed);         // before its length
-  EXPECT_EQ(write(number(1, 8) + "\x3f"), changed);                     // an invalid wire type
+  EXPECT_EQ(write(model(3)), changed);                          // a node more
+  EXPECT_EQ(write(model(1)), changed);                          // a node less
+  EXPECT_EQ(write(whole.substr(0, whole.size() - 3)), changed); // a field that is cut off
+  EXPECT_EQ(write(number(1, 8) + varint(7 << 3 | 2)),
+            changed);                               // a field that ends before its length
+  EXPECT_EQ(write(number(1, 8) + "\x3f"), changed); // an invalid wire type
   EXPECT_EQ(write(number(1, 8) + varint(9 << 3 | 1) + "abc"), changed); // half a fixed64
   EXPECT_EQ(write(number(1, 8) + std::string(11, '\xff')), changed);    // an endless varint
   EXPECT_EQ(write(number(1, 8) + varint(2 << 3) + "\xff"), changed);    // half a varint

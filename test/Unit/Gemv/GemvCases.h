@@ -21,9 +21,9 @@ struct Case {
   bool aliased = false; // the residual is the result's memory
   bool wide = false;    // bias, residual and result are f32
   int64_t multiprocessors = 8;
-  uint64_t alignment = tpc::gemv::kAccessBytes; // of x and w
+  uint64_t alignment = tpc::gemv::kAccessBytes; // alignment of x and w
   int64_t shift = 0;  // elements by which bias, residual and result are off their alignment
-  uint64_t seed = 0;  // of operands
+  uint64_t seed = 0;  // seed of the operands
   uint64_t order = 0; // seed of the interpreter
 
   std::string str() const;
@@ -32,7 +32,7 @@ struct Case {
 struct Outcome {
   std::string problem; // empty if there is none
   ptx::Counters counters;
-  std::vector<uint32_t> bits; // of the result
+  std::vector<uint32_t> bits; // bits of the result
 };
 
 /// Returns all 24 variants.

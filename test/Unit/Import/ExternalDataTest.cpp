@@ -51,7 +51,7 @@ TEST(ExternalData, RejectsPathsOutsideOfTheFolder) {
   EXPECT_NE(resolve(model, std::string("m\0x", 3)).error.find("malformed"), std::string::npos);
   folder.link("model/link", "../secret");
   EXPECT_NE(resolve(model, "link").error.find("leads outside"), std::string::npos);
-  // The same link through a subfolder.
+  // The same link, through a subfolder.
   folder.link("model/up", "..");
   EXPECT_NE(resolve(model, "up/secret").error.find("leads outside"), std::string::npos);
   // A folder whose name has the model's folder as a prefix is outside of it.

@@ -100,7 +100,7 @@ TEST_F(IndexAnalysisTest, InputsStayElements) {
   ASSERT_TRUE(e.isInteger());
   const IndexExpr *element = a.getElement(e.str());
   ASSERT_NE(element, nullptr);
-  EXPECT_EQ(element->getTensor(), v); // of the sum, not of the input
+  EXPECT_EQ(element->getTensor(), v); // an element of the sum, not of the input
   EXPECT_FALSE(a.isNonNegative(e.getPolynomial()));
 }
 

@@ -13,7 +13,7 @@ struct Shape {
   uint64_t m, n, k;
   bool transA, transB, rowsA, rowsB, rowsD;
   int32_t batches;
-  unsigned padding; // of leading dimensions
+  unsigned padding; // leading dimensions minus the lengths of columns, or of rows if row-major
 };
 
 struct Matrix {

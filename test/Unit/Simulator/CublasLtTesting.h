@@ -58,7 +58,7 @@ struct Small : CublasLt {
       EXPECT_EQ(set(cublasLtMatmulPreferenceSetAttribute, preference, attribute, uint32_t(width)),
                 lt::SUCCESS);
   }
-  /// Makes C and D f32. 16 bits cannot represent the values of C.
+  /// Makes C and D f32, because 16 bits cannot represent the values of C.
   void single() {
     c = upload(std::vector<float>(6, 1 + 0x1p-12f));
     d = upload(std::vector<float>(6));
