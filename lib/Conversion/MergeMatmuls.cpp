@@ -80,9 +80,9 @@ static bool canMoveTo(MatmulOp product, MatmulOp first, const ParameterTable &pa
 // Results in one buffer
 //===----------------------------------------------------------------------===//
 
-/// Returns whether an op, not a kernel, reads an operand by the distance between rows.
+/// Returns whether an op other than a kernel can read an operand with a row stride.
 static bool isReadByStrides(OpOperand &use) {
-  if (auto attention = dyn_cast<AttentionOp>(use.getOwner())) // in a cache, k and v are no columns
+  if (auto attention = dyn_cast<AttentionOp>(use.getOwner())) // k and v in caches are not columns
     return &use == &attention.getQMutable() ||
            (!attention.getLengths() &&
             (&use == &attention.getKMutable() || &use == &attention.getVMutable()));
@@ -90,7 +90,7 @@ static bool isReadByStrides(OpOperand &use) {
   return append && &use == &append.getFreshMutable();
 }
 
-/// Returns whether all uses of a value with `rows` rows read it by the distance between rows.
+/// Returns whether all uses of a value with `rows` rows can read it with a row stride.
 static bool isReadByRows(Value value, const ::tpc::SymExpr &rows, GridAttr grid) {
   if (!countRowDims(getLocalSizes(value.getType(), grid), rows))
     return false;

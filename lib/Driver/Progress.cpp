@@ -12,7 +12,7 @@
 
 using namespace tpc;
 
-/// Returns the peak memory of this process in MiB. Does not use getrusage() if possible, whose peak
+/// Returns the peak memory of this process in MiB. Avoids getrusage() if possible, because its peak
 /// includes the parent's memory at fork.
 static long getPeakMiB() {
   constexpr llvm::StringLiteral key = "VmHWM:";

@@ -304,7 +304,7 @@ private:
   }
 
   /// Whether a value depends only on these leading row indices.
-  bool isOf(Value value, Block::BlockArgListType leading) {
+  bool dependsOnlyOn(Value value, Block::BlockArgListType leading) {
     SmallVector<Value> work{value};
     llvm::SmallDenseSet<Value> seen;
     while (!work.empty()) {
@@ -346,7 +346,7 @@ private:
         continue;
       auto sum = indices[i].getDefiningOp<arith::AddIOp>();
       if (!sum || (sum.getLhs() != index && sum.getRhs() != index) ||
-          !isOf(sum.getLhs() == index ? sum.getRhs() : sum.getLhs(), own.take_front(i)))
+          !dependsOnlyOn(sum.getLhs() == index ? sum.getRhs() : sum.getLhs(), own.take_front(i)))
         return false;
     }
     return true;

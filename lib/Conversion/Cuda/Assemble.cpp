@@ -25,9 +25,9 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 
-/// Limit on the CPU time of a run, and on the time without any CPU time, after which ptxas is
-/// assumed to hang. ptxas takes about 0.1 s of CPU time for a kernel. Elapsed time is not limited,
-/// because it depends on the machine's load.
+/// A run of ptxas is assumed to hang if its CPU time exceeds this limit, or if it has used no CPU
+/// time for that long. ptxas takes about 0.1 s of CPU time for a kernel. Elapsed time is not
+/// limited, because it depends on the machine's load.
 static constexpr unsigned kSecondsPerKernel = 10, kMinSeconds = 60;
 
 /// Remedy for a faulty ptxas.

@@ -161,7 +161,7 @@ void SplitEmitter::emitRows(Value firstRow) {
                           addKeys(own, rowsHere, query, add(key, keyOfWarp));
                           return own.list();
                         }));
-  // The keys of a warp.
+  // Combines the states of a warp's lanes, which have different keys.
   for (unsigned distance = lanesOfKey; distance < kWarp; distance *= 2)
     for (unsigned r = 0; r < kRows; ++r) {
       auto other = [&](Value value) { return createShuffle(b, loc, value, int32_t(distance)); };

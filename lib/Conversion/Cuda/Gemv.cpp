@@ -209,7 +209,7 @@ void GemvEmitter::emitColumns() {
         storeMany(at(to, f, i * columns + j), ArrayRef(sums).slice(i * vector + j, 4));
   });
   barrier();
-  // A thread has one result. Threads without one read the first ones.
+  // Each thread adds up one result. Excess threads repeat the first results, but do not store them.
   static_assert(kMaxRows * getColumns(TPC_BF16) <= kThreads);
   Value index = rem(thread, results);
   Value sum = load(at(shared, f, index), f);
@@ -256,7 +256,7 @@ void GemvEmitter::joinSplits(Value range, Value ranges, Value splits, Value spli
   barrier();
   Value before = load(shared, integer);
   branch(compare(Predicate::eq, before, sub(splits, i32(1))), [&] {
-    // Several loads in flight; missing ones read the last partial sum.
+    // Several loads are in flight together; excess ones read the last partial sum.
     constexpr int64_t atOnce = 8;
     Value last = sub(splits, i32(1)), zero = f32(0);
     Value total = loop(i32(0), splits, i32(atOnce), zero, [&](Value first, ValueRange now) {

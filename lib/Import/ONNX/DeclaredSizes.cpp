@@ -248,7 +248,8 @@ void Importer::remarkOnNames(const ::onnx::ValueInfoProto &info, ArrayRef<SymExp
   }
 }
 
-/// A file may omit or freely name the sizes of a result, and ONNX Runtime warns of wrong numbers.
+/// Checks the declared type of an output, and records a wrong shape for a warning. A file may omit
+/// sizes, or name them freely; ONNX Runtime only warns of wrong numbers.
 LogicalResult Importer::checkDeclaredShape(const ::onnx::ValueInfoProto &info,
                                            const Tensor &tensor) {
   if (!info.type().has_tensor_type())

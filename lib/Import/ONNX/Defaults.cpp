@@ -117,8 +117,8 @@ static bool isEmbedded(RankedTensorType type, const SymExpr &sequence) {
          sizes[1] == sequence && sizes[2].isConstant();
 }
 
-/// Returns true for a mask of shape [batch, tokens] that is zero for hidden tokens. Floats that are
-/// added to scores are zero for visible ones instead.
+/// Returns true for a mask of shape [batch, tokens] that is zero for hidden tokens. A mask of
+/// floats that is added to scores is none: it is zero for visible tokens.
 static bool isMask(func::FuncOp main, BlockArgument input) {
   return nameOf(main, input) == kMask && getSizes(input).size() == 2 &&
          (isa<IntegerType>(elementOf(input)) || !Uses(input).added);

@@ -62,7 +62,7 @@ public:
   LogicalResult expectInputs(unsigned minInputs, unsigned maxInputs);
   LogicalResult expectInputs(unsigned n) { return expectInputs(n, n); }
   LogicalResult expectFloat(unsigned i);
-  /// Reports an error for inputs of which a byte has several elements.
+  /// Reports an error for inputs with several elements per byte.
   LogicalResult expectWholeBytes();
   /// Returns the integers of a vector or scalar that is known during import.
   FailureOr<std::vector<SymExpr>> knownInts(unsigned i, StringRef what);
@@ -177,7 +177,8 @@ private:
   bool hasFailed = false;
 };
 
-/// Node::cast hides `mlir::cast` in Node's members.
+/// Returns the element type of a tensor. A function here, because Node::cast hides `mlir::cast` in
+/// members of Node.
 inline Type elementOf(Value v) {
   return mlir::cast<RankedTensorType>(v.getType()).getElementType();
 }

@@ -33,7 +33,7 @@ public:
     add("com.microsoft", opType, {1}, handler, limits);
   }
 
-  /// Registers that the handlers of an op read inputs of which a byte has several elements
+  /// Registers that the handlers of an op read inputs with several elements per byte
   /// (Tensor::packedBits). For all other ops such an input is an error.
   void unpacks(StringRef domain, StringRef opType);
 

@@ -127,7 +127,7 @@ static bool isNonNegative(const SymExpr &e) { return e.lowerBound(0).value_or(-1
 bool Importer::equate(const SymExpr &a, const SymExpr &b) {
   if (a.isOverflow() || b.isOverflow())
     return false;
-  // Symbols that stand for unused names are replaced first, because other names say more.
+  // Symbols that stand for unused names are replaced first, so that names in use are kept.
   auto isOwn = [&](const SymExpr &e) {
     std::optional<std::string> name = nameOf(e);
     return name && ownSymbols.count(*name);

@@ -109,7 +109,7 @@ llvm::Expected<TensorSource> TensorReader::read(const TensorProto &proto) {
   if (source.packedBits) {
     int64_t each = 8 / source.packedBits;
     if (shape.empty())
-      shape.push_back(each); // a single number has a byte
+      shape.push_back(each); // a single number takes a byte
     if (shape.back() % each)
       return fault("has rows of " + llvm::Twine(shape.back()) + " " +
                    getDataTypeName(proto.data_type()) + ", which do not end at a byte");

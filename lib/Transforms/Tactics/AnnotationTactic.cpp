@@ -363,7 +363,7 @@ void AnnotationTactic::adoptColumns() {
     for (unsigned dim = 0; dim < cast<RankedTensorType>(matrix.getType()).getRank(); ++dim)
       for (int cls : plan.classes.getClasses(matrix, dim)) {
         if (plan.classes.getPreventingOp(cls))
-          continue; // stored sharded only in this matrix
+          continue; // an op prevents the split; only the stored matrix is sharded
         SmallVector<StringAttr> axes = plan.getAxes(cls, splitSite);
         llvm::erase_if(axes, [](StringAttr axis) { return axis != "tpx" && axis != "tpy"; });
         if (!axes.empty() && axes.front() == "tpy")

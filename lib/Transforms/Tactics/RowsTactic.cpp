@@ -420,7 +420,7 @@ LogicalResult RowsTactic::run() {
     record(); // columns may still be split
     return success();
   }
-  adoptOneSided(); // before axes other than those of annotations
+  adoptOneSided(); // before axes are added to those of annotations
   addAxes();
   chooseOneSided();
   removeAxesInMatmuls();

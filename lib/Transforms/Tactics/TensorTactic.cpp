@@ -84,7 +84,7 @@ private:
   Plan &plan;
   StringRef axis;
   int64_t parts;
-  std::string spelling; // of the spec, before `parts`
+  std::string spelling; // text of the spec before `parts`: "tp" or "tp2x"
   Symbols symbols;
   std::vector<Candidate> candidates;
   DenseMap<int, unsigned> index;

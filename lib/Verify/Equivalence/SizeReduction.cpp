@@ -74,7 +74,7 @@ void SizeReduction::collectType(Type type) {
         return;
       factors.push_back(*c);
       sizes.insert(*c);
-      // For a size that is split over several axes, each of the splits stays even, or stays uneven.
+      // With several axes, the split over each prefix of them must stay even, or stay uneven.
       int64_t shards = 1, inSample = 1;
       for (StringAttr axis : axes) {
         shards *= grid ? grid.getAxisSize(axis.getValue()) : 1;

@@ -53,7 +53,7 @@ struct PieceRelation {
   /// Difference of elements in the first and second chunk from elements of the combined run.
   ::tpc::SymExpr inFirst = 0, inSecond = 0;
   FlatSymbolRefAttr cache = {}; // Cached: which cache
-  Operation *joint = nullptr;   // Appended: the op that appended, if the value is its result
+  Operation *joint = nullptr;   // Appended: the op that appends, if the value is its result
   /// Value of all elements in all runs, if it is one known number.
   std::optional<int64_t> number = std::nullopt;
 

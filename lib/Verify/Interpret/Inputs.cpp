@@ -96,7 +96,7 @@ FailureOr<std::vector<int64_t>> interpret::findTables(func::FuncOp main, World &
   std::vector<int64_t> tables;
   for (BlockArgument argument : main.getArguments()) {
     Domain domain = domains.get(argument);
-    // A narrow integer type may not have an index that is out of bounds.
+    // A narrow integer type may have no number that is out of bounds.
     bool isIndex = domain.isFinite() && domain.lowest == -(domain.highest + 1) &&
                    getElementTypeOrSelf(argument.getType()).getIntOrFloatBitWidth() >= 32;
     tables.push_back(isIndex ? int64_t(domain.highest) + 1 : 0);

@@ -199,7 +199,7 @@ static void roundNumbers(Data &data, Type type) {
       x = roundTo(element, x);
 }
 
-/// Rows of an operand have the distance that the kernel reads them at.
+/// Returns memory of an operand, with the row stride with which the kernel reads it.
 MemoryView Comparison::makeOperand(const Data &data, unsigned index) const {
   auto rows = kernel::FuncOp(function).getRowStride(function->getRegion(0).getArgument(index));
   if (!rows)
@@ -235,8 +235,7 @@ std::optional<SmallVector<MemoryView>> Comparison::makeMemory(const std::vector<
 LogicalResult Comparison::compare(unsigned result, const MemoryView &have, double magnitude,
                                   const Data *sensitivity) {
   const Data &want = exact.getResult(result);
-  // Constants of kernels are rounded to the program's types, constants of the interpreter are
-  // doubles.
+  // Constants of kernels are rounded to the program's types; those of the interpreter are doubles.
   constexpr double share = 1e-6, least = 1e-9;
   double largest = 0;
   for (double x : want.data)

@@ -340,8 +340,8 @@ static LogicalResult compareLateStep(ModuleOp model, ModuleOp staged, ModuleOp l
 }
 
 /// Runs the lowered program at the first sizes and inputs at which the model can be run and, if
-/// `needsAll`, that exercise all windows of attention. If a window cannot be exercised,
-/// `unexercised` names it; it is empty if the model cannot be run.
+/// `needsAll`, all windows of attention are exercised. If there are none because of a window,
+/// `unexercised` names it.
 static LogicalResult runLowered(ModuleOp model, ModuleOp staged, ModuleOp lowered, bool needsAll,
                                 std::string &unexercised, RunReport &report) {
   std::string &skipped = report.skipped;

@@ -218,7 +218,7 @@ LookupChecker::LookupChecker(kernel::FuncOp function, func::FuncOp tensors)
         add(gather.getData(), dim, gather.getIndices());
     }
   });
-  // Arguments are operands, except caches to which results are appended, followed by results
+  // Arguments are the operands, without caches to which results are appended, and then the results
   // (KernelConstants.cpp).
   OperandRange results = tensors.front().getTerminator()->getOperands();
   SmallVector<Value> values(tensors.getArguments());

@@ -46,7 +46,7 @@ private:
     Operation *op;
     unsigned argument;
     std::vector<unsigned> indices, sizes;
-    unsigned rowDims = 0; // dimensions that count rows at distances of a stride; 0: dense
+    unsigned rowDims = 0; // leading dimensions that count rows with a stride; 0: dense
     unsigned rowStride = 0;
     /// Returns the linear index of the element. If it is out of bounds, emits an error and returns
     /// -1.
@@ -460,7 +460,7 @@ LogicalResult KernelProgram::run(ArrayRef<MemoryView> memory,
                                  function_ref<int64_t(const SymExpr &)> evaluate, uint64_t seed,
                                  Rounding rounding, bool &reported, Operation **failed,
                                  Narrowings *narrowings) const {
-  // Kernels compute positions themselves, also in rows at a distance.
+  // Kernels compute positions themselves, also in rows with a stride, so they get entire spans.
   SmallVector<MemoryView> spans;
   for (const MemoryView &view : memory)
     spans.push_back(view.getSpan());

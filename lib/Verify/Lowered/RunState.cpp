@@ -113,7 +113,8 @@ LogicalResult BufferMachine::deliverStates() {
         Scalar value = state->load(next++);
         if (value.isUnspecified())
           unspecified = value;
-        // Replicas have equal values, except for rounding differences by the order of reductions.
+        // Replicas have equal values, except for rounding differences due to the order of
+        // reductions.
         double other = output.data[element].f,
                size = std::max(std::fabs(other), std::fabs(value.f));
         differs |= output.known[element] && !(std::fabs(value.f - other) <= slack * (1 + size));

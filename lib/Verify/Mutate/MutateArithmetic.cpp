@@ -119,7 +119,7 @@ static bool promise(Mutator &m) {
   return true;
 }
 
-/// A lookup reports another index or size.
+/// Lets a lookup report another index or size.
 static bool reportOther(Mutator &m) {
   auto others = [](kernel::CheckOp op) {
     SmallVector<Value> found;

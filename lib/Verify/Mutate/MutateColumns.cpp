@@ -103,7 +103,7 @@ static bool denseStride(Mutator &m) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// An operand of a kernel with rows at a distance.
+/// An operand of a kernel with a row stride.
 struct Operand {
   kernel::FuncOp function;
   BlockArgument memory;

@@ -71,7 +71,7 @@ static bool exchangeConstants(Mutator &m) {
   return true;
 }
 
-/// A constant's user is replaced by its other operand.
+/// Replaces a constant's user by its other operand.
 static bool deleteConstant(Mutator &m) {
   auto uses = [](Operation *op) {
     return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp>(op) &&
@@ -265,7 +265,7 @@ static void replaceInKernel(kernel::FuncOp function, Attribute from, TypedAttr t
   });
 }
 
-/// A constant is multiplied by 1.0001, on tensors and in the kernel.
+/// Multiplies a constant by 1.0001, on tensors and in the kernel.
 static bool nearConstantOfBoth(Mutator &m) {
   auto get = [](ConstantOp op) -> FloatAttr {
     auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
@@ -303,7 +303,7 @@ static bool nearEpsilonOfBoth(Mutator &m) {
   return nearEpsilonOf<RmsNormOp>(m) || nearEpsilonOf<LayerNormOp>(m);
 }
 
-/// All attention ops get another scale, soft-cap or window.
+/// Gives all attention ops another scale or soft-cap.
 static bool otherAttention(Mutator &m) {
   SmallVector<Operation *> found;
   m.module.walk([&](Operation *op) {
@@ -335,7 +335,7 @@ static bool otherWindow(Mutator &m) {
   return !all.empty();
 }
 
-/// Views of weights begin one element later.
+/// Lets views of weights begin one element later.
 static bool shiftView(Mutator &m) {
   auto op = m.pick<ParameterOp>([](ParameterOp p) { return bool(p.getViewAttr()); });
   if (!op)
@@ -376,7 +376,7 @@ static bool otherActivation(Mutator &m) {
   return changed;
 }
 
-/// A causal call sees one more key.
+/// Lets causal attention see one more key.
 static bool otherOffset(Mutator &m) {
   AttentionPairs all = findAttentions(m, [](AttentionOp op) { return op.getCausal(); });
   moveEdge(m, all, 1);

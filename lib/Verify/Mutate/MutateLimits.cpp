@@ -162,7 +162,7 @@ void mutate::moveEdge(Mutator &m, const AttentionPairs &all, int64_t by) {
   }
 }
 
-/// Queries see one later key more, or one key less.
+/// Lets queries see one key more, or one less, at the causal edge.
 static bool moveEdge(Mutator &m, int64_t by) {
   AttentionPairs all = pickAttentions(m, [](AttentionOp op) { return op.getCausal(); });
   moveEdge(m, all, by);

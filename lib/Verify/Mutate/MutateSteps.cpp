@@ -185,7 +185,7 @@ static bool swapCacheResults(Mutator &m) {
   return true;
 }
 
-/// The step reads one cache instead of another.
+/// Lets the step read one cache instead of another.
 static bool readOther(Mutator &m) {
   auto main = m.module.lookupSymbol<func::FuncOp>("main");
   auto pair =

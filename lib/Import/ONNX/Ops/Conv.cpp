@@ -182,7 +182,8 @@ static LogicalResult importConv(Node &n) {
                                         Twine(reach) + " elements"))
       return n.error() << "has a kernel that covers " << reach << " elements, of "
                        << getSizes(v)[2 + i].str();
-    SymExpr stride(window.strides[i]); // slack / stride + 1, whose sign follows from its terms
+    SymExpr stride(window.strides[i]);
+    // slack / stride + 1 as one quotient, whose sign follows from the terms of the dividend.
     positions.push_back(SymExpr::floorDiv(slack + stride, stride));
   }
   bool isPatch = window.isPatch();

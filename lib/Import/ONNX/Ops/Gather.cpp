@@ -183,8 +183,8 @@ static LogicalResult importGatherElements(Node &n) {
   return n.result(n.transpose(picked, back));
 }
 
-/// Imports NonZero of elements none of which is zero as all positions, [rank, count]. torch.onnx
-/// writes arange this way up to opset 10.
+/// Imports NonZero of a tensor without zeros as all positions, [rank, count]. torch.onnx writes
+/// arange this way up to opset 10.
 static LogicalResult importAllPositions(Node &n, const Tensor &x) {
   Type element = n.b.getI64Type();
   SmallVector<Value> rows;

@@ -211,8 +211,8 @@ LogicalResult GroupQueryAttention::readLengths() {
     return n.error() << "has seqlens_k of shape " << str(last.shape) << "; it must be [batch]";
   if (!n.equate(last.shape[0], batch(), "seqlens_k has a number for each sequence"))
     return failure();
-  // Exporters compute the total from the mask's shape, whose size has a name of its own. The caches
-  // of windows have another name for their size.
+  // Exporters compute the total from the mask's size, which has its own name. The size of window
+  // caches has another name.
   std::optional<SymExpr> total = n.in(TotalLength).scalarInt();
   StringRef why = "total_sequence_length is the number of past and new tokens";
   if (total && getSymbolName(*total - sequence()) && getSymbolName(past))
@@ -231,8 +231,8 @@ LogicalResult GroupQueryAttention::findRows() {
   auto number = [&](const SymExpr &e) { return n.size(e, index()); };
   Value last = n.cast(n.reshape(n.operand(LastPositions), {batch()}), index());
   Value own = n.binary<AddOp>(last, number(SymExpr(1) - sequence()));
-  // Zero, after a check that 0 <= seqlens_k < total. Where the mask hides nothing, tpc-simplify
-  // folds the maximum, and the check with it.
+  // The product is zero; it is computed only to check that 0 <= seqlens_k < total. If the mask
+  // hides nothing, tpc-simplify folds the maximum, and the check with it.
   Value none = n.binary<MulOp>(n.checkedIndex(last, total, /*wraps=*/false), number(0));
   own = n.binary<MaxOp>(own, none);
   lengths = n.binary<MinOp>(own, number(past));
