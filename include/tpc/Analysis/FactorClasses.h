@@ -1,7 +1,7 @@
 //===- FactorClasses.h - Classes of factors that are split together -------===//
 //
 // Represents every dimension of every value as a list of classes, major to minor. A class is a set
-// of factors that sharding rules identify: an axis that splits one of them splits all. In
+// of factors that sharding rules relate: an axis that splits one of them splits all. In
 //
 //     %y = tpc.matmul %x, %w : [b*s, 40], [40, 160]       classes: [T] [H], [H] [F]
 //     %z = tpc.gelu %y                                             [T] [F]

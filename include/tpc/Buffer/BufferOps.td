@@ -169,8 +169,8 @@ def Buffer_ColumnsOp : Buffer_PlaceOp<"columns"> {
     `%k = tpc_buffer.columns %0 from _6.tp n _2.tp of "_6.tp + _2.tp" : "_2.tp*n" x f32`: of a
     buffer with rows of `_6.tp + _2.tp` elements, the `_2.tp` columns from column `_6.tp` on. The
     results of a `tpc_buffer.product` may be columns of one buffer. Only ops that take the distance
-    between rows read them: `tpc_buffer.launch` (the kernel has it), `tpc_buffer.attention` (q, k
-    and v) and `tpc_buffer.append`.
+    between rows may read them: `tpc_buffer.launch` (the kernel's operand has a `stride`),
+    `tpc_buffer.attention` (q, k and v) and `tpc_buffer.append`.
   }];
   let arguments = (ins Buffer_Place:$whole, Tpc_SymExprAttr:$from, Tpc_SymExprAttr:$width,
                        Tpc_SymExprAttr:$stride, Buffer_ExtentAttr:$extent);
@@ -398,10 +398,9 @@ def Buffer_CollectivePermuteOp : Buffer_Op<"collective_permute"> {
   let summary = "Redistributes [outer, blocks, n, unit, inner] by messages between pairs of ranks. "
                 "tpc_collective_permute.";
   let description = [{
-    `splits` has four lists of axes: the axes that split n in the operand, the axes that split the
-    product of blocks, n and unit in the operand, and the same two lists for the result. BlockMove.h
-    has examples. Element i of a result block is element `first` + i of the operand's block,
-    cyclically.
+    `splits` has four lists of axes. The first two are for the operand: the axes that split n, and
+    the axes that split blocks * n * unit. The last two are the same for the result. BlockMove.h has
+    examples. Element i of a result block is element `first` + i of the operand's block, cyclically.
   }];
   let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, ArrayAttr:$splits,
                        Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$blocks,

@@ -52,8 +52,8 @@ inline constexpr llvm::StringLiteral kDevicesAttr = "tpc.devices";
 /// Ops: the requested pipeline stage. On a call of a layer that spans several stages: an array of
 /// {node, stage} for the nodes in the layer's function.
 inline constexpr llvm::StringLiteral kPipelineStageAttr = "tpc.pipeline_stage";
-/// Module, during recognition: an array of {node, stage}. Nodes are identified by their names,
-/// which are in the locations.
+/// Module, during recognition: the pipeline stages of nodes, as an array of {node, stage}. Nodes
+/// are identified by their names, which are in the locations.
 inline constexpr llvm::StringLiteral kRecordedStagesAttr = "tpc.recorded_stages";
 /// Module: latency and bandwidth of the links between ranks (LinksAttr.h).
 inline constexpr llvm::StringLiteral kLinksAttr = "tpc.links";

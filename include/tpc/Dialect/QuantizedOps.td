@@ -8,7 +8,7 @@ include "tpc/Dialect/TpcBase.td"
 def Tpc_ByteTensor : RankedTensorOf<[I8, UI8]>;
 
 def Tpc_DequantizeOp : Tpc_InferredOp<"dequantize"> {
-  let summary = "Numbers from quantized weights that are packed in bytes";
+  let summary = "Unpacks quantized weights from bytes, and scales them";
   let description = [{
     packed [d.., n] of ui8 or i8 -> [d.., n, 8 / bits]: element [.., i, j] is (q - zero) * scale,
     where q has the `bits` bits (2, 4 or 8) of packed[.., i] from bit j * bits on. q is unsigned in

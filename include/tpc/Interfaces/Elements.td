@@ -8,8 +8,8 @@ include "mlir/IR/OpBase.td"
 def MovementOpInterface : OpInterface<"MovementOpInterface"> {
   let description = [{
     An op without arithmetic: each element of the result is an element of the first operand,
-    possibly of another rank. A property that all elements of the operand have is thus a property of
-    all elements of the result.
+    possibly from another rank of the grid. A property that all elements of the operand have is thus
+    a property of all elements of the result.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [

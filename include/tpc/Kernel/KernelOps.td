@@ -100,7 +100,7 @@ def TpcKernel_FuncOp
     Errors:
 
     * an op that is not listed above; fast-math flags;
-    * a load whose rank differs from its argument's, or from memory that is not an argument;
+    * a load with too few or too many indices, or from memory that is not an argument;
     * a stride of a result, or of more dimensions than the operand has;
     * a store outside of `tpc_kernel.elements`, or to an operand;
     * a store to another row, unless it is conditional and each of its row indices is the current
@@ -121,8 +121,8 @@ def TpcKernel_FuncOp
     "::llvm::StringRef":$name, "::mlir::TypeRange":$elements,
     "::llvm::ArrayRef<::llvm::SmallVector<::tpc::SymExpr>>":$sizes, "unsigned":$numResults)>];
   let extraClassDeclaration = [{
-    /// Rows of an operand at a distance: the number of leading dimensions that count rows, and the
-    /// elements from row to row.
+    /// Layout of an operand whose rows are not adjacent: the number of leading dimensions that
+    /// count rows, and the distance between rows in elements.
     struct RowStride {
       unsigned dims;
       ::tpc::SymExpr stride;
@@ -210,7 +210,7 @@ def TpcKernel_FoldOp : TpcKernel_Op<"fold", [SingleBlock, RecursiveMemoryEffects
     | `sum` | floats, integers | x + y |
     | `max`, `min` | floats, signed integers | maximum, minimum; NaN if either is NaN |
     | `umax`, `umin` | unsigned integers | maximum, minimum |
-    | `maxnum` | floats | maximum; the number if the other is NaN; either of two zeros |
+    | `maxnum` | floats | maximum; if one is NaN, the other; for zeros of both signs, either |
 
     The result is `init` reduced with all terms; for an empty iteration space it is `init`. The
     target chooses the order, which must depend only on sizes. It may reduce terms into several

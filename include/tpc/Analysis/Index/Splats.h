@@ -12,7 +12,7 @@ namespace mlir::tpc {
 /// integers that a double cannot represent.
 std::optional<double> getSplat(Value v);
 inline bool isSplat(Value v, double number) { return getSplat(v) == number; }
-/// Whether `v` is a splat of `number` up to the relative error `tolerance`, because exporters round
+/// Whether `v` is a splat of `number`, up to the relative error `tolerance`: exporters round
 /// constants.
 bool isSplatNear(Value v, double number, double tolerance = 1e-5);
 

@@ -3,9 +3,9 @@
 // Each variant of tpc.attention in a program has two kernels:
 //
 //   tiles   a block computes 64 rows of one KV head: for launches with many rows
-//   split   a block computes up to 16 rows over a part of the keys: for few rows, such as one
-//   query.
-//           Partial results are stored in the workspace; the last block of a KV head combines them
+//   split   a block computes up to 16 rows over a part of the keys: for few rows, such as those of
+//           one query. Partial results are stored in the workspace; the last block of a KV head
+//           combines them
 //
 // Rows of a KV head are its queries times its query heads: row = query * group + head.
 // tpc/attention.h documents the variants and the launch parameters.

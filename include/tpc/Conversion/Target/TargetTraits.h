@@ -67,7 +67,7 @@ struct TargetTraits {
   /// result, without sharing between results.
   unsigned maxKernelOps, maxGeneratedDepth;
   /// Whether one kernel computes queries, keys and values of attention over caches, and appends to
-  /// both caches, because a launch takes longer.
+  /// both caches, because another launch would take longer.
   bool mergesAttentionOperands = false;
   /// Minimum number of elements per task, for which the wake-up of another thread pays off.
   int64_t elementsPerTask;

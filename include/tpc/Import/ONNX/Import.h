@@ -28,8 +28,8 @@ struct OnnxImportOptions {
   std::string weights = {};
   /// Values of integer or boolean inputs, which become constants.
   std::map<std::string, int64_t> inputs = {};
-  /// Gives inputs that choose a form of the model the values that generation needs: logits of the
-  /// last token, and the branch with a cache.
+  /// Whether inputs that select a form of the model become constants, with the values that
+  /// generation needs: logits of the last token only, and the branch with a cache.
   bool forGeneration = false;
 };
 

@@ -23,7 +23,8 @@ namespace mlir::tpc::frontend {
 struct TensorSource {
   std::string name;
   RankedTensorType type;
-  /// Bits of an element if several elements share a byte, else 0. `type` is then of the bytes.
+  /// Bits of an element if several elements share a byte; `type` is then the type of the bytes.
+  /// Otherwise 0.
   int64_t packedBits = 0;
   uint64_t bytes = 0; // size of all elements, less than 2^63
   /// Name of the file for tpc.weight: relative to the model's folder, or absolute. Empty if the

@@ -215,8 +215,8 @@ def KeepLastToken : Pass<"tpc-keep-last-token", "::mlir::ModuleOp"> {
   let summary = "Restrict the outputs of a step to each sequence's last token";
   let description = [{
     Sampling needs only the logits of a sequence's last token. In a step on preallocated caches
-    (`tpc-preallocate-caches`), outputs with a token dimension are computed only for token counts -
-    1 of each sequence. The same applies to values that only these outputs need: the head, the last
+    (`tpc-preallocate-caches`), outputs with a token dimension are computed only for token `counts -
+    1` of each sequence. The same applies to values that only these outputs need: the head, the last
     norm, and the last layer except for its keys and values. Sets `last` in `tpc.step`.
 
     ```mlir

@@ -148,9 +148,9 @@ def RaiseAttention : Pass<"tpc-raise-attention", "func::FuncOp"> {
     * a finite number replaces the scores: `uniform`, because all scores are equal.
     * the lowest float (any number below -1e30) is added: `uniform`, because rounding absorbs the
       scores.
-    * -inf without a NaN guard (the result is NaN), or any other finite number (-10000, -1e9) is
-      added (differences between scores are preserved): the term is a mask only if every row is
-      proved to have a visible key; otherwise it is a `bias`.
+    * any other finite number is added (-10000, -1e9), which preserves the differences between
+      scores, or -inf is added without a NaN guard, so that the result is NaN. The term is then a
+      mask only if every row is proved to have a visible key; otherwise it is a `bias`.
 
     A finite number that is added to scores, or replaces them, counts as masking if it is -10000 or
     less. This is exact if all scores of a row are within about 9,900 of the row's maximum, because

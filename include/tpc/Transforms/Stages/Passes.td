@@ -10,9 +10,10 @@ def SplitStages : Pass<"tpc-split-stages", "::mlir::ModuleOp"> {
   let description = [{
     Runs on the spmd program. @main can be cut at points with exactly one live value (the residual),
     apart from values that stages recompute. Stages recompute values that depend only on inputs,
-    constants and small weights (masks, positions, cos and sin) if that is cheap: less than 1%, at
-    most 10%, of the computation and memory of an average stage or, if no better cut exists, less
-    than the time of sending the value. Values that depend only on weights are always recomputed.
+    constants and small weights (masks, positions, cos and sin) if that costs less than 1% of the
+    computation and memory of an average stage. If some stage would otherwise have no work, the
+    limit is 10% and, if that is not enough, the time of sending the value. Values that depend only
+    on weights are always recomputed.
 
     The pass minimizes the time of the slowest stage by the cost model, including embedding and
     head. Among solutions within 1% of the minimum it chooses the most balanced one. Each cut is
