@@ -28,7 +28,7 @@ GROUPS = {
     "windows, caps and masks": ["limits"],
     "kernels and constants": ["kernels"],
     "plans of memory": ["buffers", "caches"],
-        "columns of merged matmuls": ["columns"],
+    "columns of merged matmuls": ["columns"],
     "facts (names, constraints, locations of weights)": ["facts"],
 }
 # Forms of the program that gets the fault.

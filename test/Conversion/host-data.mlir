@@ -46,8 +46,8 @@ func.func private @constants(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<2xui8>
   return %0, %u, %v : tensor<3xf32>, tensor<2xui8>, tensor<2xui8>
 }
 
-// A transfer passes the index of axis pp (2) and the other stage. The receive buffer is in the frame
-// of the iteration.
+// A transfer passes the index of axis pp (2) and the other stage. A value is received into the
+// frame of the iteration.
 // CHECK-LABEL: llvm.func internal @tpc_stage_0(
 // CHECK-DAG: %[[TWO:.*]] = llvm.mlir.constant(2 : i32)
 // CHECK-DAG: %[[F32:.*]] = llvm.mlir.constant(0 : i32)

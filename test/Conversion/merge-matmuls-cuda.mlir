@@ -34,7 +34,8 @@ tpc.weight @w4 in "/w.bin" at 5120 : tensor<8x8xf32>
 tpc.weight @w5 in "/w.bin" at 6144 : tensor<8x8xf32>
 tpc.weight @vector in "/w.bin" at 8192 : tensor<8xf32>
 
-// Widths that differ from rank to rank; biases stay in the matmuls. The kernel reads rows at a distance.
+// Widths that differ from rank to rank; biases stay in the matmuls. The kernel reads rows that are
+// apart.
 // CHECK-LABEL: func.func private @gate
 // CHECK: tpc.matmul {{.*}} {tpc.merged = 0 : i64}
 // CHECK: tpc.matmul {{.*}} {tpc.merged = 0 : i64}
@@ -86,7 +87,8 @@ func.func private @attention(%x: !rows, %cache: !cache, %lengths: !lengths) -> (
   return %y, %new : !heads, !cache
 }
 
-// Dense values are needed: a result, the operand of a matmul or of a collective, a residual's sum, rows that are cut.
+// Not merged, because these values must be dense: a result, the operand of a matmul or of a
+// collective, a sum with a residual, and a value that is reshaped.
 // CHECK-LABEL: func.func private @dense
 // CHECK-NOT: tpc.merged
 func.func private @dense(%x: !x, %e: !x) -> (!x, !x, !x, !x, !halves) {
@@ -113,7 +115,7 @@ func.func private @dense(%x: !x, %e: !x) -> (!x, !x, !x, !x, !halves) {
   return %a, %some, %sum, %res, %eh : !x, !x, !x, !x, !halves
 }
 
-// One has a bias: each kind is a group.
+// Matmuls with and without a bias are merged separately.
 // CHECK-LABEL: func.func private @biases
 // CHECK: tpc.matmul {{.*}} {tpc.merged = 0 : i64}
 // CHECK: tpc.matmul

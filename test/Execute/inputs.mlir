@@ -1,5 +1,6 @@
 // Inputs are drawn from the domain of all ops: no index exceeds its table, no division by zero, no
-// root of a negative number. Otherwise outputs would be NaN or zero, also for wrong programs.
+// root of a negative number. Other inputs would make outputs NaN or zero, for right and wrong
+// programs alike.
 // RUN: tpc-opt %s --split-input-file --tpc-evaluate -o %t.mlir
 // RUN: FileCheck %s --implicit-check-not=0x7FF --implicit-check-not=0xFFF --implicit-check-not="[0.000000e+00, 0.000000e+00, 0.000000e+00]" --input-file=%t.mlir
 

@@ -62,7 +62,7 @@ save("external", external(location="weights.bin", offset=64, length=64))
 save("whole", external(location="weights.bin", offset=64))
 save("missing", external(location="absent.bin", offset=128, length=64))
 
-# Wrong ones.
+# Files that the importer rejects.
 save("short", TensorProto(name="w", data_type=1, dims=[4, 4], raw_data=values.tobytes()[:60]))
 save("negative", TensorProto(name="w", data_type=1, dims=[-4, 4], raw_data=b""))
 save("overflow", TensorProto(name="w", data_type=1, dims=[1 << 40, 1 << 40], raw_data=b""))

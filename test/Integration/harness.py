@@ -141,7 +141,7 @@ class Result:
     returncode: int
     stdout: str
     stderr: str
-    cpu_seconds: float  # of all its processes; wall-clock time depends on the load
+    cpu_seconds: float  # CPU time of all its processes; wall-clock time depends on the load
     timed_out: bool
 
     @property

@@ -166,8 +166,7 @@ def check_start(program, transport, fate, seed, log, more=None):
 
 @contextlib.contextmanager
 def control_group(version):
-    """A folder of a control group that can be frozen: a call with a process freezes that
-    process."""
+    """Makes a control group, and yields a function that freezes a process by means of it."""
     root = {1: "/sys/fs/cgroup/freezer", 2: "/sys/fs/cgroup/unified"}[version]
     if version == 2 and os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
         root = "/sys/fs/cgroup"

@@ -22,8 +22,8 @@ class Model:
 
     `reductions`: row-parallel matmuls of a layer that are reduced separately: two, or one where
     attention and MLP are both added to the residual at once, or None where the plan has more than
-    that (see test_families.py). `norm_sums`: numbers per token that the norms of a layer over all
-    heads are made of; tp splits the heads, and one all-reduce adds them up.
+    that (see test_families.py). `norm_sums`: sums per token that a layer's norms over all heads
+    need; tp splits the heads, so one all-reduce adds each sum up.
     """
 
     path: Path

@@ -76,7 +76,7 @@ def make_file(folder: Path, target: str):
         flags = session._arguments
         checks = {
             "shard": description["world_size"] == 2,
-            "generate": logits.shape == (2, 7, 1000),  # of all tokens
+            "generate": logits.shape == (2, 7, 1000),  # "all": logits of all tokens
             "weights": reference.difference(logits, wanted).relative <= tolerance,
             "out": session.path == folder / "program" and os.access(session.path, os.X_OK),
             "cache": not list(Path(os.environ["TPC_CACHE"]).glob("programs/*")),

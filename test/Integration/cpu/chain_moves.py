@@ -55,9 +55,6 @@ def any_axis(c: Context, v: Value, number: int, last: int | None = None) -> int 
 
 
 # Movement
-
-
-# Movement
 # ------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ class Survivor(NamedTuple):
     kernel: str
     kind: str
     state: str
-    what: str  # the statement computes
+    what: str  # value that the statement computes
     before: str
     after: str
 
@@ -26,7 +26,7 @@ class Survivor(NamedTuple):
 class Entry(NamedTuple):
     kinds: tuple[str, ...]
     state: str
-    what: str  # a pattern
+    what: str  # regular expression for Survivor.what
     why: str
     # Whether the fault is equivalent. Otherwise it differs only for sizes that no test can run.
     equal: bool = True
@@ -43,7 +43,7 @@ NO_LESS, SAME, OTHER = "no difference", "the same bits", "other bits"
 ITEM = r"one of \(block or add\(itself, blocks\)\)"
 TWICE, LESS = "a bound of numbers twice as large", "a bound of numbers sixteen times less"
 SIZE = r"env\[\d\]"
-THREAD = (  # in its row
+THREAD = (  # index of a thread in its row
     r"and\(add\(shl\(1, choose\(gt\((memory\[…\]|env\[\d\]), 256\), 9, 5\)\), -1\), thread\)"
 )
 WIDER = r"ne\(and\((or\()?.*, -4294967296\), 0\)"

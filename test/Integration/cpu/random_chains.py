@@ -28,14 +28,14 @@ STORES = ("initializer", "node")
 # Maximum number of elements of a value, without symbolic dimensions.
 LIMIT = 1536
 
-Dim = tuple  # of atoms, major to minor: names of symbols, and numbers
+Dim = tuple  # tuple of factors, major to minor: names of symbols, and numbers
 
 
 @dataclass(frozen=True)
 class Chain:
     base: str = "stream"
     product: bool = True  # a matmul before the steps, which tp splits
-    width: int = 8  # of the matmul's result
+    width: int = 8  # width of the matmul's result
     steps: tuple[tuple, ...] = ()
     end: str = "output"
     store: str = "initializer"

@@ -458,8 +458,7 @@ class Noise:
     and so do layers without norms and a softmax of large numbers. Rounding intermediate values has
     as much effect as rounding inputs. So the error of a result, against doubles, may be up to ten
     times that of ONNX Runtime on the same numbers or on numbers that differ in the last place.
-    Errors of
-    real faults are larger by orders of magnitude (test_faults_exceed_the_noise).
+    Errors of real faults are larger by orders of magnitude (test_faults_exceed_the_noise).
     """
 
     def __init__(self, w: Writer, given: dict, wanted: dict):

@@ -23,33 +23,33 @@ class Layer:
     attention: str = "separate"  # form of the projections to q, k and v: see draw_layer()
     heads: int = 2
     kv: int = 2
-    size: int = 4  # of a head
+    size: int = 4  # size of a head
     rotary: str = "none"  # none, half, partial, interleaved
     # Repetition of kv heads: expand, product, early (expand before a rotary embedding).
     repeat: str = "expand"
     qk_norm: bool = False
-    core: str = "matmul"  # or one Attention op (opset 23)
+    core: str = "matmul"  # matmul, or op: one Attention op (opset 23)
     scale: str = "after"  # position of the factor 1/sqrt(size): after, divide, query, both, none
     mlp: str = "gelu_erf"
     ffn: int = 8
     norm: str = "layer"  # layer, layer_spelled, rms, rms_spelled, none
-    place: str = "pre"  # of the norms: pre, post, both
+    place: str = "pre"  # position of the norms: pre, post, both
     parallel: bool = False  # attention and MLP read the same hidden states and are added together
     bias: bool = True
     linear: str = "matmul"  # form of a matmul: matmul, transpose, gemm
     wide_norm: str = (
         "none"  # norms over what tp splits: none, qk (all heads), sub (operands of o and proj)
     )
-    clip: bool = False  # of q, k and v, before they are separated
+    clip: bool = False  # q, k and v are clipped before they are separated
     window: int = 0  # number of visible keys if causal; 0 for all
-    slopes: str = "none"  # of heads, times the key's position or its distance: none, key, distance
+    slopes: str = "none"  # ALiBi slopes times the key's position or distance: none, key, distance
 
 
 @dataclass(frozen=True)
 class Spec:
     layers: tuple[Layer, ...] = (Layer(),)  # kinds of layers, in turn
     depth: int = 1
-    seed: int = 0  # of the weights
+    seed: int = 0  # seed of the weights
     hidden: int = 8
     vocab: int = 11
     ids: bool = True  # whether the input is ids; otherwise it is hidden states
@@ -64,7 +64,7 @@ class Spec:
     zero_bias: bool = False  # one zero vector is the bias of all matmuls with results of its size
     shared: bool = False  # all layers share their weights
     sizes: str = "static"  # reshapes by constants with 0 and -1, or by computed sizes
-    store: str = "initializer"  # of constants and weights: initializer, node, mixed
+    store: str = "initializer"  # storage of constants and weights: initializer, node, mixed
     outputs: str = "plain"  # plain, shuffled, direct (named by the node that makes them), twice
     chains: tuple[Chain, ...] = ()
 

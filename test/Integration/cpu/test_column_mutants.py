@@ -1,4 +1,4 @@
-"""Seeded faults in merged results of GPU programs, which are columns of one buffer.
+"""Seeded faults in GPU programs whose merged matmuls write columns of one buffer.
 
 tpc-verify-buffers or tpc-verify-lowered rejects each.
 """

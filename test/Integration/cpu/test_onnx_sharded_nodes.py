@@ -190,7 +190,7 @@ def layers_of_products(tmp_path, count, change, spec):
     [
         ((1, 0), 1, 0),
         ((0, 1, 0), 2, 1),
-        ((1, None, 0), 2, 0),  # what is between them says nothing
+        ((1, None, 0), 2, 0),  # the node between them has no stage
         ((0, 1, None, 1, 0), 4, 3),
     ],
 )

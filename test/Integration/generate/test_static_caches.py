@@ -129,7 +129,7 @@ def test_positions_outside_of_the_cache(tpcc, tmp_path):
 
 @pytest.mark.parametrize("four, grid", [(False, "tp2,pp2"), (True, "tp2"), (True, "gpu:tp2")])
 def test_generates(tpcc, tmp_path, four, grid):
-    """A generation sees the rows of past tokens as the cache."""
+    """In generation, the cache has only the rows of past tokens."""
     path = Static(four).write(tmp_path / "static.onnx")
     gpu = grid.startswith("gpu:")
     flags = ["--generate", *(FLAGS if gpu else ())]

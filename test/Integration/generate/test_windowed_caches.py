@@ -12,7 +12,7 @@ from service import Service
 from simulator import FLAGS, environment
 from tpc.reference import TOLERANCE, difference
 
-WINDOW = 6  # of the committed models
+WINDOW = 6  # window of the committed models
 MODELS = ["mistral-dynamo", "mistral-past", "gemma2-dynamo", "gemma2-past"]
 GRIDS = ["tp1", "tp2", "pp2", "dp2", "tp2,pp2,mb2"]
 CASES = [

@@ -1,4 +1,4 @@
-"""Caches hold computed keys and values, with every form of rotation, norm and scale.
+"""Caches contain computed keys and values, with every form of rotation, norm and scale.
 
 Tests compare models with and without a past with ONNX Runtime, on chunks, batches, and caches that
 the last token fills.

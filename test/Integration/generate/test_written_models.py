@@ -1,6 +1,7 @@
-"""Models that resemble generating models are rejected with node or name and reason, or correct.
+"""Models that resemble generating models are rejected with a reason, or generate correctly.
 
-A model that is accepted produces ONNX Runtime's logits of the whole sequence.
+Errors name the node or the input. A model that is accepted produces ONNX Runtime's logits of the
+whole sequence.
 """
 
 import numpy as np
