@@ -107,10 +107,10 @@ std::vector<std::vector<uint8_t>> ptxrun::runOnDevice(const std::string &text,
   Driver driver;
   driver.check(driver.init(0), "the driver finds no device, so nothing was compared");
   int device = 0;
-  driver.check(driver.deviceGet(&device, 0), "the first device");
+  driver.check(driver.deviceGet(&device, 0), "selecting the first device");
   Context *context = nullptr;
-  driver.check(driver.retain(&context, device), "its context");
-  driver.check(driver.setCurrent(context), "its context");
+  driver.check(driver.retain(&context, device), "creating its context");
+  driver.check(driver.setCurrent(context), "selecting its context");
   DriverModule *module = nullptr;
   driver.check(driver.loadData(&module, text.c_str()), "loading the text");
   Function *function = nullptr;
@@ -118,7 +118,7 @@ std::vector<std::vector<uint8_t>> ptxrun::runOnDevice(const std::string &text,
                "finding " + options.kernel);
   const ptx::LaunchConfig &config = options.config;
   driver.check(driver.setAttribute(function, maxDynamicShared, int(config.sharedBytes)),
-               "requests dynamic shared memory");
+               "requesting dynamic shared memory");
 
   std::vector<std::unique_ptr<Buffer>> buffers;
   std::vector<std::vector<uint8_t>> values; // bytes of parameters

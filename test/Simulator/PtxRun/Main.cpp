@@ -121,9 +121,9 @@ static bool compare(const Run &run, const Options &options, size_t i,
       worst = off, worstAt = at / bytes;
   });
   if (different)
-    std::printf(
-        "device: %s: %zu elements differ, most of all element %zu, by %g (largest element %g)\n",
-        parameter.name.c_str(), different, worstAt, worst, largest);
+    std::printf("device: %s: %zu elements differ; the largest difference is %g, at element %zu "
+                "(largest element: %g)\n",
+                parameter.name.c_str(), different, worst, worstAt, largest);
   return !different;
 }
 
@@ -153,7 +153,7 @@ static int run(const std::vector<std::string> &arguments) {
   }
   if (!known)
     throw UserError(options.file + " has no kernel '" + options.kernel +
-                    "': --list names those it has");
+                    "': --list prints its kernels");
 
   bool clean = true;
   std::unique_ptr<Run> last;
@@ -173,7 +173,7 @@ static int run(const std::vector<std::string> &arguments) {
   if (!options.device)
     return clean ? 0 : 1;
   if (!clean)
-    throw UserError("--device: not run, because of these findings");
+    throw UserError("--device: not run, because the interpreter has findings");
   std::vector<std::vector<uint8_t>> device = runOnDevice(text, options);
   bool same = true;
   for (size_t i = 0; i < device.size(); ++i)

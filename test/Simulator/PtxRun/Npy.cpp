@@ -39,21 +39,21 @@ Array ptxrun::readArray(const std::string &path) {
   std::string content = readFile(path);
   auto fail = [&](const std::string &what) { throw UserError("'" + path + "' " + what); };
   if (content.size() < 12 || content.compare(0, 6, "\x93NUMPY") != 0)
-    fail("is no .npy file");
+    fail("is not a .npy file");
   auto byte = [&](size_t i) { return size_t(uint8_t(content[i])); };
   bool first = content[6] == 1;
   size_t begin = first ? 10 : 12;
   size_t length =
       first ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
   if (begin + length > content.size())
-    fail("is cut off");
+    fail("is truncated");
   std::string header = content.substr(begin, length);
   Array array;
   array.type = valueOf(header, "descr", '\'', '\'');
   if (!elementBytes(array.type) || (array.type[0] != '<' && array.type[0] != '|'))
-    fail("has elements of a type that is not known here: " + array.type);
+    fail("has elements of an unsupported type: " + array.type);
   if (header.find("'fortran_order': False") == header.npos)
-    fail("is not in C order: np.ascontiguousarray makes it so");
+    fail("is not in C order: convert it by np.ascontiguousarray");
   uint64_t bytes = elementBytes(array.type);
   bool tooMany = false;
   std::string shape = valueOf(header, "shape", '(', ')');
@@ -61,13 +61,13 @@ Array ptxrun::readArray(const std::string &path) {
     uint64_t size = 0;
     auto [end, error] = std::from_chars(shape.data() + at, shape.data() + shape.size(), size);
     if (error != std::errc())
-      fail("has a shape that is none: (" + shape + ")");
+      fail("has an invalid shape: (" + shape + ")");
     array.shape.push_back(size);
     tooMany |= __builtin_mul_overflow(bytes, size, &bytes);
     at = shape.find_first_of("0123456789", size_t(end - shape.data()));
   }
   if (tooMany || content.size() - begin - length < bytes)
-    fail("has fewer bytes than its shape says");
+    fail("has fewer bytes than its shape requires");
   array.data.assign(content.begin() + int64_t(begin + length),
                     content.begin() + int64_t(begin + length + bytes));
   return array;

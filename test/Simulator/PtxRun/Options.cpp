@@ -13,48 +13,55 @@
 using namespace ptxrun;
 
 const char *const ptxrun::help =
-    R"(tpc-ptx-run: runs a kernel of a PTX text on this machine, and says what is wrong with it
+    R"(tpc-ptx-run: runs a kernel of a PTX text in the interpreter, and prints findings
 
   tpc-ptx-run kernels.ptx --list
   tpc-ptx-run kernels.ptx --kernel NAME --param … --param … [--grid 128] [--block 256]
 
-Parameters come in the order of the entry, each a buffer or a number:
+Each --param is a buffer or a number, in the order of the kernel's parameters:
 
-  x.npy                     a buffer with what the file has
-  3072                      an unwritten buffer of so many bytes
-  128x768:f32               the same, by shape and type (f32, f64, f16, bf16, i8, i32, i64, u8)
-  128x768:f32=0.5           and filled with a number, or with =random (by the seed), =index (0, 1, 2, …)
+  x.npy                     a buffer with the contents of the file
+  3072                      an unwritten buffer of this many bytes
+  128x768:f32               an unwritten buffer of this shape and type
+                            (f32, f64, f16, bf16, i8, u8, i32, u32, i64, u64)
+  128x768:f32=0.5           the same, filled with a number
+  128x768:f32=random        the same, filled with random numbers from the seed
+  128x768:f32=index         the same, filled with 0, 1, 2, …
   u64:7, i32:-1, f32:0.5    a number (u32, u64, i32, i64, f32, f64)
 
-Behind a buffer there may be, each with a comma before it:
+A buffer may have options, each after a comma:
 
-  ,out=y.npy                write it to a file when the kernel has ended
-  ,ro                       kernels may only read it
-  ,name=x                   what findings call it (otherwise its file, or p0, p1, …)
-  ,align=2                  its address is a multiple of that, and of nothing larger (otherwise 256)
-  ,offset=4                 the parameter points so many bytes into it
+  ,out=y.npy                writes the buffer to a file after the last run
+  ,ro                       makes the buffer read-only for the kernel
+  ,name=x                   name in findings (default: the file, or p0, p1, …)
+  ,align=2                  exact alignment of its address, in bytes (default: 256)
+  ,offset=4                 the parameter points this many bytes into the buffer
 
 Options:
 
-  --grid X[,Y[,Z]]          blocks (otherwise 1)
-  --block X[,Y[,Z]]         threads of a block (otherwise 1, or what .reqntid says)
+  --grid X[,Y[,Z]]          number of blocks (default: 1)
+  --block X[,Y[,Z]]         number of threads of a block (default: that of .reqntid, or 1)
   --shared BYTES            dynamic shared memory
-  --seed N                  another order of blocks, warps and lanes, other errors of .approx
-  --seeds N                 run that often, with seeds from --seed on; outputs are the last one's
-  --max-instructions N      of warps (otherwise 2^30); more than that is a loop without end
-  --counters                print instructions by class, sectors, bank conflicts
-  --device                  run it through libcuda.so.1 as well, and compare the buffers
-  --tolerance T             of that comparison: part of a buffer's largest element (otherwise 1e-5)
-  --list                    entries with their parameters and shared memory
-  --help                    this
+  --seed N                  seed of the order of blocks, warps and lanes, and of errors of .approx
+  --seeds N                 number of runs, with ascending seeds from --seed on
+  --max-instructions N      maximum number of instructions of all warps (default: 2^30), which
+                            ends endless loops
+  --counters                prints instructions by class, sectors, bank conflicts
+  --device                  also runs the kernel through libcuda.so.1, and compares the buffers
+  --tolerance T             largest difference in this comparison, as a fraction of the largest
+                            element of a buffer (default: 1e-5)
+  --list                    prints the kernels with their parameters and shared memory
+  --help                    prints this text
 
 A layer norm of 128 rows, in 20 orders:
 
   tpc-ptx-run norm.ptx --kernel layer_norm --grid 128 --block 192 --seeds 20 --counters \
-    --param x.npy,ro --param gamma.npy,ro --param beta.npy,ro --param 128x768:f32,out=y.npy --param u32:768
+    --param x.npy,ro --param gamma.npy,ro --param beta.npy,ro --param 128x768:f32,out=y.npy \
+    --param u32:768
 
-The exit status is 0 if there were no findings, 1 if there were, or if a device computes something else,
-and 2 if the command line, a file or the text is wrong, or if there is no driver for --device.
+The exit status is 0 without findings. It is 1 with findings, or if the device computes other
+results. It is 2 if the command line, a file or the PTX text is invalid, or if --device finds no
+driver.
 )";
 
 namespace {
@@ -73,14 +80,14 @@ uint64_t toInteger(const std::string &text, const std::string &what) {
   uint64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size())
-    throw UserError(what + ": '" + text + "' is no number");
+    throw UserError(what + ": '" + text + "' is not a number");
   return value;
 }
 
 uint32_t toSmall(const std::string &text, const std::string &what) {
   uint64_t value = toInteger(text, what);
   if (value > UINT32_MAX)
-    throw UserError(what + ": " + text + " is too many");
+    throw UserError(what + ": " + text + " is larger than 4294967295");
   return uint32_t(value);
 }
 
@@ -88,7 +95,7 @@ double toDouble(const std::string &text, const std::string &what) {
   char *end = nullptr;
   double value = std::strtod(text.c_str(), &end);
   if (text.empty() || *end)
-    throw UserError(what + ": '" + text + "' is no number");
+    throw UserError(what + ": '" + text + "' is not a number");
   return value;
 }
 
@@ -130,16 +137,16 @@ void parseBuffer(Parameter &parameter, const std::string &text, uint64_t seed) {
     type = shape.substr(at + 1);
     shape.resize(at);
     if (!types.contains(type))
-      throw UserError("--param " + text + ": no type '" + type + "'");
+      throw UserError("--param " + text + ": unknown type '" + type + "'");
   } else if (!fill.empty()) {
-    throw UserError("--param " + text + ": a type is needed to fill it, such as 128:f32=0");
+    throw UserError("--param " + text + ": a filled buffer needs a type, such as 128:f32=0");
   }
   parameter.type = type.empty() ? "u8" : type;
   parameter.size = type.empty() ? 1 : types.at(type).bytes;
   for (const std::string &size : split(shape, 'x')) {
     parameter.shape.push_back(toInteger(size, "--param " + text));
     if (__builtin_mul_overflow(parameter.size, parameter.shape.back(), &parameter.size))
-      throw UserError("--param " + text + ": too many bytes to count");
+      throw UserError("--param " + text + ": the size must be below 2^64 bytes");
   }
   if (fill.empty())
     return;
@@ -148,7 +155,7 @@ void parseBuffer(Parameter &parameter, const std::string &text, uint64_t seed) {
   double number = fill == "random" || fill == "index" ? 0 : toDouble(fill, "--param " + text);
   bool isFloat = type.find('f') != type.npos;
   if (!isFloat && !(std::fabs(number) < 9e18))
-    throw UserError("--param " + text + ": no number of this type");
+    throw UserError("--param " + text + ": the number is out of the range of its type");
   for (uint64_t i = 0, count = parameter.size / types.at(type).bytes; i < count; ++i) {
     if (fill == "index")
       number = double(i);
@@ -182,7 +189,7 @@ Parameter parseParameter(const std::string &text, size_t index, uint64_t seed) {
       unsigned bits = 8 * types.at(kind).bytes;
       uint64_t most = ~uint64_t(0) >> (64 - bits + (kind[0] == 'i'));
       if (minus ? kind[0] != 'i' || value > most + 1 : value > most)
-        throw UserError("--param " + text + ": no number of this type");
+        throw UserError("--param " + text + ": the number is out of the range of its type");
       value = minus ? -value : value;
       for (unsigned byte = 0; byte < types.at(kind).bytes; ++byte)
         parameter.bytes.push_back(uint8_t(value >> (8 * byte)));
@@ -195,8 +202,7 @@ Parameter parseParameter(const std::string &text, size_t index, uint64_t seed) {
     parameter.name = what;
     parameter.type = typeOfNumpy(array.type);
     if (parameter.type.empty())
-      throw UserError("'" + what +
-                      "' has elements of a type that is not known here: " + array.type);
+      throw UserError("'" + what + "' has elements of an unsupported type: " + array.type);
     parameter.shape = array.shape;
     parameter.bytes = std::move(array.data);
     parameter.size = parameter.bytes.size();
@@ -209,7 +215,7 @@ Parameter parseParameter(const std::string &text, size_t index, uint64_t seed) {
     std::string key = parts[i].substr(0, equals),
                 value = equals == parts[i].npos ? "" : parts[i].substr(equals + 1);
     if (key == "out" && value.empty())
-      throw UserError("--param " + text + ": out= names a file");
+      throw UserError("--param " + text + ": out= needs a file name");
     if (key == "out")
       parameter.output = value;
     else if (key == "name")
@@ -224,18 +230,18 @@ Parameter parseParameter(const std::string &text, size_t index, uint64_t seed) {
       throw UserError("--param " + text + ": unknown option '" + parts[i] + "'");
   }
   if (parameter.alignment == 0 || (parameter.alignment & (parameter.alignment - 1)))
-    throw UserError("--param " + text + ": an alignment must be a power of two");
+    throw UserError("--param " + text + ": the alignment must be a power of two");
   if (parameter.alignment > uint64_t(1) << 30)
-    throw UserError("--param " + text + ": an alignment of more than 2^30");
+    throw UserError("--param " + text + ": the alignment must be at most 2^30");
   if (parameter.offset > parameter.size)
-    throw UserError("--param " + text + ": its offset is past its end");
+    throw UserError("--param " + text + ": the offset must not exceed the size of the buffer");
   return parameter;
 }
 
 ptx::Dim3 parseDim(const std::string &text, const std::string &option) {
   std::vector<std::string> parts = split(text, ',');
   if (parts.empty() || parts.size() > 3)
-    throw UserError(option + " has one to three numbers");
+    throw UserError(option + " takes one to three numbers");
   ptx::Dim3 dim;
   uint32_t *sizes[] = {&dim.x, &dim.y, &dim.z};
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -305,7 +311,8 @@ Options ptxrun::parseOptions(const std::vector<std::string> &arguments) {
     } else if (name.starts_with("-")) {
       throw UserError("unknown option '" + arguments[i] + "': see --help");
     } else if (!options.file.empty()) {
-      throw UserError("two files: '" + options.file + "' and '" + name + "'");
+      throw UserError("only one PTX file is allowed, but there are '" + options.file + "' and '" +
+                      name + "'");
     } else {
       options.file = name;
     }
@@ -313,11 +320,11 @@ Options ptxrun::parseOptions(const std::vector<std::string> &arguments) {
   if (options.help)
     return options;
   if (options.file.empty())
-    throw UserError("no file: see --help");
+    throw UserError("the PTX file is missing: see --help");
   if (!options.list && options.kernel.empty())
     throw UserError("--kernel NAME is missing; --list prints the names");
   if (options.seeds == 0)
-    throw UserError("--seeds 0 runs nothing");
+    throw UserError("--seeds must be at least 1");
   for (size_t i = 0; i < parameters.size(); ++i)
     options.parameters.push_back(parseParameter(parameters[i], i, options.config.seed));
   return options;

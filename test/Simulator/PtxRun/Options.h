@@ -9,7 +9,7 @@
 
 namespace ptxrun {
 
-/// Error in the command line, or in a file that it names.
+/// An error in the command line or a file, or of the driver.
 struct UserError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -20,11 +20,11 @@ struct Parameter {
   bool isBuffer = false;
   std::string name;
   std::vector<uint8_t> bytes; // value of a number, or initial contents of a buffer
-  bool filled = false;        // whether the buffer is initialized
+  bool filled = false;        // whether the buffer has initial contents
   uint64_t size = 0;          // bytes of a buffer
   uint64_t alignment = 256;
-  uint64_t offset = 0;   // offset of the pointer into it
-  bool readOnly = false; // kernels may not write it
+  uint64_t offset = 0;   // of the pointer into the buffer, in bytes
+  bool readOnly = false; // kernels must not write it
   std::string output;    // .npy file to write
   std::string type;      // spelling of its element type on the command line
   std::vector<uint64_t> shape;
@@ -36,14 +36,14 @@ struct Options {
   ptx::LaunchConfig config;
   uint64_t seeds = 1;
   bool list = false, counters = false, device = false, help = false;
-  double tolerance = 1e-5; // relative to the largest element, on a device
+  double tolerance = 1e-5; // of a device's results, relative to the largest element
 };
 
 extern const char *const help;
 
-/// Convert between the name of a type, such as "f32", and NumPy's. Names that do not exist are
-/// empty.
+/// Returns NumPy's name of a type, such as "<f4" for "f32".
 std::string numpyType(const std::string &type);
+/// Returns the type with that NumPy name, or an empty string if it is not supported.
 std::string typeOfNumpy(const std::string &numpy);
 
 Options parseOptions(const std::vector<std::string> &arguments);

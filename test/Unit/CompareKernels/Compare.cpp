@@ -161,7 +161,7 @@ static std::string compareResult(const Tensor &tensor, const CpuRun::Result &exp
     std::string wrong;
     forEach([&](int64_t at) {
       if (wrong.empty() && std::memcmp(&bytes[at * size], &expected.bytes[at * size], size))
-        wrong = llvm::formatv("element {0} is {1}, and on the CPU {2}", at, gpu.load(at).i,
+        wrong = llvm::formatv("element {0} is {1}, but {2} on the CPU", at, gpu.load(at).i,
                               cpu.load(at).i);
     });
     return wrong;
@@ -195,17 +195,17 @@ static std::string compareResult(const Tensor &tensor, const CpuRun::Result &exp
   });
   if (!count)
     return "";
-  return llvm::formatv(
-      "{0} of {1} elements differ, most of all element {2}: {3:e9}, and {4} {5:e9} "
-      "(the largest is {6:e3}; allowed are {7:e3})",
-      count, tensor.elements, worstAt, gpu.load(worstAt).f, exactly ? "exactly" : "on the CPU",
-      right(worstAt), largest, bound);
+  return llvm::formatv("{0} of {1} elements differ; the largest difference is at element {2}: "
+                       "{3:e9}, but {4:e9} {5} "
+                       "(largest element: {6:e3}; largest allowed difference: {7:e3})",
+                       count, tensor.elements, worstAt, gpu.load(worstAt).f, right(worstAt),
+                       exactly ? "without rounding" : "on the CPU", largest, bound);
 }
 
 static std::string describe(const tpc_status &status) {
   if (!status.missing)
-    return "no missing index";
-  return llvm::formatv("index {0} of {1} missing at node {2}", status.index, status.size,
+    return "no index out of bounds";
+  return llvm::formatv("index {0} out of bounds {1} at node {2}", status.index, status.size,
                        status.node);
 }
 
@@ -218,7 +218,7 @@ static std::string compareStatus(const CpuRun &expected, const tpc_status &statu
   });
   if (isOne)
     return "";
-  return "reports " + describe(status) + ", and on the CPU " +
+  return "the status is " + describe(status) + ", but on the CPU " +
          describe(expected.reports.empty() ? tpc_status{} : expected.reports.front());
 }
 
@@ -275,8 +275,9 @@ GpuRun compare::runOnGpu(const ptx::Module &module, const Program &program, cons
       for (int64_t at = 0; at < tensor.elements && wrong.empty(); ++at) {
         bool written = !memory.countUnwritten(resultsAt[i] + at * size, size);
         if (written != own.written[at])
-          wrong = llvm::formatv("element {0} is {1}written, and on the CPU it is {2}", at,
-                                written ? "" : "not ", written ? "not" : "");
+          wrong = llvm::formatv(written ? "element {0} is written, but not on the CPU"
+                                        : "element {0} is not written, but it is on the CPU",
+                                at);
       }
     }
     if (wrong.empty())
