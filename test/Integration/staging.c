@@ -1,13 +1,14 @@
-/* Preloaded into a program that writes files: looks at how they get their names.
+/* Preloaded library that checks how a program creates and renames staged files
+ * (tpc/staged_file.h), and kills the program in between.
  *
- *   STAGING_NAMED=1   the file system has no files without a name
- *   STAGING_KILL      the process ends, as if it was killed, at
- *                       open    the file is there, and empty
- *                       write   a part of it is there
- *                       rename  it is whole, and has not its name
+ *   STAGING_NAMED=1   simulates a file system without unnamed files
+ *   STAGING_KILL      kills the process
+ *                       open    after the file was created, empty
+ *                       write   after a part of it was written
+ *                       rename  after the whole file was written, before it is renamed
  *
- * Where a file is renamed that an open descriptor could write to, the process ends with status 98:
- * a program of that name could not be started. */
+ * If a file is renamed while a descriptor of it is open for writing, the process ends with status
+ * 98: the system would refuse to execute that file. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -76,7 +77,7 @@ int rename(const char *from, const char *to) {
   if (stat(from, &status) == 0 && S_ISREG(status.st_mode)) {
     if (is_at("rename"))
       end();
-    /* The system grants a lease for reading only on files that are not open for writing. */
+    /* The kernel grants a read lease only if the file is not open for writing. */
     int fd = (int)syscall(SYS_openat, AT_FDCWD, from, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0 || fcntl(fd, F_SETLEASE, F_RDLCK) != 0) {
       fprintf(stderr, "'%s' is renamed to '%s' while it can be written to: %s\n", from, to,

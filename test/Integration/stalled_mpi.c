@@ -1,4 +1,4 @@
-/* libtpc_mpi.so whose MPI_Init does not return, as where a rank does not take part in its fence. */
+/* A libtpc_mpi.so whose MPI_Init does not return, as if a rank never reached MPI_Init's barrier. */
 
 #include "transport/mpi/MpiShim.h"
 #include <unistd.h>

@@ -1,6 +1,7 @@
-# A simulated library of a vendor, in the folder that a program is given as TPC_CUDA_LIBS:
+# Builds a simulated vendor library into the folder for TPC_CUDA_LIBS:
 #   tpc_add_simulated_library(TPCSimCuda libcuda.so.1 HEADERS cuda.h LINK …)
-# HEADERS: the vendor's, with which CheckHeaders.cpp compares declarations where they are.
+# HEADERS: the vendor's headers. If they are installed, CheckHeaders.cpp compares declarations with
+# them.
 set(TPC_SIMULATOR_DIR ${PROJECT_BINARY_DIR}/lib/simulator)
 function(tpc_add_simulated_library name file)
   cmake_parse_arguments(PARSE_ARGV 2 ARG "" "" "HEADERS;LINK")
@@ -9,11 +10,12 @@ function(tpc_add_simulated_library name file)
   add_library(${name} SHARED ${sources})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} Threads::Threads)
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
-  # They have threads, which outlive a dlclose. Only what is said to be is visible, as in the vendor's.
+  # nodelete: the libraries have threads, which continue after dlclose. Only marked functions are
+  # visible, as in the vendors' libraries.
   target_compile_options(${name} PRIVATE -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing)
   target_link_options(${name} PRIVATE -Wl,-z,nodelete
     -Wl,--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/exports.map)
-  if(NOT TPC_SANITIZE) # a sanitizer's own functions are the program's
+  if(NOT TPC_SANITIZE) # with sanitizers, the program defines their symbols
     target_link_options(${name} PRIVATE -Wl,-z,defs)
   endif()
   tpc_compare_with_vendor(${name}Headers CheckHeaders.cpp HEADERS ${ARG_HEADERS}

@@ -437,4 +437,6 @@ def test_differences_on_a_device_are_found(tmp_path):
         "3",
         TPC_SIM_SEED="5",
     )
-    assert result.returncode == 1 and "elements differ; the largest difference" in result.stdout, result
+    assert (
+        result.returncode == 1 and "elements differ; the largest difference" in result.stdout
+    ), result

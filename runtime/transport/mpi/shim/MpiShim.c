@@ -20,15 +20,15 @@ static int is_open, is_ours; /* ours: we initialized MPI, and finalize it */
 static MPI_Comm world;
 static int world_rank, world_size;
 
-/* Requests in flight: receives, then sends. Parallel arrays, because MPI requires the first to
-   be dense. */
+/* Requests in flight: receives, then sends. Parallel arrays, because MPI takes an array of
+   requests. */
 static MPI_Request *requests;
 static int32_t *peers;
-static int *completed;
+static int *completed; /* indices that MPI_Testsome returns */
 static int64_t num_allocated;
-static int num_requests, num_incoming, num_open;
-static int all_reached; /* all peers ring after sending */
-static uint32_t rings;  /* at the last check */
+static int num_requests, num_incoming, num_open; /* all; receives; not completed */
+static int all_reached;                          /* all peers ring after sending */
+static uint32_t rings;                           /* at the last check */
 
 static int32_t init(int32_t *rank, int32_t *size, int32_t *ranks_on_host, int32_t *cores_on_host,
                     char *error, int64_t capacity) {
@@ -138,20 +138,20 @@ static int start_some(const tpc_message *messages, int32_t count, int sending, i
 }
 
 /* A posted message: its requests, followed by its bytes. */
-typedef struct post_list {
-  struct post_list *next;
+typedef struct posted {
+  struct posted *next;
   int32_t peer;
   int num_requests;
   MPI_Request requests[];
-} post_list;
+} posted;
 
-static post_list *posts;
+static posted *posts;
 static int flushes_next, is_flushing;
 
 static int32_t post(const tpc_message *message) {
   int64_t parts = parts_of(message, 1);
-  post_list *made =
-      malloc(sizeof(post_list) + (size_t)parts * sizeof(MPI_Request) + (size_t)message->bytes);
+  posted *made =
+      malloc(sizeof(posted) + (size_t)parts * sizeof(MPI_Request) + (size_t)message->bytes);
   if (!made)
     return -1;
   char *data = (char *)(made->requests + parts);
@@ -174,14 +174,14 @@ static void flush_next(void) { flushes_next = 1; }
 /* Frees the posts that have been received. Returns whether there were any. */
 static int advance_posts(void) {
   int moved = 0;
-  for (post_list **at = &posts; *at;) {
+  for (posted **at = &posts; *at;) {
     int is_done = 0;
     MPI_Testall((*at)->num_requests, (*at)->requests, &is_done, MPI_STATUSES_IGNORE);
     if (!is_done) {
       at = &(*at)->next;
       continue;
     }
-    post_list *done = *at;
+    posted *done = *at;
     *at = done->next;
     free(done);
     moved = 1;
@@ -194,7 +194,7 @@ static int is_awaited(int32_t peer) {
     if (requests[i] != MPI_REQUEST_NULL && peers[i] == peer)
       return 1;
   if (is_flushing)
-    for (const post_list *one = posts; one; one = one->next)
+    for (const posted *one = posts; one; one = one->next)
       if (one->peer == peer)
         return 1;
   return 0;
