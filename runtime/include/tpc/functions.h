@@ -9,7 +9,8 @@
 //   number(double)                                   rounded to V's type
 //   neg(x), add(x, y), sub(x, y), mul(x, y), div(x, y)
 //   fma(x, y, z)                                     x y + z, rounded once
-//   less(x, y), select(condition, x, y)              false for NaN
+//   less(x, y)                                       false if x or y is NaN
+//   select(condition, x, y)
 //   abs(x), withSignOf(magnitude, x)
 //   twoTo(y)                                         2^n of f32, where y = n + kTwoTo
 //   exp(x), erf(x)                                   for activations
@@ -42,8 +43,8 @@ constexpr double kMinExponent = -86.98, kMaxExponent = 88.7228317;
 
 /// exp of an f32 between these bounds, or of NaN. Relative error below 2e-7.
 TPC_FUNCTION approximateFiniteExp(const A &a, V x) {
-  // x = n ln 2 + r, |r| <= ln 2 / 2. ln 2 is split into two terms, the first with few bits. n may
-  // be 128, for which 2^n overflows: computes half of it, times 2.
+  // x = n ln 2 + r, |r| <= ln 2 / 2. ln 2 is split into two terms, the first with few bits. 2^128
+  // would overflow, so 2^(n-1) is computed, and the result doubled.
   V shift = a.number(kTwoTo - 1), shifted = a.fma(x, a.number(1.44269504), shift);
   V minusN = a.sub(shift, shifted);
   V r = a.fma(minusN, a.number(0.693359375), x);

@@ -12,7 +12,7 @@
 // [k, n]: a block computes getColumns columns over a range of `chunks` chunks of kRowsOfChunk rows.
 // If k is split over blocks, they store partial sums (getPartialBytes), and the last block of a
 // range of columns adds them in order. Each range has a counter, which is 0 before and after the
-// launch; the last block is the one that reads splits - 1 from it.
+// launch; the block that reads splits - 1 from it is the last.
 // [n, k]: a warp computes getRowsOfWarp rows of w; partials, counters and chunks are unused.
 //
 // Each element of the result is a sum in f32 whose order depends on the variant's type and layout,
@@ -78,13 +78,13 @@ constexpr bool supports(int32_t element, bool transposed, int64_t m, int64_t k, 
 
 struct Grid {
   int64_t blocks = 0;
-  int64_t ranges = 0; // of columns; rows of w if transposed
-  int64_t splits = 1; // of k
-  int64_t chunks = 0; // of a split, at most
+  int64_t ranges = 0; // ranges of columns; if transposed, of rows of w
+  int64_t splits = 1; // parts of k
+  int64_t chunks = 0; // maximum number of chunks of a part
 };
 
-/// Splits k so that about two blocks run on each multiprocessor. Each thread of a split has at
-/// least one chunk; all threads of a full split have equally many.
+/// Splits k so that about two blocks run on each multiprocessor. Each thread of a part has at least
+/// one chunk; in all parts but the last, threads have equally many.
 constexpr Grid getGrid(const Variant &variant, int64_t k, int64_t n, int64_t multiprocessors) {
   constexpr int64_t blocksOfMultiprocessor = 2, maxSplits = 16;
   auto ceilDiv = [](int64_t x, int64_t y) { return (x + y - 1) / y; };
@@ -95,7 +95,8 @@ constexpr Grid getGrid(const Variant &variant, int64_t k, int64_t n, int64_t mul
     return grid;
   }
   grid.ranges = ceilDiv(n, getColumns(variant.element));
-  int64_t turns = ceilDiv(k / kRowsOfChunk, kRowsAtOnce); // of all threads
+  // Chunks per thread if k is not split.
+  int64_t turns = ceilDiv(k / kRowsOfChunk, kRowsAtOnce);
   int64_t wanted = blocksOfMultiprocessor * multiprocessors / grid.ranges;
   wanted = wanted < 1 ? 1 : wanted > maxSplits ? maxSplits : wanted;
   int64_t turnsOfSplit = ceilDiv(turns, wanted);

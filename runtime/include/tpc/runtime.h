@@ -197,11 +197,11 @@ void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const flo
  *   causal: key j is visible to query i only if j <= i + causal_offset
  *   key_mask: null or [batch, seq_k]: nonzero = visible
  *   mask: null or boolean [batch or 1, heads_q or 1, seq_q, seq_k]: nonzero = visible
- *   bias: null or additive f32 with the shape rules of mask
+ *   bias: null, or numbers added to the scores, with the shape rules of mask
  *   (mask|bias)_(batch|head)_stride: elements; 0 broadcasts
  *   masked_row: rows without a visible key: 0 = zeros, 1 = uniform over all keys
  *   windowed: key j is visible to query i only if j > i + window_offset
- *   slopes: null or [heads_q]: adds slopes[h] * (j - i - slopes_offset), in f32
+ *   slopes: null or [heads_q]: adds slopes[h] * (j - i - slopes_offset) to the scores, in f32
  *   lengths: null or [batch]: number of keys that precede the first query of each sequence; only
  *   for causal attention. lengths[b] is added to all offsets. Keys that are visible to no query are
  *   not read.
