@@ -49,7 +49,8 @@ struct Rank {
   tpc_context *ctx;
 };
 
-/// Bytes of weights per second that one row reads, of 400 MB in matrices of [k, n].
+/// Returns the bytes of weights per second that matmuls of one row read, from [k, n] matrices of
+/// 400 MB in total.
 double readingRate(int threads, int32_t dtype, bool isTable, int64_t k, int64_t n) {
   selectDevices(cpuDevices());
   std::unique_ptr<World> world = World::threads(Grid({{"tp", 1}}), threads);

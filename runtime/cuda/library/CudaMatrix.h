@@ -11,8 +11,8 @@
 
 namespace tpc::rt::cuda {
 
-/// A right-hand side: [k, n] as in weight files, or a dense [n, k] that another object owns. A
-/// [k, n] may be columns of a matrix, by which one GEMM multiplies.
+/// A right-hand side: [k, n] as in weight files, or a dense [n, k] that another object owns.
+/// Several [k, n] may be columns of one matrix, so that one GEMM multiplies by all of them.
 class CudaMatrix : public Matrix {
 public:
   CudaMatrix(int64_t k, int64_t n, int32_t dtype, Address rows, bool transposed,
@@ -29,14 +29,14 @@ public:
   const bool transposed;
   const int64_t rowStride; ///< elements between rows
   const int64_t column = 0;
-  const std::shared_ptr<const CudaMatrix> whole; ///< null: no columns
+  const std::shared_ptr<const CudaMatrix> whole; ///< null: not columns of a matrix
 
 private:
   std::shared_ptr<Block> block; // null: another object owns it
 };
 
-/// Makes matrices side by side in rows at an address. Calls `add` for each, and for the whole.
-/// `block`: the memory, or null if another object owns it.
+/// Makes matrices of these widths that are columns of one matrix at address `rows`. Calls `add` for
+/// each, and for the whole. `block`: the memory, or null if another object owns it.
 inline std::vector<std::shared_ptr<Matrix>>
 makeColumns(Address rows, int64_t k, std::span<const int64_t> widths, int32_t dtype,
             std::shared_ptr<Block> block,

@@ -6,7 +6,7 @@
 
 typedef struct {
   void *data;
-  int64_t bytes; /* any number; the receiver's must be the sender's */
+  int64_t bytes; /* 0 or more; the same at sender and receiver */
   int32_t peer;  /* rank in the world */
   int32_t tag;   /* messages of one pair and one tag arrive in order */
 } tpc_message;

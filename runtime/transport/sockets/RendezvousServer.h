@@ -38,7 +38,7 @@ struct Greeting {
   uint32_t rank = 0, size = 0;
   uint64_t run = 0;      ///< hash of the run id
   char runName[64] = {}; ///< id of the run, for messages
-  Nonce nonce = {};      ///< for Data: the run's agreed value
+  Nonce nonce = {};      ///< for Data: the run's random number, which rank 0 has drawn
   ProcessInfo sender;
 };
 

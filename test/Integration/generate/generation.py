@@ -22,8 +22,8 @@ CAUSAL = {name: model for name, model in {**COMMITTED, **FAMILIES}.items() if mo
 
 @functools.cache
 def expected() -> dict[str, list[dict]]:
-    """Returns each model's eight prompts, transformers' answers, and their margins, as written by
-    test/Models/expected.py.
+    """Returns each model's eight prompts, transformers' continuations, and their margins, as
+    written by test/Models/expected.py.
     """
     return json.loads((MODELS / "expected.json").read_text())
 

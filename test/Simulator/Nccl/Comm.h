@@ -22,7 +22,7 @@ struct Rank {
   uint64_t group = 0; // operation in flight, or 0
   unsigned works = 0; // operations of the group that are not complete
   std::atomic<uint64_t> calls{0}, begun{0}, joins{0}, aborts{0},
-      enrolled{0}; // count for injected faults
+      enrolled{0}; // counts for injected faults
   std::set<Comm *> comms;
 };
 std::shared_ptr<Rank> rankOfThread();
@@ -48,10 +48,10 @@ struct Comm {
   std::atomic<Status> asyncError{Success};
   bool finalized = false;
   std::atomic<unsigned> outstanding{0}; // operations enqueued in streams
-  std::atomic<uint64_t> arrivals{0};
-  std::set<std::pair<Kind, int>> warm; // connected kinds; for sends and receives, with their peers
+  std::atomic<uint64_t> arrivals{0};    // number of barriers that this rank has reached
+  std::set<std::pair<Kind, int>> warm;  // connected kinds; for sends and receives, with their peers
   std::set<Window *> windows;
-  std::mutex registrationMutex; // number of the next operation
+  std::mutex registrationMutex; // guards `registrations`
   std::vector<std::shared_ptr<Registration>> registrations;
   std::string lastError;
 

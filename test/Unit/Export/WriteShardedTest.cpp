@@ -1,7 +1,7 @@
 //===- WriteShardedTest.cpp - Input file that changes while it is read ----===//
 //
 // The file is read twice: first its structure, then, when the additions are known, all of its
-// bytes. Between the two, ranks' shards are queried. There the tests change the file.
+// bytes. In between, the writer queries the ranks' shards; the tests change the file then.
 //
 //===----------------------------------------------------------------------===//
 
