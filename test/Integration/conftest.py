@@ -89,7 +89,8 @@ def pytest_timeout_set_timer(item, settings):
 def pytest_terminal_summary(terminalreporter):
     for path, library in harness.stale_tools():
         terminalreporter.write_line(
-            f"{path} is older than {library}, and knows other text: run ninja -C {harness.BUILD}"
+            f"{path} is older than {library}, and may contain an older compiler: run"
+            f" ninja -C {harness.BUILD}"
         )
 
 

@@ -47,7 +47,7 @@ def together(ids, one, other, other_flags=()):
 def refused(result, what):
     result.refused(f"rank 1 does not run the same as rank 0: another {what} (rank 0 has ")
     errors = [line for line in result.stderr.splitlines() if line.startswith("error:")]
-    assert len(errors) == 1, f"said more than once\n{result}"
+    assert len(errors) == 1, f"reported more than once\n{result}"
 
 
 def test_other_grid_and_schedule(tpcc, mpi, ids):

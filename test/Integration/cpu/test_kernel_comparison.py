@@ -287,7 +287,7 @@ MORE = {
         " for a tile"
     ),
     r"embedding_.*layer_norm": (
-        "rows of 24: a warp asks twice for its row's id, a sector each time, which hold a third of"
+        "rows of 24: a warp reads its row's id twice, a sector each time, which hold a third of"
         " the row"
     ),
 }

@@ -38,7 +38,7 @@ def refused(words, call, *arguments, **settings):
     except TpcError as error:
         assert all(word in str(error) for word in words), error
         return error
-    raise AssertionError(f"nothing is said about {words}")
+    raise AssertionError(f"there is no error with {words}")
 
 session = tpc.load(sys.argv[1])
 PROMPTS = %r
@@ -238,7 +238,7 @@ rows, tokens = [[], []], session.stream([[66], PROMPTS[0]], max_new_tokens=5)
 try:
     for row, token in tokens:
         rows[row].append(token)
-    raise AssertionError("nothing is said")
+    raise AssertionError("there is no error")
 except TpcError as error:
     assert "prompt 0" in str(error) and "NaN" in str(error) and not error.broken, error
 assert rows == [[], good] and tokens.finish == ["error", "length"], (rows, tokens.finish)

@@ -72,6 +72,6 @@ def test_lists_of_ops():
     declared = read_declared()
     assert len(declared) == len(set(declared)), "named twice"
     assert derive() == set(declared), (
-        "lib has other lists of op kinds than docs/dev/adding-a-pass.md says: ask an interface, or"
-        " say why not"
+        "lib has other lists of op kinds than docs/dev/adding-a-pass.md: use an interface, or add"
+        " a row with the reason"
     )

@@ -91,9 +91,9 @@ def test_124m_over_mpi(tpcc, mpi, model_124m, grid):
     large = tpcc.compile(model_124m, grid)
     base, held = steady_memory(empty, odd), steady_memory(large, odd)
     for rank in large.describe()["ranks"]:
-        promised = rank["weight_bytes"] + rank["packing_bytes"]
+        predicted = rank["weight_bytes"] + rank["packing_bytes"]
         measured = held[rank["rank"]] - base[rank["rank"]]
-        assert abs(measured - promised) <= 0.1 * promised, (
-            f"rank {rank['rank']} holds {measured / 1e6:.1f} MB, --describe says"
-            f" {promised / 1e6:.1f} MB"
+        assert abs(measured - predicted) <= 0.1 * predicted, (
+            f"rank {rank['rank']} holds {measured / 1e6:.1f} MB, but --describe prints"
+            f" {predicted / 1e6:.1f} MB"
         )

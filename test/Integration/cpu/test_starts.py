@@ -180,7 +180,7 @@ LISTENERS = {
     "sends everything back": lambda connection, over: echo(connection),
     "never accepts": None,
     "welcomes and is silent": lambda connection, over: connection.sendall(ANSWER),
-    "welcomes and only says that it lives": lambda connection, over: (
+    "welcomes and only sends heartbeats": lambda connection, over: (
         connection.sendall(ANSWER),
         drip(connection, over, then=BEAT),
     ),

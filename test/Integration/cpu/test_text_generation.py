@@ -187,7 +187,7 @@ def end_with_stacks(process):
     )
     process.send_signal(signal.SIGABRT)
     out, err = process.communicate(timeout=scaled(60))
-    return f"{len(out)} bytes were said\n{err.decode(errors='replace')[-4000:]}\n{native[-8000:]}"
+    return f"{len(out)} bytes of output\n{err.decode(errors='replace')[-4000:]}\n{native[-8000:]}"
 
 
 def test_streaming_can_be_interrupted(folder):

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from generate.generation import say
+from generate.generation import generate
 from harness import Grid
 from random_graphs import Layer, Spec, build
 from tpc.reference import TOLERANCE, Session, difference
@@ -90,7 +90,7 @@ def test_numbers(tpcc, models, name, text):
 def test_generation(tpcc, models, text):
     program = tpcc.compile(models / "olmo2.onnx", text, "--generate", "-O0")
     prompt = np.random.default_rng(1).integers(0, VOCAB, 7)
-    output = say(program, prompt, 5, "--prefill-chunk", "3", logits=True)
+    output = generate(program, prompt, 5, "--prefill-chunk", "3", logits=True)
     everything = np.array([[*prompt, *output.tokens[:-1]]])
     wanted = Session(models / "olmo2.onnx").run({"input_ids": everything})["logits"][
         0, len(prompt) - 1 :

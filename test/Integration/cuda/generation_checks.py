@@ -16,8 +16,8 @@ from mistake_checks import ALL, LIMIT, Build, environment, left_behind
 from one_gpu.process import run
 
 RUNTIME = "lib/libtpc_runtime.a"
-ROOM, CHUNK = 54, 5
-LONG = 2 * 256  # key blocks, of tpc/attention.h
+CAPACITY, CHUNK = 54, 5
+LONG = 2 * 256  # tokens of the long prompt: several key blocks of attention
 # More prompts than slots, so that slots are reused. Some lengths need chunks, one is a single
 # token, and most exceed windows of 6 several times.
 LENGTHS = (3, 17, 1, 9, 24, 6, 11, 12, 5)
@@ -64,41 +64,47 @@ def bytes_copied(output: str) -> int:
     return int(found[1]) if found else -1
 
 
-class Speaker:
+class GenerationCase:
     """A generating program and its expected output."""
 
     lock = threading.RLock()
 
-    def __init__(self, compiler: harness.Compiler, name: str, grid: str, seed: int, places: int):
-        self.compiler, self.model, self.grid, self.seed, self.places = (
+    def __init__(self, compiler: harness.Compiler, name: str, grid: str, seed: int, slots: int):
+        self.compiler, self.model, self.grid, self.seed, self.slots = (
             compiler,
             ALL[name],
             grid,
             seed,
-            places,
+            slots,
         )
 
     def __getattr__(self, attribute: str):
-        if attribute not in ("executable", "expected", "copied", "spoken"):
+        if attribute not in ("executable", "expected", "copied", "prompt_outputs"):
             raise AttributeError(attribute)
-        with Speaker.lock:
+        with GenerationCase.lock:
             if "executable" not in self.__dict__:
-                of_processors = self.compiler.compile(self.model.path, self.grid, "--generate").path
-                self.expected = [self.say(of_processors, plain, {})[0] for plain in (True, False)]
-                self.spoken = {
-                    length: self.speak(of_processors, length, {}).stdout for length in (LONG, 3)
+                cpu_program = self.compiler.compile(self.model.path, self.grid, "--generate").path
+                self.expected = [
+                    self.generate(cpu_program, plain, {})[0] for plain in (True, False)
+                ]
+                self.prompt_outputs = {
+                    length: self.run_prompt(cpu_program, length, {}).stdout for length in (LONG, 3)
                 }
                 program = self.compiler.compile(
                     self.model.path, self.grid, "--generate", "--target=cuda", "--gpu-arch=sm_90"
                 ).path
                 self.copied = [
-                    bytes_copied(self.say(program, plain, environment(harness.BUILD / "lib"))[1])
+                    bytes_copied(
+                        self.generate(program, plain, environment(harness.BUILD / "lib"))[1]
+                    )
                     for plain in (True, False)
                 ]
                 self.executable = program
         return self.__dict__[attribute]
 
-    def say(self, executable: Path, plain: bool, env: dict[str, str]) -> tuple[dict | str, str]:
+    def generate(
+        self, executable: Path, plain: bool, env: dict[str, str]
+    ) -> tuple[dict | str, str]:
         """Returns the answers or an error, and the program's log."""
         with tempfile.TemporaryDirectory() as scratch:
             asked = Path(scratch) / "requests"
@@ -113,9 +119,9 @@ class Speaker:
                     executable,
                     "--serve-stdin",
                     "--max-batch",
-                    self.places,
+                    self.slots,
                     "--max-sequence",
-                    ROOM,
+                    CAPACITY,
                     "--prefill-chunk",
                     CHUNK,
                     "--deterministic",
@@ -135,7 +141,7 @@ class Speaker:
             )
         return answers, result.stderr
 
-    def speak(self, executable: Path, length: int, env: dict[str, str]):
+    def run_prompt(self, executable: Path, length: int, env: dict[str, str]):
         """Generates from one prompt. Decode steps read several key blocks, except with windows,
         which are smaller than one block.
         """
@@ -163,16 +169,16 @@ class Speaker:
         """Checks a long and a short prompt. The first step needs less memory in windows than the
         following layers need.
         """
-        for length, spoken in self.spoken.items():
-            result = self.speak(
+        for length, wanted in self.prompt_outputs.items():
+            result = self.run_prompt(
                 executable or self.executable,
                 length,
                 environment(folder, TPC_SIM_SEED=str(self.seed)),
             )
             if not result.ok:
                 return result.why()
-            if result.stdout != spoken:
-                return f"says {result.stdout} for {spoken}"
+            if result.stdout != wanted:
+                return f"prints {result.stdout} instead of {wanted}"
         return ""
 
     def check(self, folder: Path, executable: Path | None = None) -> str:
@@ -188,7 +194,7 @@ class Speaker:
     ) -> str:
         with tempfile.TemporaryDirectory() as scratch:
             trace = Path(scratch) / "trace"
-            answers, output = self.say(
+            answers, output = self.generate(
                 executable,
                 plain,
                 environment(folder, TPC_SIM_SEED=str(self.seed), TPC_SIM_TRACE=str(trace)),
@@ -200,15 +206,15 @@ class Speaker:
                     return line
             wrong = [name for name in expected if answers.get(name) != expected[name]]
             if wrong:
-                return f"{wrong[0]}: {answers.get(wrong[0])} for {expected[wrong[0]]}"
+                return f"{wrong[0]}: {answers.get(wrong[0])} instead of {expected[wrong[0]]}"
             if bytes_copied(output) != copied:
-                return f"reports copies of {bytes_copied(output)} bytes for {copied}"
+                return f"reports copies of {bytes_copied(output)} bytes instead of {copied}"
             if plain and copied > 8 * 2 * sum(map(len, expected.values())):
-                return f"copies {copied} bytes for tokens that the GPU chooses"
+                return f"copies {copied} bytes for tokens that the GPU samples"
             return left_behind(trace.read_text())
 
 
-def check_graphs(speaker: Speaker, folder: Path, executable: Path | None = None) -> str:
+def check_graphs(case: GenerationCase, folder: Path, executable: Path | None = None) -> str:
     """For one prompt, checks that decode steps are one graph, each token copies 8 bytes, and memory
     use equals the estimate.
     """
@@ -216,7 +222,7 @@ def check_graphs(speaker: Speaker, folder: Path, executable: Path | None = None)
     with tempfile.TemporaryDirectory() as scratch:
         trace, usage = Path(scratch) / "trace", Path(scratch) / "usage"
         flags = [
-            executable or speaker.executable,
+            executable or case.executable,
             "--prompt-ids",
             "5,6,7,8",
             "--max-new-tokens",
@@ -231,22 +237,24 @@ def check_graphs(speaker: Speaker, folder: Path, executable: Path | None = None)
         )
         if not result.ok:
             return result.why()
-        ranks = harness.Grid.parse(speaker.grid).ranks
+        ranks = harness.Grid.parse(case.grid).ranks
         if problem := step_trace.wrong(
             trace.read_text(), ["prompt"] + ["decode"] * (new - 1), ranks
         ):
             return problem
         if f"; {8 * new} bytes of a rank's logits" not in result.stderr:
-            return "copies other bytes than the chosen tokens"
+            return "copies more or less than the sampled tokens"
         most = max(int(line.split()[1]) for line in usage.read_text().splitlines())
         less = run(flags, LIMIT, environment(folder, TPC_SIM_MEMORY=str(most - 1)))
         needs = re.search(r"needs? (?:together )?[0-9.]+ [GM]iB \((\d+) bytes\)", less.stderr)
-        return "" if needs and int(needs[1]) == most else f"takes {most}, and says: {less.why()}"
+        if needs and int(needs[1]) == most:
+            return ""
+        return f"uses {most} bytes, but prints: {less.why()}"
 
 
-def linked(speaker: Speaker, folder: Path) -> Path:
+def linked(case: GenerationCase, folder: Path) -> Path:
     """Builds the program with the runtime that contains the fault."""
-    made = folder / "linked" / f"{speaker.model.name}-{speaker.grid}"
+    made = folder / "linked" / f"{case.model.name}-{case.grid}"
     if not made.exists():
         for place in ("bin", "lib"):
             (folder / "linked" / place).mkdir(parents=True, exist_ok=True)
@@ -259,8 +267,8 @@ def linked(speaker: Speaker, folder: Path) -> Path:
         result = run(
             [
                 tpcc,
-                speaker.model.path,
-                f"--megatron-shard={speaker.grid}",
+                case.model.path,
+                f"--megatron-shard={case.grid}",
                 "--generate",
                 "--target=cuda",
                 "--gpu-arch=sm_90",
@@ -273,25 +281,25 @@ def linked(speaker: Speaker, folder: Path) -> Path:
     return made
 
 
-def speakers(scratch: Path) -> list[Speaker]:
+def cases_of(scratch: Path) -> list[GenerationCase]:
     compiler = harness.Compiler(scratch)
-    return [Speaker(compiler, *program) for program in PROGRAMS]
+    return [GenerationCase(compiler, *program) for program in PROGRAMS]
 
 
 def checks_of_devices(scratch: Path) -> list:
     """Returns the checks of the GPU library."""
     from mistake_checks import LIBRARY, check_tests
 
-    all_of_them = speakers(scratch)
+    cases = cases_of(scratch)
     return [
         (f"generation on {one.grid}", LIBRARY, lambda folder, s=one: s.check(folder))
-        for one in all_of_them
+        for one in cases
     ] + [
-        ("generation's graphs", LIBRARY, lambda folder: check_graphs(all_of_them[0], folder)),
+        ("generation's graphs", LIBRARY, lambda folder: check_graphs(cases[0], folder)),
         (
             "generation from long prompts",
             LIBRARY,
-            lambda folder: all_of_them[-1].check_long(folder),
+            lambda folder: cases[-1].check_long(folder),
         ),
         (
             "own kernels",
@@ -315,7 +323,7 @@ def checks_of_loop(scratch: Path) -> list:
     """Returns the checks of the code that is linked into programs."""
     from mistake_checks import check_tests
 
-    all_of_them = speakers(scratch)
+    cases = cases_of(scratch)
     library = harness.BUILD / "lib"
     return [
         (
@@ -323,12 +331,12 @@ def checks_of_loop(scratch: Path) -> list:
             RUNTIME,
             lambda folder, s=one: s.check(library, linked(s, folder)),
         )
-        for one in all_of_them
+        for one in cases
     ] + [
         (
             "generation's graphs",
             RUNTIME,
-            lambda folder: check_graphs(all_of_them[0], library, linked(all_of_them[0], folder)),
+            lambda folder: check_graphs(cases[0], library, linked(cases[0], folder)),
         ),
         (
             "the loop's own tests",

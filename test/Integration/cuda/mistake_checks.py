@@ -42,7 +42,7 @@ def check_injected(program: Program, what: str, words: str, folder: Path) -> str
     if result.status is None or result.status <= 0 or result.status > 125:
         return f"{what}: {result.why()}"
     return (
-        "" if re.search(words, result.stderr) else f"{what}: does not say {words}: {result.why()}"
+        "" if re.search(words, result.stderr) else f"{what}: does not print {words}: {result.why()}"
     )
 
 
@@ -113,7 +113,7 @@ def check_memory(program: Program, folder: Path) -> str:
         result = run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": "1MiB"})
         needs = re.search(r"needs? (?:together )?[0-9.]+ [GM]iB \((\d+) bytes\)", result.stderr)
         if result.ok or not needs or int(needs[1]) != max(held):
-            return f"takes {held}, and says: {result.why()}"
+            return f"uses {held} bytes, but prints: {result.why()}"
         most = max(held)
         for less in (
             {"TPC_SIM_MEMORY": str(most - 1)},

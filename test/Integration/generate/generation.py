@@ -62,7 +62,7 @@ def margins_of(logits: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class Said:
+class Generated:
     """The output of a generating program for one prompt: tokens and, with --logits, logits."""
 
     tokens: list[int]
@@ -70,14 +70,14 @@ class Said:
     result: Result
 
 
-def say(
+def generate(
     program: Executable,
     prompt,
     new: int,
     *arguments: str,
     logits: bool = False,
     transport: str = "threads",
-) -> Said:
+) -> Generated:
     directory = program.scratch / f"run{next(program.runs)}"
     directory.mkdir(parents=True)
     text = ",".join(str(int(one)) for one in prompt)
@@ -87,7 +87,7 @@ def say(
     result = program.call(flags, transport).check()
     found = np.load(directory / "logits.npy") if logits else None
     shutil.rmtree(directory)
-    return Said([int(token) for token in result.stdout.split()], found, result)
+    return Generated([int(token) for token in result.stdout.split()], found, result)
 
 
 class Toy:

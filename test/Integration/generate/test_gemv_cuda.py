@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cuda_programs import MODEL, compiled, no_assembler  # noqa: F401 (fixtures)
-from generation import CAUSAL, decided, expected, say
+from generation import CAUSAL, decided, expected, generate
 from simulator import FLAGS, environment
 from test_split_steps import Cut, step_of  # noqa: F401 (a fixture)
 from tpc.reference import TOLERANCE, difference
@@ -17,14 +17,14 @@ from tpc.reference import TOLERANCE, difference
 def test_tokens_equal_those_of_cpus(tpcc, tmp_path, name, grid):
     """GEMV kernels compute all matmuls of one token whose sizes they support."""
     model, asked = CAUSAL[name], expected()[name][0]
-    host = say(tpcc.compile(model.path, grid, "--generate"), asked["prompt"], 6)
+    host = generate(tpcc.compile(model.path, grid, "--generate"), asked["prompt"], 6)
     steps = min(decided(asked["margins"]), 6)
     counts = {}
     for use in ("always", "never"):
         trace = tmp_path / use
         program = compiled(tpcc, model.path, grid, TPC_GEMV=use, TPC_SIM_TRACE=trace)
-        said = say(program, asked["prompt"], 6, "--deterministic")
-        assert said.tokens[:steps] == host.tokens[:steps] == asked["ids"][:steps]
+        generated = generate(program, asked["prompt"], 6, "--deterministic")
+        assert generated.tokens[:steps] == host.tokens[:steps] == asked["ids"][:steps]
         counts[use] = len(re.findall(r"cublasLtMatmul ", trace.read_text()))
     assert counts["always"] < counts["never"]
 

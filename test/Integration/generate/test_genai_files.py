@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from genai_files import GenAi
-from generation import margins_of, say
+from generation import generate, margins_of
 from halves import as_float, halve
 from simulator import FLAGS, environment
 from tpc.reference import Session, difference
@@ -145,8 +145,8 @@ def test_generates(tpcc, tmp_path, spec, grid):
         decided = next((i for i, margin in enumerate(margins) if margin < near), len(margins))
         assert decided > 3
         for flags in ([], ["--prefill-chunk=2"]):
-            said = say(program, prompt, 12, *flags)
-            assert said.tokens[:decided] == tokens[:decided]
+            generated = generate(program, prompt, 12, *flags)
+            assert generated.tokens[:decided] == tokens[:decided]
 
 
 def test_embeddings_cannot_generate(tpcc, tmp_path):

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from generation import Toy, say
+from generation import Toy, generate
 from harness import LAUNCH, run
 from liveness import Steps, processes_of, until
 from service import Service
@@ -202,13 +202,13 @@ def test_request_with_nan_logits_ends_alone(program):
 
 def test_temperatures_next_to_zero(program):
     """Scores divided by such a value would be infinite, and many of them maximal."""
-    greedy = say(program, [1, 2, 3], 20).tokens
+    greedy = generate(program, [1, 2, 3], 20).tokens
     for temperature in ("1e-31", "1e-38", "1e-45", "1e-300"):
         assert (
-            say(program, [1, 2, 3], 20, "--temperature", temperature).tokens == greedy
+            generate(program, [1, 2, 3], 20, "--temperature", temperature).tokens == greedy
         ), temperature
         assert (
-            say(
+            generate(
                 program,
                 [1, 2, 3],
                 20,
@@ -225,13 +225,14 @@ def test_temperatures_next_to_zero(program):
 
 def test_values_at_the_limits(program):
     """Values at the limits, next to the rejected ones above."""
-    assert len(say(program, [1] * 128, 1).tokens) == 1
-    assert len(say(program, [1, 2, 3], 126).tokens) == 126
-    assert len(say(program, [1, 2, 3], 127).tokens) == 126
-    assert len(say(program, [0, 100], 1, "--max-sequence", "128", "--stop-ids", "100").tokens) == 1
+    assert len(generate(program, [1] * 128, 1).tokens) == 1
+    assert len(generate(program, [1, 2, 3], 126).tokens) == 126
+    assert len(generate(program, [1, 2, 3], 127).tokens) == 126
+    limits = ["--max-sequence", "128", "--stop-ids", "100"]
+    assert len(generate(program, [0, 100], 1, *limits).tokens) == 1
     assert (
         len(
-            say(
+            generate(
                 program,
                 [5],
                 2,
@@ -248,7 +249,7 @@ def test_values_at_the_limits(program):
         == 2
     )
     seeds = [
-        say(program, [5], 20, "--temperature", "1", "--seed", str(seed)).tokens
+        generate(program, [5], 20, "--temperature", "1", "--seed", str(seed)).tokens
         for seed in (2**64 - 1, -1, 2**63, 2**63 - 1)
     ]
     assert seeds[0] == seeds[1] and seeds[2] not in (seeds[0], seeds[3])

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from generation import CAUSAL, say
+from generation import CAUSAL, generate
 from harness import Grid
 from test_generate_plans import SPLIT, plan_of
 
@@ -50,7 +50,7 @@ def test_communication_of_generation(tpcc, name, grid):
     batch = max(parsed.dp, 1)
     for chunk, steps in ((PROMPT, NEW), (4, NEW + 2)):
         flags = [f"--prefill-chunk={chunk}", f"--max-batch={batch}", "--verbose"]
-        output = say(program, prompt, NEW, *flags)
+        output = generate(program, prompt, NEW, *flags)
         counted = sent(output)
         assert rounds(output) == [NEW, steps, NEW, 0]
         # 2L + 1 reductions over tp, or L + 1, and messages between stages, as planned; other tests
@@ -72,7 +72,7 @@ def test_communication_of_generation(tpcc, name, grid):
                 and count == NEW
                 and size <= 8 * NEW * batch
             )
-    asked = say(program, prompt, NEW, "--verbose", f"--max-batch={batch}", logits=True)
+    asked = generate(program, prompt, NEW, "--verbose", f"--max-batch={batch}", logits=True)
     assert sum(size for (_, axis, _), (_, size) in sent(asked).items() if axis == "output") > 0
 
 
@@ -89,7 +89,7 @@ def test_communication_of_generation(tpcc, name, grid):
 )
 def test_rounds(tpcc, flags, most):
     program = tpcc.compile(CAUSAL["gpt2-tiny"].path, "tp2", "--generate")
-    output = say(program, [1, 2, 3], 20, "--verbose", *flags)
+    output = generate(program, [1, 2, 3], 20, "--verbose", *flags)
     tokens, steps, count, extra = rounds(output)
     assert (tokens, steps, extra) == (20, 20, 0) and 20 <= count <= 20 * most
     assert (

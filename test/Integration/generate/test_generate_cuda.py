@@ -13,7 +13,7 @@ import pytest
 from onnx import numpy_helper
 
 import step_trace
-from generation import CAUSAL, decided, expected, full_logits, say
+from generation import CAUSAL, decided, expected, full_logits, generate
 from halves import as_float, halve, rounded_weights
 from harness import TOP, Grid, run, sanitized
 from service import Service
@@ -90,7 +90,7 @@ def test_logits(tpcc, model, grid):
     random = np.random.default_rng([model.layers, Grid.parse(grid).ranks])
     prompt = random.integers(0, model.vocab, int(random.integers(8, 30)))
     for chunk in (len(prompt), int(random.integers(5, 8))):
-        output = say(program, prompt, 4, "--prefill-chunk", str(chunk), logits=True)
+        output = generate(program, prompt, 4, "--prefill-chunk", str(chunk), logits=True)
         wanted = full_logits(model, [[*prompt, *output.tokens[:-1]]])[0, len(prompt) - 1 :]
         distance = difference(output.logits.reshape(wanted.shape), wanted)
         assert distance.relative <= TOLERANCE, f"chunks of {chunk}: {distance}"
@@ -99,7 +99,7 @@ def test_logits(tpcc, model, grid):
 def test_all_positions(tpcc):
     program = compiled(tpcc, CAUSAL["llama-dynamo"].path, "tp2", "--generate=all")
     prompt = np.random.default_rng(1).integers(0, CAUSAL["llama-dynamo"].vocab, 11)
-    output = say(program, prompt, 5, logits=True)
+    output = generate(program, prompt, 5, logits=True)
     wanted = full_logits(CAUSAL["llama-dynamo"], [[*prompt, *output.tokens[:-1]]])[0]
     assert difference(output.logits.reshape(wanted.shape), wanted).relative <= TOLERANCE
 
@@ -127,7 +127,7 @@ def test_halves(tpcc, tmp_path, file, kind, grid):
     model, path = CAUSAL[file], tmp_path / f"{file}-{kind}.onnx"
     onnx.save(halve(onnx.load(model.path), kind), path)
     prompt = np.random.default_rng(3).integers(0, 60, 20)
-    output = say(compiled(tpcc, path, grid), prompt, 6, "--prefill-chunk", "15", logits=True)
+    output = generate(compiled(tpcc, path, grid), prompt, 6, "--prefill-chunk", "15", logits=True)
     ids = np.array([[*prompt, *output.tokens[:-1]]], np.int64)
     exact = Session(rounded_weights(onnx.load(model.path), kind).SerializeToString())
     inputs = {**model.inputs(1, ids.shape[1]), "input_ids": ids}
@@ -188,7 +188,7 @@ def test_stale_cache_contents_are_not_read(tpcc, tmp_path):
     table.CopyFrom(numpy_helper.from_array(values, table.name))
     onnx.save(model, tmp_path / "poisoned.onnx")
     clean = compiled(tpcc, MODEL.path, "tp2")
-    alone = say(clean, PROMPTS[1][:13], 7).tokens
+    alone = generate(clean, PROMPTS[1][:13], 7).tokens
     with Service(
         compiled(tpcc, tmp_path / "poisoned.onnx", "tp2"),
         "--max-batch",
@@ -247,8 +247,10 @@ def test_tokens_are_sampled_on_the_gpu(tpcc, grid):
         (["--temperature", "0.5", "--top-p", "0.2"], 64, sums),
         (["--temperature", "30", "--top-p", "0.95"], 64, sums + scores),
     ):
-        there = say(program, PROMPTS[2], new, *flags, "--deterministic", "--verbose")
-        here = say(program, PROMPTS[2], new, *flags, "--deterministic", "--verbose", logits=True)
+        there = generate(program, PROMPTS[2], new, *flags, "--deterministic", "--verbose")
+        here = generate(
+            program, PROMPTS[2], new, *flags, "--deterministic", "--verbose", logits=True
+        )
         assert there.tokens == here.tokens, flags
         assert copied(here) == 4 * new * part
         assert copied(there) == new * (8 + 8 * shown + later), flags
@@ -364,12 +366,12 @@ def test_later_calls_replay_graphs(tpcc, tmp_path):
 import tpc
 prompts = {PROMPTS[1:3]}
 with tpc.load({str(program.path)!r}) as session:
-    say = lambda: [session.generate(prompt, max_new_tokens=8).tolist() for prompt in prompts]
+    generate = lambda: [session.generate(prompt, max_new_tokens=8).tolist() for prompt in prompts]
     logits = lambda: session.run({{"input_ids": prompts[:1]}})["logits"].tolist()
-    alone, first = say(), logits()
-    assert say() == alone and logits() == first
+    alone, first = generate(), logits()
+    assert generate() == alone and logits() == first
     assert session.generate(prompts[0], max_new_tokens=64).tolist()[:8] == alone[0]
-    assert say() == alone and logits() == first
+    assert generate() == alone and logits() == first
 """,
         ],
         env=environment(TPC_SIM_TRACE=trace) | {"PYTHONPATH": str(TOP / "python")},

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from generation import say
+from generation import generate
 from liveness import processes_of, until
 from service import Service
 from simulator import environment
@@ -89,7 +89,7 @@ def test_gpu_without_memory_for_caches(tpcc, transport):
 def test_a_gpu_that_fails(tpcc, injection, words):
     """If a GPU fails in the middle of a sequence, the printed tokens are complete and right."""
     program = compiled(tpcc, MODEL.path, "tp2")
-    alone = say(program, PROMPTS[0], 24).tokens
+    alone = generate(program, PROMPTS[0], 24).tokens
     with Service(
         program, env={"TPC_SIM_INJECT": injection, "TPC_SIM_FINDINGS": os.devnull}
     ) as service:
@@ -114,7 +114,7 @@ def test_a_rank_that_is_killed(tpcc, request, transport):
     if transport == "mpi":
         request.getfixturevalue("mpi")
     program = compiled(tpcc, MODEL.path, "tp2,pp2")
-    alone = say(program, PROMPTS[0], 24).tokens
+    alone = generate(program, PROMPTS[0], 24).tokens
     with Service(
         program,
         transport=transport,

@@ -53,9 +53,9 @@ def test_a_prompt_of_two_thousand_tokens(tpcc, tmp_path, past):
         assert service.close() == 0
     assert len(peaks) == 2
     for rank in program.describe()["ranks"]:
-        promised = rank["weight_bytes"] + CACHE_BYTES // 2
-        assert peaks[rank["rank"]] <= promised + ALLOWED, json.dumps(
-            {"peak": peaks, "promised": promised}
+        predicted = rank["weight_bytes"] + CACHE_BYTES // 2
+        assert peaks[rank["rank"]] <= predicted + ALLOWED, json.dumps(
+            {"peak": peaks, "predicted": predicted}
         )
 
 

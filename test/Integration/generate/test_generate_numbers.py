@@ -7,7 +7,7 @@ transformers'.
 import numpy as np
 import pytest
 
-from generation import CAUSAL, decided, expected, full_logits, say
+from generation import CAUSAL, decided, expected, full_logits, generate
 from harness import Grid
 from service import Service
 from tpc.reference import TOLERANCE, difference
@@ -83,7 +83,7 @@ def check_logits(model, program, prompt, *arguments):
     """Compares the logits of every step with those of one pass over the whole text; returns
     them.
     """
-    output = say(program, prompt, STEPS, *arguments, logits=True)
+    output = generate(program, prompt, STEPS, *arguments, logits=True)
     assert len(output.tokens) == STEPS
     wanted = full_logits(model, [[*prompt, *output.tokens[:-1]]])[0, len(prompt) - 1 :]
     distance = difference(output.logits.reshape(wanted.shape), wanted)
@@ -113,7 +113,7 @@ def test_up_to_the_capacity(tpcc, model, grid):
     prompt = np.random.default_rng(0).integers(0, model.vocab, 24)
     for capacity in (24 + STEPS - 1, 24 + STEPS):
         check_logits(model, program, prompt, f"--max-sequence={capacity}")
-    full = say(program, prompt, STEPS, "--max-sequence=24", logits=True)
+    full = generate(program, prompt, STEPS, "--max-sequence=24", logits=True)
     assert len(full.tokens) == 1
     assert (
         difference(full.logits.reshape(1, -1), full_logits(model, [prompt])[0, -1:]).relative
@@ -175,6 +175,6 @@ def test_all_positions(tpcc, model, grid):
     random = np.random.default_rng(1)
     prompt = random.integers(0, model.vocab, 11)
     for chunk in (11, 10, int(random.integers(1, 10))):
-        output = say(program, prompt, STEPS, f"--prefill-chunk={chunk}", logits=True)
+        output = generate(program, prompt, STEPS, f"--prefill-chunk={chunk}", logits=True)
         wanted = full_logits(model, [[*prompt, *output.tokens[:-1]]])[0]
         assert difference(output.logits.reshape(wanted.shape), wanted).relative <= TOLERANCE

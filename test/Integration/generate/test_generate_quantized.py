@@ -3,7 +3,7 @@
 import onnx
 import pytest
 
-from generation import say
+from generation import generate
 from genai_files import GenAi
 from quantized_files import Blocks, in_blocks, linear
 from test_genai_files import greedy
@@ -27,4 +27,4 @@ def test_generates(tpcc, tmp_path, grid, how):
         tokens, margins = greedy(SPEC, session, prompt, 12)
         decided = next((i for i, margin in enumerate(margins) if margin < 1e-4), len(margins))
         assert decided > 3
-        assert say(program, prompt, 12).tokens[:decided] == tokens[:decided]
+        assert generate(program, prompt, 12).tokens[:decided] == tokens[:decided]

@@ -6,7 +6,7 @@ Tokens may differ where logits are close.
 import numpy as np
 import pytest
 
-from generation import CAUSAL, expected, say
+from generation import CAUSAL, expected, generate
 from service import Service
 
 GRIDS = ["tp1", "tp2", "tp4", "pp2", "tp2,pp2"]
@@ -27,7 +27,9 @@ def test_transports(tpcc, mpi, name, grid):
     prompt = expected()[name][5]["prompt"]
     for flags in ([], ["--temperature=0.9", "--top-p=0.9", "--repetition-penalty=1.2", "--seed=4"]):
         output = [
-            say(program, prompt, 12, *flags, "--prefill-chunk=5", logits=True, transport=transport)
+            generate(
+                program, prompt, 12, *flags, "--prefill-chunk=5", logits=True, transport=transport
+            )
             for transport in ("threads", "tcp", mpi)
         ]
         for other in output[1:]:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from generation import say
+from generation import generate
 from tpc.reference import Session, difference
 
 GRIDS = ("tp1", "tp2,pp2")
@@ -221,9 +221,9 @@ def test_generates(tpcc, reports, name, grid):
         return
     if case.tokens:
         wanted = wanted_tokens(folder, case)
-        assert say(program, PROMPT, len(wanted)).tokens == wanted
+        assert generate(program, PROMPT, len(wanted)).tokens == wanted
     else:
-        assert len(say(program, [12, 7, 9], 5).tokens) == 5
+        assert len(generate(program, [12, 7, 9], 5).tokens) == 5
 
 
 @pytest.mark.long

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from generation import margins_of, say
+from generation import generate, margins_of
 from simulator import FLAGS, environment
 from tpc.reference import Session, difference
 
@@ -149,8 +149,8 @@ def test_generates(tpcc, tmp_path, four, grid):
         given |= {"input_ids": np.array([tokens[-1:]]), "starts": start, "valid": start + 1}
     assert min(margins) > 1e-3
     for chunk in ([], ["--prefill-chunk=2"]):
-        assert say(program, prompt, count, *chunk).tokens == tokens
+        assert generate(program, prompt, count, *chunk).tokens == tokens
     # The caches have 16 rows; the last token needs none.
-    assert len(say(program, prompt, 30).tokens) == ROWS + 1 - len(prompt)
+    assert len(generate(program, prompt, 30).tokens) == ROWS + 1 - len(prompt)
     text = ",".join(["1"] * (ROWS + 1))
     program.call(["--prompt-ids", text, "--max-new-tokens", "1"]).refused("16")

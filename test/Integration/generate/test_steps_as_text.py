@@ -7,7 +7,7 @@ or against the step that --emit=model writes.
 import numpy as np
 import pytest
 
-from generation import say
+from generation import generate
 from harness import Executable, Grid, run, tool
 from models import FAMILIES
 
@@ -35,7 +35,7 @@ def texts(tpcc, tmp_path_factory):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_same_bits(tpcc, texts, tmp_path, level):
-    whole = say(
+    whole = generate(
         tpcc.compile(MODEL.path, GRID, "--generate", "-O0"),
         PROMPT,
         6,
@@ -55,7 +55,7 @@ def test_same_bits(tpcc, texts, tmp_path, level):
     )
     assert "warning" not in made.check().stderr
     program = Executable(tmp_path / "step", GRID, tmp_path)
-    again = say(program, PROMPT, 6, "--prefill-chunk", "4", logits=True)
+    again = generate(program, PROMPT, 6, "--prefill-chunk", "4", logits=True)
     assert (
         again.tokens == whole.tokens
         and (again.logits.view(np.uint32) == whole.logits.view(np.uint32)).all()

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from generation import CAUSAL, full_logits, say
+from generation import CAUSAL, full_logits, generate
 from harness import Grid
 from service import Service
 from simulator import FLAGS, environment
@@ -43,7 +43,7 @@ def test_several_windows(tpcc, model, grid):
     for length in (1, *range(3 * WINDOW, 4 * WINDOW + 1, 2)):
         for chunk in (1, 2, 5, WINDOW):
             prompt = random.integers(0, model.vocab, length)
-            output = say(
+            output = generate(
                 program,
                 prompt,
                 54 - length,
@@ -130,5 +130,5 @@ def test_simulated_gpus(tpcc, monkeypatch, name):
         tpcc.compile(model.path, Grid(), "--generate", *FLAGS), environment=environment()
     )
     prompt = np.random.default_rng(3).integers(0, model.vocab, 21)
-    output = say(program, prompt, 16, "--prefill-chunk=4", "--max-sequence=40", logits=True)
+    output = generate(program, prompt, 16, "--prefill-chunk=4", "--max-sequence=40", logits=True)
     check(model, output, prompt)

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto
 
 import tpc
-from generation import say
+from generation import generate
 from harness import Grid, run, sanitized, tool
 from tpc import TpcError
 from tpc.reference import TOLERANCE, Session, difference
@@ -260,7 +260,7 @@ def test_accepted_models(tpcc, tmp_path, name, grid):
     reference, program = Session(path), tpcc.compile(path, grid, "--generate")
     for prompt in PROMPTS:
         prompt = [token % written.VOCABULARY for token in prompt]
-        output = say(program, prompt, 12, "--prefill-chunk", "5", logits=True)
+        output = generate(program, prompt, 12, "--prefill-chunk", "5", logits=True)
         ids = np.array([[*prompt, *output.tokens[:-1]]])
         given = {
             port: np.zeros([{"batch": 1, "past": 0}.get(size, size) for size in shape], np.float32)
@@ -283,7 +283,7 @@ def test_capacity_beyond_memory(tpcc, tmp_path):
     """
     path = RIGHT["nowhere"]().write(tmp_path / "model.onnx")
     program = tpcc.compile(path, "tp2", "--generate")
-    output = say(program, [1, 2], 4).tokens
+    output = generate(program, [1, 2], 4).tokens
     for flags, words in (
         (
             ["--max-sequence", str(10**11)],
@@ -368,7 +368,7 @@ def test_token_that_is_not_a_valid_id(tpcc, tmp_path):
         "token 37", "above 36"
     )
     assert result.stdout.split() == ["37"]
-    assert say(program, [1, 2], 3, "--stop-ids", "37").tokens == [37]
+    assert generate(program, [1, 2], 3, "--stop-ids", "37").tokens == [37]
 
 
 @pytest.mark.parametrize(
@@ -383,7 +383,7 @@ def test_sequence_limit(tpcc, tmp_path, made, most):
     assert program.describe()["generation"]["max_sequence"] == most
     length = most or 300
     prompt = np.random.default_rng(0).integers(0, Gpt.VOCABULARY, length)
-    output = say(program, prompt, 1, "--prefill-chunk=70", logits=True)
+    output = generate(program, prompt, 1, "--prefill-chunk=70", logits=True)
     assert (
         difference(
             output.logits, reference.run({"input_ids": prompt[None]})["logits"][0, -1:]

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from generation import margins_of, say
+from generation import generate, margins_of
 from harness import Grid
 from tpc.reference import Session, difference
 from written import Gpt
@@ -203,9 +203,9 @@ def test_tokens(tpcc, tmp_path, name, grid):
     tolerance = 2e-3 if "caches" in name else 2e-5
     for prompt in ([3], [36, 1, 2, 7, 30, 5, 9]):
         ids = np.array(prompt)
-        said = say(program, prompt, 8, "--prefill-chunk", "5", logits=True)
-        assert len(said.tokens) == 8
-        for token, logits in zip(said.tokens, said.logits):
+        generated = generate(program, prompt, 8, "--prefill-chunk", "5", logits=True)
+        assert len(generated.tokens) == 8
+        for token, logits in zip(generated.tokens, generated.logits):
             wanted = next_logits(reference, ids)
             if wanted.dtype.kind == "f":
                 assert difference(logits, wanted).relative <= tolerance
@@ -312,8 +312,8 @@ def test_merged_decoder(tpcc, tmp_path):
     past = {name: empty for name in ports if name.startswith("past")}
     found = program.run({"input_ids": ids, **past}, ["logits_merged"])["logits_merged"]
     np.testing.assert_array_equal(found, wanted.run({"input_ids": ids, **past})["logits"])
-    wanted = say(tpcc.compile(alone, "tp2", "--generate"), [1, 2], 6).tokens
-    assert say(tpcc.compile(path, "tp2", "--generate"), [1, 2], 6).tokens == wanted
+    wanted = generate(tpcc.compile(alone, "tp2", "--generate"), [1, 2], 6).tokens
+    assert generate(tpcc.compile(path, "tp2", "--generate"), [1, 2], 6).tokens == wanted
     use = helper.make_node("Identity", ["encoder_hidden_states"], ["unused"])
     path = merge(alone, tmp_path / "encoder.onnx", [use])
     tpcc.call([path, "-o", tmp_path / "program"]).refused(

@@ -6,7 +6,7 @@ the last token fills.
 
 import numpy as np
 import pytest
-from generation import say
+from generation import generate
 from onnx import TensorProto
 from tpc.reference import TOLERANCE, Session, difference
 from written import Gpt
@@ -134,7 +134,9 @@ def test_written_by_kernels(tpcc, tmp_path, name, past, grid):
         ).refused("writes cache @v0 in place, but its old value has other uses")
         return
     reference, program = Session(path), tpcc.compile(path, grid, "--generate")
-    output = say(program, PROMPT, 6, "--prefill-chunk", "5", "--max-sequence", "18", logits=True)
+    output = generate(
+        program, PROMPT, 6, "--prefill-chunk", "5", "--max-sequence", "18", logits=True
+    )
     ids = np.array([[*PROMPT, *output.tokens[:-1]]])
     given = {
         port: np.zeros([{"batch": 1, "past": 0}.get(size, size) for size in shape], np.float32)

@@ -87,7 +87,7 @@ def run_tool(
     if result.status is None or (not result.ok and not (result.status == FOUND and theirs)):
         return failed(result.why())
     if "SUMMARY" not in text:
-        return failed(f"it does not say what it found; {result.why()}")
+        return failed(f"the output has no summary; {result.why()}")
     return passed(theirs_note, ours=0, theirs=len(theirs))
 
 
