@@ -82,7 +82,7 @@ private:
   mutable Placement placement;
   mutable const nccl::Library *nccl = nullptr;
   mutable bool measures = true;
-  mutable std::mutex retaining;              // guards the next
+  mutable std::mutex retaining;              // guards retainedContexts
   mutable std::vector<int> retainedContexts; // GPUs whose contexts freeBytes() created
 };
 

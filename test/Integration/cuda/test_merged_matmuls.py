@@ -1,7 +1,7 @@
 """GPU programs compute Q, K and V in one matmul, and gate and up in one.
 
-Counts of calls in the plan, no second copy of a weight, and the matmuls that the simulated library
-was called for. test_generate_cuda.py compares tokens with CPU programs.
+Counts the calls in the plan and in the simulated library, and checks that no weight has a second
+copy. test_generate_cuda.py compares tokens with CPU programs.
 """
 
 import collections
@@ -97,7 +97,9 @@ def test_one_copy_of_each_weight(tmp_path, grid):
     ],
 )
 def test_matmuls_of_a_step(tpcc, tmp_path, name, form, grid, widths):
-    """Prefill and results: merged widths, and no width of a part."""
+    """Matmuls of prefill have merged widths, and none the width of a single weight; results are
+    correct.
+    """
     import onnx
 
     model = ALL[name]

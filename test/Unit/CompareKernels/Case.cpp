@@ -90,7 +90,7 @@ private:
 };
 } // namespace
 
-/// The smallest table if integers index none.
+/// Result of getSmallestTable() for kernels without indices from operands.
 static constexpr int64_t kNoIndex = int64_t(1) << 40;
 
 int64_t Drawing::getSmallestTable() {
@@ -101,7 +101,7 @@ int64_t Drawing::getSmallestTable() {
         least = std::min(least, *value);
   };
   kernel.func->walk([&](kernel::CheckOp check) { consider(check.getSize()); });
-  // Or the indices select the elements that are stored.
+  // A store may be guarded by a comparison of an index, as an append to a cache is.
   kernel.func->walk([&](memref::StoreOp store) {
     if (auto guard = dyn_cast<scf::IfOp>(store->getParentOp()))
       if (auto compare = guard.getCondition().getDefiningOp<arith::CmpIOp>())
