@@ -1,8 +1,8 @@
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=dp2,mb2 --split-input-file | FileCheck %s
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=dp2,mb2 --tpc-insert-reshards --split-input-file | FileCheck %s --check-prefix=RESHARD
 
-// Values that depend only on inputs but on all samples are replicated, with all of their operands.
-// Users slice them. Weights are loaded for all micro-batches.
+// Values that depend on inputs alone, but on all samples, are replicated, with all of their
+// operands. Users slice them. Weights are loaded for all micro-batches.
 
 // CHECK: splits = ["batch 6 over 2 replicas, 2 micro-batches; whole in 2 ops that depend on inputs alone, such as 'all'"]
 // CHECK-LABEL: func.func @main
@@ -24,8 +24,8 @@ func.func @main(%x: tensor<6x40xf32>, %mask: tensor<6x40xf32>) -> tensor<6x40xf3
 
 // -----
 
-// More inputs have the width of a mask as their first size than the number of samples. A weight
-// also has that size, so it is not the batch, and no op needs a slice of it.
+// Two inputs begin with size 30, only one with b. A weight also has size 30, so 30 is not the batch,
+// and is not split.
 // CHECK: splits = ["batch b over 2 replicas, 2 micro-batches"]
 // CHECK-LABEL: func.func @main
 tpc.weight @w in "w" at 0 : tensor<40x30xf32>
