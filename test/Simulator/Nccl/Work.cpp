@@ -168,7 +168,7 @@ private:
         throw Fault{ERROR_NOT_SUPPORTED, "not simulated: sends of more than 1 GiB"};
       if (bytes)
         std::memcpy(comm->shared.staging(comm->rank, true) + offset,
-                    execution.read(call.send, bytes, "what it sends"), bytes);
+                    execution.read(call.send, bytes, "the send buffer"), bytes);
       channel.type = call.descriptor.type;
       channel.count = call.descriptor.count;
       channel.offset = offset;
@@ -196,7 +196,7 @@ private:
                       call.descriptor.str()};
     uint64_t bytes = channel.count * bytesOf(channel.type);
     if (bytes)
-      std::memcpy(execution.write(call.receive, bytes, "what it receives"),
+      std::memcpy(execution.write(call.receive, bytes, "the receive buffer"),
                   comm->shared.staging(call.peer, true) + channel.offset, bytes);
     ++channel.received;
     part = Over;
@@ -218,7 +218,7 @@ private:
       bool gives = descriptor.kind != Kind::Broadcast || descriptor.root == comm->rank;
       if (gives && input)
         std::memcpy(comm->shared.staging(comm->rank, false),
-                    execution.read(call.send, input, "what it gives"), input);
+                    execution.read(call.send, input, "the send buffer"), input);
       own.descriptor = descriptor;
       ++own.posted;
       posted = true;
@@ -243,13 +243,14 @@ private:
     auto given = [&](int rank) { return comm->shared.staging(rank, false); };
     switch (descriptor.kind) {
     case Kind::AllGather: {
-      uint8_t *to = execution.write(call.receive, unit * uint64_t(comm->ranks), "what it gathers");
+      uint8_t *to =
+          execution.write(call.receive, unit * uint64_t(comm->ranks), "the receive buffer");
       for (int i = 0; i < comm->ranks; ++i)
         std::memcpy(to + uint64_t(i) * unit, given(i), unit);
       return;
     }
     case Kind::Broadcast:
-      std::memcpy(execution.write(call.receive, unit, "what it receives"), given(descriptor.root),
+      std::memcpy(execution.write(call.receive, unit, "the receive buffer"), given(descriptor.root),
                   unit);
       return;
     case Kind::Reduce:
