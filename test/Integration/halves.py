@@ -56,6 +56,36 @@ def halve(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
     return model
 
 
+def widen(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Converts every f16 to f32, in place: the same numbers, computed in f32."""
+
+    def visit(graph):
+        for tensor in graph.initializer:
+            if tensor.data_type == TensorProto.FLOAT16:
+                wide = numpy_helper.to_array(tensor).astype(np.float32)
+                tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
+        for value in [*graph.input, *graph.output, *graph.value_info]:
+            if value.type.tensor_type.elem_type == TensorProto.FLOAT16:
+                value.type.tensor_type.elem_type = TensorProto.FLOAT
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("t") and attribute.t.data_type == TensorProto.FLOAT16:
+                    wide = numpy_helper.to_array(attribute.t).astype(np.float32)
+                    attribute.t.CopyFrom(numpy_helper.from_array(wide, attribute.t.name))
+                if attribute.name in ("to", "dtype") and attribute.i == TensorProto.FLOAT16:
+                    attribute.i = TensorProto.FLOAT
+                if attribute.HasField("g"):
+                    visit(attribute.g)
+
+    visit(model.graph)
+    for function in model.functions:
+        body = onnx.GraphProto(node=function.node)
+        visit(body)
+        del function.node[:]
+        function.node.extend(body.node)
+    return model
+
+
 def rounded_weights(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
     """Returns the same model in f32, with weights rounded to the type."""
     for tensor in model.graph.initializer:
@@ -70,6 +100,14 @@ def rounded_nodes(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
     for a model of that type.
     """
     model = rounded_weights(model, kind)
+    for node in model.graph.node:
+        # onnx does not know these ops, nor the types of their results.
+        if node.domain == "com.microsoft" or node.op_type == "SimplifiedLayerNormalization":
+            model.graph.value_info.extend(
+                helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+                for name in node.output
+                if name and name not in {value.name for value in model.graph.output}
+            )
     known = onnx.shape_inference.infer_shapes(model).graph
     single = {
         value.name

@@ -123,14 +123,51 @@ MODELS["llama-deep"] = (
 )
 MODELS["llama-deep-past"] = MODELS["llama-deep"] + " --flavor dynamo-past"
 
+# Families of which one exporter's file is run and generated with (docs/reference/models.md).
+SMALL = "--layers 3 --hidden 24 --heads 6 --ffn 40 --vocab 151 --positions 64"
+GROUPED = "--layers 3 --hidden 24 --heads 6 --kv-heads 3 --ffn 40 --vocab 151 --positions 64"
+SIZED = f"{GROUPED} --head-size 8"
+MORE = {
+    "granite": f"granite {GROUPED} --opset 20 --seed 101",
+    "gemma3_text": (
+        f"gemma3_text {SIZED} --set sliding_window=6 --set query_pre_attn_scalar=8 --opset 20"
+        " --seed 102"
+    ),
+    "gemma": f"gemma {SIZED} --flavor dynamo-past --opset 20 --seed 103",
+    "stablelm": f"stablelm {GROUPED} --opset 20 --seed 104",
+    "gpt_bigcode": f"gpt_bigcode {SMALL} --opset 20 --seed 106",
+    "olmo": f"olmo {SMALL} --flavor dynamo-past --opset 20 --seed 107",
+    "cohere": f"cohere {GROUPED} --opset 20 --seed 108",
+    "nemotron": f"nemotron {SIZED} --opset 20 --seed 109",
+    "glm": f"glm {SIZED} --opset 20 --seed 110",
+    "ernie4_5": f"ernie4_5 {SIZED} --flavor dynamo-past --opset 23 --seed 111",
+    "persimmon": f"persimmon {SMALL} --opset 20 --seed 113",
+    "olmo3": f"olmo3 {GROUPED} --set sliding_window=6 --opset 20 --seed 114",
+    "arcee": f"arcee {GROUPED} --opset 20 --seed 115",
+    "hunyuan_v1_dense": f"hunyuan_v1_dense {SIZED} --opset 20 --seed 116",
+    "seed_oss": f"seed_oss {SIZED} --opset 20 --seed 118",
+    "biogpt": f"biogpt {SMALL} --opset 20 --seed 119",
+    "xglm": f"xglm {SMALL} --opset 20 --seed 120",
+    "glm4": f"glm4 {SIZED} --opset 20 --seed 122",
+    "diffllama": f"diffllama {GROUPED} --opset 20 --seed 126",
+    "smollm3": f"smollm3 {GROUPED} --flavor dynamo-past --opset 20 --seed 100",
+    "starcoder2": f"starcoder2 {GROUPED} --flavor dynamo-past --opset 20 --seed 105",
+    "qwen3": f"qwen3 {SIZED} --flavor dynamo-past --opset 20 --seed 127",
+}
+
+
+def path_of(name: str) -> Path:
+    return HERE / f"{name}.onnx" if name in MODELS else HERE / "families" / f"{name}.onnx"
+
 
 def main() -> int:
-    names = sys.argv[1:] or list(MODELS)
-    unknown = [name for name in names if name not in MODELS]
+    every = {**MODELS, **MORE}
+    names = sys.argv[1:] or list(every)
+    unknown = [name for name in names if name not in every]
     if unknown:
-        sys.exit(f"make.py: no model named {', '.join(unknown)}; there are {', '.join(MODELS)}")
+        sys.exit(f"make.py: no model named {', '.join(unknown)}; there are {', '.join(every)}")
     for name in names:
-        export.main([*MODELS[name].split(), "-o", str(HERE / f"{name}.onnx")])
+        export.main([*every[name].split(), "-o", str(path_of(name))])
     return 0
 
 

@@ -1,0 +1,262 @@
+"""Measurements of docs/reference/models.md: files, grids, and differences from ONNX Runtime."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+import simulator
+from genai_files import GenAi
+from generation import generate
+from halves import as_float, halve, rounded_nodes, rounded_weights, widen
+from harness import TOP
+from models import COMMITTED, FAMILIES, MODELS
+from quantized_files import Blocks, in_blocks
+from tpc.reference import Session, difference
+
+sys.path.append(str(MODELS))
+import make  # noqa: E402
+
+PAGE = TOP / "docs" / "reference" / "models.md"
+COLUMNS = ("prefill", "generate", "tp2", "pp2,tp2", "GPU simulator")
+SEQUENCE, STEPS = 7, 6
+NAMES = {
+    "gpt2": "GPT-2",
+    "llama": "LLaMA",
+    "mistral": "Mistral",
+    "qwen2": "Qwen2",
+    "phi": "Phi",
+    "gpt_neox": "GPT-NeoX",
+    "bloom": "BLOOM",
+    "falcon": "Falcon",
+    "olmo2": "OLMo2",
+    "gemma2": "Gemma-2",
+    "mpt": "MPT",
+    "gpt_neo": "GPT-Neo",
+    "phi3": "Phi-3",
+    "opt": "OPT",
+    "gptj": "GPT-J",
+    "codegen": "CodeGen",
+    "qwen3": "Qwen3",
+    "smollm3": "SmolLM3",
+    "granite": "Granite",
+    "gemma3_text": "Gemma-3",
+    "gemma": "Gemma",
+    "stablelm": "StableLM",
+    "starcoder2": "StarCoder2",
+    "gpt_bigcode": "GPT-BigCode",
+    "olmo": "OLMo",
+    "olmo3": "OLMo3",
+    "cohere": "Cohere",
+    "cohere2": "Cohere2",
+    "nemotron": "Nemotron",
+    "glm": "GLM",
+    "glm4": "GLM-4",
+    "ernie4_5": "ERNIE 4.5",
+    "exaone4": "EXAONE 4",
+    "helium": "Helium",
+    "persimmon": "Persimmon",
+    "arcee": "Arcee",
+    "hunyuan_v1_dense": "Hunyuan",
+    "seed_oss": "Seed-OSS",
+    "biogpt": "BioGPT",
+    "xglm": "XGLM",
+    "apertus": "Apertus",
+    "openai-gpt": "GPT",
+    "gpt_neox_japanese": "GPT-NeoX Japanese",
+    "diffllama": "DiffLlama",
+}
+# Files of test/Models without a row, and the reason.
+OTHERS = {
+    "gpt2-124m": "weights are not in the repository",
+    "gpt2-124m-past": "weights are not in the repository",
+    "gpt2-layer": "part of a model",
+    "gpt2-layer-opset23": "part of a model",
+    "gpt2-mlp": "part of a model",
+    "stories": "its tests generate text",
+}
+TOLERANCE, FACTOR = 2e-5, 1.5
+# Cells without a number: (file, type, column) -> reason, and words of the error.
+ROUNDED_SLOPES = ("ALiBi slopes are rounded to 16 bits", "does not compute each token")
+REASONS = {(f"{name}-dynamo", "f16", "generate"): ROUNDED_SLOPES for name in ("bloom", "mpt")} | {
+    ("opt-dynamo", "f16", "generate"): (
+        "positions are summed in 16 bits",
+        "sums values that are not one constant for each token",
+    )
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    family: str
+    exporter: str
+    kind: str  # f32, f16, bf16, int8, int4
+    name: str  # file in test/Models, or of a builder of the tests
+    path: Path | None = None
+    spec: GenAi | None = None
+
+    def write(self, folder: Path) -> Path:
+        """Returns the path of the file, which is written first unless it is in test/Models."""
+        if self.path and self.kind == "f32":
+            return self.path
+        path = folder / f"{self.name}-{self.kind}.onnx"
+        if self.path:
+            onnx.save(halve(onnx.load(self.path), self.kind), path)
+            return path
+        self.spec.save(path)
+        if self.kind in BITS:
+            blocks = Blocks(bits=BITS[self.kind], block=16, zeros="packed")
+            onnx.save(in_blocks(onnx.load(path), blocks), path)
+        return path
+
+
+BITS = {"int4": 4, "int8": 8}
+# Files that are also measured in bf16.
+IN_BF16 = ("gpt2-tiny", "llama-dynamo", "qwen2-dynamo", "gemma2-dynamo", "phi3-dynamo")
+
+
+def exporter_of(name: str) -> str:
+    if "past" in name or "optimum" in name:
+        past = FAMILIES[name].past_name if name in FAMILIES else ""
+        return "torch, past" if past == "past" else "optimum, past"
+    return "optimum" if "nopast" in name else "torch"
+
+
+def committed_rows():
+    for model in {**COMMITTED, **FAMILIES}.values():
+        if not model.vocab:
+            continue
+        name, kinds = model.name, ["f32"]
+        # One file of each exporter is enough for 16 bits.
+        if name.endswith(("-dynamo", "tiny")):
+            kinds.append("f16")
+        if name in IN_BF16:
+            kinds.append("bf16")
+        for kind in kinds:
+            yield Row(NAMES[name.split("-")[0]], exporter_of(name), kind, name, model.path)
+    for name, words in make.MORE.items():
+        exporter = "torch, past" if "past" in words else "torch"
+        yield Row(NAMES[name], exporter, "f32", name, make.path_of(name))
+
+
+def built_rows():
+    specs = {
+        "LLaMA": GenAi(),
+        "Qwen3": GenAi(packed=False, head_norms=True),
+        "Mistral": GenAi(windows=(5,)),
+        "Gemma-3": GenAi(packed=False, head_norms=True, windows=(5, -1)),
+    }
+    for family, spec in specs.items():
+        name = f"genai-{family.lower()}"
+        yield Row(family, "onnxruntime-genai", "f32", name, spec=spec)
+        yield Row(family, "onnxruntime-genai", "f16", name, spec=replace(spec, half=True))
+        if not spec.packed or family == "LLaMA":
+            for kind in BITS:
+                wide = replace(spec, hidden=64, inner=96)
+                yield Row(family, "onnxruntime-genai", kind, name, spec=wide)
+
+
+def rows() -> list[Row]:
+    everything = [*committed_rows(), *built_rows()]
+    return sorted(everything, key=lambda row: (row.family, row.exporter, row.kind, row.name))
+
+
+def feed_of(session: Session, ids: np.ndarray) -> dict[str, np.ndarray]:
+    """Inputs of a prompt without a past."""
+    batch, tokens = ids.shape
+    given = {}
+    for name, shape in session.inputs.items():
+        kind = session.types[name]
+        if name == "input_ids":
+            given[name] = ids.astype(kind)
+        elif name == "attention_mask":
+            given[name] = np.ones((batch, tokens), kind)
+        elif name == "position_ids":
+            given[name] = np.tile(np.arange(tokens), (batch, 1)).astype(kind)
+        else:
+            sizes = [batch, *(0 if isinstance(size, str) else size for size in shape[1:])]
+            given[name] = np.zeros(sizes, kind)
+    return given
+
+
+class Reference:
+    """ONNX Runtime's logits of a file; of a 16-bit file those of the same numbers in f32, and those
+    of f32 nodes whose results are rounded, as ONNX specifies. (On CPUs, ONNX Runtime rounds fewer
+    results than a 16-bit file specifies.) Quantized weights are multiplied in f32.
+    """
+
+    def __init__(self, path: Path, row: Row, folder: Path):
+        self.in_halves = row.kind in ("f16", "bf16")
+        if not self.in_halves:
+            self.session = self.exact = Session(path, optimize=row.kind == "f32")
+            return
+        wide, rounded = (folder / f"{path.stem}-{name}.onnx" for name in ("wide", "rounded"))
+        # ONNX Runtime cannot load bf16 on CPUs.
+        source = widen(onnx.load(path)) if row.kind == "f16" else onnx.load(row.path)
+        onnx.save(source, wide)
+        onnx.save(rounded_nodes(source, row.kind), rounded)
+        onnx.save(rounded_weights(onnx.load(wide), row.kind), wide)
+        self.exact, self.rounded = Session(wide), Session(rounded, optimize=False)
+        self.session = Session(path) if row.kind == "f16" else self.exact
+
+    def feed(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        return feed_of(self.session, ids)
+
+    def error(self, ids: np.ndarray, found: np.ndarray, positions=slice(None)) -> float:
+        """f32: the largest relative difference. 16 bits: the largest difference from the results in
+        f32, in units of that of rounded nodes.
+        """
+        exact = self.exact.run(feed_of(self.exact, ids))["logits"][:, positions]
+        own = difference(as_float(found).reshape(exact.shape), exact)
+        if not self.in_halves:
+            return own.relative
+        theirs = self.rounded.run(feed_of(self.rounded, ids))["logits"][:, positions]
+        return own.absolute / difference(theirs, exact).absolute
+
+
+def measure(tpcc, row: Row, column: str, folder: Path) -> float:
+    path = row.write(folder)
+    reference = Reference(path, row, folder)
+    vocabulary = reference.session.session.get_outputs()[0].shape[-1]
+    random = np.random.default_rng(5)
+    if column == "generate":
+        prompt = random.integers(0, vocabulary, SEQUENCE)
+        found = generate(tpcc.compile(path, "tp1", "--generate"), prompt, STEPS, logits=True)
+        ids = np.array([[*prompt, *found.tokens[:-1]]])
+        return reference.error(ids, found.logits, slice(SEQUENCE - 1, None))
+    ids = random.integers(0, vocabulary, (2, SEQUENCE))
+    grid = {"prefill": "tp1", "GPU simulator": "tp2"}.get(column, column)
+    gpu = column == "GPU simulator"
+    program = tpcc.compile(path, grid, *(simulator.FLAGS if gpu else ()))
+    env = simulator.environment() if gpu else {}
+    return reference.error(ids, program.run(reference.feed(ids), env=env)["logits"])
+
+
+def find_reason(row: Row, column: str) -> tuple[str, str] | None:
+    return REASONS.get((row.name, row.kind, column))
+
+
+def limit(row: Row) -> float:
+    return FACTOR if row.kind in ("f16", "bf16") else TOLERANCE
+
+
+def cell(row: Row, value: float) -> str:
+    return f"{value:.2f}" if row.kind in ("f16", "bf16") else f"{value:.0e}"
+
+
+@functools.cache
+def table() -> dict[tuple[str, str], list[str]]:
+    """File and type -> cells of the committed page."""
+    found = {}
+    for line in PAGE.read_text().splitlines() if PAGE.exists() else []:
+        cells = [part.strip() for part in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 4 + len(COLUMNS) and cells[0] != "family":
+            if not cells[0].startswith("---"):
+                found[cells[3].strip("`"), cells[2]] = cells[4:]
+    return found
