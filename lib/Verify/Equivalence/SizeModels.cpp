@@ -135,6 +135,9 @@ static void collectSizes(ConcatOp op, SizeReduction &sizes) {
     sizes.scaleTogether(op, all);
 }
 
+/// If all caches are of windows, no type has the capacity, which limits positions.
+static void collectSizes(SizeOp op, SizeReduction &sizes) { sizes.addSymbols(op.getExpr()); }
+
 /// The length of a run divides the dimension.
 static void collectRuns(Value of, int64_t dim, std::optional<SymExpr> every, SizeReduction &sizes) {
   MaybeSize c = every ? getCoefficient(*every) : std::nullopt;
@@ -169,10 +172,11 @@ template <typename OpT> struct AnySizes : SizesOpInterface::ExternalModel<AnySiz
 
 void equivalence::attachSizeModels(MLIRContext *context) {
   attachModels<SizesModel, ReshapeOp, AttentionOp, ParameterOp, GatherOp, GatherNDOp, SliceOp,
-               ConcatOp, RollOp, CollectivePermuteOp, RotaryOp, EmbeddingOp, DequantizeOp>(context);
+               ConcatOp, RollOp, CollectivePermuteOp, RotaryOp, EmbeddingOp, DequantizeOp, SizeOp>(
+      context);
   attachToScalarOps<AnySizes>(context);
   attachModels<AnySizes, MatmulOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp, CumSumOp, TriluOp,
-               TransposeOp, ExpandOp, AppendOp, IotaOp, ConstantOp, SizeOp>(context);
+               TransposeOp, ExpandOp, AppendOp, IotaOp, ConstantOp>(context);
   attachModels<AnySizes, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
                AllToAllOp, ExchangeOp, BroadcastOp>(context);
   attachModels<AnySizes, WeightOp, CacheOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp,

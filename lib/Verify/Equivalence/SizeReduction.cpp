@@ -66,10 +66,7 @@ void SizeReduction::collectType(Type type) {
     Factors factors;
     auto note = [&](const SymExpr &size, ArrayRef<StringAttr> axes) {
       std::optional<int64_t> c = getCoefficient(size);
-      std::set<std::string> names;
-      size.collectSymbols(names);
-      for (const std::string &name : names)
-        symbols.try_emplace(name, 0);
+      addSymbols(size);
       if (!c)
         return;
       factors.push_back(*c);
@@ -121,6 +118,13 @@ bool SizeReduction::addUpOrScale(Operation *op, ArrayRef<std::optional<int64_t>>
     parts.push_back(*n);
   addUp(op, *all[0], parts);
   return true;
+}
+
+void SizeReduction::addSymbols(const SymExpr &size) {
+  std::set<std::string> names;
+  size.collectSymbols(names);
+  for (const std::string &name : names)
+    symbols.try_emplace(name, 0);
 }
 
 void SizeReduction::addWindow(int64_t n, const SymExpr &keys) {

@@ -100,6 +100,8 @@ public:
   /// Constrains the first size to be the sum of the others, and returns true. If the ratios of the
   /// sizes are small numbers, constrains the sizes to keep these ratios instead.
   bool addUpOrScale(Operation *op, ArrayRef<std::optional<int64_t>> all);
+  /// Declares symbols that an op computes with; types may not have them.
+  void addSymbols(const ::tpc::SymExpr &size);
   /// Declares the capacity of a cache, which sequences of different lengths do not fill.
   void addCache(const ::tpc::SymExpr &keys) { keys.collectSymbols(cachedSymbols); }
   /// Declares a table of n rows. If no other value has this size (a table of positions), the

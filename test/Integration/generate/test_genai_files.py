@@ -22,6 +22,8 @@ SEPARATE = GenAi(
     attributes=(("softcap", 4.0), ("scale", 0.3)),
 )
 HALF = GenAi(half=True, heads=8, kv_heads=2)
+# Mistral: all caches are of windows, so that no type has the capacity.
+WINDOWS = GenAi(windows=(5,))
 
 
 def reference(spec, folder):
@@ -130,8 +132,14 @@ def greedy(spec, session, prompt, count):
 
 @pytest.mark.parametrize(
     "spec, grid",
-    [(PACKED, "tp2,pp2"), (SEPARATE, "tp4"), (HALF, "tp2"), (PACKED, "gpu:tp2")],
-    ids=["packed", "separate", "half", "gpu"],
+    [
+        (PACKED, "tp2,pp2"),
+        (SEPARATE, "tp4"),
+        (HALF, "tp2"),
+        (WINDOWS, "tp2"),
+        (PACKED, "gpu:tp2"),
+    ],
+    ids=["packed", "separate", "half", "windows", "gpu"],
 )
 def test_generates(tpcc, tmp_path, spec, grid):
     path = spec.save(tmp_path / "genai.onnx")
