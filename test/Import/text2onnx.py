@@ -9,6 +9,7 @@ random elements. Lines that begin with // are comments.
 import sys
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx.parser
 from onnx import helper, numpy_helper
@@ -28,6 +29,9 @@ def convert(text):
             type = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
             if type in (np.uint8, np.int8):  # quantized weights: all bits
                 numbers = random.integers(0, 256, shape).astype(np.uint8).view(type)
+            elif type in (ml_dtypes.int4, ml_dtypes.uint4):
+                limits = ml_dtypes.iinfo(type)
+                numbers = random.integers(limits.min, limits.max + 1, shape).astype(type)
             else:
                 numbers = random.standard_normal(shape).astype(type)
             graph.initializer.append(numpy_helper.from_array(numbers, value.name))

@@ -70,6 +70,9 @@ find_package(Threads REQUIRED)
 
 # The Python with onnx (for its schema, onnx.proto) and the packages of the tests: `setup` makes .venv.
 set(venvs ${PROJECT_SOURCE_DIR}/.venv $ENV{VIRTUAL_ENV})
+if(SKBUILD) # pip builds with the Python that has the requirements of pyproject.toml
+  set(TPC_PYTHON ${Python3_EXECUTABLE} CACHE FILEPATH "Python with onnx")
+endif()
 find_program(TPC_PYTHON NAMES python3 NO_DEFAULT_PATH PATHS ${venvs} PATH_SUFFIXES bin
              DOC "Python with onnx, onnxruntime, numpy and pytest")
 if(TPC_PYTHON AND NOT TPC_ONNX_PROTO_DIR)

@@ -45,6 +45,8 @@ struct Tensor {
   /// Bits of an element if several elements share a byte; `element` and `shape` are then those of
   /// the bytes. Otherwise 0.
   int64_t packedBits = 0;
+  /// Shape of packed elements whose rows do not end at a byte; `shape` is then one row of bytes.
+  std::optional<Sizes> unalignedShape;
   /// Number of equalities applied to its sizes (see Importer::lookup).
   int64_t equalities = 0;
 

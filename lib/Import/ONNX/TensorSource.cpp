@@ -107,13 +107,19 @@ llvm::Expected<TensorSource> TensorReader::read(const TensorProto &proto) {
     return fault("has " + llvm::Twine(proto.dims_size()) + " dimensions");
   SmallVector<int64_t> shape(proto.dims().begin(), proto.dims().end());
   if (source.packedBits) {
-    int64_t each = 8 / source.packedBits;
-    if (shape.empty())
-      shape.push_back(each); // a single number takes a byte
-    if (shape.back() % each)
-      return fault("has rows of " + llvm::Twine(shape.back()) + " " +
-                   getDataTypeName(proto.data_type()) + ", which do not end at a byte");
-    shape.back() /= each;
+    int64_t each = 8 / source.packedBits, count = 1;
+    if (shape.empty() || shape.back() % each) {
+      source.unalignedShape = shape;
+      for (int64_t size : shape) {
+        if (size < 0)
+          return fault("has a negative size, " + llvm::Twine(size));
+        if (__builtin_mul_overflow(count, size, &count))
+          return fault("is too large");
+      }
+      shape = {count / each + (count % each != 0)};
+    } else {
+      shape.back() /= each;
+    }
   }
   uint64_t bytes = getElementBytes(element);
   // The product of non-zero sizes must fit, so that later computations cannot overflow.

@@ -74,6 +74,9 @@ FailureOr<Tensor> Importer::readTensor(const ::onnx::TensorProto &proto, const T
   Tensor tensor;
   tensor.element = source->type.getElementType();
   tensor.packedBits = source->packedBits;
+  if (source->unalignedShape)
+    tensor.unalignedShape =
+        llvm::map_to_vector<8>(*source->unalignedShape, [](int64_t size) { return SymExpr(size); });
   for (int64_t size : source->type.getShape())
     tensor.shape.push_back(SymExpr(size));
   bool known = isConstant(*source, isInitializer) && source->elements() <= kMaxContents;

@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define TPC_ABI_VERSION 6
+#define TPC_ABI_VERSION 7
 
 #define TPC_DECLARE_FIELD(type, name) type name;
 

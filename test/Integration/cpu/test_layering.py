@@ -213,3 +213,10 @@ def test_sizes_are_parsed_only_by_readers():
         "lib/Import/ONNX/DeclaredSizes.cpp",
         "lib/Import/ONNX/MultiDevice.cpp",
     }
+
+
+def test_the_symbol_of_programs_has_the_version_of_the_abi():
+    """An executable and a runtime library of different versions must not link."""
+    header = (TOP / "runtime" / "include" / "tpc" / "runtime.h").read_text()
+    version = re.search(r"#define TPC_ABI_VERSION (\d+)", header)[1]
+    assert re.findall(r"tpc_program_v(\d+)", header) == [version]

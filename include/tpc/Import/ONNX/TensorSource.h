@@ -26,6 +26,8 @@ struct TensorSource {
   /// Bits of an element if several elements share a byte; `type` is then the type of the bytes.
   /// Otherwise 0.
   int64_t packedBits = 0;
+  /// Shape of packed elements whose rows do not end at a byte; `type` is then one row of bytes.
+  std::optional<llvm::SmallVector<int64_t>> unalignedShape;
   uint64_t bytes = 0; // size of all elements, less than 2^63
   /// Name of the file for tpc.weight: relative to the model's folder, or absolute. Empty if the
   /// elements are in `memory`.

@@ -23,10 +23,25 @@ namespace {
 /// broadcast to.
 struct Layout {
   Sizes shape;  // of the numbers
-  Sizes blocks; // `shape` with the axis divided into blocks
-  Sizes scales; // broadcasts to `blocks`
+  Sizes blocks; // `shape` with the axis divided into blocks; `shape` if the last one is partial
+  Sizes scales; // broadcasts to `blocks` if all are whole
+  int64_t axis = 0;
+  int64_t partialBlock = 0; // the block size if the last block is partial
 };
 } // namespace
+
+/// Returns scales or zero points in a shape that broadcasts to `layout.blocks`.
+static Value fit(Node &n, const Layout &layout, Value v) {
+  v = n.reshape(v, layout.scales);
+  if (!layout.partialBlock)
+    return v;
+  Sizes sizes = layout.scales;
+  sizes[layout.axis + 1] = SymExpr(layout.partialBlock);
+  v = n.expand(v, sizes);
+  sizes.erase(sizes.begin() + layout.axis + 1);
+  sizes[layout.axis] = sizes[layout.axis] * SymExpr(layout.partialBlock);
+  return n.slice(n.reshape(v, sizes), layout.axis, SymExpr(0), layout.shape[layout.axis]);
+}
 
 /// Returns the layout; fails with an error if the scales do not match.
 static FailureOr<Layout> getLayout(Node &n, ArrayRef<SymExpr> shape, ArrayRef<SymExpr> scales) {
@@ -39,7 +54,7 @@ static FailureOr<Layout> getLayout(Node &n, ArrayRef<SymExpr> shape, ArrayRef<Sy
     n.error() << "has scales " << str(scales) << " for " << str(shape) << " with axis = " << axis
               << " and block_size = " << block
               << "; they must be a single number, one for each index of the axis, or one for each "
-                 "whole block of it";
+                 "block of it";
     return failure();
   };
   int64_t rank = shape.size();
@@ -56,14 +71,25 @@ static FailureOr<Layout> getLayout(Node &n, ArrayRef<SymExpr> shape, ArrayRef<Sy
   }
   Sizes expected(shape);
   std::optional<SymExpr> count = shape[axis].divideExact(SymExpr(block));
+  std::optional<int64_t> size = shape[axis].asConstant();
+  bool isPartial = !count && size;
+  if (isPartial)
+    count = SymExpr(llvm::divideCeil(*size, block));
   if (count)
     expected[axis] = *count;
   if (!count || Sizes(scales) != expected)
     return fail();
+  layout.scales = expected;
+  if (isPartial && count->isConstant(1))
+    return layout;
+  layout.scales.insert(layout.scales.begin() + axis + 1, SymExpr(1));
+  if (isPartial) {
+    layout.axis = axis;
+    layout.partialBlock = block;
+    return layout;
+  }
   layout.blocks[axis] = *count;
   layout.blocks.insert(layout.blocks.begin() + axis + 1, SymExpr(block));
-  layout.scales = expected;
-  layout.scales.insert(layout.scales.begin() + axis + 1, SymExpr(1));
   return layout;
 }
 
@@ -75,6 +101,29 @@ static Sizes withBytes(Sizes sizes, int64_t each) {
   sizes.push_back(broadcasts ? last : *last.divideExact(SymExpr(each)));
   sizes.push_back(SymExpr(broadcasts ? 1 : each));
   return sizes;
+}
+
+/// Returns the shape of the elements of `x`, whose shape may be that of bytes.
+static Sizes getShape(const Tensor &x) {
+  if (x.unalignedShape)
+    return *x.unalignedShape;
+  Sizes shape(x.shape);
+  if (x.packedBits)
+    shape.back() = shape.back() * SymExpr(8 / x.packedBits);
+  return shape;
+}
+
+/// Returns the integers of input `i` as floats.
+static Value unpack(Node &n, unsigned i, Type element) {
+  const Tensor &x = n.in(i);
+  if (!x.packedBits)
+    return n.cast(n.operand(i), element);
+  Value numbers = n.dequantize(n.weight(i), n.constant(element, 1), {}, x.packedBits);
+  Sizes shape = getShape(x);
+  if (!x.unalignedShape)
+    return n.reshape(numbers, shape);
+  SymExpr all = x.shape[0] * SymExpr(8 / x.packedBits);
+  return n.reshape(n.slice(n.reshape(numbers, {all}), 0, SymExpr(0), product(shape)), shape);
 }
 
 static LogicalResult importDequantizeLinear(Node &n) {
@@ -93,29 +142,26 @@ static LogicalResult importDequantizeLinear(Node &n) {
   if (n.has(Zero) && (n.in(Zero).element != x.element || n.in(Zero).packedBits != x.packedBits))
     return n.error() << "has zero points of " << n.in(Zero).element << " for " << x.element;
   int64_t bits = x.packedBits ? x.packedBits : 8, each = 8 / bits;
-  Sizes shape(x.shape), zeroShape;
-  if (x.packedBits)
-    shape.back() = shape.back() * SymExpr(each);
+  Sizes shape = getShape(x);
   FailureOr<Layout> layout = getLayout(n, shape, scale.shape);
   if (failed(layout) || failed(checkScales(n, Scale)))
     return failure();
   if (n.has(Zero)) {
-    zeroShape = n.in(Zero).shape;
-    if (n.in(Zero).packedBits && !zeroShape.empty())
-      zeroShape.back() = zeroShape.back() * SymExpr(each);
-    bool single = product(layout->scales).isConstant(1) && isSingle(n.in(Zero).shape);
-    if (!single && product(zeroShape) != product(layout->scales))
+    Sizes zeroShape = getShape(n.in(Zero));
+    if (product(zeroShape) != product(layout->scales))
       return n.error() << "has zero points " << str(zeroShape) << " for scales "
                        << str(scale.shape);
   }
-  if (x.element.isInteger(32)) { // a bias, whose zero point is 0
-    Value numbers = n.reshape(n.cast(n.operand(X), scale.element), layout->blocks);
-    numbers = n.binary<MulOp>(numbers, n.reshape(n.operand(Scale), layout->scales));
-    return n.result(n.reshape(numbers, shape));
-  }
-  if (!x.element.isInteger(8))
+  if (!x.element.isInteger(8) && !x.element.isInteger(32))
     return n.error() << "has quantized numbers of " << x.element
                      << "; supported are 2, 4 and 8-bit integers, and int32";
+  if (x.element.isInteger(32) || x.unalignedShape || shape.empty() || layout->partialBlock) {
+    Value numbers = n.reshape(unpack(n, X, scale.element), layout->blocks);
+    if (n.has(Zero) && !x.element.isInteger(32)) // the zero point of an int32 is 0
+      numbers = n.binary<SubOp>(numbers, fit(n, *layout, unpack(n, Zero, scale.element)));
+    numbers = n.binary<MulOp>(numbers, fit(n, *layout, n.operand(Scale)));
+    return n.result(n.reshape(numbers, shape));
+  }
   Sizes bytes = layout->blocks, scales = withBytes(layout->scales, each);
   if (!bytes.back().divideExact(SymExpr(each)))
     return n.error() << "has blocks of " << bytes.back().str() << " numbers of " << bits
@@ -123,13 +169,7 @@ static LogicalResult importDequantizeLinear(Node &n) {
   bytes.back() = *bytes.back().divideExact(SymExpr(each));
   Value zero;
   if (n.has(Zero)) {
-    zero = n.weight(Zero);
-    if (x.packedBits) {
-      zero = n.dequantize(zero, n.constant(scale.element, 1), {}, bits);
-      if (zero && product(layout->scales).isConstant(1))
-        zero = n.slice(zero, rankOf(zero) - 1, SymExpr(0), SymExpr(1));
-    }
-    zero = n.reshape(zero, scales);
+    zero = n.reshape(x.packedBits ? unpack(n, Zero, scale.element) : n.weight(Zero), scales);
     if (!zero)
       return failure();
   }
@@ -175,10 +215,10 @@ static LogicalResult importQuantizeLinear(Node &n) {
   if (n.has(Zero) && product(n.in(Zero).shape) != product(layout->scales))
     return n.error() << "has zero points " << str(n.in(Zero).shape) << " for scales "
                      << str(scale.shape);
-  Value quotient = n.binary<DivOp>(n.reshape(n.operand(X), layout->blocks),
-                                   n.reshape(n.operand(Scale), layout->scales));
+  Value quotient =
+      n.binary<DivOp>(n.reshape(n.operand(X), layout->blocks), fit(n, *layout, n.operand(Scale)));
   Value zero;
-  if (n.has(Zero) && !(zero = n.reshape(n.cast(n.operand(Zero), x.element), layout->scales)))
+  if (n.has(Zero) && !(zero = fit(n, *layout, n.cast(n.operand(Zero), x.element))))
     return failure();
   return n.result(n.reshape(quantize(n, quotient, zero, bytes), x.shape));
 }
@@ -301,9 +341,9 @@ static LogicalResult importQLinearMatMul(Node &n) {
 
 void mlir::tpc::frontend::addQuantizeLinearOps(OpTable &t) {
   t.add("DequantizeLinear", {10, 13, 19, 21, 23, 24, 25}, importDequantizeLinear,
-        "2, 4 and 8-bit integers and int32; whole blocks; scales of the result's type");
+        "2, 4 and 8-bit integers and int32; scales of the result's type");
   t.add("QuantizeLinear", {10, 13, 19, 21, 23, 24, 25}, importQuantizeLinear,
-        "to int8 and uint8; whole blocks; scales of the input's type");
+        "to int8 and uint8; scales of the input's type");
   t.add("DynamicQuantizeLinear", {11}, importDynamicQuantizeLinear);
   t.add("MatMulInteger", {10}, importMatMulInteger);
   t.add("QLinearMatMul", {10, 21}, importQLinearMatMul,
