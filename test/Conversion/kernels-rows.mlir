@@ -247,3 +247,23 @@ func.func private @matmul_vector(%x: tensor<4xf64>, %y: tensor<4x5xf64>, %b: ten
   %0 = tpc.matmul %x, %y bias %b : tensor<4xf64>, tensor<4x5xf64> bias tensor<5xf64> -> tensor<5xf64>
   return %0 : tensor<5xf64>
 }
+
+// A kernel with one row along the second dimension loads stored elements of its row, also where the
+// operand is broadcast: computed again with another order of a sum, no element would be the maximum.
+// CHECK-LABEL: tpc_kernel.func @one_row(
+// CHECK-SAME: -> (%[[R:.*]]: memref<?x?x?xf32> of [_3, 1, _4], %{{.*}}: memref<?x?x?xi1> of [_3, 1, _4]) {
+// CHECK: tpc_kernel.rows (%[[I:.*]], %[[ONE:.*]]) in [_3, 1] {
+// CHECK: memref.store %{{.*}}, %[[R]][%[[I]], %[[ONE]], %{{.*}}]
+// CHECK-NOT: math.exp
+// CHECK: tpc_kernel.barrier
+// CHECK: %[[M:.*]] = tpc_kernel.fold max
+// CHECK: memref.load %[[R]][%[[I]], %[[ONE]], %{{.*}}] : memref<?x?x?xf32>
+// CHECK: tpc_kernel.elements (%[[K:.*]]) in [_4] {
+// CHECK: %[[X:.*]] = memref.load %[[R]][%[[I]], %[[ONE]], %[[K]]] : memref<?x?x?xf32>
+// CHECK: arith.cmpf oeq, %[[X]], %[[M]] : f32
+func.func private @one_row(%x: tensor<3x1x4xf32>) -> (tensor<3x1x4xf32>, tensor<3x1x4xi1>) attributes {tpc.kernel = 2} {
+  %0 = tpc.softmax %x dim 2 : tensor<3x1x4xf32> -> tensor<3x1x4xf32>
+  %1 = tpc.reduce max %0 [2] keep : tensor<3x1x4xf32> -> tensor<3x1x1xf32>
+  %2 = tpc.cmp eq %0, %1 : tensor<3x1x4xf32>, tensor<3x1x1xf32> -> tensor<3x1x4xi1>
+  return %0, %2 : tensor<3x1x4xf32>, tensor<3x1x4xi1>
+}

@@ -205,25 +205,29 @@ bool KernelBuilder::isRow(Value tensor, ValueRange index) const {
          llvm::equal(index.take_front(currentRow.size()), currentRow);
 }
 
-Value KernelBuilder::element(Value tensor, ValueRange index) {
+Value KernelBuilder::element(Value tensor, ValueRange all) {
   if (auto arg = dyn_cast<BlockArgument>(tensor)) {
     SmallVector<void *, 4> key;
-    for (Value v : index)
+    for (Value v : all)
       key.push_back(v.getAsOpaquePointer());
     for (auto &scope : llvm::reverse(remembered))
       if (auto it = scope.find({tensor.getAsOpaquePointer(), key}); it != scope.end())
         return it->second[0];
-    Value value = memref::LoadOp::create(b, loc, memory.lookup(arg), index);
+    Value value = memref::LoadOp::create(b, loc, memory.lookup(arg), all);
     remembered.back()[{tensor.getAsOpaquePointer(), key}] = {value};
     return value;
   }
+  // Where the kernel has one row, index 0 is the current row.
+  SmallVector<Value> index(all);
+  for (auto [i, row, size] : llvm::zip(index, currentRow, rowSizes))
+    if (size.isConstant(1) && asConstant(i) == 0)
+      i = row;
   // Loads stored elements only of the current row, because other rows may not be stored yet.
   if (stored.contains(tensor.getAsOpaquePointer()) && isRow(tensor, index))
     return memref::LoadOp::create(b, loc, memory.lookup(tensor), index);
-  SmallVector<Value> copy(index);
   Operation *op = tensor.getDefiningOp();
-  return remember(op, copy, [&]() -> SmallVector<Value> {
-    return {cast<KernelOpInterface>(op).buildElement(*this, copy)};
+  return remember(op, index, [&]() -> SmallVector<Value> {
+    return {cast<KernelOpInterface>(op).buildElement(*this, index)};
   })[0];
 }
 
@@ -389,7 +393,8 @@ kernel::FuncOp KernelBuilder::build() {
   }
 
   b.setInsertionPointToEnd(&body);
-  auto rows = kernel::RowsOp::create(b, loc, sizesOf(getWritten(results[0])).take_front(rowRank));
+  rowSizes = llvm::to_vector(sizesOf(getWritten(results[0])).take_front(rowRank));
+  auto rows = kernel::RowsOp::create(b, loc, rowSizes);
   entry.setInsertionPoint(rows);
   b.setInsertionPointToEnd(&rows.getBody().front());
   findRowOps();

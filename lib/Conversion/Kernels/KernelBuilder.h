@@ -127,6 +127,7 @@ private:
   Location loc = source.getLoc();
   int64_t rowRank = 0;
   SmallVector<Value> currentRow;
+  SmallVector<::tpc::SymExpr> rowSizes;
   DenseSet<Operation *> rowOps;
 
   std::map<std::string, Value> sizeValues;

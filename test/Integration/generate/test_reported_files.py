@@ -80,7 +80,7 @@ CASES = {
     "mask-float": Case(),
     "merged-decoder": Case(),
     "moe-qwen3-optimum": Case(until_then=("NonZero", "not known while importing")),
-    "moe-topk-dense": Case(until_then=("run alone at small sizes",)),
+    "moe-topk-dense": Case(),
     "nanogpt": Case(),
     "opset10-3d-ids": Case(output="output1", generation_refused=("'input1'", "token ids [batch")),
     "q4-nbits": Case(is_rounded=True),
