@@ -22,6 +22,7 @@ from onnx.backend.test.loader import load_model_tests
 
 import interpret
 
+BFLOAT16 = np.dtype(interpret.DTYPES["bf16"])
 # A substring of each error that the importer reports by design.
 REJECTED = [
     "cannot import",
@@ -75,7 +76,9 @@ def load(path, type):
 def run(model, data, importer):
     """Returns "passed", "refused" (an error by design) or "failed", and the reason."""
     graph = model.graph
-    inputs, outputs = data
+    inputs, outputs = (
+        [np.asarray(x) if isinstance(x, np.generic) else x for x in each] for each in data
+    )
     if any(
         not isinstance(x, np.ndarray) or x.dtype.type not in interpret.DTYPES.values()
         for x in [*inputs, *outputs]
@@ -108,7 +111,9 @@ def run(model, data, importer):
         have = got[v.name]
         if have.shape != want.shape or have.dtype != want.dtype:
             return "failed", f"{v.name}: {have.dtype}{have.shape} is not {want.dtype}{want.shape}"
-        tolerance = 2e-3 if want.dtype == np.float16 else 1e-5
+        tolerance = {np.dtype("float16"): 2e-3, BFLOAT16: 1e-2}.get(want.dtype, 1e-5)
+        if want.dtype == BFLOAT16:
+            have, want = have.astype(np.float32), want.astype(np.float32)
         if not np.allclose(have, want, rtol=10 * tolerance, atol=tolerance, equal_nan=True):
             return "failed", f"{v.name}: off by {np.nanmax(np.abs(have.astype(float) - want)):.3g}"
     return "passed", ""

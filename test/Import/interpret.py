@@ -8,9 +8,11 @@ import os
 import re
 import subprocess
 
+import ml_dtypes
 import numpy as np
 
 DTYPES = {
+    "bf16": ml_dtypes.bfloat16,
     "f16": np.float16,
     "f32": np.float32,
     "f64": np.float64,
@@ -21,6 +23,10 @@ DTYPES = {
     "i64": np.int64,
     "ui8": np.uint8,
 }
+
+
+def is_float(dtype):
+    return dtype == ml_dtypes.bfloat16 or np.issubdtype(dtype, np.floating)
 
 
 class ImportFailed(Exception):
@@ -132,11 +138,11 @@ def dense(text):
     for token in re.findall(r"[^\[\],\s]+", body):
         if token in ("true", "false"):
             values.append(token == "true")
-        elif token.startswith("0x") and issubclass(type.dtype, np.floating):
+        elif token.startswith("0x") and is_float(type.dtype):
             bits = int(token, 16).to_bytes(np.dtype(type.dtype).itemsize, "little")
             values.append(np.frombuffer(bits, type.dtype)[0])
         else:
-            values.append(float(token) if issubclass(type.dtype, np.floating) else int(token))
+            values.append(float(token) if is_float(type.dtype) else int(token))
     array = np.array(values, type.dtype)
     return (np.broadcast_to(array[0], shape) if len(values) == 1 else array.reshape(shape)).copy()
 
@@ -298,6 +304,9 @@ def attention(a, operands, symbols):
         operands[sum(a["operandSegmentSizes"][:i])] if n else None
         for i, n in enumerate(a["operandSegmentSizes"])
     )
+    if q.dtype == ml_dtypes.bfloat16:
+        q, k, v = (x.astype(np.float32) for x in (q, k, v))
+        bias = None if bias is None else bias.astype(np.float32)
     group = q.shape[2] // k.shape[2]
     k, v = (np.repeat(x, group, axis=2) for x in (k, v))
     scores = np.einsum("bihd,bjhd->bhij", q, k) * a["scale"]
@@ -390,7 +399,7 @@ def reduce(x, a):
 
 
 def divide(x, y):
-    if np.issubdtype(x.dtype, np.floating):
+    if is_float(x.dtype):
         return x / y
     return (np.abs(x) // np.abs(y) * np.sign(x) * np.sign(y)).astype(x.dtype)
 
@@ -399,11 +408,7 @@ def cast(x, dtype):
     return (
         x != 0
         if dtype == np.bool_
-        else (
-            np.trunc(x).astype(dtype)
-            if (np.issubdtype(x.dtype, np.floating) and np.issubdtype(dtype, np.integer))
-            else x.astype(dtype)
-        )
+        else (np.trunc(x) if is_float(x.dtype) and not is_float(dtype) else x).astype(dtype)
     )
 
 

@@ -88,6 +88,43 @@ LogicalResult Importer::importBranch(Node &node, const ::onnx::GraphProto &graph
   return importBody(node, listNodes(graph), outputs, scope, "has a branch that");
 }
 
+/// Returns the sizes of a scalar that is computed from sizes.
+static std::optional<SymExpr> getSize(Value value) {
+  if (auto size = value.getDefiningOp<SizeOp>())
+    return size.getExpr();
+  auto constant = value.getDefiningOp<ConstantOp>();
+  auto elements = constant ? dyn_cast<DenseIntElementsAttr>(constant.getValue()) : nullptr;
+  if (!elements || !elements.isSplat())
+    return std::nullopt;
+  return SymExpr(elements.getSplatValue<APInt>().getSExtValue());
+}
+
+/// Returns the value of a comparison of a size with a number for small sizes, and constrains the
+/// size to these. Models with long and short rotary tables select by the number of tokens.
+static std::optional<bool> assumeShort(Node &node, Value condition) {
+  auto compare = condition ? condition.getDefiningOp<CmpOp>() : CmpOp();
+  if (!compare)
+    return std::nullopt;
+  std::optional<SymExpr> lhs = getSize(compare.getLhs()), rhs = getSize(compare.getRhs());
+  Predicate predicate = compare.getPredicate();
+  if (!lhs || !rhs || lhs->isConstant() == rhs->isConstant())
+    return std::nullopt;
+  bool isLess = predicate == Predicate::LT || predicate == Predicate::LE;
+  if (!isLess && predicate != Predicate::GT && predicate != Predicate::GE)
+    return std::nullopt;
+  // Whether the condition holds for small sizes, and whether the number itself is one.
+  bool sizeIsLeft = rhs->isConstant(), holds = isLess == sizeIsLeft;
+  bool orEqual = predicate == Predicate::LE || predicate == Predicate::GE;
+  const SymExpr &size = sizeIsLeft ? *lhs : *rhs;
+  int64_t number = *(sizeIsLeft ? *rhs : *lhs).asConstant();
+  int64_t most = holds == orEqual ? number : number - 1;
+  std::string name = "node '" + getSourceName(node.loc) + "' (If)";
+  node.constrain(size, std::nullopt, most, name + " has another branch for more");
+  mlir::emitWarning(node.loc) << name << ": the program has the branch for " << size.str()
+                              << " of at most " << most << ", and rejects larger ones";
+  return holds;
+}
+
 LogicalResult mlir::tpc::frontend::importIf(Node &node) {
   if (failed(node.expectInputs(1)))
     return failure();
@@ -95,6 +132,9 @@ LogicalResult mlir::tpc::frontend::importIf(Node &node) {
     node.ignore(branch); // one of them is imported
   const Tensor &condition = node.in(0);
   std::optional<SymExpr> known = condition.scalarInt();
+  if (condition.isBool() && !known)
+    if (std::optional<bool> holds = assumeShort(node, condition.value))
+      known = SymExpr(*holds);
   if (!condition.isBool() || !known || !known->isConstant())
     return node.error() << "has a condition that depends on the model's inputs; only conditions "
                            "that are known while importing can be followed"

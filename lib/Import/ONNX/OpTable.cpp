@@ -92,7 +92,8 @@ const OpTable &OpTable::get() {
   static const OpTable table = [] {
     OpTable t;
     t.add("If", {1, 11, 13, 16, 19, 21, 23, 24, 25}, importIf,
-          "condition known while importing: one branch is imported");
+          "condition known while importing, or a comparison of a size with a number: one branch is "
+          "imported, that of small sizes");
     addElementwiseOps(t);
     addActivationOps(t);
     addLogicOps(t);

@@ -174,6 +174,14 @@ def hard(g, scores):
     return g.op("Hardmax", scores, axis=-1)
 
 
+def diagonals(g, scores):
+    """A label that occurs twice in an operand, once kept and once summed over."""
+    square = g.op("Mul", g.op("Unsqueeze", scores, g.integers(3)), g.weight(8, 8))
+    kept = g.op("Einsum", square, equation="bsii->bsi")
+    traces = g.op("Einsum", square, g.weight(8), equation="bsii,j->bsj")
+    return g.op("Add", g.op("Max", kept, g.constant(np.float32(-9))), g.op("Tanh", traces))
+
+
 def summed(g, scores):
     """Attention of rows by Einsum, and a trace of batch and heads."""
     heads = g.op("Reshape", scores, g.integers(0, 0, 2, 4))
@@ -187,6 +195,7 @@ def summed(g, scores):
 
 SELECTIONS = dict(routed=(routed, 8), smallest=(smallest, 9), masks=(expert_masks, 8))
 SELECTIONS |= dict(hardmax=(hard, 8), einsum=(summed, 8))
+SELECTIONS |= dict(diagonals=(diagonals, 8))
 
 
 @pytest.mark.parametrize("name", SELECTIONS)
@@ -204,6 +213,37 @@ def test_selections(tpcc, tmp_path, name):
     more[0, 0], more[0, 1, 1:] = -np.inf, -np.inf
     for grid in ("tp2", "dp2"):
         check(tpcc, path, grid, {"x": x, "more": more})
+
+
+@pytest.mark.parametrize("grid", ["tp2", "tp4"])
+def test_rows_are_assigned_at_positions_of_data(tpcc, tmp_path, grid):
+    """ScatterND into a cache, as torch exports index_copy_: rows of keys, and single numbers."""
+    g = Graph()
+    keys = g.op("MatMul", "x", g.weight(8, 6))
+    rows = g.op("Transpose", g.op("ScatterND", "cache", "at", keys), perm=[1, 0])
+    count = g.op("ReduceSum", g.op("ScatterND", "rows", "four", "numbers"), g.integers(0))
+    y = g.op("Mul", g.op("MatMul", count, rows), g.constant(np.float32(0.5)))
+    inputs = {
+        "x": (F32, ["s", 8]),
+        "cache": (F32, [9, 6]),
+        "at": (I64, ["s", 1]),
+        "rows": (F32, [7, 6]),
+        "four": (I64, [4, 2]),
+        "numbers": (F32, [4]),
+    }
+    path = g.write(tmp_path / "scatter.onnx", inputs, y)
+    random = np.random.default_rng(1)
+    for positions in ([3, 4, 5], [-1, 0, -1, 2], []):
+        given = {
+            name: random.standard_normal(
+                [size if size != "s" else len(positions) for size in shape]
+            )
+            for name, (_, shape) in inputs.items()
+        }
+        given = {name: value.astype(np.float32) for name, value in given.items()}
+        given["at"] = np.array(positions, np.int64)[:, None]
+        given["four"] = np.array([[0, 5], [-7, 1], [3, -2], [3, 4]])
+        check(tpcc, path, grid, given)
 
 
 def test_selected_indices_are_checked(tpcc, tmp_path):

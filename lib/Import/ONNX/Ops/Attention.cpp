@@ -69,6 +69,53 @@ static Value windowMask(Node &n, Value past, const SymExpr &sq, const SymExpr &s
   return mask;
 }
 
+namespace {
+/// Operands of an attention op in [b, s, heads, d], and what hides keys.
+struct Attended {
+  Value q, k, keyMask, mask, bias, before;
+  double scale, softcap;
+  bool causal;
+};
+} // namespace
+
+/// Returns qk_matmul_output, [b, heads, sq, sk], from matmuls: `mode` 0 the products, 1 after the
+/// softcap, 2 with masks, 3 after the softmax.
+static Value computeScores(Node &n, const Attended &a, int64_t mode) {
+  Sizes q = getSizes(a.q), k = getSizes(a.k);
+  auto group = q[2].divideExact(k[2]);
+  Value rows = n.transpose(n.reshape(a.q, {q[0], q[1], k[2], *group, q[3]}), {0, 2, 3, 1, 4});
+  rows = n.reshape(rows, {q[0], k[2], *group * q[1], q[3]});
+  Value x = n.matmul(rows, n.transpose(a.k, {0, 2, 3, 1}));
+  if (!x)
+    return {};
+  x = n.reshape(n.binary<MulOp>(x, n.scalar(a.scale, x)), {q[0], q[2], q[1], k[1]});
+  if (mode >= 1 && a.softcap)
+    x = n.binary<MulOp>(n.unary<TanhOp>(n.binary<DivOp>(x, n.scalar(a.softcap, x))),
+                        n.scalar(a.softcap, x));
+  if (mode < 2)
+    return x;
+  if (a.bias)
+    x = n.binary<AddOp>(x, a.bias);
+  Value visible = a.mask;
+  if (a.keyMask)
+    visible = allOf(n, visible, n.reshape(a.keyMask, {q[0], SymExpr(1), SymExpr(1), k[1]}));
+  if (a.causal)
+    visible = allOf(n, visible, windowMask(n, a.before, q[1], k[1], /*left=*/-1, /*right=*/0));
+  if (visible)
+    x = n.select(visible, x, n.scalar(-std::numeric_limits<double>::infinity(), x));
+  if (mode < 3)
+    return x;
+  if (!visible)
+    return n.softmax(x, 3);
+  // Rows without visible keys are zero.
+  Value zero = n.scalar(0, x), some = n.cast(visible, n.b.getI32Type());
+  some = n.reduce(ReduceFunction::Max, some, {3}, /*keep=*/true);
+  if (!some)
+    return {};
+  some = n.compare(Predicate::GT, some, n.scalar(0, some));
+  return n.select(some, n.softmax(n.select(some, x, zero), 3), zero);
+}
+
 static LogicalResult importAttention(Node &n) {
   if (failed(n.expectInputs(3, n.version < 24 ? 6 : 7)) || failed(n.expectFloat(0)))
     return failure();
@@ -76,9 +123,9 @@ static LogicalResult importAttention(Node &n) {
     return n.error() << "has both a past and nonpad_kv_seqlen, which ONNX does not allow";
   if (n.has(4) != n.has(5))
     return n.error() << "has only one of past keys and past values";
-  if (failed(n.expectUnused(3, "the scores")))
-    return failure();
-  n.ignore("qk_matmul_output_mode");
+  int64_t mode = n.getInt("qk_matmul_output_mode", 0);
+  if (mode < 0 || mode > 3)
+    return n.error() << "has qk_matmul_output_mode = " << mode << "; it must be 0 to 3";
   n.ignore("softmax_precision"); // softmax runs at least in the precision of the inputs
   int64_t qHeads = n.getInt("q_num_heads", 0), kvHeads = n.getInt("kv_num_heads", 0);
   bool causal = n.getInt("is_causal", 0);
@@ -198,6 +245,12 @@ static LogicalResult importAttention(Node &n) {
   }
   if (n.failed())
     return failure();
+  if (n.isUsed(3)) {
+    Attended a{q, k, keyMask, mask, bias, before, scale, softcap, causal};
+    Value scores = computeScores(n, a, mode);
+    if (!scores || failed(n.set(3, n.wrap(scores))))
+      return failure();
+  }
   Sizes out = sizes;
   out[3] = values[3];
   Value y = AttentionOp::create(n.b, n.loc, n.type(elementOf(q), out), q, k, v, keyMask, mask, bias,
@@ -296,8 +349,8 @@ static LogicalResult importMicrosoftRotary(Node &n) {
 
 void mlir::tpc::frontend::addAttentionOps(OpTable &t) {
   t.add("Attention", {23, 24, 25}, importAttention,
-        "output qk_matmul_output unused; static numbers of heads, of which "
-        "kv_num_heads divides q_num_heads; one float type; mask boolean or of that type");
+        "static numbers of heads, of which kv_num_heads divides q_num_heads; one float type; "
+        "mask boolean or of that type");
   t.add("RotaryEmbedding", {23}, importRotary,
         "tables of the element type of the input, of rank 2 with integer position_ids [batch, "
         "sequence], of rank 3 without");

@@ -234,6 +234,13 @@ LogicalResult GroupQueryAttention::findRows() {
   // The product is zero; it is computed only to check that 0 <= seqlens_k < total. If the mask
   // hides nothing, tpc-simplify folds the maximum, and the check with it.
   Value none = n.binary<MulOp>(n.checkedIndex(last, total, /*wraps=*/false), number(0));
+  if (!n.in(TotalLength).scalarInt()) {
+    // The same check with a total that is data.
+    Value all = n.cast(n.reshape(n.operand(TotalLength), {1}), index());
+    Value rest = n.binary<SubOp>(n.binary<SubOp>(all, number(SymExpr(1))), last);
+    Value checked = n.checkedIndex(rest, total, /*wraps=*/false);
+    none = n.binary<AddOp>(none, n.binary<MulOp>(checked, number(0)));
+  }
   own = n.binary<MaxOp>(own, none);
   lengths = n.binary<MinOp>(own, number(past));
   if (!lengths)

@@ -132,6 +132,31 @@ static Value root(Node &n, Value x) { return n.unary<SqrtOp>(x); }
 static Value absolute(Node &n, Value x) { return n.unary<AbsOp>(x); }
 static Value logarithm(Node &n, Value x) { return n.unary<LogOp>(x); }
 
+/// Imports m + log(sum(exp(x - m))) with the maximum m, which does not overflow. A finite m keeps
+/// rows of infinities from becoming NaN.
+static LogicalResult importReduceLogSumExp(Node &n) {
+  FailureOr<Reduction> r = readReduction(n, 18);
+  if (failed(r) || failed(n.expectFloat(0)))
+    return failure();
+  Value x = n.operand(0);
+  if (r->nothing || !x)
+    return n.result(x);
+  Value most = n.reduce(ReduceFunction::Max, x, r->dims, /*keep=*/true);
+  const llvm::fltSemantics &format = cast<FloatType>(elementOf(x)).getFloatSemantics();
+  double largest = APFloat::getLargest(format).convertToDouble();
+  most = n.binary<MaxOp>(n.binary<MinOp>(most, n.scalar(largest, x)), n.scalar(-largest, x));
+  Value powers = n.unary<ExpOp>(n.binary<SubOp>(x, most));
+  Value sum = n.unary<LogOp>(n.reduce(ReduceFunction::Sum, powers, r->dims, /*keep=*/true));
+  Value result = n.binary<AddOp>(sum, most);
+  if (!result || r->keep)
+    return n.result(result);
+  Sizes sizes;
+  for (auto [d, size] : llvm::enumerate(n.in(0).shape))
+    if (!llvm::is_contained(r->dims, int64_t(d)))
+      sizes.push_back(size);
+  return n.result(n.reshape(result, sizes));
+}
+
 /// Imports ArgMax and ArgMin: the index of an extreme element is the minimum (with
 /// select_last_index, the maximum) of all indices whose element equals the extreme. Reductions can
 /// be split over ranks; a search could not.
@@ -165,6 +190,8 @@ void mlir::tpc::frontend::addReduceOps(OpTable &t) {
   t.add("ReduceL1", {1, 11, 13, 18}, importReduceOf<absolute, same>,
         "floats; axes known while importing");
   t.add("ReduceLogSum", {1, 11, 13, 18, 28}, importReduceOf<same, logarithm>,
+        "floats; axes known while importing");
+  t.add("ReduceLogSumExp", {1, 11, 13, 18, 28}, importReduceLogSumExp,
         "floats; axes known while importing");
   t.add("ReduceL2", {1, 11, 13, 18}, importReduceOf<square, root>,
         "floats; axes known while importing");

@@ -1,8 +1,9 @@
-//===- Scatter.cpp - ScatterND as an assignment to a box ------------------===//
+//===- Scatter.cpp - ScatterND as assignment to a box or rows -------------===//
 //
 // torch.onnx writes `x[:, :, 1:3] = v` as a ScatterND with indices made of Ranges, one per
 // dimension. The indices cover a box of x, each position once. The result is v surrounded by the
 // rest of x, or v alone if the box covers x (as in masks that Hugging Face transformers pads).
+// Positions that depend on data are compared with the positions of the result.
 //
 //===----------------------------------------------------------------------===//
 
@@ -137,6 +138,76 @@ static FailureOr<std::function<Value(Value, Value)>> findReduction(Node &n) {
          failure();
 }
 
+/// Maximum number of index tuples that are assigned one after the other; each is a choice.
+static constexpr int64_t kMaxTuples = 64;
+
+/// Assigns updates one after the other to positions that depend on data. `indices` is
+/// [count, depth], `updates` [count, rest of the data's dimensions].
+static Value assignEach(Node &n, Value data, Value indices, Value updates, int64_t count,
+                        int64_t depth, llvm::function_ref<Value(Value, Value)> combine) {
+  Sizes sizes = getSizes(data);
+  int64_t rank = sizes.size();
+  SmallVector<Value> columns;
+  for (int64_t k = 0; k < depth; ++k)
+    columns.push_back(
+        n.checkedIndex(n.slice(indices, 1, SymExpr(k), SymExpr(1)), sizes[k], /*wraps=*/true));
+  Sizes one(depth, SymExpr(1)), ones(rank, SymExpr(1));
+  one.append(sizes.begin() + depth, sizes.end());
+  for (int64_t i = 0; i < count && data; ++i) {
+    Value mine;
+    for (auto [k, column] : llvm::enumerate(columns)) {
+      Value at = n.reshape(n.slice(column, 0, SymExpr(i), SymExpr(1)), ones);
+      Value same = n.compare(Predicate::EQ, n.iota(sizes[k], k, rank), at);
+      mine = mine ? n.binary<AndOp>(mine, same) : same;
+    }
+    Value update = n.reshape(n.slice(updates, 0, SymExpr(i), SymExpr(1)), one);
+    data = n.select(mine, combine(data, update), data);
+  }
+  return data;
+}
+
+/// Assigns rows: row j of the result is the last update whose index is j, or row j of the data. It
+/// is looked up in the concatenation of both.
+static Value assignRows(Node &n, Value data, Value indices, Value updates) {
+  Sizes sizes = getSizes(data);
+  SymExpr count = getSizes(updates)[0];
+  Value at = n.checkedIndex(indices, sizes[0], /*wraps=*/true); // [count, 1]
+  Value row = n.iota(sizes[0], 1, 2);
+  Value hits = n.cast(n.compare(Predicate::EQ, row, at), n.b.getI32Type());
+  Value any = n.reduce(ReduceFunction::Max, hits, {0}, /*keep=*/false);
+  Value last = n.argExtreme(ReduceFunction::Max, hits, 0, /*keep=*/false, /*last=*/true);
+  if (!any || !last)
+    return {};
+  Value isAssigned = n.compare(Predicate::GT, any, n.scalar(0, any));
+  Type index = elementOf(last);
+  Value from = n.select(isAssigned, n.binary<AddOp>(last, n.size(sizes[0], index)),
+                        n.cast(n.iota(sizes[0], 0, 1), index));
+  Value table = n.concat({data, updates}, 0);
+  if (!from || !table)
+    return {};
+  return GatherOp::create(n.b, n.loc, n.type(elementOf(data), sizes), table, from, 0);
+}
+
+/// Assigns to positions that depend on data, or to which several updates are assigned.
+static LogicalResult assignByData(Node &n, int64_t depth,
+                                  llvm::function_ref<Value(Value, Value)> combine, bool replaces,
+                                  const std::string &why) {
+  const Tensor &data = n.in(0), &indices = n.in(1);
+  SymExpr count = product(ArrayRef(indices.shape).drop_back());
+  Sizes rows{count};
+  rows.append(data.shape.begin() + depth, data.shape.end());
+  Value at = n.cast(n.reshape(n.operand(1), {count, SymExpr(depth)}), n.b.getI64Type());
+  Value updates = n.reshape(n.operand(2), rows);
+  if (!at || !updates)
+    return failure();
+  std::optional<int64_t> known = count.asConstant();
+  if (known && *known <= kMaxTuples)
+    return n.result(assignEach(n, n.operand(0), at, updates, *known, depth, combine));
+  if (depth == 1 && replaces)
+    return n.result(assignRows(n, n.operand(0), at, updates));
+  return n.error() << why;
+}
+
 static LogicalResult importScatterND(Node &n) {
   if (failed(n.expectInputs(3)))
     return failure();
@@ -163,6 +234,10 @@ static LogicalResult importScatterND(Node &n) {
 
   if (product(ArrayRef(wanted)).isConstant(0))
     return n.result(n.in(0)); // no assignment
+  auto byData = [&](const std::string &why) {
+    bool replaces = n.version < 16 || n.getString("reduction", "none") == "none";
+    return assignByData(n, *depth, *combine, replaces, why);
+  };
   SmallVector<SymExpr> counts = getSizes(positions);
   IndexAnalysis analysis(ArrayRef(counts).drop_back());
   SmallVector<Extent> box;
@@ -178,10 +253,14 @@ static LogicalResult importScatterND(Node &n) {
         last = extent->index;
     }
     if (!extent)
-      return n.error() << "assigns to positions that depend on values, or that are not a box of "
-                          "its operand (x[2:n] = y is one): coordinate "
-                       << k << " of its indices is not known while importing. Export the model "
-                       << "again without it, for instance with another attention implementation";
+      return byData("assigns to positions that depend on values, or that are not a box of its "
+                    "operand (x[2:n] = y is one): coordinate " +
+                    std::to_string(k) +
+                    " of its indices is not known while importing. tpc assigns whole rows, or at "
+                    "most " +
+                    std::to_string(kMaxTuples) +
+                    " positions. Export the model again without it, for instance with another "
+                    "attention implementation");
     if (failed(checkExtent(n, *extent, data.shape[k])))
       return failure();
     sizes.push_back(extent->size);
@@ -189,13 +268,14 @@ static LogicalResult importScatterND(Node &n) {
   }
   for (auto [d, size] : llvm::enumerate(ArrayRef(indices.shape).drop_back()))
     if (!size.isConstant(1) && llvm::none_of(box, [&](const Extent &e) { return e.index == d; }))
-      return n.error() << "assigns more than once to the same positions";
+      return byData("assigns more than once to the same positions; tpc does so for at most " +
+                    std::to_string(kMaxTuples) + " positions");
   sizes.append(data.shape.begin() + *depth, data.shape.end());
   return n.result(assign(n, n.operand(0), n.reshape(n.operand(2), sizes), box, 0, *combine));
 }
 
 void mlir::tpc::frontend::addScatterOps(OpTable &t) {
   t.add("ScatterND", {11, 13, 16, 18}, importScatterND,
-        "indices known while importing, of a box, each position once; reduction none, add, mul; "
-        "from opset 18 max, min");
+        "indices known while importing, of a box; others: at most 64 positions, or rows with "
+        "reduction none; reduction none, add, mul; from opset 18 max, min");
 }

@@ -8,6 +8,7 @@
 
 #include "OpTable.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -95,6 +96,18 @@ static LogicalResult importTopK(Node &n) {
   return n.set(1, std::move(result));
 }
 
+/// Returns the depth of OneHot, which may be a float without a fraction.
+static FailureOr<std::vector<SymExpr>> readDepth(Node &n) {
+  if (!n.in(1).isFloat())
+    return n.knownInts(1, "depth");
+  std::optional<double> number = n.in(1).scalarFloat();
+  if (!number)
+    return n.needsKnown(1, "depth");
+  if (*number != std::floor(*number) || std::fabs(*number) > 1e15)
+    return n.error() << "has depth " << *number << "; it must be an integer", failure();
+  return std::vector<SymExpr>{SymExpr(int64_t(*number))};
+}
+
 static LogicalResult importOneHot(Node &n) {
   if (failed(n.expectInputs(3)))
     return failure();
@@ -102,7 +115,7 @@ static LogicalResult importOneHot(Node &n) {
   FailureOr<int64_t> axis = n.normalizeAxis(n.getInt("axis", -1), indices.rank() + 1);
   if (failed(axis))
     return failure();
-  FailureOr<std::vector<SymExpr>> depth = n.knownInts(1, "depth");
+  FailureOr<std::vector<SymExpr>> depth = readDepth(n);
   if (failed(depth))
     return failure();
   if (depth->size() != 1 || values.rank() != 1 || !values.shape[0].isConstant(2))
