@@ -21,6 +21,7 @@ from quantized_files import Blocks, in_blocks
 from tpc.reference import Session, difference
 
 sys.path.append(str(MODELS))
+import genai  # noqa: E402
 import make  # noqa: E402
 
 PAGE = TOP / "docs" / "reference" / "models.md"
@@ -140,6 +141,14 @@ def committed_rows():
             kinds.append("bf16")
         for kind in kinds:
             yield Row(NAMES[name.split("-")[0]], exporter_of(name), kind, name, model.path)
+    for name, settings in genai.MODELS.items():
+        yield Row(
+            NAMES[settings["model_type"]],
+            "onnxruntime-genai",
+            "f32",
+            name,
+            make.FAMILIES_FOLDER / f"{name}.onnx",
+        )
     for name, words in make.MORE.items():
         exporter = "torch, past" if "past" in words else "torch"
         yield Row(NAMES[name], exporter, "f32", name, make.path_of(name))

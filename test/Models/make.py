@@ -11,6 +11,7 @@ from pathlib import Path
 from tpc import export
 
 HERE = Path(__file__).resolve().parent
+FAMILIES_FOLDER = HERE / "families"
 
 # All sizes are divisible by two and four.
 TINY = "--layers 4 --hidden 32 --heads 4 --vocab 1000 --positions 128"
@@ -157,7 +158,7 @@ MORE = {
 
 
 def path_of(name: str) -> Path:
-    return HERE / f"{name}.onnx" if name in MODELS else HERE / "families" / f"{name}.onnx"
+    return (HERE if name in MODELS else FAMILIES_FOLDER) / f"{name}.onnx"
 
 
 def main() -> int:
