@@ -26,6 +26,7 @@
 #include "Plan.h"
 
 #include "tpc/Analysis/Nominal.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Support/Links.h"
 
@@ -71,7 +72,9 @@ private:
   double countTokens() const;
   bool isExcessive(Operation *op) const;
   bool isVocabulary(const Candidate &candidate) const;
+  void addMatrix(Operation *op, Value value, ArrayRef<unsigned> dims);
   void addMatrix(Operation *op, unsigned operand);
+  void addExperts(MoeOp op);
   std::vector<unsigned> choose(ArrayRef<unsigned> component) const;
   LogicalResult explainFailure();
   std::string describeParts(const Candidate &candidate) const;
@@ -109,12 +112,25 @@ bool isRowLookup(Operation *op) {
 /// Adds the matrix operand `operand` of `op` to each of its classes.
 void TensorTactic::addMatrix(Operation *op, unsigned operand) {
   Value value = op->getOperand(operand);
+  addMatrix(op, value, llvm::to_vector(llvm::seq<unsigned>(0, rankOf(value))));
+}
+
+/// Adds the inner width of experts. The experts themselves are split over ep.
+void TensorTactic::addExperts(MoeOp op) {
+  addMatrix(op, op.getUp(), {1});
+  if (op.getGate())
+    addMatrix(op, op.getGate(), {1});
+  addMatrix(op, op.getDown(), {2});
+}
+
+/// Adds a matrix of `op` to the classes of some dimensions.
+void TensorTactic::addMatrix(Operation *op, Value value, ArrayRef<unsigned> dims) {
   double bytes = 0;
   for (Operation *parameter : plan.getParameters(value))
     bytes += estimateBytes(parameter->getResult(0), symbols);
   if (bytes == 0)
     return;
-  for (unsigned dim = 0; dim < cast<RankedTensorType>(value.getType()).getRank(); ++dim)
+  for (unsigned dim : dims)
     for (int cls : plan.classes.getClasses(value, dim)) {
       if (plan.isNormWidth(cls) || !plan.canSplit(cls, axis)) {
         unsplittable.push_back(cls);
@@ -174,6 +190,8 @@ void TensorTactic::collect() {
     if (isa<MatmulOp>(op)) {
       addMatrix(op, 1);
       addMatrix(op, 0);
+    } else if (auto moe = dyn_cast<MoeOp>(op)) {
+      addExperts(moe);
     } else if (isRowLookup(op) &&
                double(evaluateOr1(getSizes(op->getOperand(0))[0], symbols)) == rows) {
       addMatrix(op, 0);
@@ -199,7 +217,7 @@ void TensorTactic::collect() {
           send(::tpc::Transfer::AllReduce, use.op, estimateBytes(result, symbols));
         if (isExcessive(use.op))
           candidate.excessive = use.op;
-        if (isa<MatmulOp>(use.op) || isRowLookup(use.op))
+        if (isa<MatmulOp, MoeOp>(use.op) || isRowLookup(use.op))
           candidate.sums.push_back(use.op);
       }
       for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
