@@ -342,7 +342,7 @@ struct MoeModel : HostOpInterface::ExternalModel<MoeModel, MoeOp> {
         p.builder(), p.getLoc(), from[0], from[1], from[2], from[3], gate, upBias, gateBias, to,
         p.expr(x[0]), p.expr(x[1]), p.expr(up[0]), p.expr(p.sizes(op.getRouting().getType())[1]),
         p.expr(getFirstIndex(experts, p.grid())), p.expr(up[1]), p.expr(p.sizes(op.getType())[1]),
-        op.getActivation(), op.getAlphaAttr(), op.getBetaAttr(), op.getLimitAttr());
+        op.getActivationAttr(), op.getAlphaAttr(), op.getBetaAttr(), op.getLimitAttr());
     return success();
   }
 };

@@ -1,5 +1,5 @@
-"""ONNX files with mixtures of experts, small and random: as com.microsoft.MoE, and as torch's exporter
-writes experts that gather their weights (`batched_mm` of transformers).
+"""ONNX files with mixtures of experts, small and random: as com.microsoft.MoE, and as torch exports
+experts that gather their weights (`batched_mm` of transformers).
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def single(spec: Experts) -> onnx.ModelProto:
     """One mixture of experts of x [tokens, hidden]; the router's logits are an input."""
     builder = ExpertBuilder(spec)
     layer = builder.microsoft if spec.form == "microsoft" else builder.batched
-    y = layer("moe", "x", "logits")
+    y = builder.node("Identity", "y", [layer("moe", "x", "logits")], outputs=["y"])
     builder.node("Identity", "kept", ["x"], outputs=["z"])  # ONNX Runtime overwrites x otherwise
     info = helper.make_tensor_value_info
     ports = [

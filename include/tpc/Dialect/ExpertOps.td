@@ -15,7 +15,8 @@ def Tpc_MoeOp : Tpc_InferredOp<"moe", [AttrSizedOperandSegments]> {
         result[t, o] = sum over e of routing[t, e] * sum over f of h[t, e, f] * down[e, o, f]
         h[t, e, f]   = activation(u)                       without gate
                      = activation(v) * (u + beta)          with gate
-        u, v         = x[t, :] · up[e, f, :] + up_bias[e, f], x[t, :] · gate[e, f, :] + gate_bias[e, f]
+        u            = x[t, :] · up[e, f, :] + up_bias[e, f]
+        v            = x[t, :] · gate[e, f, :] + gate_bias[e, f]
 
     With `limit` L > 0, v is at most L, and u is clamped to [-L, L]. `silu` is z * sigmoid(alpha z).
     Element [t, e] of `routing` is 0 if token t does not use expert e; then expert e is not computed

@@ -262,8 +262,8 @@ bool Match::matchGated(Value activated, Value other) {
   bool hasLimit = gateMax && *gateMax > 0 && high == gateMax && low && *low == -*gateMax;
   if (!hasLimit && (gateMax || low || high))
     return false;
-  gate = getProjection(peelReshapes(argument));
-  std::optional<Projection> linear = getProjection(peelReshapes(other));
+  gate = getProjection(argument);
+  std::optional<Projection> linear = getProjection(other);
   if (!gate || !linear || !matchRows(gate->input) || !matchRows(linear->input))
     return false;
   up = *linear;
@@ -280,7 +280,7 @@ bool Match::matchInner(Value v) {
   Value argument = v;
   if (!matchActivation(v, argument))
     activation = ExpertActivation::Identity;
-  std::optional<Projection> single = getProjection(peelReshapes(argument));
+  std::optional<Projection> single = getProjection(argument);
   if (!single || !matchRows(single->input))
     return false;
   up = *single;
@@ -308,7 +308,7 @@ bool Match::run() {
     if (!all.back().isConstant(1) || product(own) != rows)
       continue;
     ids = x = {};
-    std::optional<Projection> last = getProjection(peelReshapes(mul->getOperand(1 - i)));
+    std::optional<Projection> last = getProjection(mul->getOperand(1 - i));
     if (!last || last->step != 1 || !last->start.isConstant(0) ||
         getSizes(last->weight)[last->isTransposed ? 2 : 1] != last->size)
       continue;

@@ -72,9 +72,7 @@ private:
   double countTokens() const;
   bool isExcessive(Operation *op) const;
   bool isVocabulary(const Candidate &candidate) const;
-  void addMatrix(Operation *op, Value value, ArrayRef<unsigned> dims);
-  void addMatrix(Operation *op, unsigned operand);
-  void addExperts(MoeOp op);
+  void addMatrix(Operation *op, unsigned operand, std::optional<unsigned> only = std::nullopt);
   std::vector<unsigned> choose(ArrayRef<unsigned> component) const;
   LogicalResult explainFailure();
   std::string describeParts(const Candidate &candidate) const;
@@ -109,28 +107,15 @@ bool isRowLookup(Operation *op) {
          (gather && gather.getDim() == 0 && gather.getData().getDefiningOp<DequantizeOp>());
 }
 
-/// Adds the matrix operand `operand` of `op` to each of its classes.
-void TensorTactic::addMatrix(Operation *op, unsigned operand) {
+/// Adds the matrix operand `operand` of `op` to each of its classes, or to those of one dimension.
+void TensorTactic::addMatrix(Operation *op, unsigned operand, std::optional<unsigned> only) {
   Value value = op->getOperand(operand);
-  addMatrix(op, value, llvm::to_vector(llvm::seq<unsigned>(0, rankOf(value))));
-}
-
-/// Adds the inner width of experts. The experts themselves are split over ep.
-void TensorTactic::addExperts(MoeOp op) {
-  addMatrix(op, op.getUp(), {1});
-  if (op.getGate())
-    addMatrix(op, op.getGate(), {1});
-  addMatrix(op, op.getDown(), {2});
-}
-
-/// Adds a matrix of `op` to the classes of some dimensions.
-void TensorTactic::addMatrix(Operation *op, Value value, ArrayRef<unsigned> dims) {
   double bytes = 0;
   for (Operation *parameter : plan.getParameters(value))
     bytes += estimateBytes(parameter->getResult(0), symbols);
   if (bytes == 0)
     return;
-  for (unsigned dim : dims)
+  for (unsigned dim = only.value_or(0), end = only ? dim + 1 : rankOf(value); dim < end; ++dim)
     for (int cls : plan.classes.getClasses(value, dim)) {
       if (plan.isNormWidth(cls) || !plan.canSplit(cls, axis)) {
         unsplittable.push_back(cls);
@@ -185,13 +170,15 @@ void TensorTactic::collect() {
   for (Operation *op : plan.getOps())
     if (isRowLookup(op))
       rows = std::max(rows, double(evaluateOr1(getSizes(op->getOperand(0))[0], symbols)));
-
   for (Operation *op : plan.getOps()) {
     if (isa<MatmulOp>(op)) {
       addMatrix(op, 1);
       addMatrix(op, 0);
-    } else if (auto moe = dyn_cast<MoeOp>(op)) {
-      addExperts(moe);
+    } else if (auto moe = dyn_cast<MoeOp>(op)) { // inner widths of up, down and gate
+      addMatrix(op, 2, 1);
+      addMatrix(op, 3, 2);
+      if (moe.getGate())
+        addMatrix(op, 4, 1);
     } else if (isRowLookup(op) &&
                double(evaluateOr1(getSizes(op->getOperand(0))[0], symbols)) == rows) {
       addMatrix(op, 0);
@@ -476,7 +463,6 @@ LogicalResult TensorTactic::run(bool vocabulary) {
     warnOfExcess(chosen);
     warnOfSums(chosen);
   }
-
   TacticRecord record{vocabulary ? "vocabulary" : "tp"};
   for (unsigned i : chosen) {
     if (isVocabulary(candidates[i]) != vocabulary)

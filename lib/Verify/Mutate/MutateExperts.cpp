@@ -11,12 +11,12 @@ using ::tpc::SymExpr;
 static MoeOp pickMoe(Mutator &m, llvm::function_ref<bool(MoeOp)> fits) {
   return m.pick<MoeOp>(fits);
 }
-static bool any(MoeOp) { return true; }
+static bool isMoe(MoeOp) { return true; }
 static bool hasGate(MoeOp op) { return bool(op.getGate()); }
 
 // Each output is weighted by the square of its weight.
 static bool weightTwice(Mutator &m) {
-  auto op = pickMoe(m, any);
+  auto op = pickMoe(m, isMoe);
   if (!op)
     return false;
   Value routing = op.getRouting();
@@ -46,7 +46,7 @@ static bool weightBefore(Mutator &m) {
 
 // Selected experts have the weight 1.
 static bool unweighted(Mutator &m) {
-  auto op = pickMoe(m, any);
+  auto op = pickMoe(m, isMoe);
   if (!op)
     return false;
   Value routing = op.getRouting();
@@ -117,7 +117,7 @@ static bool swapGateUp(Mutator &m) {
 }
 
 static bool otherActivation(Mutator &m) {
-  auto op = pickMoe(m, any);
+  auto op = pickMoe(m, isMoe);
   if (!op)
     return false;
   op.setAlpha(APFloat(1.0));
@@ -167,7 +167,7 @@ static bool otherToken(Mutator &m) {
 
 // An expert has the weights of the next one.
 static bool otherColumn(Mutator &m) {
-  auto op = pickMoe(m, any);
+  auto op = pickMoe(m, isMoe);
   if (!op)
     return false;
   Value routing = op.getRouting();

@@ -73,7 +73,7 @@ static Value makeRouting(Node &n, Value logits, const Attributes &a) {
 }
 
 static LogicalResult importMoE(Node &n) {
-  if (failed(n.expectInputs(5, 8)) || failed(n.expectFloat(X)))
+  if (failed(n.expectInputs(3, 8)) || failed(n.expectFloat(X)))
     return failure();
   FailureOr<Attributes> attributes = readAttributes(n);
   if (failed(attributes))
