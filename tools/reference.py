@@ -48,6 +48,7 @@ def pages(llvm, tpc_opt):
         "include/tpc/Dialect/AnnotationOps.td",
         "include/tpc/Dialect/StateOps.td",
         "include/tpc/Dialect/QuantizedOps.td",
+        "include/tpc/Dialect/ExpertOps.td",
     ]
     yield "dialect.md", NOTE.format(source=" and ".join(sources)) + tblgen(
         llvm, sources, "-gen-dialect-doc", "-dialect=tpc"

@@ -4,6 +4,7 @@
 
 #include "tpc/Dialect/AttachModels.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
@@ -33,6 +34,36 @@ struct AttentionCost : CostOpInterface::ExternalModel<AttentionCost, AttentionOp
       seen = std::clamp(model.getNominal(*window) / keys, 0.0, 1.0);
     }
     return model.getComputeCost(op, op->getOperands(), seen);
+  }
+};
+
+/// Counts the experts that tokens select: `top_k` for each token, and at few tokens only the
+/// weights of that many experts.
+struct MoeCost : CostOpInterface::ExternalModel<MoeCost, MoeOp> {
+  Cost getCost(Operation *base, CostModel &model) const {
+    auto op = cast<MoeOp>(base);
+    auto countElements = [&](Value v) {
+      return 8 * model.getBytes(v.getType()) / getElementTypeOrSelf(v).getIntOrFloatBitWidth();
+    };
+    auto sizeOf = [&](Value v, int64_t dim) {
+      return std::max(1.0, model.getNominal(getSizes(v)[dim]));
+    };
+    double share = double(op.getTopK()) / sizeOf(op.getUp(), 0);
+    double tokens = countElements(op.getX()) / sizeOf(op.getX(), 1);
+    Cost cost;
+    for (Value operand : op->getOperands()) {
+      double bytes = model.getBytes(operand.getType());
+      if (operand == op.getX() || operand == op.getRouting()) {
+        cost.traffic += bytes;
+        continue;
+      }
+      cost.traffic += std::min(1.0, tokens * share) * bytes;
+      cost.flops += 2 * share * tokens * countElements(operand);
+    }
+    cost.traffic += model.getBytes(op.getType());
+    cost.seconds = std::max(cost.flops / CostModel::flopsPerSecond,
+                            cost.traffic / CostModel::memoryBytesPerSecond);
+    return cost;
   }
 };
 
@@ -86,6 +117,7 @@ void mlir::tpc::registerCostModels(DialectRegistry &registry) {
     context->getOrLoadDialect<func::FuncDialect>();
     attachToScalarOps<ComputedCost>(context);
     AttentionOp::attachInterface<AttentionCost>(*context);
+    MoeOp::attachInterface<MoeCost>(*context);
     attachModels<ComputedCost, MatmulOp, DequantizeOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp,
                  RotaryOp, CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp, RollOp,
                  IotaOp>(context);

@@ -2,6 +2,7 @@
 
 #include "KernelClusters.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/LocalIndex.h"
 #include "tpc/Dialect/State.h"
 
@@ -318,6 +319,34 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
   }
 };
 
+struct MoeModel : HostOpInterface::ExternalModel<MoeModel, MoeOp> {
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<MoeOp>(base);
+    const TargetTraits &target = TargetTraits::get(op);
+    if (!target.computesExperts)
+      return op.emitError() << "'" << getSourceName(op.getLoc()) << "' (" << op->getName()
+                            << "): the target " << target.name
+                            << " does not support experts yet; compile for cpu";
+    DimAttr experts = getDist(op.getUp()).getDims()[0];
+    if (!getElementTypeOrSelf(op.getType()).isF32() || !isRange(experts))
+      return op.emitError() << "'" << getSourceName(op.getLoc()) << "' (" << op->getName()
+                            << "): no call computes it: it must be of f32, and the experts of a "
+                               "rank must be adjacent";
+    SmallVector<SymExpr> up = p.sizes(op.getUp().getType()), x = p.sizes(op.getX().getType());
+    auto bufferOf = [&](Value tensor) { return tensor ? p.getBuffer(tensor) : Value(); };
+    Value from[] = {p.getBuffer(op.getX()), p.getBuffer(op.getRouting()), p.getBuffer(op.getUp()),
+                    p.getBuffer(op.getDown())};
+    Value gate = bufferOf(op.getGate()), upBias = bufferOf(op.getUpBias()),
+          gateBias = bufferOf(op.getGateBias()), to = p.getBuffer(op.getResult());
+    buffer::ExpertsOp::create(
+        p.builder(), p.getLoc(), from[0], from[1], from[2], from[3], gate, upBias, gateBias, to,
+        p.expr(x[0]), p.expr(x[1]), p.expr(up[0]), p.expr(p.sizes(op.getRouting().getType())[1]),
+        p.expr(getFirstIndex(experts, p.grid())), p.expr(up[1]), p.expr(p.sizes(op.getType())[1]),
+        op.getActivationAttr(), op.getAlphaAttr(), op.getBetaAttr(), op.getLimitAttr());
+    return success();
+  }
+};
+
 /// Appends in place. Not used if a kernel computes the new entries and writes them directly.
 struct AppendModel : HostOpInterface::ExternalModel<AppendModel, AppendOp> {
   bool isHostOp(Operation *op) const {
@@ -422,6 +451,7 @@ void mlir::tpc::attachComputeModels(MLIRContext *context) {
   LocalSliceOp::attachInterface<LocalSliceModel>(*context);
   MatmulOp::attachInterface<MatmulModel>(*context);
   AttentionOp::attachInterface<AttentionModel>(*context);
+  MoeOp::attachInterface<MoeModel>(*context);
   AppendOp::attachInterface<AppendModel>(*context);
   ExpandOp::attachInterface<AliasedCopiesModel<ExpandOp>>(*context);
   GatherOp::attachInterface<AliasedCopiesModel<GatherOp>>(*context);

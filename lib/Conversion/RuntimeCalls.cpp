@@ -192,6 +192,33 @@ template <> void Call<buffer::AttentionOp>::emit(Operation *base, HostEmitter &e
   e.call(TPC_ABI(tpc_attention), args);
 }
 
+template <> void Call<buffer::ExpertsOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::ExpertsOp>(base);
+  abi::Pointer args = e.store(abi::Values<tpc_experts_args>{
+      .x = e.pointer(op.getX()),
+      .routing = e.pointer(op.getRouting()),
+      .up = e.pointer(op.getUp()),
+      .up_bias = e.pointer(op.getUpBias()),
+      .gate = e.pointer(op.getGate()),
+      .gate_bias = e.pointer(op.getGateBias()),
+      .down = e.pointer(op.getDown()),
+      .out = e.pointer(op.getTo()),
+      .tokens = e.expr(op.getTokens()),
+      .hidden = e.expr(op.getHidden()),
+      .experts = e.expr(op.getExperts()),
+      .all = e.expr(op.getAll()),
+      .first = e.expr(op.getFirst()),
+      .inner = e.expr(op.getInner()),
+      .outputs = e.expr(op.getOutputs()),
+      .alpha = e.f32(op.getAlpha().convertToDouble()),
+      .beta = e.f32(op.getBeta().convertToDouble()),
+      .limit = e.f32(op.getLimit().convertToDouble()),
+      .activation = e.i32(static_cast<int64_t>(op.getActivation())),
+      .dtype = e.dtype(op.getTo()),
+  });
+  e.call(TPC_ABI(tpc_experts), args);
+}
+
 template <> void Call<buffer::AppendOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::AppendOp>(base);
   SmallVector<Value> strides = e.exprs(op.getStrides());
@@ -341,8 +368,8 @@ void mlir::tpc::attachRuntimeCalls(MLIRContext *context) {
   using namespace buffer;
   attach<PushOp, PopOp, SlotOp, PartOp, ColumnsOp, InputOp, StateOp, buffer::AppendOp,
          buffer::ConstantOp, buffer::ParameterOp, DenseOp, CopyOp, LaunchOp, buffer::CallOp,
-         ProductOp, BatchProductOp, buffer::AttentionOp, buffer::AllReduceOp, buffer::AllGatherOp,
-         buffer::ReduceScatterOp, buffer::AllToAllOp, buffer::CollectivePermuteOp,
-         buffer::ExchangeOp, buffer::BroadcastOp, buffer::SendOp, buffer::RecvOp, buffer::OutputOp,
-         RoundsOp>(context);
+         ProductOp, BatchProductOp, ExpertsOp, buffer::AttentionOp, buffer::AllReduceOp,
+         buffer::AllGatherOp, buffer::ReduceScatterOp, buffer::AllToAllOp,
+         buffer::CollectivePermuteOp, buffer::ExchangeOp, buffer::BroadcastOp, buffer::SendOp,
+         buffer::RecvOp, buffer::OutputOp, RoundsOp>(context);
 }

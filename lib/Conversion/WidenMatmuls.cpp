@@ -3,6 +3,7 @@
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Passes.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
+#include "tpc/Dialect/Experts.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_WIDENMATMULS
@@ -87,7 +88,7 @@ void WidenMatmuls::runOnOperation() {
   SmallVector<Operation *> ops;
   SmallVector<MatmulOp> unpacked;
   getOperation().walk([&](Operation *op) {
-    if (!isa<MatmulOp, AttentionOp>(op) || !isHalf(op->getOperand(0)))
+    if (!isa<MatmulOp, AttentionOp, MoeOp>(op) || !isHalf(op->getOperand(0)))
       return;
     if (!TargetTraits::get(op).computesMatmuls(getElementTypeOrSelf(op->getOperand(0))))
       ops.push_back(op);

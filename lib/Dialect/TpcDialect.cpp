@@ -1,6 +1,7 @@
 //===- TpcDialect.cpp - The tpc dialect -----------------------------------===//
 
 #include "tpc/Dialect/Annotations.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
@@ -26,6 +27,9 @@ void TpcDialect::initialize() {
       ,
 #define GET_OP_LIST
 #include "tpc/Dialect/QuantizedOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "tpc/Dialect/ExpertOps.cpp.inc"
       >();
   registerAttributes();
 }

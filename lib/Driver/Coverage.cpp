@@ -6,6 +6,7 @@
 #include "tpc/Analysis/Cost.h"
 #include "tpc/Analysis/Index/IndexAnalysis.h"
 #include "tpc/Conversion/Lower.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Tpc.h"
@@ -41,7 +42,7 @@ bool hasTypeOfItsOwn(OperationName name) {
 }
 
 bool computesElements(OperationName name) {
-  return isOneOf<MatmulOp, AttentionOp, SoftmaxOp, RotaryOp, ReduceOp, CumSumOp, TriluOp,
+  return isOneOf<MatmulOp, MoeOp, AttentionOp, SoftmaxOp, RotaryOp, ReduceOp, CumSumOp, TriluOp,
                  AllReduceOp, ReduceScatterOp>(name);
 }
 

@@ -66,6 +66,9 @@ static void buildRaisingPasses(OpPassManager &pm, bool generates) {
 
   fn.addPass(createNormalizeTokens());
   fn.addPass(createCSEPass());
+  fn.addPass(createRaiseExperts());
+  fn.addPass(createSimplify()); // slices of experts' weights become views
+  fn.addPass(createCSEPass());
   fn.addPass(createReportUnraised());
   fn.addPass(createDivideSoftmax());
 

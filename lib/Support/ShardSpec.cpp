@@ -2,6 +2,8 @@
 
 #include "tpc/Support/ShardSpec.h"
 
+#include <algorithm>
+
 using namespace tpc;
 
 namespace {
@@ -19,6 +21,8 @@ private:
   bool parseTensor2D(std::string_view rows, std::string_view columns);
   bool setOnce(bool &seen, std::string_view what);
   bool setExperts(ShardSpec &spec);
+  bool addExpertRanks(std::array<int64_t, numAxes> &dense);
+  bool checkExpertGroups(const ShardSpec &spec);
   /// Sets the message and returns false, for `return fail(…)`.
   bool fail(std::string_view what);
 
@@ -168,10 +172,7 @@ bool Parser::parseItem() {
                                std::string(example)));
   }
   if (name == "etp") {
-    if (!setOnce(seenEtp, "'etp'") || !parseNumber(rest, name, Grid::maxWorldSize, expertTensor))
-      return false;
-    return purpose == ShardSpec::For::Groups || expertTensor == 1 ||
-           fail(onlyGroups("separate ranks for experts (etp)"));
+    return setOnce(seenEtp, "'etp'") && parseNumber(rest, name, Grid::maxWorldSize, expertTensor);
   }
   if (std::optional<Axis> axis = parseAxis(name)) {
     if (!setOnce(seenAxis[unsigned(*axis)], "axis '" + std::string(name) + "'"))
@@ -186,11 +187,7 @@ bool Parser::parseItem() {
       return false;
     if (purpose == ShardSpec::For::Groups || size == 1)
       return true;
-    if (*axis == Axis::CP)
-      return fail(onlyGroups("shards of the context (cp)"));
-    if (*axis == Axis::EP)
-      return fail(onlyGroups("experts (ep)"));
-    return true;
+    return *axis != Axis::CP || fail(onlyGroups("shards of the context (cp)"));
   }
 
   if (name == "sp")
@@ -202,9 +199,39 @@ bool Parser::parseItem() {
   for (char c : item)
     if (isUpper(c))
       return fail("unknown item; items are written in small letters, " + std::string(example));
-  return fail("unknown item; expected tpN, ppN, dpN, sp, mbN, order=…, gpus-per-node=N, "
+  return fail("unknown item; expected tpN, ppN, dpN, epN, etpN, sp, mbN, order=…, gpus-per-node=N, "
               "manual or allow-reshard, " +
               std::string(example));
+}
+
+/// Adds the ranks of experts that tp does not have to the dense grid, as its axis ep: these ranks
+/// have the same tokens, and all layers without experts are replicated on them.
+bool Parser::addExpertRanks(std::array<int64_t, numAxes> &dense) {
+  int64_t ep = sizes[unsigned(Axis::EP)], tp = sizes[unsigned(Axis::TP)];
+  int64_t etp = seenEtp ? expertTensor : tp;
+  if (ep == 1 && etp == tp)
+    return true;
+  auto refuse = [&](std::string why) {
+    message = quote(text) + ": " + why + "; tpc partitions experts over ep with etp equal to tp " +
+              "(tp2,ep4: each expert is split over tp), or with etp1 and ep a multiple of tp "
+              "(tp2,ep2,etp1: experts are split over the ranks of tp)";
+    return false;
+  };
+  if (tensorX > 0)
+    return refuse("experts and two-dimensional tp are not supported together");
+  if (etp != tp && etp != 1)
+    return refuse("etp" + std::to_string(etp) + " with tp" + std::to_string(tp) +
+                  " is not supported");
+  if (etp != tp && ep % tp != 0)
+    return refuse("ep" + std::to_string(ep) + " with etp1 is not a multiple of tp" +
+                  std::to_string(tp));
+  int64_t added = etp == tp ? ep : ep / tp;
+  if (added > 1 && sizes[unsigned(Axis::DP)] > 1)
+    return refuse("ep" + std::to_string(ep) + " would exchange tokens between the replicas of dp" +
+                  std::to_string(sizes[unsigned(Axis::DP)]) +
+                  ", which is not supported; without dp, the ranks of ep have the same tokens");
+  dense[unsigned(Axis::EP)] = added;
+  return true;
 }
 
 /// Derives the experts' grid over the same ranks.
@@ -249,6 +276,25 @@ bool Parser::setExperts(ShardSpec &spec) {
   return true;
 }
 
+/// Checks that the ranks of ep are those that the dense grid splits experts over.
+bool Parser::checkExpertGroups(const ShardSpec &spec) {
+  AxisSet dense;
+  if (spec.grid.size(Axis::EP) > 1)
+    dense.insert(Axis::EP);
+  if (spec.experts.size(Axis::TP) < spec.grid.size(Axis::TP))
+    dense.insert(Axis::TP);
+  if (dense.empty())
+    return true;
+  auto expected = spec.experts.groups({Axis::EP}), found = spec.grid.groups(dense);
+  std::sort(expected.begin(), expected.end());
+  std::sort(found.begin(), found.end());
+  if (expected == found)
+    return true;
+  message = quote(text) + ": in this order, the ranks of ep differ from those that hold the same "
+                          "tokens; use the default order, tp-cp-ep-dp-pp";
+  return false;
+}
+
 std::optional<ShardSpec> Parser::run(std::string &error) {
   if (text.empty()) {
     error = "it is empty; write how many ranks each axis has, " + std::string(example) +
@@ -277,6 +323,10 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
   std::string reason;
   std::array<int64_t, numAxes> dense = sizes;
   dense[unsigned(Axis::EP)] = 1;
+  if (purpose == ShardSpec::For::Partition && !addExpertRanks(dense)) {
+    error = message;
+    return std::nullopt;
+  }
   std::optional<Grid> grid =
       Grid::get(dense, seenOrder ? std::span<const Axis>(order) : defaultAxisOrder, reason);
   if (!grid) {
@@ -289,7 +339,7 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
 
   ShardSpec spec;
   spec.grid = *grid;
-  if (!setExperts(spec)) {
+  if (!setExperts(spec) || (purpose == ShardSpec::For::Partition && !checkExpertGroups(spec))) {
     error = message;
     return std::nullopt;
   }

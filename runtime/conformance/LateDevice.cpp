@@ -50,7 +50,8 @@ constexpr int64_t f32 = sizeof(float);
 // Fails if a field is added, because that field may have to be listed as an access below. Page
 // tables are always null here.
 static_assert(sizeof(Product) == 48 && sizeof(BatchProduct) == 80 &&
-              sizeof(tpc_attention_args) == 296 && sizeof(tpc_append_args) == 104);
+              sizeof(tpc_attention_args) == 296 && sizeof(tpc_append_args) == 104 &&
+              sizeof(tpc_experts_args) == 144);
 
 Accesses accessesOf(const Products &all, const Product &p, const void *table) {
   int64_t m = all.m, k = all.k, n = p.matrix->n;
@@ -92,6 +93,18 @@ Accesses accessesOf(const tpc_attention_args &a) {
           scores(a.mask, a.mask_batch_stride, a.mask_head_stride, 1),
           scores(a.bias, a.bias_batch_stride, a.bias_head_stride, f32),
           {a.slopes, a.slopes ? a.heads_q * f32 : 0, false}};
+}
+
+Accesses accessesOf(const tpc_experts_args &a) {
+  int64_t matrix = a.experts * a.inner * a.hidden * f32, vector = a.experts * a.inner * f32;
+  return {{a.x, a.tokens * a.hidden * f32, false},
+          {a.routing, a.tokens * a.all * f32, false},
+          {a.up, matrix, false},
+          {a.gate, a.gate ? matrix : 0, false},
+          {a.up_bias, a.up_bias ? vector : 0, false},
+          {a.gate_bias, a.gate_bias ? vector : 0, false},
+          {a.down, a.experts * a.outputs * a.inner * f32, false},
+          {a.out, a.tokens * a.outputs * f32, true}};
 }
 
 Accesses accessesOf(const tpc_append_args &a) {
@@ -253,6 +266,9 @@ public:
   }
   void attention(const tpc_attention_args &args) override {
     enqueue(accessesOf(args), [=, this] { inner->attention(args); });
+  }
+  void experts(const tpc_experts_args &args) override {
+    enqueue(accessesOf(args), [=, this] { inner->experts(args); });
   }
   void append(const tpc_append_args &args) override {
     enqueue(accessesOf(args), [=, this] { inner->append(args); });

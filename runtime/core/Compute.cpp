@@ -128,6 +128,16 @@ extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) 
   ctx->device->attention(a);
 }
 
+extern "C" void tpc_experts(tpc_context *ctx, const tpc_experts_args *args) {
+  const tpc_experts_args &a = *args;
+  checkType(*ctx, "a mixture of experts", a.dtype);
+  if (a.first < 0 || a.experts < 0 || a.first + a.experts > a.all)
+    fail(*ctx, "internal error: experts " + std::to_string(a.first) + " to " +
+                   std::to_string(a.first + a.experts) + " of " + std::to_string(a.all));
+  if (a.tokens > 0 && a.outputs > 0)
+    ctx->device->experts(a);
+}
+
 extern "C" void tpc_append(tpc_context *ctx, const tpc_append_args *args) {
   const tpc_append_args &a = *args;
   checkPages(*ctx, "an append to a cache", a.pages);

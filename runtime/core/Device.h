@@ -182,6 +182,7 @@ public:
   virtual void multiply(const Products &products) = 0;
   virtual void batchProduct(const BatchProduct &product) = 0;
   virtual void attention(const tpc_attention_args &args) = 0;
+  virtual void experts(const tpc_experts_args &args) = 0;
   virtual void append(const tpc_append_args &args) = 0;
   /// Waits for all work. Returns the errors that kernels reported, and resets them.
   virtual tpc_status endStep() = 0;

@@ -121,6 +121,10 @@ public:
               flops(a.seq_q, a.head_size + a.value_size, a.seq_k),
           [&] { device->attention(a); });
   }
+  void experts(const tpc_experts_args &a) override {
+    timed("experts", sizes({a.tokens, a.hidden, a.experts, a.inner, a.outputs}), 0,
+          [&] { device->experts(a); });
+  }
   void append(const tpc_append_args &a) override {
     timed("append", sizes({a.batch, a.heads, a.sequence, a.capacity, a.size}), 0,
           [&] { device->append(a); });

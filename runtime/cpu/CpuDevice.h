@@ -9,6 +9,7 @@
 
 #include "core/Arena.h"
 #include "core/Device.h"
+#include "cpu/Kernels.h"
 #include <memory>
 #include <new>
 #include <span>
@@ -69,6 +70,11 @@ public:
   float *const data;
 };
 
+/// Matmul with the transpose of a dense [n, k]. A task of few rows reads the table in place; a task
+/// of many rows packs a few panels for all of them. Ignores `job.packed`.
+void multiplyTransposed(tpc_context &ctx, Arena &arena, const KernelTable &kernel,
+                        const GemmJob &job, const void *rows);
+
 class CpuDevice : public Device {
 public:
   explicit CpuDevice(tpc_context &ctx) : ctx(ctx), scratch(*this) {}
@@ -102,6 +108,7 @@ public:
   void multiply(const Products &products) override;
   void batchProduct(const BatchProduct &product) override;
   void attention(const tpc_attention_args &args) override;
+  void experts(const tpc_experts_args &args) override;
   void append(const tpc_append_args &args) override;
   tpc_status endStep() override;
 
@@ -110,6 +117,10 @@ protected:
   Arena scratch;
 
 private:
+  /// Adds expert `e` to the result for `tokens`, which select it.
+  void computeExpert(const tpc_experts_args &args, const KernelTable &kernel, int64_t e,
+                     std::span<const int64_t> tokens);
+
   const tpc_program *program = nullptr;
   std::vector<int64_t> env;
   tpc_status status = {};

@@ -104,6 +104,7 @@ public:
   void multiply(const Products &) override {}
   void batchProduct(const BatchProduct &) override {}
   void attention(const tpc_attention_args &) override {}
+  void experts(const tpc_experts_args &) override {}
   void append(const tpc_append_args &) override {}
   void clear(void *, int64_t) override {}
   tpc_status endStep() override { return {}; }

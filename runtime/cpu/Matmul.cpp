@@ -73,8 +73,8 @@ void packPanel(const T *rows, int64_t rowStride, int64_t numRows, int64_t column
   }
 }
 
-/// Matmul with the transpose of a dense [n, k]. A task of few rows reads the table in place; a task
-/// of many rows packs a few panels for all of them.
+} // namespace
+
 void multiplyTransposed(tpc_context &ctx, Arena &arena, const KernelTable &kernel,
                         const GemmJob &job, const void *rows) {
   int width = kernel.panelWidth, threads = threadsFor(ctx, job.m, job.k, job.n);
@@ -108,8 +108,6 @@ void multiplyTransposed(tpc_context &ctx, Arena &arena, const KernelTable &kerne
       kernel.gemm(part, row, std::min(job.m, row + maxGemmRows), 0, panel1 - panel0);
   });
 }
-
-} // namespace
 
 int threadsFor(const tpc_context &ctx, int64_t m, int64_t k, int64_t n) {
   double operations =

@@ -79,10 +79,13 @@ class Grid:
     manual: bool = False
     # Sizes of a two-dimensional tp: (2, 4) for tp2x4; tp is their product.
     xy: tuple[int, int] | None = None
+    ep: int = 1
+    etp: int | None = None  # default: tp
 
     @property
     def ranks(self) -> int:
-        return self.tp * self.pp * self.dp
+        # The ranks of ep that tp does not have are added.
+        return (self.etp or self.tp) * self.ep * self.pp * self.dp
 
     def __str__(self) -> str:
         parts = [
@@ -90,6 +93,8 @@ class Grid:
             for name, size in (("tp", self.tp), ("pp", self.pp), ("dp", self.dp), ("mb", self.mb))
             if size > 1 and not (name == "tp" and self.xy)
         ]
+        parts += [f"ep{self.ep}"] if self.ep > 1 else []
+        parts += [f"etp{self.etp}"] if self.etp else []
         parts = ([f"tp{self.xy[0]}x{self.xy[1]}"] if self.xy else []) + parts
         parts += ["sp"] if self.sp else []
         parts += [f"order={self.order}"] if self.order else []
@@ -108,6 +113,8 @@ class Grid:
             elif part.startswith("tp") and "x" in part:
                 x, y = map(int, part[2:].split("x"))
                 values |= {"tp": x * y, "xy": (x, y)}
+            elif part.startswith("etp"):
+                values["etp"] = int(part[3:])
             else:
                 values[part[:2]] = int(part[2:])
         return Grid(**values)

@@ -5,6 +5,8 @@
 
 #include "tpc/Dialect/Tpc.h"
 
+#include "tpc/Dialect/ExpertEnums.h"
+
 #include "tpc/Buffer/BufferDialect.h.inc"
 #include "tpc/Buffer/BufferEnums.h.inc"
 

@@ -4,6 +4,7 @@
 #define TPC_BUFFER_BUFFEROPS
 
 include "tpc/Buffer/BufferAttrs.td"
+include "tpc/Dialect/ExpertEnums.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
@@ -318,6 +319,30 @@ def Buffer_AttentionOp : Buffer_Op<"attention", [AttrSizedOperandSegments]> {
     `strides` custom<SymExprs>($strides) (`causal` custom<SymExpr>($causal)^)?
     (`after` custom<SymExpr>($after)^)? `scale` $scale (`softcap` $softcap^)?
     (`uniform_rows` $uniform_rows^)? attr-dict
+  }];
+}
+
+def Buffer_ExpertsOp : Buffer_Op<"experts", [AttrSizedOperandSegments]> {
+  let summary = "Mixture of experts on this rank's experts. tpc_experts.";
+  let description = [{
+    x `[tokens, hidden]`, routing `[tokens, all]`, up and gate `[experts, inner, hidden]`, down
+    `[experts, outputs, inner]`, biases `[experts, inner]`, to `[tokens, outputs]`, as in `tpc.moe`.
+    Expert e has the column first + e of routing. Rows whose element is 0 are neither read nor
+    computed for that expert. Without experts, `to` is zero.
+  }];
+  let arguments = (ins Buffer_Read:$x, Buffer_Read:$routing, Buffer_Read:$up, Buffer_Read:$down,
+                       Buffer_MaybeRead:$gate, Buffer_MaybeRead:$up_bias,
+                       Buffer_MaybeRead:$gate_bias, Buffer_Write:$to, Tpc_SymExprAttr:$tokens,
+                       Tpc_SymExprAttr:$hidden, Tpc_SymExprAttr:$experts, Tpc_SymExprAttr:$all,
+                       Tpc_SymExprAttr:$first, Tpc_SymExprAttr:$inner, Tpc_SymExprAttr:$outputs,
+                       Tpc_ExpertActivation:$activation, F64Attr:$alpha, F64Attr:$beta,
+                       F64Attr:$limit);
+  let assemblyFormat = [{
+    $activation $x `routing` $routing `up` $up `down` $down (`gate` $gate^)?
+    (`up_bias` $up_bias^)? (`gate_bias` $gate_bias^)? `to` $to `tokens` custom<SymExpr>($tokens)
+    `of` custom<SymExpr>($hidden) `experts` custom<SymExpr>($experts) `of` custom<SymExpr>($all)
+    `from` custom<SymExpr>($first) `inner` custom<SymExpr>($inner)
+    `outputs` custom<SymExpr>($outputs) `alpha` $alpha `beta` $beta `limit` $limit attr-dict
   }];
 }
 

@@ -4,6 +4,7 @@
 
 #include "tpc/Analysis/Index/Splats.h"
 #include "tpc/Dialect/AttachModels.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
@@ -304,7 +305,7 @@ void mlir::tpc::registerIndexModels(DialectRegistry &registry) {
     attachModels<IndexModel, ConstantOp, SizeOp, IotaOp, ExpandOp, TransposeOp, SliceOp, ReshapeOp,
                  ConcatOp, GatherOp, GatherNDOp, CumSumOp, ReduceOp, TriluOp>(context);
     attachToScalarOps<ScalarIndex>(context);
-    attachModels<OpaqueIndex, ParameterOp, MatmulOp, DequantizeOp, AttentionOp, LayerNormOp,
+    attachModels<OpaqueIndex, ParameterOp, MatmulOp, DequantizeOp, MoeOp, AttentionOp, LayerNormOp,
                  RmsNormOp, SoftmaxOp, EmbeddingOp, RotaryOp, RollOp, AppendOp>(context);
   });
 }

@@ -18,6 +18,7 @@ static bool isActivation(Operation *op) {
 static constexpr TargetTraits cpu = {
     .name = "cpu",
     .computesMatmuls = computesMatmuls,
+    .computesExperts = true,
     .addsBias = true,
     .addsResidual = true,
     .isActivation = isActivation,

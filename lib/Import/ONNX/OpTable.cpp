@@ -104,6 +104,7 @@ const OpTable &OpTable::get() {
     addScatterOps(t);
     addTensorScatterOps(t);
     addSelectionOps(t);
+    addExpertOps(t);
     addEinsumOps(t);
     addGeneratorOps(t);
     addMatmulOps(t);

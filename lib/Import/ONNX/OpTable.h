@@ -75,11 +75,22 @@ void addQuantizedOps(OpTable &table);
 void addQuantizeLinearOps(OpTable &table);
 void addReduceOps(OpTable &table);
 void addNormOps(OpTable &table);
+void addExpertOps(OpTable &table);
 void addConvOps(OpTable &table);
 void addLossOps(OpTable &table);
 void addAttentionOps(OpTable &table);
 void addMicrosoftAttentionOps(OpTable &table);
 void addGroupQueryAttentionOps(OpTable &table);
+
+/// Extreme elements along a dimension, the most extreme one first; the first of equal ones.
+struct Selection {
+  SmallVector<Value> values, indices; // of size 1 along the dimension
+  Value taken;                        // true where an element is selected
+};
+/// Selects `count` elements along `dim`. Reports an error if that is more than tpc selects, or more
+/// than there are.
+FailureOr<Selection> selectExtremes(Node &n, Value operand, ReduceFunction function, int64_t dim,
+                                    int64_t count);
 
 } // namespace mlir::tpc::frontend
 

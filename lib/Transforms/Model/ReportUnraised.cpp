@@ -12,6 +12,13 @@ namespace mlir::tpc {
 using namespace mlir;
 using namespace mlir::tpc;
 
+/// Returns whether a matmul reads a matrix that `op` copies from a weight for each row.
+static bool copiesMatrices(GatherNDOp op) {
+  return op.getBatchDims() == 0 && rankOf(op.getData()) >= 3 && isFloatTensor(op.getResult()) &&
+         op.getData().getDefiningOp<ParameterOp>() &&
+         llvm::any_of(op->getUsers(), [](Operation *user) { return isa<MatmulOp>(user); });
+}
+
 namespace {
 
 struct ReportUnraised : public mlir::tpc::impl::ReportUnraisedBase<ReportUnraised> {
@@ -32,6 +39,8 @@ struct ReportUnraised : public mlir::tpc::impl::ReportUnraisedBase<ReportUnraise
                                                      reduce.getFunction() == ReduceFunction::Mean &&
                                                      isFloatTensor(reduce.getResult()))
         what = "mean is not part of a recognized norm";
+      else if (auto gather = dyn_cast<GatherNDOp>(op); gather && copiesMatrices(gather))
+        what = "copies a matrix for each row, not part of a recognized mixture of experts";
       if (what.empty())
         return;
       std::string name = getSourceName(op->getLoc());

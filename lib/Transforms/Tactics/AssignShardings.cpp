@@ -137,6 +137,8 @@ SmallVector<Tactic> mlir::tpc::getTactics(const ::tpc::ShardSpec &spec) {
   // With `manual`, this tactic only splits micro-batches.
   tactics.push_back({"dp", Tactic::Phase::Classes, applyDataTactic});
   if (!spec.manual) {
+    if (spec.experts.size(::tpc::Axis::EP) > 1)
+      tactics.push_back({"ep", Tactic::Phase::Classes, applyExpertsTactic});
     tactics.push_back({"tp", Tactic::Phase::Classes, applyTensorTactic});
     tactics.push_back({"vocabulary", Tactic::Phase::Classes, applyVocabularyTactic});
   }

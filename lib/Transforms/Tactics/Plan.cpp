@@ -2,6 +2,7 @@
 
 #include "Plan.h"
 
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/Sharding.h"
 
@@ -171,6 +172,8 @@ bool Plan::isUnreduced(Value value, StringRef axis) const {
 Value Plan::getMatrix(Operation *op) const {
   if (isa<EmbeddingOp>(op) && !getParameters(op->getOperand(0)).empty())
     return op->getOperand(0);
+  if (auto moe = dyn_cast<MoeOp>(op))
+    return moe.getUp();
   if (isa<MatmulOp>(op))
     for (unsigned operand : {1, 0})
       if (!getParameters(op->getOperand(operand)).empty())

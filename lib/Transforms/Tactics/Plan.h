@@ -235,6 +235,7 @@ WholeBatch findWholeBatch(const Plan &plan, int batch, bool micro);
 LogicalResult applyTensorTactic(Plan &plan);
 /// Splits the vocabulary over tp: rows of the table, columns of the head.
 LogicalResult applyVocabularyTactic(Plan &plan);
+LogicalResult applyExpertsTactic(Plan &plan);
 /// With two tp dimensions: splits the rows of matrices over tpx.
 LogicalResult applyRowsTactic(Plan &plan);
 /// Sequence parallelism: shards the tokens of ops that tp does not split.

@@ -25,6 +25,7 @@
 
 #include "tpc/Analysis/LinkModel.h"
 #include "tpc/Analysis/Nominal.h"
+#include "tpc/Dialect/Experts.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -73,7 +74,7 @@ private:
 void SequenceTactic::findTokens() {
   for (Operation *op : plan.getOps())
     for (Value result : op->getResults()) {
-      if (!isa<MatmulOp, EmbeddingOp>(op) || !isUnreduced(result))
+      if (!isa<MatmulOp, MoeOp, EmbeddingOp>(op) || !isUnreduced(result))
         continue;
       int64_t rank = cast<RankedTensorType>(result.getType()).getRank();
       if (rank == 0)

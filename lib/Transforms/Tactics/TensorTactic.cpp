@@ -26,6 +26,7 @@
 #include "Plan.h"
 
 #include "tpc/Analysis/Nominal.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Support/Links.h"
 
@@ -71,7 +72,7 @@ private:
   double countTokens() const;
   bool isExcessive(Operation *op) const;
   bool isVocabulary(const Candidate &candidate) const;
-  void addMatrix(Operation *op, unsigned operand);
+  void addMatrix(Operation *op, unsigned operand, std::optional<unsigned> only = std::nullopt);
   std::vector<unsigned> choose(ArrayRef<unsigned> component) const;
   LogicalResult explainFailure();
   std::string describeParts(const Candidate &candidate) const;
@@ -106,15 +107,15 @@ bool isRowLookup(Operation *op) {
          (gather && gather.getDim() == 0 && gather.getData().getDefiningOp<DequantizeOp>());
 }
 
-/// Adds the matrix operand `operand` of `op` to each of its classes.
-void TensorTactic::addMatrix(Operation *op, unsigned operand) {
+/// Adds the matrix operand `operand` of `op` to each of its classes, or to those of one dimension.
+void TensorTactic::addMatrix(Operation *op, unsigned operand, std::optional<unsigned> only) {
   Value value = op->getOperand(operand);
   double bytes = 0;
   for (Operation *parameter : plan.getParameters(value))
     bytes += estimateBytes(parameter->getResult(0), symbols);
   if (bytes == 0)
     return;
-  for (unsigned dim = 0; dim < cast<RankedTensorType>(value.getType()).getRank(); ++dim)
+  for (unsigned dim = only.value_or(0), end = only ? dim + 1 : rankOf(value); dim < end; ++dim)
     for (int cls : plan.classes.getClasses(value, dim)) {
       if (plan.isNormWidth(cls) || !plan.canSplit(cls, axis)) {
         unsplittable.push_back(cls);
@@ -169,11 +170,15 @@ void TensorTactic::collect() {
   for (Operation *op : plan.getOps())
     if (isRowLookup(op))
       rows = std::max(rows, double(evaluateOr1(getSizes(op->getOperand(0))[0], symbols)));
-
   for (Operation *op : plan.getOps()) {
     if (isa<MatmulOp>(op)) {
       addMatrix(op, 1);
       addMatrix(op, 0);
+    } else if (auto moe = dyn_cast<MoeOp>(op)) { // inner widths of up, down and gate
+      addMatrix(op, 2, 1);
+      addMatrix(op, 3, 2);
+      if (moe.getGate())
+        addMatrix(op, 4, 1);
     } else if (isRowLookup(op) &&
                double(evaluateOr1(getSizes(op->getOperand(0))[0], symbols)) == rows) {
       addMatrix(op, 0);
@@ -199,7 +204,7 @@ void TensorTactic::collect() {
           send(::tpc::Transfer::AllReduce, use.op, estimateBytes(result, symbols));
         if (isExcessive(use.op))
           candidate.excessive = use.op;
-        if (isa<MatmulOp>(use.op) || isRowLookup(use.op))
+        if (isa<MatmulOp, MoeOp>(use.op) || isRowLookup(use.op))
           candidate.sums.push_back(use.op);
       }
       for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
@@ -458,7 +463,6 @@ LogicalResult TensorTactic::run(bool vocabulary) {
     warnOfExcess(chosen);
     warnOfSums(chosen);
   }
-
   TacticRecord record{vocabulary ? "vocabulary" : "tp"};
   for (unsigned i : chosen) {
     if (isVocabulary(candidates[i]) != vocabulary)

@@ -144,7 +144,8 @@ private:
 };
 
 /// Attach the models of the ops of a tensor program.
-void attachPlannedCompute(MLIRContext *context);
+void attachPlannedCompute(MLIRContext *context); // attaches those of experts too
+void attachPlannedExperts(MLIRContext *context);
 void attachPlannedCalls(MLIRContext *context);
 void attachPlannedCommunication(MLIRContext *context);
 

@@ -446,4 +446,5 @@ void mlir::tpc::attachPlannedCompute(MLIRContext *context) {
   AppendOp::attachInterface<Append>(*context);
   MatmulOp::attachInterface<Matmul>(*context);
   AttentionOp::attachInterface<Attention>(*context);
+  attachPlannedExperts(context);
 }

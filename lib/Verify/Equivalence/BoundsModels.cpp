@@ -3,6 +3,7 @@
 #include "BoundsChecker.h"
 #include "Models.h"
 
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
@@ -26,6 +27,17 @@ struct AttentionBounds : BoundsOpInterface::ExternalModel<AttentionBounds, Atten
   LogicalResult checkBounds(Operation *op, BoundsChecker &checker) const {
     Lemma lemma = *cast<LemmaOpInterface>(op).getFormula();
     return checker.checkLoop(op, lemma, lemma.operands[0].back());
+  }
+};
+
+/// Experts have loop nests over the elements of `up` and of `down`, for each token.
+struct MoeBounds : BoundsOpInterface::ExternalModel<MoeBounds, MoeOp> {
+  LogicalResult checkBounds(Operation *op, BoundsChecker &checker) const {
+    Lemma lemma = *cast<LemmaOpInterface>(op).getFormula();
+    int hidden = lemma.operands[0].back(), columns = lemma.operands[1].back(),
+        outputs = lemma.result.back();
+    return failure(failed(checker.checkLoop(op, lemma, {hidden, columns})) ||
+                   failed(checker.checkLoop(op, lemma, {outputs, columns})));
   }
 };
 
@@ -54,6 +66,7 @@ void equivalence::attachBoundsModels(MLIRContext *context) {
   attachModels<FormulaBounds, MatmulOp, DequantizeOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp,
                CumSumOp, TriluOp, TransposeOp, ExpandOp>(context);
   AttentionOp::attachInterface<AttentionBounds>(*context);
+  MoeOp::attachInterface<MoeBounds>(*context);
   WeightOp::attachInterface<WeightBounds>(*context);
   attachModels<ResultBounds, ReshapeOp, SliceOp, ConcatOp, RollOp, EmbeddingOp, GatherOp,
                GatherNDOp, RotaryOp, AppendOp, IotaOp, ConstantOp, SizeOp, ParameterOp>(context);

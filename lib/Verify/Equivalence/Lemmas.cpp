@@ -4,6 +4,7 @@
 #include "RelationChecker.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
@@ -106,6 +107,25 @@ static Lemma getFormula(DequantizeOp op) {
   SmallVector<::tpc::SymExpr> sizes = getSizes(op.getResult());
   for (Value operand : op->getOperands().drop_front())
     lemma.operands.push_back(broadcastTo(operand, lemma.result, sizes));
+  return lemma;
+}
+
+/// z[t, o] = sum over e and f of routing[t, e] h(x[t, :], up[e, f, :], gate[e, f, :], biases[e, f])
+/// down[e, o, f]. The columns of `routing` are global indices of experts, and a rank derives those
+/// of its experts from its layout. Both sums are over terms that are zero where a rank has no
+/// expert.
+static Lemma getFormula(MoeOp op) {
+  Lemma lemma;
+  int t = lemma.add(), o = lemma.add(), e = lemma.add(Letter::Sum), f = lemma.add(Letter::Sum);
+  int h = lemma.add(Letter::All), all = lemma.add(Letter::All);
+  lemma.operands = {{t, h}, {t, all}, {e, f, h}, {e, o, f}};
+  if (op.getGate())
+    lemma.operands.push_back({e, f, h});
+  for (Value bias : {op.getUpBias(), op.getGateBias()})
+    if (bias)
+      lemma.operands.push_back({e, f});
+  lemma.result = {t, o};
+  lemma.linear = {{{1}}, {{3}}};
   return lemma;
 }
 
@@ -341,8 +361,8 @@ template <typename OpT> struct Formula : LemmaOpInterface::ExternalModel<Formula
 
 void equivalence::attachFormulas(MLIRContext *context) {
   attachToScalarOps<Formula>(context);
-  attachModels<Formula, MatmulOp, DequantizeOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp,
-               ReduceOp, CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp, EmbeddingOp,
-               GatherOp, GatherNDOp, RotaryOp, AppendOp, ParameterOp, IotaOp, ConstantOp, SizeOp>(
-      context);
+  attachModels<Formula, MatmulOp, DequantizeOp, MoeOp, AttentionOp, LayerNormOp, RmsNormOp,
+               SoftmaxOp, ReduceOp, CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp,
+               EmbeddingOp, GatherOp, GatherNDOp, RotaryOp, AppendOp, ParameterOp, IotaOp,
+               ConstantOp, SizeOp>(context);
 }

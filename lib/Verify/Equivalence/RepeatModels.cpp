@@ -3,6 +3,7 @@
 #include "Models.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
@@ -115,5 +116,5 @@ void equivalence::attachRepeatModels(MLIRContext *context) {
   attachModels<PassesNorm, LayerNormOp, RmsNormOp>(context);
   ReshapeOp::attachInterface<PassesReshape>(*context);
   AttentionOp::attachInterface<EndsInAttention>(*context);
-  attachModels<TakesRepeated, ExpandOp, RollOp, EmbeddingOp, GatherOp, GatherNDOp>(context);
+  attachModels<TakesRepeated, MoeOp, ExpandOp, RollOp, EmbeddingOp, GatherOp, GatherNDOp>(context);
 }

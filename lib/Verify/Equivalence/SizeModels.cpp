@@ -4,6 +4,7 @@
 #include "SizeReduction.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
@@ -175,8 +176,8 @@ void equivalence::attachSizeModels(MLIRContext *context) {
                ConcatOp, RollOp, CollectivePermuteOp, RotaryOp, EmbeddingOp, DequantizeOp, SizeOp>(
       context);
   attachToScalarOps<AnySizes>(context);
-  attachModels<AnySizes, MatmulOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp, CumSumOp, TriluOp,
-               TransposeOp, ExpandOp, AppendOp, IotaOp, ConstantOp>(context);
+  attachModels<AnySizes, MatmulOp, MoeOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp, CumSumOp,
+               TriluOp, TransposeOp, ExpandOp, AppendOp, IotaOp, ConstantOp>(context);
   attachModels<AnySizes, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
                AllToAllOp, ExchangeOp, BroadcastOp>(context);
   attachModels<AnySizes, WeightOp, CacheOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp,

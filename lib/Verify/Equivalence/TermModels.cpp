@@ -4,6 +4,7 @@
 #include "TermReader.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
@@ -288,10 +289,10 @@ struct MovedTerm<CollectivePermuteOp>
 
 void equivalence::attachTermModels(MLIRContext *context) {
   attachToScalarOps<TermModel>(context);
-  attachModels<TermModel, MatmulOp, DequantizeOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp,
-               ReduceOp, CumSumOp, TriluOp, ReshapeOp, TransposeOp, ExpandOp, SliceOp, ConcatOp,
-               RollOp, EmbeddingOp, GatherOp, GatherNDOp, RotaryOp, AppendOp, IotaOp, ConstantOp,
-               SizeOp>(context);
+  attachModels<TermModel, MatmulOp, DequantizeOp, MoeOp, AttentionOp, LayerNormOp, RmsNormOp,
+               SoftmaxOp, ReduceOp, CumSumOp, TriluOp, ReshapeOp, TransposeOp, ExpandOp, SliceOp,
+               ConcatOp, RollOp, EmbeddingOp, GatherOp, GatherNDOp, RotaryOp, AppendOp, IotaOp,
+               ConstantOp, SizeOp>(context);
   ParameterOp::attachInterface<ParameterTerm>(*context);
   attachModels<MovedTerm, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
                AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp>(context);

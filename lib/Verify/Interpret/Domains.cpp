@@ -3,6 +3,7 @@
 #include "Domains.h"
 #include "Models.h"
 
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
@@ -188,8 +189,8 @@ void interpret::attachDomainModels(MLIRContext *context) {
   tpc::attachModels<PassesElements, ReshapeOp, ReshardOp, TransposeOp, ExpandOp, RollOp, SliceOp,
                     ConcatOp, TriluOp, LocalSliceOp, AllGatherOp, AllToAllOp, ExchangeOp,
                     CollectivePermuteOp, BroadcastOp>(context);
-  tpc::attachModels<AnyNumbers, MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp, RotaryOp,
-                    CumSumOp, AllReduceOp, ReduceScatterOp>(context);
+  tpc::attachModels<AnyNumbers, MatmulOp, MoeOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp,
+                    RotaryOp, CumSumOp, AllReduceOp, ReduceScatterOp>(context);
   DequantizeOp::attachInterface<DequantizeDomain>(*context);
   ReduceOp::attachInterface<ReduceDomain>(*context);
   AppendOp::attachInterface<AppendDomain>(*context);

@@ -2,6 +2,7 @@
 
 #include "Models.h"
 
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 
 using namespace mlir;
@@ -64,6 +65,105 @@ struct DequantizeEvaluation : EvaluationModel<DequantizeEvaluation, DequantizeOp
                                      scale.data[linearizeBroadcast(index, scale.shape)]);
     });
     return out;
+  }
+};
+
+double getActivated(MoeOp op, double z) {
+  switch (op.getActivation()) {
+  case ExpertActivation::Identity:
+    return z;
+  case ExpertActivation::GeluErf:
+    return 0.5 * z * (1 + std::erf(z / std::sqrt(2.0)));
+  case ExpertActivation::GeluTanh:
+    return 0.5 * z * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)));
+  case ExpertActivation::Silu:
+    return z / (1 + std::exp(-op.getAlpha().convertToDouble() * z));
+  case ExpertActivation::Relu:
+    return z > 0 || std::isnan(z) ? z : 0;
+  }
+  llvm_unreachable("all activations are listed");
+}
+
+/// One element of the inner dimension, from x · up and x · gate.
+double getInner(MoeOp op, double u, double v) {
+  if (!op.getGate())
+    return getActivated(op, u);
+  if (double limit = op.getLimit().convertToDouble(); limit != 0) {
+    v = v > limit ? limit : v;
+    u = u > limit ? limit : u < -limit ? -limit : u;
+  }
+  return getActivated(op, v) * (u + op.getBeta().convertToDouble());
+}
+
+/// Over the field, the function of u and v is a hash.
+uint64_t getInner(MoeOp op, uint64_t u, uint64_t v) {
+  std::string text;
+  llvm::raw_string_ostream(text) << "inner " << stringifyExpertActivation(op.getActivation());
+  for (const APFloat &number : {op.getAlpha(), op.getBeta(), op.getLimit()})
+    llvm::raw_string_ostream(text) << " " << number.convertToDouble();
+  uint64_t key = hashText(text);
+  return op.getGate() ? hash(key, Field::add(u, hash(key, v))) : hash(key, u);
+}
+
+/// A rank computes the terms of its experts, whose columns of the routing it finds by their global
+/// indices.
+struct MoeEvaluation : EvaluationModel<MoeEvaluation, MoeOp> {
+  template <typename A> static Result<A> evaluate(MoeOp op, Evaluation<A> &e) {
+    auto get = [&](Value v) -> const Data<A> * {
+      for (auto [operand, data] : llvm::zip(op->getOperands(), e.operands))
+        if (operand == v)
+          return data;
+      return nullptr;
+    };
+    const Data<A> &x = *get(op.getX()), &routing = *get(op.getRouting()), &up = *get(op.getUp());
+    const Data<A> &down = *get(op.getDown());
+    const Data<A> *gate = get(op.getGate()), *upBias = get(op.getUpBias()),
+                  *gateBias = get(op.getGateBias());
+    int64_t tokens = x.shape[0], hidden = x.shape[1], all = routing.shape[1];
+    int64_t experts = up.shape[0], inner = up.shape[1], outputs = down.shape[1];
+    ArrayRef<std::vector<int64_t>> owned = e.getSlice(op.getUp()).indices;
+    Shape bias{experts, inner};
+    auto fits = [](const Data<A> *data, ArrayRef<int64_t> shape) {
+      return !data || ArrayRef<int64_t>(data->shape) == shape;
+    };
+    if (routing.shape[0] != tokens || e.shape != Shape{tokens, outputs} || up.shape[2] != hidden ||
+        !fits(&down, {experts, outputs, inner}) || !fits(gate, up.shape) || !fits(upBias, bias) ||
+        !fits(gateBias, bias) || owned[0] != e.getSlice(op.getDown()).indices[0] ||
+        (gate && owned[0] != e.getSlice(op.getGate()).indices[0]) ||
+        owned[1] != e.getSlice(op.getDown()).indices[2] ||
+        all != e.world.getWholeShape(op.getUp().getType())[0])
+      return e.fail() << "the experts' operands on a rank do not match";
+    Data<A> out(e.shape);
+    auto project = [&](const Data<A> *w, const Data<A> *b, int64_t t, int64_t row) {
+      typename A::Sum sum;
+      for (int64_t h = 0; h < hidden; ++h)
+        sum.add(x.data[t * hidden + h], w->data[row * hidden + h]);
+      return b ? A::add(sum.get(), b->data[row]) : sum.get();
+    };
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t i = 0; i < experts; ++i) {
+        typename A::Element weight = routing.data[t * all + owned[0][i]];
+        if (weight == typename A::Element(0))
+          continue;
+        std::vector<typename A::Element> h(inner);
+        for (int64_t f = 0; f < inner; ++f) {
+          int64_t row = i * inner + f;
+          h[f] = getInner(op, project(&up, upBias, t, row),
+                          gate ? project(gate, gateBias, t, row) : typename A::Element(0));
+        }
+        for (int64_t o = 0; o < outputs; ++o) {
+          typename A::Sum sum;
+          for (int64_t f = 0; f < inner; ++f)
+            sum.add(h[f], down.data[(i * outputs + o) * inner + f]);
+          out.data[t * outputs + o] =
+              A::add(out.data[t * outputs + o], A::multiply(weight, sum.get()));
+        }
+      }
+    return out;
+  }
+  double countWork(Operation *base, llvm::function_ref<double(DimAttr)> count) const {
+    ArrayRef<DimAttr> up = getDist(cast<MoeOp>(base).getUp()).getDims();
+    return 3 * count(up[0]) * count(up[1]);
   }
 };
 
@@ -184,5 +284,6 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
 void interpret::attachProductEvaluations(MLIRContext *context) {
   MatmulOp::attachInterface<MatmulEvaluation>(*context);
   DequantizeOp::attachInterface<DequantizeEvaluation>(*context);
+  MoeOp::attachInterface<MoeEvaluation>(*context);
   AttentionOp::attachInterface<AttentionEvaluation>(*context);
 }

@@ -270,10 +270,85 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
     return machine.write(op, frame, op.getTo(), rank, out);
   }
 };
+
+struct ExpertsRun : RunModel<ExpertsRun, buffer::ExpertsOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &machine, Frame &frame) const {
+    auto op = cast<buffer::ExpertsOp>(base);
+    for (int rank : frame.active)
+      if (failed(runOnRank(op, machine, frame, rank)))
+        return failure();
+    return success();
+  }
+
+  static double activate(buffer::ExpertsOp op, double z) {
+    if (op.getActivation() == ExpertActivation::Silu)
+      return z / (1 + std::exp(-op.getAlpha().convertToDouble() * z));
+    return ::activate(buffer::Epilogue(int(op.getActivation())), z);
+  }
+
+  static LogicalResult runOnRank(buffer::ExpertsOp op, BufferMachine &machine, Frame &frame,
+                                 int rank) {
+    auto size = [&](buffer::ExprAttr expr) { return machine.evaluate(expr, rank); };
+    int64_t tokens = size(op.getTokens()), hidden = size(op.getHidden());
+    int64_t experts = size(op.getExperts()), all = size(op.getAll()), first = size(op.getFirst());
+    int64_t inner = size(op.getInner()), outputs = size(op.getOutputs());
+    if (first < 0 || first + experts > all)
+      return machine.fail(op, rank) << "has experts from " << first << " to " << first + experts
+                                    << ", but there are " << all;
+    auto read = [&](Value value, int64_t count) -> FailureOr<Numbers> {
+      return value ? machine.read(op, frame, value, rank, count) : FailureOr<Numbers>(Numbers());
+    };
+    int64_t matrix = experts * inner * hidden, vector = experts * inner;
+    auto x = read(op.getX(), tokens * hidden), routing = read(op.getRouting(), tokens * all);
+    auto up = read(op.getUp(), matrix), gate = read(op.getGate(), matrix);
+    auto down = read(op.getDown(), experts * outputs * inner);
+    auto upBias = read(op.getUpBias(), vector), gateBias = read(op.getGateBias(), vector);
+    if (failed(x) || failed(routing) || failed(up) || failed(gate) || failed(down) ||
+        failed(upBias) || failed(gateBias))
+      return failure();
+    SmallVector<Value> operands{op.getX(), op.getRouting(), op.getUp(), op.getDown()};
+    for (Value value : {op.getGate(), op.getUpBias(), op.getGateBias()})
+      if (value)
+        operands.push_back(value);
+    if (failed(expectApart(op, machine, frame, rank, op.getTo(), operands)))
+      return failure();
+    double beta = op.getBeta().convertToDouble(), limit = op.getLimit().convertToDouble();
+    auto project = [&](const Numbers &w, const Numbers &bias, int64_t t, int64_t row) {
+      double sum = bias.empty() ? 0 : bias[row].f;
+      for (int64_t i = 0; i < hidden; ++i)
+        sum += (*x)[t * hidden + i].f * w[row * hidden + i].f;
+      return sum;
+    };
+    Numbers out(tokens * outputs, number(0));
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t e = 0; e < experts; ++e) {
+        double weight = (*routing)[t * all + first + e].f;
+        if (weight == 0)
+          continue;
+        for (int64_t f = 0; f < inner; ++f) {
+          double h = project(*up, *upBias, t, e * inner + f);
+          if (op.getGate()) {
+            double v = project(*gate, *gateBias, t, e * inner + f);
+            if (limit != 0) {
+              h = h > limit ? limit : h < -limit ? -limit : h;
+              v = v > limit ? limit : v;
+            }
+            h = activate(op, v) * (h + beta);
+          } else {
+            h = activate(op, h);
+          }
+          for (int64_t o = 0; o < outputs; ++o)
+            out[t * outputs + o].f += weight * h * (*down)[(e * outputs + o) * inner + f].f;
+        }
+      }
+    return machine.write(op, frame, op.getTo(), rank, out);
+  }
+};
 } // namespace
 
 void lowered::attachComputeRuns(MLIRContext *context) {
   buffer::ProductOp::attachInterface<ProductRun>(*context);
   buffer::BatchProductOp::attachInterface<BatchProductRun>(*context);
   buffer::AttentionOp::attachInterface<AttentionRun>(*context);
+  buffer::ExpertsOp::attachInterface<ExpertsRun>(*context);
 }

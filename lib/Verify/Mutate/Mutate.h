@@ -91,6 +91,8 @@ void moveEdge(Mutator &m, const AttentionPairs &all, int64_t by);
 ArrayRef<Mutation> getCommunicationMutations();
 ArrayRef<Mutation> getComputationMutations();
 ArrayRef<Mutation> getAttentionMutations();
+/// Mixtures of experts, at the staged level and on buffers.
+ArrayRef<Mutation> getExpertMutations();
 /// Generation steps.
 ArrayRef<Mutation> getStepMutations();
 /// Generation steps with preallocated caches.

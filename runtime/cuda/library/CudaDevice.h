@@ -113,6 +113,7 @@ public:
   void multiply(const rt::Products &products) override;
   void batchProduct(const BatchProduct &product) override;
   void attention(const tpc_attention_args &args) override;
+  void experts(const tpc_experts_args &args) override;
   void append(const tpc_append_args &args) override;
   bool sample(const SamplingRequest &request, SamplingConsumer take) override;
   void sumBins(const float *scores, int64_t count, float largest, std::span<int64_t> sums) override;

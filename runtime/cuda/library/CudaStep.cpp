@@ -78,6 +78,10 @@ void CudaDevice::copyRows(const Rows &rows) {
   InFlightOperations::add(driver, queue.stream, "a copy of rows");
 }
 
+void CudaDevice::experts(const tpc_experts_args &) {
+  throw std::runtime_error("internal error: a GPU has experts, which it does not compute");
+}
+
 void CudaDevice::append(const tpc_append_args &args) {
   enter();
   AppendLaunch launch(args);

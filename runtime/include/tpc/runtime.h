@@ -257,6 +257,46 @@ typedef struct {
 } tpc_attention_args;
 void tpc_attention(tpc_context *ctx, const tpc_attention_args *args);
 
+/* Mixture of experts, on the experts of this rank:
+ *
+ *   out[t, o] = sum over e, f of routing[t, first + e] * h[t, e, f] * down[e, o, f]
+ *   h[t, e, f] = activation(u), or with a gate activation(v) * (u + beta)
+ *   u = x[t, :] · up[e, f, :] + up_bias[e, f], v the same with gate and gate_bias
+ *
+ * x[tokens, hidden], routing[tokens, all], up and gate[experts, inner, hidden], down[experts,
+ * outputs, inner], biases [experts, inner], out[tokens, outputs]. gate and biases may be null.
+ *
+ *   activation: a tpc_epilogue; SILU is z * sigmoid(alpha * z)
+ *   limit: 0: none; else v is at most limit, and u is clamped to [-limit, limit]
+ *
+ * Rows whose element of routing is 0 are not computed for that expert. out is zero without experts
+ * or inner elements. Only f32, only on CPUs. */
+#define TPC_EXPERTS_FIELDS(FIELD)                                                                  \
+  FIELD(const float *, x)                                                                          \
+  FIELD(const float *, routing)                                                                    \
+  FIELD(const float *, up)                                                                         \
+  FIELD(const float *, up_bias)                                                                    \
+  FIELD(const float *, gate)                                                                       \
+  FIELD(const float *, gate_bias)                                                                  \
+  FIELD(const float *, down)                                                                       \
+  FIELD(float *, out)                                                                              \
+  FIELD(int64_t, tokens)                                                                           \
+  FIELD(int64_t, hidden)                                                                           \
+  FIELD(int64_t, experts)                                                                          \
+  FIELD(int64_t, all)                                                                              \
+  FIELD(int64_t, first)                                                                            \
+  FIELD(int64_t, inner)                                                                            \
+  FIELD(int64_t, outputs)                                                                          \
+  FIELD(float, alpha)                                                                              \
+  FIELD(float, beta)                                                                               \
+  FIELD(float, limit)                                                                              \
+  FIELD(int32_t, activation)                                                                       \
+  FIELD(int32_t, dtype)
+typedef struct {
+  TPC_EXPERTS_FIELDS(TPC_DECLARE_FIELD)
+} tpc_experts_args;
+void tpc_experts(tpc_context *ctx, const tpc_experts_args *args);
+
 /* Appends keys or values of new tokens to a cache: cache[b, h, lengths[b] + i, :] = fresh[b, h, i,
  * :] for i in [0, sequence), up to the capacity. cache[batch, heads, capacity, size] is dense;
  * fresh has strides in elements between sequences, heads and tokens. pages: as for attention.

@@ -47,6 +47,8 @@ struct TargetTraits {
   /// Whether the target's libraries support matmuls and attention of this element type. Otherwise
   /// they are computed by kernels.
   bool (*computesMatmuls)(Type element);
+  /// Whether tpc_experts is supported.
+  bool computesExperts = false;
   /// Supported epilogue of a matmul with a packed parameter, in this order: bias, activation,
   /// residual.
   bool addsBias, addsResidual;

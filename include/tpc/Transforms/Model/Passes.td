@@ -98,6 +98,27 @@ def RaiseRolls : Pass<"tpc-raise-rolls", "func::FuncOp"> {
   }];
 }
 
+def RaiseExperts : Pass<"tpc-raise-experts", "func::FuncOp"> {
+  let summary = "Recognize mixtures of experts";
+  let description = [{
+    Exporters write the experts of a token as matmuls with gathered weights, which copy k matrices
+    for each token. With the gates of k experts and their ids, this is `tpc.moe`, which computes the
+    same without copies. Biases, gated activations with limits, and both orders of a matrix's
+    dimensions are recognized; ids must be selections of an iota, so that they are in bounds.
+
+    ```mlir
+    %w = tpc.gather_nd %up, %ids     // [tokens * k, inner, hidden]
+    %h = tpc.matmul %w, %rows        // x, repeated k times
+    ...
+    %r = tpc.reduce sum %y [1]       // over the k experts of a token
+    ```
+    becomes
+    ```mlir
+    %r = tpc.moe silu %x, %routing, %up, %down gate %gate top_k 2
+    ```
+  }];
+}
+
 def SplitFusedProjections : Pass<"tpc-split-fused-projections", "func::FuncOp"> {
   let summary = "Split a matmul with a fused parameter into one matmul for each slice of its "
                 "result";

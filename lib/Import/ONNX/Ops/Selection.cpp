@@ -34,6 +34,41 @@ static Value makeLast(Node &n, Value like, ReduceFunction function) {
   return ConstantOp::create(n.b, n.loc, type, DenseElementsAttr::get(type, extreme));
 }
 
+FailureOr<Selection> mlir::tpc::frontend::selectExtremes(Node &n, Value operand,
+                                                         ReduceFunction function, int64_t dim,
+                                                         int64_t count) {
+  if (!operand)
+    return failure();
+  const SymExpr size = getSizes(operand)[dim];
+  if (count < 1 || count > kMaxSelected)
+    return n.error() << "selects k = " << count << " elements; tpc selects 1 to " << kMaxSelected;
+  if (!n.assumeNonNegative(size - SymExpr(count), "node " + getSourceName(n.loc) + " selects " +
+                                                      std::to_string(count) + " of " + size.str() +
+                                                      " elements"))
+    return n.error() << "selects " << count << " of " << size.str() << " elements";
+  Selection result;
+  Value index = n.iota(size, dim, rankOf(operand)), last = makeLast(n, operand, function);
+  for (int64_t i = 0; i < count; ++i) {
+    Value rest = result.taken ? n.select(result.taken, last, operand) : operand;
+    Value best = n.reduce(function, rest, {dim}, /*keep=*/true);
+    Value at = n.argExtreme(function, rest, dim, /*keep=*/true);
+    if (result.taken) {
+      // Taken elements were replaced by `last`. If all others equal it too, the first element that
+      // is not taken is selected.
+      Value other = n.cast(n.unary<NotOp>(result.taken), n.b.getI32Type());
+      Value first = n.argExtreme(ReduceFunction::Max, other, dim, /*keep=*/true);
+      at = n.select(n.compare(Predicate::EQ, best, last), first, at);
+    }
+    if (!at)
+      return failure();
+    result.values.push_back(best);
+    result.indices.push_back(at);
+    Value mine = n.compare(Predicate::EQ, index, at);
+    result.taken = result.taken ? n.binary<OrOp>(result.taken, mine) : mine;
+  }
+  return result;
+}
+
 /// Imports TopK as k reductions. Each finds the first extreme element that is not taken yet.
 static LogicalResult importTopK(Node &n) {
   if (failed(n.expectInputs(n.version < 10 ? 1 : 2)))
@@ -55,44 +90,16 @@ static LogicalResult importTopK(Node &n) {
   n.ignore("sorted"); // any order is valid if false
   if (x.isBool())
     return n.error() << "needs numbers, but has booleans";
-  const SymExpr &size = x.shape[*axis];
-  if (count < 1 || count > kMaxSelected)
-    return n.error() << "selects k = " << count << " elements; tpc selects 1 to " << kMaxSelected;
-  if (!n.assumeNonNegative(size - SymExpr(count), "node " + getSourceName(n.loc) + " selects " +
-                                                      std::to_string(count) + " of " + size.str() +
-                                                      " elements"))
-    return n.error() << "selects " << count << " of " << size.str() << " elements";
-
-  auto function = largest ? ReduceFunction::Max : ReduceFunction::Min;
-  Value operand = n.operand(0);
-  if (!operand)
+  FailureOr<Selection> selected = selectExtremes(
+      n, n.operand(0), largest ? ReduceFunction::Max : ReduceFunction::Min, *axis, count);
+  if (failed(selected))
     return failure();
-  Value index = n.iota(size, *axis, x.rank()), last = makeLast(n, operand, function), taken;
-  SmallVector<Value> values, indices;
-  for (int64_t i = 0; i < count; ++i) {
-    Value rest = taken ? n.select(taken, last, operand) : operand;
-    Value best = n.reduce(function, rest, {*axis}, /*keep=*/true);
-    Value at = n.argExtreme(function, rest, *axis, /*keep=*/true);
-    if (taken) {
-      // Taken elements were replaced by `last`. If all others equal it too, the first element that
-      // is not taken is selected.
-      Value other = n.cast(n.unary<NotOp>(taken), n.b.getI32Type());
-      Value first = n.argExtreme(ReduceFunction::Max, other, *axis, /*keep=*/true);
-      at = n.select(n.compare(Predicate::EQ, best, last), first, at);
-    }
-    if (!at)
-      return failure();
-    values.push_back(best);
-    indices.push_back(at);
-    Value mine = n.compare(Predicate::EQ, index, at);
-    taken = taken ? n.binary<OrOp>(taken, mine) : mine;
-  }
-  if (n.isUsed(0) && failed(n.set(0, n.wrap(n.concat(values, *axis)))))
+  if (n.isUsed(0) && failed(n.set(0, n.wrap(n.concat(selected->values, *axis)))))
     return failure();
   if (!n.isUsed(1))
     return success();
-  Tensor result = n.wrap(n.concat(indices, *axis));
-  result.interval = Interval{SymExpr(0), size - SymExpr(1)};
+  Tensor result = n.wrap(n.concat(selected->indices, *axis));
+  result.interval = Interval{SymExpr(0), x.shape[*axis] - SymExpr(1)};
   return n.set(1, std::move(result));
 }
 

@@ -1,0 +1,396 @@
+//===- RaiseExperts.cpp - Recognition of mixtures of experts --------------===//
+//
+// Exporters write the experts of a token as matmuls with gathered weights: a copy of k matrices for
+// each token. With N = tokens * k rows, in the order of tokens,
+//
+//   rows  = repeat(x, k) [N, hidden]        ids = indices [tokens, k] of experts
+//   P     = rows · gather(up, ids) + gather(bias, ids)       [N, width]
+//   h     = activation of P, or of one half times the other  [N, inner]
+//   y     = (h · gather(down, ids) + gather(bias, ids)) * weights
+//   result[t] = sum of y over the k rows of t
+//
+// is tpc.moe with routing[t, e] = sum over j of weights[t, j] where ids[t, j] = e. Matrices may
+// have either order of their dimensions; halves may be interleaved.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Constants.h"
+#include "Movement.h"
+#include "tpc/Dialect/Experts.h"
+#include "tpc/Transforms/Model/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Transforms/RegionUtils.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_RAISEEXPERTS
+#include "tpc/Transforms/Model/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+
+Value peelReshapes(Value v) {
+  while (auto reshape = v.getDefiningOp<ReshapeOp>())
+    v = reshape.getOperand();
+  return v;
+}
+
+/// Weights of the experts, as [experts, rows of the result, columns], with the elements of a slice
+/// of the rows, and a bias [experts, rows].
+struct Projection {
+  Value weight, bias, input; // input: the other operand of the matmul
+  bool isTransposed = false; // weight is [experts, columns, rows]
+  SymExpr start = SymExpr(0), size = SymExpr(0);
+  int64_t step = 1;
+};
+
+/// Experts around one sum over the k rows of a token.
+class Match {
+public:
+  explicit Match(ReduceOp sum) : sum(sum) {}
+  /// Returns whether `sum` is the result of experts. Sets all fields.
+  bool run();
+  void replace();
+
+private:
+  bool matchRows(Value v);
+  bool matchInner(Value v);
+  bool matchGated(Value activated, Value other);
+  std::optional<Projection> getProjection(Value v);
+  Value getLooked(Value v, int64_t rank);
+  bool matchActivation(Value v, Value &argument);
+  Value getWeight(OpBuilder &b, const Projection &p);
+  Value getBias(OpBuilder &b, const Projection &p);
+
+  ReduceOp sum;
+  SymExpr tokens = SymExpr(0), rows = SymExpr(0);
+  int64_t k = 0;
+  Value x, ids, weights; // [tokens, hidden], [tokens, k], [tokens, k] after reshapes
+  Projection down, up;
+  std::optional<Projection> gate;
+  ExpertActivation activation = ExpertActivation::Identity;
+  double alpha = 1, beta = 0, limit = 0;
+};
+
+/// Returns whether indices are always in [0, experts): selections of elements of an iota.
+bool areSelected(Value v, const SymExpr &experts, int depth = 0) {
+  Operation *op = v.getDefiningOp();
+  if (!op || depth > 64)
+    return false;
+  if (auto iota = dyn_cast<IotaOp>(op))
+    return getSizes(v)[iota.getDim()] == experts;
+  // The constant `experts` is selected where an element is not the largest: not everywhere.
+  if (isa<ConstantOp>(op)) {
+    auto number = getSplat(v);
+    return number && experts.isConstant(int64_t(*number));
+  }
+  auto all = [&](ValueRange values) {
+    return llvm::all_of(values, [&](Value u) { return areSelected(u, experts, depth + 1); });
+  };
+  if (isa<SizeOp>(op))
+    return true;
+  if (auto reduce = dyn_cast<ReduceOp>(op))
+    return reduce.getFunction() == ReduceFunction::Min && all(reduce.getOperand());
+  if (auto select = dyn_cast<SelectOp>(op))
+    return all(op->getOperands().drop_front());
+  return isa<ConcatOp, ReshapeOp, TransposeOp, ExpandOp, SliceOp>(op) && all(op->getOperands());
+}
+
+/// If `v` is data of each row's expert, gathered by its ids, returns the data of all experts.
+Value Match::getLooked(Value v, int64_t rank) {
+  // Reshapes may only divide the rows.
+  SmallVector<SymExpr> own = getSizes(v);
+  v = peelReshapes(v);
+  if (int64_t(own.size()) < rank || int64_t(rankOf(v)) < rank ||
+      ArrayRef(own).take_back(rank - 1) != ArrayRef(getSizes(v)).take_back(rank - 1))
+    return {};
+  Value data, indices;
+  if (auto gather = v.getDefiningOp<GatherNDOp>()) {
+    if (gather.getBatchDims() != 0 || !getSizes(gather.getIndices()).back().isConstant(1))
+      return {};
+    data = gather.getData(), indices = gather.getIndices();
+  } else if (auto gather = v.getDefiningOp<GatherOp>()) {
+    if (gather.getDim() != 0)
+      return {};
+    data = gather.getData(), indices = gather.getIndices();
+  } else if (auto embedding = v.getDefiningOp<EmbeddingOp>()) {
+    data = embedding.getTable(), indices = embedding.getIds();
+  } else {
+    return {};
+  }
+  indices = peelReshapes(indices);
+  if (rankOf(data) != rank || (ids && indices != ids))
+    return {};
+  SmallVector<SymExpr> sizes = getSizes(indices);
+  if (product(sizes) != rows || !areSelected(indices, getSizes(data)[0]))
+    return {};
+  ids = indices;
+  return data;
+}
+
+/// Returns the projection of which `v` [N, n] is a slice.
+std::optional<Projection> Match::getProjection(Value v) {
+  Projection p;
+  auto isRows = [&](Value value, const SymExpr &width) {
+    SmallVector<SymExpr> sizes = getSizes(value);
+    return sizes.back() == width && product(ArrayRef(sizes).drop_back()) == rows;
+  };
+  p.size = getSizes(v).back();
+  if (!isRows(v, p.size))
+    return std::nullopt;
+  if (auto slice = v.getDefiningOp<SliceOp>()) {
+    if (int64_t(slice.getDim()) != rankOf(v) - 1)
+      return std::nullopt;
+    p.start = slice.getStart();
+    p.step = slice.getStep();
+    v = slice.getOperand();
+  }
+  const SymExpr width = getSizes(v).back();
+  if (!isRows(v, width))
+    return std::nullopt;
+  v = peelReshapes(v);
+  if (auto add = v.getDefiningOp<AddOp>()) {
+    for (int i : {0, 1})
+      if (isRows(add.getResult(), width) && (p.bias = getLooked(add->getOperand(i), 2))) {
+        v = peelReshapes(add->getOperand(1 - i));
+        break;
+      }
+    if (!p.bias)
+      return std::nullopt;
+  }
+  auto matmul = v.getDefiningOp<MatmulOp>();
+  if (!matmul || matmul.getBias())
+    return std::nullopt;
+  // [N, n, k] · [N, k, 1] or [N, 1, k] · [N, k, n].
+  SmallVector<SymExpr> sizes = getSizes(matmul.getResult());
+  if (sizes.size() != 3 || sizes[0] != rows)
+    return std::nullopt;
+  Value vector;
+  if (sizes[2].isConstant(1) && (p.weight = getLooked(matmul.getLhs(), 3))) {
+    vector = matmul.getRhs();
+  } else if (sizes[1].isConstant(1) && (p.weight = getLooked(matmul.getRhs(), 3))) {
+    vector = matmul.getLhs();
+    p.isTransposed = true;
+  } else {
+    return std::nullopt;
+  }
+  p.input = vector;
+  if (getSizes(p.weight)[p.isTransposed ? 2 : 1] != width ||
+      (p.bias && getSizes(p.bias)[1] != width))
+    return std::nullopt;
+  return p;
+}
+
+/// Matches x, of which each row is repeated k times.
+bool Match::matchRows(Value v) {
+  v = peelReshapes(v);
+  auto expand = v.getDefiningOp<ExpandOp>();
+  if (!expand) {
+    bool isSame = k == 1 && (!x || x == v) && getSizes(v).size() >= 2 &&
+                  product(ArrayRef(getSizes(v)).drop_back()) == tokens;
+    x = isSame ? v : x;
+    return isSame;
+  }
+  SmallVector<SymExpr> from = getSizes(expand.getOperand()), to = getSizes(expand.getResult());
+  // The expanded dimension is the one before hidden.
+  for (size_t d = 0; d < to.size(); ++d)
+    if (d + 2 == to.size() ? !from[d].isConstant(1) || !to[d].isConstant(k) : from[d] != to[d])
+      return false;
+  if (to.size() < 3 || product(ArrayRef(to).drop_back(2)) != tokens)
+    return false;
+  Value source = peelReshapes(expand.getOperand());
+  if (x && x != source)
+    return false;
+  x = source;
+  return true;
+}
+
+/// Matches an activation of `argument`, with its alpha.
+bool Match::matchActivation(Value v, Value &argument) {
+  Operation *op = v.getDefiningOp();
+  if (!op)
+    return false;
+  if (auto gelu = dyn_cast<GeluOp>(op)) {
+    activation = gelu.getApproximate() == GeluApproximation::None   ? ExpertActivation::GeluErf
+                 : gelu.getApproximate() == GeluApproximation::Tanh ? ExpertActivation::GeluTanh
+                                                                    : ExpertActivation::Silu;
+    if (gelu.getApproximate() == GeluApproximation::Sigmoid)
+      alpha = 1.702;
+  } else if (isa<SiluOp>(op)) {
+    activation = ExpertActivation::Silu;
+  } else if (isa<ReluOp>(op)) {
+    activation = ExpertActivation::Relu;
+  } else {
+    return false;
+  }
+  argument = op->getOperand(0);
+  return true;
+}
+
+/// Strips a maximum or minimum with a number.
+template <typename OpT> Value stripLimit(Value v, std::optional<double> &number) {
+  auto op = v.getDefiningOp<OpT>();
+  for (int i : {0, 1})
+    if (op && (number = getSplat(op->getOperand(i))))
+      return op->getOperand(1 - i);
+  return v;
+}
+
+bool Match::matchGated(Value activated, Value other) {
+  Value argument;
+  if (!matchActivation(activated, argument))
+    return false;
+  beta = 0;
+  if (auto add = other.getDefiningOp<AddOp>())
+    for (int i : {0, 1})
+      if (auto number = getSplat(add->getOperand(i))) {
+        beta = *number;
+        other = add->getOperand(1 - i);
+        break;
+      }
+  std::optional<double> gateMax, low, high;
+  argument = stripLimit<MinOp>(argument, gateMax);
+  other = stripLimit<MinOp>(other, high);
+  other = stripLimit<MaxOp>(other, low);
+  if (!high)
+    other = stripLimit<MinOp>(other, high);
+  limit = gateMax.value_or(0);
+  bool hasLimit = gateMax && *gateMax > 0 && high == gateMax && low && *low == -*gateMax;
+  if (!hasLimit && (gateMax || low || high))
+    return false;
+  gate = getProjection(argument);
+  std::optional<Projection> linear = getProjection(other);
+  if (!gate || !linear || !matchRows(gate->input) || !matchRows(linear->input))
+    return false;
+  up = *linear;
+  return true;
+}
+
+bool Match::matchInner(Value v) {
+  if (auto mul = v.getDefiningOp<MulOp>())
+    for (int i : {0, 1})
+      if (matchGated(mul->getOperand(i), mul->getOperand(1 - i)))
+        return true;
+  gate.reset();
+  alpha = 1, beta = 0, limit = 0;
+  Value argument = v;
+  if (!matchActivation(v, argument))
+    activation = ExpertActivation::Identity;
+  std::optional<Projection> single = getProjection(argument);
+  if (!single || !matchRows(single->input))
+    return false;
+  up = *single;
+  return true;
+}
+
+bool Match::run() {
+  SmallVector<SymExpr> sizes = getSizes(sum.getOperand());
+  if (sum.getFunction() != ReduceFunction::Sum || sizes.size() < 3 || sum.getDims().size() != 1 ||
+      sum.getDims()[0] != int64_t(sizes.size()) - 2)
+    return false;
+  std::optional<int64_t> count = sizes[sizes.size() - 2].asConstant();
+  if (!count || *count < 1)
+    return false;
+  k = *count;
+  tokens = product(ArrayRef(sizes).drop_back(2));
+  rows = tokens * SymExpr(k);
+  auto mul = peelReshapes(sum.getOperand()).getDefiningOp<MulOp>();
+  if (!mul)
+    return false;
+  for (int i : {0, 1}) {
+    Value weight = peelReshapes(mul->getOperand(i));
+    SmallVector<SymExpr> own = getSizes(weight);
+    SmallVector<SymExpr> all = getSizes(mul->getOperand(i));
+    if (!all.back().isConstant(1) || product(own) != rows)
+      continue;
+    ids = x = {};
+    std::optional<Projection> last = getProjection(mul->getOperand(1 - i));
+    if (!last || last->step != 1 || !last->start.isConstant(0) ||
+        getSizes(last->weight)[last->isTransposed ? 2 : 1] != last->size)
+      continue;
+    weights = weight;
+    down = *last;
+    if (matchInner(peelReshapes(down.input)))
+      return true;
+  }
+  return false;
+}
+
+/// Returns the weight as [experts, n, k].
+Value Match::getWeight(OpBuilder &b, const Projection &p) {
+  Value v = p.weight;
+  Location loc = sum.getLoc();
+  if (p.isTransposed) {
+    SmallVector<SymExpr> sizes = getSizes(v);
+    std::swap(sizes[1], sizes[2]);
+    v = TransposeOp::create(b, loc, makeTensorType(getElementTypeOrSelf(v), sizes), v,
+                            ArrayRef<int64_t>{0, 2, 1});
+  }
+  SmallVector<SymExpr> sizes = getSizes(v);
+  if (sizes[1] == p.size)
+    return v;
+  sizes[1] = p.size;
+  return SliceOp::create(b, loc, makeTensorType(getElementTypeOrSelf(v), sizes), v, 1, p.start,
+                         p.step);
+}
+
+Value Match::getBias(OpBuilder &b, const Projection &p) {
+  if (!p.bias || getSizes(p.bias)[1] == p.size)
+    return p.bias;
+  SmallVector<SymExpr> sizes{getSizes(p.bias)[0], p.size};
+  return SliceOp::create(b, sum.getLoc(), makeTensorType(getElementTypeOrSelf(p.bias), sizes),
+                         p.bias, 1, p.start, p.step);
+}
+
+void Match::replace() {
+  OpBuilder b(sum);
+  Location loc = sum.getLoc();
+  Type element = getElementTypeOrSelf(sum.getResult());
+  SymExpr experts = getSizes(up.weight)[0];
+  auto reshape = [&](Value v, ArrayRef<SymExpr> sizes) -> Value {
+    if (SmallVector<SymExpr>(sizes) == getSizes(v))
+      return v;
+    return ReshapeOp::create(b, loc, makeTensorType(getElementTypeOrSelf(v), sizes), v);
+  };
+  SmallVector<SymExpr> one{tokens, SymExpr(k), SymExpr(1)}, all{tokens, SymExpr(k), experts};
+  Value index = reshape(ids, one), weight = reshape(weights, one);
+  Value columns = IotaOp::create(
+      b, loc, makeTensorType(getElementTypeOrSelf(ids), {SymExpr(1), SymExpr(1), experts}), 2);
+  Value isMine =
+      CmpOp::create(b, loc, makeTensorType(b.getI1Type(), all), Predicate::EQ, index, columns);
+  Value parts = SelectOp::create(b, loc, makeTensorType(element, all), isMine, weight,
+                                 createScalar(b, loc, element, 0));
+  Value routing = ReduceOp::create(b, loc, makeTensorType(element, {tokens, experts}),
+                                   ReduceFunction::Sum, parts, ArrayRef<int64_t>{1}, false);
+  Value from = reshape(x, {tokens, getSizes(up.weight)[up.isTransposed ? 1 : 2]});
+  Value gateWeight = gate ? getWeight(b, *gate) : Value(),
+        gateBias = gate ? getBias(b, *gate) : Value();
+  Value result =
+      MoeOp::create(b, loc, makeTensorType(element, {tokens, down.size}), from, routing,
+                    getWeight(b, up), getWeight(b, down), gateWeight, getBias(b, up), gateBias,
+                    activation, uint64_t(k), APFloat(alpha), APFloat(beta), APFloat(limit));
+  if (down.bias) {
+    Type type = result.getType();
+    Value bias = MatmulOp::create(b, loc, type, routing, down.bias, Value());
+    result = AddOp::create(b, loc, type, result, bias);
+  }
+  sum.getResult().replaceAllUsesWith(reshape(result, getSizes(sum.getResult())));
+}
+
+struct RaiseExperts : public mlir::tpc::impl::RaiseExpertsBase<RaiseExperts> {
+  void runOnOperation() override {
+    SmallVector<ReduceOp> sums;
+    getOperation().walk([&](ReduceOp op) { sums.push_back(op); });
+    for (ReduceOp op : sums)
+      if (Match match(op); match.run())
+        match.replace();
+    IRRewriter rewriter(&getContext());
+    (void)runRegionDCE(rewriter, getOperation()->getRegions());
+  }
+};
+
+} // namespace

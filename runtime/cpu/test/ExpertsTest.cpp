@@ -1,0 +1,173 @@
+//===- ExpertsTest.cpp - Mixtures of experts against sums in double -------===//
+
+#include "Tables.h"
+#include "core/World.h"
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <limits>
+
+using namespace tpc::rt;
+
+namespace {
+
+struct OneRank {
+  std::unique_ptr<World> world;
+  explicit OneRank(int threads) : world(World::threads(Grid({{"tp", 1}}), threads)) {}
+  tpc_context *ctx() { return &world->local(0); }
+};
+
+struct Shape {
+  int64_t tokens, hidden, all, first, experts, inner, outputs;
+};
+
+/// A call with random operands. Each token selects about a third of the experts.
+struct Call {
+  explicit Call(const Shape &s, bool hasGate, bool hasBias)
+      : x(numbers(s.tokens * s.hidden, 1)), routing(numbers(s.tokens * s.all, 2)),
+        up(numbers(s.experts * s.inner * s.hidden, 3)),
+        gate(numbers(s.experts * s.inner * s.hidden, 4)),
+        down(numbers(s.experts * s.outputs * s.inner, 5)), upBias(numbers(s.experts * s.inner, 6)),
+        gateBias(numbers(s.experts * s.inner, 7)), out(s.tokens * s.outputs, 9.0f) {
+    for (size_t i = 0; i < routing.size(); ++i)
+      if (i * 7 % 3)
+        routing[i] = 0;
+    args.x = x.data();
+    args.routing = routing.data();
+    args.up = up.data();
+    args.up_bias = hasBias ? upBias.data() : nullptr;
+    args.gate = hasGate ? gate.data() : nullptr;
+    args.gate_bias = hasGate && hasBias ? gateBias.data() : nullptr;
+    args.down = down.data();
+    args.out = out.data();
+    args.tokens = s.tokens;
+    args.hidden = s.hidden;
+    args.experts = s.experts;
+    args.all = s.all;
+    args.first = s.first;
+    args.inner = s.inner;
+    args.outputs = s.outputs;
+    args.alpha = 1;
+    args.activation = TPC_EPILOGUE_SILU;
+    args.dtype = TPC_F32;
+  }
+
+  double activated(double z) const {
+    switch (args.activation) {
+    case TPC_EPILOGUE_GELU_ERF:
+      return 0.5 * z * (1 + std::erf(z / std::sqrt(2.0)));
+    case TPC_EPILOGUE_GELU_TANH:
+      return 0.5 * z * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)));
+    case TPC_EPILOGUE_SILU:
+      return z / (1 + std::exp(-args.alpha * z));
+    case TPC_EPILOGUE_RELU:
+      return std::max(z, 0.0);
+    default:
+      return z;
+    }
+  }
+
+  double expected(int64_t t, int64_t o) const {
+    double sum = 0;
+    for (int64_t e = 0; e < args.experts; ++e) {
+      double weight = routing[t * args.all + args.first + e];
+      for (int64_t f = 0; f < args.inner && weight != 0; ++f) {
+        int64_t row = e * args.inner + f;
+        double u = args.up_bias ? upBias[row] : 0, v = args.gate_bias ? gateBias[row] : 0;
+        for (int64_t h = 0; h < args.hidden; ++h) {
+          u += static_cast<double>(x[t * args.hidden + h]) * up[row * args.hidden + h];
+          v += static_cast<double>(x[t * args.hidden + h]) * gate[row * args.hidden + h];
+        }
+        if (args.gate && args.limit != 0) {
+          u = std::clamp<double>(u, -args.limit, args.limit);
+          v = std::min<double>(v, args.limit);
+        }
+        double h = args.gate ? activated(v) * (u + args.beta) : activated(u);
+        sum += weight * h * down[(e * args.outputs + o) * args.inner + f];
+      }
+    }
+    return sum;
+  }
+
+  void check() {
+    for (int64_t t = 0; t < args.tokens; ++t)
+      for (int64_t o = 0; o < args.outputs; ++o)
+        ASSERT_NEAR(out[t * args.outputs + o], expected(t, o), 2e-5 * (args.inner + 1))
+            << t << ", " << o;
+  }
+
+  std::vector<float> x, routing, up, gate, down, upBias, gateBias, out;
+  tpc_experts_args args = {};
+};
+
+TEST(Experts, AgreeForAllShapes) {
+  for (int threads : {1, 3}) {
+    OneRank rank(threads);
+    for (const Shape &s : {Shape{5, 7, 4, 0, 4, 9, 6},
+                           {1, 16, 8, 3, 2, 33, 17},
+                           {40, 8, 3, 1, 1, 5, 3},
+                           {3, 4, 4, 4, 0, 5, 6}, // no expert
+                           {3, 4, 4, 1, 2, 0, 6}, // no inner element
+                           {0, 4, 4, 1, 2, 3, 6}, // no token
+                           {2, 0, 4, 1, 2, 3, 6}})
+      for (bool hasGate : {false, true})
+        for (bool hasBias : {false, true}) {
+          Call call(s, hasGate, hasBias);
+          tpc_experts(rank.ctx(), &call.args);
+          call.check();
+        }
+  }
+}
+
+TEST(Experts, ComputeAllActivations) {
+  OneRank rank(1);
+  for (int32_t activation : {TPC_EPILOGUE_NONE, TPC_EPILOGUE_GELU_ERF, TPC_EPILOGUE_GELU_TANH,
+                             TPC_EPILOGUE_SILU, TPC_EPILOGUE_RELU})
+    for (bool hasGate : {false, true})
+      for (float limit : {0.0f, 0.3f}) {
+        Call call({6, 5, 4, 0, 4, 8, 5}, hasGate, true);
+        call.args.activation = activation;
+        call.args.alpha = activation == TPC_EPILOGUE_SILU ? 1.702f : 1;
+        call.args.beta = hasGate ? 1 : 0;
+        call.args.limit = hasGate ? limit : 0;
+        tpc_experts(rank.ctx(), &call.args);
+        call.check();
+      }
+}
+
+/// Tokens beyond a chunk of rows have the same results.
+TEST(Experts, ManyTokensAreChunked) {
+  OneRank rank(2);
+  Call call({2500, 3, 2, 0, 2, 4, 3}, true, false);
+  for (size_t i = 0; i < call.routing.size(); i += 2)
+    call.routing[i] = 1; // expert 0 has all tokens
+  tpc_experts(rank.ctx(), &call.args);
+  call.check();
+}
+
+/// Experts that no token selects, and rows that do not select an expert, are not computed.
+TEST(Experts, OthersAreNotComputed) {
+  OneRank rank(1);
+  Call call({4, 6, 3, 0, 3, 8, 5}, true, true);
+  for (int64_t t = 0; t < 4; ++t)
+    for (int64_t e = 0; e < 3; ++e)
+      call.routing[t * 3 + e] = e == t % 2 ? 0.5f : 0;
+  tpc_experts(rank.ctx(), &call.args);
+  std::vector<float> first = call.out;
+  std::fill(call.up.begin() + 2 * 8 * 6, call.up.end(), std::numeric_limits<float>::infinity());
+  std::fill_n(call.x.begin() + 6, 6, std::numeric_limits<float>::quiet_NaN()); // token 1
+  tpc_experts(rank.ctx(), &call.args);
+  for (int64_t t : {0, 2, 3})
+    for (int64_t o = 0; o < 5; ++o)
+      EXPECT_EQ(call.out[t * 5 + o], first[t * 5 + o]);
+  EXPECT_TRUE(std::isnan(call.out[5]));
+}
+
+TEST(Experts, WrongExpertsAreErrors) {
+  OneRank rank(1);
+  Call call({2, 3, 4, 3, 2, 3, 3}, false, false);
+  auto error = rank.world->run([&](tpc_context &ctx) { tpc_experts(&ctx, &call.args); });
+  EXPECT_EQ(error.value_or(""), "internal error: experts 3 to 5 of 4");
+}
+
+} // namespace

@@ -1,0 +1,85 @@
+"""Seeded faults in mixtures of experts: a verifier rejects each, or the results are the same."""
+
+import functools
+
+import pytest
+
+import harness
+import mutants
+from expert_files import Experts
+
+SWIGLU = (("activation_alpha", 1.702), ("activation_beta", 1.0), ("swiglu_limit", 7.0))
+PROGRAMS = {
+    "mixtral": Experts(form="mixtral", layers=1, hidden=16, heads=2, kv_heads=2, size=8, rotary=8),
+    "swiglu": Experts(
+        activation="swiglu", fused=1, bias=True, moe=SWIGLU, layers=1, hidden=16, heads=2, size=8,
+        kv_heads=2, rotary=8,
+    ),
+}
+GRIDS = ["tp2", "ep2", "tp2,ep2", "tp2,ep2,etp1"]
+SHAPE = "batch_size=2,sequence_length=3,past_sequence_length=2"
+
+
+def kinds() -> list[str]:
+    return mutants.kinds("experts-")
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory):
+    """Returns a folder with the program at each level."""
+
+    @functools.cache
+    def make(name, grid):
+        folder = tmp_path_factory.mktemp("experts")
+        path = PROGRAMS[name].save(folder / "model.onnx")
+        for level in ("model", "staged", "buffers"):
+            command = [harness.tool("tpcc"), path, f"--megatron-shard={grid}", f"--emit={level}"]
+            harness.run([*command, "-o", folder / f"{level}.mlir"]).check()
+        return folder
+
+    return make
+
+
+def judge(folder, kind, seed):
+    reference = f"reference={folder / 'model.mlir'}"
+    checks = {"equivalence": f"--tpc-verify-equivalence={reference}"}
+    text = folder / "staged.mlir"
+    if kind.startswith("experts-call-"):
+        text = folder / "buffers.mlir"
+        lowered = f"--tpc-verify-lowered={reference} staged={folder / 'staged.mlir'}"
+        checks = {"buffers": "--tpc-verify-buffers", "lowered": lowered}
+    mutate = mutants.mutation(kind, seed)
+    if refused := mutants.refuses(text, mutate):
+        return None if mutants.does_not_apply(refused) else {"ops"}
+    found = {name for name, check in checks.items() if mutants.refuses(text, mutate, check)}
+    return found or mutants.ACCEPTED
+
+
+def run(programs, cases, name):
+    folders = {case[:2]: programs(*case[:2]) for case in cases}
+    table = mutants.Table(kinds())
+    table.judge(
+        lambda case: judge(folders[case[:2]], *case[2:]),
+        cases,
+        lambda case: ("buffers" if "-call-" in case[2] else "staged", case[2], case),
+    )
+    return table.report(name)
+
+
+def test_sample(programs):
+    """Each kind in one program."""
+    cases = [("swiglu", "tp2,ep2", kind, 1) for kind in kinds()]
+    run(programs, cases, "sample_of_experts")
+
+
+@pytest.mark.slow
+def test_all(programs):
+    cases = [
+        (name, grid, kind, seed)
+        for name in PROGRAMS
+        for grid in GRIDS
+        for kind in kinds()
+        for seed in (0, 1)
+    ]
+    run(programs, cases, "experts")
+    assert len(cases) >= 200

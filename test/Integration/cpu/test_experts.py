@@ -1,0 +1,161 @@
+"""Mixtures of experts: ONNX Runtime's results, experts of each rank, work of selected experts."""
+
+import numpy as np
+import onnx
+import pytest
+
+from expert_files import Experts, single
+from genai_files import GenAi
+from simulator import FLAGS
+from tpc.reference import Session, difference
+
+SWIGLU = (("activation_alpha", 1.702), ("activation_beta", 1.0), ("swiglu_limit", 7.0))
+OSS = dict(activation="swiglu", fused=1, bias=True, moe=SWIGLU)
+
+
+def inputs(spec, tokens, past, batch):
+    random = np.random.default_rng(3)
+    shape = (batch, spec.kv_heads, past, spec.size)
+    return {
+        f"past_key_values.{layer}.{part}": random.standard_normal(shape).astype(np.float32)
+        for layer in range(spec.layers)
+        for part in ("key", "value")
+    } | {
+        "input_ids": random.integers(0, spec.vocab, (batch, tokens)),
+        "attention_mask": np.ones((batch, tokens + past), np.int64),
+    }
+
+
+CASES = [
+    ("tp1", Experts()),
+    ("tp2", Experts()),
+    ("ep2", Experts(form="mixtral")),
+    ("tp2,ep2", Experts(form="gpt_oss", bias=True)),
+    ("tp2,ep2,etp1", Experts(**OSS)),
+    ("ep4", Experts(experts=5, bias=True, form="mixtral")),
+    ("tp2,ep4,etp1", Experts(experts=3, selected=3, **OSS)),  # a rank without experts
+    ("pp2,ep2,mb2", Experts(form="gpt_oss")),
+    ("tp3,sp", Experts(inner=20, bias=True)),  # 7, 7 and 6 columns of each expert
+    ("ep2", Experts(router_bias=(90, 80, 0, 0), form="mixtral")),  # a rank without tokens
+]
+
+
+@pytest.mark.parametrize(
+    "grid, spec", CASES, ids=[f"{grid}-{i}" for i, (grid, *_) in enumerate(CASES)]
+)
+def test_models(tpcc, tmp_path, grid, spec):
+    path = spec.save(tmp_path / "model.onnx")
+    program = tpcc.compile(path, grid)
+    session = Session(path, optimize=False)
+    feeds = [inputs(spec, 5, 3, 1), inputs(spec, 1, 6, 4)]
+    found = program.run_all(feeds, list(session.outputs))
+    for feed, outputs in zip(feeds, found):
+        for name, value in session.run(feed).items():
+            error = difference(outputs[name], value)
+            assert error.relative < 2e-5, (name, str(error))
+
+
+# The layer alone, with all activations of com.microsoft.MoE that ONNX Runtime's CPU kernel has.
+SINGLE = [
+    Experts(activation="relu", selected=1),
+    Experts(activation="gelu", bias=True, normalized=False),
+    Experts(activation="identity", experts=6, selected=4),
+    Experts(activation="swiglu", fused=1),
+    Experts(**OSS),
+    Experts(selected=4, bias=True),  # all experts
+    Experts(form="mixtral"),
+    Experts(form="gpt_oss", bias=True, selected=3),
+]
+
+
+def run_single(tpcc, path, spec, grid, tokens, logits=None):
+    model = single(spec)
+    onnx.save(model, path)
+    random = np.random.default_rng(5)
+    feed = {
+        "x": random.standard_normal((tokens, spec.hidden)).astype(np.float32),
+        "logits": random.standard_normal((tokens, spec.experts)).astype(np.float32),
+    }
+    if logits is not None:
+        feed["logits"] = np.asarray(logits, np.float32)
+    name = model.graph.output[0].name
+    return feed, name, tpcc.compile(path, grid).run(feed, [name])[name]
+
+
+@pytest.mark.parametrize(
+    "spec", SINGLE, ids=[f"{s.form}-{s.activation}-{i}" for i, s in enumerate(SINGLE)]
+)
+def test_one_layer(tpcc, tmp_path, spec):
+    path = tmp_path / "experts.onnx"
+    feed, name, found = run_single(tpcc, path, spec, "tp1", 11)
+    want = Session(path, optimize=False).run({k: v.copy() for k, v in feed.items()})[name]
+    assert difference(found, want).relative < 2e-5
+
+
+def test_ties_select_the_lowest_index(tpcc, tmp_path):
+    """The first of equal logits are selected."""
+    spec = Experts()
+    logits = [[0, 0, 0, 0], [1, 1, 1, 1], [0, 2, 0, 0], [3, 1, 3, 3]]
+    path = tmp_path / "experts.onnx"
+    feed, name, found = run_single(tpcc, path, spec, "tp1", 4, logits)
+    model = onnx.load(path)
+    weights = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    for token, experts in enumerate([(0, 1), (0, 1), (1, 0), (0, 2)]):
+        p = np.exp(np.asarray(logits[token]) - max(logits[token]))
+        gates = p[list(experts)] / p[list(experts)].sum()
+        want = 0
+        for gate, expert in zip(gates, experts):
+            h = weights["moe.fc1"][expert] @ feed["x"][token]
+            want = want + gate * (weights["moe.fc2"][expert] @ (h / (1 + np.exp(-h))))
+        assert difference(found[token], want).relative < 2e-5, token
+
+
+def test_experts_of_a_rank(tpcc, tmp_path):
+    """The weights of a rank are those of its experts: ceil(experts / ep), or fewer."""
+    spec = Experts(experts=5, layers=1, form="mixtral")
+    path = spec.save(tmp_path / "model.onnx")
+    expert = 3 * spec.inner * spec.hidden * 4
+    whole = tpcc.compile(path, "tp1").describe()["ranks"][0]["weight_bytes"] - 5 * expert
+    for grid, counts in (("ep4", (2, 1, 1, 1)), ("ep2", (3, 2)), ("ep6", (1, 1, 1, 1, 1, 0))):
+        ranks = tpcc.compile(path, grid).describe()["ranks"]
+        found = sorted(((rank["weight_bytes"] - whole) / expert for rank in ranks), reverse=True)
+        assert found == list(counts), (grid, found)
+
+
+def test_work_is_that_of_selected_experts(tpcc, tmp_path):
+    """A weight of infinities has no effect if no token selects its expert."""
+    spec = Experts(form="mixtral", router_bias=(90, 80, 0, 0))
+    model = onnx.load(spec.save(tmp_path / "model.onnx"))
+    path, feed = tmp_path / "infinite.onnx", inputs(spec, 5, 0, 2)
+    want = tpcc.compile(tmp_path / "model.onnx", "ep2").run(feed, ["logits"])["logits"]
+    for tensor in model.graph.initializer:
+        if tensor.name.endswith((".up", ".down")):
+            value = onnx.numpy_helper.to_array(tensor).copy()
+            value[2:] = np.inf
+            tensor.CopyFrom(onnx.numpy_helper.from_array(value, tensor.name))
+    onnx.save(model, path)
+    assert np.array_equal(tpcc.compile(path, "ep2").run(feed, ["logits"])["logits"], want)
+
+
+REFUSED = [
+    ("ep2,dp2", Experts(), ["'ep2,dp2'", "exchange tokens between the replicas of dp2"]),
+    ("tp4,ep2,etp2", Experts(), ["etp2 with tp4 is not supported"]),
+    ("ep2", None, ["ep2: the model has no mixture of experts"]),
+    ("tp1", Experts(moe=(("use_sparse_mixer", 1),)), ["MoE", "use_sparse_mixer = 1"]),
+    ("tp1", Experts(activation="swiglu"), ["MoE", "swiglu_fusion = 0"]),
+    ("tp1", Experts(activation="tanh"), ["MoE", "activation_type = 'tanh'"]),
+    ("tp1", Experts(selected=5), ["MoE", "k = 5", "the number of experts, 4"]),
+]
+
+
+@pytest.mark.parametrize("grid, spec, words", REFUSED, ids=[w[0][:12] + g for g, _, w in REFUSED])
+def test_errors(tpcc, tmp_path, grid, spec, words):
+    path = (spec or GenAi()).save(tmp_path / "model.onnx")
+    tpcc.call([path, f"--megatron-shard={grid}", "-o", tmp_path / "m"]).refused(*words)
+
+
+def test_gpus_are_an_error(tpcc, tmp_path):
+    path = Experts().save(tmp_path / "model.onnx")
+    tpcc.call([path, *FLAGS, "-o", tmp_path / "m"]).refused(
+        "MoE", "the target cuda does not support experts"
+    )

@@ -1,0 +1,25 @@
+"""Generations with mixtures of experts: ONNX Runtime's tokens."""
+
+import pytest
+
+from expert_files import Experts
+from generation import say
+from test_genai_files import greedy
+from tpc.reference import Session
+
+CASES = [
+    ("tp2,ep2,etp1", Experts(bias=True)),
+    ("ep4", Experts(form="mixtral", experts=5)),
+    ("tp2,pp2", Experts(form="gpt_oss", bias=True)),
+]
+
+
+@pytest.mark.parametrize("grid, spec", CASES, ids=[grid for grid, _ in CASES])
+def test_generates(tpcc, tmp_path, grid, spec):
+    path = spec.save(tmp_path / "model.onnx")
+    program, session = tpcc.compile(path, grid, "--generate"), Session(path, optimize=False)
+    for prompt in ([12, 7, 33], [5, 60, 18, 77, 21, 4, 9, 40, 41]):
+        tokens, margins = greedy(spec, session, prompt, 12)
+        decided = next((i for i, margin in enumerate(margins) if margin < 1e-4), len(margins))
+        assert decided > 3
+        assert say(program, prompt, 12).tokens[:decided] == tokens[:decided]
