@@ -17,7 +17,7 @@ namespace json = llvm::json;
 // Parameters
 //===----------------------------------------------------------------------===//
 
-/// Refines the factors of a dimension's view so that each factor is either split or unsplit. The
+/// Refines the factors of a dimension's view so that no factor is split only in part. The
 /// view [768 x 1] with the distribution 12{tp} * 64 becomes [12 x 64 {tp}, 64 x 1].
 static FailureOr<json::Array> refineDim(WeightOp weight, ArrayRef<StridedFactorAttr> view,
                                         DimAttr dim) {
@@ -37,10 +37,11 @@ static FailureOr<json::Array> refineDim(WeightOp weight, ArrayRef<StridedFactorA
   SmallVector<Split> splits;
   for (FactorAttr f : dim.getFactors())
     splits.push_back({*f.getExpr().asConstant(), f.getAxes()});
-  // A dimension with one factor has its axes on the factor.
+  // Axes on the dimension split the product of several factors. No strided factor describes such a
+  // shard.
   if (!dim.getAxes().empty())
     return weight.emitOpError() << "is split over " << dim.getAxes()[0].getValue()
-                                << " across factors that are split already, " << dim
+                                << " across its factors, " << dim
                                 << ", which no rank can load; load the factors' shard and split it "
                                    "further with tpc.local_slice";
 
@@ -114,7 +115,8 @@ static FailureOr<json::Object> describe(WeightOp weight, buffer::EntryOp entry,
   }
   for (int64_t size : type.getShape())
     source.push_back(size);
-  // Packed parameters have a type that the matmul library supports, else f32.
+  // A packed parameter keeps its type if the matmul library supports it, and is widened to f32
+  // otherwise.
   bool isWidened =
       isPacked && !TargetTraits::get(entry).computesMatmuls(getElementTypeOrSelf(p.getType()));
   std::string loaded = isWidened ? "f32" : getDtypeName(p.getType());
@@ -208,11 +210,11 @@ static std::string absolutePath(ModuleOp module, StringRef file) {
 }
 
 //===----------------------------------------------------------------------===//
-// Parameters that GEMMs read together
+// Parameters that merged matmuls read together
 //===----------------------------------------------------------------------===//
 
-/// For each entry of a merged GEMM except its first: returns the previous entry of the GEMM. An
-/// entry that is in several GEMMs is assigned to the first of them in program order.
+/// Returns the previous parameter entry for each entry that a merged matmul reads, except its
+/// first. An entry that several merged matmuls read belongs to the first of them in program order.
 /// Biases are read together if the results are columns of one buffer.
 static llvm::StringMap<StringRef> findPreviousInGemm(ModuleOp module) {
   llvm::StringMap<SmallVector<buffer::CallOp>> calls;

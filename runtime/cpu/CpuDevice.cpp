@@ -44,7 +44,8 @@ public:
   const char *name() const override { return "cpu"; }
   const char *kernels() const override { return rt::kernels().name; }
   void shareKernels(const std::vector<std::string> &names) const override {
-    // Each table's instruction set includes the earlier ones.
+    // Each table's instruction set includes the earlier ones, so all processes can run the first
+    // table that is in `names`.
     for (const char *name : {"generic", "avx2", "avx512"})
       if (std::find(names.begin(), names.end(), name) != names.end())
         if (const KernelTable *table = kernelsNamed(name))

@@ -25,18 +25,19 @@ public:
   void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank, const int64_t *global,
             const int64_t *offset, const int64_t *size, const Selection *selection) override;
 
-  /// Every rank calls this after its stage function. Counts a gather for each output of which the
-  /// rank delivered a block, with the bytes of the whole output.
+  /// Every rank calls this after its stage function. Adds a gather to the statistics for each
+  /// output of which the rank delivered a block, with the bytes of the whole output.
   void collect(tpc_context &ctx);
 
   /// In rank 0's process, after all ranks have collected: returns an error that names an output
-  /// with missing or repeated elements, or an empty string. Resets the counts.
+  /// with missing or repeated elements, or an empty string. Resets `delivered`.
   std::string problem();
 
   std::vector<Tensor> &tensors() { return outputs; }
 
 private:
-  /// A delivered block of an output. `box`: global shape, offset and size, concatenated.
+  /// A delivered block of an output. `rank`: number of dimensions. `box`: global shape, offset and
+  /// size, concatenated.
   struct Block {
     int32_t index, rank;
     int64_t bytes;
@@ -56,7 +57,7 @@ private:
   std::unique_ptr<std::atomic<int64_t>[]> delivered;
   /// By local rank (world rank if all are local): outputs that the rank delivered blocks of.
   std::vector<std::vector<bool>> contributed;
-  /// Blocks for rank 0: index, rank, global, offset, size as int64, then data.
+  /// Blocks for rank 0: index, number of dimensions, global, offset, size as int64, then data.
   std::vector<std::byte> pending;
   std::vector<std::vector<std::byte>> gathered;
 };

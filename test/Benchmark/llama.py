@@ -86,7 +86,7 @@ def build(
     past_key_values.* and present.*.
     """
     b = Builder(data_file)
-    size, groups = hidden // heads, heads // kv_heads
+    size, group = hidden // heads, heads // kv_heads
     begin, end = b.constant(0), b.op("Squeeze", b.op("Shape", "input_ids", start=1, end=2))
     if past:
         begin = b.op("Squeeze", b.op("Shape", "past_key_values.0.key", start=2, end=3))
@@ -120,12 +120,12 @@ def build(
         )
 
     def repeat(x):
-        if groups == 1:
+        if group == 1:
             return x
         shape = b.op(
             "Concat",
             b.op("Shape", "input_ids", start=0, end=1),
-            b.constant([kv_heads, groups]),
+            b.constant([kv_heads, group]),
             b.op("Reshape", end, b.constant([1])),
             b.constant([size]),
             axis=0,

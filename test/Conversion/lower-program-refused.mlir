@@ -39,7 +39,7 @@ func.func private @kernel(%x: tensor<?xf32, #tpc.dist<[b*s], local>>) -> tensor<
 // -----
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
-// expected-error@+1 {{is split over tp across factors that are split already, #tpc.dim<(4{dp}*6){tp}>, which no rank can load}}
+// expected-error@+1 {{is split over tp across its factors, #tpc.dim<(4{dp}*6){tp}>, which no rank can load}}
 tpc.weight @w in "w.bin" at 0 : tensor<24xf32>
 tpc.pipeline @main(%x: tensor<24xf32>) inputs [{}] outputs [{name = "y", type = tensor<24xf32>}] {
   tpc.stage 0 {

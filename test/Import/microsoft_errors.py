@@ -46,14 +46,14 @@ NODES = [
     case(
         HEADS + ", local_window_size = 0",
         "x, , , , , l, t",
-        "has local_window_size = 0 and causal = 1; a window is of at least 1 token and causal, and "
-        "-1 is none",
+        "has local_window_size = 0 and causal = 1; a window needs at least 1 token and "
+        "causal = 1; -1 means no window",
     ),
     case(
         HEADS + ", causal = 0, local_window_size = 4",
         "x, , , , , l, t",
-        "has local_window_size = 4 and causal = 0; a window is of at least 1 token and causal, and "
-        "-1 is none",
+        "has local_window_size = 4 and causal = 0; a window needs at least 1 token and "
+        "causal = 1; -1 means no window",
     ),
     case(
         HEADS,

@@ -19,7 +19,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
 
 // -----
 
-// The frame ends within the buffer.
+// The frame ends within the slot.
 func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   %1 = tpc.matmul %0, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>

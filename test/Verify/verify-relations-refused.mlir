@@ -348,7 +348,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 
 !local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
-  // expected-error @+1 {{input 0 is unsharded, but its type is 'tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>'}}
+  // expected-error @+1 {{input 0 must be whole on every rank, but its type is 'tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>'}}
   func.func @main(%x: !local) {
     return
   }

@@ -6,7 +6,8 @@
 // follows:
 //
 //   1. The file is imported with the names of its inputs, where equal names are equal sizes. If a
-//      node then has an error, the import is tried again with fewer names (SizeNames).
+//      node then has an error, the import is tried again with other names, finally with none
+//      (SizeNames).
 //   2. tieSizes sets sizes that no op relates to other sizes, if the graph allows it: a mask
 //      [batch, tokens] covers past and new tokens; other sizes are what their names say.
 //

@@ -44,16 +44,17 @@ struct AxisStack {
 /// Returns the stacks of a dimension. Factors without axes are divided at boundaries of the other
 /// dimension's factors.
 static SmallVector<AxisStack> getStacks(DimAttr dim, DimAttr other) {
-  auto open = [](DimAttr attr) {
+  auto toStacks = [](DimAttr attr) {
     SmallVector<AxisStack> list;
     for (FactorAttr factor : attr.getFactors())
       list.push_back({factor.getExpr(), Axes(factor.getAxes())});
     return list;
   };
-  SmallVector<AxisStack> left = open(dim), right = open(other), stacks;
+  SmallVector<AxisStack> left = toStacks(dim), right = toStacks(other), stacks;
   std::reverse(left.begin(), left.end());
   std::reverse(right.begin(), right.end());
-  // Divides the last entry; its major part becomes the last entry.
+  // The lists are now minor to major. Divides the last entry into a minor part and, as the new last
+  // entry, a major part of `size`.
   auto divide = [](SmallVector<AxisStack> &list, const SymExpr &size) {
     auto rest = list.back().size.divideExact(size);
     if (!rest)
@@ -67,7 +68,7 @@ static SmallVector<AxisStack> getStacks(DimAttr dim, DimAttr other) {
       bool fits = divide(right, left.back().size) ||
                   (left.back().axes.empty() && divide(left, right.back().size));
       if (!fits)
-        return open(dim);
+        return toStacks(dim);
     }
     stacks.push_back(left.pop_back_val());
     right.pop_back();
@@ -294,8 +295,8 @@ void Search::expand(DistAttr dist) {
   for (unsigned d = 0; d < dims.size(); ++d)
     for (StringAttr axis : getTops(dims[d])) {
       DistAttr less = withDim(dist, d, removeTop(dims[d], axis));
-      // Before conflicts are resolved an axis may split two dimensions, but not one dimension
-      // twice.
+      // While annotations still conflict, an axis may split two dimensions. Such an axis is not
+      // moved, because it could then split one dimension twice.
       if (!less.usesAxis(axis.getValue()))
         forEachAdded(axis, [&](unsigned other, DimAttr added) {
           if (other != d)

@@ -12,8 +12,8 @@
 // There are two kinds of widths.
 //
 // * The width of the residual: matmuls reduce over it, and other matmuls produce it. It is unsplit
-//   with one tp dimension. With two tp dimensions, it is split over both axes, because it is the
-//   row dimension of the matrices whose columns are split.
+//   with one tp dimension. With two tp dimensions, it is split over both axes in activations, and
+//   over one in matrices (docs/design/partitioning.md).
 // * Widths within a layer, such as all heads of queries (OLMo 2) or the inner width of an MLP. The
 //   column tactics decide whether these are split: they run on a copy of the module in which all
 //   such norms are decomposed. Only the norms whose width is split in the copy are decomposed in
@@ -117,9 +117,9 @@ bool intersects(const FactorClasses::Classes &list, const DenseSet<int> &set) {
   return llvm::any_of(list, [&](int cls) { return set.contains(cls); });
 }
 
-/// Returns the widths within a layer. These are produced only by matmuls that do not depend on a
-/// reduction over the same width. Widths of lookups, and widths of matmuls that depend on such a
-/// reduction, belong to the residual.
+/// Returns the widths within a layer. Matmuls reduce such a width, and no matmul that produces it
+/// has an operand that a reduction over it computed. Widths that lookups produce belong to the
+/// residual.
 DenseSet<int> findInnerWidths(const Plan &plan, const DenseSet<int> &widths) {
   DenseSet<int> produced, used, passedOn;
   // Per value: the widths over which matmuls reduced to compute it, within a function.
@@ -162,8 +162,8 @@ void decompose(ModuleOp module, ArrayRef<Operation *> norms, bool areResidual) {
     module->setAttr(kNormsDecomposedAttr, UnitAttr::get(module.getContext()));
 }
 
-/// Returns the norms of `inner` whose width is split by column tactics or annotations if all norms
-/// of `inner` are decomposed.
+/// Returns the norms of `inner` whose width would be split by column tactics or annotations if all
+/// norms of `inner` were decomposed.
 SmallVector<Operation *> chooseInner(const Plan &plan, ArrayRef<Operation *> inner,
                                      function_ref<LogicalResult(Plan &)> chooseColumns) {
   IRMapping mapping;
@@ -220,8 +220,8 @@ void mlir::tpc::decomposeResidualNorms(const Plan &plan) {
   DenseSet<int> rows;
   for (Operation *op : plan.getOps()) {
     SmallVector<int> list = plan.getRows(op);
-    // Other classes of a dimension that has column classes, such as the head size, do not belong to
-    // the residual.
+    // getRows also returns unsplit classes of a dimension with column classes, such as the head
+    // size. These do not belong to the residual.
     if (!list.empty())
       for (unsigned dim = 0; dim < getSizes(plan.getMatrix(op)).size(); ++dim) {
         FactorClasses::Classes side = plan.classes.getClasses(plan.getMatrix(op), dim);

@@ -28,11 +28,12 @@
 //                              query heads                       matrices
 //     r copies, in weights     ceil(kv * r / tp) * group / r     2 * (ceil(kv * r / tp) + queries)
 //     r copies, after weights  ceil(kv * r / tp) * group / r     2 * (kv + queries)
-//     no repetition            kv * ceil(group / tp)             2 * (kv + queries)
+//     no copies, group split   kv * ceil(group / tp)             2 * (kv + queries)
+//     no copies, kv split      as r = 1 in weights
 //
 // These counts determine the time of a rank's matmuls and attention. The pass selects the split
 // with the minimum time (in a tie: with the fewest stored matrices, then the fewest repetitions). r
-// divides the group and may be 1. For example, tp3 splits 8 query heads of 2 kv heads into 3, 3 and
+// divides the group. For example, tp3 splits 8 query heads of 2 kv heads into 3, 3 and
 // 2 (after weights); with 32 query heads of 8 kv heads, tp6 repeats each kv head twice.
 //
 //===----------------------------------------------------------------------===//
@@ -111,17 +112,17 @@ public:
   bool collect(ArrayRef<AttentionOp> ops) {
     return llvm::all_of(ops,
                         [&](AttentionOp op) { return collect(op.getK()) && collect(op.getV()); }) &&
-           isClosed(ops);
+           hasNoOtherUsers(ops);
   }
   /// Repeats the heads. Returns the additional bytes of weights.
   int64_t apply(int64_t repeats);
 
 private:
   bool collect(Value value);
-  bool isClosed(ArrayRef<AttentionOp> ops);
-  bool has(Value value);
+  bool hasNoOtherUsers(ArrayRef<AttentionOp> ops);
+  bool hasKvHeads(Value value);
   std::optional<unsigned> getDim(Value value);
-  ViewAttr open(ParameterOp parameter);
+  ViewAttr separateClasses(ParameterOp parameter);
   bool collectArgument(BlockArgument argument);
   bool isDelivered(OpOperand &use);
 
@@ -138,7 +139,7 @@ private:
 };
 
 /// Returns the parameter's view with one dimension per class; null if it cannot be expressed.
-ViewAttr HeadRepeater::open(ParameterOp parameter) {
+ViewAttr HeadRepeater::separateClasses(ParameterOp parameter) {
   SmallVector<int64_t> shape;
   for (unsigned dim = 0; dim < getSizes(parameter.getResult()).size(); ++dim)
     for (int leaf : classes.getClasses(parameter.getResult(), dim))
@@ -146,7 +147,7 @@ ViewAttr HeadRepeater::open(ParameterOp parameter) {
   return parameter.getViewOrDense().reshape(shape);
 }
 
-bool HeadRepeater::has(Value value) {
+bool HeadRepeater::hasKvHeads(Value value) {
   for (unsigned dim = 0; dim < getSizes(value).size(); ++dim)
     if (llvm::is_contained(classes.getClasses(value, dim), cls))
       return true;
@@ -236,7 +237,7 @@ bool HeadRepeater::collect(Value value) {
   users.insert(op);
   bool any = isa<ExpandOp>(op); // an expand broadcasts to the repeated heads
   for (Value operand : op->getOperands())
-    if (has(operand)) {
+    if (hasKvHeads(operand)) {
       any = true;
       if (!collect(operand))
         return false;
@@ -263,8 +264,8 @@ bool HeadRepeater::isDelivered(OpOperand &use) {
   });
 }
 
-bool HeadRepeater::isClosed(ArrayRef<AttentionOp> ops) {
-  return llvm::all_of(parameters, [&](ParameterOp op) { return bool(open(op)); }) &&
+bool HeadRepeater::hasNoOtherUsers(ArrayRef<AttentionOp> ops) {
+  return llvm::all_of(parameters, [&](ParameterOp op) { return bool(separateClasses(op)); }) &&
          llvm::all_of(values, [&](Value value) {
            return llvm::all_of(value.getUses(), [&](OpOperand &use) {
              auto attention = dyn_cast<AttentionOp>(use.getOwner());
@@ -301,7 +302,7 @@ int64_t HeadRepeater::apply(int64_t repeats) {
   int64_t bytes = 0;
   for (ParameterOp parameter : parameters) {
     Value value = parameter.getResult();
-    ViewAttr view = open(parameter);
+    ViewAttr view = separateClasses(parameter);
     SmallVector<ArrayAttr> dims;
     unsigned next = 0;
     for (unsigned dim = 0; dim < getSizes(value).size(); ++dim) {
@@ -458,7 +459,7 @@ struct RepeatKvHeads : public mlir::tpc::impl::RepeatKvHeadsBase<RepeatKvHeads> 
       return signalPassFailure();
     }
     int64_t parts = spec->grid.size(::tpc::Axis::TP);
-    if (parts > 1 && !spec->isTensor2D()) // tp2x4: tpx splits heads of groups
+    if (parts > 1 && !spec->isTensor2D()) // tp2x4: one axis splits each group
       repeatKvHeads(getOperation(), parts);
   }
 };

@@ -46,7 +46,8 @@ struct FuncLemma : LemmaOpInterface::ExternalModel<FuncLemma, func::FuncOp> {
       return success();
     for (auto [i, type] : llvm::enumerate(function.getArgumentTypes()))
       if (!c.get(type).isWhole())
-        return c.fail(function) << "input " << i << " is unsharded, but its type is " << type;
+        return c.fail(function) << "input " << i << " must be whole on every rank, but its type is "
+                                << type;
     for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
       if (!c.get(type).partial.empty())
         return c.fail(function) << "output " << i << " is delivered unreduced over {"
@@ -71,8 +72,8 @@ struct PipelineLemma : LemmaOpInterface::ExternalModel<PipelineLemma, PipelineOp
       if (failed(c.checkType(op, input.getType())))
         return failure();
       if (!c.get(input).isWhole())
-        return c.fail(op) << "input " << input.getArgNumber() << " is unsharded, but its type is "
-                          << input.getType();
+        return c.fail(op) << "input " << input.getArgNumber()
+                          << " must be whole on every rank, but its type is " << input.getType();
     }
     return success();
   }

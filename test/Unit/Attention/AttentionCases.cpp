@@ -117,7 +117,7 @@ Host draw(const Variant &variant, const Case &made) {
     a.k_head_stride = a.seq_k * a.k_row_stride, a.v_head_stride = a.seq_k * a.v_row_stride;
     a.k_batch_stride = a.heads_kv * a.k_head_stride,
     a.v_batch_stride = a.heads_kv * a.v_head_stride;
-    // Lengths are those before the step, so the last query may be after the last key.
+    // Lengths are those before the step, so queries may be beyond the end of the cache.
     for (int64_t b = 0; b < a.batch; ++b)
       host.lengths.push_back(int64_t(random() % uint64_t(a.seq_k + 1)));
     a.lengths = host.lengths.data();
@@ -185,7 +185,7 @@ void keepSequence(Host &host, int64_t sequence) {
 // Expected results
 //===----------------------------------------------------------------------===//
 
-/// Computes attention of 16-bit operands in f64 on the host.
+/// Computes attention in f64 on the host.
 std::vector<double> computeExact(const Host &host) {
   const tpc_attention_args &a = host.args;
   std::vector<double> out(size_t(a.batch * a.seq_q * a.out_row_stride));
@@ -193,7 +193,7 @@ std::vector<double> computeExact(const Host &host) {
   for (int64_t b = 0; b < a.batch; ++b)
     for (int64_t i = 0; i < a.seq_q; ++i)
       for (int64_t h = 0; h < a.heads_q; ++h) {
-        int64_t kv = h / (a.heads_q / a.heads_kv), stands = i + (a.lengths ? a.lengths[b] : 0);
+        int64_t kv = h / (a.heads_q / a.heads_kv), position = i + (a.lengths ? a.lengths[b] : 0);
         double most = -INFINITY, total = 0;
         for (int64_t j = 0; j < a.seq_k; ++j) {
           double s = 0;
@@ -207,9 +207,9 @@ std::vector<double> computeExact(const Host &host) {
           if (a.bias)
             s += a.bias[b * a.bias_batch_stride + h * a.bias_head_stride + at];
           if (a.slopes)
-            s += double(a.slopes[h]) * double(j - stands - a.slopes_offset);
-          bool visible = !(a.causal && j > stands + a.causal_offset) &&
-                         !(a.windowed && j <= stands + a.window_offset) &&
+            s += double(a.slopes[h]) * double(j - position - a.slopes_offset);
+          bool visible = !(a.causal && j > position + a.causal_offset) &&
+                         !(a.windowed && j <= position + a.window_offset) &&
                          (!a.key_mask || a.key_mask[b * a.seq_k + j]) &&
                          (!a.mask || a.mask[b * a.mask_batch_stride + h * a.mask_head_stride + at]);
           score[size_t(j)] = visible ? s : -INFINITY;
@@ -339,7 +339,7 @@ Case attention::drawCase(const Variant &variant, uint64_t seed) {
   auto n = int64_t(seed);
   made.queries = lengths[n % 8];
   made.keys = n % 11 == 5 ? 300 : lengths[(n / 2 + 3) % 8];
-  // Long cases have one head, so that all are fast.
+  // Long cases have one sequence and one kv head, so that all are fast.
   bool isLong = made.queries * made.keys * variant.headSize > 64 * 64 * 64;
   made.batch = 1 + !isLong * (n % 2);
   made.kvHeads = 1 + !isLong * (n % 3 % 2);

@@ -1,9 +1,9 @@
 //===- LowerReshardsTest.cpp - Minimality of reshard collectives ----------===//
 //
 // The oracle is a shortest-path table over all distributions of a value of one to three dimensions
-// over one or two axes. It shares no code with the pass. A distribution is a list of axes for each
-// dimension that they split, in order, and the set of axes that the value is unreduced over. The
-// result of the pass is read from the types of its ops.
+// over one or two axes. It shares no code with the pass. A distribution has, for each dimension,
+// the ordered list of axes that split it, and the set of axes over which the value is unreduced.
+// The result of the pass is read from the types of its ops.
 //
 //===----------------------------------------------------------------------===//
 
@@ -297,11 +297,11 @@ void compare(const World &world) {
     int64_t sent = 0;
     for (Operation &op : function.front())
       sent += countSent(op, grid);
-    std::set<int> isRelevant;
+    std::set<int> relevantAxes;
     for (int axis = 0; axis < int(world.axes.size()); ++axis)
       if (from.uses(axis) || to.uses(axis))
-        isRelevant.insert(axis);
-    auto [it, isNew] = known.try_emplace({from, isRelevant});
+        relevantAxes.insert(axis);
+    auto [it, isNew] = known.try_emplace({from, relevantAxes});
     if (isNew)
       it->second = oracle(world, dists, from, to);
     EXPECT_EQ(sent, it->second.at(to)) << "from " << world.type(from) << " to " << world.type(to);

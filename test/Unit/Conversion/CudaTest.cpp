@@ -1,4 +1,4 @@
-//===- CudaTest.cpp - PTX features per architecture -----------------------===//
+//===- CudaTest.cpp - Rounding in PTX, and lists of architectures ---------===//
 
 #include "tpc/Conversion/Cuda/Cuda.h"
 

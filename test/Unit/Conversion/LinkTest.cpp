@@ -1,4 +1,4 @@
-//===- LinkTest.cpp - Symbols that the surrounding program exports --------===//
+//===- LinkTest.cpp - Linking in a process with its own global state ------===//
 
 #include "tpc/Conversion/Lower.h"
 
@@ -106,7 +106,7 @@ TEST_F(Link, LinksInSeveralThreads) {
   EXPECT_EQ(countFiles(), 4);
 }
 
-TEST_F(Link, PreservesTheProgramsOptions) {
+TEST_F(Link, PreservesTheProcessOptions) {
   parse({"-link-test-number=7", "-link-test-b", "one"});
   ASSERT_EQ(link(makeObject(1), "program"), "");
   EXPECT_EQ(number, 7);
@@ -115,7 +115,7 @@ TEST_F(Link, PreservesTheProgramsOptions) {
   EXPECT_EQ(rest.size(), 1u);
   EXPECT_TRUE(cl::getRegisteredOptions().contains("link-test-number"));
 
-  // The options of the program can still be parsed.
+  // The options of the process can still be parsed.
   cl::ResetAllOptionOccurrences();
   parse({"link-test-command", "-link-test-number=5"});
   ASSERT_EQ(link(makeObject(1), "program"), "");

@@ -1,4 +1,4 @@
-//===- KernelRun.h - Interpreted kernel IR ----------------------*- C++ -*-===//
+//===- KernelRun.h - Compiled kernels in the PTX simulator ------*- C++ -*-===//
 
 #ifndef TPC_TEST_UNIT_CUDA_KERNELRUN_H
 #define TPC_TEST_UNIT_CUDA_KERNELRUN_H
@@ -61,7 +61,7 @@ module @kernels {
 class KernelRun {
 public:
   explicit KernelRun(std::vector<int64_t> sizes, uint64_t seed = 1) : memory(seed), seed(seed) {
-    sizes.resize(16); // all coordinates of the rank are zero
+    sizes.resize(16); // env: sizes, then the rank's coordinates, which are zero
     input("env", sizes);
     arguments.push_back(
         ptx::Argument::pointer(memory.allocate(256, "status", 256, ptx::Fill::Zero)));

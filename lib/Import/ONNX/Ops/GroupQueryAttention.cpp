@@ -9,10 +9,10 @@
 //   positions  = lengths[b] + 0, 1, …             of new tokens
 //   present[b] = past[b, :lengths[b]], new tokens
 //
-// In a prompt, lengths are 0 or less, and padding is at the end of a sequence, where causality
-// hides it. `present` is a lookup of rows in the concatenation of past and new tokens. If each
-// sequence has `past` tokens, as in a generation, tpc-simplify finds that the lookup is the
-// identity, and that queries begin at `past`.
+// In a prompt the difference is 0 or less, so the length is 0. Padding is at the end of a sequence,
+// where causality hides it. `present` is a lookup of rows in the concatenation of past and new
+// tokens. If each sequence has `past` tokens, as in a generation, tpc-simplify finds that the
+// lookup is the identity, and that queries begin at `past`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -63,8 +63,8 @@ private:
   LogicalResult rotate();
   /// Sets `lengths` and `rows`.
   LogicalResult findRows();
-  /// Appends new keys or values to a cache, and sets an output to the result.
-  LogicalResult append(unsigned pastInput, unsigned output, Value &fresh);
+  /// Replaces `tokens`, the new keys or values, by past and new ones, and sets an output to them.
+  LogicalResult append(unsigned pastInput, unsigned output, Value &tokens);
   /// Returns the visible keys, [batch or 1, 1, sequence, keys].
   Value visibleKeys();
   FailureOr<Value> scoreBias();
@@ -120,7 +120,7 @@ LogicalResult GroupQueryAttention::readAttributes() {
   n.ignore("sliding_window_cache");
   if (window == 0 || window < -1 || (window > 0 && !causal))
     return n.error() << "has local_window_size = " << window << " and causal = " << int(causal)
-                     << "; a window is of at least 1 token and causal, and -1 is none";
+                     << "; a window needs at least 1 token and causal = 1; -1 means no window";
   return success();
 }
 
@@ -211,8 +211,8 @@ LogicalResult GroupQueryAttention::readLengths() {
     return n.error() << "has seqlens_k of shape " << str(last.shape) << "; it must be [batch]";
   if (!n.equate(last.shape[0], batch(), "seqlens_k has a number for each sequence"))
     return failure();
-  // Exporters compute the total from the mask's size, which has its own name. The size of window
-  // caches has another name.
+  // The total (from the mask) and the past (window caches) may have different symbols. Then the
+  // past's symbol becomes total - sequence.
   std::optional<SymExpr> total = n.in(TotalLength).scalarInt();
   StringRef why = "total_sequence_length is the number of past and new tokens";
   if (total && getSymbolName(*total - sequence()) && getSymbolName(past))
@@ -302,17 +302,17 @@ LogicalResult GroupQueryAttention::rotate() {
   return success();
 }
 
-LogicalResult GroupQueryAttention::append(unsigned pastInput, unsigned output, Value &fresh) {
+LogicalResult GroupQueryAttention::append(unsigned pastInput, unsigned output, Value &tokens) {
   if (n.has(pastInput)) {
-    Value all = n.concat({n.operand(pastInput), n.transpose(fresh, {0, 2, 1, 3})}, 2);
+    Value all = n.concat({n.operand(pastInput), n.transpose(tokens, {0, 2, 1, 3})}, 2);
     if (!all)
       return failure();
     all = n.transpose(all, {0, 2, 1, 3});
-    fresh = GatherNDOp::create(n.b, n.loc, all.getType(), all, rows, 1);
+    tokens = GatherNDOp::create(n.b, n.loc, all.getType(), all, rows, 1);
   }
   if (!n.isUsed(output))
     return success();
-  return n.set(output, n.wrap(n.transpose(fresh, {0, 2, 1, 3})));
+  return n.set(output, n.wrap(n.transpose(tokens, {0, 2, 1, 3})));
 }
 
 Value GroupQueryAttention::visibleKeys() {
@@ -427,6 +427,6 @@ static LogicalResult importGroupQueryAttention(Node &n) { return GroupQueryAtten
 void mlir::tpc::frontend::addGroupQueryAttentionOps(OpTable &t) {
   t.addMicrosoft(
       "GroupQueryAttention", importGroupQueryAttention,
-      "no quantized cache; output output_qk unused; caches have all past tokens, and present "
-      "ones do not share their memory; static head size");
+      "no quantized cache; output output_qk unused; past inputs contain all past tokens; "
+      "past and present do not share a buffer; static head size");
 }

@@ -1,4 +1,4 @@
-"""Parts of a run in their order, and the property that each checks."""
+"""Parts of a run in their order, and properties that none of them checks."""
 
 from __future__ import annotations
 
