@@ -72,7 +72,7 @@ def test_sample(programs):
     run(programs, cases, "sample_of_experts")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all(programs):
     cases = [
         (name, grid, kind, seed)

@@ -91,10 +91,10 @@ TEST(ShardSpec, ExpertsOfSameTokens) {
     std::string_view text;
     int64_t world, dense, ep, etp; // dense: ranks of the dense grid's axis ep
   };
-  for (const Case &c : {Case{"ep4", 4, 4, 4, 1}, Case{"tp2,ep2", 4, 2, 2, 2},
-                        Case{"tp2,ep2,etp1", 2, 1, 2, 1}, Case{"tp2,ep4,etp1", 4, 2, 4, 1},
-                        Case{"pp2,ep2,mb2", 4, 2, 2, 1}, Case{"tp2,ep2,etp1,dp2", 4, 1, 2, 1},
-                        Case{"ep2,pp2,order=tp-ep-pp", 4, 2, 2, 1}}) {
+  for (const Case &c :
+       {Case{"ep4", 4, 4, 4, 1}, Case{"tp2,ep2", 4, 2, 2, 2}, Case{"tp2,ep2,etp1", 2, 1, 2, 1},
+        Case{"tp2,ep4,etp1", 4, 2, 4, 1}, Case{"pp2,ep2,mb2", 4, 2, 2, 1},
+        Case{"tp2,ep2,etp1,dp2", 4, 1, 2, 1}, Case{"ep2,pp2,order=tp-ep-pp", 4, 2, 2, 1}}) {
     ShardSpec spec = parse(c.text);
     EXPECT_EQ(spec.grid.worldSize(), c.world) << c.text;
     EXPECT_EQ(spec.grid.size(Axis::EP), c.dense) << c.text;
