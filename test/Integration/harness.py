@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 import os
@@ -187,6 +188,17 @@ class Result:
                 word.lower() in self.stderr.lower()
             ), f"the message does not name '{word}'\n{self}"
         return self
+
+
+def load_script(path: Path):
+    """Imports a script under a name of its own: several folders have a make.py."""
+    name = "_".join(path.relative_to(TOP).with_suffix("").parts)
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
 
 
 def run(

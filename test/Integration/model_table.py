@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,13 +14,12 @@ import simulator
 from genai_files import GenAi
 from generation import generate
 from halves import as_float, halve, rounded_nodes, rounded_weights, widen
-from harness import TOP
+from harness import TOP, load_script
 from models import COMMITTED, FAMILIES, MODELS
 from quantized_files import Blocks, in_blocks
 from tpc.reference import Session, difference
 
-sys.path.append(str(MODELS))
-import make  # noqa: E402
+make = load_script(MODELS / "make.py")
 
 PAGE = TOP / "docs" / "reference" / "models.md"
 COLUMNS = ("prefill", "generate", "tp2", "pp2,tp2", "GPU simulator")

@@ -9,7 +9,7 @@ import pytest
 from onnx import numpy_helper
 
 import tpc
-from harness import BUILD, TOP, run, sanitized, tool
+from harness import BUILD, TOP, load_script, run, sanitized, tool
 from tpc import compiler, reference
 from tpc.text import ids_of, load_tokenizer
 
@@ -24,8 +24,7 @@ MODEL = FOLDER / "stories.onnx"
 PROMPT = "Once upon a time"
 TEXT = " there was a little fox that lived in a quiet forest. The fox was called Lily."
 
-sys.path.insert(0, str(FOLDER))
-import make  # noqa: E402
+make = load_script(FOLDER / "make.py")
 
 
 @pytest.fixture
