@@ -106,33 +106,25 @@ llvm::Expected<TensorSource> TensorReader::read(const TensorProto &proto) {
   if (proto.dims_size() > 32)
     return fault("has " + llvm::Twine(proto.dims_size()) + " dimensions");
   SmallVector<int64_t> shape(proto.dims().begin(), proto.dims().end());
-  if (source.packedBits) {
-    int64_t each = 8 / source.packedBits, count = 1;
-    if (shape.empty() || shape.back() % each) {
-      source.unalignedShape = shape;
-      for (int64_t size : shape) {
-        if (size < 0)
-          return fault("has a negative size, " + llvm::Twine(size));
-        if (__builtin_mul_overflow(count, size, &count))
-          return fault("is too large");
-      }
-      shape = {count / each + (count % each != 0)};
-    } else {
-      shape.back() /= each;
-    }
-  }
-  uint64_t bytes = getElementBytes(element);
   // The product of non-zero sizes must fit, so that later computations cannot overflow.
+  int64_t largest = getElementBytes(element);
   for (int64_t size : shape) {
     if (size < 0)
       return fault("has a negative size, " + llvm::Twine(size));
-    if (size && __builtin_mul_overflow(bytes, (uint64_t)size, &bytes))
+    if (size && __builtin_mul_overflow(largest, size, &largest))
       return fault("is too large");
   }
-  if (bytes > (uint64_t)INT64_MAX)
-    return fault("is too large");
+  if (source.packedBits) {
+    int64_t each = 8 / source.packedBits;
+    if (!shape.empty() && shape.back() % each == 0) {
+      shape.back() /= each;
+    } else {
+      source.unalignedShape = shape;
+      shape = {int64_t(llvm::divideCeil(ShapedType::getNumElements(shape), each))};
+    }
+  }
   source.type = RankedTensorType::get(shape, element);
-  source.bytes = source.elements() ? bytes : 0;
+  source.bytes = source.elements() * getElementBytes(element);
 
   llvm::StringRef range;
   for (const auto &entry : proto.external_data())

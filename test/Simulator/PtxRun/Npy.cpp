@@ -50,8 +50,7 @@ Array ptxrun::readArray(const std::string &path) {
   std::string header = content.substr(begin, length);
   Array array;
   array.type = valueOf(header, "descr", '\'', '\'');
-  if (!elementBytes(array.type) || (array.type[0] != '<' && array.type[0] != '|'))
-    fail("has elements of an unsupported type: " + array.type);
+  typeOfNumpy(array.type, path);
   if (header.find("'fortran_order': False") == header.npos)
     fail("is not in C order: convert it by np.ascontiguousarray");
   uint64_t bytes = elementBytes(array.type);

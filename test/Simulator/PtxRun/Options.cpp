@@ -200,9 +200,7 @@ Parameter parseParameter(const std::string &text, size_t index, uint64_t seed) {
   if (what.ends_with(".npy")) {
     Array array = readArray(what);
     parameter.name = what;
-    parameter.type = typeOfNumpy(array.type);
-    if (parameter.type.empty())
-      throw UserError("'" + what + "' has elements of an unsupported type: " + array.type);
+    parameter.type = typeOfNumpy(array.type, what);
     parameter.shape = array.shape;
     parameter.bytes = std::move(array.data);
     parameter.size = parameter.bytes.size();
@@ -254,15 +252,16 @@ ptx::Dim3 parseDim(const std::string &text, const std::string &option) {
 
 std::string ptxrun::numpyType(const std::string &type) { return types.at(type).numpy; }
 
-std::string ptxrun::typeOfNumpy(const std::string &numpy) {
+std::string ptxrun::typeOfNumpy(const std::string &numpy, const std::string &path) {
   if (numpy == "|b1")
     return "u8";
-  if (numpy == "<u2")
-    return "bf16";
-  for (const auto &[name, type] : types)
+  std::string all = "|b1";
+  for (const auto &[name, type] : types) {
     if (type.numpy == numpy)
       return name;
-  return "";
+    all += std::string(", ") + type.numpy;
+  }
+  throw UserError("'" + path + "' has elements of type '" + numpy + "'; supported are " + all);
 }
 
 Options ptxrun::parseOptions(const std::vector<std::string> &arguments) {

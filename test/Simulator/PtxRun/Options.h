@@ -43,8 +43,9 @@ extern const char *const help;
 
 /// Returns NumPy's name of a type, such as "<f4" for "f32".
 std::string numpyType(const std::string &type);
-/// Returns the type with that NumPy name, or an empty string if it is not supported.
-std::string typeOfNumpy(const std::string &numpy);
+/// Returns the type for a NumPy type in the file `path`. Throws UserError with the NumPy types that
+/// buffers can have if it is none of them.
+std::string typeOfNumpy(const std::string &numpy, const std::string &path);
 
 Options parseOptions(const std::vector<std::string> &arguments);
 

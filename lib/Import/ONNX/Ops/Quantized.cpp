@@ -185,6 +185,9 @@ static LogicalResult importGatherBlockQuantized(Node &n) {
     bits = data.packedBits;
   if (!indices.isInt())
     return n.error() << "has indices of type " << indices.element;
+  if (data.unalignedShape)
+    return n.error() << "has a table " << str(*data.unalignedShape) << " of " << bits
+                     << "-bit integers, whose rows must end at a byte";
   std::optional<int64_t> rows, bytes;
   if (data.rank() == 2) {
     rows = data.shape[0].asConstant();
