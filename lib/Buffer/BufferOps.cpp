@@ -81,6 +81,19 @@ SmallVector<buffer::ProductOp::Matmul> buffer::ProductOp::getMatmuls() {
   return matmuls;
 }
 
+LogicalResult buffer::QuantizedProductOp::verify() {
+  auto isWidth = [](int64_t bits) { return bits == 2 || bits == 4 || bits == 8; };
+  if (!isWidth(getBits()) || (getZeroBits() && !isWidth(getZeroBits())))
+    return emitOpError() << "has numbers of " << getBits() << " bits and zero points of "
+                         << getZeroBits() << "; must be 2, 4 or 8";
+  if (getScaleStrides().size() != 2 || (getZeroStrides() && getZeroStrides()->size() != 2))
+    return emitOpError("must have two strides: of columns and of blocks");
+  if (bool(getZeros()) != getZeroStrides().has_value() || (!getZeros() && getZeroBits()) ||
+      (getZeros() && getZeroPoint() != 0))
+    return emitOpError("must have zero points and their strides, or one zero point");
+  return success();
+}
+
 namespace {
 /// Operand and attribute lists in which the op stores its matmuls.
 struct MatmulLists {

@@ -1,9 +1,11 @@
 //===- BufferModelsCompute.cpp - Computation ops on buffers ---------------===//
 
 #include "KernelClusters.h"
+#include "QuantizedMatrices.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/LocalIndex.h"
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
 using namespace mlir;
@@ -32,6 +34,18 @@ struct ConstantModel : HostOpInterface::ExternalModel<ConstantModel, ConstantOp>
   }
 };
 
+/// Model of ops between quantized parameters and a matmul, which the matmul's call computes.
+struct QuantizedModel : HostOpInterface::ExternalModel<QuantizedModel, DequantizeOp> {
+  bool isHostOp(Operation *op) const { return op->hasAttr(kQuantizedAttr); }
+  bool needsMemory(Operation *op) const { return !isHostOp(op); }
+  LogicalResult plan(Operation *, BufferPlanner &) const { return success(); }
+};
+struct QuantizedSliceModel : HostOpInterface::ExternalModel<QuantizedSliceModel, SliceOp> {
+  bool isHostOp(Operation *op) const { return op->hasAttr(kQuantizedAttr); }
+  bool needsMemory(Operation *op) const { return !isHostOp(op); }
+  LogicalResult plan(Operation *, BufferPlanner &) const { return success(); }
+};
+
 /// Plans a movement op on a cache. The result of the last movement aliases the cache's buffer.
 static LogicalResult planAliased(Operation *op, BufferPlanner &p) {
   Value result = op->getResult(0);
@@ -49,20 +63,30 @@ struct AliasedCopiesModel : HostOpInterface::ExternalModel<AliasedCopiesModel<Op
 
 /// Transposes whose results runtime calls read by strides.
 struct AliasedTransposeModel : HostOpInterface::ExternalModel<AliasedTransposeModel, TransposeOp> {
-  bool isHostOp(Operation *op) const { return op->hasAttr(kAliasedAttr); }
-  Value getAliased(Operation *op) const { return isHostOp(op) ? op->getOperand(0) : Value(); }
+  bool isHostOp(Operation *op) const {
+    return op->hasAttr(kAliasedAttr) || op->hasAttr(kQuantizedAttr);
+  }
+  bool needsMemory(Operation *op) const { return !op->hasAttr(kQuantizedAttr); }
+  Value getAliased(Operation *op) const {
+    return op->hasAttr(kAliasedAttr) ? op->getOperand(0) : Value();
+  }
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
+    if (op->hasAttr(kQuantizedAttr))
+      return success();
     p.setBuffer(op->getResult(0), p.getBuffer(op->getOperand(0)));
     return success();
   }
 };
 
 struct ReshapeModel : HostOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
-  bool needsMemory(Operation *op) const { return !op->hasAttr(kAliasedAttr); }
-  Value getAliased(Operation *op) const {
-    return op->hasAttr(kAliasedAttr) ? Value() : op->getOperand(0);
+  static bool isSeparate(Operation *op) {
+    return op->hasAttr(kAliasedAttr) || op->hasAttr(kQuantizedAttr);
   }
+  bool needsMemory(Operation *op) const { return !isSeparate(op); }
+  Value getAliased(Operation *op) const { return isSeparate(op) ? Value() : op->getOperand(0); }
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
+    if (op->hasAttr(kQuantizedAttr))
+      return success();
     if (op->hasAttr(kAliasedAttr))
       return planAliased(op, p);
     p.setBuffer(op->getResult(0), p.getBuffer(op->getOperand(0)));
@@ -156,6 +180,9 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
 
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
     auto matmul = cast<MatmulOp>(op);
+    Operation *rhs = matmul.getRhs().getDefiningOp();
+    if (rhs && rhs->hasAttr(kQuantizedAttr))
+      return planQuantized(matmul, p);
     if (!p.getShared().parameters.isPackedMatmul(matmul))
       return planBatch(matmul, p);
     SmallVector<MatmulOp> merged = getMerged(matmul);
@@ -182,9 +209,15 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     return success();
   }
 
-  static buffer::ProductOp::Matmul planPart(MatmulOp op, BufferPlanner &p) {
-    Value bias = op.getBias(), residual, last = op.getResult();
-    auto epilogue = buffer::Epilogue::None;
+  /// Operands of a matmul's epilogue, on tensors.
+  struct Fused {
+    Value bias, residual;
+    buffer::Epilogue epilogue = buffer::Epilogue::None;
+  };
+
+  static Fused getFused(MatmulOp op) {
+    Fused fused{op.getBias(), {}};
+    Value last = op.getResult();
     for (;;) {
       Operation *user = last.hasOneUse() ? *last.user_begin() : nullptr;
       auto attr = user ? user->getAttrOfType<IntegerAttr>(kFusedAttr) : IntegerAttr();
@@ -193,18 +226,44 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
       if (auto add = dyn_cast<AddOp>(user)) {
         Value other = add.getOperand(1 - attr.getInt());
         bool isVector = cast<RankedTensorType>(other.getType()).getRank() == 1;
-        (isVector ? bias : residual) = other;
+        (isVector ? fused.bias : fused.residual) = other;
       } else {
-        epilogue = getEpilogue(user);
+        fused.epilogue = getEpilogue(user);
       }
       last = user->getResult(0);
     }
+    return fused;
+  }
+
+  static buffer::ProductOp::Matmul planPart(MatmulOp op, BufferPlanner &p) {
+    Fused fused = getFused(op);
     return {p.parameter(getLoadedParameter(op.getRhs()), ParameterUse::Packed),
-            bias ? p.getBuffer(bias) : Value(),
-            residual ? p.getBuffer(residual) : Value(),
+            fused.bias ? p.getBuffer(fused.bias) : Value(),
+            fused.residual ? p.getBuffer(fused.residual) : Value(),
             p.getBuffer(op.getResult()),
             p.expr(p.sizes(op.getRhs().getType())[1]),
-            epilogue};
+            fused.epilogue};
+  }
+
+  static LogicalResult planQuantized(MatmulOp op, BufferPlanner &p) {
+    auto matrix = getQuantizedMatrix(op.getRhs(), p.getShared().parameters);
+    if (!matrix)
+      return op.emitOpError("multiplies by a matrix whose parameters no call reads");
+    Fused fused = getFused(op);
+    auto bufferOf = [&](Value tensor) { return tensor ? p.getBuffer(tensor) : Value(); };
+    Value x = p.getBuffer(op.getLhs()), packed = p.getBuffer(matrix->packed),
+          scale = p.getBuffer(matrix->scale), zeros = bufferOf(matrix->zeros),
+          bias = bufferOf(fused.bias), residual = bufferOf(fused.residual),
+          to = p.getBuffer(op.getResult());
+    SmallVector<SymExpr> lhs = p.sizes(op.getLhs().getType());
+    buffer::QuantizedProductOp::create(
+        p.builder(), p.getLoc(), x, packed, scale, zeros, bias, residual, to,
+        p.expr(product(ArrayRef(lhs).drop_back())), p.expr(lhs.back()),
+        p.expr(p.sizes(op.getRhs().getType())[1]), matrix->numbers.getBits(),
+        int64_t(matrix->numbers.getZeroPoint()), p.expr(matrix->rowBytes), matrix->byRows,
+        p.exprs(matrix->scaleStrides), p.expr(matrix->block), matrix->zeroBits,
+        zeros ? p.exprs(matrix->zeroStrides) : ArrayAttr(), fused.epilogue);
+    return success();
   }
 
   // Plans a matmul of two computed values. Each operand has either no batch (or batch size 1) or
@@ -447,6 +506,8 @@ void mlir::tpc::attachComputeModels(MLIRContext *context) {
   ParameterOp::attachInterface<ParameterModel>(*context);
   CastOp::attachInterface<LoadedCastModel>(*context);
   ConstantOp::attachInterface<ConstantModel>(*context);
+  DequantizeOp::attachInterface<QuantizedModel>(*context);
+  SliceOp::attachInterface<QuantizedSliceModel>(*context);
   ReshapeOp::attachInterface<ReshapeModel>(*context);
   LocalSliceOp::attachInterface<LocalSliceModel>(*context);
   MatmulOp::attachInterface<MatmulModel>(*context);

@@ -149,7 +149,8 @@ void FuseEpilogues::runOnOperation() {
   ParameterTable parameters(getOperation());
   SmallVector<MatmulOp> packed, others;
   getOperation().walk([&](MatmulOp op) {
-    if (parameters.isPackedMatmul(op))
+    Operation *rhs = op.getRhs().getDefiningOp();
+    if (parameters.isPackedMatmul(op) || (rhs && rhs->hasAttr(kQuantizedAttr)))
       packed.push_back(op);
     else if (TargetTraits::get(op).computesMatmuls(getElementTypeOrSelf(op.getType())))
       others.push_back(op);

@@ -141,6 +141,40 @@ template <> void Call<buffer::BatchProductOp>::emit(Operation *base, HostEmitter
          e.expr(op.getN()), e.expr(op.getAStride()), e.expr(op.getBStride()));
 }
 
+template <> void Call<buffer::QuantizedProductOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::QuantizedProductOp>(base);
+  SmallVector<Value> scale = e.exprs(op.getScaleStrides());
+  SmallVector<Value> zero{e.i64(0), e.i64(0)};
+  if (op.getZeroStrides())
+    zero = e.exprs(*op.getZeroStrides());
+  abi::Pointer args = e.store(abi::Values<tpc_quantized_args>{
+      .x = e.pointer(op.getX()),
+      .packed = e.pointer(op.getPacked()),
+      .scale = e.pointer(op.getScale()),
+      .zero = e.pointer(op.getZeros()),
+      .bias = e.pointer(op.getBias()),
+      .residual = e.pointer(op.getResidual()),
+      .out = e.pointer(op.getTo()),
+      .m = e.expr(op.getM()),
+      .k = e.expr(op.getK()),
+      .n = e.expr(op.getN()),
+      .row_bytes = e.expr(op.getRowBytes()),
+      .block = e.expr(op.getBlock()),
+      .scale_column_stride = abi::I64(scale[0]),
+      .scale_block_stride = abi::I64(scale[1]),
+      .zero_column_stride = abi::I64(zero[0]),
+      .zero_block_stride = abi::I64(zero[1]),
+      .bits = e.i32(op.getBits()),
+      .zero_bits = e.i32(op.getZeroBits()),
+      .zero_point = e.i32(op.getZeroPoint()),
+      .is_signed = e.i32(!isUnsigned(buffer::getExtent(op.getPacked()).getElement())),
+      .by_rows = e.i32(op.getByRows()),
+      .scale_dtype = e.dtype(op.getScale()),
+      .epilogue = e.i32(static_cast<int64_t>(op.getEpilogue())),
+  });
+  e.call(TPC_ABI(tpc_quantized_product), args);
+}
+
 template <> void Call<buffer::AttentionOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::AttentionOp>(base);
   auto list = [&](std::optional<ArrayAttr> exprs, size_t i) {
@@ -368,8 +402,8 @@ void mlir::tpc::attachRuntimeCalls(MLIRContext *context) {
   using namespace buffer;
   attach<PushOp, PopOp, SlotOp, PartOp, ColumnsOp, InputOp, StateOp, buffer::AppendOp,
          buffer::ConstantOp, buffer::ParameterOp, DenseOp, CopyOp, LaunchOp, buffer::CallOp,
-         ProductOp, BatchProductOp, ExpertsOp, buffer::AttentionOp, buffer::AllReduceOp,
-         buffer::AllGatherOp, buffer::ReduceScatterOp, buffer::AllToAllOp,
+         ProductOp, BatchProductOp, QuantizedProductOp, ExpertsOp, buffer::AttentionOp,
+         buffer::AllReduceOp, buffer::AllGatherOp, buffer::ReduceScatterOp, buffer::AllToAllOp,
          buffer::CollectivePermuteOp, buffer::ExchangeOp, buffer::BroadcastOp, buffer::SendOp,
          buffer::RecvOp, buffer::OutputOp, RoundsOp>(context);
 }

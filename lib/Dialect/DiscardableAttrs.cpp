@@ -9,6 +9,7 @@
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Dialect/LinksAttr.h"
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Dialect/State.h"
 
@@ -203,6 +204,17 @@ static bool isLoaded(const AttrUse &found) {
          });
 }
 
+/// Whether only matmuls that multiply by the value use it, possibly through other such ops.
+static bool isQuantized(const AttrUse &found) {
+  return isa<UnitAttr>(found.value) &&
+         (isa_and_nonnull<DequantizeOp>(found.op) ||
+          isa_and_nonnull<MovementOpInterface>(found.op)) &&
+         llvm::all_of(found.op->getUses(), [](OpOperand &use) {
+           return use.getOwner()->hasAttr(kQuantizedAttr) ||
+                  (isa<MatmulOp>(use.getOwner()) && use.getOperandNumber() == 1);
+         });
+}
+
 /// Whether the op is a movement op whose result may alias its operand.
 static bool isAliased(const AttrUse &found) {
   return isa<UnitAttr>(found.value) &&
@@ -353,6 +365,8 @@ static const Entry table[] = {
     {kLoadedAttr, OnValue,
      "a unit attribute of a cast from 16 bits to f32 that is used only as the RHS of matmuls",
      isLoaded},
+    {kQuantizedAttr, OnValue,
+     "a unit attribute of an op between quantized parameters and the RHS of a matmul", isQuantized},
     {kRoundsPartsAttr, OnValue, "a unit attribute of the cast of a matmul from f32 to 16 bits",
      roundsParts},
 

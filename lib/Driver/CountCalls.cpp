@@ -30,7 +30,7 @@ std::vector<FunctionRow> countCalls(ModuleOp staged) {
     FunctionRow row{of.getName().str(), of->hasAttr(kLayerAttr),
                     calls.lookup(function.getSymName())};
     function.walk([&](Operation *op) {
-      row.matmuls += isa<buffer::ProductOp, buffer::BatchProductOp>(op);
+      row.matmuls += isa<buffer::ProductOp, buffer::BatchProductOp, buffer::QuantizedProductOp>(op);
       row.attentions += isa<buffer::AttentionOp>(op);
       row.kernels += isa<buffer::LaunchOp>(op);
     });

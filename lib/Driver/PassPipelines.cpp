@@ -129,6 +129,7 @@ void ::tpc::buildStagesPassPipeline(OpPassManager &pm) {
 void ::tpc::buildKernelsPassPipeline(OpPassManager &pm) {
   pm.addPass(createRecordSchedule()); // requires the staged program
   pm.addPass(createWidenMatmuls());
+  pm.addPass(createFuseDequantize());
   pm.addPass(createFuseEpilogues());
   pm.addPass(createMergeMatmuls());
   pm.addPass(createAliasCaches());

@@ -69,6 +69,26 @@ Accesses accessesOf(const BatchProduct &p) {
           {p.out, p.batch * p.m * p.n * f32, true}};
 }
 
+Accesses accessesOf(const tpc_quantized_args &a) {
+  int64_t blocks = (a.k + a.block - 1) / a.block, results = a.m * a.n * f32;
+  auto count = [&](int64_t column, int64_t block) {
+    return (a.n - 1) * column + (blocks - 1) * block + 1;
+  };
+  int64_t zeros = count(a.zero_column_stride, a.zero_block_stride),
+          scaleBytes = sizeOf(a.scale_dtype);
+  return {{a.x, a.m * a.k * f32, false},
+          {a.packed, (a.by_rows ? a.k : a.n) * a.row_bytes, false},
+          {a.scale, count(a.scale_column_stride, a.scale_block_stride) * scaleBytes, false},
+          {a.zero,
+           !a.zero       ? 0
+           : a.zero_bits ? (zeros * a.zero_bits + 7) / 8
+                         : zeros * scaleBytes,
+           false},
+          {a.bias, a.bias ? a.n * f32 : 0, false},
+          {a.residual, a.residual ? results : 0, false},
+          {a.out, results, true}};
+}
+
 Accesses accessesOf(const tpc_attention_args &a) {
   auto rows = [&](const void *begin, int64_t count, int64_t stride, int64_t last, bool writes) {
     return Access{begin, count > 0 ? ((count - 1) * stride + last) * f32 : 0, writes};
@@ -263,6 +283,9 @@ public:
   }
   void batchProduct(const BatchProduct &product) override {
     enqueue(accessesOf(product), [=, this] { inner->batchProduct(product); });
+  }
+  void quantizedProduct(const tpc_quantized_args &args) override {
+    enqueue(accessesOf(args), [=, this] { inner->quantizedProduct(args); });
   }
   void attention(const tpc_attention_args &args) override {
     enqueue(accessesOf(args), [=, this] { inner->attention(args); });

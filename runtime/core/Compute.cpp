@@ -103,6 +103,27 @@ extern "C" void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a
     ctx->device->batchProduct({a, b, out, batch, m, k, n, aBatchStride, bBatchStride, dtype});
 }
 
+extern "C" void tpc_quantized_product(tpc_context *ctx, const tpc_quantized_args *args) {
+  tpc_quantized_args a = *args;
+  if (a.k <= 0) // blocks may be empty
+    a.block = std::max<int64_t>(a.block, 1);
+  if (a.m <= 0 || a.n <= 0)
+    return;
+  auto isWidth = [](int32_t bits) { return bits == 2 || bits == 4 || bits == 8; };
+  if (!isWidth(a.bits) || (a.zero_bits && !isWidth(a.zero_bits)) || a.block < 1)
+    fail(*ctx, "internal error: a matmul by numbers of " + std::to_string(a.bits) +
+                   " bits, with zero points of " + std::to_string(a.zero_bits) +
+                   " bits, in blocks of " + std::to_string(a.block));
+  int64_t numbers = a.by_rows ? a.n : a.k;
+  if (numbers > a.row_bytes * (8 / a.bits))
+    fail(*ctx, "internal error: a matmul by rows of " + std::to_string(numbers) + " numbers of " +
+                   std::to_string(a.bits) + " bits in " + std::to_string(a.row_bytes) + " bytes");
+  if (a.scale_dtype != TPC_F32 && a.scale_dtype != TPC_F16 && a.scale_dtype != TPC_BF16)
+    fail(*ctx, "internal error: a matmul by numbers with scales of " +
+                   std::string(spellType(a.scale_dtype)));
+  ctx->device->quantizedProduct(a);
+}
+
 /// Fails if there is a page table: devices support one page per sequence only.
 static void checkPages(tpc_context &ctx, const char *what, const int64_t *pages) {
   if (pages)

@@ -37,6 +37,9 @@ void Device::copyRows(const Rows &rows) {
     copy(static_cast<std::byte *>(rows.to) + row * rows.toStride,
          static_cast<const std::byte *>(rows.from) + row * rows.fromStride, rows.bytes);
 }
+void Device::quantizedProduct(const tpc_quantized_args &) {
+  throw std::logic_error("internal error: this device does not multiply by quantized parameters");
+}
 void Device::sumBins(const float *, int64_t, float, std::span<int64_t>) {
   throw std::logic_error("internal error: a device that cannot sample has no scores");
 }

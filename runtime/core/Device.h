@@ -181,6 +181,8 @@ public:
                       int64_t grain) = 0;
   virtual void multiply(const Products &products) = 0;
   virtual void batchProduct(const BatchProduct &product) = 0;
+  /// Only for programs of targets that multiply by quantized parameters.
+  virtual void quantizedProduct(const tpc_quantized_args &args);
   virtual void attention(const tpc_attention_args &args) = 0;
   virtual void experts(const tpc_experts_args &args) = 0;
   virtual void append(const tpc_append_args &args) = 0;

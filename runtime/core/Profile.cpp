@@ -115,6 +115,10 @@ public:
     timed("batch_product", sizes({p.batch, p.m, p.k, p.n}),
           static_cast<double>(p.batch) * flops(p.m, p.k, p.n), [&] { device->batchProduct(p); });
   }
+  void quantizedProduct(const tpc_quantized_args &a) override {
+    timed("product", sizes({a.m, a.k, a.n}) + " of " + std::to_string(a.bits) + " bits",
+          flops(a.m, a.k, a.n), [&] { device->quantizedProduct(a); });
+  }
   void attention(const tpc_attention_args &a) override {
     timed("attention", sizes({a.batch, a.heads_q, a.seq_q, a.seq_k, a.head_size}),
           static_cast<double>(a.batch * a.heads_q) *

@@ -107,6 +107,7 @@ public:
               int64_t grain) override;
   void multiply(const Products &products) override;
   void batchProduct(const BatchProduct &product) override;
+  void quantizedProduct(const tpc_quantized_args &args) override;
   void attention(const tpc_attention_args &args) override;
   void experts(const tpc_experts_args &args) override;
   void append(const tpc_append_args &args) override;

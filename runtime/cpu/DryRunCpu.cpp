@@ -103,6 +103,7 @@ public:
   void launch(int32_t, void *const *, int32_t, int64_t, int64_t) override {}
   void multiply(const Products &) override {}
   void batchProduct(const BatchProduct &) override {}
+  void quantizedProduct(const tpc_quantized_args &) override {}
   void attention(const tpc_attention_args &) override {}
   void experts(const tpc_experts_args &) override {}
   void append(const tpc_append_args &) override {}

@@ -15,7 +15,7 @@ namespace {
 /// Reads CPUID directly: __builtin_cpu_supports needs a compiler library that executables are not
 /// linked with.
 struct Features {
-  bool avx2 = false, avx512 = false;
+  bool avx2 = false, avx512 = false, vnni = false;
 
   Features() {
     unsigned a, b, c, d;
@@ -29,6 +29,7 @@ struct Features {
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     avx2 = fma && f16c && (b >> 5 & 1) && (low & 6) == 6;
     bool foundation = b >> 16 & 1, dq = b >> 17 & 1, bw = b >> 30 & 1, vl = b >> 31 & 1;
+    vnni = c >> 11 & 1;
     avx512 = avx2 && foundation && dq && bw && vl && (low & 0xe6) == 0xe6;
   }
 };
@@ -62,6 +63,19 @@ const KernelTable *kernelsNamed(const char *name) {
 #endif
   return nullptr;
 }
+
+static std::atomic<bool> forgotten{false};
+
+bool hasByteProducts() {
+#ifdef __x86_64__
+  static const Features features;
+  return features.vnni && !forgotten.load(std::memory_order_relaxed);
+#else
+  return false;
+#endif
+}
+
+void forgetByteProducts(bool forget) { forgotten.store(forget); }
 
 static std::atomic<const KernelTable *> chosen{nullptr};
 

@@ -61,6 +61,23 @@ struct KernelTable {
   /// rows, because it reads the table once and copies nothing.
   void (*gemmTransposed)(const GemmJob &job, const void *table, int64_t column0, int64_t column1);
 
+  /// Whether gemmQuantized supports the layout of the packed numbers.
+  bool (*readsQuantized)(const tpc_quantized_args &args);
+  /// Computes columns [column0, column1), the first a multiple of 2 * panelWidth, bit-identical to
+  /// `gemm` with the matrix in f32. Suited to few rows.
+  void (*gemmQuantized)(const tpc_quantized_args &args, int64_t column0, int64_t column1);
+  /// Computes columns [column0, column0 + panelWidth) of the matrix: a panel of `gemm` in f32.
+  void (*dequantize)(const tpc_quantized_args &args, int64_t column0, float *panel);
+
+  /// Matmuls of few rows in integers (IntegerKernel.h). Floats of the digits of all rows; 0 if the
+  /// layout is not supported.
+  int64_t (*digitFloats)(const tpc_quantized_args &args);
+  /// Sets the digits; false if elements are not finite or too small.
+  bool (*splitDigits)(const tpc_quantized_args &args, float *digits);
+  /// Computes columns [column0, column1), the first a multiple of panelWidth.
+  void (*gemmIntegers)(const tpc_quantized_args &args, const float *digits, int64_t column0,
+                       int64_t column1);
+
   /// Floats of `scratch` for an `attention` task.
   int64_t (*attentionScratch)(const tpc_attention_args &args);
   /// Computes queries [query0, query0 + queryBlock) of one batch entry and one query head.
@@ -88,6 +105,11 @@ extern const KernelTable genericKernels;
 #ifdef __x86_64__
 extern const KernelTable avx2Kernels, avx512Kernels;
 #endif
+
+/// Whether the processor adds products of bytes in one instruction (AVX-512 VNNI).
+bool hasByteProducts();
+/// Declares that it does not, for tests.
+void forgetByteProducts(bool forget);
 
 /// Returns the best table for this machine. The environment variable TPC_CPU ("generic", "avx2",
 /// "avx512") selects another supported one.

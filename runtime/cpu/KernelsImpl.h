@@ -9,6 +9,7 @@
 #define TPC_RT_CPU_KERNELSIMPL_H
 
 #include "cpu/DecodeAttention.h"
+#include "cpu/IntegerKernel.h"
 
 namespace tpc::rt {
 
@@ -21,6 +22,12 @@ const KernelTable TPC_TABLE = {
     TPC_ISA::gemm,
     TPC_ISA::packTransposed,
     TPC_ISA::gemmTransposed,
+    TPC_ISA::hasUnits,
+    TPC_ISA::gemmQuantized,
+    TPC_ISA::dequantize,
+    TPC_ISA::digitFloats,
+    TPC_ISA::splitDigits,
+    TPC_ISA::gemmIntegers,
     TPC_ISA::attentionScratch,
     TPC_ISA::attention,
     TPC_ISA::decodeScratch,

@@ -73,28 +73,19 @@ void packPanel(const T *rows, int64_t rowStride, int64_t numRows, int64_t column
   }
 }
 
-} // namespace
-
-void multiplyTransposed(tpc_context &ctx, Arena &arena, const KernelTable &kernel,
-                        const GemmJob &job, const void *rows) {
+/// Matmul whose panels are made by pack(column, panel), a few at a time for all rows.
+template <typename Pack>
+void multiplyInPanels(tpc_context &ctx, Arena &arena, const KernelTable &kernel, const GemmJob &job,
+                      const Pack &pack) {
   int width = kernel.panelWidth, threads = threadsFor(ctx, job.m, job.k, job.n);
   int64_t panels = divideUp(job.n, width), panelSize = std::max<int64_t>(job.k, 1) * width;
-  if (job.m <= maxTransposedRows) {
-    int64_t tasks = threads == 1 ? 1 : std::min<int64_t>(panels, 8 * threads);
-    forEachTask(ctx, threads, tasks, [&](int64_t task, int) {
-      kernel.gemmTransposed(job, rows, panels * task / tasks * width,
-                            std::min(job.n, panels * (task + 1) / tasks * width));
-    });
-    return;
-  }
   int64_t step = std::clamp<int64_t>(panels / (4 * threads), 1, maxGemmPanels);
   Scratch scratch(arena, threads * step * panelSize);
   forEachTask(ctx, threads, divideUp(panels, step), [&](int64_t task, int worker) {
     int64_t panel0 = task * step, panel1 = std::min(panels, panel0 + step);
     float *packed = scratch.data + worker * step * panelSize;
     for (int64_t panel = panel0; panel < panel1; ++panel)
-      kernel.packTransposed(rows, job.weights, job.k, job.n, panel * width,
-                            packed + (panel - panel0) * job.k * width);
+      pack(panel * width, packed + (panel - panel0) * job.k * width);
     // The same matmul, restricted to these columns.
     GemmJob part = job;
     int64_t column = panel0 * width;
@@ -106,6 +97,27 @@ void multiplyTransposed(tpc_context &ctx, Arena &arena, const KernelTable &kerne
     part.residual = job.residual ? job.residual + column : nullptr;
     for (int64_t row = 0; row < job.m; row += maxGemmRows)
       kernel.gemm(part, row, std::min(job.m, row + maxGemmRows), 0, panel1 - panel0);
+  });
+}
+
+} // namespace
+
+/// Matmul with the transpose of a dense [n, k]. A task of few rows reads the table in place; a task
+/// of many rows packs a few panels for all of them.
+void multiplyTransposed(tpc_context &ctx, Arena &arena, const KernelTable &kernel,
+                        const GemmJob &job, const void *rows) {
+  int width = kernel.panelWidth, threads = threadsFor(ctx, job.m, job.k, job.n);
+  int64_t panels = divideUp(job.n, width);
+  if (job.m <= maxTransposedRows) {
+    int64_t tasks = threads == 1 ? 1 : std::min<int64_t>(panels, 8 * threads);
+    forEachTask(ctx, threads, tasks, [&](int64_t task, int) {
+      kernel.gemmTransposed(job, rows, panels * task / tasks * width,
+                            std::min(job.n, panels * (task + 1) / tasks * width));
+    });
+    return;
+  }
+  multiplyInPanels(ctx, arena, kernel, job, [&](int64_t column, float *panel) {
+    kernel.packTransposed(rows, job.weights, job.k, job.n, column, panel);
   });
 }
 
@@ -192,6 +204,32 @@ void CpuDevice::multiply(const Products &p) {
   GemmTasks tasks(kernel, p.m, jobs.panels, threads);
   forEachTask(ctx, threads, tasks.count(),
               [&](int64_t task, int) { jobs.run(kernel, tasks, task); });
+}
+
+void CpuDevice::quantizedProduct(const tpc_quantized_args &a) {
+  const KernelTable &kernel = kernels();
+  bool isFew = a.m <= maxTransposedRows;
+  auto inColumns = [&](auto compute) {
+    int threads = threadsFor(ctx, a.m, a.k, a.n), width = 2 * kernel.panelWidth;
+    int64_t parts = divideUp(a.n, width);
+    int64_t tasks = threads == 1 ? 1 : std::min<int64_t>(parts, 8 * threads);
+    forEachTask(ctx, threads, tasks, [&](int64_t task, int) {
+      compute(parts * task / tasks * width, std::min(a.n, parts * (task + 1) / tasks * width));
+    });
+  };
+  if (int64_t floats = isFew ? kernel.digitFloats(a) : 0) {
+    Scratch digits(scratch, floats);
+    if (kernel.splitDigits(a, digits.data))
+      return inColumns([&](int64_t column0, int64_t column1) {
+        kernel.gemmIntegers(a, digits.data, column0, column1);
+      });
+  }
+  if (isFew && kernel.readsQuantized(a))
+    return inColumns(
+        [&](int64_t column0, int64_t column1) { kernel.gemmQuantized(a, column0, column1); });
+  GemmJob job{a.x, a.k, nullptr, a.bias, a.residual, a.out, a.n, a.m, a.k, a.n, a.epilogue};
+  multiplyInPanels(ctx, scratch, kernel, job,
+                   [&](int64_t column, float *panel) { kernel.dequantize(a, column, panel); });
 }
 
 void CpuDevice::batchProduct(const BatchProduct &p) {

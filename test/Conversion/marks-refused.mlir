@@ -4,6 +4,7 @@
 // RUN: tpc-opt %t/kernel.mlir --verify-diagnostics --tpc-outline-kernels
 // RUN: tpc-opt %t/fused.mlir --verify-diagnostics --tpc-fuse-epilogues
 // RUN: tpc-opt %t/merged.mlir --verify-diagnostics --tpc-merge-matmuls
+// RUN: tpc-opt %t/quantized.mlir --verify-diagnostics --tpc-fuse-dequantize
 // RUN: tpc-opt %t/op.mlir --verify-diagnostics --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program
 // RUN: tpc-opt %t/cache.mlir --verify-diagnostics --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program
 // RUN: tpc-opt %t/old.mlir --verify-diagnostics --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program
@@ -28,6 +29,13 @@ func.func private @f(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) 
   %0 = tpc.matmul %x, %x {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   %1 = tpc.matmul %x, %0 {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
+}
+//--- quantized.mlir
+func.func private @f(%x: tensor<4x4xf32>, %w: tensor<16xf32>) -> tensor<4x4xf32> {
+  // expected-error@+1 {{has 'tpc.quantized' already: only this pass sets it}}
+  %0 = tpc.reshape %w {tpc.quantized} : tensor<16xf32> -> tensor<4x4xf32>
+  %1 = tpc.matmul %x, %0 : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  return %1 : tensor<4x4xf32>
 }
 //--- op.mlir
 func.func private @kernel(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {tpc.kernel = 1 : i64} {

@@ -260,6 +260,34 @@ def Buffer_ProductOp : Buffer_Op<"product", [AttrSizedOperandSegments]> {
   }];
 }
 
+def Buffer_QuantizedProductOp : Buffer_Op<"quantized_product", [AttrSizedOperandSegments]> {
+  let summary = "Matmul with a matrix of packed quantized parameters. tpc_quantized_product.";
+  let description = [{
+    `tpc_buffer.quantized_product %x m n k _64 by %q bits 4 zero 8 rows of "_4*_8" scale %s strides
+    [_4, 1] block _16 to %y n _6.tp` is a matmul of `tpc_buffer.product` in f32 with matrix[i, j] =
+    (q - zero) * scale. q is number i of row j of the packed bytes or, with `by_rows`, number j of
+    row i; rows are at distances in bytes. The index of a scale is j * strides[0] + i / block *
+    strides[1]. Zero points are one number, or floats, or packed numbers of `zero_bits`.
+  }];
+  let arguments = (ins Buffer_Read:$x, Buffer_Read:$packed, Buffer_Read:$scale,
+                       Buffer_MaybeRead:$zeros, Buffer_MaybeRead:$bias, Buffer_MaybeRead:$residual,
+                       Buffer_Write:$to, Tpc_SymExprAttr:$m, Tpc_SymExprAttr:$k, Tpc_SymExprAttr:$n,
+                       I64Attr:$bits, DefaultValuedAttr<I64Attr, "0">:$zero_point,
+                       Tpc_SymExprAttr:$row_bytes, UnitAttr:$by_rows, Tpc_SymExprs:$scale_strides,
+                       Tpc_SymExprAttr:$block, DefaultValuedAttr<I64Attr, "0">:$zero_bits,
+                       OptionalAttr<Tpc_SymExprs>:$zero_strides,
+                       DefaultValuedAttr<Buffer_Epilogue, "Epilogue::None">:$epilogue);
+  let assemblyFormat = [{
+    $x `m` custom<SymExpr>($m) `k` custom<SymExpr>($k) `by` $packed `bits` $bits
+    (`zero` $zero_point^)? `rows` `of` custom<SymExpr>($row_bytes) (`by_rows` $by_rows^)?
+    `scale` $scale `strides` custom<SymExprs>($scale_strides) `block` custom<SymExpr>($block)
+    (`zeros` $zeros^ `strides` custom<SymExprs>($zero_strides))? (`zero_bits` $zero_bits^)?
+    (`bias` $bias^)? (`epilogue` $epilogue^)? (`residual` $residual^)? `to` $to
+    `n` custom<SymExpr>($n) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
 def Buffer_BatchProductOp : Buffer_Op<"batch_product"> {
   let summary = "Batched matmuls of computed values. tpc_batch_matmul.";
   let description = [{

@@ -22,6 +22,28 @@ def WidenMatmuls : Pass<"tpc-widen-matmuls", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
+def FuseDequantize : Pass<"tpc-fuse-dequantize", "::mlir::ModuleOp"> {
+  let summary = "Fuse the dequantization of parameters into the matmuls that multiply by them";
+  let description = [{
+    For targets whose library multiplies by quantized parameters. `tpc.dequantize` and the movement
+    ops after it are moved into the functions that multiply by their result, so that functions
+    receive the packed parameters. Ops between the parameters and a matmul are marked with
+    `tpc.quantized`: the matmul's call computes them, and no matrix is stored.
+
+        %1 = tpc.dequantize %q, %s bits 4 zero 8       call @layer(%x, %q, %s)
+        %2 = tpc.transpose %1 [1, 2, 3, 0]         ->  in @layer:
+        %3 = tpc.reshape %2                            %1 = tpc.dequantize … {tpc.quantized}
+        call @layer(%x, %3)                            %2 = tpc.transpose %1 … {tpc.quantized}
+                                                       %3 = tpc.reshape %2 {tpc.quantized}
+                                                       %4 = tpc.matmul %x, %3
+
+    Not fused: matmuls that are not in f32, matrices whose rows or columns are no rows of the packed
+    bytes, scales that are not constant within blocks of rows, and zero points or scales that are
+    not parameters. These matrices are computed by kernels.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 def FuseEpilogues : Pass<"tpc-fuse-epilogues", "::mlir::ModuleOp"> {
   let summary = "Fuse bias, activation and residual into matmuls with parameters; legalize other "
                 "matmuls";

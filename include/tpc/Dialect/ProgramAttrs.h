@@ -121,6 +121,9 @@ inline constexpr llvm::StringLiteral kFusedAttr = "tpc.fused";
 inline constexpr llvm::StringLiteral kMergedAttr = "tpc.merged";
 /// On a tpc.cast of a matmul's parameter: the cast is applied at load time.
 inline constexpr llvm::StringLiteral kLoadedAttr = "tpc.loaded";
+/// On ops between quantized parameters and a matmul: the matmul's call computes them; see
+/// tpc-fuse-dequantize.
+inline constexpr llvm::StringLiteral kQuantizedAttr = "tpc.quantized";
 /// A unit attribute of a cast that lowering inserts after a matmul with unreduced result: the cast
 /// rounds the operand of a reduction, as the original matmul did.
 inline constexpr llvm::StringLiteral kRoundsPartsAttr = "tpc.rounds_parts";

@@ -22,6 +22,7 @@ static constexpr TargetTraits cpu = {
     .addsBias = true,
     .addsResidual = true,
     .isActivation = isActivation,
+    .multipliesQuantized = true,
     .cheapCost = 1,
     .expensiveCost = 8,
     .storedFrom = 8,

@@ -1,7 +1,8 @@
 //===- PlannedCompute.cpp - Models of matmuls and attention on buffers ----===//
 
-#include "PlanChecker.h"
+#include "PlannedMatmuls.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
+#include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 
 using namespace mlir;
@@ -46,7 +47,7 @@ struct FusedOrLoaded : PlannedOpInterface::ExternalModel<FusedOrLoaded<OpT>, OpT
 template <typename OpT>
 struct LayoutMove : PlannedOpInterface::ExternalModel<LayoutMove<OpT>, OpT> {
   LogicalResult checkPlan(Operation *op, PlanChecker &) const {
-    if (op->hasAttr(kAliasedAttr))
+    if (op->hasAttr(kAliasedAttr) || op->hasAttr(kQuantizedAttr))
       return success();
     return op->emitOpError("is not computed: neither by a kernel nor by a cache's layout");
   }
@@ -107,72 +108,23 @@ struct Append : PlannedOpInterface::ExternalModel<Append, AppendOp> {
   }
 };
 
+/// Model of ops outside of kernels that a matmul of quantized parameters computes.
+template <typename OpT> struct Quantized : PlannedOpInterface::ExternalModel<Quantized<OpT>, OpT> {
+  LogicalResult checkPlan(Operation *op, PlanChecker &) const {
+    if (op->hasAttr(kQuantizedAttr))
+      return success();
+    return op->emitOpError("is not computed: neither by a kernel nor by a matmul");
+  }
+};
+
 struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
   LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
     auto op = cast<MatmulOp>(base);
     if (failed(checkComputed(op, {op.getLhs(), op.getRhs(), op.getResult()})))
       return failure();
+    if (c.isNext<buffer::QuantizedProductOp>())
+      return checkQuantizedProduct(op, c);
     return c.isNext<buffer::BatchProductOp>() ? checkBatch(op, c) : checkPacked(op, c);
-  }
-
-  /// Epilogue of a matmul: bias, then activation, then residual.
-  struct Epilogue {
-    Value bias, residual, result;
-    buffer::Epilogue activation = buffer::Epilogue::None;
-  };
-
-  static FailureOr<Epilogue> getEpilogue(MatmulOp op, PlanChecker &c) {
-    Epilogue epilogue{op.getBias(), {}, op.getResult()};
-    ArrayRef<DimAttr> dims = getDist(op.getResult()).getDims();
-    while (epilogue.result.hasOneUse()) {
-      OpOperand &use = *epilogue.result.use_begin();
-      Operation *user = use.getOwner();
-      auto mark = user->getAttrOfType<IntegerAttr>(kFusedAttr);
-      if (!mark || mark.getInt() != use.getOperandNumber())
-        break;
-      bool hasActivation = epilogue.activation != buffer::Epilogue::None;
-      if (epilogue.residual || getDist(user->getResult(0)).getDims() != dims)
-        return user->emitOpError("cannot be part of a matmul's epilogue here");
-      if (auto add = dyn_cast<AddOp>(user)) {
-        Value other = add.getOperand(1 - use.getOperandNumber());
-        ArrayRef<DimAttr> otherDims = getDist(other).getDims();
-        if (otherDims == dims && dims.size() > 1)
-          epilogue.residual = other;
-        else if (otherDims.size() == 1 && otherDims[0] == dims.back() && !epilogue.bias &&
-                 !hasActivation)
-          epilogue.bias = other;
-        else
-          return user->emitOpError("adds a value that a matmul's epilogue cannot add");
-      } else if (hasActivation) {
-        return user->emitOpError(
-            "is a second activation, but the epilogue of a matmul has only one");
-      } else if (auto gelu = dyn_cast<GeluOp>(user)) {
-        if (gelu.getApproximate() == GeluApproximation::Sigmoid)
-          return user->emitOpError("is an activation that matmuls do not support");
-        epilogue.activation = gelu.getApproximate() == GeluApproximation::Tanh
-                                  ? buffer::Epilogue::GeluTanh
-                                  : buffer::Epilogue::GeluErf;
-      } else if (isa<SiluOp>(user)) {
-        epilogue.activation = buffer::Epilogue::Silu;
-      } else if (isa<ReluOp>(user)) {
-        epilogue.activation = buffer::Epilogue::Relu;
-      } else {
-        return user->emitOpError("is an activation that matmuls do not support");
-      }
-      epilogue.result = user->getResult(0);
-      c.setDone(user);
-    }
-    return epilogue;
-  }
-
-  static LogicalResult checkOptional(PlanChecker &c, Operation *call, StringRef what, Value place,
-                                     Value tensor, Value over = {}) {
-    if (!place && !tensor)
-      return success();
-    if (!place || !tensor)
-      return call->emitOpError() << (place ? "has a " : "has no ") << what
-                                 << ", but the op on tensors has " << (tensor ? "one" : "none");
-    return c.read(call, place, tensor, over);
   }
 
   /// Returns the matmuls of one call, in order: the matmuls with the same tpc.merged number and
@@ -230,7 +182,7 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
 
   static FailureOr<Value> readOperands(MatmulOp op, buffer::ProductOp call,
                                        const buffer::ProductOp::Matmul &part, PlanChecker &c) {
-    auto epilogue = getEpilogue(op, c);
+    auto epilogue = getMatmulEpilogue(op, c);
     if (failed(epilogue))
       return failure();
     ArrayRef<DimAttr> w = getDist(op.getRhs()).getDims();
@@ -404,7 +356,7 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
       return failure();
     auto checkMask = [&](StringRef what, Value place, std::optional<ArrayAttr> strides,
                          Value tensor) -> LogicalResult {
-      if (failed(Matmul::checkOptional(c, call, what, place, tensor)) || !tensor)
+      if (failed(checkOptional(c, call, what, place, tensor)) || !tensor)
         return failure(bool(place) != bool(tensor));
       SmallVector<SymExpr> m = all(tensor);
       auto global = getSizes(tensor);
@@ -416,16 +368,15 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
     // With lengths, keys and values are in caches.
     auto rows = PlanChecker::Access::ByRows,
          ofKeys = op.getLengths() ? PlanChecker::Access::Dense : rows;
-    return failure(
-        failed(c.read(call, call.getQ(), op.getQ(), {}, rows)) ||
-        failed(c.read(call, call.getK(), getInCacheLayout(op, op.getK()), {}, ofKeys)) ||
-        failed(c.read(call, call.getV(), getInCacheLayout(op, op.getV()), {}, ofKeys)) ||
-        failed(Matmul::checkOptional(c, call, "lengths", call.getLengths(), op.getLengths())) ||
-        failed(Matmul::checkOptional(c, call, "key mask", call.getKeyMask(), op.getKeyMask())) ||
-        failed(checkMask("mask", call.getMask(), call.getMaskStrides(), op.getMask())) ||
-        failed(checkMask("bias", call.getBias(), call.getBiasStrides(), op.getBias())) ||
-        failed(Matmul::checkOptional(c, call, "slopes", call.getSlopes(), op.getSlopes())) ||
-        failed(c.write(call, call.getTo(), op.getResult())));
+    return failure(failed(c.read(call, call.getQ(), op.getQ(), {}, rows)) ||
+                   failed(c.read(call, call.getK(), getInCacheLayout(op, op.getK()), {}, ofKeys)) ||
+                   failed(c.read(call, call.getV(), getInCacheLayout(op, op.getV()), {}, ofKeys)) ||
+                   failed(checkOptional(c, call, "lengths", call.getLengths(), op.getLengths())) ||
+                   failed(checkOptional(c, call, "key mask", call.getKeyMask(), op.getKeyMask())) ||
+                   failed(checkMask("mask", call.getMask(), call.getMaskStrides(), op.getMask())) ||
+                   failed(checkMask("bias", call.getBias(), call.getBiasStrides(), op.getBias())) ||
+                   failed(checkOptional(c, call, "slopes", call.getSlopes(), op.getSlopes())) ||
+                   failed(c.write(call, call.getTo(), op.getResult())));
   }
 };
 } // namespace
@@ -443,6 +394,8 @@ void mlir::tpc::attachPlannedCompute(MLIRContext *context) {
   ExpandOp::attachInterface<LayoutMove<ExpandOp>>(*context);
   GatherOp::attachInterface<LayoutMove<GatherOp>>(*context);
   TransposeOp::attachInterface<LayoutMove<TransposeOp>>(*context);
+  DequantizeOp::attachInterface<Quantized<DequantizeOp>>(*context);
+  SliceOp::attachInterface<Quantized<SliceOp>>(*context);
   AppendOp::attachInterface<Append>(*context);
   MatmulOp::attachInterface<Matmul>(*context);
   AttentionOp::attachInterface<Attention>(*context);

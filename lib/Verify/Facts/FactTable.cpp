@@ -151,6 +151,7 @@ static constexpr AttributeFact attributeFacts[] = {
     {kRowStrideAttr, Reference::None, BUFFERS ", " LOWERED},
     {kAliasedAttr, Reference::None, BUFFERS ", " LOWERED},
     {kLoadedAttr, Reference::None, BUFFERS ", " LOWERED},
+    {kQuantizedAttr, Reference::None, BUFFERS ", " LOWERED},
     {kRoundsPartsAttr, Reference::None, BUFFERS ", " LOWERED},
 
     {kInputsAttr, Reference::Choice, "tests only: `tpc-evaluate`"},

@@ -80,8 +80,8 @@ DictionaryAttr Reader::getAttributes(Operation *op) {
   DictionaryAttr &known = attributes[op];
   if (known)
     return known;
-  static constexpr StringLiteral marks[] = {kFusedAttr, kMergedAttr, kLoadedAttr, kRoundsPartsAttr,
-                                            kAliasedAttr};
+  static constexpr StringLiteral marks[] = {kFusedAttr,       kMergedAttr,  kLoadedAttr,
+                                            kRoundsPartsAttr, kAliasedAttr, kQuantizedAttr};
   NamedAttrList list;
   if (auto properties = dyn_cast_or_null<DictionaryAttr>(op->getPropertiesAsAttribute()))
     list.append(properties.begin(), properties.end());

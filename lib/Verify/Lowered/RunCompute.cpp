@@ -125,6 +125,91 @@ struct ProductRun : RunModel<ProductRun, buffer::ProductOp> {
   }
 };
 
+struct QuantizedProductRun : RunModel<QuantizedProductRun, buffer::QuantizedProductOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &machine, Frame &frame) const {
+    auto op = cast<buffer::QuantizedProductOp>(base);
+    for (int rank : frame.active)
+      if (failed(runOnRank(op, machine, frame, rank)))
+        return failure();
+    return success();
+  }
+
+  /// Element `index` of a row of packed numbers.
+  static int64_t unpack(ArrayRef<Scalar> bytes, int64_t index, int64_t bits, bool isSigned) {
+    int64_t each = 8 / bits, range = int64_t(1) << bits;
+    int64_t q = (bytes[index / each].i & 255) >> index % each * bits & (range - 1);
+    return isSigned && q >= range / 2 ? q - range : q;
+  }
+
+  static LogicalResult runOnRank(buffer::QuantizedProductOp op, BufferMachine &machine,
+                                 Frame &frame, int rank) {
+    auto size = [&](buffer::ExprAttr expr) { return machine.evaluate(expr, rank); };
+    int64_t m = size(op.getM()), k = size(op.getK()), n = size(op.getN());
+    int64_t row = size(op.getRowBytes()), block = size(op.getBlock()), bits = op.getBits();
+    int64_t zeroBits = op.getZeroBits();
+    bool byRows = op.getByRows();
+    if (k * n > 0 && block < 1)
+      return machine.fail(op, rank) << "has blocks of " << block << " rows";
+    if (k * n > 0 && row * (8 / bits) < (byRows ? n : k))
+      return machine.fail(op, rank) << "has rows of " << row << " bytes, which are too short";
+    SmallVector<int64_t> scaleStrides = machine.evaluate(op.getScaleStrides(), rank),
+                         zeroStrides{0, 0};
+    if (op.getZeroStrides())
+      zeroStrides = machine.evaluate(*op.getZeroStrides(), rank);
+    auto count = [&](ArrayRef<int64_t> strides) {
+      return k * n > 0 ? (n - 1) * strides[0] + (k - 1) / block * strides[1] + 1 : 0;
+    };
+    int64_t zeroCount = count(zeroStrides), each = zeroBits ? 8 / zeroBits : 1;
+    bool isSigned = !isUnsigned(machine.get(frame, op.getPacked(), rank).view.type);
+    auto x = machine.read(op, frame, op.getX(), rank, m * k);
+    auto packed = machine.read(op, frame, op.getPacked(), rank, row * (byRows ? k : n));
+    auto scale = machine.read(op, frame, op.getScale(), rank, count(scaleStrides));
+    FailureOr<Numbers> zeros = Numbers(), bias = Numbers(), residual = Numbers();
+    if (op.getZeros())
+      zeros = machine.read(op, frame, op.getZeros(), rank, (zeroCount + each - 1) / each);
+    if (op.getBias())
+      bias = machine.read(op, frame, op.getBias(), rank, n);
+    if (op.getResidual())
+      residual = machine.read(op, frame, op.getResidual(), rank, m * n);
+    if (failed(x) || failed(packed) || failed(scale) || failed(zeros) || failed(bias) ||
+        failed(residual))
+      return failure();
+    SmallVector<Value> others{op.getX(), op.getPacked(), op.getScale()};
+    for (Value value : {op.getZeros(), op.getBias()})
+      if (value)
+        others.push_back(value);
+    if (failed(expectApart(op, machine, frame, rank, op.getTo(), others)))
+      return failure();
+    Numbers matrix(k * n), out(m * n);
+    for (int64_t i = 0; i < k; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        ArrayRef<Scalar> bytes = ArrayRef(*packed).slice((byRows ? i : j) * row, row);
+        auto at = [&](ArrayRef<int64_t> strides) {
+          return j * strides[0] + i / block * strides[1];
+        };
+        double zero = double(int64_t(op.getZeroPoint()));
+        if (op.getZeros())
+          zero = zeroBits ? double(unpack(*zeros, at(zeroStrides), zeroBits, isSigned))
+                          : (*zeros)[at(zeroStrides)].f;
+        double q = double(unpack(bytes, byRows ? j : i, bits, isSigned));
+        matrix[i * n + j] = number((q - zero) * (*scale)[at(scaleStrides)].f);
+      }
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (int64_t l = 0; l < k; ++l)
+          sum += (*x)[i * k + l].f * matrix[l * n + j].f;
+        if (op.getBias())
+          sum += (*bias)[j].f;
+        sum = activate(op.getEpilogue(), sum);
+        if (op.getResidual())
+          sum += (*residual)[i * n + j].f;
+        out[i * n + j] = number(sum);
+      }
+    return machine.write(op, frame, op.getTo(), rank, out);
+  }
+};
+
 struct BatchProductRun : RunModel<BatchProductRun, buffer::BatchProductOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &machine, Frame &frame) const {
     auto op = cast<buffer::BatchProductOp>(base);
@@ -348,6 +433,7 @@ struct ExpertsRun : RunModel<ExpertsRun, buffer::ExpertsOp> {
 
 void lowered::attachComputeRuns(MLIRContext *context) {
   buffer::ProductOp::attachInterface<ProductRun>(*context);
+  buffer::QuantizedProductOp::attachInterface<QuantizedProductRun>(*context);
   buffer::BatchProductOp::attachInterface<BatchProductRun>(*context);
   buffer::AttentionOp::attachInterface<AttentionRun>(*context);
   buffer::ExpertsOp::attachInterface<ExpertsRun>(*context);

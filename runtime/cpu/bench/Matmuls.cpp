@@ -4,7 +4,8 @@
 //
 // Measures f32 matmuls of GPT-2's shapes: tpc's, and, if libdnnl.so.3 is found, those of
 // --products=onednn. Both alternate, so that other load on the machine affects both. Then measures
-// how fast one row reads weights in f32, f16 and bf16, packed and as a transposed table.
+// how fast one row reads weights in f32, f16 and bf16, packed and as a transposed table, and of 8
+// and 4 bits in blocks of 32.
 //
 //===----------------------------------------------------------------------===//
 
@@ -79,6 +80,100 @@ double readingRate(int threads, int32_t dtype, bool isTable, int64_t k, int64_t 
   return static_cast<double>(bytes * count) / best;
 }
 
+/// Matmuls of one row by many quantized matrices [k, n].
+class QuantizedRow {
+public:
+  QuantizedRow(tpc_context *ctx, int32_t bits, int64_t k, int64_t n, int64_t weights)
+      : ctx(ctx), count(weights / (k * n) + 1), numbers(count * k * n * bits / 8, 0x37),
+        scales(count * k * n / 32, 0.1f), x(k, 0.5f), out(n) {
+    args.x = x.data();
+    args.out = out.data();
+    args.m = 1;
+    args.k = k;
+    args.n = n;
+    args.bits = bits;
+    args.zero_point = 1 << (bits - 1);
+    args.row_bytes = k * bits / 8;
+    args.block = 32;
+    args.scale_column_stride = k / 32;
+    args.scale_block_stride = 1;
+  }
+  /// Returns the seconds for a weight.
+  double measure() {
+    double seconds = secondsOf([&] {
+      for (int64_t i = 0; i < count; ++i) {
+        args.packed = numbers.data() + i * args.n * args.row_bytes;
+        args.scale = scales.data() + i * args.n * args.scale_column_stride;
+        tpc_quantized_product(ctx, &args);
+      }
+    });
+    return seconds / static_cast<double>(count * args.k * args.n);
+  }
+
+private:
+  tpc_context *ctx;
+  int64_t count;
+  std::vector<uint8_t> numbers;
+  std::vector<float> scales, x, out;
+  tpc_quantized_args args = {};
+};
+
+/// Matmuls of one row by many matrices [k, n] in floats.
+class FloatRow {
+public:
+  FloatRow(tpc_context *ctx, int32_t dtype, int64_t k, int64_t n, int64_t weights)
+      : ctx(ctx), count(static_cast<int32_t>(weights / (k * n) + 1)), k(k), n(n),
+        first(static_cast<int32_t>(ctx->data.matrices.size())), x(k, 0.5f), out(n) {
+    std::vector<float> rows(k * n, 0.5f);
+    for (int32_t i = 0; i < count; ++i) {
+      ctx->data.matrices.push_back(ctx->device->makeMatrix(k, n, dtype));
+      ctx->device->setRows(*ctx->data.matrices.back(), 0, k, rows.data());
+    }
+  }
+  double measure() {
+    double seconds = secondsOf([&] {
+      for (int32_t i = 0; i < count; ++i) {
+        tpc_product product = {
+            n, n, nullptr, nullptr, out.data(), first + i, TPC_EPILOGUE_NONE, TPC_F32, TPC_F32};
+        tpc_products(ctx, x.data(), 1, k, &product, 1);
+      }
+    });
+    return seconds / (static_cast<double>(count) * static_cast<double>(k * n));
+  }
+
+private:
+  tpc_context *ctx;
+  int32_t count;
+  int64_t k, n;
+  int32_t first;
+  std::vector<float> x, out;
+};
+
+/// All types alternate, so that other load on the machine affects all.
+void printQuantizedRates(int threads) {
+  std::printf("one row: times as fast as f32\n%6s %6s %12s %8s %8s %8s\n", "K", "N", "f32 GB/s",
+              "bf16", "8 bits", "4 bits");
+  for (auto [k, n] :
+       {std::pair<int64_t, int64_t>{768, 3072}, {2048, 2048}, {2048, 5632}, {5632, 2048}}) {
+    selectDevices(cpuDevices());
+    std::unique_ptr<World> world = World::threads(Grid({{"tp", 1}}), threads);
+    tpc_context *ctx = &world->local(0);
+    constexpr int64_t weights = 100000000;
+    FloatRow single(ctx, TPC_F32, k, n, weights), half(ctx, TPC_BF16, k, n, weights);
+    QuantizedRow bytes(ctx, 8, k, n, weights), nibbles(ctx, 4, k, n, weights);
+    double best[4] = {1, 1, 1, 1};
+    for (int round = 0; round < 9; ++round) {
+      best[0] = std::min(best[0], single.measure());
+      best[1] = std::min(best[1], half.measure());
+      best[2] = std::min(best[2], bytes.measure());
+      best[3] = std::min(best[3], nibbles.measure());
+    }
+    std::printf("%6lld %6lld %12.1f %8.2f %8.2f %8.2f\n", static_cast<long long>(k),
+                static_cast<long long>(n), 4e-9 / best[0], best[0] / best[1], best[0] / best[2],
+                best[0] / best[3]);
+  }
+}
+
 void printReadingRates(int threads) {
   std::printf("one row: GB/s of weights\n%6s %6s %10s %10s %10s %10s\n", "K", "N", "", "f32", "f16",
               "bf16");
@@ -135,4 +230,5 @@ int main(int argc, char **argv) {
     }
   }
   printReadingRates(threads);
+  printQuantizedRates(threads);
 }

@@ -188,6 +188,46 @@ void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const flo
                       int64_t batch, int64_t m, int64_t k, int64_t n, int64_t a_batch_stride,
                       int64_t b_batch_stride);
 
+/* out[m, n] = epilogue(x[m, k] * matrix[k, n] + bias[n]) + residual[m, n], in f32, where matrix[i,
+ * j] = (q - zero) * scale, rounded to f32, is computed from dense parameters. bias and residual may
+ * be null; out may alias residual.
+ *
+ *   q: `bits` bits (2, 4 or 8) of element i of row j of `packed` or, with by_rows, of element j of
+ *   row i; the first element is in the low bits of a byte. Rows are row_bytes apart. In two's
+ *   complement if is_signed
+ *   scale: element j * scale_column_stride + i / block * scale_block_stride of `scale`, of type
+ *   scale_dtype: f32, f16 or bf16
+ *   zero: zero_point if `zero` is null; else the element at its own strides, which has zero_bits
+ *   bits, packed like q, or with zero_bits 0 the type scale_dtype */
+#define TPC_QUANTIZED_FIELDS(FIELD)                                                                \
+  FIELD(const float *, x)                                                                          \
+  FIELD(const void *, packed)                                                                      \
+  FIELD(const void *, scale)                                                                       \
+  FIELD(const void *, zero)                                                                        \
+  FIELD(const float *, bias)                                                                       \
+  FIELD(const float *, residual)                                                                   \
+  FIELD(float *, out)                                                                              \
+  FIELD(int64_t, m)                                                                                \
+  FIELD(int64_t, k)                                                                                \
+  FIELD(int64_t, n)                                                                                \
+  FIELD(int64_t, row_bytes)                                                                        \
+  FIELD(int64_t, block)                                                                            \
+  FIELD(int64_t, scale_column_stride)                                                              \
+  FIELD(int64_t, scale_block_stride)                                                               \
+  FIELD(int64_t, zero_column_stride)                                                               \
+  FIELD(int64_t, zero_block_stride)                                                                \
+  FIELD(int32_t, bits)                                                                             \
+  FIELD(int32_t, zero_bits)                                                                        \
+  FIELD(int32_t, zero_point)                                                                       \
+  FIELD(int32_t, is_signed)                                                                        \
+  FIELD(int32_t, by_rows)                                                                          \
+  FIELD(int32_t, scale_dtype)                                                                      \
+  FIELD(int32_t, epilogue)
+typedef struct {
+  TPC_QUANTIZED_FIELDS(TPC_DECLARE_FIELD)
+} tpc_quantized_args;
+void tpc_quantized_product(tpc_context *ctx, const tpc_quantized_args *args);
+
 /* Scaled dot-product attention. q[batch, seq_q, heads_q, head_size], k[batch, seq_k, heads_kv,
  * head_size], v[batch, seq_k, heads_kv, value_size], out[batch, seq_q, heads_q, value_size]. Each
  * KV head serves heads_q / heads_kv consecutive query heads. A row stride is the number of

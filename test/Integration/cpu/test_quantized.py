@@ -71,6 +71,20 @@ def test_runs(tpcc, tmp_path, grid, spec, how):
             assert error.relative < 2e-5, (name, str(error))
 
 
+@pytest.mark.parametrize(
+    "how", [Blocks(), Blocks(block=32, zeros="packed"), Blocks(bits=8, zeros="float"), "column"]
+)
+def test_no_matrix_is_stored(tpcc, tmp_path, how):
+    """All matmuls by quantized weights are calls that read packed bytes, in layers of any stage."""
+    path = save(tmp_path / "model.onnx", how=how)
+    text = tpcc.call([path, "--megatron-shard=tp2,pp2,mb2", "--emit=buffers", "-o", "-"])
+    functions = text.check().stdout.split("tpc_buffer.func ")[1:]
+    calls = [function.count("tpc_buffer.quantized_product") for function in functions]
+    # A layer has queries, keys, values, o, gate, up and down; the last stage has the head.
+    assert sum(calls) >= 8 and "kernel_dequantize" not in text.stdout
+    assert "tpc_buffer.product" not in text.stdout
+
+
 def balanced(total, parts):
     return [total // parts + (index < total % parts) for index in range(parts)]
 

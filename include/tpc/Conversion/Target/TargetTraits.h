@@ -56,6 +56,8 @@ struct TargetTraits {
   /// Whether one library call computes merged matmuls as one matmul, with the results side by side
   /// in the rows of one buffer. Otherwise each result has its own buffer.
   bool hasStridedResults = false;
+  /// Whether one library call multiplies by a matrix of quantized parameters, which stay packed.
+  bool multipliesQuantized = false;
   /// Whether f32 matmuls can be computed in TF32, which is faster but rounds operands to 10-bit
   /// fractions.
   bool hasTf32 = false;

@@ -1,0 +1,28 @@
+//===- PlannedMatmuls.h - Common parts of matmul calls ----------*- C++ -*-===//
+
+#ifndef TPC_LIB_VERIFY_BUFFERS_PLANNEDMATMULS_H
+#define TPC_LIB_VERIFY_BUFFERS_PLANNEDMATMULS_H
+
+#include "PlanChecker.h"
+
+namespace mlir::tpc {
+
+/// Epilogue of a matmul: bias, then activation, then residual.
+struct MatmulEpilogue {
+  Value bias, residual, result;
+  buffer::Epilogue activation = buffer::Epilogue::None;
+};
+
+/// Returns the ops after a matmul that its call computes, and marks them as done.
+FailureOr<MatmulEpilogue> getMatmulEpilogue(MatmulOp op, PlanChecker &c);
+
+/// Checks an optional operand, which the call and the op on tensors must both have.
+LogicalResult checkOptional(PlanChecker &c, Operation *call, StringRef what, Value place,
+                            Value tensor, Value over = {});
+
+/// Checks the call of a matmul with quantized parameters.
+LogicalResult checkQuantizedProduct(MatmulOp op, PlanChecker &c);
+
+} // namespace mlir::tpc
+
+#endif // TPC_LIB_VERIFY_BUFFERS_PLANNEDMATMULS_H
