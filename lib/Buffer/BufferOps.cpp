@@ -140,6 +140,48 @@ void buffer::ProductOp::setMatmuls(ArrayRef<Matmul> matmuls) {
   setWithResidual(lists.withResidual);
 }
 
+buffer::ProductOp buffer::FusedOp::getProduct() {
+  return *getBody().front().getOps<ProductOp>().begin();
+}
+
+buffer::LaunchOp buffer::FusedOp::getNormLaunch() {
+  return dyn_cast<LaunchOp>(getBody().front().front());
+}
+
+buffer::LaunchOp buffer::FusedOp::getActivationLaunch() {
+  return dyn_cast<LaunchOp>(getBody().front().back());
+}
+
+LogicalResult buffer::FusedOp::verify() {
+  Block &body = getBody().front();
+  bool hasNorm = getNorm() != Norm::None, hasActivation = getActivation() != Epilogue::None;
+  size_t products = 0, before = 0, after = 0;
+  for (Operation &op : body)
+    if (isa<ProductOp>(op))
+      ++products;
+    else if (isa<LaunchOp>(op))
+      ++(products ? after : before);
+    else
+      return emitOpError()
+             << "must have only tpc_buffer.launch and tpc_buffer.product in its body, "
+                "but has "
+             << op.getName();
+  if (products != 1 || before != size_t(hasNorm) || after != size_t(hasActivation))
+    return emitOpError("must have one product in its body, after one launch if it has a norm, and "
+                       "before one launch if it has an activation");
+  if (!hasNorm && !hasActivation)
+    return emitOpError("must have a norm or an activation");
+  if (bool(getSource()) != hasNorm || bool(getScale()) != hasNorm || (getShift() && !hasNorm))
+    return emitOpError("must have a source and a scale if and only if it has a norm");
+  if (bool(getTo()) != hasActivation || (getGated() && !hasActivation))
+    return emitOpError("must have a result buffer if and only if it has an activation");
+  size_t matmuls = getProduct().getParameters().size();
+  if (hasActivation && matmuls != (getGated() ? 2 : 1))
+    return emitOpError() << "must have an activation of "
+                         << (getGated() ? "two matmuls" : "one matmul") << ", but has " << matmuls;
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Communication
 //===----------------------------------------------------------------------===//

@@ -282,141 +282,13 @@ SymExpr mlir::tpc::getFirstIndex(DimAttr dim, GridAttr grid) {
   return first + getProductBegin(dim, grid);
 }
 
-static SymExpr roundUp(const SymExpr &bytes) {
-  // Slots are 64-byte aligned.
-  return SymExpr(64) * SymExpr::floorDiv(bytes + SymExpr(63), SymExpr(64));
-}
-
 Value BufferPlanner::pushBuffer(Type tensor) {
-  auto frame = buffer::PushOp::create(b, loc, expr(roundUp(bytes(tensor))));
+  auto frame = buffer::PushOp::create(b, loc, expr(roundUpToSlot(bytes(tensor))));
   return buffer::SlotOp::create(b, loc, frame, expr(0), shared.extent(tensor));
 }
 
 void BufferPlanner::pop(Value place) {
   buffer::PopOp::create(b, loc, place.getDefiningOp<buffer::SlotOp>().getFrame());
-}
-
-//===----------------------------------------------------------------------===//
-// Frames
-//===----------------------------------------------------------------------===//
-
-// The live range of a value is the interval of the block's ops from its definition to the last use
-// of the value or of its aliases.
-void BufferPlanner::findSlots(Block &block, ValueRange results) {
-  DenseMap<Operation *, int64_t> position;
-  int64_t next = 0;
-  for (Operation &op : block) {
-    position[&op] = next++;
-    // Merged matmuls and their epilogues are one runtime call, so their operands and results are
-    // live at the same time.
-    auto matmul = dyn_cast<MatmulOp>(op);
-    if (matmul && op.hasAttr(kMergedAttr))
-      position[&op] = position[getMerged(matmul).front()];
-    else if (auto fused = op.getAttrOfType<IntegerAttr>(kFusedAttr))
-      position[&op] = position[op.getOperand(fused.getInt()).getDefiningOp()];
-  }
-
-  // Results are in the caller's buffers, which are live during the entire function.
-  SmallVector<Value> operands;
-  if (Operation *terminator = block.mightHaveTerminator() ? block.getTerminator() : nullptr)
-    for (auto [i, operand] : llvm::enumerate(terminator->getOperands()))
-      if (!isa<func::FuncOp>(block.getParentOp()) ||
-          !shared.getAppended(cast<func::FuncOp>(block.getParentOp()), i))
-        operands.push_back(operand);
-  if (!results.empty())
-    for (auto [operand, out] : llvm::zip_equal(operands, results)) {
-      Value root = operand;
-      while (auto op = root.getDefiningOp<HostOpInterface>()) {
-        if (!op.isHostOp() || !op.getAliased() || !op.isSameMemory())
-          break;
-        root = op.getAliased();
-      }
-      auto op = root.getDefiningOp<HostOpInterface>();
-      if (op && op.isHostOp() && op.needsMemory() && !op.getAliased() && !buffers.count(root))
-        buffers[root] = out;
-      else
-        copies.push_back({out, operand});
-    }
-
-  DenseMap<Value, int64_t> lastUse;
-  auto extend = [&](Value value) {
-    Value root = getAliasRoot(value);
-    for (Operation *user : value.getUsers())
-      if (Operation *inBlock = block.findAncestorOpInBlock(*user))
-        lastUse[root] = std::max(lastUse[root], position[inBlock]);
-  };
-  for (Operation &op : block)
-    for (Value result : op.getResults())
-      extend(result);
-
-  for (Operation &op : block) {
-    auto hostOp = dyn_cast<HostOpInterface>(op);
-    if (!hostOp || !hostOp.needsMemory())
-      continue;
-    int64_t now = position[&op];
-    for (Value result : op.getResults()) {
-      if (buffers.count(result) || getAliasRoot(result) != result)
-        continue;
-      int64_t end = std::max(lastUse.lookup(result), now);
-      auto columns = getResultColumns(result);
-      if (!columns) {
-        assignSlot(result, bytes(result.getType()), hostOp.getReusable(), now, end);
-        continue;
-      }
-      // One slot for all results, until the last use of any.
-      SmallVector<MatmulOp> merged = getMerged(columns->matmul);
-      if (columns->matmul != merged.front()) {
-        slotOf[result] = slotOf.lookup(merged.front().getResult());
-        continue;
-      }
-      for (MatmulOp other : merged)
-        end = std::max(end, lastUse.lookup(other.getResult()));
-      SymExpr each(getElementBytes(getElementTypeOrSelf(result)));
-      assignSlot(result, each * columns->rows * columns->stride, {}, now, end);
-    }
-  }
-}
-
-// Assigns a free slot to `value`, preferably one of exactly the value's size. Called in program
-// order.
-void BufferPlanner::assignSlot(Value value, const SymExpr &size, Value reusable, int64_t now,
-                               int64_t end) {
-  SymExpr known = substituteNumbers(size, grid());
-  unsigned best = slots.size();
-  // The result may reuse the slot of an operand whose last use is this op.
-  if (reusable) {
-    auto slot = slotOf.find(getAliasRoot(reusable));
-    if (slot != slotOf.end() && slots[slot->second].freeAt == now)
-      best = slot->second;
-  }
-  auto isOfSize = [&](const SymExpr &other) { return substituteNumbers(other, grid()) == known; };
-  for (unsigned i = 0; i < slots.size() && best == slots.size(); ++i)
-    if (slots[i].freeAt < now && llvm::any_of(slots[i].sizes, isOfSize))
-      best = i;
-  for (unsigned i = 0; i < slots.size() && best == slots.size(); ++i)
-    if (slots[i].freeAt < now)
-      best = i;
-  if (best == slots.size())
-    slots.emplace_back();
-  // A slot keeps the symbolic sizes of all its values, because their order depends on the values of
-  // symbols.
-  if (!llvm::is_contained(slots[best].sizes, size))
-    slots[best].sizes.push_back(size);
-  slots[best].freeAt = end;
-  slotOf[value] = best;
-}
-
-/// Assigns the offsets of slots, and returns the size of the frame.
-SymExpr BufferPlanner::assignOffsets() {
-  SymExpr total(0);
-  for (Slot &slot : slots) {
-    SymExpr size = slot.sizes.front();
-    for (const SymExpr &other : ArrayRef(slot.sizes).drop_front())
-      size = SymExpr::max(size, other);
-    slot.begin = total;
-    total = total + roundUp(size);
-  }
-  return total;
 }
 
 //===----------------------------------------------------------------------===//
@@ -428,10 +300,14 @@ LogicalResult BufferPlanner::planBlock(Block &block, ValueRange results) {
   SymExpr total = assignOffsets();
   if (!slots.empty())
     frame = buffer::PushOp::create(b, loc, expr(total));
+  Block *outer = b.getInsertionBlock();
   for (Operation &op : block) {
     if (op.hasTrait<OpTrait::IsTerminator>())
       continue;
     loc = op.getLoc();
+    const ProductFusion *fusion = fusionOf.lookup(&op);
+    if (fusion && &op == fusion->getFirst())
+      b.setInsertionPointToEnd(beginFusion(*fusion));
     auto hostOp = dyn_cast<HostOpInterface>(op);
     if (!hostOp || !hostOp.isHostOp()) {
       if (auto kernel = dyn_cast<KernelOpInterface>(op); kernel && kernel.isKernelOp())
@@ -446,6 +322,8 @@ LogicalResult BufferPlanner::planBlock(Block &block, ValueRange results) {
     }
     if (failed(hostOp.plan(*this)))
       return failure();
+    if (fusion && &op == fusion->getLast())
+      b.setInsertionPointToEnd(outer);
   }
   for (auto &[to, value] : copies)
     buffer::CopyOp::create(b, loc, getBuffer(value), to, expr(bytes(value.getType())));
@@ -454,11 +332,30 @@ LogicalResult BufferPlanner::planBlock(Block &block, ValueRange results) {
   return success();
 }
 
+/// Creates the op of a fusion, and returns its body. Its buffers are defined before it.
+Block *BufferPlanner::beginFusion(const ProductFusion &fusion) {
+  for (Operation *op : fusion.ops) {
+    for (Value operand : op->getOperands())
+      if (!isa<MatmulOp>(op) || operand == op->getOperand(0))
+        getBuffer(operand);
+    for (Value result : op->getResults())
+      getBuffer(result);
+  }
+  auto place = [&](Value tensor) { return tensor ? getBuffer(tensor) : Value(); };
+  Value to = fusion.activationCall ? getBuffer(fusion.getLast()->getResult(0)) : Value();
+  auto fused = buffer::FusedOp::create(b, loc, place(fusion.source), place(fusion.scale),
+                                       place(fusion.shift), to, fusion.norm, fusion.epsilon,
+                                       fusion.activation, fusion.isGated);
+  return &fused.getBody().emplaceBlock();
+}
+
 LogicalResult BufferPlanner::planInner(Block &block, Block &into) {
   SmallVector<Slot> outerSlots = std::exchange(slots, SmallVector<Slot>());
   auto outerSlotOf = std::exchange(slotOf, DenseMap<Value, unsigned>());
   auto outerCopies = std::exchange(copies, SmallVector<std::pair<Value, Value>>());
   auto outerWholes = std::exchange(wholes, DenseMap<Value, Value>());
+  auto outerFusions = std::exchange(fusions, std::vector<ProductFusion>());
+  auto outerFusionOf = std::exchange(fusionOf, DenseMap<Operation *, const ProductFusion *>());
   Value outerFrame = std::exchange(frame, {});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(&into);
@@ -467,6 +364,8 @@ LogicalResult BufferPlanner::planInner(Block &block, Block &into) {
   slotOf = std::move(outerSlotOf);
   copies = std::move(outerCopies);
   wholes = std::move(outerWholes);
+  fusions = std::move(outerFusions);
+  fusionOf = std::move(outerFusionOf);
   frame = outerFrame;
   return result;
 }

@@ -11,6 +11,7 @@
 #define TPC_LIB_CONVERSION_BUFFERPLANNER_H
 
 #include "ParameterTable.h"
+#include "ProductFusion.h"
 #include "tpc/Buffer/Buffer.h"
 #include "tpc/Dialect/RankSizes.h"
 
@@ -112,6 +113,7 @@ private:
   /// Returns the columns of a merged matmul's result in the buffer of the group.
   Value makeColumns(const ResultColumns &columns, Value tensor);
   SymExpr assignOffsets();
+  Block *beginFusion(const ProductFusion &fusion);
   Value getAliased(Value value) const;
   Value getAliasRoot(Value value) const;
   /// Returns a builder at the beginning of the function.
@@ -133,6 +135,8 @@ private:
   SmallVector<Slot> slots;
   DenseMap<Value, unsigned> slotOf;
   Value frame;
+  std::vector<ProductFusion> fusions;
+  DenseMap<Operation *, const ProductFusion *> fusionOf;
   DenseMap<Value, Value> wholes;               // buffers of merged results, by the first of them
   SmallVector<std::pair<Value, Value>> copies; // at the block's end: (destination, value)
 };
@@ -140,6 +144,9 @@ private:
 /// Returns the type without `axis`, which must be the last axis of a factor of dimension `dim` or
 /// of the product of its factors.
 Type withoutAxis(Type type, int64_t dim, StringRef axis, GridAttr grid);
+
+/// Rounds up to the alignment of slots, 64 bytes.
+::tpc::SymExpr roundUpToSlot(const ::tpc::SymExpr &bytes);
 
 /// Returns the global index of a rank's first element, for a contiguous shard.
 ::tpc::SymExpr getFirstIndex(DimAttr dim, GridAttr grid);

@@ -127,8 +127,10 @@ public:
   /// Emits `body` in a block that runs only if `condition` is true.
   void emitIf(Value condition, function_ref<void()> body);
 
-private:
+  /// Emits the calls of a block.
   void emitBlock(Block &block);
+
+private:
   void setNode(Operation *op);
   Block *makeBlock();
 

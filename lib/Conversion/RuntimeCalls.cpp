@@ -12,6 +12,8 @@ static_assert(int(buffer::Epilogue::None) == TPC_EPILOGUE_NONE &&
               int(buffer::Epilogue::GeluTanh) == TPC_EPILOGUE_GELU_TANH &&
               int(buffer::Epilogue::Silu) == TPC_EPILOGUE_SILU &&
               int(buffer::Epilogue::Relu) == TPC_EPILOGUE_RELU);
+static_assert(int(buffer::Norm::None) == TPC_NORM_NONE && int(buffer::Norm::Rms) == TPC_NORM_RMS &&
+              int(buffer::Norm::Layer) == TPC_NORM_LAYER);
 static_assert(int(ReductionKind::Sum) == TPC_SUM && int(ReductionKind::Max) == TPC_MAX &&
               int(ReductionKind::Min) == TPC_MIN);
 
@@ -115,8 +117,7 @@ template <> void Call<buffer::CallOp>::emit(Operation *base, HostEmitter &e) con
   LLVM::CallOp::create(e.builder(), e.getLoc(), host.getType(callee), host.getName(callee), args);
 }
 
-template <> void Call<buffer::ProductOp>::emit(Operation *base, HostEmitter &e) const {
-  auto op = cast<buffer::ProductOp>(base);
+static abi::Pointer storeProducts(buffer::ProductOp op, HostEmitter &e) {
   SmallVector<abi::Values<tpc_product>> products;
   for (const buffer::ProductOp::Matmul &part : op.getMatmuls()) {
     auto columns = part.to.getDefiningOp<buffer::ColumnsOp>();
@@ -130,8 +131,36 @@ template <> void Call<buffer::ProductOp>::emit(Operation *base, HostEmitter &e) 
                         .dtype = e.dtype(op.getX()),
                         .out_dtype = e.dtype(part.to)});
   }
+  return e.store<tpc_product>(products);
+}
+
+template <> void Call<buffer::ProductOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::ProductOp>(base);
   e.call(TPC_ABI(tpc_products), e.pointer(op.getX()), e.expr(op.getM()), e.expr(op.getK()),
-         e.store<tpc_product>(products), e.i32(products.size()));
+         storeProducts(op, e), e.i32(op.getParameters().size()));
+}
+
+template <> void Call<buffer::FusedOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::FusedOp>(base);
+  buffer::ProductOp product = op.getProduct();
+  abi::Pointer fusion = e.store(abi::Values<tpc_fusion>{
+      .source = e.pointer(op.getSource()),
+      .scale = e.pointer(op.getScale()),
+      .shift = e.pointer(op.getShift()),
+      .out = e.pointer(op.getTo()),
+      .norm = e.i32(static_cast<int64_t>(op.getNorm())),
+      .epsilon = e.f32(op.getEpsilon().convertToDouble()),
+      .source_dtype = op.getSource() ? e.dtype(op.getSource()) : e.i32(TPC_F32),
+      .scale_dtype = op.getScale() ? e.dtype(op.getScale()) : e.i32(TPC_F32),
+      .activation = e.i32(static_cast<int64_t>(op.getActivation())),
+      .gated = e.i32(op.getGated()),
+  });
+  abi::I32 isComputed = e.call(TPC_ABI(tpc_fused_products), fusion, e.pointer(product.getX()),
+                               e.expr(product.getM()), e.expr(product.getK()),
+                               storeProducts(product, e), e.i32(product.getParameters().size()));
+  Value isNot =
+      LLVM::ICmpOp::create(e.builder(), e.getLoc(), LLVM::ICmpPredicate::eq, isComputed, e.i32(0));
+  e.emitIf(isNot, [&] { e.emitBlock(op.getBody().front()); });
 }
 
 template <> void Call<buffer::BatchProductOp>::emit(Operation *base, HostEmitter &e) const {
@@ -402,7 +431,7 @@ void mlir::tpc::attachRuntimeCalls(MLIRContext *context) {
   using namespace buffer;
   attach<PushOp, PopOp, SlotOp, PartOp, ColumnsOp, InputOp, StateOp, buffer::AppendOp,
          buffer::ConstantOp, buffer::ParameterOp, DenseOp, CopyOp, LaunchOp, buffer::CallOp,
-         ProductOp, BatchProductOp, QuantizedProductOp, ExpertsOp, buffer::AttentionOp,
+         ProductOp, FusedOp, BatchProductOp, QuantizedProductOp, ExpertsOp, buffer::AttentionOp,
          buffer::AllReduceOp, buffer::AllGatherOp, buffer::ReduceScatterOp, buffer::AllToAllOp,
          buffer::CollectivePermuteOp, buffer::ExchangeOp, buffer::BroadcastOp, buffer::SendOp,
          buffer::RecvOp, buffer::OutputOp, RoundsOp>(context);

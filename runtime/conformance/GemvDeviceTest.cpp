@@ -150,6 +150,93 @@ TEST(GemvDevice, RowsHaveTheSameBitsAmongOthers) {
   }
 }
 
+/// silu(norm(source) gate) * (norm(source) up), with widths of an MLP's shards.
+void multiplyGated(OneGpu &gpu, int64_t m, int32_t dtype, bool isFused) {
+  constexpr int64_t k = 64, f = 40;
+  Device &device = *gpu.device;
+  std::vector<float> source = numbers(m * k, 1), scale = numbers(k, 2), w = numbers(2 * k * f, 3);
+  const int64_t widths[] = {f, f};
+  std::vector<std::shared_ptr<Matrix>> matrices = device.makeMatrices(k, widths, dtype);
+  for (size_t i = 0; i < 2; ++i) {
+    std::vector<float> own(w.begin() + static_cast<ptrdiff_t>(i) * k * f,
+                           w.begin() + static_cast<ptrdiff_t>(i + 1) * k * f);
+    std::vector<uint16_t> halves;
+    for (float value : own)
+      halves.push_back(floatToBfloat(value));
+    device.setRows(*matrices[i], 0, k,
+                   dtype == TPC_F32 ? static_cast<const void *>(own.data()) : halves.data());
+  }
+  const std::vector<float> unwritten(static_cast<size_t>(2 * m * f), 7);
+  auto *x = static_cast<float *>(gpu.tensor(std::vector<float>(source.size(), NAN), dtype));
+  auto *both = static_cast<char *>(gpu.tensor(unwritten, dtype));
+  void *out = gpu.tensor(std::vector<float>(static_cast<size_t>(m * f), NAN), dtype);
+  std::vector<Product> products;
+  for (size_t i = 0; i < 2; ++i)
+    products.push_back(
+        {matrices[i].get(), nullptr, nullptr,
+         reinterpret_cast<float *>(both + static_cast<int64_t>(i) * f * sizeOf(dtype)),
+         TPC_EPILOGUE_NONE, dtype, 2 * f});
+  tpc_fusion fusion{.source = gpu.tensor(source, TPC_F32),
+                    .scale = gpu.tensor(scale, dtype),
+                    .shift = nullptr,
+                    .out = out,
+                    .norm = TPC_NORM_RMS,
+                    .epsilon = 1e-5f,
+                    .source_dtype = TPC_F32,
+                    .scale_dtype = dtype,
+                    .activation = TPC_EPILOGUE_SILU,
+                    .gated = 1};
+  device.beginStep({0, 0});
+  EXPECT_EQ(device.multiplyFused({x, m, k, products, dtype}, fusion), isFused);
+  device.endStep();
+  if (!isFused)
+    return;
+  auto valuesOf = [&](const void *data, int64_t count) {
+    std::vector<float> values;
+    Reading reading(device, data, count * sizeOf(dtype));
+    for (int64_t i = 0; i < count; ++i) {
+      float value = 0;
+      uint16_t bits = 0;
+      if (dtype == TPC_F32)
+        std::memcpy(&value, reading.data + i * 4, 4);
+      else
+        std::memcpy(&bits, reading.data + i * 2, 2);
+      values.push_back(dtype == TPC_F32 ? value : bfloatToFloat(bits));
+    }
+    return values;
+  };
+  EXPECT_EQ(valuesOf(both, 2 * m * f), unwritten);
+  std::vector<float> found = valuesOf(out, m * f);
+  for (int64_t row = 0; row < m; ++row) {
+    double squares = 0;
+    for (int64_t l = 0; l < k; ++l)
+      squares += std::pow(source[static_cast<size_t>(row * k + l)], 2);
+    for (int64_t j = 0; j < f; ++j) {
+      double sums[2] = {};
+      for (int64_t l = 0; l < k; ++l)
+        for (int64_t i = 0; i < 2; ++i)
+          sums[i] += source[static_cast<size_t>(row * k + l)] / std::sqrt(squares / k + 1e-5) *
+                     scale[static_cast<size_t>(l)] * w[static_cast<size_t>((i * k + l) * f + j)];
+      double wanted = sums[0] / (1 + std::exp(-sums[0])) * sums[1];
+      EXPECT_NEAR(found[static_cast<size_t>(row * f + j)], wanted,
+                  (std::abs(wanted) + 0.2) * (dtype == TPC_F32 ? 1e-5 : 0.05))
+          << row << " " << j;
+    }
+  }
+}
+
+TEST(GemvDevice, NormalizesAndActivates) {
+  OneGpu gpu("always");
+  multiplyGated(gpu, 1, TPC_F32, true);
+  multiplyGated(gpu, 4, TPC_BF16, true);
+  multiplyGated(gpu, 5, TPC_BF16, false); // too many rows
+}
+
+TEST(GemvDevice, FusesOnlyWhatGemvKernelsCompute) {
+  OneGpu gpu("never");
+  multiplyGated(gpu, 1, TPC_F32, false);
+}
+
 TEST(GemvDevice, IsUsedWhereItIsTuned) {
   OneGpu gpu("");
   Device &device = *gpu.device;

@@ -54,13 +54,11 @@ extern "C" void tpc_launch(tpc_context *ctx, int32_t kernel, void *const *operan
     ctx->device->launch(kernel, operands, count, rows, std::max<int64_t>(grain, 1));
 }
 
-extern "C" void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_t k,
-                             const tpc_product *products, int32_t count) {
-  if (m <= 0)
-    return;
+/// Returns the matmuls that are not empty. Fails if one does not match its parameter.
+static std::vector<Product> listProducts(tpc_context *ctx, int64_t k, const tpc_product *products,
+                                         int32_t count, int32_t dtype) {
   auto &matrices = ctx->data.matrices;
   std::vector<Product> list;
-  int32_t dtype = count > 0 ? products[0].dtype : TPC_F32;
   checkType(*ctx, "a matmul", dtype);
   for (const tpc_product &p : std::span(products, static_cast<size_t>(count))) {
     if (p.n <= 0)
@@ -91,8 +89,28 @@ extern "C" void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_
     list.push_back({matrix, p.bias, p.residual, p.out, p.epilogue, p.out_dtype,
                     p.out_stride == p.n ? 0 : p.out_stride});
   }
+  return list;
+}
+
+extern "C" void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_t k,
+                             const tpc_product *products, int32_t count) {
+  if (m <= 0)
+    return;
+  int32_t dtype = count > 0 ? products[0].dtype : TPC_F32;
+  std::vector<Product> list = listProducts(ctx, k, products, count, dtype);
   if (!list.empty())
     ctx->device->multiply({x, m, k, list, dtype});
+}
+
+extern "C" int32_t tpc_fused_products(tpc_context *ctx, const tpc_fusion *fusion, const float *x,
+                                      int64_t m, int64_t k, const tpc_product *products,
+                                      int32_t count) {
+  if (m <= 0)
+    return 0;
+  int32_t dtype = count > 0 ? products[0].dtype : TPC_F32;
+  std::vector<Product> list = listProducts(ctx, k, products, count, dtype);
+  return list.size() == static_cast<size_t>(count) && count > 0 &&
+         ctx->device->multiplyFused({x, m, k, list, dtype}, *fusion);
 }
 
 extern "C" void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const float *b,

@@ -31,6 +31,7 @@ void Device::deliver(const void *from, int64_t bytes, Taker take) {
   Reading reading(*this, from, bytes);
   take(reading.data);
 }
+bool Device::multiplyFused(const Products &, const tpc_fusion &) { return false; }
 bool Device::sample(const SamplingRequest &, SamplingConsumer) { return false; }
 void Device::copyRows(const Rows &rows) {
   for (int64_t row = 0; row < rows.count; ++row)

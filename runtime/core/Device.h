@@ -180,6 +180,9 @@ public:
   virtual void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
                       int64_t grain) = 0;
   virtual void multiply(const Products &products) = 0;
+  /// Computes `products` with a norm and an activation, as defined by tpc_fused_products. Returns
+  /// false if the device computes them one by one.
+  virtual bool multiplyFused(const Products &products, const tpc_fusion &fusion);
   virtual void batchProduct(const BatchProduct &product) = 0;
   /// Only for programs of targets that multiply by quantized parameters.
   virtual void quantizedProduct(const tpc_quantized_args &args);

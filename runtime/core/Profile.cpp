@@ -102,14 +102,13 @@ public:
           [&] { device->launch(kernel, operands, count, launched, grain); });
   }
   void multiply(const Products &p) override {
-    // Matmuls with the same left operand [m, k]: "MxKxN1+N2+…".
-    std::string what = sizes({p.m, p.k});
-    int64_t columns = 0;
-    for (const Product &product : p.list) {
-      what += (columns ? "+" : "x") + std::to_string(product.matrix->n);
-      columns += product.matrix->n;
-    }
-    timed("product", what, flops(p.m, p.k, columns), [&] { device->multiply(p); });
+    timed("product", describe(p), flopsOf(p), [&] { device->multiply(p); });
+  }
+  bool multiplyFused(const Products &p, const tpc_fusion &fusion) override {
+    if (!device->multiplyFused(p, fusion))
+      return false;
+    timed("fused product", describe(p), flopsOf(p), [] {});
+    return true;
   }
   void batchProduct(const BatchProduct &p) override {
     timed("batch_product", sizes({p.batch, p.m, p.k, p.n}),
@@ -139,6 +138,19 @@ private:
     return 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
   }
 
+  /// Describes matmuls with the same left operand [m, k]: "MxKxN1+N2+…".
+  static std::string describe(const Products &p) {
+    std::string what = sizes({p.m, p.k});
+    for (size_t i = 0; i < p.list.size(); ++i)
+      what += (i ? "+" : "x") + std::to_string(p.list[i].matrix->n);
+    return what;
+  }
+  static double flopsOf(const Products &p) {
+    int64_t columns = 0;
+    for (const Product &product : p.list)
+      columns += product.matrix->n;
+    return flops(p.m, p.k, columns);
+  }
   template <typename Work>
   void timed(const char *kind, std::string what, double flops, const Work &work) {
     auto begin = std::chrono::steady_clock::now();

@@ -19,26 +19,27 @@ using namespace mlir::tpc;
 static constexpr unsigned kLowestArchitecture = 80, kOptLevel = 3;
 
 /// Returns the PTX of all kernels of a type and layout.
-static llvm::Expected<std::string> makeText(int32_t element, bool transposed) {
+static llvm::Expected<std::string> makeText(int32_t element, bool transposed, bool fused) {
   MLIRContext context;
   cuda::loadKernelDialects(context);
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   for (int64_t m = 1; m <= ::tpc::gemv::kMaxRows; ++m)
-    cuda::makeGemvKernel(*module, {.element = element, .transposed = transposed, .m = m});
+    cuda::makeGemvKernel(*module,
+                         {.element = element, .transposed = transposed, .m = m, .fused = fused});
   return cuda::writePtx(*module, {kLowestArchitecture}, kOptLevel);
 }
 
 static llvm::Error write(llvm::raw_ostream &os) {
   os << "// Written by tpc-library-kernels.\n\n"
         "#include \"cuda/library/GemvText.h\"\n\n"
-        "const char *tpc::rt::cuda::gemvText(int32_t element, bool transposed) {\n";
+        "const char *tpc::rt::cuda::gemvText(int32_t element, bool transposed, bool fused) {\n";
   for (int32_t element : {TPC_F32, TPC_F16, TPC_BF16})
-    for (bool transposed : {false, true}) {
-      auto text = makeText(element, transposed);
+    for (auto [transposed, fused] : {std::pair(false, false), {true, false}, {false, true}}) {
+      auto text = makeText(element, transposed, fused);
       if (!text)
         return text.takeError();
-      os << "  if (element == " << element << " && " << (transposed ? "" : "!")
-         << "transposed)\n    return R\"ptx(" << *text << ")ptx\";\n";
+      os << "  if (element == " << element << " && " << (transposed ? "" : "!") << "transposed && "
+         << (fused ? "" : "!") << "fused)\n    return R\"ptx(" << *text << ")ptx\";\n";
     }
   os << "  return nullptr;\n}\n";
   return llvm::Error::success();

@@ -288,6 +288,34 @@ def Buffer_QuantizedProductOp : Buffer_Op<"quantized_product", [AttrSizedOperand
   let hasVerifier = 1;
 }
 
+def Buffer_FusedOp : Buffer_Op<"fused", [SingleBlock, NoTerminator, AttrSizedOperandSegments]> {
+  let summary = "Matmuls with a norm before or an activation after them. tpc_fused_products.";
+  let description = [{
+        tpc_buffer.fused norm rms_norm %x scale %g epsilon 1.0E-6 activation silu gated to %y {
+          tpc_buffer.launch @kernel_rms_norm(%x, %g) to (%n) rows m grain 1
+          tpc_buffer.product %n m m k _8 by %w to %a n _4, by %v to %b n _4
+          tpc_buffer.launch @kernel_silu_mul(%a, %b) to (%y) rows m grain 1
+        }
+
+    A device may run one kernel instead of the body. It writes `%y` or, without an activation, the
+    matmuls' results; other results are undefined in both cases. `gated`: times the second matmul.
+  }];
+  let arguments = (ins Buffer_MaybeRead:$source, Buffer_MaybeRead:$scale, Buffer_MaybeRead:$shift,
+                       Arg<Optional<Buffer_Place>, "", [MemWrite]>:$to,
+                       DefaultValuedAttr<Buffer_Norm, "Norm::None">:$norm,
+                       DefaultValuedAttr<F64Attr, "0.0">:$epsilon,
+                       DefaultValuedAttr<Buffer_Epilogue, "Epilogue::None">:$activation,
+                       UnitAttr:$gated);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    (`norm` $norm^)? ($source^ `scale` $scale)? (`shift` $shift^)? (`epsilon` $epsilon^)?
+    (`activation` $activation^)? (`gated` $gated^)? (`to` $to^)? attr-dict-with-keyword $body
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration =
+      "ProductOp getProduct(); LaunchOp getNormLaunch(), getActivationLaunch();";
+}
+
 def Buffer_BatchProductOp : Buffer_Op<"batch_product"> {
   let summary = "Batched matmuls of computed values. tpc_batch_matmul.";
   let description = [{

@@ -17,8 +17,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tpc/Conversion/Cuda/Gemv.h"
-#include "ThreadEmitter.h"
+#include "GemvEmitter.h"
 #include "Threads.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -35,86 +34,44 @@ static StringRef getTypeName(int32_t dtype) {
 
 std::string cuda::getName(const GemvVariant &variant) {
   return ("tpc_gemv_" + getTypeName(variant.element) + (variant.transposed ? "_nk_" : "_kn_") +
-          Twine(variant.m))
+          (variant.fused ? "fused_" : "") + Twine(variant.m))
       .str();
 }
 
-namespace {
+GemvEmitter::GemvEmitter(ModuleOp module, const GemvVariant &variant)
+    : ThreadEmitter(OpBuilder::atBlockEnd(module.getBody()), module.getLoc()), module(module),
+      variant(variant), vector(getVector(variant.element)) {
+  element = variant.element == TPC_F32   ? Type(b.getF32Type())
+            : variant.element == TPC_F16 ? Type(b.getF16Type())
+                                         : Type(b.getBF16Type());
+}
 
-class GemvEmitter : ThreadEmitter {
-public:
-  GemvEmitter(ModuleOp module, const GemvVariant &variant)
-      : ThreadEmitter(OpBuilder::atBlockEnd(module.getBody()), module.getLoc()), module(module),
-        variant(variant), vector(getVector(variant.element)) {
-    element = variant.element == TPC_F32   ? Type(b.getF32Type())
-              : variant.element == TPC_F16 ? Type(b.getF16Type())
-                                           : Type(b.getBF16Type());
-  }
-  void emit();
-
-private:
-  void emitColumns();
-  void emitRows();
-
-  /// Loads 16 bytes of elements.
-  Value loadWords(Value pointer) {
-    return LLVM::LoadOp::create(b, loc, VectorType::get(4, b.getI32Type()), pointer, kAccessBytes);
-  }
-  /// Converts 16 bytes of elements.
-  Values unpack(Value words);
-  /// Loads `count` adjacent elements of a row of x.
-  Values loadX(int64_t row, Value column, int64_t count);
-
-  /// Adds the products of a chunk of w with x.
-  Values multiplyChunk(ValueRange words, Value chunk, ValueRange sums);
-  /// Adds over the lanes whose numbers differ only in the bits between the masks `low` and `high`,
-  /// both included.
-  Value addLanes(Value sum, int32_t high, int32_t low) {
-    for (int32_t bit = high; bit >= low; bit /= 2)
-      sum = fadd(sum, createShuffle(b, loc, sum, bit));
-    return sum;
-  }
-  /// Adds the partial sums of all splits of k for one range of columns: `split` of `splits`, and
-  /// `range` of `ranges`, are those of this block. Contains barriers, so all threads of the block
-  /// must execute it. Calls `finish` in the last block only.
-  void joinSplits(Value range, Value ranges, Value splits, Value split, Value index, Value sum,
-                  function_ref<void(Value)> finish);
-  /// Adds residual and bias, and stores the result.
-  void store(Value row, Value column, Value sum);
-  void storeAs(Type type, Value index, Value column, Value sum);
-  Value isNull(Value pointer) {
-    Value null = LLVM::ZeroOp::create(b, loc, pointer.getType());
-    return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, pointer, null);
-  }
-  /// Returns static shared memory.
-  Value getShared(StringRef name, Type type, int64_t count);
-
-  ModuleOp module;
-  const GemvVariant &variant;
-  const int64_t vector;
-  Type element;
-  Value w, x, out, bias, residual, partials, counters, k, n, chunksOfSplit, isWide, wRow, outRow;
-  Value thread, lane, warp, block;
-};
+Value GemvEmitter::addLanes(Value sum, int32_t high, int32_t low) {
+  for (int32_t bit = high; bit >= low; bit /= 2)
+    sum = fadd(sum, createShuffle(b, loc, sum, bit));
+  return sum;
+}
 
 Value GemvEmitter::getShared(StringRef name, Type type, int64_t count) {
   auto space = static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
   std::string symbol = cuda::getName(variant) + "_" + name.str();
-  OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
-  auto array = LLVM::LLVMArrayType::get(type, static_cast<unsigned>(count));
-  LLVM::GlobalOp::create(outside, loc, array, /*isConstant=*/false, LLVM::Linkage::Internal, symbol,
-                         Attribute(), kAccessBytes, space);
+  if (!module.lookupSymbol(symbol)) {
+    OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
+    auto array = LLVM::LLVMArrayType::get(type, static_cast<unsigned>(count));
+    LLVM::GlobalOp::create(outside, loc, array, /*isConstant=*/false, LLVM::Linkage::Internal,
+                           symbol, Attribute(), kAccessBytes, space);
+  }
   return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), space),
                                    symbol);
 }
 
-GemvEmitter::Values GemvEmitter::unpack(Value words) {
+GemvEmitter::Values GemvEmitter::unpack(Value words, int32_t dtype) {
   Values values;
   for (int i = 0; i < 4; ++i) {
     Value word = LLVM::ExtractElementOp::create(b, loc, words, i32(i));
-    if (variant.element == TPC_F32) {
+    if (dtype == TPC_F32) {
       values.push_back(arith::BitcastOp::create(b, loc, b.getF32Type(), word));
-    } else if (variant.element == TPC_BF16) {
+    } else if (dtype == TPC_BF16) {
       Value low = arith::ShLIOp::create(b, loc, word, i32(16));
       Value high = arith::AndIOp::create(b, loc, word, i32(int32_t(0xffff0000)));
       for (Value bits : {low, high})
@@ -129,7 +86,9 @@ GemvEmitter::Values GemvEmitter::unpack(Value words) {
 }
 
 GemvEmitter::Values GemvEmitter::loadX(int64_t row, Value column, int64_t count) {
-  Value from = at(x, element, add(mul(wide(k), row), wide(column)));
+  Value from = variant.fused
+                   ? at(staged, element, add(mul(rowStaged, row), sub(column, firstStaged)))
+                   : at(x, element, add(mul(wide(k), row), wide(column)));
   Values values;
   for (int64_t i = 0; i < count; i += vector)
     llvm::append_range(values, unpack(loadWords(at(from, element, i))));
@@ -162,14 +121,14 @@ void GemvEmitter::emitColumns() {
   Value blocks = NVVM::GridDimXOp::create(b, loc, b.getI32Type());
   Value splits = div(blocks, ranges);
   Value group = div(thread, kThreadsOfRow), own = mul(rem(thread, kThreadsOfRow), vector);
-  Value column = add(mul(range, columns), own);
+  auto [column, hasColumns] = getPlace(range, own);
   Value begin = mul(split, chunksOfSplit);
   Value end = min(add(begin, chunksOfSplit), div(k, kRowsOfChunk));
   // Threads without columns have no chunks.
-  Value first = select(less(column, n), add(begin, group), end);
+  Value first = select(hasColumns, add(begin, group), end);
 
   Value stride = wide(wRow);
-  auto loadChunk = [&](Value chunk) {
+  auto loadChunk = [&, column = column](Value chunk) {
     Value from = at(w, element, add(mul(wide(mul(chunk, kRowsOfChunk)), stride), wide(column)));
     Values words;
     for (int64_t r = 0; r < kRowsOfChunk; ++r)
@@ -178,10 +137,18 @@ void GemvEmitter::emitColumns() {
   };
   Values zeros(variant.m * vector, f32(0));
   SmallVector<Type> types(zeros.size(), f);
+  Values words;
+  if (variant.fused) {
+    SmallVector<Type> wordTypes(kRowsOfChunk, VectorType::get(4, b.getI32Type()));
+    words = branch(
+        less(first, end), wordTypes, [&] { return loadChunk(first); },
+        [&] { return Values(kRowsOfChunk, LLVM::ZeroOp::create(b, loc, wordTypes[0])); });
+    stage(begin, end);
+  }
   Values sums = branch(
       less(first, end), types,
       [&] {
-        Values state = loadChunk(first);
+        Values state = variant.fused ? words : loadChunk(first);
         state.push_back(first);
         llvm::append_range(state, zeros);
         Value step = i32(kRowsAtOnce);
@@ -216,9 +183,23 @@ void GemvEmitter::emitColumns() {
   for (int64_t i = 1; i < kWarps; ++i)
     sum = fadd(sum, load(at(at(shared, f, index), f, i * results), f));
   Value row = div(index, columns);
-  Value place = add(mul(range, columns), rem(index, columns));
-  Value exists = both(less(thread, i32(results)), less(place, n));
-  auto finish = [&](Value total) { branch(exists, [&] { store(row, place, total); }); };
+  auto [place, isColumn] = getPlace(range, rem(index, columns));
+  Value exists = both(less(thread, i32(results)), isColumn);
+  auto finish = [&, place = place](Value total) {
+    auto storeSum = [&] { branch(exists, [&] { store(row, place, total); }); };
+    if (!variant.fused)
+      return storeSum();
+    branch(
+        is(activation, TPC_EPILOGUE_NONE), {},
+        [&] {
+          storeSum();
+          return Values();
+        },
+        [&] {
+          storeActivated(range, index, total);
+          return Values();
+        });
+  };
   branch(
       compare(Predicate::eq, splits, i32(1)), {},
       [&] {
@@ -384,43 +365,46 @@ void GemvEmitter::emitRows() {
 // Results
 //===----------------------------------------------------------------------===//
 
+Value GemvEmitter::addIfAny(Value pointer, Type type, Value place, Value before) {
+  return branch(
+      isNull(pointer), {b.getF32Type()}, [&] { return Values{before}; },
+      [&] { return Values{fadd(before, toF32(load(at(pointer, type, place), type)))}; })[0];
+}
+
 void GemvEmitter::storeAs(Type type, Value index, Value column, Value sum) {
-  auto addIfAny = [&](Value pointer, Value place, Value before) {
-    Values none{before};
-    return branch(
-        isNull(pointer), {b.getF32Type()}, [&] { return none; },
-        [&] { return Values{fadd(before, toF32(load(at(pointer, type, place), type)))}; })[0];
-  };
-  sum = addIfAny(residual, index, sum);
-  sum = addIfAny(bias, column, sum);
+  sum = addIfAny(residual, type, index, sum);
+  sum = addIfAny(bias, type, column, sum);
   storeMany(at(out, type, index), {fromF32(sum, type)});
+}
+
+GemvEmitter::Values GemvEmitter::withResultType(TypeRange types, function_ref<Values(Type)> body) {
+  if (element.isF32())
+    return body(element);
+  return branch(
+      compare(Predicate::ne, isWide, i32(0)), types, [&] { return body(b.getF32Type()); },
+      [&] { return body(element); });
 }
 
 void GemvEmitter::store(Value row, Value column, Value sum) {
   Value index = add(mul(wide(row), wide(outRow)), wide(column));
-  if (element.isF32())
-    return storeAs(element, index, column, sum);
-  branch(
-      compare(Predicate::ne, isWide, i32(0)), {},
-      [&] {
-        storeAs(b.getF32Type(), index, column, sum);
-        return Values();
-      },
-      [&] {
-        storeAs(element, index, column, sum);
-        return Values();
-      });
+  withResultType({}, [&](Type type) {
+    storeAs(type, index, column, sum);
+    return Values();
+  });
 }
 
 void GemvEmitter::emit() {
   LLVM::LLVMFuncOp kernel =
-      beginKernel(cuda::getName(variant), /*pointers=*/7, kThreads, /*integers=*/6);
+      beginKernel(cuda::getName(variant), /*pointers=*/variant.fused ? 9 : 7, kThreads,
+                  /*integers=*/variant.fused ? 12 : 6);
   setMinBlocks(kernel, getMinBlocks(variant));
-  auto arguments = kernel.getArguments();
-  for (auto [value, argument] :
-       llvm::zip_equal(ArrayRef<Value *>{&w, &x, &out, &bias, &residual, &partials, &counters, &k,
-                                         &n, &chunksOfSplit, &isWide, &wRow, &outRow},
-                       arguments))
+  SmallVector<Value *> parameters{&w, &x, &out, &bias, &residual, &partials, &counters};
+  if (variant.fused)
+    parameters.append({&scale, &shift});
+  parameters.append({&k, &n, &chunksOfSplit, &isWide, &wRow, &outRow});
+  if (variant.fused)
+    parameters.append({&norm, &isWideX, &isWideScale, &epsilon, &activation, &gated});
+  for (auto [value, argument] : llvm::zip_equal(parameters, kernel.getArguments()))
     *value = argument;
   thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
   block = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
@@ -432,8 +416,6 @@ void GemvEmitter::emit() {
     emitColumns();
   endKernel();
 }
-
-} // namespace
 
 unsigned cuda::getMinBlocks(const GemvVariant &variant) {
   bool hasManyValues = variant.transposed ? variant.element == TPC_F32 : variant.m == kMaxRows;

@@ -80,6 +80,7 @@ static constexpr TargetTraits traits = {
     .isActivation = isActivation,
     .hasStridedResults = true,
     .hasTf32 = true,
+    .hasFusedProducts = true,
     .cheapCost = 1,
     .expensiveCost = 16,
     .storedFrom = 16,

@@ -104,22 +104,54 @@ static bool isName(Operation *op) {
 
 Operation *PlanChecker::peek() {
   // Skips frame ops and copies, which may precede any call.
-  auto it = at;
-  while (it != end && (isName(&*it) || isa<buffer::PushOp, buffer::PopOp, buffer::CopyOp>(*it)))
-    ++it;
-  return it == end ? nullptr : &*it;
+  auto it = at, last = end;
+  bool isInner = fused != nullptr;
+  for (;;) {
+    if (it == last && isInner) {
+      std::tie(it, last) = afterFused;
+      isInner = false;
+    } else if (it == last) {
+      return nullptr;
+    } else if (auto op = dyn_cast<buffer::FusedOp>(*it)) {
+      Block &body = op.getBody().front();
+      return &body.front();
+    } else if (isName(&*it) || isa<buffer::PushOp, buffer::PopOp, buffer::CopyOp>(*it)) {
+      ++it;
+    } else {
+      return &*it;
+    }
+  }
 }
 
 /// Executes frame ops and copies, which have no corresponding tensor op.
 LogicalResult PlanChecker::skipMemoryOps() {
-  for (; at != end; ++at)
-    if (isa<buffer::PushOp, buffer::PopOp, buffer::CopyOp>(*at)) {
-      if (failed(checkMemoryOp(&*at)))
+  for (;;) {
+    if (at == end && fused) {
+      if (failed(leaveFused()))
         return failure();
-    } else if (!isName(&*at)) {
-      break;
+    } else if (at == end) {
+      return success();
+    } else if (auto op = dyn_cast<buffer::FusedOp>(*at)) {
+      afterFused = {std::next(at), end};
+      fused = op;
+      inFused.clear();
+      at = op.getBody().front().begin();
+      end = op.getBody().front().end();
+    } else if (isa<buffer::PushOp, buffer::PopOp, buffer::CopyOp>(*at)) {
+      if (failed(checkMemoryOp(&*at++)))
+        return failure();
+    } else if (isName(&*at)) {
+      ++at;
+    } else {
+      return success();
     }
-  return success();
+  }
+}
+
+LogicalResult PlanChecker::leaveFused() {
+  buffer::FusedOp op = std::exchange(fused, {});
+  std::tie(at, end) = afterFused;
+  return checkFused(op, inFused);
 }
 
 LogicalResult PlanChecker::checkMemoryOp(Operation *op) {
@@ -174,6 +206,8 @@ Operation *PlanChecker::next(Operation *op, StringRef name) {
     return nullptr;
   }
   Operation *call = &*at++;
+  if (fused)
+    inFused.push_back(op);
   if (call->getName().getStringRef() != name) {
     InFlightDiagnostic error = call->emitOpError() << "is not the expected call: " << describeOp(op)
                                                    << " needs " << name << " here";

@@ -113,6 +113,13 @@ private:
   Operation *peek();
   Operation *next(Operation *op, StringRef name);
   LogicalResult skipMemoryOps();
+  LogicalResult leaveFused();
+  /// Checks that the kernel of a `tpc_buffer.fused` computes the ops on tensors that its body
+  /// computes. Afterwards their other results are in no buffer.
+  LogicalResult checkFused(buffer::FusedOp op, ArrayRef<Operation *> tensors);
+  LogicalResult checkFusedNorm(buffer::FusedOp op, func::CallOp norm);
+  LogicalResult checkFusedActivation(buffer::FusedOp op, func::CallOp activation,
+                                     ArrayRef<Value> results);
   LogicalResult checkMemoryOp(Operation *op);
   LogicalResult checkCopy(buffer::CopyOp copy);
   LogicalResult checkSignature(func::FuncOp tensors);
@@ -133,8 +140,11 @@ private:
   Bounds bounds;
   Memory memory;
   SymbolTableCollection &symbols;
-  Region *source = nullptr; // body of the function on tensors; null in stages
-  Block::iterator at, end;  // next buffer op, and end of the block
+  Region *source = nullptr;         // body of the function on tensors; null in stages
+  Block::iterator at, end;          // next buffer op, and end of the block
+  buffer::FusedOp fused;            // whose body is checked
+  SmallVector<Operation *> inFused; // ops on tensors that its body computes
+  std::pair<Block::iterator, Block::iterator> afterFused;
   SmallVector<Read> reads;
   SmallVector<MemoryRange> writes;
   DenseSet<Operation *> done;

@@ -90,6 +90,18 @@ struct ProductRun : RunModel<ProductRun, buffer::ProductOp> {
   static LogicalResult runMatmul(buffer::ProductOp op, const MatmulCall &call,
                                  BufferMachine &machine, Frame &frame, int rank) {
     int64_t m = machine.evaluate(op.getM(), rank), k = machine.evaluate(op.getK(), rank);
+    auto x = machine.read(op, frame, op.getX(), rank, m * k);
+    if (failed(x))
+      return failure();
+    FailureOr<Numbers> out = multiply(op, call, machine, frame, rank, *x);
+    return failure(failed(out) || failed(machine.write(op, frame, call.to, rank, *out)));
+  }
+
+  /// Returns the result of a matmul with this left operand.
+  static FailureOr<Numbers> multiply(buffer::ProductOp op, const MatmulCall &call,
+                                     BufferMachine &machine, Frame &frame, int rank,
+                                     const Numbers &x) {
+    int64_t m = machine.evaluate(op.getM(), rank), k = machine.evaluate(op.getK(), rank);
     int64_t n = machine.evaluate(call.n, rank);
     buffer::EntryOp entry = machine.get(frame, call.parameter, rank).entry;
     if (!entry || entry.getLoad().getUse() != buffer::ParameterUse::Packed)
@@ -97,8 +109,7 @@ struct ProductRun : RunModel<ProductRun, buffer::ProductOp> {
     // The weight is loaded in the type of x.
     FailureOr<MemoryView> weight =
         machine.getParameter(op, entry, rank, machine.get(frame, op.getX(), rank).view.type);
-    auto x = machine.read(op, frame, op.getX(), rank, m * k);
-    if (failed(weight) || failed(x))
+    if (failed(weight))
       return failure();
     if (weight->elements != k * n)
       return machine.fail(op, rank) << "takes a parameter of " << weight->elements
@@ -113,7 +124,7 @@ struct ProductRun : RunModel<ProductRun, buffer::ProductOp> {
       for (int64_t j = 0; j < n; ++j) {
         double sum = 0;
         for (int64_t l = 0; l < k; ++l)
-          sum += (*x)[i * k + l].f * weight->load(l * n + j).f;
+          sum += x[i * k + l].f * weight->load(l * n + j).f;
         if (call.bias)
           sum += (*bias)[j].f;
         sum = activate(call.epilogue, sum);
@@ -121,7 +132,104 @@ struct ProductRun : RunModel<ProductRun, buffer::ProductOp> {
           sum += (*residual)[i * n + j].f;
         out[i * n + j] = number(sum);
       }
-    return machine.write(op, frame, call.to, rank, out);
+    return out;
+  }
+};
+
+/// Runs the body and what a fused kernel computes, and compares the results.
+struct FusedRun : RunModel<FusedRun, buffer::FusedOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &machine, Frame &frame) const {
+    auto op = cast<buffer::FusedOp>(base);
+    buffer::ProductOp product = op.getProduct();
+    SmallVector<buffer::ProductOp::Matmul> parts = product.getMatmuls();
+    std::vector<std::vector<Numbers>> wanted; // by rank, then by result
+    for (int rank : frame.active) {
+      for (const auto &part : parts) {
+        SmallVector<Value> operands{op.getSource() ? op.getSource() : product.getX()};
+        for (Value operand : {Value(op.getScale()), Value(op.getShift()), part.bias})
+          if (operand)
+            operands.push_back(operand);
+        if (failed(
+                expectApart(op, machine, frame, rank, op.getTo() ? op.getTo() : part.to, operands)))
+          return failure();
+      }
+      FailureOr<std::vector<Numbers>> results = compute(op, machine, frame, rank);
+      if (failed(results))
+        return failure();
+      wanted.push_back(std::move(*results));
+    }
+    if (failed(machine.runBlock(op.getBody().front(), frame)))
+      return failure();
+    for (auto [rank, results] : llvm::zip_equal(frame.active, wanted)) {
+      for (auto [i, result] : llvm::enumerate(results)) {
+        Value to = op.getTo() ? op.getTo() : parts[i].to;
+        FailureOr<Numbers> found = machine.read(op, frame, to, rank, result.size());
+        if (failed(found))
+          return failure();
+        if (!areClose(*found, result, machine.rounds() ? 0.05 : 1e-6))
+          return machine.fail(op, rank) << "differs from its body";
+      }
+      // A fused kernel does not write the other buffers.
+      if (buffer::LaunchOp norm = op.getNormLaunch())
+        for (Value value : norm.getWrites())
+          machine.get(frame, value, rank).view.forget();
+      if (op.getTo())
+        for (const auto &part : parts)
+          machine.get(frame, part.to, rank).view.forget();
+    }
+    return success();
+  }
+
+  /// Returns whether numbers are equal, except for a part of the largest.
+  static bool areClose(const Numbers &a, const Numbers &b, double tolerance) {
+    double largest = 0;
+    for (const Scalar &number : b)
+      if (std::isfinite(number.f))
+        largest = std::max(largest, std::abs(number.f));
+    for (auto [x, y] : llvm::zip_equal(a, b))
+      if (std::isfinite(x.f) && std::isfinite(y.f) && std::abs(x.f - y.f) > tolerance * largest)
+        return false;
+    return true;
+  }
+
+  static FailureOr<std::vector<Numbers>> compute(buffer::FusedOp op, BufferMachine &machine,
+                                                 Frame &frame, int rank) {
+    buffer::ProductOp product = op.getProduct();
+    int64_t m = machine.evaluate(product.getM(), rank), k = machine.evaluate(product.getK(), rank);
+    Value from = op.getSource() ? op.getSource() : product.getX();
+    FailureOr<Numbers> x = machine.read(op, frame, from, rank, m * k), scale = Numbers(),
+                       shift = Numbers();
+    if (failed(x) ||
+        (op.getScale() && failed(scale = machine.read(op, frame, op.getScale(), rank, k))) ||
+        (op.getShift() && failed(shift = machine.read(op, frame, op.getShift(), rank, k))))
+      return failure();
+    for (int64_t i = 0; i < m && op.getNorm() != buffer::Norm::None; ++i) {
+      double mean = 0, squares = 0;
+      auto at = [&](int64_t j) -> double & { return (*x)[i * k + j].f; };
+      for (int64_t j = 0; j < k && op.getNorm() == buffer::Norm::Layer; ++j)
+        mean += at(j) / double(k);
+      for (int64_t j = 0; j < k; ++j)
+        squares += (at(j) - mean) * (at(j) - mean);
+      double root = std::sqrt(squares / double(k) + op.getEpsilon().convertToDouble());
+      for (int64_t j = 0; j < k; ++j)
+        at(j) = (at(j) - mean) / root * (*scale)[j].f + (op.getShift() ? (*shift)[j].f : 0);
+    }
+    std::vector<Numbers> results;
+    for (const buffer::ProductOp::Matmul &part : product.getMatmuls()) {
+      auto result = ProductRun::multiply(product, part, machine, frame, rank, *x);
+      if (failed(result))
+        return failure();
+      results.push_back(std::move(*result));
+    }
+    if (op.getActivation() == buffer::Epilogue::None)
+      return results;
+    for (Scalar &number : results[0])
+      number.f = activate(op.getActivation(), number.f);
+    if (op.getGated() && results[0].size() == results[1].size())
+      for (auto [number, gate] : llvm::zip_equal(results[0], results[1]))
+        number.f *= gate.f;
+    results.resize(1);
+    return results;
   }
 };
 
@@ -434,6 +542,7 @@ struct ExpertsRun : RunModel<ExpertsRun, buffer::ExpertsOp> {
 void lowered::attachComputeRuns(MLIRContext *context) {
   buffer::ProductOp::attachInterface<ProductRun>(*context);
   buffer::QuantizedProductOp::attachInterface<QuantizedProductRun>(*context);
+  buffer::FusedOp::attachInterface<FusedRun>(*context);
   buffer::BatchProductOp::attachInterface<BatchProductRun>(*context);
   buffer::AttentionOp::attachInterface<AttentionRun>(*context);
   buffer::ExpertsOp::attachInterface<ExpertsRun>(*context);

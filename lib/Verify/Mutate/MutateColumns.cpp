@@ -170,6 +170,53 @@ template <bool isDense> static bool changeBoth(Mutator &m) {
   return true;
 }
 
+//===----------------------------------------------------------------------===//
+// Fused matmuls
+//===----------------------------------------------------------------------===//
+
+static buffer::FusedOp pickNorm(Mutator &m) {
+  return m.pick<buffer::FusedOp>(
+      [](buffer::FusedOp op) { return op.getNorm() != buffer::Norm::None; });
+}
+
+static bool otherNorm(Mutator &m) {
+  buffer::FusedOp op = pickNorm(m);
+  if (op)
+    op.setNorm(op.getNorm() == buffer::Norm::Rms ? buffer::Norm::Layer : buffer::Norm::Rms);
+  return bool(op);
+}
+
+static bool otherEpsilon(Mutator &m) {
+  buffer::FusedOp op = pickNorm(m);
+  if (op)
+    op.setEpsilon(APFloat(op.getEpsilon().convertToDouble() * 1.001));
+  return bool(op);
+}
+
+// The source is another buffer of this size, or scale and shift are exchanged.
+static bool otherNormOperand(Mutator &m) {
+  buffer::FusedOp op = pickNorm(m);
+  if (!op)
+    return false;
+  if (op.getShift() && m.draw(2)) {
+    Value scale = op.getScale();
+    op.getScaleMutable().assign(op.getShift());
+    op.getShiftMutable().assign(scale);
+  } else {
+    op.getSourceMutable().assign(op.getProduct().getX());
+  }
+  return true;
+}
+
+static bool otherActivation(Mutator &m) {
+  auto op = m.pick<buffer::FusedOp>(
+      [](buffer::FusedOp op) { return op.getActivation() != buffer::Epilogue::None; });
+  if (op)
+    op.setActivation(op.getActivation() == buffer::Epilogue::GeluTanh ? buffer::Epilogue::GeluErf
+                                                                      : buffer::Epilogue::GeluTanh);
+  return bool(op);
+}
+
 ArrayRef<Mutation> mutate::getColumnMutations() {
   static constexpr Mutation mutations[] = {
       {"columns-shifted", "columns begin one earlier or later", shiftColumns},
@@ -186,6 +233,10 @@ ArrayRef<Mutation> mutate::getColumnMutations() {
        changeBoth<false>},
       {"columns-both-dense", "a kernel and its tensor function read columns as dense rows",
        changeBoth<true>},
+      {"fused-other-norm", "a fused kernel computes another norm", otherNorm},
+      {"fused-other-epsilon", "the norm of a fused kernel has another epsilon", otherEpsilon},
+      {"fused-other-operand", "the norm of a fused kernel has another operand", otherNormOperand},
+      {"fused-other-activation", "a fused kernel computes another activation", otherActivation},
   };
   return mutations;
 }

@@ -111,6 +111,7 @@ public:
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
               int64_t grain) override;
   void multiply(const rt::Products &products) override;
+  bool multiplyFused(const rt::Products &products, const tpc_fusion &fusion) override;
   void batchProduct(const BatchProduct &product) override;
   void attention(const tpc_attention_args &args) override;
   void experts(const tpc_experts_args &args) override;

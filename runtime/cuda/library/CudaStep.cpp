@@ -110,32 +110,60 @@ static bool continues(const Product &last, const Product &next) {
          (last.bias ? next.bias && isAdjacent(last.bias, next.bias) : !next.bias);
 }
 
+/// Returns the GEMM that computes the matmul at `next` and those that continue it, and advances
+/// `next` past them.
+static MatmulCall takeMerged(const rt::Products &all, size_t &next) {
+  const Product &product = all.list[next];
+  auto &matrix = static_cast<const CudaMatrix &>(*product.matrix);
+  int64_t n = matrix.n;
+  size_t end = next + 1;
+  for (; end < all.list.size() && continues(all.list[end - 1], all.list[end]); ++end)
+    n += all.list[end].matrix->n;
+  for (; next < end; ++next)
+    if (all.list[next].epilogue != TPC_EPILOGUE_NONE)
+      throw std::runtime_error("internal error: a GPU matmul has an activation");
+  return {.m = all.m,
+          .k = all.k,
+          .n = n,
+          .x = all.x,
+          .w = pointerTo(matrix.rows),
+          .out = product.out,
+          .transposed = matrix.transposed,
+          .bias = product.bias,
+          .residual = product.residual,
+          .wRow = matrix.transposed ? 0 : matrix.rowStride,
+          .outRow = product.outStride,
+          .dtype = all.dtype,
+          .outDtype = product.dtype};
+}
+
 void CudaDevice::multiply(const rt::Products &all) {
   enter();
-  for (size_t i = 0; i < all.list.size();) {
-    const Product &product = all.list[i];
-    auto &matrix = static_cast<const CudaMatrix &>(*product.matrix);
-    int64_t n = matrix.n;
-    size_t end = i + 1;
-    for (; end < all.list.size() && continues(all.list[end - 1], all.list[end]); ++end)
-      n += all.list[end].matrix->n;
-    for (; i < end; ++i)
-      if (all.list[i].epilogue != TPC_EPILOGUE_NONE)
-        throw std::runtime_error("internal error: a GPU matmul has an activation");
-    products.compute({.m = all.m,
-                      .k = all.k,
-                      .n = n,
-                      .x = all.x,
-                      .w = pointerTo(matrix.rows),
-                      .out = product.out,
-                      .transposed = matrix.transposed,
-                      .bias = product.bias,
-                      .residual = product.residual,
-                      .wRow = matrix.transposed ? 0 : matrix.rowStride,
-                      .outRow = product.outStride,
-                      .dtype = all.dtype,
-                      .outDtype = product.dtype});
-  }
+  for (size_t next = 0; next < all.list.size();)
+    products.compute(takeMerged(all, next));
+}
+
+bool CudaDevice::multiplyFused(const rt::Products &all, const tpc_fusion &fusion) {
+  enter();
+  size_t next = 0;
+  MatmulCall call = takeMerged(all, next);
+  // One GEMM computes all matmuls. Both halves of a gated one are equally wide.
+  if (next != all.list.size() ||
+      (fusion.gated && all.list.front().matrix->n != all.list.back().matrix->n) ||
+      (fusion.activation && call.residual))
+    return false;
+  int64_t dense = fusion.gated ? call.n / 2 : call.n;
+  return products.compute(call, {.x = fusion.norm ? fusion.source : call.x,
+                                 .scale = fusion.scale,
+                                 .shift = fusion.shift,
+                                 .out = fusion.activation ? fusion.out : call.out,
+                                 .outRow = fusion.activation || !call.outRow ? dense : call.outRow,
+                                 .norm = fusion.norm,
+                                 .activation = fusion.activation,
+                                 .gated = fusion.gated != 0,
+                                 .epsilon = fusion.epsilon,
+                                 .xDtype = fusion.norm ? fusion.source_dtype : call.dtype,
+                                 .scaleDtype = fusion.norm ? fusion.scale_dtype : call.dtype});
 }
 
 void CudaDevice::batchProduct(const BatchProduct &p) {

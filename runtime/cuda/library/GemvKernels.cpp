@@ -3,6 +3,7 @@
 #include "cuda/library/GemvKernels.h"
 #include "cuda/library/GemvText.h"
 #include "cuda/library/Matmuls.h"
+#include <bit>
 #include <stdexcept>
 #include <string_view>
 
@@ -11,34 +12,34 @@ namespace {
 
 struct VariantKernels {
   int32_t dtype;
-  bool transposed;
+  bool transposed, fused;
   std::string (*text)();
   const char *names[gemv::kMaxRows];
 };
 
-template <int32_t dtype, bool transposed> std::string textOf() {
-  return gemvText(dtype, transposed);
+template <int32_t dtype, bool transposed, bool fused> std::string textOf() {
+  return gemvText(dtype, transposed, fused);
 }
 
-#define TPC_GEMV_KERNELS(type, name)                                                               \
+#define TPC_GEMV_KERNELS(type, transposed, fused, name)                                            \
   {type,                                                                                           \
-   false,                                                                                          \
-   textOf<type, false>,                                                                            \
-   {"tpc_gemv_" name "_kn_1", "tpc_gemv_" name "_kn_2", "tpc_gemv_" name "_kn_3",                  \
-    "tpc_gemv_" name "_kn_4"}},                                                                    \
-  {                                                                                                \
-    type, true, textOf<type, true>,                                                                \
-        {"tpc_gemv_" name "_nk_1", "tpc_gemv_" name "_nk_2", "tpc_gemv_" name "_nk_3",             \
-         "tpc_gemv_" name "_nk_4"}                                                                 \
-  }
-constexpr VariantKernels all[] = {TPC_GEMV_KERNELS(TPC_F32, "f32"),
-                                  TPC_GEMV_KERNELS(TPC_F16, "f16"),
-                                  TPC_GEMV_KERNELS(TPC_BF16, "bf16")};
+   transposed,                                                                                     \
+   fused,                                                                                          \
+   textOf<type, transposed, fused>,                                                                \
+   {"tpc_gemv_" name "_1", "tpc_gemv_" name "_2", "tpc_gemv_" name "_3", "tpc_gemv_" name "_4"}}
+#define TPC_GEMV_KERNELS_OF_TYPE(type, name)                                                       \
+  TPC_GEMV_KERNELS(type, false, false, name "_kn"),                                                \
+      TPC_GEMV_KERNELS(type, true, false, name "_nk"),                                             \
+      TPC_GEMV_KERNELS(type, false, true, name "_kn_fused")
+constexpr VariantKernels all[] = {TPC_GEMV_KERNELS_OF_TYPE(TPC_F32, "f32"),
+                                  TPC_GEMV_KERNELS_OF_TYPE(TPC_F16, "f16"),
+                                  TPC_GEMV_KERNELS_OF_TYPE(TPC_BF16, "bf16")};
+#undef TPC_GEMV_KERNELS_OF_TYPE
 #undef TPC_GEMV_KERNELS
 
-const VariantKernels &find(int32_t dtype, bool transposed) {
+const VariantKernels &find(int32_t dtype, bool transposed, bool fused) {
   for (const VariantKernels &one : all)
-    if (one.dtype == dtype && one.transposed == transposed)
+    if (one.dtype == dtype && one.transposed == transposed && one.fused == fused)
       return one;
   throw std::logic_error("internal error: a matrix-vector kernel of an unsupported type");
 }
@@ -56,6 +57,28 @@ struct GemvLaunch {
       visit(*number);
   }
 };
+
+/// Parameters of a fused kernel, in order.
+struct FusedLaunch : GemvLaunch {
+  uint64_t scale = 0, shift = 0;
+  uint32_t norm = 0, isWideX = 0, isWideScale = 0, epsilon = 0, activation = 0, gated = 0;
+
+  template <class Visit> void forEachParameter(Visit visit) {
+    for (uint64_t *address : {&w, &x, &out, &bias, &residual, &partials, &counters, &scale, &shift})
+      visit(*address);
+    for (uint32_t *number : {&k, &n, &chunks, &isWide, &wRow, &outRow, &norm, &isWideX,
+                             &isWideScale, &epsilon, &activation, &gated})
+      visit(*number);
+  }
+};
+
+int64_t wRowOf(const MatmulCall &call) {
+  return call.wRow ? call.wRow : call.transposed ? call.k : call.n;
+}
+
+gemv::Variant variantOf(const MatmulCall &call, bool fused = false) {
+  return {.element = call.dtype, .transposed = call.transposed, .m = call.m, .fused = fused};
+}
 
 gemv::Variant variantOf(const MatmulShape &shape) {
   return {.element = shape.dtype, .transposed = shape.transposed, .m = shape.m};
@@ -101,10 +124,10 @@ bool GemvKernels::supports(const MatmulShape &shape) const {
          (grid.splits == 1 || grid.ranges <= maxCounters);
 }
 
-LibraryKernels &GemvKernels::kernelsOf(int32_t dtype, bool transposed) {
-  std::unique_ptr<LibraryKernels> &own = loaded[{dtype, transposed}];
+LibraryKernels &GemvKernels::kernelsOf(int32_t dtype, bool transposed, bool fused) {
+  std::unique_ptr<LibraryKernels> &own = loaded[{dtype, transposed, fused}];
   if (!own) {
-    const VariantKernels &found = find(dtype, transposed);
+    const VariantKernels &found = find(dtype, transposed, fused);
     own = std::make_unique<LibraryKernels>(queue, found.text, found.names,
                                            "multiply matrices and vectors");
   }
@@ -125,27 +148,64 @@ void GemvKernels::prepare(int64_t k, int64_t n, int32_t dtype, bool transposed) 
     load(dtype, transposed);
 }
 
+void GemvKernels::load(int32_t dtype, bool transposed) {
+  kernelsOf(dtype, transposed).load();
+  if (!transposed)
+    kernelsOf(dtype, transposed, /*fused=*/true).load();
+}
+
+static GemvLaunch makeLaunch(const MatmulCall &call, const gemv::Grid &grid, Address partials,
+                             Address counters) {
+  return {.w = addressOf(call.w),
+          .x = addressOf(call.x),
+          .out = addressOf(call.out),
+          .bias = addressOf(call.bias),
+          .residual = addressOf(call.residual),
+          .partials = partials,
+          .counters = counters,
+          .k = static_cast<uint32_t>(call.k),
+          .n = static_cast<uint32_t>(call.n),
+          .chunks = static_cast<uint32_t>(grid.chunks),
+          .isWide = call.outDtype == TPC_F32,
+          .wRow = static_cast<uint32_t>(wRowOf(call)),
+          .outRow = static_cast<uint32_t>(call.outRow ? call.outRow : call.n)};
+}
+
 void GemvKernels::run(const MatmulCall &call) {
-  gemv::Variant variant{.element = call.dtype, .transposed = call.transposed, .m = call.m};
-  gemv::Grid grid = gemv::getGrid(variant, call.k, call.n, queue.gpu.multiprocessors);
-  auto address = [](const void *pointer) { return reinterpret_cast<uint64_t>(pointer); };
-  GemvLaunch launch{.w = address(call.w),
-                    .x = address(call.x),
-                    .out = address(call.out),
-                    .bias = address(call.bias),
-                    .residual = address(call.residual),
-                    .partials = workspace,
-                    .counters = counters.address,
-                    .k = static_cast<uint32_t>(call.k),
-                    .n = static_cast<uint32_t>(call.n),
-                    .chunks = static_cast<uint32_t>(grid.chunks),
-                    .isWide = call.outDtype == TPC_F32,
-                    .wRow = static_cast<uint32_t>(call.wRow         ? call.wRow
-                                                  : call.transposed ? call.k
-                                                                    : call.n),
-                    .outRow = static_cast<uint32_t>(call.outRow ? call.outRow : call.n)};
+  gemv::Grid grid = gemv::getGrid(variantOf(call), call.k, call.n, queue.gpu.multiprocessors);
   kernelsOf(call.dtype, call.transposed)
-      .run(find(call.dtype, call.transposed).names[call.m - 1], launch, grid.blocks);
+      .run(find(call.dtype, call.transposed, false).names[call.m - 1],
+           makeLaunch(call, grid, workspace, counters.address), grid.blocks);
+}
+
+bool GemvKernels::supports(const MatmulCall &call, const MatmulFusion &fusion) const {
+  auto isAligned = [](const void *pointer) { return addressOf(pointer) % gemv::kAccessBytes == 0; };
+  auto isType = [&](int32_t dtype) { return dtype == call.dtype || dtype == TPC_F32; };
+  return !call.transposed &&
+         gemv::supportsFused(call.dtype, call.k, call.n, wRowOf(call), fusion.gated,
+                             queue.gpu.multiprocessors) &&
+         isAligned(fusion.x) && isAligned(fusion.scale) && isAligned(fusion.shift) &&
+         isType(fusion.xDtype) && isType(fusion.scaleDtype);
+}
+
+void GemvKernels::run(const MatmulCall &call, const MatmulFusion &fusion) {
+  gemv::Variant variant = variantOf(call, /*fused=*/true);
+  gemv::Grid grid = gemv::getGrid(variant, call.k, call.n, queue.gpu.multiprocessors);
+  FusedLaunch launch{makeLaunch(call, grid, workspace, counters.address)};
+  launch.x = addressOf(fusion.x);
+  launch.out = addressOf(fusion.out);
+  launch.outRow = static_cast<uint32_t>(fusion.outRow);
+  launch.scale = addressOf(fusion.scale);
+  launch.shift = addressOf(fusion.shift);
+  launch.norm = static_cast<uint32_t>(fusion.norm);
+  launch.isWideX = fusion.xDtype == TPC_F32;
+  launch.isWideScale = fusion.scaleDtype == TPC_F32;
+  launch.epsilon = std::bit_cast<uint32_t>(fusion.epsilon);
+  launch.activation = static_cast<uint32_t>(fusion.activation);
+  launch.gated = fusion.gated;
+  kernelsOf(call.dtype, call.transposed, /*fused=*/true)
+      .run(find(call.dtype, call.transposed, true).names[call.m - 1], launch, grid.blocks,
+           gemv::getStagedBytes(variant, grid, call.k));
 }
 
 } // namespace tpc::rt::cuda

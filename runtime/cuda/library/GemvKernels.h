@@ -17,6 +17,7 @@
 namespace tpc::rt::cuda {
 
 struct MatmulCall;
+struct MatmulFusion;
 
 /// Rule by which GEMV kernels compute the shapes that they support.
 struct GemvUse {
@@ -51,18 +52,21 @@ public:
   /// Loads kernels of right-hand sides that GEMV kernels compute without a measurement. Call this
   /// before a step: loading may be impossible while other ranks wait for this GPU.
   void prepare(int64_t k, int64_t n, int32_t dtype, bool transposed);
-  void load(int32_t dtype, bool transposed) { kernelsOf(dtype, transposed).load(); }
+  void load(int32_t dtype, bool transposed);
   void run(const MatmulCall &call);
+  /// Whether a fused kernel computes a call that `supports` its shape.
+  bool supports(const MatmulCall &call, const MatmulFusion &fusion) const;
+  void run(const MatmulCall &call, const MatmulFusion &fusion);
 
 private:
-  LibraryKernels &kernelsOf(int32_t dtype, bool transposed);
+  LibraryKernels &kernelsOf(int32_t dtype, bool transposed, bool fused = false);
 
   Queue &queue;
   const GemvUse use;
   const Address workspace;
   const int64_t workspaceBytes;
   Block counters; ///< zeros between launches
-  std::map<std::pair<int32_t, bool>, std::unique_ptr<LibraryKernels>> loaded;
+  std::map<std::tuple<int32_t, bool, bool>, std::unique_ptr<LibraryKernels>> loaded;
 };
 
 } // namespace tpc::rt::cuda

@@ -7,9 +7,9 @@
 
 namespace tpc::rt::cuda {
 
-/// Returns the PTX of all kernels of a type and layout (tpc/gemv.h), null if there are none. The
-/// compiler's code generator writes it when tpc is built (tools/tpc-library-kernels).
-const char *gemvText(int32_t element, bool transposed);
+/// Returns the PTX of all kernels of a type and layout, fused or not (tpc/gemv.h), null if there
+/// are none. The compiler's code generator writes it when tpc is built (tools/tpc-library-kernels).
+const char *gemvText(int32_t element, bool transposed, bool fused = false);
 
 } // namespace tpc::rt::cuda
 

@@ -26,12 +26,14 @@ void LibraryKernels::load() {
   }
 }
 
-void LibraryKernels::run(const char *kernel, void **parameters, int64_t blocks, unsigned threads) {
+void LibraryKernels::run(const char *kernel, void **parameters, int64_t blocks, unsigned threads,
+                         int64_t sharedBytes) {
   const Driver &driver = queue.driver;
   load();
   Function function = functions.at(kernel);
-  Result result = driver.cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, threads, 1,
-                                        1, 0, queue.stream, parameters, nullptr);
+  Result result =
+      driver.cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, threads, 1, 1,
+                            static_cast<unsigned>(sharedBytes), queue.stream, parameters, nullptr);
   if (result != success)
     driver.raise(result, ("to launch kernel '" + std::string(kernel) + "'").c_str());
   InFlightOperations::add(driver, queue.stream, "kernel", kernel);

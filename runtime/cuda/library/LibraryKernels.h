@@ -26,15 +26,18 @@ public:
   /// Loads the kernels once. Call this before other ranks of the world wait for this GPU, because
   /// loading may block while they wait.
   void load();
-  /// `launch` provides the parameters and the number of threads per block.
-  template <class Launch> void run(const char *kernel, Launch launch, int64_t blocks) {
+  /// `launch` provides the parameters and the number of threads per block. `sharedBytes`: dynamic
+  /// shared memory of a block.
+  template <class Launch>
+  void run(const char *kernel, Launch launch, int64_t blocks, int64_t sharedBytes = 0) {
     std::vector<void *> parameters;
     launch.forEachParameter([&](auto &parameter) { parameters.push_back(&parameter); });
-    run(kernel, parameters.data(), blocks, Launch::threads);
+    run(kernel, parameters.data(), blocks, Launch::threads, sharedBytes);
   }
 
 private:
-  void run(const char *kernel, void **parameters, int64_t blocks, unsigned threads);
+  void run(const char *kernel, void **parameters, int64_t blocks, unsigned threads,
+           int64_t sharedBytes);
 
   Queue &queue;
   std::string (*const text)();

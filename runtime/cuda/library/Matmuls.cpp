@@ -149,26 +149,30 @@ void Matmuls::checkComputed(blas::Status status, const MatmulCall &call) const {
   Library::check(status, what.c_str());
 }
 
+MatmulShape Matmuls::shapeOf(const MatmulCall &call) const {
+  return {call.m,
+          call.k,
+          call.n,
+          call.batch,
+          call.xStride,
+          call.wStride,
+          call.k == 1 || call.wRow == call.n ? 0 : call.wRow,
+          call.m == 1 || call.outRow == call.n ? 0 : call.outRow,
+          call.dtype,
+          call.outDtype,
+          tf32 && call.dtype == TPC_F32 && !call.isExact,
+          call.transposed,
+          call.residual != nullptr,
+          alignmentOf(call.w),
+          alignmentOf(call.x),
+          alignmentOf(call.residual ? call.residual : call.out),
+          alignmentOf(call.out),
+          call.bias ? alignmentOf(call.bias) : 0,
+          call.separateBias ? alignmentOf(call.separateBias) : 0};
+}
+
 bool Matmuls::run(const MatmulCall &call) {
-  MatmulShape shape{call.m,
-                    call.k,
-                    call.n,
-                    call.batch,
-                    call.xStride,
-                    call.wStride,
-                    call.k == 1 || call.wRow == call.n ? 0 : call.wRow,
-                    call.m == 1 || call.outRow == call.n ? 0 : call.outRow,
-                    call.dtype,
-                    call.outDtype,
-                    tf32 && call.dtype == TPC_F32 && !call.isExact,
-                    call.transposed,
-                    call.residual != nullptr,
-                    alignmentOf(call.w),
-                    alignmentOf(call.x),
-                    alignmentOf(call.residual ? call.residual : call.out),
-                    alignmentOf(call.out),
-                    call.bias ? alignmentOf(call.bias) : 0,
-                    call.separateBias ? alignmentOf(call.separateBias) : 0};
+  MatmulShape shape = shapeOf(call);
   if (gemv.computes(shape) || own.contains(shape)) {
     gemv.run(call);
     return true;
@@ -224,6 +228,14 @@ void Matmuls::addBias(const MatmulCall &call) {
   if (!run(biases))
     throw std::runtime_error(library.describe() + " does not support a bias add to " +
                              std::to_string(rows) + " x " + std::to_string(call.n));
+}
+
+bool Matmuls::compute(const MatmulCall &call, const MatmulFusion &fusion) {
+  MatmulShape shape = shapeOf(call);
+  if (call.k == 0 || !(gemv.computes(shape) || own.contains(shape)) || !gemv.supports(call, fusion))
+    return false;
+  gemv.run(call, fusion);
+  return true;
 }
 
 void Matmuls::compute(const MatmulCall &call) {

@@ -50,6 +50,18 @@ struct MatmulCall {
   const void *separateBias = nullptr; ///< bias that the residual already contains
 };
 
+/// A norm before and an activation after a GEMM, as defined by tpc_fused_products. `x` and `out`
+/// replace those of the GEMM.
+struct MatmulFusion {
+  const void *x, *scale = nullptr, *shift = nullptr;
+  void *out;
+  int64_t outRow; ///< elements between rows of out
+  int32_t norm = TPC_NORM_NONE, activation = TPC_EPILOGUE_NONE;
+  bool gated = false;
+  float epsilon = 0;
+  int32_t xDtype, scaleDtype;
+};
+
 /// An implementation of a GEMM.
 struct MatmulMethod {
   bool isOwn = false;          ///< a GEMV kernel
@@ -69,6 +81,9 @@ public:
   ~Matmuls();
 
   void compute(const MatmulCall &call);
+  /// Computes the GEMM with a norm and an activation if a GEMV kernel computes it, else returns
+  /// false.
+  bool compute(const MatmulCall &call, const MatmulFusion &fusion);
   /// A number that changes when memory that calls have used is freed.
   uint64_t memoryVersion() const { return moves; }
   /// Enables or disables TF32 for f32 GEMMs of later calls.
@@ -91,6 +106,7 @@ public:
 private:
   struct Plan;
 
+  MatmulShape shapeOf(const MatmulCall &call) const;
   Plan &planOf(const MatmulShape &shape);
   /// Returns the GEMM that needs an algorithm: `shape` itself or, if its bias has no epilogue, the
   /// GEMM that is added to the bias (compute).

@@ -15,6 +15,15 @@
 // launch; the block that reads splits - 1 from it is the last.
 // [n, k]: a warp computes getRowsOfWarp rows of w; partials, counters and chunks are unused.
 //
+// Kernels of a fused Variant normalize x and apply an activation, for w as [k, n] only:
+//   kernel(w, x, out, bias, residual, partials, counters, scale, shift, k, n, chunks, isWide, wRow,
+//          outRow, norm, isWideX, isWideScale, epsilon, activation, isGated)
+// With a norm (tpc_norm), x is normalized, times scale, plus shift, which may be null, and rounded
+// to the element type. isWideX: x is f32; isWideScale: scale and shift are f32. `epsilon` has the
+// bits of an f32. `activation` (tpc_epilogue) is applied to the sum with the bias; there is no
+// residual then. isGated: out[m, n / 2] is the activation of the first half of the columns times
+// the second half. A block keeps its part of x in dynamic shared memory (getStagedBytes).
+//
 // Each element of the result is a sum in f32 whose order depends on the variant's type and layout,
 // k, n and the number of multiprocessors, not on m: a row has the same bits alone as among others.
 // Plain C++, shared by the compiler, the runtime and tests.
@@ -41,6 +50,7 @@ struct Variant {
   int32_t element = TPC_F32; // tpc_dtype of x and w: f32, f16 or bf16
   bool transposed = false;   // w is [n, k]
   int64_t m = 1;             // 1 to kMaxRows
+  bool fused = false;        // with a norm and an activation; not transposed
   bool operator==(const Variant &) const = default;
 };
 
@@ -109,6 +119,32 @@ constexpr Grid getGrid(const Variant &variant, int64_t k, int64_t n, int64_t mul
 /// Workspace of partial sums, aligned to 16 bytes.
 constexpr int64_t getPartialBytes(const Variant &variant, const Grid &grid) {
   return grid.splits > 1 ? grid.blocks * variant.m * getColumns(variant.element) * 4 : 0;
+}
+
+//===--- fused kernels -------------------------------------------------------===//
+
+/// Maximum bytes of dynamic shared memory. With static shared memory, a block has at most 48 KiB.
+inline constexpr int64_t kMaxStagedBytes = 32 << 10;
+/// Maximum number of blocks of a multiprocessor. Each block reads and normalizes all of x.
+inline constexpr int64_t kMaxFusedBlocks = 4;
+
+/// Dynamic shared memory of a fused kernel: its part of m rows of x.
+constexpr int64_t getStagedBytes(const Variant &variant, const Grid &grid, int64_t k) {
+  int64_t rows = grid.chunks * kRowsOfChunk;
+  return variant.m * (rows < k ? rows : k) * getBytes(variant.element);
+}
+
+/// Whether fused kernels compute these sizes. The rule does not depend on the number of rows, so a
+/// row has the same bits alone as among others. Pointers to x, scale and shift must be aligned to
+/// 16 bytes.
+constexpr bool supportsFused(int32_t element, int64_t k, int64_t n, int64_t wRow, bool isGated,
+                             int64_t multiprocessors) {
+  const Variant most{element, false, kMaxRows, true};
+  if (!supports(element, false, kMaxRows, k, n, wRow) || (isGated && n % (2 * getVector(element))))
+    return false;
+  Grid grid = getGrid(most, k, n, multiprocessors);
+  return getStagedBytes(most, grid, k) <= kMaxStagedBytes &&
+         grid.blocks <= kMaxFusedBlocks * multiprocessors;
 }
 
 } // namespace tpc::gemv

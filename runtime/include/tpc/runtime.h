@@ -182,6 +182,35 @@ typedef struct {
 void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_t k,
                   const tpc_product *products, int32_t count);
 
+typedef enum { TPC_NORM_NONE = 0, TPC_NORM_RMS = 1, TPC_NORM_LAYER = 2 } tpc_norm;
+
+/* Ops that a device may compute together with matmuls of one left-hand side x.
+ *   norm: x[m, k] is the norm of source[m, k] over each row, with epsilon, times scale[k], plus
+ *   shift[k], which may be null; without a norm, these pointers are null
+ *   activation: a tpc_epilogue. `out` is this function of the only matmul's result or, if `gated`,
+ *   this function of the first of two results, times the second; without one, it is null
+ *   (source|scale)_dtype: element types; shift has that of scale, out that of the results */
+#define TPC_FUSION_FIELDS(FIELD)                                                                   \
+  FIELD(const void *, source)                                                                      \
+  FIELD(const void *, scale)                                                                       \
+  FIELD(const void *, shift)                                                                       \
+  FIELD(void *, out)                                                                               \
+  FIELD(int32_t, norm)                                                                             \
+  FIELD(float, epsilon)                                                                            \
+  FIELD(int32_t, source_dtype)                                                                     \
+  FIELD(int32_t, scale_dtype)                                                                      \
+  FIELD(int32_t, activation)                                                                       \
+  FIELD(int32_t, gated)
+typedef struct {
+  TPC_FUSION_FIELDS(TPC_DECLARE_FIELD)
+} tpc_fusion;
+
+/* Computes tpc_products with a norm before and an activation after them in one kernel, without
+ * writing x or, with an activation, the results of the matmuls. Returns 0 if the device does not:
+ * then nothing is computed, and the caller computes the ops one by one. */
+int32_t tpc_fused_products(tpc_context *ctx, const tpc_fusion *fusion, const float *x, int64_t m,
+                           int64_t k, const tpc_product *products, int32_t count);
+
 /* out[b, m, n] = a[b, m, k] * b[b, k, n] for `batch` matrices, with element types as for
  * tpc_products. Batch strides are in elements between matrices; 0 broadcasts. */
 void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const float *b, float *out,

@@ -1,4 +1,4 @@
-"""Seeded faults in GPU programs whose merged matmuls write columns of one buffer.
+"""Seeded faults in merged results and fused matmuls of GPU programs.
 
 tpc-verify-buffers or tpc-verify-lowered rejects each.
 """
@@ -26,7 +26,7 @@ PROGRAMS = [
 
 
 def kinds() -> list[str]:
-    return mutants.kinds("columns-")
+    return mutants.kinds("columns-", "fused-")
 
 
 @pytest.fixture(scope="session")

@@ -49,10 +49,10 @@ struct Operand {
   std::vector<double> values;
   std::vector<uint8_t> bytes;
 
-  Operand(int32_t dtype, size_t count, uint64_t seed) : dtype(dtype) {
+  Operand(int32_t dtype, size_t count, uint64_t seed, double largest = 1) : dtype(dtype) {
     for (size_t i = 0; i < count; ++i) {
       auto random = static_cast<double>(mix(seed * 0x9e3779b97f4a7c15 + i) >> 40);
-      uint32_t bits = round(dtype, random * 0x1p-23 - 1);
+      uint32_t bits = round(dtype, (random * 0x1p-23 - 1) * largest);
       values.push_back(widen(dtype, bits));
       auto *from = reinterpret_cast<const uint8_t *>(&bits);
       bytes.insert(bytes.end(), from, from + getBytes(dtype));
@@ -72,9 +72,9 @@ struct Operand {
 std::vector<Variant> gemv::getVariants() {
   std::vector<Variant> all;
   for (int32_t element : {TPC_F32, TPC_F16, TPC_BF16})
-    for (bool transposed : {false, true})
+    for (auto [transposed, fused] : {std::pair(false, false), {true, false}, {false, true}})
       for (int64_t m = 1; m <= kMaxRows; ++m)
-        all.push_back({element, transposed, m});
+        all.push_back({element, transposed, m, fused});
   return all;
 }
 
@@ -84,15 +84,16 @@ static std::string getTypeName(int32_t dtype) {
 
 std::string gemv::getName(const Variant &variant) {
   return "tpc_gemv_" + getTypeName(variant.element) + (variant.transposed ? "_nk_" : "_kn_") +
-         std::to_string(variant.m);
+         (variant.fused ? "fused_" : "") + std::to_string(variant.m);
 }
 
 const ptx::Module &gemv::getModule(const Variant &variant) {
-  static std::map<std::pair<int32_t, bool>, ptx::Module> modules;
-  auto [at, isNew] = modules.try_emplace({variant.element, variant.transposed});
+  static std::map<std::tuple<int32_t, bool, bool>, ptx::Module> modules;
+  auto [at, isNew] = modules.try_emplace({variant.element, variant.transposed, variant.fused});
   if (isNew) {
     std::string error;
-    auto module = ptx::parse(tpc::rt::cuda::gemvText(variant.element, variant.transposed), error);
+    auto module = ptx::parse(
+        tpc::rt::cuda::gemvText(variant.element, variant.transposed, variant.fused), error);
     if (module)
       at->second = *module;
     else
@@ -104,10 +105,31 @@ const ptx::Module &gemv::getModule(const Variant &variant) {
 std::string Case::str() const {
   return gemv::getName(variant) + " k=" + std::to_string(k) + " n=" + std::to_string(n) +
          (bias ? " bias" : "") + (residual ? aliased ? " residual in place" : " residual" : "") +
-         (wide ? " wide" : "") + " padding=" + std::to_string(wPadding) + "," +
-         std::to_string(outPadding) + " multiprocessors=" + std::to_string(multiprocessors) +
-         " shift=" + std::to_string(shift) + " seed=" + std::to_string(seed) +
-         " order=" + std::to_string(order);
+         (wide ? " wide" : "") +
+         (norm ? " norm=" + std::to_string(norm) + (hasShift ? " shifted" : "") : "") +
+         (wideX ? " wide x" : "") + (wideScale ? " wide scale" : "") +
+         (activation ? " activation=" + std::to_string(activation) : "") + (gated ? " gated" : "") +
+         " padding=" + std::to_string(wPadding) + "," + std::to_string(outPadding) +
+         " multiprocessors=" + std::to_string(multiprocessors) + " shift=" + std::to_string(shift) +
+         " seed=" + std::to_string(seed) + " order=" + std::to_string(order);
+}
+
+template <class Below> static void drawFusion(Case &made, Below below) {
+  made.k = std::min(made.k, kMaxStagedBytes / kMaxRows / getBytes(made.variant.element));
+  made.norm = static_cast<int32_t>(below(3));
+  made.hasShift = made.norm == TPC_NORM_LAYER && below(3);
+  made.wideX = made.norm && below(2);
+  made.wideScale = made.norm && below(2);
+  made.activation = static_cast<int32_t>(below(5));
+  if (!made.activation)
+    return;
+  made.residual = made.aliased = false;
+  // Activations differ by ranges of numbers.
+  constexpr double largest[] = {0.25, 1, 8, 200};
+  made.largestBias = largest[below(std::size(largest))];
+  made.gated = below(2);
+  if (made.gated)
+    made.n = 2 * getVector(made.variant.element) * (1 + below(2 * kThreadsOfRow));
 }
 
 Case gemv::drawCase(const Variant &variant, uint64_t seed) {
@@ -145,6 +167,8 @@ Case gemv::drawCase(const Variant &variant, uint64_t seed) {
   made.shift = below(3);
   made.wPadding = below(2) * below(3) * vector;
   made.outPadding = below(2) * below(5);
+  if (variant.fused)
+    drawFusion(made, below);
   made.seed = made.order = seed;
   return made;
 }
@@ -167,17 +191,76 @@ std::vector<Case> gemv::getSplitCases(const Variant &variant) {
 // Runs
 //===----------------------------------------------------------------------===//
 
+namespace {
+constexpr float epsilon = 1e-5f;
+
+struct Bounded {
+  double number, bound;
+};
+
+double activate(int32_t kind, double x) {
+  switch (kind) {
+  case TPC_EPILOGUE_SILU:
+    return x / (1 + std::exp(-x));
+  case TPC_EPILOGUE_GELU_ERF:
+    return x * (1 + std::erf(x / std::sqrt(2.0))) / 2;
+  case TPC_EPILOGUE_GELU_TANH:
+    return x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))) / 2;
+  default:
+    return std::max(x, 0.0);
+  }
+}
+
+/// Returns the left operand of the matmul: x, or its norm, which is rounded to the element type.
+/// Numbers next to a rounding boundary may be rounded to either side.
+std::vector<Bounded> normalize(const Case &made, const Operand &x, const Operand &scale,
+                               const Operand &shift) {
+  std::vector<Bounded> left;
+  auto k = static_cast<size_t>(made.k);
+  for (size_t begin = 0; begin < x.values.size(); begin += k) {
+    const double *row = &x.values[begin];
+    double mean = 0, squares = 0;
+    for (size_t j = 0; j < k && made.norm == TPC_NORM_LAYER; ++j)
+      mean += row[j] / static_cast<double>(k);
+    for (size_t j = 0; j < k; ++j)
+      squares += (row[j] - mean) * (row[j] - mean);
+    double root = std::sqrt(squares / static_cast<double>(k) + static_cast<double>(epsilon));
+    for (size_t j = 0; j < k; ++j) {
+      if (!made.norm) {
+        left.push_back({row[j], 0});
+        continue;
+      }
+      double moved = made.hasShift ? shift.values[j] : 0;
+      double exact = (row[j] - mean) / root * scale.values[j] + moved;
+      double error =
+          0x1p-20 * ((std::abs(row[j]) + std::abs(mean)) / root * std::abs(scale.values[j]) +
+                     std::abs(moved));
+      int32_t type = made.variant.element;
+      double low = widen(type, round(type, exact - error)),
+             high = widen(type, round(type, exact + error));
+      left.push_back({(low + high) / 2, (high - low) / 2});
+    }
+  }
+  return left;
+}
+} // namespace
+
 Outcome gemv::run(const ptx::Module &module, const Case &made) {
   const Variant &variant = made.variant;
   const int64_t m = variant.m, k = made.k, n = made.n;
-  auto count = static_cast<size_t>(m * n);
+  const int64_t columns = made.gated ? n / 2 : n; // of the result
+  auto count = static_cast<size_t>(m * columns);
   const int32_t out = made.wide ? TPC_F32 : variant.element;
   const auto bytes = static_cast<uint64_t>(getBytes(out));
-  Operand x(variant.element, 0, 0), w(variant.element, static_cast<size_t>(k * n), made.seed + 1);
-  Operand bias(out, static_cast<size_t>(n), made.seed + 2), residual(out, 0, 0);
+  const int32_t scaleType = made.wideScale ? TPC_F32 : variant.element;
+  const int32_t xType = made.wideX ? TPC_F32 : variant.element;
+  Operand scale(scaleType, static_cast<size_t>(k), made.seed + 3),
+      moved(scaleType, static_cast<size_t>(k), made.seed + 4);
+  Operand x(xType, 0, 0), w(variant.element, static_cast<size_t>(k * n), made.seed + 1);
+  Operand bias(out, static_cast<size_t>(n), made.seed + 2, made.largestBias), residual(out, 0, 0);
   for (int64_t row = 0; row < m; ++row) {
     auto seed = made.seed + 100 * static_cast<uint64_t>(row + 1);
-    x.append(Operand(variant.element, static_cast<size_t>(k), seed));
+    x.append(Operand(xType, static_cast<size_t>(k), seed));
     residual.append(Operand(out, static_cast<size_t>(n), seed + 1));
   }
 
@@ -205,8 +288,8 @@ Outcome gemv::run(const ptx::Module &module, const Case &made) {
   };
   const Grid grid = getGrid(variant, k, n, made.multiprocessors);
   auto partialBytes = static_cast<uint64_t>(getPartialBytes(variant, grid));
-  const uint64_t outRow = static_cast<uint64_t>(n + made.outPadding) * bytes;
-  const uint64_t rowBytes = static_cast<uint64_t>(n) * bytes;
+  const uint64_t outRow = static_cast<uint64_t>(columns + made.outPadding) * bytes;
+  const uint64_t rowBytes = static_cast<uint64_t>(columns) * bytes;
   const uint64_t outBytes = static_cast<uint64_t>(m - 1) * outRow + rowBytes;
   uint64_t result = allocate(outBytes, "out", false), residualAt = 0;
   if (made.aliased) {
@@ -219,26 +302,34 @@ Outcome gemv::run(const ptx::Module &module, const Case &made) {
                                       kAccessBytes, ptx::Fill::Zero);
   auto pointer = ptx::Argument::pointer;
   auto integer = [](int64_t value) { return ptx::Argument::of(static_cast<uint32_t>(value)); };
-  const ptx::Argument arguments[] = {
+  std::vector<ptx::Argument> arguments{
       pointer(upload(w, "w", true, variant.transposed ? n : k, made.wPadding)),
       pointer(upload(x, "x", true)),
       pointer(result),
       pointer(made.bias ? upload(bias, "bias", false) : 0),
       pointer(residualAt),
       pointer(partialBytes ? memory.allocate(partialBytes, "partials", kAccessBytes) : 0),
-      pointer(counters),
-      integer(k),
-      integer(n),
-      integer(grid.chunks),
-      integer(made.wide),
-      integer((variant.transposed ? k : n) + made.wPadding),
-      integer(n + made.outPadding)};
+      pointer(counters)};
+  if (variant.fused) {
+    arguments.push_back(pointer(made.norm ? upload(scale, "scale", true) : 0));
+    arguments.push_back(pointer(made.hasShift ? upload(moved, "shift", true) : 0));
+  }
+  for (int64_t value : {k, n, grid.chunks, int64_t(made.wide),
+                        (variant.transposed ? k : n) + made.wPadding, columns + made.outPadding})
+    arguments.push_back(integer(value));
+  if (variant.fused)
+    for (int64_t value :
+         {int64_t(made.norm), int64_t(made.wideX), int64_t(made.wideScale),
+          int64_t(std::bit_cast<uint32_t>(epsilon)), int64_t(made.activation), int64_t(made.gated)})
+      arguments.push_back(integer(value));
   Outcome outcome;
-  ptx::Result launched = ptx::launch(module, getName(variant), arguments, memory,
-                                     {.grid = {static_cast<uint32_t>(grid.blocks)},
-                                      .block = {static_cast<uint32_t>(kThreads)},
-                                      .seed = made.order,
-                                      .maxInstructions = 4000000});
+  ptx::Result launched = ptx::launch(
+      module, getName(variant), arguments, memory,
+      {.grid = {static_cast<uint32_t>(grid.blocks)},
+       .block = {static_cast<uint32_t>(kThreads)},
+       .sharedBytes = static_cast<uint32_t>(variant.fused ? getStagedBytes(variant, grid, k) : 0),
+       .seed = made.order,
+       .maxInstructions = 4000000});
   outcome.counters = launched.counters;
   if (!launched.clean()) {
     outcome.problem = launched.str();
@@ -259,25 +350,48 @@ Outcome gemv::run(const ptx::Module &module, const Case &made) {
   if (memory.countUnwritten(result, outBytes) != outBytes - count * bytes)
     outcome.problem = "memory between rows of the result is written";
 
-  for (size_t i = 0; i < count; ++i) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, &raw[i * bytes], bytes);
-    outcome.bits.push_back(bits);
-    auto row = static_cast<int64_t>(i) / n, column = static_cast<int64_t>(i) % n;
-    double sum = 0, magnitude = 0;
+  const std::vector<Bounded> left = normalize(made, x, scale, moved);
+  auto sumOf = [&](int64_t row, int64_t column) {
+    double sum = 0, magnitude = 0, bound = 0;
     auto add = [&](double term) {
       sum += term;
       magnitude += std::abs(term);
     };
-    for (int64_t j = 0; j < k; ++j)
-      add(x.values[static_cast<size_t>(row * k + j)] *
-          w.values[static_cast<size_t>(variant.transposed ? column * k + j : j * n + column)]);
+    for (int64_t j = 0; j < k; ++j) {
+      const Bounded &value = left[static_cast<size_t>(row * k + j)];
+      double weight =
+          w.values[static_cast<size_t>(variant.transposed ? column * k + j : j * n + column)];
+      add(value.number * weight);
+      bound += value.bound * std::abs(weight);
+    }
     if (made.residual)
-      add(residual.values[i]);
+      add(residual.values[static_cast<size_t>(row * n + column)]);
     if (made.bias)
       add(bias.values[static_cast<size_t>(column)]);
     // The depth of the tree of sums is far below k.
-    double bound = magnitude * 0x1p-24 * std::min<double>(static_cast<double>(k) + 2, 64);
+    return Bounded{sum,
+                   bound + magnitude * 0x1p-24 * std::min<double>(static_cast<double>(k) + 2, 64)};
+  };
+  auto expected = [&](int64_t row, int64_t column) {
+    Bounded first = sumOf(row, column);
+    if (!made.activation)
+      return first;
+    // Slopes of activations are at most 1.13.
+    double value = activate(made.activation, first.number);
+    Bounded result{value, 1.2 * first.bound + 0x1p-20 * (std::abs(value) + std::abs(first.number))};
+    if (!made.gated)
+      return result;
+    Bounded gate = sumOf(row, column + columns);
+    return Bounded{value * gate.number,
+                   std::abs(gate.number) * result.bound + std::abs(value) * gate.bound +
+                       result.bound * gate.bound + 0x1p-22 * std::abs(value * gate.number)};
+  };
+  for (size_t i = 0; i < count; ++i) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, &raw[i * bytes], bytes);
+    outcome.bits.push_back(bits);
+    auto row = static_cast<int64_t>(i) / columns, column = static_cast<int64_t>(i) % columns;
+    auto [sum, bound] = expected(row, column);
     double low = widen(out, round(out, sum - bound)), high = widen(out, round(out, sum + bound));
     double found = widen(out, bits);
     if (!(found >= low && found <= high) && outcome.problem.empty())

@@ -22,7 +22,12 @@ struct Case {
   bool wide = false;    // bias, residual and result are f32
   int64_t multiprocessors = 8;
   uint64_t alignment = tpc::gemv::kAccessBytes; // alignment of x and w
-  int64_t shift = 0;  // elements by which bias, residual and result are off their alignment
+  int64_t shift = 0; // elements by which bias, residual and result are off their alignment
+  // For fused variants only:
+  int32_t norm = TPC_NORM_NONE, activation = TPC_EPILOGUE_NONE;
+  bool gated = false, hasShift = false;
+  bool wideX = false, wideScale = false; // x; scale and shift are f32
+  double largestBias = 1;
   uint64_t seed = 0;  // seed of the operands
   uint64_t order = 0; // seed of the interpreter
 
@@ -35,7 +40,7 @@ struct Outcome {
   std::vector<uint32_t> bits; // bits of the result
 };
 
-/// Returns all 24 variants.
+/// Returns all 36 variants.
 std::vector<Variant> getVariants();
 /// Returns the name of a variant's kernel.
 std::string getName(const Variant &variant);

@@ -132,6 +132,18 @@ TEST(Gemv, SplitsFillMultiprocessors) {
   }
 }
 
+/// Fused kernels need shared memory for four rows, and few blocks, whatever the number of rows.
+TEST(Gemv, FusesSizesOfLayers) {
+  EXPECT_TRUE(supportsFused(TPC_BF16, 2048, 16384, 16384, true, 132));
+  EXPECT_TRUE(supportsFused(TPC_BF16, 4096, 28672, 28672, true, 132));
+  EXPECT_TRUE(supportsFused(TPC_F32, 768, 2304, 2304, false, 132));
+  EXPECT_FALSE(supportsFused(TPC_BF16, 2048, 128256, 128256, false, 132)); // blocks
+  EXPECT_FALSE(supportsFused(TPC_BF16, 8192, 28672, 28672, true, 132));    // shared memory
+  EXPECT_FALSE(supportsFused(TPC_BF16, 64, 24, 24, true, 132)); // halves without 16-byte accesses
+  EXPECT_TRUE(supportsFused(TPC_BF16, 64, 24, 24, false, 132));
+  EXPECT_FALSE(supportsFused(TPC_BF16, 60, 32, 32, false, 132));
+}
+
 TEST(Gemv, RejectsUnsupportedSizes) {
   EXPECT_TRUE(supports(TPC_BF16, false, 1, 8, 8, 8));
   EXPECT_TRUE(supports(TPC_F32, true, 4, 4, 7, 4));

@@ -61,6 +61,8 @@ struct TargetTraits {
   /// Whether f32 matmuls can be computed in TF32, which is faster but rounds operands to 10-bit
   /// fractions.
   bool hasTf32 = false;
+  /// Whether one library call may compute matmuls with a norm before and an activation after them.
+  bool hasFusedProducts = false;
 
   //===--- kernels ----------------------------------------------------------===//
 
