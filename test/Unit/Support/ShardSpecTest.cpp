@@ -108,7 +108,7 @@ TEST(ShardSpec, ExpertsOfSameTokens) {
                              std::pair("etp2", "etp2 with tp1 is not supported"),
                              std::pair("ep4,dp4", "would exchange tokens between the replicas"),
                              std::pair("tp2x2,ep2", "two-dimensional tp"),
-                             std::pair("tp2,dp2,ep2,etp1,order=dp-tp-ep-pp", "in this order")}) {
+                             std::pair("tp2,dp2,ep2,etp1,order=tp-dp-ep-pp", "in this order")}) {
     std::string error = errorOf(text);
     EXPECT_NE(error.find(cause), std::string::npos) << error;
   }
@@ -246,7 +246,7 @@ TEST(ShardSpec, Malformed) {
   expectError("tp2x", 1, "tp2x", "is not a number");
   expectError("mb", 1, "mb", "write mb and a number, such as mb2");
   expectError("sp2", 1, "sp2", "takes no number");
-  expectError("8tp", 1, "8tp", "unknown item; expected tpN, ppN, dpN, sp, mbN");
+  expectError("8tp", 1, "8tp", "unknown item; expected tpN, ppN, dpN, epN, etpN, sp, mbN");
   expectError("TP8", 1, "TP8", "small letters, for example tp8,pp4");
   expectError("tp2;pp2", 1, "tp2;pp2", "is not a number");
   expectError("reshard", 1, "reshard", "unknown item");
