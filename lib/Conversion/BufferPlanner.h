@@ -151,6 +151,7 @@ Type withoutAxis(Type type, int64_t dim, StringRef axis, GridAttr grid);
 /// Returns the global index of a rank's first element, for a contiguous shard.
 ::tpc::SymExpr getFirstIndex(DimAttr dim, GridAttr grid);
 
+void attachViewModels(MLIRContext *context);
 void attachComputeModels(MLIRContext *context);
 void attachStageModels(MLIRContext *context);
 void attachCommunicationModels(MLIRContext *context);

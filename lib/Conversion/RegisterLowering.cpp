@@ -14,6 +14,7 @@ void mlir::tpc::registerLowering(DialectRegistry &registry) {
   registerKernelModels(registry);
   registry.addExtension(+[](MLIRContext *context, TpcDialect *) {
     context->getOrLoadDialect<func::FuncDialect>();
+    attachViewModels(context);
     attachComputeModels(context);
     attachStageModels(context);
     attachCommunicationModels(context);

@@ -142,8 +142,22 @@ private:
   int depth = 0;
 };
 
+/// Returns f(x) of the activation that follows a matmul.
+double activate(buffer::Epilogue epilogue, double x);
+
+inline Scalar number(double x) {
+  Scalar value;
+  value.f = x;
+  return value;
+}
+
+/// Fails if the result of a library call is in a buffer that the call reads.
+LogicalResult expectApart(Operation *op, BufferMachine &m, Frame &frame, int rank, Value to,
+                          ValueRange from);
+
 void attachMemoryRuns(MLIRContext *context);        // RunMemory.cpp
 void attachComputeRuns(MLIRContext *context);       // RunCompute.cpp
+void attachMatmulRuns(MLIRContext *context);        // RunMatmuls.cpp
 void attachStateRuns(MLIRContext *context);         // RunState.cpp
 void attachCommunicationRuns(MLIRContext *context); // RunCommunication.cpp
 
