@@ -3,7 +3,7 @@
 import pytest
 
 from expert_files import Experts
-from generation import say
+from generation import generate
 from test_genai_files import greedy
 from tpc.reference import Session
 
@@ -22,4 +22,4 @@ def test_generates(tpcc, tmp_path, grid, spec):
         tokens, margins = greedy(spec, session, prompt, 12)
         decided = next((i for i, margin in enumerate(margins) if margin < 1e-4), len(margins))
         assert decided > 3
-        assert say(program, prompt, 12).tokens[:decided] == tokens[:decided]
+        assert generate(program, prompt, 12).tokens[:decided] == tokens[:decided]
