@@ -9,6 +9,8 @@
 !d = tensor<16x8xf32>
 !g = tensor<8xf32>
 !b = tensor<16xf32>
+!whole = tensor<?x16xf32, #tpc.dist<[n, 16]>>
+!norm = tensor<?x8xf32, #tpc.dist<[n, 8]>>
 module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 1, mb = 1>, tpc.target = "cuda"} {
 tpc.weight @w in "/w.bin" at 0 : tensor<8x16xf32>
 tpc.weight @v in "/w.bin" at 512 : tensor<8x16xf32>
@@ -16,6 +18,8 @@ tpc.weight @d in "/w.bin" at 1024 : tensor<16x8xf32>
 tpc.weight @g in "/w.bin" at 2048 : tensor<8xf32>
 tpc.weight @h in "/w.bin" at 2112 : tensor<8xf32>
 tpc.weight @b in "/w.bin" at 2176 : tensor<16xf32>
+tpc.weight @t in "/w.bin" at 4096 : tensor<8x16xf32>
+tpc.weight @u in "/w.bin" at 8192 : tensor<8x16xf32>
 
 // The result does not share memory with the norm's operand.
 // CHECK-LABEL: tpc_buffer.func @gated_on_buffers
@@ -54,7 +58,7 @@ func.func private @gated(%x: !x) -> !x {
 func.func private @gelu(%x: !x) -> !x {
   %g = tpc.parameter @g : !g
   %h = tpc.parameter @h : !g
-  %w = tpc.parameter @w : !w
+  %w = tpc.parameter @t : !w
   %b = tpc.parameter @b : !b
   %d = tpc.parameter @d : !d
   %n = tpc.layer_norm %x, %g bias %h epsilon 1.0E-5 : !x, !g bias !g -> !x
@@ -71,11 +75,24 @@ func.func private @gelu(%x: !x) -> !x {
 // CHECK-NOT: tpc_buffer.fused
 func.func private @others(%x: !x) -> (!f, !x) {
   %g = tpc.parameter @g : !g
-  %w = tpc.parameter @w : !w
+  %w = tpc.parameter @u : !w
   %n = tpc.rms_norm %x, %g epsilon 1.0E-6 : !x, !g -> !x
   %0 = tpc.matmul %n, %w : !x, !w -> !f
   %1 = tpc.add %0, %0 : !f, !f -> !f
   %2 = tpc.silu %1 : !f -> !f
   return %2, %n : !f, !x
+}
+
+tpc.pipeline @main(%x: !x) inputs [{}]
+    outputs [{name = "y", type = !whole}, {name = "z", type = !norm}] {
+  tpc.stage 0 {
+    tpc.micro_batches {
+      %0 = func.call @gated(%x) : (!x) -> !x
+      %1 = func.call @gelu(%0) : (!x) -> !x
+      %2:2 = func.call @others(%1) : (!x) -> (!f, !x)
+      tpc.output 0, %2#0 : !f
+      tpc.output 1, %2#1 : !x
+    }
+  }
 }
 }

@@ -165,10 +165,11 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1, %v = packed 2, 
   %0 = tpc_buffer.columns %all from 0 n 4 of 8 : 16 x f32
   %1 = tpc_buffer.columns %all from 4 n 4 of 8 : 16 x f32
   %2 = tpc_buffer.slot %frame at 192 : 16 x f32
-  // expected-error @below {{reads}}
-  tpc_buffer.fused norm rms_norm %x scale %x epsilon 1.0E-6 activation silu gated to %2 {
+  // expected-error @below {{needs argument 0, which is not in the memory that it reads}}
+  tpc_buffer.fused norm rms_norm %2 scale %s epsilon 1.0E-6 activation silu gated to %2 {
     tpc_buffer.launch @kernel_rms_norm(%x, %s) to (%n) rows 4 grain 1
     tpc_buffer.product %n m 4 k 4 by %w to %0 n 4, by %v to %1 n 4
+    // expected-note @below {{the memory has the result of func.call}}
     tpc_buffer.launch @kernel_silu_mul(%0, %1) to (%2) rows 4 grain 1
   }
   tpc_buffer.launch @kernel_add(%x, %2) to (%y) rows 4 grain 1
@@ -345,7 +346,8 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1, %v = packed 2, 
     tpc_buffer.product %n m 4 k 4 by %w to %0 n 4, by %v to %1 n 4
     tpc_buffer.launch @kernel_silu_mul(%0, %1) to (%2) rows 4 grain 1
   }
-  // expected-error @below {{reads}}
+  // expected-error @below {{which is not in the memory that it reads}}
+  // expected-note @below {{the contents are unknown}}
   tpc_buffer.launch @kernel_add(%n, %2) to (%y) rows 4 grain 1
   tpc_buffer.pop %frame
 }
@@ -375,9 +377,10 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1) to (%y : 16 x f
   %1 = tpc_buffer.slot %frame at 64 : 16 x f32
   %2 = tpc_buffer.slot %frame at 0 : 16 x f32
   tpc_buffer.launch @kernel_exp(%x) to (%0) rows 4 grain 1
-  // expected-error @below {{reads}}
+  // expected-error @below {{which is not in the memory that it reads}}
   tpc_buffer.fused activation gelu_tanh to %2 {
     tpc_buffer.product %0 m 4 k 4 by %w to %1 n 4
+    // expected-note @below {{the memory has the result of func.call}}
     tpc_buffer.launch @kernel_gelu(%1) to (%2) rows 4 grain 1
   }
   tpc_buffer.launch @kernel_exp(%2) to (%y) rows 4 grain 1

@@ -14,8 +14,11 @@ from simulator import FLAGS
 
 # Kernels and attention read columns.
 SAMPLE = ("gpt2-tiny-nopast", "tp2", "--generate")
+# Kernels compute norms, matmuls and activations.
+FUSED = ("llama-dynamo", "tp1", "--generate")
 PROGRAMS = [
     SAMPLE,
+    FUSED,
     ("llama-dynamo", "tp2", "--generate"),
     ("llama-past", "tp2,pp2,mb2"),
     ("llama-dynamo", "tp3", "--generate"),
@@ -79,7 +82,11 @@ def run(programs, cases, name):
 
 
 def test_sample(programs):
-    cases = [(*SAMPLE, kind, seed) for kind in kinds() for seed in (1, 6)]
+    cases = [
+        (*(FUSED if kind.startswith("fused-") else SAMPLE), kind, seed)
+        for kind in kinds()
+        for seed in (1, 6)
+    ]
     table = run(programs, cases, "sample_of_columns")
     assert table.mutants() == table.refused() == len(cases)
     assert table.by("buffers") >= 12 and table.by("lowered") >= 12

@@ -187,6 +187,28 @@ std::vector<Case> gemv::getSplitCases(const Variant &variant) {
   return cases;
 }
 
+std::vector<Case> gemv::getActivationCases(const Variant &variant) {
+  std::vector<Case> cases;
+  for (int32_t activation :
+       {TPC_EPILOGUE_SILU, TPC_EPILOGUE_RELU, TPC_EPILOGUE_GELU_ERF, TPC_EPILOGUE_GELU_TANH})
+    for (auto [splits, largest] : {std::pair(1, 1), {1, 6}, {1, 30}, {2, 1}, {2, 6}, {2, 30}}) {
+      if (!variant.fused)
+        break;
+      Case made;
+      made.variant = variant;
+      made.k = splits * kRowsAtOnce * kRowsOfChunk;
+      made.n = getColumns(variant.element);
+      made.wide = variant.element != TPC_F32;
+      made.bias = true;
+      made.largestBias = largest;
+      made.largestWeight = 0x1p-12; // small rounding errors of sums
+      made.activation = activation;
+      made.seed = made.order = cases.size();
+      cases.push_back(made);
+    }
+  return cases;
+}
+
 //===----------------------------------------------------------------------===//
 // Runs
 //===----------------------------------------------------------------------===//
@@ -256,7 +278,8 @@ Outcome gemv::run(const ptx::Module &module, const Case &made) {
   const int32_t xType = made.wideX ? TPC_F32 : variant.element;
   Operand scale(scaleType, static_cast<size_t>(k), made.seed + 3),
       moved(scaleType, static_cast<size_t>(k), made.seed + 4);
-  Operand x(xType, 0, 0), w(variant.element, static_cast<size_t>(k * n), made.seed + 1);
+  Operand x(xType, 0, 0),
+      w(variant.element, static_cast<size_t>(k * n), made.seed + 1, made.largestWeight);
   Operand bias(out, static_cast<size_t>(n), made.seed + 2, made.largestBias), residual(out, 0, 0);
   for (int64_t row = 0; row < m; ++row) {
     auto seed = made.seed + 100 * static_cast<uint64_t>(row + 1);

@@ -28,6 +28,7 @@ struct Case {
   bool gated = false, hasShift = false;
   bool wideX = false, wideScale = false; // x; scale and shift are f32
   double largestBias = 1;
+  double largestWeight = 1;
   uint64_t seed = 0;  // seed of the operands
   uint64_t order = 0; // seed of the interpreter
 
@@ -51,6 +52,10 @@ Case drawCase(const Variant &variant, uint64_t seed);
 
 /// Returns cases with each possible number of splits of k.
 std::vector<Case> getSplitCases(const Variant &variant);
+
+/// Returns cases with each activation of numbers near 0 and of large ones, for one part of k and
+/// for two. None if the variant is not fused.
+std::vector<Case> getActivationCases(const Variant &variant);
 
 /// Runs a case and compares its result with sums of doubles. Findings of the interpreter, counters
 /// that are not reset, and results outside of the error bound are problems. The operands of row b

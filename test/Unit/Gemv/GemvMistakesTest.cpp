@@ -49,9 +49,15 @@ void expectFound(const Variant &variant, size_t every) {
       tpc::rt::cuda::gemvText(variant.element, variant.transposed, variant.fused),
       getName(variant));
   std::vector<Case> cases;
-  for (uint64_t seed = 0; seed < (variant.fused ? 320u : 40u); ++seed)
-    cases.push_back(drawCase(variant, 31 * seed + 3));
+  auto draw = [&](uint64_t begin, uint64_t end) {
+    for (uint64_t seed = begin; seed < end; ++seed)
+      cases.push_back(drawCase(variant, 31 * seed + 3));
+  };
+  draw(0, 40);
+  llvm::append_range(cases, getActivationCases(variant));
   llvm::append_range(cases, getSplitCases(variant));
+  if (variant.fused)
+    draw(40, 320);
   unsigned seeded = 0, found = 0, equal = 0;
   std::vector<compare::Mutant> mutants = compare::makeMutants(text);
   for (size_t i = 0; i < mutants.size(); i += every) {
