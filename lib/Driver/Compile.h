@@ -11,6 +11,7 @@
 #include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Import/ONNX/Import.h"
 #include "tpc/Support/ShardSpec.h"
+#include "tpc/Transforms/Model/QuantizeWeights.h"
 #include "tpc/Verify/Verify.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -49,6 +50,9 @@ struct CompileOptions {
   bool tf32 = false;                    // f32 matmuls in TF32
   bool wideResidual = true;             // residual of 16-bit models in f32
   Generate generate = Generate::No;
+  std::string quantize = {};      // format of tpc-quantize-weights; empty: do not quantize
+  std::string packedWeights = {}; // file of quantized weights
+  bool writesWeights = false;     // whether the file is written
   std::map<std::string, int64_t> inputs = {}; // values of inputs that become constants
   /// Callback on the imported program with its annotations, before recognition.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};
@@ -90,6 +94,8 @@ public:
   llvm::Error link(llvm::StringRef path, mlir::tpc::Linked kind, OnStep onStep);
 
   const CompileOptions &getOptions() const { return options; }
+  /// Returns the result of the quantization; null if no weights were quantized.
+  const mlir::tpc::QuantizationReport *getQuantization() const { return quantization.get(); }
 
 private:
   mlir::LogicalResult read(OnStep onStep);
@@ -97,6 +103,7 @@ private:
   OnnxImportOptions makeImportOptions() const;
   mlir::LogicalResult readReference(OnStep onStep);
   mlir::LogicalResult annotate();
+  mlir::LogicalResult quantize(OnStep onStep);
   /// Converts an imported program to a generation step of the model level, and verifies it. `last`:
   /// outputs contain only each sequence's last token.
   mlir::LogicalResult makeStep(mlir::ModuleOp module, bool last, OnStep onStep);
@@ -109,7 +116,8 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::optional<mlir::tpc::KernelCode> kernels;
   std::shared_ptr<mlir::tpc::ReferenceModel> reference; // null: no verification
-  bool stepIsProved = false;                            // equivalence of steps and model
+  std::shared_ptr<mlir::tpc::QuantizationReport> quantization;
+  bool stepIsProved = false; // equivalence of steps and model
   Emit first = Emit::Import, reached = Emit::Import;
 };
 

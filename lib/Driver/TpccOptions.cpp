@@ -178,6 +178,12 @@ bool TpccOptions::parse(int argc, char **argv) {
           "For models in f16 or bf16: type of the residual stream: f32 (default), or same, the "
           "model's type, which halves messages between ranks and is less accurate"),
       cl::value_desc("type"), cl::location(residual), cl::init("f32"), cl::cat(files));
+  cl::opt<std::string, true> quantizeOption(
+      "quantize",
+      cl::desc("Quantize the weights of matmuls, with a scale for each column (int8), or for each "
+               "block of a column (int4:32, the default of int4). They are written to "
+               "<output>.weights"),
+      cl::value_desc("int8|int4[:block]"), cl::location(quantize), cl::cat(files));
   cl::opt<std::string> generateOption(
       "generate",
       cl::desc(
@@ -302,7 +308,7 @@ bool TpccOptions::parse(int argc, char **argv) {
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
   for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
            &outputOption, &targetOption, &architecturesOption, &precisionOption, &residualOption,
-           &nameOption, &marchOption, &weightsOption, &shardOption, &linksOption,
+           &quantizeOption, &nameOption, &marchOption, &weightsOption, &shardOption, &linksOption,
            &annotationsOption, &configurationOption, &referenceOption, &certificateOption,
            &reportOption, &shapeOption, &memoryPlanOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);

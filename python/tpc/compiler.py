@@ -274,9 +274,13 @@ def _trim(folder: Path) -> None:
             return path.stat().st_mtime_ns
         return 0
 
-    for path in sorted(folder.iterdir(), key=used, reverse=True)[_KEPT_PROGRAMS:]:
-        with contextlib.suppress(OSError):
-            path.unlink()
+    paths = set(folder.iterdir())
+    weights = {path: path.with_name(path.name + ".weights") for path in paths}  # of `quantize`
+    programs = paths - set(weights.values())
+    for path in sorted(programs, key=used, reverse=True)[_KEPT_PROGRAMS:]:
+        for file in (path, weights[path]):
+            with contextlib.suppress(OSError):
+                file.unlink()
 
 
 def _absolute(what: str, path) -> Path:
@@ -319,7 +323,7 @@ def compile(
     * `verbose`: prints tpcc's messages.
 
     Other options are passed to tpcc, with underscores in place of hyphens: `target="cuda"`,
-    `precision="tf32"`, `no_verify=True`, `annotations="split.txt"`; `tpcc --help` lists them.
+    `quantize="int4:32"`, `no_verify=True`, `annotations="split.txt"`; `tpcc --help` lists them.
 
     Raises CompileError with the ONNX node, the file and the remedy, or TpcError if the program
     cannot be opened.
