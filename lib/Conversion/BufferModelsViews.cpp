@@ -17,9 +17,12 @@ struct ParameterModel : HostOpInterface::ExternalModel<ParameterModel, Parameter
   LogicalResult plan(Operation *, BufferPlanner &) const { return success(); }
 };
 
-/// Model of casts that are applied when a parameter is loaded. Other casts are kernels.
+/// Model of casts that are applied when a parameter is loaded, or that a matmul's call computes.
+/// Other casts are kernels.
 struct LoadedCastModel : HostOpInterface::ExternalModel<LoadedCastModel, CastOp> {
-  bool isHostOp(Operation *op) const { return op->hasAttr(kLoadedAttr); }
+  bool isHostOp(Operation *op) const {
+    return op->hasAttr(kLoadedAttr) || op->hasAttr(kQuantizedAttr);
+  }
   bool needsMemory(Operation *op) const { return !isHostOp(op); }
   LogicalResult plan(Operation *, BufferPlanner &) const { return success(); }
 };

@@ -32,6 +32,8 @@ private:
     return substituteNumbers(a, grid) == substituteNumbers(b, grid);
   }
   bool isParameter(Value v) const;
+  /// Returns the operand of a cast to f32, or the value itself.
+  Value skipWidening(Value v);
   std::optional<SmallVector<Dims>> regroup(ArrayRef<Dims> groups, ArrayRef<SymExpr> to) const;
   bool readZeros(Value zeros);
   /// Sets the strides of columns and of blocks of k, from the strides of each dimension of the
@@ -46,6 +48,14 @@ private:
   bool hasBlock = false;
 };
 } // namespace
+
+bool mlir::tpc::isWidening(Operation *op) {
+  auto cast = dyn_cast_or_null<CastOp>(op);
+  if (!cast || !getElementTypeOrSelf(cast.getType()).isF32())
+    return false;
+  Type from = getElementTypeOrSelf(cast.getOperand());
+  return from.isF16() || from.isBF16();
+}
 
 static SymExpr productOf(ArrayRef<unsigned> dims, ArrayRef<SymExpr> sizes) {
   SymExpr result(1);
@@ -62,6 +72,14 @@ bool MatrixReader::isParameter(Value v) const {
   while (auto reshape = v.getDefiningOp<ReshapeOp>())
     v = reshape.getOperand();
   return parameters.lookup(v);
+}
+
+Value MatrixReader::skipWidening(Value v) {
+  Operation *op = v.getDefiningOp();
+  if (!isWidening(op))
+    return v;
+  matrix.ops.push_back(op);
+  return op->getOperand(0);
 }
 
 /// Divides the list of all dimensions into new dimensions of the sizes `to`.
@@ -131,6 +149,7 @@ bool MatrixReader::setStrides(Value v, ArrayRef<SymExpr> own, Sizes &strides) {
 }
 
 bool MatrixReader::readZeros(Value zeros) {
+  zeros = skipWidening(zeros);
   matrix.zeros = zeros;
   Sizes own = getDenseStrides(zeros);
   if (isParameter(zeros)) {
@@ -175,7 +194,7 @@ bool MatrixReader::readZeros(Value zeros) {
 
 bool MatrixReader::read(Value rhs) {
   SmallVector<Operation *> path; // from the matmul to tpc.dequantize
-  Value v = rhs;
+  Value v = skipWidening(rhs);
   Operation *rows = v.getDefiningOp<SliceOp>();
   while (Operation *op = v.getDefiningOp()) {
     path.push_back(op);
@@ -186,14 +205,14 @@ bool MatrixReader::read(Value rhs) {
     v = op->getOperand(0);
   }
   matrix.numbers = v.getDefiningOp<DequantizeOp>();
-  if (!matrix.numbers || !getElementTypeOrSelf(v).isF32() ||
+  if (!matrix.numbers || !(getElementTypeOrSelf(v).isF32() || isWidening(rhs.getDefiningOp())) ||
       cast<RankedTensorType>(rhs.getType()).getRank() != 2)
     return false;
   matrix.packed = matrix.numbers.getPacked();
-  matrix.scale = matrix.numbers.getScale();
+  matrix.ops.append(path);
+  matrix.scale = skipWidening(matrix.numbers.getScale());
   if (!isParameter(matrix.packed) || !isParameter(matrix.scale))
     return false;
-  matrix.ops = path;
   sizes = sizesOf(v);
   SmallVector<Dims> groups;
   for (unsigned i = 0; i < sizes.size(); ++i)

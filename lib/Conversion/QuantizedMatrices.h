@@ -16,7 +16,9 @@ namespace mlir::tpc {
 /// The fields are those of tpc_buffer.quantized_product.
 struct QuantizedMatrix {
   DequantizeOp numbers;
-  Value packed, scale, zeros; ///< parameters, possibly reshaped; zeros may be null
+  /// Parameters, possibly reshaped; zeros may be null. Where `numbers` is in f32, scales and zeros
+  /// may be in 16 bits.
+  Value packed, scale, zeros;
   int64_t zeroBits = 0;
   bool byRows = false;
   ::tpc::SymExpr rowBytes{0}, block{0};
@@ -25,7 +27,11 @@ struct QuantizedMatrix {
   SmallVector<Operation *> ops;
 };
 
-/// Returns the form of a right operand; nothing if the runtime does not read it.
+/// Returns true for a cast from 16 bits to f32.
+bool isWidening(Operation *op);
+
+/// Returns the form of a right operand; nothing if the runtime does not read it. The matrix may be
+/// in 16 bits, and the right operand its cast to f32.
 std::optional<QuantizedMatrix> getQuantizedMatrix(Value rhs, const ParameterTable &parameters);
 
 } // namespace mlir::tpc

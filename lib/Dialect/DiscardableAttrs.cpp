@@ -208,7 +208,8 @@ static bool isLoaded(const AttrUse &found) {
 static bool isQuantized(const AttrUse &found) {
   return isa<UnitAttr>(found.value) &&
          (isa_and_nonnull<DequantizeOp>(found.op) ||
-          isa_and_nonnull<MovementOpInterface>(found.op)) &&
+          isa_and_nonnull<MovementOpInterface>(found.op) ||
+          isBetween(found.op, /*fromHalf=*/true)) &&
          llvm::all_of(found.op->getUses(), [](OpOperand &use) {
            return use.getOwner()->hasAttr(kQuantizedAttr) ||
                   (isa<MatmulOp>(use.getOwner()) && use.getOperandNumber() == 1);

@@ -47,6 +47,15 @@ private:
 };
 } // namespace
 
+/// Returns the operand of a cast from 16 bits to f32 that the call computes, or the value itself.
+static Value getUnwidened(Value v) {
+  auto cast = v ? v.getDefiningOp<CastOp>() : CastOp();
+  if (!cast || !cast->hasAttr(kQuantizedAttr) || !getElementTypeOrSelf(cast.getType()).isF32())
+    return v;
+  Type from = getElementTypeOrSelf(cast.getOperand());
+  return from.isF16() || from.isBF16() ? cast.getOperand() : v;
+}
+
 SmallVector<SymExpr> MatrixLayout::dense(ArrayRef<SymExpr> sizes) const {
   SmallVector<SymExpr> distances;
   for (size_t i = 0; i < sizes.size(); ++i)
@@ -83,7 +92,7 @@ bool MatrixLayout::regroup(ArrayRef<SymExpr> sizes) {
 }
 
 bool MatrixLayout::followZeros(Value v) {
-  zeros = v;
+  v = zeros = getUnwidened(v);
   SmallVector<SymExpr> sizes = sizesOf(v), own = dense(sizes);
   SmallVector<SymExpr> shape = sizes;
   for (Operation *op = v.getDefiningOp(); op && op->hasAttr(kQuantizedAttr);
@@ -211,6 +220,7 @@ LogicalResult mlir::tpc::checkQuantizedProduct(MatmulOp op, PlanChecker &c) {
       return success();
     return call.emitOpError() << "has " << what << " " << have << ", but must have " << wanted;
   };
+  Value scale = getUnwidened(numbers.getScale());
   bool areFloats = layout.zeros && isa<FloatType>(getElementTypeOrSelf(layout.zeros));
   int64_t zeroBits = layout.unpackedZeros         ? int64_t(layout.unpackedZeros.getBits())
                      : layout.zeros && !areFloats ? 8
@@ -222,7 +232,7 @@ LogicalResult mlir::tpc::checkQuantizedProduct(MatmulOp op, PlanChecker &c) {
   // Integer zero points have the sign of the packed numbers.
   if (zeroBits && isUnsigned(layout.zeros.getType()) != isUnsigned(numbers.getPacked().getType()))
     return unknown();
-  if (areFloats && getElementTypeOrSelf(layout.zeros) != getElementTypeOrSelf(numbers.getScale()))
+  if (areFloats && getElementTypeOrSelf(layout.zeros) != getElementTypeOrSelf(scale))
     return unknown();
 
   auto epilogue = getMatmulEpilogue(op, c);
@@ -242,7 +252,7 @@ LogicalResult mlir::tpc::checkQuantizedProduct(MatmulOp op, PlanChecker &c) {
                  failed(c.compare(call, "n", call.getN(), rhs[1])) ||
                  failed(c.read(call, call.getX(), op.getLhs())) ||
                  failed(c.read(call, call.getPacked(), numbers.getPacked())) ||
-                 failed(c.read(call, call.getScale(), numbers.getScale())) ||
+                 failed(c.read(call, call.getScale(), scale)) ||
                  failed(checkOptional(c, call, "zero points", call.getZeros(), layout.zeros)) ||
                  failed(checkOptional(c, call, "bias", call.getBias(), epilogue->bias)) ||
                  failed(checkOptional(c, call, "residual", call.getResidual(), epilogue->residual,
