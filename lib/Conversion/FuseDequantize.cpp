@@ -62,25 +62,6 @@ static Value copy(OpBuilder &b, const Chain &chain, ValueRange parameters) {
   return map.lookup(chain.ops.back()->getResult(0));
 }
 
-/// Dequantizes to f32, in place of 16 bits that `cast` converts to f32. Returns the matrix.
-static Value widen(CastOp cast) {
-  auto toSingle = [](Value v) {
-    return mlir::cast<RankedTensorType>(v.getType()).clone(Float32Type::get(v.getContext()));
-  };
-  Value matrix = cast.getOperand(), v = matrix;
-  for (; !v.getDefiningOp<DequantizeOp>(); v = v.getDefiningOp()->getOperand(0))
-    v.setType(toSingle(v));
-  auto numbers = v.getDefiningOp<DequantizeOp>();
-  OpBuilder b(numbers);
-  for (OpOperand &operand : numbers->getOpOperands().drop_front())
-    if (isa<FloatType>(getElementTypeOrSelf(operand.get())))
-      operand.set(CastOp::create(b, numbers.getLoc(), toSingle(operand.get()), operand.get()));
-  v.setType(toSingle(v));
-  cast.replaceAllUsesWith(matrix);
-  cast.erase();
-  return matrix;
-}
-
 static void eraseDead(Operation *op) {
   if (!op || !isOpTriviallyDead(op))
     return;
@@ -176,8 +157,6 @@ void FuseDequantize::runOnOperation() {
     Value old = matmul.getRhs(), own = copy(b, chain, chain.parameters);
     matmul.getRhsMutable().assign(own);
     eraseDead(old.getDefiningOp());
-    if (auto cast = own.getDefiningOp<CastOp>())
-      own = widen(cast);
     std::optional<QuantizedMatrix> matrix = getQuantizedMatrix(own, parameters);
     for (Operation *op : matrix->ops)
       op->setAttr(kQuantizedAttr, b.getUnitAttr());

@@ -32,8 +32,6 @@ private:
     return substituteNumbers(a, grid) == substituteNumbers(b, grid);
   }
   bool isParameter(Value v) const;
-  /// Returns the operand of a cast to f32, or the value itself.
-  Value skipWidening(Value v);
   std::optional<SmallVector<Dims>> regroup(ArrayRef<Dims> groups, ArrayRef<SymExpr> to) const;
   bool readZeros(Value zeros);
   /// Sets the strides of columns and of blocks of k, from the strides of each dimension of the
@@ -72,14 +70,6 @@ bool MatrixReader::isParameter(Value v) const {
   while (auto reshape = v.getDefiningOp<ReshapeOp>())
     v = reshape.getOperand();
   return parameters.lookup(v);
-}
-
-Value MatrixReader::skipWidening(Value v) {
-  Operation *op = v.getDefiningOp();
-  if (!isWidening(op))
-    return v;
-  matrix.ops.push_back(op);
-  return op->getOperand(0);
 }
 
 /// Divides the list of all dimensions into new dimensions of the sizes `to`.
@@ -149,7 +139,6 @@ bool MatrixReader::setStrides(Value v, ArrayRef<SymExpr> own, Sizes &strides) {
 }
 
 bool MatrixReader::readZeros(Value zeros) {
-  zeros = skipWidening(zeros);
   matrix.zeros = zeros;
   Sizes own = getDenseStrides(zeros);
   if (isParameter(zeros)) {
@@ -194,7 +183,11 @@ bool MatrixReader::readZeros(Value zeros) {
 
 bool MatrixReader::read(Value rhs) {
   SmallVector<Operation *> path; // from the matmul to tpc.dequantize
-  Value v = skipWidening(rhs);
+  Value v = rhs;
+  if (Operation *op = v.getDefiningOp(); isWidening(op)) {
+    path.push_back(op);
+    v = op->getOperand(0);
+  }
   Operation *rows = v.getDefiningOp<SliceOp>();
   while (Operation *op = v.getDefiningOp()) {
     path.push_back(op);
@@ -209,8 +202,8 @@ bool MatrixReader::read(Value rhs) {
       cast<RankedTensorType>(rhs.getType()).getRank() != 2)
     return false;
   matrix.packed = matrix.numbers.getPacked();
-  matrix.ops.append(path);
-  matrix.scale = skipWidening(matrix.numbers.getScale());
+  matrix.ops = path;
+  matrix.scale = matrix.numbers.getScale();
   if (!isParameter(matrix.packed) || !isParameter(matrix.scale))
     return false;
   sizes = sizesOf(v);

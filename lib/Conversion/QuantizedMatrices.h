@@ -16,9 +16,7 @@ namespace mlir::tpc {
 /// The fields are those of tpc_buffer.quantized_product.
 struct QuantizedMatrix {
   DequantizeOp numbers;
-  /// Parameters, possibly reshaped; zeros may be null. Where `numbers` is in f32, scales and zeros
-  /// may be in 16 bits.
-  Value packed, scale, zeros;
+  Value packed, scale, zeros; ///< parameters, possibly reshaped; zeros may be null
   int64_t zeroBits = 0;
   bool byRows = false;
   ::tpc::SymExpr rowBytes{0}, block{0};

@@ -45,7 +45,7 @@ class Blocks:
             scales = np.abs(x).max(-1) / max(1, middle - 1)
             zeros = np.full(scales.shape, middle)
         q = np.clip(np.round(x / scales[..., None]) + zeros[..., None], 0, self.highest)
-        return self.pack(q), scales.astype(np.float32), zeros.astype(np.uint8)
+        return self.pack(q), scales.astype(rows.dtype), zeros.astype(np.uint8)
 
     def pack(self, numbers: np.ndarray) -> np.ndarray:
         each = 8 // self.bits
@@ -117,11 +117,11 @@ def in_blocks(model: onnx.ModelProto, spec: Blocks) -> onnx.ModelProto:
         if spec.zeros == "packed":
             inputs.append(r.tensor(f"{name}_z", spec.pack(zeros)))
         elif spec.zeros == "float":
-            inputs.append(r.tensor(f"{name}_z", zeros.astype(np.float32)))
+            inputs.append(r.tensor(f"{name}_z", zeros.astype(w.dtype)))
         if spec.bias:
             inputs += [""] * (5 - len(inputs))
             bias = np.random.default_rng(w.shape[1]).standard_normal(w.shape[1]) * 0.1
-            inputs.append(r.tensor(f"{name}_b", bias.astype(np.float32)))
+            inputs.append(r.tensor(f"{name}_b", bias.astype(w.dtype)))
         k, n = w.shape
         attributes = {"K": k, "N": n, "bits": spec.bits, "block_size": spec.block}
         r.node("MatMulNBits", inputs, node.output, node.name, "com.microsoft", **attributes)
@@ -129,7 +129,7 @@ def in_blocks(model: onnx.ModelProto, spec: Blocks) -> onnx.ModelProto:
 
     def replace_table(r: Rewriter, node: onnx.NodeProto) -> bool:
         table = r.weights[node.input[0]]
-        if table.ndim != 2 or table.dtype != np.float32:
+        if table.ndim != 2 or table.dtype.kind != "f":
             return False
         name = node.input[0]
         packed, scales, zeros = spec.quantize(table)
@@ -181,7 +181,7 @@ def linear(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
             q = np.clip(np.round(w / scale), -127, 127).astype(np.int8)
         if kind != "int4":
             r.tensor(f"{name}_q", q)
-        r.tensor(f"{name}_s", np.asarray(scale, np.float32))
+        r.tensor(f"{name}_s", np.asarray(scale, w.dtype))
         if kind == "dynamic":
             product(r, node, name)
             return True

@@ -48,6 +48,7 @@ private:
 } // namespace
 
 /// Returns the operand of a cast from 16 bits to f32 that the call computes, or the value itself.
+/// The call's matrix is in f32: it omits the rounding to 16 bits.
 static Value getUnwidened(Value v) {
   auto cast = v ? v.getDefiningOp<CastOp>() : CastOp();
   if (!cast || !cast->hasAttr(kQuantizedAttr) || !getElementTypeOrSelf(cast.getType()).isF32())
@@ -92,7 +93,7 @@ bool MatrixLayout::regroup(ArrayRef<SymExpr> sizes) {
 }
 
 bool MatrixLayout::followZeros(Value v) {
-  v = zeros = getUnwidened(v);
+  zeros = v;
   SmallVector<SymExpr> sizes = sizesOf(v), own = dense(sizes);
   SmallVector<SymExpr> shape = sizes;
   for (Operation *op = v.getDefiningOp(); op && op->hasAttr(kQuantizedAttr);
@@ -165,7 +166,7 @@ LogicalResult mlir::tpc::checkQuantizedProduct(MatmulOp op, PlanChecker &c) {
   auto unknown = [&] {
     return call.emitOpError("computes a matrix that is not one of its parameters' numbers");
   };
-  if (!layout.follow(op.getRhs()) || layout.dims.size() != 2)
+  if (!layout.follow(getUnwidened(op.getRhs())) || layout.dims.size() != 2)
     return unknown();
   DequantizeOp numbers = layout.numbers;
   for (Type type : {op.getLhs().getType(), op.getRhs().getType(), op.getType()})
@@ -220,7 +221,6 @@ LogicalResult mlir::tpc::checkQuantizedProduct(MatmulOp op, PlanChecker &c) {
       return success();
     return call.emitOpError() << "has " << what << " " << have << ", but must have " << wanted;
   };
-  Value scale = getUnwidened(numbers.getScale());
   bool areFloats = layout.zeros && isa<FloatType>(getElementTypeOrSelf(layout.zeros));
   int64_t zeroBits = layout.unpackedZeros         ? int64_t(layout.unpackedZeros.getBits())
                      : layout.zeros && !areFloats ? 8
@@ -232,7 +232,7 @@ LogicalResult mlir::tpc::checkQuantizedProduct(MatmulOp op, PlanChecker &c) {
   // Integer zero points have the sign of the packed numbers.
   if (zeroBits && isUnsigned(layout.zeros.getType()) != isUnsigned(numbers.getPacked().getType()))
     return unknown();
-  if (areFloats && getElementTypeOrSelf(layout.zeros) != getElementTypeOrSelf(scale))
+  if (areFloats && getElementTypeOrSelf(layout.zeros) != getElementTypeOrSelf(numbers.getScale()))
     return unknown();
 
   auto epilogue = getMatmulEpilogue(op, c);
@@ -252,7 +252,7 @@ LogicalResult mlir::tpc::checkQuantizedProduct(MatmulOp op, PlanChecker &c) {
                  failed(c.compare(call, "n", call.getN(), rhs[1])) ||
                  failed(c.read(call, call.getX(), op.getLhs())) ||
                  failed(c.read(call, call.getPacked(), numbers.getPacked())) ||
-                 failed(c.read(call, call.getScale(), scale)) ||
+                 failed(c.read(call, call.getScale(), numbers.getScale())) ||
                  failed(checkOptional(c, call, "zero points", call.getZeros(), layout.zeros)) ||
                  failed(checkOptional(c, call, "bias", call.getBias(), epilogue->bias)) ||
                  failed(checkOptional(c, call, "residual", call.getResidual(), epilogue->residual,

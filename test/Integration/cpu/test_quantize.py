@@ -8,6 +8,7 @@ import pytest
 from onnx import numpy_helper
 
 import tpc
+from halves import as_array, as_float, halve, rounded_weights, to_half
 from harness import Grid
 from models import COMMITTED, FAMILIES
 from quantized_files import FORMATS, Blocks, block_of, by_numpy, in_blocks, initializers, quantized
@@ -33,6 +34,30 @@ def test_runs(tpcc, tmp_path, grid, format):
     session = Session(model.SerializeToString())
     program = tpcc.compile(path, grid, f"--quantize={format}")
     expect(program, session, [inputs(SPEC, 5, 3, 1), inputs(SPEC, 1, 6, 4)])
+
+
+@pytest.mark.parametrize("grid, format", [("tp2", "int8"), ("tp2,pp2", "int4:16")])
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_halves(tpcc, tmp_path, kind, grid, format):
+    """Weights of 16 bits get scales of 16 bits, and no matrix is stored."""
+    path = tmp_path / "half.onnx"
+    single = rounded_weights(onnx.load(SPEC.save(tmp_path / "model.onnx")), kind)
+    onnx.save(halve(onnx.load(tmp_path / "model.onnx"), kind), path)
+    session = Session(by_numpy(single, *FORMATS[format]).SerializeToString())
+    feed = inputs(SPEC, 5, 3, 1)
+    halves = {
+        name: value if value.dtype.kind == "i" else as_array(to_half(value, name, kind))
+        for name, value in feed.items()
+    }
+    program = tpcc.compile(path, grid, f"--quantize={format}")
+    error = difference(as_float(program.run(halves)["logits"]), session.run(feed)["logits"])
+    assert error.relative < (8e-3 if kind == "f16" else 4e-2), str(error)
+    flags = [f"--megatron-shard={grid}", f"--quantize={format}", "--emit=buffers"]
+    buffers = tmp_path / "buffers.mlir"
+    tpcc.call([path, *flags, "-o", buffers]).check()
+    text = buffers.read_text()
+    assert "tpc_buffer.quantized_product" in text and "tpc_buffer.product " not in text
+    assert "kernel_dequantize" not in text
 
 
 @pytest.mark.parametrize("format", ["int8", "int4"])
