@@ -25,6 +25,8 @@ class ValueInfoProto;
 namespace mlir::tpc::frontend {
 
 using NodeProtos = ArrayRef<const ::onnx::NodeProto *>;
+/// Nodes that replace others of the file.
+using NewNodes = std::vector<std::shared_ptr<::onnx::NodeProto>>;
 
 /// Names that are visible to the nodes of one graph. Branches see the names of the enclosing graph;
 /// functions do not.
@@ -229,6 +231,7 @@ private:
   };
   std::map<std::string, Constraint> constraints; // key: text of the expression
   int64_t importedNodes = 0, foldedElements = 0;
+  NewNodes newNodes;
   std::map<std::tuple<std::string, std::string, std::string>, const ::onnx::FunctionProto *>
       functions; // by domain, name and overload
 
