@@ -227,7 +227,7 @@ void ArgumentAttr::print(AsmPrinter &printer) const {
 }
 
 //===----------------------------------------------------------------------===//
-// In assembly formats
+// Directives of declarative assembly formats
 //===----------------------------------------------------------------------===//
 
 static ParseResult parseExtent(OpAsmParser &parser, ExtentAttr &attr) {

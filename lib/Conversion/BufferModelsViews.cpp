@@ -63,7 +63,8 @@ struct AliasedCopiesModel : HostOpInterface::ExternalModel<AliasedCopiesModel<Op
   LogicalResult plan(Operation *op, BufferPlanner &p) const { return planAliased(op, p); }
 };
 
-/// Transposes whose results runtime calls read by strides.
+/// Model of transposes without code: runtime calls read the results of aliased ones by strides, and
+/// a matmul's call reads those of quantized parameters.
 struct AliasedTransposeModel : HostOpInterface::ExternalModel<AliasedTransposeModel, TransposeOp> {
   bool isHostOp(Operation *op) const {
     return op->hasAttr(kAliasedAttr) || op->hasAttr(kQuantizedAttr);
@@ -124,7 +125,8 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
   }
   bool isSameMemory(Operation *) const { return false; }
 
-  /// Returns the offset of the slice that the axes from index `first` on select in n.
+  /// Returns where the shard over all `axes` begins within the shard over the first `first` axes.
+  /// `n` is the unsplit size.
   static SymExpr getBegin(SymExpr n, ArrayRef<StringAttr> axes, size_t first, GridAttr grid) {
     SymExpr begin(0);
     for (auto [i, axis] : llvm::enumerate(axes)) {

@@ -1,8 +1,8 @@
 //===- QuantizedMatrices.cpp - Matrices of quantized parameters -----------===//
 //
 // The result of tpc.dequantize has dimensions in the order of the packed bytes. Each dimension of a
-// later value is a list of these: reshapes divide the list in another way, transposes exchange
-// dimensions. In the matrix [k, n], the dimensions of n must precede those of k, or follow them.
+// later value is a list of these dimensions: reshapes regroup the list, transposes exchange lists.
+// In the matrix [k, n], the dimensions of n must precede those of k, or follow them.
 //
 //===----------------------------------------------------------------------===//
 

@@ -59,7 +59,7 @@ struct CompileOptions {
 };
 
 /// Adds the passes from the previous level to `level` (Model to Staged). With `reference`, also
-/// adds passes that record the model there, and the verifiers of equivalence and communication.
+/// adds the level's verifiers and, at the model level, the pass that records the model there.
 /// `last`: whether the pipeline ends at this level.
 void buildLevelPassPipeline(mlir::OpPassManager &pm, Emit level, const ShardSpec &spec,
                             std::shared_ptr<mlir::tpc::ReferenceModel> reference, bool last);

@@ -75,7 +75,8 @@ PARTITIONING (--megatron-shard): items separated by commas, each at most once
   gpus-per-node=N   N consecutive ranks share a node; tp between nodes causes a warning
   manual  only --annotations determine what tp and dp split; the items define the grid
   allow-reshard   permits communication that no tactic expects
-  cpN epN etpN    context parallelism, experts, ranks of an expert: for --print-groups only
+  epN     expert parallelism: experts over N ranks; with etp1, no expert is split over tp
+  cpN     context parallelism: for --print-groups only
 
 LINKS (--links): {"intra_node": {"alpha": 5e-6, "beta": 2.2e-12}, "inter_node": {…}, "axes": {"dp": {…}}}
   a message of b bytes takes alpha + beta * b seconds
@@ -247,9 +248,9 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::value_desc("file"), cl::location(reference), cl::cat(partitioning));
   cl::opt<bool, true> noVerifyOption(
       "no-verify",
-      cl::desc(
-          "Skip all verifiers: bounds, equivalence, communication, buffers, lowered programs; the "
-          "executable reports this"),
+      cl::desc("Skip all verifiers: bounds, equivalence, communication, facts, buffers, lowered "
+               "programs, generation steps; the "
+               "executable reports this"),
       cl::location(noVerify), cl::cat(partitioning));
 
   cl::OptionCategory reporting("3. Reports and diagnostics");

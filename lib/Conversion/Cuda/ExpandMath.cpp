@@ -190,8 +190,9 @@ static Value expandPow(Scalars s, Value x, Value y) {
 //===----------------------------------------------------------------------===//
 
 // Reduces |x| by |y| in f64, from the largest y 2^52k on, so that quotients are below 2^52. The
-// rest is a multiple of the last bit of x or of y 2^52k, and less than that: 24 bits, so no step
-// rounds. A quotient may have been rounded up to an integer; then one y 2^52k is added back.
+// rest is a multiple of the last bit of x or of y 2^52k, and less than y 2^52k. So it has at most
+// 24 bits, and no step rounds. A quotient may have been rounded up to an integer; then one y 2^52k
+// is added back.
 static Value expandRemainder(Scalars s, Value x, Value y) {
   using P = arith::CmpFPredicate;
   auto d = [&](double value) { return s.number(s.f64, value); };

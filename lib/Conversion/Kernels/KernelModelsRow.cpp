@@ -162,7 +162,7 @@ struct ReduceModel : KernelOpInterface::ExternalModel<ReduceModel, ReduceOp> {
     return dims.empty() ? rank : *llvm::min_element(dims);
   }
   void buildRow(Operation *op, KernelBuilder &e, ValueRange row) const {
-    // The result has one element per row, which is computed here.
+    // A result with one element per row is computed once per row.
     auto type = cast<RankedTensorType>(op->getResult(0).getType());
     SmallVector<Value> index(row);
     for (int64_t size : type.getShape().drop_front(row.size())) {
