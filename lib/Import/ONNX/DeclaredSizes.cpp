@@ -293,8 +293,8 @@ LogicalResult Importer::checkDeclaredShape(const ::onnx::ValueInfoProto &info,
 }
 
 void Importer::reportWrongShapes() {
-  // Numbers are those of the traced example, which is a mistake of the export. Wrong names are
-  // common.
+  // Wrong numbers are sizes of the traced example, a mistake of the export that deserves a warning.
+  // Wrong names are common, so they are only a remark.
   for (WrongShapes *wrong : {&wrongNumbers, &wrongNames}) {
     if (!wrong->count)
       continue;

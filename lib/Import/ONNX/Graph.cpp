@@ -196,7 +196,7 @@ LogicalResult Importer::importNodes(NodeProtos all, Scope &scope) {
   SmallVector<const ::onnx::NodeProto *> sorted;
   for (unsigned i : *order)
     sorted.push_back(nodes[i]);
-  // The top-level call has already checked functions and branches.
+  // Checked for the top-level graph only: this includes the functions and branches inside.
   if (&scope == &top && failed(reportUnsupported(sorted, scope)))
     return failure();
   for (const ::onnx::NodeProto *node : sorted)

@@ -320,7 +320,7 @@ std::optional<Band> TensorReader::findBand(const TensorSource &source) {
 std::optional<::tpc::Ramp> TensorReader::findRamp(const TensorSource &source) {
   constexpr uint64_t limit = 64 << 20;
   ArrayRef<int64_t> shape = source.type.getShape();
-  // Skips matrices.
+  // Reads only tables of shape [.., 1, columns], not other large tensors.
   if (!source.type.getElementType().isF32() || source.bytes > limit || shape.size() < 3 ||
       shape[shape.size() - 2] != 1 || !source.fileExists ||
       llvm::count_if(shape.drop_back(), [](int64_t size) { return size != 1; }) > 1)

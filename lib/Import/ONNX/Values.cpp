@@ -183,7 +183,8 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
     return all;
   }
   if (std::optional<::tpc::Ramp> ramp = reader.findRamp(source)) {
-    // The product of the factors is bit-exact, and analyses can derive the factors from it.
+    // The product of slopes and columns equals the table bit by bit, and analyses recognize its
+    // factors.
     Sizes slopes = tensor.shape, columns(tensor.shape.size(), SymExpr(1));
     slopes.back() = 1;
     columns.back() = tensor.shape.back();
