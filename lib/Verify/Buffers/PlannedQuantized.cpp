@@ -108,7 +108,8 @@ bool MatrixLayout::followZeros(Value v) {
       break;
     }
     if (auto slice = dyn_cast<SliceOp>(op)) {
-      // The first elements of each row, of which the outermost dimension has the distance.
+      // The slice has the first elements of each row, so the distance of its rows is that of the
+      // whole rows.
       SmallVector<SymExpr> whole = sizesOf(slice.getOperand());
       if (slice.getDim() != 1 || !slice.getStart().isConstant(0) || slice.getStep() != 1 ||
           whole.size() != 2 || whole[0] != sizes[0])
