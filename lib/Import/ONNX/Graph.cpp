@@ -242,7 +242,7 @@ LogicalResult Importer::importNodeOnce(const ::onnx::NodeProto &proto, Scope &sc
 }
 
 //===----------------------------------------------------------------------===//
-// Ops that tpc does not have
+// Unsupported ops
 //===----------------------------------------------------------------------===//
 
 struct Importer::Unsupported {
