@@ -103,7 +103,7 @@ static void markIndices(GatherOp gather) {
       op->setAttr(kAliasedAttr, UnitAttr::get(op->getContext()));
 }
 
-/// Returns the calls of a function, empty if it has other uses.
+/// Returns all calls of a function; empty if it has uses other than calls.
 static SmallVector<func::CallOp> getCalls(func::FuncOp function) {
   SmallVector<func::CallOp> calls;
   auto uses = SymbolTable::getSymbolUses(function, function->getParentOp());

@@ -1,4 +1,4 @@
-//===- BufferModelsViews.cpp - Ops whose results are in other buffers -----===//
+//===- BufferModelsViews.cpp - Ops on buffers without a runtime call ------===//
 
 #include "BufferPlanner.h"
 #include "QuantizedMatrices.h"
@@ -82,11 +82,13 @@ struct AliasedTransposeModel : HostOpInterface::ExternalModel<AliasedTransposeMo
 };
 
 struct ReshapeModel : HostOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
-  static bool isSeparate(Operation *op) {
+  static bool isAliasedOrQuantized(Operation *op) {
     return op->hasAttr(kAliasedAttr) || op->hasAttr(kQuantizedAttr);
   }
-  bool needsMemory(Operation *op) const { return !isSeparate(op); }
-  Value getAliased(Operation *op) const { return isSeparate(op) ? Value() : op->getOperand(0); }
+  bool needsMemory(Operation *op) const { return !isAliasedOrQuantized(op); }
+  Value getAliased(Operation *op) const {
+    return isAliasedOrQuantized(op) ? Value() : op->getOperand(0);
+  }
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
     if (op->hasAttr(kQuantizedAttr))
       return success();

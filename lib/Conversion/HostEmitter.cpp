@@ -178,7 +178,7 @@ void HostEmitter::emit(buffer::FuncOp function) {
   target = LLVM::LLVMFuncOp::create(b, loc, host.getName(function), host.getType(function),
                                     LLVM::Linkage::Internal);
   // Nearly all time is spent in the runtime calls, so optimization of the code between them would
-  // not pay off.
+  // have little effect.
   target.setOptimizeNone(true);
   target.setNoInline(true);
   Block *first = target.addEntryBlock(b);

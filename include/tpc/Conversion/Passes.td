@@ -39,7 +39,7 @@ def FuseDequantize : Pass<"tpc-fuse-dequantize", "::mlir::ModuleOp"> {
 
     Matrices in 16 bits are fused with their cast to f32, and then not rounded to 16 bits.
 
-    Not fused: matmuls that are not in f32, matrices whose rows or columns are no rows of the packed
+    Not fused: matmuls that are not in f32, matrices without rows or columns that are rows of packed
     bytes, scales that are not constant within blocks of rows, and zero points or scales that are
     not parameters. These matrices are computed by kernels.
   }];

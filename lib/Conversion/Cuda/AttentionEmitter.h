@@ -18,7 +18,7 @@
 //
 // Bank conflicts: the length of key rows is an odd multiple of 16 bytes, so that 8 lanes that read
 // 16 bytes of 8 rows access each bank once. The powers of the two halves of a warp are 16 banks
-// apart. Queries are the same for all lanes that read together.
+// apart. Lanes that read together read the same queries, which are broadcast.
 //
 //===----------------------------------------------------------------------===//
 

@@ -80,7 +80,7 @@ static Value expandSinCos(Scalars s, Value x, bool isCos) {
   Value bits = s.bits(s.i32, x), magnitude = s.both(bits, s.word(0x7FFFFFFF));
   Value exponent = s.down(magnitude, 23);
   Value m = s.wide(s.either(s.both(magnitude, s.word(0x7FFFFF)), s.word(0x800000)));
-  // Index of the first of the 224 digits; numbers below 1/2 are not reduced.
+  // Index of the first digit of W in `digits`; numbers below 1/2 are not reduced.
   Value least = s.word(126), small = s.compare(arith::CmpIPredicate::ult, exponent, least);
   Value place = s.plus(s.select(small, least, exponent), s.word(-120u));
   Value word = s.down(place, 5), shift = s.both(place, s.word(31));

@@ -34,7 +34,7 @@ static Value rowLength(KernelBuilder &e, Value x) {
   return fromIndex(e, e.size(e.sizesOf(x).back()), getComputeType(x.getType()));
 }
 
-/// 1 / sqrt(mean + epsilon)
+/// Returns 1 / sqrt(mean + epsilon).
 static Value inverseRoot(KernelBuilder &e, Value mean, double epsilon) {
   Value shifted =
       arith::AddFOp::create(e.builder(), e.getLoc(), mean, e.scalar(mean.getType(), epsilon));
@@ -280,7 +280,7 @@ struct RotaryModel : KernelOpInterface::ExternalModel<RotaryModel, RotaryOp> {
   }
 };
 
-/// Matmuls without a library call.
+/// Models matmuls without a library call.
 struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
   bool isKernelOp(Operation *op) const {
     return !TargetTraits::get(op).computesMatmuls(getElementTypeOrSelf(op->getResult(0)));

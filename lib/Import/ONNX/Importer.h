@@ -137,8 +137,8 @@ private:
   void collectDeclaredSymbols();
   FailureOr<Sizes> readShape(const ::onnx::ValueInfoProto &info);
   SymExpr readSize(const ::onnx::ValueInfoProto &info, int dim);
-  /// Called after an import. Derives sizes of inputs that the graph leaves open from the roles of
-  /// the inputs and from their names, and imports the file again with these sizes.
+  /// Called after an import. Derives sizes of inputs that the graph does not determine from the
+  /// roles of the inputs and from their names, and imports the file again with these sizes.
   void tieSizes(Messages &messages);
   using InputDim = std::pair<std::string, int>; // name of an input, and a dimension
   /// Imports the file again with these sizes of inputs. Restores the state and returns false if the

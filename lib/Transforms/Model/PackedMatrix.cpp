@@ -110,10 +110,10 @@ static float appendScale(std::vector<char> &scales, Type type, float scale) {
 }
 
 namespace {
-/// Results of drawn rows with a matrix and with its difference from the quantized matrix.
-class DrawnRows {
+/// Measures the relative error of products of random rows with a quantized matrix.
+class RandomRows {
 public:
-  explicit DrawnRows(int64_t rows) : x(rows * count) {
+  explicit RandomRows(int64_t rows) : x(rows * count) {
     std::mt19937_64 random(1);
     std::normal_distribution<float> normal;
     for (float &value : x)
@@ -148,7 +148,7 @@ llvm::Expected<PackedMatrix> mlir::tpc::quantize(const FileMatrix &matrix, int64
   PackedMatrix packed;
   packed.numbers.resize(columns * rowBytes);
   packed.scales.reserve(columns * (rows / block) * getElementBytes(scaleType));
-  DrawnRows drawn(rows);
+  RandomRows randomRows(rows);
   constexpr int64_t step = 16; // columns of a cache line
   std::vector<float> values(step * rows), differences(rows), rounded(rows);
   for (int64_t column0 = 0; column0 < columns; column0 += step) {
@@ -175,7 +175,7 @@ llvm::Expected<PackedMatrix> mlir::tpc::quantize(const FileMatrix &matrix, int64
           differences[row] = rounded[row] * scale - column[row];
         }
       }
-      drawn.add(ArrayRef(column, rows), differences);
+      randomRows.add(ArrayRef(column, rows), differences);
       char *to = packed.numbers.data() + (column0 + i) * rowBytes;
       uint32_t mask = (1u << bits) - 1;
       for (int64_t byte = 0; byte < rowBytes; ++byte) {
@@ -186,6 +186,6 @@ llvm::Expected<PackedMatrix> mlir::tpc::quantize(const FileMatrix &matrix, int64
       }
     }
   }
-  packed.error = drawn.getError();
+  packed.error = randomRows.getError();
   return packed;
 }

@@ -102,8 +102,8 @@ def RaiseExperts : Pass<"tpc-raise-experts", "func::FuncOp"> {
   let summary = "Recognize mixtures of experts";
   let description = [{
     Exporters write the experts of a token as matmuls with gathered weights, which copy k matrices
-    for each token. With the gates of k experts and their ids, this is `tpc.moe`, which computes the
-    same without copies. Biases, gated activations with limits, and both orders of a matrix's
+    for each token. With the routing weights and ids of k experts, this is `tpc.moe`, which computes
+    the same without copies. Biases, gated activations with limits, and both orders of a matrix's
     dimensions are recognized; ids must be selections of an iota, so that they are in bounds.
 
     ```mlir

@@ -246,7 +246,7 @@ LogicalResult GroupQueryAttention::findRows() {
   if (!lengths)
     return failure();
   // Row j of `present` is row j of the past, or row past + j - length of the concatenation. Rows
-  // after the new tokens are unspecified; any row serves.
+  // after the new tokens are unspecified, so they may be any rows.
   Value j = IotaOp::create(n.b, n.loc, n.type(index(), {1, total}), 1);
   Value length = n.reshape(lengths, {batch(), 1});
   Value moved = n.binary<SubOp>(n.binary<AddOp>(j, number(past)), length);
