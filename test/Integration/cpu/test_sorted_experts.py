@@ -73,9 +73,10 @@ def scale_histogram(model):
     divide.input[1] = "wide_bins"
 
 
-@pytest.mark.parametrize(
-    "change", [use_sorted_rows, shift_ranges, swap_experts, scale_histogram], ids=lambda f: f.__name__
-)
+CHANGES = [use_sorted_rows, shift_ranges, swap_experts, scale_histogram]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
 def test_other_uses_are_an_error(tpcc, tmp_path, change):
     """No rewrite if the result would depend on the sort."""
     model = onnx.load(FOLDER / "mixtral.onnx")

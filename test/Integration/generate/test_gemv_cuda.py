@@ -1,4 +1,4 @@
-"""GPU programs that generate use our matrix-vector kernels on simulated devices."""
+"""GPU programs that generate use the runtime's GEMV kernels, on simulated devices."""
 
 import dataclasses
 import re
