@@ -198,6 +198,7 @@ mlir::LogicalResult Compilation::useGridOfProgram() {
 
 OnnxImportOptions Compilation::makeImportOptions() const {
   return {.weights = options.weights,
+          .weightsMap = options.weightsMap,
           .inputs = options.inputs,
           .forGeneration = options.generate != Generate::No};
 }

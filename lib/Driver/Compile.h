@@ -40,7 +40,8 @@ struct CompileOptions {
   ShardSpec spec;
   mlir::tpc::LoweringOptions lowering;
   bool verify = true;           // see docs/design/verification.md
-  std::string weights = {};     // folder or file of external data; empty: next to the model
+  std::string weights = {};     // external data or checkpoint; empty: data next to the model
+  std::string weightsMap = {};  // file of names in the checkpoint; empty: none
   bool specGiven = true;        // false: use the grid of the program
   std::string reference = {};   // the model for the proof; empty: the input, if it is a model
   std::string annotations = {}; // a file of annotations; empty: none

@@ -72,6 +72,10 @@ Error TpccSession::check() {
     return makeError("--weights: '" + options.input +
                      "' is a program, which names its weight files; the executable has the "
                      "same flag");
+  if (!options.weightsMap.empty() && options.weights.empty())
+    return makeError("--weights-map needs a checkpoint of safetensors, --weights=FOLDER");
+  if (std::string why = describeUnreadable(options.weightsMap); !why.empty())
+    return makeError("--weights-map: cannot read '" + options.weightsMap + "': " + why);
   for (llvm::StringRef text : options.fixedInputs) {
     auto [name, value] = text.rsplit('=');
     int64_t number = 0;

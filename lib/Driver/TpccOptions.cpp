@@ -207,9 +207,13 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<std::string, true> weightsOption(
       "weights",
       cl::desc(
-          "Folder or file of the model's external data, if not next to the model; the executable "
-          "looks there too"),
+          "Folder or file of the model's external data, if not next to the model; or a checkpoint "
+          "of safetensors, whose tensors replace initializers of the same name"),
       cl::value_desc("folder|file"), cl::location(weights), cl::cat(files));
+  cl::opt<std::string, true> weightsMapOption(
+      "weights-map",
+      cl::desc("With a checkpoint: names of its tensors, {\"initializer\": \"tensor\"} as JSON"),
+      cl::value_desc("file"), cl::location(weightsMap), cl::cat(files));
   cl::list<std::string, std::vector<std::string>> fixedOption(
       "fix-input",
       cl::desc("Value of an integer or boolean input, which becomes a constant: "
@@ -309,9 +313,9 @@ bool TpccOptions::parse(int argc, char **argv) {
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
   for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
            &outputOption, &targetOption, &architecturesOption, &precisionOption, &residualOption,
-           &quantizeOption, &nameOption, &marchOption, &weightsOption, &shardOption, &linksOption,
-           &annotationsOption, &configurationOption, &referenceOption, &certificateOption,
-           &reportOption, &shapeOption, &memoryPlanOption})
+           &quantizeOption, &nameOption, &marchOption, &weightsOption, &weightsMapOption,
+           &shardOption, &linksOption, &annotationsOption, &configurationOption, &referenceOption,
+           &certificateOption, &reportOption, &shapeOption, &memoryPlanOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
   if (ok && optLevel > 3) {

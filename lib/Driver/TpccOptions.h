@@ -28,6 +28,7 @@ struct TpccOptions {
   std::string march;
   unsigned optLevel = 3;
   std::string weights;
+  std::string weightsMap;
   std::vector<std::string> fixedInputs; // NAME=VALUE
   std::string megatronShard;
   bool shardGiven = false;

@@ -271,6 +271,7 @@ mlir::LogicalResult TpccSession::run() {
                          {options.name, options.march, options.optLevel, options.digestWeights},
                          !options.noVerify,
                          options.weights,
+                         options.weightsMap,
                          options.shardGiven,
                          options.reference,
                          options.annotations,

@@ -26,7 +26,7 @@ _KEPT_PROGRAMS = 32
 # Default sizes of a report: one sequence of this many tokens.
 _REPORT_TOKENS = 128
 # Options of tpcc that name an input file.
-_FILE_OPTIONS = ("annotations", "links", "reference")
+_FILE_OPTIONS = ("annotations", "links", "reference", "weights_map")
 # Options of tpcc that compile() rejects.
 _COMMAND_OPTIONS = (
     "emit",
@@ -315,7 +315,8 @@ def compile(
 
     * `shard`: ranks per axis, in the syntax of --megatron-shard.
     * `generate`: compile for generation (True, or "all" for the logits of all tokens).
-    * `weights`: the model's external data, if not next to the model, or "random:SEED".
+    * `weights`: the model's external data, if not next to the model; a checkpoint of safetensors;
+      or "random:SEED".
     * `out`: path of the program. By default, a cache keeps programs by content, so that the same
       call does not compile again (`cache=False`: a temporary file).
     * `threads`: number of threads per rank.
@@ -363,8 +364,10 @@ def compile(
         return _run([*arguments, "-o", str(path)], verbose)[1]
 
     def load(path: Path, messages: list[Message]) -> CompiledSession:
+        # The program knows the paths of other weights, which may be in several folders.
+        drawn = weights if is_random else None
         return CompiledSession(
-            path, model, arguments, messages, weights=weights, threads=threads, **flags
+            path, model, arguments, messages, weights=drawn, threads=threads, **flags
         )
 
     if out is not None:

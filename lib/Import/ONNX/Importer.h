@@ -193,6 +193,8 @@ private:
   Location fileLoc();
   Location nodeLoc(const ::onnx::NodeProto &node, const Scope &scope);
   FlatSymbolRefAttr weightFor(const TensorSource &source, Location loc);
+  /// Creates a parameter of a tensor in a file, and the conversion of a replaced initializer.
+  Value createParameter(const Tensor &tensor, Location loc);
 
   /// Equates m and n if the difference of two sizes is b * m - b * n.
   bool replaceFactor(const SymExpr &difference);
