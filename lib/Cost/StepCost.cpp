@@ -183,7 +183,7 @@ Seconds StepEstimator::visitAttention(buffer::AttentionOp op) {
   return split(curve.at(amount), /*isCompute=*/isMany);
 }
 
-/// Of tables, a kernel reads only the rows of the result; to caches, it writes only new tokens.
+/// Counts only the rows of the result of a table, and only the new tokens of a cache.
 Seconds StepEstimator::visitLaunch(buffer::LaunchOp op) {
   auto isTable = [&](Value place) {
     return place.getDefiningOp<buffer::DenseOp>() || isCache(place);

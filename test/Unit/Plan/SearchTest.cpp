@@ -84,7 +84,7 @@ TEST(Search, EnumeratesGridsThatAreNoPowersOfTwo) {
     EXPECT_TRUE(grids.insert(grid.str()).second) << grid.str();
   for (const char *text : {"tp1", "tp3", "tp5,sp", "tp3,dp2", "pp3,mb3", "tp2,pp3,mb6", "dp6"})
     EXPECT_TRUE(grids.count(text)) << text;
-  // Four replicas of six samples have as many as three in the fullest.
+  // The largest of four replicas of six samples has as many as that of three.
   for (const char *text : {"dp4", "dp5", "pp4", "tp7", "mb2"})
     EXPECT_FALSE(grids.count(text)) << text;
 }
