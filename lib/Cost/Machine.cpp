@@ -74,7 +74,7 @@ MatmulTable::Time MatmulTable::at(int64_t m, int64_t n, int64_t k) const {
     }
     double dn = logN - std::log(double(shape.first)), dk = logK - std::log(double(shape.second));
     double distance = dn * dn + dk * dk;
-    double weight = 1 / (distance + 1e-6);
+    double weight = 1 / (distance * distance + 1e-9);
     weights += weight;
     sum += weight * value;
     nearest = std::min(nearest, std::max(std::sqrt(distance), outside));

@@ -43,8 +43,8 @@ private:
 
 /// Times of matmuls [m, k] x [k, n] of one element type. Efficiency is the time of the roofline
 /// (`peak` operations and `bandwidth` bytes per second) as a fraction of the measured time. It is
-/// interpolated over log m for each measured (n, k), then over (log n, log k) by inverse squared
-/// distance.
+/// interpolated over log m for each measured (n, k), then over (log n, log k) with weights that are
+/// the inverse fourth power of the distance.
 class MatmulTable {
 public:
   double peak = 0, bandwidth = 0;
