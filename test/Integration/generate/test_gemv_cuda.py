@@ -59,7 +59,7 @@ def test_kernels_of_a_decode_step(tpcc, tmp_path, name, layer, others):
         r"cuStreamBeginCapture_v2 .*?cuStreamEndCapture ", trace.read_text(), re.S
     )
     assert len(recorded) == 1
-    launches = re.findall(r"^\d+ \d+ (?:cuLaunchKernel|cublasLtMatmul) ", recorded[0], re.M)
+    launches = re.findall(r"^\d+ \d+ (?:cuLaunchKernel|cuLaunchKernelEx|cublasLtMatmul) ", recorded[0], re.M)
     assert len(launches) == layer * model.layers + others
 
 
