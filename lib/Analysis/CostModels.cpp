@@ -37,8 +37,8 @@ struct AttentionCost : CostOpInterface::ExternalModel<AttentionCost, AttentionOp
   }
 };
 
-/// Counts the experts that tokens select: `top_k` for each token, and at few tokens only the
-/// weights of that many experts.
+/// Counts the computation of `top_k` experts for each token. The weights that are read are those of
+/// all experts, or of `top_k` experts for each token if these are fewer.
 struct MoeCost : CostOpInterface::ExternalModel<MoeCost, MoeOp> {
   Cost getCost(Operation *base, CostModel &model) const {
     auto op = cast<MoeOp>(base);

@@ -227,7 +227,7 @@ void ArgumentAttr::print(AsmPrinter &printer) const {
 }
 
 //===----------------------------------------------------------------------===//
-// In assembly formats
+// Directives of declarative assembly formats
 //===----------------------------------------------------------------------===//
 
 static ParseResult parseExtent(OpAsmParser &parser, ExtentAttr &attr) {
@@ -247,7 +247,7 @@ static void printLoad(OpAsmPrinter &printer, Operation *, LoadAttr attr) {
 
 using UnresolvedOperands = SmallVectorImpl<OpAsmParser::UnresolvedOperand>;
 
-/// `by %w bias %b epilogue silu residual %r to %0 n _6.tp, by ...`
+/// Parses matmuls: `by %w bias %b epilogue silu residual %r to %0 n _6.tp, by ...`
 static ParseResult parseProducts(OpAsmParser &parser, UnresolvedOperands &parameters,
                                  UnresolvedOperands &biases, UnresolvedOperands &residuals,
                                  UnresolvedOperands &to, ArrayAttr &widths,

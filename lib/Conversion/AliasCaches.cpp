@@ -39,9 +39,9 @@ static bool isReadByStrides(OpOperand &use) {
          (&use == &attention.getKMutable() || &use == &attention.getVMutable());
 }
 
-/// Marks transposes of new tokens before an append, and of the cache before attention that reads it
-/// by strides. If a kernel computes the new tokens, or appends to both caches, it writes directly
-/// into the cache; then the first is not marked.
+/// Marks the transpose of new tokens before an append, and the transpose of the cache before
+/// attention that reads it by strides. The first is not marked if a kernel writes the new tokens
+/// directly into the cache: a kernel that computes them, or one that appends to both caches.
 static void markTransposes(AppendOp append) {
   Builder b(append.getContext());
   if (auto fresh = append.getFresh().getDefiningOp<TransposeOp>();
@@ -103,7 +103,7 @@ static void markIndices(GatherOp gather) {
       op->setAttr(kAliasedAttr, UnitAttr::get(op->getContext()));
 }
 
-/// Returns the calls of a function, empty if it has other uses.
+/// Returns all calls of a function; empty if it has uses other than calls.
 static SmallVector<func::CallOp> getCalls(func::FuncOp function) {
   SmallVector<func::CallOp> calls;
   auto uses = SymbolTable::getSymbolUses(function, function->getParentOp());
@@ -117,12 +117,12 @@ static SmallVector<func::CallOp> getCalls(func::FuncOp function) {
   return calls;
 }
 
-/// Moves a movement op on a function's argument into the callers.
-static void hoist(Operation *part, BlockArgument argument, ArrayRef<func::CallOp> calls) {
+/// Moves `movement`, a movement op on a function's argument, into the callers.
+static void hoist(Operation *movement, BlockArgument argument, ArrayRef<func::CallOp> calls) {
   SmallVector<Operation *> moved;
-  if (auto gather = dyn_cast<GatherOp>(part))
+  if (auto gather = dyn_cast<GatherOp>(movement))
     moved = getFixedIndices(gather);
-  moved.push_back(part);
+  moved.push_back(movement);
   unsigned index = argument.getArgNumber();
   for (func::CallOp call : calls) {
     OpBuilder before(call);
@@ -130,10 +130,10 @@ static void hoist(Operation *part, BlockArgument argument, ArrayRef<func::CallOp
     outside.map(argument, call.getOperand(index));
     for (Operation *op : moved)
       before.clone(*op, outside);
-    call.setOperand(index, outside.lookup(part->getResult(0)));
+    call.setOperand(index, outside.lookup(movement->getResult(0)));
   }
-  argument.setType(part->getResult(0).getType());
-  part->getResult(0).replaceAllUsesWith(argument);
+  argument.setType(movement->getResult(0).getType());
+  movement->getResult(0).replaceAllUsesWith(argument);
   for (Operation *op : llvm::reverse(moved))
     if (op->use_empty()) // gathers of other caches may use the same indices
       op->erase();
@@ -230,8 +230,8 @@ LogicalResult AliasCaches::markMovements(PipelineOp pipeline, unsigned input,
          << "cache " << cache << " is appended to here, but its result is another value";
 }
 
-/// Checks that caches are the last inputs or outputs, so that other inputs and outputs keep their
-/// indices.
+/// Checks that caches are the last inputs or outputs: the executable numbers inputs and outputs
+/// without caches.
 static LogicalResult checkOrder(PipelineOp pipeline, StringRef what, ArrayAttr all) {
   bool seen = false;
   for (auto attrs : all.getAsRange<DictionaryAttr>()) {

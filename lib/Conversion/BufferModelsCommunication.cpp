@@ -86,9 +86,9 @@ struct AllReduceModel : HostOpInterface::ExternalModel<AllReduceModel, AllReduce
   }
 };
 
-/// Emits one runtime call per axis, because the shards of a successive split over several axes
-/// differ from those of the runtime's split over one group. Intermediate results have their own
-/// buffers.
+/// Emits one runtime call per axis. A dimension that is split over one axis after another has other
+/// shards than a dimension split once over the group of all axes, as one call would assume.
+/// Intermediate results have their own buffers.
 template <typename OpT, bool gathers>
 struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
@@ -269,8 +269,8 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
       return success();
     DistAttr dist = getDist(op.getValue());
     SmallVector<SymExpr> shape, offset, size;
-    // Only the first copy of a replicated head is delivered: of a rank's indices [begin, begin +
-    // held) in the last factor of the dimension, the multiples of `times`, which divides that
+    // Only the first copy of a replicated head is delivered: a rank with the indices [begin, begin
+    // + held) in the dimension's last factor delivers the multiples of `times`, which divides that
     // factor.
     Copies copies = getCopies(op->getParentOfType<PipelineOp>(), op.getIndex());
     buffer::ExprAttr held, first;

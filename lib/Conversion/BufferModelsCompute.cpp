@@ -172,11 +172,13 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
       return op.emitOpError("must have lengths of type i64");
     SmallVector<SymExpr> q = p.sizes(op.getQ().getType()), k = p.sizes(op.getK().getType()),
                          v = p.sizes(op.getV().getType());
-    // A rank has the same KV heads in q as in k, and the same shard of each group: local query
-    // heads of [2 * 4{tp}] are not contiguous in the global dimension, but they form groups.
+    // Queries and keys of a rank have the same KV heads, and the rank has the same shard of each
+    // group of query heads. So the local query heads of [2 * 4{tp}] form groups, although they are
+    // not contiguous in the global dimension.
 
     // Position of this rank's first query. If the rank's queries are not contiguous, only slopes
-    // use the position. Then any position is correct, because it only adds a constant to each row.
+    // use the position, in slope * (key - position). Then any position is correct: it adds a
+    // constant to each row of scores, which softmax cancels.
     DimAttr queries = getDist(op.getQ()).getDims()[1];
     SymExpr position = toNamedSize(op.getCausalOffset());
     if (isRange(queries))

@@ -1,4 +1,4 @@
-//===- BufferModelsViews.cpp - Ops whose results are in other buffers -----===//
+//===- BufferModelsViews.cpp - Ops on buffers without a runtime call ------===//
 
 #include "BufferPlanner.h"
 #include "QuantizedMatrices.h"
@@ -17,9 +17,12 @@ struct ParameterModel : HostOpInterface::ExternalModel<ParameterModel, Parameter
   LogicalResult plan(Operation *, BufferPlanner &) const { return success(); }
 };
 
-/// Model of casts that are applied when a parameter is loaded. Other casts are kernels.
+/// Model of casts that are applied when a parameter is loaded, or that a matmul's call computes.
+/// Other casts are kernels.
 struct LoadedCastModel : HostOpInterface::ExternalModel<LoadedCastModel, CastOp> {
-  bool isHostOp(Operation *op) const { return op->hasAttr(kLoadedAttr); }
+  bool isHostOp(Operation *op) const {
+    return op->hasAttr(kLoadedAttr) || op->hasAttr(kQuantizedAttr);
+  }
   bool needsMemory(Operation *op) const { return !isHostOp(op); }
   LogicalResult plan(Operation *, BufferPlanner &) const { return success(); }
 };
@@ -60,7 +63,8 @@ struct AliasedCopiesModel : HostOpInterface::ExternalModel<AliasedCopiesModel<Op
   LogicalResult plan(Operation *op, BufferPlanner &p) const { return planAliased(op, p); }
 };
 
-/// Transposes whose results runtime calls read by strides.
+/// Model of transposes without code: runtime calls read the results of aliased ones by strides, and
+/// a matmul's call reads those of quantized parameters.
 struct AliasedTransposeModel : HostOpInterface::ExternalModel<AliasedTransposeModel, TransposeOp> {
   bool isHostOp(Operation *op) const {
     return op->hasAttr(kAliasedAttr) || op->hasAttr(kQuantizedAttr);
@@ -78,11 +82,13 @@ struct AliasedTransposeModel : HostOpInterface::ExternalModel<AliasedTransposeMo
 };
 
 struct ReshapeModel : HostOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
-  static bool isSeparate(Operation *op) {
+  static bool isAliasedOrQuantized(Operation *op) {
     return op->hasAttr(kAliasedAttr) || op->hasAttr(kQuantizedAttr);
   }
-  bool needsMemory(Operation *op) const { return !isSeparate(op); }
-  Value getAliased(Operation *op) const { return isSeparate(op) ? Value() : op->getOperand(0); }
+  bool needsMemory(Operation *op) const { return !isAliasedOrQuantized(op); }
+  Value getAliased(Operation *op) const {
+    return isAliasedOrQuantized(op) ? Value() : op->getOperand(0);
+  }
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
     if (op->hasAttr(kQuantizedAttr))
       return success();
@@ -121,7 +127,8 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
   }
   bool isSameMemory(Operation *) const { return false; }
 
-  /// Returns the offset of the slice that the axes from index `first` on select in n.
+  /// Returns where the shard over all `axes` begins within the shard over the first `first` axes.
+  /// `n` is the unsplit size.
   static SymExpr getBegin(SymExpr n, ArrayRef<StringAttr> axes, size_t first, GridAttr grid) {
     SymExpr begin(0);
     for (auto [i, axis] : llvm::enumerate(axes)) {

@@ -332,7 +332,8 @@ LogicalResult BufferPlanner::planBlock(Block &block, ValueRange results) {
   return success();
 }
 
-/// Creates the op of a fusion, and returns its body. Its buffers are defined before it.
+/// Creates the op of a fusion and returns the op's body. First defines the buffers of the fused
+/// ops, which must precede the op.
 Block *BufferPlanner::beginFusion(const ProductFusion &fusion) {
   for (Operation *op : fusion.ops) {
     for (Value operand : op->getOperands())

@@ -110,7 +110,8 @@ private:
   LogicalResult planBlock(Block &block, ValueRange results);
   void findSlots(Block &block, ValueRange results);
   void assignSlot(Value value, const SymExpr &size, Value reusable, int64_t now, int64_t end);
-  /// Returns the columns of a merged matmul's result in the buffer of the group.
+  /// Returns the columns with one merged matmul's result, in the buffer that the results of its
+  /// group share.
   Value makeColumns(const ResultColumns &columns, Value tensor);
   SymExpr assignOffsets();
   Block *beginFusion(const ProductFusion &fusion);
@@ -137,7 +138,7 @@ private:
   Value frame;
   std::vector<ProductFusion> fusions;
   DenseMap<Operation *, const ProductFusion *> fusionOf;
-  DenseMap<Value, Value> wholes;               // buffers of merged results, by the first of them
+  DenseMap<Value, Value> wholes; // buffers of merged results, by the group's first result
   SmallVector<std::pair<Value, Value>> copies; // at the block's end: (destination, value)
 };
 

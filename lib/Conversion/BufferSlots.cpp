@@ -30,7 +30,7 @@ void BufferPlanner::findSlots(Block &block, ValueRange results) {
       position[&op] = position[getMerged(matmul).front()];
     else if (auto fused = op.getAttrOfType<IntegerAttr>(kFusedAttr))
       position[&op] = position[op.getOperand(fused.getInt()).getDefiningOp()];
-    // So may be matmuls with a norm and an activation.
+    // A fusion of a norm, matmuls and an activation is one runtime call as well.
     if (const ProductFusion *fusion = fusionOf.lookup(&op))
       position[&op] = position[fusion->getFirst()];
   }
@@ -82,7 +82,7 @@ void BufferPlanner::findSlots(Block &block, ValueRange results) {
         assignSlot(result, bytes(result.getType()), hostOp.getReusable(), now, end);
         continue;
       }
-      // One slot for all results, until the last use of any.
+      // All results of a group share one slot, which is live until the last use of any of them.
       SmallVector<MatmulOp> merged = getMerged(columns->matmul);
       if (columns->matmul != merged.front()) {
         slotOf[result] = slotOf.lookup(merged.front().getResult());
@@ -96,8 +96,8 @@ void BufferPlanner::findSlots(Block &block, ValueRange results) {
   }
 }
 
-// Assigns a free slot to `value`, preferably one of exactly the value's size. Called in program
-// order.
+// Assigns a slot to `value`: the slot of `reusable` if its last use is at `now`, else a free slot,
+// preferably of the value's size, else a new slot. Called in program order.
 void BufferPlanner::assignSlot(Value value, const SymExpr &size, Value reusable, int64_t now,
                                int64_t end) {
   SymExpr known = substituteNumbers(size, grid());

@@ -40,7 +40,7 @@ static bool collect(Value value, const ParameterTable &parameters, Chain &chain)
     return true;
   }
   Operation *op = value.getDefiningOp();
-  if (!op || !(isa<DequantizeOp, ConstantOp>(op) || isa<MovementOpInterface>(op)))
+  if (!op || !(isa<DequantizeOp, ConstantOp>(op) || isa<MovementOpInterface>(op) || isWidening(op)))
     return false;
   chain.dequantizes |= isa<DequantizeOp>(op);
   os << op->getName() << op->getAttrDictionary() << value.getType() << '(';
@@ -52,7 +52,7 @@ static bool collect(Value value, const ParameterTable &parameters, Chain &chain)
   return true;
 }
 
-/// Copies the chain before the builder's position, on other parameters.
+/// Clones the chain at the builder's insertion point, with other parameters.
 static Value copy(OpBuilder &b, const Chain &chain, ValueRange parameters) {
   IRMapping map;
   map.map(chain.parameters, parameters);
@@ -95,7 +95,8 @@ void FuseDequantize::sink(func::FuncOp function, unsigned argument, ArrayRef<fun
   }
 }
 
-/// Moves one chain into a function that takes its result; returns false if there is none.
+/// Moves one chain into a function that receives the chain's result as an argument. Returns false
+/// if there is no such function.
 bool FuseDequantize::sink() {
   ModuleOp module = getOperation();
   ParameterTable parameters(module);
@@ -152,7 +153,7 @@ void FuseDequantize::runOnOperation() {
         !getQuantizedMatrix(matmul.getRhs(), parameters) ||
         !collect(matmul.getRhs(), parameters, chain))
       continue;
-    // Other users compute the matrix for themselves.
+    // The matmul gets a chain of its own: other users of the matrix still compute it.
     OpBuilder b(matmul);
     Value old = matmul.getRhs(), own = copy(b, chain, chain.parameters);
     matmul.getRhsMutable().assign(own);

@@ -45,7 +45,8 @@ void FuseEpilogues::fuse(MatmulOp matmul) {
       auto type = cast<RankedTensorType>(other.getType());
       if (other == last)
         return;
-      // A bias of another type needs a kernel for the cast, which also adds it.
+      // A bias that is cast to this type needs a kernel for the cast; the kernel adds the bias as
+      // well.
       if (type.getRank() == 1 && target.addsBias && !hasBias && !hasActivation &&
           !other.getDefiningOp<CastOp>() && getDist(other).getDims()[0] == dist.getDims().back()) {
         mark(add, use.getOperandNumber());
@@ -97,8 +98,8 @@ void FuseEpilogues::normalize(MatmulOp matmul) {
   }
 }
 
-/// For causality and windows, the library requires contiguous query positions. If a rank's queries
-/// are not contiguous ([3 * 8{tp}]), the mask becomes an operand.
+/// For causality and windows, the runtime's attention requires contiguous query positions. If a
+/// rank's queries are not contiguous ([3 * 8{tp}]), the mask becomes an operand.
 void FuseEpilogues::normalize(AttentionOp attention) {
   DistAttr q = getDist(attention.getQ()), k = getDist(attention.getK());
   DimAttr queries = q.getDims()[1];

@@ -177,8 +177,8 @@ void HostEmitter::emit(buffer::FuncOp function) {
   b.setInsertionPointToEnd(host.module.getBody());
   target = LLVM::LLVMFuncOp::create(b, loc, host.getName(function), host.getType(function),
                                     LLVM::Linkage::Internal);
-  // The function runs once per step and consists of long-running calls, so optimization would not
-  // pay off.
+  // Nearly all time is spent in the runtime calls, so optimization of the code between them would
+  // have little effect.
   target.setOptimizeNone(true);
   target.setNoInline(true);
   Block *first = target.addEntryBlock(b);

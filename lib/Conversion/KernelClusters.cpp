@@ -27,8 +27,8 @@ KernelClusters::KernelClusters(Block &block)
   for (Operation &op : block)
     position[&op] = next++;
   // An append that is not merged with other ops becomes a runtime call, which supports strides.
-  // Operands of calls must be in memory, which has to be known before clustering, so clustering is
-  // repeated.
+  // Clustering must know which ops are calls, because operands of calls must be in memory. So it is
+  // repeated until no append becomes a call.
   for (bool again = true; again;) {
     again = false;
     cluster();
@@ -186,8 +186,8 @@ bool KernelClusters::tryMerge(unsigned producer, unsigned consumer) {
   return true;
 }
 
-/// Returns the kernel that computes a value, following transposes that are not computed; nothing
-/// for other values.
+/// Returns the node of the kernel that computes a value, following aliased transposes; nothing if
+/// no kernel computes it.
 std::optional<unsigned> KernelClusters::findKernel(Value value) const {
   Operation *op = value.getDefiningOp();
   while (isa_and_nonnull<TransposeOp>(op) && isHost(op))

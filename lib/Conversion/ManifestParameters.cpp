@@ -216,7 +216,7 @@ static std::string absolutePath(ModuleOp module, StringRef file) {
 /// Returns the previous parameter entry for each entry that a merged matmul reads, except its
 /// first. An entry that several merged matmuls read belongs to the first of them in program order.
 /// Biases are read together if the results are columns of one buffer.
-static llvm::StringMap<StringRef> findPreviousInGemm(ModuleOp module) {
+static llvm::StringMap<StringRef> findPreviousInMerged(ModuleOp module) {
   llvm::StringMap<SmallVector<buffer::CallOp>> calls;
   module.walk([&](buffer::CallOp call) { calls[call.getCallee()].push_back(call); });
   llvm::StringMap<StringRef> previous;
@@ -267,7 +267,7 @@ FailureOr<ManifestParameters> ManifestParameters::make(ModuleOp module, const We
                                                        bool digestWeights) {
   ManifestParameters table;
   SmallVector<File> found;
-  auto previous = findPreviousInGemm(module);
+  auto previous = findPreviousInMerged(module);
   llvm::StringMap<int64_t> indices;
   for (auto entry : module.getOps<buffer::EntryOp>()) {
     indices[entry.getSymName()] = table.parameters.size();

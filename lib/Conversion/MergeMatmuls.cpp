@@ -4,9 +4,9 @@
 // of three small ones. Each matmul keeps its parameter, epilogue and result, so users of the
 // results do not change.
 //
-// Where the library computes them as one matmul (TargetTraits::hasStridedResults), the results are
-// columns of one buffer. Then all users must read rows at a distance, and the parameters, which are
-// columns of one matrix, must have no other use.
+// Where the library computes merged matmuls as one (TargetTraits::hasStridedResults), the results
+// are columns of one buffer. Then all users of the results must support a row stride, and the
+// parameters, which become columns of one matrix, must have no other use.
 //
 //===----------------------------------------------------------------------===//
 
@@ -99,7 +99,7 @@ static bool isReadByRows(Value value, const ::tpc::SymExpr &rows, GridAttr grid)
     if (user->getBlock() != value.getParentBlock())
       return false;
     if (auto fused = user->getAttrOfType<IntegerAttr>(kFusedAttr)) {
-      // Only a bias is added to all results at once.
+      // A bias is the only epilogue that can be added to the results of all merged matmuls at once.
       bool isBias =
           isa<AddOp>(user) && fused.getInt() == use.getOperandNumber() &&
           cast<RankedTensorType>(user->getOperand(1 - fused.getInt()).getType()).getRank() == 1;
@@ -130,7 +130,7 @@ static bool hasBias(MatmulOp product) {
   return result.hasOneUse() && result.use_begin()->getOwner()->hasAttr(kFusedAttr);
 }
 
-/// Returns whether one matmul can compute both, besides what `mayBeColumns` requires of each.
+/// Returns whether one matmul can compute two matmuls that each satisfy `mayBeColumns`.
 static bool areAlike(MatmulOp a, MatmulOp b) {
   return hasBias(a) == hasBias(b) &&
          getElementTypeOrSelf(a.getType()) == getElementTypeOrSelf(b.getType());

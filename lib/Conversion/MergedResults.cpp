@@ -59,7 +59,7 @@ std::optional<unsigned> mlir::tpc::countRowDims(ArrayRef<SymExpr> sizes, const S
 
 SmallVector<SymExpr> mlir::tpc::getElementStrides(Value tensor, GridAttr grid) {
   SmallVector<SymExpr> sizes = getLocalSizes(tensor.getType(), grid);
-  // A transpose that is not computed: the strides of its operand, permuted.
+  // An aliased transpose has the strides of its operand, permuted.
   if (auto transpose = tensor.getDefiningOp<TransposeOp>();
       transpose && transpose->hasAttr(kAliasedAttr)) {
     SmallVector<SymExpr> own = getElementStrides(transpose.getOperand(), grid), strides;

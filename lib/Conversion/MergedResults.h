@@ -5,7 +5,7 @@
 //
 //   [m, n1 + n2 + n3]:   row i is   q[i, :]  k[i, :]  v[i, :]
 //
-// Kernels, attention and tpc.append read a result by the distance between its rows.
+// Kernels, attention and tpc.append read a result with a row stride.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,8 +30,8 @@ struct ResultColumns {
 /// matmul; nothing for a value with a buffer of its own.
 std::optional<ResultColumns> getResultColumns(Value tensor);
 
-/// Returns the number of leading dimensions that count `rows` rows; nothing if no dimension ends
-/// where a row does.
+/// Returns the number of leading dimensions whose product is `rows`; nothing if there is no such
+/// number.
 std::optional<unsigned> countRowDims(ArrayRef<::tpc::SymExpr> sizes, const ::tpc::SymExpr &rows);
 
 /// Returns the distances in elements between neighbors in each dimension of a value in memory.

@@ -27,7 +27,7 @@ static Operation *getLastOp(func::FuncOp kernel, unsigned count) {
   return body.getTerminator()->getOperand(0).getDefiningOp();
 }
 
-/// Returns the call's operand that a value in the kernel is; null for other values.
+/// Returns the operand that the call passes for an argument of the kernel; null for other values.
 static Value getOperand(func::CallOp call, Value inKernel) {
   auto argument = dyn_cast_or_null<BlockArgument>(inKernel);
   return argument ? call.getOperand(argument.getArgNumber()) : Value();
@@ -138,7 +138,7 @@ static void addActivation(ProductFusion &fusion, ArrayRef<Value> results) {
   fusion.activationCall = call;
 }
 
-/// Returns whether all ops between two ops of a block are in the list, or are not computed.
+/// Returns whether all ops between two ops of a block are in the list, or need no code.
 static bool areAdjacent(Operation *first, Operation *last, ArrayRef<Operation *> ops) {
   for (Operation *op = first; op != last; op = op->getNextNode())
     if (!llvm::is_contained(ops, op) && !isa<ParameterOp, ConstantOp>(op) &&

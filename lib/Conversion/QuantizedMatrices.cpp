@@ -1,8 +1,8 @@
 //===- QuantizedMatrices.cpp - Matrices of quantized parameters -----------===//
 //
 // The result of tpc.dequantize has dimensions in the order of the packed bytes. Each dimension of a
-// later value is a list of these: reshapes divide the list in another way, transposes exchange
-// dimensions. In the matrix [k, n], the dimensions of n must precede those of k, or follow them.
+// later value is a list of these dimensions: reshapes regroup the list, transposes exchange lists.
+// In the matrix [k, n], the dimensions of n must precede those of k, or follow them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,6 +46,14 @@ private:
   bool hasBlock = false;
 };
 } // namespace
+
+bool mlir::tpc::isWidening(Operation *op) {
+  auto cast = dyn_cast_or_null<CastOp>(op);
+  if (!cast || !getElementTypeOrSelf(cast.getType()).isF32())
+    return false;
+  Type from = getElementTypeOrSelf(cast.getOperand());
+  return from.isF16() || from.isBF16();
+}
 
 static SymExpr productOf(ArrayRef<unsigned> dims, ArrayRef<SymExpr> sizes) {
   SymExpr result(1);
@@ -176,6 +184,10 @@ bool MatrixReader::readZeros(Value zeros) {
 bool MatrixReader::read(Value rhs) {
   SmallVector<Operation *> path; // from the matmul to tpc.dequantize
   Value v = rhs;
+  if (Operation *op = v.getDefiningOp(); isWidening(op)) {
+    path.push_back(op);
+    v = op->getOperand(0);
+  }
   Operation *rows = v.getDefiningOp<SliceOp>();
   while (Operation *op = v.getDefiningOp()) {
     path.push_back(op);
@@ -186,14 +198,14 @@ bool MatrixReader::read(Value rhs) {
     v = op->getOperand(0);
   }
   matrix.numbers = v.getDefiningOp<DequantizeOp>();
-  if (!matrix.numbers || !getElementTypeOrSelf(v).isF32() ||
+  if (!matrix.numbers || !(getElementTypeOrSelf(v).isF32() || isWidening(rhs.getDefiningOp())) ||
       cast<RankedTensorType>(rhs.getType()).getRank() != 2)
     return false;
   matrix.packed = matrix.numbers.getPacked();
+  matrix.ops = path;
   matrix.scale = matrix.numbers.getScale();
   if (!isParameter(matrix.packed) || !isParameter(matrix.scale))
     return false;
-  matrix.ops = path;
   sizes = sizesOf(v);
   SmallVector<Dims> groups;
   for (unsigned i = 0; i < sizes.size(); ++i)

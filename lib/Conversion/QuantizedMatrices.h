@@ -25,7 +25,11 @@ struct QuantizedMatrix {
   SmallVector<Operation *> ops;
 };
 
-/// Returns the form of a right operand; nothing if the runtime does not read it.
+/// Returns true for a cast from 16 bits to f32.
+bool isWidening(Operation *op);
+
+/// Returns the form of a right operand; nothing if the runtime does not read it. The matrix may be
+/// in 16 bits, and the right operand its cast to f32.
 std::optional<QuantizedMatrix> getQuantizedMatrix(Value rhs, const ParameterTable &parameters);
 
 } // namespace mlir::tpc

@@ -394,18 +394,18 @@ template <> void Call<buffer::OutputOp>::emit(Operation *base, HostEmitter &e) c
     SmallVector<Value> box = e.exprs(op.getShape());
     llvm::append_range(box, e.exprs(op.getOffset()));
     llvm::append_range(box, e.exprs(op.getSize()));
-    int32_t rank = op.getShape().size();
+    int32_t numDims = op.getShape().size();
     abi::Pointer shape = e.store(b.getI64Type(), box);
-    abi::Pointer offset = e.offset(shape, e.i64(rank * sizeof(int64_t)));
-    abi::Pointer size = e.offset(shape, e.i64(2 * rank * sizeof(int64_t)));
+    abi::Pointer offset = e.offset(shape, e.i64(numDims * sizeof(int64_t)));
+    abi::Pointer size = e.offset(shape, e.i64(2 * numDims * sizeof(int64_t)));
     abi::I32 index = e.i32(op.getIndex());
     abi::Pointer data = e.pointer(op.getData());
     if (op.getEvery())
-      e.call(TPC_ABI(tpc_output_every), index, data, e.i32(rank), shape, offset, size,
+      e.call(TPC_ABI(tpc_output_every), index, data, e.i32(numDims), shape, offset, size,
              e.i32(*op.getEvery()), e.expr(*op.getHeld()), e.expr(*op.getBegin()),
              e.i64(*op.getStep()));
     else
-      e.call(TPC_ABI(tpc_output), index, data, e.i32(rank), shape, offset, size);
+      e.call(TPC_ABI(tpc_output), index, data, e.i32(numDims), shape, offset, size);
   };
   Value condition;
   for (auto axis : op.getFirst().getAsValueRange<StringAttr>()) {

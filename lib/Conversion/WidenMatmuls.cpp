@@ -80,6 +80,20 @@ void WidenMatmuls::widen(Operation *op, const ParameterTable &parameters) {
   result.replaceAllUsesExcept(rounded.getResult(), rounded);
 }
 
+/// Returns true for a cast of a 16-bit parameter to f32 whose users are matmuls in f32 on a target
+/// that loads such parameters in f32.
+static bool isLoadedInSingle(CastOp op, const ParameterTable &parameters) {
+  auto isRhs = [&](OpOperand &use) {
+    auto matmul = dyn_cast<MatmulOp>(use.getOwner());
+    return matmul && use.getOperandNumber() == 1 && !isHalf(matmul.getLhs()) &&
+           !TargetTraits::get(matmul).computesMatmuls(getElementTypeOrSelf(op.getOperand()));
+  };
+  return isHalf(op.getOperand()) && getElementTypeOrSelf(op.getResult()).isF32() &&
+         cast<RankedTensorType>(op.getType()).getRank() == 2 &&
+         parameters.lookup(op.getOperand()) && !op->use_empty() &&
+         llvm::all_of(op->getUses(), isRhs);
+}
+
 void WidenMatmuls::runOnOperation() {
   // This is the first pass that reads the target, so it checks the name.
   if (failed(TargetTraits::verify(getOperation())))
@@ -87,6 +101,10 @@ void WidenMatmuls::runOnOperation() {
   ParameterTable parameters(getOperation());
   SmallVector<Operation *> ops;
   SmallVector<MatmulOp> unpacked;
+  getOperation().walk([&](CastOp op) {
+    if (isLoadedInSingle(op, parameters))
+      op->setAttr(kLoadedAttr, UnitAttr::get(&getContext()));
+  });
   getOperation().walk([&](Operation *op) {
     if (!isa<MatmulOp, AttentionOp, MoeOp>(op) || !isHalf(op->getOperand(0)))
       return;

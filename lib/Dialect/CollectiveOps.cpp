@@ -37,8 +37,8 @@ static LogicalResult checkAxes(Operation *op, ArrayAttr axes) {
   return success();
 }
 
-/// Removes `axes` if they are the last axes of the product, or of one factor if the product has no
-/// axes. Otherwise returns null.
+/// Returns `dim` without `axes` if these are the last axes of the product or, if the product has no
+/// axes, of one factor. Otherwise returns null.
 static DimAttr removeInnermost(DimAttr dim, ArrayRef<StringAttr> axes) {
   auto endsWith = [&](ArrayRef<StringAttr> all) {
     return all.size() >= axes.size() && all.take_back(axes.size()) == axes;
@@ -75,7 +75,8 @@ static DistAttr removePartial(DistAttr dist, ArrayRef<StringAttr> axes) {
   return dist.withPartial(PartialAttr::get(dist.getContext(), dist.getPartial().getKind(), rest));
 }
 
-/// Compares distributions. Types without encoding are global.
+/// Compares distributions, but not whether they are local: a replicated local type may have no
+/// encoding, like a global one.
 static bool sameDist(DistAttr a, DistAttr b) {
   return a && b && a.withLocal(false) == b.withLocal(false);
 }

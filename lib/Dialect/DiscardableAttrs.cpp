@@ -150,8 +150,8 @@ static bool isKernel(const AttrUse &found) {
          });
 }
 
-/// Whether the value is a list of the number of dimensions that count rows and the elements from
-/// row to row.
+/// Whether the value is a list of the number of leading dimensions that form the rows, and the row
+/// stride in elements.
 static bool isRowStride(const AttrUse &found) {
   auto list = dyn_cast<ArrayAttr>(found.value);
   auto tensor = dyn_cast_or_null<RankedTensorType>(found.type);
@@ -196,7 +196,7 @@ static bool isBetween(Operation *op, bool fromHalf) {
   return (half.isF16() || half.isBF16()) && single.isF32();
 }
 
-/// Whether all uses are matmuls that multiply by the value.
+/// Whether the op is a cast from 16 bits to f32 whose result is used only as the RHS of matmuls.
 static bool isLoaded(const AttrUse &found) {
   return isa<UnitAttr>(found.value) && isBetween(found.op, /*fromHalf=*/true) &&
          llvm::all_of(found.op->getUses(), [](OpOperand &use) {
@@ -204,11 +204,13 @@ static bool isLoaded(const AttrUse &found) {
          });
 }
 
-/// Whether only matmuls that multiply by the value use it, possibly through other such ops.
+/// Whether the op's result is used only as the RHS of matmuls, possibly through other ops with this
+/// attribute.
 static bool isQuantized(const AttrUse &found) {
   return isa<UnitAttr>(found.value) &&
          (isa_and_nonnull<DequantizeOp>(found.op) ||
-          isa_and_nonnull<MovementOpInterface>(found.op)) &&
+          isa_and_nonnull<MovementOpInterface>(found.op) ||
+          isBetween(found.op, /*fromHalf=*/true)) &&
          llvm::all_of(found.op->getUses(), [](OpOperand &use) {
            return use.getOwner()->hasAttr(kQuantizedAttr) ||
                   (isa<MatmulOp>(use.getOwner()) && use.getOperandNumber() == 1);
@@ -221,8 +223,8 @@ static bool isAliased(const AttrUse &found) {
          isa_and_nonnull<LocalSliceOp, ExpandOp, ReshapeOp, TransposeOp, GatherOp>(found.op);
 }
 
-/// Whether the op is a cast as inserted by tpc-widen-matmuls after a matmul. In a kernel, its
-/// operand is an argument.
+/// Whether the op is a cast that tpc-widen-matmuls inserts after a matmul or attention. In a
+/// kernel, its operand is an argument.
 static bool roundsParts(const AttrUse &found) {
   if (!isa<UnitAttr>(found.value) || !isBetween(found.op, /*fromHalf=*/false))
     return false;

@@ -31,7 +31,7 @@ public:
 
 private:
   using SideFactors = SmallVector<SideFactor>; // minor to major
-  static SideFactors open(DimAttr dim);
+  static SideFactors toSideFactors(DimAttr dim);
   static std::optional<SymExpr> divide(const SymExpr &size, const SymExpr &by) {
     return by.isConstant(0) ? std::nullopt : size.divideExact(by);
   }
@@ -46,7 +46,7 @@ private:
 };
 } // namespace
 
-Aligner::SideFactors Aligner::open(DimAttr dim) {
+Aligner::SideFactors Aligner::toSideFactors(DimAttr dim) {
   SideFactors factors;
   for (FactorAttr factor : llvm::reverse(dim.getFactors()))
     factors.push_back({factor.getExpr(), Exchange::Axes(factor.getAxes())});
@@ -123,15 +123,15 @@ void Aligner::add(SmallVector<Pair> pairs, Exchange::Split product) {
 
 /// Handles dimensions with axes on the product of all factors.
 bool Aligner::runWhole(DimAttr from, DimAttr to) {
-  SideFactors left = open(from), right = open(to);
+  SideFactors left = toSideFactors(from), right = toSideFactors(to);
   Exchange::Split product{Exchange::Axes(from.getAxes()), Exchange::Axes(to.getAxes())};
-  // A single factor is a product as well.
-  auto see = [](SideFactors &factors, Exchange::Axes &axes, size_t others) {
+  // Axes of a single factor are axes of the product.
+  auto moveToProduct = [](SideFactors &factors, Exchange::Axes &axes, size_t others) {
     if (factors.size() == 1 && others > 1 && axes.empty())
       std::swap(factors[0].axes, axes);
   };
-  see(left, product.before, right.size());
-  see(right, product.after, left.size());
+  moveToProduct(left, product.before, right.size());
+  moveToProduct(right, product.after, left.size());
   SmallVector<Pair> pairs;
   while (!left.empty() || !right.empty()) {
     if (!startAlike(left, right))
@@ -150,7 +150,7 @@ bool Aligner::run(DimAttr from, DimAttr to) {
   }
   if (!from.getAxes().empty() || !to.getAxes().empty())
     return runWhole(from, to);
-  SideFactors left = open(from), right = open(to);
+  SideFactors left = toSideFactors(from), right = toSideFactors(to);
   while (!left.empty() || !right.empty()) {
     if (startAlike(left, right)) {
       SideFactor a = left.pop_back_val(), b = right.pop_back_val();

@@ -165,8 +165,9 @@ ShardingRule AttentionOp::getShardingRule() {
   rule.results = {{{b}, {sq}, heads, {dv}}};
   return rule;
 }
-// Attention has two matmuls. The rule's iteration space is b, sq, heads, d, sk, dv; each matmul is
-// counted once.
+// Attention has two matmuls, of 2 flops per point of their own iteration spaces. The rule's
+// iteration space is b, sq, heads, d, sk, dv; the first matmul (with k) has no dv, and the second
+// (with v) no d.
 double AttentionOp::getFlopsPerPoint() {
   auto d = getSizes(getQ())[3].asConstant(), dv = getSizes(getV())[3].asConstant();
   if (!d || !dv || *d == 0 || *dv == 0)

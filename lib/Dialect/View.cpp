@@ -126,7 +126,7 @@ ViewAttr ViewAttr::transpose(ArrayRef<int64_t> permutation) const {
 // Slices a dimension that has several factors. For step 1 there are two cases. If start and size
 // are multiples of the product of the minor factors, the major factor is sliced. If the slice is
 // within one index of the major factor, this index is fixed and the other factors are sliced. The
-// number of factors decreases, so this terminates.
+// number of factors decreases, so the recursion terminates.
 ViewAttr ViewAttr::slice(unsigned dim, int64_t start, int64_t size, int64_t step) const {
   Factors factors = factorsOf(getDims()[dim]);
   int64_t offset = getOffset();

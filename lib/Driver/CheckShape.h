@@ -14,7 +14,8 @@ namespace tpc {
 /// default chunk size of prompts.
 void bindCapacities(mlir::ModuleOp module, ShapeBinding &shape);
 
-/// Returns an error for unknown sizes. `flag` is a flag that needs all sizes, or empty.
+/// Returns an error for unknown sizes, for sizes that violate a constraint of the model and, if
+/// `flag` is not empty, for unbound sizes, which that flag needs.
 llvm::Error checkShape(mlir::ModuleOp module, const ShapeBinding &shape, llvm::StringRef flag);
 
 /// Returns whether --shape leaves sizes unbound.

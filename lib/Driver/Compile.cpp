@@ -165,6 +165,18 @@ mlir::LogicalResult Compilation::annotate() {
   return options.onAnnotated ? options.onAnnotated(*module) : mlir::success();
 }
 
+mlir::LogicalResult Compilation::quantize(OnStep onStep) {
+  onStep("quantizing weights");
+  quantization = std::make_shared<mlir::tpc::QuantizationReport>();
+  mlir::PassManager pm(&context);
+  mlir::tpc::QuantizeWeightsOptions pass;
+  pass.type = options.quantize;
+  pass.file = options.packedWeights;
+  pass.writes = options.writesWeights;
+  pm.addPass(mlir::tpc::createQuantizeWeights(pass, quantization));
+  return pm.run(*module);
+}
+
 /// Sets the grid from a program that is already sharded. --megatron-shard may repeat the grid and
 /// add options such as allow-reshard.
 mlir::LogicalResult Compilation::useGridOfProgram() {
@@ -186,6 +198,7 @@ mlir::LogicalResult Compilation::useGridOfProgram() {
 
 OnnxImportOptions Compilation::makeImportOptions() const {
   return {.weights = options.weights,
+          .weightsMap = options.weightsMap,
           .inputs = options.inputs,
           .forGeneration = options.generate != Generate::No};
 }
@@ -320,6 +333,8 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
     onStep(what[unsigned(target)]);
     mlir::PassManager pm(&context);
     if (target == Emit::Model && mlir::failed(annotate()))
+      return mlir::failure();
+    if (target == Emit::Model && !options.quantize.empty() && mlir::failed(quantize(onStep)))
       return mlir::failure();
     if (target == Emit::Llvm && mlir::failed(embedKernels(onStep)))
       return mlir::failure();

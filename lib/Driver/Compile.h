@@ -11,6 +11,7 @@
 #include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Import/ONNX/Import.h"
 #include "tpc/Support/ShardSpec.h"
+#include "tpc/Transforms/Model/QuantizeWeights.h"
 #include "tpc/Verify/Verify.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -39,7 +40,8 @@ struct CompileOptions {
   ShardSpec spec;
   mlir::tpc::LoweringOptions lowering;
   bool verify = true;           // see docs/design/verification.md
-  std::string weights = {};     // folder or file of external data; empty: next to the model
+  std::string weights = {};     // external data or checkpoint; empty: data next to the model
+  std::string weightsMap = {};  // file of names in the checkpoint; empty: none
   bool specGiven = true;        // false: use the grid of the program
   std::string reference = {};   // the model for the proof; empty: the input, if it is a model
   std::string annotations = {}; // a file of annotations; empty: none
@@ -49,13 +51,16 @@ struct CompileOptions {
   bool tf32 = false;                    // f32 matmuls in TF32
   bool wideResidual = true;             // residual of 16-bit models in f32
   Generate generate = Generate::No;
+  std::string quantize = {};      // format of tpc-quantize-weights; empty: do not quantize
+  std::string packedWeights = {}; // file of quantized weights
+  bool writesWeights = false;     // whether the file is written
   std::map<std::string, int64_t> inputs = {}; // values of inputs that become constants
   /// Callback on the imported program with its annotations, before recognition.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};
 };
 
 /// Adds the passes from the previous level to `level` (Model to Staged). With `reference`, also
-/// adds passes that record the model there, and the verifiers of equivalence and communication.
+/// adds the level's verifiers and, at the model level, the pass that records the model there.
 /// `last`: whether the pipeline ends at this level.
 void buildLevelPassPipeline(mlir::OpPassManager &pm, Emit level, const ShardSpec &spec,
                             std::shared_ptr<mlir::tpc::ReferenceModel> reference, bool last);
@@ -90,6 +95,8 @@ public:
   llvm::Error link(llvm::StringRef path, mlir::tpc::Linked kind, OnStep onStep);
 
   const CompileOptions &getOptions() const { return options; }
+  /// Returns the result of the quantization; null if no weights were quantized.
+  const mlir::tpc::QuantizationReport *getQuantization() const { return quantization.get(); }
 
 private:
   mlir::LogicalResult read(OnStep onStep);
@@ -97,6 +104,7 @@ private:
   OnnxImportOptions makeImportOptions() const;
   mlir::LogicalResult readReference(OnStep onStep);
   mlir::LogicalResult annotate();
+  mlir::LogicalResult quantize(OnStep onStep);
   /// Converts an imported program to a generation step of the model level, and verifies it. `last`:
   /// outputs contain only each sequence's last token.
   mlir::LogicalResult makeStep(mlir::ModuleOp module, bool last, OnStep onStep);
@@ -109,7 +117,8 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::optional<mlir::tpc::KernelCode> kernels;
   std::shared_ptr<mlir::tpc::ReferenceModel> reference; // null: no verification
-  bool stepIsProved = false;                            // equivalence of steps and model
+  std::shared_ptr<mlir::tpc::QuantizationReport> quantization;
+  bool stepIsProved = false; // equivalence of steps and model
   Emit first = Emit::Import, reached = Emit::Import;
 };
 

@@ -122,7 +122,7 @@ FailureOr<Explanation> mlir::tpc::explainTactics(ModuleOp module, const ::tpc::S
   Explanation explanation;
   explanation.symbols = getNominalSymbols(module);
   int64_t samples = spec.grid.size(::tpc::Axis::DP) * spec.microBatches;
-  // Multiplies the nominal batch by the numbers of replicas and micro-batches.
+  // Sets the nominal batch to one sample for each micro-batch of each replica.
   std::set<std::string> batch;
   if (auto main = module.lookupSymbol<FunctionOpInterface>("main"))
     for (Type type : main.getArgumentTypes())

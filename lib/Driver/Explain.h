@@ -1,7 +1,7 @@
 //===- Explain.h - Effects of each tactic -----------------------*- C++ -*-===//
 //
 // Applies the tactics of --megatron-shard one after the other. After each tactic, a copy of the
-// program is compiled through all levels, and its report is compared with the previous report.
+// program is compiled up to the staged level, and its report is compared with the previous report.
 //
 //===----------------------------------------------------------------------===//
 

@@ -81,8 +81,8 @@ static std::vector<SplitSteps> getRanges(ParameterOp parameter, const Axes &grid
   return ranges;
 }
 
-/// Returns the sharding of a weight's dimensions; nothing if a range is not a factor of a
-/// dimension.
+/// Returns the sharding of a weight's dimensions; nothing if an entry of `ranges` is not a factor
+/// of one dimension.
 static std::optional<::tpc::OnnxSharding>
 makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const Axes &grid) {
   ::tpc::OnnxSharding sharding;
@@ -189,7 +189,8 @@ mlir::LogicalResult collectShardings(ModuleOp model, const ShardSpec &spec, Onnx
 mlir::LogicalResult collectAnnotations(ModuleOp annotated, const ShardSpec &spec,
                                        OnnxDevices &devices) {
   const Axes axes = spec.axes();
-  // Splits of weights and inputs are determined by the tactics.
+  // Adds only annotations without axes: splits of weights and inputs are part of the tactics'
+  // result.
   auto addWhole = [&](StringRef name, ArrayAttr entries) {
     if (!entries || name.empty() || llvm::any_of(entries, [](Attribute entry) {
           auto dim = dyn_cast<DimAttr>(entry);

@@ -167,7 +167,7 @@ SmallVector<StringRef> ValueNames::getCommon(ArrayRef<SmallVector<StringRef>> na
   }
   if (!tail.empty() || !head.empty())
     return tail.empty() ? head : tail;
-  // `onnx::MatMul_4711`
+  // Names such as `onnx::MatMul_4711` have only a common prefix.
   StringRef name = names.front().empty() ? StringRef() : names.front().front();
   for (ArrayRef<StringRef> other : names)
     while (!other.empty() && !other.front().starts_with(name))

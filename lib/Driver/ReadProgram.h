@@ -12,8 +12,8 @@ bool isProgramText(llvm::StringRef path);
 
 /// Reads a program of any level up to staged. `level` receives Import (also for programs of the
 /// model level, whose passes run again), Sharded, Spmd or Staged. Checks requirements of later
-/// passes that op verifiers do not check, because the program may be edited. Removes results of
-/// earlier verification.
+/// passes that op verifiers do not check, because the program may have been edited. Removes results
+/// of earlier verification.
 mlir::OwningOpRef<mlir::ModuleOp> readProgram(llvm::StringRef path, mlir::MLIRContext *context,
                                               Emit &level);
 

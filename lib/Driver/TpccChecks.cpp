@@ -20,6 +20,22 @@ using llvm::Error;
 /// Returns whether the output of a level is text.
 static bool isText(Emit emit) { return emit < Emit::Obj; }
 
+Error TpccSession::checkQuantization() {
+  if (options.quantize.empty())
+    return Error::success();
+  std::string error;
+  if (!mlir::tpc::WeightFormat::parse(options.quantize, error))
+    return makeError("--quantize: " + error);
+  if (options.onnx)
+    return makeError("--quantize: --emit=onnx-sharded writes the input's weights; leave it out");
+  if (options.emitGiven && options.emit == Emit::Import)
+    return makeError("--quantize: --emit=import is the program before quantization; leave it out");
+  if (!options.reference.empty())
+    return makeError("--reference: with --quantize the program is proved against the quantized "
+                     "model; leave it out");
+  return Error::success();
+}
+
 Error TpccSession::check() {
   if (options.input.empty())
     return makeError(
@@ -56,6 +72,10 @@ Error TpccSession::check() {
     return makeError("--weights: '" + options.input +
                      "' is a program, which names its weight files; the executable has the "
                      "same flag");
+  if (!options.weightsMap.empty() && options.weights.empty())
+    return makeError("--weights-map needs a checkpoint of safetensors, --weights=FOLDER");
+  if (std::string why = describeUnreadable(options.weightsMap); !why.empty())
+    return makeError("--weights-map: cannot read '" + options.weightsMap + "': " + why);
   for (llvm::StringRef text : options.fixedInputs) {
     auto [name, value] = text.rsplit('=');
     int64_t number = 0;
@@ -83,6 +103,9 @@ Error TpccSession::check() {
   if (options.generate != Generate::No && !options.reference.empty())
     return makeError("--reference: with --generate the program is proved against the model that "
                      "is compiled; leave it out");
+
+  if (Error problem = checkQuantization())
+    return problem;
 
   std::string error;
   std::optional<ShapeBinding> binding = parseShape(options.shape, error);
@@ -116,6 +139,19 @@ Error TpccSession::check() {
                                                     : ""));
     options.output = "-";
   }
+  if (!options.quantize.empty()) {
+    if (options.output == "-")
+      return makeError(
+          "--quantize writes the weights to <output>.weights: name the output with -o");
+    writesWeights = !options.output.empty();
+    llvm::SmallString<128> path(writesWeights ? options.output
+                                              : llvm::sys::path::stem(options.input).str());
+    llvm::sys::fs::make_absolute(path);
+    packedWeights = (path + ".weights").str();
+    if (writesWeights)
+      if (Error problem = checkOutputPath(packedWeights, {options.input}))
+        return problem;
+  }
   if (options.output == "-" && (!isText(options.emit) || options.onnx))
     return makeError("-o -: binary output does not go to standard output; name a file");
   if (options.name.empty())
@@ -147,6 +183,8 @@ Error TpccSession::checkLevel(Emit first) {
   };
   if (options.emitGiven && options.emit < first)
     return refuse(("--emit=" + emitName(options.emit)).str(), "");
+  if (!options.quantize.empty() && first != Emit::Import)
+    return refuse("--quantize", "; weights are quantized at an earlier level");
   if (options.generate != Generate::No && first != Emit::Import)
     return refuse("--generate", "; caches are derived at an earlier level");
   if (first <= Emit::Model)

@@ -75,7 +75,8 @@ PARTITIONING (--megatron-shard): items separated by commas, each at most once
   gpus-per-node=N   N consecutive ranks share a node; tp between nodes causes a warning
   manual  only --annotations determine what tp and dp split; the items define the grid
   allow-reshard   permits communication that no tactic expects
-  cpN epN etpN    context parallelism, experts, ranks of an expert: for --print-groups only
+  epN     expert parallelism: experts over N ranks; with etp1, no expert is split over tp
+  cpN     context parallelism: for --print-groups only
 
 LINKS (--links): {"intra_node": {"alpha": 5e-6, "beta": 2.2e-12}, "inter_node": {…}, "axes": {"dp": {…}}}
   a message of b bytes takes alpha + beta * b seconds
@@ -178,6 +179,12 @@ bool TpccOptions::parse(int argc, char **argv) {
           "For models in f16 or bf16: type of the residual stream: f32 (default), or same, the "
           "model's type, which halves messages between ranks and is less accurate"),
       cl::value_desc("type"), cl::location(residual), cl::init("f32"), cl::cat(files));
+  cl::opt<std::string, true> quantizeOption(
+      "quantize",
+      cl::desc("Quantize the weights of matmuls, with a scale for each column (int8), or for each "
+               "block of a column (int4:32, the default of int4). They are written to "
+               "<output>.weights"),
+      cl::value_desc("int8|int4[:block]"), cl::location(quantize), cl::cat(files));
   cl::opt<std::string> generateOption(
       "generate",
       cl::desc(
@@ -200,9 +207,13 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<std::string, true> weightsOption(
       "weights",
       cl::desc(
-          "Folder or file of the model's external data, if not next to the model; the executable "
-          "looks there too"),
+          "Folder or file of the model's external data, if not next to the model; or a checkpoint "
+          "of safetensors, whose tensors replace initializers of the same name"),
       cl::value_desc("folder|file"), cl::location(weights), cl::cat(files));
+  cl::opt<std::string, true> weightsMapOption(
+      "weights-map",
+      cl::desc("With a checkpoint: names of its tensors, {\"initializer\": \"tensor\"} as JSON"),
+      cl::value_desc("file"), cl::location(weightsMap), cl::cat(files));
   cl::list<std::string, std::vector<std::string>> fixedOption(
       "fix-input",
       cl::desc("Value of an integer or boolean input, which becomes a constant: "
@@ -241,9 +252,9 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::value_desc("file"), cl::location(reference), cl::cat(partitioning));
   cl::opt<bool, true> noVerifyOption(
       "no-verify",
-      cl::desc(
-          "Skip all verifiers: bounds, equivalence, communication, buffers, lowered programs; the "
-          "executable reports this"),
+      cl::desc("Skip all verifiers: bounds, equivalence, communication, facts, buffers, lowered "
+               "programs, generation steps; the "
+               "executable reports this"),
       cl::location(noVerify), cl::cat(partitioning));
 
   cl::OptionCategory reporting("3. Reports and diagnostics");
@@ -302,9 +313,9 @@ bool TpccOptions::parse(int argc, char **argv) {
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
   for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
            &outputOption, &targetOption, &architecturesOption, &precisionOption, &residualOption,
-           &nameOption, &marchOption, &weightsOption, &shardOption, &linksOption,
-           &annotationsOption, &configurationOption, &referenceOption, &certificateOption,
-           &reportOption, &shapeOption, &memoryPlanOption})
+           &quantizeOption, &nameOption, &marchOption, &weightsOption, &weightsMapOption,
+           &shardOption, &linksOption, &annotationsOption, &configurationOption, &referenceOption,
+           &certificateOption, &reportOption, &shapeOption, &memoryPlanOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
   if (ok && optLevel > 3) {

@@ -22,11 +22,13 @@ struct TpccOptions {
   std::string target, architectures;
   std::string precision = "f32"; // of f32 matmuls: "f32" or "tf32"
   std::string residual = "f32";  // of 16-bit models: "f32" or "same"
+  std::string quantize;          // "int8", "int4:32"; empty: weights are as in the file
   Generate generate = Generate::No;
   std::string name;
   std::string march;
   unsigned optLevel = 3;
   std::string weights;
+  std::string weightsMap;
   std::vector<std::string> fixedInputs; // NAME=VALUE
   std::string megatronShard;
   bool shardGiven = false;

@@ -95,6 +95,45 @@ mlir::LogicalResult TpccSession::makeKernels(Compilation &compilation) {
   return mlir::success();
 }
 
+void TpccSession::noteQuantization(const mlir::tpc::QuantizationReport &report) {
+  int64_t bytes = 0, originalBytes = 0;
+  std::vector<double> sorted;
+  for (const auto &matrix : report.matrices) {
+    bytes += matrix.bytes;
+    originalBytes += matrix.originalBytes;
+    sorted.push_back(matrix.error);
+  }
+  llvm::sort(sorted);
+  const auto &worst = report.getWorst();
+  auto percent = [](double error) { return llvm::formatv("{0:f2}%", 100 * error).str(); };
+  auto megabytes = [](int64_t bytes) { return llvm::formatv("{0:f2} MB", bytes / 1e6).str(); };
+  note(options, "--quantize=" + options.quantize + ": " + llvm::Twine(report.matrices.size()) +
+                    " matrices of " + megabytes(originalBytes) + " take " + megabytes(bytes) +
+                    "; results of drawn inputs differ by " + percent(sorted[sorted.size() / 2]) +
+                    " (median) to " + percent(worst.error) + " (matmul '" + worst.node + "', " +
+                    llvm::Twine(worst.rows) + " x " + llvm::Twine(worst.columns) + ")");
+  for (size_t i = 0; i < report.kept.size() && i < 3; ++i)
+    note(options, "--quantize: matmul '" + report.kept[i].first +
+                      "' is left: " + report.kept[i].second +
+                      (i == 2 && report.kept.size() > 3
+                           ? ", like " + std::to_string(report.kept.size() - 3) + " more"
+                           : ""));
+}
+
+static llvm::json::Array describeMatrices(const mlir::tpc::QuantizationReport &report) {
+  llvm::json::Array rows;
+  for (const auto &matrix : report.matrices)
+    rows.push_back(llvm::json::Object{{"node", llvm::json::fixUTF8(matrix.node)},
+                                      {"weight", llvm::json::fixUTF8(matrix.weight)},
+                                      {"rows", matrix.rows},
+                                      {"columns", matrix.columns},
+                                      {"block", matrix.block},
+                                      {"bytes", matrix.bytes},
+                                      {"original_bytes", matrix.originalBytes},
+                                      {"relative_error", matrix.error}});
+  return rows;
+}
+
 mlir::LogicalResult TpccSession::writeReport(Compilation &compilation) {
   auto onStep = [&](llvm::StringRef what) { progress.step(what); };
   if (mlir::failed(compilation.advance(Emit::Staged, onStep)))
@@ -112,6 +151,8 @@ mlir::LogicalResult TpccSession::writeReport(Compilation &compilation) {
   llvm::json::Value json = report->toJSON();
   if (kernelsOnly)
     json = llvm::json::Object{{"functions", *json.getAsObject()->get("functions")}};
+  if (const mlir::tpc::QuantizationReport *quantization = compilation.getQuantization())
+    (*json.getAsObject())["quantized"] = describeMatrices(*quantization);
   // Device code generation changes the module, so levels up to buffers are written first.
   bool written = !options.output.empty() && options.emit >= Emit::Staged && !options.onnx;
   if (written && options.emit <= Emit::Buffers && mlir::failed(write(compilation)))
@@ -230,6 +271,7 @@ mlir::LogicalResult TpccSession::run() {
                          {options.name, options.march, options.optLevel, options.digestWeights},
                          !options.noVerify,
                          options.weights,
+                         options.weightsMap,
                          options.shardGiven,
                          options.reference,
                          options.annotations,
@@ -239,6 +281,9 @@ mlir::LogicalResult TpccSession::run() {
                          options.precision == "tf32",
                          options.residual == "f32",
                          options.generate,
+                         options.quantize,
+                         packedWeights,
+                         writesWeights,
                          fixedInputs};
   if (options.onnx)
     compile.onAnnotated = [&](mlir::ModuleOp module) {
@@ -274,6 +319,15 @@ mlir::LogicalResult TpccSession::run() {
           "--generate: '" + options.input +
           "' has layers as functions, but caches are derived before layers are outlined; name the "
           "ONNX file, or what --emit=import writes"));
+    if (!options.quantize.empty()) {
+      if (!llvm::hasSingleElement(functions))
+        return printError(makeError("--quantize: '" + options.input +
+                                    "' has layers as functions, but weights are quantized before "
+                                    "layers are outlined; name the ONNX file"));
+      if (writesWeights)
+        if (Error problem = checkOutputPath(packedWeights, getWeightFiles(compilation.getModule())))
+          return printError(std::move(problem));
+    }
     // With --generate, the symbols to bind are those of the step.
     if (options.generate != Generate::No && options.emit >= Emit::Model &&
         mlir::failed(compilation.advance(Emit::Model, onStep)))
@@ -304,6 +358,8 @@ mlir::LogicalResult TpccSession::run() {
     return writes && !early ? write(compilation) : mlir::success();
   }();
   progress.finish();
+  if (mlir::succeeded(result) && compilation.getQuantization())
+    noteQuantization(*compilation.getQuantization());
   if (mlir::failed(result) && !errors)
     fail(options, "'" + options.input +
                       "' cannot be compiled, and no pass reported an error: please report this");

@@ -39,12 +39,15 @@ private:
   llvm::Error checkModel(mlir::ModuleOp module);
   /// Rejects flags that apply only to levels before `first`, the level of the input.
   llvm::Error checkLevel(Emit first);
+  llvm::Error checkQuantization();
   mlir::LogicalResult writeReport(Compilation &compilation);
   /// Compiles the kernels of a target that generates kernels.
   mlir::LogicalResult makeKernels(Compilation &compilation);
   mlir::LogicalResult writeCertificate(mlir::ModuleOp module);
   /// Prints the effects of the tactics (--explain), on copies of the module.
   mlir::LogicalResult explain(Compilation &compilation);
+  /// Prints what --quantize did: bytes, and errors of matmuls.
+  void noteQuantization(const mlir::tpc::QuantizationReport &report);
   mlir::LogicalResult planMemory(Compilation &compilation);
   /// Writes the model's ONNX file with the shardings that the tactics chose.
   mlir::LogicalResult writeOnnx(Compilation &compilation);
@@ -57,8 +60,10 @@ private:
   ShapeBinding shape;
   std::map<std::string, int64_t> fixedInputs;
   Progress progress{options.timing};
-  int64_t memory = 0;  // bytes of --memory-plan
-  OnnxDevices devices; // for --emit=onnx-sharded
+  int64_t memory = 0;         // bytes of --memory-plan
+  std::string packedWeights;  // file of --quantize
+  bool writesWeights = false; // whether --quantize writes it
+  OnnxDevices devices;        // for --emit=onnx-sharded
   SourceFiles sources;
   const mlir::tpc::KernelCode *kernels = nullptr;
   bool kernelsOnly = false; // --report without --shape: only kernels

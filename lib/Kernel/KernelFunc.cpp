@@ -278,7 +278,7 @@ private:
         return op->emitOpError() << "stores to memory that is no result of the kernel";
       // A store to a computed row must be conditional, because the row may be out of bounds.
       bool isConditional = !storesRow(store, rows);
-      if (isConditional && (around == op->getParentOp() || !areApart(store.getIndices())))
+      if (isConditional && (around == op->getParentOp() || !areDisjoint(store.getIndices())))
         return op->emitOpError() << "must store to the current row, or under a condition to a row "
                                     "that no other row stores to";
       if (isConditional)
@@ -337,7 +337,7 @@ private:
 
   /// Whether rows store to disjoint elements: each index is the current row's index, possibly plus
   /// a term that is equal for all rows with the same preceding indices.
-  bool areApart(ValueRange indices) {
+  bool areDisjoint(ValueRange indices) {
     auto own = rows.getIndices();
     if (indices.size() < own.size())
       return false;

@@ -120,8 +120,8 @@ int64_t Grid::groupSize(AxisSet axes) const {
 /// Returns the ranks whose coordinates on the axes not in `chosen` are 0.
 static std::vector<int64_t> getOffsets(std::span<const int64_t> sizes,
                                        const std::vector<bool> &chosen) {
-  // Each axis repeats the list at multiples of its stride, so the first axis varies fastest and the
-  // list is ascending.
+  // Each chosen axis repeats the list at multiples of its stride, so the first axis varies fastest
+  // and the list is ascending.
   std::vector<int64_t> result = {0};
   int64_t stride = 1;
   for (size_t axis = 0; axis < sizes.size(); ++axis) {

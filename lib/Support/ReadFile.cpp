@@ -13,8 +13,8 @@
 
 using namespace tpc;
 
-/// Whether reading a device comes to an end: /dev/null (1:3 on Linux) and terminals (4, 5, 136 to
-/// 143).
+/// Returns whether reading a device comes to an end. On Linux: /dev/null (major 1, minor 3) and
+/// terminals (major 4, 5, and 136 to 143).
 static bool hasEnd(dev_t device) {
   unsigned kind = major(device);
   return (kind == 1 && minor(device) == 3) || kind == 4 || kind == 5 ||

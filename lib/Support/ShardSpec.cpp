@@ -204,8 +204,8 @@ bool Parser::parseItem() {
               std::string(example));
 }
 
-/// Adds the ranks of experts that tp does not have to the dense grid, as its axis ep: these ranks
-/// have the same tokens, and all layers without experts are replicated on them.
+/// Adds an axis ep to the dense grid for the ranks of experts beyond those of tp. Ranks along this
+/// axis have the same tokens, and replicate all layers without experts.
 bool Parser::addExpertRanks(std::array<int64_t, numAxes> &dense) {
   int64_t ep = sizes[unsigned(Axis::EP)], tp = sizes[unsigned(Axis::TP)];
   int64_t etp = seenEtp ? expertTensor : tp;

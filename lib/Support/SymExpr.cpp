@@ -247,9 +247,9 @@ static std::optional<SymExpr::Term> divideTerm(SymExpr::Term term, const SymExpr
 std::optional<SymExpr> SymExpr::divideExact(const SymExpr &d) const {
   if (isOverflow() || d.isOverflow() || d.getTerms().empty())
     return std::nullopt;
-  // Long division. Each step removes the first term of the remainder and adds later terms in the
-  // order, of which there are finitely many. If *this is q * d, the number of steps is the number
-  // of terms of q.
+  // Long division. Each step removes the first term of the remainder, and adds only terms that are
+  // later in the order, of which there are finitely many. If *this is q * d, the number of steps is
+  // the number of terms of q.
   SymExpr rest = *this, quotient;
   while (!rest.getTerms().empty()) {
     std::optional<Term> term = divideTerm(rest.getTerms().front(), d.getTerms().front());

@@ -26,7 +26,7 @@ _KEPT_PROGRAMS = 32
 # Default sizes of a report: one sequence of this many tokens.
 _REPORT_TOKENS = 128
 # Options of tpcc that name an input file.
-_FILE_OPTIONS = ("annotations", "links", "reference")
+_FILE_OPTIONS = ("annotations", "links", "reference", "weights_map")
 # Options of tpcc that compile() rejects.
 _COMMAND_OPTIONS = (
     "emit",
@@ -274,9 +274,13 @@ def _trim(folder: Path) -> None:
             return path.stat().st_mtime_ns
         return 0
 
-    for path in sorted(folder.iterdir(), key=used, reverse=True)[_KEPT_PROGRAMS:]:
-        with contextlib.suppress(OSError):
-            path.unlink()
+    paths = set(folder.iterdir())
+    weights = {path: path.with_name(path.name + ".weights") for path in paths}  # of `quantize`
+    programs = paths - set(weights.values())
+    for path in sorted(programs, key=used, reverse=True)[_KEPT_PROGRAMS:]:
+        for file in (path, weights[path]):
+            with contextlib.suppress(OSError):
+                file.unlink()
 
 
 def _absolute(what: str, path) -> Path:
@@ -311,7 +315,8 @@ def compile(
 
     * `shard`: ranks per axis, in the syntax of --megatron-shard.
     * `generate`: compile for generation (True, or "all" for the logits of all tokens).
-    * `weights`: the model's external data, if not next to the model, or "random:SEED".
+    * `weights`: the model's external data, if not next to the model; a checkpoint of safetensors;
+      or "random:SEED".
     * `out`: path of the program. By default, a cache keeps programs by content, so that the same
       call does not compile again (`cache=False`: a temporary file).
     * `threads`: number of threads per rank.
@@ -319,7 +324,7 @@ def compile(
     * `verbose`: prints tpcc's messages.
 
     Other options are passed to tpcc, with underscores in place of hyphens: `target="cuda"`,
-    `precision="tf32"`, `no_verify=True`, `annotations="split.txt"`; `tpcc --help` lists them.
+    `quantize="int4:32"`, `no_verify=True`, `annotations="split.txt"`; `tpcc --help` lists them.
 
     Raises CompileError with the ONNX node, the file and the remedy, or TpcError if the program
     cannot be opened.
@@ -359,8 +364,10 @@ def compile(
         return _run([*arguments, "-o", str(path)], verbose)[1]
 
     def load(path: Path, messages: list[Message]) -> CompiledSession:
+        # The program knows the paths of other weights, which may be in several folders.
+        drawn = weights if is_random else None
         return CompiledSession(
-            path, model, arguments, messages, weights=weights, threads=threads, **flags
+            path, model, arguments, messages, weights=drawn, threads=threads, **flags
         )
 
     if out is not None:

@@ -181,10 +181,10 @@ public:
                       int64_t grain) = 0;
   virtual void multiply(const Products &products) = 0;
   /// Computes `products` with a norm and an activation, as defined by tpc_fused_products. Returns
-  /// false if the device computes them one by one.
+  /// false, having computed nothing, if the caller must compute them one by one.
   virtual bool multiplyFused(const Products &products, const tpc_fusion &fusion);
   virtual void batchProduct(const BatchProduct &product) = 0;
-  /// Only for programs of targets that multiply by quantized parameters.
+  /// Computes tpc_quantized_product. Only programs for CPUs call it.
   virtual void quantizedProduct(const tpc_quantized_args &args);
   virtual void attention(const tpc_attention_args &args) = 0;
   virtual void experts(const tpc_experts_args &args) = 0;

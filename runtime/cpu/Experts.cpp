@@ -1,8 +1,8 @@
 //===- Experts.cpp - Mixture of experts on CPUs ---------------------------===//
 //
-// Each expert multiplies the rows of its tokens, gathered without padding, so the work is that of
-// the selected experts. Rows of a chunk are bounded, and with them the memory. Experts add to the
-// result in ascending order.
+// The rows of an expert's tokens are gathered without padding, and multiplied in chunks of bounded
+// size. So only selected experts cost time, and memory is bounded. The results of experts are added
+// in ascending order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +20,7 @@ namespace {
 /// Maximum rows of a matmul. Larger chunks pack each weight less often, and need more memory.
 constexpr int64_t maxChunkRows = 1024;
 
-/// Returns the activation of a gate before alpha, beta and limit are applied, which are not
-/// epilogues of a matmul.
+/// Whether the gate's activation is an epilogue of a matmul: one without alpha, beta and limit.
 bool isPlain(const tpc_experts_args &a) {
   return !a.gate || (a.alpha == 1 && a.beta == 0 && a.limit == 0);
 }
@@ -37,7 +36,7 @@ float activate(const tpc_experts_args &a, const KernelTable &kernel, float z) {
 /// Computes v = activation(min(v, limit)) * (clamp(u) + beta) for `count` elements.
 void combine(const tpc_experts_args &a, const KernelTable &kernel, const float *u, float *v,
              int64_t count) {
-  if (isPlain(a)) { // v is activated
+  if (isPlain(a)) { // v is already activated
     for (int64_t i = 0; i < count; ++i)
       v[i] *= u[i];
     return;

@@ -1,7 +1,7 @@
-//===- IntegerKernel.h - Products of packed numbers in integers -----------===//
+//===- IntegerKernel.h - Matmuls by packed numbers, in integers -----------===//
 //
-// Elements of x become integers of 23 bits. The 4 to 16 elements that a lane multiplies have one
-// power of two as factor, so that only elements that are much smaller than their neighbors are less
+// Elements of x become integers of 23 bits. The 4 to 16 elements that a lane multiplies share a
+// power of two as factor. So only elements that are much smaller than their neighbors are less
 // exact than in f32. Each integer is three digits of 8 bits, so that instructions for sums of
 // products of bytes multiply digits and packed numbers. A lane's sums are exact; they are converted
 // to f32 and scaled. Lanes are steps of k: bytes are read in memory order, and nothing is
@@ -23,24 +23,24 @@
 
 namespace tpc::rt::TPC_ISA {
 
-/// Bytes of a vector, which are read from a column at a time.
+/// Bytes of a chunk: a vector of a column.
 constexpr int64_t chunkBytes = lanes * 4;
 constexpr int digits = 3;
 
-/// A row of x: the sums of the numbers of each lane, and the digits of all chunks.
+/// Layout of a converted row of x.
 struct DigitRow {
   int64_t chunks, planes; ///< a byte has one number for each plane
   explicit DigitRow(const tpc_quantized_args &a)
       : chunks((a.k * a.bits + chunkBytes * 8 - 1) / (chunkBytes * 8)), planes(8 / a.bits) {}
   int64_t chunkSize() const { return planes * digits * chunkBytes; }
-  /// Floats of a row: the inverse factors and the sums of all lanes, and the digits.
+  /// Number of floats of a row: the inverse factors of all lanes, their sums, and the digits.
   int64_t floats() const { return chunks * (2 * lanes + chunkSize() / 4); }
 };
 
 inline int64_t digitFloats([[maybe_unused]] const tpc_quantized_args &a) {
 #ifdef TPC_HAS_INTEGERS
   int64_t perUnit = 32 / a.bits, perChunk = lanes * perUnit;
-  // Blocks consist of whole lanes, and are whole chunks or parts of one.
+  // A lane is in one block. A block consists of whole chunks, or a chunk of whole blocks.
   bool hasWholeLanes = a.block >= a.k || (a.block % perUnit == 0 &&
                                           (a.block % perChunk == 0 || perChunk % a.block == 0));
   bool isSupported = a.bits < 8 || (lanes == 16 && hasByteProducts());
@@ -50,7 +50,7 @@ inline int64_t digitFloats([[maybe_unused]] const tpc_quantized_args &a) {
   return 0;
 }
 
-/// Converts the rows of x; false if they are not finite.
+/// Converts the rows of x. Returns false if an element is not finite.
 inline bool splitDigits(const tpc_quantized_args &a, float *to) {
   DigitRow shape(a);
   int64_t planes = shape.planes, each = planes * chunkBytes;
@@ -201,7 +201,7 @@ template <int Columns> struct BlockFloats {
   }
 };
 
-/// Computes one row and `Columns` columns.
+/// Computes `Columns` elements of one row.
 template <int Bits, int Columns, typename Sum>
 TPC_INLINE void integerTile(const tpc_quantized_args &a, const float *row, int64_t column,
                             float *out) {

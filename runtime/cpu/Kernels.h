@@ -4,9 +4,9 @@
 // machine supports. Kernels use plain data and one thread: the callers (Matmul.cpp, Attention.cpp)
 // split work into tasks.
 //
-// All kernels add along the reduced dimension in ascending order, whatever the number of rows,
-// columns and threads. A row of a matmul therefore has the same bits in every batch, and with every
-// number of threads.
+// All matmuls except those in integers add along the reduced dimension in ascending order, whatever
+// the number of rows, columns and threads. A row therefore has the same bits in every batch, and
+// with every number of threads.
 //
 //===----------------------------------------------------------------------===//
 
@@ -69,23 +69,23 @@ struct KernelTable {
   /// Computes columns [column0, column0 + panelWidth) of the matrix: a panel of `gemm` in f32.
   void (*dequantize)(const tpc_quantized_args &args, int64_t column0, float *panel);
 
-  /// Matmuls of few rows in integers (IntegerKernel.h). Floats of the digits of all rows; 0 if the
-  /// layout is not supported.
+  /// Matmuls of few rows in integers (IntegerKernel.h). Returns the number of floats that the
+  /// digits of all rows take; 0 if the layout is not supported.
   int64_t (*digitFloats)(const tpc_quantized_args &args);
-  /// Sets the digits; false if elements are not finite or too small.
+  /// Sets the digits. Returns false if an element is not finite.
   bool (*splitDigits)(const tpc_quantized_args &args, float *digits);
   /// Computes columns [column0, column1), the first a multiple of panelWidth.
   void (*gemmIntegers)(const tpc_quantized_args &args, const float *digits, int64_t column0,
                        int64_t column1);
 
-  /// Floats of `scratch` for an `attention` task.
+  /// Returns the number of floats of `scratch` for an `attention` task.
   int64_t (*attentionScratch)(const tpc_attention_args &args);
   /// Computes queries [query0, query0 + queryBlock) of one batch entry and one query head.
   void (*attention)(const tpc_attention_args &args, int64_t batch, int64_t head, int64_t query0,
                     float *scratch);
 
-  /// Attention of few queries, split along keys (DecodeAttention.h). Floats of `scratch` for a
-  /// task, and floats of its result.
+  /// Attention of few queries, split along keys (DecodeAttention.h). Returns the number of floats
+  /// of `scratch` for a task, and of its result.
   int64_t (*decodeScratch)(const tpc_attention_args &args);
   int64_t (*decodedFloats)(const tpc_attention_args &args);
   /// Computes all queries of one batch entry and of the query heads that share one KV head, over
@@ -108,7 +108,7 @@ extern const KernelTable avx2Kernels, avx512Kernels;
 
 /// Whether the processor adds products of bytes in one instruction (AVX-512 VNNI).
 bool hasByteProducts();
-/// Declares that it does not, for tests.
+/// Makes `hasByteProducts` return false, for tests.
 void forgetByteProducts(bool forget);
 
 /// Returns the best table for this machine. The environment variable TPC_CPU ("generic", "avx2",

@@ -1,10 +1,10 @@
 //===- QuantizedKernel.h - Matrix multiplication by packed numbers --------===//
 //
-// Numbers of a column are adjacent (tpc_quantized_args without by_rows). As in tileTransposed,
-// lanes are columns: squares of 32-bit units, each with 32 / bits numbers of one column, are
-// transposed. A number is converted and scaled in a register, and multiplied at once. Values are
-// rounded to f32 before they are multiplied, and sums have the order of `multiply`: results have
-// the bits of the same matmul with a matrix in f32.
+// For layouts in which the numbers of a column are adjacent (tpc_quantized_args without by_rows).
+// As in tileTransposed, lanes are columns: squares of 32-bit units, each with 32 / bits numbers of
+// one column, are transposed. A number is converted, scaled and multiplied in a register, and never
+// stored. Values are rounded to f32 before they are multiplied, and sums have the order of
+// `multiply`: results have the bits of the same matmul with a matrix in f32.
 //
 // Included by KernelsImpl.h, which documents TPC_LANES.
 //
@@ -24,8 +24,8 @@ namespace tpc::rt::TPC_ISA {
 /// Blocks whose scales are in the L1 cache at a time.
 constexpr int64_t scaleBlocks = 64;
 
-/// Unsigned integers of `Bits` bits, in 32-bit units. With `hasOffset`, a table subtracts the zero
-/// point.
+/// Unsigned integers of `Bits` bits, in 32-bit units. With `HasOffset`, they are looked up in a
+/// table that subtracts the zero point.
 template <int Bits, bool HasOffset> struct PackedNumbers {
   static constexpr int bits = Bits, perUnit = 32 / Bits;
   static constexpr bool hasOffset = HasOffset;
@@ -96,7 +96,7 @@ __attribute__((noinline)) void readFloats(const typename W::Element *from, int64
   }
 }
 
-/// Reads scales or zero points of their type.
+/// Reads scales, or zero points that have the type of scales.
 inline void readScales(const tpc_quantized_args &a, const void *from, int64_t columnStride,
                        int64_t blockStride, const BlockRange &range, float *to) {
   withWeights(a.scale_dtype, [&](auto weights) {
@@ -106,7 +106,8 @@ inline void readScales(const tpc_quantized_args &a, const void *from, int64_t co
   });
 }
 
-/// Reads zero points. Those of signed numbers are moved to unsigned ones.
+/// Reads zero points. Signed numbers are read as unsigned ones, larger by half of their range,
+/// which is added to their zero points too.
 __attribute__((noinline)) inline void readZeros(const tpc_quantized_args &a,
                                                 const BlockRange &range, float *to) {
   int64_t width = range.vecs * lanes;
@@ -135,7 +136,7 @@ __attribute__((noinline)) inline void readZeros(const tpc_quantized_args &a,
               unpack(bytes, first[i] + block * a.zero_block_stride, a.zero_bits, a.is_signed);
       continue;
     }
-    // block0 is a multiple of the zero points in a unit.
+    // block0 is a multiple of the number of zero points in a unit.
     for (int64_t block = 0; block < range.count; block += perUnit) {
       IntVec units;
       int64_t left = lesser(range.count - block, perUnit);
@@ -151,7 +152,8 @@ __attribute__((noinline)) inline void readZeros(const tpc_quantized_args &a,
   }
 }
 
-/// Transposes a square of units: one of each row, from `byte` on, to consecutive vectors.
+/// Transposes a square of units, `lanes` of each row from `byte` on: vector i of the result has
+/// unit i of all rows.
 __attribute__((noinline)) inline void transposeUnits(const uint8_t *const *rows, int64_t byte,
                                                      const uint8_t *ahead, float *to,
                                                      int64_t stride) {
@@ -166,9 +168,10 @@ __attribute__((noinline)) inline void transposeUnits(const uint8_t *const *rows,
     store(to + i * stride, square[i]);
 }
 
-/// Whether whole units, and a power of two of them, are in each block.
+/// Whether each block consists of whole units, and their number is a power of two.
 inline bool hasUnits(const tpc_quantized_args &a) {
-  // Zero points in floats may not be integers: then those of signed numbers are not moved.
+  // Half of the range of signed numbers is not added to float zero points, because that would
+  // round.
   if (a.by_rows || (a.is_signed && a.zero && !a.zero_bits))
     return false;
   int64_t perUnit = 32 / a.bits, units = a.block / perUnit;
@@ -184,7 +187,7 @@ TPC_INLINE void forEachStep(const tpc_quantized_args &a, int64_t column, const U
   alignas(64) float zeros[Q::hasOffset ? 1 : scaleBlocks * width];
   alignas(64) float units[width * lanes];
   int middle = a.is_signed ? 1 << (a.bits - 1) : 0;
-  // Adds half of the range to numbers in two's complement.
+  // XOR with these bits adds half of the range to numbers in two's complement.
   int32_t flips = a.is_signed ? static_cast<int32_t>(0xffffffffu / ((1u << Q::bits) - 1) *
                                                      static_cast<uint32_t>(middle))
                               : 0;
@@ -340,7 +343,7 @@ template <int Bits> TPC_INLINE Vec unpackVec(const uint8_t *bytes, bool isSigned
   return __builtin_convertvector(reinterpret_cast<UnsignedVec &>(all) >> (32u - Bits), Vec);
 }
 
-/// A panel of a matrix whose packed rows are its rows.
+/// Computes a panel of a matrix that is packed by rows.
 template <int Bits>
 void dequantizeRows(const tpc_quantized_args &a, int64_t column0, float *panel) {
   const auto *packed = static_cast<const uint8_t *>(a.packed);
@@ -362,7 +365,7 @@ void dequantizeRows(const tpc_quantized_args &a, int64_t column0, float *panel) 
         else
           for (int l = 0; l < lanes && column + l < a.n; ++l)
             q[l] = unpack(row, column + l, Bits, a.is_signed);
-        // The hardware does not find rows that are pages apart.
+        // The hardware does not prefetch rows that are pages apart.
         __builtin_prefetch(row + 16 * a.row_bytes + column * Bits / 8);
         Vec value = q - zero[v];
         store(panel + i * panelWidth + v * lanes, value * scale[v]);

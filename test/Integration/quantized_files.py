@@ -45,7 +45,7 @@ class Blocks:
             scales = np.abs(x).max(-1) / max(1, middle - 1)
             zeros = np.full(scales.shape, middle)
         q = np.clip(np.round(x / scales[..., None]) + zeros[..., None], 0, self.highest)
-        return self.pack(q), scales.astype(np.float32), zeros.astype(np.uint8)
+        return self.pack(q), scales.astype(rows.dtype), zeros.astype(np.uint8)
 
     def pack(self, numbers: np.ndarray) -> np.ndarray:
         each = 8 // self.bits
@@ -77,9 +77,7 @@ class Rewriter:
         return name
 
     def node(self, op, inputs, outputs, name, domain="", **attributes) -> None:
-        self.nodes.append(
-            helper.make_node(op, inputs, outputs, name, domain=domain, **attributes)
-        )
+        self.nodes.append(helper.make_node(op, inputs, outputs, name, domain=domain, **attributes))
 
     def run(self, replace) -> onnx.ModelProto:
         """`replace` returns whether it has replaced a node."""
@@ -119,11 +117,11 @@ def in_blocks(model: onnx.ModelProto, spec: Blocks) -> onnx.ModelProto:
         if spec.zeros == "packed":
             inputs.append(r.tensor(f"{name}_z", spec.pack(zeros)))
         elif spec.zeros == "float":
-            inputs.append(r.tensor(f"{name}_z", zeros.astype(np.float32)))
+            inputs.append(r.tensor(f"{name}_z", zeros.astype(w.dtype)))
         if spec.bias:
             inputs += [""] * (5 - len(inputs))
             bias = np.random.default_rng(w.shape[1]).standard_normal(w.shape[1]) * 0.1
-            inputs.append(r.tensor(f"{name}_b", bias.astype(np.float32)))
+            inputs.append(r.tensor(f"{name}_b", bias.astype(w.dtype)))
         k, n = w.shape
         attributes = {"K": k, "N": n, "bits": spec.bits, "block_size": spec.block}
         r.node("MatMulNBits", inputs, node.output, node.name, "com.microsoft", **attributes)
@@ -131,7 +129,7 @@ def in_blocks(model: onnx.ModelProto, spec: Blocks) -> onnx.ModelProto:
 
     def replace_table(r: Rewriter, node: onnx.NodeProto) -> bool:
         table = r.weights[node.input[0]]
-        if table.ndim != 2 or table.dtype != np.float32:
+        if table.ndim != 2 or table.dtype.kind != "f":
             return False
         name = node.input[0]
         packed, scales, zeros = spec.quantize(table)
@@ -183,7 +181,7 @@ def linear(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
             q = np.clip(np.round(w / scale), -127, 127).astype(np.int8)
         if kind != "int4":
             r.tensor(f"{name}_q", q)
-        r.tensor(f"{name}_s", np.asarray(scale, np.float32))
+        r.tensor(f"{name}_s", np.asarray(scale, w.dtype))
         if kind == "dynamic":
             product(r, node, name)
             return True
@@ -208,3 +206,49 @@ def linear(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
         if entry.domain == "":
             entry.version = max(entry.version, 21)
     return rewriter.run(replace)
+
+
+# Formats of --quantize: bits and block size.
+FORMATS = {"int8": (8, 0), "int4": (4, 32), "int4:16": (4, 16), "int8:64": (8, 64)}
+
+
+def block_of(rows: int, block: int) -> int:
+    while block >= 16:
+        if rows % block == 0:
+            return block
+        block //= 2
+    return rows
+
+
+def quantized(matrix: np.ndarray, bits: int, block: int) -> np.ndarray:
+    """The matrix [rows, columns] after quantization of blocks of its columns."""
+    rows, columns = matrix.shape
+    blocks = matrix.astype(np.float32).T.reshape(columns, -1, block_of(rows, block))
+    largest = np.take_along_axis(blocks, np.abs(blocks).argmax(-1)[..., None], -1)
+    scale = np.where(largest == 0, 1, largest / np.float32(-(2 ** (bits - 1))))
+    scale = scale.astype(matrix.dtype).astype(np.float32)
+    numbers = np.clip(np.rint(blocks / scale), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return (numbers * scale).astype(matrix.dtype).reshape(columns, rows).T
+
+
+def by_numpy(model: onnx.ModelProto, bits: int, block: int) -> onnx.ModelProto:
+    """The model with quantized numbers as weights of MatMul and Gemm."""
+    weights = initializers(model)
+    moved = {
+        node.output[0]: weights[node.input[0]].T
+        for node in model.graph.node
+        if node.op_type == "Transpose" and node.input[0] in weights
+    }
+    for i, node in enumerate(model.graph.node):
+        if node.op_type not in ("MatMul", "Gemm"):
+            continue
+        matrix = moved.get(node.input[1], weights.get(node.input[1]))
+        if matrix is None or matrix.ndim != 2:
+            continue
+        transposed = any(a.name == "transB" and a.i for a in node.attribute)
+        matrix = quantized(matrix.T if transposed else matrix, bits, block)
+        name = f"quantized.{i}"
+        matrix = np.ascontiguousarray(matrix.T if transposed else matrix)
+        model.graph.initializer.append(numpy_helper.from_array(matrix, name))
+        node.input[1] = name
+    return model

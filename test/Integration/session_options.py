@@ -160,7 +160,9 @@ def error_of(call) -> str:
 
 
 def fixed_input(folder: Path, target: str):
-    """An input that is fixed when the program is compiled is no longer one of its inputs."""
+    """An input that is fixed when the program is compiled is no longer one of its inputs. Quantized
+    weights change results, and so do those of a checkpoint.
+    """
     w = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
     nodes = [
         onnx.helper.make_node("MatMul", ["x", "w"], ["product"]),
@@ -181,7 +183,22 @@ def fixed_input(folder: Path, target: str):
     with tpc.compile(folder / "m.onnx", target=target, fix_input="count=3", cache=False) as session:
         names = [port.name for port in session.inputs]
         y = session.run({"x": x})["y"]
-    return {"fix_input": names == ["x"] and reference.difference(y, 3 * x @ w).relative <= 1e-5}
+    options = {"target": target, "fix_input": "count=3", "cache": False}
+    with tpc.compile(folder / "m.onnx", quantize="int8", **options) as session:
+        error = reference.difference(session.run({"x": x})["y"], 3 * x @ w)
+    header = {"v": {"dtype": "F32", "shape": [4, 6], "data_offsets": [0, w.nbytes]}}
+    text = json.dumps(header).encode()
+    checkpoint = folder / "model.safetensors"
+    checkpoint.write_bytes(len(text).to_bytes(8, "little") + text + (2 * w).tobytes())
+    (folder / "map.json").write_text('{"w": "v"}')
+    options |= {"weights": checkpoint, "weights_map": folder / "map.json"}
+    with tpc.compile(folder / "m.onnx", **options) as session:
+        doubled = reference.difference(session.run({"x": x})["y"], 6 * x @ w)
+    return {
+        "weights_map": doubled.relative <= 1e-5,
+        "fix_input": names == ["x"] and reference.difference(y, 3 * x @ w).relative <= 1e-5,
+        "quantize": 1e-5 < error.relative < 2e-2,
+    }
 
 
 PROGRAMS = [make_file, make_halves, make_configured, fixed_input]

@@ -104,7 +104,8 @@ add_dependencies(tpc-pch tpc-tablegen)
 target_compile_options(tpc-pch PRIVATE -fno-exceptions -fno-rtti -Wno-unused-parameter
                                        "SHELL:-Xclang -fno-pch-timestamp")
 target_precompile_headers(tpc-pch PRIVATE ${PROJECT_SOURCE_DIR}/tools/cmake/Pch.h)
-# Compiled without ccache, which ignores changes of comments; clang compares sizes of headers.
+# Compiled without ccache, which would keep the old file if only comments change: clang would reject
+# it, because the sizes of headers differ.
 set_target_properties(tpc-pch PROPERTIES CXX_COMPILER_LAUNCHER "")
 
 if(TPC_SANITIZE MATCHES "address")

@@ -11,8 +11,8 @@
 
 namespace {
 
-/// Debian's LLVM is built without --debug-only. tpc's passes have debug output in builds with
-/// assertions.
+/// Defines --debug-only for the debug output of tpc's passes (in builds with assertions), because
+/// Debian's LLVM is built without that option.
 struct DebugOnly {
   void operator=(const std::string &types) {
     llvm::SmallVector<llvm::StringRef> names;

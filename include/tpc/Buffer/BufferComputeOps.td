@@ -87,8 +87,8 @@ def Buffer_QuantizedProductOp : Buffer_Op<"quantized_product", [AttrSizedOperand
     `tpc_buffer.quantized_product %x m n k _64 by %q bits 4 zero 8 rows of "_4*_8" scale %s strides
     [_4, 1] block _16 to %y n _6.tp` is a matmul of `tpc_buffer.product` in f32 with matrix[i, j] =
     (q - zero) * scale. q is number i of row j of the packed bytes or, with `by_rows`, number j of
-    row i; rows are at distances in bytes. The index of a scale is j * strides[0] + i / block *
-    strides[1]. Zero points are one number, or floats, or packed numbers of `zero_bits`.
+    row i. `rows of`: bytes from row to row. The index of a scale is j * strides[0] + i / block *
+    strides[1]. Zero points are one number, floats, or packed numbers of `zero_bits` bits.
   }];
   let arguments = (ins Buffer_Read:$x, Buffer_Read:$packed, Buffer_Read:$scale,
                        Buffer_MaybeRead:$zeros, Buffer_MaybeRead:$bias, Buffer_MaybeRead:$residual,
@@ -118,8 +118,8 @@ def Buffer_FusedOp : Buffer_Op<"fused", [SingleBlock, NoTerminator, AttrSizedOpe
           tpc_buffer.launch @kernel_silu_mul(%a, %b) to (%y) rows m grain 1
         }
 
-    A device may run one kernel instead of the body. It writes `%y` or, without an activation, the
-    matmuls' results; other results are undefined in both cases. `gated`: times the second matmul.
+    A device may run one kernel instead of the body. The op writes `%y` or, without an activation,
+    the matmuls' results. Other results are undefined after it. `gated`: times the second matmul.
   }];
   let arguments = (ins Buffer_MaybeRead:$source, Buffer_MaybeRead:$scale, Buffer_MaybeRead:$shift,
                        Arg<Optional<Buffer_Place>, "", [MemWrite]>:$to,
@@ -204,8 +204,8 @@ def Buffer_ExpertsOp : Buffer_Op<"experts", [AttrSizedOperandSegments]> {
   let description = [{
     x `[tokens, hidden]`, routing `[tokens, all]`, up and gate `[experts, inner, hidden]`, down
     `[experts, outputs, inner]`, biases `[experts, inner]`, to `[tokens, outputs]`, as in `tpc.moe`.
-    Expert e has the column first + e of routing. Rows whose element is 0 are neither read nor
-    computed for that expert. Without experts, `to` is zero.
+    Expert e has the column first + e of routing. It does not read or compute the rows of x whose
+    element in this column is 0. Without experts, `to` is zero.
   }];
   let arguments = (ins Buffer_Read:$x, Buffer_Read:$routing, Buffer_Read:$up, Buffer_Read:$down,
                        Buffer_MaybeRead:$gate, Buffer_MaybeRead:$up_bias,

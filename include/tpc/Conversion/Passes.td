@@ -37,7 +37,9 @@ def FuseDequantize : Pass<"tpc-fuse-dequantize", "::mlir::ModuleOp"> {
                                                        %3 = tpc.reshape %2 {tpc.quantized}
                                                        %4 = tpc.matmul %x, %3
 
-    Not fused: matmuls that are not in f32, matrices whose rows or columns are no rows of the packed
+    Matrices in 16 bits are fused with their cast to f32, and then not rounded to 16 bits.
+
+    Not fused: matmuls that are not in f32, matrices without rows or columns that are rows of packed
     bytes, scales that are not constant within blocks of rows, and zero points or scales that are
     not parameters. These matrices are computed by kernels.
   }];

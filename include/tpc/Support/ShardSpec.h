@@ -15,9 +15,9 @@
 //
 // Each item occurs at most once; the order is irrelevant. Does not depend on MLIR.
 //
-// The number of ranks is tp·cp·dp·pp. Layers without experts use the dense grid, in which ep is 1.
-// Experts use the grid etp·ep·edp·pp of the same ranks in the same order, where edp (expert data
-// parallelism) follows from the number of ranks. Both grids are those of Megatron-Core.
+// Layers without experts use the dense grid tp·cp·ep·dp·pp. Its ep is 1 or, for partitioning, the
+// number of ranks that experts need per rank of tp. Experts use the grid etp·ep·edp·pp of the same
+// ranks in the same order, where edp (expert data parallelism) follows from the number of ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -60,8 +60,8 @@ struct ShardSpec {
   std::vector<NamedAxis> axes() const;
   bool isTensor2D() const { return tensorX > 0; }
 
-  /// Purpose of a parse, which determines the supported axes: tp, dp and pp for partitioning; also
-  /// cp, ep and etp to print the groups of a grid.
+  /// Purpose of a parse, which determines the supported axes: all but cp for partitioning; all to
+  /// print the groups of a grid.
   enum class For { Partition, Groups };
 
   /// On failure returns nothing and sets `error` to one line with the item, its column and the

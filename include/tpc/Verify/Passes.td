@@ -240,10 +240,10 @@ def Mutate : Pass<"tpc-mutate", "::mlir::ModuleOp"> {
   let summary = "Inject a fault, to test whether a verifier detects it";
   let description = [{
     For tests: injects a fault that simulates a compiler bug into an spmd or staged program. Kinds
-    `kernel-*` and `buffer-*` change lowered programs, `step-*` and `place-*` generation steps,
-    `fact-*` the facts of a program of any level. `kind=list` prints all kinds; `seed` selects one
-    of the possible locations. Types are adapted to the fault if possible; other faults need
-    `--verify-each=0`, so that the invalid program reaches the verifiers.
+    `kernel-*` and `buffer-*` change lowered programs, `step-*` and `preallocated-*` generation
+    steps, `fact-*` the facts of a program of any level. `kind=list` prints all kinds; `seed`
+    selects one of the possible locations. Types are adapted to the fault if possible; other faults
+    need `--verify-each=0`, so that the invalid program reaches the verifiers.
 
         tpc-opt model.mlir --tpc-assign-shardings=shard=tp2 ... --tpc-schedule-pipeline
             --tpc-mutate=kind=rank-branch,seed=3 --tpc-verify-comms

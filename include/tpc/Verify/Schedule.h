@@ -89,7 +89,7 @@ private:
   std::vector<std::pair<StageOp, Items>> stages;
   llvm::MapVector<Operation *, Items> functions;
   DenseMap<Operation *, bool> communicates; // visited functions
-  SmallVector<Operation *> open;            // functions on the call path
+  SmallVector<Operation *> callPath;        // functions on the current path
 };
 
 /// Whether `op` is a collective over a group of ranks. tpc.local_slice is not, because it does not

@@ -106,7 +106,7 @@ bool IndexAnalysis::isNonNegative(const SymExpr &e) {
     auto bound = e.substitute(shifted).lowerBound(0);
     return bound && *bound >= 0;
   };
-  // Sums in `notEmpty` are at least 1: p + s - 1 >= 0.
+  // Sizes in `notEmpty` are at least 1, so a bound of at least size - 1 is not negative.
   return isAtLeastZero(*least) || llvm::any_of(notEmpty, [&](const SymExpr &size) {
            return isAtLeastZero(*least - (size - 1));
          });

@@ -15,7 +15,8 @@ SmallVector<Value> KernelLowering::loop(Value lb, Value ub, ValueRange init, Loo
   LLVM::AccessGroupAttr own = group;
   LLVM::CondBrOp backEdge;
   SmallVector<Value> results = emitLoop(lb, ub, constant(1), init, body, &backEdge);
-  // Iterations are independent: a loop writes only its result, and does not read it.
+  // Lets LLVM vectorize the loop: iterations are independent, because a loop never reads the memory
+  // that it writes.
   LLVM::LoopUnrollAttr unrolling;
   if (unroll)
     unrolling = LLVM::LoopUnrollAttr::get(context, {}, {}, {}, b.getBoolAttr(true), {}, {}, {});

@@ -25,9 +25,10 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 
-/// A run of ptxas is assumed to hang if its CPU time exceeds this limit, or if it has used no CPU
-/// time for that long. ptxas takes about 0.1 s of CPU time for a kernel. Elapsed time is not
-/// limited, because it depends on the machine's load.
+/// A run of ptxas has a limit of kSecondsPerKernel for each kernel, but at least kMinSeconds. It is
+/// assumed to hang if its CPU time exceeds the limit, or if it uses no CPU time for that long.
+/// ptxas takes about 0.1 s of CPU time for a kernel. Elapsed time is not limited, because it
+/// depends on the machine's load.
 static constexpr unsigned kSecondsPerKernel = 10, kMinSeconds = 60;
 
 /// Remedy for a faulty ptxas.
@@ -131,7 +132,7 @@ std::error_code Files::make() {
   removeLeft();
   if (std::error_code error = llvm::sys::fs::createUniqueDirectory(kFolder, folder))
     return error;
-  // Not inherited by ptxas, which may live longer.
+  // O_CLOEXEC: ptxas must not inherit the lock, because it may outlive this process.
   lock = ::open(path(kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock >= 0)
     ::flock(lock, LOCK_EX);
@@ -167,7 +168,7 @@ struct Run {
   std::string output, log;
   llvm::sys::ProcessInfo process;
   std::chrono::nanoseconds used{0};             // CPU time
-  std::chrono::steady_clock::time_point worked; // when more CPU time was last seen
+  std::chrono::steady_clock::time_point worked; // when CPU time last increased
   bool ended = false;
 
   std::string name() const { return "sm_" + std::to_string(architecture); }
@@ -217,8 +218,8 @@ static std::chrono::nanoseconds getUsed(pid_t process) {
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
-/// Checks whether the process has ended. Polling, because LLVM's own time limits are alarms, and a
-/// process has only one.
+/// Checks without waiting whether the process has ended. LLVM's own time limits use alarm(), and a
+/// process has only one alarm.
 static llvm::Error poll(Run &run, StringRef assembler, const Code &code) {
   std::string error;
   llvm::sys::ProcessInfo state = llvm::sys::Wait(run.process, /*SecondsToWait=*/0, &error,
@@ -242,8 +243,7 @@ static llvm::Error poll(Run &run, StringRef assembler, const Code &code) {
   if (state.ReturnCode == 0)
     return llvm::Error::success();
   std::string messages = readText(run.log);
-  // -1: the program cannot be executed. A ptxas that is a script returns it too, if it starts such
-  // a program.
+  // -1: ptxas cannot be executed, or it is a script that starts a program that cannot be executed.
   if (state.ReturnCode < 0)
     return makeError(
         "'" + assembler +

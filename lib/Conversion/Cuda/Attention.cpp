@@ -159,8 +159,8 @@ Launch TileEmitter::emit(StringRef name) {
   keysAtOnce = areKeysAligned(/*isValue=*/false, atOnce);
   valuesAtOnce = areKeysAligned(/*isValue=*/true, atOnce);
 
-  // Powers: rows of the first halves of all warps, then, 16 banks further, rows of the second
-  // halves.
+  // Memory of powers: rows of the first halves of all warps, then rows of the second halves, which
+  // begin 16 banks further.
   unsigned powersOfHalf = rowsOfBlock / 2 * kKeysOfTile + 16;
   queryMemory = getDynamicShared();
   panelMemory = at(queryMemory, f, int64_t(rowsOfBlock * queryStride));

@@ -11,14 +11,14 @@
 //   result = sums / total
 //
 // (Milakov and Gimelshein 2018; Dao et al. 2022 and, for the inner loop over keys, 2023.) All
-// arithmetic is in f32 for all element types. A warp has 2 x R rows: lanes 0 to 15 compute the
-// first R, the others the rest. Lane l of 16 has the scores of keys l, l + 16, l + 32, l + 48, and
-// sums of adjacent columns of values. So a lane needs R + 4 reads of 16 bytes for 16 R
-// multiplications.
+// arithmetic is in f32 for all element types. A warp has 2 R rows (R is rowsOfThread): lanes 0 to
+// 15 compute the first R, lanes 16 to 31 the others. Lane l of 16 has the scores of keys l, l + 16,
+// l + 32, l + 48, and sums of adjacent columns of values. For 4 columns of the head, a lane reads
+// 16 bytes of R queries and of 4 keys, and does 16 R multiplications.
 //
 // Bank conflicts: the length of key rows is an odd multiple of 16 bytes, so that 8 lanes that read
 // 16 bytes of 8 rows access each bank once. The powers of the two halves of a warp are 16 banks
-// apart. Queries are the same for all lanes that read together.
+// apart. Lanes that read together read the same queries, which are broadcast.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,7 +45,8 @@ protected:
   Value argument(Args::FieldIndex field) const { return arguments[field]; }
   /// Returns an argument that fits into 32 bits.
   Value size(Args::FieldIndex field) { return narrow(argument(field)); }
-  /// Rows of a KV head, and KV heads of all batches.
+  /// Query and head of a row. The rows of a KV head are the query heads of its group, for each
+  /// query.
   struct Row {
     Value query, head; // in its batch
   };
@@ -58,7 +59,8 @@ protected:
   Value isAligned(Args::FieldIndex pointer, ArrayRef<Args::FieldIndex> strides, int64_t elements,
                   unsigned bytes);
   Value areKeysAligned(bool isValue, unsigned bytes);
-  /// Sets the work item's KV head, and the number of keys before its first query.
+  /// Sets the work item's pair of sequence and KV head, and the number of keys before its first
+  /// query.
   void beginPair(Value newPair);
   /// Returns query + offset + 1 (plus the sequence's length), clamped to [0, keys]: the end of the
   /// keys that are visible to a causal query, or the first key of a window.
@@ -84,7 +86,7 @@ protected:
   Value keys, queries, kvHeads, group, rows, pairs;
   // Values of the work item.
   Value batch, kvHead, pair;
-  Value before; // number of keys before the sequence's first query: its length; null: none
+  Value before; // the sequence's length: number of keys before its first query; null: no cache
 
 private:
   Value isVisible(const VisibleRow &row, Value key, Value safeKey);
@@ -145,7 +147,7 @@ private:
   // Values of the work item.
   Value firstRow;
   Value keyOffset, valueOffset;
-  Value keysHere; // keys that may be read
+  Value keysHere; // end of the keys that may be read
   SmallVector<VisibleRow> rowsHere;
 };
 

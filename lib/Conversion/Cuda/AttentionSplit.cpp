@@ -108,7 +108,7 @@ void SplitEmitter::emitItem(Value item) {
 // Rows over the keys of a part
 //===----------------------------------------------------------------------===//
 
-/// Returns this lane's columns of a row of `size` columns; those beyond are zero.
+/// Returns this lane's columns of a row of `size` columns; columns beyond the row are zero.
 AttentionBase::Values SplitEmitter::loadRow(Value from, Value offset, unsigned size) {
   Values values;
   Value zero = arith::ConstantOp::create(b, loc, b.getFloatAttr(element, 0));
@@ -244,8 +244,8 @@ void SplitEmitter::addKeys(State &state, ArrayRef<VisibleRow> rowsHere, ValueRan
     }
 }
 
-/// Combines the states of all warps in order, and writes the results, or the part's if there are
-/// several.
+/// Combines the states of all warps in order. Writes the results if there is one part, else the
+/// part's state.
 void SplitEmitter::joinWarps(const State &state, Value firstRow) {
   Type f = b.getF32Type();
   unsigned perRow = chunks * width;

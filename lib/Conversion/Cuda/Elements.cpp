@@ -63,8 +63,8 @@ void KernelLowering::addStreams(Block &body, Value last, bool cuts, Streams &str
   });
 }
 
-/// Rows of 34 elements are aligned in pairs. Alignment that is unknown at compile time is checked
-/// at run time.
+/// Rows of 34 elements, for example, allow accesses of two elements. Alignment that is unknown at
+/// compile time is checked at run time.
 void KernelLowering::align(const Streams &streams, Value size, Lanes &lanes) {
   unsigned &width = lanes.adjacent;
   SmallVector<Value> lengths{size};
@@ -118,9 +118,9 @@ KernelLowering::Lanes KernelLowering::findLanes(ArrayRef<std::pair<Block *, Valu
   return lanes;
 }
 
-/// Consecutive elements fill 16 bytes at most, so that simultaneous accesses of threads are
-/// adjacent. If a row has two halves whose elements are combined pairwise, a thread computes both
-/// elements of a pair.
+/// A chunk has at most 16 bytes of adjacent elements, so that simultaneous accesses of threads are
+/// adjacent. If a row has two halves whose elements are combined pairwise (tpc.rotary), a thread
+/// computes both elements of a pair.
 KernelLowering::Lanes KernelLowering::findChunks(kernel::ElementsOp op) {
   Lanes lanes;
   Streams streams;

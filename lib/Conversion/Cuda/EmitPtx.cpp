@@ -158,7 +158,7 @@ llvm::Expected<std::string> cuda::writePtx(ModuleOp kernels, const Architectures
   if (failed(lowerScalars(kernels)))
     return makeError("kernels could not be lowered to LLVM");
 
-  // Set before the translation, which reads alignments.
+  // The data layout is set before the translation, which reads alignments from it.
   llvm::DataLayout layout = (*machine)->createDataLayout();
   kernels->setAttr(LLVM::LLVMDialect::getDataLayoutAttrName(),
                    StringAttr::get(mlir, layout.getStringRepresentation()));

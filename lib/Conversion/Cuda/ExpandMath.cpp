@@ -80,7 +80,7 @@ static Value expandSinCos(Scalars s, Value x, bool isCos) {
   Value bits = s.bits(s.i32, x), magnitude = s.both(bits, s.word(0x7FFFFFFF));
   Value exponent = s.down(magnitude, 23);
   Value m = s.wide(s.either(s.both(magnitude, s.word(0x7FFFFF)), s.word(0x800000)));
-  // Index of the first of the 224 digits; numbers below 1/2 are not reduced.
+  // Index of the first digit of W in `digits`; numbers below 1/2 are not reduced.
   Value least = s.word(126), small = s.compare(arith::CmpIPredicate::ult, exponent, least);
   Value place = s.plus(s.select(small, least, exponent), s.word(-120u));
   Value word = s.down(place, 5), shift = s.both(place, s.word(31));
@@ -190,8 +190,9 @@ static Value expandPow(Scalars s, Value x, Value y) {
 //===----------------------------------------------------------------------===//
 
 // Reduces |x| by |y| in f64, from the largest y 2^52k on, so that quotients are below 2^52. The
-// rest is a multiple of the last bit of x or of y 2^52k, and less than that: 24 bits, so no step
-// rounds. A quotient may have been rounded up to an integer; then one y 2^52k is added back.
+// rest is a multiple of the last bit of x or of y 2^52k, and less than y 2^52k. So it has at most
+// 24 bits, and no step rounds. A quotient may have been rounded up to an integer; then one y 2^52k
+// is added back.
 static Value expandRemainder(Scalars s, Value x, Value y) {
   using P = arith::CmpFPredicate;
   auto d = [&](double value) { return s.number(s.f64, value); };

@@ -70,7 +70,8 @@ static void collectRowIndices(Value value, kernel::RowsOp rows, llvm::SmallDense
   });
 }
 
-/// Finds a row index that some loads of elements use. Other loads must use only other row indices.
+/// Finds a row index that some loads use and others do not. Rows that differ only in this index
+/// share the elements of the other loads.
 void KernelLowering::findSharing(kernel::ElementsOp op) {
   kernel::RowsOp rows = source.getRows();
   Value last = op.getIndices().back();

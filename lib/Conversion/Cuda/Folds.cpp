@@ -52,7 +52,7 @@ Value KernelLowering::foldTogether(kernel::FoldOp op) {
 }
 
 /// Folds rows that are not in registers. If some chunk is not full, the row is processed element by
-/// element. The terms of a thread and lane in full chunks do not depend on the width of loads.
+/// element. In full chunks, each thread and lane has the same terms for any width of loads.
 SmallVector<Value> KernelLowering::foldLoops(kernel::FoldOp op, Lanes lanes) {
   SmallVector<Value> sizes = extents(op.getExprs());
   Value first = arith::ConstantOp::create(b, loc, op.getInit());

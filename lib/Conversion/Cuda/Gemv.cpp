@@ -1,8 +1,9 @@
 //===- Gemv.cpp - Matrix-vector kernels -----------------------------------===//
 //
-// A thread reads w 16 bytes at a time, 8 accesses in flight, and has the next 8 in flight while it
-// multiplies. w is not reused, so it never passes through shared memory; x is small and stays in
-// the L1 cache.
+// The kernels compute x w for few rows of x. A thread reads w 16 bytes at a time, 8 accesses in
+// flight, and has the next 8 in flight while it multiplies. w is not reused, so it never passes
+// through shared memory; x is small and stays in the L1 cache. There is a kernel for each layout of
+// w:
 //
 //   [k, n]   8 threads read 128 bytes of a row, and the 32 groups of a block read chunks of 8
 //            adjacent rows in turn. A thread thus multiplies its columns with 8 adjacent elements
@@ -10,11 +11,11 @@
 //            of warps, then over the blocks that split k.
 //   [n, k]   32 lanes read adjacent chunks of one or two rows. Sums are added by shuffles.
 //
-// Blocks that split k store partial sums and count themselves. The last one adds all partial sums
-// in the order of k. This is deterministic, needs no second launch, and runs on all architectures.
+// Blocks that split k store partial sums and increment a counter. The block that increments it last
+// adds all partial sums in the order of k. This is deterministic, needs no second launch, and runs
+// on all architectures. A barrier, a fence of one thread, and its atomic update order the stores of
+// a block before the loads of the last one; atom.inc wraps around, which resets the counter.
 // The first accesses to w precede the wait for the previous kernel (tpc/dependent_launch.h).
-// A barrier, a fence of one thread, and its atomic update order the stores of a block before the
-// loads of the last one; atom.inc wraps around, which resets the counter.
 //
 //===----------------------------------------------------------------------===//
 
@@ -334,7 +335,7 @@ void GemvEmitter::emitRows() {
                              last.drop_front(kLoads));
         },
         [&] { return sums; });
-    // The remaining chunks do not fill a batch.
+    // The remaining chunks are too few for an iteration of the loop above.
     Value rest = mul(batches, loads * kWarp);
     sums = branch(
         less(rest, chunks), types,

@@ -70,8 +70,8 @@ private:
   /// Adds f(x) over each row of x. All threads get the sums.
   Values sumRows(StringRef name, function_ref<Value(int64_t row, Value x)> f);
   Value activate(Value x);
-  /// Returns the column of w and of the bias that column `own` of a block is, and whether it
-  /// exists.
+  /// Returns the column of w and of the bias for column `own` of the block with this range, and
+  /// whether it exists.
   std::pair<Value, Value> getPlace(Value range, Value own);
   /// Adds the bias to a block's results, applies the activation, and stores them: `index` is the
   /// result of this thread. Contains barriers.
@@ -83,7 +83,8 @@ private:
   Type element;
   Value w, x, out, bias, residual, partials, counters, k, n, chunksOfSplit, isWide, wRow, outRow;
   Value scale, shift, norm, isWideX, isWideScale, epsilon, activation, gated;
-  Value staged, firstStaged, rowStaged; // of fused kernels: x in shared memory, from a column on
+  // Fused kernels: x in shared memory, its first column, and its row length.
+  Value staged, firstStaged, rowStaged;
   Value thread, lane, warp, block;
 };
 

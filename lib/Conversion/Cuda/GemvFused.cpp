@@ -1,11 +1,11 @@
 //===- GemvFused.cpp - Norms and activations of matrix-vector kernels -----===//
 //
 // A block computes the statistics of whole rows of x while its first accesses to w are in flight,
-// and writes the normalized elements that it multiplies to shared memory, rounded as in memory. The
-// order of sums depends on k only.
+// and writes the normalized elements that it multiplies to shared memory, rounded to the element
+// type like the result of an unfused norm. The order of sums depends on k only.
 //
-// A block of a gated matmul computes as many columns of the first half of w as of the second. The
-// products of both halves meet in shared memory.
+// A block of a gated matmul computes as many columns of the first half of w as of the second.
+// Threads exchange the sums of both halves through shared memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -196,7 +196,7 @@ void GemvEmitter::storeActivated(Value range, Value index, Value sum) {
   Value column = select(isResult, place, i32(0));
   Value value =
       withResultType(f, [&](Type type) { return Values{addIfAny(bias, type, column, sum)}; })[0];
-  // The second half of a gated row is columns / 2 further.
+  // In a gated matmul, the matching column of the other half is columns / 2 further.
   Value shared = getShared("gates", f, kThreads);
   storeMany(at(shared, f, thread), {value});
   barrier();

@@ -186,8 +186,8 @@ void KernelLowering::lowerRows(kernel::RowsOp rows) {
       body();
     else
       branch(less(row, count), {}, body, nullptr);
-    // The next row's fold writes to the memory that the last fold of this row reads. Between two
-    // folds of a row there is a barrier.
+    // The next row's fold writes to the memory that this row's fold reads, so a barrier is needed.
+    // With several folds per row, the barrier of another fold is between the two.
     if (foldsOfRow == 1)
       ifBlock([&] { NVVM::BarrierOp::create(b, loc); });
     return SmallVector<Value>();
@@ -251,8 +251,8 @@ FailureOr<Launch> KernelLowering::lower() {
   for (const SymExpr &expr : source.getExtents())
     launch.extents.push_back(expr);
   target = createEntry(b, loc, source.getName(), 2 + source.getBody().getNumArguments());
-  // Memory that no kernel writes is read through the read-only cache. Results must not be read
-  // through it, because other threads write to them before a barrier.
+  // Operands, which the kernel does not write, are read through the read-only cache. Results must
+  // not be read through it, because other threads write to them before a barrier.
   auto annotate = [&](unsigned argument, unsigned bytes, bool isRead) {
     target.setArgAttr(argument, LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(bytes));
     if (!isRead)

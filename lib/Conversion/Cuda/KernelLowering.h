@@ -4,8 +4,9 @@
 //
 //   kernel(const int64_t *env, tpc_status *status, void *operand0, …, void *result0, …)
 //
-// for blocks of 256 threads, in a grid of any size. If rows have folds or need barriers, threads
-// work in groups, a warp or the block. A group computes a row, then continues with another one:
+// for a grid of any size. A block has 256 threads, or up to 1024 if it computes one row (Launch.h).
+// If rows have folds or need barriers, threads work in groups, a warp or the block. A group
+// computes a row, then continues with another one:
 //
 //   for item = block; item < ceil(rows / groups of a block); item += blocks
 //     row = item * groups + this thread's group

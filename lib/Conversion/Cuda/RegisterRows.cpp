@@ -69,7 +69,8 @@ void KernelLowering::mergePasses() {
   for (Operation &op : llvm::make_early_inc_range(row)) {
     auto elements = dyn_cast<kernel::ElementsOp>(op);
     if (!elements) {
-      // Reads of stored memory are after a barrier.
+      // A barrier separates the stores of one loop from loads in a later loop, so loops around it
+      // are not merged.
       if (isa<kernel::BarrierOp, kernel::FoldOp>(op) || op.getNumRegions())
         before = nullptr;
       continue;

@@ -49,8 +49,8 @@ static llvm::Expected<KernelCode> emitKernels(ModuleOp program, const KernelCode
   return result;
 }
 
-// A multiprocessor has 65536 registers and 2048 threads: with 64 registers, four blocks of 256
-// threads fit, which is half of the maximum.
+// A multiprocessor has 65536 registers and 2048 threads: with 64 registers per thread, four blocks
+// of 256 threads fit, which is half of the maximum number of threads.
 cuda::Ceiling cuda::getCeiling(Shape shape) {
   switch (shape) {
   case Shape::Elements:

@@ -126,13 +126,13 @@ static Type getTileElementType(Type type) {
 }
 
 Value KernelLowering::makeTile(Type type) {
-  constexpr int64_t places = kTile * (kTile + 1);
+  constexpr int64_t elements = kTile * (kTile + 1);
   std::string name = (source.getName() + "_shared" + Twine(launch.sharedBytes)).str();
   auto space = static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
   Type place = getTileElementType(type);
-  launch.sharedBytes += llvm::alignTo(places * (place.getIntOrFloatBitWidth() / 8), 16);
+  launch.sharedBytes += llvm::alignTo(elements * (place.getIntOrFloatBitWidth() / 8), 16);
   OpBuilder outside(target);
-  LLVM::GlobalOp::create(outside, loc, LLVM::LLVMArrayType::get(place, places),
+  LLVM::GlobalOp::create(outside, loc, LLVM::LLVMArrayType::get(place, elements),
                          /*isConstant=*/false, LLVM::Linkage::Internal, name, Attribute(),
                          /*alignment=*/16, space);
   return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), space), name);

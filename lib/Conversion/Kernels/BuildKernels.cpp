@@ -54,7 +54,7 @@ void BuildKernels::runOnOperation() {
       sources.push_back(function);
   if (sources.empty())
     return;
-  // A weight may have the same name.
+  // The symbol table renames the module if a weight has the same name.
   auto kernels = ModuleOp::create(module.getLoc(), "kernels");
   SymbolTable(module).insert(kernels);
   for (func::FuncOp source : sources) {

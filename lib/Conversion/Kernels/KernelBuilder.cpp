@@ -217,7 +217,7 @@ Value KernelBuilder::element(Value tensor, ValueRange all) {
     remembered.back()[{tensor.getAsOpaquePointer(), key}] = {value};
     return value;
   }
-  // Where the kernel has one row, index 0 is the current row.
+  // In a row dimension of size 1, index 0 is the current row's index.
   SmallVector<Value> index(all);
   for (auto [i, row, size] : llvm::zip(index, currentRow, rowSizes))
     if (size.isConstant(1) && asConstant(i) == 0)
@@ -310,9 +310,9 @@ void KernelBuilder::store(Value tensor, ValueRange row) {
   memref::StoreOp::create(b, loc, value, memory.lookup(tensor), index);
 }
 
-/// Finds the ops whose rows are the kernel's rows: those of the results and, transitively, of the
-/// operands of which such an op reads only the current row. A concatenation along the rows reads
-/// other rows of its operands.
+/// Finds the ops whose rows are the kernel's rows: ops that compute results and, transitively, ops
+/// whose values such an op reads only in the current row. A concatenation along the rows reads
+/// other rows of its operands, so these are excluded.
 void KernelBuilder::findRowOps() {
   Operation *terminator = source.front().getTerminator();
   for (Operation &op : llvm::reverse(source.front().without_terminator())) {

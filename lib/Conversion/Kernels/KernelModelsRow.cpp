@@ -34,7 +34,7 @@ static Value rowLength(KernelBuilder &e, Value x) {
   return fromIndex(e, e.size(e.sizesOf(x).back()), getComputeType(x.getType()));
 }
 
-/// 1 / sqrt(mean + epsilon)
+/// Returns 1 / sqrt(mean + epsilon).
 static Value inverseRoot(KernelBuilder &e, Value mean, double epsilon) {
   Value shifted =
       arith::AddFOp::create(e.builder(), e.getLoc(), mean, e.scalar(mean.getType(), epsilon));
@@ -162,7 +162,7 @@ struct ReduceModel : KernelOpInterface::ExternalModel<ReduceModel, ReduceOp> {
     return dims.empty() ? rank : *llvm::min_element(dims);
   }
   void buildRow(Operation *op, KernelBuilder &e, ValueRange row) const {
-    // The result has one element per row, which is computed here.
+    // A result with one element per row is computed once per row.
     auto type = cast<RankedTensorType>(op->getResult(0).getType());
     SmallVector<Value> index(row);
     for (int64_t size : type.getShape().drop_front(row.size())) {
@@ -280,7 +280,7 @@ struct RotaryModel : KernelOpInterface::ExternalModel<RotaryModel, RotaryOp> {
   }
 };
 
-/// Matmuls without a library call.
+/// Models matmuls without a library call.
 struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
   bool isKernelOp(Operation *op) const {
     return !TargetTraits::get(op).computesMatmuls(getElementTypeOrSelf(op->getResult(0)));

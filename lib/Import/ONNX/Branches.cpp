@@ -88,7 +88,7 @@ LogicalResult Importer::importBranch(Node &node, const ::onnx::GraphProto &graph
   return importBody(node, listNodes(graph), outputs, scope, "has a branch that");
 }
 
-/// Returns the sizes of a scalar that is computed from sizes.
+/// Returns a scalar that is computed from sizes, as an expression of them.
 static std::optional<SymExpr> getSize(Value value) {
   if (auto size = value.getDefiningOp<SizeOp>())
     return size.getExpr();
@@ -99,8 +99,8 @@ static std::optional<SymExpr> getSize(Value value) {
   return SymExpr(elements.getSplatValue<APInt>().getSExtValue());
 }
 
-/// Returns the value of a comparison of a size with a number for small sizes, and constrains the
-/// size to these. Models with long and short rotary tables select by the number of tokens.
+/// Returns whether a comparison of a size with a number holds for small sizes, and constrains the
+/// size to those. Models with long and short rotary tables select a table by the number of tokens.
 static std::optional<bool> assumeShort(Node &node, Value condition) {
   auto compare = condition ? condition.getDefiningOp<CmpOp>() : CmpOp();
   if (!compare)
@@ -112,7 +112,8 @@ static std::optional<bool> assumeShort(Node &node, Value condition) {
   bool isLess = predicate == Predicate::LT || predicate == Predicate::LE;
   if (!isLess && predicate != Predicate::GT && predicate != Predicate::GE)
     return std::nullopt;
-  // Whether the condition holds for small sizes, and whether the number itself is one.
+  // `holds`: whether the condition holds for small sizes. `orEqual`: whether it holds for the
+  // number itself. `most`: the largest of the small sizes.
   bool sizeIsLeft = rhs->isConstant(), holds = isLess == sizeIsLeft;
   bool orEqual = predicate == Predicate::LE || predicate == Predicate::GE;
   const SymExpr &size = sizeIsLeft ? *lhs : *rhs;

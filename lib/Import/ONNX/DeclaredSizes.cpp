@@ -2,8 +2,8 @@
 //
 // ONNX Runtime checks numbers in the shapes of inputs, and takes names of sizes as hints. Exporters
 // write wrong names: optimum 1.x declares a mask of `past_sequence_length + 1` tokens for prompts
-// of any length, and names the size of the logits `1`. The graph shows more, so names are used as
-// follows:
+// of any length, and names the size of the logits `1`. The graph is more reliable, so names are
+// used as follows:
 //
 //   1. The file is imported with the names of its inputs, where equal names are equal sizes. If a
 //      node then has an error, the import is tried again with other names, finally with none
@@ -135,7 +135,7 @@ FailureOr<Sizes> Importer::readShape(const ::onnx::ValueInfoProto &info) {
 }
 
 //===----------------------------------------------------------------------===//
-// Sizes that the graph leaves open
+// Sizes that the graph does not determine
 //===----------------------------------------------------------------------===//
 
 bool Importer::importTied(const std::map<InputDim, SymExpr> &sizes, Messages &messages,
@@ -172,7 +172,7 @@ void Importer::tieSizes(Messages &messages) {
   std::map<InputDim, SymExpr> mask = findMaskSizes(mustRelax);
   if (!mask.empty())
     importTied(mask, messages, mustRelax);
-  // Unused names that relate sizes which the graph leaves independent.
+  // Unused names that relate sizes which are independent in the graph.
   std::map<InputDim, SymExpr> named;
   for (BlockArgument input : main.getArguments()) {
     auto name = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), kNameAttr);
@@ -241,7 +241,7 @@ void Importer::remarkOnNames(const ::onnx::ValueInfoProto &info, ArrayRef<SymExp
     if (!declared)
       continue;
     SymExpr named = resolve(*declared);
-    // A symbol that occurs nowhere else relates nothing.
+    // A symbol that occurs nowhere else does not relate sizes.
     if (isKnown(named, known) && differ(named, size))
       emitRemark(fileLoc()) << "size " << i << " of input '" << info.name() << "' is named `"
                             << dim.dim_param() << "`, but the graph takes `" << size.str()
@@ -293,8 +293,8 @@ LogicalResult Importer::checkDeclaredShape(const ::onnx::ValueInfoProto &info,
 }
 
 void Importer::reportWrongShapes() {
-  // Numbers are those of the traced example, which is a mistake of the export. Wrong names are
-  // common.
+  // Wrong numbers are sizes of the traced example, a mistake of the export that deserves a warning.
+  // Wrong names are common, so they are only a remark.
   for (WrongShapes *wrong : {&wrongNumbers, &wrongNames}) {
     if (!wrong->count)
       continue;

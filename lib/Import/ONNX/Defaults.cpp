@@ -118,7 +118,7 @@ static bool isEmbedded(RankedTensorType type, const SymExpr &sequence) {
 }
 
 /// Returns true for a mask of shape [batch, tokens] that is zero for hidden tokens. A mask of
-/// floats that is added to scores is none: it is zero for visible tokens.
+/// floats that is added to scores is no such mask: it is zero for visible tokens.
 static bool isMask(func::FuncOp main, BlockArgument input) {
   return nameOf(main, input) == kMask && getSizes(input).size() == 2 &&
          (isa<IntegerType>(elementOf(input)) || !Uses(input).added);
@@ -190,7 +190,7 @@ std::map<Importer::InputDim, SymExpr> Importer::findMaskSizes(bool &isNamed) {
   return result;
 }
 
-/// Returns the default of omitted `positions`, or sets `why` they are required.
+/// Returns the default of omitted `positions`. If they are required, sets `why` to the reason.
 static InputDefaultAttr findPositions(func::FuncOp main, BlockArgument positions,
                                       std::string &why) {
   Sizes own = getSizes(positions);

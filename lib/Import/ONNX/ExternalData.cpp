@@ -1,6 +1,7 @@
 //===- ExternalData.cpp - External data files of a model ------------------===//
 
 #include "tpc/Import/ONNX/TensorSource.h"
+#include "tpc/printable.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
@@ -41,6 +42,30 @@ static bool staysBelow(llvm::StringRef location) {
          !llvm::is_contained(llvm::make_range(path::begin(location), path::end(location)), "..");
 }
 
+llvm::Error mlir::tpc::frontend::resolveInFolder(llvm::StringRef folder, llvm::StringRef relative,
+                                                 std::string &file) {
+  llvm::SmallString<256> real, candidate, resolved, clean(relative);
+  if (std::error_code e = fs::real_path(folder, real))
+    return fault("'" + folder + "': " + e.message());
+  path::remove_dots(clean);
+  candidate = real;
+  path::append(candidate, clean);
+  if (!staysBelow(relative) || clean.empty() || relative.contains('\0'))
+    return fault("'" + ::tpc::printable(relative) + "' is not a path below '" + folder + "'");
+  if (std::error_code e = fs::real_path(candidate, resolved))
+    return fault("'" + ::tpc::printable(candidate.str()) + "': " + e.message());
+  std::string blobs = findBlobs(real);
+  bool isBlob = !blobs.empty() && isInside(resolved, blobs);
+  if (!isInside(resolved, real) && !isBlob)
+    return fault("'" + candidate + "' is a link that leads out of '" + folder +
+                 "'; name the file, --weights=" + resolved);
+  if (!fs::is_regular_file(resolved))
+    return fault("'" + candidate + "' is not a regular file");
+  // The executable searches for the file's name, which a blob does not have.
+  file = std::string(isBlob ? candidate : resolved);
+  return llvm::Error::success();
+}
+
 /// Resolves `location` in --weights. If it names a folder, tries the relative path and then only
 /// the file name; if it names a file, uses that file. The path in the flag is trusted, but links in
 /// the folder to files outside of it are not.
@@ -54,23 +79,11 @@ static llvm::Error resolveAt(llvm::StringRef weights, llvm::StringRef location, 
   }
   if (!fs::is_directory(real))
     return fault("--weights=" + weights + " is neither a file nor a folder");
-  std::string tried;
   for (llvm::StringRef below : {location, path::filename(location)}) {
-    llvm::SmallString<256> relative(below), candidate(real), resolved;
-    path::remove_dots(relative);
-    path::append(candidate, relative);
-    if (!staysBelow(below) || relative.empty() || candidate == tried)
-      continue;
-    tried = std::string(candidate);
-    if (fs::real_path(candidate, resolved))
-      continue;
-    if (!isInside(resolved, real))
-      return fault("'" + candidate + "' is a link that leads out of --weights=" + weights +
-                   "; name the file, --weights=" + resolved);
-    if (!fs::is_regular_file(resolved))
-      return fault("'" + candidate + "' is not a regular file");
-    file = std::string(resolved);
-    return llvm::Error::success();
+    llvm::SmallString<256> candidate(real);
+    path::append(candidate, below);
+    if (staysBelow(below) && fs::exists(candidate))
+      return resolveInFolder(weights, below, file);
   }
   return fault("--weights=" + weights + " has no data file '" + location + "'");
 }

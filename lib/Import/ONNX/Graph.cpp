@@ -2,6 +2,7 @@
 
 #include "Importer.h"
 #include "OpTable.h"
+#include "SortedExperts.h"
 
 #include "onnx.pb.h"
 
@@ -190,13 +191,15 @@ SmallVector<const ::onnx::NodeProto *> Importer::dropReplaced(NodeProtos nodes, 
 
 LogicalResult Importer::importNodes(NodeProtos all, Scope &scope) {
   SmallVector<const ::onnx::NodeProto *> nodes = dropReplaced(all, scope);
+  llvm::StringSet<> outputs = scope.used;
   FailureOr<SmallVector<unsigned>> order = sortNodes(nodes, scope);
   if (failed(order))
     return failure();
   SmallVector<const ::onnx::NodeProto *> sorted;
   for (unsigned i : *order)
     sorted.push_back(nodes[i]);
-  // The top-level call has already checked functions and branches.
+  unsortExperts(sorted, outputs, *this, scope, newNodes);
+  // Checked for the top-level graph only: this includes the functions and branches inside.
   if (&scope == &top && failed(reportUnsupported(sorted, scope)))
     return failure();
   for (const ::onnx::NodeProto *node : sorted)

@@ -3,6 +3,7 @@
 #include "tpc/Import/ONNX/Import.h"
 
 #include "Importer.h"
+#include "MatchCheckpoint.h"
 
 #include "tpc/Analysis/Index/IndexAnalysis.h"
 
@@ -28,6 +29,36 @@ static bool parse(::onnx::ModelProto &model, llvm::StringRef message, int depth)
                                                   int(message.size()));
   stream.SetRecursionLimit(depth);
   return model.ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+}
+
+/// Returns the checkpoint of safetensors that --weights denotes, or an empty string. If the folder
+/// has external data of the model, the data is used.
+static llvm::Expected<std::string> findCheckpointOf(const ::onnx::ModelProto &model, StringRef path,
+                                                    const ::tpc::OnnxImportOptions &options) {
+  llvm::Expected<std::string> checkpoint = findCheckpoint(options.weights);
+  if (!checkpoint || checkpoint->empty() || !llvm::sys::fs::is_directory(options.weights))
+    return checkpoint;
+  for (const auto &initializer : model.graph().initializer())
+    for (const auto &entry : initializer.external_data()) {
+      std::string file, opened;
+      bool exists = false;
+      if (entry.key() != "location")
+        continue;
+      llvm::Error e = resolveDataFile(path, entry.value(), file, opened, exists, options.weights);
+      if (!e)
+        return "";
+      llvm::consumeError(std::move(e));
+    }
+  return checkpoint;
+}
+
+static llvm::Error replaceInitializers(const ::onnx::ModelProto &model, TensorReader &reader,
+                                       StringRef path, const ::tpc::OnnxImportOptions &options,
+                                       std::string &warning) {
+  llvm::Expected<Checkpoint> checkpoint = readCheckpoint(path);
+  if (!checkpoint)
+    return checkpoint.takeError();
+  return matchCheckpoint(model.graph(), reader, *checkpoint, path, options.weightsMap, warning);
 }
 
 namespace tpc {
@@ -66,9 +97,27 @@ OwningOpRef<ModuleOp> importOnnxModel(StringRef path, MLIRContext *context,
 
   makeNamesPrintable(model);
 
-  TensorReader reader(context, absolute, std::move(stripped->ranges), options.weights);
+  llvm::Expected<std::string> checkpoint = findCheckpointOf(model, absolute, options);
+  if (!checkpoint) {
+    emitError(loc) << llvm::toString(checkpoint.takeError());
+    return nullptr;
+  }
+  TensorReader reader(context, absolute, std::move(stripped->ranges),
+                      checkpoint->empty() ? options.weights : "");
+  if (!checkpoint->empty()) {
+    std::string warning;
+    if (llvm::Error e = replaceInitializers(model, reader, *checkpoint, options, warning)) {
+      emitError(loc) << llvm::toString(std::move(e));
+      return nullptr;
+    }
+    if (!warning.empty())
+      emitWarning(loc) << warning;
+  } else if (!options.weightsMap.empty()) {
+    emitError(loc) << "--weights-map needs a checkpoint of safetensors, --weights=FOLDER";
+    return nullptr;
+  }
   OwningOpRef<ModuleOp> module = Importer(context, model, reader, absolute, options).run();
-  if (module && !options.weights.empty() && !reader.hasExternalData()) {
+  if (module && !options.weights.empty() && checkpoint->empty() && !reader.hasExternalData()) {
     emitError(loc) << "--weights=" << options.weights
                    << ": the model has no external data, all weights are in its own file";
     return nullptr;

@@ -130,6 +130,7 @@ LogicalResult Importer::importOnce() {
   wrongNames = wrongNumbers = {};
   constraints.clear();
   importedNodes = foldedElements = 0;
+  newNodes.clear();
 
   if (failed(readOpsets()) || failed(importInitializers(model.graph(), top)) ||
       failed(addInputs(top)))

@@ -25,6 +25,8 @@ class ValueInfoProto;
 namespace mlir::tpc::frontend {
 
 using NodeProtos = ArrayRef<const ::onnx::NodeProto *>;
+/// Nodes that replace others of the file.
+using NewNodes = std::vector<std::shared_ptr<::onnx::NodeProto>>;
 
 /// Names that are visible to the nodes of one graph. Branches see the names of the enclosing graph;
 /// functions do not.
@@ -135,8 +137,8 @@ private:
   void collectDeclaredSymbols();
   FailureOr<Sizes> readShape(const ::onnx::ValueInfoProto &info);
   SymExpr readSize(const ::onnx::ValueInfoProto &info, int dim);
-  /// Called after an import. Derives sizes of inputs that the graph leaves open from the roles of
-  /// the inputs and from their names, and imports the file again with these sizes.
+  /// Called after an import. Derives sizes of inputs that the graph does not determine from the
+  /// roles of the inputs and from their names, and imports the file again with these sizes.
   void tieSizes(Messages &messages);
   using InputDim = std::pair<std::string, int>; // name of an input, and a dimension
   /// Imports the file again with these sizes of inputs. Restores the state and returns false if the
@@ -191,6 +193,8 @@ private:
   Location fileLoc();
   Location nodeLoc(const ::onnx::NodeProto &node, const Scope &scope);
   FlatSymbolRefAttr weightFor(const TensorSource &source, Location loc);
+  /// Creates a parameter of a tensor in a file, and the conversion of a replaced initializer.
+  Value createParameter(const Tensor &tensor, Location loc);
 
   /// Equates m and n if the difference of two sizes is b * m - b * n.
   bool replaceFactor(const SymExpr &difference);
@@ -229,6 +233,7 @@ private:
   };
   std::map<std::string, Constraint> constraints; // key: text of the expression
   int64_t importedNodes = 0, foldedElements = 0;
+  NewNodes newNodes;
   std::map<std::tuple<std::string, std::string, std::string>, const ::onnx::FunctionProto *>
       functions; // by domain, name and overload
 

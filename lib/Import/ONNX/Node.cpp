@@ -311,7 +311,8 @@ LogicalResult Node::set(unsigned i, Tensor tensor) {
   }
   if (tensor.contents)
     tensor.contents = wrapped(std::move(tensor.contents), tensor.element);
-  // The defining op gets the value's name in its location, because annotations name values.
+  // The defining op gets the value's name in its location, because annotations refer to values by
+  // name.
   if (Operation *op = tensor.value ? tensor.value.getDefiningOp() : nullptr;
       op && op->getNumResults() == 1 && op->getLoc() == loc)
     op->setLoc(nameValue(loc, proto.output(i)));

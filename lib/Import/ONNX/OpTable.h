@@ -82,7 +82,8 @@ void addAttentionOps(OpTable &table);
 void addMicrosoftAttentionOps(OpTable &table);
 void addGroupQueryAttentionOps(OpTable &table);
 
-/// Extreme elements along a dimension, the most extreme one first; the first of equal ones.
+/// Extreme elements along a dimension, the most extreme element first. Of equal elements, the one
+/// with the lowest index is first.
 struct Selection {
   SmallVector<Value> values, indices; // of size 1 along the dimension
   Value taken;                        // true where an element is selected

@@ -61,20 +61,20 @@ SymExpr Importer::substitute(const SymExpr &e) const {
 SymExpr Importer::resolve(const SymExpr &e) {
   // Replacements have no cycles: each replacement was resolved when it was added, and does not
   // contain its own symbol. Not recursive, because a path may be as long as the number of inputs.
-  SmallVector<std::string> open = findReplaced(e);
-  if (open.empty())
+  SmallVector<std::string> pending = findReplaced(e);
+  if (pending.empty())
     return e;
-  while (!open.empty()) {
-    SymExpr &value = replaced.at(open.back());
+  while (!pending.empty()) {
+    SymExpr &value = replaced.at(pending.back());
     SmallVector<std::string> inner = findReplaced(value);
     llvm::erase_if(inner, [&](const std::string &symbol) {
       return findReplaced(replaced.at(symbol)).empty();
     });
     if (inner.empty()) {
       value = substitute(value);
-      open.pop_back();
+      pending.pop_back();
     }
-    open.append(inner);
+    pending.append(inner);
   }
   return substitute(e);
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 using namespace mlir;
+using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 using ::onnx::TensorProto;
 
@@ -91,6 +92,8 @@ TensorReader::TensorReader(MLIRContext *context, StringRef path, std::vector<Byt
       ranges(std::move(ranges)) {}
 
 llvm::Expected<TensorSource> TensorReader::read(const TensorProto &proto) {
+  if (auto it = replacements.find(&proto); it != replacements.end())
+    return it->second;
   TensorSource source;
   source.name = proto.name();
   source.packedBits = getPackedBits(proto.data_type());
@@ -236,26 +239,74 @@ llvm::Error TensorReader::readFields(const TensorProto &proto, TensorSource &sou
   return llvm::Error::success();
 }
 
+/// Reads a range of a file.
+static llvm::Error readRangeOfFile(const std::string &path, uint64_t offset, uint64_t size,
+                                   char *to) {
+  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return fault("cannot open '" + path + "': " + strerror(errno));
+  for (uint64_t done = 0; done < size;) {
+    ssize_t n = pread(fd, to + done, size - done, offset + done);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0) {
+      close(fd);
+      return fault("cannot read '" + path + "'");
+    }
+    done += n;
+  }
+  close(fd);
+  return llvm::Error::success();
+}
+
+static llvm::APFloat decode(FloatType type, const char *bytes) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, bytes, getElementBytes(type));
+  return llvm::APFloat(type.getFloatSemantics(), llvm::APInt(type.getWidth(), bits));
+}
+
+llvm::Expected<double> TensorReader::readNumber(const TensorSource &source, int64_t index) {
+  auto type = cast<FloatType>(source.getStoredType().getElementType());
+  int64_t size = getElementBytes(type);
+  char bytes[8];
+  if (llvm::Error e = readRangeOfFile(source.path, source.offset + index * size, size, bytes))
+    return e;
+  return decode(type, bytes).convertToDouble();
+}
+
+/// Converts elements as they are in a file to `source.type`.
+static std::string convert(const TensorSource &source, const std::string &stored) {
+  ArrayRef<int64_t> shape = source.type.getShape();
+  Type from = source.storedType.getElementType(), to = source.type.getElementType();
+  int64_t size = getElementBytes(from);
+  int64_t rows = source.isTransposed ? shape[shape.size() - 2] : 1,
+          columns = source.isTransposed ? shape.back() : 1, block = rows * columns;
+  std::string result;
+  for (int64_t i = 0; i < source.elements(); ++i) {
+    int64_t within = i % block, index = i - within + within % columns * rows + within / columns;
+    const char *element = stored.data() + index * size;
+    if (from == to) {
+      result.append(element, size);
+      continue;
+    }
+    llvm::APFloat number = decode(cast<FloatType>(from), element);
+    bool inexact;
+    number.convert(cast<FloatType>(to).getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven,
+                   &inexact);
+    uint64_t bits = number.bitcastToAPInt().getZExtValue();
+    result.append(reinterpret_cast<const char *>(&bits), getElementBytes(to));
+  }
+  return result;
+}
+
 llvm::Expected<std::string> TensorReader::readBytes(const TensorSource &source) {
   std::string bytes = source.memory;
   if (source.file.empty())
     return bytes;
   bytes.resize(source.bytes);
-  int fd = ::open(source.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0)
-    return fault("cannot open '" + source.path + "': " + strerror(errno));
-  for (uint64_t done = 0; done < source.bytes;) {
-    ssize_t n = pread(fd, bytes.data() + done, source.bytes - done, source.offset + done);
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n <= 0) {
-      close(fd);
-      return fault("cannot read '" + source.path + "'");
-    }
-    done += n;
-  }
-  close(fd);
-  return bytes;
+  if (llvm::Error e = readRangeOfFile(source.path, source.offset, source.bytes, bytes.data()))
+    return e;
+  return source.storedType ? convert(source, bytes) : bytes;
 }
 
 llvm::Expected<DenseElementsAttr> TensorReader::load(const TensorSource &source) {
@@ -320,7 +371,7 @@ std::optional<Band> TensorReader::findBand(const TensorSource &source) {
 std::optional<::tpc::Ramp> TensorReader::findRamp(const TensorSource &source) {
   constexpr uint64_t limit = 64 << 20;
   ArrayRef<int64_t> shape = source.type.getShape();
-  // Skips matrices.
+  // Reads only tables of shape [.., 1, columns], not other large tensors.
   if (!source.type.getElementType().isF32() || source.bytes > limit || shape.size() < 3 ||
       shape[shape.size() - 2] != 1 || !source.fileExists ||
       llvm::count_if(shape.drop_back(), [](int64_t size) { return size != 1; }) > 1)

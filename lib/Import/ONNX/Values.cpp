@@ -120,9 +120,34 @@ FlatSymbolRefAttr Importer::weightFor(const TensorSource &source, Location loc) 
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(main);
   WeightOp::create(builder, NameLoc::get(builder.getStringAttr(base), fileLoc()), name, source.file,
-                   source.offset, source.type);
+                   source.offset, source.getStoredType());
   symbol = FlatSymbolRefAttr::get(context, name);
   return symbol;
+}
+
+Value Importer::createParameter(const Tensor &tensor, Location loc) {
+  const TensorSource &source = *tensor.source;
+  keptSources.push_back(tensor.source);
+  if (!source.storedType)
+    return ParameterOp::create(builder, loc, makeTensorType(tensor.element, tensor.shape),
+                               weightFor(source, loc), ViewAttr());
+  RankedTensorType stored = source.storedType;
+  Value value = ParameterOp::create(builder, loc, stored, weightFor(source, loc), ViewAttr());
+  Type element = stored.getElementType();
+  SmallVector<int64_t> shape(source.type.getShape()), permutation;
+  int64_t rank = shape.size();
+  if (source.isTransposed)
+    std::swap(shape[rank - 2], shape[rank - 1]);
+  if (auto type = RankedTensorType::get(shape, element); type != stored)
+    value = ReshapeOp::create(builder, loc, type, value);
+  if (source.isTransposed) {
+    for (int64_t i = 0; i < rank; ++i)
+      permutation.push_back(i < rank - 2 ? i : 2 * rank - 3 - i);
+    value = TransposeOp::create(
+        builder, loc, RankedTensorType::get(source.type.getShape(), element), value, permutation);
+  }
+  return element == tensor.element ? value
+                                   : Value(CastOp::create(builder, loc, source.type, value));
 }
 
 /// Returns element `i` as an attribute of a float or integer type.
@@ -183,7 +208,8 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
     return all;
   }
   if (std::optional<::tpc::Ramp> ramp = reader.findRamp(source)) {
-    // The product of the factors is bit-exact, and analyses can derive the factors from it.
+    // The product of slopes and columns equals the table bit by bit, and analyses recognize its
+    // factors.
     Sizes slopes = tensor.shape, columns(tensor.shape.size(), SymExpr(1));
     slopes.back() = 1;
     columns.back() = tensor.shape.back();
@@ -199,15 +225,12 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
     column = CastOp::create(builder, loc, makeTensorType(tensor.element, columns), column);
     return MulOp::create(builder, loc, type, slope, column);
   }
-  keptSources.push_back(tensor.source);
-  return ParameterOp::create(builder, loc, type, weightFor(source, loc), ViewAttr());
+  return createParameter(tensor, loc);
 }
 
 Value Importer::materializeWeight(const Tensor &tensor, Location loc) {
   if (tensor.value || !tensor.source || tensor.source->file.empty() ||
       tensor.source->elements() <= 1)
     return materialize(tensor, loc);
-  keptSources.push_back(tensor.source);
-  return ParameterOp::create(builder, loc, makeTensorType(tensor.element, tensor.shape),
-                             weightFor(*tensor.source, loc), ViewAttr());
+  return createParameter(tensor, loc);
 }

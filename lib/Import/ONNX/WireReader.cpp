@@ -18,6 +18,8 @@ namespace {
 /// Limits on the structure that remains without weights. A model of 100 layers takes a few MiB.
 constexpr uint64_t kMaxStructure = 256ull << 20;
 constexpr uint64_t kMaxMessages = 4'000'000;
+/// Maximum bytes of metadata with the modules of a node.
+constexpr uint64_t kMaxScope = 4096;
 /// Maximum nesting of branches. Each level takes three messages, and protobuf reads 100.
 constexpr int kMaxBranches = 28;
 
@@ -85,7 +87,7 @@ private:
 
 enum class Kind { Model, Graph, Node, Attribute, Tensor, Sparse, Function };
 
-enum class Action { Copy, Drop, Descend, Range };
+enum class Action { Copy, Drop, Descend, Range, Scope };
 
 struct Rule {
   Action action = Action::Copy;
@@ -119,7 +121,9 @@ Rule ruleFor(Kind kind, uint64_t field) {
   case Kind::Node:
     if (field == 5)
       return {Action::Descend, Kind::Attribute};
-    if (is({6, 9}))
+    if (field == 9)
+      return {Action::Scope};
+    if (field == 6)
       return {Action::Drop};
     break;
   case Kind::Attribute:
@@ -208,6 +212,18 @@ private:
     return e;
   }
 
+  /// Returns true for metadata at `pos` with the modules of a node.
+  llvm::Expected<bool> findScope(uint64_t length) {
+    std::string start;
+    appendBytes(start, 1, kScopesKey);
+    std::string found(start.size(), 0);
+    if (length < start.size() || length > kMaxScope)
+      return false;
+    if (llvm::Error e = source.read(pos, found.data(), found.size()))
+      return e;
+    return found == start;
+  }
+
   /// Node being read, with the fields known so far.
   struct NodeName {
     std::string name, type;
@@ -268,6 +284,16 @@ private:
       case Action::Drop:
         pos += length;
         break;
+      case Action::Scope: {
+        llvm::Expected<bool> isScope = findScope(length);
+        if (!isScope)
+          return isScope.takeError();
+        if (!*isScope) {
+          pos += length;
+          break;
+        }
+        [[fallthrough]];
+      }
       case Action::Copy:
         appendVarint(out, tag);
         if (wire == 2)

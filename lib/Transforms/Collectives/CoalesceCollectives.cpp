@@ -164,7 +164,7 @@ bool Coalescer::coalesceTwo(Operation *first, Operation *second) {
 }
 
 bool Coalescer::coalesce(Block &block) {
-  constexpr size_t nearby = 8; // maximum distance of merged collectives
+  constexpr size_t nearby = 8; // exclusive limit on the distance in `small`
   SmallVector<Operation *> small;
   for (Operation &op : block)
     if (isSmall(&op))

@@ -3,7 +3,8 @@
 // Reshard.cpp searches for a sequence of expected collectives. If there is none, the error names
 // the first unexpected collective of the cheapest unrestricted sequence.
 //
-// An op that permutes elements along a split dimension is lowered to one collective-permute.
+// An op that permutes elements along a split dimension is lowered to one collective-permute or, for
+// shards that are not contiguous and if allowed, to a gather, a shift and a slice.
 //
 //===----------------------------------------------------------------------===//
 

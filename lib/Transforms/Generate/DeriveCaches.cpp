@@ -2,8 +2,8 @@
 //
 // The pass checks that each op computes each token independently: tokens must be a parallel factor
 // of the op's sharding rule, and attention must be causal. Only a few ops compute positions of
-// tokens; the past is added to these. tpc-verify-generation checks the result: it compares the step
-// with the model.
+// tokens; the number of past tokens is added to their results. tpc-verify-generation checks the
+// result: it compares the step with the model.
 //
 //===----------------------------------------------------------------------===//
 

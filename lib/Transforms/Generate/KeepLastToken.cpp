@@ -92,9 +92,9 @@ struct KeepLastToken : public mlir::tpc::impl::KeepLastTokenBase<KeepLastToken> 
     Value data = v;
     SmallVector<int64_t> permutation = {0, dim}, back(sizes.size());
     if (merged) {
-      SmallVector<SymExpr> open = {batch, tokens};
-      open.append(sizes.begin() + 1, sizes.end());
-      data = createReshape(builder, loc, v, open);
+      SmallVector<SymExpr> unmerged = {batch, tokens};
+      unmerged.append(sizes.begin() + 1, sizes.end());
+      data = createReshape(builder, loc, v, unmerged);
     } else {
       for (unsigned i = 1; i < sizes.size(); ++i)
         if (i != dim)

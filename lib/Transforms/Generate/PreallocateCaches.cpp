@@ -118,7 +118,7 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
         SymExpr moved = expr.substitute({{step.past, past}});
         std::set<std::string> symbols;
         moved.collectSymbols(symbols);
-        // A bound on `past` alone bounds the capacity, because no past is longer.
+        // A bound on `past` alone bounds the capacity, because no past is longer than the capacity.
         SymExpr more = expr - SymExpr::symbol(step.past);
         if (symbols.count(step.tokens) && more.isConstant() &&
             (!lower || lower.getInt() <= *more.asConstant())) {

@@ -44,7 +44,7 @@ std::optional<Movement> followToConcat(Value operand) {
   return movement;
 }
 
-/// Returns the value that casts of floats, moves and slices read.
+/// Follows casts of floats, moves and slices back to the value that they read.
 Value followCasts(Value v) {
   for (unsigned depth = 0; depth < 64; ++depth) {
     v = Movement::of(v, Movement::Slices).base;

@@ -397,8 +397,8 @@ LogicalResult RowPositions::visit(Operation *op) {
   }
   if (isa<ExpandOp, RotaryOp, ScalarOpInterface>(op))
     return visitBroadcast(op);
-  if (auto product = dyn_cast<MatmulOp>(op))
-    return visitMatmul(product);
+  if (auto matmul = dyn_cast<MatmulOp>(op))
+    return visitMatmul(matmul);
   if (isa<ReshapeOp, TransposeOp, SliceOp, ConcatOp, ReduceOp>(op))
     return visitMoved(op);
   return emitNodeError(op) << "takes a value that depends on the past, which is not supported per "

@@ -80,7 +80,7 @@ llvm::DenseSet<Value> mlir::tpc::findActivations(func::FuncOp main) {
         llvm::any_of(op.getOperands(), [&](Value v) { return isActivation(v); }))
       for (Value result : op.getResults())
         activations.insert(result);
-  // The cast of a parameter belongs to the only op that reads it, like the parameter.
+  // The cast of a parameter is outlined with the only op that reads it, like the parameter itself.
   for (auto cast : block.getOps<CastOp>())
     if (cast.getOperand().getDefiningOp<ParameterOp>() && hasOneModelUse(cast)) {
       Operation *user = getModelUses(cast.getResult()).front()->getOwner();

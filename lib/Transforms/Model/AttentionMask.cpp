@@ -268,7 +268,8 @@ bool MaskAnalyzer::classify(const IndexExpr &visible) {
     return false;
   result.causal = offset.has_value();
   result.offset = offset.value_or(SymExpr(0));
-  // Otherwise each query sees its own key, and the last query sees the last key.
+  // If no condition holds, each row has a visible key: key 0 with causality alone, the last key
+  // with `first` alone, and keys i + first to i + offset with both.
   result.boundsHideRows =
       (result.causal && !analysis.isNonNegative(result.offset)) ||
       (result.first && !analysis.isAtMost(*result.first + sizes[rank - 2], sizes[rank - 1])) ||

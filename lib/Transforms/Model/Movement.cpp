@@ -200,8 +200,8 @@ bool Movement::split(int f, const SymExpr &minor) {
   return true;
 }
 
-// Distributes all factors in row-major order over the new dimensions. Each takes factors up to its
-// size, and splits the last one if necessary.
+// Distributes all factors in row-major order over the new dimensions. Each dimension takes factors
+// up to its size, and splits the last one if necessary.
 bool Movement::reshape(ArrayRef<SymExpr> sizes) {
   SmallVector<int> rest; // next factor at the back
   for (const Dim &dim : llvm::reverse(dims))

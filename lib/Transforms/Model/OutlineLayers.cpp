@@ -130,12 +130,12 @@ void LayerFinder::order() {
 // Position p is a cut if the value at p is used later, and no earlier value is used after p. Uses
 // as results of the model are ignored, because a segment may have several results.
 void LayerFinder::cut() {
-  int open = -1; // last use of earlier values
+  int lastUse = -1; // of earlier values
   for (BlockArgument arg : block.getArguments())
     if (isActivation(arg))
       for (Operation *user : arg.getUsers())
         if (auto it = position.find(user); it != position.end())
-          open = std::max(open, it->second);
+          lastUse = std::max(lastUse, it->second);
   segments.emplace_back();
   for (auto [i, op] : llvm::enumerate(sequence)) {
     segments.back().ops.push_back(op);
@@ -143,8 +143,8 @@ void LayerFinder::cut() {
     for (Operation *user : op->getUsers())
       if (auto it = position.find(user); it != position.end())
         last = std::max(last, it->second);
-    bool isCut = open <= (int)i && op->getNumResults() == 1;
-    open = std::max(open, last);
+    bool isCut = lastUse <= (int)i && op->getNumResults() == 1;
+    lastUse = std::max(lastUse, last);
     if (isCut && i + 1 < sequence.size())
       segments.emplace_back();
   }
@@ -318,19 +318,19 @@ bool LayerFinder::run() {
   // A segment is an incomplete layer if each occurrence has a neighbor of the other kind (mixing
   // tokens or not) that occurs only once.
   auto contains = [](const Segment &segment, auto test) { return llvm::any_of(segment.ops, test); };
-  auto isProduct = [](Operation *op) { return isa<MatmulOp>(op); };
+  auto isMatmul = [](Operation *op) { return isa<MatmulOp>(op); };
   auto isMixing = [](Operation *op) { return isa<AttentionOp, SoftmaxOp>(op); };
   llvm::MapVector<int, int> partial;
   for (size_t i = 0; i < segments.size(); ++i) {
     bool mixes = contains(segments[i], isMixing);
     size_t other = mixes ? i + 1 : i - 1; // attention comes first
     if (other < segments.size() && counts[segments[other].symbol] == 1 &&
-        contains(segments[other], isProduct) && contains(segments[other], isMixing) != mixes)
+        contains(segments[other], isMatmul) && contains(segments[other], isMixing) != mixes)
       ++partial[segments[i].symbol];
   }
   for (Segment &segment : segments)
     if (counts[segment.symbol] > 1 && counts[segment.symbol] > partial[segment.symbol] &&
-        contains(segment, isProduct) && segment.ops.size() > 1)
+        contains(segment, isMatmul) && segment.ops.size() > 1)
       layers.insert(segment.symbol);
   return !layers.empty();
 }

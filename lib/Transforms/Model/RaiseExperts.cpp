@@ -61,7 +61,7 @@ private:
   bool matchInner(Value v);
   bool matchGated(Value activated, Value other);
   std::optional<Projection> getProjection(Value v);
-  Value getLooked(Value v, int64_t rank);
+  Value getDataOfExperts(Value v, int64_t rank);
   bool matchActivation(Value v, Value &argument);
   Value getWeight(OpBuilder &b, const Projection &p);
   Value getBias(OpBuilder &b, const Projection &p);
@@ -83,7 +83,8 @@ bool areSelected(Value v, const SymExpr &experts, int depth = 0) {
     return false;
   if (auto iota = dyn_cast<IotaOp>(op))
     return getSizes(v)[iota.getDim()] == experts;
-  // The constant `experts` is selected where an element is not the largest: not everywhere.
+  // A selection takes the constant `experts` where an element is not the largest. Since some
+  // element is the largest, the minimum is an index.
   if (isa<ConstantOp>(op)) {
     auto number = getSplat(v);
     return number && experts.isConstant(int64_t(*number));
@@ -101,7 +102,7 @@ bool areSelected(Value v, const SymExpr &experts, int depth = 0) {
 }
 
 /// If `v` is data of each row's expert, gathered by its ids, returns the data of all experts.
-Value Match::getLooked(Value v, int64_t rank) {
+Value Match::getDataOfExperts(Value v, int64_t rank) {
   // Reshapes may only divide the rows.
   SmallVector<SymExpr> own = getSizes(v);
   v = peelReshapes(v);
@@ -155,7 +156,7 @@ std::optional<Projection> Match::getProjection(Value v) {
   v = peelReshapes(v);
   if (auto add = v.getDefiningOp<AddOp>()) {
     for (int i : {0, 1})
-      if (isRows(add.getResult(), width) && (p.bias = getLooked(add->getOperand(i), 2))) {
+      if (isRows(add.getResult(), width) && (p.bias = getDataOfExperts(add->getOperand(i), 2))) {
         v = peelReshapes(add->getOperand(1 - i));
         break;
       }
@@ -170,9 +171,9 @@ std::optional<Projection> Match::getProjection(Value v) {
   if (sizes.size() != 3 || sizes[0] != rows)
     return std::nullopt;
   Value vector;
-  if (sizes[2].isConstant(1) && (p.weight = getLooked(matmul.getLhs(), 3))) {
+  if (sizes[2].isConstant(1) && (p.weight = getDataOfExperts(matmul.getLhs(), 3))) {
     vector = matmul.getRhs();
-  } else if (sizes[1].isConstant(1) && (p.weight = getLooked(matmul.getRhs(), 3))) {
+  } else if (sizes[1].isConstant(1) && (p.weight = getDataOfExperts(matmul.getRhs(), 3))) {
     vector = matmul.getLhs();
     p.isTransposed = true;
   } else {

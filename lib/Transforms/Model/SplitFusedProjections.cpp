@@ -267,7 +267,7 @@ struct SplitFusedProjections
       split(work.pop_back_val(), work);
   }
 
-  /// Replaces all slices of a matmul by separate matmuls, or none.
+  /// Replaces either all slices of a matmul by separate matmuls, or none of them.
   void split(MatmulOp product, SmallVectorImpl<MatmulOp> &work) {
     std::vector<ProjectionSlice> slices;
     if (rankOf(product.getRhs()) != 2 || !isWeight(product.getRhs()) ||
@@ -290,7 +290,7 @@ struct SplitFusedProjections
         part.bias = sliceColumns(builder, product.getBias(), part.movement);
         ok &= bool(part.bias);
       }
-      // A view does not have the required form.
+      // The columns of a slice cannot be taken from the parameters.
       if (!ok)
         return;
     }

@@ -36,7 +36,7 @@ static Type withElements(Value v, Type element) {
   return cast<RankedTensorType>(v.getType()).clone(element);
 }
 
-/// Returns the source of a value behind reshapes.
+/// Follows reshapes back to their source.
 static Value skipReshapes(Value v) {
   while (auto reshape = v.getDefiningOp<ReshapeOp>())
     v = reshape.getOperand();
@@ -151,7 +151,7 @@ Value WidenResidual::widen(Value v) {
   return sums;
 }
 
-/// Users other than norms read the value in its original type.
+/// Replaces the uses of a widened value. Users other than norms read it in its original type.
 void WidenResidual::replace(Value v) {
   Value single = wide.lookup(v), half;
   for (OpOperand &use : llvm::make_early_inc_range(v.getUses())) {

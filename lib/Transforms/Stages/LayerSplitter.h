@@ -42,8 +42,7 @@ private:
   DenseMap<Operation *, DenseSet<Operation *>> recomputed;   // ops that each segment recomputes
   DenseMap<Operation *, DenseMap<Operation *, Value>> sent;  // by layer and cut point
   llvm::SetVector<Operation *> layers;                       // layers with segments
-  std::map<SmallVector<Operation *>, SmallVector<LayerSegment>>
-      segments; // by the first op of the segment
+  std::map<SmallVector<Operation *>, SmallVector<LayerSegment>> segments; // by cut points
 };
 
 } // namespace mlir::tpc

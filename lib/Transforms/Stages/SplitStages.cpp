@@ -110,7 +110,7 @@ StagePartition Splitter::choose(func::FuncOp main, size_t stages,
 
 StagePartition Splitter::chooseWithinLayers(StagePartition whole, size_t stages,
                                             const StageAnnotations &annotations) {
-  // Stages of equal time are optimal.
+  // No partition is better than stages of equal time, so their gain must suffice.
   double total = 0;
   for (Operation &op : main.front().without_terminator())
     total += model.getCost(&op).seconds;

@@ -41,7 +41,7 @@ struct AnnotatedTensor {
   SmallVector<AnnotatedFactor> parts = {};
   Value value = {}; // null for inputs
   /// Classes of dimensions that the annotation leaves to other tactics.
-  FactorClasses::Classes open = {};
+  FactorClasses::Classes unconstrained = {};
   FactorClasses::Classes all = {};
   /// Classes and sizes of the tensor's dimensions.
   SmallVector<FactorClasses::Classes> lists = {};
@@ -179,7 +179,7 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
     if (range.factor)
       tensor.parts.push_back({range.factor, range.dim, classes, dimsOf});
     else
-      llvm::append_range(tensor.open, classes);
+      llvm::append_range(tensor.unconstrained, classes);
   }
   tensors.push_back(std::move(tensor));
   return success();
@@ -228,7 +228,7 @@ LogicalResult AnnotationTactic::addValue(Value value, ArrayAttr sharding, Annota
     llvm::append_range(tensor.all, list);
     auto dim = dyn_cast<DimAttr>(entry);
     if (!dim) {
-      llvm::append_range(tensor.open, list);
+      llvm::append_range(tensor.unconstrained, list);
       continue;
     }
     if (!isExact(dim)) {
@@ -280,7 +280,7 @@ LogicalResult AnnotationTactic::seed(AnnotatedTensor &tensor) {
       }
   }
   for (int cls : tensor.all)
-    if (!llvm::is_contained(tensor.open, cls))
+    if (!llvm::is_contained(tensor.unconstrained, cls))
       plan.decided.insert(cls);
   return success();
 }
@@ -424,7 +424,7 @@ LogicalResult AnnotationTactic::run() {
   // A site has at most the axes of its annotation.
   for (const AnnotatedTensor &tensor : tensors)
     for (int cls : tensor.all) {
-      if (!tensor.splitSite || llvm::is_contained(tensor.open, cls))
+      if (!tensor.splitSite || llvm::is_contained(tensor.unconstrained, cls))
         continue;
       for (StringAttr axis : plan.getAxes(cls)) {
         bool wanted = llvm::any_of(tensor.parts, [&](const AnnotatedFactor &part) {

@@ -2,8 +2,8 @@
 //
 // Splits the experts of tpc.moe over the ranks of ep, which have the same tokens. The index of an
 // expert is a reduction factor, so the results of the ranks are added by one all-reduce. With etp1,
-// the ranks of tp have different experts too: the dense grid has tp, and the ranks that ep adds to
-// it. Otherwise the tensor tactic splits the inner width of each expert over tp.
+// the ranks of tp have different experts as well: ep then covers the axes ep and tp of the dense
+// grid. Otherwise the tensor tactic splits the inner width of each expert over tp.
 //
 //===----------------------------------------------------------------------===//
 

@@ -32,9 +32,9 @@
 //     no copies, kv split      as r = 1 in weights
 //
 // These counts determine the time of a rank's matmuls and attention. The pass selects the split
-// with the minimum time (in a tie: with the fewest stored matrices, then the fewest repetitions). r
-// divides the group. For example, tp3 splits 8 query heads of 2 kv heads into 3, 3 and
-// 2 (after weights); with 32 query heads of 8 kv heads, tp6 repeats each kv head twice.
+// with the minimum time (in a tie: with the fewest stored matrices, then the fewest repetitions).
+// Here r divides the group. For example, tp3 splits 8 query heads of 2 kv heads into 3, 3 and 2
+// (after weights); with 32 query heads of 8 kv heads, tp6 repeats each kv head twice.
 //
 //===----------------------------------------------------------------------===//
 
@@ -459,7 +459,7 @@ struct RepeatKvHeads : public mlir::tpc::impl::RepeatKvHeadsBase<RepeatKvHeads> 
       return signalPassFailure();
     }
     int64_t parts = spec->grid.size(::tpc::Axis::TP);
-    if (parts > 1 && !spec->isTensor2D()) // tp2x4: one axis splits each group
+    if (parts > 1 && !spec->isTensor2D()) // RowsTactic may split groups over one axis
       repeatKvHeads(getOperation(), parts);
   }
 };

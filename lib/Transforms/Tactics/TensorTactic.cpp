@@ -51,8 +51,8 @@ struct Candidate {
   unsigned matrices = 0;
 
   double getScore() const {
-    constexpr double priceOfWeights = 64;
-    return excessive ? -1 : priceOfWeights * saved - sent;
+    constexpr double costOfWeights = 64;
+    return excessive ? -1 : costOfWeights * saved - sent;
   }
 };
 

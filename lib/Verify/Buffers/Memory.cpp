@@ -58,7 +58,8 @@ void Memory::write(const MemoryRange &place, Content content, Operation *writer)
   entries.push_back({place, content, writer});
 }
 
-// `from` may be a slice of a value, identified by the value and the offset of its first byte.
+// The source may have only a slice of a value. The entry of the copy then has the value and the
+// offset of its first byte.
 void Memory::copy(const MemoryRange &from, const MemoryRange &to, bool given, Operation *writer) {
   SmallVector<Entry> copies;
   if (given)

@@ -59,8 +59,8 @@ public:
   /// Copies the contents of one range to another. `given`: the source is an input or a parameter;
   /// its unwritten bytes have the source region as content.
   void copy(const MemoryRange &from, const MemoryRange &to, bool given, Operation *writer);
-  /// Returns the entry of exactly this range that contains the bytes from `offset` on of a content
-  /// that `isSame` accepts; null if there is none.
+  /// Returns an entry with a content that `isSame` accepts, whose bytes from `offset` on are in
+  /// this range; null if there is none.
   const Entry *find(const MemoryRange &place, const ::tpc::SymExpr &offset,
                     function_ref<bool(Content)> isSame) const;
   /// Returns whether the range is proved to be unwritten.

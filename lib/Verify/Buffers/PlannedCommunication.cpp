@@ -312,7 +312,7 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
               c.compare(call, "a first entry", *call.getBegin(), offset[*thinned] * times - begin)))
         return call.emitOpError("delivers copies other than the first");
     }
-    // Only the rank with coordinate 0 delivers, of all ranks with equal slices.
+    // Among ranks with equal slices, only the rank with coordinate 0 delivers.
     std::set<std::string> wanted, have;
     if (c.grid) {
       SmallVector<StringRef> axes{"mb"};

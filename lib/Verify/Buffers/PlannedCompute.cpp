@@ -32,12 +32,12 @@ template <typename OpT> struct NoCall : PlannedOpInterface::ExternalModel<NoCall
   LogicalResult checkPlan(Operation *, PlanChecker &) const { return success(); }
 };
 
-/// Model of ops outside of kernels that are part of another call: casts of parameters at load time,
+/// Model of ops outside of kernels that are part of another call: casts of parameters, and
 /// epilogues of matmuls.
 template <typename OpT>
 struct FusedOrLoaded : PlannedOpInterface::ExternalModel<FusedOrLoaded<OpT>, OpT> {
   LogicalResult checkPlan(Operation *op, PlanChecker &) const {
-    if (op->hasAttr(kLoadedAttr))
+    if (op->hasAttr(kLoadedAttr) || op->hasAttr(kQuantizedAttr))
       return success();
     return op->emitOpError("is not computed: neither by a matmul before it nor by a kernel");
   }

@@ -33,7 +33,7 @@ struct Moe : PlannedOpInterface::ExternalModel<Moe, MoeOp> {
                       down = getDist(op.getDown()).getDims(),
                       routing = getDist(op.getRouting()).getDims(),
                       result = getDist(op.getResult()).getDims();
-    // Several factors of which an inner one is split would not be adjacent.
+    // If an inner factor is split, the experts of a rank are not adjacent.
     ArrayRef<FactorAttr> factors = up[0].getFactors();
     if (llvm::any_of(factors.drop_front(),
                      [](FactorAttr factor) { return !factor.getAxes().empty(); }) ||

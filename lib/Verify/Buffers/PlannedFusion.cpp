@@ -28,7 +28,7 @@ template <typename... Ops> static func::FuncOp getKernelOf(PlanChecker &c, func:
              : func::FuncOp();
 }
 
-/// Returns the value outside of a kernel that an argument is.
+/// Returns the operand of a kernel's call for an argument of the kernel.
 static Value getOutside(func::CallOp call, Value argument) {
   auto own = dyn_cast_or_null<BlockArgument>(argument);
   return own ? call.getOperand(own.getArgNumber()) : Value();

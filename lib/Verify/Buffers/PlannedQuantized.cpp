@@ -47,6 +47,16 @@ private:
 };
 } // namespace
 
+/// Returns the operand of a cast from 16 bits to f32 that the call computes, or the value itself.
+/// The call's matrix is in f32: it omits the rounding to 16 bits.
+static Value getUnwidened(Value v) {
+  auto cast = v ? v.getDefiningOp<CastOp>() : CastOp();
+  if (!cast || !cast->hasAttr(kQuantizedAttr) || !getElementTypeOrSelf(cast.getType()).isF32())
+    return v;
+  Type from = getElementTypeOrSelf(cast.getOperand());
+  return from.isF16() || from.isBF16() ? cast.getOperand() : v;
+}
+
 SmallVector<SymExpr> MatrixLayout::dense(ArrayRef<SymExpr> sizes) const {
   SmallVector<SymExpr> distances;
   for (size_t i = 0; i < sizes.size(); ++i)
@@ -98,7 +108,8 @@ bool MatrixLayout::followZeros(Value v) {
       break;
     }
     if (auto slice = dyn_cast<SliceOp>(op)) {
-      // The first elements of each row, of which the outermost dimension has the distance.
+      // The slice has the first elements of each row, so the distance of its rows is that of the
+      // whole rows.
       SmallVector<SymExpr> whole = sizesOf(slice.getOperand());
       if (slice.getDim() != 1 || !slice.getStart().isConstant(0) || slice.getStep() != 1 ||
           whole.size() != 2 || whole[0] != sizes[0])
@@ -156,7 +167,7 @@ LogicalResult mlir::tpc::checkQuantizedProduct(MatmulOp op, PlanChecker &c) {
   auto unknown = [&] {
     return call.emitOpError("computes a matrix that is not one of its parameters' numbers");
   };
-  if (!layout.follow(op.getRhs()) || layout.dims.size() != 2)
+  if (!layout.follow(getUnwidened(op.getRhs())) || layout.dims.size() != 2)
     return unknown();
   DequantizeOp numbers = layout.numbers;
   for (Type type : {op.getLhs().getType(), op.getRhs().getType(), op.getType()})

@@ -69,23 +69,23 @@ LogicalResult Schedule::projectCall(func::CallOp call, Items &items) {
   if (!callee || callee.isExternal())
     return call.emitError() << "calls @" << call.getCallee()
                             << ", which has no body: its communication is unknown";
-  if (llvm::is_contained(open, callee.getOperation()))
+  if (llvm::is_contained(callPath, callee.getOperation()))
     return call.emitError() << "@" << call.getCallee()
                             << " calls itself: its communication would not terminate";
   auto [known, isNew] = communicates.try_emplace(callee, false);
-  if (isNew && open.size() >= maxDepth)
+  if (isNew && callPath.size() >= maxDepth)
     return call.emitError() << "calls @" << call.getCallee() << ": more than " << maxDepth
                             << " calls are nested here";
   if (isNew) {
     Items body;
-    open.push_back(callee);
+    callPath.push_back(callee);
     LogicalResult result = success();
     if (!callee.getBody().hasOneBlock())
       result = callee.emitError() << "@" << callee.getName() << " branches between blocks: the "
                                   << "order of its communication is unknown";
     else
       result = projectBlock(callee.front(), body);
-    open.pop_back();
+    callPath.pop_back();
     if (failed(result))
       return failure();
     communicates[callee] = !body.empty();

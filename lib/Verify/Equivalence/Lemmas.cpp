@@ -267,14 +267,16 @@ static Lemma getFormula(EmbeddingOp op) {
 
 /// If the data are floats, lookups outside of a rank's shard return zero, as for an embedding. Data
 /// of other types cannot be split.
-static Letter getLooked(Value data) { return isFloatTensor(data) ? Letter::Sum : Letter::All; }
+static Letter getLookupLetter(Value data) {
+  return isFloatTensor(data) ? Letter::Sum : Letter::All;
+}
 
 static Lemma getFormula(GatherOp op) {
   Lemma lemma;
   Letters data = addLetters(lemma, rankOf(op.getData()));
   Letters indices = addLetters(lemma, rankOf(op.getIndices()));
   int64_t dim = op.getDim();
-  lemma.letters[data[dim]] = getLooked(op.getData());
+  lemma.letters[data[dim]] = getLookupLetter(op.getData());
   lemma.result.append(data.begin(), data.begin() + dim);
   lemma.result.append(indices);
   lemma.result.append(data.begin() + dim + 1, data.end());
@@ -292,7 +294,7 @@ static Lemma getFormula(GatherNDOp op) {
   for (int64_t d = batch; d < rank; ++d)
     indices.push_back(lemma.add(d == rank - 1 ? Letter::All : Letter::Each));
   for (int64_t d = batch; d < batch + k; ++d)
-    lemma.letters[data[d]] = getLooked(op.getData());
+    lemma.letters[data[d]] = getLookupLetter(op.getData());
   lemma.result.append(indices.begin(), indices.end() - 1);
   lemma.result.append(data.begin() + batch + k, data.end());
   lemma.operands = {data, indices};

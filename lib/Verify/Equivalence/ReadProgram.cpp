@@ -124,7 +124,7 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
     if (failed(runFunction(callee, arguments, results)))
       return failure();
     for (auto [result, term] : llvm::zip(call.getResults(), results))
-      values[result] = ops.open(term);
+      values[result] = ops.splitRepetition(term);
     return success();
   }
   // Equal arguments share a variable, because a partitioned program has an argument for each use of
@@ -154,7 +154,7 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
   }
   for (auto [result, body] : llvm::zip(call.getResults(), it->second)) {
     // If the body's term is a repetition, the call has a repeated result.
-    RepeatedTerm repeated = ops.open(body);
+    RepeatedTerm repeated = ops.splitRepetition(body);
     values[result] = {terms.makeCall(repeated.term, operands, call), repeated.repeats};
   }
   return success();
@@ -189,7 +189,7 @@ LogicalResult Reader::runOp(Operation *op, Values &values) {
 LogicalResult Reader::takeFirst(Operation *op, Copies copies, TermId &term, Type &type) {
   if (copies.times == 1)
     return success();
-  RepeatedTerm repeated = ops.open(term);
+  RepeatedTerm repeated = ops.splitRepetition(term);
   auto repeat = repeated.repeats.find(copies.dim);
   if (repeated.repeats.size() != 1 || repeat == repeated.repeats.end() ||
       repeat->second.times != copies.times || repeat->second.minor != 1)
@@ -283,7 +283,7 @@ FailureOr<bool> Reader::advance(StageState &state) {
         diag.attachNote(message.send->getLoc()) << "sent here";
         return diag;
       }
-      state.values[recv.getResult()] = ops.open(message.term);
+      state.values[recv.getResult()] = ops.splitRepetition(message.term);
     } else if (auto send = dyn_cast<SendOp>(op)) {
       messages[{here, send.getTo(), state.loop}].push_back({operands[0], send});
     } else if (auto output = dyn_cast<OutputOp>(op)) {

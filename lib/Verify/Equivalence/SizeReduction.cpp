@@ -253,7 +253,8 @@ void SizeReduction::choose(int64_t base, int64_t rows, Distinct distinct) {
   }
   growTables(rows);
   bool changed = true;
-  // Increments the leaf that is furthest below its size until `n` is good.
+  // Increments the largest leaf that is still reduced until `n` is good. After more than `tries`
+  // increments, restores all leaves.
   auto grow = [&](int64_t n, int64_t tries, llvm::function_ref<bool(int64_t)> good) {
     Factors leaves;
     collectLeaves(n, leaves);

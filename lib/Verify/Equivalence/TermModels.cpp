@@ -31,7 +31,7 @@ TermId TermReader::complete(const RepeatedTerm &repeated, Value value, Operation
                                                          getWholeType(value.getType()), op);
 }
 
-RepeatedTerm TermReader::open(TermId term) const {
+RepeatedTerm TermReader::splitRepetition(TermId term) const {
   auto repetition = terms.getRepetition(term);
   return repetition ? RepeatedTerm{repetition->first, repetition->second} : RepeatedTerm{term};
 }
@@ -60,7 +60,7 @@ FailureOr<RepeatedTerm> TermReader::readComputed(Operation *op, ArrayRef<Repeate
   }
   for (auto [operand, value] : llvm::zip(operands, op->getOperands()))
     list.push_back(complete(operand, value, op));
-  return open(make(list, type));
+  return splitRepetition(make(list, type));
 }
 
 FailureOr<RepeatedTerm> TermReader::readMoved(Operation *op, ArrayRef<RepeatedTerm> operands) {

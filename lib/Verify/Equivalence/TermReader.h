@@ -29,7 +29,7 @@ public:
   TermId complete(const RepeatedTerm &repeated, Value value, Operation *op);
   /// Splits a term that includes a repetition into the repeated operand and the repetition. Such a
   /// term is, for example, a concatenation's operand that a slice extracts.
-  RepeatedTerm open(TermId term) const;
+  RepeatedTerm splitRepetition(TermId term) const;
 
 private:
   Terms &terms;

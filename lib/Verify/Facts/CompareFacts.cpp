@@ -191,7 +191,7 @@ LogicalResult Comparison::compareCaches() {
   auto other = llvm::to_vector(reference.getOps<CacheOp>());
   if (failed(compareCounts("cache", own.size(), other.size())))
     return failure();
-  // The order of the constraints is significant: the executable lists them in this order.
+  // The order of caches is significant, because the executable lists them in this order.
   for (auto [i, have, want] : llvm::enumerate(own, other)) {
     std::string what = "cache " + std::to_string(i);
     if (failed(

@@ -38,7 +38,8 @@ struct Batch {
   SmallVector<Row> rows;
 };
 
-/// Returns batches with empty and full caches, one token more than fits, and no new tokens.
+/// Returns batches in which caches are empty or become full, padding exceeds the capacity, or a
+/// sequence has no new tokens.
 SmallVector<Batch> getBatches(int64_t capacity) {
   int64_t few = std::max<int64_t>(2, capacity * 3 / 8), many = capacity / 2 + 1;
   return {{few, {{capacity - few, few}, {0, few - 1}, {capacity - 1, 1}, {1, 0}}},

@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-/// Replaces output `i` by that of its last token, in the shape of `type`.
+/// Replaces output `i` by its elements for the last token, in the shape of `type`.
 static LogicalResult takeLastToken(func::FuncOp main, unsigned i, RankedTensorType type) {
   Operation *end = main.front().getTerminator();
   Value all = end->getOperand(i);
@@ -56,7 +56,7 @@ LogicalResult mlir::tpc::verifyExtendedLogits(ModuleOp file, ModuleOp extended) 
         return failure();
       continue;
     }
-    // The index of the largest logit: sampling chooses it again.
+    // The output is the index of the largest logit, which sampling computes again.
     eraseOutput(from, i);
     eraseOutput(to, i);
   }

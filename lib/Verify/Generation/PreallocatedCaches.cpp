@@ -83,7 +83,7 @@ private:
 };
 } // namespace
 
-/// Replaces an input by a number for each sequence.
+/// Replaces an input, which has a number for each sequence, by `number` for all sequences.
 static void fixInput(func::FuncOp main, StringRef name, const SymExpr &number) {
   BlockArgument input = findInput(main, name);
   if (!input)

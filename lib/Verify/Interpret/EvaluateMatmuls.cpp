@@ -42,7 +42,7 @@ struct MatmulEvaluation : EvaluationModel<MatmulEvaluation, MatmulOp> {
   }
 };
 
-/// Integers of all bits are exact in both arithmetic domains.
+/// Packed integers are exact in both arithmetic domains.
 struct DequantizeEvaluation : EvaluationModel<DequantizeEvaluation, DequantizeOp> {
   template <typename A> static Result<A> evaluate(DequantizeOp op, Evaluation<A> &e) {
     const Data<A> &packed = *e.operands[0], &scale = *e.operands[1];

@@ -62,7 +62,7 @@ uint64_t Field::cap(uint64_t score, double limit) {
   return limit == 0 ? score : hash(hashNumber(key, limit), score);
 }
 
-/// (x - f(sum of x)) g(sum of x, sum of x^2).
+/// Replaces x by (x - f(sum of x)) g(sum of x, sum of x^2), where f and g are hashes.
 void Field::normalize(MutableArrayRef<uint64_t> row, double epsilon, bool center) {
   static const uint64_t text = hashText("norm");
   uint64_t key = hashNumber(text + center, epsilon);

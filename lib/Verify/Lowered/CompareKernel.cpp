@@ -143,7 +143,8 @@ static double drawZeroSum(double number, double other, uint64_t row, int64_t i, 
   }
 }
 
-/// Returns an integer in memory, which has no sign, as a number of a tensor's type.
+/// Returns the number of a tensor's type that an integer in memory represents. Memory has no
+/// unsigned types.
 static double asNumber(int64_t bits, Type tensor) {
   auto type = cast<IntegerType>(getElementTypeOrSelf(tensor));
   bool isNegative = bits < 0 && type.isUnsigned() && type.getWidth() < 64;

@@ -163,6 +163,7 @@ struct Reference {
       : whole(model, small.grid, *small.sizes), parts(staged, small.grid, *small.sizes),
         isStaged(staged->hasAttr(kNormsDecomposedAttr)) {
     whole.gains = parts.gains = &gains;
+    setQuantizedGains(getWorld().getModule(), gains);
   }
   /// Decomposed norms divide by numbers, not by sizes. If there are any, the expected results are
   /// those of the staged program, which is equivalent to the model.

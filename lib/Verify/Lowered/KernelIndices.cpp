@@ -297,7 +297,7 @@ LogicalResult IndexChecker::visitInteger(Operation *op) {
 LogicalResult IndexChecker::visitLoop(scf::ForOp loop) {
   if (!tensors.accumulates)
     return fail(loop) << "is a loop, but its tensor function has no running sum";
-  // All index arithmetic that movement ops require has this form.
+  // A bound is a limit, or an index that depends on the row.
   auto isBound = [&](Value value) {
     return value.getType().isIndex() && (isLimit(value) || !isUniform(value));
   };

@@ -72,10 +72,10 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
     if (strides.size() != 4)
       return machine.fail(op, rank) << "does not have four strides";
     // Strides of sequences and heads: dense, or the cache's strides if there are lengths.
-    SmallVector<int64_t> apart{keys * strides[1], d, keys * strides[2], dv};
+    SmallVector<int64_t> outer{keys * strides[1], d, keys * strides[2], dv};
     if (op.getCacheStrides())
-      apart = machine.evaluate(*op.getCacheStrides(), rank);
-    if (apart.size() != 4)
+      outer = machine.evaluate(*op.getCacheStrides(), rank);
+    if (outer.size() != 4)
       return machine.fail(op, rank) << "does not have four strides of a cache";
     if (heads > 0 && (kvHeads < 1 || heads % kvHeads != 0))
       return machine.fail(op, rank) << heads << " heads cannot share " << kvHeads << " kv heads";
@@ -122,7 +122,7 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
             double score = 0;
             for (int64_t c = 0; c < d; ++c)
               score += at(*q, (b * queries + i) * strides[0] + h * d + c, "q").f *
-                       at(*k, b * apart[0] + h / group * apart[1] + j * strides[1] + c, "k").f;
+                       at(*k, b * outer[0] + h / group * outer[1] + j * strides[1] + c, "k").f;
             score *= scale;
             if (softcap != 0)
               score = softcap * std::tanh(score / softcap);
@@ -154,7 +154,7 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
             for (int64_t j = 0; j < keys; ++j)
               if (scores[j] != 0)
                 sum += scores[j] / total *
-                       at(*v, b * apart[2] + h / group * apart[3] + j * strides[2] + c, "v").f;
+                       at(*v, b * outer[2] + h / group * outer[3] + j * strides[2] + c, "v").f;
             int64_t element = (b * queries + i) * strides[3] + h * dv + c;
             if (element >= int64_t(out.size()))
               wrong = "writes past the end of its result";

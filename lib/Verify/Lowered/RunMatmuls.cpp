@@ -119,7 +119,7 @@ struct FusedRun : RunModel<FusedRun, buffer::FusedOp> {
         if (!areClose(*found, result, machine.rounds() ? 0.05 : 1e-6))
           return machine.fail(op, rank) << "differs from its body";
       }
-      // A fused kernel does not write the other buffers.
+      // A fused kernel does not write the buffers of intermediate results.
       if (buffer::LaunchOp norm = op.getNormLaunch())
         for (Value value : norm.getWrites())
           machine.get(frame, value, rank).view.forget();
@@ -130,7 +130,7 @@ struct FusedRun : RunModel<FusedRun, buffer::FusedOp> {
     return success();
   }
 
-  /// Returns whether numbers are equal, except for a part of the largest.
+  /// Returns whether no two numbers differ by more than `tolerance` times the largest number.
   static bool areClose(const Numbers &a, const Numbers &b, double tolerance) {
     double largest = 0;
     for (const Scalar &number : b)
@@ -192,7 +192,7 @@ struct QuantizedProductRun : RunModel<QuantizedProductRun, buffer::QuantizedProd
     return success();
   }
 
-  /// Element `index` of a row of packed numbers.
+  /// Returns element `index` of a row of packed numbers.
   static int64_t unpack(ArrayRef<Scalar> bytes, int64_t index, int64_t bits, bool isSigned) {
     int64_t each = 8 / bits, range = int64_t(1) << bits;
     int64_t q = (bytes[index / each].i & 255) >> index % each * bits & (range - 1);

@@ -31,6 +31,20 @@ public:
     return names;
   }
 
+  /// Adds the ops that unpack a value which is a quantized weight, in all callers.
+  void findNumbers(Value value, SmallVectorImpl<DequantizeOp> &found) {
+    if (auto argument = dyn_cast<BlockArgument>(value)) {
+      for (func::CallOp call : calls.lookup(argument.getOwner()->getParentOp()))
+        findNumbers(call.getOperand(argument.getArgNumber()), found);
+      return;
+    }
+    Operation *op = value.getDefiningOp();
+    if (auto numbers = dyn_cast<DequantizeOp>(op))
+      found.push_back(numbers);
+    else if (isa<CastOp>(op) || isa<MovementOpInterface>(op))
+      findNumbers(op->getOperand(0), found);
+  }
+
 private:
   void visit(Value value, std::set<std::string> &names) {
     if (!seen.insert(value).second)
@@ -64,6 +78,20 @@ private:
   DenseSet<Value> seen;
 };
 } // namespace
+
+void lowered::setQuantizedGains(ModuleOp program, llvm::StringMap<double> &gains) {
+  Sources sources(program);
+  program.walk([&](MatmulOp matmul) {
+    SmallVector<::tpc::SymExpr> sizes = getSizes(matmul.getRhs());
+    double rows = double(sizes[sizes.size() - 2].asConstant().value_or(1));
+    SmallVector<DequantizeOp> found;
+    sources.findNumbers(matmul.getRhs(), found);
+    for (DequantizeOp numbers : found)
+      for (const std::string &name : sources.find(numbers.getScale()))
+        gains[name] =
+            std::ldexp(1 / std::sqrt(std::max(1.0, rows)), int(1 - int64_t(numbers.getBits())));
+  });
+}
 
 bool lowered::raiseGains(ModuleOp program, const Coverage &coverage,
                          llvm::StringMap<double> &gains) {

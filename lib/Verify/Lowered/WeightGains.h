@@ -13,6 +13,11 @@
 
 namespace mlir::tpc::lowered {
 
+/// Sets the gains of scales of quantized weights, so that matrices have elements of about the
+/// magnitude that float weights have. Otherwise, products with 8-bit numbers exceed the range of
+/// f16.
+void setQuantizedGains(ModuleOp program, llvm::StringMap<double> &gains);
+
 /// Raises `gains` for facts that a run of `program` did not exercise because numbers were too
 /// small; `coverage` is the coverage of the run. Returns false if there are no such facts, or if no
 /// weight affects them.

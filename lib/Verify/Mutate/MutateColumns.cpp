@@ -111,12 +111,12 @@ struct Operand {
 } // namespace
 
 static Operand pickOperand(Mutator &m) {
-  auto isApart = [](kernel::FuncOp function) {
+  auto hasRowStride = [](kernel::FuncOp function) {
     return llvm::any_of(function.getOperandMemory(), [&](BlockArgument memory) {
       return function.getRowStride(memory).has_value();
     });
   };
-  auto function = m.pick<kernel::FuncOp>(isApart);
+  auto function = m.pick<kernel::FuncOp>(hasRowStride);
   if (!function)
     return {};
   SmallVector<BlockArgument> operands;

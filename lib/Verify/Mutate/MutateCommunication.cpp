@@ -39,7 +39,8 @@ static bool dropCollective(Mutator &m) {
   return true;
 }
 
-// Reduces or gathers twice, or (every other seed) once more without effect.
+// Repeats a collective, depending on the seed on its own result or without use of the second
+// result.
 static bool duplicateCollective(Mutator &m) {
   Operation *op = m.pick<Operation *>(isAnyCollective);
   if (!op)
@@ -160,7 +161,7 @@ static bool transferInBranch(Mutator &m) {
   return true;
 }
 
-// Replicas with more samples than others wait for these.
+// Replicas with more samples wait for replicas with fewer.
 static bool replicaCollective(Mutator &m) {
   auto loop = m.pick<MicroBatchesOp>([&](MicroBatchesOp l) {
     return l.getBatchAttr() && l.getBatchAttr().usesAxis("dp") && m.sizeOf("dp") > 1 &&

@@ -55,7 +55,7 @@ static bool unweighted(Mutator &m) {
   return true;
 }
 
-// The weights are rounded to 16 bits on the way.
+// Rounds the weights of the routing to 16 bits.
 static bool halfWeights(Mutator &m) {
   auto op = pickMoe(m, [](MoeOp moe) { return getElementTypeOrSelf(moe.getRouting()).isF32(); });
   if (!op)
@@ -67,7 +67,7 @@ static bool halfWeights(Mutator &m) {
   return true;
 }
 
-/// Moves the view of a parameter of a layer's experts by `experts`.
+/// Moves the view of a parameter of experts to the next or previous expert.
 static bool shiftExperts(Mutator &m, llvm::function_ref<Value(MoeOp)> which) {
   // Parameters of stages; those of layers are operands of calls.
   SmallVector<std::pair<StringRef, unsigned>> arguments;
@@ -165,7 +165,7 @@ static bool otherToken(Mutator &m) {
   return true;
 }
 
-// An expert has the weights of the next one.
+// Each expert has the routing weights of the next expert.
 static bool otherColumn(Mutator &m) {
   auto op = pickMoe(m, isMoe);
   if (!op)
@@ -176,7 +176,7 @@ static bool otherColumn(Mutator &m) {
   return true;
 }
 
-/// All-reduces of the results of experts.
+/// Picks an all-reduce of the results of experts.
 static AllReduceOp pickSum(Mutator &m) {
   return m.pick<AllReduceOp>(
       [](AllReduceOp op) { return bool(op.getOperand().getDefiningOp<MoeOp>()); });

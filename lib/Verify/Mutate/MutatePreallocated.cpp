@@ -35,7 +35,7 @@ static Value shift(Mutator &m, Value v, int64_t dim, int64_t from) {
   return RollOp::create(m.builder, v.getLoc(), v.getType(), v, uint64_t(dim), SymExpr(from), batch);
 }
 
-/// Returns a use by an `OpT` of the lengths, or of a value that depends only on lengths.
+/// Picks an `OpT` of a step on preallocated caches, and returns its operand of this index.
 template <typename OpT> static OpOperand *pickUse(Mutator &m, unsigned operand) {
   if (!PreallocatedStep::lookup(m.module))
     return nullptr;
@@ -79,7 +79,8 @@ static bool appendForgotten(Mutator &m) {
   op.erase();
   return true;
 }
-/// Whether two caches belong to the same function and have the same type.
+/// Returns whether two appends are different, but of the same function and to caches of the same
+/// type.
 static bool isOther(AppendOp op, AppendOp other) {
   return other != op && other.getCache().getType() == op.getCache().getType() &&
          other->getParentOp() == op->getParentOp() && isa<BlockArgument>(other.getCache());

@@ -4,8 +4,8 @@
 //
 // Measures f32 matmuls of GPT-2's shapes: tpc's, and, if libdnnl.so.3 is found, those of
 // --products=onednn. Both alternate, so that other load on the machine affects both. Then measures
-// how fast one row reads weights in f32, f16 and bf16, packed and as a transposed table, and of 8
-// and 4 bits in blocks of 32.
+// how fast matmuls of one row read weights: f32, f16 and bf16, packed and as a transposed table,
+// and 8 and 4 bits in blocks of 32.
 //
 //===----------------------------------------------------------------------===//
 
@@ -98,7 +98,7 @@ public:
     args.scale_column_stride = k / 32;
     args.scale_block_stride = 1;
   }
-  /// Returns the seconds for a weight.
+  /// Returns the seconds per weight.
   double measure() {
     double seconds = secondsOf([&] {
       for (int64_t i = 0; i < count; ++i) {
@@ -118,7 +118,7 @@ private:
   tpc_quantized_args args = {};
 };
 
-/// Matmuls of one row by many matrices [k, n] in floats.
+/// Matmuls of one row by many float matrices [k, n].
 class FloatRow {
 public:
   FloatRow(tpc_context *ctx, int32_t dtype, int64_t k, int64_t n, int64_t weights)

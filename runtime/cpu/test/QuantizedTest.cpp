@@ -96,7 +96,7 @@ struct Quantized {
   Quantized(const Quantized &) = delete;
 };
 
-/// Calls `test` with matrices of many forms.
+/// Calls `test` with matrices of many layouts and types.
 template <typename Test> void forEachForm(const Test &test) {
   struct Size {
     int64_t k, n, block;
@@ -171,7 +171,7 @@ TEST(Quantized, ResultsHaveTheBitsOfAMatrixInFloats) {
     });
 }
 
-/// Checks a product in integers against one in double.
+/// Checks a matmul in integers against sums in double.
 void expectNear(const KernelTable &table, const Quantized &matrix, int64_t m) {
   int64_t k = matrix.args.k, n = matrix.args.n;
   std::vector<float> x = numbers(m * k, 1), bias = numbers(n, 3), out(m * n);

@@ -148,7 +148,7 @@ bool CudaDevice::multiplyFused(const rt::Products &all, const tpc_fusion &fusion
   enter();
   size_t next = 0;
   MatmulCall call = takeMerged(all, next);
-  // One GEMM computes all matmuls. Both halves of a gated one are equally wide.
+  // One GEMM must compute all matmuls, and both halves of a gated one must be equally wide.
   if (next != all.list.size() ||
       (fusion.gated && all.list.front().matrix->n != all.list.back().matrix->n) ||
       (fusion.activation && call.residual))

@@ -49,12 +49,12 @@ public:
   bool computes(const MatmulShape &shape) const {
     return use.mode == GemvUse::Always && supports(shape);
   }
-  /// Loads kernels of right-hand sides that GEMV kernels compute without a measurement. Call this
+  /// Loads the kernels for a right-hand side, if they compute it without a measurement. Call this
   /// before a step: loading may be impossible while other ranks wait for this GPU.
   void prepare(int64_t k, int64_t n, int32_t dtype, bool transposed);
   void load(int32_t dtype, bool transposed);
   void run(const MatmulCall &call);
-  /// Whether a fused kernel computes a call that `supports` its shape.
+  /// Whether a fused kernel computes a call whose shape is supported.
   bool supports(const MatmulCall &call, const MatmulFusion &fusion) const;
   void run(const MatmulCall &call, const MatmulFusion &fusion);
 

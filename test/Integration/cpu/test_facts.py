@@ -1,4 +1,4 @@
-"""Table of facts of an executable and their verifiers, the source of docs/reference/facts.md."""
+"""Table of facts (FactTable.cpp): it has each key of manifests and each attribute."""
 
 import json
 import re

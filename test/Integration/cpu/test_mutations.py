@@ -1,4 +1,4 @@
-"""Faults in models that exceed the tolerance of logits by far."""
+"""Faults in models change logits by far more than the tolerance of the tests."""
 
 import copy
 import math

@@ -1,10 +1,13 @@
 """Quantized weights: ONNX Runtime's results, and only packed bytes in the memory of ranks."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
 
 from genai_files import GenAi
+from halves import as_float, widen
 from harness import Grid
 from quantized_files import Blocks, in_blocks, linear
 from simulator import FLAGS, environment
@@ -24,8 +27,9 @@ def save(path, spec=SPEC, how=Blocks()):
 def inputs(spec, tokens, past, batch):
     random = np.random.default_rng(3)
     shape = (batch, spec.kv_heads, past, spec.size)
+    element = np.float16 if spec.half else np.float32
     return {
-        f"past_key_values.{layer}.{part}": random.standard_normal(shape).astype(np.float32)
+        f"past_key_values.{layer}.{part}": random.standard_normal(shape).astype(element)
         for layer in range(spec.layers)
         for part in ("key", "value")
     } | {
@@ -71,18 +75,51 @@ def test_runs(tpcc, tmp_path, grid, spec, how):
             assert error.relative < 2e-5, (name, str(error))
 
 
-@pytest.mark.parametrize(
-    "how", [Blocks(), Blocks(block=32, zeros="packed"), Blocks(bits=8, zeros="float"), "column"]
-)
-def test_no_matrix_is_stored(tpcc, tmp_path, how):
+HALF = replace(SPEC, half=True)
+FORMS = [
+    (SPEC, Blocks()),
+    (SPEC, Blocks(block=32, zeros="packed")),
+    (SPEC, Blocks(bits=8, zeros="float")),
+    (SPEC, "column"),
+    (HALF, Blocks(block=32, zeros="packed")),
+    (HALF, Blocks(bits=8, zeros="float")),
+    (HALF, "column"),
+]
+
+
+@pytest.mark.parametrize("spec, how", FORMS, ids=range(len(FORMS)))
+def test_no_matrix_is_stored(tpcc, tmp_path, spec, how):
     """All matmuls by quantized weights are calls that read packed bytes, in layers of any stage."""
-    path = save(tmp_path / "model.onnx", how=how)
+    path = save(tmp_path / "model.onnx", spec, how)
     text = tpcc.call([path, "--megatron-shard=tp2,pp2,mb2", "--emit=buffers", "-o", "-"])
     functions = text.check().stdout.split("tpc_buffer.func ")[1:]
     calls = [function.count("tpc_buffer.quantized_product") for function in functions]
     # A layer has queries, keys, values, o, gate, up and down; the last stage has the head.
     assert sum(calls) >= 8 and "kernel_dequantize" not in text.stdout
     assert "tpc_buffer.product" not in text.stdout
+
+
+@pytest.mark.parametrize(
+    "grid, how",
+    [
+        ("tp2", Blocks(zeros="packed")),
+        ("tp2,pp2,mb2", Blocks(bits=8, zeros="packed")),
+        ("tp4", "column"),
+    ],
+    ids=["packed", "bytes", "column"],
+)
+def test_halves(tpcc, tmp_path, grid, how):
+    """In f16, results are at most 1.5 times as far from those in f32 as ONNX Runtime's."""
+    path = save(tmp_path / "model.onnx", HALF, how)
+    single = tmp_path / "single.onnx"
+    onnx.save(widen(onnx.load(path)), single)
+    half, exact = Session(path, optimize=False), Session(single, optimize=False)
+    feed = inputs(HALF, 5, 3, 1)
+    wide = {name: as_float(v) if v.dtype.kind == "f" else v for name, v in feed.items()}
+    wanted = exact.run(wide)["logits"]
+    own = difference(as_float(half.run(feed)["logits"]), wanted).relative
+    found = tpcc.compile(path, grid).run(feed)["logits"]
+    assert difference(as_float(found), wanted).relative < max(1.5 * own, 1e-3)
 
 
 def balanced(total, parts):

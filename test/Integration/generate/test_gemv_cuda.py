@@ -1,4 +1,4 @@
-"""GPU programs that generate use our matrix-vector kernels on simulated devices."""
+"""GPU programs that generate use the runtime's GEMV kernels, on simulated devices."""
 
 import dataclasses
 import re
@@ -51,7 +51,9 @@ def test_tokens_equal_those_of_cpus(tpcc, tmp_path, name, grid):
     ],
 )
 def test_kernels_of_a_decode_step(tpcc, tmp_path, name, layer, others):
-    """Counts the launches of the recorded step: `layer` for each layer."""
+    """Counts the launches of the recorded step: `layer` for each layer. Matmuls begin before the
+    kernel before them ends.
+    """
     model, trace = CAUSAL[name], tmp_path / "trace"
     program = compiled(tpcc, model.path, "tp1", TPC_GEMV="always", TPC_SIM_TRACE=trace)
     generate(program, expected()[name][0]["prompt"], 4)
@@ -61,6 +63,9 @@ def test_kernels_of_a_decode_step(tpcc, tmp_path, name, layer, others):
     assert len(recorded) == 1
     launches = re.findall(r"^\d+ \d+ (?:cuLaunchKernel|cuLaunchKernelEx|cublasLtMatmul) ", recorded[0], re.M)
     assert len(launches) == layer * model.layers + others
+    dependent = re.findall(r"\(dependent launch of (\w+)\)", recorded[0])
+    assert len(dependent) == 4 * model.layers, dependent
+    assert all(kernel.startswith("tpc_gemv_") for kernel in dependent)
 
 
 @pytest.mark.parametrize(

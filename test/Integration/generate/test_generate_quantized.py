@@ -5,7 +5,7 @@ import pytest
 
 from generation import generate
 from genai_files import GenAi
-from quantized_files import Blocks, in_blocks, linear
+from quantized_files import FORMATS, Blocks, by_numpy, in_blocks, linear
 from test_genai_files import greedy
 from tpc.reference import Session
 
@@ -23,8 +23,19 @@ def test_generates(tpcc, tmp_path, grid, how):
     model = onnx.load(path)
     onnx.save(in_blocks(model, how) if isinstance(how, Blocks) else linear(model, how), path)
     program, session = tpcc.compile(path, grid, "--generate"), Session(path, optimize=False)
+    expect(program, session)
+
+
+def expect(program, session):
     for prompt in ([12, 7, 33], [5, 60, 18, 77, 21, 4, 9, 40, 41]):
         tokens, margins = greedy(SPEC, session, prompt, 12)
         decided = next((i for i, margin in enumerate(margins) if margin < 1e-4), len(margins))
         assert decided > 3
         assert generate(program, prompt, 12).tokens[:decided] == tokens[:decided]
+
+
+@pytest.mark.parametrize("grid, format", [("tp2", "int4"), ("tp2,pp2", "int8")])
+def test_generates_with_weights_that_tpcc_quantizes(tpcc, tmp_path, grid, format):
+    path = SPEC.save(tmp_path / "model.onnx")
+    session = Session(by_numpy(onnx.load(path), *FORMATS[format]).SerializeToString())
+    expect(tpcc.compile(path, grid, "--generate", f"--quantize={format}"), session)

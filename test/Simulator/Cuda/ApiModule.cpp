@@ -317,6 +317,8 @@ static Result launch(const char *name, Function *handle, const LaunchSettings &s
       return refuse(ERROR_INVALID_VALUE,
                     "a programmatic dependent launch after an operation that is no kernel");
     }
+    if (isDependent)
+      trace("(dependent launch of " + info.name + ")");
     ptx::LaunchConfig config;
     config.dependent = isDependent;
     config.grid = {gridX, gridY, gridZ};

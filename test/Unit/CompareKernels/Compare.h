@@ -7,7 +7,7 @@
 
 namespace compare {
 
-/// Results on the CPU, and what is needed to bound the error on a GPU.
+/// Results on the CPU, and data that bound the error on a GPU.
 struct CpuRun {
   struct Result {
     std::vector<uint8_t> bytes;

@@ -1,4 +1,4 @@
-//===- MathTest.cpp - Functions without a GPU instruction -----------------===//
+//===- MathTest.cpp - Remainders of floats on GPUs ------------------------===//
 
 #include "KernelRun.h"
 

@@ -1,4 +1,4 @@
-//===- WeightKernelsTest.cpp - Runtime kernels -------------------------------------===//
+//===- WeightKernelsTest.cpp - PTX of weight-loading kernels --------------===//
 //
 // Results are tested by the device suite (runtime/conformance/WeightLoaderTest.cpp).
 //

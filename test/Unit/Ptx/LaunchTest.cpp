@@ -1,4 +1,4 @@
-//===- LaunchTest.cpp - Whole kernels -------------------------------------===//
+//===- LaunchTest.cpp - Launches of whole kernels -------------------------===//
 
 #include "PtxTesting.h"
 

@@ -1,4 +1,4 @@
-//===- MistakesTest.cpp - Detected fault of each checker ------------------===//
+//===- MistakesTest.cpp - Faults that each checker detects ----------------===//
 //
 // Correct kernels have no findings in any order of execution (here and in LayerNormTest.cpp). Each
 // fault is found by the checker for it, with every seed.

@@ -1,4 +1,4 @@
-//===- SizeReductionTest.cpp - Windows and single sizes -------------------===//
+//===- SizeReductionTest.cpp - Small attention windows and sizes ----------===//
 
 #include "SizeReduction.h"
 

@@ -75,7 +75,7 @@ struct TargetTraits {
   /// Whether one kernel computes queries, keys and values of attention over caches, and appends to
   /// both caches, because another launch would take longer.
   bool mergesAttentionOperands = false;
-  /// Minimum number of elements per task, for which the wake-up of another thread pays off.
+  /// Minimum elements per task: for fewer, waking a thread takes more time than it saves.
   int64_t elementsPerTask;
 
   //===--- code -------------------------------------------------------------===//

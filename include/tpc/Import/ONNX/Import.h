@@ -24,8 +24,11 @@ struct OnnxImportOptions {
   /// Whether missing data files are only a remark: the location of weights may be specified at
   /// launch, or weights may be generated.
   bool allowMissingData = true;
-  /// Location of external data if it is not next to the model: a folder or a file.
+  /// Location of external data if it is not next to the model, a folder or a file; or a checkpoint
+  /// of safetensors that replaces initializers (lib/Import/ONNX/MatchCheckpoint.h).
   std::string weights = {};
+  /// File that names tensors of the checkpoint for initializers. Empty: none.
+  std::string weightsMap = {};
   /// Values of integer or boolean inputs, which become constants.
   std::map<std::string, int64_t> inputs = {};
   /// Whether inputs that select a form of the model become constants, with the values that

@@ -13,6 +13,7 @@
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
+#include "llvm/ADT/DenseMap.h"
 
 namespace onnx {
 class TensorProto;
@@ -23,12 +24,17 @@ namespace mlir::tpc::frontend {
 struct TensorSource {
   std::string name;
   RankedTensorType type;
+  /// Type in the file of a tensor of a checkpoint, if it differs from `type`: the floating-point
+  /// type may differ, there may be other dimensions of size 1, and with `isTransposed` the last two
+  /// dimensions are swapped. Otherwise null.
+  RankedTensorType storedType;
+  bool isTransposed = false;
   /// Bits of an element if several elements share a byte; `type` is then the type of the bytes.
   /// Otherwise 0.
   int64_t packedBits = 0;
   /// Shape of packed elements whose rows do not end at a byte; `type` is then one row of bytes.
   std::optional<llvm::SmallVector<int64_t>> unalignedShape;
-  uint64_t bytes = 0; // size of all elements, less than 2^63
+  uint64_t bytes = 0; // size of all elements in the file, less than 2^63
   /// Name of the file for tpc.weight: relative to the model's folder, or absolute. Empty if the
   /// elements are in `memory`.
   std::string file;
@@ -39,6 +45,7 @@ struct TensorSource {
   std::string memory;
 
   int64_t elements() const { return type.getNumElements(); }
+  RankedTensorType getStoredType() const { return storedType ? storedType : type; }
 };
 
 /// Returns the element type for a TensorProto.DataType; null if tpc does not support it.
@@ -60,6 +67,11 @@ public:
   TensorReader(MLIRContext *context, llvm::StringRef path, std::vector<ByteRange> ranges,
                llvm::StringRef weights);
 
+  /// From now on, `read` returns `source` for `proto`.
+  void replace(const ::onnx::TensorProto &proto, TensorSource source) {
+    replacements[&proto] = std::move(source);
+  }
+
   /// Whether data was read from an external file.
   bool hasExternalData() const { return !location.empty(); }
 
@@ -68,6 +80,8 @@ public:
 
   /// Loads the elements as an attribute. The caller must check that the tensor is small.
   llvm::Expected<DenseElementsAttr> load(const TensorSource &source);
+  /// Reads one floating-point number of a tensor that is in a file, by its index in the file.
+  llvm::Expected<double> readNumber(const TensorSource &source, int64_t index);
 
   /// Recognizes a band matrix of one-byte elements: a stored mask of causal or local attention.
   /// Reads tensors of up to 64 MiB.
@@ -85,6 +99,7 @@ private:
   MLIRContext *context;
   std::string path, fileName, weights;
   std::vector<ByteRange> ranges;
+  llvm::DenseMap<const ::onnx::TensorProto *, TensorSource> replacements;
   std::string location; ///< location of the external data that was read last
 };
 
@@ -102,6 +117,10 @@ private:
 /// `location` or under the file name of `location`. Then the file must exist.
 llvm::Error resolveDataFile(llvm::StringRef modelPath, llvm::StringRef location, std::string &file,
                             std::string &path, bool &exists, llvm::StringRef weights = {});
+
+/// Sets `file` to the path of an existing file `relative` below `folder`, both given by the user.
+/// Symbolic links are followed as by `resolveDataFile`.
+llvm::Error resolveInFolder(llvm::StringRef folder, llvm::StringRef relative, std::string &file);
 
 } // namespace mlir::tpc::frontend
 

@@ -38,8 +38,12 @@ struct StrippedModel {
 /// index of its byte range.
 inline constexpr llvm::StringLiteral kRangeKey = "\x01tpc.range";
 
-/// Reads the file. Drops fields that the importer ignores: documentation, metadata, value_info,
-/// training information.
+/// Key of a node's metadata with the modules that it is in, which torch.onnx.export(dynamo=True)
+/// writes: `['', 'model.layers.0', 'model.layers.0.mlp', 'linear_4']`.
+inline constexpr llvm::StringLiteral kScopesKey = "pkg.torch.onnx.name_scopes";
+
+/// Reads the file. Drops fields that the importer ignores: documentation, other metadata,
+/// value_info, training information.
 llvm::Expected<StrippedModel> readStrippedModel(llvm::StringRef path);
 
 } // namespace mlir::tpc::frontend

@@ -29,8 +29,8 @@ def LowerReshards : Pass<"tpc-lower-reshards", "::mlir::ModuleOp"> {
     axes that occur in either distribution. An `exchange` replaces a subsequence if it sends fewer
     bytes. A collective that is not among the expected collectives of the tactics (`tpc.tactics`) is
     an error with the value's ONNX node, because unexpected all-gathers make a partition slow;
-    `allow-reshard` disables this check. A `tpc.roll` with split runs becomes a
-    `collective_permute`, which must be expected too.
+    `allow-reshard` disables this check. A `tpc.roll` with split runs becomes a `collective_permute`
+    or, for non-contiguous shards of runs, a gather; both must be expected.
   }];
   let options = [Option<"allowReshard", "allow-reshard", "bool", "false",
                         "Accept collectives that are not expected by a tactic">];
@@ -83,9 +83,9 @@ def CoalesceCollectives : Pass<"tpc-coalesce-collectives", "::mlir::ModuleOp"> {
   let summary = "Merge small adjacent collectives";
   let description = [{
     Merges all-reduces, all-gathers or reduce-scatters of the same kind over the same axes if they
-    are independent, close together (at most seven ops between them) and latency-bound (α ≥ β·bytes,
-    by `tpc.links` and nominal sizes). The operands are concatenated along an unsplit dimension.
-    All-reduces of unsplit values of different shapes are flattened first.
+    are independent, close together (at most six others between them) and latency-bound (α ≥
+    β·bytes, by `tpc.links` and nominal sizes). The operands are concatenated along an unsplit
+    dimension. All-reduces of unsplit values of different shapes are flattened first.
 
     ```mlir
     %1 = tpc.all_reduce %a over ["tp"] : (8) sum{tp} -> (8)

@@ -102,8 +102,8 @@ def RaiseExperts : Pass<"tpc-raise-experts", "func::FuncOp"> {
   let summary = "Recognize mixtures of experts";
   let description = [{
     Exporters write the experts of a token as matmuls with gathered weights, which copy k matrices
-    for each token. With the gates of k experts and their ids, this is `tpc.moe`, which computes the
-    same without copies. Biases, gated activations with limits, and both orders of a matrix's
+    for each token. With the routing weights and ids of k experts, this is `tpc.moe`, which computes
+    the same without copies. Biases, gated activations with limits, and both orders of a matrix's
     dimensions are recognized; ids must be selections of an iota, so that they are in bounds.
 
     ```mlir
@@ -117,6 +117,42 @@ def RaiseExperts : Pass<"tpc-raise-experts", "func::FuncOp"> {
     %r = tpc.moe silu %x, %routing, %up, %down gate %gate top_k 2
     ```
   }];
+}
+
+def QuantizeWeights : Pass<"tpc-quantize-weights", "ModuleOp"> {
+  let summary = "Quantize the weights of matmuls";
+  let description = [{
+    Reads the float weights of matmuls, writes packed integers and scales to a file, and replaces
+    each matrix by `tpc.dequantize`. The number with the largest magnitude of a block becomes
+    -2^(bits - 1), and its block has one scale. Blocks are columns of a matrix, or parts of one.
+    Numbers of a column are adjacent, so that columns and whole blocks can be split. A weight that
+    other ops read as well, such as a tied embedding, is kept for these.
+
+    Runs on the import level, before the model of the proof is recorded: the program is proved equal
+    to the quantized model.
+
+    ```mlir
+    %w = tpc.parameter @w : tensor<64x192xf32>
+    %r = tpc.matmul %x, %w
+    ```
+    becomes, for `type=int4` (blocks of 32)
+    ```mlir
+    %q = tpc.parameter @w.int4 : tensor<192x2x16xi8>
+    %s = tpc.parameter @w.scale : tensor<192x2x1x1xf32>
+    %d = tpc.dequantize %q, %s bits 4 : tensor<192x2x16x2xf32>
+    %t = tpc.transpose %d [1, 2, 3, 0]
+    %m = tpc.reshape %t : tensor<64x192xf32>
+    %r = tpc.matmul %x, %m
+    ```
+    Errors: no matmul has a float weight; a weight that cannot be read, or has a number that is not
+    finite.
+  }];
+  let options = [Option<"type", "type", "std::string", "\"int8\"",
+                        "int8 or int4, and a block size: int4:64">,
+                 Option<"file", "file", "std::string", "\"quantized.weights\"", "The new file">,
+                 Option<"writes", "writes", "bool", "true",
+                        "Write the file; otherwise only its layout is determined">];
+  let dependentDialects = ["mlir::tpc::TpcDialect"];
 }
 
 def SplitFusedProjections : Pass<"tpc-split-fused-projections", "func::FuncOp"> {

@@ -70,7 +70,8 @@ static Value windowMask(Node &n, Value past, const SymExpr &sq, const SymExpr &s
 }
 
 namespace {
-/// Operands of an attention op in [b, s, heads, d], and what hides keys.
+/// Queries and keys of an attention op, [b, s, heads, d], with all that determines its scores:
+/// masks, bias, position of the first query, scale, softcap.
 struct Attended {
   Value q, k, keyMask, mask, bias, before;
   double scale, softcap;
@@ -179,7 +180,8 @@ static LogicalResult importAttention(Node &n) {
                      << "; all must be known, and the first a multiple of the second";
   double scale = n.getFloat("scale", 1 / std::sqrt((double)*d));
 
-  // nonpad_kv_seqlen: numbers of valid keys; the queries are at the last of them.
+  // nonpad_kv_seqlen: the number of valid keys of each sequence. The queries have the positions of
+  // the last valid keys.
   Value valid, keyMask, lengths;
   if (n.has(6)) {
     const Tensor &given = n.in(6);

@@ -94,20 +94,20 @@ static Value pad(Node &n, Value v, int64_t dim, int64_t begin, int64_t end) {
 
 /// Returns rows [batch, positions, channels * kernel] of patches that do not overlap.
 static Value makePatches(Node &n, Value x, const Window &window, ArrayRef<SymExpr> positions) {
-  Sizes open = {getSizes(x)[0], getSizes(x)[1]};
+  Sizes divided = {getSizes(x)[0], getSizes(x)[1]};
   SmallVector<int64_t> permutation = {0};
   for (int64_t i = 0; i < window.rank(); ++i) {
     x = n.slice(x, 2 + i, SymExpr(0), positions[i] * SymExpr(window.kernel[i]));
-    open.push_back(positions[i]);
-    open.push_back(SymExpr(window.kernel[i]));
+    divided.push_back(positions[i]);
+    divided.push_back(SymExpr(window.kernel[i]));
     permutation.push_back(2 + 2 * i);
   }
   permutation.push_back(1);
   for (int64_t i = 0; i < window.rank(); ++i)
     permutation.push_back(3 + 2 * i);
-  SymExpr columns = open[1] * SymExpr(window.count());
-  return n.reshape(n.transpose(n.reshape(x, open), permutation),
-                   {open[0], product(positions), columns});
+  SymExpr columns = divided[1] * SymExpr(window.count());
+  return n.reshape(n.transpose(n.reshape(x, divided), permutation),
+                   {divided[0], product(positions), columns});
 }
 
 /// Returns rows [batch, positions, kernel * channels] of windows, which may overlap.

@@ -46,7 +46,7 @@ static FailureOr<Attributes> readAttributes(Node &n) {
   return a;
 }
 
-/// Returns the activation before the product with the other projection.
+/// Returns the activation of the gate, which is then multiplied with the other projection.
 static std::optional<ExpertActivation> getActivation(StringRef name) {
   if (name == "relu")
     return ExpertActivation::Relu;

@@ -139,7 +139,7 @@ static LogicalResult importTrilu(Node &n) {
     if (known->size() != 1)
       return n.error() << "needs one number for k";
     k = (*known)[0];
-    // Beyond any matrix: row + k must not overflow at run time.
+    // Clamps k to a diagonal beyond any matrix, so that row + k does not overflow at run time.
     constexpr int64_t far = 1ll << 40;
     if (std::optional<int64_t> value = k.asConstant())
       k = SymExpr(std::clamp(*value, -far, far));

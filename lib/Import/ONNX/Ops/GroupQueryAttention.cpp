@@ -115,8 +115,8 @@ LogicalResult GroupQueryAttention::readAttributes() {
       return n.error() << "has a quantized cache (k_quant_type = " << types[0]
                        << ", v_quant_type = " << types[1] << ", kv_cache_bit_width = " << bits
                        << "), which tpc does not have; export the model with a cache of floats";
-  // It states whether the caller's caches have tokens before the window. Imported caches have all
-  // tokens; a generation keeps those of the window.
+  // The attribute states whether the caller's caches have tokens before the window. Imported caches
+  // have all tokens; a generation keeps those of the window.
   n.ignore("sliding_window_cache");
   if (window == 0 || window < -1 || (window > 0 && !causal))
     return n.error() << "has local_window_size = " << window << " and causal = " << int(causal)
@@ -246,7 +246,7 @@ LogicalResult GroupQueryAttention::findRows() {
   if (!lengths)
     return failure();
   // Row j of `present` is row j of the past, or row past + j - length of the concatenation. Rows
-  // after the new tokens are unspecified; any row serves.
+  // after the new tokens are unspecified, so they may be any rows.
   Value j = IotaOp::create(n.b, n.loc, n.type(index(), {1, total}), 1);
   Value length = n.reshape(lengths, {batch(), 1});
   Value moved = n.binary<SubOp>(n.binary<AddOp>(j, number(past)), length);

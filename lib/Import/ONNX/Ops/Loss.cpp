@@ -8,8 +8,8 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
 /// Imports the loss of labels [batch, d..] under log-probabilities [batch, classes, d..]. The
-/// probability of a label is a sum over classes, of which one is not zero: such sums can be split
-/// over ranks.
+/// log-probability of a label is computed as a sum over classes with one non-zero term, because a
+/// sum can be split over ranks.
 static LogicalResult makeLoss(Node &n, Value logProbs) {
   if (!logProbs)
     return failure();

@@ -12,7 +12,7 @@ static Value normVector(Node &n, unsigned i, ArrayRef<SymExpr> normalized) {
   if (!v)
     return {};
   SymExpr size = product(normalized);
-  // Ignore leading dimensions of size 1.
+  // If the vector has the normalized size, the reshape below removes leading dimensions of size 1.
   if (product(n.in(i).shape) != size && product(n.in(i).shape).isConstant()) {
     // A single number or a repeating vector broadcasts.
     FailureOr<Sizes> sizes = n.broadcast(n.in(i).shape, normalized);

@@ -1,9 +1,9 @@
 //===- QuantizeLinear.cpp - QuantizeLinear, DequantizeLinear, MatMulInteger ===//
 //
 // Weights that DequantizeLinear reads stay in bytes, and tpc.dequantize computes their numbers.
-// Activations are quantized by element-wise ops. Matrices of integers are multiplied in f32: ONNX
-// Runtime's results are integers, which f32 has exactly up to 2^24, and with a relative error of
-// 2^-24 beyond.
+// Activations are quantized by element-wise ops. Matrices of integers are multiplied in f32. ONNX
+// Runtime's results are integers, which f32 represents exactly up to 2^24, and with a relative
+// error of 2^-24 beyond.
 //
 //===----------------------------------------------------------------------===//
 
@@ -223,7 +223,7 @@ static LogicalResult importQuantizeLinear(Node &n) {
   return n.result(n.reshape(quantize(n, quotient, zero, bytes), x.shape));
 }
 
-/// The range of all numbers, extended to zero, becomes 0 to 255.
+/// Maps the range of all numbers, extended to contain zero, to 0 to 255.
 static LogicalResult importDynamicQuantizeLinear(Node &n) {
   if (failed(n.expectInputs(1)) || failed(n.expectFloat(0)))
     return failure();
@@ -249,8 +249,8 @@ static LogicalResult importDynamicQuantizeLinear(Node &n) {
                  failed(n.set(2, n.wrap(zero))));
 }
 
-/// Returns a factor of a matmul of integers in f32, minus its zero point. Each row of a left
-/// factor, and each column of a right one, can have its own zero point.
+/// Returns an operand of a matmul of integers: its numbers in f32, minus its zero point. Each row
+/// of a left operand, and each column of a right operand, can have its own zero point.
 static Value makeFactor(Node &n, unsigned input, unsigned zeros, bool isRight) {
   const Tensor &x = n.in(input);
   Type single = n.b.getF32Type();

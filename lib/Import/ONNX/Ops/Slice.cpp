@@ -19,10 +19,9 @@ struct SliceRange {
 };
 } // namespace
 
-/// Returns position `e` in a dimension of size n. A negative position counts from the end, and the
-/// result is clamped to [0, n]. The sign of `e` is decided for all sizes of at least 1. An
-/// undecided comparison becomes a constraint: `sequence` in a dimension of 8 requires sequence <=
-/// 8.
+/// Returns position `e` in a dimension. A negative position counts from the end, and the result is
+/// clamped to [0, size]. The sign of `e` is decided for all sizes of at least 1. An undecided
+/// comparison becomes a constraint: `sequence` in a dimension of 8 requires sequence <= 8.
 static std::optional<SymExpr> position(Node &n, const SymExpr &e, const SymExpr &size) {
   auto nonNegative = [](const SymExpr &x) {
     std::optional<int64_t> lower = x.lowerBound(0);
@@ -61,14 +60,14 @@ static std::optional<SymExpr> position(Node &n, const SymExpr &e, const SymExpr 
   return at;
 }
 
-/// Returns elements start, start + step, … before end of a dimension of size n.
+/// Returns the elements start, start + step, … before `end` of a dimension.
 static std::optional<SliceRange> slicePart(Node &n, const SymExpr &start, const SymExpr &end,
                                            int64_t step, const SymExpr &size) {
   if (step > 0) {
     auto from = position(n, start, size), to = position(n, end, size);
     if (!from || !to)
       return std::nullopt;
-    // Both positions are in [0, n].
+    // Both positions are in [0, size].
     SymExpr length = *to - *from;
     if (*to != size && !from->isConstant(0))
       length = n.maximum(length, SymExpr(0),
@@ -78,8 +77,8 @@ static std::optional<SliceRange> slicePart(Node &n, const SymExpr &start, const 
       length = SymExpr::floorDiv(length + SymExpr(step - 1), SymExpr(step));
     return SliceRange{*from, length};
   }
-  // Negative step: the start is clamped to [0, n - 1] (unlike numpy), the end to [-1, n - 1]. Only
-  // constants are supported.
+  // Negative step: the start is clamped to [0, size - 1] (unlike numpy), the end to [-1, size - 1].
+  // Only constants are supported.
   auto s = start.asConstant(), e = end.asConstant();
   if (!s || !e) {
     n.error() << "slices backwards from `" << start.str() << "` to `" << end.str()

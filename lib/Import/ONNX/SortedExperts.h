@@ -1,0 +1,131 @@
+//===- SortedExperts.h - Experts with rows sorted by expert -----*- C++ -*-===//
+
+#ifndef TPC_LIB_IMPORT_ONNX_SORTEDEXPERTS_H
+#define TPC_LIB_IMPORT_ONNX_SORTEDEXPERTS_H
+
+#include "Importer.h"
+
+#include "onnx.pb.h"
+
+namespace mlir::tpc::frontend {
+
+using ::onnx::NodeProto;
+
+namespace sorted {
+
+/// Role of a value computed from the sort.
+enum class Kind {
+  Rows,    ///< [N, ...] in sorted order
+  Ids,     ///< Rows: the sorted ids, or a function of one id each
+  Order,   ///< Rows: the sort's indices
+  Token,   ///< Rows: order / number
+  False,   ///< Rows: false or 0, because an index is not negative
+  Unknown, ///< Rows: a function of the order without a row of other data
+  Counts,  ///< histogram of the ids
+  Ends,    ///< cumulative sums of it
+  End,     ///< element `number` of Ends
+  Range,   ///< indices of the rows of expert `number`
+  Part,    ///< rows of expert `number`, of `rows`
+  Product, ///< their matmul with its matrix in `stack`
+  Inverse, ///< inverse permutation
+};
+
+struct Role {
+  Kind kind;
+  int rank = 1;
+  int64_t number = 0;
+  StringRef rows = {}, stack = {};
+
+  bool isRows() const { return kind <= Kind::Unknown; }
+  bool isOrder() const {
+    return kind == Kind::Order || kind == Kind::Token || kind == Kind::False ||
+           kind == Kind::Unknown;
+  }
+};
+
+using Nodes = SmallVectorImpl<const NodeProto *>;
+
+class SortedExperts {
+public:
+  SortedExperts(Nodes &nodes, Importer &importer, Scope &scope, NewNodes &storage)
+      : nodes(nodes), importer(importer), scope(scope), storage(storage) {
+    for (const NodeProto *node : nodes)
+      for (const std::string &output : node->output())
+        if (!output.empty())
+          producers[output] = node;
+  }
+  /// Returns false if the uses of the sort are not those of experts.
+  bool match(const NodeProto &sort, const llvm::StringSet<> &outputs);
+  void apply();
+
+private:
+  bool isSort(const NodeProto &node);
+  bool visit(const NodeProto &node);
+  bool visitElementwise(const NodeProto &node);
+  bool visitGather(const NodeProto &node);
+  bool visitHistogram(const NodeProto &node);
+  bool visitMatMul(const NodeProto &node);
+  bool visitConcat(const NodeProto &node);
+  bool visitDiv(const NodeProto &node);
+
+  const NodeProto *producer(StringRef name) const { return producers.lookup(name); }
+  const Role *roleOf(StringRef name) const {
+    auto it = roles.find(name);
+    return it == roles.end() ? nullptr : &it->second;
+  }
+  const Role *roleOf(const NodeProto &node, int input) const {
+    return input < node.input_size() ? roleOf(node.input(input)) : nullptr;
+  }
+  bool set(const NodeProto &node, const Role &role, int output = 0) {
+    roles[node.output(output)] = role;
+    return true;
+  }
+  /// Same as `set`, for a node that is no longer needed.
+  bool drop(const NodeProto &node, const Role &role) {
+    dropped.insert(&node);
+    return set(node, role);
+  }
+  std::optional<SmallVector<double>> constant(StringRef name);
+  std::optional<double> scalar(StringRef name);
+  bool isNumber(const NodeProto &node, int input, double number);
+  std::optional<int> rankOf(StringRef name, int depth = 0);
+  /// Returns the function of an id that `name` is, at `id`.
+  std::optional<double> evaluate(StringRef name, double id, bool &isFloat, int depth = 0);
+
+  NodeProto &add(StringRef type, ArrayRef<StringRef> inputs, const Twine &output);
+  StringRef addInts(const Twine &name, ArrayRef<int64_t> ints);
+  void replace(const NodeProto &node, ArrayRef<NodeProto *> by) {
+    for (NodeProto *added : by)
+      added->set_name(node.name());
+    replacements[&node].assign(by.begin(), by.end());
+  }
+
+  Nodes &nodes;
+  Importer &importer;
+  Scope &scope;
+  NewNodes &storage;
+  llvm::StringMap<const NodeProto *> producers;
+  llvm::StringMap<Role> roles;
+  llvm::DenseSet<const NodeProto *> dropped;
+  llvm::DenseMap<const NodeProto *, SmallVector<const NodeProto *>> replacements;
+  std::map<std::string, Tensor> constants; // new
+  StringRef ids;
+  int64_t bins = 0; // of the histogram
+  bool hasProducts = false, hasResult = false;
+};
+
+/// Returns an integer attribute, or `otherwise`.
+int64_t getInt(const NodeProto &node, StringRef name, int64_t otherwise);
+bool isOneOf(const NodeProto &node, std::initializer_list<StringRef> types);
+
+} // namespace sorted
+
+/// Replaces experts whose rows are sorted by expert (SortedExperts.cpp) by nodes without a sort.
+/// `nodes` are in order, producers first. `outputs`: names used outside of them. New nodes are
+/// added to `storage`.
+void unsortExperts(SmallVectorImpl<const NodeProto *> &nodes, const llvm::StringSet<> &outputs,
+                   Importer &importer, Scope &scope, NewNodes &storage);
+
+} // namespace mlir::tpc::frontend
+
+#endif // TPC_LIB_IMPORT_ONNX_SORTEDEXPERTS_H

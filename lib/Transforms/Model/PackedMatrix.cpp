@@ -1,0 +1,191 @@
+//===- PackedMatrix.cpp - Quantization of one matrix ----------------------===//
+
+#include "PackedMatrix.h"
+
+#include "tpc/Dialect/Elements.h"
+
+#include "llvm/ADT/APFloat.h"
+#include "llvm/Support/FileSystem.h"
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+static llvm::Error makeError(const llvm::Twine &message) {
+  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
+}
+
+//===----------------------------------------------------------------------===//
+// Matrices in files
+//===----------------------------------------------------------------------===//
+
+/// Returns the distances of the elements of a dimension from its first element.
+static std::vector<int64_t> getDistances(ViewAttr view, unsigned dim) {
+  std::vector<int64_t> all = {0};
+  for (StridedFactorAttr factor : view.getFactors(dim)) { // major to minor
+    std::vector<int64_t> next;
+    next.reserve(all.size() * factor.getSize());
+    for (int64_t distance : all)
+      for (int64_t i = 0; i < factor.getSize(); ++i)
+        next.push_back(distance + i * factor.getStride());
+    all = std::move(next);
+  }
+  return all;
+}
+
+llvm::Expected<FileMatrix> FileMatrix::open(StringRef path, uint64_t offset, RankedTensorType type,
+                                            ViewAttr view) {
+  uint64_t bytes = type.getNumElements() * getElementBytes(type), fileBytes;
+  if (std::error_code problem = llvm::sys::fs::file_size(path, fileBytes))
+    return makeError("'" + path + "' cannot be read: " + problem.message());
+  if (offset > fileBytes || bytes > fileBytes - offset)
+    return makeError("'" + path + "' has " + llvm::Twine(fileBytes) +
+                     " bytes, but the weight ends at byte " + llvm::Twine(offset + bytes));
+  auto file = llvm::MemoryBuffer::getFileSlice(path, bytes, offset);
+  if (!file)
+    return makeError("'" + path + "' cannot be read: " + file.getError().message());
+  FileMatrix matrix;
+  matrix.file = std::move(*file);
+  matrix.element = type.getElementType();
+  matrix.rows = getDistances(view, 0);
+  matrix.columns = getDistances(view, 1);
+  for (int64_t &row : matrix.rows)
+    row += view.getOffset();
+  return matrix;
+}
+
+template <typename Load>
+void FileMatrix::read(int64_t column, int64_t count, float *to, Load load) const {
+  const char *bytes = file->getBufferStart();
+  int64_t numRows = getRows();
+  for (int64_t row = 0; row < numRows; ++row)
+    for (int64_t i = 0; i < count; ++i)
+      to[i * numRows + row] = load(bytes, rows[row] + columns[column + i]);
+}
+
+void FileMatrix::read(int64_t column, int64_t count, float *to) const {
+  auto loadBits = [](const char *bytes, int64_t at, auto bits) {
+    std::memcpy(&bits, bytes + at * sizeof(bits), sizeof(bits));
+    return bits;
+  };
+  if (element.isF32())
+    return read(column, count, to, [&](const char *bytes, int64_t at) {
+      return llvm::bit_cast<float>(loadBits(bytes, at, uint32_t()));
+    });
+  if (element.isBF16())
+    return read(column, count, to, [&](const char *bytes, int64_t at) {
+      return llvm::bit_cast<float>(uint32_t(loadBits(bytes, at, uint16_t())) << 16);
+    });
+  read(column, count, to, [&](const char *bytes, int64_t at) {
+    uint32_t half = loadBits(bytes, at, uint16_t()), magnitude = (half & 0x7fff) << 13;
+    // The exponent of f16 is smaller by 112. The largest one is that of infinities and NaN.
+    float value = half >= 0xfc00 || (half & 0x7fff) >= 0x7c00
+                      ? llvm::bit_cast<float>(magnitude | 0x7f800000)
+                      : llvm::bit_cast<float>(magnitude) * 0x1p112f;
+    return half & 0x8000 ? -value : value;
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Quantization
+//===----------------------------------------------------------------------===//
+
+/// Appends a scale, rounded to its type. Returns the rounded scale.
+static float appendScale(std::vector<char> &scales, Type type, float scale) {
+  llvm::APFloat rounded(scale);
+  bool losesInfo;
+  rounded.convert(cast<FloatType>(type).getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven,
+                  &losesInfo);
+  // A scale of zero would make all numbers zero.
+  if (rounded.isZero())
+    rounded = llvm::APFloat(rounded.getSemantics(), 1);
+  uint64_t bits = rounded.bitcastToAPInt().getZExtValue();
+  const char *bytes = reinterpret_cast<const char *>(&bits);
+  scales.insert(scales.end(), bytes, bytes + getElementBytes(type));
+  rounded.convert(llvm::APFloat::IEEEsingle(), llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+  return rounded.convertToFloat();
+}
+
+namespace {
+/// Measures the relative error of products of random rows with a quantized matrix.
+class RandomRows {
+public:
+  explicit RandomRows(int64_t rows) : x(rows * count) {
+    std::mt19937_64 random(1);
+    std::normal_distribution<float> normal;
+    for (float &value : x)
+      value = normal(random);
+  }
+  void add(ArrayRef<float> column, ArrayRef<float> difference) {
+    float result[count] = {}, change[count] = {};
+    for (size_t row = 0; row < column.size(); ++row)
+      for (int i = 0; i < count; ++i) {
+        result[i] += x[row * count + i] * column[row];
+        change[i] += x[row * count + i] * difference[row];
+      }
+    for (int i = 0; i < count; ++i) {
+      results += double(result[i]) * result[i];
+      changes += double(change[i]) * change[i];
+    }
+  }
+  double getError() const { return results > 0 ? std::sqrt(changes / results) : 0; }
+
+private:
+  static constexpr int count = 4;
+  std::vector<float> x; // [rows of the matrix, count]
+  double results = 0, changes = 0;
+};
+} // namespace
+
+llvm::Expected<PackedMatrix> mlir::tpc::quantize(const FileMatrix &matrix, int64_t bits,
+                                                 int64_t block, Type scaleType) {
+  int64_t rows = matrix.getRows(), columns = matrix.getColumns();
+  int64_t each = 8 / bits, rowBytes = rows / each;
+  float lowest = -float(1 << (bits - 1)), highest = -lowest - 1;
+  PackedMatrix packed;
+  packed.numbers.resize(columns * rowBytes);
+  packed.scales.reserve(columns * (rows / block) * getElementBytes(scaleType));
+  RandomRows randomRows(rows);
+  constexpr int64_t step = 16; // columns of a cache line
+  std::vector<float> values(step * rows), differences(rows), rounded(rows);
+  for (int64_t column0 = 0; column0 < columns; column0 += step) {
+    int64_t count = std::min(step, columns - column0);
+    matrix.read(column0, count, values.data());
+    for (int64_t i = 0; i < count; ++i) {
+      const float *column = values.data() + i * rows;
+      for (int64_t row0 = 0; row0 < rows; row0 += block) {
+        float low = 0, high = 0;
+        bool isFinite = true;
+        for (int64_t row = row0; row < row0 + block; ++row) {
+          low = std::min(low, column[row]);
+          high = std::max(high, column[row]);
+          isFinite &= std::fabs(column[row]) <= std::numeric_limits<float>::max();
+        }
+        if (!isFinite)
+          return makeError("a number of column " + llvm::Twine(column0 + i) + " is not finite");
+        float largest = -low > high ? low : high;
+        float scale = appendScale(packed.scales, scaleType, largest == 0 ? 1.0f : largest / lowest);
+        for (int64_t row = row0; row < row0 + block; ++row) {
+          // The sum rounds to an integer, ties to even.
+          float number = std::max(lowest, std::min(highest, column[row] / scale));
+          rounded[row] = number + 12582912.0f - 12582912.0f;
+          differences[row] = rounded[row] * scale - column[row];
+        }
+      }
+      randomRows.add(ArrayRef(column, rows), differences);
+      char *to = packed.numbers.data() + (column0 + i) * rowBytes;
+      uint32_t mask = (1u << bits) - 1;
+      for (int64_t byte = 0; byte < rowBytes; ++byte) {
+        uint32_t all = 0;
+        for (int64_t j = 0; j < each; ++j)
+          all |= (uint32_t(int32_t(rounded[byte * each + j])) & mask) << (j * bits);
+        to[byte] = char(all);
+      }
+    }
+  }
+  packed.error = randomRows.getError();
+  return packed;
+}

@@ -1,0 +1,86 @@
+"""Experts whose rows the exporter sorts by expert: recognized, and ONNX Runtime's results."""
+
+import numpy as np
+import onnx
+import pytest
+
+from models import MODELS
+from tpc.reference import Session, difference
+
+FOLDER = MODELS / "experts"
+CASES = [
+    ("mixtral", "tp2,ep2"),
+    ("deepseek_v3", "ep4"),
+    ("gpt_oss", "tp2,ep2,etp1"),
+    ("qwen2_moe", "tp2"),
+    ("phimoe", "tp2,ep2"),
+]
+
+
+def count_experts(tpcc, path, folder):
+    tpcc.call([path, "--emit=model", "-o", folder / "model.mlir"]).check()
+    return (folder / "model.mlir").read_text().count("tpc.moe ")
+
+
+@pytest.mark.parametrize("name, grid", CASES)
+def test_models(tpcc, tmp_path, name, grid):
+    path = FOLDER / f"{name}.onnx"
+    assert count_experts(tpcc, path, tmp_path) == 1
+    program, session = tpcc.compile(path, grid), Session(path)
+    random = np.random.default_rng(7)
+    feeds = [{"input_ids": random.integers(0, 67, shape)} for shape in ((2, 9), (1, 2), (3, 40))]
+    for feed, found in zip(feeds, program.run_all(feeds, ["logits"])):
+        error = difference(found["logits"], session.run(feed)["logits"])
+        assert error.relative < 2e-5, str(error)
+
+
+def find(model, test):
+    return next(node for node in model.graph.node if test(node))
+
+
+def is_sort(node):
+    return node.op_type == "TopK" and any(a.name == "largest" and a.i == 0 for a in node.attribute)
+
+
+def use_sorted_rows(model):
+    """The sorted ids are an output."""
+    name = find(model, is_sort).output[0]
+    model.graph.output.append(onnx.helper.make_tensor_value_info(name, 7, ["rows"]))
+
+
+def shift_ranges(model):
+    """The rows of expert 0 begin at 1."""
+    ranges = [n for n in model.graph.node if n.op_type == "Gather" and n.input[1] != ""]
+    producers = {o: n for n in model.graph.node for o in n.output}
+    rows = [n for n in ranges if getattr(producers.get(n.input[1]), "op_type", "") == "Range"]
+    one = onnx.numpy_helper.from_array(np.array(1), "one_more")
+    model.graph.initializer.append(one)
+    producers[rows[0].input[1]].input[0] = "one_more"
+
+
+def swap_experts(model):
+    """The results of experts 0 and 1 are in the other order."""
+    concat = find(model, lambda n: n.op_type == "Concat" and n.output[0].startswith("grouped_mm"))
+    concat.input[0], concat.input[1] = concat.input[1], concat.input[0]
+
+
+def scale_histogram(model):
+    """The bins are not one id each."""
+    node = find(model, lambda n: n.op_type == "ScatterElements" and n.input[0].startswith("zeros"))
+    producers = {o: n for n in model.graph.node for o in n.output}
+    divide = producers[producers[producers[node.input[1]].input[0]].input[0]]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(2), "wide_bins"))
+    divide.input[1] = "wide_bins"
+
+
+CHANGES = [use_sorted_rows, shift_ranges, swap_experts, scale_histogram]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
+def test_other_uses_are_an_error(tpcc, tmp_path, change):
+    """No rewrite if the result would depend on the sort."""
+    model = onnx.load(FOLDER / "mixtral.onnx")
+    change(model)
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    tpcc.call([path, "-o", tmp_path / "m"]).refused("TopK", "needs constant k")
