@@ -374,17 +374,18 @@ FailureOr<Report> mlir::tpc::computeReport(ModuleOp module, const Symbols &symbo
   return Counter(module, symbols).run();
 }
 
+llvm::json::Value CollectiveRow::toJSON() const {
+  return llvm::json::Object{
+      {"stage", stage}, {"axis", axis}, {"kind", kind}, {"count", count}, {"bytes", bytes}};
+}
+
 llvm::json::Value Report::toJSON() const {
   llvm::json::Object shape;
   for (const auto &[name, value] : symbols)
     shape[name] = value;
   llvm::json::Array rows, stageRows, functionRows, rankRows;
   for (const CollectiveRow &row : collectives)
-    rows.push_back(llvm::json::Object{{"stage", row.stage},
-                                      {"axis", row.axis},
-                                      {"kind", row.kind},
-                                      {"count", row.count},
-                                      {"bytes", row.bytes}});
+    rows.push_back(row.toJSON());
   for (const StageRow &row : stages) {
     llvm::json::Array parameters;
     for (const ParameterRow &parameter : row.parameters)

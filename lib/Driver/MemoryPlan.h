@@ -1,15 +1,14 @@
 //===- MemoryPlan.h - Splits that fit into given GPU memory -----*- C++ -*-===//
 //
-// Lowers the program for each split to buffers, and sums the memory of a rank: weights, inputs, the
-// stack of a step, workspaces. The result is an upper bound of the executable's estimate at startup
-// (runtime/program/EstimateMemory.h).
+// Lowers the program for each split to buffers, and lists the memory of the worst-case rank
+// (tpc/Plan/RankMemory.h).
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_LIB_DRIVER_MEMORYPLAN_H
 #define TPC_LIB_DRIVER_MEMORYPLAN_H
 
-#include "tpc/Analysis/Nominal.h"
+#include "tpc/Plan/RankMemory.h"
 #include "tpc/Support/ShardSpec.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -25,12 +24,10 @@ struct TpccOptions;
 llvm::Expected<int64_t> checkMemoryPlan(TpccOptions &options);
 
 /// Memory of one split on its worst-case rank.
-struct MemoryRow {
+struct MemoryRow : mlir::tpc::RankMemory {
   int64_t tp = 1, pp = 1, ranks = 1;
   bool exists = true; // false: the split is rejected; see `why`
   std::string why;
-  int64_t weights = 0, inputs = 0, step = 0, libraries = 0;
-  int64_t getNeed() const { return weights + inputs + step + libraries; }
 };
 
 struct MemoryPlan {

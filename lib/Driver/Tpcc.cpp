@@ -37,8 +37,12 @@ int tpc::tpccMain(int argc, char **argv) {
 
   bool groups = !options.printGroups.empty();
   std::string error;
-  std::optional<ShardSpec> spec = ShardSpec::parse(
-      options.megatronShard, error, groups ? ShardSpec::For::Groups : ShardSpec::For::Partition);
+  bool isAuto = options.megatronShard == kAutoShard;
+  if (isAuto && groups)
+    return fail(options, "--print-groups: --megatron-shard=auto has no grid yet; name one");
+  std::optional<ShardSpec> spec =
+      ShardSpec::parse(isAuto ? "tp1" : options.megatronShard, error,
+                       groups ? ShardSpec::For::Groups : ShardSpec::For::Partition);
   if (!spec)
     return fail(options, "--megatron-shard: " + error);
   for (const std::string &note : spec->notes)

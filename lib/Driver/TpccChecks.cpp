@@ -119,11 +119,15 @@ Error TpccSession::check() {
       return bytes.takeError();
     memory = *bytes;
   }
+  llvm::Expected<std::optional<AutoShardRequest>> request = checkAutoShard(options);
+  if (!request)
+    return request.takeError();
+  autoShard = std::move(*request);
   if (Error problem = checkTarget(options))
     return problem;
 
   bool reportOnly = (!options.report.empty() || !options.certificate.empty() || options.explain ||
-                     !options.memoryPlan.empty()) &&
+                     !options.memoryPlan.empty() || autoShard) &&
                     options.output.empty() && !options.emitGiven;
   if (options.output.empty() && !reportOnly) {
     if (!isText(options.emit) || options.onnx)
@@ -193,8 +197,8 @@ Error TpccSession::checkLevel(Emit first) {
     return refuse("--annotations", "; annotations apply to an earlier level");
   if (!options.deviceConfiguration.empty())
     return refuse("--device-configuration", "; it applies to an earlier level");
-  if (!options.memoryPlan.empty())
-    return refuse("--memory-plan", "; its split is fixed");
+  if (!options.memoryPlan.empty() || autoShard)
+    return refuse(autoShard ? "--megatron-shard=auto" : "--memory-plan", "; its split is fixed");
   if (options.explain)
     return refuse("--explain", "; its tactics have run");
   return Error::success();
@@ -214,6 +218,7 @@ Error TpccSession::checkModel(mlir::ModuleOp module) {
                 mlir::tpc::TargetTraits::get(module).emitKernels && hasUnboundSizes(module, shape);
   return checkShape(module, shape,
                     !options.memoryPlan.empty()               ? "--memory-plan"
+                    : autoShard                               ? "--megatron-shard=auto"
                     : !options.report.empty() && !kernelsOnly ? "--report"
                                                               : "");
 }

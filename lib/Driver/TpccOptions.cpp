@@ -3,6 +3,7 @@
 #include "TpccOptions.h"
 
 #include "Version.h"
+#include "tpc/Cost/Machine.h"
 #include "tpc/printable.h"
 
 #include "llvm/Support/CommandLine.h"
@@ -45,6 +46,9 @@ EXAMPLES:
 
   Find the number of 80 GiB GPUs and the split over them:
     tpcc llama.onnx --memory-plan=80GiB --shape batch=8,sequence=4096
+
+  Choose the grid for eight GPUs, and compile for it:
+    tpcc llama.onnx --megatron-shard=auto --devices=8 --machine=h100-sxm --shape batch=8,sequence=4096 -o llama
 
   Print the groups of ranks that communicate:
     tpcc --print-groups=tp,dp,tp-dp --megatron-shard=tp2,pp2,dp2,order=tp-dp-pp --json
@@ -227,8 +231,31 @@ bool TpccOptions::parse(int argc, char **argv) {
 
   cl::OptionCategory partitioning("2. Partitioning");
   cl::opt<std::string, true> shardOption(
-      "megatron-shard", cl::desc("Ranks per axis, such as tp8,pp4 (default: tp1, one rank)"),
+      "megatron-shard",
+      cl::desc(
+          "Ranks per axis, such as tp8,pp4 (default: tp1, one rank); auto: the fastest grid of "
+          "--devices on --machine at --shape, printed with its time by cause"),
       cl::value_desc("spec"), cl::location(megatronShard), cl::init("tp1"), cl::cat(partitioning));
+  cl::opt<int64_t, true> devicesOption("devices", cl::desc("With auto: number of devices"),
+                                       cl::value_desc("number"), cl::location(devices), cl::init(0),
+                                       cl::cat(partitioning));
+  cl::opt<std::string, true> machineOption(
+      "machine",
+      cl::desc("With auto: the machine, a file that tpc-probe wrote, or a name: " +
+               llvm::join(Machine::getNames(), ", ")),
+      cl::value_desc("file|name"), cl::location(machine), cl::cat(partitioning));
+  cl::opt<int64_t, true> perNodeOption(
+      "gpus-per-node", cl::desc("With auto: devices of a node (default: all are in one)"),
+      cl::value_desc("number"), cl::location(gpusPerNode), cl::init(0), cl::cat(partitioning));
+  cl::opt<std::string, true> goalOption(
+      "goal",
+      cl::desc(
+          "With auto: latency (default), the time of a step; or throughput, with copies of the "
+          "grid on all devices"),
+      cl::value_desc("goal"), cl::location(goal), cl::cat(partitioning));
+  cl::opt<std::string, true> memoryOption(
+      "memory", cl::desc("With auto: memory that a rank may use (default: the device's)"),
+      cl::value_desc("size"), cl::location(memory), cl::cat(partitioning));
   cl::opt<std::string, true> linksOption(
       "links",
       cl::desc("Latency and bandwidth within and between nodes, as JSON (default: nodes with "
@@ -318,6 +345,10 @@ bool TpccOptions::parse(int argc, char **argv) {
            &certificateOption, &reportOption, &shapeOption, &memoryPlanOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
+  for (auto *option : {&machineOption, &goalOption, &memoryOption})
+    ok = ok && checkOnce(*option, option->getValue(), false);
+  for (auto *option : {&devicesOption, &perNodeOption})
+    ok = ok && checkOnce(*option, "1", false);
   if (ok && optLevel > 3) {
     llvm::WithColor::error(llvm::errs(), "tpcc")
         << "-O" << optLevel << ": there are levels 0 to 3\n";

@@ -43,6 +43,9 @@ struct TpccOptions {
   std::string shape;
   bool explain = false;
   std::string memoryPlan; // memory of a GPU for --memory-plan
+  // Flags of --megatron-shard=auto.
+  int64_t devices = 0, gpusPerNode = 0; // 0: not given
+  std::string machine, goal, memory;
   bool timing = false;
   DiagnosticFormat diagnostics = DiagnosticFormat::Text;
   int parent = 0; // process id of --end-with; 0: none
@@ -52,8 +55,8 @@ struct TpccOptions {
 
   /// Returns whether a program is needed, unlike for --print-groups alone.
   bool needsProgram() const {
-    return emitGiven || explain || !memoryPlan.empty() || !output.empty() || !report.empty() ||
-           !certificate.empty();
+    return emitGiven || explain || megatronShard == "auto" || !memoryPlan.empty() ||
+           !output.empty() || !report.empty() || !certificate.empty();
   }
 
   /// Parses the command line. Prints errors and returns false. Exits after --help and --version.

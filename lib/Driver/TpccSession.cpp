@@ -56,6 +56,43 @@ mlir::LogicalResult TpccSession::planMemory(Compilation &compilation) {
                     : printError(makeError("no split fits into " + options.memoryPlan));
 }
 
+mlir::LogicalResult TpccSession::chooseGrid(mlir::MLIRContext &context, CompileOptions compile) {
+  compile.verify = false;
+  compile.spec = ShardSpec();
+  Compilation compilation(context, std::move(compile));
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  if (mlir::failed(compilation.advance(Emit::Import, onStep)))
+    return mlir::failure();
+  if (Error problem = checkLevel(compilation.getFirst()))
+    return printError(std::move(problem));
+  if (mlir::failed(compilation.advance(Emit::Model, onStep)))
+    return mlir::failure();
+  if (Error problem = checkModel(compilation.getModule()))
+    return printError(std::move(problem));
+  progress.step("choosing a grid");
+  mlir::FailureOr<AutoShardPlan> plan = planAutoShard(compilation.getModule(), *autoShard, shape);
+  if (mlir::failed(plan))
+    return mlir::failure();
+  progress.clearLine();
+  Error error = writeOutput("-", [&](llvm::raw_pwrite_stream &os) {
+    if (options.json)
+      os << llvm::formatv("{0:2}", plan->toJSON()) << "\n";
+    else
+      plan->print(os);
+    return Error::success();
+  });
+  if (error)
+    return printError(std::move(error));
+  if (!plan->fits())
+    return printError(makeError("--megatron-shard=auto: " + plan->describeMisfit()));
+  std::string why;
+  std::optional<ShardSpec> chosen = ShardSpec::parse(plan->getSpec(plan->search.best[0].grid), why);
+  if (!chosen)
+    return printError(makeError("--megatron-shard=auto: " + why));
+  spec = *chosen;
+  return mlir::success();
+}
+
 mlir::LogicalResult TpccSession::printError(Error error) {
   progress.clearLine();
   ++errors;
@@ -285,6 +322,13 @@ mlir::LogicalResult TpccSession::run() {
                          packedWeights,
                          writesWeights,
                          fixedInputs};
+  if (autoShard) {
+    if (mlir::failed(chooseGrid(context, compile)))
+      return mlir::failure();
+    if (options.output.empty() && options.report.empty() && options.certificate.empty())
+      return mlir::success();
+    compile.spec = spec;
+  }
   if (options.onnx)
     compile.onAnnotated = [&](mlir::ModuleOp module) {
       return collectAnnotations(module, spec, devices);

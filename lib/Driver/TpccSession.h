@@ -3,6 +3,7 @@
 #ifndef TPC_LIB_DRIVER_TPCCSESSION_H
 #define TPC_LIB_DRIVER_TPCCSESSION_H
 
+#include "AutoShard.h"
 #include "Compile.h"
 #include "OnnxSharded.h"
 #include "Progress.h"
@@ -49,6 +50,8 @@ private:
   /// Prints what --quantize did: bytes, and errors of matmuls.
   void noteQuantization(const mlir::tpc::QuantizationReport &report);
   mlir::LogicalResult planMemory(Compilation &compilation);
+  /// Chooses the grid of --megatron-shard=auto and prints the plan. Sets `spec`.
+  mlir::LogicalResult chooseGrid(mlir::MLIRContext &context, CompileOptions compile);
   /// Writes the model's ONNX file with the shardings that the tactics chose.
   mlir::LogicalResult writeOnnx(Compilation &compilation);
   mlir::LogicalResult write(Compilation &compilation);
@@ -60,7 +63,8 @@ private:
   ShapeBinding shape;
   std::map<std::string, int64_t> fixedInputs;
   Progress progress{options.timing};
-  int64_t memory = 0;         // bytes of --memory-plan
+  int64_t memory = 0; // bytes of --memory-plan
+  std::optional<AutoShardRequest> autoShard;
   std::string packedWeights;  // file of --quantize
   bool writesWeights = false; // whether --quantize writes it
   OnnxDevices devices;        // for --emit=onnx-sharded

@@ -25,6 +25,8 @@ struct CollectiveRow {
   std::string kind; // "all_reduce", …
   int64_t count = 0;
   int64_t bytes = 0;
+
+  llvm::json::Value toJSON() const;
 };
 
 /// The view of a weight that one parameter op reads, on the rank with the most bytes.

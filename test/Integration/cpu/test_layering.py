@@ -134,7 +134,12 @@ def test_libraries_link_what_their_folders_include():
 # Names that only the folders of one target may use, and the files that register the target.
 TARGETS = {
     "Cpu": dict(
-        folders=("include/tpc/Conversion/Cpu", "lib/Conversion/Cpu", "runtime/cpu"),
+        folders=(
+            "include/tpc/Conversion/Cpu",
+            "lib/Conversion/Cpu",
+            "runtime/cpu",
+            "tools/tpc-probe",
+        ),
         headers=r'"(?:tpc/Conversion/Cpu/|Cpu/|cpu/)',
         names=r"\bcpuDevices\b|\bcpuTarget\b|\bisCpu\w*",
         registered=(

@@ -1,0 +1,110 @@
+//===- StepCost.h - Seconds of a step of a compiled program -----*- C++ -*-===//
+//
+// Estimates the time of one step on a machine, from a program at the buffers level: each library
+// call and generated kernel has a time of the machine's tables at its local sizes. Numbers and
+// bytes of collectives are those of the report (tpc/Analysis/Report.h). Ranks of a stage are one
+// class: the estimate is for coordinate 0 on every other axis, which has the largest shards.
+// Transfers of inputs and outputs between host and device are not included.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_COST_STEPCOST_H
+#define TPC_COST_STEPCOST_H
+
+#include "tpc/Analysis/Report.h"
+#include "tpc/Buffer/Buffer.h"
+#include "tpc/Cost/Machine.h"
+
+namespace mlir::tpc {
+
+/// Seconds by cause. `compute`: calls that are limited by arithmetic; `memory`: by memory
+/// bandwidth; `launch`: the constant part of all calls; `tensor`: collectives; `pipeline`: messages
+/// between stages, and the time that the busiest stage waits.
+struct Seconds {
+  double compute = 0, memory = 0, launch = 0, tensor = 0, pipeline = 0;
+
+  double total() const { return compute + memory + launch + tensor + pipeline; }
+  Seconds &operator+=(const Seconds &o);
+  Seconds operator*(double factor) const;
+};
+
+/// Names of the causes, and their values.
+constexpr const char *causeNames[] = {"compute", "memory", "launch", "tensor", "pipeline"};
+std::array<double, 5> getCauses(const Seconds &seconds);
+inline std::array<double, 5> getCauses(const ::tpc::Machine::Errors &errors) {
+  return {errors.compute, errors.memory, errors.launch, errors.tensor, errors.pipeline};
+}
+
+/// Work of matmuls with weights, for lower bounds.
+struct MatmulWork {
+  double flops = 0, weightBytes = 0;
+};
+
+/// Estimate of one step.
+struct StepCost {
+  Seconds seconds;       // of the step; `total` is the time until the last stage is done
+  double bubble = 0;     // fraction of the time of all stages in which they wait
+  unsigned measured = 0; // distinct times within tables
+  unsigned extrapolated = 0;
+  std::vector<Seconds> stages; // busy time of each stage in a step
+  MatmulWork work;             // of one rank of each stage, in the first micro-batch
+};
+
+/// Forward pipeline of micro-batches: `work[s][i]` is the time of micro-batch i in stage s, and
+/// `message[s]` that of the message from stage s to the next. Returns the time until all are done.
+double getPipelineSeconds(const std::vector<std::vector<double>> &work,
+                          const std::vector<double> &message);
+
+/// Times of the ops of a module at the buffers level, at given sizes and on a given grid.
+class StepEstimator {
+public:
+  /// `lowered`: program at the buffers level. Its symbolic sizes are evaluated with `grid`, which
+  /// may differ from the grid that it was compiled for in the sizes of axes. `copies`: copies of
+  /// the grid that run at the same time on the machine.
+  StepEstimator(ModuleOp lowered, GridAttr grid, const Symbols &symbols,
+                const ::tpc::Machine &machine, int64_t copies);
+  /// Returns the step's cost. An error names what the machine has no time of.
+  llvm::Expected<StepCost> run(const Report &report);
+
+private:
+  struct OpCost {
+    Seconds seconds;
+    MatmulWork work;
+
+    OpCost &operator+=(const OpCost &o);
+  };
+  OpCost visitBlock(Block &block);
+  OpCost visit(Operation &op);
+  OpCost visitProduct(buffer::ProductOp op);
+  Seconds visitAttention(buffer::AttentionOp op);
+  Seconds visitLaunch(buffer::LaunchOp op);
+  Seconds addMatmul(Type element, int64_t m, int64_t n, int64_t k);
+  Seconds addKernel(double bytes);
+  Seconds split(double seconds, bool isCompute) const;
+  int64_t evaluate(const ::tpc::SymExpr &size);
+  int64_t evaluate(SymExprAttr size) { return evaluate(size.getExpr()); }
+  double getBytes(Value place);
+  bool isCache(Value place);
+  llvm::Error addCommunication(const Report &report, std::vector<Seconds> &perMicroBatch,
+                               std::vector<double> &messages);
+  int64_t getRanksPerNode() const;
+  void count(bool extrapolates) { ++(extrapolates ? extrapolated : measured); }
+  void fail(const llvm::Twine &what) {
+    if (problem.empty())
+      problem = "machine '" + machine.name + "' has no times of " + what.str();
+  }
+
+  ModuleOp module;
+  GridAttr grid;
+  std::map<std::string, int64_t> values; // symbols, coordinates, and the micro-batch
+  const ::tpc::Machine &machine;
+  int64_t copies;
+  int64_t threads = 1;
+  DenseMap<Operation *, OpCost> functions; // at the current micro-batch
+  std::string problem;
+  unsigned measured = 0, extrapolated = 0;
+};
+
+} // namespace mlir::tpc
+
+#endif // TPC_COST_STEPCOST_H

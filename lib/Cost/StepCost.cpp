@@ -1,0 +1,379 @@
+//===- StepCost.cpp - Seconds of a step of a compiled program -------------===//
+
+#include "tpc/Cost/StepCost.h"
+
+#include "tpc/Dialect/RankSizes.h"
+#include "tpc/Support/Links.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::Machine;
+using ::tpc::SymExpr;
+
+/// From this number of queries on, attention is limited by operations.
+static constexpr int64_t manyQueries = 8;
+
+//===----------------------------------------------------------------------===//
+// Seconds
+//===----------------------------------------------------------------------===//
+
+Seconds &Seconds::operator+=(const Seconds &o) {
+  compute += o.compute;
+  memory += o.memory;
+  launch += o.launch;
+  tensor += o.tensor;
+  pipeline += o.pipeline;
+  return *this;
+}
+
+Seconds Seconds::operator*(double factor) const {
+  return {compute * factor, memory * factor, launch * factor, tensor * factor, pipeline * factor};
+}
+
+std::array<double, 5> mlir::tpc::getCauses(const Seconds &s) {
+  return {s.compute, s.memory, s.launch, s.tensor, s.pipeline};
+}
+
+double mlir::tpc::getPipelineSeconds(const std::vector<std::vector<double>> &work,
+                                     const std::vector<double> &message) {
+  // finish[i]: the time at which micro-batch i leaves the current stage.
+  std::vector<double> finish;
+  for (size_t stage = 0; stage < work.size(); ++stage) {
+    finish.resize(std::max(finish.size(), work[stage].size()), 0);
+    double free = 0;
+    for (size_t i = 0; i < work[stage].size(); ++i) {
+      double arrival = stage == 0 ? 0 : finish[i] + message[stage - 1];
+      free = finish[i] = std::max(free, arrival) + work[stage][i];
+    }
+  }
+  double last = 0;
+  for (double time : finish)
+    last = std::max(last, time);
+  return last;
+}
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+StepEstimator::StepEstimator(ModuleOp lowered, GridAttr grid, const Symbols &symbols,
+                             const Machine &machine, int64_t copies)
+    : module(lowered), grid(grid), values(symbols), machine(machine), copies(copies) {
+  threads = machine.getThreads(grid.getWorldSize() * copies);
+}
+
+int64_t StepEstimator::evaluate(const SymExpr &size) {
+  SymExpr numbers = substituteNumbers(size, grid);
+  std::set<std::string> names;
+  numbers.collectSymbols(names);
+  for (const std::string &name : names)
+    values.try_emplace(name, 0); // coordinates
+  return std::max<int64_t>(numbers.evaluate(values).value_or(0), 0);
+}
+
+double StepEstimator::getBytes(Value place) {
+  return double(evaluate(buffer::getExtent(place).getBytes()));
+}
+
+/// Whether a buffer is (part of) a cache, which kernels read or write in part.
+bool StepEstimator::isCache(Value place) {
+  while (Operation *op = place.getDefiningOp()) {
+    if (isa<buffer::StateOp>(op))
+      return true;
+    if (!isa<buffer::PartOp, buffer::ColumnsOp>(op))
+      return false;
+    place = op->getOperand(0);
+  }
+  auto argument = cast<BlockArgument>(place);
+  auto function = dyn_cast<buffer::FuncOp>(argument.getOwner()->getParentOp());
+  if (!function || argument.getArgNumber() >= function.getArgs().size())
+    return false;
+  return bool(cast<buffer::ArgumentAttr>(function.getArgs()[argument.getArgNumber()]).getResult());
+}
+
+/// Divides the time of one call among causes.
+Seconds StepEstimator::split(double seconds, bool isCompute) const {
+  Seconds result;
+  result.launch = std::min(machine.launch, seconds);
+  (isCompute ? result.compute : result.memory) = seconds - result.launch;
+  return result;
+}
+
+static std::string getTypeName(Type type) {
+  std::string name;
+  llvm::raw_string_ostream(name) << type;
+  return name;
+}
+
+Seconds StepEstimator::addMatmul(Type element, int64_t m, int64_t n, int64_t k) {
+  if (m == 0 || n == 0 || k == 0)
+    return {};
+  std::string type = getTypeName(element);
+  const ::tpc::MatmulTable *table = machine.getMatmuls(type, threads);
+  if (!table) {
+    fail("matmuls of " + type + "; it has " + machine.listTypes());
+    return {};
+  }
+  ::tpc::MatmulTable::Time time = table->at(m, n, k);
+  count(time.extrapolates);
+  return split(time.seconds, time.isCompute);
+}
+
+Seconds StepEstimator::addKernel(double bytes) {
+  if (bytes <= 0)
+    return {};
+  const ::tpc::Curve *curve = machine.getKernels(threads);
+  if (!curve) {
+    fail("kernels");
+    return {};
+  }
+  count(curve->extrapolates(bytes));
+  return split(curve->at(bytes), /*isCompute=*/false);
+}
+
+StepEstimator::OpCost &StepEstimator::OpCost::operator+=(const OpCost &o) {
+  seconds += o.seconds;
+  work.flops += o.work.flops;
+  work.weightBytes += o.work.weightBytes;
+  return *this;
+}
+
+/// Matmuls whose results are columns of one buffer are one matmul.
+StepEstimator::OpCost StepEstimator::visitProduct(buffer::ProductOp op) {
+  int64_t m = evaluate(op.getM()), k = evaluate(op.getK()), merged = 0, all = 0;
+  Type element = buffer::getExtent(op.getX()).getElement();
+  OpCost cost;
+  for (buffer::ProductOp::Matmul part : op.getMatmuls()) {
+    int64_t n = evaluate(part.n.getExpr());
+    all += n;
+    if (part.to.getDefiningOp<buffer::ColumnsOp>())
+      merged += n;
+    else
+      cost.seconds += addMatmul(element, m, n, k);
+  }
+  cost.seconds += addMatmul(element, m, merged, k);
+  double weights = double(k) * double(all);
+  cost.work = {2 * double(m) * weights, weights * element.getIntOrFloatBitWidth() / 8};
+  return cost;
+}
+
+Seconds StepEstimator::visitAttention(buffer::AttentionOp op) {
+  Type element = buffer::getExtent(op.getQ()).getElement();
+  const ::tpc::AttentionTable *table = machine.getAttention(getTypeName(element), threads);
+  if (!table) {
+    fail("attention of " + getTypeName(element));
+    return {};
+  }
+  int64_t queries = evaluate(op.getQueries()), keys = evaluate(op.getKeys());
+  double batch = double(evaluate(op.getBatch()));
+  double size = double(evaluate(op.getHeadSize()) + evaluate(op.getValueSize()));
+  bool isMany = queries >= manyQueries;
+  if (isMany && op.getLengths())
+    keys = std::min(keys, queries); // the first chunk of a prompt
+  double heads = double(evaluate(isMany ? op.getHeads() : op.getKvHeads()));
+  double pairs = batch * heads * double(keys) * size;
+  double amount =
+      isMany ? 2 * double(queries) * pairs : pairs * element.getIntOrFloatBitWidth() / 8;
+  if (amount * double(queries) == 0)
+    return {};
+  const ::tpc::Curve &curve = isMany ? table->many : table->few;
+  count(curve.extrapolates(amount));
+  return split(curve.at(amount), /*isCompute=*/isMany);
+}
+
+/// Counts only the rows of the result of a table, and only the new tokens of a cache.
+Seconds StepEstimator::visitLaunch(buffer::LaunchOp op) {
+  auto isTable = [&](Value place) {
+    return place.getDefiningOp<buffer::DenseOp>() || isCache(place);
+  };
+  double written = 0, read = 0;
+  for (Value place : op.getWrites())
+    written += isCache(place) ? 0 : getBytes(place);
+  for (Value place : op.getReads())
+    read += isTable(place) ? 0 : getBytes(place);
+  double bytes = written + read;
+  for (Value place : op.getReads())
+    if (isTable(place))
+      bytes += std::min(getBytes(place), std::max(written, read));
+  for (Value place : op.getWrites())
+    if (isCache(place))
+      bytes += std::min(getBytes(place), read);
+  return addKernel(bytes);
+}
+
+StepEstimator::OpCost StepEstimator::visit(Operation &op) {
+  OpCost cost;
+  if (auto product = dyn_cast<buffer::ProductOp>(op))
+    return visitProduct(product);
+  if (auto product = dyn_cast<buffer::BatchProductOp>(op)) {
+    // One call: the rows of all matrices count as rows of one matmul.
+    cost.seconds = addMatmul(buffer::getExtent(product.getA()).getElement(),
+                             evaluate(product.getBatch()) * evaluate(product.getM()),
+                             evaluate(product.getN()), evaluate(product.getK()));
+  } else if (isa<buffer::QuantizedProductOp>(op)) {
+    fail("quantized matmuls");
+  } else if (isa<buffer::ExpertsOp>(op)) {
+    fail("experts");
+  } else if (auto attention = dyn_cast<buffer::AttentionOp>(op)) {
+    cost.seconds = visitAttention(attention);
+  } else if (auto launch = dyn_cast<buffer::LaunchOp>(op)) {
+    cost.seconds = visitLaunch(launch);
+  } else if (auto copy = dyn_cast<buffer::CopyOp>(op)) {
+    cost.seconds = addKernel(2 * double(evaluate(copy.getBytes())));
+  } else if (auto append = dyn_cast<buffer::AppendOp>(op)) {
+    cost.seconds = addKernel(2 * getBytes(append.getFrom()));
+  } else if (auto call = dyn_cast<buffer::CallOp>(op)) {
+    auto callee = module.lookupSymbol<buffer::FuncOp>(call.getCallee());
+    auto [it, isNew] = functions.try_emplace(callee);
+    if (!isNew)
+      return it->second;
+    cost = visitBlock(callee.getBody().front());
+    functions[callee] = cost;
+  } else if (!isa<buffer::RoundsOp>(op)) {
+    for (Region &region : op.getRegions())
+      for (Block &block : region)
+        cost += visitBlock(block);
+  }
+  return cost;
+}
+
+StepEstimator::OpCost StepEstimator::visitBlock(Block &block) {
+  OpCost cost;
+  for (Operation &op : block)
+    cost += visit(op);
+  return cost;
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+int64_t StepEstimator::getRanksPerNode() const {
+  return grid.getGpusPerNode() > 0 ? grid.getGpusPerNode() : grid.getWorldSize();
+}
+
+/// Adds the collectives of one micro-batch to each stage, and computes the time of a message.
+llvm::Error StepEstimator::addCommunication(const Report &report,
+                                            std::vector<Seconds> &perMicroBatch,
+                                            std::vector<double> &messages) {
+  int64_t perNode = getRanksPerNode();
+  auto getStride = [&](StringRef axis) {
+    int64_t stride = 1;
+    for (auto [name, size] : llvm::zip(grid.getOrder(), grid.getSizes())) {
+      if (name.getValue() == axis)
+        break;
+      stride *= size;
+    }
+    return stride;
+  };
+  for (const CollectiveRow &row : report.collectives) {
+    if (row.axis == "output" || row.count == 0)
+      continue;
+    size_t stage = size_t(row.stage);
+    double bytes = double(row.bytes) / double(row.count);
+    double rounds = double(std::max<int64_t>(1, report.stages[stage].microBatches));
+    if (row.kind == "send") {
+      bool crosses = ::tpc::crossesNodes(getStride("pp"), grid.getAxisSize("pp"),
+                                         grid.getWorldSize(), perNode);
+      llvm::Expected<Machine::Transfer> time = machine.getSend(crosses, bytes);
+      if (!time)
+        return time.takeError();
+      count(time->extrapolates);
+      messages[stage] += time->seconds * double(row.count) / rounds;
+      continue;
+    }
+    int64_t members = 1, stride = INT64_MAX;
+    SmallVector<StringRef> axes;
+    StringRef(row.axis).split(axes, '-');
+    for (StringRef axis : axes) {
+      members *= grid.getAxisSize(axis);
+      stride = std::min(stride, getStride(axis));
+    }
+    int64_t inside = perNode >= grid.getWorldSize()
+                         ? members
+                         : std::clamp<int64_t>(perNode / std::max<int64_t>(1, stride), 1, members);
+    llvm::Expected<Machine::Transfer> time =
+        machine.getCollective(row.kind, members, inside, bytes);
+    if (!time)
+      return time.takeError();
+    count(time->extrapolates);
+    perMicroBatch[stage].tensor += time->seconds * double(row.count) / rounds;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<StepCost> StepEstimator::run(const Report &report) {
+  size_t numStages = report.stages.size();
+  std::vector<Seconds> communication(numStages);
+  std::vector<double> messages(numStages, 0);
+  if (llvm::Error error = addCommunication(report, communication, messages))
+    return std::move(error);
+
+  // With fewer cores than ranks, busy ranks share them.
+  int64_t rounds = 1;
+  for (const StageRow &stage : report.stages)
+    rounds = std::max(rounds, stage.microBatches);
+  double busy = double(grid.getWorldSize() * copies) / double(std::max<size_t>(1, numStages)) *
+                double(std::min<int64_t>(int64_t(numStages), rounds));
+  double sharing =
+      machine.cores == 0 ? 1 : std::max(1.0, busy * double(threads) / double(machine.cores));
+
+  StepCost cost;
+  cost.stages.resize(numStages);
+  std::vector<std::vector<double>> work(numStages);
+  for (auto function : module.getOps<buffer::FuncOp>()) {
+    if (!function.getStage())
+      continue;
+    size_t stage = size_t(*function.getStage());
+    values["rank.pp"] = int64_t(stage);
+    Seconds prologue;
+    Block *loop = nullptr;
+    values["rank.mb"] = 0;
+    functions.clear();
+    for (Operation &op : function.getBody().front()) {
+      if (auto rounds = dyn_cast<buffer::RoundsOp>(op))
+        loop = &rounds.getBody().front();
+      else
+        prologue += visit(op).seconds * sharing;
+    }
+    int64_t microBatches = report.stages[stage].microBatches;
+    auto getBody = [&](int64_t index) {
+      values["rank.mb"] = index;
+      functions.clear();
+      return loop ? visitBlock(*loop) : OpCost();
+    };
+    // Sizes of micro-batches descend; if the last equals the first, all are equal.
+    OpCost first = getBody(0);
+    bool isUneven =
+        getBody(std::max<int64_t>(0, microBatches - 1)).seconds.total() != first.seconds.total();
+    for (int64_t i = 0; i < microBatches; ++i) {
+      OpCost body = isUneven && i > 0 ? getBody(i) : first;
+      Seconds one = body.seconds * sharing;
+      one += communication[stage];
+      if (i == 0) {
+        cost.work.flops += body.work.flops;
+        cost.work.weightBytes += body.work.weightBytes;
+      }
+      if (i == 0)
+        one += prologue;
+      cost.stages[stage] += one;
+      work[stage].push_back(one.total());
+    }
+  }
+  if (!problem.empty())
+    return llvm::createStringError(std::make_error_code(std::errc::not_supported), problem);
+
+  double total = getPipelineSeconds(work, messages), idle = 0;
+  for (const Seconds &stage : cost.stages) {
+    if (stage.total() >= cost.seconds.total())
+      cost.seconds = stage;
+    idle += total - stage.total();
+  }
+  cost.seconds.pipeline += total - cost.seconds.total();
+  cost.bubble = total > 0 ? idle / (total * double(std::max<size_t>(1, numStages))) : 0;
+  cost.measured = measured;
+  cost.extrapolated = extrapolated;
+  return cost;
+}

@@ -1,0 +1,56 @@
+//===- AutoShard.h - Choice of the grid for --megatron-shard=auto -*- C++ -*-===//
+//
+// Compiles the model for the grids of a search (tpc/Plan/Search.h), once for each structure of the
+// program, and estimates their time and memory on a machine.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_LIB_DRIVER_AUTOSHARD_H
+#define TPC_LIB_DRIVER_AUTOSHARD_H
+
+#include "tpc/Plan/Search.h"
+#include "tpc/Support/ShardSpec.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace tpc {
+
+struct TpccOptions;
+
+/// Value of --megatron-shard that selects the planner.
+inline constexpr llvm::StringLiteral kAutoShard = "auto";
+
+struct AutoShardRequest {
+  Machine machine;
+  int64_t devices = 1;
+  int64_t gpusPerNode = 0; // 0: all devices are in one node
+  int64_t memory = 0;      // bytes of a device for --memory; 0: those of the machine
+  mlir::tpc::Goal goal = mlir::tpc::Goal::Latency;
+};
+
+/// Reads the flags of --megatron-shard=auto. Sets the target to that of the machine. Errors name
+/// the flag; without auto, the flags are errors.
+llvm::Expected<std::optional<AutoShardRequest>> checkAutoShard(TpccOptions &options);
+
+struct AutoShardPlan {
+  AutoShardRequest request;
+  mlir::tpc::Symbols shape;
+  bool generates = false;
+  mlir::tpc::SearchResult search;
+
+  bool fits() const { return !search.best.empty(); }
+  /// Returns the value of --megatron-shard of the best grid.
+  std::string getSpec(const mlir::tpc::GridChoice &grid) const;
+  void print(llvm::raw_ostream &os) const;
+  llvm::json::Value toJSON() const;
+  /// Describes why no grid fits.
+  std::string describeMisfit() const;
+};
+
+/// Plans a program of the model level. All symbols of the model must have values.
+mlir::FailureOr<AutoShardPlan> planAutoShard(mlir::ModuleOp model, const AutoShardRequest &request,
+                                             const mlir::tpc::Symbols &symbols);
+
+} // namespace tpc
+
+#endif // TPC_LIB_DRIVER_AUTOSHARD_H

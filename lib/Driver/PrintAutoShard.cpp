@@ -1,0 +1,182 @@
+//===- PrintAutoShard.cpp - Output of --megatron-shard=auto ---------------===//
+
+#include "AutoShard.h"
+
+#include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir::tpc;
+using llvm::StringRef;
+using ::tpc::AutoShardPlan;
+
+static std::string formatSeconds(double seconds) {
+  double size = std::abs(seconds);
+  if (size >= 1)
+    return llvm::formatv("{0:f3} s", seconds);
+  if (size >= 1e-3)
+    return llvm::formatv("{0:f3} ms", seconds * 1e3);
+  return llvm::formatv("{0:f1} us", seconds * 1e6);
+}
+
+static StringRef getName(Goal goal) { return goal == Goal::Latency ? "latency" : "throughput"; }
+
+std::string AutoShardPlan::getSpec(const GridChoice &grid) const {
+  std::string text = grid.str();
+  if (request.gpusPerNode > 0)
+    text += ",gpus-per-node=" + std::to_string(request.gpusPerNode);
+  return text;
+}
+
+static void printMemory(llvm::raw_ostream &os, const RankMemory &memory) {
+  os << formatMemorySize(memory.getNeed()) << ": weights " << formatMemorySize(memory.weights)
+     << ", caches " << formatMemorySize(memory.caches) << ", inputs "
+     << formatMemorySize(memory.inputs) << ", step " << formatMemorySize(memory.step)
+     << ", libraries " << formatMemorySize(memory.libraries);
+}
+
+std::string AutoShardPlan::describeMisfit() const {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << "no grid of at most " << request.devices << " devices fits";
+  if (!search.tooLarge.empty()) {
+    const RankedGrid &nearest = search.tooLarge[0];
+    os << ": the nearest, " << getSpec(nearest.grid) << ", needs ";
+    printMemory(os, nearest.cost.memory);
+    os << "; a rank has " << formatMemorySize(nearest.memory);
+  } else if (search.prunedByMemory > 0) {
+    os << ": the weights alone exceed the memory of their ranks";
+  } else if (!search.refused.empty()) {
+    os << ": " << StringRef(search.refused[0].second).split('\n').first;
+  }
+  os << "; use more devices, smaller sizes (--shape), or devices with more memory";
+  return text;
+}
+
+/// Returns the first lines of errors with the number of grids.
+static std::map<std::string, unsigned> countReasons(const SearchResult &search) {
+  std::map<std::string, unsigned> reasons;
+  for (const auto &[grid, why] : search.refused)
+    ++reasons[StringRef(why).split('\n').first.str()];
+  return reasons;
+}
+
+void AutoShardPlan::print(llvm::raw_ostream &os) const {
+  os << request.devices << " devices of " << request.machine.name;
+  if (request.gpusPerNode > 0)
+    os << ", " << request.gpusPerNode << " in a node";
+  os << ", at ";
+  llvm::interleaveComma(shape, os,
+                        [&](const auto &size) { os << size.first << "=" << size.second; });
+  os << "; goal: " << getName(request.goal) << "\n";
+  os << "Grids: " << search.enumerated << " enumerated, " << search.prunedByMemory
+     << " pruned by memory, " << search.prunedByTime << " pruned by time, " << search.refused.size()
+     << " refused, " << search.simulated << " estimated, " << search.tooLarge.size()
+     << " of them too large\n";
+  for (const auto &[why, count] : countReasons(search))
+    os << "Refused: " << count << (count == 1 ? " grid, " : " grids, ") << why << "\n";
+  os << "\n";
+  bool copies = request.goal == Goal::Throughput;
+  os << "      seconds     compute      memory      launch      tensor    pipeline  bubble"
+     << (copies ? "  copies" : "") << (generates ? "      prompt" : "") << "      memory  grid\n";
+  for (const RankedGrid &row : search.best) {
+    const Seconds &seconds = row.cost.step.seconds;
+    os << llvm::right_justify(formatSeconds(seconds.total()), 13);
+    for (double cause : getCauses(seconds))
+      os << llvm::right_justify(formatSeconds(cause), 12);
+    os << llvm::format("%7.0f%%", row.cost.step.bubble * 100);
+    if (copies)
+      os << llvm::right_justify(std::to_string(row.copies), 8);
+    if (generates)
+      os << llvm::right_justify(
+          row.cost.prompt ? formatSeconds(row.cost.prompt->seconds.total()) : "-", 12);
+    os << llvm::right_justify(formatMemorySize(row.cost.memory.getNeed()), 12) << "  "
+       << row.grid.str() << "\n";
+  }
+  if (search.best.empty())
+    return;
+  const RankedGrid &best = search.best[0];
+  os << "\nBest: --megatron-shard=" << getSpec(best.grid) << "\n  memory of the worst-case rank ";
+  printMemory(os, best.cost.memory);
+  os << "; has " << formatMemorySize(best.memory) << "\n";
+  if (unsigned outside = best.cost.step.extrapolated)
+    os << "  " << outside << " of " << outside + best.cost.step.measured
+       << " times are outside of the machine's tables\n";
+  if (search.best.size() > 1) {
+    const RankedGrid &second = search.best[1];
+    Comparison gap = compareGrids(best, second, request.machine.errors);
+    os << "  Second: " << second.grid.str() << " takes " << formatSeconds(gap.total) << " more:";
+    const char *separator = " ";
+    for (size_t i = 0; i < gap.difference.size(); ++i)
+      if (gap.difference[i] != 0) {
+        os << separator << causeNames[i] << " " << formatSeconds(gap.difference[i]);
+        separator = ", ";
+      }
+    os << "; error " << formatSeconds(gap.error) << (gap.isDecided() ? "\n" : ": undecided\n");
+  }
+}
+
+static llvm::json::Object toJSON(const RankMemory &memory) {
+  return llvm::json::Object{{"need", memory.getNeed()}, {"weights", memory.weights},
+                            {"caches", memory.caches},  {"inputs", memory.inputs},
+                            {"step", memory.step},      {"libraries", memory.libraries}};
+}
+
+static llvm::json::Object toJSON(const StepCost &step) {
+  llvm::json::Object object{{"seconds", step.seconds.total()},
+                            {"bubble", step.bubble},
+                            {"measured", step.measured},
+                            {"extrapolated", step.extrapolated}};
+  for (auto [name, value] : llvm::zip(causeNames, getCauses(step.seconds)))
+    object[name] = value;
+  return object;
+}
+
+llvm::json::Value AutoShardPlan::toJSON() const {
+  auto toRow = [&](const RankedGrid &row) {
+    llvm::json::Object object{
+        {"grid", getSpec(row.grid)},      {"ranks", row.grid.getRanks()},
+        {"copies", row.copies},           {"memory", ::toJSON(row.cost.memory)},
+        {"available", row.memory},        {"objective", row.objective},
+        {"step", ::toJSON(row.cost.step)}};
+    llvm::json::Array collectives;
+    for (const CollectiveRow &collective : row.cost.collectives)
+      collectives.push_back(collective.toJSON());
+    object["collectives"] = std::move(collectives);
+    if (row.cost.prompt)
+      object["prompt"] = ::toJSON(*row.cost.prompt);
+    return object;
+  };
+  llvm::json::Array best, tooLarge, refused;
+  for (const RankedGrid &row : search.best)
+    best.push_back(toRow(row));
+  for (const RankedGrid &row : search.tooLarge)
+    tooLarge.push_back(toRow(row));
+  for (const auto &[grid, why] : search.refused)
+    refused.push_back(llvm::json::Object{{"grid", getSpec(grid)}, {"why", why}});
+  llvm::json::Object sizes;
+  for (const auto &[name, size] : shape)
+    sizes[name] = size;
+  llvm::json::Object object{{"machine", request.machine.name},
+                            {"raised_points", request.machine.raised},
+                            {"devices", request.devices},
+                            {"goal", getName(request.goal)},
+                            {"shape", std::move(sizes)},
+                            {"enumerated", search.enumerated},
+                            {"pruned_by_memory", search.prunedByMemory},
+                            {"pruned_by_time", search.prunedByTime},
+                            {"estimated", search.simulated},
+                            {"best", std::move(best)},
+                            {"too_large", std::move(tooLarge)},
+                            {"refused", std::move(refused)}};
+  if (search.best.size() > 1) {
+    Comparison gap = compareGrids(search.best[0], search.best[1], request.machine.errors);
+    llvm::json::Object causes;
+    for (auto [name, value] : llvm::zip(causeNames, gap.difference))
+      causes[name] = value;
+    object["second"] = llvm::json::Object{{"difference", gap.total},
+                                          {"by_cause", std::move(causes)},
+                                          {"error", gap.error},
+                                          {"decided", gap.isDecided()}};
+  }
+  return object;
+}

@@ -1,0 +1,216 @@
+//===- RankMemory.cpp - Memory of a rank before compilation ---------------===//
+
+#include "tpc/Plan/RankMemory.h"
+
+#include "tpc/Buffer/Buffer.h"
+#include "tpc/Conversion/Target/TargetTraits.h"
+#include "tpc/Dialect/RankSizes.h"
+#include "tpc/Dialect/State.h"
+#include "tpc/attention.h"
+
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+/// Page size of GPU drivers, and the minimum size of an allocation with its own pages.
+static constexpr int64_t page = 2 << 20, largeFrom = 1 << 20;
+/// Minimum size of a device's stack.
+static constexpr int64_t leastStack = 256 << 10;
+/// Alignment of buffers within one allocation.
+static constexpr int64_t alignment = 256;
+/// Workspace of GEMM libraries on the latest GPUs, and two pages for small allocations.
+static constexpr int64_t libraryBytes = (32 << 20) + 2 * page;
+
+std::optional<int64_t> mlir::tpc::parseMemorySize(StringRef text, std::string &error) {
+  StringRef number = text.take_while([](char c) { return llvm::isDigit(c) || c == '.'; });
+  StringRef unit = text.drop_front(number.size());
+  double scale = llvm::StringSwitch<double>(unit)
+                     .Case("MiB", 0x1p20)
+                     .Case("GiB", 0x1p30)
+                     .Case("TiB", 0x1p40)
+                     .Case("MB", 1e6)
+                     .Case("GB", 1e9)
+                     .Case("TB", 1e12)
+                     .Default(0);
+  double value = 0;
+  if (number.empty() || number.getAsDouble(value) || scale == 0) {
+    error = "expected the memory of a device, a number with MiB, GiB, TiB, MB, GB or TB, such as "
+            "80GiB";
+    return std::nullopt;
+  }
+  double bytes = value * scale;
+  if (bytes < 1 || bytes > 0x1p60) {
+    error = std::string("no device has so ") + (bytes < 1 ? "little" : "much") + " memory";
+    return std::nullopt;
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+std::string mlir::tpc::formatMemorySize(int64_t bytes) {
+  bool large = std::abs(bytes) >= (int64_t(1) << 30);
+  return llvm::formatv("{0:f2} {1}", double(bytes) / (large ? 0x1p30 : 0x1p20),
+                       large ? "GiB" : "MiB");
+}
+
+namespace {
+
+/// Sum of allocations, on devices rounded as drivers round them.
+class AllocationSum {
+public:
+  explicit AllocationSum(bool rounds) : rounds(rounds) {}
+  void add(int64_t bytes) {
+    if (!rounds)
+      large += bytes;
+    else if (bytes >= largeFrom)
+      large += llvm::alignTo(bytes, page);
+    else
+      small += llvm::alignTo(std::max<int64_t>(bytes, 256), 512);
+  }
+  int64_t get() const { return large + static_cast<int64_t>(llvm::alignTo(small, page)); }
+
+private:
+  bool rounds;
+  int64_t large = 0, small = 0;
+};
+
+/// Computes stack memory of buffer functions on the rank with coordinate 0 on every axis, which has
+/// the largest shards.
+class StackCounter {
+public:
+  StackCounter(ModuleOp module, GridAttr grid, const Symbols &symbols)
+      : module(module), grid(grid), symbols(symbols) {}
+
+  int64_t evaluate(const SymExpr &size) const;
+  int64_t evaluate(buffer::ExprAttr size) const { return evaluate(size.getExpr()); }
+  /// Returns the maximum total size of live frames.
+  int64_t getPeak(Block &block);
+  /// Maximum workspace of attention kernels in the function and its callees.
+  int64_t workspace = 0;
+  /// Maximum size of packed send and receive buffers, which are on the stack as well.
+  int64_t staging = 0;
+
+private:
+  void visit(Operation &op);
+
+  ModuleOp module;
+  GridAttr grid;
+  const Symbols &symbols;
+  DenseMap<Operation *, int64_t> functions;
+};
+
+} // namespace
+
+int64_t StackCounter::evaluate(const SymExpr &size) const {
+  SymExpr numbers = substituteNumbers(size, grid);
+  std::set<std::string> names;
+  numbers.collectSymbols(names);
+  std::map<std::string, int64_t> values;
+  for (const std::string &name : names) {
+    auto known = symbols.find(name);
+    values[name] = known == symbols.end() ? 0 : known->second; // 0 for coordinates
+  }
+  // A size that exceeds 64 bits is treated as too large for any GPU.
+  return std::max<int64_t>(numbers.evaluate(values).value_or(int64_t(1) << 60), 0);
+}
+
+void StackCounter::visit(Operation &op) {
+  if (auto attention = dyn_cast<buffer::AttentionOp>(op)) {
+    tpc_attention_args args = {};
+    args.batch = evaluate(attention.getBatch());
+    args.seq_q = evaluate(attention.getQueries());
+    args.seq_k = evaluate(attention.getKeys());
+    args.heads_q = evaluate(attention.getHeads());
+    args.heads_kv = evaluate(attention.getKvHeads());
+    args.value_size = evaluate(attention.getValueSize());
+    if (::tpc::attention::splitsKeys(args))
+      workspace = std::max(workspace, ::tpc::attention::getWorkspaceBytes(args) +
+                                          ::tpc::attention::getCounterBytes(args));
+  } else if (op.hasAttr("axes") && !isa<buffer::AllReduceOp>(op)) {
+    // Packed send and receive buffers, with shards rounded up to equal sizes.
+    int64_t bytes = 0;
+    for (Value operand : op.getOperands())
+      if (isa<buffer::PlaceType>(operand.getType()))
+        bytes += evaluate(buffer::getExtent(operand).getBytes());
+    staging = std::max(staging, 2 * bytes);
+  }
+}
+
+int64_t StackCounter::getPeak(Block &block) {
+  int64_t live = 0, peak = 0;
+  for (Operation &op : block) {
+    int64_t inside = 0;
+    if (auto push = dyn_cast<buffer::PushOp>(op)) {
+      live += llvm::alignTo(std::max<int64_t>(evaluate(push.getBytes()), 1), 64);
+    } else if (auto pop = dyn_cast<buffer::PopOp>(op)) {
+      auto push = pop.getFrame().getDefiningOp<buffer::PushOp>();
+      live -= llvm::alignTo(std::max<int64_t>(evaluate(push.getBytes()), 1), 64);
+    } else if (auto call = dyn_cast<buffer::CallOp>(op)) {
+      auto callee = module.lookupSymbol<buffer::FuncOp>(call.getCallee());
+      auto [it, isNew] = functions.try_emplace(callee, 0);
+      if (isNew)
+        functions[callee] = inside = getPeak(callee.getBody().front());
+      else
+        inside = it->second;
+    } else {
+      visit(op);
+      for (Region &region : op.getRegions())
+        for (Block &inner : region)
+          inside = std::max(inside, getPeak(inner));
+    }
+    peak = std::max(peak, live + inside);
+  }
+  return peak;
+}
+
+RankMemory mlir::tpc::getRankMemory(ModuleOp lowered, GridAttr grid, const Report &report,
+                                    const Symbols &symbols) {
+  bool isDevice = bool(TargetTraits::get(lowered).emitKernels);
+  AllocationSum inputs(isDevice);
+  for (PipelineOp pipeline : lowered.getOps<PipelineOp>())
+    for (auto [argument, attributes] :
+         llvm::zip(pipeline.getBody().front().getArguments(), pipeline.getInputAttrs()))
+      if (!getCache(cast<DictionaryAttr>(attributes)))
+        inputs.add(static_cast<int64_t>(estimateBytes(argument.getType(), symbols)));
+  // All weights are one allocation; all constants are another.
+  int64_t ofConstants = 0;
+  lowered->walk([&](buffer::ConstantOp constant) {
+    ofConstants += llvm::alignTo(
+        evaluateOr1(buffer::getExtent(constant.getPlace()).getBytes(), symbols), alignment);
+  });
+  RankMemory worst;
+  for (auto function : lowered.getOps<buffer::FuncOp>()) {
+    if (!function.getStage())
+      continue;
+    const StageRow &stage = report.stages[static_cast<size_t>(*function.getStage())];
+    RankMemory memory;
+    int64_t ofParameters = 0;
+    for (const ParameterRow &parameter : stage.parameters)
+      ofParameters += llvm::alignTo(parameter.bytes, alignment);
+    AllocationSum weights(isDevice);
+    weights.add(ofParameters);
+    weights.add(ofConstants);
+    memory.weights = weights.get();
+    if (stage.cacheBytes > 0) {
+      AllocationSum caches(isDevice);
+      caches.add(stage.cacheBytes);
+      memory.caches = caches.get();
+    }
+    memory.inputs = inputs.get();
+    StackCounter counter(lowered, grid, symbols);
+    int64_t peak = counter.getPeak(function.getBody().front());
+    AllocationSum step(isDevice);
+    step.add(std::max<int64_t>(peak + counter.staging, isDevice ? leastStack : 0));
+    step.add(counter.workspace);
+    memory.step = step.get();
+    memory.libraries = isDevice ? libraryBytes : 0;
+    if (memory.getNeed() > worst.getNeed())
+      worst = memory;
+  }
+  return worst;
+}

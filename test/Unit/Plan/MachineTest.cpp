@@ -1,0 +1,161 @@
+//===- MachineTest.cpp - Machine files and their tables -------------------===//
+
+#include "tpc/Cost/StepCost.h"
+
+#include "gtest/gtest.h"
+#include <random>
+
+using namespace tpc;
+
+namespace {
+
+constexpr llvm::StringLiteral valid = R"({
+  "name": "m", "target": "cuda", "source": "a test", "launch": 1e-6,
+  "memory": {"bytes": 1000, "reserved": 100},
+  "matmul": [{"type": "bf16", "peak": 1e12, "bandwidth": 1e11, "floor": 1e-6,
+              "times": [[1, 64, 64, 2e-6], [512, 64, 64, 8e-6], [512, 1024, 1024, 2e-3]]}],
+  "attention": [{"type": "bf16", "few": [[0, 1e-6], [1e6, 1e-5]], "many": [[1e6, 1e-5]]}],
+  "kernel": [{"times": [[1e3, 1e-6], [1e6, 1e-5]]}],
+  "collective": [{"kind": "all_reduce", "ranks": 2, "times": [[1e3, 1e-5], [1e6, 1e-4]]},
+                 {"kind": "all_reduce", "ranks": 8, "times": [[1e3, 3e-5], [1e6, 2e-4]]}],
+  "network": {"latency": 1e-5, "bandwidth": 1e9},
+  "error": {"compute": 0.1, "memory": 0.1, "launch": 0.1, "tensor": 0.1, "pipeline": 0.1}})";
+
+std::string errorOf(const std::string &text) {
+  llvm::Expected<Machine> machine = Machine::parse(text);
+  return machine ? "" : llvm::toString(machine.takeError());
+}
+
+std::string replace(llvm::StringRef from, llvm::StringRef to) {
+  std::string text = valid.str();
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from.str();
+  return text.replace(at, from.size(), to);
+}
+
+TEST(Machine, ReadsAllShippedFiles) {
+  ASSERT_GE(Machine::getNames().size(), 3u);
+  for (const std::string &name : Machine::getNames()) {
+    llvm::Expected<Machine> machine = Machine::load(name);
+    ASSERT_TRUE(bool(machine)) << name << ": " << llvm::toString(machine.takeError());
+    EXPECT_EQ(machine->name, name);
+  }
+}
+
+TEST(Machine, NamesTheBadEntry) {
+  struct Case {
+    const char *from, *to, *words;
+  };
+  for (const Case &one : std::initializer_list<Case>{
+           {"\"launch\": 1e-6,", "", "no number 'launch'"},
+           {"\"launch\": 1e-6", "\"launch\": -1", "'launch' of the machine must be from"},
+           {"\"name\": \"m\"", "\"name\": \"\"", "no text 'name'"},
+           {"\"source\"", "\"sauce\"", "has an entry 'sauce'; expected name"},
+           {"\"reserved\": 100", "\"reserved\": 2000", "'reserved' of memory"},
+           {"\"type\": \"bf16\", \"peak\"", "\"type\": \"q4\", \"peak\"", "f32, f16 or bf16"},
+           {"[1, 64, 64, 2e-6]", "[1, 64, 2e-6]", "row 0 of 'times' of matmul[0] must have 4"},
+           {"[1, 64, 64, 2e-6]", "[1, 64, 64, 0]", "greater than 0"},
+           {"[1, 64, 64, 2e-6]", "[0, 64, 64, 1]", "must be at least 1"},
+           {"[[1e3, 1e-6], [1e6, 1e-5]]", "[]", "kernel[0] has no list 'times'"},
+           {"[1e3, 1e-6], [1e6, 1e-5]", "[1e3, 1e-6], [1e3, 1e-5]", "two times of 1000"},
+           {"\"ranks\": 8", "\"ranks\": 2", "the kind and ranks of another entry"},
+           {"\"ranks\": 8", "\"ranks\": 2.5", "must be an integer"},
+           {"\"peak\"", "\"threads\": 1, \"peak\"", "but the machine has no 'cores'"},
+           {"\"error\": {\"compute\": 0.1", "\"error\": {\"compute\": -1", "'compute' of error"}})
+    EXPECT_NE(errorOf(replace(one.from, one.to)).find(one.words), std::string::npos)
+        << one.words << " / " << errorOf(replace(one.from, one.to));
+  EXPECT_EQ(errorOf(valid.str()), "");
+  EXPECT_NE(errorOf("[]").find("must be an object"), std::string::npos);
+  EXPECT_NE(errorOf("{").size(), 0u);
+  llvm::Expected<Machine> unknown = Machine::load("no-such-machine");
+  ASSERT_FALSE(bool(unknown));
+  EXPECT_NE(llvm::toString(unknown.takeError()).find("h100-sxm"), std::string::npos);
+}
+
+TEST(Machine, RaisesTimesOfMoreWork) {
+  unsigned raised = 0;
+  Curve curve({{4, 2}, {1, 3}, {8, 5}}, &raised);
+  EXPECT_EQ(raised, 1u);
+  EXPECT_EQ(curve.at(0), 3);
+  EXPECT_EQ(curve.at(2), 3);
+  EXPECT_EQ(curve.at(6), 4);
+  EXPECT_EQ(curve.at(12), 7); // the slope of the last segment
+  EXPECT_TRUE(curve.extrapolates(12));
+  EXPECT_FALSE(curve.extrapolates(8));
+}
+
+TEST(Machine, MeasuredTimesAreReturned) {
+  llvm::Expected<Machine> machine = Machine::parse(valid);
+  ASSERT_TRUE(bool(machine));
+  const MatmulTable *table = machine->getMatmuls("bf16", 1);
+  ASSERT_TRUE(table);
+  EXPECT_NEAR(table->at(1, 64, 64).seconds, 2e-6, 2e-8);
+  EXPECT_NEAR(table->at(512, 1024, 1024).seconds, 2e-3, 2e-5);
+  EXPECT_FALSE(table->at(512, 64, 64).extrapolates);
+  EXPECT_TRUE(table->at(512, 65536, 64).extrapolates);
+  EXPECT_FALSE(machine->getMatmuls("f32", 1));
+  EXPECT_EQ(machine->getMemory(4), 900);
+}
+
+TEST(Machine, LowerBoundsAreBelowTimes) {
+  llvm::Expected<Machine> machine = Machine::load("h100-sxm");
+  ASSERT_TRUE(bool(machine));
+  const MatmulTable *table = machine->getMatmuls("bf16", 1);
+  std::mt19937 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    int64_t m = 1 << random() % 14, n = 1 + random() % 60000, k = 1 + random() % 20000;
+    double flops = 2.0 * double(m) * double(n) * double(k), bytes = 2.0 * double(n) * double(k);
+    EXPECT_LE(machine->getLeastMatmulSeconds(1, flops, bytes), table->at(m, n, k).seconds);
+  }
+}
+
+TEST(Machine, OnlyGroupsThatCrossNodesUseTheNetwork) {
+  llvm::Expected<Machine> whole = Machine::parse(valid);
+  llvm::Expected<Machine> half =
+      Machine::parse(replace("\"bandwidth\": 1e9", "\"bandwidth\": 5e8"));
+  llvm::Expected<Machine> none =
+      Machine::parse(replace("\"network\": {\"latency\": 1e-5, \"bandwidth\": 1e9},", ""));
+  ASSERT_TRUE(whole && half && none);
+  auto seconds = [](Machine &machine, int64_t members, int64_t perNode) {
+    return llvm::cantFail(machine.getCollective("all_reduce", members, perNode, 1e6)).seconds;
+  };
+  EXPECT_EQ(seconds(*whole, 8, 8), seconds(*half, 8, 8));
+  EXPECT_LT(seconds(*whole, 16, 8), seconds(*half, 16, 8));
+  EXPECT_LT(seconds(*whole, 2, 2), seconds(*whole, 4, 4));
+  EXPECT_LT(seconds(*whole, 4, 4), seconds(*whole, 8, 8));
+  EXPECT_EQ(seconds(*whole, 1, 1), 0);
+  auto problem = [](llvm::Expected<Machine::Transfer> transfer) {
+    return transfer ? "" : llvm::toString(transfer.takeError());
+  };
+  EXPECT_NE(problem(none->getCollective("all_reduce", 16, 8, 1e6)).find("has no network"),
+            std::string::npos);
+  EXPECT_NE(problem(whole->getCollective("all_gather", 2, 2, 1)).find("no times of all_gather"),
+            std::string::npos);
+  EXPECT_NE(problem(whole->getCollective("all_reduce", 16, 16, 1)).find("16 ranks in one node"),
+            std::string::npos);
+  EXPECT_NE(problem(whole->getSend(false, 1)).find("no times of send"), std::string::npos);
+}
+
+TEST(Pipeline, IsTheFormulaForEqualStages) {
+  for (size_t stages : {1, 2, 4})
+    for (size_t rounds : {1, 4, 16}) {
+      std::vector<std::vector<double>> work(stages, std::vector<double>(rounds, 2.0));
+      std::vector<double> message(stages, 0.5);
+      EXPECT_DOUBLE_EQ(mlir::tpc::getPipelineSeconds(work, message),
+                       2.0 * double(stages + rounds - 1) + 0.5 * double(stages - 1));
+    }
+}
+
+TEST(Pipeline, BubbleVanishesWithMicroBatches) {
+  double last = 1;
+  for (size_t rounds : {1, 2, 4, 8, 64, 512}) {
+    // Four stages share the same work.
+    std::vector<std::vector<double>> work(4, std::vector<double>(rounds, 1.0 / double(rounds)));
+    double bubble = 1 - 1 / mlir::tpc::getPipelineSeconds(work, {0, 0, 0, 0});
+    EXPECT_LT(bubble, last);
+    EXPECT_NEAR(bubble, 3.0 / double(rounds + 3), 1e-12);
+    last = bubble;
+  }
+}
+
+} // namespace

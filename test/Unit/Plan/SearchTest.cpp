@@ -1,0 +1,107 @@
+//===- SearchTest.cpp - The search, compared with exhaustive search -------===//
+
+#include "tpc/Plan/Search.h"
+
+#include "gtest/gtest.h"
+#include <random>
+
+using namespace mlir::tpc;
+
+namespace {
+
+/// A problem with random times and memory. The bounds are below them by random amounts.
+SearchProblem makeProblem(unsigned seed) {
+  std::mt19937 random(seed);
+  SearchProblem problem;
+  problem.devices = 1 + random() % 16;
+  problem.batch = 1 + random() % 9;
+  problem.layers = 1 + random() % 5;
+  problem.goal = random() % 2 ? Goal::Latency : Goal::Throughput;
+  int64_t available = 20 + random() % 100;
+  auto draw = [seed](const GridChoice &grid, const char *what) {
+    std::seed_seq seq{size_t(seed), std::hash<std::string>()(grid.str() + what)};
+    std::mt19937 own(seq);
+    return double(1 + own() % 1000);
+  };
+  problem.getMemory = [=](const GridChoice &) { return available; };
+  auto need = [=](const GridChoice &grid) {
+    return int64_t(draw(grid, "memory") / double(grid.tp * grid.pp));
+  };
+  // Few distinct times, so that there are ties.
+  auto seconds = [=](const GridChoice &grid) {
+    return std::ceil(draw(grid, "time") / 100) / double(grid.getRanks());
+  };
+  problem.getLeastMemory = [=](const GridChoice &grid) {
+    return int64_t(double(need(grid)) * draw(grid, "share") / 1000);
+  };
+  problem.getLeastSeconds = [=](const GridChoice &grid) {
+    return seconds(grid) * draw(grid, "share") / 1000;
+  };
+  problem.evaluate = [=](const GridChoice &grid) {
+    GridCost cost;
+    if (draw(grid, "refused") < 100)
+      cost.refused = "no";
+    cost.memory.weights = need(grid);
+    cost.step.seconds.compute = seconds(grid);
+    return cost;
+  };
+  return problem;
+}
+
+TEST(Search, EqualsExhaustiveSearch) {
+  unsigned pruned = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    SearchProblem problem = makeProblem(seed);
+    std::vector<std::pair<double, GridChoice>> all;
+    for (const GridChoice &grid : enumerateGrids(problem)) {
+      GridCost cost = problem.evaluate(grid);
+      EXPECT_LE(grid.getRanks(), problem.devices);
+      int64_t copies = problem.goal == Goal::Latency ? 1 : problem.devices / grid.getRanks();
+      if (cost.refused.empty() && cost.memory.getNeed() <= problem.getMemory(grid))
+        all.push_back({cost.step.seconds.total() / double(copies), grid});
+    }
+    llvm::sort(all);
+    SearchResult result = searchGrids(problem);
+    ASSERT_EQ(result.best.size(), std::min(all.size(), SearchResult::numBest)) << seed;
+    for (size_t i = 0; i < result.best.size(); ++i) {
+      EXPECT_EQ(result.best[i].objective, all[i].first) << seed;
+      EXPECT_EQ(result.best[i].grid.str(), all[i].second.str()) << seed;
+    }
+    EXPECT_EQ(result.enumerated, result.prunedByMemory + result.prunedByTime +
+                                     result.refused.size() + result.simulated);
+    pruned += result.prunedByTime;
+  }
+  EXPECT_GT(pruned, 100u);
+}
+
+TEST(Search, EnumeratesGridsThatAreNoPowersOfTwo) {
+  SearchProblem problem;
+  problem.devices = 6;
+  problem.batch = 6;
+  problem.layers = 3;
+  std::set<std::string> grids;
+  for (const GridChoice &grid : enumerateGrids(problem))
+    EXPECT_TRUE(grids.insert(grid.str()).second) << grid.str();
+  for (const char *text : {"tp1", "tp3", "tp5,sp", "tp3,dp2", "pp3,mb3", "tp2,pp3,mb6", "dp6"})
+    EXPECT_TRUE(grids.count(text)) << text;
+  // The largest of four replicas of six samples has as many as that of three.
+  for (const char *text : {"dp4", "dp5", "pp4", "tp7", "mb2"})
+    EXPECT_FALSE(grids.count(text)) << text;
+}
+
+TEST(Search, ComparesByCause) {
+  RankedGrid a, b;
+  a.cost.step.seconds = {1, 2, 3, 4, 5};
+  b.cost.step.seconds = {2, 2, 2, 4, 5.5};
+  a.objective = a.cost.step.seconds.total();
+  ::tpc::Machine::Errors errors;
+  errors.compute = errors.memory = errors.launch = errors.tensor = errors.pipeline = 0.1;
+  Comparison gap = compareGrids(a, b, errors);
+  EXPECT_NEAR(gap.total, 0.5, 1e-12);
+  EXPECT_NEAR(gap.error, 0.1 * (1 + 1 + 0.5) + 0.01 * 15, 1e-12);
+  EXPECT_TRUE(gap.isDecided());
+  errors.launch = 0.5;
+  EXPECT_FALSE(compareGrids(a, b, errors).isDecided());
+}
+
+} // namespace
