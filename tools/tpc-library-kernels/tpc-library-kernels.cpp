@@ -23,10 +23,19 @@ static llvm::Expected<std::string> makeText(int32_t element, bool transposed, bo
   MLIRContext context;
   cuda::loadKernelDialects(context);
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
-  for (int64_t m = 1; m <= ::tpc::gemv::kMaxRows; ++m)
-    cuda::makeGemvKernel(*module,
-                         {.element = element, .transposed = transposed, .m = m, .fused = fused});
-  return cuda::writePtx(*module, {kLowestArchitecture}, kOptLevel);
+  SmallVector<std::string> names;
+  for (int64_t m = 1; m <= ::tpc::gemv::kMaxRows; ++m) {
+    cuda::GemvVariant variant{.element = element, .transposed = transposed, .m = m, .fused = fused};
+    cuda::makeGemvKernel(*module, variant);
+    names.push_back(cuda::getName(variant));
+  }
+  auto text = cuda::writePtx(*module, {kLowestArchitecture}, kOptLevel);
+  if (!text)
+    return text;
+  for (const std::string &name : names)
+    if (llvm::Error error = cuda::checkDependentLaunch(*text, name, ::tpc::gemv::kConstants))
+      return std::move(error);
+  return text;
 }
 
 static llvm::Error write(llvm::raw_ostream &os) {

@@ -15,11 +15,14 @@
 // adds all partial sums in the order of k. This is deterministic, needs no second launch, and runs
 // on all architectures. A barrier, a fence of one thread, and its atomic update order the stores of
 // a block before the loads of the last one; atom.inc wraps around, which resets the counter.
+// The first accesses to w precede the wait for the previous kernel (tpc/dependent_launch.h).
 //
 //===----------------------------------------------------------------------===//
 
 #include "GemvEmitter.h"
 #include "Threads.h"
+
+#include "tpc/dependent_launch.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -64,6 +67,12 @@ Value GemvEmitter::getShared(StringRef name, Type type, int64_t count) {
   }
   return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), space),
                                    symbol);
+}
+
+void GemvEmitter::emitDependency(StringRef text) {
+  LLVM::InlineAsmOp::create(b, loc, LLVM::LLVMVoidType::get(b.getContext()), ValueRange(), text,
+                            "~{memory}", /*has_side_effects=*/true, /*is_align_stack=*/false,
+                            LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
 }
 
 GemvEmitter::Values GemvEmitter::unpack(Value words, int32_t dtype) {
@@ -138,18 +147,17 @@ void GemvEmitter::emitColumns() {
   };
   Values zeros(variant.m * vector, f32(0));
   SmallVector<Type> types(zeros.size(), f);
-  Values words;
-  if (variant.fused) {
-    SmallVector<Type> wordTypes(kRowsOfChunk, VectorType::get(4, b.getI32Type()));
-    words = branch(
-        less(first, end), wordTypes, [&] { return loadChunk(first); },
-        [&] { return Values(kRowsOfChunk, LLVM::ZeroOp::create(b, loc, wordTypes[0])); });
+  SmallVector<Type> wordTypes(kRowsOfChunk, VectorType::get(4, b.getI32Type()));
+  Values words = branch(
+      less(first, end), wordTypes, [&] { return loadChunk(first); },
+      [&] { return Values(kRowsOfChunk, LLVM::ZeroOp::create(b, loc, wordTypes[0])); });
+  emitDependency(::tpc::dependent_launch::kWait);
+  if (variant.fused)
     stage(begin, end);
-  }
   Values sums = branch(
       less(first, end), types,
       [&] {
-        Values state = variant.fused ? words : loadChunk(first);
+        Values state = words;
         state.push_back(first);
         llvm::append_range(state, zeros);
         Value step = i32(kRowsAtOnce);
@@ -262,18 +270,30 @@ void GemvEmitter::emitRows() {
   Type f = b.getF32Type();
   const int64_t rows = getRowsOfWarp(variant.m), loads = kLoads / rows;
   Value first = mul(add(mul(block, kWarps), warp), rows);
-  // Warps beyond the last row do nothing. The second row of a warp is clamped to the last row.
+  Value chunks = div(k, vector), lastRow = sub(n, i32(1)), batches = div(chunks, loads * kWarp);
+  // The second row of a warp is clamped to the last row.
+  Values starts;
+  for (int64_t r = 0; r < rows; ++r)
+    starts.push_back(at(w, element, mul(wide(min(add(first, r), lastRow)), wide(wRow))));
+  auto loadOne = [&](Value chunk) {
+    Values words;
+    for (Value start : starts)
+      words.push_back(loadWords(at(start, element, mul(chunk, vector))));
+    return words;
+  };
+  auto loadAll = [&](Value batch) {
+    Values words;
+    for (int64_t u = 0; u < loads; ++u)
+      llvm::append_range(words, loadOne(add(add(mul(batch, loads * kWarp), lane), u * kWarp)));
+    return words;
+  };
+  SmallVector<Type> batchTypes(kLoads, VectorType::get(4, b.getI32Type()));
+  Values firstWords = branch(
+      both(less(first, n), less(i32(0), batches)), batchTypes, [&] { return loadAll(i32(0)); },
+      [&] { return Values(kLoads, LLVM::ZeroOp::create(b, loc, batchTypes[0])); });
+  emitDependency(::tpc::dependent_launch::kWait);
+  // Warps beyond the last row do nothing else.
   branch(less(first, n), [&] {
-    Value chunks = div(k, vector), lastRow = sub(n, i32(1));
-    Values starts;
-    for (int64_t r = 0; r < rows; ++r)
-      starts.push_back(at(w, element, mul(wide(min(add(first, r), lastRow)), wide(wRow))));
-    auto loadOne = [&](Value chunk) {
-      Values words;
-      for (Value start : starts)
-        words.push_back(loadWords(at(start, element, mul(chunk, vector))));
-      return words;
-    };
     // Sums: [m][row].
     auto multiply = [&](ValueRange words, Value chunk, ValueRange sums) {
       Values after(sums);
@@ -290,12 +310,6 @@ void GemvEmitter::emitRows() {
       }
       return after;
     };
-    auto loadAll = [&](Value batch) {
-      Values words;
-      for (int64_t u = 0; u < loads; ++u)
-        llvm::append_range(words, loadOne(add(add(mul(batch, loads * kWarp), lane), u * kWarp)));
-      return words;
-    };
     auto multiplyAll = [&](ValueRange words, Value batch, ValueRange sums) {
       Values after(sums);
       for (int64_t u = 0; u < loads; ++u)
@@ -305,11 +319,10 @@ void GemvEmitter::emitRows() {
     };
     Values sums(variant.m * rows, f32(0));
     SmallVector<Type> types(sums.size(), f);
-    Value batches = div(chunks, loads * kWarp);
     sums = branch(
         less(i32(0), batches), types,
         [&] {
-          Values state = loadAll(i32(0));
+          Values state = firstWords;
           llvm::append_range(state, sums);
           state = loop(i32(1), batches, i32(1), state, [&](Value next, ValueRange now) {
             Values after = loadAll(next);
@@ -411,6 +424,7 @@ void GemvEmitter::emit() {
   block = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
   lane = rem(thread, kWarp);
   warp = div(thread, kWarp);
+  emitDependency(::tpc::dependent_launch::kLaunchDependents);
   if (variant.transposed)
     emitRows();
   else

@@ -134,7 +134,8 @@ static MatmulCall takeMerged(const rt::Products &all, size_t &next) {
           .wRow = matrix.transposed ? 0 : matrix.rowStride,
           .outRow = product.outStride,
           .dtype = all.dtype,
-          .outDtype = product.dtype};
+          .outDtype = product.dtype,
+          .isWeight = true};
 }
 
 void CudaDevice::multiply(const rt::Products &all) {

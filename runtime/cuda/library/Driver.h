@@ -23,6 +23,7 @@ using Event = struct EventImpl *;
 using Module = struct ModuleImpl *;
 using Function = struct FunctionImpl *;
 using Graph = struct GraphImpl *;
+using GraphNode = struct GraphNodeImpl *;
 using GraphExec = struct GraphExecImpl *;
 
 struct Uuid {
@@ -46,6 +47,27 @@ struct Copy2D {
   size_t width, height;
 };
 
+/// An attribute of a launch.
+struct LaunchAttribute {
+  int kind, padding;
+  union {
+    char bytes[64];
+    int allowed;
+  } value;
+};
+
+struct LaunchSettings {
+  unsigned blocksX, blocksY, blocksZ, threadsX, threadsY, threadsZ, sharedBytes;
+  Stream stream;
+  LaunchAttribute *attributes;
+  unsigned count;
+};
+
+/// Properties of an edge of a graph.
+struct EdgeData {
+  unsigned char fromPort, toPort, type, reserved[5];
+};
+
 // Enumerators in use.
 constexpr Result success = 0, outOfMemory = 2, noDevice = 100, invalidImage = 200,
                  noBinaryForGpu = 209, invalidPtx = 218, unsupportedPtx = 222;
@@ -58,7 +80,8 @@ constexpr int errorLog = 5, errorLogBytes = 6;
 constexpr int dynamicSharedBytes = 8;
 constexpr int deviceMemory = 2;
 constexpr unsigned nonBlocking = 1, noTiming = 2, portable = 1;
-constexpr int captureThreadLocal = 1;
+constexpr int captureThreadLocal = 1, captureActive = 1;
+constexpr int programmaticSerialization = 6, kernelNode = 0;
 
 /// FUNCTION(name, arguments); all return a Result.
 #define TPC_DRIVER_FUNCTIONS(FUNCTION)                                                             \
@@ -109,7 +132,11 @@ constexpr int captureThreadLocal = 1;
   FUNCTION(cuFuncLoad, (Function))                                                                 \
   FUNCTION(cuFuncSetAttribute, (Function, int, int))                                               \
   FUNCTION(cuLaunchKernel, (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,  \
-                            unsigned, Stream, void **, void **))
+                            unsigned, Stream, void **, void **))                                   \
+  FUNCTION(cuLaunchKernelEx, (const LaunchSettings *, Function, void **, void **))                 \
+  FUNCTION(cuStreamGetCaptureInfo_v3, (Stream, int *, unsigned long long *, Graph *,               \
+                                       const GraphNode **, const EdgeData **, size_t *))           \
+  FUNCTION(cuGraphNodeGetType, (GraphNode, int *))
 
 /// The loaded driver of this machine.
 struct Driver {

@@ -175,7 +175,8 @@ void GemvKernels::run(const MatmulCall &call) {
   gemv::Grid grid = gemv::getGrid(variantOf(call), call.k, call.n, queue.gpu.multiprocessors);
   kernelsOf(call.dtype, call.transposed)
       .run(find(call.dtype, call.transposed, false).names[call.m - 1],
-           makeLaunch(call, grid, workspace, counters.address), grid.blocks);
+           makeLaunch(call, grid, workspace, counters.address), grid.blocks, /*sharedBytes=*/0,
+           call.isWeight);
 }
 
 bool GemvKernels::supports(const MatmulCall &call, const MatmulFusion &fusion) const {
@@ -205,7 +206,7 @@ void GemvKernels::run(const MatmulCall &call, const MatmulFusion &fusion) {
   launch.gated = fusion.gated;
   kernelsOf(call.dtype, call.transposed, /*fused=*/true)
       .run(find(call.dtype, call.transposed, true).names[call.m - 1], launch, grid.blocks,
-           gemv::getStagedBytes(variant, grid, call.k));
+           gemv::getStagedBytes(variant, grid, call.k), call.isWeight);
 }
 
 } // namespace tpc::rt::cuda

@@ -2,6 +2,7 @@
 
 #include "cuda/library/LibraryKernels.h"
 #include "cuda/library/InFlightOperations.h"
+#include "tpc/dependent_launch.h"
 
 namespace tpc::rt::cuda {
 
@@ -16,7 +17,12 @@ void LibraryKernels::load() {
   if (module)
     return;
   const Driver &driver = queue.driver;
-  driver.check(driver.cuModuleLoadDataEx(&module, text().c_str(), 0, nullptr, nullptr),
+  std::string ptx = text();
+  waits = queue.gpu.architecture >= dependent_launch::kArchitecture &&
+          ptx.find(dependent_launch::kWait) != std::string::npos;
+  if (waits)
+    ptx = dependent_launch::enable(ptx);
+  driver.check(driver.cuModuleLoadDataEx(&module, ptx.c_str(), 0, nullptr, nullptr),
                ("to load kernels that " + std::string(purpose)).c_str());
   for (const char *name : names) {
     Function &function = functions[name];
@@ -27,13 +33,23 @@ void LibraryKernels::load() {
 }
 
 void LibraryKernels::run(const char *kernel, void **parameters, int64_t blocks, unsigned threads,
-                         int64_t sharedBytes) {
+                         int64_t sharedBytes, bool isDependent) {
   const Driver &driver = queue.driver;
   load();
   Function function = functions.at(kernel);
-  Result result =
-      driver.cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, threads, 1, 1,
-                            static_cast<unsigned>(sharedBytes), queue.stream, parameters, nullptr);
+  LaunchAttribute serialization = {programmaticSerialization, 0, {}};
+  serialization.value.allowed = 1;
+  LaunchSettings settings{.blocksX = static_cast<unsigned>(blocks),
+                          .blocksY = 1,
+                          .blocksZ = 1,
+                          .threadsX = threads,
+                          .threadsY = 1,
+                          .threadsZ = 1,
+                          .sharedBytes = static_cast<unsigned>(sharedBytes),
+                          .stream = queue.stream,
+                          .attributes = &serialization,
+                          .count = isDependent && waits && queue.isRecordingAfterKernel() ? 1u : 0};
+  Result result = driver.cuLaunchKernelEx(&settings, function, parameters, nullptr);
   if (result != success)
     driver.raise(result, ("to launch kernel '" + std::string(kernel) + "'").c_str());
   InFlightOperations::add(driver, queue.stream, "kernel", kernel);

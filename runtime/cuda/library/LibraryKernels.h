@@ -27,23 +27,26 @@ public:
   /// loading may block while they wait.
   void load();
   /// `launch` provides the parameters and the number of threads per block. `sharedBytes`: dynamic
-  /// shared memory of a block.
+  /// shared memory of a block. `isDependent`: in a recorded step, the kernel may begin before the
+  /// previous one ends; what it reads before its wait is constant (tpc/dependent_launch.h).
   template <class Launch>
-  void run(const char *kernel, Launch launch, int64_t blocks, int64_t sharedBytes = 0) {
+  void run(const char *kernel, Launch launch, int64_t blocks, int64_t sharedBytes = 0,
+           bool isDependent = false) {
     std::vector<void *> parameters;
     launch.forEachParameter([&](auto &parameter) { parameters.push_back(&parameter); });
-    run(kernel, parameters.data(), blocks, Launch::threads, sharedBytes);
+    run(kernel, parameters.data(), blocks, Launch::threads, sharedBytes, isDependent);
   }
 
 private:
   void run(const char *kernel, void **parameters, int64_t blocks, unsigned threads,
-           int64_t sharedBytes);
+           int64_t sharedBytes, bool isDependent);
 
   Queue &queue;
   std::string (*const text)();
   const std::span<const char *const> names;
   const char *const purpose;
   Module module = nullptr;
+  bool waits = false; ///< kernels wait for the previous one
   std::map<std::string_view, Function> functions;
 };
 

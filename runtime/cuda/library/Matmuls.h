@@ -47,6 +47,7 @@ struct MatmulCall {
   int64_t wRow = 0, outRow = 0;
   int32_t dtype = TPC_F32, outDtype = TPC_F32;
   bool isExact = false;               ///< disables TF32
+  bool isWeight = false;              ///< no kernel of a step writes w
   const void *separateBias = nullptr; ///< bias that the residual already contains
 };
 

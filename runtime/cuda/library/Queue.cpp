@@ -22,6 +22,20 @@ void Queue::enter() {
   driver.check(driver.cuCtxSetCurrent(context), "to be used");
 }
 
+bool Queue::isRecordingAfterKernel() const {
+  int status = 0, type = 0;
+  const GraphNode *last = nullptr;
+  const EdgeData *edges = nullptr;
+  size_t count = 0;
+  driver.check(
+      driver.cuStreamGetCaptureInfo_v3(stream, &status, nullptr, nullptr, &last, &edges, &count),
+      "to describe the recording of a step");
+  if (status != captureActive || count != 1)
+    return false;
+  driver.check(driver.cuGraphNodeGetType(last[0], &type), "to describe the recording of a step");
+  return type == kernelNode;
+}
+
 void Queue::synchronize() {
   InFlightOperations::synchronize(driver, stream);
   ++synchronizations;

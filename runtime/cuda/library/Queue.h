@@ -23,6 +23,8 @@ public:
   void enter();
   /// Waits for all enqueued work.
   void synchronize();
+  /// Returns whether a step is being recorded, and its last operation is a kernel.
+  bool isRecordingAfterKernel() const;
 
   const Driver &driver;
   const Gpu gpu;

@@ -56,7 +56,16 @@ static_assert(cuda::dynamicSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_S
 static_assert(cuda::nonBlocking == CU_STREAM_NON_BLOCKING &&
               cuda::noTiming == CU_EVENT_DISABLE_TIMING &&
               cuda::portable == CU_MEMHOSTALLOC_PORTABLE &&
-              cuda::captureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+              cuda::captureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
+              cuda::captureActive == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+static_assert(cuda::programmaticSerialization ==
+                  CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+              cuda::kernelNode == CU_GRAPH_NODE_TYPE_KERNEL);
+static_assert(sizeof(cuda::LaunchSettings) == sizeof(CUlaunchConfig) &&
+              offsetof(cuda::LaunchSettings, attributes) == offsetof(CUlaunchConfig, attrs) &&
+              sizeof(cuda::LaunchAttribute) == sizeof(CUlaunchAttribute) &&
+              offsetof(cuda::LaunchAttribute, value) == offsetof(CUlaunchAttribute, value) &&
+              sizeof(cuda::EdgeData) == sizeof(CUgraphEdgeData));
 
 static_assert(cuda::deviceMemory == CU_MEMORYTYPE_DEVICE);
 static_assert(sizeof(cuda::Copy2D) == sizeof(CUDA_MEMCPY2D) &&

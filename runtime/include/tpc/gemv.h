@@ -24,6 +24,8 @@
 // residual then. isGated: out[m, n / 2] is the activation of the first half of the columns times
 // the second half. A block keeps its part of x in dynamic shared memory (getStagedBytes).
 //
+// A dependent launch (tpc/dependent_launch.h) reads w before its wait.
+//
 // Each element of the result is a sum in f32 whose order depends on the variant's type and layout,
 // k, n and the number of multiprocessors, not on m: a row has the same bits alone as among others.
 // Plain C++, shared by the compiler, the runtime and tests.
@@ -44,6 +46,9 @@ inline constexpr int64_t kThreads = 256, kWarp = 32, kWarps = kThreads / kWarp;
 inline constexpr int64_t kAccessBytes = 16;
 /// Accesses to w that a thread computes with at a time, while as many are in flight.
 inline constexpr int64_t kLoads = 8;
+
+/// Parameters that point to memory that no kernel of a step writes.
+inline constexpr unsigned kConstants[] = {0};
 
 /// Compile-time parameters of a kernel.
 struct Variant {

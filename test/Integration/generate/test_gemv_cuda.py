@@ -42,16 +42,19 @@ def test_tokens_equal_those_of_cpus(tpcc, tmp_path, name, grid):
 
 
 @pytest.mark.parametrize(
-    "name,layer,others",
+    "name,layer,others,early",
     [
-        ("gpt2-tiny", 6, 10),
-        # Others compute positions, cosines, embeddings, the head and the token.
-        ("llama-dynamo", 6, 16),
-        pytest.param("llama-deep", 6, 16, marks=pytest.mark.long),
+        ("gpt2-tiny", 6, 10, 18),
+        # Others compute positions, cosines, embeddings, the head and the token. Those of the last
+        # layer compute queries, which a prompt needs for its last token only, apart from keys.
+        ("llama-dynamo", 6, 16, 17),
+        pytest.param("llama-deep", 6, 16, 49, marks=pytest.mark.long),
     ],
 )
-def test_kernels_of_a_decode_step(tpcc, tmp_path, name, layer, others):
-    """Counts the launches of the recorded step: `layer` for each layer."""
+def test_kernels_of_a_decode_step(tpcc, tmp_path, name, layer, others, early):
+    """Counts the launches of the recorded step: `layer` for each layer. Matmuls, `early` of
+    them, begin before the kernel before them ends.
+    """
     model, trace = CAUSAL[name], tmp_path / "trace"
     program = compiled(tpcc, model.path, "tp1", TPC_GEMV="always", TPC_SIM_TRACE=trace)
     generate(program, expected()[name][0]["prompt"], 4)
@@ -59,8 +62,13 @@ def test_kernels_of_a_decode_step(tpcc, tmp_path, name, layer, others):
         r"cuStreamBeginCapture_v2 .*?cuStreamEndCapture ", trace.read_text(), re.S
     )
     assert len(recorded) == 1
-    launches = re.findall(r"^\d+ \d+ (?:cuLaunchKernel|cublasLtMatmul) ", recorded[0], re.M)
+    launches = re.findall(
+        r"^\d+ \d+ (?:cuLaunchKernel|cuLaunchKernelEx|cublasLtMatmul) ", recorded[0], re.M
+    )
     assert len(launches) == layer * model.layers + others
+    dependent = re.findall(r"\(dependent launch of (\w+)\)", recorded[0])
+    assert len(dependent) == early, dependent
+    assert all(kernel.startswith("tpc_gemv_") for kernel in dependent)
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,55 @@ Result sim::cuStreamIsCapturing(Stream *handle, CaptureStatus *status) {
   });
 }
 
+Result sim::cuStreamGetCaptureInfo_v3(Stream *handle, CaptureStatus *status, unsigned long long *id,
+                                      Graph **graph, GraphNode *const **nodes,
+                                      const EdgeData **edges, size_t *count) {
+  return call("cuStreamGetCaptureInfo_v3", Current, [&](Lock &) {
+    Stream *stream = find(handle);
+    if (!stream)
+      return misuse("cuStreamGetCaptureInfo", ERROR_INVALID_HANDLE,
+                    "the handle is no stream of this context");
+    if (!status || id || graph)
+      return ERROR_INVALID_VALUE; // other results are not simulated
+    *status = !stream->capture               ? CaptureNone
+              : stream->capture->invalidated ? CaptureInvalidated
+                                             : CaptureActive;
+    if (*status != CaptureActive)
+      return SUCCESS;
+    // Valid until the next call about the stream.
+    thread_local std::vector<GraphNode *> tips;
+    thread_local std::vector<EdgeData> data;
+    tips.clear();
+    for (size_t tip : stream->tips)
+      tips.push_back(&stream->capture->graph.nodes[tip]);
+    data.assign(tips.size(), EdgeData());
+    if (nodes)
+      *nodes = tips.data();
+    if (edges)
+      *edges = data.data();
+    if (count)
+      *count = tips.size();
+    return SUCCESS;
+  });
+}
+
+Result sim::cuGraphNodeGetType(GraphNode *handle, NodeType *type) {
+  return call("cuGraphNodeGetType", Initialized, [&](Lock &) {
+    auto isNode = [&](const Graph &graph) {
+      return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                         [&](const GraphNode &one) { return &one == handle; });
+    };
+    bool isKnown = std::any_of(state().captures.begin(), state().captures.end(),
+                               [&](const auto &one) { return isNode(one->graph); }) ||
+                   std::any_of(state().graphs.begin(), state().graphs.end(),
+                               [&](const auto &one) { return isNode(*one.second); });
+    if (!type || !isKnown)
+      return misuse("cuGraphNodeGetType", ERROR_INVALID_VALUE, "no node of a graph");
+    *type = handle->work->isKernel ? NodeKernel : NodeCopy;
+    return SUCCESS;
+  });
+}
+
 Result sim::cuThreadExchangeStreamCaptureMode(CaptureMode *mode) {
   if (!mode || *mode < CaptureGlobal || *mode > CaptureRelaxed)
     return ERROR_INVALID_VALUE;
@@ -167,6 +216,7 @@ Result sim::cuGraphLaunch(GraphExec *handle, Stream *streamHandle) {
         before.push_back(made[other]);
       for (const OperationRef &other : before)
         join(operation->clock, other->clock);
+      operation->early = node.work->isDependent ? made[node.before[0]]->early : operation->clock;
       uint32_t lane = exec->lanes[node.lane];
       Clock &clock = operation->clock;
       clock.resize(std::max<size_t>(clock.size(), lane + 1));

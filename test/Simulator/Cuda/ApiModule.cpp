@@ -237,25 +237,41 @@ Result sim::cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Function *h
   });
 }
 
-Result sim::cuLaunchKernel(Function *handle, unsigned gridX, unsigned gridY, unsigned gridZ,
-                           unsigned blockX, unsigned blockY, unsigned blockZ, unsigned sharedBytes,
-                           Stream *streamHandle, void **parameters, void **extra) {
-  return call("cuLaunchKernel", Current, [&](Lock &) {
+/// Whether the last operation of a stream, or of its capture, is a kernel.
+static bool isAfterKernel(const Stream &stream) {
+  if (stream.capture)
+    return stream.tips.size() == 1 && stream.capture->graph.nodes[stream.tips[0]].work->isKernel;
+  return stream.last && stream.last->isKernel;
+}
+
+static Result launch(const char *name, Function *handle, const LaunchSettings &settings,
+                     void **parameters, void **extra) {
+  auto [gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, streamHandle, attributes, count] =
+      settings;
+  bool isDependent = false;
+  for (unsigned i = 0; i < count; ++i) {
+    const LaunchAttribute &one = attributes[i];
+    if (one.kind == LaunchProgrammaticSerialization) {
+      isDependent = one.value.allowed != 0;
+    } else if (one.kind != LaunchIgnore) {
+      report(text("not simulated: attribute {} of launches", int(one.kind)));
+      return ERROR_NOT_SUPPORTED;
+    }
+  }
+  return call(name, Current, [&](Lock &) {
     Context &context = *currentContext();
     Function *function = findFunction(handle);
     Stream *stream = find(streamHandle);
     if (!function || function->module->context != &context)
-      return misuse("cuLaunchKernel", ERROR_INVALID_HANDLE,
-                    "the handle is no function of this context");
+      return misuse(name, ERROR_INVALID_HANDLE, "the handle is no function of this context");
     if (!stream)
-      return misuse("cuLaunchKernel", ERROR_INVALID_HANDLE,
-                    "the handle is no stream of this context");
+      return misuse(name, ERROR_INVALID_HANDLE, "the handle is no stream of this context");
     const ptx::KernelInfo &info = function->info;
     auto refuse = [&](Result result, const std::string &what) {
-      return misuse("cuLaunchKernel", result, info.name + ": " + what);
+      return misuse(name, result, info.name + ": " + what);
     };
     if (extra) {
-      report("not simulated: cuLaunchKernel with `extra`");
+      report("not simulated: a launch with `extra`");
       return ERROR_NOT_SUPPORTED;
     }
     if (!gridX || !gridY || !gridZ || !blockX || !blockY || !blockZ)
@@ -293,11 +309,37 @@ Result sim::cuLaunchKernel(Function *handle, unsigned gridX, unsigned gridY, uns
       const auto *bytes = static_cast<const uint8_t *>(parameters[i]);
       arguments[i].bytes.assign(bytes, bytes + info.parameters[i].bytes);
     }
+    if (isDependent && capabilityOf(context.device) < 90)
+      return refuse(ERROR_NOT_SUPPORTED, "a programmatic dependent launch needs sm_90");
+    if (isDependent && !isAfterKernel(*stream)) {
+      if (stream->capture)
+        invalidate(*stream->capture, info.name + " depends on a node that is no kernel");
+      return refuse(ERROR_INVALID_VALUE,
+                    "a programmatic dependent launch after an operation that is no kernel");
+    }
+    if (isDependent)
+      trace("(dependent launch of " + info.name + ")");
     ptx::LaunchConfig config;
+    config.dependent = isDependent;
     config.grid = {gridX, gridY, gridZ};
     config.block = {blockX, blockY, blockZ};
     config.sharedBytes = sharedBytes;
     return enqueue(context, *stream,
                    makeLaunch(*function->module, info.name, std::move(arguments), config));
   });
+}
+
+Result sim::cuLaunchKernel(Function *handle, unsigned gridX, unsigned gridY, unsigned gridZ,
+                           unsigned blockX, unsigned blockY, unsigned blockZ, unsigned sharedBytes,
+                           Stream *stream, void **parameters, void **extra) {
+  return launch("cuLaunchKernel", handle,
+                {gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, stream, nullptr, 0},
+                parameters, extra);
+}
+
+Result sim::cuLaunchKernelEx(const LaunchSettings *settings, Function *handle, void **parameters,
+                             void **extra) {
+  if (!settings || (settings->count && !settings->attributes))
+    return ERROR_INVALID_VALUE;
+  return launch("cuLaunchKernelEx", handle, *settings, parameters, extra);
 }

@@ -24,6 +24,11 @@ static_assert(sizeof(CUDA_MEMCPY2D) == sizeof(Copy2D) &&
               offsetof(CUDA_MEMCPY2D, srcPitch) == offsetof(Copy2D, fromPitch) &&
               offsetof(CUDA_MEMCPY2D, dstDevice) == offsetof(Copy2D, toDevice) &&
               offsetof(CUDA_MEMCPY2D, WidthInBytes) == offsetof(Copy2D, width));
+static_assert(sizeof(CUlaunchConfig) == sizeof(LaunchSettings) &&
+              offsetof(CUlaunchConfig, attrs) == offsetof(LaunchSettings, attributes) &&
+              sizeof(CUlaunchAttribute) == sizeof(LaunchAttribute) &&
+              offsetof(CUlaunchAttribute, value) == offsetof(LaunchAttribute, value) &&
+              sizeof(CUgraphEdgeData) == sizeof(EdgeData));
 #define SAME(ours, theirs) static_assert(int(ours) == int(theirs))
 SAME(MemoryHost, CU_MEMORYTYPE_HOST);
 SAME(MemoryDevice, CU_MEMORYTYPE_DEVICE);

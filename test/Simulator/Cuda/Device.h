@@ -31,9 +31,11 @@ struct Operation {
   Context *context = nullptr;
   Access access;        // position in its lane
   Clock clock;          // positions that are complete after the operation, including its own
+  Clock early;          // positions that are complete before any part of the operation
   unsigned missing = 0; // number of operations that it still waits for
   std::vector<std::shared_ptr<Operation>> followers;
   bool begun = false, done = false;
+  bool isKernel = false;
 };
 using OperationRef = std::shared_ptr<Operation>;
 

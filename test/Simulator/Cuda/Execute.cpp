@@ -27,9 +27,9 @@ ptx::Allocation &Executing::find(uint64_t address, uint64_t bytes, const char *w
   return *found;
 }
 
-void Executing::note(uint64_t address, uint64_t bytes, bool write, const char *what) {
-  auto other =
-      context.races.note(address, address + bytes, write, operation.access, operation.clock);
+void Executing::note(uint64_t address, uint64_t bytes, bool write, const char *what,
+                     const Clock &clock) {
+  auto other = context.races.note(address, address + bytes, write, operation.access, clock);
   if (other)
     throw Fault{ERROR_LAUNCH_FAILED,
                 text("race: {} {} ({}), which no event orders after {}", write ? "writes" : "reads",
@@ -103,6 +103,12 @@ void Executing::launch(const ptx::Module &module, const std::string &kernel,
     throw Fault{result.findings.empty() ? ERROR_LAUNCH_FAILED : resultOf(result.findings[0]),
                 message};
   }
+  // Early accesses may happen before the end of the previous kernel, and of those before it up to
+  // one that waited for all earlier work.
+  for (const ptx::EarlyAccess &one : result.early)
+    if (const ptx::Allocation *in = context.memory.find(one.from); in && !in->readOnly)
+      note(one.from, one.to - one.from, one.written, "memory before griddepcontrol.wait",
+           operation.early);
   // The interpreter detects races between threads of one launch. For races between operations, a
   // launch counts as one access.
   struct Piece {

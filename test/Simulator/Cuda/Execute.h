@@ -32,7 +32,10 @@ private:
       lock = std::unique_lock(context.memoryMutex);
   }
   ptx::Allocation &find(uint64_t address, uint64_t bytes, const char *what, const char *verb);
-  void note(uint64_t address, uint64_t bytes, bool write, const char *what);
+  void note(uint64_t address, uint64_t bytes, bool write, const char *what, const Clock &clock);
+  void note(uint64_t address, uint64_t bytes, bool write, const char *what) {
+    note(address, bytes, write, what, operation.clock);
+  }
 
   Context &context;
   Operation &operation;

@@ -53,6 +53,8 @@ public:
   virtual Progress step(Execution &execution) = 0;
 
   const std::string name;
+  bool isKernel = false;    // a kernel of the program
+  bool isDependent = false; // may begin before the previous kernel of its stream ends
 };
 
 struct StreamInfo {

@@ -212,10 +212,17 @@ OperationRef sim::append(Stream &stream, std::shared_ptr<Work> work,
   for (const OperationRef &other : before)
     if (other)
       join(stream.clock, other->clock);
+  operation->early = stream.clock;
+  if (work && work->isDependent) {
+    // The previous kernel may itself have begun early.
+    operation->early = stream.last->early;
+    join(operation->early, state().host);
+  }
   stream.clock.resize(std::max<size_t>(stream.clock.size(), stream.lane + 1));
   operation->access = {stream.lane, ++stream.clock[stream.lane],
                        work ? std::make_shared<const std::string>(work->name) : nullptr};
   operation->clock = stream.clock;
+  operation->isKernel = work && work->isKernel;
   operation->work = std::move(work);
   stream.last = operation;
   submit(operation, before);

@@ -158,6 +158,33 @@ enum FunctionAttribute : int {
   FunctionPreferredSharedMemoryCarveout = 9,
 };
 
+/// Supported values of CUlaunchAttributeID.
+enum LaunchAttributeKind : int { LaunchIgnore = 0, LaunchProgrammaticSerialization = 6 };
+
+struct LaunchAttribute {
+  LaunchAttributeKind kind;
+  int padding;
+  union {
+    char bytes[64];
+    int allowed; // LaunchProgrammaticSerialization
+  } value;
+};
+
+struct LaunchSettings {
+  unsigned gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes;
+  Stream *stream;
+  LaunchAttribute *attributes;
+  unsigned count;
+};
+
+/// Supported values of CUgraphNodeType.
+enum NodeType : int { NodeKernel = 0, NodeCopy = 1 };
+
+/// Values of CUgraphEdgeData.
+struct EdgeData {
+  unsigned char fromPort, toPort, type, reserved[5];
+};
+
 /// Supported values of CUjit_option.
 enum JitOption : int {
   JitInfoLogBuffer = 3,

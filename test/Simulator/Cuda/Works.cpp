@@ -143,7 +143,10 @@ public:
   Launch(const Module &module, const std::string &kernel, std::vector<ptx::Argument> arguments,
          const ptx::LaunchConfig &config)
       : Work("kernel " + kernel), module(module.text), isLoaded(module.isLoaded), kernel(kernel),
-        arguments(std::move(arguments)), config(config) {}
+        arguments(std::move(arguments)), config(config) {
+    isKernel = true;
+    isDependent = config.dependent;
+  }
   Progress step(Execution &execution) override {
     if (!*isLoaded)
       throw Fault{ERROR_LAUNCH_FAILED, "its module was unloaded"};

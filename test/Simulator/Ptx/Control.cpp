@@ -58,6 +58,19 @@ static void decodeFence(Decoder &decoder) {
   decoder.inst.run = scope < 2 ? runNothing : runFence;
 }
 
+static void runDependencyWait(Warp &warp, const Inst &, Mask mask) { warp.waited |= mask; }
+
+// launch_dependents has no effect on the launch itself. What may happen before the wait of the next
+// launch is in Result::early.
+static void decodeDependency(Decoder &decoder) {
+  decoder.expectCount(0);
+  int action = decoder.takeOneOf({"launch_dependents", "wait"});
+  if (action < 0)
+    decoder.fail("the action is missing");
+  decoder.inst.cls = Class::Barrier;
+  decoder.inst.run = action == 0 ? runNothing : runDependencyWait;
+}
+
 void ptx::addControl(OpcodeTable &table) {
   table["bra"] = decodeBranch;
   table["brx"] = decodeBranch;
@@ -66,4 +79,5 @@ void ptx::addControl(OpcodeTable &table) {
   table["trap"] = decodeTrap;
   table["membar"] = decodeFence;
   table["fence"] = decodeFence;
+  table["griddepcontrol"] = decodeDependency;
 }

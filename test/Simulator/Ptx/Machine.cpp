@@ -30,6 +30,7 @@ Warp::Warp(Machine &machine, const Kernel &kernel, unsigned index)
 
 void Warp::reset(Mask threads) {
   exists = alive = threads;
+  waited = 0;
   groups.clear();
   groups.push_back({Group::Runs, 0, threads});
   for (Slot slot : kernel.slots)

@@ -50,7 +50,7 @@ public:
   Machine(const Module &module, const Kernel &kernel, Memory &memory, const LaunchConfig &config,
           std::vector<uint8_t> parameters, Result &result);
   void run();
-  /// Adds up the counters by allocation.
+  /// Adds up the counters by allocation, and merges early accesses.
   void collect();
 
   uint64_t seed() const { return config.seed; }
@@ -125,6 +125,8 @@ private:
                   bool otherWrites, const Region &region, uint64_t offset);
   bool ordered(const Warp &warp, unsigned lane, Record record) const;
   Record recordOf(const Warp &warp, unsigned lane) const;
+  void noteEarly(const Warp &warp, const Request &request, Mask lanes, const Allocation &allocation,
+                 const uint64_t *offsets);
   void countGlobal(const Request &request, Mask lanes, Allocation &allocation);
   void countShared(const Request &request, Mask lanes);
   std::string where(const Region &region, uint64_t offset) const;

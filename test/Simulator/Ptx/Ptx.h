@@ -153,11 +153,24 @@ struct LaunchConfig {
   uint32_t sharedBytes = 0; // dynamic
   uint64_t seed = 0; // selects the order of blocks, warps and lanes, and errors of approximations
   uint64_t maxInstructions = uint64_t(1) << 32; // limit of instructions of all warps
+  // The kernel may begin before the previous one ends. Each thread must execute
+  // griddepcontrol.wait.
+  bool dependent = false;
   size_t maxFindings = 20;
+};
+
+/// Global memory that a dependent launch accesses.
+struct EarlyAccess {
+  uint64_t from = 0, to = 0; // addresses
+  bool written = false;
+  bool operator==(const EarlyAccess &) const = default;
 };
 
 struct Result {
   std::vector<Finding> findings;
+  /// Accesses of a dependent launch that need not happen after the previous kernel: before the
+  /// thread's griddepcontrol.wait, or through the read-only cache. Sorted and merged.
+  std::vector<EarlyAccess> early;
   Counters counters;
   bool completed = false; // whether every thread ended
   bool clean() const { return completed && findings.empty(); }

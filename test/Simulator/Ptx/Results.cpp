@@ -3,6 +3,9 @@
 #include "Machine.h"
 #include "Text.h"
 
+#include <algorithm>
+#include <tuple>
+
 using namespace ptx;
 
 std::string_view ptx::nameOf(Check check) {
@@ -118,6 +121,17 @@ void Machine::collect() {
     result.counters.allocations[allocation->name] += counted;
     result.counters.global += counted;
   }
+  std::vector<EarlyAccess> merged;
+  std::sort(result.early.begin(), result.early.end(),
+            [](const EarlyAccess &a, const EarlyAccess &b) {
+              return std::tie(a.written, a.from) < std::tie(b.written, b.from);
+            });
+  for (const EarlyAccess &one : result.early)
+    if (!merged.empty() && merged.back().written == one.written && one.from <= merged.back().to)
+      merged.back().to = std::max(merged.back().to, one.to);
+    else
+      merged.push_back(one);
+  result.early = std::move(merged);
 }
 
 const Kernel *Program::find(std::string_view name) const {

@@ -115,6 +115,10 @@ void Machine::runGroup(Warp &warp, Group group, unsigned budget) {
         continue;
       break;
     case Flow::Exit:
+      if (Mask missing = config.dependent ? mask & ~warp.waited : 0)
+        report(Check::Synchronization, warp, unsigned(std::countr_zero(missing)),
+               "ends without griddepcontrol.wait, although the launch does not wait for the "
+               "previous kernel");
       warp.alive &= ~mask;
       group.lanes &= ~mask;
       if (!group.lanes)

@@ -247,6 +247,8 @@ void Machine::track(Warp &warp, const Request &request, Mask lanes, Region &regi
                     const uint64_t *offsets) {
   bool reads = request.kind != AccessKind::Write, writes = request.kind != AccessKind::Read;
   Allocation *allocation = region.allocation;
+  if (config.dependent && allocation)
+    noteEarly(warp, request, lanes, *allocation, offsets);
   if (reads && (!allocation || allocation->unwritten))
     forLanes(lanes, [&](unsigned lane) {
       const uint8_t *written = region.written + offsets[lane];
@@ -300,6 +302,19 @@ void Machine::track(Warp &warp, const Request &request, Mask lanes, Region &regi
       for (unsigned byte = 0; byte < request.bytes; ++byte)
         allocation->unwritten -= !written[byte];
     std::memset(written, 1, request.bytes);
+  });
+}
+
+void Machine::noteEarly(const Warp &warp, const Request &request, Mask lanes,
+                        const Allocation &allocation, const uint64_t *offsets) {
+  bool isWritten = request.kind != AccessKind::Read;
+  forLanes(request.readOnly ? lanes : lanes & ~warp.waited, [&](unsigned lane) {
+    uint64_t from = allocation.base + offsets[lane], to = from + request.bytes;
+    std::vector<EarlyAccess> &all = result.early;
+    if (!all.empty() && all.back().to == from && all.back().written == isWritten)
+      all.back().to = to;
+    else
+      all.push_back({from, to, isWritten});
   });
 }
 

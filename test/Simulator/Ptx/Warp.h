@@ -44,6 +44,7 @@ public:
   const unsigned index; // index in its block
   Mask exists = 0;
   Mask alive = 0;
+  Mask waited = 0; // lanes that executed griddepcontrol.wait
   std::vector<Group> groups;
   uint32_t pc = 0;            // index of the current instruction
   std::vector<uint8_t> local; // local memory of all lanes, concatenated

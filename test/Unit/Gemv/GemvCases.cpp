@@ -3,6 +3,7 @@
 #include "GemvCases.h"
 
 #include "cuda/library/GemvText.h"
+#include "tpc/dependent_launch.h"
 
 #include <algorithm>
 #include <bit>
@@ -87,13 +88,17 @@ std::string gemv::getName(const Variant &variant) {
          (variant.fused ? "fused_" : "") + std::to_string(variant.m);
 }
 
+std::string gemv::getText(const Variant &variant) {
+  return tpc::dependent_launch::enable(
+      tpc::rt::cuda::gemvText(variant.element, variant.transposed, variant.fused));
+}
+
 const ptx::Module &gemv::getModule(const Variant &variant) {
   static std::map<std::tuple<int32_t, bool, bool>, ptx::Module> modules;
   auto [at, isNew] = modules.try_emplace({variant.element, variant.transposed, variant.fused});
   if (isNew) {
     std::string error;
-    auto module = ptx::parse(
-        tpc::rt::cuda::gemvText(variant.element, variant.transposed, variant.fused), error);
+    auto module = ptx::parse(getText(variant), error);
     if (module)
       at->second = *module;
     else
@@ -324,9 +329,10 @@ Outcome gemv::run(const ptx::Module &module, const Case &made) {
   uint64_t counters = memory.allocate(static_cast<uint64_t>(grid.ranges) * 4, "counters",
                                       kAccessBytes, ptx::Fill::Zero);
   auto pointer = ptx::Argument::pointer;
+  const uint64_t weights = upload(w, "w", true, variant.transposed ? n : k, made.wPadding);
   auto integer = [](int64_t value) { return ptx::Argument::of(static_cast<uint32_t>(value)); };
   std::vector<ptx::Argument> arguments{
-      pointer(upload(w, "w", true, variant.transposed ? n : k, made.wPadding)),
+      pointer(weights),
       pointer(upload(x, "x", true)),
       pointer(result),
       pointer(made.bias ? upload(bias, "bias", false) : 0),
@@ -352,11 +358,17 @@ Outcome gemv::run(const ptx::Module &module, const Case &made) {
        .block = {static_cast<uint32_t>(kThreads)},
        .sharedBytes = static_cast<uint32_t>(variant.fused ? getStagedBytes(variant, grid, k) : 0),
        .seed = made.order,
-       .maxInstructions = 4000000});
+       .maxInstructions = 4000000,
+       .dependent = module.target() == "sm_90"});
   outcome.counters = launched.counters;
   if (!launched.clean()) {
     outcome.problem = launched.str();
     return outcome;
+  }
+  for (const ptx::EarlyAccess &one : launched.early) {
+    const ptx::Allocation *in = memory.find(one.from);
+    if (one.written || !in || weights < in->base || weights >= in->end())
+      outcome.problem = memory.describe(one.from) + " is accessed before griddepcontrol.wait";
   }
   std::vector<uint32_t> counts(static_cast<size_t>(grid.ranges));
   memory.copyOut(counts.data(), counters, counts.size() * 4);

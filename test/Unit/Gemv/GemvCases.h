@@ -50,6 +50,9 @@ const ptx::Module &getModule(const Variant &variant);
 /// Draws sizes, operands and alignments by seed.
 Case drawCase(const Variant &variant, uint64_t seed);
 
+/// Returns the PTX of the variant's type and layout, for dependent launches.
+std::string getText(const Variant &variant);
+
 /// Returns cases with each possible number of splits of k.
 std::vector<Case> getSplitCases(const Variant &variant);
 

@@ -77,6 +77,10 @@ llvm::Expected<Code> emitPtx(ModuleOp program, const Architectures &architecture
 /// contract multiplications and additions, and that none is approximate. Errors name the line.
 llvm::Error checkRounding(StringRef ptx);
 
+/// Checks that a kernel may begin before the previous one ends (tpc/dependent_launch.h):
+/// `constants` are its pointer parameters to memory that no kernel writes. Errors name the line.
+llvm::Error checkDependentLaunch(StringRef ptx, StringRef kernel, ArrayRef<unsigned> constants);
+
 /// Returns the path of ptxas: in CUDA_HOME if that is set, else in PATH, else in /usr/local/cuda;
 /// empty if there is none.
 std::string findAssembler();

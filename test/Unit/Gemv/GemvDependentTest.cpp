@@ -1,0 +1,146 @@
+//===- GemvDependentTest.cpp - Dependent launches of GEMV kernels ---------===//
+//
+// Seeds violations of tpc/dependent_launch.h. The static check rejects each, or the interpreter
+// finds it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GemvCases.h"
+#include "KernelText.h"
+
+#include "tpc/Conversion/Cuda/Cuda.h"
+#include "tpc/Conversion/Cuda/Gemv.h"
+
+#include <gtest/gtest.h>
+
+using namespace gemv;
+using namespace mlir::tpc;
+using compare::Statement;
+using llvm::StringRef;
+
+namespace {
+
+constexpr Variant variants[] = {
+    {TPC_BF16, false, 2}, {TPC_F32, true, 3}, {TPC_BF16, false, 1, true}};
+
+std::string check(StringRef text, const Variant &variant) {
+  return llvm::toString(cuda::checkDependentLaunch(text, getName(variant), tpc::gemv::kConstants));
+}
+
+TEST(GemvDependent, AllKernelsMayBeginEarly) {
+  for (const Variant &variant : getVariants()) {
+    std::string text = getText(variant);
+    EXPECT_EQ(check(text, variant), "");
+    EXPECT_GE(StringRef(text).count("\tgriddepcontrol.launch_dependents;"), 4u);
+  }
+}
+
+TEST(GemvDependent, ErrorsNameTheLine) {
+  Variant variant{TPC_F32, false, 1};
+  std::string text = getText(variant);
+  size_t at = 0;
+  while ((at = text.find("griddepcontrol.wait;", at)) != std::string::npos)
+    text.replace(at, 20, "");
+  std::string error = check(text, variant);
+  EXPECT_TRUE(StringRef(error).starts_with("kernel 'tpc_gemv_f32_kn_1', line ")) << error;
+  EXPECT_TRUE(StringRef(error).ends_with(
+      "reads memory of parameter 1, which is not constant, before griddepcontrol.wait"))
+      << error;
+  EXPECT_EQ(check(text, {TPC_F32, true, 1}), "kernel 'tpc_gemv_f32_nk_1': there is no such kernel");
+}
+
+/// Texts of one kernel, each with one violation.
+std::vector<std::string> makeViolations(const Variant &variant) {
+  compare::KernelText kernel(getText(variant), getName(variant));
+  std::vector<size_t> waits, accesses, parameters;
+  for (size_t line = 0; line < kernel.size(); ++line) {
+    const std::optional<Statement> &statement = kernel[line];
+    if (!statement)
+      continue;
+    if (statement->is("griddepcontrol.wait"))
+      waits.push_back(line);
+    else if (!waits.empty() &&
+             (statement->is("ld.global") || statement->is("st.global") || statement->is("atom")))
+      accesses.push_back(line);
+    else if (statement->is("ld.param") && statement->last().find("param_0]") != std::string::npos)
+      parameters.push_back(line);
+  }
+  std::vector<std::string> lines;
+  const std::string whole = kernel.str();
+  for (StringRef line : llvm::split(whole, '\n'))
+    lines.push_back(line.str());
+  std::vector<std::string> texts;
+  auto add = [&](llvm::function_ref<void(std::vector<std::string> &)> change) {
+    std::vector<std::string> changed = lines;
+    change(changed);
+    texts.push_back(llvm::join(changed, "\n"));
+  };
+  auto removeWaits = [&](std::vector<std::string> &changed) {
+    for (size_t line : waits)
+      changed[line].clear();
+  };
+  add(removeWaits);
+  for (size_t line : waits) {
+    add([&](auto &changed) { changed[line].clear(); });
+    // Some threads do not wait.
+    add([&](auto &changed) {
+      changed[line] =
+          "{ .reg .pred %some; .reg .b32 %own; mov.u32 %own, %tid.x; setp.lt.u32 %some, "
+          "%own, 32; @%some griddepcontrol.wait; }";
+    });
+    add([&](auto &changed) {
+      changed[line] = "{ .reg .b64 %to; ld.param.b64 %to, [" + getName(variant) +
+                      "_param_2]; st.global.b16 [%to], 0; } griddepcontrol.wait;";
+    });
+  }
+  for (size_t line : parameters)
+    add([&](auto &changed) {
+      std::string &own = changed[line];
+      own.replace(own.find("param_0]"), 8, "param_1]");
+    });
+  size_t every = std::max<size_t>(1, accesses.size() / 16);
+  for (size_t i = 0; i < accesses.size(); i += every) {
+    size_t line = accesses[i];
+    // The wait is after an access to memory that is not constant.
+    if (kernel[line]->is("ld.global") || kernel[line]->is("st.global"))
+      add([&](auto &changed) {
+        removeWaits(changed);
+        changed[line] += " griddepcontrol.wait;";
+      });
+    if (kernel[line]->is("ld.global"))
+      add([&](auto &changed) {
+        std::string &own = changed[line];
+        own.replace(own.find("ld.global"), 9, "ld.global.nc");
+      });
+  }
+  return texts;
+}
+
+TEST(GemvDependent, ViolationsAreFound) {
+  size_t seeded = 0, rejected = 0, caught = 0;
+  for (const Variant &variant : variants) {
+    std::vector<Case> cases;
+    for (uint64_t seed = 0; seed < 8; ++seed)
+      cases.push_back(drawCase(variant, 31 * seed + 3));
+    for (const std::string &text : makeViolations(variant)) {
+      std::string error;
+      auto module = ptx::parse(text, error);
+      ASSERT_TRUE(module) << error;
+      ++seeded;
+      bool isRejected = !check(text, variant).empty();
+      bool isCaught = std::any_of(cases.begin(), cases.end(), [&](const Case &made) {
+        return !run(*module, made).problem.empty();
+      });
+      rejected += isRejected;
+      caught += isCaught;
+      EXPECT_TRUE(isRejected || isCaught) << text;
+    }
+  }
+  std::printf("%zu violations: %zu rejected, %zu found by the interpreter\n", seeded, rejected,
+              caught);
+  EXPECT_GE(seeded, 60u);
+  EXPECT_GE(rejected * 100, seeded * 95);
+  EXPECT_GE(caught * 100, seeded * 80);
+}
+
+} // namespace
