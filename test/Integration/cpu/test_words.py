@@ -194,7 +194,7 @@ def banned_words(names):
 
 
 def expected_guard(name):
-    """`TPC_` and the path below include/tpc, lib (`LIB_`), runtime (`RT_`), tools or test."""
+    """Returns `TPC_` and the path below include/tpc, lib (`LIB_`), runtime (`RT_`), tools, test."""
     for prefix, guard in (
         ("include/tpc/", ""),
         ("runtime/include/tpc/", ""),
