@@ -50,10 +50,13 @@ func.func private @caller(%x: !x) -> !y {
   return %3 : !y
 }
 
-// The call reads packed zero points. A column uses only a part of its last byte. CHECK-LABEL:
-// func.func private @zeros CHECK-COUNT-7: tpc.quantized BUFFERS-LABEL: tpc_buffer.func
-// @zeros_on_buffers BUFFERS: tpc_buffer.quantized_product {{.*}} bits 4 rows of "_3*_8"
-// BUFFERS-SAME: strides [_3, 1] BUFFERS-SAME: zeros %{{.*}} strides [_4, 1] zero_bits 4
+// The call reads packed zero points. A column uses only a part of its last byte.
+// CHECK-LABEL: func.func private @zeros
+// CHECK-COUNT-7: tpc.quantized
+// BUFFERS-LABEL: tpc_buffer.func @zeros_on_buffers
+// BUFFERS: tpc_buffer.quantized_product {{.*}} bits 4 rows of "_3*_8"
+// BUFFERS-SAME: strides [_3, 1]
+// BUFFERS-SAME: zeros %{{.*}} strides [_4, 1] zero_bits 4
 func.func private @zeros(%x: tensor<4x48xf32>) -> tensor<4x6xf32> {
   %q = tpc.parameter @q view <0 [[6 x 32], [3 x 8], [8 x 1]]> : tensor<6x3x8xui8>
   %s = tpc.parameter @s view <0 [[6 x 4], [3 x 1], [1 x 1], [1 x 1]]> : tensor<6x3x1x1xf32>
@@ -70,8 +73,9 @@ func.func private @zeros(%x: tensor<4x48xf32>) -> tensor<4x6xf32> {
   return %7 : tensor<4x6xf32>
 }
 
-// The matrix is packed by rows, with a scale for each column. BUFFERS-LABEL: tpc_buffer.func
-// @by_rows_on_buffers BUFFERS: tpc_buffer.quantized_product {{.*}} bits 8 rows of _6 by_rows
+// The matrix is packed by rows, with a scale for each column.
+// BUFFERS-LABEL: tpc_buffer.func @by_rows_on_buffers
+// BUFFERS: tpc_buffer.quantized_product {{.*}} bits 8 rows of _6 by_rows
 // BUFFERS-SAME: strides [1, 0] block _64
 func.func private @by_rows(%x: !x) -> tensor<4x6xf32> {
   %q = tpc.parameter @rows : tensor<64x6xi8>
@@ -82,10 +86,13 @@ func.func private @by_rows(%x: !x) -> tensor<4x6xf32> {
   return %2 : tensor<4x6xf32>
 }
 
-// Kernels compute a matrix for its other uses, and a matrix whose scales are computed. CHECK-LABEL:
-// func.func private @other_uses CHECK: tpc.reshape %{{[^ ]*}} : CHECK: tpc.dequantize {{.*}}
-// {tpc.quantized} CHECK: tpc.reshape %{{[^ ]*}} {tpc.quantized} : BUFFERS-LABEL: tpc_buffer.func
-// @other_uses_on_buffers BUFFERS: tpc_buffer.quantized_product
+// Kernels compute a matrix for its other uses, and a matrix whose scales are computed.
+// CHECK-LABEL: func.func private @other_uses
+// CHECK: tpc.reshape %{{[^ ]*}} :
+// CHECK: tpc.dequantize {{.*}} {tpc.quantized}
+// CHECK: tpc.reshape %{{[^ ]*}} {tpc.quantized} :
+// BUFFERS-LABEL: tpc_buffer.func @other_uses_on_buffers
+// BUFFERS: tpc_buffer.quantized_product
 func.func private @other_uses(%x: !x) -> (tensor<4x6xf32>, tensor<64x6xf32>) {
   %q = tpc.parameter @rows : tensor<64x6xi8>
   %s = tpc.parameter @r view <0 [[1 x 1], [6 x 1], [1 x 1]]> : tensor<1x6x1xf32>
@@ -94,6 +101,7 @@ func.func private @other_uses(%x: !x) -> (tensor<4x6xf32>, tensor<64x6xf32>) {
   %2 = tpc.matmul %x, %1 : !x, tensor<64x6xf32> -> tensor<4x6xf32>
   return %2, %1 : tensor<4x6xf32>, tensor<64x6xf32>
 }
+
 // CHECK-LABEL: func.func private @computed_scales
 // CHECK-NOT: tpc.quantized
 // CHECK: return

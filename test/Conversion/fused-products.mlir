@@ -47,11 +47,14 @@ func.func private @gated(%x: !x) -> !x {
   return %5 : !x
 }
 
-// A bias is added before the activation. CHECK-LABEL: tpc_buffer.func @gelu_on_buffers CHECK:
-// tpc_buffer.fused norm layer_norm %arg0 scale %{{.*}} shift %{{.*}} epsilon 1.000000e-05
-// activation gelu_tanh to %{{.*}} { CHECK: tpc_buffer.launch @kernel_layer_norm CHECK:
-// tpc_buffer.product {{.*}} bias CHECK: tpc_buffer.launch @kernel_gelu CHECK: } CHECK-NEXT:
-// tpc_buffer.product
+// A bias is added before the activation.
+// CHECK-LABEL: tpc_buffer.func @gelu_on_buffers
+// CHECK: tpc_buffer.fused norm layer_norm %arg0 scale %{{.*}} shift %{{.*}} epsilon 1.000000e-05 activation gelu_tanh to %{{.*}} {
+// CHECK: tpc_buffer.launch @kernel_layer_norm
+// CHECK: tpc_buffer.product {{.*}} bias
+// CHECK: tpc_buffer.launch @kernel_gelu
+// CHECK: }
+// CHECK-NEXT: tpc_buffer.product
 func.func private @gelu(%x: !x) -> !x {
   %g = tpc.parameter @g : !g
   %h = tpc.parameter @h : !g

@@ -211,15 +211,15 @@ def test_types(build, tmp_path, stored, kind):
 
 
 def test_transposes(build, model, tmp_path, tpcc):
-    """Shapes show which matrices are transposed; square ones follow them, values, or the map."""
+    """Shapes show which matrices are transposed. Square ones follow others, values, or the map."""
     write(tmp_path / "c" / "model.safetensors", {n: v.T for n, v in WEIGHTS.items()})
     checkpoint = f"--weights={tmp_path / 'c'}"
     build(model, X @ A @ B, checkpoint)
-    # Sampled values of the model show that only one is.
+    # Sampled values of the model show that only one matrix is transposed.
     mixed = save(tmp_path / "mixed.onnx", WEIGHTS, NODES, inline=["model.layers.0.down.weight"])
     write(tmp_path / "d" / "model.safetensors", {**WEIGHTS, list(WEIGHTS)[0]: A.T})
     build(mixed, X @ A @ B, f"--weights={tmp_path / 'd'}")
-    # Without them, the map.
+    # Without values, the map decides.
     (tmp_path / "map.json").write_text(
         json.dumps({n: {"name": n, "transpose": v is A} for n, v in WEIGHTS.items()})
     )
@@ -248,7 +248,7 @@ def test_renamed_weights(build, tmp_path):
     for inline in ((), weights):
         model = save(tmp_path / "m.onnx", weights, nodes, inline=inline)
         build(model, X @ A @ B * 4, f"--weights={tmp_path / 'c'}")
-    # Without names, values tell. A matrix whose values are in no tensor keeps them.
+    # Without names, values identify tensors. A matrix whose values no tensor has keeps its own.
     for node in nodes:
         node.name = ""
         del node.metadata_props[:]
@@ -406,7 +406,7 @@ def test_maps(build, model, tmp_path, names, words):
 
 
 def test_external_data_takes_precedence(build, tmp_path):
-    """A folder with the model's external data and a checkpoint: the data is the model's own."""
+    """If a folder has the model's external data and a checkpoint, the external data is used."""
     model = save(tmp_path / "m.onnx", {"w.x": A}, [helper.make_node("MatMul", ["x", "w.x"], ["y"])])
     write(tmp_path / "c" / "model.safetensors", {"w.x": A + 1})
     A.tofile(tmp_path / "c" / "absent.data")

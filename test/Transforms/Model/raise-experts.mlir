@@ -1,5 +1,6 @@
 // Experts with gathered weights become tpc.moe, unless ids may be out of bounds: lookups report
-// these. RUN: tpc-opt %s --split-input-file --tpc-raise-experts | FileCheck %s
+// these.
+// RUN: tpc-opt %s --split-input-file --tpc-raise-experts | FileCheck %s
 
 // The ids of two experts of each of 6 tokens: the largest and the smallest score.
 // CHECK-LABEL: @gated
