@@ -229,7 +229,8 @@ def test_transposes(build, model, tmp_path, tpcc):
     nodes = [*NODES[:1], helper.make_node("MatMul", ["h", list(WEIGHTS)[1]], ["i"])]
     nodes += [helper.make_node("MatMul", ["i", "model.layers.1.up.weight"], ["y"])]
     write(tmp_path / "e" / "model.safetensors", {**three, list(WEIGHTS)[0]: A.T})
-    build.refused(save(tmp_path / "three.onnx", three, nodes), f"--weights={tmp_path / 'e'}").refused(
+    model = save(tmp_path / "three.onnx", three, nodes)
+    build.refused(model, f"--weights={tmp_path / 'e'}").refused(
         "could be its transpose", '"transpose": true', "model.layers.0.down.weight"
     )
 
@@ -255,7 +256,8 @@ def test_renamed_weights(build, tmp_path):
     write(tmp_path / "d" / "model.safetensors", {"up": A.T, "other": B + 1})
     model = save(tmp_path / "m.onnx", weights, nodes, inline=weights)
     result = build(model, X @ A @ B, f"--weights={tmp_path / 'd'}")
-    assert "1 matrices keep the values of the model file (such as 'val_4', [12, 12])" in result.stderr
+    kept = "1 matrices keep the values of the model file (such as 'val_4', [12, 12])"
+    assert kept in result.stderr
     (tmp_path / "map").write_text('{"val_4": "other"}')
     named = f"--weights-map={tmp_path / 'map'}"
     build(model, X @ A @ (B + 1), f"--weights={tmp_path / 'd'}", named)
@@ -274,7 +276,8 @@ def test_tied_head(build, tmp_path):
     write(tmp_path / "c" / "model.safetensors", {"embed.weight": table})
     ids = np.array([1, 7, 19, 4], np.int64)
     for grid in (Grid(), Grid(tp=2)):
-        build(model, table[ids] @ table.T, f"--weights={tmp_path / 'c'}", feed={"ids": ids}, grid=grid)
+        logits = table[ids] @ table.T
+        build(model, logits, f"--weights={tmp_path / 'c'}", feed={"ids": ids}, grid=grid)
 
 
 @pytest.mark.parametrize("name", ["gpt2-tiny", "llama-dynamo", "qwen2-past"])

@@ -28,7 +28,7 @@ PROSE_ROOMS = (
 )
 MAX_LINES, MAX_COLUMNS = 500, 100
 
-# A noun or a verb opens a title or a comment, not the pronoun of a clause in a noun's place.
+# Words that do not begin a comment, and those that do not begin a title.
 OPENING = re.compile(r"(What|Who|Whom|Whose|Whoever|Whatever|Which|How|Of|Those|That which)\b")
 TITLE = re.compile(r"(What|Who|Whom|Whose|Whoever|Whatever|Which|Where|How|When|Of|Those)\b", re.I)
 
