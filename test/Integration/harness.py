@@ -277,8 +277,8 @@ def configured(name: str) -> str:
 
 
 def sanitized() -> bool:
-    """Sanitizers reserve terabytes of addresses and multiply memory: memory limits are meaningless
-    there.
+    """Whether the build has sanitizers. These reserve terabytes of addresses and multiply memory,
+    so memory limits are meaningless.
     """
     return bool(configured("TPC_SANITIZE"))
 

@@ -64,7 +64,7 @@ def test_communication_of_generation(tpcc, name, grid):
             NEW,
             8 * NEW,
         )
-        # Also sends the token to earlier stages.
+        # The last stage also sends the token to earlier stages.
         for (_, axis, kind), (count, size) in counted.items():
             assert (
                 (axis, kind) == ("sampling", "send")

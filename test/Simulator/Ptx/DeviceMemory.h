@@ -61,7 +61,7 @@ public:
   const uint8_t *read(uint64_t address, uint64_t bytes);
   /// Returns the number of unwritten bytes.
   uint64_t countUnwritten(uint64_t address, uint64_t bytes) const;
-  /// Makes the allocation read-only for kernels.
+  /// Makes the allocation read-only for kernels. Returns false if there is none at the address.
   bool setReadOnly(uint64_t address, bool readOnly = true);
   /// Frees an allocation; later uses are detected. Returns false if nothing begins there or it was
   /// freed already.
