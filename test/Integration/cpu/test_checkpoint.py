@@ -224,7 +224,7 @@ def test_transposes(build, model, tmp_path, tpcc):
         json.dumps({n: {"name": n, "transpose": v is A} for n, v in WEIGHTS.items()})
     )
     build(model, X @ A @ B, f"--weights={tmp_path / 'd'}", f"--weights-map={tmp_path / 'map.json'}")
-    # Matrices in both orders leave the order of a square one open.
+    # Matrices in both orders do not determine the order of a square one.
     three = {**WEIGHTS, "model.layers.1.up.weight": A.T.copy()}
     nodes = [*NODES[:1], helper.make_node("MatMul", ["h", list(WEIGHTS)[1]], ["i"])]
     nodes += [helper.make_node("MatMul", ["i", "model.layers.1.up.weight"], ["y"])]
@@ -249,7 +249,7 @@ def test_renamed_weights(build, tmp_path):
     for inline in ((), weights):
         model = save(tmp_path / "m.onnx", weights, nodes, inline=inline)
         build(model, X @ A @ B * 4, f"--weights={tmp_path / 'c'}")
-    # Without names, values identify tensors. A matrix whose values no tensor has keeps its own.
+    # Without names, values identify tensors. A matrix that equals no tensor keeps its values.
     for node in nodes:
         node.name = ""
         del node.metadata_props[:]

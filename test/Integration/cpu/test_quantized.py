@@ -127,8 +127,8 @@ def balanced(total, parts):
 
 
 def expected_bytes(path, spec, grid, rank):
-    """Bytes of a rank's shards. Queries, keys and values are split by heads, gate and up by
-    columns, `o` and `down` by rows, that is, by blocks; the head and the table by rows.
+    """Returns the bytes of a rank's shards. Queries, keys and values are split by heads, gate and
+    up by columns, `o` and `down` by rows, that is, by blocks; the head and the table by rows.
     """
     total = 0
     share = {

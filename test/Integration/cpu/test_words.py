@@ -302,7 +302,7 @@ def test_rules_see_violations(tmp_path, monkeypatch):
 
 
 def test_allow_lists_are_used():
-    """An entry without a file, or without a violation that it allows, is removed."""
+    """Each entry names a file, and each entry for a length names a file above the limit."""
     for path, _, _ in ALLOWED_WORDS:
         assert (TOP / path).exists(), path
     for path in ALLOWED_LENGTHS:

@@ -1,4 +1,4 @@
-"""The runtime counts the communication during generation, which is each step's plan.
+"""The communication that the runtime counts during generation is that of each step's plan.
 
 Each sampled token adds one reduction. Logits are sent only when requested.
 """
