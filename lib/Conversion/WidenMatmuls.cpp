@@ -109,7 +109,8 @@ void WidenMatmuls::runOnOperation() {
     if (!isa<MatmulOp, AttentionOp, MoeOp>(op) || !isHalf(op->getOperand(0)))
       return;
     // Experts are computed in f32 by all libraries.
-    if (isa<MoeOp>(op) || !TargetTraits::get(op).computesMatmuls(getElementTypeOrSelf(op->getOperand(0))))
+    if (isa<MoeOp>(op) ||
+        !TargetTraits::get(op).computesMatmuls(getElementTypeOrSelf(op->getOperand(0))))
       ops.push_back(op);
     else if (auto matmul = dyn_cast<MatmulOp>(op);
              matmul && !isHalf(matmul.getResult()) && !parameters.isPackedMatmul(matmul))

@@ -227,11 +227,12 @@ bool Parser::addExpertRanks(std::array<int64_t, numAxes> &dense) {
                   std::to_string(tp));
   int64_t added = etp == tp ? ep : ep / tp, dp = sizes[unsigned(Axis::DP)];
   if (added > 1 && dp > 1 && added != dp)
-    return refuse("the replicas of dp" + std::to_string(dp) + " can have parts of the experts only "
-                  "if they are all ranks of ep, that is with " +
-                  (etp == tp ? "ep" + std::to_string(dp)
-                             : "ep" + std::to_string(dp * tp) + ",etp1") +
-                  "; without dp, the ranks of ep have the same tokens");
+    return refuse(
+        "the replicas of dp" + std::to_string(dp) +
+        " can have parts of the experts only "
+        "if they are all ranks of ep, that is with " +
+        (etp == tp ? "ep" + std::to_string(dp) : "ep" + std::to_string(dp * tp) + ",etp1") +
+        "; without dp, the ranks of ep have the same tokens");
   if (added > 1 && dp > 1 && microBatches > 1)
     return refuse("ep over the replicas of dp" + std::to_string(dp) + " with mb" +
                   std::to_string(microBatches) + " is not supported; remove mb or dp");

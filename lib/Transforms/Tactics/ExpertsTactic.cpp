@@ -1,12 +1,12 @@
 //===- ExpertsTactic.cpp - Tactic of expert parallelism -------------------===//
 //
 // Splits the experts of tpc.moe over the ranks of ep. The index of an expert is a reduction factor,
-// so the results of the ranks are added by one all-reduce. With etp1, the ranks of tp have different
-// experts too. Otherwise the tensor tactic splits the inner width of each expert over tp.
+// so the results of the ranks are added by one all-reduce. With etp1, the ranks of tp have
+// different experts too. Otherwise the tensor tactic splits the inner width of each expert over tp.
 //
-// Without dp, ep adds ranks to the dense grid, and these have the same tokens. With dp, the replicas
-// are the ranks of ep: their tokens are gathered for the experts, and the all-reduce becomes a
-// reduce-scatter.
+// Without dp, ep adds ranks to the dense grid, and these have the same tokens. With dp, the
+// replicas are the ranks of ep: their tokens are gathered for the experts, and the all-reduce
+// becomes a reduce-scatter.
 //
 //===----------------------------------------------------------------------===//
 

@@ -13,8 +13,6 @@ OSS = dict(activation="swiglu", fused=1, bias=True, moe=SWIGLU)
 
 
 CASES = [
-    ("tp1", Experts()),
-    ("tp2", Experts()),
     ("ep2", Experts(form="mixtral")),
     ("tp2,ep2", Experts(form="gpt_oss", bias=True)),
     ("tp2,ep2,etp1", Experts(**OSS)),
@@ -101,6 +99,9 @@ def test_ties_select_the_lowest_index(tpcc, tmp_path):
         assert difference(found[token], want).relative < 2e-5, token
 
 
+SHAPE = "batch_size=1,sequence_length=2,past_sequence_length=0"
+
+
 def test_experts_of_a_rank(tpcc, tmp_path):
     """The weights of a rank are those of its experts: ceil(experts / ep), or fewer."""
     spec = Experts(experts=5, layers=1, form="mixtral")
@@ -111,11 +112,14 @@ def test_experts_of_a_rank(tpcc, tmp_path):
         ranks = tpcc.compile(path, grid).describe()["ranks"]
         found = sorted(((rank["weight_bytes"] - whole) / expert for rank in ranks), reverse=True)
         assert found == list(counts), (grid, found)
+        report = tpcc.call([path, f"--megatron-shard={grid}", "--report=-", "--shape", SHAPE])
+        most = f"at most {max(counts)} on a rank" if min(counts) else "1 without any"
+        assert f"over ep {len(counts)} ({most})" in report.check().stdout
 
 
 def test_work_is_that_of_selected_experts(tpcc, tmp_path):
     """A weight of infinities has no effect if no token selects its expert."""
-    spec = Experts(form="mixtral", router_bias=(90, 80, 0, 0))
+    spec = Experts(layers=1, form="mixtral", router_bias=(90, 80, 0, 0))
     model = onnx.load(spec.save(tmp_path / "model.onnx"))
     path, feed = tmp_path / "infinite.onnx", inputs(spec, 5, 0, 2)
     want = tpcc.compile(tmp_path / "model.onnx", "ep2").run(feed, ["logits"])["logits"]
