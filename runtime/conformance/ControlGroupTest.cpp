@@ -88,7 +88,7 @@ TEST_F(ControlGroups, AreReadFromAPartialMount) {
   write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "400000\n");
   write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "200000\n");
   EXPECT_EQ(quota(), 2);
-  // A folder whose name merely begins alike is not a subfolder.
+  // A folder whose name begins with the same text is not a subfolder.
   write("/proc/self/cgroup", "4:cpu:/docker/abcd\n");
   EXPECT_EQ(quota(), 2);
   write("/sys/fs/cgroup/cpu/sub/cpu.cfs_quota_us", "100000\n");

@@ -1,4 +1,4 @@
-//===- GemvDeviceTest.cpp - own matrix-vector kernels of GPUs -------------===//
+//===- GemvDeviceTest.cpp - GEMV kernels of GPUs --------------------------===//
 
 #include "DeviceTest.h"
 #include "core/DType.h"
@@ -128,7 +128,7 @@ TEST(GemvDevice, ComputesFewRowsOfAlignedSizes) {
     multiply(gpu, sizes);
     EXPECT_TRUE(gpu.device->pendingTunings().empty()) << sizes.m << " " << sizes.k;
   }
-  // The library computes the others.
+  // cuBLASLt computes other sizes.
   size_t before = 0;
   for (Sizes sizes : {Sizes{5, 48, 136, false, TPC_F32, TPC_F32},
                       {1, 44, 136, false, TPC_F32, TPC_F32},

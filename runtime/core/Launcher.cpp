@@ -163,7 +163,7 @@ bool detectSlurm(Launcher &launcher) {
   for (const char *name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"})
     if (launcher.address.empty() && get(name))
       launcher.address = firstHost(get(name));
-  // The default port is below the ephemeral port range, and differs between steps.
+  // The default port is below the ephemeral port range, and depends on the step.
   findRendezvous(launcher, static_cast<int>(15000 + fnv1a(launcher.run) % 15000));
   return true;
 }

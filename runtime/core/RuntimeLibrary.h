@@ -1,7 +1,7 @@
 //===- RuntimeLibrary.h - Runtime libraries loaded on demand --------------===//
 //
-// Libraries that few programs need (the MPI shim, GPUs) are not linked into executables but loaded
-// on demand.
+// Libraries that few programs need (the MPI shim, the GPU runtime) are not linked into executables
+// but loaded on demand.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,8 +12,8 @@
 
 namespace tpc::rt {
 
-/// Loads `name` with dlopen flags `flags` from TPC_RUNTIME_DIR, the executable's folder, or the
-/// compiler's runtime folder. Null: `problem` completes the phrase "…, but ".
+/// Loads `name` with dlopen flags `flags` from TPC_RUNTIME_DIR, the program's folder, its ../lib,
+/// or the dynamic linker's path. Returns null on failure; then `problem` completes "…, but ".
 void *loadRuntimeLibrary(const std::string &name, int flags, std::string &problem);
 
 } // namespace tpc::rt

@@ -20,7 +20,7 @@ namespace tpc::rt::TPC_ISA {
 constexpr int queryPanels = 2;
 constexpr int queryBlock = queryPanels * panelWidth;
 constexpr int queryVecs = queryBlock / lanes;
-/// Keys per pass over the values: their rows stay in the L1 cache for all query tiles.
+/// Keys per pass over the values, whose rows stay in the L1 cache for all query tiles.
 constexpr int64_t keyBlock = 128;
 
 TPC_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }

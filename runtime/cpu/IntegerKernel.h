@@ -195,7 +195,7 @@ template <int Columns> struct BlockFloats {
       unpackZeros<4>(a, column, block0, count);
     else
       unpackZeros<2>(a, column, block0, count);
-    if (a.is_signed) // numbers are moved to unsigned ones
+    if (a.is_signed) // numbers are read as unsigned ones
       for (int64_t i = 0; i < Columns * stride; ++i)
         values[i] += static_cast<float>(1 << (a.bits - 1));
   }

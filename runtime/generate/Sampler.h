@@ -64,7 +64,7 @@ struct LogitsPiece {
 class DevicePieces {
 public:
   virtual ~DevicePieces();
-  /// Returns counts, then weights, by bins of the distance from the largest score.
+  /// Sets `sums` to counts, then weights, by bins of the distance from the largest score.
   virtual void sumsOf(size_t piece, float largest, std::span<int64_t> sums) = 0;
   virtual void scoresOf(size_t piece, std::span<float> scores) = 0;
 };

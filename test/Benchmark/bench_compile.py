@@ -1,4 +1,5 @@
-"""Compile time for few and many ranks: CPU seconds, seconds in verifiers, peak memory.
+"""Compile time for few and many ranks: CPU seconds, seconds in verifiers except for
+tpc-verify-lowered, peak memory.
 
     bench_compile.py [--json results.json]     # GPT-2 124M for 1, 8 and 32 ranks
     bench_compile.py --llama                   # 405 billion parameters for 8 and 8,192 ranks

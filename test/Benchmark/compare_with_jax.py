@@ -11,7 +11,7 @@ from the compiled HLO.
 
 JAX cannot split 50257 rows over 8 devices, so it replicates the embedding table and the head. tpc
 is compiled with both annotated as replicated, and also with its own choice. The program fails if
-tpc sends more than JAX.
+tpc sends more than JAX with the same splits.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def sent_share(kind: str, members: int) -> float:
 
 
 def jax_collectives(hlo: str):
-    """Returns (kind, operands, buffer bytes, bytes that a device sends) of each collective."""
+    """Yields (kind, operands, buffer bytes, bytes that a device sends) of each collective."""
     pattern = re.compile(
         r"= (\(?[^=]*?\)?) (" + "|".join(KINDS) + r")(?:-start)?\((.*)$", re.MULTILINE
     )

@@ -101,6 +101,7 @@ func.func private @other_uses(%x: !x) -> (tensor<4x6xf32>, tensor<64x6xf32>) {
   %2 = tpc.matmul %x, %1 : !x, tensor<64x6xf32> -> tensor<4x6xf32>
   return %2, %1 : tensor<4x6xf32>, tensor<64x6xf32>
 }
+
 // CHECK-LABEL: func.func private @computed_scales
 // CHECK-NOT: tpc.quantized
 // CHECK: return

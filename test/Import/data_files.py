@@ -89,7 +89,7 @@ open("text.onnx", "w").write("<html>404 Not Found</html>\n")
 
 
 def save_nested(name, levels):
-    """Nested Ifs whose conditions are all known."""
+    """Writes nested Ifs whose conditions are all known."""
     node = helper.make_node("Neg", ["x"], ["y0"], name="deepest")
     for level in range(levels):
         branch = helper.make_graph(

@@ -137,7 +137,7 @@ def model_124m(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_findings(request):
-    """A test of GPU programs fails if the simulator has findings."""
+    """Fails a test of GPU programs if the simulator has findings."""
     if request.path.parent.name != "cuda":
         yield
         return

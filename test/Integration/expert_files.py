@@ -1,5 +1,7 @@
-"""ONNX files with mixtures of experts, small and random: as com.microsoft.MoE, and as torch exports
-experts that gather their weights (`batched_mm` of transformers).
+"""Small ONNX files with random mixtures of experts.
+
+The forms are com.microsoft.MoE, and torch exports of experts that gather their weights
+(`batched_mm` of transformers).
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ class ExpertBuilder(Builder):
         )
 
     def batched(self, path, x, logits):
-        """TopK, then a matmul with the gathered weights of each token and expert."""
+        """Writes TopK, then a matmul with the gathered weights of each token and expert."""
         spec, k = self.spec, self.spec.selected
         count, hidden, inner = spec.experts, spec.hidden, spec.inner
         is_oss = spec.form == "gpt_oss"
@@ -154,7 +156,7 @@ class ExpertBuilder(Builder):
 
 
 def single(spec: Experts) -> onnx.ModelProto:
-    """One mixture of experts of x [tokens, hidden]; the router's logits are an input."""
+    """Returns one mixture of experts of x [tokens, hidden]. The router's logits are an input."""
     builder = ExpertBuilder(spec)
     layer = builder.microsoft if spec.form == "microsoft" else builder.batched
     y = builder.node("Identity", "y", [layer("moe", "x", "logits")], outputs=["y"])

@@ -66,7 +66,7 @@ class Builder:
         return self.node("MatMul", f"{name}/MatMul", [x, self.weight(f"{name}.weight", *shape)])
 
     def lengths(self):
-        """seqlens_k and total_sequence_length of the mask."""
+        """Returns seqlens_k and total_sequence_length of the mask."""
         path, spec = "/model/attn_mask_reformat", TensorProto.INT32
         axis = self.tensor("/model/constants/INT64/[1]", [1], np.int64)
         one = self.tensor("/model/constants/INT64/1", 1, np.int64)
@@ -135,7 +135,7 @@ class Builder:
         return self.matmul(f"{path}/down_proj", y, spec.inner, spec.hidden)
 
     def skip_norm(self, name, residual, x):
-        """The norm of residual + x, and the sum."""
+        """Returns the norm of residual + x, and the sum."""
         scale = self.weight(f"{name}.weight", self.spec.hidden)
         outputs = [f"{name}/output_0", "", "", f"{name}/output_3"]
         self.node(

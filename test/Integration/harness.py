@@ -37,7 +37,7 @@ TIMEOUT_SECONDS = 300
 
 
 def stale_tools() -> list[tuple[Path, Path]]:
-    """Test tools that are older than the compiler, as after building only `tpc-product`."""
+    """Returns test tools that are older than the compiler, as after building only `tpc-product`."""
     library = BUILD / "lib" / "libTPCDialect.a"
     tools = [
         BUILD / "test" / "bin" / name
@@ -51,8 +51,8 @@ def stale_tools() -> list[tuple[Path, Path]]:
 
 
 def find_cuda_tool(name: str) -> Path | None:
-    """Searches like tpcc searches ptxas: if CUDA_HOME is set, only there. Disassemblers may also
-    come from PyPI.
+    """Searches in the folders in which tpcc searches ptxas: if CUDA_HOME is set, only there.
+    Other tools may also be in PATH, or in a package of PyPI.
     """
     home = os.environ.get("CUDA_HOME")
     found = shutil.which(name, path=f"{home}/bin" if home else None) or (
@@ -277,8 +277,8 @@ def configured(name: str) -> str:
 
 
 def sanitized() -> bool:
-    """Sanitizers reserve terabytes of addresses and multiply memory: memory limits are meaningless
-    there.
+    """Returns whether the build has sanitizers. These reserve terabytes of addresses and multiply
+    memory, so memory limits are meaningless.
     """
     return bool(configured("TPC_SANITIZE"))
 

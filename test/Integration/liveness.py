@@ -29,7 +29,7 @@ BENCH = ("--bench", "--shape", "batch=1,sequence=8", "--warmup", "1000000", "--w
 
 
 def processes_of(program: Path) -> dict[int, int]:
-    """rank -> process"""
+    """Returns rank -> process."""
     found = {}
     for directory in Path("/proc").glob("[0-9]*"):
         try:

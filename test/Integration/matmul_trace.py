@@ -42,8 +42,8 @@ def ranks_of(trace: str) -> list[Rank]:
 
 
 def is_whole(product: str) -> bool:
-    """Matmuls that are added to a bias without an epilogue are measured for each alignment of the
-    bias, which the trace does not show.
+    """Returns whether the trace shows all that tuning depends on. A matmul whose bias is added
+    without an epilogue is measured for each alignment of the bias, which the trace does not show.
     """
     return not product.endswith(":0:C")
 

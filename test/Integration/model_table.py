@@ -169,7 +169,7 @@ def rows() -> list[Row]:
 
 
 def feed_of(session: Session, ids: np.ndarray) -> dict[str, np.ndarray]:
-    """Inputs of a prompt without a past."""
+    """Returns the inputs of a prompt without a past."""
     batch, tokens = ids.shape
     given = {}
     for name, shape in session.inputs.items():
@@ -210,8 +210,8 @@ class Reference:
         return feed_of(self.session, ids)
 
     def error(self, ids: np.ndarray, found: np.ndarray, positions=slice(None)) -> float:
-        """f32: the largest relative difference. 16 bits: the largest difference from the results in
-        f32, in units of that of rounded nodes.
+        """Returns, for f32, the largest relative difference; for 16 bits, the largest difference
+        from the results in f32, in units of that of rounded nodes.
         """
         exact = self.exact.run(feed_of(self.exact, ids))["logits"][:, positions]
         own = difference(as_float(found).reshape(exact.shape), exact)
@@ -253,7 +253,7 @@ def cell(row: Row, value: float) -> str:
 
 @functools.cache
 def table() -> dict[tuple[str, str], list[str]]:
-    """File and type -> cells of the committed page."""
+    """Returns file and type -> cells of the committed page."""
     found = {}
     for line in PAGE.read_text().splitlines() if PAGE.exists() else []:
         cells = [part.strip() for part in line.strip("|").split("|")]

@@ -54,9 +54,9 @@ class Model:
     def inputs(
         self, batch: int, sequence: int, padding: str = "none", seed: int = 0, past: int = 0
     ) -> dict[str, np.ndarray]:
-        """Random ids, or hidden states, and a random cache. `padding`: left and right pad row r by
-        about r/batch of its length, at least by one, so that no two rows are equal; none adds no
-        padding.
+        """Returns random ids, or hidden states, and a random cache. `padding`: left and right pad
+        row r by about r/batch of its length, at least by one, so that no two rows are equal; none
+        adds no padding.
         """
         random = np.random.default_rng([seed, batch, sequence])
         if not self.vocab:
@@ -153,7 +153,7 @@ WITH_PAST = dict(
 
 
 def family(name: str, past_flavor: str = "optimum", **geometry) -> dict[str, Model]:
-    """The family as two exporters write it: NAME-dynamo, and NAME-past with a cache."""
+    """Returns two exporters' files of the family: NAME-dynamo, and NAME-past with a cache."""
     past = dict(past_name="past") if past_flavor == "dynamo" else dict(WITH_PAST, padded=True)
     models = [
         committed(f"{name}-dynamo", **geometry),

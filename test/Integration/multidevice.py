@@ -50,7 +50,7 @@ def shard(
 
 
 def stage(model: onnx.ModelProto, configuration: str, stage_of) -> None:
-    """stage_of: node -> number, or None for no entry."""
+    """Sets the pipeline stages of nodes. `stage_of`: node -> stage, or None for no entry."""
     for node in model.graph.node:
         number = stage_of(node)
         if number is not None:

@@ -30,8 +30,8 @@ class Blocks:
         return (1 << self.bits) - 1
 
     def quantize(self, rows: np.ndarray):
-        """Bytes [rows, blocks, bytes], scales and zero points [rows, blocks] of a matrix whose rows
-        consist of blocks; the last block may be partly used.
+        """Returns bytes [rows, blocks, bytes], scales and zero points [rows, blocks] of a matrix
+        whose rows consist of blocks. The last block may be partly used.
         """
         count = -(-rows.shape[1] // self.block)
         padding = count * self.block - rows.shape[1]
@@ -104,7 +104,7 @@ def is_projection(rewriter: Rewriter, node: onnx.NodeProto) -> bool:
 
 
 def in_blocks(model: onnx.ModelProto, spec: Blocks) -> onnx.ModelProto:
-    """Every projection as MatMulNBits."""
+    """Returns the model with every projection as MatMulNBits."""
 
     def replace(r: Rewriter, node: onnx.NodeProto) -> bool:
         if spec.table and node.op_type == "Gather" and node.input[0] in r.weights:
@@ -147,12 +147,13 @@ def in_blocks(model: onnx.ModelProto, spec: Blocks) -> onnx.ModelProto:
 
 
 def count_bytes(path: Path) -> int:
-    """Bytes of all tensors of a file."""
+    """Returns the bytes of all tensors of a file."""
     return sum(len(t.raw_data) for t in onnx.load(path).graph.initializer)
 
 
 def linear(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
-    """Every projection as DequantizeLinear and MatMul, and as ONNX Runtime's dynamic quantization.
+    """Returns the model with every projection as DequantizeLinear and MatMul, or for "dynamic" as
+    ONNX Runtime's dynamic quantization writes it.
 
     `kind`: "tensor" and "column" of int8, "rows" of uint8 in blocks of 16 rows with zero points,
     "int4" of columns, or "dynamic".
@@ -221,7 +222,7 @@ def block_of(rows: int, block: int) -> int:
 
 
 def quantized(matrix: np.ndarray, bits: int, block: int) -> np.ndarray:
-    """The matrix [rows, columns] after quantization of blocks of its columns."""
+    """Returns the matrix [rows, columns] after quantization of blocks of its columns."""
     rows, columns = matrix.shape
     blocks = matrix.astype(np.float32).T.reshape(columns, -1, block_of(rows, block))
     largest = np.take_along_axis(blocks, np.abs(blocks).argmax(-1)[..., None], -1)
@@ -232,7 +233,7 @@ def quantized(matrix: np.ndarray, bits: int, block: int) -> np.ndarray:
 
 
 def by_numpy(model: onnx.ModelProto, bits: int, block: int) -> onnx.ModelProto:
-    """The model with quantized numbers as weights of MatMul and Gemm."""
+    """Returns the model with quantized numbers as weights of MatMul and Gemm."""
     weights = initializers(model)
     moved = {
         node.output[0]: weights[node.input[0]].T

@@ -160,8 +160,8 @@ def error_of(call) -> str:
 
 
 def fixed_input(folder: Path, target: str):
-    """An input that is fixed when the program is compiled is no longer one of its inputs. Quantized
-    weights change results, and so do those of a checkpoint.
+    """Checks an input with a value fixed at compile time: it is not an input of the program.
+    Quantized weights and those of a checkpoint change results.
     """
     w = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
     nodes = [

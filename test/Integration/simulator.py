@@ -1,4 +1,4 @@
-"""Returns environments in which GPU programs find the simulated libraries (test/Simulator)."""
+"""Environments in which GPU programs find the simulated libraries (test/Simulator)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Makes the files of experts/: mixtures of experts with random weights, one layer each, by the
-exporter of transformers 5. It sorts the rows of tokens by expert, and has one MatMul per expert.
+"""Makes the files of experts/: mixtures of experts with random weights, one layer each.
+
+The exporter of transformers 5 sorts the rows of tokens by expert, and writes one MatMul per expert.
 
 pip install torch transformers==5.24.0 onnx onnxscript
 python test/Models/experts.py [NAME …]

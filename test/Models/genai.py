@@ -1,5 +1,6 @@
-"""Makes the files of families/ that end in -genai: onnxruntime-genai's model builder, with random
-weights and a tokenizer of numbered words.
+"""Makes the files of families/ that end in -genai, with onnxruntime-genai's model builder.
+
+Weights are random, and the tokenizer has numbered words.
 
 pip install torch transformers==4.57.6 onnxruntime-genai==0.11.4 onnx_ir
 python test/Models/genai.py [NAME …]

@@ -67,7 +67,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1) to (%y : 16 x f
 
 // -----
 
-// Another number of rows.
+// The buffer has four rows of 8, not of 9.
 !x = tensor<4x4xf32>
 func.func private @f(%x: !x, %w: !x) -> !x {
   %0 = tpc.matmul %x, %w : !x, !x -> !x
@@ -84,7 +84,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1) to (%y : 16 x f
 
 // -----
 
-// A kernel that reads dense rows.
+// A kernel that reads dense rows gets columns.
 !x = tensor<4x4xf32>
 func.func private @kernel_exp(%a: !x) -> !x attributes {tpc.kernel = 1} {
   %0 = tpc.exp %a : !x -> !x
@@ -107,7 +107,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1) to (%y : 16 x f
 
 // -----
 
-// A kernel that reads rows at a distance, of a dense buffer.
+// A kernel that reads rows at a distance gets a dense buffer.
 !x = tensor<4x4xf32>
 func.func private @kernel_exp(%a: !x {tpc.row_stride = [1, #tpc.expr<8>]}) -> !x attributes {tpc.kernel = 1} {
   %0 = tpc.exp %a : !x -> !x
@@ -124,7 +124,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
 
 // -----
 
-// At another distance.
+// The kernel reads rows at another distance than that of the buffer's rows.
 !x = tensor<4x4xf32>
 func.func private @kernel_exp(%a: !x {tpc.row_stride = [1, #tpc.expr<7>]}) -> !x attributes {tpc.kernel = 1} {
   %0 = tpc.exp %a : !x -> !x
@@ -147,7 +147,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1) to (%y : 16 x f
 
 // -----
 
-// A matmul reads its left side dense.
+// A matmul reads its left operand from dense rows, not from columns.
 !x = tensor<4x4xf32>
 func.func private @f(%x: !x, %w: !x, %v: !x) -> !x {
   %0 = tpc.matmul %x, %w : !x, !x -> !x
@@ -184,7 +184,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1) to (%y : 16 x f
 
 // -----
 
-// Another width than the parameter's.
+// The parameter has 4 columns, but the result is stored in 2.
 !x = tensor<4x4xf32>
 func.func private @f(%x: !x, %w: !x) -> !x {
   %0 = tpc.matmul %x, %w : !x, !x -> !x

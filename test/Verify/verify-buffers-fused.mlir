@@ -266,7 +266,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1, %v = packed 2, 
 
 // -----
 
-// The result is in memory of the norm's result, which is unused.
+// Correct: the result is in the buffer of the norm's result, which the fused kernel does not store.
 !x = tensor<4x4xf32>
 !g = tensor<4xf32>
 func.func private @kernel_rms_norm(%a: !x, %s: !g) -> !x attributes {tpc.kernel = 1} {

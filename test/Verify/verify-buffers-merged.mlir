@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --split-input-file --tpc-verify-buffers --verify-diagnostics
 
-// Of two merged matmuls, the second's result is stored in the first's memory.
+// The results of two merged matmuls are stored in each other's memory.
 func.func private @f(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %v: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
   %0 = tpc.matmul %x, %w {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   %1 = tpc.matmul %x, %v {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>

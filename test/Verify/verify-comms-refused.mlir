@@ -87,7 +87,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 2, pp = 1, mb = 2>} {
 
 // -----
 
-// Each replica has another shard of the tensor, so shards differ in size.
+// Each replica has its own shard of the batch, and the sizes of shards may differ.
 !part = tensor<?xf32, #tpc.dist<[batch{dp, mb}], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
   func.func private @f(%x: !part) {

@@ -336,7 +336,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 // -----
 
-// Executables compare the hash when they start.
+// `tpc.schedule` must be the hash of all communication: ranks compare it when they start.
 !x = tensor<4xf32>
 // expected-error @+1 {{'tpc.schedule' is "0123456789abcdef", but the hash of what the program communicates is}}
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>, tpc.schedule = "0123456789abcdef"} {

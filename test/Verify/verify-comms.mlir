@@ -3,8 +3,8 @@
 // RUN: not tpc-opt %s --split-input-file --tpc-verify-comms=certificate=/nonexistent/proof -o /dev/null 2>&1 | FileCheck %s --check-prefix=WRITE
 // WRITE: error: certificate: cannot write '/nonexistent/proof': No such file or directory
 
-// In each of two stages, an iteration runs one micro-batch. Replicas may have different numbers of
-// iterations, but not ranks of a tp group or ranks that send each other messages.
+// In each of two stages, an iteration runs one micro-batch. Replicas may run different numbers of
+// iterations. Ranks of one tp group, and ranks that send each other messages, run equally many.
 #batch = #tpc.dim<batch{dp, mb}>
 !ids = tensor<?xi64, #tpc.dist<[batch], local>>
 !part = tensor<?x8xf32, #tpc.dist<[batch{dp, mb}, 8], local>>

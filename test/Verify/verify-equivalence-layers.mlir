@@ -22,7 +22,7 @@ func.func private @layer(%x: tensor<5x4xf32>, %a: tensor<4xf32>) -> tensor<5x4xf
   return %3 : tensor<5x4xf32>
 }
 
-// There is no layer function, and products are computed in another order.
+// There is no layer function, and ops are in another order.
 //--- inlined.mlir
 tpc.weight @a in "w" at 0 : tensor<4xf32>
 tpc.weight @b in "w" at 16 : tensor<4xf32>
@@ -60,7 +60,7 @@ func.func private @layer(%x: tensor<5x4xf32>, %a: tensor<4xf32>, %c: tensor<4xf3
   return %3 : tensor<5x4xf32>
 }
 
-// The second layer gets both weights.
+// The second layer also uses the first layer's weight.
 // CHECK: mixed.mlir:{{.*}} does not compute what the model computes
 //--- mixed.mlir
 tpc.weight @a in "w" at 0 : tensor<4xf32>

@@ -1,5 +1,6 @@
 // The first program is the model in Inputs/verify-model.mlir with its bias added after the
-// reduction. Both methods accept it. For other programs, the error names the first op that differs.
+// reduction. The proof and the randomized check accept it. For other programs, the error names the
+// first op that differs.
 // RUN: tpc-opt %s -split-input-file -verify-diagnostics=only-expected --tpc-verify-equivalence=reference=%S/Inputs/verify-model.mlir
 
 !x = tensor<?x4xf32, #tpc.dist<[batch, 4], local>>

@@ -85,8 +85,8 @@ double secondsOnRanks(int ranks, int threads,
   return seconds;
 }
 
-/// A matmul of ranks that each multiply by different matrices in turn, larger than the caches
-/// together unless a step would keep them in caches too.
+/// Each rank multiplies by several matrices in turn: about 64 MiB, or 64 matrices. So large ones
+/// are read from memory and small ones from caches, as in a step.
 double secondsOfMatmul(int ranks, int threads, int64_t m, int64_t n, int64_t k, double least) {
   return secondsOnRanks(
       ranks, threads,

@@ -12,7 +12,9 @@
 //     reshape or a dimension of several factors needs them. A select adds a size to one index, or
 //     subtracts it. No other op may compute an index.
 //   * An index from a tensor, such as an id, is compared with sizes of a dimension that it indexes.
-//   * An integer op of a kernel needs a counterpart on tensors.
+//   * An integer op of a kernel needs a counterpart on tensors. Its operands are elements of
+//     tensors; they are positions (indices of rows, elements or columns) only if tpc.iota makes
+//     positions elements of a tensor. `4 * i` may be the shift that selects the packed number i.
 //   * A limit or a comparison of floats needs a counterpart on tensors too. Limits are not computed
 //     from constants.
 //
@@ -49,6 +51,7 @@ private:
   LogicalResult visitIndex(Operation *op);
   LogicalResult visitInteger(Operation *op);
   LogicalResult visitSelect(arith::SelectOp op);
+  LogicalResult visitPositions(Operation *op);
   LogicalResult visitLoop(scf::ForOp loop);
   LogicalResult visitFloatLimit(Operation *op);
   void noteUniform(Operation *op);
@@ -60,6 +63,8 @@ private:
   bool isLimit(Value value) const;
   /// Returns whether a value depends on loaded elements of a tensor, such as ids.
   static bool isOfData(Value value);
+  /// Returns whether a number is computed from an index of a row, an element or a column.
+  bool isOfPosition(Value number) const;
   /// Checks that an index from a tensor is compared with a size of a dimension that it indexes.
   LogicalResult visitDataLimit(arith::CmpIOp op);
   /// Returns whether a value is a limit, or an index that is computed from a limit by permitted
@@ -193,6 +198,45 @@ bool IndexChecker::isOfData(Value value) {
   return false;
 }
 
+bool IndexChecker::isOfPosition(Value number) const {
+  SmallVector<Value> work{number};
+  DenseSet<Value> seen;
+  while (!work.empty()) {
+    Value value = work.pop_back_val();
+    Operation *op = value.getDefiningOp();
+    if (!op || isUniform(value) || !isMemoryEffectFree(op))
+      continue;
+    if (isa<arith::IndexCastOp, arith::IndexCastUIOp>(op) &&
+        op->getOperand(0).getType().isIndex())
+      return true;
+    // The number that a shift selects is an element of a tensor.
+    bool isUnpacked = isa<arith::ShRUIOp>(op) && tensors.unpacks && isOfData(op->getOperand(0));
+    for (Value operand : isUnpacked ? op->getOperands().take_front() : op->getOperands())
+      if (isInteger(operand) && !operand.getType().isIndex() && seen.insert(operand).second)
+        work.push_back(operand);
+  }
+  return false;
+}
+
+/// Checks that an op on numbers computes with positions only if the tensor function does.
+LogicalResult IndexChecker::visitPositions(Operation *op) {
+  auto isShift = [&](Value number) {
+    auto product = number.getDefiningOp<arith::MulIOp>();
+    return product && isCast(product.getLhs().getDefiningOp()) && isLimit(product.getRhs());
+  };
+  if (tensors.hasPositions || llvm::none_of(op->getOperands(), [&](Value operand) {
+        return isInteger(operand) && !operand.getType().isIndex() && isOfPosition(operand);
+      }))
+    return success();
+  if (tensors.unpacks && isa<arith::MulIOp>(op) && isShift(op->getResult(0)))
+    return success();
+  if (tensors.unpacks && isa<arith::ShRUIOp>(op) && isShift(op->getOperand(1)) &&
+      !isOfPosition(op->getOperand(0)))
+    return success();
+  return fail(op) << "computes with the position of an element, but its tensor function has no "
+                     "positions as elements (tpc.iota)";
+}
+
 LogicalResult IndexChecker::visitDataLimit(arith::CmpIOp op) {
   auto limit = uniform.find(op.getRhs());
   if (!isLimit(op.getRhs()) || !limit->second || !isOfData(op.getLhs()) ||
@@ -278,7 +322,12 @@ LogicalResult IndexChecker::visitIndex(Operation *op) {
       })
       .Case([&](arith::SelectOp select) { return visitSelect(select); })
       // KernelWidths.cpp checks casts to fewer bits.
-      .Case<arith::IndexCastOp, arith::IndexCastUIOp>([](auto) { return success(); })
+      .Case<arith::IndexCastOp, arith::IndexCastUIOp>([&](auto) -> LogicalResult {
+        if (isOfPosition(op->getOperand(0)) && !(tensors.hasPositions && tensors.looksUp))
+          return fail(op) << "computes an index from the position of an element, which no op on "
+                             "tensors needs";
+        return success();
+      })
       .Default([&](Operation *) -> LogicalResult {
         return fail(op) << "computes an index in a way that no op on tensors needs";
       });
@@ -291,6 +340,8 @@ LogicalResult IndexChecker::visitInteger(Operation *op) {
     return success();
   if (!tensors.has(op))
     return fail(op) << "computes with integers, but its tensor function has no such op";
+  if (failed(visitPositions(op)))
+    return failure();
   return requireLimits(op);
 }
 
@@ -341,7 +392,7 @@ LogicalResult IndexChecker::visit(Operation *op) {
     if (isUniform(op->getOperand(0)))
       return requireLimit(op, op->getOperand(0));
     if (tensors.makesFloats || op->getOperand(0).getType().isInteger(1))
-      return success();
+      return visitPositions(op);
     return fail(op) << "casts an integer to a float, which its tensor function does not";
   }
   if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && compare.getLhs().getType().isIndex()) {

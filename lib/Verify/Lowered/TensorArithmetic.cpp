@@ -146,6 +146,9 @@ void TensorArithmetic::addOp(Operation *op) {
   divides |= isa<ReshapeOp, RollOp>(op) || (isa<IotaOp, LocalSliceOp, LookupOpInterface>(op) &&
                                             (llvm::any_of(op->getOperandTypes(), hasProducts) ||
                                              llvm::any_of(op->getResultTypes(), hasProducts)));
+  hasPositions |= isa<IotaOp>(op);
+  looksUp |= isa<LookupOpInterface>(op);
+  unpacks |= isa<DequantizeOp>(op);
   accumulates |= isa<CumSumOp>(op);
   reduces |= onIntegers && isa<ReduceOp, MatmulOp>(op);
   chooses |= onIntegers &&

@@ -60,6 +60,27 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
                    failed(lowered::checkFrames(getOperation())));
   }
 
+  /// Sets the facts that this run does not exercise, unless tpc-verify-equivalence has set its own.
+  LogicalResult reportUnexercised(ModuleOp before, const interpret::RunReport &found) {
+    ModuleOp program = getOperation();
+    if (before->hasAttr(kNoRandomizedCheckAttr))
+      return success(); // compared by verifyFacts
+    StringAttr own;
+    if (!found.unexercised.empty())
+      own = StringAttr::get(&getContext(), found.unexercised);
+    // Names of ops depend on whether the text has locations, so the texts may differ.
+    if (Attribute stated = program->getAttr(kNoRandomizedCheckAttr)) {
+      if (own)
+        return success();
+      return emitError(program.getLoc())
+             << "the program has the '" << kNoRandomizedCheckAttr << "' " << stated
+             << ", but the run at small sizes exercises all facts";
+    }
+    if (own)
+      program->setAttr(kNoRandomizedCheckAttr, own);
+    return success();
+  }
+
   void runOnOperation() override {
     OwningOpRef<ModuleOp> parsedModel, parsedStaged;
     // There is no model if the compiled text is a staged program.
@@ -83,10 +104,8 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
     if (!found.skipped.empty())
       emitWarning(getOperation().getLoc())
           << "tpc-verify-lowered: not run at small sizes: " << found.skipped;
-    // Emit the facts that this run does not exercise, like tpc-verify-equivalence.
-    if (!found.unexercised.empty() && !getOperation()->hasAttr(kNoRandomizedCheckAttr))
-      getOperation()->setAttr(kNoRandomizedCheckAttr,
-                              StringAttr::get(&getContext(), found.unexercised));
+    if (hasModel && this->interpret && failed(reportUnexercised(before, found)))
+      return signalPassFailure();
     markAllAnalysesPreserved();
   }
 

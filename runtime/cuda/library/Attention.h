@@ -37,7 +37,7 @@ public:
     recorded = 0;
     isRecording = false;
   }
-  /// A number that changes when the workspace or the counters are freed.
+  /// A number that changes when the workspace or the counters are allocated.
   uint64_t memoryVersion() const { return moves; }
 
 private:

@@ -31,7 +31,7 @@ constexpr uint64_t fnv1a(std::string_view bytes) {
   return hash;
 }
 
-/// Mixes the bits: a change of one byte changes all bits of the result, not only those above it.
+/// Mixes the bits: a change of one byte affects all bits of the result, not only those above it.
 constexpr uint64_t spreadBits(uint64_t hash) {
   hash ^= hash >> 33;
   hash *= 0xff51afd7ed558ccdu;

@@ -32,7 +32,7 @@ def where(
     largest: float = 1.0,
     quantum: float = 0.25,
 ) -> Value:
-    """Selects elements. `special`: values with -0, which ONNX Runtime's Where turns into 0."""
+    """Selects elements. The sign of a zero is unspecified: ONNX Runtime's Where turns -0 into 0."""
     return v.within(
         c.w("Where", condition, first, second),
         max(v.largest, largest),

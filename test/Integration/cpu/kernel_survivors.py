@@ -323,7 +323,7 @@ def find(survivor: Survivor) -> Entry | None:
 
 
 def read(output: str) -> list[Survivor]:
-    """Filters the surviving faults in the output of tpc-compare-kernels --mistakes."""
+    """Returns the surviving faults in the output of tpc-compare-kernels --mistakes."""
     return [
         Survivor(*line.split("\t")[1:]) for line in output.splitlines() if line.startswith("left\t")
     ]

@@ -73,8 +73,8 @@ class Pair:
 
 
 def draw_grid(r: random.Random, spec: Spec) -> Grid:
-    """Tensor parallelism in two dimensions is as frequent as in one, micro-batches and replicas as
-    frequent as neither.
+    """Draws a grid for a graph. Half of the grids have tensor parallelism in two dimensions. Half
+    have replicas, and half micro-batches, unless a chain needs the whole batch.
     """
     limit = 32 if r.random() < 0.02 else 16
     two = r.random() < 0.5

@@ -76,7 +76,7 @@ def test_weights_on_replicas(tpcc, tmp_path):
     executable = tpcc.compile(ODD.path, grid, *arguments)
 
     whole = tpcc.compile(ODD.path, grid)
-    split = 0  # bytes of weights that are
+    split = 0  # bytes of split weights
     for ours, all_of_it in zip(
         executable.describe()["parameters"], whole.describe()["parameters"], strict=True
     ):

@@ -51,7 +51,7 @@ def causes(row):
 @pytest.mark.parametrize("machine", ["epyc-2core", "h100-sxm"])
 @pytest.mark.parametrize("name", ["gpt2-odd-opset20", "llama-dynamo"])
 def test_plan_equals_the_report_of_each_grid(tpcc, tmp_path, name, machine):
-    """Grids of one structure share a program; their numbers are those of their own programs."""
+    """Grids of one structure share a program. Their plans are those of their own programs."""
     model = {**COMMITTED, **FAMILIES}[name]
     found = plan(tpcc, model, machine=machine)
     assert found["best"] and found["enumerated"] == found["estimated"] + sum(

@@ -211,25 +211,26 @@ def test_types(build, tmp_path, stored, kind):
 
 
 def test_transposes(build, model, tmp_path, tpcc):
-    """Shapes show which matrices are transposed; square ones follow them, values, or the map."""
+    """Shapes show which matrices are transposed. Square ones follow others, values, or the map."""
     write(tmp_path / "c" / "model.safetensors", {n: v.T for n, v in WEIGHTS.items()})
     checkpoint = f"--weights={tmp_path / 'c'}"
     build(model, X @ A @ B, checkpoint)
-    # Sampled values of the model show that only one is.
+    # Sampled values of the model show that only one matrix is transposed.
     mixed = save(tmp_path / "mixed.onnx", WEIGHTS, NODES, inline=["model.layers.0.down.weight"])
     write(tmp_path / "d" / "model.safetensors", {**WEIGHTS, list(WEIGHTS)[0]: A.T})
     build(mixed, X @ A @ B, f"--weights={tmp_path / 'd'}")
-    # Without them, the map.
+    # Without values, the map decides.
     (tmp_path / "map.json").write_text(
         json.dumps({n: {"name": n, "transpose": v is A} for n, v in WEIGHTS.items()})
     )
     build(model, X @ A @ B, f"--weights={tmp_path / 'd'}", f"--weights-map={tmp_path / 'map.json'}")
-    # Matrices in both orders leave the order of a square one open.
+    # Matrices in both orders do not determine the order of a square one.
     three = {**WEIGHTS, "model.layers.1.up.weight": A.T.copy()}
     nodes = [*NODES[:1], helper.make_node("MatMul", ["h", list(WEIGHTS)[1]], ["i"])]
     nodes += [helper.make_node("MatMul", ["i", "model.layers.1.up.weight"], ["y"])]
     write(tmp_path / "e" / "model.safetensors", {**three, list(WEIGHTS)[0]: A.T})
-    build.refused(save(tmp_path / "three.onnx", three, nodes), f"--weights={tmp_path / 'e'}").refused(
+    model = save(tmp_path / "three.onnx", three, nodes)
+    build.refused(model, f"--weights={tmp_path / 'e'}").refused(
         "could be its transpose", '"transpose": true', "model.layers.0.down.weight"
     )
 
@@ -248,14 +249,15 @@ def test_renamed_weights(build, tmp_path):
     for inline in ((), weights):
         model = save(tmp_path / "m.onnx", weights, nodes, inline=inline)
         build(model, X @ A @ B * 4, f"--weights={tmp_path / 'c'}")
-    # Without names, values tell. A matrix whose values are in no tensor keeps them.
+    # Without names, values identify tensors. A matrix that equals no tensor keeps its values.
     for node in nodes:
         node.name = ""
         del node.metadata_props[:]
     write(tmp_path / "d" / "model.safetensors", {"up": A.T, "other": B + 1})
     model = save(tmp_path / "m.onnx", weights, nodes, inline=weights)
     result = build(model, X @ A @ B, f"--weights={tmp_path / 'd'}")
-    assert "1 matrices keep the values of the model file (such as 'val_4', [12, 12])" in result.stderr
+    kept = "1 matrices keep the values of the model file (such as 'val_4', [12, 12])"
+    assert kept in result.stderr
     (tmp_path / "map").write_text('{"val_4": "other"}')
     named = f"--weights-map={tmp_path / 'map'}"
     build(model, X @ A @ (B + 1), f"--weights={tmp_path / 'd'}", named)
@@ -274,7 +276,8 @@ def test_tied_head(build, tmp_path):
     write(tmp_path / "c" / "model.safetensors", {"embed.weight": table})
     ids = np.array([1, 7, 19, 4], np.int64)
     for grid in (Grid(), Grid(tp=2)):
-        build(model, table[ids] @ table.T, f"--weights={tmp_path / 'c'}", feed={"ids": ids}, grid=grid)
+        logits = table[ids] @ table.T
+        build(model, logits, f"--weights={tmp_path / 'c'}", feed={"ids": ids}, grid=grid)
 
 
 @pytest.mark.parametrize("name", ["gpt2-tiny", "llama-dynamo", "qwen2-past"])
@@ -406,7 +409,7 @@ def test_maps(build, model, tmp_path, names, words):
 
 
 def test_external_data_takes_precedence(build, tmp_path):
-    """A folder with the model's external data and a checkpoint: the data is the model's own."""
+    """If a folder has the model's external data and a checkpoint, the external data is used."""
     model = save(tmp_path / "m.onnx", {"w.x": A}, [helper.make_node("MatMul", ["x", "w.x"], ["y"])])
     write(tmp_path / "c" / "model.safetensors", {"w.x": A + 1})
     A.tofile(tmp_path / "c" / "absent.data")

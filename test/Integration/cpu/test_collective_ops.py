@@ -135,8 +135,8 @@ tpc.pipeline @main(%x: {WHOLE}) inputs [{{tpc.name = "x"}}]
 
 
 def test_split_table(tmp_path):
-    """A rank that has a part of the rows adds zero for other ids. There are more ranks than rows,
-    and negative ids.
+    """A rank that has a part of the rows adds zero for other ids. Cases include fewer rows than
+    ranks, and negative ids.
     """
     ids = "tensor<?x?xi64, #tpc.dist<[n, m], local>>"
     table = "tensor<?x?xf32, #tpc.dist<[v, h], local>>"

@@ -12,9 +12,9 @@ import mutants
 from models import MODELS
 from simulator import FLAGS
 
-# Kernels and attention read columns.
+# Kernels and attention read columns of merged results.
 SAMPLE = ("gpt2-tiny-nopast", "tp2", "--generate")
-# Kernels compute norms, matmuls and activations.
+# Norms, matmuls and activations are fused.
 FUSED = ("llama-dynamo", "tp1", "--generate")
 PROGRAMS = [
     SAMPLE,

@@ -139,7 +139,7 @@ def test_exports_by_other_tools(tpcc, corpus, name, grid):
 
 
 def positions_only(tmp_path, positions=("s",), mask=("b", "s"), mask_type=TensorProto.INT64):
-    """A model whose outputs are its inputs."""
+    """Writes a model whose outputs are its inputs."""
     ports = [
         helper.make_tensor_value_info("attention_mask", mask_type, mask),
         helper.make_tensor_value_info("position_ids", TensorProto.INT32, positions),

@@ -159,8 +159,8 @@ def run(programs, cases, name):
 
 
 def test_sample(programs):
-    """One mutant of each kind in the buffers of one program, or of another program if the first has
-    none; for steps, also in the staged program.
+    """Tests a mutant of each kind in the buffers of a program to which the kind applies. Kinds of
+    steps are also tested in the staged program.
     """
     where = {kind: 2 for kind in kinds() if "constraint" in kind} | {"fact-input-default": 3}
     cases = [(PROGRAMS[where.get(kind, 0)], "buffers", kind, 1) for kind in kinds()]

@@ -42,8 +42,8 @@ def made(tpcc, tmp_path_factory):
 
 
 def commands(made, program):
-    """Each tool with a flag for a file to read (READ is replaced by the test) and a flag for a file
-    to write (WRITTEN).
+    """Returns a command of each tool. The test replaces READ by a file to read, and WRITTEN by a
+    file to write.
     """
     opt, reduce, translate = tool("tpc-opt"), tool("tpc-reduce"), tool("tpc-translate")
     run_it = [program.path, "--input", f"hidden_states={made / 'x.npy'}"]

@@ -72,8 +72,8 @@ class Lowered:
         return self.folder / f"{level}.mlir"
 
     def verify(self, *arguments):
-        """Returns the verifiers that reject the program: the ops' own verifiers, and the others,
-        also on programs that the former reject.
+        """Returns the verifiers that reject the program: those of ops, and tpc-verify-lowered,
+        which also runs on programs that the former reject.
         """
         models = f"reference={self.text('model')} staged={self.text('staged')}"
         checks = {"ops": [], "lowered": [f"--tpc-verify-lowered={models}"]}

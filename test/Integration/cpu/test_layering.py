@@ -10,7 +10,7 @@ NESTED = ("Transforms", "Import", "Export", "Analysis", "Verify", "Conversion", 
 
 
 def folder_of(path):
-    """Table row of a file or folder, such as Transforms/Model or runtime/transport/mpi."""
+    """Returns the row of a file or folder, such as Transforms/Model or runtime/transport/mpi."""
     parts = list(path.relative_to(TOP).parts)
     top = parts.pop(0)
     if top == "tools":

@@ -126,8 +126,8 @@ def test_compiling_needs_no_weights(tpcc):
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
 def test_memory_of_compilation(tpcc, tmp_path):
-    """Compiling 124M for tp8,pp4 takes at most 500 MiB, whatever the load and this process's
-    memory.
+    """Compiling 124M for tp8,pp4 takes at most 500 MiB, independently of load and of this
+    process's memory.
     """
     ballast = b"x" * (600 << 20)
     result = run(

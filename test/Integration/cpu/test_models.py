@@ -50,7 +50,7 @@ def test_biases_and_norms_are_distinct_and_non_zero(path):
 
 @pytest.mark.parametrize("model", FAMILIES.values(), ids=lambda model: model.name)
 def test_descriptions_match_the_files(model):
-    """Files have the sizes of models.py, an output for each cache, and vectors whose loss shows."""
+    """Files have the sizes of models.py, an output per cache, and distinct non-zero vectors."""
     file = onnx.load(model.path)
     arrays = floats(file)
     vectors_are_distinct_and_non_zero(

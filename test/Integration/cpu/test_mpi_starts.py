@@ -1,4 +1,4 @@
-"""Ranks that start under mpirun, as mpirun sees them: in which order and at what time they end."""
+"""The order in which ranks end under mpirun, and rank variables without an mpirun."""
 
 import os
 import re
@@ -42,7 +42,7 @@ def test_mpirun_loses_a_frozen_rank_before_the_others(tmp_path):
         }
 
     def wait(ranks, seconds):
-        """Returns the ranks that have ended, after the first of these has."""
+        """Waits until one of the ranks has ended, or for `seconds`. Returns all that have ended."""
         clock = LoadClock()
         while all(running[rank].poll() is None for rank in ranks) and clock.seconds() < seconds:
             time.sleep(0.005)

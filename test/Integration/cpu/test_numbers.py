@@ -16,7 +16,7 @@ ODD = COMMITTED["gpt2-odd-opset20"]
 
 def pairwise(grids):
     """Returns a small subset of `grids` that covers every pair of settings that occurs in some
-    grid. Greedy and deterministic: takes the grid with the most uncovered pairs.
+    grid. Repeatedly takes the grid with the most uncovered pairs.
     """
 
     def pairs(grid):

@@ -20,7 +20,7 @@ def dialect_ops():
 
 
 def functions(text):
-    """Yields the functions of a file and the methods of its classes, approximately: text up to a
+    """Returns the functions of a file and the methods of its classes, approximately: text up to a
     line with a single brace.
     """
     return re.split(r"\n(?=\}|  \}\n)", re.sub(r"//.*", "", text))

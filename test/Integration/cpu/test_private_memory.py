@@ -41,7 +41,7 @@ def descendants(pid):
 
 
 def steady_memory(executable, shape):
-    """Private bytes of each MPI rank while it runs steps."""
+    """Returns the private bytes of each MPI rank while it runs steps."""
     text = ",".join(f"{name}={size}" for name, size in shape.items())
     environment = {
         **os.environ,

@@ -169,7 +169,7 @@ def test_missing_rank(ranks):
         in output_of(first)
     )
     output_of(second)
-    # Rank 0 itself has the wrong value.
+    # The missing rank is rank 0.
     error = output_of(ranks.start(environment_of(1, 4, port), "--timeout=2"))
     assert (
         f"error: rank 1: cannot reach rank 0 at 127.0.0.1:{port} within 2 s (127.0.0.1:{port}:"

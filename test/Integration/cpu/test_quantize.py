@@ -71,8 +71,9 @@ def test_models(tpcc, name, format):
 
 
 def expected_bytes(path, spec, rank, ranks, bits, block):
-    """Bytes of a rank. Columns are split by heads, by the MLP's columns, or by the vocabulary; rows
-    of `o` and `down` by heads and by the MLP's columns, in whole blocks or between bytes.
+    """Returns the bytes of a rank. Columns are split by heads, by the MLP's columns, or by the
+    vocabulary; rows of `o` and `down` by heads and by the MLP's columns, in whole blocks or between
+    bytes.
     """
     share = {
         "attn": balanced(spec.kv_heads, ranks)[rank] / spec.kv_heads,

@@ -65,7 +65,7 @@ def test_runs(tpcc, tmp_path, grid, spec, how):
     gpu = grid.startswith("gpu:")
     flags = FLAGS if gpu else ()
     program = tpcc.compile(path, grid.removeprefix("gpu:"), *flags)
-    # Optimized, ONNX Runtime multiplies in 8 bits where weights are dequantized.
+    # With optimization, ONNX Runtime multiplies dequantized weights in 8 bits.
     session = Session(path, optimize=False)
     feeds = [inputs(spec, 5, 3, 1), inputs(spec, 1, 6, 4)]
     found = program.run_all(feeds, list(session.outputs), env=environment() if gpu else {})
@@ -127,8 +127,8 @@ def balanced(total, parts):
 
 
 def expected_bytes(path, spec, grid, rank):
-    """Bytes of a rank's shards. Queries, keys and values are split by heads, gate and up by
-    columns, `o` and `down` by rows, that is, by blocks; the head and the table by rows.
+    """Returns the bytes of a rank's shards. Queries, keys and values are split by heads, gate and
+    up by columns, `o` and `down` by rows, that is, by blocks; the head and the table by rows.
     """
     total = 0
     share = {

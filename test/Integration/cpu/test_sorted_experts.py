@@ -43,13 +43,13 @@ def is_sort(node):
 
 
 def use_sorted_rows(model):
-    """The sorted ids are an output."""
+    """Makes the sorted ids an output."""
     name = find(model, is_sort).output[0]
     model.graph.output.append(onnx.helper.make_tensor_value_info(name, 7, ["rows"]))
 
 
 def shift_ranges(model):
-    """The rows of expert 0 begin at 1."""
+    """Makes the rows of expert 0 begin at 1."""
     ranges = [n for n in model.graph.node if n.op_type == "Gather" and n.input[1] != ""]
     producers = {o: n for n in model.graph.node for o in n.output}
     rows = [n for n in ranges if getattr(producers.get(n.input[1]), "op_type", "") == "Range"]
@@ -59,13 +59,13 @@ def shift_ranges(model):
 
 
 def swap_experts(model):
-    """The results of experts 0 and 1 are in the other order."""
+    """Swaps the results of experts 0 and 1."""
     concat = find(model, lambda n: n.op_type == "Concat" and n.output[0].startswith("grouped_mm"))
     concat.input[0], concat.input[1] = concat.input[1], concat.input[0]
 
 
 def scale_histogram(model):
-    """The bins are not one id each."""
+    """Makes bins of the histogram differ from single ids."""
     node = find(model, lambda n: n.op_type == "ScatterElements" and n.input[0].startswith("zeros"))
     producers = {o: n for n in model.graph.node for o in n.output}
     divide = producers[producers[producers[node.input[1]].input[0]].input[0]]

@@ -178,7 +178,7 @@ def endless(folder):
 
 
 def end_with_stacks(process):
-    """Returns the kernel stacks of all threads."""
+    """Ends the process. Returns its output and the stacks of its threads."""
     gdb = shutil.which("gdb")
     native = (
         run([gdb, "-batch", "-p", process.pid, "-ex", "thread apply all bt 12"]).stdout

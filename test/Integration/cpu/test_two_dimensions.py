@@ -133,7 +133,7 @@ def test_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
 
 @pytest.mark.parametrize("heads,kv_heads,text", [(4, 2, "tp2x2"), (6, 2, "tp2x3")])
 def test_small_weights_of_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
-    """Every rank holds the constants of the program whole and slices its shard."""
+    """Every rank has all constants of the program and slices its shards."""
     path = grouped_attention(
         tmp_path / f"constants-{heads}.onnx", heads, kv_heads, 2, 4, ["wo", "bq", "wk"]
     )

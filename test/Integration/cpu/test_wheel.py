@@ -16,7 +16,7 @@ NOT_COPIED = {".git", ".venv", "build"}
 
 @pytest.fixture
 def source(tmp_path):
-    """The project's folders without a build or a virtual environment."""
+    """Returns a folder of links to the project's files, without a build or virtual environment."""
     folder = tmp_path / "source"
     folder.mkdir()
     for entry in TOP.iterdir():

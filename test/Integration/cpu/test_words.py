@@ -28,7 +28,7 @@ PROSE_ROOMS = (
 )
 MAX_LINES, MAX_COLUMNS = 500, 100
 
-# A noun or a verb opens a title or a comment, not the pronoun of a clause in a noun's place.
+# Words that do not begin a comment, and those that do not begin a title.
 OPENING = re.compile(r"(What|Who|Whom|Whose|Whoever|Whatever|Which|How|Of|Those|That which)\b")
 TITLE = re.compile(r"(What|Who|Whom|Whose|Whoever|Whatever|Which|Where|How|When|Of|Those)\b", re.I)
 
@@ -194,7 +194,7 @@ def banned_words(names):
 
 
 def expected_guard(name):
-    """`TPC_` and the path below include/tpc, lib (`LIB_`), runtime (`RT_`), tools or test."""
+    """Returns `TPC_` and the path below include/tpc, lib (`LIB_`), runtime (`RT_`), tools, test."""
     for prefix, guard in (
         ("include/tpc/", ""),
         ("runtime/include/tpc/", ""),
@@ -302,7 +302,7 @@ def test_rules_see_violations(tmp_path, monkeypatch):
 
 
 def test_allow_lists_are_used():
-    """An entry without a file, or without a violation that it allows, is removed."""
+    """Each entry names a file, and each entry for a length names a file above the limit."""
     for path, _, _ in ALLOWED_WORDS:
         assert (TOP / path).exists(), path
     for path in ALLOWED_LENGTHS:

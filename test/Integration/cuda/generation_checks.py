@@ -166,9 +166,7 @@ class GenerationCase:
         )
 
     def check_long(self, folder: Path, executable: Path | None = None) -> str:
-        """Checks a long and a short prompt. The first step needs less memory in windows than the
-        following layers need.
-        """
+        """Checks the tokens of a long and a short prompt."""
         for length, wanted in self.prompt_outputs.items():
             result = self.run_prompt(
                 executable or self.executable,

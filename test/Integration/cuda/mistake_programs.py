@@ -305,7 +305,10 @@ class HalfProgram(Program):
 
 
 def left_behind(trace: str) -> str:
-    """Lines of the trace: process, thread, name = result."""
+    """Returns the first kind of object that is not destroyed as often as created; empty if none.
+
+    Lines of the trace: process, thread, name = result.
+    """
     calls = Counter(line.split()[2] for line in trace.splitlines() if line.endswith(" = 0"))
     for made, ended in PAIRS.items():
         if calls[made] != calls[ended]:

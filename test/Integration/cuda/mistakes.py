@@ -74,8 +74,8 @@ class Mistake:
 
 
 def read_list(text: str) -> list[Mistake]:
-    """Lines are `[scope kind]`, `old => new`, and after an edit `= reason that it is equivalent`; #
-    begins a comment.
+    """Reads the list. Lines are `[scope kind]`, `old => new`, and after an edit `= reason that it
+    is equivalent`; # begins a comment.
     """
     found, scope, kind = [], "", ""
     for number, line in enumerate(text.splitlines(), 1):

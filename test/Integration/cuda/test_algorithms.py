@@ -99,7 +99,7 @@ def test_measurements_are_stored(step, tmp_path):
     again, output = step("tp2", cache=cache)
     assert not any(rank.measured for rank in again) and "note:" not in output
     assert check_agreement(again)[0] == check_agreement(first)[0]
-    # Use another driver or another GPU.
+    # With another driver or another GPU, algorithms are measured again.
     for other in ({"TPC_SIM_DRIVER": 12080}, {"TPC_SIM_NAME": "Toy"}):
         assert any(rank.measured for rank in step("tp2", cache=cache, **other)[0])
         assert not any(rank.measured for rank in step("tp2", cache=cache, **other)[0])

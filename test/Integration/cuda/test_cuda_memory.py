@@ -97,7 +97,7 @@ class Run:
 
 
 def plan(tpcc, model, memory, sizes, *flags):
-    """Splits listed by --memory-plan."""
+    """Returns the splits that --memory-plan lists."""
     shape = ",".join(f"{name}={size}" for name, size in sizes.items())
     result = tpcc.call([model.path, f"--memory-plan={memory}", "--json", "--shape", shape, *flags])
     return json.loads(result.stdout)["splits"]
@@ -198,7 +198,7 @@ def test_smallest_splits_that_fit(tpcc):
             row["fits"] == (row["need"] <= 250 << 20)
             and row["remains"] == (250 << 20) - row["need"]
         )
-    # The estimate's other properties are true for all programs.
+    # Every listed split includes the axes of --megatron-shard.
     rows = json.loads(
         tpcc.call([*arguments, "--memory-plan=2GiB", "--json", "--megatron-shard=dp2"])
         .check()

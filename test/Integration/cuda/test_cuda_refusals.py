@@ -333,8 +333,8 @@ def test_memory_used_by_others(tpcc, tmp_path, what, number):
 
 
 def test_matmuls_without_an_algorithm(tpcc, tmp_path):
-    """A bias is then added separately, with the same results; other matmuls are rejected with their
-    sizes. There are about as many shapes.
+    """Makes one search for algorithms fail in each run. A bias is then added separately, with the
+    same results. Other matmuls are rejected with their sizes.
     """
     program, given = tpcc.compile(MODEL.path, "tp1", *GPU), MODEL.inputs(2, 5)
     np.save(tmp_path / "ids.npy", given["input_ids"])

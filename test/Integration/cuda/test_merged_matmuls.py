@@ -28,13 +28,13 @@ def plan(path, grid, *flags, folder):
 
 
 def layer_of(text):
-    """The calls of the first layer."""
+    """Returns the calls of the first layer."""
     found = re.search(r"tpc_buffer\.func @layer\w*_on_buffers.*?\n  }\n", text, re.S)
     return found[0]
 
 
 def count(layer):
-    """Kernels of a decode step of the layer: matmuls, generated kernels, attention, appends.
+    """Counts kernels of a decode step of the layer: matmuls, generated kernels, attention, appends.
 
     A `product` is one matmul if its results are columns of one buffer. A `fused` is one kernel.
     """

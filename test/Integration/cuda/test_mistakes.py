@@ -25,7 +25,7 @@ def apply():
 
 
 def test_edits_apply():
-    """A change of the runtime updates the edits of the changed text."""
+    """Each edit applies to the current sources of the runtime."""
     chosen, stale = apply()
     assert not stale, "\n".join(stale)
     assert len(chosen) >= 200

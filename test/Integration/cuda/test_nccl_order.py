@@ -33,7 +33,7 @@ TYPES = {"f32": ("float32", 4)}
 
 
 def traced(path):
-    """process -> its calls, as (call, kind, count, type, rest, communicator, members)."""
+    """Maps a process to its calls, as (call, kind, count, type, rest, communicator, members)."""
     found = {}
     line = re.compile(
         r"(\d+) \d+ nccl(\w+) (?:(\w+) of (\d+) (\w+)(?:, (\w+))?(?:, root \d+)?(?: (?:to|from)"

@@ -178,7 +178,7 @@ def test_unknown_part(pack, tmp_path):
 
 
 def test_generation_is_compared_with_pytorch(tmp_path):
-    """The last request of a prompt's length counts, and a missing peer leaves its cell empty."""
+    """The last request of each prompt length counts. PyTorch without a result has an empty cell."""
     from one_gpu import table
 
     lines = [

@@ -79,7 +79,7 @@ def test_kernels_of_a_decode_step(tpcc, tmp_path, name, layer, others, early):
     ],
 )
 def test_rows_of_a_batch_have_the_bits_of_rows_alone(step_of, name, grid):  # noqa: F811
-    """For up to four rows, in each step of one token: logits, and all caches."""
+    """Compares logits and all caches after each step of one token, for up to four rows."""
     made = step_of(name, grid, *FLAGS)
     program = dataclasses.replace(made, environment=environment(TPC_GEMV="always"))
     ids = np.random.default_rng(7).integers(0, CAUSAL[name].vocab, (4, 4))

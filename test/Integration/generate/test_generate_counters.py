@@ -1,4 +1,4 @@
-"""The runtime counts the communication during generation, which is each step's plan.
+"""The communication that the runtime counts during generation is that of each step's plan.
 
 Each sampled token adds one reduction. Logits are sent only when requested.
 """
@@ -64,7 +64,7 @@ def test_communication_of_generation(tpcc, name, grid):
             NEW,
             8 * NEW,
         )
-        # Also sends the token to earlier stages.
+        # The last stage also sends the token to earlier stages.
         for (_, axis, kind), (count, size) in counted.items():
             assert (
                 (axis, kind) == ("sampling", "send")

@@ -53,8 +53,8 @@ def seeds(request):
 
 @pytest.mark.parametrize("model,grid", cases(CHOSEN))
 def test_greedy_ids(tpcc, request, model, grid):
-    """Tokens equal those of transformers and of CPUs for more prompts of different lengths than
-    there are slots.
+    """Tokens equal those of transformers and of CPU programs. Prompts have different lengths, and
+    there are more prompts than slots.
     """
     prompts = expected()[model.name]
     if request.config.getoption("tests") != "long":

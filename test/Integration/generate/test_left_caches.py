@@ -29,8 +29,8 @@ POISON = 11
 
 
 def poisoned(path, to):
-    """Writes the same model with one token that makes keys and values NaN in all layers, its own
-    and those of all later tokens.
+    """Writes the model with one token that makes keys and values NaN in all layers: its own, and
+    those of all later tokens.
     """
     model = onnx.load(path)
     graph = model.graph

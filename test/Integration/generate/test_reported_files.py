@@ -31,8 +31,8 @@ class Case:
     # Words of the error of a run, or of a generation, that is refused.
     refused: tuple = ()
     generation_refused: tuple = ()
-    # Whether ONNX Runtime rounds activations to 8 bits, as expected.npy and expected.txt have them.
-    # The right values are then those of its multiplication in f32 (in_single).
+    # Whether ONNX Runtime rounded activations to 8 bits for expected.npy and expected.txt. Results
+    # are then compared with its matmuls in f32 (in_single).
     is_rounded: bool = False
     # Words of an error that is accepted until the file is supported.
     until_then: tuple = ()

@@ -437,8 +437,8 @@ ROUNDS = {
 @pytest.mark.parametrize("how", ROUNDS)
 @pytest.mark.parametrize("grid", ["tp2", "tp4", "tp2,pp2"])
 def test_communication_of_sampling(toy, grid, how):
-    """Greedy and plain sampled tokens need one reduction, others at most three rounds; one rank
-    gets the same tokens.
+    """Greedy and plain sampled tokens need one round of reductions, others at most three. A program
+    of one rank gets the same tokens.
     """
     arguments, most = ROUNDS[how]
     arguments = ["--prompt-ids", "1,2,3", "--max-new-tokens", "20", "--seed", "5", *arguments]

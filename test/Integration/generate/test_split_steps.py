@@ -78,7 +78,7 @@ class Cut:
 
 
 def places(random):
-    """Returns the ends of steps: of one token first, of all but one, of no token (not the first
+    """Yields the ends of steps: of one token first, of all but one, of no token (not the first
     step, because some files slice after it), and of random lengths.
     """
     yield [1]

@@ -1,4 +1,4 @@
-"""Tests compile textual programs of tpcc --generate at each level up to staged.
+"""Textual programs of tpcc --generate, compiled from each level up to staged.
 
 They generate the same bits as the program of the file. The verifiers prove them against the file,
 or against the step that --emit=model writes.
@@ -64,8 +64,8 @@ def test_same_bits(tpcc, texts, tmp_path, level):
 
 
 def test_unproved_programs_are_reported(tpcc, texts, tmp_path):
-    """Without a reference nothing is proved. If the reference is a single step, it does not show
-    which step is repeated.
+    """Without a reference nothing is proved. If the reference is a step itself,
+    tpc-verify-generation has no model to compare the step with.
     """
     for level, reference, words in [
         ("staged", [], "tpc-verify-equivalence, tpc-verify-generation"),

@@ -84,7 +84,9 @@ def test_sequences_in_batches_and_reused_slots(tpcc, model, grid):
 
 
 def test_window_capacity_follows_from_the_capacity(tpcc):
-    """Sequences may reach the capacity or skip it."""
+    """By default, window caches have room for two windows and a chunk of 512 tokens, but at most
+    the capacity. --shape may set their capacity too.
+    """
     program = tpcc.compile(CAUSAL["mistral-past"].path, Grid(), "--generate")
     for output, capacity in (
         ("capacity=4000", 2 * WINDOW + 512),

@@ -377,7 +377,7 @@ def test_token_that_is_not_a_valid_id(tpcc, tmp_path):
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_sequence_limit(tpcc, tmp_path, made, most):
-    """A sequence uses every row of the table, and then no further token."""
+    """A sequence uses every row of the table, and then ends."""
     path = variant(positions=at(made))().write(tmp_path / "model.onnx")
     program, reference = tpcc.compile(path, "tp2", "--generate"), Session(path)
     assert program.describe()["generation"]["max_sequence"] == most

@@ -216,7 +216,8 @@ def test_tokens(tpcc, tmp_path, name, grid):
 
 
 def test_fixed_sizes(tpcc, tmp_path):
-    """One token after 31 others, for devices without other sizes."""
+    """A file with fixed sizes, as for devices that support no others: one token after a past of 31.
+    """
 
     class Fixed(WithPast):
         def write(self, path):

@@ -151,8 +151,8 @@ def without_the_column(self, weights):
 
 
 def distance_from(self, scores):
-    """Uses ALiBi in both directions, which has no slope of keys. -1e9 instead of scores could be a
-    bias next to it.
+    """Uses ALiBi in both directions, which is not a slope times the key's position. So the -1e9
+    that replaces hidden scores could also be a bias.
     """
     far = self.op(
         "Abs",

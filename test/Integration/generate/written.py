@@ -118,7 +118,7 @@ class Gpt:
         return self.op("Where", self.sees(), scores, self.constant(NEVER), name="mask")
 
     def weights(self, weights: str) -> str:
-        """Transforms values."""
+        """Transforms the weights of attention, after softmax."""
         return weights
 
     def mix(self, queries: str, keys: str, values: str) -> str:

@@ -205,8 +205,9 @@ Refusal refusalOf(const Problem &problem) {
 
 Status cublasLtCreate(Context **handle) {
   int device = driver().currentDevice();
-  if (device <
-      0) // the library would make the primary context of device 0 current: not the program's
+  // Without a current context, the library would use the primary context of device 0, which need
+  // not be the program's.
+  if (device < 0)
     return misuse("cublasLtCreate", NOT_INITIALIZED, "no context is current");
   return create("cublasLtCreate", handle, {device});
 }

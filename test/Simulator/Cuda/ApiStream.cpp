@@ -94,7 +94,8 @@ Result sim::cuStreamSynchronize(Stream *handle) {
   });
 }
 
-/// Returns whether an operation is complete. Lets operations run, because the caller polls.
+/// Returns SUCCESS if an operation is complete, otherwise an error. Lets operations run, because
+/// the caller polls.
 static Result query(Context &context, const OperationRef &operation) {
   if (context.failed)
     return context.failed;

@@ -55,7 +55,7 @@ struct Event {
   unsigned flags = 0;
   OperationRef recorded;            // null if the event is not recorded
   std::shared_ptr<double> time;     // time of the recorded marker, in milliseconds
-  std::shared_ptr<Capture> capture; // clock at the marker
+  std::shared_ptr<Capture> capture; // the capture that the marker is in, or null
   std::vector<size_t> tips;
 };
 

@@ -1,6 +1,6 @@
 //===- Types.h - Simulated subset of the driver's declarations ------------===//
 //
-// Declarations of our own, so that building needs no CUDA toolkit. CheckHeaders.cpp compares them
+// Declared here, so that building needs no CUDA toolkit. CheckHeaders.cpp compares declarations
 // with the vendor's header if it is installed. Names are the vendor's without CU_ and in this
 // project's spelling.
 //

@@ -29,7 +29,7 @@ enum Status : int {
 #undef TPC_SIM_STATUS
 };
 
-/// cudnnBackendDescriptorType_t: value, our name, the vendor's.
+/// cudnnBackendDescriptorType_t: value, name in this project, the vendor's name.
 #define TPC_SIM_DNN_KINDS(K)                                                                       \
   K(0, KindPointwise, CUDNN_BACKEND_POINTWISE_DESCRIPTOR)                                          \
   K(3, KindConfig, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)                                             \
@@ -50,7 +50,7 @@ enum Kind : int {
 #undef TPC_SIM_KIND
 };
 
-/// cudnnBackendAttributeType_t: value, our name, the vendor's, bytes of an element.
+/// cudnnBackendAttributeType_t: value, name in this project, the vendor's name, element bytes.
 #define TPC_SIM_DNN_TYPES(T)                                                                       \
   T(0, TypeHandle, CUDNN_TYPE_HANDLE, 8)                                                           \
   T(1, TypeData, CUDNN_TYPE_DATA_TYPE, 4)                                                          \
@@ -68,8 +68,8 @@ enum Type : int {
 #undef TPC_SIM_TYPE
 };
 
-/// cudnnBackendAttributeName_t: value, our name, the vendor's name, its descriptor, its type, the
-/// maximum number of elements, whether it is required.
+/// cudnnBackendAttributeName_t: value, name in this project, the vendor's name, its descriptor, its
+/// type, the maximum number of elements, whether it is required.
 #define TPC_SIM_DNN_ATTRIBUTES(A)                                                                  \
   A(0, PwMode, POINTWISE_MODE, KindPointwise, TypePointwiseMode, 1, true)                          \
   A(1, PwPrecision, POINTWISE_MATH_PREC, KindPointwise, TypeData, 1, true)                         \

@@ -19,7 +19,7 @@ namespace sim::nccl {
 /// is in flight at a time. So ranks that enqueue operations in different orders deadlock.
 struct Rank {
   std::mutex mutex;
-  uint64_t group = 0; // operation in flight, or 0
+  uint64_t group = 0; // number of the group in flight, or 0
   unsigned works = 0; // operations of the group that are not complete
   std::atomic<uint64_t> calls{0}, begun{0}, joins{0}, aborts{0},
       enrolled{0}; // counts for injected faults

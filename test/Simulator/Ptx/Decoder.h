@@ -28,8 +28,7 @@ public:
   Slot sink(unsigned bytes) { return addSlot(bytes); }
   /// Returns the slot that contains the address of a variable in its own space.
   Slot addressOf(std::string_view name, int64_t offset, unsigned bytes, uint32_t line);
-  /// Returns the offset of a shared or local variable or of a parameter; nullopt for an unknown
-  /// name.
+  /// Returns the kernel's parameter of this name, or null.
   const Parameter *findParameter(std::string_view name) const;
 
   const Body &body;

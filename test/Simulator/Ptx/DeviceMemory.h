@@ -54,14 +54,14 @@ public:
   bool fill(uint64_t address, uint8_t value, uint64_t bytes);
   /// Copies bytes within the device. Copies of unwritten bytes count as unwritten. Fails as above.
   bool copy(uint64_t to, uint64_t from, uint64_t bytes);
-  /// Returns these bytes to a caller that writes all of them in place of a kernel, or null as
-  /// above.
+  /// Marks these bytes as written and returns them, for a caller that writes all of them in place
+  /// of a kernel. Returns null unless all are in one live allocation.
   uint8_t *beginWrite(uint64_t address, uint64_t bytes);
-  /// Returns these bytes, which may be unwritten, or null as above.
+  /// Returns these bytes, which may be unwritten, or null under the same condition.
   const uint8_t *read(uint64_t address, uint64_t bytes);
   /// Returns the number of unwritten bytes.
   uint64_t countUnwritten(uint64_t address, uint64_t bytes) const;
-  /// Makes the allocation read-only for kernels.
+  /// Makes the allocation read-only for kernels. Returns false if there is none at the address.
   bool setReadOnly(uint64_t address, bool readOnly = true);
   /// Frees an allocation; later uses are detected. Returns false if nothing begins there or it was
   /// freed already.

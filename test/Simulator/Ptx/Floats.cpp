@@ -8,7 +8,7 @@ using namespace ptx;
 
 namespace {
 
-// Operations on floats of one width. `prepare` is applied to operands, and `finish` to the result.
+// Operations on floats of one width. `flush` is applied to operands, and `finish` to the result.
 struct Sum {
   template <class T> static T of(T a, T b) { return a + b; }
 };

@@ -206,8 +206,8 @@ void decodeMatch(Decoder &decoder) {
     inst.list = decoder.pairOf(decoder.operand(0));
 }
 
-// Returns the lanes that execute together. If a kernel relies on this set, its results depend on
-// the schedule.
+// Sets the result to the lanes that execute together. If a kernel relies on this set, its results
+// depend on the schedule.
 void runActive(Warp &warp, const Inst &inst, Mask mask) {
   eachLane<uint32_t>(warp, inst, mask, [&](unsigned) { return mask; });
 }

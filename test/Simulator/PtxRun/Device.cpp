@@ -1,6 +1,6 @@
 //===- Device.cpp - Launch on a real device -------------------------------===//
 //
-// The driver is loaded on demand. Declarations are our own, so that building needs no CUDA toolkit.
+// The driver is loaded on demand, and declared here, so that building needs no CUDA toolkit.
 //
 //===----------------------------------------------------------------------===//
 

@@ -62,7 +62,7 @@ func.func @scatters(%x: tensor<4x2xf32, #tpc.dist<[4, 2], sum{tp}>>, %y: tensor<
   return %0, %1 : tensor<4x2xf32, #tpc.dist<[4{tp}, 2]>>, tensor<4x2xf32, #tpc.dist<[4{tp}, 2]>>
 }
 
-// Users of the first collective move directly after the joined one. Later ops stay behind them.
+// Users of the first collective move directly after the joined one. Later ops stay after them.
 // CHECK-LABEL: @order
 // CHECK: tpc.neg
 // CHECK: tpc.all_reduce

@@ -46,7 +46,7 @@ tpc.weight @stack in "w.bin" at 0 : tensor<2x16x16xf32>
 // CHECK: tpc.parameter @only.int4
 // CHECK: tpc.dequantize
 // CHECK: tpc.matmul
-// Left: a stack of matrices, a matmul of two activations.
+// Unchanged: a stack of matrices, and a matmul of two activations.
 // CHECK: tpc.matmul %{{.*}}, %[[X]]
 func.func @main(%ids: tensor<4xi64>, %b: tensor<2x4x16xf32>) -> (tensor<4x16xf32>, tensor<4x32xf32>, tensor<2x4x16xf32>, tensor<4x4xf32>) {
   %table = tpc.parameter @table : tensor<32x16xf32>

@@ -82,7 +82,7 @@ func.func @stored(%q: tensor<2x4x3x4xf32>) -> tensor<2x4x3x4xf32> {
   return %0 : tensor<2x4x3x4xf32>
 }
 
-// A window longer than any sequence hides nothing, but only if a limit of the length is known.
+// A window longer than any sequence hides nothing. It is removed if the maximum length is known.
 // CHECK-LABEL: @wide
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} :
 func.func @wide(%q: tensor<2x5x3x4xf32>) -> tensor<2x5x3x4xf32> {

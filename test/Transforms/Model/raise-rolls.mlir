@@ -14,7 +14,7 @@ func.func @roll(%x: !x) -> !x {
   return %r : !x
 }
 
-// A shift to the right that may exceed the size. A slice in ONNX is then everything.
+// A shift to the right that may exceed the size. In this case, a slice of ONNX has all elements.
 // CHECK-LABEL: @right
 // CHECK: tpc.roll %arg0 dim 1 from "max({{.*}})" every s
 func.func @right(%x: !x) -> !x {

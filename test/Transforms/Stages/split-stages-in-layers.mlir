@@ -49,8 +49,8 @@ module @three attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 // -----
 
-// Two stages divide the layers evenly, so layers stay whole. No function of the attempt to cut
-// remains.
+// Two stages divide the layers evenly, so layers stay whole. Functions of parts of layers, which
+// the pass makes to compare costs, are removed.
 // CHECK-LABEL: module @two
 // CHECK-NOT: part
 module @two attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {

@@ -2,8 +2,8 @@
 // links, each stage has two matmuls.
 // RUN: tpc-opt %s --tpc-split-stages | FileCheck %s --check-prefix=SLOW
 // RUN: sed 's/1.0e-3, 0.0/0.0, 0.0/' %s | tpc-opt --tpc-split-stages | FileCheck %s --check-prefix=FAST
-// First only the gathers' axis is slow. Then only the axis between stages is slow, which no cut
-// avoids, so the cut is the same as with fast links.
+// In the first run only the gathers' axis is slow. In the second only the axis between stages is,
+// and every cut has one message, so the cut is the same as with fast links.
 // RUN: sed 's/intra_node = .1.0e-3, 0.0./intra_node = [0.0, 0.0], axes = {tp = [1.0e-3, 0.0]}/' %s | tpc-opt --tpc-split-stages | FileCheck %s --check-prefix=SLOW
 // RUN: sed 's/intra_node = .1.0e-3, 0.0./intra_node = [0.0, 0.0], axes = {pp = [1.0e-3, 0.0]}/' %s | tpc-opt --tpc-split-stages | FileCheck %s --check-prefix=SENT
 

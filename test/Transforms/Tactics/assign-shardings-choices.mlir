@@ -1,4 +1,4 @@
-// Which factor class is split.
+// Choice of the factor class that tp splits.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp4 --split-input-file | FileCheck %s
 
 // A single matmul is split by columns, which needs no communication.

@@ -52,7 +52,7 @@ module @uneven {
 
 // -----
 
-// Factors of values and of inputs. Of a fused weight, each of its blocks is split.
+// Factors of values and of inputs. In a fused weight, each block is split.
 // CHECK-LABEL: module @others
 module @others {
   tpc.weight @qkv in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<3 * 4 * 4{tp}>]} : tensor<16x48xf32>

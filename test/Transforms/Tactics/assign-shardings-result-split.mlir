@@ -1,7 +1,7 @@
-// Some op needs the annotated dimension whole. Then only the annotated tensor is stored in shards.
+// If an op needs the annotated dimension whole, only the annotated tensor is stored in shards.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2,manual --split-input-file | FileCheck %s
 // RUN: tpc-opt %s --split-input-file --tpc-evaluate=shape=batch=5 --tpc-assign-shardings=shard=tp2,manual --tpc-insert-reshards --tpc-evaluate=shape=batch=5 --tpc-lower-reshards --tpc-localize --tpc-evaluate=shape=batch=5 -o /dev/null | FileCheck %s --check-prefix=SAME
-// Such annotations add their collectives to the expected ones, so no `allow-reshard` is needed.
+// The collectives of these annotations are expected, so no `allow-reshard` is needed.
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2,manual --tpc-insert-reshards --tpc-lower-reshards --split-input-file | FileCheck %s --check-prefix=LOWERED
 
 // The weight is gathered if it is smaller than the result that its matmul would reduce.

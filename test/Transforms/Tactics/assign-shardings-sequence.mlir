@@ -33,7 +33,7 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x50xf32, #tpc
 
 // -----
 
-// Of one residual there are two norms. It is gathered once, and both norms work on all tokens.
+// Two norms read one residual. It is gathered once, and both norms work on all tokens.
 // CHECK-LABEL: @main
 // CHECK: %[[A:.*]] = tpc.add {{.*}}[t{tp}, 8]
 // CHECK-NEXT: %[[G:.*]] = tpc.reshard %[[A]] {{.*}} -> tensor<?x8xf32, #tpc.dist<[t, 8]>>

@@ -113,7 +113,7 @@ TEST(Attention, FitsIntoRegisters) {
   for (const cuda::Cubin &cubin : code.text.cubins)
     for (auto [i, needs] : llvm::enumerate(cubin.kernels)) {
       const cuda::Launch &launch = code.text.launches[i];
-      // Sums of four rows of 256 values do not fit into what other values leave of 255 registers.
+      // Other values leave too few of 255 registers for the sums of four rows of 256 values.
       unsigned spills = code.kernels[i / 2].variant.valueSize > 128 ? 256 : 0;
       EXPECT_LE(needs.spillBytes, spills) << launch.name << " for sm_" << cubin.architecture;
       // Registers and shared memory per block that all of these architectures have.
@@ -276,7 +276,7 @@ TEST(Attention, FaultsOfTilesAreFound) {
                      {", 1, 31, -1;", ", 1, 31, 65535;", 8}});
 }
 
-/// The keys are more than 16 parts, and the rows need two passes.
+/// Keys have more than 16 parts, and rows need two passes.
 TEST(Attention, FaultsOfSplitKeysAreFound) {
   Code code = makeCode({{.headSize = 8, .valueSize = 8}});
   ASSERT_TRUE(code.module);

@@ -51,7 +51,7 @@ class Drawing {
 public:
   Drawing(const Program &program, const Kernel &kernel, uint64_t seed, const Limits &limits)
       : program(program), layout(program.getLayout()), kernel(kernel), limits(limits),
-        random(seed ^ std::hash<std::string>()(kernel.name)) { // each kernel has others
+        random(seed ^ std::hash<std::string>()(kernel.name)) { // each kernel has other numbers
     c.seed = seed;
   }
   std::optional<Case> draw(Sizes sizes, Indices indices);
@@ -151,7 +151,7 @@ bool Drawing::isAllowed() {
   });
 }
 
-/// Elements from the first to the last one of an operand or result, with those between its rows.
+/// Returns the number of elements of an operand or result, including those between its rows.
 int64_t Drawing::countElements(BlockArgument memory) {
   auto value = [&](SymExpr s) { return evaluate(s); };
   SmallVector<SymExpr> sizes = kernel.func.getSizesOf(memory);
@@ -254,8 +254,8 @@ bool Drawing::setLength(int64_t &symbol) {
 }
 
 /// If the row length depends on the rank and no rank of the grid has rows of whole chunks of 16
-/// bytes, chooses a rank beyond the grid that has. The kernel's code for such rows must be correct
-/// too.
+/// bytes, chooses a rank beyond the grid that has such rows, because the kernel's code for them
+/// must be correct too.
 void Drawing::setRankOfWholeChunks() {
   constexpr int64_t chunk = 8, most = 64;
   for (StringAttr axis : layout.axes()) {

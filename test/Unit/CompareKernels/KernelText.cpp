@@ -27,7 +27,7 @@ std::optional<Statement> Statement::parse(StringRef line) {
   s.opcode = line.take_front(end).str();
   if (end == StringRef::npos)
     return s;
-  // Commas in braces and brackets separate no operands.
+  // Commas in braces and brackets do not separate operands.
   int depth = 0;
   std::string operand;
   for (char c : line.drop_front(end).trim()) {
@@ -112,7 +112,7 @@ std::optional<std::string> KernelText::withTrapForDifference(size_t line,
                                                              const Statement &other) const {
   const Statement &own = *statements[line];
   if (own.is("bra")) {
-    // A branch that is taken if it must not be, or not taken if it must be.
+    // The other statement never branches or always does. Traps if this one does the opposite.
     bool never = other.opcode.empty();
     return with(line, (never ? "" : "@!" + own.guard.substr(1) + " trap; ") +
                           (never ? own.guard + " trap; " : "") + own.str());

@@ -21,7 +21,7 @@ class Cases {
 public:
   Cases(const Program &program, const Kernel &kernel, const Options &options)
       : program(program), kernel(kernel), options(options), seed(options.from) {}
-  /// Returns nothing at the end.
+  /// Returns null at the end.
   const Prepared *get(size_t number);
   GpuRun run(const ptx::Module &module, const Prepared &one) const {
     uint64_t bound = 20 * one.correct.launch.counters.total() + 20000;

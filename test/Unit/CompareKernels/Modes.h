@@ -43,7 +43,7 @@ void print(const Tallies &tallies);
 void countSectors(const Program &program, const Kernel &kernel, const Options &options);
 
 /// Writes cases as files of a folder, for tpc-ptx-run on a machine with a GPU. `number`: index of
-/// the program.
+/// the program. Returns false, after a message, if this fails.
 bool writeCases(const Program &program, const Kernel &kernel, const Options &options,
                 const std::string &folder, unsigned number);
 

@@ -284,7 +284,8 @@ void Memory::run(Block &block, ArrayRef<Place> arguments) {
           to.push_back(place);
         }
       }
-      // An all-reduce may work in place. Other ops may read while they write.
+      // An all-reduce may work in place. Other ops may read while they write, so their operands and
+      // results must not overlap.
       for (const Place &a : to)
         for (const Place &b : from)
           EXPECT_TRUE(!overlap(a, b) || (isa<buffer::AllReduceOp>(op) && a.begin == b.begin));

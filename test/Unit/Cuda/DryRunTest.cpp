@@ -38,7 +38,7 @@ TEST(DryRunMemory, LargeAllocationsHaveOwnPages) {
   memory.release(small);
   EXPECT_EQ(memory.use.now, 3 * page);
   memory.release(apart);
-  memory.release(apart); // freed before
+  memory.release(apart); // already freed
   EXPECT_EQ(memory.use.now, 2 * page);
   EXPECT_EQ(memory.use.peak, 5 * page);
 }

@@ -20,7 +20,7 @@ struct DeviceText {
   int version, multiprocessors, sharedOptIn, registers = 65536;
   long long memory, cache;
 
-  // The values are published ones.
+  // NVIDIA publishes these values.
   std::string json() const {
     std::string text = "{\"maxGridSize\": [2147483647, 65535, 65535], \"maxBlockSize\": [1024, "
                        "1024, 64], \"warpSize\": 32, \"maxSharedMemoryPerBlock\": 49152, "

@@ -65,7 +65,7 @@ TEST_F(ReadProgram, FindsTheLevel) {
                     "tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {\n"
                     "  tpc.stage 0 {\n    tpc.micro_batches {\n    }\n  }\n}\n}"),
             "staged");
-  // A grid of one rank was requested.
+  // A program with a grid is sharded, even with one rank.
   EXPECT_EQ(levelOf("module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 1, mb = 1>} {\n"
                     "func.func @main(%x: tensor<4xf32>) {\n  return\n}\n}"),
             "sharded");

@@ -76,8 +76,8 @@ TEST(Gemv, RowsDoNotDependOnOthers) {
   }
 }
 
-/// Each byte of w is read once, by accesses of 16 bytes. Other accesses are only of the other
-/// operands, of results and, if k is split, of partial sums.
+/// Each byte of w is read once, by accesses of 16 bytes. Nothing else is accessed but the other
+/// operands, results and, if k is split, partial sums.
 TEST(Gemv, ReadsEachWeightOnce) {
   for (const Variant &variant : getVariants()) {
     Case made;
@@ -132,7 +132,8 @@ TEST(Gemv, SplitsFillMultiprocessors) {
   }
 }
 
-/// Fused kernels need shared memory for four rows, and few blocks, whatever the number of rows.
+/// A size is supported for all numbers of rows if four rows fit into shared memory and the grid has
+/// few blocks.
 TEST(Gemv, FusesSizesOfLayers) {
   EXPECT_TRUE(supportsFused(TPC_BF16, 2048, 16384, 16384, true, 132));
   EXPECT_TRUE(supportsFused(TPC_BF16, 4096, 28672, 28672, true, 132));

@@ -78,8 +78,8 @@ TEST(WireReader, RejectsInvalidFiles) {
 
 TEST(WireReader, RejectsAFileThatBecomesShorter) {
   Folder folder;
-  // A thread shortens the file while a name of 64 MiB is read. The delay grows until the change is
-  // between opening and reading.
+  // A name of 64 MiB makes reading slow. A thread shortens the file, after a delay that grows until
+  // the change comes after opening and before the end of reading.
   constexpr uint64_t size = 64 << 20;
   std::string start = varint(2 << 3 | 2) + varint(size), error;
   for (int delay = 0; delay < 100 && error.find("became shorter") == std::string::npos; ++delay) {

@@ -87,8 +87,8 @@ TEST_F(IndexAnalysisTest, DifferencesOfPositions) {
   EXPECT_EQ(at(v), "1");
 }
 
-// An element of an input is an atom with its indices. Ops that only move elements are looked
-// through.
+// An element of an input is an atom with its indices. The analysis follows ops that only move
+// elements.
 TEST_F(IndexAnalysisTest, InputsStayElements) {
   Value v = parse(std::string("%m: ") + kRow,
                   std::string("%t = tpc.slice %m dim 0 from \"0\" step 1 : ") + kRow + " -> " +
@@ -193,7 +193,7 @@ TEST_F(IndexAnalysisTest, OneOfTwoBoundsIsEnough) {
   IndexExpr past = atMost("_i1 - p + 1"), causal = atMost("_i1 - _i0 - p");
   EXPECT_EQ(a.disjunction({past, causal}), causal);
   EXPECT_EQ(a.conjunction({past, causal}), past);
-  // A window implies a longer one, so the shorter one remains. Unrelated conditions stay two.
+  // A window implies a longer one, so the shorter one remains. Unrelated conditions both remain.
   EXPECT_EQ(a.conjunction({atMost("_i0 - _i1 - 3"), atMost("_i0 - _i1 - 5")}).str(),
             "_i0 - _i1 - 3 <= 0");
   EXPECT_EQ(a.conjunction({causal, atMost("_i0 - _i1 - 5")}).getArgs().size(), 2u);
@@ -229,7 +229,7 @@ TEST_F(IndexAnalysisTest, ProductsOfElementsAndIndices) {
   EXPECT_EQ(first.getPolynomial(), expr("1 - s"));
 }
 
-// A constant table of such products has the same form: an element of one column times the distance
+// A constant table of slope * key has the same form: an element of one column times the distance
 // from the column of zeros.
 TEST_F(IndexAnalysisTest, TablesOfProducts) {
   Value v = parse("", R"(

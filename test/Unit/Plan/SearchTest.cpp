@@ -84,7 +84,8 @@ TEST(Search, EnumeratesGridsThatAreNoPowersOfTwo) {
     EXPECT_TRUE(grids.insert(grid.str()).second) << grid.str();
   for (const char *text : {"tp1", "tp3", "tp5,sp", "tp3,dp2", "pp3,mb3", "tp2,pp3,mb6", "dp6"})
     EXPECT_TRUE(grids.count(text)) << text;
-  // The largest of four replicas of six samples has as many as that of three.
+  // Excluded: four or five replicas, one of which has two of six samples, as with three; more
+  // stages than layers; more ranks than devices; micro-batches of one stage.
   for (const char *text : {"dp4", "dp5", "pp4", "tp7", "mb2"})
     EXPECT_FALSE(grids.count(text)) << text;
 }

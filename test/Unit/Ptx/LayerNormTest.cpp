@@ -68,7 +68,7 @@ TEST(LayerNorm, IsCorrectInEveryOrder) {
     }
 }
 
-// Checks the numbers of accesses that the documentation states.
+// x is read twice and y is written once, without bank conflicts.
 TEST(LayerNorm, AccessesOfGpt2) {
   Module module = parsed(layerNormText);
   LayerNorm norm(1, 128, 768);

@@ -401,8 +401,8 @@ TEST(Mistakes, ReleaseAndAcquireOrderBlocks) {
   }
 }
 
-/// A variable has its declared alignment and no larger one. So an access that needs more is found
-/// in some launches.
+/// A variable has its declared alignment, and a larger one only by chance. So an access that needs
+/// a larger one is found in some launches, not in all.
 TEST(Mistakes, SharedVariablesHaveTheirDeclaredAlignment) {
   for (std::string offset : {"0", "4"}) {
     unsigned found = 0;

@@ -147,7 +147,7 @@ TEST(Atomics, Update) {
 }
 
 TEST(Atomics, ReturnTheOldValue) {
-  // Each lane gets another ticket, in an order that depends on the seed.
+  // Each lane gets a ticket of its own, in an order that depends on the seed.
   std::set<std::vector<uint32_t>> orders;
   for (uint64_t seed = 0; seed < 8; ++seed) {
     auto values = perThread("mov.b64 %rd7, glob;\natom.global.add.u32 %r9, [%rd7], 1;", 32, seed,

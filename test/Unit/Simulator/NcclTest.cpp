@@ -270,7 +270,7 @@ TEST(Nccl, WaitsForADeadPeerUntilAborted) {
                     return status != nccl::Success;
                   });
                   EXPECT_EQ(rank.cuStreamQuery(rank.compute), ERROR_NOT_READY);
-                  EXPECT_EQ(status, nccl::RemoteError); // seed 0 notices
+                  EXPECT_EQ(status, nccl::RemoteError); // reported with seed 0
                   EXPECT_EQ(rank.allReduce(x, 8), nccl::RemoteError);
                   EXPECT_EQ(rank.ncclCommAbort(rank.comm), nccl::Success);
                   EXPECT_EQ(rank.synchronize(), SUCCESS);

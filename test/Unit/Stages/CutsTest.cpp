@@ -83,8 +83,8 @@ TEST(Cuts, AreEvenAmongEquals) {
 
 TEST(Cuts, BalanceWorkThatIsNotRepeated) {
   // Each stage that contains one of the first four segments costs 3 more, which is repeated work.
-  // If it counted, two stages of two segments and one of the head would be the most even. Without
-  // it, the four segments are on all three stages.
+  // If this counts, the most even stages have two segments, two segments, and the head. If not,
+  // they have one segment, two segments, and one segment with the head.
   Costs costs = {1, 1, 1, 1, 0.5};
   auto own = [&](size_t i, size_t j) { return sum(costs, i, j); };
   auto all = [&](size_t i, size_t j) { return own(i, j) + (i < 4 ? 3 : 0); };

@@ -46,7 +46,7 @@ TEST(Ramp, OneChangedBitIsFound) {
   for (size_t i : {size_t(0), size_t(62), size_t(500), table.size() - 2}) {
     std::vector<float> other = table;
     other[i] = std::nextafter(other[i], 1.0f);
-    // A row's slope is the element next to its 0.
+    // Some of these are next to the 0 of a row, where findRamp reads the row's slope.
     EXPECT_FALSE(findRamp(other, 64)) << i;
   }
 }

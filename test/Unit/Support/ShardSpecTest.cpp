@@ -85,7 +85,7 @@ TEST(ShardSpec, RejectsAxesThatOnlyGroupsSupport) {
   expectError("tp8,pp4,vpp2", 9, "vpp2", "the pipeline is not interleaved (vpp)");
 }
 
-// For partitioning, ranks of experts have the same tokens.
+// Partitioning splits experts only over ranks that have the same tokens.
 TEST(ShardSpec, ExpertsOfSameTokens) {
   struct Case {
     std::string_view text;
@@ -163,8 +163,8 @@ TEST(ShardSpec, ExpertsInAllOrders) {
   } while (std::ranges::next_permutation(order).found);
 }
 
-// A note reports combinations that Megatron-Core's initialize_model_parallel rejects. Unless the
-// order ends with pp, dp and edp must be equal, and the pipelines of both grids must be equal.
+// A note reports what Megatron-Core's initialize_model_parallel rejects: grids with different
+// pipelines, and, unless the order ends with pp or there is one stage, different dp and edp.
 TEST(ShardSpec, NotesSpecsThatMegatronRejects) {
   unsigned accepted = 0, replicas = 0, pipelines = 0;
   std::vector<Axis> order(defaultAxisOrder.begin(), defaultAxisOrder.end());

@@ -31,7 +31,7 @@ TEST(SymExpr, CanonicalText) {
   EXPECT_EQ(canonical("s % 1"), "0");
   EXPECT_EQ(canonical("7 // 2 + 7 mod 2"), "4");
   EXPECT_EQ(canonical("min(s, s + 1)"), "s");
-  // Exporters write the end of a slice so.
+  // Exporters write ends of slices in this form.
   EXPECT_EQ(canonical("min(9223372036854775807, s - b)"), "-b + s");
   EXPECT_EQ(canonical("max(s - b, 9223372036854775807)"), "9223372036854775807");
   EXPECT_EQ(canonical("max(128, s)"), "max(128, s)");
@@ -76,7 +76,7 @@ TEST(SymExpr, DivisionBySums) {
   EXPECT_EQ(((b - s) * (b + s)).divideExact(b - s)->str(), "b + s");
   EXPECT_EQ((b * (p + s) + 1).divideExact(p + s), std::nullopt);
   EXPECT_EQ((2 * b * (p + s)).divideExact(4 * (p + s)), std::nullopt);
-  // As text, "a*z" comes after "ab*ac", though a comes before ab.
+  // Some names begin with others, so an order of terms by text could differ from that by atoms.
   std::vector<SymExpr> sums;
   for (const char *name : {"a", "ab", "a.z", "z"})
     sums.push_back(SymExpr::symbol(name) + (sums.empty() ? SymExpr(3) : sums.back()));

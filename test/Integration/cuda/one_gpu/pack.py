@@ -25,7 +25,7 @@ from one_gpu import gemv_cases  # noqa: E402
 from tpc.reference import TOLERANCE  # noqa: E402
 
 ALL = {**COMMITTED, **FAMILIES}
-# Base folder of every other path.
+# Model -> grids of its programs.
 PROGRAMS = {
     "gpt2-tiny": [
         "tp1",

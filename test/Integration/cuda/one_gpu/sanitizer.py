@@ -26,8 +26,8 @@ def kernels_of(here: Machine) -> set[str]:
 
 
 def judge(text: str, own: set[str]):
-    """Returns the findings in our own kernels and those in the vendor's, which read unused data and
-    are only noted.
+    """Returns the findings in tpc's kernels and those in the vendor's. The latter are only counted,
+    because vendors' kernels read unused data.
     """
     findings = re.split(r"\n=========\s*\n", "\n" + text)
     ours, theirs = [], []
