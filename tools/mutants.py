@@ -29,6 +29,7 @@ GROUPS = {
     "kernels and constants": ["kernels"],
     "plans of memory": ["buffers", "caches"],
     "columns of merged matmuls": ["columns"],
+    "mixtures of experts": ["experts"],
     "facts (names, constraints, locations of weights)": ["facts"],
 }
 # Forms of the program that gets the fault.

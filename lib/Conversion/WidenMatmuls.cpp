@@ -108,7 +108,9 @@ void WidenMatmuls::runOnOperation() {
   getOperation().walk([&](Operation *op) {
     if (!isa<MatmulOp, AttentionOp, MoeOp>(op) || !isHalf(op->getOperand(0)))
       return;
-    if (!TargetTraits::get(op).computesMatmuls(getElementTypeOrSelf(op->getOperand(0))))
+    // Experts are computed in f32 by all libraries.
+    if (isa<MoeOp>(op) ||
+        !TargetTraits::get(op).computesMatmuls(getElementTypeOrSelf(op->getOperand(0))))
       ops.push_back(op);
     else if (auto matmul = dyn_cast<MatmulOp>(op);
              matmul && !isHalf(matmul.getResult()) && !parameters.isPackedMatmul(matmul))

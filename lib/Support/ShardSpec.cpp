@@ -225,12 +225,19 @@ bool Parser::addExpertRanks(std::array<int64_t, numAxes> &dense) {
   if (etp != tp && ep % tp != 0)
     return refuse("ep" + std::to_string(ep) + " with etp1 is not a multiple of tp" +
                   std::to_string(tp));
-  int64_t added = etp == tp ? ep : ep / tp;
-  if (added > 1 && sizes[unsigned(Axis::DP)] > 1)
-    return refuse("ep" + std::to_string(ep) + " would exchange tokens between the replicas of dp" +
-                  std::to_string(sizes[unsigned(Axis::DP)]) +
-                  ", which is not supported; without dp, the ranks of ep have the same tokens");
-  dense[unsigned(Axis::EP)] = added;
+  int64_t added = etp == tp ? ep : ep / tp, dp = sizes[unsigned(Axis::DP)];
+  if (added > 1 && dp > 1 && added != dp)
+    return refuse(
+        "the replicas of dp" + std::to_string(dp) +
+        " can have parts of the experts only "
+        "if they are all ranks of ep, that is with " +
+        (etp == tp ? "ep" + std::to_string(dp) : "ep" + std::to_string(dp * tp) + ",etp1") +
+        "; without dp, the ranks of ep have the same tokens");
+  if (added > 1 && dp > 1 && microBatches > 1)
+    return refuse("ep over the replicas of dp" + std::to_string(dp) + " with mb" +
+                  std::to_string(microBatches) + " is not supported; remove mb or dp");
+  if (dp == 1)
+    dense[unsigned(Axis::EP)] = added;
   return true;
 }
 
@@ -283,6 +290,8 @@ bool Parser::checkExpertGroups(const ShardSpec &spec) {
     dense.insert(Axis::EP);
   if (spec.experts.size(Axis::TP) < spec.grid.size(Axis::TP))
     dense.insert(Axis::TP);
+  if (spec.splitsExpertsOverReplicas())
+    dense.insert(Axis::DP);
   if (dense.empty())
     return true;
   auto expected = spec.experts.groups({Axis::EP}), found = spec.grid.groups(dense);

@@ -173,3 +173,16 @@ def single(spec: Experts) -> onnx.ModelProto:
     graph = helper.make_graph(builder.nodes, "experts", ports, results, builder.tensors)
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def inputs(spec, tokens, past, batch):
+    random = np.random.default_rng(3)
+    shape = (batch, spec.kv_heads, past, spec.size)
+    return {
+        f"past_key_values.{layer}.{part}": random.standard_normal(shape).astype(np.float32)
+        for layer in range(spec.layers)
+        for part in ("key", "value")
+    } | {
+        "input_ids": random.integers(0, spec.vocab, (batch, tokens)),
+        "attention_mask": np.ones((batch, tokens + past), np.int64),
+    }

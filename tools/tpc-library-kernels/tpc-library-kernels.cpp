@@ -1,11 +1,13 @@
 //===- tpc-library-kernels.cpp - PTX of the runtime's GPU library ---------===//
 //
-// Writes a C++ source file that defines the function of cuda/library/GemvText.h: the PTX of the
-// GEMV kernels, which are the same for all programs and all GPUs from sm_80 on.
+// Writes a C++ source file that defines the functions of cuda/library/GemvText.h: the PTX of
+// the kernels of GEMVs and of experts, which are the same for all programs and all GPUs from sm_80
+// on.
 //
 //===----------------------------------------------------------------------===//
 
 #include "tpc/Conversion/Cuda/Cuda.h"
+#include "tpc/Conversion/Cuda/Experts.h"
 #include "tpc/Conversion/Cuda/Gemv.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -38,6 +40,14 @@ static llvm::Expected<std::string> makeText(int32_t element, bool transposed, bo
   return text;
 }
 
+static llvm::Expected<std::string> makeExpertsText() {
+  MLIRContext context;
+  cuda::loadKernelDialects(context);
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+  cuda::makeExpertKernels(*module);
+  return cuda::writePtx(*module, {kLowestArchitecture}, kOptLevel);
+}
+
 static llvm::Error write(llvm::raw_ostream &os) {
   os << "// Written by tpc-library-kernels.\n\n"
         "#include \"cuda/library/GemvText.h\"\n\n"
@@ -51,6 +61,11 @@ static llvm::Error write(llvm::raw_ostream &os) {
          << (fused ? "" : "!") << "fused)\n    return R\"ptx(" << *text << ")ptx\";\n";
     }
   os << "  return nullptr;\n}\n";
+  auto experts = makeExpertsText();
+  if (!experts)
+    return experts.takeError();
+  os << "\nconst char *tpc::rt::cuda::expertsText() {\n  return R\"ptx(" << *experts
+     << ")ptx\";\n}\n";
   return llvm::Error::success();
 }
 

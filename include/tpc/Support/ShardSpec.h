@@ -59,6 +59,8 @@ struct ShardSpec {
   /// two-dimensional tp.
   std::vector<NamedAxis> axes() const;
   bool isTensor2D() const { return tensorX > 0; }
+  /// Whether replicas (dp) have different experts, and exchange tokens.
+  bool splitsExpertsOverReplicas() const { return experts.size(Axis::DP) < grid.size(Axis::DP); }
 
   /// Purpose of a parse, which determines the supported axes: all but cp for partitioning; all to
   /// print the groups of a grid.

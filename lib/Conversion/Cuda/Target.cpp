@@ -75,6 +75,7 @@ cuda::Ceiling cuda::getCeiling(Shape shape) {
 static constexpr TargetTraits traits = {
     .name = "cuda",
     .computesMatmuls = computesMatmuls,
+    .computesExperts = true,
     .addsBias = true,
     .addsResidual = true,
     .isActivation = isActivation,

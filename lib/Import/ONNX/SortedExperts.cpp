@@ -124,9 +124,11 @@ bool SortedExperts::visitElementwise(const NodeProto &node) {
       operands.push_back(role);
     }
   for (const std::string &input : node.input())
-    if (!input.empty() && !roleOf(input) && !scalar(input)) {
+    if (!input.empty() && !roleOf(input)) {
       const Tensor *tensor = scope.lookup(input);
-      if (!tensor || tensor->rank() >= *rank) // a row for all rows
+      bool isScalar = scalar(input).has_value();
+      // A number, or a row for all rows.
+      if (tensor ? tensor->rank() >= *rank + isScalar : !isScalar)
         return false;
     }
   if (!isFunctionOfOrder)
@@ -170,10 +172,8 @@ bool SortedExperts::visitGather(const NodeProto &node) {
     replace(node, {&add("Identity", {from}, to)});
     return true; // no longer in sorted order
   }
-  if (data) {
-    bool isElement = (data->kind == Kind::Ends) && !index;
-    return isElement;
-  }
+  if (data)
+    return false;
   std::optional<int> rank = rankOf(from);
   if (!rank || index->rank != (isND ? 2 : 1))
     return false;

@@ -13,10 +13,37 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 /// Returns whether a matmul reads a matrix that `op` copies from a weight for each row.
-static bool copiesMatrices(GatherNDOp op) {
-  return op.getBatchDims() == 0 && rankOf(op.getData()) >= 3 && isFloatTensor(op.getResult()) &&
-         op.getData().getDefiningOp<ParameterOp>() &&
+static bool copiesMatrices(Operation *op) {
+  if (auto gather = dyn_cast<GatherNDOp>(op); gather && gather.getBatchDims() != 0)
+    return false;
+  if (auto gather = dyn_cast<GatherOp>(op); gather && gather.getDim() != 0)
+    return false;
+  if (!isa<GatherNDOp, GatherOp>(op))
+    return false;
+  return rankOf(op->getOperand(0)) >= 3 && isFloatTensor(op->getResult(0)) &&
+         op->getOperand(0).getDefiningOp<ParameterOp>() &&
          llvm::any_of(op->getUsers(), [](Operation *user) { return isa<MatmulOp>(user); });
+}
+
+/// Returns whether `op` multiplies by each matrix of a weight [experts, .., ..], and the products
+/// are added over the experts.
+static bool computesAllExperts(MatmulOp op) {
+  Value weight = op.getRhs();
+  while (auto transpose = weight.getDefiningOp<TransposeOp>())
+    weight = transpose.getOperand();
+  if (!weight.getDefiningOp<ParameterOp>() || rankOf(weight) != 3 ||
+      getSizes(weight)[0].isConstant(1))
+    return false;
+  Operation *user = op;
+  for (int depth = 0; depth < 4 && user->hasOneUse(); ++depth) {
+    user = *user->getUsers().begin();
+    if (auto reduce = dyn_cast<ReduceOp>(user))
+      return reduce.getFunction() == ReduceFunction::Sum && reduce.getDims().size() == 1 &&
+             getSizes(reduce.getOperand())[reduce.getDims()[0]] == getSizes(weight)[0];
+    if (!isa<MulOp, AddOp, ReshapeOp, TransposeOp>(user))
+      return false;
+  }
+  return false;
 }
 
 namespace {
@@ -39,12 +66,15 @@ struct ReportUnraised : public mlir::tpc::impl::ReportUnraisedBase<ReportUnraise
                                                      reduce.getFunction() == ReduceFunction::Mean &&
                                                      isFloatTensor(reduce.getResult()))
         what = "mean is not part of a recognized norm";
-      else if (auto gather = dyn_cast<GatherNDOp>(op); gather && copiesMatrices(gather))
+      else if (copiesMatrices(op))
         what = "copies a matrix for each row, not part of a recognized mixture of experts";
+      else if (auto matmul = dyn_cast<MatmulOp>(op); matmul && computesAllExperts(matmul))
+        what = "computes all experts for each token, not part of a recognized mixture of experts";
       if (what.empty())
         return;
       std::string name = getSourceName(op->getLoc());
-      InFlightDiagnostic remark = emitRemark(op->getLoc());
+      bool isSlow = isa<GatherNDOp, GatherOp, MatmulOp>(op);
+      InFlightDiagnostic remark = isSlow ? emitWarning(op->getLoc()) : emitRemark(op->getLoc());
       if (!name.empty())
         remark << "'" << name << "': ";
       if (isa<ErfOp, TanhOp>(op))

@@ -1,9 +1,12 @@
 //===- ExpertsTactic.cpp - Tactic of expert parallelism -------------------===//
 //
-// Splits the experts of tpc.moe over the ranks of ep, which have the same tokens. The index of an
-// expert is a reduction factor, so the results of the ranks are added by one all-reduce. With etp1,
-// the ranks of tp have different experts as well: ep then covers the axes ep and tp of the dense
-// grid. Otherwise the tensor tactic splits the inner width of each expert over tp.
+// Splits the experts of tpc.moe over the ranks of ep. The index of an expert is a reduction factor,
+// so the results of the ranks are added by one all-reduce. With etp1, the ranks of tp have
+// different experts too. Otherwise the tensor tactic splits the inner width of each expert over tp.
+//
+// Without dp, ep adds ranks to the dense grid, and these have the same tokens. With dp, the
+// replicas are the ranks of ep: their tokens are gathered for the experts, and the all-reduce
+// becomes a reduce-scatter.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,12 +17,24 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
+/// Replicas have experts of each other's tokens: each rank gets all tokens, and the results of its
+/// experts are reduce-scattered.
+static void gatherTokens(Plan &plan, MoeOp moe, TacticRecord &record) {
+  auto dp = StringAttr::get(plan.module.getContext(), "dp");
+  for (int cls : plan.classes.getClasses(moe.getX(), 0))
+    if (plan.hasAxis({cls}, "dp"))
+      plan.removeAxis(Plan::getSite(moe), cls, dp);
+  plan.expectOp(moe, "tokens of all replicas, for the experts of a rank", record);
+}
+
 LogicalResult mlir::tpc::applyExpertsTactic(Plan &plan) {
   using ::tpc::Axis;
   int64_t ep = plan.spec.experts.size(Axis::EP);
   if (ep == 1)
     return success();
   SmallVector<StringRef> axes; // the outermost first
+  if (plan.spec.splitsExpertsOverReplicas())
+    axes.push_back("dp");
   if (plan.spec.grid.size(Axis::EP) > 1)
     axes.push_back("ep");
   if (plan.spec.experts.size(Axis::TP) < plan.spec.grid.size(Axis::TP))
@@ -28,8 +43,11 @@ LogicalResult mlir::tpc::applyExpertsTactic(Plan &plan) {
   TacticRecord record{"ep"};
   llvm::SetVector<int> classes;
   for (Operation *op : plan.getOps())
-    if (auto moe = dyn_cast<MoeOp>(op))
+    if (auto moe = dyn_cast<MoeOp>(op)) {
       classes.insert_range(plan.classes.getClasses(moe.getUp(), 0));
+      if (plan.spec.splitsExpertsOverReplicas())
+        gatherTokens(plan, moe, record);
+    }
   if (classes.empty())
     return emitError(plan.module.getLoc())
            << "ep" << ep << ": the model has no mixture of experts; remove the item";
@@ -42,7 +60,10 @@ LogicalResult mlir::tpc::applyExpertsTactic(Plan &plan) {
       plan.addAxis(cls, axis);
       plan.expectCommunication(cls, axis, what, record);
     }
-    if (auto count = plan.classes.getSize(cls).asConstant(); count && *count < ep) {
+    auto count = plan.classes.getSize(cls).asConstant();
+    if (count)
+      idle = " (at most " + std::to_string((*count + ep - 1) / ep) + " on a rank)";
+    if (count && *count < ep) {
       idle = " (" + std::to_string(ep - *count) + " without any)";
       plan.warnings.push_back("ep" + std::to_string(ep) + ": " + std::to_string(ep - *count) +
                               " of " + std::to_string(ep) + " ranks have no expert of " +

@@ -41,7 +41,7 @@ CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
       products(driver, library, gemv, workspace.address, workspaceOf(gpu), queue.stream),
       uploads{Upload(queue), Upload(queue)}, download(driver), attentions(driver, queue.stream),
       appending(queue, appendKernels, appendKernelNames, "add to caches"),
-      sampling(queue, samplingKernels, samplingKernelNames, "choose tokens"),
+      sampling(queue, samplingKernels, samplingKernelNames, "choose tokens"), expertKernels(queue),
       bins(driver, binsBytes), envUpload(queue), statusRead(driver), pinnedMemory(driver),
       delivered(pinnedMemory), stepReached(driver) {
   statusRead.reserve(sizeof(tpc_status));

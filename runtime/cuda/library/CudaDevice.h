@@ -12,6 +12,7 @@
 #include "core/Device.h"
 #include "cuda/library/Attention.h"
 #include "cuda/library/Block.h"
+#include "cuda/library/ExpertKernels.h"
 #include "cuda/library/GemvKernels.h"
 #include "cuda/library/Kernels.h"
 #include "cuda/library/LibraryKernels.h"
@@ -207,6 +208,7 @@ private:
   std::unique_ptr<Kernels> kernels;
   Attention attentions;
   LibraryKernels appending, sampling;
+  ExpertKernels expertKernels;
   Block bins; ///< sums of the score weights of a row, by bin
   /// Sampling results of each call in a step, and the number of calls.
   std::vector<std::unique_ptr<Block>> sampled;

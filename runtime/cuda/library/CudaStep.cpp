@@ -78,8 +78,15 @@ void CudaDevice::copyRows(const Rows &rows) {
   InFlightOperations::add(driver, queue.stream, "a copy of rows");
 }
 
-void CudaDevice::experts(const tpc_experts_args &) {
-  throw std::runtime_error("internal error: a GPU has experts, which it does not compute");
+void CudaDevice::experts(const tpc_experts_args &args) {
+  enter();
+  if (args.experts == 0 || args.inner == 0)
+    driver.check(driver.cuMemsetD8Async(
+                     addressOf(args.out), 0,
+                     static_cast<size_t>(args.tokens * args.outputs) * sizeof(float), queue.stream),
+                 "to clear memory");
+  else if (args.tokens > 0 && args.outputs > 0)
+    expertKernels.run(args, workspace.address, workspace.bytes);
 }
 
 void CudaDevice::append(const tpc_append_args &args) {

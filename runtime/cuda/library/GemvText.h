@@ -11,6 +11,9 @@ namespace tpc::rt::cuda {
 /// are none. The compiler's code generator writes it when tpc is built (tools/tpc-library-kernels).
 const char *gemvText(int32_t element, bool transposed, bool fused = false);
 
+/// Returns the PTX of the kernels of ExpertKernels.h, written likewise.
+const char *expertsText();
+
 } // namespace tpc::rt::cuda
 
 #endif // TPC_RT_CUDA_LIBRARY_GEMVTEXT_H

@@ -339,7 +339,7 @@ void tpc_attention(tpc_context *ctx, const tpc_attention_args *args);
  *   limit: 0: none; else v is at most limit, and u is clamped to [-limit, limit]
  *
  * Rows whose element of routing is 0 are not computed for that expert. out is zero without experts
- * or inner elements. Only f32, only on CPUs. */
+ * or inner elements. Only f32. */
 #define TPC_EXPERTS_FIELDS(FIELD)                                                                  \
   FIELD(const float *, x)                                                                          \
   FIELD(const float *, routing)                                                                    \

@@ -4,31 +4,15 @@ import numpy as np
 import onnx
 import pytest
 
-from expert_files import Experts, single
+from expert_files import Experts, inputs, single
 from genai_files import GenAi
-from simulator import FLAGS
 from tpc.reference import Session, difference
 
 SWIGLU = (("activation_alpha", 1.702), ("activation_beta", 1.0), ("swiglu_limit", 7.0))
 OSS = dict(activation="swiglu", fused=1, bias=True, moe=SWIGLU)
 
 
-def inputs(spec, tokens, past, batch):
-    random = np.random.default_rng(3)
-    shape = (batch, spec.kv_heads, past, spec.size)
-    return {
-        f"past_key_values.{layer}.{part}": random.standard_normal(shape).astype(np.float32)
-        for layer in range(spec.layers)
-        for part in ("key", "value")
-    } | {
-        "input_ids": random.integers(0, spec.vocab, (batch, tokens)),
-        "attention_mask": np.ones((batch, tokens + past), np.int64),
-    }
-
-
 CASES = [
-    ("tp1", Experts()),
-    ("tp2", Experts()),
     ("ep2", Experts(form="mixtral")),
     ("tp2,ep2", Experts(form="gpt_oss", bias=True)),
     ("tp2,ep2,etp1", Experts(**OSS)),
@@ -37,6 +21,11 @@ CASES = [
     ("pp2,ep2,mb2", Experts(form="gpt_oss")),
     ("tp3,sp", Experts(inner=20, bias=True)),  # 7, 7 and 6 columns of each expert
     ("ep2", Experts(router_bias=(90, 80, 0, 0), form="mixtral")),  # a rank without tokens
+    # Replicas exchange tokens; those of one sample are not those of its experts.
+    ("ep4,dp4", Experts(experts=5, bias=True, form="mixtral")),
+    ("tp2,ep2,dp2", Experts(**OSS)),
+    ("tp2,dp2,ep4,etp1", Experts(form="gpt_oss", bias=True)),
+    ("pp2,ep2,dp2", Experts(form="mixtral")),
 ]
 
 
@@ -110,6 +99,9 @@ def test_ties_select_the_lowest_index(tpcc, tmp_path):
         assert difference(found[token], want).relative < 2e-5, token
 
 
+SHAPE = "batch_size=1,sequence_length=2,past_sequence_length=0"
+
+
 def test_experts_of_a_rank(tpcc, tmp_path):
     """The weights of a rank are those of its experts: ceil(experts / ep), or fewer."""
     spec = Experts(experts=5, layers=1, form="mixtral")
@@ -120,11 +112,14 @@ def test_experts_of_a_rank(tpcc, tmp_path):
         ranks = tpcc.compile(path, grid).describe()["ranks"]
         found = sorted(((rank["weight_bytes"] - whole) / expert for rank in ranks), reverse=True)
         assert found == list(counts), (grid, found)
+        report = tpcc.call([path, f"--megatron-shard={grid}", "--report=-", "--shape", SHAPE])
+        most = f"at most {max(counts)} on a rank" if min(counts) else "1 without any"
+        assert f"over ep {len(counts)} ({most})" in report.check().stdout
 
 
 def test_work_is_that_of_selected_experts(tpcc, tmp_path):
     """A weight of infinities has no effect if no token selects its expert."""
-    spec = Experts(form="mixtral", router_bias=(90, 80, 0, 0))
+    spec = Experts(layers=1, form="mixtral", router_bias=(90, 80, 0, 0))
     model = onnx.load(spec.save(tmp_path / "model.onnx"))
     path, feed = tmp_path / "infinite.onnx", inputs(spec, 5, 0, 2)
     want = tpcc.compile(tmp_path / "model.onnx", "ep2").run(feed, ["logits"])["logits"]
@@ -138,7 +133,9 @@ def test_work_is_that_of_selected_experts(tpcc, tmp_path):
 
 
 REFUSED = [
-    ("ep2,dp2", Experts(), ["'ep2,dp2'", "exchange tokens between the replicas of dp2"]),
+    ("ep2,dp4", Experts(), ["'ep2,dp4'", "the replicas of dp4", "with ep4"]),
+    ("tp2,ep2,dp2", None, ["ep2: the model has no mixture of experts"]),
+    ("ep2,dp2,mb2", Experts(), ["ep over the replicas of dp2 with mb2", "remove mb or dp"]),
     ("tp4,ep2,etp2", Experts(), ["etp2 with tp4 is not supported"]),
     ("ep2", None, ["ep2: the model has no mixture of experts"]),
     ("tp1", Experts(moe=(("use_sparse_mixer", 1),)), ["MoE", "use_sparse_mixer = 1"]),
@@ -152,10 +149,3 @@ REFUSED = [
 def test_errors(tpcc, tmp_path, grid, spec, words):
     path = (spec or GenAi()).save(tmp_path / "model.onnx")
     tpcc.call([path, f"--megatron-shard={grid}", "-o", tmp_path / "m"]).refused(*words)
-
-
-def test_gpus_are_an_error(tpcc, tmp_path):
-    path = Experts().save(tmp_path / "model.onnx")
-    tpcc.call([path, *FLAGS, "-o", tmp_path / "m"]).refused(
-        "MoE", "the target cuda does not support experts"
-    )

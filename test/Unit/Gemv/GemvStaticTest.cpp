@@ -22,6 +22,7 @@ TEST(GemvStatic, RoundingIsExplicit) {
       EXPECT_EQ(llvm::toString(
                     cuda::checkRounding(::tpc::rt::cuda::gemvText(element, transposed, fused))),
                 "");
+  EXPECT_EQ(llvm::toString(cuda::checkRounding(::tpc::rt::cuda::expertsText())), "");
 }
 
 /// Weights are read by accesses of 16 bytes. Activations are not read through the read-only cache:

@@ -1,0 +1,183 @@
+//===- Experts.cpp - Kernels of mixtures of experts -----------------------===//
+//
+// A warp computes one row of an expert's matrix for all tokens that select the expert, in sequence.
+// It reads the row only if there is such a token, so a step reads the weights of selected experts.
+// Lanes read adjacent elements; sums are added by shuffles, in an order that depends on sizes only.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tpc/Conversion/Cuda/Experts.h"
+
+#include "ThreadEmitter.h"
+#include "Threads.h"
+#include "tpc/Dialect/Arithmetic.h"
+#include "tpc/gemv.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::cuda;
+
+using ::tpc::gemv::kThreads, ::tpc::gemv::kWarp, ::tpc::gemv::kWarps;
+
+namespace {
+
+class ExpertEmitter : ThreadEmitter {
+public:
+  explicit ExpertEmitter(ModuleOp module)
+      : ThreadEmitter(OpBuilder::atBlockEnd(module.getBody()), module.getLoc()) {}
+  /// h[t, e, f] for tokens that select e.
+  void emitInner();
+  /// out[t, o], or added to it.
+  void emitOutputs();
+
+private:
+  void begin(StringRef name, ArrayRef<Value *> pointers, ArrayRef<Value *> integers);
+  Value loadFloat(Value pointer, Value index) {
+    return load(at(pointer, b.getF32Type(), index), b.getF32Type());
+  }
+  Value number(Value bits) { return arith::BitcastOp::create(b, loc, b.getF32Type(), bits); }
+  Value isSet(Value pointer) {
+    Value null = LLVM::ZeroOp::create(b, loc, pointer.getType());
+    return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, pointer, null);
+  }
+  Value choose(Value condition, function_ref<Value()> then, function_ref<Value()> otherwise) {
+    return branch(
+        condition, {b.getF32Type()}, [&] { return Values{then()}; },
+        [&] { return Values{otherwise()}; })[0];
+  }
+  /// Returns the sum of x[i] * y[i] for i < count, in all lanes.
+  Value multiply(Value x, Value xAt, Value y, Value yAt, Value count);
+  Value addBias(Value pointer, Value place, Value sum) {
+    return choose(
+        isSet(pointer), [&] { return fadd(sum, loadFloat(pointer, place)); }, [&] { return sum; });
+  }
+  Value activate(Value z, Value alpha, Value activation);
+  Value clamp(Value z, Value limit, bool isTwoSided);
+  Value routingOf(Value token, Value expert) {
+    return loadFloat(routing, add(mul(wide(token), wide(all)), wide(add(first, expert))));
+  }
+  Value isSelected(Value weight) { // NaN too
+    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, weight, f32(0));
+  }
+
+  Value routing, tokens, experts, all, first, inner;
+  Value lane, place; // place: number of the warp
+};
+
+} // namespace
+
+void ExpertEmitter::begin(StringRef name, ArrayRef<Value *> pointers, ArrayRef<Value *> integers) {
+  LLVM::LLVMFuncOp kernel = beginKernel(name, pointers.size(), kThreads, integers.size());
+  SmallVector<Value *> parameters(pointers);
+  llvm::append_range(parameters, integers);
+  for (auto [value, argument] : llvm::zip_equal(parameters, kernel.getArguments()))
+    *value = argument;
+  Value thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
+  Value block = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
+  lane = rem(thread, kWarp);
+  place = add(mul(block, kWarps), div(thread, kWarp));
+}
+
+Value ExpertEmitter::multiply(Value x, Value xAt, Value y, Value yAt, Value count) {
+  Value sum = loop(lane, count, i32(kWarp), {f32(0)}, [&](Value i, ValueRange now) {
+    return Values{fma(loadFloat(x, add(xAt, wide(i))), loadFloat(y, add(yAt, wide(i))), now[0])};
+  })[0];
+  for (int32_t bit = kWarp / 2; bit >= 1; bit /= 2)
+    sum = fadd(sum, createShuffle(b, loc, sum, bit));
+  return sum;
+}
+
+Value ExpertEmitter::activate(Value z, Value alpha, Value activation) {
+  Arithmetic a(b, loc, b.getF32Type());
+  auto when = [&](int32_t kind, function_ref<Value()> then, function_ref<Value()> otherwise) {
+    return choose(compare(Predicate::eq, activation, i32(kind)), then, otherwise);
+  };
+  return when(
+      TPC_EPILOGUE_SILU, [&] { return ::tpc::gated<Arithmetic, Value>(a, z, fmul(alpha, z)); },
+      [&] {
+        return when(
+            TPC_EPILOGUE_GELU_TANH, [&] { return ::tpc::geluTanh<Arithmetic, Value>(a, z); },
+            [&] {
+              return when(
+                  TPC_EPILOGUE_GELU_ERF, [&] { return ::tpc::geluErf<Arithmetic, Value>(a, z); },
+                  [&] {
+                    Value isRelu = compare(Predicate::eq, activation, i32(TPC_EPILOGUE_RELU));
+                    return select(isRelu, ::tpc::relu<Arithmetic, Value>(a, z), z);
+                  });
+            });
+      });
+}
+
+Value ExpertEmitter::clamp(Value z, Value limit, bool isTwoSided) {
+  auto isLess = [&](Value x, Value y) { // false for NaN, which remains
+    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x, y);
+  };
+  Value isOn = isLess(f32(0), limit);
+  Value result = select(both(isOn, isLess(limit, z)), limit, z);
+  if (!isTwoSided)
+    return result;
+  Value low = fsub(f32(0), limit);
+  return select(both(isOn, isLess(z, low)), low, result);
+}
+
+void ExpertEmitter::emitInner() {
+  Value x, up, upBias, gate, gateBias, h, hidden, alpha, beta, limit, activation;
+  begin("tpc_experts_inner", {&x, &routing, &up, &upBias, &gate, &gateBias, &h},
+        {&tokens, &hidden, &experts, &all, &first, &inner, &alpha, &beta, &limit, &activation});
+  branch(less(place, mul(experts, inner)), [&] {
+    Value expert = div(place, inner);
+    Value row = mul(wide(place), wide(hidden));
+    loop(i32(0), tokens, i32(1), [&](Value token) {
+      branch(isSelected(routingOf(token, expert)), [&] {
+        Value xAt = mul(wide(token), wide(hidden));
+        Value u = addBias(upBias, wide(place), multiply(x, xAt, up, row, hidden));
+        Value result = choose(
+            isSet(gate),
+            [&] {
+              Value v = addBias(gateBias, wide(place), multiply(x, xAt, gate, row, hidden));
+              Value cut = number(limit);
+              v = activate(clamp(v, cut, false), number(alpha), activation);
+              return fmul(v, fadd(clamp(u, cut, true), number(beta)));
+            },
+            [&] { return activate(u, number(alpha), activation); });
+        branch(compare(Predicate::eq, lane, i32(0)), [&] {
+          Value to = add(mul(wide(token), wide(mul(experts, inner))), wide(place));
+          storeMany(at(h, b.getF32Type(), to), {result});
+        });
+      });
+    });
+  });
+  endKernel();
+}
+
+void ExpertEmitter::emitOutputs() {
+  Value h, down, out, outputs, isAdded;
+  begin("tpc_experts_outputs", {&h, &routing, &down, &out},
+        {&tokens, &experts, &all, &first, &inner, &outputs, &isAdded});
+  branch(less(place, mul(tokens, outputs)), [&] {
+    Value token = div(place, outputs), output = rem(place, outputs);
+    Value before = choose(
+        compare(Predicate::ne, isAdded, i32(0)), [&] { return loadFloat(out, wide(place)); },
+        [&] { return f32(0); });
+    Value total = loop(i32(0), experts, i32(1), {before}, [&](Value expert, ValueRange now) {
+      Value weight = routingOf(token, expert);
+      return Values{choose(
+          isSelected(weight),
+          [&] {
+            Value hAt = mul(add(mul(wide(token), wide(experts)), wide(expert)), wide(inner));
+            Value row = mul(add(mul(wide(expert), wide(outputs)), wide(output)), wide(inner));
+            return fma(weight, multiply(h, hAt, down, row, inner), now[0]);
+          },
+          [&] { return Value(now[0]); })};
+    })[0];
+    branch(compare(Predicate::eq, lane, i32(0)),
+           [&] { storeMany(at(out, b.getF32Type(), wide(place)), {total}); });
+  });
+  endKernel();
+}
+
+void cuda::makeExpertKernels(ModuleOp kernels) {
+  ExpertEmitter emitter(kernels);
+  emitter.emitInner();
+  emitter.emitOutputs();
+}

@@ -1,0 +1,69 @@
+"""Mixtures of experts on GPUs: ONNX Runtime's results, over the simulated libraries."""
+
+import numpy as np
+import onnx
+import pytest
+
+from expert_files import Experts, inputs, single
+from simulator import FLAGS, environment
+from tpc.reference import Session, difference
+
+SWIGLU = (("activation_alpha", 1.702), ("activation_beta", 1.0), ("swiglu_limit", 0.5))
+OSS = dict(activation="swiglu", fused=1, bias=True, moe=SWIGLU)
+SMALL = dict(layers=1, hidden=32, heads=2, kv_heads=2, size=16, rotary=16)
+MODELS = [
+    ("tp2,ep2", Experts(form="gpt_oss", bias=True, **SMALL)),
+    ("ep4,dp4", Experts(experts=3, **OSS, **SMALL)),
+]
+
+
+@pytest.mark.parametrize("grid, spec", MODELS, ids=[grid for grid, _ in MODELS])
+def test_models(tpcc, tmp_path, grid, spec):
+    path = spec.save(tmp_path / "model.onnx")
+    program, session = tpcc.compile(path, grid, *FLAGS), Session(path, optimize=False)
+    feeds = [inputs(spec, 5, 3, 1), inputs(spec, 1, 6, 2)]
+    found = program.run_all(feeds, list(session.outputs), env=environment())
+    for feed, outputs in zip(feeds, found):
+        for name, value in session.run(feed).items():
+            error = difference(outputs[name], value)
+            assert error.relative < 2e-5, (name, str(error))
+
+
+LAYERS = [
+    Experts(activation="relu", selected=1),
+    Experts(activation="gelu", bias=True, normalized=False),
+    Experts(activation="identity", experts=6, selected=4),
+    Experts(**OSS),
+]
+
+
+def run(tpcc, path, spec, logits):
+    """Returns the results of the GPU and of ONNX Runtime."""
+    model = onnx.load(path)
+    x = np.random.default_rng(5).standard_normal((len(logits), spec.hidden))
+    feed = {"x": x.astype(np.float32), "logits": logits.astype(np.float32)}
+    name = model.graph.output[0].name
+    found = tpcc.compile(path, "tp1", *FLAGS).run(feed, [name], env=environment())[name]
+    return found, Session(path, optimize=False).run({k: v.copy() for k, v in feed.items()})[name]
+
+
+@pytest.mark.parametrize("spec", LAYERS, ids=[f"{s.activation}-{s.fused}" for s in LAYERS])
+def test_one_layer(tpcc, tmp_path, spec):
+    path = tmp_path / "experts.onnx"
+    onnx.save(single(spec), path)
+    logits = np.random.default_rng(6).standard_normal((11, spec.experts))
+    found, want = run(tpcc, path, spec, logits)
+    assert difference(found, want).relative < 2e-5
+
+
+def test_weights_of_other_experts_are_not_read(tpcc, tmp_path):
+    """A weight of infinities has no effect if no token selects its expert."""
+    spec, model = Experts(form="mixtral"), single(Experts(form="mixtral"))
+    for tensor in model.graph.initializer:
+        if tensor.name.endswith((".up", ".down")):
+            value = onnx.numpy_helper.to_array(tensor).copy()
+            value[2:] = np.inf
+            tensor.CopyFrom(onnx.numpy_helper.from_array(value, tensor.name))
+    onnx.save(model, tmp_path / "infinite.onnx")
+    found, want = run(tpcc, tmp_path / "infinite.onnx", spec, np.array([[9, 8, 0, 0]] * 3))
+    assert np.isfinite(found).all() and difference(found, want).relative < 2e-5
