@@ -206,8 +206,7 @@ bool IndexChecker::isOfPosition(Value number) const {
     Operation *op = value.getDefiningOp();
     if (!op || isUniform(value) || !isMemoryEffectFree(op))
       continue;
-    if (isa<arith::IndexCastOp, arith::IndexCastUIOp>(op) &&
-        op->getOperand(0).getType().isIndex())
+    if (isa<arith::IndexCastOp, arith::IndexCastUIOp>(op) && op->getOperand(0).getType().isIndex())
       return true;
     // The number that a shift selects is an element of a tensor.
     bool isUnpacked = isa<arith::ShRUIOp>(op) && tensors.unpacks && isOfData(op->getOperand(0));
