@@ -220,7 +220,8 @@ def matrix_vector_texts(folder):
             (".target sm_80", ".target sm_90"),
         ]:
             text = text.replace(comment, enabled)
-        texts[re.search(r"\.entry tpc_gemv_(\w+)_\d\(", text)[1]] = text
+        if found := re.search(r"\.entry tpc_gemv_(\w+)_\d\(", text):
+            texts[found[1]] = text
     return texts
 
 
