@@ -23,6 +23,13 @@ def matmul(attributes, inputs, message, ports=BITS):
     return 21, ports, "", f"com.microsoft.MatMulNBits <{attributes}> ({inputs})", message
 
 
+NUMBERS = "float[1] c = {nan}, float[1] i = {inf}, float[1] o = {1}, float[1] e = {0}"
+
+
+def scaled(node, message, domain="com.microsoft."):
+    return 21, "float[b, 16] x, uint8[1, 1, 8] w", NUMBERS, domain + node, message
+
+
 # Each entry: version of ai.onnx, inputs, initializers, node, its error.
 NODES = [
     case(
@@ -168,5 +175,58 @@ NODES = [
         "x, w, c",
         "has weights in the layout of a GPU (weight_prepacked = 1); store them with "
         "weight_prepacked = 0",
+    ),
+    matmul(
+        "K = 32, N = 6, block_size = 17",
+        "x, w, c",
+        "has bits = 4 and block_size = 17; supported are 2, 4 and 8 bits in blocks of a power of "
+        "two from 16 to 2^20",
+    ),
+    matmul(
+        SIZES,
+        "x, w, c",
+        "has packed weights [6, 2, 8] and scales [2, 6, 2] of 'f32'; K = 32 in blocks of 16 needs "
+        "[6, 2, 8] and [6, 2] of 'f32'",
+        BITS.replace("float[6, 2]", "float[2, 6, 2]"),
+    ),
+    matmul(
+        SIZES,
+        "x, w, c",
+        "has packed weights [6, 2, 7] and scales [6, 2] of 'f32'; K = 32 in blocks of 16 needs [6, "
+        "2, 8] and [6, 2] of 'f32'",
+        BITS.replace("2, 8]", "2, 7]"),
+    ),
+    matmul(
+        "K = -32, N = 6, block_size = 16",
+        "x, w, c",
+        "has K = -32 and N = 6; both must be 1 to 2^31",
+    ),
+    # Numbers of scales and zero points.
+    scaled(
+        "MatMulNBits <K = 16, N = 1, block_size = 16> (x, w, c)",
+        "has the scale nan at element 0 of 'c'; scales must be finite",
+    ),
+    scaled(
+        "MatMulNBits <K = 16, N = 1, block_size = 16> (x, w, i)",
+        "has the scale INF at element 0 of 'i'; scales must be finite",
+    ),
+    scaled(
+        "MatMulNBits <K = 16, N = 1, block_size = 16> (x, w, o, i)",
+        "has the zero point INF at element 0 of 'i'; zero points must be finite",
+    ),
+    scaled(
+        "DequantizeLinear(w, c)", "has the scale nan at element 0 of 'c'; scales must be finite", ""
+    ),
+    scaled(
+        "QuantizeLinear(x, e)",
+        "has the scale 0 at element 0 of 'e'; numbers are divided by it, so that it must not be 0",
+        "",
+    ),
+    (
+        21,
+        "float[b, 2] x",
+        "int32[2] q = {1, 2}, float s = {1}, int32 z = {3}",
+        "DequantizeLinear(q, s, z)",
+        "has a zero point other than 0 at element 0 of 'z'; zero points of int32 must be 0",
     ),
 ]

@@ -126,6 +126,35 @@ static Value unpack(Node &n, unsigned i, Type element) {
   return n.reshape(n.slice(n.reshape(numbers, {all}), 0, SymExpr(0), product(shape)), shape);
 }
 
+/// Returns the index of the first element that the file has and for which `test` is true; nothing
+/// if there is none.
+template <typename Element, typename Test>
+static FailureOr<std::optional<size_t>> findElement(Node &n, unsigned input, Test test) {
+  const Tensor &x = n.in(input);
+  if (!x.source || !x.source->fileExists || x.source->elements() == 0)
+    return std::optional<size_t>();
+  FailureOr<DenseElementsAttr> elements = n.importer.load(*x.source, n.loc);
+  if (failed(elements))
+    return failure();
+  for (auto [i, element] : llvm::enumerate(elements->getValues<Element>()))
+    if (test(element))
+      return std::optional<size_t>(i);
+  return std::optional<size_t>();
+}
+
+/// Reports an error if a scale that divides numbers is 0.
+static LogicalResult checkDivisors(Node &n, unsigned input) {
+  if (failed(checkScales(n, input)) || !n.in(input).isFloat())
+    return failure(n.failed());
+  auto found = findElement<APFloat>(n, input, [](const APFloat &scale) { return scale.isZero(); });
+  if (failed(found))
+    return failure();
+  if (*found)
+    return n.error() << "has the scale 0 at element " << **found << " of '" << n.proto.input(input)
+                     << "'; numbers are divided by it, so that it must not be 0";
+  return success();
+}
+
 static LogicalResult importDequantizeLinear(Node &n) {
   enum : unsigned { X, Scale, Zero };
   if (failed(n.expectInputs(2, 3)))
@@ -151,6 +180,14 @@ static LogicalResult importDequantizeLinear(Node &n) {
     if (product(zeroShape) != product(layout->scales))
       return n.error() << "has zero points " << str(zeroShape) << " for scales "
                        << str(scale.shape);
+  }
+  if (x.element.isInteger(32) && n.has(Zero)) {
+    auto found = findElement<APInt>(n, Zero, [](const APInt &zero) { return !zero.isZero(); });
+    if (failed(found))
+      return failure();
+    if (*found)
+      return n.error() << "has a zero point other than 0 at element " << **found << " of '"
+                       << n.proto.input(Zero) << "'; zero points of int32 must be 0";
   }
   if (!x.element.isInteger(8) && !x.element.isInteger(32))
     return n.error() << "has quantized numbers of " << x.element
@@ -210,7 +247,7 @@ static LogicalResult importQuantizeLinear(Node &n) {
     return n.error() << "quantizes " << x.element << " by scales of " << scale.element
                      << "; supported are results of int8 and uint8, and scales of the input's type";
   FailureOr<Layout> layout = getLayout(n, x.shape, scale.shape);
-  if (failed(layout) || failed(checkScales(n, Scale)))
+  if (failed(layout) || failed(checkDivisors(n, Scale)))
     return failure();
   if (n.has(Zero) && product(n.in(Zero).shape) != product(layout->scales))
     return n.error() << "has zero points " << str(n.in(Zero).shape) << " for scales "
@@ -318,7 +355,7 @@ static LogicalResult importQLinearMatMul(Node &n) {
   if (failed(n.expectInputs(8)))
     return failure();
   for (unsigned i : {ScaleA, ScaleB, ScaleY})
-    if (!n.in(i).element.isF32() || failed(checkScales(n, i)))
+    if (!n.in(i).element.isF32() || failed(i == ScaleY ? checkDivisors(n, i) : checkScales(n, i)))
       return n.failed() ? failure()
                         : LogicalResult(n.error() << "has scales of " << n.in(i).element
                                                   << "; they must be of float32");

@@ -43,20 +43,25 @@ static LogicalResult checkBlocks(Node &n, int64_t bits, int64_t block) {
                    << "; supported are 2, 4 and 8 bits in blocks of a power of two from 16 to 2^20";
 }
 
-/// Reports an error if scales that the file has are not finite: they make all results NaN.
-LogicalResult mlir::tpc::frontend::checkScales(Node &n, unsigned input) {
-  const Tensor &scales = n.in(input);
-  if (!scales.source || !scales.source->fileExists || !scales.isFloat() ||
-      scales.source->elements() == 0)
+/// Reports an error if numbers that the file has are not finite: they make all results NaN.
+static LogicalResult checkFinite(Node &n, unsigned input, StringRef what) {
+  const Tensor &numbers = n.in(input);
+  if (!numbers.source || !numbers.source->fileExists || !numbers.isFloat() ||
+      numbers.source->elements() == 0)
     return success();
-  FailureOr<DenseElementsAttr> elements = n.importer.load(*scales.source, n.loc);
+  FailureOr<DenseElementsAttr> elements = n.importer.load(*numbers.source, n.loc);
   if (failed(elements))
     return failure();
-  for (auto [i, scale] : llvm::enumerate(elements->getValues<APFloat>()))
-    if (!scale.isFinite())
-      return n.error() << "has the scale " << scale.convertToDouble() << " at element " << i
-                       << " of '" << n.proto.input(input) << "'; scales must be finite";
+  for (auto [i, number] : llvm::enumerate(elements->getValues<APFloat>()))
+    if (!number.isFinite())
+      return n.error() << "has the " << what << " " << number.convertToDouble() << " at element "
+                       << i << " of '" << n.proto.input(input) << "'; " << what
+                       << "s must be finite";
   return success();
+}
+
+LogicalResult mlir::tpc::frontend::checkScales(Node &n, unsigned input) {
+  return checkFinite(n, input, "scale");
 }
 
 /// Returns zero points [rows, blocks, 1, 1]; null after an error.
@@ -71,6 +76,8 @@ static Value makeZeroPoints(Node &n, unsigned input, const Blocks &q, Type eleme
               << q.rows << ", " << q.count() << "] of " << element;
     return {};
   }
+  if (failed(checkFinite(n, input, "zero point")))
+    return {};
   Value zero = n.weight(input);
   if (!isPacked || q.bits == 8)
     return n.reshape(zero, {rows, blocks, one, one});
