@@ -37,6 +37,10 @@ struct AutoShardPlan {
   mlir::tpc::Symbols shape;
   bool generates = false;
   mlir::tpc::SearchResult search;
+  /// If no grid fits: a grid of more devices that does, and the largest batch at which the nearest
+  /// grid does.
+  std::optional<mlir::tpc::RankedGrid> larger = std::nullopt;
+  std::optional<std::pair<std::string, int64_t>> smallerBatch = std::nullopt;
 
   bool fits() const { return !search.best.empty(); }
   /// Returns the value of --megatron-shard of the best grid.
