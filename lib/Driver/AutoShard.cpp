@@ -284,14 +284,15 @@ void Planner::findRemedies(AutoShardPlan &plan) {
     for (Type type : main.getArgumentTypes())
       if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.getRank() > 1 && !batch)
         batch = getSymbolName(getSizes(type)[0]);
-  if (!batch || tooLarge.empty())
+  if (!batch)
     return;
   Symbols sizes = symbols;
-  while ((sizes[*batch] /= 2) > 0)
-    if (std::optional<RankedGrid> row = measure(tooLarge[0].grid, sizes); row && row->fits()) {
-      plan.smallerBatch = {*batch, sizes[*batch]};
-      return;
-    }
+  while ((sizes[*batch] /= 2) > 0 && !plan.smallerBatch)
+    forEachDivision(request.devices, [&](const GridChoice &grid) {
+      if (std::optional<RankedGrid> row = measure(grid, sizes);
+          row && row->fits() && !plan.smallerBatch)
+        plan.smallerBatch = {plan.getSpec(grid) + " fits at " + *batch, sizes[*batch]};
+    });
 }
 
 /// Returns the size of the inputs' first dimension, which dp and mb split.

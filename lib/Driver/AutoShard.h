@@ -37,8 +37,8 @@ struct AutoShardPlan {
   mlir::tpc::Symbols shape;
   bool generates = false;
   mlir::tpc::SearchResult search;
-  /// If no grid fits: a grid of more devices that does, and the largest batch at which the nearest
-  /// grid does.
+  /// If no grid fits: a grid of more devices that does, and a smaller batch at which a grid of
+  /// these devices does ("tp2 fits at batch", 4).
   std::optional<mlir::tpc::RankedGrid> larger = std::nullopt;
   std::optional<std::pair<std::string, int64_t>> smallerBatch = std::nullopt;
 

@@ -50,8 +50,7 @@ std::string AutoShardPlan::describeMisfit() const {
     os << "; " << larger->grid.getRanks() << " devices fit: " << getSpec(larger->grid) << " needs "
        << formatMemorySize(larger->cost.memory.getNeed());
   if (smallerBatch)
-    os << "; " << getSpec(search.tooLarge[0].grid) << " fits at " << smallerBatch->first << "="
-       << smallerBatch->second;
+    os << "; " << smallerBatch->first << "=" << smallerBatch->second;
   if (!larger && !smallerBatch)
     os << "; use more devices, smaller sizes (--shape), or devices with more memory";
   return text;

@@ -181,7 +181,7 @@ double secondsOfCollective(Kind kind, int ranks, int64_t bytes, int rounds) {
     int64_t count = std::max<int64_t>(ranks, bytes / 4);
     std::vector<float> in(static_cast<size_t>(count)), out(static_cast<size_t>(count));
     double best = 1e9;
-    int inner = bytes > (1 << 17) ? 2 : 20;
+    int inner = bytes > (1 << 17) || rounds < 10 ? 2 : 20;
     for (int round = 0; round <= rounds; ++round) {
       ctx.transport->barrier(ctx);
       double begin = now();
@@ -270,7 +270,8 @@ std::string probe(const ProbeOptions &options) {
     double peak = 0, bandwidth = 0, floor = 1;
     for (auto [n, k] : shapes)
       for (int64_t m : rowCounts) {
-        if (n * k * m > int64_t(50257) * 768 * 64)
+        bool isQuick = n <= 256 && k <= 256 && (m == 1 || m == 64);
+        if (n * k * m > int64_t(50257) * 768 * 64 || (options.quick && !isQuick))
           continue;
         double seconds = secondsOfMatmul(ranks, threads, m, n, k, total);
         times.add({double(m), double(n), double(k), seconds});

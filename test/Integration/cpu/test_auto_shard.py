@@ -141,14 +141,14 @@ def test_memory_that_does_not_suffice(tpcc):
     """The error names a grid of more devices, and a batch, that do fit."""
     arguments = ["--megatron-shard=auto", "--machine=h100-sxm", "--devices=2"]
     model = TOP / "test" / "Models" / "gpt2-124m.onnx"
-    words = ["no grid of at most 2 devices fits", "weights", "step", "libraries", "a rank has 300."]
-    shape = ["--shape", "batch=16,sequence=512"]
-    result = tpcc.call([model, *arguments, "--memory=300MiB", *shape])
+    words = ["no grid of at most 2 devices fits", "weights", "step", "libraries", "a rank has 380."]
+    shape = ["--shape", "batch=4,sequence=512"]
+    result = tpcc.call([model, *arguments, "--memory=380MiB", *shape])
     result.refused(*words, "devices fit: tp", "fits at batch=")
     devices, grid = re.search(r"(\d+) devices fit: ([\w,]+) needs", result.stderr).groups()
     batch = re.search(r"; ([\w,]+) fits at batch=(\d+)", result.stderr)
-    for count, sizes in ((devices, "batch=16"), (2, f"batch={batch[2]}")):
-        flags = [f"--devices={count}", "--memory=300MiB", "--shape", f"{sizes},sequence=512"]
+    for count, sizes in ((devices, "batch=4"), (2, f"batch={batch[2]}")):
+        flags = [f"--devices={count}", "--memory=380MiB", "--shape", f"{sizes},sequence=512"]
         tpcc.call([model, *arguments[:2], *flags]).check()
     # Weights that exceed the memory are found by a bound, and still described.
     tpcc.call([model, *arguments, "--memory=100MiB", *shape]).refused(*words[:-1])
