@@ -30,6 +30,7 @@ GROUPS = {
     "plans of memory": ["buffers", "caches"],
     "columns of merged matmuls": ["columns"],
     "mixtures of experts": ["experts"],
+    "quantized weights": ["quantized"],
     "facts (names, constraints, locations of weights)": ["facts"],
 }
 # Forms of the program that gets the fault.

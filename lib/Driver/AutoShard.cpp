@@ -113,6 +113,8 @@ public:
       : model(model), request(request), symbols(symbols), step(PreallocatedStep::lookup(model)) {}
 
   FailureOr<SearchResult> run();
+  /// Fills the remedies of a plan without a grid that fits.
+  void findRemedies(AutoShardPlan &plan);
   bool generates() const { return step.has_value(); }
 
 private:
@@ -121,6 +123,8 @@ private:
   int64_t getMemory(const GridChoice &grid) const;
   Structure &compile(const GridChoice &grid);
   GridCost evaluate(const GridChoice &grid);
+  /// Returns the memory of a grid without its time; nothing if the grid is refused.
+  std::optional<RankedGrid> measure(const GridChoice &grid, const Symbols &sizes);
   int64_t getBatch();
 
   ModuleOp model;
@@ -235,6 +239,62 @@ GridCost Planner::evaluate(const GridChoice &choice) {
   return cost;
 }
 
+std::optional<RankedGrid> Planner::measure(const GridChoice &choice, const Symbols &sizes) {
+  Structure &structure = compile(choice);
+  std::string error;
+  std::optional<ShardSpec> spec = parse(choice, error);
+  if (!structure.refused.empty() || !spec)
+    return std::nullopt;
+  GridAttr grid = makeGrid(model.getContext(), *spec);
+  (*structure.staged)->setAttr(kGridAttr, grid);
+  ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
+  FailureOr<Report> report = computeReport(*structure.staged, sizes);
+  if (failed(report))
+    return std::nullopt;
+  RankedGrid row;
+  row.grid = choice;
+  row.cost.memory = getRankMemory(*structure.lowered, grid, *report, sizes);
+  row.memory = getMemory(choice);
+  return row;
+}
+
+void Planner::findRemedies(AutoShardPlan &plan) {
+  auto forEachDivision = [&](int64_t ranks, llvm::function_ref<void(const GridChoice &)> visit) {
+    for (int64_t tp = ranks; tp >= 1; --tp)
+      if (ranks % tp == 0)
+        visit({tp, ranks / tp});
+  };
+  // Grids that bounds have pruned are measured here.
+  std::vector<RankedGrid> &tooLarge = plan.search.tooLarge;
+  if (tooLarge.empty())
+    forEachDivision(request.devices, [&](const GridChoice &grid) {
+      if (std::optional<RankedGrid> row = measure(grid, symbols))
+        if (tooLarge.empty() || row->cost.memory.getNeed() < tooLarge[0].cost.memory.getNeed())
+          tooLarge = {*row};
+    });
+  for (int64_t ranks = 2 * request.devices;
+       ranks <= std::min(maxDevices, 16 * request.devices) && !plan.larger; ranks *= 2)
+    forEachDivision(ranks, [&](const GridChoice &grid) {
+      if (std::optional<RankedGrid> row = measure(grid, symbols);
+          row && row->fits() && !plan.larger)
+        plan.larger = row;
+    });
+  std::optional<std::string> batch;
+  if (auto main = model.lookupSymbol<func::FuncOp>("main"))
+    for (Type type : main.getArgumentTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.getRank() > 1 && !batch)
+        batch = getSymbolName(getSizes(type)[0]);
+  if (!batch)
+    return;
+  Symbols sizes = symbols;
+  while ((sizes[*batch] /= 2) > 0 && !plan.smallerBatch)
+    forEachDivision(request.devices, [&](const GridChoice &grid) {
+      if (std::optional<RankedGrid> row = measure(grid, sizes);
+          row && row->fits() && !plan.smallerBatch)
+        plan.smallerBatch = {plan.getSpec(grid) + " fits at " + *batch, sizes[*batch]};
+    });
+}
+
 /// Returns the size of the inputs' first dimension, which dp and mb split.
 int64_t Planner::getBatch() {
   int64_t batch = 1;
@@ -288,6 +348,9 @@ FailureOr<AutoShardPlan> planAutoShard(ModuleOp model, const AutoShardRequest &r
   FailureOr<SearchResult> search = planner.run();
   if (failed(search))
     return failure();
-  return AutoShardPlan{request, symbols, planner.generates(), std::move(*search)};
+  AutoShardPlan plan{request, symbols, planner.generates(), std::move(*search)};
+  if (!plan.fits())
+    planner.findRemedies(plan);
+  return plan;
 }
 } // namespace tpc

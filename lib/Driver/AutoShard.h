@@ -37,6 +37,10 @@ struct AutoShardPlan {
   mlir::tpc::Symbols shape;
   bool generates = false;
   mlir::tpc::SearchResult search;
+  /// If no grid fits: a grid of more devices that does, and a smaller batch at which a grid of
+  /// these devices does ("tp2 fits at batch", 4).
+  std::optional<mlir::tpc::RankedGrid> larger = std::nullopt;
+  std::optional<std::pair<std::string, int64_t>> smallerBatch = std::nullopt;
 
   bool fits() const { return !search.best.empty(); }
   /// Returns the value of --megatron-shard of the best grid.

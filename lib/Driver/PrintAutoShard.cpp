@@ -43,12 +43,16 @@ std::string AutoShardPlan::describeMisfit() const {
     os << ": the nearest, " << getSpec(nearest.grid) << ", needs ";
     printMemory(os, nearest.cost.memory);
     os << "; a rank has " << formatMemorySize(nearest.memory);
-  } else if (search.prunedByMemory > 0) {
-    os << ": the weights alone exceed the memory of their ranks";
   } else if (!search.refused.empty()) {
     os << ": " << StringRef(search.refused[0].second).split('\n').first;
   }
-  os << "; use more devices, smaller sizes (--shape), or devices with more memory";
+  if (larger)
+    os << "; " << larger->grid.getRanks() << " devices fit: " << getSpec(larger->grid) << " needs "
+       << formatMemorySize(larger->cost.memory.getNeed());
+  if (smallerBatch)
+    os << "; " << smallerBatch->first << "=" << smallerBatch->second;
+  if (!larger && !smallerBatch)
+    os << "; use more devices, smaller sizes (--shape), or devices with more memory";
   return text;
 }
 

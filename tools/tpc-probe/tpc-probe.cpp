@@ -22,6 +22,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -41,16 +42,24 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Returns the best time of `work`, which other load on the machine affects least. Each measurement
-/// repeats it for at least `least` seconds.
-double secondsOf(const std::function<void()> &work, double least) {
-  constexpr int rounds = 7;
+/// CPU time of this thread.
+double threadTime() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+}
+
+/// Returns the best time of `work` in many short measurements, which other load on the machine
+/// affects least. With one thread, counts the thread's CPU time.
+double secondsOf(const std::function<void()> &work, int threads, double total) {
+  auto now = threads == 1 ? threadTime : ::now;
+  constexpr double least = 0.002;
   work();
   double begin = now();
   work();
   int inner = std::clamp(int(least / std::max(1e-7, now() - begin)), 1, 20000);
-  double best = 1e9;
-  for (int i = 0; i < rounds; ++i) {
+  double best = 1e9, end = ::now() + total;
+  for (int i = 0; i < 4 || ::now() < end; ++i) {
     begin = now();
     for (int j = 0; j < inner; ++j)
       work();
@@ -62,7 +71,7 @@ double secondsOf(const std::function<void()> &work, double least) {
 /// Runs `work` on `ranks` ranks at the same time and returns the time of rank 0.
 double secondsOnRanks(int ranks, int threads,
                       const std::function<std::function<void()>(tpc_context &)> &makeWork,
-                      double least) {
+                      double total) {
   selectDevices(cpuDevices());
   auto world = World::threads(Grid({{"tp", ranks}}), threads);
   double seconds = 0;
@@ -71,7 +80,7 @@ double secondsOnRanks(int ranks, int threads,
     std::function<void()> work = makeWork(ctx);
     ctx.transport->barrier(ctx);
     if (ctx.rank == 0) {
-      seconds = secondsOf(work, least);
+      seconds = secondsOf(work, threads, total);
       done = true;
     } else {
       while (!done)
@@ -87,7 +96,7 @@ double secondsOnRanks(int ranks, int threads,
 
 /// Each rank multiplies by several matrices in turn: about 64 MiB, or 64 matrices. So large ones
 /// are read from memory and small ones from caches, as in a step.
-double secondsOfMatmul(int ranks, int threads, int64_t m, int64_t n, int64_t k, double least) {
+double secondsOfMatmul(int ranks, int threads, int64_t m, int64_t n, int64_t k, double total) {
   return secondsOnRanks(
       ranks, threads,
       [=](tpc_context &ctx) {
@@ -108,11 +117,11 @@ double secondsOfMatmul(int ranks, int threads, int64_t m, int64_t n, int64_t k, 
           tpc_products(&ctx, x->data(), m, k, &product, 1);
         };
       },
-      least);
+      total);
 }
 
 double secondsOfAttention(int ranks, int threads, int64_t queries, int64_t keys, int64_t heads,
-                          int64_t size, double least) {
+                          int64_t size, double total) {
   return secondsOnRanks(
       ranks, threads,
       [=](tpc_context &ctx) {
@@ -138,11 +147,11 @@ double secondsOfAttention(int ranks, int threads, int64_t queries, int64_t keys,
           tpc_attention(&ctx, &a);
         };
       },
-      least);
+      total);
 }
 
 /// Reads half of the bytes and writes the other half, as a kernel of one operand does.
-double secondsOfKernel(int ranks, int threads, int64_t bytes, double least) {
+double secondsOfKernel(int ranks, int threads, int64_t bytes, double total) {
   return secondsOnRanks(
       ranks, threads,
       [=](tpc_context &ctx) {
@@ -159,7 +168,7 @@ double secondsOfKernel(int ranks, int threads, int64_t bytes, double least) {
                       });
         };
       },
-      least);
+      total);
 }
 
 enum class Kind { AllReduce, AllGather, ReduceScatter, Send };
@@ -172,7 +181,7 @@ double secondsOfCollective(Kind kind, int ranks, int64_t bytes, int rounds) {
     int64_t count = std::max<int64_t>(ranks, bytes / 4);
     std::vector<float> in(static_cast<size_t>(count)), out(static_cast<size_t>(count));
     double best = 1e9;
-    int inner = bytes > (1 << 20) ? 2 : 20;
+    int inner = bytes > (1 << 17) || rounds < 10 ? 2 : 20;
     for (int round = 0; round <= rounds; ++round) {
       ctx.transport->barrier(ctx);
       double begin = now();
@@ -242,7 +251,7 @@ std::string modelOfProcessor() {
 
 std::string probe(const ProbeOptions &options) {
   int cores = usableCores();
-  double least = options.quick ? 0.002 : 0.02;
+  double total = options.quick ? 0.002 : 0.2;
   std::vector<int> threadCounts = {1};
   if (cores > 1)
     threadCounts.push_back(cores);
@@ -261,9 +270,10 @@ std::string probe(const ProbeOptions &options) {
     double peak = 0, bandwidth = 0, floor = 1;
     for (auto [n, k] : shapes)
       for (int64_t m : rowCounts) {
-        if (n * k * m > int64_t(50257) * 768 * 64)
+        bool isQuick = n <= 256 && k <= 256 && (m == 1 || m == 64);
+        if (n * k * m > int64_t(50257) * 768 * 64 || (options.quick && !isQuick))
           continue;
-        double seconds = secondsOfMatmul(ranks, threads, m, n, k, least);
+        double seconds = secondsOfMatmul(ranks, threads, m, n, k, total);
         times.add({double(m), double(n), double(k), seconds});
         peak = std::max(peak, 2.0 * double(m * n * k) / seconds);
         bandwidth = std::max(bandwidth, 4.0 * double(n * k + m * (n + k)) / seconds);
@@ -280,15 +290,15 @@ std::string probe(const ProbeOptions &options) {
     constexpr int64_t heads = 12, size = 64;
     for (int64_t keys : {16, 128, 1024, 4096})
       few.add({double(2 * keys * heads * size * 4),
-               secondsOfAttention(ranks, threads, 1, keys, heads, size, least)});
+               secondsOfAttention(ranks, threads, 1, keys, heads, size, total)});
     for (int64_t tokens : {8, 32, 128, 512})
       many.add({4.0 * double(tokens * tokens * heads * size),
-                secondsOfAttention(ranks, threads, tokens, tokens, heads, size, least)});
+                secondsOfAttention(ranks, threads, tokens, tokens, heads, size, total)});
     attentions += separator + header + ", \"type\": \"f32\", \"few\": " + few.str() +
                   ", \"many\": " + many.str() + "}";
     Rows moved;
     for (int64_t bytes : {1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 26})
-      moved.add({double(bytes), secondsOfKernel(ranks, threads, bytes, least)});
+      moved.add({double(bytes), secondsOfKernel(ranks, threads, bytes, total)});
     moves += separator + header + ", \"times\": " + moved.str() + "}";
   }
 
@@ -301,7 +311,7 @@ std::string probe(const ProbeOptions &options) {
       std::fprintf(stderr, "tpc-probe: %s of %d ranks\n", name, ranks);
       Rows times;
       for (int64_t bytes : {1 << 8, 1 << 12, 1 << 15, 1 << 18, 1 << 21, 1 << 23})
-        times.add({double(bytes), secondsOfCollective(kind, ranks, bytes, options.quick ? 3 : 15)});
+        times.add({double(bytes), secondsOfCollective(kind, ranks, bytes, options.quick ? 3 : 60)});
       collectives += (collectives.empty() ? "\n  " : ",\n  ") + std::string("{\"kind\": \"") +
                      name + "\", \"ranks\": " + std::to_string(ranks) +
                      ", \"times\": " + times.str() + "}";
@@ -312,7 +322,7 @@ std::string probe(const ProbeOptions &options) {
        << "\",\n \"target\": \"cpu\",\n \"source\": \"tpc-probe on " << modelOfProcessor() << ", "
        << kernels().name << " kernels, ranks as threads\",\n"
        << " \"cores\": " << cores
-       << ",\n \"launch\": " << numberText(secondsOfKernel(cores, 1, 8, least)) << ",\n"
+       << ",\n \"launch\": " << numberText(secondsOfKernel(cores, 1, 8, total)) << ",\n"
        << " \"memory\": {\"bytes\": "
        << static_cast<uint64_t>(info.totalram) * static_cast<uint64_t>(info.mem_unit)
        << ", \"reserved\": 0},\n \"matmul\": [" << matmuls << "],\n \"attention\": [" << attentions

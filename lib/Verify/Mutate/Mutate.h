@@ -93,6 +93,7 @@ ArrayRef<Mutation> getComputationMutations();
 ArrayRef<Mutation> getAttentionMutations();
 /// Mixtures of experts, at the staged level and on buffers.
 ArrayRef<Mutation> getExpertMutations();
+ArrayRef<Mutation> getQuantizedMutations();
 /// Generation steps.
 ArrayRef<Mutation> getStepMutations();
 /// Generation steps with preallocated caches.

@@ -1,11 +1,12 @@
 """--megatron-shard=auto: the plan's counts, bytes and memory are those of the compiled grid."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from harness import TOP, run
+from harness import TOP, run, tool
 from models import COMMITTED, FAMILIES
 
 MACHINES = TOP / "lib" / "Cost" / "Machines"
@@ -137,11 +138,38 @@ def test_links_change_only_what_uses_them(tpcc, tmp_path):
 
 
 def test_memory_that_does_not_suffice(tpcc):
-    model = COMMITTED["gpt2-odd-opset20"]
-    arguments = [model.path, "--megatron-shard=auto", "--machine=h100-sxm", *SHAPE]
-    tpcc.call([*arguments, "--devices=2", "--memory=38MiB"]).refused(
-        "no grid of at most 2 devices fits", "weights", "step", "libraries"
-    )
+    """The error names a grid of more devices, and a batch, that do fit."""
+    arguments = ["--megatron-shard=auto", "--machine=h100-sxm", "--devices=2"]
+    model = TOP / "test" / "Models" / "gpt2-124m.onnx"
+    words = ["no grid of at most 2 devices fits", "weights", "step", "libraries", "a rank has 380."]
+    shape = ["--shape", "batch=4,sequence=512"]
+    result = tpcc.call([model, *arguments, "--memory=380MiB", *shape])
+    result.refused(*words, "devices fit: tp", "fits at batch=")
+    devices, grid = re.search(r"(\d+) devices fit: ([\w,]+) needs", result.stderr).groups()
+    batch = re.search(r"; ([\w,]+) fits at batch=(\d+)", result.stderr)
+    for count, sizes in ((devices, "batch=4"), (2, f"batch={batch[2]}")):
+        flags = [f"--devices={count}", "--memory=380MiB", "--shape", f"{sizes},sequence=512"]
+        tpcc.call([model, *arguments[:2], *flags]).check()
+    # Weights that exceed the memory are found by a bound, and still described.
+    tpcc.call([model, *arguments, "--memory=100MiB", *shape]).refused(*words[:-1])
+
+
+def test_probe(tpcc, tmp_path):
+    """A measured machine is valid, and its name and processor are in the file."""
+    path = tmp_path / "here.json"
+    probe = [tool("tpc-probe"), "--quick", "--ranks", "2"]
+    run([*probe, "--name", "here", "-o", path]).check()
+    found = plan(tpcc, COMMITTED["gpt2-odd-opset20"], devices=2, machine=path)
+    assert found["machine"] == "here" and found["best"][0]["step"]["seconds"] > 0
+    for arguments, words in (
+        ([], "name the machine file with -o"),
+        (["-o"], "-o needs a value"),
+        (["-x"], "no flag '-x'"),
+        (["-o", tmp_path / "no" / "x.json"], "cannot write"),
+        (["--ranks", "1", "-o", path], "--ranks must be from 2 to 64"),
+        (["--name", 'a"', "-o", path], "--name must be text"),
+    ):
+        run([tool("tpc-probe"), *arguments]).refused(words)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Checks of GPU kernels in tools/gpu_kernels.py. Each finds a violation."""
 
+import re
 import sys
 
 import pytest
@@ -204,3 +205,49 @@ def test_widths_of_accesses():
     assert widths("tp1", adjacent.replace("INDEX", "k")) == (0, 16) and widths(
         "tp1", adjacent.replace("INDEX", "j")
     ) == (16, 16)
+
+
+def matrix_vector_texts(folder):
+    """PTX of the runtime's matrix-vector kernels for sm_90, by type and layout."""
+    path = folder / "text.cpp"
+    run([BUILD / "bin" / "tpc-library-kernels", path]).check()
+    texts = {}
+    for text in re.findall(r'R"ptx\((.*?)\)ptx"', path.read_text(), re.S):
+        # As tpc/dependent_launch.h does.
+        for comment, enabled in [
+            ("// griddepcontrol.", "griddepcontrol."),
+            (".version 7.0", ".version 7.8"),
+            (".target sm_80", ".target sm_90"),
+        ]:
+            text = text.replace(comment, enabled)
+        if found := re.search(r"\.entry tpc_gemv_(\w+)_\d\(", text):
+            texts[found[1]] = text
+    return texts
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bf16_kn_fused", "bf16_nk"]
+    + [
+        pytest.param(name, marks=pytest.mark.long)
+        for name in ["f32_kn", "f32_nk", "f32_kn_fused", "f16_kn", "f16_nk", "f16_kn_fused"]
+        + ["bf16_kn"]
+    ],
+)
+def test_weights_are_loaded_before_the_wait(tmp_path, name):
+    """ptxas leaves the first eight loads of 16 bytes before griddepcontrol.wait, and spills no
+    register.
+    """
+    skip_without("ptxas", "nvdisasm")
+    ptx, cubin = tmp_path / "kernels.ptx", tmp_path / "kernels.cubin"
+    ptx.write_text(matrix_vector_texts(tmp_path)[name])
+    run([find_cuda_tool("ptxas"), "-arch=sm_90", ptx, "-o", cubin]).check()
+    code = run([find_cuda_tool("nvdisasm"), "-c", cubin]).check().stdout
+    kernels = re.split(r"^\.text\.(?=tpc_gemv_\w+:)", code, flags=re.M)[1:]
+    assert len(kernels) == 4
+    for kernel in kernels:
+        early, late = kernel.split("ACQBULK", 1)
+        assert len(re.findall(r"LDG\.E\.128", early)) == 8, kernel.partition(":")[0]
+        assert "STG" not in early and "ATOM" not in early and "RED" not in early
+        assert not re.search(r"\b(LDL|STL)\b", kernel)
+        assert "PREEXIT" in early and "STG" in late

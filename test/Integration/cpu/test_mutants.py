@@ -35,10 +35,11 @@ def kinds() -> list[str]:
     # Mutants of buffers are in test_buffer_mutants.py, those of generation steps in
     # test_step_mutants.py, those in facts in test_fact_mutants.py, in windows and caps in
     # test_limit_mutants.py, in constants in test_kernel_mutants.py, of merged matmuls in
-    # test_column_mutants.py, of experts in test_expert_mutants.py.
+    # test_column_mutants.py, of experts in test_expert_mutants.py, of quantized weights in
+    # test_quantized_mutants.py.
     others = (
         *("buffer-", "kernel-", "lowered-", "step-", "preallocated-", "fact-", "limit-"),
-        *("columns-", "experts-"),
+        *("columns-", "experts-", "quantized-"),
     )
     return [kind for kind in mutants.all_kinds() if not kind.startswith(others)]
 
