@@ -110,6 +110,7 @@ const OpTable &OpTable::get() {
     addMatmulOps(t);
     addQuantizedOps(t);
     addQuantizeLinearOps(t);
+    addQOperators(t);
     addReduceOps(t);
     addNormOps(t);
     addConvOps(t);

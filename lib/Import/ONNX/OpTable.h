@@ -73,6 +73,7 @@ void addGeneratorOps(OpTable &table);
 void addMatmulOps(OpTable &table);
 void addQuantizedOps(OpTable &table);
 void addQuantizeLinearOps(OpTable &table);
+void addQOperators(OpTable &table);
 void addReduceOps(OpTable &table);
 void addNormOps(OpTable &table);
 void addExpertOps(OpTable &table);

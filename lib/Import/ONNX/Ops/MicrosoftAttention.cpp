@@ -8,6 +8,7 @@
 
 #include "Importer.h"
 #include "OpTable.h"
+#include "Quantize.h"
 
 #include <cmath>
 #include <limits>
@@ -156,13 +157,14 @@ static Value buildAttention(Node &n, const Heads &heads, const SymExpr &past, un
   return n.reshape(y, {q[0], q[2], q[1] * v[3]});
 }
 
-/// Imports Attention: queries, keys and values from one input, and both caches in one, [2, b,
-/// heads, past, d].
-static LogicalResult importAttention(Node &n) {
-  if (failed(n.expectInputs(2, 7)) || failed(n.expectFloat(0)))
-    return failure();
+/// Imports attention with queries, keys and values from one input, and with both caches in one
+/// input `pastInput`, [2, b, heads, past, d]. `project` returns columns of the input times the
+/// weights, plus the bias.
+static LogicalResult importPacked(Node &n, llvm::function_ref<Value(const Columns &)> project,
+                                  unsigned maskInput, unsigned pastInput, unsigned biasInput,
+                                  unsigned bufferInput) {
   int64_t heads = n.getInt("num_heads", 0);
-  if (n.getInt("past_present_share_buffer", 0) || n.has(6))
+  if (n.getInt("past_present_share_buffer", 0) || n.has(bufferInput))
     return n.error()
            << "writes into the buffer of its past (past_present_share_buffer); convert the "
               "model without it";
@@ -190,32 +192,28 @@ static LogicalResult importAttention(Node &n) {
                 "the columns of queries, keys and values"))
     return failure();
 
-  Value all = n.matmul(n.operand(0), n.operand(1));
-  if (n.has(2))
-    all = n.binary<AddOp>(all, n.operand(2));
-  if (!all)
-    return failure();
   Value parts[3];
   SymExpr start(0);
   for (int i = 0; i < 3; ++i) {
-    parts[i] = toHeads(n, n.slice(all, 2, start, columns[i]), heads);
+    Value part = project({start, columns[i]});
+    parts[i] = part ? toHeads(n, part, heads) : Value();
     if (!parts[i])
       return failure();
     start = start + columns[i];
   }
   Heads own = {parts[0], parts[1], parts[2]};
   SymExpr pastSize(0);
-  if (n.has(4)) {
-    const Tensor &past = n.in(4);
-    Sizes k = getSizes(own.k);
-    if (past.rank() != 5 || !past.shape[0].isConstant(2) || past.element != x.element ||
+  if (n.has(pastInput)) {
+    const Tensor &past = n.in(pastInput);
+    Type element = elementOf(own.q);
+    if (past.rank() != 5 || !past.shape[0].isConstant(2) || past.element != element ||
         columns[1] != columns[2])
       return n.error() << "has a past " << str(past.shape) << " of " << past.element
-                       << "; it must be [2, batch, heads, past, size] of " << x.element;
+                       << "; it must be [2, batch, heads, past, size] of " << element;
     Sizes one(past.shape.begin() + 1, past.shape.end());
     pastSize = past.shape[3];
     auto join = [&](int64_t which, Value fresh) {
-      Value old = n.reshape(n.slice(n.operand(4), 0, SymExpr(which), SymExpr(1)), one);
+      Value old = n.reshape(n.slice(n.operand(pastInput), 0, SymExpr(which), SymExpr(1)), one);
       return n.concat({old, fresh}, 2);
     };
     own.k = join(0, own.k);
@@ -230,8 +228,37 @@ static LogicalResult importAttention(Node &n) {
     if (!present || failed(n.set(1, n.wrap(present))))
       return failure();
   }
-  Value y = buildAttention(n, own, pastSize, 3, 5);
+  Value y = buildAttention(n, own, pastSize, maskInput, biasInput);
   return y ? n.result(y) : failure();
+}
+
+static LogicalResult importAttention(Node &n) {
+  if (failed(n.expectInputs(2, 7)) || failed(n.expectFloat(0)))
+    return failure();
+  Value all;
+  auto project = [&](const Columns &columns) {
+    if (!all) {
+      all = n.matmul(n.operand(0), n.operand(1));
+      all = n.has(2) ? n.binary<AddOp>(all, n.operand(2)) : all;
+    }
+    return all ? n.slice(all, 2, columns.start, columns.size) : all;
+  };
+  return importPacked(n, project, 3, 4, 5, 6);
+}
+
+static LogicalResult importQAttention(Node &n) {
+  enum : unsigned { X, W, Bias, ScaleX, ScaleW, Mask, ZeroX, ZeroW, Past, None };
+  if (failed(n.expectInputs(5, 9)) || failed(n.expectFloat(Bias)))
+    return failure();
+  if (n.in(Bias).rank() != 1)
+    return n.error() << "has a bias " << str(n.in(Bias).shape) << "; it must be a vector";
+  auto project = [&](const Columns &columns) -> Value {
+    Value x = makeFactor(n, X, ZeroX, false),
+          w = x ? makeFactor(n, W, ZeroW, true, columns) : Value();
+    Value y = w ? multiplyFactors(n, x, w, ScaleX, ScaleW, columns) : Value();
+    return n.binary<AddOp>(y, n.slice(n.operand(Bias), 0, columns.start, columns.size));
+  };
+  return importPacked(n, project, Mask, Past, None, None);
 }
 
 /// Imports MultiHeadAttention: separate queries, keys and values; caches [b, heads, past, d].
@@ -350,6 +377,9 @@ void mlir::tpc::frontend::addMicrosoftAttentionOps(OpTable &t) {
       "Attention", importAttention,
       "no do_rotary, no past_present_share_buffer; integer masks [batch], [2*batch], [batch, "
       "keys], [batch, queries, keys]; past [2, batch, heads, past, size]; static head size");
+  t.addMicrosoft("QAttention", importQAttention,
+                 "as com.microsoft Attention; one scale for the input, and one for each column of "
+                 "the weights");
   t.addMicrosoft("MultiHeadAttention", importMultiHeadAttention,
                  "no packed QKV or KV; masks as com.microsoft Attention; attention_bias of rank 4; "
                  "past keys and values together; static head size");

@@ -9,6 +9,7 @@
 
 #include "Importer.h"
 #include "OpTable.h"
+#include "Quantize.h"
 
 #include "onnx.pb.h"
 
@@ -215,8 +216,7 @@ static LogicalResult importDequantizeLinear(Node &n) {
   return n.result(n.reshape(numbers, shape));
 }
 
-/// Rounds, adds the zero point, saturates, and casts to bytes.
-static Value quantize(Node &n, Value quotient, Value zero, Type bytes) {
+Value mlir::tpc::frontend::quantize(Node &n, Value quotient, Value zero, Type bytes) {
   bool noSign = bytes.isUnsignedInteger(8);
   Value v = n.unary<RoundOp>(quotient);
   if (zero)
@@ -261,34 +261,38 @@ static LogicalResult importQuantizeLinear(Node &n) {
 }
 
 /// Maps the range of all numbers, extended to contain zero, to 0 to 255.
-static LogicalResult importDynamicQuantizeLinear(Node &n) {
-  if (failed(n.expectInputs(1)) || failed(n.expectFloat(0)))
-    return failure();
-  Value x = n.operand(0);
+DynamicQuantization mlir::tpc::frontend::quantizeDynamically(Node &n, Value x) {
   if (!x)
-    return failure();
+    return {};
   SmallVector<int64_t> all = llvm::to_vector(llvm::seq<int64_t>(0, rankOf(x)));
   auto reduce = [&](ReduceFunction function) { return n.reduce(function, x, all, false); };
   Value none = n.scalar(0, x), high = n.binary<MaxOp>(reduce(ReduceFunction::Max), none),
         low = n.binary<MinOp>(reduce(ReduceFunction::Min), none);
   Value scale = n.binary<DivOp>(n.binary<SubOp>(high, low), n.scalar(255, x));
   if (!scale)
-    return failure();
+    return {};
   // A tensor of zeros has the scale 0, and the zero point 0.
   Value isZero = n.compare(Predicate::EQ, scale, none);
   Value divisor = n.select(isZero, n.scalar(1, x), scale);
   Type bytes = n.b.getIntegerType(8, /*isSigned=*/false);
   Value zero = quantize(n, n.unary<NegOp>(n.binary<DivOp>(low, divisor)), {}, bytes);
-  Value y = quantize(n, n.binary<DivOp>(x, divisor), n.cast(zero, elementOf(x)), bytes);
+  Value y =
+      zero ? quantize(n, n.binary<DivOp>(x, divisor), n.cast(zero, elementOf(x)), bytes) : Value();
+  return {y, scale, zero};
+}
+
+static LogicalResult importDynamicQuantizeLinear(Node &n) {
+  if (failed(n.expectInputs(1)) || failed(n.expectFloat(0)))
+    return failure();
+  auto [y, scale, zero] = quantizeDynamically(n, n.operand(0));
   if (!y)
     return failure();
   return failure(failed(n.set(0, n.wrap(y))) || failed(n.set(1, n.wrap(scale))) ||
                  failed(n.set(2, n.wrap(zero))));
 }
 
-/// Returns an operand of a matmul of integers: its numbers in f32, minus its zero point. Each row
-/// of a left operand, and each column of a right operand, can have its own zero point.
-static Value makeFactor(Node &n, unsigned input, unsigned zeros, bool isRight) {
+Value mlir::tpc::frontend::makeFactor(Node &n, unsigned input, unsigned zeros, bool isRight,
+                                      std::optional<Columns> columns) {
   const Tensor &x = n.in(input);
   Type single = n.b.getF32Type();
   if (!x.element.isInteger(8)) {
@@ -311,9 +315,23 @@ static Value makeFactor(Node &n, unsigned input, unsigned zeros, bool isRight) {
   Value zero;
   if (n.has(zeros) && !(zero = n.reshape(n.weight(zeros), zeroSizes)))
     return {};
+  Sizes shape(x.shape);
+  auto takeColumns = [&](Value v) {
+    int64_t dim = x.rank() - 1;
+    bool isWhole = !columns || getSizes(v)[dim].isConstant(1);
+    return isWhole ? v : n.slice(v, dim, columns->start, columns->size);
+  };
+  if (columns) {
+    shape.back() = columns->size;
+    if (zero) {
+      zero = takeColumns(zero);
+      zeroSizes = getSizes(zero);
+    }
+  }
   if (!x.value)
-    return n.reshape(n.dequantize(n.weight(input), n.constant(single, 1), zero, 8), x.shape);
-  Value v = n.cast(n.operand(input), single);
+    return n.reshape(n.dequantize(takeColumns(n.weight(input)), n.constant(single, 1), zero, 8),
+                     shape);
+  Value v = n.cast(takeColumns(n.operand(input)), single);
   if (zero) {
     zeroSizes.pop_back();
     v = n.binary<SubOp>(v, n.cast(n.reshape(zero, zeroSizes), single));

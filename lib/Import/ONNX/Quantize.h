@@ -1,0 +1,37 @@
+//===- Quantize.h - Ops of quantized numbers --------------------*- C++ -*-===//
+
+#ifndef TPC_LIB_IMPORT_ONNX_QUANTIZE_H
+#define TPC_LIB_IMPORT_ONNX_QUANTIZE_H
+
+#include "Node.h"
+
+namespace mlir::tpc::frontend {
+
+/// Rounds `quotient`, adds the zero point, saturates, and casts to bytes.
+Value quantize(Node &n, Value quotient, Value zero, Type bytes);
+
+/// Some columns of a right operand.
+struct Columns {
+  SymExpr start, size;
+};
+
+/// Returns an operand of a matmul of integers: its numbers in f32, minus its zero point. Each row
+/// of a left operand, and each column of a right operand, can have its own zero point.
+Value makeFactor(Node &n, unsigned input, unsigned zeros, bool isRight,
+                 std::optional<Columns> columns = {});
+
+/// Returns the matmul of two operands of integers, times both scales. A scale is one number, or of
+/// the right operand one for each of its columns, of which `b` has `columns`. Reports an error for
+/// other scales.
+Value multiplyFactors(Node &n, Value a, Value b, unsigned scaleA, unsigned scaleB,
+                      std::optional<Columns> columns = {});
+
+struct DynamicQuantization {
+  Value bytes, scale, zero;
+};
+/// Quantizes a tensor of floats to uint8 by its range. Null values after an error.
+DynamicQuantization quantizeDynamically(Node &n, Value x);
+
+} // namespace mlir::tpc::frontend
+
+#endif // TPC_LIB_IMPORT_ONNX_QUANTIZE_H
