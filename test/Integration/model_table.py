@@ -21,6 +21,7 @@ from tpc.reference import Session, difference
 
 genai = load_script(MODELS / "genai.py")
 make = load_script(MODELS / "make.py")
+encoders = load_script(MODELS / "encoders.py")
 
 PAGE = TOP / "docs" / "reference" / "models.md"
 COLUMNS = ("prefill", "generate", "tp2", "pp2,tp2", "GPU simulator")
@@ -64,6 +65,15 @@ NAMES = {
     "biogpt": "BioGPT",
     "xglm": "XGLM",
     "diffllama": "DiffLlama",
+    "bert": "BERT",
+    "roberta": "RoBERTa",
+    "distilbert": "DistilBERT",
+    "modernbert": "ModernBERT",
+    "vit": "ViT",
+    "siglip": "SigLIP",
+    "t5": "T5",
+    "bart": "BART",
+    "whisper": "Whisper",
 }
 # Files of test/Models without a row, and the reason.
 OTHERS = {
@@ -83,6 +93,20 @@ REASONS = {(f"{name}-dynamo", "f16", "generate"): ROUNDED_SLOPES for name in ("b
         "sums values that are not one constant for each token",
     )
 }
+
+
+REASONS |= {
+    (name, "f32", "generate"): (
+        ("keys of another sequence than its queries", "queries and")
+        if name.endswith("-decoder")
+        else ("attention is not causal", "tpc.attention")
+    )
+    for name in encoders.NAMES
+}
+REASONS["t5-decoder", "f32", "generate"] = (
+    "the triangle of its mask is not recognized",
+    "does not compute each token",
+)
 
 
 @dataclass(frozen=True)
@@ -141,6 +165,9 @@ def committed_rows():
             name,
             make.FAMILIES_FOLDER / f"{name}.onnx",
         )
+    for name in encoders.NAMES:
+        path = make.FAMILIES_FOLDER / f"{name}.onnx"
+        yield Row(NAMES[name.split("-")[0]], "torch", "f32", name, path)
     for name, words in make.MORE.items():
         exporter = "torch, past" if "past" in words else "torch"
         yield Row(NAMES[name], exporter, "f32", name, make.path_of(name))
@@ -180,6 +207,9 @@ def feed_of(session: Session, ids: np.ndarray) -> dict[str, np.ndarray]:
             given[name] = np.ones((batch, tokens), kind)
         elif name == "position_ids":
             given[name] = np.tile(np.arange(tokens), (batch, 1)).astype(kind)
+        elif name in ("pixel_values", "input_features", "encoder_hidden_states"):
+            sizes = [batch, *(9 if isinstance(size, str) else size for size in shape[1:])]
+            given[name] = np.random.default_rng(6).standard_normal(sizes).astype(kind)
         else:
             sizes = [batch, *(0 if isinstance(size, str) else size for size in shape[1:])]
             given[name] = np.zeros(sizes, kind)

@@ -36,13 +36,13 @@ def quantize(model, path, weights, per_channel):
 
 
 @pytest.mark.parametrize(
-    "name, weights, per_channel, grids",
+    "name, weights, per_channel, grid",
     [
-        ("gpt2-tiny", QuantType.QUInt8, False, [Grid(), Grid(tp=2), Grid(tp=2, pp=2)]),
-        ("gpt2-odd-opset20", QuantType.QInt8, True, [Grid(), Grid(tp=3)]),
+        ("gpt2-tiny", QuantType.QUInt8, False, [Grid(tp=2, pp=2)]),
+        ("gpt2-odd-opset20", QuantType.QInt8, True, [Grid(tp=3)]),
     ],
 )
-def test_models(tpcc, tmp_path, name, weights, per_channel, grids):
+def test_models(tpcc, tmp_path, name, weights, per_channel, grid):
     model = COMMITTED[name]
     path = tmp_path / f"{name}.onnx"
     kinds = quantize(model, path, weights, per_channel)
@@ -50,10 +50,8 @@ def test_models(tpcc, tmp_path, name, weights, per_channel, grids):
     feeds = model.inputs(2, 9, seed=7)
     exact = Session(model.path).run(feeds)["logits"]
     theirs = difference(Session(path).run(feeds)["logits"], exact)
-    for grid in grids:
-        program = tpcc.compile(path, grid)
-        found = program.run(feeds)["logits"]
-        assert difference(found, exact).relative <= 1.5 * theirs.relative, (grid, theirs)
+    found = tpcc.compile(path, grid).run(feeds)["logits"]
+    assert difference(found, exact).relative <= 1.5 * theirs.relative, theirs
 
 
 X, Y, W = (RANDOM.standard_normal(shape).astype(np.float32) for shape in ((3, 5, 8), (5, 8), (8, 24)))
