@@ -424,8 +424,9 @@ llvm::Error Matcher::run(StringRef mapPath, std::string &warning) {
     return "'" + match.proto->name() + "', " + str(match.own.type.getShape());
   };
   if (missing)
-    return fault(Twine(numMissing) + " initializers (such as " + describe(*missing) +
-                 ") have no data, and '" + printable(path) +
+    return fault("the model has " + Twine(numMissing) +
+                 (numMissing == 1 ? " initializer (" : " initializers (such as ") +
+                 describe(*missing) + ") without data, and '" + printable(path) +
                  "' has no tensor of their name (its first is " + example +
                  "): give names with --weights-map=FILE, {\"" + missing->proto->name() +
                  "\": \"tensor\"}");
@@ -435,10 +436,11 @@ llvm::Error Matcher::run(StringRef mapPath, std::string &warning) {
                  "first is " +
                  example + "): give names with --weights-map=FILE, {\"initializer\": \"tensor\"}");
   if (kept)
-    warning = (Twine(numKept) + " matrices keep the values of the model file (such as " +
-               describe(*kept) + "), because '" + printable(path) +
-               "' has no tensor of their name; --weights-map=FILE names it, or null")
-                  .str();
+    warning =
+        (Twine(numKept) + (numKept == 1 ? " matrix keeps" : " matrices keep") +
+         " the values of the model file (such as " + describe(*kept) + "), because '" +
+         printable(path) + "' has no tensor of their name; --weights-map=FILE names it, or null")
+            .str();
   return llvm::Error::success();
 }
 

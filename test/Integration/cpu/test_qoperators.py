@@ -38,8 +38,8 @@ def quantize(model, path, weights, per_channel):
 @pytest.mark.parametrize(
     "name, weights, per_channel, grid",
     [
-        ("gpt2-tiny", QuantType.QUInt8, False, [Grid(tp=2, pp=2)]),
-        ("gpt2-odd-opset20", QuantType.QInt8, True, [Grid(tp=3)]),
+        ("gpt2-tiny", QuantType.QUInt8, False, Grid(tp=2, pp=2)),
+        ("gpt2-odd-opset20", QuantType.QInt8, True, Grid(tp=3)),
     ],
 )
 def test_models(tpcc, tmp_path, name, weights, per_channel, grid):
@@ -54,7 +54,7 @@ def test_models(tpcc, tmp_path, name, weights, per_channel, grid):
     assert difference(found, exact).relative <= 1.5 * theirs.relative, theirs
 
 
-X, Y, W = (RANDOM.standard_normal(shape).astype(np.float32) for shape in ((3, 5, 8), (5, 8), (8, 24)))
+X, Y = (RANDOM.standard_normal(shape).astype(np.float32) for shape in ((3, 5, 8), (5, 8)))
 
 
 def parameters(kind, *names):
