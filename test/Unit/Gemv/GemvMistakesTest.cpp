@@ -29,6 +29,8 @@ constexpr Equivalent equivalents[] = {
     {"^a (branch never taken|bound off by one)$",
      "^(branch if )?gt\\(shr\\(add\\(parameter (8|10), 63\\), 6\\), blocks\\)( for bra)?$",
      "there are at least as many blocks as ranges"},
+    {"^a branch never taken$", "^return if ge\\(or\\(.*shl\\(block, [0-9]+\\)\\), parameter 8\\)$",
+     "warps beyond the last row then compute the last row, and store nothing"},
     {"^a wrong constant$",
      "^choose\\(gtf\\(mulf\\(one of .*, neg\\(…\\)\\), 0f42B17217\\), 0f42B17217",
      "in erf: the negative of a square is below the bound"},
