@@ -26,7 +26,7 @@ _KEPT_PROGRAMS = 32
 # Default sizes of a report: one sequence of this many tokens.
 _REPORT_TOKENS = 128
 # Options of tpcc that name an input file.
-_FILE_OPTIONS = ("annotations", "links", "reference", "weights_map")
+_FILE_OPTIONS = ("annotations", "links", "machine", "reference", "weights_map")
 # Options of tpcc that compile() rejects.
 _COMMAND_OPTIONS = (
     "emit",
@@ -39,7 +39,6 @@ _COMMAND_OPTIONS = (
     "print_groups",
     "plain",
     "json",
-    "shape",
     "diagnostics",
     "help",
     "help_list",
@@ -184,7 +183,7 @@ def _check_options(options: Mapping) -> None:
                 f"{name} is spelled {'out' if name == 'o' else 'shard'} here"
                 if name in ("o", "megatron_shard")
                 else f"compile() makes a program and opens it: {name} is an option of the command "
-                "tpcc alone" + ("; report() takes sizes" if name == "shape" else "")
+                "tpcc alone"
             )
         if name not in known and _listed():
             raise TpcError(

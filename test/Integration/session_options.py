@@ -201,7 +201,38 @@ def fixed_input(folder: Path, target: str):
     }
 
 
-PROGRAMS = [make_file, make_halves, make_configured, fixed_input]
+def chosen_grid(folder: Path, target: str):
+    """Checks a grid that tpcc chooses for a machine."""
+    options = {
+        "shard": "auto",
+        "shape": "batch=2,sequence=7",
+        "devices": 2,
+        "machine": "h100-sxm" if target == "cuda" else "epyc-2core",
+        "goal": "throughput",
+        "memory": "1GiB",
+        "gpus_per_node": 2,
+        "target": target,
+    }
+    wanted = reference.Session(MODEL.path).run({"input_ids": IDS})["logits"]
+    with tpc.compile(MODEL.path, **options) as session:
+        distance = reference.difference(session.run({"input_ids": IDS})["logits"], wanted)
+        fits = distance.relative <= reference.TOLERANCE and session.description["world_size"] <= 2
+
+    def error_with(name, value, *words):
+        error = error_of(lambda: tpc.compile(MODEL.path, **options | {name: value}))
+        return all(word in error for word in words)
+
+    return {
+        "shape": fits and error_with("shape", None, "--shape"),
+        "devices": error_with("devices", 0, "--devices"),
+        "machine": error_with("machine", "none", "h100-sxm"),
+        "goal": error_with("goal", "speed", "latency"),
+        "memory": error_with("memory", "0.1MB", "fit"),
+        "gpus_per_node": error_with("gpus_per_node", "two", "gpus-per-node"),
+    }
+
+
+PROGRAMS = [make_file, make_halves, make_configured, fixed_input, chosen_grid]
 
 
 def check(folder: Path, target: str) -> set[str]:

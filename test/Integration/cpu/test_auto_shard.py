@@ -50,7 +50,9 @@ def causes(row):
 
 
 @pytest.mark.parametrize("machine", ["epyc-2core", "h100-sxm"])
-@pytest.mark.parametrize("name", ["gpt2-odd-opset20", "llama-dynamo"])
+@pytest.mark.parametrize(
+    "name", ["gpt2-odd-opset20", pytest.param("llama-dynamo", marks=pytest.mark.long)]
+)
 def test_plan_equals_the_report_of_each_grid(tpcc, tmp_path, name, machine):
     """Grids of one structure share a program. Their plans are those of their own programs."""
     model = {**COMMITTED, **FAMILIES}[name]

@@ -280,7 +280,9 @@ def test_tied_head(build, tmp_path):
         build(model, wanted, f"--weights={tmp_path / 'c'}", feed=feed, grid=grid)
 
 
-@pytest.mark.parametrize("name", ["gpt2-tiny", "llama-dynamo", "qwen2-past"])
+@pytest.mark.parametrize(
+    "name", ["gpt2-tiny", "qwen2-past", pytest.param("llama-dynamo", marks=pytest.mark.long)]
+)
 def test_models(tpcc, tmp_path, name):
     """A model without its weights, and a checkpoint of 16 bits, compute the model's own results."""
     proto = onnx.load(MODELS / f"{name}.onnx")

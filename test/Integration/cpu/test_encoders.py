@@ -28,7 +28,14 @@ def feed_of(session):
     return given
 
 
-@pytest.mark.parametrize("name", encoders.NAMES)
+# The proof of whisper-encoder takes seconds.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if name == "whisper-encoder" else [])
+        for name in encoders.NAMES
+    ],
+)
 def test_grids(tpcc, name):
     path = MODELS / "families" / f"{name}.onnx"
     session = Session(path)

@@ -39,7 +39,7 @@ def kinds() -> list[str]:
     # test_quantized_mutants.py.
     others = (
         *("buffer-", "kernel-", "lowered-", "step-", "preallocated-", "fact-", "limit-"),
-        *("columns-", "experts-", "quantized-"),
+        *("columns-", "fused-", "experts-", "quantized-"),
     )
     return [kind for kind in mutants.all_kinds() if not kind.startswith(others)]
 

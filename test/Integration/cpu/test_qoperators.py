@@ -157,8 +157,19 @@ NODES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.int8], ids=["uint8", "int8"])
-@pytest.mark.parametrize("name", NODES)
+# ONNX Runtime has kernels for uint8 alone, and none of QLinearReduceMean.
+WITHOUT_KERNEL = {(name, np.int8) for name in ("mean", "gemm", "attention")} | {("mean", np.uint8)}
+
+
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        pytest.param(name, kind, id=f"{name}-{kind.__name__}")
+        for name in NODES
+        for kind in (np.uint8, np.int8)
+        if (name, kind) not in WITHOUT_KERNEL
+    ],
+)
 def test_nodes(tpcc, tmp_path, name, kind):
     """At most one result in 10 is another of the two nearest numbers: ONNX Runtime multiplies and
     adds integers, and takes exponentials from a table.
@@ -167,11 +178,7 @@ def test_nodes(tpcc, tmp_path, name, kind):
     path = tmp_path / f"{name}-{kind.__name__}.onnx"
     onnx.save(make(node, kind, *tensors), path)
     feeds = {"x": X, "y": Y}
-    try:
-        wanted = Session(path).run(feeds)["z"]
-    except Exception as error:  # types that ONNX Runtime has no kernel for
-        assert "NOT_IMPLEMENTED" in str(error) or "INVALID_GRAPH" in str(error), error
-        pytest.skip("ONNX Runtime has no kernel for this type")
+    wanted = Session(path).run(feeds)["z"]
     for grid in (Grid(), Grid(tp=2)) if "w" in {tensor.name for tensor in tensors} else [Grid()]:
         found = tpcc.compile(path, grid).run(feeds, outputs=["z"])["z"]
         step = 0.031 if node.output[0] == "zq" else 2e-5 * np.abs(wanted).max()
