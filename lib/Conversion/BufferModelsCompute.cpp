@@ -238,15 +238,12 @@ struct MoeModel : HostOpInterface::ExternalModel<MoeModel, MoeOp> {
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<MoeOp>(base);
     const TargetTraits &target = TargetTraits::get(op);
-    if (!target.computesExperts)
-      return op.emitError() << "'" << getSourceName(op.getLoc()) << "' (" << op->getName()
-                            << "): the target " << target.name
-                            << " does not support experts yet; compile for cpu";
     DimAttr experts = getDist(op.getUp()).getDims()[0];
-    if (!getElementTypeOrSelf(op.getType()).isF32() || !isRange(experts))
+    if (!target.computesExperts || !getElementTypeOrSelf(op.getType()).isF32() || !isRange(experts))
       return op.emitError() << "'" << getSourceName(op.getLoc()) << "' (" << op->getName()
-                            << "): no call computes it: it must be of f32, and the experts of a "
-                               "rank must be adjacent";
+                            << "): no call of the target " << target.name
+                            << " computes it: a call computes in f32, and the experts of a rank "
+                               "are adjacent";
     SmallVector<SymExpr> up = p.sizes(op.getUp().getType()), x = p.sizes(op.getX().getType());
     auto bufferOf = [&](Value tensor) { return tensor ? p.getBuffer(tensor) : Value(); };
     Value from[] = {p.getBuffer(op.getX()), p.getBuffer(op.getRouting()), p.getBuffer(op.getUp()),

@@ -33,6 +33,16 @@ void tpc::note(const TpccOptions &options, const llvm::Twine &message) {
   printMessage(llvm::errs(), options.diagnostics, Severity::Note, message.str());
 }
 
+template <typename Plan> static Error printPlan(const Plan &plan, bool asJson) {
+  return writeOutput("-", [&](llvm::raw_pwrite_stream &os) {
+    if (asJson)
+      os << llvm::formatv("{0:2}", plan.toJSON()) << "\n";
+    else
+      plan.print(os);
+    return Error::success();
+  });
+}
+
 mlir::LogicalResult TpccSession::planMemory(Compilation &compilation) {
   auto onStep = [&](llvm::StringRef what) { progress.step(what); };
   if (mlir::failed(compilation.advance(Emit::Model, onStep)))
@@ -43,14 +53,7 @@ mlir::LogicalResult TpccSession::planMemory(Compilation &compilation) {
   if (mlir::failed(plan))
     return mlir::failure();
   progress.clearLine();
-  Error error = writeOutput("-", [&](llvm::raw_pwrite_stream &os) {
-    if (options.json)
-      os << llvm::formatv("{0:2}", plan->toJSON()) << "\n";
-    else
-      plan->print(os);
-    return Error::success();
-  });
-  if (error)
+  if (Error error = printPlan(*plan, options.json))
     return printError(std::move(error));
   return plan->fits ? mlir::success()
                     : printError(makeError("no split fits into " + options.memoryPlan));
@@ -74,14 +77,7 @@ mlir::LogicalResult TpccSession::chooseGrid(mlir::MLIRContext &context, CompileO
   if (mlir::failed(plan))
     return mlir::failure();
   progress.clearLine();
-  Error error = writeOutput("-", [&](llvm::raw_pwrite_stream &os) {
-    if (options.json)
-      os << llvm::formatv("{0:2}", plan->toJSON()) << "\n";
-    else
-      plan->print(os);
-    return Error::success();
-  });
-  if (error)
+  if (Error error = printPlan(*plan, options.json))
     return printError(std::move(error));
   if (!plan->fits())
     return printError(makeError("--megatron-shard=auto: " + plan->describeMisfit()));

@@ -142,7 +142,7 @@ std::string Kernel::checkEarly(const Statement &own, ArrayRef<unsigned> constant
   if (opcode == "ret" || opcode == "exit")
     return "can be reached without griddepcontrol.wait";
   if (opcode.starts_with("call") || opcode.starts_with("brx"))
-    return "is not supported before griddepcontrol.wait";
+    return "leaves the checked code before griddepcontrol.wait";
   bool isLoad = opcode.starts_with("ld.");
   bool isMemory = isLoad || opcode.starts_with("st.") || opcode.starts_with("atom") ||
                   opcode.starts_with("red.") || opcode.starts_with("cp.") ||

@@ -4,14 +4,14 @@
 
 #include "tpc/printable.h"
 
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/ConvertUTF.h"
+
+#include <nlohmann/json.hpp>
 
 using namespace mlir::tpc::frontend;
 using llvm::StringRef;
 
-static constexpr int kMaxDepth = 16;
+static constexpr size_t kMaxDepth = 16;
 static constexpr int64_t kMaxValues = 2'000'000;
 
 const Json *Json::find(StringRef name) const {
@@ -27,171 +27,83 @@ std::optional<int64_t> Json::asSize() const {
 }
 
 namespace {
-class Parser {
+/// Receives the values of a text in their order, and stores them. Names are those that
+/// nlohmann::json requires.
+class Reader {
 public:
-  explicit Parser(StringRef text) : text(text) {}
-
-  llvm::Expected<Json> run() {
-    Json value;
-    if (parse(value, 0)) {
-      skipSpace();
-      if (at == text.size())
-        return value;
-      fail("expected the end");
-    }
-    return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                   "byte " + llvm::Twine(at) + ": " + error);
+  bool null() { return add(Json::Null, "null"); }
+  bool boolean(bool value) { return add(Json::Boolean, value ? "true" : "false"); }
+  bool number_integer(int64_t value) { return add(Json::Number, std::to_string(value)); }
+  bool number_unsigned(uint64_t value) { return add(Json::Number, std::to_string(value)); }
+  bool number_float(double, const std::string &text) { return add(Json::Number, text); }
+  bool string(std::string &text) { return add(Json::String, text); }
+  bool binary(nlohmann::json::binary_t &) { return fail("has binary data"); }
+  bool start_object(size_t) { return open(Json::Object); }
+  bool start_array(size_t) { return open(Json::Array); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool key(std::string &name) {
+    if (!parents.back().second.insert(name).second)
+      return fail("'" + ::tpc::printable(name) + "' occurs twice");
+    parents.back().first->names.push_back(name);
+    return true;
   }
+  bool parse_error(size_t byte, const std::string &, const nlohmann::json::exception &problem) {
+    // `byte` counts from 1. The text of the exception begins with its number, line and column.
+    StringRef what = StringRef(problem.what()).rsplit("parse error").second;
+    return fail("byte " + llvm::Twine(byte ? byte - 1 : 0) + ": " +
+                ::tpc::printable(what.split(": ").second.str()));
+  }
+
+  Json root;
+  std::string error;
 
 private:
   bool fail(const llvm::Twine &what) {
-    if (error.empty())
-      error = what.str();
+    error = what.str();
     return false;
   }
-
-  void skipSpace() {
-    while (at < text.size() && StringRef(" \t\r\n").contains(text[at]))
-      ++at;
+  /// Returns the place of the next value, null if there are too many.
+  Json *next() {
+    if (++values > kMaxValues) {
+      fail("has more than " + llvm::Twine(kMaxValues) + " values");
+      return nullptr;
+    }
+    return parents.empty() ? &root : &parents.back().first->items.emplace_back();
   }
-
-  bool consume(char c) {
-    skipSpace();
-    if (at >= text.size() || text[at] != c)
+  bool add(Json::Kind kind, std::string text) {
+    Json *value = next();
+    if (!value)
       return false;
-    ++at;
+    value->kind = kind;
+    value->text = std::move(text);
+    return true;
+  }
+  bool open(Json::Kind kind) {
+    if (parents.size() > kMaxDepth)
+      return fail("has values that are nested more than " + llvm::Twine(kMaxDepth) + " deep");
+    Json *value = next();
+    if (!value)
+      return false;
+    value->kind = kind;
+    parents.emplace_back(value, llvm::StringSet<>());
+    return true;
+  }
+  bool close() {
+    parents.pop_back();
     return true;
   }
 
-  bool parse(Json &value, int depth) {
-    if (depth > kMaxDepth)
-      return fail("values are nested more than " + llvm::Twine(kMaxDepth) + " deep");
-    if (++values > kMaxValues)
-      return fail("more than " + llvm::Twine(kMaxValues) + " values");
-    skipSpace();
-    if (at == text.size())
-      return fail("the text ends here");
-    switch (text[at]) {
-    case '{':
-      return parseObject(value, depth);
-    case '[':
-      return parseArray(value, depth);
-    case '"':
-      value.kind = Json::String;
-      return parseString(value.text);
-    }
-    value.text =
-        text.substr(at)
-            .take_while([](char c) { return llvm::isAlnum(c) || c == '-' || c == '+' || c == '.'; })
-            .str();
-    double number;
-    if (value.text == "null")
-      value.kind = Json::Null;
-    else if (value.text == "true" || value.text == "false")
-      value.kind = Json::Boolean;
-    else if (!value.text.empty() && (llvm::isDigit(value.text[0]) || value.text[0] == '-') &&
-             !StringRef(value.text).getAsDouble(number))
-      value.kind = Json::Number;
-    else
-      return fail("expected a value");
-    at += value.text.size();
-    return true;
-  }
-
-  bool parseObject(Json &value, int depth) {
-    value.kind = Json::Object;
-    ++at;
-    if (consume('}'))
-      return true;
-    llvm::StringSet<> names;
-    do {
-      std::string name;
-      skipSpace();
-      if (at == text.size() || text[at] != '"')
-        return fail("expected a name in quotes");
-      if (!parseString(name))
-        return false;
-      if (!names.insert(name).second)
-        return fail("'" + ::tpc::printable(name) + "' occurs twice");
-      if (!consume(':'))
-        return fail("expected ':'");
-      value.names.push_back(std::move(name));
-      value.items.emplace_back();
-      if (!parse(value.items.back(), depth + 1))
-        return false;
-    } while (consume(','));
-    return consume('}') || fail("expected ',' or '}'");
-  }
-
-  bool parseArray(Json &value, int depth) {
-    value.kind = Json::Array;
-    ++at;
-    if (consume(']'))
-      return true;
-    do {
-      value.items.emplace_back();
-      if (!parse(value.items.back(), depth + 1))
-        return false;
-    } while (consume(','));
-    return consume(']') || fail("expected ',' or ']'");
-  }
-
-  bool parseUnit(unsigned &unit) {
-    if (text.substr(at, 4).size() < 4 || text.substr(at, 4).getAsInteger(16, unit))
-      return fail("expected four hexadecimal digits");
-    at += 4;
-    return true;
-  }
-
-  bool parseString(std::string &result) {
-    for (++at; at < text.size(); ++at) {
-      char c = text[at];
-      if (c == '"') {
-        ++at;
-        return true;
-      }
-      if (static_cast<unsigned char>(c) < 0x20)
-        return fail("a string has a control character");
-      if (c != '\\') {
-        result += c;
-        continue;
-      }
-      if (++at == text.size())
-        break;
-      constexpr StringRef codes = "\"\\/bfnrt", characters = "\"\\/\b\f\n\r\t";
-      if (size_t code = codes.find(text[at]); code != StringRef::npos) {
-        result += characters[code];
-        continue;
-      }
-      unsigned unit = 0, low = 0;
-      if (text[at++] != 'u')
-        return fail("a string has an unknown escape");
-      if (!parseUnit(unit))
-        return false;
-      if (unit >= 0xd800 && unit < 0xdc00) {
-        if (!text.substr(at).starts_with("\\u"))
-          return fail("a string has half of a surrogate pair");
-        at += 2;
-        if (!parseUnit(low))
-          return false;
-        if (low < 0xdc00 || low > 0xdfff)
-          return fail("a string has half of a surrogate pair");
-        unit = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
-      }
-      char encoded[UNI_MAX_UTF8_BYTES_PER_CODE_POINT], *end = encoded;
-      if (!llvm::ConvertCodePointToUTF8(unit, end))
-        return fail("a string has half of a surrogate pair");
-      result.append(encoded, end);
-      --at; // the loop advances
-    }
-    return fail("a string does not end");
-  }
-
-  StringRef text;
-  size_t at = 0;
+  /// Arrays and objects around the next value, with the names that an object has so far. Pointers
+  /// stay valid: an element is added only after the array or object before it has ended.
+  std::vector<std::pair<Json *, llvm::StringSet<>>> parents;
   int64_t values = 0;
-  std::string error;
 };
 } // namespace
 
-llvm::Expected<Json> mlir::tpc::frontend::parseJson(StringRef text) { return Parser(text).run(); }
+llvm::Expected<Json> mlir::tpc::frontend::parseJson(StringRef text) {
+  Reader reader;
+  if (nlohmann::json::sax_parse(text.begin(), text.end(), &reader))
+    return std::move(reader.root);
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), reader.error);
+}

@@ -29,7 +29,7 @@ struct Json {
   std::optional<int64_t> asSize() const;
 };
 
-/// Parses one JSON value. Errors give the byte: "byte 17: expected ':'".
+/// Parses one JSON value with nlohmann::json. Syntax errors begin with the byte: "byte 17: …".
 llvm::Expected<Json> parseJson(llvm::StringRef text);
 
 } // namespace mlir::tpc::frontend

@@ -231,40 +231,40 @@ static bool fewerAxes(Mutator &m) {
 // Programs on buffers
 //===----------------------------------------------------------------------===//
 
+/// Changes some call on experts.
+static bool changeCall(Mutator &m, function_ref<void(buffer::ExpertsOp)> change) {
+  auto op = m.pickAny<buffer::ExpertsOp>();
+  if (op)
+    change(op);
+  return bool(op);
+}
+
 // Each rank reads the weights of the routing for the experts of its neighbor.
 static bool otherFirst(Mutator &m) {
-  auto op = m.pickAny<buffer::ExpertsOp>();
-  if (!op)
-    return false;
-  SymExpr first = op.getFirst().getExpr();
-  op.setFirstAttr(buffer::ExprAttr::get(m.context, first.isConstant(0) ? op.getExperts().getExpr()
-                                                                       : SymExpr(0)));
-  return true;
+  return changeCall(m, [&](buffer::ExpertsOp op) {
+    SymExpr first = op.getFirst().getExpr();
+    op.setFirstAttr(buffer::ExprAttr::get(m.context, first.isConstant(0) ? op.getExperts().getExpr()
+                                                                         : SymExpr(0)));
+  });
 }
 
 static bool missingExpert(Mutator &m) {
-  auto op = m.pickAny<buffer::ExpertsOp>();
-  if (!op)
-    return false;
-  op.setExpertsAttr(buffer::ExprAttr::get(m.context, op.getExperts().getExpr() - SymExpr(1)));
-  return true;
+  return changeCall(m, [&](buffer::ExpertsOp op) {
+    op.setExpertsAttr(buffer::ExprAttr::get(m.context, op.getExperts().getExpr() - SymExpr(1)));
+  });
 }
 
 static bool fewerTokens(Mutator &m) {
-  auto op = m.pickAny<buffer::ExpertsOp>();
-  if (!op)
-    return false;
-  op.setTokensAttr(buffer::ExprAttr::get(m.context, op.getTokens().getExpr() - SymExpr(1)));
-  return true;
+  return changeCall(m, [&](buffer::ExpertsOp op) {
+    op.setTokensAttr(buffer::ExprAttr::get(m.context, op.getTokens().getExpr() - SymExpr(1)));
+  });
 }
 
 static bool otherCallActivation(Mutator &m) {
-  auto op = m.pickAny<buffer::ExpertsOp>();
-  if (!op)
-    return false;
-  op.setActivation(op.getActivation() == ExpertActivation::Identity ? ExpertActivation::Relu
-                                                                    : ExpertActivation::Identity);
-  return true;
+  return changeCall(m, [&](buffer::ExpertsOp op) {
+    op.setActivation(op.getActivation() == ExpertActivation::Identity ? ExpertActivation::Relu
+                                                                      : ExpertActivation::Identity);
+  });
 }
 
 static bool swapCallWeights(Mutator &m) {

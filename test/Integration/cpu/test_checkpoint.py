@@ -344,7 +344,7 @@ def changed(name=FIRST, **fields):
         ({"a.b": TWO[FIRST]}, ["2 initializers", "'a.b'"]),
         ([], ["not an object"]),
         (b'{"a":1,"a":2}', ["'a' occurs twice"]),
-        (b'{"a":', ["malformed header", "ends here"]),
+        (b'{"a":', ["malformed header", "byte 5", "unexpected end"]),
         (b'{"a\\ud800":1}', ["surrogate"]),
         (b'{"\\u001b[31m": 3}', ["\\x1b[31m", "no dtype"]),
         (b"[" * 100_000, ["nested"]),

@@ -15,7 +15,7 @@ from models import COMMITTED
 PAGES = [
     path
     for path in [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").rglob("*.md"))]
-    if "do not edit" not in path.read_text()[:400]
+    if "do not edit" not in path.read_text().partition("\n")[0]
 ]
 USER_PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
 

@@ -49,6 +49,19 @@ TEST(GemvDependent, ErrorsNameTheLine) {
   EXPECT_EQ(check(text, {TPC_F32, true, 1}), "kernel 'tpc_gemv_f32_nk_1': there is no such kernel");
 }
 
+// The gate does not follow calls and computed branches, so it rejects them before the wait.
+TEST(GemvDependent, CallsBeforeTheWait) {
+  Variant variant{TPC_F32, false, 1};
+  const std::string text = getText(variant), begin = ".visible .entry " + getName(variant) + "(";
+  size_t wait = text.find("griddepcontrol.wait;", text.find(begin));
+  ASSERT_NE(wait, std::string::npos);
+  for (const char *op : {"call.uni other, ();\n\t", "brx.idx %r1, places;\n\t"}) {
+    std::string error = check(std::string(text).insert(wait, op), variant);
+    EXPECT_TRUE(StringRef(error).ends_with("leaves the checked code before griddepcontrol.wait"))
+        << error;
+  }
+}
+
 /// Texts of one kernel, each with one violation.
 std::vector<std::string> makeViolations(const Variant &variant) {
   compare::KernelText kernel(getText(variant), getName(variant));
