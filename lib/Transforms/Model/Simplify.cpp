@@ -22,6 +22,7 @@ struct Simplify : public mlir::tpc::impl::SimplifyBase<Simplify> {
     populateArithmeticPatterns(list);
     populateMatmulPatterns(list);
     populateLengthPatterns(list);
+    populateMaskPatterns(list);
     patterns = std::move(list);
     return success();
   }

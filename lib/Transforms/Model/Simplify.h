@@ -16,6 +16,8 @@ void populateArithmeticPatterns(RewritePatternSet &patterns);
 void populateMatmulPatterns(RewritePatternSet &patterns);
 /// Adds patterns for numbers of past tokens.
 void populateLengthPatterns(RewritePatternSet &patterns);
+/// Adds patterns for conditions on the number of visible keys.
+void populateMaskPatterns(RewritePatternSet &patterns);
 
 } // namespace mlir::tpc
 

@@ -17,6 +17,7 @@ def Simplify : Pass<"tpc-simplify", "func::FuncOp"> {
     * A gather of constant, evenly spaced indices becomes a slice.
     * A norm of each head on `[b, s * heads, d]` is computed on `[b, s, heads, d]`.
     * Numbers of past tokens that are equal for all sequences become the offset of attention.
+    * A comparison with the number of a query's visible keys is folded if each query sees a key.
     * An add of a bias after a matmul becomes the matmul's bias operand.
     * Merged batch dimensions of matmuls (`[b*H, s, d]`) are separated, also in the ops after them.
 
