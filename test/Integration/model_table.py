@@ -108,13 +108,6 @@ REASONS |= {
     )
     for name in encoders.NAMES
 }
-REASONS |= {
-    (name, "f32", "generate"): (
-        "the mask depends on differences of positions",
-        "does not compute each token",
-    )
-    for name in ("mixtral", "deepseek_v3", "qwen2_moe", "phimoe")
-}
 REASONS["gpt_oss", "f32", "generate"] = (
     "the softmax with a sink is not recognized",
     "is not part of a known form",

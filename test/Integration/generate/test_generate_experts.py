@@ -1,11 +1,13 @@
 """Generations with mixtures of experts: ONNX Runtime's tokens."""
 
+import numpy as np
 import pytest
 
 from expert_files import Experts
 from generation import generate
+from models import MODELS
 from test_genai_files import greedy
-from tpc.reference import Session
+from tpc.reference import TOLERANCE, Session, difference
 
 CASES = [
     ("tp2,ep2,etp1", Experts(bias=True)),
@@ -23,3 +25,23 @@ def test_generates(tpcc, tmp_path, grid, spec):
         decided = next((i for i, margin in enumerate(margins) if margin < 1e-4), len(margins))
         assert decided > 3
         assert generate(program, prompt, 12).tokens[:decided] == tokens[:decided]
+
+
+# Files of transformers' exporter, without caches.
+FILES = [
+    ("mixtral", "tp2,ep2"),
+    pytest.param("deepseek_v3", "ep4", marks=pytest.mark.long),
+    pytest.param("qwen2_moe", "tp2", marks=pytest.mark.long),
+    pytest.param("phimoe", "ep2,dp2", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("name, grid", FILES)
+def test_files(tpcc, name, grid):
+    path = MODELS / "experts" / f"{name}.onnx"
+    program, session = tpcc.compile(path, grid, "--generate"), Session(path)
+    prompt = [12, 7, 33, 5, 60]
+    found = generate(program, prompt, 8, "--prefill-chunk", "3", logits=True)
+    ids = np.array([[*prompt, *found.tokens[:-1]]])
+    want = session.run({"input_ids": ids})["logits"][0, len(prompt) - 1 :]
+    assert difference(found.logits, want).relative <= TOLERANCE
