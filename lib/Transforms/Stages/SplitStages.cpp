@@ -39,8 +39,8 @@ public:
   LogicalResult run(ArrayRef<int64_t> forcedCuts);
 
 private:
-  /// Recomputation limits in increasing order. Later limits apply only if stages would have no work
-  /// otherwise.
+  /// Recomputation limits in increasing order. A later limit is used if it makes the slowest stage
+  /// more than 1% faster.
   static constexpr RecomputeLimits limits[] = {{0.01, RecomputeLimits::Alternative::None},
                                                {0.1, RecomputeLimits::Alternative::None},
                                                {0.1, RecomputeLimits::Alternative::Send}};
