@@ -1,4 +1,7 @@
+import collections
 import fcntl
+import json
+import os
 import shutil
 import signal
 import sys
@@ -45,21 +48,33 @@ def pytest_addoption(parser):
     )
 
 
+def left_out(item, level, seen):
+    """Returns why a test is not part of the level, or None. The reason begins with a name of
+    test/run.py's OPTIONAL. `seen` has the functions of earlier tests.
+    """
+    if item.get_closest_marker("long"):
+        item.add_marker(pytest.mark.timeout(0))
+        return None if level == "long" else "long run: pytest --long"
+    function = item.nodeid.split("[")[0]
+    repeated = function in seen
+    seen.add(function)
+    if level == "quick" and (repeated or item.get_closest_marker("slow")):
+        return "full run: pytest"
+    return None
+
+
 def pytest_collection_modifyitems(config, items):
-    # Skips begin with a name of test/run.py's OPTIONAL.
-    level, seen, slow = config.getoption("--tests"), set(), set()
+    level, seen = config.getoption("--tests"), set()
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    reasons = {item: left_out(item, level, seen) for item in items}
+    if path := os.environ.get("TPC_LEFT_OUT"):
+        # test/run.py needs only their number: thousands of skips take seconds.
+        counts = collections.Counter(reason.split(":")[0] for reason in reasons.values() if reason)
+        Path(path).write_text(json.dumps(counts))
+        items[:] = [item for item in items if not reasons[item]]
     for item in items:
-        if item.get_closest_marker("slow"):
-            slow.add(item.path)
-        if item.get_closest_marker("long"):
-            item.add_marker(pytest.mark.timeout(0))
-            if level != "long":
-                item.add_marker(pytest.mark.skip(reason="long run: pytest --long"))
-            continue
-        function = item.nodeid.split("[")[0]
-        if level == "quick" and (function in seen or item.get_closest_marker("slow")):
-            item.add_marker(pytest.mark.skip(reason="full run: pytest"))
-        seen.add(function)
+        if reasons[item]:
+            item.add_marker(pytest.mark.skip(reason=reasons[item]))
     items.sort(key=lambda item: item.path not in slow)
 
 

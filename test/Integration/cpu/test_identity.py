@@ -229,7 +229,7 @@ def test_skipped_randomized_check_is_reported(tpcc, tmp_path):
         )
         return tpcc.compile(path, "tp2,dp2")
 
-    alone, both = compiled(4099), compiled(19)
+    alone, both = compiled(2503), compiled(19)
     assert (
         "tpc-verify-equivalence: proved, but not run at small sizes as well"
         in alone.compiled.stderr

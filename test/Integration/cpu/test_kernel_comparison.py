@@ -72,14 +72,10 @@ def compare_all(jobs, *flags):
 
 
 def test_kernels_of_all_models():
-    """Each model at two grids, each grid with several models."""
-    jobs = [
-        f"{model.path}@{grid}"
-        for i, model in enumerate(MODELS.values())
-        for grid in {"tp2", GRIDS[i % len(GRIDS)]}
-    ]
+    """Each model at one grid, each grid with several models."""
+    jobs = [f"{model.path}@{GRIDS[i % len(GRIDS)]}" for i, model in enumerate(MODELS.values())]
     counted = compare_all(jobs)
-    assert counted["distinct"] >= 250 and counted["cases"] >= 10 * counted["distinct"] * 0.99
+    assert counted["distinct"] >= 150 and counted["cases"] >= 10 * counted["distinct"] * 0.99
 
 
 STEPS = [

@@ -40,7 +40,7 @@ def descendants(pid):
     return children + [grandchild for child in children for grandchild in descendants(child)]
 
 
-def steady_memory(executable, shape):
+def steady_memory(executable, shape, steps):
     """Returns the private bytes of each MPI rank while it runs steps."""
     text = ",".join(f"{name}={size}" for name, size in shape.items())
     environment = {
@@ -49,7 +49,7 @@ def steady_memory(executable, shape):
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
     process = subprocess.Popen(
-        [*executable.command("mpi"), "--bench", "--repeat", "100", "--shape", text],
+        [*executable.command("mpi"), "--bench", "--repeat", str(steps), "--shape", text],
         env=environment,
         text=True,
         stdout=subprocess.DEVNULL,
@@ -89,7 +89,7 @@ def steady_memory(executable, shape):
 def test_124m_over_mpi(tpcc, mpi, model_124m, grid):
     empty, odd = tpcc.compile(COMMITTED["gpt2-odd-opset20"].path, grid), {"batch": 1, "sequence": 1}
     large = tpcc.compile(model_124m, grid)
-    base, held = steady_memory(empty, odd), steady_memory(large, odd)
+    base, held = steady_memory(empty, odd, 100), steady_memory(large, odd, 25)
     for rank in large.describe()["ranks"]:
         predicted = rank["weight_bytes"] + rank["packing_bytes"]
         measured = held[rank["rank"]] - base[rank["rank"]]

@@ -1,6 +1,7 @@
 """Tests of test/run.py: counts of results, crashes as failures, time limits on busy machines."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -97,6 +98,33 @@ def test_crashes_are_failures(tmp_path, text, status, expected):
     results = run.Results()
     run.judge(results, "unit", status, tmp_path / "r.xml")
     assert [failure[: len(expected)] for failure in results.failures] == [expected]
+
+
+@pytest.mark.parametrize("level, kinds", [("default", {"long run"}), ("long", set())])
+def test_tests_that_are_left_out_are_counted(tmp_path, level, kinds):
+    """pytest writes the number of tests that are not part of the level, and leaves them out."""
+    file = tmp_path / "left-out"
+    found = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q"),
+            *(f"--tests={level}", "cpu/test_predictions.py"),
+        ],
+        cwd=TOP / "test" / "Integration",
+        env={**os.environ, "TPC_LEFT_OUT": str(file)},
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stdout
+    count = json.loads(file.read_text())
+    assert set(count) == kinds
+    everything = subprocess.run(
+        found.args,
+        cwd=TOP / "test" / "Integration",
+        env={key: value for key, value in os.environ.items() if key != "TPC_LEFT_OUT"},
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout.count("::") == everything.stdout.count("::") - sum(count.values())
 
 
 NOTHING = "import time; time.sleep(60)"
