@@ -3,6 +3,8 @@
 # HEADERS: the vendor's headers. If they are installed, CheckHeaders.cpp compares declarations with
 # them.
 set(TPC_SIMULATOR_DIR ${PROJECT_BINARY_DIR}/lib/simulator)
+tpc_add_pch(tpc-pch-simulator ${PROJECT_SOURCE_DIR}/tools/cmake/PchPlain.h
+            -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing)
 function(tpc_add_simulated_library name file)
   cmake_parse_arguments(PARSE_ARGV 2 ARG "" "" "HEADERS;LINK")
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -13,6 +15,7 @@ function(tpc_add_simulated_library name file)
   # nodelete: the libraries have threads, which continue after dlclose. Only marked functions are
   # visible, as in the vendors' libraries.
   target_compile_options(${name} PRIVATE -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing)
+  tpc_use_pch(${name} tpc-pch-simulator)
   target_link_options(${name} PRIVATE -Wl,-z,nodelete
     -Wl,--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/exports.map)
   if(NOT TPC_SANITIZE) # with sanitizers, the program defines their symbols

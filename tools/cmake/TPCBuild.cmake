@@ -1,9 +1,12 @@
 # Build functions for the CMakeLists.txt files of the project.
 #
-#   tpc_add_library(TPCFoo [FILES a.cpp …] [DEPENDS targets …] [LINK libs …] [PLAIN | RTTI])
+#   tpc_add_library(TPCFoo [FILES a.cpp …] [DEPENDS targets …] [LINK libs …]
+#                   [PLAIN [PCH name] | RTTI | LOWERING])
 #       A static library of the compiler. Without FILES: all *.cpp of the folder, so that a new file
-#       needs no edit. PLAIN: standard C++ only, without LLVM. RTTI: with RTTI and exceptions (and
-#       therefore without the precompiled header), for code that uses libraries that need them.
+#       needs no edit. PLAIN: standard C++ only, without LLVM; PCH is its precompiled header, by
+#       default tpc-pch-plain. RTTI: with RTTI and exceptions (and therefore without a precompiled
+#       header), for code that uses libraries that need them.
+#       LOWERING: precompiles the headers of kernels, buffers and NVVM too.
 #   tpc_add_tool(tpc-foo [FILES …] [LINK libs …])
 #       An executable in build/bin, with the same options.
 #   tpc_add_unittest(FooTests [FILES …] [LINK libs …] [PLAIN] [ARGS …] [LAUNCH command …]
@@ -44,12 +47,15 @@ if(TPC_SANITIZE)
   add_link_options(-fsanitize=${TPC_SANITIZE})
 endif()
 
-# ccache needs these exceptions for precompiled headers and __TIME__.
+# ccache needs these exceptions for precompiled headers and __TIME__. It reads included files from
+# the dependency file, without a run of the preprocessor, and the digest of a precompiled header from
+# its .sum file.
 find_program(TPC_CCACHE ccache)
 if(TPC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER ${TPC_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TPC_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_DEPEND=1 CCACHE_PCH_EXTSUM=1 ${TPC_CCACHE})
 endif()
 
 # ---- dependencies ----
@@ -97,16 +103,30 @@ target_include_directories(tpc-headers INTERFACE ${PROJECT_SOURCE_DIR}/include
                                                  ${PROJECT_BINARY_DIR}/include)
 add_custom_target(tpc-tablegen)
 
-# One precompiled header for all of the compiler.
-add_library(tpc-pch OBJECT ${PROJECT_SOURCE_DIR}/tools/cmake/Pch.cpp)
-target_link_libraries(tpc-pch PRIVATE tpc-llvm tpc-headers)
-add_dependencies(tpc-pch tpc-tablegen)
-target_compile_options(tpc-pch PRIVATE -fno-exceptions -fno-rtti -Wno-unused-parameter
-                                       "SHELL:-Xclang -fno-pch-timestamp")
-target_precompile_headers(tpc-pch PRIVATE ${PROJECT_SOURCE_DIR}/tools/cmake/Pch.h)
-# Compiled without ccache, which would keep the old file if only comments change: clang would reject
-# it, because the sizes of headers differ.
-set_target_properties(tpc-pch PROPERTIES CXX_COMPILER_LAUNCHER "")
+# tpc_add_pch(name headers [options …]): precompiles headers, for tpc_use_pch(target name).
+function(tpc_add_pch name headers)
+  add_library(${name} OBJECT ${PROJECT_SOURCE_DIR}/tools/cmake/Pch.cpp)
+  target_compile_options(${name} PRIVATE ${ARGN} "SHELL:-Xclang -fno-pch-timestamp")
+  target_precompile_headers(${name} PRIVATE ${headers})
+  # Compiled without ccache, which would keep the old file if only comments change: clang would
+  # reject it, because the sizes of headers differ.
+  set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER
+                        ${PROJECT_SOURCE_DIR}/tools/cmake/compile-pch)
+endfunction()
+function(tpc_use_pch target name)
+  target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  target_precompile_headers(${target} REUSE_FROM ${name})
+endfunction()
+
+# Headers of the compiler, of its lowering, and of code without LLVM.
+set(pch_dir ${PROJECT_SOURCE_DIR}/tools/cmake)
+tpc_add_pch(tpc-pch ${pch_dir}/Pch.h -fno-exceptions -fno-rtti -Wno-unused-parameter)
+tpc_add_pch(tpc-pch-lowering ${pch_dir}/PchLowering.h -fno-exceptions -fno-rtti -Wno-unused-parameter)
+tpc_add_pch(tpc-pch-plain ${pch_dir}/PchPlain.h)
+foreach(name tpc-pch tpc-pch-lowering)
+  target_link_libraries(${name} PRIVATE tpc-llvm tpc-headers)
+  add_dependencies(${name} tpc-tablegen)
+endforeach()
 
 if(TPC_SANITIZE MATCHES "address")
   add_library(tpc-sanitizer-options OBJECT ${PROJECT_SOURCE_DIR}/tools/cmake/SanitizerOptions.cpp)
@@ -121,7 +141,10 @@ function(tpc_add_optional_subdirectory dir)
 endfunction()
 
 function(_tpc_configure target)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "PLAIN;RTTI" "" "DEPENDS;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "PLAIN;RTTI;LOWERING" "PCH" "DEPENDS;LINK")
+  if(NOT ARG_PCH)
+    set(ARG_PCH tpc-pch-plain)
+  endif()
   get_target_property(type ${target} TYPE)
   if(TPC_SANITIZE MATCHES "address" AND type STREQUAL "EXECUTABLE")
     target_link_libraries(${target} PRIVATE tpc-sanitizer-options)
@@ -134,12 +157,18 @@ function(_tpc_configure target)
     target_compile_options(${target} PRIVATE -Wno-unused-parameter)
     add_dependencies(${target} tpc-tablegen ${ARG_DEPENDS})
     if(NOT ARG_RTTI)
-      target_compile_options(${target} PRIVATE -fno-exceptions -fno-rtti
-                                               "SHELL:-Xclang -fno-pch-timestamp")
-      target_precompile_headers(${target} REUSE_FROM tpc-pch)
+      target_compile_options(${target} PRIVATE -fno-exceptions -fno-rtti)
+      if(ARG_LOWERING)
+        tpc_use_pch(${target} tpc-pch-lowering)
+      else()
+        tpc_use_pch(${target} tpc-pch)
+      endif()
     endif()
-  elseif(ARG_DEPENDS)
-    add_dependencies(${target} ${ARG_DEPENDS})
+  else()
+    tpc_use_pch(${target} ${ARG_PCH})
+    if(ARG_DEPENDS)
+      add_dependencies(${target} ${ARG_DEPENDS})
+    endif()
   endif()
 endfunction()
 
@@ -151,7 +180,7 @@ macro(_tpc_sources)
 endmacro()
 
 function(tpc_add_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "PLAIN;RTTI" "" "FILES;DEPENDS;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "PLAIN;RTTI;LOWERING" "PCH" "FILES;DEPENDS;LINK")
   _tpc_sources()
   add_library(${name} STATIC ${sources})
   list(REMOVE_ITEM ARGN FILES ${ARG_FILES})

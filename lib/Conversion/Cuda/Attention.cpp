@@ -12,7 +12,7 @@ using namespace ::tpc::attention;
 // Common part of all kernels
 //===----------------------------------------------------------------------===//
 
-static Type getType(MLIRContext *context, int32_t dtype) {
+static Type getFloatType(MLIRContext *context, int32_t dtype) {
   switch (dtype) {
   case TPC_F32:
     return Float32Type::get(context);
@@ -27,9 +27,9 @@ static Type getType(MLIRContext *context, int32_t dtype) {
 
 AttentionBase::AttentionBase(ModuleOp module, const AttentionVariant &variant)
     : ThreadEmitter(OpBuilder::atBlockEnd(module.getBody()), module.getLoc()), variant(variant),
-      element(getType(b.getContext(), variant.element)),
-      biasType(getType(b.getContext(), variant.bias)),
-      slopesType(getType(b.getContext(), variant.slopes)) {}
+      element(getFloatType(b.getContext(), variant.element)),
+      biasType(getFloatType(b.getContext(), variant.bias)),
+      slopesType(getFloatType(b.getContext(), variant.slopes)) {}
 
 LLVM::LLVMFuncOp AttentionBase::begin(StringRef name, unsigned parameters, unsigned threads) {
   LLVM::LLVMFuncOp kernel = beginKernel(name, parameters, threads);
