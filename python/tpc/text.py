@@ -143,11 +143,18 @@ class Defaults:
         return settings
 
 
+def _reject_constant(text: str):
+    """Rejects NaN and Infinity, which Python's parser accepts, but JSON does not have."""
+    raise ValueError(f"{text} is no JSON value")
+
+
 def _read(file: Path) -> dict:
     if not os.path.lexists(file):  # a broken link exists, but cannot be read
         return {}
     try:
-        value = json.loads(read_bounded(file, "configuration").decode())
+        value = json.loads(
+            read_bounded(file, "configuration").decode(), parse_constant=_reject_constant
+        )
     except TextError:
         raise
     except (ValueError, RecursionError) as error:
@@ -209,10 +216,16 @@ def read_defaults(path) -> Defaults:
     defaults = Defaults(repetition_penalty=number("repetition_penalty", 1.0, 1e-6), stop_ids=stop)
     if found.get("max_new_tokens") is not None:
         defaults.max_new_tokens = number("max_new_tokens", None, 0, kind=int)
-    if found.get("do_sample"):
+    samples = found.get("do_sample")
+    if not (samples is None or isinstance(samples, bool)):
+        raise TextError(f"'{folder}': do_sample is {samples!r:.80}, expected true or false")
+    if samples:
         defaults.temperature = number("temperature", 1.0, 0)
         defaults.top_k = number("top_k", 50, 0, kind=int)
         defaults.top_p = number("top_p", 1.0, 1e-9, 1)
+    else:  # unused, but a value that is no number is an error in the file
+        for name in ("temperature", "top_k", "top_p"):
+            number(name, 0, -LARGEST[float])
     return defaults
 
 

@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/World.h"
+#include "tpc/standard_output.h"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -60,11 +61,15 @@ double sumOverProcesses(tpc_context &ctx, double mine) {
 
 int main(int argc, char **argv) {
   int ranks = 2, repeats = 51;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (!std::strcmp(argv[i], "--ranks"))
-      ranks = std::max(1, std::atoi(argv[i + 1]));
-    else if (!std::strcmp(argv[i], "--repeat"))
-      repeats = std::max(1, std::atoi(argv[i + 1]));
+  for (int i = 1; i < argc; i += 2) {
+    bool isRanks = !std::strcmp(argv[i], "--ranks"), isRepeat = !std::strcmp(argv[i], "--repeat");
+    if ((!isRanks && !isRepeat) || i + 1 == argc) {
+      bool isHelp = !std::strcmp(argv[i], "--help");
+      std::fputs("usage: tpc-rt-bench [--ranks N] [--repeat N]\nMeasures collectives, as JSON.\n",
+                 isHelp ? stdout : stderr);
+      return tpc::finishStandardOutput("tpc-rt-bench", !isHelp);
+    }
+    (isRanks ? ranks : repeats) = std::max(1, std::atoi(argv[i + 1]));
   }
   std::shared_ptr<Session> session;
   if (Launcher launcher = detectLauncher(); launcher.present()) {
@@ -135,5 +140,5 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "error: %s\n", error->c_str());
     return 1;
   }
-  return 0;
+  return tpc::finishStandardOutput("tpc-rt-bench", 0);
 }

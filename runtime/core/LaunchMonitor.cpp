@@ -35,6 +35,8 @@ constexpr double graceForTermination = 0.5;
 constexpr double graceForMpirun = 1.5;
 /// Maximum seconds for which a started rank may be absent.
 constexpr double graceForMissing = 1;
+/// Maximum seconds for which rank 0 informs ranks that connect late.
+constexpr double graceForInformed = 5;
 /// A host may have many ranks; each process watches at most this many others.
 constexpr size_t maxWatched = 16;
 
@@ -44,7 +46,7 @@ constexpr const char *endedText = " has ended before all ranks were connected: i
 constexpr const char *stoppedText =
     " is frozen: its process was stopped (before all ranks were connected)";
 
-std::atomic<bool> ends{false}, hasFailed{false};
+std::atomic<bool> ends{false}, hasFailed{false}, informs{false};
 std::atomic<LaunchMonitor *> current{nullptr};
 
 std::string folderOf(int64_t process) { return "/proc/" + std::to_string(process); }
@@ -230,6 +232,8 @@ bool LaunchMonitor::claimReport(int rank) {
 }
 
 void LaunchMonitor::noteFailure() { hasFailed.store(true); }
+bool LaunchMonitor::hasReported() { return hasFailed.load(); }
+void LaunchMonitor::delaysEnd(bool is) { informs.store(is); }
 
 void LaunchMonitor::run() {
   using Clock = std::chrono::steady_clock;
@@ -264,12 +268,18 @@ void LaunchMonitor::endTerminated() {
   bool isNamed = hasFailed.load();
   for (double waited = 0; waited < graceForTermination; waited += firstPeriod) {
     std::multimap<int, PeerProcess> found = siblings.find();
-    for (auto fate = fates.begin(); fate != fates.end() && !isNamed; ++fate)
-      if (!found.contains(fate->first)) {
-        isNamed = true;
-        std::string name = "rank " + std::to_string(fate->first);
-        report(name, name + (fate->second.wasStopped ? stoppedText : endedText));
-      }
+    // The launcher's signal ends the others; so the rank that ended first is at fault.
+    auto first = fates.end();
+    for (auto fate = fates.begin(); fate != fates.end(); ++fate)
+      if (!found.contains(fate->first) &&
+          (first == fates.end() || fate->second.gone > first->second.gone))
+        first = fate;
+    if (!isNamed && first != fates.end()) {
+      isNamed = true;
+      std::string name = "rank " + std::to_string(first->first);
+      report(name, name + (first->second.wasStopped ? stoppedText : endedText));
+      noteFailure();
+    }
     poll(nullptr, 0, static_cast<int>(1e3 * firstPeriod));
   }
   if (!isNamed && claimMessage(launcher.key(), "termination"))
@@ -323,8 +333,14 @@ void LaunchMonitor::judgeSiblings(double passed, bool isFull, Phase now) {
     // Another process has found this rank stopped, has killed it, and reports that.
     if (now == Phase::Start && fate.wasStopped && fate.gone >= firstPeriod)
       end(name, name + stoppedText, /*isFrozen=*/true);
-    if (now == Phase::Start && fate.gone >= graceForOthers)
-      end(name, name + endedText);
+  }
+  // Other ranks may have ended because this one did.
+  auto first = std::max_element(fates.begin(), fates.end(), [](const auto &a, const auto &b) {
+    return a.second.gone < b.second.gone;
+  });
+  if (now == Phase::Start && first != fates.end() && first->second.gone >= graceForOthers) {
+    std::string name = "rank " + std::to_string(first->first);
+    end(name, name + endedText);
   }
   if (now == Phase::Start)
     judgeMissing(passed);
@@ -372,6 +388,7 @@ void LaunchMonitor::awaitTermination(double seconds) {
 }
 
 void LaunchMonitor::end(const std::string &subject, const std::string &message, bool isFrozen) {
+  noteFailure();
   ends.store(true);
   bool reports = claimMessage(launcher.key(), subject);
   // Before the message, whose output may block.
@@ -397,6 +414,8 @@ void LaunchMonitor::end(const std::string &subject, const std::string &message, 
       break;
     poll(nullptr, 0, static_cast<int>(1e3 * firstPeriod));
   }
+  for (Timeout grace(graceForInformed); informs.load() && !grace.isOver();)
+    poll(nullptr, 0, static_cast<int>(1e3 * firstPeriod));
   _exit(1);
 }
 

@@ -88,6 +88,10 @@ public:
   /// Called when a rank has printed, or is about to print, the reason of a failed start-up. Ranks
   /// that end later are not named.
   static void noteFailure();
+  /// Whether the reason for which this process ends has been printed, by this or another rank.
+  static bool hasReported();
+  /// Sets whether this process informs other ranks, and ends some seconds later for that.
+  static void delaysEnd(bool is);
 
 private:
   struct Fate {

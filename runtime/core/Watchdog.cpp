@@ -45,8 +45,7 @@ Watchdog::Watchdog(int rank, std::vector<Member> members, double timeout)
     bool isNear = members[i].host == members[rank].host;
     others[i].process = PeerProcess(members[i].process, isNear);
     others[i].host = members[i].host;
-    if (!isNear)
-      others[i].address = std::move(members[i].address);
+    others[i].address = std::move(members[i].address);
     others[i].channel = std::move(members[i].channel);
   }
   if (members.size() == 1)
@@ -324,8 +323,12 @@ void Watchdog::judgeConnection(int of, double seconds) {
              other.wasTerminated ? -1 : of, true);
     return;
   }
-  std::string what = other.silence.judge(other.heard, seconds, other.process, other.address);
+  bool isNear = other.host == others[rank].host;
+  std::string what =
+      other.silence.judge(other.heard, seconds, other.process, isNear ? "" : other.address);
   bool isCut = other.silence.isCutOff();
+  if (isCut && !other.address.empty())
+    what += " (link from " + other.address + " to rank " + std::to_string(rank) + ")";
   if (timeout > 0 && !what.empty())
     endAll(describe(of) + " " + what + lastSeen(of), isCut ? -1 : of, true, isCut);
 }

@@ -11,7 +11,7 @@ struct Watchdog::Other {
   std::unique_ptr<MessageSocket> channel;
   PeerProcess process;
   uint64_t host = 0;
-  std::string address; ///< set if it is on another host
+  std::string address; ///< of the other end of `channel`
   Heartbeat heartbeat;
   Silence silence;
   bool heard = false, sentBye = false, wasTerminated = false;

@@ -34,6 +34,22 @@ std::string endOfLinks(std::string path) {
   throw UserError("cannot write '" + path + "': too many links");
 }
 
+/// Opens a device, or a pipe, for writing. A pipe needs a reader: waits some seconds for it.
+/// Returns -1, with errno, on failure.
+int openDevice(const std::string &path, bool isPipe) {
+  constexpr auto period = std::chrono::milliseconds(50), longest = std::chrono::milliseconds(10000);
+  int fd = -1;
+  for (auto waited = period; (fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK)) < 0 &&
+                             isPipe && errno == ENXIO && waited < longest;
+       waited += period)
+    std::this_thread::sleep_for(period);
+  if (fd >= 0 && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) != 0) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
 constexpr const char *processFiles = "/proc/self/fd/";
 } // namespace
 
@@ -136,7 +152,9 @@ OutputFile::OutputFile(const std::string &path) : name(path) {
   if (stat(path.c_str(), &status) == 0 && (!real || !S_ISREG(status.st_mode))) {
     if (S_ISDIR(status.st_mode))
       throw UserError("cannot write '" + path + "': it is a directory");
-    fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    fd = openDevice(path, S_ISFIFO(status.st_mode));
+    if (fd < 0 && errno == ENXIO && S_ISFIFO(status.st_mode))
+      throw UserError("cannot write '" + path + "': no process reads this pipe");
     if (fd < 0)
       refuse(errno);
   } else if (int error = staged.open(target, 0666)) {

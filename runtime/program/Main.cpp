@@ -2,6 +2,7 @@
 
 #include "core/DescribeDevices.h"
 #include "core/Device.h"
+#include "core/EarlyEnd.h"
 #include "core/OutOfMemory.h"
 #include "core/Profile.h"
 #include "core/World.h"
@@ -38,18 +39,21 @@ using namespace tpc::rt;
 
 namespace {
 
-/// Reports an error that each process detects by itself. Rank 0 prints it. Other ranks wait
-/// briefly, because a launcher ends all processes as soon as one has failed. Then they print it if
-/// rank 0 is still alive, and so has not detected the error, or if no launcher with other processes
-/// is found.
+/// Reports an error that each process detects by itself. Rank 0 prints it. Other ranks print it if
+/// rank 0 has not failed. If rank 0 does not tell that, they wait briefly, because a launcher ends
+/// all processes as soon as one has failed. Then they print the error if rank 0 is still alive, and
+/// so has not detected it, or if no launcher with other processes is found.
 [[noreturn]] void refuseOnce(const Launcher &launcher, const std::string &message) {
   bool exists = launcher.size <= 0 || launcher.rank < launcher.size;
   if (launcher.rank <= 0 || !exists) // only this process has the wrong number
     throw UserError(message);
+  std::string own = "rank " + std::to_string(launcher.rank) + ": " + message;
+  if (RankZero state = endEarly(EarlyEnd::Failed); state != RankZero::Unknown)
+    throw UserError(state == RankZero::Waits ? own : "");
   bool isAlone = launcher.localSize < 0 && !Siblings(launcher).exist();
   std::this_thread::sleep_for(std::chrono::seconds(1));
   bool isOwn = isAlone || (!launcher.rankVariable.empty() && Siblings(launcher).hasRankZero());
-  throw UserError(isOwn ? "rank " + std::to_string(launcher.rank) + ": " + message : "");
+  throw UserError(isOwn ? own : "");
 }
 
 /// Traits that must be equal on all ranks; differences could cause a deadlock.
@@ -306,9 +310,10 @@ void occupyStandardDescriptors() {
       (void)!open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-int runProgram(const tpc_program &program, int argc, char **argv) {
+void runProgram(const tpc_program &program, int argc, char **argv) {
   Manifest manifest = readManifest(program);
   Launcher launcher = detectLauncher();
+  listenEarly(launcher);
   Options options;
   try {
     checkEnvironment();
@@ -345,7 +350,6 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
   // If the output exceeds the buffer, a write may have failed before this flush.
   if (std::fflush(stdout) != 0 || std::ferror(stdout))
     throw UserError("cannot write to standard output");
-  return 0;
 }
 
 } // namespace
@@ -355,13 +359,16 @@ extern "C" int tpc_main(const tpc_program *program, int argc, char **argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   occupyStandardDescriptors();
   std::set_terminate(endTerminated);
+  EarlyEnd why = EarlyEnd::Failed;
   try {
-    return runProgram(*program, argc, argv);
+    runProgram(*program, argc, argv);
+    why = EarlyEnd::Absent;
   } catch (const std::bad_alloc &error) {
     printError(textOf(error));
   } catch (const std::exception &error) {
     printError(error.what());
   }
   std::fflush(stdout);
-  return 1;
+  endEarly(why);
+  return why == EarlyEnd::Failed;
 }

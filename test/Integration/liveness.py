@@ -8,6 +8,7 @@ import os
 import random
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import time
@@ -230,10 +231,13 @@ def check_group(program, transport, version, seed, log):
 
 
 class Hosts:
-    """Network namespaces on one bridge, with separate host names."""
+    """Network namespaces on one bridge, with separate host names, or with the name of this host, as
+    containers may have it.
+    """
 
-    def __init__(self, count):
+    def __init__(self, count, shares_name=False):
         self.name, self.count = f"tpc{os.getpid()}x{time.monotonic_ns() % 10**6}", count
+        self.shares_name = shares_name
         self.network = f"10.{random.randrange(64, 250)}.{random.randrange(250)}"
 
     def ip(self, *words):
@@ -269,12 +273,15 @@ class Hosts:
     def address(self, host):
         return f"{self.network}.{host + 1}"
 
+    def host_name(self, host):
+        return socket.gethostname() if self.shares_name else f"host{host}"
+
     def command(self, host, command):
+        enter = ["ip", "netns", "exec", f"{self.name}-{host}"]
+        if self.shares_name:
+            return [*enter, *map(str, command)]
         return [
-            "ip",
-            "netns",
-            "exec",
-            f"{self.name}-{host}",
+            *enter,
             "unshare",
             "--uts",
             "sh",
@@ -309,16 +316,21 @@ class Hosts:
 
 
 def check_cut(program, what, seed, log):
-    """Runs each rank on its own host. `what` tells whether a link is cut, a host is disconnected,
-    or a rank is frozen.
+    """Runs each rank on its own host. `what` tells whether a link is cut, also between hosts of one
+    name, a host is disconnected, or a rank is frozen.
     """
     draw = random.Random(seed)
     ranks = range(program.grid.ranks)
-    with Hosts(len(ranks)) as hosts, open(log, "w") as file:
+    with (
+        Hosts(len(ranks), shares_name=what == "link, one name") as hosts,
+        open(log, "w") as file,
+    ):
         environment = {
             "WORLD_SIZE": str(len(ranks)),
             "MASTER_ADDR": hosts.address(0),
             "MASTER_PORT": "29000",
+            "TPC_INTERFACE": "eth0",
+            "TPC_SHARED_MEMORY": "0",  # hosts of one name may see each other's memory
         }
         running = [
             subprocess.Popen(
@@ -337,14 +349,14 @@ def check_cut(program, what, seed, log):
             )
             time.sleep(draw.uniform(0.1, 0.5))
             assert all(process.poll() is None for process in running), log.read_text()
-            if what == "link":
+            if what.startswith("link"):
                 # Links that the grid's ranks use in each step (tp, pp), except those of rank 0.
                 first, second = draw.choice([(1, 3), (2, 3)])
                 hosts.cut(first, second)
                 named = "|".join(
                     rf"error: rank {a}( \(.*\))?: the link to rank {b} is cut: nothing was received"
-                    rf" from host{b} "
-                    rf"\({hosts.address(b)}:\d+\) to host{a} \({hosts.address(a)}:\d+\)"
+                    rf" from {hosts.host_name(b)} \({hosts.address(b)}:\d+\) to"
+                    rf" {hosts.host_name(a)} \({hosts.address(a)}:\d+\)"
                     for a, b in ((first, second), (second, first))
                 )
             else:

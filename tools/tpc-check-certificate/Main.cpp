@@ -8,8 +8,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Check.h"
+#include "tpc/standard_output.h"
 
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -55,12 +55,7 @@ void compareProgram(const std::string &program, const std::string &hash) {
 } // namespace
 
 int main(int argc, char **argv) {
-  auto end = [](int status) {
-    if (std::fflush(stdout) == 0 && !std::ferror(stdout))
-      return status;
-    std::fprintf(stderr, "cannot write to standard output: %s\n", std::strerror(errno));
-    return 1;
-  };
+  auto end = [](int status) { return tpc::finishStandardOutput("tpc-check-certificate", status); };
   if (argc < 2 || argc > 3 || std::string(argv[1]) == "--help") {
     std::puts("usage: tpc-check-certificate FILE [EXECUTABLE | staged.mlir]\n"
               "Checks a file of tpcc --certificate=FILE, and that it belongs to the program.");

@@ -9,11 +9,15 @@
 #include "tpc/Conversion/Cuda/Cuda.h"
 #include "tpc/Conversion/Cuda/Experts.h"
 #include "tpc/Conversion/Cuda/Gemv.h"
+#include "tpc/standard_output.h"
 
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/ToolOutputFile.h"
+
+#include <cstdio>
+#include <cstring>
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -71,9 +75,12 @@ static llvm::Error write(llvm::raw_ostream &os) {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
-  if (argc != 2) {
-    llvm::errs() << "usage: tpc-library-kernels FILE\n";
-    return 1;
+  bool isHelp = argc == 2 && !std::strcmp(argv[1], "--help");
+  if (isHelp || argc != 2 || argv[1][0] == '-') {
+    std::fputs(
+        "usage: tpc-library-kernels FILE\nWrites the PTX of the runtime's own kernels as C++.\n",
+        isHelp ? stdout : stderr);
+    return ::tpc::finishStandardOutput("tpc-library-kernels", !isHelp);
   }
   std::error_code problem;
   llvm::ToolOutputFile file(argv[1], problem, llvm::sys::fs::OF_None);

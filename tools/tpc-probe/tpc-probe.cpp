@@ -14,6 +14,7 @@
 #include "cpu/CpuDevice.h"
 #include "cpu/Kernels.h"
 #include "cpu/Parallel.h"
+#include "tpc/standard_output.h"
 
 #include <algorithm>
 #include <atomic>
@@ -354,7 +355,7 @@ ProbeOptions parse(int argc, char **argv) {
                 "  --ranks N    largest number of ranks of collectives, 2 to 64 (8)\n"
                 "  --quick      fewer repetitions, for tests\n\n"
                 "It takes about two minutes, on a machine without other load.");
-      std::exit(0);
+      std::exit(tpc::finishStandardOutput("tpc-probe", 0));
     }
     if (flag == "-o")
       options.output = value();

@@ -26,7 +26,7 @@ bool isLfsPointer(const std::string &path);
 /// Reads a file or a pipe until its end into `bytes`. Returns an error, such as "it has more than
 /// 4096 bytes", or an empty string. A pipe without input for `maxSeconds` seconds is an error.
 std::string readFile(const std::string &path, uint64_t maxBytes, std::string &bytes,
-                     int maxSeconds = 60);
+                     int maxSeconds = 10);
 
 } // namespace tpc
 

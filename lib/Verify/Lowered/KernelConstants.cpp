@@ -264,8 +264,9 @@ LogicalResult lowered::checkConstants(kernel::FuncOp function, func::FuncOp tens
           auto number = dyn_cast<FloatAttr>(value);
           auto integer = dyn_cast<IntegerAttr>(value);
           seen.insert(value);
-          bool known = number    ? origins.floats.contains(value) || number.getValue().isZero() ||
-                                       number.getValue().isExactlyValue(1)
+          // -0 differs from 0 in the sign of a reciprocal.
+          bool known = number ? origins.floats.contains(value) || number.getValue().isPosZero() ||
+                                    number.getValue().isExactlyValue(1)
                        : integer ? origins.hasInteger(integer)
                                  : false;
           if (known)

@@ -18,6 +18,9 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <map>
+#include <set>
+
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::lowered;
@@ -35,7 +38,7 @@ struct Known {
 class KernelRanges {
 public:
   KernelRanges(kernel::FuncOp function, func::FuncOp tensors, SizeRanges &sizes);
-  LogicalResult run() { return visit(function.getBody().front()); }
+  LogicalResult run();
 
 private:
   LogicalResult visit(Block &block);
@@ -65,6 +68,9 @@ private:
   DenseMap<Value, Known> known;
   /// Widths of integers in the tensor function, and widths of results of its casts to integers.
   std::set<unsigned> widths, castWidths;
+  /// Casts of the tensor function to fewer bits, by width, and widths of such casts in the kernel.
+  std::map<unsigned, CastOp> narrowings;
+  std::set<unsigned> narrowed;
   bool castsFloats = false;
   /// Float types of the tensor function, and types in which kernels compute with them.
   DenseSet<Type> floats;
@@ -95,9 +101,26 @@ KernelRanges::KernelRanges(kernel::FuncOp function, func::FuncOp tensors, SizeRa
     if (auto cast = dyn_cast<CastOp>(op))
       if (auto to = dyn_cast<IntegerType>(getElementTypeOrSelf(cast.getType()))) {
         castWidths.insert(to.getWidth());
+        // Lowering folds casts of constants and of results of other casts.
+        auto from = dyn_cast<IntegerType>(getElementTypeOrSelf(cast.getOperand()));
+        if (from && 1 < to.getWidth() && to.getWidth() < from.getWidth() &&
+            !isa_and_nonnull<CastOp, ConstantOp, SizeOp>(cast.getOperand().getDefiningOp()))
+          narrowings.try_emplace(to.getWidth(), cast);
         castsFloats |= isa<FloatType>(getElementTypeOrSelf(cast.getOperand()));
       }
   });
+}
+
+LogicalResult KernelRanges::run() {
+  if (failed(visit(function.getBody().front())))
+    return failure();
+  // Without it, numbers differ that do not fit, and runs at small sizes have none.
+  for (auto [width, cast] : narrowings)
+    if (!narrowed.count(width))
+      return fail(function) << "does not narrow integers to i" << width << ", as '"
+                            << getSourceName(cast->getLoc()) << "' (" << cast->getName()
+                            << ") of its tensor function does";
+  return success();
 }
 
 LogicalResult KernelRanges::setIndices(Block::BlockArgListType indices, ArrayRef<SymExpr> exprs) {
@@ -129,6 +152,7 @@ LogicalResult KernelRanges::visitNarrowing(Operation *op) {
   Known from = get(op->getOperand(0));
   Type type = op->getResult(0).getType();
   unsigned width = type.getIntOrFloatBitWidth();
+  narrowed.insert(width);
   if (castWidths.count(width))
     return success(); // a cast on tensors
   if (!widths.count(width))

@@ -1,32 +1,24 @@
 //===- Rendezvous.cpp - Start-up connection of all processes --------------===//
 
 #include "transport/sockets/Rendezvous.h"
+#include "core/Diagnostic.h"
 #include "core/LaunchMonitor.h"
+#include "core/MessageClaim.h"
 #include "tpc/fnv1a.h"
+#include "transport/sockets/RendezvousReply.h"
 #include <algorithm>
 #include <bitset>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <poll.h>
 #include <sys/random.h>
+#include <utility>
 
 namespace tpc::rt {
 
 namespace {
-
-Greeting greet(const Role &role, Greeting::Kind kind, const ProcessInfo &self, const Nonce &nonce) {
-  Greeting greeting;
-  std::memcpy(greeting.magic, Greeting::expectedMagic, sizeof(greeting.magic));
-  greeting.kind = kind;
-  greeting.rank = static_cast<uint32_t>(role.rank);
-  greeting.size = static_cast<uint32_t>(role.size);
-  greeting.run = fnv1a(role.run);
-  std::memcpy(greeting.runName, role.run.data(),
-              std::min(role.run.size(), sizeof(greeting.runName) - 1));
-  greeting.nonce = nonce;
-  greeting.sender = self;
-  return greeting;
-}
 
 std::string nameOf(const std::string &run) {
   return run.empty() ? "no id" : "the id '" + run + "'";
@@ -45,6 +37,15 @@ std::string secondsOf(const Timeout &deadline) {
   return text;
 }
 
+/// Seconds in which a rank that was started with such a flag may be started again to run.
+constexpr double graceForAbsent = 2;
+/// Seconds after which a rank 0 that no longer listens has ended, and not been started again.
+constexpr double graceForRestart = 2;
+/// Seconds after which a rank that does not reach rank 0 prints a note.
+constexpr double secondsUntilNote = 5;
+/// Seconds for which a rank 0 whose start has failed waits for late ranks.
+constexpr double graceForLate = 2;
+
 /// Reason to reject a greeting, as text for both sides.
 struct Objection {
   std::string why; ///< empty: accepted
@@ -55,7 +56,7 @@ struct Objection {
 Objection objection(const Role &role, const Greeting &greeting,
                     const ConnectedRanks &connectedRanks) {
   std::string rank = "rank " + std::to_string(greeting.rank);
-  if (greeting.kind != Greeting::Join)
+  if (greeting.kind == Greeting::Data)
     return {"rank 0 is still waiting for others"};
   if (greeting.run != fnv1a(role.run))
     return {"it belongs to another run: rank 0 has " + nameOf(role.run) + ", " + rank + " " +
@@ -70,6 +71,8 @@ Objection objection(const Role &role, const Greeting &greeting,
   if (greeting.rank >= greeting.size)
     return {"a rank must be less than the number of ranks", true};
   // A rank that ended may have been restarted.
+  if (greeting.kind != Greeting::Join)
+    return {};
   if (const PeerConnection &connection = connectedRanks.connections[greeting.rank];
       connection.isOpen() && !isClosed(connection.channel->socket()))
     return {"there is already a " + rank + ": each process must have a different RANK", true};
@@ -94,21 +97,27 @@ PeerConnection connectionOf(Socket socket, const ProcessInfo &self, uint64_t hos
           std::move(address)};
 }
 
-GreetingReply replyOf(const ProcessInfo &self, const std::string &why) {
-  GreetingReply reply(why);
-  reply.host = self.host;
-  reply.process = self.process;
-  return reply;
-}
-
 /// Checks all connected ranks. Returns false after one of them has failed and was reported.
 bool checkAll(const Role &role, ConnectedRanks &connectedRanks) {
-  for (int rank = 1; rank < role.size; ++rank)
-    if (PeerConnection &connection = connectedRanks.connections[rank]; connection.isConnected())
-      if (std::string what = connection.check(graceForOthers, role.judgesSilence); !what.empty()) {
-        reportAtStart(role.key, rank, what, connection.process);
-        return false;
-      }
+  for (int rank = 1; rank < role.size; ++rank) {
+    PeerConnection &connection = connectedRanks.connections[rank];
+    if (!connection.isConnected())
+      continue;
+    bool hasReported = false;
+    std::string what = connection.check(graceForOthers, role.judgesSilence,
+                                        [&](MessageSocket::MessageType type, std::string_view) {
+                                          hasReported |= type == MessageSocket::MessageType::Failed;
+                                        });
+    if (hasReported)
+      LaunchMonitor::noteFailure();
+    else if (!what.empty())
+      reportAtStart(role.key, rank, what, connection.process);
+    if (hasReported || !what.empty()) {
+      connectedRanks.reason =
+          "rank " + std::to_string(rank) + (hasReported ? " has printed an error" : " " + what);
+      return false;
+    }
+  }
   return true;
 }
 
@@ -197,9 +206,26 @@ bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
   }
   auto server = std::make_unique<RendezvousServer>(std::move(listener));
   std::string refused;
+  std::map<int, Timeout> notTakingPart;
+  auto failStart = [&] {
+    connectedRanks.server = std::move(server);
+    return giveUp(connectedRanks);
+  };
   for (;;) {
-    if (LaunchMonitor::endsProcess() || !checkAll(role, connectedRanks))
-      return giveUp(connectedRanks);
+    if (LaunchMonitor::endsProcess()) {
+      connectedRanks.reason = LaunchMonitor::hasReported() ? "rank 0 has printed an error"
+                                                           : "rank 0 has received SIGTERM";
+      return failStart();
+    }
+    if (!checkAll(role, connectedRanks))
+      return failStart();
+    for (auto &[rank, grace] : notTakingPart)
+      if (!connectedRanks.connections[rank].isOpen() && grace.isOver()) {
+        error = "rank " + std::to_string(rank) + " was started with " + flagsOfAbsent +
+                " and takes no part in the run; start all ranks with the same flags";
+        connectedRanks.ended = rank;
+        return failStart();
+      }
     std::vector<int> absent;
     for (int rank = 1; rank < role.size; ++rank)
       if (!connectedRanks.connections[rank].isOpen())
@@ -226,15 +252,25 @@ bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
     if (isFatal) {
       error = "a process that connected to " + where + " as rank " + std::to_string(greeting.rank) +
               " was refused: " + why;
-      connectedRanks.server = std::move(server);
-      return giveUp(connectedRanks);
+      return failStart();
     }
     if (!why.empty()) {
       refused = "rank " + std::to_string(greeting.rank) + " of " + std::to_string(greeting.size) +
                 " (" + why + ")";
       continue;
     }
-    if (!answered)
+    if (greeting.kind == Greeting::Absent)
+      notTakingPart.insert_or_assign(greeting.rank, Timeout(graceForAbsent));
+    if (greeting.kind == Greeting::Failed) {
+      // A launcher ends all processes as soon as this one has ended; the rank prints first.
+      for (Timeout grace(1); answered && !isClosed(socket.get()) && !grace.isOver();)
+        poll(nullptr, 0, 20);
+      LaunchMonitor::noteFailure();
+      connectedRanks.ended = static_cast<int>(greeting.rank);
+      connectedRanks.reason = "rank " + std::to_string(greeting.rank) + " has printed an error";
+      return failStart();
+    }
+    if (!answered || greeting.kind != Greeting::Join)
       continue;
     connectedRanks.processes[greeting.rank] = greeting.sender;
     connectedRanks.connections[greeting.rank] =
@@ -249,63 +285,11 @@ void refuseLate(const Role &role, ConnectedRanks &connectedRanks, const std::str
   std::vector<bool> informed(role.size);
   informed[0] = true;
   for (int rank = 1; rank < role.size; ++rank)
-    informed[rank] = connectedRanks.connections[rank].isConnected();
-  GreetingReply reply = replyOf(connectedRanks.processes[0], "the run has ended: " + error);
-  Timeout deadline(4);
-  while (std::count(informed.begin(), informed.end(), false) && !deadline.isOver()) {
-    Greeting greeting;
-    Socket socket;
-    if (!connectedRanks.server->next(greeting, socket) || greeting.run != fnv1a(role.run))
-      continue;
-    Timeout some(1, &deadline);
-    writeAll(socket.get(), &reply, sizeof(reply), some);
-    if (greeting.rank < informed.size())
-      informed[greeting.rank] = true;
-  }
-}
-
-namespace {
-
-/// Sends a greeting to the listener at `address`. Returns false, with the reason, if no rank 0
-/// replies there. A rejection counts as a reply.
-bool ask(const Address &address, const Greeting &greeting, Timeout &deadline, Socket &socket,
-         GreetingReply &reply, std::string &reason) {
-  socket = connectTo(address, deadline, reason);
-  if (!socket)
-    return false;
-  Timeout some(10, &deadline);
-  auto *bytes = reinterpret_cast<char *>(&reply);
-  constexpr size_t first = sizeof(reply.magic);
-  bool isHeard = writeAll(socket.get(), &greeting, sizeof(greeting), some) &&
-                 readAll(socket.get(), bytes, first, some);
-  if (isHeard && !std::memcmp(reply.magic, GreetingReply::expectedMagic, first) &&
-      readAll(socket.get(), bytes + first, sizeof(reply) - first, some)) {
-    reply.reason[sizeof(reply.reason) - 1] = 0;
-    return true;
-  }
-  const std::string other =
-      address.text() + ": the process that listens there is not rank 0 of a tpc program";
-  if (!some.isOver())
-    reason = other;
-  else if (reason != other) // an earlier attempt with more time has more detail
-    reason = address.text() +
-             ": a process listens there and does not respond: rank 0 is stopped, or "
-             "that is another program";
-  return false;
-}
-
-} // namespace
-
-std::string findOtherRankZero(const Role &role, const ProcessInfo &self, const Address &address) {
-  Timeout deadline(1);
-  Socket socket;
-  GreetingReply reply;
-  std::string reason;
-  if (!ask(address, greet(role, Greeting::Join, self, {}), deadline, socket, reply, reason))
-    return "";
-  return "another process" +
-         (reply.host == self.host ? " (" + std::to_string(reply.process) + ")" : "") +
-         " is rank 0 there already";
+    informed[rank] = rank == connectedRanks.ended || connectedRanks.connections[rank].isConnected();
+  GreetingReply reply = replyOf(
+      connectedRanks.processes[0],
+      "the run has ended: " + (connectedRanks.reason.empty() ? error : connectedRanks.reason));
+  informRanks(role, *connectedRanks.server, std::move(informed), reply, graceForLate);
 }
 
 bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string &where,
@@ -315,13 +299,51 @@ bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string
   Socket socket;
   GreetingReply reply;
   std::string reason = "no reply";
+  std::optional<Timeout> closed, absence;
+  Timeout quiet(secondsUntilNote);
+  bool wasOpen = false, hasNoted = false;
   for (int pause = 20;; pause = std::min(2 * pause, 500)) {
-    bool isAnswered = false;
-    for (const Address &address : find(reason))
-      if ((isAnswered = ask(address, greeting, deadline, socket, reply, reason)))
+    bool isAnswered = false, isOpen = false;
+    std::vector<Address> addresses = find(reason);
+    for (const Address &address : addresses) {
+      isAnswered = ask(address, greeting, deadline, socket, reply, reason);
+      isOpen |= static_cast<bool>(socket);
+      if (isAnswered)
         break;
-    if (isAnswered)
+    }
+    if (isAnswered && reply.answer != GreetingReply::IsAbsent)
       break;
+    if (LaunchMonitor::endsProcess()) {
+      if (Timeout some(1); LaunchMonitor::hasReported())
+        announceEnd(role, addresses, EarlyEnd::Failed, some);
+      return false;
+    }
+    if (isAnswered && !absence)
+      absence.emplace(graceForAbsent);
+    if (absence && absence->isOver()) {
+      error = "rank 0 at " + where + " was started with " + flagsOfAbsent +
+              " and takes no part in the run; start all ranks with the same flags";
+      return false;
+    }
+    // A rank 0 that has listened and does not any more has ended.
+    wasOpen |= isOpen;
+    if (isOpen || !wasOpen || absence)
+      closed.reset();
+    else if (!closed)
+      closed.emplace(graceForRestart);
+    else if (closed->isOver()) {
+      reportAtStart(role.key, 0,
+                    "has ended before all ranks were connected: nothing listens at " + where +
+                        " any more; see the output of rank 0",
+                    PeerProcess());
+      error.clear();
+      return false;
+    }
+    if (quiet.isOver() && !deadline.isOver() && !std::exchange(hasNoted, true) &&
+        claimMessage(role.key, "rank 0 is awaited"))
+      printDiagnostic("note", "rank " + std::to_string(role.rank) + " waits for rank 0 at " +
+                                  where + " for up to " + secondsOf(deadline) + " (" + reason +
+                                  "): rank 0 has not started yet, or has ended; see its output");
     if (deadline.isOver()) {
       error = "cannot reach rank 0 at " + where + " within " + secondsOf(deadline) + " (" + reason +
               ")";
@@ -329,8 +351,11 @@ bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string
     }
     poll(nullptr, 0, pause);
   }
-  if (!reply.welcome) {
-    error = "rank 0 at " + where + " refuses this rank: " + reply.reason;
+  if (reply.answer != GreetingReply::Welcome) {
+    // One rank of each host reports it.
+    error = claimMessage(role.key, reply.reason)
+                ? "rank 0 at " + where + " refuses this rank: " + reply.reason
+                : "";
     return false;
   }
 
@@ -353,6 +378,8 @@ bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string
                                    });
     if (hasFailed)
       LaunchMonitor::noteFailure();
+    if (!hasFailed && LaunchMonitor::endsProcess() && LaunchMonitor::hasReported())
+      first.channel->send(MessageSocket::MessageType::Failed);
     if (hasFailed || LaunchMonitor::endsProcess())
       return false;
     if (table.size() >= expected)
@@ -427,7 +454,8 @@ bool connectAll(const Role &role, const ConnectedRanks &connectedRanks, Socket l
         continue;
       GreetingReply reply;
       if (writeAll(socket.get(), &mine, sizeof(mine), deadline) &&
-          readAll(socket.get(), &reply, sizeof(reply), deadline) && reply.welcome &&
+          readAll(socket.get(), &reply, sizeof(reply), deadline) &&
+          reply.answer == GreetingReply::Welcome &&
           !std::memcmp(reply.magic, GreetingReply::expectedMagic, sizeof(reply.magic))) {
         sockets[peer] = std::move(socket);
         break;

@@ -9,6 +9,7 @@
 #ifndef TPC_RT_TRANSPORT_SOCKETS_RENDEZVOUS_H
 #define TPC_RT_TRANSPORT_SOCKETS_RENDEZVOUS_H
 
+#include "core/EarlyEnd.h"
 #include "core/Watchdog.h"
 #include "transport/sockets/PeerConnection.h"
 #include "transport/sockets/RendezvousServer.h"
@@ -31,8 +32,10 @@ struct ConnectedRanks {
   std::vector<PeerConnection> connections;
   std::vector<ProcessInfo> processes;
   Nonce nonce{};
-  /// Set on rank 0 after it rejected a rank of the same run. Then it also rejects late ranks.
+  /// Set on rank 0 after the start has failed. Then it also rejects late ranks.
   std::unique_ptr<RendezvousServer> server;
+  std::string reason; ///< reason for late ranks; empty: the error
+  int ended = -1;     ///< rank that ended before it connected, and needs no reply
 
   /// Moves the sockets into the returned members.
   std::vector<Watchdog::Member> members();
@@ -61,6 +64,15 @@ std::string findOtherRankZero(const Role &role, const ProcessInfo &self, const A
 /// Informs ranks that connect late of an error, for some seconds or until all are informed. Called
 /// after acceptRanks has failed and the error has been printed.
 void refuseLate(const Role &role, ConnectedRanks &connectedRanks, const std::string &error);
+
+/// Rejects all other ranks, for `seconds` or until all are informed. Called by a rank 0 that ends
+/// before acceptRanks.
+void refuseAll(const Role &role, Socket listener, EarlyEnd why, double seconds);
+
+/// Informs the rank 0 at one of `addresses` that this rank ends. Returns the state of rank 0. The
+/// connection stays open until this process has ended, so that rank 0 ends after it.
+RankZero announceEnd(const Role &role, const std::vector<Address> &addresses, EarlyEnd why,
+                     Timeout &deadline);
 
 /// Makes a listener and its addresses: on TPC_INTERFACE if set; otherwise on all interfaces, or
 /// only on this host.

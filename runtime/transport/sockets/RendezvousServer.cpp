@@ -57,7 +57,7 @@ ProcessInfo ProcessInfo::self() {
 
 GreetingReply::GreetingReply(const std::string &why) {
   std::memcpy(magic, expectedMagic, sizeof(magic));
-  welcome = why.empty();
+  answer = why.empty() ? Welcome : Rejected;
   std::memcpy(reason, why.data(), std::min(why.size(), sizeof(reason) - 1));
 }
 

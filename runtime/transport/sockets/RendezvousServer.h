@@ -30,7 +30,8 @@ struct ProcessInfo {
 };
 
 struct Greeting {
-  enum Kind : uint32_t { Join = 1, Data = 2 };
+  /// Failed and Absent: the process ends before it joins (core/EarlyEnd.h).
+  enum Kind : uint32_t { Join = 1, Data = 2, Failed = 3, Absent = 4 };
   static constexpr char expectedMagic[8] = {'t', 'p', 'c', '-', 'r', 'u', 'n', '2'};
 
   char magic[8] = {};
@@ -47,8 +48,12 @@ struct Greeting {
 struct GreetingReply {
   static constexpr char expectedMagic[8] = {'t', 'p', 'c', '-', 'a', 'n', 's', '2'};
 
+  /// Welcome: accepted. As a reply to Failed or Absent: rank 0 has not failed. IsAbsent: rank 0 was
+  /// started with --help, and may be started again.
+  enum Answer : uint32_t { Rejected = 0, Welcome = 1, IsAbsent = 2 };
+
   char magic[8] = {};
-  uint32_t welcome = 0;
+  uint32_t answer = Rejected;
   char reason[228] = {}; ///< reason of a rejection
   // The replying process:
   uint64_t host = 0;

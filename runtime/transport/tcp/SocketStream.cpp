@@ -15,6 +15,7 @@ namespace {
 constexpr int secondsIdle = 1, secondsBetween = 1, probes = 3;
 constexpr unsigned cutAfter = 4000; ///< milliseconds without an acknowledgment of sent data
 
+/// "10.0.0.1:4711"
 std::string nameOf(int socket, decltype(getpeername) *get) {
   sockaddr_storage storage;
   socklen_t size = sizeof(storage);
@@ -23,14 +24,20 @@ std::string nameOf(int socket, decltype(getpeername) *get) {
              : "?";
 }
 
+/// Whether both ends have the same address, and so are on one host. Host names do not tell that:
+/// containers and network namespaces may share one.
+bool isWithinHost(int socket) {
+  std::string here = nameOf(socket, getsockname), there = nameOf(socket, getpeername);
+  return here.substr(0, here.rfind(':')) == there.substr(0, there.rfind(':'));
+}
+
 } // namespace
 
 SocketStream::SocketStream(Socket theSocket, std::string hereName, std::string thereName,
-                           bool findsCuts)
-    : socket(std::move(theSocket)),
+                           bool mayBeCut)
+    : socket(std::move(theSocket)), findsCuts(mayBeCut && !isWithinHost(socket.get())),
       here(findsCuts ? hereName + " (" + nameOf(socket.get(), getsockname) + ")" : ""),
-      there(findsCuts ? thereName + " (" + nameOf(socket.get(), getpeername) + ")" : ""),
-      findsCuts(findsCuts) {
+      there(findsCuts ? thereName + " (" + nameOf(socket.get(), getpeername) + ")" : "") {
   if (!findsCuts)
     return;
   int yes = 1;

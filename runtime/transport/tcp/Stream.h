@@ -35,8 +35,8 @@ public:
 /// Stream over a socket.
 class SocketStream final : public Stream {
 public:
-  /// `here`, `there`: names of the two hosts. `findsCuts`: enables keepalive probes; without them,
-  /// a rank waits until the network is back.
+  /// `here`, `there`: names of the two hosts. `findsCuts`: enables keepalive probes if the ends
+  /// have different addresses; without them, a rank waits until the network is back.
   explicit SocketStream(Socket socket, std::string here = "", std::string there = "",
                         bool findsCuts = false);
   std::string findCut() override;
@@ -51,8 +51,8 @@ private:
   int64_t judge(ssize_t result, bool reading);
 
   Socket socket;
-  const std::string here, there;
   const bool findsCuts;
+  const std::string here, there;
   bool ended = false;
   int reason = 0; ///< errno of the end
 };

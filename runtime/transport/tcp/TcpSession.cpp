@@ -17,6 +17,11 @@ namespace tpc::rt {
 
 namespace {
 
+/// Seconds for which a process that ends early informs the others: rank 0 after an error or without
+/// one, and other ranks.
+constexpr double secondsOfFailed = 3, secondsOfAbsent = 2, secondsToDeliver = 2;
+constexpr double secondsToResolve = 1;
+
 /// Raises the limit of open files to two sockets per peer (rank 0 has as many), and some more.
 void allowSockets(int size) {
   rlimit limit;
@@ -37,15 +42,23 @@ bool isExact(const Launcher &launcher, const Address &address) {
 }
 
 /// Listens on rank 0's address if that is the same on all hosts, otherwise on all interfaces.
-Socket listenAsFirst(const Launcher &launcher, const Role &role, const ProcessInfo &self,
-                     const Address &found, std::string &error) {
-  Address address = isExact(launcher, found) ? found : anyAddress(launcher.port);
+Socket tryListen(const Launcher &launcher, Address &address, std::string &error) {
+  if (!isExact(launcher, address))
+    address = anyAddress(launcher.port);
   errno = 0;
   Socket listener = listenOn(address, std::max(launcher.size, 64), error);
   if (!listener && errno == EADDRNOTAVAIL) {
     address = anyAddress(launcher.port);
     listener = listenOn(address, std::max(launcher.size, 64), error);
   }
+  return listener;
+}
+
+/// Listens as rank 0. The error names another rank 0 of the run, if one exists.
+Socket listenAsFirst(const Launcher &launcher, const Role &role, const ProcessInfo &self,
+                     const Address &found, std::string &error) {
+  Address address = found;
+  Socket listener = tryListen(launcher, address, error);
   if (listener)
     return listener;
   bool isInUse = errno == EADDRINUSE;
@@ -58,7 +71,57 @@ Socket listenAsFirst(const Launcher &launcher, const Role &role, const ProcessIn
   return listener;
 }
 
+/// State of core/EarlyEnd.h.
+struct Early {
+  Launcher launcher;
+  Socket listener;    ///< on rank 0
+  bool isOver = true; ///< the process joins, or has informed the others
+};
+
+Early &early() {
+  static Early state;
+  return state;
+}
+
 } // namespace
+
+void listenEarly(const Launcher &launcher) {
+  bool isTcp = launcher.kind == Launcher::Kind::Torch || launcher.kind == Launcher::Kind::Slurm;
+  if (!isTcp || !launcher.problem.empty() || launcher.size <= 1)
+    return;
+  early().launcher = launcher;
+  early().isOver = false;
+  if (launcher.rank != 0)
+    return;
+  allowSockets(launcher.size);
+  Timeout deadline(secondsToResolve);
+  std::string ignored; // joinTcp tries again, and reports errors
+  std::vector<Address> found = resolve(launcher.address, launcher.port, deadline, ignored);
+  if (!found.empty())
+    early().listener = tryListen(launcher, found[0], ignored);
+}
+
+RankZero endEarly(EarlyEnd why) {
+  if (std::exchange(early().isOver, true))
+    return RankZero::Unknown;
+  const Launcher &launcher = early().launcher;
+  Role role{launcher.rank, launcher.size, launcher.run, launcher.key()};
+  double seconds = why == EarlyEnd::Failed ? secondsOfFailed : secondsOfAbsent;
+  if (launcher.rank == 0) {
+    if (early().listener)
+      refuseAll(role, std::move(early().listener), why, seconds);
+    return why == EarlyEnd::Failed ? RankZero::Failed : RankZero::Waits;
+  }
+  RankZero state = RankZero::Unknown;
+  std::string ignored;
+  for (Timeout deadline(secondsToDeliver); state == RankZero::Unknown && !deadline.isOver();) {
+    state = announceEnd(role, resolve(launcher.address, launcher.port, deadline, ignored), why,
+                        deadline);
+    if (state == RankZero::Unknown)
+      poll(nullptr, 0, 50);
+  }
+  return state;
+}
 
 std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, double timeout) {
   auto fail = [&]() -> std::shared_ptr<Session> {
@@ -66,6 +129,7 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
       error = "rank " + std::to_string(launcher.rank) + ": " + error;
     return nullptr;
   };
+  early().isOver = true;
   Role role{launcher.rank, launcher.size, launcher.run, launcher.key(), timeout > 0};
   Timeout deadline(startTimeout(timeout));
   ProcessInfo self = ProcessInfo::self();
@@ -86,7 +150,8 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
     if (found.empty())
       return fail();
     Socket first, listener;
-    if (role.rank == 0 && !(first = listenAsFirst(launcher, role, self, found[0], error)))
+    if (role.rank == 0 && !(first = std::move(early().listener)) &&
+        !(first = listenAsFirst(launcher, role, self, found[0], error)))
       return fail();
     bool onlyHere = isExact(launcher, found[0]) && found[0].isLoopback();
     if (!(listener = listenForOthers(onlyHere, self, error)))
@@ -99,7 +164,8 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
       fail();
       if (!connectedRanks.server)
         return nullptr;
-      printDiagnostic("error", error);
+      if (!error.empty())
+        printDiagnostic("error", error);
       refuseLate(role, connectedRanks, std::exchange(error, ""));
       return nullptr;
     }
@@ -118,9 +184,9 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
   const std::vector<ProcessInfo> &all = connectedRanks.processes;
   for (int peer = 0; peer < role.size; ++peer)
     if (peer != role.rank && !streams[peer])
-      streams[peer] = std::make_unique<SocketStream>(
-          std::move(sockets[peer]), all[role.rank].hostName, all[peer].hostName,
-          /*findsCuts=*/timeout > 0 && all[peer].host != all[role.rank].host);
+      streams[peer] = std::make_unique<SocketStream>(std::move(sockets[peer]),
+                                                     all[role.rank].hostName, all[peer].hostName,
+                                                     /*findsCuts=*/timeout > 0);
   ProcessSession::RankInfo info{role.rank, role.size, connectedRanks.ranksOnHost(role.rank),
                                 std::min(connectedRanks.coresOnHost(role.rank), quotaCores())};
   return std::make_shared<ProcessSession>(std::make_unique<TcpMessenger>(std::move(streams)), info,

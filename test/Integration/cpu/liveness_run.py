@@ -58,7 +58,7 @@ KINDS = {
         f"hosts, {what}": lambda program, seed, log, w=what: liveness.check_cut(
             program, w, seed, log
         )
-        for what in ("link", "host", "stop")
+        for what in ("link", "link, one name", "host", "stop")
     },
 }
 

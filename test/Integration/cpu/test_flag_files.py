@@ -261,9 +261,14 @@ def outputs(made, program):
                 "tpc-translate",
                 "tpc-reduce",
                 "tpc-check-certificate",
+                "tpc-library-kernels",
                 "tpc-lsp-server",
+                "tpc-probe",
+                "tpc-ptx-run",
+                "tpc-rt-bench",
             )
         },
+        "tpc-rt-bench": [tool("tpc-rt-bench"), "--repeat", "1"],
         "tpcc --version": [tool("tpcc"), "--version"],
         "tpc-opt --version": [opt, "--version"],
         "tpcc --emit": [tool("tpcc"), MODEL, *STAGED],
@@ -338,6 +343,26 @@ def test_full_standard_output(made, program, name):
         command, stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, **PYTHON}
     )
     assert ended.returncode == 0 and ended.stdout, ended
+
+
+@pytest.mark.parametrize("reads", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_logits_to_a_pipe(tmp_path, reads):
+    """A pipe is written once it has a reader; without one, the program ends."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = [GENERATES, "--prompt-ids", "1,2", "--max-new-tokens", "1", "--logits", pipe]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        data = pipe.read_bytes() if reads else b""
+        error = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+    if reads:
+        assert process.returncode == 0 and data.startswith(b"\x93NUMPY"), error
+    else:
+        assert process.returncode == 1 and "no process reads this pipe" in error, error
 
 
 def test_full_output_of_a_service():

@@ -78,8 +78,9 @@ def test_frozen_control_group(program, tmp_path, version):
     check_group(program, "tcp", version, 1, tmp_path / "log")
 
 
-def test_cut_link_is_named(program, tmp_path):
-    check_cut(program, "link", 1, tmp_path / "log")
+@pytest.mark.parametrize("what", [pytest.param("link", marks=pytest.mark.long), "link, one name"])
+def test_cut_link_is_named(program, tmp_path, what):
+    check_cut(program, what, 1, tmp_path / "log")
 
 
 @pytest.mark.long
@@ -108,6 +109,6 @@ def test_frozen_control_group_at_length(program, mpi, tmp_path, transport, versi
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("what", ["link", "host", "stop"])
+@pytest.mark.parametrize("what", ["link", "link, one name", "host", "stop"])
 def test_cut_link_is_named_at_length(program, tmp_path, what, seed):
     repeat(PROMISED_OF_CUTS, lambda log: check_cut(program, what, seed, log), tmp_path)

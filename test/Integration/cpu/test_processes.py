@@ -283,7 +283,9 @@ def test_invalid_variables(ranks, environment, words):
     assert words in output_of(ranks.start(environment))
 
 
-@pytest.mark.parametrize("size", ["1", "3", "5", "4000"])
+@pytest.mark.parametrize(
+    "size", ["1", "5", *(pytest.param(size, marks=pytest.mark.long) for size in ("3", "4000"))]
+)
 def test_wrong_number_of_ranks(ranks, size):
     """A wrong number of ranks is reported at once, without a wait for ranks that cannot exist."""
     port = free_port()

@@ -2,6 +2,7 @@
 
 #include "Device.h"
 #include "Npy.h"
+#include "tpc/standard_output.h"
 
 #include <cmath>
 #include <cstdio>
@@ -187,9 +188,8 @@ static int run(const std::vector<std::string> &arguments) {
 int main(int argc, char **argv) {
   try {
     int status = run({argv + 1, argv + argc});
-    if (std::fflush(stdout) != 0 || std::ferror(stdout))
-      throw UserError("cannot write standard output");
-    return status;
+    int finished = tpc::finishStandardOutput("tpc-ptx-run", status);
+    return finished == status ? status : 2;
   } catch (const UserError &wrong) {
     std::fflush(stdout);
     std::fprintf(stderr, "tpc-ptx-run: %s\n", wrong.what());

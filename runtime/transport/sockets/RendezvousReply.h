@@ -1,0 +1,28 @@
+//===- RendezvousReply.h - Greetings of ranks, and rank 0's replies -------===//
+
+#ifndef TPC_RT_TRANSPORT_SOCKETS_RENDEZVOUSREPLY_H
+#define TPC_RT_TRANSPORT_SOCKETS_RENDEZVOUSREPLY_H
+
+#include "transport/sockets/Rendezvous.h"
+
+namespace tpc::rt {
+
+/// Flags of a process that runs nothing, for messages.
+inline constexpr const char *flagsOfAbsent = "--help, --describe or --describe-device";
+
+Greeting greet(const Role &role, Greeting::Kind kind, const ProcessInfo &self, const Nonce &nonce);
+/// `why`: reason of a rejection, or empty.
+GreetingReply replyOf(const ProcessInfo &self, const std::string &why);
+
+/// Sends a greeting to the listener at `address`. Returns false, with the reason, if no rank 0
+/// replies there. A rejection counts as a reply.
+bool ask(const Address &address, const Greeting &greeting, Timeout &deadline, Socket &socket,
+         GreetingReply &reply, std::string &reason);
+
+/// Replies to ranks of the run, for `seconds` or until all are informed.
+void informRanks(const Role &role, RendezvousServer &server, std::vector<bool> informed,
+                 const GreetingReply &reply, double seconds);
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_TRANSPORT_SOCKETS_RENDEZVOUSREPLY_H
