@@ -18,6 +18,8 @@ public:
   /// Returns the peak bytes within a block, without the block's arguments, which are counted by the
   /// caller.
   int64_t getPeak(Block &block);
+  /// Returns the peak bytes of values that pass between the events of a stage.
+  int64_t getPassedPeak(StageOp stage, ScheduleAttr schedule) const;
 
 private:
   int64_t getBytes(Value value) const;
@@ -78,11 +80,42 @@ int64_t PeakCounter::getPeak(Block &block) {
   return peak;
 }
 
+int64_t PeakCounter::getPassedPeak(StageOp stage, ScheduleAttr schedule) const {
+  std::vector<int64_t> chunks = schedule.getChunks(stage.getIndex());
+  std::map<int64_t, std::pair<int64_t, int64_t>> bytes; // received and sent, by chunk
+  for (auto loop : stage.getBody().getOps<MicroBatchesOp>()) {
+    std::pair<int64_t, int64_t> &own = bytes[chunks[bytes.size()]];
+    for (Operation &op : loop.getBody().front()) {
+      if (auto recv = dyn_cast<RecvOp>(op))
+        own.first += getBytes(recv.getResult());
+      else if (auto send = dyn_cast<SendOp>(op))
+        own.second += getBytes(send.getValue());
+    }
+  }
+  int64_t live = 0, peak = 0;
+  for (const ::tpc::ScheduleEvent &event : schedule.getEvents(stage.getIndex())) {
+    auto [received, sent] = bytes[event.chunk];
+    if (event.phase == ::tpc::SchedulePhase::ReceiveForward)
+      live += received;
+    if (event.phase == ::tpc::SchedulePhase::Forward)
+      live += sent;
+    peak = std::max(peak, live);
+    if (event.phase == ::tpc::SchedulePhase::Forward)
+      live -= received;
+    if (event.phase == ::tpc::SchedulePhase::SendForward)
+      live -= sent;
+  }
+  return peak;
+}
+
 std::vector<int64_t> mlir::tpc::getPeakActivationBytes(ModuleOp module, const Symbols &symbols) {
   PeakCounter counter(module, symbols);
   std::vector<int64_t> peaks;
   for (auto pipeline : module.getOps<PipelineOp>())
-    for (auto stage : pipeline.getBody().front().getOps<StageOp>())
+    for (auto stage : pipeline.getBody().front().getOps<StageOp>()) {
       peaks.push_back(counter.getPeak(stage.getBody().front()));
+      if (ScheduleAttr schedule = pipeline.getScheduleAttr())
+        peaks.back() += counter.getPassedPeak(stage, schedule);
+    }
   return peaks;
 }

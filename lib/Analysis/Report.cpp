@@ -202,6 +202,8 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
     }
   }
   for (auto loop : stage.getBody().front().getOps<MicroBatchesOp>()) {
+    row.chunks.push_back({getChunks(stage)[row.chunks.size()], countLayers(loop)});
+    row.microBatches = 0;
     Block &body = loop.getBody().front();
     // Micro-batches of equal size are counted together. Their sizes are in descending order, so
     // groups of equal sizes are found by bisection.
@@ -341,6 +343,8 @@ FailureOr<Report> Counter::run() {
     report.stages.push_back(row);
   }
   countWeights();
+  report.schedule =
+      ScheduleRow::count(pipeline, report.stages.empty() ? 0 : report.stages.front().microBatches);
 
   if (auto tactics = module->getAttrOfType<ArrayAttr>(kTacticsAttr))
     for (auto tactic : tactics.getAsRange<DictionaryAttr>())
@@ -393,7 +397,11 @@ llvm::json::Value Report::toJSON() const {
                                               {"shape", llvm::json::Array(parameter.shape)},
                                               {"held", llvm::json::Array(parameter.localShape)},
                                               {"bytes", parameter.bytes}});
+    llvm::json::Array chunks;
+    for (const ChunkRow &chunk : row.chunks)
+      chunks.push_back(llvm::json::Object{{"chunk", chunk.chunk}, {"layers", chunk.layers}});
     stageRows.push_back(llvm::json::Object{{"stage", row.stage},
+                                           {"chunks", std::move(chunks)},
                                            {"layers", row.layers},
                                            {"seconds", row.seconds},
                                            {"layer_seconds", row.layerSeconds},
@@ -420,6 +428,10 @@ llvm::json::Value Report::toJSON() const {
   return llvm::json::Object{{"shape", std::move(shape)},
                             {"collectives", std::move(rows)},
                             {"stages", std::move(stageRows)},
+                            {"schedule", llvm::json::Object{{"policy", schedule.policy},
+                                                            {"busy", schedule.busy},
+                                                            {"idle", schedule.idle},
+                                                            {"bubble", schedule.getBubble()}}},
                             {"functions", std::move(functionRows)},
                             {"weights", std::move(rankRows)},
                             {"splits", llvm::json::Array(splits)},
@@ -444,8 +456,15 @@ void Report::print(llvm::raw_ostream &os) const {
     os << "  nothing\n";
   os << "Stages:\n";
   for (const StageRow &row : stages) {
-    os << "  " << row.stage << ": " << row.layers << (row.layers == 1 ? " layer" : " layers")
-       << ", weights ";
+    os << "  " << row.stage << ": " << row.layers << (row.layers == 1 ? " layer" : " layers");
+    if (row.chunks.size() > 1) {
+      os << " (";
+      llvm::interleaveComma(row.chunks, os, [&](const ChunkRow &chunk) {
+        os << chunk.layers << " in chunk " << chunk.chunk;
+      });
+      os << ")";
+    }
+    os << ", weights ";
     printBytes(row.weightBytes);
     os << " per rank, ";
     if (row.cacheBytes > 0) {
@@ -460,6 +479,10 @@ void Report::print(llvm::raw_ostream &os) const {
     os << row.microBatches << (row.microBatches == 1 ? " micro-batch" : " micro-batches");
     os << llvm::format(", estimated %.3f ms each\n", row.seconds * 1e3);
   }
+  if (schedule.ranks > 1)
+    os << "  schedule " << schedule.policy << ": each rank computes in " << schedule.busy
+       << " slots and waits in " << schedule.idle
+       << llvm::format(", bubble %.1f%%\n", 100 * schedule.getBubble());
   for (const std::string &warning : warnings)
     os << "  warning: " << warning << "\n";
   os << "Communication of one rank in one step:\n";

@@ -337,17 +337,11 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
 struct MicroBatchesModel : HostOpInterface::ExternalModel<MicroBatchesModel, MicroBatchesOp> {
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
     auto loop = cast<MicroBatchesOp>(op);
-    buffer::ExprAttr size;
-    SymExpr count(1);
-    if (DimAttr batch = loop.getBatchAttr()) {
-      SymExpr local = getLocalSize(batch, p.grid());
-      if (!batch.usesAxis("mb"))
-        local = getShardSize(local, "mb", p.grid());
-      size = p.expr(local);
-      count = getNumRanks("mb", p.grid());
-    }
-    auto rounds = buffer::RoundsOp::create(p.builder(), p.getLoc(), p.expr(count), size);
-    return p.planInner(loop.getBody().front(), rounds.getBody().emplaceBlock());
+    SymExpr count = loop.getBatchAttr() ? getNumRanks("mb", p.grid()) : SymExpr(1);
+    auto rounds = buffer::RoundsOp::create(p.builder(), p.getLoc(), p.expr(count), IntegerAttr(),
+                                           getRoundsSize(loop, p));
+    Block &body = loop.getBody().front();
+    return p.planInner(body, listOps(body), rounds.getBody().emplaceBlock());
   }
 };
 } // namespace

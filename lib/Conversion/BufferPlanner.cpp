@@ -295,13 +295,29 @@ void BufferPlanner::pop(Value place) {
 // Functions
 //===----------------------------------------------------------------------===//
 
-LogicalResult BufferPlanner::planBlock(Block &block, ValueRange results) {
-  findSlots(block, results);
+SmallVector<Operation *> mlir::tpc::listOps(Block &block) {
+  return llvm::map_to_vector(block, [](Operation &op) { return &op; });
+}
+
+LogicalResult BufferPlanner::planBlock(Block &block, ArrayRef<Operation *> ops,
+                                       ValueRange results) {
+  findSlots(block, ops, results);
   SymExpr total = assignOffsets();
   if (!slots.empty())
     frame = buffer::PushOp::create(b, loc, expr(total));
+  if (failed(planOps(ops)))
+    return failure();
+  for (auto &[to, value] : copies)
+    buffer::CopyOp::create(b, loc, getBuffer(value), to, expr(bytes(value.getType())));
+  if (frame)
+    buffer::PopOp::create(b, loc, frame);
+  return success();
+}
+
+LogicalResult BufferPlanner::planOps(ArrayRef<Operation *> ops) {
   Block *outer = b.getInsertionBlock();
-  for (Operation &op : block) {
+  for (Operation *next : ops) {
+    Operation &op = *next;
     if (op.hasTrait<OpTrait::IsTerminator>())
       continue;
     loc = op.getLoc();
@@ -325,10 +341,6 @@ LogicalResult BufferPlanner::planBlock(Block &block, ValueRange results) {
     if (fusion && &op == fusion->getLast())
       b.setInsertionPointToEnd(outer);
   }
-  for (auto &[to, value] : copies)
-    buffer::CopyOp::create(b, loc, getBuffer(value), to, expr(bytes(value.getType())));
-  if (frame)
-    buffer::PopOp::create(b, loc, frame);
   return success();
 }
 
@@ -350,7 +362,7 @@ Block *BufferPlanner::beginFusion(const ProductFusion &fusion) {
   return &fused.getBody().emplaceBlock();
 }
 
-LogicalResult BufferPlanner::planInner(Block &block, Block &into) {
+LogicalResult BufferPlanner::planInner(Block &block, ArrayRef<Operation *> ops, Block &into) {
   SmallVector<Slot> outerSlots = std::exchange(slots, SmallVector<Slot>());
   auto outerSlotOf = std::exchange(slotOf, DenseMap<Value, unsigned>());
   auto outerCopies = std::exchange(copies, SmallVector<std::pair<Value, Value>>());
@@ -360,7 +372,7 @@ LogicalResult BufferPlanner::planInner(Block &block, Block &into) {
   Value outerFrame = std::exchange(frame, {});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(&into);
-  LogicalResult result = planBlock(block, {});
+  LogicalResult result = planBlock(block, ops, {});
   slots = std::move(outerSlots);
   slotOf = std::move(outerSlotOf);
   copies = std::move(outerCopies);
@@ -384,7 +396,7 @@ LogicalResult BufferPlanner::planFunction(func::FuncOp function) {
     if (auto argument = cast<buffer::ArgumentAttr>(attr); argument.isBuffer())
       buffers[function.getArgument(argument.getArgument().getInt())] = value;
   b.setInsertionPointToEnd(&body);
-  return planBlock(function.front(), target.getResultBuffers());
+  return planBlock(function.front(), listOps(function.front()), target.getResultBuffers());
 }
 
 LogicalResult BufferPlanner::planStage(PipelineOp pipeline, StageOp op) {
@@ -395,5 +407,7 @@ LogicalResult BufferPlanner::planStage(PipelineOp pipeline, StageOp op) {
   target = shared.makeStage(pipeline, op);
   loc = op.getLoc();
   b.setInsertionPointToEnd(&target.getBody().front());
-  return planBlock(op.getBody().front(), {});
+  if (ScheduleAttr schedule = pipeline.getScheduleAttr())
+    return planEvents(op, schedule);
+  return planBlock(op.getBody().front(), listOps(op.getBody().front()), {});
 }

@@ -97,8 +97,8 @@ public:
   /// Allocates a frame with one buffer, which `pop` frees.
   Value pushBuffer(Type tensor);
   void pop(Value place);
-  /// Plans a nested block, at the end of `into`.
-  LogicalResult planInner(Block &block, Block &into);
+  /// Plans ops of a nested block, at the end of `into`.
+  LogicalResult planInner(Block &block, ArrayRef<Operation *> ops, Block &into);
 
 private:
   struct Slot {
@@ -107,8 +107,12 @@ private:
     SymExpr begin;
   };
 
-  LogicalResult planBlock(Block &block, ValueRange results);
-  void findSlots(Block &block, ValueRange results);
+  LogicalResult planBlock(Block &block, ArrayRef<Operation *> ops, ValueRange results);
+  LogicalResult planOps(ArrayRef<Operation *> ops);
+  LogicalResult planEvents(StageOp stage, ScheduleAttr schedule);
+  LogicalResult planEvent(MicroBatchesOp loop, const ::tpc::ScheduleEvent &event,
+                          function_ref<std::optional<SymExpr>(Value)> getOffset, Value messages);
+  void findSlots(Block &block, ArrayRef<Operation *> ops, ValueRange results);
   void assignSlot(Value value, const SymExpr &size, Value reusable, int64_t now, int64_t end);
   /// Returns the columns with one merged matmul's result, in the buffer that the results of its
   /// group share.
@@ -148,6 +152,12 @@ Type withoutAxis(Type type, int64_t dim, StringRef axis, GridAttr grid);
 
 /// Rounds up to the alignment of slots, 64 bytes.
 ::tpc::SymExpr roundUpToSlot(const ::tpc::SymExpr &bytes);
+
+/// Returns the size after `of` of a tpc_buffer.rounds; null for a loop without a batch.
+buffer::ExprAttr getRoundsSize(MicroBatchesOp loop, BufferPlanner &planner);
+
+/// Returns all ops of a block.
+SmallVector<Operation *> listOps(Block &block);
 
 /// Returns the global index of a rank's first element, for a contiguous shard.
 ::tpc::SymExpr getFirstIndex(DimAttr dim, GridAttr grid);

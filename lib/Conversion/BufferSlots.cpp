@@ -13,7 +13,7 @@ SymExpr mlir::tpc::roundUpToSlot(const SymExpr &bytes) {
 
 // The live range of a value is the interval of the block's ops from its definition to the last use
 // of the value or of its aliases.
-void BufferPlanner::findSlots(Block &block, ValueRange results) {
+void BufferPlanner::findSlots(Block &block, ArrayRef<Operation *> ops, ValueRange results) {
   fusions = findProductFusions(block, shared.parameters);
   fusionOf.clear();
   for (const ProductFusion &fusion : fusions)
@@ -21,7 +21,8 @@ void BufferPlanner::findSlots(Block &block, ValueRange results) {
       fusionOf[op] = &fusion;
   DenseMap<Operation *, int64_t> position;
   int64_t next = 0;
-  for (Operation &op : block) {
+  for (Operation *at : ops) {
+    Operation &op = *at;
     position[&op] = next++;
     // Merged matmuls and their epilogues are one runtime call, so their operands and results are
     // live at the same time.
@@ -64,11 +65,12 @@ void BufferPlanner::findSlots(Block &block, ValueRange results) {
       if (Operation *inBlock = block.findAncestorOpInBlock(*user))
         lastUse[root] = std::max(lastUse[root], position[inBlock]);
   };
-  for (Operation &op : block)
-    for (Value result : op.getResults())
+  for (Operation *op : ops)
+    for (Value result : op->getResults())
       extend(result);
 
-  for (Operation &op : block) {
+  for (Operation *at : ops) {
+    Operation &op = *at;
     auto hostOp = dyn_cast<HostOpInterface>(op);
     if (!hostOp || !hostOp.needsMemory())
       continue;

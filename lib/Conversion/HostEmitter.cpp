@@ -221,7 +221,10 @@ void HostEmitter::emitIf(Value condition, function_ref<void()> body) {
 }
 
 void HostEmitter::emitMicroBatches(buffer::RoundsOp rounds) {
-  abi::I64 first = i64(0), one = i64(1), count = expr(rounds.getCount());
+  int64_t start = rounds.getFirst().value_or(0);
+  abi::I64 first = i64(start), one = i64(1), count = expr(rounds.getCount());
+  if (start)
+    count = abi::I64(LLVM::AddOp::create(b, loc, count, first));
   Block *round = makeBlock(), *body = makeBlock(), *after = new Block();
   Value number = round->addArgument(b.getI64Type(), loc);
   LLVM::BrOp::create(b, loc, ValueRange{first}, round);

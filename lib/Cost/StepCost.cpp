@@ -330,10 +330,13 @@ llvm::Expected<StepCost> StepEstimator::run(const Report &report) {
     values["rank.pp"] = int64_t(stage);
     Seconds prologue;
     Block *loop = nullptr;
+    std::map<int64_t, SmallVector<Block *>> events; // of a schedule, by micro-batch
     values["rank.mb"] = 0;
     functions.clear();
     for (Operation &op : function.getBody().front()) {
-      if (auto rounds = dyn_cast<buffer::RoundsOp>(op))
+      if (auto rounds = dyn_cast<buffer::RoundsOp>(op); rounds && rounds.getFirst())
+        events[*rounds.getFirst()].push_back(&rounds.getBody().front());
+      else if (rounds)
         loop = &rounds.getBody().front();
       else
         prologue += visit(op).seconds * sharing;
@@ -342,7 +345,10 @@ llvm::Expected<StepCost> StepEstimator::run(const Report &report) {
     auto getBody = [&](int64_t index) {
       values["rank.mb"] = index;
       functions.clear();
-      return loop ? visitBlock(*loop) : OpCost();
+      OpCost sum = loop ? visitBlock(*loop) : OpCost();
+      for (Block *event : events[index])
+        sum += visitBlock(*event);
+      return sum;
     };
     // Sizes of micro-batches descend; if the last equals the first, all are equal.
     OpCost first = getBody(0);
@@ -359,7 +365,9 @@ llvm::Expected<StepCost> StepEstimator::run(const Report &report) {
       if (i == 0)
         one += prologue;
       cost.stages[stage] += one;
-      work[stage].push_back(one.total());
+      // A schedule begins with parts of micro-batches, so that later ranks wait less.
+      int64_t chunks = grid.getChunksPerRank();
+      work[stage].insert(work[stage].end(), chunks, one.total() / double(chunks));
     }
   }
   if (!problem.empty())

@@ -11,7 +11,7 @@ using namespace mlir::tpc;
 Attribute GridAttr::parse(AsmParser &parser, Type) {
   SmallVector<StringAttr> order;
   SmallVector<int64_t> sizes;
-  int64_t microBatches = 1, gpusPerNode = 0;
+  int64_t microBatches = 1, gpusPerNode = 0, chunksPerRank = 1;
   auto entry = [&]() -> ParseResult {
     StringRef name;
     int64_t size;
@@ -20,6 +20,10 @@ Attribute GridAttr::parse(AsmParser &parser, Type) {
       return failure();
     if (name == "mb") {
       microBatches = size;
+      return success();
+    }
+    if (name == "vpp") {
+      chunksPerRank = size;
       return success();
     }
     if (name == "gpus_per_node") {
@@ -35,7 +39,7 @@ Attribute GridAttr::parse(AsmParser &parser, Type) {
     return {};
   return GridAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
                               ArrayRef<StringAttr>(order), ArrayRef<int64_t>(sizes), microBatches,
-                              gpusPerNode);
+                              gpusPerNode, chunksPerRank);
 }
 
 void GridAttr::print(AsmPrinter &printer) const {
@@ -43,6 +47,8 @@ void GridAttr::print(AsmPrinter &printer) const {
   for (auto [name, size] : llvm::zip(getOrder(), getSizes()))
     printer << name.getValue() << " = " << size << ", ";
   printer << "mb = " << getMicroBatches();
+  if (getChunksPerRank() != 1)
+    printer << ", vpp = " << getChunksPerRank();
   if (getGpusPerNode())
     printer << ", gpus_per_node = " << getGpusPerNode();
   printer << ">";
@@ -50,7 +56,7 @@ void GridAttr::print(AsmPrinter &printer) const {
 
 LogicalResult GridAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                ArrayRef<StringAttr> order, ArrayRef<int64_t> sizes,
-                               int64_t microBatches, int64_t gpusPerNode) {
+                               int64_t microBatches, int64_t gpusPerNode, int64_t chunksPerRank) {
   if (order.size() != sizes.size())
     return emitError() << "a grid needs one size for each axis";
   llvm::StringSet<> seen;
@@ -66,6 +72,9 @@ LogicalResult GridAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   }
   if (microBatches < 1)
     return emitError() << "number of micro-batches must be at least 1, not " << microBatches;
+  if (chunksPerRank < 1)
+    return emitError() << "number of chunks on a rank of pp (vpp) must be at least 1, not "
+                       << chunksPerRank;
   if (gpusPerNode < 0)
     return emitError() << "number of GPUs of a node must not be negative, but is " << gpusPerNode;
   return success();

@@ -9,6 +9,7 @@
 
 using namespace mlir;
 using namespace mlir::tpc;
+using ::tpc::SchedulePhase;
 
 // tpc.pipeline @main(%ids : type, ...) inputs [...] outputs [...] { ... }
 ParseResult PipelineOp::parse(OpAsmParser &parser, OperationState &state) {
@@ -20,8 +21,11 @@ ParseResult PipelineOp::parse(OpAsmParser &parser, OperationState &state) {
                                /*allowType=*/true) ||
       parser.parseKeyword("inputs") ||
       parser.parseAttribute(inputs, "input_attrs", state.attributes) ||
-      parser.parseKeyword("outputs") ||
-      parser.parseAttribute(outputs, "outputs", state.attributes) ||
+      parser.parseKeyword("outputs") || parser.parseAttribute(outputs, "outputs", state.attributes))
+    return failure();
+  ScheduleAttr schedule;
+  if ((succeeded(parser.parseOptionalKeyword("schedule")) &&
+       parser.parseCustomAttributeWithFallback(schedule, Type(), "schedule", state.attributes)) ||
       parser.parseOptionalAttrDictWithKeyword(state.attributes))
     return failure();
   Region *body = state.addRegion();
@@ -39,8 +43,12 @@ void PipelineOp::print(OpAsmPrinter &printer) {
   llvm::interleaveComma(getBody().getArguments(), printer,
                         [&](BlockArgument a) { printer.printRegionArgument(a); });
   printer << ") inputs " << getInputAttrs() << " outputs " << getOutputs();
+  if (ScheduleAttr schedule = getScheduleAttr()) {
+    printer << " schedule ";
+    printer.printStrippedAttrOrType(schedule);
+  }
   printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
-                                           {"sym_name", "input_attrs", "outputs"});
+                                           {"sym_name", "input_attrs", "outputs", "schedule"});
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
@@ -53,6 +61,35 @@ static LogicalResult checkOutsideOfMicroBatches(StageOp stage) {
         return op.emitOpError() << "creates a value that is split over mb, " << type
                                 << ", outside of tpc.micro_batches";
   return success();
+}
+
+/// Checks that each rank has one loop for each of its chunks.
+static LogicalResult checkSchedule(PipelineOp pipeline, ScheduleAttr schedule) {
+  auto stages = llvm::to_vector(pipeline.getBody().getOps<StageOp>());
+  if (schedule.getRanks().size() != stages.size())
+    return pipeline.emitOpError() << "has " << stages.size() << " stages, but its schedule has "
+                                  << schedule.getRanks().size() << " lists of events";
+  for (auto [i, stage] : llvm::enumerate(stages)) {
+    size_t loops = llvm::range_size(stage.getBody().getOps<MicroBatchesOp>());
+    if (size_t chunks = schedule.getChunks(i).size(); loops != chunks)
+      return stage.emitOpError() << "has " << loops << " tpc.micro_batches, but its events are of "
+                                 << chunks << " chunks";
+  }
+  return success();
+}
+
+SchedulePhase MicroBatchesOp::getPhase(Operation *op) {
+  return isa<RecvOp>(op)   ? SchedulePhase::ReceiveForward
+         : isa<SendOp>(op) ? SchedulePhase::SendForward
+                           : SchedulePhase::Forward;
+}
+
+SmallVector<Operation *> MicroBatchesOp::getOps(SchedulePhase phase) {
+  SmallVector<Operation *> ops;
+  for (Operation &op : getBody().front())
+    if (getPhase(&op) == phase)
+      ops.push_back(&op);
+  return ops;
 }
 
 LogicalResult PipelineOp::verify() {
@@ -90,6 +127,8 @@ LogicalResult PipelineOp::verify() {
     if (grid && grid.getMicroBatches() > 1 && failed(checkOutsideOfMicroBatches(stage)))
       return failure();
   }
+  if (ScheduleAttr schedule = getScheduleAttr(); schedule && failed(checkSchedule(*this, schedule)))
+    return failure();
   if (grid && grid.getAxisSize("pp") != next)
     return emitOpError() << "has " << next << " stages, but axis pp has size "
                          << grid.getAxisSize("pp");

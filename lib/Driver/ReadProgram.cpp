@@ -59,6 +59,7 @@ std::optional<ShardSpec> getSpec(GridAttr grid) {
     if (axis.getValue() != "tpy")
       order.push_back(axis.getValue() == "tpx" ? "tp" : axis.str());
   }
+  add("vpp", grid.getChunksPerRank());
   add("mb", grid.getMicroBatches());
   if (grid.getGpusPerNode())
     items.push_back("gpus-per-node=" + std::to_string(grid.getGpusPerNode()));

@@ -100,6 +100,10 @@ Error TpccSession::check() {
   if (options.generate != Generate::No && options.onnx)
     return makeError("--generate: a generation step cannot be written as an ONNX file; leave out "
                      "--emit=onnx-sharded");
+  if (spec.chunksPerRank > 1 && options.onnx)
+    return makeError("--emit=onnx-sharded: a node's pipeline stage in an ONNX file is a rank of pp "
+                     "with one chunk of the model; leave out vpp" +
+                     std::to_string(spec.chunksPerRank));
   if (options.generate != Generate::No && !options.reference.empty())
     return makeError("--reference: with --generate the program is proved against the model that "
                      "is compiled; leave it out");

@@ -75,6 +75,7 @@ PARTITIONING (--megatron-shard): items separated by commas, each at most once
   dpN     data parallelism: the batch over N replicas
   sp      sequence parallelism: splits over tokens the values that tensor parallelism replicates
   mbN     N micro-batches in flight through the pipeline
+  vppN    N chunks of the model on each rank of pp
   order=  axes by stride, the smallest first; default tp-cp-ep-dp-pp
   gpus-per-node=N   N consecutive ranks share a node; tp between nodes causes a warning
   manual  only --annotations determine what tp and dp split; the items define the grid

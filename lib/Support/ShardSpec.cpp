@@ -37,7 +37,8 @@ private:
   std::vector<Axis> order;
   bool seenOrder = false, seenMicroBatches = false, seenVpp = false, seenEtp = false,
        seenSequence = false, seenReshard = false, seenNode = false, seenManual = false;
-  int64_t microBatches = 1, expertTensor = 1, tensorX = 0, tensorY = 0, gpusPerNode = 0;
+  int64_t microBatches = 1, chunksPerRank = 1, expertTensor = 1, tensorX = 0, tensorY = 0,
+          gpusPerNode = 0;
 };
 
 } // namespace
@@ -164,13 +165,9 @@ bool Parser::parseItem() {
   if (name == "mb")
     return setOnce(seenMicroBatches, "'mb'") &&
            parseNumber(rest, name, ShardSpec::maxMicroBatches, microBatches);
-  if (name == "vpp") {
-    int64_t value = 1;
-    return setOnce(seenVpp, "'vpp'") && parseNumber(rest, name, Grid::maxWorldSize, value) &&
-           (value == 1 || fail("the pipeline is not interleaved (vpp): a rank has one stage; write "
-                               "pp alone, " +
-                               std::string(example)));
-  }
+  if (name == "vpp")
+    return setOnce(seenVpp, "'vpp'") &&
+           parseNumber(rest, name, ShardSpec::maxChunksPerRank, chunksPerRank);
   if (name == "etp") {
     return setOnce(seenEtp, "'etp'") && parseNumber(rest, name, Grid::maxWorldSize, expertTensor);
   }
@@ -199,9 +196,10 @@ bool Parser::parseItem() {
   for (char c : item)
     if (isUpper(c))
       return fail("unknown item; items are written in small letters, " + std::string(example));
-  return fail("unknown item; expected tpN, ppN, dpN, epN, etpN, sp, mbN, order=…, gpus-per-node=N, "
-              "manual or allow-reshard, " +
-              std::string(example));
+  return fail(
+      "unknown item; expected tpN, ppN, vppN, dpN, epN, etpN, sp, mbN, order=…, gpus-per-node=N, "
+      "manual or allow-reshard, " +
+      std::string(example));
 }
 
 /// Adds an axis ep to the dense grid for the ranks of experts beyond those of tp. Ranks along this
@@ -329,6 +327,14 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
     begin = end + 1;
   }
 
+  if (chunksPerRank > 1 && sizes[unsigned(Axis::PP)] == 1) {
+    std::string vpp = "vpp" + std::to_string(chunksPerRank);
+    error = quote(text) + ": " + vpp + " puts " + std::to_string(chunksPerRank) +
+            " chunks of the model on each rank of a pipeline, but pp has one rank; write pp2," +
+            vpp + ", or remove " + vpp;
+    return std::nullopt;
+  }
+
   std::string reason;
   std::array<int64_t, numAxes> dense = sizes;
   dense[unsigned(Axis::EP)] = 1;
@@ -357,6 +363,7 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
   spec.gpusPerNode = gpusPerNode;
   spec.sequenceParallel = seenSequence && grid->size(Axis::TP) > 1;
   spec.microBatches = microBatches;
+  spec.chunksPerRank = chunksPerRank;
   spec.allowReshard = seenReshard;
   spec.manual = seenManual;
   if (seenSequence && !spec.sequenceParallel)
@@ -419,6 +426,8 @@ std::string ShardSpec::str() const {
     text = "tp1";
   if (sequenceParallel)
     add("sp");
+  if (chunksPerRank > 1)
+    add("vpp" + std::to_string(chunksPerRank));
   if (microBatches > 1)
     add("mb" + std::to_string(microBatches));
   if (gpusPerNode)

@@ -81,6 +81,7 @@ class Grid:
     xy: tuple[int, int] | None = None
     ep: int = 1
     etp: int | None = None  # default: tp
+    vpp: int = 1
 
     @property
     def ranks(self) -> int:
@@ -93,6 +94,7 @@ class Grid:
             for name, size in (("tp", self.tp), ("pp", self.pp), ("dp", self.dp), ("mb", self.mb))
             if size > 1 and not (name == "tp" and self.xy)
         ]
+        parts += [f"vpp{self.vpp}"] if self.vpp > 1 else []
         parts += [f"ep{self.ep}"] if self.ep > 1 else []
         parts += [f"etp{self.etp}"] if self.etp else []
         parts = ([f"tp{self.xy[0]}x{self.xy[1]}"] if self.xy else []) + parts
@@ -113,8 +115,8 @@ class Grid:
             elif part.startswith("tp") and "x" in part:
                 x, y = map(int, part[2:].split("x"))
                 values |= {"tp": x * y, "xy": (x, y)}
-            elif part.startswith("etp"):
-                values["etp"] = int(part[3:])
+            elif part.startswith(("etp", "vpp")):
+                values[part[:3]] = int(part[3:])
             else:
                 values[part[:2]] = int(part[2:])
         return Grid(**values)

@@ -6,7 +6,7 @@
 //   * every collective is well-formed, and all members of its group have tensors of the same size;
 //   * no collective is in a loop that some members of its group may run more often than others;
 //   * the k-th send from stage i to j matches the k-th receive of j from i: the same type, in a
-//     loop over the same micro-batches;
+//     loop over the same micro-batches, or in events of the same micro-batch ("at");
 //   * the numbers (place, iteration * period + time) ascend in each stage, and are equal on both
 //     sides of a message.
 //
@@ -18,7 +18,6 @@
 #include "Check.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -64,6 +63,7 @@ struct Crossing {
 /// stages.
 struct Phase {
   std::string loop; // batch size of the loop, as text; empty outside of loops
+  int64_t at = -1;  // micro-batch of an event; -1: all iterations
   std::vector<Crossing> crossings;
   int64_t place = 0;  // position in the order of phases, on all stages
   int64_t period = 1; // time between the beginnings of two iterations
@@ -77,7 +77,7 @@ public:
 
 private:
   void readGrid();
-  void checkItems(const json &items, const AxisSet &loopAxes, bool inStage, bool inLoop);
+  void checkItems(const json &items, const AxisSet &axes, bool inStage, bool inLoop, int64_t at);
   void checkCollective(const json &op, const AxisSet &loopAxes);
   AxisSet loopAxes(const json &batch) const;
   AxisSet unevenAxes(const json &dim) const;
@@ -85,6 +85,7 @@ private:
   void readPhases();
   void checkMessages();
   void checkGroups();
+  int64_t getEvent(const json &loop) const;
   void checkTokens();
   AxisSet groupOf(const json &op) const {
     Axes over = getTexts(op, "over");
@@ -102,7 +103,7 @@ private:
   AxisSet open;                                   // functions on the call path
   std::set<std::pair<std::string, AxisSet>> done; // checked functions, by the axes of their loop
   std::set<Axes> groups;
-  std::vector<int64_t> outputs;
+  std::vector<std::pair<int64_t, int64_t>> outputs; // with the micro-batch of the event, or -1
   std::vector<std::vector<Phase>> stages;
   std::map<std::string, std::vector<Crossing>> crossingsOf; // by function
 };
@@ -252,7 +253,18 @@ void Checker::checkCollective(const json &op, const AxisSet &loop) {
         refuse("members of the group do not have the same size: " + text);
 }
 
-void Checker::checkItems(const json &items, const AxisSet &loop, bool inStage, bool inLoop) {
+/// Returns the micro-batch of a loop that is one event of a schedule; -1 for all iterations.
+int64_t Checker::getEvent(const json &loop) const {
+  if (!loop.contains("at"))
+    return -1;
+  int64_t at = getNumber(loop, "at");
+  if (at < 0 || at >= sizes.at("mb"))
+    refuse("there is no micro-batch " + std::to_string(at));
+  return at;
+}
+
+void Checker::checkItems(const json &items, const AxisSet &loop, bool inStage, bool inLoop,
+                         int64_t at) {
   if (!items.is_array())
     refuse("not a list of communication");
   for (const json &item : items) {
@@ -265,17 +277,18 @@ void Checker::checkItems(const json &items, const AxisSet &loop, bool inStage, b
       if (!done.insert({name, loop}).second)
         continue;
       open.insert(name);
-      checkItems(get(get(schedule(), "functions"), name.c_str()), loop, false, inLoop);
+      checkItems(get(get(schedule(), "functions"), name.c_str()), loop, false, inLoop, -1);
       open.erase(name);
     } else if (item.contains("loop")) {
-      if (!inStage || inLoop || item.size() != 2)
+      if (!inStage || inLoop || item.size() != (item.contains("at") ? 3u : 2u))
         refuse("a loop is not allowed here");
       const json &batch = get(item, "loop");
-      checkItems(get(item, "body"), batch.is_null() ? AxisSet() : loopAxes(batch), true, true);
+      checkItems(get(item, "body"), batch.is_null() ? AxisSet() : loopAxes(batch), true, true,
+                 getEvent(item));
     } else if (item.contains("then")) {
       refuse("a certificate cannot prove that ranks take the same branch");
     } else if (get(item, "op") == "output") {
-      outputs.push_back(getNumber(item, "index"));
+      outputs.emplace_back(getNumber(item, "index"), at);
     } else if (get(item, "op") == "send" || get(item, "op") == "recv") {
       bool sends = get(item, "op") == "send";
       if (!inStage || item.size() != 4 || !get(item, "type").is_string())
@@ -319,12 +332,13 @@ void Checker::readPhases() {
     refuse("schedule and proof must have one list for each stage");
   for (size_t s = 0; s < list.size(); ++s) {
     std::vector<Phase> &phases = stages.emplace_back();
-    checkItems(list[s], {}, true, false);
+    checkItems(list[s], {}, true, false, -1);
     bool inStraightCode = false; // whether the last item belongs to no loop
     for (const json &item : list[s]) {
       bool isLoop = item.contains("loop");
       if (isLoop || !inStraightCode)
-        phases.push_back({isLoop ? "of " + item["loop"].dump() : "", {}});
+        phases.push_back(
+            {isLoop ? "of " + item["loop"].dump() : "", isLoop ? getEvent(item) : -1, {}});
       inStraightCode = !isLoop;
       if (isLoop)
         for (const json &inner : item["body"])
@@ -396,7 +410,7 @@ void Checker::checkMessages() {
           messages ? get(x, "type") == get(y, "type") && get(x, "dims") == get(y, "dims") : x == y;
       if (!same)
         refuse(where + ": sides differ: " + x.dump() + " and " + y.dump());
-      if (a[i].phase->loop != b[i].phase->loop)
+      if (a[i].phase->loop != b[i].phase->loop || a[i].phase->at != b[i].phase->at)
         refuse(where + ": sides are in different loops");
       if (a[i].phase->place != b[i].phase->place || a[i].phase->period != b[i].phase->period ||
           a[i].crossing->time != b[i].crossing->time)
@@ -436,19 +450,6 @@ void Checker::checkGroups() {
     refuse("the listed groups are not those of the collectives");
 }
 
-/// Returns the FNV-1a hash, mixed, as 16 hexadecimal digits.
-std::string hashOf(const std::string &text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (unsigned char c : text)
-    hash = (hash ^ c) * 0x100000001b3u;
-  hash ^= hash >> 33;
-  hash *= 0xff51afd7ed558ccdu;
-  hash ^= hash >> 33;
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
-  return digits;
-}
-
 /// For programs that generate: the last stage posts tokens to all others without waiting. All ranks
 /// run the same loop. An iteration runs a step and posts its tokens, or receives the tokens of an
 /// earlier step. A number is a pair: how many iterations after its step a communication runs, and
@@ -479,14 +480,14 @@ void Checker::run() {
     refuse("not a certificate of format 1");
   readGrid();
   for (const auto &[name, items] : get(schedule(), "functions").items())
-    checkItems(items, {}, false, false);
+    checkItems(items, {}, false, false, -1);
   done.clear();
   outputs.clear();
   readPhases();
   checkMessages();
   checkGroups();
   checkTokens();
-  if (std::set<int64_t>(outputs.begin(), outputs.end()).size() != outputs.size())
+  if (std::set(outputs.begin(), outputs.end()).size() != outputs.size())
     refuse("an output is not delivered exactly once");
   if (get(certificate, "hash") != hashOf(schedule().dump()))
     refuse("the hash is not that of the schedule");

@@ -16,6 +16,9 @@ using json = nlohmann::json;
 /// Checks a certificate; calls refuse if it is invalid.
 void checkCertificate(const json &certificate);
 
+/// Returns the FNV-1a hash, mixed, as 16 hexadecimal digits.
+std::string hashOf(const std::string &text);
+
 } // namespace certificate
 
 #endif // TPC_TOOLS_TPC_CHECK_CERTIFICATE_CHECK_H

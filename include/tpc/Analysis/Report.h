@@ -36,8 +36,14 @@ struct ParameterRow {
   int64_t bytes = 0;                      // on this rank
 };
 
+/// A chunk of the model, on the ranks of one stage.
+struct ChunkRow {
+  int64_t chunk = 0, layers = 0;
+};
+
 struct StageRow {
   int64_t stage = 0;
+  std::vector<ChunkRow> chunks; // one without vpp
   int64_t layers = 0;
   double seconds = 0;           // estimate for one micro-batch
   double layerSeconds = 0;      // share of `seconds` in layers
@@ -58,6 +64,21 @@ struct FunctionRow {
   int64_t matmuls = 0, attentions = 0, kernels = 0;
 };
 
+/// Events of computation on a rank of pp, in slots of equal time.
+struct ScheduleRow {
+  std::string policy;
+  int64_t ranks = 1;
+  int64_t busy = 0; // slots in which a rank computes
+  int64_t idle = 0; // slots in which it waits for other ranks
+  double getBubble() const { return busy > 0 ? double(idle) / double(busy) : 0; }
+
+  /// Counts the slots for the number of micro-batches that have samples.
+  static ScheduleRow count(PipelineOp pipeline, int64_t microBatches);
+};
+
+/// Returns the chunk of each loop of a stage.
+std::vector<int64_t> getChunks(StageOp stage);
+
 struct RankRow {
   int64_t rank = 0;
   int64_t stage = 0;
@@ -69,6 +90,7 @@ struct Report {
   Symbols symbols;
   std::vector<CollectiveRow> collectives;
   std::vector<StageRow> stages;
+  ScheduleRow schedule;
   std::vector<RankRow> ranks;         // at most maxRanks ranks
   std::vector<FunctionRow> functions; // of the lowered program; set by the driver
   std::vector<std::string> splits;    // "tp: 160 over tp 2: fc1 (columns), …"

@@ -53,12 +53,15 @@ def Buffer_RoundsOp : Buffer_Op<"rounds", [SingleBlock, NoTerminator]> {
     `tpc_buffer.rounds 4 of "(batch + 3 - rank.mb) floordiv 4" { ... }`: four micro-batch
     iterations, in which `rank.mb` counts from 0. Iterations in which the size after `of` is 0 are
     skipped; without `of`, no iteration is skipped. Before each iteration the runtime sets the
-    micro-batch index in `env`.
+    micro-batch index in `env`. `tpc_buffer.rounds 1 from 3` is one event of a schedule: the
+    iteration of micro-batch 3 alone.
   }];
-  let arguments = (ins Tpc_SymExprAttr:$count, OptionalAttr<Tpc_SymExprAttr>:$size);
+  let arguments = (ins Tpc_SymExprAttr:$count, OptionalAttr<I64Attr>:$first,
+                       OptionalAttr<Tpc_SymExprAttr>:$size);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    custom<SymExpr>($count) (`of` custom<SymExpr>($size)^)? attr-dict-with-keyword $body
+    custom<SymExpr>($count) (`from` $first^)? (`of` custom<SymExpr>($size)^)?
+    attr-dict-with-keyword $body
   }];
 }
 

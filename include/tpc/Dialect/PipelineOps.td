@@ -9,8 +9,10 @@ def Tpc_PipelineOp : Tpc_Op<"pipeline", [Symbol, IsolatedFromAbove, SingleBlock,
   let summary = "Schedule of a staged program: the ops of each stage in one step";
   let description = [{
     The block's arguments are the model's inputs, replicated on every rank. The body contains one
-    `tpc.stage` for each coordinate of `pp`, in order. `input_attrs` are @main's argument attributes
-    (`tpc.name`, …). `outputs` has one dictionary {name, type} per result, with the global type.
+    `tpc.stage` for each coordinate of `pp`, in order. `schedule` orders the events of each stage;
+    without it, a stage runs its loops one after the other. `input_attrs` are @main's argument
+    attributes (`tpc.name`, …). `outputs` has one dictionary {name, type} per result, with the
+    global type.
 
         tpc.pipeline @main(%ids : tensor<?x?xi64, ...>) outputs [ ... ] {
           tpc.stage 0 {
@@ -28,7 +30,8 @@ def Tpc_PipelineOp : Tpc_Op<"pipeline", [Symbol, IsolatedFromAbove, SingleBlock,
           }
         }
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, ArrayAttr:$input_attrs, ArrayAttr:$outputs);
+  let arguments = (ins SymbolNameAttr:$sym_name, ArrayAttr:$input_attrs, ArrayAttr:$outputs,
+                       OptionalAttr<Tpc_ScheduleAttr>:$schedule);
   let regions = (region SizedRegion<1>:$body);
   let hasVerifier = 1;
   let hasCustomAssemblyFormat = 1;
@@ -37,9 +40,9 @@ def Tpc_PipelineOp : Tpc_Op<"pipeline", [Symbol, IsolatedFromAbove, SingleBlock,
 def Tpc_StageOp : Tpc_Op<"stage", [HasParent<"PipelineOp">, SingleBlock, NoTerminator]> {
   let summary = "Ops that the ranks with this pp coordinate run in one step";
   let description = [{
-    Contains one `tpc.micro_batches`. The ops before it are the prologue. They run once per step on
-    all ranks of the stage, including replicas without samples. All micro-batch iterations read the
-    prologue's results, which stay live until the stage ends:
+    Contains one `tpc.micro_batches` for each chunk of the model. The ops before these are the
+    prologue. They run once per step on all ranks of the stage, including replicas without samples.
+    All micro-batch iterations read the prologue's results, which stay live until the stage ends:
 
         tpc.stage 0 {
           %cos, %sin = func.call @stage_0_prologue(%positions) : (...) -> (...)
@@ -67,10 +70,19 @@ def Tpc_MicroBatchesOp
     to the number of micro-batches, `of <4{mb}>`, runs the body four times on every replica,
     including replicas without samples. Programs with communication between replicas have this form.
     Without `batch` the body runs once.
+
+    In a pipeline with a schedule, an iteration consists of three phases, which the schedule orders:
+    `tpc.recv` ops first, then all other ops, `tpc.send` ops at the end.
   }];
   let arguments = (ins OptionalAttr<Tpc_DimAttr>:$batch);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "(`of` $batch^)? attr-dict-with-keyword $body";
+  let extraClassDeclaration = [{
+    /// Returns the phase of an op of the body.
+    static ::tpc::SchedulePhase getPhase(Operation *op);
+    /// Returns the ops of the body that an event of this phase runs.
+    SmallVector<Operation *> getOps(::tpc::SchedulePhase phase);
+  }];
 }
 
 def Tpc_SendOp : Tpc_Op<"send"> {

@@ -58,8 +58,11 @@ struct PreallocatedStep {
   void attachTo(ModuleOp module) const;
 
   /// Returns the number of steps that run concurrently, on disjoint sets of sequences: the number
-  /// of pipeline stages.
-  static int64_t getNumStepsInFlight(GridAttr grid) { return grid.getAxisSize("pp"); }
+  /// of pipeline stages. With several chunks per rank it is 1, because a step returns to the first
+  /// rank between its chunks.
+  static int64_t getNumStepsInFlight(GridAttr grid) {
+    return grid.getChunksPerRank() > 1 ? 1 : grid.getAxisSize("pp");
+  }
 };
 
 /// Returns the symbol's name if `size` is a single symbol.

@@ -5,6 +5,7 @@
 
 #include "tpc/Dialect/ProgramAttrs.h"
 #include "tpc/Interfaces/ShardingRule.h"
+#include "tpc/Support/PipelineSchedule.h"
 #include "tpc/Support/SymExpr.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"

@@ -26,13 +26,15 @@ def Tpc_GridAttr : Tpc_Attr<"Grid", "grid"> {
     The leftmost axis has the smallest stride, as in Megatron-Core's `RankGenerator`. `mb` is not an
     axis of ranks: its coordinate is the micro-batch index. With `gpus_per_node = 8` at the end,
     ranks 0 to 7 share a node, 8 to 15 the next, and so on; without it all ranks share one node.
+    With `vpp = 2`, each rank of pp has two chunks of the model.
   }];
   let parameters = (ins ArrayRefParameter<"StringAttr">:$order, ArrayRefParameter<"int64_t">:$sizes,
-                        "int64_t":$microBatches, "int64_t":$gpusPerNode);
+                        "int64_t":$microBatches, "int64_t":$gpusPerNode,
+                        "int64_t":$chunksPerRank);
   let builders = [
     AttrBuilder<(ins "ArrayRef<StringAttr>":$order, "ArrayRef<int64_t>":$sizes,
                  "int64_t":$microBatches), [{
-      return $_get($_ctxt, order, sizes, microBatches, 0);
+      return $_get($_ctxt, order, sizes, microBatches, 0, 1);
     }]>];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
@@ -44,6 +46,33 @@ def Tpc_GridAttr : Tpc_Attr<"Grid", "grid"> {
     int64_t getWorldSize() const;
     /// Returns the grid of the module that contains `op`, or null.
     static GridAttr lookup(Operation *op);
+  }];
+}
+
+def Tpc_ScheduleAttr : Tpc_Attr<"Schedule", "schedule"> {
+  let summary = "Order of the events of each rank of pp";
+  let description = [{
+    `#tpc.schedule<"interleaved", [[F0.0, SF0.0, ...], [RF1.0, F1.0, ...]]>`: the policy that made
+    the schedule, and one list of events for each rank of pp. An event is a phase of a chunk for one
+    micro-batch, such as `F2.1` for chunk 2 and micro-batch 1:
+
+        RF   the tpc.recv ops of the chunk's tpc.micro_batches
+        F    its other ops
+        SF   its tpc.send ops
+
+    Each event runs once in a step. The events of a micro-batch without samples are skipped.
+  }];
+  let parameters = (ins StringRefParameter<"name of the policy">:$policy,
+                        ArrayRefParameter<"DenseI64ArrayAttr",
+                                          "phases, chunks, micro-batches">:$ranks);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    static ScheduleAttr get(MLIRContext *context, StringRef policy,
+                            const ::tpc::ScheduleTable &table);
+    std::vector<::tpc::ScheduleEvent> getEvents(int64_t rank) const;
+    /// Returns the chunks of a rank in ascending order: those of its `tpc.micro_batches`.
+    std::vector<int64_t> getChunks(int64_t rank) const;
   }];
 }
 

@@ -8,6 +8,7 @@
 //            | 'etp' number           ranks that split one expert; default: the size of tp
 //            | 'sp'                   sequence parallelism, over the ranks of tp
 //            | 'mb' number            micro-batches per step
+//            | 'vpp' number           chunks of the model on each rank of pp
 //            | 'gpus-per-node=' number  ranks per node; default: all are in one
 //            | 'order=' axis{'-'axis} axes by ascending stride; default tp-cp-ep-dp-pp
 //            | 'manual'               only annotations determine the splits over tp and dp
@@ -38,6 +39,8 @@ struct ShardSpec {
   int64_t gpusPerNode = 0; // 0: all ranks are in one node
   bool sequenceParallel = false;
   int64_t microBatches = 1;
+  /// Chunks of the model on each rank of pp; more than 1 only with pp.
+  int64_t chunksPerRank = 1;
   bool allowReshard = false;
   /// Whether only annotations split over tp and dp, and no tactic does.
   bool manual = false;
@@ -46,6 +49,7 @@ struct ShardSpec {
   std::vector<std::string> notes;
 
   static constexpr int64_t maxMicroBatches = int64_t(1) << 20;
+  static constexpr int64_t maxChunksPerRank = 1024;
 
   struct NamedAxis {
     std::string name;

@@ -45,6 +45,8 @@ public:
     Operation *op;
     func::FuncOp callee;           // of a Call
     std::vector<Item> body, other; // of a Loop or Branch; `other`: the else branch
+    /// Micro-batch of a Loop that is one event of a schedule; -1: all iterations.
+    int64_t at = -1;
   };
   using Items = std::vector<Item>;
 
@@ -80,6 +82,8 @@ private:
   Schedule(ModuleOp module, GridAttr grid, PipelineOp pipeline)
       : module(module), grid(grid), pipeline(pipeline) {}
   LogicalResult projectBlock(Block &block, Items &items);
+  /// Replaces the loops of a stage by its events, in the order of the pipeline's schedule.
+  LogicalResult projectEvents(StageOp stage, ScheduleAttr attr, Items &items);
   LogicalResult projectCall(func::CallOp call, Items &items);
 
   static constexpr size_t maxDepth = 512; // of nested calls

@@ -24,7 +24,7 @@ struct StageLoad {
 
 class Balance {
 public:
-  Balance(PipelineChain &chain, CostModel &model, ArrayRef<size_t> cuts);
+  Balance(PipelineChain &chain, CostModel &model, ArrayRef<size_t> cuts, int64_t chunksPerRank);
   std::string describe() const;
 
 private:
@@ -34,6 +34,7 @@ private:
   std::string countInLayers(double seconds) const;
 
   PipelineChain &chain;
+  int64_t chunksPerRank;
   std::vector<StageLoad> stages;
   int64_t layers = 0;
   double total = 0;
@@ -48,7 +49,9 @@ static std::string count(int64_t number, StringRef what) {
   return std::to_string(number) + " " + what.str() + (number == 1 ? "" : "s");
 }
 
-Balance::Balance(PipelineChain &chain, CostModel &model, ArrayRef<size_t> cuts) : chain(chain) {
+Balance::Balance(PipelineChain &chain, CostModel &model, ArrayRef<size_t> cuts,
+                 int64_t chunksPerRank)
+    : chain(chain), chunksPerRank(chunksPerRank) {
   double inLayers = 0;
   int64_t functions = 0;
   for (size_t i = 0; i <= cuts.size(); ++i) {
@@ -106,7 +109,8 @@ std::string Balance::explainStretch(const StageLoad &stage) const {
 /// Explains why a stage has no layer.
 std::string Balance::explainMissingLayer(const StageLoad &stage) const {
   if (layers < int64_t(stages.size()))
-    return "there are fewer layers than stages";
+    return chunksPerRank == 1 ? "there are fewer layers than stages"
+                              : "there are fewer layers than chunks on all ranks of pp";
   if (stage.heaviest && (layerSeconds == 0 || stage.seconds > 0.9 * layerSeconds))
     return "its other ops take " + countInLayers(stage.seconds) + ", mostly " +
            quote(stage.heaviest);
@@ -128,7 +132,13 @@ std::string Balance::explainSlowest(const StageLoad &stage) const {
 }
 
 std::string Balance::describe() const {
-  std::string pp = "pp" + std::to_string(stages.size()) + ": ";
+  int64_t ranks = int64_t(stages.size()) / chunksPerRank;
+  std::string pp = "pp" + std::to_string(ranks), unit = "stage";
+  if (chunksPerRank > 1) {
+    pp += ",vpp" + std::to_string(chunksPerRank);
+    unit = "chunk";
+  }
+  pp += ": ";
   SmallVector<std::string> without;
   const StageLoad *first = nullptr;
   for (auto [i, stage] : llvm::enumerate(stages))
@@ -137,7 +147,7 @@ std::string Balance::describe() const {
       first = first ? first : &stage;
     }
   if (layers > 0 && first)
-    return pp + (without.size() == 1 ? "stage " : "stages ") + llvm::join(without, ", ") +
+    return pp + unit + (without.size() == 1 ? " " : "s ") + llvm::join(without, ", ") +
            (without.size() == 1 ? " has none of " : " have none of ") + count(layers, "layer") +
            ": " + explainMissingLayer(*first);
 
@@ -146,13 +156,13 @@ std::string Balance::describe() const {
   double ratio = total > 0 ? slowest->seconds * double(stages.size()) / total : 0;
   if (ratio <= 1.5)
     return "";
-  return llvm::formatv("{0}stage {1} takes {2:f2} times the mean of the stages: ", pp,
+  return llvm::formatv("{0}{1} {2} takes {3:f2} times the mean of the {1}s: ", pp, unit,
                        slowest - stages.begin(), ratio)
              .str() +
          explainSlowest(*slowest);
 }
 
 std::string mlir::tpc::describeImbalance(PipelineChain &chain, CostModel &model,
-                                         ArrayRef<size_t> cuts) {
-  return cuts.empty() ? "" : Balance(chain, model, cuts).describe();
+                                         ArrayRef<size_t> cuts, int64_t chunksPerRank) {
+  return cuts.empty() ? "" : Balance(chain, model, cuts, chunksPerRank).describe();
 }

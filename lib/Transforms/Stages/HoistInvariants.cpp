@@ -164,7 +164,8 @@ func::CallOp StageHoister::makePrologue(ArrayRef<Operation *> ops, ArrayRef<Valu
       cloneAsFunction(detached, function.getLoc(), (function.getName() + "_prologue").str(), ops,
                       arguments, hoistedValues);
   SymbolTable(module).insert(prologue, function->getIterator());
-  OpBuilder builder(loop);
+  // Before the loops of all chunks.
+  OpBuilder builder(*loop->getBlock()->getOps<MicroBatchesOp>().begin());
   return func::CallOp::create(builder, call.getLoc(), prologue, operands);
 }
 

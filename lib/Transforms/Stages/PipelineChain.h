@@ -102,8 +102,10 @@ private:
 
 /// Describes an imbalance of stages, its cause and a better choice; empty if stages are balanced.
 /// An imbalance is a stage without a layer (if the model has layers), or a stage that takes more
-/// than 1.5 times the mean. `cuts`: cut points at which stages begin.
-std::string describeImbalance(PipelineChain &chain, CostModel &model, ArrayRef<size_t> cuts);
+/// than 1.5 times the mean. `cuts`: cut points at which stages begin. `chunksPerRank`: if more than
+/// one, the stages are chunks.
+std::string describeImbalance(PipelineChain &chain, CostModel &model, ArrayRef<size_t> cuts,
+                              int64_t chunksPerRank);
 
 /// Creates a private function, outside of any module, that runs `ops` on `arguments` and returns
 /// `results`.

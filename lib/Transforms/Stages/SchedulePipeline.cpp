@@ -44,8 +44,48 @@ static std::string nameOf(DictionaryAttr attrs, unsigned index, StringRef fallba
   return (fallback + "_" + Twine(index)).str();
 }
 
+/// Moves the estimates of a chunk's function to its stage, and adds them up.
+static void moveEstimates(func::FuncOp function, StageOp stage) {
+  Builder b(function.getContext());
+  for (StringRef name : {kSecondsAttr, kLayerSecondsAttr, kRecomputedSecondsAttr,
+                         kTransferSecondsAttr, kWeightBytesAttr}) {
+    Attribute value = function->removeAttr(name), before = stage->getAttr(name);
+    if (auto seconds = dyn_cast_or_null<FloatAttr>(value); seconds && before)
+      value = b.getF64FloatAttr(seconds.getValueAsDouble() +
+                                cast<FloatAttr>(before).getValueAsDouble());
+    else if (auto bytes = dyn_cast_or_null<IntegerAttr>(value); bytes && before)
+      value = b.getI64IntegerAttr(bytes.getInt() + cast<IntegerAttr>(before).getInt());
+    if (value)
+      stage->setAttr(name, value);
+  }
+  function->removeAttr(kStageAttr);
+}
+
 namespace {
 struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<SchedulePipeline> {
+  using SchedulePipelineBase::SchedulePipelineBase;
+
+  /// Makes the events of the policy; null if each rank runs its chunk in a loop.
+  LogicalResult makeEvents(GridAttr grid, ScheduleAttr &schedule) {
+    std::string name = policy, error;
+    ::tpc::PipelineShape shape{grid.getAxisSize("pp"), grid.getChunksPerRank(),
+                               grid.getMicroBatches()};
+    if (name.empty())
+      name = shape.chunksPerRank > 1 ? "interleaved" : "gpipe";
+    auto table = ::tpc::makeSchedule(name, shape, error);
+    Location loc = getOperation().getLoc();
+    if (!table)
+      return emitError(loc) << error;
+    if (llvm::any_of(::tpc::getSchedulePolicies(), [&](const ::tpc::SchedulePolicy &other) {
+          return other.name == name && other.isTraining;
+        }))
+      return emitError(loc) << "the schedule '" << name
+                            << "' has backward events, but the program has no backward pass";
+    if (name != "gpipe")
+      schedule = ScheduleAttr::get(&getContext(), name, ::tpc::addMessages(*table, shape.chunks()));
+    return success();
+  }
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto main = module.lookupSymbol<func::FuncOp>("main");
@@ -55,12 +95,16 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
         if (auto call = dyn_cast<func::CallOp>(op))
           calls.push_back(call);
     GridAttr grid = GridAttr::lookup(module);
-    if (!grid || calls.empty() || int64_t(calls.size()) != grid.getAxisSize("pp")) {
+    if (!grid || calls.empty() ||
+        int64_t(calls.size()) != grid.getAxisSize("pp") * grid.getChunksPerRank()) {
       emitError(module.getLoc())
           << "needs a function @main that calls one stage for each coordinate of "
-             "pp: run tpc-split-stages first";
+             "pp (with vpp, one for each chunk): run tpc-split-stages first";
       return signalPassFailure();
     }
+    ScheduleAttr schedule;
+    if (failed(makeEvents(grid, schedule)))
+      return signalPassFailure();
     auto batch = module->getAttrOfType<DimAttr>(kBatchAttr);
     if (batch && (hasBatchCollective(module, batch) || hasCommonOutput(main, batch))) {
       // Replicas without samples take part in two cases: sharded weights are gathered in each
@@ -103,24 +147,27 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
     }
 
     OpBuilder builder(main);
-    auto pipeline = PipelineOp::create(builder, main.getLoc(), main.getName(),
-                                       attrs.getArrayAttr(inputAttrs), attrs.getArrayAttr(outputs));
+    auto pipeline =
+        PipelineOp::create(builder, main.getLoc(), main.getName(), attrs.getArrayAttr(inputAttrs),
+                           attrs.getArrayAttr(outputs), schedule);
     Block *body = builder.createBlock(&pipeline.getBody());
     IRMapping inputs;
     for (BlockArgument argument : main.getArguments())
       inputs.map(argument, body->addArgument(argument.getType(), argument.getLoc()));
 
     Operation *terminator = main.front().getTerminator();
-    for (auto [i, call] : llvm::enumerate(calls)) {
+    int64_t ranks = grid.getAxisSize("pp");
+    SmallVector<StageOp> stages;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
       builder.setInsertionPointToEnd(body);
-      auto stage = StageOp::create(builder, call.getLoc(), i);
+      stages.push_back(StageOp::create(builder, calls[rank].getLoc(), rank));
+      builder.createBlock(&stages.back().getBody());
+    }
+    for (auto [i, call] : llvm::enumerate(calls)) {
+      StageOp stage = stages[i % ranks];
       auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
-      for (StringRef name : {kSecondsAttr, kLayerSecondsAttr, kRecomputedSecondsAttr,
-                             kTransferSecondsAttr, kWeightBytesAttr})
-        if (Attribute value = callee->removeAttr(name))
-          stage->setAttr(name, value);
-      callee->removeAttr(kStageAttr);
-      builder.createBlock(&stage.getBody());
+      moveEstimates(callee, stage);
+      builder.setInsertionPointToEnd(&stage.getBody().front());
       auto loop = MicroBatchesOp::create(builder, call.getLoc(), batch);
       builder.createBlock(&loop.getBody());
 
@@ -131,7 +178,8 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
           continue;
         }
         operands.push_back(
-            RecvOp::create(builder, call.getLoc(), operand.getType(), i - 1).getResult());
+            RecvOp::create(builder, call.getLoc(), operand.getType(), (i + ranks - 1) % ranks)
+                .getResult());
       }
       auto run = func::CallOp::create(builder, call.getLoc(), callee, operands);
       for (auto [old, result] : llvm::zip(call.getResults(), run.getResults()))
@@ -139,7 +187,7 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
           if (use.getOwner() == terminator)
             OutputOp::create(builder, call.getLoc(), use.getOperandNumber(), result);
           else
-            SendOp::create(builder, call.getLoc(), result, i + 1);
+            SendOp::create(builder, call.getLoc(), result, (i + 1) % ranks);
         }
     }
     main.erase();

@@ -60,6 +60,8 @@ private:
                                     const StageAnnotations &annotations = {});
   FailureOr<StagePartition> chooseRequested(size_t stages, ArrayRef<int64_t> forcedCuts);
   std::string suggest(size_t stages);
+  /// Returns "pp4", or "pp2,vpp2" for the four chunks of two ranks.
+  std::string describe(size_t stages) const;
   func::FuncOp makeStage(const PipelineChain &chain, size_t index, size_t begin, size_t end,
                          IRMapping &values, SmallVectorImpl<Value> &results,
                          OpBuilder &mainBuilder);
@@ -104,7 +106,7 @@ StagePartition Splitter::choose(func::FuncOp main, size_t stages,
     best = std::move(choice);
   }
   if (best.cuts)
-    best.imbalance = describeImbalance(*best.chain, model, *best.cuts);
+    best.imbalance = describeImbalance(*best.chain, model, *best.cuts, grid.getChunksPerRank());
   return best;
 }
 
@@ -189,16 +191,31 @@ StagePartition Splitter::chooseWithinLayers(StagePartition whole, size_t stages,
     choice.cuts->push_back(at - choice.chain->getCutPoints().begin());
   }
   choice.maxCost = withinLayers.maxCost;
-  choice.imbalance = describeImbalance(*choice.chain, model, *choice.cuts);
+  choice.imbalance = describeImbalance(*choice.chain, model, *choice.cuts, grid.getChunksPerRank());
   return choice;
 }
 
-/// Suggests the largest smaller number of stages without an imbalance.
+std::string Splitter::describe(size_t stages) const {
+  int64_t chunks = grid.getChunksPerRank();
+  std::string text = "pp" + std::to_string(int64_t(stages) / chunks);
+  return chunks == 1 ? text : text + ",vpp" + std::to_string(chunks);
+}
+
+/// Suggests the largest smaller number of stages without an imbalance, for the same pp if there are
+/// several chunks per rank.
 std::string Splitter::suggest(size_t stages) {
+  size_t ranks = grid.getAxisSize("pp");
+  bool hasChunks = grid.getChunksPerRank() > 1;
   while (--stages > 1) {
+    if (hasChunks && stages % ranks)
+      continue;
     StagePartition choice = choose(main, stages);
-    if (choice.cuts && choice.imbalance.empty())
+    if (!choice.cuts || !choice.imbalance.empty())
+      continue;
+    if (!hasChunks)
       return "; with pp" + std::to_string(stages) + " all stages have work";
+    return "; with pp" + std::to_string(ranks) + ",vpp" + std::to_string(stages / ranks) +
+           " all chunks have work";
   }
   return "";
 }
@@ -248,8 +265,9 @@ func::FuncOp Splitter::makeStage(const PipelineChain &chain, size_t index, size_
     results.push_back(terminator->getOperand(i));
 
   OpBuilder builder(main);
-  func::FuncOp stage = cloneAsFunction(builder, main.getLoc(), "stage_" + std::to_string(index),
-                                       ops.getArrayRef(), arguments, results);
+  std::string name = (grid.getChunksPerRank() == 1 ? "stage_" : "chunk_") + std::to_string(index);
+  func::FuncOp stage =
+      cloneAsFunction(builder, main.getLoc(), name, ops.getArrayRef(), arguments, results);
 
   SmallVector<Value> operands;
   for (Value value : arguments)
@@ -272,6 +290,10 @@ FailureOr<StagePartition> Splitter::chooseRequested(size_t stages, ArrayRef<int6
       return failure();
     if (annotations->empty())
       return StagePartition();
+    if (int64_t chunks = grid.getChunksPerRank(); chunks > 1)
+      return emitError(main.getLoc())
+             << "vpp" << chunks << ": ops are annotated with pipeline stages, which are ranks of "
+             << "pp with one chunk each; remove vpp or the annotations";
     StagePartition choice;
     {
       // The last attempt reports the reason.
@@ -307,7 +329,7 @@ FailureOr<StagePartition> Splitter::chooseRequested(size_t stages, ArrayRef<int6
     choice.cuts->push_back(cut + 1);
   }
   if (choice.cuts->size() + 1 != stages)
-    return emitError(main.getLoc()) << "cuts: pp" << stages << " takes " << stages - 1
+    return emitError(main.getLoc()) << "cuts: " << describe(stages) << " takes " << stages - 1
                                     << " cuts, not " << choice.cuts->size();
   return std::move(choice);
 }
@@ -315,7 +337,7 @@ FailureOr<StagePartition> Splitter::chooseRequested(size_t stages, ArrayRef<int6
 LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
   if (failed(model.check()))
     return failure();
-  size_t stages = grid.getAxisSize("pp");
+  size_t stages = grid.getAxisSize("pp") * grid.getChunksPerRank();
   FailureOr<StagePartition> requested = chooseRequested(stages, forcedCuts);
   if (failed(requested))
     return failure();
@@ -326,9 +348,10 @@ LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
   size_t cutPoints = chain.getCutPoints().size();
   if (!choice.cuts)
     return emitError(main.getLoc())
-           << "pp" << stages << ": the model can be cut into at most " << cutPoints
-           << " pipeline stages (there are " << cutPoints - 1
-           << " cut points where only one activation is live)" << suggest(cutPoints + 1);
+           << describe(stages) << ": the model can be cut into at most " << cutPoints
+           << (grid.getChunksPerRank() == 1 ? " pipeline stages" : " chunks") << " (there are "
+           << cutPoints - 1 << " cut points where only one activation is live)"
+           << suggest(cutPoints + 1);
   if (!choice.imbalance.empty())
     warnAboutPlan(module, choice.imbalance + (isRequested ? "" : suggest(stages)));
 

@@ -164,7 +164,8 @@ GridAttr mlir::tpc::makeGrid(MLIRContext *context, const ::tpc::ShardSpec &spec)
     order.push_back(StringAttr::get(context, axis.name));
     sizes.push_back(axis.size);
   }
-  return GridAttr::get(context, order, sizes, spec.microBatches, spec.gpusPerNode);
+  return GridAttr::get(context, order, sizes, spec.microBatches, spec.gpusPerNode,
+                       spec.chunksPerRank);
 }
 
 namespace {

@@ -107,6 +107,10 @@ void Memory::forget(Value region) {
   llvm::erase_if(entries, [&](const Entry &entry) { return entry.place.region == region; });
 }
 
+void Memory::forgetRegions(function_ref<bool(Value)> isDead) {
+  llvm::erase_if(entries, [&](const Entry &entry) { return isDead(entry.place.region); });
+}
+
 void Memory::forget(function_ref<bool(Value)> isDead) {
   llvm::erase_if(entries, [&](const Entry &entry) { return isDead(entry.content.tensor); });
 }

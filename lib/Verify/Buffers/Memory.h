@@ -22,7 +22,11 @@ namespace mlir::tpc {
 struct Content {
   Value tensor;
   unsigned step = 0; // 0: the final value
-  bool operator==(const Content &o) const { return tensor == o.tensor && step == o.step; }
+  /// Micro-batch of a value that events of a schedule compute; -1 for other values.
+  int64_t microBatch = -1;
+  bool operator==(const Content &o) const {
+    return tensor == o.tensor && step == o.step && microBatch == o.microBatch;
+  }
 };
 
 /// Bytes [first, first + width) of each row of `stride` bytes.
@@ -75,6 +79,7 @@ public:
   bool isInside(const MemoryRange &place, const ::tpc::SymExpr &size);
   /// Invalidates the contents of a region, or values for which `isDead` is true.
   void forget(Value region);
+  void forgetRegions(function_ref<bool(Value region)> isDead);
   void forget(function_ref<bool(Value tensor)> isDead);
 
   void enter(Value frame) { frames.push_back(frame); }

@@ -7,9 +7,14 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-SymExpr PartSizes::normalize(const SymExpr &expr) const { return substituteNumbers(expr, grid); }
+SymExpr PartSizes::normalize(const SymExpr &expr) const {
+  SymExpr known = substituteNumbers(expr, grid);
+  return microBatch ? known.substitute({{"rank.mb", SymExpr(*microBatch)}}) : known;
+}
 
 SymExpr PartSizes::coordinate(StringRef axis) const {
+  if (axis == "mb" && microBatch)
+    return SymExpr(*microBatch);
   return count(axis) == 1 ? SymExpr(0) : SymExpr::symbol(("rank." + axis).str());
 }
 

@@ -19,6 +19,9 @@ public:
 
   explicit PartSizes(GridAttr grid) : grid(grid) {}
 
+  /// Sets the micro-batch of one event of a schedule; without it, expressions hold for all.
+  void setMicroBatch(std::optional<int64_t> number) { microBatch = number; }
+
   int64_t count(StringRef axis) const { return grid ? grid.getAxisSize(axis) : 1; }
   SymExpr coordinate(StringRef axis) const;
   /// Returns the size of a rank's slice of n elements, split over the axes one after the other.
@@ -45,6 +48,7 @@ public:
 
 private:
   GridAttr grid;
+  std::optional<int64_t> microBatch;
 };
 
 } // namespace mlir::tpc

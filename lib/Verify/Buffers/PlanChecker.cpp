@@ -219,15 +219,22 @@ Operation *PlanChecker::next(Operation *op, StringRef name) {
 }
 
 LogicalResult PlanChecker::checkBlock(Block &tensors, Block &buffers) {
+  SmallVector<Operation *> ops;
+  for (Operation &op : tensors)
+    ops.push_back(&op);
+  return checkOps(ops, buffers);
+}
+
+LogicalResult PlanChecker::checkOps(ArrayRef<Operation *> tensors, Block &buffers) {
   at = buffers.begin();
   end = buffers.end();
   size_t depth = memory.getDepth();
-  for (Operation &op : tensors) {
-    if (op.hasTrait<OpTrait::IsTerminator>() || done.contains(&op))
+  for (Operation *op : tensors) {
+    if (op->hasTrait<OpTrait::IsTerminator>() || done.contains(op))
       continue;
     auto planned = dyn_cast<PlannedOpInterface>(op);
     if (!planned)
-      return op.emitOpError(
+      return op->emitOpError(
           "cannot be verified: the verifier has no rule for its calls on buffers");
     if (failed(planned.checkPlan(*this)))
       return failure();
@@ -242,9 +249,33 @@ LogicalResult PlanChecker::checkBlock(Block &tensors, Block &buffers) {
   return success();
 }
 
+/// Checks the sizes of an op that repeats a loop's body, or runs one event.
+LogicalResult PlanChecker::checkRounds(MicroBatchesOp loop, buffer::RoundsOp rounds) {
+  DimAttr batch = loop.getBatchAttr();
+  bool isEvent = bool(rounds.getFirst());
+  if (failed(compare(rounds, "count", rounds.getCount(),
+                     SymExpr(batch && !isEvent ? partSizes.count("mb") : 1))))
+    return failure();
+  if (bool(batch) != bool(rounds.getSize()))
+    return rounds.emitOpError(
+        "must skip micro-batches without samples if and only if the loop on tensors does");
+  if (!batch)
+    return success();
+  SymExpr size = partSizes.size(batch);
+  if (!batch.usesAxis("mb"))
+    size = partSizes.size(size, StringAttr::get(loop.getContext(), "mb"));
+  return compare(rounds, "size", *rounds.getSize(), size);
+}
+
 // Each iteration starts with the memory contents after the previous iteration. Values defined in
 // the body are different in each iteration.
-LogicalResult PlanChecker::checkInner(Block &tensors, Block &buffers) {
+LogicalResult PlanChecker::checkLoop(MicroBatchesOp loop) {
+  auto rounds = next<buffer::RoundsOp>(loop);
+  if (!rounds || failed(checkRounds(loop, rounds)))
+    return failure();
+  if (rounds.getFirst())
+    return rounds.emitOpError("runs one event, but the pipeline has no schedule");
+  Block &tensors = loop.getBody().front(), &buffers = rounds.getBody().front();
   auto outer = std::pair(at, end);
   isInLoop = partSizes.count("mb") > 1;
   for (int pass = 0; pass < loopPasses; ++pass) {
@@ -255,6 +286,31 @@ LogicalResult PlanChecker::checkInner(Block &tensors, Block &buffers) {
   isInLoop = false;
   std::tie(at, end) = outer;
   return success();
+}
+
+// Memory outside of the event's frame keeps the values of other events, which have their own
+// micro-batch. A cache has a slice for each micro-batch, which only one event of a chunk uses.
+LogicalResult PlanChecker::checkEvent(MicroBatchesOp loop, const ::tpc::ScheduleEvent &step) {
+  auto rounds = next<buffer::RoundsOp>(loop);
+  if (!rounds)
+    return failure();
+  if (rounds.getFirst() != std::optional<uint64_t>(step.microBatch))
+    return rounds.emitOpError() << "must run the event " << step.str() << ", of micro-batch "
+                                << step.microBatch;
+  partSizes.setMicroBatch(step.microBatch);
+  event = &loop.getBody().front();
+  eventMicroBatch = step.microBatch;
+  isInLoop = partSizes.count("mb") > 1;
+  auto outer = std::pair(at, end);
+  LogicalResult result =
+      failure(failed(checkRounds(loop, rounds)) ||
+              failed(checkOps(loop.getOps(step.phase), rounds.getBody().front())));
+  std::tie(at, end) = outer;
+  isInLoop = false;
+  event = nullptr;
+  partSizes.setMicroBatch(std::nullopt);
+  memory.forgetRegions([](Value region) { return bool(region.getDefiningOp<buffer::StateOp>()); });
+  return result;
 }
 
 LogicalResult PlanChecker::checkSignature(func::FuncOp tensors) {
@@ -313,5 +369,39 @@ LogicalResult PlanChecker::checkFunction(func::FuncOp tensors) {
 }
 
 LogicalResult PlanChecker::checkStage(StageOp stage) {
-  return checkBlock(stage.getBody().front(), function.getBody().front());
+  Block &block = stage.getBody().front(), &buffers = function.getBody().front();
+  ScheduleAttr schedule = stage->getParentOfType<PipelineOp>().getScheduleAttr();
+  if (!schedule)
+    return checkBlock(block, buffers);
+  // The prologue, and then the events.
+  at = buffers.begin();
+  end = buffers.end();
+  size_t depth = memory.getDepth();
+  std::map<int64_t, MicroBatchesOp> loops;
+  std::vector<int64_t> chunks = schedule.getChunks(stage.getIndex());
+  for (Operation &op : block) {
+    if (auto loop = dyn_cast<MicroBatchesOp>(op)) {
+      loops[chunks[loops.size()]] = loop;
+      continue;
+    }
+    auto planned = dyn_cast<PlannedOpInterface>(op);
+    if (!planned || done.contains(&op)) {
+      if (planned)
+        continue;
+      return op.emitOpError(
+          "cannot be verified: the verifier has no rule for its calls on buffers");
+    }
+    if (failed(planned.checkPlan(*this)))
+      return failure();
+  }
+  for (const ::tpc::ScheduleEvent &step : schedule.getEvents(stage.getIndex()))
+    if (failed(checkEvent(loops.at(step.chunk), step)))
+      return failure();
+  if (failed(skipMemoryOps()))
+    return failure();
+  if (at != end)
+    return at->emitOpError("corresponds to no event of the schedule");
+  if (memory.getDepth() != depth)
+    return function.emitOpError("leaves a frame on the stack");
+  return success();
 }

@@ -97,8 +97,8 @@ public:
 
   /// Marks an op as computed by the call of another op.
   void setDone(Operation *op) { done.insert(op); }
-  /// Checks a nested block.
-  LogicalResult checkInner(Block &tensors, Block &buffers);
+  /// Checks a loop over all micro-batches and its body.
+  LogicalResult checkLoop(MicroBatchesOp loop);
   /// Number of passes over the body of a loop. The second pass starts with the memory contents
   /// after the first.
   static constexpr int loopPasses = 2;
@@ -110,6 +110,16 @@ private:
   };
 
   LogicalResult checkBlock(Block &tensors, Block &buffers);
+  /// Checks the calls of some ops of a block.
+  LogicalResult checkOps(ArrayRef<Operation *> tensors, Block &buffers);
+  LogicalResult checkEvent(MicroBatchesOp loop, const ::tpc::ScheduleEvent &event);
+  LogicalResult checkRounds(MicroBatchesOp loop, buffer::RoundsOp rounds);
+  /// Adds the micro-batch of the event that is checked to a value of its loop.
+  Content ofEvent(Content content) const {
+    if (event && content.tensor.getParentBlock() == event)
+      content.microBatch = eventMicroBatch;
+    return content;
+  }
   Operation *peek();
   Operation *next(Operation *op, StringRef name);
   LogicalResult skipMemoryOps();
@@ -149,6 +159,8 @@ private:
   SmallVector<MemoryRange> writes;
   DenseSet<Operation *> done;
   bool isInLoop = false;             // in a loop over several micro-batches
+  Block *event = nullptr;            // body of the loop whose event is checked
+  int64_t eventMicroBatch = -1;      // of that event
   DenseMap<Value, DistAttr> layouts; // distributions of caches that were read
   DenseMap<Value, int64_t> copiesOf; // number of copies of each kv head, by cache
 };

@@ -213,6 +213,7 @@ LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
     return failure();
   SymExpr offset(0);
   Value root = content.step ? content.tensor : getRoot(content.tensor, offset);
+  Content wanted = ofEvent({root, content.step});
   if (isInPlace(where->region) && memory.isUntouched(*where)) {
     if (auto state = where->region.getDefiningOp<buffer::StateOp>()) {
       if (failed(checkState(call, state, *where, content.tensor)))
@@ -231,7 +232,7 @@ LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
   auto isSame = [&](Content held) {
     if (isa<buffer::PlaceType>(held.tensor.getType()))
       return !content.step && isGiven(call, held.tensor, root);
-    return held == Content{root, content.step};
+    return held == wanted;
   };
   if (const Memory::Entry *held = memory.find(*where, offset, isSame)) {
     // Records the entire value, because its slot is known to be disjoint from other slots.
@@ -286,6 +287,6 @@ LogicalResult PlanChecker::write(Operation *call, Value place, Content content,
     if (!memory.areDisjoint(other, *where))
       return call->emitOpError() << "writes two results to memory that may overlap";
   writes.push_back(*where);
-  memory.write(*where, content, call);
+  memory.write(*where, ofEvent(content), call);
   return success();
 }

@@ -337,25 +337,7 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
 
 struct MicroBatches : PlannedOpInterface::ExternalModel<MicroBatches, MicroBatchesOp> {
   LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
-    auto op = cast<MicroBatchesOp>(base);
-    auto call = c.next<buffer::RoundsOp>(op);
-    if (!call)
-      return failure();
-    DimAttr batch = op.getBatchAttr();
-    if (failed(
-            c.compare(call, "count", call.getCount(), SymExpr(batch ? c.sizes().count("mb") : 1))))
-      return failure();
-    if (bool(batch) != bool(call.getSize()))
-      return call.emitOpError(
-          "must skip micro-batches without samples if and only if the loop on tensors does");
-    if (batch) {
-      SymExpr size = c.sizes().size(batch);
-      if (!batch.usesAxis("mb"))
-        size = c.sizes().size(size, StringAttr::get(op.getContext(), "mb"));
-      if (failed(c.compare(call, "size", *call.getSize(), size)))
-        return failure();
-    }
-    return c.checkInner(op.getBody().front(), call.getBody().front());
+    return c.checkLoop(cast<MicroBatchesOp>(base));
   }
 };
 } // namespace

@@ -164,7 +164,7 @@ LogicalResult PlanChecker::checkCacheResult(OutputOp op, FlatSymbolRefAttr cache
                         partSizes.elements(op.getValue().getType())};
   Value root = getRoot(op.getValue(), offset);
   if (offset.isConstant(0) &&
-      memory.find(where, offset, [&](Content held) { return held == Content{root}; }))
+      memory.find(where, offset, [&](Content held) { return held == ofEvent({root}); }))
     return success();
   InFlightDiagnostic error = op.emitOpError()
                              << "is not in cache " << cache << " at the end of a step";

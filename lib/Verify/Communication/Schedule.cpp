@@ -164,6 +164,9 @@ FailureOr<Schedule> Schedule::project(ModuleOp module) {
     Items items;
     if (failed(schedule.projectBlock(stage.getBody().front(), items)))
       return failure();
+    if (ScheduleAttr attr = pipelines[0].getScheduleAttr();
+        attr && failed(schedule.projectEvents(stage, attr, items)))
+      return failure();
     schedule.stages.push_back({stage, std::move(items)});
   }
   if (next != grid.getAxisSize("pp"))
@@ -285,8 +288,11 @@ static json::Object describeItem(const Schedule::Item &item) {
   }
   case Kind::Loop: {
     DimAttr batch = cast<MicroBatchesOp>(item.op).getBatchAttr();
-    return json::Object{{"loop", batch ? describeDim(batch) : json::Value(nullptr)},
-                        {"body", describeItems(item.body)}};
+    json::Object loop{{"loop", batch ? describeDim(batch) : json::Value(nullptr)},
+                      {"body", describeItems(item.body)}};
+    if (item.at >= 0)
+      loop["at"] = item.at;
+    return loop;
   }
   case Kind::Branch:
     return json::Object{{"then", describeItems(item.body)}, {"else", describeItems(item.other)}};

@@ -37,7 +37,8 @@ static LogicalResult collectOutputs(PipelineOp pipeline, const Schedule::Items &
         return output.emitError() << "there is no output " << int64_t(output.getIndex());
       outputs[output.getIndex()].push_back(output);
     } else if (item.kind == Item::Kind::Loop) {
-      if (failed(collectOutputs(pipeline, item.body, outputs)))
+      // All events of a loop have the same outputs.
+      if (item.at <= 0 && failed(collectOutputs(pipeline, item.body, outputs)))
         return failure();
     } else if (item.kind == Item::Kind::Branch) {
       for (const Schedule::Items *side : {&item.body, &item.other})

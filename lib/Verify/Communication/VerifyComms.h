@@ -59,6 +59,7 @@ struct Crossing {
 struct Phase {
   MicroBatchesOp loop; // null: runs once
   std::vector<Crossing> crossings;
+  int64_t at = -1;      // micro-batch of an event; -1: all iterations of the loop
   int64_t position = 0; // equal for matching phases of different stages
   int64_t period = 1;   // increment of `time` per iteration of the loop
 };

@@ -6,6 +6,10 @@
 // ranks of two stages have equal coordinates on all axes except pp, so their sizes and trip counts
 // are functions of the same coordinates.
 //
+// In a pipeline with a schedule, a phase is one event, and both sides must be of the same
+// micro-batch. The proof of equivalence pairs the i-th chunk that sends on a channel with the i-th
+// chunk that receives, so the messages must do the same.
+//
 //===----------------------------------------------------------------------===//
 
 #include "VerifyComms.h"
@@ -88,6 +92,7 @@ public:
 private:
   std::string rankOf(int64_t stage) const { return rankText(schedule.getGrid(), {{"pp", stage}}); }
   LogicalResult compare(const Side &a, const Side &b);
+  LogicalResult compareEvents(const Side &a, const Phase &x, const Side &b, const Phase &y);
   LogicalResult compareOne(const Side &a, Operation *x, const Side &b, Operation *y);
   LogicalResult rejectUnmatched(const Side &a, Operation *op, const Side &b);
 
@@ -138,6 +143,32 @@ LogicalResult Matcher::compareOne(const Side &a, Operation *x, const Side &b, Op
   return diag;
 }
 
+/// Returns the index of a chunk among the chunks of a side, in program order.
+static size_t getOrdinal(const Side &side, MicroBatchesOp loop) {
+  DenseSet<Operation *> before;
+  for (auto &[phase, list] : side.phases)
+    if (phase->loop && loop && phase->loop->isBeforeInBlock(loop))
+      before.insert(phase->loop);
+  return before.size();
+}
+
+/// Checks that two events are of the same micro-batch and of corresponding chunks.
+LogicalResult Matcher::compareEvents(const Side &a, const Phase &x, const Side &b, const Phase &y) {
+  if (x.at < 0 && y.at < 0)
+    return success();
+  Operation *op = x.crossings[0].op, *other = y.crossings[0].op;
+  if (x.at == y.at && getOrdinal(a, x.loop) == getOrdinal(b, y.loop))
+    return success();
+  InFlightDiagnostic diag = op->emitError()
+                            << opText(op) << ": " << rankOf(a.stage) << " and " << rankOf(b.stage)
+                            << " have different messages next: of micro-batch " << x.at << " in "
+                            << "chunk " << getOrdinal(a, x.loop) << " of the channel, and of "
+                            << "micro-batch " << y.at << " in chunk " << getOrdinal(b, y.loop)
+                            << ": the schedule must order them equally on both ranks";
+  diag.attachNote(other->getLoc()) << opText(other) << " is the other side";
+  return diag;
+}
+
 LogicalResult Matcher::compare(const Side &a, const Side &b) {
   for (size_t p = 0; p < std::max(a.phases.size(), b.phases.size()); ++p) {
     if (p >= b.phases.size())
@@ -146,6 +177,8 @@ LogicalResult Matcher::compare(const Side &a, const Side &b) {
       return rejectUnmatched(b, b.phases[p].second[0]->op, a);
     auto &[phaseA, listA] = a.phases[p];
     auto &[phaseB, listB] = b.phases[p];
+    if (failed(compareEvents(a, *phaseA, b, *phaseB)))
+      return failure();
     if (!haveSameTripCount(schedule, phaseA->loop, phaseB->loop)) {
       Operation *op = listA[0]->op;
       InFlightDiagnostic diag =
@@ -214,7 +247,7 @@ FailureOr<Crossings> comms::matchCrossings(const Schedule &schedule) {
     for (const Item &item : items) {
       auto loop = dyn_cast<MicroBatchesOp>(item.op);
       if (loop || phases.empty() || phases.back().loop)
-        phases.push_back({loop, {}});
+        phases.push_back({loop, {}, item.at});
       for (const Item &inner : loop ? ArrayRef<Item>(item.body) : ArrayRef<Item>(item))
         if (failed(collector.collect(inner, phases.back().crossings)))
           return failure();

@@ -64,6 +64,9 @@ private:
   static constexpr size_t maxDepth = 512;
   int64_t steps = 0;
   std::map<std::tuple<int64_t, int64_t, size_t>, std::deque<Message>> messages; // from, to, loop
+  /// Whether the pipeline has a schedule. The messages of a channel then pair in the order of the
+  /// chunks, which tpc-verify-comms checks, and the last element of their key is 0.
+  bool hasSchedule = false;
 };
 
 /// Returns the terms of an op's operands. Emits an error if the op precedes the definition of an
@@ -270,7 +273,7 @@ FailureOr<bool> Reader::advance(StageState &state) {
       return failure();
     int64_t here = state.stage.getIndex();
     if (auto recv = dyn_cast<RecvOp>(op)) {
-      auto &queue = messages[{recv.getFrom(), here, state.loop}];
+      auto &queue = messages[{recv.getFrom(), here, hasSchedule ? 0 : state.loop}];
       if (queue.empty())
         return progress;
       Message message = queue.front();
@@ -285,7 +288,7 @@ FailureOr<bool> Reader::advance(StageState &state) {
       }
       state.values[recv.getResult()] = ops.splitRepetition(message.term);
     } else if (auto send = dyn_cast<SendOp>(op)) {
-      messages[{here, send.getTo(), state.loop}].push_back({operands[0], send});
+      messages[{here, send.getTo(), hasSchedule ? 0 : state.loop}].push_back({operands[0], send});
     } else if (auto output = dyn_cast<OutputOp>(op)) {
       if (failed(deliver(output, loop, operands[0])))
         return failure();
@@ -315,6 +318,7 @@ LogicalResult Reader::runPipeline(PipelineOp pipeline) {
     program.outputTypes.push_back(type.getValue());
   }
   program.outputs.resize(program.outputTypes.size(), {-1, nullptr});
+  hasSchedule = bool(pipeline.getScheduleAttr());
   Block &body = pipeline.getBody().front();
   Values inputs;
   for (BlockArgument input : body.getArguments()) {

@@ -221,6 +221,9 @@ LogicalResult Comparison::comparePipelines() {
   if (failed(compareCounts("pipeline", own.size(), other.size())))
     return failure();
   for (auto [have, want] : llvm::zip(own, other)) {
+    if (failed(compare(have.getLoc(), "the pipeline", "schedule", have.getScheduleAttr(),
+                       want.getScheduleAttr())))
+      return failure();
     auto stages = llvm::to_vector(have.getBody().getOps<StageOp>());
     auto wanted = llvm::to_vector(want.getBody().getOps<StageOp>());
     if (failed(compareCounts("stage", stages.size(), wanted.size())))

@@ -373,17 +373,23 @@ LogicalResult Machine<A>::runBlock(Block &block, Values &values, Ranks active,
 }
 
 template <typename A>
+SmallVector<int> Machine<A>::enterMicroBatch(MicroBatchesOp loop, int64_t mb, Ranks ofStage) {
+  DimAttr batch = loop.getBatchAttr();
+  bool skips = batch && !runsEveryMicroBatch(loop, world.getGrid());
+  for (Coordinates &at : ranks)
+    at.back() = mb;
+  SmallVector<int> active;
+  llvm::copy_if(ofStage, std::back_inserter(active),
+                [&](int rank) { return !skips || !world.getIndices(batch, ranks[rank]).empty(); });
+  return active;
+}
+
+template <typename A>
 LogicalResult Machine<A>::runLoop(MicroBatchesOp loop, const Values &outside, Ranks ofStage) {
   GridAttr grid = world.getGrid();
   DimAttr batch = loop.getBatchAttr();
-  bool skips = batch && !runsEveryMicroBatch(loop, grid);
   for (int64_t mb = 0; mb < (batch ? grid.getMicroBatches() : 1); ++mb) {
-    for (Coordinates &at : ranks)
-      at.back() = mb;
-    SmallVector<int> active;
-    llvm::copy_if(ofStage, std::back_inserter(active), [&](int rank) {
-      return !skips || !world.getIndices(batch, ranks[rank]).empty();
-    });
+    SmallVector<int> active = enterMicroBatch(loop, mb, ofStage);
     Values values = outside;
     if (failed(runBlock(loop.getBody().front(), values, active, nullptr)))
       return failure();
@@ -391,14 +397,19 @@ LogicalResult Machine<A>::runLoop(MicroBatchesOp loop, const Values &outside, Ra
   return success();
 }
 
-/// Ops outside of the micro-batch loops run on all ranks of the stage, including ranks without
-/// samples.
-template <typename A> LogicalResult Machine<A>::runStage(StageOp stage, Values values) {
+template <typename A> SmallVector<int> Machine<A>::getRanks(StageOp stage) const {
   std::optional<unsigned> position = world.getPosition(StringAttr::get(stage.getContext(), "pp"));
   SmallVector<int> ofStage;
   for (int rank = 0; rank < int(ranks.size()); ++rank)
     if ((position ? ranks[rank][*position] : 0) == int64_t(stage.getIndex()))
       ofStage.push_back(rank);
+  return ofStage;
+}
+
+/// Ops outside of the micro-batch loops run on all ranks of the stage, including ranks without
+/// samples.
+template <typename A> LogicalResult Machine<A>::runStage(StageOp stage, Values values) {
+  SmallVector<int> ofStage = getRanks(stage);
   for (Operation &op : stage.getBody().front()) {
     auto loop = dyn_cast<MicroBatchesOp>(op);
     inMicroBatch = bool(loop);
@@ -416,9 +427,14 @@ template <typename A> LogicalResult Machine<A>::runPipeline(PipelineOp pipeline)
   Values values;
   for (auto [argument, input] : llvm::zip(body.getArguments(), inputs))
     values[argument].assign(ranks.size(), input);
-  for (auto stage : body.getOps<StageOp>())
-    if (failed(runStage(stage, values)))
+  if (ScheduleAttr schedule = pipeline.getScheduleAttr()) {
+    if (failed(runSchedule(pipeline, schedule, values)))
       return failure();
+  } else {
+    for (auto stage : body.getOps<StageOp>())
+      if (failed(runStage(stage, values)))
+        return failure();
+  }
   for (auto &[key, queue] : messages)
     if (!queue.empty())
       return fail(pipeline) << "a message from stage " << key.second << " to "

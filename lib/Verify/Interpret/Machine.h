@@ -97,6 +97,21 @@ private:
   /// Returns all ranks in groups over `axes`, each in the order of ranks.
   const std::vector<SmallVector<int>> &getGroups(ArrayAttr axes);
 
+  /// Progress of a stage whose events are in the order of a schedule.
+  struct EventState {
+    SmallVector<int> ranks;
+    std::vector<::tpc::ScheduleEvent> events;
+    size_t next;
+    std::map<int64_t, MicroBatchesOp> loops;              // by chunk
+    Values outside;                                       // inputs and the prologue's values
+    std::map<std::pair<int64_t, int64_t>, Values> values; // by chunk and micro-batch
+  };
+  FailureOr<bool> runEvents(EventState &state);
+  LogicalResult runSchedule(PipelineOp pipeline, ScheduleAttr schedule, const Values &values);
+  SmallVector<int> getRanks(StageOp stage) const;
+  /// Sets the micro-batch of all ranks. Returns the ranks that have samples in it.
+  SmallVector<int> enterMicroBatch(MicroBatchesOp loop, int64_t mb, Ranks ofStage);
+
   LogicalResult runPipeline(PipelineOp pipeline);
   LogicalResult runStage(StageOp stage, Values values);
   LogicalResult runLoop(MicroBatchesOp loop, const Values &outside, Ranks ofStage);

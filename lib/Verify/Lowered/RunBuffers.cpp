@@ -380,10 +380,13 @@ LogicalResult BufferMachine::runCall(buffer::CallOp call, Frame &frame) {
 }
 
 LogicalResult BufferMachine::runMicroBatches(buffer::RoundsOp rounds, Frame &frame) {
-  int64_t count = 0;
+  int64_t first = rounds.getFirst().value_or(0), count = 0;
   for (int rank : frame.active)
     count = std::max(count, evaluate(rounds.getCount(), rank));
-  for (int64_t mb = 0; mb < count; ++mb) {
+  // A reduced grid has fewer micro-batches.
+  if (rounds.getFirst() && first >= world.getGrid().getMicroBatches())
+    return success();
+  for (int64_t mb = first; mb < first + count; ++mb) {
     for (Coordinates &at : ranks)
       at.back() = mb;
     SmallVector<int> active;
@@ -396,15 +399,6 @@ LogicalResult BufferMachine::runMicroBatches(buffer::RoundsOp rounds, Frame &fra
   for (Coordinates &at : ranks)
     at.back() = 0;
   return success();
-}
-
-LogicalResult BufferMachine::runStage(buffer::FuncOp function) {
-  SmallVector<int> active;
-  for (int rank = 0; rank < int(ranks.size()); ++rank)
-    if (coordinate("pp", rank) == int64_t(*function.getStage()))
-      active.push_back(rank);
-  Values values;
-  return runBlock(function.getBody().front(), {values, active});
 }
 
 BufferMachine::BufferMachine(ModuleOp program, interpret::World &world,
@@ -439,9 +433,21 @@ LogicalResult BufferMachine::run() {
       stages.push_back(function);
   llvm::sort(stages,
              [](buffer::FuncOp a, buffer::FuncOp b) { return *a.getStage() < *b.getStage(); });
+  std::vector<StageState> states;
   for (buffer::FuncOp stage : stages)
-    if (failed(runStage(stage)) || !reported.empty())
-      return failure(reported.empty());
+    states.push_back(startStage(stage));
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (StageState &state : states) {
+      FailureOr<bool> moved = advance(state);
+      if (failed(moved) || !reported.empty())
+        return failure(reported.empty());
+      progress |= *moved;
+    }
+  }
+  for (StageState &state : states)
+    if (state.next != state.block->end())
+      return state.next->emitError("run at small sizes, waits for a message that no rank sent");
   for (auto &[key, queue] : messages)
     if (!queue.empty())
       return emitError(program.getLoc())

@@ -121,7 +121,16 @@ public:
 private:
   ModuleOp program;
   SymbolTable symbols;
-  LogicalResult runStage(buffer::FuncOp function);
+  /// Progress of a stage.
+  struct StageState {
+    SmallVector<int> active;
+    Block *block;
+    Block::iterator next;
+    Values values;
+  };
+  StageState startStage(buffer::FuncOp function);
+  FailureOr<bool> advance(StageState &state);
+  bool waits(buffer::RoundsOp rounds, ArrayRef<int> ofStage);
   /// Stores the contents of caches as outputs.
   LogicalResult deliverStates();
   const KernelProgram *getKernel(buffer::LaunchOp op);

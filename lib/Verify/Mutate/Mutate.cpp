@@ -71,6 +71,7 @@ struct Mutate : public mlir::tpc::impl::MutateBase<Mutate> {
         return signalPassFailure();
       }
     SmallVector<Mutation> all(getCommunicationMutations());
+    llvm::append_range(all, getScheduleMutations());
     llvm::append_range(all, getComputationMutations());
     llvm::append_range(all, getAttentionMutations());
     llvm::append_range(all, getExpertMutations());

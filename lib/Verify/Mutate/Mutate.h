@@ -89,6 +89,8 @@ void changeWindows(Mutator &m, const AttentionPairs &all,
 void moveEdge(Mutator &m, const AttentionPairs &all, int64_t by);
 
 ArrayRef<Mutation> getCommunicationMutations();
+/// Pipelines with a schedule.
+ArrayRef<Mutation> getScheduleMutations();
 ArrayRef<Mutation> getComputationMutations();
 ArrayRef<Mutation> getAttentionMutations();
 /// Mixtures of experts, at the staged level and on buffers.

@@ -139,8 +139,8 @@ changeGrid(Mutator &m,
   int64_t rounds = m.grid.getMicroBatches();
   if (!change(order, sizes, rounds))
     return false;
-  m.module->setAttr(kGridAttr,
-                    GridAttr::get(m.context, order, sizes, rounds, m.grid.getGpusPerNode()));
+  m.module->setAttr(kGridAttr, GridAttr::get(m.context, order, sizes, rounds,
+                                             m.grid.getGpusPerNode(), m.grid.getChunksPerRank()));
   return true;
 }
 static bool reorderGrid(Mutator &m) {
@@ -170,9 +170,9 @@ static bool addMicroBatches(Mutator &m) {
 static bool changeNodes(Mutator &m) {
   if (!m.grid)
     return false;
-  m.module->setAttr(kGridAttr,
-                    GridAttr::get(m.context, m.grid.getOrder(), m.grid.getSizes(),
-                                  m.grid.getMicroBatches(), m.grid.getGpusPerNode() + 2));
+  m.module->setAttr(kGridAttr, GridAttr::get(m.context, m.grid.getOrder(), m.grid.getSizes(),
+                                             m.grid.getMicroBatches(), m.grid.getGpusPerNode() + 2,
+                                             m.grid.getChunksPerRank()));
   return true;
 }
 

@@ -374,7 +374,7 @@ def test_external_data_in_a_hugging_face_cache(tpcc, tmp_path):
         ("tp2147483648,dp2147483648,pp4", []),
         ("ep2", ["ep"]),
         ("cp2", ["cp"]),
-        ("vpp2", ["vpp"]),
+        ("tp2,vpp2", ["write pp2,vpp2"]),
     ],
     ids=str,
 )

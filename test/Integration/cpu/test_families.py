@@ -36,6 +36,11 @@ GRIDS = [
     "dp2,mb3",
     "tp2,mb2",
     "pp2,mb3",
+    "pp2,vpp2,mb4",
+    "tp2,pp2,vpp2,mb5",
+    "tp2,pp2,vpp2,dp2,sp,mb4",
+    "pp4,vpp2,mb8",
+    "pp2,vpp4,mb16",
 ]
 # Each family occurs once and each kind of grid at least once. Other pairs are part of the long run.
 CHOSEN = [
@@ -57,6 +62,7 @@ CHOSEN = [
     ("gemma2-past", "pp2,mb3"),
     ("gemma2-dynamo", "tp2,pp2,dp2,mb2"),
     ("llama-deep", "pp4"),
+    ("llama-deep", "pp2,vpp2,mb4"),
     ("mistral-past", "tp2x2"),
     ("mpt-dynamo", "tp2,sp"),
     ("mpt-past", "tp5,pp3"),

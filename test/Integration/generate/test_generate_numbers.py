@@ -26,6 +26,8 @@ MORE_GRIDS = [
     "tp5,pp3",
     "tp2x2",
     "tp2x2,dp2,mb2",
+    "pp2,vpp2,mb2",
+    "tp2,pp2,vpp2,dp2,mb2",
 ]
 STEPS = 16
 
@@ -43,13 +45,13 @@ REPEATED = [
     ("phi3-past", "tp3"),
     ("falcon-dynamo", "tp2"),
 ]
+CHUNKS = [("gpt2-tiny", "pp2,vpp2,mb2")]
 
 
 def cases():
     """Returns pairs of model and grid. By default each model has one grid, in rotation."""
-    chosen = {(name, GRIDS[index % len(GRIDS)]) for index, name in enumerate(CAUSAL)} | set(
-        REPEATED
-    )
+    chosen = {(name, GRIDS[index % len(GRIDS)]) for index, name in enumerate(CAUSAL)}
+    chosen |= {*REPEATED, *CHUNKS}
     return [
         pytest.param(
             CAUSAL[name],

@@ -82,7 +82,14 @@ TEST(ShardSpec, NotesSequenceParallelismWithoutTp) {
 
 TEST(ShardSpec, RejectsAxesThatOnlyGroupsSupport) {
   expectError("tp2,cp2", 5, "cp2", "no tactic splits a program over shards of the context (cp)");
-  expectError("tp8,pp4,vpp2", 9, "vpp2", "the pipeline is not interleaved (vpp)");
+}
+
+TEST(ShardSpec, ChunksOfRanks) {
+  EXPECT_EQ(parse("pp2,vpp2,mb4").chunksPerRank, 2);
+  EXPECT_EQ(parse("vpp4,tp2,pp4").str(), "tp2,pp4,vpp4");
+  EXPECT_EQ(parse("pp2,vpp1").str(), "pp2");
+  std::string error = errorOf("tp2,vpp2");
+  EXPECT_NE(error.find("write pp2,vpp2, or remove vpp2"), std::string::npos) << error;
 }
 
 // For partitioning, ranks of experts have the same tokens, or are the replicas.
@@ -251,7 +258,7 @@ TEST(ShardSpec, Malformed) {
   expectError("tp2x", 1, "tp2x", "is not a number");
   expectError("mb", 1, "mb", "write mb and a number, such as mb2");
   expectError("sp2", 1, "sp2", "takes no number");
-  expectError("8tp", 1, "8tp", "unknown item; expected tpN, ppN, dpN, epN, etpN, sp, mbN");
+  expectError("8tp", 1, "8tp", "unknown item; expected tpN, ppN, vppN, dpN, epN, etpN, sp, mbN");
   expectError("TP8", 1, "TP8", "small letters, for example tp8,pp4");
   expectError("tp2;pp2", 1, "tp2;pp2", "is not a number");
   expectError("reshard", 1, "reshard", "unknown item");

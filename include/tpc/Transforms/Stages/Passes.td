@@ -55,7 +55,14 @@ def SchedulePipeline : Pass<"tpc-schedule-pipeline", "::mlir::ModuleOp"> {
     and a replica without samples idles. If replicas communicate (weights that an annotation splits
     over dp), all replicas run all micro-batches: the loop is over a dimension with one element for
     each micro-batch.
+
+    With `vpp` chunks on each rank of pp, chunk k is a `tpc.micro_batches` of stage k mod pp, and
+    the policy `interleaved` makes the schedule: groups of pp micro-batches pass through all chunks
+    of a rank before the next group begins.
   }];
+  let options = [Option<"policy", "policy", "std::string", "",
+      "Name of the schedule's policy; by default interleaved for several chunks on a rank, else "
+      "gpipe: the loop over micro-batches">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 

@@ -1,0 +1,167 @@
+//===- BufferEvents.cpp - Buffers of stages with a schedule ---------------===//
+//
+// Each event of a stage becomes a `tpc_buffer.rounds 1 from m` with the ops of its phase. Values
+// that pass from one event to another (received, computed, sent) are in a frame that all events
+// share. Its slots are assigned by the order of the events, so the frame has as many slots as
+// messages are in flight.
+//
+//===----------------------------------------------------------------------===//
+
+#include "BufferPlanner.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::ScheduleEvent;
+using ::tpc::SymExpr;
+
+buffer::ExprAttr mlir::tpc::getRoundsSize(MicroBatchesOp loop, BufferPlanner &planner) {
+  DimAttr batch = loop.getBatchAttr();
+  if (!batch)
+    return {};
+  SymExpr local = getLocalSize(batch, planner.grid());
+  if (!batch.usesAxis("mb"))
+    local = getShardSize(local, "mb", planner.grid());
+  return planner.expr(local);
+}
+
+namespace {
+
+/// A value of one micro-batch that passes between events: its first and last event.
+struct Passed {
+  Value value;
+  int64_t microBatch;
+  size_t first, last;
+};
+
+struct PassedSlot {
+  SmallVector<SymExpr> sizes;
+  size_t last;
+  SymExpr begin;
+};
+
+} // namespace
+
+/// Whether an op of another phase uses the value.
+static bool isPassed(Value value) {
+  Operation *producer = value.getDefiningOp();
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    return MicroBatchesOp::getPhase(user) != MicroBatchesOp::getPhase(producer);
+  });
+}
+
+/// Returns the passed values that the ops of an event define or use.
+static SmallVector<Value> getPassed(MicroBatchesOp loop, ::tpc::SchedulePhase phase) {
+  llvm::SetVector<Value> values;
+  auto add = [&](Value value) {
+    if (value.getParentBlock() == &loop.getBody().front() && isPassed(value))
+      values.insert(value);
+  };
+  for (Operation *op : loop.getOps(phase)) {
+    for (Value operand : op->getOperands())
+      add(operand);
+    for (Value result : op->getResults())
+      add(result);
+  }
+  return values.takeVector();
+}
+
+LogicalResult BufferPlanner::planEvents(StageOp stage, ScheduleAttr schedule) {
+  Block &block = stage.getBody().front();
+  std::vector<int64_t> chunks = schedule.getChunks(stage.getIndex());
+  std::vector<ScheduleEvent> events = schedule.getEvents(stage.getIndex());
+  std::map<int64_t, MicroBatchesOp> loops;
+  SmallVector<Operation *> prologue;
+  for (Operation &op : block) {
+    if (auto loop = dyn_cast<MicroBatchesOp>(op))
+      loops[chunks[loops.size()]] = loop;
+    else
+      prologue.push_back(&op);
+  }
+
+  // Lives of passed values.
+  std::vector<Passed> lives;
+  std::map<std::pair<void *, int64_t>, size_t> index; // by value and micro-batch
+  for (auto [i, event] : llvm::enumerate(events))
+    for (Value value : getPassed(loops.at(event.chunk), event.phase)) {
+      auto [it, isNew] =
+          index.try_emplace({value.getAsOpaquePointer(), event.microBatch}, lives.size());
+      if (isNew)
+        lives.push_back({value, event.microBatch, i, i});
+      lives[it->second].last = i;
+    }
+  std::vector<PassedSlot> slots;
+  std::vector<size_t> slotOf;
+  for (const Passed &life : lives) { // in the order of their first events
+    SymExpr size = substituteNumbers(bytes(life.value.getType()), grid())
+                       .substitute({{"rank.mb", SymExpr(life.microBatch)}});
+    auto isFree = [&](const PassedSlot &slot) { return slot.last < life.first; };
+    auto found = llvm::find_if(slots, [&](const PassedSlot &slot) {
+      return isFree(slot) && llvm::is_contained(slot.sizes, size);
+    });
+    if (found == slots.end())
+      found = llvm::find_if(slots, isFree);
+    if (found == slots.end())
+      found = slots.insert(slots.end(), PassedSlot());
+    if (!llvm::is_contained(found->sizes, size))
+      found->sizes.push_back(size);
+    found->last = life.last;
+    slotOf.push_back(found - slots.begin());
+  }
+  SymExpr total(0);
+  for (PassedSlot &slot : slots) {
+    SymExpr size = slot.sizes.front();
+    for (const SymExpr &other : ArrayRef(slot.sizes).drop_front())
+      size = SymExpr::max(size, other);
+    slot.begin = total;
+    total = total + roundUpToSlot(size);
+  }
+
+  findSlots(block, listOps(block), {});
+  SymExpr own = assignOffsets();
+  if (!this->slots.empty())
+    frame = buffer::PushOp::create(b, loc, expr(own));
+  if (failed(planOps(prologue)))
+    return failure();
+  loc = stage.getLoc();
+  Value messages = slots.empty() ? Value() : buffer::PushOp::create(b, loc, expr(total));
+  for (const ScheduleEvent &event : events) {
+    auto getOffset = [&](Value value) {
+      auto it = index.find({value.getAsOpaquePointer(), event.microBatch});
+      return it == index.end() ? std::nullopt : std::optional(slots[slotOf[it->second]].begin);
+    };
+    if (failed(planEvent(loops.at(event.chunk), event, getOffset, messages)))
+      return failure();
+  }
+  loc = stage.getLoc();
+  if (messages)
+    buffer::PopOp::create(b, loc, messages);
+  if (frame)
+    buffer::PopOp::create(b, loc, frame);
+  return success();
+}
+
+LogicalResult BufferPlanner::planEvent(MicroBatchesOp loop, const ScheduleEvent &event,
+                                       function_ref<std::optional<SymExpr>(Value)> getOffset,
+                                       Value messages) {
+  loc = loop.getLoc();
+  auto rounds = buffer::RoundsOp::create(b, loc, expr(1), b.getI64IntegerAttr(event.microBatch),
+                                         getRoundsSize(loop, *this));
+  Block &body = rounds.getBody().emplaceBlock();
+  DenseMap<Value, Value> before = buffers;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(&body);
+    for (Value value : getPassed(loop, event.phase))
+      if (std::optional<SymExpr> offset = getOffset(value))
+        buffers[getAliasRoot(value)] =
+            buffer::SlotOp::create(b, loc, messages, expr(*offset), shared.extent(value.getType()));
+  }
+  if (failed(planInner(loop.getBody().front(), loop.getOps(event.phase), body)))
+    return failure();
+  // Keeps only buffers that are defined at the beginning of the function.
+  for (auto &[value, place] : buffers)
+    if (place.getParentBlock() == &target.getBody().front())
+      before.try_emplace(value, place);
+  buffers = std::move(before);
+  return success();
+}

@@ -1,0 +1,183 @@
+//===- MutateSchedule.cpp - Faults in schedules of pipelines --------------===//
+
+#include "Mutate.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::mutate;
+using ::tpc::ScheduleEvent;
+using ::tpc::SchedulePhase;
+using ::tpc::ScheduleTable;
+
+using Events = std::vector<ScheduleEvent>;
+
+/// Calls `change` with the events of the rank that the seed selects, and replaces the schedule.
+static bool changeEvents(Mutator &m, llvm::function_ref<bool(Events &)> change) {
+  auto pipeline = m.pick<PipelineOp>([](PipelineOp p) { return bool(p.getScheduleAttr()); });
+  if (!pipeline)
+    return false;
+  ScheduleAttr schedule = pipeline.getScheduleAttr();
+  int64_t ranks = schedule.getRanks().size();
+  ScheduleTable table;
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    table.push_back(schedule.getEvents(rank));
+  if (ranks == 0 || !change(table[m.draw(ranks)]))
+    return false;
+  pipeline.setScheduleAttr(ScheduleAttr::get(m.context, schedule.getPolicy(), table));
+  return true;
+}
+
+static bool dropEvent(Mutator &m) {
+  return changeEvents(m, [&](Events &events) {
+    events.erase(events.begin() + m.seed % events.size());
+    return true;
+  });
+}
+
+static bool repeatEvent(Mutator &m) {
+  return changeEvents(m, [&](Events &events) {
+    size_t at = m.seed % events.size();
+    events.insert(events.begin() + at, events[at]);
+    return true;
+  });
+}
+
+/// Exchanges two events of one micro-batch and chunk.
+static bool swapPhases(Mutator &m) {
+  return changeEvents(m, [&](Events &events) {
+    std::vector<std::pair<size_t, size_t>> pairs;
+    for (size_t i = 0; i < events.size(); ++i)
+      for (size_t j = i + 1; j < events.size(); ++j)
+        if (events[i].chunk == events[j].chunk && events[i].microBatch == events[j].microBatch)
+          pairs.push_back({i, j});
+    if (pairs.empty())
+      return false;
+    auto [i, j] = pairs[m.seed % pairs.size()];
+    std::swap(events[i], events[j]);
+    return true;
+  });
+}
+
+/// Exchanges two messages of the same phase on one rank.
+static bool swapMessages(Mutator &m) {
+  return changeEvents(m, [&](Events &events) {
+    std::vector<std::pair<size_t, size_t>> pairs;
+    for (size_t i = 0; i < events.size(); ++i)
+      for (size_t j = i + 1; j < events.size(); ++j)
+        if (events[i].phase == events[j].phase && events[i].phase != SchedulePhase::Forward)
+          pairs.push_back({i, j});
+    if (pairs.empty())
+      return false;
+    auto [i, j] = pairs[m.seed % pairs.size()];
+    std::swap(events[i], events[j]);
+    return true;
+  });
+}
+
+/// Moves the sends of a rank after all other events.
+static bool delaySends(Mutator &m) {
+  return changeEvents(m, [&](Events &events) {
+    Events sends;
+    std::erase_if(events, [&](const ScheduleEvent &event) {
+      bool isSend = event.phase == SchedulePhase::SendForward;
+      if (isSend)
+        sends.push_back(event);
+      return isSend;
+    });
+    events.insert(events.end(), sends.begin(), sends.end());
+    return sends.size() > 1;
+  });
+}
+
+static bool otherMicroBatch(Mutator &m) {
+  return changeEvents(m, [&](Events &events) {
+    ++events[m.seed % events.size()].microBatch;
+    return true;
+  });
+}
+
+static bool otherChunk(Mutator &m) {
+  return changeEvents(m, [&](Events &events) {
+    std::vector<int64_t> chunks;
+    for (const ScheduleEvent &event : events)
+      if (!llvm::is_contained(chunks, event.chunk))
+        chunks.push_back(event.chunk);
+    if (chunks.size() < 2)
+      return false;
+    ScheduleEvent &event = events[m.seed % events.size()];
+    event.chunk = chunks[(llvm::find(chunks, event.chunk) - chunks.begin() + 1) % chunks.size()];
+    return true;
+  });
+}
+
+/// Two chunks of a rank call each other's functions: the weights of the other chunk.
+static bool swapChunks(Mutator &m) {
+  auto calls = [](StageOp stage) {
+    SmallVector<func::CallOp> found;
+    for (auto loop : stage.getBody().getOps<MicroBatchesOp>())
+      for (auto call : loop.getBody().getOps<func::CallOp>())
+        found.push_back(call);
+    return found;
+  };
+  auto pairOf = [&](StageOp stage) -> std::pair<func::CallOp, func::CallOp> {
+    SmallVector<func::CallOp> all = calls(stage);
+    for (size_t i = 0; i < all.size(); ++i)
+      for (size_t j = i + 1; j < all.size(); ++j)
+        if (all[i].getOperandTypes() == all[j].getOperandTypes() &&
+            all[i].getResultTypes() == all[j].getResultTypes())
+          return {all[i], all[j]};
+    return {};
+  };
+  auto stage = m.pick<StageOp>([&](StageOp s) { return bool(pairOf(s).first); });
+  if (!stage)
+    return false;
+  auto [a, b] = pairOf(stage);
+  auto callee = a.getCalleeAttr();
+  a.setCalleeAttr(b.getCalleeAttr());
+  b.setCalleeAttr(callee);
+  return true;
+}
+
+/// A rank runs its chunks in the other order.
+static bool swapLoops(Mutator &m) {
+  auto loopsOf = [](StageOp stage) {
+    return llvm::to_vector(stage.getBody().getOps<MicroBatchesOp>());
+  };
+  auto stage = m.pick<StageOp>([&](StageOp s) { return loopsOf(s).size() > 1; });
+  if (!stage)
+    return false;
+  SmallVector<MicroBatchesOp> loops = loopsOf(stage);
+  loops.back()->moveBefore(loops.front());
+  return true;
+}
+
+/// Two ranks exchange their lists of events.
+static bool swapRanks(Mutator &m) {
+  auto pipeline = m.pick<PipelineOp>([](PipelineOp p) {
+    return p.getScheduleAttr() && p.getScheduleAttr().getRanks().size() > 1;
+  });
+  if (!pipeline)
+    return false;
+  ScheduleAttr schedule = pipeline.getScheduleAttr();
+  SmallVector<DenseI64ArrayAttr> ranks(schedule.getRanks());
+  size_t i = m.seed % (ranks.size() - 1);
+  std::swap(ranks[i], ranks[i + 1]);
+  pipeline.setScheduleAttr(ScheduleAttr::get(m.context, schedule.getPolicy(), ranks));
+  return true;
+}
+
+ArrayRef<Mutation> mutate::getScheduleMutations() {
+  static constexpr Mutation mutations[] = {
+      {"schedule-drop", "an event is removed", dropEvent},
+      {"schedule-repeat", "an event is repeated", repeatEvent},
+      {"schedule-swap-phases", "two phases of a micro-batch are exchanged", swapPhases},
+      {"schedule-swap-messages", "a rank exchanges two messages", swapMessages},
+      {"schedule-late-sends", "a rank sends after all other events", delaySends},
+      {"schedule-other-micro-batch", "an event is of the next micro-batch", otherMicroBatch},
+      {"schedule-other-chunk", "an event is of another chunk of the rank", otherChunk},
+      {"schedule-swap-chunks", "two chunks of a rank exchange their weights", swapChunks},
+      {"schedule-swap-loops", "the loops of a rank are in another order", swapLoops},
+      {"schedule-swap-ranks", "two ranks exchange their events", swapRanks},
+  };
+  return mutations;
+}
