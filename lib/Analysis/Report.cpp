@@ -269,10 +269,15 @@ void Counter::collectParameters(Block &block, llvm::SetVector<Operation *> &out)
 }
 
 ParameterRow Counter::describe(ParameterOp parameter) {
-  ParameterRow row{parameter.getWeight().str(), {}, {}, getBytes(parameter.getType()).value_or(0)};
+  ParameterRow row{
+      parameter.getWeight().str(), {}, {}, getBytes(parameter.getType()).value_or(0), {}};
   for (DimAttr dim : getDist(parameter.getType()).getDims()) {
     row.shape.push_back(evaluateOr1(dim.getExpr(), symbols));
     row.localShape.push_back(dim.getLocalSize(grid, coordinates, symbols).value_or(0));
+    std::string &axes = row.axes.emplace_back();
+    for (StringAttr axis : grid.getOrder())
+      if (dim.usesAxis(axis.getValue()))
+        axes += (axes.empty() ? "" : "-") + axis.getValue().str();
   }
   return row;
 }

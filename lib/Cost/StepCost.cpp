@@ -3,9 +3,6 @@
 #include "tpc/Cost/StepCost.h"
 
 #include "tpc/Dialect/RankSizes.h"
-#include "tpc/Support/Links.h"
-
-#include <cmath>
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -34,24 +31,6 @@ Seconds Seconds::operator*(double factor) const {
 
 std::array<double, 5> mlir::tpc::getCauses(const Seconds &s) {
   return {s.compute, s.memory, s.launch, s.tensor, s.pipeline};
-}
-
-double mlir::tpc::getPipelineSeconds(const std::vector<std::vector<double>> &work,
-                                     const std::vector<double> &message) {
-  // finish[i]: the time at which micro-batch i leaves the current stage.
-  std::vector<double> finish;
-  for (size_t stage = 0; stage < work.size(); ++stage) {
-    finish.resize(std::max(finish.size(), work[stage].size()), 0);
-    double free = 0;
-    for (size_t i = 0; i < work[stage].size(); ++i) {
-      double arrival = stage == 0 ? 0 : finish[i] + message[stage - 1];
-      free = finish[i] = std::max(free, arrival) + work[stage][i];
-    }
-  }
-  double last = 0;
-  for (double time : finish)
-    last = std::max(last, time);
-  return last;
 }
 
 //===----------------------------------------------------------------------===//
@@ -137,6 +116,7 @@ StepEstimator::OpCost &StepEstimator::OpCost::operator+=(const OpCost &o) {
   seconds += o.seconds;
   work.flops += o.work.flops;
   work.weightBytes += o.work.weightBytes;
+  message += o.message;
   return *this;
 }
 
@@ -172,6 +152,8 @@ Seconds StepEstimator::visitAttention(buffer::AttentionOp op) {
   bool isMany = queries >= manyQueries;
   if (isMany && op.getLengths())
     keys = std::min(keys, queries); // the first chunk of a prompt
+  else if (validKeys > 0 && op.getLengths())
+    keys = std::min(keys, validKeys);
   double heads = double(evaluate(isMany ? op.getHeads() : op.getKvHeads()));
   double pairs = batch * heads * double(keys) * size;
   double amount =
@@ -203,7 +185,8 @@ Seconds StepEstimator::visitLaunch(buffer::LaunchOp op) {
   return addKernel(bytes);
 }
 
-StepEstimator::OpCost StepEstimator::visit(Operation &op) {
+/// Returns the cost of an op that is one call of the runtime.
+StepEstimator::OpCost StepEstimator::visitCall(Operation &op) {
   OpCost cost;
   if (auto product = dyn_cast<buffer::ProductOp>(op))
     return visitProduct(product);
@@ -224,164 +207,35 @@ StepEstimator::OpCost StepEstimator::visit(Operation &op) {
     cost.seconds = addKernel(2 * double(evaluate(copy.getBytes())));
   } else if (auto append = dyn_cast<buffer::AppendOp>(op)) {
     cost.seconds = addKernel(2 * getBytes(append.getFrom()));
-  } else if (auto call = dyn_cast<buffer::CallOp>(op)) {
+  } else {
+    cost = visitCommunication(op);
+  }
+  return cost;
+}
+
+StepEstimator::OpCost StepEstimator::visit(Operation &op) {
+  if (auto call = dyn_cast<buffer::CallOp>(op)) {
     auto callee = module.lookupSymbol<buffer::FuncOp>(call.getCallee());
     auto [it, isNew] = functions.try_emplace(callee);
     if (!isNew)
       return it->second;
-    cost = visitBlock(callee.getBody().front());
+    OpCost cost = visitBlock(callee.getBody().front());
     functions[callee] = cost;
-  } else if (!isa<buffer::RoundsOp>(op)) {
-    for (Region &region : op.getRegions())
-      for (Block &block : region)
-        cost += visitBlock(block);
+    return cost;
   }
+  if (op.getNumRegions() == 0)
+    return visitCall(op);
+  OpCost cost;
+  for (Region &region : op.getRegions())
+    for (Block &block : region)
+      cost += visitBlock(block);
   return cost;
 }
 
 StepEstimator::OpCost StepEstimator::visitBlock(Block &block) {
   OpCost cost;
   for (Operation &op : block)
-    cost += visit(op);
-  return cost;
-}
-
-//===----------------------------------------------------------------------===//
-// Steps
-//===----------------------------------------------------------------------===//
-
-int64_t StepEstimator::getRanksPerNode() const {
-  return grid.getGpusPerNode() > 0 ? grid.getGpusPerNode() : grid.getWorldSize();
-}
-
-/// Adds the collectives of one micro-batch to each stage, and computes the time of a message.
-llvm::Error StepEstimator::addCommunication(const Report &report,
-                                            std::vector<Seconds> &perMicroBatch,
-                                            std::vector<double> &messages) {
-  int64_t perNode = getRanksPerNode();
-  auto getStride = [&](StringRef axis) {
-    int64_t stride = 1;
-    for (auto [name, size] : llvm::zip(grid.getOrder(), grid.getSizes())) {
-      if (name.getValue() == axis)
-        break;
-      stride *= size;
-    }
-    return stride;
-  };
-  for (const CollectiveRow &row : report.collectives) {
-    if (row.axis == "output" || row.count == 0)
-      continue;
-    size_t stage = size_t(row.stage);
-    double bytes = double(row.bytes) / double(row.count);
-    double rounds = double(std::max<int64_t>(1, report.stages[stage].microBatches));
-    if (row.kind == "send") {
-      bool crosses = ::tpc::crossesNodes(getStride("pp"), grid.getAxisSize("pp"),
-                                         grid.getWorldSize(), perNode);
-      llvm::Expected<Machine::Transfer> time = machine.getSend(crosses, bytes);
-      if (!time)
-        return time.takeError();
-      count(time->extrapolates);
-      messages[stage] += time->seconds * double(row.count) / rounds;
-      continue;
-    }
-    int64_t members = 1, stride = INT64_MAX;
-    SmallVector<StringRef> axes;
-    StringRef(row.axis).split(axes, '-');
-    for (StringRef axis : axes) {
-      members *= grid.getAxisSize(axis);
-      stride = std::min(stride, getStride(axis));
-    }
-    int64_t inside = perNode >= grid.getWorldSize()
-                         ? members
-                         : std::clamp<int64_t>(perNode / std::max<int64_t>(1, stride), 1, members);
-    llvm::Expected<Machine::Transfer> time =
-        machine.getCollective(row.kind, members, inside, bytes);
-    if (!time)
-      return time.takeError();
-    count(time->extrapolates);
-    perMicroBatch[stage].tensor += time->seconds * double(row.count) / rounds;
-  }
-  return llvm::Error::success();
-}
-
-llvm::Expected<StepCost> StepEstimator::run(const Report &report) {
-  size_t numStages = report.stages.size();
-  std::vector<Seconds> communication(numStages);
-  std::vector<double> messages(numStages, 0);
-  if (llvm::Error error = addCommunication(report, communication, messages))
-    return std::move(error);
-
-  // With fewer cores than ranks, busy ranks share them.
-  int64_t rounds = 1;
-  for (const StageRow &stage : report.stages)
-    rounds = std::max(rounds, stage.microBatches);
-  double busy = double(grid.getWorldSize() * copies) / double(std::max<size_t>(1, numStages)) *
-                double(std::min<int64_t>(int64_t(numStages), rounds));
-  double sharing =
-      machine.cores == 0 ? 1 : std::max(1.0, busy * double(threads) / double(machine.cores));
-
-  StepCost cost;
-  cost.stages.resize(numStages);
-  std::vector<std::vector<double>> work(numStages);
-  for (auto function : module.getOps<buffer::FuncOp>()) {
-    if (!function.getStage())
-      continue;
-    size_t stage = size_t(*function.getStage());
-    values["rank.pp"] = int64_t(stage);
-    Seconds prologue;
-    Block *loop = nullptr;
-    std::map<int64_t, SmallVector<Block *>> events; // of a schedule, by micro-batch
-    values["rank.mb"] = 0;
-    functions.clear();
-    for (Operation &op : function.getBody().front()) {
-      if (auto rounds = dyn_cast<buffer::RoundsOp>(op); rounds && rounds.getFirst())
-        events[*rounds.getFirst()].push_back(&rounds.getBody().front());
-      else if (rounds)
-        loop = &rounds.getBody().front();
-      else
-        prologue += visit(op).seconds * sharing;
-    }
-    int64_t microBatches = report.stages[stage].microBatches;
-    auto getBody = [&](int64_t index) {
-      values["rank.mb"] = index;
-      functions.clear();
-      OpCost sum = loop ? visitBlock(*loop) : OpCost();
-      for (Block *event : events[index])
-        sum += visitBlock(*event);
-      return sum;
-    };
-    // Sizes of micro-batches descend; if the last equals the first, all are equal.
-    OpCost first = getBody(0);
-    bool isUneven =
-        getBody(std::max<int64_t>(0, microBatches - 1)).seconds.total() != first.seconds.total();
-    for (int64_t i = 0; i < microBatches; ++i) {
-      OpCost body = isUneven && i > 0 ? getBody(i) : first;
-      Seconds one = body.seconds * sharing;
-      one += communication[stage];
-      if (i == 0) {
-        cost.work.flops += body.work.flops;
-        cost.work.weightBytes += body.work.weightBytes;
-      }
-      if (i == 0)
-        one += prologue;
-      cost.stages[stage] += one;
-      // A schedule begins with parts of micro-batches, so that later ranks wait less.
-      int64_t chunks = grid.getChunksPerRank();
-      work[stage].insert(work[stage].end(), chunks, one.total() / double(chunks));
-    }
-  }
-  if (!problem.empty())
-    return llvm::createStringError(std::make_error_code(std::errc::not_supported), problem);
-
-  double total = getPipelineSeconds(work, messages), idle = 0;
-  for (const Seconds &stage : cost.stages) {
-    if (stage.total() >= cost.seconds.total())
-      cost.seconds = stage;
-    idle += total - stage.total();
-  }
-  cost.seconds.pipeline += total - cost.seconds.total();
-  cost.bubble = total > 0 ? idle / (total * double(std::max<size_t>(1, numStages))) : 0;
-  cost.measured = measured;
-  cost.extrapolated = extrapolated;
+    if (!isa<buffer::RoundsOp>(op))
+      cost += visit(op);
   return cost;
 }

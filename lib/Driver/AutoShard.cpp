@@ -30,13 +30,14 @@ namespace tpc {
 llvm::Expected<std::optional<AutoShardRequest>> checkAutoShard(TpccOptions &options) {
   if (options.megatronShard != kAutoShard) {
     for (auto [flag, given] : {std::pair("--devices", options.devices != 0),
-                               {"--machine", !options.machine.empty()},
+                               {"--machine", !options.machine.empty() && !options.simulate},
                                {"--gpus-per-node", options.gpusPerNode != 0},
                                {"--goal", !options.goal.empty()},
                                {"--memory", !options.memory.empty()}})
       if (given)
         return makeError(Twine(flag) + " is for --megatron-shard=auto" +
-                         (StringRef(flag) == "--gpus-per-node"
+                         (StringRef(flag) == "--machine" ? " and --simulate"
+                          : StringRef(flag) == "--gpus-per-node"
                               ? "; otherwise write gpus-per-node=N into --megatron-shard"
                               : ""));
     return std::nullopt;
@@ -61,8 +62,10 @@ llvm::Expected<std::optional<AutoShardRequest>> checkAutoShard(TpccOptions &opti
   request.machine = std::move(*machine);
   if (options.goal == "throughput")
     request.goal = Goal::Throughput;
+  else if (options.goal == "cost")
+    request.goal = Goal::Cost;
   else if (!options.goal.empty() && options.goal != "latency")
-    return makeError("--goal=" + options.goal + ": must be latency or throughput");
+    return makeError("--goal=" + options.goal + ": must be latency, throughput or cost");
   if (!options.memory.empty()) {
     std::string error;
     std::optional<int64_t> bytes = parseMemorySize(options.memory, error);
@@ -122,6 +125,7 @@ private:
   int64_t getRanksPerNode(const GridChoice &grid) const;
   int64_t getMemory(const GridChoice &grid) const;
   Structure &compile(const GridChoice &grid);
+  Structure &compileStructure(const GridChoice &key);
   GridCost evaluate(const GridChoice &grid);
   /// Returns the memory of a grid without its time; nothing if the grid is refused.
   std::optional<RankedGrid> measure(const GridChoice &grid, const Symbols &sizes);
@@ -155,12 +159,21 @@ int64_t Planner::getMemory(const GridChoice &grid) const {
   return request.memory > 0 ? std::min(own, request.memory) : own;
 }
 
-/// The program depends on which axes have several ranks, and on tp and pp; all other sizes are
-/// symbols of it.
+/// The program depends on tp, pp, and on whether there are micro-batches; all other sizes are
+/// symbols of it. A program for two replicas is one for each number of them, unless the model
+/// cannot be split over replicas.
 Structure &Planner::compile(const GridChoice &grid) {
   GridChoice key = grid;
-  key.dp = std::min<int64_t>(2, grid.dp);
   key.mb = std::min<int64_t>(2, grid.mb);
+  key.dp = getBatch() > 1 ? 2 : grid.dp;
+  Structure &structure = compileStructure(key);
+  if (structure.refused.empty() || grid.dp > 1)
+    return structure;
+  key.dp = 1;
+  return compileStructure(key);
+}
+
+Structure &Planner::compileStructure(const GridChoice &key) {
   auto [it, isNew] = structures.try_emplace(key.str());
   Structure &structure = it->second;
   if (!isNew)

@@ -1,6 +1,7 @@
 //===- PrintAutoShard.cpp - Output of --megatron-shard=auto ---------------===//
 
 #include "AutoShard.h"
+#include "Simulation.h"
 
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -8,30 +9,17 @@
 using namespace mlir::tpc;
 using llvm::StringRef;
 using ::tpc::AutoShardPlan;
+using ::tpc::formatSeconds;
 
-static std::string formatSeconds(double seconds) {
-  double size = std::abs(seconds);
-  if (size >= 1)
-    return llvm::formatv("{0:f3} s", seconds);
-  if (size >= 1e-3)
-    return llvm::formatv("{0:f3} ms", seconds * 1e3);
-  return llvm::formatv("{0:f1} us", seconds * 1e6);
+static StringRef getName(Goal goal) {
+  return goal == Goal::Latency ? "latency" : goal == Goal::Throughput ? "throughput" : "cost";
 }
-
-static StringRef getName(Goal goal) { return goal == Goal::Latency ? "latency" : "throughput"; }
 
 std::string AutoShardPlan::getSpec(const GridChoice &grid) const {
   std::string text = grid.str();
   if (request.gpusPerNode > 0)
     text += ",gpus-per-node=" + std::to_string(request.gpusPerNode);
   return text;
-}
-
-static void printMemory(llvm::raw_ostream &os, const RankMemory &memory) {
-  os << formatMemorySize(memory.getNeed()) << ": weights " << formatMemorySize(memory.weights)
-     << ", caches " << formatMemorySize(memory.caches) << ", inputs "
-     << formatMemorySize(memory.inputs) << ", step " << formatMemorySize(memory.step)
-     << ", libraries " << formatMemorySize(memory.libraries);
 }
 
 std::string AutoShardPlan::describeMisfit() const {
@@ -41,8 +29,10 @@ std::string AutoShardPlan::describeMisfit() const {
   if (!search.tooLarge.empty()) {
     const RankedGrid &nearest = search.tooLarge[0];
     os << ": the nearest, " << getSpec(nearest.grid) << ", needs ";
-    printMemory(os, nearest.cost.memory);
+    nearest.cost.memory.print(os);
     os << "; a rank has " << formatMemorySize(nearest.memory);
+    if (!nearest.cost.memory.peakNode.empty())
+      os << "; the step's peak is at '" << nearest.cost.memory.peakNode << "'";
   } else if (!search.refused.empty()) {
     os << ": " << StringRef(search.refused[0].second).split('\n').first;
   }
@@ -79,9 +69,12 @@ void AutoShardPlan::print(llvm::raw_ostream &os) const {
   for (const auto &[why, count] : countReasons(search))
     os << "Refused: " << count << (count == 1 ? " grid, " : " grids, ") << why << "\n";
   os << "\n";
-  bool copies = request.goal == Goal::Throughput;
+  bool copies = request.goal == Goal::Throughput, costs = request.goal == Goal::Cost;
   os << "      seconds     compute      memory      launch      tensor    pipeline  bubble"
-     << (copies ? "  copies" : "") << (generates ? "      prompt" : "") << "      memory  grid\n";
+     << (copies  ? "  copies"
+         : costs ? "   device s"
+                 : "")
+     << (generates ? "      prompt" : "") << "      memory  grid\n";
   for (const RankedGrid &row : search.best) {
     const Seconds &seconds = row.cost.step.seconds;
     os << llvm::right_justify(formatSeconds(seconds.total()), 13);
@@ -90,6 +83,8 @@ void AutoShardPlan::print(llvm::raw_ostream &os) const {
     os << llvm::format("%7.0f%%", row.cost.step.bubble * 100);
     if (copies)
       os << llvm::right_justify(std::to_string(row.copies), 8);
+    if (costs)
+      os << llvm::right_justify(formatSeconds(row.objective), 11);
     if (generates)
       os << llvm::right_justify(
           row.cost.prompt ? formatSeconds(row.cost.prompt->seconds.total()) : "-", 12);
@@ -100,7 +95,7 @@ void AutoShardPlan::print(llvm::raw_ostream &os) const {
     return;
   const RankedGrid &best = search.best[0];
   os << "\nBest: --megatron-shard=" << getSpec(best.grid) << "\n  memory of the worst-case rank ";
-  printMemory(os, best.cost.memory);
+  best.cost.memory.print(os);
   os << "; has " << formatMemorySize(best.memory) << "\n";
   if (unsigned outside = best.cost.step.extrapolated)
     os << "  " << outside << " of " << outside + best.cost.step.measured
@@ -108,7 +103,8 @@ void AutoShardPlan::print(llvm::raw_ostream &os) const {
   if (search.best.size() > 1) {
     const RankedGrid &second = search.best[1];
     Comparison gap = compareGrids(best, second, request.machine.errors);
-    os << "  Second: " << second.grid.str() << " takes " << formatSeconds(gap.total) << " more:";
+    os << "  Second: " << second.grid.str() << " takes " << formatSeconds(gap.total)
+       << (costs ? " of devices" : "") << " more:";
     const char *separator = " ";
     for (size_t i = 0; i < gap.difference.size(); ++i)
       if (gap.difference[i] != 0) {
@@ -117,12 +113,6 @@ void AutoShardPlan::print(llvm::raw_ostream &os) const {
       }
     os << "; error " << formatSeconds(gap.error) << (gap.isDecided() ? "\n" : ": undecided\n");
   }
-}
-
-static llvm::json::Object toJSON(const RankMemory &memory) {
-  return llvm::json::Object{{"need", memory.getNeed()}, {"weights", memory.weights},
-                            {"caches", memory.caches},  {"inputs", memory.inputs},
-                            {"step", memory.step},      {"libraries", memory.libraries}};
 }
 
 static llvm::json::Object toJSON(const StepCost &step) {
@@ -139,7 +129,7 @@ llvm::json::Value AutoShardPlan::toJSON() const {
   auto toRow = [&](const RankedGrid &row) {
     llvm::json::Object object{
         {"grid", getSpec(row.grid)},      {"ranks", row.grid.getRanks()},
-        {"copies", row.copies},           {"memory", ::toJSON(row.cost.memory)},
+        {"copies", row.copies},           {"memory", row.cost.memory.toJSON()},
         {"available", row.memory},        {"objective", row.objective},
         {"step", ::toJSON(row.cost.step)}};
     llvm::json::Array collectives;

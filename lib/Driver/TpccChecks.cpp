@@ -127,11 +127,15 @@ Error TpccSession::check() {
   if (!request)
     return request.takeError();
   autoShard = std::move(*request);
+  llvm::Expected<std::optional<SimulationRequest>> simulated = checkSimulation(options);
+  if (!simulated)
+    return simulated.takeError();
+  simulation = std::move(*simulated);
   if (Error problem = checkTarget(options))
     return problem;
 
   bool reportOnly = (!options.report.empty() || !options.certificate.empty() || options.explain ||
-                     !options.memoryPlan.empty() || autoShard) &&
+                     !options.memoryPlan.empty() || autoShard || simulation) &&
                     options.output.empty() && !options.emitGiven;
   if (options.output.empty() && !reportOnly) {
     if (!isText(options.emit) || options.onnx)
@@ -164,7 +168,8 @@ Error TpccSession::check() {
     return makeError("-o -: binary output does not go to standard output; name a file");
   if (options.name.empty())
     options.name = llvm::sys::path::stem(isText(options.emit) ? options.input : options.output);
-  for (const std::string &path : {options.output, options.report, options.certificate})
+  for (const std::string &path :
+       {options.output, options.report, options.certificate, options.trace})
     if (!path.empty())
       if (Error problem = checkOutputPath(path, {options.input, options.reference},
                                           path == options.output && options.emit >= Emit::Lib))
@@ -172,6 +177,8 @@ Error TpccSession::check() {
   auto same = [&](const std::string &a, const std::string &b) {
     return !a.empty() && !b.empty() && isSameFile(a, b);
   };
+  if (same(options.trace, options.report))
+    return makeError("--trace and --report name the same file '" + options.trace + "'");
   if (same(options.report, options.output))
     return makeError("-o and --report name the same file '" + options.report + "'");
   if (same(options.certificate, options.output) || same(options.certificate, options.report))
@@ -211,7 +218,8 @@ Error TpccSession::checkLevel(Emit first) {
 Error TpccSession::checkModel(mlir::ModuleOp module) {
   if (Error problem = checkTarget(options, mlir::tpc::TargetTraits::get(module)))
     return problem;
-  for (const std::string &path : {options.output, options.report, options.certificate})
+  for (const std::string &path :
+       {options.output, options.report, options.certificate, options.trace})
     if (!path.empty())
       if (Error problem = checkOutputPath(path, getWeightFiles(module)))
         return problem;
@@ -223,6 +231,7 @@ Error TpccSession::checkModel(mlir::ModuleOp module) {
   return checkShape(module, shape,
                     !options.memoryPlan.empty()               ? "--memory-plan"
                     : autoShard                               ? "--megatron-shard=auto"
+                    : simulation                              ? "--simulate"
                     : !options.report.empty() && !kernelsOnly ? "--report"
                                                               : "");
 }

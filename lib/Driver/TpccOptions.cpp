@@ -50,6 +50,9 @@ EXAMPLES:
   Choose the grid for eight GPUs, and compile for it:
     tpcc llama.onnx --megatron-shard=auto --devices=8 --machine=h100-sxm --shape batch=8,sequence=4096 -o llama
 
+  Simulate a step of 32 GPUs, and write its timeline and a page about it:
+    tpcc llama.onnx --megatron-shard=tp8,pp4,mb8 --simulate --machine=h100-sxm --trace=t.json --report=r.html --shape batch=8,sequence=4096
+
   Print the groups of ranks that communicate:
     tpcc --print-groups=tp,dp,tp-dp --megatron-shard=tp2,pp2,dp2,order=tp-dp-pp --json
 
@@ -242,7 +245,7 @@ bool TpccOptions::parse(int argc, char **argv) {
                                        cl::cat(partitioning));
   cl::opt<std::string, true> machineOption(
       "machine",
-      cl::desc("With auto: the machine, a file that tpc-probe wrote, or a name: " +
+      cl::desc("With auto or --simulate: the machine, a file that tpc-probe wrote, or a name: " +
                llvm::join(Machine::getNames(), ", ")),
       cl::value_desc("file|name"), cl::location(machine), cl::cat(partitioning));
   cl::opt<int64_t, true> perNodeOption(
@@ -251,8 +254,8 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<std::string, true> goalOption(
       "goal",
       cl::desc(
-          "With auto: latency (default), the time of a step; or throughput, with copies of the "
-          "grid on all devices"),
+          "With auto: latency (default), the time of a step; throughput, with copies of the grid "
+          "on all devices; or cost, the time of a step on all its devices"),
       cl::value_desc("goal"), cl::location(goal), cl::cat(partitioning));
   cl::opt<std::string, true> memoryOption(
       "memory", cl::desc("With auto: memory that a rank may use (default: the device's)"),
@@ -296,10 +299,11 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::desc("Write communication and memory at --shape as JSON, and the resources of "
                "GPU kernels (without --shape, only those); without -o, nothing else is written"),
       cl::value_desc("file"), cl::location(report), cl::cat(reporting));
-  cl::opt<std::string, true> shapeOption(
-      "shape",
-      cl::desc("Sizes for --report, --explain and --memory-plan, such as batch=2,sequence=128"),
-      cl::value_desc("name=size,…"), cl::location(shape), cl::cat(reporting));
+  cl::opt<std::string, true> shapeOption("shape",
+                                         cl::desc("Sizes for --report, --explain, --simulate and "
+                                                  "--memory-plan, such as batch=2,sequence=128"),
+                                         cl::value_desc("name=size,…"), cl::location(shape),
+                                         cl::cat(reporting));
   cl::opt<bool, true> explainOption(
       "explain",
       cl::desc("Print what each tactic of --megatron-shard splits, communicates and saves, at "
@@ -311,14 +315,28 @@ bool TpccOptions::parse(int argc, char **argv) {
                "the memory of a rank; other items of --megatron-shard (dp, sp, mb) apply to all. "
                "Nothing is compiled"),
       cl::value_desc("size"), cl::location(memoryPlan), cl::cat(reporting));
+  cl::opt<bool, true> simulateOption(
+      "simulate",
+      cl::desc("Simulate a step at --shape on --machine, and print its seconds by cause and the "
+               "memory of a rank. With --report=FILE.html: also write a page with splits, groups, "
+               "timeline and memory"),
+      cl::location(simulate), cl::cat(reporting));
+  cl::opt<std::string, true> traceOption(
+      "trace", cl::desc("With --simulate: write the timeline as a trace, for ui.perfetto.dev"),
+      cl::value_desc("file"), cl::location(trace), cl::cat(reporting));
+  cl::opt<int64_t, true> newTokensOption(
+      "max-new-tokens",
+      cl::desc("With --simulate and --generate: tokens of a whole generation, behind the prompt of "
+               "--shape"),
+      cl::value_desc("number"), cl::location(newTokens), cl::init(0), cl::cat(reporting));
   cl::list<std::string, std::vector<std::string>> groupsOption(
       "print-groups",
       cl::desc("Print groups of ranks: axes such as tp,dp,tp-dp, axes of experts "
                "such as expert:ep,expert:tp-ep, embedding, position-embedding"),
       cl::value_desc("axes"), cl::CommaSeparated, cl::location(printGroups), cl::cat(reporting));
-  cl::opt<bool, true> jsonOption("json",
-                                 cl::desc("Print groups, tactic effects and memory plans as JSON"),
-                                 cl::location(json), cl::cat(reporting));
+  cl::opt<bool, true> jsonOption(
+      "json", cl::desc("Print groups, tactic effects, simulations and memory plans as JSON"),
+      cl::location(json), cl::cat(reporting));
   cl::opt<bool, true> timingOption("timing", cl::desc("Print time and memory of each step"),
                                    cl::location(timing), cl::cat(reporting));
   cl::opt<DiagnosticFormat, true> diagnosticsOption(
@@ -340,15 +358,16 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << versionText() << "\n"; });
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
   for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
-           &outputOption, &targetOption, &architecturesOption, &precisionOption, &residualOption,
-           &quantizeOption, &nameOption, &marchOption, &weightsOption, &weightsMapOption,
-           &shardOption, &linksOption, &annotationsOption, &configurationOption, &referenceOption,
-           &certificateOption, &reportOption, &shapeOption, &memoryPlanOption})
+           &outputOption,      &targetOption,        &architecturesOption, &precisionOption,
+           &residualOption,    &quantizeOption,      &nameOption,          &marchOption,
+           &weightsOption,     &weightsMapOption,    &shardOption,         &linksOption,
+           &annotationsOption, &configurationOption, &referenceOption,     &certificateOption,
+           &reportOption,      &shapeOption,         &memoryPlanOption,    &traceOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
   for (auto *option : {&machineOption, &goalOption, &memoryOption})
     ok = ok && checkOnce(*option, option->getValue(), false);
-  for (auto *option : {&devicesOption, &perNodeOption})
+  for (auto *option : {&devicesOption, &perNodeOption, &newTokensOption})
     ok = ok && checkOnce(*option, "1", false);
   if (ok && optLevel > 3) {
     llvm::WithColor::error(llvm::errs(), "tpcc")

@@ -43,7 +43,10 @@ struct TpccOptions {
   std::string shape;
   bool explain = false;
   std::string memoryPlan; // memory of a GPU for --memory-plan
-  // Flags of --megatron-shard=auto.
+  bool simulate = false;
+  std::string trace;     // file of --simulate
+  int64_t newTokens = 0; // of --simulate; 0: not given
+  // Flags of --megatron-shard=auto; --simulate has --machine too.
   int64_t devices = 0, gpusPerNode = 0; // 0: not given
   std::string machine, goal, memory;
   bool timing = false;
@@ -56,7 +59,7 @@ struct TpccOptions {
   /// Returns whether a program is needed, unlike for --print-groups alone.
   bool needsProgram() const {
     return emitGiven || explain || megatronShard == "auto" || !memoryPlan.empty() ||
-           !output.empty() || !report.empty() || !certificate.empty();
+           simulate || !output.empty() || !report.empty() || !certificate.empty();
   }
 
   /// Parses the command line. Prints errors and returns false. Exits after --help and --version.

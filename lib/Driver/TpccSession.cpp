@@ -89,6 +89,34 @@ mlir::LogicalResult TpccSession::chooseGrid(mlir::MLIRContext &context, CompileO
   return mlir::success();
 }
 
+mlir::LogicalResult TpccSession::simulate(Compilation &compilation) {
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  if (mlir::failed(compilation.advance(Emit::Staged, onStep)))
+    return mlir::failure();
+  progress.step("simulating");
+  mlir::FailureOr<ProgramSimulation> result =
+      simulateProgram(compilation.getModule(), *simulation, spec, shape);
+  if (mlir::failed(result))
+    return mlir::failure();
+  progress.clearLine();
+  result->name = options.name;
+  bool page = llvm::StringRef(options.report).ends_with(".html");
+  auto writeFile = [&](const std::string &path, auto write) {
+    return path.empty() ? Error::success() : writeOutput(path, [&](llvm::raw_pwrite_stream &os) {
+      write(os);
+      return Error::success();
+    });
+  };
+  Error error = printPlan(*result, options.json);
+  if (!error)
+    error = writeFile(options.trace, [&](llvm::raw_ostream &os) { result->writeTrace(os); });
+  if (!error && page)
+    error = writeFile(options.report, [&](llvm::raw_ostream &os) { result->writePage(os); });
+  if (error)
+    return printError(std::move(error));
+  return options.report.empty() || page ? mlir::success() : writeReport(compilation);
+}
+
 mlir::LogicalResult TpccSession::printError(Error error) {
   progress.clearLine();
   ++errors;
@@ -321,7 +349,8 @@ mlir::LogicalResult TpccSession::run() {
   if (autoShard) {
     if (mlir::failed(chooseGrid(context, compile)))
       return mlir::failure();
-    if (options.output.empty() && options.report.empty() && options.certificate.empty())
+    if (options.output.empty() && options.report.empty() && options.certificate.empty() &&
+        !simulation)
       return mlir::success();
     compile.spec = spec;
   }
@@ -379,6 +408,8 @@ mlir::LogicalResult TpccSession::run() {
     bool writes = !options.output.empty(), early = options.emit < Emit::Staged || options.onnx;
     if (!options.memoryPlan.empty())
       return planMemory(compilation);
+    if (simulation)
+      return simulate(compilation);
     if (options.explain) {
       // The output level may be before the model level.
       if (writes && options.emit < Emit::Model && mlir::failed(write(compilation)))

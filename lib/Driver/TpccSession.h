@@ -7,6 +7,7 @@
 #include "Compile.h"
 #include "OnnxSharded.h"
 #include "Progress.h"
+#include "Simulation.h"
 #include "SourceFiles.h"
 #include "TpccOptions.h"
 
@@ -52,6 +53,8 @@ private:
   mlir::LogicalResult planMemory(Compilation &compilation);
   /// Chooses the grid of --megatron-shard=auto and prints the plan. Sets `spec`.
   mlir::LogicalResult chooseGrid(mlir::MLIRContext &context, CompileOptions compile);
+  /// Simulates the program, prints the result, and writes the files of --simulate.
+  mlir::LogicalResult simulate(Compilation &compilation);
   /// Writes the model's ONNX file with the shardings that the tactics chose.
   mlir::LogicalResult writeOnnx(Compilation &compilation);
   mlir::LogicalResult write(Compilation &compilation);
@@ -65,6 +68,7 @@ private:
   Progress progress{options.timing};
   int64_t memory = 0; // bytes of --memory-plan
   std::optional<AutoShardRequest> autoShard;
+  std::optional<SimulationRequest> simulation;
   std::string packedWeights;  // file of --quantize
   bool writesWeights = false; // whether --quantize writes it
   OnnxDevices devices;        // for --emit=onnx-sharded

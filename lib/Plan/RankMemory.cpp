@@ -58,6 +58,18 @@ std::string mlir::tpc::formatMemorySize(int64_t bytes) {
                        large ? "GiB" : "MiB");
 }
 
+void RankMemory::print(llvm::raw_ostream &os) const {
+  os << formatMemorySize(getNeed()) << ": weights " << formatMemorySize(weights) << ", caches "
+     << formatMemorySize(caches) << ", inputs " << formatMemorySize(inputs) << ", step "
+     << formatMemorySize(step) << ", libraries " << formatMemorySize(libraries);
+}
+
+llvm::json::Object RankMemory::toJSON() const {
+  return llvm::json::Object{{"need", getNeed()},    {"weights", weights}, {"caches", caches},
+                            {"inputs", inputs},     {"step", step},       {"libraries", libraries},
+                            {"peak_node", peakNode}};
+}
+
 namespace {
 
 /// Sum of allocations, on devices rounded as drivers round them.
@@ -88,8 +100,12 @@ public:
 
   int64_t evaluate(const SymExpr &size) const;
   int64_t evaluate(buffer::ExprAttr size) const { return evaluate(size.getExpr()); }
-  /// Returns the maximum total size of live frames.
-  int64_t getPeak(Block &block);
+  /// Maximum total size of live frames, and the op at which it is reached.
+  struct Peak {
+    int64_t bytes = 0;
+    Operation *op = nullptr;
+  };
+  Peak getPeak(Block &block);
   /// Maximum workspace of attention kernels in the function and its callees.
   int64_t workspace = 0;
   /// Maximum size of packed send and receive buffers, which are on the stack as well.
@@ -101,7 +117,7 @@ private:
   ModuleOp module;
   GridAttr grid;
   const Symbols &symbols;
-  DenseMap<Operation *, int64_t> functions;
+  DenseMap<Operation *, Peak> functions;
 };
 
 } // namespace
@@ -141,10 +157,11 @@ void StackCounter::visit(Operation &op) {
   }
 }
 
-int64_t StackCounter::getPeak(Block &block) {
-  int64_t live = 0, peak = 0;
+StackCounter::Peak StackCounter::getPeak(Block &block) {
+  int64_t live = 0;
+  Peak peak;
   for (Operation &op : block) {
-    int64_t inside = 0;
+    Peak inside{0, &op};
     if (auto push = dyn_cast<buffer::PushOp>(op)) {
       live += llvm::alignTo(std::max<int64_t>(evaluate(push.getBytes()), 1), 64);
     } else if (auto pop = dyn_cast<buffer::PopOp>(op)) {
@@ -152,7 +169,7 @@ int64_t StackCounter::getPeak(Block &block) {
       live -= llvm::alignTo(std::max<int64_t>(evaluate(push.getBytes()), 1), 64);
     } else if (auto call = dyn_cast<buffer::CallOp>(op)) {
       auto callee = module.lookupSymbol<buffer::FuncOp>(call.getCallee());
-      auto [it, isNew] = functions.try_emplace(callee, 0);
+      auto [it, isNew] = functions.try_emplace(callee);
       if (isNew)
         functions[callee] = inside = getPeak(callee.getBody().front());
       else
@@ -161,15 +178,20 @@ int64_t StackCounter::getPeak(Block &block) {
       visit(op);
       for (Region &region : op.getRegions())
         for (Block &inner : region)
-          inside = std::max(inside, getPeak(inner));
+          if (Peak one = getPeak(inner); one.bytes > inside.bytes)
+            inside = one;
     }
-    peak = std::max(peak, live + inside);
+    // Frames and slots are not calls: the peak is at the first call with all frames live.
+    bool isCall = !isa<buffer::PushOp, buffer::PopOp, buffer::SlotOp>(op);
+    if (live + inside.bytes > peak.bytes ||
+        (isCall && live + inside.bytes == peak.bytes && isa_and_nonnull<buffer::PushOp>(peak.op)))
+      peak = {live + inside.bytes, inside.op ? inside.op : &op};
   }
   return peak;
 }
 
-RankMemory mlir::tpc::getRankMemory(ModuleOp lowered, GridAttr grid, const Report &report,
-                                    const Symbols &symbols) {
+std::vector<RankMemory> mlir::tpc::getStageMemories(ModuleOp lowered, GridAttr grid,
+                                                    const Report &report, const Symbols &symbols) {
   bool isDevice = bool(TargetTraits::get(lowered).emitKernels);
   AllocationSum inputs(isDevice);
   for (PipelineOp pipeline : lowered.getOps<PipelineOp>())
@@ -183,7 +205,7 @@ RankMemory mlir::tpc::getRankMemory(ModuleOp lowered, GridAttr grid, const Repor
     ofConstants += llvm::alignTo(
         evaluateOr1(buffer::getExtent(constant.getPlace()).getBytes(), symbols), alignment);
   });
-  RankMemory worst;
+  std::vector<RankMemory> stages(report.stages.size());
   for (auto function : lowered.getOps<buffer::FuncOp>()) {
     if (!function.getStage())
       continue;
@@ -203,14 +225,23 @@ RankMemory mlir::tpc::getRankMemory(ModuleOp lowered, GridAttr grid, const Repor
     }
     memory.inputs = inputs.get();
     StackCounter counter(lowered, grid, symbols);
-    int64_t peak = counter.getPeak(function.getBody().front());
+    StackCounter::Peak peak = counter.getPeak(function.getBody().front());
+    memory.peakNode = peak.op ? getSourceName(peak.op->getLoc()) : "";
     AllocationSum step(isDevice);
-    step.add(std::max<int64_t>(peak + counter.staging, isDevice ? leastStack : 0));
+    step.add(std::max<int64_t>(peak.bytes + counter.staging, isDevice ? leastStack : 0));
     step.add(counter.workspace);
     memory.step = step.get();
     memory.libraries = isDevice ? libraryBytes : 0;
-    if (memory.getNeed() > worst.getNeed())
-      worst = memory;
+    stages[static_cast<size_t>(*function.getStage())] = memory;
   }
+  return stages;
+}
+
+RankMemory mlir::tpc::getRankMemory(ModuleOp lowered, GridAttr grid, const Report &report,
+                                    const Symbols &symbols) {
+  RankMemory worst;
+  for (RankMemory &memory : getStageMemories(lowered, grid, report, symbols))
+    if (memory.getNeed() > worst.getNeed())
+      worst = std::move(memory);
   return worst;
 }

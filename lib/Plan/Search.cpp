@@ -56,13 +56,16 @@ SearchResult mlir::tpc::searchGrids(const SearchProblem &problem) {
   auto getCopies = [&](const GridChoice &grid) {
     return problem.goal == Goal::Throughput ? problem.devices / grid.getRanks() : 1;
   };
+  auto getWeight = [&](const GridChoice &grid) {
+    return problem.goal == Goal::Cost ? double(grid.getRanks()) : 1 / double(getCopies(grid));
+  };
   for (const GridChoice &grid : enumerateGrids(problem)) {
     ++result.enumerated;
     if (problem.getLeastMemory(grid) > problem.getMemory(grid)) {
       ++result.prunedByMemory;
       continue;
     }
-    queue.push_back({problem.getLeastSeconds(grid) / double(getCopies(grid)), grid});
+    queue.push_back({problem.getLeastSeconds(grid) * getWeight(grid), grid});
   }
   // The most promising grids first, so that their times prune the others.
   llvm::sort(queue);
@@ -74,13 +77,14 @@ SearchResult mlir::tpc::searchGrids(const SearchProblem &problem) {
       ++result.prunedByTime;
       continue;
     }
-    RankedGrid row{grid, problem.evaluate(grid), problem.getMemory(grid), getCopies(grid)};
+    RankedGrid row{grid, problem.evaluate(grid), problem.getMemory(grid), getCopies(grid),
+                   getWeight(grid)};
     if (!row.cost.refused.empty()) {
       result.refused.push_back({grid, row.cost.refused});
       continue;
     }
     ++result.simulated;
-    row.objective = row.cost.step.seconds.total() / double(row.copies);
+    row.objective = row.cost.step.seconds.total() * row.weight;
     if (!row.fits()) {
       result.tooLarge.push_back(std::move(row));
       continue;
@@ -102,7 +106,7 @@ Comparison mlir::tpc::compareGrids(const RankedGrid &best, const RankedGrid &oth
   std::array<double, 5> a = getCauses(best.cost.step.seconds),
                         b = getCauses(other.cost.step.seconds), error = getCauses(errors);
   for (size_t i = 0; i < a.size(); ++i) {
-    comparison.difference[i] = b[i] / double(other.copies) - a[i] / double(best.copies);
+    comparison.difference[i] = b[i] * other.weight - a[i] * best.weight;
     comparison.total += comparison.difference[i];
     comparison.error += std::abs(comparison.difference[i]) * error[i];
   }

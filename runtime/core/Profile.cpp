@@ -2,6 +2,7 @@
 
 #include "core/Profile.h"
 #include "core/CollectiveBackend.h"
+#include "core/Context.h"
 #include <algorithm>
 #include <chrono>
 #include <initializer_list>
@@ -19,8 +20,13 @@ std::string sizes(std::initializer_list<int64_t> values) {
 }
 
 class ProfiledDevice : public Device {
+  using Clock = std::chrono::steady_clock;
+
 public:
-  explicit ProfiledDevice(std::unique_ptr<Device> device) : device(std::move(device)) {}
+  ProfiledDevice(std::unique_ptr<Device> device, tpc_context &ctx)
+      : device(std::move(device)), ctx(ctx) {}
+
+  std::vector<TimedCall> takeCalls() { return std::exchange(calls, {}); }
 
   std::vector<ProfileRow> take() {
     std::vector<ProfileRow> result;
@@ -48,9 +54,21 @@ public:
     return device->beginRead(from, bytes);
   }
   void endRead() override { device->endRead(); }
-  void beginAccess() override { device->beginAccess(); }
-  void endAccess() override { device->endAccess(); }
-  void *map(void *data, int64_t bytes, Use use) override { return device->map(data, bytes, use); }
+  void beginAccess() override {
+    accessBegin = Clock::now();
+    operation = {};
+    device->beginAccess();
+  }
+  void endAccess() override {
+    device->endAccess();
+    // Moves within a rank are no operation.
+    if (operation.what)
+      record(operation.what, ctx.grid.label(operation.axes), accessBegin);
+  }
+  void *map(void *data, int64_t bytes, Use use) override {
+    operation = ctx.activity.read();
+    return device->map(data, bytes, use);
+  }
 
   void load(const tpc_program &program) override {
     kernels = program.kernels;
@@ -105,9 +123,10 @@ public:
     timed("product", describe(p), flopsOf(p), [&] { device->multiply(p); });
   }
   bool multiplyFused(const Products &p, const tpc_fusion &fusion) override {
+    auto begin = Clock::now();
     if (!device->multiplyFused(p, fusion))
       return false;
-    timed("fused product", describe(p), flopsOf(p), [] {});
+    timed("fused product", describe(p), flopsOf(p), [] {}, begin);
     return true;
   }
   void batchProduct(const BatchProduct &p) override {
@@ -152,22 +171,36 @@ private:
     return flops(p.m, p.k, columns);
   }
   template <typename Work>
-  void timed(const char *kind, std::string what, double flops, const Work &work) {
-    auto begin = std::chrono::steady_clock::now();
+  void timed(const char *kind, std::string what, double flops, const Work &work,
+             Clock::time_point begin = Clock::now()) {
     work();
     // A read completes all earlier work.
     device->beginRead(nullptr, 0);
     device->endRead();
-    std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     ProfileRow &row = rows[{kind, what}];
     row.kind = kind;
-    row.what = std::move(what);
+    row.what = what;
     row.count += 1;
-    row.seconds += seconds.count();
+    row.seconds += record(kind, std::move(what), begin);
     row.flops += flops;
   }
+  /// Appends a call that ends now. Returns its seconds.
+  double record(const char *kind, std::string what, Clock::time_point begin) {
+    using Seconds = std::chrono::duration<double>;
+    double seconds = Seconds(Clock::now() - begin).count();
+    if (calls.size() < maxCalls)
+      calls.push_back({kind, std::move(what), Seconds(begin.time_since_epoch()).count(), seconds});
+    return seconds;
+  }
+
+  /// Maximum number of recorded calls.
+  static constexpr size_t maxCalls = 1 << 20;
 
   std::unique_ptr<Device> device;
+  tpc_context &ctx;
+  std::vector<TimedCall> calls;
+  Clock::time_point accessBegin;
+  CurrentOperation::Snapshot operation; ///< in the current access
   const tpc_kernel *kernels = nullptr;
   std::map<std::pair<std::string, std::string>, ProfileRow> rows;
 };
@@ -193,7 +226,7 @@ public:
     return kind.matrixBytes(k, n, dtype);
   }
   std::unique_ptr<Device> make(tpc_context &ctx) const override {
-    return std::make_unique<ProfiledDevice>(kind.make(ctx));
+    return std::make_unique<ProfiledDevice>(kind.make(ctx), ctx);
   }
 
 private:
@@ -209,6 +242,11 @@ std::unique_ptr<DeviceKind> profiledDevices(const DeviceKind &kind) {
 std::vector<ProfileRow> takeProfile(Device &device) {
   auto *profiled = dynamic_cast<ProfiledDevice *>(&device);
   return profiled ? profiled->take() : std::vector<ProfileRow>();
+}
+
+std::vector<TimedCall> takeTimeline(Device &device) {
+  auto *profiled = dynamic_cast<ProfiledDevice *>(&device);
+  return profiled ? profiled->takeCalls() : std::vector<TimedCall>();
 }
 
 } // namespace tpc::rt

@@ -3,7 +3,7 @@
 // A device wrapper that forwards all work, waits for its completion, and sums up seconds: of each
 // matmul (m x k x n), batched matmul, attention (batch x heads x queries x keys x head size),
 // kernel (name) and copy. Waiting after each call removes overlap on the device, so a profiled step
-// may take longer than others.
+// may take longer than others. Collectives through host memory are timed as well.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,11 +22,20 @@ struct ProfileRow {
   double flops = 0; ///< multiplications and additions of matmuls and attention
 };
 
+/// One call, in steady-clock seconds. Kind and sizes are those of profile rows, or those of a
+/// collective: ("all_reduce", "tp"), ("send", "pp"), ("receive", "pp").
+struct TimedCall {
+  std::string kind, what;
+  double begin = 0, seconds = 0;
+};
+
 /// Wraps devices of `kind`, which must outlive the result.
 std::unique_ptr<DeviceKind> profiledDevices(const DeviceKind &kind);
 
 /// Rows since the last call, by descending seconds. Empty for devices without profile.
 std::vector<ProfileRow> takeProfile(Device &device);
+/// Calls since the last call, in order. Collectives on devices are not included.
+std::vector<TimedCall> takeTimeline(Device &device);
 
 } // namespace tpc::rt
 

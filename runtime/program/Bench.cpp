@@ -2,8 +2,10 @@
 
 #include "program/Bench.h"
 #include "core/Device.h"
+#include "program/Error.h"
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -74,11 +76,44 @@ static nlohmann::ordered_json profileOf(const Manifest &manifest,
   return result;
 }
 
+/// Writes Chrome's trace format: a process for each rank, with its calls.
+static void writeTrace(const std::string &path, const Manifest &manifest,
+                       const std::vector<std::vector<TimedCall>> &byRank) {
+  auto events = nlohmann::ordered_json::array();
+  for (size_t rank = 0; rank < byRank.size(); ++rank) {
+    std::string name = "stage " + std::to_string(manifest.stageOf(static_cast<int>(rank))) +
+                       ", rank " + std::to_string(rank);
+    events.push_back({{"ph", "M"},
+                      {"name", "process_name"},
+                      {"pid", rank},
+                      {"tid", 0},
+                      {"args", {{"name", name}}}});
+    for (const TimedCall &call : byRank[rank])
+      events.push_back({{"ph", "X"},
+                        {"name", call.kind + (call.what.empty() ? "" : " " + call.what)},
+                        {"cat", "call"},
+                        {"pid", rank},
+                        {"tid", 0},
+                        {"ts", call.begin * 1e6},
+                        {"dur", call.seconds * 1e6}});
+  }
+  nlohmann::ordered_json trace = {{"displayTimeUnit", "ms"},
+                                  {"otherData", {{"program", manifest.name}}},
+                                  {"traceEvents", std::move(events)}};
+  std::ofstream file(path);
+  file << trace.dump() << "\n";
+  if (!file.flush())
+    throw UserError("--trace: cannot write '" + path + "'");
+}
+
 void bench(Execution &execution, const Manifest &manifest, const Options &options) {
   Inputs inputs = makeInputs(manifest, options.shape);
-  auto [seconds, counters, profiles] = execution.measure(inputs, options.warmup, options.repeat);
+  auto [seconds, counters, profiles, timelines] =
+      execution.measure(inputs, options.warmup, options.repeat);
   if (!execution.isRankZero())
     return;
+  if (!options.trace.empty())
+    writeTrace(options.trace, manifest, timelines);
   std::sort(seconds.begin(), seconds.end());
   size_t middle = seconds.size() / 2;
   double median =

@@ -138,6 +138,8 @@ private:
       setMode(Options::Mode::Bench);
     else if (flag == "--profile")
       set(options.profile);
+    else if (flag == "--trace")
+      options.trace = value();
     else if (flag == "--share-gpus")
       set(options.shareGpus);
     else if (flag == "--deterministic")
@@ -269,6 +271,9 @@ private:
     if (options.mode != Options::Mode::Bench && options.mode != Options::Mode::Help &&
         options.profile)
       throw UserError("--profile requires --bench");
+    if (options.mode != Options::Mode::Bench && options.mode != Options::Mode::Help &&
+        !options.trace.empty())
+      throw UserError("--trace requires --bench");
     if (options.mode == Options::Mode::Help)
       return;
     checkGeneration(files, outputs);
@@ -325,6 +330,7 @@ std::span<const std::string_view> knownFlags() {
                                                "--describe-device",
                                                "--bench",
                                                "--profile",
+                                               "--trace",
                                                "--share-gpus",
                                                "--deterministic",
                                                "--json",
@@ -425,6 +431,8 @@ std::string helpText(const Manifest &manifest, const std::string &program) {
   --bench                  measure steps on generated inputs and print JSON; with --repeat N (10), --warmup N (2)
   --bench --profile        also print the seconds of each matmul (m x k x n), attention, kernel and copy, on the rank of
                            each stage that computes most. "elsewhere" is communication, waiting, and the rest
+  --bench --trace FILE     also write the calls of the last step on each rank as a trace, for ui.perfetto.dev and for
+                           `python -m tpc.trace diff`; each call then waits for the one before
   --describe [--json]      print inputs, outputs, grid, groups of ranks, and bytes of weights per rank
   --describe-device        print driver, GPUs, and libraries with their paths, or why they cannot be used
   --verbose                print progress on stderr

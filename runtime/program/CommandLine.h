@@ -36,6 +36,7 @@ struct Options {
   int threadsPerRank = 0;     ///< 0: cores divided by ranks
   int repeat = 10, warmup = 2;
   bool profile = false; ///< --bench prints a time profile
+  std::string trace;    ///< --bench writes the last step's calls here
   /// Seconds after which a rank that waits for another ends the run; 0: never. The default on CPUs
   /// equals PyTorch's for CPU process groups, because a rank may compute for long. On GPUs it is
   /// shorter.

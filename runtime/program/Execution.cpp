@@ -77,6 +77,24 @@ std::vector<ProfileRow> unpackProfile(const std::vector<std::byte> &bytes) {
   return rows;
 }
 
+std::string pack(const std::vector<TimedCall> &calls, double origin) {
+  std::ostringstream text;
+  text.precision(9);
+  for (const TimedCall &call : calls)
+    text << call.kind << "\t" << call.what << "\t" << call.begin - origin << "\t" << call.seconds
+         << "\n";
+  return text.str();
+}
+
+std::vector<TimedCall> unpackTimeline(const std::vector<std::byte> &bytes) {
+  std::istringstream text = textOf(bytes);
+  std::vector<TimedCall> calls;
+  for (TimedCall call; std::getline(text, call.kind, '\t') && std::getline(text, call.what, '\t') &&
+                       text >> call.begin >> call.seconds && text.ignore();)
+    calls.push_back(call);
+  return calls;
+}
+
 /// Like agreeOn, for files, which may differ between hosts: an error names its rank.
 void agreeOnFiles(Session *session, const std::function<void()> &work) {
   agreeOn(session, [&] {
@@ -279,12 +297,14 @@ Execution::Measurement Execution::measure(const Inputs &inputs, int warmup, int 
   prepare(inputs);
   Measurement result;
   run([&](tpc_context &ctx) {
+    double begin = 0;
     for (int i = 0; i < warmup + repeat; ++i) {
       ctx.counters.reset();
+      takeTimeline(*ctx.device);
       if (i == warmup)
         takeProfile(*ctx.device);
       ctx.transport->barrier(ctx);
-      double begin = now();
+      begin = now();
       runStage(ctx, inputs);
       ctx.transport->barrier(ctx);
       // Writes to the caches, because reads of unwritten memory map to a single zero page and would
@@ -300,11 +320,14 @@ Execution::Measurement Execution::measure(const Inputs &inputs, int warmup, int 
     }
     auto counters = gatherCounters(ctx);
     auto profiles = gather(ctx, pack(takeProfile(*ctx.device)));
+    auto timelines = gather(ctx, pack(takeTimeline(*ctx.device), begin));
     if (ctx.rank != 0)
       return;
     result.counters = std::move(counters);
     for (const auto &bytes : profiles)
       result.profiles.push_back(unpackProfile(bytes));
+    for (const auto &bytes : timelines)
+      result.timelines.push_back(unpackTimeline(bytes));
   });
   return result;
 }

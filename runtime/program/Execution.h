@@ -58,6 +58,8 @@ public:
     std::vector<std::vector<Counters::Row>> counters;
     /// per rank, summed over the last `repeat` steps
     std::vector<std::vector<ProfileRow>> profiles;
+    /// per rank, of the last step; begins are from the step's begin
+    std::vector<std::vector<TimedCall>> timelines;
   };
   /// Runs `warmup + repeat` steps.
   Measurement measure(const Inputs &inputs, int warmup, int repeat);

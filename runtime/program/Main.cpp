@@ -269,7 +269,7 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
   if (options.verbose && task && (!session || session->rank() == 0))
     std::fputs(planText(program, manifest, *task).c_str(), stderr);
   std::unique_ptr<DeviceKind> profiled; // outlives the world
-  if (options.profile) {
+  if (options.profile || !options.trace.empty()) {
     profiled = profiledDevices(deviceKind());
     selectDevices(*profiled);
   }

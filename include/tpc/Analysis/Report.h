@@ -34,6 +34,7 @@ struct ParameterRow {
   std::string weight;
   std::vector<int64_t> shape, localShape; // of the view: global, and on this rank
   int64_t bytes = 0;                      // on this rank
+  std::vector<std::string> axes;          // by dimension: the axes that split it, such as "tp"
 };
 
 /// A chunk of the model, on the ranks of one stage.

@@ -1,8 +1,8 @@
 //===- StepCost.h - Seconds of a step of a compiled program -----*- C++ -*-===//
 //
 // Estimates the time of one step on a machine, from a program at the buffers level: each library
-// call and generated kernel has a time of the machine's tables at its local sizes. Numbers and
-// bytes of collectives are those of the report (tpc/Analysis/Report.h). Ranks of a stage are one
+// call, generated kernel, collective and message has a time of the machine's tables at its local
+// sizes. The simulator (Simulator.h) arranges the runs of stages in time. Ranks of a stage are one
 // class: the estimate is for coordinate 0 on every other axis, which has the largest shards.
 // Transfers of inputs and outputs between host and device are not included.
 //
@@ -14,6 +14,7 @@
 #include "tpc/Analysis/Report.h"
 #include "tpc/Buffer/Buffer.h"
 #include "tpc/Cost/Machine.h"
+#include "tpc/Cost/Simulator.h"
 
 namespace mlir::tpc {
 
@@ -50,10 +51,32 @@ struct StepCost {
   MatmulWork work;             // of one rank of each stage, in the first micro-batch
 };
 
-/// Forward pipeline of micro-batches: `work[s][i]` is the time of micro-batch i in stage s, and
-/// `message[s]` that of the message from stage s to the next. Returns the time until all are done.
-double getPipelineSeconds(const std::vector<std::vector<double>> &work,
-                          const std::vector<double> &message);
+/// One call of a run, in program order. `kind` and `what` are those of the runtime's profile
+/// (runtime/core/Profile.h); of collectives, `what` is the axes.
+struct OpEvent {
+  std::string kind, what;
+  std::string node;  // ONNX node; may be empty
+  int64_t bytes = 0; // of collectives and messages: the whole buffer, as in the report
+  Seconds seconds;
+  int64_t liveBytes = 0; // of the stack
+};
+
+/// Runs of one stage. Runs with the same calls share a list.
+struct StageEvents {
+  std::vector<OpEvent> prologue;
+  std::vector<std::vector<OpEvent>> bodies; // the last event may be a message
+  std::vector<size_t> bodyOf;               // by micro-batch
+
+  const std::vector<OpEvent> &getRun(const ::tpc::ScheduledRun &run) const {
+    return run.isPrologue() ? prologue : bodies[bodyOf[size_t(run.microBatch)]];
+  }
+};
+
+/// Simulation of a step, with all calls of each stage.
+struct StepTimeline {
+  ::tpc::Simulation simulation;
+  std::vector<StageEvents> stages;
+};
 
 /// Times of the ops of a module at the buffers level, at given sizes and on a given grid.
 class StepEstimator {
@@ -63,21 +86,34 @@ public:
   /// the grid that run at the same time on the machine.
   StepEstimator(ModuleOp lowered, GridAttr grid, const Symbols &symbols,
                 const ::tpc::Machine &machine, int64_t copies);
-  /// Returns the step's cost. An error names what the machine has no time of.
-  llvm::Expected<StepCost> run(const Report &report);
+  /// Returns the step's cost. An error names what the machine has no time of. Sets `timeline` if it
+  /// is not null.
+  llvm::Expected<StepCost> run(const Report &report, StepTimeline *timeline = nullptr);
+  /// Number of valid keys in caches; 0: attention with caches reads their whole capacity.
+  int64_t validKeys = 0;
 
 private:
   struct OpCost {
     Seconds seconds;
     MatmulWork work;
+    double message = 0; // seconds of messages to the next stage
+    OpEvent event;      // of one collective or message
 
     OpCost &operator+=(const OpCost &o);
   };
   OpCost visitBlock(Block &block);
   OpCost visit(Operation &op);
+  OpCost visitCall(Operation &op);
   OpCost visitProduct(buffer::ProductOp op);
   Seconds visitAttention(buffer::AttentionOp op);
   Seconds visitLaunch(buffer::LaunchOp op);
+  OpCost visitCommunication(Operation &op);
+  OpCost addCollective(StringRef kind, ArrayRef<StringRef> axes, double bytes);
+  /// Appends the calls of a block and its callees.
+  void expand(Block &block, std::vector<OpEvent> &events);
+  std::vector<std::vector<Block *>> readSchedule(Block &block, size_t stage, int64_t microBatches,
+                                                 std::vector<::tpc::ScheduledRun> &schedule);
+  OpEvent describe(Operation &op);
   Seconds addMatmul(Type element, int64_t m, int64_t n, int64_t k);
   Seconds addKernel(double bytes);
   Seconds split(double seconds, bool isCompute) const;
@@ -85,8 +121,8 @@ private:
   int64_t evaluate(SymExprAttr size) { return evaluate(size.getExpr()); }
   double getBytes(Value place);
   bool isCache(Value place);
-  llvm::Error addCommunication(const Report &report, std::vector<Seconds> &perMicroBatch,
-                               std::vector<double> &messages);
+  std::string getLabel(ArrayRef<StringRef> axes);
+  int64_t getStride(StringRef axis);
   int64_t getRanksPerNode() const;
   void count(bool extrapolates) { ++(extrapolates ? extrapolated : measured); }
   void fail(const llvm::Twine &what) {
@@ -100,6 +136,9 @@ private:
   const ::tpc::Machine &machine;
   int64_t copies;
   int64_t threads = 1;
+  const Report *report = nullptr;
+  int64_t stage = 0;                       // current stage
+  int64_t live = 0, liveInRounds = 0;      // bytes of the stack in `expand`
   DenseMap<Operation *, OpCost> functions; // at the current micro-batch
   std::string problem;
   unsigned measured = 0, extrapolated = 0;

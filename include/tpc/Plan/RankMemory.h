@@ -16,9 +16,16 @@ namespace mlir::tpc {
 /// Bytes of one rank.
 struct RankMemory {
   int64_t weights = 0, caches = 0, inputs = 0, step = 0, libraries = 0;
+  std::string peakNode; // ONNX node at the peak of the step's stack
   int64_t getNeed() const { return weights + caches + inputs + step + libraries; }
+  /// Prints "3.00 GiB: weights 2.00 GiB, …".
+  void print(llvm::raw_ostream &os) const;
+  llvm::json::Object toJSON() const;
 };
 
+/// Returns the memory of a rank of each stage, by stage.
+std::vector<RankMemory> getStageMemories(ModuleOp lowered, GridAttr grid, const Report &report,
+                                         const Symbols &symbols);
 /// Returns the memory of the worst-case rank. `report`: that of the staged program; `lowered`: the
 /// same program at the buffers level; `grid`: evaluates its symbolic sizes.
 RankMemory getRankMemory(ModuleOp lowered, GridAttr grid, const Report &report,

@@ -30,8 +30,9 @@ struct GridChoice {
 };
 
 /// Goal of the search. Latency: the time of a step. Throughput: the time of a step, divided by the
-/// number of copies of the grid that the devices have room for.
-enum class Goal { Latency, Throughput };
+/// number of copies of the grid that the devices have room for. Cost: the time of a step, times the
+/// number of ranks (device-seconds).
+enum class Goal { Latency, Throughput, Cost };
 
 /// Costs of one grid.
 struct GridCost {
@@ -58,6 +59,7 @@ struct RankedGrid {
   GridCost cost;
   int64_t memory = 0; // bytes that a rank may use
   int64_t copies = 1; // with Goal::Throughput: copies on the devices
+  double weight = 1;  // objective of one second of a step
   double objective = 0;
   bool fits() const { return cost.memory.getNeed() <= memory; }
 };

@@ -184,7 +184,7 @@ def test_probe(tpcc, tmp_path):
         (["--devices=4", "--devices=5"], "--devices is given twice"),
         (["--devices=4", "--machine=none"], "no file and no machine 'none'; machines: a100-sxm"),
         (["--devices=4", "--machine=h100-sxm"], "needs --shape"),
-        (["--devices=4", "--machine=h100-sxm", "--goal=cost", *SHAPE], "latency or throughput"),
+        (["--devices=4", "--machine=h100-sxm", "--goal=price", *SHAPE], "latency, throughput or"),
         (["--devices=4", "--machine=h100-sxm", "--memory=2", *SHAPE], "--memory=2: expected"),
         (["--devices=4", "--machine=h100-sxm", "--memory=2TiB", *SHAPE], "'h100-sxm' has 78."),
         (["--devices=4", "--machine=a100-sxm", *SHAPE], "no times of matmuls of f32; it has bf16"),

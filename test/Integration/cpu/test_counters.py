@@ -1,10 +1,12 @@
 """Communication that the runtime counts, against the compiler's report."""
 
 import re
+import sys
 
 import pytest
+from tpc import trace
 
-from harness import Grid
+from harness import TOP, Grid, run
 from models import COMMITTED, FAMILIES
 
 ODD = COMMITTED["gpt2-odd-opset20"]
@@ -101,3 +103,29 @@ def test_profile_needs_bench(tpcc):
     result = executable.call(["--profile", "--weights=random:1"])
     assert result.returncode != 0 and "--profile requires --bench" in result.stderr
     assert "profile" not in executable.bench(ODD.shape(1, 1), arguments=["--weights=random:1"])
+
+
+def test_measured_trace(tpcc, tmp_path):
+    """The measured calls are those of the simulation, and their difference is named."""
+    grid, shape = "tp2,pp2,mb2", "batch=4,sequence=7"
+    simulated, measured = tmp_path / "simulated.json", tmp_path / "measured.json"
+    flags = [f"--megatron-shard={grid}", "--simulate", "--machine=epyc-2core", "--no-verify"]
+    tpcc.call([ODD.path, *flags, f"--trace={simulated}", "--shape", shape]).check()
+    executable = tpcc.compile(ODD.path, Grid(tp=2, pp=2, mb=2))
+    executable.call(
+        ["--bench", "--weights=random:1", "--repeat", "1", "--trace", measured, "--shape", shape]
+    ).check()
+    first, second = trace.read(simulated), trace.read(measured)
+    for key, calls in first.items():
+        kind = key[1].split(" ")[0]
+        if kind in ("product", "attention", "all_reduce", "send"):
+            assert second[key].count == calls.count, key
+            assert second[key].seconds > 0
+    rows = trace.diff(simulated, measured)
+    assert abs(rows[0].difference) == max(abs(row.difference) for row in rows)
+    command = [sys.executable, "-m", "tpc.trace", "diff", simulated]
+    environment = {"PYTHONPATH": str(TOP / "python")}
+    result = run([*command, measured], env=environment).check()
+    assert f"Largest difference: {rows[0].stage}: {rows[0].name}" in result.stdout
+    run([*command, ODD.path], env=environment).refused("not a trace")
+    executable.call(["--trace", measured]).refused("--trace requires --bench")

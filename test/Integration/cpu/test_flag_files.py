@@ -67,6 +67,10 @@ def commands(made, program):
             "WRITTEN",
         ],
         "tpcc --report": [tool("tpcc"), MODEL, "--report=WRITTEN", "--shape", "batch=1,sequence=2"],
+        "tpcc --trace": [
+            *[tool("tpcc"), MODEL, "--simulate", "--machine=epyc-2core", "--trace=WRITTEN"],
+            *["--shape", "batch=1,sequence=2"],
+        ],
         "tpcc --certificate": [tool("tpcc"), MODEL, "--certificate=WRITTEN"],
         "tpcc --emit=lib": [tool("tpcc"), MODEL, "--emit=lib", "-o", "WRITTEN"],
         "tpcc --emit=obj": [tool("tpcc"), MODEL, "--emit=obj", "-o", "WRITTEN"],

@@ -136,26 +136,4 @@ TEST(Machine, OnlyGroupsThatCrossNodesUseTheNetwork) {
   EXPECT_NE(problem(whole->getSend(false, 1)).find("no times of send"), std::string::npos);
 }
 
-TEST(Pipeline, IsTheFormulaForEqualStages) {
-  for (size_t stages : {1, 2, 4})
-    for (size_t rounds : {1, 4, 16}) {
-      std::vector<std::vector<double>> work(stages, std::vector<double>(rounds, 2.0));
-      std::vector<double> message(stages, 0.5);
-      EXPECT_DOUBLE_EQ(mlir::tpc::getPipelineSeconds(work, message),
-                       2.0 * double(stages + rounds - 1) + 0.5 * double(stages - 1));
-    }
-}
-
-TEST(Pipeline, BubbleVanishesWithMicroBatches) {
-  double last = 1;
-  for (size_t rounds : {1, 2, 4, 8, 64, 512}) {
-    // Four stages share the same work.
-    std::vector<std::vector<double>> work(4, std::vector<double>(rounds, 1.0 / double(rounds)));
-    double bubble = 1 - 1 / mlir::tpc::getPipelineSeconds(work, {0, 0, 0, 0});
-    EXPECT_LT(bubble, last);
-    EXPECT_NEAR(bubble, 3.0 / double(rounds + 3), 1e-12);
-    last = bubble;
-  }
-}
-
 } // namespace

@@ -16,7 +16,7 @@ SearchProblem makeProblem(unsigned seed) {
   problem.devices = 1 + random() % 16;
   problem.batch = 1 + random() % 9;
   problem.layers = 1 + random() % 5;
-  problem.goal = random() % 2 ? Goal::Latency : Goal::Throughput;
+  problem.goal = std::array{Goal::Latency, Goal::Throughput, Goal::Cost}[random() % 3];
   int64_t available = 20 + random() % 100;
   auto draw = [seed](const GridChoice &grid, const char *what) {
     std::seed_seq seq{size_t(seed), std::hash<std::string>()(grid.str() + what)};
@@ -56,9 +56,11 @@ TEST(Search, EqualsExhaustiveSearch) {
     for (const GridChoice &grid : enumerateGrids(problem)) {
       GridCost cost = problem.evaluate(grid);
       EXPECT_LE(grid.getRanks(), problem.devices);
-      int64_t copies = problem.goal == Goal::Latency ? 1 : problem.devices / grid.getRanks();
+      double weight = problem.goal == Goal::Latency ? 1
+                      : problem.goal == Goal::Cost  ? double(grid.getRanks())
+                                                    : 1 / double(problem.devices / grid.getRanks());
       if (cost.refused.empty() && cost.memory.getNeed() <= problem.getMemory(grid))
-        all.push_back({cost.step.seconds.total() / double(copies), grid});
+        all.push_back({cost.step.seconds.total() * weight, grid});
     }
     llvm::sort(all);
     SearchResult result = searchGrids(problem);
