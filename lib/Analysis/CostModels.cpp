@@ -2,6 +2,7 @@
 
 #include "CostOp.h"
 
+#include "tpc/Dialect/Async.h"
 #include "tpc/Dialect/AttachModels.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Experts.h"
@@ -123,13 +124,13 @@ void mlir::tpc::registerCostModels(DialectRegistry &registry) {
                  IotaOp>(context);
     attachModels<LookupCost, EmbeddingOp, GatherOp, GatherNDOp>(context);
     attachModels<CollectiveCost, AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
-                 CollectivePermuteOp, ExchangeOp, BroadcastOp>(context);
+                 CollectivePermuteOp, ExchangeOp, BroadcastOp, AllReduceStartOp>(context);
     ParameterOp::attachInterface<ParameterCost>(*context);
     AppendOp::attachInterface<AppendCost>(*context);
     func::CallOp::attachInterface<CallCost>(*context);
     attachModels<NoCost, ConstantOp, SizeOp, ReshapeOp, ReshardOp, LocalSliceOp, WeightOp, CacheOp,
-                 PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp, func::FuncOp,
-                 func::ReturnOp, ModuleOp>(context);
+                 PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp, WaitOp,
+                 func::FuncOp, func::ReturnOp, ModuleOp>(context);
   });
 }
 

@@ -1,6 +1,8 @@
 //===- Report.cpp - Communication and memory of a staged program ----------===//
 
 #include "tpc/Analysis/Report.h"
+#include "tpc/Dialect/Async.h"
+#include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/HeadReplication.h"
 
 #include "tpc/Analysis/Cost.h"
@@ -171,8 +173,22 @@ LogicalResult Counter::countOp(Operation *op, int64_t times) {
   int64_t members = 1;
   for (StringAttr axis : axes.getAsRange<StringAttr>())
     members *= grid.getAxisSize(axis.getValue());
-  if (members > 1)
+  if (members == 1)
+    return success();
+  auto start = dyn_cast<AllReduceStartOp>(op);
+  if (!start) {
     add(getLabel(axes), kind, times, *bytes);
+    return success();
+  }
+  // Each chunk that is not empty is one all-reduce.
+  ArrayRef<DimAttr> dims = getDist(buffer).getDims();
+  std::optional<int64_t> width = 1;
+  if (!dims.empty())
+    width = dims.back().getLocalSize(grid, coordinates, symbols);
+  int64_t rowBytes = width.value_or(0) * getElementBytes(getElementTypeOrSelf(buffer));
+  if (rowBytes)
+    for (int64_t rows : start.getChunkRows(*bytes / rowBytes))
+      add(getLabel(axes), "all_reduce", times, rows * rowBytes);
   return success();
 }
 

@@ -1,6 +1,6 @@
 //===- BufferDialect.cpp - Extents, arguments and assembly formats --------===//
 
-#include "tpc/Buffer/Buffer.h"
+#include "tpc/Buffer/Async.h"
 #include "tpc/Dialect/Elements.h"
 
 #include "mlir/IR/DialectImplementation.h"
@@ -40,6 +40,9 @@ void BufferDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "tpc/Buffer/BufferOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "tpc/Buffer/BufferAsyncOps.cpp.inc"
       >();
 }
 
@@ -438,3 +441,5 @@ void CallOp::print(OpAsmPrinter &printer) {
 
 #define GET_OP_CLASSES
 #include "tpc/Buffer/BufferOps.cpp.inc"
+#define GET_OP_CLASSES
+#include "tpc/Buffer/BufferAsyncOps.cpp.inc"

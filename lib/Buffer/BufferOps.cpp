@@ -1,6 +1,6 @@
 //===- BufferOps.cpp - Verification of buffer ops -------------------------===//
 
-#include "tpc/Buffer/Buffer.h"
+#include "tpc/Buffer/Async.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -49,6 +49,12 @@ LogicalResult buffer::CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
     if (isBuffer != isa<PlaceType>(value.getType()))
       return emitWrongType(*this, i, isBuffer, value.getType());
   }
+  return success();
+}
+
+LogicalResult buffer::WaitOp::verify() {
+  if (!getToken().getDefiningOp<buffer::AllReduceStartOp>())
+    return emitOpError("must wait for the token of a started operation");
   return success();
 }
 

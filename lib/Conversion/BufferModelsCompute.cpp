@@ -39,6 +39,8 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
       return planQuantized(matmul, p);
     if (!p.getShared().parameters.isPackedMatmul(matmul))
       return planBatch(matmul, p);
+    if (p.getChunkedStart(matmul)) // its plan computes the chunks
+      return success();
     SmallVector<MatmulOp> merged = getMerged(matmul);
     return matmul == merged.front() ? planPacked(merged, p) : success();
   }

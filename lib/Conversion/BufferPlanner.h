@@ -13,6 +13,7 @@
 #include "ParameterTable.h"
 #include "ProductFusion.h"
 #include "tpc/Buffer/Buffer.h"
+#include "tpc/Dialect/Async.h"
 #include "tpc/Dialect/RankSizes.h"
 
 namespace mlir::tpc {
@@ -100,6 +101,11 @@ public:
   /// Plans ops of a nested block, at the end of `into`.
   LogicalResult planInner(Block &block, ArrayRef<Operation *> ops, Block &into);
 
+  /// Returns the op that starts an all-reduce of a matmul's result in chunks, if the chunks of the
+  /// matmul are computed there; else null.
+  AllReduceStartOp getChunkedStart(MatmulOp matmul) const;
+  DenseMap<Value, SmallVector<Value>> tokens; // of started collectives, by result
+
 private:
   struct Slot {
     SmallVector<SymExpr> sizes; // bytes of the slot's values
@@ -113,7 +119,9 @@ private:
   LogicalResult planEvent(MicroBatchesOp loop, const ::tpc::ScheduleEvent &event,
                           function_ref<std::optional<SymExpr>(Value)> getOffset, Value messages);
   void findSlots(Block &block, ArrayRef<Operation *> ops, ValueRange results);
-  void assignSlot(Value value, const SymExpr &size, Value reusable, int64_t now, int64_t end);
+  /// `released`: position of the last op that reads the memory of `reusable` for this value.
+  void assignSlot(Value value, const SymExpr &size, Value reusable, int64_t now, int64_t released,
+                  int64_t end);
   /// Returns the columns with one merged matmul's result, in the buffer that the results of its
   /// group share.
   Value makeColumns(const ResultColumns &columns, Value tensor);
@@ -166,6 +174,7 @@ void attachViewModels(MLIRContext *context);
 void attachComputeModels(MLIRContext *context);
 void attachStageModels(MLIRContext *context);
 void attachCommunicationModels(MLIRContext *context);
+void attachAsyncModels(MLIRContext *context);
 
 } // namespace mlir::tpc
 

@@ -58,12 +58,26 @@ void BufferPlanner::findSlots(Block &block, ArrayRef<Operation *> ops, ValueRang
         copies.push_back({out, operand});
     }
 
+  // Position after which an op no longer reads its operands: that of the wait for a started
+  // collective, and that of the start for a matmul that is computed with it.
+  auto getReadEnd = [&](Operation *op) {
+    int64_t end = position[op];
+    if (auto matmul = dyn_cast<MatmulOp>(op))
+      if (AllReduceStartOp start = getChunkedStart(matmul))
+        return std::max(end, position[start]);
+    if (isa<AllReduceStartOp>(op))
+      for (Operation *user : op->getUsers())
+        if (Operation *inBlock = block.findAncestorOpInBlock(*user))
+          end = std::max(end, position[inBlock]);
+    return end;
+  };
+
   DenseMap<Value, int64_t> lastUse;
   auto extend = [&](Value value) {
     Value root = getAliasRoot(value);
     for (Operation *user : value.getUsers())
       if (Operation *inBlock = block.findAncestorOpInBlock(*user))
-        lastUse[root] = std::max(lastUse[root], position[inBlock]);
+        lastUse[root] = std::max(lastUse[root], getReadEnd(inBlock));
   };
   for (Operation *op : ops)
     for (Value result : op->getResults())
@@ -81,7 +95,8 @@ void BufferPlanner::findSlots(Block &block, ArrayRef<Operation *> ops, ValueRang
       int64_t end = std::max(lastUse.lookup(result), now);
       auto columns = getResultColumns(result);
       if (!columns) {
-        assignSlot(result, bytes(result.getType()), hostOp.getReusable(), now, end);
+        assignSlot(result, bytes(result.getType()), hostOp.getReusable(), now,
+                   isa<AllReduceStartOp>(op) ? getReadEnd(&op) : now, end);
         continue;
       }
       // All results of a group share one slot, which is live until the last use of any of them.
@@ -93,21 +108,21 @@ void BufferPlanner::findSlots(Block &block, ArrayRef<Operation *> ops, ValueRang
       for (MatmulOp other : merged)
         end = std::max(end, lastUse.lookup(other.getResult()));
       SymExpr each(getElementBytes(getElementTypeOrSelf(result)));
-      assignSlot(result, each * columns->rows * columns->stride, {}, now, end);
+      assignSlot(result, each * columns->rows * columns->stride, {}, now, now, end);
     }
   }
 }
 
-// Assigns a slot to `value`: the slot of `reusable` if its last use is at `now`, else a free slot,
-// preferably of the value's size, else a new slot. Called in program order.
+// Assigns a slot to `value`: the slot of `reusable` if its last use is at `released`, else a free
+// slot, preferably of the value's size, else a new slot. Called in program order.
 void BufferPlanner::assignSlot(Value value, const SymExpr &size, Value reusable, int64_t now,
-                               int64_t end) {
+                               int64_t released, int64_t end) {
   SymExpr known = substituteNumbers(size, grid());
   unsigned best = slots.size();
   // The result may reuse the slot of an operand whose last use is this op.
   if (reusable) {
     auto slot = slotOf.find(getAliasRoot(reusable));
-    if (slot != slotOf.end() && slots[slot->second].freeAt == now)
+    if (slot != slotOf.end() && slots[slot->second].freeAt == released)
       best = slot->second;
   }
   auto isOfSize = [&](const SymExpr &other) { return substituteNumbers(other, grid()) == known; };

@@ -119,10 +119,10 @@ public:
   Value call(const abi::Function &function, ArrayRef<Value> args);
   /// Emits a communication call, after a call that sets the ONNX node for error messages.
   template <typename R, typename... Ps>
-  void communicate(Operation *op, abi::Prototyped<R(tpc_context *, Ps...)> function,
+  auto communicate(Operation *op, abi::Prototyped<R(tpc_context *, Ps...)> function,
                    abi::ValueOf<Ps>... args) {
     setNode(op);
-    call(function, args...);
+    return call(function, args...);
   }
   /// Emits `body` in a block that runs only if `condition` is true.
   void emitIf(Value condition, function_ref<void()> body);

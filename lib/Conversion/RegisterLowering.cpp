@@ -18,6 +18,7 @@ void mlir::tpc::registerLowering(DialectRegistry &registry) {
     attachComputeModels(context);
     attachStageModels(context);
     attachCommunicationModels(context);
+    attachAsyncModels(context);
   });
   registry.addExtension(
       +[](MLIRContext *context, buffer::BufferDialect *) { attachRuntimeCalls(context); });

@@ -1,6 +1,8 @@
 //===- RuntimeCalls.cpp - Runtime call of each buffer op ------------------===//
 
 #include "HostEmitter.h"
+#include "tpc/Buffer/Async.h"
+#include "tpc/async.h"
 
 #include "tpc/Dialect/Elements.h"
 
@@ -314,6 +316,19 @@ template <> void Call<buffer::AllReduceOp>::emit(Operation *base, HostEmitter &e
                 e.pointer(op.getTo()), e.expr(op.getCount()));
 }
 
+template <> void Call<buffer::AllReduceStartOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::AllReduceStartOp>(base);
+  e.setValue(op.getToken(),
+             e.communicate(op, TPC_ABI(tpc_all_reduce_start), e.axes(op.getAxes()),
+                           e.dtype(op.getTo()), e.i32(static_cast<int64_t>(op.getKind())),
+                           e.pointer(op.getFrom()), e.pointer(op.getTo()), e.expr(op.getCount())));
+}
+
+template <> void Call<buffer::WaitOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::WaitOp>(base);
+  e.communicate(op, TPC_ABI(tpc_wait), abi::I32(e.value(op.getToken())));
+}
+
 template <> void Call<buffer::AllGatherOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::AllGatherOp>(base);
   e.communicate(op, TPC_ABI(tpc_all_gather), e.axes(op.getAxes()), e.dtype(op.getTo()),
@@ -434,5 +449,6 @@ void mlir::tpc::attachRuntimeCalls(MLIRContext *context) {
          ProductOp, FusedOp, BatchProductOp, QuantizedProductOp, ExpertsOp, buffer::AttentionOp,
          buffer::AllReduceOp, buffer::AllGatherOp, buffer::ReduceScatterOp, buffer::AllToAllOp,
          buffer::CollectivePermuteOp, buffer::ExchangeOp, buffer::BroadcastOp, buffer::SendOp,
-         buffer::RecvOp, buffer::OutputOp, RoundsOp>(context);
+         buffer::RecvOp, buffer::OutputOp, RoundsOp, buffer::AllReduceStartOp, buffer::WaitOp>(
+      context);
 }

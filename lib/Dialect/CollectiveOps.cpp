@@ -1,6 +1,7 @@
 //===- CollectiveOps.cpp - Resharding and communication -------------------===//
 
 #include "OpHelpers.h"
+#include "tpc/Dialect/Async.h"
 #include "tpc/Dialect/BlockMove.h"
 #include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/Exchange.h"
@@ -9,6 +10,9 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 #include "tpc/Interfaces/CollectiveInterfaces.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "tpc/Dialect/AsyncOps.cpp.inc"
 
 //===----------------------------------------------------------------------===//
 // Common code
@@ -109,16 +113,39 @@ OpFoldResult ReshardOp::fold(FoldAdaptor) {
   return {};
 }
 
-LogicalResult AllReduceOp::verify() {
-  if (failed(checkCommon(*this, getOperand(), getResult())) ||
-      failed(checkAxes(*this, getAxesAttr())))
+static LogicalResult checkAllReduce(Operation *op, ArrayAttr axes) {
+  if (failed(checkCommon(op, op->getOperand(0), op->getResult(0))) || failed(checkAxes(op, axes)))
     return failure();
-  DistAttr expected = removePartial(getDist(getOperand()), axesOf(getAxesAttr()));
+  DistAttr expected = removePartial(getDist(op->getOperand(0)), axesOf(axes));
   if (!expected)
-    return distMismatch(*this, "needs an operand that is unreduced over its axes");
-  if (!sameDist(expected, getDist(getResult())))
-    return distMismatch(*this, "result must be the operand, no longer unreduced");
+    return distMismatch(op, "needs an operand that is unreduced over its axes");
+  if (!sameDist(expected, getDist(op->getResult(0))))
+    return distMismatch(op, "result must be the operand, no longer unreduced");
   return success();
+}
+
+LogicalResult AllReduceOp::verify() { return checkAllReduce(*this, getAxesAttr()); }
+
+LogicalResult AllReduceStartOp::verify() {
+  int64_t chunks = getChunks(), grain = getGrain();
+  if (chunks < 1 || chunks > maxChunks)
+    return emitOpError() << "must have 1 to " << maxChunks << " chunks, not " << chunks;
+  if (grain < 1)
+    return emitOpError() << "must have chunks of at least 1 row, not " << grain;
+  return checkAllReduce(*this, getAxesAttr());
+}
+
+SmallVector<int64_t> AllReduceStartOp::getChunkRows(int64_t rows) {
+  int64_t chunks = getChunks(), grain = getGrain();
+  int64_t units = llvm::divideCeil(rows, grain);
+  SmallVector<int64_t> sizes;
+  for (int64_t i = 0; i < chunks; ++i) {
+    auto begin = [&](int64_t i) {
+      return std::min<int64_t>(rows, grain * llvm::divideCeil(i * units, chunks));
+    };
+    sizes.push_back(begin(i + 1) - begin(i));
+  }
+  return sizes;
 }
 
 LogicalResult AllGatherOp::verify() {

@@ -1,6 +1,7 @@
 //===- TpcDialect.cpp - The tpc dialect -----------------------------------===//
 
 #include "tpc/Dialect/Annotations.h"
+#include "tpc/Dialect/Async.h"
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
@@ -30,6 +31,9 @@ void TpcDialect::initialize() {
       ,
 #define GET_OP_LIST
 #include "tpc/Dialect/ExpertOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "tpc/Dialect/AsyncOps.cpp.inc"
       >();
   registerAttributes();
 }

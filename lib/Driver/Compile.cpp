@@ -10,6 +10,7 @@
 #include "tpc/Driver/Register.h"
 #include "tpc/Import/ONNX/Import.h"
 #include "tpc/Transforms/Annotations/Passes.h"
+#include "tpc/Transforms/Collectives/Passes.h"
 #include "tpc/Transforms/Generate/Passes.h"
 #include "tpc/Transforms/Tactics/Passes.h"
 #include "tpc/Verify/Passes.h"
@@ -85,7 +86,7 @@ static void buildStagedChecks(mlir::OpPassManager &pm) {
 /// Adds the passes of a level without its verifiers.
 static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spec,
                        const std::shared_ptr<mlir::tpc::ReferenceModel> &reference,
-                       bool wideResidual = true) {
+                       bool wideResidual = true, int64_t overlapChunks = 1) {
   switch (level) {
   case Emit::Model:
     if (reference) // before folding
@@ -101,6 +102,11 @@ static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spe
     return buildSpmdPassPipeline(pm, spec);
   case Emit::Staged:
     buildStagesPassPipeline(pm);
+    if (overlapChunks > 1) {
+      mlir::tpc::OverlapCollectivesOptions overlap;
+      overlap.chunks = overlapChunks;
+      pm.addPass(mlir::tpc::createOverlapCollectives(overlap));
+    }
     return buildStagedChecks(pm);
   case Emit::Kernels:
     if (reference)
@@ -349,7 +355,7 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
     if (target == Emit::Llvm)
       buildLoweringPassPipeline(pm, options.lowering);
     else if (!makesStep)
-      buildLevel(pm, target, options.spec, reference, options.wideResidual);
+      buildLevel(pm, target, options.spec, reference, options.wideResidual, options.overlapChunks);
     if (mlir::failed(pm.run(*module)) || mlir::failed(verify(target, target == level, onStep)))
       return mlir::failure();
     reached = target;

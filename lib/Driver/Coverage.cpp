@@ -2,6 +2,7 @@
 
 #include "tpc/Driver/Coverage.h"
 #include "tpc/Dialect/Annotations.h"
+#include "tpc/Dialect/Async.h"
 
 #include "tpc/Analysis/Cost.h"
 #include "tpc/Analysis/Index/IndexAnalysis.h"
@@ -34,7 +35,7 @@ bool isStructure(OperationName name) {
 }
 bool isMessage(OperationName name) { return isOneOf<SendOp, RecvOp, OutputOp>(name); }
 bool isCommunication(OperationName name) {
-  return has<CollectiveOpInterface>(name) || isOneOf<ReshardOp, LocalSliceOp>(name);
+  return has<CollectiveOpInterface>(name) || isOneOf<ReshardOp, LocalSliceOp, WaitOp>(name);
 }
 bool isSource(OperationName name) { return isOneOf<ParameterOp, ConstantOp, IotaOp, SizeOp>(name); }
 bool hasTypeOfItsOwn(OperationName name) {
@@ -43,7 +44,7 @@ bool hasTypeOfItsOwn(OperationName name) {
 
 bool computesElements(OperationName name) {
   return isOneOf<MatmulOp, MoeOp, AttentionOp, SoftmaxOp, RotaryOp, ReduceOp, CumSumOp, TriluOp,
-                 AllReduceOp, ReduceScatterOp>(name);
+                 AllReduceOp, ReduceScatterOp, AllReduceStartOp>(name);
 }
 
 /// Structural ops except loops over micro-batches, which have a lowering model.

@@ -2,6 +2,8 @@
 
 #include "TargetFlags.h"
 
+#include "tpc/Dialect/Async.h"
+
 #include "llvm/ADT/StringExtras.h"
 
 using namespace tpc;
@@ -32,7 +34,23 @@ Error tpc::checkTarget(const TpccOptions &options, const TargetTraits &target) {
   return Error::success();
 }
 
+int64_t tpc::getOverlapChunks(const TpccOptions &options) {
+  if (options.overlap == "off")
+    return 1;
+  if (options.overlap == "on")
+    return 4;
+  int64_t chunks = 0;
+  return llvm::StringRef(options.overlap).getAsInteger(10, chunks) || chunks < 2 ||
+                 chunks > mlir::tpc::AllReduceStartOp::maxChunks
+             ? 0
+             : chunks;
+}
+
 Error tpc::checkTarget(const TpccOptions &options) {
+  if (!getOverlapChunks(options))
+    return makeError("--overlap: must be off, on, or a number of chunks from 2 to " +
+                     std::to_string(mlir::tpc::AllReduceStartOp::maxChunks) + ", not '" +
+                     options.overlap + "'");
   if (options.precision != "f32" && options.precision != "tf32")
     return makeError("--precision: there is no precision '" + options.precision +
                      "'; there are f32, tf32");

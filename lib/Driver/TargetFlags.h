@@ -14,6 +14,9 @@ llvm::Error checkTarget(const TpccOptions &options, const mlir::tpc::TargetTrait
 /// Checks the flags before the program is read, which may specify its own target.
 llvm::Error checkTarget(const TpccOptions &options);
 
+/// Returns the number of chunks of --overlap: 1 for off, 0 for an invalid value.
+int64_t getOverlapChunks(const TpccOptions &options);
+
 } // namespace tpc
 
 #endif // TPC_LIB_DRIVER_TARGETFLAGS_H

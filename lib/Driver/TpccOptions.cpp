@@ -276,6 +276,13 @@ bool TpccOptions::parse(int argc, char **argv) {
                "(default: the one with as many devices as there are ranks)"),
       cl::value_desc("name"), cl::location(deviceConfiguration), cl::cat(partitioning));
 
+  cl::opt<std::string, true> overlapOption(
+      "overlap",
+      cl::desc(
+          "Run all-reduces of matmuls in chunks, each while the matmul of the next is computed: "
+          "off (default), on (4 chunks), or the number of chunks, 2 to 8. Results have the same "
+          "bits; pays if links are slow"),
+      cl::value_desc("chunks"), cl::location(overlap), cl::init("off"), cl::cat(partitioning));
   cl::opt<std::string, true> referenceOption(
       "reference",
       cl::desc("The model that the program must compute: ONNX, or output of --emit=model (default: "
@@ -358,11 +365,12 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << versionText() << "\n"; });
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
   for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
-           &outputOption,      &targetOption,        &architecturesOption, &precisionOption,
-           &residualOption,    &quantizeOption,      &nameOption,          &marchOption,
-           &weightsOption,     &weightsMapOption,    &shardOption,         &linksOption,
-           &annotationsOption, &configurationOption, &referenceOption,     &certificateOption,
-           &reportOption,      &shapeOption,         &memoryPlanOption,    &traceOption})
+           &outputOption,      &targetOption,      &architecturesOption, &precisionOption,
+           &residualOption,    &overlapOption,     &quantizeOption,      &nameOption,
+           &marchOption,       &weightsOption,     &weightsMapOption,    &shardOption,
+           &linksOption,       &annotationsOption, &configurationOption, &referenceOption,
+           &certificateOption, &reportOption,      &shapeOption,         &memoryPlanOption,
+           &traceOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
   for (auto *option : {&machineOption, &goalOption, &memoryOption})

@@ -8,6 +8,7 @@
 #include "MemoryPlan.h"
 #include "OutputFile.h"
 #include "PrintProgram.h"
+#include "TargetFlags.h"
 
 #include "tpc/Analysis/Report.h"
 #include "tpc/Dialect/State.h"
@@ -346,6 +347,7 @@ mlir::LogicalResult TpccSession::run() {
                          packedWeights,
                          writesWeights,
                          fixedInputs};
+  compile.overlapChunks = getOverlapChunks(options);
   if (autoShard) {
     if (mlir::failed(chooseGrid(context, compile)))
       return mlir::failure();

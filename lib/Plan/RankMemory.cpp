@@ -2,7 +2,7 @@
 
 #include "tpc/Plan/RankMemory.h"
 
-#include "tpc/Buffer/Buffer.h"
+#include "tpc/Buffer/Async.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Dialect/RankSizes.h"
 #include "tpc/Dialect/State.h"
@@ -147,7 +147,7 @@ void StackCounter::visit(Operation &op) {
     if (::tpc::attention::splitsKeys(args))
       workspace = std::max(workspace, ::tpc::attention::getWorkspaceBytes(args) +
                                           ::tpc::attention::getCounterBytes(args));
-  } else if (op.hasAttr("axes") && !isa<buffer::AllReduceOp>(op)) {
+  } else if (op.hasAttr("axes") && !isa<buffer::AllReduceOp, buffer::AllReduceStartOp>(op)) {
     // Packed send and receive buffers, with shards rounded up to equal sizes.
     int64_t bytes = 0;
     for (Value operand : op.getOperands())

@@ -5,6 +5,7 @@
 #include "Reference.h"
 #include "core/DType.h"
 #include "core/Half.h"
+#include "tpc/async.h"
 #include <algorithm>
 
 using namespace tpc::rt;
@@ -85,6 +86,73 @@ TEST_P(Collectives, AllReduce) {
               return;
             checkAllReduce<decltype(type)>(ctx, axes, dtype, reduction, count);
           });
+  });
+}
+
+/// Several operations in flight, waited for in any order; other collectives of the same group, and
+/// computation on other tensors, in between.
+TEST_P(Collectives, StartedAllReduces) {
+  onAllRanks([](tpc_context &ctx) {
+    for (uint32_t axes : masksOf(ctx.grid))
+      for (int64_t count : {int64_t(0), int64_t(1), int64_t(1000), int64_t(70000)})
+        for (bool inPlace : {false, true}) {
+          constexpr int operations = 6;
+          std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
+          std::vector<Sums<float>> expected(operations);
+          std::vector<std::unique_ptr<OnDevice<float>>> in, out;
+          std::vector<int32_t> tokens;
+          for (int op = 0; op < operations; ++op) {
+            uint64_t seed = static_cast<uint64_t>(count) * 31 + op;
+            std::vector<float> before(count);
+            for (int64_t i = 0; i < count; ++i) {
+              before[i] = valueOf<float>(seed, ctx.rank, i);
+              expected[op].add(TPC_SUM, seed, members, i);
+            }
+            in.push_back(std::make_unique<OnDevice<float>>(ctx, before));
+            out.push_back(std::make_unique<OnDevice<float>>(ctx, std::vector<float>(count, 77)));
+          }
+          auto wait = [&](int op) {
+            tpc_wait(&ctx, tokens[op]);
+            EXPECT_TRUE(
+                expected[op].matches((inPlace ? in : out)[op]->read(), sumsInRankOrder(ctx)))
+                << "rank " << ctx.rank << " axes " << axes << " count " << count << " " << op;
+          };
+          for (int op = 0; op < operations; ++op) {
+            tokens.push_back(tpc_all_reduce_start(&ctx, axes, TPC_F32, TPC_SUM, in[op]->data(),
+                                                  inPlace ? in[op]->data() : out[op]->data(),
+                                                  count));
+            if (op == 2)
+              wait(1);
+            if (op == 3)
+              checkAllReduce<float>(ctx, axes, TPC_F32, TPC_SUM, 100);
+          }
+          for (int op : {5, 0, 4, 2, 3})
+            wait(op);
+        }
+  });
+}
+
+/// More operations than a transport has entries for, at most a few of them in flight.
+TEST_P(Collectives, ManyStartedAllReduces) {
+  onAllRanks([](tpc_context &ctx) {
+    uint32_t axes = ctx.grid.allAxes();
+    int members = static_cast<int>(membersOf(ctx.grid, ctx.rank, axes).size());
+    constexpr int64_t count = 20000;
+    std::vector<std::unique_ptr<OnDevice<int32_t>>> data;
+    for (int i = 0; i < 4; ++i)
+      data.push_back(std::make_unique<OnDevice<int32_t>>(ctx, std::vector<int32_t>(count, 1)));
+    std::vector<int32_t> tokens(4);
+    int32_t expected = 1;
+    for (int round = 0; round < 10; ++round) {
+      for (int i = 0; i < 4; ++i)
+        tokens[i] = tpc_all_reduce_start(&ctx, axes, TPC_I32, TPC_SUM, data[i]->data(),
+                                         data[i]->data(), count);
+      for (int i = 0; i < 4; ++i)
+        tpc_wait(&ctx, tokens[i]);
+      expected = static_cast<int32_t>(static_cast<uint32_t>(expected) * members);
+      for (int i = 0; i < 4; ++i)
+        EXPECT_EQ(data[i]->read(), std::vector<int32_t>(count, expected)) << "round " << round;
+    }
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "Reference.h"
 #include "core/World.h"
+#include "tpc/async.h"
 #include <chrono>
 #include <exception>
 #include <gtest/gtest.h>
@@ -99,6 +100,30 @@ TEST(Errors, FailsAtAnyMoment) {
                         }
                       }),
               "rank " + std::to_string(mix(repeat) % 4) + ": now");
+}
+
+TEST(Errors, FailsWithOperationsInFlight) {
+  // The buffers of a rank are freed while others finish the operations.
+  Grid grid({{"tp", 3}});
+  for (uint64_t repeat = 0; repeat < 60; ++repeat)
+    EXPECT_EQ(errorOf(grid,
+                      [&](tpc_context &ctx) {
+                        for (uint64_t step = 0;; ++step) {
+                          std::vector<float> data[2];
+                          int32_t tokens[2];
+                          for (int i : {0, 1}) {
+                            data[i].resize(mix(repeat * 1000 + 2 * step + i) % 90000);
+                            tokens[i] =
+                                tpc_all_reduce_start(&ctx, 1, TPC_F32, TPC_SUM, data[i].data(),
+                                                     data[i].data(), data[i].size());
+                          }
+                          if (ctx.rank == int(mix(repeat) % 3) && step == mix(repeat + 99) % 20)
+                            fail(ctx, "now");
+                          for (int i : {0, 1})
+                            tpc_wait(&ctx, tokens[i]);
+                        }
+                      }),
+              "rank " + std::to_string(mix(repeat) % 3) + ": now");
 }
 
 TEST(Errors, ExceptionsAreErrorsOfTheRank) {

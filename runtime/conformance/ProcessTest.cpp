@@ -126,6 +126,7 @@ TEST(Threads, AnErrorIsReportedOnce) {
   EXPECT_FAILS(threads("throw 0"), "rank 0: cannot read the file");
   EXPECT_FAILS(threads("argument 0"), "rank 0: send over 'tp': unknown element type 99");
   EXPECT_FAILS(threads("leave 1"), "rank 0: waits in a collective for rank 1, which has ended");
+  EXPECT_FAILS(threads("flight-fail 1"), "rank 1: out of luck");
 }
 
 TEST(Threads, OutputsThatDoNotFit) {
@@ -216,10 +217,11 @@ TEST_P(Processes, AnEarlyEndDoesNotBlockOthers) {
 }
 
 TEST_P(Processes, AFrozenRankEndsTheRun) {
-  for (const char *victim : {"1", "0"}) {
-    Ending e = run(3, std::string("stop ") + victim + " 60");
+  for (const char *what : {"stop 1", "stop 0", "flight-stop 1"}) {
+    std::string victim(what + std::strlen(what) - 1);
+    Ending e = run(3, std::string(what) + " 60");
     EXPECT_NE(e.status, 0);
-    EXPECT_NE(e.errors().find(std::string("rank ") + victim + " (tp " + victim +
+    EXPECT_NE(e.errors().find("rank " + victim + " (tp " + victim +
                               ") is frozen: its process was stopped"),
               std::string::npos)
         << e.err;

@@ -8,6 +8,7 @@
 
 #include "core/Transport.h"
 #include "core/World.h"
+#include "tpc/async.h"
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -85,6 +86,9 @@ extern "C" int MPI_Query_thread(int *provided) {
 int main(int argc, char **argv) {
   std::set_terminate(endTerminated);
   std::string what = argc > 1 ? argv[1] : "end";
+  bool inFlight = what.starts_with("flight-");
+  if (inFlight)
+    what.erase(0, std::strlen("flight-"));
   int rank = argc > 2 ? std::atoi(argv[2]) : 0;
   double timeout = argc > 3 ? std::atof(argv[3]) : 0;
   auto printError = [](const std::string &error) {
@@ -135,6 +139,13 @@ int main(int argc, char **argv) {
     }
     if (what == "deadlock") // all ranks receive, and none sends
       tpc_recv(&ctx, 0, TPC_F32, data.data(), 1, (ctx.rank + 1) % ranks);
+    // Operations are in flight while the failure is injected.
+    std::vector<float> flying[2] = {data, data};
+    int32_t tokens[2] = {};
+    if (inFlight)
+      for (int i : {0, 1})
+        tokens[i] = tpc_all_reduce_start(&ctx, ctx.grid.allAxes(), TPC_F32, TPC_SUM,
+                                         flying[i].data(), flying[i].data(), flying[i].size());
     if (ctx.rank == rank) {
       if (what == "leave")
         return;
@@ -145,6 +156,8 @@ int main(int argc, char **argv) {
       if (first ? ctx.rank < rank : ctx.rank >= ranks - rank)
         std::raise(what.starts_with("kill") ? SIGKILL : SIGSTOP);
     }
+    for (int32_t token : tokens)
+      tpc_wait(&ctx, token);
     for (int i = 0; i < 3; ++i)
       allReduce(ctx, data.data(), data.size());
     if (what == "stop-end" && ctx.rank == rank)

@@ -13,6 +13,7 @@
 #include "core/Layout.h"
 #include "core/Reduce.h"
 #include "core/Transport.h"
+#include "tpc/async.h"
 #include <initializer_list>
 
 using namespace tpc::rt;
@@ -148,6 +149,37 @@ extern "C" void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, i
   void *host = in == out ? transfer.update(out, bytes) : transfer.write(out, bytes);
   transport.allReduce(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction),
                       in == out ? host : transfer.read(in, bytes), host, count);
+}
+
+extern "C" int32_t tpc_all_reduce_start(tpc_context *ctx, uint32_t axes, int32_t dtype,
+                                        int32_t reduction, const void *in, void *out,
+                                        int64_t count) {
+  constexpr auto kind = CollectiveKind::AllReduce;
+  const Group &group = groupOf(*ctx, kind, axes);
+  int64_t bytes = bytesOf(*ctx, kind, axes, dtype, {count});
+  checkReduction(*ctx, kind, axes, dtype, reduction);
+  if (bytes == 0)
+    return 0;
+  if (group.size() == 1) {
+    copyUnlessInPlace(*ctx, out, in, bytes);
+    return 0;
+  }
+  ctx->counters.add(kind, axes, bytes);
+  Transport &transport = ctx->transport->forReduction(tpc_dtype(dtype), tpc_reduction(reduction));
+  Transfer transfer(*ctx, transport, spell(kind), axes);
+  // Memory that is mapped only during this call cannot be in flight.
+  if (transport.isOnDevice() || ctx->device->isSynchronous())
+    return transport.startAllReduce(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction), in,
+                                    out, count);
+  void *host = in == out ? transfer.update(out, bytes) : transfer.write(out, bytes);
+  transport.allReduce(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction),
+                      in == out ? host : transfer.read(in, bytes), host, count);
+  return 0;
+}
+
+extern "C" void tpc_wait(tpc_context *ctx, int32_t token) {
+  if (token)
+    ctx->transport->onHost().finish(*ctx, token);
 }
 
 extern "C" void tpc_all_gather(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in,

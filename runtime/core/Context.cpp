@@ -15,6 +15,13 @@ Transport::~Transport() = default;
 bool Transport::isOnDevice() const { return false; }
 void Transport::connect(tpc_context &) {}
 void Transport::disconnect(tpc_context &) {}
+int32_t Transport::startAllReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                                  tpc_reduction reduction, const void *in, void *out,
+                                  int64_t count) {
+  allReduce(ctx, group, dtype, reduction, in, out, count);
+  return 0;
+}
+void Transport::finish(tpc_context &, int32_t) {}
 void Transport::post(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
   if (&onHost() != this)
     onHost().post(ctx, peer, data, bytes);

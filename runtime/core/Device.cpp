@@ -16,6 +16,7 @@ Recording::~Recording() = default;
 WeightLoader::~WeightLoader() = default;
 Device::~Device() = default;
 bool Device::isHost() const { return true; }
+bool Device::isSynchronous() const { return false; }
 MemorySource &Device::frames() { return *this; }
 void Device::discard(void *, int64_t) {}
 void Device::clear(void *memory, int64_t bytes) {

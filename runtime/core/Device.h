@@ -93,6 +93,8 @@ public:
   /// Whether the host can access device memory at the same addresses, within an access
   /// (beginAccess).
   virtual bool isHost() const;
+  /// Whether calls are complete on return, and the host can access memory at any time.
+  virtual bool isSynchronous() const;
   /// Returns the memory source of frames: this device, or a source of memory that is registered for
   /// communication.
   virtual MemorySource &frames();

@@ -40,6 +40,7 @@ public:
   }
 
   bool isHost() const override { return device->isHost(); }
+  bool isSynchronous() const override { return device->isSynchronous(); }
   void *allocate(int64_t bytes) override { return device->allocate(bytes); }
   void release(void *memory) override { device->release(memory); }
   MemorySource &frames() override { return device->frames(); }

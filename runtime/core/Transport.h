@@ -82,6 +82,12 @@ public:
 
   virtual void allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
                          tpc_reduction reduction, const void *in, void *out, int64_t count) = 0;
+  /// Starts an all-reduce, and returns a token for `finish`; 0 if it is already complete. All
+  /// members start their operations in the same order. The default is complete on return.
+  virtual int32_t startAllReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                                 tpc_reduction reduction, const void *in, void *out, int64_t count);
+  /// Waits until a started operation is complete.
+  virtual void finish(tpc_context &ctx, int32_t token);
   /// `inner` in bytes.
   virtual void allGather(tpc_context &ctx, const Group &group, const void *in, void *out,
                          int64_t outer, int64_t n, int64_t inner) = 0;

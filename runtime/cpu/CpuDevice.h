@@ -89,6 +89,7 @@ public:
     return static_cast<const std::byte *>(from);
   }
   void endRead() override {}
+  bool isSynchronous() const override { return true; }
   void beginAccess() override {}
   void endAccess() override {}
 

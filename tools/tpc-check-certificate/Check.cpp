@@ -2,7 +2,6 @@
 //
 // For each stage of a pipeline, a certificate lists the communication of its ranks, and a number
 // for each communication across stages. It is valid if
-//
 //   * every collective is well-formed, and all members of its group have tensors of the same size;
 //   * no collective is in a loop that some members of its group may run more often than others;
 //   * the k-th send from stage i to j matches the k-th receive of j from i: the same type, in a
@@ -221,8 +220,7 @@ void Checker::checkCollective(const json &op, const AxisSet &loop) {
     if (kind == "collective_permute")
       keys.merge(AxisSet{"before", "after", "from", "every"});
   } else if (kind == "all_to_all") {
-    needDim("from_dim");
-    needDim("to_dim");
+    needDim("from_dim"), needDim("to_dim");
   } else if (kind == "exchange") {
     for (const char *key : {"before", "after"}) {
       if (get(op, key).size() != dims.size())
@@ -233,13 +231,16 @@ void Checker::checkCollective(const json &op, const AxisSet &loop) {
     if (int64_t root = getNumber(op, "root"); root < 0 || root >= members)
       refuse("the root is no member: " + text);
     keys.insert("root");
+  } else if (kind == "all_reduce_start") {
+    if (keys.merge(AxisSet{"chunks", "grain"});
+        getNumber(op, "chunks") * getNumber(op, "grain") < 1)
+      refuse("a chunk has no rows: " + text);
   } else if (kind != "all_reduce") {
     refuse("unknown collective '" + kind + "'");
   }
-  if (kind == "all_reduce" || kind == "reduce_scatter") {
-    std::string reduction = get(op, "reduction");
-    if (reduction != "sum" && reduction != "max" && reduction != "min")
-      refuse("unknown reduction '" + reduction + "'");
+  if (kind.starts_with("all_reduce") || kind == "reduce_scatter") {
+    if (!AxisSet{"sum", "max", "min"}.contains(get(op, "reduction")))
+      refuse("unknown reduction '" + std::string(get(op, "reduction")) + "'");
     keys.insert("reduction");
   }
   for (const auto &[key, value] : op.items())

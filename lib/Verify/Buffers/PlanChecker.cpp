@@ -239,6 +239,8 @@ LogicalResult PlanChecker::checkOps(ArrayRef<Operation *> tensors, Block &buffer
     if (failed(planned.checkPlan(*this)))
       return failure();
   }
+  if (!started.empty())
+    return started.begin()->second.calls.front()->emitOpError("is never waited for");
   // Copies of results to the caller's memory may precede or follow the end of frames.
   if (failed(skipMemoryOps()))
     return failure();

@@ -10,6 +10,8 @@
 #define TPC_LIB_VERIFY_BUFFERS_PLANCHECKER_H
 
 #include "Memory.h"
+#include "tpc/Buffer/Async.h"
+#include "tpc/Dialect/Async.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -95,6 +97,26 @@ public:
   /// Compares attributes that are not expressions.
   LogicalResult compare(Operation *call, StringRef what, Attribute have, Attribute wanted);
 
+  //===--- operations in flight -------------------------------------------===//
+
+  /// A started collective: its calls in order, and its memory.
+  struct Started {
+    SmallVector<buffer::AllReduceStartOp> calls;
+    Value from, to;
+    Operation *writer = nullptr; ///< of the operand; null for read-only memory
+  };
+  /// By the result of the op on tensors. Empty at the end of a block.
+  DenseMap<Value, Started> started;
+  /// Returns the op that wrote a tensor to this memory; null if the memory is read-only.
+  Operation *getWriter(Operation *call, Value place, Value tensor);
+  /// Checks that memory has a content that `writer` wrote, and that no op wrote since.
+  LogicalResult checkUnchanged(Operation *call, Value place, Content content, Operation *writer);
+  /// Checks that a buffer is a part of another one, and returns that one.
+  FailureOr<Value> checkPart(Operation *call, Value place, const SymExpr &from,
+                             const SymExpr &elements);
+  /// Returns the matmul's start, if chunks of the matmul are computed there.
+  AllReduceStartOp getChunkedStart(MatmulOp op);
+
   /// Marks an op as computed by the call of another op.
   void setDone(Operation *op) { done.insert(op); }
   /// Checks a loop over all micro-batches and its body.
@@ -170,6 +192,7 @@ void attachPlannedCompute(MLIRContext *context); // attaches those of experts to
 void attachPlannedExperts(MLIRContext *context);
 void attachPlannedCalls(MLIRContext *context);
 void attachPlannedCommunication(MLIRContext *context);
+void attachPlannedAsync(MLIRContext *context);
 
 } // namespace mlir::tpc
 

@@ -122,6 +122,8 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
     auto op = cast<MatmulOp>(base);
     if (failed(checkComputed(op, {op.getLhs(), op.getRhs(), op.getResult()})))
       return failure();
+    if (c.getChunkedStart(op))
+      return success(); // checked with its chunks
     if (c.isNext<buffer::QuantizedProductOp>())
       return checkQuantizedProduct(op, c);
     return c.isNext<buffer::BatchProductOp>() ? checkBatch(op, c) : checkPacked(op, c);

@@ -127,5 +127,6 @@ void mlir::tpc::registerBufferVerification(DialectRegistry &registry) {
     attachPlannedCompute(context);
     attachPlannedCalls(context);
     attachPlannedCommunication(context);
+    attachPlannedAsync(context);
   });
 }

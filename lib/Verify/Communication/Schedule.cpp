@@ -2,6 +2,7 @@
 
 #include "tpc/Verify/Schedule.h"
 
+#include "tpc/Dialect/Async.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/fnv1a.h"
@@ -243,8 +244,13 @@ json::Object mlir::tpc::describeCommunication(Operation *op) {
   auto group = llvm::to_vector(getGroupAxes(op).getAsRange<StringAttr>());
   object["over"] = namesOf(group);
   object["type"] = typeName(getElementTypeOrSelf(from));
-  if (auto partial = getDist(from).getPartial(); partial && isa<AllReduceOp, ReduceScatterOp>(op))
+  if (auto partial = getDist(from).getPartial();
+      partial && isa<AllReduceOp, ReduceScatterOp, AllReduceStartOp>(op))
     object["reduction"] = stringifyReductionKind(partial.getKind()).str();
+  if (auto start = dyn_cast<AllReduceStartOp>(op)) {
+    object["chunks"] = int64_t(start.getChunks());
+    object["grain"] = int64_t(start.getGrain());
+  }
   for (StringRef name : {"dim", "from_dim", "to_dim", "root"})
     number(name, name);
   // Dimensions of the union of the group's shards, or of the global value. They determine the slice

@@ -112,7 +112,8 @@ FailureOr<Certificate> Certificate::make(ModuleOp module) {
   for (const auto &[stage, items] : schedule->getStages())
     if (failed(checkEvents(*schedule, items)))
       return failure();
-  if (failed(checkUniformity(*schedule)) || failed(checkOutputs(*schedule)))
+  if (failed(checkStarts(*schedule)) || failed(checkUniformity(*schedule)) ||
+      failed(checkOutputs(*schedule)))
     return failure();
   FailureOr<Crossings> crossings = matchCrossings(*schedule);
   if (failed(crossings) || failed(findOrder(*schedule, *crossings)))

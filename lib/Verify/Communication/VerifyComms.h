@@ -74,6 +74,9 @@ FailureOr<Crossings> matchCrossings(const Schedule &schedule);
 /// ascends in program order; it is equal on all sides of one communication.
 LogicalResult findOrder(const Schedule &schedule, Crossings &crossings);
 
+/// Checks that each started collective is waited for exactly once, and that few are in flight.
+LogicalResult checkStarts(const Schedule &schedule);
+
 /// Returns the proof as JSON; tools/tpc-check-certificate describes the format.
 llvm::json::Object makeCertificateJSON(const Schedule &schedule, const Crossings &crossings);
 

@@ -1,6 +1,7 @@
 //===- VerifyCommsEvents.cpp - Checks of single collectives ---------------===//
 
 #include "VerifyComms.h"
+#include "tpc/Dialect/Async.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -168,7 +169,7 @@ LogicalResult comms::checkCollective(const Schedule &schedule, Operation *op) {
       return reject(op) << "members of a group send " << from << " and expect " << to
                         << ", which is not the same in dimension " << d;
 
-  if (isa<AllReduceOp, ReduceScatterOp>(op))
+  if (isa<AllReduceOp, ReduceScatterOp, AllReduceStartOp>(op))
     for (StringAttr axis : group)
       if (!in.isUnreducedOver(axis.getValue()))
         return reject(op) << "reduces a value that is not unreduced over '" << axis.getValue()

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "VerifyComms.h"
+#include "tpc/Dialect/Async.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/JSON.h"
@@ -251,7 +252,7 @@ LogicalResult Checker::runOp(Operation *op, Masks &masks) {
       return failure();
     AxisMask group = schedule.getMask(getGroupAxes(op));
     // The result of these collectives is equal on all members.
-    if (isa<AllReduceOp, AllGatherOp, BroadcastOp>(op))
+    if (isa<AllReduceOp, AllReduceStartOp, AllGatherOp, BroadcastOp>(op))
       mask &= ~group;
     else
       mask |= group;

@@ -2,6 +2,7 @@
 
 #include "BoundsChecker.h"
 #include "Models.h"
+#include "tpc/Dialect/Async.h"
 
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
@@ -71,7 +72,8 @@ void equivalence::attachBoundsModels(MLIRContext *context) {
   attachModels<ResultBounds, ReshapeOp, SliceOp, ConcatOp, RollOp, EmbeddingOp, GatherOp,
                GatherNDOp, RotaryOp, AppendOp, IotaOp, ConstantOp, SizeOp, ParameterOp>(context);
   attachModels<ResultBounds, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
-               AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp>(context);
+               AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp, AllReduceStartOp, WaitOp>(
+      context);
   attachModels<ResultBounds, CacheOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp,
                ModuleOp, func::FuncOp, func::CallOp, func::ReturnOp>(context);
 }

@@ -2,6 +2,7 @@
 
 #include "Models.h"
 #include "RelationChecker.h"
+#include "tpc/Dialect/Async.h"
 
 #include "tpc/Dialect/Dist.h"
 
@@ -157,7 +158,8 @@ static LogicalResult checkReduction(Operation *op, RelationChecker &c, int64_t s
 }
 
 namespace {
-struct AllReduceLemma : LemmaOpInterface::ExternalModel<AllReduceLemma, AllReduceOp> {
+template <typename OpT>
+struct AllReduceLemma : LemmaOpInterface::ExternalModel<AllReduceLemma<OpT>, OpT> {
   LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
     return checkReduction(op, c, -1);
   }
@@ -200,7 +202,8 @@ static SmallVector<Layout, 4> flatten(const Relation &relation) {
 namespace {
 /// Row-major order is lexicographic in the atoms. A local reshape is therefore valid if operand and
 /// result have the same atoms in the same order; atoms without axes may be divided in any way.
-struct ReshapeLemma : LemmaOpInterface::ExternalModel<ReshapeLemma, ReshapeOp> {
+template <typename OpT>
+struct ReshapeLemma : LemmaOpInterface::ExternalModel<ReshapeLemma<OpT>, OpT> {
   LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
     const Relation &in = c.get(op->getOperand(0)), &out = c.get(op->getResult(0));
     auto a = flatten(in), b = flatten(out);
@@ -230,7 +233,7 @@ void equivalence::attachMoveLemmas(MLIRContext *context) {
   attachModels<MoveLemma, LocalSliceOp, AllGatherOp, AllToAllOp, CollectivePermuteOp, ExchangeOp,
                BroadcastOp, RollOp>(context);
   ReshardOp::attachInterface<ReshardLemma>(*context);
-  AllReduceOp::attachInterface<AllReduceLemma>(*context);
+  attachModels<AllReduceLemma, AllReduceOp, AllReduceStartOp>(context);
   ReduceScatterOp::attachInterface<ReduceScatterLemma>(*context);
-  ReshapeOp::attachInterface<ReshapeLemma>(*context);
+  attachModels<ReshapeLemma, ReshapeOp, WaitOp>(context); // a wait has the same elements
 }

@@ -2,6 +2,7 @@
 
 #include "Models.h"
 #include "SizeReduction.h"
+#include "tpc/Dialect/Async.h"
 
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Experts.h"
@@ -179,7 +180,7 @@ void equivalence::attachSizeModels(MLIRContext *context) {
   attachModels<AnySizes, MatmulOp, MoeOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp, CumSumOp,
                TriluOp, TransposeOp, ExpandOp, AppendOp, IotaOp, ConstantOp>(context);
   attachModels<AnySizes, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
-               AllToAllOp, ExchangeOp, BroadcastOp>(context);
+               AllToAllOp, ExchangeOp, BroadcastOp, AllReduceStartOp, WaitOp>(context);
   attachModels<AnySizes, WeightOp, CacheOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp,
                OutputOp, ModuleOp, func::FuncOp, func::CallOp, func::ReturnOp>(context);
 }

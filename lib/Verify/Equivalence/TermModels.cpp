@@ -2,6 +2,7 @@
 
 #include "Models.h"
 #include "TermReader.h"
+#include "tpc/Dialect/Async.h"
 
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Experts.h"
@@ -295,5 +296,6 @@ void equivalence::attachTermModels(MLIRContext *context) {
                ConstantOp, SizeOp>(context);
   ParameterOp::attachInterface<ParameterTerm>(*context);
   attachModels<MovedTerm, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
-               AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp>(context);
+               AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp, AllReduceStartOp, WaitOp>(
+      context);
 }

@@ -2,6 +2,7 @@
 
 #include "Domains.h"
 #include "Models.h"
+#include "tpc/Dialect/Async.h"
 
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
@@ -188,9 +189,9 @@ void interpret::attachDomainModels(MLIRContext *context) {
   attachToScalarOps<ScalarDomain>(context);
   tpc::attachModels<PassesElements, ReshapeOp, ReshardOp, TransposeOp, ExpandOp, RollOp, SliceOp,
                     ConcatOp, TriluOp, LocalSliceOp, AllGatherOp, AllToAllOp, ExchangeOp,
-                    CollectivePermuteOp, BroadcastOp>(context);
+                    CollectivePermuteOp, BroadcastOp, WaitOp>(context);
   tpc::attachModels<AnyNumbers, MatmulOp, MoeOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp,
-                    RotaryOp, CumSumOp, AllReduceOp, ReduceScatterOp>(context);
+                    RotaryOp, CumSumOp, AllReduceOp, ReduceScatterOp, AllReduceStartOp>(context);
   DequantizeOp::attachInterface<DequantizeDomain>(*context);
   ReduceOp::attachInterface<ReduceDomain>(*context);
   AppendOp::attachInterface<AppendDomain>(*context);

@@ -2,6 +2,7 @@
 
 #include "Machine.h"
 #include "Models.h"
+#include "tpc/Dialect/Async.h"
 
 #include "InterpretOps.cpp.inc"
 
@@ -89,6 +90,14 @@ template <typename OpT> struct MoveModel : RankModel<MoveModel<OpT>, OpT> {
   }
 };
 
+struct WaitModel : RankModel<WaitModel, WaitOp> {
+  template <typename A> static LogicalResult run(WaitOp op, Machine<A> &, Frame<A> &frame) {
+    auto value = frame.values[op.getOperand()];
+    frame.values[op.getResult()] = std::move(value);
+    return success();
+  }
+};
+
 /// A shift moves elements by an offset.
 struct PermuteModel : RankModel<PermuteModel, CollectivePermuteOp> {
   template <typename A>
@@ -111,7 +120,8 @@ void interpret::attachRankModels(MLIRContext *context) {
   RecvOp::attachInterface<RecvModel>(*context);
   OutputOp::attachInterface<OutputModel>(*context);
   LocalSliceOp::attachInterface<LocalSliceModel>(*context);
-  tpc::attachModels<ReductionModel, AllReduceOp, ReduceScatterOp>(context);
+  tpc::attachModels<ReductionModel, AllReduceOp, ReduceScatterOp, AllReduceStartOp>(context);
+  WaitOp::attachInterface<WaitModel>(*context);
   tpc::attachModels<MoveModel, AllGatherOp, AllToAllOp, ExchangeOp>(context);
   BroadcastOp::attachInterface<BroadcastModel>(*context);
   CollectivePermuteOp::attachInterface<PermuteModel>(*context);

@@ -7,6 +7,8 @@
 
 #include "RunBuffers.h"
 
+#include "tpc/Buffer/Async.h"
+
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::lowered;
@@ -77,6 +79,20 @@ static Type getElement(BufferMachine &m, Frame &frame, Value buffer, int rank) {
   return m.get(frame, buffer, rank).view.type;
 }
 
+/// Writes the reduced operand of `call` to the results of all members.
+template <typename CallT>
+static LogicalResult allReduce(Operation *op, BufferMachine &m, Frame &frame, Ranks group,
+                               CallT call) {
+  auto all = reduce(op, m, frame, call.getFrom(), getElement(m, frame, call.getFrom(), group[0]),
+                    call.getKind(), group, m.evaluate(call.getCount(), group[0]));
+  if (failed(all))
+    return failure();
+  for (int rank : group)
+    if (failed(m.write(op, frame, call.getTo(), rank, *all)))
+      return failure();
+  return success();
+}
+
 namespace {
 struct AllReduceRun : RunModel<AllReduceRun, buffer::AllReduceOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
@@ -84,15 +100,27 @@ struct AllReduceRun : RunModel<AllReduceRun, buffer::AllReduceOp> {
     return m.forEachGroup(op, frame, getAxes(op.getAxes()), [&](Ranks group) -> LogicalResult {
       if (failed(expectSame(op, m, group, op.getCount())))
         return failure();
-      auto all = reduce(op, m, frame, op.getFrom(), getElement(m, frame, op.getFrom(), group[0]),
-                        op.getKind(), group, m.evaluate(op.getCount(), group[0]));
-      if (failed(all))
-        return failure();
-      for (int rank : group)
-        if (failed(m.write(op, frame, op.getTo(), rank, *all)))
-          return failure();
-      return success();
+      return allReduce(op, m, frame, group, op);
     });
+  }
+};
+
+/// A started operation reads its operand and writes its result as late as possible, at the wait. A
+/// program that overwrites the operand, or reads the result, in between gets other numbers.
+struct AllReduceStartRun : RunModel<AllReduceStartRun, buffer::AllReduceStartOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::AllReduceStartOp>(base);
+    return m.forEachGroup(op, frame, getAxes(op.getAxes()), [&](Ranks group) -> LogicalResult {
+      return expectSame(op, m, group, op.getCount());
+    });
+  }
+};
+
+struct WaitRun : RunModel<WaitRun, buffer::WaitOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::WaitOp>(base).getToken().getDefiningOp<buffer::AllReduceStartOp>();
+    return m.forEachGroup(op, frame, getAxes(op.getAxes()),
+                          [&](Ranks group) { return allReduce(op, m, frame, group, op); });
   }
 };
 
@@ -381,6 +409,8 @@ struct RecvRun : RunModel<RecvRun, buffer::RecvOp> {
 
 void lowered::attachCommunicationRuns(MLIRContext *context) {
   buffer::AllReduceOp::attachInterface<AllReduceRun>(*context);
+  buffer::AllReduceStartOp::attachInterface<AllReduceStartRun>(*context);
+  buffer::WaitOp::attachInterface<WaitRun>(*context);
   buffer::AllGatherOp::attachInterface<AllGatherRun>(*context);
   buffer::ReduceScatterOp::attachInterface<ReduceScatterRun>(*context);
   buffer::BroadcastOp::attachInterface<BroadcastRun>(*context);

@@ -104,6 +104,8 @@ ArrayRef<Mutation> getPreallocatedMutations();
 ArrayRef<Mutation> getBufferMutations();
 /// Merged results in one buffer, and kernels that read them.
 ArrayRef<Mutation> getColumnMutations();
+/// Started collectives, at the staged level and on buffers.
+ArrayRef<Mutation> getStartMutations();
 ArrayRef<Mutation> getKernelMutations();
 /// Precision of kernels, and special values.
 ArrayRef<Mutation> getNumberMutations();

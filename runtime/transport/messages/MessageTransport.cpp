@@ -62,6 +62,8 @@ void MessageTransport::addReceive(int peer, uint32_t tag, void *data, int64_t by
 }
 
 void MessageTransport::carryOut(tpc_context &ctx) {
+  while (!incomplete.empty())
+    completeNext(ctx);
   try {
     deliver(messenger, watch, world.maySpin(), sends, receives);
   } catch (const MessengerError &error) {
@@ -80,6 +82,8 @@ void MessageTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
   int members = group.size(), me = group.index;
   uint32_t tag = collectiveTag(group);
   inputs.resize(members);
+  if (delay.isSet())
+    return finish(ctx, startAllReduce(ctx, group, dtype, reduction, in, out, count));
 
   // For few members and small tensors, each member sends its input to all others and reduces the
   // whole tensor itself, in one exchange instead of two.
@@ -129,6 +133,71 @@ void MessageTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
     addReceive(group.ranks[member], tag, bytesAt(out, theirs.offset), theirs.size);
   }
   carryOut(ctx);
+}
+
+int32_t MessageTransport::startAllReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                                         tpc_reduction reduction, const void *in, void *out,
+                                         int64_t count) {
+  int64_t bytes = count * sizeOf(dtype);
+  for (int member = 0; member < group.size(); ++member)
+    if (member != group.index)
+      try {
+        messenger.post({const_cast<void *>(in), bytes, group.ranks[member],
+                        static_cast<int32_t>(collectiveTag(group))});
+      } catch (const std::bad_alloc &) {
+        fail(ctx, "out of memory while messages were sent");
+      } catch (const MessengerError &error) {
+        fail(ctx, error.what());
+      }
+  int32_t token = 1;
+  while (token <= static_cast<int32_t>(started.size()) && started[token - 1].group)
+    ++token;
+  if (token > static_cast<int32_t>(started.size()))
+    started.emplace_back();
+  if (delay.isSet())
+    linkFree = delay.end(std::max(linkFree, LinkDelay::now()), bytes);
+  started[token - 1] = {&group, dtype, reduction, in, out, count, linkFree, false};
+  incomplete.push_back(token);
+  return token;
+}
+
+void MessageTransport::completeNext(tpc_context &ctx) {
+  Started &operation = started[incomplete.front() - 1];
+  const Group &group = *operation.group;
+  int64_t bytes = operation.count * sizeOf(operation.dtype);
+  int members = group.size();
+  Stage stage(ctx, bytes * members);
+  inputsOfOthers.clear();
+  for (int member = 0; member < members; ++member)
+    if (member != group.index)
+      inputsOfOthers.push_back({stage + member * bytes, bytes, group.ranks[member],
+                                static_cast<int32_t>(collectiveTag(group))});
+  // The last operation in flight completes only when this rank's own messages need it no longer.
+  if (incomplete.size() == 1)
+    messenger.flushNext();
+  try {
+    deliver(messenger, watch, world.maySpin(), {}, inputsOfOthers);
+  } catch (const MessengerError &error) {
+    fail(ctx, error.what());
+  } catch (const std::bad_alloc &) {
+    fail(ctx, "out of memory while messages were sent");
+  }
+  LinkDelay::sleepUntil(operation.readyAt);
+  startedInputs.resize(members);
+  for (int member = 0; member < members; ++member)
+    startedInputs[member] = member == group.index ? operation.in : stage + member * bytes;
+  reduce(operation.dtype, operation.reduction, operation.out, startedInputs.data(), members,
+         operation.count);
+  operation.isComplete = true;
+  incomplete.pop_front();
+}
+
+void MessageTransport::finish(tpc_context &ctx, int32_t token) {
+  Started &operation = started.at(token - 1);
+  OperationScope doing(ctx.activity, spell(CollectiveKind::AllReduce), operation.group->axes);
+  while (!operation.isComplete)
+    completeNext(ctx);
+  operation = {};
 }
 
 void MessageTransport::allGather(tpc_context &ctx, const Group &group, const void *in, void *out,

@@ -11,7 +11,9 @@
 
 #include "core/Transport.h"
 #include "core/World.h"
+#include "transport/LinkDelay.h"
 #include "transport/messages/Messenger.h"
+#include <deque>
 #include <vector>
 
 namespace tpc::rt {
@@ -26,6 +28,10 @@ public:
 
   void allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype, tpc_reduction reduction,
                  const void *in, void *out, int64_t count) override;
+  int32_t startAllReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                         tpc_reduction reduction, const void *in, void *out,
+                         int64_t count) override;
+  void finish(tpc_context &ctx, int32_t token) override;
   void allGather(tpc_context &ctx, const Group &group, const void *in, void *out, int64_t outer,
                  int64_t n, int64_t inner) override;
   void reduceScatter(tpc_context &ctx, const Group &group, tpc_dtype dtype, tpc_reduction reduction,
@@ -55,7 +61,22 @@ private:
   /// Sender and receiver both skip empty messages.
   void addSend(int peer, uint32_t tag, const void *data, int64_t bytes);
   void addReceive(int peer, uint32_t tag, void *data, int64_t bytes);
-  /// Sends and receives all added messages.
+  /// A started all-reduce: its inputs were posted to all members. The messages of a pair of ranks
+  /// arrive in the order of starts.
+  struct Started {
+    const Group *group = nullptr; ///< null: the entry is free
+    tpc_dtype dtype = TPC_F32;
+    tpc_reduction reduction = TPC_SUM;
+    const void *in = nullptr;
+    void *out = nullptr;
+    int64_t count = 0;
+    int64_t readyAt = 0; ///< see LinkDelay.h
+    bool isComplete = false;
+  };
+  /// Receives the inputs of the first started all-reduce that is not complete, and reduces them.
+  void completeNext(tpc_context &ctx);
+
+  /// Sends and receives all added messages, after those of all started operations.
   void carryOut(tpc_context &ctx);
   /// Moves the tensor blocks of an all-to-all (AllToAll), collective permute (BlockMove) or
   /// exchange (Exchange).
@@ -68,6 +89,12 @@ private:
   World &world;
   std::vector<Message> sends, receives; ///< only grow
   std::vector<const void *> inputs;
+  std::vector<Started> started;   ///< by token
+  std::deque<int32_t> incomplete; ///< tokens, in the order of starts
+  std::vector<Message> inputsOfOthers;
+  std::vector<const void *> startedInputs;
+  LinkDelay delay;
+  int64_t linkFree = 0; ///< end of the last operation, see LinkDelay.h
 };
 
 } // namespace tpc::rt

@@ -18,6 +18,8 @@ Barrier::Barrier(const Group &group) : ranks(group.ranks), slots(group.ranks.siz
       stage = next;
       next += stageBytes;
     }
+  for (int i = 0; i < maxInFlight; ++i)
+    operations.emplace_back(group.ranks.size());
 }
 
 Hub::Hub(World &world) : world(world), waits(world.size()) {}
@@ -38,8 +40,12 @@ bool Hub::findAwaited(int rank, std::vector<int> &awaited) {
   if (!word)
     return false;
   if (const Barrier *barrier = waits[rank].barrier.load()) {
-    for (int other : barrier->ranks)
-      if (other != rank && waits[other].word.load() != word)
+    const StartedOperation *operation = waits[rank].operation.load();
+    uint64_t number = waits[rank].number.load();
+    for (size_t member = 0; member < barrier->ranks.size(); ++member)
+      if (int other = barrier->ranks[member];
+          other != rank && (operation ? operation->startedBy[member].load() <= number
+                                      : waits[other].word.load() != word))
         awaited.push_back(other);
   } else {
     awaited.push_back(waits[rank].peer.load());
@@ -52,11 +58,17 @@ Barrier &Hub::barrier(const Group &group) {
   auto &entry = barriers[{group.axes, group.ranks.front()}];
   if (!entry) {
     entry = std::make_unique<Barrier>(group);
-    if (isStopped)
-      entry->rounds.setFlag(WaitWord::stopFlag);
+    auto setFlag = [&](uint32_t flag) {
+      entry->forEachWord([&](WaitWord &word) { word.setFlag(flag); });
+    };
+    if (isStopped) {
+      for (StartedOperation &operation : entry->operations)
+        operation.close();
+      setFlag(WaitWord::stopFlag);
+    }
     for (int rank : group.ranks)
       if (left.count(rank))
-        entry->rounds.setFlag(WaitWord::leftFlag);
+        setFlag(WaitWord::leftFlag);
   }
   return *entry;
 }
@@ -82,7 +94,7 @@ void Hub::enter() {
   std::lock_guard<std::mutex> lock(mutex);
   left.clear();
   for (auto &[key, barrier] : barriers)
-    barrier->rounds.clearFlag(WaitWord::leftFlag);
+    barrier->forEachWord([](WaitWord &word) { word.clearFlag(WaitWord::leftFlag); });
   for (auto &[key, channel] : channels) {
     channel->sent.clearFlag(WaitWord::leftFlag);
     channel->received.clearFlag(WaitWord::leftFlag);
@@ -94,7 +106,7 @@ void Hub::leave(int rank) {
   left.insert(rank);
   for (auto &[key, barrier] : barriers)
     if (std::find(barrier->ranks.begin(), barrier->ranks.end(), rank) != barrier->ranks.end())
-      barrier->rounds.setFlag(WaitWord::leftFlag);
+      barrier->forEachWord([](WaitWord &word) { word.setFlag(WaitWord::leftFlag); });
   for (auto &[key, channel] : channels) {
     auto [posts, from, to] = key;
     if (from == rank)
@@ -112,8 +124,12 @@ bool Hub::isWaiting(int rank) {
 void Hub::stop() {
   std::lock_guard<std::mutex> lock(mutex);
   isStopped = true;
+  // A rank that wakes frees its buffers.
   for (auto &[key, barrier] : barriers)
-    barrier->rounds.setFlag(WaitWord::stopFlag);
+    for (StartedOperation &operation : barrier->operations)
+      operation.close();
+  for (auto &[key, barrier] : barriers)
+    barrier->forEachWord([](WaitWord &word) { word.setFlag(WaitWord::stopFlag); });
   for (auto &[key, channel] : channels) {
     channel->sent.setFlag(WaitWord::stopFlag);
     channel->received.setFlag(WaitWord::stopFlag);

@@ -6,8 +6,10 @@
 #include "core/Grid.h"
 #include "core/Transport.h"
 #include "core/World.h"
+#include "transport/LinkDelay.h"
 #include "transport/threads/WaitWord.h"
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,6 +21,37 @@
 #include <vector>
 
 namespace tpc::rt {
+
+/// Entry for a started collective of a group. Operation n uses entry n modulo the number of
+/// entries.
+struct StartedOperation {
+  struct Member {
+    const void *in = nullptr;
+    void *out = nullptr;
+  };
+  explicit StartedOperation(size_t members) : members(members), startedBy(members) {}
+
+  /// A claim is the operation's number and its next block. Other values: no operation yet; none any
+  /// more, because of an error.
+  static constexpr int blockBits = 24;
+  static constexpr uint64_t blockMask = (uint64_t(1) << blockBits) - 1;
+  static constexpr uint64_t unused = ~blockMask, closed = ~uint64_t(0);
+  /// Begins operation `number`, which all members have started. Returns false if it is closed.
+  bool open(uint64_t number);
+  /// Claims the next block of operation `number`; returns nothing if none is left.
+  std::optional<int64_t> claimBlock(uint64_t number, int64_t blocks);
+  /// Ends all claims, and returns when no member uses the buffers of another one.
+  void close();
+
+  std::vector<Member> members;
+  std::vector<std::atomic<uint64_t>> startedBy; ///< operations that a member has started, so far
+  std::atomic<int> arrived{0};
+  WaitWord started; ///< counts operations that all members have started
+  std::atomic<uint64_t> claim{unused};
+  std::atomic<int64_t> done{0}; ///< completed blocks
+  WaitWord finished;            ///< counts completed operations
+  int64_t readyAt = 0;          ///< see LinkDelay.h
+};
 
 /// Barrier of a group's members, with their published data.
 struct Barrier {
@@ -43,6 +76,18 @@ struct Barrier {
   std::unique_ptr<std::byte[]> stages;
   alignas(64) std::atomic<int> arrived{0};
   WaitWord rounds; ///< counts completed barriers
+
+  static constexpr int maxInFlight = 16;
+  std::deque<StartedOperation> operations; ///< maxInFlight entries
+  int64_t linkFree = 0;                    ///< end of the last operation, see LinkDelay.h
+  /// Calls `fn` with each word that members wait on.
+  template <typename Fn> void forEachWord(const Fn &fn) {
+    fn(rounds);
+    for (StartedOperation &operation : operations) {
+      fn(operation.started);
+      fn(operation.finished);
+    }
+  }
 };
 
 /// Messages from one rank to another. The sender copies into the buffer of a waiting receiver,
@@ -66,6 +111,7 @@ public:
   explicit Hub(World &world);
 
   World &world;
+  const LinkDelay delay;
 
   /// Channels are created at first use and never destroyed.
   Barrier &barrier(const Group &group);
@@ -87,6 +133,9 @@ public:
     std::atomic<const WaitWord *> word{nullptr}; ///< null: the rank does not wait
     std::atomic<const Barrier *> barrier{nullptr};
     std::atomic<int> peer{-1};
+    /// The wait for a started collective, and its number.
+    std::atomic<const StartedOperation *> operation{nullptr};
+    std::atomic<uint64_t> number{0};
     std::atomic<uint64_t> ended{0}; ///< number of waits so far
   };
   Wait &waitOf(int rank) { return waits[rank]; }

@@ -66,8 +66,11 @@ ThreadsTransport::GroupState &ThreadsTransport::stateIn(const Group &group) {
 }
 
 void ThreadsTransport::wait(tpc_context &ctx, WaitWord &word, uint32_t seen, const Barrier *barrier,
-                            int peer, const char *where) {
+                            int peer, const char *where, const StartedOperation *operation,
+                            uint64_t number) {
   Hub::Wait &mine = hub->waitOf(rank);
+  mine.operation.store(operation, std::memory_order_relaxed);
+  mine.number.store(number, std::memory_order_relaxed);
   mine.barrier.store(barrier, std::memory_order_relaxed);
   mine.peer.store(peer, std::memory_order_relaxed);
   mine.word.store(&word, std::memory_order_release);
@@ -134,6 +137,8 @@ void ThreadsTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
                                  int64_t count) {
   int64_t size = sizeOf(dtype), bytes = count * size;
   int members = group.size();
+  if (hub->delay.isSet())
+    return finish(ctx, startAllReduce(ctx, group, dtype, reduction, in, out, count));
   if (bytes <= stateIn(group).barrier->stageBytes) {
     CollectiveScope collective(*this, ctx, group, in, nullptr, bytes, bytes);
     reduce(dtype, reduction, out, collective.inputs(0), members, count);

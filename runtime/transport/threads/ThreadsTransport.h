@@ -27,6 +27,10 @@ public:
 
   void allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype, tpc_reduction reduction,
                  const void *in, void *out, int64_t count) override;
+  int32_t startAllReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                         tpc_reduction reduction, const void *in, void *out,
+                         int64_t count) override;
+  void finish(tpc_context &ctx, int32_t token) override;
   void allGather(tpc_context &ctx, const Group &group, const void *in, void *out, int64_t outer,
                  int64_t n, int64_t inner) override;
   void reduceScatter(tpc_context &ctx, const Group &group, tpc_dtype dtype, tpc_reduction reduction,
@@ -55,6 +59,15 @@ private:
     /// Number of collectives so far; selects the published buffer.
     uint32_t turn = 0;
     std::vector<const void *> pointers; ///< one for each member
+    uint64_t started = 0;               ///< number of started operations so far
+  };
+  /// A started operation that this rank has not waited for.
+  struct StartedToken {
+    const Group *group = nullptr; ///< null: the entry is free
+    uint64_t number = 0;
+    tpc_dtype dtype = TPC_F32;
+    tpc_reduction reduction = TPC_SUM;
+    int64_t bytes = 0;
   };
   class CollectiveScope;
   struct Channels {
@@ -73,15 +86,17 @@ private:
   void arriveAndWaitAgain(Barrier &barrier);
   void put(tpc_context &ctx, Channel &channel, int peer, const void *data, int64_t bytes);
   void get(tpc_context &ctx, Channel &channel, int peer, void *data, int64_t bytes);
-  /// Waits for the members of a barrier, or, without a barrier, for `peer`.
+  /// Waits for the members of a barrier, or, without a barrier, for `peer`. `operation`: the wait
+  /// is for the members that have not started operation `number`.
   void wait(tpc_context &ctx, WaitWord &word, uint32_t seen, const Barrier *barrier, int peer,
-            const char *where);
+            const char *where, const StartedOperation *operation = nullptr, uint64_t number = 0);
   [[noreturn]] void failLate(tpc_context &ctx);
 
   std::shared_ptr<Hub> hub;
   int rank;
   bool spin;
   std::map<uint32_t, GroupState> groupStates;
+  std::vector<StartedToken> tokens;
   Channels sending{false, {}}, receiving{false, {}}, posting{true, {}}, taking{true, {}};
 };
 

@@ -103,4 +103,32 @@ def CoalesceCollectives : Pass<"tpc-coalesce-collectives", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
+def OverlapCollectives : Pass<"tpc-overlap-collectives", "::mlir::ModuleOp"> {
+  let summary = "Start all-reduces of matmuls in chunks, and wait for them before their first use";
+  let description = [{
+    An all-reduce whose operand is the result of a matmul with a parameter, and has no other use,
+    becomes a `tpc.all_reduce_start` of `chunks` chunks directly after the matmul, and a `tpc.wait`
+    directly before the first use. The lowering computes the matmul chunk by chunk, so that a chunk
+    is sent while the next is computed. No chunk but the last has fewer than `grain` rows.
+
+    ```mlir
+    %1 = tpc.matmul %x, %w : (T, 8{tp}), (8{tp}, 4) -> (T, 4) sum{tp}
+    %2 = tpc.all_reduce %1 over ["tp"] : (T, 4) sum{tp} -> (T, 4)
+    ```
+    becomes
+    ```mlir
+    %1 = tpc.matmul %x, %w : (T, 8{tp}), (8{tp}, 4) -> (T, 4) sum{tp}
+    %2 = tpc.all_reduce_start %1 over ["tp"] chunks 4 grain 32 : (T, 4) sum{tp} -> (T, 4)
+    %3 = tpc.wait %2 : (T, 4)
+    ```
+    All-reduces of other values, and matmuls of two computed values, are left alone. Sums keep their
+    order, so results have the same bits. Runs on the staged program. Errors: a number of chunks
+    that the op does not support.
+  }];
+  let options = [Option<"chunks", "chunks", "int64_t", "4", "Chunks of each all-reduce">,
+                 Option<"grain", "grain", "int64_t", "32",
+                        "Minimum number of rows of all chunks but the last">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 #endif // TPC_TRANSFORMS_COLLECTIVES_PASSES

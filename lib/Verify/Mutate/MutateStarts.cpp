@@ -1,0 +1,239 @@
+//===- MutateStarts.cpp - Faults in asynchronous communication ------------===//
+
+#include "Mutate.h"
+#include "tpc/Buffer/Async.h"
+#include "tpc/Dialect/Async.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::mutate;
+using ::tpc::SymExpr;
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+static bool dropWait(Mutator &m) {
+  auto wait = m.pickAny<WaitOp>();
+  if (!wait)
+    return false;
+  wait.getResult().replaceAllUsesWith(wait.getOperand());
+  wait.erase();
+  return true;
+}
+
+static bool repeatWait(Mutator &m) {
+  auto wait = m.pickAny<WaitOp>();
+  if (!wait)
+    return false;
+  m.builder.setInsertionPointAfter(wait);
+  m.builder.clone(*wait);
+  return true;
+}
+
+// An op reads the result in flight.
+static bool readInFlight(Mutator &m) {
+  auto wait = m.pickAny<WaitOp>();
+  if (!wait || wait.getResult().use_empty())
+    return false;
+  SmallVector<OpOperand *> uses;
+  for (OpOperand &use : wait.getResult().getUses())
+    uses.push_back(&use);
+  m.drawFrom(uses)->set(wait.getOperand());
+  return true;
+}
+
+// The wait is in a loop of its own, or in another block.
+static bool waitInBranch(Mutator &m) {
+  auto wait = m.pick<WaitOp>([&](WaitOp) { return m.sizeOf("tp") > 1; });
+  if (wait)
+    m.wrapInBranch(wait, "tp");
+  return bool(wait);
+}
+
+// Only some members start the operation.
+static bool startInBranch(Mutator &m) {
+  auto start = m.pick<AllReduceStartOp>([&](AllReduceStartOp) { return m.sizeOf("tp") > 1; });
+  if (start)
+    m.wrapInBranch(start, "tp");
+  return bool(start);
+}
+
+// One operation stays in flight under all later ones.
+static bool waitForNothing(Mutator &m) {
+  auto wait = m.pick<WaitOp>([](WaitOp op) {
+    auto start = op.getOperand().getDefiningOp<AllReduceStartOp>();
+    return start && start.getOperand().getDefiningOp();
+  });
+  if (!wait)
+    return false;
+  auto start = wait.getOperand().getDefiningOp<AllReduceStartOp>();
+  m.builder.setInsertionPoint(start);
+  Operation *blocking = AllReduceOp::create(m.builder, start.getLoc(), start.getType(),
+                                            start.getOperand(), start.getAxesAttr());
+  start.getResult().replaceAllUsesWith(blocking->getResult(0));
+  start.erase();
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Buffers
+//===----------------------------------------------------------------------===//
+
+static bool dropBufferWait(Mutator &m) {
+  auto wait = m.pickAny<buffer::WaitOp>();
+  if (wait)
+    wait.erase();
+  return bool(wait);
+}
+
+static bool repeatBufferWait(Mutator &m) {
+  auto wait = m.pickAny<buffer::WaitOp>();
+  if (wait)
+    m.builder.clone(*wait);
+  return bool(wait);
+}
+
+static bool isCall(Operation *op) {
+  return !isa<buffer::SlotOp, buffer::PartOp, buffer::ColumnsOp, buffer::ParameterOp,
+              buffer::DenseOp>(op);
+}
+
+// The first op that reads the result runs before the wait.
+static bool lateWait(Mutator &m) {
+  auto getNextCall = [](Operation *op) {
+    do
+      op = op->getNextNode();
+    while (op && (!isCall(op) || isa<buffer::WaitOp>(op)));
+    return op;
+  };
+  auto wait = m.pick<buffer::WaitOp>([&](buffer::WaitOp op) { return getNextCall(op) != nullptr; });
+  if (wait)
+    wait->moveAfter(getNextCall(wait));
+  return bool(wait);
+}
+
+// A chunk is waited for before the next one is started.
+static bool earlyWait(Mutator &m) {
+  auto wait = m.pick<buffer::WaitOp>([](buffer::WaitOp op) {
+    Operation *start = op.getToken().getDefiningOp();
+    for (Operation *next = start->getNextNode(); next && next != op; next = next->getNextNode())
+      if (isa<buffer::AllReduceStartOp>(next))
+        return true;
+    return false;
+  });
+  if (wait)
+    wait->moveAfter(wait.getToken().getDefiningOp());
+  return bool(wait);
+}
+
+// Two operations are started in the other order.
+static bool swapStarts(Mutator &m) {
+  auto getNext = [](buffer::AllReduceStartOp op) {
+    Operation *next = op->getNextNode();
+    while (next && !isa<buffer::AllReduceStartOp>(next))
+      next = next->getNextNode();
+    return cast_or_null<buffer::AllReduceStartOp>(next);
+  };
+  auto start = m.pick<buffer::AllReduceStartOp>(
+      [&](buffer::AllReduceStartOp op) { return bool(getNext(op)); });
+  if (!start)
+    return false;
+  auto next = getNext(start);
+  Value from = start.getFrom(), to = start.getTo();
+  buffer::ExprAttr count = start.getCountAttr();
+  // The earlier one must find its buffers.
+  for (Value place : {next.getFrom(), next.getTo()})
+    if (Operation *op = place.getDefiningOp(); op && op->getBlock() == start->getBlock())
+      op->moveBefore(start);
+  start.getFromMutable().assign(next.getFrom());
+  start.getToMutable().assign(next.getTo());
+  start.setCountAttr(next.getCountAttr());
+  next.getFromMutable().assign(from);
+  next.getToMutable().assign(to);
+  next.setCountAttr(count);
+  return true;
+}
+
+// Memory in flight is overwritten: by itself, or by another value and back.
+static bool writeInFlight(Mutator &m) {
+  auto wait = m.pick<buffer::WaitOp>([](buffer::WaitOp op) { return op->getPrevNode(); });
+  if (!wait)
+    return false;
+  auto start = wait.getToken().getDefiningOp<buffer::AllReduceStartOp>();
+  Value place = m.draw(2) ? start.getFrom() : start.getTo();
+  auto extent = buffer::getExtent(place);
+  Location loc = start.getLoc();
+  auto bytes = buffer::ExprAttr::get(m.context, extent.getBytes());
+  auto frame = buffer::PushOp::create(
+      m.builder, loc,
+      buffer::ExprAttr::get(m.context,
+                            SymExpr(64) *
+                                SymExpr::floorDiv(extent.getBytes() + SymExpr(63), SymExpr(64))));
+  auto slot = buffer::SlotOp::create(m.builder, loc, frame,
+                                     buffer::ExprAttr::get(m.context, SymExpr(0)), extent);
+  if (m.draw(3))
+    buffer::CopyOp::create(m.builder, loc, place, slot, bytes);
+  buffer::CopyOp::create(m.builder, loc, slot, place, bytes);
+  buffer::PopOp::create(m.builder, loc, frame);
+  return true;
+}
+
+// A chunk is an element further.
+static bool shiftChunk(Mutator &m) {
+  auto part = m.pick<buffer::PartOp>([](buffer::PartOp op) {
+    return llvm::any_of(op->getUsers(), [](Operation *user) {
+      return isa<buffer::AllReduceStartOp, buffer::ProductOp>(user);
+    });
+  });
+  if (part)
+    part.setFromAttr(buffer::ExprAttr::get(m.context, part.getFrom().getExpr() + SymExpr(1)));
+  return bool(part);
+}
+
+// Another number of rows.
+static bool shortChunk(Mutator &m) {
+  auto start = m.pickAny<buffer::AllReduceStartOp>();
+  if (start)
+    start.setCountAttr(buffer::ExprAttr::get(m.context, start.getCount().getExpr() - SymExpr(1)));
+  return bool(start);
+}
+
+// A wait for another operation.
+static bool otherToken(Mutator &m) {
+  auto getOther = [](buffer::WaitOp op) -> Value {
+    for (Operation &other : *op->getBlock())
+      if (auto start = dyn_cast<buffer::AllReduceStartOp>(other);
+          start && start.getToken() != op.getToken() && start->isBeforeInBlock(op))
+        return start.getToken();
+    return {};
+  };
+  auto wait = m.pick<buffer::WaitOp>([&](buffer::WaitOp op) { return bool(getOther(op)); });
+  if (wait)
+    wait.getTokenMutable().assign(getOther(wait));
+  return bool(wait);
+}
+
+ArrayRef<Mutation> mutate::getStartMutations() {
+  static constexpr Mutation list[] = {
+      {"async-drop-wait", "a started collective is not waited for", dropWait},
+      {"async-repeat-wait", "a started collective is waited for twice", repeatWait},
+      {"async-read-in-flight", "an op reads the result of a collective in flight", readInFlight},
+      {"async-wait-in-branch", "a wait is in a branch that some ranks do not take", waitInBranch},
+      {"async-start-in-branch", "a start is in a branch that some members do not take",
+       startInBranch},
+      {"async-wait-for-nothing", "a wait for a collective that is not in flight", waitForNothing},
+      {"async-buffer-drop-wait", "a call that waits is removed", dropBufferWait},
+      {"async-buffer-repeat-wait", "a token is waited for twice", repeatBufferWait},
+      {"async-buffer-late-wait", "a call waits after the result is read", lateWait},
+      {"async-buffer-early-wait", "a chunk is waited for before the next is started", earlyWait},
+      {"async-buffer-swap-starts", "two chunks are started in the other order", swapStarts},
+      {"async-buffer-write-in-flight", "memory of an operation in flight is written",
+       writeInFlight},
+      {"async-buffer-shift-chunk", "a chunk begins with the second element of its rows",
+       shiftChunk},
+      {"async-buffer-short-chunk", "an operation omits the last element of its chunk", shortChunk},
+      {"async-buffer-other-token", "a call waits for another operation", otherToken},
+  };
+  return list;
+}

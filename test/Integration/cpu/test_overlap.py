@@ -1,0 +1,125 @@
+"""Programs with `--overlap`: the same bits as without, the same bytes, and seeded faults."""
+
+import random
+
+import numpy as np
+import pytest
+
+import harness
+import mutants
+from harness import Grid
+from models import COMMITTED, FAMILIES
+from tpc.reference import TOLERANCE, difference
+
+ODD = COMMITTED["gpt2-odd-opset20"]
+# Rows of a step: one, less than a chunk, a few chunks of several sizes.
+SHAPES = [(1, 1), (2, 11), (3, 35), (5, 64)]
+TP2 = Grid(tp=2)
+
+
+def check(model, tpcc, grid, transport="threads", shapes=SHAPES, chunks="on"):
+    blocking = tpcc.compile(model.path, grid)
+    overlapped = tpcc.compile(model.path, grid, f"--overlap={chunks}")
+    many = [model.inputs(*shape) for shape in shapes]
+    found = overlapped.run_many(many, model.output, transport)
+    for inputs, a, b in zip(many, found, blocking.run_many(many, model.output, transport)):
+        assert np.array_equal(a, b), "the results have other bits"
+        assert difference(a, model.expected(inputs)).relative <= TOLERANCE
+
+
+@pytest.mark.parametrize("transport", ["threads", "tcp"])
+def test_same_bits(tpcc, transport):
+    check(ODD, tpcc, TP2, transport)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("transport", ["threads", "tcp", "mpi"])
+@pytest.mark.parametrize("chunks", ["2", "3", "8"])
+@pytest.mark.parametrize("grid", ["tp2", "tp3", "tp2,pp2,dp2,mb2", "tp2x2"])
+def test_same_bits_on_grids(tpcc, grid, chunks, transport, request):
+    if transport == "mpi":
+        request.getfixturevalue("mpi")
+    check(ODD, tpcc, Grid.parse(grid), transport, chunks=chunks)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_same_bits_of_families(tpcc, name):
+    check(FAMILIES[name], tpcc, TP2, shapes=[(3, 5), (9, 12)])
+
+
+def rows(measured):
+    return {
+        (row["stage"], row["axis"], row["kind"]): (row["count"], row["bytes"]) for row in measured
+    }
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 64)], ids=str)
+def test_counters(tpcc, shape):
+    sizes = ODD.shape(*shape)
+    weights = ["--weights=random:1"]
+    blocking = rows(tpcc.compile(ODD.path, TP2).bench(sizes, arguments=weights)["collectives"])
+    executable = tpcc.compile(ODD.path, TP2, "--overlap=on")
+    measured = rows(executable.bench(sizes, arguments=weights)["collectives"])
+    assert measured == rows(tpcc.plan(ODD.path, TP2, sizes, "--overlap=on")["collectives"])
+    assert {key: row[1] for key, row in measured.items()} == {
+        key: row[1] for key, row in blocking.items()
+    }
+    # Two all-reduces of each layer have four chunks; that of the embedding has one.
+    chunks = 1 if shape == (1, 1) else 4
+    assert measured[0, "tp", "all_reduce"][0] == chunks * 2 * ODD.layers + 1
+
+
+def test_flag(tpcc):
+    for value in ("1", "9", "yes"):
+        tpcc.call([ODD.path, "--megatron-shard=tp2", f"--overlap={value}"]).refused(
+            "--overlap", value
+        )
+
+
+# ---- seeded faults ----
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """Returns the staged program of a grid, and the program on buffers."""
+    folder = tmp_path_factory.mktemp("overlapped")
+    made = {}
+
+    def make(grid):
+        if grid not in made:
+            made[grid] = []
+            for level in ("staged", "buffers"):
+                path = folder / f"{grid}-{level}.mlir"
+                flags = [f"--megatron-shard={grid}", "--overlap=4", f"--emit={level}", "-o", path]
+                harness.run([harness.tool("tpcc"), ODD.path, *flags]).check()
+                made[grid].append(path)
+        return made[grid]
+
+    return make
+
+
+def refuse(programs, grid, kind, seed):
+    on_buffers = kind.startswith("async-buffer-")
+    program = programs(grid)[on_buffers]
+    mutation = mutants.mutation(kind, seed)
+    verifiers = ["--tpc-verify-buffers"] if on_buffers else ["--tpc-verify-comms"]
+    refused = mutants.refuses(program, mutation, *verifiers)
+    assert refused, f"{kind} {seed} of {program} is accepted"
+    assert not mutants.does_not_apply(refused), refused
+
+
+def test_a_fault_of_each_kind_is_rejected(programs):
+    pick = random.Random(3)
+    for kind in mutants.kinds("async-"):
+        refuse(programs, "tp2", kind, pick.randrange(1000))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("grid", ["tp2", "tp2,pp2,mb2", "tp3,dp2"])
+def test_faults_are_rejected(programs, grid):
+    kinds = mutants.kinds("async-")
+    assert len(kinds) >= 15
+    for kind in kinds:
+        for seed in range(8):
+            refuse(programs, grid, kind, seed * 37)
