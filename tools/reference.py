@@ -64,6 +64,7 @@ def pages(llvm, tpc_opt):
     folders = {
         "Model": "The model level",
         "Generate": "Steps on caches",
+        "Backward": "Gradients",
         "Annotations": "Annotations",
         "Tactics": "The sharded level",
         "Collectives": "The spmd level",

@@ -119,6 +119,18 @@ static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spe
   }
 }
 
+/// Adds the passes from an imported program to a model with loss and gradients.
+static void buildGradientLevel(mlir::OpPassManager &pm,
+                               const std::shared_ptr<mlir::tpc::ReferenceModel> &reference) {
+  if (reference) // before folding
+    pm.addPass(mlir::tpc::createVerifyBounds());
+  buildGradientPassPipeline(pm);
+  if (reference) {
+    pm.addPass(mlir::tpc::createVerifyGradients());
+    pm.addPass(mlir::tpc::createRecordReference(reference));
+  }
+}
+
 void tpc::buildLevelPassPipeline(mlir::OpPassManager &pm, Emit level, const ShardSpec &spec,
                                  std::shared_ptr<mlir::tpc::ReferenceModel> reference, bool last) {
   buildLevel(pm, level, spec, reference);
@@ -354,6 +366,8 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
     }
     if (target == Emit::Llvm)
       buildLoweringPassPipeline(pm, options.lowering);
+    else if (target == Emit::Model && options.gradients)
+      buildGradientLevel(pm, reference);
     else if (!makesStep)
       buildLevel(pm, target, options.spec, reference, options.wideResidual, options.overlapChunks);
     if (mlir::failed(pm.run(*module)) || mlir::failed(verify(target, target == level, onStep)))

@@ -12,6 +12,7 @@
 #include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Driver/Register.h"
+#include "tpc/Transforms/Backward/Passes.h"
 #include "tpc/Verify/Verify.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -77,6 +78,13 @@ constexpr Reason reasons[] = {
     {"index", isStructure, "has no value"},
     {"index", isMessage, "not at the model level"},
     {"index", isCommunication, "not at the model level"},
+    {"gradient", isStructure, "has no value"},
+    {"gradient", isMessage, "not at the model level"},
+    {"gradient", isCommunication, "not at the model level"},
+    {"gradient", isOneOf<AppendOp>, "is only in generation steps"},
+    {"gradient", isOneOf<DequantizeOp>,
+     "its operands are quantized weights, which are not trained"},
+    {"gradient", isOneOf<GatherNDOp, ModOp, MoeOp>, "tpc-derive-backward rejects it"},
     {"expression", isStructure, "has no value"},
     {"expression", isMessage,
      "crosses stages: programs are read across messages (ReadProgram.cpp)"},
@@ -114,6 +122,7 @@ SmallVector<CoverageColumn> getConcerns() {
   };
   llvm::append_range(concerns, getIndexCoverage());
   llvm::append_range(concerns, getCostCoverage());
+  llvm::append_range(concerns, getGradientCoverage());
   llvm::append_range(concerns, getVerificationCoverage());
   llvm::append_range(concerns, getLoweringCoverage());
   return concerns;

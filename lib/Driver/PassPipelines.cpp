@@ -6,6 +6,7 @@
 #include "tpc/Conversion/Kernels/Passes.h"
 #include "tpc/Conversion/Passes.h"
 #include "tpc/Transforms/Annotations/Passes.h"
+#include "tpc/Transforms/Backward/Passes.h"
 #include "tpc/Transforms/Collectives/Passes.h"
 #include "tpc/Transforms/Generate/Passes.h"
 #include "tpc/Transforms/Model/Passes.h"
@@ -28,9 +29,9 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::ShardSpec;
 
-/// Form of the compiled program: the model; a generation step; or a step on preallocated caches,
-/// with outputs of all tokens or only of the last token.
-enum class Form { Model, Step, Preallocated, PreallocatedLast };
+/// Form of the compiled program: the model; the model of which gradients are derived; a generation
+/// step; or a step on preallocated caches, with outputs of all tokens or only of the last token.
+enum class Form { Model, Gradients, Step, Preallocated, PreallocatedLast };
 
 /// Adds the conversion of a step to preallocated caches, and the last passes that all forms share.
 static void buildPreallocatedPasses(OpPassManager &pm, Form form, bool wideResidual) {
@@ -51,10 +52,12 @@ static void buildPreallocatedPasses(OpPassManager &pm, Form form, bool wideResid
 }
 
 /// Adds the passes from import to the model, or to a step with caches, before tpc-outline-layers.
-static void buildRaisingPasses(OpPassManager &pm, bool generates) {
+static void buildRaisingPasses(OpPassManager &pm, Form form) {
+  bool generates = form >= Form::Step;
   pm.addPass(createMaterializeAnnotations());
-  if (generates) {
+  if (generates)
     pm.addPass(createExtendLogits());
+  if (form != Form::Model) {
     pm.addPass(createKeepLogits());
     pm.addPass(createFixInputs());
   }
@@ -86,7 +89,7 @@ static void buildRaisingPasses(OpPassManager &pm, bool generates) {
 }
 
 static void buildModelPasses(OpPassManager &pm, Form form, bool wideResidual) {
-  buildRaisingPasses(pm, form != Form::Model);
+  buildRaisingPasses(pm, form);
   buildPreallocatedPasses(pm, form, wideResidual);
 }
 
@@ -94,7 +97,13 @@ void ::tpc::buildModelPassPipeline(OpPassManager &pm, bool wideResidual) {
   buildModelPasses(pm, Form::Model, wideResidual);
 }
 
-void ::tpc::buildStepPassPipeline(OpPassManager &pm) { buildRaisingPasses(pm, true); }
+void ::tpc::buildGradientPassPipeline(OpPassManager &pm) {
+  buildModelPasses(pm, Form::Gradients, /*wideResidual=*/false);
+  pm.addPass(createDeriveBackward());
+  pm.addNestedPass<func::FuncOp>(createCSEPass());
+}
+
+void ::tpc::buildStepPassPipeline(OpPassManager &pm) { buildRaisingPasses(pm, Form::Step); }
 
 void ::tpc::buildPreallocatedStepPassPipeline(OpPassManager &pm, bool last, bool wideResidual) {
   buildPreallocatedPasses(pm, last ? Form::PreallocatedLast : Form::Preallocated, wideResidual);
@@ -169,6 +178,9 @@ void ::tpc::registerPassPipelines() {
   static PassPipelineRegistration<> step(
       "tpc-step-pipeline", "From imported ops to one step of a generation, with caches",
       [](OpPassManager &pm) { buildModelPasses(pm, Form::Step, true); });
+  static PassPipelineRegistration<> gradients(
+      "tpc-gradient-pipeline", "From imported ops to a model with loss and gradients",
+      [](OpPassManager &pm) { ::tpc::buildGradientPassPipeline(pm); });
   static PassPipelineRegistration<> preallocated(
       "tpc-preallocated-step-pipeline", "From imported ops to one step on preallocated caches",
       [](OpPassManager &pm) { buildModelPasses(pm, Form::Preallocated, true); });

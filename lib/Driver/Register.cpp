@@ -20,6 +20,7 @@
 #include "tpc/Import/ONNX/Import.h"
 #include "tpc/Kernel/Kernel.h"
 #include "tpc/Transforms/Annotations/Passes.h"
+#include "tpc/Transforms/Backward/Passes.h"
 #include "tpc/Transforms/Collectives/Passes.h"
 #include "tpc/Transforms/Generate/Passes.h"
 #include "tpc/Transforms/Model/Passes.h"
@@ -45,6 +46,7 @@ void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
                   mlir::tpc::buffer::BufferDialect>();
   mlir::tpc::registerIndexModels(registry);
   mlir::tpc::registerCostModels(registry);
+  mlir::tpc::registerGradientModels(registry);
   mlir::tpc::registerVerification(registry);
   mlir::tpc::registerGenerationVerification(registry);
   mlir::tpc::registerBufferVerification(registry);
@@ -58,6 +60,7 @@ void tpc::registerAllPasses() {
   mlir::tpc::registerAnalysisPasses();
   mlir::tpc::registerModelPasses();
   mlir::tpc::registerGeneratePasses();
+  mlir::tpc::registerBackwardPasses();
   mlir::tpc::registerAnnotationsPasses();
   mlir::tpc::registerTacticsPasses();
   mlir::tpc::registerCollectivesPasses();

@@ -9,6 +9,7 @@
 
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Support/ReadFile.h"
+#include "tpc/printable.h"
 
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
@@ -19,6 +20,28 @@ using llvm::Error;
 
 /// Returns whether the output of a level is text.
 static bool isText(Emit emit) { return emit < Emit::Obj; }
+
+Error TpccSession::checkGradients() {
+  if (!options.gradients)
+    return options.loss.empty() ? Error::success()
+                                : makeError("--loss: a loss is only needed for --gradients");
+  if (!options.loss.empty() && options.loss != "next-token")
+    return makeError("--loss=" + printable(options.loss) + ": the only loss is next-token");
+  for (auto [flag, isGiven] :
+       {std::pair<const char *, bool>{"--generate", options.generate != Generate::No},
+        {"--quantize", !options.quantize.empty()},
+        {"--reference", !options.reference.empty()},
+        {"--emit=onnx-sharded", options.onnx},
+        {"--megatron-shard=auto", options.megatronShard == "auto"},
+        {"--memory-plan", !options.memoryPlan.empty()}})
+    if (isGiven)
+      return makeError(llvm::Twine("--gradients: does not support ") + flag + "; leave it out");
+  if (spec.grid.size(Axis::PP) > 1 || spec.microBatches > 1)
+    return makeError("--gradients: does not support pipeline stages and micro-batches; leave out "
+                     "pp and mb in --megatron-shard=" +
+                     options.megatronShard);
+  return Error::success();
+}
 
 Error TpccSession::checkQuantization() {
   if (options.quantize.empty())
@@ -108,6 +131,8 @@ Error TpccSession::check() {
     return makeError("--reference: with --generate the program is proved against the model that "
                      "is compiled; leave it out");
 
+  if (Error problem = checkGradients())
+    return problem;
   if (Error problem = checkQuantization())
     return problem;
 
@@ -200,6 +225,8 @@ Error TpccSession::checkLevel(Emit first) {
     return refuse(("--emit=" + emitName(options.emit)).str(), "");
   if (!options.quantize.empty() && first != Emit::Import)
     return refuse("--quantize", "; weights are quantized at an earlier level");
+  if (options.gradients && first != Emit::Import)
+    return refuse("--gradients", "; gradients are derived at an earlier level");
   if (options.generate != Generate::No && first != Emit::Import)
     return refuse("--generate", "; caches are derived at an earlier level");
   if (first <= Emit::Model)

@@ -200,6 +200,16 @@ bool TpccOptions::parse(int argc, char **argv) {
           "from step to step; models without caches get them. Logits are those of a prompt's "
           "last token (last, the default) or of all tokens"),
       cl::value_desc("last|all"), cl::ValueOptional, cl::init(""), cl::cat(files));
+  cl::opt<bool, true> gradientsOption(
+      "gradients",
+      cl::desc("Compile a program whose outputs are a loss and its gradients, grad.<weight> for "
+               "each f32 weight. Its input 'labels' has the id after each token; negative labels "
+               "are ignored"),
+      cl::location(gradients), cl::cat(files));
+  cl::opt<std::string, true> lossOption(
+      "loss",
+      cl::desc("With --gradients: next-token (default), the mean cross-entropy of the labels"),
+      cl::value_desc("name"), cl::location(loss), cl::cat(files));
   cl::opt<std::string, true> nameOption("name",
                                         cl::desc("The program's name (default: the output's)"),
                                         cl::value_desc("name"), cl::location(name), cl::cat(files));
@@ -370,7 +380,7 @@ bool TpccOptions::parse(int argc, char **argv) {
            &marchOption,       &weightsOption,     &weightsMapOption,    &shardOption,
            &linksOption,       &annotationsOption, &configurationOption, &referenceOption,
            &certificateOption, &reportOption,      &shapeOption,         &memoryPlanOption,
-           &traceOption})
+           &traceOption,       &lossOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
   for (auto *option : {&machineOption, &goalOption, &memoryOption})

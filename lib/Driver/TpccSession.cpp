@@ -343,6 +343,7 @@ mlir::LogicalResult TpccSession::run() {
                          options.precision == "tf32",
                          options.residual == "f32",
                          options.generate,
+                         options.gradients,
                          options.quantize,
                          packedWeights,
                          writesWeights,

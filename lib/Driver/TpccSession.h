@@ -41,6 +41,7 @@ private:
   llvm::Error checkModel(mlir::ModuleOp module);
   /// Rejects flags that apply only to levels before `first`, the level of the input.
   llvm::Error checkLevel(Emit first);
+  llvm::Error checkGradients();
   llvm::Error checkQuantization();
   mlir::LogicalResult writeReport(Compilation &compilation);
   /// Compiles the kernels of a target that generates kernels.

@@ -182,6 +182,9 @@ private:
 /// + mlp becomes (attention + mlp) + x. Returns true if the program changed; the plan must then be
 /// recomputed.
 bool regroupSums(const Plan &plan);
+/// Returns true if two of these reductions are in the same function. Partial sums that are added up
+/// are one reduction. The backward function of a layer has reductions of its own.
+bool hasSeveralSums(ArrayRef<Operation *> sums);
 
 /// Clones parameters, constants and iotas for each use, and adds a function argument for each use
 /// of a parameter, so that uses can have different shardings.

@@ -72,3 +72,18 @@ bool mlir::tpc::regroupSums(const Plan &plan) {
   }
   return changed;
 }
+
+/// Returns the last of the adds that follow `op`, each the only use of its operand; `op` if none.
+static Operation *getLastAdd(Operation *op) {
+  while (op->hasOneUse() && isa<AddOp>(*op->user_begin()))
+    op = *op->user_begin();
+  return op;
+}
+
+bool mlir::tpc::hasSeveralSums(ArrayRef<Operation *> sums) {
+  llvm::SmallDenseMap<Operation *, Operation *> lastOf; // by function
+  return llvm::any_of(sums, [&](Operation *op) {
+    Operation *last = getLastAdd(op);
+    return lastOf.try_emplace(op->getParentOfType<func::FuncOp>(), last).first->second != last;
+  });
+}

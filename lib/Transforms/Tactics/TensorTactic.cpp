@@ -427,7 +427,7 @@ void TensorTactic::warnOfSums(ArrayRef<unsigned> chosen) {
   };
   for (unsigned i : chosen) {
     const Candidate &candidate = candidates[i];
-    if (candidate.sums.size() < 2 || isVocabulary(candidate))
+    if (!hasSeveralSums(candidate.sums) || isVocabulary(candidate))
       continue;
     std::string sites, others;
     for (Operation *op : candidate.sums)

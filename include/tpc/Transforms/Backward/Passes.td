@@ -1,0 +1,41 @@
+//===- Passes.td - Passes that derive gradients ------------*- tablegen -*-===//
+
+#ifndef TPC_TRANSFORMS_BACKWARD_PASSES
+#define TPC_TRANSFORMS_BACKWARD_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def DeriveBackward : Pass<"tpc-derive-backward", "::mlir::ModuleOp"> {
+  let summary = "Add a loss and the gradients of all weights to a model";
+  let description = [{
+    The model's logits become a loss, the mean cross-entropy of a new input `labels`, and its
+    gradients. `labels[i]` is the id after token `i`; negative labels are ignored. The mean is over
+    all other labels of the batch.
+
+    ```mlir
+    func.func @main(%ids: [b, s]) -> ([b, s, 1000] {tpc.name = "logits"})
+    ```
+    becomes
+    ```mlir
+    func.func @main(%ids: [b, s], %labels: [b, s] {tpc.name = "labels"})
+        -> (tensor<f32> {tpc.name = "loss"}, [1000, 32] {tpc.name = "grad.wte"}, …)
+    ```
+    Results are ordered like the weights. A weight that is read through several disjoint views (a
+    fused projection) has one result for each, `grad.<weight>.at<offset>`. A view and its transpose
+    (a tied head) have one result, the sum of both gradients. Weights that are not f32, position
+    tables of rotary embeddings, and slopes of ALiBi have no gradient.
+
+    Each layer function gets results for saved activations, and a second function, `@layer_backward`,
+    computes the gradients of its arguments. Ops without matmuls, attention or lookups are
+    recomputed there if their operands are available.
+
+    The backward ops are ops of the dialect. Tactics, verifiers and lowering process them like the
+    model's ops.
+
+    Errors, with the ONNX node: an op without a gradient; 16-bit or quantized weights; overlapping
+    views of a weight; a model without logits `[.., vocabulary]`.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+#endif

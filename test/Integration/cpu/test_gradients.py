@@ -1,0 +1,80 @@
+"""Gradients of --gradients against PyTorch's (test/Models/gradients.py)."""
+
+import re
+
+import numpy as np
+import pytest
+
+from conftest import TOP
+from harness import Grid, run, tool
+
+FOLDER = TOP / "test" / "Models"
+EXPECTED = {path.stem: path for path in sorted((FOLDER / "gradients").glob("*.npz"))}
+VIEW = re.compile(r'tpc\.parameter @"?([^\s"]+)"? view <(\d+) \[([^>]*)\]>')
+
+
+def expand_view(text: str) -> tuple[list[int], list[int]]:
+    """Returns sizes and strides of a printed view: [32 x 96], [4 x 16, 16 x 1]."""
+    factors = [
+        [tuple(map(int, factor.split(" x "))) for factor in dim.split(", ")]
+        for dim in re.findall(r"\[([^\]]*)\]", text)
+    ]
+    return factors
+
+
+def read_view(array: np.ndarray, offset: int, text: str) -> np.ndarray:
+    """Returns the elements that a view of a weight selects."""
+    dims = expand_view(text)
+    flat = [factor for dim in dims for factor in dim]
+    array = np.ascontiguousarray(array)
+    elements = np.lib.stride_tricks.as_strided(
+        array.reshape(-1)[offset:],
+        [size for size, _ in flat],
+        [stride * array.itemsize for _, stride in flat],
+    )
+    return elements.reshape([int(np.prod([size for size, _ in dim])) for dim in dims])
+
+
+def expect(name: str) -> tuple[dict, dict]:
+    """Returns the inputs of a model, and its expected outputs by the name of the output."""
+    data = np.load(EXPECTED[name])
+    text = run([tool("tpcc"), FOLDER / f"{name}.onnx", "--emit=model", "-o", "-"]).check().stdout
+    views: dict[str, dict[int, str]] = {}
+    for weight, offset, dims in VIEW.findall(re.sub(r"\s+", " ", text)):
+        views.setdefault(weight, {}).setdefault(int(offset), dims)
+    outputs = {"loss": data["loss"]}
+    for key in set(data.files) - {"ids", "labels", "loss"}:
+        pieces = views.get(key, {})
+        for offset, dims in pieces.items():
+            label = f"grad.{key}" + (f".at{offset}" if len(pieces) > 1 else "")
+            outputs[label] = read_view(data[key], offset, dims)
+        if not pieces:
+            outputs[f"grad.{key}"] = data[key]
+    return {"input_ids": data["ids"], "labels": data["labels"]}, outputs
+
+
+def check(program, name: str, transport: str = "threads") -> None:
+    inputs, expected = expect(name)
+    found = program.run(inputs, list(expected), transport)
+    wrong = {}
+    for key, array in expected.items():
+        assert found[key].shape == array.shape, key
+        error = np.abs(found[key] - array).max() / np.abs(array).max()
+        if not error <= 1e-5:
+            wrong[key] = error
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("grid", ["tp1", "tp2"])
+def test_gpt2(compiler, grid):
+    name = "gpt2-tiny-nopast"
+    check(compiler.compile(FOLDER / f"{name}.onnx", grid, "--gradients"), name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "grid", ["tp1", "tp2", "tp3", "tp4", "tp2,sp", "tp2x2", "dp2", "dp3", "tp2,dp2", "tp2,sp,dp2"]
+)
+@pytest.mark.parametrize("name", EXPECTED)
+def test_families(compiler, name, grid):
+    check(compiler.compile(FOLDER / f"{name}.onnx", Grid.parse(grid), "--gradients"), name)

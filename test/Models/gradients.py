@@ -1,0 +1,115 @@
+"""Writes gradients/NAME.npz: PyTorch's gradients of the next-token loss for each model.
+
+    PYTHONPATH=python python test/Models/gradients.py [NAME …]
+
+Needs torch and transformers; tests need neither. Each model is built from its seed as make.py does.
+PyTorch computes in double precision. A file contains the inputs `ids` and `labels`, the `loss`, and
+the gradient of each initializer of the ONNX file, by its name. Initializers are found by name and
+value; the head is often stored transposed. A head that is tied in PyTorch is differentiated as two
+parameters, because some files store it twice; for files that store it once, both are added.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+import expected
+import make  # noqa: F401
+
+HERE = Path(__file__).resolve().parent
+FOLDER = HERE / "gradients"
+BATCH, LENGTH = 3, 7
+IGNORED = -100
+
+
+def draw(name: str, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns ids and labels. Rows have different numbers of ignored labels. Labels include the
+    ends of all vocabulary shards of 2, 3 and 4 ranks.
+    """
+    random = np.random.default_rng(zlib.crc32(name.encode()))
+    tokens = random.integers(0, vocabulary, (BATCH, LENGTH + 1))
+    ends = {0, vocabulary - 1}
+    for ranks in (2, 3, 4):
+        for rank in range(1, ranks):
+            border = rank * (vocabulary // ranks) + min(rank, vocabulary % ranks)
+            ends |= {border - 1, border}
+    labels = tokens[:, 1:].copy()
+    flat = labels.reshape(-1)
+    flat[: len(ends)] = sorted(ends)
+    labels[1, 5:] = IGNORED
+    labels[2, 1:] = IGNORED
+    return tokens[:, :-1].copy(), labels
+
+
+def differentiate(model, ids, labels):
+    """Returns the loss, and values and gradients of the parameters by name."""
+    import torch
+
+    model = model.double().eval()
+    head = model.get_output_embeddings()
+    if head is not None and head.weight is model.get_input_embeddings().weight:
+        head.weight = torch.nn.Parameter(head.weight.detach().clone())
+    logits = model(torch.from_numpy(ids), use_cache=False).logits
+    loss = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), torch.from_numpy(labels).flatten(), ignore_index=IGNORED
+    )
+    loss.backward()
+    return loss.item(), {
+        name: (value.detach().float().numpy(), value.grad.numpy())
+        for name, value in model.named_parameters()
+        if value.grad is not None
+    }
+
+
+def match(name: str, value: np.ndarray, stored: dict[str, np.ndarray]) -> tuple[str, bool]:
+    """Returns the initializer that contains a parameter, and whether it is transposed."""
+    same = [key for key, other in stored.items() if np.array_equal(other, value)]
+    turned = [
+        key
+        for key, other in stored.items()
+        if value.ndim == 2 and other.shape == value.shape[::-1] and np.array_equal(other, value.T)
+    ]
+    for key in same:
+        if key == name or key.endswith("." + name) or name.endswith("." + key):
+            return key, False
+    if "embed" not in name and len(turned) == 1:
+        return turned[0], True
+    if len(same) == 1:
+        return same[0], False
+    sys.exit(f"gradients.py: parameter '{name}' {value.shape} matches {same + turned}")
+
+
+def main() -> int:
+    import onnx
+    from onnx import numpy_helper
+
+    FOLDER.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or [path.stem for path in sorted(FOLDER.glob("*.npz"))]:
+        model = expected.build(name)
+        expected.check_weights(name, model)
+        ids, labels = draw(name, model.config.vocab_size)
+        loss, parameters = differentiate(model, ids, labels)
+        graph = onnx.load(HERE / f"{name}.onnx").graph
+        stored = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+        gradients: dict[str, np.ndarray] = {}
+        for key, (value, gradient) in parameters.items():
+            found, is_turned = match(key, value, stored)
+            gradient = gradient.T if is_turned else gradient
+            gradients[found] = gradients.get(found, 0) + gradient
+        np.savez_compressed(
+            FOLDER / f"{name}.npz",
+            ids=ids,
+            labels=labels,
+            loss=np.float64(loss),
+            **{key: value.astype(np.float32) for key, value in gradients.items()},
+        )
+        print(f"{name}: loss {loss:.6f}, {len(gradients)} gradients", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
