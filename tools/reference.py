@@ -65,6 +65,7 @@ def pages(llvm, tpc_opt):
         "Model": "The model level",
         "Generate": "Steps on caches",
         "Backward": "Gradients",
+        "Train": "Training steps",
         "Annotations": "Annotations",
         "Tactics": "The sharded level",
         "Collectives": "The spmd level",

@@ -255,6 +255,8 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
         caches.back().push_back(output.getValue().getType());
         continue;
       }
+      if (Update::get(cast<DictionaryAttr>(pipeline.getOutputs()[output.getIndex()])))
+        continue;
       if (row.microBatches == 0)
         continue;
       auto local = getBytes(output.getValue().getType());

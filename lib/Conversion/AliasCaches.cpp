@@ -230,14 +230,15 @@ LogicalResult AliasCaches::markMovements(PipelineOp pipeline, unsigned input,
          << "cache " << cache << " is appended to here, but its result is another value";
 }
 
-/// Checks that caches are the last inputs or outputs: the executable numbers inputs and outputs
-/// without caches.
+/// Checks that caches and updates are the last inputs or outputs: the executable numbers inputs and
+/// outputs without them.
 static LogicalResult checkOrder(PipelineOp pipeline, StringRef what, ArrayAttr all) {
   bool seen = false;
   for (auto attrs : all.getAsRange<DictionaryAttr>()) {
-    if (seen && !getCache(attrs))
-      return pipeline.emitOpError() << "has " << what << " after a cache, but caches must be last";
-    seen |= bool(getCache(attrs));
+    if (seen && !staysOnRanks(attrs))
+      return pipeline.emitOpError()
+             << "has " << what << " after a cache or an update, but these must be last";
+    seen |= staysOnRanks(attrs);
   }
   return success();
 }

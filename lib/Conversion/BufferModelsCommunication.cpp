@@ -267,6 +267,13 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
         cast<DictionaryAttr>(op->getParentOfType<PipelineOp>().getOutputs()[op.getIndex()]);
     if (getCache(attrs))
       return success();
+    if (std::optional<Update> update = Update::get(attrs)) {
+      Parameter parameter{update->weight.getAttr(), update->view, op.getValue().getType()};
+      Value from = p.getBuffer(op.getValue());
+      buffer::UpdateOp::create(b, p.getLoc(), p.parameter(parameter, ParameterUse::Dense), from,
+                               p.expr(p.bytes(op.getValue().getType())));
+      return success();
+    }
     DistAttr dist = getDist(op.getValue());
     SmallVector<SymExpr> shape, offset, size;
     // Only the first copy of a replicated head is delivered: a rank with the indices [begin, begin

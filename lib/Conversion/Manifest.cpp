@@ -212,7 +212,7 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
   }
   for (auto [i, attr] : llvm::enumerate(pipeline.getOutputs())) {
     auto dict = cast<DictionaryAttr>(attr);
-    if (getCache(dict))
+    if (staysOnRanks(dict))
       continue;
     auto outputName = dict.getAs<StringAttr>("name");
     auto type = dict.getAs<TypeAttr>("type");
@@ -264,6 +264,13 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
     if (failed(generation))
       return failure();
     manifest["generation"] = std::move(*generation);
+  }
+  if (auto optimizer = module->getAttrOfType<DictionaryAttr>(kOptimizerAttr)) {
+    json::Object training{{"optimizer", toUtf8(optimizer.getAs<StringAttr>("name"))}};
+    for (NamedAttribute field : optimizer)
+      if (auto number = dyn_cast<FloatAttr>(field.getValue()))
+        training[field.getName().getValue()] = number.getValueAsDouble();
+    manifest["training"] = std::move(training);
   }
   for (auto [key, attr] :
        {std::pair("schedule", kScheduleAttr), std::pair("not_verified", kNotVerifiedAttr),

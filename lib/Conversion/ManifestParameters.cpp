@@ -4,6 +4,7 @@
 
 #include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Dialect/Elements.h"
+#include "tpc/Dialect/State.h"
 #include "tpc/digest.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
@@ -269,6 +270,11 @@ FailureOr<ManifestParameters> ManifestParameters::make(ModuleOp module, const We
   SmallVector<File> found;
   auto previous = findPreviousInMerged(module);
   llvm::StringMap<int64_t> indices;
+  DenseSet<std::pair<Attribute, Attribute>> updated;
+  for (PipelineOp pipeline : module.getOps<PipelineOp>())
+    for (auto output : pipeline.getOutputs().getAsRange<DictionaryAttr>())
+      if (std::optional<Update> update = Update::get(output))
+        updated.insert({update->weight.getAttr(), update->view});
   for (auto entry : module.getOps<buffer::EntryOp>()) {
     indices[entry.getSymName()] = table.parameters.size();
     StringRef name = entry.getLoad().getWeight();
@@ -276,6 +282,14 @@ FailureOr<ManifestParameters> ManifestParameters::make(ModuleOp module, const We
     auto object = describe(weight, entry, facts);
     if (failed(object))
       return failure();
+    if (updated.contains({entry.getLoad().getWeight(), entry.getLoad().getView()}))
+      (*object)["updated"] = true;
+    if (weight.getFile().empty()) { // state that is 0 before the first step
+      (*object)["file"] = -1;
+      (*object)["init"] = "zeros";
+      table.parameters.push_back(std::move(*object));
+      continue;
+    }
     std::string path = absolutePath(module, weight.getFile());
     auto file = llvm::find_if(found, [&](const File &f) { return f.path == path; });
     if (file == found.end())

@@ -4,6 +4,7 @@
 
 #include "tpc/Conversion/Kernels/KernelOp.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
+#include "tpc/Dialect/State.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -14,6 +15,9 @@ Value mlir::tpc::getLoadedParameter(Value rhs) {
 }
 
 ParameterTable::ParameterTable(ModuleOp module) {
+  for (PipelineOp pipeline : module.getOps<PipelineOp>())
+    for (auto output : pipeline.getOutputs().getAsRange<DictionaryAttr>())
+      areUpdated |= Update::get(output).has_value();
   findStages(module);
   findParameterArguments();
   findNeeds();
@@ -155,6 +159,8 @@ const ParameterNeeds *ParameterTable::lookup(Value value) const {
 }
 
 bool ParameterTable::isPackedMatmul(MatmulOp op) const {
+  if (areUpdated)
+    return false;
   const TargetTraits &target = TargetTraits::get(op);
   auto isComputed = [&](Value v) { return target.computesMatmuls(getElementTypeOrSelf(v)); };
   return isComputed(op.getLhs()) && isComputed(op.getRhs()) &&

@@ -49,7 +49,8 @@ public:
   /// Returns the uses of a tpc.parameter, or of an argument that is a parameter in every call; null
   /// for other values.
   const ParameterNeeds *lookup(Value value) const;
-  /// Returns whether the RHS of `op` is a packed parameter.
+  /// Returns whether the RHS of `op` is a packed parameter. In a training step none is, because
+  /// the step also reads parameters transposed, and writes them.
   bool isPackedMatmul(MatmulOp op) const;
 
   /// Returns the stage that calls a function; nothing if several stages do.
@@ -75,6 +76,7 @@ private:
   DenseMap<Operation *, SmallVector<int64_t>> stages;
   DenseMap<Operation *, SmallVector<std::pair<Parameter, ParameterUse>>> implicitParameters;
   DenseMap<Value, ParameterNeeds> needs;
+  bool areUpdated = false; // the program is a training step
 };
 
 } // namespace mlir::tpc

@@ -95,6 +95,12 @@ template <> void Call<buffer::CopyOp>::emit(Operation *base, HostEmitter &e) con
   e.call(TPC_ABI(tpc_copy), e.pointer(op.getTo()), e.pointer(op.getFrom()), e.expr(op.getBytes()));
 }
 
+template <> void Call<buffer::UpdateOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::UpdateOp>(base);
+  abi::Pointer to = e.call(TPC_ABI(tpc_parameter), abi::I32(e.value(op.getIndex())));
+  e.call(TPC_ABI(tpc_copy), to, e.pointer(op.getFrom()), e.expr(op.getBytes()));
+}
+
 template <> void Call<buffer::LaunchOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::LaunchOp>(base);
   SmallVector<Value> places;
@@ -449,6 +455,6 @@ void mlir::tpc::attachRuntimeCalls(MLIRContext *context) {
          ProductOp, FusedOp, BatchProductOp, QuantizedProductOp, ExpertsOp, buffer::AttentionOp,
          buffer::AllReduceOp, buffer::AllGatherOp, buffer::ReduceScatterOp, buffer::AllToAllOp,
          buffer::CollectivePermuteOp, buffer::ExchangeOp, buffer::BroadcastOp, buffer::SendOp,
-         buffer::RecvOp, buffer::OutputOp, RoundsOp, buffer::AllReduceStartOp, buffer::WaitOp>(
-      context);
+         buffer::RecvOp, buffer::OutputOp, RoundsOp, buffer::AllReduceStartOp, buffer::WaitOp,
+         UpdateOp>(context);
 }

@@ -300,6 +300,28 @@ static LogicalResult checkCache(const AttrUse &found,
   return success();
 }
 
+/// Checks that the value is [@weight] or [@weight, #tpc.view], and that the weight exists.
+static LogicalResult checkUpdate(const AttrUse &found,
+                                 function_ref<InFlightDiagnostic()> emitError) {
+  auto parts = dyn_cast<ArrayAttr>(found.value);
+  auto weight = parts && (parts.size() == 1 || parts.size() == 2)
+                    ? dyn_cast<FlatSymbolRefAttr>(parts[0])
+                    : FlatSymbolRefAttr();
+  if (!weight || (parts.size() == 2 && !isa<ViewAttr>(parts[1])))
+    return emitError() << "must be [@weight] or [@weight, #tpc.view], not " << found.value;
+  if (found.op && !SymbolTable::lookupNearestSymbolFrom<WeightOp>(found.op, weight))
+    return emitError() << "names the unknown tpc.weight " << weight;
+  return success();
+}
+
+static bool isOptimizer(const AttrUse &found) {
+  auto fields = dyn_cast<DictionaryAttr>(found.value);
+  return fields && fields.getAs<StringAttr>("name") &&
+         llvm::all_of(fields, [](NamedAttribute field) {
+           return field.getName() == "name" || isa<FloatAttr>(field.getValue());
+         });
+}
+
 static const Entry table[] = {
     // Program.
     {kGridAttr, OnModule, "", nullptr, checkGrid},
@@ -316,6 +338,10 @@ static const Entry table[] = {
     // Generation: state between steps.
     {kCacheAttr, OnInput | OnOutput, "", nullptr, checkCache},
     {kStepAttr, OnModule, "a #tpc.step", is<StepAttr>},
+
+    // Training.
+    {kUpdateAttr, OnOutput, "", nullptr, checkUpdate},
+    {kOptimizerAttr, OnModule, "{name = a text, and numbers}", isOptimizer},
 
     // User annotations; see Sharding.h and LinksAttr.h.
     {kShardingAttr, anywhere, "", nullptr, checkSharding},

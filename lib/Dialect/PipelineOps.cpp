@@ -112,7 +112,8 @@ LogicalResult PipelineOp::verify() {
       if (!(field.getName() == "name" && isa<StringAttr>(field.getValue())) &&
           !(field.getName() == "type" && isa<TypeAttr>(field.getValue())) &&
           !(field.getName() == kCopiesAttr && isa<DenseI64ArrayAttr>(field.getValue())) &&
-          !(field.getName() == kCacheAttr && isa<FlatSymbolRefAttr>(field.getValue())))
+          !(field.getName() == kCacheAttr && isa<FlatSymbolRefAttr>(field.getValue())) &&
+          !(field.getName() == kUpdateAttr && Update::get(output)))
         return emitOpError()
                << "output " << i
                << " must have only the fields {name = \"a text\", type = a type}, but has '"

@@ -13,6 +13,7 @@
 #include "tpc/Transforms/Collectives/Passes.h"
 #include "tpc/Transforms/Generate/Passes.h"
 #include "tpc/Transforms/Tactics/Passes.h"
+#include "tpc/Transforms/Train/Passes.h"
 #include "tpc/Verify/Passes.h"
 #include "tpc/Verify/Schedule.h"
 
@@ -20,6 +21,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -119,16 +121,24 @@ static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spe
   }
 }
 
-/// Adds the passes from an imported program to a model with loss and gradients.
-static void buildGradientLevel(mlir::OpPassManager &pm,
+/// Adds the passes from an imported program to a model with loss and gradients, or to a training
+/// step.
+static void buildGradientLevel(mlir::OpPassManager &pm, const CompileOptions &options,
                                const std::shared_ptr<mlir::tpc::ReferenceModel> &reference) {
   if (reference) // before folding
     pm.addPass(mlir::tpc::createVerifyBounds());
   buildGradientPassPipeline(pm);
-  if (reference) {
+  if (reference)
     pm.addPass(mlir::tpc::createVerifyGradients());
-    pm.addPass(mlir::tpc::createRecordReference(reference));
+  if (!options.optimizer.empty()) {
+    mlir::tpc::AddOptimizerOptions optimizer;
+    optimizer.optimizer = options.optimizer;
+    optimizer.noDecay = options.noDecay;
+    pm.addPass(mlir::tpc::createAddOptimizer(optimizer));
+    pm.addNestedPass<mlir::func::FuncOp>(mlir::createCSEPass());
   }
+  if (reference)
+    pm.addPass(mlir::tpc::createRecordReference(reference));
 }
 
 void tpc::buildLevelPassPipeline(mlir::OpPassManager &pm, Emit level, const ShardSpec &spec,
@@ -367,7 +377,7 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
     if (target == Emit::Llvm)
       buildLoweringPassPipeline(pm, options.lowering);
     else if (target == Emit::Model && options.gradients)
-      buildGradientLevel(pm, reference);
+      buildGradientLevel(pm, options, reference);
     else if (!makesStep)
       buildLevel(pm, target, options.spec, reference, options.wideResidual, options.overlapChunks);
     if (mlir::failed(pm.run(*module)) || mlir::failed(verify(target, target == level, onStep)))

@@ -51,7 +51,8 @@ struct CompileOptions {
   bool tf32 = false;                    // f32 matmuls in TF32
   bool wideResidual = true;             // residual of 16-bit models in f32
   Generate generate = Generate::No;
-  bool gradients = false;         // add a loss and the gradients of all weights
+  std::string optimizer = {}, noDecay = {}; // of a training step; empty optimizer: none
+  bool gradients = false;                   // add a loss and the gradients of all weights
   std::string quantize = {};      // format of tpc-quantize-weights; empty: do not quantize
   std::string packedWeights = {}; // file of quantized weights
   bool writesWeights = false;     // whether the file is written

@@ -26,6 +26,7 @@
 #include "tpc/Transforms/Model/Passes.h"
 #include "tpc/Transforms/Stages/Passes.h"
 #include "tpc/Transforms/Tactics/Passes.h"
+#include "tpc/Transforms/Train/Passes.h"
 #include "tpc/Verify/Passes.h"
 #include "tpc/Verify/Verify.h"
 
@@ -61,6 +62,7 @@ void tpc::registerAllPasses() {
   mlir::tpc::registerModelPasses();
   mlir::tpc::registerGeneratePasses();
   mlir::tpc::registerBackwardPasses();
+  mlir::tpc::registerTrainPasses();
   mlir::tpc::registerAnnotationsPasses();
   mlir::tpc::registerTacticsPasses();
   mlir::tpc::registerCollectivesPasses();

@@ -22,9 +22,14 @@ using llvm::Error;
 static bool isText(Emit emit) { return emit < Emit::Obj; }
 
 Error TpccSession::checkGradients() {
+  if (!options.train && !(options.optimizer.empty() && options.noDecay.empty()))
+    return makeError(options.optimizer.empty() ? "--no-decay: only --train updates weights"
+                                               : "--optimizer: only --train updates weights");
+  llvm::StringRef task = options.train ? "--train" : "--gradients";
   if (!options.gradients)
-    return options.loss.empty() ? Error::success()
-                                : makeError("--loss: a loss is only needed for --gradients");
+    return options.loss.empty()
+               ? Error::success()
+               : makeError("--loss: a loss is only needed for --train or --gradients");
   if (!options.loss.empty() && options.loss != "next-token")
     return makeError("--loss=" + printable(options.loss) + ": the only loss is next-token");
   for (auto [flag, isGiven] :
@@ -35,9 +40,10 @@ Error TpccSession::checkGradients() {
         {"--megatron-shard=auto", options.megatronShard == "auto"},
         {"--memory-plan", !options.memoryPlan.empty()}})
     if (isGiven)
-      return makeError(llvm::Twine("--gradients: does not support ") + flag + "; leave it out");
+      return makeError(task + ": does not support " + flag + "; leave it out");
   if (spec.grid.size(Axis::PP) > 1 || spec.microBatches > 1)
-    return makeError("--gradients: does not support pipeline stages and micro-batches; leave out "
+    return makeError(task +
+                     ": does not support pipeline stages and micro-batches; leave out "
                      "pp and mb in --megatron-shard=" +
                      options.megatronShard);
   return Error::success();
@@ -226,7 +232,8 @@ Error TpccSession::checkLevel(Emit first) {
   if (!options.quantize.empty() && first != Emit::Import)
     return refuse("--quantize", "; weights are quantized at an earlier level");
   if (options.gradients && first != Emit::Import)
-    return refuse("--gradients", "; gradients are derived at an earlier level");
+    return refuse(options.train ? "--train" : "--gradients",
+                  "; gradients are derived at an earlier level");
   if (options.generate != Generate::No && first != Emit::Import)
     return refuse("--generate", "; caches are derived at an earlier level");
   if (first <= Emit::Model)

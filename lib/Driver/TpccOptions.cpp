@@ -200,16 +200,33 @@ bool TpccOptions::parse(int argc, char **argv) {
           "from step to step; models without caches get them. Logits are those of a prompt's "
           "last token (last, the default) or of all tokens"),
       cl::value_desc("last|all"), cl::ValueOptional, cl::init(""), cl::cat(files));
+  cl::opt<bool, true> trainOption(
+      "train",
+      cl::desc("Compile a program that trains: a step computes --loss and its gradients, and "
+               "updates the f32 weights by --optimizer"),
+      cl::location(train), cl::cat(files));
+  cl::opt<std::string, true> optimizerOption(
+      "optimizer",
+      cl::desc(
+          "With --train: adamw:beta1=0.9,beta2=0.999,epsilon=1e-8,decay=0.01,clip=0 (default), "
+          "or sgd:momentum=0,decay=0,clip=0; settings that are left out have these values. "
+          "clip: maximum norm of all gradients together; 0: none"),
+      cl::value_desc("name:setting=value,…"), cl::location(optimizer), cl::cat(files));
+  cl::opt<std::string, true> noDecayOption(
+      "no-decay",
+      cl::desc("With --train: weights without decay, as patterns (*.wte.*,*norm*). Biases and "
+               "scales never decay"),
+      cl::value_desc("pattern,…"), cl::location(noDecay), cl::cat(files));
   cl::opt<bool, true> gradientsOption(
       "gradients",
       cl::desc("Compile a program whose outputs are a loss and its gradients, grad.<weight> for "
                "each f32 weight. Its input 'labels' has the id after each token; negative labels "
                "are ignored"),
       cl::location(gradients), cl::cat(files));
-  cl::opt<std::string, true> lossOption(
-      "loss",
-      cl::desc("With --gradients: next-token (default), the mean cross-entropy of the labels"),
-      cl::value_desc("name"), cl::location(loss), cl::cat(files));
+  cl::opt<std::string, true> lossOption("loss",
+                                        cl::desc("With --train or --gradients: next-token "
+                                                 "(default), the mean cross-entropy of the labels"),
+                                        cl::value_desc("name"), cl::location(loss), cl::cat(files));
   cl::opt<std::string, true> nameOption("name",
                                         cl::desc("The program's name (default: the output's)"),
                                         cl::value_desc("name"), cl::location(name), cl::cat(files));
@@ -380,7 +397,7 @@ bool TpccOptions::parse(int argc, char **argv) {
            &marchOption,       &weightsOption,     &weightsMapOption,    &shardOption,
            &linksOption,       &annotationsOption, &configurationOption, &referenceOption,
            &certificateOption, &reportOption,      &shapeOption,         &memoryPlanOption,
-           &traceOption,       &lossOption})
+           &traceOption,       &lossOption,        &optimizerOption,     &noDecayOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
   for (auto *option : {&machineOption, &goalOption, &memoryOption})
@@ -406,6 +423,7 @@ bool TpccOptions::parse(int argc, char **argv) {
   emitGiven = emitOption.getNumOccurrences() > 0;
   shardGiven = shardOption.getNumOccurrences() > 0;
   std::string emitText = emitOption;
+  gradients |= train;
   // The options above are local variables, so they are unregistered here. The reset writes default
   // values, so the parsed values are saved before.
   TpccOptions parsed = *this;

@@ -25,8 +25,10 @@ struct TpccOptions {
   std::string overlap = "off";   // chunks of all-reduces that run under matmuls: "off", "on", "4"
   std::string quantize;          // "int8", "int4:32"; empty: weights are as in the file
   Generate generate = Generate::No;
-  bool gradients = false;
-  std::string loss; // of --gradients; empty: not given
+  bool train = false;
+  std::string optimizer, noDecay; // of --train; empty: not given
+  bool gradients = false;         // also with --train
+  std::string loss;               // of --gradients; empty: not given
   std::string name;
   std::string march;
   unsigned optLevel = 3;

@@ -130,6 +130,8 @@ std::vector<std::string> tpc::getWeightFiles(mlir::ModuleOp module) {
   llvm::StringSet<> seen;
   std::vector<std::string> files;
   for (auto weight : module.getOps<mlir::tpc::WeightOp>()) {
+    if (weight.getFile().empty()) // state that is 0 at the start
+      continue;
     llvm::SmallString<128> path(weight.getFile());
     if (!llvm::sys::path::is_absolute(path) && source) {
       path = llvm::sys::path::parent_path(source.getValue());
@@ -343,6 +345,10 @@ mlir::LogicalResult TpccSession::run() {
                          options.precision == "tf32",
                          options.residual == "f32",
                          options.generate,
+                         !options.train              ? ""
+                         : options.optimizer.empty() ? "adamw"
+                                                     : options.optimizer,
+                         options.noDecay,
                          options.gradients,
                          options.quantize,
                          packedWeights,

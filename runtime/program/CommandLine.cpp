@@ -169,15 +169,19 @@ private:
       options.timeoutGiven = static_cast<double>(parseCount(flag, onlyValue(), 0, 1000000));
     else if (flag == "--repeat")
       options.repeat = static_cast<int>(parseCount(flag, onlyValue(), 1, 1000000));
-    else if (flag == "--warmup")
+    else if (flag == "--warmup" && !trains())
       options.warmup = static_cast<int>(parseCount(flag, onlyValue(), 0, 1000000));
     else if (flag == "--serve-stdin") {
       set(options.generation.serves);
       options.generation.note(flag);
-    } else if (!setGenerationFlag(options.generation, flag,
+    } else if (!setTrainingFlag(options.training, flag, manifest.training.has_value(),
+                                [&] { return onlyValue(); }) &&
+               !setGenerationFlag(options.generation, flag,
                                   [&] { return flag == "--prompt-ids" ? value() : onlyValue(); }))
       throw std::logic_error("the flag " + flag + " is listed but not parsed");
   }
+
+  bool trains() const { return manifest.training && options.mode != Options::Mode::Bench; }
 
   std::string value() {
     if (inlineValue)
@@ -277,7 +281,20 @@ private:
     if (options.mode == Options::Mode::Help)
       return;
     checkGeneration(files, outputs);
+    checkTraining(files, outputs);
     checkSizeNames(options.shape, manifest);
+  }
+
+  void checkTraining(bool files, bool outputs) {
+    if (!manifest.training) {
+      if (!options.training.firstFlag.empty())
+        throw UserError(options.training.firstFlag +
+                        ": this program does not train; compile the model with tpcc --train");
+      return;
+    }
+    if (options.mode == Options::Mode::Run && (files || outputs))
+      throw UserError(std::string(files ? "--input" : "--output") +
+                      ": this program trains; give --data, and --save for checkpoints");
   }
 
   void checkGeneration(bool files, bool outputs) {
@@ -358,7 +375,18 @@ std::span<const std::string_view> knownFlags() {
                                                "--max-sequence",
                                                "--prefill-chunk",
                                                "--max-batch",
-                                               "--logits"};
+                                               "--logits",
+                                               "--data",
+                                               "--batch",
+                                               "--sequence",
+                                               "--steps",
+                                               "--lr",
+                                               "--last-lr",
+                                               "--schedule",
+                                               "--save",
+                                               "--save-every",
+                                               "--resume",
+                                               "--log"};
   return flags;
 }
 
@@ -373,6 +401,8 @@ std::string helpText(const Manifest &manifest, const std::string &program) {
       input += " --input " + port.name + "=" + port.name + ".npy";
   if (manifest.generation)
     input = " --prompt-ids 12,7,99";
+  else if (manifest.training)
+    input = " --data tokens.bin --sequence 512 --steps 1000 --lr 3e-4";
   else if (!manifest.outputs.empty())
     output = " --output " + manifest.outputs[0].name + "=" + manifest.outputs[0].name + ".npy";
   for (const std::string &symbol : manifest.symbols)
@@ -390,6 +420,8 @@ std::string helpText(const Manifest &manifest, const std::string &program) {
       text += "  " + Launcher::command(kind, ranks) + " " + program + input + output + "\n";
   if (manifest.generation)
     text += "\n" + generationHelp(program) + "\n";
+  else if (manifest.training)
+    text += "\n" + trainingHelp(program) + "\n";
   else
     text += "Run many inputs in one process:\n  " + program +
             " --batch-of DIRECTORY --output DIRECTORY\n";
@@ -406,7 +438,7 @@ std::string helpText(const Manifest &manifest, const std::string &program) {
   for (const Port &port : manifest.outputs)
     text += "  " + port.name + "  " + dtypeName(port.dtype) + joined(port.shape) + "\n";
   text += "\nFlags:\n";
-  if (!manifest.generation)
+  if (!manifest.generation && !manifest.training)
     text +=
         R"(  --input NAME=FILE.npy    an input; repeatable. If only one input is required, FILE.npy suffices
   --output NAME=FILE.npy   save an output; repeatable. If there is only one, FILE.npy suffices. Without this flag, a

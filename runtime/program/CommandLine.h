@@ -6,6 +6,7 @@
 #include "program/GenerationFlags.h"
 #include "program/Manifest.h"
 #include "program/SizeExpr.h"
+#include "program/TrainingFlags.h"
 #include <map>
 #include <span>
 #include <string>
@@ -27,6 +28,7 @@ struct Options {
   bool isBatch = false;                       ///< --batch-of, or several files
   SymbolValues shape;
   GenerationOptions generation;
+  TrainingOptions training;
   std::string weights;
   bool verifyWeights = false; ///< digests of all weight bytes, not of samples
   std::string products = "tpc";

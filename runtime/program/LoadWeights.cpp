@@ -125,6 +125,14 @@ struct Drawn {
   }
 };
 
+/// State that is 0 before the first step.
+struct Zeros {
+  int64_t elementBytes;
+  void copy(std::byte *to, int64_t, int64_t count, int64_t) const {
+    std::memset(to, 0, count * elementBytes);
+  }
+};
+
 /// For dry-run devices: copies nothing.
 struct Nothing {
   void copy(std::byte *, int64_t, int64_t, int64_t) const {}
@@ -418,6 +426,13 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
     if (sources.isNothing) {
       if (!loader)
         load(ctx, parameter, stored, view, index, Nothing{}, *loaded);
+      continue;
+    }
+    if (parameter.file < 0) {
+      if (loader)
+        loader->clear(memory[i].data, *byteCount(view.shape(), stored));
+      else
+        load(ctx, parameter, stored, view, index, Zeros{dtypeBytes(stored)}, *loaded);
       continue;
     }
     if (sources.seed) {

@@ -238,6 +238,11 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
         OutputFile::check(options.generation.logits, /*makesFolders=*/false);
       return;
     }
+    if (options.mode == Options::Mode::Run && manifest.training) {
+      task = makeTraining(manifest, options);
+      steps = task->largestSteps();
+      return;
+    }
     if (options.mode == Options::Mode::Bench) {
       steps.push_back(makeInputs(manifest, options.shape));
       return;

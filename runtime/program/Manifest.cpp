@@ -228,6 +228,8 @@ Manifest parseManifest(const char *text) {
       "caches", [&](const Node &node) { manifest.caches.push_back(readCache(node, manifest)); });
   if (root.has("generation"))
     manifest.generation = readGeneration(root["generation"], manifest);
+  if (root.has("training"))
+    manifest.training = readTraining(root["training"], manifest);
   return manifest;
 }
 

@@ -68,9 +68,9 @@ struct Parameter {
   int stage = 0;
   tpc_dtype dtype = TPC_F32;
   tpc_dtype sourceDtype = TPC_F32; ///< type in the file; converted at load if different
-  int file = -1;
-  int64_t offset = 0, bytes = 0;             ///< bytes of the source tensor in the file
-  int64_t viewOffset = 0;                    ///< in elements, relative to `offset`
+  int file = -1;                   ///< -1: no file; the elements are 0 before the first step
+  int64_t offset = 0, bytes = 0;   ///< bytes of the source tensor in the file
+  int64_t viewOffset = 0;          ///< in elements, relative to `offset`
   std::vector<std::vector<ViewFactor>> dims; ///< dimensions of the global value; factors of each,
                                              ///< major to minor
   Shape sourceShape;
@@ -85,6 +85,7 @@ struct Parameter {
   int transposeOf = -1;
   bool isShared() const { return sameAs >= 0 || transposeOf >= 0; }
   Init init = Init::Normal;
+  bool isUpdated = false; ///< a training step writes it
 };
 
 /// A cache persists between steps: keys or values of a layer, for all sequences.
@@ -120,6 +121,19 @@ struct Generation {
   std::optional<Windowed> windowed;
 };
 
+/// A training step: each step updates parameters.
+struct Training {
+  std::string optimizer; ///< "adamw" or "sgd"
+  double beta1 = 0, beta2 = 0;
+  int tokens = 0, labels = 0; ///< inputs [batch, sequence]
+  int rate = 0;               ///< scalar input: the learning rate
+  /// scalar inputs of AdamW: 1 - beta^step; -1 for SGD
+  int correction1 = -1, correction2 = -1;
+  int loss = 0, norm = 0;      ///< scalar outputs
+  std::string batch, sequence; ///< symbols
+  int64_t lastToken = 0;       ///< largest token id that the model accepts
+};
+
 struct Manifest {
   std::string name, compiler, source, schedule;
   std::string digest;      ///< digest of the manifest's text
@@ -138,6 +152,7 @@ struct Manifest {
   std::vector<Parameter> parameters;
   std::vector<Cache> caches;
   std::optional<Generation> generation;
+  std::optional<Training> training;
 
   /// Index of the axis "pp" in grid order, or -1.
   int pipelineAxis = -1;

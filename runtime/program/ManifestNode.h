@@ -87,6 +87,7 @@ Parameter readParameter(const Node &node, const Manifest &manifest);
 void findShared(std::vector<Parameter> &parameters);
 /// Requires all other data in `manifest`.
 Generation readGeneration(const Node &node, const Manifest &manifest);
+Training readTraining(const Node &node, const Manifest &manifest);
 
 } // namespace tpc::rt
 

@@ -73,7 +73,7 @@ Parameter readParameter(const Node &node, const Manifest &manifest) {
   if (parameter.dtype != parameter.sourceDtype && parameter.dtype != TPC_F32)
     refuse(node.where, "weights can be converted only to f32");
   parameter.file =
-      static_cast<int>(node["file"].integerIn(0, static_cast<int64_t>(manifest.files.size()) - 1));
+      static_cast<int>(node["file"].integerIn(-1, static_cast<int64_t>(manifest.files.size()) - 1));
   parameter.offset = node["offset"].integerIn(0, INT64_MAX / 4);
   parameter.bytes = node["bytes"].integerIn(0, INT64_MAX / 4);
   parameter.viewOffset = node.integerOr("view_offset", 0);
@@ -118,6 +118,9 @@ Parameter readParameter(const Node &node, const Manifest &manifest) {
   parameter.init = init == "ones"    ? Parameter::Init::Ones
                    : init == "zeros" ? Parameter::Init::Zeros
                                      : Parameter::Init::Normal;
+  if (parameter.file < 0 && (parameter.init != Parameter::Init::Zeros || parameter.matmulRhs))
+    refuse(node.where, "a parameter without a file must be dense, and zeros");
+  parameter.isUpdated = node.has("updated") && node["updated"].flag();
   checkView(node, parameter);
   return parameter;
 }

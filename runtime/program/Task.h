@@ -26,6 +26,9 @@ public:
 /// Makes the generation task (defined in generate/). Throws UserError.
 std::unique_ptr<Task> makeGeneration(const Manifest &manifest, const Options &options);
 
+/// Makes the training task (defined in train/). Throws UserError.
+std::unique_ptr<Task> makeTraining(const Manifest &manifest, const Options &options);
+
 } // namespace tpc::rt
 
 #endif // TPC_RT_PROGRAM_TASK_H

@@ -268,6 +268,18 @@ def Buffer_RecvOp : Buffer_Op<"recv"> {
   let assemblyFormat = "$data `count` custom<SymExpr>($count) `from` $from attr-dict";
 }
 
+def Buffer_UpdateOp : Buffer_Op<"update"> {
+  let summary = "Replaces the elements of this rank's shard of a dense parameter, at the end of a "
+                "step. tpc_copy.";
+  let description = [{
+    `tpc_buffer.update %w from %new bytes "4*_6.tp*_768"`: the output of the program with this
+    `tpc.update`. Only updates, outputs and ends of frames follow in the function, so that no op
+    reads a parameter of which a part is new.
+  }];
+  let arguments = (ins Buffer_Parameter:$index, Buffer_Read:$from, Tpc_SymExprAttr:$bytes);
+  let assemblyFormat = "$index `from` $from `bytes` custom<SymExpr>($bytes) attr-dict";
+}
+
 def Buffer_OutputOp : Buffer_Op<"output"> {
   let summary = "Delivers a rectangular block of an output. tpc_output, tpc_output_every.";
   let description = [{

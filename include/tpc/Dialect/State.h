@@ -22,6 +22,15 @@ inline constexpr llvm::StringLiteral kCacheAttr = "tpc.cache";
 /// Module that is a generation step: the `#tpc.step` with the names of its symbols and inputs.
 inline constexpr llvm::StringLiteral kStepAttr = "tpc.step";
 
+// ---- training ----
+
+/// Results of @main and outputs of a pipeline: [@weight] or [@weight, #tpc.view], the parameter
+/// whose elements the result replaces at the end of a step.
+inline constexpr llvm::StringLiteral kUpdateAttr = "tpc.update";
+/// Module that is a training step: {name = "adamw", beta1 = 0.9, …}, the optimizer and its settings
+/// that the runtime needs.
+inline constexpr llvm::StringLiteral kOptimizerAttr = "tpc.optimizer";
+
 // ---- lowering ----
 
 /// Movement ops on caches that are lowered to aliases of the cache's memory: slices of an argument
@@ -72,6 +81,24 @@ std::optional<std::string> getSymbolName(const ::tpc::SymExpr &size);
 inline FlatSymbolRefAttr getCache(DictionaryAttr attributes) {
   return attributes ? attributes.getAs<FlatSymbolRefAttr>(kCacheAttr) : FlatSymbolRefAttr();
 }
+
+/// The parameter that a result replaces; see kUpdateAttr.
+struct Update {
+  FlatSymbolRefAttr weight;
+  ViewAttr view; // null: the entire weight
+
+  /// Returns the update of a result with these attributes.
+  static std::optional<Update> get(DictionaryAttr attributes) {
+    auto parts = attributes ? attributes.getAs<ArrayAttr>(kUpdateAttr) : ArrayAttr();
+    if (!parts || parts.empty())
+      return std::nullopt;
+    return Update{cast<FlatSymbolRefAttr>(parts[0]),
+                  parts.size() > 1 ? cast<ViewAttr>(parts[1]) : ViewAttr()};
+  }
+};
+
+/// Returns whether an output stays on its ranks: a cache, or an update of a parameter.
+inline bool staysOnRanks(DictionaryAttr output) { return getCache(output) || Update::get(output); }
 
 } // namespace mlir::tpc
 

@@ -3,6 +3,7 @@
 #include "Constants.h"
 #include "Movement.h"
 #include "Simplify.h"
+#include "tpc/Dialect/State.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -25,12 +26,14 @@ struct ShortenChain : public RewritePattern {
   }
 };
 
-/// Folds transposes, slices and reshapes of parameters into views.
+/// Folds transposes, slices and reshapes of parameters into views; not in a training step, whose
+/// updates replace the elements of one view.
 struct FoldIntoView : public RewritePattern {
   FoldIntoView(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 2, context) {}
 
   LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
-    if (!isa<ReshapeOp, TransposeOp, SliceOp>(op))
+    if (!isa<ReshapeOp, TransposeOp, SliceOp>(op) ||
+        op->getParentOfType<ModuleOp>()->hasAttr(kOptimizerAttr))
       return failure();
     auto parameter = op->getOperand(0).getDefiningOp<ParameterOp>();
     auto type = cast<RankedTensorType>(op->getResult(0).getType());

@@ -143,6 +143,8 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
         output.push_back(attrs.getNamedAttr(kCopiesAttr, copies));
       if (Attribute cache = main.getResultAttr(i, kCacheAttr))
         output.push_back(attrs.getNamedAttr(kCacheAttr, cache));
+      if (Attribute update = main.getResultAttr(i, kUpdateAttr))
+        output.push_back(attrs.getNamedAttr(kUpdateAttr, update));
       outputs.push_back(attrs.getDictionaryAttr(output));
     }
 

@@ -12,6 +12,7 @@
 #include "Memory.h"
 #include "tpc/Buffer/Async.h"
 #include "tpc/Dialect/Async.h"
+#include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -82,6 +83,9 @@ public:
                       Type element, Access access = Access::Dense);
   /// Checks that a cache's memory has the value of its output at the end of a step.
   LogicalResult checkCacheResult(OutputOp op, FlatSymbolRefAttr cache);
+  /// Checks that the next call replaces a parameter by the value of its output, after the last read
+  /// of parameters.
+  LogicalResult checkUpdate(OutputOp op, const Update &update);
   /// Starts the reads and writes of a call.
   void beginCall() { reads.clear(), writes.clear(); }
   /// Checks that `index` is the index of the parameter that defines `tensor`.

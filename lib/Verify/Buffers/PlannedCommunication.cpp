@@ -257,6 +257,8 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
         cast<DictionaryAttr>(op->getParentOfType<PipelineOp>().getOutputs()[op.getIndex()]);
     if (FlatSymbolRefAttr cache = getCache(attrs))
       return c.checkCacheResult(op, cache);
+    if (std::optional<Update> update = Update::get(attrs))
+      return c.checkUpdate(op, *update);
     auto call = c.next<buffer::OutputOp>(op);
     if (!call)
       return failure();

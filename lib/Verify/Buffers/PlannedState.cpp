@@ -143,6 +143,45 @@ LogicalResult PlanChecker::checkState(Operation *call, buffer::StateOp state,
   return success();
 }
 
+LogicalResult PlanChecker::checkUpdate(OutputOp op, const Update &update) {
+  auto call = next<buffer::UpdateOp>(op);
+  if (!call)
+    return failure();
+  Type type = op.getValue().getType();
+  buffer::LoadAttr load = buffer::LoadAttr::get(module.getContext(), buffer::ParameterUse::Dense,
+                                                update.weight.getAttr(), update.view, type);
+  if (failed(checkLoad(call, call.getIndex(), load)) ||
+      failed(read(call, call.getFrom(), op.getValue())) ||
+      failed(compare(call, "bytes", call.getBytes(),
+                     SymExpr(getElementBytes(type)) * partSizes.elements(type))))
+    return failure();
+  if (partSizes.count("mb") > 1)
+    return call.emitOpError("is in a loop over micro-batches, of which each would update it");
+  SmallVector<Operation *> ends{call}; // the call, and the loop that contains it
+  if (auto rounds = dyn_cast<buffer::RoundsOp>(call->getParentOp()))
+    ends.push_back(rounds);
+  for (Operation *end : ends)
+    for (Operation *later = end->getNextNode(); later; later = later->getNextNode())
+      if (!isa<buffer::UpdateOp, buffer::OutputOp, buffer::PopOp, buffer::ParameterOp,
+               buffer::SlotOp>(later))
+        return later->emitOpError() << "may read parameters, but @" << load.getWeight().getValue()
+                                    << " is updated before";
+  for (Operation &before : *call->getBlock()) {
+    auto other = dyn_cast<buffer::UpdateOp>(before);
+    if (other == call)
+      break;
+    if (other && succeeded(checkLoad(nullptr, other.getIndex(), load)))
+      return call.emitOpError() << "is a second update of @" << load.getWeight().getValue();
+  }
+  // All parameters of the weight have the memory that is updated, so that none keeps old elements.
+  for (auto entry : module.getOps<buffer::EntryOp>())
+    if (entry.getLoad() != load && entry.getLoad().getWeight() == load.getWeight() &&
+        (!update.view || !entry.getLoad().getView() || entry.getLoad().getView() == update.view))
+      return call.emitOpError() << "updates " << load << ", but " << entry.getLoad()
+                                << " is another copy of its elements";
+  return success();
+}
+
 LogicalResult PlanChecker::checkCacheResult(OutputOp op, FlatSymbolRefAttr cache) {
   buffer::StateOp state;
   function.walk([&](buffer::StateOp other) {

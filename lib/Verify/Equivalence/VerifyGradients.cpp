@@ -112,7 +112,7 @@ FailureOr<double> GradientCheck::differentiate(const llvm::StringMap<double> &fa
 LogicalResult GradientCheck::compare(const llvm::StringMap<double> &factors, bool &equal) {
   constexpr double tolerance = 1e-7;
   double expected = 0, magnitude = 0;
-  for (const Gradient &gradient : gradients) {
+  for (Gradient &gradient : gradients) {
     double term = factors.lookup(gradient.parameter.getWeight()) * gradient.product;
     expected += term;
     magnitude += std::fabs(term);

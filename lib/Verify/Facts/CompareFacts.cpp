@@ -144,7 +144,7 @@ LogicalResult Comparison::comparePort(const Port &have, const Port &want, const 
   if (have.type != want.type)
     return emitError(loc) << what << " is " << have.type << ", but " << whose << "'s is "
                           << want.type;
-  for (StringRef name : {kNameAttr, kDefaultAttr, kRequiredAttr, kCacheAttr}) {
+  for (StringRef name : {kNameAttr, kDefaultAttr, kRequiredAttr, kCacheAttr, kUpdateAttr}) {
     Attribute wanted = want.attributes.get(name);
     bool mayName = !all && name == kNameAttr && !wanted;
     if (!mayName && failed(compare(loc, what, name, have.attributes.get(name), wanted)))

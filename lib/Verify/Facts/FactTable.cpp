@@ -73,6 +73,10 @@ static constexpr ManifestFact manifestFacts[] = {
     {"generation.window_capacity", "`tpc.step`", FACTS ", " GENERATION},
     {"generation.window_lengths", "`tpc.step`", FACTS ", " GENERATION},
 
+    {"training.optimizer", "`tpc.optimizer`", FACTS},
+    {"training.beta1", "`tpc.optimizer`", FACTS},
+    {"training.beta2", "`tpc.optimizer`", FACTS},
+
     {"files[].path", "file of the `tpc.weight`, `tpc.source`", FACTS},
     {"files[].bytes", "the file", "processes compare it when they have opened the file"},
     {"files[].digest", "the file", "processes compare it when they have opened the file"},
@@ -96,6 +100,7 @@ static constexpr ManifestFact manifestFacts[] = {
     {"parameters[].source_shape[]", "type of the `tpc.weight`", FACTS},
     {"parameters[].use", "the `tpc_buffer.entry`", BUFFERS},
     {"parameters[].init", "norms of the program", EQUIVALENCE "; " LOWERED " on lowered text"},
+    {"parameters[].updated", "`tpc.update`", BUFFERS},
     {"parameters[].beside", "the `tpc_buffer.product`", BUFFERS},
 };
 
@@ -112,6 +117,8 @@ static constexpr AttributeFact attributeFacts[] = {
 
     {kCacheAttr, Reference::None, FACTS},
     {kStepAttr, Reference::Model, FACTS ", " GENERATION},
+    {kUpdateAttr, Reference::None, FACTS ", " BUFFERS},
+    {kOptimizerAttr, Reference::Model, FACTS},
 
     {kShardingAttr, Reference::None,
      "a user's request; " EQUIVALENCE " proves the program for any choice"},

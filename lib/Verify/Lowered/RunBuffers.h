@@ -108,6 +108,9 @@ public:
   FailureOr<MemoryView> getInput(Operation *op, int64_t index);
   /// Returns a rank's slice of a cache.
   FailureOr<MemoryView> getState(Operation *op, FlatSymbolRefAttr cache, int rank);
+  /// Stores the new elements of a rank's shard of a parameter as an output.
+  LogicalResult deliverUpdate(Operation *op, buffer::LoadAttr load, int rank,
+                              const Numbers &numbers);
   /// Returns null if the entry does not exist.
   buffer::EntryOp getEntry(StringRef name) const { return symbols.lookup<buffer::EntryOp>(name); }
   FailureOr<MemoryView> getParameter(Operation *op, buffer::EntryOp entry, int rank, Type element);

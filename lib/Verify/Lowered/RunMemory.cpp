@@ -251,6 +251,32 @@ struct OutputRun : RunModel<OutputRun, buffer::OutputOp> {
     return success();
   }
 };
+/// Checks that a dense parameter of this size is replaced, and delivers the new elements. Ranks
+/// with the same elements must have equal ones.
+struct UpdateRun : RunModel<UpdateRun, buffer::UpdateOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::UpdateOp>(base);
+    for (int rank : frame.active) {
+      buffer::EntryOp entry = m.get(frame, op.getIndex(), rank).entry;
+      if (!entry || entry.getLoad().getUse() != buffer::ParameterUse::Dense)
+        return m.fail(op, rank) << "updates a parameter that is not dense";
+      const MemoryView &from = m.get(frame, op.getFrom(), rank).view;
+      auto view = m.getParameter(op, entry, rank, getElementTypeOrSelf(entry.getLoad().getType()));
+      if (failed(view))
+        return failure();
+      int64_t bytes = m.evaluate(op.getBytes(), rank), each = from.type.getBytes();
+      if (bytes != view->elements * each)
+        return m.fail(op, rank) << "updates " << bytes << " bytes of a parameter of "
+                                << view->elements * each;
+      FailureOr<Numbers> numbers = m.read(op, frame, op.getFrom(), rank, view->elements);
+      if (failed(numbers) || failed(m.deliverUpdate(op, entry.getLoad(), rank, *numbers)))
+        return failure();
+      for (auto [i, number] : llvm::enumerate(*numbers))
+        view->store(i, number);
+    }
+    return success();
+  }
+};
 } // namespace
 
 void lowered::attachMemoryRuns(MLIRContext *context) {
@@ -268,4 +294,5 @@ void lowered::attachMemoryRuns(MLIRContext *context) {
   buffer::CallOp::attachInterface<CallRun>(*context);
   buffer::RoundsOp::attachInterface<RoundsRun>(*context);
   buffer::OutputOp::attachInterface<OutputRun>(*context);
+  buffer::UpdateOp::attachInterface<UpdateRun>(*context);
 }

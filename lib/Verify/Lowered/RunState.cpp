@@ -133,6 +133,41 @@ LogicalResult BufferMachine::deliverStates() {
   return success();
 }
 
+LogicalResult BufferMachine::deliverUpdate(Operation *op, buffer::LoadAttr load, int rank,
+                                           const Numbers &numbers) {
+  PipelineOp pipeline = *world.getModule().getOps<PipelineOp>().begin();
+  for (auto [i, attrs] : llvm::enumerate(pipeline.getOutputs().getAsRange<DictionaryAttr>())) {
+    std::optional<Update> update = Update::get(attrs);
+    if (!update || update->weight.getAttr() != load.getWeight() || update->view != load.getView())
+      continue;
+    Output &output = outputs[i];
+    const interpret::RankSlice &part = world.getSlice(load.getType(), ranks[rank]);
+    interpret::Shape whole = world.getWholeShape(load.getType());
+    int64_t next = 0;
+    bool differs = false;
+    const double slack = roundsNumbers ? 0.02 : 1e-9;
+    if (interpret::countElements(part.shape) != int64_t(numbers.size()) ||
+        interpret::countElements(whole) != int64_t(output.data.size()))
+      return fail(op, rank) << "updates a parameter of another size than output " << i;
+    output.delivered = op;
+    interpret::forEachIndex(part.shape, [&](ArrayRef<int64_t> index) {
+      int64_t element = 0;
+      for (auto [d, at] : llvm::enumerate(index))
+        element = element * whole[d] + part.indices[d][at];
+      double value = numbers[next].f, other = output.data[element].f,
+             size = std::max(std::fabs(other), std::fabs(value));
+      differs |= output.known[element] && !(std::fabs(value - other) <= slack * (1 + size));
+      output.data[element] = numbers[next++];
+      output.known[element] = true;
+    });
+    if (differs)
+      return fail(op, rank) << "updates " << load
+                            << " to other elements than a rank with the same shard";
+    return success();
+  }
+  return fail(op, rank) << "updates " << load << ", which no output replaces";
+}
+
 namespace {
 struct StateRun : RunModel<StateRun, buffer::StateOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {

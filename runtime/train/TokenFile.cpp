@@ -1,0 +1,145 @@
+//===- TokenFile.cpp - Token ids of a training run ------------------------===//
+
+#include "train/TokenFile.h"
+#include "generate/Random.h"
+#include "program/Error.h"
+#include <cstring>
+#include <numeric>
+#include <sys/mman.h>
+#include <utility>
+
+namespace tpc::rt {
+namespace {
+
+template <class T> T readAs(const std::byte *from) {
+  T value; // the elements of a .npy file may be unaligned
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+/// Returns the text after `key` in the header of a .npy file, or nothing.
+std::string_view after(std::string_view header, std::string_view key) {
+  size_t at = header.find(key);
+  return at == std::string_view::npos ? std::string_view() : header.substr(at + key.size());
+}
+
+} // namespace
+
+void TokenFile::refuse(const std::string &why) const {
+  throw UserError("--data " + file.path() + ": " + why);
+}
+
+int64_t TokenFile::readHeader() {
+  unsigned char start[12] = {};
+  if (file.size() < 12 || !file.readAt(start, 12, 0))
+    refuse("the file is too short for a .npy header");
+  if (std::memcmp(start, "\x93NUMPY", 6) != 0)
+    refuse("the file is not a .npy file");
+  bool isLong = start[6] > 1;
+  int64_t length = start[8] | start[9] << 8;
+  if (isLong)
+    length |= int64_t(start[10]) << 16 | int64_t(start[11]) << 24;
+  int64_t begin = isLong ? 12 : 10;
+  if (length > file.size() - begin || length > 1 << 20)
+    refuse("the .npy header exceeds the file");
+  std::string header(static_cast<size_t>(length), ' ');
+  if (!file.readAt(header.data(), static_cast<uint64_t>(length), static_cast<uint64_t>(begin)))
+    refuse("the file cannot be read");
+  std::string_view descr = after(header, "'descr': '"), shape = after(header, "'shape': (");
+  std::string_view name = descr.substr(0, descr.find('\''));
+  if (name == "<u2")
+    type = Type::U16;
+  else if (name == "<u4")
+    type = Type::U32;
+  else if (name == "<i4")
+    type = Type::I32;
+  else if (name == "<i8")
+    type = Type::I64;
+  else
+    refuse("the elements are '" + std::string(name) + "', but token ids are u16, u32, i32 or i64");
+  size_t comma = shape.find(',');
+  if (comma == std::string_view::npos || comma + 1 >= shape.size() || shape[comma + 1] != ')')
+    refuse("the array must have one dimension");
+  return begin + length;
+}
+
+TokenFile::TokenFile(const std::string &path) : file(path) {
+  auto endsWith = [&](std::string_view ending) { return path.ends_with(ending); };
+  int64_t begin = 0;
+  if (endsWith(".npy"))
+    begin = readHeader();
+  else if (endsWith(".u32"))
+    type = Type::U32;
+  else if (endsWith(".i32"))
+    type = Type::I32;
+  else if (endsWith(".i64"))
+    type = Type::I64;
+  int64_t each = type == Type::U16 ? 2 : type == Type::I64 ? 8 : 4;
+  if ((file.size() - begin) % each != 0)
+    refuse("the file has " + std::to_string(file.size() - begin) +
+           " bytes of token ids, which is no multiple of the " + std::to_string(each) +
+           " bytes of " + typeName() + "; name files of other integers .u32, .i32, .i64 or .npy");
+  count = (file.size() - begin) / each;
+  if (file.size() == 0)
+    return;
+  void *memory =
+      mmap(nullptr, static_cast<size_t>(file.size()), PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  if (memory == MAP_FAILED)
+    refuse("the file cannot be mapped");
+  mapped = static_cast<const std::byte *>(memory);
+  first = mapped + begin;
+}
+
+TokenFile::~TokenFile() {
+  if (mapped)
+    munmap(const_cast<std::byte *>(mapped), static_cast<size_t>(file.size()));
+}
+
+const char *TokenFile::typeName() const {
+  switch (type) {
+  case Type::U16:
+    return "u16";
+  case Type::U32:
+    return "u32";
+  case Type::I32:
+    return "i32";
+  case Type::I64:
+    return "i64";
+  }
+  return "";
+}
+
+int64_t TokenFile::at(int64_t i) const {
+  switch (type) {
+  case Type::U16:
+    return readAs<uint16_t>(first + 2 * i);
+  case Type::U32:
+    return readAs<uint32_t>(first + 4 * i);
+  case Type::I32:
+    return readAs<int32_t>(first + 4 * i);
+  case Type::I64:
+    return readAs<int64_t>(first + 8 * i);
+  }
+  return 0;
+}
+
+// A Fisher-Yates shuffle; number i of an epoch is a function of seed, epoch and i.
+int64_t SampleOrder::at(int64_t position) {
+  if (int64_t wanted = position / samples; wanted != epoch) {
+    epoch = wanted;
+    order.resize(static_cast<size_t>(samples));
+    std::iota(order.begin(), order.end(), 0);
+    for (int64_t i = samples - 1; i > 0; --i) {
+      PhiloxCounter bits =
+          philox({static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32),
+                  static_cast<uint32_t>(epoch), static_cast<uint32_t>(epoch >> 32)},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+      uint64_t number = uint64_t(bits[1]) << 32 | bits[0];
+      std::swap(order[static_cast<size_t>(i)],
+                order[static_cast<size_t>(number % static_cast<uint64_t>(i + 1))]);
+    }
+  }
+  return order[static_cast<size_t>(position % samples)];
+}
+
+} // namespace tpc::rt

@@ -1,0 +1,304 @@
+"""Training executables: optimizers, schedules, checkpoints, and errors, on a small program whose
+gradients are written by hand; and training of GPT-2 against PyTorch (test/Models/training.py).
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+
+import harness
+import training_data
+from tpc import checkpoint
+
+MODELS = harness.TOP / "test" / "Models"
+PROGRAM = harness.TOP / "test" / "Transforms" / "Inputs" / "training.mlir"
+SHAPES = {"table": (16, 8), "up": (8, 12), "down": (12, 4), "shift": (4,)}
+BATCH, SEQUENCE = 4, 3
+DATA = np.random.default_rng(1).integers(0, 16, 60).astype(np.uint16)
+
+
+def batch_of(step):
+    ids, labels = training_data.batch_of(DATA, step, BATCH, SEQUENCE)
+    return ids.reshape(-1), labels.reshape(-1)
+
+
+class Reference:
+    """The program in NumPy, in double precision, and PyTorch's formulas of optimizers."""
+
+    def __init__(self, weights, optimizer, **settings):
+        self.weights = {name: values.astype(float) for name, values in weights.items()}
+        self.optimizer, self.settings = optimizer, settings
+        self.moments = {name: [0.0, 0.0] for name in weights}
+
+    def gradients(self, ids, labels):
+        w = self.weights
+        x = w["table"][ids]
+        hidden = x @ w["up"]
+        y = hidden @ w["down"] + w["shift"]
+        valid = (labels >= 0)[:, None]
+        difference = (y - 0.1 * labels[:, None]) * valid
+        dy = difference * 2 / valid.sum()
+        dhidden = dy @ w["down"].T
+        loss = (difference**2).sum() / valid.sum()
+        return loss, {"up": x.T @ dhidden, "down": hidden.T @ dy, "shift": dy.sum(0)}
+
+    def step(self, ids, labels, step, rate):
+        settings = self.settings
+        loss, gradients = self.gradients(ids, labels)
+        norm = np.sqrt(sum((g**2).sum() for g in gradients.values()))
+        factor = min(1, settings["clip"] / (norm + 1e-6)) if settings.get("clip") else 1
+        for name, gradient in gradients.items():
+            gradient, weight, moments = gradient * factor, self.weights[name], self.moments[name]
+            decay = settings.get("decay", 0) if weight.ndim > 1 else 0
+            if self.optimizer == "sgd":
+                gradient = gradient + decay * weight
+                moments[0] = settings.get("momentum", 0) * moments[0] + gradient
+                self.weights[name] = weight - rate * moments[0]
+                continue
+            b1, b2 = settings.get("beta1", 0.9), settings.get("beta2", 0.999)
+            moments[0] = b1 * moments[0] + (1 - b1) * gradient
+            moments[1] = b2 * moments[1] + (1 - b2) * gradient**2
+            scale = np.sqrt(moments[1]) / np.sqrt(1 - b2**step) + 1e-8
+            weight = weight * (1 - rate * decay)
+            self.weights[name] = weight - rate / (1 - b1**step) * moments[0] / scale
+        return loss, norm
+
+
+class Training:
+    """Compiled training programs, their weights and their data."""
+
+    def __init__(self, tpcc, folder):
+        self.tpcc, self.folder = tpcc, folder
+        random = np.random.default_rng(0)
+        self.weights = {
+            name: random.normal(0, 0.5, shape).astype(np.float32) for name, shape in SHAPES.items()
+        }
+        flat = np.concatenate([values.reshape(-1) for values in self.weights.values()])
+        flat.tofile(folder / "linear.bin")
+        DATA.tofile(folder / "data.bin")
+        self.steps = {}
+
+    def compile(self, optimizer, grid="tp1", *arguments):
+        if optimizer not in self.steps:
+            path = self.folder / f"step{len(self.steps)}.mlir"
+            options = f"--tpc-add-optimizer=optimizer={optimizer}"
+            text = harness.run([harness.tool("tpc-opt"), PROGRAM, options]).check().stdout
+            path.write_text(text)
+            self.steps[optimizer] = path
+        return self.tpcc.compile(self.steps[optimizer], grid, *arguments)
+
+    def flags(self, steps, rate=0.1, data="data.bin", **more):
+        flags = ["--data", self.folder / data, "--steps", str(steps), "--lr", str(rate)]
+        more = {"batch": BATCH, "sequence": SEQUENCE, **more}
+        for name, value in more.items():
+            flags += [f"--{name.replace('_', '-')}", str(value)]
+        return flags
+
+    def run(self, program, steps, transport="threads", **more):
+        result = program.call(self.flags(steps, **more), transport).check()
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def training(tpcc, tmp_path_factory):
+    return Training(tpcc, tmp_path_factory.mktemp("training"))
+
+
+def compare(training, lines, optimizer, rates, **settings):
+    reference = Reference(training.weights, optimizer, **settings)
+    for step, (line, rate) in enumerate(zip(lines, rates, strict=True), 1):
+        loss, norm = reference.step(*batch_of(step), step, rate)
+        assert line["step"] == step
+        np.testing.assert_allclose(line["loss"], loss, rtol=2e-5)
+        np.testing.assert_allclose(line["grad_norm"], norm, rtol=2e-5)
+        np.testing.assert_allclose(line["lr"], rate, rtol=1e-6)
+    return reference
+
+
+@pytest.mark.parametrize("grid", ["tp1", "tp2", "tp2,dp2", "dp3"])
+def test_sgd(training, grid, tmp_path):
+    program = training.compile("sgd:momentum=0.9", grid)
+    lines = training.run(program, 25, rate=0.02, save=tmp_path)
+    reference = compare(training, lines, "sgd", [0.02] * 25, momentum=0.9)
+    assert np.mean([line["loss"] for line in lines[-5:]]) < lines[0]["loss"] / 2
+    weights = checkpoint.read_tensors(tmp_path)
+    assert set(weights) == {"up", "down", "shift"}
+    for name, values in weights.items():
+        np.testing.assert_allclose(values, reference.weights[name], atol=1e-5)
+
+
+@pytest.mark.parametrize("grid", ["tp2", "tp2,dp2"])
+def test_adamw(training, grid, tmp_path):
+    program = training.compile("adamw:decay=0.1,clip=0.5", grid)
+    lines = training.run(
+        program, 20, rate=0.05, warmup=5, schedule="cosine", last_lr=0.01, save=tmp_path
+    )
+    rates = [0.05 * s / 5 for s in range(1, 6)]
+    rates += [0.01 + 0.04 * (1 + np.cos(np.pi * s / 15)) / 2 for s in range(1, 16)]
+    reference = compare(training, lines, "adamw", rates, decay=0.1, clip=0.5)
+    for name, values in checkpoint.read_tensors(tmp_path).items():
+        np.testing.assert_allclose(values, reference.weights[name], atol=1e-4)
+
+
+def without_speed(lines):
+    return [{k: v for k, v in line.items() if k != "tokens_per_second"} for line in lines]
+
+
+@pytest.mark.parametrize("transport", ["threads", "mpi"])
+def test_resume_is_equal(training, transport, tmp_path):
+    """A run that is saved and resumed has the bits of one that is not."""
+    program = training.compile("adamw:decay=0.1,clip=0.5", "tp2,dp2")
+    whole = training.run(program, 10, save=tmp_path / "whole")
+    first = training.run(program, 5, transport, save=tmp_path / "parts")
+    last = training.run(program, 10, transport, save=tmp_path / "parts", resume=tmp_path / "parts")
+    assert without_speed(first + last) == without_speed(whole)
+    for rank in range(4):
+        name = f"step-10/rank-{rank}.safetensors"
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+
+
+def test_sigterm_saves(training, tmp_path):
+    program = training.compile("sgd", "tp2")
+    command = [*program.command(), *training.flags(10**9, save=tmp_path / "saved")]
+    process = subprocess.Popen(
+        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    out, error = process.communicate(timeout=60)
+    assert process.returncode == 0 and "stopped by SIGTERM" in error, error
+    last = json.loads(out.splitlines()[-1])["step"]
+    assert checkpoint.find_step(tmp_path / "saved").name == f"step-{last}"
+
+
+def fail(training, program, *messages, steps=2, **more):
+    result = program.call(training.flags(steps, **more))
+    assert result.returncode == 1, result
+    for message in messages:
+        assert message in result.stderr, result
+
+
+def test_data_errors(training):
+    program = training.compile("sgd", "tp2")
+
+    def write(name, values, dtype):
+        np.array(values, dtype).tofile(training.folder / name)
+        return name
+
+    np.save(training.folder / "float.npy", np.zeros(40, np.float32))
+    (training.folder / "odd.bin").write_bytes(b"123")
+    short = write("short.bin", [1, 2, 3], np.uint16)
+    fail(training, program, "the file has 3 tokens", "needs 4", data=short)
+    few = write("few.bin", [1] * 10, np.uint16)
+    fail(training, program, "the file has 3 samples", "--batch 4", data=few)
+    fail(training, program, "the elements are '<f4'", data="float.npy")
+    fail(training, program, "no multiple of the 2 bytes of u16", data="odd.bin")
+    large = write("large.bin", [1] * 20 + [16] + [1] * 40, np.uint16)
+    fail(training, program, "token 20 is 16", "ids from 0 to 15", data=large, steps=10)
+    negative = write("negative.i64", [1] * 20 + [-1] + [1] * 40, np.int64)
+    fail(training, program, "token 20 is -1", data=negative, steps=10)
+    ignored = write("ignored.i64", [3] + [-100] * 60, np.int64)
+    fail(training, program, "all labels of the batch are ignored", data=ignored)
+    fail(training, program, "absent.bin", data="absent.bin")
+    result = program.call(["--data", training.folder / "data.bin", "--steps", "2", "--lr", "1"])
+    assert "training needs --sequence N" in result.stderr
+
+
+def test_nan_stops(training, tmp_path):
+    program = training.compile("sgd", "tp2")
+    fail(
+        training,
+        program,
+        "the run stops, and this step is not saved",
+        steps=200,
+        rate=1e9,
+        save=tmp_path,
+        save_every=1,
+    )
+    last = checkpoint.read_tensors(tmp_path)
+    assert all(np.isfinite(values).all() for values in last.values())
+
+
+def test_checkpoint_errors(training, tmp_path):
+    program = training.compile("sgd:momentum=0.9", "tp2")
+    training.run(program, 4, save=tmp_path / "a", save_every=2)
+    flags = {"steps": 6, "resume": tmp_path / "a"}
+    fail(training, program, "there is no checkpoint", steps=6, resume=training.folder)
+    fail(training, program, "--batch 4, not 3", **{**flags, "batch": 3})
+    fail(training, program, "--seed 0, not 1", seed=1, **flags)
+    other = training.compile("sgd", "tp2")
+    fail(training, other, "is of another model or optimizer", **flags)
+    dp = training.compile("sgd:momentum=0.9", "tp2,dp2")
+    fail(training, dp, "is of the grid", **flags)
+    file = tmp_path / "a" / "step-4" / "rank-1.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-5] ^= 1
+    file.write_bytes(content)
+    fail(training, program, "rank-1.safetensors' is damaged", **flags)
+    (tmp_path / "a" / "step-4" / "index.json").write_text("{")
+    fail(training, program, "index.json is missing or not an index", **flags)
+    shutil.rmtree(tmp_path / "a" / "step-4")
+    lines = training.run(program, **flags)
+    assert [line["step"] for line in lines] == [3, 4, 5, 6]
+
+
+def test_full_disk_keeps_checkpoints(training, tmp_path):
+    """A limit on file sizes makes a save fail, as a full disk does."""
+    program = training.compile("sgd:momentum=0.9", "tp2")
+    training.run(program, 2, save=tmp_path)
+    limited = harness.by_rank(program, tmp_path, "trap '' XFSZ; ulimit -f 1")
+    flags = training.flags(4, save=tmp_path, resume=tmp_path)
+    result = limited.call(flags)
+    assert result.returncode == 1 and "cannot write checkpoint file" in result.stderr, result
+    names = sorted(path.name for path in tmp_path.iterdir() if path.is_dir())
+    assert names == ["step-2"]
+    assert [line["step"] for line in training.run(program, 3, resume=tmp_path)] == [3]
+
+
+def test_export(training, tmp_path):
+    program = training.compile("adamw:decay=0.1,clip=0.5", "tp2,dp2")
+    training.run(program, 2, save=tmp_path)
+    file = tmp_path / "weights.safetensors"
+    checkpoint.main(["export", str(tmp_path), "-o", str(file)])
+    tensors = checkpoint.read_safetensors(file)
+    weights = checkpoint.read_tensors(tmp_path)
+    assert {name: values.tobytes() for name, values in weights.items()} == tensors
+    moments = checkpoint.read_tensors(tmp_path, moments=True)
+    assert set(moments) - set(weights) == {
+        f"adamw.{kind}.{name}" for kind in ("mean", "variance") for name in weights
+    }
+
+
+@pytest.mark.parametrize(
+    "grid, optimizer",
+    [
+        ("tp1", "sgd:momentum=0.9"),
+        ("tp2", "adamw:decay=0.1,clip=1"),
+        pytest.param("tp2", "sgd:momentum=0.9", marks=pytest.mark.long),
+        pytest.param("dp2", "sgd:momentum=0.9", marks=pytest.mark.long),
+        pytest.param("tp2,sp,dp2", "sgd:momentum=0.9", marks=pytest.mark.long),
+        pytest.param("tp1", "adamw:decay=0.1,clip=1", marks=pytest.mark.long),
+        pytest.param("dp2", "adamw:decay=0.1,clip=1", marks=pytest.mark.long),
+    ],
+)
+def test_gpt2(tpcc, grid, optimizer, tmp_path):
+    name = "gpt2-tiny-nopast"
+    expected = json.loads((MODELS / "training" / f"{name}.json").read_text())[optimizer]
+    program = tpcc.compile(MODELS / f"{name}.onnx", grid, "--train", f"--optimizer={optimizer}")
+    training_data.make_data(1000).tofile(tmp_path / "data.u16")
+    flags = ["--data", tmp_path / "data.u16", "--batch", str(training_data.BATCH)]
+    flags += ["--sequence", str(training_data.SEQUENCE), "--steps", str(training_data.STEPS)]
+    flags += ["--lr", str(expected["rate"]), "--save", tmp_path / "saved"]
+    lines = [json.loads(line) for line in program.call(flags).check().stdout.splitlines()]
+    limit = 1e-5 if optimizer.startswith("sgd") else 1e-4
+    np.testing.assert_allclose(
+        [line["loss"] for line in lines], expected["losses"], rtol=limit, atol=limit
+    )
+    weights = checkpoint.read_tensors(tmp_path / "saved")
+    assert set(weights) == set(expected["weights"])
+    for key, values in expected["weights"].items():
+        np.testing.assert_allclose(training_data.pick(weights[key]), values, atol=limit)
