@@ -162,7 +162,7 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
     auto attention = cast<AttentionOp>(op);
     return isComputed(attention.getQ()) && isComputed(attention.getK()) &&
            isComputed(attention.getV()) && isComputed(attention.getBias()) &&
-           isComputed(attention.getSlopes());
+           isComputed(attention.getSlopes()) && isComputed(attention.getSinks());
   }
 
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
@@ -224,13 +224,15 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
     Value from[] = {p.getBuffer(op.getQ()), p.getBuffer(op.getK()), p.getBuffer(op.getV())};
     Value keyMask = bufferOf(op.getKeyMask()), mask = bufferOf(op.getMask()),
           bias = bufferOf(op.getBias()), slopes = bufferOf(op.getSlopes()),
-          lengths = bufferOf(op.getLengths()), to = p.getBuffer(op.getResult());
+          sinks = bufferOf(op.getSinks()), lengths = bufferOf(op.getLengths()),
+          to = p.getBuffer(op.getResult());
     buffer::AttentionOp::create(
-        p.builder(), p.getLoc(), from[0], from[1], from[2], keyMask, mask, bias, slopes, lengths,
-        to, p.expr(q[0]), p.expr(q[1]), p.expr(k[1]), p.expr(q[2]), p.expr(k[2]), p.expr(q[3]),
-        p.expr(v[3]), p.exprs({queryRow, keyRow, valueRow, q[2] * v[3]}), getStrides(op.getMask()),
-        getStrides(op.getBias()), slopesAt, lengths ? p.exprs(cacheStrides) : ArrayAttr(), causal,
-        after, op.getScaleAttr(), op.getSoftcapAttr(),
+        p.builder(), p.getLoc(), from[0], from[1], from[2], keyMask, mask, bias, slopes, sinks,
+        lengths, to, p.expr(q[0]), p.expr(q[1]), p.expr(k[1]), p.expr(q[2]), p.expr(k[2]),
+        p.expr(q[3]), p.expr(v[3]), p.exprs({queryRow, keyRow, valueRow, q[2] * v[3]}),
+        getStrides(op.getMask()), getStrides(op.getBias()), slopesAt,
+        lengths ? p.exprs(cacheStrides) : ArrayAttr(), causal, after, op.getScaleAttr(),
+        op.getSoftcapAttr(),
         op.getMaskedRow() == MaskedRow::Uniform ? p.builder().getUnitAttr() : UnitAttr());
     return success();
   }

@@ -250,6 +250,7 @@ template <> void Call<buffer::AttentionOp>::emit(Operation *base, HostEmitter &e
       .window_offset = op.getAfter() ? e.expr(*op.getAfter()) : e.i64(0),
       .slopes = e.pointer(op.getSlopes()),
       .slopes_offset = op.getSlopesAt() ? e.expr(*op.getSlopesAt()) : e.i64(0),
+      .sinks = e.pointer(op.getSinks()),
       .lengths = e.pointer(op.getLengths()),
       .pages = e.null(),
       .k_batch_stride = list(op.getCacheStrides(), 0),
@@ -259,6 +260,7 @@ template <> void Call<buffer::AttentionOp>::emit(Operation *base, HostEmitter &e
       .dtype = e.dtype(op.getTo()),
       .bias_dtype = op.getBias() ? e.dtype(op.getBias()) : e.i32(TPC_F32),
       .slopes_dtype = op.getSlopes() ? e.dtype(op.getSlopes()) : e.i32(TPC_F32),
+      .sinks_dtype = op.getSinks() ? e.dtype(op.getSinks()) : e.i32(TPC_F32),
   });
   e.call(TPC_ABI(tpc_attention), args);
 }

@@ -126,6 +126,10 @@ TPC_INFER(AttentionOp) {
     if (getSizes(slopes) != Sizes{q[2]})
       return inferError(loc, "attention: slopes " + describe(getSizes(slopes)) + " must be " +
                                  describe({q[2]}) + ", one for each query head");
+  if (Value sinks = adaptor.getSinks())
+    if (getSizes(sinks) != Sizes{q[2]})
+      return inferError(loc, "attention: sinks " + describe(getSizes(sinks)) + " must be " +
+                                 describe({q[2]}) + ", one for each query head");
   if (Value lengths = adaptor.getLengths())
     if (getSizes(lengths) != Sizes{q[0]})
       return inferError(loc, "attention: lengths " + describe(getSizes(lengths)) + " must be " +
@@ -158,8 +162,9 @@ ShardingRule AttentionOp::getShardingRule() {
                              {sq},
                              {sk}});
   }
-  if (getSlopes())
-    rule.operands.push_back({heads});
+  for (Value ofHeads : {getSlopes(), getSinks()})
+    if (ofHeads)
+      rule.operands.push_back({heads});
   if (getLengths())
     rule.operands.push_back({{b}});
   rule.results = {{{b}, {sq}, heads, {dv}}};
@@ -181,6 +186,8 @@ LogicalResult AttentionOp::verify() {
     return failure();
   if (Value lengths = getLengths(); lengths && !isLengths(lengths))
     return emitOpError() << "takes lengths of i64 or i32, not " << lengths.getType();
+  if (getSinks() && getMaskedRow() != MaskedRow::Zero)
+    return emitOpError("has sinks, so a row without visible keys must be zero");
   return checkSize(*this, getCausalOffset(), "causal_offset");
 }
 

@@ -88,12 +88,13 @@ static void buildStagedChecks(mlir::OpPassManager &pm) {
 /// Adds the passes of a level without its verifiers.
 static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spec,
                        const std::shared_ptr<mlir::tpc::ReferenceModel> &reference,
-                       bool wideResidual = true, int64_t overlapChunks = 1) {
+                       bool wideResidual = true, int64_t overlapChunks = 1,
+                       const std::string &expertCapacity = "") {
   switch (level) {
   case Emit::Model:
     if (reference) // before folding
       pm.addPass(mlir::tpc::createVerifyBounds());
-    buildModelPassPipeline(pm, wideResidual);
+    buildModelPassPipeline(pm, wideResidual, expertCapacity);
     if (reference && !reference->module)
       pm.addPass(mlir::tpc::createRecordReference(reference));
     return;
@@ -379,7 +380,8 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
     else if (target == Emit::Model && options.gradients)
       buildGradientLevel(pm, options, reference);
     else if (!makesStep)
-      buildLevel(pm, target, options.spec, reference, options.wideResidual, options.overlapChunks);
+      buildLevel(pm, target, options.spec, reference, options.wideResidual, options.overlapChunks,
+                 options.expertCapacity);
     if (mlir::failed(pm.run(*module)) || mlir::failed(verify(target, target == level, onStep)))
       return mlir::failure();
     reached = target;

@@ -52,7 +52,8 @@ static void buildPreallocatedPasses(OpPassManager &pm, Form form, bool wideResid
 }
 
 /// Adds the passes from import to the model, or to a step with caches, before tpc-outline-layers.
-static void buildRaisingPasses(OpPassManager &pm, Form form) {
+static void buildRaisingPasses(OpPassManager &pm, Form form,
+                               const std::string &expertCapacity = "") {
   bool generates = form >= Form::Step;
   pm.addPass(createMaterializeAnnotations());
   if (generates)
@@ -75,6 +76,11 @@ static void buildRaisingPasses(OpPassManager &pm, Form form) {
   fn.addPass(createNormalizeTokens());
   fn.addPass(createCSEPass());
   fn.addPass(createRaiseExperts());
+  if (!expertCapacity.empty()) {
+    LimitExpertsOptions limit;
+    limit.capacity = expertCapacity;
+    fn.addPass(createLimitExperts(limit));
+  }
   fn.addPass(createSimplify()); // slices of experts' weights become views
   fn.addPass(createCSEPass());
   fn.addPass(createReportUnraised());
@@ -88,13 +94,15 @@ static void buildRaisingPasses(OpPassManager &pm, Form form) {
   }
 }
 
-static void buildModelPasses(OpPassManager &pm, Form form, bool wideResidual) {
-  buildRaisingPasses(pm, form);
+static void buildModelPasses(OpPassManager &pm, Form form, bool wideResidual,
+                             const std::string &expertCapacity = "") {
+  buildRaisingPasses(pm, form, expertCapacity);
   buildPreallocatedPasses(pm, form, wideResidual);
 }
 
-void ::tpc::buildModelPassPipeline(OpPassManager &pm, bool wideResidual) {
-  buildModelPasses(pm, Form::Model, wideResidual);
+void ::tpc::buildModelPassPipeline(OpPassManager &pm, bool wideResidual,
+                                   const std::string &expertCapacity) {
+  buildModelPasses(pm, Form::Model, wideResidual, expertCapacity);
 }
 
 void ::tpc::buildGradientPassPipeline(OpPassManager &pm) {

@@ -54,8 +54,10 @@ std::optional<ShardSpec> getSpec(GridAttr grid) {
                     std::to_string(grid.getAxisSize("tpy")));
   for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes())) {
     bool twoDimensions = axis.getValue() == "tpx" || axis.getValue() == "tpy";
+    // With replicas, ranks of ep are replicas.
+    bool isSplit = axis.getValue() == "dp" && size > 1;
     if (!twoDimensions)
-      add(axis.getValue(), size);
+      add(axis.getValue(), isSplit ? size * grid.getAxisSize("ep") : size);
     if (axis.getValue() != "tpy")
       order.push_back(axis.getValue() == "tpx" ? "tp" : axis.str());
   }

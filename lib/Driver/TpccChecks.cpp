@@ -9,6 +9,7 @@
 
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Support/ReadFile.h"
+#include "tpc/Transforms/Model/CapacityFactor.h"
 #include "tpc/printable.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -46,6 +47,21 @@ Error TpccSession::checkGradients() {
                      ": does not support pipeline stages and micro-batches; leave out "
                      "pp and mb in --megatron-shard=" +
                      options.megatronShard);
+  return Error::success();
+}
+
+Error TpccSession::checkExpertCapacity() {
+  const std::string &text = options.expertCapacity;
+  if (text.empty())
+    return Error::success();
+  if (!mlir::tpc::CapacityFactor::parse(text))
+    return makeError("--expert-capacity=" + text + ": must be a positive number, such as 1.25");
+  if (options.generate != Generate::No)
+    return makeError("--expert-capacity: tokens that a step of --generate drops would depend on "
+                     "the length of the step; leave it out");
+  if (!options.reference.empty())
+    return makeError("--reference: with --expert-capacity the program is proved against the model "
+                     "with limited experts; leave it out");
   return Error::success();
 }
 
@@ -138,6 +154,8 @@ Error TpccSession::check() {
                      "is compiled; leave it out");
 
   if (Error problem = checkGradients())
+    return problem;
+  if (Error problem = checkExpertCapacity())
     return problem;
   if (Error problem = checkQuantization())
     return problem;
@@ -234,6 +252,8 @@ Error TpccSession::checkLevel(Emit first) {
   if (options.gradients && first != Emit::Import)
     return refuse(options.train ? "--train" : "--gradients",
                   "; gradients are derived at an earlier level");
+  if (!options.expertCapacity.empty() && first != Emit::Import)
+    return refuse("--expert-capacity", "; experts are limited at an earlier level");
   if (options.generate != Generate::No && first != Emit::Import)
     return refuse("--generate", "; caches are derived at an earlier level");
   if (first <= Emit::Model)

@@ -193,6 +193,11 @@ bool TpccOptions::parse(int argc, char **argv) {
                "block of a column (int4:32, the default of int4). They are written to "
                "<output>.weights"),
       cl::value_desc("int8|int4[:block]"), cl::location(quantize), cl::cat(files));
+  cl::opt<std::string, true> expertCapacityOption(
+      "expert-capacity",
+      cl::desc("Maximum number of tokens of a sample that an expert computes, as a factor of the "
+               "mean number; others are dropped, in the order of tokens. Default: none is dropped"),
+      cl::value_desc("factor"), cl::location(expertCapacity), cl::cat(files));
   cl::opt<std::string> generateOption(
       "generate",
       cl::desc(
@@ -392,12 +397,13 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << versionText() << "\n"; });
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
   for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
-           &outputOption,      &targetOption,      &architecturesOption, &precisionOption,
-           &residualOption,    &overlapOption,     &quantizeOption,      &nameOption,
-           &marchOption,       &weightsOption,     &weightsMapOption,    &shardOption,
-           &linksOption,       &annotationsOption, &configurationOption, &referenceOption,
-           &certificateOption, &reportOption,      &shapeOption,         &memoryPlanOption,
-           &traceOption,       &lossOption,        &optimizerOption,     &noDecayOption})
+           &outputOption,        &targetOption,      &architecturesOption, &precisionOption,
+           &residualOption,      &overlapOption,     &quantizeOption,      &nameOption,
+           &marchOption,         &weightsOption,     &weightsMapOption,    &shardOption,
+           &linksOption,         &annotationsOption, &configurationOption, &referenceOption,
+           &certificateOption,   &reportOption,      &shapeOption,         &memoryPlanOption,
+           &traceOption,         &lossOption,        &optimizerOption,     &noDecayOption,
+           &expertCapacityOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
   for (auto *option : {&machineOption, &goalOption, &memoryOption})

@@ -355,6 +355,7 @@ mlir::LogicalResult TpccSession::run() {
                          writesWeights,
                          fixedInputs};
   compile.overlapChunks = getOverlapChunks(options);
+  compile.expertCapacity = options.expertCapacity;
   if (autoShard) {
     if (mlir::failed(chooseGrid(context, compile)))
       return mlir::failure();

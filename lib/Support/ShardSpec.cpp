@@ -36,7 +36,8 @@ private:
   std::array<bool, numAxes> seenAxis = {};
   std::vector<Axis> order;
   bool seenOrder = false, seenMicroBatches = false, seenVpp = false, seenEtp = false,
-       seenSequence = false, seenReshard = false, seenNode = false, seenManual = false;
+       groupsReplicas = false, seenSequence = false, seenReshard = false, seenNode = false,
+       seenManual = false;
   int64_t microBatches = 1, chunksPerRank = 1, expertTensor = 1, tensorX = 0, tensorY = 0,
           gpusPerNode = 0;
 };
@@ -202,8 +203,9 @@ bool Parser::parseItem() {
       std::string(example));
 }
 
-/// Adds an axis ep to the dense grid for the ranks of experts beyond those of tp. Ranks along this
-/// axis have the same tokens, and replicate all layers without experts.
+/// Adds an axis ep to the dense grid for the ranks of experts beyond those of tp. Without dp, ranks
+/// along this axis have the same tokens, and replicate all layers without experts. With dp, the
+/// axis is the minor part of dp; if it is all of dp, the axis is dp.
 bool Parser::addExpertRanks(std::array<int64_t, numAxes> &dense) {
   int64_t ep = sizes[unsigned(Axis::EP)], tp = sizes[unsigned(Axis::TP)];
   int64_t etp = seenEtp ? expertTensor : tp;
@@ -224,17 +226,20 @@ bool Parser::addExpertRanks(std::array<int64_t, numAxes> &dense) {
     return refuse("ep" + std::to_string(ep) + " with etp1 is not a multiple of tp" +
                   std::to_string(tp));
   int64_t added = etp == tp ? ep : ep / tp, dp = sizes[unsigned(Axis::DP)];
-  if (added > 1 && dp > 1 && added != dp)
+  if (added > 1 && dp > 1 && dp % added != 0)
     return refuse(
-        "the replicas of dp" + std::to_string(dp) +
-        " can have parts of the experts only "
-        "if they are all ranks of ep, that is with " +
+        "the replicas of dp" + std::to_string(dp) + " cannot form groups of " +
+        std::to_string(added) + " that have all experts, such as with " +
         (etp == tp ? "ep" + std::to_string(dp) : "ep" + std::to_string(dp * tp) + ",etp1") +
         "; without dp, the ranks of ep have the same tokens");
   if (added > 1 && dp > 1 && microBatches > 1)
     return refuse("ep over the replicas of dp" + std::to_string(dp) + " with mb" +
                   std::to_string(microBatches) + " is not supported; remove mb or dp");
-  if (dp == 1)
+  if (added < dp) {
+    dense[unsigned(Axis::DP)] = dp / added;
+    groupsReplicas = added > 1;
+  }
+  if (added != dp || dp == 1)
     dense[unsigned(Axis::EP)] = added;
   return true;
 }
@@ -358,6 +363,7 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
     error = message;
     return std::nullopt;
   }
+  spec.groupsReplicas = groupsReplicas;
   spec.tensorX = tensorX;
   spec.tensorY = tensorY;
   spec.gpusPerNode = gpusPerNode;
@@ -416,8 +422,9 @@ std::string ShardSpec::str() const {
   if (isTensor2D())
     add("tp" + std::to_string(tensorX) + "x" + std::to_string(tensorY));
   for (Axis axis : {Axis::TP, Axis::PP, Axis::DP, Axis::CP})
-    if (grid.size(axis) > 1 && !(axis == Axis::TP && isTensor2D()))
-      add(std::string(axisName(axis)) + std::to_string(grid.size(axis)));
+    if (int64_t size = axis == Axis::DP ? getReplicas() : grid.size(axis);
+        size > 1 && !(axis == Axis::TP && isTensor2D()))
+      add(std::string(axisName(axis)) + std::to_string(size));
   if (experts.size(Axis::EP) > 1)
     add("ep" + std::to_string(experts.size(Axis::EP)));
   if (experts.size(Axis::TP) != grid.size(Axis::TP))

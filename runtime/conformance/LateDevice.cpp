@@ -112,7 +112,8 @@ Accesses accessesOf(const tpc_attention_args &a) {
           {a.key_mask, a.key_mask ? keys : 0, false},
           scores(a.mask, a.mask_batch_stride, a.mask_head_stride, 1),
           scores(a.bias, a.bias_batch_stride, a.bias_head_stride, f32),
-          {a.slopes, a.slopes ? a.heads_q * f32 : 0, false}};
+          {a.slopes, a.slopes ? a.heads_q * f32 : 0, false},
+          {a.sinks, a.sinks ? a.heads_q * f32 : 0, false}};
 }
 
 Accesses accessesOf(const tpc_experts_args &a) {

@@ -164,6 +164,8 @@ extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) 
     checkType(*ctx, "attention with a bias", a.bias_dtype);
   if (a.slopes)
     checkType(*ctx, "attention with slopes", a.slopes_dtype);
+  if (a.sinks)
+    checkType(*ctx, "attention with sinks", a.sinks_dtype);
   ctx->device->attention(a);
 }
 

@@ -6,7 +6,8 @@
 // lanes. Keys that causality or a window hides from all queries of the block are skipped.
 //
 // Order of operations: scale, softcap, additive bias, slopes, then invisible keys become -infinity.
-// A row whose scores are all -infinity has no visible key. NaN affects only its own row.
+// A row whose scores are all -infinity has no visible key. A sink is one more score, without a
+// value. NaN affects only its own row.
 //
 //===----------------------------------------------------------------------===//
 
@@ -192,8 +193,9 @@ inline void adjustScores(const AttentionTask &t) {
 /// keys.
 TPC_INLINE void softmax(const AttentionTask &t, Vec (&total)[queryVecs]) {
   Vec most[queryVecs];
+  const float sink = t.args.sinks ? t.args.sinks[t.head] : -__builtin_inff();
   for (int v = 0; v < queryVecs; ++v)
-    most[v] = splat(-__builtin_inff());
+    most[v] = splat(sink);
   for (int64_t j = 0; j < t.keys; ++j)
     for (int v = 0; v < queryVecs; ++v) {
       Vec s = load(t.scores + j * queryBlock + v * lanes);
@@ -201,7 +203,7 @@ TPC_INLINE void softmax(const AttentionTask &t, Vec (&total)[queryVecs]) {
     }
   for (int v = 0; v < queryVecs; ++v) {
     most[v] = select(most[v] == -__builtin_inff(), Vec{}, most[v]);
-    total[v] = Vec{};
+    total[v] = t.args.sinks ? exp(splat(sink) - most[v]) : Vec{};
   }
   for (int64_t j = 0; j < t.keys; ++j)
     for (int v = 0; v < queryVecs; ++v) {

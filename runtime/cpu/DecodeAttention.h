@@ -285,10 +285,12 @@ inline void mergeDecoded(const tpc_attention_args &a, int64_t batch, int64_t kvH
     float *out = a.out + (batch * a.seq_q + row / group) * a.out_row_stride +
                  (kvHead * group + row % group) * a.value_size;
     const float *sums = decoded + row * stride, *numbers = sums + stride - lanes;
-    float most = -__builtin_inff(), total = 0;
+    const float sink = a.sinks ? a.sinks[kvHead * group + row % group] : -__builtin_inff();
+    float most = sink;
     for (int64_t p = 0; p < parts; ++p)
       most = numbers[p * part] > most ? numbers[p * part] : most;
     most = most == -__builtin_inff() ? 0 : most;
+    float total = a.sinks ? expOfOne(sink - most) : 0;
     for (int64_t d = 0; d < a.value_size; ++d)
       out[d] = 0;
     for (int64_t p = 0; p < parts; ++p) {

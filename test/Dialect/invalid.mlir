@@ -168,6 +168,23 @@ func.func @f(%q: tensor<1x4x5x8xf32>, %k: tensor<1x4x2x8xf32>) {
 
 // -----
 
+func.func @f(%q: tensor<1x4x6x8xf32>, %k: tensor<1x4x2x8xf32>, %sinks: tensor<2xf32>) {
+  // expected-error @+2 {{sinks [2] must be [6], one for each query head}}
+  // expected-error @+1 {{failed to infer returned types}}
+  %0 = tpc.attention %q, %k, %k sinks %sinks scale 1.0 : tensor<1x4x6x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> sinks tensor<2xf32> -> tensor<1x4x6x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x4x6x8xf32>, %k: tensor<1x4x2x8xf32>, %sinks: tensor<6xf32>) {
+  // expected-error @+1 {{has sinks, so a row without visible keys must be zero}}
+  %0 = tpc.attention %q, %k, %k sinks %sinks scale 1.0 {masked_row = 1 : i32} : tensor<1x4x6x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> sinks tensor<6xf32> -> tensor<1x4x6x8xf32>
+  return
+}
+
+// -----
+
 func.func @f(%q: tensor<1x4x6x8xf32>, %k: tensor<1x4x2x8xf32>, %slopes: tensor<2xf32>) {
   // expected-error @+2 {{slopes [2] must be [6], one for each query head}}
   // expected-error @+1 {{failed to infer returned types}}

@@ -149,11 +149,11 @@ func.func @model(%x: !tokens, %w: tensor<8x16xf32>, %v: tensor<8xf32>, %v2: tens
   %1 = tpc.attention causal %q, %k, %k key_mask %pad mask %mask bias %bias scale 0.5 {masked_row = 1 : i32}
     : !heads, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
       key_mask tensor<?x?xi1, #tpc.dist<[b, s]>> mask tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>> bias tensor<?x4x?x?xf32, #tpc.dist<[b, 4, s, s]>> -> !heads
-  // CHECK: tpc.attention %{{.*}} bias %{{.*}} slopes %{{.*}} scale 1.000000e+00 offset p window 4 :
-  // CHECK-SAME: bias tensor<?x4x?x?xf32, #tpc.dist<[b, 4, s, s]>> slopes tensor<4xf32> ->
-  %window = tpc.attention %q, %k, %k bias %bias slopes %slopes scale 1.0 offset "p" window "4"
+  // CHECK: tpc.attention %{{.*}} bias %{{.*}} slopes %{{.*}} sinks %{{.*}} scale 1.000000e+00 offset p window 4 :
+  // CHECK-SAME: bias tensor<?x4x?x?xf32, #tpc.dist<[b, 4, s, s]>> slopes tensor<4xf32> sinks tensor<4xf32> ->
+  %window = tpc.attention %q, %k, %k bias %bias slopes %slopes sinks %slopes scale 1.0 offset "p" window "4"
     : !heads, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
-      bias tensor<?x4x?x?xf32, #tpc.dist<[b, 4, s, s]>> slopes tensor<4xf32> -> !heads
+      bias tensor<?x4x?x?xf32, #tpc.dist<[b, 4, s, s]>> slopes tensor<4xf32> sinks tensor<4xf32> -> !heads
   // CHECK: tpc.layer_norm %{{.*}}, %{{.*}} bias %{{.*}} epsilon 1.000000e-05
   %2 = tpc.layer_norm %x, %v bias %v epsilon 1.0e-5 : !tokens, tensor<8xf32> bias tensor<8xf32> -> !tokens
   // CHECK: tpc.rms_norm

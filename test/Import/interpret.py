@@ -300,13 +300,12 @@ def norm(x, scale, bias, epsilon, center):
 
 
 def attention(a, operands, symbols):
-    q, k, v, key_mask, mask, bias, slopes, lengths = (
+    q, k, v, key_mask, mask, bias, slopes, sinks, lengths = (
         operands[sum(a["operandSegmentSizes"][:i])] if n else None
         for i, n in enumerate(a["operandSegmentSizes"])
     )
     if q.dtype == ml_dtypes.bfloat16:
-        q, k, v = (x.astype(np.float32) for x in (q, k, v))
-        bias = None if bias is None else bias.astype(np.float32)
+        q, k, v, bias = (x if x is None else x.astype(np.float32) for x in (q, k, v, bias))
     group = q.shape[2] // k.shape[2]
     k, v = (np.repeat(x, group, axis=2) for x in (k, v))
     scores = np.einsum("bihd,bjhd->bhij", q, k) * a["scale"]
@@ -329,11 +328,13 @@ def attention(a, operands, symbols):
         visible &= key_mask[:, None, None, :]
     if mask is not None:
         visible &= mask
-    some = visible.any(axis=3, keepdims=True)
     scores = np.where(visible, scores, -np.inf)
-    p = softmax(np.where(some, scores, 0), 3)
-    if a["masked_row"] == 0:
-        p = np.where(some, p, 0)
+    if sinks is not None:
+        column = np.broadcast_to(sinks[:, None, None], [*scores.shape[:3], 1])
+        p = softmax(np.concatenate([scores, column], axis=3), 3)
+        return np.einsum("bhij,bjhd->bihd", p[..., :-1], v)
+    some = visible.any(axis=3, keepdims=True)
+    p = softmax(np.where(some, scores, 0), 3) * (some | (a["masked_row"] != 0))
     return np.einsum("bhij,bjhd->bihd", p, v)
 
 

@@ -108,10 +108,6 @@ REASONS |= {
     )
     for name in encoders.NAMES
 }
-REASONS["gpt_oss", "f32", "generate"] = (
-    "the softmax with a sink is not recognized",
-    "is not part of a known form",
-)
 REASONS["t5-decoder", "f32", "generate"] = (
     "the triangle of its mask is not recognized",
     "does not compute each token",

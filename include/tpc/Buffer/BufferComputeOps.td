@@ -163,8 +163,9 @@ def Buffer_AttentionOp : Buffer_Op<"attention", [AttrSizedOperandSegments]> {
     elements between tokens of q, k, v and the result. The masks and the bias are as in
     `tpc.attention`; their `strides` are those of batch and heads, 0 for a broadcast dimension. With
     `causal c`, key j is visible to query i only if j <= i + c; with `after a`, only if j > i + a.
-    `slopes [heads]` with `at s` add slopes[h] * (j - i - s) to the score. A row without visible
-    keys is zero or, with `uniform_rows`, the mean of all values.
+    `slopes [heads]` with `at s` add slopes[h] * (j - i - s) to the score. `sinks [heads]` add
+    exp(sinks[h]) to the sum that softmax divides by. A row without visible keys is zero or, with
+    `uniform_rows`, the mean of all values.
 
     `lengths [batch]` are added to c, a and s for each sequence; keys that are not visible to any
     query are not read. With `lengths`, k and v have the layout of a cache, and the strides after
@@ -173,8 +174,9 @@ def Buffer_AttentionOp : Buffer_Op<"attention", [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins Buffer_Read:$q, Buffer_Read:$k, Buffer_Read:$v, Buffer_MaybeRead:$key_mask,
                        Buffer_MaybeRead:$mask, Buffer_MaybeRead:$bias, Buffer_MaybeRead:$slopes,
-                       Buffer_MaybeRead:$lengths, Buffer_Write:$to, Tpc_SymExprAttr:$batch,
-                       Tpc_SymExprAttr:$queries, Tpc_SymExprAttr:$keys, Tpc_SymExprAttr:$heads,
+                       Buffer_MaybeRead:$sinks, Buffer_MaybeRead:$lengths, Buffer_Write:$to,
+                       Tpc_SymExprAttr:$batch, Tpc_SymExprAttr:$queries, Tpc_SymExprAttr:$keys,
+                       Tpc_SymExprAttr:$heads,
                        Tpc_SymExprAttr:$kv_heads, Tpc_SymExprAttr:$head_size,
                        Tpc_SymExprAttr:$value_size, Tpc_SymExprs:$strides,
                        OptionalAttr<Tpc_SymExprs>:$mask_strides,
@@ -188,7 +190,7 @@ def Buffer_AttentionOp : Buffer_Op<"attention", [AttrSizedOperandSegments]> {
     $q `,` $k `,` $v (`key_mask` $key_mask^)?
     (`mask` $mask^ `strides` custom<SymExprs>($mask_strides))?
     (`bias` $bias^ `strides` custom<SymExprs>($bias_strides))?
-    (`slopes` $slopes^ `at` custom<SymExpr>($slopes_at))?
+    (`slopes` $slopes^ `at` custom<SymExpr>($slopes_at))? (`sinks` $sinks^)?
     (`lengths` $lengths^ `strides` custom<SymExprs>($cache_strides))? `to` $to
     `batch` custom<SymExpr>($batch) `queries` custom<SymExpr>($queries)
     `keys` custom<SymExpr>($keys) `heads` custom<SymExpr>($heads) `of` custom<SymExpr>($head_size)

@@ -51,19 +51,24 @@ def Tpc_AttentionOp : Tpc_CostedOp<"attention", [AttrSizedOperandSegments]> {
     visible keys: zero (exporters that guard against NaN) or the mean of all values (exporters that
     add the lowest float to masked scores).
 
+    `sinks` [hq] are additional scores, one for each row of a query head, whose value is zero: the
+    sum by which softmax divides also contains exp(sinks[h]). A row without visible keys is zero.
+
     The ALiBi bias of `slopes` [hq] is slopes[h] * (j - p), which is 0 at the query's own position.
     Softmax is invariant to a constant added to a row, so slopes[h] * j, or any bias that differs
     from it by a constant per row, has the same result up to rounding. The product is rounded to at
     least f32 precision; its sum with the score is rounded once.
 
     Rule: b, sq, kv heads, query heads per kv head and dv are parallel; d and sk cannot be split.
-    Slopes are split like query heads, lengths like b. Errors: hq must be a multiple of hkv. Source:
-    Vaswani et al. 2017; ONNX Attention (opset 23); com.microsoft Attention; Beltagy et al. 2020
-    (windows); Press et al. 2022 (slopes).
+    Slopes and sinks are split like query heads, lengths like b. Errors: hq must be a multiple of
+    hkv; sinks with uniform rows. Source: Vaswani et al. 2017; ONNX Attention (opset 23);
+    com.microsoft Attention; Beltagy et al. 2020 (windows); Press et al. 2022 (slopes); gpt-oss in
+    transformers (sinks).
   }];
   let arguments = (ins Tpc_FloatTensor:$q, Tpc_FloatTensor:$k, Tpc_FloatTensor:$v,
                        Optional<Tpc_BoolTensor>:$key_mask, Optional<Tpc_BoolTensor>:$mask,
                        Optional<Tpc_FloatTensor>:$bias, Optional<Tpc_FloatTensor>:$slopes,
+                       Optional<Tpc_FloatTensor>:$sinks,
                        Optional<Tpc_IntTensor>:$lengths, F64Attr:$scale, UnitAttr:$causal,
                        DefaultValuedAttr<Tpc_SymExpr, "::tpc::SymExpr(0)">:$causal_offset,
                        OptionalAttr<Tpc_SymExpr>:$window, DefaultValuedAttr<F64Attr,
@@ -74,11 +79,12 @@ def Tpc_AttentionOp : Tpc_CostedOp<"attention", [AttrSizedOperandSegments]> {
   let assemblyFormat = [{
     (`causal` $causal^)? $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^)?
     (`bias` $bias^)? (`slopes` $slopes^)?
-    (`lengths` $lengths^)? `scale` $scale
+    (`sinks` $sinks^)? (`lengths` $lengths^)? `scale` $scale
     (`offset` custom<SymExpr>($causal_offset)^)? (`window` custom<SymExpr>($window)^)? attr-dict `:`
     type($q) `,` type($k) `,` type($v) (`key_mask` type($key_mask)^)? (`mask` type($mask)^)?
     (`bias` type($bias)^)?
-    (`slopes` type($slopes)^)? (`lengths` type($lengths)^)? `->` type($result)
+    (`slopes` type($slopes)^)? (`sinks` type($sinks)^)? (`lengths` type($lengths)^)?
+    `->` type($result)
   }];
 }
 

@@ -15,7 +15,8 @@ namespace tpc {
 
 /// Import -> model: normalizes the imported program. `wideResidual`: computes the residual of
 /// 16-bit models in f32.
-void buildModelPassPipeline(mlir::OpPassManager &pm, bool wideResidual = true);
+void buildModelPassPipeline(mlir::OpPassManager &pm, bool wideResidual = true,
+                            const std::string &expertCapacity = "");
 /// Import -> step: a generation step, whose result caches are the past tokens followed by the new
 /// tokens. Runs the passes of the model level except for tpc-outline-layers.
 void buildStepPassPipeline(mlir::OpPassManager &pm);

@@ -17,8 +17,9 @@
 // Each item occurs at most once; the order is irrelevant. Does not depend on MLIR.
 //
 // Layers without experts use the dense grid tp·cp·ep·dp·pp. Its ep is 1 or, for partitioning, the
-// number of ranks that experts need per rank of tp. Experts use the grid etp·ep·edp·pp of the same
-// ranks in the same order, where edp (expert data parallelism) follows from the number of ranks.
+// number of ranks that experts need per rank of tp; if that is less than dp, the replicas are the
+// ranks of ep and dp. Experts use the grid etp·ep·edp·pp of the same ranks in the same order, where
+// edp (expert data parallelism) follows from the number of ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -65,6 +66,13 @@ struct ShardSpec {
   bool isTensor2D() const { return tensorX > 0; }
   /// Whether replicas (dp) have different experts, and exchange tokens.
   bool splitsExpertsOverReplicas() const { return experts.size(Axis::DP) < grid.size(Axis::DP); }
+  /// Whether ep is an axis of the dense grid whose ranks have different tokens: the replicas are
+  /// the ranks of dp and ep, and those of each ep exchange tokens.
+  bool groupsReplicas = false;
+  /// Returns the number of ranks that the batch is split over.
+  int64_t getReplicas() const {
+    return grid.size(Axis::DP) * (groupsReplicas ? grid.size(Axis::EP) : 1);
+  }
 
   /// Purpose of a parse, which determines the supported axes: all but cp for partitioning; all to
   /// print the groups of a grid.

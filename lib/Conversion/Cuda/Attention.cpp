@@ -29,7 +29,8 @@ AttentionBase::AttentionBase(ModuleOp module, const AttentionVariant &variant)
     : ThreadEmitter(OpBuilder::atBlockEnd(module.getBody()), module.getLoc()), variant(variant),
       element(getFloatType(b.getContext(), variant.element)),
       biasType(getFloatType(b.getContext(), variant.bias)),
-      slopesType(getFloatType(b.getContext(), variant.slopes)) {}
+      slopesType(getFloatType(b.getContext(), variant.slopes)),
+      sinksType(getFloatType(b.getContext(), variant.sinks)) {}
 
 LLVM::LLVMFuncOp AttentionBase::begin(StringRef name, unsigned parameters, unsigned threads) {
   LLVM::LLVMFuncOp kernel = beginKernel(name, parameters, threads);
@@ -99,6 +100,18 @@ Value AttentionBase::getKeyOffset(Value batch, Value kvHead, bool isValue) {
   int64_t elements = isValue ? variant.valueSize : variant.headSize;
   return add(mul(product(batch, keys), ofKeyOr(Args::k_row_stride, Args::v_row_stride)),
              wide(mul(kvHead, elements)));
+}
+
+Value AttentionBase::addSink(Value &maximum, Value &total, const Row &row) {
+  if (!sinksType)
+    return {};
+  Value sink = toF32(load(at(argument(Args::sinks), sinksType, row.head), sinksType, true));
+  Value none = f32(-std::numeric_limits<double>::infinity()), all = fmax(maximum, sink);
+  Value base = select(equals(all, none), f32(0), all);
+  Value weight = expOfNegative(fsub(maximum, base));
+  total = fma(total, weight, expOfNegative(fsub(sink, base)));
+  maximum = all;
+  return weight;
 }
 
 AttentionBase::Values AttentionBase::getMeans(Value batch, Value kvHead, ArrayRef<Value> columns) {
@@ -220,6 +233,11 @@ void TileEmitter::emitItem(Value item) {
       }));
   for (Value &total : state.total)
     total = getSumOverKeys(total);
+  for (unsigned r = 0; r < rowsOfThread; ++r) {
+    Value &maximum = state.maximum[r], weight = addSink(maximum, state.total[r], rowsHere[r].row);
+    for (unsigned i = 0; weight && i < sumsOfRow(); ++i)
+      state.sums[r * sumsOfRow() + i] = fmul(state.sums[r * sumsOfRow() + i], weight);
+  }
   writeResult(state);
 }
 

@@ -74,13 +74,16 @@ protected:
   /// Applies the steps between the matmul and the softmax, in the order of tpc.attention. `key` may
   /// be out of bounds; reads use the last key instead.
   Value finishScore(Value score, const VisibleRow &row, Value key);
+  /// Adds the row's sink to the maximum and the sum of its scores. Returns the factor of the sums
+  /// of values; null: no sinks.
+  Value addSink(Value &maximum, Value &total, const Row &row);
   /// Returns the means of columns of values, over all keys.
   Values getMeans(Value batch, Value kvHead, ArrayRef<Value> columns);
   /// Returns a 64-bit product, in elements.
   Value product(Value x, Value y) { return mul(wide(x), wide(y)); }
 
   const AttentionVariant &variant;
-  Type element, biasType, slopesType; // in memory; null: absent
+  Type element, biasType, slopesType, sinksType; // in memory; null: absent
   Values arguments;
   Value thread, lane, warp;
   Value keys, queries, kvHeads, group, rows, pairs;
@@ -174,13 +177,15 @@ private:
   void emitItem(Value item);
   void emitRows(Value firstRow);
   Values loadRow(Value from, Value offset, unsigned size);
+  /// Number of floats of a row in totalMemory: the sum and, with sinks, the maximum.
+  unsigned getTotalSize() const { return sinksType ? 2 : 1; }
   void addKeys(State &state, ArrayRef<VisibleRow> rowsHere, ValueRange query, Value key);
   Value getBase(Value maximum);
   void joinWarps(const State &state, Value firstRow);
   void joinParts();
   void combineParts();
   Value getPartial(Value row, Value ofPart);
-  void writeResult(Value row, Value column, Value sum, Value total);
+  void writeResult(Value row, Value column, Value sum, Value maximum, Value total);
 
   unsigned width;      // elements of 16 bytes
   unsigned lanesOfKey; // lanes that share a row of keys

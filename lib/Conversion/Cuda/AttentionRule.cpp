@@ -21,8 +21,8 @@ StringRef cuda::getLibraryLimitation(const AttentionVariant &variant) {
     return "each sequence has another number of keys";
   if (variant.windowed)
     return "a window may leave a row without keys";
-  if (variant.slopes >= 0 || variant.softcap)
-    return "the graph that is given to the library has neither slopes nor a soft-cap";
+  if (variant.slopes >= 0 || variant.sinks >= 0 || variant.softcap)
+    return "the graph that is given to the library has neither slopes nor sinks nor a soft-cap";
   if (variant.uniformRows)
     return "rows without a visible key attend to all keys equally";
   return "";

@@ -49,7 +49,7 @@ Launch SplitEmitter::emit(StringRef name) {
   sumMemory = allocate(warps * kRows * columns);
   weightMemory = allocate(kRowsOfSplit * kMaxParts);
   stateMemory = allocate(warps * kRows * 2);
-  totalMemory = allocate(kRowsOfSplit);
+  totalMemory = allocate(kRowsOfSplit * getTotalSize());
   flagMemory = allocate(1);
 
   Value wide;
@@ -297,7 +297,7 @@ void SplitEmitter::joinWarps(const State &state, Value firstRow) {
             return Values();
           },
           [&] {
-            writeResult(row, column, sum, total);
+            writeResult(row, column, sum, maximum, total);
             return Values();
           });
     });
@@ -313,8 +313,10 @@ Value SplitEmitter::getPartial(Value row, Value ofPart) {
   return at(workspace, b.getF32Type(), mul(index, getPartialSize(variant.valueSize)));
 }
 
-void SplitEmitter::writeResult(Value row, Value column, Value sum, Value total) {
+void SplitEmitter::writeResult(Value row, Value column, Value sum, Value maximum, Value total) {
   branch(less(column, i32(variant.valueSize)), [&] {
+    if (Value weight = addSink(maximum, total, getRow(row, kvHead)))
+      sum = fmul(sum, weight);
     Value visible = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, total, f32(0));
     Value otherwise = f32(0);
     if (variant.uniformRows)
@@ -364,8 +366,11 @@ void SplitEmitter::combineParts() {
     for (unsigned distance = 1; distance < kWarp; distance *= 2)
       total = fadd(total, createShuffle(b, loc, total, int32_t(distance)));
     storeMany(at(weightMemory, f, add(mul(row, kMaxParts), lane)), {weight});
-    branch(compare(Predicate::eq, lane, i32(0)),
-           [&] { storeMany(at(totalMemory, f, row), {total}); });
+    branch(compare(Predicate::eq, lane, i32(0)), [&] {
+      Values own = {total, all};
+      own.resize(getTotalSize());
+      storeMany(at(totalMemory, f, mul(row, getTotalSize())), own);
+    });
   });
   barrier();
   unsigned ofRow = llvm::divideCeil(variant.valueSize, 4);
@@ -388,8 +393,8 @@ void SplitEmitter::combineParts() {
       }
       return after;
     });
-    Value total = load(at(totalMemory, f, row), f);
+    Values own = loadMany(at(totalMemory, f, mul(row, getTotalSize())), f, getTotalSize());
     for (unsigned i = 0; i < 4; ++i)
-      writeResult(row, add(column, int64_t(i)), sums[i], total);
+      writeResult(row, add(column, int64_t(i)), sums[i], own.back(), own.front());
   });
 }

@@ -39,6 +39,7 @@ std::string cuda::getName(const AttentionVariant &variant) {
   mark(variant.mask, "mask");
   mark(variant.bias >= 0, "bias_" + ::getName(variant.bias));
   mark(variant.slopes >= 0, "slopes_" + ::getName(variant.slopes));
+  mark(variant.sinks >= 0, "sinks_" + ::getName(variant.sinks));
   mark(variant.softcap, "softcap");
   mark(variant.uniformRows, "uniform");
   mark(variant.cached, "cached");
@@ -73,12 +74,14 @@ FailureOr<AttentionVariant> cuda::getVariant(AttentionOp op) {
   auto element = getDtype(op.getQ(), "elements");
   if (failed(element))
     return failure();
-  auto bias = getDtype(op.getBias(), "a bias"), slopes = getDtype(op.getSlopes(), "slopes");
-  if (failed(bias) || failed(slopes))
+  auto bias = getDtype(op.getBias(), "a bias"), slopes = getDtype(op.getSlopes(), "slopes"),
+       sinks = getDtype(op.getSinks(), "sinks");
+  if (failed(bias) || failed(slopes) || failed(sinks))
     return failure();
   variant.element = *element;
   variant.bias = *bias;
   variant.slopes = *slopes;
+  variant.sinks = *sinks;
   GridAttr grid = GridAttr::lookup(op);
   auto getSize = [&](Value value, StringRef what) -> FailureOr<int32_t> {
     ::tpc::SymExpr size =

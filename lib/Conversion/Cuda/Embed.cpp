@@ -127,6 +127,7 @@ LogicalResult cuda::embed(ModuleOp program, const Code &code) {
                 .element = e.i32(variant.element),
                 .bias = e.i32(variant.bias),
                 .slopes = e.i32(variant.slopes),
+                .sinks = e.i32(variant.sinks),
                 .head_size = e.i32(variant.headSize),
                 .value_size = e.i32(variant.valueSize),
                 .causal = e.i32(variant.causal),

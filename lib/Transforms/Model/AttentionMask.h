@@ -31,7 +31,7 @@ struct AttentionMask {
   std::optional<::tpc::SymExpr> first;
   /// True if causality or the window may hide all keys of a row.
   bool boundsHideRows = false;
-  Value keyMask, mask, bias, slopes;
+  Value keyMask, mask, bias, slopes, sinks;
   MaskedRow maskedRow = MaskedRow::Zero;
   double scale = 1;
   double softcap = 0;

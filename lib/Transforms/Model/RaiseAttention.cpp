@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "AttentionMask.h"
+#include "AttentionSinks.h"
 #include "Constants.h"
 #include "DropRepeats.h"
 #include "ExplainAttention.h"
@@ -181,8 +182,7 @@ public:
   }
 
 private:
-  /// Returns true if `v` depends on a matmul that may produce scores; masks are not produced by
-  /// matmuls.
+  /// Returns true if `v` depends on a matmul, which masks do not.
   static bool leadsToProduct(Value v, int depth = 0) {
     Operation *op = v.getDefiningOp();
     if (!op || depth > 16)
@@ -306,15 +306,14 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
       p = select.getRhs();
       guarded = true;
     }
-    auto softmax = p.getDefiningOp<SoftmaxOp>();
     int64_t rank = rankOf(op.getLhs());
-    if (!softmax || op.getBias() || rank < 2 || (int64_t)softmax.getDim() != rank - 1 ||
-        rankOf(op.getRhs()) != rank)
+    if (op.getBias() || rank < 2 || rankOf(op.getRhs()) != rank)
       return;
     OpBuilder builder(op);
     Location loc = op.getLoc();
     ScoreChain chain(builder, loc);
-    if (!chain.follow(softmax.getOperand()))
+    std::optional<SinkScores> scores = matchScores(builder, p);
+    if (!scores || !chain.follow(scores->keys))
       return;
     MatmulOp product = chain.product;
     if (rankOf(product.getLhs()) != rank || rankOf(product.getRhs()) != rank)
@@ -322,10 +321,15 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
 
     Operand q = followOperand(product.getLhs(), narrow),
             k = followOperand(product.getRhs(), narrow), v = followOperand(op.getRhs(), narrow);
-    SmallVector<SymExpr> sizes = getSizes(softmax.getResult());
-    auto mask = analyzeMask(builder, loc, sizes, elementTypeOf(p), chain.steps, guarded);
+    SmallVector<SymExpr> sizes = getSizes(scores->keys);
+    // With a sink, a row without visible keys is zero.
+    auto mask =
+        analyzeMask(builder, loc, sizes, elementTypeOf(p), chain.steps, guarded || scores->sinks);
     if (!mask)
       return;
+    mask->sinks = scores->sinks;
+    if (mask->sinks)
+      mask->maskedRow = MaskedRow::Zero;
     // Keys may be repeated for their groups before a rotary embedding, and values directly before
     // the matmul.
     if (rank == 4) {
@@ -349,7 +353,7 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
                                createScalar(builder, loc, elementTypeOf(heads->v), v.scale));
     // Uses 16 bits only if all operands have 16 bits and there are no f32 biases or slopes.
     Type element = elementTypeOf(p);
-    bool wide = mask->bias || mask->slopes;
+    bool wide = mask->bias || mask->slopes || mask->sinks;
     for (Value operand : {heads->q, heads->k, heads->v})
       wide |= elementTypeOf(operand) != narrow;
     if (narrow && !wide)
@@ -377,7 +381,7 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     std::optional<SymExpr> window = mask.getWindow();
     return AttentionOp::create(
         builder, loc, type, heads.q, heads.k, heads.v, mask.keyMask, mask.mask, mask.bias,
-        mask.slopes, /*lengths=*/Value(), builder.getF64FloatAttr(scale),
+        mask.slopes, mask.sinks, /*lengths=*/Value(), builder.getF64FloatAttr(scale),
         mask.causal ? builder.getUnitAttr() : UnitAttr(),
         SymExprAttr::get(builder.getContext(), mask.offset),
         window ? SymExprAttr::get(builder.getContext(), *window) : SymExprAttr(),
@@ -429,9 +433,8 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     if (!changes)
       return;
     // Replaces a bias by a mask only if no row can be fully masked.
-    if (op.getBias() && !mask->bias && (mask->keyMask || mask->mask))
-      return;
-    if (op.getBias() && mask->boundsHideRows)
+    bool replaces = !mask->bias && (mask->keyMask || mask->mask);
+    if (op.getBias() && (replaces || mask->boundsHideRows))
       return;
     AttentionMask result = *mask;
     if (op.getCausal()) {
@@ -444,6 +447,7 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
       result.slopes = op.getSlopes();
     if (op.getKeyMask())
       result.keyMask = op.getKeyMask();
+    result.sinks = op.getSinks();
     result.maskedRow = op.getMaskedRow();
     result.softcap = op.getSoftcap().convertToDouble();
     Value v = create(builder, op.getLoc(), {op.getQ(), op.getK(), op.getV()}, result,
@@ -473,7 +477,7 @@ std::string mlir::tpc::explainUnraisedSoftmax(SoftmaxOp softmax) {
       other = users[i];
   }
   if (isa_and_nonnull<SliceOp>(other) && softmax.getOperand().getDefiningOp<ConcatOp>())
-    return "scores have an additional column, an attention sink";
+    return "scores have a column that is not one sink for each head";
   if (!product)
     return other ? describe(other) + " uses its result, where a matmul with values is expected"
                  : "its result is not multiplied with values";
@@ -490,8 +494,7 @@ std::string mlir::tpc::explainUnraisedSoftmax(SoftmaxOp softmax) {
                       : "its scores are not a matmul of queries and keys";
   if (!analyzeMask(builder, softmax.getLoc(), getSizes(p), elementTypeOf(p), chain.steps, true))
     return "masked and biased scores cannot be distinguished: a mask must add or set -10000 or "
-           "less, "
-           "with slopes of heads -1e8 or less, with other biases -1e30 or less";
+           "less, with slopes of heads -1e8 or less, with other biases -1e30 or less";
   return "the layout of heads in queries " + describe(chain.product) + " and values " +
          describe(product) + " is unknown";
 }

@@ -36,9 +36,9 @@ static LogicalResult reportBlocker(const Plan &plan, int batch, const WholeBatch
 /// Removes the axes of the batch at ops that process all samples in each micro-batch or replica.
 static void keepWhole(Plan &plan, int batch, const WholeBatch &whole) {
   MLIRContext *context = plan.module.getContext();
-  auto dp = StringAttr::get(context, "dp"), time = StringAttr::get(context, "mb");
+  auto time = StringAttr::get(context, "mb");
   for (Operation *op : whole.ops)
-    for (StringAttr axis : {dp, time})
+    for (StringAttr axis : {StringAttr::get(context, "dp"), StringAttr::get(context, "ep"), time})
       plan.removeAxis(Plan::getSite(op), batch, axis);
   // Weights are loaded before the first micro-batch.
   for (ClassUse use : plan.getUses(batch))
@@ -74,7 +74,7 @@ static int findBatch(const Plan &plan, func::FuncOp main) {
 }
 
 LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
-  int64_t replicas = plan.spec.grid.size(::tpc::Axis::DP);
+  int64_t replicas = plan.spec.getReplicas();
   int64_t microBatches = plan.spec.microBatches;
   if (replicas == 1 && microBatches == 1)
     return success();
@@ -119,10 +119,15 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
   if (replicas > 1 && !annotated && (plan.spec.manual || plan.decided.contains(batch))) {
     text += " on every replica, as annotated";
   } else if (replicas > 1) {
-    if (!annotated)
-      plan.addAxis(batch, "dp");
+    SmallVector<StringRef> axes{"dp"}; // the outermost first
+    if (plan.spec.groupsReplicas)
+      axes.push_back("ep");
+    for (StringRef axis : axes) {
+      if (!annotated)
+        plan.addAxis(batch, axis);
+      plan.expectCommunication(batch, axis, "batch", record);
+    }
     text += " over " + std::to_string(replicas) + " replicas";
-    plan.expectCommunication(batch, "dp", "batch", record);
   }
   if (microBatches > 1) {
     plan.addAxis(batch, "mb");

@@ -4,9 +4,9 @@
 // so the results of the ranks are added by one all-reduce. With etp1, the ranks of tp have
 // different experts too. Otherwise the tensor tactic splits the inner width of each expert over tp.
 //
-// Without dp, ep adds ranks to the dense grid, and these have the same tokens. With dp, the
-// replicas are the ranks of ep: their tokens are gathered for the experts, and the all-reduce
-// becomes a reduce-scatter.
+// Without dp, ep adds ranks to the dense grid, and these have the same tokens. With dp, the ranks
+// of ep are replicas, all or groups of them: their tokens are gathered for the experts, and the
+// all-reduce becomes a reduce-scatter.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,11 +20,12 @@ using namespace mlir::tpc;
 /// Replicas have experts of each other's tokens: each rank gets all tokens, and the results of its
 /// experts are reduce-scattered.
 static void gatherTokens(Plan &plan, MoeOp moe, TacticRecord &record) {
-  auto dp = StringAttr::get(plan.module.getContext(), "dp");
+  StringRef name = plan.spec.groupsReplicas ? "ep" : "dp";
+  auto axis = StringAttr::get(plan.module.getContext(), name);
   for (int cls : plan.classes.getClasses(moe.getX(), 0))
-    if (plan.hasAxis({cls}, "dp"))
-      plan.removeAxis(Plan::getSite(moe), cls, dp);
-  plan.expectOp(moe, "tokens of all replicas, for the experts of a rank", record);
+    if (plan.hasAxis({cls}, name))
+      plan.removeAxis(Plan::getSite(moe), cls, axis);
+  plan.expectOp(moe, "tokens of all replicas of ep, for the experts of a rank", record);
 }
 
 LogicalResult mlir::tpc::applyExpertsTactic(Plan &plan) {
@@ -45,7 +46,7 @@ LogicalResult mlir::tpc::applyExpertsTactic(Plan &plan) {
   for (Operation *op : plan.getOps())
     if (auto moe = dyn_cast<MoeOp>(op)) {
       classes.insert_range(plan.classes.getClasses(moe.getUp(), 0));
-      if (plan.spec.splitsExpertsOverReplicas())
+      if (plan.spec.splitsExpertsOverReplicas() || plan.spec.groupsReplicas)
         gatherTokens(plan, moe, record);
     }
   if (classes.empty())

@@ -305,7 +305,7 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
     auto call = c.next<buffer::AttentionOp>(op);
     if (!call)
       return failure();
-    if (failed(checkComputed(op, {op.getQ(), op.getBias(), op.getSlopes()})) ||
+    if (failed(checkComputed(op, {op.getQ(), op.getBias(), op.getSlopes(), op.getSinks()})) ||
         failed(checkOneType(op, {op.getQ(), op.getK(), op.getV()})))
       return failure();
     const PartSizes &sizes = c.sizes();
@@ -378,6 +378,7 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
                    failed(checkMask("mask", call.getMask(), call.getMaskStrides(), op.getMask())) ||
                    failed(checkMask("bias", call.getBias(), call.getBiasStrides(), op.getBias())) ||
                    failed(checkOptional(c, call, "slopes", call.getSlopes(), op.getSlopes())) ||
+                   failed(checkOptional(c, call, "sinks", call.getSinks(), op.getSinks())) ||
                    failed(c.write(call, call.getTo(), op.getResult())));
   }
 };

@@ -130,8 +130,8 @@ static Lemma getFormula(MoeOp op) {
 }
 
 /// z[b, i, h, x] = sum over j of softmax over j of (q[b, i, h, :] k[b, j, kv(h), :]) v[b, j, kv(h),
-/// x]. With `causal`, `window` and `slopes`, i and j are global indices, which a rank derives from
-/// its layout. Lengths offset the i of their own b.
+/// x]; softmax over j and, with sinks, sinks[h]. With `causal`, `window` and `slopes`, i and j are
+/// global indices, which a rank derives from its layout. Lengths offset the i of their own b.
 static Lemma getFormula(AttentionOp op) {
   Lemma lemma;
   int b = lemma.add(), i = lemma.add(), h = lemma.add(), kv = lemma.add(), x = lemma.add();
@@ -150,8 +150,9 @@ static Lemma getFormula(AttentionOp op) {
     int heads = own[1].isConstant(1) && !q[2].isConstant(1) ? Lemma::broadcast : h;
     lemma.operands.push_back({batch, heads, i, j});
   }
-  if (op.getSlopes())
-    lemma.operands.push_back({h});
+  for (Value ofHeads : {op.getSlopes(), op.getSinks()})
+    if (ofHeads)
+      lemma.operands.push_back({h});
   if (op.getLengths())
     lemma.operands.push_back({b});
   lemma.result = {b, i, h, x};

@@ -348,6 +348,8 @@ static FailureOr<PieceRelation> relate(AttentionOp op, PieceProver &p, Relations
                          "step";
   if (op.getSlopes() && p.dependsOnTokens(op.getSlopes().getType()))
     return p.fail(op) << "has slopes that depend on tokens";
+  if (op.getSinks() && p.dependsOnTokens(op.getSinks().getType()))
+    return p.fail(op) << "has sinks that depend on tokens";
 
   SymExpr offset = op.getCausalOffset();
   if (op.getLengths() && !p.isLengths(op.getLengths()))

@@ -182,6 +182,7 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
     const Data<A> *mask = op.getMask() ? e.operands[next++] : nullptr;
     const Data<A> *bias = op.getBias() ? e.operands[next++] : nullptr;
     const Data<A> *slopes = op.getSlopes() ? e.operands[next++] : nullptr;
+    const Data<A> *sinks = op.getSinks() ? e.operands[next++] : nullptr;
     const Data<A> *lengths = op.getLengths() ? e.operands[next++] : nullptr;
     ArrayRef<int64_t> queries = e.getSlice(op.getQ()).indices[1];
     ArrayRef<int64_t> keys = e.getSlice(op.getK()).indices[1];
@@ -201,13 +202,14 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
         (kvHeads > 0 && heads % kvHeads != 0) ||
         e.shape != Shape({q.shape[0], q.shape[1], heads, dv}) ||
         (keyMask && keyMask->shape != Shape({q.shape[0], sk})) || !covers(mask) || !covers(bias) ||
-        (slopes && slopes->shape != Shape({heads})) ||
+        (slopes && slopes->shape != Shape({heads})) || (sinks && sinks->shape != Shape({heads})) ||
         (lengths && lengths->shape != Shape({q.shape[0]})))
       return e.fail() << "the shapes of the operands do not match on a rank";
     int64_t group = kvHeads > 0 ? heads / kvHeads : 1;
     Data<A> out(e.shape);
-    std::vector<typename A::Element> row(sk);
-    std::vector<char> visible(sk);
+    // The score after those of the keys is the sink.
+    std::vector<typename A::Element> row(sk + (sinks ? 1 : 0));
+    std::vector<char> visible(row.size());
     bool uniform = op.getMaskedRow() == MaskedRow::Uniform;
     Facts all, seen;
     Magnitudes magnitudes;
@@ -215,6 +217,8 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
       int64_t b = index[0], i = index[1], h = index[2], kv = h / std::max<int64_t>(1, group);
       int64_t at = queries[i] + offset + (lengths ? A::toInteger(lengths->data[b]) : 0);
       const typename A::Element *query = &q.data[linearize({b, i, h, 0}, q.shape)];
+      if (sinks)
+        visible[sk] = false;
       for (int64_t j = 0; j < sk; ++j) {
         int64_t position[] = {b, h, i, j};
         int64_t distance = keys[j] - at; // relative to the query's position
@@ -252,6 +256,10 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
       if (llvm::count(visible, char(true)) > 1) {
         all.add(Fact::NotFlat);
         magnitudes.spread = std::max(magnitudes.spread, A::getSpread(row, visible));
+      }
+      if (sinks) {
+        row[sk] = sinks->data[h];
+        visible[sk] = !A::hides(row[sk]);
       }
       A::softmax(row, visible, uniform);
       for (int64_t x = 0; x < dv; ++x) {

@@ -88,9 +88,10 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
     };
     auto q = whole(op.getQ()), k = whole(op.getK()), v = whole(op.getV());
     auto keyMask = whole(op.getKeyMask()), mask = whole(op.getMask()), bias = whole(op.getBias());
-    auto slopes = whole(op.getSlopes()), lengths = whole(op.getLengths());
+    auto slopes = whole(op.getSlopes()), sinks = whole(op.getSinks()),
+         lengths = whole(op.getLengths());
     if (failed(q) || failed(k) || failed(v) || failed(keyMask) || failed(mask) || failed(bias) ||
-        failed(slopes) || failed(lengths))
+        failed(slopes) || failed(sinks) || failed(lengths))
       return failure();
     if (failed(
             expectApart(op, machine, frame, rank, op.getTo(), {op.getQ(), op.getK(), op.getV()})))
@@ -147,6 +148,11 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
             top = sees ? std::max(top, score) : top;
           }
           bool uniform = !any && op.getUniformRows();
+          if (op.getSinks()) {
+            double sink = at(*sinks, h, "the sinks").f;
+            top = std::max(top, sink);
+            total += std::exp(sink - top);
+          }
           for (int64_t j = 0; j < keys; ++j)
             total += scores[j] = uniform ? 1 : visible[j] ? std::exp(scores[j] - top) : 0;
           for (int64_t c = 0; c < dv; ++c) {

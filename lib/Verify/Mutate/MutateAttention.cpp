@@ -81,6 +81,23 @@ static bool dropSlopes(Mutator &m) {
   return true;
 }
 
+static bool otherSinks(Mutator &m) {
+  auto op = pickAttention(m, [](AttentionOp a) { return bool(a.getSinks()); });
+  if (!op)
+    return false;
+  Value sinks = op.getSinks();
+  op.getSinksMutable().assign(AddOp::create(m.builder, op.getLoc(), sinks.getType(), sinks, sinks));
+  return true;
+}
+
+static bool dropSinks(Mutator &m) {
+  auto op = pickAttention(m, [](AttentionOp a) { return bool(a.getSinks()); });
+  if (!op)
+    return false;
+  op.getSinksMutable().clear();
+  return true;
+}
+
 static bool swapKeysValues(Mutator &m) {
   auto op =
       pickAttention(m, [](AttentionOp a) { return a.getK().getType() == a.getV().getType(); });
@@ -103,6 +120,8 @@ ArrayRef<Mutation> mutate::getAttentionMutations() {
       {"drop-window", "a window is removed", dropWindow},
       {"other-slopes", "heads have the slopes of others", otherSlopes},
       {"drop-slopes", "slopes are removed", dropSlopes},
+      {"other-sinks", "heads have twice their sinks", otherSinks},
+      {"drop-sinks", "sinks are removed", dropSinks},
       {"swap-keys-values", "keys and values are exchanged", swapKeysValues},
   };
   return mutations;

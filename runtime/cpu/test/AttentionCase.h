@@ -51,6 +51,10 @@ inline std::vector<float> expectedOf(const tpc_attention_args &a) {
           score[j] = visible ? s : -INFINITY;
           most = std::fmax(most, score[j]);
         }
+        if (a.sinks) {
+          most = std::fmax(most, a.sinks[h]);
+          total = std::exp(a.sinks[h] - most);
+        }
         bool any = most != -INFINITY;
         for (double &s : score) {
           s = any ? std::exp(s - most) : a.masked_row;

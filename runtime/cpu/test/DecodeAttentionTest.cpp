@@ -152,6 +152,17 @@ TEST(DecodeAttention, SlopesAndSoftcapAcrossParts) {
   c.check("slopes", 2e-5);
 }
 
+TEST(DecodeAttention, SinksAcrossParts) {
+  std::vector<float> sinks = {0.5f, -2.0f, 30.0f, -INFINITY};
+  Case c(1, 3, 700, 4, 8, 8, 2);
+  c.args.sinks = sinks.data();
+  c.args.causal = 1;
+  c.args.causal_offset = 690;
+  c.check("sinks");
+  c.args.causal_offset = -2; // two queries see no key
+  c.check("sinks without keys");
+}
+
 TEST(DecodeAttention, TheLargestScoreInAnyPart) {
   // The weight of all other keys underflows, in the same range and in other ranges.
   for (int64_t at : {0, 300, 699}) {

@@ -217,6 +217,7 @@ const tpc_gpu_attention &Kernels::attentionOf(const tpc_attention_args &args) co
     attention::Variant variant{.element = own.element,
                                .bias = own.bias,
                                .slopes = own.slopes,
+                               .sinks = own.sinks,
                                .headSize = own.head_size,
                                .valueSize = own.value_size,
                                .causal = own.causal != 0,
@@ -228,7 +229,8 @@ const tpc_gpu_attention &Kernels::attentionOf(const tpc_attention_args &args) co
                                .cached = own.cached != 0};
     if (variant.takes(args) && own.element == args.dtype &&
         (own.bias < 0 || own.bias == args.bias_dtype) &&
-        (own.slopes < 0 || own.slopes == args.slopes_dtype))
+        (own.slopes < 0 || own.slopes == args.slopes_dtype) &&
+        (own.sinks < 0 || own.sinks == args.sinks_dtype))
       return own;
   }
   throw std::runtime_error("internal error: the program's code for GPUs has no kernels for this "

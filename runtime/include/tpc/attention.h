@@ -35,8 +35,8 @@ namespace tpc::attention {
 /// Compile-time parameters of a kernel. Kernels read all others (sizes, strides, offsets, the
 /// scale) at run time.
 struct Variant {
-  int32_t element = TPC_F32;      // tpc_dtype of q, k, v and the result: f32, f16 or bf16
-  int32_t bias = -1, slopes = -1; // tpc_dtype of these; -1: absent
+  int32_t element = TPC_F32; // tpc_dtype of q, k, v and the result: f32, f16 or bf16
+  int32_t bias = -1, slopes = -1, sinks = -1; // tpc_dtype of these; -1: absent
   int32_t headSize = 0, valueSize = 0;
   bool causal = false, windowed = false, keyMask = false, mask = false, softcap = false;
   bool uniformRows = false; // rows without a visible key: uniform weights, else zeros
@@ -53,7 +53,7 @@ struct Variant {
            (a.windowed != 0) == windowed && (a.softcap != 0) == softcap &&
            (a.masked_row != 0 && !a.lengths) == uniformRows && isSame(a.key_mask, keyMask) &&
            isSame(a.mask, mask) && isSame(a.bias, bias >= 0) && isSame(a.slopes, slopes >= 0) &&
-           isSame(a.lengths, cached);
+           isSame(a.sinks, sinks >= 0) && isSame(a.lengths, cached);
   }
 };
 

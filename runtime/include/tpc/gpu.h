@@ -56,7 +56,7 @@ typedef struct {
 } tpc_gpu_cubin;
 
 /* An attention variant of the program (tpc/attention.h): indices of its kernels, and its
- * compile-time parameters. element, bias, slopes: tpc_dtype; -1: absent. The last eight are
+ * compile-time parameters. element, bias, slopes, sinks: tpc_dtype; -1: absent. The last eight are
  * Booleans. library: a vendor library may compute it instead (gpu-kernels.md). */
 #define TPC_GPU_ATTENTION_FIELDS(FIELD)                                                            \
   FIELD(int32_t, tiles)                                                                            \
@@ -64,6 +64,7 @@ typedef struct {
   FIELD(int32_t, element)                                                                          \
   FIELD(int32_t, bias)                                                                             \
   FIELD(int32_t, slopes)                                                                           \
+  FIELD(int32_t, sinks)                                                                            \
   FIELD(int32_t, head_size)                                                                        \
   FIELD(int32_t, value_size)                                                                       \
   FIELD(int32_t, causal)                                                                           \

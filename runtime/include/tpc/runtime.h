@@ -271,6 +271,7 @@ void tpc_quantized_product(tpc_context *ctx, const tpc_quantized_args *args);
  *   masked_row: rows without a visible key: 0 = zeros, 1 = uniform over all keys
  *   windowed: key j is visible to query i only if j > i + window_offset
  *   slopes: null or [heads_q]: adds slopes[h] * (j - i - slopes_offset) to the scores, in f32
+ *   sinks: null or [heads_q]: the sum that softmax divides by also contains exp(sinks[h])
  *   lengths: null or [batch]: number of keys that precede the first query of each sequence; only
  *   for causal attention. lengths[b] is added to all offsets. Keys that are visible to no query are
  *   not read.
@@ -278,8 +279,8 @@ void tpc_quantized_product(tpc_context *ctx, const tpc_quantized_args *args);
  *   without lengths, k and v are dense
  *   pages: reserved for a page table; null in this version: each sequence has one page, in batch
  *   order
- *   dtype: type of q, k, v and out; bias_dtype, slopes_dtype: types of these operands. CPUs support
- *   only f32 */
+ *   dtype: type of q, k, v and out; bias_dtype, slopes_dtype, sinks_dtype: types of these operands.
+ *   CPUs support only f32 */
 #define TPC_ATTENTION_FIELDS(FIELD)                                                                \
   FIELD(const float *, q)                                                                          \
   FIELD(const float *, k)                                                                          \
@@ -312,6 +313,7 @@ void tpc_quantized_product(tpc_context *ctx, const tpc_quantized_args *args);
   FIELD(int64_t, window_offset)                                                                    \
   FIELD(const float *, slopes)                                                                     \
   FIELD(int64_t, slopes_offset)                                                                    \
+  FIELD(const float *, sinks)                                                                      \
   FIELD(const int64_t *, lengths)                                                                  \
   FIELD(const int64_t *, pages)                                                                    \
   FIELD(int64_t, k_batch_stride)                                                                   \
@@ -320,7 +322,8 @@ void tpc_quantized_product(tpc_context *ctx, const tpc_quantized_args *args);
   FIELD(int64_t, v_head_stride)                                                                    \
   FIELD(int32_t, dtype)                                                                            \
   FIELD(int32_t, bias_dtype)                                                                       \
-  FIELD(int32_t, slopes_dtype)
+  FIELD(int32_t, slopes_dtype)                                                                     \
+  FIELD(int32_t, sinks_dtype)
 typedef struct {
   TPC_ATTENTION_FIELDS(TPC_DECLARE_FIELD)
 } tpc_attention_args;

@@ -21,11 +21,14 @@ CASES = [
     ("pp2,ep2,mb2", Experts(form="gpt_oss")),
     ("tp3,sp", Experts(inner=20, bias=True)),  # 7, 7 and 6 columns of each expert
     ("ep2", Experts(router_bias=(90, 80, 0, 0), form="mixtral")),  # a rank without tokens
+    ("ep4", Experts(selected=1, router_bias=(0, 0, 90, 0), form="mixtral")),  # one expert has all
     # Replicas exchange tokens; those of one sample are not those of its experts.
     ("ep4,dp4", Experts(experts=5, bias=True, form="mixtral")),
     ("tp2,ep2,dp2", Experts(**OSS)),
     ("tp2,dp2,ep4,etp1", Experts(form="gpt_oss", bias=True)),
     ("pp2,ep2,dp2", Experts(form="mixtral")),
+    ("tp2,ep2,dp4", Experts(form="gpt_oss", bias=True)),  # two groups of replicas
+    ("ep2,dp4,order=tp-ep-dp-pp", Experts(form="mixtral", selected=4)),
 ]
 
 
@@ -133,7 +136,7 @@ def test_work_is_that_of_selected_experts(tpcc, tmp_path):
 
 
 REFUSED = [
-    ("ep2,dp4", Experts(), ["'ep2,dp4'", "the replicas of dp4", "with ep4"]),
+    ("ep4,dp6", Experts(), ["'ep4,dp6'", "the replicas of dp6", "with ep6"]),
     ("tp2,ep2,dp2", None, ["ep2: the model has no mixture of experts"]),
     ("ep2,dp2,mb2", Experts(), ["ep over the replicas of dp2 with mb2", "remove mb or dp"]),
     ("tp4,ep2,etp2", Experts(), ["etp2 with tp4 is not supported"]),

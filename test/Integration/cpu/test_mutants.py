@@ -16,6 +16,7 @@ MODEL_PROGRAMS = {
     "llama": (INPUTS / "llama.mlir", "batch=3,sequence=5"),
     "shift": (INPUTS / "shift.mlir", "batch=3,sequence=5"),
     "window": (INPUTS / "window.mlir", "batch=3,sequence=5"),
+    "sinks": (INPUTS / "sinks.mlir", "batch=3,sequence=5"),
     "gpt2-tiny": (MODELS / "gpt2-tiny-nopast.onnx", "batch_size=3,sequence_length=4"),
 }
 GRIDS = ["tp2", "tp2,pp2,dp2,mb2", "tp4,sp,pp3", "tp3,dp3,mb4", "tp2,sp,dp2,pp3,mb2"]
@@ -142,6 +143,8 @@ def test_sample(programs):
         cases.append(
             ("window", "tp4,sp,pp3" if kind == "drop-slopes" else "tp2", kind, pick.randrange(1000))
         )
+    for kind in ("other-sinks", "drop-sinks"):
+        cases.append(("sinks", "tp2", kind, pick.randrange(1000)))
     cases.append(("llama", "tp2,pp2,dp2,mb2", "swap-held", 0))
     add(table, programs, cases).report("sample_of_partitioned")
     assert table.mutants() >= 45

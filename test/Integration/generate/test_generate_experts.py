@@ -13,6 +13,7 @@ CASES = [
     ("tp2,ep2,etp1", Experts(bias=True)),
     ("ep4", Experts(form="mixtral", experts=5)),
     ("tp2,pp2", Experts(form="gpt_oss", bias=True)),
+    ("ep2,dp4", Experts(form="gpt_oss", router_bias=(90, 80, 0, 0))),  # a rank without tokens
 ]
 
 
@@ -30,6 +31,7 @@ def test_generates(tpcc, tmp_path, grid, spec):
 # Files of transformers' exporter, without caches.
 FILES = [
     ("mixtral", "tp2,ep2"),
+    ("gpt_oss", "ep2,dp2"),
     pytest.param("deepseek_v3", "ep4", marks=pytest.mark.long),
     pytest.param("qwen2_moe", "tp2", marks=pytest.mark.long),
     pytest.param("phimoe", "ep2,dp2", marks=pytest.mark.long),

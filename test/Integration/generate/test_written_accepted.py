@@ -203,6 +203,27 @@ def mean_beside(self, value):
     self.output(self.op("ReduceMean", value, axes=[1], keepdims=0), "pooled")
 
 
+def with_sinks(self, scores):
+    """Adds sinks: a score of each head that is in the softmax, but has no value."""
+    column = self.op(
+        "Expand",
+        self.weight(1, self.HEADS, 1, 1),
+        self.op(
+            "Concat",
+            self.op("Slice", self.op("Shape", scores), self.integers(0), self.integers(3)),
+            self.integers(1),
+            axis=0,
+        ),
+    )
+    return self.op("Concat", Gpt.scores(self, scores), column, axis=3)
+
+
+def without_sinks(self, weights):
+    return self.op(
+        "Slice", weights, self.integers(0), self.integers(-1), self.integers(3), name="drop"
+    )
+
+
 RIGHT = {
     "plain": Gpt,
     "past": WithPast,
@@ -223,6 +244,8 @@ RIGHT = {
     "double": variant(positions=at(doubled)),
     "slopes": variant(positions=lambda self: "", scores=slopes(minus_distance)),
     "slopes-past": variant(WithPast, positions=lambda self: "", scores=slopes(minus_product)),
+    "sinks": variant(scores=with_sinks, weights=without_sinks),
+    "sinks-past": variant(WithPast, scores=with_sinks, weights=without_sinks),
     "queries-scaled": variant(
         WithPast,
         queries=lambda self, queries: self.op("Mul", queries, self.constant(np.float32(0.25))),

@@ -130,18 +130,9 @@ def capped_behind_the_mask(self, scores):
 
 
 def with_a_column(self, scores):
-    """Adds an attention sink, a logit of each head that is in the softmax but has no value."""
-    column = self.op(
-        "Expand",
-        self.weight(1, self.HEADS, 1, 1),
-        self.op(
-            "Concat",
-            self.op("Slice", self.op("Shape", scores), self.integers(0), self.integers(3)),
-            self.integers(1),
-            axis=0,
-        ),
-    )
-    return self.op("Concat", Gpt.scores(self, scores), column, axis=3)
+    """Adds a sink that is not the same for all queries, but the score of the first key."""
+    first = self.op("Slice", scores, self.integers(0), self.integers(1), self.integers(3))
+    return self.op("Concat", Gpt.scores(self, scores), first, axis=3)
 
 
 def without_the_column(self, weights):
@@ -270,10 +261,10 @@ REFUSED = {
         "(tpc.softmax)",
         "with other biases -1e30 or less",
     ),
-    "sink-column": (
+    "sink-of-queries": (
         variant(scores=with_a_column, weights=without_the_column),
         "(tpc.softmax)",
-        "an attention sink",
+        "a column that is not one sink for each head",
     ),
     "mean-of-rows": (
         variant(between=mean_of_rows),

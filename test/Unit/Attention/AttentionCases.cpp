@@ -66,7 +66,7 @@ float rounded(int32_t dtype, float x) {
 
 /// A case's operands on the host, in f32, with values that the element type represents.
 struct Host {
-  std::vector<float> q, k, v, out, bias, slopes;
+  std::vector<float> q, k, v, out, bias, slopes, sinks;
   std::vector<uint8_t> mask, keyMask;
   std::vector<int64_t> lengths;
   tpc_attention_args args = {};
@@ -163,6 +163,10 @@ Host draw(const Variant &variant, const Case &made) {
     a.slopes = host.slopes.data();
     a.slopes_offset = made.offset;
   }
+  if (variant.sinks >= 0) {
+    host.sinks = numbers(size_t(a.heads_q), variant.sinks);
+    a.sinks = host.sinks.data();
+  }
   return host;
 }
 
@@ -214,6 +218,10 @@ std::vector<double> computeExact(const Host &host) {
                          (!a.mask || a.mask[b * a.mask_batch_stride + h * a.mask_head_stride + at]);
           score[size_t(j)] = visible ? s : -INFINITY;
           most = std::fmax(most, score[size_t(j)]);
+        }
+        if (a.sinks) {
+          most = std::fmax(most, a.sinks[h]);
+          total = std::exp(a.sinks[h] - most);
         }
         for (double &s : score) {
           s = most > -INFINITY ? std::exp(s - most) : a.masked_row;
@@ -374,6 +382,7 @@ Outcome attention::run(const ptx::Module &module, const Kernels &kernels, const 
   }
   args.bias = device.give(host.bias, variant.bias, "bias");
   args.slopes = device.give(host.slopes, variant.slopes, "slopes");
+  args.sinks = device.give(host.sinks, variant.sinks, "sinks");
   args.mask = device.give(host.mask, "mask");
   args.key_mask = device.give(host.keyMask, "key_mask");
   size_t bytes = host.out.size() * bytesOf(variant.element);

@@ -102,7 +102,9 @@ TEST(ShardSpec, ExpertsOfRanks) {
        {Case{"ep4", 4, 4, 4, 1}, Case{"tp2,ep2", 4, 2, 2, 2}, Case{"tp2,ep2,etp1", 2, 1, 2, 1},
         Case{"tp2,ep4,etp1", 4, 2, 4, 1}, Case{"pp2,ep2,mb2", 4, 2, 2, 1},
         Case{"tp2,ep2,etp1,dp2", 4, 1, 2, 1}, Case{"ep2,pp2,order=tp-ep-pp", 4, 2, 2, 1},
-        Case{"tp2,ep4,dp4", 8, 1, 4, 2}, Case{"tp2,dp2,ep4,etp1", 4, 1, 4, 1}}) {
+        Case{"tp2,ep4,dp4", 8, 1, 4, 2}, Case{"tp2,dp2,ep4,etp1", 4, 1, 4, 1},
+        Case{"tp2,ep2,dp4", 8, 2, 2, 2}, Case{"tp2,dp4,ep4,etp1", 8, 2, 4, 1},
+        Case{"ep2,dp4,pp2,order=tp-ep-dp-pp", 8, 2, 2, 1}}) {
     ShardSpec spec = parse(c.text);
     EXPECT_EQ(spec.grid.worldSize(), c.world) << c.text;
     EXPECT_EQ(spec.grid.size(Axis::EP), c.dense) << c.text;
@@ -110,17 +112,18 @@ TEST(ShardSpec, ExpertsOfRanks) {
     EXPECT_EQ(spec.experts.size(Axis::TP), c.etp) << c.text;
     EXPECT_EQ(spec.splitsExpertsOverReplicas(),
               c.text == "tp2,ep4,dp4" || c.text == "tp2,dp2,ep4,etp1");
+    EXPECT_EQ(spec.groupsReplicas, c.text.find("dp4") != std::string_view::npos && c.dense > 1);
     EXPECT_EQ(parse(spec.str()).grid, spec.grid) << c.text;
     EXPECT_EQ(parse(spec.str()).experts, spec.experts) << c.text;
   }
-  for (auto [text, cause] :
-       {std::pair("tp4,ep2,etp2", "etp2 with tp4 is not supported"),
-        std::pair("tp2,etp1", "ep1 with etp1 is not a multiple of tp2"),
-        std::pair("etp2", "etp2 with tp1 is not supported"),
-        std::pair("ep2,dp4", "the replicas of dp4 can have parts of the experts only"),
-        std::pair("ep2,dp2,mb2", "with mb2 is not supported"),
-        std::pair("tp2x2,ep2", "two-dimensional tp"),
-        std::pair("tp2,dp2,ep2,etp1,order=tp-dp-ep-pp", "in this order")}) {
+  for (auto [text, cause] : {std::pair("tp4,ep2,etp2", "etp2 with tp4 is not supported"),
+                             std::pair("tp2,etp1", "ep1 with etp1 is not a multiple of tp2"),
+                             std::pair("etp2", "etp2 with tp1 is not supported"),
+                             std::pair("ep4,dp6", "the replicas of dp6 cannot form groups of 4"),
+                             std::pair("ep4,dp2", "the replicas of dp2 cannot form groups of 4"),
+                             std::pair("ep2,dp2,mb2", "with mb2 is not supported"),
+                             std::pair("tp2x2,ep2", "two-dimensional tp"),
+                             std::pair("tp2,dp2,ep2,etp1,order=tp-dp-ep-pp", "in this order")}) {
     std::string error = errorOf(text);
     EXPECT_NE(error.find(cause), std::string::npos) << error;
   }

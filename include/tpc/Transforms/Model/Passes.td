@@ -120,6 +120,24 @@ def RaiseExperts : Pass<"tpc-raise-experts", "func::FuncOp"> {
   }];
 }
 
+def LimitExperts : Pass<"tpc-limit-experts", "func::FuncOp"> {
+  let summary = "Limit the tokens of a sample that an expert computes";
+  let description = [{
+    An expert computes at most ceil(capacity * top_k * sequence / experts) tokens of each sample:
+    those with the lowest positions. The routing weights of others become 0, and are not
+    normalized again. A sample is a group of the model, so every grid drops the same tokens.
+
+    ```mlir
+    %w = tpc.reshape %routing : [batch * sequence, experts] -> [batch, sequence, experts]
+    %n = tpc.cumsum (%w != 0) dim 1
+    %r = tpc.select (%n <= limit), %w, 0
+    ```
+    Errors: no mixture of experts; tokens that are not [batch, sequence] of an input.
+  }];
+  let options = [Option<"capacity", "capacity", "std::string", "\"1\"",
+                        "Factor of the mean number of tokens of an expert">];
+}
+
 def QuantizeWeights : Pass<"tpc-quantize-weights", "ModuleOp"> {
   let summary = "Quantize the weights of matmuls";
   let description = [{

@@ -256,7 +256,8 @@ static LogicalResult importAttention(Node &n) {
   Sizes out = sizes;
   out[3] = values[3];
   Value y = AttentionOp::create(n.b, n.loc, n.type(elementOf(q), out), q, k, v, keyMask, mask, bias,
-                                /*slopes=*/Value(), lengths, APFloat(scale), causal, past,
+                                /*slopes=*/Value(), /*sinks=*/Value(), lengths, APFloat(scale),
+                                causal, past,
                                 /*window=*/SymExprAttr(), APFloat(softcap), MaskedRow::Zero);
   if (n.in(0).rank() == 4)
     return n.result(n.transpose(y, {0, 2, 1, 3}));

@@ -70,7 +70,7 @@ private:
   FailureOr<Value> scoreBias();
   Value attend();
   /// Same as `attend` for a softmax whose denominator has one more term per head.
-  Value attendWithSinks();
+  FailureOr<Value> getSinks();
 
   Type index() { return n.b.getI64Type(); }
   SymExpr batch() { return getSizes(q)[0]; }
@@ -349,8 +349,8 @@ FailureOr<Value> GroupQueryAttention::scoreBias() {
 }
 
 Value GroupQueryAttention::attend() {
-  FailureOr<Value> bias = scoreBias();
-  if (failed(bias))
+  FailureOr<Value> bias = scoreBias(), sinks = getSinks();
+  if (failed(bias) || failed(sinks))
     return {};
   Value keyMask;
   if (!causal) {
@@ -361,54 +361,22 @@ Value GroupQueryAttention::attend() {
   }
   auto limit = window > 0 ? SymExprAttr::get(n.b.getContext(), SymExpr(window)) : SymExprAttr();
   return AttentionOp::create(n.b, n.loc, q.getType(), q, k, v, keyMask, /*mask=*/Value(), *bias,
-                             /*slopes=*/Value(), causal ? lengths : Value(), APFloat(scale), causal,
-                             SymExpr(0), limit, APFloat(softcap), MaskedRow::Zero);
+                             /*slopes=*/Value(), *sinks, causal ? lengths : Value(), APFloat(scale),
+                             causal, SymExpr(0), limit, APFloat(softcap), MaskedRow::Zero);
 }
 
-Value GroupQueryAttention::attendWithSinks() {
-  FailureOr<Value> bias = scoreBias();
-  if (failed(bias))
-    return {};
+FailureOr<Value> GroupQueryAttention::getSinks() {
+  if (!smooth)
+    return Value();
   Type element = elementOf(q);
-  SymExpr keys = past + sequence(), group(heads / kvHeads);
-  // [b, tokens, kv heads, d] to [b, heads, tokens, d]
-  auto repeat = [&](Value x) {
-    x = n.reshape(n.transpose(x, {0, 2, 1, 3}),
-                  {batch(), SymExpr(kvHeads), SymExpr(1), keys, SymExpr(size)});
-    x = n.expand(x, {batch(), SymExpr(kvHeads), group, keys, SymExpr(size)});
-    return n.reshape(x, {batch(), SymExpr(heads), keys, SymExpr(size)});
-  };
-  Value scores = n.matmul(n.transpose(q, {0, 2, 1, 3}), n.transpose(repeat(k), {0, 1, 3, 2}));
-  if (!scores)
-    return {};
-  scores = n.binary<MulOp>(scores, n.scalar(scale, scores));
-  if (softcap != 0) {
-    Value cap = n.scalar(softcap, scores);
-    scores = n.binary<MulOp>(n.unary<TanhOp>(n.binary<DivOp>(scores, cap)), cap);
-  }
-  if (*bias)
-    scores = n.binary<AddOp>(scores, *bias);
-  if (!scores)
-    return {};
-  double lowest = element.isF16() ? -65504 : -std::numeric_limits<float>::max();
-  scores = n.select(visibleKeys(), scores, n.scalar(lowest, scores));
-  Value sink = n.constant(element, 0);
-  if (n.has(Sink)) {
-    if (n.in(Sink).rank() != 1 || n.in(Sink).element != element) {
-      n.error() << "has head_sink " << str(n.in(Sink).shape) << " of " << n.in(Sink).element
-                << "; it must be [heads] of " << element;
-      return {};
-    }
-    if (!n.equate(n.in(Sink).shape[0], SymExpr(heads), "head_sink has a number for each head"))
-      return {};
-    sink = n.reshape(n.operand(Sink), {1, SymExpr(heads), 1, 1});
-  }
-  sink = n.expand(sink, {batch(), SymExpr(heads), sequence(), 1});
-  Value all = n.softmax(n.concat({scores, sink}, 3), 3);
-  if (!all)
-    return {};
-  Value y = n.matmul(n.slice(all, 3, SymExpr(0), keys), repeat(v));
-  return n.transpose(y, {0, 2, 1, 3});
+  if (!n.has(Sink))
+    return n.expand(n.constant(element, 0), {SymExpr(heads)});
+  if (n.in(Sink).rank() != 1 || n.in(Sink).element != element)
+    return n.error() << "has head_sink " << str(n.in(Sink).shape) << " of " << n.in(Sink).element
+                     << "; it must be [heads] of " << element;
+  if (!n.equate(n.in(Sink).shape[0], SymExpr(heads), "head_sink has a number for each head"))
+    return failure();
+  return n.operand(Sink);
 }
 
 LogicalResult GroupQueryAttention::import() {
@@ -416,7 +384,7 @@ LogicalResult GroupQueryAttention::import() {
       failed(findRows()) || failed(rotate()) || failed(append(PastKey, 1, k)) ||
       failed(append(PastValue, 2, v)))
     return failure();
-  Value y = smooth ? attendWithSinks() : attend();
+  Value y = attend();
   if (!y || n.failed())
     return failure();
   return n.result(n.reshape(y, {batch(), sequence(), SymExpr(heads * size)}));
