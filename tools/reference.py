@@ -10,6 +10,7 @@ import argparse
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
@@ -91,6 +92,7 @@ def pages(llvm, tpc_opt):
         text += f"\n## {folders[path.parent.name]}\n\n{body}"
     yield "passes.md", text
     yield "attributes.md", attributes()
+    yield "op-lists.md", op_lists()
     found = subprocess.run(
         [str(tpc_opt), "--print-facts"], check=True, stdout=subprocess.PIPE, text=True
     )
@@ -106,6 +108,20 @@ def pages(llvm, tpc_opt):
     yield "coverage.md", NOTE.format(
         source="the interfaces that ops have in tpc-opt"
     ) + found.stdout
+
+
+def op_lists():
+    """Returns the page of functions that may distinguish three or more kinds of ops."""
+    text = NOTE.format(source="tools/op_lists.toml") + "# Lists of ops\n\n"
+    text += (
+        "A function that distinguishes three or more kinds of ops may need an entry for a new op "
+        "([adding a pass](../dev/adding-a-pass.md#lists-of-ops)). These need none:\n\n"
+        "| in `lib/` | content of the list | effect on other ops |\n|---|---|---|\n"
+    )
+    for entry in tomllib.loads((TOP / "tools" / "op_lists.toml").read_text())["list"]:
+        files = ", ".join(f"`{name}`" for name in entry["files"])
+        text += f"| {files} | {entry['contents']} | {entry['others']} |\n"
+    return text
 
 
 def interfaces(llvm):

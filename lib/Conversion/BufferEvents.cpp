@@ -92,18 +92,26 @@ LogicalResult BufferPlanner::planEvents(StageOp stage, ScheduleAttr schedule) {
   std::vector<PassedSlot> slots;
   std::vector<size_t> slotOf;
   for (const Passed &life : lives) { // in the order of their first events
-    SymExpr size = substituteNumbers(bytes(life.value.getType()), grid())
-                       .substitute({{"rank.mb", SymExpr(life.microBatch)}});
+    // The first micro-batch is the largest. Its size is added because the size of a later one may
+    // be negative in a run with fewer micro-batches, which skips the event.
+    SymExpr own = bytes(life.value.getType());
+    auto getSize = [&](int64_t microBatch) {
+      return own.substitute({{"rank.mb", SymExpr(microBatch)}});
+    };
+    SmallVector<SymExpr, 2> sizes = {getSize(0)};
+    if (SymExpr size = getSize(life.microBatch); size != sizes.front())
+      sizes.push_back(size);
     auto isFree = [&](const PassedSlot &slot) { return slot.last < life.first; };
     auto found = llvm::find_if(slots, [&](const PassedSlot &slot) {
-      return isFree(slot) && llvm::is_contained(slot.sizes, size);
+      return isFree(slot) && llvm::is_contained(slot.sizes, sizes.back());
     });
     if (found == slots.end())
       found = llvm::find_if(slots, isFree);
     if (found == slots.end())
       found = slots.insert(slots.end(), PassedSlot());
-    if (!llvm::is_contained(found->sizes, size))
-      found->sizes.push_back(size);
+    for (const SymExpr &size : sizes)
+      if (!llvm::is_contained(found->sizes, size))
+        found->sizes.push_back(size);
     found->last = life.last;
     slotOf.push_back(found - slots.begin());
   }

@@ -153,6 +153,7 @@ llvm::Expected<Machine::Transfer> Machine::getCollective(llvm::StringRef kind, i
   if (found == collectives.end())
     return makeError("machine '" + name + "' has no times of " + kind);
   const std::map<int64_t, Curve> &tables = found->second;
+  transfer.seconds = collectiveLaunch;
   int64_t inside = std::clamp<int64_t>(perNode, 1, members);
   if (inside > 1) {
     auto after = tables.lower_bound(inside);
@@ -161,7 +162,7 @@ llvm::Expected<Machine::Transfer> Machine::getCollective(llvm::StringRef kind, i
                        llvm::Twine(inside) + " ranks in one node; the table ends at " +
                        llvm::Twine(tables.rbegin()->first));
     transfer.extrapolates = after->second.extrapolates(bytes);
-    transfer.seconds = after->second.at(bytes);
+    double seconds = after->second.at(bytes);
     if (after->first != inside) {
       // Between two numbers of ranks, the time is linear in the logarithm.
       if (after == tables.begin())
@@ -171,8 +172,9 @@ llvm::Expected<Machine::Transfer> Machine::getCollective(llvm::StringRef kind, i
       auto before = std::prev(after);
       double at = std::log(double(inside) / double(before->first)) /
                   std::log(double(after->first) / double(before->first));
-      transfer.seconds = (1 - at) * before->second.at(bytes) + at * transfer.seconds;
+      seconds = (1 - at) * before->second.at(bytes) + at * seconds;
     }
+    transfer.seconds += seconds;
   }
   if (int64_t nodes = (members + inside - 1) / inside; nodes > 1) {
     if (!network)

@@ -13,6 +13,7 @@
 //
 // Machines whose ranks share cores have "cores"; entries of their matmul, attention and kernel have
 // "threads". "network" is optional: without it, grids over several nodes are errors.
+// "collective_launch" is optional: time of the call of a collective in addition to its table.
 //
 //===----------------------------------------------------------------------===//
 
@@ -176,14 +177,16 @@ int64_t MachineReader::getThreads(const json::Object &object, llvm::StringRef wh
 
 void MachineReader::read(const json::Object &file) {
   checkKeys(file, "the machine",
-            {"name", "target", "source", "cores", "launch", "memory", "matmul", "attention",
-             "kernel", "collective", "network", "error"});
+            {"name", "target", "source", "cores", "launch", "collective_launch", "memory", "matmul",
+             "attention", "kernel", "collective", "network", "error"});
   machine.name = getString(file, "name", "the machine");
   machine.target = getString(file, "target", "the machine");
   machine.source = getString(file, "source", "the machine");
   if (file.get("cores"))
     machine.cores = getInteger(file, "cores", "the machine", 1, 65536);
   machine.launch = getNumber(file, "launch", "the machine", 0, 1);
+  if (file.get("collective_launch"))
+    machine.collectiveLaunch = getNumber(file, "collective_launch", "the machine", 0, 1);
   if (const json::Object *memory = file.getObject("memory")) {
     checkKeys(*memory, "memory", {"bytes", "reserved"});
     machine.memoryBytes = getInteger(*memory, "bytes", "memory", 1, int64_t(1) << 60);

@@ -2,6 +2,7 @@
 
 #include "tpc/Cost/StepCost.h"
 
+#include "tpc/Buffer/Async.h"
 #include "tpc/Support/Links.h"
 
 using namespace mlir;
@@ -88,6 +89,9 @@ StepEstimator::OpCost StepEstimator::visitCommunication(Operation &op) {
     return cost;
   }
   if (auto reduce = dyn_cast<buffer::AllReduceOp>(op))
+    return addCollective("all_reduce", getAxes(reduce.getAxes()),
+                         double(evaluate(reduce.getCount()) * getElementBytes(reduce.getFrom())));
+  if (auto reduce = dyn_cast<buffer::AllReduceStartOp>(op))
     return addCollective("all_reduce", getAxes(reduce.getAxes()),
                          double(evaluate(reduce.getCount()) * getElementBytes(reduce.getFrom())));
   if (auto broadcast = dyn_cast<buffer::BroadcastOp>(op))

@@ -2,6 +2,8 @@
 
 #include "tpc/Cost/StepCost.h"
 
+#include "tpc/Buffer/Async.h"
+
 #include "tpc/Dialect/RankSizes.h"
 
 using namespace mlir;
@@ -232,10 +234,22 @@ StepEstimator::OpCost StepEstimator::visit(Operation &op) {
   return cost;
 }
 
+/// Started collectives run one after another, next to the calls of the block. A wait takes the time
+/// until the end of its collective.
 StepEstimator::OpCost StepEstimator::visitBlock(Block &block) {
   OpCost cost;
-  for (Operation &op : block)
-    if (!isa<buffer::RoundsOp>(op))
+  double end = 0; // of the last started collective
+  DenseMap<Value, double> ends;
+  for (Operation &op : block) {
+    double now = cost.seconds.total();
+    if (auto start = dyn_cast<buffer::AllReduceStartOp>(op)) {
+      end = std::max(end, now) + visitCall(op).seconds.tensor;
+      ends[start.getToken()] = end;
+    } else if (auto wait = dyn_cast<buffer::WaitOp>(op)) {
+      cost.seconds.tensor += std::max(0.0, ends.lookup(wait.getToken()) - now);
+    } else if (!isa<buffer::RoundsOp>(op)) {
       cost += visit(op);
+    }
+  }
   return cost;
 }

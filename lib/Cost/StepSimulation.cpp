@@ -2,6 +2,7 @@
 
 #include "tpc/Cost/StepCost.h"
 
+#include "tpc/Buffer/Async.h"
 #include "tpc/Dialect/Dist.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -61,8 +62,25 @@ void StepEstimator::expand(Block &block, std::vector<OpEvent> &events) {
   auto getFrame = [&](buffer::PushOp push) {
     return int64_t(llvm::alignTo(std::max<int64_t>(evaluate(push.getBytes()), 1), 64));
   };
+  // Started collectives, as in visitBlock. Their events are those of the waits.
+  size_t first = events.size();
+  double now = 0, end = 0;
+  DenseMap<Value, std::pair<OpEvent, double>> started;
   for (Operation &op : block) {
-    if (auto push = dyn_cast<buffer::PushOp>(op)) {
+    for (; first < events.size(); ++first)
+      now += events[first].seconds.total() - events[first].seconds.pipeline;
+    if (auto start = dyn_cast<buffer::AllReduceStartOp>(op)) {
+      OpCost cost = visitCall(op);
+      end = std::max(end, now) + cost.seconds.tensor;
+      cost.event.node = getSourceName(op.getLoc());
+      started[start.getToken()] = {cost.event, end};
+    } else if (auto wait = dyn_cast<buffer::WaitOp>(op)) {
+      auto [event, eventEnd] = started.lookup(wait.getToken());
+      event.seconds.tensor = std::max(0.0, eventEnd - now);
+      event.liveBytes = live;
+      if (event.bytes > 0)
+        events.push_back(event);
+    } else if (auto push = dyn_cast<buffer::PushOp>(op)) {
       live += getFrame(push);
     } else if (auto pop = dyn_cast<buffer::PopOp>(op)) {
       live -= getFrame(pop.getFrame().getDefiningOp<buffer::PushOp>());
@@ -92,35 +110,46 @@ void StepEstimator::expand(Block &block, std::vector<OpEvent> &events) {
 // Steps
 //===----------------------------------------------------------------------===//
 
-/// Appends the runs of a stage in program order. Returns their bodies by chunk of the rank and
-/// micro-batch: the loop of all micro-batches, or the events of a schedule, in which the n-th event
-/// of a micro-batch runs chunk n.
-std::vector<std::vector<Block *>>
-StepEstimator::readSchedule(Block &block, size_t stage, int64_t microBatches,
-                            std::vector<ScheduledRun> &schedule) {
+/// Blocks of one run: its calls, and in a schedule of events its message.
+using RunBlocks = SmallVector<Block *, 2>;
+
+/// Appends the runs of a stage in program order. Returns their blocks by chunk of the rank and
+/// micro-batch. The n-th event of a micro-batch that computes or that sends is one of chunk n.
+/// Events that receive are no runs.
+static std::vector<std::vector<RunBlocks>> readSchedule(Block &block, GridAttr grid, size_t stage,
+                                                        int64_t microBatches,
+                                                        std::vector<ScheduledRun> &schedule) {
   int64_t stages = grid.getAxisSize("pp");
-  std::vector<std::vector<Block *>> bodies(size_t(grid.getChunksPerRank()),
-                                           std::vector<Block *>(size_t(microBatches)));
-  std::vector<size_t> chunkOf(size_t(microBatches), 0);
+  std::vector<std::vector<RunBlocks>> blocks(size_t(grid.getChunksPerRank()),
+                                             std::vector<RunBlocks>(size_t(microBatches)));
+  std::vector<size_t> numRuns(size_t(microBatches), 0), numSends = numRuns;
   schedule.push_back({int32_t(stage), -1});
-  auto add = [&](int64_t microBatch, Block *body) {
-    size_t chunk = chunkOf[size_t(microBatch)]++;
-    bodies[chunk][size_t(microBatch)] = body;
+  auto addRun = [&](int64_t microBatch, Block *body) {
+    size_t chunk = numRuns[size_t(microBatch)]++;
+    if (body)
+      blocks[chunk][size_t(microBatch)].push_back(body);
     schedule.push_back({int32_t(int64_t(chunk) * stages + int64_t(stage)), int32_t(microBatch)});
   };
   bool hasRounds = false;
   for (auto rounds : block.getOps<buffer::RoundsOp>()) {
     hasRounds = true;
-    Block *body = &rounds.getBody().front();
-    if (rounds.getFirst())
-      add(*rounds.getFirst(), body);
-    else
+    Block &body = rounds.getBody().front();
+    bool computes = llvm::any_of(body, [](Operation &op) {
+      return !isa<buffer::SlotOp, buffer::PartOp, buffer::SendOp, buffer::RecvOp>(op);
+    });
+    if (!rounds.getFirst()) {
       for (int64_t i = 0; i < microBatches; ++i)
-        add(i, body);
+        addRun(i, &body);
+    } else if (int64_t index = *rounds.getFirst(); index < microBatches) {
+      if (computes)
+        addRun(index, &body);
+      else if (!body.getOps<buffer::SendOp>().empty())
+        blocks[numSends[size_t(index)]++][size_t(index)].push_back(&body);
+    }
   }
   for (int64_t i = 0; !hasRounds && i < microBatches; ++i)
-    add(i, nullptr);
-  return bodies;
+    addRun(i, nullptr);
+  return blocks;
 }
 
 llvm::Expected<StepCost> StepEstimator::run(const Report &from, StepTimeline *timeline) {
@@ -157,28 +186,33 @@ llvm::Expected<StepCost> StepEstimator::run(const Report &from, StepTimeline *ti
       expand(block, events[at].prologue);
 
     microBatches[at] = report->stages[at].microBatches;
-    auto bodies = readSchedule(block, at, microBatches[at], simulated.schedule[at]);
+    auto bodies = readSchedule(block, grid, at, microBatches[at], simulated.schedule[at]);
     for (auto [local, blocks] : llvm::enumerate(bodies)) {
       size_t chunk = local * numStages + at;
       auto getBody = [&, &blocks = blocks](int64_t index) {
         values["rank.mb"] = index;
         functions.clear();
-        Block *body = blocks[size_t(index)];
-        return body ? visitBlock(*body) : OpCost();
+        OpCost cost;
+        for (Block *body : blocks[size_t(index)])
+          cost += visitBlock(*body);
+        return cost;
       };
       if (blocks.empty())
         continue;
       // Sizes of micro-batches descend; if the last equals the first, all are equal.
       OpCost first = getBody(0), body = first;
       OpCost last = getBody(microBatches[at] - 1);
-      bool isUneven =
-          last.seconds.total() != first.seconds.total() || last.message != first.message;
+      // Times of unequal sizes may be equal, but operations are not.
+      auto isEqual = [](const OpCost &a, const OpCost &b) {
+        return a.seconds.total() == b.seconds.total() && a.message == b.message &&
+               a.work.flops == b.work.flops;
+      };
+      bool isUneven = !isEqual(first, last);
       cost.work.flops += first.work.flops;
       cost.work.weightBytes += first.work.weightBytes;
       for (int64_t i = 0; i < microBatches[at]; ++i) {
         OpCost next = i == 0 ? first : isUneven ? getBody(i) : body;
-        bool isSame =
-            i > 0 && next.seconds.total() == body.seconds.total() && next.message == body.message;
+        bool isSame = i > 0 && isEqual(next, body);
         body = next;
         runs[chunk].push_back(body.seconds);
         double total = body.seconds.total();
@@ -187,10 +221,13 @@ llvm::Expected<StepCost> StepEstimator::run(const Report &from, StepTimeline *ti
         simulated.coreShare[chunk].push_back(total > 0 ? 1 - body.seconds.tensor / total : 1);
         if (!timeline)
           continue;
-        if (!isSame && blocks[size_t(i)]) {
+        if (!isSame) {
           values["rank.mb"] = i;
-          live = liveInRounds;
-          expand(*blocks[size_t(i)], events[chunk].bodies.emplace_back());
+          events[chunk].bodies.emplace_back();
+          for (Block *part : blocks[size_t(i)]) {
+            live = liveInRounds;
+            expand(*part, events[chunk].bodies.back());
+          }
         }
         events[chunk].bodyOf.push_back(events[chunk].bodies.size() - 1);
       }

@@ -36,7 +36,7 @@ bool isStructure(OperationName name) {
 }
 bool isMessage(OperationName name) { return isOneOf<SendOp, RecvOp, OutputOp>(name); }
 bool isCommunication(OperationName name) {
-  return has<CollectiveOpInterface>(name) || isOneOf<ReshardOp, LocalSliceOp, WaitOp>(name);
+  return has<CollectiveOpInterface>(name) || isOneOf<ReshardOp, LocalSliceOp>(name);
 }
 bool isSource(OperationName name) { return isOneOf<ParameterOp, ConstantOp, IotaOp, SizeOp>(name); }
 bool hasTypeOfItsOwn(OperationName name) {
@@ -65,6 +65,7 @@ constexpr Reason reasons[] = {
     {"rule", isStructure, "has no value"},
     {"rule", isMessage, "crosses stages: the type has the distribution"},
     {"rule", isCommunication, "changes the distribution: the two types define how"},
+    {"rule", isOneOf<WaitOp>, "not at the model level"},
     {"type", isStructure, "has no value"},
     {"type", isMessage, "crosses stages: the type is that of the sent value"},
     {"type", isCommunication, "changes the distribution: the two types define how"},
@@ -74,12 +75,15 @@ constexpr Reason reasons[] = {
     {"elements", isSource, "has no operand"},
     {"elements", computesElements, "computes each element from many elements"},
     {"elements", isOneOf<DequantizeOp>, "computes each element from bits of a byte"},
+    {"elements", isOneOf<WaitOp>, "has the elements of its operand"},
     {"elements", isOneOf<ConcatOp, AppendOp>, "takes elements from several operands"},
     {"index", isStructure, "has no value"},
     {"index", isMessage, "not at the model level"},
     {"index", isCommunication, "not at the model level"},
+    {"index", isOneOf<WaitOp>, "not at the model level"},
     {"gradient", isStructure, "has no value"},
     {"gradient", isMessage, "not at the model level"},
+    {"gradient", isOneOf<WaitOp>, "not at the model level"},
     {"gradient", isCommunication, "not at the model level"},
     {"gradient", isOneOf<AppendOp>, "is only in generation steps"},
     {"gradient", isOneOf<DequantizeOp>,
@@ -92,6 +96,7 @@ constexpr Reason reasons[] = {
     {"repetition", isMessage,
      "crosses stages: programs are read across messages (ReadProgram.cpp)"},
     {"repetition", isCommunication, "moves its operand, with its repetitions"},
+    {"repetition", isOneOf<WaitOp>, "moves its operand, with its repetitions"},
     {"repetition", isSource, "has no operand that could repeat"},
     {"evaluator", isStructure, "has no value: the interpreter runs stages and loops itself"},
     {"domain", isStructure, "has no value: the interpreter runs stages and loops itself"},

@@ -100,7 +100,7 @@ void TraceWriter::writeRun(const SimulatedStep &step, const SimulatedEvent &even
         out.attribute("ts", (offset + at) * 1e6);
         out.attributeObject("args", [&] { out.attribute("bytes", live); });
       });
-    if (seconds == 0)
+    if (seconds == 0 && (op.bytes == 0 || op.kind == "send"))
       continue;
     writeSlice(op.kind + (op.what.empty() ? "" : " " + op.what), "call", event.rankClass, Compute,
                at, at + seconds, [&] {

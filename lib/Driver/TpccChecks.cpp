@@ -39,7 +39,8 @@ Error TpccSession::checkGradients() {
         {"--reference", !options.reference.empty()},
         {"--emit=onnx-sharded", options.onnx},
         {"--megatron-shard=auto", options.megatronShard == "auto"},
-        {"--memory-plan", !options.memoryPlan.empty()}})
+        {"--memory-plan", !options.memoryPlan.empty()},
+        {"--target=cuda", options.target == "cuda"}})
     if (isGiven)
       return makeError(task + ": does not support " + flag + "; leave it out");
   if (spec.grid.size(Axis::PP) > 1 || spec.microBatches > 1)

@@ -64,8 +64,8 @@ struct TpccOptions {
 
   /// Returns whether a program is needed, unlike for --print-groups alone.
   bool needsProgram() const {
-    return emitGiven || explain || megatronShard == "auto" || !memoryPlan.empty() ||
-           simulate || !output.empty() || !report.empty() || !certificate.empty();
+    return emitGiven || explain || megatronShard == "auto" || !memoryPlan.empty() || simulate ||
+           !output.empty() || !report.empty() || !certificate.empty();
   }
 
   /// Parses the command line. Prints errors and returns false. Exits after --help and --version.

@@ -100,7 +100,7 @@ mlir::LogicalResult TpccSession::simulate(Compilation &compilation) {
   if (mlir::failed(result))
     return mlir::failure();
   progress.clearLine();
-  result->name = options.name;
+  result->name = llvm::sys::path::stem(options.input);
   bool page = llvm::StringRef(options.report).ends_with(".html");
   auto writeFile = [&](const std::string &path, auto write) {
     return path.empty() ? Error::success() : writeOutput(path, [&](llvm::raw_pwrite_stream &os) {

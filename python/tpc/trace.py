@@ -3,8 +3,8 @@
     python -m tpc.trace diff simulated.json measured.json
 
 names the call with the largest difference, and prints the calls by difference: their seconds in a
-step and their number, for each stage. Seconds are averages over the ranks of a stage. Calls of a
-program that generates are compared within its steps together.
+step and their number, for each stage. A measured stage is its first rank, which has the largest
+shards. Steps of one trace are compared together.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tpc import console
 
 @dataclass
 class Calls:
-    """Calls of one name in a stage of a trace, per rank."""
+    """Calls of one name in a stage of a trace."""
 
     seconds: float = 0
-    count: float = 0
+    count: int = 0
 
 
 @dataclass
@@ -50,18 +50,20 @@ def read(path: Path) -> dict[tuple[str, str], Calls]:
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: not a trace of tpc: {error}") from error
-    processes = defaultdict(int)
-    for stage in stages.values():
-        processes[stage] += 1
+    first = {}
+    for process, stage in sorted(stages.items()):
+        first.setdefault(stage, process)
     calls = defaultdict(Calls)
     for event in events:
         # Runs contain calls. A receiver waits, which is idle time in a simulation.
         if event["ph"] != "X" or event.get("cat") == "run" or event["name"].startswith("receive"):
             continue
         stage = stages[event["pid"]]
+        if event["pid"] != first[stage]:
+            continue
         row = calls[stage, event["name"].removeprefix("fused ")]
-        row.seconds += event["dur"] / 1e6 / processes[stage]
-        row.count += 1 / processes[stage]
+        row.seconds += event["dur"] / 1e6
+        row.count += 1
     return calls
 
 
@@ -80,7 +82,7 @@ def describe(row: Row) -> str:
     first, second = row.calls
     return (
         f"{row.difference * 1e6:+12.1f}{first.seconds * 1e6:12.1f}{second.seconds * 1e6:12.1f}"
-        f"{first.count:9.1f}{second.count:9.1f}  {row.stage}: {row.name}"
+        f"{first.count:9}{second.count:9}  {row.stage}: {row.name}"
     )
 
 

@@ -94,9 +94,11 @@ TEST_P(Collectives, AllReduce) {
 TEST_P(Collectives, StartedAllReduces) {
   onAllRanks([](tpc_context &ctx) {
     for (uint32_t axes : masksOf(ctx.grid))
-      for (int64_t count : {int64_t(0), int64_t(1), int64_t(1000), int64_t(70000)})
+      for (int64_t count : {int64_t(0), int64_t(1000), int64_t(20000)})
         for (bool inPlace : {false, true}) {
           constexpr int operations = 6;
+          if (count == 20000 && axes != ctx.grid.allAxes())
+            continue;
           std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
           std::vector<Sums<float>> expected(operations);
           std::vector<std::unique_ptr<OnDevice<float>>> in, out;
@@ -137,7 +139,7 @@ TEST_P(Collectives, ManyStartedAllReduces) {
   onAllRanks([](tpc_context &ctx) {
     uint32_t axes = ctx.grid.allAxes();
     int members = static_cast<int>(membersOf(ctx.grid, ctx.rank, axes).size());
-    constexpr int64_t count = 20000;
+    constexpr int64_t count = 9000;
     std::vector<std::unique_ptr<OnDevice<int32_t>>> data;
     for (int i = 0; i < 4; ++i)
       data.push_back(std::make_unique<OnDevice<int32_t>>(ctx, std::vector<int32_t>(count, 1)));

@@ -50,7 +50,7 @@ constexpr int64_t f32 = sizeof(float);
 // Fails if a field is added, because that field may have to be listed as an access below. Page
 // tables are always null here.
 static_assert(sizeof(Product) == 48 && sizeof(BatchProduct) == 80 &&
-              sizeof(tpc_attention_args) == 296 && sizeof(tpc_append_args) == 104 &&
+              sizeof(tpc_attention_args) == 304 && sizeof(tpc_append_args) == 104 &&
               sizeof(tpc_experts_args) == 144);
 
 Accesses accessesOf(const Products &all, const Product &p, const void *table) {

@@ -109,7 +109,7 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
     // A launcher ends all processes as soon as one has ended; rank 0 may still be about to report
     // the error.
     if (error.empty())
-      std::this_thread::sleep_for(std::chrono::seconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(700));
     throw UserError(error);
   }
   session->doing = "while programs are compared";

@@ -43,7 +43,7 @@ def main() -> None:
         def bench(name, rate=0.0, *flags):
             program = programs[name]
             program.environment = {"TPC_LINK_BYTES_PER_SECOND": str(rate)} if rate else {}
-            flags = ["--repeat", str(args.repeat), "--threads=1", *flags]
+            flags = ["--repeat", str(args.repeat), *flags]
             return program.bench(SHAPE, args.transport, flags)
 
         profile = bench("off", 0.0, "--profile")

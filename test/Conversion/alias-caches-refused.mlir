@@ -44,7 +44,7 @@ tpc.pipeline @main(%n: !n, %k: !k) inputs [{}, {tpc.cache = @k0}] outputs [{name
 !whole = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, c, 8]>>
 module {
 tpc.cache @k0 : !whole
-// expected-error @below {{has an input after a cache, but caches must be last}}
+// expected-error @below {{has an input after a cache or an update, but these must be last}}
 tpc.pipeline @main(%n: !n, %k: !k, %x: !new) inputs [{}, {tpc.cache = @k0}, {}] outputs [{name = "k0", type = !whole, tpc.cache = @k0}] {
   tpc.stage 0 {
     tpc.micro_batches {

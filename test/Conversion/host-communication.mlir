@@ -17,6 +17,19 @@ func.func private @all_reduce(%x: tensor<4x6xf32, #tpc.dist<[4, 6], sum{tp, dp}>
   return %0 : tensor<4x6xf32>
 }
 
+// Each chunk is started, and waited for with its token.
+// CHECK-LABEL: llvm.func internal @all_reduce_start(
+// CHECK: llvm.call @tpc_at(
+// CHECK: %[[FIRST:.*]] = llvm.call @tpc_all_reduce_start(%arg0,
+// CHECK: %[[SECOND:.*]] = llvm.call @tpc_all_reduce_start(%arg0,
+// CHECK: llvm.call @tpc_wait(%arg0, %[[FIRST]])
+// CHECK: llvm.call @tpc_wait(%arg0, %[[SECOND]])
+func.func private @all_reduce_start(%x: tensor<4x6xf32, #tpc.dist<[4, 6], sum{tp, dp}>>) -> tensor<4x6xf32> {
+  %0 = tpc.all_reduce_start %x over ["tp", "dp"] chunks 2 grain 1 : tensor<4x6xf32, #tpc.dist<[4, 6], sum{tp, dp}>> -> tensor<4x6xf32> loc("/sum")
+  %1 = tpc.wait %0 : tensor<4x6xf32> loc("/sum")
+  return %1 : tensor<4x6xf32>
+}
+
 // CHECK-LABEL: llvm.func internal @maximum(
 // CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
 // CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)

@@ -372,3 +372,16 @@ func.func @ranks_have_different_sizes(%x: tensor<3xf32, #tpc.dist<[5{tp}], local
   return
 }
 }
+
+// -----
+
+!sum = tensor<8xf32, #tpc.dist<[8], sum{tp}, local>>
+!all = tensor<8xf32>
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+  func.func private @f(%x: !sum) -> !all {
+    // expected-error @+1 {{must have 1 to 8 chunks, not 9}}
+    %0 = tpc.all_reduce_start %x over ["tp"] chunks 9 grain 1 : !sum -> !all
+    %1 = tpc.wait %0 : !all
+    return %1 : !all
+  }
+}

@@ -186,3 +186,18 @@ def inputs(spec, tokens, past, batch):
         "input_ids": random.integers(0, spec.vocab, (batch, tokens)),
         "attention_mask": np.ones((batch, tokens + past), np.int64),
     }
+
+
+def save_with_router(spec: Experts, path: Path) -> dict[str, np.ndarray]:
+    """Writes one mixture of experts of x [batch, sequence, hidden], with its router. Returns its
+    weights.
+    """
+    builder, info = ExpertBuilder(spec), helper.make_tensor_value_info
+    y = builder.microsoft("moe", "x", builder.router("moe", "x"))
+    builder.node("Identity", "y", [y], outputs=["y"])
+    shape = ["batch", "sequence", spec.hidden]
+    ports = [info("x", builder.kind, shape)], [info("y", builder.kind, shape)]
+    graph = helper.make_graph(builder.nodes, "experts", *ports, builder.tensors)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+    return {t.name: onnx.numpy_helper.to_array(t) for t in builder.tensors}

@@ -1,6 +1,6 @@
 """Checks all keywords of tpc.compile, on CPUs and on GPUs (over the simulator).
 
-Four programs take all keywords between them. A new keyword needs a value in one of them, and a
+The programs take all keywords between them. A new keyword needs a value in one of them, and a
 check of its effect: `covered` is compared with the list that tpc.compile itself uses.
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 
 import tpc
+from expert_files import Experts, save_with_router
 from halves import halve
 from harness import tool
 from models import COMMITTED
@@ -26,6 +27,7 @@ from tpc import reference
 
 MODEL = COMMITTED["gpt2-tiny"]
 IDS = MODEL.inputs(2, 7)["input_ids"]
+EXPERTS = Experts(experts=5, selected=2, bias=True)
 TF32 = 2e-3  # largest difference of matmuls in TF32
 
 
@@ -232,7 +234,43 @@ def chosen_grid(folder: Path, target: str):
     }
 
 
-PROGRAMS = [make_file, make_halves, make_configured, fixed_input, chosen_grid]
+def changed_program(folder: Path, target: str):
+    """Checks options that change the program: chunks of all-reduces keep the bits, gradients are
+    outputs (on CPUs), and a capacity drops tokens of experts.
+    """
+    options = {"shard": "tp2", "target": target}
+    with (
+        tpc.compile(MODEL.path, **options) as plain,
+        tpc.compile(MODEL.path, overlap="2", **options) as chunked,
+    ):
+        logits = [one.run({"input_ids": IDS})["logits"] for one in (plain, chunked)]
+        reduced = [len(one.report(batch=2, sequence=8)["collectives"]) for one in (plain, chunked)]
+    path = COMMITTED["gpt2-tiny-nopast"].path
+    if target == "cuda":
+        error = error_of(lambda: tpc.compile(path, gradients=True, **options))
+        gradients = "--target=cuda" in error
+    else:
+        with tpc.compile(path, gradients=True, loss="next-token", **options) as session:
+            found = session.run({"input_ids": IDS, "labels": IDS})
+        names = [name for name in found if name.startswith("grad.")]
+        gradients = found["loss"].shape == () and len(names) > 10 and found["loss"] > 0
+    save_with_router(EXPERTS, folder / "experts.onnx")
+    x = np.random.default_rng(0).standard_normal((2, 9, EXPERTS.hidden), np.float32)
+    results = []
+    for capacity in (None, "0.5"):
+        with tpc.compile(
+            folder / "experts.onnx", target=target, expert_capacity=capacity
+        ) as session:
+            results.append(session.run({"x": x})["y"])
+    return {
+        "overlap": np.array_equal(*logits) and reduced[0] == reduced[1],
+        "gradients": gradients,
+        "loss": "next-token" in error_of(lambda: tpc.compile(path, gradients=True, loss="mse")),
+        "expert_capacity": not np.array_equal(*results),
+    }
+
+
+PROGRAMS = [make_file, make_halves, make_configured, fixed_input, chosen_grid, changed_program]
 
 
 def check(folder: Path, target: str) -> set[str]:

@@ -65,21 +65,30 @@ def differentiate(model, ids, labels):
     }
 
 
-def match(name: str, value: np.ndarray, stored: dict[str, np.ndarray]) -> tuple[str, bool]:
+def match(
+    name: str, value: np.ndarray, stored: dict[str, np.ndarray], is_head: bool
+) -> tuple[str, bool]:
     """Returns the initializer that contains a parameter, and whether it is transposed."""
-    same = [key for key, other in stored.items() if np.array_equal(other, value)]
+    # Gemma multiplies by 1 + weight, and the file stores the sum.
+    same = [
+        key
+        for key, other in stored.items()
+        if np.array_equal(other, value) or (value.ndim == 1 and np.array_equal(other, 1 + value))
+    ]
     turned = [
         key
         for key, other in stored.items()
         if value.ndim == 2 and other.shape == value.shape[::-1] and np.array_equal(other, value.T)
     ]
+    if is_head and turned:
+        return turned[0], True
     for key in same:
         if key == name or key.endswith("." + name) or name.endswith("." + key):
             return key, False
-    if "embed" not in name and len(turned) == 1:
-        return turned[0], True
     if len(same) == 1:
         return same[0], False
+    if len(turned) == 1:
+        return turned[0], True
     sys.exit(f"gradients.py: parameter '{name}' {value.shape} matches {same + turned}")
 
 
@@ -95,9 +104,11 @@ def main() -> int:
         loss, parameters = differentiate(model, ids, labels)
         graph = onnx.load(HERE / f"{name}.onnx").graph
         stored = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+        output = model.get_output_embeddings()
+        head = [n for n, p in model.named_parameters() if output and p is output.weight]
         gradients: dict[str, np.ndarray] = {}
         for key, (value, gradient) in parameters.items():
-            found, is_turned = match(key, value, stored)
+            found, is_turned = match(key, value, stored, key in head)
             gradient = gradient.T if is_turned else gradient
             gradients[found] = gradients.get(found, 0) + gradient
         np.savez_compressed(

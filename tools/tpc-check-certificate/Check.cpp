@@ -493,7 +493,6 @@ void Checker::run() {
   if (get(certificate, "hash") != hashOf(schedule().dump()))
     refuse("the hash is not that of the schedule");
 }
-
 } // namespace
 
 void certificate::refuse(const std::string &why) { throw std::runtime_error(why); }

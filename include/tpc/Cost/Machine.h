@@ -83,6 +83,8 @@ public:
   int64_t cores = 0;  // 0: each rank has a device of its own
   int64_t memoryBytes = 0, reservedBytes = 0;
   double launch = 0; // time of a call, which all tables include
+  /// Time of the call of a collective in addition to its table: of programs without CUDA graphs.
+  double collectiveLaunch = 0;
   /// Relative error of the times, by cause.
   struct Errors {
     double compute = 0, memory = 0, launch = 0, tensor = 0, pipeline = 0;

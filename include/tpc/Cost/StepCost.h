@@ -111,8 +111,6 @@ private:
   OpCost addCollective(StringRef kind, ArrayRef<StringRef> axes, double bytes);
   /// Appends the calls of a block and its callees.
   void expand(Block &block, std::vector<OpEvent> &events);
-  std::vector<std::vector<Block *>> readSchedule(Block &block, size_t stage, int64_t microBatches,
-                                                 std::vector<::tpc::ScheduledRun> &schedule);
   OpEvent describe(Operation &op);
   Seconds addMatmul(Type element, int64_t m, int64_t n, int64_t k);
   Seconds addKernel(double bytes);

@@ -130,6 +130,8 @@ Value AttentionBackward::addBiases(Value scores) {
 LogicalResult AttentionBackward::run() {
   if (op.getLengths())
     return refuse("on caches");
+  if (op.getSinks())
+    return refuse("with sinks");
   std::optional<SymExpr> quotient = heads.divideExact(kvHeads);
   if (!quotient)
     return refuse("for " + Twine(heads.str()) + " query heads and " + kvHeads.str() + " kv heads");

@@ -19,13 +19,14 @@ Value mlir::tpc::buildCrossEntropy(GradientBuilder &b, Value logits, Value label
   Value isLabel = compare(Predicate::EQ, columns, labels);
   Value valid = b.toFloat(compare(Predicate::GE, labels, b.integer(0)), element);
 
-  ArrayRef<int64_t> classes{1};
+  const int64_t classes[] = {1}; // the dimension of the vocabulary
   Value maximum = ReduceOp::create(builder, b.getLoc(), ReduceFunction::Max, logits, classes, true);
   Value shifted = b.sub(logits, maximum);
   Value exps = b.apply<ExpOp>(shifted);
   Value sum = b.sumKeep(exps, classes);
-  Value labelLogit = b.sumKeep(b.select(isLabel, shifted, b.number(0)), classes);
-  Value losses = b.mul(valid, b.sub(b.apply<LogOp>(sum), labelLogit));
+  Value labelLogit = b.sumKeep(b.select(isLabel, logits, b.number(0)), classes);
+  Value logSum = b.add(b.apply<LogOp>(sum), maximum);
+  Value losses = b.mul(valid, b.sub(logSum, labelLogit));
 
   auto sumAll = [&](Value v) -> Value {
     return ReduceOp::create(builder, b.getLoc(), ReduceFunction::Sum, v, ArrayRef<int64_t>{0, 1},

@@ -48,14 +48,37 @@ Value makeZeros(B &b, Value like, int64_t dim, const SymExpr &size) {
 }
 
 struct SliceGradient : GradientOpInterface::ExternalModel<SliceGradient, SliceOp> {
+  /// Elements start, start + step, … of a whole number of steps: [.., m] -> [.., m, step], with
+  /// zeros around the elements, -> [.., m * step].
+  static LogicalResult interleave(SliceOp op, Value d, B &b) {
+    int64_t dim = op.getDim(), step = op.getStep();
+    SmallVector<SymExpr> sizes = getSizes(d);
+    std::optional<int64_t> start = op.getStart().asConstant();
+    if (step < 1 || !start || *start >= step ||
+        getSizes(op.getOperand())[dim] != sizes[dim] * SymExpr(step))
+      return emitError(op.getLoc())
+             << "'" << getSourceName(op.getLoc()) << "' (tpc.slice) has no gradient for step "
+             << step << ", which does not divide the dimension";
+    sizes.insert(sizes.begin() + dim + 1, SymExpr(1));
+    d = b.reshape(d, sizes);
+    SmallVector<Value> parts;
+    if (Value before = makeZeros(b, d, dim + 1, SymExpr(*start)))
+      parts.push_back(before);
+    parts.push_back(d);
+    if (Value after = makeZeros(b, d, dim + 1, SymExpr(step - 1 - *start)))
+      parts.push_back(after);
+    Value runs = ConcatOp::create(b.getBuilder(), b.getLoc(), parts, dim + 1);
+    b.accumulate(op.getOperand(), b.reshape(runs, getSizes(op.getOperand())));
+    return success();
+  }
+
   LogicalResult buildGradient(Operation *base, B &b) const {
     auto op = cast<SliceOp>(base);
     Value x = op.getOperand(), d = b.getCotangent(op.getResult());
     if (!b.isActive(x))
       return success();
     if (op.getStep() != 1)
-      return emitError(op.getLoc()) << "'" << getSourceName(op.getLoc())
-                                    << "' (tpc.slice) has no gradient for step " << op.getStep();
+      return interleave(op, d, b);
     int64_t dim = op.getDim();
     SymExpr start = op.getStart(), size = getSizes(d)[dim];
     SmallVector<Value> parts;

@@ -29,8 +29,9 @@ struct OverlapCollectives : mlir::tpc::impl::OverlapCollectivesBase<OverlapColle
 
   void runOnOperation() override {
     if (chunks < 1 || chunks > AllReduceStartOp::maxChunks || grain < 1) {
-      getOperation().emitError() << "cannot overlap with " << chunks << " chunks of at least "
-                                 << grain << " rows: there are 1 to " << AllReduceStartOp::maxChunks
+      getOperation().emitError() << "cannot overlap with " << int64_t(chunks)
+                                 << " chunks of at least " << int64_t(grain)
+                                 << " rows: there are 1 to " << AllReduceStartOp::maxChunks
                                  << " chunks, of 1 row or more";
       return signalPassFailure();
     }

@@ -4,11 +4,16 @@
 // equal tensors only once: in an untrained model, for example, one zero vector is the bias of the
 // head projections, which are split, and of the residual projections, which are not. Parameters and
 // constants are therefore cloned for each use. Clones cost nothing, because a rank loads only the
-// shards that its ops use, and shards that several ops use only once.
+// shards that its ops use, and shards that several ops use only once. Weights that a training step
+// updates are not cloned: a rank has one copy of their elements, which all uses read.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Plan.h"
+
+#include "tpc/Dialect/State.h"
+
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -23,10 +28,30 @@ static SmallVector<OpOperand *> getUses(Value value) {
 }
 
 namespace {
+/// Weights that results of @main replace.
+class UpdatedWeights {
+public:
+  explicit UpdatedWeights(ModuleOp module) {
+    if (auto main = module.lookupSymbol<func::FuncOp>("main"))
+      for (unsigned i = 0; i < main.getNumResults(); ++i)
+        if (auto update =
+                Update::get(DictionaryAttr::get(module.getContext(), main.getResultAttrs(i))))
+          names.insert(update->weight.getValue());
+  }
+  bool contains(Operation *op) const {
+    auto parameter = dyn_cast<ParameterOp>(op);
+    return parameter && names.contains(parameter.getWeight());
+  }
+
+private:
+  llvm::StringSet<> names;
+};
+
 /// Function arguments that receive weights, as in layers.
 class ParameterArguments {
 public:
-  explicit ParameterArguments(ModuleOp module) : module(module), symbols(module) {
+  ParameterArguments(ModuleOp module, const UpdatedWeights &updated)
+      : module(module), updated(updated), symbols(module) {
     module.walk([&](func::CallOp call) {
       if (auto callee = symbols.lookup<func::FuncOp>(call.getCallee()))
         calls[callee].push_back(call);
@@ -44,7 +69,7 @@ private:
   bool isParameter(Value value) {
     auto argument = dyn_cast<BlockArgument>(value);
     if (!argument)
-      return isa<ParameterOp>(value.getDefiningOp());
+      return isa<ParameterOp>(value.getDefiningOp()) && !updated.contains(value.getDefiningOp());
     auto found = calls.find(argument.getOwner()->getParentOp());
     return found != calls.end() && llvm::all_of(found->second, [&](func::CallOp call) {
              return isParameter(call.getOperand(argument.getArgNumber()));
@@ -75,6 +100,7 @@ private:
   }
 
   ModuleOp module;
+  const UpdatedWeights &updated;
   SymbolTable symbols;
   DenseMap<Operation *, SmallVector<func::CallOp>> calls;
   DenseSet<Operation *> done;
@@ -82,11 +108,12 @@ private:
 } // namespace
 
 void mlir::tpc::separateUses(ModuleOp module) {
-  ParameterArguments(module).separate();
+  UpdatedWeights updated(module);
+  ParameterArguments(module, updated).separate();
   SmallVector<Operation *> ops;
   module.walk([&](Operation *op) {
     // Ops without operands can be copied at no cost.
-    if (isa<ShardingRuleOpInterface>(op) && op->getNumOperands() == 0)
+    if (isa<ShardingRuleOpInterface>(op) && op->getNumOperands() == 0 && !updated.contains(op))
       ops.push_back(op);
   });
   for (Operation *op : ops) {

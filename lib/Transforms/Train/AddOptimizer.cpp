@@ -56,7 +56,7 @@ private:
 
   func::FuncOp main;
   std::optional<OpBuilder> builder;
-  Location loc = UnknownLoc::get(&getContext());
+  LocationAttr loc;
   Optimizer settings;
   Value loss, rate, correction1, correction2;
   SmallVector<Trained> trained;
@@ -329,6 +329,7 @@ void AddOptimizer::runOnOperation() {
   updates.clear();
   moments.clear();
   loss = {};
+  loc = UnknownLoc::get(&getContext());
   if (failed(run()))
     signalPassFailure();
 }

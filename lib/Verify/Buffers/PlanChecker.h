@@ -107,6 +107,7 @@ public:
   struct Started {
     SmallVector<buffer::AllReduceStartOp> calls;
     Value from, to;
+    bool isInPlace = false;
     Operation *writer = nullptr; ///< of the operand; null for read-only memory
   };
   /// By the result of the op on tensors. Empty at the end of a block.
@@ -115,6 +116,8 @@ public:
   Operation *getWriter(Operation *call, Value place, Value tensor);
   /// Checks that memory has a content that `writer` wrote, and that no op wrote since.
   LogicalResult checkUnchanged(Operation *call, Value place, Content content, Operation *writer);
+  /// Returns whether two buffers are the same range of memory.
+  bool isSameMemory(Operation *call, Value a, Value b);
   /// Checks that a buffer is a part of another one, and returns that one.
   FailureOr<Value> checkPart(Operation *call, Value place, const SymExpr &from,
                              const SymExpr &elements);

@@ -45,6 +45,11 @@ LogicalResult PlanChecker::checkUnchanged(Operation *call, Value place, Content 
                              << " was overwritten since its start: " << describe(content);
 }
 
+bool PlanChecker::isSameMemory(Operation *call, Value a, Value b) {
+  auto x = resolve(call, a), y = resolve(call, b);
+  return succeeded(x) && succeeded(y) && *x == *y;
+}
+
 FailureOr<Value> PlanChecker::checkPart(Operation *call, Value place, const SymExpr &from,
                                         const SymExpr &elements) {
   auto part = place.getDefiningOp<buffer::PartOp>();
@@ -161,13 +166,14 @@ struct AllReduceStart : PlannedOpInterface::ExternalModel<AllReduceStart, AllRed
           return failure();
       if (failed(c.write(firstCall, started.from, op.getOperand())))
         return failure();
-      if (started.from == started.to)
+      if (c.isSameMemory(firstCall, started.from, started.to))
         c.beginCall();
     }
     buffer::AllReduceStartOp call = started.calls.front();
     if (failed(c.read(call, started.from, op.getOperand(), started.to)))
       return failure();
-    if (started.from != started.to)
+    started.isInPlace = c.isSameMemory(call, started.from, started.to);
+    if (!started.isInPlace)
       started.writer = c.getWriter(call, started.from, op.getOperand());
     if (failed(c.write(call, started.to, Content{op.getResult(), inFlight},
                        c.sizes().elements(op.getType()), getElementTypeOrSelf(op.getType()))))
@@ -218,7 +224,7 @@ struct Wait : PlannedOpInterface::ExternalModel<Wait, WaitOp> {
     Operation *firstStart = started.calls.front();
     if (failed(c.checkUnchanged(call, started.to, Content{op.getOperand(), inFlight}, firstStart)))
       return failure();
-    if (started.from != started.to) {
+    if (!started.isInPlace) {
       Value operand = cast<AllReduceStartOp>(op.getOperand().getDefiningOp()).getOperand();
       if (failed(c.checkUnchanged(call, started.from, Content{operand}, started.writer)))
         return failure();

@@ -55,29 +55,36 @@ static InFlightDiagnostic fail(Operation *op) {
 }
 
 static LogicalResult checkFrame(buffer::PushOp push, Samples &samples) {
-  SetVector<std::pair<Attribute, Attribute>> slots;
+  SetVector<std::pair<Attribute, buffer::ExprAttr>> slots;
   for (Operation *user : push.getFrame().getUsers())
-    if (auto slot = dyn_cast<buffer::SlotOp>(user))
-      slots.insert({slot.getOffsetAttr(), slot.getExtentAttr()});
+    if (auto slot = dyn_cast<buffer::SlotOp>(user)) {
+      SymExpr own = slot.getExtent().getBytes();
+      // A frame that events of several micro-batches share has the size of the first one, which is
+      // the largest.
+      if (auto rounds = dyn_cast<buffer::RoundsOp>(slot->getParentOp());
+          rounds && rounds.getFirst() && push->getBlock() != slot->getBlock())
+        own = own.substitute({{"rank.mb", SymExpr(0)}});
+      slots.insert({slot.getOffsetAttr(), buffer::ExprAttr::get(push.getContext(), own)});
+    }
   if (slots.empty())
     return fail(push) << "no slot is in this frame; remove it";
   constexpr int64_t alignment = 64;
   SymExpr bytes = push.getBytes().getExpr();
   for (unsigned sample = 0; sample < Samples::count; ++sample) {
-    std::optional<int64_t> size = samples.evaluate(bytes, sample);
-    if (!size)
+    std::optional<int64_t> all = samples.evaluate(bytes, sample);
+    if (!all)
       continue;
     int64_t last = 0;
     bool known = true;
-    for (auto [offset, extent] : slots) {
+    for (auto [offset, size] : slots) {
       auto begin = samples.evaluate(cast<buffer::ExprAttr>(offset).getExpr(), sample);
-      auto own = samples.evaluate(cast<buffer::ExtentAttr>(extent).getBytes(), sample);
+      auto own = samples.evaluate(size.getExpr(), sample);
       int64_t end = 0;
       known &= begin && own && !__builtin_add_overflow(*begin, *own, &end);
       last = std::max(last, end);
     }
-    if (known && *size - last >= alignment)
-      return fail(push) << "has " << *size << " bytes at some sizes ('" << bytes.str()
+    if (known && *all - last >= alignment)
+      return fail(push) << "has " << *all << " bytes at some sizes ('" << bytes.str()
                         << "'), but its slots end at byte " << last;
   }
   return success();

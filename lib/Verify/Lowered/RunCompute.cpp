@@ -148,8 +148,8 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
             top = sees ? std::max(top, score) : top;
           }
           bool uniform = !any && op.getUniformRows();
-          if (op.getSinks()) {
-            double sink = at(*sinks, h, "the sinks").f;
+          double sink = op.getSinks() ? at(*sinks, h, "the sinks").f : -INFINITY;
+          if (sink != -INFINITY) {
             top = std::max(top, sink);
             total += std::exp(sink - top);
           }

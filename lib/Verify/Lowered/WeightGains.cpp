@@ -127,8 +127,10 @@ bool lowered::raiseGains(ModuleOp program, const Coverage &coverage,
     double each = isa<AttentionOp>(op) && found.size() == 2 ? std::sqrt(factor) : factor;
     for (const std::string &name : all) {
       double &gain = gains.try_emplace(name, 1).first->second;
-      changed |= gain * each <= largest;
-      gain = std::min(largest, gain * each);
+      if (gain * each > largest)
+        continue;
+      gain *= each;
+      changed = true;
     }
   });
   return changed;

@@ -51,7 +51,7 @@ inline std::vector<float> expectedOf(const tpc_attention_args &a) {
           score[j] = visible ? s : -INFINITY;
           most = std::fmax(most, score[j]);
         }
-        if (a.sinks) {
+        if (a.sinks && a.sinks[h] != -INFINITY) {
           most = std::fmax(most, a.sinks[h]);
           total = std::exp(a.sinks[h] - most);
         }

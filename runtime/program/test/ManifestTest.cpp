@@ -81,7 +81,7 @@ TEST(Manifest, RejectsDamage) {
   expect("/outputs", 3, "not a list");
   expect("/files/0/bytes", UINT64_MAX, "manifest.files[0].bytes: not an integer");
   expect("/parameters/0/stage", 2, "2 is not in 0…1");
-  expect("/parameters/0/file", 1, "is not in 0…0");
+  expect("/parameters/0/file", 1, "is not in -1…0");
   expect("/parameters/0/view_offset", 1, "exceeds its 120 elements");
   expect("/parameters/0/dims/0/0/stride", -30, "exceeds its 120 elements");
   expect("/parameters/0/dims/0/0/size", int64_t(1) << 59, "exceeds its 120 elements");

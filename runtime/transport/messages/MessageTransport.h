@@ -9,9 +9,9 @@
 #ifndef TPC_RT_TRANSPORT_MESSAGES_MESSAGETRANSPORT_H
 #define TPC_RT_TRANSPORT_MESSAGES_MESSAGETRANSPORT_H
 
+#include "core/LinkDelay.h"
 #include "core/Transport.h"
 #include "core/World.h"
-#include "transport/LinkDelay.h"
 #include "transport/messages/Messenger.h"
 #include <deque>
 #include <vector>

@@ -4,9 +4,9 @@
 #define TPC_RT_TRANSPORT_THREADS_HUB_H
 
 #include "core/Grid.h"
+#include "core/LinkDelay.h"
 #include "core/Transport.h"
 #include "core/World.h"
-#include "transport/LinkDelay.h"
 #include "transport/threads/WaitWord.h"
 #include <atomic>
 #include <deque>

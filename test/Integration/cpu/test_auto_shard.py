@@ -97,6 +97,13 @@ def test_counters_of_the_run_equal_the_plan(tpcc, tmp_path):
     assert ordered(measured["collectives"]) == ordered(best["collectives"])
 
 
+def test_cost_is_seconds_of_all_devices(tpcc):
+    found = plan(tpcc, COMMITTED["gpt2-odd-opset20"], "--goal=cost", machine="h100-sxm")
+    for row in found["best"]:
+        assert row["objective"] == pytest.approx(row["step"]["seconds"] * row["ranks"])
+    assert found["best"][0]["grid"] == "tp1"
+
+
 def test_plans_are_deterministic_and_not_only_powers_of_two(tpcc):
     model = COMMITTED["gpt2-odd-opset20"]
     first = plan(tpcc, model, devices=6, machine="h100-sxm")
@@ -146,7 +153,7 @@ def test_memory_that_does_not_suffice(tpcc):
     words = ["no grid of at most 2 devices fits", "weights", "step", "libraries", "a rank has 380."]
     shape = ["--shape", "batch=4,sequence=512"]
     result = tpcc.call([model, *arguments, "--memory=380MiB", *shape])
-    result.refused(*words, "devices fit: tp", "fits at batch=")
+    result.refused(*words, "devices fit: tp", "fits at batch=", "the step's peak is at 'node_")
     devices, grid = re.search(r"(\d+) devices fit: ([\w,]+) needs", result.stderr).groups()
     batch = re.search(r"; ([\w,]+) fits at batch=(\d+)", result.stderr)
     for count, sizes in ((devices, "batch=4"), (2, f"batch={batch[2]}")):

@@ -29,7 +29,10 @@ CASES = {
     "rank 0 has an invalid flag": (
         {0: INVALID},
         [1, 1, 1],
-        [rf"error: {ERROR}", r"rank \d: rank 0 at .* the run has ended: rank 0 has printed an error"],
+        [
+            rf"error: {ERROR}",
+            r"rank \d: rank 0 at .* the run has ended: rank 0 has printed an error",
+        ],
     ),
     "rank 2 has an invalid flag": ({2: INVALID}, [1, 1, 1], [f"error: rank 2: {ERROR}"]),
     "all have an invalid flag": ({rank: INVALID for rank in range(RANKS)}, [1, 1, 1], [ERROR]),
@@ -138,8 +141,8 @@ def test_note_of_a_rank_that_waits(program):
     running = start(1, free_port(), [program, *RUN[:-1], "--timeout=7"])
     statuses, _, texts = finish([running])
     assert statuses == [1] and re.search(
-        r"^note: rank 1 waits for rank 0 at 127.0.0.1:\d+ for up to 7 s \(.*Connection refused\): rank"
-        r" 0 has not started yet, or has ended; see its output$",
+        r"^note: rank 1 waits for rank 0 at 127.0.0.1:\d+ for up to 7 s \(.*Connection refused\):"
+        r" rank 0 has not started yet, or has ended; see its output$",
         texts[0],
         re.M,
     ), texts

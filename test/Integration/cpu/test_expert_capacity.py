@@ -5,30 +5,15 @@ from fractions import Fraction
 from math import ceil
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper
 
-from expert_files import ExpertBuilder, Experts
+from expert_files import Experts, save_with_router
 from tpc.reference import difference
 
 SPEC = Experts(experts=5, selected=2, bias=True)
 CASES = list(zip(("0.5", "1", "1.25"), ("tp2,ep2", "ep2,dp2", "tp2,ep2,etp1")))
 GRIDS = ["tp1", "tp2", "ep2", "ep4", "tp2,ep4,etp1", "ep4,dp4", "ep2,dp4", "ep2,dp2", "dp2,mb2"]
 MORE = list(itertools.product(("0.5", "1", "1.25"), GRIDS))
-
-
-def save(path):
-    """Writes one mixture of experts of x [batch, sequence, hidden], with its router."""
-    builder, info = ExpertBuilder(SPEC), helper.make_tensor_value_info
-    y = builder.microsoft("moe", "x", builder.router("moe", "x"))
-    builder.node("Identity", "y", [y], outputs=["y"])
-    shape = ["batch", "sequence", SPEC.hidden]
-    ports = [info("x", builder.kind, shape)], [info("y", builder.kind, shape)]
-    graph = helper.make_graph(builder.nodes, "experts", *ports, builder.tensors)
-    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
-    return {t.name: onnx.numpy_helper.to_array(t) for t in builder.tensors}
 
 
 def reference(weights, x, factor):
@@ -57,7 +42,7 @@ def reference(weights, x, factor):
     "factor, grid", [*CASES, *(pytest.param(*case, marks=pytest.mark.long) for case in MORE)]
 )
 def test_drops(tpcc, tmp_path, factor, grid):
-    weights = save(tmp_path / "model.onnx")
+    weights = save_with_router(SPEC, tmp_path / "model.onnx")
     program = tpcc.compile(tmp_path / "model.onnx", grid, f"--expert-capacity={factor}")
     random = np.random.default_rng(4)
     for shape in ((4, 7), (1, 1), (5, 12)):
@@ -68,7 +53,7 @@ def test_drops(tpcc, tmp_path, factor, grid):
 
 
 def test_errors(tpcc, tmp_path):
-    save(tmp_path / "model.onnx")
+    save_with_router(SPEC, tmp_path / "model.onnx")
     output = ["-o", tmp_path / "m"]
     for flags, words in (
         (["--expert-capacity=0"], ["--expert-capacity=0", "a positive number"]),

@@ -160,11 +160,12 @@ def run(programs, cases, name):
 
 def test_sample(programs):
     """Tests a mutant of each kind in the buffers of a program to which the kind applies. Kinds of
-    steps are also tested in the staged program.
+    steps are also tested in the staged program, and reports in kernels.
     """
     where = {kind: 2 for kind in kinds() if "constraint" in kind} | {"fact-input-default": 3}
     cases = [(PROGRAMS[where.get(kind, 0)], "buffers", kind, 1) for kind in kinds()]
     cases += [(PROGRAMS[0], "staged", kind, 2) for kind in kinds() if kind.startswith("fact-step")]
+    cases += [(PROGRAMS[0], "kernels", "fact-report", seed) for seed in (0, 1)]
     table = run(programs, cases, "sample_of_facts")
     assert table.unrefused() == []
     assert table.by("facts") >= 45 and not table.by("lowering")

@@ -17,6 +17,7 @@ CASES = [
     ("gpt2-tiny-nopast", "tp2", "--no-verify"),
     ("mistral-dynamo", "tp2,pp2,mb2", "--generate"),
     ("phi3-past", "dp2,pp2", "--generate"),
+    ("gpt2-tiny-nopast", "tp2", "--train", "--no-verify"),
 ]
 # Facts that occur only in other models.
 RARE = {

@@ -37,10 +37,11 @@ def kinds() -> list[str]:
     # test_step_mutants.py, those in facts in test_fact_mutants.py, in windows and caps in
     # test_limit_mutants.py, in constants in test_kernel_mutants.py, of merged matmuls in
     # test_column_mutants.py, of experts in test_expert_mutants.py, of quantized weights in
-    # test_quantized_mutants.py, of schedules in test_schedules.py.
+    # test_quantized_mutants.py, of schedules in test_schedules.py, of started collectives in
+    # test_overlap.py.
     others = (
         *("buffer-", "kernel-", "lowered-", "step-", "preallocated-", "fact-", "limit-"),
-        *("columns-", "fused-", "experts-", "quantized-", "schedule-"),
+        *("columns-", "fused-", "experts-", "quantized-", "schedule-", "async-"),
     )
     return [kind for kind in mutants.all_kinds() if not kind.startswith(others)]
 

@@ -1,6 +1,7 @@
 """Programs with `--overlap`: the same bits as without, the same bytes, and seeded faults."""
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -93,6 +94,8 @@ def programs(tmp_path_factory):
                 path = folder / f"{grid}-{level}.mlir"
                 flags = [f"--megatron-shard={grid}", "--overlap=4", f"--emit={level}", "-o", path]
                 harness.run([harness.tool("tpcc"), ODD.path, *flags]).check()
+                # Otherwise the hash of the schedule rejects faults before the steps of the proof.
+                path.write_text(re.sub(r'tpc\.schedule = "\w+",?', "", path.read_text()))
                 made[grid].append(path)
         return made[grid]
 

@@ -71,6 +71,7 @@ def check_trace(events, step):
     [
         ("tp2,pp2,mb4", "epyc-2core"),
         ("pp3,dp2,mb3", "h100-sxm"),
+        ("pp2,vpp2,mb4", "h100-sxm"),
         pytest.param("tp4,pp2,sp,mb2", "epyc-2core", marks=pytest.mark.long),
         pytest.param("tp2,pp5,mb8", "epyc-2core", marks=pytest.mark.long),
     ],
@@ -125,7 +126,7 @@ def test_bubble_vanishes_with_micro_batches(tpcc):
         for mb in (1, 4, 64)
     ]
     assert bubbles == sorted(bubbles, reverse=True)
-    assert bubbles[0] > 0.7 and bubbles[-1] < 0.25
+    assert bubbles[0] > 0.7 and bubbles[-1] < 0.3
 
 
 def test_links_without_cost_leave_the_compute_time(tpcc, tmp_path):
@@ -175,6 +176,26 @@ def test_generation(tpcc, tmp_path):
     tpcc.call(
         [*command, "--machine=epyc-2core", "--shape", shape, "--max-new-tokens=60"]
     ).refused(*words)
+
+
+def test_overlap_hides_collectives_of_the_same_bytes(tpcc, tmp_path):
+    """Started all-reduces take the time that calls before the wait do not cover."""
+    model, shape = TOP / "test" / "Models" / "gpt2-124m.onnx", "batch=4,sequence=512"
+    steps, sizes = [], []
+    for overlap in ("off", "2"):
+        trace = tmp_path / f"{overlap}.json"
+        flags = [f"--overlap={overlap}", f"--trace={trace}"]
+        found = simulate_json(tpcc, "tp2", *flags, model=model, machine="h100-sxm", shape=shape)
+        steps.append(found["steps"][0])
+        check_times(steps[-1])
+        events = read_trace(trace)
+        check_trace(events, steps[-1])
+        sizes.append(sum(event["args"].get("bytes", 0) for event in events))
+    blocking, overlapped = steps
+    assert sizes[0] == sizes[1] > 0
+    assert 0 < overlapped["tensor"] < blocking["tensor"]
+    # The last chunk of each of the 24 all-reduces of layers has no call to hide behind.
+    assert overlapped["tensor"] > 0.4 * blocking["tensor"]
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,23 @@ def test_models(tpcc, tmp_path, name, grid):
         assert error.relative < 2e-5, str(error)
 
 
+GRIDS = [
+    *("tp1", "tp2", "ep2", "ep4", "tp2,ep2", "tp2,ep4,etp1", "ep4,dp4", "ep2,dp4", "tp2,ep2,dp4"),
+    *("pp2,ep2,mb2", "tp2,ep2,order=tp-ep-dp-pp", "ep2,dp4,pp2,order=tp-ep-dp-pp"),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("name", [name for name, _ in CASES])
+def test_grids(tpcc, name, grid):
+    path = FOLDER / f"{name}.onnx"
+    session, random = Session(path), np.random.default_rng(8)
+    feeds = [{"input_ids": random.integers(0, 67, shape)} for shape in ((5, 9), (1, 2))]
+    for feed, found in zip(feeds, tpcc.compile(path, grid).run_all(feeds, ["logits"])):
+        assert difference(found["logits"], session.run(feed)["logits"]).relative < 2e-5
+
+
 def find(model, test):
     return next(node for node in model.graph.node if test(node))
 

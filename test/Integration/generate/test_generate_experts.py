@@ -38,6 +38,17 @@ FILES = [
 ]
 
 
+GRIDS = [
+    *("tp1", "tp2", "ep2", "ep4", "tp2,ep2", "tp2,ep4,etp1", "ep4,dp4", "ep2,dp4", "tp2,ep2,dp4"),
+    *("tp2,ep2,order=tp-ep-dp-pp", "ep2,dp4,pp2,order=tp-ep-dp-pp"),
+]
+FILES += [
+    pytest.param(path.stem, grid, marks=pytest.mark.long)
+    for path in sorted((MODELS / "experts").glob("*.onnx"))
+    for grid in GRIDS
+]
+
+
 @pytest.mark.parametrize("name, grid", FILES)
 def test_files(tpcc, name, grid):
     path = MODELS / "experts" / f"{name}.onnx"

@@ -52,8 +52,8 @@ module {
 
 // -----
 
-// A layer saves the matmul's result, from which the activation is recomputed. Its backward function
-// gets the weights, saved activations and the cotangent of the result.
+// The derivative of tanh needs only its result, so the layer saves this. Its backward function gets
+// the weights, saved activations and the cotangent of the result.
 // CHECK-LABEL: func @main
 // CHECK: %[[FIRST:.*]]:2 = call @layer(
 // CHECK: %[[SECOND:.*]]:2 = call @layer(%[[FIRST]]#0
@@ -62,12 +62,13 @@ module {
 // CHECK-LABEL: func private @layer(
 // CHECK-SAME: -> (tensor<2x4xf32>, tensor<2x4xf32>)
 // CHECK: %[[M:.*]] = tpc.matmul
-// CHECK: return %{{.*}}, %[[M]]
+// CHECK: %[[T:.*]] = tpc.tanh %[[M]]
+// CHECK: return %{{.*}}, %[[T]]
 // CHECK-LABEL: func private @layer_backward(
 // CHECK-SAME: %[[X:.*]]: tensor<2x4xf32>, %[[W:.*]]: tensor<4x4xf32>, %[[V:.*]]: tensor<4x4xf32>, %[[SAVED:.*]]: tensor<2x4xf32>, %[[D:.*]]: tensor<2x4xf32>)
 // CHECK-SAME: attributes {tpc.layer}
-// CHECK: %[[A:.*]] = tpc.tanh %[[SAVED]]
 // CHECK-NOT: tpc.tanh
+// CHECK: tpc.mul %[[SAVED]], %[[SAVED]]
 // CHECK: return
 module {
   tpc.weight @w in "w.bin" at 0 : tensor<4x4xf32>

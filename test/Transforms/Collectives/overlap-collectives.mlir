@@ -12,7 +12,7 @@ tpc.weight @v in "/w.bin" at 256 : tensor<6x8xf32>
 // The start follows the matmul, the wait precedes the first use.
 // CHECK-LABEL: @layer
 // CHECK: %[[P:.*]] = tpc.matmul %arg0, %{{.*}}
-// CHECK-NEXT: %[[S:.*]] = tpc.all_reduce_start %[[P]] over ["tp"] chunks 2 grain 32 : !{{.*}} -> !{{.*}}
+// CHECK-NEXT: %[[S:.*]] = tpc.all_reduce_start %[[P]] over ["tp"] chunks 2 grain 32 :
 // CHECK-NEXT: %[[R:.*]] = tpc.relu %arg1
 // CHECK-NEXT: %[[W:.*]] = tpc.wait %[[S]]
 // CHECK-NEXT: %[[A:.*]] = tpc.add %[[W]], %[[R]]

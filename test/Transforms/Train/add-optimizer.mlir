@@ -7,7 +7,7 @@
 
 // SGD: tpc.optimizer = {name = "sgd"}
 // MOMENTUM: tpc.optimizer = {name = "sgd"}
-// ADAM: tpc.optimizer = {beta1 = {{9.0+e-01}} : f64, beta2 = {{9.990+e-01}} : f64, name = "adamw"}
+// ADAM: tpc.optimizer = {beta1 = {{9.0+e-01}} : f64, beta2 = {{9.99[0-9]+e-01|0.99[0-9]+}} : f64, name = "adamw"}
 
 // SGD-NOT: @sgd.momentum
 // MOMENTUM: tpc.weight @sgd.momentum.up in "" at 0 : tensor<8x12xf32>

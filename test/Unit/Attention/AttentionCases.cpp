@@ -219,7 +219,7 @@ std::vector<double> computeExact(const Host &host) {
           score[size_t(j)] = visible ? s : -INFINITY;
           most = std::fmax(most, score[size_t(j)]);
         }
-        if (a.sinks) {
+        if (a.sinks && a.sinks[h] != -INFINITY) {
           most = std::fmax(most, a.sinks[h]);
           total = std::exp(a.sinks[h] - most);
         }

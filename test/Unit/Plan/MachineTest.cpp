@@ -120,6 +120,11 @@ TEST(Machine, OnlyGroupsThatCrossNodesUseTheNetwork) {
     return llvm::cantFail(machine.getCollective("all_reduce", members, perNode, 1e6)).seconds;
   };
   EXPECT_EQ(seconds(*whole, 8, 8), seconds(*half, 8, 8));
+  llvm::Expected<Machine> eager =
+      Machine::parse(replace("\"launch\": 1e-6", "\"launch\": 1e-6, \"collective_launch\": 1e-3"));
+  ASSERT_TRUE(bool(eager));
+  for (int64_t perNode : {1, 4, 8})
+    EXPECT_DOUBLE_EQ(seconds(*eager, 8, perNode), seconds(*whole, 8, perNode) + 1e-3);
   EXPECT_LT(seconds(*whole, 16, 8), seconds(*half, 16, 8));
   EXPECT_LT(seconds(*whole, 2, 2), seconds(*whole, 4, 4));
   EXPECT_LT(seconds(*whole, 4, 4), seconds(*whole, 8, 8));

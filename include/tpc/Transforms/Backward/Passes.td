@@ -25,9 +25,9 @@ def DeriveBackward : Pass<"tpc-derive-backward", "::mlir::ModuleOp"> {
     (a tied head) have one result, the sum of both gradients. Weights that are not f32, position
     tables of rotary embeddings, and slopes of ALiBi have no gradient.
 
-    Each layer function gets results for saved activations, and a second function, `@layer_backward`,
-    computes the gradients of its arguments. Ops without matmuls, attention or lookups are
-    recomputed there if their operands are available.
+    Each layer function gets results for saved activations, and a second function,
+    `@layer_backward`, computes the gradients of its arguments. Ops without matmuls, attention or
+    lookups are recomputed there if their operands are available.
 
     The backward ops are ops of the dialect. Tactics, verifiers and lowering process them like the
     model's ops.

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_RT_TRANSPORT_LINKDELAY_H
-#define TPC_RT_TRANSPORT_LINKDELAY_H
+#ifndef TPC_RT_CORE_LINKDELAY_H
+#define TPC_RT_CORE_LINKDELAY_H
 
 #include <cerrno>
 #include <cstdint>
@@ -46,4 +46,4 @@ private:
 
 } // namespace tpc::rt
 
-#endif // TPC_RT_TRANSPORT_LINKDELAY_H
+#endif // TPC_RT_CORE_LINKDELAY_H
