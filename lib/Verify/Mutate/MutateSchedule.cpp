@@ -42,13 +42,14 @@ static bool repeatEvent(Mutator &m) {
   });
 }
 
-/// Exchanges two events of one micro-batch and chunk.
-static bool swapPhases(Mutator &m) {
+/// Exchanges two events of one rank for which `isPair` holds.
+static bool swapEvents(Mutator &m,
+                       function_ref<bool(const ScheduleEvent &, const ScheduleEvent &)> isPair) {
   return changeEvents(m, [&](Events &events) {
     std::vector<std::pair<size_t, size_t>> pairs;
     for (size_t i = 0; i < events.size(); ++i)
       for (size_t j = i + 1; j < events.size(); ++j)
-        if (events[i].chunk == events[j].chunk && events[i].microBatch == events[j].microBatch)
+        if (isPair(events[i], events[j]))
           pairs.push_back({i, j});
     if (pairs.empty())
       return false;
@@ -58,19 +59,17 @@ static bool swapPhases(Mutator &m) {
   });
 }
 
+/// Exchanges two events of one micro-batch and chunk.
+static bool swapPhases(Mutator &m) {
+  return swapEvents(m, [](const ScheduleEvent &a, const ScheduleEvent &b) {
+    return a.chunk == b.chunk && a.microBatch == b.microBatch;
+  });
+}
+
 /// Exchanges two messages of the same phase on one rank.
 static bool swapMessages(Mutator &m) {
-  return changeEvents(m, [&](Events &events) {
-    std::vector<std::pair<size_t, size_t>> pairs;
-    for (size_t i = 0; i < events.size(); ++i)
-      for (size_t j = i + 1; j < events.size(); ++j)
-        if (events[i].phase == events[j].phase && events[i].phase != SchedulePhase::Forward)
-          pairs.push_back({i, j});
-    if (pairs.empty())
-      return false;
-    auto [i, j] = pairs[m.seed % pairs.size()];
-    std::swap(events[i], events[j]);
-    return true;
+  return swapEvents(m, [](const ScheduleEvent &a, const ScheduleEvent &b) {
+    return a.phase == b.phase && a.phase != SchedulePhase::Forward;
   });
 }
 
