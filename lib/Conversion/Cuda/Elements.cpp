@@ -189,7 +189,7 @@ void KernelLowering::lowerElements(kernel::ElementsOp op) {
     const Lanes &lanes = used.lanes[op];
     Value chunks = countChunks(op, lanes);
     auto own = [&] {
-      lowerChunk(op, sizes, chunkOfRow, quotient(sizes.back(), number(lanes.stride)), lanes);
+      lowerChunk(op, sizes, chunkOfRow, countChunksOfLast(sizes.back(), lanes), lanes);
     };
     auto known = asConstant(chunks);
     if (used.isOnly || (known && known == asConstant(chunksOfRow)))

@@ -31,10 +31,13 @@ static constexpr int64_t kSector = 32;
 // The plan
 //===----------------------------------------------------------------------===//
 
+Value KernelLowering::countChunksOfLast(Value size, const Lanes &lanes) {
+  return lanes.count ? number(*lanes.count) : quotient(size, number(lanes.stride));
+}
+
 Value KernelLowering::countChunks(kernel::ElementsOp op, const Lanes &lanes) {
   SmallVector<Value> sizes = extents(op.getExprs());
-  Value perLast = lanes.count ? number(*lanes.count) : quotient(sizes.back(), number(lanes.stride));
-  return mul(product(ArrayRef(sizes).drop_back()), perLast);
+  return mul(product(ArrayRef(sizes).drop_back()), countChunksOfLast(sizes.back(), lanes));
 }
 
 void KernelLowering::findFlat() {

@@ -189,6 +189,8 @@ private:
   void findFlat();
   void findSharing(kernel::ElementsOp op);
   Value countChunks(kernel::ElementsOp op, const Lanes &lanes);
+  /// Returns the number of chunks along the last dimension, of `size` elements.
+  Value countChunksOfLast(Value size, const Lanes &lanes);
   void lowerFlat(kernel::RowsOp rows);
   void runFlat(kernel::RowsOp rows);
 

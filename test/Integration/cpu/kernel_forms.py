@@ -174,10 +174,61 @@ tpc_kernel.func @part_NAME(%x: memref<?x?x?xTT> of [n, 8, TURNED],
   }
 }
 """
+# A row has elements of several heads, in two groups of different numbers of heads.
+ROTARY_OF_TOKENS = """
+tpc_kernel.func @token_NAME(%x: memref<?x?x?xTT> of [n, 8, DIM],
+    %z: memref<?x?x?xTT> of [n, 3, DIM], %c: memref<?x?xTT> of [n, DIM],
+    %s: memref<?x?xTT> of [n, DIM])
+    -> (%y: memref<?x?x?xTT> of [n, 8, DIM], %w: memref<?x?x?xTT> of [n, 3, DIM]) {
+  %half = tpc_kernel.size HALF
+  tpc_kernel.rows (%i) in [n] {
+    tpc_kernel.elements (%h, %j) in [8, DIM] {
+      %a = memref.load %x[%i, %h, %j] : memref<?x?x?xTT>
+      %cos = memref.load %c[%i, %j] : memref<?x?xTT>
+      %b = arith.mulf %a, %cos : f32
+      %first = arith.cmpi slt, %j, %half : index
+      %t = scf.if %first -> (f32) {
+        %from = arith.addi %j, %half : index
+        %v = memref.load %x[%i, %h, %from] : memref<?x?x?xTT>
+        %m = arith.negf %v : f32
+        scf.yield %m : f32
+      } else {
+        %from = arith.subi %j, %half : index
+        %v = memref.load %x[%i, %h, %from] : memref<?x?x?xTT>
+        scf.yield %v : f32
+      }
+      %sin = memref.load %s[%i, %j] : memref<?x?xTT>
+      %d = arith.mulf %t, %sin : f32
+      %e = arith.addf %b, %d : f32
+      memref.store %e, %y[%i, %h, %j] : memref<?x?x?xTT>
+    }
+    tpc_kernel.elements (%h, %j) in [3, DIM] {
+      %a = memref.load %z[%i, %h, %j] : memref<?x?x?xTT>
+      %cos = memref.load %c[%i, %j] : memref<?x?xTT>
+      %b = arith.mulf %a, %cos : f32
+      %first = arith.cmpi slt, %j, %half : index
+      %t = scf.if %first -> (f32) {
+        %from = arith.addi %j, %half : index
+        %v = memref.load %z[%i, %h, %from] : memref<?x?x?xTT>
+        %m = arith.negf %v : f32
+        scf.yield %m : f32
+      } else {
+        %from = arith.subi %j, %half : index
+        %v = memref.load %z[%i, %h, %from] : memref<?x?x?xTT>
+        scf.yield %v : f32
+      }
+      %sin = memref.load %s[%i, %j] : memref<?x?xTT>
+      %d = arith.mulf %t, %sin : f32
+      %e = arith.addf %b, %d : f32
+      memref.store %e, %w[%i, %h, %j] : memref<?x?x?xTT>
+    }
+  }
+}
+"""
 NUM_ROTARY = ROTARY.count("tpc_kernel.func")
 
 
-def make_rotary(sizes, kind):
+def make_rotary(sizes, kind, text=ROTARY):
     """Returns rotary embeddings for heads of these sizes, with f32 elements."""
     forms = []
     for size in sizes:
@@ -191,7 +242,7 @@ def make_rotary(sizes, kind):
             "PART": turned // 2,
             "REST": size - turned,
         }
-        form = ROTARY
+        form = text
         for word, meaning in words.items():
             form = form.replace(word, str(meaning))
         if kind != "f32":

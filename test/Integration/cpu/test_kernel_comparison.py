@@ -15,7 +15,14 @@ import pytest
 import harness
 import kernel_survivors
 from halves import halve
-from kernel_forms import LENGTHS, NUM_FORMS, NUM_ROTARY, make_forms, make_rotary
+from kernel_forms import (
+    LENGTHS,
+    NUM_FORMS,
+    NUM_ROTARY,
+    ROTARY_OF_TOKENS,
+    make_forms,
+    make_rotary,
+)
 from models import COMMITTED, FAMILIES
 from operation_graphs import GRAPHS, build
 
@@ -335,6 +342,13 @@ def test_traffic_of_rotary_kernels(tmp_path, kind, sizes):
     for name, _, moved, needed in rows:
         assert moved <= 1.1 * needed, (name, moved, needed)
     assert totals(compare(path).check())["cases"] >= 9 * len(rows)
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+def test_rotary_kernels_of_whole_tokens(tmp_path, kind):
+    path = tmp_path / "rotary.mlir"
+    path.write_text(make_rotary([32, 64], kind, ROTARY_OF_TOKENS))
+    assert totals(compare(path).check())["cases"] >= 16
 
 
 def test_traffic_of_kernels():
