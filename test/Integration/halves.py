@@ -23,12 +23,19 @@ def to_half(array: np.ndarray, name: str, kind: str) -> onnx.TensorProto:
 
 
 def halve(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
-    """Converts every f32 to 16 bits, in place."""
+    """Converts every f32 to 16 bits, in place. External data must be absent, or converted too."""
     half = HALVES[kind]
 
     def visit(graph):
         for tensor in graph.initializer:
-            if tensor.data_type == TensorProto.FLOAT:
+            if tensor.data_type != TensorProto.FLOAT:
+                continue
+            if tensor.data_location == TensorProto.EXTERNAL:
+                tensor.data_type = half
+                for entry in tensor.external_data:
+                    if entry.key in ("offset", "length"):
+                        entry.value = str(int(entry.value) // 2)
+            else:
                 tensor.CopyFrom(to_half(numpy_helper.to_array(tensor), tensor.name, kind))
         for value in [*graph.input, *graph.output, *graph.value_info]:
             if value.type.tensor_type.elem_type == TensorProto.FLOAT:

@@ -89,6 +89,7 @@ def test_all_parts(pack, tmp_path):
     for part in ("kernels", "correctness", "sanitizer"):
         assert states(checks, part) and set(states(checks, part)) == {"passed"}, result
     assert states(checks, "benchmark") == ["passed", "passed", "passed", "skipped"], result
+    assert states(checks, "generation") == ["passed", "skipped", "skipped"], result
     assert "ncclAllReduce" in trace.read_text()
     assert (
         "PyTorch with CUDA is not installed: benchmark: GPT-2 tiny PyTorch"
@@ -177,22 +178,49 @@ def test_unknown_part(pack, tmp_path):
     call(pack, tmp_path / "results", "machines")[0].refused("there is no part 'machines'")
 
 
-def test_generation_is_compared_with_pytorch(tmp_path):
-    """The last request of each prompt length counts. PyTorch without a result has an empty cell."""
-    from one_gpu import table
+def test_generation_is_compared_with_pytorch():
+    """PyTorch without a result has an empty cell."""
+    from one_gpu import generation_table
+
+    def check(way, rows):
+        return {"data": {"generation": "LLaMA", "way": way, "rows": rows}}
+
+    checks = [
+        {"data": {}},
+        check("tpc", [{"prompt": 512, "prefill_seconds": 4e-3, "decode_seconds": 2e-3}]),
+        check(
+            "",
+            [
+                {"way": "eager", "phase": "decode", "tokens": 1, "seconds": 10e-3},
+                {"way": "compiled", "phase": "prefill", "tokens": 2048, "seconds": 9e-3},
+                {"way": "compiled", "phase": "prefill", "tokens": 512, "seconds": 3e-3},
+                {"way": "eager", "phase": "prefill", "tokens": 512, "problem": "out of memory"},
+            ],
+        ),
+    ]
+    text = generation_table.render(checks)
+    assert text.splitlines()[2:] == ["| LLaMA | 2 | 5.00 |  | 4 |  | 0.75 |"]
+    assert generation_table.render(checks[:1]) == ""
+
+
+def test_kernels_of_a_step_are_summed_by_class(tmp_path):
+    from one_gpu import generation
 
     lines = [
-        {"name": "llama1b bf16 gen", "prompt": 512, "first_ms": first, "step_ms": step}
-        for first, step in [(9, 9), (4, 2)]
+        (30, 31, 1, "tpc_choose_bf16"),
+        (0, 10, 4, "attention_bf16_64"),
+        (12, 20, 8, "nvjet_sm90"),
+        (40, 45, 8, "tpc_gemv_bf16"),
+        (46, 47, 1, "tpc_choose_bf16"),
+        (50, 51, 1, "kernel_rms_norm"),
     ]
-    lines += [
-        {"model": "llama-1b", "way": "eager", "case": "decode1@512", "ms": 10},
-        {"model": "llama-1b", "way": "compiled+graph", "case": "prefill512_last", "ms": 3},
-    ]
-    (tmp_path / "lines.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    text = table.render([tmp_path / "lines.jsonl"])
-    assert text.splitlines()[-1] == "| LLaMA-3.2-1B shape | 2.00 | 5.00 |  | 4.00 |  | 0.75 |"
-    assert "GPT-2" not in text
+    file = tmp_path / "kernels.tsv"
+    file.write_text("".join("\t".join(map(str, line)) + "\n" for line in lines))
+    steps = generation.steps_of(file)
+    assert [len(step) for step in steps] == [3, 2, 1]
+    first = generation.summarize([(1000 * b, 1000 * e, n, k) for b, e, n, k in steps[0]])
+    assert first["microseconds"] == 19 and first["span"] == 31 and first["kernels"] == 3
+    assert first["classes"] == {"attention": (1, 10.0), "matmul": (1, 8.0), "sampling": (1, 1.0)}
 
 
 def test_page_is_current():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 HERE = Path(__file__).resolve().parent
 INTEGRATION = HERE.parents[1]
@@ -18,6 +20,7 @@ TOP = INTEGRATION.parents[1]
 sys.path[:0] = [str(TOP / "python"), str(INTEGRATION), str(TOP / "test" / "Benchmark")]
 
 import gpt  # noqa: E402
+import halves  # noqa: E402
 import harness  # noqa: E402
 import llama  # noqa: E402
 from models import COMMITTED, FAMILIES, MODELS  # noqa: E402
@@ -70,6 +73,21 @@ BENCHMARKS = {
         "vocab": 128256,
     },
 }
+LLAMA_1B = {
+    "kind": "llama",
+    "layers": 16,
+    "hidden": 2048,
+    "heads": 32,
+    "kv_heads": 8,
+    "ffn": 8192,
+    "vocab": 128256,
+}
+# Name -> shape, capacity of caches, and prompts of the requests in their order.
+GENERATION = {
+    "GPT-2 124M": (BENCHMARKS["GPT-2 124M"], 1024, [512] * 3),
+    "LLaMA-3.2-1B shape": (LLAMA_1B, 2560, [512] * 3 + [2048] * 3),
+    "LLaMA-3.1-8B shape": (BENCHMARKS["LLaMA 8B"], 2560, [512] * 3 + [2048] * 3),
+}
 QUICK_BENCHMARKS = {
     "GPT-2 tiny": {
         "kind": "gpt",
@@ -80,6 +98,7 @@ QUICK_BENCHMARKS = {
         "heads": 2,
     }
 }
+QUICK_GENERATION = {"GPT-2 tiny": (QUICK_BENCHMARKS["GPT-2 tiny"], 64, [8] * 3)}
 # Programs that also run on a CPU. Weights are generated, with the same bits on both.
 PAIRS = {"GPT-2 124M": (["tp1", "tp2"], [(1, 64), (2, 17), (1, 1)])}
 QUICK_PAIRS = {"GPT-2 tiny": (["tp1"], [(1, 3)])}
@@ -107,7 +126,7 @@ class Packer:
     def tell(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    def compile(self, model: Path, name: str, grid: str, target: str = "cuda") -> str:
+    def compile(self, model: Path, name: str, grid: str, target: str = "cuda", *more: str) -> str:
         """Returns a program's path in the pack."""
         path = f"bin/{name.replace(' ', '-')}-{grid.replace(',', '-')}" + (
             "" if target == "cuda" else f"-{target}"
@@ -122,6 +141,7 @@ class Packer:
                 f"--megatron-shard={grid}",
                 f"--march={self.options.march}",
                 *flags,
+                *more,
                 "-o",
                 self.folder / path,
             ],
@@ -205,6 +225,44 @@ class Packer:
                 }
             )
         return packed
+
+    def pack_generation(self) -> list[dict]:
+        """Compiles programs that generate in bf16, and the library that measures their kernels."""
+        packed = []
+        for name, (geometry, capacity, prompts) in (
+            QUICK_GENERATION if self.options.quick else GENERATION
+        ).items():
+            model = onnx.load(self.structure(name, geometry), load_external_data=False)
+            halves.halve(model, "bf16")
+            path = self.folder / "structures" / f"{name.replace(' ', '-')}-bf16.onnx"
+            path.write_bytes(model.SerializeToString())
+            packed.append(
+                {
+                    "name": name,
+                    **geometry,
+                    "capacity": capacity,
+                    "prompts": prompts,
+                    "tokens": 4 if self.options.quick else 65,
+                    "executable": self.compile(
+                        path, f"{name} bf16", "tp1", "cuda", "--generate"
+                    ),
+                }
+            )
+        self.build_kernel_times()
+        return packed
+
+    def build_kernel_times(self) -> None:
+        """Builds the CUPTI library, if the toolkit's headers are installed."""
+        homes = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda"]
+        for home in filter(None, homes):
+            for include in (Path(home) / "include", Path(home) / "extras/CUPTI/include"):
+                if (include / "cupti.h").exists():
+                    command = ["c++", "-std=c++17", "-O2", "-shared", "-fPIC", f"-I{home}/include"]
+                    command += [f"-I{include}", str(HERE / "kernel_times.cpp"), "-ldl"]
+                    library = str(self.folder / "bin" / "libkernel_times.so")
+                    subprocess.run([*command, "-o", library], check=True)
+                    return
+        self.tell("cupti.h was not found: times of kernels will not be measured")
 
     def pack_pairs(self, benchmarks: dict) -> list[dict]:
         packed = []
@@ -305,6 +363,7 @@ class Packer:
             "programs": self.pack_programs(),
             "benchmarks": self.pack_benchmarks(benchmarks),
             "pairs": self.pack_pairs(benchmarks),
+            "generation": self.pack_generation(),
             "phases": {"prefill": 4, "step": 1} if quick else {"prefill": 512, "step": 1},
             "repeat": 2 if quick else 20,
             # Rows of the matmul, MiB of the copy.

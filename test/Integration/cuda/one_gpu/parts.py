@@ -7,7 +7,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from one_gpu import benchmark, correctness, kernels, machine, sanitizer
+from one_gpu import benchmark, correctness, generation, kernels, machine, sanitizer
 from one_gpu.report import Report
 
 PARTS = {
@@ -16,6 +16,7 @@ PARTS = {
     "correctness": correctness,
     "sanitizer": sanitizer,
     "benchmark": benchmark,
+    "generation": generation,
 }
 # Properties that one GPU cannot show.
 NEVER = [

@@ -98,14 +98,16 @@ def of_run(results: dict) -> list[str]:
     return lines
 
 
-def render(files: list[Path]) -> str:
-    """Returns the tables of results.json files, then the one of generation (*.jsonl)."""
-    runs = [of_run(json.loads(file.read_text())) for file in files if file.suffix == ".json"]
-    lines = [file for file in files if file.suffix == ".jsonl"]
-    text = "\n".join(line for run in runs for line in [*run, ""]).strip()
-    if lines:
+def checks_of(runs: list[dict]) -> list[dict]:
+    return [check for run in runs for check in run["checks"]]
+
+
+def render(runs: list[dict]) -> str:
+    """Returns the tables of the contents of results.json files, then the one of generation."""
+    text = "\n".join(line for run in runs for line in [*of_run(run), ""]).strip()
+    if table := generation_table.render(checks_of(runs)):
         text += "\n\n### Generation\n\nSpeed relative to PyTorch: above 1, tpc is faster.\n\n"
-        text += generation_table.render(lines)
+        text += table
     return text.strip() or NONE
 
 
@@ -115,12 +117,13 @@ def replace(page: Path, begin: str, end: str, text: str) -> None:
 
 
 def main(files: list[Path], write: bool) -> int:
-    text = render(files)
+    runs = [json.loads(file.read_text()) for file in files]
+    text = render(runs)
     if not write:
         print(text)
         return 0
     top = Path(__file__).resolve().parents[4]
     replace(top / "docs" / "reference" / "gpu-results.md", BEGIN, END, text)
-    if lines := [file for file in files if file.suffix == ".jsonl"]:
-        replace(top / "README.md", SPEED_BEGIN, SPEED_END, generation_table.render(lines))
+    if table := generation_table.render(checks_of(runs)):
+        replace(top / "README.md", SPEED_BEGIN, SPEED_END, table)
     return 0
