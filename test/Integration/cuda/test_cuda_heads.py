@@ -28,7 +28,7 @@ RUN = ["--weights=random:1", f"--prompt-ids={','.join(map(str, range(1, 28, 3)))
     "name,kind,grid",
     [
         ("llama, heads of 64", "f32", "tp1"),
-        ("llama, heads of 64", "bf16", "tp1"),
+        pytest.param("llama, heads of 64", "bf16", "tp1", marks=pytest.mark.long),
         *(
             pytest.param(name, kind, grid, marks=pytest.mark.long)
             for name in MODELS

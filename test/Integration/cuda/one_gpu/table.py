@@ -51,6 +51,7 @@ def of_run(results: dict) -> list[str]:
     torch = {
         (check["name"].removesuffix(" PyTorch"), one["phase"], one["way"]): one.get("seconds")
         for check in checks
+        if check["part"] == "benchmark"
         for one in check["data"].get("rows", [])
     }
     measured = [check["data"] for check in checks if "share_of_products" in check["data"]]
