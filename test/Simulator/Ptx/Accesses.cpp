@@ -13,20 +13,6 @@ namespace {
 
 constexpr uint8_t narrowAddress = 1, readOnly = 2, strong = 4, extendSign = 8;
 
-/// Computes the addresses of all lanes, from a register and an offset.
-void addressesOf(Warp &warp, const Inst &inst, uint64_t *addresses) {
-  auto offset = uint64_t(inst.offset);
-  if (inst.flags & narrowAddress) {
-    const uint32_t *base = warp.data<uint32_t>(inst.src[0]);
-    for (unsigned lane = 0; lane < warpSize; ++lane)
-      addresses[lane] = uint32_t(base[lane] + offset);
-  } else {
-    const uint64_t *base = warp.data<uint64_t>(inst.src[0]);
-    for (unsigned lane = 0; lane < warpSize; ++lane)
-      addresses[lane] = base[lane] + offset;
-  }
-}
-
 /// Loads one element into a register, which may be wider than the type.
 void loadElement(uint8_t *to, unsigned width, const uint8_t *from, const Inst &inst) {
   uint64_t bits = 0;
@@ -39,7 +25,7 @@ void loadElement(uint8_t *to, unsigned width, const uint8_t *from, const Inst &i
 // The instruction's list has a slot and the width of the register for each element.
 void runLoad(Warp &warp, const Inst &inst, Mask mask) {
   uint64_t addresses[warpSize];
-  addressesOf(warp, inst, addresses);
+  addressesOf(warp, inst.src[0], inst.flags & narrowAddress, uint64_t(inst.offset), addresses);
   Request request{mask,
                   AccessKind::Read,
                   bool(inst.flags & strong),
@@ -68,7 +54,7 @@ void runLoad(Warp &warp, const Inst &inst, Mask mask) {
 
 void runStore(Warp &warp, const Inst &inst, Mask mask) {
   uint64_t addresses[warpSize];
-  addressesOf(warp, inst, addresses);
+  addressesOf(warp, inst.src[0], inst.flags & narrowAddress, uint64_t(inst.offset), addresses);
   Request request{mask,
                   AccessKind::Write,
                   bool(inst.flags & strong),
@@ -156,16 +142,15 @@ void decodeAccess(Decoder &decoder) {
       decoder.fail("the instruction's scope is missing");
     inst.flags |= strong;
   }
-  int space = decoder.takeOneOf({"global", "shared", "local", "param", "const"});
+  int space = decoder.takeOneOf({"global", "shared", "local", "param", "const", "shared::cta"});
   decoder.takeOneOf(
       {"ca", "cg", "cs", "lu", "cv", "wb", "wt"}); // cache hints have no visible effect
   decoder.takeOneOf({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
                      "L1::no_allocate"});
   decoder.takeOneOf({"L2::64B", "L2::128B", "L2::256B"});
   if (space >= 0)
-    inst.space = std::array{Space::Global, Space::Shared, Space::Local, Space::Param,
-                            Space::Const}[size_t(space)];
-  decoder.take("cta"); // of .shared
+    inst.space = std::array{Space::Global, Space::Shared, Space::Local,
+                            Space::Param,  Space::Const,  Space::Shared}[size_t(space)];
   if (load && inst.space == Space::Global && decoder.take("nc"))
     inst.flags |= readOnly;
   int vector = decoder.takeOneOf({"v2", "v4", "v8"});
@@ -199,16 +184,9 @@ void decodeAccess(Decoder &decoder) {
   }
   if (inst.space == Space::Const && !load)
     decoder.fail("constants cannot be written");
-  if (address.hasBase) {
-    Type base = decoder.kernel.registers[address.reg].type;
-    if (bitsOf(base) == 32 && (inst.space == Space::Shared || inst.space == Space::Local))
-      inst.flags |= narrowAddress;
-    else if (bitsOf(base) != 64)
-      decoder.fail("an address of 64 bits expected");
-    inst.src[0] = decoder.kernel.registers[address.reg].slot;
-  } else if (!address.name.empty()) {
-    inst.src[0] = decoder.kernel.addressOf(address.name, 0, 8, decoder.statement.line);
-  }
+  bool narrow = false;
+  inst.src[0] = decoder.addressBase(address, inst.space, narrow);
+  inst.flags |= narrow ? narrowAddress : 0;
 }
 
 } // namespace

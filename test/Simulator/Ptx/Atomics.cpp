@@ -64,10 +64,7 @@ constexpr uint8_t narrowAddress = 1, hasResult = 2, acquires = 4, releases = 8;
 
 void runAtomic(Warp &warp, const Inst &inst, Mask mask) {
   uint64_t addresses[warpSize];
-  for (unsigned lane = 0; lane < warpSize; ++lane)
-    addresses[lane] = inst.flags & narrowAddress
-                          ? uint32_t(warp.data<uint32_t>(inst.src[0])[lane] + uint64_t(inst.offset))
-                          : warp.data<uint64_t>(inst.src[0])[lane] + uint64_t(inst.offset);
+  addressesOf(warp, inst.src[0], inst.flags & narrowAddress, uint64_t(inst.offset), addresses);
   Request request{mask, AccessKind::Atomic, true, false, inst.bytes, addresses};
   unsigned bytes = inst.bytes;
   if (inst.flags & releases)
@@ -132,19 +129,10 @@ void decodeAtomic(Decoder &decoder) {
   size_t at = result ? 1 : 0;
   decoder.expectCount(at + (which == Update::Cas ? 3 : 2));
   const Operand &address = decoder.operand(at);
-  if (address.kind != Operand::Address)
-    decoder.fail("an address expected");
+  bool narrow = false;
+  inst.src[0] = decoder.addressBase(address, inst.space, narrow);
+  inst.flags |= narrow ? narrowAddress : 0;
   inst.offset = address.offset;
-  if (address.hasBase) {
-    Type base = decoder.kernel.registers[address.reg].type;
-    if (bitsOf(base) == 32 && inst.space == Space::Shared)
-      inst.flags |= narrowAddress;
-    else if (bitsOf(base) != 64)
-      decoder.fail("an address of 64 bits expected");
-    inst.src[0] = decoder.kernel.registers[address.reg].slot;
-  } else {
-    inst.src[0] = decoder.kernel.addressOf(address.name, 0, 8, decoder.statement.line);
-  }
   inst.src[1] = decoder.source(at + 1, type);
   inst.src[2] = which == Update::Cas ? decoder.source(at + 2, type) : decoder.kernel.zero;
   if (result) {

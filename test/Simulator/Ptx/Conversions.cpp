@@ -283,6 +283,14 @@ void decodePair(Decoder &decoder, Type to, bool halves) {
   inst.dst = decoder.destination(0, halves ? Type::B16 : Type::B32);
 }
 
+/// Rounds to TF32, which has the exponents of f32 and 10 bits of mantissa.
+struct NarrowTF32 {
+  static uint32_t apply(float a) {
+    constexpr Format format{10, -126, 127};
+    return a != a ? canonicalNan : toBits(float(roundTo(a, format, Rounding::Away)));
+  }
+};
+
 void decodeConvert(Decoder &decoder) {
   Inst &inst = decoder.inst;
   inst.cls = Class::Convert;
@@ -294,6 +302,13 @@ void decodeConvert(Decoder &decoder) {
   bool pair = to == Type::F16x2 || to == Type::BF16x2;
   if (pair && from == Type::F32)
     return decodePair(decoder, to, false);
+  if (to == Type::TF32 && from == Type::F32 && rounding == Rounding::Away) {
+    decoder.expectCount(2);
+    inst.run = unary<NarrowTF32, uint32_t, float>;
+    decoder.sources(Type::F32, 1, 1);
+    inst.dst = decoder.destination(0, Type::B32);
+    return;
+  }
   auto known = [](Type type) { return isInteger(type) || isFloat(type); };
   if (!known(to) || !known(from))
     decoder.fail("no such conversion");

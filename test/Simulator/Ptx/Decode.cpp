@@ -91,6 +91,8 @@ static const OpcodeTable &opcodes() {
     addAccesses(made);
     addAtomics(made);
     addWarpOps(made);
+    addMatrices(made);
+    addAsyncCopies(made);
     addControl(made);
     return made;
   }();
@@ -392,6 +394,20 @@ Slot Decoder::pairOf(const Operand &operand) {
   if (reg.type != Type::Pred)
     fail("a predicate expected after '|'");
   return reg.slot;
+}
+
+Slot Decoder::addressBase(const Operand &operand, Space space, bool &narrow) {
+  if (operand.kind != Operand::Address)
+    fail("an address expected");
+  narrow = false;
+  if (!operand.hasBase)
+    return operand.name.empty() ? kernel.zero
+                                : kernel.addressOf(operand.name, 0, 8, statement.line);
+  Type base = kernel.registers[operand.reg].type;
+  narrow = bitsOf(base) == 32 && (space == Space::Shared || space == Space::Local);
+  if (!narrow && bitsOf(base) != 64)
+    fail("an address of 64 bits expected");
+  return kernel.registers[operand.reg].slot;
 }
 
 uint32_t Decoder::labelTarget(std::string_view label) const {

@@ -74,6 +74,9 @@ public:
   Slot predicateOf(const Operand &operand);
   /// Returns the second register of a pair, or a slot that is never read.
   Slot pairOf(const Operand &operand);
+  /// Returns the slot of an address operand's base. `narrow` receives whether it has 32 bits, which
+  /// only spaces other than global memory allow.
+  Slot addressBase(const Operand &operand, Space space, bool &narrow);
   /// Returns the bytes per lane of an operand's register.
   unsigned registerBytes(const Operand &operand) const;
   uint32_t labelTarget(std::string_view label) const;
@@ -103,6 +106,8 @@ void addMoves(OpcodeTable &table);
 void addAccesses(OpcodeTable &table);
 void addAtomics(OpcodeTable &table);
 void addWarpOps(OpcodeTable &table);
+void addMatrices(OpcodeTable &table);
+void addAsyncCopies(OpcodeTable &table);
 void addControl(OpcodeTable &table);
 
 } // namespace ptx

@@ -12,6 +12,19 @@ template <class D> inline void blend(D *to, const D *from, Mask mask) {
   forLanes(mask, [&](unsigned lane) { to[lane] = from[lane]; });
 }
 
+/// Computes the addresses of all lanes, from a register of 32 or 64 bits and an offset.
+inline void addressesOf(Warp &warp, Slot base, bool narrow, uint64_t offset, uint64_t *addresses) {
+  if (narrow) {
+    const uint32_t *from = warp.data<uint32_t>(base);
+    for (unsigned lane = 0; lane < warpSize; ++lane)
+      addresses[lane] = uint32_t(from[lane] + offset);
+  } else {
+    const uint64_t *from = warp.data<uint64_t>(base);
+    for (unsigned lane = 0; lane < warpSize; ++lane)
+      addresses[lane] = from[lane] + offset;
+  }
+}
+
 /// Computes D Op::apply(S...) for each lane.
 template <class Op, class D, class A> void unary(Warp &warp, const Inst &inst, Mask mask) {
   D *d = warp.data<D>(inst.dst);

@@ -40,6 +40,9 @@ void Warp::reset(Mask threads) {
   for (auto &seen : lanesSeen)
     seen.fill(0);
   std::fill(warpsSeen.begin(), warpsSeen.end(), 0);
+  for (auto &each : copies)
+    each.clear();
+  committed.fill(0);
 }
 
 Machine::Machine(const Module &module, const Kernel &kernel, Memory &memory,

@@ -28,6 +28,9 @@ struct Request {
   bool readOnly = false; // .nc
   unsigned bytes = 0;    // bytes of each lane's access
   const uint64_t *addresses = nullptr;
+  bool async = false;  // of cp.async
+  bool counted = true; // in the counters of traffic
+  bool tracked = true; // by the checks of races and initialization
 };
 
 /// A memory region in which accesses of lanes may conflict.
@@ -97,6 +100,15 @@ public:
   /// Executes a fence that orders accesses of blocks.
   void fence(Warp &warp, Mask lanes);
 
+  // ---- asynchronous copies: AsyncCopies.cpp ----
+
+  /// Begins a copy of `bytes` bytes to shared memory in each lane, of which the first `read` come
+  /// from global memory, and the others are zeros.
+  void copyAsync(Warp &warp, Mask lanes, unsigned bytes, const uint64_t *to, const uint64_t *from,
+                 const uint32_t *read);
+  /// Ends the copies of each lane's groups, except its last `pending` groups.
+  void waitForCopies(Warp &warp, Mask lanes, uint32_t pending);
+
 private:
   template <class F>
   void accessSpace(Warp &warp, Space space, const Request &request, uint64_t *offsets, F f) {
@@ -104,7 +116,8 @@ private:
     while (left) {
       Region region;
       Mask lanes = resolve(warp, space, request, left, region, offsets);
-      track(warp, request, lanes, region, offsets);
+      if (request.tracked)
+        track(warp, request, lanes, region, offsets);
       f(region, lanes, offsets);
       left &= ~lanes;
     }
@@ -127,6 +140,7 @@ private:
   Record recordOf(const Warp &warp, unsigned lane) const;
   void noteEarly(const Warp &warp, const Request &request, Mask lanes, const Allocation &allocation,
                  const uint64_t *offsets);
+  void settle(const Warp &warp, unsigned lane, Shadow &shadow, uint64_t offset, uint64_t bytes);
   void countGlobal(const Request &request, Mask lanes, Allocation &allocation);
   void countShared(const Request &request, Mask lanes);
   std::string where(const Region &region, uint64_t offset) const;

@@ -54,14 +54,15 @@ struct Inst {
   Space space = Space::Generic;
   uint8_t mode = 0; // an enum of the instruction group
   uint8_t flags = 0;
-  uint8_t bytes = 0;   // bytes of one element in memory
-  uint8_t vector = 1;  // number of elements
-  uint32_t list = 0;   // slots in Kernel::lists, or targets
-  uint32_t target = 0; // instruction that a branch jumps to; number of targets of brx.idx
-  int64_t offset = 0;  // offset of an address
-  uint32_t line = 0;   // line of the PTX text
-  uint32_t text = 0;   // index in Kernel::texts
-  bool join = false;   // reconvergence point
+  uint8_t bytes = 0;    // bytes of one element in memory
+  uint8_t vector = 1;   // number of elements
+  uint32_t list = 0;    // slots in Kernel::lists, or targets
+  uint32_t target = 0;  // instruction that a branch jumps to; number of targets of brx.idx
+  int64_t offset = 0;   // offset of an address
+  uint32_t line = 0;    // line of the PTX text
+  uint32_t text = 0;    // index in Kernel::texts
+  bool join = false;    // reconvergence point
+  bool aligned = false; // must be executed by all lanes of a warp together (Flow::Warp)
 };
 
 /// A variable of the module, or of a function's body.

@@ -105,6 +105,7 @@ enum class Class : uint8_t {
   Move,
   Integer,
   Float,
+  Matrix, // mma
   Approximate,
   Convert,
   Compare,

@@ -30,8 +30,8 @@ std::string_view ptx::nameOf(Check check) {
 
 std::string_view ptx::nameOf(Class cls) {
   static constexpr std::string_view names[] = {
-      "move",    "integer", "float",  "approximate", "convert", "compare", "control",
-      "barrier", "shuffle", "atomic", "global",      "shared",  "local",   "parameter"};
+      "move",    "integer", "float",  "matrix", "approximate", "convert", "compare",  "control",
+      "barrier", "shuffle", "atomic", "global", "shared",      "local",   "parameter"};
   static_assert(std::size(names) == size_t(Class::NumClasses));
   return names[size_t(cls)];
 }

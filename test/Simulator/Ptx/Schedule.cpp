@@ -132,6 +132,10 @@ void Machine::runGroup(Warp &warp, Group group, unsigned budget) {
       continue;
     case Flow::Warp:
     case Flow::Barrier: {
+      if (inst.aligned && mask && mask != group.lanes)
+        stop(Check::Synchronization, warp, unsigned(std::countr_zero(mask)),
+             text("only lanes {} of {} execute an instruction with .aligned", lanesText(mask),
+                  lanesText(group.lanes)));
       if (Mask rest = group.lanes & ~mask) {
         Group others{Group::Runs, group.pc + 1, rest};
         group.lanes = mask;

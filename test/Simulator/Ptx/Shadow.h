@@ -29,7 +29,8 @@ constexpr Record validFlag = Record(1) << 58;
 constexpr Record atomicFlag = Record(1) << 59;
 constexpr Record readOnlyFlag = Record(1)
                                 << 60; // ld.global.nc: conflicts with any write of this launch
-constexpr Record seenFlag = Record(1) << 63; // counted, in the first record of a kind
+constexpr Record asyncFlag = Record(1) << 61; // of a cp.async that its thread has not waited for
+constexpr Record seenFlag = Record(1) << 63;  // counted, in the first record of a kind
 
 struct Cell {
   Record writes[2] = {0, 0};

@@ -48,7 +48,8 @@ Mask Machine::resolve(Warp &warp, Space space, const Request &request, Mask left
       }
       offsets[lane] = address;
     });
-    countShared(request, left);
+    if (request.counted)
+      countShared(request, left);
     return left;
   }
   region = {warp.local.data(), warp.localWritten.data(), nullptr, nullptr};
@@ -95,7 +96,8 @@ Mask Machine::resolveGlobal(Warp &warp, const Request &request, Mask left, Regio
   });
   memory.enter(*allocation, launchId);
   region = {allocation->data.data(), allocation->written.data(), &allocation->shadow, allocation};
-  countGlobal(request, lanes, *allocation);
+  if (request.counted)
+    countGlobal(request, lanes, *allocation);
   return lanes;
 }
 
@@ -125,7 +127,7 @@ Record Machine::recordOf(const Warp &warp, unsigned lane) const {
 }
 
 bool Machine::ordered(const Warp &warp, unsigned lane, Record record) const {
-  if (record & readOnlyFlag)
+  if (record & (readOnlyFlag | asyncFlag))
     return false;
   auto thread = unsigned((record & threadMask) >> threadShift);
   auto clock = uint32_t(record & clockMask);
@@ -139,6 +141,12 @@ bool Machine::ordered(const Warp &warp, unsigned lane, Record record) const {
 
 static bool sameThread(Record a, Record b) { return !((a ^ b) & (blockMask | threadMask)); }
 
+/// Whether an earlier access needs no record, because every access that races with it also races
+/// with this later one. A copy in flight is not ordered with its own thread.
+static bool supersedes(Record self, Record earlier) {
+  return sameThread(self, earlier) && !(earlier & ~self & asyncFlag);
+}
+
 void Machine::reportRace(Warp &warp, unsigned lane, const Request &request, Record other,
                          uint32_t at, bool otherWrites, const Region &region, uint64_t offset) {
   uint64_t otherBlock = (other & blockMask) >> blockShift;
@@ -150,11 +158,15 @@ void Machine::reportRace(Warp &warp, unsigned lane, const Request &request, Reco
                      : otherWrites          ? "written"
                      : other & readOnlyFlag ? "read as read-only (.nc)"
                                             : "read";
+  if (other & asyncFlag)
+    what = otherWrites ? "begun to write with cp.async" : "begun to read with cp.async";
   report(Check::Race, warp, lane,
          text("{} {}, which thread ({},{},{}) of block ({},{},{}) has {} at line {} ({}), and {}",
               verb(request), where(region, offset), threadId.x, threadId.y, threadId.z, id.x, id.y,
               id.z, what, inst.line, kernel.texts[inst.text],
-              otherBlock == block ? "no barrier orders them" : "nothing orders blocks"));
+              otherBlock != block ? "nothing orders blocks"
+              : other & asyncFlag ? "it has not waited for the copy"
+                                  : "no barrier orders them"));
 }
 
 // Records an access, so that the two recorded ones are of different threads, and of different
@@ -166,9 +178,9 @@ static void keep(Record (&records)[2], uint16_t (&at)[2], Record self, uint16_t 
     records[slot] = self | (slot == 0 ? seen : 0);
     at[slot] = pc;
   };
-  if (!(records[0] & validFlag) || sameThread(records[0], self))
+  if (!(records[0] & validFlag) || supersedes(self, records[0]))
     put(0);
-  else if (!(records[1] & validFlag) || sameThread(records[1], self))
+  else if (!(records[1] & validFlag) || supersedes(self, records[1]))
     firstOrdered ? put(0) : put(1);
   else if (firstOrdered)
     put(0);
@@ -193,7 +205,7 @@ void Machine::trackRead(Warp &warp, unsigned lane, Cell &cell, Record self, cons
   if (request.strong)
     self |= atomicFlag;
   Record first = cell.reads[0];
-  if (!(first & validFlag) || sameThread(first, self)) {
+  if (!(first & validFlag) || supersedes(self, first)) {
     // A flag of an earlier .nc read, which conflicts with every write, stays set.
     cell.reads[0] = self | (first & (seenFlag | readOnlyFlag));
     cell.readAt[0] = pc;
@@ -269,7 +281,7 @@ void Machine::track(Warp &warp, const Request &request, Mask lanes, Region &regi
     unsigned step = 1u << shadow.cellShift();
     uint64_t newlyRead = 0, newlyWritten = 0;
     forLanes(lanes, [&](unsigned lane) {
-      Record self = recordOf(warp, lane);
+      Record self = recordOf(warp, lane) | (request.async ? asyncFlag : 0);
       for (uint64_t offset = offsets[lane], end = offset + request.bytes; offset < end;
            offset += step) {
         Cell &cell = shadow.at(offset);

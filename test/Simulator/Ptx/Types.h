@@ -24,6 +24,7 @@ enum class Type : uint8_t {
   U32,
   S32,
   F32,
+  TF32,
   F16x2,
   BF16x2,
   B64,

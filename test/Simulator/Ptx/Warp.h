@@ -27,6 +27,18 @@ template <class F> inline void forLanes(Mask mask, F f) {
     f(unsigned(std::countr_zero(mask)));
 }
 
+/// A cp.async of one lane that it has not waited for.
+struct AsyncCopy {
+  uint8_t *to = nullptr;
+  const uint8_t *from = nullptr;
+  Allocation *source = nullptr; // null if no bytes are read
+  uint64_t toOffset = 0;        // in shared memory
+  uint64_t fromOffset = 0;      // in the source
+  uint32_t bytes = 0, read = 0; // bytes written, and those of them that are read
+  uint32_t group = 0;           // number of the lane's commits before the copy
+  bool landed = false;          // whether the bytes were copied
+};
+
 class Warp {
 public:
   Warp(Machine &machine, const Kernel &kernel, unsigned index);
@@ -55,6 +67,9 @@ public:
   std::array<uint32_t, warpSize> clock{};
   std::array<std::array<uint32_t, warpSize>, warpSize> lanesSeen{};
   std::vector<uint32_t> warpsSeen;
+
+  std::array<std::vector<AsyncCopy>, warpSize> copies; // in flight, by lane
+  std::array<uint32_t, warpSize> committed{};          // commits of groups, by lane
 
 private:
   std::vector<uint64_t> storage;

@@ -211,3 +211,14 @@ TEST(Moves, Vectors) {
       (std::vector<uint32_t>{0x56781234, 0x56781234, 0x12345678, 0x56781234, 0x12345678, 0x56781234,
                              0x1234, 0x3f800000, 0xfffffffe, 0x7ffff, 0, 0x3ff00000}));
 }
+
+TEST(Conversions, ToTf32) {
+  check("cvt.rna.tf32.f32", "rr",
+        {{f(1), f(1)},
+         {0x3f802000, 0x3f801000}, // ties away from zero
+         {0x3f800000, 0x3f800fff},
+         {0xbf802000, 0xbf801000},
+         {inf, 0x7f7fffff},
+         {nan32, quiet},
+         {minusZero, minusZero}});
+}
