@@ -8,7 +8,6 @@
 #include "transport/sockets/RendezvousReply.h"
 #include <algorithm>
 #include <bitset>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -24,24 +23,12 @@ std::string nameOf(const std::string &run) {
   return run.empty() ? "no id" : "the id '" + run + "'";
 }
 
-std::string listOf(const std::vector<int> &ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size() && i < 16; ++i)
-    text += (i ? ", " : "") + std::to_string(ranks[i]);
-  return text + (ranks.size() > 16 ? ", …" : "");
-}
-
-std::string secondsOf(const Timeout &deadline) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%g s", deadline.seconds());
-  return text;
-}
-
 /// Seconds in which a rank that was started with such a flag may be started again to run.
 constexpr double graceForAbsent = 2;
 /// Seconds after which a rank 0 that no longer listens has ended, and not been started again.
 constexpr double graceForRestart = 2;
-/// Seconds after which a rank that does not reach rank 0 prints a note.
+/// Seconds after which a rank that does not reach rank 0, and rank 0 if ranks are absent, prints a
+/// note.
 constexpr double secondsUntilNote = 5;
 /// Seconds for which a rank 0 whose start has failed waits for late ranks.
 constexpr double graceForLate = 2;
@@ -207,6 +194,8 @@ bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
   auto server = std::make_unique<RendezvousServer>(std::move(listener));
   std::string refused;
   std::map<int, Timeout> notTakingPart;
+  Timeout quiet(secondsUntilNote);
+  bool hasNoted = false;
   auto failStart = [&] {
     connectedRanks.server = std::move(server);
     return giveUp(connectedRanks);
@@ -241,6 +230,13 @@ bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
         error += "; " + strangers;
       return giveUp(connectedRanks);
     }
+    if (quiet.isOver() && !std::exchange(hasNoted, true))
+      printDiagnostic("note", "rank 0 waits for " + listOf(absent) + " at " + where +
+                                  " for up to " + secondsOf(deadline) +
+                                  (absent.size() == 1
+                                       ? ": it has not started yet, or has ended; see its output"
+                                       : ": they have not started yet, or have ended; see their "
+                                         "output"));
     Greeting greeting;
     Socket socket;
     if (!server->next(greeting, socket))
@@ -404,96 +400,6 @@ bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string
     sender.hostName[sizeof(sender.hostName) - 1] = 0;
   }
   connectedRanks.connections.push_back(std::move(first));
-  return true;
-}
-
-Socket listenForOthers(bool onlyHere, ProcessInfo &self, std::string &error) {
-  const char *interface = std::getenv("TPC_INTERFACE");
-  std::vector<Address> addresses = localAddresses(interface ? interface : "", error);
-  if (addresses.empty())
-    return Socket();
-  bool chosen = interface && *interface;
-  if (onlyHere && !chosen)
-    std::erase_if(addresses, [](const Address &address) { return !address.isLoopback(); });
-  Address address = (chosen || onlyHere) && !addresses.empty() ? addresses[0] : anyAddress(0);
-  if (chosen || onlyHere)
-    addresses.resize(std::min<size_t>(addresses.size(), 1));
-  Socket listener = listenOn(address, 128, error);
-  if (!listener)
-    error = "cannot listen on " + address.text() + ": " + error;
-  // Keeps the last address, which is for processes of this host.
-  constexpr size_t most = std::size(ProcessInfo().addresses);
-  if (addresses.size() > most)
-    addresses.erase(addresses.begin() + most - 1, addresses.end() - 1);
-  self.numAddresses = static_cast<uint32_t>(addresses.size());
-  for (size_t i = 0; i < addresses.size(); ++i) {
-    self.addresses[i] = addresses[i];
-    self.addresses[i].port = address.port;
-  }
-  return listener;
-}
-
-bool connectAll(const Role &role, const ConnectedRanks &connectedRanks, Socket listener,
-                Timeout &deadline, std::vector<Socket> &sockets, std::string &error) {
-  sockets.resize(role.size);
-  const ProcessInfo &self = connectedRanks.processes[role.rank];
-  Greeting mine = greet(role, Greeting::Data, self, connectedRanks.nonce);
-  // Rank 0 accepts without waiting, rank 1 waits only for rank 0, and so on.
-  for (int peer = 0; peer < role.rank; ++peer) {
-    const ProcessInfo &other = connectedRanks.processes[peer];
-    bool near = other.host == self.host;
-    std::vector<Address> addresses(other.addresses, other.addresses + other.numAddresses);
-    if (near)
-      std::reverse(addresses.begin(), addresses.end());
-    std::string reason = "it has no address";
-    for (const Address &address : addresses) {
-      if (address.isLoopback() && !near)
-        continue;
-      Socket socket = connectTo(address, deadline, reason);
-      if (!socket)
-        continue;
-      GreetingReply reply;
-      if (writeAll(socket.get(), &mine, sizeof(mine), deadline) &&
-          readAll(socket.get(), &reply, sizeof(reply), deadline) &&
-          reply.answer == GreetingReply::Welcome &&
-          !std::memcmp(reply.magic, GreetingReply::expectedMagic, sizeof(reply.magic))) {
-        sockets[peer] = std::move(socket);
-        break;
-      }
-      reason = address.text() + ": that is not rank " + std::to_string(peer) + ", or it has ended";
-    }
-    if (!sockets[peer]) {
-      error = "cannot connect to rank " + std::to_string(peer) + " (" + reason +
-              "); TPC_INTERFACE chooses the network interface that ranks listen on";
-      return false;
-    }
-  }
-  RendezvousServer server(std::move(listener));
-  for (int absent = role.size - 1 - role.rank; absent > 0;) {
-    Greeting greeting;
-    Socket socket;
-    if (deadline.isOver()) {
-      std::vector<int> ranks;
-      for (int peer = role.rank + 1; peer < role.size; ++peer)
-        if (!sockets[peer])
-          ranks.push_back(peer);
-      error = listOf(ranks) + (ranks.size() == 1 ? " has" : " have") + " not connected to rank " +
-              std::to_string(role.rank) + " within " + secondsOf(deadline) +
-              "; TPC_INTERFACE chooses the network interface that ranks listen on";
-      return false;
-    }
-    if (!server.next(greeting, socket))
-      continue;
-    int peer = static_cast<int>(std::min<uint32_t>(greeting.rank, INT32_MAX));
-    bool expected = greeting.kind == Greeting::Data && greeting.nonce == connectedRanks.nonce &&
-                    peer > role.rank && peer < role.size && !sockets[peer];
-    GreetingReply reply(expected ? "" : "no connection of this rank is expected");
-    Timeout some(5, &deadline);
-    if (!writeAll(socket.get(), &reply, sizeof(reply), some) || !expected)
-      continue;
-    sockets[peer] = std::move(socket);
-    --absent;
-  }
   return true;
 }
 

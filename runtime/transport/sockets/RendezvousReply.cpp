@@ -4,9 +4,23 @@
 #include "core/LaunchMonitor.h"
 #include "tpc/fnv1a.h"
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace tpc::rt {
+
+std::string listOf(const std::vector<int> &ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size() && i < 16; ++i)
+    text += (i ? ", " : "") + std::to_string(ranks[i]);
+  return text + (ranks.size() > 16 ? ", …" : "");
+}
+
+std::string secondsOf(const Timeout &deadline) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g s", deadline.seconds());
+  return text;
+}
 
 Greeting greet(const Role &role, Greeting::Kind kind, const ProcessInfo &self, const Nonce &nonce) {
   Greeting greeting;

@@ -7,6 +7,11 @@
 
 namespace tpc::rt {
 
+/// Returns "rank 1", or "ranks 1, 2" with at most 16 numbers.
+std::string listOf(const std::vector<int> &ranks);
+/// Returns the whole timeout, such as "300 s".
+std::string secondsOf(const Timeout &deadline);
+
 /// Flags of a process that runs nothing, for messages.
 inline constexpr const char *flagsOfAbsent = "--help, --describe or --describe-device";
 

@@ -136,13 +136,22 @@ def test_rank_0_that_is_killed_while_others_connect(program, number):
 
 
 @pytest.mark.long
-def test_note_of_a_rank_that_waits(program):
-    """A rank that does not reach rank 0 says for what it waits, and where to look."""
-    running = start(1, free_port(), [program, *RUN[:-1], "--timeout=7"])
-    statuses, _, texts = finish([running])
-    assert statuses == [1] and re.search(
+def test_notes_of_ranks_that_wait(program):
+    """A rank that waits for others that were killed before they started says for which, and where
+    to look, long before the timeout.
+    """
+    flags = [*RUN[:-1], "--timeout=7"]
+    statuses, _, texts = finish([start(rank, free_port(), [program, *flags]) for rank in (0, 1)])
+    assert statuses == [1, 1]
+    assert re.search(
+        r"^note: rank 0 waits for ranks 1, 2 at 127.0.0.1:\d+ for up to 7 s: they have not started"
+        r" yet, or have ended; see their output$",
+        texts[0],
+        re.M,
+    ), texts
+    assert re.search(
         r"^note: rank 1 waits for rank 0 at 127.0.0.1:\d+ for up to 7 s \(.*Connection refused\):"
         r" rank 0 has not started yet, or has ended; see its output$",
-        texts[0],
+        texts[1],
         re.M,
     ), texts
