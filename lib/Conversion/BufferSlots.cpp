@@ -58,8 +58,9 @@ void BufferPlanner::findSlots(Block &block, ArrayRef<Operation *> ops, ValueRang
         copies.push_back({out, operand});
     }
 
-  // Position after which an op no longer reads its operands: that of the wait for a started
-  // collective, and that of the start for a matmul that is computed with it.
+  // Returns the last position at which an op reads its operands. A started collective reads them
+  // until its wait. A matmul that is computed in chunks reads them until the all-reduce of these
+  // chunks starts.
   auto getReadEnd = [&](Operation *op) {
     int64_t end = position[op];
     if (auto matmul = dyn_cast<MatmulOp>(op))

@@ -1,4 +1,8 @@
-//===- GridAttr.cpp - <tp = 2, dp = 1, pp = 2, mb = 4, gpus_per_node = 8> -===//
+//===- GridAttr.cpp - Text and checks of #tpc.grid ------------------------===//
+//
+//   #tpc.grid<tp = 2, dp = 1, pp = 2, mb = 4, gpus_per_node = 8>
+//
+//===----------------------------------------------------------------------===//
 
 #include "tpc/Dialect/Dist.h"
 

@@ -1,4 +1,10 @@
-//===- ScheduleAttr.cpp - <"interleaved", [[F0.0, SF0.0], [RF1.0, F1.0]]> -===//
+//===- ScheduleAttr.cpp - Text and checks of #tpc.schedule ----------------===//
+//
+//   #tpc.schedule<"interleaved", [[F0.0, SF0.0], [RF1.0, F1.0]]>
+//
+// One list of events for each rank of pp. An event is a phase, a chunk and a micro-batch.
+//
+//===----------------------------------------------------------------------===//
 
 #include "tpc/Dialect/Tpc.h"
 

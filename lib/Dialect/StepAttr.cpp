@@ -1,4 +1,8 @@
-//===- StepAttr.cpp - #tpc.step<past = p, tokens = s> ---------------------===//
+//===- StepAttr.cpp - Text and checks of #tpc.step ------------------------===//
+//
+//   #tpc.step<past = p, tokens = s>
+//
+//===----------------------------------------------------------------------===//
 
 #include "tpc/Dialect/State.h"
 

@@ -1,4 +1,8 @@
-//===- SymExprAttr.cpp - #tpc.expr<"past + sequence"> ---------------------===//
+//===- SymExprAttr.cpp - Text of #tpc.expr --------------------------------===//
+//
+//   #tpc.expr<"past + sequence">
+//
+//===----------------------------------------------------------------------===//
 
 #include "tpc/Dialect/Tpc.h"
 

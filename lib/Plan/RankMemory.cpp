@@ -21,7 +21,7 @@ using ::tpc::SymExpr;
 /// Page size of GPU drivers, and the minimum size of an allocation with its own pages.
 static constexpr int64_t page = 2 << 20, largeFrom = 1 << 20;
 /// Minimum size of a device's stack.
-static constexpr int64_t leastStack = 256 << 10;
+static constexpr int64_t minStack = 256 << 10;
 /// Alignment of buffers within one allocation.
 static constexpr int64_t alignment = 256;
 /// Workspace of GEMM libraries on the latest GPUs, and two pages for small allocations.
@@ -228,7 +228,7 @@ std::vector<RankMemory> mlir::tpc::getStageMemories(ModuleOp lowered, GridAttr g
     StackCounter::Peak peak = counter.getPeak(function.getBody().front());
     memory.peakNode = peak.op ? getSourceName(peak.op->getLoc()) : "";
     AllocationSum step(isDevice);
-    step.add(std::max<int64_t>(peak.bytes + counter.staging, isDevice ? leastStack : 0));
+    step.add(std::max<int64_t>(peak.bytes + counter.staging, isDevice ? minStack : 0));
     step.add(counter.workspace);
     memory.step = step.get();
     memory.libraries = isDevice ? libraryBytes : 0;

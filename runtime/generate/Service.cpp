@@ -50,7 +50,7 @@ GenerationClient::ClientInput Service::pollInput(bool wait) {
     while (std::optional<LineCutter::Line> line = lines.take())
       if (line->isTooLong)
         output += finishLine(std::nullopt, Finish::Error,
-                             "a line of more than " + std::to_string(LineCutter::longest) +
+                             "a line of more than " + std::to_string(LineCutter::maxBytes) +
                                  " bytes: '" + line->text.substr(0, 40) + "…'");
       else
         take(line->text, input);

@@ -30,15 +30,15 @@ ClientLine parseClientLine(std::string_view line, const GenerationRequest &defau
 
 /// Returns the output line of a token, with its newline.
 std::string tokenLine(const std::string &id, int64_t token, int64_t index);
-/// Returns the output line for the end of a request. `id` is nullopt if the request had no id, or
-/// that of a running request.
+/// Returns the output line for the end of a request. `id` is nullopt if the request has no id, and
+/// if its id is that of a running request.
 std::string finishLine(const std::optional<std::string> &id, Finish why,
                        const std::string &message);
 
 /// Splits input into lines. A line that is too long is returned once, truncated.
 class LineCutter {
 public:
-  static constexpr size_t longest = size_t(16) << 20;
+  static constexpr size_t maxBytes = size_t(16) << 20; ///< of a line
   void add(std::string_view text);
   /// Makes the remaining text a line.
   void close();

@@ -59,9 +59,15 @@ NODES = node_errors.NODES + microsoft_errors.NODES + [
         "float[4] x, double[4] u, bool[4] c",
         "",
         "Where(c, x, u)",
-        "chooses between 'f32' and 'f64' by 'i1'",
+        "needs a boolean condition and two values of one type, but has 'i1', 'f32' and 'f64'",
     ),
-    (17, "float[4] x", "", "Where(x, x, x)", "chooses between 'f32' and 'f32' by 'f32'"),
+    (
+        17,
+        "float[4] x",
+        "",
+        "Where(x, x, x)",
+        "needs a boolean condition and two values of one type, but has 'f32', 'f32' and 'f32'",
+    ),
     # Matmuls.
     (
         17,

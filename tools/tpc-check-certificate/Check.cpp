@@ -453,8 +453,8 @@ void Checker::checkGroups() {
 
 /// For programs that generate: the last stage posts tokens to all others without waiting. All ranks
 /// run the same loop. An iteration runs a step and posts its tokens, or receives the tokens of an
-/// earlier step. A number is a pair: how many iterations after its step a communication runs, and
-/// its position in that iteration.
+/// earlier step. Each communication has a pair of numbers: the iterations between its step and the
+/// communication, and its position in the iteration.
 void Checker::checkTokens() {
   if (certificate.contains("tokens") != schedule().contains("tokens"))
     refuse("only one of schedule and proof has tokens");

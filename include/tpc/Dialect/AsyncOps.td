@@ -14,7 +14,7 @@ def Tpc_AllReduceStartOp
     `tpc.all_reduce`. The result is in flight: its only use is a `tpc.wait` in the same block.
 
     With `chunks c grain g`, c operations reduce the rows (all dimensions but the last), one after
-    the other. If g rows are a unit, and the rows are u units, rounded up, chunk i begins with unit
+    the other. Rows are divided into u = ceil(rows / g) units of g rows. Chunk i begins at unit
     ceil(i * u / c). Chunks may be empty. If the operand is the result of a matmul, the lowering
     computes a chunk of its rows before it starts the chunk, so that the communication of one chunk
     runs while the next is computed.

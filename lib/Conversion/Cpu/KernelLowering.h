@@ -35,10 +35,11 @@ private:
   void lowerElements(kernel::ElementsOp op) override;
   Value lowerFold(kernel::FoldOp op) override;
   void lowerBarrier(kernel::BarrierOp) override {} // a row is computed by one thread
+  /// Reduces adjacent elements in several independent lanes, which are combined at the end.
   Value lowerLanes(kernel::FoldOp op, ArrayRef<Value> sizes);
   void lowerRows(kernel::RowsOp rows, Value lo, Value hi);
 
-  LLVM::AccessGroupAttr group; // of the innermost loop
+  LLVM::AccessGroupAttr group; // access group of the loads and stores in the innermost loop
 };
 
 } // namespace mlir::tpc

@@ -46,7 +46,7 @@ private:
 /// A gradient among the results of @main.
 struct Gradient {
   unsigned result;
-  ParameterOp parameter; // reads the elements whose gradient it is
+  ParameterOp parameter; // the weight, or the view of one, to which the gradient belongs
   double product = 0;    // <w, grad w>
 };
 
@@ -142,7 +142,7 @@ LogicalResult GradientCheck::compare(const llvm::StringMap<double> &factors, boo
   if (failed(derivative))
     return failure();
   found = *derivative;
-  // Where all gradients vanish, rounding of the loss remains.
+  // The absolute term covers the rounding error of the loss if all gradients are 0.
   equal = std::fabs(found - expected) <= tolerance * magnitude + 1e-11;
   return success();
 }

@@ -1,4 +1,8 @@
-//===- RunStages.cpp - Stages that wait for messages of each other --------===//
+//===- RunStages.cpp - Interleaved execution of pipeline stages -----------===//
+//
+// A stage runs until it needs a message that another stage has not sent yet.
+//
+//===----------------------------------------------------------------------===//
 
 #include "RunBuffers.h"
 
@@ -17,8 +21,9 @@ BufferMachine::StageState BufferMachine::startStage(buffer::FuncOp function) {
   return state;
 }
 
-/// Returns whether an event must wait, because a message that it receives is not sent yet.
+/// Returns whether a loop over one micro-batch must wait for a message that is not sent yet.
 bool BufferMachine::waits(buffer::RoundsOp rounds, ArrayRef<int> ofStage) {
+  // The last coordinate of a rank is the current micro-batch.
   if (!rounds.getFirst() || *rounds.getFirst() >= uint64_t(world.getGrid().getMicroBatches()))
     return false;
   for (Coordinates &at : ranks)
@@ -33,8 +38,7 @@ bool BufferMachine::waits(buffer::RoundsOp rounds, ArrayRef<int> ofStage) {
   return result;
 }
 
-/// Runs a stage until one of its events waits for a message, or to the end. Returns whether any op
-/// ran.
+/// Runs a stage to its end, or to a loop that waits for a message. Returns whether any op ran.
 FailureOr<bool> BufferMachine::advance(StageState &state) {
   bool progress = false;
   for (; state.next != state.block->end(); ++state.next, progress = true) {

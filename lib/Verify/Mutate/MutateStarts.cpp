@@ -43,7 +43,7 @@ static bool readInFlight(Mutator &m) {
   return true;
 }
 
-// The wait is in a loop of its own, or in another block.
+// Only some members wait.
 static bool waitInBranch(Mutator &m) {
   auto wait = m.pick<WaitOp>([&](WaitOp) { return m.sizeOf("tp") > 1; });
   if (wait)

@@ -6,9 +6,9 @@
 //
 // A row is divided into slices of 2048 tokens, one for each block. A thread computes a quad: four
 // tokens, which share one Philox draw and are read by one access. Noise needs two f64 logarithms,
-// but its random bits give cheap bounds. The first pass therefore finds the largest sum of score
-// and lower bound of the slice. The second pass evaluates only the few tokens whose upper bound
-// reaches that sum.
+// but its random bits give cheap bounds. The first pass therefore adds the lower
+// bound of its noise to each score, and finds the largest sum of the slice. The second pass
+// evaluates only the few tokens whose score plus upper bound reaches that sum.
 //
 // Blocks combine their results by atomics: the maximum of all slices, and a count of finished
 // slices, which wraps to 0. The block that finishes last writes the maximum and clears it for the

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t messageMagic = 0x746d7367;
 /// Maximum bytes per system call, so that other peers get their turn.
-constexpr int64_t mostAtOnce = 4 << 20;
+constexpr int64_t maxBytesPerCall = 4 << 20;
 /// Seconds in which the watchdog may detect an ended process and report more detail.
 constexpr double graceForWatch = 3;
 /// Maximum sleep in milliseconds.
@@ -77,7 +77,7 @@ bool TcpMessenger::write(Peer &peer, const Message &message, int64_t &done, Head
     int64_t first = std::min(done, head), rest = done - first;
     iovec parts[2] = {{reinterpret_cast<char *>(&header) + first, size_t(head - first)},
                       {static_cast<char *>(message.data) + rest,
-                       size_t(std::min(message.bytes - rest, mostAtOnce))}};
+                       size_t(std::min(message.bytes - rest, maxBytesPerCall))}};
     int64_t some = peer.stream->write(parts);
     if (some == 0)
       return false;
@@ -139,7 +139,7 @@ bool TcpMessenger::receive(int from, Peer &peer) {
     // Reads header and bytes at once, because a wrong size is an error anyway.
     iovec parts[2] = {{reinterpret_cast<char *>(&queue.header) + first, size_t(head - first)},
                       {static_cast<char *>(message.data) + rest,
-                       size_t(std::min(message.bytes - rest, mostAtOnce))}};
+                       size_t(std::min(message.bytes - rest, maxBytesPerCall))}};
     int64_t some = peer.stream->read(parts);
     if (some == 0)
       break;

@@ -126,7 +126,7 @@ struct Context {
   /// share.
   uint64_t used = 0;
   uint64_t small = 0, large = 0; // bytes of allocations below 1 MiB, and pages of the others
-  uint64_t mostUsed = 0;
+  uint64_t peakUsed = 0;
 
   // ---- execution: Schedule.cpp ----
   std::vector<OperationRef> ready;

@@ -74,9 +74,9 @@ void setUsed(Context &context, uint64_t small, uint64_t large) {
   context.small = small;
   context.large = large;
   context.used = roundUp(small, page) + large;
-  if (context.used > context.mostUsed) {
-    context.mostUsed = context.used;
-    usage(context.device, context.mostUsed);
+  if (context.used > context.peakUsed) {
+    context.peakUsed = context.used;
+    usage(context.device, context.peakUsed);
   }
   if (settings().session.empty())
     return;

@@ -1,4 +1,4 @@
-//===- Experts.cpp - com.microsoft.MoE ------------------------------------===//
+//===- Experts.cpp - Import of com.microsoft.MoE --------------------------===//
 //
 // The router's part, softmax and selection, becomes ops on [tokens, experts]; the experts become
 // one tpc.moe. Matrices of two projections, fused in one input, are slices of it.

@@ -62,8 +62,8 @@ static LogicalResult importWhere(Node &n) {
     return failure();
   const Tensor &c = n.in(0), &x = n.in(1), &y = n.in(2);
   if (!c.isBool() || x.element != y.element)
-    return n.error() << "chooses between " << x.element << " and " << y.element << " by "
-                     << c.element;
+    return n.error() << "needs a boolean condition and two values of one type, but has "
+                     << c.element << ", " << x.element << " and " << y.element;
   FailureOr<Sizes> sizes = n.broadcast(x.shape, y.shape);
   if (succeeded(sizes))
     sizes = n.broadcast(*sizes, c.shape);

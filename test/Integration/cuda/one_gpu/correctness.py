@@ -143,7 +143,7 @@ def run_twice(report: Report, here: Machine, program: dict, cached: bool, limit:
     return passed()
 
 
-def run_beside_cpu(report: Report, here: Machine, pair: dict, limit: float):
+def compare_with_cpu(report: Report, here: Machine, pair: dict, limit: float):
     """Runs a large model with random weights on the GPU and on the local CPU."""
     with tempfile.TemporaryDirectory() as folder:
         # The CPU program generates the same weights.
@@ -203,4 +203,4 @@ def run(report: Report, here: Machine) -> None:
                 lambda limit, cached=cached: run_twice(report, here, last, cached, limit),
             )
     for pair in here.listed["pairs"]:
-        check(pair["name"], lambda limit: run_beside_cpu(report, here, pair, limit), BIG_LIMIT)
+        check(pair["name"], lambda limit: compare_with_cpu(report, here, pair, limit), BIG_LIMIT)
