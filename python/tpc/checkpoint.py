@@ -12,6 +12,8 @@ import numpy as np
 
 from tpc import console
 
+# Errors of valid JSON with other contents, and of invalid JSON.
+DAMAGE = (AttributeError, IndexError, KeyError, MemoryError, OverflowError, TypeError, ValueError)
 TYPES = {"f32": (np.float32, "F32"), "f16": (np.float16, "F16"), "bf16": (np.uint16, "BF16")}
 
 
@@ -53,19 +55,12 @@ def positions_of(tensor):
     return positions
 
 
-def read_tensors(folder, moments=False):
-    """Returns the weights of a checkpoint by name, and with `moments` the optimizer's state.
-
-    Each weight is assembled from the shards of all ranks.
-    """
-    step = find_step(folder)
-    try:
-        index = json.loads((step / "index.json").read_text())
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{step}/index.json: {error}") from None
+def _read_tensors(step, moments):
+    index = json.loads((step / "index.json").read_text())
     tensors, missing = {}, {}
     for rank in index["ranks"]:
-        data = read_safetensors(step / rank["file"])
+        file = step / Path(rank["file"]).name
+        data = read_safetensors(file)
         for tensor in rank["tensors"]:
             if not (tensor["is_weight"] or moments):
                 continue
@@ -76,8 +71,8 @@ def read_tensors(folder, moments=False):
                 missing[name] = np.ones(count, bool)
             positions = positions_of(tensor)
             values = np.frombuffer(data[tensor["key"]], dtype)
-            if len(values) != len(positions):
-                raise CheckpointError(f"{step / rank['file']}: '{tensor['key']}' is damaged")
+            if len(values) != len(positions) or (positions < 0).any():
+                raise CheckpointError(f"{file}: '{tensor['key']}' is damaged")
             tensors[name].reshape(-1)[positions] = values
             missing[name][positions] = False
     for name, elements in missing.items():
@@ -86,7 +81,24 @@ def read_tensors(folder, moments=False):
     return tensors
 
 
+def read_tensors(folder, moments=False):
+    """Returns the weights of a checkpoint by name, and with `moments` the optimizer's state.
+
+    Each weight is assembled from the shards of all ranks.
+    """
+    step = find_step(folder)
+    try:
+        return _read_tensors(step, moments)
+    except OSError as error:
+        raise CheckpointError(f"{error.filename or step}: {error.strerror}") from None
+    except DAMAGE as error:
+        raise CheckpointError(
+            f"{step}: the checkpoint is damaged: {type(error).__name__}: {error}"
+        ) from None
+
+
 def write_safetensors(path, tensors):
+    """Writes a file, which replaces one of this name when it is complete."""
     header, at = {"__metadata__": {"format": "pt"}}, 0
     for name, values in tensors.items():
         kind = next(kind for dtype, kind in TYPES.values() if dtype == values.dtype)
@@ -95,24 +107,34 @@ def write_safetensors(path, tensors):
         at = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for values in tensors.values():
-            file.write(np.ascontiguousarray(values).tobytes())
+    partial = Path(f"{path}.partial")
+    try:
+        with open(partial, "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text)
+            for values in tensors.values():
+                file.write(np.ascontiguousarray(values).tobytes())
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def write_onnx(source, path, tensors):
     """Writes a copy of the model `source` with these weights, which are external data."""
-    import onnx
-    from onnx import numpy_helper
-
-    model = onnx.load(source)
+    try:
+        from tpc import onnxfile
+    except ImportError as error:
+        raise CheckpointError(f"--onnx: {error}") from None
+    try:
+        model = onnxfile.load(source)
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
     initializers = {tensor.name: tensor for tensor in model.graph.initializer}
     for name, values in tensors.items():
         if name not in initializers:
             raise CheckpointError(f"{source}: there is no initializer '{name}'")
-        initializers[name].CopyFrom(numpy_helper.from_array(values, name))
-    onnx.save(
+        initializers[name].CopyFrom(onnxfile.numpy_helper.from_array(values, name))
+    onnxfile.onnx.save(
         model,
         path,
         save_as_external_data=True,
@@ -143,9 +165,11 @@ def main(argv=None):
             write_onnx(arguments.onnx, arguments.output, tensors)
         else:
             write_safetensors(arguments.output, tensors)
-    except (CheckpointError, OSError) as error:
-        console.fail(str(error)) if hasattr(console, "fail") else sys.exit(f"error: {error}")
+    except OSError as error:
+        sys.exit(f"tpc.checkpoint: cannot write '{arguments.output}': {error.strerror}")
+    except CheckpointError as error:
+        sys.exit(f"tpc.checkpoint: {error}")
 
 
 if __name__ == "__main__":
-    main()
+    console.run("tpc.checkpoint", main)

@@ -23,9 +23,20 @@ EXTERNAL_THRESHOLD_BYTES = 128
 EXTERNAL_ALIGNMENT = 64
 
 
+def load(path: str | os.PathLike, external: bool = True) -> onnx.ModelProto:
+    """Returns the model. Raises ValueError if the file cannot be read, or is not an ONNX file."""
+    try:
+        return onnx.load(os.fspath(path), load_external_data=external)
+    except OSError as error:
+        raise ValueError(f"{error.filename or path}: {error.strerror}") from None
+    except Exception as error:  # errors of protobuf and of the onnx package
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{path}: not an ONNX file: {reason}") from None
+
+
 def load_structure(path: str | os.PathLike) -> onnx.ModelProto:
     """Returns the model without its external data."""
-    return onnx.load(os.fspath(path), load_external_data=False)
+    return load(path, external=False)
 
 
 def tensor_bytes(tensor: onnx.TensorProto) -> int:

@@ -39,17 +39,12 @@ class Row:
         return self.calls[1].seconds - self.calls[0].seconds
 
 
-def read(path: Path) -> dict[tuple[str, str], Calls]:
-    """Returns the calls of a trace by stage and name."""
-    try:
-        events = json.loads(path.read_text())["traceEvents"]
-        stages = {
-            event["pid"]: re.match(r"stage \d+", event["args"]["name"])[0]
-            for event in events
-            if event["ph"] == "M" and event["name"] == "process_name"
-        }
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not a trace of tpc: {error}") from error
+def _sum_calls(events: list[dict]) -> dict[tuple[str, str], Calls]:
+    stages = {
+        event["pid"]: re.match(r"stage \d+", event["args"]["name"])[0]
+        for event in events
+        if event["ph"] == "M" and event["name"] == "process_name"
+    }
     first = {}
     for process, stage in sorted(stages.items()):
         first.setdefault(stage, process)
@@ -65,6 +60,18 @@ def read(path: Path) -> dict[tuple[str, str], Calls]:
         row.seconds += event["dur"] / 1e6
         row.count += 1
     return calls
+
+
+def read(path: Path) -> dict[tuple[str, str], Calls]:
+    """Returns the calls of a trace by stage and name."""
+    try:
+        return _sum_calls(json.loads(path.read_text())["traceEvents"])
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path}: not a trace of tpc: {type(error).__name__}: {error}"
+        ) from None
 
 
 def diff(a: Path, b: Path) -> list[Row]:
