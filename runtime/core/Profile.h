@@ -22,8 +22,8 @@ struct ProfileRow {
   double flops = 0; ///< multiplications and additions of matmuls and attention
 };
 
-/// One call, in steady-clock seconds. Kind and sizes are those of profile rows, or those of a
-/// collective: ("all_reduce", "tp"), ("send", "pp"), ("receive", "pp").
+/// One call, in steady-clock seconds. `kind` and `what` are a profile row's kind and sizes, or a
+/// collective and its axis: ("all_reduce", "tp"), ("send", "pp"), ("receive", "pp").
 struct TimedCall {
   std::string kind, what;
   double begin = 0, seconds = 0;

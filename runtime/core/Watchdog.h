@@ -111,8 +111,8 @@ private:
   void reportOwnWait();
   /// Ends this process without informing the others.
   [[noreturn]] void leave();
-  /// Kills the processes of this host that cannot end by themselves: stopped ones, and that of
-  /// `culprit`, if any.
+  /// Kills the processes of this host that cannot end by themselves: stopped processes, and the
+  /// process of the rank `culprit`, if any.
   void killStopped(int culprit) const;
   /// Whether this rank reports why the run ends: one rank per host does. `culprit`: rank at fault,
   /// or -1.

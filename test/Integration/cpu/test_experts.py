@@ -22,7 +22,7 @@ CASES = [
     ("tp3,sp", Experts(inner=20, bias=True)),  # 7, 7 and 6 columns of each expert
     ("ep2", Experts(router_bias=(90, 80, 0, 0), form="mixtral")),  # a rank without tokens
     ("ep4", Experts(selected=1, router_bias=(0, 0, 90, 0), form="mixtral")),  # one expert has all
-    # Replicas exchange tokens; those of one sample are not those of its experts.
+    # Replicas exchange tokens: the ranks of a sample are not the ranks of its experts.
     ("ep4,dp4", Experts(experts=5, bias=True, form="mixtral")),
     ("tp2,ep2,dp2", Experts(**OSS)),
     ("tp2,dp2,ep4,etp1", Experts(form="gpt_oss", bias=True)),
