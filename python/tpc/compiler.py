@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import inspect
 import json
 import os
@@ -17,16 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tpc import programs
 from tpc.library import TpcError, encode, flag_of, nearest, path_of
 from tpc.session import Session
 from tpc.text import ids_of, load_tokenizer, read_defaults
 
-# Maximum number of cached programs; the least recently used ones are removed.
-_KEPT_PROGRAMS = 32
 # Default sizes of a report: one sequence of this many tokens.
 _REPORT_TOKENS = 128
-# Options of tpcc that name an input file.
-_FILE_OPTIONS = ("annotations", "links", "machine", "reference", "weights_map")
 # Options of tpcc that compile() rejects.
 _COMMAND_OPTIONS = (
     "emit",
@@ -238,56 +234,6 @@ def _run(arguments: list[str], verbose: bool) -> tuple[str, list[Message]]:
     return output, messages
 
 
-def _cache_folder() -> Path | None:
-    """Returns the folder of cached programs, or None if TPC_CACHE is empty.
-
-    It is in $TPC_CACHE, else in $XDG_CACHE_HOME/tpc or ~/.cache/tpc.
-    """
-    own = os.environ.get("TPC_CACHE")
-    if own is not None:
-        return Path(own) / "programs" if own else None
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "tpc" / "programs"
-
-
-def _digest(model: Path, arguments: list[str], options: Mapping) -> str:
-    """Returns the key of a program.
-
-    It covers the compiler, the command line, and the bytes of the model and of option files.
-    """
-    tpcc = find_tpcc()
-    status = tpcc.stat()
-    key = hashlib.blake2b(
-        json.dumps([str(tpcc), status.st_size, status.st_mtime_ns, arguments]).encode(),
-        digest_size=20,
-    )
-    for path in (model, *(options.get(name) for name in _FILE_OPTIONS)):
-        # tpcc reports unreadable files.
-        if path is not None and os.path.isfile(path):
-            with contextlib.suppress(OSError), open(path, "rb") as file:
-                for piece in iter(lambda: file.read(1 << 20), b""):
-                    key.update(piece)
-        key.update(b"\0")
-    return key.hexdigest()
-
-
-def _trim(folder: Path) -> None:
-    """Removes the least recently used programs of the cache."""
-
-    def used(path: Path) -> int:
-        with contextlib.suppress(OSError):
-            return path.stat().st_mtime_ns
-        return 0
-
-    paths = set(folder.iterdir())
-    weights = {path: path.with_name(path.name + ".weights") for path in paths}  # of `quantize`
-    programs = paths - set(weights.values())
-    for path in sorted(programs, key=used, reverse=True)[_KEPT_PROGRAMS:]:
-        for file in (path, weights[path]):
-            with contextlib.suppress(OSError):
-                file.unlink()
-
-
 def _absolute(what: str, path) -> Path:
     path = Path(path_of(what, path))
     try:
@@ -339,7 +285,7 @@ def compile(
     # Python would open an integer as a file descriptor.
     options |= {
         name: path_of(name, options[name])
-        for name in _FILE_OPTIONS
+        for name in programs.FILE_OPTIONS
         if options.get(name) is not None
     }
     flags = {} if session is None else session
@@ -378,7 +324,7 @@ def compile(
     if out is not None:
         path = _absolute("out", out)
         return load(path, build(path))
-    folder = _cache_folder() if cache else None
+    folder = programs.folder_of_programs() if cache else None
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="tpc-") as temporary:
             path = Path(temporary) / model.stem
@@ -390,7 +336,7 @@ def compile(
         raise TpcError(
             f"cannot make the cache folder '{folder}': {error.strerror}; {other}"
         ) from None
-    path = folder / f"{_digest(model, arguments, options)}-{model.stem}"
+    path = folder / f"{programs.key_of(find_tpcc(), model, arguments, options)}-{model.stem}"
     if path.exists():
         try:
             opened = load(path, [])
@@ -415,7 +361,7 @@ def compile(
             ],
             1,
         ) from None
-    _trim(folder)
+    programs.trim(folder)
     return load(path, messages)
 
 

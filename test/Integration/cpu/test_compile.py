@@ -20,7 +20,7 @@ from conftest import TOP
 from harness import BUILD, run, tool
 from liveness import is_there, until
 from models import COMMITTED
-from tpc import compiler, reference
+from tpc import compiler, programs, reference
 
 MODEL = COMMITTED["gpt2-tiny"]
 
@@ -121,7 +121,7 @@ def test_the_same_call_compiles_once(cache, monkeypatch):
     third.write_bytes(b"")
     tpc.compile(MODEL.path, shard="tp2", residual="same")
     assert len(calls) == 2
-    monkeypatch.setattr(compiler, "_KEPT_PROGRAMS", 1)
+    monkeypatch.setattr(programs, "_KEPT_PROGRAMS", 1)
     tpc.compile(MODEL.path, shard="tp3")
     assert len(list(cache.iterdir())) == 1
 
@@ -134,6 +134,25 @@ def test_a_changed_model_is_compiled_again(tmp_path):
         model.write_bytes(COMMITTED[name].path.read_bytes())
         paths.add(tpc.compile(model).path)
     assert len(paths) == 2
+
+
+@pytest.mark.parametrize("name", ["data", "d" * 200])  # its length is one byte of the file, or two
+def test_changed_weights_are_packed_again(tmp_path, cache, name):
+    """A program of `quantize` has packed weights of its own, in which changes would not be seen."""
+    model, w = tmp_path / "model.onnx", np.eye(16, dtype=np.float32)
+    describe = helper.make_tensor_value_info
+    ports = [describe(port, TensorProto.FLOAT, ["batch", 16]) for port in "xy"]
+    weights = [onnx.numpy_helper.from_array(w, "w")]
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:], weights)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    onnx.save(made, model, save_as_external_data=True, location=name, size_threshold=0)
+    for factor, kept in ((1, 1), (1, 1), (3, 2)):
+        if factor != 1:
+            (factor * w).tofile(tmp_path / name)
+        with tpc.compile(model, quantize="int8") as session:
+            assert np.allclose(session.run({"x": w})["y"], factor * w, atol=0.01)
+        assert len(list(cache.glob("*-model"))) == kept
 
 
 def test_output_path(tmp_path, cache):
