@@ -44,13 +44,9 @@ def tblgen(llvm, sources, *generator):
 
 def pages(llvm, tpc_opt):
     """Yields (file name, text) of all pages."""
-    sources = [
-        "include/tpc/Dialect/TpcOps.td",
-        "include/tpc/Dialect/AnnotationOps.td",
-        "include/tpc/Dialect/StateOps.td",
-        "include/tpc/Dialect/QuantizedOps.td",
-        "include/tpc/Dialect/ExpertOps.td",
-    ]
+    dialect = "include/tpc/Dialect"
+    files = re.findall(r"DEFINITIONS (\w+Ops\.td)", (TOP / dialect / "CMakeLists.txt").read_text())
+    sources = [f"{dialect}/{file}" for file in files]
     yield "dialect.md", NOTE.format(source=" and ".join(sources)) + tblgen(
         llvm, sources, "-gen-dialect-doc", "-dialect=tpc"
     )

@@ -164,7 +164,7 @@ void LineCutter::close() { isClosed = true; }
 std::optional<LineCutter::Line> LineCutter::take() {
   while (true) {
     size_t end = rest.find('\n', begin);
-    if (end == std::string::npos && rest.size() - begin > longest) {
+    if (end == std::string::npos && rest.size() - begin > maxBytes) {
       bool isFirst = !std::exchange(isSkipping, true);
       Line line{rest.substr(begin, 80), true};
       rest.clear();
@@ -176,7 +176,7 @@ std::optional<LineCutter::Line> LineCutter::take() {
     if (end == std::string::npos && (!isClosed || begin == rest.size()))
       return std::nullopt;
     end = std::min(end, rest.size());
-    Line line{rest.substr(begin, end - begin), end - begin > longest};
+    Line line{rest.substr(begin, end - begin), end - begin > maxBytes};
     begin = std::min(end + 1, rest.size());
     if (std::exchange(isSkipping, false))
       continue;

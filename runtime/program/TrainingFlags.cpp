@@ -4,6 +4,7 @@
 #include "program/Error.h"
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 namespace tpc::rt {
 namespace {
@@ -32,6 +33,13 @@ bool setTrainingFlag(TrainingOptions &options, const std::string &flag, bool tra
   constexpr const char *positive = "a positive integer";
   constexpr const char *count = "an integer that is not negative";
   constexpr const char *rate = "a number that is not negative, such as 3e-4";
+  auto rateOf = [&] {
+    double number = numberOf<double>(flag, value(), 0, rate);
+    if (number > std::numeric_limits<float>::max())
+      throw UserError(flag +
+                      ": the number exceeds the range of f32, in which updates are computed");
+    return number;
+  };
   bool isOther = flag == "--seed" || flag == "--warmup";
   if (isOther && !trains)
     return false;
@@ -46,9 +54,9 @@ bool setTrainingFlag(TrainingOptions &options, const std::string &flag, bool tra
   else if (flag == "--warmup")
     options.warmup = numberOf<int64_t>(flag, value(), 0, count);
   else if (flag == "--lr")
-    options.rate = numberOf<double>(flag, value(), 0, rate);
+    options.rate = rateOf();
   else if (flag == "--last-lr")
-    options.lastRate = numberOf<double>(flag, value(), 0, rate);
+    options.lastRate = rateOf();
   else if (flag == "--schedule") {
     options.schedule = value();
     if (options.schedule != "constant" && options.schedule != "linear" &&

@@ -3,16 +3,17 @@
 #include "train/TokenFile.h"
 #include "generate/Random.h"
 #include "program/Error.h"
+#include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <numeric>
-#include <sys/mman.h>
 #include <utility>
 
 namespace tpc::rt {
 namespace {
 
 template <class T> T readAs(const std::byte *from) {
-  T value; // the elements of a .npy file may be unaligned
+  T value; // tokens may be unaligned
   std::memcpy(&value, from, sizeof value);
   return value;
 }
@@ -39,11 +40,11 @@ int64_t TokenFile::readHeader() {
   int64_t length = start[8] | start[9] << 8;
   if (isLong)
     length |= int64_t(start[10]) << 16 | int64_t(start[11]) << 24;
-  int64_t begin = isLong ? 12 : 10;
-  if (length > file.size() - begin || length > 1 << 20)
+  int64_t text = isLong ? 12 : 10;
+  if (length > file.size() - text || length > 1 << 20)
     refuse("the .npy header exceeds the file");
   std::string header(static_cast<size_t>(length), ' ');
-  if (!file.readAt(header.data(), static_cast<uint64_t>(length), static_cast<uint64_t>(begin)))
+  if (!file.readAt(header.data(), static_cast<uint64_t>(length), static_cast<uint64_t>(text)))
     refuse("the file cannot be read");
   std::string_view descr = after(header, "'descr': '"), shape = after(header, "'shape': (");
   std::string_view name = descr.substr(0, descr.find('\''));
@@ -60,12 +61,14 @@ int64_t TokenFile::readHeader() {
   size_t comma = shape.find(',');
   if (comma == std::string_view::npos || comma + 1 >= shape.size() || shape[comma + 1] != ')')
     refuse("the array must have one dimension");
-  return begin + length;
+  std::string_view number = shape.substr(0, comma);
+  if (std::from_chars(number.begin(), number.end(), count).ptr != number.end())
+    refuse("the array must have one dimension");
+  return text + length;
 }
 
 TokenFile::TokenFile(const std::string &path) : file(path) {
   auto endsWith = [&](std::string_view ending) { return path.ends_with(ending); };
-  int64_t begin = 0;
   if (endsWith(".npy"))
     begin = readHeader();
   else if (endsWith(".u32"))
@@ -74,25 +77,16 @@ TokenFile::TokenFile(const std::string &path) : file(path) {
     type = Type::I32;
   else if (endsWith(".i64"))
     type = Type::I64;
-  int64_t each = type == Type::U16 ? 2 : type == Type::I64 ? 8 : 4;
-  if ((file.size() - begin) % each != 0)
-    refuse("the file has " + std::to_string(file.size() - begin) +
-           " bytes of token ids, which is no multiple of the " + std::to_string(each) +
+  int64_t bytes = file.size() - begin, stated = count;
+  if (bytes % bytesOfToken() != 0)
+    refuse("the file has " + std::to_string(bytes) +
+           " bytes of token ids, which is no multiple of the " + std::to_string(bytesOfToken()) +
            " bytes of " + typeName() + "; name files of other integers .u32, .i32, .i64 or .npy");
-  count = (file.size() - begin) / each;
-  if (file.size() == 0)
-    return;
-  void *memory =
-      mmap(nullptr, static_cast<size_t>(file.size()), PROT_READ, MAP_SHARED, file.descriptor(), 0);
-  if (memory == MAP_FAILED)
-    refuse("the file cannot be mapped");
-  mapped = static_cast<const std::byte *>(memory);
-  first = mapped + begin;
-}
-
-TokenFile::~TokenFile() {
-  if (mapped)
-    munmap(const_cast<std::byte *>(mapped), static_cast<size_t>(file.size()));
+  count = bytes / bytesOfToken();
+  if (begin > 0 && stated != count)
+    refuse("the header states " + std::to_string(stated) + " tokens, but the file has " +
+           std::to_string(count));
+  file.watch();
 }
 
 const char *TokenFile::typeName() const {
@@ -109,16 +103,28 @@ const char *TokenFile::typeName() const {
   return "";
 }
 
-int64_t TokenFile::at(int64_t i) const {
+int64_t TokenFile::at(int64_t i) {
+  if (i < blockBegin || i >= blockEnd) {
+    constexpr int64_t tokensOfBlock = 8192;
+    blockBegin = i;
+    blockEnd = std::min(i + tokensOfBlock, count);
+    block.resize(static_cast<size_t>((blockEnd - blockBegin) * bytesOfToken()));
+    bool isRead = file.readAt(block.data(), block.size(),
+                              static_cast<uint64_t>(begin + blockBegin * bytesOfToken()));
+    if (std::string change = file.change(); !isRead || !change.empty())
+      refuse((change.empty() ? "the file cannot be read" : "the file was changed: " + change) +
+             ", while the run uses it");
+  }
+  const std::byte *from = block.data() + (i - blockBegin) * bytesOfToken();
   switch (type) {
   case Type::U16:
-    return readAs<uint16_t>(first + 2 * i);
+    return readAs<uint16_t>(from);
   case Type::U32:
-    return readAs<uint32_t>(first + 4 * i);
+    return readAs<uint32_t>(from);
   case Type::I32:
-    return readAs<int32_t>(first + 4 * i);
+    return readAs<int32_t>(from);
   case Type::I64:
-    return readAs<int64_t>(first + 8 * i);
+    return readAs<int64_t>(from);
   }
   return 0;
 }

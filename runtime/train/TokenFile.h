@@ -11,7 +11,7 @@
 
 namespace tpc::rt {
 
-/// A memory-mapped file of token ids: .npy, or integers of one type.
+/// A file of token ids: .npy, or integers of one type. Blocks of it are read as needed.
 class TokenFile {
 public:
   /// Label of a token that the loss ignores.
@@ -21,23 +21,26 @@ public:
   explicit TokenFile(const std::string &path);
   TokenFile(const TokenFile &) = delete;
   TokenFile &operator=(const TokenFile &) = delete;
-  ~TokenFile();
 
   int64_t size() const { return count; }
-  int64_t at(int64_t i) const;
+  /// Throws UserError if the file has changed since it was opened.
+  int64_t at(int64_t i);
   /// "u16", "i32", …
   const char *typeName() const;
 
 private:
   enum class Type { U16, U32, I32, I64 };
-  /// Reads the header of a .npy file, and returns its size.
+  /// Reads the header of a .npy file. Returns its size, and sets the type and the count.
   int64_t readHeader();
+  int64_t bytesOfToken() const { return type == Type::U16 ? 2 : type == Type::I64 ? 8 : 4; }
   [[noreturn]] void refuse(const std::string &why) const;
 
   File file;
   Type type = Type::U16;
-  const std::byte *mapped = nullptr, *first = nullptr;
-  int64_t count = 0;
+  int64_t begin = 0, count = 0; ///< offset of the first token in bytes; number of tokens
+  /// Tokens [blockBegin, blockEnd), as in the file.
+  std::vector<std::byte> block;
+  int64_t blockBegin = 0, blockEnd = 0;
 };
 
 /// Order in which a run reads samples: a permutation for each epoch, a function of the seed alone.

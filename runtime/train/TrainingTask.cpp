@@ -3,6 +3,7 @@
 #include "core/Counters.h"
 #include "core/Device.h"
 #include "program/Error.h"
+#include "program/File.h"
 #include "program/Task.h"
 #include "train/Checkpoint.h"
 #include "train/TokenFile.h"
@@ -62,6 +63,8 @@ public:
     require(flags.rate > 0, "--lr X");
     if (flags.saveEvery > 0 && flags.save.empty())
       throw UserError("--save-every needs --save DIR");
+    if (!flags.save.empty())
+      OutputFile::check(flags.save + "/step-0", /*makesFolders=*/true);
     if (flags.warmup > flags.steps)
       throw UserError("--warmup " + std::to_string(flags.warmup) + ": there are only " +
                       std::to_string(flags.steps) + " steps");
@@ -71,8 +74,7 @@ public:
     if (data->size() < 1 || samples < 1)
       throw UserError("--data " + flags.data + ": the file has " + std::to_string(data->size()) +
                       " tokens of " + data->typeName() + ", but a sample of --sequence " +
-                      std::to_string(flags.sequence) + " needs " +
-                      std::to_string(flags.sequence + 1));
+                      std::to_string(flags.sequence) + " needs one more than that");
     if (samples < flags.batch)
       throw UserError("--data " + flags.data + ": the file has " + std::to_string(samples) +
                       " samples of --sequence " + std::to_string(flags.sequence) +
@@ -176,7 +178,7 @@ private:
   }
 
   /// Returns the id of a token of the file.
-  int64_t tokenAt(int64_t position) const {
+  int64_t tokenAt(int64_t position) {
     int64_t token = data->at(position);
     if (token != TokenFile::ignored && (token < 0 || token > training.lastToken))
       throw UserError("--data " + options.data + ": token " + std::to_string(position) + " is " +

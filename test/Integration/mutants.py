@@ -10,6 +10,7 @@ import concurrent.futures
 import functools
 import json
 import os
+import re
 from pathlib import Path
 
 import harness
@@ -54,6 +55,41 @@ def refuses(*arguments):
 
 def does_not_apply(result) -> bool:
     return result is not None and "has no location for" in result.stderr
+
+
+def verifiers(folder, level) -> dict[str, str]:
+    """Returns the verifiers of a program by name. The folder has the program at each level."""
+    reference = f"reference={folder / 'model.mlir'}"
+    if level == "staged":
+        return {
+            "comms": "--tpc-verify-comms",
+            "equivalence": f"--tpc-verify-equivalence={reference}",
+        }
+    return {
+        "buffers": "--tpc-verify-buffers",
+        "lowered": f"--tpc-verify-lowered={reference} staged={folder / 'staged.mlir'}",
+    }
+
+
+def remove_hash(program):
+    """Removes the hash of the schedule, which would reject faults before the steps of the proof."""
+    program.write_text(re.sub(r'tpc\.schedule = "\w+",?', "", program.read_text()))
+
+
+def check_unchanged(folder, *levels):
+    """Fails if a verifier rejects the program without a fault, and so all of its mutants."""
+    for level in levels:
+        for verifier in verifiers(folder, level).values():
+            tpc_opt(folder / f"{level}.mlir", verifier, "-o", os.devnull).check()
+
+
+def judge(folder, level, kind, seed):
+    """Returns the verdict on a mutant of the program at a level."""
+    text, mutate = folder / f"{level}.mlir", mutation(kind, seed)
+    if refused := refuses(text, mutate):
+        return None if does_not_apply(refused) else {"ops"}
+    checks = verifiers(folder, level).items()
+    return {name for name, check in checks if refuses(text, mutate, check)} or ACCEPTED
 
 
 class Table:

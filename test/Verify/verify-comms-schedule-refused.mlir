@@ -271,3 +271,33 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
     }
   }
 }
+
+// -----
+
+// A chunk has the number of another one.
+!x = tensor<4xf32>
+module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
+  tpc.pipeline @main(%x: !x) inputs [{}] outputs [{name = "y", type = !x}] schedule <"interleaved",
+      [[F0.0, SF0.0, F0.1, SF0.1, RF2.0, F2.0, SF2.0, RF2.1, F2.1, SF2.1], [RF1.0, F1.0, RF1.1, SF1.0, F1.1, RF4.0, SF1.1, F4.0, RF4.1, F4.1]]> {
+    tpc.stage 0 {
+      tpc.micro_batches of <2{mb}> {
+        tpc.send %x to 1 : !x
+      }
+      tpc.micro_batches of <2{mb}> {
+        %0 = tpc.recv from 1 : !x
+        tpc.send %0 to 1 : !x
+      }
+    }
+    // expected-error @+1 {{the schedule has events of chunk 4 for stage 1, whose chunk 1 is chunk 3 of the model}}
+    tpc.stage 1 {
+      tpc.micro_batches of <2{mb}> {
+        %0 = tpc.recv from 0 : !x
+        tpc.send %0 to 0 : !x
+      }
+      tpc.micro_batches of <2{mb}> {
+        %0 = tpc.recv from 0 : !x
+        tpc.output 0, %0 : !x
+      }
+    }
+  }
+}

@@ -5,7 +5,7 @@
 //
 //   * each chunk runs for each micro-batch exactly once,
 //   * the events of one micro-batch are in the order RF, F, SF, each once if it has ops,
-//   * no event has another chunk or micro-batch.
+//   * no event has another chunk or micro-batch; chunk i of rank r is chunk r + i pp of the model.
 //
 // That an event has the values it needs from other ranks follows from the matching of messages.
 //
@@ -68,6 +68,11 @@ LogicalResult Schedule::projectEvents(StageOp stage, ScheduleAttr attr, Items &i
       return item.op->emitError("communicates after the loops that the schedule orders");
   }
   std::vector<int64_t> numbers = attr.getChunks(rank);
+  for (auto [i, number] : llvm::enumerate(numbers))
+    if (int64_t wanted = rank + i * attr.getRanks().size(); number != wanted)
+      return stage.emitError() << "the schedule has events of chunk " << number << " for stage "
+                               << rank << ", whose chunk " << i << " is chunk " << wanted
+                               << " of the model";
   if (loops.size() != numbers.size())
     return stage.emitError() << "the schedule has events of " << numbers.size()
                              << " chunks for stage " << rank << ", which has " << loops.size()

@@ -1,7 +1,7 @@
 //===- MutateFacts.cpp - Faults in facts of a program ---------------------===//
 //
-// Names, defaults, constraints, the generation step, caches, weights, the grid, and parameter
-// entries: in model, staged and lowered programs.
+// Names, defaults, constraints, the grid, caches and the optimizer: in model, staged and lowered
+// programs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -343,6 +343,62 @@ static bool changeCopies(Mutator &m) {
   });
 }
 
+//===----------------------------------------------------------------------===//
+// Training steps
+//===----------------------------------------------------------------------===//
+
+static bool changeOptimizer(Mutator &m, function_ref<bool(NamedAttrList &)> change) {
+  auto optimizer = m.module->getAttrOfType<DictionaryAttr>(kOptimizerAttr);
+  if (!optimizer)
+    return false;
+  NamedAttrList fields(optimizer);
+  if (!change(fields))
+    return false;
+  m.module->setAttr(kOptimizerAttr, fields.getDictionary(m.context));
+  return true;
+}
+static bool renameOptimizer(Mutator &m) {
+  return changeOptimizer(m, [&](NamedAttrList &fields) {
+    fields.set("name", text(m, "other"));
+    return true;
+  });
+}
+static bool changeOptimizerNumber(Mutator &m) {
+  return changeOptimizer(m, [&](NamedAttrList &fields) {
+    SmallVector<NamedAttribute> numbers;
+    for (NamedAttribute field : fields)
+      if (isa<FloatAttr>(field.getValue()))
+        numbers.push_back(field);
+    if (numbers.empty())
+      return false;
+    NamedAttribute field = m.drawFrom(numbers);
+    auto number = cast<FloatAttr>(field.getValue());
+    fields.set(field.getName(), FloatAttr::get(number.getType(), number.getValueAsDouble() * 0.5));
+    return true;
+  });
+}
+static bool dropOptimizer(Mutator &m) { return bool(m.module->removeAttr(kOptimizerAttr)); }
+static bool swapUpdates(Mutator &m) {
+  return changePort(m, true, [&](PortList &ports, unsigned i) {
+    Attribute update = ports.list[i].get(kUpdateAttr);
+    for (unsigned j = 0; update && j < ports.list.size(); ++j)
+      if (Attribute other = ports.list[j].get(kUpdateAttr); other && other != update) {
+        ports.set(i, kUpdateAttr, other);
+        ports.set(j, kUpdateAttr, update);
+        return true;
+      }
+    return false;
+  });
+}
+static bool dropUpdate(Mutator &m) {
+  return changePort(m, true, [&](PortList &ports, unsigned i) {
+    bool has = bool(ports.list[i].get(kUpdateAttr));
+    if (has)
+      ports.set(i, kUpdateAttr, {});
+    return has;
+  });
+}
+
 ArrayRef<Mutation> mutate::getFactMutations() {
   static constexpr Mutation mutations[] = {
       {"fact-source", "the source of weight files is changed", changeSource},
@@ -373,6 +429,11 @@ ArrayRef<Mutation> mutate::getFactMutations() {
       {"fact-output-copies", "copies in an output are more, or removed", changeCopies},
       {"fact-caches-swapped", "two caches are exchanged", swapCaches},
       {"fact-cache-lost", "an argument is no longer marked as a cache", dropCacheMark},
+      {"fact-optimizer-name", "the optimizer is renamed", renameOptimizer},
+      {"fact-optimizer-number", "a number of the optimizer is halved", changeOptimizerNumber},
+      {"fact-optimizer-lost", "the optimizer is not named", dropOptimizer},
+      {"fact-updates-swapped", "outputs replace each other's weights", swapUpdates},
+      {"fact-update-lost", "an output no longer replaces its weight", dropUpdate},
   };
   return mutations;
 }

@@ -150,17 +150,22 @@ static bool swapLoops(Mutator &m) {
   return true;
 }
 
-/// Two ranks exchange their lists of events.
+/// Two ranks with different lists of events exchange them.
 static bool swapRanks(Mutator &m) {
-  auto pipeline = m.pick<PipelineOp>([](PipelineOp p) {
-    return p.getScheduleAttr() && p.getScheduleAttr().getRanks().size() > 1;
-  });
+  auto pipeline = m.pick<PipelineOp>([](PipelineOp p) { return bool(p.getScheduleAttr()); });
   if (!pipeline)
     return false;
   ScheduleAttr schedule = pipeline.getScheduleAttr();
   SmallVector<DenseI64ArrayAttr> ranks(schedule.getRanks());
-  size_t i = m.seed % (ranks.size() - 1);
-  std::swap(ranks[i], ranks[i + 1]);
+  SmallVector<std::pair<size_t, size_t>> pairs;
+  for (size_t i = 0; i < ranks.size(); ++i)
+    for (size_t j = i + 1; j < ranks.size(); ++j)
+      if (ranks[i] != ranks[j])
+        pairs.push_back({i, j});
+  if (pairs.empty())
+    return false;
+  auto [i, j] = pairs[m.seed % pairs.size()];
+  std::swap(ranks[i], ranks[j]);
   pipeline.setScheduleAttr(ScheduleAttr::get(m.context, schedule.getPolicy(), ranks));
   return true;
 }

@@ -168,7 +168,7 @@ TEST(ServiceLines, LinesAreCut) {
 
 TEST(ServiceLines, TooLongLinesAreReturnedOnce) {
   LineCutter cutter;
-  std::string piece(LineCutter::longest / 2 + 1, 'x');
+  std::string piece(LineCutter::maxBytes / 2 + 1, 'x');
   int tooLong = 0;
   for (int i = 0; i < 5; ++i) {
     cutter.add(piece);

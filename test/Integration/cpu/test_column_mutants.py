@@ -53,28 +53,17 @@ def programs(tmp_path_factory):
                 ]
             ).check()
         assert "tpc_buffer.columns" in (folder / "buffers.mlir").read_text()
+        mutants.check_unchanged(folder, "buffers")
         return folder
 
     return make
-
-
-def judge(folder, kind, seed):
-    lowered = (
-        f"--tpc-verify-lowered=reference={folder / 'model.mlir'} staged={folder / 'staged.mlir'}"
-    )
-    text, mutate = folder / "buffers.mlir", mutants.mutation(kind, seed)
-    if refused := mutants.refuses(text, mutate):
-        return None if mutants.does_not_apply(refused) else {"ops"}
-    checks = {"buffers": "--tpc-verify-buffers", "lowered": lowered}
-    found = {name for name, check in checks.items() if mutants.refuses(text, mutate, check)}
-    return found or mutants.ACCEPTED
 
 
 def run(programs, cases, name):
     folders = {case[:-2]: programs(*case[:-2]) for case in cases}
     table = mutants.Table(kinds())
     table.judge(
-        lambda case: judge(folders[case[:-2]], *case[-2:]),
+        lambda case: mutants.judge(folders[case[:-2]], "buffers", *case[-2:]),
         cases,
         lambda case: ("buffers", case[-2], case),
     )

@@ -35,33 +35,23 @@ def programs(tmp_path_factory):
         for level in ("model", "staged", "buffers"):
             command = [harness.tool("tpcc"), path, f"--megatron-shard={grid}", f"--emit={level}"]
             harness.run([*command, "-o", folder / f"{level}.mlir"]).check()
+        mutants.check_unchanged(folder, "staged", "buffers")
         return folder
 
     return make
 
 
-def judge(folder, kind, seed):
-    reference = f"reference={folder / 'model.mlir'}"
-    checks = {"equivalence": f"--tpc-verify-equivalence={reference}"}
-    text = folder / "staged.mlir"
-    if kind.startswith("experts-call-"):
-        text = folder / "buffers.mlir"
-        lowered = f"--tpc-verify-lowered={reference} staged={folder / 'staged.mlir'}"
-        checks = {"buffers": "--tpc-verify-buffers", "lowered": lowered}
-    mutate = mutants.mutation(kind, seed)
-    if refused := mutants.refuses(text, mutate):
-        return None if mutants.does_not_apply(refused) else {"ops"}
-    found = {name for name, check in checks.items() if mutants.refuses(text, mutate, check)}
-    return found or mutants.ACCEPTED
+def level_of(kind):
+    return "buffers" if kind.startswith("experts-call-") else "staged"
 
 
 def run(programs, cases, name):
     folders = {case[:2]: programs(*case[:2]) for case in cases}
     table = mutants.Table(kinds())
     table.judge(
-        lambda case: judge(folders[case[:2]], *case[2:]),
+        lambda case: mutants.judge(folders[case[:2]], level_of(case[2]), *case[2:]),
         cases,
-        lambda case: ("buffers" if "-call-" in case[2] else "staged", case[2], case),
+        lambda case: (level_of(case[2]), case[2], case),
     )
     return table.report(name)
 

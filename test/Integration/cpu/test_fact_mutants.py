@@ -18,12 +18,14 @@ from models import MODELS
 from mutants import tpc_opt
 
 # Programs with sliding-window caches and copies of heads, tables of positions, defaults and masks,
-# or a past as an input.
+# a past as an input, or an optimizer.
+TRAINING = ("gpt2-mlp", "tp2,dp2", "--train")
 PROGRAMS = [
     ("mistral-dynamo", "tp2,pp2,mb2", "--generate"),
     ("gpt2-tiny-nopast", "tp2,pp2", "--generate"),
     ("gpt2-odd-opset20", "tp2,dp2,sp"),
     ("llama-past", "tp2,pp2,mb2"),
+    TRAINING,
 ]
 MORE = [
     ("gemma2-dynamo", "tp2,pp2", "--generate"),
@@ -66,7 +68,7 @@ def programs(tmp_path_factory):
                     own / f"{level}.mlir",
                 ]
             ).check()
-        if flags:
+        if "--generate" in flags:
             file = own / "import.mlir"
             harness.run(
                 [
@@ -83,6 +85,11 @@ def programs(tmp_path_factory):
                 ("last-step", "preallocated"),
             ):
                 tpc_opt(file, f"--tpc-{pipeline}-pipeline", "-o", own / f"{level}.mlir").check()
+        # Otherwise the faults would not be the reason for errors.
+        for level in LEVELS:
+            program = own / f"{level}.mlir"
+            for verifier in verifiers(own, level).values() if program.exists() else ():
+                tpc_opt(program, verifier, "-o", "/dev/null").check()
         return own
 
     return make
@@ -162,8 +169,10 @@ def test_sample(programs):
     """Tests a mutant of each kind in the buffers of a program to which the kind applies. Kinds of
     steps are also tested in the staged program, and reports in kernels.
     """
-    where = {kind: 2 for kind in kinds() if "constraint" in kind} | {"fact-input-default": 3}
-    cases = [(PROGRAMS[where.get(kind, 0)], "buffers", kind, 1) for kind in kinds()]
+    where = {kind: PROGRAMS[2] for kind in kinds() if "constraint" in kind}
+    where |= {kind: TRAINING for kind in kinds() if "optimizer" in kind or "update" in kind}
+    where |= {"fact-input-default": PROGRAMS[3]}
+    cases = [(where.get(kind, PROGRAMS[0]), "buffers", kind, 1) for kind in kinds()]
     cases += [(PROGRAMS[0], "staged", kind, 2) for kind in kinds() if kind.startswith("fact-step")]
     cases += [(PROGRAMS[0], "kernels", "fact-report", seed) for seed in (0, 1)]
     table = run(programs, cases, "sample_of_facts")

@@ -9,7 +9,8 @@ import harness
 from models import CORPUS, MODELS
 
 # Programs with defaults and masks, several stages and replicas, a past as an input, caches with and
-# without windows, and packed and copied heads.
+# without windows, packed and copied heads, an optimizer, a schedule with asynchronous collectives,
+# quantized weights, or experts.
 CASES = [
     ("gpt2-odd-opset20", "tp2,dp2,sp", "--digest-weights"),
     ("llama-past", "tp2,pp2,mb2"),
@@ -18,6 +19,9 @@ CASES = [
     ("mistral-dynamo", "tp2,pp2,mb2", "--generate"),
     ("phi3-past", "dp2,pp2", "--generate"),
     ("gpt2-tiny-nopast", "tp2", "--train", "--no-verify"),
+    ("gpt2-tiny", "tp2,pp2,vpp2,mb2", "--overlap=2"),
+    ("llama-dynamo", "tp2", "--quantize=int4:16"),
+    ("experts/mixtral", "tp2,ep2"),
 ]
 # Facts that occur only in other models.
 RARE = {

@@ -37,8 +37,8 @@ def kinds() -> list[str]:
     # test_step_mutants.py, those in facts in test_fact_mutants.py, in windows and caps in
     # test_limit_mutants.py, in constants in test_kernel_mutants.py, of merged matmuls in
     # test_column_mutants.py, of experts in test_expert_mutants.py, of quantized weights in
-    # test_quantized_mutants.py, of schedules in test_schedules.py, of started collectives in
-    # test_overlap.py.
+    # test_quantized_mutants.py, of schedules in test_schedule_mutants.py, of started collectives
+    # in test_async_mutants.py.
     others = (
         *("buffer-", "kernel-", "lowered-", "step-", "preallocated-", "fact-", "limit-"),
         *("columns-", "fused-", "experts-", "quantized-", "schedule-", "async-"),

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-import mutants
 from harness import Grid, run, tool
 from models import COMMITTED, FAMILIES
 from tpc.reference import TOLERANCE, difference
@@ -63,60 +62,3 @@ def test_certificate(tpcc, tmp_path):
     stage.remove(next(item for item in stage if item.get("at") == 1))
     proof.write_text(json.dumps(changed))
     run([tool("tpc-check-certificate"), proof]).refused()
-
-
-# --- mutants ------------------------------------------------------------------------------------
-
-SEEDS = 14
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("schedules")
-    model, staged = folder / "model.mlir", folder / "staged.mlir"
-    run([tool("tpcc"), DEEP.path, "--emit=model", "-o", model]).check()
-    run(
-        [
-            tool("tpcc"),
-            GPT2.path,
-            "--megatron-shard=tp2,pp2,vpp2,mb4",
-            "--emit=staged",
-            "-o",
-            staged,
-        ]
-    ).check()
-    return model, staged
-
-
-def judge(model, staged, kind, seed):
-    mutate = mutants.mutation(kind, seed)
-    refused = mutants.refuses(
-        staged,
-        mutate,
-        "--tpc-verify-comms",
-        f"--tpc-verify-equivalence=reference={model}",
-    )
-    if mutants.does_not_apply(refused):
-        return None
-    return {"comms or equivalence"} if refused else mutants.ACCEPTED
-
-
-def count(program, seeds):
-    kinds = mutants.kinds("schedule-")
-    assert len(kinds) >= 10
-    table = mutants.Table(kinds)
-    table.judge(
-        lambda case: judge(*program, *case),
-        [(kind, seed) for kind in kinds for seed in seeds],
-        lambda case: ("staged", case[0], case),
-    )
-    return table.report("schedules")
-
-
-def test_sample_of_mutants(program):
-    assert count(program, [5]).mutants() >= 9
-
-
-@long
-def test_all_mutants(program):
-    assert count(program, range(SEEDS)).mutants() >= 100

@@ -3,6 +3,7 @@ gradients are written by hand; and training of GPT-2 against PyTorch (test/Model
 """
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -177,6 +178,24 @@ def test_sigterm_saves(training, tmp_path):
     assert checkpoint.find_step(tmp_path / "saved").name == f"step-{last}"
 
 
+@pytest.mark.parametrize("change", ["shorter", "written"])
+def test_data_that_changes(training, tmp_path, change):
+    """Data that changes during a run is an error, not other samples or a bus error."""
+    data = tmp_path / "data.bin"
+    np.tile(DATA, 1000).tofile(data)  # more than a block
+    program = training.compile("sgd", "tp2")
+    command = [*program.command(), *training.flags(10**9, rate=1e-4, data=data)]
+    process = subprocess.Popen(
+        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdout.readline()
+    with open(data, "r+b") as file:
+        file.truncate(6) if change == "shorter" else file.write(b"\1\0")
+    process.stdout.read()
+    error = process.stderr.read()
+    assert process.wait(timeout=60) == 1 and "the file was changed: it" in error, error
+
+
 def fail(training, program, *messages, steps=2, **more):
     result = program.call(training.flags(steps, **more))
     assert result.returncode == 1, result
@@ -193,8 +212,11 @@ def test_data_errors(training):
 
     np.save(training.folder / "float.npy", np.zeros(40, np.float32))
     (training.folder / "odd.bin").write_bytes(b"123")
+    np.save(training.folder / "cut.npy", np.zeros(99, np.uint16))
+    os.truncate(training.folder / "cut.npy", 128 + 2 * 60)
+    fail(training, program, "states 99 tokens, but the file has 60", data="cut.npy")
     short = write("short.bin", [1, 2, 3], np.uint16)
-    fail(training, program, "the file has 3 tokens", "needs 4", data=short)
+    fail(training, program, "the file has 3 tokens", "--sequence 3 needs one more", data=short)
     few = write("few.bin", [1] * 10, np.uint16)
     fail(training, program, "the file has 3 samples", "--batch 4", data=few)
     fail(training, program, "the elements are '<f4'", data="float.npy")
@@ -208,6 +230,20 @@ def test_data_errors(training):
     fail(training, program, "absent.bin", data="absent.bin")
     result = program.call(["--data", training.folder / "data.bin", "--steps", "2", "--lr", "1"])
     assert "training needs --sequence N" in result.stderr
+
+
+def test_errors_before_the_first_step(training, tmp_path):
+    """A folder for checkpoints that cannot be made would lose the run at its end."""
+    program = training.compile("sgd", "tp2")
+    (tmp_path / "file").write_text("")
+    for message, flags in (
+        ("cannot make directory", {"save": tmp_path / "file"}),
+        ("cannot make directory", {"save": "/proc/saved"}),
+        ("--lr: the number exceeds the range of f32", {"rate": 1e39}),
+        ("--last-lr: the number exceeds the range of f32", {"last_lr": 1e39}),
+    ):
+        result = program.call(training.flags(2, **flags))
+        assert result.returncode == 1 and message in result.stderr and not result.stdout, result
 
 
 @pytest.mark.parametrize("flag", ["--target=cuda", "--megatron-shard=pp2", "--quantize=int8"])
