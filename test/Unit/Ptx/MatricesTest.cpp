@@ -286,7 +286,7 @@ TEST(Matrices, LoadsAndStores) {
                            transposed ? at(matrix, column + 1, row) : at(matrix, row, column + 1);
               ASSERT_EQ(words[lane * 4 + matrix], uint32_t(high) << 16 | low) << suffix << lane;
             }
-          // What stmatrix writes, ldmatrix reads.
+          // ldmatrix reads the elements that stmatrix writes.
           std::vector<uint32_t> other;
           result = runOnRows("ldmatrix" + suffix + registers + ", [%rd7];\nbar.warp.sync -1;\n" +
                                  "stmatrix" + suffix + "[%rd7], " + registers +
