@@ -17,8 +17,8 @@ StringRef cuda::getLibraryLimitation(const AttentionVariant &variant) {
     return "a key mask is not always a prefix";
   if (variant.mask)
     return "a row of the mask may be empty";
-  if (variant.cached)
-    return "each sequence has another number of keys";
+  if (variant.cached && variant.bias >= 0)
+    return "a bias has as many keys as the cache";
   if (variant.windowed)
     return "a window may leave a row without keys";
   if (variant.slopes >= 0 || variant.sinks >= 0 || variant.softcap)

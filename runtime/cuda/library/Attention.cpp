@@ -34,9 +34,9 @@ void Attention::endRecording() {
   abandonRecording();
 }
 
-void Attention::compute(Kernels &kernels, const tpc_attention_args &args) {
+void Attention::compute(Kernels &kernels, const tpc_attention_args &args, const int64_t *lengths) {
   const tpc_gpu_attention &own = kernels.attentionOf(args);
-  if (own.library && fused.compute(args, isRecording))
+  if (own.library && fused.compute(args, lengths, isRecording))
     return InFlightOperations::add(driver, stream, "attention by cuDNN");
   Address at = writeArguments(args);
   if (!attention::splitsKeys(args))

@@ -18,12 +18,19 @@ namespace tpc::rt::cuda {
 /// call of a step, as many as the longest step needed.
 class Attention {
 public:
-  Attention(const Driver &driver, Stream stream)
-      : driver(driver), stream(stream), fused(driver, stream) {}
+  /// `isStable`: equal calls have equal results, whatever the earlier steps are.
+  Attention(const Driver &driver, Stream stream, bool isStable)
+      : driver(driver), stream(stream), fused(driver, stream, !isStable) {}
 
   /// Starts a step. All earlier calls must have completed: slots are reused.
-  void beginStep() { used = 0; }
-  void compute(Kernels &kernels, const tpc_attention_args &args);
+  void beginStep() {
+    used = 0;
+    fused.beginStep();
+  }
+  /// `lengths`: those of the call, in host memory, or null.
+  void compute(Kernels &kernels, const tpc_attention_args &args, const int64_t *lengths);
+  /// Whether this step must not be recorded.
+  bool dependsOnLengths() const { return fused.dependsOnLengths(); }
 
   /// Bytes of the arguments of this step's calls. A recorded step has its slots in a separate block
   /// of this size, which is written once, after the recording.

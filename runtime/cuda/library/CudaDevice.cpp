@@ -39,7 +39,8 @@ CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
       status(driver, minBytes), gemv(queue, GemvKernels::useOf(std::getenv("TPC_GEMV"), measures),
                                      workspace.address, workspaceOf(gpu)),
       products(driver, library, gemv, workspace.address, workspaceOf(gpu), queue.stream),
-      uploads{Upload(queue), Upload(queue)}, download(driver), attentions(driver, queue.stream),
+      uploads{Upload(queue), Upload(queue)}, download(driver),
+      attentions(driver, queue.stream, !measures),
       appending(queue, appendKernels, appendKernelNames, "add to caches"),
       sampling(queue, samplingKernels, samplingKernelNames, "choose tokens"), expertKernels(queue),
       bins(driver, binsBytes), envUpload(queue), statusRead(driver), pinnedMemory(driver),
@@ -112,6 +113,13 @@ const void *CudaDevice::share(const void *host, int64_t bytes) {
 void CudaDevice::unshare(const void *pointer) {
   for (SharedTensor &one : shared)
     one.isFree |= one.block.address == addressOf(pointer);
+}
+
+const std::byte *CudaDevice::hostCopyOf(const void *pointer) {
+  for (SharedTensor &one : shared)
+    if (!one.isFree && one.block.address == addressOf(pointer))
+      return one.upload.memory.data();
+  return nullptr;
 }
 
 int64_t CudaDevice::writeBytes() const { return pieceBytes; }

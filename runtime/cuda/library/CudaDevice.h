@@ -175,6 +175,8 @@ private:
     bool written;
   };
 
+  /// Returns the host's copy of a tensor that it shares, or null.
+  const std::byte *hostCopyOf(const void *shared);
   /// Returns the properties of the machine that determine the best algorithm of a GEMM shape.
   std::string machine() const;
   /// Returns the GEMM shape of a tuning key of this GPU.

@@ -191,7 +191,8 @@ void CudaDevice::batchProduct(const BatchProduct &p) {
 
 void CudaDevice::attention(const tpc_attention_args &args) {
   enter();
-  attentions.compute(*kernels, args);
+  const std::byte *lengths = args.lengths ? hostCopyOf(args.lengths) : nullptr;
+  attentions.compute(*kernels, args, reinterpret_cast<const int64_t *>(lengths));
 }
 
 // Each sampling call of a step has separate memory, which stays valid until the next step begins.
@@ -296,7 +297,7 @@ uint64_t CudaDevice::memoryVersion() const {
 
 std::unique_ptr<Recording> CudaDevice::prepareRecording() {
   enter();
-  if (hostParticipates ||
+  if (hostParticipates || attentions.dependsOnLengths() ||
       InFlightOperations::isBlocking()) // calls within a graph cannot be waited for separately
     return nullptr;
   auto recording = std::make_unique<CudaRecording>(queue);

@@ -121,8 +121,9 @@ std::vector<Object> GraphBuilder::build() {
   };
   const Descriptor *q = given(qId, s.heads, s.queries, s.headSize, s.qStride);
   const Descriptor *k = &tensor(kId, element, {s.batch, s.kvHeads, s.headSize, s.keys},
-                                {s.keys * s.kStride, s.headSize, 1, s.kStride}, false, false);
-  const Descriptor *v = given(vId, s.kvHeads, s.keys, s.valueSize, s.vStride);
+                                {s.kBatchStride, s.kHeadStride, 1, s.kStride}, false, false);
+  const Descriptor *v = &tensor(vId, element, {s.batch, s.kvHeads, s.keys, s.valueSize},
+                                {s.vBatchStride, s.vHeadStride, s.vStride, 1}, false, false);
   const Descriptor *out = given(outId, s.heads, s.queries, s.valueSize, s.outStride);
 
   const Descriptor *x = &virtualTensor(f32, scores);
@@ -190,12 +191,12 @@ Descriptor &Descriptor::finalize() {
 // Plans
 //===----------------------------------------------------------------------===//
 
-AttentionShape AttentionShape::of(const tpc_attention_args &a) {
+AttentionShape AttentionShape::of(const tpc_attention_args &a, int64_t past) {
   return {a.dtype,
           a.bias ? a.bias_dtype : -1,
           a.batch,
           a.seq_q,
-          a.seq_k,
+          a.lengths ? past + a.seq_q + a.causal_offset : a.seq_k,
           a.heads_q,
           a.heads_kv,
           a.head_size,
@@ -207,7 +208,11 @@ AttentionShape AttentionShape::of(const tpc_attention_args &a) {
           a.bias ? a.bias_batch_stride : 0,
           a.bias ? a.bias_head_stride : 0,
           a.causal,
-          a.causal ? a.causal_offset : 0};
+          a.causal ? past + a.causal_offset : 0,
+          a.lengths ? a.k_batch_stride : a.seq_k * a.k_row_stride,
+          a.lengths ? a.k_head_stride : a.head_size,
+          a.lengths ? a.v_batch_stride : a.seq_k * a.v_row_stride,
+          a.lengths ? a.v_head_stride : a.value_size};
 }
 
 AttentionPlan::AttentionPlan(const Library &library, Handle handle, const AttentionShape &shape,

@@ -31,9 +31,12 @@ struct AttentionShape {
   int64_t biasBatchStride, biasHeadStride;
   int32_t causal;
   int64_t causalOffset;
+  int64_t kBatchStride, kHeadStride, vBatchStride, vHeadStride;
   auto operator<=>(const AttentionShape &) const = default;
 
-  static AttentionShape of(const tpc_attention_args &args);
+  /// `past`: with caches, the number of keys before the first query of each sequence. The shape has
+  /// as many keys as are visible to the last query, so that the memory behind them is not read.
+  static AttentionShape of(const tpc_attention_args &args, int64_t past = 0);
 };
 
 /// An owned cuDNN descriptor. All calls throw if the library reports an error.

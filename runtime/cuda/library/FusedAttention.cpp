@@ -4,12 +4,20 @@
 #include "cuda/library/Notes.h"
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <limits>
 
 namespace tpc::rt::cuda {
 namespace {
 
 /// Generated kernels, which need no plan, compute calls with fewer queries.
 constexpr int64_t minQueries = 64;
+/// The same for calls with caches; TPC_CUDNN_QUERIES overrides it.
+constexpr int64_t minQueriesOfCaches = 1024;
+/// Step of a shape with caches in which its plan is built.
+constexpr int64_t stepOfPlan = 3;
+/// Maximum number of shapes with caches whose steps are counted.
+constexpr size_t maxOccurrences = 4096;
 /// Maximum number of planned shapes; generated kernels compute the others.
 constexpr size_t maxPlans = 64;
 /// Bytes of a vector load in the library's kernels.
@@ -22,11 +30,14 @@ bool isSupported(const tpc_attention_args &a) {
                               static_cast<const void *>(a.v), static_cast<const void *>(a.out),
                               static_cast<const void *>(a.bias)})
     isAligned &= reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
-  for (int64_t stride : {a.q_row_stride, a.k_row_stride, a.v_row_stride, a.out_row_stride})
+  for (int64_t stride : {a.q_row_stride, a.k_row_stride, a.v_row_stride, a.out_row_stride,
+                         a.lengths ? a.k_batch_stride : 0, a.lengths ? a.k_head_stride : 0,
+                         a.lengths ? a.v_batch_stride : 0, a.lengths ? a.v_head_stride : 0})
     isAligned &= stride * 2 % static_cast<int64_t>(alignment) == 0;
   // With a negative offset the first rows have no visible key.
   bool seesKeys = a.seq_k > 0 && (!a.causal || a.causal_offset >= 0);
-  return isAligned && seesKeys && a.seq_q >= minQueries && a.causal_offset <= INT32_MAX;
+  return isAligned && seesKeys && (a.lengths || a.seq_q >= minQueries) &&
+         a.causal_offset <= INT32_MAX;
 }
 
 void noteOnce(const std::string &what) {
@@ -36,6 +47,23 @@ void noteOnce(const std::string &what) {
 }
 
 } // namespace
+
+/// Returns the number in TPC_CUDNN_QUERIES; 0 (never) is the maximum.
+static int64_t readMinQueries() {
+  const char *text = std::getenv("TPC_CUDNN_QUERIES");
+  if (!text || !*text)
+    return minQueriesOfCaches;
+  char *end = nullptr;
+  int64_t value = std::strtoll(text, &end, 10);
+  if (*end || value < 0)
+    throw std::runtime_error("TPC_CUDNN_QUERIES=" + std::string(text) +
+                             ": must be a number of queries, or 0 for never");
+  return value ? value : std::numeric_limits<int64_t>::max();
+}
+
+FusedAttention::FusedAttention(const Driver &driver, Stream stream, bool usesCaches)
+    : driver(driver), stream(stream),
+      minCachedQueries(usesCaches ? readMinQueries() : std::numeric_limits<int64_t>::max()) {}
 
 FusedAttention::~FusedAttention() {
   plans.clear();
@@ -77,12 +105,38 @@ FusedAttention::Entry FusedAttention::make(const dnn::AttentionShape &shape) {
   return entry;
 }
 
-bool FusedAttention::compute(const tpc_attention_args &args, bool isRecorded) {
+bool FusedAttention::takesCaches(const tpc_attention_args &args, const int64_t *lengths,
+                                 bool isRecorded, int64_t &past) {
+  std::string problem;
+  if (!lengths || args.seq_q < minCachedQueries || args.batch < 1 || args.pages ||
+      !dnn::Library::load(problem))
+    return false;
+  past = lengths[0];
+  bool isEqual =
+      std::all_of(lengths, lengths + args.batch, [&](int64_t length) { return length == past; });
+  if (!isEqual || past < 0 || past + args.seq_q + args.causal_offset > args.seq_k)
+    return false;
+  if (isRecorded) // by a rank whose other steps of this size had other lengths
+    return false;
+  stepOfLengths = step;
+  if (occurrences.size() >= maxOccurrences)
+    occurrences.clear();
+  Occurrences &own = occurrences[dnn::AttentionShape::of(args, past)];
+  own.steps += own.lastStep != step;
+  own.lastStep = step;
+  return own.steps >= stepOfPlan;
+}
+
+bool FusedAttention::compute(const tpc_attention_args &args, const int64_t *lengths,
+                             bool isRecorded) {
   // The memory of a plan is known only after it is built on a GPU. A dry run counts the memory of
   // generated kernels instead.
   if (!isSupported(args) || !driver.isReal)
     return false;
-  dnn::AttentionShape shape = dnn::AttentionShape::of(args);
+  int64_t past = 0;
+  if (args.lengths && !takesCaches(args, lengths, isRecorded, past))
+    return false;
+  dnn::AttentionShape shape = dnn::AttentionShape::of(args, past);
   auto found = plans.find(shape);
   if (found == plans.end()) {
     // Nothing may be loaded or allocated during a capture.

@@ -37,7 +37,7 @@ def test_plans(few):
         timeout=600,
     )
     lines = result.check().stdout.splitlines()[1:]
-    assert len(lines) == (4 if few else 31)
+    assert len(lines) == (4 if few else 37)
     *wanted, refused = lines
     assert all(line.endswith(": accepted") for line in wanted), result.stdout
     assert ": refused" in refused, result.stdout

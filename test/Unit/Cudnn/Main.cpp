@@ -56,6 +56,8 @@ struct Case {
   int32_t causal;
   int64_t offset;
   int32_t biasType = -1;
+  int64_t capacity =
+      0; // of caches; 0: none. `offset` is then the number of keys before the queries
 };
 
 // Head sizes, types, groups, lengths, offsets and biases that occur in programs; the first ones are
@@ -71,6 +73,8 @@ const Case cases[] = {
     {"values of 32", TPC_F16, 4, 4, 64, 100, 64, 32, 1, 0},
     {"bias of its type", TPC_F16, 4, 4, 64, 64, 64, 64, 0, 0, TPC_F16},
     {"bias of f32, odd keys", TPC_BF16, 4, 2, 64, 101, 64, 64, 1, 37, TPC_F32},
+    {"an empty cache", TPC_BF16, 8, 2, 1024, 1024, 128, 128, 1, 0, -1, 4096},
+    {"a cache, odd lengths", TPC_F16, 8, 2, 67, 144, 64, 64, 1, 77, -1, 200},
 };
 
 tpc_attention_args argsOf(const Case &c) {
@@ -89,7 +93,15 @@ tpc_attention_args argsOf(const Case &c) {
   a.v_row_stride = c.kvHeads * c.valueSize;
   a.out_row_stride = c.heads * c.valueSize;
   a.causal = c.causal;
-  a.causal_offset = c.offset;
+  a.causal_offset = c.capacity ? 0 : c.offset;
+  if (c.capacity) {
+    static const int64_t lengths = 0;
+    a.lengths = &lengths;
+    a.seq_k = c.capacity;
+    a.k_row_stride = c.size, a.v_row_stride = c.valueSize;
+    a.k_head_stride = c.capacity * c.size, a.v_head_stride = c.capacity * c.valueSize;
+    a.k_batch_stride = c.kvHeads * a.k_head_stride, a.v_batch_stride = c.kvHeads * a.v_head_stride;
+  }
   if (c.biasType >= 0) {
     a.bias = &bias;
     a.bias_dtype = c.biasType;
@@ -111,7 +123,8 @@ int main(int argc, char **argv) {
   std::printf("%s\n", library->describe().c_str());
   auto plan = [&](const DeviceText &device, const Case &c) -> std::string {
     try {
-      AttentionPlan made(*library, nullptr, AttentionShape::of(argsOf(c)), device.json());
+      AttentionShape shape = AttentionShape::of(argsOf(c), c.capacity ? c.offset : 0);
+      AttentionPlan made(*library, nullptr, shape, device.json());
       return "accepted";
     } catch (const std::exception &error) {
       return std::string("refused: ") + error.what();

@@ -72,6 +72,7 @@ struct Case {
   int64_t heads = 4, kvHeads = 4, queries = 5, keys = 9, size = 8, valueSize = 8;
   bool causal = false;
   int64_t offset = 0;
+  bool cached = false; // keys and values as in a cache: heads of tokens, with unused capacity
   bool hasBias = false, biasOfBatches = false, biasOfHeads = false, biasIsFloat = false;
 };
 
@@ -91,11 +92,22 @@ int runAttention(const Case &c) {
   };
   int64_t qStride = c.heads * c.size + 8, kStride = c.kvHeads * c.size + 16,
           vStride = c.kvHeads * c.valueSize + 24, outStride = c.heads * c.valueSize + 32;
+  int64_t capacity = c.cached ? c.keys + 5 : c.keys;
+  if (c.cached)
+    kStride = c.size, vStride = c.valueSize;
+  int64_t kHead = c.cached ? capacity * c.size : c.size,
+          vHead = c.cached ? capacity * c.valueSize : c.valueSize,
+          kBatch = c.cached ? c.kvHeads * kHead : c.keys * kStride,
+          vBatch = c.cached ? c.kvHeads * vHead : c.keys * vStride;
   int64_t ofHead = c.queries * c.keys, ofBatch = c.biasOfHeads ? c.heads * ofHead : ofHead;
-  auto q = draw(batch * c.queries * qStride, 1), k = draw(batch * c.keys * kStride, 2),
-       v = draw(batch * c.keys * vStride, 3), bias = draw(batch * ofBatch, 4),
+  auto q = draw(batch * c.queries * qStride, 1), k = draw(batch * kBatch, 2),
+       v = draw(batch * vBatch, 3), bias = draw(batch * ofBatch, 4),
        out = draw(batch * c.queries * outStride, 5);
   const std::vector<uint16_t> before = out;
+  for (int64_t i = 0; c.cached && i < batch * c.kvHeads; ++i) { // NaN behind the last key
+    std::fill(k.begin() + i * kHead + c.keys * kStride, k.begin() + (i + 1) * kHead, 0x7fff);
+    std::fill(v.begin() + i * vHead + c.keys * vStride, v.begin() + (i + 1) * vHead, 0x7fff);
+  }
   DevicePointer outMemory = lib.upload(out);
   auto pointer = [](DevicePointer address) { return reinterpret_cast<float *>(address); };
   tpc_attention_args args = {};
@@ -105,7 +117,7 @@ int runAttention(const Case &c) {
   args.out = pointer(outMemory);
   args.batch = batch;
   args.seq_q = c.queries;
-  args.seq_k = c.keys;
+  args.seq_k = capacity;
   args.heads_q = c.heads;
   args.heads_kv = c.kvHeads;
   args.head_size = c.size;
@@ -116,7 +128,13 @@ int runAttention(const Case &c) {
   args.out_row_stride = outStride;
   args.scale = 0.4f;
   args.causal = c.causal;
-  args.causal_offset = c.offset;
+  args.causal_offset = c.cached ? 0 : c.offset;
+  if (c.cached) {
+    args.lengths = reinterpret_cast<const int64_t *>(
+        lib.upload(std::vector<int64_t>(size_t(batch), c.offset)));
+    args.k_batch_stride = kBatch, args.k_head_stride = kHead;
+    args.v_batch_stride = vBatch, args.v_head_stride = vHead;
+  }
   args.dtype = args.bias_dtype = c.isHalf ? TPC_F16 : TPC_BF16;
   std::vector<float> wide;
   for (uint16_t bits : bias)
@@ -129,7 +147,8 @@ int runAttention(const Case &c) {
   }
   try {
     auto *handle = reinterpret_cast<product::Handle>(lib.handle);
-    product::AttentionPlan plan(*library, handle, product::AttentionShape::of(args));
+    product::AttentionPlan plan(*library, handle,
+                                product::AttentionShape::of(args, c.cached ? c.offset : 0));
     DevicePointer workspace = lib.allocate(size_t(std::max<int64_t>(plan.workspaceBytes(), 1)));
     plan.run(handle, args, reinterpret_cast<void *>(workspace));
   } catch (const std::exception &) {
@@ -150,7 +169,7 @@ int runAttention(const Case &c) {
           double score = 0;
           for (int64_t d = 0; d < c.size; ++d)
             score += number(q, (b * c.queries + i) * qStride + h * c.size + d) *
-                     number(k, (b * c.keys + j) * kStride + own * c.size + d);
+                     number(k, b * kBatch + own * kHead + j * kStride + d);
           score *= double(args.scale);
           if (c.hasBias)
             score += number(bias, b * args.bias_batch_stride + h * args.bias_head_stride +
@@ -161,8 +180,8 @@ int runAttention(const Case &c) {
         for (int64_t d = 0; d < c.valueSize; ++d) {
           double sum = 0;
           for (int64_t j = 0; j < c.keys; ++j)
-            sum += weights[size_t(j)] / total *
-                   number(v, (b * c.keys + j) * vStride + own * c.valueSize + d);
+            sum +=
+                weights[size_t(j)] / total * number(v, b * vBatch + own * vHead + j * vStride + d);
           EXPECT_NEAR(number(out, (b * c.queries + i) * outStride + h * c.valueSize + d), sum,
                       c.isHalf ? 2e-3 : 2e-2);
         }
@@ -192,6 +211,13 @@ TEST(Cudnn, ComputesOrRejectsAttention) {
       {.name = "groups of heads", .kvHeads = 2},
       {.name = "causal", .queries = 9, .causal = true},
       {.name = "causal, with a past", .causal = true, .offset = 4},
+      {.name = "an empty cache", .queries = 9, .causal = true, .cached = true},
+      {.name = "a cache with a past, bf16",
+       .isHalf = false,
+       .kvHeads = 2,
+       .causal = true,
+       .offset = 4,
+       .cached = true},
       {.name = "wide values", .valueSize = 16},
       {.name = "one bias", .hasBias = true},
       {.name = "a bias for each of the batch", .hasBias = true, .biasOfBatches = true},
