@@ -36,6 +36,7 @@ private:
   void findSources(StringRef operands, llvm::StringSet<> &seen, DenseSet<unsigned> &pointers,
                    bool &isLoaded);
   std::string checkEarly(const Statement &statement, ArrayRef<unsigned> constants);
+  std::string checkAddress(StringRef address, ArrayRef<unsigned> constants);
 
   std::vector<Statement> statements;
   llvm::StringMap<size_t> labels;                      // index of the next statement
@@ -84,6 +85,7 @@ void Kernel::read(StringRef ptx, StringRef name) {
   std::string entry = (".entry " + name + "(").str();
   bool isInside = false, isInBody = false;
   unsigned number = 0, count = 0;
+  StringRef begun; // first lines of a statement
   for (StringRef line : llvm::split(ptx, '\n')) {
     ++number;
     isInside |= line.contains(entry);
@@ -105,8 +107,16 @@ void Kernel::read(StringRef ptx, StringRef name) {
       isInBody = text.trim() == "{";
       continue;
     }
-    if (text.trim() == "}")
+    StringRef trimmed = text.trim();
+    if (trimmed == "}")
       return;
+    if (!begun.empty())
+      text = StringRef(begun.data(), size_t(text.end() - begun.data()));
+    bool isWhole = trimmed.empty() || trimmed == "{" || trimmed.starts_with(".") ||
+                   trimmed.ends_with(":") || trimmed.contains(';');
+    begun = isWhole ? StringRef() : text;
+    if (!isWhole)
+      continue;
     for (StringRef part : llvm::split(text, ';')) {
       part = part.trim();
       if (size_t colon = part.find(':'); colon != StringRef::npos && part.starts_with("$")) {
@@ -131,7 +141,7 @@ void Kernel::findSources(StringRef operands, llvm::StringSet<> &seen, DenseSet<u
     for (size_t at : definitions.lookup(name)) {
       const Statement &own = statements[at];
       isLoaded |= (own.opcode.starts_with("ld.") && !own.opcode.starts_with("ld.param")) ||
-                  own.opcode.starts_with("atom");
+                  own.opcode.starts_with("ldmatrix") || own.opcode.starts_with("atom");
       findSources(own.operands, seen, pointers, isLoaded);
     }
   });
@@ -139,6 +149,13 @@ void Kernel::findSources(StringRef operands, llvm::StringSet<> &seen, DenseSet<u
 
 std::string Kernel::checkEarly(const Statement &own, ArrayRef<unsigned> constants) {
   StringRef opcode = own.opcode;
+  // cp.async reads global memory at its second address.
+  if (opcode.starts_with("cp.async.ca.shared") || opcode.starts_with("cp.async.cg.shared"))
+    return checkAddress(own.operands.split(']').second, constants);
+  if (opcode.starts_with("cp."))
+    return opcode.starts_with("cp.async.commit_group") || opcode.starts_with("cp.async.wait_")
+               ? ""
+               : "copies memory in an unknown way before griddepcontrol.wait";
   if (opcode == "ret" || opcode == "exit")
     return "can be reached without griddepcontrol.wait";
   if (opcode.starts_with("call") || opcode.starts_with("brx"))
@@ -151,10 +168,15 @@ std::string Kernel::checkEarly(const Statement &own, ArrayRef<unsigned> constant
     return "";
   if (!isLoad)
     return "may write to global memory before griddepcontrol.wait";
+  return checkAddress(own.operands.drop_until([](char c) { return c == '['; }), constants);
+}
+
+/// Returns why global memory at an address must not be read early; empty if it may.
+std::string Kernel::checkAddress(StringRef address, ArrayRef<unsigned> constants) {
   llvm::StringSet<> seen;
   DenseSet<unsigned> pointers;
   bool isLoaded = false;
-  findSources(own.operands.drop_until([](char c) { return c == '['; }), seen, pointers, isLoaded);
+  findSources(address, seen, pointers, isLoaded);
   if (isLoaded)
     return "reads before griddepcontrol.wait from an address that is loaded";
   for (unsigned pointer : pointers)

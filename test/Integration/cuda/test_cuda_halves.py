@@ -15,6 +15,7 @@ import onnx
 import pytest
 
 from halves import as_float, halve, rounded_nodes, rounded_weights
+from harness import run
 from models import COMMITTED, MODELS
 from simulator import FLAGS, environment
 from tpc.reference import TOLERANCE, Session, difference
@@ -161,3 +162,44 @@ def test_numbers(tpcc, tmp_path, file, kind):
         assert 0 < distance(ours, exact) <= bound, (grid, distance(ours, exact), bound)
     # With some seeds cuDNN rejects graphs; then generated kernels compute attention.
     assert ("cudnnBackendExecute" in trace.read_text()) == (file == "gpt2-tiny")
+
+
+def test_cudnn_over_caches(tpcc, tmp_path):
+    """cuDNN computes prompts from the third of a length on, but neither decode steps nor, with
+    --deterministic, anything over caches. Generated kernels give the same tokens. Steps have 64
+    tokens.
+    """
+    path = tmp_path / "halves.onnx"
+    onnx.save(halve(onnx.load(MODELS / "gpt2-tiny.onnx"), "f16"), path)
+    program = tpcc.compile(path, "tp1", "--generate", *FLAGS)
+    prompts = [
+        flag
+        for seed in range(4)
+        for flag in (
+            "--prompt-ids",
+            ",".join(map(str, np.random.default_rng(seed).integers(0, 60, 40))),
+        )
+    ]
+
+    def generate(queries, *flags, seed=0):
+        trace = tmp_path / "trace"
+        trace.unlink(missing_ok=True)
+        variables = environment(TPC_SIM_SEED=seed, TPC_SIM_TRACE=trace, TPC_CUDNN_QUERIES=queries)
+        limits = ["--max-batch", 1, "--max-new-tokens", 4, "--temperature", 2]
+        result = run([program.path, *prompts, *limits, *flags], env=variables).check()
+        return result.stdout, trace.read_text().count("cudnnBackendExecute")
+
+    wanted, calls = generate(0)
+    assert len(set(wanted.split())) > 8 and calls == 0
+    whole = [generate(32, seed=seed) for seed in range(4)]
+    parts = [generate(20, "--prefill-chunk", 20, seed=seed) for seed in range(4)]
+    assert {tokens for tokens, _ in whole + parts} == {wanted}
+    # With some seeds cuDNN rejects graphs, or a plan fails when it runs.
+    layers = max(calls for _, calls in whole) // 2
+    assert layers > 0 and all(calls in (0, 2 * layers) for _, calls in whole), whole
+    assert max(calls for _, calls in parts) > 2 * layers, parts
+    assert generate(32, "--deterministic") == (wanted, 0)
+    assert generate(65) == (wanted, 0)
+    run([program.path, *prompts], env=environment(TPC_CUDNN_QUERIES="many")).refused(
+        "TPC_CUDNN_QUERIES=many: must be a number of queries"
+    )

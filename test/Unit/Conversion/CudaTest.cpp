@@ -36,6 +36,49 @@ TEST(PtxGate, ChecksEachInstructionOfALine) {
   EXPECT_NE(check("$L__BB0_1: mul.f32 %r1, %r2, %r3;"), "");
 }
 
+/// Checks a kernel of two pointers, of which the first one is constant.
+static std::string checkDependent(llvm::StringRef body) {
+  std::string text =
+      (".visible .entry k(\n\t.param .u64 k_param_0,\n\t.param .u64 k_param_1\n)\n{\n"
+       "\t.reg .b32 %r<9>;\n\tld.param.b64 %rd1, [k_param_0];\n"
+       "\tld.param.b64 %rd2, [k_param_1];\n" +
+       body + "\nret;\n}\n")
+          .str();
+  return llvm::toString(cuda::checkDependentLaunch(text, "k", {0}));
+}
+
+TEST(DependencyGate, AsynchronousCopiesReadTheirSource) {
+  constexpr llvm::StringRef wait = "griddepcontrol.wait;\n",
+                            constant = "cp.async.cg.shared.global [%r1], [%rd1], 16;\n",
+                            activation = "cp.async.ca.shared.global [%r1], [%rd2+64], 4, %r2;\n",
+                            others = "cp.async.commit_group;\ncp.async.wait_group \t0;\n";
+  EXPECT_EQ(checkDependent((constant + others + wait + activation).str()), "");
+  EXPECT_NE(checkDependent((activation + others + wait).str()).find("memory of parameter 1"),
+            std::string::npos);
+  EXPECT_NE(checkDependent(
+                ("ld.shared.b64 %rd3, [%r1];\nadd.s64 %rd1, %rd1, %rd3;\n" + constant + wait).str())
+                .find("an address that is loaded"),
+            std::string::npos);
+  EXPECT_NE(
+      checkDependent(("cp.async.bulk.shared::cluster.global [%r1], [%rd1], 16;\n" + wait).str()),
+      "");
+}
+
+/// LLVM prints an mma on several lines.
+TEST(DependencyGate, ReadsStatementsOfSeveralLines) {
+  constexpr llvm::StringRef product =
+      "\tmma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32\n\t\t{%r1, %r2, %r3, %r4},\n"
+      "\t\t{%r1, %r2, %r3, %r4},\n\t\t{%r5, %r6},\n\t\t{%r1, %r2, %r3, %r4};\n";
+  EXPECT_EQ(checkDependent((product + "griddepcontrol.wait;").str()), "");
+  // The address depends on the product's first result.
+  EXPECT_NE(checkDependent(("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r5}, [%r7];\n" + product +
+                            "cvt.u64.u32 %rd3, %r1;\nadd.s64 %rd1, %rd1, %rd3;\n"
+                            "ld.global.b32 %r8, [%rd1];\ngriddepcontrol.wait;")
+                               .str())
+                .find("an address that is loaded"),
+            std::string::npos);
+}
+
 TEST(Architectures, AreAscending) {
   auto found = cuda::parseArchitectures("sm_100,sm_80");
   ASSERT_TRUE(static_cast<bool>(found));
