@@ -215,6 +215,7 @@ TEST(Cudnn, ComputesOrRejectsAttention) {
       {.name = "a cache with a past, bf16",
        .isHalf = false,
        .kvHeads = 2,
+       .valueSize = 16,
        .causal = true,
        .offset = 4,
        .cached = true},
