@@ -26,7 +26,7 @@ static Type getFloatType(MLIRContext *context, int32_t dtype) {
 }
 
 AttentionBase::AttentionBase(ModuleOp module, const AttentionVariant &variant)
-    : ThreadEmitter(OpBuilder::atBlockEnd(module.getBody()), module.getLoc()), variant(variant),
+    : TensorCoreEmitter(OpBuilder::atBlockEnd(module.getBody()), module.getLoc()), variant(variant),
       element(getFloatType(b.getContext(), variant.element)),
       biasType(getFloatType(b.getContext(), variant.bias)),
       slopesType(getFloatType(b.getContext(), variant.slopes)),
@@ -34,25 +34,33 @@ AttentionBase::AttentionBase(ModuleOp module, const AttentionVariant &variant)
 
 LLVM::LLVMFuncOp AttentionBase::begin(StringRef name, unsigned parameters, unsigned threads) {
   LLVM::LLVMFuncOp kernel = beginKernel(name, parameters, threads);
-  Value args = kernel.getArgument(0);
+  callArguments = kernel.getArgument(0);
   // Arguments are loaded before all loops; unused ones are removed as dead code.
-  arguments.clear();
-  for (const abi::Field &field : Args::fields) {
-    Type type = field.kind == abi::Kind::Pointer ? args.getType()
-                                                 : abi::getType(b.getContext(), field.kind);
-    Value where = at(args, b.getI8Type(), static_cast<int64_t>(field.offset));
-    arguments.push_back(load(where, type, /*invariant=*/true));
-  }
+  loadArguments(/*invariant=*/true);
   thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
   lane = rem(thread, 32);
   warp = div(thread, 32);
+  computeSizes();
+  return kernel;
+}
+
+void AttentionBase::loadArguments(bool invariant) {
+  arguments.clear();
+  for (const abi::Field &field : Args::fields) {
+    Type type = field.kind == abi::Kind::Pointer ? callArguments.getType()
+                                                 : abi::getType(b.getContext(), field.kind);
+    Value where = at(callArguments, b.getI8Type(), static_cast<int64_t>(field.offset));
+    arguments.push_back(load(where, type, invariant));
+  }
+}
+
+void AttentionBase::computeSizes() {
   keys = size(Args::seq_k);
   queries = size(Args::seq_q);
   kvHeads = size(Args::heads_kv);
   group = div(size(Args::heads_q), max(kvHeads, i32(1)));
   rows = mul(queries, group);
   pairs = mul(size(Args::batch), kvHeads);
-  return kernel;
 }
 
 void AttentionBase::beginPair(Value newPair) {

@@ -25,7 +25,7 @@
 #ifndef TPC_LIB_CONVERSION_CUDA_ATTENTIONEMITTER_H
 #define TPC_LIB_CONVERSION_CUDA_ATTENTIONEMITTER_H
 
-#include "ThreadEmitter.h"
+#include "TensorCores.h"
 #include "tpc/Conversion/Cuda/Attention.h"
 #include "tpc/Conversion/Env/RuntimeAbi.h"
 
@@ -35,13 +35,18 @@ inline constexpr unsigned kKeysOfTile = 64, kKeyLanes = 16;
 inline constexpr unsigned kKeysOfLane = kKeysOfTile / kKeyLanes;
 
 /// Arguments and index arithmetic that all attention kernels share.
-class AttentionBase : protected ThreadEmitter {
+class AttentionBase : protected TensorCoreEmitter {
 protected:
   using Args = abi::Layout<tpc_attention_args>;
 
   AttentionBase(ModuleOp module, const AttentionVariant &variant);
 
   LLVM::LLVMFuncOp begin(StringRef name, unsigned parameters, unsigned threads);
+  /// Loads all arguments. Loads that are not `invariant` are not merged with those before the last
+  /// barrier, so that no registers keep their results in between.
+  void loadArguments(bool invariant);
+  /// Sets keys to pairs from the arguments.
+  void computeSizes();
   Value argument(Args::FieldIndex field) const { return arguments[field]; }
   /// Returns an argument that fits into 32 bits.
   Value size(Args::FieldIndex field) { return narrow(argument(field)); }
@@ -84,6 +89,7 @@ protected:
 
   const AttentionVariant &variant;
   Type element, biasType, slopesType, sinksType; // in memory; null: absent
+  Value callArguments;                           // pointer to the arguments
   Values arguments;
   Value thread, lane, warp;
   Value keys, queries, kvHeads, group, rows, pairs;

@@ -1,6 +1,6 @@
 //===- AttentionVariants.cpp - Attention variants of a program ------------===//
 
-#include "AttentionEmitter.h"
+#include "AttentionTensorTiles.h"
 #include "tpc/Conversion/Cuda/Passes.h"
 #include "tpc/Dialect/RankSizes.h"
 #include "tpc/Kernel/Kernel.h"
@@ -120,8 +120,9 @@ FailureOr<AttentionVariant> cuda::getVariant(AttentionOp op) {
 
 AttentionKernels cuda::makeAttentionKernels(ModuleOp kernels, const AttentionVariant &variant) {
   std::string name = getName(variant);
-  return {variant, TileEmitter(kernels, variant).emit(name),
-          SplitEmitter(kernels, variant).emit(name + "_split")};
+  Launch tiles = getTensorTile(variant) ? TensorTileEmitter(kernels, variant).emit(name)
+                                        : TileEmitter(kernels, variant).emit(name);
+  return {variant, std::move(tiles), SplitEmitter(kernels, variant).emit(name + "_split")};
 }
 
 FailureOr<std::vector<AttentionKernels>> cuda::makeAllAttentionKernels(ModuleOp program) {

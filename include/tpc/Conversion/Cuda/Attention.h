@@ -36,6 +36,17 @@ FailureOr<AttentionVariant> getVariant(AttentionOp op);
 /// if it does. The generated kernels are the fallback if the library rejects a call at run time.
 StringRef getLibraryLimitation(const AttentionVariant &variant);
 
+/// Tile sizes of a kernel for many rows on tensor cores. A block computes `rows` rows and has two
+/// stages of `keys` keys and values in shared memory.
+struct TensorTile {
+  unsigned rows = 0, keys = 0;
+  unsigned warps = 4;
+  bool queriesInRegisters = true; // else in shared memory
+  std::string str() const;
+};
+/// Returns the tile sizes of a variant; none for f32, which is computed without tensor cores.
+std::optional<TensorTile> getTensorTile(const AttentionVariant &variant);
+
 /// Kernels generated for a variant.
 struct AttentionKernels {
   AttentionVariant variant;
