@@ -69,7 +69,7 @@ void TensorTileEmitter::copy(const Copy &copy) {
         from = at(from, element, mul(wide(copy.step), rowsAtOnce));
       else
         from = at(copy.getRow(row), element, column);
-      if (rowsAtOnce > layout.rows)
+      if (layout.rows % rowsAtOnce)
         branch(less(row, i32(layout.rows)), one);
       else
         one();

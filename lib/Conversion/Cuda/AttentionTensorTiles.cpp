@@ -20,14 +20,15 @@ static bool hasPlainScores(const AttentionVariant &variant) {
 std::optional<TensorTile> cuda::getTensorTile(const AttentionVariant &variant) {
   if (variant.element == TPC_F32)
     return std::nullopt;
+  // A larger tile of keys needs fewer shuffles and multiplications of sums. The limits are 255
+  // registers, 99 KiB of shared memory, and two blocks on a multiprocessor. Other steps of scores,
+  // and means of values, need registers.
+  bool hasFewSteps = hasPlainScores(variant) && !(variant.windowed && variant.uniformRows);
   unsigned size = std::max(variant.headSize, variant.valueSize);
-  // Measured on an H100 (docs/design/gpu-kernels.md). Larger tiles of keys need fewer shuffles and
-  // multiplications of sums; 255 registers and 99 KiB of shared memory are the limits. The steps of
-  // scores that are not plain need registers for their operands.
   if (size <= 64)
-    return TensorTile{.rows = 64, .keys = hasPlainScores(variant) ? 128u : 64u};
+    return TensorTile{.rows = 64, .keys = hasFewSteps ? 128u : 64u};
   if (size <= 128)
-    return TensorTile{.rows = 64, .keys = hasPlainScores(variant) ? 64u : 32u};
+    return TensorTile{.rows = 64, .keys = hasFewSteps ? 64u : 32u};
   return TensorTile{.rows = 64, .keys = 32, .queriesInRegisters = false};
 }
 
@@ -46,25 +47,6 @@ TensorTileEmitter::TensorTileEmitter(ModuleOp module, const AttentionVariant &va
 Launch TensorTileEmitter::emit(StringRef name) {
   LLVM::LLVMFuncOp kernel = begin(name, 1, threads);
   kernel->setAttr("tile", b.getStringAttr(tile.str()));
-  constexpr unsigned atOnce = kChunkBytes;
-  queriesAligned = isAligned(Args::q, Args::q_row_stride, variant.headSize, atOnce);
-  keysAligned = areKeysAligned(/*isValue=*/false, atOnce);
-  valuesAligned = areKeysAligned(/*isValue=*/true, atOnce);
-  laneRow = div(lane, 4);
-  laneColumn = mul(rem(lane, 4), 2);
-
-  // Scores that are not plain are scaled before their other steps.
-  Value scale = argument(Args::scale);
-  if (isPlain) {
-    Value size = math::AbsFOp::create(b, loc, scale);
-    // Hidden scores remain hidden if the scale is 0.
-    factor = fmax(fmul(size, f32(kLog2OfE)), f32(1e-30));
-    Value isNegative = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, scale, f32(0));
-    signs = select(isNegative, i32(static_cast<int32_t>(0x80008000)), i32(0));
-  } else {
-    factor = f32(kLog2OfE);
-  }
-
   Type i8 = b.getI8Type();
   queryMemory = getDynamicShared();
   keyMemory = at(queryMemory, i8, int64_t(queryLayout.getBytes()));
@@ -75,14 +57,22 @@ Launch TensorTileEmitter::emit(StringRef name) {
     clearPadding(keyLayout, getTile(keyMemory, keyLayout, i32(stage)));
     clearPadding(valueLayout, getTile(valueMemory, valueLayout, i32(stage)));
   }
-  queryOffsets = getLaneOffsets(queryLayout, lane, mul(warp, rowTiles() * kMmaRows), false);
-  keyOffsets = getLaneOffsets(keyLayout, lane, i32(0), /*isColumnMajor=*/true);
-  valueOffsets = getLaneOffsets(valueLayout, lane, i32(0), false);
 
   Value items = mul(ceilDiv(rows, tile.rows), pairs);
   Value block = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
   Value blocks = NVVM::GridDimXOp::create(b, loc, b.getI32Type());
-  loop(block, items, blocks, [&](Value item) { emitItem(item); });
+  LLVM::CondBrOp backEdge;
+  auto body = [&](Value item, ValueRange) {
+    emitItem(item);
+    return Values();
+  };
+  emitLoop(block, items, blocks, {}, body, &backEdge);
+  // Most blocks have one item. Values that would be moved before the loop would need registers
+  // during the loop over keys.
+  MLIRContext *context = b.getContext();
+  auto noMotion = LLVM::LoopLICMAttr::get(context, b.getBoolAttr(true), {});
+  backEdge.setLoopAnnotationAttr(LLVM::LoopAnnotationAttr::get(
+      context, {}, {}, {}, {}, {}, noMotion, {}, {}, {}, {}, {}, {}, {}, {}, {}));
   endKernel();
   Launch launch;
   launch.name = name.str();
@@ -100,6 +90,8 @@ Value TensorTileEmitter::getRowOfLane(unsigned index) {
 void TensorTileEmitter::beginItem(Value item) {
   // Blocks of rows vary slowest. The last block is first, because it takes longest if attention is
   // causal.
+  laneRow = div(lane, 4);
+  laneColumn = mul(rem(lane, 4), 2);
   beginPair(rem(item, pairs));
   firstRow = mul(sub(sub(ceilDiv(rows, tile.rows), i32(1)), div(item, pairs)), tile.rows);
   // Lanes without a row use the indices of the last row.
@@ -109,7 +101,26 @@ void TensorTileEmitter::beginItem(Value item) {
 }
 
 void TensorTileEmitter::emitItem(Value item) {
+  constexpr unsigned atOnce = kChunkBytes;
+  queriesAligned = isAligned(Args::q, Args::q_row_stride, variant.headSize, atOnce);
+  keysAligned = areKeysAligned(/*isValue=*/false, atOnce);
+  valuesAligned = areKeysAligned(/*isValue=*/true, atOnce);
+  queryOffsets = getLaneOffsets(queryLayout, lane, mul(warp, rowTiles() * kMmaRows), false);
+  keyOffsets = getLaneOffsets(keyLayout, lane, i32(0), /*isColumnMajor=*/true);
+  valueOffsets = getLaneOffsets(valueLayout, lane, i32(0), false);
   beginItem(item);
+
+  // Scores that are not plain are scaled before their other steps.
+  Value scale = argument(Args::scale);
+  if (isPlain) {
+    // Hidden scores remain hidden if the scale is 0.
+    Value size = math::AbsFOp::create(b, loc, scale);
+    factor = fmax(fmul(size, f32(kLog2OfE)), f32(1e-30));
+    Value isNegative = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, scale, f32(0));
+    signs = select(isNegative, i32(static_cast<int32_t>(0x80008000)), i32(0));
+  } else {
+    factor = f32(kLog2OfE);
+  }
   keysHere = keys;
   Value lastRow = sub(rows, i32(1));
   commonKeys.clear();

@@ -82,13 +82,13 @@ private:
   const unsigned threads;
 
   // Values of the launch.
-  Value queriesAligned, keysAligned, valuesAligned;
   Value queryMemory, keyMemory, valueMemory;
+  // Values of the work item.
+  Value queriesAligned, keysAligned, valuesAligned;
   LaneOffsets queryOffsets, keyOffsets, valueOffsets;
   Value factor; // from scores to exponents of 2
   Value signs;  // bits that negate queries if the scale is negative
   Value laneRow, laneColumn;
-  // Values of the work item.
   Value firstRow;
   Value keysHere; // end of the keys that may be read
   SmallVector<VisibleRow> rowsHere;
