@@ -76,6 +76,21 @@ void FuseEpilogues::normalize(MatmulOp matmul) {
     matmul.getResult().replaceAllUsesExcept(add.getResult(), add);
     b.setInsertionPoint(matmul);
   }
+  // A product of vectors, such as that of positions and frequencies, has no reduction. It becomes
+  // an element-wise op, which is fused into a kernel.
+  Type type = matmul.getType();
+  auto isVectors = [](Value v) {
+    auto cast = v.getDefiningOp<CastOp>(); // perhaps of 16-bit operands (tpc-widen-matmuls)
+    return getSizes(v).size() >= 2 && getElementTypeOrSelf(v).isF32() &&
+           !(cast && isa<FloatType>(getElementTypeOrSelf(cast.getOperand())));
+  };
+  if (getElementTypeOrSelf(type).isF32() && isVectors(matmul.getLhs()) &&
+      isVectors(matmul.getRhs()) && getSizes(matmul.getLhs()).back().isConstant(1)) {
+    Value lhs = ExpandOp::create(b, loc, type, matmul.getLhs());
+    Value rhs = ExpandOp::create(b, loc, type, matmul.getRhs());
+    matmul.getResult().replaceAllUsesWith(MulOp::create(b, loc, type, lhs, rhs).getResult());
+    return matmul.erase();
+  }
   // The library supports operands with the batch of the result or without a batch.
   DistAttr result = getDist(matmul.getResult());
   for (OpOperand *operand : {&matmul.getLhsMutable(), &matmul.getRhsMutable()}) {

@@ -34,6 +34,17 @@ func.func private @after_residual(%x: tensor<4x8xf32>, %r: tensor<4x8xf32>) -> t
   return %2 : tensor<4x8xf32>
 }
 
+// A product of vectors becomes an element-wise op; one with a reduction remains.
+// CHECK-LABEL: @product_of_vectors
+// CHECK: %[[X:.*]] = tpc.expand %arg0 : tensor<1x2x1xf32> -> tensor<3x2x5xf32>
+// CHECK: %[[Y:.*]] = tpc.expand %arg1 : tensor<3x1x5xf32> -> tensor<3x2x5xf32>
+// CHECK: tpc.mul %[[X]], %[[Y]]
+// CHECK-NOT: tpc.matmul
+func.func private @product_of_vectors(%x: tensor<1x2x1xf32>, %y: tensor<3x1x5xf32>) -> tensor<3x2x5xf32> {
+  %0 = tpc.matmul %x, %y : tensor<1x2x1xf32>, tensor<3x1x5xf32> -> tensor<3x2x5xf32>
+  return %0 : tensor<3x2x5xf32>
+}
+
 // Of two activations, the first is fused.
 // CHECK-LABEL: @two_activations
 // CHECK: tpc.silu %{{.*}} {tpc.fused = 0 : i32}

@@ -59,8 +59,9 @@ def FuseEpilogues : Pass<"tpc-fuse-epilogues", "::mlir::ModuleOp"> {
         %2 = tpc.gelu tanh %1                   %2 = tpc.gelu tanh %1 {tpc.fused = 0 : i32}
 
     For other matmuls the bias becomes a separate add after the matmul, and batch dimensions that
-    broadcast only partially are expanded. Attention that is causal or has a window gets an explicit
-    mask if the queries of a rank are not contiguous (`3 * 8{tp}`).
+    broadcast only partially are expanded. An f32 matmul over a dimension of size 1 becomes a
+    `tpc.mul` of expanded operands. Attention that is causal or has a window gets an explicit mask
+    if the queries of a rank are not contiguous (`3 * 8{tp}`).
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }

@@ -1,6 +1,7 @@
 //===- Assemble.cpp - Assembly of PTX by ptxas ----------------------------===//
 
 #include "tpc/Conversion/Cuda/Cuda.h"
+#include "tpc/dependent_launch.h"
 
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringSet.h"
@@ -165,7 +166,7 @@ void Files::removeLeft() {
 /// One process of ptxas.
 struct Run {
   unsigned architecture = 0;
-  std::string output, log;
+  std::string input, output, log;
   llvm::sys::ProcessInfo process;
   std::chrono::nanoseconds used{0};             // CPU time
   std::chrono::steady_clock::time_point worked; // when CPU time last increased
@@ -196,9 +197,9 @@ static std::string keep(StringRef ptx) {
   return "";
 }
 
-static llvm::Error start(Run &run, StringRef assembler, StringRef in) {
+static llvm::Error start(Run &run, StringRef assembler) {
   std::string arch = "-arch=" + run.name(), error;
-  StringRef args[] = {assembler, "-v", arch, "-o", run.output, in};
+  StringRef args[] = {assembler, "-v", arch, "-o", run.output, run.input};
   std::optional<StringRef> redirects[] = {StringRef(), StringRef(run.log), StringRef(run.log)};
   bool failed = false;
   run.worked = std::chrono::steady_clock::now();
@@ -317,14 +318,13 @@ static llvm::Expected<Cubin> readCubin(const Run &run, StringRef assembler, cons
 }
 
 /// Runs as many processes at once as there are processors.
-static llvm::Error runAll(MutableArrayRef<Run> runs, StringRef assembler, StringRef in,
-                          const Code &code) {
+static llvm::Error runAll(MutableArrayRef<Run> runs, StringRef assembler, const Code &code) {
   size_t maxRunning = llvm::hardware_concurrency().compute_thread_count(), next = 0;
   auto isRunning = [](const Run &run) { return !run.ended; };
   while (next < runs.size() || llvm::any_of(runs, isRunning)) {
     for (size_t running = llvm::count_if(runs.take_front(next), isRunning);
          running < maxRunning && next < runs.size(); ++running)
-      if (llvm::Error error = start(runs[next++], assembler, in))
+      if (llvm::Error error = start(runs[next++], assembler))
         return error;
     for (Run &run : runs.take_front(next))
       if (!run.ended)
@@ -340,26 +340,23 @@ llvm::Error cuda::assemble(Code &code, const Architectures &architectures, Strin
   if (std::error_code error = files.make())
     return makeError("no folder for ptxas can be made: " + error.message() +
                      " (TMPDIR names its parent folder)");
-  std::string in = files.path("kernels.ptx");
-  {
+  std::vector<Run> runs;
+  for (unsigned architecture : architectures) {
+    std::string name = "sm_" + std::to_string(architecture), in = files.path(name + ".ptx");
     std::error_code error;
     llvm::raw_fd_ostream os(in, error);
-    os << code.ptx;
+    os << ::tpc::dependent_launch::getText(code.ptx, static_cast<int>(architecture));
     os.close();
     if (!error)
       error = os.error();
     os.clear_error();
     if (error)
       return makeError("cannot write '" + in + "' for ptxas: " + error.message());
-  }
-  std::vector<Run> runs;
-  for (unsigned architecture : architectures) {
-    std::string name = "sm_" + std::to_string(architecture);
     runs.push_back(
-        {architecture, files.path(name + ".cubin"), files.path(name + ".log"), {}, {}, {}});
+        {architecture, in, files.path(name + ".cubin"), files.path(name + ".log"), {}, {}, {}});
   }
   auto atEnd = llvm::make_scope_exit([&] { llvm::for_each(runs, stop); });
-  if (llvm::Error error = runAll(runs, assembler, in, code))
+  if (llvm::Error error = runAll(runs, assembler, code))
     return error;
   for (const Run &run : runs) {
     llvm::Expected<Cubin> cubin = readCubin(run, assembler, code);

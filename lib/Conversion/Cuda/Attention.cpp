@@ -1,6 +1,9 @@
 //===- Attention.cpp - Attention kernels ----------------------------------===//
 
 #include "AttentionEmitter.h"
+#include "Threads.h"
+
+#include "tpc/dependent_launch.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -35,8 +38,11 @@ AttentionBase::AttentionBase(ModuleOp module, const AttentionVariant &variant)
 LLVM::LLVMFuncOp AttentionBase::begin(StringRef name, unsigned parameters, unsigned threads) {
   LLVM::LLVMFuncOp kernel = beginKernel(name, parameters, threads);
   callArguments = kernel.getArgument(0);
-  // Arguments are loaded before all loops; unused ones are removed as dead code.
-  loadArguments(/*invariant=*/true);
+  createDependency(b, loc, ::tpc::dependent_launch::kLaunchDependents);
+  // Arguments are constant, so they are loaded before the wait; unused ones are removed as dead
+  // code.
+  loadArguments();
+  createDependency(b, loc, ::tpc::dependent_launch::kWait);
   thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
   lane = rem(thread, 32);
   warp = div(thread, 32);
@@ -44,13 +50,13 @@ LLVM::LLVMFuncOp AttentionBase::begin(StringRef name, unsigned parameters, unsig
   return kernel;
 }
 
-void AttentionBase::loadArguments(bool invariant) {
+void AttentionBase::loadArguments() {
   arguments.clear();
   for (const abi::Field &field : Args::fields) {
     Type type = field.kind == abi::Kind::Pointer ? callArguments.getType()
                                                  : abi::getType(b.getContext(), field.kind);
     Value where = at(callArguments, b.getI8Type(), static_cast<int64_t>(field.offset));
-    arguments.push_back(load(where, type, invariant));
+    arguments.push_back(load(where, type));
   }
 }
 
@@ -69,7 +75,7 @@ void AttentionBase::beginPair(Value newPair) {
   kvHead = rem(pair, kvHeads);
   before = {};
   if (variant.cached)
-    before = load(at(argument(Args::lengths), b.getI64Type(), batch), b.getI64Type(), true);
+    before = load(at(argument(Args::lengths), b.getI64Type(), batch), b.getI64Type());
 }
 
 Value AttentionBase::getLimit(Value query, Args::FieldIndex offset) {
@@ -113,7 +119,7 @@ Value AttentionBase::getKeyOffset(Value batch, Value kvHead, bool isValue) {
 Value AttentionBase::addSink(Value &maximum, Value &total, const Row &row) {
   if (!sinksType)
     return {};
-  Value sink = toF32(load(at(argument(Args::sinks), sinksType, row.head), sinksType, true));
+  Value sink = toF32(load(at(argument(Args::sinks), sinksType, row.head), sinksType));
   Value none = f32(-std::numeric_limits<double>::infinity()), all = fmax(maximum, sink);
   Value base = select(equals(all, none), f32(0), all);
   Value weight = expOfNegative(fsub(maximum, base));
@@ -132,7 +138,7 @@ AttentionBase::Values AttentionBase::getMeans(Value batch, Value kvHead, ArrayRe
     for (auto [column, sum] : llvm::zip_equal(columns, before)) {
       // Columns beyond the last one read the last column.
       Value safe = min(column, i32(variant.valueSize - 1));
-      Value value = load(at(from, element, add(row, wide(safe))), element, true);
+      Value value = load(at(from, element, add(row, wide(safe))), element);
       after.push_back(fadd(sum, toF32(value)));
     }
     return after;

@@ -42,9 +42,9 @@ protected:
   AttentionBase(ModuleOp module, const AttentionVariant &variant);
 
   LLVM::LLVMFuncOp begin(StringRef name, unsigned parameters, unsigned threads);
-  /// Loads all arguments. Loads that are not `invariant` are not merged with those before the last
-  /// barrier, so that no registers keep their results in between.
-  void loadArguments(bool invariant);
+  /// Loads all arguments. Loads are not merged with those before the last barrier, so that no
+  /// registers keep their results in between.
+  void loadArguments();
   /// Sets keys to pairs from the arguments.
   void computeSizes();
   Value argument(Args::FieldIndex field) const { return arguments[field]; }

@@ -15,7 +15,7 @@ Value AttentionBase::isVisible(const VisibleRow &row, Value key, Value safeKey) 
     visible = both(visible, compare(Predicate::sge, key, row.firstKey));
   Type i8 = b.getI8Type();
   auto isSet = [&](Value pointer, Value index) {
-    Value byte = load(at(pointer, i8, index), i8, true);
+    Value byte = load(at(pointer, i8, index), i8);
     Value zero = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(0));
     return compare(Predicate::ne, byte, zero);
   };
@@ -43,7 +43,7 @@ Value AttentionBase::finishScore(Value score, const VisibleRow &row, Value key) 
                           product(own.head, argument(Args::bias_head_stride))),
                       product(own.query, keys));
     Value where = at(argument(Args::bias), biasType, add(begin, wide(safeKey)));
-    score = fadd(score, toF32(load(where, biasType, true)));
+    score = fadd(score, toF32(load(where, biasType)));
   }
   if (slopesType) {
     // Exact in f32, because the integers are below 2^24.
@@ -51,7 +51,7 @@ Value AttentionBase::finishScore(Value score, const VisibleRow &row, Value key) 
     if (before)
       position = add(position, narrow(before));
     Value distance = sub(key, position);
-    Value slope = load(at(argument(Args::slopes), slopesType, own.head), slopesType, true);
+    Value slope = load(at(argument(Args::slopes), slopesType, own.head), slopesType);
     Value step = arith::SIToFPOp::create(b, loc, b.getF32Type(), distance);
     score = fadd(score, fmul(toF32(slope), step));
   }

@@ -116,7 +116,7 @@ AttentionBase::Values SplitEmitter::loadRow(Value from, Value offset, unsigned s
     Value exists = columns > size ? less(column, i32(size)) : Value();
     Value safe = exists ? select(exists, column, i32(0)) : column;
     for (Value value :
-         loadMany(at(from, element, add(offset, this->wide(safe))), element, count, true))
+         loadMany(at(from, element, add(offset, this->wide(safe))), element, count))
       values.push_back(exists ? select(exists, value, zero) : value);
   };
   for (unsigned c = 0; c < chunks; ++c) {

@@ -79,7 +79,7 @@ void TensorTileEmitter::copy(const Copy &copy) {
   // Rare, so that its arguments use no registers elsewhere.
   auto copyElements = [&] {
     Values saved = arguments;
-    loadArguments(/*invariant=*/false);
+    loadArguments();
     loop(firstRow, i32(layout.rows), i32(rowsAtOnce),
          [&](Value row) { copyChunk(copy, row, chunk); });
     arguments = saved;

@@ -198,7 +198,7 @@ void TensorTileEmitter::emitItem(Value item) {
       },
       [&] { return list; }));
   // Values that the loop does not use need no registers there.
-  loadArguments(/*invariant=*/false);
+  loadArguments();
   computeSizes();
   beginItem(item);
   writeResult(state);

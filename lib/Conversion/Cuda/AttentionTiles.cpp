@@ -92,7 +92,7 @@ void TileEmitter::stageChunks(const Stage &stage, unsigned width) {
           exists, types,
           [&] {
             Value offset = add(stage.offset(chunk.row), wide(add(chunk.column, panel.begin)));
-            Values values = loadMany(at(stage.from, element, offset), element, width, true);
+            Values values = loadMany(at(stage.from, element, offset), element, width);
             for (Value &value : values)
               value = toF32(value);
             return values;

@@ -82,15 +82,14 @@ void Kernel::readStatement(StringRef text, unsigned line) {
 }
 
 void Kernel::read(StringRef ptx, StringRef name) {
-  std::string entry = (".entry " + name + "(").str();
-  bool isInside = false, isInBody = false;
-  unsigned number = 0, count = 0;
+  size_t entry = ptx.find((".entry " + name + "(").str());
+  if (entry == StringRef::npos)
+    return;
+  bool isInBody = false;
+  unsigned number = ptx.take_front(entry).count('\n'), count = 0;
   StringRef begun; // first lines of a statement
-  for (StringRef line : llvm::split(ptx, '\n')) {
+  for (StringRef line : llvm::split(ptx.drop_front(entry), '\n')) {
     ++number;
-    isInside |= line.contains(entry);
-    if (!isInside)
-      continue;
     StringRef text = line.ltrim();
     if (text.starts_with("// griddepcontrol."))
       text = text.drop_front(3);
@@ -164,7 +163,8 @@ std::string Kernel::checkEarly(const Statement &own, ArrayRef<unsigned> constant
   bool isMemory = isLoad || opcode.starts_with("st.") || opcode.starts_with("atom") ||
                   opcode.starts_with("red.") || opcode.starts_with("cp.") ||
                   opcode.starts_with("prefetch");
-  if (!isMemory || opcode.contains(".shared") || opcode.starts_with("ld.param"))
+  if (!isMemory || opcode.contains(".shared") || opcode.contains(".local") ||
+      opcode.starts_with("ld.param"))
     return "";
   if (!isLoad)
     return "may write to global memory before griddepcontrol.wait";

@@ -205,5 +205,13 @@ llvm::Expected<Code> cuda::emitPtx(ModuleOp program, const Architectures &archit
   if (!ptx)
     return ptx.takeError();
   code.ptx = std::move(*ptx);
+  size_t first = code.launches.size() - 2 * code.attentions.size();
+  for (auto [i, launch] : llvm::enumerate(code.launches)) {
+    ArrayRef<unsigned> constants;
+    if (i >= first)
+      constants = ::tpc::attention::kConstants;
+    if (llvm::Error error = checkDependentLaunch(code.ptx, launch.name, constants))
+      return std::move(error);
+  }
   return code;
 }

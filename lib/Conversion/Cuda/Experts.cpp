@@ -72,6 +72,7 @@ void ExpertEmitter::begin(StringRef name, ArrayRef<Value *> pointers, ArrayRef<V
   llvm::append_range(parameters, integers);
   for (auto [value, argument] : llvm::zip_equal(parameters, kernel.getArguments()))
     *value = argument;
+  createWait(b, loc);
   Value thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
   Value block = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
   lane = rem(thread, kWarp);

@@ -69,12 +69,6 @@ Value GemvEmitter::getShared(StringRef name, Type type, int64_t count) {
                                    symbol);
 }
 
-void GemvEmitter::emitDependency(StringRef text) {
-  LLVM::InlineAsmOp::create(b, loc, LLVM::LLVMVoidType::get(b.getContext()), ValueRange(), text,
-                            "~{memory}", /*has_side_effects=*/true, /*is_align_stack=*/false,
-                            LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
-}
-
 GemvEmitter::Values GemvEmitter::unpack(Value words, int32_t dtype) {
   Values values;
   for (int i = 0; i < 4; ++i) {
@@ -151,7 +145,7 @@ void GemvEmitter::emitColumns() {
   Values words = branch(
       less(first, end), wordTypes, [&] { return loadChunk(first); },
       [&] { return Values(kRowsOfChunk, LLVM::ZeroOp::create(b, loc, wordTypes[0])); });
-  emitDependency(::tpc::dependent_launch::kWait);
+  createDependency(b, loc, ::tpc::dependent_launch::kWait);
   if (variant.fused)
     stage(begin, end);
   Values sums = branch(
@@ -291,7 +285,7 @@ void GemvEmitter::emitRows() {
   Values firstWords = branch(
       both(less(first, n), less(i32(0), batches)), batchTypes, [&] { return loadAll(i32(0)); },
       [&] { return Values(kLoads, LLVM::ZeroOp::create(b, loc, batchTypes[0])); });
-  emitDependency(::tpc::dependent_launch::kWait);
+  createDependency(b, loc, ::tpc::dependent_launch::kWait);
   // Warps beyond the last row do nothing else.
   branch(less(first, n), [&] {
     // Sums: [m][row].
@@ -424,7 +418,7 @@ void GemvEmitter::emit() {
   block = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
   lane = rem(thread, kWarp);
   warp = div(thread, kWarp);
-  emitDependency(::tpc::dependent_launch::kLaunchDependents);
+  createDependency(b, loc, ::tpc::dependent_launch::kLaunchDependents);
   if (variant.transposed)
     emitRows();
   else

@@ -55,8 +55,6 @@ private:
     return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, pointer, null);
   }
   Value is(Value number, int64_t value) { return compare(Predicate::eq, number, i32(value)); }
-  /// Emits an instruction of tpc/dependent_launch.h. No memory access moves across it.
-  void emitDependency(StringRef text);
   /// Returns static shared memory.
   Value getShared(StringRef name, Type type, int64_t count);
 

@@ -251,27 +251,21 @@ FailureOr<Launch> KernelLowering::lower() {
   for (const SymExpr &expr : source.getExtents())
     launch.extents.push_back(expr);
   target = createEntry(b, loc, source.getName(), 2 + source.getBody().getNumArguments());
-  // Operands, which the kernel does not write, are read through the read-only cache. Results must
-  // not be read through it, because other threads write to them before a barrier.
-  auto annotate = [&](unsigned argument, unsigned bytes, bool isRead) {
+  auto setAlignment = [&](unsigned argument, unsigned bytes) {
     target.setArgAttr(argument, LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(bytes));
-    if (!isRead)
-      return;
-    target.setArgAttr(argument, LLVM::LLVMDialect::getReadonlyAttrName(), b.getUnitAttr());
-    target.setArgAttr(argument, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
   };
-  annotate(0, sizeof(int64_t), true);
-  annotate(1, alignof(tpc_status), false);
+  setAlignment(0, sizeof(int64_t));
+  setAlignment(1, alignof(tpc_status));
   for (BlockArgument memory : source.getBody().getArguments()) {
     Type element = cast<MemRefType>(memory.getType()).getElementType();
-    annotate(2 + memory.getArgNumber(), getMemoryType(element).getIntOrFloatBitWidth() / 8,
-             isOperand(memory));
+    setAlignment(2 + memory.getArgNumber(), getMemoryType(element).getIntOrFloatBitWidth() / 8);
   }
   Block *entry = target.addEntryBlock(b);
   Block *body = b.createBlock(&target.getBody());
   b.setInsertionPointToStart(entry);
   auto branch = LLVM::BrOp::create(b, loc, body);
   b.setInsertionPoint(branch);
+  createWait(b, loc);
   status = entry->getArgument(1);
   for (BlockArgument memory : source.getBody().getArguments())
     map.map(memory, entry->getArgument(2 + memory.getArgNumber()));

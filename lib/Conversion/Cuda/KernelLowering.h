@@ -56,6 +56,10 @@ public:
 
 private:
   LogicalResult checkExtents();
+  using KernelEmitter::annotate;
+  /// Other kernels of a step write operands, and ptxas may move invariant loads before the wait
+  /// (tpc/dependent_launch.h).
+  void annotate(LLVM::LoadOp load) override { load.setInvariant(false); }
 
   //===--- indices ----------------------------------------------------------===//
 

@@ -141,7 +141,6 @@ SmallVector<Value> KernelLowering::loadWide(memref::LoadOp op, Value begin) {
     Value from = offset ? address(at, type, constant(offset)) : at;
     auto load = LLVM::LoadOp::create(b, loc, VectorType::get(piece, type), from,
                                      /*alignment=*/piece * getBytes(type));
-    load.setInvariant(isOperand(op.getMemref()));
     for (unsigned lane = 0; lane < piece; ++lane) {
       Value element = LLVM::ExtractElementOp::create(b, loc, load, number(lane));
       values.push_back(fromMemory(element, op.getType()));
@@ -188,7 +187,6 @@ SmallVector<Value> KernelLowering::loadLanes(memref::LoadOp op) {
     Value at = elementAddress(op.getMemref(), op.getIndices());
     auto load = LLVM::LoadOp::create(b, loc, VectorType::get(lanes.size(), type), at,
                                      /*alignment=*/lanes.size() * getBytes(type));
-    load.setInvariant(isOperand(op.getMemref()));
     for (auto [position, i] : llvm::enumerate(lanes)) {
       Value element = LLVM::ExtractElementOp::create(b, loc, load, number(position));
       known[chunk.offsets[i] + shift] = fromMemory(element, op.getType());

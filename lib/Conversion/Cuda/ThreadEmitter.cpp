@@ -120,13 +120,11 @@ Value ThreadEmitter::at(Value pointer, Type type, int64_t index) {
                              ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(index)});
 }
 
-ThreadEmitter::Values ThreadEmitter::loadMany(Value pointer, Type type, unsigned count,
-                                              bool invariant) {
+ThreadEmitter::Values ThreadEmitter::loadMany(Value pointer, Type type, unsigned count) {
   unsigned bytes =
       (isa<LLVM::LLVMPointerType>(type) ? 64 : type.getIntOrFloatBitWidth()) / 8 * count;
   Type all = count == 1 ? type : VectorType::get(count, type);
   auto load = LLVM::LoadOp::create(b, loc, all, pointer, /*alignment=*/bytes);
-  load.setInvariant(invariant);
   if (count == 1)
     return {load};
   Values values;

@@ -97,11 +97,9 @@ protected:
   Value at(Value pointer, Type type, Value index);
   Value at(Value pointer, Type type, int64_t index);
   /// Accesses `count` adjacent elements at once.
-  Values loadMany(Value pointer, Type type, unsigned count, bool invariant = false);
+  Values loadMany(Value pointer, Type type, unsigned count);
   void storeMany(Value pointer, ArrayRef<Value> values);
-  Value load(Value pointer, Type type, bool invariant = false) {
-    return loadMany(pointer, type, 1, invariant)[0];
-  }
+  Value load(Value pointer, Type type) { return loadMany(pointer, type, 1)[0]; }
 };
 
 } // namespace mlir::tpc::cuda

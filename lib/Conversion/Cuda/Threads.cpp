@@ -3,6 +3,7 @@
 #include "Threads.h"
 
 #include "tpc/Conversion/Cuda/Launch.h"
+#include "tpc/dependent_launch.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -30,6 +31,18 @@ void cuda::setThreads(LLVM::LLVMFuncOp entry, unsigned threads) {
 void cuda::setMinBlocks(LLVM::LLVMFuncOp entry, unsigned blocks) {
   entry->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                  IntegerAttr::get(IntegerType::get(entry.getContext(), 32), blocks));
+}
+
+void cuda::createDependency(OpBuilder &builder, Location loc, StringRef text) {
+  LLVM::InlineAsmOp::create(builder, loc, LLVM::LLVMVoidType::get(builder.getContext()),
+                            ValueRange(), text, "~{memory}", /*has_side_effects=*/true,
+                            /*is_align_stack=*/false, LLVM::TailCallKind::None,
+                            LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
+void cuda::createWait(OpBuilder &builder, Location loc) {
+  createDependency(builder, loc, ::tpc::dependent_launch::kLaunchDependents);
+  createDependency(builder, loc, ::tpc::dependent_launch::kWait);
 }
 
 Value cuda::createShuffle(OpBuilder &builder, Location loc, Value value, int32_t distance) {

@@ -16,6 +16,11 @@ void setThreads(LLVM::LLVMFuncOp entry, unsigned threads);
 /// spills registers to reach the maximum occupancy.
 void setMinBlocks(LLVM::LLVMFuncOp entry, unsigned blocks);
 
+/// Emits an instruction of tpc/dependent_launch.h. No memory access moves across it.
+void createDependency(OpBuilder &builder, Location loc, StringRef text);
+/// Lets the next kernel begin, and waits for the previous one.
+void createWait(OpBuilder &builder, Location loc);
+
 /// Returns the 32-bit value of the lane whose number is this lane's number XOR `distance`.
 Value createShuffle(OpBuilder &builder, Location loc, Value value, int32_t distance);
 

@@ -11,6 +11,7 @@
 //   * a 16-bit matmul or attention computes in f32, and its result is cast;
 //   * the bias of a matmul is a separate addition;
 //   * batch dimensions of a matmul's operands are not expanded;
+//   * an f32 matmul over a dimension of size 1 is an element-wise product;
 //   * causality and windows are replaced by a mask if queries are not contiguous.
 //
 //===----------------------------------------------------------------------===//
@@ -163,6 +164,18 @@ TermId Reader::makeProduct(Operation *op, SmallVector<TermId> operands, Type typ
   std::optional<TermId> bias;
   if (isMatmul && operands.size() > 2)
     bias = operands.pop_back_val();
+  auto isVectors = [&](TermId factor) {
+    return getDist(terms[factor].type).getDims().size() >= 2 &&
+           getElementTypeOrSelf(terms[factor].type).isF32() &&
+           !isHalf(terms[strip(factor, false)].type);
+  };
+  if (isMatmul && getElementTypeOrSelf(type).isF32() && llvm::all_of(operands, isVectors) &&
+      getSizes(terms[operands[0]].type).back().isConstant(1)) {
+    for (TermId &factor : operands)
+      factor = makeNamed(ExpandOp::getOperationName(), op, {factor}, type);
+    TermId product = makeNamed(MulOp::getOperationName(), op, operands, type);
+    return bias ? makeSum(op, type, product, *bias) : product;
+  }
   // Lowering may widen 16-bit operands.
   SmallVector<TermId> stripped;
   for (TermId operand : operands)

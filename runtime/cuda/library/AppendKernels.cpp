@@ -2,7 +2,8 @@
 //
 // These kernels are hand-written PTX, because they do not depend on the program: all sizes are
 // parameters of the call. They read the lengths on the device, so a recorded launch appends after
-// the lengths at replay time.
+// the lengths at replay time. Like all kernels of a step, they wait for the previous one
+// (tpc/dependent_launch.h).
 //
 // Consecutive threads copy consecutive vectors of the cache: those of a row, then the other rows of
 // the same head, then the next head. In the source, rows are strided, and each row is contiguous.
@@ -32,6 +33,8 @@ constexpr const char *text = R"(
   .reg .b32 %i, %step, %count, %heads, %sequence, %pieces, %piece, %row, %head, %batch, %rest, %r<4>;
   .reg .b64 %cache, %fresh, %lengths, %batch_bytes, %head_bytes, %row_bytes, %capacity;
   .reg .b64 %length, %place, %from, %to, %wide, %bytes, %x;
+  // griddepcontrol.launch_dependents;
+  // griddepcontrol.wait;
   ld.param.u64 %cache, [cache_];
   ld.param.u64 %fresh, [fresh_];
   ld.param.u64 %lengths, [lengths_];

@@ -40,14 +40,14 @@ void Attention::compute(Kernels &kernels, const tpc_attention_args &args, const 
     return InFlightOperations::add(driver, stream, "attention by cuDNN");
   Address at = writeArguments(args);
   if (!attention::splitsKeys(args))
-    return kernels.launch(own.tiles, attention::getItems(Kernel::Tiles, args), {at}, stream);
+    return kernels.launch(own.tiles, attention::getItems(Kernel::Tiles, args), {at});
   reserve(workspace, attention::getWorkspaceBytes(args));
   if (reserve(counters, attention::getCounterBytes(args)))
     driver.check(
         driver.cuMemsetD8Async(counters->address, 0, static_cast<size_t>(counters->bytes), stream),
         "to clear memory");
   kernels.launch(own.split, attention::getItems(Kernel::Split, args),
-                 {at, workspace->address, counters->address}, stream);
+                 {at, workspace->address, counters->address});
 }
 
 bool Attention::reserve(std::unique_ptr<Block> &block, int64_t bytes) {

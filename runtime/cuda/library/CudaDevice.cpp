@@ -208,7 +208,7 @@ void CudaDevice::load(const tpc_program &loaded) {
   if (program == &loaded)
     return;
   enter();
-  kernels = std::make_unique<Kernels>(driver, queue.gpu, loaded);
+  kernels = std::make_unique<Kernels>(queue, loaded);
   const tpc_gpu_code &code = *loaded.gpu_code;
   if (std::any_of(code.attentions, code.attentions + code.num_attentions,
                   [](const tpc_gpu_attention &own) { return own.cached != 0; }))

@@ -98,8 +98,7 @@ void CudaDevice::append(const tpc_append_args &args) {
 void CudaDevice::launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
                         int64_t) {
   enter();
-  kernels->launch(kernel, operands, count, rows, env.data(), gpuEnv->address, status.address,
-                  queue.stream);
+  kernels->launch(kernel, operands, count, rows, env.data(), gpuEnv->address, status.address);
 }
 
 /// Returns whether one GEMM computes `next` together with the product before it: their matrices are

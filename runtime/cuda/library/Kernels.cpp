@@ -2,7 +2,9 @@
 
 #include "cuda/library/Kernels.h"
 #include "cuda/library/InFlightOperations.h"
+#include "cuda/library/Queue.h"
 #include "tpc/attention.h"
+#include "tpc/dependent_launch.h"
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -91,8 +93,8 @@ unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *en
 // Code
 //===----------------------------------------------------------------------===//
 
-Kernels::Kernels(const Driver &driver, const Gpu &gpu, const tpc_program &program)
-    : driver(driver), gpu(gpu), code(*program.gpu_code) {
+Kernels::Kernels(const Queue &queue, const tpc_program &program)
+    : queue(queue), driver(queue.driver), gpu(queue.gpu), code(*program.gpu_code) {
   if (code.num_kernels == 0)
     return;
   loadModule();
@@ -168,7 +170,8 @@ void Kernels::loadModule() {
   char log[4096] = "";
   int options[] = {errorLog, errorLogBytes};
   void *values[] = {log, reinterpret_cast<void *>(sizeof(log))};
-  Result result = driver.cuModuleLoadDataEx(&module, code.ptx, 2, options, values);
+  std::string ptx = dependent_launch::getText(code.ptx, gpu.architecture);
+  Result result = driver.cuModuleLoadDataEx(&module, ptx.c_str(), 2, options, values);
   if (result == success)
     return;
   std::string why = driver.describe(result) + (*log ? "\n" + std::string(log) : "");
@@ -178,19 +181,18 @@ void Kernels::loadModule() {
   throw std::runtime_error(thisGpu + " does not take the program's kernels: " + why);
 }
 
-void Kernels::launch(const Entry &entry, int64_t blocks, std::span<void *> parameters,
-                     Stream stream) {
+void Kernels::launch(const Entry &entry, int64_t blocks, std::span<void *> parameters) {
   const tpc_gpu_kernel &kernel = *entry.kernel;
-  Result result = driver.cuLaunchKernel(
-      entry.function, static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(kernel.threads), 1,
-      1, static_cast<unsigned>(kernel.dynamic_shared_bytes), stream, parameters.data(), nullptr);
+  // tpcc checks that all kernels wait for the previous one.
+  Result result = queue.launch(entry.function, blocks, static_cast<unsigned>(kernel.threads),
+                               kernel.dynamic_shared_bytes, parameters.data(), /*waits=*/true);
   if (result != success)
     driver.raise(result, ("to launch kernel '" + std::string(kernel.name) + "'").c_str());
-  InFlightOperations::add(driver, stream, "kernel", kernel.name);
+  InFlightOperations::add(driver, queue.stream, "kernel", kernel.name);
 }
 
 void Kernels::launch(int32_t index, void *const *operands, int32_t count, int64_t rows,
-                     const int64_t *env, Address gpuEnv, Address status, Stream stream) {
+                     const int64_t *env, Address gpuEnv, Address status) {
   const Entry &entry = *entries[static_cast<size_t>(index)];
   const tpc_gpu_kernel &kernel = *entry.kernel;
   if (count != kernel.operands)
@@ -204,7 +206,7 @@ void Kernels::launch(int32_t index, void *const *operands, int32_t count, int64_
   std::vector<void *> parameters{&gpuEnv, &status};
   for (int32_t i = 0; i < count; ++i)
     parameters.push_back(const_cast<void **>(&operands[i]));
-  launch(entry, blocksFor(kernel, rows, env, gpu.multiprocessors), parameters, stream);
+  launch(entry, blocksFor(kernel, rows, env, gpu.multiprocessors), parameters);
 }
 
 //===----------------------------------------------------------------------===//
@@ -237,16 +239,14 @@ const tpc_gpu_attention &Kernels::attentionOf(const tpc_attention_args &args) co
                            "attention");
 }
 
-void Kernels::launch(int32_t index, int64_t items, std::initializer_list<Address> addresses,
-                     Stream stream) {
+void Kernels::launch(int32_t index, int64_t items, std::initializer_list<Address> addresses) {
   if (items <= 0)
     return;
   std::vector<Address> values(addresses);
   std::vector<void *> parameters;
   for (Address &value : values)
     parameters.push_back(&value);
-  launch(loaded[static_cast<size_t>(index)], std::min<int64_t>(items, INT32_MAX), parameters,
-         stream);
+  launch(loaded[static_cast<size_t>(index)], std::min<int64_t>(items, INT32_MAX), parameters);
 }
 
 } // namespace tpc::rt::cuda

@@ -12,6 +12,8 @@
 
 namespace tpc::rt::cuda {
 
+class Queue;
+
 /// Properties of a GPU.
 struct Gpu {
   DeviceNumber number = 0;
@@ -34,7 +36,7 @@ unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *en
 class Kernels {
 public:
   /// Loads all kernels, so that none is loaded at its first launch. Throws on errors.
-  Kernels(const Driver &driver, const Gpu &gpu, const tpc_program &program);
+  Kernels(const Queue &queue, const tpc_program &program);
   Kernels(const Kernels &) = delete;
   Kernels &operator=(const Kernels &) = delete;
   ~Kernels();
@@ -42,11 +44,10 @@ public:
   /// Returns the attention variant of the program that computes a call.
   const tpc_gpu_attention &attentionOf(const tpc_attention_args &args) const;
   /// Launches a kernel by its index in the code's table. Blocks loop over `items`.
-  void launch(int32_t index, int64_t items, std::initializer_list<Address> parameters,
-              Stream stream);
+  void launch(int32_t index, int64_t items, std::initializer_list<Address> parameters);
   /// Launches a kernel of the program's table. `env` is the host's copy, `gpuEnv` the GPU's.
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
-              const int64_t *env, Address gpuEnv, Address status, Stream stream);
+              const int64_t *env, Address gpuEnv, Address status);
 
 private:
   struct Entry {
@@ -55,8 +56,9 @@ private:
   };
   void loadModule();
   Entry load(const tpc_gpu_kernel &kernel);
-  void launch(const Entry &entry, int64_t blocks, std::span<void *> parameters, Stream stream);
+  void launch(const Entry &entry, int64_t blocks, std::span<void *> parameters);
 
+  const Queue &queue;
   const Driver &driver;
   const Gpu &gpu;
   Module module = nullptr;

@@ -18,10 +18,8 @@ void LibraryKernels::load() {
     return;
   const Driver &driver = queue.driver;
   std::string ptx = text();
-  waits = queue.gpu.architecture >= dependent_launch::kArchitecture &&
-          ptx.find(dependent_launch::kWait) != std::string::npos;
-  if (waits)
-    ptx = dependent_launch::enable(ptx);
+  waits = ptx.find(dependent_launch::kWait) != std::string::npos;
+  ptx = dependent_launch::getText(ptx, queue.gpu.architecture);
   driver.check(driver.cuModuleLoadDataEx(&module, ptx.c_str(), 0, nullptr, nullptr),
                ("to load kernels that " + std::string(purpose)).c_str());
   for (const char *name : names) {
@@ -36,20 +34,8 @@ void LibraryKernels::run(const char *kernel, void **parameters, int64_t blocks, 
                          int64_t sharedBytes, bool isDependent) {
   const Driver &driver = queue.driver;
   load();
-  Function function = functions.at(kernel);
-  LaunchAttribute serialization = {programmaticSerialization, 0, {}};
-  serialization.value.allowed = 1;
-  LaunchSettings settings{.blocksX = static_cast<unsigned>(blocks),
-                          .blocksY = 1,
-                          .blocksZ = 1,
-                          .threadsX = threads,
-                          .threadsY = 1,
-                          .threadsZ = 1,
-                          .sharedBytes = static_cast<unsigned>(sharedBytes),
-                          .stream = queue.stream,
-                          .attributes = &serialization,
-                          .count = isDependent && waits && queue.isRecordingAfterKernel() ? 1u : 0};
-  Result result = driver.cuLaunchKernelEx(&settings, function, parameters, nullptr);
+  Result result = queue.launch(functions.at(kernel), blocks, threads, sharedBytes, parameters,
+                               waits && isDependent);
   if (result != success)
     driver.raise(result, ("to launch kernel '" + std::string(kernel) + "'").c_str());
   InFlightOperations::add(driver, queue.stream, "kernel", kernel);

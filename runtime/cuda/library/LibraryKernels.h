@@ -27,11 +27,11 @@ public:
   /// loading may block while they wait.
   void load();
   /// `launch` provides the parameters and the number of threads per block. `sharedBytes`: dynamic
-  /// shared memory of a block. `isDependent`: in a recorded step, the kernel may begin before the
-  /// previous one ends; what it reads before its wait is constant (tpc/dependent_launch.h).
+  /// shared memory of a block. `isDependent`: what the kernel reads before its wait is constant
+  /// (tpc/dependent_launch.h).
   template <class Launch>
   void run(const char *kernel, Launch launch, int64_t blocks, int64_t sharedBytes = 0,
-           bool isDependent = false) {
+           bool isDependent = true) {
     std::vector<void *> parameters;
     launch.forEachParameter([&](auto &parameter) { parameters.push_back(&parameter); });
     run(kernel, parameters.data(), blocks, Launch::threads, sharedBytes, isDependent);

@@ -1,6 +1,7 @@
 //===- Queue.cpp - GPU context and stream ---------------------------------===//
 
 #include "cuda/library/Queue.h"
+#include "tpc/dependent_launch.h"
 
 namespace tpc::rt::cuda {
 
@@ -34,6 +35,25 @@ bool Queue::isRecordingAfterKernel() const {
     return false;
   driver.check(driver.cuGraphNodeGetType(last[0], &type), "to describe the recording of a step");
   return type == kernelNode;
+}
+
+Result Queue::launch(Function function, int64_t blocks, unsigned threads, int64_t sharedBytes,
+                     void **parameters, bool waits) const {
+  bool isDependent =
+      waits && gpu.architecture >= dependent_launch::kArchitecture && isRecordingAfterKernel();
+  LaunchAttribute serialization = {programmaticSerialization, 0, {}};
+  serialization.value.allowed = 1;
+  LaunchSettings settings{.blocksX = static_cast<unsigned>(blocks),
+                          .blocksY = 1,
+                          .blocksZ = 1,
+                          .threadsX = threads,
+                          .threadsY = 1,
+                          .threadsZ = 1,
+                          .sharedBytes = static_cast<unsigned>(sharedBytes),
+                          .stream = stream,
+                          .attributes = &serialization,
+                          .count = isDependent ? 1u : 0};
+  return driver.cuLaunchKernelEx(&settings, function, parameters, nullptr);
 }
 
 void Queue::synchronize() {

@@ -23,8 +23,10 @@ public:
   void enter();
   /// Waits for all enqueued work.
   void synchronize();
-  /// Returns whether a step is being recorded, and its last operation is a kernel.
-  bool isRecordingAfterKernel() const;
+  /// Launches a one-dimensional grid. `waits`: the kernel waits for the previous one
+  /// (tpc/dependent_launch.h), so in a recorded step it may begin before that one ends.
+  Result launch(Function function, int64_t blocks, unsigned threads, int64_t sharedBytes,
+                void **parameters, bool waits) const;
 
   const Driver &driver;
   const Gpu gpu;
@@ -32,6 +34,10 @@ public:
   Stream stream = nullptr;
   uint64_t synchronizations = 0;
   InFlightOperations inFlight;
+
+private:
+  /// Returns whether a step is being recorded, and its last operation is a kernel.
+  bool isRecordingAfterKernel() const;
 };
 
 /// A position in a queue.

@@ -47,6 +47,8 @@ LARGEST_MEMORY
   .reg .b64 %logits, %rows, %out, %best, %ranked, %at, %joins, %x<4>;
   .reg .f32 %temperature, %penalty, %score, %bound, %floor, %f<4>, %s<4>;
   .reg .f64 %d<6>;
+  // griddepcontrol.launch_dependents;
+  // griddepcontrol.wait;
   ld.param.u64 %logits, [logits_];
   ld.param.u64 %rows, [rows_];
   ld.param.u64 %out, [best_];

@@ -28,6 +28,8 @@ constexpr const char *head = R"(
   .reg .b64 %scores, %sums, %at, %x;
   .reg .f32 %largest, %score;
   .reg .f64 %distance, %shifted, %n, %rest, %sum, %d;
+  // griddepcontrol.launch_dependents;
+  // griddepcontrol.wait;
   ld.param.u64 %scores, [scores_];
   ld.param.u64 %sums, [sums_];
   ld.param.u32 %count, [count_];

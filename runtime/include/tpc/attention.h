@@ -57,6 +57,9 @@ struct Variant {
   }
 };
 
+/// Parameters that point to memory that no kernel of a step writes: `args`.
+inline constexpr unsigned kConstants[] = {0};
+
 enum class Kernel : uint8_t { Tiles, Split };
 
 /// Number of rows of an item of `tiles`, and maximum number of rows of a KV head for `split`.

@@ -8,7 +8,7 @@
 // CHECK-LABEL: llvm.func @attention_f32_64_causal(
 // CHECK-SAME: %[[ARGS:[a-z0-9]+]]: !llvm.ptr<1>)
 // CHECK-SAME: nvvm.kernel, nvvm.minctasm = 1 : i32, nvvm.reqntid = array<i32: 128>
-// CHECK: llvm.load %{{.*}} invariant {{.*}} : !llvm.ptr<1> -> !llvm.ptr<1>
+// CHECK: llvm.load %{{.*}} : !llvm.ptr<1> -> !llvm.ptr<1>
 // CHECK: llvm.mlir.addressof @dynamic_shared : !llvm.ptr<3>
 // CHECK: nvvm.read.ptx.sreg.nctaid.x
 // CHECK: nvvm.barrier
@@ -20,7 +20,7 @@
 // results.
 // CHECK-LABEL: llvm.func @attention_f32_64_causal_split(
 // CHECK-SAME: !llvm.ptr<1>, %{{.*}}: !llvm.ptr<1>, %{{.*}}: !llvm.ptr<1>)
-// CHECK: llvm.load %{{.*}} invariant {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
+// CHECK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
 // CHECK: llvm.inline_asm has_side_effects "atom.acq_rel.gpu.global.inc.u32
 // CHECK: nvvm.barrier
 // CHECK-NOT: llvm.func

@@ -10,14 +10,14 @@ module @kernels {
 // A warp computes a row; each thread has a chunk of four elements, loaded at once and reduced lane
 // by lane, then by shuffles. All threads have the sum. No element is loaded twice.
 // CHECK-LABEL: llvm.func @short_rows(
-// CHECK-SAME: %[[ENV:arg0]]: !llvm.ptr<1> {llvm.align = 8 : i64, llvm.noalias, llvm.readonly}
-// CHECK-SAME: %arg2: !llvm.ptr<1> {llvm.align = 4 : i64, llvm.noalias, llvm.readonly}
+// CHECK-SAME: %[[ENV:arg0]]: !llvm.ptr<1> {llvm.align = 8 : i64}
+// CHECK-SAME: %arg2: !llvm.ptr<1> {llvm.align = 4 : i64}
 // CHECK-SAME: %arg3: !llvm.ptr<1> {llvm.align = 4 : i64})
 // CHECK-SAME: nvvm.kernel, nvvm.minctasm = 4 : i32, nvvm.reqntid = array<i32: 256>
 // CHECK: nvvm.read.ptx.sreg.tid.x
 // CHECK: nvvm.read.ptx.sreg.ctaid.x
 // CHECK: nvvm.read.ptx.sreg.nctaid.x
-// CHECK: llvm.load %{{.*}} invariant {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
+// CHECK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
 // CHECK-NOT: llvm.load
 // CHECK-COUNT-5: nvvm.shfl.sync bfly
 // CHECK-NOT: llvm.load
@@ -63,9 +63,9 @@ tpc_kernel.func @long_rows(%x: memref<?x?xf32> of [n, 768]) -> (%y: memref<?xf32
 // The next loop over a row keeps the values that the first one stored in registers. So the sum is
 // never loaded, and there is no barrier. The weight is loaded before the loop over rows.
 // CHECK-LABEL: llvm.func @stores_and_reads(
-// CHECK: llvm.load %{{.*}} invariant {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
+// CHECK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
 // CHECK: nvvm.read.ptx.sreg.ctaid.x
-// CHECK-COUNT-2: llvm.load %{{.*}} invariant {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
+// CHECK-COUNT-2: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
 // CHECK: llvm.store %{{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<1>
 // CHECK-NOT: nvvm.bar
 // CHECK-NOT: llvm.load

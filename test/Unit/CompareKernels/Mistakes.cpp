@@ -134,12 +134,15 @@ void compare::seedFaults(const Program &program, const Kernel &kernel, const Opt
        shuffle(makeMutants(text), Random(options.from + std::hash<std::string>()(kernel.name)))) {
     if (done == maxFaults)
       break;
-    std::string error, by;
-    std::optional<ptx::Module> module =
-        ptx::parse(text.with(mutant.line, mutant.after.str()), error);
+    std::string error, by, changed = text.with(mutant.line, mutant.after.str());
+    std::optional<ptx::Module> module = ptx::parse(changed, error);
     if (!module)
       continue; // faults that ptxas would also reject
     ++done;
+    if (llvm::Error early = mlir::tpc::cuda::checkDependentLaunch(changed, kernel.name, {})) {
+      llvm::consumeError(std::move(early));
+      by = "dependency gate";
+    }
     bool isSame = true;
     for (size_t i = 0; i < (isSame ? count : maxCases) && by.empty(); ++i)
       if (const Prepared *one = cases.get(i)) {

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GemvCases.h"
-#include "KernelText.h"
+#include "Violations.h"
 
 #include "tpc/Conversion/Cuda/Cuda.h"
 #include "tpc/Conversion/Cuda/Gemv.h"
@@ -15,7 +15,6 @@
 
 using namespace gemv;
 using namespace mlir::tpc;
-using compare::Statement;
 using llvm::StringRef;
 
 namespace {
@@ -62,80 +61,14 @@ TEST(GemvDependent, CallsBeforeTheWait) {
   }
 }
 
-/// Texts of one kernel, each with one violation.
-std::vector<std::string> makeViolations(const Variant &variant) {
-  compare::KernelText kernel(getText(variant), getName(variant));
-  std::vector<size_t> waits, accesses, parameters;
-  for (size_t line = 0; line < kernel.size(); ++line) {
-    const std::optional<Statement> &statement = kernel[line];
-    if (!statement)
-      continue;
-    if (statement->is("griddepcontrol.wait"))
-      waits.push_back(line);
-    else if (!waits.empty() &&
-             (statement->is("ld.global") || statement->is("st.global") || statement->is("atom")))
-      accesses.push_back(line);
-    else if (statement->is("ld.param") && statement->last().find("param_0]") != std::string::npos)
-      parameters.push_back(line);
-  }
-  std::vector<std::string> lines;
-  const std::string whole = kernel.str();
-  for (StringRef line : llvm::split(whole, '\n'))
-    lines.push_back(line.str());
-  std::vector<std::string> texts;
-  auto add = [&](llvm::function_ref<void(std::vector<std::string> &)> change) {
-    std::vector<std::string> changed = lines;
-    change(changed);
-    texts.push_back(llvm::join(changed, "\n"));
-  };
-  auto removeWaits = [&](std::vector<std::string> &changed) {
-    for (size_t line : waits)
-      changed[line].clear();
-  };
-  add(removeWaits);
-  for (size_t line : waits) {
-    add([&](auto &changed) { changed[line].clear(); });
-    // Some threads do not wait.
-    add([&](auto &changed) {
-      changed[line] =
-          "{ .reg .pred %some; .reg .b32 %own; mov.u32 %own, %tid.x; setp.lt.u32 %some, "
-          "%own, 32; @%some griddepcontrol.wait; }";
-    });
-    add([&](auto &changed) {
-      changed[line] = "{ .reg .b64 %to; ld.param.b64 %to, [" + getName(variant) +
-                      "_param_2]; st.global.b16 [%to], 0; } griddepcontrol.wait;";
-    });
-  }
-  for (size_t line : parameters)
-    add([&](auto &changed) {
-      std::string &own = changed[line];
-      own.replace(own.find("param_0]"), 8, "param_1]");
-    });
-  size_t every = std::max<size_t>(1, accesses.size() / 16);
-  for (size_t i = 0; i < accesses.size(); i += every) {
-    size_t line = accesses[i];
-    // The wait is after an access to memory that is not constant.
-    if (kernel[line]->is("ld.global") || kernel[line]->is("st.global"))
-      add([&](auto &changed) {
-        removeWaits(changed);
-        changed[line] += " griddepcontrol.wait;";
-      });
-    if (kernel[line]->is("ld.global"))
-      add([&](auto &changed) {
-        std::string &own = changed[line];
-        own.replace(own.find("ld.global"), 9, "ld.global.nc");
-      });
-  }
-  return texts;
-}
-
 TEST(GemvDependent, ViolationsAreFound) {
   size_t seeded = 0, rejected = 0, caught = 0;
   for (const Variant &variant : variants) {
     std::vector<Case> cases;
     for (uint64_t seed = 0; seed < 8; ++seed)
       cases.push_back(drawCase(variant, 31 * seed + 3));
-    for (const std::string &text : makeViolations(variant)) {
+    for (const std::string &text :
+         compare::makeViolations(getText(variant), getName(variant), /*readsConstants=*/true)) {
       std::string error;
       auto module = ptx::parse(text, error);
       ASSERT_TRUE(module) << error;
