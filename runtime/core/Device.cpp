@@ -28,7 +28,9 @@ void Device::clear(void *memory, int64_t bytes) {
   }
 }
 int64_t Device::writeBytes() const { return std::numeric_limits<int64_t>::max(); }
-void Device::deliver(const void *from, int64_t bytes, Taker take) {
+bool Device::pin(void *, int64_t) { return false; }
+void Device::unpin(void *) {}
+void Device::deliver(const void *from, int64_t bytes, Taker take, Destination) {
   Reading reading(*this, from, bytes);
   take(reading.data);
 }
@@ -58,6 +60,10 @@ void Device::beginRecording(Recording &) {}
 void Device::endRecording(Recording &) {}
 void Device::abandonRecording() {}
 void Device::replay(Recording &) {}
+bool Device::canReplayAhead(const Recording &) const { return false; }
+void Device::replayAhead(Recording &) {}
+tpc_status Device::takeAhead() { return {}; }
+void Device::dropAhead() {}
 uint64_t Device::memoryVersion() const { return 0; }
 std::optional<std::string> Device::pending() const { return std::nullopt; }
 uint64_t Device::workVersion() const { return 0; }
@@ -81,6 +87,9 @@ std::string DeviceKind::assign(const Placement &) const { return ""; }
 DeviceAssignment DeviceKind::assignmentOf(int) const { return {}; }
 std::string DeviceKind::setSharing(bool) const { return ""; }
 void DeviceKind::enableTuning(bool) const {}
+std::optional<std::string> DeviceKind::installedTuning(const std::string &) const {
+  return std::nullopt;
+}
 void DeviceKind::releaseUnused() const {}
 std::vector<std::string> DeviceKind::takeNotes() const { return {}; }
 int32_t DeviceKind::storedType(int32_t dtype, int32_t) const { return dtype; }

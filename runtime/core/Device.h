@@ -119,7 +119,14 @@ public:
   /// Within a step: passes the bytes at `from` to `take`, after all earlier work and before any
   /// later work, now or before the step ends. Each replay of the step repeats this.
   using Taker = std::function<void(const std::byte *data)>;
-  virtual void deliver(const void *from, int64_t bytes, Taker take);
+  /// Returns pinned host memory (`pin`) for the bytes of a delivery; null: there is none.
+  using Destination = std::function<std::byte *()>;
+  /// `destination` may be empty. A device may query it in each step or replay, and copy to the
+  /// memory directly; `take` is then called with that memory.
+  virtual void deliver(const void *from, int64_t bytes, Taker take, Destination destination = {});
+  /// Pins host memory for direct copies until `unpin`. Returns false if the device cannot.
+  virtual bool pin(void *host, int64_t bytes);
+  virtual void unpin(void *host);
   /// Within a step: delivers the best score of each row of logits, as a 64-bit integer with the
   /// order of scores (generate/Score.h). Unused rows, and rows that return their top-scoring
   /// tokens, deliver the minimum integer; the top-scoring tokens stay on the device. Returns false,
@@ -227,6 +234,17 @@ public:
   virtual void abandonRecording();
   /// Within a step: enqueues all recorded work.
   virtual void replay(Recording &recording);
+  /// After a replayed step: whether replayAhead may enqueue the recording. Its inputs must have
+  /// advanced (SamplingRequest::advanced).
+  virtual bool canReplayAhead(const Recording &recording) const;
+  /// Enqueues the recorded work once more as a further step, without waiting. At most
+  /// `maxStepsAhead` such steps are in flight. The next beginStep drops them.
+  virtual void replayAhead(Recording &recording);
+  /// Waits for the earliest of these steps, delivers its results, and returns its errors.
+  virtual tpc_status takeAhead();
+  /// Waits for all of these steps. Their results are not delivered.
+  virtual void dropAhead();
+  static constexpr int64_t maxStepsAhead = 64;
   /// A number that changes whenever memory is freed that recordings may refer to.
   virtual uint64_t memoryVersion() const;
 
@@ -333,6 +351,9 @@ public:
   virtual std::string setSharing(bool shared) const;
   /// Enables or disables tuning by measurement, before the first device is made. Default: enabled.
   virtual void enableTuning(bool enabled) const;
+  /// Returns the result of a pending tuning from the tables that are installed with tpc; nullopt if
+  /// they have none.
+  virtual std::optional<std::string> installedTuning(const std::string &tuningKey) const;
   /// Returns and removes the notes for the user that devices of this process have added since the
   /// last call.
   virtual std::vector<std::string> takeNotes() const;

@@ -35,14 +35,24 @@ struct RowSampling {
 };
 static_assert(sizeof(RowSampling) == 48, "size assumed by kernels and i64 tensors");
 
+/// Step inputs with one element per row, in device memory, that the device advances after sampling:
+/// the step can then run again for the next token. Only rows whose best token is chosen advance.
+struct AdvancedInputs {
+  void *tokens = nullptr; ///< receives the chosen token, at most `lastToken`; null: none advance
+  void *lengths = nullptr, *windowLengths = nullptr;        ///< grow by 1; the second may be null
+  int32_t tokenBytes = 8, lengthBytes = 8, windowBytes = 8; ///< 4 or 8 bytes per element
+  int64_t lastToken = 0;
+};
+
 /// Logits [rows, count] of tokens from `first` on, in device memory. `settings` has one entry per
-/// row, `settingsBytes` apart.
+/// row, `settingsBytes` apart; of rows that advance, positions and tokens of the sequence advance.
 struct SamplingRequest {
   const void *logits;
   int32_t dtype;
   int64_t rows, count, first;
   const RowSampling *settings;
   int64_t settingsBytes;
+  AdvancedInputs advanced = {};
 };
 
 /// Number of bins for the distances of scores from the largest score.

@@ -59,6 +59,7 @@ bool StepCache::isAgreed(const tpc_program &program, int stage, const std::vecto
 
 tpc_status StepCache::run(const tpc_program &program, int stage, const std::vector<int64_t> &env) {
   Device &device = *ctx.device;
+  isReplayed = false;
   Key key{&program, stage, env, ctx.data.inputs, ctx.stateRows, ctx.stateRow, kindOf(ctx.outputs)};
   if (!device.canRecord()) {
     runFunction(key);
@@ -84,8 +85,26 @@ tpc_status StepCache::run(const tpc_program &program, int stage, const std::vect
       work();
   }
   device.replay(*shape.recording);
+  isReplayed = true;
   return device.endStep();
 }
+
+bool StepCache::canRunAhead() const {
+  return isReplayed && ctx.worldSize() == 1 && ctx.device->memoryVersion() == moves &&
+         ctx.state.moves() == stateMoves && ctx.device->canReplayAhead(*shapes.front().recording);
+}
+
+void StepCache::runAhead() {
+  ctx.counters.add(shapes.front().counters);
+  ctx.device->replayAhead(*shapes.front().recording);
+}
+
+void StepCache::takeAhead() {
+  if (tpc_status status = ctx.device->takeAhead(); status.missing)
+    fail(ctx, describe(status, *shapes.front().key.program));
+}
+
+void StepCache::dropAhead() { ctx.device->dropAhead(); }
 
 tpc_status StepCache::runFirst(Key key) {
   Device &device = *ctx.device;

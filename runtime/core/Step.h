@@ -47,6 +47,15 @@ public:
   /// The result is the same on all ranks.
   bool isAgreed(const tpc_program &program, int stage, const std::vector<int64_t> &env,
                 size_t inputs, int64_t stateRows, int64_t stateRow) const;
+  /// Whether the last step was replayed and can run ahead: again, on inputs that it advanced
+  /// itself.
+  bool canRunAhead() const;
+  /// Enqueues such a step. The next step drops those that takeAhead has not taken.
+  void runAhead();
+  /// Waits for the earliest of these steps and delivers its outputs. Fails like runStage.
+  void takeAhead();
+  /// Waits for the steps that remain, without delivering their outputs.
+  void dropAhead();
   /// Drops all recordings. Collective if there is a collective backend: recordings must be
   /// destroyed before its communicators.
   void forget();
@@ -77,6 +86,7 @@ private:
   std::list<Shape> shapes; ///< most recently used first
   uint64_t moves = 0;      ///< Device::memoryVersion at recording
   uint64_t stateMoves = 0; ///< StateMemory::moves at recording
+  bool isReplayed = false; ///< the last step was replayed; it is the first of `shapes`
 };
 
 } // namespace tpc::rt

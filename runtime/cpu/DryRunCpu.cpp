@@ -77,7 +77,7 @@ public:
   void endWrite() override {}
   const std::byte *beginRead(const void *, int64_t) override { return nullptr; }
   void endRead() override {}
-  void deliver(const void *, int64_t, Taker) override {}
+  void deliver(const void *, int64_t, Taker, Destination) override {}
   void beginAccess() override {}
   void endAccess() override {}
   bool computes(int32_t) const override { return true; }

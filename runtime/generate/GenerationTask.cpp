@@ -197,16 +197,20 @@ private:
   }
 
   static void printCounts(const TokenGenerator::Counts &counts) {
-    std::fprintf(stderr,
-                 "%lld tokens in %lld steps; %lld sampling rounds, %lld of them beyond "
-                 "three in a step%s\n",
-                 static_cast<long long>(counts.tokens), static_cast<long long>(counts.steps),
-                 static_cast<long long>(counts.sampler.rounds),
-                 static_cast<long long>(counts.sampler.extra),
-                 counts.bytes ? ("; " + std::to_string(counts.bytes) +
-                                 " bytes of a rank's logits or sampling results were copied")
-                                    .c_str()
-                              : "");
+    std::fprintf(
+        stderr,
+        "%lld tokens in %lld steps; %lld sampling rounds, %lld of them beyond "
+        "three in a step%s%s\n",
+        static_cast<long long>(counts.tokens), static_cast<long long>(counts.steps),
+        static_cast<long long>(counts.sampler.rounds), static_cast<long long>(counts.sampler.extra),
+        counts.bytes ? ("; " + std::to_string(counts.bytes) +
+                        " bytes of a rank's logits or sampling results were copied")
+                           .c_str()
+                     : "",
+        counts.ahead ? ("; " + std::to_string(counts.ahead) + " steps were launched ahead, " +
+                        std::to_string(counts.dropped) + " of them dropped")
+                           .c_str()
+                     : "");
   }
 
   const Manifest &manifest;

@@ -5,6 +5,8 @@
 #include "generate/Windows.h"
 #include "program/Error.h"
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -17,6 +19,7 @@ TokenGenerator::TokenGenerator(Execution &execution, const Manifest &manifest,
                                GenerationLimits limits)
     : execution(execution), theManifest(manifest), theLimits(limits) {
   checkGeneration(manifest, limits);
+  stepsAhead();
 }
 
 void TokenGenerator::generate(std::vector<GenerationRequest> requests, GenerationClient &client,
@@ -48,6 +51,8 @@ void TokenGenerator::generate(std::vector<GenerationRequest> requests, Generatio
   const Counts &made = loops.back()->counts();
   theCounts.steps += made.steps;
   theCounts.tokens += made.tokens;
+  theCounts.ahead += made.ahead;
+  theCounts.dropped += made.dropped;
   int64_t maximum = 0;
   for (const std::unique_ptr<RankLoop> &loop : loops)
     maximum = std::max(maximum, loop->counts().bytes);
@@ -55,6 +60,18 @@ void TokenGenerator::generate(std::vector<GenerationRequest> requests, Generatio
   theCounts.sampler.steps += made.sampler.steps;
   theCounts.sampler.rounds += made.sampler.rounds;
   theCounts.sampler.extra += made.sampler.extra;
+}
+
+int64_t stepsAhead() {
+  static const char *const text = std::getenv("TPC_STEPS_AHEAD");
+  if (!text || !*text)
+    return 8;
+  int64_t steps = -1;
+  const char *end = text + std::strlen(text);
+  if (std::from_chars(text, end, steps).ptr != end || steps < 0 || steps >= Device::maxStepsAhead)
+    throw UserError("TPC_STEPS_AHEAD=" + std::string(text) + ": expected a number from 0 to " +
+                    std::to_string(Device::maxStepsAhead - 1));
+  return steps;
 }
 
 void checkGeneration(const Manifest &manifest, const GenerationLimits &limits) {

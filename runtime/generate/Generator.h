@@ -40,6 +40,9 @@ public:
   struct Counts {
     Sampler::Counts sampler;
     int64_t steps = 0, tokens = 0;
+    /// Steps that were launched before the tokens of earlier steps were read, and how many of them
+    /// were dropped.
+    int64_t ahead = 0, dropped = 0;
     /// Bytes of logits and sampling results that a rank copied from its device to the host: the
     /// maximum over the ranks of this process.
     int64_t bytes = 0;
@@ -52,6 +55,10 @@ private:
   const GenerationLimits theLimits;
   Counts theCounts;
 };
+
+/// Returns the number of steps that a device may be ahead of the host: TPC_STEPS_AHEAD, or 8.
+/// Throws UserError if the value is invalid.
+int64_t stepsAhead();
 
 /// Throws UserError if the program, which must have manifest.generation, cannot generate, or not
 /// with these limits.

@@ -8,14 +8,16 @@
 namespace tpc::rt {
 
 LogitsSink::LogitsSink(const Manifest &manifest)
-    : output(manifest.generation->logits), numInputs(manifest.inputs.size()),
+    : manifest(manifest), output(manifest.generation->logits), numInputs(manifest.inputs.size()),
       dtype(manifest.outputs[static_cast<size_t>(output)].dtype),
       vocabulary(manifest.generation->vocabulary) {}
 
-void LogitsSink::expect(int64_t count, std::vector<int64_t> sampledRows, const Tensor *ofDevice) {
+void LogitsSink::expect(int64_t count, std::vector<int64_t> sampledRows, const Tensor *ofDevice,
+                        bool advancesInputs) {
   rows = count;
   copied = 0;
   samplingInput = ofDevice;
+  advances = advancesInputs;
   parts.clear();
   wanted = std::move(sampledRows);
   kept.clear();
@@ -70,7 +72,7 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
     auto *settings = static_cast<const std::byte *>(ctx.data.inputs[numInputs]) + part->row * bytes;
     if (ctx.device->sample(
             {data, dtype, part->rows, part->count, part->first,
-             reinterpret_cast<const RowSampling *>(settings), bytes},
+             reinterpret_cast<const RowSampling *>(settings), bytes, advancedOf(ctx, *part)},
             [arrived, part = *part](const std::byte *best, const SamplingResult &result) {
               arrived(part.rows * static_cast<int64_t>(sizeof(Ranked))).arrive(part, best, result);
             }))
@@ -109,6 +111,33 @@ std::optional<LogitsSink::Rows> LogitsSink::rowsOf(const Block &block) const {
   if (!ofRows || !ofTokens)
     return std::nullopt;
   return Rows{ofRows->first, ofRows->second, ofTokens->first, ofTokens->second};
+}
+
+AdvancedInputs LogitsSink::advancedOf(const tpc_context &ctx, const Rows &part) const {
+  if (!advances || part.count != vocabulary)
+    return {};
+  const Generation &generation = *manifest.generation;
+  AdvancedInputs made;
+  auto rowsOf = [&](int index, int32_t &bytes) -> void * {
+    auto at = static_cast<size_t>(index);
+    bytes = static_cast<int32_t>(dtypeBytes(manifest.inputs[at].dtype));
+    auto *begin = const_cast<void *>(ctx.data.inputs[at]);
+    return static_cast<std::byte *>(begin) + part.row * bytes;
+  };
+  made.tokens = rowsOf(generation.tokens, made.tokenBytes);
+  made.lengths = rowsOf(generation.lengths, made.lengthBytes);
+  if (generation.windowed)
+    made.windowLengths = rowsOf(generation.windowed->lengths, made.windowBytes);
+  made.lastToken = generation.lastToken;
+  return made;
+}
+
+bool LogitsSink::isChosenOnDevice() const {
+  return kept.size() == wanted.size() &&
+         std::all_of(kept.begin(), kept.end(), [&](const StoredLogits &each) {
+           return each.part >= 0 && each.count == vocabulary &&
+                  samplingOf(wanted[static_cast<size_t>(each.row)]).shown == 0;
+         });
 }
 
 const RowSampling &LogitsSink::samplingOf(int64_t row) const {

@@ -22,8 +22,10 @@ public:
 
   /// Prepares for a step with `rows` rows of logits, of which `wanted` are sampled (ascending).
   /// `samplingInput`: the additional step input with the sampling settings (addSamplingInput); null
-  /// if there is none. The input must not change until tokens are sampled.
-  void expect(int64_t rows, std::vector<int64_t> wanted, const Tensor *samplingInput);
+  /// if there is none. The input must not change until tokens are sampled. `advances`: a device
+  /// that samples advances the inputs, of one token per row.
+  void expect(int64_t rows, std::vector<int64_t> wanted, const Tensor *samplingInput,
+              bool advances = false);
   void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank, const int64_t *global,
             const int64_t *offset, const int64_t *size, const Selection *selection) override;
 
@@ -35,6 +37,8 @@ public:
   void copySums(tpc_context &ctx, size_t piece, float largest, std::span<int64_t> sums);
   void copyScores(tpc_context &ctx, size_t piece, std::span<float> scores);
   const std::vector<int64_t> &wantedRows() const { return wanted; }
+  /// Whether the device has chosen the tokens of all wanted rows, from the whole vocabulary.
+  bool isChosenOnDevice() const;
   /// Number of bytes that this step copied from a device other than the host.
   int64_t copiedBytes() const { return copied; }
 
@@ -58,6 +62,7 @@ private:
     int64_t part; ///< index into `parts`; -1: the scores are in `logits`
   };
   std::optional<Rows> rowsOf(const Block &block) const;
+  AdvancedInputs advancedOf(const tpc_context &ctx, const Rows &part) const;
   void arrive(const Block &block, const std::byte *from);
   void arrive(const Rows &rows, const std::byte *from, const SamplingResult &result);
   const RowSampling &samplingOf(int64_t row) const;
@@ -70,12 +75,14 @@ private:
     SamplingResult result;
     size_t begin; ///< offset of its top-scoring tokens in `largest`
   };
+  const Manifest &manifest;
   const int32_t output;
   const size_t numInputs; ///< number of inputs of the program
   const tpc_dtype dtype;
   const int64_t vocabulary;
   int64_t rows = 0, copied = 0;
   const Tensor *samplingInput = nullptr;
+  bool advances = false;
   std::vector<int64_t> wanted;
   std::vector<SampledRows> parts;
   std::vector<Ranked> largest;

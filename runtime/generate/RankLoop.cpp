@@ -2,6 +2,7 @@
 
 #include "generate/RankLoop.h"
 #include "core/DType.h"
+#include "core/Step.h"
 #include "core/Transport.h"
 #include "generate/ServiceLines.h"
 #include <algorithm>
@@ -167,6 +168,39 @@ void RankLoop::moveWindows(tpc_context &ctx) {
   }
 }
 
+/// Steps launched ahead delay requests that arrive in the meantime, and are useless if a stop id is
+/// sampled. Two suffice unless the host is interrupted.
+constexpr int64_t maxUncertain = 2;
+
+void RankLoop::launchAhead(tpc_context &ctx, const StepItem &item) {
+  if (item.sampled.size() != rowsAhead)
+    return;
+  int64_t most = stepsAhead();
+  if (mode.pollsClient || schedule.mayStop(item))
+    most = std::min(most, maxUncertain);
+  most = std::min(most, schedule.stepsAfter(item));
+  if (windows)
+    most = std::min(most, windows->roomAfter(item.first, item.lengths, item.counts));
+  for (int64_t taken = numAhead > 0; numAhead < most + taken; ++numAhead) {
+    ctx.steps->runAhead();
+    ++theCounts.ahead;
+  }
+}
+
+void RankLoop::dropAhead(tpc_context &ctx) {
+  ctx.steps->dropAhead();
+  theCounts.dropped += std::exchange(numAhead, 0);
+}
+
+std::optional<StepItem> RankLoop::nextItem(tpc_context &ctx) {
+  if (numAhead > 0) {
+    if (std::optional<StepItem> item = schedule.following(*lastTaken))
+      return item;
+    dropAhead(ctx);
+  }
+  return schedule.next();
+}
+
 void RankLoop::runItem(tpc_context &ctx, Execution &execution, GenerationClient *client) {
   const StepItem &item = *current;
   int64_t width = generation.lastOnly ? 1 : item.sequence;
@@ -182,11 +216,25 @@ void RankLoop::runItem(tpc_context &ctx, Execution &execution, GenerationClient 
         wanted.push_back(row * width + (generation.lastOnly ? 0 : i));
   }
   bool isForDevices = nextInputs->tensors.size() > manifest.inputs.size();
+  bool advances = isForDevices && item.sequence == 1 && ctx.worldSize() == 1 && stepsAhead() > 0;
   sink.expect(item.rows() * width, std::move(wanted),
-              isForDevices ? &nextInputs->tensors.back() : nullptr);
-  if (windows)
-    moveWindows(ctx);
-  execution.runRank(ctx, *nextInputs);
+              isForDevices ? &nextInputs->tensors.back() : nullptr, advances);
+  if (numAhead == 0) {
+    if (windows)
+      moveWindows(ctx);
+    execution.runRank(ctx, *nextInputs);
+    rowsAhead =
+        advances && sink.isChosenOnDevice() && ctx.steps->canRunAhead() ? item.sampled.size() : 0;
+    launchAhead(ctx, item);
+  } else {
+    if (windows && !windows->advance(item.first, item.lengths, item.counts).empty())
+      fail(ctx, "internal error: tokens must move before a step that was launched ahead");
+    launchAhead(ctx, item);
+    ctx.steps->takeAhead();
+    --numAhead;
+  }
+  if (numAhead > 0)
+    lastTaken = item;
   ++theCounts.steps;
   if (mode.givesLogits)
     giveLogits(ctx, client);
@@ -306,12 +354,15 @@ bool RankLoop::run(tpc_context &ctx, Execution &execution, GenerationClient *cli
   while (true) {
     bool mayRun = inFlight.size() < static_cast<size_t>(schedule.numGroups());
     if (!current && mayRun) {
+      if (schedule.isIdle())
+        dropAhead(ctx); // before the client waits for requests
       if (hasInput)
         exchangeInput(client);
-      current = schedule.next();
+      current = nextItem(ctx);
     }
     if (current) {
-      nextInputs = &inputsOf(ctx, *current);
+      if (numAhead == 0)
+        nextInputs = &inputsOf(ctx, *current);
       bool isPrepared = execution.isPrepared(*nextInputs);
       // If ranks must agree on the step, they first receive pending tokens, because messages would
       // interleave.

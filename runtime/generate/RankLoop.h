@@ -5,6 +5,11 @@
 // between. The last stage samples as soon as it has logits, and earlier stages receive the tokens
 // when they need them.
 //
+// If the device chooses the tokens and advances the inputs, further steps are launched before the
+// tokens of earlier ones are read, so the device does not wait for the host. When a request ends,
+// the launched steps are used for the other rows; steps without a row in use are dropped. They
+// wrote to the caches only beyond the tokens of a sequence.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_RT_GENERATE_RANKLOOP_H
@@ -45,7 +50,10 @@ private:
   void exchangeInput(GenerationClient *client);
   void readInput(const std::string &text);
   Inputs &inputsOf(const tpc_context &ctx, const StepItem &item);
+  std::optional<StepItem> nextItem(tpc_context &ctx);
   void moveWindows(tpc_context &ctx);
+  void launchAhead(tpc_context &ctx, const StepItem &item);
+  void dropAhead(tpc_context &ctx);
   void runItem(tpc_context &ctx, Execution &execution, GenerationClient *client);
   std::vector<int64_t> sample(tpc_context &ctx, const StepItem &item);
   void finishFirst(GenerationClient *client);
@@ -69,6 +77,11 @@ private:
   Inputs *nextInputs = nullptr;
   std::optional<StepItem> current; ///< next item of the schedule, not yet run
   std::deque<InFlightStep> inFlight;
+  /// Steps that were launched ahead and not taken, the last taken step before them, and the number
+  /// of rows that they sample; 0: no steps may be launched ahead.
+  int64_t numAhead = 0;
+  std::optional<StepItem> lastTaken;
+  size_t rowsAhead = 0;
   std::vector<std::vector<std::byte>> gathered;
   TokenGenerator::Counts theCounts;
 };

@@ -164,6 +164,54 @@ StepItem Schedule::itemOf(const SlotGroup &group, const std::vector<int64_t> &ch
   return item;
 }
 
+int64_t Schedule::stepsAfter(const StepItem &item) const {
+  const SlotGroup &group = groups[static_cast<size_t>(item.group)];
+  int64_t steps = std::numeric_limits<int64_t>::max(), used = 0;
+  for (int64_t i = group.begin; i < group.end; ++i)
+    used += slots[static_cast<size_t>(i)].number.has_value();
+  // A waiting request takes a free slot, or others of the group are in their prompts.
+  if ((used < group.end - group.begin && !waiting.empty()) || used != std::ssize(item.sampled))
+    return 0;
+  for (int64_t row : item.sampled) {
+    const Slot &slot = slots[static_cast<size_t>(item.first + row)];
+    steps = std::min({steps, slot.request.maxNewTokens - slot.generated - 1,
+                      theLimits.capacity - slot.length - 1});
+  }
+  return steps;
+}
+
+bool Schedule::mayStop(const StepItem &item) const {
+  return std::any_of(item.sampled.begin(), item.sampled.end(), [&](int64_t row) {
+    return !slots[static_cast<size_t>(item.first + row)].request.stopIds.empty();
+  });
+}
+
+std::optional<StepItem> Schedule::following(const StepItem &last) {
+  StepItem item;
+  item.group = last.group;
+  item.first = last.first;
+  item.sequence = 1;
+  auto rows = static_cast<size_t>(last.rows());
+  item.ids.assign(rows, 0);
+  item.lengths.assign(rows, 0);
+  item.counts.assign(rows, 0);
+  for (size_t row = 0; row < rows; ++row) {
+    const Slot &slot = slots[static_cast<size_t>(item.first) + row];
+    if (!slot.number)
+      continue;
+    item.lengths[row] = slot.length;
+    if (last.counts[row] == 0)
+      continue;
+    item.ids[row] = slot.token;
+    item.counts[row] = 1;
+    item.sampled.push_back(static_cast<int64_t>(row));
+  }
+  if (item.sampled.empty())
+    return std::nullopt;
+  groups[static_cast<size_t>(item.group)].isInFlight = true;
+  return item;
+}
+
 std::vector<SampledRow> Schedule::rowsOf(const StepItem &item) const {
   std::vector<SampledRow> rows;
   for (int64_t row : item.sampled) {

@@ -69,6 +69,15 @@ public:
   bool isIdle() const { return waiting.empty() && running == 0; }
   /// Returns a step that can run before the unfinished steps end; nullopt if there is none.
   std::optional<StepItem> next();
+  /// Returns how many steps of the same rows may follow `item`, which is not finished, without
+  /// another decision of the schedule. `item` has one token per row.
+  int64_t stepsAfter(const StepItem &item) const;
+  /// Whether a request of the item has stop ids.
+  bool mayStop(const StepItem &item) const;
+  /// Returns the step that follows a finished item of one token per row: the same rows, without the
+  /// requests that have ended. Nullopt if all have ended. Neither prompts nor other rows precede
+  /// it, and no request is admitted.
+  std::optional<StepItem> following(const StepItem &item);
   /// Returns the rows of an item to sample. Valid until the item is finished.
   std::vector<SampledRow> rowsOf(const StepItem &item) const;
   /// Finishes an item. Items of a group are finished in the order in which they were taken.

@@ -35,4 +35,14 @@ std::vector<int64_t> Windows::lengthsOf(int64_t first, const std::vector<int64_t
   return own;
 }
 
+int64_t Windows::roomAfter(int64_t first, const std::vector<int64_t> &lengths,
+                           const std::vector<int64_t> &counts) const {
+  std::vector<int64_t> own = lengthsOf(first, lengths);
+  int64_t room = capacity;
+  for (size_t row = 0; row < own.size(); ++row)
+    if (counts[row] > 0)
+      room = std::min(room, capacity - own[row] - counts[row]);
+  return room;
+}
+
 } // namespace tpc::rt

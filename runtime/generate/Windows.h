@@ -35,6 +35,11 @@ public:
   /// Returns the number of tokens in the caches of these rows, which is the step's input.
   std::vector<int64_t> lengthsOf(int64_t first, const std::vector<int64_t> &lengths) const;
 
+  /// Returns how many more tokens the caches of all rows with a count have room for after a step,
+  /// before tokens must move.
+  int64_t roomAfter(int64_t first, const std::vector<int64_t> &lengths,
+                    const std::vector<int64_t> &counts) const;
+
 private:
   int64_t window, capacity;
   std::vector<int64_t> bases;

@@ -195,6 +195,9 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
   loadedWeights = sources.identity;
 }
 
+// The memory of outputs is pinned for a device of the world.
+Execution::~Execution() { assembler.closeMemory(/*unpins=*/world != nullptr); }
+
 void Execution::run(const std::function<void(tpc_context &)> &fn) {
   auto error = world->run(fn);
   for (const std::string &text : deviceKind().takeNotes())

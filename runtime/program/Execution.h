@@ -33,6 +33,7 @@ public:
   /// failed devices stays allocated until the process ends.
   Execution(const tpc_program &program, const Manifest &manifest, const Options &options,
             std::shared_ptr<Session> session);
+  ~Execution();
 
   bool isRankZero() { return world->local(0).rank == 0; }
   Session *session() { return world->session(); }

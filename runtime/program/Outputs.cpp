@@ -4,12 +4,12 @@
 #include "core/Transport.h"
 #include "program/Error.h"
 #include "program/Inputs.h"
+#include "program/ScatterBox.h"
+#include <algorithm>
 #include <cstring>
 
 namespace tpc::rt {
 namespace {
-
-constexpr int32_t maxBoxRank = OutputAssembler::maxBoxRank;
 
 int64_t product(const int64_t *sizes, int32_t rank) {
   int64_t count = 1;
@@ -18,31 +18,8 @@ int64_t product(const int64_t *sizes, int32_t rank) {
   return count;
 }
 
-/// Copies a dense box into a dense tensor.
-void scatterBox(std::byte *to, const std::byte *from, int32_t rank, const int64_t *global,
-                const int64_t *offset, const int64_t *size, int64_t elementBytes) {
-  // Trailing dimensions that the box covers fully are merged with the one before them.
-  int64_t run = elementBytes;
-  while (rank > 0 && size[rank - 1] == global[rank - 1])
-    run *= size[--rank];
-  if (rank > 0) {
-    int64_t outerRun = global[rank - 1] * run;
-    to += offset[rank - 1] * run;
-    run *= size[--rank];
-    int64_t index[maxBoxRank] = {};
-    int64_t rows = product(size, rank);
-    for (int64_t row = 0; row < rows; ++row, from += run) {
-      int64_t at = 0;
-      for (int32_t d = 0; d < rank; ++d)
-        at = at * global[d] + offset[d] + index[d];
-      std::memcpy(to + at * outerRun, from, run);
-      for (int32_t d = rank; d-- > 0 && ++index[d] == size[d];)
-        index[d] = 0;
-    }
-    return;
-  }
-  std::memcpy(to, from, run);
-}
+/// Maximum number of threads that copy a block from a device.
+constexpr int maxThreads = 8;
 
 /// Packs the selected entries of a block with copies.
 std::vector<std::byte> select(const std::byte *from, int32_t rank, const int64_t *size,
@@ -65,6 +42,11 @@ void OutputAssembler::prepare(const Manifest &program, const SymbolValues &symbo
   manifest = &program;
   holdsRankZero = firstLocal.rank == 0;
   outputs.resize(program.outputs.size());
+  isPinned.resize(program.outputs.size());
+  Device &device = *firstLocal.device;
+  if (!memory)
+    memory.emplace([&device](void *host, int64_t bytes) { return device.pin(host, bytes); },
+                   [&device](void *host) { device.unpin(host); });
   outputBytes.assign(program.outputs.size(), 0);
   delivered = std::make_unique<std::atomic<int64_t>[]>(program.outputs.size());
   contributed.assign(program.grid.numRanks(), std::vector<bool>(program.outputs.size(), false));
@@ -76,8 +58,13 @@ void OutputAssembler::prepare(const Manifest &program, const SymbolValues &symbo
       continue;
     outputs[i].dtype = program.outputs[i].dtype;
     outputs[i].shape = shape;
-    if (outputs[i].data.size() != outputBytes[i] || !outputs[i].data.data())
-      outputs[i].data = Buffer(outputBytes[i]);
+    Buffer &data = outputs[i].data;
+    bool fits = data.data() && data.size() == outputBytes[i];
+    if (fits && (isPinned[i] || device.isHost()))
+      continue;
+    data = {}; // may be reused
+    data = memory->allocate(outputBytes[i]);
+    isPinned[i] = memory->isPinned(data);
   }
 }
 
@@ -111,8 +98,29 @@ void OutputAssembler::take(tpc_context &ctx, int32_t index, const void *data, in
   }
   if (selection)
     block.selection = *selection;
-  ctx.device->deliver(data, held,
-                      [this, &ctx, block](const std::byte *from) { arrive(ctx, block, from); });
+  Device::Destination destination;
+  if (std::optional<int64_t> begin = offsetOf(block))
+    destination = [this, index, begin = *begin]() -> std::byte * {
+      auto at = static_cast<size_t>(index);
+      return holdsRankZero && isPinned[at] ? outputs[at].data.data() + begin : nullptr;
+    };
+  ctx.device->deliver(
+      data, held, [this, &ctx, block](const std::byte *from) { arrive(ctx, block, from); },
+      std::move(destination));
+}
+
+std::optional<int64_t> OutputAssembler::offsetOf(const Block &block) const {
+  const int64_t *global = block.box, *offset = global + block.rank, *size = offset + block.rank;
+  if (block.selection)
+    return std::nullopt;
+  int64_t at = 0, elements = 1;
+  for (int32_t d = 0; d < block.rank; ++d) {
+    if (elements > 1 && size[d] != global[d])
+      return std::nullopt;
+    at = at * global[d] + offset[d];
+    elements *= size[d];
+  }
+  return at * dtypeBytes(manifest->outputs[static_cast<size_t>(block.index)].dtype);
 }
 
 void OutputAssembler::arrive(tpc_context &ctx, const Block &block, const std::byte *from) {
@@ -138,10 +146,13 @@ void OutputAssembler::arrive(tpc_context &ctx, const Block &block, const std::by
   append(from, static_cast<size_t>(block.bytes));
 }
 
-void OutputAssembler::copyBlock(tpc_context &, int32_t index, const std::byte *data, int32_t rank,
-                                const int64_t *global, const int64_t *offset, const int64_t *size) {
+void OutputAssembler::copyBlock(tpc_context &ctx, int32_t index, const std::byte *data,
+                                int32_t rank, const int64_t *global, const int64_t *offset,
+                                const int64_t *size) {
   Tensor &tensor = outputs[index];
-  scatterBox(tensor.data.data(), data, rank, global, offset, size, dtypeBytes(tensor.dtype));
+  int threads = ctx.device->isHost() ? 1 : std::min(ctx.threadsPerRank, maxThreads);
+  scatterBox(tensor.data.data(), data, rank, global, offset, size, dtypeBytes(tensor.dtype),
+             {threads});
   delivered[index].fetch_add(product(size, rank), std::memory_order_relaxed);
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/Context.h"
 #include "program/Manifest.h"
+#include "program/OutputMemory.h"
 #include "program/SizeExpr.h"
 #include <atomic>
 #include <cstddef>
@@ -19,7 +20,8 @@ class OutputAssembler : public OutputSink {
 public:
   static constexpr int32_t maxBoxRank = 16;
 
-  /// Prepares for steps with these sizes. Memory is reused if it fits.
+  /// Prepares for steps with these sizes. Memory is reused if it fits, and pinned if the device of
+  /// `firstLocal` can copy to it directly.
   void prepare(const Manifest &manifest, const SymbolValues &symbols, tpc_context &firstLocal);
 
   void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank, const int64_t *global,
@@ -35,6 +37,12 @@ public:
 
   std::vector<Tensor> &tensors() { return outputs; }
 
+  /// Ends the use of the memory of outputs by devices, before they are destroyed.
+  void closeMemory(bool unpins) {
+    if (memory)
+      memory->close(unpins);
+  }
+
 private:
   /// A delivered block of an output. `rank`: number of dimensions. `box`: global shape, offset and
   /// size, concatenated.
@@ -44,6 +52,8 @@ private:
     int64_t box[3 * maxBoxRank];
     std::optional<Selection> selection;
   };
+  /// Returns where the elements of a block are contiguous in the output, in bytes from its begin.
+  std::optional<int64_t> offsetOf(const Block &block) const;
   void arrive(tpc_context &ctx, const Block &block, const std::byte *from);
   void copyBlock(tpc_context &ctx, int32_t index, const std::byte *data, int32_t rank,
                  const int64_t *global, const int64_t *offset, const int64_t *size);
@@ -51,7 +61,9 @@ private:
 
   const Manifest *manifest = nullptr;
   bool holdsRankZero = false;
+  std::optional<OutputMemory> memory;
   std::vector<Tensor> outputs;
+  std::vector<bool> isPinned; ///< by output
   std::vector<int64_t> outputBytes;
   /// Number of elements received, by output.
   std::unique_ptr<std::atomic<int64_t>[]> delivered;

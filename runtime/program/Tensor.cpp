@@ -73,8 +73,17 @@ Buffer Buffer::borrow(const void *data, int64_t bytes) {
   return buffer;
 }
 
+Buffer Buffer::lend(std::byte *data, int64_t bytes,
+                    std::function<void(const std::byte *)> release) {
+  Buffer buffer = borrow(data, bytes);
+  buffer.memory.get_deleter().release = std::move(release);
+  return buffer;
+}
+
 void Buffer::Free::operator()(std::byte *p) const {
-  if (owns)
+  if (release)
+    release(p);
+  else if (owns)
     std::free(p);
 }
 

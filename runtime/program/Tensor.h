@@ -6,6 +6,7 @@
 #include "tpc/runtime.h"
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,9 @@ public:
   explicit Buffer(int64_t bytes);
   /// Refers to memory that outlives the buffer, and is only read.
   static Buffer borrow(const void *data, int64_t bytes);
+  /// Refers to memory that is valid until the buffer is destroyed, which calls `release`.
+  static Buffer lend(std::byte *data, int64_t bytes,
+                     std::function<void(const std::byte *data)> release);
   std::byte *data() const { return memory.get(); }
   int64_t size() const { return bytes; }
 
@@ -45,6 +49,7 @@ private:
     explicit Free(bool owns) : owns(owns) {}
     void operator()(std::byte *p) const;
     bool owns;
+    std::function<void(const std::byte *)> release;
   };
   std::unique_ptr<std::byte, Free> memory;
   int64_t bytes = 0;

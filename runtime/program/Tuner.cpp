@@ -102,7 +102,8 @@ void Tuner::tunePending(
     int local = ranks[turn++ % ranks.size()] - firstRank;
     if (local >= 0 && local < world.numLocal()) {
       const std::string *cached = cache.find(tuningKey);
-      tunings[static_cast<size_t>(local)].push_back({tuningKey, cached ? *cached : ""});
+      tunings[static_cast<size_t>(local)].push_back(
+          {tuningKey, cached ? *cached : deviceKind().installedTuning(tuningKey).value_or("")});
     }
     ++at;
   }

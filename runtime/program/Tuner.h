@@ -2,8 +2,9 @@
 //
 // Devices may select algorithms by measurement (core/Device.h), such as those of matmuls on GPUs.
 // Before a step of new sizes, a dry run lists its pending tunings (EstimateMemory.h). For each
-// tuning, one of the ranks that need it reads the result from the cache or measures it. All of
-// these ranks apply the result before any of them starts the step.
+// tuning, one of the ranks that need it reads the result from the cache, or from the tables that
+// are installed with tpc, or measures it. All of these ranks apply the result before any of them
+// starts the step.
 //
 //===----------------------------------------------------------------------===//
 

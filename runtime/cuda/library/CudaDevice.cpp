@@ -43,10 +43,8 @@ CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
       attentions(driver, queue.stream, !measures),
       appending(queue, appendKernels, appendKernelNames, "add to caches"),
       sampling(queue, samplingKernels, samplingKernelNames, "choose tokens"), expertKernels(queue),
-      bins(driver, binsBytes), envUpload(queue), statusRead(driver), pinnedMemory(driver),
-      delivered(pinnedMemory), stepReached(driver) {
-  statusRead.reserve(sizeof(tpc_status));
-}
+      bins(driver, binsBytes), envUpload(queue), stepResults(queue), pinnedMemory(driver),
+      delivered(pinnedMemory), stepReached(driver) {}
 
 CudaDevice::~CudaDevice() {
   try {
@@ -57,10 +55,15 @@ CudaDevice::~CudaDevice() {
   }
 }
 
-void CudaDevice::enter() {
+void CudaDevice::enterContext() {
   queue.enter();
   if (pendingError)
     std::rethrow_exception(std::exchange(pendingError, nullptr));
+}
+
+void CudaDevice::enter() {
+  enterContext();
+  copyOutputs();
 }
 
 void *CudaDevice::allocate(int64_t bytes) {

@@ -20,6 +20,7 @@
 #include "cuda/library/NcclMemory.h"
 #include "cuda/library/Pinned.h"
 #include "cuda/library/Queue.h"
+#include "cuda/library/StepResults.h"
 #include "cuda/library/Transfers.h"
 #include <exception>
 #include <list>
@@ -39,6 +40,7 @@ public:
     if (exec)
       driver.cuGraphExecDestroy(std::exchange(exec, nullptr));
     deliveries.clear();
+    results.clear();
   }
 
   const Driver &driver;
@@ -51,7 +53,8 @@ public:
     Device::Taker take;
   };
   std::vector<Delivery> deliveries;
-  uint64_t operations = 0; ///< number of collective operations
+  std::vector<StepResult> results; ///< copied after each launch
+  uint64_t operations = 0;         ///< number of collective operations
   std::shared_ptr<const InFlightOperations::Calls> calls;
 };
 
@@ -90,7 +93,9 @@ public:
   void endWrite() override;
   const std::byte *beginRead(const void *from, int64_t bytes) override;
   void endRead() override {}
-  void deliver(const void *from, int64_t bytes, Taker take) override;
+  void deliver(const void *from, int64_t bytes, Taker take, Destination destination) override;
+  bool pin(void *host, int64_t bytes) override;
+  void unpin(void *host) override;
   void beginAccess() override;
   void endAccess() override;
   void *map(void *data, int64_t bytes, Use use) override;
@@ -133,6 +138,10 @@ public:
   void endRecording(Recording &recording) override;
   void abandonRecording() override;
   void replay(Recording &recording) override;
+  bool canReplayAhead(const Recording &recording) const override;
+  void replayAhead(Recording &recording) override;
+  tpc_status takeAhead() override;
+  void dropAhead() override;
   uint64_t memoryVersion() const override;
 
   std::optional<std::string> pending() const override { return queue.inFlight.pending(); }
@@ -144,7 +153,14 @@ private:
 
   /// Makes this device current for the calling thread. Throws the pending error of an earlier call
   /// that could not throw.
+  void enterContext();
+  /// The same, before work that may overwrite outputs of the step.
   void enter();
+  void copyNow(StepResult result);
+  /// Copies outputs now that would be copied after the step.
+  void copyOutputs();
+  /// Enqueues the graph of a recording.
+  void launch(CudaRecording &recording);
   void upload(Address to, const std::byte *from, int64_t bytes);
 
   /// Pinned memory that is being copied to the GPU, and an event after the copy.
@@ -224,7 +240,8 @@ private:
   Upload envUpload;
 
   // State of a step: delivered outputs, their memory, and whether the host was involved.
-  Pinned statusRead;
+  StepResults stepResults;
+  std::vector<StepResult> results;
   PinnedMemory pinnedMemory;
   Arena delivered;
   std::vector<CudaRecording::Delivery> deliveries;

@@ -5,6 +5,7 @@
 #include "cuda/Interface.h"
 #include "cuda/library/CudaDevice.h"
 #include "cuda/library/DryRunLibraries.h"
+#include "cuda/library/InstalledTunings.h"
 #include "cuda/library/Notes.h"
 #include <algorithm>
 #include <cstdlib>
@@ -53,6 +54,9 @@ public:
   MemoryUse &use() const override { return DryRunMemory::ofThread().use; }
   std::vector<std::string> takeNotes() const override { return cuda::takeNotes(); }
   void enableTuning(bool enabled) const override { measures = enabled; }
+  std::optional<std::string> installedTuning(const std::string &tuningKey) const override {
+    return InstalledTunings::ofLibrary().find(tuningKey);
+  }
   std::string communication() const override { return nccl ? nccl->describe() : "the host"; }
   int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const override {
     return k * n * sizeOf(dtype);

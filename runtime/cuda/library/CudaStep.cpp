@@ -3,7 +3,10 @@
 // A recording is a CUDA graph of all work that one step enqueues after its inputs have arrived.
 // Data that changes between replays is at fixed addresses: inputs, env and status are written
 // before the launch, and arguments of attention have separate slots. Graph nodes copy outputs to
-// pinned memory; the end of the step delivers them.
+// pinned memory; the end of the step delivers them. Sampled tokens are copied after the graph.
+//
+// A step that samples may advance its inputs (AdvanceInputs.h). The graph can then be launched
+// again without the host. The results of these steps have separate pinned memory (StepResults.h).
 //
 // Streams are captured in thread-local mode: other ranks of the process are unaffected. The first
 // step of a shape does all loading, connecting and allocating, so that none of it happens during a
@@ -12,6 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/DType.h"
+#include "cuda/library/AdvanceInputs.h"
 #include "cuda/library/AppendKernels.h"
 #include "cuda/library/CopyRows.h"
 #include "cuda/library/CudaDevice.h"
@@ -31,7 +35,8 @@ namespace tpc::rt::cuda {
 //===----------------------------------------------------------------------===//
 
 void CudaDevice::beginStep(const std::vector<int64_t> &values) {
-  enter();
+  enterContext();
+  dropAhead();
   auto bytes = static_cast<int64_t>(values.size() * sizeof(int64_t));
   if (!gpuEnv || values.size() > env.size()) {
     queue.synchronize(); // the old block is in use until all work is done
@@ -40,6 +45,7 @@ void CudaDevice::beginStep(const std::vector<int64_t> &values) {
   }
   attentions.beginStep();
   deliveries.clear();
+  results.clear();
   hostParticipates = false;
   numSampled = 0;
   env = values;
@@ -221,8 +227,12 @@ bool CudaDevice::sample(const SamplingRequest &request, SamplingConsumer take) {
   sampling.run(kernel, launch, request.rows * sizes.slices);
   SamplingResult made{static_cast<const int64_t *>(pointerTo(launch.largest)),
                       static_cast<const float *>(pointerTo(launch.scores))};
-  deliver(pointerTo(launch.best), sizes.best,
-          [take = std::move(take), made](const std::byte *best) { take(best, made); });
+  if (request.advanced.tokens) {
+    AdvanceInputsLaunch advance(request, launch.best);
+    sampling.run(advanceInputsName, advance, advance.blocks());
+  }
+  results.push_back({launch.best, sizes.best,
+                     [take = std::move(take), made](const std::byte *best) { take(best, made); }});
   return true;
 }
 
@@ -253,35 +263,69 @@ void PinnedMemory::release(void *memory) {
   driver.cuMemFreeHost(memory);
 }
 
-void CudaDevice::deliver(const void *from, int64_t bytes, Taker take) {
+bool CudaDevice::pin(void *host, int64_t bytes) {
+  enterContext();
+  return driver.cuMemHostRegister_v2(host, static_cast<size_t>(bytes), portable) == success;
+}
+
+// Destructors call this.
+void CudaDevice::unpin(void *host) {
+  driver.cuCtxSetCurrent(queue.context);
+  driver.cuMemHostUnregister(host);
+}
+
+// If no work follows in the step, outputs are copied after its graph: the graph does not contain
+// the address, so results may be at other addresses in each step. Work of collective backends does
+// not enter through this object.
+void CudaDevice::deliver(const void *from, int64_t bytes, Taker take, Destination destination) {
+  if (destination && !backend) {
+    enterContext();
+    results.push_back({addressOf(from), bytes, std::move(take), std::move(destination), true});
+    return;
+  }
   enter();
-  auto *to = static_cast<std::byte *>(delivered.push(bytes));
+  copyNow({addressOf(from), bytes, std::move(take)});
+}
+
+void CudaDevice::copyNow(StepResult result) {
+  auto *to = static_cast<std::byte *>(delivered.push(result.bytes));
   if (!to)
     throw std::bad_alloc();
-  if (bytes > 0)
-    driver.check(
-        driver.cuMemcpyDtoHAsync_v2(to, addressOf(from), static_cast<size_t>(bytes), queue.stream),
-        "to copy to the host");
+  if (result.bytes > 0)
+    driver.check(driver.cuMemcpyDtoHAsync_v2(to, result.from, static_cast<size_t>(result.bytes),
+                                             queue.stream),
+                 "to copy to the host");
   InFlightOperations::add(driver, queue.stream, "a copy to the host");
-  deliveries.push_back({to, std::move(take)});
+  deliveries.push_back({to, std::move(result.take)});
+}
+
+void CudaDevice::copyOutputs() {
+  auto isFrame = [](const StepResult &each) { return each.isFrame; };
+  if (std::none_of(results.begin(), results.end(), isFrame))
+    return;
+  std::vector<StepResult> all = std::exchange(results, {});
+  for (StepResult &each : all)
+    if (each.isFrame)
+      copyNow(std::move(each));
+    else
+      results.push_back(std::move(each));
 }
 
 tpc_status CudaDevice::endStep() {
-  enter();
+  enterContext();
   if (transfers && !replayed)
     transfers->join();
-  driver.check(driver.cuMemcpyDtoHAsync_v2(statusRead.data(), status.address, sizeof(tpc_status),
-                                           queue.stream),
-               "to copy to the host");
+  const std::vector<StepResult> &copied = replayed ? replayed->results : results;
+  stepResults.enqueue(copied, status.address, /*isAhead=*/false);
   InFlightOperations::add(driver, queue.stream, "a copy to the host");
   queue.synchronize();
   for (const auto &[data, take] : replayed ? replayed->deliveries : deliveries)
     take(data);
+  tpc_status met = stepResults.take();
   replayed = nullptr;
   deliveries.clear();
+  results.clear();
   delivered.clear();
-  tpc_status met = {};
-  std::memcpy(&met, statusRead.data(), sizeof(met));
   return met;
 }
 
@@ -319,7 +363,7 @@ void CudaDevice::beginRecording(Recording &recording) {
 }
 
 void CudaDevice::endRecording(Recording &recording) {
-  enter();
+  enterContext();
   auto &own = static_cast<CudaRecording &>(recording);
   if (transfers)
     transfers->join();
@@ -330,6 +374,7 @@ void CudaDevice::endRecording(Recording &recording) {
   driver.check(result, "to make a graph of a step");
   attentions.endRecording();
   own.deliveries = std::exchange(deliveries, {});
+  own.results = std::exchange(results, {});
   own.calls = queue.inFlight.endRecording();
   if (backend) {
     own.operations = backend->endRecording();
@@ -351,14 +396,50 @@ void CudaDevice::abandonRecording() {
   }
 }
 
-void CudaDevice::replay(Recording &recording) {
-  enter();
-  auto &own = static_cast<CudaRecording &>(recording);
+void CudaDevice::launch(CudaRecording &recording) {
+  enterContext();
   if (backend)
-    backend->replay(own.operations);
-  driver.check(driver.cuGraphLaunch(own.exec, queue.stream), "to launch the graph of a step");
-  queue.inFlight.replay(own.calls, backend ? backend->numberReached(own.operations) : nullptr);
+    backend->replay(recording.operations);
+  driver.check(driver.cuGraphLaunch(recording.exec, queue.stream), "to launch the graph of a step");
+  queue.inFlight.replay(recording.calls,
+                        backend ? backend->numberReached(recording.operations) : nullptr);
+}
+
+void CudaDevice::replay(Recording &recording) {
+  auto &own = static_cast<CudaRecording &>(recording);
+  launch(own);
   replayed = &own;
+}
+
+bool CudaDevice::canReplayAhead(const Recording &recording) const {
+  auto &own = static_cast<const CudaRecording &>(recording);
+  auto isFrame = [](const StepResult &each) { return each.isFrame; };
+  return own.exec && own.deliveries.empty() && !own.results.empty() && !backend &&
+         std::none_of(own.results.begin(), own.results.end(), isFrame);
+}
+
+void CudaDevice::replayAhead(Recording &recording) {
+  auto &own = static_cast<CudaRecording &>(recording);
+  if (!stepResults.inFlight())
+    stepResults.reserve(own.results, maxStepsAhead);
+  launch(own);
+  stepResults.enqueue(own.results, status.address, /*isAhead=*/true);
+}
+
+tpc_status CudaDevice::takeAhead() {
+  enterContext();
+  tpc_status met = stepResults.take();
+  if (!stepResults.inFlight())
+    queue.inFlight.clear();
+  return met;
+}
+
+void CudaDevice::dropAhead() {
+  if (!stepResults.inFlight())
+    return;
+  enterContext();
+  queue.synchronize();
+  stepResults.drop();
 }
 
 //===----------------------------------------------------------------------===//

@@ -104,6 +104,8 @@ constexpr int programmaticSerialization = 6, kernelNode = 0;
   FUNCTION(cuMemFree_v2, (Address))                                                                \
   FUNCTION(cuMemHostAlloc, (void **, size_t, unsigned))                                            \
   FUNCTION(cuMemFreeHost, (void *))                                                                \
+  FUNCTION(cuMemHostRegister_v2, (void *, size_t, unsigned))                                       \
+  FUNCTION(cuMemHostUnregister, (void *))                                                          \
   FUNCTION(cuMemcpyHtoDAsync_v2, (Address, const void *, size_t, Stream))                          \
   FUNCTION(cuMemcpyDtoHAsync_v2, (void *, Address, size_t, Stream))                                \
   FUNCTION(cuMemcpyDtoDAsync_v2, (Address, Address, size_t, Stream))                               \

@@ -386,7 +386,7 @@ std::string samplingKernels() {
   add("f32", "f32", 4, "");
   add("f16", "b16", 2, "  cvt.f32.f16 %sN, %hN;\n");
   add("bf16", "b16", 2, "  mov.b32 %r0, {0, %hN};\n  mov.b32 %sN, %r0;\n");
-  return all + sumBinsKernel();
+  return all + sumBinsKernel() + advanceInputsKernel();
 }
 
 } // namespace tpc::rt::cuda

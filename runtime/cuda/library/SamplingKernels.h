@@ -4,6 +4,7 @@
 #define TPC_RT_CUDA_LIBRARY_SAMPLINGKERNELS_H
 
 #include "core/SamplingRequest.h"
+#include "cuda/library/AdvanceInputs.h"
 #include "cuda/library/SumBins.h"
 #include <string>
 
@@ -11,8 +12,8 @@ namespace tpc::rt::cuda {
 
 /// Returns the PTX of all sampling kernels, for all supported GPUs.
 std::string samplingKernels();
-inline constexpr const char *samplingKernelNames[] = {"tpc_choose_f32", "tpc_choose_f16",
-                                                      "tpc_choose_bf16", sumBinsName};
+inline constexpr const char *samplingKernelNames[] = {
+    "tpc_choose_f32", "tpc_choose_f16", "tpc_choose_bf16", sumBinsName, advanceInputsName};
 
 /// Returns the kernel's name for logits of a type; null if there is none.
 const char *samplingKernel(int32_t dtype);

@@ -326,6 +326,138 @@ TEST(Schedule, SequencesAreIndependent) {
   }
 }
 
+/// A device that runs the steps that follow an item before the host has its tokens: sequences go on
+/// after stop ids, and rows of ended requests too.
+class AheadDevice {
+public:
+  explicit AheadDevice(Caches &caches) : caches(caches) {}
+  void begin(const StepItem &item) { next = item, tokens.clear(), run(); }
+  /// Runs the step that follows the last one that ran.
+  void run() {
+    caches.run(next);
+    tokens.push_back(caches.sample(next));
+    for (size_t i = 0; i < next.sampled.size(); ++i) {
+      auto row = static_cast<size_t>(next.sampled[i]);
+      next.ids[row] = tokens.back()[i].token;
+      ++next.lengths[row];
+    }
+  }
+  /// Returns the tokens of the earliest step, of the rows of `item`.
+  std::vector<SampledToken> take(const StepItem &item) {
+    std::vector<SampledToken> own;
+    for (int64_t row : item.sampled) {
+      auto at = std::find(next.sampled.begin(), next.sampled.end(), row) - next.sampled.begin();
+      own.push_back(tokens.front().at(static_cast<size_t>(at)));
+    }
+    tokens.pop_front();
+    return own;
+  }
+  void drop() { tokens.clear(); }
+  int64_t inFlight() const { return std::ssize(tokens); }
+  /// Whether no row of the steps has ended.
+  bool hasRowsOf(const StepItem &item) const { return item.sampled == next.sampled; }
+
+private:
+  Caches &caches;
+  StepItem next;
+  std::deque<std::vector<SampledToken>> tokens;
+};
+
+/// Random requests, with steps that run ahead of the schedule: tokens are the same as alone.
+TEST(Schedule, StepsMayRunAhead) {
+  int64_t followed = 0, dropped = 0, shrunk = 0;
+  for (uint32_t seed = 0; seed < 500; ++seed) {
+    std::mt19937 random(seed);
+    auto draw = [&](int64_t from, int64_t count) {
+      return from + static_cast<int64_t>(random()) % count;
+    };
+    GenerationLimits limits{draw(1, 5), draw(8, 20), draw(1, 6)};
+    Schedule schedule(limits, 1, false, random() % 2);
+    Caches caches(limits);
+    AheadDevice device(caches);
+    std::vector<GenerationRequest> requests;
+    std::map<uint64_t, Ids> made;
+    std::set<uint64_t> cancelled;
+    std::optional<StepItem> last;
+    while (requests.size() < 20 || !schedule.isIdle()) {
+      if (requests.size() < 20 && random() % 12 == 0) {
+        Ids ids(1 + random() % static_cast<uint64_t>(limits.capacity));
+        for (int64_t &id : ids)
+          id = draw(0, 97);
+        requests.push_back(requestOf(ids, draw(1, 15)));
+        if (random() % 2)
+          requests.back().stopIds = {draw(0, 30), draw(30, 30), draw(60, 37), 3};
+        schedule.add(requests.back());
+      }
+      if (!requests.empty() && random() % 60 == 0) {
+        cancelled.insert(random() % requests.size());
+        schedule.cancel(*cancelled.rbegin());
+      }
+      std::optional<StepItem> item;
+      if (device.inFlight() > 0 && !(item = schedule.following(*last))) {
+        dropped += device.inFlight();
+        device.drop();
+      }
+      followed += item.has_value();
+      shrunk += item && item->sampled.size() < last->sampled.size();
+      if (!item && !(item = schedule.next()))
+        continue;
+      if (device.inFlight() == 0)
+        device.begin(*item);
+      if (item->sequence == 1)
+        for (int64_t steps = std::min(draw(0, 6), schedule.stepsAfter(*item));
+             device.inFlight() <= steps && device.hasRowsOf(*item);)
+          device.run();
+      schedule.finish(*item, device.take(*item));
+      last = item;
+      for (const GenerationEvent &event : schedule.takeEvents())
+        if (!event.finish)
+          made[event.request].push_back(event.token);
+    }
+    for (uint64_t number = 0; number < requests.size(); ++number) {
+      const GenerationRequest &request = requests[number];
+      Ids wanted = expectedOf(request.ids, request.maxNewTokens, request.stopIds, limits.capacity);
+      if (cancelled.contains(number))
+        wanted.resize(std::min(wanted.size(), made[number].size()));
+      EXPECT_EQ(made[number], wanted) << "request " << number << ", seed " << seed;
+    }
+  }
+  EXPECT_GT(followed, 1000);
+  EXPECT_GT(dropped, 100);
+  EXPECT_GT(shrunk, 40);
+}
+
+TEST(Schedule, StepsAheadEndBeforeTheScheduleDecides) {
+  Schedule schedule({2, 12, 8}, 1, false);
+  schedule.add(requestOf({1, 2, 3}, 5));
+  schedule.finish(*schedule.next(), std::vector<SampledToken>{{1, false}});
+  auto item = schedule.next();
+  EXPECT_EQ(schedule.stepsAfter(*item), 3); // this is the second of five tokens
+  EXPECT_FALSE(schedule.mayStop(*item));
+  schedule.add(requestOf({1, 2, 3, 4, 5, 6}, 50));
+  EXPECT_EQ(schedule.stepsAfter(*item), 0) << "a prompt waits for the free slot";
+  schedule.finish(*item, std::vector<SampledToken>{{1, false}});
+  item = schedule.next();
+  EXPECT_EQ(item->first, 1);
+  schedule.finish(*item, std::vector<SampledToken>{{1, false}});
+  item = schedule.next();
+  schedule.add(requestOf({1}, 50));
+  EXPECT_EQ(item->sampled, (Ids{0, 1}));
+  EXPECT_EQ(schedule.stepsAfter(*item), 2) << "no slot is free";
+  schedule.finish(*item, std::vector<SampledToken>(2, {1, false}));
+  item = schedule.following(*item);
+  EXPECT_EQ(item->sampled, (Ids{0, 1}));
+  EXPECT_FALSE(schedule.next()) << "its tokens are pending";
+  schedule.finish(*item, std::vector<SampledToken>{{1, false}, {2, true}});
+  item = schedule.following(*item);
+  EXPECT_EQ(item->sampled, (Ids{0})) << "the other request has ended";
+  EXPECT_EQ(item->rows(), 2);
+  EXPECT_EQ(item->counts, (Ids{1, 0}));
+  schedule.finish(*item, std::vector<SampledToken>{{1, false}});
+  EXPECT_FALSE(schedule.following(*item));
+  EXPECT_TRUE(schedule.next()) << "the waiting prompt";
+}
+
 TEST(Schedule, SeenTokensAreDistinct) {
   Schedule schedule({1, 20, 8}, 1, false);
   schedule.add(requestOf({5, 6, 5}));

@@ -39,6 +39,8 @@ public:
       // Other entries must not be visible.
       std::fill(own.begin() + move.count, own.end(), -1);
     }
+    if (int64_t room = windows.roomAfter(first, lengths, counts); first % 2 == 0)
+      expectRoom(room, first, lengths, counts);
     Tokens held = windows.lengthsOf(first, lengths);
     for (size_t row = 0; row < lengths.size(); ++row) {
       Tokens &own = memory[static_cast<size_t>(first) + row];
@@ -50,6 +52,23 @@ public:
         for (int64_t back = 0; back < std::min(window, lengths[row] + i + 1); ++back)
           ASSERT_EQ(own[static_cast<size_t>(held[row] + i - back)], lengths[row] + i - back);
       }
+    }
+  }
+
+  /// `room` more steps of one token in the same rows move nothing; one more does.
+  void expectRoom(int64_t room, int64_t first, Tokens lengths, const Tokens &counts) const {
+    Windows later = windows;
+    Tokens next(counts);
+    for (size_t row = 0; row < counts.size(); ++row)
+      next[row] = counts[row] > 0;
+    if (std::count(next.begin(), next.end(), 1) == 0)
+      return;
+    for (int64_t step = 0; step <= room; ++step) {
+      for (size_t row = 0; row < counts.size(); ++row)
+        lengths[row] += step == 0 ? counts[row] : next[row];
+      Tokens before = later.lengthsOf(first, lengths);
+      later.advance(first, lengths, next);
+      EXPECT_EQ(later.lengthsOf(first, lengths) == before, step < room) << step << " of " << room;
     }
   }
 

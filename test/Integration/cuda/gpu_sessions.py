@@ -106,6 +106,19 @@ def same_outputs(shard):
         assert "closed" in str(error_of(call))
 
 
+def large_results(shard):
+    """Results of more than 1 MiB, of which the caller keeps all, then few, and all at the end."""
+    many = [MODEL.inputs(9, 64, seed=seed) for seed in range(4)]
+    wanted = [MODEL.expected(given) for given in many]
+    with on_gpus(shard) as session:
+        kept = [(seed, session.run(many[seed])["logits"]) for seed in (0, 1, 2, 3, 0, 1, 2)]
+        del kept[1:5]
+        gc.collect()
+        kept += [(seed, session.run(many[seed])["logits"]) for seed in (3, 2, 0)]
+    for seed, logits in kept:
+        assert reference.difference(logits, wanted[seed]).relative <= reference.TOLERANCE
+
+
 def every_option(folder):
     covered = session_options.check(Path(folder), "cuda")
     assert covered == set(compiler.option_names()), covered

@@ -66,6 +66,7 @@ HALF_STEPS, HALF_SEEDS, HALF_TOLERANCE = (
 PAIRS = {
     "cuMemAlloc_v2": "cuMemFree_v2",
     "cuMemHostAlloc": "cuMemFreeHost",
+    "cuMemHostRegister_v2": "cuMemHostUnregister",
     "cuStreamCreate": "cuStreamDestroy_v2",
     "cuEventCreate": "cuEventDestroy_v2",
     "cuModuleLoadDataEx": "cuModuleUnload",

@@ -10,6 +10,7 @@ import shutil
 import numpy as np
 import pytest
 
+from harness import BUILD
 from harness import run as harness_run
 from models import COMMITTED, FAMILIES
 from matmul_trace import is_whole, ranks_of, wrong
@@ -108,6 +109,31 @@ def test_measurements_are_stored(step, tmp_path):
     kept = (cache / "measured").read_bytes()
     ranks, _ = step("tp2", "--deterministic", cache=cache, TPC_SIM_NAME="Other")
     assert not any(rank.measured for rank in ranks) and (cache / "measured").read_bytes() == kept
+
+
+def test_installed_tables(step, tmp_path):
+    """Without a cache, results come from the tables next to the library, whatever the driver's
+    version. The user's cache comes first, and invalid results are measured again.
+    """
+    cache, library = tmp_path / "cache", tmp_path / "installed" / "lib"
+    first, _ = step("tp2", cache=cache)
+    lines = (cache / "measured").read_text().splitlines()[1:-1]
+    assert all(", driver 13000, " in line for line in lines)
+    library.mkdir(parents=True)
+    shutil.copy(BUILD / "lib" / "libtpc_cuda.so", library)
+    table = tmp_path / "installed" / "share" / "tpc" / "tunings" / "gpu.txt"
+    table.parent.mkdir(parents=True)
+    table.write_text("".join(line + "\n" for line in lines))
+    for driver in (13000, 12080):
+        env = {"TPC_RUNTIME_DIR": library, "TPC_SIM_DRIVER": driver}
+        ranks, output = step("tp2", **env)
+        assert not any(rank.measured for rank in ranks) and "note:" not in output
+        assert check_agreement(ranks)[0] == check_agreement(first)[0]
+    assert any(rank.measured for rank in step("tp2", **env, TPC_SIM_NAME="Toy")[0])
+    # The table has wrong results, the cache has right ones.
+    table.write_text("".join(line.partition("\t")[0] + "\tnothing\n" for line in lines))
+    assert not any(rank.measured for rank in step("tp2", cache=cache, TPC_RUNTIME_DIR=library)[0])
+    assert any(rank.measured for rank in step("tp2", TPC_RUNTIME_DIR=library)[0])
 
 
 def test_damaged_caches_are_replaced(step, tmp_path):

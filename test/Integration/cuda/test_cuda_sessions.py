@@ -76,6 +76,18 @@ def test_results_in_any_order_of_events(passes, seed):
     passes("same_outputs", "tp2", TPC_SIM_SEED=str(seed))
 
 
+@pytest.mark.parametrize("shard", ["tp1", pytest.param("tp2", marks=long)])
+def test_large_results_are_copied_into_their_arrays(passes, tmp_path, shard):
+    """The first array is not pinned, the next four are, and are reused once the caller has freed
+    them. Nothing stays pinned. Parts of several ranks are not copied directly.
+    """
+    trace = tmp_path / "trace"
+    passes("large_results", shard, TPC_SIM_TRACE=str(trace))
+    calls = [line.split()[2] for line in trace.read_text().splitlines()]
+    assert calls.count("cuMemHostRegister_v2") == calls.count("cuMemHostUnregister") == 4
+    assert left_behind(trace.read_text()) == ""
+
+
 def test_every_option_has_an_effect(passes, tmp_path):
     passes("every_option", tmp_path, TPC_CACHE=str(tmp_path / "cache"))
 
