@@ -110,6 +110,16 @@ void agreeOnFiles(Session *session, const std::function<void()> &work) {
 
 } // namespace
 
+void compareDigests(Session *session, const std::string &digest, const char *what) {
+  if (!session)
+    return;
+  int rank = session->firstDifference(digest);
+  agreeOn(session, [&] {
+    if (rank >= 0)
+      throw UserError("rank " + std::to_string(rank) + " " + what);
+  });
+}
+
 void agreeOn(Session *session, const std::function<void()> &work) {
   std::string message;
   bool failed = false;

@@ -22,6 +22,10 @@ void printError(const std::string &message);
 /// UserError without text.
 void agreeOn(Session *session, const std::function<void()> &work);
 
+/// Collective with a session, which may be null: throws a UserError on all processes if the digest
+/// of one differs from rank 0's. `what` completes "rank 1 …".
+void compareDigests(Session *session, const std::string &digest, const char *what);
+
 /// Runs one step of a rank. Does not assemble the outputs.
 void runStep(tpc_context &ctx, const tpc_program &program, const Manifest &manifest,
              const Inputs &inputs);

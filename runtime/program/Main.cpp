@@ -160,19 +160,6 @@ void deliver(const Manifest &manifest, const Request &request, const std::vector
   }
 }
 
-/// Processes read the same files; if the files differ on some host, collectives would not match.
-void compareInputs(Execution &execution, const std::string &digest,
-                   const char *what = "read other inputs than rank 0: the same files must be on "
-                                      "all hosts") {
-  if (!execution.session())
-    return;
-  int rank = execution.session()->firstDifference(digest);
-  agreeOn(execution.session(), [&] {
-    if (rank >= 0)
-      throw UserError("rank " + std::to_string(rank) + " " + what);
-  });
-}
-
 void runRequests(Execution &execution, const Manifest &manifest, const Options &options) {
   std::vector<Request> requests;
   agreeOn(execution.session(), [&] { requests = requestsOf(options, manifest); });
@@ -182,7 +169,9 @@ void runRequests(Execution &execution, const Manifest &manifest, const Options &
     Inputs inputs;
     agreeOn(execution.session(),
             [&] { inputs = readInputs(manifest, request.inputs, options.shape); });
-    compareInputs(execution, inputs.digest());
+    // If the files differ on some host, collectives would not match.
+    compareDigests(execution.session(), inputs.digest(),
+                   "read other inputs than rank 0: the same files must be on all hosts");
     if (execution.isRankZero())
       for (const std::string &text : inputs.notes)
         note(text);
@@ -204,9 +193,9 @@ std::string planText(const tpc_program &program, const Manifest &manifest, const
 }
 
 void runTask(Execution &execution, Task &task) {
-  compareInputs(execution, task.digest(),
-                "has other prompts or flags than rank 0: start all processes with the same flags, "
-                "and with the same files on all hosts");
+  compareDigests(execution.session(), task.digest(),
+                 "has other prompts or flags than rank 0: start all processes with the same flags, "
+                 "and with the same files on all hosts");
   if (execution.session())
     execution.session()->doing = "between steps";
   task.run(execution);

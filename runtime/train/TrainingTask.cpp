@@ -116,6 +116,10 @@ public:
       double begin = now();
       Inputs inputs;
       agreeOn(session, [&] { inputs = inputsOf(step); });
+      compareDigests(
+          session, inputs.digest(),
+          "read other tokens than rank 0: the same --data file, and the same checkpoint, "
+          "must be on all hosts");
       std::vector<Tensor> &outputs = execution.step(inputs);
       agreeOn(session, [&] {
         if (execution.isRankZero())

@@ -18,14 +18,12 @@ from models import MODELS
 from mutants import tpc_opt
 
 # Programs with sliding-window caches and copies of heads, tables of positions, defaults and masks,
-# a past as an input, or an optimizer.
-TRAINING = ("gpt2-mlp", "tp2,dp2", "--train")
+# or a past as an input.
 PROGRAMS = [
     ("mistral-dynamo", "tp2,pp2,mb2", "--generate"),
     ("gpt2-tiny-nopast", "tp2,pp2", "--generate"),
     ("gpt2-odd-opset20", "tp2,dp2,sp"),
     ("llama-past", "tp2,pp2,mb2"),
-    TRAINING,
 ]
 MORE = [
     ("gemma2-dynamo", "tp2,pp2", "--generate"),
@@ -33,6 +31,7 @@ MORE = [
     ("bloom-past", "tp2x2"),
     ("gpt2-differing-layers", "pp2"),
 ]
+TRAINING = ("gpt2-mlp", "tp2,dp2", "--train")
 LEVELS = ["step", "preallocated", "staged", "kernels", "buffers"]
 TO_LLVM = {
     "staged": ["--tpc-lower-to-llvm"],
@@ -43,6 +42,10 @@ TO_LLVM = {
 
 def kinds() -> list[str]:
     return mutants.kinds("fact-")
+
+
+def is_of_training(kind):
+    return kind.startswith(("fact-optimizer-", "fact-update"))
 
 
 @pytest.fixture(scope="session")
@@ -170,7 +173,7 @@ def test_sample(programs):
     steps are also tested in the staged program, and reports in kernels.
     """
     where = {kind: PROGRAMS[2] for kind in kinds() if "constraint" in kind}
-    where |= {kind: TRAINING for kind in kinds() if "optimizer" in kind or "update" in kind}
+    where |= {kind: TRAINING for kind in kinds() if is_of_training(kind)}
     where |= {"fact-input-default": PROGRAMS[3]}
     cases = [(where.get(kind, PROGRAMS[0]), "buffers", kind, 1) for kind in kinds()]
     cases += [(PROGRAMS[0], "staged", kind, 2) for kind in kinds() if kind.startswith("fact-step")]
@@ -247,7 +250,7 @@ def manifest(folder, *mutation):
 def test_some_fault_changes_each_key(programs):
     """Some fault changes each key of the manifest, so the sample above covers all its data."""
     changed = set()
-    for program in (PROGRAMS[0], *PROGRAMS[2:]):
+    for program in (PROGRAMS[0], *PROGRAMS[2:], TRAINING):
         folder = programs(*program)
         own = manifest(folder)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -276,4 +279,16 @@ def test_all(programs):
     table = run(programs, cases, "facts")
     assert table.mutants() >= 1000
     # Some mutant of each kind is rejected.
-    assert table.unrefused() == []
+    assert [kind for kind in table.unrefused() if not is_of_training(kind)] == []
+
+
+@pytest.mark.long
+def test_all_of_training(programs):
+    cases = [
+        (TRAINING, level, kind, seed)
+        for level in LEVELS[2:]
+        for kind in kinds()
+        for seed in range(3)
+    ]
+    table = run(programs, cases, "facts_of_training")
+    assert [kind for kind in kinds() if is_of_training(kind) and not table.refused(kind)] == []

@@ -196,6 +196,19 @@ def test_data_that_changes(training, tmp_path, change):
     assert process.wait(timeout=60) == 1 and "the file was changed: it" in error, error
 
 
+def test_data_that_differs_between_hosts(training, tmp_path):
+    program = training.compile("sgd", "tp2")
+    for rank in (0, 1):
+        (tmp_path / str(rank)).mkdir()
+        np.roll(DATA, rank).tofile(tmp_path / str(rank) / "data.bin")
+    flags = training.flags(2)
+    flags[flags.index("--data") + 1] = "data.bin"
+    apart = harness.by_rank(program, tmp_path, f"cd {tmp_path}/$RANK")
+    result = apart.call(flags, "tcp")
+    assert result.returncode == 1, result
+    assert "rank 1 read other tokens than rank 0" in result.stderr, result
+
+
 def fail(training, program, *messages, steps=2, **more):
     result = program.call(training.flags(steps, **more))
     assert result.returncode == 1, result
