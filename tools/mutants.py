@@ -31,10 +31,11 @@ GROUPS = {
     "columns of merged matmuls": ["columns"],
     "mixtures of experts": ["experts"],
     "quantized weights": ["quantized"],
+    "training": ["training", "gradients"],
     "facts (names, constraints, locations of weights)": ["facts"],
 }
 # Forms of the program that gets the fault.
-LEVELS = ["step", "preallocated", "staged", "kernels", "tensors and kernels", "buffers"]
+LEVELS = ["model", "step", "preallocated", "staged", "kernels", "tensors and kernels", "buffers"]
 COMMAND = "TPC_MUTANT_TABLES=FOLDER pytest --long cpu/test_*mutants.py"
 BEGIN = "<!-- Written by tools/mutants.py; do not edit. -->\n"
 INTRODUCTION = """\

@@ -243,7 +243,7 @@ llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output,
   // C library may outlive dlclose.
   args.insert(args.end(), {"-shared", "-z", "nodelete", "-z", "defs", "--version-script",
                            exportsFile.path(), "-u", "tpc_model_open", "-u", "tpc_model_generate",
-                           "--eh-frame-hdr", "--build-id", "--as-needed"});
+                           "-u", "tpc_model_save", "--eh-frame-hdr", "--build-id", "--as-needed"});
   if (starts)
     args.insert(args.end(), {"-e", "_start"});
   args.insert(args.end(), own.begin(), own.end());

@@ -128,7 +128,7 @@ static void buildGradientLevel(mlir::OpPassManager &pm, const CompileOptions &op
                                const std::shared_ptr<mlir::tpc::ReferenceModel> &reference) {
   if (reference) // before folding
     pm.addPass(mlir::tpc::createVerifyBounds());
-  buildGradientPassPipeline(pm);
+  buildGradientPassPipeline(pm, options.microBatches);
   if (reference)
     pm.addPass(mlir::tpc::createVerifyGradients());
   if (!options.optimizer.empty()) {

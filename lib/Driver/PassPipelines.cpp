@@ -105,9 +105,11 @@ void ::tpc::buildModelPassPipeline(OpPassManager &pm, bool wideResidual,
   buildModelPasses(pm, Form::Model, wideResidual, expertCapacity);
 }
 
-void ::tpc::buildGradientPassPipeline(OpPassManager &pm) {
+void ::tpc::buildGradientPassPipeline(OpPassManager &pm, int64_t microBatches) {
   buildModelPasses(pm, Form::Gradients, /*wideResidual=*/false);
-  pm.addPass(createDeriveBackward());
+  DeriveBackwardOptions derive;
+  derive.microBatches = microBatches;
+  pm.addPass(createDeriveBackward(derive));
   pm.addNestedPass<func::FuncOp>(createCSEPass());
 }
 

@@ -43,11 +43,15 @@ Error TpccSession::checkGradients() {
         {"--target=cuda", options.target == "cuda"}})
     if (isGiven)
       return makeError(task + ": does not support " + flag + "; leave it out");
-  if (spec.grid.size(Axis::PP) > 1 || spec.microBatches > 1)
+  if (spec.grid.size(Axis::PP) > 1)
     return makeError(task +
-                     ": does not support pipeline stages and micro-batches; leave out "
-                     "pp and mb in --megatron-shard=" +
+                     ": does not support pipeline stages; leave out pp in --megatron-shard=" +
                      options.megatronShard);
+  constexpr int64_t maxMicroBatches = 256;
+  if (spec.microBatches > maxMicroBatches)
+    return makeError(task + ": mb" + std::to_string(spec.microBatches) +
+                     ": the program contains each micro-batch, so there can be at most " +
+                     std::to_string(maxMicroBatches));
   return Error::success();
 }
 

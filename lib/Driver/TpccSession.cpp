@@ -354,6 +354,10 @@ mlir::LogicalResult TpccSession::run() {
                          packedWeights,
                          writesWeights,
                          fixedInputs};
+  if (options.gradients) {
+    compile.microBatches = std::exchange(spec.microBatches, 1);
+    compile.spec = spec;
+  }
   compile.overlapChunks = getOverlapChunks(options);
   compile.expertCapacity = options.expertCapacity;
   if (autoShard) {

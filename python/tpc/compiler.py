@@ -20,6 +20,7 @@ from tpc import programs
 from tpc.library import TpcError, encode, flag_of, nearest, path_of
 from tpc.session import Session
 from tpc.text import ids_of, load_tokenizer, read_defaults
+from tpc.training import train_options
 
 # Default sizes of a report: one sequence of this many tokens.
 _REPORT_TOKENS = 128
@@ -35,9 +36,6 @@ _COMMAND_OPTIONS = (
     "simulate",
     "trace",
     "max_new_tokens",
-    "train",
-    "optimizer",
-    "no_decay",
     "print_groups",
     "plain",
     "json",
@@ -250,6 +248,7 @@ def compile(
     *,
     shard: str = "tp1",
     generate: bool | str = False,
+    train: bool | Mapping = False,
     weights=None,
     out=None,
     cache: bool = True,
@@ -266,6 +265,8 @@ def compile(
 
     * `shard`: ranks per axis, in the syntax of --megatron-shard.
     * `generate`: compile for generation (True, or "all" for the logits of all tokens).
+    * `train`: compile for training (True, or options: `dict(optimizer="adamw:clip=1")`); see
+      `Session.step`.
     * `weights`: the model's external data, if not next to the model; a checkpoint of safetensors;
       or "random:SEED".
     * `out`: path of the program. By default, a cache keeps programs by content, so that the same
@@ -306,6 +307,7 @@ def compile(
     options = {
         "megatron_shard": shard,
         "generate": generate,
+        **train_options(train, options),
         "weights": None if is_random else weights,
         **options,
     }

@@ -223,6 +223,13 @@ def open_library(path) -> ctypes.CDLL:
         )
         library.tpc_generation_next.argtypes = pointer, ctypes.POINTER(Event)
         library.tpc_generation_free.restype, library.tpc_generation_free.argtypes = None, [pointer]
+    if hasattr(library, "tpc_model_save"):
+        library.tpc_model_save.argtypes = pointer, ctypes.c_char_p, ctypes.c_int64
+        library.tpc_model_resume.argtypes = (
+            pointer,
+            ctypes.c_char_p,
+            ctypes.POINTER(ctypes.c_int64),
+        )
     return library
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import ctypes
 import inspect
 import json
+import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,9 +36,11 @@ from tpc.library import (
     flag_of,
     nearest,
     open_library,
+    path_of,
     shorten,
     type_name,
 )
+from tpc.training import StepResult, Training
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ class Session:
         if generation := self.description.get("generation"):
             # The program supplies other inputs itself, such as the number of tokens.
             self.inputs = [port for port in self.inputs if port.name == generation["tokens"]]
+        self._training = Training(self) if "training" in self.description else None
 
     def _check_flags(self, flags: Mapping) -> None:
         """Rejects unknown flags, also those with the value None or False, which are not passed."""
@@ -203,6 +207,13 @@ class Session:
                 f"{{'{self.inputs[0].name if self.inputs else 'x'}': array}}, not "
                 f"{type_name(inputs)}"
             )
+        arrays = self._run(inputs)
+        return {name: arrays[name] for name in outputs} if outputs is not None else arrays
+
+    def _run(
+        self, inputs: Mapping[str, np.ndarray], on_done: Callable[[], None] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Runs one step, then `on_done` in the same thread. Returns all outputs by name."""
         given, kept = (Tensor * len(inputs))(), []
         for tensor, (name, value) in zip(given, inputs.items()):
             if not isinstance(name, str):
@@ -228,10 +239,11 @@ class Session:
                     )
                 )
             del kept[:]  # the arrays that `given` refers to
+            if on_done:
+                on_done()
             return _Owner(self._library, found)
 
-        arrays = self._calls.run(step).arrays()
-        return {name: arrays[name] for name in outputs} if outputs is not None else arrays
+        return self._calls.run(step).arrays()
 
     def stream(self, ids, **settings) -> Generation:
         """Returns an iterator over tokens as they are generated.
@@ -276,6 +288,67 @@ class Session:
                 rows[row].append(token)
             found = [np.array(row, np.int64) for row in rows]
         return found[0] if tokens.is_single else found
+
+    def _trained(self, function: str) -> Training:
+        if self._training is None:
+            raise TpcError(
+                f"{function}() needs a program that trains: compile the model with train=True, or "
+                "tpcc --train"
+            )
+        return self._training
+
+    @property
+    def steps(self) -> int:
+        """Number of training steps so far."""
+        return self._trained("steps").steps
+
+    def step(self, ids, labels=None, *, lr: float = 1e-3) -> StepResult:
+        """Runs a training step. Returns the loss and the norm of the gradients.
+
+            loss, grad_norm = session.step(ids, lr=3e-4)
+
+        * `ids`: token ids [batch, tokens]. A batch must be a multiple of the micro-batches.
+        * `labels`: the id after each token; -100 is ignored. By default, the label of each token
+          is the next one, and the last token is only a label.
+        * `lr`: the learning rate.
+
+        Raises TpcError for ids that the model does not have, if all labels are ignored, and if the
+        loss is not finite.
+        """
+        return self._trained("step").step(ids, labels, lr)
+
+    def save(self, folder) -> str:
+        """Writes a checkpoint to the new folder `step-N` in `folder`. Returns its path.
+
+        A failure leaves earlier checkpoints unchanged. `python -m tpc.checkpoint` exports weights.
+        """
+        training, folder = self._trained("save"), path_of("save", folder)
+        self._calls.run(lambda: self._save(folder, training.steps))
+        return os.path.join(folder, f"step-{training.steps}")
+
+    def _save(self, folder: str, steps: int) -> None:
+        with self._lock:
+            self._check(self._library.tpc_model_save(self._opened(), os.fsencode(folder), steps))
+
+    def resume(self, folder) -> int:
+        """Loads the last checkpoint in `folder`. Returns its number of steps.
+
+        The checkpoint must be of the same model, optimizer and grid.
+        """
+        training, folder = self._trained("resume"), path_of("resume", folder)
+
+        def load() -> None:
+            steps = ctypes.c_int64()
+            with self._lock:
+                self._check(
+                    self._library.tpc_model_resume(
+                        self._opened(), os.fsencode(folder), ctypes.byref(steps)
+                    )
+                )
+            training.resumed(steps.value)
+
+        self._calls.run(load)
+        return training.steps
 
 
 class _Model:

@@ -118,6 +118,23 @@ json generationJson(const Manifest &manifest) {
   return result;
 }
 
+json trainingJson(const Manifest &manifest) {
+  const Training &training = *manifest.training;
+  auto input = [&](int index) {
+    return index < 0 ? json(nullptr) : json(manifest.inputs[static_cast<size_t>(index)].name);
+  };
+  return {{"optimizer", training.optimizer},
+          {"beta1", training.beta1},
+          {"beta2", training.beta2},
+          {"micro_batches", training.microBatches},
+          {"tokens", input(training.tokens)},
+          {"labels", input(training.labels)},
+          {"rate", input(training.rate)},
+          {"correction1", input(training.correction1)},
+          {"correction2", input(training.correction2)},
+          {"last_token", training.lastToken}};
+}
+
 } // namespace
 
 std::string defaultText(const Port &port, const Manifest &manifest) {
@@ -242,6 +259,8 @@ std::string describeJson(const Manifest &manifest) {
   }
   if (manifest.generation)
     result["generation"] = generationJson(manifest);
+  if (manifest.training)
+    result["training"] = trainingJson(manifest);
   return result.dump(2);
 }
 

@@ -64,6 +64,9 @@ Options parseFlags(const tpc_program &program, const Manifest &manifest,
     throw UserError(
         "only --max-batch, --max-sequence and --prefill-chunk apply to the program; other "
         "settings of generation belong to each request");
+  if (!options.training.firstFlag.empty())
+    throw UserError(options.training.firstFlag +
+                    " is a flag of executables; a library trains by steps of its host process");
   if (std::string problem = deviceKind().environmentProblem(); !problem.empty())
     throw UserError(problem);
   options.timeout =

@@ -203,8 +203,9 @@ void writeRank(tpc_context &ctx, const Manifest &manifest, const std::string &pa
   file.finish();
 }
 
-void readRank(tpc_context &ctx, const Manifest &manifest, const std::string &folder,
-              const json &index) {
+/// Checks the file of a rank against the index and the program. Throws UserError.
+void checkRank(tpc_context &ctx, const Manifest &manifest, const std::string &folder,
+               const json &index) {
   std::string path = folder + "/" + nameOfRank(ctx.rank);
   std::vector<Shard> shards = shardsOf(manifest, ctx.rank);
   if (index.at("grid") != describeGrid(manifest))
@@ -221,6 +222,11 @@ void readRank(tpc_context &ctx, const Manifest &manifest, const std::string &fol
     throw UserError("checkpoint file '" + path +
                     "' is damaged: its bytes are not those that were saved; remove '" + folder +
                     "' to resume from the checkpoint before it");
+}
+
+void readRank(tpc_context &ctx, const Manifest &manifest, const std::string &folder) {
+  std::string path = folder + "/" + nameOfRank(ctx.rank);
+  std::vector<Shard> shards = shardsOf(manifest, ctx.rank);
   File file(path);
   std::string header = headerOf(manifest, shards);
   auto at = static_cast<uint64_t>(header.size());
@@ -253,9 +259,9 @@ std::string findLast(const std::string &folder) {
     last = std::max<int64_t>(last, std::stoll(name.substr(5)));
   }
   if (error)
-    throw UserError("--resume " + folder + ": " + error.message());
+    throw UserError("checkpoints '" + folder + "': " + error.message());
   if (last < 0)
-    throw UserError("--resume " + folder + ": there is no checkpoint step-N in this folder");
+    throw UserError("checkpoints '" + folder + "': there is no checkpoint step-N in this folder");
   return folder + "/" + nameOfStep(last);
 }
 
@@ -340,7 +346,9 @@ TrainingState loadCheckpoint(Execution &execution, const Manifest &manifest,
     } catch (const json::exception &error) {
       throw UserError("checkpoint '" + last + "' is damaged: " + error.what());
     }
-    throwIf(onRanks(execution, [&](tpc_context &ctx) { readRank(ctx, manifest, last, index); }));
+    // All files are checked before the first is loaded, so that an error changes no rank.
+    throwIf(onRanks(execution, [&](tpc_context &ctx) { checkRank(ctx, manifest, last, index); }));
+    throwIf(onRanks(execution, [&](tpc_context &ctx) { readRank(ctx, manifest, last); }));
   });
   return state;
 }

@@ -272,7 +272,29 @@ def changed_program(folder: Path, target: str):
     }
 
 
-PROGRAMS = [make_file, make_halves, make_configured, fixed_input, chosen_grid, changed_program]
+def trained(folder: Path, target: str):
+    """Checks options of training: the optimizer, and weights that do not decay."""
+    path, ids = COMMITTED["gpt2-tiny-nopast"].path, np.arange(18).reshape(2, 9)
+    if target == "cuda":
+        error = error_of(lambda: tpc.compile(path, train=True, target=target))
+        return dict.fromkeys(("train", "optimizer", "no_decay"), "--target=cuda" in error)
+
+    def losses(**options):
+        options = {"loss": "next-token"} | options
+        with tpc.compile(path, train=options) as session:
+            return [session.step(ids, lr=0.1).loss for _ in range(2)]
+
+    decayed = losses(optimizer="sgd:decay=1")
+    return {
+        "train": losses()[1] < losses()[0],
+        "optimizer": losses(optimizer="sgd")[1] != decayed[1],
+        "no_decay": losses(optimizer="sgd:decay=1", no_decay="*")[1] == losses(optimizer="sgd")[1],
+    }
+
+
+PROGRAMS = [
+    *(make_file, make_halves, make_configured, fixed_input, chosen_grid, changed_program, trained)
+]
 
 
 def check(folder: Path, target: str) -> set[str]:

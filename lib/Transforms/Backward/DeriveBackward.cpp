@@ -3,6 +3,7 @@
 #include "Activity.h"
 #include "LayerBackward.h"
 #include "Loss.h"
+#include "MicroBatches.h"
 #include "WeightGradients.h"
 #include "tpc/Transforms/Backward/Passes.h"
 
@@ -17,6 +18,8 @@ using ::tpc::SymExpr;
 
 namespace {
 struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackward> {
+  using DeriveBackwardBase::DeriveBackwardBase;
+
   /// Returns the index of the logits among the results of @main.
   FailureOr<unsigned> findLogits() {
     std::optional<unsigned> found;
@@ -46,7 +49,8 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
     unsigned index = main.getNumArguments();
     auto attributes = b.getBuilder().getDictionaryAttr(
         b.getBuilder().getNamedAttr(kNameAttr, b.getBuilder().getStringAttr("labels")));
-    (void)main.insertArgument(index, makeTensorType(integers, sizes), attributes, main.getLoc());
+    (void)main.insertArgument(index, makeTensorType(integers, micro->getInputSizes(sizes)),
+                              attributes, main.getLoc());
     // The rows of logits before they are divided into samples.
     if (auto reshape = logits.getDefiningOp<ReshapeOp>();
         reshape && rankOf(reshape.getOperand()) == 2 &&
@@ -56,8 +60,10 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
     if (rankOf(logits) != 2)
       rows = b.reshape(logits, {product(sizes), vocabulary});
     active.values.insert(rows);
-    Value labels = b.reshape(main.getArgument(index), {product(sizes)});
-    Value loss = buildCrossEntropy(b, rows, labels);
+    // The mean is over the labels of all micro-batches.
+    Value count = countLabels(b, main.getArgument(index), elementTypeOf(logits));
+    Value labels = micro->getFirst(b.getBuilder(), main.getArgument(index));
+    Value loss = buildCrossEntropy(b, rows, b.reshape(labels, {product(sizes)}), count);
     if (rows != logits)
       b.accumulate(logits, b.reshape(b.getCotangent(rows), getSizes(logits)));
     return loss;
@@ -100,9 +106,12 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
 
   LogicalResult run() {
     FailureOr<unsigned> index = findLogits();
-    if (failed(index) || failed(active.analyze(getOperation())))
+    if (failed(index))
       return failure();
     Operation *end = main.front().getTerminator();
+    if (failed(micro->splitInputs(getSizes(end->getOperand(*index)).front())) ||
+        failed(active.analyze(getOperation())))
+      return failure();
     if (!active.values.contains(end->getOperand(*index)))
       return emitError(main.getLoc()) << "has logits that depend on no weight";
     SmallVector<func::CallOp> calls(main.getOps<func::CallOp>());
@@ -132,6 +141,7 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
         failed(collectWeightGradients(b, getOperation(), main, results)))
       return failure();
     setResults(results);
+    micro->repeat();
     return success();
   }
 
@@ -162,12 +172,18 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
       emitError(getOperation().getLoc()) << "there is no function @main to differentiate";
       return signalPassFailure();
     }
+    if (microBatches < 1) {
+      emitError(main.getLoc()) << "micro-batches=" << microBatches << ": must be at least 1";
+      return signalPassFailure();
+    }
+    micro.emplace(main, microBatches);
     symbols.emplace(getOperation());
     if (failed(run()))
       signalPassFailure();
   }
 
   func::FuncOp main;
+  std::optional<MicroBatches> micro;
   std::optional<SymbolTable> symbols;
   Activity active;
   llvm::StringMap<LayerBackward> layers;

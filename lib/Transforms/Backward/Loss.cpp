@@ -6,18 +6,33 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-Value mlir::tpc::buildCrossEntropy(GradientBuilder &b, Value logits, Value labels) {
+/// Returns 1 for labels [rows, 1] that are not negative, and 0 for others.
+static Value markValid(GradientBuilder &b, Value labels, Type element) {
+  Value isValid = CmpOp::create(b.getBuilder(), b.getLoc(), Predicate::GE, labels, b.integer(0));
+  return b.toFloat(isValid, element);
+}
+
+static Value sumAll(GradientBuilder &b, Value v) {
+  return ReduceOp::create(b.getBuilder(), b.getLoc(), ReduceFunction::Sum, v,
+                          ArrayRef<int64_t>{0, 1}, /*keep_dims=*/false);
+}
+
+Value mlir::tpc::countLabels(GradientBuilder &b, Value labels, Type element) {
+  SymExpr rows = product(getSizes(labels));
+  labels = b.reshape(b.reshape(labels, {rows}), {rows, SymExpr(1)});
+  Value count = sumAll(b, markValid(b, labels, element));
+  return MaxOp::create(b.getBuilder(), b.getLoc(), count, b.number(1));
+}
+
+Value mlir::tpc::buildCrossEntropy(GradientBuilder &b, Value logits, Value labels, Value count) {
   OpBuilder &builder = b.getBuilder();
   SmallVector<SymExpr> sizes = getSizes(logits);
   Type element = elementTypeOf(logits), integers = elementTypeOf(labels);
   labels = b.reshape(labels, {sizes[0], SymExpr(1)});
   Value columns =
       IotaOp::create(builder, b.getLoc(), makeTensorType(integers, {SymExpr(1), sizes[1]}), 1);
-  auto compare = [&](Predicate predicate, Value x, Value y) -> Value {
-    return CmpOp::create(builder, b.getLoc(), predicate, x, y);
-  };
-  Value isLabel = compare(Predicate::EQ, columns, labels);
-  Value valid = b.toFloat(compare(Predicate::GE, labels, b.integer(0)), element);
+  Value isLabel = CmpOp::create(builder, b.getLoc(), Predicate::EQ, columns, labels);
+  Value valid = markValid(b, labels, element);
 
   const int64_t classes[] = {1}; // the dimension of the vocabulary
   Value maximum = ReduceOp::create(builder, b.getLoc(), ReduceFunction::Max, logits, classes, true);
@@ -28,12 +43,7 @@ Value mlir::tpc::buildCrossEntropy(GradientBuilder &b, Value logits, Value label
   Value logSum = b.add(b.apply<LogOp>(sum), maximum);
   Value losses = b.mul(valid, b.sub(logSum, labelLogit));
 
-  auto sumAll = [&](Value v) -> Value {
-    return ReduceOp::create(builder, b.getLoc(), ReduceFunction::Sum, v, ArrayRef<int64_t>{0, 1},
-                            false);
-  };
-  Value count = MaxOp::create(builder, b.getLoc(), sumAll(valid), b.number(1));
   Value weight = b.div(valid, count);
   b.accumulate(logits, b.mul(b.sub(b.div(exps, sum), b.toFloat(isLabel, element)), weight));
-  return b.div(sumAll(losses), count);
+  return b.div(sumAll(b, losses), count);
 }

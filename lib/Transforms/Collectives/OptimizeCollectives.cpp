@@ -1,12 +1,14 @@
 //===- OptimizeCollectives.cpp - Reduction of bytes and collectives -------===//
 //
 // Works on the program of one rank, which all ranks run, so each rewrite applies to all ranks.
-// There are no loops at this level. Two kinds of rewrites:
+// There are no loops at this level. Three kinds of rewrites:
 //
 //   recompose  replaces consecutive collectives by the cheapest sequence for the same reshard
 //   sink       moves a collective after the op that uses its result, if that sends fewer bytes:
 //              add(gather a, gather b) becomes gather(add(a, b)). The op must be linear, or
 //              parallel in the gathered factor, by its sharding rule
+//   lift       moves reductions of a function's results to its calls, where results of several
+//              calls are added (LiftReductions.cpp)
 //
 // Rewrites never increase the triple (bytes sent, number of collectives, number of slices). A
 // rewrite that does not decrease it replaces an op by an op with a smaller operand. Therefore the
@@ -14,6 +16,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "LiftReductions.h"
 #include "tpc/Dialect/Elements.h"
 #include "tpc/Transforms/Collectives/Reshard.h"
 
@@ -377,6 +380,7 @@ struct OptimizeCollectives : public mlir::tpc::impl::OptimizeCollectivesBase<Opt
             if (optimizer.recompose(&op) || optimizer.sink(&op))
               changed = true;
       module.walk([&](AllGatherOp gather) { changed |= optimizer.unscatter(gather); });
+      changed |= liftReductions(module);
     }
   }
 };

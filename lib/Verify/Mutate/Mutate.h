@@ -96,6 +96,8 @@ ArrayRef<Mutation> getAttentionMutations();
 /// Mixtures of experts, at the staged level and on buffers.
 ArrayRef<Mutation> getExpertMutations();
 ArrayRef<Mutation> getQuantizedMutations();
+/// Training steps at the staged level, and backward programs of models.
+ArrayRef<Mutation> getTrainingMutations();
 /// Generation steps.
 ArrayRef<Mutation> getStepMutations();
 /// Generation steps with preallocated caches.

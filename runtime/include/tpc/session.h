@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 /* Version of this header. Increases with each addition. */
-#define TPC_SESSION_VERSION 1
+#define TPC_SESSION_VERSION 2
 
 /* A program with its weights loaded. */
 typedef struct tpc_model tpc_model;
@@ -129,6 +129,16 @@ int tpc_generation_next(tpc_generation *generation, tpc_event *event);
 /* Frees the generation; call this before tpc_model_close. Running requests are cancelled after
  * their step. Accepts null. */
 void tpc_generation_free(tpc_generation *generation);
+
+/* ---- training: for programs compiled with --train, whose steps tpc_model_run runs ---- */
+
+/* Writes a checkpoint: weights and moments, to the new folder step-N in `folder`, where N is
+ * `step`, the number of steps so far. A failure leaves earlier checkpoints unchanged. */
+int tpc_model_save(tpc_model *model, const char *folder, int64_t step);
+
+/* Loads the last checkpoint in `folder`, which must be of the same model, optimizer and grid. Sets
+ * `step` to its number of steps. */
+int tpc_model_resume(tpc_model *model, const char *folder, int64_t *step);
 
 #ifdef __cplusplus
 }

@@ -52,8 +52,20 @@ def expect(name: str) -> tuple[dict, dict]:
     return {"input_ids": data["ids"], "labels": data["labels"]}, outputs
 
 
+def divide(inputs: dict, parts: int) -> dict:
+    """Divides a batch into micro-batches. Added rows have no labels, and change no result."""
+    divided = {}
+    for key, array in inputs.items():
+        rows = -len(array) % parts
+        padded = np.pad(array, ((0, rows), (0, 0)), constant_values=-100 if key == "labels" else 0)
+        divided[key] = padded.reshape(-1, parts, array.shape[1])
+    return divided
+
+
 def check(program, name: str, transport: str = "threads") -> None:
     inputs, expected = expect(name)
+    if program.grid.mb > 1:
+        inputs = divide(inputs, program.grid.mb)
     found = program.run(inputs, list(expected), transport)
     # The gradient of a key's bias is zero, and its elements are rounding errors.
     largest = max(np.abs(array).max() for array in expected.values())
@@ -66,15 +78,43 @@ def check(program, name: str, transport: str = "threads") -> None:
     assert not wrong, wrong
 
 
-@pytest.mark.parametrize("grid", ["tp1", "tp2"])
+@pytest.mark.parametrize("grid", ["tp1", "tp2", "mb4", "tp2,sp,dp2,mb2"])
 def test_gpt2(tpcc, grid):
     name = "gpt2-tiny-nopast"
     check(tpcc.compile(FOLDER / f"{name}.onnx", grid, "--gradients"), name)
 
 
+SHAPE = {"batch_size": 2, "sequence_length": 8}
+
+
+def test_gradients_are_reduced_once(tpcc):
+    """Replicas exchange the bytes of one set of gradients, however many micro-batches there are."""
+    arrays = np.load(EXPECTED["gpt2-tiny-nopast"])
+    gradients = sum(arrays[key].size for key in arrays.files if key not in ("ids", "labels"))
+    for grid in ("dp2", "dp2,mb2", "dp2,mb4"):
+        rows = tpcc.report(
+            FOLDER / "gpt2-tiny-nopast.onnx", Grid.parse(grid), SHAPE, "--gradients"
+        )
+        (row,) = [row for row in rows if row["axis"] == "dp"]
+        # Also the loss, and the number of labels.
+        assert row["bytes"] == 4 * (gradients + 2) and row["kind"] == "all_reduce", grid
+
+
+def test_the_runtime_counts_what_the_report_says(tpcc):
+    model, grid = FOLDER / "gpt2-tiny-nopast.onnx", Grid.parse("tp2,sp,dp2,mb2")
+    measured = tpcc.compile(model, grid, "--gradients").bench(SHAPE)["collectives"]
+    rows = tpcc.report(model, grid, SHAPE, "--gradients")
+    key = lambda row: [row[name] for name in ("axis", "kind", "count", "bytes")]  # noqa: E731
+    assert sorted(map(key, measured)) == sorted(map(key, rows))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "grid", ["tp1", "tp2", "tp3", "tp4", "tp2,sp", "tp2x2", "dp2", "dp3", "tp2,dp2", "tp2,sp,dp2"]
+    "grid",
+    [
+        *("tp1", "tp2", "tp3", "tp4", "tp2,sp", "tp2x2", "dp2", "dp3", "tp2,dp2", "tp2,sp,dp2"),
+        *("mb4", "tp2,sp,dp2,mb2"),
+    ],
 )
 @pytest.mark.parametrize("name", EXPECTED)
 def test_families(tpcc, name, grid):

@@ -38,10 +38,11 @@ def kinds() -> list[str]:
     # test_limit_mutants.py, in constants in test_kernel_mutants.py, of merged matmuls in
     # test_column_mutants.py, of experts in test_expert_mutants.py, of quantized weights in
     # test_quantized_mutants.py, of schedules in test_schedule_mutants.py, of started collectives
-    # in test_async_mutants.py.
+    # in test_async_mutants.py, of training in test_training_mutants.py.
     others = (
         *("buffer-", "kernel-", "lowered-", "step-", "preallocated-", "fact-", "limit-"),
         *("columns-", "fused-", "experts-", "quantized-", "schedule-", "async-"),
+        *("train-", "gradient-"),
     )
     return [kind for kind in mutants.all_kinds() if not kind.startswith(others)]
 

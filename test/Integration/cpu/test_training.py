@@ -339,6 +339,8 @@ def test_export(training, tmp_path):
         pytest.param("tp2", "sgd:momentum=0.9", marks=pytest.mark.long),
         pytest.param("dp2", "sgd:momentum=0.9", marks=pytest.mark.long),
         pytest.param("tp2,sp,dp2", "sgd:momentum=0.9", marks=pytest.mark.long),
+        ("mb4", "sgd:momentum=0.9"),
+        pytest.param("tp2,sp,dp2,mb2", "adamw:decay=0.1,clip=1", marks=pytest.mark.long),
         pytest.param("tp1", "adamw:decay=0.1,clip=1", marks=pytest.mark.long),
         pytest.param("dp2", "adamw:decay=0.1,clip=1", marks=pytest.mark.long),
     ],

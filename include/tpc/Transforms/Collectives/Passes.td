@@ -63,6 +63,8 @@ def OptimizeCollectives : Pass<"tpc-optimize-collectives", "::mlir::ModuleOp"> {
       (`add`), or if the op's result is smaller than the operand (a narrowing cast, a slice, a sum).
       Gathers also move if the bytes are equal, to reduce computation. The sharding rule of the op
       determines the valid rewrites.
+    * All-reduces of a function's results move to its calls if the results of several calls are
+      added, as gradients of micro-batches are: one all-reduce of the sum remains.
 
     ```mlir
     %1 = tpc.all_gather %a over ["tp"] dim 0 : (T{tp}, 8) -> (T, 8)
