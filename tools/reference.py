@@ -164,7 +164,8 @@ OWNERS = {
 def attributes():
     """Returns the page of the tpc.* attributes: comments of the header, and allowed ops of each."""
     header = "".join(
-        (TOP / "include/tpc/Dialect" / name).read_text() for name in ("ProgramAttrs.h", "State.h")
+        (TOP / "include/tpc/Dialect" / name).read_text()
+        for name in ("ProgramAttrs.h", "State.h", "SourceCaches.h")
     )
     table = (
         (TOP / "lib/Dialect/DiscardableAttrs.cpp")

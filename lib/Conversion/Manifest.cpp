@@ -2,6 +2,7 @@
 
 #include "ManifestJson.h"
 
+#include "tpc/Dialect/SourceCaches.h"
 #include "tpc/Dialect/State.h"
 
 using namespace mlir;
@@ -170,6 +171,11 @@ static FailureOr<json::Object> describeGeneration(ModuleOp module, PipelineOp pi
     generation["window"] = step.windowed->window;
     generation["window_capacity"] = step.windowed->capacity;
     generation["window_lengths"] = toUtf8(step.windowed->lengths);
+  }
+  if (auto source = SourceCaches::lookup(module)) {
+    generation["source"] = source->tokens;
+    generation["source_capacity"] = source->capacity;
+    generation["source_lengths"] = toUtf8(source->lengths);
   }
   return generation;
 }

@@ -11,6 +11,7 @@
 #include "tpc/Dialect/LinksAttr.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/Sharding.h"
+#include "tpc/Dialect/SourceCaches.h"
 #include "tpc/Dialect/State.h"
 
 #include "mlir/Interfaces/CallInterfaces.h"
@@ -134,6 +135,8 @@ static bool areNumbers(const AttrUse &found) {
 }
 
 static bool hasCopies(const AttrUse &found) { return areValidCopies(found.value, found.type); }
+
+static bool areSourceCaches(const AttrUse &found) { return SourceCaches::isValid(found.value); }
 
 static bool isHash(const AttrUse &found) {
   auto text = dyn_cast<StringAttr>(found.value);
@@ -338,6 +341,7 @@ static const Entry table[] = {
     // Generation: state between steps.
     {kCacheAttr, OnInput | OnOutput, "", nullptr, checkCache},
     {kStepAttr, OnModule, "a #tpc.step", is<StepAttr>},
+    {kSourceCachesAttr, OnModule, "{tokens, capacity, lengths}, all texts", areSourceCaches},
 
     // Training.
     {kUpdateAttr, OnOutput, "", nullptr, checkUpdate},

@@ -229,7 +229,8 @@ OnnxImportOptions Compilation::makeImportOptions() const {
   return {.weights = options.weights,
           .weightsMap = options.weightsMap,
           .inputs = options.inputs,
-          .forGeneration = options.generate != Generate::No};
+          .forGeneration = options.generate != Generate::No,
+          .encoder = options.encoder};
 }
 
 /// Reads the reference model of the proof, if it is not the input.

@@ -38,6 +38,7 @@ static void buildPreallocatedPasses(OpPassManager &pm, Form form, bool wideResid
   if (form >= Form::Preallocated) {
     pm.addPass(createPreallocateCaches());
     pm.addPass(createWindowCaches());
+    pm.addPass(createCacheSources());
     if (form == Form::PreallocatedLast)
       pm.addPass(createKeepLastToken());
     pm.addNestedPass<func::FuncOp>(createSimplify());

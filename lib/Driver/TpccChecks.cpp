@@ -115,6 +115,16 @@ Error TpccSession::check() {
     if (std::string why = describeUnreadable(path, kMaxProgramBytes);
         !why.empty() && isProgramText(path))
       return makeError("cannot read '" + path + "': " + why);
+  if (!options.encoder.empty()) {
+    if (!llvm::sys::fs::is_regular_file(options.encoder))
+      return makeError("--encoder: there is no file '" + options.encoder + "'");
+    if (isProgramText(options.input) || isProgramText(options.encoder))
+      return makeError("--encoder: '" +
+                       (isProgramText(options.input) ? options.input : options.encoder) +
+                       "' is a program; name ONNX files");
+    if (options.onnx)
+      return makeError("--emit=onnx-sharded writes one file: leave out --encoder");
+  }
   if (options.onnx && isProgramText(options.input))
     return makeError("--emit=onnx-sharded needs an ONNX file, but '" + options.input +
                      "' is a program");

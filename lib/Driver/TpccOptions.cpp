@@ -151,6 +151,11 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::OptionCategory files("1. Input and output");
   cl::opt<std::string, true> inputOption(cl::Positional, cl::desc("<model.onnx>"),
                                          cl::location(input), cl::cat(files));
+  cl::opt<std::string, true> encoderOption(
+      "encoder",
+      cl::desc("ONNX file of the encoder of an encoder-decoder: its output becomes the decoder's "
+               "input 'encoder_hidden_states', in one program"),
+      cl::value_desc("encoder.onnx"), cl::location(encoder), cl::cat(files));
   cl::opt<std::string, true> outputOption("o", cl::desc("Output file ('-': standard output)"),
                                           cl::value_desc("file"), cl::location(output),
                                           cl::cat(files));

@@ -360,6 +360,7 @@ mlir::LogicalResult TpccSession::run() {
   }
   compile.overlapChunks = getOverlapChunks(options);
   compile.expertCapacity = options.expertCapacity;
+  compile.encoder = options.encoder;
   if (autoShard) {
     if (mlir::failed(chooseGrid(context, compile)))
       return mlir::failure();
@@ -379,6 +380,8 @@ mlir::LogicalResult TpccSession::run() {
 
   mlir::LogicalResult result = [&]() -> mlir::LogicalResult {
     sources.add(options.input);
+    if (!options.encoder.empty())
+      sources.add(options.encoder);
     if (mlir::failed(compilation.advance(Emit::Import, onStep)))
       return mlir::failure();
     for (const std::string &path : getWeightFiles(compilation.getModule()))

@@ -85,16 +85,21 @@ public:
         requests.back().ids = std::move(ids);
         requests.back().stream = requests.size() - 1;
       }
+    addSources();
     setLimits();
     checkGeneration(manifest, limits);
     for (size_t i = 0; i < requests.size(); ++i)
-      if (std::string problem = problemOf(requests[i], *manifest.generation, limits.capacity);
+      if (std::string problem =
+              problemOf(requests[i], *manifest.generation, limits.capacity, limits.source);
           !problem.empty())
         throw UserError((requests.size() > 1 ? "prompt " + std::to_string(i) + ": " : "") +
                         problem);
     GenerationRequest probe = defaults;
     probe.ids = {0};
-    if (std::string problem = problemOf(probe, *manifest.generation, limits.capacity);
+    if (limits.source > 0)
+      probe.source.ids = {0};
+    if (std::string problem =
+            problemOf(probe, *manifest.generation, limits.capacity, limits.source);
         !problem.empty())
       throw UserError(problem);
     if (this->options.logits.empty())
@@ -106,6 +111,9 @@ public:
     for (const std::string &text : this->options.prompts)
       if (!parseIds(text))
         files.inputs["--prompt-ids"] = text;
+    for (const std::string &text : this->options.sources)
+      if (!parseIds(text))
+        files.inputs["--source"] = text;
     files.outputs["--logits"] = this->options.logits;
     checkOverwriting({files}, options, manifest);
   }
@@ -125,7 +133,8 @@ public:
   std::string digest() const override {
     std::string text = std::to_string(limits.slots) + " " + std::to_string(limits.capacity) + " " +
                        std::to_string(limits.chunk) + (options.serves ? " serves" : "") +
-                       (options.logits.empty() ? "" : " logits") + ";" + textOf(defaults);
+                       (options.logits.empty() ? "" : " logits") + " " +
+                       std::to_string(limits.source) + ";" + textOf(defaults);
     for (const GenerationRequest &request : requests)
       text += ";" + textOf(request);
     return text;
@@ -176,7 +185,47 @@ private:
     defaults.stopIds = options.stopIds;
   }
 
+  /// Gives each prompt its source.
+  void addSources() {
+    if (options.sources.empty())
+      return;
+    if (!manifest.generation->source)
+      throw UserError("--source: the model has no cross-attention");
+    const Port &input = manifest.inputs[static_cast<size_t>(manifest.generation->source->input)];
+    std::vector<GenerationSource> sources;
+    for (const std::string &text : options.sources)
+      for (GenerationSource &source : readSources(text, input))
+        sources.push_back(std::move(source));
+    if (requests.size() == 1)
+      while (requests.size() < sources.size()) {
+        requests.push_back(requests.front());
+        requests.back().stream = requests.size() - 1;
+      }
+    if (requests.size() != sources.size())
+      throw UserError("--source: " + std::to_string(sources.size()) + " sources for " +
+                      std::to_string(requests.size()) + " prompts");
+    for (size_t i = 0; i < sources.size(); ++i)
+      requests[i].source = std::move(sources[i]);
+  }
+
+  /// Sets the maximum number of source tokens: that of the sources, or of the model.
+  void setSourceLimit() {
+    const Generation &generation = *manifest.generation;
+    for (const GenerationRequest &request : requests)
+      limits.source = std::max(limits.source, request.source.size());
+    if (options.maxSource && !generation.source)
+      throw UserError("--max-source: the model has no cross-attention");
+    if (!generation.source)
+      return;
+    if (limits.source == 0 && !options.maxSource && !generation.source->maxTokens)
+      throw UserError("--max-source N is needed: the model defines no maximum length of a source");
+    if (limits.source == 0)
+      limits.source = generation.source->maxTokens.value_or(0);
+    limits.source = options.maxSource.value_or(limits.source);
+  }
+
   void setLimits() {
+    setSourceLimit();
     auto prompts = std::ssize(requests);
     limits.slots = options.maxBatch.value_or(std::max<int64_t>(prompts, 1));
     std::optional<int64_t> needed;

@@ -25,7 +25,8 @@ TokenGenerator::TokenGenerator(Execution &execution, const Manifest &manifest,
 void TokenGenerator::generate(std::vector<GenerationRequest> requests, GenerationClient &client,
                               const GenerationMode &mode) {
   for (size_t i = 0; i < requests.size(); ++i)
-    if (std::string problem = problemOf(requests[i], *theManifest.generation, theLimits.capacity);
+    if (std::string problem =
+            problemOf(requests[i], *theManifest.generation, theLimits.capacity, theLimits.source);
         !problem.empty())
       throw UserError((requests.size() > 1 ? "prompt " + std::to_string(i) + ": " : "") + problem);
   std::vector<std::unique_ptr<RankLoop>> loops;
@@ -90,6 +91,14 @@ void checkGeneration(const Manifest &manifest, const GenerationLimits &limits) {
                     std::to_string(limits.capacity) +
                     " tokens: too many in all. Give a smaller --max-sequence or "
                     "max_new_tokens");
+  if (generation.source && generation.source->maxTokens &&
+      limits.source > *generation.source->maxTokens)
+    throw UserError("a source of " + std::to_string(limits.source) +
+                    " tokens (--max-source): the model is made for sources of " +
+                    std::to_string(*generation.source->maxTokens) + " tokens at most");
+  if (limits.source > maxTokens / limits.slots)
+    throw UserError(std::to_string(limits.slots) + " sources of " + std::to_string(limits.source) +
+                    " tokens: too many in all. Give a smaller --max-source");
   if (generation.maxSequence && limits.capacity > *generation.maxSequence)
     throw UserError("--max-sequence " + std::to_string(limits.capacity) +
                     ": the model is made for sequences of " +
@@ -99,25 +108,33 @@ void checkGeneration(const Manifest &manifest, const GenerationLimits &limits) {
     auto index = static_cast<int>(i);
     bool isGiven = index == generation.tokens || index == generation.lengths ||
                    index == generation.counts ||
-                   (generation.windowed && index == generation.windowed->lengths);
+                   (generation.windowed && index == generation.windowed->lengths) ||
+                   (generation.source &&
+                    (index == generation.source->lengths || index == generation.source->input));
     if (!isGiven && port.fallback == Port::Default::None)
       throw UserError("input '" + port.name + "' has no default: this program cannot generate");
   }
   for (const std::string &symbol : manifest.symbols)
     if (symbol != generation.batch && symbol != generation.sequence &&
         symbol != generation.capacity &&
-        !(generation.windowed && symbol == generation.windowed->capacity))
+        !(generation.windowed && symbol == generation.windowed->capacity) &&
+        !(generation.source &&
+          (symbol == generation.source->tokens || symbol == generation.source->capacity)))
       throw UserError("no size is known for '" + symbol + "': this program cannot generate");
 }
 
 Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int64_t rows,
-                  int64_t sequence) {
+                  int64_t sequence, int64_t source) {
   const Generation &generation = *manifest.generation;
   SymbolValues symbols = {{generation.batch, rows},
                           {generation.sequence, sequence},
                           {generation.capacity, limits.capacity}};
   if (generation.windowed)
     symbols[generation.windowed->capacity] = windowCapacityOf(*generation.windowed, limits);
+  if (generation.source) {
+    symbols[generation.source->tokens] = source;
+    symbols[generation.source->capacity] = limits.source;
+  }
   Inputs inputs = makeInputs(manifest, symbols);
   inputs.stateRows = limits.slots;
   inputs.stepRows = rows;
@@ -153,8 +170,9 @@ std::vector<Inputs> largestSteps(const Manifest &manifest, const GenerationLimit
   if (prefersFewShapes())
     chunk = roundedLength(chunk, limits.chunk);
   std::vector<Inputs> steps;
-  steps.push_back(stepInputs(manifest, limits, rowsOfLargestStep(manifest, limits), chunk));
-  steps.push_back(stepInputs(manifest, limits, limits.slots, 1));
+  steps.push_back(
+      stepInputs(manifest, limits, rowsOfLargestStep(manifest, limits), chunk, limits.source));
+  steps.push_back(stepInputs(manifest, limits, limits.slots, 1, /*source=*/0));
   if (!prefersFewShapes() || !manifest.generation->lastOnly)
     return steps;
   for (Inputs &step : steps) {

@@ -64,9 +64,10 @@ int64_t stepsAhead();
 /// with these limits.
 void checkGeneration(const Manifest &manifest, const GenerationLimits &limits);
 
-/// Returns the inputs of a step of `rows` rows with `sequence` tokens each, to be filled in.
+/// Returns the inputs of a step of `rows` rows with `sequence` tokens and `source` source tokens
+/// each, to be filled in.
 Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int64_t rows,
-                  int64_t sequence);
+                  int64_t sequence, int64_t source);
 /// Adds an input with the sampling settings, for devices that sample.
 void addSamplingInput(Inputs &inputs, const Generation &generation);
 /// Whether a new step shape costs more than the padding that avoids it, because devices estimate

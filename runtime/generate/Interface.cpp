@@ -103,7 +103,8 @@ void check(const Manifest &manifest, const GenerationLimits &limits,
            const std::vector<GenerationRequest> &requests) {
   checkGeneration(manifest, limits);
   for (size_t i = 0; i < requests.size(); ++i)
-    if (std::string problem = problemOf(requests[i], *manifest.generation, limits.capacity);
+    if (std::string problem =
+            problemOf(requests[i], *manifest.generation, limits.capacity, limits.source);
         !problem.empty())
       throw UserError((requests.size() > 1 ? "prompt " + std::to_string(i) + ": " : "") + problem);
 }

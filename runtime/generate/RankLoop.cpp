@@ -117,13 +117,13 @@ void RankLoop::readInput(const std::string &text) {
 Inputs &RankLoop::inputsOf(const tpc_context &ctx, const StepItem &item) {
   constexpr size_t maximum = 64;
   const bool isForDevices = !ctx.device->isHost() && !mode.givesLogits && generation.lastOnly;
-  std::pair key(item.rows(), item.sequence);
+  std::tuple key(item.rows(), item.sequence, item.source);
   if (inputs.size() == maximum && !inputs.contains(key))
     inputs.clear();
   auto [entry, isNew] = inputs.try_emplace(key);
   Inputs &made = entry->second;
   if (isNew) {
-    made = stepInputs(manifest, limits, item.rows(), item.sequence);
+    made = stepInputs(manifest, limits, item.rows(), item.sequence, item.source);
     if (isForDevices)
       addSamplingInput(made, generation);
   }
@@ -133,7 +133,30 @@ Inputs &RankLoop::inputsOf(const tpc_context &ctx, const StepItem &item) {
   put(made.tensors[static_cast<size_t>(generation.tokens)], item.ids);
   put(made.tensors[static_cast<size_t>(generation.lengths)], item.lengths);
   put(made.tensors[static_cast<size_t>(generation.counts)], item.counts);
+  if (generation.source)
+    putSources(made, item);
   return made;
+}
+
+void RankLoop::putSources(Inputs &made, const StepItem &item) const {
+  put(made.tensors[static_cast<size_t>(generation.source->lengths)], item.sourceLengths);
+  Tensor &all = made.tensors[static_cast<size_t>(generation.source->input)];
+  int64_t each = all.data.size() / std::max<int64_t>(item.rows(), 1);
+  for (size_t row = 0; row < item.sources.size() && each > 0; ++row) {
+    std::byte *to = all.data.data() + static_cast<int64_t>(row) * each;
+    const GenerationSource *source = item.sources[row];
+    if (!source) {
+      std::memset(to, 0, static_cast<size_t>(each));
+    } else if (source->states) {
+      std::memcpy(to, source->states->data.data(), static_cast<size_t>(each));
+    } else {
+      for (size_t i = 0; i < source->ids.size(); ++i)
+        if (all.dtype == TPC_I32)
+          reinterpret_cast<int32_t *>(to)[i] = static_cast<int32_t>(source->ids[i]);
+        else
+          reinterpret_cast<int64_t *>(to)[i] = source->ids[i];
+    }
+  }
 }
 
 void RankLoop::moveWindows(tpc_context &ctx) {

@@ -22,7 +22,7 @@
 #include "generate/WorldRanks.h"
 #include <deque>
 #include <map>
-#include <utility>
+#include <tuple>
 
 namespace tpc::rt {
 
@@ -51,6 +51,7 @@ private:
   void readInput(const std::string &text);
   Inputs &inputsOf(const tpc_context &ctx, const StepItem &item);
   std::optional<StepItem> nextItem(tpc_context &ctx);
+  void putSources(Inputs &made, const StepItem &item) const;
   void moveWindows(tpc_context &ctx);
   void launchAhead(tpc_context &ctx, const StepItem &item);
   void dropAhead(tpc_context &ctx);
@@ -71,9 +72,9 @@ private:
   std::optional<WorldRanks> ranks;
   bool hasInput;
   uint64_t numRequests = 0; ///< requests received from the client
-  /// Inputs by rows and tokens of a step. Addresses must stay valid, because recorded steps contain
-  /// them.
-  std::map<std::pair<int64_t, int64_t>, Inputs> inputs;
+  /// Inputs by rows, tokens and source tokens of a step. Addresses must stay valid, because
+  /// recorded steps contain them.
+  std::map<std::tuple<int64_t, int64_t, int64_t>, Inputs> inputs;
   Inputs *nextInputs = nullptr;
   std::optional<StepItem> current; ///< next item of the schedule, not yet run
   std::deque<InFlightStep> inFlight;

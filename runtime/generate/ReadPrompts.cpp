@@ -14,18 +14,23 @@ namespace {
 using nlohmann::json;
 using Prompts = std::vector<std::vector<int64_t>>;
 
-[[noreturn]] void refuse(const std::string &path, const std::string &what) {
-  throw UserError("--prompt-ids '" + path + "': " + what);
+/// A file that a flag names.
+struct FlagFile {
+  std::string flag, path;
+};
+
+[[noreturn]] void refuse(const FlagFile &file, const std::string &what) {
+  throw UserError(file.flag + " '" + file.path + "': " + what);
 }
 
-Prompts readNpyPrompts(const std::string &path) {
-  Tensor tensor = readNpy(path);
+Prompts readNpyPrompts(const FlagFile &source) {
+  Tensor tensor = readNpy(source.path);
   if ((tensor.dtype != TPC_I64 && tensor.dtype != TPC_I32) || tensor.shape.empty() ||
       tensor.shape.size() > 2)
-    refuse(path, std::string("expected i64 or i32 of one or two dimensions, found ") +
-                     dtypeName(tensor.dtype) + shapeText(tensor.shape));
+    refuse(source, std::string("expected i64 or i32 of one or two dimensions, found ") +
+                       dtypeName(tensor.dtype) + shapeText(tensor.shape));
   if (tensor.shape[0] == 0 && tensor.shape.size() == 2)
-    refuse(path, "contains no prompt");
+    refuse(source, "contains no prompt");
   int64_t length = tensor.shape.back();
   Prompts prompts(static_cast<size_t>(tensor.shape.size() == 2 ? tensor.shape[0] : 1));
   for (size_t row = 0; row < prompts.size(); ++row)
@@ -45,24 +50,24 @@ std::string textOf(const json &value) {
   return text.size() > maximum ? text.substr(0, maximum) + "…" : text;
 }
 
-Prompts readJsonPrompts(const std::string &path) {
+Prompts readJsonPrompts(const FlagFile &source) {
   constexpr int64_t maxBytes = int64_t(1) << 30;
-  File file(path);
+  File file(source.path);
   if (file.size() > maxBytes)
-    refuse(path, "has " + std::to_string(file.size()) + " bytes; at most " +
-                     std::to_string(maxBytes) + " are read");
+    refuse(source, "has " + std::to_string(file.size()) + " bytes; at most " +
+                       std::to_string(maxBytes) + " are read");
   std::string text(static_cast<size_t>(file.size()), 0);
   if (!file.readAt(text.data(), text.size(), 0))
-    refuse(path, "cannot be read");
+    refuse(source, "cannot be read");
   json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_array())
-    refuse(path, "expected a list of ids, or a list of such lists");
+    refuse(source, "expected a list of ids, or a list of such lists");
   Prompts prompts;
   auto add = [&](const json &row) {
     prompts.emplace_back();
     for (const json &id : row) {
       if (!id.is_number_integer() || (id.is_number_unsigned() && id.get<uint64_t>() > INT64_MAX))
-        refuse(path, "expected ids, found " + textOf(id));
+        refuse(source, "expected ids, found " + textOf(id));
       prompts.back().push_back(id.get<int64_t>());
     }
   };
@@ -78,16 +83,52 @@ bool endsWith(const std::string &text, const char *end) { return text.ends_with(
 
 } // namespace
 
-Prompts readPrompts(const std::string &text) {
+Prompts readPrompts(const std::string &text, const std::string &flag) {
   if (std::optional<std::vector<int64_t>> ids = parseIds(text))
     return {*ids};
   if (endsWith(text, ".npy"))
-    return readNpyPrompts(text);
+    return readNpyPrompts({flag, text});
   if (endsWith(text, ".json"))
-    return readJsonPrompts(text);
-  throw UserError("--prompt-ids " + text +
+    return readJsonPrompts({flag, text});
+  throw UserError(flag + " " + text +
                   ": expected ids, such as 12,7,99, or a file FILE.json or "
                   "FILE.npy");
+}
+
+std::vector<GenerationSource> readSources(const std::string &text, const Port &input) {
+  std::vector<GenerationSource> sources;
+  if (input.dtype == TPC_I64 || input.dtype == TPC_I32) {
+    for (std::vector<int64_t> &ids : readPrompts(text, "--source"))
+      sources.push_back({std::move(ids), nullptr});
+    return sources;
+  }
+  if (!endsWith(text, ".npy"))
+    throw UserError("--source " + text + ": expected FILE.npy, because input '" + input.name +
+                    "' takes " + dtypeName(input.dtype));
+  Tensor tensor = readNpy(text);
+  size_t rank = input.shape.size();
+  if (tensor.shape.size() + 1 == rank)
+    tensor.shape.insert(tensor.shape.begin(), 1);
+  bool fits = tensor.dtype == input.dtype && tensor.shape.size() == rank;
+  for (size_t i = 2; fits && i < rank; ++i)
+    fits = std::to_string(tensor.shape[i]) == input.shape[i];
+  std::string wanted;
+  for (const std::string &size : input.shape)
+    wanted += (wanted.empty() ? "[" : ", ") + size;
+  if (!fits)
+    refuse({"--source", text}, std::string("is ") + dtypeName(tensor.dtype) +
+                                   shapeText(tensor.shape) + ", but input '" + input.name +
+                                   "' takes " + dtypeName(input.dtype) + wanted + "]");
+  int64_t each = tensor.shape[0] ? tensor.data.size() / tensor.shape[0] : 0;
+  for (int64_t i = 0; i < tensor.shape[0]; ++i) {
+    auto states = std::make_shared<Tensor>();
+    states->dtype = tensor.dtype;
+    states->shape.assign(tensor.shape.begin() + 1, tensor.shape.end());
+    states->data = Buffer(each);
+    std::copy_n(tensor.data.data() + i * each, each, states->data.data());
+    sources.push_back({{}, std::move(states)});
+  }
+  return sources;
 }
 
 } // namespace tpc::rt

@@ -3,14 +3,17 @@
 #ifndef TPC_RT_GENERATE_READPROMPTS_H
 #define TPC_RT_GENERATE_READPROMPTS_H
 
-#include <cstdint>
-#include <string>
-#include <vector>
+#include "generate/Request.h"
 
 namespace tpc::rt {
 
 /// Parses --prompt-ids: ids, or a file with one or several prompts. Throws UserError.
-std::vector<std::vector<int64_t>> readPrompts(const std::string &text);
+std::vector<std::vector<int64_t>> readPrompts(const std::string &text,
+                                              const std::string &flag = "--prompt-ids");
+
+/// Parses --source: ids as --prompt-ids, or a file with states of one or several sources for an
+/// input of floats. Throws UserError.
+std::vector<GenerationSource> readSources(const std::string &text, const Port &input);
 
 } // namespace tpc::rt
 

@@ -3,6 +3,7 @@
 #include "generate/Request.h"
 #include "generate/Score.h"
 #include "program/Error.h"
+#include "tpc/digest.h"
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -21,6 +22,14 @@ std::string textOf(const GenerationRequest &request) {
   text << std::hexfloat;
   for (int64_t id : request.ids)
     text << id << " ";
+  for (int64_t id : request.source.ids)
+    text << id << "< ";
+  if (const auto &states = request.source.states) {
+    uint64_t hash = kFnv1aBasis;
+    for (int64_t i = 0; i < states->data.size(); ++i)
+      hash = fnv1a(hash, static_cast<unsigned char>(states->data.data()[i]));
+    text << hash << "< ";
+  }
   const SamplingSettings &sampling = request.sampling;
   text << "then " << request.maxNewTokens << " " << sampling.repetitionPenalty << " "
        << sampling.temperature << " " << sampling.topK << " " << sampling.topP << " "
@@ -74,8 +83,25 @@ static std::string problemOf(const SamplingSettings &sampling) {
   return "";
 }
 
+static std::string problemOf(const GenerationSource &source, const Generation &generation,
+                             int64_t capacity) {
+  if (!generation.source)
+    return source.size() ? "it has a source, but the model has no cross-attention" : "";
+  if (source.size() == 0)
+    return "it has no source, which tokens of this model attend to: give one with --source, or as "
+           "'source'";
+  if (source.size() > capacity)
+    return "the source has " + std::to_string(source.size()) + " tokens; the maximum is " +
+           std::to_string(capacity) + " (--max-source)";
+  for (int64_t id : source.ids)
+    if (id < 0 || id > generation.source->lastToken)
+      return "source token " + std::to_string(id) + ": valid are 0 to " +
+             std::to_string(generation.source->lastToken);
+  return "";
+}
+
 std::string problemOf(const GenerationRequest &request, const Generation &generation,
-                      int64_t capacity) {
+                      int64_t capacity, int64_t sourceCapacity) {
   if (request.ids.empty())
     return "the prompt is empty: give one token at least";
   for (size_t i = 0; i < request.ids.size(); ++i)
@@ -92,6 +118,8 @@ std::string problemOf(const GenerationRequest &request, const Generation &genera
     if (id < 0 || id >= generation.vocabulary)
       return "stop id " + std::to_string(id) + ": valid are 0 to " +
              std::to_string(generation.vocabulary - 1);
+  if (std::string problem = problemOf(request.source, generation, sourceCapacity); !problem.empty())
+    return problem;
   return problemOf(request.sampling);
 }
 

@@ -5,15 +5,26 @@
 
 #include "generate/Settings.h"
 #include "program/Manifest.h"
+#include "program/Tensor.h"
 #include "tpc/windows.h"
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace tpc::rt {
 
+/// What the tokens of an encoder-decoder attend to: ids, or states [tokens, …] of an encoder.
+struct GenerationSource {
+  std::vector<int64_t> ids;
+  std::shared_ptr<const Tensor> states;
+
+  int64_t size() const { return states ? states->shape[0] : std::ssize(ids); }
+};
+
 struct GenerationRequest {
   std::string id; ///< chosen by the client
   std::vector<int64_t> ids;
+  GenerationSource source; ///< empty unless the program has Generation::source
   int64_t maxNewTokens = 64;
   SamplingSettings sampling;
   std::vector<int64_t> stopIds;
@@ -37,6 +48,7 @@ struct GenerationLimits {
   int64_t slots = 1;             ///< sequences at a time
   int64_t capacity = 0;          ///< tokens per sequence
   int64_t chunk = kPrefillChunk; ///< prompt tokens per step
+  int64_t source = 0;            ///< source tokens per sequence
 };
 
 /// Converts a temperature or penalty to the sampler's f32. Throws UserError, with the given number,
@@ -45,7 +57,7 @@ float narrowSetting(const std::string &name, double value);
 
 /// Returns the error of an invalid request, or an empty string.
 std::string problemOf(const GenerationRequest &request, const Generation &generation,
-                      int64_t capacity);
+                      int64_t capacity, int64_t sourceCapacity = 0);
 
 } // namespace tpc::rt
 

@@ -110,10 +110,15 @@ std::optional<StepItem> Schedule::nextOf(SlotGroup &group) {
   group.wasPrompt = isPrompt;
   // Prompts of different lengths in one step would need padding. So the oldest prompt runs alone,
   // unless a step covers all rows of a group anyway.
-  if (isPrompt && !wholeGroups) {
+  if (isPrompt) {
     auto age = [&](int64_t i) { return *slots[static_cast<size_t>(i)].number; };
-    chosen = {*std::min_element(chosen.begin(), chosen.end(),
-                                [&](int64_t a, int64_t b) { return age(a) < age(b); })};
+    int64_t oldest = *std::min_element(chosen.begin(), chosen.end(),
+                                       [&](int64_t a, int64_t b) { return age(a) < age(b); });
+    // A source has no padding, so all rows of a step bring one of the same length.
+    auto newSource = [&](int64_t i) { return slots[static_cast<size_t>(i)].newSource(); };
+    std::erase_if(chosen, [&](int64_t i) {
+      return wholeGroups ? newSource(i) != newSource(oldest) : i != oldest;
+    });
   }
   return itemOf(group, chosen);
 }
@@ -136,15 +141,23 @@ StepItem Schedule::itemOf(const SlotGroup &group, const std::vector<int64_t> &ch
   item.counts.assign(static_cast<size_t>(rows), 0);
   // A step appends to the caches of all its rows. Rows without a token append after their own
   // tokens.
+  item.sourceLengths.assign(static_cast<size_t>(rows), 0);
+  item.sources.assign(static_cast<size_t>(rows), nullptr);
   for (int64_t row = 0; row < rows; ++row)
-    if (const Slot &slot = slots[static_cast<size_t>(item.first + row)]; slot.number)
+    if (const Slot &slot = slots[static_cast<size_t>(item.first + row)]; slot.number) {
       item.lengths[static_cast<size_t>(row)] = slot.length;
+      item.sourceLengths[static_cast<size_t>(row)] = slot.request.source.size() - slot.newSource();
+    }
   for (int64_t i : chosen) {
     const Slot &slot = slots[static_cast<size_t>(i)];
     auto row = static_cast<size_t>(i - item.first);
     int64_t left = std::ssize(slot.request.ids) - slot.length;
     item.counts[row] = slot.isInPrompt() ? std::min(left, theLimits.chunk) : 1;
     item.sequence = std::max(item.sequence, item.counts[row]);
+    if (slot.newSource()) {
+      item.source = slot.newSource();
+      item.sources[row] = &slot.request.source;
+    }
     if (slot.request.maxNewTokens > 0 && left <= item.counts[row])
       item.sampled.push_back(i - item.first);
   }

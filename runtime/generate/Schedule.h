@@ -35,6 +35,10 @@ struct StepItem {
   int64_t first = 0, sequence = 0;
   std::vector<int64_t> ids; ///< [rows, sequence], padded on the right
   std::vector<int64_t> lengths, counts;
+  int64_t source = 0;                 ///< source tokens of each row that brings one
+  std::vector<int64_t> sourceLengths; ///< source tokens in the caches
+  /// Sources that rows bring; null: none. Valid until the item is finished.
+  std::vector<const GenerationSource *> sources;
   /// Rows to sample, ascending.
   std::vector<int64_t> sampled;
 
@@ -100,6 +104,8 @@ private:
     std::set<int64_t> isSeen;
     bool isCancelled = false;
 
+    /// Number of source tokens that the next step brings.
+    int64_t newSource() const { return length == 0 ? request.source.size() : 0; }
     bool isInPrompt() const { return length < std::ssize(request.ids); }
     void see(int64_t token) {
       if (isSeen.insert(token).second)

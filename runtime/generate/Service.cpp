@@ -86,7 +86,8 @@ void Service::takeRequest(const ClientLine &line, const std::string &text, Clien
                          "a request '" + id + "' is already running or waiting: give another id");
     return;
   }
-  std::string problem = problemOf(*line.request, *manifest.generation, limits.capacity);
+  std::string problem =
+      problemOf(*line.request, *manifest.generation, limits.capacity, limits.source);
   if (!problem.empty()) {
     output += finishLine(id, Finish::Error, problem);
     return;

@@ -13,8 +13,8 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr const char *fieldNames =
-    "id, ids, max_new_tokens, temperature, top_k, top_p, seed, repetition_penalty, stop_ids";
+constexpr const char *fieldNames = "id, ids, source, max_new_tokens, temperature, top_k, top_p, "
+                                   "seed, repetition_penalty, stop_ids";
 
 [[noreturn]] void refuse(const std::string &field, const std::string &what) {
   throw UserError("'" + field + "': " + what);
@@ -56,6 +56,8 @@ void setField(GenerationRequest &request, bool &hasSeed, const std::string &fiel
     request.id = textOf(field, value);
   } else if (field == "ids") {
     request.ids = listOf(field, value);
+  } else if (field == "source") {
+    request.source.ids = listOf(field, value);
   } else if (field == "max_new_tokens") {
     request.maxNewTokens = integerOf(field, value);
     if (request.maxNewTokens < 1)

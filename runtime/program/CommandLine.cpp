@@ -176,8 +176,10 @@ private:
       options.generation.note(flag);
     } else if (!setTrainingFlag(options.training, flag, manifest.training.has_value(),
                                 [&] { return onlyValue(); }) &&
-               !setGenerationFlag(options.generation, flag,
-                                  [&] { return flag == "--prompt-ids" ? value() : onlyValue(); }))
+               !setGenerationFlag(options.generation, flag, [&] {
+                 bool isRepeatable = flag == "--prompt-ids" || flag == "--source";
+                 return isRepeatable ? value() : onlyValue();
+               }))
       throw std::logic_error("the flag " + flag + " is listed but not parsed");
   }
 
@@ -365,6 +367,8 @@ std::span<const std::string_view> knownFlags() {
                                                "--warmup",
                                                "--serve-stdin",
                                                "--prompt-ids",
+                                               "--source",
+                                               "--max-source",
                                                "--max-new-tokens",
                                                "--temperature",
                                                "--top-k",

@@ -56,6 +56,10 @@ bool setGenerationFlag(GenerationOptions &options, const std::string &flag,
   constexpr const char *positive = "a positive integer";
   if (flag == "--prompt-ids") {
     options.prompts.push_back(value());
+  } else if (flag == "--source") {
+    options.sources.push_back(value());
+  } else if (flag == "--max-source") {
+    options.maxSource = integerOf(flag, value(), 1, positive);
   } else if (flag == "--max-new-tokens") {
     options.maxNewTokens = integerOf(flag, value(), 0, "an integer that is not negative");
   } else if (flag == "--temperature") {
@@ -115,6 +119,10 @@ std::string generationHelp(const std::string &program) {
 Flags of generation (with --serve-stdin: defaults of requests):
   --prompt-ids IDS         a prompt such as 12,7,99, or a file of prompts: .json (a list, or a list of lists) or .npy.
                            Repeatable. The new tokens of each prompt are one line of standard output
+  --source IDS             for encoder-decoders: what the tokens of a prompt attend to: ids such as 5,7,2, or a file as for
+                           --prompt-ids; with states of an encoder, .npy of [tokens, …] or [sources, tokens, …]. One for
+                           each prompt, in order; a single prompt is used with each source
+  --max-source N           with --serve-stdin: maximum number of tokens of a source (default: the model's maximum)
   --max-new-tokens N       new tokens per sequence (64)
   --temperature X          divisor of the scores; 0: always the most probable token (default: 0; with --top-k or --top-p: 1)
   --top-k K, --top-p P     sample from the K most probable tokens; of these, from the fewest whose probabilities sum to P

@@ -14,8 +14,9 @@ namespace tpc::rt {
 /// Flags of programs compiled with --generate; unset members: the flag was not given.
 struct GenerationOptions {
   std::vector<std::string> prompts; ///< token ids, or files with them
+  std::vector<std::string> sources; ///< ids or files, for encoder-decoders
   bool serves = false;              ///< --serve-stdin
-  std::optional<int64_t> maxNewTokens, topK, maxSequence, prefillChunk, maxBatch;
+  std::optional<int64_t> maxNewTokens, topK, maxSequence, maxSource, prefillChunk, maxBatch;
   std::optional<double> temperature, topP, repetitionPenalty;
   std::optional<uint64_t> seed;
   std::vector<int64_t> stopIds;

@@ -425,6 +425,10 @@ static void fillSteps(const Generation &generation, Inputs &inputs) {
   if (const auto &windowed = generation.windowed)
     values.emplace_back(windowed->lengths,
                         std::max<int64_t>(inputs.symbols.at(windowed->capacity) - sequence, 0));
+  if (const auto &source = generation.source)
+    values.emplace_back(source->lengths, std::max<int64_t>(inputs.symbols.at(source->capacity) -
+                                                               inputs.symbols.at(source->tokens),
+                                                           0));
   for (auto [input, value] : values) {
     Tensor &tensor = inputs.tensors[static_cast<size_t>(input)];
     for (int64_t i = 0, count = tensor.count(); i < count; ++i)

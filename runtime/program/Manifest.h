@@ -119,6 +119,16 @@ struct Generation {
     int64_t window = 0;
   };
   std::optional<Windowed> windowed;
+
+  /// Caches of cross-attention: the first step of a sequence brings its source.
+  struct Source {
+    int input = 0;                    ///< ids [batch, tokens], or states [batch, tokens, …]
+    int lengths = 0;                  ///< input with the number of source tokens in these caches
+    std::string tokens, capacity;     ///< symbols
+    int64_t lastToken = 0;            ///< largest valid id
+    std::optional<int64_t> maxTokens; ///< maximum length of a source
+  };
+  std::optional<Source> source;
 };
 
 /// A training step: each step updates parameters.

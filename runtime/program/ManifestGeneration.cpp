@@ -3,6 +3,7 @@
 #include "program/ManifestNode.h"
 #include "program/SizeExpr.h"
 #include <algorithm>
+#include <limits>
 #include <set>
 
 namespace tpc::rt {
@@ -69,6 +70,30 @@ Generation readGeneration(const Node &node, const Manifest &manifest) {
     if (port.dtype != TPC_I64 || port.shape != std::vector<std::string>{generation.batch})
       refuse(node.where, "'" + port.name + "' does not have the type and shape of window_lengths");
     generation.windowed = windowed;
+  }
+  if (node.has("source")) {
+    Generation::Source source;
+    source.tokens = readSymbol("source");
+    source.capacity = readSymbol("source_capacity");
+    source.lengths = readPortName(node["source_lengths"], manifest.inputs);
+    const Port &lengths = manifest.inputs[static_cast<size_t>(source.lengths)];
+    if (lengths.dtype != TPC_I64 || lengths.shape != std::vector<std::string>{generation.batch})
+      refuse(node.where,
+             "'" + lengths.name + "' does not have the type and shape of source_lengths");
+    auto isSource = [&](const Port &port) {
+      return port.shape.size() >= 2 && port.shape[0] == generation.batch &&
+             port.shape[1] == source.tokens;
+    };
+    auto found = std::find_if(manifest.inputs.begin(), manifest.inputs.end(), isSource);
+    if (found == manifest.inputs.end() ||
+        std::count_if(manifest.inputs.begin(), manifest.inputs.end(), isSource) > 1)
+      refuse(node.where, "expected one input [" + generation.batch + ", " + source.tokens + ", …]");
+    source.input = static_cast<int>(found - manifest.inputs.begin());
+    source.lastToken = found->range ? found->range->second : std::numeric_limits<int64_t>::max();
+    for (const Constraint &constraint : manifest.constraints)
+      if (std::optional<int64_t> maximum = maxOf(constraint, source.tokens))
+        source.maxTokens = std::min(*maximum, source.maxTokens.value_or(*maximum));
+    generation.source = source;
   }
   generation.logits = readPortName(node["logits"], manifest.outputs);
   generation.lastOnly = node["last_only"].flag();

@@ -24,7 +24,8 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-static constexpr llvm::StringLiteral kMask = "attention_mask", kPositions = "position_ids";
+static constexpr llvm::StringLiteral kMask = "attention_mask", kPositions = "position_ids",
+                                     kSourceMask = "encoder_attention_mask";
 
 namespace {
 /// First consumers of an input, after view ops and casts.
@@ -119,8 +120,8 @@ static bool isEmbedded(RankedTensorType type, const SymExpr &sequence) {
 
 /// Returns true for a mask of shape [batch, tokens] that is zero for hidden tokens. A mask of
 /// floats that is added to scores is no such mask: it is zero for visible tokens.
-static bool isMask(func::FuncOp main, BlockArgument input) {
-  return nameOf(main, input) == kMask && getSizes(input).size() == 2 &&
+static bool isMask(func::FuncOp main, BlockArgument input, StringRef name = kMask) {
+  return nameOf(main, input) == name && getSizes(input).size() == 2 &&
          (isa<IntegerType>(elementOf(input)) || !Uses(input).added);
 }
 
@@ -242,7 +243,7 @@ void Importer::addDefaults() {
     main.setArgAttr(input.getArgNumber(), name, value);
   };
   for (BlockArgument input : main.getArguments()) {
-    if (isMask(main, input))
+    if (isMask(main, input) || isMask(main, input, kSourceMask))
       set(input, kDefaultAttr, InputDefaultAttr::get(context, InputDefaultKind::Ones));
     int64_t rank = getSizes(input).size();
     if (nameOf(main, input) != kPositions || !isa<IntegerType>(elementOf(input)) ||

@@ -2,6 +2,7 @@
 
 #include "tpc/Import/ONNX/Import.h"
 
+#include "AttachEncoder.h"
 #include "Importer.h"
 #include "MatchCheckpoint.h"
 
@@ -61,10 +62,8 @@ static llvm::Error replaceInitializers(const ::onnx::ModelProto &model, TensorRe
   return matchCheckpoint(model.graph(), reader, *checkpoint, path, options.weightsMap, warning);
 }
 
-namespace tpc {
-
-OwningOpRef<ModuleOp> importOnnxModel(StringRef path, MLIRContext *context,
-                                      const OnnxImportOptions &options) {
+static OwningOpRef<ModuleOp> importFile(StringRef path, MLIRContext *context,
+                                        const ::tpc::OnnxImportOptions &options) {
   DialectRegistry registry;
   mlir::tpc::registerIndexModels(registry);
   context->appendDialectRegistry(registry);
@@ -123,6 +122,20 @@ OwningOpRef<ModuleOp> importOnnxModel(StringRef path, MLIRContext *context,
     return nullptr;
   }
   if (module && failed(verify(*module)))
+    return nullptr;
+  return module;
+}
+
+namespace tpc {
+
+OwningOpRef<ModuleOp> importOnnxModel(StringRef path, MLIRContext *context,
+                                      const OnnxImportOptions &options) {
+  OwningOpRef<ModuleOp> module = importFile(path, context, options);
+  if (!module || options.encoder.empty())
+    return module;
+  OwningOpRef<ModuleOp> encoder =
+      importFile(options.encoder, context, {.weights = options.weights, .inputs = options.inputs});
+  if (!encoder || failed(attachEncoder(*module, *encoder)) || failed(verify(*module)))
     return nullptr;
   return module;
 }

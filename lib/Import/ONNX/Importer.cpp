@@ -217,11 +217,30 @@ LogicalResult Importer::importInitializers(const ::onnx::GraphProto &graph, Scop
 // Inputs and results
 //===----------------------------------------------------------------------===//
 
+bool Importer::quantizesByToken() {
+  if (options.forGeneration && !std::exchange(hasToldRanges, true))
+    emitRemark(fileLoc())
+        << "activations are quantized by the range of each token, as ONNX Runtime "
+           "does in steps of one token; it quantizes longer steps by the range "
+           "of all their tokens";
+  return options.forGeneration;
+}
+
+/// Returns whether a merged decoder is that of an encoder-decoder. Its branch with a past does not
+/// compute the keys and values of the encoder's states.
+static bool hasEncoderStates(const ::onnx::GraphProto &graph) {
+  return llvm::any_of(graph.input(),
+                      [](const auto &port) { return port.name() == "encoder_hidden_states"; });
+}
+
 std::optional<int64_t> Importer::findFixedValue(StringRef input) const {
   if (auto it = options.inputs.find(input.str()); it != options.inputs.end())
     return it->second;
   // Transformers' names for the number of last tokens whose logits are computed (0: all), and
   // optimum's name for the choice between the branches of a merged decoder.
+  if (options.forGeneration && input == kUseCacheBranch && !selectsPast(input) &&
+      hasEncoderStates(model.graph()))
+    return 0;
   if (options.forGeneration &&
       (input == "num_logits_to_keep" || input == "logits_to_keep" || input == kUseCacheBranch))
     return 1;

@@ -95,6 +95,9 @@ public:
   /// Returns the operand chosen for a min or max, or null.
   const SymExpr *findChoice(const SymExpr &minOrMax) const;
   void constrain(const SymExpr &expr, int64_t low, int64_t high, const Twine &why);
+  /// Whether activations are quantized by the range of each token, and not of all tokens: in
+  /// generation, tokens must not depend on later ones. Emits a remark at the first call.
+  bool quantizesByToken();
   /// Describes how the inputs that `value` is computed from could become constants, for the end of
   /// an error. Returns an empty string if they cannot.
   std::string explainFixInput(Value value);
@@ -209,6 +212,7 @@ private:
   TensorReader &reader;
   std::string path;
   const ::tpc::OnnxImportOptions &options;
+  bool hasToldRanges = false; // the remark of quantizesByToken
 
   // State of the current pass.
   OwningOpRef<ModuleOp> module;

@@ -50,6 +50,26 @@ std::string mlir::tpc::makeSymbol(const std::set<std::string> &taken, StringRef 
   return symbol;
 }
 
+CachePort mlir::tpc::addCache(SymbolTable &table, func::FuncOp main, StringRef name,
+                              RankedTensorType type, RankedTensorType before) {
+  OpBuilder builder(main);
+  auto cache = CacheOp::create(builder, main.getLoc(), name, type);
+  cache->remove();
+  StringAttr unique = table.insert(cache, main->getIterator());
+  auto attributes =
+      builder.getDictionaryAttr({builder.getNamedAttr(kCacheAttr, FlatSymbolRefAttr::get(unique)),
+                                 builder.getNamedAttr(kNameAttr, unique)});
+  unsigned at = main.getNumArguments();
+  (void)main.insertArgument(at, before, attributes, main.getLoc());
+  return {main.getArgument(at), attributes};
+}
+
+void mlir::tpc::addCacheResult(func::FuncOp main, Value contents, DictionaryAttr attributes) {
+  Operation *end = main.front().getTerminator();
+  end->insertOperands(end->getNumOperands(), contents);
+  (void)main.insertResult(main.getNumResults(), contents.getType(), attributes);
+}
+
 CacheMaker::CacheMaker(ModuleOp module, func::FuncOp main, StepSymbols step)
     : module(module), main(main), step(std::move(step)), table(module) {
   std::set<std::string> taken = collectSymbols(module);
@@ -69,27 +89,16 @@ Value CacheMaker::append(Value fresh, StringRef kind) {
   auto makeType = [&](const SymExpr &tokens) {
     return makeTensorType(element, {sizes[0], sizes[2], tokens, sizes[3]});
   };
-  builder.setInsertionPoint(main);
-  auto cache = CacheOp::create(builder, loc, (kind + Twine(layer)).str(),
-                               makeType(SymExpr::symbol(capacity)));
-  cache->remove();
-  StringAttr name = table.insert(cache, main->getIterator()); // unique name
-  auto attributes =
-      builder.getDictionaryAttr({builder.getNamedAttr(kCacheAttr, FlatSymbolRefAttr::get(name)),
-                                 builder.getNamedAttr(kNameAttr, name)});
-  Type before = makeType(SymExpr::symbol(step.past));
-  unsigned at = main.getNumArguments();
-  (void)main.insertArgument(at, before, attributes, loc);
-
+  CachePort port =
+      addCache(table, main, (kind + Twine(layer)).str(), makeType(SymExpr::symbol(capacity)),
+               makeType(SymExpr::symbol(step.past)));
   builder.setInsertionPointAfterValue(fresh);
   SmallVector<int64_t> swap = {0, 2, 1, 3}; // swaps tokens and heads
   Value headsFirst = TransposeOp::create(builder, loc, makeType(sizes[1]), fresh, swap);
   Type after = makeType(SymExpr::symbol(step.past) + sizes[1]);
-  Value all = ConcatOp::create(builder, loc, after, ValueRange{main.getArgument(at), headsFirst},
+  Value all = ConcatOp::create(builder, loc, after, ValueRange{port.argument, headsFirst},
                                CacheOp::tokenDim);
-  Operation *end = main.front().getTerminator();
-  end->insertOperands(end->getNumOperands(), all);
-  (void)main.insertResult(main.getNumResults(), after, attributes);
+  addCacheResult(main, all, port.attributes);
   Type keys = makeTensorType(element,
                              {sizes[0], SymExpr::symbol(step.past) + sizes[1], sizes[2], sizes[3]});
   return appended[fresh] = TransposeOp::create(builder, loc, keys, all, swap);

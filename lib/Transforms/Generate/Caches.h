@@ -27,6 +27,18 @@ std::set<std::string> collectSymbols(ModuleOp module);
 /// Returns a new symbol: `name`, with a numeric suffix if `name` is taken.
 std::string makeSymbol(const std::set<std::string> &taken, StringRef name);
 
+/// Argument of @main with a cache's contents before the step, and its attributes.
+struct CachePort {
+  BlockArgument argument;
+  DictionaryAttr attributes;
+};
+/// Adds a cache of type `type` and its argument, the last one of @main. `before`: type of the
+/// contents before the step.
+CachePort addCache(SymbolTable &table, func::FuncOp main, StringRef name, RankedTensorType type,
+                   RankedTensorType before);
+/// Makes `contents` the last result of @main, with the attributes of the cache's argument.
+void addCacheResult(func::FuncOp main, Value contents, DictionaryAttr attributes);
+
 /// Adds caches to @main, one after the other.
 class CacheMaker {
 public:

@@ -45,6 +45,9 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
     return name;
   }
 
+  /// Returns true for cross-attention: all tokens attend to keys of another sequence.
+  bool isCross(AttentionOp op) const { return !hasTokens(op.getK()) && !hasTokens(op.getV()); }
+
   bool hasTokens(Value value) const {
     return isa<RankedTensorType>(value.getType()) &&
            llvm::any_of(getSizes(value), [&](const SymExpr &s) { return contains(s, tokens); });
@@ -113,6 +116,8 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
   }
 
   LogicalResult visit(AttentionOp op) {
+    if (isCross(op) && !op.getCausal() && !op.getWindow() && !op.getSlopes())
+      return visitRule(op);
     auto name = findTokens(op);
     if (!name)
       return failure();
@@ -146,16 +151,29 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
       return visit(iota);
     if (auto size = dyn_cast<SizeOp>(op))
       return visit(size);
-    if (auto attention = dyn_cast<AttentionOp>(op))
+    auto attention = dyn_cast<AttentionOp>(op);
+    if (attention && (!isCross(attention) || attention.getCausal()))
       return visit(attention);
     if (!llvm::any_of(op->getOperands(), [&](Value v) { return hasTokens(v); }) &&
         !llvm::any_of(op->getResults(), [&](Value v) { return hasTokens(v); }))
       return success();
+    if (attention)
+      return visit(attention);
     if (auto slice = dyn_cast<SliceOp>(op))
       return visit(slice);
     if (auto sum = dyn_cast<CumSumOp>(op))
       return visit(sum);
     return visitRule(op);
+  }
+
+  /// Removes outputs that no token has, such as the states of an encoder.
+  void dropOtherOutputs(func::FuncOp main) {
+    Operation *end = main.front().getTerminator();
+    for (unsigned i = main.getNumResults(); i-- > 0;)
+      if (!hasTokens(end->getOperand(i))) {
+        end->eraseOperand(i);
+        (void)main.eraseResult(i);
+      }
   }
 
   /// Rewrites constraints on all tokens as constraints on past plus new tokens.
@@ -184,11 +202,14 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
                << explainUnraisedSoftmax(softmax) << ". Generation needs keys and values to cache";
       return main.emitError("has no attention: generation needs keys and values to cache");
     }
-    auto name = findTokens(*all.begin());
+    // Attention of an encoder is not causal.
+    auto first = llvm::find_if(all, [](AttentionOp op) { return op.getCausal(); });
+    auto name = findTokens(first == all.end() ? *all.begin() : *first);
     if (!name)
       return failure();
     tokens = *name;
     past = makeSymbol(collectSymbols(module), "past");
+    dropOtherOutputs(main);
     for (Operation &op : main.front())
       if (failed(visit(&op)))
         return failure();

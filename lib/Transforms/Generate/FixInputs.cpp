@@ -53,8 +53,11 @@ struct FixInputs : public mlir::tpc::impl::FixInputsBase<FixInputs> {
       unsigned i = argument.getArgNumber();
       InputDefaultAttr defaultOf = InputDefaultAttr::lookup(main.getArgAttrDict(i));
       if (!defaultOf) {
-        // An unused cache of size 0: the file is valid only for an empty past.
-        if (argument.use_empty() && llvm::is_contained(getSizes(argument), SymExpr(0)))
+        // An unused cache of size 0: the file is valid only for an empty past. Or caches of the
+        // other branch of a merged decoder.
+        auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr);
+        if (argument.use_empty() && (llvm::is_contained(getSizes(argument), SymExpr(0)) ||
+                                     (name && name.getValue().starts_with("past_key_values"))))
           fixed.set(i);
         continue;
       }

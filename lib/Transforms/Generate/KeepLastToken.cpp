@@ -130,7 +130,11 @@ struct KeepLastToken : public mlir::tpc::impl::KeepLastTokenBase<KeepLastToken> 
     if (op->getNumOperands() == 0)
       return lookUp(v, user);
     auto attention = dyn_cast<AttentionOp>(op);
-    if (attention && (attention.getMask() || attention.getBias() || !attention.getLengths()))
+    // Results of cross-attention do not depend on positions.
+    bool isCross = attention && !attention.getLengths() && !attention.getCausal() &&
+                   !attention.getWindow() && !attention.getSlopes();
+    if (attention && !isCross &&
+        (attention.getMask() || attention.getBias() || !attention.getLengths()))
       return emitNodeError(op) << "has queries whose positions do not follow the cache lengths",
              failure();
     IRMapping mapping;
@@ -144,7 +148,7 @@ struct KeepLastToken : public mlir::tpc::impl::KeepLastTokenBase<KeepLastToken> 
     OpBuilder builder(op);
     Operation *copy = builder.clone(*op, mapping);
     copy->getResult(0).setType(makeTensorType(elementTypeOf(v), withOneToken(getSizes(v))));
-    if (attention) {
+    if (attention && !isCross) {
       // The query is at the position of the last real token.
       builder.setInsertionPoint(copy);
       auto own = cast<AttentionOp>(copy);

@@ -125,6 +125,17 @@ private:
            getSymbolName(getSizes(type)[1]) == step.tokens && getSizes(type)[2].isConstant();
   }
 
+  /// Returns true for a source that tokens attend to, [sequences, source tokens, …].
+  static bool isSource(Type type, const StepSymbols &step) {
+    SmallVector<SymExpr> sizes = getSizes(type);
+    if (sizes.size() < 2 || !getSymbolName(sizes[0]))
+      return false;
+    auto tokens = getSymbolName(sizes[1]);
+    return tokens && *tokens != step.tokens && *tokens != step.past &&
+           llvm::all_of(ArrayRef(sizes).drop_front(2),
+                        [](const SymExpr &size) { return size.isConstant(); });
+  }
+
   /// Returns what to do about an input that generation does not supply. `why`: reason why positions
   /// have no default.
   static std::string findRemedy(Type type, StringAttr why) {
@@ -132,6 +143,9 @@ private:
       return "It has no default, because " + why.str();
     SmallVector<SymExpr> sizes = getSizes(type);
     bool isFloat = isa<FloatType>(getElementTypeOrSelf(type));
+    if (isFloat && sizes.size() == 3 && !sizes[0].isConstant() && sizes[1].isConstant())
+      return "If tokens attend to it, export the model with a symbolic number of its tokens "
+             "(dynamic axes)";
     if (isFloat && llvm::all_of(sizes, [](const SymExpr &s) { return s.isConstant(); }))
       return "It is a weight, such as an adapter's: store it in the file, as an initializer";
     return "Masks and positions are recognized by the names 'attention_mask' and 'position_ids': "
@@ -145,6 +159,8 @@ private:
         continue;
       Type type = main.getArgumentTypes()[i];
       std::string name = getPortName(main.getArgAttrDict(i));
+      if (isSource(type, step))
+        continue; // tpc-cache-sources checks its uses
       if (isEmbedded(type, step))
         return main.emitError() << "takes '" << name << "', embedded tokens of "
                                 << getSizes(type)[2].str()

@@ -5,6 +5,7 @@
 #include "tpc/Dialect/Annotations.h"
 #include "tpc/Dialect/ProgramAttrs.h"
 #include "tpc/Dialect/Sharding.h"
+#include "tpc/Dialect/SourceCaches.h"
 #include "tpc/Dialect/State.h"
 
 using namespace mlir;
@@ -45,13 +46,15 @@ static bool arePositions(const llvm::DenseSet<Value> &positionInputs, Value ids)
 /// Returns the inputs with positions or masks of tokens.
 static llvm::DenseSet<Value> findPositionInputs(func::FuncOp main) {
   auto step = PreallocatedStep::lookup(main->getParentOfType<ModuleOp>());
+  auto source = SourceCaches::lookup(main->getParentOfType<ModuleOp>());
   llvm::DenseSet<Value> positionInputs;
   for (BlockArgument argument : main.getArguments()) {
     DictionaryAttr attributes = main.getArgAttrDict(argument.getArgNumber());
     auto name = attributes ? attributes.getAs<StringAttr>(kNameAttr) : StringAttr();
     bool ofStep = step && name &&
                   (name == step->lengths || name == step->counts ||
-                   (step->windowed && name == step->windowed->lengths));
+                   (step->windowed && name == step->windowed->lengths) ||
+                   (source && name == source->lengths));
     if (ofStep || InputDefaultAttr::lookup(attributes))
       positionInputs.insert(argument);
   }

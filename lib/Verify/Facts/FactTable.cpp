@@ -2,6 +2,7 @@
 
 #include "FactTable.h"
 
+#include "tpc/Dialect/SourceCaches.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Verify/Verify.h"
 
@@ -72,6 +73,9 @@ static constexpr ManifestFact manifestFacts[] = {
     {"generation.window", "`tpc.step`", FACTS ", " GENERATION},
     {"generation.window_capacity", "`tpc.step`", FACTS ", " GENERATION},
     {"generation.window_lengths", "`tpc.step`", FACTS ", " GENERATION},
+    {"generation.source", "`tpc.source_caches`", FACTS ", " GENERATION},
+    {"generation.source_capacity", "`tpc.source_caches`", FACTS ", " GENERATION},
+    {"generation.source_lengths", "`tpc.source_caches`", FACTS ", " GENERATION},
 
     {"training.optimizer", "`tpc.optimizer`", FACTS},
     {"training.beta1", "`tpc.optimizer`", FACTS},
@@ -117,6 +121,7 @@ static constexpr AttributeFact attributeFacts[] = {
 
     {kCacheAttr, Reference::None, FACTS},
     {kStepAttr, Reference::Model, FACTS ", " GENERATION},
+    {kSourceCachesAttr, Reference::Model, FACTS ", " GENERATION},
     {kUpdateAttr, Reference::None, FACTS ", " BUFFERS},
     {kOptimizerAttr, Reference::Model, FACTS},
 

@@ -8,6 +8,7 @@
 
 #include "Facts.h"
 
+#include "tpc/Dialect/SourceCaches.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Verify/Verify.h"
 
@@ -72,7 +73,8 @@ private:
   LogicalResult checkInputs() {
     if (failed(checkCountsOf("lengths", step.lengths)) ||
         failed(checkCountsOf("counts", step.counts)) ||
-        (step.windowed && failed(checkCountsOf("window_lengths", step.windowed->lengths))))
+        (step.windowed && failed(checkCountsOf("window_lengths", step.windowed->lengths))) ||
+        (source && failed(checkCountsOf("source_lengths", source->lengths))))
       return failure();
     for (auto [field, symbol] : {std::pair("tokens", step.tokens), {"capacity", step.capacity}})
       if (*batch == SymExpr::symbol(symbol))
@@ -96,12 +98,14 @@ private:
   }
 
   LogicalResult checkCaches() {
-    bool windowed = false;
+    bool windowed = false, sourced = false;
     for (auto cache : program.getOps<CacheOp>()) {
       std::string size = getSymbolName(getSizes(cache.getType())[CacheOp::tokenDim]).value_or("");
       bool own = step.windowed && size == step.windowed->capacity;
       windowed |= own;
-      if (!own && size != step.capacity)
+      bool ofSource = source && size == source->capacity;
+      sourced |= ofSource;
+      if (!own && !ofSource && size != step.capacity)
         return cache.emitOpError()
                << "has a capacity of " << size << " tokens, which '" << kStepAttr
                << "' does not name ('capacity' is " << step.capacity
@@ -110,6 +114,9 @@ private:
     if (step.windowed && !windowed)
       return fail() << "sets 'window_capacity' to " << step.windowed->capacity
                     << ", but no cache has that size";
+    if (source && !sourced)
+      return emitError(program.getLoc()) << "'" << kSourceCachesAttr << "' sets 'capacity' to "
+                                         << source->capacity << ", but no cache has that size";
     return success();
   }
 
@@ -164,6 +171,7 @@ private:
   }
 
   ModuleOp program;
+  std::optional<SourceCaches> source = SourceCaches::lookup(program);
   const PreallocatedStep &step;
   const Ports &ports;
   std::optional<SymExpr> batch;

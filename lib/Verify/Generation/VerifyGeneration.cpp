@@ -22,6 +22,7 @@
 #include "FlatProgram.h"
 #include "Pieces.h"
 #include "PreallocatedCaches.h"
+#include "Sources.h"
 #include "TokenParts.h"
 #include "Windows.h"
 #include "tpc/Dialect/State.h"
@@ -404,6 +405,12 @@ static LogicalResult verifyOps(ModuleOp reference, ModuleOp step, EquivalenceMet
       return emitError(step.getLoc())
              << "reference: the program must be a generation step, because a step on preallocated "
                 "caches is compared with the step that it was made from";
+    if (auto source = SourceCaches::lookup(step)) {
+      auto flat = generation::inlineCalls(step);
+      if (failed(flat) || failed(dropSourceCaches(**flat, *source)))
+        return failure();
+      return verifyOps(reference, **flat, methods);
+    }
     if (preallocated->windowed) {
       auto flat = generation::inlineCalls(step);
       if (failed(flat) || failed(widenWindows(**flat, *preallocated)))

@@ -9,6 +9,7 @@
 #include "../Interpret/Machine.h"
 
 #include "tpc/Dialect/RankSizes.h"
+#include "tpc/Dialect/SourceCaches.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Kernel/Kernel.h"
 
@@ -224,11 +225,13 @@ static FailureOr<std::unique_ptr<Reference>> runReference(ModuleOp model, Module
       input.data.back() = double(-rows);
     }
   // Inputs with numbers of tokens must not be negative.
+  std::optional<SourceCaches> source = SourceCaches::lookup(staged);
   if (std::optional<PreallocatedStep> step = PreallocatedStep::lookup(staged))
     for (auto [i, input] : llvm::enumerate(*inputs)) {
       auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr);
       bool isCount = name && (name == step->lengths || name == step->counts ||
-                              (step->windowed && name == step->windowed->lengths));
+                              (step->windowed && name == step->windowed->lengths) ||
+                              (source && name == source->lengths));
       for (double &x : input.data)
         x = isCount ? std::fabs(x) : x;
     }
@@ -297,6 +300,8 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
     addLong({step->tokens, step->capacity});
     if (step->windowed)
       addLong({step->tokens, step->windowed->capacity});
+    if (auto source = SourceCaches::lookup(staged))
+      addLong({source->tokens, source->capacity});
   }
   auto compare = [&](bool rounds) -> LogicalResult {
     BufferMachine actual(lowered, reference.parts, inputs, /*seed=*/1, rounds);

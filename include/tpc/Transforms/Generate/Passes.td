@@ -48,7 +48,7 @@ def CheckTokens : Pass<"tpc-check-tokens", "::mlir::ModuleOp"> {
   let summary = "Check that the inputs of a generation step are token ids and caches";
   let description = [{
     The inputs of a generation step are one integer input `[batch, tokens]`, with symbols for both
-    sizes, and caches. Errors: other inputs (token types, encoder states, positions under an
+    sizes, caches, and sources of cross-attention, `[batch, source, …]`. Errors: other inputs (token types, encoder states, positions under an
     unrecognized name); token ids with a constant batch size; logits that are not floats.
   }];
 }
@@ -59,7 +59,7 @@ def FixInputs : Pass<"tpc-fix-inputs", "::mlir::ModuleOp"> {
     Generation needs no masks or positions as inputs: all tokens are visible, and a token's position
     is the number of tokens before it. The pass replaces inputs with `tpc.default` by ops that
     compute the default. Unused inputs with a dimension of size 0 (caches of a file that is valid
-    only for an empty past) are removed. The pass runs first, so that later passes can analyze the
+    only for an empty past) and unused `past_key_values` are removed. The pass runs first, so that later passes can analyze the
     masks.
 
     ```mlir
@@ -129,8 +129,9 @@ def DeriveCaches : Pass<"tpc-derive-caches", "::mlir::ModuleOp"> {
     %kc = tpc.concat %k0, %kt dim 2      // %kt: %k as [batch, heads, sequence, size]
     %o = tpc.attention causal %q, %k', %v' offset past
     ```
-    Constraints on `sequence` become constraints on `past + sequence`. Programs with caches are not
-    changed. `tpc-verify-generation` proves the result independently of this pass.
+    Constraints on `sequence` become constraints on `past + sequence`. Attention to other tokens
+    (cross-attention), and of other tokens (an encoder), is not changed, nor are programs with
+    caches. `tpc-verify-generation` proves the result independently of this pass.
 
     Errors, with the ONNX node: an op that combines tokens (means, softmax or sums over them, slices
     and concatenations along them); attention that is not causal or has a mask or bias tensor
@@ -207,6 +208,38 @@ def WindowCaches : Pass<"tpc-window-caches", "::mlir::ModuleOp"> {
 
     Not changed: caches with other uses, and programs that are not a step on preallocated caches.
     `tpc-verify-generation` checks the result.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+def CacheSources : Pass<"tpc-cache-sources", "::mlir::ModuleOp"> {
+  let summary = "Compute the keys and values of cross-attention once for each sequence";
+  let description = [{
+    In an encoder-decoder, tokens attend to a source: the states of an encoder, `[batch, source,
+    hidden]`, or what an encoder computes from ids, `[batch, source]`. In a step on preallocated
+    caches (`tpc-preallocate-caches`), keys and values of the source become caches. The first step of
+    a sequence brings all tokens of its source, whose keys and values are appended. Later steps
+    bring none: `source` is 0, so nothing of the source is computed. Attention reads the caches, and
+    a mask hides their unused capacity. `tpc.source_caches` names the two symbols and the input.
+
+    ```mlir
+    func.func @main(%ids: [batch, sequence], %states: [batch, source, 64], …) {
+      %o = tpc.attention %q, %k, %v : [batch, sequence, 4, 16], [batch, source, 4, 16], …
+    ```
+    becomes
+    ```mlir
+    func.func @main(%ids, %states, %lengths, %counts, %source_lengths: [batch], …,
+                    %source_k0: [batch, 4, source_capacity, 16] {tpc.cache = @source_k0}, …) {
+      %1 = tpc.append %source_k0, %k' at %source_lengths     %k'' = tpc.transpose %1
+      %n = tpc.add %source_lengths, %source                  %m = tpc.cmp lt %iota, %n
+      %o = tpc.attention %q, %k'', %v'' key_mask %m
+    ```
+    The caller ensures that source_lengths plus `source` is at most `source_capacity`. A step that
+    brings a source may also contain other sequences, whose output is arbitrary in this step.
+
+    Not changed: programs without cross-attention. `tpc-verify-generation` checks the result.
+    Errors, with the ONNX node: a constant number of source tokens; sources of different lengths; a
+    mask or bias of source tokens.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }

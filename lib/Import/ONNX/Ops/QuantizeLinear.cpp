@@ -260,12 +260,15 @@ static LogicalResult importQuantizeLinear(Node &n) {
   return n.result(n.reshape(quantize(n, quotient, zero, bytes), x.shape));
 }
 
-/// Maps the range of all numbers, extended to contain zero, to 0 to 255.
+/// Maps the range of all numbers, or of each row for generation, to 0 to 255. The range is extended
+/// to contain zero.
 DynamicQuantization mlir::tpc::frontend::quantizeDynamically(Node &n, Value x) {
   if (!x)
     return {};
-  SmallVector<int64_t> all = llvm::to_vector(llvm::seq<int64_t>(0, rankOf(x)));
-  auto reduce = [&](ReduceFunction function) { return n.reduce(function, x, all, false); };
+  int64_t rank = rankOf(x);
+  bool byRow = rank > 1 && n.importer.quantizesByToken();
+  SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(byRow ? rank - 1 : 0, rank));
+  auto reduce = [&](ReduceFunction function) { return n.reduce(function, x, dims, byRow); };
   Value none = n.scalar(0, x), high = n.binary<MaxOp>(reduce(ReduceFunction::Max), none),
         low = n.binary<MinOp>(reduce(ReduceFunction::Min), none);
   Value scale = n.binary<DivOp>(n.binary<SubOp>(high, low), n.scalar(255, x));
@@ -304,12 +307,18 @@ Value mlir::tpc::frontend::makeFactor(Node &n, unsigned input, unsigned zeros, b
     const Tensor &zero = n.in(zeros);
     int64_t dim = x.rank() - (isRight ? 1 : 2);
     bool perDim = dim >= 0 && product(zero.shape) == x.shape[dim];
-    if (zero.element != x.element || (!isSingle(zero.shape) && !perDim)) {
+    Sizes rows(x.shape);
+    if (!rows.empty())
+      rows.back() = SymExpr(1);
+    bool perRow = !isRight && ArrayRef(zero.shape) == ArrayRef(rows);
+    if (zero.element != x.element || (!isSingle(zero.shape) && !perDim && !perRow)) {
       n.error() << "has zero points " << str(zero.shape) << " of " << zero.element << " for "
                 << str(x.shape) << " of " << x.element;
       return {};
     }
-    if (!isSingle(zero.shape))
+    if (perRow)
+      std::copy(rows.begin(), rows.end(), zeroSizes.begin());
+    else if (!isSingle(zero.shape))
       zeroSizes[dim] = x.shape[dim];
   }
   Value zero;

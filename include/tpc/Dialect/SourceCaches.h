@@ -1,0 +1,38 @@
+//===- SourceCaches.h - Caches of cross-attention ---------------*- C++ -*-===//
+//
+// An encoder-decoder generates tokens that attend to a source: the states of an encoder, or a
+// prompt in another language. Keys and values of the source are computed once for each sequence.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_DIALECT_SOURCECACHES_H
+#define TPC_DIALECT_SOURCECACHES_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <optional>
+#include <string>
+
+namespace mlir::tpc {
+
+// ---- sources of generation ----
+
+/// Module that is a generation step with cross-attention: {tokens = "s", capacity = "c", lengths =
+/// "source_lengths"}. `tokens` is the symbol of the number of new source tokens, 0 after the first
+/// step of a sequence; `capacity` that of the capacity of its caches; `lengths` the input [batch]
+/// with the number of source tokens in them.
+inline constexpr llvm::StringLiteral kSourceCachesAttr = "tpc.source_caches";
+
+/// The fields of kSourceCachesAttr.
+struct SourceCaches {
+  std::string tokens, capacity, lengths;
+
+  static std::optional<SourceCaches> lookup(ModuleOp module);
+  void attachTo(ModuleOp module) const;
+  /// Whether an attribute has these fields.
+  static bool isValid(Attribute value);
+};
+
+} // namespace mlir::tpc
+
+#endif // TPC_DIALECT_SOURCECACHES_H

@@ -1,0 +1,156 @@
+//===- CacheSources.cpp - Caches of cross-attention -----------------------===//
+//
+// Keys and values of cross-attention depend only on a source, such as the states of an encoder.
+// The step that brings the source appends them to caches; later steps bring no source tokens, so
+// that everything computed from the source has size 0, and read the caches.
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Model/Movement.h"
+#include "Caches.h"
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/SourceCaches.h"
+#include "tpc/Transforms/Generate/Passes.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_CACHESOURCES
+#include "tpc/Transforms/Generate/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
+  /// Returns true for attention of the step's tokens to keys that no cache contains.
+  bool isCross(AttentionOp op) const {
+    std::set<std::string> queries, keys;
+    getSizes(op.getQ())[1].collectSymbols(queries);
+    getSizes(op.getK())[1].collectSymbols(keys);
+    return queries.count(step.tokens) && !keys.count(step.capacity) &&
+           !(step.windowed && keys.count(step.windowed->capacity));
+  }
+
+  LogicalResult check(AttentionOp op) {
+    SymExpr keys = getSizes(op.getK())[1];
+    std::optional<std::string> symbol = getSymbolName(keys);
+    if (!symbol)
+      return emitNodeError(op) << "attends to a source of " << keys.str()
+                               << " tokens: the number must be a symbol. Export the model with "
+                                  "dynamic axes";
+    if (source.tokens.empty())
+      source.tokens = *symbol;
+    if (source.tokens != *symbol)
+      return emitNodeError(op) << "attends to a source of " << *symbol
+                               << " tokens, other attention ops to one of " << source.tokens;
+    if (op.getCausal() || op.getWindow() || op.getSlopes() || op.getMask() || op.getBias() ||
+        op.getKeyMask())
+      return emitNodeError(op)
+             << "hides tokens of the source by a mask, a bias or causality, which "
+                "generation does not support";
+    if (getSizes(op.getK())[0] != getSizes(lengths)[0])
+      return emitNodeError(op) << "attends to " << getSizes(op.getK())[0].str()
+                               << " sources, not to one for each sequence";
+    return success();
+  }
+
+  /// Creates the mask of the source tokens in the caches, [batch, capacity].
+  Value makeMask(OpBuilder &builder, Location loc) {
+    SymExpr batch = getSizes(lengths)[0], capacity = SymExpr::symbol(source.capacity);
+    Type number = elementTypeOf(lengths);
+    Value fresh = SizeOp::create(builder, loc, RankedTensorType::get({}, number),
+                                 SymExpr::symbol(source.tokens));
+    Value end = AddOp::create(builder, loc, lengths.getType(), lengths, fresh);
+    end = createReshape(builder, loc, end, {batch, SymExpr(1)});
+    Value index = IotaOp::create(builder, loc, makeTensorType(number, {capacity}), 0);
+    auto type = makeTensorType(builder.getI1Type(), {batch, capacity});
+    return CmpOp::create(builder, loc, type, Predicate::LT, index, end);
+  }
+
+  /// Appends keys or values [batch, tokens, heads, size] of the source to a cache. Returns the
+  /// cache's contents, [batch, capacity, heads, size].
+  Value append(Value fresh, StringRef kind) {
+    Value &known = appended[fresh];
+    if (known)
+      return known;
+    Location loc = fresh.getLoc();
+    SmallVector<SymExpr> sizes = getSizes(fresh);
+    auto type = makeTensorType(elementTypeOf(fresh),
+                               {sizes[0], sizes[2], SymExpr::symbol(source.capacity), sizes[3]});
+    CachePort port = addCache(*table, main, ("source_" + kind + Twine(layer)).str(), type, type);
+    OpBuilder builder(fresh.getContext());
+    builder.setInsertionPointAfterValue(fresh);
+    Value headsFirst = createTranspose(builder, loc, fresh, {0, 2, 1, 3});
+    Value all = AppendOp::create(builder, loc, type, port.argument, headsFirst, lengths);
+    addCacheResult(main, all, port.attributes);
+    return appended[fresh] = createTranspose(builder, loc, all, {0, 2, 1, 3});
+  }
+
+  LogicalResult run() {
+    SmallVector<AttentionOp> cross;
+    for (auto op : main.getOps<AttentionOp>())
+      if (isCross(op))
+        cross.push_back(op);
+    if (cross.empty())
+      return success();
+    unsigned at = main.getNumArguments();
+    while (at > 0 && getCache(main.getArgAttrDict(at - 1)))
+      --at;
+    std::set<std::string> names;
+    Value other;
+    for (BlockArgument argument : main.getArguments())
+      if (auto name = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr)) {
+        names.insert(name.str());
+        if (name.getValue() == step.lengths)
+          other = argument;
+      }
+    source.lengths = makeSymbol(names, "source_lengths");
+    Builder builder(&getContext());
+    (void)main.insertArgument(at, other.getType(),
+                              builder.getDictionaryAttr(builder.getNamedAttr(
+                                  kNameAttr, builder.getStringAttr(source.lengths))),
+                              main.getLoc());
+    lengths = main.getArgument(at);
+    for (AttentionOp op : cross)
+      if (failed(check(op)))
+        return failure();
+    source.capacity = makeSymbol(collectSymbols(getOperation()), "source_capacity");
+    OpBuilder begin = OpBuilder::atBlockBegin(&main.front());
+    Value mask = makeMask(begin, cross.front().getLoc());
+    for (AttentionOp op : cross) {
+      Value keys = append(op.getK(), "k"), values = append(op.getV(), "v");
+      op.getKMutable().assign(keys);
+      op.getVMutable().assign(values);
+      op.getKeyMaskMutable().assign(mask);
+      ++layer;
+    }
+    main.setType(FunctionType::get(&getContext(), main.front().getArgumentTypes(),
+                                   main.front().getTerminator()->getOperandTypes()));
+    source.attachTo(getOperation());
+    return success();
+  }
+
+  void runOnOperation() override {
+    appended.clear();
+    source = {};
+    layer = 0;
+    main = getOperation().lookupSymbol<func::FuncOp>("main");
+    auto preallocated = PreallocatedStep::lookup(getOperation());
+    if (!main || main.isExternal() || !preallocated || SourceCaches::lookup(getOperation()))
+      return;
+    step = *preallocated;
+    table.emplace(getOperation());
+    if (failed(run()))
+      signalPassFailure();
+  }
+
+  func::FuncOp main;
+  PreallocatedStep step;
+  SourceCaches source;
+  std::optional<SymbolTable> table;
+  Value lengths; // numbers of source tokens in the caches
+  DenseMap<Value, Value> appended;
+  unsigned layer = 0;
+};
+} // namespace

@@ -1,0 +1,269 @@
+//===- Sources.cpp - Proof of source caches -------------------------------===//
+
+#include "Sources.h"
+
+#include "FlatProgram.h"
+
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/State.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+class Sources {
+public:
+  Sources(func::FuncOp main, const SourceCaches &source)
+      : main(main), source(source), tokens(SymExpr::symbol(source.tokens)),
+        capacity(SymExpr::symbol(source.capacity)) {}
+
+  LogicalResult prove() {
+    for (BlockArgument argument : main.getArguments())
+      if (auto name = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
+          name && name.getValue() == source.lengths)
+        lengths = argument;
+    if (!lengths)
+      return main.emitError() << "has no input '" << source.lengths
+                              << "', the number of source tokens of each sequence";
+    for (BlockArgument argument : main.getArguments())
+      if (mentions(argument.getType(), source.capacity) && failed(checkCache(argument)))
+        return failure();
+    if (failed(checkFlow()) || failed(checkCapacity()))
+      return failure();
+    for (OpOperand &use : lengths.getUses())
+      if (!isAppend(use) && !masks.contains(use.getOwner()))
+        return fail(use.getOwner()) << "uses the number of source tokens in caches in another way "
+                                       "than to append to them or to mask them";
+    return success();
+  }
+
+  /// Replaces the contents of caches by what the step appends.
+  void drop() {
+    for (AttentionOp op : readers)
+      op.getKeyMaskMutable().clear();
+    for (auto [append, moved] : contents) {
+      OpBuilder builder(append);
+      for (TransposeOp transpose : moved) {
+        Value fresh = TransposeOp::create(
+            builder, transpose.getLoc(),
+            makeTensorType(elementTypeOf(append.getFresh()), swapped(getSizes(append.getFresh()))),
+            append.getFresh(), transpose.getPermutation());
+        transpose.getResult().replaceAllUsesWith(fresh);
+        transpose.erase();
+      }
+    }
+    Operation *end = main.front().getTerminator();
+    for (unsigned i = main.getNumResults(); i-- > 0;)
+      if (mentions(end->getOperand(i).getType(), source.capacity)) {
+        end->eraseOperand(i);
+        (void)main.eraseResult(i);
+      }
+    SmallVector<CacheOp> caches;
+    for (auto [append, moved] : contents)
+      append->erase();
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+    for (unsigned i = main.getNumArguments(); i-- > 0;) {
+      if (main.getArgument(i) != lengths && !mentions(main.getArgumentTypes()[i], source.capacity))
+        continue;
+      if (FlatSymbolRefAttr cache = getCache(main.getArgAttrDict(i)))
+        caches.push_back(SymbolTable::lookupNearestSymbolFrom<CacheOp>(main, cache));
+      (void)main.eraseArgument(i);
+    }
+    for (CacheOp cache : caches)
+      if (cache)
+        cache.erase();
+    main.setType(FunctionType::get(main.getContext(), main.front().getArgumentTypes(),
+                                   end->getOperandTypes()));
+  }
+
+private:
+  static InFlightDiagnostic fail(Operation *op) {
+    return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << ") ";
+  }
+  static bool mentions(const SymExpr &e, const std::string &symbol) {
+    std::set<std::string> symbols;
+    e.collectSymbols(symbols);
+    return symbols.count(symbol) != 0;
+  }
+  static bool mentions(Type type, const std::string &symbol) {
+    return isa<RankedTensorType>(type) && llvm::any_of(getSizes(type), [&](const SymExpr &size) {
+             return mentions(size, symbol);
+           });
+  }
+  static bool mentionsInAttributes(Operation *op, const std::string &symbol) {
+    return llvm::any_of(op->getAttrs(), [&](NamedAttribute attribute) {
+      auto size = dyn_cast<SymExprAttr>(attribute.getValue());
+      return size && mentions(size.getExpr(), symbol);
+    });
+  }
+  static SmallVector<SymExpr> swapped(SmallVector<SymExpr> sizes) {
+    std::swap(sizes[1], sizes[2]);
+    return sizes;
+  }
+  bool isAppend(OpOperand &use) const {
+    auto append = dyn_cast<AppendOp>(use.getOwner());
+    return append && &use == &append.getLengthsMutable() && contents.count(append);
+  }
+
+  /// A cache is appended to once, at its lengths, and then returned or read by cross-attention.
+  LogicalResult checkCache(BlockArgument cache) {
+    FlatSymbolRefAttr name = getCache(main.getArgAttrDict(cache.getArgNumber()));
+    auto append = cache.hasOneUse() ? dyn_cast<AppendOp>(*cache.user_begin()) : AppendOp();
+    if (!name || !append || append.getCache() != cache || append.getLengths() != lengths ||
+        getSizes(cache)[CacheOp::tokenDim] != capacity ||
+        getSizes(append.getFresh())[CacheOp::tokenDim] != tokens)
+      return main.emitError() << "argument " << cache.getArgNumber()
+                              << " has the capacity of source caches, but the source tokens of the "
+                                 "step are not appended to it at their lengths";
+    SmallVector<TransposeOp> &moved = contents[append];
+    for (OpOperand &use : append.getResult().getUses()) {
+      Operation *user = use.getOwner();
+      if (isa<func::ReturnOp>(user)) {
+        if (getCache(main.getResultAttrDict(use.getOperandNumber())) != name)
+          return fail(append) << "is the contents of cache " << name
+                              << ", but is returned as another output";
+        continue;
+      }
+      auto transpose = dyn_cast<TransposeOp>(user);
+      if (!transpose || !llvm::equal(transpose.getPermutation(), ArrayRef<int64_t>{0, 2, 1, 3}))
+        return fail(user) << "reads source cache " << name << " other than as keys or values";
+      moved.push_back(transpose);
+      for (OpOperand &read : transpose.getResult().getUses()) {
+        auto attention = dyn_cast<AttentionOp>(read.getOwner());
+        if (!attention || (read.getOperandNumber() != 1 && read.getOperandNumber() != 2))
+          return fail(read.getOwner())
+                 << "reads source cache " << name << " other than as keys or values";
+        if (failed(checkReader(attention)))
+          return failure();
+      }
+    }
+    return success();
+  }
+
+  LogicalResult checkReader(AttentionOp op) {
+    if (op.getCausal() || op.getWindow() || op.getSlopes() || op.getLengths() || op.getMask() ||
+        op.getBias())
+      return fail(op) << "reads a source cache, but hides or weights tokens by their positions";
+    if (!op.getKeyMask() || !isMask(op.getKeyMask()))
+      return fail(op)
+             << "reads a source cache, but its mask does not show exactly the tokens before "
+                "'"
+             << source.lengths << "' + " << source.tokens;
+    for (Value operand : {op.getK(), op.getV()})
+      if (getSizes(operand)[1] != capacity)
+        return fail(op) << "has keys of a source cache and values of another, or the reverse";
+    readers.insert(op);
+    return success();
+  }
+
+  /// Follows ops that add or expand dimensions of size 1 or of equal elements.
+  Value followMovement(Value value, SmallVectorImpl<Operation *> &path) const {
+    while (isa_and_nonnull<ReshapeOp, ExpandOp>(value.getDefiningOp())) {
+      path.push_back(value.getDefiningOp());
+      value = value.getDefiningOp()->getOperand(0);
+    }
+    return value;
+  }
+
+  /// Returns whether a value is `iota < lengths + tokens`, [batch, capacity].
+  bool isMask(Value value) {
+    SmallVector<Operation *> path;
+    auto compare = followMovement(value, path).getDefiningOp<CmpOp>();
+    if (!path.empty() || !compare || compare.getPredicate() != Predicate::LT ||
+        getSizes(value) != SmallVector<SymExpr>{getSizes(lengths)[0], capacity})
+      return false;
+    auto iota = followMovement(compare.getLhs(), path).getDefiningOp<IotaOp>();
+    SmallVector<SymExpr> index = iota ? getSizes(iota.getResult()) : SmallVector<SymExpr>();
+    // The index counts along the last dimension; other dimensions are broadcast.
+    if (!iota || iota.getDim() + 1 != index.size() || index.back() != capacity ||
+        getSizes(compare.getLhs()).back() != capacity)
+      return false;
+    auto add = followMovement(compare.getRhs(), path).getDefiningOp<AddOp>();
+    if (!add || getSizes(add.getResult()) != getSizes(lengths) ||
+        !getSizes(compare.getRhs()).back().isConstant(1))
+      return false;
+    for (unsigned i : {0, 1}) {
+      auto size = followMovement(add->getOperand(1 - i), path).getDefiningOp<SizeOp>();
+      if (add->getOperand(i) != lengths || !size || size.getExpr() != tokens)
+        continue;
+      masks.insert_range(path);
+      masks.insert_range(ArrayRef<Operation *>{compare, iota, add, size});
+      return true;
+    }
+    return false;
+  }
+
+  /// Checks that values computed from the source end as tokens that are appended to source caches,
+  /// or as the mask.
+  LogicalResult checkFlow() {
+    DenseSet<Value> sourced;
+    for (BlockArgument argument : main.getArguments())
+      if (mentions(argument.getType(), source.tokens))
+        sourced.insert(argument);
+    for (Operation &op : main.front()) {
+      bool isSourced = mentionsInAttributes(&op, source.tokens);
+      for (OpOperand &operand : op.getOpOperands()) {
+        if (!sourced.contains(operand.get()))
+          continue;
+        auto append = dyn_cast<AppendOp>(op);
+        if (append && contents.count(append) && &operand == &append.getFreshMutable())
+          continue;
+        // The mask shows the tokens of the source, wherever they were appended.
+        if (auto reader = dyn_cast<AttentionOp>(op);
+            reader && readers.contains(reader) && operand.get() == reader.getKeyMask())
+          continue;
+        if (isa<func::ReturnOp>(op))
+          return main.emitError() << "result " << operand.getOperandNumber()
+                                  << " is computed from the source, of which later steps have "
+                                     "nothing";
+        isSourced = true;
+      }
+      for (Value result : op.getResults())
+        if (isSourced || mentions(result.getType(), source.tokens))
+          sourced.insert(result);
+    }
+    return success();
+  }
+
+  /// Checks that only the caches and their mask depend on the capacity.
+  LogicalResult checkCapacity() {
+    DenseSet<Operation *> known(masks);
+    for (auto &[append, moved] : contents) {
+      known.insert(append);
+      known.insert_range(moved);
+    }
+    for (Operation &op : main.front().without_terminator())
+      if (!known.contains(&op) && (mentionsInAttributes(&op, source.capacity) ||
+                                   llvm::any_of(op.getResultTypes(), [&](Type type) {
+                                     return mentions(type, source.capacity);
+                                   })))
+        return fail(&op) << "depends on the capacity of source caches";
+    return success();
+  }
+
+  func::FuncOp main;
+  const SourceCaches &source;
+  SymExpr tokens, capacity;
+  BlockArgument lengths;
+  llvm::MapVector<AppendOp, SmallVector<TransposeOp>>
+      contents; // with the transposes that read them
+  SetVector<AttentionOp> readers;
+  DenseSet<Operation *> masks; // ops of masks
+};
+} // namespace
+
+LogicalResult mlir::tpc::dropSourceCaches(ModuleOp step, const SourceCaches &source) {
+  Sources sources(generation::getMain(step), source);
+  if (failed(sources.prove()))
+    return failure();
+  sources.drop();
+  step->removeAttr(kSourceCachesAttr);
+  return success();
+}

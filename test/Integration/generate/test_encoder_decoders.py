@@ -1,0 +1,132 @@
+"""Encoder-decoders generate: an encoder and a decoder in one program, sources of any lengths."""
+
+import numpy as np
+import onnx
+import pytest
+
+from generation import decided, margins_of
+from harness import load_script
+from models import MODELS
+from service import Service
+from tpc.reference import Session, difference
+
+encoders = load_script(MODELS / "encoders.py")
+ENCODER, DECODER = (MODELS / "families" / f"bart-{part}.onnx" for part in ("encoder", "decoder"))
+START, NEW = 2, 8
+
+
+def sources():
+    """Returns ids of three sources of different lengths."""
+    random = np.random.default_rng(5)
+    return [random.integers(3, encoders.VOCABULARY, count).tolist() for count in (9, 4, 14)]
+
+
+def states_of(source):
+    ids = np.array([source], np.int64)
+    return Session(ENCODER).run({"input_ids": ids, "attention_mask": np.ones_like(ids)})["logits"]
+
+
+def expected(source, prompt=(START,), new=NEW):
+    """Returns ONNX Runtime's greedy tokens, and the logits of each."""
+    decoder, states = Session(DECODER), states_of(source)
+    ids, rows = list(prompt), []
+    for _ in range(new):
+        given = {"input_ids": np.array([ids], np.int64), "encoder_hidden_states": states}
+        rows.append(decoder.run(given)["logits"][0, -1])
+        ids.append(int(rows[-1].argmax()))
+    return ids[len(prompt) :], np.array(rows)
+
+
+def text_of(ids):
+    return ",".join(str(one) for one in ids)
+
+
+def generate(program, *arguments, new=NEW):
+    flags = ["--max-new-tokens", str(new), *arguments]
+    lines = program.call(flags, "threads").check().stdout.splitlines()
+    return [[int(token) for token in line.split()] for line in lines]
+
+
+def check(found, source, **options):
+    tokens, rows = expected(source, **options)
+    same = decided(margins_of(rows))
+    assert same > 3 and found[:same] == tokens[:same]
+
+
+@pytest.mark.parametrize("grid", ["tp1", "tp2", "tp2,dp2", "tp4,sp"])
+def test_one_program(tpcc, grid, tmp_path):
+    """Three sources at a time, in two slots: a slot gets the caches of another source."""
+    program = tpcc.compile(DECODER, grid, "--encoder", ENCODER, "--generate")
+    given = [flag for source in sources() for flag in ("--source", text_of(source))]
+    slots = "4" if "dp" in grid else "2"
+    found = generate(program, "--prompt-ids", str(START), *given, "--max-batch", slots)
+    assert len(found) == 3
+    for tokens, source in zip(found, sources()):
+        check(tokens, source)
+    logits = tmp_path / "logits.npy"
+    source = sources()[0]
+    generate(program, "--prompt-ids", "2,7", "--source", text_of(source), "--logits", str(logits))
+    wanted = expected(source, (2, 7))[1]
+    assert difference(np.load(logits)[:4], wanted[:4]).relative <= 2e-5
+
+
+@pytest.mark.parametrize("grid", ["tp2", "tp2,pp2"])
+def test_states_as_source(tpcc, grid, tmp_path):
+    """Without --encoder, the decoder takes states; prompts come in chunks."""
+    program = tpcc.compile(DECODER, grid, "--generate")
+    flags = []
+    for i, source in enumerate(sources()):
+        np.save(tmp_path / f"{i}.npy", states_of(source)[0])
+        flags += ["--prompt-ids", "2,5,9", "--source", str(tmp_path / f"{i}.npy")]
+    found = generate(program, *flags, "--prefill-chunk", "2")
+    for tokens, source in zip(found, sources()):
+        check(tokens, source, prompt=(2, 5, 9))
+
+
+def test_without_past_equals_onnx_runtime(tpcc):
+    """The program of both files, without generation."""
+    program = tpcc.compile(DECODER, "tp2", "--encoder", ENCODER)
+    names = [port["name"] for port in program.describe()["inputs"]]
+    assert names == ["input_ids", "encoder_input_ids", "encoder_attention_mask"]
+    source, ids = sources()[0], np.array([[2, 5, 9]])
+    wanted = Session(DECODER).run({"input_ids": ids, "encoder_hidden_states": states_of(source)})
+    found = program.run({"input_ids": ids, "encoder_input_ids": np.array([source])})
+    assert difference(found["logits"], wanted["logits"]).relative <= 2e-5
+
+
+def test_service(tpcc):
+    program = tpcc.compile(DECODER, "tp2", "--encoder", ENCODER, "--generate")
+    with Service(program, "--max-batch", "2") as service:
+        for i, source in enumerate(sources()):
+            service.ask(str(i), [START], NEW, source=source)
+        service.ask("none", [START], NEW)
+        service.ask("long", [START], NEW, source=[3] * 99)
+        for i, source in enumerate(sources()):
+            check(service.answer(str(i)).tokens, source)
+        assert "no source" in service.answer("none").message
+        assert "--max-source" in service.answer("long").message
+
+
+def test_refused(tpcc, tmp_path):
+    """Flags and files that do not fit are named."""
+    program = tpcc.compile(DECODER, "tp1", "--encoder", ENCODER, "--generate")
+    prompt = ["--prompt-ids", str(START)]
+    program.call(prompt, "threads").refused("no source", "--source")
+    program.call([*prompt, "--source", "3,999"], "threads").refused("source token 999")
+    program.call([*prompt, *prompt, "--source", "3"], "threads").refused("1 sources for 2 prompts")
+    tpcc.call([MODELS / "gpt2-tiny.onnx", "--encoder", ENCODER, "-o", tmp_path / "p"]).refused(
+        "no input 'encoder_hidden_states'"
+    )
+    whisper = MODELS / "families" / "whisper-decoder.onnx"
+    tpcc.call([whisper, "--generate", "-o", tmp_path / "p"]).refused(
+        "encoder_hidden_states", "dynamic axes"
+    )
+    model = onnx.load(ENCODER)
+    model.graph.output[0].CopyFrom(
+        onnx.helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, ["batch", "sequence"])
+    )
+    model.graph.node.append(onnx.helper.make_node("Identity", ["input_ids"], ["ids"]))
+    onnx.save(model, tmp_path / "ids.onnx")
+    tpcc.call([DECODER, "--encoder", tmp_path / "ids.onnx", "-o", tmp_path / "p"]).refused(
+        "first output"
+    )

@@ -1,0 +1,46 @@
+// RUN: tpc-opt %s -split-input-file --tpc-cache-sources | FileCheck %s
+
+// Keys and values of a source become caches; a mask hides their unused capacity.
+
+#n = #tpc.dist<[batch]>
+#x = #tpc.dist<[batch, sequence, 2, 4]>
+#s = #tpc.dist<[batch, source, 2, 4]>
+
+// CHECK-LABEL: module attributes {tpc.source_caches = {capacity = "source_capacity", lengths = "source_lengths", tokens = "source"}, tpc.step = {{.*}}}
+// CHECK: tpc.cache @source_k0 : tensor<?x2x?x4xf32, #tpc.dist<[batch, 2, source_capacity, 4]>>
+// CHECK: tpc.cache @source_v0 : tensor<?x2x?x4xf32, #tpc.dist<[batch, 2, source_capacity, 4]>>
+// CHECK: %[[LENGTHS:[a-z0-9]*]]: {{[^{]*}} {tpc.name = "source_lengths"}, %[[K:[a-z0-9_]*]]: {{[^{]*}} {tpc.cache = @source_k0, tpc.name = "source_k0"}, %[[V:[a-z0-9_]*]]:
+// CHECK: %[[SIZE:.*]] = tpc.size source : tensor<i64>
+// CHECK: %[[SUM:.*]] = tpc.add %[[LENGTHS]], %[[SIZE]]
+// CHECK: %[[END:.*]] = tpc.reshape %[[SUM]]
+// CHECK: %[[MASK:.*]] = tpc.cmp lt %{{.*}}, %[[END]]
+// CHECK: tpc.append %[[K]], %{{.*}} at %[[LENGTHS]]
+// CHECK: tpc.append %[[V]], %{{.*}} at %[[LENGTHS]]
+// CHECK: tpc.attention %{{.*}}, %{{.*}}, %{{.*}} key_mask %[[MASK]] scale
+// CHECK-SAME: tensor<?x?x2x4xf32, #tpc.dist<[batch, source_capacity, 2, 4]>>
+module attributes {tpc.step = #tpc.step<tokens = sequence, capacity = capacity, lengths = "lengths", counts = "counts">} {
+  func.func @main(%x: tensor<?x?x2x4xf32, #x> {tpc.name = "x"}, %k: tensor<?x?x2x4xf32, #s> {tpc.name = "k"}, %v: tensor<?x?x2x4xf32, #s> {tpc.name = "v"},
+                  %n: tensor<?xi64, #n> {tpc.name = "lengths"}, %c: tensor<?xi64, #n> {tpc.name = "counts"})
+      -> (tensor<?x?x2x4xf32, #x> {tpc.name = "y"}) {
+    %y = tpc.attention %x, %k, %v scale 1.0 : tensor<?x?x2x4xf32, #x>, tensor<?x?x2x4xf32, #s>, tensor<?x?x2x4xf32, #s> -> tensor<?x?x2x4xf32, #x>
+    return %y : tensor<?x?x2x4xf32, #x>
+  }
+}
+
+// -----
+
+// Attention of the source itself, and a program without a source, are not changed.
+
+#n = #tpc.dist<[batch]>
+#s = #tpc.dist<[batch, source, 2, 4]>
+
+// CHECK-LABEL: module attributes {tpc.step
+// CHECK-NOT: tpc.source_caches
+// CHECK-NOT: tpc.cache
+module attributes {tpc.step = #tpc.step<tokens = sequence, capacity = capacity, lengths = "lengths", counts = "counts">} {
+  func.func @main(%x: tensor<?x?x2x4xf32, #s> {tpc.name = "x"}, %n: tensor<?xi64, #n> {tpc.name = "lengths"}, %c: tensor<?xi64, #n> {tpc.name = "counts"})
+      -> (tensor<?x?x2x4xf32, #s> {tpc.name = "y"}) {
+    %y = tpc.attention %x, %x, %x scale 1.0 : tensor<?x?x2x4xf32, #s>, tensor<?x?x2x4xf32, #s>, tensor<?x?x2x4xf32, #s> -> tensor<?x?x2x4xf32, #s>
+    return %y : tensor<?x?x2x4xf32, #s>
+  }
+}
