@@ -13,7 +13,7 @@
 
 namespace tpc::rt {
 
-/// What the tokens of an encoder-decoder attend to: ids, or states [tokens, …] of an encoder.
+/// Source that the tokens of an encoder-decoder attend to: ids, or states [tokens, …] of an encoder.
 struct GenerationSource {
   std::vector<int64_t> ids;
   std::shared_ptr<const Tensor> states;

@@ -55,19 +55,6 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
     return success();
   }
 
-  /// Creates the mask of the source tokens in the caches, [batch, capacity].
-  Value makeMask(OpBuilder &builder, Location loc) {
-    SymExpr batch = getSizes(lengths)[0], capacity = SymExpr::symbol(source.capacity);
-    Type number = elementTypeOf(lengths);
-    Value fresh = SizeOp::create(builder, loc, RankedTensorType::get({}, number),
-                                 SymExpr::symbol(source.tokens));
-    Value end = AddOp::create(builder, loc, lengths.getType(), lengths, fresh);
-    end = createReshape(builder, loc, end, {batch, SymExpr(1)});
-    Value index = IotaOp::create(builder, loc, makeTensorType(number, {capacity}), 0);
-    auto type = makeTensorType(builder.getI1Type(), {batch, capacity});
-    return CmpOp::create(builder, loc, type, Predicate::LT, index, end);
-  }
-
   /// Appends keys or values [batch, tokens, heads, size] of the source to a cache. Returns the
   /// cache's contents, [batch, capacity, heads, size].
   Value append(Value fresh, StringRef kind) {
@@ -85,6 +72,31 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
     Value all = AppendOp::create(builder, loc, type, port.argument, headsFirst, lengths);
     addCacheResult(main, all, port.attributes);
     return appended[fresh] = createTranspose(builder, loc, all, {0, 2, 1, 3});
+  }
+
+  /// Replaces attention by attention to the caches. The tokens of a query head become query heads
+  /// of one query, whose position is that of the last source token: it sees all source tokens, and
+  /// entries of the caches that were never written are not read.
+  void readCaches(AttentionOp op, Value keys, Value values) {
+    OpBuilder builder(op);
+    Location loc = op.getLoc();
+    SmallVector<SymExpr> q = getSizes(op.getQ()); // batch, tokens, heads, size
+    SymExpr size = getSizes(op.getV())[3];
+    Value byHeads = createTranspose(builder, loc, op.getQ(), {0, 2, 1, 3});
+    Value query = createReshape(builder, loc, byHeads, {q[0], SymExpr(1), q[2] * q[1], q[3]});
+    auto made = cast<AttentionOp>(builder.clone(*op));
+    made.getQMutable().assign(query);
+    made.getKMutable().assign(keys);
+    made.getVMutable().assign(values);
+    made.getLengthsMutable().assign(lengths);
+    made.setCausal(true);
+    made.setCausalOffsetAttr(
+        SymExprAttr::get(&getContext(), SymExpr::symbol(source.tokens) - SymExpr(1)));
+    made.getResult().setType(
+        makeTensorType(elementTypeOf(op.getResult()), {q[0], SymExpr(1), q[2] * q[1], size}));
+    Value result = createReshape(builder, loc, made.getResult(), {q[0], q[2], q[1], size});
+    op.replaceAllUsesWith(createTranspose(builder, loc, result, {0, 2, 1, 3}));
+    op.erase();
   }
 
   LogicalResult run() {
@@ -116,13 +128,8 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
       if (failed(check(op)))
         return failure();
     source.capacity = makeSymbol(collectSymbols(getOperation()), "source_capacity");
-    OpBuilder begin = OpBuilder::atBlockBegin(&main.front());
-    Value mask = makeMask(begin, cross.front().getLoc());
     for (AttentionOp op : cross) {
-      Value keys = append(op.getK(), "k"), values = append(op.getV(), "v");
-      op.getKMutable().assign(keys);
-      op.getVMutable().assign(values);
-      op.getKeyMaskMutable().assign(mask);
+      readCaches(op, append(op.getK(), "k"), append(op.getV(), "v"));
       ++layer;
     }
     main.setType(FunctionType::get(&getContext(), main.front().getArgumentTypes(),

@@ -166,11 +166,18 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
     return visitRule(op);
   }
 
-  /// Removes outputs that no token has, such as the states of an encoder.
-  void dropOtherOutputs(func::FuncOp main) {
+  /// Removes outputs of the tokens that cross-attention sees, such as the states of an encoder.
+  void dropSourceOutputs(func::FuncOp main) {
+    std::set<std::string> symbols;
+    for (auto op : main.getOps<AttentionOp>())
+      if (hasTokens(op.getQ()) && isCross(op))
+        getSizes(op.getK())[1].collectSymbols(symbols);
     Operation *end = main.front().getTerminator();
     for (unsigned i = main.getNumResults(); i-- > 0;)
-      if (!hasTokens(end->getOperand(i))) {
+      if (llvm::any_of(symbols, [&](const std::string &symbol) {
+            return llvm::any_of(getSizes(end->getOperand(i)),
+                                [&](const SymExpr &size) { return contains(size, symbol); });
+          })) {
         end->eraseOperand(i);
         (void)main.eraseResult(i);
       }
@@ -209,7 +216,7 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
       return failure();
     tokens = *name;
     past = makeSymbol(collectSymbols(module), "past");
-    dropOtherOutputs(main);
+    dropSourceOutputs(main);
     for (Operation &op : main.front())
       if (failed(visit(&op)))
         return failure();

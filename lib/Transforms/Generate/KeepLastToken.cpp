@@ -130,9 +130,8 @@ struct KeepLastToken : public mlir::tpc::impl::KeepLastTokenBase<KeepLastToken> 
     if (op->getNumOperands() == 0)
       return lookUp(v, user);
     auto attention = dyn_cast<AttentionOp>(op);
-    // Results of cross-attention do not depend on positions.
-    bool isCross = attention && !attention.getLengths() && !attention.getCausal() &&
-                   !attention.getWindow() && !attention.getSlopes();
+    // All tokens of cross-attention see the same keys (tpc-cache-sources).
+    bool isCross = attention && !contains(getSizes(attention.getQ())[1], step.tokens);
     if (attention && !isCross &&
         (attention.getMask() || attention.getBias() || !attention.getLengths()))
       return emitNodeError(op) << "has queries whose positions do not follow the cache lengths",

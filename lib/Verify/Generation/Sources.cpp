@@ -36,16 +36,19 @@ public:
     if (failed(checkFlow()) || failed(checkCapacity()))
       return failure();
     for (OpOperand &use : lengths.getUses())
-      if (!isAppend(use) && !masks.contains(use.getOwner()))
+      if (!isAppend(use) && !isReader(use.getOwner()))
         return fail(use.getOwner()) << "uses the number of source tokens in caches in another way "
-                                       "than to append to them or to mask them";
+                                       "than to append to them or to read them";
     return success();
   }
 
   /// Replaces the contents of caches by what the step appends.
   void drop() {
-    for (AttentionOp op : readers)
-      op.getKeyMaskMutable().clear();
+    for (AttentionOp op : readers) {
+      op.getLengthsMutable().clear();
+      op.setCausal(false);
+      op.setCausalOffsetAttr(SymExprAttr::get(op.getContext(), SymExpr(0)));
+    }
     for (auto [append, moved] : contents) {
       OpBuilder builder(append);
       for (TransposeOp transpose : moved) {
@@ -112,6 +115,11 @@ private:
     return append && &use == &append.getLengthsMutable() && contents.count(append);
   }
 
+  bool isReader(Operation *op) const {
+    auto attention = dyn_cast<AttentionOp>(op);
+    return attention && readers.contains(attention);
+  }
+
   /// A cache is appended to once, at its lengths, and then returned or read by cross-attention.
   LogicalResult checkCache(BlockArgument cache) {
     FlatSymbolRefAttr name = getCache(main.getArgAttrDict(cache.getArgNumber()));
@@ -147,15 +155,15 @@ private:
     return success();
   }
 
+  /// The only query is at position `lengths` + tokens - 1, so it sees exactly the source tokens in
+  /// the caches and those of the step.
   LogicalResult checkReader(AttentionOp op) {
-    if (op.getCausal() || op.getWindow() || op.getSlopes() || op.getLengths() || op.getMask() ||
-        op.getBias())
+    if (op.getWindow() || op.getSlopes() || op.getMask() || op.getBias() || op.getKeyMask())
       return fail(op) << "reads a source cache, but hides or weights tokens by their positions";
-    if (!op.getKeyMask() || !isMask(op.getKeyMask()))
-      return fail(op)
-             << "reads a source cache, but its mask does not show exactly the tokens before "
-                "'"
-             << source.lengths << "' + " << source.tokens;
+    if (!op.getCausal() || op.getLengths() != lengths || op.getCausalOffset() != tokens - 1 ||
+        !getSizes(op.getQ())[1].isConstant(1))
+      return fail(op) << "reads a source cache, but does not see exactly the tokens before '"
+                      << source.lengths << "' + " << source.tokens;
     for (Value operand : {op.getK(), op.getV()})
       if (getSizes(operand)[1] != capacity)
         return fail(op) << "has keys of a source cache and values of another, or the reverse";
@@ -163,61 +171,20 @@ private:
     return success();
   }
 
-  /// Follows ops that add or expand dimensions of size 1 or of equal elements.
-  Value followMovement(Value value, SmallVectorImpl<Operation *> &path) const {
-    while (isa_and_nonnull<ReshapeOp, ExpandOp>(value.getDefiningOp())) {
-      path.push_back(value.getDefiningOp());
-      value = value.getDefiningOp()->getOperand(0);
-    }
-    return value;
-  }
-
-  /// Returns whether a value is `iota < lengths + tokens`, [batch, capacity].
-  bool isMask(Value value) {
-    SmallVector<Operation *> path;
-    auto compare = followMovement(value, path).getDefiningOp<CmpOp>();
-    if (!path.empty() || !compare || compare.getPredicate() != Predicate::LT ||
-        getSizes(value) != SmallVector<SymExpr>{getSizes(lengths)[0], capacity})
-      return false;
-    auto iota = followMovement(compare.getLhs(), path).getDefiningOp<IotaOp>();
-    SmallVector<SymExpr> index = iota ? getSizes(iota.getResult()) : SmallVector<SymExpr>();
-    // The index counts along the last dimension; other dimensions are broadcast.
-    if (!iota || iota.getDim() + 1 != index.size() || index.back() != capacity ||
-        getSizes(compare.getLhs()).back() != capacity)
-      return false;
-    auto add = followMovement(compare.getRhs(), path).getDefiningOp<AddOp>();
-    if (!add || getSizes(add.getResult()) != getSizes(lengths) ||
-        !getSizes(compare.getRhs()).back().isConstant(1))
-      return false;
-    for (unsigned i : {0, 1}) {
-      auto size = followMovement(add->getOperand(1 - i), path).getDefiningOp<SizeOp>();
-      if (add->getOperand(i) != lengths || !size || size.getExpr() != tokens)
-        continue;
-      masks.insert_range(path);
-      masks.insert_range(ArrayRef<Operation *>{compare, iota, add, size});
-      return true;
-    }
-    return false;
-  }
-
-  /// Checks that values computed from the source end as tokens that are appended to source caches,
-  /// or as the mask.
+  /// Checks that values computed from the source end as tokens that are appended to source caches.
   LogicalResult checkFlow() {
     DenseSet<Value> sourced;
     for (BlockArgument argument : main.getArguments())
       if (mentions(argument.getType(), source.tokens))
         sourced.insert(argument);
     for (Operation &op : main.front()) {
-      bool isSourced = mentionsInAttributes(&op, source.tokens);
+      // The query of a reader is at the last source token, wherever the source was appended.
+      bool isSourced = !isReader(&op) && mentionsInAttributes(&op, source.tokens);
       for (OpOperand &operand : op.getOpOperands()) {
         if (!sourced.contains(operand.get()))
           continue;
         auto append = dyn_cast<AppendOp>(op);
         if (append && contents.count(append) && &operand == &append.getFreshMutable())
-          continue;
-        // The mask shows the tokens of the source, wherever they were appended.
-        if (auto reader = dyn_cast<AttentionOp>(op);
-            reader && readers.contains(reader) && operand.get() == reader.getKeyMask())
           continue;
         if (isa<func::ReturnOp>(op))
           return main.emitError() << "result " << operand.getOperandNumber()
@@ -232,9 +199,9 @@ private:
     return success();
   }
 
-  /// Checks that only the caches and their mask depend on the capacity.
+  /// Checks that only the caches depend on the capacity.
   LogicalResult checkCapacity() {
-    DenseSet<Operation *> known(masks);
+    DenseSet<Operation *> known;
     for (auto &[append, moved] : contents) {
       known.insert(append);
       known.insert_range(moved);
@@ -255,7 +222,6 @@ private:
   llvm::MapVector<AppendOp, SmallVector<TransposeOp>>
       contents; // with the transposes that read them
   SetVector<AttentionOp> readers;
-  DenseSet<Operation *> masks; // ops of masks
 };
 } // namespace
 

@@ -14,8 +14,8 @@ namespace mlir::tpc {
 ///
 /// * Nothing that is computed from the source, or from the number of its tokens, has another effect
 ///   than to be appended to source caches. With 0 source tokens nothing is appended.
-/// * Source caches are read only by attention without positions, whose mask shows exactly the
-///   source tokens in the caches and those of the step.
+/// * Source caches are read only by attention of one query that sees exactly the source tokens in
+///   the caches and those of the step.
 ///
 /// Then replaces source caches by the keys and values of the source in the step; the caller
 /// verifies the resulting program.

@@ -1,13 +1,16 @@
 """Generations with quantized weights: ONNX Runtime's tokens."""
 
+import numpy as np
 import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from generation import generate
 from genai_files import GenAi
+from models import MODELS
 from quantized_files import FORMATS, Blocks, by_numpy, in_blocks, linear
 from test_genai_files import greedy
-from tpc.reference import Session
+from tpc.reference import Session, difference
 
 SPEC = GenAi(hidden=64, inner=96)
 CASES = [
@@ -39,3 +42,54 @@ def test_generates_with_weights_that_tpcc_quantizes(tpcc, tmp_path, grid, format
     path = SPEC.save(tmp_path / "model.onnx")
     session = Session(by_numpy(onnx.load(path), *FORMATS[format]).SerializeToString())
     expect(tpcc.compile(path, grid, "--generate", f"--quantize={format}"), session)
+
+
+def one_by_one(model, prompt, new):
+    """Returns greedy tokens of ONNX's reference implementation, and the logits of each. It gets one
+    token at a time. ONNX Runtime saturates sums of products on processors without VNNI.
+    """
+    for opset in model.opset_import:
+        opset.version = max(opset.version, 19)  # the oldest DequantizeLinear that it has
+    session, names = ReferenceEvaluator(model), [port.name for port in model.graph.output]
+    shapes = {
+        port.name: [size.dim_value for size in port.type.tensor_type.shape.dim]
+        for port in model.graph.input
+    }
+    past = {
+        name: np.zeros([1, shape[1], 0, shape[3]], np.float32)
+        for name, shape in shapes.items()
+        if name.startswith("past")
+    }
+    ids, rows = list(prompt), []
+    for step in range(len(prompt) + new - 1):
+        given = {
+            "input_ids": np.array([[ids[step]]]),
+            "attention_mask": np.ones((1, step + 1), np.int64),
+            "position_ids": np.array([[step]]),
+        }
+        feed = {name: value for name, value in given.items() if name in shapes} | past
+        results = dict(zip(names, session.run(None, feed)))
+        logits = results.pop("logits")[0, -1]
+        past = {name.replace("present", "past_key_values"): v for name, v in results.items()}
+        if step >= len(prompt) - 1:
+            rows.append(logits)
+            ids.append(int(logits.argmax()))
+    return ids[len(prompt) :], np.array(rows)
+
+
+@pytest.mark.parametrize("grid", ["tp1", "tp2", "tp2,pp2"])
+def test_dynamic_quantization(tpcc, tmp_path, grid):
+    """Files of quantize_dynamic (q8 of transformers.js): each token has its own range."""
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    path = tmp_path / "q8.onnx"
+    quantization.quantize_dynamic(
+        MODELS / "llama-past.onnx", path, weight_type=quantization.QuantType.QInt8
+    )
+    types = [node.op_type for node in onnx.load(path).graph.node]
+    assert types.count("DynamicQuantizeLinear") > 3 and "MatMulInteger" in types
+    program, prompt = tpcc.compile(path, grid, "--generate"), [12, 7, 99, 3, 41]
+    assert "range of each token" in program.compiled.stderr
+    tokens, rows = one_by_one(onnx.load(path), prompt, 8)
+    found = generate(program, prompt, 8, "--prefill-chunk", "2", logits=True)
+    assert found.tokens == tokens
+    assert difference(found.logits, rows).relative <= 2e-5

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s -split-input-file --tpc-cache-sources | FileCheck %s
 
-// Keys and values of a source become caches; a mask hides their unused capacity.
+// Keys and values of a source become caches. All tokens see the keys up to the last source token.
 
 #n = #tpc.dist<[batch]>
 #x = #tpc.dist<[batch, sequence, 2, 4]>
@@ -10,14 +10,11 @@
 // CHECK: tpc.cache @source_k0 : tensor<?x2x?x4xf32, #tpc.dist<[batch, 2, source_capacity, 4]>>
 // CHECK: tpc.cache @source_v0 : tensor<?x2x?x4xf32, #tpc.dist<[batch, 2, source_capacity, 4]>>
 // CHECK: %[[LENGTHS:[a-z0-9]*]]: {{[^{]*}} {tpc.name = "source_lengths"}, %[[K:[a-z0-9_]*]]: {{[^{]*}} {tpc.cache = @source_k0, tpc.name = "source_k0"}, %[[V:[a-z0-9_]*]]:
-// CHECK: %[[SIZE:.*]] = tpc.size source : tensor<i64>
-// CHECK: %[[SUM:.*]] = tpc.add %[[LENGTHS]], %[[SIZE]]
-// CHECK: %[[END:.*]] = tpc.reshape %[[SUM]]
-// CHECK: %[[MASK:.*]] = tpc.cmp lt %{{.*}}, %[[END]]
 // CHECK: tpc.append %[[K]], %{{.*}} at %[[LENGTHS]]
-// CHECK: tpc.append %[[V]], %{{.*}} at %[[LENGTHS]]
-// CHECK: tpc.attention %{{.*}}, %{{.*}}, %{{.*}} key_mask %[[MASK]] scale
+// CHECK: tpc.reshape %{{.*}} -> tensor<?x1x?x4xf32, #tpc.dist<[batch, 1, 2*sequence, 4]>>
+// CHECK: tpc.attention causal %{{.*}}, %{{.*}}, %{{.*}} lengths %[[LENGTHS]] scale 1.000000e+00 offset "source - 1"
 // CHECK-SAME: tensor<?x?x2x4xf32, #tpc.dist<[batch, source_capacity, 2, 4]>>
+// CHECK: tpc.transpose %{{.*}} -> tensor<?x?x2x4xf32, #tpc.dist<[batch, sequence, 2, 4]>>
 module attributes {tpc.step = #tpc.step<tokens = sequence, capacity = capacity, lengths = "lengths", counts = "counts">} {
   func.func @main(%x: tensor<?x?x2x4xf32, #x> {tpc.name = "x"}, %k: tensor<?x?x2x4xf32, #s> {tpc.name = "k"}, %v: tensor<?x?x2x4xf32, #s> {tpc.name = "v"},
                   %n: tensor<?xi64, #n> {tpc.name = "lengths"}, %c: tensor<?xi64, #n> {tpc.name = "counts"})

@@ -48,8 +48,9 @@ def CheckTokens : Pass<"tpc-check-tokens", "::mlir::ModuleOp"> {
   let summary = "Check that the inputs of a generation step are token ids and caches";
   let description = [{
     The inputs of a generation step are one integer input `[batch, tokens]`, with symbols for both
-    sizes, caches, and sources of cross-attention, `[batch, source, …]`. Errors: other inputs (token types, encoder states, positions under an
-    unrecognized name); token ids with a constant batch size; logits that are not floats.
+    sizes, caches, and sources of cross-attention, `[batch, source, …]`. Errors: other inputs (token
+    types, encoder states of fixed size, positions under an unrecognized name); token ids with a
+    constant batch size; logits that are not floats.
   }];
 }
 
@@ -59,8 +60,8 @@ def FixInputs : Pass<"tpc-fix-inputs", "::mlir::ModuleOp"> {
     Generation needs no masks or positions as inputs: all tokens are visible, and a token's position
     is the number of tokens before it. The pass replaces inputs with `tpc.default` by ops that
     compute the default. Unused inputs with a dimension of size 0 (caches of a file that is valid
-    only for an empty past) and unused `past_key_values` are removed. The pass runs first, so that later passes can analyze the
-    masks.
+    only for an empty past) and unused `past_key_values` are removed. The pass runs first, so that
+    later passes can analyze the masks.
 
     ```mlir
     func.func @main(%ids: [batch, sequence],
@@ -217,10 +218,11 @@ def CacheSources : Pass<"tpc-cache-sources", "::mlir::ModuleOp"> {
   let description = [{
     In an encoder-decoder, tokens attend to a source: the states of an encoder, `[batch, source,
     hidden]`, or what an encoder computes from ids, `[batch, source]`. In a step on preallocated
-    caches (`tpc-preallocate-caches`), keys and values of the source become caches. The first step of
-    a sequence brings all tokens of its source, whose keys and values are appended. Later steps
-    bring none: `source` is 0, so nothing of the source is computed. Attention reads the caches, and
-    a mask hides their unused capacity. `tpc.source_caches` names the two symbols and the input.
+    caches (`tpc-preallocate-caches`), keys and values of the source become caches. The first step
+    of a sequence brings all tokens of its source, whose keys and values are appended. Later steps
+    bring none: `source` is 0, so nothing of the source is computed. The tokens of a query head
+    become query heads of a single query at the position of the last source token, so that attention
+    does not read unused capacity. `tpc.source_caches` names the two symbols and the input.
 
     ```mlir
     func.func @main(%ids: [batch, sequence], %states: [batch, source, 64], …) {
@@ -231,8 +233,8 @@ def CacheSources : Pass<"tpc-cache-sources", "::mlir::ModuleOp"> {
     func.func @main(%ids, %states, %lengths, %counts, %source_lengths: [batch], …,
                     %source_k0: [batch, 4, source_capacity, 16] {tpc.cache = @source_k0}, …) {
       %1 = tpc.append %source_k0, %k' at %source_lengths     %k'' = tpc.transpose %1
-      %n = tpc.add %source_lengths, %source                  %m = tpc.cmp lt %iota, %n
-      %o = tpc.attention %q, %k'', %v'' key_mask %m
+      %q' = tpc.reshape (tpc.transpose %q)    // [batch, 1, 4 * sequence, 16]
+      %o' = tpc.attention causal %q', %k'', %v'' lengths %source_lengths offset "source - 1"
     ```
     The caller ensures that source_lengths plus `source` is at most `source_capacity`. A step that
     brings a source may also contain other sequences, whose output is arbitrary in this step.
