@@ -50,14 +50,18 @@ LLVM::LLVMFuncOp AttentionBase::begin(StringRef name, unsigned parameters, unsig
   return kernel;
 }
 
+Value AttentionBase::loadArgument(Args::FieldIndex index) {
+  const abi::Field &field = Args::fields[index];
+  Type type = field.kind == abi::Kind::Pointer ? callArguments.getType()
+                                               : abi::getType(b.getContext(), field.kind);
+  Value where = at(callArguments, b.getI8Type(), static_cast<int64_t>(field.offset));
+  return load(where, type);
+}
+
 void AttentionBase::loadArguments() {
   arguments.clear();
-  for (const abi::Field &field : Args::fields) {
-    Type type = field.kind == abi::Kind::Pointer ? callArguments.getType()
-                                                 : abi::getType(b.getContext(), field.kind);
-    Value where = at(callArguments, b.getI8Type(), static_cast<int64_t>(field.offset));
-    arguments.push_back(load(where, type));
-  }
+  for (size_t i = 0; i < std::size(Args::fields); ++i)
+    arguments.push_back(loadArgument(static_cast<Args::FieldIndex>(i)));
 }
 
 void AttentionBase::computeSizes() {

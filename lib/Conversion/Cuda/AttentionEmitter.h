@@ -42,8 +42,9 @@ protected:
   AttentionBase(ModuleOp module, const AttentionVariant &variant);
 
   LLVM::LLVMFuncOp begin(StringRef name, unsigned parameters, unsigned threads);
-  /// Loads all arguments. Loads are not merged with those before the last barrier, so that no
-  /// registers keep their results in between.
+  /// Load one or all arguments. Loads after a barrier are not merged with those before it, so that
+  /// no registers keep their results in between.
+  Value loadArgument(Args::FieldIndex field);
   void loadArguments();
   /// Sets keys to pairs from the arguments.
   void computeSizes();

@@ -76,13 +76,17 @@ void TensorTileEmitter::copy(const Copy &copy) {
     }
     return Values();
   };
-  // Rare, so that its arguments use no registers elsewhere.
+  // Rare, so that its values use no registers elsewhere.
   auto copyElements = [&] {
-    Values saved = arguments;
+    auto values = std::tie(arguments, keys, queries, kvHeads, group, rows, pairs, batch, kvHead);
+    std::tuple<Values, Value, Value, Value, Value, Value, Value, Value, Value> saved = values;
     loadArguments();
+    computeSizes();
+    batch = div(pair, kvHeads);
+    kvHead = rem(pair, kvHeads);
     loop(firstRow, i32(layout.rows), i32(rowsAtOnce),
          [&](Value row) { copyChunk(copy, row, chunk); });
-    arguments = saved;
+    values = saved;
     return Values();
   };
   auto copyOwn = [&] {
@@ -114,16 +118,17 @@ void TensorTileEmitter::copyQueries() {
 
 void TensorTileEmitter::copyKeys(Value firstKey, Value stage, bool isValue) {
   const TileLayout &layout = isValue ? valueLayout : keyLayout;
-  auto getStep = [&] { return size(isValue ? Args::v_row_stride : Args::k_row_stride); };
+  // Loaded for each tile, so that no registers keep its multiples during the loop over keys.
+  Value step = narrow(loadArgument(isValue ? Args::v_row_stride : Args::k_row_stride, false));
   auto getPointer = [&](Value row) {
     Value first =
         at(argument(isValue ? Args::v : Args::k), element, getKeyOffset(batch, kvHead, isValue));
-    return at(first, element, product(add(firstKey, row), getStep()));
+    return at(first, element, product(add(firstKey, row), step));
   };
   copy({.layout = layout,
         .to = getTile(isValue ? valueMemory : keyMemory, layout, stage),
         .isAligned = isValue ? valuesAligned : keysAligned,
-        .step = getStep(),
+        .step = step,
         .getRow = getPointer,
         .exists = [&](Value row) { return less(add(firstKey, row), keysHere); }});
 }

@@ -20,21 +20,21 @@ static bool hasPlainScores(const AttentionVariant &variant) {
 std::optional<TensorTile> cuda::getTensorTile(const AttentionVariant &variant) {
   if (variant.element == TPC_F32)
     return std::nullopt;
-  // A larger tile of keys needs fewer shuffles and multiplications of sums. The limits are 255
-  // registers, 99 KiB of shared memory, and two blocks on a multiprocessor. Other steps of scores,
-  // and means of values, need registers.
+  // Measured on an H100: docs/design/gpu-kernels.md. A block has 255 registers per thread and 99
+  // KiB of shared memory. Steps of scores, other than those that few tiles need, and means of
+  // values need registers.
   bool hasFewSteps = hasPlainScores(variant) && !(variant.windowed && variant.uniformRows);
   unsigned size = std::max(variant.headSize, variant.valueSize);
   if (size <= 64)
-    return TensorTile{.rows = 64, .keys = hasFewSteps ? 128u : 64u};
+    return TensorTile{.rows = 64, .keys = 64, .blocks = hasFewSteps && !variant.windowed ? 3u : 2u};
   if (size <= 128)
     return TensorTile{.rows = 64, .keys = hasFewSteps ? 64u : 32u};
-  return TensorTile{.rows = 64, .keys = 32, .queriesInRegisters = false};
+  return TensorTile{.rows = 64, .keys = 32, .blocks = 1, .queriesInRegisters = false};
 }
 
 std::string TensorTile::str() const {
   return std::to_string(rows) + " rows x " + std::to_string(keys) + " keys, " +
-         std::to_string(warps) + " warps, queries in " +
+         std::to_string(warps) + " warps, " + std::to_string(blocks) + " blocks, queries in " +
          (queriesInRegisters ? "registers" : "shared memory");
 }
 
@@ -46,6 +46,7 @@ TensorTileEmitter::TensorTileEmitter(ModuleOp module, const AttentionVariant &va
 
 Launch TensorTileEmitter::emit(StringRef name) {
   LLVM::LLVMFuncOp kernel = begin(name, 1, threads);
+  setMinBlocks(kernel, tile.blocks);
   kernel->setAttr("tile", b.getStringAttr(tile.str()));
   Type i8 = b.getI8Type();
   queryMemory = getDynamicShared();
@@ -58,21 +59,28 @@ Launch TensorTileEmitter::emit(StringRef name) {
     clearPadding(valueLayout, getTile(valueMemory, valueLayout, i32(stage)));
   }
 
-  Value items = mul(ceilDiv(rows, tile.rows), pairs);
-  Value block = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
-  Value blocks = NVVM::GridDimXOp::create(b, loc, b.getI32Type());
-  LLVM::CondBrOp backEdge;
-  auto body = [&](Value item, ValueRange) {
-    emitItem(item);
-    return Values();
-  };
-  emitLoop(block, items, blocks, {}, body, &backEdge);
+  // A loop over work items. Their number is recomputed, because it would need a register.
+  auto countItems = [&] { return mul(ceilDiv(rows, tile.rows), pairs); };
+  Value item = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
+  Block *before = b.getInsertionBlock();
+  Region *region = before->getParent();
+  Block *body = b.createBlock(region, region->end(), item.getType(), loc);
+  Block *after = b.createBlock(region);
+  b.setInsertionPointToEnd(before);
+  LLVM::CondBrOp::create(b, loc, less(item, countItems()), body, item, after, ValueRange());
+  b.setInsertionPointToStart(body);
+  item = body->getArgument(0);
+  emitItem(item);
+  Value next = add(item, NVVM::GridDimXOp::create(b, loc, b.getI32Type()));
+  auto backEdge =
+      LLVM::CondBrOp::create(b, loc, less(next, countItems()), body, next, after, ValueRange());
   // Most blocks have one item. Values that would be moved before the loop would need registers
   // during the loop over keys.
   MLIRContext *context = b.getContext();
   auto noMotion = LLVM::LoopLICMAttr::get(context, b.getBoolAttr(true), {});
   backEdge.setLoopAnnotationAttr(LLVM::LoopAnnotationAttr::get(
       context, {}, {}, {}, {}, {}, noMotion, {}, {}, {}, {}, {}, {}, {}, {}, {}));
+  b.setInsertionPointToStart(after);
   endKernel();
   Launch launch;
   launch.name = name.str();
@@ -101,6 +109,10 @@ void TensorTileEmitter::beginItem(Value item) {
 }
 
 void TensorTileEmitter::emitItem(Value item) {
+  barrier(); // all warps have read the tiles of the previous work item
+  // Values of the launch need no registers during the loop over keys.
+  loadArguments();
+  computeSizes();
   constexpr unsigned atOnce = kChunkBytes;
   queriesAligned = isAligned(Args::q, Args::q_row_stride, variant.headSize, atOnce);
   keysAligned = areKeysAligned(/*isValue=*/false, atOnce);
@@ -143,15 +155,30 @@ void TensorTileEmitter::emitItem(Value item) {
     begin = mul(div(begin, tile.keys), tile.keys);
   }
 
-  // Keys are one tile ahead of values: the scores of the next tile are computed together with the
-  // softmax of this tile, so that tensor cores and other units work at the same time.
+  State none{Values(rowsOfLane(), f32(kNone)),
+             Values(rowsOfLane(), f32(0)),
+             Values(rowTiles() * valueBlocks() * 4, f32(0)),
+             {},
+             {}};
+  Values list = none.list();
+  State state = getState(branch(
+      less(begin, end), SmallVector<Type>(ValueRange(list).getTypes()),
+      [&] { return computeRows(begin, end).list(); }, [&] { return list; }));
+  // Values that the loop does not use need no registers there.
+  loadArguments();
+  computeSizes();
+  beginItem(item);
+  writeResult(state);
+}
+
+/// Keys are one tile ahead of values: the scores of the next tile are computed together with the
+/// softmax of this tile, so that tensor cores and other units work at the same time.
+TensorTileEmitter::State TensorTileEmitter::computeRows(Value begin, Value end) {
   const int64_t step = tile.keys;
-  Value hasKeys = less(begin, end);
-  barrier(); // all warps have read the tiles of the previous work item
   copyQueries();
-  branch(hasKeys, [&] { copyKeys(begin, i32(0), /*isValue=*/false); });
+  copyKeys(begin, i32(0), /*isValue=*/false);
   endCopyGroup();
-  branch(hasKeys, [&] { copyKeys(begin, i32(0), /*isValue=*/true); });
+  copyKeys(begin, i32(0), /*isValue=*/true);
   Value second = add(begin, step);
   branch(less(second, end), [&] { copyKeys(second, i32(1), /*isValue=*/false); });
   endCopyGroup();
@@ -159,20 +186,13 @@ void TensorTileEmitter::emitItem(Value item) {
   barrier();
   if (tile.queriesInRegisters)
     loadQueries();
-  Values zeros(rowTiles() * keyBlocks() * 4, f32(0));
   State state{Values(rowsOfLane(), f32(kNone)), Values(rowsOfLane(), f32(0)),
-              Values(rowTiles() * valueBlocks() * 4, f32(0)),
-              branch(
-                  hasKeys, SmallVector<Type>(zeros.size(), b.getF32Type()),
-                  [&] { return multiplyKeys(i32(0)); }, [&] { return zeros; }),
-              i32(0)};
-  Value lastKey = add(end, -step);
-  state = getState(loop(begin, lastKey, i32(step), state.list(), [&](Value key, ValueRange before) {
+              Values(rowTiles() * valueBlocks() * 4, f32(0)), multiplyKeys(i32(0)), i32(0)};
+  auto addTile = [&](Value key, ValueRange before) {
     State own = getState(before);
     waitForCopies(0);
     barrier(); // this tile's values and the next keys are written, and no warp reads older tiles
-    Value next = add(key, step), afterNext = add(key, 2 * step);
-    Value other = sub(i32(1), own.stage);
+    Value next = add(key, step), afterNext = add(key, 2 * step), other = sub(i32(1), own.stage);
     branch(less(afterNext, end), [&] { copyKeys(afterNext, own.stage, /*isValue=*/false); });
     copyKeys(next, other, /*isValue=*/true);
     endCopyGroup();
@@ -183,25 +203,17 @@ void TensorTileEmitter::emitItem(Value item) {
     own.scores = scores;
     own.stage = other;
     return own.list();
-  }));
-  Values list = state.list();
-  state = getState(branch(
-      hasKeys, SmallVector<Type>(ValueRange(list).getTypes()),
-      [&] {
-        State own = state;
-        waitForCopies(0);
-        barrier();
-        finishScores(own.scores, add(begin, mul(div(sub(sub(end, begin), i32(1)), step), step)));
-        addSoftmax(own);
-        addValues(own);
-        return own.list();
-      },
-      [&] { return list; }));
-  // Values that the loop does not use need no registers there.
-  loadArguments();
-  computeSizes();
-  beginItem(item);
-  writeResult(state);
+  };
+  state = getState(loop(begin, add(end, -step), i32(step), state.list(), addTile));
+  waitForCopies(0);
+  barrier();
+  Value tiles = div(sub(sub(end, begin), i32(1)), step); // without the last one
+  finishScores(state.scores, add(begin, mul(tiles, step)));
+  addSoftmax(state);
+  addValues(state);
+  state.scores.clear();
+  state.stage = {};
+  return state;
 }
 
 //===----------------------------------------------------------------------===//
@@ -213,15 +225,25 @@ AttentionBase::Values TensorTileEmitter::State::list() const {
   llvm::append_range(all, total);
   llvm::append_range(all, sums);
   llvm::append_range(all, scores);
-  all.push_back(stage);
+  if (stage)
+    all.push_back(stage);
   return all;
 }
 
 TensorTileEmitter::State TensorTileEmitter::getState(ValueRange list) const {
   ValueRange rest = list.drop_front(2 * rowsOfLane());
   unsigned sums = rowTiles() * valueBlocks() * 4;
-  return {Values(list.take_front(rowsOfLane())), Values(list.slice(rowsOfLane(), rowsOfLane())),
-          Values(rest.take_front(sums)), Values(rest.drop_front(sums).drop_back()), list.back()};
+  State state{Values(list.take_front(rowsOfLane())),
+              Values(list.slice(rowsOfLane(), rowsOfLane())),
+              Values(rest.take_front(sums)),
+              {},
+              {}};
+  rest = rest.drop_front(sums);
+  if (!rest.empty()) {
+    state.scores = Values(rest.drop_back());
+    state.stage = rest.back();
+  }
+  return state;
 }
 
 //===----------------------------------------------------------------------===//
@@ -318,7 +340,7 @@ void TensorTileEmitter::addSoftmax(State &state) {
     maximum = fmax(state.maximum[r], getMaximumOverLanes(maximum));
     // If no key was visible so far, all powers are 0.
     Value base = select(equals(maximum, f32(kNone)), f32(0), maximum);
-    Value shift = fmul(base, fsub(f32(0), factor));
+    Value shift = arith::NegFOp::create(b, loc, fmul(base, factor));
     Value shrink = exp2(fma(state.maximum[r], factor, shift));
     state.maximum[r] = maximum;
     for (auto [place, power] : llvm::zip_equal(places, own)) {

@@ -33,8 +33,9 @@ private:
   /// warp; `sums` are fragments of C.
   struct State {
     Values maximum, total, sums;
-    Values scores; // of this tile; addSoftmax replaces them by powers
-    Value stage;   // 0 or 1: the stage of this tile
+    // During the loop: scores of this tile, which addSoftmax replaces by powers, and its stage.
+    Values scores;
+    Value stage; // 0 or 1
     Values list() const;
   };
   State getState(ValueRange list) const;
@@ -54,6 +55,8 @@ private:
 
   void emitItem(Value item);
   void beginItem(Value item);
+  /// Computes the rows over the keys [begin, end), which are not empty.
+  State computeRows(Value begin, Value end);
   void copyQueries();
   void copyKeys(Value firstKey, Value stage, bool isValue);
   void loadQueries();

@@ -39,11 +39,26 @@ func.func @layer(%q: tensor<?x?x4x64xf32, #tpc.dist<[b, s, 4, 64]>>, %k: tensor<
 
 // -----
 
-// Elements have 16 bits in memory and 32 in arithmetic. A kernel's name lists the variant's
-// features, and its code contains only these.
+// Elements of 16 bits are multiplied by tensor cores, and summed in f32. A kernel's name lists the
+// variant's features, and its code contains only these. Its tile sizes are an attribute. Heads of 40
+// have 3 fragments of 16 columns, with padding, and values of 24 have 4 of 8 columns.
 // CHECK-LABEL: llvm.func @attention_f16_40_24_keys_bias_f32_softcap(
-// CHECK: arith.extf %{{.*}} : f16 to f32
-// CHECK: arith.truncf %{{.*}} : f32 to f16
+// CHECK-SAME: tile = "64 rows x 64 keys, 4 warps, queries in registers"
+// CHECK: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16, cache = cg, %{{.*}}
+// CHECK: nvvm.cp.async.wait.group 1
+// CHECK: nvvm.barrier
+// CHECK-COUNT-3: nvvm.ldmatrix %{{.*}} layout = #nvvm.mma_layout<row>
+// CHECK-COUNT-24: nvvm.mma.sync {{.*}} : (vector<2xf16>, vector<2xf16>, f32)
+// The loop over keys: copies of the next tile, its scores, softmax and sums of this tile.
+// CHECK: nvvm.cp.async.wait.group 0
+// CHECK: nvvm.barrier
+// CHECK: nvvm.cp.async.commit.group
+// CHECK-COUNT-24: nvvm.mma.sync
+// CHECK-COUNT-2: nvvm.shfl.sync bfly
+// CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f32"
+// CHECK: llvm.fptrunc %{{.*}} : vector<2xf32> to vector<2xf16>
+// CHECK: nvvm.ldmatrix %{{.*}} layout = #nvvm.mma_layout<col>
+// CHECK-COUNT-16: nvvm.mma.sync
 module attributes {tpc.target = "cuda"} {
 func.func @layer(%q: tensor<2x8x4x40xf16>, %v: tensor<2x8x4x24xf16>,
                  %keys: tensor<2x8xi1>, %bias: tensor<1x1x8x8xf32>)

@@ -276,6 +276,27 @@ TEST(Attention, FaultsOfTilesAreFound) {
                      {", 1, 31, -1;", ", 1, 31, 65535;", 8}});
 }
 
+/// Five tiles of keys, the last one with missing keys; in the third case, no row sees a key.
+TEST(Attention, FaultsOfTensorTilesAreFound) {
+  Code code = makeCode({{.element = TPC_BF16, .headSize = 32, .valueSize = 32, .causal = true}});
+  ASSERT_TRUE(code.module);
+  attention::Case made{.queries = 65, .keys = 318, .offset = 253};
+  attention::Case unaligned = made, hidden = made;
+  unaligned.shift = 1;
+  hidden.offset = -65;
+  expectFaultsFound(code, {made, unaligned, hidden}, attention::Way::Tiles,
+                    {{"bar.sync", "// bar.sync", 4},
+                     {"\tst.shared", "\t// st.shared", 5},
+                     {"cp.async.wait_group", "// cp.async.wait_group", 3},
+                     {"cp.async.wait_group \t0", "cp.async.wait_group \t1", 2},
+                     {"cp.async.commit_group", "// cp.async.commit_group", 3},
+                     {"\tcp.async.cg", "\t// cp.async.cg", 5},
+                     {"ldmatrix.sync.aligned.m8n8.x4.trans", "ldmatrix.sync.aligned.m8n8.x4", 8},
+                     {"ex2.approx.ftz.f32", "mov.b32", 8},
+                     {", 2, 31, -1;", ", 4, 31, -1;", 4},
+                     {", 1, 31, -1;", ", 1, 31, 65535;", 4}});
+}
+
 /// Keys have more than 16 parts, and rows need two passes.
 TEST(Attention, FaultsOfSplitKeysAreFound) {
   Code code = makeCode({{.headSize = 8, .valueSize = 8}});

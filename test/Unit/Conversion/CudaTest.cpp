@@ -77,6 +77,26 @@ TEST(DependencyGate, ReadsStatementsOfSeveralLines) {
                                .str())
                 .find("an address that is loaded"),
             std::string::npos);
+/// Kernels with matmuls of 16-bit elements on tensor cores may use the hardware's exp2; other
+/// kernels of the same text may not.
+TEST(PtxGate, AcceptsApproximatePowersOnTensorCoresOnly) {
+  const std::string power = "\tex2.approx.ftz.f32 %r1, %r2;\n", end = "\tret;\n}\n";
+  auto matmul = [](llvm::StringRef types) {
+    return ("\tmma.sync.aligned.m16n8k16.row.col" + types +
+            " {%r1, %r2, %r3, %r4}, {%r5, %r6, %r7, %r8}, {%r9, %r10}, {%r1, %r2, %r3, %r4};\n")
+        .str();
+  };
+  auto kernel = [&](llvm::StringRef name, const std::string &body) {
+    return (".visible .entry " + name + "()\n{\n" + body + end).str();
+  };
+  const std::string bf16 = matmul(".f32.bf16.bf16.f32"), f16 = matmul(".f32.f16.f16.f32");
+  EXPECT_EQ(check(kernel("a", power + bf16)), "");
+  EXPECT_EQ(check(kernel("a", f16 + power)), "");
+  EXPECT_NE(check(kernel("a", bf16) + kernel("b", power)), "");
+  EXPECT_NE(check(kernel("b", power) + kernel("a", bf16)), "");
+  EXPECT_NE(check(kernel("a", bf16 + "\tsin.approx.f32 %r1, %r2;\n")), "");
+  for (const char *types : {".f16.f16.f16.f16", ".f32.tf32.tf32.f32"})
+    EXPECT_NE(check(kernel("a", matmul(types))), "") << types;
 }
 
 TEST(Architectures, AreAscending) {

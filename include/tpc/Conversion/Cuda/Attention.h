@@ -41,6 +41,7 @@ StringRef getLibraryLimitation(const AttentionVariant &variant);
 struct TensorTile {
   unsigned rows = 0, keys = 0;
   unsigned warps = 4;
+  unsigned blocks = 2;            // of a multiprocessor, which limits registers
   bool queriesInRegisters = true; // else in shared memory
   std::string str() const;
 };
