@@ -165,7 +165,8 @@ private:
 /// multiprocessor works. All rows of the KV head share the loads of a part. Keys and values go from
 /// memory into registers:
 ///
-///   a lane has 16 bytes of a row of keys, and of values; lanes of a row add up a score
+///   a lane has 16 bytes of a row of keys, and of values; lanes of a row add up a score.
+///   16-bit elements are multiplied on tensor cores (AttentionFragments.cpp), others by fma
 ///   softmax in one pass, as for tiles: each group of lanes has a state for its keys
 ///   states are combined over the groups of a warp, the warps of a block, and the blocks
 class SplitEmitter : AttentionBase {
@@ -183,9 +184,20 @@ private:
 
   void emitItem(Value item);
   void emitRows(Value firstRow);
+  /// Rows that tensor cores compute at once.
+  static constexpr unsigned kFragmentRows = 8;
+  /// Whether aligned rows are computed on tensor cores.
+  bool usesTensorCores() const;
+  unsigned getFragmentFloats() const;
+  void emitFragments(Value firstRow);
+  void addFragments(State &state, const VisibleRow &row, ArrayRef<Values> query,
+                    ValueRange firstKeys);
+  Values loadWords(Value from, Value offset, Value column, unsigned first, unsigned atOnce,
+                   unsigned size);
+  void multiply(MutableArrayRef<Value> sums, ArrayRef<Value> left, Value right, Value nextRight);
+  Value packAndSubtract(Value &low, Value &high);
+  void joinFragments(const State &state, Value firstRow);
   Values loadRow(Value from, Value offset, unsigned size);
-  /// Number of floats of a row in totalMemory: the sum and, with sinks, the maximum.
-  unsigned getTotalSize() const { return sinksType ? 2 : 1; }
   void addKeys(State &state, ArrayRef<VisibleRow> rowsHere, ValueRange query, Value key);
   Value getBase(Value maximum);
   void joinWarps(const State &state, Value firstRow);
@@ -203,7 +215,7 @@ private:
   // Values of the launch.
   Value workspace, counters, parts;
   Value laneOfKey, keyOfWarp;
-  Value sumMemory, stateMemory, weightMemory, totalMemory, flagMemory;
+  Value sumMemory, stateMemory, flagMemory;
   bool isWide = false; // rows begin at multiples of 16 bytes
   unsigned unroll = 1; // keys whose loads are in flight together
   // Values of the work item: number of parts, this part, and its keys.

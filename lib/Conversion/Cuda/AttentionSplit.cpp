@@ -15,7 +15,6 @@ static constexpr unsigned kWideBytes = 16;
 static constexpr unsigned kRows = 4, kUnroll = 4;
 /// Parts whose loads are in flight together.
 static constexpr unsigned kPartsAtOnce = 8;
-static_assert(kMaxParts == kWarp, "a lane for each part");
 static_assert(kRowsOfSplit % kRows == 0, "rows of a launch");
 
 SplitEmitter::SplitEmitter(ModuleOp module, const AttentionVariant &variant)
@@ -26,7 +25,7 @@ SplitEmitter::SplitEmitter(ModuleOp module, const AttentionVariant &variant)
   chunks = (size + width * lanesOfKey - 1) / (width * lanesOfKey);
   columns = lanesOfKey * chunks * width;
   keysOfWarp = kWarp / lanesOfKey;
-  warps = lanesOfKey <= 8 ? 4 : 8;
+  warps = usesTensorCores() || lanesOfKey <= 8 ? 4 : 8;
   threads = warps * kWarp;
 }
 
@@ -46,10 +45,10 @@ Launch SplitEmitter::emit(StringRef name) {
     floats += count;
     return memory;
   };
-  sumMemory = allocate(warps * kRows * columns);
-  weightMemory = allocate(kRowsOfSplit * kMaxParts);
-  stateMemory = allocate(warps * kRows * 2);
-  totalMemory = allocate(kRowsOfSplit * getTotalSize());
+  unsigned rowsAtOnce = usesTensorCores() ? kFragmentRows : kRows;
+  sumMemory =
+      allocate(std::max(warps * kRows * columns, usesTensorCores() ? getFragmentFloats() : 0));
+  stateMemory = allocate(warps * rowsAtOnce * 2);
   flagMemory = allocate(1);
 
   Value wide;
@@ -99,7 +98,10 @@ void SplitEmitter::emitItem(Value item) {
   branch(less(part, used), [&] {
     firstKey = add(begin, mul(part, keysOfPart));
     lastKey = min(end, add(firstKey, keysOfPart));
-    loop(i32(0), rows, i32(kRows), [&](Value row) { emitRows(row); });
+    if (isWide && usesTensorCores())
+      loop(i32(0), rows, i32(kFragmentRows), [&](Value row) { emitFragments(row); });
+    else
+      loop(i32(0), rows, i32(kRows), [&](Value row) { emitRows(row); });
     branch(less(i32(1), used), [&] { joinParts(); });
   });
 }
@@ -115,8 +117,7 @@ AttentionBase::Values SplitEmitter::loadRow(Value from, Value offset, unsigned s
   auto loadSome = [&](Value column, unsigned count) {
     Value exists = columns > size ? less(column, i32(size)) : Value();
     Value safe = exists ? select(exists, column, i32(0)) : column;
-    for (Value value :
-         loadMany(at(from, element, add(offset, this->wide(safe))), element, count))
+    for (Value value : loadMany(at(from, element, add(offset, this->wide(safe))), element, count))
       values.push_back(exists ? select(exists, value, zero) : value);
   };
   for (unsigned c = 0; c < chunks; ++c) {
@@ -350,51 +351,42 @@ void SplitEmitter::joinParts() {
   branch(compare(Predicate::eq, load(flagMemory, i32Type), last), [&] { combineParts(); });
 }
 
+/// A thread combines four columns of a row. It has its own copy of the softmax over parts, so that
+/// all of its loads are in flight together.
 void SplitEmitter::combineParts() {
   Type f = b.getF32Type();
-  int64_t partialSize = getPartialSize(variant.valueSize);
-  // A lane has the weight of one part.
-  loop(warp, rows, i32(warps), [&](Value row) {
-    Value exists = less(lane, used);
-    Value from = at(getPartial(row, min(lane, sub(used, i32(1)))), f, partialSize - 4);
-    Values own = loadMany(from, f, 2);
-    Value maximum = select(exists, own[0], f32(kNone)), all = maximum;
-    for (unsigned distance = 1; distance < kWarp; distance *= 2)
-      all = fmax(all, createShuffle(b, loc, all, int32_t(distance)));
-    Value weight = expOfNegative(fsub(maximum, getBase(all)));
-    Value total = fmul(weight, own[1]);
-    for (unsigned distance = 1; distance < kWarp; distance *= 2)
-      total = fadd(total, createShuffle(b, loc, total, int32_t(distance)));
-    storeMany(at(weightMemory, f, add(mul(row, kMaxParts), lane)), {weight});
-    branch(compare(Predicate::eq, lane, i32(0)), [&] {
-      Values own = {total, all};
-      own.resize(getTotalSize());
-      storeMany(at(totalMemory, f, mul(row, getTotalSize())), own);
-    });
-  });
-  barrier();
-  unsigned ofRow = llvm::divideCeil(variant.valueSize, 4);
+  const int64_t partialSize = getPartialSize(variant.valueSize);
+  const unsigned ofRow = llvm::divideCeil(variant.valueSize, 4);
   loop(thread, mul(rows, ofRow), i32(threads), [&](Value number) {
     Value row = div(number, ofRow), column = mul(rem(number, ofRow), 4);
-    Value from = at(getPartial(row, i32(0)), f, column);
-    Value weights = at(weightMemory, f, mul(row, kMaxParts));
-    Values zeros(4, f32(0));
-    Values sums = loop(i32(0), used, i32(kPartsAtOnce), zeros, [&](Value first, ValueRange before) {
-      Values after(before), values[kPartsAtOnce];
+    Value from = getPartial(row, i32(0));
+    Values init(6, f32(0)); // maximum, total, sums
+    init[0] = f32(kNone);
+    Values all = loop(i32(0), used, i32(kPartsAtOnce), init, [&](Value first, ValueRange before) {
+      Values after(before), maxima, totals, sums[kPartsAtOnce];
       for (unsigned k = 0; k < kPartsAtOnce; ++k) {
+        Value number = add(first, int64_t(k));
+        Value own = at(from, f, mul(min(number, sub(used, i32(1))), partialSize));
+        Values state = loadMany(at(own, f, partialSize - 4), f, 2);
         // Missing parts have a weight of 0.
-        Value safe = min(add(first, int64_t(k)), sub(used, i32(1)));
-        values[k] = loadMany(at(from, f, mul(safe, partialSize)), f, 4);
+        maxima.push_back(select(less(number, used), state[0], f32(kNone)));
+        totals.push_back(state[1]);
+        sums[k] = loadMany(at(own, f, column), f, 4);
       }
+      for (Value maximum : maxima)
+        after[0] = fmax(after[0], maximum);
+      Value base = getBase(after[0]), shrink = expOfNegative(fsub(before[0], base));
+      for (Value &sum : MutableArrayRef<Value>(after).drop_front())
+        sum = fmul(sum, shrink);
       for (unsigned k = 0; k < kPartsAtOnce; ++k) {
-        Value weight = load(at(weights, f, add(first, int64_t(k))), f);
+        Value weight = expOfNegative(fsub(maxima[k], base));
+        after[1] = fma(weight, totals[k], after[1]);
         for (unsigned i = 0; i < 4; ++i)
-          after[i] = fma(weight, values[k][i], after[i]);
+          after[2 + i] = fma(weight, sums[k][i], after[2 + i]);
       }
       return after;
     });
-    Values own = loadMany(at(totalMemory, f, mul(row, getTotalSize())), f, getTotalSize());
     for (unsigned i = 0; i < 4; ++i)
-      writeResult(row, add(column, int64_t(i)), sums[i], own.back(), own.front());
+      writeResult(row, add(column, int64_t(i)), all[2 + i], all[0], all[1]);
   });
 }

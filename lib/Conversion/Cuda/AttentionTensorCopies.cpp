@@ -119,7 +119,7 @@ void TensorTileEmitter::copyQueries() {
 void TensorTileEmitter::copyKeys(Value firstKey, Value stage, bool isValue) {
   const TileLayout &layout = isValue ? valueLayout : keyLayout;
   // Loaded for each tile, so that no registers keep its multiples during the loop over keys.
-  Value step = narrow(loadArgument(isValue ? Args::v_row_stride : Args::k_row_stride, false));
+  Value step = narrow(loadArgument(isValue ? Args::v_row_stride : Args::k_row_stride));
   auto getPointer = [&](Value row) {
     Value first =
         at(argument(isValue ? Args::v : Args::k), element, getKeyOffset(batch, kvHead, isValue));

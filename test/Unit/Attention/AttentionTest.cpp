@@ -181,26 +181,30 @@ TEST(Attention, ReadsKeysOnceForOneQuery) {
 
 /// Partial results are combined in order, whichever block finishes last.
 TEST(Attention, SplitKeysHaveTheSameBitsOnEveryGrid) {
-  Code code = makeCode({{.headSize = 8, .valueSize = 8, .causal = true, .cached = true}});
-  ASSERT_TRUE(code.module);
-  attention::Case made{.batch = 3, .keys = 700, .kvHeads = 2, .group = 4, .seed = 5};
-  std::vector<std::vector<uint8_t>> results;
-  for (int64_t blocks : {1, 7, 66, 100}) {
-    made.blocks = blocks;
-    attention::Outcome outcome =
-        attention::run(*code.module, code.kernels[0], made, attention::Way::Split);
-    EXPECT_EQ(outcome.problem, "") << made.str();
-    results.push_back(outcome.bits);
+  for (int32_t element : {TPC_F32, TPC_BF16}) {
+    Code code = makeCode(
+        {{.element = element, .headSize = 8, .valueSize = 8, .causal = true, .cached = true}});
+    ASSERT_TRUE(code.module);
+    attention::Case made{.batch = 3, .keys = 700, .kvHeads = 2, .group = 4, .seed = 5};
+    std::vector<std::vector<uint8_t>> results;
+    for (int64_t blocks : {1, 7, 66, 100}) {
+      made.blocks = blocks;
+      attention::Outcome outcome =
+          attention::run(*code.module, code.kernels[0], made, attention::Way::Split);
+      EXPECT_EQ(outcome.problem, "") << made.str();
+      results.push_back(outcome.bits);
+    }
+    EXPECT_FALSE(results[0].empty());
+    for (const std::vector<uint8_t> &result : results)
+      EXPECT_EQ(result, results[0]);
   }
-  EXPECT_FALSE(results[0].empty());
-  for (const std::vector<uint8_t> &result : results)
-    EXPECT_EQ(result, results[0]);
 }
 
 /// A sequence has the same bits alone as in a batch with others, whose lengths differ.
 TEST(Attention, SplitKeysHaveTheSameBitsAloneAndInABatch) {
-  for (bool cached : {true, false}) {
-    Code code = makeCode({{.headSize = 8, .valueSize = 8, .causal = true, .cached = cached}});
+  for (auto [element, cached] : {std::pair(TPC_F32, true), {TPC_F32, false}, {TPC_F16, true}}) {
+    Code code = makeCode(
+        {{.element = element, .headSize = 8, .valueSize = 8, .causal = true, .cached = cached}});
     ASSERT_TRUE(code.module);
     attention::Case made{
         .batch = 4, .keys = 700, .kvHeads = 2, .group = 4, .offset = cached ? 0 : 699, .seed = 6};
@@ -295,6 +299,25 @@ TEST(Attention, FaultsOfTensorTilesAreFound) {
                      {"ex2.approx.ftz.f32", "mov.b32", 8},
                      {", 2, 31, -1;", ", 4, 31, -1;", 4},
                      {", 1, 31, -1;", ", 1, 31, 65535;", 4}});
+}
+
+/// Fragments of tensor cores have 16 rows. There are several parts, and an odd number of turns.
+TEST(Attention, FaultsOfFragmentsAreFound) {
+  Code code = makeCode({{.element = TPC_BF16, .headSize = 8, .valueSize = 8}});
+  ASSERT_TRUE(code.module);
+  EXPECT_GE(StringRef(code.text.ptx).count("mma.sync.aligned.m16n8k16"), 8u);
+  attention::Case made;
+  made.queries = 4;
+  made.group = 3;
+  made.keys = 2300;
+  attention::Case one = made;
+  one.queries = 5;
+  one.keys = 60;
+  attention::Case unaligned = made;
+  unaligned.shift = 1;
+  expectFaultsFound(
+      code, {one, made, unaligned}, attention::Way::Split,
+      {{"0x5410U", "0x7632U", 4}, {"0x7632U", "0x5410U", 4}, {", 2, 31, -1;", ", 4, 31, -1;", 4}});
 }
 
 /// Keys have more than 16 parts, and rows need two passes.
