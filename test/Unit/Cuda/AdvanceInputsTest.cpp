@@ -7,6 +7,7 @@
 
 #include "cuda/library/SamplingKernels.h"
 #include "generate/Score.h"
+#include "tpc/dtype.h"
 
 #include "Ptx/Ptx.h"
 
