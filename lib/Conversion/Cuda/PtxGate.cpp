@@ -51,7 +51,7 @@ static std::string refuse(StringRef opcode) {
     return rounds || toInteger ? "" : "has no rounding mode";
   }
   if (llvm::is_contained({"abs", "neg", "min", "max", "setp", "set", "selp", "slct", "copysign",
-                          "testp", "mov", "ld", "st", "ldu", "mma"},
+                          "testp", "mov", "ld", "st", "ldu"},
                          op))
     return "";
   return "is not a float instruction that kernels use";
