@@ -209,7 +209,7 @@ def test_kernels_of_a_step_are_summed_by_class(tmp_path):
     lines = [
         (30, 31, 1, "tpc_choose_bf16"),
         (0, 10, 4, "attention_bf16_64"),
-        (12, 20, 8, "nvjet_sm90"),
+        (9, 17, 8, "nvjet_sm90"),
         (40, 45, 8, "tpc_gemv_bf16"),
         (46, 47, 1, "tpc_choose_bf16"),
         (50, 51, 1, "kernel_rms_norm"),
@@ -219,8 +219,9 @@ def test_kernels_of_a_step_are_summed_by_class(tmp_path):
     steps = generation.steps_of(file)
     assert [len(step) for step in steps] == [3, 2, 1]
     first = generation.summarize([(1000 * b, 1000 * e, n, k) for b, e, n, k in steps[0]])
-    assert first["microseconds"] == 19 and first["span"] == 31 and first["kernels"] == 3
-    assert first["classes"] == {"attention": (1, 10.0), "matmul": (1, 8.0), "sampling": (1, 1.0)}
+    assert first["microseconds"] == 18 and first["span"] == 31 and first["kernels"] == 3
+    assert first["classes"] == {"attention": (1, 10.0), "matmul": (1, 7.0), "sampling": (1, 1.0)}
+    assert [generation.is_prefill(step) for step in steps] == [True, False, False]
 
 
 def test_page_is_current():

@@ -39,6 +39,7 @@ def command_of(here: Machine, model: dict) -> list[str]:
         "--serve-stdin",
         "--max-batch=1",
         f"--max-sequence={model['capacity']}",
+        f"--prefill-chunk={max(model['prompts'])}",
         "--weights=random:1",
     ]
 
@@ -111,24 +112,36 @@ def class_of(kernel: str) -> str:
 
 
 def summarize(step: list[tuple[int, int, int, str]]) -> dict:
-    """Returns microseconds of a step: of its kernels, by class and name, and between them."""
-    classes, names = {}, {}
+    """Returns microseconds of a step: of its kernels, by class and name, and from the first to the
+    last. A kernel that begins before the previous one ends counts from that end on.
+    """
+    classes, names, busy, last = {}, {}, 0.0, step[0][0]
     for begin, end, blocks, name in step:
+        own = max(end - max(begin, last), 0) / 1e3
+        busy, last = busy + own, max(last, end)
         for key, table in ((class_of(name), classes), (f"{name} ({blocks})", names)):
             count, time_ = table.get(key, (0, 0.0))
-            table[key] = (count + 1, time_ + (end - begin) / 1e3)
+            table[key] = (count + 1, time_ + own)
     order = sorted(names.items(), key=lambda item: -item[1][1])
     return {
         "kernels": len(step),
-        "microseconds": sum(end - begin for begin, end, *_ in step) / 1e3,
-        "span": (max(end for _, end, *_ in step) - step[0][0]) / 1e3,
+        "microseconds": busy,
+        "span": (last - step[0][0]) / 1e3,
         "classes": classes,
         "names": dict(order),
     }
 
 
+def is_prefill(step: list[tuple[int, int, int, str]]) -> bool:
+    """Returns whether some attention kernel computes many rows."""
+    names = [name for *_, name in step if class_of(name) == "attention"]
+    return any(not name.endswith("_split") for name in names)
+
+
 def steps_of(file: Path) -> list[list[tuple[int, int, int, str]]]:
-    """Returns the kernels of each step in the order of their begin."""
+    """Returns the kernels of each step in the order of their begin. A step ends with the choice of
+    its token; kernels that prepare the next step count there.
+    """
     rows = sorted(
         (int(begin), int(end), int(blocks), name)
         for begin, end, blocks, name in (
@@ -152,7 +165,7 @@ def profile(report: Report, here: Machine, model: dict, limit: float):
     )
     if not library.exists() or not cupti:
         return skipped("CUPTI is not installed here, or was not where the pack was made")
-    times, tokens = report.folder / "kernels.tsv", 8
+    times, tokens = report.folder / f"{re.sub(r'[^a-zA-Z0-9]+', '_', model['name'])}.tsv", 8
     env = {
         **model.get("env", {}),
         "CUDA_INJECTION64_PATH": str(library),
@@ -165,8 +178,10 @@ def profile(report: Report, here: Machine, model: dict, limit: float):
     )
     if not times.exists():
         return skipped("CUPTI wrote no kernel times")
-    steps = steps_of(times)[-tokens:]
-    found = {"prefill": summarize(steps[0]), "decode": summarize(steps[-1])}
+    steps = steps_of(times)
+    last = max(number for number, step in enumerate(steps) if is_prefill(step))
+    # Steps that were launched ahead of the last token may be incomplete.
+    found = {"prefill": summarize(steps[last]), "decode": summarize(steps[last + tokens // 2])}
     notes = []
     for phase, step in found.items():
         report.log(f"{model['name']} {phase} kernels", json.dumps(step, indent=1))

@@ -328,18 +328,8 @@ class Packer:
         )
         shutil.copy(TOP / "runtime" / "conformance" / "launch.py", self.folder)
         (self.folder / "tpc").mkdir()
-        for name in (
-            "__init__.py",
-            "arguments.py",
-            "calls.py",
-            "compiler.py",
-            "generation.py",
-            "library.py",
-            "reference.py",
-            "session.py",
-            "text.py",
-        ):
-            shutil.copy(TOP / "python" / "tpc" / name, self.folder / "tpc")
+        for file in (TOP / "python" / "tpc").glob("*.py"):
+            shutil.copy(file, self.folder / "tpc")
         shutil.copy(harness.BUILD / "lib" / "libtpc_cuda.so", self.folder / "bin")
         # Libraries of this machine, in case the other machine's are older.
         listed = subprocess.run(
