@@ -38,6 +38,7 @@ private:
   std::string checkEarly(const Statement &statement, ArrayRef<unsigned> constants);
   std::string checkAddress(StringRef address, ArrayRef<unsigned> constants);
 
+  StringRef begun; // first lines of a statement that continues
   std::vector<Statement> statements;
   llvm::StringMap<size_t> labels;                      // index of the next statement
   llvm::StringMap<SmallVector<size_t>> definitions;    // of registers
@@ -87,7 +88,6 @@ void Kernel::read(StringRef ptx, StringRef name) {
     return;
   bool isInBody = false;
   unsigned number = ptx.take_front(entry).count('\n'), count = 0;
-  StringRef begun; // first lines of a statement
   for (StringRef line : llvm::split(ptx.drop_front(entry), '\n')) {
     ++number;
     StringRef text = line.ltrim();

@@ -36,6 +36,13 @@ TEST(PtxGate, ChecksEachInstructionOfALine) {
   EXPECT_NE(check("$L__BB0_1: mul.f32 %r1, %r2, %r3;"), "");
 }
 
+TEST(Architectures, AreAscending) {
+  auto found = cuda::parseArchitectures("sm_100,sm_80");
+  ASSERT_TRUE(static_cast<bool>(found));
+  EXPECT_EQ(*found, (cuda::Architectures{80, 100}));
+  EXPECT_TRUE(static_cast<bool>(cuda::parseArchitectures(cuda::kDefaultArchitectures)));
+}
+
 /// Checks a kernel of two pointers, of which the first one is constant.
 static std::string checkDependent(llvm::StringRef body) {
   std::string text =
@@ -97,11 +104,4 @@ TEST(PtxGate, AcceptsApproximatePowersOnTensorCoresOnly) {
   EXPECT_NE(check(kernel("a", bf16 + "\tsin.approx.f32 %r1, %r2;\n")), "");
   for (const char *types : {".f16.f16.f16.f16", ".f32.tf32.tf32.f32"})
     EXPECT_NE(check(kernel("a", matmul(types))), "") << types;
-}
-
-TEST(Architectures, AreAscending) {
-  auto found = cuda::parseArchitectures("sm_100,sm_80");
-  ASSERT_TRUE(static_cast<bool>(found));
-  EXPECT_EQ(*found, (cuda::Architectures{80, 100}));
-  EXPECT_TRUE(static_cast<bool>(cuda::parseArchitectures(cuda::kDefaultArchitectures)));
 }
