@@ -7,6 +7,7 @@
 #include "cuda/library/CudnnPlan.h"
 #include <map>
 #include <memory>
+#include <optional>
 
 namespace tpc::rt::cuda {
 
@@ -56,7 +57,7 @@ private:
 
   const Driver &driver;
   Stream stream;
-  const int64_t minCachedQueries;
+  const std::optional<int64_t> minCachedQueries; ///< nothing: by head size
   int64_t step = 0, stepOfLengths = -1;
   std::map<dnn::AttentionShape, Occurrences> occurrences;
   bool isStarted = false;
