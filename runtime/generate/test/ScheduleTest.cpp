@@ -453,6 +453,7 @@ TEST(Schedule, StepsAheadEndBeforeTheScheduleDecides) {
   EXPECT_EQ(item->sampled, (Ids{0})) << "the other request has ended";
   EXPECT_EQ(item->rows(), 2);
   EXPECT_EQ(item->counts, (Ids{1, 0}));
+  EXPECT_EQ(item->lengths, (Ids{6, 0}));
   schedule.finish(*item, std::vector<SampledToken>{{1, false}});
   EXPECT_FALSE(schedule.following(*item));
   EXPECT_TRUE(schedule.next()) << "the waiting prompt";
