@@ -4,7 +4,8 @@
     tools/mutants.py [FOLDER]
 
 FOLDER has the tables that the tests wrote: TPC_MUTANT_TABLES=FOLDER pytest --long
-cpu/test_*mutants.py. Without FOLDER, this script runs the tests, which takes an hour on two cores.
+cpu/test_*mutants.py. Sections whose tables are not in FOLDER keep their rows. Without FOLDER, this
+script runs all tests, which takes an hour on two cores.
 """
 
 import argparse
@@ -32,7 +33,10 @@ GROUPS = {
     "mixtures of experts": ["experts"],
     "quantized weights": ["quantized"],
     "training": ["training", "gradients"],
+    "schedules of pipelines": ["schedules"],
+    "asynchronous collectives": ["async"],
     "facts (names, constraints, locations of weights)": ["facts"],
+    "facts of training steps": ["facts_of_training"],
 }
 # Forms of the program that gets the fault.
 LEVELS = ["model", "step", "preallocated", "staged", "kernels", "tensors and kernels", "buffers"]
@@ -42,7 +46,10 @@ INTRODUCTION = """\
 [Seeded faults](../design/verification-proofs.md#seeded-faults) describes the faults and the tests.
 *Alone*: no other verifier rejects the mutant. A mutant that no verifier rejects must compile to the
 same code or compute the same results. *Level*: the form of the program that gets the fault.
-"""
+
+Each section has all mutants of `{command}`
+on its date. A mutant that several verifiers reject counts for each.
+""".format(command=COMMAND)
 
 
 def run_tests(folder):
@@ -97,16 +104,50 @@ def order(row):
     return LEVELS.index(row[0][1])
 
 
-def summary(groups):
-    rows, total = [], collections.Counter()
-    for title, found in groups.items():
-        levels = collections.defaultdict(collections.Counter)
-        for (_, level), verdicts in found.items():
-            levels[level] += verdicts
-            total += verdicts
-        rows += [[title, level, *cells(levels[level])] for level in LEVELS if level in levels]
-    drawn, rejected, _, equal, accepted = cells(total)
-    return table(["faults in", "level"], [*rows, ["all", "", drawn, rejected, "", equal, accepted]])
+def make_section(folder, names):
+    """Returns the date, rows by level, and rows by kind and level, of a section."""
+    found = read(folder, names)
+    levels = collections.defaultdict(collections.Counter)
+    for (_, level), verdicts in found.items():
+        levels[level] += verdicts
+    seconds = min((folder / f"{name}.json").stat().st_mtime for name in names)
+    return (
+        datetime.date.fromtimestamp(seconds).isoformat(),
+        [[level, *cells(levels[level])] for level in LEVELS if level in levels],
+        [
+            [f"`{kind}`", level, *cells(verdicts)]
+            for (kind, level), verdicts in sorted(found.items(), key=lambda r: (r[0][0], order(r)))
+        ],
+    )
+
+
+def parse_section(page, title):
+    """Returns a section of the page, in the form of `make_section`."""
+
+    def rows(text):
+        lines = re.findall(r"^\| (.*) \|$", text, re.M)[1:]
+        return [line.split(" | ") for line in lines]
+
+    if f"## Faults in {title}\n" not in page:
+        raise SystemExit(f"the tables of '{title}' are neither in the folder nor in the page")
+    section = page.split(f"## Faults in {title}\n")[1].split("\n## ")[0]
+    levels = [row[1:] for row in rows(page.split("\n## ")[0]) if row[0] == title]
+    return re.search(r"^\d{4}-\d\d-\d\d", section, re.M)[0], levels, rows(section)
+
+
+def add(rows):
+    """Returns the row of sums."""
+
+    def number(text):
+        return int(text.replace(",", ""))
+
+    drawn, rejected, accepted = (sum(number(row[i]) for row in rows) for i in (2, 3, 6))
+    equal = collections.Counter()
+    for row in rows:
+        for text, n in re.findall(r"(same \w+): ([\d,]+)", row[5]):
+            equal[text] += number(n)
+    texts = ", ".join(f"{text}: {n:,}" for text, n in sorted(equal.items())) or "-"
+    return ["all", "", f"{drawn:,}", f"{rejected:,}", "", texts, f"{accepted:,}"]
 
 
 def main():
@@ -115,33 +156,29 @@ def main():
     )
     parser.add_argument("folder", nargs="?", type=Path)
     options = parser.parse_args()
+    path = TOP / "docs" / "reference" / "mutants.md"
+    old = path.read_text()
     with tempfile.TemporaryDirectory() as made:
         folder = options.folder or Path(made)
         if not options.folder:
             run_tests(folder)
-        groups = {title: read(folder, names) for title, names in GROUPS.items()}
-        date = datetime.date.fromtimestamp(
-            min(path.stat().st_mtime for path in folder.glob("*.json"))
-        )
-    conditions = (
-        f"All mutants of `{COMMAND}`,\n{date:%Y-%m-%d}. A mutant that several verifiers reject"
-        " counts for each.\n\n"
-    )
-    page = (
-        f"{BEGIN}\n# Mutants and the verifiers that reject"
-        f" them\n\n{INTRODUCTION}\n{conditions}{summary(groups)}\n"
-    )
-    for title, found in groups.items():
-        page += f"## Faults in {title}\n\n"
-        rows = sorted(found.items(), key=lambda row: (row[0][0], order(row)))
-        page += (
-            table(
-                ["kind", "level"],
-                [[f"`{kind}`", level, *cells(verdicts)] for (kind, level), verdicts in rows],
+        sections = {
+            title: (
+                make_section(folder, names)
+                if all((folder / f"{name}.json").exists() for name in names)
+                else parse_section(old, title)
             )
-            + "\n"
-        )
-    (TOP / "docs" / "reference" / "mutants.md").write_text(page.rstrip("\n") + "\n")
+            for title, names in GROUPS.items()
+        }
+    rows = [[title, *row] for title, (_, levels, _) in sections.items() for row in levels]
+    page = (
+        f"{BEGIN}\n# Mutants and the verifiers that reject them\n\n{INTRODUCTION}\n"
+        + table(["faults in", "level"], [*rows, add(rows)])
+        + "\n"
+    )
+    for title, (date, _, kinds) in sections.items():
+        page += f"## Faults in {title}\n\n{date}.\n\n" + table(["kind", "level"], kinds) + "\n"
+    path.write_text(page.rstrip("\n") + "\n")
 
 
 if __name__ == "__main__":
