@@ -133,8 +133,10 @@ OwningOpRef<ModuleOp> importOnnxModel(StringRef path, MLIRContext *context,
   OwningOpRef<ModuleOp> module = importFile(path, context, options);
   if (!module || options.encoder.empty())
     return module;
-  OwningOpRef<ModuleOp> encoder =
-      importFile(options.encoder, context, {.weights = options.weights, .inputs = options.inputs});
+  OwningOpRef<ModuleOp> encoder = importFile(options.encoder, context,
+                                             {.weights = options.weights,
+                                              .inputs = options.inputs,
+                                              .forGeneration = options.forGeneration});
   if (!encoder || failed(attachEncoder(*module, *encoder)) || failed(verify(*module)))
     return nullptr;
   return module;

@@ -5,6 +5,7 @@
 #include "../Model/Movement.h"
 #include "tpc/Analysis/Index/IndexAnalysis.h"
 #include "tpc/Analysis/Index/Splats.h"
+#include "tpc/Dialect/Quantized.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -188,6 +189,8 @@ LogicalResult RowPositions::visitBroadcast(Operation *op) {
     SmallVector<SymExpr> to = sizes;
     if (isRotary)
       to = {sizes[0], sizes[1], getSizes(operand)[2]};
+    if (isa<DequantizeOp>(op)) // rows of a quantized table
+      to = getSizes(operand);
     FailureOr<Value> aligned = align(op, operand, to);
     if (failed(aligned))
       return failure();
@@ -395,7 +398,7 @@ LogicalResult RowPositions::visit(Operation *op) {
     varying.insert(op->result_begin(), op->result_end());
     return success();
   }
-  if (isa<ExpandOp, RotaryOp, ScalarOpInterface>(op))
+  if (isa<ExpandOp, RotaryOp, DequantizeOp, ScalarOpInterface>(op))
     return visitBroadcast(op);
   if (auto matmul = dyn_cast<MatmulOp>(op))
     return visitMatmul(matmul);

@@ -5,6 +5,7 @@ import onnx
 import pytest
 
 from generation import decided, margins_of
+from halves import halve
 from harness import load_script
 from models import MODELS
 from service import Service
@@ -110,6 +111,62 @@ def test_service(tpcc):
             check(service.answer(str(i)).tokens, source)
         assert "no source" in service.answer("none").message
         assert "--max-source" in service.answer("long").message
+
+
+def merge(path):
+    """Writes a merged decoder as optimum's: of its branches, the one without a past is run."""
+    model = onnx.load(DECODER)
+    graph, helper = model.graph, onnx.helper
+    results = [helper.make_value_info(output.name, output.type) for output in graph.output]
+    use = helper.make_node("Identity", ["past_key_values.0.encoder.key"], ["logits"])
+    branches = [
+        helper.make_graph(nodes, "branch", [], results) for nodes in ([use], list(graph.node))
+    ]
+    names = ["batch", 4, "past", encoders.HIDDEN // 4]
+    past = [
+        helper.make_tensor_value_info(f"past_key_values.0.{part}", onnx.TensorProto.FLOAT, names)
+        for part in ("decoder.key", "encoder.key")
+    ]
+    choice = helper.make_tensor_value_info("use_cache_branch", onnx.TensorProto.BOOL, [1])
+    graph.input.extend([*past, choice])
+    del graph.node[:]
+    then, other = branches
+    graph.node.append(
+        helper.make_node(
+            "If", ["use_cache_branch"], ["logits"], then_branch=then, else_branch=other
+        )
+    )
+    onnx.save(model, path)
+    return path
+
+
+def test_merged_decoder(tpcc, tmp_path):
+    merged = merge(tmp_path / "decoder_model_merged.onnx")
+    program = tpcc.compile(merged, "tp2", "--encoder", ENCODER, "--generate")
+    source = sources()[0]
+    found = generate(program, "--prompt-ids", str(START), "--source", text_of(source))
+    check(found[0], source)
+
+
+@pytest.mark.parametrize("kind", ["f16", "q8"])
+def test_other_types(tpcc, tmp_path, kind):
+    """Files in 16 bits and of quantize_dynamic: logits close to those in f32."""
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    files = [tmp_path / path.name for path in (DECODER, ENCODER)]
+    for path, other in zip((DECODER, ENCODER), files):
+        if kind == "f16":
+            onnx.save(halve(onnx.load(path), kind), other)
+        else:
+            int8 = quantization.QuantType.QInt8
+            quantization.quantize_dynamic(path, other, weight_type=int8)
+    program = tpcc.compile(files[0], "tp2", "--encoder", files[1], "--generate")
+    source = sources()[0]
+    logits = tmp_path / "logits.npy"
+    flags = ["--source", text_of(source), "--logits", str(logits)]
+    found = generate(program, "--prompt-ids", str(START), *flags, new=2)
+    tokens, rows, _ = expected(source, new=2)
+    assert found[0][0] == tokens[0]
+    assert difference(np.load(logits)[:1], rows[:1]).relative <= (4e-3 if kind == "f16" else 0.1)
 
 
 def test_refused(tpcc, tmp_path):

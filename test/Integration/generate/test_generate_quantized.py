@@ -5,11 +5,13 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from generation import generate
+from generation import decided, generate, margins_of
 from genai_files import GenAi
+from halves import halve
 from models import MODELS
 from quantized_files import FORMATS, Blocks, by_numpy, in_blocks, linear
 from test_genai_files import greedy
+from test_written_exports import merge
 from tpc.reference import Session, difference
 
 SPEC = GenAi(hidden=64, inner=96)
@@ -44,19 +46,24 @@ def test_generates_with_weights_that_tpcc_quantizes(tpcc, tmp_path, grid, format
     expect(tpcc.compile(path, grid, "--generate", f"--quantize={format}"), session)
 
 
-def one_by_one(model, prompt, new):
-    """Returns greedy tokens of ONNX's reference implementation, and the logits of each. It gets one
-    token at a time. ONNX Runtime saturates sums of products on processors without VNNI.
+def one_by_one(model, prompt, new, session=None):
+    """Returns greedy tokens, and the logits of each, of a session that gets one token at a time;
+    without a session, of ONNX's reference implementation. ONNX Runtime saturates sums of products
+    of 8-bit numbers on processors without VNNI.
     """
     for opset in model.opset_import:
         opset.version = max(opset.version, 19)  # the oldest DequantizeLinear that it has
-    session, names = ReferenceEvaluator(model), [port.name for port in model.graph.output]
+    session = session or ReferenceEvaluator(model)
+    names = [port.name for port in model.graph.output]
     shapes = {
         port.name: [size.dim_value for size in port.type.tensor_type.shape.dim]
         for port in model.graph.input
     }
+    types = {port.name: port.type.tensor_type.elem_type for port in model.graph.input}
     past = {
-        name: np.zeros([1, shape[1], 0, shape[3]], np.float32)
+        name: np.zeros(
+            [1, shape[1], 0, shape[3]], onnx.helper.tensor_dtype_to_np_dtype(types[name])
+        )
         for name, shape in shapes.items()
         if name.startswith("past")
     }
@@ -93,3 +100,24 @@ def test_dynamic_quantization(tpcc, tmp_path, grid):
     found = generate(program, prompt, 8, "--prefill-chunk", "2", logits=True)
     assert found.tokens == tokens
     assert difference(found.logits, rows).relative <= 2e-5
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        pytest.param("tp1", marks=pytest.mark.long),
+        pytest.param("tp2", marks=pytest.mark.long),
+        "tp2,pp2",
+    ],
+)
+@pytest.mark.parametrize("kind", ["fp16", "q4f16"])
+def test_merged_decoders_in_16_bits(tpcc, tmp_path, kind, grid):
+    """Merged decoders of transformers.js: ONNX Runtime's tokens of the branch with a past."""
+    alone = tmp_path / f"{kind}.onnx"
+    model = halve(onnx.load(MODELS / "llama-past.onnx"), "f16")
+    onnx.save(in_blocks(model, Blocks(bits=4, block=16)) if kind == "q4f16" else model, alone)
+    program = tpcc.compile(merge(alone, tmp_path / "merged.onnx"), grid, "--generate")
+    prompt = [12, 7, 99, 3]
+    tokens, rows = one_by_one(onnx.load(alone), prompt, 8, Session(alone).session)
+    same = decided(margins_of(rows.astype(np.float32)))
+    assert same > 3 and generate(program, prompt, 8).tokens[:same] == tokens[:same]

@@ -284,7 +284,10 @@ def merge(path, other, without_past=()):
         then_branch=bodies[0],
         else_branch=bodies[1],
     )
-    outputs = [helper.make_tensor_value_info(name, F32, None) for name in branch.output]
+    outputs = [
+        helper.make_tensor_value_info(name, port.type.tensor_type.elem_type, None)
+        for name, port in zip(branch.output, graph.output)
+    ]
     use_cache = helper.make_tensor_value_info("use_cache_branch", TensorProto.BOOL, [1])
     inputs = [*graph.input, use_cache]
     if without_past:
