@@ -84,13 +84,17 @@ def one_by_one(model, prompt, new, session=None):
     return ids[len(prompt) :], np.array(rows)
 
 
-@pytest.mark.parametrize("grid", ["tp1", "tp2", "tp2,pp2"])
-def test_dynamic_quantization(tpcc, tmp_path, grid):
-    """Files of quantize_dynamic (q8 of transformers.js): each token has its own range."""
+@pytest.mark.parametrize(
+    "name, grid", [("llama-past", "tp1"), ("opt-past", "tp2"), ("llama-past", "tp2,pp2")]
+)
+def test_dynamic_quantization(tpcc, tmp_path, name, grid):
+    """Files of quantize_dynamic (q8 of transformers.js): each token has its own range. OPT looks up
+    positions in a quantized table.
+    """
     quantization = pytest.importorskip("onnxruntime.quantization")
     path = tmp_path / "q8.onnx"
     quantization.quantize_dynamic(
-        MODELS / "llama-past.onnx", path, weight_type=quantization.QuantType.QInt8
+        MODELS / f"{name}.onnx", path, weight_type=quantization.QuantType.QInt8
     )
     types = [node.op_type for node in onnx.load(path).graph.node]
     assert types.count("DynamicQuantizeLinear") > 3 and "MatMulInteger" in types
