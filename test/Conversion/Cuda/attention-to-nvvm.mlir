@@ -43,7 +43,7 @@ func.func @layer(%q: tensor<?x?x4x64xf32, #tpc.dist<[b, s, 4, 64]>>, %k: tensor<
 // variant's features, and its code contains only these. Its tile sizes are an attribute. Heads of 40
 // have 3 fragments of 16 columns, with padding, and values of 24 have 4 of 8 columns.
 // CHECK-LABEL: llvm.func @attention_f16_40_24_keys_bias_f32_softcap(
-// CHECK-SAME: tile = "64 rows x 64 keys, 4 warps, queries in registers"
+// CHECK-SAME: tile = "64 rows x 64 keys, 4 warps, 2 blocks, queries in registers"
 // CHECK: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16, cache = cg, %{{.*}}
 // CHECK: nvvm.cp.async.wait.group 1
 // CHECK: nvvm.barrier

@@ -103,11 +103,18 @@ TEST(Attention, FitsIntoRegisters) {
   if (assembler.empty())
     return;
   std::vector<attention::Variant> variants = attention::getVariants();
-  if (!isLong())
+  if (!isLong()) {
     variants = {variants[7]};
+    for (auto [element, size] : {std::pair(TPC_F16, 128), std::pair(TPC_BF16, 64)})
+      variants.push_back({.element = element,
+                          .headSize = size,
+                          .valueSize = size,
+                          .causal = true,
+                          .cached = true});
+  }
   Code code = makeCode(variants);
   const cuda::Architectures architectures =
-      isLong() ? cuda::Architectures{80, 90, 100} : cuda::Architectures{80};
+      isLong() ? cuda::Architectures{80, 90, 100} : cuda::Architectures{80, 90};
   llvm::Error error = cuda::assemble(code.text, architectures, assembler);
   ASSERT_FALSE(static_cast<bool>(error)) << llvm::toString(std::move(error));
   for (const cuda::Cubin &cubin : code.text.cubins)
@@ -120,6 +127,27 @@ TEST(Attention, FitsIntoRegisters) {
       EXPECT_LE(needs.registers * launch.threads, 65536u) << launch.name;
       EXPECT_LE(needs.sharedBytes + launch.dynamicSharedBytes, kMaxShared) << launch.name;
     }
+}
+
+/// Many rows of 16-bit elements are multiplied by tensor cores, and copied 16 bytes at a time.
+TEST(Attention, UsesTensorCores) {
+  for (int32_t element : {TPC_F32, TPC_F16, TPC_BF16}) {
+    attention::Variant variant{
+        .element = element, .headSize = 64, .valueSize = 64, .causal = true, .cached = true};
+    Code code = makeCode({variant});
+    StringRef text = code.text.ptx;
+    text = text.take_front(text.find(code.kernels[0].split.name + "("));
+    StringRef type = element == TPC_F16 ? "f16" : "bf16";
+    std::string matmul =
+        ("mma.sync.aligned.m16n8k16.row.col.f32." + type + "." + type + ".f32").str();
+    bool hasTensorCores = element != TPC_F32;
+    EXPECT_EQ(cuda::getTensorTile(variant).has_value(), hasTensorCores);
+    // Scores before and in the loop over keys, and sums in and after it: 4 steps of 8 fragments.
+    EXPECT_EQ(text.count(matmul), hasTensorCores ? 4 * 4 * 8 : 0u);
+    EXPECT_EQ(text.count("mma.sync"), text.count(matmul));
+    EXPECT_EQ(text.contains("cp.async.cg.shared.global"), hasTensorCores);
+    EXPECT_EQ(text.count("cp.async.cg.shared.global"), text.count("], 16, "));
+  }
 }
 
 void expectFewConflicts(const ptx::Counters &counters, const std::string &what) {
