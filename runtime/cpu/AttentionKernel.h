@@ -244,6 +244,9 @@ TPC_INLINE void valueTileOf(int64_t rows, const AttentionTask &t, int64_t query,
 inline void sumValues(const AttentionTask &t) {
   int64_t size = t.args.value_size, stride = roundUp(size, panelWidth);
   int64_t tiles = (t.queries + maxTileRows - 1) / maxTileRows;
+  // With a sink, rows have a total even without keys.
+  for (int64_t i = 0; t.keys == 0 && i < t.queries * stride; ++i)
+    t.sums[i] = 0;
   for (int64_t key0 = 0; key0 < t.keys; key0 += keyBlock) {
     int64_t key1 = smaller(key0 + keyBlock, t.keys);
     for (int64_t column = 0; column < size; column += panelWidth) {

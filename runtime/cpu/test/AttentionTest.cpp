@@ -199,15 +199,17 @@ TEST(Attention, Slopes) {
 TEST(Attention, Sinks) {
   // The last sink is larger than all scores, the first one is none.
   std::vector<float> sinks = {-INFINITY, 0.5f, -3.0f, 90.0f};
-  for (int32_t windowed : {0, 1}) {
-    Case c(2, 67, 76, 4, 4, 4, 2);
-    c.args.sinks = sinks.data();
-    c.args.causal = 1;
-    c.args.causal_offset = -3; // the first queries see no key
-    c.args.windowed = windowed;
-    c.args.window_offset = -3 - 20;
-    c.check("sinks");
-  }
+  // The first queries see no key; with -64, neither does a whole block of queries.
+  for (int64_t offset : {-3, -64})
+    for (int32_t windowed : {0, 1}) {
+      Case c(2, 67, 76, 4, 4, 4, 2);
+      c.args.sinks = sinks.data();
+      c.args.causal = 1;
+      c.args.causal_offset = offset;
+      c.args.windowed = windowed;
+      c.args.window_offset = offset - 20;
+      c.check("sinks at " + std::to_string(offset));
+    }
 }
 
 TEST(Attention, SlopesAddLikeABias) {
