@@ -12,11 +12,6 @@ namespace {
 
 /// Generated kernels, which need no plan, compute calls with fewer queries.
 constexpr int64_t minQueries = 64;
-/// The same for calls with caches, by head size; TPC_CUDNN_QUERIES overrides it. Steps with such
-/// calls are not recorded. On an H100, cuDNN computed 2048 causal queries at 423 TFLOP/s with heads
-/// of 128, and at 302 with heads of 64; stand-alone kernels with the structure of the generated
-/// ones at 296 and 258.
-constexpr int64_t minQueriesOfCaches = 1024, minQueriesOfSmallHeads = 4096, smallHead = 128;
 /// Step of a shape with caches in which its plan is built.
 constexpr int64_t stepOfPlan = 3;
 /// Maximum number of shapes with caches whose steps are counted.
@@ -51,22 +46,25 @@ void noteOnce(const std::string &what) {
 
 } // namespace
 
-/// Returns the number in TPC_CUDNN_QUERIES; 0 (never) is the maximum.
-static std::optional<int64_t> readMinQueries() {
+static constexpr int64_t never = std::numeric_limits<int64_t>::max();
+
+/// Returns the minimum number of queries of calls with caches. A plan costs up to 0.8 s and serves
+/// one number of keys, so it is the user's choice: TPC_CUDNN_QUERIES.
+static int64_t readMinQueries() {
   const char *text = std::getenv("TPC_CUDNN_QUERIES");
   if (!text || !*text)
-    return std::nullopt;
+    return never;
   char *end = nullptr;
   int64_t value = std::strtoll(text, &end, 10);
   if (*end || value < 0)
     throw std::runtime_error("TPC_CUDNN_QUERIES=" + std::string(text) +
                              ": must be a number of queries, or 0 for never");
-  return value ? value : std::numeric_limits<int64_t>::max();
+  return value ? value : never;
 }
 
 FusedAttention::FusedAttention(const Driver &driver, Stream stream, bool usesCaches)
     : driver(driver), stream(stream),
-      minCachedQueries(usesCaches ? readMinQueries() : std::numeric_limits<int64_t>::max()) {}
+      minCachedQueries(usesCaches ? readMinQueries() : never) {}
 
 FusedAttention::~FusedAttention() {
   plans.clear();
@@ -111,9 +109,7 @@ FusedAttention::Entry FusedAttention::make(const dnn::AttentionShape &shape) {
 bool FusedAttention::takesCaches(const tpc_attention_args &args, const int64_t *lengths,
                                  bool isRecorded, int64_t &past) {
   std::string problem;
-  int64_t fewest = minCachedQueries.value_or(args.head_size < smallHead ? minQueriesOfSmallHeads
-                                                                        : minQueriesOfCaches);
-  if (!lengths || args.seq_q < fewest || args.batch < 1 || args.pages ||
+  if (!lengths || args.seq_q < minCachedQueries || args.batch < 1 || args.pages ||
       !dnn::Library::load(problem))
     return false;
   past = lengths[0];

@@ -7,7 +7,6 @@
 #include "cuda/library/CudnnPlan.h"
 #include <map>
 #include <memory>
-#include <optional>
 
 namespace tpc::rt::cuda {
 
@@ -57,7 +56,7 @@ private:
 
   const Driver &driver;
   Stream stream;
-  const std::optional<int64_t> minCachedQueries; ///< nothing: by head size
+  const int64_t minCachedQueries;
   int64_t step = 0, stepOfLengths = -1;
   std::map<dnn::AttentionShape, Occurrences> occurrences;
   bool isStarted = false;

@@ -84,6 +84,8 @@ TEST(DependencyGate, ReadsStatementsOfSeveralLines) {
                                .str())
                 .find("an address that is loaded"),
             std::string::npos);
+}
+
 /// Kernels with matmuls of 16-bit elements on tensor cores may use the hardware's exp2; other
 /// kernels of the same text may not.
 TEST(PtxGate, AcceptsApproximatePowersOnTensorCoresOnly) {
