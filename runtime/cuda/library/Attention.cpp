@@ -47,7 +47,8 @@ void Attention::compute(Kernels &kernels, const tpc_attention_args &args, const 
         driver.cuMemsetD8Async(counters->address, 0, static_cast<size_t>(counters->bytes), stream),
         "to clear memory");
   kernels.launch(own.split, attention::getItems(Kernel::Split, args),
-                 {at, workspace->address, counters->address});
+                 {at, workspace->address, counters->address},
+                 attention::kSplitBlocksOfMultiprocessor);
 }
 
 bool Attention::reserve(std::unique_ptr<Block> &block, int64_t bytes) {

@@ -239,14 +239,17 @@ const tpc_gpu_attention &Kernels::attentionOf(const tpc_attention_args &args) co
                            "attention");
 }
 
-void Kernels::launch(int32_t index, int64_t items, std::initializer_list<Address> addresses) {
+void Kernels::launch(int32_t index, int64_t items, std::initializer_list<Address> addresses,
+                     int64_t blocksOfMultiprocessor) {
   if (items <= 0)
     return;
   std::vector<Address> values(addresses);
   std::vector<void *> parameters;
   for (Address &value : values)
     parameters.push_back(&value);
-  launch(loaded[static_cast<size_t>(index)], std::min<int64_t>(items, INT32_MAX), parameters);
+  int64_t most =
+      blocksOfMultiprocessor ? blocksOfMultiprocessor * gpu.multiprocessors : int64_t(INT32_MAX);
+  launch(loaded[static_cast<size_t>(index)], std::min(items, most), parameters);
 }
 
 } // namespace tpc::rt::cuda

@@ -44,7 +44,9 @@ public:
   /// Returns the attention variant of the program that computes a call.
   const tpc_gpu_attention &attentionOf(const tpc_attention_args &args) const;
   /// Launches a kernel by its index in the code's table. Blocks loop over `items`.
-  void launch(int32_t index, int64_t items, std::initializer_list<Address> parameters);
+  /// `blocksOfMultiprocessor`: limits the number of blocks; 0: one per item.
+  void launch(int32_t index, int64_t items, std::initializer_list<Address> parameters,
+              int64_t blocksOfMultiprocessor = 0);
   /// Launches a kernel of the program's table. `env` is the host's copy, `gpuEnv` the GPU's.
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
               const int64_t *env, Address gpuEnv, Address status);

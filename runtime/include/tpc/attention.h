@@ -13,8 +13,8 @@
 // and workspace were sized for. The number of threads and the bytes of dynamic shared memory are
 // properties of the kernel; above 48 KiB a launcher has to enable them
 // (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES). Blocks loop over items: any grid of at least 1
-// block is correct, and one block per item is best, up to the maximum grid size. No launch is
-// needed for zero rows.
+// block is correct. The best is one block per item, for `split` up to the number that can run at
+// once. No launch is needed for zero rows.
 //
 // If a call has few rows, their keys are split over blocks. The workspace has getWorkspaceBytes
 // bytes and is unused afterwards. The counters have getCounterBytes bytes, which are zero before
@@ -62,6 +62,9 @@ inline constexpr unsigned kConstants[] = {0};
 
 enum class Kernel : uint8_t { Tiles, Split };
 
+/// Blocks of `split` that a multiprocessor can run at once. More blocks would begin later and often
+/// have no work, because a graph is recorded for the capacity of a cache.
+inline constexpr int64_t kSplitBlocksOfMultiprocessor = 2;
 /// Number of rows of an item of `tiles`, and maximum number of rows of a KV head for `split`.
 inline constexpr int64_t kRowsOfTile = 64, kRowsOfSplit = 16;
 /// Keys are split into at most kMaxParts parts of equally many units. The number of units of a part
