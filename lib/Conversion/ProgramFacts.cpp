@@ -2,6 +2,9 @@
 
 #include "Manifest.h"
 
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/MapVector.h"
+
 using namespace mlir;
 using namespace mlir::tpc;
 
@@ -90,6 +93,18 @@ private:
   SymbolTableCollection symbols;
   DenseMap<Operation *, SmallVector<func::CallOp>> calls;
 };
+/// Slices of one dimension of an input that are indices of tables.
+struct SlicedInput {
+  llvm::BitVector covered;   // indices of the dimension
+  ProgramFacts::Range range; // of the smallest table
+
+  void add(int64_t size, int64_t start, int64_t count, const ProgramFacts::Range &other) {
+    if (covered.empty() || other.max < range.max)
+      range = other;
+    covered.resize(size);
+    covered.set(std::min(start, size), std::min(start + count, size));
+  }
+};
 } // namespace
 
 ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
@@ -101,6 +116,31 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
         return parameter.getWeightAttr().getAttr();
     return {};
   };
+  // All elements of an input must be in bounds of all tables that it indexes. For an input with
+  // several cast sequences, kernels check the bounds.
+  auto addRange = [&](BlockArgument input, const Range &range) {
+    auto [it, isNew] = facts.inputRanges.try_emplace(input.getArgNumber(), range);
+    Range &known = it->second;
+    if (!isNew && (known.casts == range.casts ? known.max > range.max : range.casts.empty()))
+      known = range;
+  };
+  auto getInput = [&](Value origin) {
+    auto input = dyn_cast<BlockArgument>(origin);
+    return input && input.getOwner()->getParentOp() == pipeline ? input : BlockArgument();
+  };
+  // Inputs of which slices are indices, such as micro-batches.
+  llvm::MapVector<std::pair<BlockArgument, int64_t>, SlicedInput> sliced;
+  auto addSlice = [&](SliceOp slice, const Range &range) {
+    int64_t dim = slice.getDim();
+    auto start = slice.getStart().asConstant(),
+         count = getSizes(slice.getResult())[dim].asConstant(),
+         size = getSizes(slice.getOperand())[dim].asConstant();
+    if (!start || !count || !size || slice.getStep() != 1)
+      return;
+    for (auto &[origin, casts] : origins.find(slice.getOperand()))
+      if (BlockArgument input = getInput(origin); input && casts.empty())
+        sliced[{input, dim}].add(*size, *start, *count, range);
+  };
   auto checkLookup = [&](LookupOpInterface lookup) {
     Value table = lookup.getLookupTable();
     auto rows = getSizes(table)[lookup.getLookupDims()[0]].asConstant();
@@ -108,16 +148,11 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
       return;
     StringAttr weight = weightOf(table);
     for (auto &[origin, casts] : origins.find(lookup.getLookupIndices())) {
-      auto arg = dyn_cast<BlockArgument>(origin);
-      if (!arg || arg.getOwner()->getParentOp() != pipeline)
-        continue;
       Range range{-*rows, *rows - 1, weight ? weight.str() : "", casts};
-      auto [it, isNew] = facts.inputRanges.try_emplace(arg.getArgNumber(), range);
-      // All elements of an input must be in bounds of all tables that it indexes. For an input with
-      // several cast sequences, kernels check the bounds.
-      Range &known = it->second;
-      if (!isNew && (known.casts == casts ? known.max > range.max : casts.empty()))
-        known = range;
+      if (BlockArgument input = getInput(origin))
+        addRange(input, range);
+      else if (auto slice = origin.getDefiningOp<SliceOp>(); slice && casts.empty())
+        addSlice(slice, range);
     }
   };
   module.walk([&](Operation *op) {
@@ -129,5 +164,8 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
         if (auto parameter = origin.getDefiningOp<ParameterOp>())
           facts.onesByDefault.insert(parameter.getWeightAttr().getAttr());
   });
+  for (auto &[key, slices] : sliced)
+    if (slices.covered.all())
+      addRange(key.first, slices.range);
   return facts;
 }

@@ -7,6 +7,13 @@ using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
 bool Memory::areDisjoint(const MemoryRange &a, const MemoryRange &b) {
+  if (a.region != b.region)
+    return true;
+  return areDisjoint(a, getNextBorder(a), b, getNextBorder(b));
+}
+
+bool Memory::areDisjoint(const MemoryRange &a, const std::optional<SymExpr> &nextA,
+                         const MemoryRange &b, const std::optional<SymExpr> &nextB) {
   if (a.region != b.region || a.size.isConstant(0) || b.size.isConstant(0))
     return true;
   // Columns of one buffer.
@@ -16,9 +23,8 @@ bool Memory::areDisjoint(const MemoryRange &a, const MemoryRange &b) {
            bounds.isNeverNegative(a.rows->first - b.rows->first - b.rows->width);
   if (a.begin == b.begin)
     return false;
-  for (auto [x, y] : {std::pair(&a, &b), std::pair(&b, &a)})
-    if (auto next = getNextBorder(*x); next && bounds.isPlain(y->begin - *next))
-      return true;
+  if ((nextA && bounds.isPlain(b.begin - *nextA)) || (nextB && bounds.isPlain(a.begin - *nextB)))
+    return true;
   return bounds.isNeverNegative(b.begin - a.begin - a.size) ||
          bounds.isNeverNegative(a.begin - b.begin - b.size);
 }
@@ -53,9 +59,16 @@ bool Memory::isInside(const MemoryRange &place, const SymExpr &size) {
   return bounds.isNeverNegative(size - place.begin - place.size);
 }
 
+void Memory::invalidate(const MemoryRange &place, const std::optional<SymExpr> &next) {
+  llvm::erase_if(entries, [&](const Entry &entry) {
+    return !areDisjoint(entry.place, entry.nextBorder, place, next);
+  });
+}
+
 void Memory::write(const MemoryRange &place, Content content, Operation *writer) {
-  llvm::erase_if(entries, [&](const Entry &entry) { return !areDisjoint(entry.place, place); });
-  entries.push_back({place, content, writer});
+  std::optional<SymExpr> next = getNextBorder(place);
+  invalidate(place, next);
+  entries.push_back({place, content, writer, {}, next});
 }
 
 // The source may have only a slice of a value. The entry of the copy then has the value and the
@@ -73,7 +86,10 @@ void Memory::copy(const MemoryRange &from, const MemoryRange &to, bool given, Op
     else if (offset.isConstant(0) && entry.place.size == from.size)
       copies.push_back({to, entry.content, writer, entry.from});
   }
-  llvm::erase_if(entries, [&](const Entry &entry) { return !areDisjoint(entry.place, to); });
+  std::optional<SymExpr> next = getNextBorder(to);
+  invalidate(to, next);
+  for (Entry &entry : copies)
+    entry.nextBorder = next;
   llvm::append_range(entries, copies);
 }
 
@@ -93,7 +109,10 @@ const Memory::Entry *Memory::find(const MemoryRange &place, const SymExpr &offse
 }
 
 bool Memory::isUntouched(const MemoryRange &place) {
-  return llvm::all_of(entries, [&](const Entry &entry) { return areDisjoint(entry.place, place); });
+  std::optional<SymExpr> next = getNextBorder(place);
+  return llvm::all_of(entries, [&](const Entry &entry) {
+    return areDisjoint(entry.place, entry.nextBorder, place, next);
+  });
 }
 
 const Memory::Entry *Memory::findAny(const MemoryRange &place) const {

@@ -57,6 +57,8 @@ public:
     Operation *writer;
     /// Set by copies: offset in the content at which the entry's bytes begin.
     std::optional<::tpc::SymExpr> from = {};
+    /// Offset of the next slot, if the range is proved to end before it.
+    std::optional<::tpc::SymExpr> nextBorder = {};
   };
 
   void write(const MemoryRange &place, Content content, Operation *writer);
@@ -94,6 +96,11 @@ public:
 private:
   /// Returns the offset of the next slot if the range is proved to end before it.
   std::optional<::tpc::SymExpr> getNextBorder(const MemoryRange &place);
+  /// The same with the next borders of both ranges.
+  bool areDisjoint(const MemoryRange &a, const std::optional<::tpc::SymExpr> &nextA,
+                   const MemoryRange &b, const std::optional<::tpc::SymExpr> &nextB);
+  /// Erases the entries that are not proved to be disjoint from a range.
+  void invalidate(const MemoryRange &place, const std::optional<::tpc::SymExpr> &next);
 
   Bounds &bounds;
   DenseMap<Value, SmallVector<::tpc::SymExpr>> borders;

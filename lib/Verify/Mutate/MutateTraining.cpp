@@ -36,28 +36,6 @@ static bool addTwice(Mutator &m) {
   return bool(op);
 }
 
-// The reduction comes before the last contribution, which ranks then add without a sum over all.
-static bool reduceEarly(Mutator &m) {
-  auto op = m.pick<AllReduceOp>([](AllReduceOp reduction) {
-    auto sum = reduction.getOperand().getDefiningOp<AddOp>();
-    return sum && isSumOfParts(sum) && sum.getResult().hasOneUse() && sum.getRhs().hasOneUse() &&
-           sum.getLhs().getType() == sum.getRhs().getType();
-  });
-  if (!op)
-    return false;
-  auto sum = op.getOperand().getDefiningOp<AddOp>();
-  Value last = sum.getRhs();
-  if (!last.getDefiningOp() || isa<func::CallOp>(last.getDefiningOp()))
-    return false;
-  op.getOperandMutable().assign(sum.getLhs());
-  last.setType(op.getType());
-  m.builder.setInsertionPointAfter(op);
-  Value late = AddOp::create(m.builder, op.getLoc(), op.getType(), op.getResult(), last);
-  op.getResult().replaceAllUsesExcept(late, late.getDefiningOp());
-  sum.erase();
-  return true;
-}
-
 /// Scales a value by `factor` before all its uses.
 static void scale(Mutator &m, Value value, double factor) {
   m.builder.setInsertionPointAfter(value.getDefiningOp());
@@ -380,7 +358,6 @@ ArrayRef<Mutation> mutate::getTrainingMutations() {
        swapSaved},
       {"train-restart-sum", "a sum of gradients loses one side", restartSum},
       {"train-add-twice", "a gradient is added twice, and another one not at all", addTwice},
-      {"train-reduce-early", "a gradient is reduced before the last contribution", reduceEarly},
       {"train-mean-of-means", "a sum over ranks is a mean", meanOfMeans},
       {"train-count-replicated", "the norm counts a replicated weight once for each rank",
        countReplicated},

@@ -90,7 +90,7 @@ SHAPE = {"batch_size": 2, "sequence_length": 8}
 def test_gradients_are_reduced_once(tpcc):
     """Replicas exchange the bytes of one set of gradients, however many micro-batches there are."""
     arrays = np.load(EXPECTED["gpt2-tiny-nopast"])
-    gradients = sum(arrays[key].size for key in arrays.files if key not in ("ids", "labels"))
+    gradients = sum(arrays[key].size for key in set(arrays.files) - {"ids", "labels", "loss"})
     for grid in ("dp2", "dp2,mb2", "dp2,mb4"):
         rows = tpcc.report(
             FOLDER / "gpt2-tiny-nopast.onnx", Grid.parse(grid), SHAPE, "--gradients"
