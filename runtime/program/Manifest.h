@@ -138,7 +138,7 @@ struct Training {
   /// Inputs [batch, sequence], or [batch, microBatches, sequence] with several micro-batches.
   int tokens = 0, labels = 0;
   int64_t microBatches = 1;
-  int rate = 0;               ///< scalar input: the learning rate
+  int rate = 0; ///< scalar input: the learning rate
   /// scalar inputs of AdamW: 1 - beta^step; -1 for SGD
   int correction1 = -1, correction2 = -1;
   int loss = 0, norm = 0;      ///< scalar outputs
