@@ -18,6 +18,7 @@ CASES = [
     ("gpt2-tiny-nopast", "tp2", "--no-verify"),
     ("mistral-dynamo", "tp2,pp2,mb2", "--generate"),
     ("phi3-past", "dp2,pp2", "--generate"),
+    ("families/bart-decoder", "tp2", "--generate"),
     ("gpt2-tiny-nopast", "tp2", "--train", "--no-verify"),
     ("gpt2-tiny", "tp2,pp2,vpp2,mb2", "--overlap=2"),
     ("llama-dynamo", "tp2", "--quantize=int4:16"),
@@ -111,7 +112,7 @@ def test_each_attribute_has_a_row():
     constants = re.findall(r"\{(k\w+Attr),", source)
     headers = "".join(
         (harness.TOP / "include/tpc/Dialect" / name).read_text()
-        for name in ("ProgramAttrs.h", "State.h")
+        for name in ("ProgramAttrs.h", "State.h", "SourceCaches.h")
     )
     names = dict(re.findall(r'StringLiteral (k\w+) = "([\w.]+)"', headers))
     assert len(constants) > 30
