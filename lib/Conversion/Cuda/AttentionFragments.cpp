@@ -60,20 +60,11 @@ AttentionBase::Values SplitEmitter::loadWords(Value from, Value offset, Value co
 /// Adds a product of 8 x 16 and 16 x 8 elements to two sums.
 void SplitEmitter::multiply(MutableArrayRef<Value> sums, ArrayRef<Value> left, Value right,
                             Value nextRight) {
-  bool isBfloat = element.isBF16();
   Value none = i32(0), zero = f32(0);
-  Values operands{left[0], none, left[1], none, right, nextRight};
-  if (!isBfloat)
-    for (Value &word : operands)
-      word = LLVM::BitcastOp::create(b, loc, VectorType::get(2, element), word);
-  operands.append({sums[0], sums[1], zero, zero});
-  Type f = b.getF32Type();
-  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), {f, f, f, f});
-  auto name = b.getStringAttr(isBfloat ? "llvm.nvvm.mma.m16n8k16.row.col.bf16"
-                                       : "llvm.nvvm.mma.m16n8k16.row.col.f32.f32");
-  Value result = LLVM::CallIntrinsicOp::create(b, loc, type, name, operands).getResult(0);
-  for (int64_t i = 0; i < 2; ++i)
-    sums[i] = LLVM::ExtractValueOp::create(b, loc, result, i);
+  Values rows{left[0], none, left[1], none}, columns{right, nextRight},
+      before{sums[0], sums[1], zero, zero};
+  Values after = TensorCoreEmitter::multiply(element, rows, columns, before);
+  std::copy_n(after.begin(), 2, sums.begin());
 }
 
 /// Rounds two numbers to a word, and replaces them by what is lost.

@@ -175,55 +175,39 @@ tpc_kernel.func @part_NAME(%x: memref<?x?x?xTT> of [n, 8, TURNED],
 }
 """
 # A row has elements of several heads, in two groups of different numbers of heads.
-ROTARY_OF_TOKENS = """
+ROTARY_OF_HEADS = """
+    tpc_kernel.elements (%h, %j) in [HEADS, DIM] {
+      %a = memref.load %FROM[%i, %h, %j] : memref<?x?x?xTT>
+      %cos = memref.load %c[%i, %j] : memref<?x?xTT>
+      %b = arith.mulf %a, %cos : f32
+      %first = arith.cmpi slt, %j, %half : index
+      %t = scf.if %first -> (f32) {
+        %from = arith.addi %j, %half : index
+        %v = memref.load %FROM[%i, %h, %from] : memref<?x?x?xTT>
+        %m = arith.negf %v : f32
+        scf.yield %m : f32
+      } else {
+        %from = arith.subi %j, %half : index
+        %v = memref.load %FROM[%i, %h, %from] : memref<?x?x?xTT>
+        scf.yield %v : f32
+      }
+      %sin = memref.load %s[%i, %j] : memref<?x?xTT>
+      %d = arith.mulf %t, %sin : f32
+      %e = arith.addf %b, %d : f32
+      memref.store %e, %INTO[%i, %h, %j] : memref<?x?x?xTT>
+    }
+"""
+ROTARY_OF_TOKENS = f"""
 tpc_kernel.func @token_NAME(%x: memref<?x?x?xTT> of [n, 8, DIM],
     %z: memref<?x?x?xTT> of [n, 3, DIM], %c: memref<?x?xTT> of [n, DIM],
     %s: memref<?x?xTT> of [n, DIM])
-    -> (%y: memref<?x?x?xTT> of [n, 8, DIM], %w: memref<?x?x?xTT> of [n, 3, DIM]) {
+    -> (%y: memref<?x?x?xTT> of [n, 8, DIM], %w: memref<?x?x?xTT> of [n, 3, DIM]) {{
   %half = tpc_kernel.size HALF
-  tpc_kernel.rows (%i) in [n] {
-    tpc_kernel.elements (%h, %j) in [8, DIM] {
-      %a = memref.load %x[%i, %h, %j] : memref<?x?x?xTT>
-      %cos = memref.load %c[%i, %j] : memref<?x?xTT>
-      %b = arith.mulf %a, %cos : f32
-      %first = arith.cmpi slt, %j, %half : index
-      %t = scf.if %first -> (f32) {
-        %from = arith.addi %j, %half : index
-        %v = memref.load %x[%i, %h, %from] : memref<?x?x?xTT>
-        %m = arith.negf %v : f32
-        scf.yield %m : f32
-      } else {
-        %from = arith.subi %j, %half : index
-        %v = memref.load %x[%i, %h, %from] : memref<?x?x?xTT>
-        scf.yield %v : f32
-      }
-      %sin = memref.load %s[%i, %j] : memref<?x?xTT>
-      %d = arith.mulf %t, %sin : f32
-      %e = arith.addf %b, %d : f32
-      memref.store %e, %y[%i, %h, %j] : memref<?x?x?xTT>
-    }
-    tpc_kernel.elements (%h, %j) in [3, DIM] {
-      %a = memref.load %z[%i, %h, %j] : memref<?x?x?xTT>
-      %cos = memref.load %c[%i, %j] : memref<?x?xTT>
-      %b = arith.mulf %a, %cos : f32
-      %first = arith.cmpi slt, %j, %half : index
-      %t = scf.if %first -> (f32) {
-        %from = arith.addi %j, %half : index
-        %v = memref.load %z[%i, %h, %from] : memref<?x?x?xTT>
-        %m = arith.negf %v : f32
-        scf.yield %m : f32
-      } else {
-        %from = arith.subi %j, %half : index
-        %v = memref.load %z[%i, %h, %from] : memref<?x?x?xTT>
-        scf.yield %v : f32
-      }
-      %sin = memref.load %s[%i, %j] : memref<?x?xTT>
-      %d = arith.mulf %t, %sin : f32
-      %e = arith.addf %b, %d : f32
-      memref.store %e, %w[%i, %h, %j] : memref<?x?x?xTT>
-    }
-  }
-}
+  tpc_kernel.rows (%i) in [n] {{
+{ROTARY_OF_HEADS.replace('HEADS', '8').replace('FROM', 'x').replace('INTO', 'y')}
+{ROTARY_OF_HEADS.replace('HEADS', '3').replace('FROM', 'z').replace('INTO', 'w')}
+  }}
+}}
 """
 NUM_ROTARY = ROTARY.count("tpc_kernel.func")
 
