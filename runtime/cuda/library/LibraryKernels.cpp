@@ -17,16 +17,18 @@ void LibraryKernels::load() {
   if (module)
     return;
   const Driver &driver = queue.driver;
-  std::string ptx = text();
-  waits = ptx.find(dependent_launch::kWait) != std::string::npos;
-  ptx = dependent_launch::getText(ptx, queue.gpu.architecture);
+  const std::string source = text();
+  const std::string ptx = dependent_launch::getText(source, queue.gpu.architecture);
   driver.check(driver.cuModuleLoadDataEx(&module, ptx.c_str(), 0, nullptr, nullptr),
                ("to load kernels that " + std::string(purpose)).c_str());
   for (const char *name : names) {
-    Function &function = functions[name];
-    driver.check(driver.cuModuleGetFunction(&function, module, name),
+    Kernel &kernel = kernels[name];
+    driver.check(driver.cuModuleGetFunction(&kernel.function, module, name),
                  ("to find kernel '" + std::string(name) + "'").c_str());
-    driver.check(driver.cuFuncLoad(function), "to load a kernel");
+    driver.check(driver.cuFuncLoad(kernel.function), "to load a kernel");
+    size_t begin = source.find(".entry " + std::string(name) + "(");
+    size_t wait = source.find(dependent_launch::kWait, begin);
+    kernel.waits = begin != std::string::npos && wait < source.find(".entry ", begin + 1);
   }
 }
 
@@ -34,8 +36,9 @@ void LibraryKernels::run(const char *kernel, void **parameters, int64_t blocks, 
                          int64_t sharedBytes, bool isDependent) {
   const Driver &driver = queue.driver;
   load();
-  Result result = queue.launch(functions.at(kernel), blocks, threads, sharedBytes, parameters,
-                               waits && isDependent);
+  const Kernel &own = kernels.at(kernel);
+  Result result = queue.launch(own.function, blocks, threads, sharedBytes, parameters,
+                               own.waits && isDependent);
   if (result != success)
     driver.raise(result, ("to launch kernel '" + std::string(kernel) + "'").c_str());
   InFlightOperations::add(driver, queue.stream, "kernel", kernel);

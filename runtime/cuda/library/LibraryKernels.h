@@ -45,9 +45,12 @@ private:
   std::string (*const text)();
   const std::span<const char *const> names;
   const char *const purpose;
+  struct Kernel {
+    Function function = nullptr;
+    bool waits = false; ///< for the previous kernel
+  };
   Module module = nullptr;
-  bool waits = false; ///< kernels wait for the previous one
-  std::map<std::string_view, Function> functions;
+  std::map<std::string_view, Kernel> kernels;
 };
 
 } // namespace tpc::rt::cuda
