@@ -309,10 +309,12 @@ static bool loseTerm(Mutator &m) {
   return bool(op);
 }
 
-// A derivative lacks a factor.
+// A derivative lacks a factor, which is not a constant: that may be 1.
 static bool loseFactor(Mutator &m) {
-  auto op = m.pick<MulOp>(
-      [](MulOp mul) { return isBackward(mul) && mul.getLhs().getType() == mul.getType(); });
+  auto op = m.pick<MulOp>([](MulOp mul) {
+    return isBackward(mul) && mul.getLhs().getType() == mul.getType() &&
+           !mul.getRhs().getDefiningOp<ConstantOp>();
+  });
   if (op)
     op.getResult().replaceAllUsesWith(op.getLhs());
   return bool(op);
