@@ -22,6 +22,8 @@ constexpr const char *head = R"(
   .reg .b32 %row, %rows, %r, %token, %high, %shift, %number, %bits;
   .reg .b64 %best, %settings, %base, %at, %x, %number64;
   .reg .f32 %penalty;
+  // griddepcontrol.launch_dependents;
+  // griddepcontrol.wait;
   mov.u32 %row, %ctaid.x;
   mov.u32 %r, %tid.x;
   mad.lo.u32 %row, %row, 128, %r;
