@@ -1,5 +1,5 @@
-"""Generation with the head sizes of real models. Those of the test models are smaller, so that their
-rotary kernels do not compute pairs of whole sectors.
+"""Generation with the head sizes of real models. Those of the test models are smaller, so that
+their rotary kernels do not compute pairs of whole sectors.
 """
 
 import sys

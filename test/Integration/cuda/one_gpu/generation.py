@@ -94,9 +94,8 @@ def measure(report: Report, here: Machine, model: dict, limit: float):
     """The last request of each length counts: the first ones tune matmuls and capture graphs."""
     prompts = model["prompts"]
     rows, first = {}, None
-    for prompt, start, step in serve(
-        here, model, prompts, model["tokens"], limit, model.get("env", {}), log_of(report, model["name"])
-    ):
+    env, log = model.get("env", {}), log_of(report, model["name"])
+    for prompt, start, step in serve(here, model, prompts, model["tokens"], limit, env, log):
         first = first or start
         rows[prompt] = {"prompt": prompt, "prefill_seconds": start, "decode_seconds": step}
     note = f"first token after {first:.2f} s; " + "; ".join(
@@ -172,10 +171,8 @@ def profile(report: Report, here: Machine, model: dict, limit: float):
         "TPC_CUPTI": str(cupti),
         "TPC_KERNEL_TIMES": str(times),
     }
-    prompt = model["prompts"][0]
-    list(
-        serve(here, model, [prompt] * 3, tokens, limit, env, log_of(report, f"{model['name']} kernels"))
-    )
+    log = log_of(report, f"{model['name']} kernels")
+    list(serve(here, model, model["prompts"][:1] * 3, tokens, limit, env, log))
     if not times.exists():
         return skipped("CUPTI wrote no kernel times")
     steps = steps_of(times)
@@ -185,10 +182,8 @@ def profile(report: Report, here: Machine, model: dict, limit: float):
     notes = []
     for phase, step in found.items():
         report.log(f"{model['name']} {phase} kernels", json.dumps(step, indent=1))
-        parts = ", ".join(
-            f"{name} {time_:.0f} ({count})"
-            for name, (count, time_) in sorted(step["classes"].items(), key=lambda item: -item[1][1])
-        )
+        classes = sorted(step["classes"].items(), key=lambda item: -item[1][1])
+        parts = ", ".join(f"{name} {time_:.0f} ({count})" for name, (count, time_) in classes)
         notes.append(
             f"{phase}: {step['kernels']} kernels, {step['microseconds']:.0f} us, of"
             f" {step['span']:.0f} from first to last: {parts}"
@@ -214,7 +209,11 @@ def measure_torch(report: Report, here: Machine, model: dict, limit: float):
     )
     # Errors of PyTorch are not failures of tpc.
     return (
-        passed(text + ("" if result.ok else f" ({result.why()})"), generation=model["name"], rows=rows)
+        passed(
+            text + ("" if result.ok else f" ({result.why()})"),
+            generation=model["name"],
+            rows=rows,
+        )
         if rows
         else skipped(f"PyTorch: {result.why()}")
     )
