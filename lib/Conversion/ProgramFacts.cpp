@@ -2,7 +2,6 @@
 
 #include "Manifest.h"
 
-#include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -95,14 +94,21 @@ private:
 };
 /// Slices of one dimension of an input that are indices of tables.
 struct SlicedInput {
-  llvm::BitVector covered;   // indices of the dimension
-  ProgramFacts::Range range; // of the smallest table
+  /// For each index of the dimension, the range of the smallest table.
+  SmallVector<std::optional<ProgramFacts::Range>> smallest;
 
-  void add(int64_t size, int64_t start, int64_t count, const ProgramFacts::Range &other) {
-    if (covered.empty() || other.max < range.max)
-      range = other;
-    covered.resize(size);
-    covered.set(std::min(start, size), std::min(start + count, size));
+  void add(int64_t size, int64_t start, int64_t count, const ProgramFacts::Range &range) {
+    smallest.resize(size);
+    for (int64_t i = start; i < std::min(start + count, size); ++i)
+      if (!smallest[i] || range.max < smallest[i]->max)
+        smallest[i] = range;
+  }
+  /// Returns the range of all elements; nothing if some have another one, or none.
+  std::optional<ProgramFacts::Range> getCommon() const {
+    bool isCommon = llvm::all_of(smallest, [&](const auto &own) {
+      return own && own->max == smallest[0]->max && own->min == smallest[0]->min;
+    });
+    return isCommon && !smallest.empty() ? smallest[0] : std::nullopt;
   }
 };
 } // namespace
@@ -165,7 +171,7 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
           facts.onesByDefault.insert(parameter.getWeightAttr().getAttr());
   });
   for (auto &[key, slices] : sliced)
-    if (slices.covered.all())
-      addRange(key.first, slices.range);
+    if (auto range = slices.getCommon())
+      addRange(key.first, *range);
   return facts;
 }

@@ -210,10 +210,8 @@ class Session:
         arrays = self._run(inputs)
         return {name: arrays[name] for name in outputs} if outputs is not None else arrays
 
-    def _run(
-        self, inputs: Mapping[str, np.ndarray], on_done: Callable[[], None] | None = None
-    ) -> dict[str, np.ndarray]:
-        """Runs one step, then `on_done` in the same thread. Returns all outputs by name."""
+    def _tensors(self, inputs: Mapping[str, np.ndarray]) -> tuple[ctypes.Array, list]:
+        """Returns the inputs for the library, and the objects that they refer to."""
         given, kept = (Tensor * len(inputs))(), []
         for tensor, (name, value) in zip(given, inputs.items()):
             if not isinstance(name, str):
@@ -229,18 +227,24 @@ class Session:
                 array.ctypes.data,
             )
             tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
+        return given, kept
+
+    def _run(
+        self, inputs: Mapping[str, np.ndarray], on_begin: Callable[[], Mapping] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Runs one step. Returns all outputs by name. `on_begin` returns more inputs; it is called
+        after all earlier steps, also those whose callers were interrupted.
+        """
+        given, kept = self._tensors(inputs)
 
         def step() -> _Owner:
             found = ctypes.POINTER(Results)()
             with self._lock:
+                own, more = self._tensors({**inputs, **on_begin()}) if on_begin else (given, kept)
                 self._check(
-                    self._library.tpc_model_run(
-                        self._opened(), given, len(given), ctypes.byref(found)
-                    )
+                    self._library.tpc_model_run(self._opened(), own, len(own), ctypes.byref(found))
                 )
-            del kept[:]  # the arrays that `given` refers to
-            if on_done:
-                on_done()
+            del kept[:], more[:]  # the arrays that the inputs refer to
             return _Owner(self._library, found)
 
         return self._calls.run(step).arrays()

@@ -103,20 +103,21 @@ class Training:
         if parts > 1:
             shape = (ids.shape[0] // parts, parts, ids.shape[1])
             ids, labels = ids.reshape(shape), labels.reshape(shape)
-        number = self.steps + 1
         inputs = {about["tokens"]: ids, about["labels"]: labels, about["rate"]: np.float32(rate)}
-        for name in ("correction1", "correction2"):
-            if about[name]:
-                beta = about["beta1" if name == "correction1" else "beta2"]
-                inputs[about[name]] = np.float32(1 - beta**number)
+        number = 0
 
-        def count() -> None:
-            self.steps = number
+        def begin() -> dict[str, np.ndarray]:
+            nonlocal number
+            self.steps += 1
+            number = self.steps
+            betas = {about[f"correction{i}"]: about[f"beta{i}"] for i in (1, 2)}
+            return {name: np.float32(1 - beta**number) for name, beta in betas.items() if name}
 
         try:
-            outputs = self._session._run(inputs, count)
+            outputs = self._session._run(inputs, begin)
         except TpcError as error:
             self._lost = error.broken
+            self.steps -= number > 0
             raise
         result = StepResult(float(outputs["loss"]), float(outputs["grad_norm"]))
         if not all(map(math.isfinite, result)):

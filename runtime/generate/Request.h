@@ -13,7 +13,8 @@
 
 namespace tpc::rt {
 
-/// Source that the tokens of an encoder-decoder attend to: ids, or states [tokens, …] of an encoder.
+/// Source that the tokens of an encoder-decoder attend to: ids, or states [tokens, …] of an
+/// encoder.
 struct GenerationSource {
   std::vector<int64_t> ids;
   std::shared_ptr<const Tensor> states;

@@ -93,6 +93,8 @@ def make_file(folder: Path, target: str):
             "timing": "linking" in texts and "MiB" in texts,
             "no_verify": description["not_verified"] and "--no-verify" in texts,
             "target": ("kernels" in session.report(sequence=8)) == (target == "cuda"),
+            "encoder": "the decoder has no input"
+            in error_of(lambda: tpc.compile(MODEL.path, encoder=MODEL.path)),
         }
         if target == "cuda":
             checks |= {

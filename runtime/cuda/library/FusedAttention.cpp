@@ -63,8 +63,7 @@ static int64_t readMinQueries() {
 }
 
 FusedAttention::FusedAttention(const Driver &driver, Stream stream, bool usesCaches)
-    : driver(driver), stream(stream),
-      minCachedQueries(usesCaches ? readMinQueries() : never) {}
+    : driver(driver), stream(stream), minCachedQueries(usesCaches ? readMinQueries() : never) {}
 
 FusedAttention::~FusedAttention() {
   plans.clear();

@@ -99,7 +99,8 @@ def one(kind, *more, **attributes):
 TWO = ("yq", "ys", "yz")
 MASK = numpy_helper.from_array(RANDOM.random((5, 8)) < 0.5, "mask")
 MATRIX = numpy_helper.from_array(RANDOM.integers(0, 255, (8, 24), np.uint8), "w")
-SIGNED = numpy_helper.from_array(RANDOM.integers(-127, 127, (24, 8), np.int8), "w")
+# On CPUs without VNNI, ONNX Runtime adds two products with uint8 in 16 bits.
+SIGNED = numpy_helper.from_array(RANDOM.integers(-64, 65, (24, 8), np.int8), "w")
 PER_COLUMN = [
     numpy_helper.from_array(RANDOM.random(24, np.float32) / 50 + 0.01, "ws"),
     numpy_helper.from_array(np.zeros(24, np.int8), "wz"),

@@ -93,20 +93,6 @@ def one_ahead(self):
     return self.op("LessOrEqual", self.count(self.zero, self.end), queries)
 
 
-def cross(self, value):
-    states = (
-        self.input("states", [self.BATCH, "source", self.hidden]) if self.layer == 0 else "states"
-    )
-    scores = self.op(
-        "MatMul",
-        value,
-        self.op("Transpose", self.linear(states, self.hidden, self.hidden), perm=[0, 2, 1]),
-    )
-    return self.op(
-        "Add", value, self.op("MatMul", self.op("Softmax", scores, axis=-1), states, name="cross")
-    )
-
-
 def kinds(self):
     table = self.weight(2, self.hidden)
     return self.op("Gather", table, self.input("token_type_ids", [self.BATCH, self.SEQUENCE], I64))
@@ -295,7 +281,6 @@ REFUSED = {
         variant(WithPast, keys_and_values=keys_by_length),
         "the number of tokens",
     ),
-    "cross": (variant(between=cross), "keys"),
     "from-the-end": (variant(positions=from_the_end), "'tail'"),
     "reversed": (
         variant(positions=reversed_positions),
