@@ -128,7 +128,7 @@ def check(program, transport, fate, seed, log, more=None):
         r"last seen (in|computing, after) (\w+( \d+)? of '/?\w[^']*' over '|a barrier of all"
         r" ranks|the assembling of outputs)"
         r"|last seen computing on its device, in (one of \d+ calls, from )?(kernel|a"
-        r" product|communication)",
+        r" (measured )?matmul|communication)",
         output,
     ), output
     assert len(re.findall(r"^error: ", output, re.M)) == 1, output
