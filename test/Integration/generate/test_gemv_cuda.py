@@ -46,8 +46,8 @@ def test_tokens_equal_those_of_cpus(tpcc, tmp_path, name, grid):
     [
         ("gpt2-tiny", 6, 11),
         # Others compute positions, cosines, embeddings, the head, the token and the next inputs.
-        # Those of the last layer compute queries, which a prompt needs for its last token only,
-        # apart from keys.
+        # The last layer has separate kernels for queries and keys, because a prompt needs queries
+        # of its last token only.
         ("llama-dynamo", 6, 14),
         pytest.param("llama-deep", 6, 14, marks=pytest.mark.long),
     ],

@@ -1,7 +1,7 @@
 //===- AsyncCopiesTest.cpp - cp.async, and a matmul of two stages ---------===//
 //
 // A correct matmul with asynchronous copies and matrix instructions has no findings with any seed.
-// Of its seeded faults, at least 99% are found, by a checker or by a wrong result.
+// The checks or a wrong result reveal at least 99% of the faults that the test seeds into it.
 //
 //===----------------------------------------------------------------------===//
 
