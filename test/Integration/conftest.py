@@ -121,7 +121,9 @@ def tpcc(tmp_path_factory):
     """Returns the compiler. Compilations are shared between the tests of a session."""
     if not harness.tool("tpcc").exists():
         pytest.fail(f"{harness.tool('tpcc')} is not built")
-    return harness.Compiler(tmp_path_factory.mktemp("compiled"))
+    top = tmp_path_factory.getbasetemp()
+    top = top.parent if os.environ.get("PYTEST_XDIST_WORKER") else top
+    return harness.Compiler(tmp_path_factory.mktemp("compiled"), top / "programs")
 
 
 @pytest.fixture(scope="session")

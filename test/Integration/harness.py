@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import importlib.util
 import itertools
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -389,10 +392,12 @@ def by_rank(program: Executable, folder: Path, text: str) -> Executable:
 
 
 class Compiler:
-    """Runs tpcc, with each distinct compilation done once per test session."""
+    """Runs tpcc, with each distinct compilation done once per test session. Processes that
+    are given the same folder `shared` share the programs of models that are in the repository.
+    """
 
-    def __init__(self, scratch: Path):
-        self.scratch = scratch
+    def __init__(self, scratch: Path, shared: Path | None = None):
+        self.scratch, self.shared = scratch, shared or scratch / "shared"
         self.made: dict[tuple, Executable] = {}
         self.failed: dict[tuple, AssertionError] = {}
 
@@ -405,18 +410,37 @@ class Compiler:
         if key in self.failed:
             raise self.failed[key]
         if key not in self.made:
-            directory = self.scratch / f"{Path(model).stem}-{len(self.made) + len(self.failed)}"
-            directory.mkdir(parents=True)
-            path = directory / Path(model).stem
-            result = self.call([model, f"--megatron-shard={grid}", "-o", path, *arguments])
+            name = f"{Path(model).stem}-{len(self.made) + len(self.failed)}"
+            (self.scratch / name).mkdir(parents=True)
+            # Simulated devices accept no machine code, so none is generated.
+            env = {"CUDA_HOME": "/nonexistent"} if "--target=cuda" in arguments else {}
+            command = [model, f"--megatron-shard={grid}", *map(str, arguments)]
             try:
+                path, result = self.compile_once(command, Path(model).stem, name, env)
                 result.check()
                 assert os.access(path, os.X_OK), f"no executable\n{result}"
             except AssertionError as error:
                 self.failed[key] = error
                 raise
-            self.made[key] = Executable(path, grid, directory, compiled=result)
+            self.made[key] = Executable(path, grid, self.scratch / name, compiled=result)
         return self.made[key]
+
+    def compile_once(self, command, stem: str, name: str, env) -> tuple[Path, Result]:
+        """Returns the path of the executable and the compiler's result: those of another process of
+        the session, if it has run the same command.
+        """
+        if not Path(command[0]).resolve().is_relative_to(TOP):
+            path = self.scratch / name / stem
+            return path, self.call([*command, "-o", path], env=env)
+        variables = sorted(item for item in os.environ.items() if item[0].startswith("TPC_"))
+        digest = hashlib.sha256(repr((command, variables, os.getcwd())).encode()).hexdigest()[:16]
+        path, record = self.shared / digest / stem, self.shared / digest / "result"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path.parent / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not record.exists():
+                record.write_bytes(pickle.dumps(self.call([*command, "-o", path], env=env)))
+            return path, pickle.loads(record.read_bytes())
 
     def plan(self, model: Path, grid: Grid, shape: dict[str, int], *arguments: str) -> dict:
         """Returns the --report of one step at `shape`, including warnings."""

@@ -78,11 +78,13 @@ def compare_all(jobs, *flags):
     return {name: sum(one[name] for one in counted) for name in counted[0]}
 
 
-def test_kernels_of_all_models():
-    """Each model at one grid, each grid with several models."""
-    jobs = [f"{model.path}@{GRIDS[i % len(GRIDS)]}" for i, model in enumerate(MODELS.values())]
-    counted = compare_all(jobs)
-    assert counted["distinct"] >= 150 and counted["cases"] >= 10 * counted["distinct"] * 0.99
+def test_kernels_of_models():
+    """Every third model at one grid; `--long` has all models and grids."""
+    models = list(MODELS.values())[::3]
+    counted = compare_all(
+        [f"{model.path}@{GRIDS[i % len(GRIDS)]}" for i, model in enumerate(models)]
+    )
+    assert counted["distinct"] >= 60 and counted["cases"] >= 10 * counted["distinct"] * 0.99
 
 
 STEPS = [

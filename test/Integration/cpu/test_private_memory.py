@@ -1,9 +1,9 @@
 """Memory of a rank as the operating system reports it, against --describe."""
 
+import contextlib
 import os
 import re
 import signal
-import statistics
 import subprocess
 import time
 from pathlib import Path
@@ -40,7 +40,23 @@ def descendants(pid):
     return children + [grandchild for child in children for grandchild in descendants(child)]
 
 
-def steady_memory(executable, shape, steps):
+def cpu_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def is_steady(samples, seconds=0.5):
+    """Returns whether the memory of every rank changed by less than 1 MiB + 0.5% while it used
+    `seconds` of CPU time. While weights are packed, a matrix is in memory twice.
+    """
+    for rank, (_, cpu) in samples[-1].items():
+        late = [sample[rank][0] for sample in samples if sample[rank][1] >= cpu - seconds]
+        if len(late) == len(samples) or max(late) - min(late) > (1 << 20) + min(late) // 200:
+            return False
+    return True
+
+
+def steady_memory(executable, shape):
     """Returns the private bytes of each MPI rank while it runs steps."""
     text = ",".join(f"{name}={size}" for name, size in shape.items())
     environment = {
@@ -49,7 +65,7 @@ def steady_memory(executable, shape, steps):
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
     process = subprocess.Popen(
-        [*executable.command("mpi"), "--bench", "--repeat", str(steps), "--shape", text],
+        [*executable.command("mpi"), "--bench", "--repeat", "1000000", "--shape", text],
         env=environment,
         text=True,
         stdout=subprocess.DEVNULL,
@@ -61,26 +77,24 @@ def steady_memory(executable, shape, steps):
         while process.poll() is None and clock.seconds() < 120:
             try:
                 sample = {
-                    rank_of(pid): private_bytes(pid)
+                    rank_of(pid): (private_bytes(pid), cpu_seconds(pid))
                     for pid in descendants(process.pid)
                     if Path(f"/proc/{pid}/exe").resolve() == executable.path.resolve()
                 }
-                # The environment of a process that has just become another program may still be
-                # empty.
-                if sample.keys() == set(range(executable.grid.ranks)):
-                    samples.append(sample)
             except (OSError, ProcessLookupError):
-                pass
+                continue
+            # The environment of a process that has just become another program may still be empty.
+            if sample.keys() == set(range(executable.grid.ranks)):
+                samples.append(sample)
+                if is_steady(samples):
+                    return {rank: held for rank, (held, _) in sample.items()}
             time.sleep(0.02)
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    assert process.wait() == 0, process.stderr.read()
-    assert len(samples) > 4, "the run was too short for a measurement"
-    # While it is packed, a matrix is in memory twice, and shutdown frees memory: the middle of the
-    # second half of samples is a rank's steady state.
-    late = samples[len(samples) // 2 :]
-    return {rank: statistics.median(sample[rank] for sample in late) for rank in samples[0]}
+        for pid in [*descendants(process.pid), process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        error = process.communicate()[1]
+    pytest.fail(f"no steady state in {len(samples)} samples: {error}")
 
 
 @pytest.mark.slow
@@ -89,7 +103,7 @@ def steady_memory(executable, shape, steps):
 def test_124m_over_mpi(tpcc, mpi, model_124m, grid):
     empty, odd = tpcc.compile(COMMITTED["gpt2-odd-opset20"].path, grid), {"batch": 1, "sequence": 1}
     large = tpcc.compile(model_124m, grid)
-    base, held = steady_memory(empty, odd, 100), steady_memory(large, odd, 25)
+    base, held = steady_memory(empty, odd), steady_memory(large, odd)
     for rank in large.describe()["ranks"]:
         predicted = rank["weight_bytes"] + rank["packing_bytes"]
         measured = held[rank["rank"]] - base[rank["rank"]]

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
     sanitized(), reason="sanitizers: the loading process needs them too"
 )
 long = pytest.mark.long
-NOWHERE = {"CUDA_HOME": "", "VIRTUAL_ENV": "", "CONDA_PREFIX": ""}
+NOWHERE = {"CUDA_HOME": "/nonexistent", "VIRTUAL_ENV": "", "CONDA_PREFIX": ""}
 # Discards findings: after a failure, steps read uninitialized memory.
 FAULTY = {"TPC_SIM_FINDINGS": "/dev/null"}
 

@@ -126,10 +126,10 @@ ROTATES = ("falcon", "gemma2", "gpt_neox", "llama", "mistral", "olmo2", "phi", "
 # Falcon has one kv head, replicated on all ranks; other models split kv heads, or replicate them
 # twice.
 APPENDS = [
-    (name, grid)
+    pytest.param(name, grid, marks=pytest.mark.long if i % 2 == place else [])
     for i, name in enumerate(CAUSAL)
     if name.startswith(ROTATES)
-    for grid in ["tp2", ["tp1", "pp2", "tp2,pp2", "tp4", "dp2", "tp2,sp"][i % 6]]
+    for place, grid in enumerate(["tp2", ["tp1", "pp2", "tp2,pp2", "tp4", "dp2", "tp2,sp"][i % 6]])
 ]
 
 
