@@ -9,6 +9,7 @@
 #include "tpc/Analysis/LinkModel.h"
 #include "tpc/Analysis/Passes.h"
 #include "tpc/Analysis/Report.h"
+#include "tpc/Dialect/MeshViews.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_CHECKLINKS
@@ -35,7 +36,9 @@ struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
     LinkModel links(module);
     std::optional<Report> report;
     Symbols symbols;
-    for (StringRef axis : {"tp", "tpx", "tpy"}) {
+    int64_t block = 1; // consecutive ranks of a group if the order begins with tp
+    for (StringAttr axis : getViewAxes(grid, "tp")) {
+      block *= grid.getAxisSize(axis);
       if (!links.crossesNodes(axis))
         continue;
       if (!report) {
@@ -45,7 +48,7 @@ struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
           return signalPassFailure();
         report = std::move(*computed);
       }
-      warn(module, grid, axis, *report, symbols, getTraffic(links, axis, *report));
+      warn(module, grid, axis, block, symbols, getTraffic(links, axis, *report));
     }
   }
 
@@ -76,8 +79,8 @@ struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
     return most;
   }
 
-  void warn(ModuleOp module, GridAttr grid, StringRef axis, const Report &report,
-            const Symbols &symbols, const Traffic &traffic) {
+  void warn(ModuleOp module, GridAttr grid, StringRef axis, int64_t block, const Symbols &symbols,
+            const Traffic &traffic) {
     int64_t size = grid.getAxisSize(axis), node = grid.getGpusPerNode();
     std::string at;
     for (const std::string &name : getInputSymbols(module))
@@ -90,11 +93,9 @@ struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
                           traffic.bytes / (1 << 20), traffic.seconds * 1e3,
                           traffic.withinNode * 1e3)
                 .str();
-    // Number of consecutive ranks that a group of this axis spans if the order begins with tp.
-    int64_t block = axis == "tpy" ? size * grid.getAxisSize("tpx") : size;
     if (node % block == 0)
       diag << "; an order that begins with tp keeps it in a node";
-    else if (axis == "tp")
+    else if (!grid.hasAxis("tpx"))
       diag << "; a tp that divides " << node << " keeps it in a node";
     else
       diag << "; tp of two dimensions whose product divides " << node << " keeps it in a node";

@@ -2,8 +2,8 @@
 
 #include "tpc/Analysis/ParseSymbols.h"
 
-#include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Elements.h"
+#include "tpc/Dialect/MeshViews.h"
 #include "tpc/Dialect/ProgramAttrs.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -81,9 +81,7 @@ Symbols mlir::tpc::getNominalSymbols(ModuleOp module) {
   });
 
   GridAttr grid = module->getAttrOfType<GridAttr>(kGridAttr);
-  int64_t samples = grid ? grid.getAxisSize("dp") * grid.getMicroBatches() : 1;
-  if (auto dim = module->getAttrOfType<DimAttr>(kBatchAttr); dim && dim.usesAxis("ep"))
-    samples *= grid.getAxisSize("ep");
+  int64_t samples = grid ? getViewSize(grid, "dp") * grid.getMicroBatches() : 1;
   Symbols symbols;
   for (const std::string &name : names)
     symbols[name] = batch.count(name) ? samples : 128;

@@ -2,6 +2,7 @@
 
 #include "ManifestJson.h"
 
+#include "tpc/Dialect/MeshViews.h"
 #include "tpc/Dialect/SourceCaches.h"
 #include "tpc/Dialect/State.h"
 
@@ -45,7 +46,9 @@ static json::Object describeGrid(const EnvLayout &layout, ModuleOp module) {
     sizes[toUtf8(axis.getValue())] = layout.axisSize(axis.getValue());
   bool sequenceParallel = false;
   module.walk([&](ReduceScatterOp op) {
-    sequenceParallel |= llvm::is_contained(op.getAxes().getAsValueRange<StringAttr>(), "tp");
+    // With two dimensions, the residual is split over its width instead.
+    for (StringRef axis : op.getAxes().getAsValueRange<StringAttr>())
+      sequenceParallel |= ::tpc::isInView(axis, "tp") && !layout.grid.hasAxis("tpx");
   });
   return json::Object{{"sizes", std::move(sizes)},
                       {"order", getAxisNames(layout.axes())},

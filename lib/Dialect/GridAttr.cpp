@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/MeshViews.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/StringSet.h"
@@ -103,6 +103,18 @@ int64_t GridAttr::getWorldSize() const {
   for (int64_t size : getSizes())
     world *= size;
   return world;
+}
+
+SmallVector<StringAttr> mlir::tpc::getViewAxes(GridAttr grid, StringRef view) {
+  return llvm::filter_to_vector(
+      grid.getOrder(), [&](StringAttr axis) { return ::tpc::isInView(axis.getValue(), view); });
+}
+
+int64_t mlir::tpc::getViewSize(GridAttr grid, StringRef view) {
+  int64_t size = 1;
+  for (StringAttr axis : grid ? getViewAxes(grid, view) : SmallVector<StringAttr>())
+    size *= grid.getAxisSize(axis);
+  return size;
 }
 
 GridAttr GridAttr::lookup(Operation *op) {

@@ -121,7 +121,7 @@ FailureOr<Explanation> mlir::tpc::explainTactics(ModuleOp module, const ::tpc::S
 
   Explanation explanation;
   explanation.symbols = getNominalSymbols(module);
-  int64_t samples = spec.getReplicas() * spec.microBatches;
+  int64_t samples = spec.grid.size(::tpc::Axis::DP) * spec.microBatches;
   // Sets the nominal batch to one sample for each micro-batch of each replica.
   std::set<std::string> batch;
   if (auto main = module.lookupSymbol<FunctionOpInterface>("main"))

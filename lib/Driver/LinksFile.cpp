@@ -62,21 +62,22 @@ Expected<mlir::DictionaryAttr> tpc::parseLinks(mlir::MLIRContext *context, llvm:
     const json::Object *axes = entry.getAsObject();
     if (!axes)
       return makeError("'axes' must be an object with a link for each axis");
-    mlir::SmallVector<mlir::NamedAttribute> links;
+    mlir::NamedAttrList links;
     for (const auto &[axisKey, axisEntry] : *axes) {
       llvm::StringRef axis = axisKey;
       std::string known;
       for (const ShardSpec::NamedAxis &namedAxis : spec.axes())
         known += (known.empty() ? "" : ", ") + namedAxis.name;
-      auto isIt = [&](const ShardSpec::NamedAxis &namedAxis) { return namedAxis.name == axis; };
-      if (llvm::none_of(spec.axes(), isIt))
+      std::vector<ShardSpec::NamedAxis> atoms = spec.getView(axis.str());
+      if (atoms.empty())
         return makeError("'axes' names '" + axis + "', but the grid has " + known);
       Expected<mlir::Attribute> link = makeLink(builder, axisEntry, axis);
       if (!link)
         return link.takeError();
-      links.push_back(builder.getNamedAttr(axis, *link));
+      for (const ShardSpec::NamedAxis &atom : atoms)
+        links.set(atom.name, *link);
     }
-    entries.push_back(builder.getNamedAttr("axes", builder.getDictionaryAttr(links)));
+    entries.push_back(builder.getNamedAttr("axes", links.getDictionary(context)));
   }
   return builder.getDictionaryAttr(entries);
 }

@@ -71,11 +71,10 @@ static std::optional<Groups> getGroups(const ShardSpec &spec, llvm::StringRef to
     error = "'cp' is an axis of the dense grid only: for experts it is part of dp";
     return std::nullopt;
   }
-  if (!experts)
-    return getGroups(spec.axes(), axes, error);
-  ShardSpec expertSpec;
-  expertSpec.grid = spec.experts;
-  return getGroups(expertSpec.axes(), axes, error);
+  const Grid &grid = experts ? spec.experts : spec.grid;
+  bool inTwo = !experts && spec.isTensor2D();
+  return getGroups(*makeMesh(grid, grid, inTwo ? spec.tensorX : 0, inTwo ? spec.tensorY : 0), axes,
+                   error);
 }
 
 static void printText(const ShardSpec &spec, llvm::ArrayRef<std::string> tokens,

@@ -2,7 +2,7 @@
 
 #include "ReadProgram.h"
 
-#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/MeshViews.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Kernel/Kernel.h"
@@ -52,25 +52,31 @@ std::optional<ShardSpec> getSpec(GridAttr grid) {
   if (grid.hasAxis("tpx"))
     items.push_back("tp" + std::to_string(grid.getAxisSize("tpx")) + "x" +
                     std::to_string(grid.getAxisSize("tpy")));
-  for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes())) {
-    bool twoDimensions = axis.getValue() == "tpx" || axis.getValue() == "tpy";
-    // With replicas, ranks of ep are replicas.
-    bool isSplit = axis.getValue() == "dp" && size > 1;
-    if (!twoDimensions)
-      add(axis.getValue(), isSplit ? size * grid.getAxisSize("ep") : size);
-    if (axis.getValue() != "tpy")
-      order.push_back(axis.getValue() == "tpx" ? "tp" : axis.str());
-  }
+  else
+    add("tp", getViewSize(grid, "tp"));
+  for (StringRef view : {"pp", "dp", "cp", "ep"})
+    add(view, getViewSize(grid, view));
+  if (getViewSize(grid, "etp") != getViewSize(grid, "tp"))
+    items.push_back("etp" + std::to_string(getViewSize(grid, "etp")));
   add("vpp", grid.getChunksPerRank());
   add("mb", grid.getMicroBatches());
   if (grid.getGpusPerNode())
     items.push_back("gpus-per-node=" + std::to_string(grid.getGpusPerNode()));
-  items.push_back("order=" + llvm::join(order, "-"));
-  std::string error;
-  std::optional<ShardSpec> spec = ShardSpec::parse(llvm::join(items, ","), error);
-  if (!spec || makeGrid(grid.getContext(), *spec) != grid)
-    return std::nullopt;
-  return spec;
+  for (StringAttr axis : grid.getOrder())
+    for (StringRef view : {"tp", "cp", "dp", "pp"})
+      if (isInView(axis.getValue(), view) && !llvm::is_contained(order, view))
+        order.push_back(view.str());
+  // The order of the atoms determines the place of ep, unless all places make the same grid.
+  for (size_t place = 0; place <= order.size(); ++place) {
+    std::vector<std::string> names = order;
+    names.insert(names.end() - place, "ep");
+    std::string error;
+    std::optional<ShardSpec> spec =
+        ShardSpec::parse(llvm::join(items, ",") + ",order=" + llvm::join(names, "-"), error);
+    if (spec && makeGrid(grid.getContext(), *spec) == grid)
+      return spec;
+  }
+  return std::nullopt;
 }
 
 //===----------------------------------------------------------------------===//

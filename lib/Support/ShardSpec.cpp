@@ -3,6 +3,8 @@
 #include "tpc/Support/ShardSpec.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 using namespace tpc;
 
@@ -22,7 +24,7 @@ private:
   bool setOnce(bool &seen, std::string_view what);
   bool setExperts(ShardSpec &spec);
   bool addExpertRanks(std::array<int64_t, numAxes> &dense);
-  bool checkExpertGroups(const ShardSpec &spec);
+  std::string suggestExperts() const;
   /// Sets the message and returns false, for `return fail(…)`.
   bool fail(std::string_view what);
 
@@ -36,8 +38,7 @@ private:
   std::array<bool, numAxes> seenAxis = {};
   std::vector<Axis> order;
   bool seenOrder = false, seenMicroBatches = false, seenVpp = false, seenEtp = false,
-       groupsReplicas = false, seenSequence = false, seenReshard = false, seenNode = false,
-       seenManual = false;
+       seenSequence = false, seenReshard = false, seenNode = false, seenManual = false;
   int64_t microBatches = 1, chunksPerRank = 1, expertTensor = 1, tensorX = 0, tensorY = 0,
           gpusPerNode = 0;
 };
@@ -203,43 +204,78 @@ bool Parser::parseItem() {
       std::string(example));
 }
 
-/// Adds an axis ep to the dense grid for the ranks of experts beyond those of tp. Without dp, ranks
-/// along this axis have the same tokens, and replicate all layers without experts. With dp, the
-/// axis is the minor part of dp; if it is all of dp, the axis is dp.
+static std::vector<int64_t> getDivisors(int64_t n) {
+  std::vector<int64_t> divisors;
+  for (int64_t i = 1; i <= n; ++i)
+    if (n % i == 0)
+      divisors.push_back(i);
+  return divisors;
+}
+
+/// Returns the sizes of ep and etp nearest to the given ones (by ratio) with which tp is a factor
+/// of etp·ep, and the rest of ep one of dp: "tp4,dp2,ep4,etp2".
+std::string Parser::suggestExperts() const {
+  int64_t tp = sizes[unsigned(Axis::TP)], dp = sizes[unsigned(Axis::DP)];
+  double ep = double(sizes[unsigned(Axis::EP)]), etp = double(seenEtp ? expertTensor : tp);
+  double minDistance = std::numeric_limits<double>::infinity();
+  int64_t bestEp = 1, bestEtp = tp;
+  std::vector<int64_t> others = getDivisors(dp);
+  for (int64_t tensor : getDivisors(tp)) {
+    int64_t shared = tp / tensor; // ranks of tp that are ranks of ep
+    if (dp == 1)                  // ep adds ranks
+      others = {std::max<int64_t>(int64_t(ep) / shared, 1), int64_t(ep) / shared + 1};
+    for (int64_t other : others) {
+      int64_t experts = shared * other;
+      double distance =
+          std::abs(std::log(double(experts) / ep)) + std::abs(std::log(double(tensor) / etp));
+      if (experts > 1 && distance < minDistance) {
+        minDistance = distance;
+        bestEp = experts;
+        bestEtp = tensor;
+      }
+    }
+  }
+  std::string text;
+  for (auto [name, size] : {std::pair("tp", tp), std::pair("dp", dp), std::pair("ep", bestEp)})
+    if (size > 1)
+      text += (text.empty() ? "" : ",") + std::string(name) + std::to_string(size);
+  return bestEtp == tp ? text : text + ",etp" + std::to_string(bestEtp);
+}
+
+/// Adds an axis ep to the dense grid for the ranks of experts beyond those of tp, if there is no
+/// dp. Ranks along this axis have the same tokens, and replicate all layers without experts.
 bool Parser::addExpertRanks(std::array<int64_t, numAxes> &dense) {
   int64_t ep = sizes[unsigned(Axis::EP)], tp = sizes[unsigned(Axis::TP)];
-  int64_t etp = seenEtp ? expertTensor : tp;
+  int64_t etp = seenEtp ? expertTensor : tp, dp = sizes[unsigned(Axis::DP)];
   if (ep == 1 && etp == tp)
     return true;
-  auto refuse = [&](std::string why) {
-    message = quote(text) + ": " + why + "; tpc partitions experts over ep with etp equal to tp " +
-              "(tp2,ep4: each expert is split over tp), or with etp1 and ep a multiple of tp "
-              "(tp2,ep2,etp1: experts are split over the ranks of tp)";
+  auto refuse = [&](const std::string &why, bool suggest = true) {
+    message = quote(text) + ": " + why;
+    if (std::string nearest = suggestExperts(); suggest && !nearest.empty())
+      message += "; the nearest that fits is " + nearest;
     return false;
   };
+  auto number = [](std::string_view name, int64_t size) {
+    return std::string(name) + std::to_string(size);
+  };
   if (tensorX > 0)
-    return refuse("experts and two-dimensional tp are not supported together");
-  if (etp != tp && etp != 1)
-    return refuse("etp" + std::to_string(etp) + " with tp" + std::to_string(tp) +
-                  " is not supported");
-  if (etp != tp && ep % tp != 0)
-    return refuse("ep" + std::to_string(ep) + " with etp1 is not a multiple of tp" +
-                  std::to_string(tp));
-  int64_t added = etp == tp ? ep : ep / tp, dp = sizes[unsigned(Axis::DP)];
-  if (added > 1 && dp > 1 && dp % added != 0)
-    return refuse(
-        "the replicas of dp" + std::to_string(dp) + " cannot form groups of " +
-        std::to_string(added) + " that have all experts, such as with " +
-        (etp == tp ? "ep" + std::to_string(dp) : "ep" + std::to_string(dp * tp) + ",etp1") +
-        "; without dp, the ranks of ep have the same tokens");
+    return refuse("experts and two-dimensional tp are not supported together", false);
+  if (tp % etp)
+    return refuse(number("etp", etp) + " does not divide " + number("tp", tp) +
+                  ", and the ranks that split an expert are ranks of tp");
+  if (ep % (tp / etp))
+    return refuse(number("ep", ep) + " is not a multiple of tp/etp = " + std::to_string(tp / etp) +
+                  ", so that ranks of tp would have the same experts");
+  int64_t added = ep / (tp / etp);
+  if (dp % added && dp > 1)
+    return refuse("the replicas of " + number("dp", dp) + " cannot form groups of " +
+                  std::to_string(added) + " that have all experts (without dp, the ranks of ep " +
+                  "have the same tokens)");
   if (added > 1 && dp > 1 && microBatches > 1)
-    return refuse("ep over the replicas of dp" + std::to_string(dp) + " with mb" +
-                  std::to_string(microBatches) + " is not supported; remove mb or dp");
-  if (added < dp) {
-    dense[unsigned(Axis::DP)] = dp / added;
-    groupsReplicas = added > 1;
-  }
-  if (added != dp || dp == 1)
+    return refuse("ep over the replicas of " + number("dp", dp) + " with " +
+                      number("mb", microBatches) + " is not supported; remove mb or dp",
+                  false);
+  if (dp == 1)
     dense[unsigned(Axis::EP)] = added;
   return true;
 }
@@ -284,27 +320,6 @@ bool Parser::setExperts(ShardSpec &spec) {
                          " (dp): Megatron-Core takes such a grid only in an order that ends "
                          "with pp");
   return true;
-}
-
-/// Checks that the ranks of ep are those that the dense grid splits experts over.
-bool Parser::checkExpertGroups(const ShardSpec &spec) {
-  AxisSet dense;
-  if (spec.grid.size(Axis::EP) > 1)
-    dense.insert(Axis::EP);
-  if (spec.experts.size(Axis::TP) < spec.grid.size(Axis::TP))
-    dense.insert(Axis::TP);
-  if (spec.splitsExpertsOverReplicas())
-    dense.insert(Axis::DP);
-  if (dense.empty())
-    return true;
-  auto expected = spec.experts.groups({Axis::EP}), found = spec.grid.groups(dense);
-  std::sort(expected.begin(), expected.end());
-  std::sort(found.begin(), found.end());
-  if (expected == found)
-    return true;
-  message = quote(text) + ": in this order, the ranks of ep differ from those that hold the same "
-                          "tokens; use the default order, tp-cp-ep-dp-pp";
-  return false;
 }
 
 std::optional<ShardSpec> Parser::run(std::string &error) {
@@ -359,13 +374,17 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
 
   ShardSpec spec;
   spec.grid = *grid;
-  if (!setExperts(spec) || (purpose == ShardSpec::For::Partition && !checkExpertGroups(spec))) {
+  if (!setExperts(spec)) {
     error = message;
     return std::nullopt;
   }
-  spec.groupsReplicas = groupsReplicas;
   spec.tensorX = tensorX;
   spec.tensorY = tensorY;
+  if (purpose == ShardSpec::For::Partition && !makeMesh(spec.grid, spec.experts)) {
+    error = quote(text) + ": in this order, the ranks of ep differ from those that hold the same "
+                          "tokens; use the default order, tp-cp-ep-dp-pp";
+    return std::nullopt;
+  }
   spec.gpusPerNode = gpusPerNode;
   spec.sequenceParallel = seenSequence && grid->size(Axis::TP) > 1;
   spec.microBatches = microBatches;
@@ -395,21 +414,16 @@ std::optional<ShardSpec> ShardSpec::parse(std::string_view text, std::string &er
 }
 
 std::vector<ShardSpec::NamedAxis> ShardSpec::axes() const {
-  std::vector<NamedAxis> result;
-  int64_t stride = 1;
-  auto add = [&](std::string name, int64_t size) {
-    result.push_back({std::move(name), size, stride});
-    stride *= size;
-  };
-  for (Axis axis : grid.order()) {
-    if (axis == Axis::TP && isTensor2D()) {
-      add("tpx", tensorX);
-      add("tpy", tensorY);
-    } else {
-      add(std::string(axisName(axis)), grid.size(axis));
-    }
-  }
-  return result;
+  std::optional<std::vector<MeshAtom>> atoms = makeMesh(grid, experts, tensorX, tensorY);
+  // For groups alone, experts may have any grid.
+  return atoms ? *atoms : *makeMesh(grid, grid, tensorX, tensorY);
+}
+
+std::vector<ShardSpec::NamedAxis> ShardSpec::getView(std::string_view view) const {
+  std::vector<NamedAxis> atoms = axes();
+  std::erase_if(atoms, [&](const NamedAxis &atom) { return !isInView(atom.name, view); });
+  std::reverse(atoms.begin(), atoms.end());
+  return atoms;
 }
 
 std::string ShardSpec::str() const {
@@ -422,9 +436,8 @@ std::string ShardSpec::str() const {
   if (isTensor2D())
     add("tp" + std::to_string(tensorX) + "x" + std::to_string(tensorY));
   for (Axis axis : {Axis::TP, Axis::PP, Axis::DP, Axis::CP})
-    if (int64_t size = axis == Axis::DP ? getReplicas() : grid.size(axis);
-        size > 1 && !(axis == Axis::TP && isTensor2D()))
-      add(std::string(axisName(axis)) + std::to_string(size));
+    if (grid.size(axis) > 1 && !(axis == Axis::TP && isTensor2D()))
+      add(std::string(axisName(axis)) + std::to_string(grid.size(axis)));
   if (experts.size(Axis::EP) > 1)
     add("ep" + std::to_string(experts.size(Axis::EP)));
   if (experts.size(Axis::TP) != grid.size(Axis::TP))

@@ -155,8 +155,10 @@ bool prefersFewShapes() { return deviceKind().dryRun() != nullptr; }
 
 bool hasReplicas(const Manifest &manifest) {
   const std::vector<Grid::Axis> &axes = manifest.grid.axes();
-  return std::any_of(axes.begin(), axes.end(), [](const Grid::Axis &axis) {
-    return (axis.name == "dp" || axis.name == "ep") && axis.size > 1;
+  return std::any_of(manifest.caches.begin(), manifest.caches.end(), [&](const Cache &cache) {
+    return !cache.axes.empty() &&
+           std::any_of(cache.axes[0].begin(), cache.axes[0].end(),
+                       [&](int axis) { return axes[static_cast<size_t>(axis)].size > 1; });
   });
 }
 

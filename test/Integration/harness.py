@@ -88,8 +88,9 @@ class Grid:
 
     @property
     def ranks(self) -> int:
-        # The ranks of ep that tp does not have are added.
-        return (self.etp or self.tp) * self.ep * self.pp * self.dp
+        # Without dp, the ranks of ep that tp does not have are added.
+        experts = (self.etp or self.tp) * self.ep
+        return (experts if self.dp == 1 else self.tp * self.dp) * self.pp
 
     def __str__(self) -> str:
         parts = [

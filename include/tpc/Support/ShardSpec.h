@@ -16,17 +16,17 @@
 //
 // Each item occurs at most once; the order is irrelevant. Does not depend on MLIR.
 //
-// Layers without experts use the dense grid tp·cp·ep·dp·pp. Its ep is 1 or, for partitioning, the
-// number of ranks that experts need per rank of tp; if that is less than dp, the replicas are the
-// ranks of ep and dp. Experts use the grid etp·ep·edp·pp of the same ranks in the same order, where
-// edp (expert data parallelism) follows from the number of ranks.
+// Layers without experts use the dense grid tp·cp·ep·dp·pp. Its ep is 1 or, for partitioning
+// without dp, the number of ranks that experts need per rank of tp. Experts use the grid
+// etp·ep·edp·pp of the same ranks in the same order, where edp (expert data parallelism) follows
+// from the number of ranks.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_SUPPORT_SHARDSPEC_H
 #define TPC_SUPPORT_SHARDSPEC_H
 
-#include "tpc/Support/Grid.h"
+#include "tpc/Support/Mesh.h"
 
 namespace tpc {
 
@@ -52,28 +52,13 @@ struct ShardSpec {
   static constexpr int64_t maxMicroBatches = int64_t(1) << 20;
   static constexpr int64_t maxChunksPerRank = 1024;
 
-  struct NamedAxis {
-    std::string name;
-    int64_t size;
-    int64_t stride; // rank difference between adjacent coordinates
-
-    int64_t coordinate(int64_t rank) const { return rank / stride % size; }
-    bool operator==(const NamedAxis &) const = default;
-  };
-  /// Returns the axes of the dense grid in its order, named as in the IR: tpx and tpy for a
-  /// two-dimensional tp.
+  using NamedAxis = MeshAtom;
+  /// Returns the atoms of both grids, named as in the IR.
   std::vector<NamedAxis> axes() const;
+  /// Returns the atoms of a view, such as tp or ep, outermost (by stride) first: in the order in
+  /// which they split a dimension.
+  std::vector<NamedAxis> getView(std::string_view view) const;
   bool isTensor2D() const { return tensorX > 0; }
-  /// Whether replicas (dp) have different experts, and exchange tokens.
-  bool splitsExpertsOverReplicas() const { return experts.size(Axis::DP) < grid.size(Axis::DP); }
-  /// Whether ep is an axis of the dense grid whose ranks have different tokens: the replicas are
-  /// the ranks of dp and ep, and those of each ep exchange tokens.
-  bool groupsReplicas = false;
-  /// Returns the number of ranks that the batch is split over.
-  int64_t getReplicas() const {
-    return grid.size(Axis::DP) * (groupsReplicas ? grid.size(Axis::EP) : 1);
-  }
-
   /// Purpose of a parse, which determines the supported axes: all but cp for partitioning; all to
   /// print the groups of a grid.
   enum class For { Partition, Groups };

@@ -61,6 +61,7 @@ private:
   }
 
   std::optional<::tpc::ShardSpec> spec;
+  ::tpc::ShardSpec grid; // `spec`, or one rank
 };
 
 } // namespace
@@ -72,6 +73,7 @@ LogicalResult ApplyAnnotations::readGrid() {
   spec = ::tpc::ShardSpec::parse(shard.getValue(), message);
   if (!spec)
     return emitError(getOperation().getLoc()) << "shard: " << message;
+  grid = *spec;
   return success();
 }
 
@@ -108,7 +110,8 @@ LogicalResult ApplyAnnotations::applyTo(const AnnotationLine &line, Target &targ
     }
     SmallVector<StringAttr> axes;
     for (const AnnotationLine::Axis &axis : entry.axes)
-      axes.push_back(StringAttr::get(context, axis.name));
+      for (const ::tpc::MeshAtom &atom : grid.getView(axis.name))
+        axes.push_back(StringAttr::get(context, atom.name));
     FactorAttr factor = FactorAttr::get(context, size, axes);
     dims.push_back(DimAttr::get(context, factor));
   }
@@ -153,7 +156,6 @@ LogicalResult ApplyAnnotations::explainNoMatch(const AnnotationLine &line,
 }
 
 LogicalResult ApplyAnnotations::apply(const AnnotationLine &line, std::vector<Target> &targets) {
-  std::vector<::tpc::ShardSpec::NamedAxis> axes = spec ? spec->axes() : ::tpc::ShardSpec().axes();
   for (const AnnotationLine::Entry &entry : line.entries)
     for (const AnnotationLine::Axis &axis : entry.axes) {
       if (axis.name == "pp" || axis.name == "mb")
@@ -161,14 +163,14 @@ LogicalResult ApplyAnnotations::apply(const AnnotationLine &line, std::vector<Ta
                << "'" << axis.name << "' splits "
                << (axis.name == "pp" ? "layers" : "the batch in time") << ", not dimensions; write "
                << axis.name << "N in --megatron-shard";
-      auto known = llvm::find_if(axes, [&](auto &a) { return a.name == axis.name; });
-      if (known == axes.end()) {
+      std::vector<::tpc::MeshAtom> atoms = grid.getView(axis.name);
+      if (atoms.empty()) {
         InFlightDiagnostic diag = error(line.line, axis.column)
                                   << "there is no axis '" << axis.name << "'; the grid has ";
-        llvm::interleaveComma(axes, diag, [&](auto &a) { diag << a.name; });
+        llvm::interleaveComma(grid.axes(), diag, [&](auto &a) { diag << a.name; });
         return diag;
       }
-      if (spec && known->size == 1)
+      if (spec && llvm::all_of(atoms, [](auto &atom) { return atom.size == 1; }))
         emitRemark(FileLineColLoc::get(&getContext(), file.getValue(), line.line, axis.column))
             << "axis '" << axis.name << "' has one rank, so it splits nothing";
     }

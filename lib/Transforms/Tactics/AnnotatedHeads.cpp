@@ -35,7 +35,8 @@ AnnotatedHeads mlir::tpc::getAnnotatedHeads(ModuleOp module, FactorClasses &clas
   auto note = [&](FactorAttr factor, bool keys, bool fits, StringRef name, ArrayAttr sharding) {
     if (!factor)
       return;
-    bool tp = llvm::any_of(factor.getAxes(), [](StringAttr axis) { return axis == "tp"; });
+    bool tp = llvm::any_of(factor.getAxes(),
+                           [](StringAttr axis) { return ::tpc::isInView(axis.getValue(), "tp"); });
     if (factor.getAxes().empty())
       (keys ? summary.whole : summary.other) = true;
     else if (!tp || !fits)

@@ -269,14 +269,14 @@ LogicalResult AnnotationTactic::seed(AnnotatedTensor &tensor) {
     if (tensor.splitSite)
       plan.setOrder(tensor.splitSite, cls, axes);
     for (StringAttr axis : axes)
-      if (!plan.hasAxis({cls}, axis.getValue())) {
-        plan.addAxis(cls, axis.getValue());
+      if (!plan.hasAxis({cls}, axis)) {
+        plan.addAxis(cls, axis);
         std::string what = plan.describe(cls);
         record.splits.push_back(tensor.name + " " + printSharding(tensor.sharding) + ": " + what +
                                 " over " + axis.getValue().str() + " " +
                                 std::to_string(grid.getAxisSize(axis)) + ": " +
                                 plan.describeSites(cls));
-        plan.expectCommunication(cls, axis.getValue(), what, record);
+        plan.expectCommunication(cls, axis, what, axis.getValue(), record);
       }
   }
   for (int cls : tensor.all)
@@ -365,7 +365,8 @@ void AnnotationTactic::adoptColumns() {
         if (plan.classes.getPreventingOp(cls))
           continue; // an op prevents the split; only the stored matrix is sharded
         SmallVector<StringAttr> axes = plan.getAxes(cls, splitSite);
-        llvm::erase_if(axes, [](StringAttr axis) { return axis != "tpx" && axis != "tpy"; });
+        llvm::erase_if(axes,
+                       [](StringAttr axis) { return !::tpc::isInView(axis.getValue(), "tp"); });
         if (!axes.empty() && axes.front() == "tpy")
           plan.columns.insert(cls);
       }
@@ -436,9 +437,10 @@ LogicalResult AnnotationTactic::run() {
         plan.removeAxis(tensor.splitSite, cls, axis);
       }
       // The rows tactic adds the missing axis to classes that annotations split over only one axis.
-      for (StringRef axis : {"tpx", "tpy"})
-        if (!plan.hasAxis({cls}, axis))
-          plan.removeAxis(tensor.splitSite, cls, StringAttr::get(plan.module.getContext(), axis));
+      if (plan.spec.isTensor2D())
+        for (StringAttr axis : plan.getAtoms("tp"))
+          if (!plan.hasAxis({cls}, axis))
+            plan.removeAxis(tensor.splitSite, cls, axis);
     }
   adoptColumns();
   if (plan.spec.manual)

@@ -89,7 +89,7 @@ ConflictResolver::Counts ConflictResolver::count(ArrayRef<FactorClasses::Classes
   Counts counts;
   for (auto [index, list] : llvm::enumerate(lists))
     for (int cls : list)
-      if (plan.hasAxis({cls}, axis.getValue(), site, index))
+      if (plan.hasAxis({cls}, axis, site, index))
         ++counts[cls];
   return counts;
 }
@@ -128,7 +128,7 @@ ConflictResolver::Offers ConflictResolver::getOffers(Operation *op, StringAttr a
     for (const Plan::StoredSplit &split : it->second)
       for (int factor : dims[split.dim])
         if (split.axis == axis && rule.factors[factor].kind != FactorKind::Unsplittable &&
-            !plan.hasAxis({split.cls}, axis.getValue()) &&
+            !plan.hasAxis({split.cls}, axis) &&
             llvm::is_contained(plan.classes.getFactorClasses(op, factor), split.cls))
           offers.insert({split.cls, SplitOffer{unsigned(factor), isResult}});
   };
@@ -346,7 +346,7 @@ void ConflictResolver::resolveValue(Value value, Plan::Site site, Location loc, 
     for (const Plan::StoredSplit &split : it->second)
       if (split.axis == axis) {
         for (auto [cls, n] : counts)
-          if (plan.hasAxis({cls}, axis.getValue()))
+          if (plan.hasAxis({cls}, axis))
             plan.removeAxis(site, cls, axis);
         values.insert(value);
         return;
@@ -385,7 +385,7 @@ void ConflictResolver::recordStoredSplits() {
       SmallVector<Operation *> users;
       for (Operation *user : value.getUsers())
         if (isa<ShardingRuleOpInterface>(user) && !llvm::is_contained(users, user) &&
-            !plan.hasAxis({split.cls}, split.axis.getValue(), Plan::getSite(user)))
+            !plan.hasAxis({split.cls}, split.axis, Plan::getSite(user)))
           users.push_back(user);
       if (users.empty())
         continue;

@@ -35,10 +35,11 @@ static LogicalResult reportBlocker(const Plan &plan, int batch, const WholeBatch
 
 /// Removes the axes of the batch at ops that process all samples in each micro-batch or replica.
 static void keepWhole(Plan &plan, int batch, const WholeBatch &whole) {
-  MLIRContext *context = plan.module.getContext();
-  auto time = StringAttr::get(context, "mb");
+  auto time = StringAttr::get(plan.module.getContext(), "mb");
+  SmallVector<StringAttr> axes = plan.getAtoms("dp");
+  axes.push_back(time);
   for (Operation *op : whole.ops)
-    for (StringAttr axis : {StringAttr::get(context, "dp"), StringAttr::get(context, "ep"), time})
+    for (StringAttr axis : axes)
       plan.removeAxis(Plan::getSite(op), batch, axis);
   // Weights are loaded before the first micro-batch.
   for (ClassUse use : plan.getUses(batch))
@@ -74,7 +75,7 @@ static int findBatch(const Plan &plan, func::FuncOp main) {
 }
 
 LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
-  int64_t replicas = plan.spec.getReplicas();
+  int64_t replicas = plan.spec.grid.size(::tpc::Axis::DP);
   int64_t microBatches = plan.spec.microBatches;
   if (replicas == 1 && microBatches == 1)
     return success();
@@ -119,18 +120,18 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
   if (replicas > 1 && !annotated && (plan.spec.manual || plan.decided.contains(batch))) {
     text += " on every replica, as annotated";
   } else if (replicas > 1) {
-    SmallVector<StringRef> axes{"dp"}; // the outermost first
-    if (plan.spec.groupsReplicas)
-      axes.push_back("ep");
-    for (StringRef axis : axes) {
-      if (!annotated)
-        plan.addAxis(batch, axis);
-      plan.expectCommunication(batch, axis, "batch", record);
-    }
+    // The ranks of ep are innermost: they gather consecutive samples.
+    SmallVector<StringAttr> axes = plan.getAtoms("dp");
+    llvm::stable_sort(axes, [](StringAttr a, StringAttr b) {
+      return !::tpc::isInView(a.getValue(), "ep") && ::tpc::isInView(b.getValue(), "ep");
+    });
+    if (!annotated)
+      llvm::append_range(plan.axes[batch], axes);
+    plan.expectCommunication(batch, axes, "batch", "dp", record);
     text += " over " + std::to_string(replicas) + " replicas";
   }
   if (microBatches > 1) {
-    plan.addAxis(batch, "mb");
+    plan.addAxis(batch, StringAttr::get(plan.module.getContext(), "mb"));
     text += ", " + std::to_string(microBatches) + " micro-batches";
   }
   keepWhole(plan, batch, whole);

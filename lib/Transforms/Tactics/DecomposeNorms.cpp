@@ -191,8 +191,7 @@ SmallVector<Operation *> chooseInner(const Plan &plan, ArrayRef<Operation *> inn
   for (auto [norm, operand] : llvm::zip(inner, operands))
     if (llvm::any_of(getWidth(trial, operand), [&](int cls) {
           // Over dp, weights may be sharded but widths are not, so no sum is needed.
-          return trial.columns.contains(cls) || trial.hasAxis({cls}, "tp") ||
-                 trial.hasAxis({cls}, "tpx") || trial.hasAxis({cls}, "tpy");
+          return trial.columns.contains(cls) || trial.hasAxis({cls}, "tp");
         }))
       chosen.push_back(norm);
   return chosen;

@@ -52,10 +52,22 @@ SmallVector<StringAttr> Plan::getAxes(int cls, Site site, int index) const {
   return list;
 }
 
-bool Plan::hasAxis(ArrayRef<int> list, StringRef axis, Site site, int index) const {
+SmallVector<StringAttr> Plan::getAtoms(StringRef view) const {
+  SmallVector<StringAttr> atoms;
+  for (const ::tpc::MeshAtom &atom : spec.getView(view))
+    atoms.push_back(StringAttr::get(module.getContext(), atom.name));
+  return atoms;
+}
+
+bool Plan::hasAxis(ArrayRef<int> list, StringAttr axis, Site site, int index) const {
+  return llvm::any_of(list,
+                      [&](int cls) { return llvm::is_contained(getAxes(cls, site, index), axis); });
+}
+
+bool Plan::hasAxis(ArrayRef<int> list, StringRef view, Site site, int index) const {
   return llvm::any_of(list, [&](int cls) {
     return llvm::any_of(getAxes(cls, site, index),
-                        [&](StringAttr a) { return a.getValue() == axis; });
+                        [&](StringAttr axis) { return ::tpc::isInView(axis.getValue(), view); });
   });
 }
 
@@ -71,10 +83,10 @@ bool Plan::usesAxis(StringAttr axis) const {
          });
 }
 
-bool Plan::isWanted(int cls, StringRef axis) const {
+bool Plan::isWanted(int cls, StringAttr axis) const {
   return hasAxis({cls}, axis) || llvm::any_of(storedSplits, [&](auto &e) {
            return llvm::any_of(e.second, [&](const StoredSplit &split) {
-             return split.cls == cls && split.axis.getValue() == axis;
+             return split.cls == cls && split.axis == axis;
            });
          });
 }
@@ -87,19 +99,16 @@ TacticRecord &Plan::getRecord(StringRef name) {
   return records.back();
 }
 
-void Plan::addAxis(int cls, StringRef axis) {
-  axes[cls].push_back(StringAttr::get(module.getContext(), axis));
-}
-
-bool Plan::canSplit(int cls, StringRef axis) const {
+SmallVector<StringAttr> Plan::getFreeAtoms(int cls, StringRef view) const {
   if (decided.contains(cls) || classes.getPreventingOp(cls) || axes.contains(cls))
-    return false;
-  return llvm::none_of(getUses(cls), [&](ClassUse use) {
+    return {};
+  SmallVector<StringAttr> atoms = getAtoms(view);
+  for (ClassUse use : getUses(cls))
     for (unsigned factor = 0; factor < classes.getRule(use.op).factors.size(); ++factor)
-      if (hasAxis(classes.getFactorClasses(use.op, factor), axis))
-        return true;
-    return false;
-  });
+      llvm::erase_if(atoms, [&](StringAttr axis) {
+        return hasAxis(classes.getFactorClasses(use.op, factor), axis);
+      });
+  return atoms;
 }
 
 DimAttr Plan::getDim(ArrayRef<int> list, bool splitTokens, Site site, int index) const {
@@ -111,7 +120,7 @@ DimAttr Plan::getDim(ArrayRef<int> list, bool splitTokens, Site site, int index)
     factors.push_back(FactorAttr::get(context, ::tpc::SymExpr(1)));
   SmallVector<StringAttr> product;
   if (splitTokens)
-    product.push_back(StringAttr::get(context, "tp"));
+    product = tokenAxes;
   return DimAttr::get(context, factors, product);
 }
 
@@ -157,14 +166,14 @@ SmallVector<Operation *> Plan::getParameters(Value value) const {
   return result;
 }
 
-bool Plan::isUnreduced(Value value, StringRef axis) const {
+bool Plan::isUnreduced(Value value, StringRef view) const {
   Operation *op = value.getDefiningOp();
   if (!isa_and_nonnull<ShardingRuleOpInterface>(op))
     return false;
   const ShardingRule &rule = classes.getRule(op);
   for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
     if (getReduction(rule.factors[factor].kind) &&
-        hasAxis(classes.getFactorClasses(op, factor), axis, getSite(op), factor))
+        hasAxis(classes.getFactorClasses(op, factor), view, getSite(op), factor))
       return true;
   return false;
 }
@@ -183,13 +192,14 @@ Value Plan::getMatrix(Operation *op) const {
 
 SmallVector<int> Plan::getRows(Operation *op) const {
   Value matrix = getMatrix(op);
+  auto rowAxis = StringAttr::get(module.getContext(), "tpx");
   SmallVector<int> rows;
   bool hasColumn = false;
   for (unsigned dim = 0; matrix && dim < cast<RankedTensorType>(matrix.getType()).getRank(); ++dim)
     for (int cls : classes.getClasses(matrix, dim)) {
       bool column = columns.contains(cls);
       hasColumn |= column;
-      if (!column && (isWanted(cls, "tpx") || (!spec.manual && !decided.contains(cls))))
+      if (!column && (isWanted(cls, rowAxis) || (!spec.manual && !decided.contains(cls))))
         rows.push_back(cls);
     }
   return hasColumn ? rows : SmallVector<int>();
@@ -213,6 +223,16 @@ std::string Plan::describe(int cls) const {
         what = " heads of each group";
     }
   return classes.getSize(cls).str() + what;
+}
+
+std::string Plan::describeParts(int cls) const {
+  std::string text = describe(cls);
+  if (StringRef(text).contains(' '))
+    return text;
+  for (ClassUse use : getUses(cls))
+    if (isa<MatmulOp, EmbeddingOp>(use.op))
+      return text + " of '" + getSourceName(use.op->getLoc()) + "'";
+  return text;
 }
 
 std::string Plan::describeSites(int cls) const {
@@ -249,26 +269,23 @@ SmallVector<int> Plan::getPermuted(Operation *op, unsigned factor) const {
   return run;
 }
 
-void Plan::expectPermutation(Operation *op, StringRef axis, TacticRecord &record) const {
+void Plan::expectPermutation(Operation *op, ArrayRef<StringAttr> axes, StringRef by,
+                             TacticRecord &record) const {
   for (Value result : op->getResults())
-    record.expected.push_back({result,
-                               op,
-                               {StringAttr::get(module.getContext(), axis)},
-                               "shifts along a dimension that " + axis.str() + " splits"});
+    record.expected.push_back({result, op, SmallVector<StringAttr>(axes),
+                               "shifts along a dimension that " + by.str() + " splits"});
 }
 
-void Plan::expectCommunication(int cls, StringRef axis, const std::string &what,
-                               TacticRecord &record) const {
+void Plan::expectCommunication(int cls, ArrayRef<StringAttr> axes, const std::string &what,
+                               StringRef by, TacticRecord &record) const {
   for (ClassUse use : getUses(cls)) {
     if (isPermuted(use, cls))
-      expectPermutation(use.op, axis, record);
+      expectPermutation(use.op, axes, by, record);
     if (!getReduction(classes.getRule(use.op).factors[use.factor].kind))
       continue;
     for (Value result : use.op->getResults())
-      record.expected.push_back({result,
-                                 nullptr,
-                                 {StringAttr::get(module.getContext(), axis)},
-                                 "sums over the " + what + " that " + axis.str() + " splits"});
+      record.expected.push_back({result, nullptr, SmallVector<StringAttr>(axes),
+                                 "sums over the " + what + " that " + by.str() + " splits"});
   }
 }
 

@@ -65,10 +65,11 @@ public:
   llvm::MapVector<int, SmallVector<StringAttr, 2>> axes;
   /// Classes that the tensor tactics split, and the subset that are vocabulary dimensions.
   llvm::SetVector<int> columns, vocabulary;
-  /// Token-sharded ops: op -> rule factor that tp splits.
+  /// Token-sharded ops: op -> rule factor that `tokenAxes` split.
   llvm::MapVector<Operation *, unsigned> tokenFactor;
-  /// Token-sharded arguments of layer functions: argument -> dimension that tp splits.
+  /// Token-sharded arguments of layer functions: argument -> dimension that `tokenAxes` split.
   llvm::MapVector<Value, unsigned> tokenArguments;
+  SmallVector<StringAttr> tokenAxes;
 
   /// Classes whose split is determined by annotations. Other tactics do not change it.
   DenseSet<int> decided;
@@ -99,20 +100,26 @@ public:
   /// Splits `cls` at one site: in factor `index` of an op's rule, or in dimension `index` of an
   /// argument.
   void splitAt(Site site, unsigned index, int cls, StringAttr axis);
+  /// Returns the grid axes that are part of a view, such as tp or ep (see Mesh.h), outermost first:
+  /// in the order in which they split a class. A StringAttr below is one axis, a StringRef a view.
+  SmallVector<StringAttr> getAtoms(StringRef view) const;
   /// `usesAxis` returns whether `axis` splits any tensor or class; `isWanted`, whether an
   /// annotation or a tactic splits `cls` over `axis` at any site.
   bool usesAxis(StringAttr axis) const;
-  bool isWanted(int cls, StringRef axis) const;
+  bool isWanted(int cls, StringAttr axis) const;
   /// Returns the record of a tactic; creates it if necessary.
   TacticRecord &getRecord(StringRef name);
 
   /// Returns the axes of a class at `site`, in factor or dimension `index` (-1: any).
   SmallVector<StringAttr> getAxes(int cls, Site site = nullptr, int index = -1) const;
-  bool hasAxis(ArrayRef<int> classes, StringRef axis, Site site = nullptr, int index = -1) const;
-  void addAxis(int cls, StringRef axis);
-  /// Returns true if a tactic may split `cls` over `axis`: the class is not in `decided`, and the
-  /// axis does not split another class of the same op.
-  bool canSplit(int cls, StringRef axis) const;
+  bool hasAxis(ArrayRef<int> classes, StringAttr axis, Site site = nullptr, int index = -1) const;
+  /// Returns true if any atom of the view splits one of these classes.
+  bool hasAxis(ArrayRef<int> classes, StringRef view, Site site = nullptr, int index = -1) const;
+  void addAxis(int cls, StringAttr axis) { axes[cls].push_back(axis); }
+  void addAxis(int cls, StringRef view) { llvm::append_range(axes[cls], getAtoms(view)); }
+  /// Returns the atoms of a view over which a tactic may split `cls`: none if the class is in
+  /// `decided`, else those that do not split another class of the same op.
+  SmallVector<StringAttr> getFreeAtoms(int cls, StringRef view) const;
 
   /// Returns the distribution of a dimension (or factor) that consists of these classes.
   DimAttr getDim(ArrayRef<int> classes, bool splitTokens = false, Site site = nullptr,
@@ -127,20 +134,21 @@ public:
   /// Returns all calls of a function.
   ArrayRef<func::CallOp> getCalls(func::FuncOp function) const;
 
-  /// Returns true if a value has partial sums (or maxima, minima) over `axis`.
-  bool isUnreduced(Value value, StringRef axis) const;
+  /// Returns true if a value has partial sums (or maxima, minima) over any atom of the view.
+  bool isUnreduced(Value value, StringRef view) const;
 
   /// Returns the parameter op of `value`; for an argument of a layer, the parameter ops of all
   /// calls.
   SmallVector<Operation *> getParameters(Value value) const;
 
-  /// Records the communication of ops that reduce over or permute `cls`, which `axis` splits, as
-  /// expected.
-  void expectCommunication(int cls, StringRef axis, const std::string &what,
-                           TacticRecord &record) const;
-  /// Records the communication of `op`, which permutes elements of a dimension split over `axis`,
+  /// Records the communication of ops that reduce over or permute `cls`, which `axes` split, as
+  /// expected. `what`, `by`: names of the class and of the axes, for reports.
+  void expectCommunication(int cls, ArrayRef<StringAttr> axes, const std::string &what,
+                           StringRef by, TacticRecord &record) const;
+  /// Records the communication of `op`, which permutes elements of a dimension split over `axes`,
   /// as expected.
-  void expectPermutation(Operation *op, StringRef axis, TacticRecord &record) const;
+  void expectPermutation(Operation *op, ArrayRef<StringAttr> axes, StringRef by,
+                         TacticRecord &record) const;
   /// Records all communication at operands and results of `op` as expected.
   void expectOp(Operation *op, const std::string &why, TacticRecord &record) const;
 
@@ -162,6 +170,8 @@ public:
   /// Describes a class for reports: its size ("5 heads", "160"), and the matmuls, lookups and
   /// attention ops that contain it.
   std::string describe(int cls) const;
+  /// Describes a class that may have no unit, such as "8 heads" or "96 of 'fc1'".
+  std::string describeParts(int cls) const;
   std::string describeSites(int cls) const;
 
 private:

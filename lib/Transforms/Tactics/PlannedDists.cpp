@@ -29,7 +29,7 @@ SmallVector<DimAttr> PlannedDists::getSplits(Operation *op, AxesOf axesOf) const
       factors.push_back(FactorAttr::get(context, ::tpc::SymExpr(1)));
     SmallVector<StringAttr> product;
     if (token != plan.tokenFactor.end() && token->second == factor)
-      product.push_back(StringAttr::get(context, "tp"));
+      product = plan.tokenAxes;
     splits.push_back(DimAttr::get(context, factors, product));
   }
   return splits;
@@ -112,9 +112,8 @@ DistAttr PlannedDists::getStored(Value value) const {
     return {};
   MLIRContext *context = op->getContext();
   ArrayRef<Plan::StoredSplit> storedSplits = stored->second;
-  auto isStored = [&](StringRef axis) {
-    return llvm::any_of(storedSplits,
-                        [&](const Plan::StoredSplit &h) { return h.axis.getValue() == axis; });
+  auto isStored = [&](StringAttr axis) {
+    return llvm::any_of(storedSplits, [&](const Plan::StoredSplit &h) { return h.axis == axis; });
   };
   const ShardingRule &rule = plan.classes.getRule(op);
   auto token = plan.tokenFactor.find(op);
@@ -125,16 +124,16 @@ DistAttr PlannedDists::getStored(Value value) const {
       // Keeps the remaining axes over which the op itself splits this class.
       constexpr int none = std::numeric_limits<int>::max();
       SmallVector<StringAttr> axes = plan.getAxes(cls, Plan::getSite(op), none);
-      llvm::erase_if(axes, [&](StringAttr axis) { return isStored(axis.getValue()); });
+      llvm::erase_if(axes, isStored);
       for (const Plan::StoredSplit &split : storedSplits)
         if (split.dim == d && split.cls == cls)
           axes.push_back(split.axis);
       factors.push_back(FactorAttr::get(context, plan.classes.getSize(cls), axes));
     }
     SmallVector<StringAttr> product;
-    if (token != plan.tokenFactor.end() && !isStored("tp") &&
+    if (token != plan.tokenFactor.end() && llvm::none_of(plan.tokenAxes, isStored) &&
         llvm::is_contained(rule.results[0][d], int(token->second)))
-      product.push_back(StringAttr::get(context, "tp"));
+      product = plan.tokenAxes;
     dims.push_back(factors.empty() ? DimAttr::get(context, size)
                                    : DimAttr::get(context, factors, product));
   }
@@ -160,13 +159,13 @@ DistAttr PlannedDists::getArrival(Value value, DistAttr produced) const {
   for (StringAttr axis : produced.getPartialAxes())
     for (unsigned d = 0; d < produced.getDims().size() && !arrival.usesAxis(axis); ++d) {
       FactorClasses::Classes list = plan.classes.getClasses(value, d);
-      if (!plan.hasAxis(list, axis.getValue()) || !produced.getDims()[d].getAxes().empty())
+      if (!plan.hasAxis(list, axis) || !produced.getDims()[d].getAxes().empty())
         continue;
       auto parts = splitByClasses(arrival.getDims()[d], list);
       if (!parts)
         continue;
       for (auto [part, cls] : llvm::zip(*parts, list)) {
-        if (!plan.hasAxis({cls}, axis.getValue()))
+        if (!plan.hasAxis({cls}, axis))
           continue;
         SmallVector<StringAttr> axes = part.getAllAxes();
         axes.push_back(axis);

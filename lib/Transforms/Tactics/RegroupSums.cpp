@@ -52,7 +52,7 @@ bool mlir::tpc::regroupSums(const Plan &plan) {
       // New adds are not in the plan and need no check, because adds are not reductions. With two
       // tp dimensions, only reductions over columns are unreduced over tpy.
       bool first = !value.getDefiningOp<AddOp>() &&
-                   (plan.isUnreduced(value, "tp") || plan.isUnreduced(value, "tpy")) &&
+                   plan.isUnreduced(value, plan.spec.isTensor2D() ? "tpy" : "tp") &&
                    value.hasOneUse() && value.getType() == root.getType();
       (first ? partial : rest).push_back(value);
     }

@@ -388,7 +388,7 @@ void RowsTactic::record() {
     for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor)
       for (StringRef axis : {kX, kY})
         if (plan.hasAxis(plan.getPermuted(op, factor), axis, Plan::getSite(op)))
-          plan.expectPermutation(op, axis, result);
+          plan.expectPermutation(op, plan.getAtoms(axis), axis, result);
     if (inMatmuls.contains(op))
       for (Value operand : op->getOperands())
         if (plan.getParameters(operand).empty())

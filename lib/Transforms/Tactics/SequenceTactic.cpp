@@ -167,8 +167,7 @@ std::optional<unsigned> SequenceTactic::getTokenDim(Value value) {
 double SequenceTactic::getBytes(Value value) { return estimateBytes(value, symbols); }
 
 double SequenceTactic::getGatherSeconds(Value value) {
-  auto tp = StringAttr::get(plan.module.getContext(), "tp");
-  return links.getSeconds(::tpc::Transfer::AllGather, tp, getBytes(value));
+  return links.getSeconds(::tpc::Transfer::AllGather, plan.tokenAxes, getBytes(value));
 }
 
 Value SequenceTactic::getReturned(OpResult result) {
@@ -406,6 +405,7 @@ LogicalResult SequenceTactic::run() {
   int64_t parts = plan.spec.grid.size(::tpc::Axis::TP);
   if (!plan.spec.sequenceParallel || parts == 1)
     return success();
+  plan.tokenAxes = plan.getAtoms("tp");
   findTokens();
   for (Operation *op : plan.getOps())
     if (auto factor = getTokenFactor(op))
@@ -441,14 +441,12 @@ LogicalResult SequenceTactic::run() {
         " between row-parallel and column-parallel matmuls: " + std::to_string(count) + " ops");
   }
   auto expectReshards = [&](Value value) {
-    record.expected.push_back({value,
-                               nullptr,
-                               {StringAttr::get(plan.module.getContext(), "tp")},
-                               "matmuls that tp splits need all tokens"});
+    record.expected.push_back(
+        {value, nullptr, plan.tokenAxes, "matmuls that tp splits need all tokens"});
   };
   for (auto [op, factor] : plan.tokenFactor) {
     if (!plan.getPermuted(op, factor).empty())
-      plan.expectPermutation(op, "tp", record);
+      plan.expectPermutation(op, plan.tokenAxes, "tp", record);
     llvm::for_each(op->getResults(), expectReshards);
   }
   for (auto [argument, dim] : plan.tokenArguments)

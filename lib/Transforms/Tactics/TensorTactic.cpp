@@ -25,6 +25,7 @@
 
 #include "Plan.h"
 
+#include "tpc/Analysis/LinkModel.h"
 #include "tpc/Analysis/Nominal.h"
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
@@ -38,9 +39,11 @@ using namespace mlir::tpc;
 namespace {
 
 struct Candidate {
-  int cls = -1;
-  double saved = 0; // bytes of weights that the worst-case rank saves
-  double sent = 0;  // bytes that a rank sends in a step of 128 tokens
+  int cls;
+  SmallVector<StringAttr> axes; // atoms of tp that are free in all ops of the class
+  int64_t parts;                // ranks of a group over these axes
+  double saved = 0;             // bytes of weights that the worst-case rank saves
+  double sent = 0;              // bytes that a rank sends in a step of 128 tokens
   /// Reduction over this class whose communication grows faster than the number of tokens; null if
   /// none.
   Operation *excessive = nullptr;
@@ -50,6 +53,8 @@ struct Candidate {
   SmallVector<unsigned> conflicts;
   unsigned matrices = 0;
 
+  Candidate(int cls, ArrayRef<StringAttr> axes, int64_t parts)
+      : cls(cls), axes(axes), parts(parts) {}
   double getScore() const {
     constexpr double costOfWeights = 64;
     return excessive ? -1 : costOfWeights * saved - sent;
@@ -63,7 +68,7 @@ public:
         parts(plan.spec.isTensor2D() ? plan.spec.tensorY : plan.spec.grid.size(::tpc::Axis::TP)),
         spelling(plan.spec.isTensor2D() ? "tp" + std::to_string(plan.spec.tensorX) + "x"
                                         : std::string("tp")),
-        symbols(getNominalSymbols(plan.module)) {}
+        symbols(getNominalSymbols(plan.module)), links(plan.module) {}
   LogicalResult run(bool vocabulary);
 
 private:
@@ -75,7 +80,6 @@ private:
   void addMatrix(Operation *op, unsigned operand, std::optional<unsigned> only = std::nullopt);
   std::vector<unsigned> choose(ArrayRef<unsigned> component) const;
   LogicalResult explainFailure();
-  std::string describeParts(const Candidate &candidate) const;
   std::string describeExcess(const Candidate &candidate) const;
   LogicalResult checkRanks(ArrayRef<unsigned> chosen);
   void warnOfExcess(ArrayRef<unsigned> chosen);
@@ -87,6 +91,7 @@ private:
   int64_t parts;
   std::string spelling; // text of the spec before `parts`: "tp" or "tp2x"
   Symbols symbols;
+  LinkModel links;
   std::vector<Candidate> candidates;
   DenseMap<int, unsigned> index;
   SmallVector<int> unsplittable; // classes of matrices that cannot be split
@@ -117,17 +122,18 @@ void TensorTactic::addMatrix(Operation *op, unsigned operand, std::optional<unsi
     return;
   for (unsigned dim = only.value_or(0), end = only ? dim + 1 : rankOf(value); dim < end; ++dim)
     for (int cls : plan.classes.getClasses(value, dim)) {
-      if (plan.isNormWidth(cls) || !plan.canSplit(cls, axis)) {
+      SmallVector<StringAttr> free = plan.getFreeAtoms(cls, axis);
+      if (plan.isNormWidth(cls) || free.empty()) {
         unsplittable.push_back(cls);
         continue;
       }
       auto [it, inserted] = index.try_emplace(cls, candidates.size());
       if (inserted)
-        candidates.emplace_back().cls = cls;
+        candidates.emplace_back(cls, free, links.getGroupSize(free));
       Candidate &candidate = candidates[it->second];
       // Assume at least two shards, so that tp4x1 and tp4x2 have the same result.
-      candidate.saved +=
-          bytes * getSavedShare(plan.classes.getSize(cls), std::max<int64_t>(parts, 2), symbols);
+      candidate.saved += bytes * getSavedShare(plan.classes.getSize(cls),
+                                               std::max<int64_t>(candidate.parts, 2), symbols);
       candidate.table |= isRowLookup(op);
       ++candidate.matrices;
     }
@@ -316,7 +322,7 @@ LogicalResult TensorTactic::explainFailure() {
       diag.attachNote(candidate.excessive->getLoc()) << describeExcess(candidate);
     else
       diag.attachNote(plan.module.getLoc())
-          << describeParts(candidate) << " in parts would send " << int64_t(candidate.sent)
+          << plan.describeParts(candidate.cls) << " in parts would send " << int64_t(candidate.sent)
           << " bytes in a step of 128 tokens for " << int64_t(candidate.saved)
           << " bytes of weights; an annotation can request it";
   for (int cls : unsplittable)
@@ -354,17 +360,6 @@ std::vector<unsigned> TensorTactic::chooseAll(std::optional<unsigned> without) c
   return chosen;
 }
 
-/// Describes a class, such as "8 heads" or "96 of 'fc1'".
-std::string TensorTactic::describeParts(const Candidate &candidate) const {
-  std::string text = plan.describe(candidate.cls);
-  if (StringRef(text).contains(' '))
-    return text;
-  for (ClassUse use : plan.getUses(candidate.cls))
-    if (isa<MatmulOp, EmbeddingOp>(use.op))
-      return text + " of '" + getSourceName(use.op->getLoc()) + "'";
-  return text;
-}
-
 /// Checks that each rank has a non-empty shard of each class. A class with fewer elements than
 /// ranks causes a warning, or an error if all classes are too small. The message names the maximum
 /// number of ranks without empty shards.
@@ -376,10 +371,10 @@ LogicalResult TensorTactic::checkRanks(ArrayRef<unsigned> chosen) {
   for (unsigned i : chosen) {
     int64_t size = evaluateOr1(plan.classes.getSize(candidates[i].cls), symbols);
     minSize = std::min(minSize, size);
-    std::string what = describeParts(candidates[i]);
+    std::string what = plan.describeParts(candidates[i].cls);
     all.push_back(what);
-    if (size < parts)
-      few.push_back(std::to_string(parts - size) + " have none of " + what);
+    if (int64_t ranks = candidates[i].parts; size < ranks)
+      few.push_back(std::to_string(ranks - size) + " have none of " + what);
   }
   if (parts > maxSize)
     return emitError(plan.module.getLoc())
@@ -410,7 +405,7 @@ void TensorTactic::warnOfExcess(ArrayRef<unsigned> chosen) {
         llvm::none_of(candidate.conflicts,
                       [&](unsigned other) { return llvm::is_contained(chosen, other); }))
       plan.warnings.push_back(
-          spelling + std::to_string(parts) + ": " + describeParts(candidate) +
+          spelling + std::to_string(parts) + ": " + plan.describeParts(candidate.cls) +
           " is not split, and its matrices are whole on every rank: " + describeExcess(candidate));
 }
 
@@ -435,14 +430,15 @@ void TensorTactic::warnOfSums(ArrayRef<unsigned> chosen) {
     std::vector<unsigned> instead = chooseAll(i);
     for (unsigned other : instead)
       if (!llvm::is_contained(chosen, other))
-        others += (others.empty() ? ", " : " and ") + describeParts(candidates[other]) + " instead";
+        others += (others.empty() ? ", " : " and ") + plan.describeParts(candidates[other].cls) +
+                  " instead";
     double saved = 0, savedInstead = 0;
     int64_t sums = count(chosen, saved), fewer = count(instead, savedInstead);
     plan.warnings.push_back(
         spelling + std::to_string(parts) + ": the matmuls " + sites +
-        " are each summed over the ranks where " + describeParts(candidate) + " is split (" +
-        std::to_string(sums) + " sums in a step); if annotations keep it whole" + others + ", " +
-        std::to_string(fewer) + " are left, and the worst-case rank stores " +
+        " are each summed over the ranks where " + plan.describeParts(candidate.cls) +
+        " is split (" + std::to_string(sums) + " sums in a step); if annotations keep it whole" +
+        others + ", " + std::to_string(fewer) + " are left, and the worst-case rank stores " +
         std::to_string(int64_t(std::max(0.0, saved - savedInstead))) + " more bytes of weights");
   }
 }
@@ -473,18 +469,21 @@ LogicalResult TensorTactic::run(bool vocabulary) {
       plan.vocabulary.insert(cls);
     if (parts == 1)
       continue;
-    plan.addAxis(cls, axis);
+    // Experts that ep splits over a part of tp leave the rest of tp, which is etp.
+    int64_t ranks = candidates[i].parts;
+    StringRef over = ranks < parts ? "etp" : axis;
+    llvm::append_range(plan.axes[cls], candidates[i].axes);
     std::string what = plan.describe(cls), repeated, idle;
     for (ClassUse use : plan.getUses(cls))
       if (auto text = use.op->getAttrOfType<StringAttr>(kRepeatedHeadsAttr))
         repeated = " (" + text.str() + ")";
-    if (auto count = plan.classes.getSize(cls).asConstant(); count && *count < parts)
-      idle = " (" + std::to_string(parts - *count) + " without any)";
-    record.splits.push_back(what + repeated + " over " + axis.str() + " " + std::to_string(parts) +
+    if (auto count = plan.classes.getSize(cls).asConstant(); count && *count < ranks)
+      idle = " (" + std::to_string(ranks - *count) + " without any)";
+    record.splits.push_back(what + repeated + " over " + over.str() + " " + std::to_string(ranks) +
                             idle + ": " + plan.describeSites(cls));
     // With two dimensions, the rows tactic expects the communication and records unsplit matmuls.
     if (!plan.spec.isTensor2D())
-      plan.expectCommunication(cls, axis, what, record);
+      plan.expectCommunication(cls, candidates[i].axes, what, over, record);
   }
   if (!vocabulary && !plan.spec.isTensor2D())
     recordWhole(chosen, record);

@@ -4,7 +4,7 @@
 
 #include "../Interpret/InterpretOps.h"
 
-#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/MeshViews.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Matchers.h"
@@ -30,9 +30,9 @@ static GridAttr makeSampleGrid(ModuleOp program, int64_t largest) {
     return GridAttr::get(context, {}, {}, 1);
   SmallVector<int64_t> sizes;
   for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes()))
-    sizes.push_back(axis.getValue() == "pp"   ? (staged ? size : 1)
-                    : axis.getValue() == "dp" ? std::min<int64_t>(size, 2)
-                                              : std::min(size, largest));
+    sizes.push_back(axis.getValue() == "pp"                  ? (staged ? size : 1)
+                    : ::tpc::isInView(axis.getValue(), "dp") ? std::min<int64_t>(size, 2)
+                                                             : std::min(size, largest));
   return GridAttr::get(context, grid.getOrder(), sizes,
                        std::min<int64_t>(grid.getMicroBatches(), 2));
 }

@@ -256,9 +256,11 @@ static int64_t getLongSize(ModuleOp lowered, GridAttr grid, const SizeReduction 
     }
     longest = std::max(longest, op.getExpr().evaluate(values).value_or(0));
   });
-  int64_t parts = 1;
-  for (StringRef axis : {"tp", "cp", "ep", "dp", "mb"})
-    parts *= grid ? grid.getAxisSize(axis) : 1;
+  int64_t parts = grid ? grid.getMicroBatches() : 1;
+  // Tokens are not split over pp, nor over two dimensions of tp.
+  if (grid)
+    for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes()))
+      parts *= axis == "pp" || axis == "tpx" || axis == "tpy" ? 1 : size;
   constexpr int64_t limit = 1000; // bounds the time of a run
   return std::min((longest + 1) * parts, limit);
 }

@@ -29,6 +29,9 @@ CASES = [
     ("pp2,ep2,dp2", Experts(form="mixtral")),
     ("tp2,ep2,dp4", Experts(form="gpt_oss", bias=True)),  # two groups of replicas
     ("ep2,dp4,order=tp-ep-dp-pp", Experts(form="mixtral", selected=4)),
+    # Experts over some of the ranks of tp, the inner width over the others.
+    ("tp4,ep2,etp2,dp2", Experts(experts=5, **OSS)),
+    ("tp4,ep4,etp2,dp2,sp", Experts(form="gpt_oss", bias=True)),
 ]
 
 
@@ -136,10 +139,10 @@ def test_work_is_that_of_selected_experts(tpcc, tmp_path):
 
 
 REFUSED = [
-    ("ep4,dp6", Experts(), ["'ep4,dp6'", "the replicas of dp6", "with ep6"]),
+    ("ep4,dp6", Experts(), ["'ep4,dp6'", "the replicas of dp6", "dp6,ep3"]),
     ("tp2,ep2,dp2", None, ["ep2: the model has no mixture of experts"]),
     ("ep2,dp2,mb2", Experts(), ["ep over the replicas of dp2 with mb2", "remove mb or dp"]),
-    ("tp4,ep2,etp2", Experts(), ["etp2 with tp4 is not supported"]),
+    ("tp4,ep2,etp3", Experts(), ["etp3 does not divide tp4", "fits is tp4,ep2"]),
     ("ep2", None, ["ep2: the model has no mixture of experts"]),
     ("tp1", Experts(moe=(("use_sparse_mixer", 1),)), ["MoE", "use_sparse_mixer = 1"]),
     ("tp1", Experts(activation="swiglu"), ["MoE", "swiglu_fusion = 0"]),

@@ -32,6 +32,7 @@ def test_generates(tpcc, tmp_path, grid, spec):
 FILES = [
     ("mixtral", "tp2,ep2"),
     ("gpt_oss", "ep2,dp2"),
+    ("gpt_oss", "tp4,ep2,etp2"),
     pytest.param("deepseek_v3", "ep4", marks=pytest.mark.long),
     pytest.param("qwen2_moe", "tp2", marks=pytest.mark.long),
     pytest.param("phimoe", "ep2,dp2", marks=pytest.mark.long),
@@ -41,6 +42,7 @@ FILES = [
 GRIDS = [
     *("tp1", "tp2", "ep2", "ep4", "tp2,ep2", "tp2,ep4,etp1", "ep4,dp4", "ep2,dp4", "tp2,ep2,dp4"),
     *("tp2,ep2,order=tp-ep-dp-pp", "ep2,dp4,pp2,order=tp-ep-dp-pp"),
+    *("tp4,ep2,etp2", "tp4,ep2,etp2,dp2", "tp2,ep4,etp1,dp2"),
 ]
 FILES += [
     pytest.param(path.stem, grid, marks=pytest.mark.long)

@@ -92,41 +92,91 @@ TEST(ShardSpec, ChunksOfRanks) {
   EXPECT_NE(error.find("write pp2,vpp2, or remove vpp2"), std::string::npos) << error;
 }
 
-// For partitioning, ranks of experts have the same tokens, or are the replicas.
+// For partitioning, the atoms of both grids are the axes. Without dp, experts add the axis ep.
 TEST(ShardSpec, ExpertsOfRanks) {
   struct Case {
-    std::string_view text;
-    int64_t world, dense, ep, etp; // dense: ranks of the dense grid's axis ep
+    std::string_view text, axes; // axes of more than one rank, by ascending stride
+    int64_t ep, etp;
   };
   for (const Case &c :
-       {Case{"ep4", 4, 4, 4, 1}, Case{"tp2,ep2", 4, 2, 2, 2}, Case{"tp2,ep2,etp1", 2, 1, 2, 1},
-        Case{"tp2,ep4,etp1", 4, 2, 4, 1}, Case{"pp2,ep2,mb2", 4, 2, 2, 1},
-        Case{"tp2,ep2,etp1,dp2", 4, 1, 2, 1}, Case{"ep2,pp2,order=tp-ep-pp", 4, 2, 2, 1},
-        Case{"tp2,ep4,dp4", 8, 1, 4, 2}, Case{"tp2,dp2,ep4,etp1", 4, 1, 4, 1},
-        Case{"tp2,ep2,dp4", 8, 2, 2, 2}, Case{"tp2,dp4,ep4,etp1", 8, 2, 4, 1},
-        Case{"ep2,dp4,pp2,order=tp-ep-dp-pp", 8, 2, 2, 1}}) {
+       {Case{"ep4", "ep4", 4, 1}, Case{"tp2,ep2", "tp2 ep2", 2, 2},
+        Case{"tp2,ep2,etp1", "tp_ep2", 2, 1}, Case{"tp2,ep4,etp1", "tp_ep2 ep2", 4, 1},
+        Case{"pp2,ep2,mb2", "ep2 pp2", 2, 1}, Case{"tp2,ep2,etp1,dp2", "tp_ep2 dp2", 2, 1},
+        Case{"ep2,pp2,order=tp-ep-pp", "ep2 pp2", 2, 1}, Case{"tp2,ep4,dp4", "tp2 dp_ep4", 4, 2},
+        Case{"tp2,dp2,ep4,etp1", "tp_ep2 dp_ep2", 4, 1},
+        Case{"tp2,ep2,dp4", "tp2 dp_ep2 dp_edp2", 2, 2},
+        Case{"tp2,dp4,ep4,etp1", "tp_ep2 dp_ep2 dp_edp2", 4, 1},
+        Case{"ep2,dp4,pp2,order=tp-ep-dp-pp", "dp_ep2 dp_edp2 pp2", 2, 1},
+        Case{"ep2,dp4,order=tp-dp-ep-pp", "dp_edp2 dp_ep2", 2, 1},
+        Case{"tp4,ep2,etp2", "tp_etp2 tp_ep2", 2, 2},
+        Case{"tp4,ep2,etp2,dp2", "tp_etp2 tp_ep2 dp2", 2, 2},
+        Case{"tp4,ep4,etp2,dp2", "tp_etp2 tp_ep2 dp_ep2", 4, 2},
+        Case{"tp4,ep4,etp2,dp4", "tp_etp2 tp_ep2 dp_ep2 dp_edp2", 4, 2},
+        Case{"tp6,ep4,etp3", "tp_etp3 tp_ep2 ep2", 4, 3}}) {
     ShardSpec spec = parse(c.text);
-    EXPECT_EQ(spec.grid.worldSize(), c.world) << c.text;
-    EXPECT_EQ(spec.grid.size(Axis::EP), c.dense) << c.text;
+    std::string axes;
+    for (const MeshAtom &atom : spec.axes())
+      if (atom.size > 1)
+        axes += (axes.empty() ? "" : " ") + atom.name + std::to_string(atom.size);
+    EXPECT_EQ(axes, c.axes) << c.text;
     EXPECT_EQ(spec.experts.size(Axis::EP), c.ep) << c.text;
     EXPECT_EQ(spec.experts.size(Axis::TP), c.etp) << c.text;
-    EXPECT_EQ(spec.splitsExpertsOverReplicas(),
-              c.text == "tp2,ep4,dp4" || c.text == "tp2,dp2,ep4,etp1");
-    EXPECT_EQ(spec.groupsReplicas, c.text.find("dp4") != std::string_view::npos && c.dense > 1);
     EXPECT_EQ(parse(spec.str()).grid, spec.grid) << c.text;
     EXPECT_EQ(parse(spec.str()).experts, spec.experts) << c.text;
   }
-  for (auto [text, cause] : {std::pair("tp4,ep2,etp2", "etp2 with tp4 is not supported"),
-                             std::pair("tp2,etp1", "ep1 with etp1 is not a multiple of tp2"),
-                             std::pair("etp2", "etp2 with tp1 is not supported"),
-                             std::pair("ep4,dp6", "the replicas of dp6 cannot form groups of 4"),
-                             std::pair("ep4,dp2", "the replicas of dp2 cannot form groups of 4"),
-                             std::pair("ep2,dp2,mb2", "with mb2 is not supported"),
-                             std::pair("tp2x2,ep2", "two-dimensional tp"),
-                             std::pair("tp2,dp2,ep2,etp1,order=tp-dp-ep-pp", "in this order")}) {
+  for (auto [text, cause] :
+       {std::pair("tp4,ep2,etp3",
+                  "etp3 does not divide tp4, and the ranks that split an expert are "
+                  "ranks of tp; the nearest that fits is tp4,ep2"),
+        std::pair("tp2,etp1", "ep1 is not a multiple of tp/etp = 2, so that ranks of tp would have "
+                              "the same experts; the nearest that fits is tp2,ep2,etp1"),
+        std::pair("etp2", "etp2 does not divide tp1"),
+        std::pair("ep4,dp6", "the replicas of dp6 cannot form groups of 4"),
+        std::pair("ep4,dp6", "the nearest that fits is dp6,ep3"),
+        std::pair("ep4,dp2", "the nearest that fits is dp2,ep2"),
+        std::pair("ep2,dp2,mb2", "with mb2 is not supported; remove mb or dp"),
+        std::pair("tp2x2,ep2", "two-dimensional tp"),
+        std::pair("tp2,dp2,ep2,etp1,order=tp-dp-ep-pp", "in this order")}) {
     std::string error = errorOf(text);
     EXPECT_NE(error.find(cause), std::string::npos) << error;
   }
+}
+
+// The groups over the atoms of a view are those of the axis in its grid.
+TEST(ShardSpec, GroupsOfViews) {
+  int accepted = 0;
+  for (int64_t tp : {1, 2, 4, 6})
+    for (int64_t etp = 1; etp <= tp; ++etp)
+      for (int64_t ep : {1, 2, 3, 4, 8})
+        for (int64_t dp : {1, 2, 4, 6})
+          for (std::string_view order :
+               {"tp-cp-ep-dp-pp", "tp-ep-dp-pp", "tp-dp-ep-pp", "dp-tp-pp", "pp-tp-ep-dp",
+                "ep-tp-dp-pp", "tp-pp-ep-dp", "tp-dp-pp-ep"}) {
+            std::string error, text = "tp" + std::to_string(tp) + ",pp2,ep" + std::to_string(ep) +
+                                      ",etp" + std::to_string(etp) + ",dp" + std::to_string(dp) +
+                                      ",order=" + std::string(order);
+            std::optional<ShardSpec> spec = ShardSpec::parse(text, error);
+            if (!spec)
+              continue;
+            ++accepted;
+            auto check = [&](std::string_view view, const Grid &grid, Axis axis) {
+              std::vector<int64_t> sizes;
+              std::vector<bool> chosen;
+              for (const MeshAtom &atom : spec->axes()) {
+                sizes.push_back(atom.size);
+                chosen.push_back(isInView(atom.name, view));
+              }
+              EXPECT_EQ(orthogonalGroups(sizes, chosen), grid.groups({axis})) << text << view;
+            };
+            check("tp", spec->grid, Axis::TP);
+            check("dp", spec->grid, Axis::DP);
+            check("pp", spec->grid, Axis::PP);
+            check("pp", spec->experts, Axis::PP);
+            check("etp", spec->experts, Axis::TP);
+            check("ep", spec->experts, Axis::EP);
+            check("edp", spec->experts, Axis::DP);
+          }
+  EXPECT_GT(accepted, 300);
 }
 
 static ShardSpec parseGroups(std::string_view text) {
