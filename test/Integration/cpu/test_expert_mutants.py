@@ -16,7 +16,7 @@ PROGRAMS = {
         kv_heads=2, rotary=8,
     ),
 }
-GRIDS = ["tp2", "ep2", "tp2,ep2", "tp2,ep2,etp1"]
+GRIDS = ["tp2", "ep2", "tp2,ep2", "tp2,ep2,etp1", "tp4,ep2,etp2"]
 SHAPE = "batch_size=2,sequence_length=3,past_sequence_length=2"
 
 

@@ -12,7 +12,7 @@ SWIGLU = (("activation_alpha", 1.702), ("activation_beta", 1.0), ("swiglu_limit"
 OSS = dict(activation="swiglu", fused=1, bias=True, moe=SWIGLU)
 SMALL = dict(layers=1, hidden=32, heads=2, kv_heads=2, size=16, rotary=16)
 MODELS = [
-    ("tp2,ep2", Experts(form="gpt_oss", bias=True, **SMALL)),
+    ("tp4,ep2,etp2", Experts(form="gpt_oss", bias=True, **SMALL)),
     ("ep4,dp4", Experts(experts=3, **OSS, **SMALL)),
 ]
 

@@ -3,6 +3,9 @@
 // RUN: tpc-opt %t/model.mlir --tpc-apply-annotations=file=%t/good.txt --tpc-materialize-annotations --cse --tpc-attach-annotations | FileCheck %t/model.mlir --check-prefix=PLACED
 // RUN: tpc-opt %t/model.mlir "--tpc-apply-annotations=file=%t/good.txt shard=tp2,dp1,manual" -o /dev/null 2>&1 | FileCheck %s --check-prefix=ONE
 // ONE: good.txt:3:26: remark: axis 'dp' has one rank, so it splits nothing
+// An axis of several atoms is the list of them.
+// RUN: tpc-opt %t/model.mlir "--tpc-apply-annotations=file=%t/good.txt shard=tp4,etp2,ep4,dp4" | FileCheck %s --check-prefix=ATOMS
+// ATOMS: tpc.weight @layer.0.fc1 {{.*}}#tpc.dim<160{tp_ep, tp_etp, dp_edp, dp_ep}>
 
 //--- good.txt
 # Comments, spaces and blank lines are ignored.

@@ -116,6 +116,14 @@ TEST_F(ReadProgram, PrintsTheGridAsAShardSpec) {
   EXPECT_EQ(specOf("#tpc.grid<tpx = 2, tpy = 4, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1>"), "tp2x4");
   EXPECT_EQ(specOf("#tpc.grid<tp = 8, cp = 1, ep = 1, dp = 2, pp = 1, mb = 1, gpus_per_node = 8>"),
             "tp8,dp2,gpus-per-node=8");
+  // Experts: each axis is a part of a dense axis and of an axis of experts.
+  EXPECT_EQ(specOf("#tpc.grid<tp_etp = 2, tp_ep = 2, cp = 1, dp_ep = 2, dp_edp = 2, pp = 1, "
+                   "mb = 1>"),
+            "tp4,dp4,ep4,etp2");
+  EXPECT_EQ(specOf("#tpc.grid<tp = 2, cp = 1, ep = 4, dp = 1, pp = 1, mb = 1>"), "tp2,ep4");
+  EXPECT_EQ(specOf("#tpc.grid<tp_ep = 2, cp = 1, dp = 3, pp = 1, mb = 1>"), "tp2,dp3,ep2,etp1");
+  EXPECT_EQ(specOf("#tpc.grid<tp_edp = 2, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1>"), "nothing");
+  EXPECT_EQ(specOf("#tpc.grid<tp_etp = 2, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1>"), "nothing");
   // There is no flag for an axis of another name.
   EXPECT_EQ(specOf("#tpc.grid<rows = 2, mb = 1>"), "nothing");
 }
