@@ -23,10 +23,7 @@ def Tpc_GridAttr : Tpc_Attr<"Grid", "grid"> {
   let summary = "Process grid: named axes, their sizes and their order";
   let description = [{
     `#tpc.grid<tp = 2, cp = 1, ep = 1, dp = 1, pp = 2, mb = 4>`
-    The leftmost axis has the smallest stride, as in Megatron-Core's `RankGenerator`. With experts,
-    the axes are the common refinement of the dense grid (tp, cp, dp, pp) and the grid of experts
-    (etp, ep, edp, pp): `tp_etp = 2, tp_ep = 2, dp_ep = 2, dp_edp = 2` for `tp4,dp4,ep4,etp2`. An
-    axis of either grid is a list of them, such as tp_ep and dp_ep for ep. `mb` is not an
+    The leftmost axis has the smallest stride, as in Megatron-Core's `RankGenerator`. `mb` is not an
     axis of ranks: its coordinate is the micro-batch index. With `gpus_per_node = 8` at the end,
     ranks 0 to 7 share a node, 8 to 15 the next, and so on; without it all ranks share one node.
     With `vpp = 2`, each rank of pp has two chunks of the model.
