@@ -109,10 +109,6 @@ REASONS["whisper-decoder", "f32", "generate"] = (
     "the number of tokens of its source is fixed",
     "dynamic axes",
 )
-REASONS["t5-decoder", "f32", "generate"] = (
-    "the triangle of its mask is not recognized",
-    "does not compute each token",
-)
 
 
 @dataclass(frozen=True)

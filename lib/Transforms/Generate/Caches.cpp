@@ -12,10 +12,10 @@ InFlightDiagnostic mlir::tpc::emitNodeError(Operation *op) {
   return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << ") ";
 }
 
-LogicalResult mlir::tpc::checkCausal(AttentionOp op, const SymExpr &offset) {
+LogicalResult mlir::tpc::checkCausal(AttentionOp op, const SymExpr &offset, bool allowsBias) {
   if (!op.getCausal() && !op.getMask() && !op.getBias())
     return emitNodeError(op) << "is not causal: its keys and values cannot be cached";
-  if (op.getMask() || op.getBias())
+  if (op.getMask() || (op.getBias() && !(allowsBias && op.getCausal())))
     return emitNodeError(op) << "takes a " << (op.getMask() ? "mask" : "bias")
                              << " of queries and keys as a tensor (a prefix mask?): the visible "
                                 "past of a step is unknown";

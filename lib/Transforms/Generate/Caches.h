@@ -17,7 +17,8 @@ namespace mlir::tpc {
 InFlightDiagnostic emitNodeError(Operation *op);
 
 /// Checks that attention is causal with the offset `offset` and has no mask or bias tensors.
-LogicalResult checkCausal(AttentionOp op, const ::tpc::SymExpr &offset);
+/// `allowsBias`: the caller extends a bias to keys of the past.
+LogicalResult checkCausal(AttentionOp op, const ::tpc::SymExpr &offset, bool allowsBias = false);
 
 /// Returns true for integers of shape [sequences, tokens], where the number of tokens is a symbol.
 bool isTokenIds(Type type);

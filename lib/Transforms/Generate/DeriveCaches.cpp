@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Caches.h"
+#include "KeyExtension.h"
 
 #include "../Model/ExplainAttention.h"
 #include "tpc/Analysis/Index/IndexAnalysis.h"
@@ -125,7 +126,7 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
       return emitNodeError(op) << "attends to " << *name << " tokens, other attention ops to "
                                << tokens;
     attentions.push_back(op);
-    return checkCausal(op, SymExpr(0));
+    return checkCausal(op, SymExpr(0), /*allowsBias=*/true);
   }
 
   LogicalResult visitRule(Operation *op) {
@@ -220,6 +221,15 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
     for (Operation &op : main.front())
       if (failed(visit(&op)))
         return failure();
+    KeyExtension keys(SymExpr::symbol(tokens), SymExpr::symbol(past));
+    for (AttentionOp op : attentions)
+      if (op.getBias()) {
+        FailureOr<Value> bias = keys.extend(op.getBias(), 3);
+        if (failed(bias))
+          return failure();
+        op.getBiasMutable().assign(*bias);
+      }
+    llvm::append_range(positions, keys.getPositions());
     for (Value value : positions)
       movePositions(value);
     for (SliceOp slice : tables)

@@ -132,14 +132,14 @@ struct KeepLastToken : public mlir::tpc::impl::KeepLastTokenBase<KeepLastToken> 
     auto attention = dyn_cast<AttentionOp>(op);
     // All tokens of cross-attention see the same keys (tpc-cache-sources).
     bool isCross = attention && !contains(getSizes(attention.getQ())[1], step.tokens);
-    if (attention && !isCross &&
-        (attention.getMask() || attention.getBias() || !attention.getLengths()))
+    if (attention && !isCross && (attention.getMask() || !attention.getLengths()))
       return emitNodeError(op) << "has queries whose positions do not follow the cache lengths",
              failure();
     IRMapping mapping;
     for (Value operand : op->getOperands()) {
-      // Only the query of attention has new tokens; its keys are those of the cache.
-      FailureOr<Value> last = takeLast(operand, op);
+      // Only the query and the bias of attention have new tokens; its keys are those of the cache.
+      bool isBias = attention && operand == attention.getBias() && hasTokens(operand);
+      FailureOr<Value> last = isBias ? lookUp(operand, op) : takeLast(operand, op);
       if (failed(last))
         return failure();
       mapping.map(operand, *last);

@@ -41,6 +41,19 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
     return makeTensorType(cast<RankedTensorType>(type).getElementType(), sizes);
   }
 
+  /// Retypes values that are computed from the positions of past and new tokens, such as a bias of
+  /// attention.
+  void retypePositions(Value value) {
+    if (!isPast(value.getType()))
+      return;
+    value.setType(
+        withCapacity(value.getType(), SymExpr::symbol(step.past) + SymExpr::symbol(step.tokens)));
+    for (Operation *user : value.getUsers())
+      if (!isa<AttentionOp>(user))
+        for (Value result : user->getResults())
+          retypePositions(result);
+  }
+
   /// Retypes values with past and new tokens: keys and values, through view ops and casts, up to
   /// attention.
   LogicalResult retype(Value value) {
@@ -190,6 +203,8 @@ struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<Preallo
     preallocated.counts = makeName("counts");
     Value lengths = addInput(first, preallocated.lengths, batch);
     addInput(first + 1, preallocated.counts, batch);
+    for (auto op : main.getOps<IotaOp>())
+      retypePositions(op.getResult());
     RowPositions positions(main, step, preallocated, lengths);
     if (failed(positions.run()))
       return failure();

@@ -1,6 +1,7 @@
 //===- RowPositions.cpp - Positions per sequence --------------------------===//
 
 #include "RowPositions.h"
+#include "PositionMaxima.h"
 
 #include "../Model/Movement.h"
 #include "tpc/Analysis/Index/IndexAnalysis.h"
@@ -120,6 +121,14 @@ LogicalResult RowPositions::visitSize(SizeOp op) {
 }
 
 LogicalResult RowPositions::visitAttention(AttentionOp op) {
+  if (op.getBias() && perSequence.count(op.getBias())) {
+    SmallVector<SymExpr> sizes = getSizes(op.getBias());
+    sizes[0] = batch;
+    FailureOr<Value> bias = align(op, op.getBias(), sizes);
+    if (failed(bias))
+      return failure();
+    op.getBiasMutable().assign(*bias);
+  }
   if (llvm::any_of(op->getOperands(), [&](Value v) { return perSequence.count(v); }))
     return emitNodeError(op) << "takes queries or keys that are shared by all sequences and depend "
                                 "on the past";
@@ -406,61 +415,6 @@ LogicalResult RowPositions::visit(Operation *op) {
     return visitMoved(op);
   return emitNodeError(op) << "takes a value that depends on the past, which is not supported per "
                               "sequence";
-}
-
-/// Returns the maximum element as an expression of past and new tokens, if every op on the way is
-/// monotonic in positions.
-static std::optional<SymExpr> findLargest(Value v, int depth = 0) {
-  SmallVector<SymExpr> sizes = getSizes(v);
-  IndexAnalysis analysis(sizes);
-  IndexExpr element = analysis.at(v, analysis.getIndices());
-  if (element && element.isInteger())
-    if (auto end = analysis.upperBound(element.getPolynomial()))
-      return end;
-  Operation *op = v.getDefiningOp();
-  if (!op || depth > 16 || isFloatTensor(v) || op->getNumOperands() == 0 ||
-      op->getNumOperands() > 2)
-    return std::nullopt;
-  auto of = [&](int i) { return findLargest(op->getOperand(i), depth + 1); };
-  auto number = [&](int i) -> std::optional<int64_t> {
-    auto splat = getSplat(op->getOperand(i));
-    return splat ? std::optional(static_cast<int64_t>(*splat)) : std::nullopt;
-  };
-  if (op->getNumOperands() == 1)
-    return isa<CastOp, MovementOpInterface>(op) && !isFloatTensor(op->getOperand(0)) ? of(0)
-                                                                                     : std::nullopt;
-  if (auto n = number(1); n && *n > 0) {
-    if (isa<ModOp>(op)) {
-      auto end = of(0);
-      return end && analysis.isNonNegative(*end) ? SymExpr::min(*end, SymExpr(*n - 1))
-                                                 : SymExpr(*n - 1);
-    }
-    if (isa<DivOp>(op))
-      if (auto end = of(0); end && analysis.isNonNegative(*end))
-        return SymExpr::floorDiv(*end, SymExpr(*n));
-  }
-  for (int side : {0, 1}) {
-    auto n = number(side);
-    if (!n)
-      continue;
-    auto end = of(1 - side);
-    if (isa<MinOp>(op))
-      return end ? SymExpr::min(*end, SymExpr(*n)) : SymExpr(*n);
-    if (!end)
-      return std::nullopt;
-    if (isa<MaxOp>(op)) {
-      if (analysis.isAtMost(SymExpr(*n), *end))
-        return end;
-      return analysis.isAtMost(*end, SymExpr(*n)) ? std::optional(SymExpr(*n)) : std::nullopt;
-    }
-    if (isa<AddOp>(op))
-      return *end + SymExpr(*n);
-    if (isa<SubOp>(op) && side == 1)
-      return *end - SymExpr(*n);
-    if (isa<MulOp>(op) && *n > 0)
-      return *end * SymExpr(*n);
-  }
-  return std::nullopt;
 }
 
 /// Records the maxima of ids that are computed from positions, before any rewrite.

@@ -56,6 +56,10 @@ public:
         tensors(builder, loc, this->sizes, analysis) {}
 
   std::optional<AttentionMask> run(ArrayRef<ScoreStep> steps, bool guarded);
+  /// Splits sums of a mask and a bias. Returns nothing if there are none.
+  std::optional<SmallVector<ScoreStep>> splitSums(ArrayRef<ScoreStep> steps);
+  /// Whether `run` found all masks.
+  bool hasMasks() const { return masks; }
 
 private:
   /// Returns true if the condition is false, or requires p <= 0 and q <= 0 where p + q > 0.
@@ -81,6 +85,7 @@ private:
   SmallVector<Case> cases;
   AttentionMask result;
   bool onlyCausal = true; // all masks so far leave a visible key in each row
+  bool masks = false;
 };
 
 } // namespace
@@ -354,15 +359,51 @@ bool MaskAnalyzer::addBias(Value v, double factor) {
 // Combination
 //===----------------------------------------------------------------------===//
 
+/// Returns whether a value depends on an input of the model.
+static bool dependsOnInput(Value v) {
+  SmallVector<Value> open{v};
+  llvm::SmallDenseSet<Value, 32> seen;
+  while (!open.empty()) {
+    Value next = open.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    Operation *op = next.getDefiningOp();
+    if (!op)
+      return true;
+    llvm::append_range(open, op->getOperands());
+  }
+  return false;
+}
+
+std::optional<SmallVector<ScoreStep>> MaskAnalyzer::splitSums(ArrayRef<ScoreStep> steps) {
+  SmallVector<ScoreStep> result;
+  for (const ScoreStep &step : steps) {
+    auto sum = step.kind == ScoreStep::Add ? step.value.getDefiningOp<AddOp>() : AddOp();
+    bool splits = sum && !leaves(analysis.atBroadcast(step.value)) &&
+                  llvm::any_of(sum->getOperands(), [&](Value part) {
+                    return leaves(analysis.atBroadcast(part)).has_value();
+                  });
+    if (!splits) {
+      result.push_back(step);
+      continue;
+    }
+    for (Value part : sum->getOperands())
+      result.push_back({ScoreStep::Add, step.number, part, true});
+  }
+  return result.size() > steps.size() ? std::optional(result) : std::nullopt;
+}
+
 std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool guarded) {
   // Added values that are not constant in every case are biases.
   SmallVector<bool> asBias(steps.size(), false);
-  bool anyBias = false;
+  bool anyBias = false, learned = true;
   for (auto [i, step] : llvm::enumerate(steps))
-    if (step.kind == ScoreStep::Add)
+    if (step.kind == ScoreStep::Add) {
       anyBias |= asBias[i] = !leaves(analysis.atBroadcast(step.value));
+      learned &= !asBias[i] || !dependsOnInput(step.value);
+    }
 
-  bool masks = follow(steps, asBias);
+  masks = follow(steps, asBias);
   if (masks) {
     for (auto [step, bias] : llvm::zip(steps, asBias))
       if (!bias && (step.kind == ScoreStep::Add || step.kind == ScoreStep::Replace ||
@@ -383,7 +424,9 @@ std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool g
     }
     if (!number) // no mask
       infinite = true;
-    if (anyBias) // a bias may be as low as the mask, unless the mask is -inf
+    // A learned bias is part of the score (T5). A bias from an input may be as low as the mask,
+    // unless the mask is -inf.
+    if (anyBias && !(learned && onlyCausal))
       masks &= infinite && (guarded || onlyCausal || !number);
     else if (!onlyCausal && number) {
       if (equal)
@@ -439,5 +482,11 @@ std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool g
 std::optional<AttentionMask> mlir::tpc::analyzeMask(OpBuilder &builder, Location loc,
                                                     ArrayRef<SymExpr> sizes, Type element,
                                                     ArrayRef<ScoreStep> steps, bool guarded) {
+  MaskAnalyzer analyzer(builder, loc, sizes, element);
+  if (auto split = analyzer.splitSums(steps)) {
+    auto result = analyzer.run(*split, guarded);
+    if (result && analyzer.hasMasks())
+      return result;
+  }
   return MaskAnalyzer(builder, loc, sizes, element).run(steps, guarded);
 }

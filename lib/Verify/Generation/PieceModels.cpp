@@ -187,6 +187,30 @@ static FailureOr<PieceRelation> relateTokens(ReshapeOp op, PieceProver &p,
   return p.fail(op) << "splits tokens: no dimension of " << op.getType() << " has whole tokens";
 }
 
+/// In row-major order, both shapes are before x tokens x between x tokens up to the end x after.
+static FailureOr<PieceRelation> relatePairs(ReshapeOp op, PieceProver &p,
+                                            const PieceRelation &operand) {
+  auto layout = [](ArrayRef<SymExpr> sizes, unsigned dim, unsigned other) {
+    return std::array{multiply(sizes.take_front(dim)),
+                      dim == other ? SymExpr(1) : multiply(sizes.slice(dim + 1, other - dim - 1)),
+                      multiply(sizes.drop_front(other + 1))};
+  };
+  SmallVector<SymExpr> from = getSizes(op.getOperand()), to = getSizes(op.getResult());
+  auto wanted = layout(from, operand.dim, operand.other);
+  const SymExpr &tokens = p.getTokens(), &all = p.countTokens(PieceRelation::Appended);
+  for (unsigned dim = 0; dim < to.size(); ++dim)
+    for (unsigned other = dim; other < to.size(); ++other) {
+      bool fits = dim == other ? to[dim] == tokens * all : to[dim] == tokens && to[other] == all;
+      if (!fits || layout(to, dim, other) != wanted)
+        continue;
+      PieceRelation relation = operand;
+      relation.dim = dim;
+      relation.other = other;
+      return relation;
+    }
+  return p.fail(op) << "splits pairs of tokens";
+}
+
 /// If all elements along a dimension are equal, so are all elements along its factors.
 static FailureOr<PieceRelation> relateSame(ReshapeOp op, PieceProver &p,
                                            const PieceRelation &operand) {
@@ -215,6 +239,8 @@ static FailureOr<PieceRelation> relate(ReshapeOp op, PieceProver &p, Relations o
   if (operand.kind == PieceRelation::Cached)
     return p.fail(op) << "uses cache " << operand.cache
                       << " before the step in another way than to append new tokens to it";
+  if (operand.kind == PieceRelation::Pairs)
+    return relatePairs(op, p, operand);
   return operand.hasTokens() ? relateTokens(op, p, operand) : relateSame(op, p, operand);
 }
 
@@ -225,7 +251,9 @@ static FailureOr<PieceRelation> relate(SliceOp op, PieceProver &p, Relations ope
   const PieceRelation &operand = operands[0];
   SymExpr from = getSizes(op.getOperand())[dim], size = getSizes(op.getResult())[dim];
   const SymExpr &start = op.getStart();
-  bool here = operand.kind != PieceRelation::Same && operand.dim == dim;
+  bool here =
+      operand.kind != PieceRelation::Same &&
+      (operand.dim == dim || (operand.kind == PieceRelation::Pairs && operand.other == dim));
   if (!p.dependsOnTokens(size) && !p.dependsOnTokens(from) && !here)
     return p.relateByFormula(op, operands);
   if (operand.kind == PieceRelation::Same && p.dependsOnTokens(from))
@@ -324,10 +352,10 @@ static FailureOr<PieceRelation> relate(AttentionOp op, PieceProver &p, Relations
   if (!op.getCausal())
     return p.fail(op) << "is not causal: its results for earlier tokens would change with each "
                          "new token";
-  if (op.getMask() || op.getBias())
-    return p.fail(op) << "takes a " << (op.getMask() ? "mask" : "bias")
-                      << " of queries and keys as a tensor (a prefix mask?): the visible past of a "
-                         "step is unknown";
+  if (op.getMask())
+    return p.fail(op)
+           << "takes a mask of queries and keys as a tensor (a prefix mask?): the visible "
+              "past of a step is unknown";
   for (auto [relation, value] : llvm::zip(operands, op.getOperands())) {
     if (relation.isShifted() && !p.isLengths(value))
       return p.fail(op) << "takes values that depend on the number of tokens";
@@ -346,6 +374,14 @@ static FailureOr<PieceRelation> relate(AttentionOp op, PieceProver &p, Relations
   if (op.getKeyMask() && !p.isTokens(op.getKeyMask(), operands[next++], 1, PieceRelation::Appended))
     return p.fail(op) << "has a key mask without one element for each token of the past and the "
                          "step";
+  if (op.getBias()) {
+    const PieceRelation &bias = operands[next];
+    bool isPairs = bias.kind == PieceRelation::Pairs && bias.dim == 2 && bias.other == 3;
+    if (!isPairs && bias.kind != PieceRelation::Same)
+      return p.fail(op)
+             << "takes a bias of queries and keys as a tensor (a prefix mask?): its value "
+                "for a token of the step and one of the past is unknown";
+  }
   if (op.getSlopes() && p.dependsOnTokens(op.getSlopes().getType()))
     return p.fail(op) << "has slopes that depend on tokens";
   if (op.getSinks() && p.dependsOnTokens(op.getSinks().getType()))

@@ -144,7 +144,7 @@ FailureOr<PieceRelation> PieceProver::relateByFormula(Operation *op,
       return fail(op) << "has an attribute '" << attribute.getName().getValue()
                       << "' that depends on the number of tokens, " << size.getExpr().str();
   const PieceRelation *layout = nullptr;
-  int letter = Lemma::broadcast;
+  std::map<PieceRelation::Kind, int> letters; // of dimensions with tokens of each kind, or pairs
   for (auto [i, relation, value] : llvm::enumerate(operands, op->getOperands())) {
     if (relation.kind == PieceRelation::Cached)
       return fail(op) << "uses cache " << relation.cache
@@ -160,11 +160,14 @@ FailureOr<PieceRelation> PieceProver::relateByFormula(Operation *op,
                         << "): its results for earlier tokens would change with each new token";
       if (!relation.hasTokens())
         continue; // all elements are equal
-      if (layout && (letter != own || !layout->hasSameLayout(relation)))
+      auto [known, fresh] = letters.try_emplace(relation.getKind(d), own);
+      bool pairs = letters.size() == 2 && !letters.count(PieceRelation::Pairs) &&
+                   letters[PieceRelation::New] != letters[PieceRelation::Appended];
+      if (known->second != own || (letters.size() > 1 && !pairs) ||
+          (layout && !layout->hasSameLayout(relation)))
         return fail(op) << "takes tokens in two dimensions, or in different orders: its result for "
                            "each token is unknown";
       layout = &relation;
-      letter = own;
     }
   }
   PieceRelation result;
@@ -173,9 +176,16 @@ FailureOr<PieceRelation> PieceProver::relateByFormula(Operation *op,
     result = *layout;
     result.joint = nullptr;
     result.setShift({});
-    if (llvm::count(lemma->result, letter) != 1)
-      return fail(op) << "has a result without the dimension of its tokens";
-    result.dim = llvm::find(lemma->result, letter) - lemma->result.begin();
+    for (const auto &[kind, letter] : letters)
+      if (llvm::count(lemma->result, letter) != 1)
+        return fail(op) << "has a result without the dimension of its tokens";
+    auto find = [&](const auto &known) -> unsigned {
+      return llvm::find(lemma->result, known.second) - lemma->result.begin();
+    };
+    // New is before Appended.
+    result.dim = find(*letters.begin());
+    result.other = find(*letters.rbegin());
+    result.kind = letters.size() == 2 ? PieceRelation::Pairs : letters.begin()->first;
   } else {
     result.number = findNumber(op, *lemma, operands);
   }
@@ -227,6 +237,16 @@ LogicalResult PieceProver::checkRelation(Operation *op, Type type,
                                          const PieceRelation &relation) const {
   if (!relation.hasTokens())
     return success();
+  if (relation.kind == PieceRelation::Pairs) {
+    bool merged = relation.dim == relation.other, good = relation.dim <= relation.other;
+    for (auto [d, size] : llvm::enumerate(getSizes(type)))
+      good &= d == relation.dim     ? size == (merged ? tokens * appended : tokens)
+              : d == relation.other ? size == appended
+                                    : !dependsOnTokens(size);
+    if (!good || !relation.major.isConstant(1) || !relation.minor.isConstant(1))
+      return fail(op) << "has pairs of tokens in an unknown order";
+    return success();
+  }
   for (auto [d, size] : llvm::enumerate(getSizes(type)))
     if (d == relation.dim ? size != relation.major * countTokens(relation.kind) * relation.minor ||
                                 dependsOnTokens(relation.major) || dependsOnTokens(relation.minor)

@@ -44,12 +44,17 @@ struct PieceRelation {
     Same,     // equal in all runs, and constant along dimensions whose sizes depend on tokens
     New,      // elements of the chunk's tokens
     Appended, // tokens of the past and of the step, up to the end of the chunk
+    Pairs,    // elements of a token of the chunk and a token up to the end of the chunk
     Cached    // contents of a cache before the step
   };
   Kind kind = Same;
-  /// New, Appended: dimension of the tokens, which is major x tokens x minor.
+  /// New, Appended: dimension of the tokens, which is major x tokens x minor. Pairs: dimension of
+  /// the chunk's tokens.
   unsigned dim = 0;
   ::tpc::SymExpr major = 1, minor = 1;
+  /// Pairs: dimension of the tokens up to the end, after `dim`; or `dim`, which then has the pairs
+  /// in row-major order.
+  unsigned other = 0;
   /// Difference of elements in the first and second chunk from elements of the combined run.
   ::tpc::SymExpr inFirst = 0, inSecond = 0;
   FlatSymbolRefAttr cache = {}; // Cached: which cache
@@ -58,10 +63,12 @@ struct PieceRelation {
   std::optional<int64_t> number = std::nullopt;
 
   bool isShifted() const { return !inFirst.isConstant(0) || !inSecond.isConstant(0); }
-  bool hasTokens() const { return kind == New || kind == Appended; }
-  bool hasSameLayout(const PieceRelation &o) const {
-    return kind == o.kind && major == o.major && minor == o.minor;
+  bool hasTokens() const { return kind == New || kind == Appended || kind == Pairs; }
+  /// Returns what dimension `d`, which depends on tokens, has: tokens of one kind, or pairs.
+  Kind getKind(unsigned d) const {
+    return kind != Pairs || dim == other ? kind : d == dim ? New : Appended;
   }
+  bool hasSameLayout(const PieceRelation &o) const { return major == o.major && minor == o.minor; }
   void setShift(const PieceRelation &o) {
     inFirst = o.inFirst;
     inSecond = o.inSecond;

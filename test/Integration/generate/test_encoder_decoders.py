@@ -12,7 +12,14 @@ from service import Service
 from tpc.reference import Session, difference
 
 encoders = load_script(MODELS / "encoders.py")
-ENCODER, DECODER = (MODELS / "families" / f"bart-{part}.onnx" for part in ("encoder", "decoder"))
+
+
+def files_of(family):
+    """Returns the files of encoder and decoder."""
+    return [MODELS / "families" / f"{family}-{part}.onnx" for part in ("encoder", "decoder")]
+
+
+ENCODER, DECODER = files_of("bart")
 START, NEW = 2, 8
 # Without a penalty, a model with random weights and tied embeddings repeats its input.
 PENALTY = 30
@@ -24,14 +31,18 @@ def sources():
     return [random.integers(3, encoders.VOCABULARY, count).tolist() for count in (9, 4, 14)]
 
 
-def states_of(source):
+def states_of(source, family="bart"):
+    """Returns the encoder's states of ids, or of an array of features."""
+    session = Session(files_of(family)[0])
+    if isinstance(source, np.ndarray):
+        return session.run({"input_features": source[None]})["logits"]
     ids = np.array([source], np.int64)
-    return Session(ENCODER).run({"input_ids": ids, "attention_mask": np.ones_like(ids)})["logits"]
+    return session.run({"input_ids": ids, "attention_mask": np.ones_like(ids)})["logits"]
 
 
-def expected(source, prompt=(START,), new=NEW):
+def expected(source, prompt=(START,), new=NEW, family="bart"):
     """Returns ONNX Runtime's greedy tokens, the logits of each, and the scores."""
-    decoder, states = Session(DECODER), states_of(source)
+    decoder, states = Session(files_of(family)[1]), states_of(source, family)
     ids, rows, scores = list(prompt), [], []
     for _ in range(new):
         given = {"input_ids": np.array([ids], np.int64), "encoder_hidden_states": states}
@@ -111,6 +122,31 @@ def test_service(tpcc):
             check(service.answer(str(i)).tokens, source)
         assert "no source" in service.answer("none").message
         assert "--max-source" in service.answer("long").message
+
+
+def grids(*others):
+    """Returns tp2,pp2, and grids of the long run."""
+    return ["tp2,pp2", *(pytest.param(grid, marks=pytest.mark.long) for grid in others)]
+
+
+def compile_pair(tpcc, family, grid):
+    encoder, decoder = files_of(family)
+    return tpcc.compile(decoder, grid, "--encoder", encoder, "--generate")
+
+
+@pytest.mark.parametrize("grid", grids("tp1", "tp3"))
+def test_relative_positions(tpcc, grid, tmp_path):
+    """T5: the bias of a query and a key depends on their distance, in and beyond the buckets."""
+    program, logits = compile_pair(tpcc, "t5", grid), tmp_path / "logits.npy"
+    given = [flag for source in sources() for flag in ("--source", text_of(source))]
+    prompt = tuple(range(3, 40))
+    found = generate(program, "--prompt-ids", text_of(prompt), *given, "--prefill-chunk", "16")
+    for tokens, source in zip(found, sources()):
+        check(tokens, source, prompt=prompt, family="t5")
+    flags = ["--source", text_of(sources()[0]), "--logits", str(logits)]
+    generate(program, "--prompt-ids", "0", *flags)
+    wanted = expected(sources()[0], (0,), family="t5")[1]
+    assert difference(np.load(logits)[:4], wanted[:4]).relative <= 2e-5
 
 
 def merge(path):

@@ -130,14 +130,19 @@ def DeriveCaches : Pass<"tpc-derive-caches", "::mlir::ModuleOp"> {
     %kc = tpc.concat %k0, %kt dim 2      // %kt: %k as [batch, heads, sequence, size]
     %o = tpc.attention causal %q, %k', %v' offset past
     ```
+    A bias of causal attention that is computed from positions (T5's relative positions) gets keys
+    of the past: ops between the `tpc.iota` of keys and the attention are recomputed with
+    `past + sequence` instead of `sequence` in the dimension of keys.
+
     Constraints on `sequence` become constraints on `past + sequence`. Attention to other tokens
     (cross-attention), and of other tokens (an encoder), is not changed, nor are programs with
     caches. `tpc-verify-generation` proves the result independently of this pass.
 
     Errors, with the ONNX node: an op that combines tokens (means, softmax or sums over them, slices
-    and concatenations along them); attention that is not causal or has a mask or bias tensor
-    (prefix masks); values that depend on the number of tokens (scaling by the logarithm of the
-    length); a model without attention.
+    and concatenations along them); attention that is not causal, has a mask tensor (prefix masks),
+    or has a bias that is computed by ops other than movements, lookups and element-wise ops; values
+    that depend on the number of tokens (scaling by the logarithm of the length); a model without
+    attention.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
