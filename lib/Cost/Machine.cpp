@@ -41,18 +41,19 @@ double Curve::at(double work) const {
   return y0 + (y1 - y0) * (work - x0) / (x1 - x0);
 }
 
-double MatmulTable::getRoofline(double m, double n, double k) const {
-  double bytes = double(elementBytes) * (m * k + k * n + m * n);
+double MatmulTable::getRoofline(double m, double n, double k, double weightBytes) const {
+  double bytes = double(elementBytes) * (m * k + m * n) + weightBytes * k * n;
   return std::max(2 * m * n * k / peak, bytes / bandwidth);
 }
 
 void MatmulTable::add(int64_t m, int64_t n, int64_t k, double seconds) {
   series[{n, k}][std::log(double(m))] =
-      std::log(getRoofline(double(m), double(n), double(k)) / seconds);
+      std::log(getRoofline(double(m), double(n), double(k), double(elementBytes)) / seconds);
 }
 
-MatmulTable::Time MatmulTable::at(int64_t m, int64_t n, int64_t k) const {
+MatmulTable::Time MatmulTable::at(int64_t m, int64_t n, int64_t k, double weightBytes) const {
   Time time;
+  bool isPacked = weightBytes > 0 && weightBytes != double(elementBytes);
   if (m <= 0 || n <= 0 || k <= 0)
     return time;
   double x = std::log(double(m)), logN = std::log(double(n)), logK = std::log(double(k));
@@ -79,11 +80,12 @@ MatmulTable::Time MatmulTable::at(int64_t m, int64_t n, int64_t k) const {
     sum += weight * value;
     nearest = std::min(nearest, std::max(std::sqrt(distance), outside));
   }
-  double roofline = getRoofline(double(m), double(n), double(k));
+  double roofline =
+      getRoofline(double(m), double(n), double(k), isPacked ? weightBytes : double(elementBytes));
   time.seconds = std::max(floor, roofline / std::exp(sum / weights));
   time.isCompute = 2.0 * double(m) * double(n) * double(k) / peak >= roofline;
   // More than a factor of 4 from any measured shape.
-  time.extrapolates = nearest > std::log(4.0);
+  time.extrapolates = isPacked || nearest > std::log(4.0);
   return time;
 }
 

@@ -13,7 +13,8 @@
 //
 // Machines whose ranks share cores have "cores"; entries of their matmul, attention and kernel have
 // "threads". "network" is optional: without it, grids over several nodes are errors.
-// "collective_launch" is optional: time of the call of a collective in addition to its table.
+// "price" is optional: of a device for one hour. "collective_launch" is optional: time of the call
+// of a collective in addition to its table.
 //
 //===----------------------------------------------------------------------===//
 
@@ -177,13 +178,15 @@ int64_t MachineReader::getThreads(const json::Object &object, llvm::StringRef wh
 
 void MachineReader::read(const json::Object &file) {
   checkKeys(file, "the machine",
-            {"name", "target", "source", "cores", "launch", "collective_launch", "memory", "matmul",
-             "attention", "kernel", "collective", "network", "error"});
+            {"name", "target", "source", "cores", "price", "launch", "collective_launch", "memory",
+             "matmul", "attention", "kernel", "collective", "network", "error"});
   machine.name = getString(file, "name", "the machine");
   machine.target = getString(file, "target", "the machine");
   machine.source = getString(file, "source", "the machine");
   if (file.get("cores"))
     machine.cores = getInteger(file, "cores", "the machine", 1, 65536);
+  if (file.get("price"))
+    machine.price = getNumber(file, "price", "the machine", 0, 1e6);
   machine.launch = getNumber(file, "launch", "the machine", 0, 1);
   if (file.get("collective_launch"))
     machine.collectiveLaunch = getNumber(file, "collective_launch", "the machine", 0, 1);

@@ -121,7 +121,7 @@ StepEstimator::OpCost StepEstimator::visitCommunication(Operation &op) {
     return addSteps("all_gather", gather, gather.getFrom());
   if (auto scatter = dyn_cast<buffer::ReduceScatterOp>(op))
     return addSteps("reduce_scatter", scatter, scatter.getFrom());
-  if (!isa<buffer::AllToAllOp, buffer::CollectivePermuteOp, buffer::ExchangeOp>(op))
+  if (!report || !isa<buffer::AllToAllOp, buffer::CollectivePermuteOp, buffer::ExchangeOp>(op))
     return {};
   // The average of the stage's collectives of this kind.
   StringRef kind = op.getName().stripDialect();

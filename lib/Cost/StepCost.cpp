@@ -3,13 +3,11 @@
 #include "tpc/Cost/StepCost.h"
 
 #include "tpc/Buffer/Async.h"
-
-#include "tpc/Dialect/RankSizes.h"
+#include "tpc/Dialect/Experts.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::Machine;
-using ::tpc::SymExpr;
 
 /// From this number of queries on, attention is limited by operations.
 static constexpr int64_t manyQueries = 8;
@@ -41,17 +39,10 @@ std::array<double, 5> mlir::tpc::getCauses(const Seconds &s) {
 
 StepEstimator::StepEstimator(ModuleOp lowered, GridAttr grid, const Symbols &symbols,
                              const Machine &machine, int64_t copies)
-    : module(lowered), grid(grid), values(symbols), machine(machine), copies(copies) {
+    : module(lowered), grid(grid), values(grid, symbols), machine(machine), copies(copies) {
   threads = machine.getThreads(grid.getWorldSize() * copies);
-}
-
-int64_t StepEstimator::evaluate(const SymExpr &size) {
-  SymExpr numbers = substituteNumbers(size, grid);
-  std::set<std::string> names;
-  numbers.collectSymbols(names);
-  for (const std::string &name : names)
-    values.try_emplace(name, 0); // coordinates
-  return std::max<int64_t>(numbers.evaluate(values).value_or(0), 0);
+  for (auto function : module.getOps<buffer::FuncOp>())
+    callees[function.getSymName()] = function;
 }
 
 double StepEstimator::getBytes(Value place) {
@@ -88,7 +79,8 @@ static std::string getTypeName(Type type) {
   return name;
 }
 
-Seconds StepEstimator::addMatmul(Type element, int64_t m, int64_t n, int64_t k) {
+Seconds StepEstimator::addMatmul(Type element, int64_t m, int64_t n, int64_t k,
+                                 int64_t weightBits) {
   if (m == 0 || n == 0 || k == 0)
     return {};
   std::string type = getTypeName(element);
@@ -97,7 +89,7 @@ Seconds StepEstimator::addMatmul(Type element, int64_t m, int64_t n, int64_t k) 
     fail("matmuls of " + type + "; it has " + machine.listTypes());
     return {};
   }
-  ::tpc::MatmulTable::Time time = table->at(m, n, k);
+  ::tpc::MatmulTable::Time time = table->at(m, n, k, double(weightBits) / 8);
   count(time.extrapolates);
   return split(time.seconds, time.isCompute);
 }
@@ -138,6 +130,40 @@ StepEstimator::OpCost StepEstimator::visitProduct(buffer::ProductOp op) {
   cost.seconds += addMatmul(element, m, merged, k);
   double weights = double(k) * double(all);
   cost.work = {2 * double(m) * weights, weights * element.getIntOrFloatBitWidth() / 8};
+  return cost;
+}
+
+/// A matmul of unpacked weights, except that it reads the packed weights. Scales are not counted.
+StepEstimator::OpCost StepEstimator::visitQuantizedProduct(buffer::QuantizedProductOp op) {
+  int64_t m = evaluate(op.getM()), n = evaluate(op.getN()), k = evaluate(op.getK());
+  OpCost cost;
+  cost.seconds = addMatmul(buffer::getExtent(op.getX()).getElement(), m, n, k, op.getBits());
+  double weights = double(k) * double(n);
+  cost.work = {2 * double(m) * weights, weights * double(op.getBits()) / 8};
+  return cost;
+}
+
+/// Matmuls of the experts that tokens select, if the tokens select all experts equally often: of t
+/// tokens that select k of all experts, ceil(t * k * experts / all) rows are for this rank's
+/// experts, which compute them in turn.
+StepEstimator::OpCost StepEstimator::visitExperts(buffer::ExpertsOp op) {
+  int64_t tokens = evaluate(op.getTokens()), experts = evaluate(op.getExperts());
+  int64_t all = std::max<int64_t>(1, evaluate(op.getAll())), topK = 1;
+  module.walk([&](MoeOp moe) { topK = std::max(topK, int64_t(moe.getTopK())); });
+  int64_t rows = (tokens * std::min(topK, all) * experts + all - 1) / all;
+  int64_t active = std::min(experts, rows);
+  OpCost cost;
+  if (active == 0)
+    return cost;
+  double selected = double(tokens * std::min(topK, all)) * double(experts) / double(all);
+  rows = (rows + active - 1) / active;
+  int64_t hidden = evaluate(op.getHidden()), inner = evaluate(op.getInner());
+  int64_t outputs = evaluate(op.getOutputs()), matrices = op.getGate() ? 2 : 1;
+  Type element = Float32Type::get(op.getContext());
+  cost.seconds = addMatmul(element, rows, matrices * inner, hidden) * double(active);
+  cost.seconds += addMatmul(element, rows, outputs, inner) * double(active);
+  double weights = double(inner) * double(matrices * hidden + outputs);
+  cost.work = {2 * selected * weights, 4 * double(active) * weights};
   return cost;
 }
 
@@ -197,10 +223,10 @@ StepEstimator::OpCost StepEstimator::visitCall(Operation &op) {
     cost.seconds = addMatmul(buffer::getExtent(product.getA()).getElement(),
                              evaluate(product.getBatch()) * evaluate(product.getM()),
                              evaluate(product.getN()), evaluate(product.getK()));
-  } else if (isa<buffer::QuantizedProductOp>(op)) {
-    fail("quantized matmuls");
-  } else if (isa<buffer::ExpertsOp>(op)) {
-    fail("experts");
+  } else if (auto product = dyn_cast<buffer::QuantizedProductOp>(op)) {
+    return visitQuantizedProduct(product);
+  } else if (auto experts = dyn_cast<buffer::ExpertsOp>(op)) {
+    return visitExperts(experts);
   } else if (auto attention = dyn_cast<buffer::AttentionOp>(op)) {
     cost.seconds = visitAttention(attention);
   } else if (auto launch = dyn_cast<buffer::LaunchOp>(op)) {
@@ -217,7 +243,7 @@ StepEstimator::OpCost StepEstimator::visitCall(Operation &op) {
 
 StepEstimator::OpCost StepEstimator::visit(Operation &op) {
   if (auto call = dyn_cast<buffer::CallOp>(op)) {
-    auto callee = module.lookupSymbol<buffer::FuncOp>(call.getCallee());
+    buffer::FuncOp callee = callees.lookup(call.getCallee());
     auto [it, isNew] = functions.try_emplace(callee);
     if (!isNew)
       return it->second;

@@ -85,7 +85,7 @@ void StepEstimator::expand(Block &block, std::vector<OpEvent> &events) {
     } else if (auto pop = dyn_cast<buffer::PopOp>(op)) {
       live -= getFrame(pop.getFrame().getDefiningOp<buffer::PushOp>());
     } else if (auto call = dyn_cast<buffer::CallOp>(op)) {
-      expand(module.lookupSymbol<buffer::FuncOp>(call.getCallee()).getBody().front(), events);
+      expand(callees.lookup(call.getCallee()).getBody().front(), events);
     } else if (isa<buffer::RoundsOp>(op)) {
       liveInRounds = live;
     } else if (op.getNumRegions() > 0) {
@@ -152,6 +152,22 @@ static std::vector<std::vector<RunBlocks>> readSchedule(Block &block, GridAttr g
   return blocks;
 }
 
+llvm::Expected<BusySeconds> StepEstimator::getBusySeconds(int64_t numThreads) {
+  threads = numThreads;
+  BusySeconds busy;
+  for (auto function : module.getOps<buffer::FuncOp>()) {
+    if (!function.getStage())
+      continue;
+    Block &block = function.getBody().front();
+    busy.prologue += visitBlock(block).seconds;
+    for (auto rounds : block.getOps<buffer::RoundsOp>())
+      busy.microBatch += visitBlock(rounds.getBody().front()).seconds;
+  }
+  if (!problem.empty())
+    return llvm::createStringError(std::make_error_code(std::errc::not_supported), problem);
+  return busy;
+}
+
 llvm::Expected<StepCost> StepEstimator::run(const Report &from, StepTimeline *timeline) {
   report = &from;
   size_t numStages = report->stages.size();
@@ -173,8 +189,8 @@ llvm::Expected<StepCost> StepEstimator::run(const Report &from, StepTimeline *ti
       continue;
     stage = *function.getStage();
     size_t at = size_t(stage);
-    values["rank.pp"] = stage;
-    values["rank.mb"] = 0;
+    values.set("rank.pp", stage);
+    values.set("rank.mb", 0);
     functions.clear();
     Block &block = function.getBody().front();
     for (size_t chunk = at; chunk < numChunks; chunk += numStages)
@@ -190,7 +206,7 @@ llvm::Expected<StepCost> StepEstimator::run(const Report &from, StepTimeline *ti
     for (auto [local, blocks] : llvm::enumerate(bodies)) {
       size_t chunk = local * numStages + at;
       auto getBody = [&, &blocks = blocks](int64_t index) {
-        values["rank.mb"] = index;
+        values.set("rank.mb", index);
         functions.clear();
         OpCost cost;
         for (Block *body : blocks[size_t(index)])
@@ -222,7 +238,7 @@ llvm::Expected<StepCost> StepEstimator::run(const Report &from, StepTimeline *ti
         if (!timeline)
           continue;
         if (!isSame) {
-          values["rank.mb"] = i;
+          values.set("rank.mb", i);
           events[chunk].bodies.emplace_back();
           for (Block *part : blocks[size_t(i)]) {
             live = liveInRounds;

@@ -26,6 +26,9 @@ struct AutoShardRequest {
   int64_t gpusPerNode = 0; // 0: all devices are in one node
   int64_t memory = 0;      // bytes of a device for --memory; 0: those of the machine
   mlir::tpc::Goal goal = mlir::tpc::Goal::Latency;
+  double price = 0;           // of a device for one hour; 0: unknown
+  bool isExhaustive = false;  // evaluates all grids
+  int64_t maxEvaluations = 0; // maximum number of evaluated grids; 0: no limit
 };
 
 /// Reads the flags of --megatron-shard=auto. Sets the target to that of the machine. Errors name
@@ -45,6 +48,8 @@ struct AutoShardPlan {
   bool fits() const { return !search.best.empty(); }
   /// Returns the value of --megatron-shard of the best grid.
   std::string getSpec(const mlir::tpc::GridChoice &grid) const;
+  /// Returns the price of a step on the ranks of a grid.
+  double getPrice(const mlir::tpc::RankedGrid &row) const;
   void print(llvm::raw_ostream &os) const;
   llvm::json::Value toJSON() const;
   /// Describes why no grid fits.

@@ -22,6 +22,10 @@ std::string AutoShardPlan::getSpec(const GridChoice &grid) const {
   return text;
 }
 
+double AutoShardPlan::getPrice(const RankedGrid &row) const {
+  return row.cost.step.seconds.total() * double(row.grid.getRanks()) * request.price / 3600;
+}
+
 std::string AutoShardPlan::describeMisfit() const {
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -66,6 +70,10 @@ void AutoShardPlan::print(llvm::raw_ostream &os) const {
      << " pruned by memory, " << search.prunedByTime << " pruned by time, " << search.refused.size()
      << " refused, " << search.simulated << " estimated, " << search.tooLarge.size()
      << " of them too large\n";
+  if (search.unexplored > 0)
+    os << "Stopped by --search: " << search.unexplored
+       << " grids remain, none of which is faster than "
+       << formatSeconds(search.unexploredObjective) << "\n";
   for (const auto &[why, count] : countReasons(search))
     os << "Refused: " << count << (count == 1 ? " grid, " : " grids, ") << why << "\n";
   os << "\n";
@@ -100,6 +108,9 @@ void AutoShardPlan::print(llvm::raw_ostream &os) const {
   if (unsigned outside = best.cost.step.extrapolated)
     os << "  " << outside << " of " << outside + best.cost.step.measured
        << " times are outside of the machine's tables\n";
+  if (request.price > 0)
+    os << llvm::formatv("  price of a million steps {0:f2}, at {1:f2} for a device and hour\n",
+                        1e6 * getPrice(best), request.price);
   if (search.best.size() > 1) {
     const RankedGrid &second = search.best[1];
     Comparison gap = compareGrids(best, second, request.machine.errors);
@@ -136,6 +147,8 @@ llvm::json::Value AutoShardPlan::toJSON() const {
     for (const CollectiveRow &collective : row.cost.collectives)
       collectives.push_back(collective.toJSON());
     object["collectives"] = std::move(collectives);
+    if (request.price > 0)
+      object["price"] = getPrice(row);
     if (row.cost.prompt)
       object["prompt"] = ::toJSON(*row.cost.prompt);
     return object;
@@ -159,9 +172,19 @@ llvm::json::Value AutoShardPlan::toJSON() const {
                             {"pruned_by_memory", search.prunedByMemory},
                             {"pruned_by_time", search.prunedByTime},
                             {"estimated", search.simulated},
+                            {"unexplored", search.unexplored},
+                            {"unexplored_objective", search.unexploredObjective},
+                            {"bound_ratio", search.secondsBoundRatio},
+                            {"memory_bound_ratio", search.memoryBoundRatio},
                             {"best", std::move(best)},
                             {"too_large", std::move(tooLarge)},
                             {"refused", std::move(refused)}};
+  if (request.isExhaustive) {
+    llvm::json::Array rows;
+    for (const auto &[grid, objective] : search.objectives)
+      rows.push_back(llvm::json::Object{{"grid", getSpec(grid)}, {"objective", objective}});
+    object["estimates"] = std::move(rows);
+  }
   if (search.best.size() > 1) {
     Comparison gap = compareGrids(search.best[0], search.best[1], request.machine.errors);
     llvm::json::Object causes;

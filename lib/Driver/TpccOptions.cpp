@@ -297,6 +297,14 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<std::string, true> memoryOption(
       "memory", cl::desc("With auto: memory that a rank may use (default: the device's)"),
       cl::value_desc("size"), cl::location(memory), cl::cat(partitioning));
+  cl::opt<double, true> priceOption(
+      "price", cl::desc("With auto: price of a device for one hour (default: the machine's)"),
+      cl::value_desc("number"), cl::location(price), cl::init(0), cl::cat(partitioning));
+  cl::opt<std::string, true> searchOption(
+      "search",
+      cl::desc("With auto: maximum number of grids to estimate, the most promising first, or "
+               "exhaustive to estimate all (default: until no other grid can be faster)"),
+      cl::value_desc("number|exhaustive"), cl::location(search), cl::cat(partitioning));
   cl::opt<std::string, true> linksOption(
       "links",
       cl::desc("Latency and bandwidth within and between nodes, as JSON (default: nodes with "
@@ -411,10 +419,11 @@ bool TpccOptions::parse(int argc, char **argv) {
            &expertCapacityOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
-  for (auto *option : {&machineOption, &goalOption, &memoryOption})
+  for (auto *option : {&machineOption, &goalOption, &memoryOption, &searchOption})
     ok = ok && checkOnce(*option, option->getValue(), false);
   for (auto *option : {&devicesOption, &perNodeOption, &newTokensOption})
     ok = ok && checkOnce(*option, "1", false);
+  ok = ok && checkOnce(priceOption, "1", false);
   if (ok && optLevel > 3) {
     llvm::WithColor::error(llvm::errs(), "tpcc")
         << "-O" << optLevel << ": there are levels 0 to 3\n";

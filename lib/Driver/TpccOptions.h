@@ -55,7 +55,8 @@ struct TpccOptions {
   int64_t newTokens = 0; // of --simulate; 0: not given
   // Flags of --megatron-shard=auto; --simulate has --machine too.
   int64_t devices = 0, gpusPerNode = 0; // 0: not given
-  std::string machine, goal, memory;
+  std::string machine, goal, memory, search;
+  double price = 0; // 0: not given
   bool timing = false;
   DiagnosticFormat diagnostics = DiagnosticFormat::Text;
   int parent = 0; // process id of --end-with; 0: none

@@ -4,7 +4,7 @@
 
 #include "tpc/Buffer/Async.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
-#include "tpc/Dialect/RankSizes.h"
+#include "tpc/Cost/LocalSizes.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/attention.h"
 
@@ -95,11 +95,16 @@ private:
 /// the largest shards.
 class StackCounter {
 public:
-  StackCounter(ModuleOp module, GridAttr grid, const Symbols &symbols)
-      : module(module), grid(grid), symbols(symbols) {}
+  StackCounter(ModuleOp module, GridAttr grid, const Symbols &symbols) : sizes(grid, symbols) {
+    for (auto function : module.getOps<buffer::FuncOp>())
+      callees[function.getSymName()] = function;
+  }
 
-  int64_t evaluate(const SymExpr &size) const;
-  int64_t evaluate(buffer::ExprAttr size) const { return evaluate(size.getExpr()); }
+  /// A size that exceeds 64 bits is treated as too large for any GPU.
+  int64_t evaluate(const SymExpr &size) {
+    return std::max<int64_t>(sizes.evaluate(size).value_or(int64_t(1) << 60), 0);
+  }
+  int64_t evaluate(buffer::ExprAttr size) { return evaluate(size.getExpr()); }
   /// Maximum total size of live frames, and the op at which it is reached.
   struct Peak {
     int64_t bytes = 0;
@@ -114,26 +119,12 @@ public:
 private:
   void visit(Operation &op);
 
-  ModuleOp module;
-  GridAttr grid;
-  const Symbols &symbols;
+  LocalSizes sizes;
+  llvm::StringMap<buffer::FuncOp> callees;
   DenseMap<Operation *, Peak> functions;
 };
 
 } // namespace
-
-int64_t StackCounter::evaluate(const SymExpr &size) const {
-  SymExpr numbers = substituteNumbers(size, grid);
-  std::set<std::string> names;
-  numbers.collectSymbols(names);
-  std::map<std::string, int64_t> values;
-  for (const std::string &name : names) {
-    auto known = symbols.find(name);
-    values[name] = known == symbols.end() ? 0 : known->second; // 0 for coordinates
-  }
-  // A size that exceeds 64 bits is treated as too large for any GPU.
-  return std::max<int64_t>(numbers.evaluate(values).value_or(int64_t(1) << 60), 0);
-}
 
 void StackCounter::visit(Operation &op) {
   if (auto attention = dyn_cast<buffer::AttentionOp>(op)) {
@@ -168,7 +159,7 @@ StackCounter::Peak StackCounter::getPeak(Block &block) {
       auto push = pop.getFrame().getDefiningOp<buffer::PushOp>();
       live -= llvm::alignTo(std::max<int64_t>(evaluate(push.getBytes()), 1), 64);
     } else if (auto call = dyn_cast<buffer::CallOp>(op)) {
-      auto callee = module.lookupSymbol<buffer::FuncOp>(call.getCallee());
+      buffer::FuncOp callee = callees.lookup(call.getCallee());
       auto [it, isNew] = functions.try_emplace(callee);
       if (isNew)
         functions[callee] = inside = getPeak(callee.getBody().front());

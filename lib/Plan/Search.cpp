@@ -2,16 +2,28 @@
 
 #include "tpc/Plan/Search.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// Numbers of micro-batches that are tried.
-static constexpr int64_t microBatches[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+/// Numbers of micro-batches and of chunks that are tried.
+static constexpr int64_t microBatches[] = {1,  2,  3,  4,  6,  8,   12,  16,
+                                           24, 32, 48, 64, 96, 128, 192, 256};
+static constexpr int64_t chunks[] = {1, 2, 3, 4, 6, 8};
+/// Maximum number of micro-batches with chunks, whose runs are separate events of the program.
+static constexpr int64_t maxScheduled = 64;
+
+/// Maximum number of devices for which all sizes of axes are tried.
+static constexpr int64_t maxDense = 64;
 
 /// Relative difference of two times that tables cannot tell apart.
 static constexpr double resolution = 0.01;
+
+//===----------------------------------------------------------------------===//
+// Grids
+//===----------------------------------------------------------------------===//
 
 std::string GridChoice::str() const {
   std::string text;
@@ -19,85 +31,246 @@ std::string GridChoice::str() const {
     if (number > 1)
       text += (text.empty() ? "" : ",") + std::string(name) + std::to_string(number);
   };
-  add("tp", tp);
+  if (tensorX > 1)
+    text = "tp" + std::to_string(tensorX) + "x" + std::to_string(tp / tensorX);
+  else
+    add("tp", tp);
   add("pp", pp);
+  add("vpp", vpp);
   add("dp", dp);
+  add("ep", ep);
+  if (etp1)
+    text += ",etp1";
   if (sp)
     text += ",sp";
   add("mb", mb);
   return text.empty() ? "tp1" : text;
 }
 
-std::vector<GridChoice> mlir::tpc::enumerateGrids(const SearchProblem &problem) {
-  std::vector<GridChoice> grids;
-  for (int64_t tp = 1; tp <= problem.devices; ++tp)
-    for (int64_t pp = 1; tp * pp <= problem.devices && pp <= std::max<int64_t>(1, problem.layers);
-         ++pp)
-      for (int64_t dp = 1; tp * pp * dp <= problem.devices && dp <= problem.batch; ++dp) {
-        // The replica with the most samples is not faster than with one replica less.
-        int64_t samples = (problem.batch + dp - 1) / dp;
-        if (dp > 1 && samples == (problem.batch + dp - 2) / (dp - 1))
-          continue;
-        for (bool sp : {false, true}) {
-          if (sp && tp == 1)
-            continue;
-          for (int64_t mb : microBatches)
-            if (mb == 1 || (pp > 1 && mb <= samples))
-              grids.push_back({tp, pp, dp, mb, sp});
-        }
-      }
-  llvm::sort(grids);
-  return grids;
+/// Returns the sizes of an axis up to `most`. `bits`: significant bits of sizes above 2^bits.
+static std::vector<int64_t> getSizes(const SearchProblem &problem, int64_t most, unsigned bits,
+                                     int64_t divided) {
+  std::vector<int64_t> sizes;
+  for (int64_t size = 1; size <= most; ++size) {
+    int64_t significant = size;
+    while (significant % 2 == 0)
+      significant /= 2;
+    if (problem.devices <= maxDense || significant < int64_t(1) << bits || divided % size == 0)
+      sizes.push_back(size);
+  }
+  return sizes;
 }
 
-SearchResult mlir::tpc::searchGrids(const SearchProblem &problem) {
-  SearchResult result;
-  std::vector<std::pair<double, GridChoice>> queue;
-  auto getCopies = [&](const GridChoice &grid) {
-    return problem.goal == Goal::Throughput ? problem.devices / grid.getRanks() : 1;
-  };
-  auto getWeight = [&](const GridChoice &grid) {
-    return problem.goal == Goal::Cost ? double(grid.getRanks()) : 1 / double(getCopies(grid));
-  };
-  for (const GridChoice &grid : enumerateGrids(problem)) {
-    ++result.enumerated;
-    if (problem.getLeastMemory(grid) > problem.getMemory(grid)) {
-      ++result.prunedByMemory;
-      continue;
+void mlir::tpc::enumerateFamilies(const SearchProblem &problem,
+                                  llvm::function_ref<void(const GridChoice &)> visit) {
+  int64_t devices = problem.devices;
+  std::vector<int64_t> tensor = getSizes(problem, devices, 4, 1);
+  std::vector<int64_t> tensor2D = getSizes(problem, devices, 2, 1);
+  std::vector<int64_t> stages =
+      getSizes(problem, std::min(devices, std::max<int64_t>(1, problem.layers)), 4, problem.layers);
+  std::vector<int64_t> experts = getSizes(problem, std::min(devices, problem.experts), 4, 1);
+  // The replica with the most samples is not faster than with fewer replicas.
+  std::vector<int64_t> replicas;
+  int64_t samples = std::numeric_limits<int64_t>::max();
+  for (int64_t dp :
+       getSizes(problem, std::min(devices, std::max<int64_t>(1, problem.batch)), 4, problem.batch))
+    if (int64_t most = (problem.batch + dp - 1) / dp; most < samples) {
+      replicas.push_back(dp);
+      samples = most;
     }
-    queue.push_back({problem.getLeastSeconds(grid) * getWeight(grid), grid});
+
+  auto visitReplicas = [&](GridChoice grid) {
+    for (int64_t pp : stages) {
+      if (grid.tp * pp > devices)
+        break;
+      grid.pp = pp;
+      for (int64_t dp : replicas) {
+        if (grid.tp * pp * dp > devices)
+          break;
+        grid.dp = dp;
+        int64_t groups = grid.getExpertRanks();
+        if (grid.getRanks() <= devices && (dp == 1 || dp % groups == 0))
+          visit(grid);
+      }
+    }
+  };
+  auto visitExperts = [&](const GridChoice &grid) {
+    for (int64_t ep : experts) {
+      GridChoice next = grid;
+      next.ep = ep;
+      visitReplicas(next);
+      next.etp1 = true;
+      if (grid.tp > 1 && ep % grid.tp == 0)
+        visitReplicas(next);
+    }
+  };
+  for (bool sp : {false, true}) {
+    for (int64_t tp : tensor)
+      if (GridChoice grid{.tp = tp, .sp = sp}; tp > 1 || !sp)
+        visitExperts(grid);
+    for (int64_t x : tensor2D)
+      for (int64_t y : tensor2D)
+        if (x > 1 && y > 1 && x * y <= devices && problem.experts <= 1)
+          visitReplicas({.tp = x * y, .sp = sp, .tensorX = x});
   }
-  // The most promising grids first, so that their times prune the others.
-  llvm::sort(queue);
+}
+
+void mlir::tpc::enumerateGrids(const SearchProblem &problem, const GridChoice &family,
+                               llvm::function_ref<void(const GridChoice &)> visit) {
+  GridChoice grid = family;
+  int64_t samples = (problem.batch + family.dp - 1) / family.dp;
+  for (int64_t mb : microBatches) {
+    bool splitsReplicas = family.dp > 1 && family.getExpertRanks() > 1;
+    if (mb > 1 && (family.pp == 1 || mb > samples || splitsReplicas))
+      break;
+    for (int64_t vpp : chunks) {
+      if (vpp > 1 && (family.pp == 1 || mb < family.pp || mb > maxScheduled ||
+                      family.pp * vpp > problem.layers))
+        break;
+      grid.mb = mb;
+      grid.vpp = vpp;
+      visit(grid);
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Search
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class Searcher {
+public:
+  explicit Searcher(const SearchProblem &problem) : problem(problem) {}
+  SearchResult run();
+
+private:
+  /// A family with its first bound, a family with its tighter bound, or a grid.
+  enum class Kind : uint8_t { Family, TightFamily, Grid };
+  struct Candidate {
+    double objective; // lower bound
+    int64_t memory;   // lower bound
+    GridChoice grid;
+    Kind kind;
+    /// Reversed, for a heap with the least objective first.
+    bool operator<(const Candidate &o) const {
+      return std::tie(o.objective, o.grid, o.kind) < std::tie(objective, grid, kind);
+    }
+  };
+
+  int64_t getCopies(const GridChoice &grid) const {
+    return problem.goal == Goal::Throughput ? problem.devices / grid.getRanks() : 1;
+  }
+  double getWeight(const GridChoice &grid) const {
+    return problem.goal == Goal::Cost ? double(grid.getRanks()) : 1 / double(getCopies(grid));
+  }
+  size_t count(const GridChoice &family) const {
+    size_t number = 0;
+    enumerateGrids(problem, family, [&](const GridChoice &) { ++number; });
+    return number;
+  }
+  void push(Kind kind, const GridChoice &grid, const GridBound &bound, const Candidate *previous);
+  void expand(const Candidate &family);
+  void evaluate(const Candidate &candidate);
+
+  const SearchProblem &problem;
+  SearchResult result;
+  std::vector<Candidate> heap;
+};
+
+} // namespace
+
+/// Adds a candidate with the maximum of its bound and the previous one.
+void Searcher::push(Kind kind, const GridChoice &grid, const GridBound &bound,
+                    const Candidate *previous) {
+  Candidate next{bound.seconds * getWeight(grid), bound.memory, grid, kind};
+  if (previous) {
+    next.objective = std::max(next.objective, previous->objective);
+    next.memory = std::max(next.memory, previous->memory);
+  }
+  auto forEach = [&](llvm::function_ref<void(const GridChoice &)> visit) {
+    kind == Kind::Grid ? visit(grid) : enumerateGrids(problem, grid, visit);
+  };
+  if (!bound.refused.empty() && !problem.isExhaustive) {
+    forEach([&](const GridChoice &one) { result.refused.push_back({one, bound.refused}); });
+  } else if (next.memory > problem.getMemory(grid) && !problem.isExhaustive) {
+    forEach([&](const GridChoice &) { ++result.prunedByMemory; });
+  } else {
+    heap.push_back(next);
+    std::push_heap(heap.begin(), heap.end());
+  }
+}
+
+void Searcher::expand(const Candidate &family) {
+  if (family.kind == Kind::Family && problem.tightenFamily)
+    return push(Kind::TightFamily, family.grid, problem.tightenFamily(family.grid), &family);
+  enumerateGrids(problem, family.grid, [&](const GridChoice &grid) {
+    push(Kind::Grid, grid, problem.tighten ? problem.tighten(grid) : GridBound(), &family);
+  });
+}
+
+void Searcher::evaluate(const Candidate &candidate) {
+  const GridChoice &grid = candidate.grid;
+  RankedGrid row{grid, problem.evaluate(grid), problem.getMemory(grid), getCopies(grid),
+                 getWeight(grid)};
+  if (!row.cost.refused.empty()) {
+    result.refused.push_back({grid, row.cost.refused});
+    return;
+  }
+  ++result.simulated;
+  row.objective = row.cost.step.seconds.total() * row.weight;
+  if (problem.isExhaustive)
+    result.objectives.push_back({grid, row.objective});
+  if (row.objective > 0)
+    result.secondsBoundRatio =
+        std::max(result.secondsBoundRatio, candidate.objective / row.objective);
+  if (int64_t need = row.cost.memory.getNeed(); need > 0)
+    result.memoryBoundRatio =
+        std::max(result.memoryBoundRatio, double(candidate.memory) / double(need));
+  if (!row.fits()) {
+    result.tooLarge.push_back(std::move(row));
+    return;
+  }
   auto isBetter = [](const RankedGrid &a, const RankedGrid &b) {
     return a.objective != b.objective ? a.objective < b.objective : a.grid < b.grid;
   };
-  for (const auto &[bound, grid] : queue) {
-    if (result.best.size() == SearchResult::numBest && bound > result.best.back().objective) {
-      ++result.prunedByTime;
-      continue;
+  result.best.insert(llvm::upper_bound(result.best, row, isBetter), std::move(row));
+  if (result.best.size() > SearchResult::numBest)
+    result.best.pop_back();
+}
+
+SearchResult Searcher::run() {
+  enumerateFamilies(problem, [&](const GridChoice &family) {
+    result.enumerated += count(family);
+    push(Kind::Family, family, problem.getBound(family), nullptr);
+  });
+  while (!heap.empty()) {
+    bool isPruned = !problem.isExhaustive && result.best.size() == SearchResult::numBest &&
+                    heap.front().objective > result.best.back().objective;
+    bool isOver = result.simulated >= problem.maxEvaluations;
+    if (isPruned || isOver) {
+      size_t &number = isPruned ? result.prunedByTime : result.unexplored;
+      result.unexploredObjective = isPruned ? 0 : heap.front().objective;
+      for (const Candidate &rest : heap)
+        number += rest.kind == Kind::Grid ? 1 : count(rest.grid);
+      break;
     }
-    RankedGrid row{grid, problem.evaluate(grid), problem.getMemory(grid), getCopies(grid),
-                   getWeight(grid)};
-    if (!row.cost.refused.empty()) {
-      result.refused.push_back({grid, row.cost.refused});
-      continue;
-    }
-    ++result.simulated;
-    row.objective = row.cost.step.seconds.total() * row.weight;
-    if (!row.fits()) {
-      result.tooLarge.push_back(std::move(row));
-      continue;
-    }
-    result.best.insert(llvm::upper_bound(result.best, row, isBetter), std::move(row));
-    if (result.best.size() > SearchResult::numBest)
-      result.best.pop_back();
+    std::pop_heap(heap.begin(), heap.end());
+    Candidate next = heap.back();
+    heap.pop_back();
+    next.kind == Kind::Grid ? evaluate(next) : expand(next);
   }
   auto excess = [](const RankedGrid &row) { return row.cost.memory.getNeed() - row.memory; };
   llvm::sort(result.tooLarge, [&](const RankedGrid &a, const RankedGrid &b) {
     return std::make_pair(excess(a), a.grid) < std::make_pair(excess(b), b.grid);
   });
-  return result;
+  llvm::sort(result.refused);
+  return std::move(result);
+}
+
+SearchResult mlir::tpc::searchGrids(const SearchProblem &problem) {
+  return Searcher(problem).run();
 }
 
 Comparison mlir::tpc::compareGrids(const RankedGrid &best, const RankedGrid &other,

@@ -59,12 +59,14 @@ public:
     bool isCompute = false; // whether operations take longer than memory on the roofline
     bool extrapolates = false;
   };
-  Time at(int64_t m, int64_t n, int64_t k) const;
+  /// `weightBytes`: bytes of an element of the [k, n] matrix; 0: elementBytes. The efficiency is
+  /// that of `elementBytes`, and other sizes count as extrapolated.
+  Time at(int64_t m, int64_t n, int64_t k, double weightBytes = 0) const;
   /// Returns a lower bound for any matmul with this work, at the best efficiency of the table.
   double getLowerBound(double flops, double bytes) const;
 
 private:
-  double getRoofline(double m, double n, double k) const;
+  double getRoofline(double m, double n, double k, double weightBytes) const;
   /// By (n, k): log efficiency by log m.
   std::map<std::pair<int64_t, int64_t>, std::map<double, double>> series;
 };
@@ -82,6 +84,7 @@ public:
   std::string source; // description of the measurements
   int64_t cores = 0;  // 0: each rank has a device of its own
   int64_t memoryBytes = 0, reservedBytes = 0;
+  double price = 0;  // of a device for one hour; 0: unknown
   double launch = 0; // time of a call, which all tables include
   /// Time of the call of a collective in addition to its table: of programs without CUDA graphs.
   double collectiveLaunch = 0;

@@ -13,6 +13,7 @@
 
 #include "tpc/Analysis/Report.h"
 #include "tpc/Buffer/Buffer.h"
+#include "tpc/Cost/LocalSizes.h"
 #include "tpc/Cost/Machine.h"
 #include "tpc/Cost/Simulator.h"
 
@@ -78,6 +79,11 @@ struct StepTimeline {
   std::vector<StageEvents> stages;
 };
 
+/// Busy time of one rank of a program with one stage and one micro-batch.
+struct BusySeconds {
+  Seconds prologue, microBatch;
+};
+
 /// Times of the ops of a module at the buffers level, at given sizes and on a given grid.
 class StepEstimator {
 public:
@@ -89,6 +95,9 @@ public:
   /// Returns the step's cost. An error names what the machine has no time of. Sets `timeline` if it
   /// is not null.
   llvm::Expected<StepCost> run(const Report &report, StepTimeline *timeline = nullptr);
+  /// Returns the busy time on a rank with `numThreads` threads, of a program with one stage and one
+  /// micro-batch. Exchanges, whose sizes are in reports, count as 0.
+  llvm::Expected<BusySeconds> getBusySeconds(int64_t numThreads);
   /// Number of valid keys in caches; 0: attention with caches reads their whole capacity.
   int64_t validKeys = 0;
 
@@ -105,6 +114,8 @@ private:
   OpCost visit(Operation &op);
   OpCost visitCall(Operation &op);
   OpCost visitProduct(buffer::ProductOp op);
+  OpCost visitQuantizedProduct(buffer::QuantizedProductOp op);
+  OpCost visitExperts(buffer::ExpertsOp op);
   Seconds visitAttention(buffer::AttentionOp op);
   Seconds visitLaunch(buffer::LaunchOp op);
   OpCost visitCommunication(Operation &op);
@@ -112,10 +123,13 @@ private:
   /// Appends the calls of a block and its callees.
   void expand(Block &block, std::vector<OpEvent> &events);
   OpEvent describe(Operation &op);
-  Seconds addMatmul(Type element, int64_t m, int64_t n, int64_t k);
+  /// `weightBits`: bits of an element of the [k, n] matrix; 0: those of `element`.
+  Seconds addMatmul(Type element, int64_t m, int64_t n, int64_t k, int64_t weightBits = 0);
   Seconds addKernel(double bytes);
   Seconds split(double seconds, bool isCompute) const;
-  int64_t evaluate(const ::tpc::SymExpr &size);
+  int64_t evaluate(const ::tpc::SymExpr &size) {
+    return std::max<int64_t>(values.evaluate(size).value_or(0), 0);
+  }
   int64_t evaluate(SymExprAttr size) { return evaluate(size.getExpr()); }
   double getBytes(Value place);
   bool isCache(Value place);
@@ -130,11 +144,12 @@ private:
 
   ModuleOp module;
   GridAttr grid;
-  std::map<std::string, int64_t> values; // symbols, coordinates, and the micro-batch
+  LocalSizes values; // symbols, coordinates, and the micro-batch
+  llvm::StringMap<buffer::FuncOp> callees;
   const ::tpc::Machine &machine;
   int64_t copies;
   int64_t threads = 1;
-  const Report *report = nullptr;
+  const Report *report = nullptr;          // null: exchanges count as 0
   int64_t stage = 0;                       // current stage
   int64_t live = 0, liveInRounds = 0;      // bytes of the stack in `expand`
   DenseMap<Operation *, OpCost> functions; // at the current micro-batch

@@ -1,8 +1,10 @@
 //===- Search.h - Search for the fastest grid -------------------*- C++ -*-===//
 //
-// Enumerates grids of at most the given number of devices, rejects those that cannot fit or cannot
-// be among the best by lower bounds, and evaluates the others. The order of evaluation and all ties
-// are deterministic. The search knows grids and numbers only; callbacks compile and estimate.
+// Enumerates grids of at most the given number of devices and evaluates them in the order of lower
+// bounds of their objectives, until no other grid can be among the best. A family is a set of grids
+// that differ only in micro-batches and chunks (mb, vpp). Families and their grids have bounds of
+// increasing cost and tightness. All orders and ties are deterministic. The search knows grids and
+// numbers only; callbacks compile and estimate.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,6 +15,7 @@
 #include "tpc/Plan/RankMemory.h"
 
 #include <functional>
+#include <limits>
 
 namespace mlir::tpc {
 
@@ -20,13 +23,19 @@ namespace mlir::tpc {
 struct GridChoice {
   int64_t tp = 1, pp = 1, dp = 1, mb = 1;
   bool sp = false;
+  int64_t vpp = 1;
+  int64_t tensorX = 1; // tp is tensorX times the rest; 1: one axis
+  int64_t ep = 1;
+  bool etp1 = false; // experts are split over the ranks of tp; requires that tp divides ep
 
-  int64_t getRanks() const { return tp * pp * dp; }
+  /// Returns the number of ranks of ep for each rank of tp. With dp, they are replicas.
+  int64_t getExpertRanks() const { return etp1 ? ep / tp : ep; }
+  int64_t getRanks() const { return tp * pp * dp * (dp == 1 ? getExpertRanks() : 1); }
   std::string str() const;
-  bool operator<(const GridChoice &o) const {
-    return std::make_tuple(getRanks(), tp, pp, dp, sp, mb) <
-           std::make_tuple(o.getRanks(), o.tp, o.pp, o.dp, o.sp, o.mb);
+  auto getKey() const {
+    return std::make_tuple(getRanks(), tp, tensorX, pp, vpp, dp, ep, etp1, sp, mb);
   }
+  bool operator<(const GridChoice &o) const { return getKey() < o.getKey(); }
 };
 
 /// Goal of the search. Latency: the time of a step. Throughput: the time of a step, divided by the
@@ -43,14 +52,28 @@ struct GridCost {
   std::optional<StepCost> prompt = {};    // the step of a prompt in a generation
 };
 
+/// Lower bounds of a grid's step and of the bytes of its worst-case rank.
+struct GridBound {
+  double seconds = 0;
+  int64_t memory = 0;
+  std::string refused; // error of all grids of the family, or of the grid
+};
+
 struct SearchProblem {
   int64_t devices = 1;
-  int64_t batch = 1;  // maximum dp · mb
-  int64_t layers = 1; // maximum pp
+  int64_t batch = 1;   // maximum dp · mb
+  int64_t layers = 1;  // maximum pp · vpp
+  int64_t experts = 1; // maximum ep
   Goal goal = Goal::Latency;
-  std::function<int64_t(const GridChoice &)> getMemory;      // bytes that a rank may use
-  std::function<int64_t(const GridChoice &)> getLeastMemory; // lower bound of bytes of a rank
-  std::function<double(const GridChoice &)> getLeastSeconds; // lower bound of a step
+  /// Evaluates all grids, and prunes none.
+  bool isExhaustive = false;
+  /// Maximum number of evaluated grids.
+  size_t maxEvaluations = std::numeric_limits<size_t>::max();
+  std::function<int64_t(const GridChoice &)> getMemory; // bytes that a rank may use
+  /// Bound of a family, without any estimate.
+  std::function<GridBound(const GridChoice &)> getBound;
+  /// Tighter bounds of a family, and of a grid; optional.
+  std::function<GridBound(const GridChoice &)> tightenFamily, tighten;
   std::function<GridCost(const GridChoice &)> evaluate;
 };
 
@@ -69,11 +92,22 @@ struct SearchResult {
   std::vector<RankedGrid> best;     // that fit, the best first, at most numBest
   std::vector<RankedGrid> tooLarge; // the grids that do not fit, by needed bytes
   std::vector<std::pair<GridChoice, std::string>> refused;
-  unsigned enumerated = 0, prunedByMemory = 0, prunedByTime = 0, simulated = 0;
+  size_t enumerated = 0, prunedByMemory = 0, prunedByTime = 0, simulated = 0;
+  size_t unexplored = 0;          // grids that remained after maxEvaluations
+  double unexploredObjective = 0; // lower bound of their objectives
+  std::vector<std::pair<GridChoice, double>> objectives; // of all grids of an exhaustive search
+  /// Maximum of bound divided by estimate over all evaluated grids, of seconds and of bytes.
+  double secondsBoundRatio = 0, memoryBoundRatio = 0;
 };
 
-/// Returns all grids of a problem in a fixed order.
-std::vector<GridChoice> enumerateGrids(const SearchProblem &problem);
+/// Calls `visit` with the first grid (mb1, no chunks) of each family, in a fixed order. Up to 64
+/// devices, tp, pp, dp and ep have all sizes. For more devices, sizes above 16 have at most four
+/// significant bits, or divide the layers (pp) or the batch (dp).
+void enumerateFamilies(const SearchProblem &problem,
+                       llvm::function_ref<void(const GridChoice &)> visit);
+/// Calls `visit` with all grids of a family, which is given by its first grid.
+void enumerateGrids(const SearchProblem &problem, const GridChoice &family,
+                    llvm::function_ref<void(const GridChoice &)> visit);
 SearchResult searchGrids(const SearchProblem &problem);
 
 /// Difference of two estimates by cause, and its error: the sum over causes of the difference times

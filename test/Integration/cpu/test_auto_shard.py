@@ -186,7 +186,7 @@ def test_probe(tpcc, tmp_path):
     [
         ([], "needs --devices"),
         (["--devices=0"], "needs --devices"),
-        (["--devices=-3"], "--devices=-3: must be from 1 to 1024"),
+        (["--devices=-3"], "--devices=-3: must be from 1 to 16384"),
         (["--devices=4"], "needs --machine"),
         (["--devices=4", "--devices=5"], "--devices is given twice"),
         (["--devices=4", "--machine=none"], "no file and no machine 'none'; machines: a100-sxm"),

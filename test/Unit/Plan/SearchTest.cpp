@@ -16,6 +16,7 @@ SearchProblem makeProblem(unsigned seed) {
   problem.devices = 1 + random() % 16;
   problem.batch = 1 + random() % 9;
   problem.layers = 1 + random() % 5;
+  problem.experts = random() % 3 == 0 ? 4 : 1;
   problem.goal = std::array{Goal::Latency, Goal::Throughput, Goal::Cost}[random() % 3];
   int64_t available = 20 + random() % 100;
   auto draw = [seed](const GridChoice &grid, const char *what) {
@@ -31,12 +32,26 @@ SearchProblem makeProblem(unsigned seed) {
   auto seconds = [=](const GridChoice &grid) {
     return std::ceil(draw(grid, "time") / 100) / double(grid.getRanks());
   };
-  problem.getLeastMemory = [=](const GridChoice &grid) {
-    return int64_t(double(need(grid)) * draw(grid, "share") / 1000);
+  // Three levels of bounds; those of a family are below those of all its grids.
+  auto bound = [=](const GridChoice &grid, double share) {
+    return GridBound{seconds(grid) * share, int64_t(double(need(grid)) * share), ""};
   };
-  problem.getLeastSeconds = [=](const GridChoice &grid) {
-    return seconds(grid) * draw(grid, "share") / 1000;
+  auto boundFamily = [=](const GridChoice &family, const char *what) {
+    GridBound least{1e9, INT64_MAX, ""};
+    enumerateGrids(problem, family, [&](const GridChoice &grid) {
+      GridBound one = bound(grid, draw(family, what) / 1000);
+      least.seconds = std::min(least.seconds, one.seconds);
+      least.memory = std::min(least.memory, one.memory);
+    });
+    return least;
   };
+  problem.getBound = [=](const GridChoice &family) { return boundFamily(family, "share"); };
+  if (random() % 2)
+    problem.tightenFamily = [=](const GridChoice &family) { return boundFamily(family, "tight"); };
+  if (random() % 2)
+    problem.tighten = [=](const GridChoice &grid) {
+      return bound(grid, draw(grid, "share") / 1000);
+    };
   problem.evaluate = [=](const GridChoice &grid) {
     GridCost cost;
     if (draw(grid, "refused") < 100)
@@ -48,12 +63,20 @@ SearchProblem makeProblem(unsigned seed) {
   return problem;
 }
 
+std::vector<GridChoice> listGrids(const SearchProblem &problem) {
+  std::vector<GridChoice> grids;
+  enumerateFamilies(problem, [&](const GridChoice &family) {
+    enumerateGrids(problem, family, [&](const GridChoice &grid) { grids.push_back(grid); });
+  });
+  return grids;
+}
+
 TEST(Search, EqualsExhaustiveSearch) {
   unsigned pruned = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {
     SearchProblem problem = makeProblem(seed);
     std::vector<std::pair<double, GridChoice>> all;
-    for (const GridChoice &grid : enumerateGrids(problem)) {
+    for (const GridChoice &grid : listGrids(problem)) {
       GridCost cost = problem.evaluate(grid);
       EXPECT_LE(grid.getRanks(), problem.devices);
       double weight = problem.goal == Goal::Latency ? 1
@@ -71,7 +94,14 @@ TEST(Search, EqualsExhaustiveSearch) {
     }
     EXPECT_EQ(result.enumerated, result.prunedByMemory + result.prunedByTime +
                                      result.refused.size() + result.simulated);
+    EXPECT_LE(result.secondsBoundRatio, 1);
+    EXPECT_LE(result.memoryBoundRatio, 1);
     pruned += result.prunedByTime;
+    problem.isExhaustive = true;
+    SearchResult exhaustive = searchGrids(problem);
+    EXPECT_EQ(exhaustive.simulated + exhaustive.refused.size(), exhaustive.enumerated);
+    for (auto [a, b] : llvm::zip_equal(exhaustive.best, result.best))
+      EXPECT_EQ(a.grid.str(), b.grid.str());
   }
   EXPECT_GT(pruned, 100u);
 }
@@ -82,7 +112,7 @@ TEST(Search, EnumeratesGridsThatAreNoPowersOfTwo) {
   problem.batch = 6;
   problem.layers = 3;
   std::set<std::string> grids;
-  for (const GridChoice &grid : enumerateGrids(problem))
+  for (const GridChoice &grid : listGrids(problem))
     EXPECT_TRUE(grids.insert(grid.str()).second) << grid.str();
   for (const char *text : {"tp1", "tp3", "tp5,sp", "tp3,dp2", "pp3,mb3", "tp2,pp3,mb6", "dp6"})
     EXPECT_TRUE(grids.count(text)) << text;
@@ -90,6 +120,39 @@ TEST(Search, EnumeratesGridsThatAreNoPowersOfTwo) {
   // stages than layers; more ranks than devices; micro-batches of one stage.
   for (const char *text : {"dp4", "dp5", "pp4", "tp7", "mb2"})
     EXPECT_FALSE(grids.count(text)) << text;
+}
+
+TEST(Search, ThinsOutSizesOfManyDevices) {
+  SearchProblem problem;
+  problem.devices = 16384;
+  problem.batch = 2100;
+  problem.layers = 126;
+  size_t families = 0;
+  std::set<int64_t> tp, pp, dp;
+  enumerateFamilies(problem, [&](const GridChoice &grid) {
+    ++families;
+    EXPECT_LE(grid.getRanks(), problem.devices);
+    tp.insert(grid.tp);
+    pp.insert(grid.pp);
+    dp.insert(grid.dp);
+  });
+  EXPECT_LT(families, 1000000u);
+  for (int64_t size : {1, 7, 8, 12, 13, 26, 104, 16384})
+    EXPECT_TRUE(tp.count(size)) << size;
+  EXPECT_FALSE(tp.count(17));
+  EXPECT_TRUE(pp.count(21) && pp.count(63) && pp.count(126)) << "divisors of the layers";
+  EXPECT_TRUE(dp.count(2100) && dp.count(525)) << "divisors of the batch";
+}
+
+TEST(Search, StopsAfterTheMostPromisingGrids) {
+  SearchProblem problem = makeProblem(11);
+  problem.maxEvaluations = 2;
+  problem.devices = 16;
+  SearchResult result = searchGrids(problem);
+  EXPECT_EQ(result.simulated, 2u);
+  EXPECT_GT(result.unexplored, 0u);
+  EXPECT_EQ(result.enumerated, result.prunedByMemory + result.prunedByTime + result.refused.size() +
+                                   result.simulated + result.unexplored);
 }
 
 TEST(Search, ComparesByCause) {

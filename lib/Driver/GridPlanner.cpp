@@ -1,0 +1,400 @@
+//===- GridPlanner.cpp - Estimates of grids for the search ----------------===//
+
+#include "GridPlanner.h"
+#include "Compile.h"
+
+#include "tpc/Analysis/PlanFacts.h"
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Experts.h"
+#include "tpc/Driver/PassPipelines.h"
+#include "tpc/Transforms/Tactics/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::AutoShardPlan;
+using ::tpc::AutoShardRequest;
+using ::tpc::GridPlanner;
+using ::tpc::ShardSpec;
+
+/// Factor of the bound of a family, which is the time of one sample: tables may have shorter times
+/// for more work.
+static constexpr double familySlack = 0.9;
+
+GridPlanner::GridPlanner(ModuleOp model, const AutoShardRequest &request, const Symbols &symbols)
+    : model(model), request(request), symbols(symbols), step(PreallocatedStep::lookup(model)),
+      stepSymbols(symbols) {
+  if (step)
+    stepSymbols[step->tokens] = 1;
+  auto main = model.lookupSymbol<func::FuncOp>("main");
+  for (Type type : main ? main.getArgumentTypes() : ArrayRef<Type>())
+    if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.getRank() > 1) {
+      batch = std::max(batch, evaluateOr1(getSizes(type)[0], symbols));
+      if (!batchSymbol)
+        batchSymbol = getSymbolName(getSizes(type)[0]);
+    }
+}
+
+//===----------------------------------------------------------------------===//
+// Grids
+//===----------------------------------------------------------------------===//
+
+std::optional<ShardSpec> GridPlanner::parse(const GridChoice &grid, std::string &error) const {
+  std::string text = grid.str();
+  if (request.gpusPerNode > 0)
+    text += ",gpus-per-node=" + std::to_string(request.gpusPerNode);
+  return ShardSpec::parse(text, error);
+}
+
+int64_t GridPlanner::getCopies(const GridChoice &grid) const {
+  return request.goal == Goal::Throughput ? request.devices / grid.getRanks() : 1;
+}
+
+/// Returns the number of ranks that share a machine's cores and memory.
+int64_t GridPlanner::getRanksPerNode(const GridChoice &grid) const {
+  int64_t ranks = grid.getRanks() * getCopies(grid);
+  return request.gpusPerNode > 0 ? std::min(ranks, request.gpusPerNode) : ranks;
+}
+
+int64_t GridPlanner::getMemory(const GridChoice &grid) const {
+  int64_t own = request.machine.getMemory(getRanksPerNode(grid));
+  return request.memory > 0 ? std::min(own, request.memory) : own;
+}
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+/// The program depends on the axes of tp and ep, on pp and vpp, and on whether there are
+/// micro-batches; with chunks, on their number. All other sizes are symbols of it. A program for
+/// two replicas is one for each number of them, unless the model cannot be split over replicas.
+GridPlanner::Structure &GridPlanner::compile(const GridChoice &grid) {
+  GridChoice key = grid;
+  if (grid.vpp == 1)
+    key.mb = std::min<int64_t>(2, grid.mb);
+  if (grid.getExpertRanks() > 1)
+    return compileStructure(key);
+  key.dp = batch > 1 ? 2 : grid.dp;
+  Structure &structure = compileStructure(key);
+  if (structure.refused.empty() || grid.dp > 1)
+    return structure;
+  key.dp = 1;
+  return compileStructure(key);
+}
+
+GridPlanner::Structure &GridPlanner::compileStructure(const GridChoice &key) {
+  auto [it, isNew] = structures.try_emplace(key.str());
+  Structure &structure = it->second;
+  if (!isNew)
+    return structure;
+  std::optional<ShardSpec> spec = parse(key, structure.refused);
+  if (!spec)
+    return structure;
+  ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && structure.refused.empty())
+      structure.refused = diagnostic.str();
+    return success();
+  });
+  auto run = [&](ModuleOp module, llvm::function_ref<void(PassManager &)> build) {
+    PassManager pm(model.getContext());
+    pm.enableVerifier(false);
+    build(pm);
+    bool done = succeeded(pm.run(module)) && succeeded(verify(module));
+    if (!done && structure.refused.empty())
+      structure.refused = "cannot be compiled";
+    return done;
+  };
+  structure.staged = model.clone();
+  if (!run(*structure.staged, [&](PassManager &pm) {
+        for (::tpc::Emit level : {::tpc::Emit::Sharded, ::tpc::Emit::Spmd, ::tpc::Emit::Staged})
+          ::tpc::buildLevelPassPipeline(pm, level, *spec, nullptr, /*last=*/false);
+      }))
+    return structure;
+  structure.lowered = structure.staged->clone();
+  run(*structure.lowered, [&](PassManager &pm) {
+    ::tpc::buildKernelsPassPipeline(pm);
+    ::tpc::buildBuffersPassPipeline(pm);
+  });
+  return structure;
+}
+
+GridCost GridPlanner::evaluate(const GridChoice &choice) {
+  GridCost cost;
+  Structure &structure = compile(choice);
+  cost.refused = structure.refused;
+  std::optional<ShardSpec> spec = parse(choice, cost.refused);
+  if (!cost.refused.empty() || !spec)
+    return cost;
+  GridAttr grid = makeGrid(model.getContext(), *spec);
+  (*structure.staged)->setAttr(kGridAttr, grid);
+  ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
+    if (cost.refused.empty())
+      cost.refused = diagnostic.str();
+    return success();
+  });
+  auto estimate = [&](const Symbols &sizes) -> StepCost {
+    FailureOr<Report> report = computeReport(*structure.staged, sizes);
+    if (failed(report))
+      return {};
+    if (cost.collectives.empty())
+      cost.collectives = report->collectives;
+    RankMemory memory = getRankMemory(*structure.lowered, grid, *report, sizes);
+    if (memory.getNeed() > cost.memory.getNeed())
+      cost.memory = memory;
+    StepEstimator estimator(*structure.lowered, grid, sizes, request.machine, getCopies(choice));
+    llvm::Expected<StepCost> time = estimator.run(*report);
+    if (!time) {
+      std::string why = llvm::toString(time.takeError());
+      if (cost.refused.empty())
+        cost.refused = why;
+      return {};
+    }
+    return *time;
+  };
+  cost.step = estimate(symbols);
+  if (stepSymbols != symbols) {
+    cost.prompt = cost.step;
+    cost.step = estimate(stepSymbols);
+  }
+  return cost;
+}
+
+std::optional<RankedGrid> GridPlanner::measure(const GridChoice &choice, const Symbols &sizes) {
+  Structure &structure = compile(choice);
+  std::string error;
+  std::optional<ShardSpec> spec = parse(choice, error);
+  if (!structure.refused.empty() || !spec)
+    return std::nullopt;
+  GridAttr grid = makeGrid(model.getContext(), *spec);
+  (*structure.staged)->setAttr(kGridAttr, grid);
+  ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
+  FailureOr<Report> report = computeReport(*structure.staged, sizes);
+  if (failed(report))
+    return std::nullopt;
+  RankedGrid row;
+  row.grid = choice;
+  row.cost.memory = getRankMemory(*structure.lowered, grid, *report, sizes);
+  row.memory = getMemory(choice);
+  return row;
+}
+
+//===----------------------------------------------------------------------===//
+// Bounds
+//===----------------------------------------------------------------------===//
+
+/// Returns the grid of one stage and one replica with the same tp and ep.
+static GridChoice getOneStage(const GridChoice &grid) {
+  GridChoice one = grid;
+  one.pp = one.dp = one.mb = one.vpp = 1;
+  return one;
+}
+
+GridPlanner::Structure *GridPlanner::getBounding(const GridChoice &grid) {
+  GridChoice least = getOneStage(grid);
+  bool hasRanks = grid.getExpertRanks() > 1;
+  least.tensorX = std::min<int64_t>(2, grid.tensorX);
+  least.tp = least.tensorX * (grid.tp > grid.tensorX ? 2 : 1);
+  if (grid.ep > 1)
+    least.ep = (grid.etp1 ? least.tp : 1) * (hasRanks ? 2 : 1);
+  Structure &structure = compile(least);
+  return structure.refused.empty() ? &structure : nullptr;
+}
+
+GridAttr GridPlanner::makeBoundingGrid(const GridChoice &grid, int64_t samples) {
+  std::string error;
+  std::optional<ShardSpec> spec = parse(getOneStage(grid), error);
+  if (!spec)
+    return {};
+  GridAttr attr = makeGrid(model.getContext(), *spec);
+  if (batchSymbol)
+    return attr;
+  SmallVector<int64_t> sizes(attr.getSizes());
+  for (auto [name, size] : llvm::zip(attr.getOrder(), sizes))
+    if (name.getValue() == "dp")
+      size = (batch + samples - 1) / samples;
+  return GridAttr::get(model.getContext(), attr.getOrder(), sizes, 1, attr.getGpusPerNode(), 1);
+}
+
+/// Whether replicas exchange tokens, so that a program with one replica is no bound.
+static bool exchangesTokens(const GridChoice &grid) {
+  return grid.dp > 1 && grid.getExpertRanks() > 1;
+}
+
+const GridPlanner::Busy &GridPlanner::getBusy(const GridChoice &grid, int64_t samples) {
+  int64_t threads = request.machine.getThreads(grid.getRanks() * getCopies(grid));
+  auto [it, isNew] = busy.try_emplace({getOneStage(grid).str(), samples, threads});
+  Busy &result = it->second;
+  Structure *structure = isNew ? getBounding(grid) : nullptr;
+  // Ranks of ep split no batch of a static size.
+  if (!structure || (!batchSymbol && samples < batch && grid.getExpertRanks() > 1))
+    return result;
+  GridAttr attr = makeBoundingGrid(grid, samples);
+  if (!attr)
+    return result;
+  Symbols sizes = stepSymbols;
+  if (batchSymbol)
+    sizes[*batchSymbol] = samples;
+  StepEstimator estimator(*structure->lowered, attr, sizes, request.machine, 1);
+  if (llvm::Expected<BusySeconds> seconds = estimator.getBusySeconds(threads))
+    result.seconds = *seconds;
+  else
+    result.refused = llvm::toString(seconds.takeError());
+  return result;
+}
+
+const GridPlanner::Resident &GridPlanner::getResident(const GridChoice &grid) {
+  auto [it, isNew] = resident.try_emplace(getOneStage(grid).str());
+  Resident &result = it->second;
+  Structure *structure = isNew ? getBounding(grid) : nullptr;
+  GridAttr attr = structure ? makeBoundingGrid(grid, batch) : GridAttr();
+  if (!attr)
+    return result;
+  (*structure->staged)->setAttr(kGridAttr, attr);
+  ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
+  FailureOr<Report> report = computeReport(*structure->staged, stepSymbols);
+  if (succeeded(report))
+    result = {report->stages[0].weightBytes, report->stages[0].cacheBytes};
+  return result;
+}
+
+/// Some stage has at least its share of the weights and caches.
+GridPlanner::GridBound GridPlanner::boundFamily(const GridChoice &grid) {
+  GridBound bound;
+  if (exchangesTokens(grid))
+    return bound;
+  const Busy &one = getBusy(grid, 1);
+  bound.refused = one.refused;
+  bound.seconds = one.seconds.microBatch.total() * familySlack;
+  const Resident &bytes = getResident(grid);
+  double samples = double((batch + grid.dp - 1) / grid.dp);
+  bound.memory = int64_t((double(bytes.weights) + double(bytes.caches) * samples / double(batch)) /
+                         double(grid.pp));
+  return bound;
+}
+
+/// Let T(i) be the time of micro-batch i in all stages together. Without chunks, some stage has at
+/// least 1 / pp of the work: before its first run the first micro-batch is in the stages before it,
+/// and after its last run the last micro-batch is in the stages after it. So a step takes at least
+/// T(last) + (sum of the other T) / pp, as micro-batches are not larger than those before them.
+/// With chunks, a step takes at least T(first), and sum of T / pp. Shared cores give a third bound.
+GridPlanner::GridBound GridPlanner::boundGrid(const GridChoice &grid) {
+  GridBound bound;
+  if (exchangesTokens(grid))
+    return bound;
+  int64_t samples = (batch + grid.dp - 1) / grid.dp, number = std::min(grid.mb, samples);
+  int64_t numLarge = samples % number == 0 ? number : samples % number;
+  Busy large = getBusy(grid, (samples + number - 1) / number);
+  const Busy &small = numLarge < number ? getBusy(grid, samples / number) : large;
+  bound.refused = large.refused;
+  const ::tpc::Machine &machine = request.machine;
+  int64_t ranks = grid.getRanks() * getCopies(grid);
+  double coresOfClass = double(machine.getThreads(ranks) * ranks) / double(grid.pp);
+  double shared = machine.cores > 0 ? coresOfClass / double(machine.cores) : 0;
+  auto getOwn = [&](const Seconds &s) { return s.total() - s.tensor; };
+  auto getTime = [&](const Seconds &s) { return s.tensor + getOwn(s) * std::max(1.0, shared); };
+  if (grid.pp == 1) {
+    bound.seconds = getTime(large.seconds.prologue) + getTime(large.seconds.microBatch);
+    return bound;
+  }
+  double first = getTime(large.seconds.microBatch), last = getTime(small.seconds.microBatch);
+  double numSmall = double(number - numLarge), all = double(numLarge) * first + numSmall * last;
+  double own = double(numLarge) * getOwn(large.seconds.microBatch) +
+               numSmall * getOwn(small.seconds.microBatch);
+  bound.seconds = grid.vpp == 1 ? last + (all - last) / double(grid.pp)
+                                : std::max(first, all / double(grid.pp));
+  bound.seconds = std::max(bound.seconds, own * shared);
+  return bound;
+}
+
+//===----------------------------------------------------------------------===//
+// Search
+//===----------------------------------------------------------------------===//
+
+void GridPlanner::findRemedies(AutoShardPlan &plan) {
+  auto forEachDivision = [&](int64_t ranks, llvm::function_ref<void(const GridChoice &)> visit) {
+    for (int64_t tp = ranks; tp >= 1; --tp)
+      if (ranks % tp == 0)
+        visit({tp, ranks / tp});
+  };
+  // Grids that bounds have pruned are measured here.
+  std::vector<RankedGrid> &tooLarge = plan.search.tooLarge;
+  if (tooLarge.empty())
+    forEachDivision(request.devices, [&](const GridChoice &grid) {
+      if (std::optional<RankedGrid> row = measure(grid, symbols))
+        if (tooLarge.empty() || row->cost.memory.getNeed() < tooLarge[0].cost.memory.getNeed())
+          tooLarge = {*row};
+    });
+  for (int64_t ranks = 2 * request.devices;
+       ranks <= std::min(maxDevices, 16 * request.devices) && !plan.larger; ranks *= 2)
+    forEachDivision(ranks, [&](const GridChoice &grid) {
+      if (plan.larger)
+        return;
+      if (std::optional<RankedGrid> row = measure(grid, symbols); row && row->fits())
+        plan.larger = row;
+    });
+  if (!batchSymbol)
+    return;
+  Symbols sizes = symbols;
+  while ((sizes[*batchSymbol] /= 2) > 0 && !plan.smallerBatch)
+    forEachDivision(request.devices, [&](const GridChoice &grid) {
+      if (plan.smallerBatch)
+        return;
+      if (std::optional<RankedGrid> row = measure(grid, sizes); row && row->fits())
+        plan.smallerBatch = {plan.getSpec(grid) + " fits at " + *batchSymbol, sizes[*batchSymbol]};
+    });
+}
+
+/// Returns the maximum number of experts of a layer, 1 without experts.
+static int64_t countExperts(ModuleOp model) {
+  int64_t experts = 1;
+  model.walk([&](MoeOp op) {
+    experts = std::max(experts, evaluateOr1(getSizes(op.getUp().getType())[0], {}));
+  });
+  return experts;
+}
+
+FailureOr<SearchResult> GridPlanner::run() {
+  // The unsplit program has the work for lower bounds, and errors that all grids share.
+  GridChoice unsplit;
+  GridCost whole = evaluate(unsplit);
+  if (!whole.refused.empty())
+    return emitError(model.getLoc()) << whole.refused;
+  Structure &structure = compile(unsplit);
+  FailureOr<Report> report = computeReport(*structure.staged, symbols);
+  if (failed(report))
+    return failure();
+  double weightBytes = 0;
+  for (const ParameterRow &parameter : report->stages[0].parameters)
+    weightBytes += double(parameter.bytes);
+
+  SearchProblem problem;
+  problem.devices = request.devices;
+  problem.batch = batch;
+  problem.layers = report->stages[0].layers;
+  problem.experts = countExperts(model);
+  problem.goal = request.goal;
+  problem.isExhaustive = request.isExhaustive;
+  if (request.maxEvaluations > 0)
+    problem.maxEvaluations = size_t(request.maxEvaluations);
+  problem.getMemory = [&](const GridChoice &grid) { return getMemory(grid); };
+  // Some rank of a replica has at least its share of the weights. Each stage reads its weights for
+  // the first micro-batch, one stage after another; all ranks together compute all matmuls. Experts
+  // that no token selects are not read.
+  MatmulWork work = whole.step.work;
+  if (problem.experts > 1)
+    work.weightBytes = 0;
+  problem.getBound = [&, work](const GridChoice &grid) {
+    int64_t threads = request.machine.getThreads(grid.getRanks() * getCopies(grid));
+    return GridBound{request.machine.getLeastMatmulSeconds(threads,
+                                                           work.flops / double(grid.getRanks()),
+                                                           work.weightBytes / double(grid.tp)),
+                     int64_t(weightBytes / double(grid.tp * grid.pp * grid.getExpertRanks())), ""};
+  };
+  problem.tightenFamily = [&](const GridChoice &grid) { return boundFamily(grid); };
+  problem.tighten = [&](const GridChoice &grid) { return boundGrid(grid); };
+  problem.evaluate = [&](const GridChoice &grid) { return evaluate(grid); };
+  return searchGrids(problem);
+}

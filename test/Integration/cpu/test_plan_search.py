@@ -1,0 +1,201 @@
+"""The search of --megatron-shard=auto: equal to exhaustive search, bounds below estimates, and the
+whole space of grids."""
+
+import json
+import random
+import sys
+
+import onnx
+import pytest
+
+import harness
+
+from expert_files import Experts
+from genai_files import GenAi
+from harness import TOP
+from models import COMMITTED, FAMILIES
+from quantized_files import Blocks, in_blocks
+
+sys.path.append(str(TOP / "test" / "Benchmark"))
+
+MACHINES = TOP / "lib" / "Cost" / "Machines"
+STEP = "batch_size={batch},sequence_length=1,past_sequence_length=8"
+
+
+@pytest.fixture(scope="session")
+def plan_models(tmp_path_factory):
+    """Model files with the text of their --shape."""
+    folder = tmp_path_factory.mktemp("plan")
+    spec = GenAi(hidden=64, inner=96, layers=5)
+    plain = onnx.load(spec.save(folder / "plain.onnx"))
+    onnx.save(in_blocks(plain, Blocks()), folder / "quantized.onnx")
+    Experts(experts=6, layers=3).save(folder / "experts.onnx")
+    whole = "batch={batch},sequence={sequence}"
+    return {
+        "gpt2": (COMMITTED["gpt2-odd-opset20"].path, whole),
+        "llama": (FAMILIES["llama-dynamo"].path, whole),
+        "deep": (TOP / "test" / "Models" / "llama-deep.onnx", whole),
+        "experts": (folder / "experts.onnx", STEP),
+        "quantized": (folder / "quantized.onnx", STEP),
+    }
+
+
+def plan(tpcc, model, *flags):
+    path, shape = model
+    arguments = [path, "--megatron-shard=auto", "--json", "--shape", shape, *flags]
+    return json.loads(tpcc.call(arguments).check().stdout)
+
+
+def draw_machine(path, rng):
+    """Writes an H100 whose tables are scaled at random, with collectives of 2 and more ranks."""
+    machine = json.loads((MACHINES / "h100-sxm.json").read_text())
+    scale = {key: 10 ** rng.uniform(-1, 1) for key in ("matmul", "kernel", "collective", "network")}
+    for key in ("matmul", "kernel", "collective"):
+        for table in machine[key]:
+            table["times"] = [[*row[:-1], row[-1] * scale[key]] for row in table["times"]]
+    for table in machine["matmul"]:
+        table["floor"] *= scale["matmul"]
+    machine["network"]["bandwidth"] *= scale["network"]
+    for table in machine["collective"].copy():
+        if table["ranks"] == 8 and table["kind"] != "all_reduce":
+            machine["collective"].append({**table, "ranks": 2})
+            machine["collective"].append({**table, "kind": "all_to_all"})
+            machine["collective"].append({**table, "kind": "all_to_all", "ranks": 2})
+    unique = {(table["kind"], table["ranks"]): table for table in machine["collective"]}
+    machine["collective"] = list(unique.values())
+    path.write_text(json.dumps(machine))
+    return path
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 200))]
+)
+def test_search_equals_exhaustive_search(tpcc, plan_models, tmp_path, seed):
+    """For random models, machines, sizes and goals, and no bound exceeds an estimate."""
+    rng = random.Random(seed)
+    path, shape = plan_models[list(plan_models)[seed % len(plan_models)]]
+    shape = shape.format(batch=rng.choice([1, 2, 3, 5, 8]), sequence=rng.choice([1, 7, 64]))
+    own = rng.random() < 0.8
+    flags = [
+        f"--devices={rng.choice([2, 3, 4, 5, 6])}",
+        f"--goal={rng.choice(['latency', 'throughput', 'cost'])}",
+        f"--machine={draw_machine(tmp_path / 'machine.json', rng) if own else 'epyc-2core'}",
+    ]
+    if rng.random() < 0.5:
+        flags.append(f"--gpus-per-node={rng.choice([1, 2, 4])}")
+    if rng.random() < 0.3:
+        flags.append(f"--memory={rng.choice([37, 38, 40])}MiB" if own else "--memory=0.4MiB")
+    found = []
+    for more in ([], ["--search=exhaustive"]):
+        arguments = [path, "--megatron-shard=auto", "--json", "--shape", shape, *flags, *more]
+        result = tpcc.call(arguments)
+        if result.returncode == 0:
+            found.append(json.loads(result.stdout))
+            assert found[-1]["bound_ratio"] <= 1 + 1e-9
+            assert found[-1]["memory_bound_ratio"] <= 1
+        else:
+            result.refused("no grid of at most")
+            found.append(None)
+    fast, whole = found
+    assert (fast is None) == (whole is None)
+    if fast:
+        assert fast["best"] == whole["best"]
+        assert fast["enumerated"] == whole["enumerated"]
+        assert whole["estimated"] + len(whole["refused"]) == whole["enumerated"]
+
+
+SPACE = [
+    ("deep", ["--devices=4", "--machine=epyc-2core"], ("vpp", "x", "pp3", "sp", "mb")),
+    ("experts", ["--devices=6", "--machine=epyc-2core"], ("ep2", "ep3", "etp1", "tp3", "dp2,ep2")),
+    ("quantized", ["--devices=3", "--machine=epyc-2core"], ("tp3", "pp3", "dp2")),
+]
+
+
+@pytest.mark.parametrize("name,flags,items", SPACE)
+def test_space(tpcc, plan_models, name, flags, items):
+    """The search has all axes, and counts extrapolated times."""
+    path, shape = plan_models[name]
+    shape = shape.format(batch=6, sequence=8)
+    found = plan(tpcc, (path, shape), *flags, "--search=exhaustive")
+    assert found["estimated"] > 10 and found["bound_ratio"] <= 1 + 1e-9
+    rows = [row["grid"] for row in found["estimates"]]
+    for item in items:
+        assert any(item in grid for grid in rows), (item, rows)
+    assert found["best"][0]["grid"] == min(found["estimates"], key=lambda r: r["objective"])["grid"]
+
+
+def test_search_that_is_stopped(tpcc, plan_models):
+    """--search=N has the most promising grids, and a bound of the others."""
+    path, shape = plan_models["gpt2"]
+    flags = (path, shape.format(batch=6, sequence=16)), "--devices=6", "--machine=epyc-2core"
+    some, whole = plan(tpcc, *flags, "--search=3"), plan(tpcc, *flags)
+    assert some["estimated"] == 3 and len(some["best"]) == 3 and some["unexplored"] > 0
+    assert some["unexplored_objective"] <= whole["best"][-1]["objective"]
+    assert some["best"][0]["objective"] <= 1.2 * whole["best"][0]["objective"]
+    assert whole["unexplored"] == 0
+
+
+def test_price(tpcc, plan_models, tmp_path):
+    path, shape = plan_models["gpt2"]
+    model = path, shape.format(batch=2, sequence=16)
+    machine = json.loads((MACHINES / "epyc-2core.json").read_text()) | {"price": 0.5}
+    priced = tmp_path / "priced.json"
+    priced.write_text(json.dumps(machine))
+    for flags, price in (
+        ([f"--machine={priced}"], 0.5),
+        ([f"--machine={priced}", "--price=2"], 2),
+        (["--machine=epyc-2core", "--price=3"], 3),
+    ):
+        found = plan(tpcc, model, "--devices=2", "--goal=cost", *flags)
+        for row in found["best"]:
+            assert row["price"] == pytest.approx(row["objective"] * price / 3600)
+    assert "price" not in plan(tpcc, model, "--devices=2", "--machine=epyc-2core")["best"][0]
+    for text in ("-1", "1e9", "nan"):
+        tpcc.call(
+            [path, "--megatron-shard=auto", "--devices=2", "--machine=epyc-2core"]
+            + ["--shape", model[1], f"--price={text}"]
+        ).refused("--price=", "from 0 to 1000000")
+    for text in ("0", "-2", "some"):
+        tpcc.call(
+            [path, "--megatron-shard=auto", "--devices=2", "--machine=epyc-2core"]
+            + ["--shape", model[1], f"--search={text}"]
+        ).refused(f"--search={text}: must be a number of grids")
+
+
+def get_rule(devices, per_node, layers, batch):
+    """Megatron's rules: tp within a node, then pp that divides the layers, then dp."""
+    for tp in (1, 2, 4, 8):
+        for pp in (1, 2, 3, 4, 6, 12):
+            dp = devices // (tp * pp)
+            if tp <= per_node and layers % pp == 0 and tp * pp * dp == devices and dp <= batch:
+                yield f"tp{tp},pp{pp},dp{dp},mb{max(1, min(4 * pp, batch // dp)) if pp > 1 else 1}"
+
+
+@pytest.mark.parametrize("devices", [8, pytest.param(64, marks=pytest.mark.long)])
+def test_no_rule_is_faster(tpcc, devices):
+    """No grid of Megatron's rules is faster in the simulator. 64 devices take seconds."""
+    path, shape = TOP / "test" / "Models" / "gpt2-124m.onnx", "batch=16,sequence=512"
+    flags = ["--machine=h100-sxm", "--shape", shape]
+    arguments = [path, "--megatron-shard=auto", f"--devices={devices}", "--gpus-per-node=8"]
+    result = tpcc.call([*arguments, "--json", *flags]).check()
+    best = json.loads(result.stdout)["best"][0]["step"]["seconds"]
+    assert result.cpu_seconds < 10 or harness.sanitized()
+    for grid in list(get_rule(devices, 8, 12, 16))[:: 1 if devices > 8 else 4]:
+        spec = f"--megatron-shard={grid},gpus-per-node=8"
+        found = json.loads(tpcc.call([path, spec, "--simulate", "--json", *flags]).check().stdout)
+        assert best <= found["steps"][0]["seconds"] * (1 + 1e-9), grid
+
+
+@pytest.mark.long
+def test_405b_on_16384_devices(tpcc, tmp_path):
+    import llama
+
+    model = llama.write(tmp_path / "llama.onnx")
+    result = tpcc.call(
+        [model, "--megatron-shard=auto", "--devices=16384", "--gpus-per-node=8", "--json"]
+        + ["--machine=h100-sxm", "--shape", "batch=2048,sequence=4096"]
+    ).check()
+    found = json.loads(result.stdout)
+    assert found["best"] and found["unexplored"] == 0 and found["bound_ratio"] <= 1 + 1e-9
+    assert result.peak_bytes < 4 << 30
+    assert result.cpu_seconds < 10 or harness.sanitized()
