@@ -179,6 +179,15 @@ static FailureOr<json::Object> describeGeneration(ModuleOp module, PipelineOp pi
     generation["source"] = source->tokens;
     generation["source_capacity"] = source->capacity;
     generation["source_lengths"] = toUtf8(source->lengths);
+    if (source->each)
+      generation["source_each"] = *source->each;
+    for (auto [attrs, type] : llvm::zip(inputs, types)) {
+      std::set<std::string> symbols;
+      for (const SymExpr &size : getSizes(type))
+        size.collectSymbols(symbols);
+      if (!getCache(attrs) && symbols.count(source->tokens))
+        generation["source_input"] = toUtf8(nameOf(attrs));
+    }
   }
   return generation;
 }

@@ -341,7 +341,8 @@ static const Entry table[] = {
     // Generation: state between steps.
     {kCacheAttr, OnInput | OnOutput, "", nullptr, checkCache},
     {kStepAttr, OnModule, "a #tpc.step", is<StepAttr>},
-    {kSourceCachesAttr, OnModule, "{tokens, capacity, lengths}, all texts", areSourceCaches},
+    {kSourceCachesAttr, OnModule,
+     "{tokens, capacity, lengths}, all texts, and perhaps each, a number", areSourceCaches},
 
     // Training.
     {kUpdateAttr, OnOutput, "", nullptr, checkUpdate},

@@ -9,7 +9,9 @@ using namespace mlir::tpc;
 
 bool SourceCaches::isValid(Attribute value) {
   auto fields = dyn_cast_or_null<DictionaryAttr>(value);
-  return fields && fields.size() == 3 &&
+  bool fixed = fields && fields.contains("each");
+  auto each = fixed ? fields.getAs<IntegerAttr>("each") : IntegerAttr();
+  return fields && fields.size() == (fixed ? 4 : 3) && (!fixed || (each && each.getInt() > 0)) &&
          llvm::all_of(ArrayRef<StringRef>{"tokens", "capacity", "lengths"}, [&](StringRef name) {
            auto text = fields.getAs<StringAttr>(name);
            return text && !text.empty();
@@ -21,14 +23,19 @@ std::optional<SourceCaches> SourceCaches::lookup(ModuleOp module) {
   if (!fields || !isValid(fields))
     return std::nullopt;
   auto get = [&](StringRef name) { return fields.getAs<StringAttr>(name).str(); };
-  return SourceCaches{get("tokens"), get("capacity"), get("lengths")};
+  SourceCaches source{get("tokens"), get("capacity"), get("lengths")};
+  if (auto each = fields.getAs<IntegerAttr>("each"))
+    source.each = each.getInt();
+  return source;
 }
 
 void SourceCaches::attachTo(ModuleOp module) const {
   Builder builder(module.getContext());
-  module->setAttr(
-      kSourceCachesAttr,
-      builder.getDictionaryAttr({builder.getNamedAttr("tokens", builder.getStringAttr(tokens)),
-                                 builder.getNamedAttr("capacity", builder.getStringAttr(capacity)),
-                                 builder.getNamedAttr("lengths", builder.getStringAttr(lengths))}));
+  NamedAttrList fields;
+  for (auto [name, text] :
+       {std::pair("tokens", &tokens), {"capacity", &capacity}, {"lengths", &lengths}})
+    fields.set(name, builder.getStringAttr(*text));
+  if (each)
+    fields.set("each", builder.getI64IntegerAttr(*each));
+  module->setAttr(kSourceCachesAttr, fields.getDictionary(module.getContext()));
 }

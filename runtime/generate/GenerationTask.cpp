@@ -97,7 +97,7 @@ public:
     GenerationRequest probe = defaults;
     probe.ids = {0};
     if (limits.source > 0)
-      probe.source.ids = {0};
+      probe.source = {{0}, nullptr, manifest.generation->source->each.value_or(0)};
     if (std::string problem =
             problemOf(probe, *manifest.generation, limits.capacity, limits.source);
         !problem.empty())
@@ -191,10 +191,9 @@ private:
       return;
     if (!manifest.generation->source)
       throw UserError("--source: the model has no cross-attention");
-    const Port &input = manifest.inputs[static_cast<size_t>(manifest.generation->source->input)];
     std::vector<GenerationSource> sources;
     for (const std::string &text : options.sources)
-      for (GenerationSource &source : readSources(text, input))
+      for (GenerationSource &source : readSources(text, manifest))
         sources.push_back(std::move(source));
     if (requests.size() == 1)
       while (requests.size() < sources.size()) {

@@ -132,7 +132,7 @@ Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int6
   if (generation.windowed)
     symbols[generation.windowed->capacity] = windowCapacityOf(*generation.windowed, limits);
   if (generation.source) {
-    symbols[generation.source->tokens] = source;
+    symbols[generation.source->tokens] = source / generation.source->each.value_or(1);
     symbols[generation.source->capacity] = limits.source;
   }
   Inputs inputs = makeInputs(manifest, symbols);

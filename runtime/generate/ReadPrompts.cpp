@@ -95,11 +95,17 @@ Prompts readPrompts(const std::string &text, const std::string &flag) {
                   "FILE.npy");
 }
 
-std::vector<GenerationSource> readSources(const std::string &text, const Port &input) {
+std::vector<GenerationSource> readSources(const std::string &text, const Manifest &manifest) {
   std::vector<GenerationSource> sources;
+  const Generation::Source &source = *manifest.generation->source;
+  const Port &input = manifest.inputs[static_cast<size_t>(source.input)];
   if (input.dtype == TPC_I64 || input.dtype == TPC_I32) {
-    for (std::vector<int64_t> &ids : readPrompts(text, "--source"))
-      sources.push_back({std::move(ids), nullptr});
+    for (std::vector<int64_t> &ids : readPrompts(text, "--source")) {
+      if (source.each && std::to_string(ids.size()) != input.shape.back())
+        throw UserError("--source " + text + ": has " + std::to_string(ids.size()) +
+                        " ids, but input '" + input.name + "' takes " + input.shape.back());
+      sources.push_back({std::move(ids), nullptr, source.each.value_or(0)});
+    }
     return sources;
   }
   if (!endsWith(text, ".npy"))
@@ -110,7 +116,7 @@ std::vector<GenerationSource> readSources(const std::string &text, const Port &i
   if (tensor.shape.size() + 1 == rank)
     tensor.shape.insert(tensor.shape.begin(), 1);
   bool fits = tensor.dtype == input.dtype && tensor.shape.size() == rank;
-  for (size_t i = 2; fits && i < rank; ++i)
+  for (size_t i = source.each ? 1 : 2; fits && i < rank; ++i)
     fits = std::to_string(tensor.shape[i]) == input.shape[i];
   std::string wanted;
   for (const std::string &size : input.shape)
@@ -126,7 +132,7 @@ std::vector<GenerationSource> readSources(const std::string &text, const Port &i
     states->shape.assign(tensor.shape.begin() + 1, tensor.shape.end());
     states->data = Buffer(each);
     std::copy_n(tensor.data.data() + i * each, each, states->data.data());
-    sources.push_back({{}, std::move(states)});
+    sources.push_back({{}, std::move(states), source.each.value_or(0)});
   }
   return sources;
 }

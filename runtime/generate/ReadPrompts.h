@@ -13,7 +13,7 @@ std::vector<std::vector<int64_t>> readPrompts(const std::string &text,
 
 /// Parses --source: ids as --prompt-ids, or a file with states of one or several sources for an
 /// input of floats. Throws UserError.
-std::vector<GenerationSource> readSources(const std::string &text, const Port &input);
+std::vector<GenerationSource> readSources(const std::string &text, const Manifest &manifest);
 
 } // namespace tpc::rt
 

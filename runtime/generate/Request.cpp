@@ -90,6 +90,9 @@ static std::string problemOf(const GenerationSource &source, const Generation &g
   if (source.size() == 0)
     return "it has no source, which tokens of this model attend to: give one with --source, or as "
            "'source'";
+  if (int64_t each = generation.source->each.value_or(0); source.each != each)
+    return "the source has " + std::to_string(source.size()) + " tokens, but each source of this " +
+           "model has " + std::to_string(each) + ": give it with --source";
   if (source.size() > capacity)
     return "the source has " + std::to_string(source.size()) + " tokens; the maximum is " +
            std::to_string(capacity) + " (--max-source)";

@@ -18,8 +18,9 @@ namespace tpc::rt {
 struct GenerationSource {
   std::vector<int64_t> ids;
   std::shared_ptr<const Tensor> states;
+  int64_t each = 0; ///< tokens, if all sources of the model have as many
 
-  int64_t size() const { return states ? states->shape[0] : std::ssize(ids); }
+  int64_t size() const { return each ? each : states ? states->shape[0] : std::ssize(ids); }
 };
 
 struct GenerationRequest {

@@ -427,7 +427,8 @@ static void fillSteps(const Generation &generation, Inputs &inputs) {
                         std::max<int64_t>(inputs.symbols.at(windowed->capacity) - sequence, 0));
   if (const auto &source = generation.source)
     values.emplace_back(source->lengths, std::max<int64_t>(inputs.symbols.at(source->capacity) -
-                                                               inputs.symbols.at(source->tokens),
+                                                               inputs.symbols.at(source->tokens) *
+                                                                   source->each.value_or(1),
                                                            0));
   for (auto [input, value] : values) {
     Tensor &tensor = inputs.tensors[static_cast<size_t>(input)];

@@ -122,9 +122,14 @@ struct Generation {
 
   /// Caches of cross-attention: the first step of a sequence brings its source.
   struct Source {
-    int input = 0;                    ///< ids [batch, tokens], or states [batch, tokens, …]
-    int lengths = 0;                  ///< input with the number of source tokens in these caches
-    std::string tokens, capacity;     ///< symbols
+    /// Ids [batch, tokens], or states [batch, tokens, …]. If all sources have `each` tokens: the
+    /// input of an encoder or its states, [batch * sources, …].
+    int input = 0;
+    int lengths = 0; ///< input with the number of source tokens in these caches
+    /// Symbols. `tokens`: the number of source tokens, or of sources of `each` tokens, that a
+    /// sequence brings.
+    std::string tokens, capacity;
+    std::optional<int64_t> each;      ///< tokens of each source
     int64_t lastToken = 0;            ///< largest valid id
     std::optional<int64_t> maxTokens; ///< maximum length of a source
   };

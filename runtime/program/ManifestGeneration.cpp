@@ -80,15 +80,17 @@ Generation readGeneration(const Node &node, const Manifest &manifest) {
     if (lengths.dtype != TPC_I64 || lengths.shape != std::vector<std::string>{generation.batch})
       refuse(node.where,
              "'" + lengths.name + "' does not have the type and shape of source_lengths");
-    auto isSource = [&](const Port &port) {
-      return port.shape.size() >= 2 && port.shape[0] == generation.batch &&
-             port.shape[1] == source.tokens;
-    };
-    auto found = std::find_if(manifest.inputs.begin(), manifest.inputs.end(), isSource);
-    if (found == manifest.inputs.end() ||
-        std::count_if(manifest.inputs.begin(), manifest.inputs.end(), isSource) > 1)
-      refuse(node.where, "expected one input [" + generation.batch + ", " + source.tokens + ", …]");
-    source.input = static_cast<int>(found - manifest.inputs.begin());
+    source.input = readPortName(node["source_input"], manifest.inputs);
+    const Port *found = &manifest.inputs[static_cast<size_t>(source.input)];
+    if (node.has("source_each"))
+      source.each = source.maxTokens = node["source_each"].integerIn(1, INT64_MAX / 8);
+    bool fits = source.each ? !found->shape.empty() &&
+                                  symbolsOf(found->shape[0]) ==
+                                      std::set<std::string>{generation.batch, source.tokens}
+                            : found->shape.size() >= 2 && found->shape[0] == generation.batch &&
+                                  found->shape[1] == source.tokens;
+    if (!fits)
+      refuse(node.where, "'" + found->name + "' does not have the shape of a source");
     source.lastToken = found->range ? found->range->second : std::numeric_limits<int64_t>::max();
     for (const Constraint &constraint : manifest.constraints)
       if (std::optional<int64_t> maximum = maxOf(constraint, source.tokens))

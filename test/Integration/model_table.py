@@ -105,11 +105,6 @@ REASONS |= {
     for name in encoders.NAMES
     if not name.endswith("-decoder")
 }
-REASONS["whisper-decoder", "f32", "generate"] = (
-    "the number of tokens of its source is fixed",
-    "dynamic axes",
-)
-
 
 @dataclass(frozen=True)
 class Row:

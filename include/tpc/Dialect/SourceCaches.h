@@ -8,6 +8,8 @@
 #ifndef TPC_DIALECT_SOURCECACHES_H
 #define TPC_DIALECT_SOURCECACHES_H
 
+#include "tpc/Support/SymExpr.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 #include <optional>
@@ -20,12 +22,20 @@ namespace mlir::tpc {
 /// Module that is a generation step with cross-attention: {tokens = "s", capacity = "c", lengths =
 /// "source_lengths"}. `tokens` is the symbol of the number of new source tokens, 0 after the first
 /// step of a sequence; `capacity` that of the capacity of its caches; `lengths` the input [batch]
-/// with the number of source tokens in them.
+/// with the number of source tokens in them. In a model whose sources all have `each` tokens, the
+/// field each = 1500 is present, and `tokens` is the symbol of the number of sources that a
+/// sequence brings: 1, or 0 after the first step.
 inline constexpr llvm::StringLiteral kSourceCachesAttr = "tpc.source_caches";
 
 /// The fields of kSourceCachesAttr.
 struct SourceCaches {
   std::string tokens, capacity, lengths;
+  std::optional<int64_t> each = std::nullopt; // tokens of each source; null: any number
+
+  /// Returns the number of source tokens that a step brings.
+  ::tpc::SymExpr getTokens() const {
+    return ::tpc::SymExpr::symbol(tokens) * ::tpc::SymExpr(each.value_or(1));
+  }
 
   static std::optional<SourceCaches> lookup(ModuleOp module);
   void attachTo(ModuleOp module) const;

@@ -4,13 +4,20 @@
 // The step that brings the source appends them to caches; later steps bring no source tokens, so
 // that everything computed from the source has size 0, and read the caches.
 //
+// If all sources have n tokens, a sequence brings s sources of n tokens, where s is 0 or 1: the
+// batch of all values that are computed from the source becomes batch * s.
+//
 //===----------------------------------------------------------------------===//
 
 #include "../Model/Movement.h"
 #include "Caches.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/ProgramAttrs.h"
 #include "tpc/Dialect/SourceCaches.h"
 #include "tpc/Transforms/Generate/Passes.h"
+
+#include "mlir/IR/AttrTypeSubElements.h"
+#include "mlir/IR/IRMapping.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_CACHESOURCES
@@ -35,15 +42,19 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
   LogicalResult check(AttentionOp op) {
     SymExpr keys = getSizes(op.getK())[1];
     std::optional<std::string> symbol = getSymbolName(keys);
-    if (!symbol)
+    std::optional<int64_t> each = keys.asConstant();
+    if (!symbol && !(each && *each > 0))
       return emitNodeError(op) << "attends to a source of " << keys.str()
-                               << " tokens: the number must be a symbol. Export the model with "
-                                  "dynamic axes";
-    if (source.tokens.empty())
-      source.tokens = *symbol;
-    if (source.tokens != *symbol)
-      return emitNodeError(op) << "attends to a source of " << *symbol
-                               << " tokens, other attention ops to one of " << source.tokens;
+                               << " tokens: the number must be a symbol or a constant. Export the "
+                                  "model with dynamic axes";
+    if (source.tokens.empty()) {
+      source.each = each;
+      source.tokens = each ? makeSymbol(collectSymbols(getOperation()), "sources") : *symbol;
+      tokens = keys;
+    }
+    if (tokens != keys)
+      return emitNodeError(op) << "attends to a source of " << keys.str()
+                               << " tokens, other attention ops to one of " << tokens.str();
     if (op.getCausal() || op.getWindow() || op.getSlopes() || op.getMask() || op.getBias() ||
         op.getKeyMask())
       return emitNodeError(op)
@@ -53,6 +64,61 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
       return emitNodeError(op) << "attends to " << getSizes(op.getK())[0].str()
                                << " sources, not to one for each sequence";
     return success();
+  }
+
+  /// Returns keys or values for the sources that sequences bring, which may be none. Clones all ops
+  /// that they are computed by, and retypes inputs.
+  FailureOr<Value> bring(Value value, AttentionOp user) {
+    std::string batch = *getSymbolName(getSizes(lengths)[0]);
+    std::map<std::string, SymExpr> values = {
+        {batch, SymExpr::symbol(batch) * SymExpr::symbol(source.tokens)}};
+    AttrTypeReplacer replacer;
+    // Results are not visited again, because they contain the symbol as well.
+    replacer.addReplacement([&](RankedTensorType type) {
+      SmallVector<SymExpr> sizes = getSizes(type);
+      for (SymExpr &size : sizes)
+        size = size.substitute(values);
+      return std::pair<Type, WalkResult>(makeTensorType(type.getElementType(), sizes),
+                                         WalkResult::skip());
+    });
+    replacer.addReplacement([&](SymExprAttr attribute) {
+      return std::pair<Attribute, WalkResult>(
+          SymExprAttr::get(attribute.getContext(), attribute.getExpr().substitute(values)),
+          WalkResult::skip());
+    });
+    SmallVector<Value> open{value};
+    DenseSet<Operation *> cone;
+    while (!open.empty()) {
+      Value next = open.pop_back_val();
+      if (auto argument = dyn_cast<BlockArgument>(next)) {
+        std::set<std::string> symbols;
+        for (const SymExpr &size : getSizes(argument))
+          size.collectSymbols(symbols);
+        bool isInput = !brought.contains(argument);
+        if (isInput && (symbols.count(step.tokens) || symbols.count(step.capacity)))
+          return emitNodeError(user) << "has keys that depend on tokens of the step", failure();
+        if (isInput && symbols.count(batch))
+          argument.setType(replacer.replace(argument.getType()));
+        brought.map(argument, argument);
+      } else if (cone.insert(next.getDefiningOp()).second) {
+        llvm::append_range(open, next.getDefiningOp()->getOperands());
+      }
+    }
+    for (Operation &op : main.front()) {
+      if (!cone.contains(&op) || brought.contains(op.getResult(0)))
+        continue;
+      OpBuilder builder(&op);
+      Operation *made = builder.clone(op, brought);
+      replacer.recursivelyReplaceElementsIn(made, /*replaceAttrs=*/true, /*replaceLocs=*/false,
+                                            /*replaceTypes=*/true);
+      brought.map(op.getResults(), made->getResults());
+    }
+    SmallVector<SymExpr> sizes = getSizes(value);
+    sizes[1] = source.getTokens();
+    OpBuilder builder(&getContext());
+    Value made = brought.lookup(value);
+    builder.setInsertionPointAfterValue(made);
+    return createReshape(builder, value.getLoc(), made, sizes);
   }
 
   /// Appends keys or values [batch, tokens, heads, size] of the source to a cache. Returns the
@@ -90,13 +156,27 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
     made.getVMutable().assign(values);
     made.getLengthsMutable().assign(lengths);
     made.setCausal(true);
-    made.setCausalOffsetAttr(
-        SymExprAttr::get(&getContext(), SymExpr::symbol(source.tokens) - SymExpr(1)));
+    made.setCausalOffsetAttr(SymExprAttr::get(&getContext(), source.getTokens() - SymExpr(1)));
     made.getResult().setType(
         makeTensorType(elementTypeOf(op.getResult()), {q[0], SymExpr(1), q[2] * q[1], size}));
     Value result = createReshape(builder, loc, made.getResult(), {q[0], q[2], q[1], size});
     op.replaceAllUsesWith(createTranspose(builder, loc, result, {0, 2, 1, 3}));
     op.erase();
+  }
+
+  /// Removes the constraint that there is a source token: later steps bring none.
+  void dropMinimum() {
+    auto list = getOperation()->getAttrOfType<ArrayAttr>(kConstraintsAttr);
+    if (!list)
+      return;
+    SmallVector<Attribute> kept;
+    for (auto entry : list.getAsRange<DictionaryAttr>()) {
+      auto minimum = entry.getAs<IntegerAttr>("min");
+      if (entry.get("max") || !minimum || minimum.getInt() != 1 ||
+          entry.getAs<SymExprAttr>("expr").getExpr() != SymExpr::symbol(source.tokens))
+        kept.push_back(entry);
+    }
+    getOperation()->setAttr(kConstraintsAttr, ArrayAttr::get(&getContext(), kept));
   }
 
   LogicalResult run() {
@@ -128,18 +208,30 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
       if (failed(check(op)))
         return failure();
     source.capacity = makeSymbol(collectSymbols(getOperation()), "source_capacity");
+    SmallVector<std::pair<Value, Value>> fresh;
     for (AttentionOp op : cross) {
-      readCaches(op, append(op.getK(), "k"), append(op.getV(), "v"));
+      FailureOr<Value> keys = op.getK(), values = op.getV();
+      if (source.each && (failed(keys = bring(*keys, op)) || failed(values = bring(*values, op))))
+        return failure();
+      fresh.emplace_back(*keys, *values);
+    }
+    for (auto [op, both] : llvm::zip(cross, fresh)) {
+      readCaches(op, append(both.first, "k"), append(both.second, "v"));
       ++layer;
     }
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
     main.setType(FunctionType::get(&getContext(), main.front().getArgumentTypes(),
                                    main.front().getTerminator()->getOperandTypes()));
     source.attachTo(getOperation());
+    dropMinimum();
     return success();
   }
 
   void runOnOperation() override {
     appended.clear();
+    brought.clear();
     source = {};
     layer = 0;
     main = getOperation().lookupSymbol<func::FuncOp>("main");
@@ -155,6 +247,8 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
   func::FuncOp main;
   PreallocatedStep step;
   SourceCaches source;
+  SymExpr tokens;    // of a source
+  IRMapping brought; // values of the source by those of one source for each sequence
   std::optional<SymbolTable> table;
   Value lengths; // numbers of source tokens in the caches
   DenseMap<Value, Value> appended;

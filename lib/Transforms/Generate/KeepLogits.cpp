@@ -136,6 +136,21 @@ private:
                         [](const SymExpr &size) { return size.isConstant(); });
   }
 
+  /// Returns the inputs that keys and values of cross-attention are computed from, where all
+  /// sources have the same number of tokens.
+  static DenseSet<Value> findFixedSources(func::FuncOp main, const StepSymbols &step) {
+    SmallVector<Value> open;
+    for (auto op : main.getOps<AttentionOp>())
+      if (getSizes(op.getK())[1].isConstant() &&
+          getSymbolName(getSizes(op.getQ())[1]) == step.tokens)
+        open.append({op.getK(), op.getV()});
+    DenseSet<Value> seen;
+    while (!open.empty())
+      if (Value next = open.pop_back_val(); seen.insert(next).second && next.getDefiningOp())
+        llvm::append_range(open, next.getDefiningOp()->getOperands());
+    return seen;
+  }
+
   /// Returns what to do about an input that generation does not supply. `why`: reason why positions
   /// have no default.
   static std::string findRemedy(Type type, StringAttr why) {
@@ -154,12 +169,13 @@ private:
 
   LogicalResult check(func::FuncOp main, const StepSymbols &step) {
     bool has = false;
+    DenseSet<Value> fixedSources = findFixedSources(main, step);
     for (unsigned i = 0; i < main.getNumArguments(); ++i) {
       if (getCache(main.getArgAttrDict(i)))
         continue;
       Type type = main.getArgumentTypes()[i];
       std::string name = getPortName(main.getArgAttrDict(i));
-      if (isSource(type, step))
+      if (isSource(type, step) || fixedSources.contains(main.getArgument(i)))
         continue; // tpc-cache-sources checks its uses
       if (isEmbedded(type, step))
         return main.emitError() << "takes '" << name << "', embedded tokens of "

@@ -316,8 +316,14 @@ private:
   }
 
   /// Returns whether the constraint may be missing. A step on preallocated caches has no minimum
-  /// past, because its pasts are an input.
+  /// past, because its pasts are an input. A step that brings no source tokens computes nothing of
+  /// the source.
   bool mayBeMissing(DictionaryAttr constraint) {
+    auto source = SourceCaches::lookup(step);
+    auto minimum = constraint.getAs<IntegerAttr>("min");
+    if (source && !source->each && !constraint.get("max") && minimum && minimum.getInt() == 1 &&
+        getSize(constraint) == SymExpr::symbol(source->tokens))
+      return true;
     auto before = StepSymbols::lookup(reference);
     return PreallocatedStep::lookup(step) && before && !constraint.get("max") &&
            mentions(getSize(constraint), before->past);

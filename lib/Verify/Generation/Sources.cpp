@@ -2,6 +2,7 @@
 
 #include "Sources.h"
 
+#include "EmptyCaches.h"
 #include "FlatProgram.h"
 
 #include "tpc/Dialect/Dist.h"
@@ -19,7 +20,7 @@ namespace {
 class Sources {
 public:
   Sources(func::FuncOp main, const SourceCaches &source)
-      : main(main), source(source), tokens(SymExpr::symbol(source.tokens)),
+      : main(main), source(source), tokens(source.getTokens()),
         capacity(SymExpr::symbol(source.capacity)) {}
 
   LogicalResult prove() {
@@ -230,6 +231,9 @@ LogicalResult mlir::tpc::dropSourceCaches(ModuleOp step, const SourceCaches &sou
   if (failed(sources.prove()))
     return failure();
   sources.drop();
+  // Each sequence brings its source.
+  if (source.each)
+    generation::replaceSymbol(generation::getMain(step), source.tokens, 1);
   step->removeAttr(kSourceCachesAttr);
   return success();
 }

@@ -39,6 +39,7 @@ class Case:
     # None if expected.txt has no tokens and they are not compared.
     tokens: str | None = "expected.txt"
     flags: tuple = ()
+    encoder: str = ""  # file
 
 
 TOKENS = "4,36,166,4,210,4,36,166,4,185"
@@ -103,7 +104,7 @@ CASES = {
             "encoder_hidden_states": "expected_encoder.npy",
         },
         expected="expected_decoder.npy",
-        generation_refused=("/decoder/",),
+        encoder="encoder_model.onnx",
     ),
     "tensorscatter": Case(tokens=None),
     "vit": Case(generation_refused=("Without a past",)),
@@ -205,6 +206,22 @@ def wanted_tokens(folder, case):
     return [int(token) for token in text.split(",") if token.strip()]
 
 
+def check_with_encoder(tpcc, case, folder, grid):
+    """Compares the logits of new tokens with those of ONNX Runtime."""
+    path, encoder, source = folder / case.file, folder / case.encoder, np.array([[5, 71, 9, 3]])
+    program = tpcc.compile(path, grid, "--encoder", encoder, "--generate")
+    found = generate(program, PROMPT, 5, "--source", "5,71,9,3", logits=True)
+    mask = np.ones_like(source)
+    states = Session(encoder).run({"input_ids": source, "attention_mask": mask})
+    given = {
+        "input_ids": np.array([[*PROMPT, *found.tokens[:-1]]]),
+        "encoder_hidden_states": states["last_hidden_state"],
+        "encoder_attention_mask": mask,
+    }
+    wanted = Session(path).run(given)[case.output][0, len(PROMPT) - 1 :]
+    assert difference(found.logits, wanted).relative <= case.tolerance
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("name", CASES)
@@ -213,6 +230,9 @@ def test_generates(tpcc, reports, name, grid):
     if case.generation_refused:
         command = [folder / case.file, f"--megatron-shard={grid}", "--generate", *case.flags]
         tpcc.call([*command, "-o", tpcc.scratch / "refused"]).refused(*case.generation_refused)
+        return
+    if case.encoder:
+        check_with_encoder(tpcc, case, folder, grid)
         return
     program = compiled(tpcc, case, folder, grid, "--generate")
     if program is None:

@@ -2,14 +2,14 @@
 
 #n = #tpc.dist<[batch]>
 #x = #tpc.dist<[batch, sequence, 2, 4]>
-#s = #tpc.dist<[batch, 9, 2, 4]>
+#s = #tpc.dist<[batch, "source + 1", 2, 4]>
 
 module attributes {tpc.step = #tpc.step<tokens = sequence, capacity = capacity, lengths = "lengths", counts = "counts">} {
-  func.func @main(%x: tensor<?x?x2x4xf32, #x> {tpc.name = "x"}, %k: tensor<?x9x2x4xf32, #s> {tpc.name = "k"},
+  func.func @main(%x: tensor<?x?x2x4xf32, #x> {tpc.name = "x"}, %k: tensor<?x?x2x4xf32, #s> {tpc.name = "k"},
                   %n: tensor<?xi64, #n> {tpc.name = "lengths"}, %c: tensor<?xi64, #n> {tpc.name = "counts"})
       -> (tensor<?x?x2x4xf32, #x> {tpc.name = "y"}) {
-    // expected-error@+1 {{attends to a source of 9 tokens: the number must be a symbol}}
-    %y = tpc.attention %x, %k, %k scale 1.0 : tensor<?x?x2x4xf32, #x>, tensor<?x9x2x4xf32, #s>, tensor<?x9x2x4xf32, #s> -> tensor<?x?x2x4xf32, #x>
+    // expected-error@+1 {{attends to a source of source + 1 tokens: the number must be a symbol or a constant}}
+    %y = tpc.attention %x, %k, %k scale 1.0 : tensor<?x?x2x4xf32, #x>, tensor<?x?x2x4xf32, #s>, tensor<?x?x2x4xf32, #s> -> tensor<?x?x2x4xf32, #x>
     return %y : tensor<?x?x2x4xf32, #x>
   }
 }

@@ -41,3 +41,30 @@ module attributes {tpc.step = #tpc.step<tokens = sequence, capacity = capacity, 
     return %y : tensor<?x?x2x4xf32, #s>
   }
 }
+
+// -----
+
+// All sources have 9 tokens: a sequence brings one or none. What is computed from them has as many
+// rows.
+
+#n = #tpc.dist<[batch]>
+#x = #tpc.dist<[batch, sequence, 2, 4]>
+#h = #tpc.dist<[batch, 9, 8]>
+#s = #tpc.dist<[batch, 9, 2, 4]>
+
+// CHECK-LABEL: module attributes {tpc.source_caches = {capacity = "source_capacity", each = 9 : i64, lengths = "source_lengths", tokens = "sources"}, tpc.step = {{.*}}}
+// CHECK: %[[H:[a-z0-9]*]]: tensor<?x9x8xf32, #tpc.dist<[batch*sources, 9, 8]>> {tpc.name = "h"}
+// CHECK: tpc.matmul %[[H]], %{{.*}} -> tensor<?x9x8xf32, #tpc.dist<[batch*sources, 9, 8]>>
+// CHECK: %[[K:.*]] = tpc.reshape %{{.*}} -> tensor<?x?x2x4xf32, #tpc.dist<[batch, 9*sources, 2, 4]>>
+// CHECK: tpc.transpose %[[K]] [0, 2, 1, 3]
+// CHECK: tpc.attention causal %{{.*}}, %{{.*}}, %{{.*}} lengths %{{.*}} scale 1.000000e+00 offset "9*sources - 1"
+module attributes {tpc.step = #tpc.step<tokens = sequence, capacity = capacity, lengths = "lengths", counts = "counts">} {
+  func.func @main(%x: tensor<?x?x2x4xf32, #x> {tpc.name = "x"}, %h: tensor<?x9x8xf32, #h> {tpc.name = "h"}, %w: tensor<8x8xf32> {tpc.name = "w"},
+                  %n: tensor<?xi64, #n> {tpc.name = "lengths"}, %c: tensor<?xi64, #n> {tpc.name = "counts"})
+      -> (tensor<?x?x2x4xf32, #x> {tpc.name = "y"}) {
+    %m = tpc.matmul %h, %w : tensor<?x9x8xf32, #h>, tensor<8x8xf32> -> tensor<?x9x8xf32, #h>
+    %k = tpc.reshape %m : tensor<?x9x8xf32, #h> -> tensor<?x9x2x4xf32, #s>
+    %y = tpc.attention %x, %k, %k scale 1.0 : tensor<?x?x2x4xf32, #x>, tensor<?x9x2x4xf32, #s>, tensor<?x9x2x4xf32, #s> -> tensor<?x?x2x4xf32, #x>
+    return %y : tensor<?x?x2x4xf32, #x>
+  }
+}

@@ -244,9 +244,17 @@ def CacheSources : Pass<"tpc-cache-sources", "::mlir::ModuleOp"> {
     The caller ensures that source_lengths plus `source` is at most `source_capacity`. A step that
     brings a source may also contain other sequences, whose output is arbitrary in this step.
 
+    If all sources have the same number of tokens (Whisper), the symbol is instead the number of
+    sources that a sequence brings, 1 or 0, and `tpc.source_caches` has the number of tokens:
+
+    ```mlir
+    func.func @main(%ids, %states: [batch * sources, 1500, 64], …) {
+      %k' = tpc.reshape %k : [batch * sources, 1500, 4, 16] -> [batch, 1500 * sources, 4, 16]
+    ```
+
     Not changed: programs without cross-attention. `tpc-verify-generation` checks the result.
-    Errors, with the ONNX node: a constant number of source tokens; sources of different lengths; a
-    mask or bias of source tokens.
+    Errors, with the ONNX node: sources of different lengths; a mask or bias of source tokens;
+    sources that depend on tokens of the step.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
