@@ -12,6 +12,7 @@ namespace mlir::tpc::indexing {
 // Returns an element of an element-wise op from the elements of its operands; null if unknown. The
 // default model folds only constants.
 IndexExpr ofElements(ScalarOpInterface op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);
+IndexExpr ofElements(AbsOp op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);
 IndexExpr ofElements(AddOp op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);
 IndexExpr ofElements(AndOp op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);
 IndexExpr ofElements(CastOp op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);

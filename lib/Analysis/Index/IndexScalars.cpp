@@ -146,6 +146,15 @@ IndexExpr indexing::ofElements(NegOp op, IndexAnalysis &a, Operands operands) {
   });
 }
 
+IndexExpr indexing::ofElements(AbsOp op, IndexAnalysis &a, Operands operands) {
+  return a.mapLeaves(operands[0], [&](const IndexExpr &x) {
+    if (!x.isInteger())
+      return fold(op, x);
+    const SymExpr &p = x.getPolynomial();
+    return a.select(a.compare(Predicate::GE, p), x, IndexExpr::integer(-p));
+  });
+}
+
 /// Whether n + e rounds to n for all 64-bit values of the symbols in e. Exporters add the minimum
 /// of a type to mask entries that already mask a key. With at most 2^10 terms and coefficients
 /// below 2^20, |e| is less than 2^93, which must be less than half a unit in the last place of n.

@@ -298,6 +298,9 @@ bool MaskAnalyzer::addVisible(const ScoreStep &step) {
       visible = analysis.negation(visible);
   } else {
     auto added = leaves(analysis.atBroadcast(step.value));
+    if (step.kind == ScoreStep::Add &&
+        llvm::all_of(*added, [](const Case &c) { return c.number == 0; }))
+      return true;
     SmallVector<IndexExpr> conditions;
     for (const Case &c : *added) {
       hasSlope |= bool(c.slope);

@@ -49,6 +49,30 @@ func.func @distance(%q: !q, %k: !k, %v: !q, %slopes: tensor<3xf32>) -> !q {
   return %4 : !q
 }
 
+// The bias is -slope * |query - key|: for visible keys, slope * (key - query).
+// CHECK-LABEL: @absolute_distance
+// CHECK: tpc.attention causal %{{[0-9]+}}, %{{[0-9]+}}, %{{[0-9]+}} slopes %arg3 scale
+func.func @absolute_distance(%q: !q, %k: !k, %v: !q, %slopes: tensor<3xf32>) -> !q {
+  %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %lowest = tpc.constant dense<-3.40282347E+38> : tensor<f32> : tensor<f32>
+  %i = tpc.iota dim 2 : !square
+  %j = tpc.iota dim 3 : !square
+  %d = tpc.sub %i, %j : !square, !square -> !square
+  %e = tpc.abs %d : !square -> !square
+  %g = tpc.neg %e : !square -> !square
+  %f = tpc.cast %g : !square -> tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>
+  %column = tpc.reshape %slopes : tensor<3xf32> -> tensor<3x1x1xf32>
+  %b = tpc.mul %column, %f : tensor<3x1x1xf32>, tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>> -> tensor<1x3x?x?xf32, #tpc.dist<[1, 3, s, s]>>
+  %c = tpc.cmp le %j, %i : !square, !square -> tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>
+  %m = tpc.select %c, %zero, %lowest : tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>, tensor<f32>, tensor<f32> -> tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.add %0, %b : !s, tensor<1x3x?x?xf32, #tpc.dist<[1, 3, s, s]>> -> !s
+  %2 = tpc.add %1, %m : !s, tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>> -> !s
+  %3 = tpc.softmax %2 dim 3 : !s -> !s
+  %4 = tpc.matmul %3, %v : !s, !q -> !q
+  return %4 : !q
+}
+
 // BLOOM merges batch and heads into one dimension before it adds the bias.
 // CHECK-LABEL: @regrouped
 // CHECK: %[[R:.*]] = tpc.reshape %arg3 : tensor<3x1xf32> -> tensor<3xf32>
