@@ -14,9 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Constants.h"
-#include "Movement.h"
-#include "tpc/Dialect/Experts.h"
+#include "ExpertsMatch.h"
 #include "tpc/Transforms/Model/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -33,47 +31,22 @@ using ::tpc::SymExpr;
 
 namespace {
 
-Value peelReshapes(Value v) {
-  while (auto reshape = v.getDefiningOp<ReshapeOp>())
-    v = reshape.getOperand();
-  return v;
-}
-
-/// Weights of the experts, as [experts, rows of the result, columns], with the elements of a slice
-/// of the rows, and a bias [experts, rows].
-struct Projection {
-  Value weight, bias, input; // input: the other operand of the matmul
-  bool isTransposed = false; // weight is [experts, columns, rows]
-  SymExpr start = SymExpr(0), size = SymExpr(0);
-  int64_t step = 1;
-};
-
 /// Experts around one sum over the k rows of a token.
-class Match {
+class Match : ExpertsMatch {
 public:
-  explicit Match(ReduceOp sum) : sum(sum) {}
+  using ExpertsMatch::ExpertsMatch;
   /// Returns whether `sum` is the result of experts. Sets all fields.
   bool run();
   void replace();
 
 private:
-  bool matchRows(Value v);
-  bool matchInner(Value v);
-  bool matchGated(Value activated, Value other);
-  std::optional<Projection> getProjection(Value v);
+  bool matchRows(Value v) override;
+  std::optional<Projection> getProjection(Value v) override;
   Value getDataOfExperts(Value v, int64_t rank);
-  bool matchActivation(Value v, Value &argument);
-  Value getWeight(OpBuilder &b, const Projection &p);
-  Value getBias(OpBuilder &b, const Projection &p);
 
-  ReduceOp sum;
-  SymExpr tokens = SymExpr(0), rows = SymExpr(0);
+  SymExpr rows = SymExpr(0);
   int64_t k = 0;
-  Value x, ids, weights; // [tokens, hidden], [tokens, k], [tokens, k] after reshapes
-  Projection down, up;
-  std::optional<Projection> gate;
-  ExpertActivation activation = ExpertActivation::Identity;
-  double alpha = 1, beta = 0, limit = 0;
+  Value ids, weights; // [tokens, k] after reshapes
 };
 
 /// Returns whether indices are always in [0, experts): selections of elements of an iota.
@@ -210,84 +183,6 @@ bool Match::matchRows(Value v) {
   return true;
 }
 
-/// Matches an activation of `argument`, with its alpha.
-bool Match::matchActivation(Value v, Value &argument) {
-  Operation *op = v.getDefiningOp();
-  if (!op)
-    return false;
-  if (auto gelu = dyn_cast<GeluOp>(op)) {
-    activation = gelu.getApproximate() == GeluApproximation::None   ? ExpertActivation::GeluErf
-                 : gelu.getApproximate() == GeluApproximation::Tanh ? ExpertActivation::GeluTanh
-                                                                    : ExpertActivation::Silu;
-    if (gelu.getApproximate() == GeluApproximation::Sigmoid)
-      alpha = 1.702;
-  } else if (isa<SiluOp>(op)) {
-    activation = ExpertActivation::Silu;
-  } else if (isa<ReluOp>(op)) {
-    activation = ExpertActivation::Relu;
-  } else {
-    return false;
-  }
-  argument = op->getOperand(0);
-  return true;
-}
-
-/// Strips a maximum or minimum with a number.
-template <typename OpT> Value stripLimit(Value v, std::optional<double> &number) {
-  auto op = v.getDefiningOp<OpT>();
-  for (int i : {0, 1})
-    if (op && (number = getSplat(op->getOperand(i))))
-      return op->getOperand(1 - i);
-  return v;
-}
-
-bool Match::matchGated(Value activated, Value other) {
-  Value argument;
-  if (!matchActivation(activated, argument))
-    return false;
-  beta = 0;
-  if (auto add = other.getDefiningOp<AddOp>())
-    for (int i : {0, 1})
-      if (auto number = getSplat(add->getOperand(i))) {
-        beta = *number;
-        other = add->getOperand(1 - i);
-        break;
-      }
-  std::optional<double> gateMax, low, high;
-  argument = stripLimit<MinOp>(argument, gateMax);
-  other = stripLimit<MinOp>(other, high);
-  other = stripLimit<MaxOp>(other, low);
-  if (!high)
-    other = stripLimit<MinOp>(other, high);
-  limit = gateMax.value_or(0);
-  bool hasLimit = gateMax && *gateMax > 0 && high == gateMax && low && *low == -*gateMax;
-  if (!hasLimit && (gateMax || low || high))
-    return false;
-  gate = getProjection(argument);
-  std::optional<Projection> linear = getProjection(other);
-  if (!gate || !linear || !matchRows(gate->input) || !matchRows(linear->input))
-    return false;
-  up = *linear;
-  return true;
-}
-
-bool Match::matchInner(Value v) {
-  if (auto mul = v.getDefiningOp<MulOp>())
-    for (int i : {0, 1})
-      if (matchGated(mul->getOperand(i), mul->getOperand(1 - i)))
-        return true;
-  gate.reset();
-  alpha = 1, beta = 0, limit = 0;
-  Value argument = v;
-  if (!matchActivation(v, argument))
-    activation = ExpertActivation::Identity;
-  std::optional<Projection> single = getProjection(argument);
-  if (!single || !matchRows(single->input))
-    return false;
-  up = *single;
-  return true;
-}
-
 bool Match::run() {
   SmallVector<SymExpr> sizes = getSizes(sum.getOperand());
   if (sum.getFunction() != ReduceFunction::Sum || sizes.size() < 3 || sum.getDims().size() != 1 ||
@@ -321,44 +216,13 @@ bool Match::run() {
   return false;
 }
 
-/// Returns the weight as [experts, n, k].
-Value Match::getWeight(OpBuilder &b, const Projection &p) {
-  Value v = p.weight;
-  Location loc = sum.getLoc();
-  if (p.isTransposed) {
-    SmallVector<SymExpr> sizes = getSizes(v);
-    std::swap(sizes[1], sizes[2]);
-    v = TransposeOp::create(b, loc, makeTensorType(getElementTypeOrSelf(v), sizes), v,
-                            ArrayRef<int64_t>{0, 2, 1});
-  }
-  SmallVector<SymExpr> sizes = getSizes(v);
-  if (sizes[1] == p.size)
-    return v;
-  sizes[1] = p.size;
-  return SliceOp::create(b, loc, makeTensorType(getElementTypeOrSelf(v), sizes), v, 1, p.start,
-                         p.step);
-}
-
-Value Match::getBias(OpBuilder &b, const Projection &p) {
-  if (!p.bias || getSizes(p.bias)[1] == p.size)
-    return p.bias;
-  SmallVector<SymExpr> sizes{getSizes(p.bias)[0], p.size};
-  return SliceOp::create(b, sum.getLoc(), makeTensorType(getElementTypeOrSelf(p.bias), sizes),
-                         p.bias, 1, p.start, p.step);
-}
-
 void Match::replace() {
   OpBuilder b(sum);
   Location loc = sum.getLoc();
   Type element = getElementTypeOrSelf(sum.getResult());
   SymExpr experts = getSizes(up.weight)[0];
-  auto reshape = [&](Value v, ArrayRef<SymExpr> sizes) -> Value {
-    if (SmallVector<SymExpr>(sizes) == getSizes(v))
-      return v;
-    return ReshapeOp::create(b, loc, makeTensorType(getElementTypeOrSelf(v), sizes), v);
-  };
   SmallVector<SymExpr> one{tokens, SymExpr(k), SymExpr(1)}, all{tokens, SymExpr(k), experts};
-  Value index = reshape(ids, one), weight = reshape(weights, one);
+  Value index = createReshape(b, loc, ids, one), weight = createReshape(b, loc, weights, one);
   Value columns = IotaOp::create(
       b, loc, makeTensorType(getElementTypeOrSelf(ids), {SymExpr(1), SymExpr(1), experts}), 2);
   Value isMine =
@@ -367,19 +231,7 @@ void Match::replace() {
                                  createScalar(b, loc, element, 0));
   Value routing = ReduceOp::create(b, loc, makeTensorType(element, {tokens, experts}),
                                    ReduceFunction::Sum, parts, ArrayRef<int64_t>{1}, false);
-  Value from = reshape(x, {tokens, getSizes(up.weight)[up.isTransposed ? 1 : 2]});
-  Value gateWeight = gate ? getWeight(b, *gate) : Value(),
-        gateBias = gate ? getBias(b, *gate) : Value();
-  Value result =
-      MoeOp::create(b, loc, makeTensorType(element, {tokens, down.size}), from, routing,
-                    getWeight(b, up), getWeight(b, down), gateWeight, getBias(b, up), gateBias,
-                    activation, uint64_t(k), APFloat(alpha), APFloat(beta), APFloat(limit));
-  if (down.bias) {
-    Type type = result.getType();
-    Value bias = MatmulOp::create(b, loc, type, routing, down.bias, Value());
-    result = AddOp::create(b, loc, type, result, bias);
-  }
-  sum.getResult().replaceAllUsesWith(reshape(result, getSizes(sum.getResult())));
+  replaceBy(b, x, routing, k);
 }
 
 struct RaiseExperts : public mlir::tpc::impl::RaiseExpertsBase<RaiseExperts> {
@@ -389,6 +241,8 @@ struct RaiseExperts : public mlir::tpc::impl::RaiseExpertsBase<RaiseExperts> {
     for (ReduceOp op : sums)
       if (Match match(op); match.run())
         match.replace();
+      else
+        raiseDenseExperts(op);
     IRRewriter rewriter(&getContext());
     (void)runRegionDCE(rewriter, getOperation()->getRegions());
   }

@@ -107,6 +107,11 @@ def RaiseExperts : Pass<"tpc-raise-experts", "func::FuncOp"> {
     the same without copies. Biases, gated activations with limits, and both orders of a matrix's
     dimensions are recognized; ids must be selections of an iota, so that they are in bounds.
 
+    Other exports compute all experts for each token, and weight the results by a matrix that is 0
+    for experts that are not selected. These become `tpc.moe` too, which computes only experts with
+    a weight. Llama 4 weights the operands: this is the same only if a token has at most one expert
+    and there are no biases; other such experts are left alone.
+
     ```mlir
     %w = tpc.gather_nd %up, %ids     // [tokens * k, inner, hidden]
     %h = tpc.matmul %w, %rows        // x, repeated k times
