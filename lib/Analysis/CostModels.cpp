@@ -124,7 +124,8 @@ void mlir::tpc::registerCostModels(DialectRegistry &registry) {
                  IotaOp>(context);
     attachModels<LookupCost, EmbeddingOp, GatherOp, GatherNDOp>(context);
     attachModels<CollectiveCost, AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
-                 CollectivePermuteOp, ExchangeOp, BroadcastOp, AllReduceStartOp>(context);
+                 CollectivePermuteOp, ExchangeOp, BroadcastOp, AllReduceStartOp, DispatchOp,
+                 CombineOp>(context);
     ParameterOp::attachInterface<ParameterCost>(*context);
     AppendOp::attachInterface<AppendCost>(*context);
     func::CallOp::attachInterface<CallCost>(*context);

@@ -6,6 +6,7 @@
 
 #include "tpc/Dialect/BlockMove.h"
 #include "tpc/Dialect/Exchange.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/HeadReplication.h"
 
 using namespace mlir;
@@ -228,6 +229,34 @@ struct ExchangeModel : HostOpInterface::ExternalModel<ExchangeModel, ExchangeOp>
   }
 };
 
+struct DispatchModel : HostOpInterface::ExternalModel<DispatchModel, DispatchOp> {
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<DispatchOp>(base);
+    SplitShape rows = findSplit(p, op.getOperand().getType(), 0, getAxes(op.getAxes())[0]);
+    DimAttr experts = op.getExperts();
+    SmallVector<StringAttr> split = experts.getAllAxes();
+    int64_t width = *getSizes(op.getOperand())[1].asConstant();
+    Value in = p.getBuffer(op.getOperand()), out = p.getBuffer(op.getResult());
+    buffer::DispatchOp::create(
+        p.builder(), p.getLoc(), in, out, op.getAxes(), p.expr(rows.n), p.expr(rows.inner),
+        p.expr(p.sizes(op.getType())[1]),
+        p.expr(op.getColumn() ? getNamedOffset(op.getColumn(), width) : SymExpr(0)),
+        p.expr(toNamedSize(experts.getExpr())), getList(base->getContext(), split));
+    return success();
+  }
+};
+
+struct CombineModel : HostOpInterface::ExternalModel<CombineModel, CombineOp> {
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<CombineOp>(base);
+    SplitShape rows = findSplit(p, op.getType(), 0, getAxes(op.getAxes())[0]);
+    Value in = p.getBuffer(op.getOperand()), out = p.getBuffer(op.getResult());
+    buffer::CombineOp::create(p.builder(), p.getLoc(), in, out, op.getAxes(), p.expr(rows.n),
+                              p.expr(rows.inner), p.expr(p.sizes(op.getType())[1]));
+    return success();
+  }
+};
+
 struct BroadcastModel : HostOpInterface::ExternalModel<BroadcastModel, BroadcastOp> {
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<BroadcastOp>(base);
@@ -361,6 +390,8 @@ void mlir::tpc::attachCommunicationModels(MLIRContext *context) {
   AllReduceOp::attachInterface<AllReduceModel>(*context);
   AllGatherOp::attachInterface<DimModel<AllGatherOp, true>>(*context);
   ReduceScatterOp::attachInterface<DimModel<ReduceScatterOp, false>>(*context);
+  DispatchOp::attachInterface<DispatchModel>(*context);
+  CombineOp::attachInterface<CombineModel>(*context);
   AllToAllOp::attachInterface<AllToAllModel>(*context);
   CollectivePermuteOp::attachInterface<CollectivePermuteModel>(*context);
   ExchangeOp::attachInterface<ExchangeModel>(*context);

@@ -378,6 +378,23 @@ template <> void Call<buffer::CollectivePermuteOp>::emit(Operation *base, HostEm
                 e.expr(op.getUnit()), e.expr(op.getInner()), e.expr(op.getFirst()));
 }
 
+template <> void Call<buffer::DispatchOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::DispatchOp>(base);
+  SmallVector<Value> split;
+  appendAxisIndices(e, op.getSplit(), split);
+  e.communicate(op, TPC_ABI(tpc_dispatch), e.axes(op.getAxes()), e.dtype(op.getTo()),
+                e.pointer(op.getFrom()), e.pointer(op.getTo()), e.expr(op.getN()),
+                e.expr(op.getInner()), e.expr(op.getWidth()), e.expr(op.getColumn()),
+                e.expr(op.getExperts()), e.store(e.builder().getI32Type(), split));
+}
+
+template <> void Call<buffer::CombineOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::CombineOp>(base);
+  e.communicate(op, TPC_ABI(tpc_combine), e.axes(op.getAxes()), e.dtype(op.getTo()),
+                e.pointer(op.getFrom()), e.pointer(op.getTo()), e.expr(op.getN()),
+                e.expr(op.getInner()), e.expr(op.getWidth()));
+}
+
 template <> void Call<buffer::ExchangeOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::ExchangeOp>(base);
   SmallVector<Value> list{e.i32(op.getLayout().size())}; // see tpc_exchange
@@ -457,6 +474,6 @@ void mlir::tpc::attachRuntimeCalls(MLIRContext *context) {
          ProductOp, FusedOp, BatchProductOp, QuantizedProductOp, ExpertsOp, buffer::AttentionOp,
          buffer::AllReduceOp, buffer::AllGatherOp, buffer::ReduceScatterOp, buffer::AllToAllOp,
          buffer::CollectivePermuteOp, buffer::ExchangeOp, buffer::BroadcastOp, buffer::SendOp,
-         buffer::RecvOp, buffer::OutputOp, RoundsOp, buffer::AllReduceStartOp, buffer::WaitOp,
-         UpdateOp>(context);
+         buffer::RecvOp, buffer::DispatchOp, buffer::CombineOp, buffer::OutputOp, RoundsOp,
+         buffer::AllReduceStartOp, buffer::WaitOp, UpdateOp>(context);
 }

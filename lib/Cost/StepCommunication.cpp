@@ -121,7 +121,9 @@ StepEstimator::OpCost StepEstimator::visitCommunication(Operation &op) {
     return addSteps("all_gather", gather, gather.getFrom());
   if (auto scatter = dyn_cast<buffer::ReduceScatterOp>(op))
     return addSteps("reduce_scatter", scatter, scatter.getFrom());
-  if (!report || !isa<buffer::AllToAllOp, buffer::CollectivePermuteOp, buffer::ExchangeOp>(op))
+  bool isRouted = isa<buffer::DispatchOp, buffer::CombineOp>(op);
+  if (!report ||
+      (!isRouted && !isa<buffer::AllToAllOp, buffer::CollectivePermuteOp, buffer::ExchangeOp>(op)))
     return {};
   // The average of the stage's collectives of this kind.
   StringRef kind = op.getName().stripDialect();
@@ -129,7 +131,8 @@ StepEstimator::OpCost StepEstimator::visitCommunication(Operation &op) {
     if (row.stage == stage && row.kind == kind && row.count > 0) {
       SmallVector<StringRef> axes;
       StringRef(row.axis).split(axes, '-');
-      return addCollective(kind, axes, double(row.bytes) / double(row.count));
+      return addCollective(isRouted ? "exchange" : kind, axes,
+                           double(row.bytes) / double(row.count));
     }
   return {};
 }

@@ -148,37 +148,38 @@ SmallVector<int64_t> AllReduceStartOp::getChunkRows(int64_t rows) {
   return sizes;
 }
 
-LogicalResult AllGatherOp::verify() {
-  if (failed(checkCommon(*this, getOperand(), getResult())) ||
-      failed(checkAxes(*this, getAxesAttr())) ||
-      failed(checkDim(*this, getOperand(), getDim(), "dim")))
+LogicalResult mlir::tpc::checkGather(Operation *op, ArrayAttr axes, int64_t dim) {
+  if (failed(checkCommon(op, op->getOperand(0), op->getResult(0))) || failed(checkAxes(op, axes)) ||
+      failed(checkDim(op, op->getOperand(0), dim, "dim")))
     return failure();
-  DistAttr expected = removeSplit(getDist(getOperand()), getDim(), axesOf(getAxesAttr()));
+  DistAttr expected = removeSplit(getDist(op->getOperand(0)), dim, axesOf(axes));
   if (!expected)
-    return distMismatch(*this, "its axes are not the innermost split of dimension " +
-                                   Twine(getDim()) + " of the operand");
-  if (!sameDist(expected, getDist(getResult())))
-    return distMismatch(*this, "result must be the operand, no longer split over "
-                               "these axes");
+    return distMismatch(op, "its axes are not the innermost split of dimension " + Twine(dim) +
+                                " of the operand");
+  if (!sameDist(expected, getDist(op->getResult(0))))
+    return distMismatch(op, "result must be the operand, no longer split over "
+                            "these axes");
   return success();
 }
 
-LogicalResult ReduceScatterOp::verify() {
-  if (failed(checkCommon(*this, getOperand(), getResult())) ||
-      failed(checkAxes(*this, getAxesAttr())) ||
-      failed(checkDim(*this, getOperand(), getDim(), "dim")))
+LogicalResult mlir::tpc::checkScatter(Operation *op, ArrayAttr list, int64_t dim) {
+  if (failed(checkCommon(op, op->getOperand(0), op->getResult(0))) || failed(checkAxes(op, list)) ||
+      failed(checkDim(op, op->getOperand(0), dim, "dim")))
     return failure();
-  SmallVector<StringAttr> axes = axesOf(getAxesAttr());
-  DistAttr reduced = removePartial(getDist(getOperand()), axes);
+  SmallVector<StringAttr> axes = axesOf(list);
+  DistAttr reduced = removePartial(getDist(op->getOperand(0)), axes);
   if (!reduced)
-    return distMismatch(*this, "needs an operand that is unreduced over its axes");
-  DistAttr whole = removeSplit(getDist(getResult()), getDim(), axes);
+    return distMismatch(op, "needs an operand that is unreduced over its axes");
+  DistAttr whole = removeSplit(getDist(op->getResult(0)), dim, axes);
   if (!sameDist(reduced, whole))
-    return distMismatch(*this, "result must be the reduced operand, split over "
-                               "these axes in dimension " +
-                                   Twine(getDim()));
+    return distMismatch(op, "result must be the reduced operand, split over "
+                            "these axes in dimension " +
+                                Twine(dim));
   return success();
 }
+
+LogicalResult AllGatherOp::verify() { return checkGather(*this, getAxesAttr(), getDim()); }
+LogicalResult ReduceScatterOp::verify() { return checkScatter(*this, getAxesAttr(), getDim()); }
 
 LogicalResult AllToAllOp::verify() {
   if (failed(checkCommon(*this, getOperand(), getResult())) ||

@@ -35,6 +35,10 @@ LogicalResult checkDim(Operation *op, Value v, int64_t dim, StringRef name);
 bool isLengths(Value v);
 /// Emits "op ... " if a size exceeds 64 bits.
 LogicalResult checkSize(Operation *op, const SymExpr &size, StringRef name);
+/// Check the types of a collective that gathers dimension `dim` of its operand, or that reduces its
+/// operand and scatters dimension `dim` of the result, over `axes`.
+LogicalResult checkGather(Operation *op, ArrayAttr axes, int64_t dim);
+LogicalResult checkScatter(Operation *op, ArrayAttr axes, int64_t dim);
 /// Checks the runs of a cyclic shift: `every` divides the dimension.
 LogicalResult checkRun(Operation *op, Value v, int64_t dim, const SymExpr &from,
                        const SymExpr &every);

@@ -89,7 +89,8 @@ static void buildStagedChecks(mlir::OpPassManager &pm) {
 static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spec,
                        const std::shared_ptr<mlir::tpc::ReferenceModel> &reference,
                        bool wideResidual = true, int64_t overlapChunks = 1,
-                       const std::string &expertCapacity = "") {
+                       const std::string &expertCapacity = "",
+                       const std::string &expertDispatch = "auto") {
   switch (level) {
   case Emit::Model:
     if (reference) // before folding
@@ -102,7 +103,7 @@ static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spe
     buildRewritePassPipeline(pm, spec);
     return buildShardingPassPipeline(pm, spec);
   case Emit::Spmd:
-    return buildSpmdPassPipeline(pm, spec);
+    return buildSpmdPassPipeline(pm, spec, expertDispatch);
   case Emit::Staged:
     buildStagesPassPipeline(pm);
     if (overlapChunks > 1) {
@@ -382,7 +383,7 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
       buildGradientLevel(pm, options, reference);
     else if (!makesStep)
       buildLevel(pm, target, options.spec, reference, options.wideResidual, options.overlapChunks,
-                 options.expertCapacity);
+                 options.expertCapacity, options.expertDispatch);
     if (mlir::failed(pm.run(*module)) || mlir::failed(verify(target, target == level, onStep)))
       return mlir::failure();
     reached = target;

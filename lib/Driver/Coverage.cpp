@@ -45,7 +45,7 @@ bool hasTypeOfItsOwn(OperationName name) {
 
 bool computesElements(OperationName name) {
   return isOneOf<MatmulOp, MoeOp, AttentionOp, SoftmaxOp, RotaryOp, ReduceOp, CumSumOp, TriluOp,
-                 AllReduceOp, ReduceScatterOp, AllReduceStartOp>(name);
+                 AllReduceOp, ReduceScatterOp, AllReduceStartOp, DispatchOp, CombineOp>(name);
 }
 
 /// Structural ops except loops over micro-batches, which have a lowering model.

@@ -135,13 +135,17 @@ void ::tpc::buildShardingPassPipeline(OpPassManager &pm, const ShardSpec &spec) 
   pm.addPass(createInsertReshards());
 }
 
-void ::tpc::buildSpmdPassPipeline(OpPassManager &pm, const ShardSpec &spec) {
+void ::tpc::buildSpmdPassPipeline(OpPassManager &pm, const ShardSpec &spec,
+                                  const std::string &expertDispatch) {
   LowerReshardsOptions lower;
   lower.allowReshard = spec.allowReshard;
   pm.addPass(createLowerReshards(lower));
   pm.addPass(createLocalize());
   pm.addPass(createOptimizeCollectives());
   pm.addPass(createCoalesceCollectives());
+  DispatchExpertsOptions dispatch;
+  dispatch.form = expertDispatch;
+  pm.addPass(createDispatchExperts(dispatch));
 }
 
 void ::tpc::buildStagesPassPipeline(OpPassManager &pm) {

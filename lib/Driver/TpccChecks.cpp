@@ -55,7 +55,13 @@ Error TpccSession::checkGradients() {
   return Error::success();
 }
 
-Error TpccSession::checkExpertCapacity() {
+Error TpccSession::checkExperts() {
+  const std::string &form = options.expertDispatch;
+  if (!llvm::is_contained({"", "auto", "gather", "all-to-all"}, form))
+    return makeError("--expert-dispatch=" + form + ": must be auto, gather or all-to-all");
+  if (form != "" && form != "gather" && !options.target.empty() && options.target != "cpu")
+    return makeError("--expert-dispatch=" + form + ": the target " + options.target +
+                     " supports gather only");
   const std::string &text = options.expertCapacity;
   if (text.empty())
     return Error::success();
@@ -170,7 +176,7 @@ Error TpccSession::check() {
 
   if (Error problem = checkGradients())
     return problem;
-  if (Error problem = checkExpertCapacity())
+  if (Error problem = checkExperts())
     return problem;
   if (Error problem = checkQuantization())
     return problem;
@@ -269,6 +275,8 @@ Error TpccSession::checkLevel(Emit first) {
                   "; gradients are derived at an earlier level");
   if (!options.expertCapacity.empty() && first != Emit::Import)
     return refuse("--expert-capacity", "; experts are limited at an earlier level");
+  if (!options.expertDispatch.empty() && first >= Emit::Spmd)
+    return refuse("--expert-dispatch", "; the form is chosen at an earlier level");
   if (options.generate != Generate::No && first != Emit::Import)
     return refuse("--generate", "; caches are derived at an earlier level");
   if (first <= Emit::Model)

@@ -203,6 +203,12 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::desc("Maximum number of tokens of a sample that an expert computes, as a factor of the "
                "mean number; others are dropped, in the order of tokens. Default: none is dropped"),
       cl::value_desc("factor"), cl::location(expertCapacity), cl::cat(files));
+  cl::opt<std::string, true> expertDispatchOption(
+      "expert-dispatch",
+      cl::desc("With ep over replicas: all ranks of experts receive all tokens (gather), or only "
+               "those of their experts (all-to-all, CPU only). Default: the faster form by "
+               "estimate (auto); gather for GPUs"),
+      cl::value_desc("auto|gather|all-to-all"), cl::location(expertDispatch), cl::cat(files));
   cl::opt<std::string> generateOption(
       "generate",
       cl::desc(
@@ -410,13 +416,13 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << versionText() << "\n"; });
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
   for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
-           &outputOption,        &targetOption,      &architecturesOption, &precisionOption,
-           &residualOption,      &overlapOption,     &quantizeOption,      &nameOption,
-           &marchOption,         &weightsOption,     &weightsMapOption,    &shardOption,
-           &linksOption,         &annotationsOption, &configurationOption, &referenceOption,
-           &certificateOption,   &reportOption,      &shapeOption,         &memoryPlanOption,
-           &traceOption,         &lossOption,        &optimizerOption,     &noDecayOption,
-           &expertCapacityOption})
+           &outputOption,         &targetOption,        &architecturesOption, &precisionOption,
+           &residualOption,       &overlapOption,       &quantizeOption,      &nameOption,
+           &marchOption,          &weightsOption,       &weightsMapOption,    &shardOption,
+           &linksOption,          &annotationsOption,   &configurationOption, &referenceOption,
+           &certificateOption,    &reportOption,        &shapeOption,         &memoryPlanOption,
+           &traceOption,          &lossOption,          &optimizerOption,     &noDecayOption,
+           &expertCapacityOption, &expertDispatchOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
   for (auto *option : {&machineOption, &goalOption, &memoryOption, &searchOption})

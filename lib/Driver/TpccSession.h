@@ -42,7 +42,7 @@ private:
   /// Rejects flags that apply only to levels before `first`, the level of the input.
   llvm::Error checkLevel(Emit first);
   llvm::Error checkGradients();
-  llvm::Error checkExpertCapacity();
+  llvm::Error checkExperts();
   llvm::Error checkQuantization();
   mlir::LogicalResult writeReport(Compilation &compilation);
   /// Compiles the kernels of a target that generates kernels.

@@ -9,13 +9,15 @@
 using namespace tpc;
 
 bool tpc::parseTransfer(std::string_view name, Transfer &transfer) {
-  static constexpr std::array<std::pair<std::string_view, Transfer>, 8> names = {
+  static constexpr std::array<std::pair<std::string_view, Transfer>, 10> names = {
       {{"all_reduce", Transfer::AllReduce},
        {"all_gather", Transfer::AllGather},
        {"reduce_scatter", Transfer::ReduceScatter},
        {"all_to_all", Transfer::AllToAll},
        {"collective_permute", Transfer::CollectivePermute},
        {"exchange", Transfer::Exchange},
+       {"dispatch", Transfer::Exchange},
+       {"combine", Transfer::Exchange},
        {"broadcast", Transfer::Broadcast},
        {"send", Transfer::Send}}};
   for (auto [text, value] : names)

@@ -25,6 +25,10 @@ const char *spell(CollectiveKind kind) {
     return "send";
   case CollectiveKind::Gather:
     return "gather";
+  case CollectiveKind::Dispatch:
+    return "dispatch";
+  case CollectiveKind::Combine:
+    return "combine";
   }
   return "unknown";
 }

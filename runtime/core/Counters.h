@@ -5,7 +5,8 @@
 // * all-reduce and broadcast: the tensor; all-gather: the gathered tensor; reduce-scatter: the
 //   input; all-to-all: the rank's input;
 // * send: the message, counted at the sender;
-// * collective-permute and exchange: the maximum over members of bytes sent or received.
+// * collective-permute and exchange: the maximum over members of bytes sent or received;
+// * dispatch and combine: the bytes that the rank sends, which depend on the routing.
 // Empty messages are neither sent nor counted.
 //
 //===----------------------------------------------------------------------===//
@@ -32,11 +33,13 @@ enum class CollectiveKind : int {
   Exchange,
   Broadcast,
   Send,
-  Gather
+  Gather,
+  Dispatch,
+  Combine
 };
-constexpr int numCollectiveKinds = 9;
+constexpr int numCollectiveKinds = 11;
 /// "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute", "exchange",
-/// "broadcast", "send", "gather".
+/// "broadcast", "send", "gather", "dispatch", "combine".
 const char *spell(CollectiveKind kind);
 
 /// Axis mask under which the assembly of outputs is counted; its label is "output".

@@ -2,6 +2,7 @@
 
 #include "program/Bench.h"
 #include "core/Device.h"
+#include "program/CommandLine.h"
 #include "program/Error.h"
 #include <algorithm>
 #include <cstdio>
@@ -106,8 +107,30 @@ static void writeTrace(const std::string &path, const Manifest &manifest,
     throw UserError("--trace: cannot write '" + path + "'");
 }
 
+Inputs benchInputs(const Manifest &manifest, const Options &options) {
+  if (options.inputs.empty() && options.positional.empty())
+    return makeInputs(manifest, options.shape);
+  return readInputs(manifest, requestsOf(options, manifest).at(0).inputs, options.shape);
+}
+
+/// Returns the bytes that each rank sends in these collectives; null if they are the same in each
+/// run with these shapes.
+static nlohmann::ordered_json sentByRank(const std::vector<std::vector<Counters::Row>> &counters,
+                                         const Counters::Row &row) {
+  if (row.kind != CollectiveKind::Dispatch && row.kind != CollectiveKind::Combine)
+    return nullptr;
+  auto list = nlohmann::ordered_json::array();
+  for (const std::vector<Counters::Row> &rows : counters) {
+    int64_t bytes = 0;
+    for (const Counters::Row &own : rows)
+      bytes += own.axis == row.axis && own.kind == row.kind ? own.bytes : 0;
+    list.push_back(bytes);
+  }
+  return list;
+}
+
 void bench(Execution &execution, const Manifest &manifest, const Options &options) {
-  Inputs inputs = makeInputs(manifest, options.shape);
+  Inputs inputs = benchInputs(manifest, options);
   auto [seconds, counters, profiles, timelines] =
       execution.measure(inputs, options.warmup, options.repeat);
   if (!execution.isRankZero())
@@ -137,12 +160,16 @@ void bench(Execution &execution, const Manifest &manifest, const Options &option
   result["communication"] = deviceKind().communication();
   result["load_seconds"] = execution.loadSeconds();
   result["collectives"] = json::array();
-  for (const auto &[stage, row] : largestByStage(manifest, counters))
-    result["collectives"].push_back({{"stage", stage},
-                                     {"axis", row.axis},
-                                     {"kind", spell(row.kind)},
-                                     {"count", row.count},
-                                     {"bytes", row.bytes}});
+  for (const auto &[stage, row] : largestByStage(manifest, counters)) {
+    json entry = {{"stage", stage},
+                  {"axis", row.axis},
+                  {"kind", spell(row.kind)},
+                  {"count", row.count},
+                  {"bytes", row.bytes}};
+    if (json sent = sentByRank(counters, row); !sent.is_null())
+      entry["sent_by_rank"] = std::move(sent);
+    result["collectives"].push_back(std::move(entry));
+  }
   if (options.profile)
     result["profile"] = profileOf(manifest, profiles, seconds);
   std::printf("%s\n", result.dump(2).c_str());

@@ -7,7 +7,11 @@
 
 namespace tpc::rt {
 
-/// Runs steps on generated inputs of the sizes in options.shape; rank 0's process prints JSON.
+/// Returns the inputs of the files in `options`; without files, generated inputs of the sizes in
+/// options.shape.
+Inputs benchInputs(const Manifest &manifest, const Options &options);
+
+/// Runs steps on these inputs; rank 0's process prints JSON.
 void bench(Execution &execution, const Manifest &manifest, const Options &options);
 
 /// Returns, for each stage, axis and kind of collective, the counter of the rank with the most

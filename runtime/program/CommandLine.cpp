@@ -263,8 +263,12 @@ private:
   void check() {
     bool files = !options.positional.empty() || !options.inputs.empty();
     bool outputs = !options.outputs.empty() || !options.outputAnywhere.empty();
-    if (options.mode == Options::Mode::Bench && files)
-      throw UserError("--bench makes its own inputs; give --shape instead of files");
+    if (options.mode == Options::Mode::Bench && files &&
+        (options.isBatch || manifest.generation || manifest.training))
+      throw UserError(std::string("--bench measures one step") +
+                      (options.isBatch
+                           ? "; give one file for each input"
+                           : " on inputs that it makes; give --shape instead of files"));
     if (options.mode == Options::Mode::Bench && outputs)
       throw UserError("--bench saves no outputs; leave out --output");
     if (options.mode == Options::Mode::Describe && (files || outputs))
@@ -464,7 +468,8 @@ std::string helpText(const Manifest &manifest, const std::string &program) {
   --share-gpus             GPU programs: several ranks may share one GPU
   --deterministic          GPU programs: do not choose matmul algorithms by measurement or from the cache of measurements,
                            so that all runs on equal GPUs give the same bits. On CPUs, bits never depend on timing
-  --bench                  measure steps on generated inputs and print JSON; with --repeat N (10), --warmup N (2)
+  --bench                  measure steps on generated inputs, or on those of --input, and print JSON; with --repeat N
+                           (10), --warmup N (2)
   --bench --profile        also print the seconds of each matmul (m x k x n), attention, kernel and copy, on the rank of
                            each stage that computes most. "elsewhere" is communication, waiting, and the rest
   --bench --trace FILE     also write the calls of the last step on each rank as a trace, for ui.perfetto.dev and for

@@ -233,7 +233,7 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
       return;
     }
     if (options.mode == Options::Mode::Bench) {
-      steps.push_back(makeInputs(manifest, options.shape));
+      steps.push_back(benchInputs(manifest, options));
       return;
     }
     std::vector<Request> all = requestsOf(options, manifest);

@@ -207,8 +207,8 @@ void Checker::checkCollective(const json &op, const AxisSet &loop) {
              "' may have different numbers of iterations: " + text);
   }
   groups.insert(over);
-
-  AxisSet keys = {"op", "over", "type", "dims"};
+  bool isRouted = kind == "dispatch" || kind == "combine"; // tokens, to the ranks of their experts
+  AxisSet keys = {"op", "over", "type", "dims", isRouted ? "experts" : "op", "column"};
   const json &dims = get(op, "dims");
   auto needDim = [&](const char *key) {
     if (int64_t dim = getNumber(op, key); dim < 0 || dim >= static_cast<int64_t>(dims.size()))
@@ -235,16 +235,16 @@ void Checker::checkCollective(const json &op, const AxisSet &loop) {
     if (keys.merge(AxisSet{"chunks", "grain"});
         getNumber(op, "chunks") * getNumber(op, "grain") < 1)
       refuse("a chunk has no rows: " + text);
-  } else if (kind != "all_reduce") {
+  } else if (kind != "all_reduce" && (!isRouted || get(op, "experts").is_string())) {
     refuse("unknown collective '" + kind + "'");
   }
-  if (kind.starts_with("all_reduce") || kind == "reduce_scatter") {
+  if (kind.starts_with("all_reduce") || kind == "reduce_scatter" || kind == "combine") {
     if (!AxisSet{"sum", "max", "min"}.contains(get(op, "reduction")))
       refuse("unknown reduction '" + std::string(get(op, "reduction")) + "'");
     keys.insert("reduction");
   }
   for (const auto &[key, value] : op.items())
-    if (!keys.contains(key))
+    if (!keys.contains(key) || (key == "column" && kind != "dispatch"))
       refuse("'" + key + "' is not a field of " + text);
   if (!get(op, "type").is_string() || !dims.is_array())
     refuse("a type is missing: " + text);

@@ -248,6 +248,34 @@ def Buffer_ExchangeOp : Buffer_Op<"exchange"> {
   let hasVerifier = 1;
 }
 
+def Buffer_DispatchOp : Buffer_Op<"dispatch"> {
+  let summary = "Gathers rows from [own shard of n, inner] to [n, inner]. tpc_dispatch.";
+  let description = [{
+    Rows have `width` elements; those from `column` on are weights of `experts` experts, which are
+    split over the axes `split`, one after the other. Rows without a weight of this rank's experts,
+    and weights of other experts, are 0 in `to`.
+  }];
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_SymExprAttr:$n,
+                       Tpc_SymExprAttr:$inner, Tpc_SymExprAttr:$width, Tpc_SymExprAttr:$column,
+                       Tpc_SymExprAttr:$experts, Buffer_Axes:$split);
+  let assemblyFormat = [{
+    $from `to` $to `over` $axes `n` custom<SymExpr>($n) `inner` custom<SymExpr>($inner)
+    `width` custom<SymExpr>($width) `column` custom<SymExpr>($column)
+    `experts` custom<SymExpr>($experts) `split` $split attr-dict
+  }];
+}
+
+def Buffer_CombineOp : Buffer_Op<"combine"> {
+  let summary = "Sums [n, inner] to [own shard of n, inner]; rows of `width` zeros are not sent. "
+                "tpc_combine.";
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_SymExprAttr:$n,
+                       Tpc_SymExprAttr:$inner, Tpc_SymExprAttr:$width);
+  let assemblyFormat = [{
+    $from `to` $to `over` $axes `n` custom<SymExpr>($n) `inner` custom<SymExpr>($inner)
+    `width` custom<SymExpr>($width) attr-dict
+  }];
+}
+
 def Buffer_BroadcastOp : Buffer_Op<"broadcast"> {
   let summary = "Copies the buffer of `root` to every rank of the group. tpc_broadcast.";
   let arguments = (ins Arg<Buffer_Place, "", [MemRead, MemWrite]>:$data, Buffer_Axes:$axes,

@@ -5,6 +5,7 @@
 
 include "tpc/Dialect/TpcBase.td"
 include "tpc/Dialect/ExpertEnums.td"
+include "tpc/Interfaces/Collective.td"
 
 def Tpc_MoeOp : Tpc_InferredOp<"moe", [AttrSizedOperandSegments]> {
   let summary = "Mixture of experts: the sum of the selected experts of each token";
@@ -47,6 +48,59 @@ def Tpc_MoeOp : Tpc_InferredOp<"moe", [AttrSizedOperandSegments]> {
     (`limit` $limit^)? attr-dict `:` type($x) `,` type($routing) `,` type($up) `,` type($down)
     (`gate` type($gate)^)? (`up_bias` type($up_bias)^)? (`gate_bias` type($gate_bias)^)?
     `->` type($result)
+  }];
+}
+
+/// A collective of a mixture of experts, over one axis, which splits the tokens (dimension 0) of
+/// one of its values. `experts`: distribution of the experts, whose split contains the axis.
+class Tpc_RoutedCollective<string mnemonic, string split>
+    : Tpc_Op<mnemonic, [Pure, DeclareOpInterfaceMethods<
+          CollectiveOpInterface, [split, "sendsOnlyMissing", "getMaxMemberBytes"]>]> {
+  let results = (outs Tpc_FloatTensor:$result);
+  let hasVerifier = 1;
+}
+
+def Tpc_DispatchOp : Tpc_RoutedCollective<"dispatch", "getOperandSplitDim"> {
+  let summary = "All-gather of tokens in which a rank receives only the tokens of its experts";
+  let description = [{
+    The operand's rows are [.., routing weights of all experts, ..]; the weights begin at `column`.
+    The axis splits dimension 0 of the operand but not of the result. A rank receives a row only if
+    the row has a nonzero weight for one of the rank's experts, once, with the weights of these
+    experts. All other elements of its result, in columns of other experts or in rows that it does
+    not receive, are 0.
+
+    The result has the same global value as that of an all-gather for `tpc.moe` only, because rows
+    with weight 0 add nothing. Therefore its only uses are slices that are `x` and `routing` of one
+    `tpc.moe` with experts of this distribution, whose result has the only use `tpc.combine`.
+
+    Ranks first send which rows and weights follow, one bit for each weight, then the data. All
+    members of a group take part, also without tokens. MPI_Alltoallv, ncclSend and ncclRecv in one
+    group; Megatron-LM's and DeepSeek's token dispatch. Errors: other uses; several axes.
+  }];
+  let arguments = (ins Tpc_FloatTensor:$operand, TypedArrayAttrBase<StrAttr, "grid axes">:$axes,
+                       I64Attr:$column, Tpc_DimAttr:$experts, I64Attr:$top_k);
+  let assemblyFormat = [{
+    $operand `over` $axes `from` $column `experts` $experts `top_k` $top_k attr-dict `:`
+    type($operand) `->` type($result)
+  }];
+}
+
+def Tpc_CombineOp : Tpc_RoutedCollective<"combine", "getResultSplitDim"> {
+  let summary = "Reduce-scatter of the results of experts in which rows of zeros are not sent";
+  let description = [{
+    The operand is a sum over the axis, which splits dimension 0 of the result. The operand's global
+    value is the same as for `tpc.reduce_scatter`, and so are the result's bits. A rank sends each
+    member the rows that are not 0, after one bit for each row. Since `tpc.moe` adds the results of
+    a rank's experts, this is at most one row for each token and rank.
+
+    `experts` and `top_k` are those of the experts, for costs. Errors: an operand that is not a sum
+    over the axis; several axes.
+  }];
+  let arguments = (ins Tpc_FloatTensor:$operand, TypedArrayAttrBase<StrAttr, "grid axes">:$axes,
+                       Tpc_DimAttr:$experts, I64Attr:$top_k);
+  let assemblyFormat = [{
+    $operand `over` $axes `experts` $experts `top_k` $top_k attr-dict `:` type($operand) `->`
+    type($result)
   }];
 }
 

@@ -70,8 +70,54 @@ struct Moe : PlannedOpInterface::ExternalModel<Moe, MoeOp> {
         failed(c.write(call, call.getTo(), op.getResult())));
   }
 };
+
+/// Compares the rows of a call, which dimension 0 of `split` divides. A rank's rows are adjacent.
+template <typename CallT>
+LogicalResult checkRows(PlanChecker &c, CallT call, Value split, ArrayAttr axes) {
+  ArrayRef<DimAttr> dims = getDist(split).getDims();
+  auto box = c.sizes().findSplit(dims, 0, cast<StringAttr>(axes[0]).getValue());
+  if (!box || !box->outer.isConstant(1))
+    return call.emitOpError("is of rows that are not adjacent");
+  return failure(failed(c.compare(call, "axes", call.getAxes(), axes)) ||
+                 failed(c.compare(call, "n", call.getN(), box->n)) ||
+                 failed(c.compare(call, "inner", call.getInner(), box->inner)) ||
+                 failed(c.compare(call, "width", call.getWidth(), c.sizes().size(dims[1]))));
+}
+
+/// Rows of the experts of each member: the call must have the split of the experts and the columns
+/// of their weights.
+struct Dispatch : PlannedOpInterface::ExternalModel<Dispatch, DispatchOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<DispatchOp>(base);
+    auto call = c.next<buffer::DispatchOp>(op);
+    if (!call)
+      return failure();
+    SmallVector<Attribute> split;
+    for (StringAttr axis : op.getExperts().getAllAxes())
+      split.push_back(axis);
+    return failure(
+        failed(checkRows(c, call, op.getOperand(), op.getAxes())) ||
+        failed(c.compare(call, "a column", call.getColumn(), SymExpr(int64_t(op.getColumn())))) ||
+        failed(c.compare(call, "experts", call.getExperts(), op.getExperts().getExpr())) ||
+        failed(c.compare(call, "split", call.getSplit(), ArrayAttr::get(op.getContext(), split))) ||
+        failed(c.read(call, call.getFrom(), op.getOperand())) ||
+        failed(c.write(call, call.getTo(), op.getResult())));
+  }
+};
+
+struct Combine : PlannedOpInterface::ExternalModel<Combine, CombineOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<CombineOp>(base);
+    auto call = c.next<buffer::CombineOp>(op);
+    return failure(!call || failed(checkRows(c, call, op.getResult(), op.getAxes())) ||
+                   failed(c.read(call, call.getFrom(), op.getOperand())) ||
+                   failed(c.write(call, call.getTo(), op.getResult())));
+  }
+};
 } // namespace
 
 void mlir::tpc::attachPlannedExperts(MLIRContext *context) {
   MoeOp::attachInterface<Moe>(*context);
+  DispatchOp::attachInterface<Dispatch>(*context);
+  CombineOp::attachInterface<Combine>(*context);
 }

@@ -4,6 +4,7 @@
 
 #include "tpc/Dialect/Async.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/fnv1a.h"
 
@@ -245,14 +246,16 @@ json::Object mlir::tpc::describeCommunication(Operation *op) {
   object["over"] = namesOf(group);
   object["type"] = typeName(getElementTypeOrSelf(from));
   if (auto partial = getDist(from).getPartial();
-      partial && isa<AllReduceOp, ReduceScatterOp, AllReduceStartOp>(op))
+      partial && isa<AllReduceOp, ReduceScatterOp, AllReduceStartOp, CombineOp>(op))
     object["reduction"] = stringifyReductionKind(partial.getKind()).str();
   if (auto start = dyn_cast<AllReduceStartOp>(op)) {
     object["chunks"] = int64_t(start.getChunks());
     object["grain"] = int64_t(start.getGrain());
   }
-  for (StringRef name : {"dim", "from_dim", "to_dim", "root"})
+  for (StringRef name : {"dim", "from_dim", "to_dim", "root", "column"})
     number(name, name);
+  if (auto experts = op->getAttrOfType<DimAttr>("experts"))
+    object["experts"] = describeDim(experts);
   // Dimensions of the union of the group's shards, or of the global value. They determine the slice
   // of each member.
   SmallVector<DimAttr> dims(getDist(from).getDims());

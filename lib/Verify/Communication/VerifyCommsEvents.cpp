@@ -2,6 +2,7 @@
 
 #include "VerifyComms.h"
 #include "tpc/Dialect/Async.h"
+#include "tpc/Dialect/Experts.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -169,7 +170,7 @@ LogicalResult comms::checkCollective(const Schedule &schedule, Operation *op) {
       return reject(op) << "members of a group send " << from << " and expect " << to
                         << ", which is not the same in dimension " << d;
 
-  if (isa<AllReduceOp, ReduceScatterOp, AllReduceStartOp>(op))
+  if (isa<AllReduceOp, ReduceScatterOp, AllReduceStartOp, CombineOp>(op))
     for (StringAttr axis : group)
       if (!in.isUnreducedOver(axis.getValue()))
         return reject(op) << "reduces a value that is not unreduced over '" << axis.getValue()

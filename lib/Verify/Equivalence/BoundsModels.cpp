@@ -72,8 +72,8 @@ void equivalence::attachBoundsModels(MLIRContext *context) {
   attachModels<ResultBounds, ReshapeOp, SliceOp, ConcatOp, RollOp, EmbeddingOp, GatherOp,
                GatherNDOp, RotaryOp, AppendOp, IotaOp, ConstantOp, SizeOp, ParameterOp>(context);
   attachModels<ResultBounds, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
-               AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp, AllReduceStartOp, WaitOp>(
-      context);
+               AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp, AllReduceStartOp, WaitOp,
+               DispatchOp, CombineOp>(context);
   attachModels<ResultBounds, CacheOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp,
                ModuleOp, func::FuncOp, func::CallOp, func::ReturnOp>(context);
 }

@@ -5,6 +5,7 @@
 #include "tpc/Dialect/Async.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Experts.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -62,6 +63,7 @@ static Move getMove(CollectivePermuteOp op) {
   return {.shifted = int64_t(op.getDim()), .every = op.getEvery()};
 }
 static Move getMove(RollOp op) { return {.shifted = int64_t(op.getDim()), .every = op.getEvery()}; }
+static Move getMove(DispatchOp) { return {.lost = 0}; }
 static Move getMove(ExchangeOp) { return {.exchangesAll = true}; }
 static Move getMove(BroadcastOp) { return {}; }
 
@@ -116,6 +118,52 @@ template <typename OpT> struct MoveLemma : LemmaOpInterface::ExternalModel<MoveL
   }
 };
 
+/// Rows with weight 0 add nothing to the result of experts. A dispatch may therefore leave out the
+/// rows whose weights for all experts of the receiver are 0, and the weights of other experts, if
+/// its result is used only as x and routing of experts with the distribution that it states.
+struct DispatchLemma : LemmaOpInterface::ExternalModel<DispatchLemma, DispatchOp> {
+  LogicalResult checkRelation(Operation *base, RelationChecker &c) const {
+    auto op = cast<DispatchOp>(base);
+    if (failed(checkMove(op, c, getMove(op))))
+      return failure();
+    auto experts = op.getExperts().getExpr().asConstant();
+    MoeOp moe;
+    for (Operation *user : op->getUsers()) {
+      auto slice = dyn_cast<SliceOp>(user);
+      auto start = slice ? slice.getStart().asConstant() : std::nullopt;
+      auto size = slice ? getSizes(slice.getResult())[1].asConstant() : std::nullopt;
+      if (!slice || slice.getDim() != 1 || slice.getStep() != 1 || !start || !size || !experts)
+        return c.fail(op) << "its result lacks rows, and is used by " << user->getName()
+                          << ", which is not a slice of its columns";
+      int64_t column = op.getColumn();
+      bool isRouting = *start == column && *size == *experts;
+      if (!isRouting && *start < column + *experts && column < *start + *size)
+        return c.fail(op) << "a slice has routing weights, but is not the routing of its experts";
+      for (OpOperand &use : slice->getUses()) {
+        auto of = dyn_cast<MoeOp>(use.getOwner());
+        if (!of || (moe && moe != of) ||
+            use.getOperandNumber() !=
+                (isRouting ? of.getRoutingMutable() : of.getXMutable()).getOperandNumber())
+          return c.fail(op) << "its result lacks rows, and is used by " << use.getOwner()->getName()
+                            << ", not only as the operand of one mixture of experts";
+        moe = of;
+      }
+    }
+    SmallVector<Value> operands;
+    if (moe)
+      operands = {moe.getX(), moe.getRouting()};
+    for (Value operand : operands) {
+      auto slice = operand.getDefiningOp<SliceOp>();
+      if (!slice || slice.getOperand() != op.getResult())
+        return c.fail(op) << "only one of the tokens and their routing weights are its result";
+    }
+    if (moe && getDist(moe.getUp()).getDims()[0] != op.getExperts())
+      return c.fail(op) << "a rank has the experts " << getDist(moe.getUp()).getDims()[0]
+                        << ", not " << op.getExperts();
+    return success();
+  }
+};
+
 /// A reshard preserves the global value by definition. Its lowering to collectives is checked.
 struct ReshardLemma : LemmaOpInterface::ExternalModel<ReshardLemma, ReshardOp> {
   LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
@@ -162,6 +210,12 @@ template <typename OpT>
 struct AllReduceLemma : LemmaOpInterface::ExternalModel<AllReduceLemma<OpT>, OpT> {
   LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
     return checkReduction(op, c, -1);
+  }
+};
+
+struct CombineLemma : LemmaOpInterface::ExternalModel<CombineLemma, CombineOp> {
+  LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
+    return checkReduction(op, c, 0);
   }
 };
 
@@ -235,5 +289,7 @@ void equivalence::attachMoveLemmas(MLIRContext *context) {
   ReshardOp::attachInterface<ReshardLemma>(*context);
   attachModels<AllReduceLemma, AllReduceOp, AllReduceStartOp>(context);
   ReduceScatterOp::attachInterface<ReduceScatterLemma>(*context);
+  DispatchOp::attachInterface<DispatchLemma>(*context);
+  CombineOp::attachInterface<CombineLemma>(*context);
   attachModels<ReshapeLemma, ReshapeOp, WaitOp>(context); // a wait has the same elements
 }

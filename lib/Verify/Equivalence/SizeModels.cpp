@@ -180,7 +180,8 @@ void equivalence::attachSizeModels(MLIRContext *context) {
   attachModels<AnySizes, MatmulOp, MoeOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp, CumSumOp,
                TriluOp, TransposeOp, ExpandOp, AppendOp, IotaOp, ConstantOp>(context);
   attachModels<AnySizes, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
-               AllToAllOp, ExchangeOp, BroadcastOp, AllReduceStartOp, WaitOp>(context);
+               AllToAllOp, ExchangeOp, BroadcastOp, AllReduceStartOp, WaitOp, DispatchOp,
+               CombineOp>(context);
   attachModels<AnySizes, WeightOp, CacheOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp,
                OutputOp, ModuleOp, func::FuncOp, func::CallOp, func::ReturnOp>(context);
 }

@@ -296,6 +296,6 @@ void equivalence::attachTermModels(MLIRContext *context) {
                ConstantOp, SizeOp>(context);
   ParameterOp::attachInterface<ParameterTerm>(*context);
   attachModels<MovedTerm, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
-               AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp, AllReduceStartOp, WaitOp>(
-      context);
+               AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp, AllReduceStartOp, WaitOp,
+               DispatchOp, CombineOp>(context);
 }

@@ -189,9 +189,10 @@ void interpret::attachDomainModels(MLIRContext *context) {
   attachToScalarOps<ScalarDomain>(context);
   tpc::attachModels<PassesElements, ReshapeOp, ReshardOp, TransposeOp, ExpandOp, RollOp, SliceOp,
                     ConcatOp, TriluOp, LocalSliceOp, AllGatherOp, AllToAllOp, ExchangeOp,
-                    CollectivePermuteOp, BroadcastOp, WaitOp>(context);
+                    CollectivePermuteOp, BroadcastOp, WaitOp, DispatchOp>(context);
   tpc::attachModels<AnyNumbers, MatmulOp, MoeOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp,
-                    RotaryOp, CumSumOp, AllReduceOp, ReduceScatterOp, AllReduceStartOp>(context);
+                    RotaryOp, CumSumOp, AllReduceOp, ReduceScatterOp, AllReduceStartOp, CombineOp>(
+      context);
   DequantizeOp::attachInterface<DequantizeDomain>(*context);
   ReduceOp::attachInterface<ReduceDomain>(*context);
   AppendOp::attachInterface<AppendDomain>(*context);

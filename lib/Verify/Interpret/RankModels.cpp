@@ -3,6 +3,7 @@
 #include "Machine.h"
 #include "Models.h"
 #include "tpc/Dialect/Async.h"
+#include "tpc/Dialect/Experts.h"
 
 #include "InterpretOps.cpp.inc"
 
@@ -90,6 +91,46 @@ template <typename OpT> struct MoveModel : RankModel<MoveModel<OpT>, OpT> {
   }
 };
 
+/// A member gets the rows that have a nonzero weight for one of its experts, with the weights of
+/// these experts, and zeros elsewhere.
+struct DispatchModel : RankModel<DispatchModel, DispatchOp> {
+  template <typename A>
+  static LogicalResult run(DispatchOp op, Machine<A> &machine, Frame<A> &frame) {
+    World &world = machine.getWorld();
+    return machine.communicate(
+        op, frame, [&](auto value, auto group, auto &results) -> LogicalResult {
+          if (failed(machine.gather(op, value, group, results, {})))
+            return failure();
+          int64_t width = getSizes(op.getOperand())[1].asConstant().value_or(0);
+          int64_t column = op.getColumn() ? world.getSizes().scale(op.getColumn(), width) : 0;
+          for (int rank : group) {
+            auto out = std::make_shared<typename Machine<A>::Data>(*results[rank]);
+            Coordinates at = world.getCoordinates(rank);
+            int64_t all = world.getIndices(op.getExperts(), at, /*split=*/false).size();
+            std::vector<bool> own(all);
+            for (int64_t e : world.getIndices(op.getExperts(), at))
+              own[e] = true;
+            int64_t columns = out->shape[1];
+            if (column + all > columns)
+              return machine.fail(op) << "there are no columns of experts at these sizes";
+            for (int64_t row = 0; row < out->shape[0]; ++row) {
+              auto *data = out->data.data() + row * columns;
+              bool isUsed = false;
+              for (int64_t e = 0; e < all; ++e)
+                if (!own[e])
+                  data[column + e] = typename A::Element(0);
+                else
+                  isUsed |= data[column + e] != typename A::Element(0);
+              if (!isUsed)
+                std::fill_n(data, columns, typename A::Element(0));
+            }
+            results[rank] = out;
+          }
+          return success();
+        });
+  }
+};
+
 struct WaitModel : RankModel<WaitModel, WaitOp> {
   template <typename A> static LogicalResult run(WaitOp op, Machine<A> &, Frame<A> &frame) {
     auto value = frame.values[op.getOperand()];
@@ -120,7 +161,9 @@ void interpret::attachRankModels(MLIRContext *context) {
   RecvOp::attachInterface<RecvModel>(*context);
   OutputOp::attachInterface<OutputModel>(*context);
   LocalSliceOp::attachInterface<LocalSliceModel>(*context);
-  tpc::attachModels<ReductionModel, AllReduceOp, ReduceScatterOp, AllReduceStartOp>(context);
+  tpc::attachModels<ReductionModel, AllReduceOp, ReduceScatterOp, AllReduceStartOp, CombineOp>(
+      context);
+  DispatchOp::attachInterface<DispatchModel>(*context);
   WaitOp::attachInterface<WaitModel>(*context);
   tpc::attachModels<MoveModel, AllGatherOp, AllToAllOp, ExchangeOp>(context);
   BroadcastOp::attachInterface<BroadcastModel>(*context);

@@ -179,6 +179,77 @@ struct ReduceScatterRun : RunModel<ReduceScatterRun, buffer::ReduceScatterOp> {
   }
 };
 
+/// Gathers all rows; clears those without a weight of the rank's experts, and weights of others.
+struct DispatchRun : RunModel<DispatchRun, buffer::DispatchOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::DispatchOp>(base);
+    SmallVector<StringRef> axes = getAxes(op.getAxes());
+    SmallVector<StringAttr> split = getAxisAttrs(op.getSplit());
+    return m.forEachGroup(op, frame, axes, [&](Ranks group) -> LogicalResult {
+      buffer::ExprAttr exprs[] = {op.getN(), op.getInner(), op.getWidth(), op.getColumn(),
+                                  op.getExperts()};
+      if (failed(expectSame(op, m, group, exprs)))
+        return failure();
+      SmallVector<int64_t> sizes;
+      for (buffer::ExprAttr expr : exprs)
+        sizes.push_back(m.evaluate(expr, group[0]));
+      int64_t n = sizes[0], inner = sizes[1], width = sizes[2], column = sizes[3];
+      if (width < 1 || inner % width != 0 || column < 0 || column + sizes[4] > width)
+        return m.fail(op, group[0]) << "has no columns of experts";
+      Numbers whole(n * inner);
+      for (int rank : group) {
+        auto [begin, size] = getSlice(m, axes, n, rank);
+        auto part = m.read(op, frame, op.getFrom(), rank, size * inner);
+        if (failed(part))
+          return failure();
+        llvm::copy(*part, whole.begin() + begin * inner);
+      }
+      for (int rank : group) {
+        DimFactor factor{sizes[4], split};
+        std::vector<int64_t> own =
+            interpret::getIndices(factor, {}, m.getGrid(), [&](StringAttr axis) {
+              return m.coordinate(axis.getValue(), rank);
+            });
+        Numbers rows(whole.size(), number(0));
+        for (int64_t row = 0; row < n * inner; row += width) {
+          if (llvm::all_of(own, [&](int64_t e) { return whole[row + column + e].f == 0; }))
+            continue;
+          std::copy_n(whole.begin() + row, width, rows.begin() + row);
+          std::fill_n(rows.begin() + row + column, sizes[4], number(0));
+          for (int64_t e : own)
+            rows[row + column + e] = whole[row + column + e];
+        }
+        if (failed(m.write(op, frame, op.getTo(), rank, rows)))
+          return failure();
+      }
+      return success();
+    });
+  }
+};
+
+struct CombineRun : RunModel<CombineRun, buffer::CombineOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::CombineOp>(base);
+    SmallVector<StringRef> axes = getAxes(op.getAxes());
+    return m.forEachGroup(op, frame, axes, [&](Ranks group) -> LogicalResult {
+      if (failed(expectSame(op, m, group, {op.getN(), op.getInner(), op.getWidth()})))
+        return failure();
+      int64_t n = m.evaluate(op.getN(), group[0]), inner = m.evaluate(op.getInner(), group[0]);
+      auto all = reduce(op, m, frame, op.getFrom(), getElement(m, frame, op.getFrom(), group[0]),
+                        ReductionKind::Sum, group, n * inner);
+      if (failed(all))
+        return failure();
+      for (int rank : group) {
+        auto [begin, size] = getSlice(m, axes, n, rank);
+        Numbers part(all->begin() + begin * inner, all->begin() + (begin + size) * inner);
+        if (failed(m.write(op, frame, op.getTo(), rank, part)))
+          return failure();
+      }
+      return success();
+    });
+  }
+};
+
 struct BroadcastRun : RunModel<BroadcastRun, buffer::BroadcastOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::BroadcastOp>(base);
@@ -414,6 +485,8 @@ void lowered::attachCommunicationRuns(MLIRContext *context) {
   buffer::AllGatherOp::attachInterface<AllGatherRun>(*context);
   buffer::ReduceScatterOp::attachInterface<ReduceScatterRun>(*context);
   buffer::BroadcastOp::attachInterface<BroadcastRun>(*context);
+  buffer::DispatchOp::attachInterface<DispatchRun>(*context);
+  buffer::CombineOp::attachInterface<CombineRun>(*context);
   buffer::AllToAllOp::attachInterface<AllToAllRun>(*context);
   buffer::CollectivePermuteOp::attachInterface<PermuteRun>(*context);
   buffer::ExchangeOp::attachInterface<ExchangeRun>(*context);

@@ -228,8 +228,126 @@ static bool fewerAxes(Mutator &m) {
 }
 
 //===----------------------------------------------------------------------===//
+// Exchange of tokens
+//===----------------------------------------------------------------------===//
+
+static Operation *pickRouted(Mutator &m) {
+  return m.pick<Operation *>([](Operation *op) { return isa<DispatchOp, CombineOp>(op); });
+}
+
+/// Returns another axis of the grid with ranks; null if there is none.
+static StringAttr getOtherAxis(Mutator &m, ArrayAttr axes) {
+  for (StringAttr axis : m.grid ? m.grid.getOrder() : ArrayRef<StringAttr>())
+    if (m.sizeOf(axis.getValue()) > 1 && axis.getValue() != "pp" && !llvm::is_contained(axes, axis))
+      return axis;
+  return {};
+}
+
+// A rank skips its call, as if it had no tokens.
+static bool skipRouted(Mutator &m) {
+  Operation *op = pickRouted(m);
+  if (op)
+    m.wrapInBranch(op, cast<StringAttr>(op->getAttrOfType<ArrayAttr>("axes")[0]).getValue());
+  return bool(op);
+}
+
+// Tokens are exchanged with the ranks of another group.
+static bool otherRoutedGroup(Mutator &m) {
+  Operation *op = pickRouted(m);
+  StringAttr axis = op ? getOtherAxis(m, op->getAttrOfType<ArrayAttr>("axes")) : StringAttr();
+  if (axis)
+    op->setAttr("axes", m.builder.getArrayAttr({axis}));
+  return bool(axis);
+}
+
+// A token is sent to the ranks of the next token's experts, or of its next expert.
+static bool otherDispatchColumn(Mutator &m) {
+  auto op = m.pickAny<DispatchOp>();
+  if (op)
+    op.setColumn(op.getColumn() - 1);
+  return bool(op);
+}
+
+// Ranks have fewer experts, or others, than tokens are sent to.
+static bool otherDispatchExperts(Mutator &m) {
+  auto op = m.pickAny<DispatchOp>();
+  if (!op)
+    return false;
+  DimAttr experts = op.getExperts();
+  FactorAttr factor = experts.getFactors()[0];
+  auto axes = llvm::to_vector(factor.getAxes());
+  std::reverse(axes.begin(), axes.end());
+  SymExpr count = axes.size() > 1 ? factor.getExpr() : factor.getExpr() - SymExpr(1);
+  op.setExpertsAttr(
+      DimAttr::get(m.context, FactorAttr::get(m.context, count, axes), experts.getAxes()));
+  return true;
+}
+
+// Results return to the wrong tokens.
+static bool rotateCombined(Mutator &m) {
+  auto op = m.pickAny<CombineOp>();
+  if (!op)
+    return false;
+  Value operand = op.getOperand();
+  op->setOperand(0, RollOp::create(m.builder, op.getLoc(), operand.getType(), operand, uint64_t(0),
+                                   SymExpr(1), getSizes(operand)[0]));
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
 // Programs on buffers
 //===----------------------------------------------------------------------===//
+
+/// Changes some call that sends or returns tokens.
+template <typename CallT> static bool changeRouted(Mutator &m, function_ref<void(CallT)> change) {
+  auto op = m.pickAny<CallT>();
+  if (op)
+    change(op);
+  return bool(op);
+}
+static bool otherCallColumn(Mutator &m) {
+  return changeRouted<buffer::DispatchOp>(m, [&](buffer::DispatchOp op) {
+    op.setColumnAttr(buffer::ExprAttr::get(m.context, op.getColumn().getExpr() - SymExpr(1)));
+  });
+}
+static bool fewerCallExperts(Mutator &m) {
+  return changeRouted<buffer::DispatchOp>(m, [&](buffer::DispatchOp op) {
+    op.setExpertsAttr(buffer::ExprAttr::get(m.context, op.getExperts().getExpr() - SymExpr(1)));
+  });
+}
+static bool otherCallSplit(Mutator &m) {
+  return changeRouted<buffer::DispatchOp>(m, [&](buffer::DispatchOp op) {
+    SmallVector<Attribute> axes(op.getSplit().getValue());
+    if (axes.size() > 1)
+      std::reverse(axes.begin(), axes.end());
+    else
+      axes.clear();
+    op.setSplitAttr(m.builder.getArrayAttr(axes));
+  });
+}
+static bool fewerCallRows(Mutator &m) {
+  return changeRouted<buffer::DispatchOp>(m, [&](buffer::DispatchOp op) {
+    op.setNAttr(buffer::ExprAttr::get(m.context, op.getN().getExpr() - SymExpr(1)));
+  });
+}
+static bool fewerCombinedRows(Mutator &m) {
+  return changeRouted<buffer::CombineOp>(m, [&](buffer::CombineOp op) {
+    op.setNAttr(buffer::ExprAttr::get(m.context, op.getN().getExpr() - SymExpr(1)));
+  });
+}
+static bool otherCombinedWidth(Mutator &m) {
+  return changeRouted<buffer::CombineOp>(m, [&](buffer::CombineOp op) {
+    op.setWidthAttr(buffer::ExprAttr::get(m.context, op.getWidth().getExpr() + SymExpr(1)));
+  });
+}
+static bool otherCallGroup(Mutator &m) {
+  Operation *op = m.pick<Operation *>(
+      [](Operation *call) { return isa<buffer::DispatchOp, buffer::CombineOp>(call); });
+  StringAttr axis = op ? getOtherAxis(m, op->getAttrOfType<ArrayAttr>("axes")) : StringAttr();
+  if (axis)
+    op->setAttr("axes", m.builder.getArrayAttr({axis}));
+  return bool(axis);
+}
 
 /// Changes some call on experts.
 static bool changeCall(Mutator &m, function_ref<void(buffer::ExpertsOp)> change) {
@@ -295,6 +413,19 @@ ArrayRef<Mutation> mutate::getExpertMutations() {
       {"experts-add-before", "a bias or residual is added on every rank before the sum", addBefore},
       {"experts-drop-sum", "results of ranks are not added", dropSum},
       {"experts-fewer-axes", "results are added over one axis of two", fewerAxes},
+      {"experts-dispatch-skip", "a rank without tokens skips its call", skipRouted},
+      {"experts-dispatch-group", "tokens are sent to another group of ranks", otherRoutedGroup},
+      {"experts-dispatch-column", "tokens are sent by other weights", otherDispatchColumn},
+      {"experts-dispatch-experts", "tokens are sent by other experts of ranks",
+       otherDispatchExperts},
+      {"experts-dispatch-order", "results return to other tokens", rotateCombined},
+      {"experts-call-column", "a call sends tokens by other weights", otherCallColumn},
+      {"experts-call-counts", "a call counts one expert less", fewerCallExperts},
+      {"experts-call-split", "a call has other experts of ranks", otherCallSplit},
+      {"experts-call-rows", "a call sends one part of the tokens less", fewerCallRows},
+      {"experts-call-returned", "a call returns one part of the tokens less", fewerCombinedRows},
+      {"experts-call-width", "a call returns rows of another size", otherCombinedWidth},
+      {"experts-call-group", "a call is over another group of ranks", otherCallGroup},
       {"experts-call-first", "a rank reads the columns of other experts", otherFirst},
       {"experts-call-missing", "a rank computes one expert less", missingExpert},
       {"experts-call-tokens", "a rank computes one token less", fewerTokens},

@@ -441,6 +441,19 @@ void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, int32_t dty
  * the same elements; the description of tpc.exchange defines which of them sends. */
 void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dtype, const void *in, void *out,
                   const int64_t *sizes);
+/* Exchange of tokens with the ranks of their experts. A row has `width` elements, of which
+ * `experts` from `column` on are weights of the experts, split over the axes `split` (indices into
+ * the order, one after the other, terminated by -1). in: [own shard of n, inner] -> out: [n,
+ * inner], with inner / width rows in each of the n parts. A row is sent to a member if a weight of
+ * the member's experts is not 0; other rows, and weights of other experts, are 0 in `out`. f32
+ * only, in host memory. */
+void tpc_dispatch(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in, void *out,
+                  int64_t n, int64_t inner, int64_t width, int64_t column, int64_t experts,
+                  const int32_t *split);
+/* Same as a reduce-scatter with TPC_SUM of [n, inner] to [own shard of n, inner]; rows of zeros are
+ * not sent. f32 only, in host memory. */
+void tpc_combine(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in, void *out,
+                 int64_t n, int64_t inner, int64_t width);
 /* root: index in the group */
 void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, void *data, int64_t count,
                    int64_t root);

@@ -16,7 +16,12 @@ PROGRAMS = {
         kv_heads=2, rotary=8,
     ),
 }
-GRIDS = ["tp2", "ep2", "tp2,ep2", "tp2,ep2,etp1", "tp4,ep2,etp2"]
+GRIDS = ["tp2", "ep2", "tp2,ep2", "tp2,ep2,etp1", "tp4,ep2,etp2", "ep2,dp2", "tp2,dp2,ep4,etp1"]
+ROUTED = "tp2,dp2,ep4,etp1"  # tokens are sent to the ranks of their experts
+ROUTED_KINDS = [
+    *("experts-dispatch-", "experts-call-column", "experts-call-counts", "experts-call-split"),
+    *("experts-call-rows", "experts-call-returned", "experts-call-width", "experts-call-group"),
+]
 SHAPE = "batch_size=2,sequence_length=3,past_sequence_length=2"
 
 
@@ -34,6 +39,7 @@ def programs(tmp_path_factory):
         path = PROGRAMS[name].save(folder / "model.onnx")
         for level in ("model", "staged", "buffers"):
             command = [harness.tool("tpcc"), path, f"--megatron-shard={grid}", f"--emit={level}"]
+            command.append("--expert-dispatch=all-to-all")
             harness.run([*command, "-o", folder / f"{level}.mlir"]).check()
         mutants.check_unchanged(folder, "staged", "buffers")
         return folder
@@ -58,7 +64,9 @@ def run(programs, cases, name):
 
 def test_sample(programs):
     """Each kind in one program."""
-    cases = [("swiglu", "tp2,ep2", kind, 1) for kind in kinds()]
+    routed = mutants.kinds(*ROUTED_KINDS)
+    cases = [("swiglu", "tp2,ep2", kind, 1) for kind in kinds() if kind not in routed]
+    cases += [("swiglu", ROUTED, kind, seed) for kind in routed for seed in (0, 1)]
     run(programs, cases, "sample_of_experts")
 
 

@@ -105,6 +105,37 @@ def CoalesceCollectives : Pass<"tpc-coalesce-collectives", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
+def DispatchExperts : Pass<"tpc-dispatch-experts", "::mlir::ModuleOp"> {
+  let summary = "Send tokens only to the ranks of their experts";
+  let description = [{
+    The all-gathers of the tokens and routing weights of a `tpc.moe`, and the reduce-scatter of its
+    result, over one axis that splits the experts, become a `tpc.dispatch` and a `tpc.combine`. The
+    form with the lower estimated time is used (`tpc.links`, nominal sizes): the gathers for few
+    tokens or few ranks, the dispatch if most tokens need few ranks.
+
+    ```mlir
+    %1 = tpc.all_gather %rows over ["dp"] dim 0 : (T{dp}, 36) -> (T, 36)
+    %x = tpc.slice %1 dim 1 from 0 : (T, 32)
+    %r = tpc.slice %1 dim 1 from 32 : (T, 4)
+    %2 = tpc.moe silu %x, %r, %up, %down top_k 2 : (T, 32) sum{dp}
+    %3 = tpc.reduce_scatter %2 over ["dp"] dim 0 : (T, 32) sum{dp} -> (T{dp}, 32)
+    ```
+    becomes
+    ```mlir
+    %1 = tpc.dispatch %rows over ["dp"] from 32 experts (4{dp}) top_k 2 : (T{dp}, 36) -> (T, 36)
+    %x = tpc.slice %1 dim 1 from 0 : (T, 32)
+    %r = tpc.slice %1 dim 1 from 32 : (T, 4)
+    %2 = tpc.moe silu %x, %r, %up, %down top_k 2 : (T, 32) sum{dp}
+    %3 = tpc.combine %2 over ["dp"] experts (4{dp}) top_k 2 : (T, 32) sum{dp} -> (T{dp}, 32)
+    ```
+    Left alone: gathers with other uses; rows of a rank that are not adjacent; gathers over several
+    axes. Errors: an unknown form.
+  }];
+  let options = [Option<"form", "form", "std::string", "\"auto\"",
+                        "auto, gather, or all-to-all wherever it is possible">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 def OverlapCollectives : Pass<"tpc-overlap-collectives", "::mlir::ModuleOp"> {
   let summary = "Start all-reduces of matmuls in chunks, and wait for them before their first use";
   let description = [{
