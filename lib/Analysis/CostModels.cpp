@@ -2,6 +2,7 @@
 
 #include "CostOp.h"
 
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Async.h"
 #include "tpc/Dialect/AttachModels.h"
 #include "tpc/Dialect/Dist.h"
@@ -131,7 +132,7 @@ void mlir::tpc::registerCostModels(DialectRegistry &registry) {
     func::CallOp::attachInterface<CallCost>(*context);
     attachModels<NoCost, ConstantOp, SizeOp, ReshapeOp, ReshardOp, LocalSliceOp, WeightOp, CacheOp,
                  PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp, WaitOp,
-                 func::FuncOp, func::ReturnOp, ModuleOp>(context);
+                 AccumulateOp, AccumulatedOp, func::FuncOp, func::ReturnOp, ModuleOp>(context);
   });
 }
 

@@ -54,7 +54,8 @@ Link LinkModel::getLink(ArrayRef<StringAttr> axes) const {
 int64_t LinkModel::getGroupSize(ArrayRef<StringAttr> axes) const {
   int64_t members = 1;
   for (StringAttr axis : axes)
-    members *= grid ? grid.getAxisSize(axis.getValue()) : 1;
+    if (axis.getValue() != "mb") // not an axis of ranks
+      members *= grid ? grid.getAxisSize(axis.getValue()) : 1;
   return members;
 }
 

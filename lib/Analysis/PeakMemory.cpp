@@ -2,6 +2,7 @@
 
 #include "tpc/Analysis/PeakMemory.h"
 
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Dist.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -20,6 +21,8 @@ public:
   int64_t getPeak(Block &block);
   /// Returns the peak bytes of values that pass between the events of a stage.
   int64_t getPassedPeak(StageOp stage, ScheduleAttr schedule) const;
+  /// Returns the bytes of the stage's sums over micro-batches.
+  int64_t getSumBytes(StageOp stage) const;
 
 private:
   int64_t getBytes(Value value) const;
@@ -33,7 +36,8 @@ private:
 
 int64_t PeakCounter::getBytes(Value value) const {
   auto tensor = dyn_cast<RankedTensorType>(value.getType());
-  if (!tensor || isa_and_nonnull<ParameterOp, ConstantOp>(value.getDefiningOp()))
+  // Sums over micro-batches are live during all loops, and counted once for the stage.
+  if (!tensor || isa_and_nonnull<ParameterOp, ConstantOp, AccumulatedOp>(value.getDefiningOp()))
     return 0;
   // Bounds the bytes of a value so that sums do not exceed 64 bits.
   return int64_t(std::min(estimateLocalBytes(tensor, grid, {}, symbols), 0x1p61));
@@ -80,6 +84,12 @@ int64_t PeakCounter::getPeak(Block &block) {
   return peak;
 }
 
+int64_t PeakCounter::getSumBytes(StageOp stage) const {
+  int64_t bytes = 0;
+  stage.walk([&](AccumulateOp op) { bytes += getBytes(op.getValue()); });
+  return bytes;
+}
+
 int64_t PeakCounter::getPassedPeak(StageOp stage, ScheduleAttr schedule) const {
   std::vector<int64_t> chunks = schedule.getChunks(stage.getIndex());
   std::map<int64_t, std::pair<int64_t, int64_t>> bytes; // received and sent, by chunk
@@ -113,7 +123,7 @@ std::vector<int64_t> mlir::tpc::getPeakActivationBytes(ModuleOp module, const Sy
   std::vector<int64_t> peaks;
   for (auto pipeline : module.getOps<PipelineOp>())
     for (auto stage : pipeline.getBody().front().getOps<StageOp>()) {
-      peaks.push_back(counter.getPeak(stage.getBody().front()));
+      peaks.push_back(counter.getPeak(stage.getBody().front()) + counter.getSumBytes(stage));
       if (ScheduleAttr schedule = pipeline.getScheduleAttr())
         peaks.back() += counter.getPassedPeak(stage, schedule);
     }

@@ -4,6 +4,7 @@
 
 #include "tpc/Analysis/Cost.h"
 #include "tpc/Analysis/PlanFacts.h"
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Async.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Elements.h"
@@ -217,8 +218,10 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
     }
   }
   for (auto loop : stage.getBody().front().getOps<MicroBatchesOp>()) {
-    row.chunks.push_back({getChunks(stage)[row.chunks.size()], countLayers(loop)});
-    row.microBatches = 0;
+    bool isUpdate = !loop.getBody().getOps<AccumulatedOp>().empty(); // runs once, after a chunk
+    if (!isUpdate)
+      row.chunks.push_back({getChunks(stage)[row.chunks.size()], countLayers(loop)});
+    int64_t iterations = 0;
     Block &body = loop.getBody().front();
     // Micro-batches of equal size are counted together. Their sizes are in descending order, so
     // groups of equal sizes are found by bisection.
@@ -243,10 +246,12 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
       coordinates["mb"] = begin;
       if (failed(countBlock(body, end - begin)))
         return failure();
-      row.microBatches += end - begin;
+      iterations += end - begin;
       begin = end;
     }
     coordinates.erase("mb");
+    if (!isUpdate)
+      row.microBatches = iterations;
     // Each output is gathered once, with its global size; caches stay on their ranks.
     for (auto output : body.getOps<OutputOp>()) {
       auto pipeline = output->getParentOfType<PipelineOp>();
@@ -256,7 +261,7 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
       }
       if (Update::get(cast<DictionaryAttr>(pipeline.getOutputs()[output.getIndex()])))
         continue;
-      if (row.microBatches == 0)
+      if (iterations == 0)
         continue;
       auto local = getBytes(output.getValue().getType());
       auto global =

@@ -1,5 +1,6 @@
 //===- BufferDialect.cpp - Extents, arguments and assembly formats --------===//
 
+#include "tpc/Buffer/Accumulate.h"
 #include "tpc/Buffer/Async.h"
 #include "tpc/Dialect/Elements.h"
 
@@ -43,6 +44,9 @@ void BufferDialect::initialize() {
       ,
 #define GET_OP_LIST
 #include "tpc/Buffer/BufferAsyncOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "tpc/Buffer/BufferAccumulateOps.cpp.inc"
       >();
 }
 
@@ -443,3 +447,5 @@ void CallOp::print(OpAsmPrinter &printer) {
 #include "tpc/Buffer/BufferOps.cpp.inc"
 #define GET_OP_CLASSES
 #include "tpc/Buffer/BufferAsyncOps.cpp.inc"
+#define GET_OP_CLASSES
+#include "tpc/Buffer/BufferAccumulateOps.cpp.inc"

@@ -1,6 +1,8 @@
 //===- BufferModelsCommunication.cpp - Communication ops on buffers -------===//
 
 #include "BufferPlanner.h"
+#include "tpc/Buffer/Accumulate.h"
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/LocalIndex.h"
 #include "tpc/Dialect/State.h"
 
@@ -369,6 +371,24 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
   }
 };
 
+/// The buffer of the sum is allocated with the stage.
+struct AccumulateModel : HostOpInterface::ExternalModel<AccumulateModel, AccumulateOp> {
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<AccumulateOp>(base);
+    AccumulatedOp sum = findAccumulated(op->getParentOfType<StageOp>(), op.getIndex());
+    if (!sum)
+      return op.emitOpError() << "adds to sum " << op.getIndex() << ", which no op reads";
+    buffer::AccumulateOp::create(p.builder(), p.getLoc(), p.getBuffer(op.getValue()),
+                                 p.getBuffer(sum.getResult()),
+                                 p.expr(p.elements(op.getValue().getType())));
+    return success();
+  }
+};
+
+struct AccumulatedModel : HostOpInterface::ExternalModel<AccumulatedModel, AccumulatedOp> {
+  LogicalResult plan(Operation *, BufferPlanner &) const { return success(); }
+};
+
 /// Plans the body of a loop with its own frame.
 struct MicroBatchesModel : HostOpInterface::ExternalModel<MicroBatchesModel, MicroBatchesOp> {
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
@@ -384,6 +404,8 @@ struct MicroBatchesModel : HostOpInterface::ExternalModel<MicroBatchesModel, Mic
 
 void mlir::tpc::attachStageModels(MLIRContext *context) {
   MicroBatchesOp::attachInterface<MicroBatchesModel>(*context);
+  AccumulateOp::attachInterface<AccumulateModel>(*context);
+  AccumulatedOp::attachInterface<AccumulatedModel>(*context);
 }
 
 void mlir::tpc::attachCommunicationModels(MLIRContext *context) {

@@ -2,6 +2,7 @@
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Kernels/KernelOp.h"
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/State.h"
 
@@ -399,6 +400,26 @@ LogicalResult BufferPlanner::planFunction(func::FuncOp function) {
   return planBlock(function.front(), listOps(function.front()), target.getResultBuffers());
 }
 
+/// Allocates the sums over micro-batches, which are live from loop to loop. Returns their frame;
+/// null if the stage has none.
+Value BufferPlanner::allocateSums(StageOp stage) {
+  SmallVector<AccumulatedOp> ops;
+  stage.walk([&](AccumulatedOp op) { ops.push_back(op); });
+  if (ops.empty())
+    return {};
+  SymExpr total(0);
+  SmallVector<SymExpr> offsets;
+  for (AccumulatedOp op : ops) {
+    offsets.push_back(total);
+    total = total + roundUpToSlot(bytes(op.getType()));
+  }
+  auto sums = buffer::PushOp::create(b, loc, expr(total));
+  for (auto [op, offset] : llvm::zip_equal(ops, offsets))
+    buffers[op.getResult()] =
+        buffer::SlotOp::create(b, loc, sums, expr(offset), shared.extent(op.getType()));
+  return sums;
+}
+
 LogicalResult BufferPlanner::planStage(PipelineOp pipeline, StageOp op) {
   for (Operation &inner : op.getBody().front())
     if (isa<SendOp, RecvOp, OutputOp>(inner))
@@ -409,5 +430,10 @@ LogicalResult BufferPlanner::planStage(PipelineOp pipeline, StageOp op) {
   b.setInsertionPointToEnd(&target.getBody().front());
   if (ScheduleAttr schedule = pipeline.getScheduleAttr())
     return planEvents(op, schedule);
-  return planBlock(op.getBody().front(), listOps(op.getBody().front()), {});
+  Value sums = allocateSums(op);
+  if (failed(planBlock(op.getBody().front(), listOps(op.getBody().front()), {})))
+    return failure();
+  if (sums)
+    buffer::PopOp::create(b, op.getLoc(), sums);
+  return success();
 }

@@ -115,6 +115,7 @@ private:
 
   LogicalResult planBlock(Block &block, ArrayRef<Operation *> ops, ValueRange results);
   LogicalResult planOps(ArrayRef<Operation *> ops);
+  Value allocateSums(StageOp stage);
   LogicalResult planEvents(StageOp stage, ScheduleAttr schedule);
   LogicalResult planEvent(MicroBatchesOp loop, const ::tpc::ScheduleEvent &event,
                           function_ref<std::optional<SymExpr>(Value)> getOffset, Value messages);

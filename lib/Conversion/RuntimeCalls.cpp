@@ -1,7 +1,9 @@
 //===- RuntimeCalls.cpp - Runtime call of each buffer op ------------------===//
 
 #include "HostEmitter.h"
+#include "tpc/Buffer/Accumulate.h"
 #include "tpc/Buffer/Async.h"
+#include "tpc/accumulate.h"
 #include "tpc/async.h"
 
 #include "tpc/Dialect/Elements.h"
@@ -93,6 +95,12 @@ template <> void Call<buffer::DenseOp>::emit(Operation *base, HostEmitter &e) co
 template <> void Call<buffer::CopyOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::CopyOp>(base);
   e.call(TPC_ABI(tpc_copy), e.pointer(op.getTo()), e.pointer(op.getFrom()), e.expr(op.getBytes()));
+}
+
+template <> void Call<buffer::AccumulateOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::AccumulateOp>(base);
+  e.call(TPC_ABI(tpc_accumulate), e.pointer(op.getTo()), e.pointer(op.getFrom()),
+         e.expr(op.getCount()), abi::I64(e.sizes().coordinate("mb")));
 }
 
 template <> void Call<buffer::UpdateOp>::emit(Operation *base, HostEmitter &e) const {
@@ -475,5 +483,5 @@ void mlir::tpc::attachRuntimeCalls(MLIRContext *context) {
          buffer::AllReduceOp, buffer::AllGatherOp, buffer::ReduceScatterOp, buffer::AllToAllOp,
          buffer::CollectivePermuteOp, buffer::ExchangeOp, buffer::BroadcastOp, buffer::SendOp,
          buffer::RecvOp, buffer::DispatchOp, buffer::CombineOp, buffer::OutputOp, RoundsOp,
-         buffer::AllReduceStartOp, buffer::WaitOp, UpdateOp>(context);
+         buffer::AllReduceStartOp, buffer::WaitOp, UpdateOp, buffer::AccumulateOp>(context);
 }

@@ -2,6 +2,7 @@
 
 #include "tpc/Cost/StepCost.h"
 
+#include "tpc/Buffer/Accumulate.h"
 #include "tpc/Buffer/Async.h"
 #include "tpc/Dialect/Experts.h"
 
@@ -233,6 +234,8 @@ StepEstimator::OpCost StepEstimator::visitCall(Operation &op) {
     cost.seconds = visitLaunch(launch);
   } else if (auto copy = dyn_cast<buffer::CopyOp>(op)) {
     cost.seconds = addKernel(2 * double(evaluate(copy.getBytes())));
+  } else if (auto accumulate = dyn_cast<buffer::AccumulateOp>(op)) {
+    cost.seconds = addKernel(3 * getBytes(accumulate.getFrom()));
   } else if (auto append = dyn_cast<buffer::AppendOp>(op)) {
     cost.seconds = addKernel(2 * getBytes(append.getFrom()));
   } else {

@@ -137,7 +137,10 @@ static std::vector<std::vector<RunBlocks>> readSchedule(Block &block, GridAttr g
     bool computes = llvm::any_of(body, [](Operation &op) {
       return !isa<buffer::SlotOp, buffer::PartOp, buffer::SendOp, buffer::RecvOp>(op);
     });
-    if (!rounds.getFirst()) {
+    bool isUpdate = !rounds.getFirst() && !rounds.getSizeAttr() && microBatches > 1;
+    if (isUpdate) { // of sums over micro-batches, after the last one
+      blocks[0].back().push_back(&body);
+    } else if (!rounds.getFirst()) {
       for (int64_t i = 0; i < microBatches; ++i)
         addRun(i, &body);
     } else if (int64_t index = *rounds.getFirst(); index < microBatches) {

@@ -1,5 +1,6 @@
 //===- TpcDialect.cpp - The tpc dialect -----------------------------------===//
 
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Annotations.h"
 #include "tpc/Dialect/Async.h"
 #include "tpc/Dialect/Experts.h"
@@ -34,6 +35,9 @@ void TpcDialect::initialize() {
       ,
 #define GET_OP_LIST
 #include "tpc/Dialect/AsyncOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "tpc/Dialect/AccumulateOps.cpp.inc"
       >();
   registerAttributes();
 }

@@ -57,7 +57,6 @@ struct CompileOptions {
   std::string packedWeights = {}; // file of quantized weights
   bool writesWeights = false;     // whether the file is written
   std::map<std::string, int64_t> inputs = {}; // values of inputs that become constants
-  int64_t microBatches = 1;            // of gradients, which are summed; others are in `spec`
   int64_t overlapChunks = 1;           // chunks of all-reduces under matmuls; 1: all-reduces block
   std::string encoder = {};            // ONNX file of the encoder of a decoder; empty: none
   std::string expertCapacity = {};     // factor of tpc-limit-experts; empty: no limit

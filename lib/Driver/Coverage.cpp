@@ -1,6 +1,7 @@
 //===- Coverage.cpp - Table of ops and their interface models -------------===//
 
 #include "tpc/Driver/Coverage.h"
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Annotations.h"
 #include "tpc/Dialect/Async.h"
 
@@ -34,7 +35,9 @@ template <typename Interface> bool has(OperationName name) {
 bool isStructure(OperationName name) {
   return isOneOf<WeightOp, CacheOp, PipelineOp, StageOp, MicroBatchesOp>(name);
 }
-bool isMessage(OperationName name) { return isOneOf<SendOp, RecvOp, OutputOp>(name); }
+bool isMessage(OperationName name) {
+  return isOneOf<SendOp, RecvOp, OutputOp, AccumulateOp, AccumulatedOp>(name);
+}
 bool isCommunication(OperationName name) {
   return has<CollectiveOpInterface>(name) || isOneOf<ReshardOp, LocalSliceOp>(name);
 }

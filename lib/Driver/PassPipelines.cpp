@@ -106,11 +106,9 @@ void ::tpc::buildModelPassPipeline(OpPassManager &pm, bool wideResidual,
   buildModelPasses(pm, Form::Model, wideResidual, expertCapacity);
 }
 
-void ::tpc::buildGradientPassPipeline(OpPassManager &pm, int64_t microBatches) {
+void ::tpc::buildGradientPassPipeline(OpPassManager &pm) {
   buildModelPasses(pm, Form::Gradients, /*wideResidual=*/false);
-  DeriveBackwardOptions derive;
-  derive.microBatches = microBatches;
-  pm.addPass(createDeriveBackward(derive));
+  pm.addPass(createDeriveBackward());
   pm.addNestedPass<func::FuncOp>(createCSEPass());
 }
 

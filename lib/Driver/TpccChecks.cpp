@@ -47,11 +47,6 @@ Error TpccSession::checkGradients() {
     return makeError(task +
                      ": does not support pipeline stages; leave out pp in --megatron-shard=" +
                      options.megatronShard);
-  constexpr int64_t maxMicroBatches = 256;
-  if (spec.microBatches > maxMicroBatches)
-    return makeError(task + ": mb" + std::to_string(spec.microBatches) +
-                     ": the program contains each micro-batch, so there can be at most " +
-                     std::to_string(maxMicroBatches));
   return Error::success();
 }
 

@@ -354,10 +354,6 @@ mlir::LogicalResult TpccSession::run() {
                          packedWeights,
                          writesWeights,
                          fixedInputs};
-  if (options.gradients) {
-    compile.microBatches = std::exchange(spec.microBatches, 1);
-    compile.spec = spec;
-  }
   compile.overlapChunks = getOverlapChunks(options);
   compile.expertCapacity = options.expertCapacity;
   // Ranks of a GPU gather: the number of tokens that they send is not known on the host.

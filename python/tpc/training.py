@@ -94,15 +94,6 @@ class Training:
                 )
         self._check_labels(labels)
         ids = np.where(ids == IGNORED, 0, ids)  # tokens without labels, such as padding
-        parts = about["micro_batches"]
-        if ids.shape[0] % parts:
-            raise TpcError(
-                f"a batch of {ids.shape[0]} rows is no multiple of the program's {parts} "
-                "micro-batches"
-            )
-        if parts > 1:
-            shape = (ids.shape[0] // parts, parts, ids.shape[1])
-            ids, labels = ids.reshape(shape), labels.reshape(shape)
         inputs = {about["tokens"]: ids, about["labels"]: labels, about["rate"]: np.float32(rate)}
         number = 0
 

@@ -7,6 +7,8 @@
 #include "core/Context.h"
 #include "core/DType.h"
 #include "core/Device.h"
+#include "core/Reduce.h"
+#include "tpc/accumulate.h"
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -39,6 +41,21 @@ extern "C" const void *tpc_constant(tpc_context *ctx, int32_t index) {
 extern "C" void tpc_copy(tpc_context *ctx, void *to, const void *from, int64_t bytes) {
   if (bytes > 0)
     ctx->device->copy(to, from, bytes);
+}
+
+extern "C" void tpc_accumulate(tpc_context *ctx, void *sum, const void *from, int64_t count,
+                               int64_t micro_batch) {
+  if (count <= 0)
+    return;
+  const auto bytes = count * static_cast<int64_t>(sizeof(float));
+  Device &device = *ctx->device;
+  if (micro_batch == 0)
+    return device.copy(sum, from, bytes);
+  device.beginAccess();
+  void *to = device.map(sum, bytes, Device::Use::ReadWrite);
+  const void *in[] = {to, device.map(const_cast<void *>(from), bytes, Device::Use::Read)};
+  reduce(TPC_F32, TPC_SUM, to, in, 2, count);
+  device.endAccess();
 }
 
 extern "C" void tpc_set_env(tpc_context *ctx, int32_t index, int64_t value) {

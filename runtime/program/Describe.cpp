@@ -126,7 +126,6 @@ json trainingJson(const Manifest &manifest) {
   return {{"optimizer", training.optimizer},
           {"beta1", training.beta1},
           {"beta2", training.beta2},
-          {"micro_batches", training.microBatches},
           {"tokens", input(training.tokens)},
           {"labels", input(training.labels)},
           {"rate", input(training.rate)},

@@ -140,14 +140,12 @@ struct Generation {
 struct Training {
   std::string optimizer; ///< "adamw" or "sgd"
   double beta1 = 0, beta2 = 0;
-  /// Inputs [batch, sequence], or [batch, microBatches, sequence] with several micro-batches.
-  int tokens = 0, labels = 0;
-  int64_t microBatches = 1;
+  int tokens = 0, labels = 0; ///< inputs [batch, sequence]
   int rate = 0; ///< scalar input: the learning rate
   /// scalar inputs of AdamW: 1 - beta^step; -1 for SGD
   int correction1 = -1, correction2 = -1;
   int loss = 0, norm = 0;      ///< scalar outputs
-  std::string batch, sequence; ///< symbols; the batch is that of one micro-batch
+  std::string batch, sequence; ///< symbols
   int64_t lastToken = 0;       ///< largest token id that the model accepts
 };
 

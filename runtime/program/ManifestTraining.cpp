@@ -2,7 +2,6 @@
 
 #include "program/ManifestNode.h"
 #include <algorithm>
-#include <charconv>
 
 namespace tpc::rt {
 
@@ -40,20 +39,12 @@ Training readTraining(const Node &node, const Manifest &manifest) {
       training.tokens = static_cast<int>(i);
   }
   size_t rank = labels.shape.size();
-  bool areTokens = labels.dtype == TPC_I64 && (rank == 2 || rank == 3);
-  for (size_t dim : {size_t(0), rank - 1})
-    areTokens = areTokens && std::find(manifest.symbols.begin(), manifest.symbols.end(),
-                                       labels.shape[dim]) != manifest.symbols.end();
-  if (areTokens && rank == 3) {
-    const std::string &count = labels.shape[1];
-    auto [end, error] =
-        std::from_chars(count.data(), count.data() + count.size(), training.microBatches);
-    areTokens =
-        error == std::errc() && end == count.data() + count.size() && training.microBatches > 0;
-  }
+  bool areTokens = labels.dtype == TPC_I64 && rank == 2;
+  for (size_t dim = 0; areTokens && dim < rank; ++dim)
+    areTokens = std::find(manifest.symbols.begin(), manifest.symbols.end(), labels.shape[dim]) !=
+                manifest.symbols.end();
   if (!areTokens || training.tokens < 0)
-    refuse(node.where, "labels and token ids must be i64 [batch, sequence], with symbolic sizes, "
-                       "or [batch, micro-batches, sequence]");
+    refuse(node.where, "labels and token ids must be i64 [batch, sequence], with symbolic sizes");
   training.batch = labels.shape.front();
   training.sequence = labels.shape.back();
   const Port &tokens = manifest.inputs[static_cast<size_t>(training.tokens)];

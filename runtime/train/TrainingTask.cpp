@@ -79,12 +79,8 @@ public:
       throw UserError("--data " + flags.data + ": the file has " + std::to_string(samples) +
                       " samples of --sequence " + std::to_string(flags.sequence) +
                       ", fewer than --batch " + std::to_string(flags.batch));
-    if (flags.batch % training.microBatches != 0)
-      throw UserError("--batch " + std::to_string(flags.batch) + ": must be a multiple of the " +
-                      std::to_string(training.microBatches) + " micro-batches of the program");
     order.emplace(samples, flags.seed);
-    sizes = {{training.batch, flags.batch / training.microBatches},
-             {training.sequence, flags.sequence}};
+    sizes = {{training.batch, flags.batch}, {training.sequence, flags.sequence}};
   }
 
   std::vector<Inputs> largestSteps() const override {
@@ -196,10 +192,7 @@ private:
   }
 
   Inputs inputsOf(int64_t step) {
-    // Sample i is in micro-batch i modulo their number.
     Shape shape{options.batch, options.sequence};
-    if (training.microBatches > 1)
-      shape = {options.batch / training.microBatches, training.microBatches, options.sequence};
     Tensor tokens{TPC_I64, shape, Buffer(*byteCount(shape, TPC_I64))},
         labels{TPC_I64, shape, Buffer(*byteCount(shape, TPC_I64))};
     bool hasLabel = false;

@@ -24,8 +24,8 @@ void buildStepPassPipeline(mlir::OpPassManager &pm);
 /// token.
 void buildPreallocatedStepPassPipeline(mlir::OpPassManager &pm, bool last,
                                        bool wideResidual = true);
-/// Import -> model with a loss and the gradients of all weights, summed over micro-batches.
-void buildGradientPassPipeline(mlir::OpPassManager &pm, int64_t microBatches = 1);
+/// Import -> model with a loss and the gradients of all weights.
+void buildGradientPassPipeline(mlir::OpPassManager &pm);
 /// Model -> model: rewrites that depend on the grid.
 void buildRewritePassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
 /// Model -> sharded: a grid, and a distribution on every value.

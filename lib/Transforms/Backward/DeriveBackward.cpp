@@ -3,7 +3,6 @@
 #include "Activity.h"
 #include "LayerBackward.h"
 #include "Loss.h"
-#include "MicroBatches.h"
 #include "WeightGradients.h"
 #include "tpc/Transforms/Backward/Passes.h"
 
@@ -49,8 +48,7 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
     unsigned index = main.getNumArguments();
     auto attributes = b.getBuilder().getDictionaryAttr(
         b.getBuilder().getNamedAttr(kNameAttr, b.getBuilder().getStringAttr("labels")));
-    (void)main.insertArgument(index, makeTensorType(integers, micro->getInputSizes(sizes)),
-                              attributes, main.getLoc());
+    (void)main.insertArgument(index, makeTensorType(integers, sizes), attributes, main.getLoc());
     // The rows of logits before they are divided into samples.
     if (auto reshape = logits.getDefiningOp<ReshapeOp>();
         reshape && rankOf(reshape.getOperand()) == 2 &&
@@ -60,9 +58,8 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
     if (rankOf(logits) != 2)
       rows = b.reshape(logits, {product(sizes), vocabulary});
     active.values.insert(rows);
-    // The mean is over the labels of all micro-batches.
-    Value count = countLabels(b, main.getArgument(index), elementTypeOf(logits));
-    Value labels = micro->getFirst(b.getBuilder(), main.getArgument(index));
+    Value labels = main.getArgument(index);
+    Value count = countLabels(b, labels, elementTypeOf(logits));
     Value loss = buildCrossEntropy(b, rows, b.reshape(labels, {product(sizes)}), count);
     if (rows != logits)
       b.accumulate(logits, b.reshape(b.getCotangent(rows), getSizes(logits)));
@@ -109,8 +106,7 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
     if (failed(index))
       return failure();
     Operation *end = main.front().getTerminator();
-    if (failed(micro->splitInputs(getSizes(end->getOperand(*index)).front())) ||
-        failed(active.analyze(getOperation())))
+    if (failed(active.analyze(getOperation())))
       return failure();
     if (!active.values.contains(end->getOperand(*index)))
       return emitError(main.getLoc()) << "has logits that depend on no weight";
@@ -141,7 +137,6 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
         failed(collectWeightGradients(b, getOperation(), main, results)))
       return failure();
     setResults(results);
-    micro->repeat();
     return success();
   }
 
@@ -172,18 +167,12 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
       emitError(getOperation().getLoc()) << "there is no function @main to differentiate";
       return signalPassFailure();
     }
-    if (microBatches < 1) {
-      emitError(main.getLoc()) << "micro-batches=" << microBatches << ": must be at least 1";
-      return signalPassFailure();
-    }
-    micro.emplace(main, microBatches);
     symbols.emplace(getOperation());
     if (failed(run()))
       signalPassFailure();
   }
 
   func::FuncOp main;
-  std::optional<MicroBatches> micro;
   std::optional<SymbolTable> symbols;
   Activity active;
   llvm::StringMap<LayerBackward> layers;

@@ -47,8 +47,8 @@ private:
 bool Coalescer::isSmall(Operation *op) const {
   auto kind = getStepKind(op);
   ::tpc::Transfer transfer;
-  if (!kind || *kind == ReshardStep::AllToAll || *kind == ReshardStep::Permute ||
-      !::tpc::parseTransfer(stringify(*kind), transfer))
+  if (!kind || links.getGroupSize(getAxes(op)) == 1 || *kind == ReshardStep::AllToAll ||
+      *kind == ReshardStep::Permute || !::tpc::parseTransfer(stringify(*kind), transfer))
     return false;
   Value buffer = *kind == ReshardStep::AllGather ? op->getResult(0) : op->getOperand(0);
   double bytes = double(planner.getElements(getGlobalForm(buffer)) * getElementBytes(buffer));

@@ -292,8 +292,12 @@ LogicalResult Inserter::processFunction(func::FuncOp function) {
       if (failed(processOp(&op, ruled)))
         return failure();
     } else if (isa<func::ReturnOp>(op)) {
-      for (OpOperand &use : op.getOpOperands())
-        reshard(use, getDist(use.get()).withPartial({}));
+      for (OpOperand &use : op.getOpOperands()) {
+        // Only @main can complete a sum over micro-batches, after the last one.
+        DistAttr dist = getDist(use.get());
+        bool isIncomplete = function.getName() != "main" && dist.isUnreducedOver("mb");
+        reshard(use, isIncomplete ? dist : dist.withPartial({}));
+      }
     } else {
       for (OpOperand &use : op.getOpOperands())
         reshard(use, getDist(use.get()).getGlobal());

@@ -60,16 +60,16 @@ bool Lowering::isExpected(StringRef kind, StringAttr axis, const std::string &si
 
 bool Lowering::isAllowed(ReshardStep::Kind kind, StringAttr axis, DistAttr dist,
                          int64_t dim) const {
-  return axis.getValue() != "mb" &&
-         (allowReshard || isExpected(stringify(kind), axis, printSize(dist, dim)));
+  return isPossible(kind, axis) && (allowReshard || axis.getValue() == "mb" ||
+                                    isExpected(stringify(kind), axis, printSize(dist, dim)));
 }
 
 /// Reports the first unexpected collective of the cheapest unrestricted sequence.
 LogicalResult Lowering::reportUnexpected(ReshardOp op, DistAttr from, DistAttr to) {
-  auto notMicroBatches = [](ReshardStep::Kind, StringAttr axis, DistAttr, int64_t) {
-    return axis.getValue() != "mb";
+  auto isAnyPossible = [](ReshardStep::Kind kind, StringAttr axis, DistAttr, int64_t) {
+    return isPossible(kind, axis);
   };
-  auto path = planner.find(from, to, notMicroBatches);
+  auto path = planner.find(from, to, isAnyPossible);
   if (!path) {
     path = planner.find(from, to, [](auto...) { return true; });
     if (path)
@@ -86,7 +86,7 @@ LogicalResult Lowering::reportUnexpected(ReshardOp op, DistAttr from, DistAttr t
     if (step.kind == ReshardStep::Slice)
       continue;
     for (StringAttr axis : step.axes) {
-      if (isExpected(stringify(step.kind), axis, size))
+      if (axis.getValue() == "mb" || isExpected(stringify(step.kind), axis, size))
         continue;
       StringRef kind = stringify(step.kind);
       InFlightDiagnostic diag = op.emitError()

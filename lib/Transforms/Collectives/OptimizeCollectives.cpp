@@ -93,7 +93,7 @@ bool Optimizer::recompose(Operation *op) {
     source = before->getOperand(0);
     DistAttr from = getGlobalForm(source), to = getGlobalForm(op->getResult(0));
     auto path = planner.find(
-        from, to, [](Kind, StringAttr axis, DistAttr, int64_t) { return axis.getValue() != "mb"; });
+        from, to, [](Kind kind, StringAttr axis, auto...) { return isPossible(kind, axis); });
     if (!path)
       continue;
     ReshardCost cost;

@@ -1,5 +1,7 @@
 //===- SchedulePipeline.cpp - Pipeline schedule from stage calls ----------===//
 
+#include "Accumulation.h"
+
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/HeadReplication.h"
@@ -90,10 +92,17 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
     ModuleOp module = getOperation();
     auto main = module.lookupSymbol<func::FuncOp>("main");
     SmallVector<func::CallOp> calls;
+    func::CallOp update; // of the sums over micro-batches
     if (main && !main.isExternal())
-      for (Operation &op : main.front().without_terminator())
-        if (auto call = dyn_cast<func::CallOp>(op))
+      for (Operation &op : main.front().without_terminator()) {
+        auto call = dyn_cast<func::CallOp>(op);
+        if (call && llvm::any_of(call.getOperands(), [](Value operand) {
+              return isSumOverMicroBatches(operand.getDefiningOp());
+            }))
+          update = call;
+        else if (call)
           calls.push_back(call);
+      }
     GridAttr grid = GridAttr::lookup(module);
     if (!grid || calls.empty() ||
         int64_t(calls.size()) != grid.getAxisSize("pp") * grid.getChunksPerRank()) {
@@ -165,6 +174,10 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
       stages.push_back(StageOp::create(builder, calls[rank].getLoc(), rank));
       builder.createBlock(&stages.back().getBody());
     }
+    DenseMap<Operation *, int64_t> sums; // indices
+    for (Operation &op : main.front())
+      if (isSumOverMicroBatches(&op))
+        sums.try_emplace(&op, sums.size());
     for (auto [i, call] : llvm::enumerate(calls)) {
       StageOp stage = stages[i % ranks];
       auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
@@ -188,11 +201,35 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
         for (OpOperand &use : old.getUses()) {
           if (use.getOwner() == terminator)
             OutputOp::create(builder, call.getLoc(), use.getOperandNumber(), result);
+          else if (isSumOverMicroBatches(use.getOwner()))
+            AccumulateOp::create(builder, use.getOwner()->getLoc(), sums[use.getOwner()], result);
           else
             SendOp::create(builder, call.getLoc(), result, (i + 1) % ranks);
         }
     }
+    if (update)
+      addUpdate(builder, update, stages.back(), inputs, sums);
     main.erase();
+  }
+
+  /// Adds the update to a stage, in a loop of its own that runs once.
+  void addUpdate(OpBuilder &builder, func::CallOp update, StageOp stage, const IRMapping &inputs,
+                 const DenseMap<Operation *, int64_t> &sums) {
+    builder.setInsertionPointToEnd(&stage.getBody().front());
+    auto loop = MicroBatchesOp::create(builder, update.getLoc(), DimAttr());
+    builder.createBlock(&loop.getBody());
+    SmallVector<Value> operands;
+    for (Value operand : update.getOperands())
+      if (auto sum = sums.find(operand.getDefiningOp()); sum != sums.end())
+        operands.push_back(AccumulatedOp::create(builder, operand.getLoc(), operand.getType(),
+                                                 builder.getI64IntegerAttr(sum->second)));
+      else
+        operands.push_back(inputs.lookup(operand));
+    auto run = func::CallOp::create(builder, update.getLoc(), update.getCallee(),
+                                    TypeRange(ValueRange(update.getResults())), operands);
+    for (auto [old, result] : llvm::zip(update.getResults(), run.getResults()))
+      for (OpOperand &use : old.getUses())
+        OutputOp::create(builder, update.getLoc(), use.getOperandNumber(), result);
   }
 };
 } // namespace

@@ -1,5 +1,6 @@
 //===- SplitStages.cpp - Division of @main into pipeline stages -----------===//
 
+#include "Accumulation.h"
 #include "LayerSplitter.h"
 #include "PipelineChain.h"
 #include "StageAnnotations.h"
@@ -398,8 +399,10 @@ struct SplitStages : public mlir::tpc::impl::SplitStagesBase<SplitStages> {
                                  << ": run the passes of sharding first";
       return signalPassFailure();
     }
-    if (failed(Splitter(module, main).run(cuts)))
-      signalPassFailure();
+    Accumulation accumulation(main);
+    if (failed(accumulation.take()) || failed(Splitter(module, main).run(cuts)))
+      return signalPassFailure();
+    accumulation.restore();
   }
 };
 

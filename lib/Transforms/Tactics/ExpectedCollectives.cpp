@@ -78,8 +78,8 @@ void CollectiveDerivation::addCollectives(ReshardOp reshard) {
   DistAttr from = getDist(reshard.getOperand()), to = getDist(reshard.getResult());
   auto [it, isNew] = paths.try_emplace({from, to});
   if (isNew)
-    it->second = planner.find(from, to, [](ReshardStep::Kind, StringAttr axis, DistAttr, int64_t) {
-      return axis.getValue() != "mb"; // micro-batches do not communicate
+    it->second = planner.find(from, to, [](ReshardStep::Kind kind, StringAttr axis, auto...) {
+      return isPossible(kind, axis);
     });
   if (!it->second)
     return;

@@ -201,8 +201,8 @@ DistAttr mlir::tpc::keepAxes(DistAttr dist, function_ref<bool(StringAttr)> keeps
 const std::optional<ReshardPath> &PlannedDists::getPath(DistAttr from, DistAttr to) {
   auto [it, isNew] = paths.try_emplace({from, to});
   if (isNew)
-    it->second = planner.find(from, to, [](ReshardStep::Kind, StringAttr axis, DistAttr, int64_t) {
-      return axis.getValue() != "mb";
+    it->second = planner.find(from, to, [](ReshardStep::Kind kind, StringAttr axis, auto...) {
+      return isPossible(kind, axis);
     });
   return it->second;
 }

@@ -10,8 +10,10 @@
 //     %i = tpc.gather_nd %m, ...    [batch, sequence]      of all samples, on every rank
 //     %y = tpc.add %x, %i           [batch{dp, mb}, ...]   of this rank and this micro-batch
 //
-// The slice between the last two ops is free. If an op needs all samples of a value that depends on
-// weights (through matmuls, lookups or attention) or is computed in a layer, the split is rejected.
+// The slice between the last two ops is free. Sums over samples of which no op of a sample depends
+// (losses, gradients of weights) are added up over micro-batches. If another op needs all samples
+// of a value that depends on weights (through matmuls, lookups or attention) or is computed in a
+// layer, the split is rejected.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,6 +27,7 @@ namespace {
 struct BatchReason {
   StringRef why;
   bool always = false;
+  bool isSum = false;
 };
 } // namespace
 
@@ -50,12 +53,37 @@ static std::optional<BatchReason> getBatchReason(const Plan &plan, Operation *op
     count += found;
     if (plan.isPermuted({op, factor}, batch))
       return BatchReason{"shifts along it"};
-    if (found && getReduction(rule.factors[factor].kind))
-      return BatchReason{"combines samples"};
+    if (auto kind = getReduction(rule.factors[factor].kind); found && kind)
+      return BatchReason{"combines samples", false, *kind == ReductionKind::Sum};
   }
   if (count > 1)
     return BatchReason{"has it in two dimensions"};
   return std::nullopt;
+}
+
+/// Returns whether all ops that depend on the op's results can run after the last micro-batch: none
+/// of them has the batch.
+static bool canAccumulate(const Plan &plan, Operation *op, int batch) {
+  llvm::SetVector<Value> values;
+  values.insert_range(op->getResults());
+  for (size_t i = 0; i < values.size(); ++i)
+    for (OpOperand &use : values[i].getUses()) {
+      Operation *user = use.getOwner();
+      if (isa<func::ReturnOp>(user)) {
+        auto function = cast<func::FuncOp>(user->getParentOp());
+        plan.module.walk([&](func::CallOp call) {
+          if (call.getCallee() == function.getName())
+            values.insert(call.getResult(use.getOperandNumber()));
+        });
+        continue;
+      }
+      if (!isa<ShardingRuleOpInterface>(user) ||
+          llvm::any_of(user->getOperands(), [&](Value v) { return hasBatch(plan, v, batch); }) ||
+          llvm::any_of(user->getResults(), [&](Value v) { return hasBatch(plan, v, batch); }))
+        return false;
+      values.insert_range(user->getResults());
+    }
+  return true;
 }
 
 WholeBatch mlir::tpc::findWholeBatch(const Plan &plan, int batch, bool micro) {
@@ -88,8 +116,12 @@ WholeBatch mlir::tpc::findWholeBatch(const Plan &plan, int batch, bool micro) {
     whole.ops.insert_range(needed);
   };
   for (Operation *op : plan.getOps())
-    if (std::optional<BatchReason> reason = getBatchReason(plan, op, batch, micro))
+    if (std::optional<BatchReason> reason = getBatchReason(plan, op, batch, micro)) {
+      size_t before = whole.blockers.size();
       add(op, *reason);
+      if (whole.blockers.size() > before && reason->isSum && canAccumulate(plan, op, batch))
+        whole.blockers.truncate(before);
+    }
   for (Operation *op : plan.classes.getPreventingOps(batch))
     if (!isa<ShardingRuleOpInterface>(op))
       add(op, {"needs all of it", true});

@@ -279,12 +279,16 @@ LogicalResult PlanChecker::checkLoop(MicroBatchesOp loop) {
     return rounds.emitOpError("runs one event, but the pipeline has no schedule");
   Block &tensors = loop.getBody().front(), &buffers = rounds.getBody().front();
   auto outer = std::pair(at, end);
-  isInLoop = partSizes.count("mb") > 1;
-  for (int pass = 0; pass < loopPasses; ++pass) {
-    memory.forget([&](Value tensor) { return tensor.getParentBlock() == &tensors; });
+  // A loop without a batch runs once.
+  isInLoop = loop.getBatchAttr() && partSizes.count("mb") > 1;
+  for (loopPass = 0; loopPass < (loop.getBatchAttr() ? loopPasses : 1); ++loopPass) {
+    memory.forget([&](Value tensor) {
+      return tensor.getParentBlock() == &tensors && !tensor.getDefiningOp<AccumulatedOp>();
+    });
     if (failed(checkBlock(tensors, buffers)))
       return failure();
   }
+  loopPass = 0;
   isInLoop = false;
   std::tie(at, end) = outer;
   return success();

@@ -10,7 +10,9 @@
 #define TPC_LIB_VERIFY_BUFFERS_PLANCHECKER_H
 
 #include "Memory.h"
+#include "tpc/Buffer/Accumulate.h"
 #include "tpc/Buffer/Async.h"
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Async.h"
 #include "tpc/Dialect/State.h"
 
@@ -131,6 +133,8 @@ public:
   /// Number of passes over the body of a loop. The second pass starts with the memory contents
   /// after the first.
   static constexpr int loopPasses = 2;
+  /// Returns whether an iteration of the current loop precedes the one that is checked.
+  bool isRepeated() const { return loopPass > 0; }
 
 private:
   struct Read {
@@ -188,6 +192,7 @@ private:
   SmallVector<MemoryRange> writes;
   DenseSet<Operation *> done;
   bool isInLoop = false;             // in a loop over several micro-batches
+  int loopPass = 0;                  // pass over the body of the current loop
   Block *event = nullptr;            // body of the loop whose event is checked
   int64_t eventMicroBatch = -1;      // of that event
   DenseMap<Value, DistAttr> layouts; // distributions of caches that were read

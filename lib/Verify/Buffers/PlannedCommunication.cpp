@@ -337,6 +337,31 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
   }
 };
 
+/// The memory of a sum has the sum from the first iteration on, until the end of the stage. Its
+/// content is named by the op that reads it. Later iterations require that no op wrote it between.
+struct Accumulate : PlannedOpInterface::ExternalModel<Accumulate, AccumulateOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<AccumulateOp>(base);
+    auto call = c.next<buffer::AccumulateOp>(op);
+    if (!call)
+      return failure();
+    AccumulatedOp sum = findAccumulated(op->getParentOfType<StageOp>(), op.getIndex());
+    if (!sum)
+      return op.emitOpError() << "adds to sum " << op.getIndex() << ", which no op reads";
+    return failure(
+        failed(c.compare(call, "count", call.getCount(),
+                         c.sizes().elements(op.getValue().getType()))) ||
+        failed(c.read(call, call.getFrom(), op.getValue())) ||
+        (c.isRepeated() && failed(c.read(call, call.getTo(), sum.getResult(), call.getTo()))) ||
+        failed(c.write(call, call.getTo(), sum.getResult())));
+  }
+};
+
+/// Each reader of the result checks that it reads the memory of the sum.
+struct Accumulated : PlannedOpInterface::ExternalModel<Accumulated, AccumulatedOp> {
+  LogicalResult checkPlan(Operation *, PlanChecker &) const { return success(); }
+};
+
 struct MicroBatches : PlannedOpInterface::ExternalModel<MicroBatches, MicroBatchesOp> {
   LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
     return c.checkLoop(cast<MicroBatchesOp>(base));
@@ -356,4 +381,6 @@ void mlir::tpc::attachPlannedCommunication(MLIRContext *context) {
   RecvOp::attachInterface<Recv>(*context);
   OutputOp::attachInterface<Output>(*context);
   MicroBatchesOp::attachInterface<MicroBatches>(*context);
+  AccumulateOp::attachInterface<Accumulate>(*context);
+  AccumulatedOp::attachInterface<Accumulated>(*context);
 }

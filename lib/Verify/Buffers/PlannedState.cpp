@@ -155,7 +155,7 @@ LogicalResult PlanChecker::checkUpdate(OutputOp op, const Update &update) {
       failed(compare(call, "bytes", call.getBytes(),
                      SymExpr(getElementBytes(type)) * partSizes.elements(type))))
     return failure();
-  if (partSizes.count("mb") > 1)
+  if (isInLoop)
     return call.emitOpError("is in a loop over micro-batches, of which each would update it");
   SmallVector<Operation *> ends{call}; // the call, and the loop that contains it
   if (auto rounds = dyn_cast<buffer::RoundsOp>(call->getParentOp()))

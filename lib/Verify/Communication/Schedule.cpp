@@ -2,6 +2,7 @@
 
 #include "tpc/Verify/Schedule.h"
 
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Async.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Experts.h"
@@ -51,6 +52,8 @@ SmallVector<StringRef> Schedule::getNames(AxisMask axes) const {
 
 /// Returns whether the op has no effects that are visible to other ranks.
 static bool isRankLocal(Operation *op) {
+  if (isa<AccumulateOp, AccumulatedOp>(op)) // their sums are in no message
+    return true;
   if (op->hasTrait<OpTrait::IsTerminator>() && op->getNumSuccessors() == 0)
     return true;
   return isMemoryEffectFree(op);

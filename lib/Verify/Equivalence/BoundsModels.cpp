@@ -2,6 +2,7 @@
 
 #include "BoundsChecker.h"
 #include "Models.h"
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Async.h"
 
 #include "tpc/Dialect/Experts.h"
@@ -75,5 +76,6 @@ void equivalence::attachBoundsModels(MLIRContext *context) {
                AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp, AllReduceStartOp, WaitOp,
                DispatchOp, CombineOp>(context);
   attachModels<ResultBounds, CacheOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp,
-               ModuleOp, func::FuncOp, func::CallOp, func::ReturnOp>(context);
+               AccumulateOp, AccumulatedOp, ModuleOp, func::FuncOp, func::CallOp, func::ReturnOp>(
+      context);
 }

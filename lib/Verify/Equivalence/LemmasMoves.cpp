@@ -12,7 +12,8 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::equivalence;
 
 /// Returns the axes of the op's group that have more than one coordinate. An op may slice over mb,
-/// but not combine micro-batches, because a rank has only one micro-batch at a time.
+/// but not combine micro-batches, because a rank has only one micro-batch at a time. The exception
+/// is a sum before stages are divided, which becomes tpc.accumulate.
 static FailureOr<Axes> getGroup(Operation *op, RelationChecker &c,
                                 bool splitsMicroBatches = false) {
   Axes axes;
@@ -22,7 +23,8 @@ static FailureOr<Axes> getGroup(Operation *op, RelationChecker &c,
   for (auto axis : list.getAsRange<StringAttr>()) {
     if (c.getGrid() && c.getGrid().getAxisSize(axis.getValue()) == 1)
       continue;
-    if (axis.getValue() == "mb" && !splitsMicroBatches)
+    bool isSum = isa<AllReduceOp>(op) && !c.isStaged();
+    if (axis.getValue() == "mb" && !splitsMicroBatches && !isSum)
       return c.fail(op) << "it combines micro-batches, of which a rank has one at a time";
     axes.push_back(axis);
   }

@@ -1,7 +1,9 @@
 //===- LemmasProgram.cpp - Lemmas of functions, stages and outputs --------===//
 
+#include "../Interpret/World.h"
 #include "Models.h"
 #include "RelationChecker.h"
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -89,6 +91,38 @@ struct OutputLemma : LemmaOpInterface::ExternalModel<OutputLemma, OutputOp> {
   }
 };
 
+/// The sum over all micro-batches is the reduction over mb only if each adds its value once.
+struct AccumulateLemma : LemmaOpInterface::ExternalModel<AccumulateLemma, AccumulateOp> {
+  LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
+    auto loop = dyn_cast<MicroBatchesOp>(op->getParentOp());
+    if (!loop ||
+        (c.getGrid().getMicroBatches() > 1 && !interpret::runsEveryMicroBatch(loop, c.getGrid())))
+      return c.fail(op) << "it is in a loop that does not run every micro-batch";
+    const Relation &in = c.get(op->getOperand(0));
+    bool isSum = llvm::any_of(in.partial, [](StringAttr a) { return a.getValue() == "mb"; });
+    if (c.getGrid().getMicroBatches() > 1 && (!isSum || in.kind != ReductionKind::Sum))
+      return c.fail(op) << "it adds over 'mb', but the operand is no part of a sum over it";
+    return success();
+  }
+};
+
+struct AccumulatedLemma : LemmaOpInterface::ExternalModel<AccumulatedLemma, AccumulatedOp> {
+  LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
+    AccumulateOp source = cast<AccumulatedOp>(op).getSource();
+    if (!source)
+      return c.fail(op) << "no op adds to this sum";
+    const Relation &in = c.get(source.getValue()), &out = c.get(op->getResult(0));
+    Axes left;
+    for (StringAttr axis : in.partial)
+      if (axis.getValue() != "mb")
+        left.push_back(axis);
+    if (in.dims != out.dims || left != out.partial || (!left.empty() && in.kind != out.kind))
+      return c.fail(op) << "the sum of " << source.getValue().getType() << " over micro-batches is "
+                        << "not " << op->getResult(0).getType();
+    return success();
+  }
+};
+
 /// Model of ops without a result, and of recv. ReadProgram.cpp proves that a received value and the
 /// sent value have the same type.
 template <typename OpT> struct NoLemma : LemmaOpInterface::ExternalModel<NoLemma<OpT>, OpT> {
@@ -102,6 +136,8 @@ void equivalence::attachProgramLemmas(MLIRContext *context) {
   func::ReturnOp::attachInterface<ReturnLemma>(*context);
   PipelineOp::attachInterface<PipelineLemma>(*context);
   OutputOp::attachInterface<OutputLemma>(*context);
+  AccumulateOp::attachInterface<AccumulateLemma>(*context);
+  AccumulatedOp::attachInterface<AccumulatedLemma>(*context);
   attachModels<NoLemma, ModuleOp, WeightOp, CacheOp, StageOp, MicroBatchesOp, SendOp, RecvOp>(
       context);
 }

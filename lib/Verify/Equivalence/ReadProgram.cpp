@@ -3,6 +3,7 @@
 #include "../Interpret/World.h"
 #include "TermReader.h"
 
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/HeadReplication.h"
 
@@ -38,6 +39,7 @@ private:
     size_t loop = 0;
     Block::iterator next;
     Values values;
+    std::map<int64_t, TermId> sums; // over micro-batches, by index
   };
 
   LogicalResult runFunction(func::FuncOp function, ArrayRef<RepeatedTerm> arguments,
@@ -292,6 +294,14 @@ FailureOr<bool> Reader::advance(StageState &state) {
     } else if (auto output = dyn_cast<OutputOp>(op)) {
       if (failed(deliver(output, loop, operands[0])))
         return failure();
+    } else if (auto accumulate = dyn_cast<AccumulateOp>(op)) {
+      state.sums[accumulate.getIndex()] = operands[0];
+    } else if (auto sum = dyn_cast<AccumulatedOp>(op)) {
+      // RelationChecker proves that the sum of the parts is the global value.
+      auto source = state.sums.find(sum.getIndex());
+      if (source == state.sums.end())
+        return fail(sum) << "reads sum " << sum.getIndex() << ", to which no loop before it adds";
+      state.values[sum.getResult()] = ops.splitRepetition(source->second);
     } else if (failed(runOp(op, state.values))) {
       return failure();
     }
@@ -348,11 +358,15 @@ LogicalResult Reader::runPipeline(PipelineOp pipeline) {
         return failure();
       if (!loop)
         continue;
+      // A loop that exchanges no messages pairs with no other.
+      state.loops.push_back(loop);
+      if (loop.getBody().getOps<SendOp>().empty() && loop.getBody().getOps<RecvOp>().empty() &&
+          state.loops.size() > 1)
+        continue;
       if (batch && *batch != loop.getBatchAttr())
         return fail(loop) << describeIterations(loop.getBatchAttr()) << ", but a loop before it "
                           << describeIterations(*batch) << ": their iterations would not pair";
       batch = loop.getBatchAttr();
-      state.loops.push_back(loop);
     }
     if (!state.loops.empty())
       state.next = state.loops[0].getBody().front().begin();

@@ -22,6 +22,8 @@ public:
   GridAttr getGrid() const { return grid; }
   /// Returns whether values of the program are local.
   bool isLocal() const { return local; }
+  /// Returns whether the program is a pipeline of stages.
+  bool isStaged() const { return staged; }
 
   const Relation &get(Type type) {
     auto [it, first] = relations.try_emplace(type);

@@ -2,6 +2,7 @@
 
 #include "Models.h"
 #include "SizeReduction.h"
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Async.h"
 
 #include "tpc/Dialect/Dist.h"
@@ -183,5 +184,6 @@ void equivalence::attachSizeModels(MLIRContext *context) {
                AllToAllOp, ExchangeOp, BroadcastOp, AllReduceStartOp, WaitOp, DispatchOp,
                CombineOp>(context);
   attachModels<AnySizes, WeightOp, CacheOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp,
-               OutputOp, ModuleOp, func::FuncOp, func::CallOp, func::ReturnOp>(context);
+               OutputOp, AccumulateOp, AccumulatedOp, ModuleOp, func::FuncOp, func::CallOp,
+               func::ReturnOp>(context);
 }

@@ -121,6 +121,37 @@ template <typename A> LogicalResult Machine<A>::slice(LocalSliceOp op, Frame<A> 
   return finish(op, std::move(results), frame);
 }
 
+template <typename A>
+LogicalResult Machine<A>::accumulate(Operation *op, int64_t index, Value value, Frame<A> &frame) {
+  ArrayRef<Ref> values = frame.values[value];
+  for (int rank : frame.active) {
+    Ref &sum = sums[{index, rank}];
+    if (!sum) {
+      sum = values[rank];
+      continue;
+    }
+    if (sum->shape != values[rank]->shape)
+      return fail(op) << describe(rank) << " adds values of different shapes";
+    auto next = std::make_shared<Data>(*sum);
+    for (auto [x, y] : llvm::zip(next->data, values[rank]->data))
+      x = A::add(x, y);
+    sum = next;
+  }
+  return success();
+}
+
+template <typename A>
+LogicalResult Machine<A>::readSum(Operation *op, int64_t index, Frame<A> &frame) {
+  std::vector<Ref> results(ranks.size());
+  for (int rank : frame.active) {
+    auto sum = sums.find({index, rank});
+    if (sum == sums.end())
+      return fail(op) << describe(rank) << " has added no value to sum " << index;
+    results[rank] = sum->second;
+  }
+  return finish(op, std::move(results), frame);
+}
+
 //===----------------------------------------------------------------------===//
 // Communication
 //===----------------------------------------------------------------------===//
@@ -135,6 +166,9 @@ template <typename A> const std::vector<SmallVector<int>> &Machine<A>::getGroups
     for (auto [axis, c] : llvm::zip(world.getGrid().getOrder(), ranks[rank]))
       if (!llvm::is_contained(axes, axis))
         rest.push_back(c);
+    // Micro-batches of a function without loops are ranks (runMain).
+    if (!llvm::is_contained(axes, StringAttr::get(axes.getContext(), "mb")))
+      rest.push_back(ranks[rank].back());
     byRest[rest].push_back(rank);
   }
   for (auto &[rest, group] : byRest)
@@ -450,21 +484,25 @@ template <typename A> LogicalResult Machine<A>::runMain(func::FuncOp main) {
       shape[copies.dim] /= copies.times;
     outputs.emplace_back(shape).delivered = main;
   }
+  // Micro-batches run in lockstep, as ranks of their own, so that a reduction over mb is one over a
+  // group.
+  for (int64_t mb = 1, own = ranks.size();
+       mb < (world.isLocal() ? world.getGrid().getMicroBatches() : 1); ++mb)
+    for (int64_t rank = 0; rank < own; ++rank) {
+      ranks.push_back(ranks[rank]);
+      ranks.back().back() = mb;
+    }
   SmallVector<int> active(llvm::to_vector(llvm::seq<int>(0, ranks.size())));
-  for (int64_t mb = 0; mb < (world.isLocal() ? world.getGrid().getMicroBatches() : 1); ++mb) {
-    Values values;
-    for (Coordinates &at : ranks)
-      at.back() = mb;
-    for (auto [argument, input] : llvm::zip(main.getArguments(), inputs))
-      values[argument].assign(ranks.size(), input);
-    SmallVector<Value> returned;
-    if (failed(runBlock(main.front(), values, active, &returned)))
+  Values values;
+  for (auto [argument, input] : llvm::zip(main.getArguments(), inputs))
+    values[argument].assign(ranks.size(), input);
+  SmallVector<Value> returned;
+  if (failed(runBlock(main.front(), values, active, &returned)))
+    return failure();
+  for (auto [i, value] : llvm::enumerate(returned))
+    if (Operation *op = value.getDefiningOp();
+        failed(deliver(op ? op : main, i, value, values[value], active, getCopies(main, i))))
       return failure();
-    for (auto [i, value] : llvm::enumerate(returned))
-      if (Operation *op = value.getDefiningOp();
-          failed(deliver(op ? op : main, i, value, values[value], active, getCopies(main, i))))
-        return failure();
-  }
   return success();
 }
 

@@ -68,6 +68,10 @@ public:
   void send(SendOp op, Frame<A> &frame);
   LogicalResult receive(RecvOp op, Frame<A> &frame);
   LogicalResult slice(LocalSliceOp op, Frame<A> &frame);
+  /// Adds a value of each active rank to the rank's sum `index` over micro-batches.
+  LogicalResult accumulate(Operation *op, int64_t index, Value value, Frame<A> &frame);
+  /// Sets the result of an op to sum `index`.
+  LogicalResult readSum(Operation *op, int64_t index, Frame<A> &frame);
   /// Calls `combine` for each group with active members. Arguments: the operand on all ranks, the
   /// group, and the results to set. Error: only some members of a group are active.
   LogicalResult
@@ -122,7 +126,8 @@ private:
   std::vector<Coordinates> ranks;
   DenseMap<Attribute, std::vector<SmallVector<int>>> groups;
   std::map<std::pair<int, int64_t>, std::deque<Ref>> messages; // by rank and sending stage
-  bool inMicroBatch = true;                                    // in a micro-batch loop
+  std::map<std::pair<int64_t, int>, Ref> sums; // over micro-batches, by index and rank
+  bool inMicroBatch = true;                    // in a micro-batch loop
   int depth = 0;
 };
 

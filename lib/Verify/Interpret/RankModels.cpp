@@ -2,6 +2,7 @@
 
 #include "Machine.h"
 #include "Models.h"
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Async.h"
 #include "tpc/Dialect/Experts.h"
 
@@ -42,6 +43,20 @@ struct OutputModel : RankModel<OutputModel, OutputOp> {
     Copies copies = getCopies(op->template getParentOfType<PipelineOp>(), op.getIndex());
     return machine.deliver(op, op.getIndex(), op.getValue(), frame.values[op.getValue()],
                            frame.active, copies);
+  }
+};
+
+struct AccumulateModel : RankModel<AccumulateModel, AccumulateOp> {
+  template <typename A>
+  static LogicalResult run(AccumulateOp op, Machine<A> &machine, Frame<A> &frame) {
+    return machine.accumulate(op, op.getIndex(), op.getValue(), frame);
+  }
+};
+
+struct AccumulatedModel : RankModel<AccumulatedModel, AccumulatedOp> {
+  template <typename A>
+  static LogicalResult run(AccumulatedOp op, Machine<A> &machine, Frame<A> &frame) {
+    return machine.readSum(op, op.getIndex(), frame);
   }
 };
 
@@ -160,6 +175,8 @@ void interpret::attachRankModels(MLIRContext *context) {
   SendOp::attachInterface<SendModel>(*context);
   RecvOp::attachInterface<RecvModel>(*context);
   OutputOp::attachInterface<OutputModel>(*context);
+  AccumulateOp::attachInterface<AccumulateModel>(*context);
+  AccumulatedOp::attachInterface<AccumulatedModel>(*context);
   LocalSliceOp::attachInterface<LocalSliceModel>(*context);
   tpc::attachModels<ReductionModel, AllReduceOp, ReduceScatterOp, AllReduceStartOp, CombineOp>(
       context);

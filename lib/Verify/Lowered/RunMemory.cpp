@@ -2,6 +2,8 @@
 
 #include "RunBuffers.h"
 
+#include "tpc/Buffer/Accumulate.h"
+
 #include "tpc/Dialect/AttachModels.h"
 
 using namespace mlir;
@@ -183,6 +185,28 @@ struct CopyRun : RunModel<CopyRun, buffer::CopyOp> {
   }
 };
 
+struct AccumulateRun : RunModel<AccumulateRun, buffer::AccumulateOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::AccumulateOp>(base);
+    for (int rank : frame.active) {
+      int64_t count = m.evaluate(op.getCount(), rank);
+      FailureOr<Numbers> numbers = m.read(op, frame, op.getFrom(), rank, count);
+      if (failed(numbers))
+        return failure();
+      if (m.coordinate("mb", rank) > 0) {
+        FailureOr<Numbers> sum = m.read(op, frame, op.getTo(), rank, count);
+        if (failed(sum))
+          return failure();
+        for (auto [x, y] : llvm::zip_equal(*numbers, *sum))
+          x.f = m.rounds() ? float(y.f + x.f) : y.f + x.f;
+      }
+      if (failed(m.write(op, frame, op.getTo(), rank, *numbers)))
+        return failure();
+    }
+    return success();
+  }
+};
+
 struct LaunchRun : RunModel<LaunchRun, buffer::LaunchOp> {
   LogicalResult runOnBuffers(Operation *op, BufferMachine &m, Frame &frame) const {
     return m.launch(cast<buffer::LaunchOp>(op), frame);
@@ -290,6 +314,7 @@ void lowered::attachMemoryRuns(MLIRContext *context) {
   buffer::ParameterOp::attachInterface<ParameterRun>(*context);
   buffer::DenseOp::attachInterface<DenseRun>(*context);
   buffer::CopyOp::attachInterface<CopyRun>(*context);
+  buffer::AccumulateOp::attachInterface<AccumulateRun>(*context);
   buffer::LaunchOp::attachInterface<LaunchRun>(*context);
   buffer::CallOp::attachInterface<CallRun>(*context);
   buffer::RoundsOp::attachInterface<RoundsRun>(*context);

@@ -1,6 +1,7 @@
 //===- MutateTraining.cpp - Faults in gradients and updates ---------------===//
 
 #include "Mutate.h"
+#include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/State.h"
 
 using namespace mlir;
@@ -24,6 +25,49 @@ static bool restartSum(Mutator &m) {
   if (op)
     op.getResult().replaceAllUsesWith(m.draw(2) ? op.getRhs() : op.getLhs());
   return bool(op);
+}
+
+// Two sums over micro-batches get each other's values.
+static bool swapSums(Mutator &m) {
+  SmallVector<AccumulateOp> ops = m.find<AccumulateOp>([](AccumulateOp) { return true; });
+  for (auto [i, first] : llvm::enumerate(ops))
+    for (AccumulateOp second : ArrayRef(ops).drop_front(i + 1))
+      if (first.getValue().getType() == second.getValue().getType() &&
+          first.getValue() != second.getValue()) {
+        Value value = first.getValue();
+        first.getValueMutable().assign(second.getValue());
+        second.getValueMutable().assign(value);
+        return true;
+      }
+  return false;
+}
+
+// The gradients of one micro-batch are used for all.
+static bool loseMicroBatches(Mutator &m) {
+  auto loop = m.pick<MicroBatchesOp>([](MicroBatchesOp op) {
+    return op.getBatchAttr() && !op.getBody().getOps<AccumulateOp>().empty();
+  });
+  if (loop)
+    loop.removeBatchAttr();
+  return bool(loop);
+}
+
+// A sum is complete over ranks in each micro-batch, and is reduced over them again.
+static bool reduceTwice(Mutator &m) {
+  auto op = m.pick<AccumulateOp>(
+      [](AccumulateOp o) { return getDist(o.getValue()).getPartialAxes().size() > 1; });
+  if (!op)
+    return false;
+  Type type = op.getValue().getType();
+  PartialAttr partial = getDist(type).getPartial();
+  SmallVector<Attribute> axes;
+  for (StringAttr axis : partial.getAxes())
+    if (axis.getValue() != kMicroBatchAxis)
+      axes.push_back(axis);
+  m.builder.setInsertionPoint(op);
+  op.getValueMutable().assign(AllReduceOp::create(m.builder, op.getLoc(), type, op.getValue(),
+                                                  m.builder.getArrayAttr(axes)));
+  return true;
 }
 
 // One gradient is added twice instead of another.
@@ -360,6 +404,10 @@ ArrayRef<Mutation> mutate::getTrainingMutations() {
        swapSaved},
       {"train-restart-sum", "a sum of gradients loses one side", restartSum},
       {"train-add-twice", "a gradient is added twice, and another one not at all", addTwice},
+      {"train-swap-sums", "two sums over micro-batches get each other's values", swapSums},
+      {"train-lose-micro-batches", "only one micro-batch is computed", loseMicroBatches},
+      {"train-reduce-twice", "a gradient is reduced in each micro-batch, and again after them",
+       reduceTwice},
       {"train-mean-of-means", "a sum over ranks is a mean", meanOfMeans},
       {"train-count-replicated", "the norm counts a replicated weight once for each rank",
        countReplicated},

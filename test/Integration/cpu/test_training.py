@@ -120,7 +120,7 @@ def compare(training, lines, optimizer, rates, **settings):
     return reference
 
 
-@pytest.mark.parametrize("grid", ["tp1", "tp2", "tp2,dp2", "dp3"])
+@pytest.mark.parametrize("grid", ["tp1", "tp2", "tp2,dp2", "dp3", "dp2,mb3"])
 def test_sgd(training, grid, tmp_path):
     program = training.compile("sgd:momentum=0.9", grid)
     lines = training.run(program, 25, rate=0.02, save=tmp_path)

@@ -1,33 +1,5 @@
 // Loss and gradients of models.
 // RUN: tpc-opt %s --split-input-file --tpc-derive-backward | FileCheck %s
-// RUN: tpc-opt %s --split-input-file --tpc-derive-backward=micro-batches=3 | FileCheck %s --check-prefix=MICRO
-
-// Micro-batches are slices of the inputs. All divide by the number of all labels. Gradients are
-// added as soon as they are computed.
-// MICRO-LABEL: func @main
-// MICRO-SAME: %[[X:.*]]: tensor<2x3x4xf32>, %[[LABELS:.*]]: tensor<2x3xi64> {tpc.name = "labels"}
-// MICRO: tpc.slice %[[X]] dim 1 from 0
-// MICRO: tpc.reshape %[[LABELS]] : tensor<2x3xi64> -> tensor<6xi64>
-// MICRO: %[[COUNT:.*]] = tpc.max
-// MICRO: tpc.slice %[[LABELS]] dim 1 from 0
-// MICRO: %[[LOSS0:.*]] = tpc.div %{{.*}}, %[[COUNT]] : tensor<f32>
-// MICRO: %[[DB0:.*]] = tpc.reduce sum %{{.*}} [0] : tensor<2x9xf32>
-// MICRO: %[[DW0:.*]] = tpc.matmul %{{.*}} : tensor<4x2xf32>, tensor<2x9xf32>
-// MICRO: tpc.slice %[[X]] dim 1 from 1
-// MICRO-NOT: tpc.max
-// MICRO: tpc.slice %[[LABELS]] dim 1 from 1
-// MICRO: %[[LOSS1:.*]] = tpc.div %{{.*}}, %[[COUNT]] : tensor<f32>
-// MICRO-NEXT: %[[LOSS01:.*]] = tpc.add %[[LOSS0]], %[[LOSS1]]
-// MICRO: %[[DB1:.*]] = tpc.reduce sum %{{.*}} [0] : tensor<2x9xf32>
-// MICRO-NEXT: %[[DB01:.*]] = tpc.add %[[DB0]], %[[DB1]]
-// MICRO: %[[DW1:.*]] = tpc.matmul
-// MICRO-NEXT: %[[DW01:.*]] = tpc.add %[[DW0]], %[[DW1]]
-// MICRO: tpc.slice %[[X]] dim 1 from 2
-// MICRO: tpc.slice %[[LABELS]] dim 1 from 2
-// MICRO: %[[LOSS:.*]] = tpc.add %[[LOSS01]]
-// MICRO: %[[DB:.*]] = tpc.add %[[DB01]]
-// MICRO: %[[DW:.*]] = tpc.add %[[DW01]]
-// MICRO: return %[[LOSS]], %[[DW]], %[[DB]]
 
 // The gradient of a matmul's weight is x^T d; its input has none. Ops of the model precede the loss.
 // CHECK-LABEL: func @main

@@ -49,9 +49,9 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
 // -----
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
-  func.func @micro_batches(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{mb}>>) -> tensor<5x8xf32> {
+  func.func @micro_batches(%x: tensor<5x8xf32, #tpc.dist<[5{mb}, 8]>>) -> tensor<5x8xf32> {
     // expected-error @unknown {{'mean' combines micro-batches, but a rank has one at a time}}
-    %a = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5, 8], sum{mb}>> -> tensor<5x8xf32> loc("mean")
+    %a = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5{mb}, 8]>> -> tensor<5x8xf32> loc("mean")
     return %a : tensor<5x8xf32>
   }
 }

@@ -32,26 +32,9 @@ def DeriveBackward : Pass<"tpc-derive-backward", "::mlir::ModuleOp"> {
     The backward ops are ops of the dialect. Tactics, verifiers and lowering process them like the
     model's ops.
 
-    With `micro-batches=4` the loss and the gradients are sums over four micro-batches, which are
-    computed one after another. Inputs with the batch become `[b, 4, …]`: `b` is the number of
-    samples of one micro-batch. The mean of the loss is over the labels of all micro-batches. Each
-    gradient is added to the sum of those before it, so that a reduction over replicas can follow
-    the last one.
-
-    ```mlir
-    %ids0 = tpc.slice %ids dim 1 from 0 : [b, 4, s] -> [b, 1, s]
-    …                                                      // loss0, grad0
-    %ids1 = tpc.slice %ids dim 1 from 1 : [b, 4, s] -> [b, 1, s]
-    …
-    %grad = tpc.add %grad0, %grad1
-    ```
-
     Errors, with the ONNX node: an op without a gradient; 16-bit or quantized weights; overlapping
-    views of a weight; a model without logits `[.., vocabulary]`; micro-batches of inputs that have
-    the batch in a dimension other than the first.
+    views of a weight; a model without logits `[.., vocabulary]`.
   }];
-  let options = [Option<"microBatches", "micro-batches", "int64_t", "1",
-                        "Number of micro-batches of a step">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 

@@ -5,8 +5,8 @@
 // the number of collectives, the number of slices. Sizes are nominal sizes of the largest shard;
 // bytes are those of ring algorithms (tpc/Support/Links.h).
 //
-// Steps use only axes that occur in one of the two distributions. The only step over `mb` is a
-// slice, because micro-batches are not distributed over ranks.
+// Steps use only axes that occur in one of the two distributions. The only steps over `mb` are
+// slices and sums, because a rank has one micro-batch at a time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,6 +26,10 @@ struct ReshardStep {
   int64_t dim = -1, toDim = -1; // toDim of an all-to-all
   DistAttr result;
 };
+/// Returns whether an axis has steps of this kind.
+inline bool isPossible(ReshardStep::Kind kind, StringAttr axis) {
+  return axis.getValue() != "mb" || kind == ReshardStep::AllReduce;
+}
 /// Returns the name as in the IR, such as "all_gather".
 StringRef stringify(ReshardStep::Kind kind);
 
