@@ -9,6 +9,7 @@
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/Training.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -76,6 +77,20 @@ template <typename OpT> struct LookupCost : CostOpInterface::ExternalModel<Looku
   }
 };
 
+/// Counts one addition for each element of the updates.
+struct ScatterAddCost : CostOpInterface::ExternalModel<ScatterAddCost, ScatterAddOp> {
+  Cost getCost(Operation *base, CostModel &model) const {
+    auto op = cast<ScatterAddOp>(base);
+    double updates = model.getBytes(op.getUpdates().getType());
+    Cost cost;
+    cost.flops = 8 * updates / getElementTypeOrSelf(op.getUpdates()).getIntOrFloatBitWidth();
+    cost.traffic = updates + model.getBytes(op.getIds().getType()) + model.getBytes(op.getType());
+    cost.seconds = std::max(cost.flops / CostModel::flopsPerSecond,
+                            cost.traffic / CostModel::memoryBytesPerSecond);
+    return cost;
+  }
+};
+
 /// Counts only the new tokens, because the op works in place.
 struct AppendCost : CostOpInterface::ExternalModel<AppendCost, AppendOp> {
   Cost getCost(Operation *op, CostModel &model) const {
@@ -127,6 +142,7 @@ void mlir::tpc::registerCostModels(DialectRegistry &registry) {
     attachModels<CollectiveCost, AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
                  CollectivePermuteOp, ExchangeOp, BroadcastOp, AllReduceStartOp, DispatchOp,
                  CombineOp>(context);
+    ScatterAddOp::attachInterface<ScatterAddCost>(*context);
     ParameterOp::attachInterface<ParameterCost>(*context);
     AppendOp::attachInterface<AppendCost>(*context);
     func::CallOp::attachInterface<CallCost>(*context);

@@ -6,6 +6,7 @@
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/Training.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -38,6 +39,9 @@ void TpcDialect::initialize() {
       ,
 #define GET_OP_LIST
 #include "tpc/Dialect/AccumulateOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "tpc/Dialect/TrainingOps.cpp.inc"
       >();
   registerAttributes();
 }

@@ -12,6 +12,7 @@
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Tpc.h"
+#include "tpc/Dialect/Training.h"
 #include "tpc/Driver/Register.h"
 #include "tpc/Transforms/Backward/Passes.h"
 #include "tpc/Verify/Verify.h"
@@ -43,12 +44,13 @@ bool isCommunication(OperationName name) {
 }
 bool isSource(OperationName name) { return isOneOf<ParameterOp, ConstantOp, IotaOp, SizeOp>(name); }
 bool hasTypeOfItsOwn(OperationName name) {
-  return isOneOf<ReshapeOp, ExpandOp, SliceOp, CastOp>(name) || isSource(name);
+  return isOneOf<ReshapeOp, ExpandOp, SliceOp, CastOp, ScatterAddOp>(name) || isSource(name);
 }
 
 bool computesElements(OperationName name) {
   return isOneOf<MatmulOp, MoeOp, AttentionOp, SoftmaxOp, RotaryOp, ReduceOp, CumSumOp, TriluOp,
-                 AllReduceOp, ReduceScatterOp, AllReduceStartOp, DispatchOp, CombineOp>(name);
+                 ScatterAddOp, AllReduceOp, ReduceScatterOp, AllReduceStartOp, DispatchOp, CombineOp>(
+      name);
 }
 
 /// Structural ops except loops over micro-batches, which have a lowering model.

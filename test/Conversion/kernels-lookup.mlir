@@ -57,6 +57,30 @@ func.func private @gather_unsigned(%x: tensor<6xf32>, %i: tensor<4xui8>) -> tens
   return %0 : tensor<4xf32>
 }
 
+// A row of the rank's shard reads all ids, and the updates if an id is this row.
+// CHECK-LABEL: tpc_kernel.func @scatter_add(
+// CHECK-SAME: %[[D:.*]]: memref<?x?xf32> of [_5, _3], %[[I:.*]]: memref<?xi64> of [_5]) -> (%[[R:.*]]: memref<?x?xf32>
+// CHECK-DAG: %[[FIRST:.*]] = tpc_kernel.size "floordiv(_9, ranks.tp)*rank.tp + min(mod(_9, ranks.tp), rank.tp)"
+// CHECK-DAG: %[[N_9:.*]] = tpc_kernel.size _9
+// CHECK: tpc_kernel.rows (%[[I1:.*]]) in
+// CHECK: %[[ROW:.*]] = arith.addi %[[I1]], %[[FIRST]] : index
+// CHECK: %[[COUNT:.*]] = tpc_kernel.fold sum (%{{.*}}) in [_5] adjacent
+// CHECK: arith.addi %{{.*}}, %[[N_9]] : index
+// CHECK: %[[ISROW:.*]] = arith.cmpi eq, %{{.*}}, %[[ROW]] : index
+// CHECK: arith.select %[[ISROW]]
+// CHECK: %[[ANY:.*]] = arith.cmpf ogt, %[[COUNT]]
+// CHECK: tpc_kernel.elements (%[[H:.*]]) in [_3] {
+// CHECK: scf.if %[[ANY]] -> (f32) {
+// CHECK: tpc_kernel.fold sum (%[[J:.*]]) in [_5] :
+// CHECK: %[[U:.*]] = memref.load %[[D]][%[[J]], %[[H]]]
+// CHECK: arith.cmpi eq, %{{.*}}, %[[ROW]] : index
+// CHECK: arith.select %{{.*}}, %[[U]], %{{.*}} : f32
+// CHECK: memref.store %{{.*}}, %[[R]][%[[I1]], %[[H]]]
+func.func private @scatter_add(%d: tensor<5x3xf32>, %i: tensor<5xi64>) -> tensor<?x3xf32, #tpc.dist<[9{tp}, 3], local>> attributes {tpc.kernel = 1} {
+  %0 = tpc.scatter_add %d, %i : tensor<5x3xf32>, tensor<5xi64> -> tensor<?x3xf32, #tpc.dist<[9{tp}, 3], local>>
+  return %0 : tensor<?x3xf32, #tpc.dist<[9{tp}, 3], local>>
+}
+
 // The gathered dimension is split: each of two ranks has half of it.
 // CHECK-LABEL: tpc_kernel.func @gather_split(
 // CHECK-SAME: %[[X:.*]]: memref<?xf32> of [_6.tp], %[[I:.*]]: memref<?xi64> of [_4]) -> (%[[R:.*]]: memref<?xf32> of [_4]) {

@@ -389,3 +389,27 @@ func.func @norm_of_halves(%x: tensor<4x8xf16>, %s: tensor<8xf32>) {
   %0 = tpc.rms_norm %x, %s epsilon 1.0e-5 : tensor<4x8xf16>, tensor<8xf32> -> tensor<4x8xf32>
   return
 }
+
+// -----
+
+func.func @scatter_add(%d: tensor<6x4xf32>, %ids: tensor<6xi64>) {
+  // expected-error @+1 {{has a result [4]; expected [rows, width]}}
+  %0 = tpc.scatter_add %d, %ids : tensor<6x4xf32>, tensor<6xi64> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @scatter_add(%d: tensor<6x4xf32>, %ids: tensor<5xi64>) {
+  // expected-error @+1 {{has updates [6, 4]; expected [5, 4], one row of the result for each id}}
+  %0 = tpc.scatter_add %d, %ids : tensor<6x4xf32>, tensor<5xi64> -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @scatter_add(%d: tensor<6x4xf32>, %ids: tensor<6xi64>) {
+  // expected-error @+1 {{must not change the element type}}
+  %0 = tpc.scatter_add %d, %ids : tensor<6x4xf32>, tensor<6xi64> -> tensor<8x4xf16>
+  return
+}

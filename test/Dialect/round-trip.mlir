@@ -162,6 +162,8 @@ func.func @model(%x: !tokens, %w: tensor<8x16xf32>, %v: tensor<8xf32>, %v2: tens
   %4 = tpc.softmax %x dim 1 : !tokens -> !tokens
   // CHECK: tpc.embedding
   %5 = tpc.embedding %w, %ids : tensor<8x16xf32>, !bs -> tensor<?x?x16xf32, #tpc.dist<[b, s, 16]>>
+  // CHECK: tpc.scatter_add %{{.*}}, %{{.*}} : tensor<?x?x16xf32, {{.*}}>, tensor<?x?xi64, {{.*}}> -> tensor<8x16xf32>
+  %scattered = tpc.scatter_add %5, %ids : tensor<?x?x16xf32, #tpc.dist<[b, s, 16]>>, !bs -> tensor<8x16xf32>
   // CHECK: tpc.rotary interleaved
   %6 = tpc.rotary interleaved %q, %cos, %cos : !heads, tensor<1x?x1xf32, #tpc.dist<[1, s, 1]>>, tensor<1x?x1xf32, #tpc.dist<[1, s, 1]>> -> !heads
   // CHECK: tpc.reduce mean %{{.*}} [1] keep

@@ -7,6 +7,7 @@
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/Training.h"
 
 #include <cmath>
 
@@ -306,7 +307,8 @@ void mlir::tpc::registerIndexModels(DialectRegistry &registry) {
                  ConcatOp, GatherOp, GatherNDOp, CumSumOp, ReduceOp, TriluOp>(context);
     attachToScalarOps<ScalarIndex>(context);
     attachModels<OpaqueIndex, ParameterOp, MatmulOp, DequantizeOp, MoeOp, AttentionOp, LayerNormOp,
-                 RmsNormOp, SoftmaxOp, EmbeddingOp, RotaryOp, RollOp, AppendOp>(context);
+                 RmsNormOp, SoftmaxOp, EmbeddingOp, ScatterAddOp, RotaryOp, RollOp, AppendOp>(
+        context);
   });
 }
 

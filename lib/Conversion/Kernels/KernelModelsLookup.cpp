@@ -1,6 +1,7 @@
-//===- KernelModelsLookup.cpp - Embeddings and gathers in kernels ---------===//
+//===- KernelModelsLookup.cpp - Lookups and scatters in kernels ---------===//
 
 #include "KernelModels.h"
+#include "tpc/Dialect/Training.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -101,10 +102,61 @@ struct GatherNDModel : KernelOpInterface::ExternalModel<GatherNDModel, GatherNDO
   }
   bool isCheap(Operation *) const { return false; }
 };
+
+/// Each row reads all ids, and, if one is the row's, all updates: the order of a sum is that of the
+/// updates, whatever the number of threads.
+struct ScatterAddModel : KernelOpInterface::ExternalModel<ScatterAddModel, ScatterAddOp> {
+  /// Returns value(i) if ids[i] is the row with this global index, else 0.
+  static Value ofRow(ScatterAddOp op, KernelBuilder &e, ValueRange i, Value row, Value value) {
+    OpBuilder &b = e.builder();
+    Value id = toIndex(e, e.element(op.getIds(), i), op.getIds().getType());
+    Value n = e.size(getGlobalSize(getDist(op.getResult()).getDims()[0]));
+    id = e.select(e.less(id, e.constant(0)), e.add(id, n), id);
+    Value isRow = arith::CmpIOp::create(b, e.getLoc(), arith::CmpIPredicate::eq, id, row);
+    return arith::SelectOp::create(b, e.getLoc(), isRow, value, e.scalar(value.getType(), 0));
+  }
+
+  /// Returns {global index, whether an id is this row}.
+  static SmallVector<Value> getRow(ScatterAddOp op, KernelBuilder &e, Value local) {
+    return e.remember(op, local, [&]() -> SmallVector<Value> {
+      OpBuilder &b = e.builder();
+      Type type = getComputeType(op.getType());
+      Value row = e.globalIndex(getDist(op.getResult()).getDims()[0], local);
+      Value count = e.fold(kernel::FoldKind::Sum, type, e.sizesOf(op.getIds()), /*adjacent=*/true,
+                           [&](ValueRange i) { return ofRow(op, e, i, row, e.scalar(type, 1)); });
+      return {row, arith::CmpFOp::create(b, e.getLoc(), arith::CmpFPredicate::OGT, count,
+                                         e.scalar(type, 0))};
+    });
+  }
+  void buildRow(Operation *op, KernelBuilder &e, ValueRange index) const {
+    if (index.size() == 1)
+      getRow(cast<ScatterAddOp>(op), e, index[0]);
+  }
+  Value buildElement(Operation *base, KernelBuilder &e, ValueRange index) const {
+    auto op = cast<ScatterAddOp>(base);
+    SmallVector<Value> row = getRow(op, e, index[0]);
+    Type type = getComputeType(op.getType());
+    Value sum = e.ifElse(
+        row[1], type,
+        [&]() -> Value {
+          return e.fold(kernel::FoldKind::Sum, type, e.sizesOf(op.getIds()), /*adjacent=*/false,
+                        [&](ValueRange i) {
+                          SmallVector<Value> at(i);
+                          at.push_back(index[1]);
+                          return ofRow(op, e, i, row[0], e.wide(op.getUpdates(), at));
+                        });
+        },
+        [&] { return e.scalar(type, 0); });
+    return e.narrow(sum, op.getType());
+  }
+  int64_t getMaxRowRank(Operation *) const { return 1; }
+  bool isCheap(Operation *) const { return false; }
+};
 } // namespace
 
 void mlir::tpc::attachLookupModels(MLIRContext *context) {
   EmbeddingOp::attachInterface<EmbeddingModel>(*context);
   GatherOp::attachInterface<GatherModel>(*context);
   GatherNDOp::attachInterface<GatherNDModel>(*context);
+  ScatterAddOp::attachInterface<ScatterAddModel>(*context);
 }

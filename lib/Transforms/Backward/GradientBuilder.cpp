@@ -3,6 +3,7 @@
 #include "../Model/Constants.h"
 #include "../Model/Movement.h"
 #include "GradientOp.h"
+#include "tpc/Dialect/Training.h"
 #include "tpc/Transforms/Backward/Passes.h"
 
 #include "GradientOp.cpp.inc"
@@ -85,16 +86,9 @@ Value GradientBuilder::zeros(Type type) {
   return createSplat(builder, loc, cast<RankedTensorType>(type), 0);
 }
 
-Value GradientBuilder::oneHot(Value ids, const SymExpr &rows, Type element) {
-  SymExpr count = product(getSizes(ids));
-  Type integers = elementTypeOf(ids);
-  Value flat = reshape(ids, {SymExpr(1), count});
-  Value zero = createScalar(builder, loc, integers, 0);
-  Value end = SizeOp::create(builder, loc, RankedTensorType::get({}, integers), rows);
-  flat = select(CmpOp::create(builder, loc, Predicate::LT, flat, zero), add(flat, end), flat);
-  Value index =
-      IotaOp::create(builder, loc, makeTensorType(integers, {rows, SymExpr(1)}), uint64_t(0));
-  return toFloat(CmpOp::create(builder, loc, Predicate::EQ, index, flat), element);
+Value GradientBuilder::scatterAdd(Value updates, Value ids, const SymExpr &rows) {
+  Type type = makeTensorType(elementTypeOf(updates), {rows, getSizes(updates).back()});
+  return ScatterAddOp::create(builder, loc, type, updates, ids);
 }
 
 void mlir::tpc::registerGradientModels(DialectRegistry &registry) {

@@ -54,9 +54,8 @@ public:
   /// Sums over the dimensions that broadcasting from `sizes` has added or enlarged.
   Value sumTo(Value v, ArrayRef<::tpc::SymExpr> sizes);
   Value zeros(Type type);
-  /// Returns the matrix [rows, ids] with 1 at each (id, position), so that its product with rows
-  /// of gradients adds them by id. Negative ids count from the end.
-  Value oneHot(Value ids, const ::tpc::SymExpr &rows, Type element);
+  /// Adds updates [i.., h] by their ids [i..] to zeros [rows, h].
+  Value scatterAdd(Value updates, Value ids, const ::tpc::SymExpr &rows);
 
 private:
   OpBuilder &builder;

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GradientOp.h"
+#include "tpc/Dialect/Training.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -136,9 +137,16 @@ struct EmbeddingGradient : GradientOpInterface::ExternalModel<EmbeddingGradient,
   LogicalResult buildGradient(Operation *base, B &b) const {
     auto op = cast<EmbeddingOp>(base);
     Value d = b.getCotangent(op.getResult());
-    SymExpr rows = getSizes(op.getTable())[0];
-    Value hot = b.oneHot(op.getIds(), rows, elementTypeOf(op.getTable()));
-    b.accumulate(op.getTable(), b.matmul(hot, MatmulGradient::flatten(b, d)));
+    b.accumulate(op.getTable(), b.scatterAdd(d, op.getIds(), getSizes(op.getTable())[0]));
+    return success();
+  }
+};
+
+struct ScatterAddGradient : GradientOpInterface::ExternalModel<ScatterAddGradient, ScatterAddOp> {
+  LogicalResult buildGradient(Operation *base, B &b) const {
+    auto op = cast<ScatterAddOp>(base);
+    b.accumulate(op.getUpdates(), EmbeddingOp::create(b.getBuilder(), b.getLoc(),
+                                                      b.getCotangent(op.getResult()), op.getIds()));
     return success();
   }
 };
@@ -161,8 +169,9 @@ struct GatherGradient : GradientOpInterface::ExternalModel<GatherGradient, Gathe
     others.erase(others.begin() + dim);
     if (dim > 0)
       d = b.transpose(d, front);
-    Value rows = b.reshape(d, {product(getSizes(op.getIndices())), product(others)});
-    Value sum = b.matmul(b.oneHot(op.getIndices(), sizes[dim], elementTypeOf(d)), rows);
+    SymExpr indices = product(getSizes(op.getIndices()));
+    Value sum = b.scatterAdd(b.reshape(d, {indices, product(others)}),
+                             b.reshape(op.getIndices(), {indices}), sizes[dim]);
     others.insert(others.begin(), sizes[dim]);
     sum = b.reshape(sum, others);
     b.accumulate(op.getData(), dim > 0 ? b.transpose(sum, back) : sum);
@@ -191,5 +200,6 @@ void mlir::tpc::attachModelGradients(MLIRContext *context) {
   RotaryOp::attachInterface<RotaryGradient>(*context);
   GatherOp::attachInterface<GatherGradient>(*context);
   EmbeddingOp::attachInterface<EmbeddingGradient>(*context);
+  ScatterAddOp::attachInterface<ScatterAddGradient>(*context);
   AttentionOp::attachInterface<AttentionGradient>(*context);
 }

@@ -8,6 +8,7 @@
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/Training.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -66,7 +67,7 @@ struct ResultBounds : BoundsOpInterface::ExternalModel<ResultBounds<OpT>, OpT> {
 void equivalence::attachBoundsModels(MLIRContext *context) {
   attachToScalarOps<FormulaBounds>(context);
   attachModels<FormulaBounds, MatmulOp, DequantizeOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp,
-               CumSumOp, TriluOp, TransposeOp, ExpandOp>(context);
+               CumSumOp, TriluOp, TransposeOp, ExpandOp, ScatterAddOp>(context);
   AttentionOp::attachInterface<AttentionBounds>(*context);
   MoeOp::attachInterface<MoeBounds>(*context);
   WeightOp::attachInterface<WeightBounds>(*context);

@@ -7,6 +7,7 @@
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/Training.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -266,6 +267,22 @@ static Lemma getFormula(EmbeddingOp op) {
   return lemma;
 }
 
+/// z[v, h] = sum over i of updates[i.., h] where ids[i..] = v. A rank computes its rows v from all
+/// updates. Ranks with shards of the updates have operands of a sum.
+static Lemma getFormula(ScatterAddOp op) {
+  Lemma lemma;
+  int v = lemma.add(), h = lemma.add();
+  Letters ids;
+  for (int64_t i = 0; i < rankOf(op.getIds()); ++i)
+    ids.push_back(lemma.add(Letter::Sum));
+  Letters updates = ids;
+  updates.push_back(h);
+  lemma.operands = {updates, ids};
+  lemma.result = {v, h};
+  lemma.linear = {{{0}}};
+  return lemma;
+}
+
 /// If the data are floats, lookups outside of a rank's shard return zero, as for an embedding. Data
 /// of other types cannot be split.
 static Letter getLookupLetter(Value data) {
@@ -366,6 +383,6 @@ void equivalence::attachFormulas(MLIRContext *context) {
   attachToScalarOps<Formula>(context);
   attachModels<Formula, MatmulOp, DequantizeOp, MoeOp, AttentionOp, LayerNormOp, RmsNormOp,
                SoftmaxOp, ReduceOp, CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp,
-               EmbeddingOp, GatherOp, GatherNDOp, RotaryOp, AppendOp, ParameterOp, IotaOp,
-               ConstantOp, SizeOp>(context);
+               EmbeddingOp, ScatterAddOp, GatherOp, GatherNDOp, RotaryOp, AppendOp, ParameterOp,
+               IotaOp, ConstantOp, SizeOp>(context);
 }

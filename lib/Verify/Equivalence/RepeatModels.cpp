@@ -6,6 +6,7 @@
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/Training.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -116,5 +117,6 @@ void equivalence::attachRepeatModels(MLIRContext *context) {
   attachModels<PassesNorm, LayerNormOp, RmsNormOp>(context);
   ReshapeOp::attachInterface<PassesReshape>(*context);
   AttentionOp::attachInterface<EndsInAttention>(*context);
-  attachModels<TakesRepeated, MoeOp, ExpandOp, RollOp, EmbeddingOp, GatherOp, GatherNDOp>(context);
+  attachModels<TakesRepeated, MoeOp, ExpandOp, RollOp, EmbeddingOp, ScatterAddOp, GatherOp,
+               GatherNDOp>(context);
 }

@@ -9,6 +9,7 @@
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/Training.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -76,6 +77,11 @@ static void collectSizes(ParameterOp op, SizeReduction &sizes) {
 
 static void collectSizes(EmbeddingOp op, SizeReduction &sizes) {
   if (MaybeSize rows = getStatic(op.getTable(), 0))
+    sizes.addTable(*rows);
+}
+
+static void collectSizes(ScatterAddOp op, SizeReduction &sizes) {
+  if (MaybeSize rows = getStatic(op.getResult(), 0))
     sizes.addTable(*rows);
 }
 
@@ -175,8 +181,8 @@ template <typename OpT> struct AnySizes : SizesOpInterface::ExternalModel<AnySiz
 
 void equivalence::attachSizeModels(MLIRContext *context) {
   attachModels<SizesModel, ReshapeOp, AttentionOp, ParameterOp, GatherOp, GatherNDOp, SliceOp,
-               ConcatOp, RollOp, CollectivePermuteOp, RotaryOp, EmbeddingOp, DequantizeOp, SizeOp>(
-      context);
+               ConcatOp, RollOp, CollectivePermuteOp, RotaryOp, EmbeddingOp, ScatterAddOp,
+               DequantizeOp, SizeOp>(context);
   attachToScalarOps<AnySizes>(context);
   attachModels<AnySizes, MatmulOp, MoeOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp, CumSumOp,
                TriluOp, TransposeOp, ExpandOp, AppendOp, IotaOp, ConstantOp>(context);

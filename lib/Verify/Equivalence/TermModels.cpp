@@ -8,6 +8,7 @@
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/Training.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -292,8 +293,8 @@ void equivalence::attachTermModels(MLIRContext *context) {
   attachToScalarOps<TermModel>(context);
   attachModels<TermModel, MatmulOp, DequantizeOp, MoeOp, AttentionOp, LayerNormOp, RmsNormOp,
                SoftmaxOp, ReduceOp, CumSumOp, TriluOp, ReshapeOp, TransposeOp, ExpandOp, SliceOp,
-               ConcatOp, RollOp, EmbeddingOp, GatherOp, GatherNDOp, RotaryOp, AppendOp, IotaOp,
-               ConstantOp, SizeOp>(context);
+               ConcatOp, RollOp, EmbeddingOp, ScatterAddOp, GatherOp, GatherNDOp, RotaryOp,
+               AppendOp, IotaOp, ConstantOp, SizeOp>(context);
   ParameterOp::attachInterface<ParameterTerm>(*context);
   attachModels<MovedTerm, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
                AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp, AllReduceStartOp, WaitOp,

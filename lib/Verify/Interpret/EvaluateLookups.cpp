@@ -1,7 +1,8 @@
-//===- EvaluateLookups.cpp - Evaluation of embeddings and gathers ---------===//
+//===- EvaluateLookups.cpp - Evaluation of lookups and scatters ---------===//
 
 #include "Domains.h"
 #include "Models.h"
+#include "tpc/Dialect/Training.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -156,6 +157,40 @@ struct GatherNDEvaluation : EvaluationModel<GatherNDEvaluation, GatherNDOp> {
     return out;
   }
 };
+
+/// Requires ids of rows of the result.
+struct ScatterAddDomain : DomainOpInterface::ExternalModel<ScatterAddDomain, ScatterAddOp> {
+  LogicalResult narrowOperands(Operation *base, Domains &domains) const {
+    auto op = cast<ScatterAddOp>(base);
+    domains.narrow(op.getIds(),
+                   Domain::ofIndices(domains.getWorld().getWholeShape(op.getType())[0]));
+    return success();
+  }
+};
+
+/// A rank adds the updates whose ids are rows of its shard.
+struct ScatterAddEvaluation : EvaluationModel<ScatterAddEvaluation, ScatterAddOp> {
+  template <typename A> static Result<A> evaluate(ScatterAddOp op, Evaluation<A> &e) {
+    const Data<A> &updates = *e.operands[0], &ids = *e.operands[1];
+    int64_t rows = e.world.getWholeShape(op.getType())[0], width = e.shape[1];
+    const std::vector<int64_t> &owned = e.getSlice(op.getResult()).indices[0];
+    if (updates.data.size() != ids.data.size() * width)
+      return e.fail() << "the ids on a rank do not match the updates";
+    std::vector<typename A::Sum> sums(e.shape[0] * width);
+    for (size_t i = 0; i < ids.data.size(); ++i) {
+      int64_t id = A::toInteger(ids.data[i]);
+      auto row = llvm::lower_bound(owned, id < 0 ? id + rows : id);
+      if (row == owned.end() || *row != (id < 0 ? id + rows : id))
+        continue;
+      for (int64_t h = 0; h < width; ++h)
+        sums[(row - owned.begin()) * width + h].add(updates.data[i * width + h],
+                                                    typename A::Element(1));
+    }
+    Data<A> out(e.shape);
+    llvm::transform(sums, out.data.begin(), [](typename A::Sum &sum) { return sum.get(); });
+    return out;
+  }
+};
 } // namespace
 
 void interpret::attachLookupEvaluations(MLIRContext *context) {
@@ -163,4 +198,6 @@ void interpret::attachLookupEvaluations(MLIRContext *context) {
   EmbeddingOp::attachInterface<EmbeddingEvaluation>(*context);
   GatherOp::attachInterface<GatherEvaluation>(*context);
   GatherNDOp::attachInterface<GatherNDEvaluation>(*context);
+  ScatterAddOp::attachInterface<ScatterAddDomain>(*context);
+  ScatterAddOp::attachInterface<ScatterAddEvaluation>(*context);
 }

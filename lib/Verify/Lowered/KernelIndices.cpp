@@ -405,6 +405,10 @@ LogicalResult IndexChecker::visit(Operation *op) {
       return requireLimit(op, x);
     if (isa<BlockArgument>(x) && isa<BlockArgument>(y))
       return success();
+    // tpc.scatter_add compares an id with the row.
+    if (tensors.scatters && compare.getPredicate() == arith::CmpIPredicate::eq && isIndex(x) &&
+        isIndex(y) && !isOfData(y))
+      return success();
     return requireLimit(op, compare.getRhs());
   }
   if (auto select = dyn_cast<arith::SelectOp>(op); select && !isInteger(result))

@@ -4,6 +4,7 @@
 
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/Training.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -123,6 +124,8 @@ void TensorArithmetic::addIndexed(Operation *op) {
   else if (auto gather = dyn_cast<GatherNDOp>(op))
     addTable(gather.getData(), gather.getBatchDims(),
              cast<RankedTensorType>(gather.getIndices().getType()).getShape().back());
+  else if (auto scatter = dyn_cast<ScatterAddOp>(op))
+    add(scatter.getResult(), 0);
   else if (auto append = dyn_cast<AppendOp>(op))
     add(append.getCache(), 2);
 }
@@ -140,14 +143,15 @@ void TensorArithmetic::addOp(Operation *op) {
     integer.insert(id);
   if (llvm::any_of(op->getOperands(), hasFloats)) {
     onFloats.insert(id);
-    comparesFloats |= isa<CmpOp, IsNanOp, ReluOp>(op) ||
+    comparesFloats |= isa<CmpOp, IsNanOp, ReluOp, ScatterAddOp>(op) ||
                       (isa<CastOp>(op) && getElementTypeOrSelf(op->getResult(0)).isInteger(1));
   }
   divides |= isa<ReshapeOp, RollOp>(op) || (isa<IotaOp, LocalSliceOp, LookupOpInterface>(op) &&
                                             (llvm::any_of(op->getOperandTypes(), hasProducts) ||
                                              llvm::any_of(op->getResultTypes(), hasProducts)));
   hasPositions |= isa<IotaOp>(op);
-  looksUp |= isa<LookupOpInterface>(op);
+  looksUp |= isa<LookupOpInterface, ScatterAddOp>(op);
+  scatters |= isa<ScatterAddOp>(op);
   unpacks |= isa<DequantizeOp>(op);
   accumulates |= isa<CumSumOp>(op);
   reduces |= onIntegers && isa<ReduceOp, MatmulOp>(op);

@@ -34,7 +34,7 @@ public:
   /// selections of integers by an index.
   bool accumulates = false, reduces = false, makesFloats = false, chooses = false;
   /// Whether positions are elements of a tensor (tpc.iota); whether rows are looked up.
-  bool hasPositions = false, looksUp = false;
+  bool hasPositions = false, looksUp = false, scatters = false;
   /// Whether packed numbers are unpacked, by shifts that depend on the position.
   bool unpacks = false;
   /// Whether uniform integers are divided or compared; whether uniform floats are computed.

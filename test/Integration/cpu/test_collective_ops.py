@@ -163,6 +163,38 @@ tpc.pipeline @main(%t: {table}, %i: {ids}) inputs [{{tpc.name = "t"}}, {{tpc.nam
         np.testing.assert_array_equal(run(tmp_path, text, {"t": table, "i": ids}), table[ids])
 
 
+def test_scattered_rows(tmp_path):
+    """A rank adds the updates of its rows; ranks with parts of the updates have parts of a sum."""
+    ids, part = (f"tensor<?xi64, #tpc.dist<[{dims}], local>>" for dims in ("n", "n{dp}"))
+    rows = "tensor<?x5xf32, #tpc.dist<[n, 5], local>>"
+    updates = "tensor<?x5xf32, #tpc.dist<[n{dp}, 5], local>>"
+    sums = "tensor<?x5xf32, #tpc.dist<[13{tp}, 5], sum{dp}, local>>"
+    split = "tensor<?x5xf32, #tpc.dist<[13{tp}, 5], local>>"
+    whole = "tensor<13x5xf32>"
+    text = f"""
+module attributes {{tpc.grid = #tpc.grid<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
+tpc.pipeline @main(%d: {rows}, %i: {ids}) inputs [{{tpc.name = "d"}}, {{tpc.name = "i"}}]
+    outputs [{{name = "y", type = {whole}}}] {{
+  tpc.stage 0 {{ tpc.micro_batches {{
+    %0 = tpc.local_slice %d over ["dp"] dim 0 : {rows} -> {updates}
+    %1 = tpc.local_slice %i over ["dp"] dim 0 : {ids} -> {part}
+    %2 = tpc.scatter_add %0, %1 : {updates}, {part} -> {sums}
+    %3 = tpc.all_reduce %2 over ["dp"] : {sums} -> {split}
+    %4 = tpc.all_gather %3 over ["tp"] dim 0 : {split} -> {whole}
+    tpc.output 0, %4 : {whole}
+  }} }}
+}}
+}}
+"""
+    random = np.random.default_rng(1)
+    for count in (1, 4, 30):
+        updates, ids = random.normal(size=(count, 5)), random.integers(-13, 13, count)
+        expected = np.zeros((13, 5))
+        np.add.at(expected, ids, updates)
+        found = run(tmp_path, text, {"d": updates.astype(np.float32), "i": ids})
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_splits_move_to_factors(tmp_path):
     """A split of 40 rows becomes one of 5 heads of 8 rows, through the other dimension."""
 

@@ -208,6 +208,29 @@ def test_lookups(tmp_path):
     )
 
 
+def test_scatter_add(tmp_path):
+    """Rows without an id, with several, and negative ids; an id out of bounds adds nothing."""
+    p = Program()
+    p.input("f32", "n", "m", 21)
+    p.input("i64", "n", "m")
+
+    def reference(updates, ids):
+        rows = np.zeros((7, 21), np.float32)
+        valid = (ids >= -7) & (ids < 7)
+        np.add.at(rows, ids[valid], updates[valid])
+        return rows
+
+    p.op("tpc.scatter_add {0}, {1} : {t0}, {t1} -> {r}", "f32", (7, 21), reference)
+    shapes = [dict(n=1, m=1), dict(n=3, m=5), dict(n=2, m=40)]
+    check(
+        tmp_path,
+        p,
+        shapes,
+        lambda i, random, shape: random.integers(-8, 8, shape) if i else None,
+        tolerance=1e-5,
+    )
+
+
 @pytest.mark.parametrize("interleaved", ["", "interleaved "])
 def test_rotary(tmp_path, interleaved):
     p = Program()

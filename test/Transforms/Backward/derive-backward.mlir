@@ -16,6 +16,7 @@ module {
     // CHECK: tpc.reduce max
     // CHECK: %[[EXP:.*]] = tpc.exp
     // CHECK: %[[SUM:.*]] = tpc.reduce sum %[[EXP]] [1] keep
+    // CHECK: tpc.exp %{{.*}} : tensor<2x9xf32>
     // CHECK: %[[D:.*]] = tpc.mul %{{.*}} : tensor<2x9xf32>, tensor<2x1xf32>
     // CHECK: %[[LOSS:.*]] = tpc.div %{{.*}} : tensor<f32>, tensor<f32>
     // CHECK: %[[DB:.*]] = tpc.reduce sum %[[D]] [0]
@@ -31,9 +32,12 @@ module {
 // -----
 
 // A table and its transpose are one weight: the gradients of both uses are added. Disjoint views
-// have one result each, ordered by offset.
+// have one result each, ordered by offset. The gradient of a lookup adds rows by id.
 // CHECK-LABEL: func @main
 // CHECK-SAME: tensor<9x4xf32> {tpc.name = "grad.table"}, tensor<4x4xf32> {tpc.name = "grad.two.at0"}, tensor<4x4xf32> {tpc.name = "grad.two.at4"})
+// CHECK: %[[ROWS:.*]] = tpc.scatter_add %{{.*}}, %{{.*}} : tensor<2x4xf32>, tensor<2xi64> -> tensor<9x4xf32>
+// CHECK: %[[TABLE:.*]] = tpc.add %{{.*}}, %{{.*}} : tensor<9x4xf32>
+// CHECK: return %{{.*}}, %[[TABLE]],
 module {
   tpc.weight @table in "w.bin" at 0 : tensor<9x4xf32>
   tpc.weight @two in "w.bin" at 0 : tensor<4x8xf32>
