@@ -37,13 +37,15 @@ Value mlir::tpc::buildCrossEntropy(GradientBuilder &b, Value logits, Value label
   const int64_t classes[] = {1}; // the dimension of the vocabulary
   Value maximum = ReduceOp::create(builder, b.getLoc(), ReduceFunction::Max, logits, classes, true);
   Value shifted = b.sub(logits, maximum);
-  Value exps = b.apply<ExpOp>(shifted);
-  Value sum = b.sumKeep(exps, classes);
+  Value sum = b.sumKeep(b.apply<ExpOp>(shifted), classes);
   Value labelLogit = b.sumKeep(b.select(isLabel, logits, b.number(0)), classes);
   Value logSum = b.add(b.apply<LogOp>(sum), maximum);
   Value losses = b.mul(valid, b.sub(logSum, labelLogit));
 
   Value weight = b.div(valid, count);
-  b.accumulate(logits, b.mul(b.sub(b.div(exps, sum), b.toFloat(isLabel, element)), weight));
+  // Probabilities are computed from the logits again, so that only logits and their cotangent have
+  // a column for each class.
+  Value p = b.apply<ExpOp>(b.sub(logits, logSum));
+  b.accumulate(logits, b.mul(b.sub(p, b.toFloat(isLabel, element)), weight));
   return b.div(sumAll(b, losses), count);
 }
