@@ -45,7 +45,6 @@ private:
   template <typename OpT> Value make(Value a, Value b) {
     return OpT::create(*builder, loc, a, b).getResult();
   }
-  Value square(Value x) { return make<MulOp>(x, x); }
   /// Adds a weight that is 0 before the first step, and returns its parameter.
   ParameterOp addMoment(StringRef prefix, Trained &trained);
   void replace(StringRef name, ParameterOp parameter, Value value);
@@ -223,9 +222,16 @@ Value AddOptimizer::addNorm() {
   Value total;
   for (Trained &t : trained) {
     loc = t.parameter.getLoc();
-    auto dims = llvm::to_vector(llvm::seq<int64_t>(0, getSizes(t.gradient).size()));
-    Value sum = ReduceOp::create(*builder, loc, ReduceFunction::Sum, square(t.gradient), dims,
-                                 /*keep_dims=*/false);
+    // Sums of rows are computed in parallel.
+    int64_t rank = getSizes(t.gradient).size();
+    Value sum = make<MulOp>(t.gradient, t.gradient);
+    for (int64_t first : {1, 0}) {
+      SmallVector<int64_t> dims;
+      for (int64_t dim = first; dim < (first ? rank : std::min<int64_t>(rank, 1)); ++dim)
+        dims.push_back(dim);
+      if (!dims.empty())
+        sum = ReduceOp::create(*builder, loc, ReduceFunction::Sum, sum, dims, /*keep_dims=*/false);
+    }
     total = total ? make<AddOp>(total, sum) : sum;
   }
   return SqrtOp::create(*builder, loc, total);
@@ -252,8 +258,9 @@ void AddOptimizer::addAdam(Trained &t, Value gradient) {
     weight = make<MulOp>(weight, make<SubOp>(number(1), make<MulOp>(rate, number(settings.decay))));
   Value m = make<AddOp>(make<MulOp>(mean, number(settings.beta1)),
                         make<MulOp>(gradient, number(1 - settings.beta1)));
+  // Not the square that the norm sums, which would be stored.
   Value v = make<AddOp>(make<MulOp>(variance, number(settings.beta2)),
-                        make<MulOp>(square(gradient), number(1 - settings.beta2)));
+                        make<MulOp>(make<MulOp>(gradient, number(1 - settings.beta2)), gradient));
   // The variance is never negative. Verifiers draw numbers of both signs, whose root is no number.
   Value root = SqrtOp::create(*builder, loc, ReluOp::create(*builder, loc, v));
   Value scale = make<AddOp>(make<DivOp>(root, SqrtOp::create(*builder, loc, correction2)),

@@ -108,7 +108,10 @@ static bool meanOfMeans(Mutator &m) {
 
 /// Returns true for the sum of the squares of one gradient.
 static bool isSquareSum(ReduceOp op) {
-  auto square = op.getOperand().getDefiningOp<MulOp>();
+  Value squares = op.getOperand();
+  if (auto rows = squares.getDefiningOp<ReduceOp>())
+    squares = rows.getOperand();
+  auto square = squares.getDefiningOp<MulOp>();
   return op.getFunction() == ReduceFunction::Sum && getDist(op.getResult()).getDims().empty() &&
          square && square.getLhs() == square.getRhs();
 }
