@@ -17,6 +17,9 @@ namespace {
 
 int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+/// Maximum rows of a panel that `batchProduct` packs at a time.
+constexpr int64_t maxPackedDepth = 3072;
+
 /// Partition of a matmul's [m, panels] into tasks.
 struct GemmTasks {
   int64_t rowBlocks, panelBlocks;
@@ -236,27 +239,30 @@ void CpuDevice::batchProduct(const BatchProduct &p) {
   const KernelTable &kernel = kernels();
   int64_t m = p.m, k = p.k, n = p.n;
   int width = kernel.panelWidth, threads = threadsFor(ctx, p.batch * m, k, n);
-  // A task packs one panel of b and multiplies all rows of a matrix by it.
-  int64_t panels = divideUp(n, width), panelSize = std::max<int64_t>(k, 1) * width;
-  Scratch memory(scratch, threads * panelSize);
-  forEachTask(ctx, threads, p.batch * panels, [&](int64_t task, int worker) {
-    int64_t matrix = task / panels, column = task % panels * width;
-    int64_t columns = std::min<int64_t>(width, n - column);
-    float *panel = memory.data + worker * panelSize;
-    packPanel(p.b + matrix * p.bStride + column, n, k, columns, width, panel);
-    GemmJob job{p.a + matrix * p.aStride,
-                k,
-                panel,
-                nullptr,
-                nullptr,
-                p.out + matrix * m * n + column,
-                n,
-                m,
-                k,
-                columns,
-                TPC_EPILOGUE_NONE};
-    for (int64_t row = 0; row < m; row += maxGemmRows)
-      kernel.gemm(job, row, std::min(m, row + maxGemmRows), 0, 1);
+  // A task packs a few panels of b and multiplies all rows of a matrix by them, one block of k
+  // after the other.
+  int64_t panels = divideUp(n, width), depth = std::clamp<int64_t>(k, 1, maxPackedDepth);
+  int64_t step = std::clamp<int64_t>(p.batch * panels / (4 * threads), 1, maxGemmPanels);
+  int64_t blocks = divideUp(panels, step);
+  Scratch memory(scratch, threads * step * depth * width);
+  forEachTask(ctx, threads, p.batch * blocks, [&](int64_t task, int worker) {
+    int64_t matrix = task / blocks, column0 = task % blocks * step * width;
+    int64_t columns = std::min(n - column0, step * width), count = divideUp(columns, width);
+    float *packed = memory.data + worker * step * depth * width;
+    const float *a = p.a + matrix * p.aStride, *b = p.b + matrix * p.bStride;
+    float *out = p.out + matrix * m * n + column0;
+    for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += depth) {
+      int64_t part = std::min(depth, k - k0);
+      for (int64_t panel = 0; panel < count; ++panel) {
+        int64_t column = column0 + panel * width;
+        float *to = packed + panel * part * width;
+        packPanel(b + k0 * n + column, n, part, std::min<int64_t>(width, n - column), width, to);
+      }
+      GemmJob job{a + k0, k, packed, nullptr, k0 ? out : nullptr, out,
+                  n,      m, part,   columns, TPC_EPILOGUE_NONE};
+      for (int64_t row = 0; row < m; row += maxGemmRows)
+        kernel.gemm(job, row, std::min(m, row + maxGemmRows), 0, count);
+    }
   });
 }
 
