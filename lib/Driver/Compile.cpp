@@ -164,7 +164,7 @@ void tpc::registerMegatronShardPassPipeline() {
         if (!spec)
           return onError("--megatron-shard: " + error);
         mlir::tpc::ApplyAnnotationsOptions annotations;
-        annotations.shard = spec->str();
+        annotations.shard = *spec;
         pm.addPass(mlir::tpc::createApplyAnnotations(annotations));
         auto reference = std::make_shared<mlir::tpc::ReferenceModel>();
         for (Emit level = Emit::Model; level <= Emit::Staged; level = next(level))
@@ -186,7 +186,7 @@ Compilation::Compilation(mlir::MLIRContext &context, CompileOptions options)
 mlir::LogicalResult Compilation::annotate() {
   mlir::tpc::ApplyAnnotationsOptions annotations;
   annotations.file = options.annotations;
-  annotations.shard = options.spec.str();
+  annotations.shard = options.spec;
   annotations.configuration = options.deviceConfiguration;
   mlir::PassManager pm(&context);
   pm.addPass(mlir::tpc::createApplyAnnotations(annotations));

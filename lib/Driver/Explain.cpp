@@ -42,7 +42,7 @@ static FailureOr<Snapshot> takeSnapshot(ModuleOp model, ::tpc::ShardSpec spec, i
   if (llvm::is_contained(ArrayRef(getTacticNames(spec)).take_front(tactics), "tp"))
     ::tpc::buildRewritePassPipeline(pm, spec);
   AssignShardingsOptions assign;
-  assign.shard = spec.str();
+  assign.shard = spec;
   assign.tactics = tactics;
   pm.addPass(createAssignShardings(assign));
   pm.addPass(createInsertReshards());
@@ -113,11 +113,14 @@ FailureOr<Explanation> mlir::tpc::explainTactics(ModuleOp module, const ::tpc::S
                                                  const Symbols &given) {
   // Uses one stage first, because pipelining is the last tactic.
   ::tpc::ShardSpec flat = spec;
-  std::array<int64_t, ::tpc::numAxes> sizes;
-  for (::tpc::Axis axis : ::tpc::defaultAxisOrder)
-    sizes[unsigned(axis)] = axis == ::tpc::Axis::PP ? 1 : spec.grid.size(axis);
-  std::string message;
-  flat.grid = *::tpc::Grid::get(sizes, spec.grid.order(), message);
+  flat.chunksPerRank = 1;
+  for (::tpc::Grid *grid : {&flat.grid, &flat.experts}) {
+    std::array<int64_t, ::tpc::numAxes> sizes;
+    for (::tpc::Axis axis : ::tpc::defaultAxisOrder)
+      sizes[unsigned(axis)] = axis == ::tpc::Axis::PP ? 1 : grid->size(axis);
+    std::string message;
+    *grid = *::tpc::Grid::get(sizes, spec.grid.order(), message);
+  }
 
   Explanation explanation;
   explanation.symbols = getNominalSymbols(module);
@@ -217,17 +220,11 @@ namespace {
 struct Explain : public mlir::tpc::impl::ExplainBase<Explain> {
   using ExplainBase::ExplainBase;
   void runOnOperation() override {
-    std::string message;
-    auto spec = ::tpc::ShardSpec::parse(shard.getValue(), message);
-    if (!spec) {
-      emitError(getOperation().getLoc()) << "shard: " << message;
-      return signalPassFailure();
-    }
     FailureOr<Symbols> symbols =
         parseSymbols(ArrayRef<std::string>(shape), getOperation().getLoc());
     if (failed(symbols))
       return signalPassFailure();
-    auto explanation = explainTactics(getOperation(), *spec, *symbols);
+    auto explanation = explainTactics(getOperation(), shard, *symbols);
     if (failed(explanation))
       return signalPassFailure();
     if (json)

@@ -154,7 +154,7 @@ mlir::LogicalResult collectShardings(ModuleOp model, const ShardSpec &spec, Onnx
   PassManager pm(model.getContext());
   ::tpc::buildRewritePassPipeline(pm, spec);
   AssignShardingsOptions assign;
-  assign.shard = spec.str();
+  assign.shard = spec;
   pm.addPass(createAssignShardings(assign));
   if (failed(pm.run(*module)))
     return failure();

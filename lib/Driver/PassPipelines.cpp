@@ -122,13 +122,13 @@ void ::tpc::buildRewritePassPipeline(OpPassManager &pm, const ShardSpec &spec) {
   if (spec.grid.size(::tpc::Axis::TP) == 1 || spec.isTensor2D())
     return;
   RepeatKvHeadsOptions repeat;
-  repeat.shard = spec.str();
+  repeat.shard = spec;
   pm.addPass(createRepeatKvHeads(repeat));
 }
 
 void ::tpc::buildShardingPassPipeline(OpPassManager &pm, const ShardSpec &spec) {
   AssignShardingsOptions assign;
-  assign.shard = spec.str();
+  assign.shard = spec;
   pm.addPass(createAssignShardings(assign));
   pm.addPass(createInsertReshards());
 }

@@ -70,9 +70,10 @@ std::optional<ShardSpec> getSpec(GridAttr grid) {
   for (size_t place = 0; place <= order.size(); ++place) {
     std::vector<std::string> names = order;
     names.insert(names.end() - place, "ep");
+    std::vector<std::string> all = items;
+    all.push_back("order=" + llvm::join(names, "-"));
     std::string error;
-    std::optional<ShardSpec> spec =
-        ShardSpec::parse(llvm::join(items, ",") + ",order=" + llvm::join(names, "-"), error);
+    std::optional<ShardSpec> spec = ShardSpec::parse(llvm::join(all, ","), error);
     if (spec && makeGrid(grid.getContext(), *spec) == grid)
       return spec;
   }

@@ -2,7 +2,7 @@
 // RUN: tpc-opt %s "--tpc-explain=shard=tp2 json=true" -o /dev/null | FileCheck %s --check-prefix=JSON
 // RUN: not tpc-opt %s "--tpc-explain=shard=tp0" 2>&1 | FileCheck %s --check-prefix=SPEC
 // RUN: not tpc-opt %s "--tpc-explain=shard=tp2 shape=batch" 2>&1 | FileCheck %s --check-prefix=SHAPE
-// SPEC: error: shard: {{.*}}'tp0'
+// SPEC: for the --shard option: {{.*}}'tp0'
 // SHAPE: error: shape: 'batch' is not name=size
 
 // CHECK: Tactic by tactic, for one step with batch=4:

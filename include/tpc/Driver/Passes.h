@@ -3,6 +3,8 @@
 #ifndef TPC_DRIVER_PASSES_H
 #define TPC_DRIVER_PASSES_H
 
+#include "tpc/Dialect/ShardOption.h"
+
 #include "mlir/Pass/Pass.h"
 
 namespace mlir::tpc {

@@ -18,7 +18,7 @@ def Explain : Pass<"tpc-explain", "::mlir::ModuleOp"> {
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
   let options = [
-    Option<"shard", "shard", "std::string", "", "Value of --megatron-shard">,
+    Option<"shard", "shard", "::tpc::ShardSpec", "", "Value of --megatron-shard">,
     ListOption<"shape", "shape", "std::string", "Sizes of symbols, such as batch=2,sequence=128">,
     Option<"json", "json", "bool", "false", "As JSON, not as text">];
 }

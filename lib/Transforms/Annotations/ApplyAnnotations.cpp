@@ -29,11 +29,10 @@ struct ApplyAnnotations : public mlir::tpc::impl::ApplyAnnotationsBase<ApplyAnno
   using ApplyAnnotationsBase::ApplyAnnotationsBase;
 
   void runOnOperation() override {
-    if (failed(readGrid()))
-      return signalPassFailure();
     std::vector<AnnotationTarget> named = collectAnnotationTargets(getOperation());
     // Annotations of the model's file apply before those of the user.
-    if (spec && failed(applyDeviceConfiguration(getOperation(), named, *spec, configuration)))
+    if (shard.hasValue() &&
+        failed(applyDeviceConfiguration(getOperation(), named, shard, configuration)))
       return signalPassFailure();
     if (file.empty())
       return;
@@ -51,7 +50,6 @@ struct ApplyAnnotations : public mlir::tpc::impl::ApplyAnnotationsBase<ApplyAnno
   }
 
 private:
-  LogicalResult readGrid();
   LogicalResult readFile(std::vector<AnnotationLine> &lines);
   LogicalResult apply(const AnnotationLine &line, std::vector<Target> &targets);
   LogicalResult applyTo(const AnnotationLine &line, Target &target);
@@ -59,23 +57,9 @@ private:
   InFlightDiagnostic error(unsigned line, unsigned column) {
     return emitError(FileLineColLoc::get(&getContext(), file.getValue(), line, column));
   }
-
-  std::optional<::tpc::ShardSpec> spec;
-  ::tpc::ShardSpec grid; // `spec`, or one rank
 };
 
 } // namespace
-
-LogicalResult ApplyAnnotations::readGrid() {
-  if (shard.empty())
-    return success();
-  std::string message;
-  spec = ::tpc::ShardSpec::parse(shard.getValue(), message);
-  if (!spec)
-    return emitError(getOperation().getLoc()) << "shard: " << message;
-  grid = *spec;
-  return success();
-}
 
 LogicalResult ApplyAnnotations::readFile(std::vector<AnnotationLine> &lines) {
   std::string text;
@@ -110,7 +94,7 @@ LogicalResult ApplyAnnotations::applyTo(const AnnotationLine &line, Target &targ
     }
     SmallVector<StringAttr> axes;
     for (const AnnotationLine::Axis &axis : entry.axes)
-      for (const ::tpc::MeshAtom &atom : grid.getView(axis.name))
+      for (const ::tpc::MeshAtom &atom : shard.getView(axis.name))
         axes.push_back(StringAttr::get(context, atom.name));
     FactorAttr factor = FactorAttr::get(context, size, axes);
     dims.push_back(DimAttr::get(context, factor));
@@ -163,14 +147,14 @@ LogicalResult ApplyAnnotations::apply(const AnnotationLine &line, std::vector<Ta
                << "'" << axis.name << "' splits "
                << (axis.name == "pp" ? "layers" : "the batch in time") << ", not dimensions; write "
                << axis.name << "N in --megatron-shard";
-      std::vector<::tpc::MeshAtom> atoms = grid.getView(axis.name);
+      std::vector<::tpc::MeshAtom> atoms = shard.getView(axis.name);
       if (atoms.empty()) {
         InFlightDiagnostic diag = error(line.line, axis.column)
                                   << "there is no axis '" << axis.name << "'; the grid has ";
-        llvm::interleaveComma(grid.axes(), diag, [&](auto &a) { diag << a.name; });
+        llvm::interleaveComma(shard.axes(), diag, [&](auto &a) { diag << a.name; });
         return diag;
       }
-      if (spec && llvm::all_of(atoms, [](auto &atom) { return atom.size == 1; }))
+      if (shard.hasValue() && llvm::all_of(atoms, [](auto &atom) { return atom.size == 1; }))
         emitRemark(FileLineColLoc::get(&getContext(), file.getValue(), line.line, axis.column))
             << "axis '" << axis.name << "' has one rank, so it splits nothing";
     }

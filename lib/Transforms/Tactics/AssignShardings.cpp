@@ -174,12 +174,7 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    std::string error;
-    auto spec = ::tpc::ShardSpec::parse(shard.getValue(), error);
-    if (!spec) {
-      emitError(module.getLoc()) << "shard: " << error;
-      return signalPassFailure();
-    }
+    const ::tpc::ShardSpec &spec = shard;
     auto main = module.lookupSymbol<func::FuncOp>("main");
     if (!main || main.isExternal()) {
       emitError(module.getLoc()) << "there is no function @main to partition";
@@ -187,12 +182,12 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
     }
     if (failed(verifyNoAnnotations(module)))
       return signalPassFailure();
-    module->setAttr(kGridAttr, makeGrid(&getContext(), *spec));
+    module->setAttr(kGridAttr, makeGrid(&getContext(), spec));
 
     specializeLayers(module);
     separateUses(module);
     separateBiases(module);
-    SmallVector<Tactic> list = getTactics(*spec);
+    SmallVector<Tactic> list = getTactics(spec);
     if (tactics >= 0 && tactics < int64_t(list.size()))
       list.truncate(tactics);
     std::optional<FactorClasses> classes;
@@ -208,7 +203,7 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
     auto startPlan = [&] {
       classes.emplace(module);
       AnnotatedFactors(*classes, GridAttr::lookup(module)).divide(module);
-      current.emplace(module, *spec, *classes);
+      current.emplace(module, spec, *classes);
     };
     startPlan();
     bool isNew = !decomposeInnerNorms(*current, chooseColumns);

@@ -452,14 +452,8 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
 struct RepeatKvHeads : public mlir::tpc::impl::RepeatKvHeadsBase<RepeatKvHeads> {
   using RepeatKvHeadsBase::RepeatKvHeadsBase;
   void runOnOperation() override {
-    std::string error;
-    auto spec = ::tpc::ShardSpec::parse(shard.getValue(), error);
-    if (!spec) {
-      emitError(getOperation().getLoc()) << "shard: " << error;
-      return signalPassFailure();
-    }
-    int64_t parts = spec->grid.size(::tpc::Axis::TP);
-    if (parts > 1 && !spec->isTensor2D()) // RowsTactic may split groups over one axis
+    int64_t parts = shard.grid.size(::tpc::Axis::TP);
+    if (parts > 1 && !shard.isTensor2D()) // RowsTactic may split groups over one axis
       repeatKvHeads(getOperation(), parts);
   }
 };

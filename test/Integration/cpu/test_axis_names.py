@@ -1,4 +1,4 @@
-"""Names of axes in passes: only tactics and reports about an axis name it."""
+"""Grids in passes: only tactics and reports about an axis name it, and none parses text."""
 
 import re
 
@@ -42,3 +42,13 @@ def test_axis_names():
             found.setdefault(name, set()).update(names)
     expected = {f"Transforms/Tactics/{name}": axes for name, axes in TACTICS.items()} | OTHERS
     assert found == expected
+
+
+def test_parser():
+    """Passes have options of type ShardSpec (ShardOption.h)."""
+    folders = {
+        path.relative_to(TOP / "lib").parts[0]
+        for path in (TOP / "lib").rglob("*.cpp")
+        if "ShardSpec::parse(" in path.read_text()
+    }
+    assert folders == {"Driver", "Support"}

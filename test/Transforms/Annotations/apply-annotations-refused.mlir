@@ -30,7 +30,7 @@
 // RUN: not tpc-opt %t/model.mlir --tpc-apply-annotations=file=%t/none.txt 2>&1 | FileCheck %s --check-prefix=NONE
 // NONE: none.txt:0:0: error: cannot read the annotations: No such file or directory
 // RUN: not tpc-opt %t/model.mlir "--tpc-apply-annotations=file=%t/twice.txt shard=tp0" 2>&1 | FileCheck %s --check-prefix=SHARD
-// SHARD: error: shard: {{.*}}'tp0'
+// SHARD: for the --shard option: {{.*}}'tp0'
 
 //--- model.mlir
 tpc.weight @fc1 in "w" at 0 : tensor<40x160xf32>

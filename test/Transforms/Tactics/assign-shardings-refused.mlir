@@ -2,7 +2,7 @@
 // RUN: not tpc-opt %s --tpc-assign-shardings=shard=dp2,mb2 --split-input-file 2>&1 | FileCheck %s --check-prefix=DP
 // RUN: not tpc-opt %s --tpc-assign-shardings=shard=tp0 --split-input-file 2>&1 | FileCheck %s --check-prefix=SPEC
 
-// SPEC: error: shard: {{.*}}tp0
+// SPEC: for the --shard option: {{.*}}tp0
 
 // TP: error: tp300 is larger than anything that can be split: {{.*}}; use tp160
 // DP: error: the batch (batch, the first dimension of the inputs) cannot be split over dp2,mb2: 'across' (tpc.softmax) needs all of it

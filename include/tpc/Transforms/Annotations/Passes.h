@@ -3,6 +3,7 @@
 #ifndef TPC_TRANSFORMS_ANNOTATIONS_PASSES_H
 #define TPC_TRANSFORMS_ANNOTATIONS_PASSES_H
 
+#include "tpc/Dialect/ShardOption.h"
 #include "tpc/Dialect/Tpc.h"
 
 #include "mlir/Pass/Pass.h"

@@ -26,7 +26,7 @@ def ApplyAnnotations : Pass<"tpc-apply-annotations", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"file", "file", "std::string", "", "The file">,
-    Option<"shard", "shard", "std::string", "", "Value of --megatron-shard, for the grid">,
+    Option<"shard", "shard", "::tpc::ShardSpec", "", "Value of --megatron-shard, for the grid">,
     Option<"configuration", "configuration", "std::string", "",
            "Name of the file's device configuration">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];

@@ -3,8 +3,8 @@
 #ifndef TPC_TRANSFORMS_TACTICS_PASSES_H
 #define TPC_TRANSFORMS_TACTICS_PASSES_H
 
+#include "tpc/Dialect/ShardOption.h"
 #include "tpc/Dialect/Tpc.h"
-#include "tpc/Support/ShardSpec.h"
 
 #include "mlir/Pass/Pass.h"
 

@@ -43,7 +43,7 @@ def AssignShardings : Pass<"tpc-assign-shardings", "::mlir::ModuleOp"> {
     dimension that can be split.
   }];
   let options = [
-    Option<"shard", "shard", "std::string", "", "Value of --megatron-shard: tp2,pp2,sp">,
+    Option<"shard", "shard", "::tpc::ShardSpec", "", "Value of --megatron-shard: tp2,pp2,sp">,
     Option<"tactics", "tactics", "int64_t", "-1",
            "Number of tactics to run, from the first one (-1: all)">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
@@ -75,7 +75,7 @@ def RepeatKvHeads : Pass<"tpc-repeat-kv-heads", "::mlir::ModuleOp"> {
     replicated scale. `tpc.repeated_heads` on the attention op describes the change and its cost.
   }];
   let options = [
-    Option<"shard", "shard", "std::string", "", "Value of --megatron-shard: tp2,pp2,sp">];
+    Option<"shard", "shard", "::tpc::ShardSpec", "", "Value of --megatron-shard: tp2,pp2,sp">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
