@@ -22,8 +22,8 @@ using Coordinates = std::map<std::string, int64_t>;
 
 class Counter {
 public:
-  Counter(ModuleOp module, const Symbols &symbols)
-      : module(module), grid(GridAttr::lookup(module)), symbols(symbols) {}
+  Counter(ModuleOp module, const Symbols &symbols, int64_t maxRanks)
+      : module(module), grid(GridAttr::lookup(module)), symbols(symbols), maxRanks(maxRanks) {}
   FailureOr<Report> run();
 
 private:
@@ -42,6 +42,7 @@ private:
   ModuleOp module;
   GridAttr grid;
   const Symbols &symbols;
+  int64_t maxRanks;
   Coordinates coordinates;
   Report report;
   int64_t stage = 0;                                // current stage
@@ -315,7 +316,7 @@ void Counter::countWeights() {
     }
     row.cacheBytes = getCacheBytes(row.stage);
   }
-  if (world > Report::maxRanks)
+  if (world > maxRanks)
     return;
   for (int64_t rank = 0; rank < world; ++rank) {
     coordinates.clear();
@@ -401,6 +402,7 @@ std::set<std::string> mlir::tpc::getInputSymbols(ModuleOp module) {
   return names;
 }
 
-FailureOr<Report> mlir::tpc::computeReport(ModuleOp module, const Symbols &symbols) {
-  return Counter(module, symbols).run();
+FailureOr<Report> mlir::tpc::computeReport(ModuleOp module, const Symbols &symbols,
+                                           int64_t maxRanks) {
+  return Counter(module, symbols, maxRanks).run();
 }

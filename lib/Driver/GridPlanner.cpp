@@ -20,9 +20,11 @@ using ::tpc::AutoShardRequest;
 using ::tpc::GridPlanner;
 using ::tpc::ShardSpec;
 
-/// Factor of the bound of a family, which is the time of one sample: tables may have shorter times
-/// for more work.
+/// Factor of the bounds of a family, which assume that more work takes longer, and that the same
+/// work in parts does. Tables may contradict both.
 static constexpr double familySlack = 0.9;
+/// Factor of the bound of a grid: other stages have other kernels, which move fewer bytes.
+static constexpr double stageSlack = 0.97;
 
 GridPlanner::GridPlanner(ModuleOp model, const AutoShardRequest &request, const Symbols &symbols)
     : model(model), request(request), symbols(symbols), step(PreallocatedStep::lookup(model)),
@@ -136,7 +138,7 @@ GridCost GridPlanner::evaluate(const GridChoice &choice) {
     return success();
   });
   auto estimate = [&](const Symbols &sizes) -> StepCost {
-    FailureOr<Report> report = computeReport(*structure.staged, sizes);
+    FailureOr<Report> report = computeReport(*structure.staged, sizes, /*maxRanks=*/0);
     if (failed(report))
       return {};
     if (cost.collectives.empty())
@@ -171,7 +173,7 @@ std::optional<RankedGrid> GridPlanner::measure(const GridChoice &choice, const S
   GridAttr grid = makeGrid(model.getContext(), *spec);
   (*structure.staged)->setAttr(kGridAttr, grid);
   ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
-  FailureOr<Report> report = computeReport(*structure.staged, sizes);
+  FailureOr<Report> report = computeReport(*structure.staged, sizes, /*maxRanks=*/0);
   if (failed(report))
     return std::nullopt;
   RankedGrid row;
@@ -225,7 +227,8 @@ static bool exchangesTokens(const GridChoice &grid) {
 
 const GridPlanner::Busy &GridPlanner::getBusy(const GridChoice &grid, int64_t samples) {
   int64_t threads = request.machine.getThreads(grid.getRanks() * getCopies(grid));
-  auto [it, isNew] = busy.try_emplace({getOneStage(grid).str(), samples, threads});
+  auto [it, isNew] = busy.try_emplace(
+      {grid.tp, grid.tensorX, grid.ep, int64_t(grid.etp1), int64_t(grid.sp), samples, threads});
   Busy &result = it->second;
   Structure *structure = isNew ? getBounding(grid) : nullptr;
   // Ranks of ep split no batch of a static size.
@@ -245,34 +248,21 @@ const GridPlanner::Busy &GridPlanner::getBusy(const GridChoice &grid, int64_t sa
   return result;
 }
 
-const GridPlanner::Resident &GridPlanner::getResident(const GridChoice &grid) {
-  auto [it, isNew] = resident.try_emplace(getOneStage(grid).str());
-  Resident &result = it->second;
-  Structure *structure = isNew ? getBounding(grid) : nullptr;
-  GridAttr attr = structure ? makeBoundingGrid(grid, batch) : GridAttr();
-  if (!attr)
-    return result;
-  (*structure->staged)->setAttr(kGridAttr, attr);
-  ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
-  FailureOr<Report> report = computeReport(*structure->staged, stepSymbols);
-  if (succeeded(report))
-    result = {report->stages[0].weightBytes, report->stages[0].cacheBytes};
-  return result;
+/// Each micro-batch has at least one sample.
+GridPlanner::GridBound GridPlanner::boundSample(const GridChoice &grid) {
+  if (exchangesTokens(grid))
+    return {};
+  const Busy &one = getBusy(grid, 1);
+  return {familySlack * one.seconds.microBatch.total(), 0, one.refused};
 }
 
-/// Some stage has at least its share of the weights and caches.
-GridPlanner::GridBound GridPlanner::boundFamily(const GridChoice &grid) {
-  GridBound bound;
+/// Micro-batches together take at least as long as all their samples at once, and some stage has at
+/// least its share.
+GridPlanner::GridBound GridPlanner::boundSamples(const GridChoice &grid) {
   if (exchangesTokens(grid))
-    return bound;
-  const Busy &one = getBusy(grid, 1);
-  bound.refused = one.refused;
-  bound.seconds = one.seconds.microBatch.total() * familySlack;
-  const Resident &bytes = getResident(grid);
-  double samples = double((batch + grid.dp - 1) / grid.dp);
-  bound.memory = int64_t((double(bytes.weights) + double(bytes.caches) * samples / double(batch)) /
-                         double(grid.pp));
-  return bound;
+    return {};
+  const Busy &all = getBusy(grid, (batch + grid.dp - 1) / grid.dp);
+  return {familySlack * all.seconds.microBatch.total() / double(grid.pp), 0, all.refused};
 }
 
 /// Let T(i) be the time of micro-batch i in all stages together. Without chunks, some stage has at
@@ -296,7 +286,8 @@ GridPlanner::GridBound GridPlanner::boundGrid(const GridChoice &grid) {
   auto getOwn = [&](const Seconds &s) { return s.total() - s.tensor; };
   auto getTime = [&](const Seconds &s) { return s.tensor + getOwn(s) * std::max(1.0, shared); };
   if (grid.pp == 1) {
-    bound.seconds = getTime(large.seconds.prologue) + getTime(large.seconds.microBatch);
+    bound.seconds =
+        stageSlack * (getTime(large.seconds.prologue) + getTime(large.seconds.microBatch));
     return bound;
   }
   double first = getTime(large.seconds.microBatch), last = getTime(small.seconds.microBatch);
@@ -305,7 +296,7 @@ GridPlanner::GridBound GridPlanner::boundGrid(const GridChoice &grid) {
                numSmall * getOwn(small.seconds.microBatch);
   bound.seconds = grid.vpp == 1 ? last + (all - last) / double(grid.pp)
                                 : std::max(first, all / double(grid.pp));
-  bound.seconds = std::max(bound.seconds, own * shared);
+  bound.seconds = stageSlack * std::max(bound.seconds, own * shared);
   return bound;
 }
 
@@ -363,12 +354,13 @@ FailureOr<SearchResult> GridPlanner::run() {
   if (!whole.refused.empty())
     return emitError(model.getLoc()) << whole.refused;
   Structure &structure = compile(unsplit);
-  FailureOr<Report> report = computeReport(*structure.staged, symbols);
+  FailureOr<Report> report = computeReport(*structure.staged, symbols, /*maxRanks=*/0);
   if (failed(report))
     return failure();
   double weightBytes = 0;
   for (const ParameterRow &parameter : report->stages[0].parameters)
     weightBytes += double(parameter.bytes);
+  double cacheBytesOfSample = double(report->stages[0].cacheBytes) / double(batch);
 
   SearchProblem problem;
   problem.devices = request.devices;
@@ -380,21 +372,24 @@ FailureOr<SearchResult> GridPlanner::run() {
   if (request.maxEvaluations > 0)
     problem.maxEvaluations = size_t(request.maxEvaluations);
   problem.getMemory = [&](const GridChoice &grid) { return getMemory(grid); };
-  // Some rank of a replica has at least its share of the weights. Each stage reads its weights for
-  // the first micro-batch, one stage after another; all ranks together compute all matmuls. Experts
-  // that no token selects are not read.
+  // Some rank of a replica has at least its share of the weights and caches. Each stage reads its
+  // weights for the first micro-batch, one stage after another; all ranks together compute all
+  // matmuls. Experts that no token selects are not read.
   MatmulWork work = whole.step.work;
   if (problem.experts > 1)
     work.weightBytes = 0;
-  problem.getBound = [&, work](const GridChoice &grid) {
+  auto boundWork = [&, work](const GridChoice &grid) {
     int64_t threads = request.machine.getThreads(grid.getRanks() * getCopies(grid));
-    return GridBound{request.machine.getLeastMatmulSeconds(threads,
-                                                           work.flops / double(grid.getRanks()),
-                                                           work.weightBytes / double(grid.tp)),
-                     int64_t(weightBytes / double(grid.tp * grid.pp * grid.getExpertRanks())), ""};
+    return GridBound{
+        request.machine.getLeastMatmulSeconds(threads, work.flops / double(grid.getRanks()),
+                                              work.weightBytes / double(grid.tp)),
+        int64_t((weightBytes + cacheBytesOfSample * double((batch + grid.dp - 1) / grid.dp)) /
+                double(grid.tp * grid.pp * grid.getExpertRanks())),
+        ""};
   };
-  problem.tightenFamily = [&](const GridChoice &grid) { return boundFamily(grid); };
-  problem.tighten = [&](const GridChoice &grid) { return boundGrid(grid); };
+  problem.familyBounds = {boundWork, [&](const GridChoice &grid) { return boundSample(grid); },
+                          [&](const GridChoice &grid) { return boundSamples(grid); }};
+  problem.getBound = [&](const GridChoice &grid) { return boundGrid(grid); };
   problem.evaluate = [&](const GridChoice &grid) { return evaluate(grid); };
   return searchGrids(problem);
 }

@@ -44,10 +44,6 @@ private:
     mlir::tpc::BusySeconds seconds;
     std::string refused;
   };
-  /// Bytes of a rank in a program with one stage.
-  struct Resident {
-    int64_t weights = 0, caches = 0;
-  };
 
   std::optional<ShardSpec> parse(const GridChoice &grid, std::string &error) const;
   int64_t getCopies(const GridChoice &grid) const;
@@ -67,8 +63,8 @@ private:
   /// Returns the grid of a bounding program with `samples` samples on each rank.
   mlir::tpc::GridAttr makeBoundingGrid(const GridChoice &grid, int64_t samples);
   const Busy &getBusy(const GridChoice &grid, int64_t samples);
-  const Resident &getResident(const GridChoice &grid);
-  GridBound boundFamily(const GridChoice &grid);
+  GridBound boundSample(const GridChoice &grid);
+  GridBound boundSamples(const GridChoice &grid);
   GridBound boundGrid(const GridChoice &grid);
 
   mlir::ModuleOp model;
@@ -80,8 +76,8 @@ private:
   int64_t batch = 1; // maximum first dimension of the inputs, which dp and mb split
   std::optional<std::string> batchSymbol;
   std::map<std::string, Structure> structures;
-  std::map<std::tuple<std::string, int64_t, int64_t>, Busy> busy; // by grid, samples, threads
-  std::map<std::string, Resident> resident;                       // by grid
+  /// By tp, tensorX, ep, etp1, sp, samples, threads.
+  std::map<std::array<int64_t, 7>, Busy> busy;
 };
 
 } // namespace tpc

@@ -181,6 +181,21 @@ StackCounter::Peak StackCounter::getPeak(Block &block) {
   return peak;
 }
 
+/// Returns the first ONNX node from an op on, in program order. Calls and messages have none.
+static std::string getNodeName(Operation *op) {
+  for (; op; op = op->getNextNode()) {
+    std::string name = isa<FileLineColLoc>(op->getLoc()) ? "" : getSourceName(op->getLoc());
+    if (auto call = dyn_cast<buffer::CallOp>(op); call && name.empty()) {
+      auto module = call->getParentOfType<ModuleOp>();
+      auto callee = module.lookupSymbol<buffer::FuncOp>(call.getCallee());
+      name = getNodeName(&callee.getBody().front().front());
+    }
+    if (!name.empty())
+      return name;
+  }
+  return "";
+}
+
 std::vector<RankMemory> mlir::tpc::getStageMemories(ModuleOp lowered, GridAttr grid,
                                                     const Report &report, const Symbols &symbols) {
   bool isDevice = bool(TargetTraits::get(lowered).emitKernels);
@@ -217,7 +232,7 @@ std::vector<RankMemory> mlir::tpc::getStageMemories(ModuleOp lowered, GridAttr g
     memory.inputs = inputs.get();
     StackCounter counter(lowered, grid, symbols);
     StackCounter::Peak peak = counter.getPeak(function.getBody().front());
-    memory.peakNode = peak.op ? getSourceName(peak.op->getLoc()) : "";
+    memory.peakNode = getNodeName(peak.op);
     AllocationSum step(isDevice);
     step.add(std::max<int64_t>(peak.bytes + counter.staging, isDevice ? minStack : 0));
     step.add(counter.workspace);

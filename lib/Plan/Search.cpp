@@ -146,16 +146,16 @@ public:
   SearchResult run();
 
 private:
-  /// A family with its first bound, a family with its tighter bound, or a grid.
-  enum class Kind : uint8_t { Family, TightFamily, Grid };
+  /// A family, or a grid.
   struct Candidate {
     double objective; // lower bound
     int64_t memory;   // lower bound
     GridChoice grid;
-    Kind kind;
+    size_t numBounds; // bounds of the family that are computed
+    bool isGrid;
     /// Reversed, for a heap with the least objective first.
     bool operator<(const Candidate &o) const {
-      return std::tie(o.objective, o.grid, o.kind) < std::tie(objective, grid, kind);
+      return std::tie(o.objective, o.grid, o.isGrid) < std::tie(objective, grid, isGrid);
     }
   };
 
@@ -170,7 +170,7 @@ private:
     enumerateGrids(problem, family, [&](const GridChoice &) { ++number; });
     return number;
   }
-  void push(Kind kind, const GridChoice &grid, const GridBound &bound, const Candidate *previous);
+  void push(Candidate next, const GridBound &bound);
   void expand(const Candidate &family);
   void evaluate(const Candidate &candidate);
 
@@ -181,20 +181,16 @@ private:
 
 } // namespace
 
-/// Adds a candidate with the maximum of its bound and the previous one.
-void Searcher::push(Kind kind, const GridChoice &grid, const GridBound &bound,
-                    const Candidate *previous) {
-  Candidate next{bound.seconds * getWeight(grid), bound.memory, grid, kind};
-  if (previous) {
-    next.objective = std::max(next.objective, previous->objective);
-    next.memory = std::max(next.memory, previous->memory);
-  }
+/// Adds a candidate with the maximum of its previous bound and `bound`.
+void Searcher::push(Candidate next, const GridBound &bound) {
+  next.objective = std::max(next.objective, bound.seconds * getWeight(next.grid));
+  next.memory = std::max(next.memory, bound.memory);
   auto forEach = [&](llvm::function_ref<void(const GridChoice &)> visit) {
-    kind == Kind::Grid ? visit(grid) : enumerateGrids(problem, grid, visit);
+    next.isGrid ? visit(next.grid) : enumerateGrids(problem, next.grid, visit);
   };
   if (!bound.refused.empty() && !problem.isExhaustive) {
     forEach([&](const GridChoice &one) { result.refused.push_back({one, bound.refused}); });
-  } else if (next.memory > problem.getMemory(grid) && !problem.isExhaustive) {
+  } else if (next.memory > problem.getMemory(next.grid) && !problem.isExhaustive) {
     forEach([&](const GridChoice &) { ++result.prunedByMemory; });
   } else {
     heap.push_back(next);
@@ -203,10 +199,16 @@ void Searcher::push(Kind kind, const GridChoice &grid, const GridBound &bound,
 }
 
 void Searcher::expand(const Candidate &family) {
-  if (family.kind == Kind::Family && problem.tightenFamily)
-    return push(Kind::TightFamily, family.grid, problem.tightenFamily(family.grid), &family);
+  Candidate next = family;
+  if (next.numBounds < problem.familyBounds.size()) {
+    GridBound bound = problem.familyBounds[next.numBounds](next.grid);
+    ++next.numBounds;
+    return push(next, bound);
+  }
+  next.isGrid = true;
   enumerateGrids(problem, family.grid, [&](const GridChoice &grid) {
-    push(Kind::Grid, grid, problem.tighten ? problem.tighten(grid) : GridBound(), &family);
+    next.grid = grid;
+    push(next, problem.getBound ? problem.getBound(grid) : GridBound());
   });
 }
 
@@ -243,7 +245,7 @@ void Searcher::evaluate(const Candidate &candidate) {
 SearchResult Searcher::run() {
   enumerateFamilies(problem, [&](const GridChoice &family) {
     result.enumerated += count(family);
-    push(Kind::Family, family, problem.getBound(family), nullptr);
+    push({0, 0, family, 1, false}, problem.familyBounds[0](family));
   });
   while (!heap.empty()) {
     bool isPruned = !problem.isExhaustive && result.best.size() == SearchResult::numBest &&
@@ -253,13 +255,13 @@ SearchResult Searcher::run() {
       size_t &number = isPruned ? result.prunedByTime : result.unexplored;
       result.unexploredObjective = isPruned ? 0 : heap.front().objective;
       for (const Candidate &rest : heap)
-        number += rest.kind == Kind::Grid ? 1 : count(rest.grid);
+        number += rest.isGrid ? 1 : count(rest.grid);
       break;
     }
     std::pop_heap(heap.begin(), heap.end());
     Candidate next = heap.back();
     heap.pop_back();
-    next.kind == Kind::Grid ? evaluate(next) : expand(next);
+    next.isGrid ? evaluate(next) : expand(next);
   }
   auto excess = [](const RankedGrid &row) { return row.cost.memory.getNeed() - row.memory; };
   llvm::sort(result.tooLarge, [&](const RankedGrid &a, const RankedGrid &b) {

@@ -108,8 +108,10 @@ struct Report {
 std::set<std::string> getInputSymbols(ModuleOp module);
 
 /// Computes the report of a staged module (with a tpc.pipeline). Emits an error if the module is
-/// not staged, or if a symbol has no value in `symbols`.
-FailureOr<Report> computeReport(ModuleOp module, const Symbols &symbols);
+/// not staged, or if a symbol has no value in `symbols`. Programs of more than `maxRanks` ranks
+/// have no rows of ranks.
+FailureOr<Report> computeReport(ModuleOp module, const Symbols &symbols,
+                                int64_t maxRanks = Report::maxRanks);
 
 } // namespace mlir::tpc
 

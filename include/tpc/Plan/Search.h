@@ -70,10 +70,9 @@ struct SearchProblem {
   /// Maximum number of evaluated grids.
   size_t maxEvaluations = std::numeric_limits<size_t>::max();
   std::function<int64_t(const GridChoice &)> getMemory; // bytes that a rank may use
-  /// Bound of a family, without any estimate.
-  std::function<GridBound(const GridChoice &)> getBound;
-  /// Tighter bounds of a family, and of a grid; optional.
-  std::function<GridBound(const GridChoice &)> tightenFamily, tighten;
+  /// Bounds of a family, the cheapest first. The first is computed for all families.
+  std::vector<std::function<GridBound(const GridChoice &)>> familyBounds;
+  std::function<GridBound(const GridChoice &)> getBound; // of a grid; optional
   std::function<GridCost(const GridChoice &)> evaluate;
 };
 
@@ -93,8 +92,8 @@ struct SearchResult {
   std::vector<RankedGrid> tooLarge; // the grids that do not fit, by needed bytes
   std::vector<std::pair<GridChoice, std::string>> refused;
   size_t enumerated = 0, prunedByMemory = 0, prunedByTime = 0, simulated = 0;
-  size_t unexplored = 0;          // grids that remained after maxEvaluations
-  double unexploredObjective = 0; // lower bound of their objectives
+  size_t unexplored = 0;                                 // grids that remained after maxEvaluations
+  double unexploredObjective = 0;                        // lower bound of their objectives
   std::vector<std::pair<GridChoice, double>> objectives; // of all grids of an exhaustive search
   /// Maximum of bound divided by estimate over all evaluated grids, of seconds and of bytes.
   double secondsBoundRatio = 0, memoryBoundRatio = 0;

@@ -68,7 +68,8 @@ def draw_machine(path, rng):
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 200))]
+    "seed",
+    [pytest.param(seed, marks=() if seed in (0, 1) else pytest.mark.long) for seed in range(200)],
 )
 def test_search_equals_exhaustive_search(tpcc, plan_models, tmp_path, seed):
     """For random models, machines, sizes and goals, and no bound exceeds an estimate."""
@@ -105,19 +106,21 @@ def test_search_equals_exhaustive_search(tpcc, plan_models, tmp_path, seed):
 
 
 SPACE = [
-    ("deep", ["--devices=4", "--machine=epyc-2core"], ("vpp", "x", "pp3", "sp", "mb")),
-    ("experts", ["--devices=6", "--machine=epyc-2core"], ("ep2", "ep3", "etp1", "tp3", "dp2,ep2")),
-    ("quantized", ["--devices=3", "--machine=epyc-2core"], ("tp3", "pp3", "dp2")),
+    pytest.param("deep", 4, ("vpp", "x", "pp3", "sp", "mb"), marks=pytest.mark.long),
+    pytest.param("experts", 6, ("ep3", "etp1", "tp3", "dp2,ep2"), marks=pytest.mark.long),
+    ("experts", 2, ("ep2", "etp1", "pp2", "tp2")),
+    ("quantized", 2, ("tp2", "pp2", "dp2")),
 ]
 
 
-@pytest.mark.parametrize("name,flags,items", SPACE)
-def test_space(tpcc, plan_models, name, flags, items):
-    """The search has all axes, and counts extrapolated times."""
+@pytest.mark.parametrize("name,devices,items", SPACE)
+def test_space(tpcc, plan_models, name, devices, items):
+    """The search has all axes that the model supports."""
     path, shape = plan_models[name]
-    shape = shape.format(batch=6, sequence=8)
-    found = plan(tpcc, (path, shape), *flags, "--search=exhaustive")
-    assert found["estimated"] > 10 and found["bound_ratio"] <= 1 + 1e-9
+    shape = shape.format(batch=4, sequence=8)
+    flags = [f"--devices={devices}", "--machine=epyc-2core", "--search=exhaustive"]
+    found = plan(tpcc, (path, shape), *flags)
+    assert found["estimated"] >= 6 and found["bound_ratio"] <= 1 + 1e-9
     rows = [row["grid"] for row in found["estimates"]]
     for item in items:
         assert any(item in grid for grid in rows), (item, rows)
@@ -171,16 +174,23 @@ def get_rule(devices, per_node, layers, batch):
                 yield f"tp{tp},pp{pp},dp{dp},mb{max(1, min(4 * pp, batch // dp)) if pp > 1 else 1}"
 
 
-@pytest.mark.parametrize("devices", [8, pytest.param(64, marks=pytest.mark.long)])
-def test_no_rule_is_faster(tpcc, devices):
+@pytest.mark.parametrize(
+    "name,devices", [("gpt2", 4), pytest.param("gpt2-124m", 64, marks=pytest.mark.long)]
+)
+def test_no_rule_is_faster(tpcc, plan_models, name, devices):
     """No grid of Megatron's rules is faster in the simulator. 64 devices take seconds."""
-    path, shape = TOP / "test" / "Models" / "gpt2-124m.onnx", "batch=16,sequence=512"
+    path, shape = plan_models["gpt2"][0], "batch=16,sequence=512"
+    layers = COMMITTED["gpt2-odd-opset20"].layers
+    if name != "gpt2":
+        path, layers = TOP / "test" / "Models" / f"{name}.onnx", 12
+    else:
+        shape = "batch=16,sequence=8"
     flags = ["--machine=h100-sxm", "--shape", shape]
     arguments = [path, "--megatron-shard=auto", f"--devices={devices}", "--gpus-per-node=8"]
     result = tpcc.call([*arguments, "--json", *flags]).check()
     best = json.loads(result.stdout)["best"][0]["step"]["seconds"]
     assert result.cpu_seconds < 10 or harness.sanitized()
-    for grid in list(get_rule(devices, 8, 12, 16))[:: 1 if devices > 8 else 4]:
+    for grid in get_rule(devices, 8, layers, 16):
         spec = f"--megatron-shard={grid},gpus-per-node=8"
         found = json.loads(tpcc.call([path, spec, "--simulate", "--json", *flags]).check().stdout)
         assert best <= found["steps"][0]["seconds"] * (1 + 1e-9), grid

@@ -13,7 +13,7 @@ namespace {
 SearchProblem makeProblem(unsigned seed) {
   std::mt19937 random(seed);
   SearchProblem problem;
-  problem.devices = 1 + random() % 16;
+  problem.devices = 1 + random() % 12;
   problem.batch = 1 + random() % 9;
   problem.layers = 1 + random() % 5;
   problem.experts = random() % 3 == 0 ? 4 : 1;
@@ -45,11 +45,12 @@ SearchProblem makeProblem(unsigned seed) {
     });
     return least;
   };
-  problem.getBound = [=](const GridChoice &family) { return boundFamily(family, "share"); };
+  problem.familyBounds = {[=](const GridChoice &grid) { return boundFamily(grid, "share"); }};
   if (random() % 2)
-    problem.tightenFamily = [=](const GridChoice &family) { return boundFamily(family, "tight"); };
+    problem.familyBounds.push_back(
+        [=](const GridChoice &grid) { return boundFamily(grid, "tight"); });
   if (random() % 2)
-    problem.tighten = [=](const GridChoice &grid) {
+    problem.getBound = [=](const GridChoice &grid) {
       return bound(grid, draw(grid, "share") / 1000);
     };
   problem.evaluate = [=](const GridChoice &grid) {
@@ -73,7 +74,7 @@ std::vector<GridChoice> listGrids(const SearchProblem &problem) {
 
 TEST(Search, EqualsExhaustiveSearch) {
   unsigned pruned = 0;
-  for (unsigned seed = 0; seed < 300; ++seed) {
+  for (unsigned seed = 0; seed < 40; ++seed) {
     SearchProblem problem = makeProblem(seed);
     std::vector<std::pair<double, GridChoice>> all;
     for (const GridChoice &grid : listGrids(problem)) {
@@ -103,7 +104,7 @@ TEST(Search, EqualsExhaustiveSearch) {
     for (auto [a, b] : llvm::zip_equal(exhaustive.best, result.best))
       EXPECT_EQ(a.grid.str(), b.grid.str());
   }
-  EXPECT_GT(pruned, 100u);
+  EXPECT_GT(pruned, 30u);
 }
 
 TEST(Search, EnumeratesGridsThatAreNoPowersOfTwo) {
