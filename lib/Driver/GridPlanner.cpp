@@ -20,6 +20,10 @@ using ::tpc::AutoShardRequest;
 using ::tpc::GridPlanner;
 using ::tpc::ShardSpec;
 
+/// Limit on evaluated grids without --search, for more than `numManyDevices` devices.
+static constexpr size_t maxEvaluations = 32;
+static constexpr int64_t numManyDevices = 64;
+
 /// Factor of the bounds of a family, which assume that more work takes longer, and that the same
 /// work in parts does. Tables may contradict both.
 static constexpr double familySlack = 0.9;
@@ -371,6 +375,8 @@ FailureOr<SearchResult> GridPlanner::run() {
   problem.isExhaustive = request.isExhaustive;
   if (request.maxEvaluations > 0)
     problem.maxEvaluations = size_t(request.maxEvaluations);
+  else if (request.devices > numManyDevices && !request.isExhaustive)
+    problem.maxEvaluations = maxEvaluations;
   problem.getMemory = [&](const GridChoice &grid) { return getMemory(grid); };
   // Some rank of a replica has at least its share of the weights and caches. Each stage reads its
   // weights for the first micro-batch, one stage after another; all ranks together compute all

@@ -71,7 +71,7 @@ void AutoShardPlan::print(llvm::raw_ostream &os) const {
      << " refused, " << search.simulated << " estimated, " << search.tooLarge.size()
      << " of them too large\n";
   if (search.unexplored > 0)
-    os << "Stopped by --search: " << search.unexplored
+    os << "Limit of --search: " << search.unexplored
        << " grids remain, none of which is faster than "
        << formatSeconds(search.unexploredObjective) << "\n";
   for (const auto &[why, count] : countReasons(search))

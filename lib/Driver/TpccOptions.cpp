@@ -308,8 +308,10 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::value_desc("number"), cl::location(price), cl::init(0), cl::cat(partitioning));
   cl::opt<std::string, true> searchOption(
       "search",
-      cl::desc("With auto: maximum number of grids to estimate, the most promising first, or "
-               "exhaustive to estimate all (default: until no other grid can be faster)"),
+      cl::desc(
+          "With auto: maximum number of grids to estimate, the most promising first, or "
+          "exhaustive to estimate all (default: until no other grid can be faster; 32 grids for "
+          "more than 64 devices)"),
       cl::value_desc("number|exhaustive"), cl::location(search), cl::cat(partitioning));
   cl::opt<std::string, true> linksOption(
       "links",
