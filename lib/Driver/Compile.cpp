@@ -195,16 +195,19 @@ mlir::LogicalResult Compilation::annotate() {
   return options.onAnnotated ? options.onAnnotated(*module) : mlir::success();
 }
 
-mlir::LogicalResult Compilation::quantize(OnStep onStep) {
+mlir::LogicalResult Compilation::quantize(mlir::ModuleOp model, OnStep onStep) {
+  if (options.quantize.empty())
+    return mlir::success();
   onStep("quantizing weights");
-  quantization = std::make_shared<mlir::tpc::QuantizationReport>();
+  bool isReference = !module || model != *module;
+  auto report = std::make_shared<mlir::tpc::QuantizationReport>();
   mlir::PassManager pm(&context);
-  mlir::tpc::QuantizeWeightsOptions pass;
-  pass.type = options.quantize;
-  pass.file = options.packedWeights;
-  pass.writes = options.writesWeights;
-  pm.addPass(mlir::tpc::createQuantizeWeights(pass, quantization));
-  return pm.run(*module);
+  mlir::tpc::QuantizeWeightsOptions pass{options.quantize, options.packedWeights,
+                                         options.writesWeights && !isReference};
+  pm.addPass(mlir::tpc::createQuantizeWeights(pass, report));
+  if (!isReference)
+    quantization = report;
+  return pm.run(model);
 }
 
 /// Sets the grid from a program that is already sharded. --megatron-shard may repeat the grid and
@@ -248,6 +251,8 @@ mlir::LogicalResult Compilation::readReference(OnStep onStep) {
     return mlir::emitError(model->getLoc())
            << "--reference: the file is at level " << emitName(level)
            << ", but must be a model: an ONNX file, or the output of --emit=model";
+  if (mlir::failed(quantize(*model, onStep)))
+    return mlir::failure();
   std::optional<mlir::tpc::PreallocatedStep> step = mlir::tpc::PreallocatedStep::lookup(*module);
   bool isStep = mlir::tpc::PreallocatedStep::lookup(*model).has_value();
   if (!step && isStep)
@@ -365,7 +370,7 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
     mlir::PassManager pm(&context);
     if (target == Emit::Model && mlir::failed(annotate()))
       return mlir::failure();
-    if (target == Emit::Model && !options.quantize.empty() && mlir::failed(quantize(onStep)))
+    if (target == Emit::Model && mlir::failed(quantize(*module, onStep)))
       return mlir::failure();
     if (target == Emit::Llvm && mlir::failed(embedKernels(onStep)))
       return mlir::failure();

@@ -110,7 +110,8 @@ private:
   OnnxImportOptions makeImportOptions() const;
   mlir::LogicalResult readReference(OnStep onStep);
   mlir::LogicalResult annotate();
-  mlir::LogicalResult quantize(OnStep onStep);
+  /// Quantizes the weights of the input, or of the reference in the same way, if required.
+  mlir::LogicalResult quantize(mlir::ModuleOp model, OnStep onStep);
   /// Converts an imported program to a generation step of the model level, and verifies it. `last`:
   /// outputs contain only each sequence's last token.
   mlir::LogicalResult makeStep(mlir::ModuleOp module, bool last, OnStep onStep);

@@ -81,9 +81,6 @@ Error TpccSession::checkQuantization() {
     return makeError("--quantize: --emit=onnx-sharded writes the input's weights; leave it out");
   if (options.emitGiven && options.emit == Emit::Import)
     return makeError("--quantize: --emit=import is the program before quantization; leave it out");
-  if (!options.reference.empty())
-    return makeError("--reference: with --quantize the program is proved against the quantized "
-                     "model; leave it out");
   return Error::success();
 }
 

@@ -194,10 +194,10 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::value_desc("type"), cl::location(residual), cl::init("f32"), cl::cat(files));
   cl::opt<std::string, true> quantizeOption(
       "quantize",
-      cl::desc("Quantize the weights of matmuls, with a scale for each column (int8), or for each "
-               "block of a column (int4:32, the default of int4). They are written to "
-               "<output>.weights"),
-      cl::value_desc("int8|int4[:block]"), cl::location(quantize), cl::cat(files));
+      cl::desc("Quantize the weights of matmuls, with a scale for each column (int8, fp8), or for "
+               "each block of a column (int4:32, the default of int4). They are written to "
+               "<output>.weights. With fp8 (E4M3), rows of activations are rounded as well"),
+      cl::value_desc("int8|int4[:block]|fp8"), cl::location(quantize), cl::cat(files));
   cl::opt<std::string, true> expertCapacityOption(
       "expert-capacity",
       cl::desc("Maximum number of tokens of a sample that an expert computes, as a factor of the "

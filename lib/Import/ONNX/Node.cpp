@@ -77,7 +77,9 @@ LogicalResult Node::expectWholeBytes() {
   for (auto [i, input] : llvm::enumerate(inputs))
     if (input && input->packedBits)
       return error() << "has the input '" << proto.input(i) << "' of " << input->packedBits
-                     << "-bit integers, which only DequantizeLinear and GatherBlockQuantized take";
+                     << (input->packedBits == 8 ? "-bit floats, which only DequantizeLinear takes"
+                                                : "-bit integers, which only DequantizeLinear and "
+                                                  "GatherBlockQuantized take");
   return success();
 }
 

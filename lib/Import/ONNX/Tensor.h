@@ -43,7 +43,7 @@ struct Tensor {
   std::shared_ptr<const Contents> contents;
   std::optional<Interval> interval;
   /// Bits of an element if several elements share a byte; `element` and `shape` are then those of
-  /// the bytes. Otherwise 0.
+  /// the bytes. 8 for 8-bit floats: bytes of the file, or computed f32. Otherwise 0.
   int64_t packedBits = 0;
   /// Shape of packed elements whose rows do not end at a byte; `shape` is then one row of bytes.
   std::optional<Sizes> unalignedShape;

@@ -51,7 +51,7 @@ Type mlir::tpc::frontend::getElementType(MLIRContext *context, int32_t dataType)
   return {};
 }
 
-/// Returns the bits of an element if several elements share a byte, else 0.
+/// Returns the bits of an element if several elements share a byte, 8 for 8-bit floats, else 0.
 static int64_t getPackedBits(int32_t dataType) {
   switch (dataType) {
   case TensorProto::INT4:
@@ -60,13 +60,16 @@ static int64_t getPackedBits(int32_t dataType) {
   case 25: // UINT2 and INT2 of opset 25
   case 26:
     return 2;
+  case TensorProto::FLOAT8E4M3FN:
+    return 8;
   }
   return 0;
 }
 
 /// Returns the type of the bytes of packed elements.
 static Type getPackedType(MLIRContext *context, int32_t dataType) {
-  bool noSign = dataType == TensorProto::UINT4 || dataType == 25;
+  bool noSign =
+      dataType == TensorProto::UINT4 || dataType == 25 || dataType == TensorProto::FLOAT8E4M3FN;
   return noSign ? IntegerType::get(context, 8, IntegerType::Unsigned)
                 : IntegerType::get(context, 8);
 }
@@ -102,7 +105,7 @@ llvm::Expected<TensorSource> TensorReader::read(const TensorProto &proto) {
   if (!element)
     return fault("has elements of type " + getDataTypeName(proto.data_type()) +
                  "; tpc has float16, bfloat16, float32, float64, bool, int8 to int64, uint8, and "
-                 "int2, int4, uint2, uint4 for quantized weights");
+                 "int2, int4, uint2, uint4, float8e4m3fn for quantized weights");
   if (proto.has_segment())
     return fault("is stored in segments, which no exporter writes");
 

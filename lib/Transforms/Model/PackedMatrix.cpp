@@ -3,6 +3,7 @@
 #include "PackedMatrix.h"
 
 #include "tpc/Dialect/Elements.h"
+#include "tpc/Dialect/Float8.h"
 
 #include "llvm/ADT/APFloat.h"
 #include "llvm/Support/FileSystem.h"
@@ -109,22 +110,54 @@ static float appendScale(std::vector<char> &scales, Type type, float scale) {
   return rounded.convertToFloat();
 }
 
+/// Returns the byte of the number of E4M3 that is nearest to `x`, ties to even. `x` is at most 448
+/// in magnitude.
+static uint8_t encodeFloat8(float x) {
+  float magnitude = std::fabs(x);
+  int exponent = magnitude >= 0x1p-6f ? std::ilogb(magnitude) : -6;
+  int steps = int(std::nearbyint(std::ldexp(magnitude, 3 - exponent)));
+  if (steps == 16) {
+    steps = 8;
+    ++exponent;
+  }
+  int bits = steps < 8 ? steps : (exponent + 7) * 8 + steps - 8;
+  return uint8_t(bits | (std::signbit(x) ? 0x80 : 0));
+}
+
+static float decodeFloat8(uint8_t byte) {
+  int exponent = byte >> 3 & 15, fraction = byte & 7;
+  float magnitude =
+      exponent ? std::ldexp(float(8 + fraction), exponent - 10) : std::ldexp(float(fraction), -9);
+  return byte & 0x80 ? -magnitude : magnitude;
+}
+
 namespace {
 /// Measures the relative error of products of random rows with a quantized matrix.
 class RandomRows {
 public:
-  explicit RandomRows(int64_t rows) : x(rows * count) {
+  /// `rounds`: the rows are rounded to E4M3, each with its own scale.
+  explicit RandomRows(int64_t rows, bool rounds = false) : x(rows * count) {
     std::mt19937_64 random(1);
     std::normal_distribution<float> normal;
     for (float &value : x)
       value = normal(random);
+    changed = x;
+    for (int i = 0; rounds && i < count; ++i) {
+      float largest = 0;
+      for (int64_t row = 0; row < rows; ++row)
+        largest = std::max(largest, std::fabs(x[row * count + i]));
+      float scale = largest > 0 ? largest / float(kLargestFloat8) : 1;
+      for (int64_t row = 0; row < rows; ++row)
+        changed[row * count + i] = decodeFloat8(encodeFloat8(x[row * count + i] / scale)) * scale;
+    }
   }
   void add(ArrayRef<float> column, ArrayRef<float> difference) {
     float result[count] = {}, change[count] = {};
     for (size_t row = 0; row < column.size(); ++row)
       for (int i = 0; i < count; ++i) {
         result[i] += x[row * count + i] * column[row];
-        change[i] += x[row * count + i] * difference[row];
+        float own = x[row * count + i], other = changed[row * count + i];
+        change[i] += other * difference[row] + (other - own) * column[row];
       }
     for (int i = 0; i < count; ++i) {
       results += double(result[i]) * result[i];
@@ -135,7 +168,7 @@ public:
 
 private:
   static constexpr int count = 4;
-  std::vector<float> x; // [rows of the matrix, count]
+  std::vector<float> x, changed; // [rows of the matrix, count]
   double results = 0, changes = 0;
 };
 } // namespace
@@ -184,6 +217,43 @@ llvm::Expected<PackedMatrix> mlir::tpc::quantize(const FileMatrix &matrix, int64
           all |= (uint32_t(int32_t(rounded[byte * each + j])) & mask) << (j * bits);
         to[byte] = char(all);
       }
+    }
+  }
+  packed.error = randomRows.getError();
+  return packed;
+}
+
+llvm::Expected<PackedMatrix> mlir::tpc::quantizeToFloat8(const FileMatrix &matrix) {
+  int64_t rows = matrix.getRows(), columns = matrix.getColumns();
+  PackedMatrix packed;
+  packed.numbers.reserve(columns * rows);
+  RandomRows randomRows(rows, /*rounds=*/true);
+  constexpr int64_t step = 16; // columns of a cache line
+  std::vector<float> values(step * rows), differences(rows);
+  for (int64_t column0 = 0; column0 < columns; column0 += step) {
+    int64_t count = std::min(step, columns - column0);
+    matrix.read(column0, count, values.data());
+    for (int64_t i = 0; i < count; ++i) {
+      ArrayRef<float> column(values.data() + i * rows, rows);
+      float largest = 0;
+      for (float value : column) {
+        if (!std::isfinite(value))
+          return makeError("a number of column " + llvm::Twine(column0 + i) + " is not finite");
+        largest = std::max(largest, std::fabs(value));
+      }
+      float scale = largest / float(kLargestFloat8);
+      if (scale == 0)
+        scale = 1;
+      const char *bytes = reinterpret_cast<const char *>(&scale);
+      packed.scales.insert(packed.scales.end(), bytes, bytes + sizeof(scale));
+      for (int64_t row = 0; row < rows; ++row) {
+        float quotient =
+            std::clamp(column[row] / scale, -float(kLargestFloat8), float(kLargestFloat8));
+        uint8_t byte = encodeFloat8(quotient);
+        packed.numbers.push_back(char(byte));
+        differences[row] = decodeFloat8(byte) * scale - column[row];
+      }
+      randomRows.add(column, differences);
     }
   }
   packed.error = randomRows.getError();

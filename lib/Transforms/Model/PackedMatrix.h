@@ -44,6 +44,10 @@ struct PackedMatrix {
 llvm::Expected<PackedMatrix> quantize(const FileMatrix &matrix, int64_t bits, int64_t block,
                                       Type scale);
 
+/// Rounds columns to E4M3, each with a scale of f32: the number with the largest magnitude becomes
+/// 448 or -448. Returns an error if a number is not finite.
+llvm::Expected<PackedMatrix> quantizeToFloat8(const FileMatrix &matrix);
+
 } // namespace mlir::tpc
 
 #endif // TPC_LIB_TRANSFORMS_MODEL_PACKEDMATRIX_H

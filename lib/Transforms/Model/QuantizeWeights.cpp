@@ -1,9 +1,12 @@
 //===- QuantizeWeights.cpp - Quantization of weights of matmuls -----------===//
 
 #include "tpc/Transforms/Model/QuantizeWeights.h"
+#include "Constants.h"
+#include "Movement.h"
 #include "PackedMatrix.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Elements.h"
+#include "tpc/Dialect/Float8.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/Sharding.h"
 
@@ -30,12 +33,18 @@ std::optional<WeightFormat> WeightFormat::parse(llvm::StringRef text, std::strin
   bool hasSize = text.contains(':');
   WeightFormat format;
   if (name == "int8") {
-    format = {8, 0};
+    format = {8};
   } else if (name == "int4") {
-    format = {4, 32};
+    format = {4, /*isFloat=*/false, 32};
+  } else if (name == "fp8") {
+    format = {8, /*isFloat=*/true};
   } else {
-    error = "there is no format '" + name.str() + "'; there are int8 and int4, with a block size " +
-            "int8:64 or int4:64";
+    error = "there is no format '" + name.str() +
+            "'; there are fp8, and int8 and int4, also with " + "a block size int8:64 or int4:64";
+    return std::nullopt;
+  }
+  if (hasSize && format.isFloat) {
+    error = "fp8 has one scale for each column, and no block size";
     return std::nullopt;
   }
   if (hasSize && (size.getAsInteger(10, format.block) || format.block < kSmallestBlock ||
@@ -87,6 +96,7 @@ struct QuantizeWeights : mlir::tpc::impl::QuantizeWeightsBase<QuantizeWeights> {
   WeightOp makeWeight(WeightOp original, StringRef kind, RankedTensorType type);
   LogicalResult quantize(MatmulOp matmul, const Weight &weight, raw_ostream &os);
   Value makeMatrix(MatmulOp matmul, const Weight &weight, PackedWeight packed);
+  void multiplyFloat8(MatmulOp matmul, const Weight &weight, PackedWeight packed);
 
   std::shared_ptr<QuantizationReport> report;
   WeightFormat format;
@@ -221,7 +231,8 @@ LogicalResult QuantizeWeights::quantize(MatmulOp matmul, const Weight &weight, r
     if (!matrix)
       return failed(matrix.takeError());
     int64_t block = format.getBlock(shape[0]);
-    auto numbers = mlir::tpc::quantize(*matrix, format.bits, block, element);
+    auto numbers = format.isFloat ? quantizeToFloat8(*matrix)
+                                  : mlir::tpc::quantize(*matrix, format.bits, block, element);
     if (!numbers)
       return failed(numbers.takeError());
     auto write = [&](const std::vector<char> &bytes, WeightOp of) {
@@ -234,11 +245,19 @@ LogicalResult QuantizeWeights::quantize(MatmulOp matmul, const Weight &weight, r
     int64_t blocks = shape[0] / block;
     Builder b(&getContext());
     std::string kind = "int" + std::to_string(format.bits);
-    packed.numbers = makeWeight(
-        original, kind,
-        RankedTensorType::get({shape[1], blocks, block * format.bits / 8}, b.getI8Type()));
-    packed.scales =
-        makeWeight(original, "scale", RankedTensorType::get({shape[1], blocks, 1, 1}, element));
+    if (format.isFloat) {
+      Type bytes = b.getIntegerType(8, /*isSigned=*/false);
+      packed.numbers =
+          makeWeight(original, "fp8", RankedTensorType::get({shape[1], shape[0]}, bytes));
+      packed.scales =
+          makeWeight(original, "scale", RankedTensorType::get({shape[1]}, b.getF32Type()));
+    } else {
+      packed.numbers = makeWeight(
+          original, kind,
+          RankedTensorType::get({shape[1], blocks, block * format.bits / 8}, b.getI8Type()));
+      packed.scales =
+          makeWeight(original, "scale", RankedTensorType::get({shape[1], blocks, 1, 1}, element));
+    }
     write(numbers->numbers, packed.numbers);
     write(numbers->scales, packed.scales);
     int64_t bytes = numbers->numbers.size() + numbers->scales.size();
@@ -247,7 +266,10 @@ LogicalResult QuantizeWeights::quantize(MatmulOp matmul, const Weight &weight, r
          bytes, shape[0] * shape[1] * getElementBytes(original.getType()), numbers->error});
   }
   Value old = matmul.getRhs();
-  matmul.getRhsMutable().assign(makeMatrix(matmul, weight, packed));
+  if (format.isFloat)
+    multiplyFloat8(matmul, weight, packed);
+  else
+    matmul.getRhsMutable().assign(makeMatrix(matmul, weight, packed));
   while (Operation *op = old ? old.getDefiningOp() : nullptr) {
     if (!op->use_empty())
       break;
@@ -257,18 +279,55 @@ LogicalResult QuantizeWeights::quantize(MatmulOp matmul, const Weight &weight, r
   return success();
 }
 
+static Value read(OpBuilder &b, Location loc, WeightOp from) {
+  auto type = cast<RankedTensorType>(from.getType());
+  SmallVector<SymExpr> sizes(
+      llvm::map_range(type.getShape(), [](int64_t n) { return SymExpr(n); }));
+  return ParameterOp::create(b, loc, makeTensorType(type.getElementType(), sizes),
+                             from.getSymName(), ViewAttr());
+}
+
+/// Replaces a matmul by that of numbers of E4M3, times the scales of rows and columns.
+void QuantizeWeights::multiplyFloat8(MatmulOp matmul, const Weight &weight, PackedWeight packed) {
+  OpBuilder b(matmul);
+  Location loc = matmul.getLoc();
+  auto convert = [&](Value v, Type element) -> Value {
+    if (elementTypeOf(v) == element)
+      return v;
+    return CastOp::create(b, loc, makeTensorType(element, getSizes(v)), v);
+  };
+  Type single = b.getF32Type();
+  auto number = [&](double value) { return createScalar(b, loc, single, value); };
+  Value x = convert(matmul.getLhs(), single);
+  SmallVector<SymExpr> sizes = getSizes(x);
+  sizes.back() = SymExpr(1);
+  Value largest = ReduceOp::create(b, loc, makeTensorType(single, sizes), ReduceFunction::Max,
+                                   AbsOp::create(b, loc, x), ArrayRef<int64_t>{rankOf(x) - 1},
+                                   /*keep_dims=*/true);
+  Value scale = DivOp::create(b, loc, largest, number(kLargestFloat8));
+  scale = SelectOp::create(b, loc, CmpOp::create(b, loc, Predicate::GT, scale, number(0)), scale,
+                           number(1));
+  Value rows = createRoundToFloat8(b, loc, DivOp::create(b, loc, x, scale));
+  Value bytes = createTranspose(b, loc, read(b, loc, packed.numbers), {1, 0});
+  Value columns = createDecodeFloat8(b, loc, bytes);
+  if (weight.annotation)
+    columns.getDefiningOp()->setDiscardableAttrs(weight.annotation);
+  SmallVector<SymExpr> result = getSizes(matmul.getResult());
+  Value y = MatmulOp::create(b, loc, makeTensorType(single, result), rows, columns, Value());
+  y = MulOp::create(b, loc, y, read(b, loc, packed.scales));
+  y = MulOp::create(b, loc, y, scale);
+  if (Value bias = matmul.getBias())
+    y = AddOp::create(b, loc, y, convert(bias, single));
+  y = convert(y, elementTypeOf(matmul.getResult()));
+  matmul.getResult().replaceAllUsesWith(y);
+  matmul.erase();
+}
+
 /// Computes the matrix [rows, columns] before the matmul.
 Value QuantizeWeights::makeMatrix(MatmulOp matmul, const Weight &weight, PackedWeight packed) {
   OpBuilder b(matmul);
   Location loc = matmul.getLoc();
-  auto read = [&](WeightOp from) -> Value {
-    auto type = cast<RankedTensorType>(from.getType());
-    SmallVector<SymExpr> sizes(
-        llvm::map_range(type.getShape(), [](int64_t n) { return SymExpr(n); }));
-    return ParameterOp::create(b, loc, makeTensorType(type.getElementType(), sizes),
-                               from.getSymName(), ViewAttr());
-  };
-  Value numbers = read(packed.numbers), scales = read(packed.scales);
+  Value numbers = read(b, loc, packed.numbers), scales = read(b, loc, packed.scales);
   Type element = elementTypeOf(scales);
   SmallVector<SymExpr> sizes = getSizes(numbers);
   sizes.push_back(SymExpr(8 / format.bits));

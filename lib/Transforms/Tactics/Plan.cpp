@@ -6,6 +6,7 @@
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/Sharding.h"
 
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
@@ -157,7 +158,25 @@ SmallVector<Operation *> Plan::getParameters(Value value) const {
     }
     return result;
   }
-  if (Operation *op = value.getDefiningOp())
+  Operation *op = value.getDefiningOp();
+  if (isa_and_nonnull<ScalarOpInterface>(op)) { // numbers that are decoded
+    llvm::SetVector<Value> open(op->operand_begin(), op->operand_end());
+    for (size_t i = 0; i < open.size() && open.size() < 256; ++i) {
+      Operation *from = open[i].getDefiningOp();
+      if (isa_and_nonnull<ConstantOp>(from))
+        continue;
+      if (isa_and_nonnull<ScalarOpInterface>(from)) {
+        open.insert(from->operand_begin(), from->operand_end());
+        continue;
+      }
+      SmallVector<Operation *> own = getParameters(open[i]);
+      if (own.empty())
+        return {};
+      result.append(own);
+    }
+    return result;
+  }
+  if (op)
     return isa<ParameterOp>(op) ? SmallVector<Operation *>{op} : SmallVector<Operation *>{};
   auto argument = cast<BlockArgument>(value);
   if (auto it = calls.find(argument.getOwner()->getParentOp()); it != calls.end())

@@ -168,11 +168,22 @@ def QuantizeWeights : Pass<"tpc-quantize-weights", "ModuleOp"> {
     %m = tpc.reshape %t : tensor<64x192xf32>
     %r = tpc.matmul %x, %m
     ```
+    `type=fp8` rounds to E4M3 (Float8.h): weights with a scale for each column, and activations
+    when the program runs, with a scale for each row. The matmul itself is in f32:
+
+    ```mlir
+    %a = tpc.abs %x
+    %m = tpc.reduce max %a [1] keep : tensor<3x64xf32> -> tensor<3x1xf32>
+    %s = tpc.div %m, 448                       // 1 for a row of zeros
+    %y = tpc.matmul round(%x / %s), decode(@w.fp8)
+    %r = tpc.mul (tpc.mul %y, @w.scale), %s
+    ```
+
     Errors: no matmul has a float weight; a weight that cannot be read, or has a number that is not
     finite.
   }];
   let options = [Option<"type", "type", "std::string", "\"int8\"",
-                        "int8 or int4, and a block size: int4:64">,
+                        "int8 or int4, also with a block size, as int4:64; or fp8">,
                  Option<"file", "file", "std::string", "\"quantized.weights\"", "The new file">,
                  Option<"writes", "writes", "bool", "true",
                         "Write the file; otherwise only its layout is determined">];

@@ -12,10 +12,11 @@
 
 namespace mlir::tpc {
 
-/// Number format of quantized weights: "int8", "int4", "int4:64".
+/// Number format of quantized weights: "int8", "int4", "int4:64", "fp8".
 struct WeightFormat {
   int64_t bits = 8;
-  int64_t block = 0; ///< numbers of a column that share a scale; 0: the whole column
+  bool isFloat = false; ///< E4M3 of weights and activations; see Float8.h
+  int64_t block = 0;    ///< numbers of a column that share a scale; 0: the whole column
 
   /// Returns nothing, and an error, if the text is not a format.
   static std::optional<WeightFormat> parse(llvm::StringRef text, std::string &error);
@@ -31,7 +32,7 @@ struct QuantizationReport {
     int64_t rows, columns, block;
     int64_t bytes, originalBytes;
     /// |x W' - x W| / |x W| for rows x that are drawn from a normal distribution, where W' is the
-    /// quantized matrix.
+    /// quantized matrix. With fp8, also x is rounded.
     double error;
   };
   std::vector<Matrix> matrices;

@@ -11,6 +11,8 @@
 #include "OpTable.h"
 #include "Quantize.h"
 
+#include "tpc/Dialect/Float8.h"
+
 #include "onnx.pb.h"
 
 using namespace mlir;
@@ -143,6 +145,17 @@ static FailureOr<std::optional<size_t>> findElement(Node &n, unsigned input, Tes
   return std::optional<size_t>();
 }
 
+/// Reports an error if a zero point of 8-bit floats is not 0.
+static LogicalResult checkFloat8Zero(Node &n, unsigned input) {
+  auto found = findElement<APInt>(n, input, [](const APInt &zero) { return (zero & 0x7f) != 0; });
+  if (failed(found))
+    return failure();
+  if (*found)
+    return n.error() << "has a zero point other than 0 at element " << **found << " of '"
+                     << n.proto.input(input) << "'; zero points of 8-bit floats must be 0";
+  return success();
+}
+
 /// Reports an error if a scale that divides numbers is 0.
 static LogicalResult checkDivisors(Node &n, unsigned input) {
   if (failed(checkScales(n, input)) || !n.in(input).isFloat())
@@ -169,7 +182,9 @@ static LogicalResult importDequantizeLinear(Node &n) {
     return n.error() << "has scales of " << scale.element << " for a result of "
                      << (type ? getDataTypeName(type) : "another type")
                      << "; both must be the same type of floats";
-  if (n.has(Zero) && (n.in(Zero).element != x.element || n.in(Zero).packedBits != x.packedBits))
+  bool isFloat8 = x.packedBits == 8;
+  if (n.has(Zero) &&
+      ((n.in(Zero).element != x.element && !isFloat8) || n.in(Zero).packedBits != x.packedBits))
     return n.error() << "has zero points of " << n.in(Zero).element << " for " << x.element;
   int64_t bits = x.packedBits ? x.packedBits : 8, each = 8 / bits;
   Sizes shape = getShape(x);
@@ -189,6 +204,14 @@ static LogicalResult importDequantizeLinear(Node &n) {
     if (*found)
       return n.error() << "has a zero point other than 0 at element " << **found << " of '"
                        << n.proto.input(Zero) << "'; zero points of int32 must be 0";
+  }
+  if (isFloat8) {
+    if (n.has(Zero) && failed(checkFloat8Zero(n, Zero)))
+      return failure();
+    Value numbers = x.isFloat() ? n.operand(X) : createDecodeFloat8(n.b, n.loc, n.weight(X));
+    numbers = n.cast(n.reshape(numbers, layout->blocks), scale.element);
+    numbers = n.binary<MulOp>(numbers, fit(n, *layout, n.operand(Scale)));
+    return n.result(n.reshape(numbers, shape));
   }
   if (!x.element.isInteger(8) && !x.element.isInteger(32))
     return n.error() << "has quantized numbers of " << x.element
@@ -233,7 +256,7 @@ static LogicalResult importQuantizeLinear(Node &n) {
   if (failed(n.expectInputs(2, 3)) || failed(n.expectFloat(X)))
     return failure();
   const Tensor &x = n.in(X), &scale = n.in(Scale);
-  n.ignore("saturate"); // of 8-bit floats
+  bool saturates = n.getInt("saturate", 1); // of 8-bit floats
   int64_t type = n.version >= 21 ? n.getInt("output_dtype", 0) : 0;
   if (n.version >= 23)
     n.ignore("precision");
@@ -242,7 +265,18 @@ static LogicalResult importQuantizeLinear(Node &n) {
   Type bytes = n.has(Zero) ? n.in(Zero).element
                : type      ? getElementType(n.b.getContext(), type)
                            : Type(n.b.getIntegerType(8, /*isSigned=*/false));
-  if (!bytes || !bytes.isInteger(8) || (n.has(Zero) && n.in(Zero).packedBits) ||
+  bool isFloat8 =
+      n.has(Zero) ? n.in(Zero).packedBits == 8 : type == ::onnx::TensorProto::FLOAT8E4M3FN;
+  if (isFloat8) {
+    if (!saturates)
+      return n.error()
+             << "does not saturate, so that large numbers would become NaN; quantize with "
+                "saturate = 1";
+    if (n.has(Zero) && failed(checkFloat8Zero(n, Zero)))
+      return failure();
+    bytes = n.b.getIntegerType(8, /*isSigned=*/false);
+  }
+  if (!bytes || !bytes.isInteger(8) || (n.has(Zero) && n.in(Zero).packedBits && !isFloat8) ||
       scale.element != x.element)
     return n.error() << "quantizes " << x.element << " by scales of " << scale.element
                      << "; supported are results of int8 and uint8, and scales of the input's type";
@@ -254,6 +288,14 @@ static LogicalResult importQuantizeLinear(Node &n) {
                      << str(scale.shape);
   Value quotient =
       n.binary<DivOp>(n.reshape(n.operand(X), layout->blocks), fit(n, *layout, n.operand(Scale)));
+  if (isFloat8) {
+    if (!quotient)
+      return failure();
+    quotient = n.cast(n.reshape(quotient, x.shape), n.b.getF32Type());
+    Tensor result = n.wrap(createRoundToFloat8(n.b, n.loc, quotient));
+    result.packedBits = 8;
+    return n.set(0, result);
+  }
   Value zero;
   if (n.has(Zero) && !(zero = fit(n, *layout, n.cast(n.operand(Zero), x.element))))
     return failure();
@@ -404,10 +446,11 @@ static LogicalResult importQLinearMatMul(Node &n) {
 }
 
 void mlir::tpc::frontend::addQuantizeLinearOps(OpTable &t) {
-  t.add("DequantizeLinear", {10, 13, 19, 21, 23, 24, 25}, importDequantizeLinear,
-        "2, 4 and 8-bit integers and int32; scales of the result's type");
+  t.add(
+      "DequantizeLinear", {10, 13, 19, 21, 23, 24, 25}, importDequantizeLinear,
+      "2, 4 and 8-bit integers, int32, and float8e4m3fn without NaN; scales of the result's type");
   t.add("QuantizeLinear", {10, 13, 19, 21, 23, 24, 25}, importQuantizeLinear,
-        "to int8 and uint8; scales of the input's type");
+        "to int8, uint8 and float8e4m3fn with saturate; scales of the input's type");
   t.add("DynamicQuantizeLinear", {11}, importDynamicQuantizeLinear);
   t.add("MatMulInteger", {10}, importMatMulInteger);
   t.add("QLinearMatMul", {10, 21}, importQLinearMatMul,
@@ -416,5 +459,6 @@ void mlir::tpc::frontend::addQuantizeLinearOps(OpTable &t) {
   t.addMicrosoft("DequantizeLinear", importDequantizeLinear, "as in ai.onnx, opset 10");
   for (StringRef domain : {"", "com.microsoft"})
     t.unpacks(domain, "DequantizeLinear");
+  t.unpacks("", "QuantizeLinear"); // for the zero point of 8-bit floats
   t.addMicrosoft("QuantizeLinear", importQuantizeLinear, "as in ai.onnx, opset 10");
 }
