@@ -96,3 +96,7 @@ def test_refused(tpcc, tmp_path):
     zero.raw_data = b"\x08"
     onnx.save(model, path)
     tpcc.call([path, "-o", tmp_path / "p"]).refused("zero points of 8-bit floats must be 0")
+    zero.raw_data = b"\0"
+    next(n for n in model.graph.node if n.op_type == "DequantizeLinear").op_type = "Relu"
+    onnx.save(model, path)
+    tpcc.call([path, "-o", tmp_path / "p"]).refused("8-bit floats, which only DequantizeLinear")
