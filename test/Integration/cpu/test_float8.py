@@ -57,10 +57,10 @@ def test_files(tpcc, tmp_path, activations):
 def test_all_numbers(tpcc, tmp_path):
     """Each byte is decoded, and numbers at and between those of E4M3 are rounded."""
     bytes_ = np.array([b for b in range(256) if b & 0x7F != 0x7F], np.uint8)
-    numbers = TensorProto(
-        name="w", dims=[1, len(bytes_)], data_type=TensorProto.FLOAT8E4M3FN, raw_data=bytes_.tobytes()
-    )
-    zero = TensorProto(name="zero", data_type=TensorProto.FLOAT8E4M3FN, raw_data=b"\0")
+    float8 = TensorProto.FLOAT8E4M3FN
+    raw = bytes_.tobytes()
+    numbers = TensorProto(name="w", dims=[1, len(raw)], data_type=float8, raw_data=raw)
+    zero = TensorProto(name="zero", data_type=float8, raw_data=b"\0")
     one = numpy_helper.from_array(np.float32(1), "one")
     value = helper.make_tensor_value_info
     nodes = [
