@@ -298,7 +298,8 @@ void KernelClusters::findResults(Node &node) {
         continue;
       }
       ++users;
-      repeats |= !isCheap(user); // such ops loop over a row several times
+      // Norms loop over a row several times, and a reduction once.
+      repeats |= !isCheap(user) && !isa<ReduceOp>(user);
     }
     bool aligned =
         (size_t)rankOf(value) >= node.rows.size() &&

@@ -3,9 +3,9 @@
     /path/to/venv/bin/python test/Benchmark/bench_training.py [--json results.json]
 
 The Python needs torch, numpy and onnx. Engines run in turn, so that a slow phase of the machine
-affects all of them: tpc with one rank of 2 threads, PyTorch eager with 2 threads (scaled dot-product
-attention, AdamW with fused=True). A round is the median of its steps after a warm-up step; the
-table has the median of the rounds. Ratios are speeds: above 1, tpc is faster.
+affects all of them: tpc with one rank of 2 threads, PyTorch eager with 2 threads (with scaled
+dot-product attention, and AdamW with fused=True). A round is the median of its steps after a
+warm-up step; the table has the median of the rounds. Ratios are speeds: above 1, tpc is faster.
 """
 
 from __future__ import annotations

@@ -182,6 +182,18 @@ func.func private @fused(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>) -> tensor<8x8
   return %2 : tensor<8x8xf32>
 }
 
+// A reduction reads a value once, so that its operand is not stored; a norm reads it several times.
+// CHECK-LABEL: func.func private @reduced
+// CHECK-NEXT: %{{.*}} = call @kernel_exp_reduce{{[^(]*}}(%arg0) : (tensor<4x8xf32>) -> tensor<4xf32>
+// CHECK-NEXT: %{{.*}}:2 = call @kernel_exp_rms_norm{{.*}}(%arg0, %arg1) : (tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+func.func private @reduced(%x: tensor<4x8xf32>, %scale: tensor<8xf32>) -> (tensor<4xf32>, tensor<4x8xf32>) {
+  %0 = tpc.exp %x : tensor<4x8xf32> -> tensor<4x8xf32>
+  %1 = tpc.reduce sum %0 [1] : tensor<4x8xf32> -> tensor<4xf32>
+  %2 = tpc.exp %x : tensor<4x8xf32> -> tensor<4x8xf32>
+  %3 = tpc.rms_norm %2, %scale epsilon 1.0e-6 : tensor<4x8xf32>, tensor<8xf32> -> tensor<4x8xf32>
+  return %1, %3 : tensor<4xf32>, tensor<4x8xf32>
+}
+
 // Kernels are outlined in a stage too, before its micro-batch loop and inside it.
 // CHECK-LABEL: tpc.stage 0
 // CHECK: %[[X:.*]] = func.call @kernel_neg{{.*}}(%{{.*}})
