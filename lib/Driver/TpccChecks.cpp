@@ -57,6 +57,8 @@ Error TpccSession::checkExperts() {
   if (form != "" && form != "gather" && !options.target.empty() && options.target != "cpu")
     return makeError("--expert-dispatch=" + form + ": the target " + options.target +
                      " supports gather only");
+  if (!options.routing.empty() && options.report.empty())
+    return makeError("--routing: its bytes are part of --report; give both");
   const std::string &text = options.expertCapacity;
   if (text.empty())
     return Error::success();

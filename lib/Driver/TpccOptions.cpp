@@ -354,6 +354,13 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::desc("Write the proof that ranks cannot deadlock, for tpc-check-certificate; "
                "without -o, nothing else is written"),
       cl::value_desc("file"), cl::location(certificate), cl::cat(reporting));
+  cl::opt<std::string, true> routingOption(
+      "routing",
+      cl::desc(
+          "With --report: experts that tokens select, [tokens, experts] or [layers, tokens, "
+          "experts] in a .npy file, not 0 if selected. The report has the bytes that each rank "
+          "sends"),
+      cl::value_desc("file"), cl::location(routing), cl::cat(reporting));
   cl::opt<std::string, true> reportOption(
       "report",
       cl::desc("Write communication and memory at --shape as JSON, and the resources of "
@@ -418,13 +425,13 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << versionText() << "\n"; });
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
   for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
-           &outputOption,         &targetOption,        &architecturesOption, &precisionOption,
-           &residualOption,       &overlapOption,       &quantizeOption,      &nameOption,
-           &marchOption,          &weightsOption,       &weightsMapOption,    &shardOption,
-           &linksOption,          &annotationsOption,   &configurationOption, &referenceOption,
-           &certificateOption,    &reportOption,        &shapeOption,         &memoryPlanOption,
-           &traceOption,          &lossOption,          &optimizerOption,     &noDecayOption,
-           &expertCapacityOption, &expertDispatchOption})
+           &outputOption,         &targetOption,         &architecturesOption, &precisionOption,
+           &residualOption,       &overlapOption,        &quantizeOption,      &nameOption,
+           &marchOption,          &weightsOption,        &weightsMapOption,    &shardOption,
+           &linksOption,          &annotationsOption,    &configurationOption, &referenceOption,
+           &certificateOption,    &reportOption,         &shapeOption,         &memoryPlanOption,
+           &traceOption,          &lossOption,           &optimizerOption,     &noDecayOption,
+           &expertCapacityOption, &expertDispatchOption, &routingOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
   for (auto *option : {&machineOption, &goalOption, &memoryOption, &searchOption})

@@ -25,6 +25,7 @@ struct TpccOptions {
   std::string residual = "f32";  // of 16-bit models: "f32" or "same"
   std::string overlap = "off";   // chunks of all-reduces that run under matmuls: "off", "on", "4"
   std::string quantize;          // "int8", "int4:32"; empty: weights are as in the file
+  std::string routing;           // file for --report; empty: none
   std::string expertDispatch;    // "auto", "gather" or "all-to-all"; empty: the default
   std::string expertCapacity;    // "1.25"; empty: experts compute all their tokens
   Generate generate = Generate::No;

@@ -8,6 +8,7 @@
 #include "MemoryPlan.h"
 #include "OutputFile.h"
 #include "PrintProgram.h"
+#include "RoutingFile.h"
 #include "TargetFlags.h"
 
 #include "tpc/Analysis/Report.h"
@@ -211,8 +212,21 @@ mlir::LogicalResult TpccSession::writeReport(Compilation &compilation) {
     report = mlir::tpc::computeReport(compilation.getModule(), shape);
   if (mlir::failed(report))
     return mlir::failure();
+  std::optional<mlir::tpc::Routing> routing;
+  if (!options.routing.empty()) {
+    llvm::Expected<mlir::tpc::Routing> read = readRouting(options.routing);
+    if (!read)
+      return printError(read.takeError());
+    routing = std::move(*read);
+  }
+  auto experts =
+      mlir::tpc::countExperts(compilation.getModule(), shape, routing ? &*routing : nullptr);
+  if (mlir::failed(experts))
+    return mlir::failure();
   report->functions = countCalls(compilation.getModule());
   llvm::json::Value json = report->toJSON();
+  if (!experts->empty())
+    (*json.getAsObject())["experts"] = mlir::tpc::toJSON(*experts, routing.has_value());
   if (kernelsOnly)
     json = llvm::json::Object{{"functions", *json.getAsObject()->get("functions")}};
   if (const mlir::tpc::QuantizationReport *quantization = compilation.getQuantization())

@@ -86,8 +86,10 @@ public:
       received[member].data.resize(static_cast<size_t>(countData(member, received[member].bits)));
       take(member, received[member].data);
     });
-    if (bytes)
+    if (bytes) {
+      ctx.transport->flushPosts(ctx); // all members receive now
       ctx.counters.add(kind, axes, bytes);
+    }
     return received;
   }
 

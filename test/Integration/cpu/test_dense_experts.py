@@ -17,13 +17,13 @@ CASES = [
 
 @pytest.mark.parametrize("grid, spec", CASES, ids=[spec.form for _, spec in CASES])
 def test_models(tpcc, tmp_path, grid, spec):
-    path, feed = save_dense(spec, tmp_path / "model.onnx"), inputs(spec, 5, 3, 2)
+    path, feed = save_dense(spec, tmp_path / "model.onnx"), inputs(spec, 1, 4, 3)
     program, want = tpcc.compile(path, grid), Session(path).run(feed)["logits"]
     assert "computes all experts" not in program.compiled.stderr
     assert difference(program.run(feed)["logits"], want).relative < 2e-5
 
 
-@pytest.mark.parametrize("form", ["stacked", "scaled"])
+@pytest.mark.parametrize("form", ["stacked", pytest.param("scaled", marks=pytest.mark.long)])
 def test_only_selected_are_computed(tpcc, tmp_path, form):
     """Infinities of experts that no token selects have no effect."""
     spec = Experts(form=form, selected=1, layers=1, router_bias=(0, 90, 0, 0))
@@ -46,7 +46,7 @@ LITERAL = [Experts(form="scaled", selected=2), Experts(form="scaled", selected=1
 @pytest.mark.parametrize("spec", LITERAL, ids=["two experts", "biases"])
 def test_others_are_computed_as_they_are(tpcc, tmp_path, spec):
     """Rows that are scaled for several experts, or with biases, are not the same as results."""
-    path, feed = save_dense(spec, tmp_path / "model.onnx"), inputs(spec, 3, 2, 2)
+    path, feed = save_dense(spec, tmp_path / "model.onnx"), inputs(spec, 3, 2, 1)
     program = tpcc.compile(path, "tp1")
     assert "computes all experts" in program.compiled.stderr
     want = Session(path).run(feed)["logits"]

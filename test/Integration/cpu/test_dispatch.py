@@ -1,5 +1,7 @@
 """--expert-dispatch=all-to-all: the same bits as with gathers, and the exact number of bytes."""
 
+import dataclasses
+import itertools
 import json
 
 import numpy as np
@@ -7,20 +9,26 @@ import onnx
 import pytest
 
 from expert_files import Experts, inputs, save_with_router
+from harness import Grid
 from tpc.reference import Session, difference
 
 FORMS = ("gather", "all-to-all")
-SHAPE = dict(batch_size=3, sequence_length=2, past_sequence_length=0)
 SMALL = dict(layers=1, form="mixtral")
 CASES = [
-    ("ep4,dp4", Experts(experts=5, bias=True, **SMALL)),
-    ("tp2,dp2,ep4,etp1", Experts(**SMALL)),
-    ("tp2,ep2,dp4", Experts(layers=1, form="gpt_oss", bias=True)),
+    ("tp2,dp2,ep4,etp1", Experts(experts=5, bias=True, **SMALL)),
     ("pp2,ep2,dp2", Experts(form="mixtral", router_bias=(90, 80, 0, 0))),  # a rank without tokens
 ]
+MORE = [
+    ("ep4,dp4", Experts(experts=5, bias=True, **SMALL)),
+    ("tp2,ep2,dp4", Experts(layers=1, form="gpt_oss", bias=True)),
+    ("tp2,ep2,dp4,sp", Experts(**SMALL)),
+    ("ep2,dp4,order=tp-ep-dp-pp", Experts(selected=4, **SMALL)),
+    ("ep4,dp4", Experts(experts=3, selected=3, **SMALL)),  # a rank without experts
+]
+LONG = [pytest.param(*case, marks=pytest.mark.long) for case in MORE]
 
 
-@pytest.mark.parametrize("grid, spec", CASES, ids=[grid for grid, _ in CASES])
+@pytest.mark.parametrize("grid, spec", [*CASES, *LONG])
 def test_bits(tpcc, tmp_path, grid, spec):
     """The last batch has fewer samples than there are replicas."""
     path = spec.save(tmp_path / "model.onnx")
@@ -28,11 +36,10 @@ def test_bits(tpcc, tmp_path, grid, spec):
     found = []
     for form in FORMS:
         program = tpcc.compile(path, grid, f"--expert-dispatch={form}")
-        kinds = {row["kind"] for row in program.bench(SHAPE)["collectives"]}
-        assert ({"dispatch", "combine"} <= kinds) == (form != "gather"), kinds
         found.append(program.run_all(feeds, ["logits"]))
-    want = Session(path, optimize=False).run(feeds[0])["logits"]
-    assert difference(found[1][0]["logits"], want).relative < 2e-5
+    assert count_dispatches(tpcc, path, grid, tmp_path) == 1  # layers are one function
+    want = Session(path, optimize=False).run(feeds[1])["logits"]
+    assert difference(found[1][1]["logits"], want).relative < 2e-5
     for gathered, dispatched in zip(*found):
         assert np.array_equal(gathered["logits"], dispatched["logits"])
 
@@ -40,12 +47,18 @@ def test_bits(tpcc, tmp_path, grid, spec):
 
 
 
+def count_dispatches(tpcc, path, grid, folder, form="all-to-all", *more):
+    flags = [*more, f"--megatron-shard={grid}", f"--expert-dispatch={form}", "--emit=spmd"]
+    tpcc.call([path, *flags, "-o", folder / "spmd.mlir"]).check()
+    return (folder / "spmd.mlir").read_text().count("= tpc.dispatch ")
+
+
 @pytest.mark.parametrize("transport", ["tcp", pytest.param("mpi", marks=pytest.mark.long)])
 def test_transports(tpcc, tmp_path, transport):
     spec = CASES[0][1]
-    program = tpcc.compile(
-        spec.save(tmp_path / "model.onnx"), "ep4,dp4", "--expert-dispatch=all-to-all"
-    )
+    path = spec.save(tmp_path / "model.onnx")
+    program = tpcc.compile(path, "ep2,dp2", "--expert-dispatch=all-to-all")
+    program = dataclasses.replace(program, grid=Grid(dp=2))  # the ranks of ep are those of dp
     feeds = [inputs(spec, 3, 0, 4), inputs(spec, 2, 0, 1)]
     want = program.run_all(feeds, ["logits"])
     for a, b in zip(program.run_all(feeds, ["logits"], transport), want):
@@ -80,26 +93,29 @@ def draw(kind, random, shape, experts):
     """Returns logits [batch, sequence, experts]."""
     logits = random.standard_normal((*shape, experts))
     if kind == "one expert":
-        logits[..., :2] += 50
+        logits[..., :2] += 40
     elif kind == "last rank":
-        logits[..., -2:] += 50
+        logits[..., -2:] += 40
     elif kind == "by sample":
-        logits[np.arange(shape[0]), :, np.arange(shape[0]) % experts] += 50
+        logits[np.arange(shape[0]), :, np.arange(shape[0]) % experts] += 40
     elif kind == "alternating":
-        logits[:, ::2, 0] += 50
-        logits[:, 1::2, -1] += 50
+        logits[:, ::2, 0] += 40
+        logits[:, 1::2, -1] += 40
     elif kind == "own rank":
-        logits[np.arange(shape[0]), :, np.arange(shape[0]) * experts // shape[0]] += 90
+        logits[np.arange(shape[0]), :, np.arange(shape[0]) * experts // shape[0]] += 40
     return logits.astype(np.float32)
 
 
 DEGENERATE = ["one expert", "last rank", "by sample", "alternating", "own rank"]
 
 
-@pytest.mark.parametrize("ranks, selected", [(4, 2), pytest.param(2, 3, marks=pytest.mark.long)])
-def test_bytes(tpcc, tmp_path, ranks, selected):
-    """The counters are the exact formula for 20 random and 5 degenerate routings, and at most the
-    bytes of the gather, and of one message for each token and selected expert.
+MANY = [pytest.param(*case, marks=pytest.mark.long) for case in ((4, 2, 20), (2, 3, 20))]
+
+
+@pytest.mark.parametrize("ranks, selected, count", [(3, 2, 4), *MANY])
+def test_bytes(tpcc, tmp_path, ranks, selected, count):
+    """The counters are the exact formula for random and degenerate routings, and at most the bytes
+    of the gather, and of one message for each token and selected expert.
     """
     spec = Experts(experts=6, selected=selected, hidden=8, inner=4)
     path = tmp_path / "model.onnx"
@@ -111,9 +127,10 @@ def test_bytes(tpcc, tmp_path, ranks, selected):
             value = np.eye(spec.hidden, spec.experts, dtype=np.float32)
             tensor.CopyFrom(onnx.numpy_helper.from_array(value, tensor.name))
     onnx.save(model, path)
-    program = tpcc.compile(path, f"ep{ranks},dp{ranks}", "--expert-dispatch=all-to-all")
+    grid = f"ep{ranks},dp{ranks}"
+    program = tpcc.compile(path, grid, "--expert-dispatch=all-to-all")
     random = np.random.default_rng(6)
-    for kind in [*DEGENERATE, *["random"] * 20]:
+    for number, kind in enumerate([*DEGENERATE, *["random"] * count]):
         shape = (int(random.integers(1, 7)), int(random.integers(1, 5)))
         x = random.standard_normal((*shape, spec.hidden)).astype(np.float32)
         x[..., : spec.experts] = draw(kind, random, shape, spec.experts)
@@ -136,21 +153,46 @@ def test_bytes(tpcc, tmp_path, ranks, selected):
             -(-t * spec.experts // 8) + ranks * (1 + -(-t // 8)) for t in tokens
         )
         assert sum(dispatch) + sum(combine) <= min(gathered + scattered, pairs), kind
+        if number not in (1, 7, 8):
+            continue
+        np.save(tmp_path / "used.npy", used.reshape(-1, spec.experts))
+        flags = ["--shape", f"batch={shape[0]},sequence={shape[1]}", "--report=-"]
+        flags += ["--expert-dispatch=all-to-all", f"--routing={tmp_path / 'used.npy'}"]
+        report = tpcc.call([path, f"--megatron-shard={grid}", *flags]).check().stdout
+        rows = json.loads(report)["experts"]
+        assert [row["routing"]["dispatch"] for row in rows] == dispatch
+        assert [row["routing"]["combine"] for row in rows] == combine
+        assert [row["experts"] for row in rows] == [len(own) for own in parts(6, ranks)]
+
+
+def test_uniform_routing(tpcc, tmp_path):
+    """The report's bytes for uniform routing are the mean over all sets of experts."""
+    spec = Experts(experts=5, selected=2, hidden=8, inner=4)
+    save_with_router(spec, tmp_path / "model.onnx")
+    flags = ["--shape", "batch=4,sequence=10", "--report=-", "--expert-dispatch=all-to-all"]
+    call = [tmp_path / "model.onnx", "--megatron-shard=ep4,dp4", *flags]
+    rows = json.loads(tpcc.call(call).check().stdout)["experts"]
+    # Every set for one token of each sample: ten tokens.
+    sets = list(itertools.combinations(range(5), 2))
+    selected = np.zeros((4, 10, 5), bool)
+    for token, chosen in enumerate(sets):
+        selected[:, token, list(chosen)] = True
+    dispatch, combine = sent(selected, 5, 8, 4)
+    assert [row["uniform"]["dispatch"] for row in rows] == dispatch
+    assert [row["uniform"]["combine"] for row in rows] == combine
 
 
 def test_estimate_chooses(tpcc, tmp_path):
-    """Few tokens are gathered; many tokens with wide rows are sent to the ranks of their experts."""
-    forms = {}
-    for name, spec in {
-        "small": Experts(layers=1, form="mixtral"),
-        "wide": Experts(layers=1, experts=16, selected=1, hidden=2048, heads=2, kv_heads=2,
-                        inner=8, form="mixtral", size=8, rotary=8),
-    }.items():
-        path = spec.save(tmp_path / f"{name}.onnx")
-        text = tmp_path / f"{name}.mlir"
-        tpcc.call([path, "--megatron-shard=ep16,dp16", "--emit=spmd", "-o", text]).check()
-        forms[name] = "tpc.dispatch" in text.read_text()
-    assert forms == {"small": False, "wide": True}
+    """Tokens are gathered if messages are slow to start, and sent to the ranks of their experts if
+    bytes are slow.
+    """
+    path = Experts(experts=8, selected=1, **SMALL).save(tmp_path / "model.onnx")
+    counts = []
+    for alpha, beta in ((1e-3, 0), (0, 1e-9)):
+        links = tmp_path / "links.json"
+        links.write_text(f'{{"intra_node": {{"alpha": {alpha}, "beta": {beta}}}}}')
+        counts.append(count_dispatches(tpcc, path, "ep8,dp8", tmp_path, "auto", f"--links={links}"))
+    assert counts == [0, 1]
 
 
 def test_errors(tpcc, tmp_path):
@@ -158,5 +200,6 @@ def test_errors(tpcc, tmp_path):
     for flags, words in (
         (["--expert-dispatch=some"], ["must be auto, gather or all-to-all"]),
         (["--expert-dispatch=all-to-all", "--target=cuda"], ["cuda", "gather only"]),
+        (["--routing=x.npy"], ["--routing", "--report"]),
     ):
         tpcc.call([path, "--megatron-shard=ep2,dp2", *flags, "-o", tmp_path / "m"]).refused(*words)
