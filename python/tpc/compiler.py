@@ -30,6 +30,7 @@ _COMMAND_OPTIONS = (
     "o",
     "megatron_shard",
     "report",
+    "routing",
     "certificate",
     "explain",
     "memory_plan",

@@ -32,7 +32,7 @@ public:
   std::vector<uint8_t> bytes;
 };
 
-/// What a member has for another member.
+/// Message of one member to another.
 struct Message {
   Bits bits;
   std::vector<float> data;

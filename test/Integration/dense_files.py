@@ -53,7 +53,8 @@ class DenseBuilder(ExpertBuilder):
         )
 
         def project(name, v, n, k, equation):
-            y = op("Einsum", name, [v, self.stack(f"{path}.{name}", count, n, k)], equation=equation)
+            weight = self.stack(f"{path}.{name}", count, n, k)
+            y = op("Einsum", name, [v, weight], equation=equation)
             if not spec.bias:
                 return y
             return op("Add", f"{name}b", [y, self.vectors(f"{path}.{name}b", count, n)])
