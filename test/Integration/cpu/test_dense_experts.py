@@ -40,7 +40,10 @@ def test_only_selected_are_computed(tpcc, tmp_path, form):
     assert difference(found, want).relative < 2e-5
 
 
-LITERAL = [Experts(form="scaled", selected=2), Experts(form="scaled", selected=1, bias=True)]
+LITERAL = [
+    Experts(form="scaled", selected=2, layers=1),
+    pytest.param(Experts(form="scaled", selected=1, bias=True), marks=pytest.mark.long),
+]
 
 
 @pytest.mark.parametrize("spec", LITERAL, ids=["two experts", "biases"])
