@@ -233,6 +233,13 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
       at["mb"] = index;
       return batch ? batch.getLocalSize(grid, at, symbols) : std::optional<int64_t>(1);
     };
+    // A loop that runs every micro-batch also runs those without samples.
+    auto samples = module->getAttrOfType<DimAttr>(kBatchAttr);
+    auto getSamples = [&](int64_t index) -> int64_t {
+      Coordinates at = coordinates;
+      at["mb"] = index;
+      return samples ? samples.getLocalSize(grid, at, symbols).value_or(0) : 0;
+    };
     for (int64_t begin = 0; begin < total;) {
       auto size = getSize(begin);
       if (!size)
@@ -242,7 +249,8 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
       int64_t last = begin, end = total;
       while (end - last > 1) {
         int64_t middle = last + (end - last) / 2;
-        (getSize(middle) == size ? last : end) = middle;
+        bool isSame = getSize(middle) == size && getSamples(middle) == getSamples(begin);
+        (isSame ? last : end) = middle;
       }
       coordinates["mb"] = begin;
       if (failed(countBlock(body, end - begin)))

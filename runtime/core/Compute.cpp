@@ -54,7 +54,8 @@ extern "C" void tpc_accumulate(tpc_context *ctx, void *sum, const void *from, in
   device.beginAccess();
   void *to = device.map(sum, bytes, Device::Use::ReadWrite);
   const void *in[] = {to, device.map(const_cast<void *>(from), bytes, Device::Use::Read)};
-  reduce(TPC_F32, TPC_SUM, to, in, 2, count);
+  if (to) // else a dry run
+    reduce(TPC_F32, TPC_SUM, to, in, 2, count);
   device.endAccess();
 }
 

@@ -80,6 +80,7 @@ public:
   void deliver(const void *, int64_t, Taker, Destination) override {}
   void beginAccess() override {}
   void endAccess() override {}
+  void *map(void *, int64_t, Use) override { return nullptr; } // there are no data
   bool computes(int32_t) const override { return true; }
   void load(const tpc_program &loaded) override { program = &loaded; }
   const void *constant(int32_t index) override { return program->constants[index].data; }

@@ -452,12 +452,62 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 2>} {
 
 // -----
 
+// Before stages are divided, a sum over micro-batches is a reduction; a stage has tpc.accumulate.
 !part = tensor<4x4xf32, #tpc.dist<[4, 4], sum{mb}, local>>
 module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 2>} {
   func.func private @sum_over_rounds(%x: !part) {
     // expected-error @+1 {{it combines micro-batches, of which a rank has one at a time}}
     %0 = tpc.all_reduce %x over ["mb"] : !part -> tensor<4x4xf32>
     return
+  }
+  tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
+    tpc.stage 0 {}
+  }
+}
+
+// -----
+
+// A sum over micro-batches of which only the first is computed, and one with another type.
+!part = tensor<4x4xf32, #tpc.dist<[4, 4], sum{mb}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 2, pp = 1, mb = 2>} {
+  func.func private @part(%x: tensor<8x4xf32>) -> !part {
+    %0 = tpc.local_slice %x over ["mb"] dim 0 : tensor<8x4xf32> -> tensor<4x4xf32, #tpc.dist<[8{mb}, 4], local>>
+    %1 = tpc.transpose %0 [1, 0] : tensor<4x4xf32, #tpc.dist<[8{mb}, 4], local>> -> tensor<4x4xf32, #tpc.dist<[4, 8{mb}], local>>
+    %2 = tpc.matmul %1, %0 : tensor<4x4xf32, #tpc.dist<[4, 8{mb}], local>>, tensor<4x4xf32, #tpc.dist<[8{mb}, 4], local>> -> !part
+    return %2 : !part
+  }
+  tpc.pipeline @main(%x: tensor<8x4xf32>) inputs [{}] outputs [] {
+    tpc.stage 0 {
+      tpc.micro_batches {
+        %0 = func.call @part(%x) : (tensor<8x4xf32>) -> !part
+        // expected-error @+1 {{it is in a loop that does not run every micro-batch}}
+        tpc.accumulate 0, %0 : !part
+      }
+    }
+  }
+}
+
+// -----
+
+!both = tensor<4x4xf32, #tpc.dist<[4, 4], sum{dp, mb}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 2, pp = 1, mb = 2>} {
+  func.func private @part(%x: tensor<8x4xf32>) -> !both {
+    %0 = tpc.local_slice %x over ["dp", "mb"] dim 0 : tensor<8x4xf32> -> tensor<2x4xf32, #tpc.dist<[8{dp, mb}, 4], local>>
+    %1 = tpc.transpose %0 [1, 0] : tensor<2x4xf32, #tpc.dist<[8{dp, mb}, 4], local>> -> tensor<4x2xf32, #tpc.dist<[4, 8{dp, mb}], local>>
+    %2 = tpc.matmul %1, %0 : tensor<4x2xf32, #tpc.dist<[4, 8{dp, mb}], local>>, tensor<2x4xf32, #tpc.dist<[8{dp, mb}, 4], local>> -> !both
+    return %2 : !both
+  }
+  tpc.pipeline @main(%x: tensor<8x4xf32>) inputs [{}] outputs [] {
+    tpc.stage 0 {
+      tpc.micro_batches of <2{mb}> {
+        %0 = func.call @part(%x) : (tensor<8x4xf32>) -> !both
+        tpc.accumulate 0, %0 : !both
+      }
+      tpc.micro_batches {
+        // expected-error @+1 {{is not 'tensor<4x4xf32>'}}
+        %1 = tpc.accumulated 0 : tensor<4x4xf32>
+      }
+    }
   }
 }
 

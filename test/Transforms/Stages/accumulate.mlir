@@ -38,7 +38,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 4>, tpc.batch = #tp
 
 // A value of a micro-batch cannot depend on the sum of all.
 module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 4>, tpc.batch = #tpc.dim<8{mb}>} {
-  func.func @main(%x: tensor<8xf32>) -> tensor<8xf32, #tpc.dist<[8{mb}], local>> {
+  func.func @main(%x: tensor<8xf32>) -> tensor<2xf32, #tpc.dist<[8{mb}], local>> {
     %part = tpc.local_slice %x over ["mb"] dim 0 : tensor<8xf32> -> tensor<2xf32, #tpc.dist<[8{mb}], local>>
     %g = tpc.reduce sum %part [0] : tensor<2xf32, #tpc.dist<[8{mb}], local>> -> tensor<f32, #tpc.dist<[], sum{mb}, local>>
     // expected-note @unknown {{summed here}}
