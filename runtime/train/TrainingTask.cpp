@@ -147,6 +147,9 @@ public:
 private:
   void resume(Execution &execution, TrainingState &state) {
     TrainingState saved = loadCheckpoint(execution, manifest, options.resume);
+    state.step = saved.step;
+    if (saved.batch == 0) // of a session, whose caller chose the samples
+      return;
     agreeOn(execution.session(), [&] {
       auto compare = [&](const char *what, uint64_t was, uint64_t is) {
         if (was != is)
@@ -161,7 +164,6 @@ private:
       compare("a data file with tokens:", static_cast<uint64_t>(saved.tokens),
               static_cast<uint64_t>(state.tokens));
     });
-    state = saved;
   }
 
   void openLog(Execution &execution) {

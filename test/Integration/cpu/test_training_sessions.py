@@ -9,7 +9,7 @@ import pytest
 
 import tpc
 import training_data
-from harness import TOP, sanitized, tool
+from harness import TOP, run, sanitized, tool
 from tpc import checkpoint, compiler
 
 pytestmark = pytest.mark.skipif(
@@ -70,12 +70,24 @@ def test_resume_is_equal(tmp_path):
     with tpc.compile(MODEL, **options) as session:
         first = run_steps(session, range(1, 4), 0.05)
         assert session.save(tmp_path / "parts") == str(tmp_path / "parts" / "step-3")
+    # Executables and sessions resume each other's checkpoints.
+    data = tmp_path / "data.u16"
+    DATA.tofile(data)
+    flags = ["--data", data, "--batch", str(training_data.BATCH), "--lr", "0.05", "--sequence"]
+    flags += [str(training_data.SEQUENCE), "--save", tmp_path / "run", "--steps"]
+    for steps, folder in (("5", tmp_path / "parts"), ("6", tmp_path / "run")):
+        lines = run([session.path, *flags, steps, "--resume", folder]).check().stdout
+    assert json.loads(lines)["loss"] == pytest.approx(whole[5], rel=1e-8)
     with tpc.compile(MODEL, **options) as session:
         assert session.resume(tmp_path / "parts") == session.steps == 3
         assert first + run_steps(session, range(4, 7), 0.05) == whole
         session.save(tmp_path / "parts")
+    with tpc.compile(MODEL, **options) as other:
+        assert other.resume(tmp_path / "run") == 6
     for rank in range(2):
         name = f"rank-{rank}.safetensors"
+        own = tmp_path / "run" / "step-6" / name
+        assert own.read_bytes() == (tmp_path / "whole" / "step-6" / name).read_bytes()
         parts = tmp_path / "parts" / "step-6" / name
         assert parts.read_bytes() == (tmp_path / "whole" / "step-6" / name).read_bytes()
     assert last == str(tmp_path / "whole" / "step-6")
