@@ -34,18 +34,21 @@ void Memory::setBorders(Value region, ArrayRef<SymExpr> all) {
   for (const SymExpr &border : all)
     if (!llvm::is_contained(list, border))
       list.push_back(border);
+  nextBorders.erase(region);
 }
 
 std::optional<SymExpr> Memory::getNextBorder(const MemoryRange &place) {
   auto it = borders.find(place.region);
   if (it == borders.end())
     return std::nullopt;
-  // Finds the nearest border after the range.
-  std::optional<SymExpr> next;
-  for (const SymExpr &border : it->second)
-    if (border != place.begin && bounds.isPlain(border - place.begin) &&
-        (!next || bounds.isPlain(*next - border)))
-      next = border;
+  // Finds the nearest border after the beginning of the range.
+  auto [known, isNew] = nextBorders[place.region].try_emplace(place.begin.str());
+  std::optional<SymExpr> &next = known->second;
+  if (isNew)
+    for (const SymExpr &border : it->second)
+      if (border != place.begin && bounds.isPlain(border - place.begin) &&
+          (!next || bounds.isPlain(*next - border)))
+        next = border;
   if (next && bounds.isNeverNegative(*next - place.begin - place.size))
     return next;
   return std::nullopt;

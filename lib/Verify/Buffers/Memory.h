@@ -14,6 +14,8 @@
 #include "PartSizes.h"
 #include "tpc/Buffer/Buffer.h"
 
+#include "llvm/ADT/StringMap.h"
+
 namespace mlir::tpc {
 
 /// Content of a memory range: a value of the tensor program, or the intermediate value after some
@@ -104,6 +106,8 @@ private:
 
   Bounds &bounds;
   DenseMap<Value, SmallVector<::tpc::SymExpr>> borders;
+  /// The nearest border after an offset (its text), for offsets that were asked for.
+  DenseMap<Value, llvm::StringMap<std::optional<::tpc::SymExpr>>> nextBorders;
   SmallVector<Entry> entries;
   SmallVector<Value> frames;
 };
