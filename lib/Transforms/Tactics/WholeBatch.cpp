@@ -61,9 +61,11 @@ static std::optional<BatchReason> getBatchReason(const Plan &plan, Operation *op
   return std::nullopt;
 }
 
-/// Returns whether all ops that depend on the op's results can run after the last micro-batch: none
-/// of them has the batch.
+/// Returns whether the op has f32 results, and all ops that depend on them can run after the last
+/// micro-batch: none of them has the batch.
 static bool canAccumulate(const Plan &plan, Operation *op, int batch) {
+  if (!llvm::all_of(op->getResultTypes(), [](Type t) { return getElementTypeOrSelf(t).isF32(); }))
+    return false;
   llvm::SetVector<Value> values;
   values.insert_range(op->getResults());
   for (size_t i = 0; i < values.size(); ++i)
