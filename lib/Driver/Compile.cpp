@@ -133,9 +133,7 @@ static void buildGradientLevel(mlir::OpPassManager &pm, const CompileOptions &op
   if (reference)
     pm.addPass(mlir::tpc::createVerifyGradients());
   if (!options.optimizer.empty()) {
-    mlir::tpc::AddOptimizerOptions optimizer;
-    optimizer.optimizer = options.optimizer;
-    optimizer.noDecay = options.noDecay;
+    mlir::tpc::AddOptimizerOptions optimizer{options.optimizer, options.noDecay};
     pm.addPass(mlir::tpc::createAddOptimizer(optimizer));
     pm.addNestedPass<mlir::func::FuncOp>(mlir::createCSEPass());
   }

@@ -49,8 +49,8 @@ bool hasTypeOfItsOwn(OperationName name) {
 
 bool computesElements(OperationName name) {
   return isOneOf<MatmulOp, MoeOp, AttentionOp, SoftmaxOp, RotaryOp, ReduceOp, CumSumOp, TriluOp,
-                 ScatterAddOp, AllReduceOp, ReduceScatterOp, AllReduceStartOp, DispatchOp, CombineOp>(
-      name);
+                 ScatterAddOp, AllReduceOp, ReduceScatterOp, AllReduceStartOp, DispatchOp,
+                 CombineOp>(name);
 }
 
 /// Structural ops except loops over micro-batches, which have a lowering model.

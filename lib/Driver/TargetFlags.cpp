@@ -14,6 +14,11 @@ static Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
 }
 
+const TargetTraits *tpc::findTarget(const TpccOptions &options) {
+  return options.target.empty() ? TargetTraits::getAll().front()
+                                : TargetTraits::lookup(options.target);
+}
+
 Error tpc::checkTarget(const TpccOptions &options, const TargetTraits &target) {
   llvm::StringRef name = target.name;
   if (options.kernelText && options.kernelTextName != target.kernelText)
@@ -59,7 +64,7 @@ Error tpc::checkTarget(const TpccOptions &options) {
                      options.residual + "'");
   if (options.target.empty())
     return Error::success();
-  if (const TargetTraits *target = TargetTraits::lookup(options.target))
+  if (const TargetTraits *target = findTarget(options))
     return checkTarget(options, *target);
   auto names = llvm::map_range(TargetTraits::getAll(), [](auto *target) { return target->name; });
   return makeError("--target: there is no target '" + options.target + "'; there are " +

@@ -8,6 +8,9 @@
 
 namespace tpc {
 
+/// Returns the target of --target, or the default; null if there is no such target.
+const mlir::tpc::TargetTraits *findTarget(const TpccOptions &options);
+
 /// Returns an error if the target does not support the flags.
 llvm::Error checkTarget(const TpccOptions &options, const mlir::tpc::TargetTraits &target);
 

@@ -54,7 +54,8 @@ Error TpccSession::checkExperts() {
   const std::string &form = options.expertDispatch;
   if (!llvm::is_contained({"", "auto", "gather", "all-to-all"}, form))
     return makeError("--expert-dispatch=" + form + ": must be auto, gather or all-to-all");
-  if (form != "" && form != "gather" && !options.target.empty() && options.target != "cpu")
+  const mlir::tpc::TargetTraits *target = findTarget(options);
+  if (form != "" && form != "gather" && target && !target->dispatchesTokens)
     return makeError("--expert-dispatch=" + form + ": the target " + options.target +
                      " supports gather only");
   if (!options.routing.empty() && options.report.empty())

@@ -370,11 +370,10 @@ mlir::LogicalResult TpccSession::run() {
                          fixedInputs};
   compile.overlapChunks = getOverlapChunks(options);
   compile.expertCapacity = options.expertCapacity;
-  // Ranks of a GPU gather: the number of tokens that they send is not known on the host.
-  bool isCpu = options.target.empty() || options.target == "cpu";
-  compile.expertDispatch = !options.expertDispatch.empty() ? options.expertDispatch
-                           : isCpu                         ? "auto"
-                                                           : "gather";
+  const mlir::tpc::TargetTraits *target = findTarget(options);
+  compile.expertDispatch = !options.expertDispatch.empty()      ? options.expertDispatch
+                           : target && target->dispatchesTokens ? "auto"
+                                                                : "gather";
   compile.encoder = options.encoder;
   if (autoShard) {
     if (mlir::failed(chooseGrid(context, compile)))

@@ -141,7 +141,7 @@ struct Training {
   std::string optimizer; ///< "adamw" or "sgd"
   double beta1 = 0, beta2 = 0;
   int tokens = 0, labels = 0; ///< inputs [batch, sequence]
-  int rate = 0; ///< scalar input: the learning rate
+  int rate = 0;               ///< scalar input: the learning rate
   /// scalar inputs of AdamW: 1 - beta^step; -1 for SGD
   int correction1 = -1, correction2 = -1;
   int loss = 0, norm = 0;      ///< scalar outputs

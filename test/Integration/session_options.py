@@ -213,6 +213,8 @@ def chosen_grid(folder: Path, target: str):
         "devices": 2,
         "machine": "h100-sxm" if target == "cuda" else "epyc-2core",
         "goal": "throughput",
+        "price": 2.5,
+        "search": 2,
         "memory": "1GiB",
         "gpus_per_node": 2,
         "target": target,
@@ -231,6 +233,8 @@ def chosen_grid(folder: Path, target: str):
         "devices": error_with("devices", 0, "--devices"),
         "machine": error_with("machine", "none", "h100-sxm"),
         "goal": error_with("goal", "speed", "latency"),
+        "price": error_with("price", -1, "--price"),
+        "search": error_with("search", "all", "--search"),
         "memory": error_with("memory", "0.1MB", "fit"),
         "gpus_per_node": error_with("gpus_per_node", "two", "gpus-per-node"),
     }

@@ -19,6 +19,7 @@ static constexpr TargetTraits cpu = {
     .name = "cpu",
     .computesMatmuls = computesMatmuls,
     .computesExperts = true,
+    .dispatchesTokens = true,
     .addsBias = true,
     .addsResidual = true,
     .isActivation = isActivation,

@@ -190,8 +190,7 @@ Value DenseMatch::getRouting(Value weights, bool isByExpert) {
 Value getSelectedOne(Value v, double otherwise) {
   auto select = v.getDefiningOp<SelectOp>();
   auto isIndex = select ? select.getCondition().getDefiningOp<CmpOp>() : CmpOp();
-  if (!isIndex || isIndex.getPredicate() != Predicate::EQ ||
-      getSplat(select.getRhs()) != otherwise)
+  if (!isIndex || isIndex.getPredicate() != Predicate::EQ || getSplat(select.getRhs()) != otherwise)
     return {};
   for (int i : {0, 1}) {
     auto iota = isIndex->getOperand(i).getDefiningOp<IotaOp>();

@@ -106,7 +106,7 @@ private:
 
   Bounds &bounds;
   DenseMap<Value, SmallVector<::tpc::SymExpr>> borders;
-  /// The nearest border after an offset (its text), for offsets that were asked for.
+  /// The nearest border after an offset (its text), as far as known.
   DenseMap<Value, llvm::StringMap<std::optional<::tpc::SymExpr>>> nextBorders;
   SmallVector<Entry> entries;
   SmallVector<Value> frames;

@@ -76,6 +76,8 @@ static constexpr ManifestFact manifestFacts[] = {
     {"generation.source", "`tpc.source_caches`", FACTS ", " GENERATION},
     {"generation.source_capacity", "`tpc.source_caches`", FACTS ", " GENERATION},
     {"generation.source_lengths", "`tpc.source_caches`", FACTS ", " GENERATION},
+    {"generation.source_each", "`tpc.source_caches`", FACTS ", " GENERATION},
+    {"generation.source_input", "name of the input with source tokens", FACTS},
 
     {"training.optimizer", "`tpc.optimizer`", FACTS},
     {"training.beta1", "`tpc.optimizer`", FACTS},

@@ -178,8 +178,8 @@ import numpy as np
 import tpc
 signal.signal(signal.SIGINT, signal.default_int_handler)
 session = tpc.load(sys.argv[1])
-ids = np.zeros((64, 129), np.int64)
-threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+ids = np.zeros((256, 129), np.int64)
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     session.step(ids)
     print("not interrupted")

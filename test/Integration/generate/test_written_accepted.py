@@ -182,6 +182,11 @@ def minus_distance(self, queries, keys, slope):
     return self.op("Mul", self.op("Neg", self.op("Sub", queries, keys)), slope)
 
 
+def minus_distance_both_ways(self, queries, keys, slope):
+    """Keys after the query are hidden, so the absolute distance is the distance."""
+    return self.op("Mul", self.op("Neg", self.op("Abs", self.op("Sub", keys, queries))), slope)
+
+
 def minus_product(self, queries, keys, slope):
     return self.op("Neg", self.op("Mul", self.op("Sub", queries, keys), slope))
 
@@ -243,6 +248,9 @@ RIGHT = {
     "rows-and-columns": variant(positions=rows_and_columns),
     "double": variant(positions=at(doubled)),
     "slopes": variant(positions=lambda self: "", scores=slopes(minus_distance)),
+    "slopes-both-ways": variant(
+        positions=lambda self: "", scores=slopes(minus_distance_both_ways)
+    ),
     "slopes-past": variant(WithPast, positions=lambda self: "", scores=slopes(minus_product)),
     "sinks": variant(scores=with_sinks, weights=without_sinks),
     "sinks-past": variant(WithPast, scores=with_sinks, weights=without_sinks),

@@ -127,20 +127,16 @@ def without_the_column(self, weights):
     )
 
 
-def distance_from(self, scores):
-    """Uses ALiBi in both directions, which is not a slope times the key's position. So the -1e9
-    that replaces hidden scores could also be a bias.
+def squared_distance(self, scores):
+    """Adds a bias that is not a slope times the key's position. So the -1e9 that replaces hidden
+    scores could also be a bias.
     """
     far = self.op(
-        "Abs",
-        self.op(
-            "Sub", self.column(self.count(self.start, self.end)), self.count(self.zero, self.end)
-        ),
+        "Sub", self.column(self.count(self.start, self.end)), self.count(self.zero, self.end)
     )
+    far = self.op("Cast", self.op("Mul", far, far), to=F32)
     slope = self.constant(np.float32([[[-0.5]], [[-0.25]]]))
-    return Gpt.scores(
-        self, self.op("Add", scores, self.op("Mul", self.op("Cast", far, to=F32), slope))
-    )
+    return Gpt.scores(self, self.op("Add", scores, self.op("Mul", far, slope)))
 
 
 def mean_of_rows(self, value):
@@ -242,8 +238,8 @@ REFUSED = {
         "(tpc.softmax)",
         "'cap' (tpc.tanh) is between it and a matmul of queries and keys",
     ),
-    "distance-both-ways": (
-        variant(scores=distance_from),
+    "squared-distance": (
+        variant(scores=squared_distance),
         "(tpc.softmax)",
         "with other biases -1e30 or less",
     ),

@@ -49,6 +49,8 @@ struct TargetTraits {
   bool (*computesMatmuls)(Type element);
   /// Whether tpc_experts is supported.
   bool computesExperts = false;
+  /// Whether ranks can send tokens to the ranks of their experts (tpc_dispatch, tpc_combine).
+  bool dispatchesTokens = false;
   /// Supported epilogue of a matmul with a packed parameter, in this order: bias, activation,
   /// residual.
   bool addsBias, addsResidual;
