@@ -494,7 +494,7 @@ std::string mlir::tpc::explainUnraisedSoftmax(SoftmaxOp softmax) {
                       : "its scores are not a matmul of queries and keys";
   if (!analyzeMask(builder, softmax.getLoc(), getSizes(p), elementTypeOf(p), chain.steps, true))
     return "masked and biased scores cannot be distinguished: a mask must add or set -10000 or "
-           "less, with slopes of heads -1e8 or less, with other biases -1e30 or less";
+           "less, with slopes of heads -1e8 or less, with biases of inputs -1e30 or less";
   return "the layout of heads in queries " + describe(chain.product) + " and values " +
          describe(product) + " is unknown";
 }

@@ -31,6 +31,7 @@ RARE = {
     "inputs[].range_after[]",
     "parameters[].source_dtype",
     "inputs[].past",
+    "generation.source_each",
 }
 
 

@@ -182,9 +182,17 @@ def minus_distance(self, queries, keys, slope):
     return self.op("Mul", self.op("Neg", self.op("Sub", queries, keys)), slope)
 
 
-def minus_distance_both_ways(self, queries, keys, slope):
-    """Keys after the query are hidden, so the absolute distance is the distance."""
-    return self.op("Mul", self.op("Neg", self.op("Abs", self.op("Sub", keys, queries))), slope)
+def distances(bias):
+    """Adds bias(d) to scores, for the integer distances d of queries and keys."""
+
+    def scores(self, scores):
+        queries, keys = self.count(self.start, self.end), self.count(self.zero, self.end)
+        distance = self.op("Sub", self.column(queries), keys)
+        slope = self.constant(np.float32([[[-0.5]], [[-0.25]]]))
+        bias_of_heads = self.op("Mul", self.op("Cast", bias(self, distance), to=F32), slope)
+        return Gpt.scores(self, self.op("Add", scores, bias_of_heads))
+
+    return scores
 
 
 def minus_product(self, queries, keys, slope):
@@ -248,9 +256,9 @@ RIGHT = {
     "rows-and-columns": variant(positions=rows_and_columns),
     "double": variant(positions=at(doubled)),
     "slopes": variant(positions=lambda self: "", scores=slopes(minus_distance)),
-    "slopes-both-ways": variant(
-        positions=lambda self: "", scores=slopes(minus_distance_both_ways)
-    ),
+    # Keys after the query are hidden, so the absolute distance is the distance.
+    "slopes-both-ways": variant(scores=distances(lambda self, d: self.op("Abs", d))),
+    "squared-distance": variant(scores=distances(lambda self, d: self.op("Mul", d, d))),
     "slopes-past": variant(WithPast, positions=lambda self: "", scores=slopes(minus_product)),
     "sinks": variant(scores=with_sinks, weights=without_sinks),
     "sinks-past": variant(WithPast, scores=with_sinks, weights=without_sinks),

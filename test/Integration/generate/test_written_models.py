@@ -127,16 +127,11 @@ def without_the_column(self, weights):
     )
 
 
-def squared_distance(self, scores):
-    """Adds a bias that is not a slope times the key's position. So the -1e9 that replaces hidden
-    scores could also be a bias.
-    """
-    far = self.op(
-        "Sub", self.column(self.count(self.start, self.end)), self.count(self.zero, self.end)
-    )
-    far = self.op("Cast", self.op("Mul", far, far), to=F32)
+def bias_of_ids(self, scores):
+    """Adds a bias of the keys' ids. The -1e9 that replaces hidden scores could also be a bias."""
+    ids = self.op("Unsqueeze", self.op("Cast", self.ids, to=F32), self.integers(1, 2))
     slope = self.constant(np.float32([[[-0.5]], [[-0.25]]]))
-    return Gpt.scores(self, self.op("Add", scores, self.op("Mul", far, slope)))
+    return Gpt.scores(self, self.op("Add", scores, self.op("Mul", ids, slope)))
 
 
 def mean_of_rows(self, value):
@@ -238,10 +233,10 @@ REFUSED = {
         "(tpc.softmax)",
         "'cap' (tpc.tanh) is between it and a matmul of queries and keys",
     ),
-    "squared-distance": (
-        variant(scores=squared_distance),
+    "bias-of-ids": (
+        variant(scores=bias_of_ids),
         "(tpc.softmax)",
-        "with other biases -1e30 or less",
+        "with biases of inputs -1e30 or less",
     ),
     "sink-of-queries": (
         variant(scores=with_a_column, weights=without_the_column),
