@@ -325,13 +325,8 @@ static bool otherCallSplit(Mutator &m) {
     op.setSplitAttr(m.builder.getArrayAttr(axes));
   });
 }
-static bool fewerCallRows(Mutator &m) {
-  return changeRouted<buffer::DispatchOp>(m, [&](buffer::DispatchOp op) {
-    op.setNAttr(buffer::ExprAttr::get(m.context, op.getN().getExpr() - SymExpr(1)));
-  });
-}
-static bool fewerCombinedRows(Mutator &m) {
-  return changeRouted<buffer::CombineOp>(m, [&](buffer::CombineOp op) {
+template <typename CallT> static bool fewerRoutedRows(Mutator &m) {
+  return changeRouted<CallT>(m, [&](CallT op) {
     op.setNAttr(buffer::ExprAttr::get(m.context, op.getN().getExpr() - SymExpr(1)));
   });
 }
@@ -422,8 +417,10 @@ ArrayRef<Mutation> mutate::getExpertMutations() {
       {"experts-call-column", "a call sends tokens by other weights", otherCallColumn},
       {"experts-call-counts", "a call counts one expert less", fewerCallExperts},
       {"experts-call-split", "a call has other experts of ranks", otherCallSplit},
-      {"experts-call-rows", "a call sends one part of the tokens less", fewerCallRows},
-      {"experts-call-returned", "a call returns one part of the tokens less", fewerCombinedRows},
+      {"experts-call-rows", "a call sends one part of the tokens less",
+       fewerRoutedRows<buffer::DispatchOp>},
+      {"experts-call-returned", "a call returns one part of the tokens less",
+       fewerRoutedRows<buffer::CombineOp>},
       {"experts-call-width", "a call returns rows of another size", otherCombinedWidth},
       {"experts-call-group", "a call is over another group of ranks", otherCallGroup},
       {"experts-call-first", "a rank reads the columns of other experts", otherFirst},
