@@ -30,13 +30,7 @@ namespace {
 struct Passed {
   Value value;
   int64_t microBatch;
-  size_t first, last;
-};
-
-struct PassedSlot {
-  SmallVector<SymExpr> sizes;
-  size_t last;
-  SymExpr begin;
+  int64_t first, last;
 };
 
 } // namespace
@@ -86,10 +80,10 @@ LogicalResult BufferPlanner::planEvents(StageOp stage, ScheduleAttr schedule) {
       auto [it, isNew] =
           index.try_emplace({value.getAsOpaquePointer(), event.microBatch}, lives.size());
       if (isNew)
-        lives.push_back({value, event.microBatch, i, i});
-      lives[it->second].last = i;
+        lives.push_back({value, event.microBatch, int64_t(i), int64_t(i)});
+      lives[it->second].last = int64_t(i);
     }
-  std::vector<PassedSlot> slots;
+  std::vector<Slot> slots;
   std::vector<size_t> slotOf;
   for (const Passed &life : lives) { // in the order of their first events
     // The first micro-batch is the largest. Its size is added because the size of a later one may
@@ -101,31 +95,24 @@ LogicalResult BufferPlanner::planEvents(StageOp stage, ScheduleAttr schedule) {
     SmallVector<SymExpr, 2> sizes = {getSize(0)};
     if (SymExpr size = getSize(life.microBatch); size != sizes.front())
       sizes.push_back(size);
-    auto isFree = [&](const PassedSlot &slot) { return slot.last < life.first; };
-    auto found = llvm::find_if(slots, [&](const PassedSlot &slot) {
+    auto isFree = [&](const Slot &slot) { return slot.freeAt < life.first; };
+    auto found = llvm::find_if(slots, [&](const Slot &slot) {
       return isFree(slot) && llvm::is_contained(slot.sizes, sizes.back());
     });
     if (found == slots.end())
       found = llvm::find_if(slots, isFree);
     if (found == slots.end())
-      found = slots.insert(slots.end(), PassedSlot());
+      found = slots.insert(slots.end(), Slot());
     for (const SymExpr &size : sizes)
       if (!llvm::is_contained(found->sizes, size))
         found->sizes.push_back(size);
-    found->last = life.last;
+    found->freeAt = life.last;
     slotOf.push_back(found - slots.begin());
   }
-  SymExpr total(0);
-  for (PassedSlot &slot : slots) {
-    SymExpr size = slot.sizes.front();
-    for (const SymExpr &other : ArrayRef(slot.sizes).drop_front())
-      size = SymExpr::max(size, other);
-    slot.begin = total;
-    total = total + roundUpToSlot(size);
-  }
+  SymExpr total = assignOffsets(slots);
 
   findSlots(block, listOps(block), {});
-  SymExpr own = assignOffsets();
+  SymExpr own = assignOffsets(this->slots);
   if (!this->slots.empty())
     frame = buffer::PushOp::create(b, loc, expr(own));
   if (failed(planOps(prologue)))

@@ -303,7 +303,7 @@ SmallVector<Operation *> mlir::tpc::listOps(Block &block) {
 LogicalResult BufferPlanner::planBlock(Block &block, ArrayRef<Operation *> ops,
                                        ValueRange results) {
   findSlots(block, ops, results);
-  SymExpr total = assignOffsets();
+  SymExpr total = assignOffsets(slots);
   if (!slots.empty())
     frame = buffer::PushOp::create(b, loc, expr(total));
   if (failed(planOps(ops)))

@@ -109,7 +109,7 @@ public:
 private:
   struct Slot {
     SmallVector<SymExpr> sizes; // bytes of the slot's values
-    int64_t freeAt = -1;
+    int64_t freeAt = -1;        // position of the last use
     SymExpr begin;
   };
 
@@ -126,7 +126,8 @@ private:
   /// Returns the columns with one merged matmul's result, in the buffer that the results of its
   /// group share.
   Value makeColumns(const ResultColumns &columns, Value tensor);
-  SymExpr assignOffsets();
+  /// Assigns the offsets of slots in a frame, and returns the size of the frame.
+  static SymExpr assignOffsets(MutableArrayRef<Slot> slots);
   Block *beginFusion(const ProductFusion &fusion);
   Value getAliased(Value value) const;
   Value getAliasRoot(Value value) const;

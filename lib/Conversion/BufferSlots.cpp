@@ -143,8 +143,7 @@ void BufferPlanner::assignSlot(Value value, const SymExpr &size, Value reusable,
   slotOf[value] = best;
 }
 
-/// Assigns the offsets of slots, and returns the size of the frame.
-SymExpr BufferPlanner::assignOffsets() {
+SymExpr BufferPlanner::assignOffsets(MutableArrayRef<Slot> slots) {
   SymExpr total(0);
   for (Slot &slot : slots) {
     SymExpr size = slot.sizes.front();

@@ -39,10 +39,11 @@ Error TpccSession::checkGradients() {
         {"--reference", !options.reference.empty()},
         {"--emit=onnx-sharded", options.onnx},
         {"--megatron-shard=auto", options.megatronShard == "auto"},
-        {"--memory-plan", !options.memoryPlan.empty()},
-        {"--target=cuda", options.target == "cuda"}})
+        {"--memory-plan", !options.memoryPlan.empty()}})
     if (isGiven)
       return makeError(task + ": does not support " + flag + "; leave it out");
+  if (const mlir::tpc::TargetTraits *target = findTarget(options); target && !target->trains)
+    return makeError(task + ": does not support --target=" + options.target + "; leave it out");
   if (spec.grid.size(Axis::PP) > 1)
     return makeError(task +
                      ": does not support pipeline stages; leave out pp in --megatron-shard=" +

@@ -5,6 +5,7 @@
 #include "program/File.h"
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 namespace tpc::rt {
 namespace {
@@ -23,11 +24,8 @@ class HeaderParser {
 public:
   HeaderParser(std::string_view text, const std::string &path) : text(text), path(path) {}
 
-  std::string description;
-  bool fortran = false;
-  Shape shape;
-
-  void run() {
+  /// Returns all fields but `end`.
+  NpyHeader run() {
     bool seen[3] = {};
     expect('{');
     while (!take('}')) {
@@ -53,6 +51,7 @@ public:
     skipSpace();
     if (at != text.size())
       refuse("text after its end");
+    return std::move(header);
   }
 
 private:
@@ -90,12 +89,12 @@ private:
     skipSpace();
     if (at < text.size() && text[at] == '[')
       throw UserError("'" + path + "' has records; a tensor must have one dtype");
-    description = quoted();
+    header.description = quoted();
   }
   void parseOrder() {
     skipSpace();
     if (text.substr(at, 4) == "True") {
-      fortran = true;
+      header.isFortran = true;
       at += 4;
     } else if (text.substr(at, 5) == "False") {
       at += 5;
@@ -117,8 +116,8 @@ private:
         refuse("a 'shape' that is not a tuple of sizes");
       if (at < text.size() && text[at] == 'L') // NumPy on Python 2 wrote long integers
         ++at;
-      shape.push_back(size);
-      if (shape.size() > maxRank)
+      header.shape.push_back(size);
+      if (header.shape.size() > maxRank)
         refuse("more than " + std::to_string(maxRank) + " dimensions");
       if (!take(',')) {
         expect(')');
@@ -130,6 +129,7 @@ private:
   std::string_view text;
   const std::string &path;
   size_t at = 0;
+  NpyHeader header;
 };
 
 tpc_dtype dtypeOf(const std::string &description, const std::string &path) {
@@ -169,53 +169,59 @@ Buffer fromFortran(const Buffer &source, const Shape &shape, int64_t elementByte
   return result;
 }
 
+UserError notNpy(const std::string &path, const std::string &why) {
+  return UserError("'" + path + "' is not a valid .npy file: " + why +
+                   "; write it with numpy.save");
+}
+
 } // namespace
 
-Tensor readNpy(const std::string &path) {
-  File file(path);
-  auto notNpy = [&](const std::string &why) -> UserError {
-    return UserError("'" + path + "' is not a valid .npy file: " + why +
-                     "; write it with numpy.save");
-  };
+NpyHeader readNpyHeader(const File &file) {
+  const std::string &path = file.path();
   unsigned char start[12] = {};
   uint64_t startBytes = std::min<uint64_t>(file.size(), sizeof start);
   if (startBytes < 10 || !file.readAt(start, startBytes, 0) ||
       std::memcmp(start, magic.data(), magic.size()) != 0)
-    throw notNpy("it does not begin like an .npy file");
+    throw notNpy(path, "it does not begin like an .npy file");
   int version = start[6];
   if (version < 1 || version > 3 || start[7] != 0)
-    throw notNpy("format version " + std::to_string(version) + "." + std::to_string(start[7]) +
-                 " is unknown");
-  uint32_t headerBegin = version == 1 ? 10 : 12;
-  uint32_t headerBytes = start[8] | start[9] << 8;
+    throw notNpy(path, "format version " + std::to_string(version) + "." +
+                           std::to_string(start[7]) + " is unknown");
+  uint32_t textBegin = version == 1 ? 10 : 12;
+  uint32_t textBytes = start[8] | start[9] << 8;
   if (version > 1)
-    headerBytes |= static_cast<uint32_t>(start[10]) << 16 | static_cast<uint32_t>(start[11]) << 24;
-  if (headerBytes > maxHeader)
-    throw notNpy("its header claims " + std::to_string(headerBytes) + " bytes");
-  std::string header(headerBytes, '\0');
-  if (!file.readAt(header.data(), headerBytes, headerBegin))
-    throw notNpy("it ends inside its header");
+    textBytes |= static_cast<uint32_t>(start[10]) << 16 | static_cast<uint32_t>(start[11]) << 24;
+  if (textBytes > maxHeader)
+    throw notNpy(path, "its header claims " + std::to_string(textBytes) + " bytes");
+  std::string text(textBytes, '\0');
+  if (!file.readAt(text.data(), textBytes, textBegin))
+    throw notNpy(path, "it ends inside its header");
+  NpyHeader header = HeaderParser(text, path).run();
+  header.end = textBegin + textBytes;
+  return header;
+}
 
-  HeaderParser parser(header, path);
-  parser.run();
+Tensor readNpy(const std::string &path) {
+  File file(path);
+  NpyHeader header = readNpyHeader(file);
   Tensor tensor;
-  tensor.dtype = dtypeOf(parser.description, path);
-  tensor.shape = parser.shape;
+  tensor.dtype = dtypeOf(header.description, path);
+  tensor.shape = header.shape;
   // Sizes are compared with the file's before allocation.
   auto bytes = byteCount(tensor.shape, tensor.dtype);
-  int64_t there = file.size() - headerBegin - headerBytes;
+  int64_t there = file.size() - header.end;
   if (!bytes || *bytes != there)
-    throw notNpy("shape " + shapeText(tensor.shape) + " of " + dtypeName(tensor.dtype) + " takes " +
-                 (bytes ? std::to_string(*bytes) : "too many") + " bytes, but the file has " +
-                 std::to_string(there));
+    throw notNpy(path, "shape " + shapeText(tensor.shape) + " of " + dtypeName(tensor.dtype) +
+                           " takes " + (bytes ? std::to_string(*bytes) : "too many") +
+                           " bytes, but the file has " + std::to_string(there));
   tensor.data = Buffer(*bytes);
-  if (!file.readAt(tensor.data.data(), *bytes, headerBegin + headerBytes))
-    throw notNpy("its data could not be read");
+  if (!file.readAt(tensor.data.data(), *bytes, header.end))
+    throw notNpy(path, "its data could not be read");
   // NumPy treats any nonzero byte as true; programs require 0 and 1, which may be an index.
   if (tensor.dtype == TPC_BOOL)
     for (int64_t i = 0; i < *bytes; ++i)
       tensor.data.data()[i] = std::byte(tensor.data.data()[i] != std::byte(0));
-  if (parser.fortran && tensor.shape.size() > 1)
+  if (header.isFortran && tensor.shape.size() > 1)
     tensor.data = fromFortran(tensor.data, tensor.shape, dtypeBytes(tensor.dtype));
   return tensor;
 }

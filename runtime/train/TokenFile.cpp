@@ -3,8 +3,8 @@
 #include "train/TokenFile.h"
 #include "generate/Random.h"
 #include "program/Error.h"
+#include "program/Npy.h"
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -18,12 +18,6 @@ template <class T> T readAs(const std::byte *from) {
   return value;
 }
 
-/// Returns the text after `key` in the header of a .npy file, or nothing.
-std::string_view after(std::string_view header, std::string_view key) {
-  size_t at = header.find(key);
-  return at == std::string_view::npos ? std::string_view() : header.substr(at + key.size());
-}
-
 } // namespace
 
 void TokenFile::refuse(const std::string &why) const {
@@ -31,40 +25,21 @@ void TokenFile::refuse(const std::string &why) const {
 }
 
 int64_t TokenFile::readHeader() {
-  unsigned char start[12] = {};
-  if (file.size() < 12 || !file.readAt(start, 12, 0))
-    refuse("the file is too short for a .npy header");
-  if (std::memcmp(start, "\x93NUMPY", 6) != 0)
-    refuse("the file is not a .npy file");
-  bool isLong = start[6] > 1;
-  int64_t length = start[8] | start[9] << 8;
-  if (isLong)
-    length |= int64_t(start[10]) << 16 | int64_t(start[11]) << 24;
-  int64_t text = isLong ? 12 : 10;
-  if (length > file.size() - text || length > 1 << 20)
-    refuse("the .npy header exceeds the file");
-  std::string header(static_cast<size_t>(length), ' ');
-  if (!file.readAt(header.data(), static_cast<uint64_t>(length), static_cast<uint64_t>(text)))
-    refuse("the file cannot be read");
-  std::string_view descr = after(header, "'descr': '"), shape = after(header, "'shape': (");
-  std::string_view name = descr.substr(0, descr.find('\''));
-  if (name == "<u2")
+  NpyHeader header = readNpyHeader(file);
+  if (header.description == "<u2")
     type = Type::U16;
-  else if (name == "<u4")
+  else if (header.description == "<u4")
     type = Type::U32;
-  else if (name == "<i4")
+  else if (header.description == "<i4")
     type = Type::I32;
-  else if (name == "<i8")
+  else if (header.description == "<i8")
     type = Type::I64;
   else
-    refuse("the elements are '" + std::string(name) + "', but token ids are u16, u32, i32 or i64");
-  size_t comma = shape.find(',');
-  if (comma == std::string_view::npos || comma + 1 >= shape.size() || shape[comma + 1] != ')')
+    refuse("the elements are '" + header.description + "', but token ids are u16, u32, i32 or i64");
+  if (header.shape.size() != 1)
     refuse("the array must have one dimension");
-  std::string_view number = shape.substr(0, comma);
-  if (std::from_chars(number.begin(), number.end(), count).ptr != number.end())
-    refuse("the array must have one dimension");
-  return text + length;
+  count = header.shape.front();
+  return header.end;
 }
 
 TokenFile::TokenFile(const std::string &path) : file(path) {

@@ -20,6 +20,7 @@ static constexpr TargetTraits cpu = {
     .computesMatmuls = computesMatmuls,
     .computesExperts = true,
     .dispatchesTokens = true,
+    .trains = true,
     .addsBias = true,
     .addsResidual = true,
     .isActivation = isActivation,
