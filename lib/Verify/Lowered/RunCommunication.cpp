@@ -63,20 +63,36 @@ static FailureOr<Numbers> reduce(Operation *op, BufferMachine &m, Frame &frame, 
   return all;
 }
 
-/// Checks that all members compute equal sizes.
-static LogicalResult expectSame(Operation *op, BufferMachine &m, Ranks group,
-                                ArrayRef<buffer::ExprAttr> exprs) {
-  for (buffer::ExprAttr expr : exprs)
+/// Returns the values of the expressions, which must be equal on all members.
+static FailureOr<SmallVector<int64_t>> evaluateSame(Operation *op, BufferMachine &m, Ranks group,
+                                                    ArrayRef<buffer::ExprAttr> exprs) {
+  SmallVector<int64_t> values;
+  for (buffer::ExprAttr expr : exprs) {
+    values.push_back(m.evaluate(expr, group.front()));
     for (int rank : group)
-      if (m.evaluate(expr, rank) != m.evaluate(expr, group.front()))
-        return m.fail(op, rank) << "has " << m.evaluate(expr, rank) << ", but "
-                                << m.describe(group.front()) << " has "
-                                << m.evaluate(expr, group.front());
-  return success();
+      if (int64_t own = m.evaluate(expr, rank); own != values.back())
+        return m.fail(op, rank) << "has " << own << ", but " << m.describe(group.front()) << " has "
+                                << values.back();
+  }
+  return values;
+}
+
+/// Returns a function that returns the coordinate of a rank on an axis.
+static auto getCoordinates(BufferMachine &m, int rank) {
+  return [&m, rank](StringAttr axis) { return m.coordinate(axis.getValue(), rank); };
 }
 
 static Type getElement(BufferMachine &m, Frame &frame, Value buffer, int rank) {
   return m.get(frame, buffer, rank).view.type;
+}
+
+/// Writes the same numbers to the buffer of every member.
+static LogicalResult writeAll(Operation *op, BufferMachine &m, Frame &frame, Value to, Ranks group,
+                              const Numbers &numbers) {
+  for (int rank : group)
+    if (failed(m.write(op, frame, to, rank, numbers)))
+      return failure();
+  return success();
 }
 
 /// Writes the reduced operand of `call` to the results of all members.
@@ -87,9 +103,52 @@ static LogicalResult allReduce(Operation *op, BufferMachine &m, Frame &frame, Ra
                     call.getKind(), group, m.evaluate(call.getCount(), group[0]));
   if (failed(all))
     return failure();
-  for (int rank : group)
-    if (failed(m.write(op, frame, call.getTo(), rank, *all)))
+  return writeAll(op, m, frame, call.getTo(), group, *all);
+}
+
+/// An array of [outer, n, inner] numbers that ranks hold as parts of n.
+struct Parts {
+  SmallVector<StringRef> axes;
+  int64_t outer, n, inner;
+
+  int64_t count() const { return outer * n * inner; }
+};
+
+/// Returns the array of which each member has a part in `from`.
+static FailureOr<Numbers> gather(Operation *op, BufferMachine &m, Frame &frame, Value from,
+                                 const Parts &parts, Ranks group, bool mayBeUnspecified) {
+  auto [axes, outer, n, inner] = parts;
+  Numbers whole(parts.count());
+  for (int rank : group) {
+    auto [begin, size] = getSlice(m, axes, n, rank);
+    auto part = m.read(op, frame, from, rank, outer * size * inner, mayBeUnspecified);
+    if (failed(part))
       return failure();
+    for (int64_t o = 0; o < outer; ++o)
+      std::copy_n(part->begin() + o * size * inner, size * inner,
+                  whole.begin() + (o * n + begin) * inner);
+  }
+  return whole;
+}
+
+/// Adds the operands of all members, and writes to each its part of the result.
+template <typename CallT>
+static LogicalResult reduceScatter(CallT call, BufferMachine &m, Frame &frame, const Parts &parts,
+                                   ReductionKind kind, Ranks group) {
+  auto [axes, outer, n, inner] = parts;
+  auto all = reduce(call, m, frame, call.getFrom(), getElement(m, frame, call.getFrom(), group[0]),
+                    kind, group, parts.count());
+  if (failed(all))
+    return failure();
+  for (int rank : group) {
+    auto [begin, size] = getSlice(m, axes, n, rank);
+    Numbers part;
+    for (int64_t o = 0; o < outer; ++o)
+      part.insert(part.end(), all->begin() + (o * n + begin) * inner,
+                  all->begin() + (o * n + begin + size) * inner);
+    if (failed(m.write(call, frame, call.getTo(), rank, part)))
+      return failure();
+  }
   return success();
 }
 
@@ -98,7 +157,7 @@ struct AllReduceRun : RunModel<AllReduceRun, buffer::AllReduceOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::AllReduceOp>(base);
     return m.forEachGroup(op, frame, getAxes(op.getAxes()), [&](Ranks group) -> LogicalResult {
-      if (failed(expectSame(op, m, group, op.getCount())))
+      if (failed(evaluateSame(op, m, group, op.getCount())))
         return failure();
       return allReduce(op, m, frame, group, op);
     });
@@ -111,7 +170,7 @@ struct AllReduceStartRun : RunModel<AllReduceStartRun, buffer::AllReduceStartOp>
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::AllReduceStartOp>(base);
     return m.forEachGroup(op, frame, getAxes(op.getAxes()), [&](Ranks group) -> LogicalResult {
-      return expectSame(op, m, group, op.getCount());
+      return success(succeeded(evaluateSame(op, m, group, op.getCount())));
     });
   }
 };
@@ -124,30 +183,25 @@ struct WaitRun : RunModel<WaitRun, buffer::WaitOp> {
   }
 };
 
+/// Returns the sizes of a collective, which must be equal on all members.
+template <typename OpT> static FailureOr<Parts> getParts(OpT op, BufferMachine &m, Ranks group) {
+  auto sizes = evaluateSame(op, m, group, {op.getOuter(), op.getN(), op.getInner()});
+  if (failed(sizes))
+    return failure();
+  return Parts{getAxes(op.getAxes()), (*sizes)[0], (*sizes)[1], (*sizes)[2]};
+}
+
 struct AllGatherRun : RunModel<AllGatherRun, buffer::AllGatherOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::AllGatherOp>(base);
-    SmallVector<StringRef> axes = getAxes(op.getAxes());
-    return m.forEachGroup(op, frame, axes, [&](Ranks group) -> LogicalResult {
-      if (failed(expectSame(op, m, group, {op.getOuter(), op.getN(), op.getInner()})))
+    return m.forEachGroup(op, frame, getAxes(op.getAxes()), [&](Ranks group) -> LogicalResult {
+      auto parts = getParts(op, m, group);
+      if (failed(parts))
         return failure();
-      int64_t outer = m.evaluate(op.getOuter(), group[0]), n = m.evaluate(op.getN(), group[0]);
-      int64_t inner = m.evaluate(op.getInner(), group[0]);
-      Numbers whole(outer * n * inner);
-      for (int rank : group) {
-        auto [begin, size] = getSlice(m, axes, n, rank);
-        auto part = m.read(op, frame, op.getFrom(), rank, outer * size * inner,
-                           /*mayBeUnspecified=*/true);
-        if (failed(part))
-          return failure();
-        for (int64_t o = 0; o < outer; ++o)
-          std::copy_n(part->begin() + o * size * inner, size * inner,
-                      whole.begin() + (o * n + begin) * inner);
-      }
-      for (int rank : group)
-        if (failed(m.write(op, frame, op.getTo(), rank, whole)))
-          return failure();
-      return success();
+      auto whole = gather(op, m, frame, op.getFrom(), *parts, group, /*mayBeUnspecified=*/true);
+      if (failed(whole))
+        return failure();
+      return writeAll(op, m, frame, op.getTo(), group, *whole);
     });
   }
 };
@@ -155,26 +209,9 @@ struct AllGatherRun : RunModel<AllGatherRun, buffer::AllGatherOp> {
 struct ReduceScatterRun : RunModel<ReduceScatterRun, buffer::ReduceScatterOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::ReduceScatterOp>(base);
-    SmallVector<StringRef> axes = getAxes(op.getAxes());
-    return m.forEachGroup(op, frame, axes, [&](Ranks group) -> LogicalResult {
-      if (failed(expectSame(op, m, group, {op.getOuter(), op.getN(), op.getInner()})))
-        return failure();
-      int64_t outer = m.evaluate(op.getOuter(), group[0]), n = m.evaluate(op.getN(), group[0]);
-      int64_t inner = m.evaluate(op.getInner(), group[0]);
-      auto all = reduce(op, m, frame, op.getFrom(), getElement(m, frame, op.getFrom(), group[0]),
-                        op.getKind(), group, outer * n * inner);
-      if (failed(all))
-        return failure();
-      for (int rank : group) {
-        auto [begin, size] = getSlice(m, axes, n, rank);
-        Numbers part;
-        for (int64_t o = 0; o < outer; ++o)
-          part.insert(part.end(), all->begin() + (o * n + begin) * inner,
-                      all->begin() + (o * n + begin + size) * inner);
-        if (failed(m.write(op, frame, op.getTo(), rank, part)))
-          return failure();
-      }
-      return success();
+    return m.forEachGroup(op, frame, getAxes(op.getAxes()), [&](Ranks group) -> LogicalResult {
+      auto parts = getParts(op, m, group);
+      return failed(parts) ? failure() : reduceScatter(op, m, frame, *parts, op.getKind(), group);
     });
   }
 };
@@ -184,40 +221,31 @@ struct DispatchRun : RunModel<DispatchRun, buffer::DispatchOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::DispatchOp>(base);
     SmallVector<StringRef> axes = getAxes(op.getAxes());
-    SmallVector<StringAttr> split = getAxisAttrs(op.getSplit());
     return m.forEachGroup(op, frame, axes, [&](Ranks group) -> LogicalResult {
-      buffer::ExprAttr exprs[] = {op.getN(), op.getInner(), op.getWidth(), op.getColumn(),
-                                  op.getExperts()};
-      if (failed(expectSame(op, m, group, exprs)))
+      auto sizes = evaluateSame(
+          op, m, group, {op.getN(), op.getInner(), op.getWidth(), op.getColumn(), op.getExperts()});
+      if (failed(sizes))
         return failure();
-      SmallVector<int64_t> sizes;
-      for (buffer::ExprAttr expr : exprs)
-        sizes.push_back(m.evaluate(expr, group[0]));
-      int64_t n = sizes[0], inner = sizes[1], width = sizes[2], column = sizes[3];
-      if (width < 1 || inner % width != 0 || column < 0 || column + sizes[4] > width)
+      int64_t n = (*sizes)[0], inner = (*sizes)[1], width = (*sizes)[2], column = (*sizes)[3];
+      int64_t experts = (*sizes)[4];
+      if (width < 1 || inner % width != 0 || column < 0 || column + experts > width)
         return m.fail(op, group[0]) << "has no columns of experts";
-      Numbers whole(n * inner);
+      auto whole = gather(op, m, frame, op.getFrom(), {axes, 1, n, inner}, group,
+                          /*mayBeUnspecified=*/false);
+      if (failed(whole))
+        return failure();
       for (int rank : group) {
-        auto [begin, size] = getSlice(m, axes, n, rank);
-        auto part = m.read(op, frame, op.getFrom(), rank, size * inner);
-        if (failed(part))
-          return failure();
-        llvm::copy(*part, whole.begin() + begin * inner);
-      }
-      for (int rank : group) {
-        DimFactor factor{sizes[4], split};
         std::vector<int64_t> own =
-            interpret::getIndices(factor, {}, m.getGrid(), [&](StringAttr axis) {
-              return m.coordinate(axis.getValue(), rank);
-            });
-        Numbers rows(whole.size(), number(0));
+            interpret::getIndices(DimFactor{experts, getAxisAttrs(op.getSplit())}, {}, m.getGrid(),
+                                  getCoordinates(m, rank));
+        Numbers rows(whole->size(), number(0));
         for (int64_t row = 0; row < n * inner; row += width) {
-          if (llvm::all_of(own, [&](int64_t e) { return whole[row + column + e].f == 0; }))
+          if (llvm::all_of(own, [&](int64_t e) { return (*whole)[row + column + e].f == 0; }))
             continue;
-          std::copy_n(whole.begin() + row, width, rows.begin() + row);
-          std::fill_n(rows.begin() + row + column, sizes[4], number(0));
+          std::copy_n(whole->begin() + row, width, rows.begin() + row);
+          std::fill_n(rows.begin() + row + column, experts, number(0));
           for (int64_t e : own)
-            rows[row + column + e] = whole[row + column + e];
+            rows[row + column + e] = (*whole)[row + column + e];
         }
         if (failed(m.write(op, frame, op.getTo(), rank, rows)))
           return failure();
@@ -230,22 +258,12 @@ struct DispatchRun : RunModel<DispatchRun, buffer::DispatchOp> {
 struct CombineRun : RunModel<CombineRun, buffer::CombineOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::CombineOp>(base);
-    SmallVector<StringRef> axes = getAxes(op.getAxes());
-    return m.forEachGroup(op, frame, axes, [&](Ranks group) -> LogicalResult {
-      if (failed(expectSame(op, m, group, {op.getN(), op.getInner(), op.getWidth()})))
+    return m.forEachGroup(op, frame, getAxes(op.getAxes()), [&](Ranks group) -> LogicalResult {
+      auto sizes = evaluateSame(op, m, group, {op.getN(), op.getInner(), op.getWidth()});
+      if (failed(sizes))
         return failure();
-      int64_t n = m.evaluate(op.getN(), group[0]), inner = m.evaluate(op.getInner(), group[0]);
-      auto all = reduce(op, m, frame, op.getFrom(), getElement(m, frame, op.getFrom(), group[0]),
-                        ReductionKind::Sum, group, n * inner);
-      if (failed(all))
-        return failure();
-      for (int rank : group) {
-        auto [begin, size] = getSlice(m, axes, n, rank);
-        Numbers part(all->begin() + begin * inner, all->begin() + (begin + size) * inner);
-        if (failed(m.write(op, frame, op.getTo(), rank, part)))
-          return failure();
-      }
-      return success();
+      Parts parts = {getAxes(op.getAxes()), 1, (*sizes)[0], (*sizes)[1]};
+      return reduceScatter(op, m, frame, parts, ReductionKind::Sum, group);
     });
   }
 };
@@ -257,17 +275,14 @@ struct BroadcastRun : RunModel<BroadcastRun, buffer::BroadcastOp> {
       if (op.getRoot() >= group.size())
         return m.fail(op, group[0])
                << "its root " << op.getRoot() << " is outside of a group of " << group.size();
-      if (failed(expectSame(op, m, group, op.getCount())))
+      if (failed(evaluateSame(op, m, group, op.getCount())))
         return failure();
       int root = group[op.getRoot()];
       auto numbers = m.read(op, frame, op.getData(), root, m.evaluate(op.getCount(), root),
                             /*mayBeUnspecified=*/true);
       if (failed(numbers))
         return failure();
-      for (int rank : group)
-        if (failed(m.write(op, frame, op.getData(), rank, *numbers)))
-          return failure();
-      return success();
+      return writeAll(op, m, frame, op.getData(), group, *numbers);
     });
   }
 };
@@ -332,10 +347,8 @@ LogicalResult move(Operation *op, BufferMachine &m, Frame &frame, Ranks group, V
 }
 
 std::vector<int64_t> allOf(int64_t n) {
-  std::vector<int64_t> list(std::max<int64_t>(0, n));
-  for (int64_t i = 0; i < n; ++i)
-    list[i] = i;
-  return list;
+  auto all = llvm::seq<int64_t>(0, std::max<int64_t>(0, n));
+  return {all.begin(), all.end()};
 }
 
 struct AllToAllRun : RunModel<AllToAllRun, buffer::AllToAllOp> {
@@ -343,23 +356,19 @@ struct AllToAllRun : RunModel<AllToAllRun, buffer::AllToAllOp> {
     auto op = cast<buffer::AllToAllOp>(base);
     SmallVector<StringRef> axes = getAxes(op.getAxes());
     return m.forEachGroup(op, frame, axes, [&](Ranks group) -> LogicalResult {
-      buffer::ExprAttr exprs[] = {op.getOuter(), op.getA(), op.getMiddle(), op.getB(),
-                                  op.getInner()};
-      if (failed(expectSame(op, m, group, exprs)))
+      auto sizes = evaluateSame(
+          op, m, group, {op.getOuter(), op.getA(), op.getMiddle(), op.getB(), op.getInner()});
+      if (failed(sizes))
         return failure();
       Moved moved;
-      for (buffer::ExprAttr expr : exprs)
-        moved.shape.push_back(m.evaluate(expr, group[0]));
+      moved.shape.append(sizes->begin(), sizes->end());
       auto split = [&, shape = moved.shape](unsigned dim) {
         return [&m, axes, shape, dim](int rank) {
           interpret::Indices indices;
           for (auto [d, n] : llvm::enumerate(shape)) {
-            indices.push_back(allOf(n));
-            if (d != dim)
-              continue;
-            auto [begin, size] = getSlice(m, axes, n, rank);
-            auto &list = indices.back();
-            list = std::vector<int64_t>(list.begin() + begin, list.begin() + begin + size);
+            std::vector<int64_t> list = allOf(n);
+            auto [begin, size] = d == dim ? getSlice(m, axes, n, rank) : std::pair(int64_t(0), n);
+            indices.push_back({list.begin() + begin, list.begin() + begin + size});
           }
           return indices;
         };
@@ -382,24 +391,20 @@ struct PermuteRun : RunModel<PermuteRun, buffer::CollectivePermuteOp> {
         axes.insert(axis.getValue());
     }
     return m.forEachGroup(op, frame, axes.getArrayRef(), [&](Ranks group) -> LogicalResult {
-      buffer::ExprAttr exprs[] = {op.getOuter(), op.getBlocks(), op.getN(),
-                                  op.getUnit(),  op.getInner(),  op.getFirst()};
-      if (failed(expectSame(op, m, group, exprs)))
+      auto sizes = evaluateSame(
+          op, m, group,
+          {op.getOuter(), op.getBlocks(), op.getN(), op.getUnit(), op.getInner(), op.getFirst()});
+      if (failed(sizes))
         return failure();
-      int64_t blocks = m.evaluate(op.getBlocks(), group[0]), n = m.evaluate(op.getN(), group[0]);
-      int64_t unit = m.evaluate(op.getUnit(), group[0]),
-              first = m.evaluate(op.getFirst(), group[0]);
-      int64_t outer = m.evaluate(op.getOuter(), group[0]),
-              inner = m.evaluate(op.getInner(), group[0]);
+      int64_t outer = (*sizes)[0], blocks = (*sizes)[1], n = (*sizes)[2], unit = (*sizes)[3];
+      int64_t inner = (*sizes)[4], first = (*sizes)[5];
       Moved moved;
       moved.shape = {outer, blocks * n * unit, inner};
       auto has = [&](unsigned list) {
         return [&, list](int rank) {
           DimFactor factors[] = {{blocks, {}}, {n, lists[list]}, {unit, {}}};
           auto middle =
-              interpret::getIndices(factors, lists[list + 1], m.getGrid(), [&](StringAttr axis) {
-                return m.coordinate(axis.getValue(), rank);
-              });
+              interpret::getIndices(factors, lists[list + 1], m.getGrid(), getCoordinates(m, rank));
           return interpret::Indices{allOf(outer), middle, allOf(inner)};
         };
       };
@@ -452,9 +457,9 @@ struct ExchangeRun : RunModel<ExchangeRun, buffer::ExchangeOp> {
             SmallVector<DimFactor> factors;
             for (size_t f = 0; f + 1 < pairs.size(); ++f)
               factors.push_back({sizes[next++], before ? pairs[f].first : pairs[f].second});
-            indices.push_back(interpret::getIndices(
-                factors, before ? pairs.back().first : pairs.back().second, m.getGrid(),
-                [&](StringAttr axis) { return m.coordinate(axis.getValue(), rank); }));
+            indices.push_back(
+                interpret::getIndices(factors, before ? pairs.back().first : pairs.back().second,
+                                      m.getGrid(), getCoordinates(m, rank)));
           }
           return indices;
         };
