@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <set>
 #include <tuple>
 
 using namespace tpc;
@@ -107,6 +108,66 @@ ScheduleSlots tpc::countSlots(const ScheduleTable &table, int64_t chunks) {
 }
 
 //===----------------------------------------------------------------------===//
+// Check
+//===----------------------------------------------------------------------===//
+
+/// Returns the largest number of pairs of a chunk and a micro-batch of one rank whose forward is
+/// computed and whose event of phase `last` is not.
+static int64_t countInFlight(const std::vector<ScheduleEvent> &events, SchedulePhase last) {
+  int64_t now = 0, most = 0;
+  for (const ScheduleEvent &event : events) {
+    now += event.phase == SchedulePhase::Forward ? 1 : event.phase == last ? -1 : 0;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+std::string tpc::checkSchedule(const SchedulePolicy &policy, const PipelineShape &shape,
+                               const ScheduleTable &table) {
+  if (int64_t(table.size()) != shape.ranks)
+    return "it has " + std::to_string(table.size()) + " ranks";
+  std::map<int64_t, size_t> rankOf;
+  std::set<EventKey> seen;
+  int64_t numbers[numSchedulePhases] = {};
+  for (size_t rank = 0; rank < table.size(); ++rank) {
+    std::set<int64_t> chunks;
+    for (const ScheduleEvent &event : table[rank]) {
+      if (isMessage(event) || event.chunk < 0 || event.chunk >= shape.chunks() ||
+          event.microBatch < 0 || event.microBatch >= shape.microBatches)
+        return event.str() + " is no event of its shape";
+      if (rankOf.try_emplace(event.chunk, rank).first->second != rank)
+        return "chunk " + std::to_string(event.chunk) + " is on two ranks";
+      if (!seen.insert(keyOf(event)).second)
+        return event.str() + " is computed twice";
+      chunks.insert(event.chunk);
+      ++numbers[unsigned(event.phase)];
+    }
+    if (int64_t(chunks.size()) != shape.chunksPerRank)
+      return "rank " + std::to_string(rank) + " has " + std::to_string(chunks.size()) + " chunks";
+  }
+  bool hasWeights = numbers[unsigned(SchedulePhase::WeightGradient)];
+  for (auto [phase, isNeeded] : {std::pair(SchedulePhase::Forward, true),
+                                 {SchedulePhase::Backward, policy.isTraining},
+                                 {SchedulePhase::WeightGradient, policy.isTraining && hasWeights}})
+    if (numbers[unsigned(phase)] != (isNeeded ? shape.chunks() * shape.microBatches : 0))
+      return "it has " + std::to_string(numbers[unsigned(phase)]) + " events of phase " +
+             std::string(phaseNames[unsigned(phase)]);
+  std::map<EventKey, int64_t> ends = getEnds(table, shape.chunks());
+  for (const std::vector<ScheduleEvent> &events : table)
+    for (const ScheduleEvent &event : events)
+      if (!ends.contains(keyOf(event)))
+        return event.str() + " waits in a cycle";
+  SchedulePhase last = hasWeights ? SchedulePhase::WeightGradient : SchedulePhase::Backward;
+  for (size_t rank = 0; policy.getMaxInFlight && rank < table.size(); ++rank) {
+    int64_t most = countInFlight(table[rank], last);
+    if (int64_t bound = policy.getMaxInFlight(shape, int64_t(rank)); most > bound)
+      return "rank " + std::to_string(rank) + " has " + std::to_string(most) +
+             " micro-batches of chunks in flight, more than " + std::to_string(bound);
+  }
+  return "";
+}
+
+//===----------------------------------------------------------------------===//
 // Messages
 //===----------------------------------------------------------------------===//
 
@@ -167,9 +228,13 @@ std::optional<ScheduleTable> tpc::makeSchedule(std::string_view name, const Pipe
     if (policy.name != name)
       continue;
     std::string text = "the schedule '" + std::string(name) + "' ";
-    if (shape.chunksPerRank > 1 && !policy.hasChunks) {
+    if (shape.chunksPerRank > 1 && policy.chunks == SchedulePolicy::Chunks::One) {
       error = text + "has one chunk on each rank of pp, but vpp" +
               std::to_string(shape.chunksPerRank) + " asks for several; use an interleaved one";
+      return std::nullopt;
+    }
+    if (shape.chunksPerRank != 2 && policy.chunks == SchedulePolicy::Chunks::Two) {
+      error = text + "has two chunks on each rank of pp; write vpp2";
       return std::nullopt;
     }
     int64_t groups = std::max<int64_t>(1, shape.microBatches / shape.ranks);
@@ -180,7 +245,12 @@ std::optional<ScheduleTable> tpc::makeSchedule(std::string_view name, const Pipe
               std::to_string(multiple) + " or mb" + std::to_string(multiple + shape.ranks);
       return std::nullopt;
     }
-    return policy.make(shape);
+    ScheduleTable table = policy.make(shape);
+    if (std::string why = checkSchedule(policy, shape, table); !why.empty()) {
+      error = text + "is wrong: " + why;
+      return std::nullopt;
+    }
+    return table;
   }
   error = "there is no schedule '" + std::string(name) + "'; use one of " + known;
   return std::nullopt;

@@ -122,20 +122,86 @@ static ScheduleTable makeZeroBubble(const PipelineShape &shape) {
   return table;
 }
 
+/// "Zero bubble pipeline parallelism", arXiv 2401.10241, section 6, ZB-V: rank r has the chunks r
+/// and 2p-1-r. In the steady state, it computes F, B and W of one chunk and then of the other.
+static std::vector<ScheduleEvent> makeEventsOfV(const PipelineShape &shape, int64_t rank) {
+  int64_t chunks[] = {rank, shape.chunks() - 1 - rank};
+  // The order is that of enough micro-batches for a steady state. Those beyond the shape are left
+  // out.
+  int64_t count = std::max(2 * shape.ranks - 1, shape.microBatches);
+  std::vector<ScheduleEvent> events;
+  int64_t next[2][numSchedulePhases] = {}; // micro-batch of the next event of a chunk, by phase
+  auto add = [&](int which, std::initializer_list<SchedulePhase> phases) {
+    for (SchedulePhase phase : phases)
+      if (int64_t i = next[which][unsigned(phase)]++; i < shape.microBatches)
+        events.push_back({phase, chunks[which], i});
+  };
+  int64_t following = shape.ranks - rank;
+  for (int64_t i = 0; i < 2 * following - 1; ++i)
+    add(0, {Forward});
+  for (int64_t i = 0; i < rank; ++i) {
+    add(1, {Forward});
+    add(0, {Forward});
+  }
+  for (int64_t i = 0; i < following; ++i)
+    add(1, {Forward, Backward, WeightGradient});
+  const int64_t &first = next[0][unsigned(Forward)], &second = next[1][unsigned(Forward)];
+  while (second < first || first < count) {
+    if (first < count)
+      add(0, {Forward});
+    add(0, {Backward, WeightGradient});
+    add(1, {Forward, Backward, WeightGradient});
+  }
+  for (int64_t i = 0; i < rank; ++i) {
+    add(0, {Backward});
+    add(1, {Backward});
+  }
+  for (int64_t i = 0; i < following; ++i)
+    add(0, {Backward, WeightGradient});
+  for (int which : {1, 0})
+    while (next[which][unsigned(WeightGradient)] < next[which][unsigned(Backward)])
+      add(which, {WeightGradient});
+  return events;
+}
+
+static ScheduleTable makeZeroBubbleV(const PipelineShape &shape) {
+  ScheduleTable table;
+  for (int64_t rank = 0; rank < shape.ranks; ++rank)
+    table.push_back(makeEventsOfV(shape, rank));
+  return table;
+}
+
+static int64_t countMicroBatches(const PipelineShape &shape, int64_t) { return shape.microBatches; }
+static int64_t countFollowing(const PipelineShape &shape, int64_t rank) {
+  return shape.ranks - rank;
+}
+static int64_t countWarmUp(const PipelineShape &shape, int64_t rank) {
+  return getWarmUp(shape, rank, 2) + 1;
+}
+/// The gradients of weights are computed `rank` events late.
+static int64_t countDelayed(const PipelineShape &shape, int64_t rank) {
+  return getWarmUp(shape, rank, 1) + 1 + rank;
+}
+static int64_t countChunks(const PipelineShape &shape, int64_t) { return shape.chunks(); }
+
 std::span<const SchedulePolicy> tpc::getSchedulePolicies() {
   using Groups = SchedulePolicy::Groups;
+  using Chunks = SchedulePolicy::Chunks;
   static constexpr SchedulePolicy policies[] = {
-      {"gpipe", "each rank runs its chunk for one micro-batch after the other", false, false,
+      {"gpipe", "each rank runs its chunk for one micro-batch after the other", Chunks::One, false,
        Groups::Any, makeForward},
-      {"interleaved", "groups of pp micro-batches pass through all chunks of a rank", true, false,
-       Groups::Any, makeInterleaved},
-      {"gpipe-training", "all forward events, then all backward events", false, true, Groups::Any,
-       makeGPipe},
-      {"1f1b", "one forward and one backward event in turn", false, true, Groups::Any, make1F1B},
-      {"interleaved-1f1b", "1f1b with several chunks per rank", true, true, Groups::Equal,
-       makeInterleaved1F1B},
-      {"zb-h1", "1f1b with gradients of weights in idle slots", true, true, Groups::Equal,
-       makeZeroBubble},
+      {"interleaved", "groups of pp micro-batches pass through all chunks of a rank", Chunks::Any,
+       false, Groups::Any, makeInterleaved},
+      {"gpipe-training", "all forward events, then all backward events", Chunks::One, true,
+       Groups::Any, makeGPipe, countMicroBatches},
+      {"1f1b", "one forward and one backward event in turn", Chunks::One, true, Groups::Any,
+       make1F1B, countFollowing},
+      {"interleaved-1f1b", "1f1b with several chunks per rank", Chunks::Any, true, Groups::Equal,
+       makeInterleaved1F1B, countWarmUp},
+      {"zb-h1", "1f1b with gradients of weights in idle slots", Chunks::Any, true, Groups::Equal,
+       makeZeroBubble, countDelayed},
+      {"zb-v", "two chunks per rank in a V, with gradients of weights in idle slots", Chunks::Two,
+       true, Groups::Any, makeZeroBubbleV, countChunks},
   };
   return policies;
 }

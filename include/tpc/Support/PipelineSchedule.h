@@ -1,8 +1,9 @@
 //===- PipelineSchedule.h - Events of pipeline ranks ------------*- C++ -*-===//
 //
 // A schedule lists, for each rank of pp, the events of one step in order. An event is a phase of
-// one chunk of the model for one micro-batch. Chunk k of p ranks is on rank k mod p. For two ranks
-// with two chunks each and two micro-batches, the policy `interleaved` makes the forward events
+// one chunk of the model for one micro-batch. Chunk k of p ranks is on rank k mod p, but in a
+// policy with a V the ranks 0, 1, …, p-1, p-1, …, 0 have the chunks in order. For two ranks with
+// two chunks each and two micro-batches, the policy `interleaved` makes the forward events
 //
 //     rank 0   F0.0 F0.1 F2.0 F2.1        F2.1: forward of chunk 2, micro-batch 1
 //     rank 1   F1.0 F1.1 F3.0 F3.1
@@ -55,11 +56,14 @@ struct PipelineShape {
 struct SchedulePolicy {
   std::string_view name;
   std::string_view summary;
-  bool hasChunks;  // takes several chunks per rank; else exactly one
-  bool isTraining; // makes B and possibly W events
+  enum class Chunks { One, Two, Any } chunks; // on each rank
+  bool isTraining;                            // makes B and possibly W events
   /// Groups of micro-batches: of any size, or all of equal size for m / ranks groups.
   enum class Groups { Any, Equal } groups;
   ScheduleTable (*make)(const PipelineShape &shape);
+  /// Upper bound of the activations that a rank stores, as the paper states it: pairs of a chunk
+  /// and a micro-batch whose forward is computed and whose last gradient is not. Null without B.
+  int64_t (*getMaxInFlight)(const PipelineShape &shape, int64_t rank) = nullptr;
 };
 
 /// Returns all policies.
@@ -69,6 +73,12 @@ std::span<const SchedulePolicy> getSchedulePolicies();
 /// not support) returns nothing and sets `error`.
 std::optional<ScheduleTable> makeSchedule(std::string_view policy, const PipelineShape &shape,
                                           std::string &error);
+
+/// Checks that each phase of each chunk is computed once for each micro-batch, on the chunk's rank,
+/// that no rank waits in a cycle, and that ranks store no more activations than the policy's bound.
+/// Returns the first violation, or nothing.
+std::string checkSchedule(const SchedulePolicy &policy, const PipelineShape &shape,
+                          const ScheduleTable &table);
 
 /// Adds a send after each forward event whose result another rank needs, and a receive on that
 /// rank. Messages are in an order in which no rank waits in a cycle, even if a send returns only

@@ -56,12 +56,109 @@ TEST(PipelineSchedule, TablesEqualThePublishedOnes) {
       std::string expected, own;
       std::getline(file, expected);
       for (const ScheduleEvent &event : events)
-        own += (own.empty() ? "" : " ") + print(event, policy == "zb-h1");
+        own += (own.empty() ? "" : " ") + print(event, policy.starts_with("zb"));
       EXPECT_EQ(own, expected) << line;
     }
     ++tables;
   }
-  EXPECT_EQ(tables, 21);
+  EXPECT_EQ(tables, 30);
+}
+
+/// Whether all events can be computed in their orders: computes one event at a time.
+static bool isComputable(const ScheduleTable &table, int64_t chunks) {
+  std::set<std::string> done;
+  auto isDone = [&](SchedulePhase phase, int64_t chunk, int64_t i) {
+    return done.contains(ScheduleEvent{phase, chunk, i}.str());
+  };
+  auto isReady = [&](const ScheduleEvent &event) {
+    auto [phase, chunk, i] = event;
+    if (phase == SchedulePhase::Forward)
+      return chunk == 0 || isDone(phase, chunk - 1, i);
+    if (phase == SchedulePhase::WeightGradient)
+      return isDone(SchedulePhase::Backward, chunk, i);
+    return isDone(SchedulePhase::Forward, chunk, i) &&
+           (chunk + 1 == chunks || isDone(phase, chunk + 1, i));
+  };
+  std::vector<size_t> next(table.size());
+  for (size_t rank = 0; rank < table.size();) {
+    if (next[rank] < table[rank].size() && isReady(table[rank][next[rank]])) {
+      done.insert(table[rank][next[rank]++].str());
+      rank = 0;
+    } else {
+      ++rank;
+    }
+  }
+  for (size_t rank = 0; rank < table.size(); ++rank)
+    if (next[rank] < table[rank].size())
+      return false;
+  return true;
+}
+
+// Edits of each event: dropped, doubled, moved to another rank, and exchanged with the next one. An
+// exchange is right if all events remain computable and the bound in flight is kept.
+TEST(PipelineSchedule, WrongTablesAreFound) {
+  int wrong = 0, right = 0, overBound = 0;
+  for (const SchedulePolicy &policy : getSchedulePolicies())
+    for (int64_t ranks : {2, 4}) {
+      int64_t chunks = policy.chunks == SchedulePolicy::Chunks::One ? 1 : 2;
+      PipelineShape shape = {ranks, chunks, 2 * ranks};
+      const ScheduleTable table = make(policy.name, ranks, chunks, shape.microBatches);
+      auto check = [&](auto edit) {
+        ScheduleTable edited = table;
+        edit(edited);
+        return checkSchedule(policy, shape, edited);
+      };
+      for (int64_t rank = 0; rank < ranks; ++rank)
+        for (size_t i = 0; i < table[rank].size(); ++i) {
+          auto drop = [&](ScheduleTable &t) { t[rank].erase(t[rank].begin() + i); };
+          auto append = [&](ScheduleTable &t, int64_t to) { t[to].push_back(table[rank][i]); };
+          EXPECT_NE(check(drop), "");
+          EXPECT_NE(check([&](ScheduleTable &t) { append(t, rank); }), "");
+          EXPECT_NE(check([&](ScheduleTable &t) {
+                      drop(t);
+                      append(t, (rank + 1) % ranks);
+                    }),
+                    "");
+          wrong += 3;
+          if (i + 1 == table[rank].size())
+            continue;
+          ScheduleTable edited = table;
+          std::swap(edited[rank][i], edited[rank][i + 1]);
+          std::string why = checkSchedule(policy, shape, edited);
+          bool isOverBound = why.find("in flight") != std::string::npos;
+          EXPECT_EQ(why.empty() || isOverBound, isComputable(edited, shape.chunks())) << why;
+          overBound += isOverBound;
+          ++(why.empty() ? right : wrong);
+        }
+    }
+  EXPECT_GT(wrong, 1000);
+  EXPECT_GT(right, 100);
+  EXPECT_GT(overBound, 10);
+}
+
+static int64_t (*trueBound)(const PipelineShape &, int64_t);
+static int64_t tighterOn;
+
+TEST(PipelineSchedule, BoundsInFlightAreReached) {
+  for (const SchedulePolicy &policy : getSchedulePolicies())
+    for (int64_t ranks : {2, 4, 8}) {
+      if (!policy.isTraining)
+        continue;
+      PipelineShape shape = {ranks, policy.chunks == SchedulePolicy::Chunks::One ? 1 : 2,
+                             2 * ranks};
+      ScheduleTable table = make(policy.name, ranks, shape.chunksPerRank, shape.microBatches);
+      SchedulePolicy tighter = policy;
+      trueBound = policy.getMaxInFlight;
+      tighter.getMaxInFlight = [](const PipelineShape &shape, int64_t rank) {
+        return trueBound(shape, rank) - (rank == tighterOn);
+      };
+      for (tighterOn = 0; tighterOn < ranks; ++tighterOn)
+        EXPECT_NE(checkSchedule(tighter, shape, table), "") << policy.name << " " << tighterOn;
+      // All backward events last: as many in flight as micro-batches.
+      if (policy.name == "1f1b") {
+        EXPECT_NE(checkSchedule(policy, shape, make("gpipe-training", ranks, 1, 2 * ranks)), "");
+      }
+    }
 }
 
 TEST(PipelineSchedule, IdleSlotsOfForwardPolicies) {
@@ -130,6 +227,8 @@ TEST(PipelineSchedule, Errors) {
   EXPECT_NE(error.find("vpp2"), std::string::npos) << error;
   EXPECT_FALSE(makeSchedule("interleaved-1f1b", {2, 2, 7}, error));
   EXPECT_NE(error.find("write mb6 or mb8"), std::string::npos) << error;
+  EXPECT_FALSE(makeSchedule("zb-v", {2, 3, 4}, error));
+  EXPECT_NE(error.find("write vpp2"), std::string::npos) << error;
   EXPECT_FALSE(makeSchedule("dual", {2, 1, 4}, error));
   EXPECT_NE(error.find("use one of gpipe, interleaved"), std::string::npos) << error;
 }
