@@ -72,11 +72,11 @@ struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
       traffic.withinNode +=
           row.count * ::tpc::getSeconds(links.getLinks().intraNode, transfer, members, each);
     }
-    Traffic most;
+    Traffic slowest;
     for (const auto &[stage, traffic] : stages)
-      if (traffic.seconds > most.seconds)
-        most = traffic;
-    return most;
+      if (traffic.seconds > slowest.seconds)
+        slowest = traffic;
+    return slowest;
   }
 
   void warn(ModuleOp module, GridAttr grid, StringRef axis, int64_t block, const Symbols &symbols,

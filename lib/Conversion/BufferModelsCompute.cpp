@@ -348,10 +348,11 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
     llvm::for_each(read, consider);
     for (Value result : callee.front().getTerminator()->getOperands())
       consider(getWritten(result));
-    SymExpr most = perRow.front();
+    SymExpr maxPerRow = perRow.front();
     for (const SymExpr &size : ArrayRef(perRow).drop_front())
-      most = SymExpr::max(most, size);
-    SymExpr grain = SymExpr::floorDiv(TargetTraits::get(call).elementsPerTask, most) + SymExpr(1);
+      maxPerRow = SymExpr::max(maxPerRow, size);
+    SymExpr grain =
+        SymExpr::floorDiv(TargetTraits::get(call).elementsPerTask, maxPerRow) + SymExpr(1);
     buffer::LaunchOp::create(p.builder(), p.getLoc(), callee.getName(), p.getBuffers(read), writes,
                              p.expr(rows), p.expr(grain));
     return success();

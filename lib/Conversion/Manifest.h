@@ -16,7 +16,7 @@ namespace mlir::tpc {
 struct ProgramFacts {
   struct Range {
     int64_t min, max;
-    std::string of;
+    std::string of;          // weight that the input indexes; empty if the table is computed
     SmallVector<Type> casts; // integer casts that are applied before the range check
   };
   llvm::DenseMap<unsigned, Range> inputRanges;

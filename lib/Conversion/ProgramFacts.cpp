@@ -73,8 +73,8 @@ public:
   }
 
   /// Returns whether a cast is supported. A cast to a narrower integer wraps around and is added to
-  /// `casts`. Casts between large integer types can be ignored, because values outside of their
-  /// range are out of bounds of every table.
+  /// `casts`. A cast of floats to a signed integer of at least 32 bits can be ignored, because
+  /// values outside of its range are out of bounds of every table.
   static bool passes(Operation *cast, SmallVector<Type> &casts) {
     Type from = getElementTypeOrSelf(cast->getOperand(0)),
          to = getElementTypeOrSelf(cast->getResult(0));
@@ -92,9 +92,10 @@ private:
   SymbolTableCollection symbols;
   DenseMap<Operation *, SmallVector<func::CallOp>> calls;
 };
-/// Slices of one dimension of an input that are indices of tables.
+
+/// Slices of an input along one dimension whose elements index tables.
 struct SlicedInput {
-  /// For each index of the dimension, the range of the smallest table.
+  /// For each index of the dimension, the range of the smallest table that its elements index.
   SmallVector<std::optional<ProgramFacts::Range>> smallest;
 
   void add(int64_t size, int64_t start, int64_t count, const ProgramFacts::Range &range) {
@@ -103,7 +104,7 @@ struct SlicedInput {
       if (!smallest[i] || range.max < smallest[i]->max)
         smallest[i] = range;
   }
-  /// Returns the range of all elements; nothing if some have another one, or none.
+  /// Returns the range if all indices of the dimension have the same one.
   std::optional<ProgramFacts::Range> getCommon() const {
     bool isCommon = llvm::all_of(smallest, [&](const auto &own) {
       return own && own->max == smallest[0]->max && own->min == smallest[0]->min;
@@ -134,7 +135,7 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
     auto input = dyn_cast<BlockArgument>(origin);
     return input && input.getOwner()->getParentOp() == pipeline ? input : BlockArgument();
   };
-  // Inputs of which slices are indices, such as micro-batches.
+  // Inputs that are sliced, for example into micro-batches, before their elements index a table.
   llvm::MapVector<std::pair<BlockArgument, int64_t>, SlicedInput> sliced;
   auto addSlice = [&](SliceOp slice, const Range &range) {
     int64_t dim = slice.getDim();

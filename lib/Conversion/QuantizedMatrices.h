@@ -1,7 +1,7 @@
 //===- QuantizedMatrices.h - Matrices of quantized parameters ---*- C++ -*-===//
 //
-// A right operand of a matmul that is computed by tpc.dequantize and movement ops from parameters,
-// in a form that the runtime's tpc_quantized_product reads.
+// Finds right operands of matmuls that the runtime's tpc_quantized_product can read in quantized
+// form: tpc.dequantize and movement ops compute them from parameters.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,7 +13,7 @@
 
 namespace mlir::tpc {
 
-/// The fields are those of tpc_buffer.quantized_product.
+/// A right operand in quantized form. Fields have the names of tpc_buffer.quantized_product's.
 struct QuantizedMatrix {
   DequantizeOp numbers;
   Value packed, scale, zeros; ///< parameters, possibly reshaped; zeros may be null
@@ -28,8 +28,8 @@ struct QuantizedMatrix {
 /// Returns true for a cast from 16 bits to f32.
 bool isWidening(Operation *op);
 
-/// Returns the form of a right operand; nothing if the runtime does not read it. The matrix may be
-/// in 16 bits, and the right operand its cast to f32.
+/// Returns the quantized form of a right operand; nothing if it has none that the runtime reads.
+/// `rhs` may be a cast to f32 of a matrix of 16 bits.
 std::optional<QuantizedMatrix> getQuantizedMatrix(Value rhs, const ParameterTable &parameters);
 
 } // namespace mlir::tpc

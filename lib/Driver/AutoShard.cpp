@@ -80,9 +80,9 @@ llvm::Expected<std::optional<AutoShardRequest>> checkAutoShard(TpccOptions &opti
     if (!bytes)
       return makeError("--memory=" + options.memory + ": " + error);
     request.memory = *bytes;
-    if (int64_t most = request.machine.getMemory(1); *bytes > most)
+    if (int64_t available = request.machine.getMemory(1); *bytes > available)
       return makeError("--memory=" + options.memory + ": a device of '" + request.machine.name +
-                       "' has " + formatMemorySize(most));
+                       "' has " + formatMemorySize(available));
   }
   for (auto [flag, given] : {std::pair("--annotations", !options.annotations.empty()),
                              {"--device-configuration", !options.deviceConfiguration.empty()},

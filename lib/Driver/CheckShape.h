@@ -10,8 +10,8 @@
 
 namespace tpc {
 
-/// Binds capacities of sliding-window caches that are not in `shape` to their values for the
-/// default chunk size of prompts.
+/// Binds the capacity of sliding-window caches, if it is not in `shape`, to its value for prompt
+/// chunks of the default size or, if larger, of the bound number of tokens.
 void bindCapacities(mlir::ModuleOp module, ShapeBinding &shape);
 
 /// Returns an error for unknown sizes, for sizes that violate a constraint of the model and, if

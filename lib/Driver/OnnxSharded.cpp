@@ -19,11 +19,11 @@ namespace {
 
 using Axes = std::vector<::tpc::ShardSpec::NamedAxis>;
 
-/// A split factor of a weight: `size` steps at distance `stride` elements.
-struct SplitSteps {
+/// A split factor of a weight's dimension: `size` indices, `stride` elements apart in the weight.
+struct SplitFactor {
   int64_t stride, size;
   Axes axes;
-  bool operator==(const SplitSteps &) const = default;
+  bool operator==(const SplitFactor &) const = default;
 };
 
 } // namespace
@@ -43,20 +43,20 @@ static ::tpc::OnnxSharding::Factor makeFactor(std::string size, Axes axes) {
   for (const ::tpc::ShardSpec::NamedAxis &axis : axes)
     shards *= axis.size;
   auto shardOf = [axes = std::move(axes)](int64_t rank) {
-    int64_t part = 0;
+    int64_t shard = 0;
     for (const ::tpc::ShardSpec::NamedAxis &axis : axes)
-      part = part * axis.size + axis.coordinate(rank);
-    return part;
+      shard = shard * axis.size + axis.coordinate(rank);
+    return shard;
   };
   return {std::move(size), shards, std::move(shardOf)};
 }
 
 /// Returns the split factors of a weight that `tpc.split` of a parameter specifies.
-static std::vector<SplitSteps> getRanges(ParameterOp parameter, const Axes &grid) {
-  std::vector<SplitSteps> ranges;
+static std::vector<SplitFactor> getSplitFactors(ParameterOp parameter, const Axes &grid) {
+  std::vector<SplitFactor> splitFactors;
   auto splits = parameter->getAttrOfType<ArrayAttr>(kSplitAttr);
   if (!splits)
-    return ranges;
+    return splitFactors;
   ViewAttr view = parameter.getViewOrDense();
   for (auto [d, dim] : llvm::enumerate(splits.getAsRange<DimAttr>())) {
     SmallVector<StridedFactorAttr> factors = view.getFactors(d);
@@ -72,40 +72,40 @@ static std::vector<SplitSteps> getRanges(ParameterOp parameter, const Axes &grid
           }
           steps *= f.getSize();
         }
-        ranges.push_back({stride, size, std::move(axes)});
+        splitFactors.push_back({stride, size, std::move(axes)});
       }
       inner *= size;
     }
   }
-  llvm::sort(ranges, [](const SplitSteps &a, const SplitSteps &b) { return a.stride > b.stride; });
-  return ranges;
+  llvm::sort(splitFactors,
+             [](const SplitFactor &a, const SplitFactor &b) { return a.stride > b.stride; });
+  return splitFactors;
 }
 
-/// Returns the sharding of a weight's dimensions; nothing if an entry of `ranges` is not a factor
-/// of one dimension.
+/// Returns the sharding of a weight; nothing if a split factor spans several of its dimensions.
 static std::optional<::tpc::OnnxSharding>
-makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const Axes &grid) {
+makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitFactor> splitFactors, const Axes &grid) {
   ::tpc::OnnxSharding sharding;
   sharding.dims.resize(shape.size());
   size_t used = 0;
   int64_t stride = 1;
   for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) {
     int64_t top = stride * shape[d]; // stride of the next outer dimension
-    for (const SplitSteps &range : ranges) {
-      if (range.stride < stride || range.stride >= stride * shape[d])
+    for (const SplitFactor &split : splitFactors) {
+      if (split.stride < stride || split.stride >= stride * shape[d])
         continue;
-      if (range.stride % stride || top % (range.stride * range.size))
+      if (split.stride % stride || top % (split.stride * split.size))
         return std::nullopt;
-      if (int64_t outer = top / (range.stride * range.size); outer > 1)
+      if (int64_t outer = top / (split.stride * split.size); outer > 1)
         sharding.dims[d].push_back(makeFactor(std::to_string(outer), {}));
-      sharding.dims[d].push_back(makeFactor(std::to_string(range.size), range.axes));
-      top = range.stride;
+      sharding.dims[d].push_back(makeFactor(std::to_string(split.size), split.axes));
+      top = split.stride;
       ++used;
     }
     if (int64_t inner = top / stride; inner > 1 || sharding.dims[d].empty())
       sharding.dims[d].push_back(makeFactor(std::to_string(inner), {}));
   }
-  if (used != ranges.size())
+  if (used != splitFactors.size())
     return std::nullopt;
   return sharding;
 }
@@ -121,7 +121,8 @@ static ::tpc::OnnxSharding readSharding(ArrayAttr entries, const Axes &grid) {
   return sharding;
 }
 
-/// Returns the split of an input in the ops that use it. (Inputs themselves are replicated.)
+/// Returns the sharding of an input in the first op that splits it; nothing if no op does. (Inputs
+/// themselves are replicated.)
 static std::optional<::tpc::OnnxSharding> getInputSharding(BlockArgument input, const Axes &grid) {
   for (OpOperand &use : input.getUses()) {
     auto ruled = dyn_cast<ShardingRuleOpInterface>(use.getOwner());
@@ -163,19 +164,19 @@ mlir::LogicalResult collectShardings(ModuleOp model, const ShardSpec &spec, Onnx
   devices.stages = spec.grid.size(Axis::PP);
   devices.stageOf = [grid = spec.grid](int64_t rank) { return grid.coordinate(rank, Axis::PP); };
   const Axes axes = spec.axes();
-  llvm::MapVector<Operation *, std::optional<std::vector<SplitSteps>>> weights;
+  llvm::MapVector<Operation *, std::optional<std::vector<SplitFactor>>> weights;
   module->walk([&](ParameterOp parameter) {
-    std::vector<SplitSteps> ranges = getRanges(parameter, axes);
-    auto [it, isNew] = weights.insert({parameter.getWeightOp(), ranges});
-    if (!isNew && it->second != ranges)
+    std::vector<SplitFactor> splitFactors = getSplitFactors(parameter, axes);
+    auto [it, isNew] = weights.insert({parameter.getWeightOp(), splitFactors});
+    if (!isNew && it->second != splitFactors)
       it->second.reset();
   });
-  for (auto &[op, ranges] : weights) {
+  for (auto &[op, splitFactors] : weights) {
     auto weight = cast<WeightOp>(op);
-    if (!ranges || ranges->empty())
+    if (!splitFactors || splitFactors->empty())
       continue;
     if (auto sharding =
-            makeSharding(cast<RankedTensorType>(weight.getType()).getShape(), *ranges, axes))
+            makeSharding(cast<RankedTensorType>(weight.getType()).getShape(), *splitFactors, axes))
       devices.tensors[weight.getSymName().str()] = std::move(*sharding);
   }
   auto main = module->lookupSymbol<func::FuncOp>("main");
@@ -228,7 +229,7 @@ mlir::LogicalResult collectAnnotations(ModuleOp annotated, const ShardSpec &spec
 void collectStages(ModuleOp staged, OnnxDevices &devices) {
   llvm::StringSet<> several;
   auto collect = [&](Operation *op, int64_t stage) {
-    // Skips ops without operands, whose location is that of a user in any stage.
+    // Skips ops without operands: they have the location of a user, which may be in another stage.
     if (op->getNumOperands() == 0 || !isa<ShardingRuleOpInterface, func::CallOp>(op))
       return;
     SmallVector<std::string> names;
@@ -246,7 +247,7 @@ void collectStages(ModuleOp staged, OnnxDevices &devices) {
           for (Operation &op : function.front())
             collect(&op, stage.getIndex());
       });
-  // Skips nodes that several stages compute, such as masks.
+  // Removes nodes that several stages compute, such as masks.
   for (const auto &entry : several)
     devices.nodes.erase(entry.getKey().str());
 }

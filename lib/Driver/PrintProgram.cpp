@@ -156,12 +156,12 @@ SmallVector<StringRef> ValueNames::getCommon(ArrayRef<SmallVector<StringRef>> na
   // components, returns the components before.
   SmallVector<StringRef> head(names.front()), tail(names.front());
   for (ArrayRef<StringRef> other : names) {
-    size_t most = std::min(other.size(), head.size()), same = 0;
-    while (same < most && other[same] == head[same])
+    size_t limit = std::min(other.size(), head.size()), same = 0;
+    while (same < limit && other[same] == head[same])
       ++same;
     head.truncate(same);
-    most = std::min(other.size(), tail.size());
-    for (same = 0; same < most && other[other.size() - 1 - same] == tail[tail.size() - 1 - same];)
+    limit = std::min(other.size(), tail.size());
+    for (same = 0; same < limit && other[other.size() - 1 - same] == tail[tail.size() - 1 - same];)
       ++same;
     tail.erase(tail.begin(), tail.end() - same);
   }

@@ -48,10 +48,10 @@ std::string GridChoice::str() const {
 }
 
 /// Returns the sizes of an axis up to `most`. `bits`: significant bits of sizes above 2^bits.
-static std::vector<int64_t> getSizes(const SearchProblem &problem, int64_t most, unsigned bits,
+static std::vector<int64_t> getSizes(const SearchProblem &problem, int64_t maximum, unsigned bits,
                                      int64_t divided) {
   std::vector<int64_t> sizes;
-  for (int64_t size = 1; size <= most; ++size) {
+  for (int64_t size = 1; size <= maximum; ++size) {
     int64_t significant = size;
     while (significant % 2 == 0)
       significant /= 2;
@@ -74,9 +74,9 @@ void mlir::tpc::enumerateFamilies(const SearchProblem &problem,
   int64_t samples = std::numeric_limits<int64_t>::max();
   for (int64_t dp :
        getSizes(problem, std::min(devices, std::max<int64_t>(1, problem.batch)), 4, problem.batch))
-    if (int64_t most = (problem.batch + dp - 1) / dp; most < samples) {
+    if (int64_t maximum = (problem.batch + dp - 1) / dp; maximum < samples) {
       replicas.push_back(dp);
-      samples = most;
+      samples = maximum;
     }
 
   auto visitReplicas = [&](GridChoice grid) {

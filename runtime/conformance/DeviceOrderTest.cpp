@@ -37,16 +37,16 @@ void expectInOrder(Device &device, const Work &work) {
   std::vector<std::byte> expected = contents(work.out);
 
   std::vector<DeviceMemory> kept;
-  int64_t most = size(work.out);
+  int64_t maxBytes = size(work.out);
   device.beginStep({1, 0});
   for (std::span<std::byte> part : work.reads) {
-    most = std::max(most, size(part));
+    maxBytes = std::max(maxBytes, size(part));
     kept.emplace_back(device, size(part));
     device.copy(kept.back().data(), part.data(), size(part));
   }
   device.endStep();
-  DeviceMemory garbage(device, most), result(device, size(work.out));
-  std::memset(device.beginWrite(garbage.data(), most), 0x42, static_cast<size_t>(most));
+  DeviceMemory garbage(device, maxBytes), result(device, size(work.out));
+  std::memset(device.beginWrite(garbage.data(), maxBytes), 0x42, static_cast<size_t>(maxBytes));
   device.endWrite();
   for (int round = 0; round < 24; ++round) {
     auto spoil = [&](std::span<std::byte> part) {

@@ -26,7 +26,7 @@ struct Dim {
   Split before, after;
 };
 
-/// Returns the indices of a dimension that a rank has.
+/// Returns the indices of a rank's shard of a dimension.
 std::vector<int64_t> indicesOf(const Grid &grid, int rank, const std::vector<int64_t> &sizes,
                                const Split &split) {
   auto take = [&](std::vector<int64_t> list, const AxisList &axes) {
@@ -109,23 +109,24 @@ void check(tpc_context &ctx, const std::vector<Dim> &dims, bool evenly) {
   tpc_exchange(&ctx, layout.data(), TPC_F32, in.data(), out.data(), sizes.data());
   EXPECT_TRUE(sameBits(out.read(), expected)) << "rank " << ctx.rank << " axes " << axes;
 
-  // Each rank receives exactly the missing elements that it needs. With equal shards over at most
-  // two axes, no rank sends more than that maximum either. (Two senders cannot divide three boxes
-  // of equal size evenly.)
+  // Each rank receives exactly the elements that it needs and lacks. The exchange counts the
+  // maximum bytes that a rank sends or receives. With equal shards over at most two axes
+  // (`evenly`), no rank sends more than the receivers' maximum. (Two senders cannot divide three
+  // boxes of equal size evenly.)
   int64_t maximum = 0;
   for (int member : members) {
     // Both shards are boxes, and so is their intersection: its size is a product over the
     // dimensions.
-    int64_t needs = 1, hasOfThem = 1;
+    int64_t needs = 1, keeps = 1;
     for (const Dim &dim : dims) {
       std::vector<int64_t> has = indicesOf(ctx.grid, member, dim.sizes, dim.before);
       std::vector<int64_t> needed = indicesOf(ctx.grid, member, dim.sizes, dim.after), both;
       std::set_intersection(has.begin(), has.end(), needed.begin(), needed.end(),
                             std::back_inserter(both));
       needs *= static_cast<int64_t>(needed.size());
-      hasOfThem *= static_cast<int64_t>(both.size());
+      keeps *= static_cast<int64_t>(both.size());
     }
-    int64_t lacks = needs - hasOfThem;
+    int64_t lacks = needs - keeps;
     maximum = std::max<int64_t>(maximum, lacks * 4);
   }
   std::vector<Counters::Row> rows = ctx.counters.rows(ctx.grid);
@@ -178,9 +179,9 @@ Dim split(int64_t size, const AxisList &before, const AxisList &after) {
 TEST_P(Exchanges, Dimensions) {
   onAllRanks([](tpc_context &ctx) {
     int64_t even = ctx.grid.numRanks();
-    int several = 0;
+    int numSplitAxes = 0;
     for (const Grid::Axis &axis : ctx.grid.axes())
-      several += axis.size > 1;
+      numSplitAxes += axis.size > 1;
     Pairs pairs = pairsOf(ctx.grid);
     // All pairs for few axes, a sample for more.
     size_t step = 1 + pairs.size() / 20;
@@ -191,7 +192,7 @@ TEST_P(Exchanges, Dimensions) {
           check(ctx,
                 {split(m, pairs[i].first, pairs[j].first), split(2, {}, {}),
                  split(n, pairs[i].second, pairs[j].second)},
-                m == even && several <= 2);
+                m == even && numSplitAxes <= 2);
   });
 }
 

@@ -322,15 +322,15 @@ extern "C" void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dt
       if (__builtin_mul_overflow(bytes, factor.size, &bytes))
         failIn(*ctx, kind, mask, "the tensor's size does not fit into 64 bits");
   Exchange exchange(ctx->grid, group, shape);
-  int64_t most = exchange.maxBytes();
-  if (most == 0 && !ctx->transport->isOnDevice()) {
+  int64_t maximum = exchange.maxBytes();
+  if (maximum == 0 && !ctx->transport->isOnDevice()) {
     Access access(*ctx);
     return exchange.tensorBlock(group.index, group.index)
         .copyThrough(access.write(out, exchange.outBytes(group.index)),
                      access.read(in, exchange.inBytes(group.index)));
   }
-  if (most)
-    ctx->counters.add(kind, mask, most);
+  if (maximum)
+    ctx->counters.add(kind, mask, maximum);
   Transfer transfer(*ctx, spell(kind), mask);
   ctx->transport->exchange(*ctx, group, transfer.read(in, exchange.inBytes(group.index)),
                            transfer.write(out, exchange.outBytes(group.index)), shape);

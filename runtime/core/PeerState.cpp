@@ -159,11 +159,11 @@ std::string Silence::judge(bool heard, double passed, const PeerProcess &peer,
   // A thread that starts a new wait has sent the previous heartbeat.
   constexpr uint64_t heartbeats = 4;
   cutOff = !isStopped && seconds >= ofCutOff && peer.countWaits() >= waits + heartbeats;
-  double most = cutOff                 ? ofCutOff
-                : isStopped            ? ofStopped
-                : state == State::Runs ? ofStarved
-                                       : ofUnseen;
-  if (seconds < most)
+  double limit = cutOff                 ? ofCutOff
+                 : isStopped            ? ofStopped
+                 : state == State::Runs ? ofStarved
+                                        : ofUnseen;
+  if (seconds < limit)
     return "";
   char text[16];
   std::snprintf(text, sizeof(text), "%.0f s", seconds);

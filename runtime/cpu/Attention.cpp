@@ -63,10 +63,10 @@ void attendByQueries(tpc_context &ctx, Arena &scratch, const tpc_attention_args 
 
 void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a) {
   const KernelTable &kernel = kernels();
-  int64_t most = 0, keys = 0, pairs = a.batch * a.heads_kv;
+  int64_t maxParts = 0, keys = 0, pairs = a.batch * a.heads_kv;
   for (int64_t batch = 0; batch < (a.lengths ? a.batch : 1); ++batch) {
     VisibleKeys visible(a, batch);
-    most = std::max(most, visible.parts());
+    maxParts = std::max(maxParts, visible.parts());
     keys = std::max(keys, visible.end - visible.begin);
   }
   // Reading a key costs as much as computing eight rows with it.
@@ -74,7 +74,8 @@ void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a)
   int threads = threadsFor(ctx, pairs * rows, a.head_size + a.value_size, keys);
   int64_t each = wholeLines(kernel.decodeScratch(a)), part = kernel.decodedFloats(a);
   // Uses the capacity of growing sequences, so that memory use stays constant.
-  int64_t ofPair = wholeLines((a.lengths ? (a.seq_k + decodeKeys - 1) / decodeKeys : most) * part);
+  int64_t ofPair =
+      wholeLines((a.lengths ? (a.seq_k + decodeKeys - 1) / decodeKeys : maxParts) * part);
   Scratch memory(scratch, threads * each + pairs * ofPair);
   float *decoded = memory.data + threads * each;
   constexpr int64_t lineFloats = sizeof(PartsLeft) / sizeof(float);
@@ -83,7 +84,7 @@ void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a)
   for (int64_t pair = 0; pair < pairs; ++pair)
     new (left + pair) PartsLeft{VisibleKeys(a, pair / a.heads_kv).parts()};
   // If no key is visible, a task only writes the result.
-  int64_t tasks = std::max<int64_t>(most, 1);
+  int64_t tasks = std::max<int64_t>(maxParts, 1);
   forEachTask(ctx, threads, pairs * tasks, [&](int64_t task, int worker) {
     // Tasks are ordered by keys and then by KV head, because the rows of one token are adjacent.
     int64_t pair = task % pairs, i = task / pairs;

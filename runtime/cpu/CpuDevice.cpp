@@ -28,8 +28,8 @@ void CpuDevice::launch(int32_t kernel, void *const *operands, int32_t, int64_t r
   tpc_kernel_fn function = program->kernels[kernel].function;
   // Chunks have at least `grain` rows. A few chunks per thread suffice for load balance and keep a
   // thread on adjacent rows.
-  int64_t most = ctx.threadsPerRank == 1 ? 1 : 3 * ctx.threadsPerRank;
-  int64_t pieces = std::clamp<int64_t>(rows / grain, 1, most);
+  int64_t maxPieces = ctx.threadsPerRank == 1 ? 1 : 3 * ctx.threadsPerRank;
+  int64_t pieces = std::clamp<int64_t>(rows / grain, 1, maxPieces);
   forEachTask(ctx, ctx.threadsPerRank, pieces, [&](int64_t piece, int) {
     Part part = partOf(rows, pieces, piece);
     function(env.data(), &status, operands, part.offset, part.offset + part.size);

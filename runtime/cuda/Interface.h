@@ -1,9 +1,9 @@
 //===- Interface.h - entry points of the CUDA device library --------------===//
 //
 // libtpc_cuda.so loads NVIDIA's driver and libraries; it is itself loaded when a GPU program
-// starts. It exports the functions below. They return C++ objects of core/Device.h; `tag` ensures
-// that program and library are built from the same headers. Errors are thrown as exceptions of the
-// standard library.
+// starts. It exports two functions, whose names and types are below. They return C++ objects of
+// core/Device.h; `tag` ensures that program and library are built from the same headers. Errors are
+// thrown as exceptions of the standard library.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,11 +17,12 @@ namespace tpc::rt::cuda {
 constexpr const char *libraryName = "libtpc_cuda.so";
 constexpr const char *entryName = "tpc_cuda_devices";
 
-/// Digest of the headers that program and library include.
+/// Digest of the headers that program and library include. A function of a library with another
+/// digest sets `problem`.
 constexpr const char *tag = TPC_DEVICE_INTERFACE;
 
 /// Returns a new device kind, which is never destroyed. Returns null and sets `problem` if there is
-/// no driver or no usable one. `tag` is the caller's.
+/// no usable driver. `tag` is the caller's.
 using Entry = const DeviceKind *(const char *tag, std::string &problem);
 
 constexpr const char *describeName = "tpc_cuda_describe";

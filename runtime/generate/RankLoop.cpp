@@ -198,13 +198,13 @@ constexpr int64_t maxUncertain = 2;
 void RankLoop::launchAhead(tpc_context &ctx, const StepItem &item) {
   if (item.sampled.size() != rowsAhead)
     return;
-  int64_t most = stepsAhead();
+  int64_t limit = stepsAhead();
   if (mode.pollsClient || schedule.mayStop(item))
-    most = std::min(most, maxUncertain);
-  most = std::min(most, schedule.stepsAfter(item));
+    limit = std::min(limit, maxUncertain);
+  limit = std::min(limit, schedule.stepsAfter(item));
   if (windows)
-    most = std::min(most, windows->roomAfter(item.first, item.lengths, item.counts));
-  for (int64_t taken = numAhead > 0; numAhead < most + taken; ++numAhead) {
+    limit = std::min(limit, windows->roomAfter(item.first, item.lengths, item.counts));
+  for (int64_t taken = numAhead > 0; numAhead < limit + taken; ++numAhead) {
     ctx.steps->runAhead();
     ++theCounts.ahead;
   }

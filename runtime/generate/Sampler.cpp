@@ -98,20 +98,20 @@ int64_t SampledRow::shown() const {
 
 std::vector<Ranked> Sampler::largestOf(size_t index, int64_t count) const {
   std::vector<Ranked> kept;
-  auto most = static_cast<size_t>(count);
+  auto limit = static_cast<size_t>(count);
   Ranked minimum = noToken;
   auto cut = [&] {
-    if (kept.size() <= most)
+    if (kept.size() <= limit)
       return;
     std::nth_element(kept.begin(), kept.begin() + count - 1, kept.end(), std::greater<>());
-    kept.resize(most);
+    kept.resize(limit);
     minimum = kept.back();
   };
   auto add = [&](Ranked ranked) {
     if (ranked <= minimum)
       return;
     kept.push_back(ranked);
-    if (kept.size() == 2 * most + 64)
+    if (kept.size() == 2 * limit + 64)
       cut();
   };
   for (const Scored &piece : scored[index]) {

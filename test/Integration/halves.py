@@ -8,7 +8,7 @@ HALVES = {"f16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
 
 
 def to_half(array: np.ndarray, name: str, kind: str) -> onnx.TensorProto:
-    """Converts an array. Numbers out of the type's range (in masks) become its largest."""
+    """Rounds an array. Finite numbers beyond the type's range (in masks) become its largest one."""
     if kind == "f16":
         finite = np.isfinite(array)
         return numpy_helper.from_array(
@@ -23,7 +23,7 @@ def to_half(array: np.ndarray, name: str, kind: str) -> onnx.TensorProto:
 
 
 def halve(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
-    """Converts every f32 to 16 bits, in place. External data must be absent, or converted too."""
+    """Converts every f32 to 16 bits, in place, except files of external data: the caller's task."""
     half = HALVES[kind]
 
     def visit(graph):
@@ -56,10 +56,10 @@ def halve(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
 
     visit(model.graph)
     for function in model.functions:
-        visit_nodes = onnx.GraphProto(node=function.node)
-        visit(visit_nodes)
+        body = onnx.GraphProto(node=function.node)
+        visit(body)
         del function.node[:]
-        function.node.extend(visit_nodes.node)
+        function.node.extend(body.node)
     return model
 
 
@@ -108,7 +108,7 @@ def rounded_nodes(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
     """
     model = rounded_weights(model, kind)
     for node in model.graph.node:
-        # onnx does not know these ops, nor the types of their results.
+        # onnx.shape_inference lacks these ops, so their results get types here.
         if node.domain == "com.microsoft" or node.op_type == "SimplifiedLayerNormalization":
             model.graph.value_info.extend(
                 helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
@@ -138,14 +138,14 @@ def rounded_nodes(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
 
 
 def as_array(tensor: onnx.TensorProto) -> np.ndarray:
-    """Returns an array, for bf16 of 16-bit integers."""
+    """Returns a tensor as an array. Elements of bf16, which NumPy lacks, are two bytes (V2)."""
     if tensor.data_type == TensorProto.BFLOAT16:
         return np.frombuffer(tensor.raw_data, np.dtype("V2")).reshape(tuple(tensor.dims))
     return numpy_helper.to_array(tensor)
 
 
 def as_float(array: np.ndarray) -> np.ndarray:
-    """Returns an array as f32. NumPy has no bf16."""
+    """Returns the array of as_array in f32."""
     if array.dtype.kind == "V":
         return (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     return array.astype(np.float32)

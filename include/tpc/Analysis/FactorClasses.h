@@ -7,7 +7,7 @@
 //     %z = tpc.gelu %y                                             [T] [F]
 //     %u = tpc.reshape %x : [b*s, 40] -> [b, s, 40]                [b] [s] [H]
 //
-// F contains all dimensions of the 160 columns. The reshape divides class T into classes b and s,
+// all dimensions of 160 columns are of class F. The reshape divides class T into classes b and s,
 // in all values.
 //
 // The analysis covers the module. Operands and results of calls are unified with the callee's, so a

@@ -1,6 +1,6 @@
 //===- Accumulate.h - Sums over micro-batches on buffers --------*- C++ -*-===//
 //
-// Not part of Buffer.h: only models of stages include this header.
+// Not part of Buffer.h: only code for sums over micro-batches includes this header.
 //
 //===----------------------------------------------------------------------===//
 

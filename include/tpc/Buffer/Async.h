@@ -1,6 +1,6 @@
 //===- Async.h - Asynchronous communication on buffers ----------*- C++ -*-===//
 //
-// Not part of Buffer.h: only models of communication include this header.
+// Not part of Buffer.h: only code for asynchronous communication includes this header.
 //
 //===----------------------------------------------------------------------===//
 

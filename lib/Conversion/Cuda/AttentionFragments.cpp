@@ -122,12 +122,12 @@ void SplitEmitter::addFragments(State &state, const VisibleRow &row, ArrayRef<Va
         scores.push_back(select(less(key, lastKey), score, f32(kNone)));
       }
     }
-  Value &maximum = state.maximum[0], &total = state.total[0], before = maximum, most = scores[0];
+  Value &maximum = state.maximum[0], &total = state.total[0], before = maximum, newest = scores[0];
   for (Value score : llvm::drop_begin(scores))
-    most = fmax(most, score);
+    newest = fmax(newest, score);
   for (unsigned distance = 1; distance < kLanesOfRow; distance *= 2)
-    most = fmax(most, createShuffle(b, loc, most, int32_t(distance)));
-  maximum = fmax(before, most);
+    newest = fmax(newest, createShuffle(b, loc, newest, int32_t(distance)));
+  maximum = fmax(before, newest);
   Value base = getBase(maximum), shrink = expOfNegative(fsub(before, base));
   total = fmul(total, shrink);
   for (Value &score : scores) {

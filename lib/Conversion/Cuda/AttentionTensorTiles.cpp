@@ -141,9 +141,9 @@ void TensorTileEmitter::emitItem(Value item) {
   commonKeys.clear();
   for (unsigned t = 0; t < rowTiles(); ++t) {
     Value first = add(firstRow, add(mul(warp, rowTiles() * kMmaRows), int64_t(t * kMmaRows)));
-    VisibleRow least = getVisibleRow(min(first, lastRow));
-    VisibleRow most = getVisibleRow(min(add(first, int64_t(kMmaRows - 1)), lastRow));
-    commonKeys.emplace_back(most.firstKey, least.lastKey);
+    VisibleRow ofFirstRow = getVisibleRow(min(first, lastRow));
+    VisibleRow ofLastRow = getVisibleRow(min(add(first, int64_t(kMmaRows - 1)), lastRow));
+    commonKeys.emplace_back(ofLastRow.firstKey, ofFirstRow.lastKey);
   }
   Value begin = i32(0), end = keys;
   if (variant.causal) {

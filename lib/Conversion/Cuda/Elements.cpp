@@ -269,8 +269,8 @@ std::optional<int64_t> KernelLowering::getCut(Value condition, Value last) {
   auto compare = condition.getDefiningOp<arith::CmpIOp>();
   if (!compare || compare.getPredicate() != arith::CmpIPredicate::slt)
     return std::nullopt;
-  auto shift = getShift(compare.getLhs(), last), most = getKnown(compare.getRhs());
-  return shift && most ? std::optional(*most - *shift) : std::nullopt;
+  auto shift = getShift(compare.getLhs(), last), limit = getKnown(compare.getRhs());
+  return shift && limit ? std::optional(*limit - *shift) : std::nullopt;
 }
 
 /// The side of the cut is known for each lane, or all lanes are on the same side.

@@ -251,7 +251,7 @@ Value KernelLowering::elementAddress(Value memref, ValueRange indices) {
   if (rows) {
     step(sizes->expr(rows->stride), rows->stride, {});
     Value row = linear;
-    APInt most = maximum;
+    APInt rowMaximum = maximum;
     linear = {};
     maximum = APInt(64, 0);
     for (auto [i, index, size, expr] :
@@ -259,7 +259,7 @@ Value KernelLowering::elementAddress(Value memref, ValueRange indices) {
       if (i >= rows->dims)
         step(size, expr, index);
     bool narrow = row.getType().isInteger(32) && (!linear || linear.getType().isInteger(32)) &&
-                  (most + maximum).isSignedIntN(32);
+                  (rowMaximum + maximum).isSignedIntN(32);
     linear = linear ? add(toWidth(row, narrow ? 32 : 64), toWidth(linear, narrow ? 32 : 64)) : row;
   }
   Type type = cast<MemRefType>(memref.getType()).getElementType();

@@ -128,8 +128,8 @@ void KernelLowering::planCooperativeRows(const SymExpr &longest) {
     launch.shape = Shape::BlockPerRow;
     isBlock = true;
     if (!passes.empty() && knownSize && rowSize == longest)
-      for (auto [threads, most] : blocks)
-        if (int64_t chunks = share(threads); chunks * rowLanes.width <= most) {
+      for (auto [threads, maxElements] : blocks)
+        if (int64_t chunks = share(threads); chunks * rowLanes.width <= maxElements) {
           registerChunks = chunks;
           int64_t needed = llvm::divideCeil(*knownSize, rowLanes.width * chunks);
           // The number of warps is even, because LLVM would load four elements for the results of

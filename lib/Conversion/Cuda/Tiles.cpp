@@ -49,7 +49,8 @@ static void collectIndices(Value value, llvm::SmallSetVector<Value, 4> &found) {
   });
 }
 
-/// Returns the row index that runs along the memory that a load reads, if elements do not.
+/// Returns the number of the row index along which a load's addresses are adjacent; nothing if they
+/// are adjacent along elements, or along no single index.
 static std::optional<unsigned> findAcross(memref::LoadOp load, kernel::RowsOp rows,
                                           kernel::ElementsOp elements) {
   if (load.getIndices().size() < 2)
@@ -101,7 +102,7 @@ bool KernelLowering::findTiles() {
 // Tiles
 //===----------------------------------------------------------------------===//
 
-/// Returns the ops of a block that a value depends on, in order.
+/// Returns `last` and the ops of its block on which it depends, in order.
 static SmallVector<Operation *> getSlice(Operation *last) {
   llvm::SmallDenseSet<Operation *> needed{last};
   for (Operation *op = last; op; op = op->getPrevNode())
@@ -119,7 +120,8 @@ static SmallVector<Operation *> getSlice(Operation *last) {
   return slice;
 }
 
-/// Narrow elements take one bank each.
+/// Returns the type of an element in a tile: at least 32 bits, so that each is in a bank of its
+/// own.
 static Type getTileElementType(Type type) {
   unsigned bits = std::max(type.getIntOrFloatBitWidth(), 32u);
   return IntegerType::get(type.getContext(), bits);
@@ -129,10 +131,10 @@ Value KernelLowering::makeTile(Type type) {
   constexpr int64_t elements = kTile * (kTile + 1);
   std::string name = (source.getName() + "_shared" + Twine(launch.sharedBytes)).str();
   auto space = static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
-  Type place = getTileElementType(type);
-  launch.sharedBytes += llvm::alignTo(elements * (place.getIntOrFloatBitWidth() / 8), 16);
+  Type element = getTileElementType(type);
+  launch.sharedBytes += llvm::alignTo(elements * (element.getIntOrFloatBitWidth() / 8), 16);
   OpBuilder outside(target);
-  LLVM::GlobalOp::create(outside, loc, LLVM::LLVMArrayType::get(place, elements),
+  LLVM::GlobalOp::create(outside, loc, LLVM::LLVMArrayType::get(element, elements),
                          /*isConstant=*/false, LLVM::Linkage::Internal, name, Attribute(),
                          /*alignment=*/16, space);
   return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), space), name);
@@ -174,7 +176,7 @@ void KernelLowering::lowerTiles(kernel::RowsOp rows) {
     Value firstRow = mul(next(rowTiles), number(kTile));
     for (auto &[index, expr] : llvm::reverse(others))
       mapIndex(index, next(sizes->expr(expr)), extent(expr));
-    // Values of a row are computed by each thread that needs them.
+    // Emits `body` for one element. Each thread computes the values of a row that it needs.
     auto at = [&](Value inRow, Value inColumn, function_ref<void()> body) {
       Value i = add(firstRow, inRow), j = add(firstColumn, inColumn);
       auto then = [&] {
@@ -188,31 +190,32 @@ void KernelLowering::lowerTiles(kernel::RowsOp rows) {
       };
       branch(both(less(i, numRows), less(j, numColumns)), {}, then, nullptr);
     };
-    auto placeOf = [&](Value tile, Operation *tiledValue, Value inColumn, Value inRow) {
+    auto addressOf = [&](Value tile, Operation *tiledValue, Value inColumn, Value inRow) {
       return address(tile, getTileElementType(tiledValue->getResult(0).getType()),
                      add(mul(inColumn, number(kTile + 1)), inRow));
     };
-    auto forParts = [&](function_ref<void(Value)> body) {
+    // Emits `body` for each line of the tile that this warp computes.
+    auto forLines = [&](function_ref<void(Value)> body) {
       for (int32_t first = 0; first < kTile; first += warps)
         body(add(warp, number(first)));
     };
-    forParts([&](Value place) {
-      at(inWarp, place, [&] {
+    forLines([&](Value line) {
+      at(inWarp, line, [&] {
         for (auto [tiledValue, tile] : llvm::zip_equal(tiledValues, tiles)) {
           for (Operation *op : getSlice(tiledValue))
             lowerOp(op);
           LLVM::StoreOp::create(b, loc, toMemory(map.lookup(tiledValue->getResult(0))),
-                                placeOf(tile, tiledValue, place, inWarp));
+                                addressOf(tile, tiledValue, line, inWarp));
         }
       });
     });
     NVVM::BarrierOp::create(b, loc);
-    forParts([&](Value place) {
-      at(place, inWarp, [&] {
+    forLines([&](Value line) {
+      at(line, inWarp, [&] {
         for (auto [tiledValue, tile] : llvm::zip_equal(tiledValues, tiles)) {
           Type type = tiledValue->getResult(0).getType();
           Value read = LLVM::LoadOp::create(b, loc, getMemoryType(type),
-                                            placeOf(tile, tiledValue, inWarp, place));
+                                            addressOf(tile, tiledValue, inWarp, line));
           map.map(tiledValue->getResult(0), fromMemory(read, type));
         }
         for (Operation &op : tiled.getBody().front())

@@ -118,11 +118,11 @@ static std::optional<bool> assumeShort(Node &node, Value condition) {
   bool orEqual = predicate == Predicate::LE || predicate == Predicate::GE;
   const SymExpr &size = sizeIsLeft ? *lhs : *rhs;
   int64_t number = *(sizeIsLeft ? *rhs : *lhs).asConstant();
-  int64_t most = holds == orEqual ? number : number - 1;
+  int64_t maximum = holds == orEqual ? number : number - 1;
   std::string name = "node '" + getSourceName(node.loc) + "' (If)";
-  node.constrain(size, std::nullopt, most, name + " has another branch for more");
+  node.constrain(size, std::nullopt, maximum, name + " has another branch for more");
   mlir::emitWarning(node.loc) << name << ": the program has the branch for " << size.str()
-                              << " of at most " << most << ", and rejects larger ones";
+                              << " of at most " << maximum << ", and rejects larger ones";
   return holds;
 }
 

@@ -14,8 +14,8 @@ namespace mlir::tpc {
 /// the layer's active arguments.
 struct LayerBackward {
   func::FuncOp function;
-  SmallVector<unsigned> arguments; // of the layer, that the backward function reads
-  SmallVector<unsigned> saved;     // results of the layer, that the backward function reads
+  SmallVector<unsigned> arguments; // arguments of the layer that the backward function reads
+  SmallVector<unsigned> saved;     // results of the layer that the backward function reads
   SmallVector<unsigned> results;   // results of the layer with a cotangent
   SmallVector<unsigned> gradients; // arguments of the layer with a cotangent
 };

@@ -1,4 +1,4 @@
-//===- LiftReductions.cpp - Reductions of functions' results --------------===//
+//===- LiftReductions.cpp - All-reduces moved from functions to calls -----===//
 
 #include "LiftReductions.h"
 
@@ -15,7 +15,8 @@ static AddOp getAddition(Value v) {
   return v.hasOneUse() ? dyn_cast<AddOp>(*v.getUsers().begin()) : AddOp();
 }
 
-/// Returns true if all calls add their result `index`, and two calls add theirs to each other.
+/// Returns true if the only use of result `index` of each call is an addition, and one addition
+/// adds the results of two calls.
 static bool areAdded(ArrayRef<func::CallOp> calls, unsigned index) {
   bool haveSum = false;
   for (func::CallOp call : calls) {
@@ -47,13 +48,13 @@ bool mlir::tpc::liftReductions(ModuleOp module) {
           getDist(reduction.getOperand()).getPartial().getKind() != ReductionKind::Sum ||
           !areAdded(calls->second, index))
         continue;
-      Type whole = reduction.getType(), part = reduction.getOperand().getType();
+      Type reducedType = reduction.getType(), partialType = reduction.getOperand().getType();
       for (func::CallOp call : calls->second) {
         Value result = call.getResult(index);
-        result.setType(part);
+        result.setType(partialType);
         OpBuilder builder(call->getContext());
         builder.setInsertionPointAfter(call);
-        Value reduced = AllReduceOp::create(builder, reduction.getLoc(), whole, result,
+        Value reduced = AllReduceOp::create(builder, reduction.getLoc(), reducedType, result,
                                             reduction.getAxesAttr());
         result.replaceAllUsesExcept(reduced, reduced.getDefiningOp());
       }

@@ -1,4 +1,4 @@
-//===- LiftReductions.h - Reductions of functions' results ------*- C++ -*-===//
+//===- LiftReductions.h - All-reduces moved to calls -------------*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_COLLECTIVES_LIFTREDUCTIONS_H
 #define TPC_LIB_TRANSFORMS_COLLECTIVES_LIFTREDUCTIONS_H
@@ -7,9 +7,10 @@
 
 namespace mlir::tpc {
 
-/// Moves all-reduces of functions' results to the calls, if the results of all calls are added and
-/// two calls have a common sum. These reductions can then be moved after the additions. Returns
-/// whether it changed the program. The program sends the same bytes.
+/// Moves an all-reduce that ends a function to the function's calls, if the only use of each call's
+/// result is an addition, and one addition adds the results of two calls. OptimizeCollectives then
+/// moves the all-reduces after the additions, where one replaces two. Until then the program sends
+/// the same bytes. Returns whether the program changed.
 bool liftReductions(ModuleOp module);
 
 } // namespace mlir::tpc

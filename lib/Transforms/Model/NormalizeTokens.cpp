@@ -54,7 +54,7 @@ struct FlattenEmbedding : public OpRewritePattern<EmbeddingOp> {
   }
 };
 
-/// Flattens [.., m, k] x [k, n].
+/// Flattens the left operand of [.., m, k] x [k, n].
 struct FlattenMatmul : public OpRewritePattern<MatmulOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -69,7 +69,7 @@ struct FlattenMatmul : public OpRewritePattern<MatmulOp> {
   }
 };
 
-/// Flattens norms of [b, s, h]. Norms of single heads, [b, s, H, d], stay.
+/// Flattens norms of [b, s, h], but not norms of single heads, [b, s, H, d].
 struct FlattenNorm : public RewritePattern {
   FlattenNorm(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
 
@@ -87,7 +87,8 @@ struct FlattenNorm : public RewritePattern {
   }
 };
 
-/// Moves an element-wise op on [b, s, h] to rows if an operand is a reshape of rows.
+/// Converts an element-wise op on [b, s, h] to one on [b * s, h] if an operand is a reshape of a
+/// value of that shape.
 struct SinkReshape : public OpInterfaceRewritePattern<ScalarOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
 
@@ -122,7 +123,7 @@ private:
     Sizes own = getSizes(v);
     Sizes padded(3 - own.size(), SymExpr(1));
     padded.append(own);
-    // With a single token, an operand of rank 3 is one row, because the result has two dimensions.
+    // With a single token, an operand [1, 1, n] is the token's row: it becomes [1, n], not [n].
     bool isRow = own.size() == 3 && sizes[0].isConstant(1) && sizes[1].isConstant(1);
     if (padded[0].isConstant(1) && padded[1].isConstant(1) && !isRow) {
       if (own.size() <= 1)
@@ -135,8 +136,8 @@ private:
   }
 };
 
-/// Converts a shift of [b, s, h] (or [b, y, x, h]) along an outer dimension to a shift of runs of
-/// rows.
+/// Converts a roll of [b, s, h] (or [b, y, x, h]) to one of [b * s, h]. `from` and `every` of outer
+/// dimensions then count rows.
 struct FlattenRoll : public OpRewritePattern<RollOp> {
   using OpRewritePattern::OpRewritePattern;
 

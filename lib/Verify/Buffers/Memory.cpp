@@ -16,7 +16,7 @@ bool Memory::areDisjoint(const MemoryRange &a, const std::optional<SymExpr> &nex
                          const MemoryRange &b, const std::optional<SymExpr> &nextB) {
   if (a.region != b.region || a.size.isConstant(0) || b.size.isConstant(0))
     return true;
-  // Columns of one buffer.
+  // Columns of the same buffer.
   if (a.rows && b.rows && a.begin == b.begin && a.size == b.size &&
       a.rows->stride == b.rows->stride)
     return bounds.isNeverNegative(b.rows->first - a.rows->first - a.rows->width) ||
@@ -74,8 +74,8 @@ void Memory::write(const MemoryRange &place, Content content, Operation *writer)
   entries.push_back({place, content, writer, {}, next});
 }
 
-// The source may have only a slice of a value. The entry of the copy then has the value and the
-// offset of its first byte.
+// The entry of a copy has the value of the source's entry, and the offset in it at which the copied
+// bytes begin.
 void Memory::copy(const MemoryRange &from, const MemoryRange &to, bool given, Operation *writer) {
   SmallVector<Entry> copies;
   if (given)

@@ -73,7 +73,7 @@ public:
                     function_ref<bool(Content)> isSame) const;
   /// Returns whether the range is proved to be unwritten.
   bool isUntouched(const MemoryRange &place);
-  /// Returns the last entry of the range, for error messages.
+  /// Returns the last entry that begins where the range does, for error messages.
   const Entry *findAny(const MemoryRange &place) const;
   bool areDisjoint(const MemoryRange &a, const MemoryRange &b);
   /// Sets the offsets of a frame's slots, and its size. An optimization: a slot is compared with
@@ -106,7 +106,7 @@ private:
 
   Bounds &bounds;
   DenseMap<Value, SmallVector<::tpc::SymExpr>> borders;
-  /// The nearest border after an offset (its text), as far as known.
+  /// Results of getNextBorder: nearest border after an offset, by the offset's text.
   DenseMap<Value, llvm::StringMap<std::optional<::tpc::SymExpr>>> nextBorders;
   SmallVector<Entry> entries;
   SmallVector<Value> frames;

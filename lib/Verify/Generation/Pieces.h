@@ -44,27 +44,29 @@ struct PieceRelation {
     Same,     // equal in all runs, and constant along dimensions whose sizes depend on tokens
     New,      // elements of the chunk's tokens
     Appended, // tokens of the past and of the step, up to the end of the chunk
-    Pairs,    // elements of a token of the chunk and a token up to the end of the chunk
+    Pairs,    // an element for each pair of a New token and an Appended token, such as a mask
     Cached    // contents of a cache before the step
   };
   Kind kind = Same;
   /// New, Appended: dimension of the tokens, which is major x tokens x minor. Pairs: dimension of
-  /// the chunk's tokens.
+  /// the New tokens.
   unsigned dim = 0;
   ::tpc::SymExpr major = 1, minor = 1;
-  /// Pairs: dimension of the tokens up to the end, after `dim`; or `dim`, which then has the pairs
-  /// in row-major order.
+  /// Pairs: dimension of the Appended tokens. Either a later one than `dim`, or `dim` itself, which
+  /// then has all pairs, in row-major order.
   unsigned other = 0;
-  /// Difference of elements in the first and second chunk from elements of the combined run.
+  /// Shift: number by which the elements of the first chunk, and of the second, exceed those of the
+  /// combined run.
   ::tpc::SymExpr inFirst = 0, inSecond = 0;
-  FlatSymbolRefAttr cache = {}; // Cached: which cache
+  FlatSymbolRefAttr cache = {}; // Cached: the cache
   Operation *joint = nullptr;   // Appended: the op that appends, if the value is its result
-  /// Value of all elements in all runs, if it is one known number.
+  /// The value, if all elements in all runs have the same known one.
   std::optional<int64_t> number = std::nullopt;
 
   bool isShifted() const { return !inFirst.isConstant(0) || !inSecond.isConstant(0); }
   bool hasTokens() const { return kind == New || kind == Appended || kind == Pairs; }
-  /// Returns what dimension `d`, which depends on tokens, has: tokens of one kind, or pairs.
+  /// Returns the kind of dimension `d`, which depends on tokens. The dimensions of Pairs are New
+  /// and Appended, unless one dimension has the pairs.
   Kind getKind(unsigned d) const {
     return kind != Pairs || dim == other ? kind : d == dim ? New : Appended;
   }

@@ -17,7 +17,7 @@ FailureOr<Data<A>> interpret::drawParameter(World &world, StringRef name, ViewAt
   if (!view)
     view = ViewAttr::getDense(type.getContext(), whole.getShape());
   SmallVector<::tpc::SymExpr> sizes = getSizes(type);
-  // Offsets in the file are sums over dimensions.
+  // The offset of an element in the weight file is a sum over its dimensions.
   const RankSlice &part = world.getSlice(type, at);
   SmallVector<std::vector<int64_t>> offsets;
   for (auto [d, list] : llvm::enumerate(part.indices)) {
@@ -34,13 +34,13 @@ FailureOr<Data<A>> interpret::drawParameter(World &world, StringRef name, ViewAt
       own.push_back(element);
     }
   }
-  // Size of the dimension that a matmul reduces, at these sizes.
+  // Size of the dimension that a matmul by this weight reduces.
   int64_t rank = whole.getRank();
   int64_t fanIn =
       rank < 2 ? 0 : std::max<int64_t>(1, world.getSizes().evaluate(whole.getDimSize(rank - 2)));
   double gain = world.getGain(name);
   auto byte = dyn_cast<IntegerType>(whole.getElementType());
-  bool isByte = byte && byte.getWidth() == 8; // quantized weights have all bits
+  bool isByte = byte && byte.getWidth() == 8; // quantized weights: any bit pattern
   Data<A> out(part.shape);
   size_t next = 0;
   forEachIndex(part.shape, [&](ArrayRef<int64_t> index) {

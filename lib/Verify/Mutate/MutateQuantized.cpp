@@ -12,15 +12,15 @@ using ::tpc::SymExpr;
 // Programs on tensors
 //===----------------------------------------------------------------------===//
 
-static DequantizeOp pickNumbers(Mutator &m, llvm::function_ref<bool(DequantizeOp)> fits) {
-  // Constants of zero points are numbers with the scale 1.
+static DequantizeOp pickWeight(Mutator &m, llvm::function_ref<bool(DequantizeOp)> fits) {
+  // Skips constant zero points, which are dequantized with a constant scale of 1.
   return m.pick<DequantizeOp>(
       [&](DequantizeOp op) { return !op.getScale().getDefiningOp<ConstantOp>() && fits(op); });
 }
 static bool isAny(DequantizeOp) { return true; }
 
 static bool otherZeroPoint(Mutator &m) {
-  auto op = pickNumbers(m, [](DequantizeOp op) { return !op.getZero(); });
+  auto op = pickWeight(m, [](DequantizeOp op) { return !op.getZero(); });
   if (!op)
     return false;
   int64_t zero = op.getZeroPoint();
@@ -28,9 +28,9 @@ static bool otherZeroPoint(Mutator &m) {
   return true;
 }
 
-// Zero points of blocks are replaced by the middle of the range.
+/// Replaces the zero points of blocks by the middle of the range.
 static bool dropZeros(Mutator &m) {
-  auto op = pickNumbers(m, [](DequantizeOp op) { return bool(op.getZero()); });
+  auto op = pickWeight(m, [](DequantizeOp op) { return bool(op.getZero()); });
   if (!op)
     return false;
   op.getZeroMutable().clear();
@@ -38,7 +38,7 @@ static bool dropZeros(Mutator &m) {
   return true;
 }
 
-/// Replaces operand `index` by that of another op of the same types.
+/// Replaces operand `index` by that of an earlier op, of the same type.
 static bool takeOther(Mutator &m, unsigned index) {
   auto others = [&](DequantizeOp op) {
     SmallVector<Value> found;
@@ -51,7 +51,7 @@ static bool takeOther(Mutator &m, unsigned index) {
         found.push_back(other->getOperand(index));
     return found;
   };
-  auto op = pickNumbers(m, [&](DequantizeOp op) { return !others(op).empty(); });
+  auto op = pickWeight(m, [&](DequantizeOp op) { return !others(op).empty(); });
   if (!op)
     return false;
   auto found = others(op);
@@ -62,7 +62,7 @@ static bool otherBytes(Mutator &m) { return takeOther(m, 0); }
 static bool otherScales(Mutator &m) { return takeOther(m, 1); }
 static bool otherZeros(Mutator &m) { return takeOther(m, 2); }
 
-/// Moves a parameter's view by one element of its last dimension with several elements.
+/// Moves the view of a parameter by one element.
 static bool shift(Mutator &m, unsigned index) {
   auto parameterOf = [&](DequantizeOp op) {
     Value v = op->getNumOperands() > index ? op->getOperand(index) : Value();
@@ -70,7 +70,7 @@ static bool shift(Mutator &m, unsigned index) {
       v = reshape.getOperand();
     return v ? v.getDefiningOp<ParameterOp>() : ParameterOp();
   };
-  auto op = pickNumbers(m, [&](DequantizeOp op) { return bool(parameterOf(op)); });
+  auto op = pickWeight(m, [&](DequantizeOp op) { return bool(parameterOf(op)); });
   if (!op)
     return false;
   ParameterOp parameter = parameterOf(op);
@@ -82,7 +82,7 @@ static bool shiftBytes(Mutator &m) { return shift(m, 0); }
 static bool shiftScales(Mutator &m) { return shift(m, 1); }
 
 static bool squareScales(Mutator &m) {
-  auto op = pickNumbers(m, isAny);
+  auto op = pickWeight(m, isAny);
   if (!op)
     return false;
   Value scale = op.getScale();
@@ -91,7 +91,7 @@ static bool squareScales(Mutator &m) {
 }
 
 static bool negateScales(Mutator &m) {
-  auto op = pickNumbers(m, isAny);
+  auto op = pickWeight(m, isAny);
   if (!op)
     return false;
   Value scale = op.getScale();
@@ -99,9 +99,9 @@ static bool negateScales(Mutator &m) {
   return true;
 }
 
-// Numbers are rounded to 16 bits.
+/// Rounds dequantized numbers to bf16.
 static bool roundNumbers(Mutator &m) {
-  auto op = pickNumbers(m, [](DequantizeOp op) { return elementTypeOf(op).isF32(); });
+  auto op = pickWeight(m, [](DequantizeOp op) { return elementTypeOf(op).isF32(); });
   if (!op)
     return false;
   m.builder.setInsertionPointAfter(op);
@@ -123,7 +123,7 @@ static bool isAnyCall(Call) { return true; }
 static buffer::ExprAttr expr(Mutator &m, const SymExpr &e) {
   return buffer::ExprAttr::get(m.context, e);
 }
-/// Returns an expression that differs by one.
+/// Returns `e` plus or minus one.
 static buffer::ExprAttr next(Mutator &m, buffer::ExprAttr e) {
   return expr(m, m.draw(2) ? e.getExpr() + SymExpr(1) : e.getExpr() - SymExpr(1));
 }
@@ -181,7 +181,7 @@ static bool otherBlock(Mutator &m) {
   return bool(call);
 }
 
-/// Changes the distance of columns.
+/// Changes the stride of columns, the first of `strides`, by one.
 static ArrayAttr otherStrides(Mutator &m, ArrayAttr strides) {
   SmallVector<Attribute> list(strides.begin(), strides.end());
   list[0] = next(m, cast<buffer::ExprAttr>(list[0]));
@@ -221,7 +221,7 @@ static bool otherEpilogue(Mutator &m) {
   return bool(call);
 }
 
-// The scales, or the bytes, of another call.
+/// Replaces operand `index` (bytes or scales) of a call by that of an earlier call.
 static bool otherCallOperand(Mutator &m, unsigned index) {
   auto others = [&](Call call) {
     SmallVector<Value> found;

@@ -1,4 +1,4 @@
-//===- QuantizedTest.cpp - Tests of matmuls by packed numbers -------------===//
+//===- QuantizedTest.cpp - Tests of matmuls by quantized weights ----------===//
 
 #include "Tables.h"
 #include "core/Half.h"
@@ -130,7 +130,7 @@ void multiply(const KernelTable &table, GemmJob job, const std::vector<float> &p
     table.gemm(job, 0, job.m, panel, std::min(count, panel + maxGemmPanels));
 }
 
-TEST(Quantized, ResultsHaveTheBitsOfAMatrixInFloats) {
+TEST(Quantized, ResultsEqualThoseOfTheMatrixInF32) {
   for (const KernelTable *table : allTables())
     forEachForm([&](const Quantized &matrix) {
       int64_t k = matrix.args.k, n = matrix.args.n, width = table->panelWidth;
@@ -171,7 +171,7 @@ TEST(Quantized, ResultsHaveTheBitsOfAMatrixInFloats) {
     });
 }
 
-/// Checks a matmul in integers against sums in double.
+/// Checks a matmul in integer arithmetic against sums in double.
 void expectNear(const KernelTable &table, const Quantized &matrix, int64_t m) {
   int64_t k = matrix.args.k, n = matrix.args.n;
   std::vector<float> x = numbers(m * k, 1), bias = numbers(n, 3), out(m * n);
@@ -190,22 +190,22 @@ void expectNear(const KernelTable &table, const Quantized &matrix, int64_t m) {
     table.gemmIntegers(args, digits.data(), half, n);
   for (int64_t row = 0; row < m; ++row)
     for (int64_t j = 0; j < n; ++j) {
-      // Elements are rounded like the largest of their neighbors, and zero points may be larger
-      // than differences.
+      // An element of x is rounded relative to the largest of its block of 16. Numbers and zero
+      // points are multiplied separately, and may be larger than their difference.
       double sum = bias[j], size = 1;
       for (int64_t i = 0; i < k; ++i) {
-        double most = 0, value = matrix.values[i * n + j];
+        double largest = 0, value = matrix.values[i * n + j];
         for (int64_t at = i / 16 * 16; at < std::min(k, i / 16 * 16 + 16); ++at)
-          most = std::max<double>(most, std::abs(x[row * k + at]));
+          largest = std::max<double>(largest, std::abs(x[row * k + at]));
         sum += x[row * k + i] * value;
-        size += most * (std::abs(value) + (1 << matrix.args.bits) * 0.25);
+        size += largest * (std::abs(value) + (1 << matrix.args.bits) * 0.25);
       }
       ASSERT_NEAR(out[row * n + j], sum, 1e-6 * size)
           << table.name << " " << matrix.name << " m " << m << " at " << row << ", " << j;
     }
 }
 
-TEST(Quantized, ProductsInIntegersAreAsExactAsFloats) {
+TEST(Quantized, IntegerMatmulsAreAsExactAsF32) {
   for (bool forget : {false, true}) {
     forgetByteProducts(forget);
     for (const KernelTable *table : allTables()) {
@@ -226,7 +226,7 @@ TEST(Quantized, ProductsInIntegersAreAsExactAsFloats) {
   forgetByteProducts(false);
 }
 
-TEST(Quantized, NumbersWithoutIntegersAreComputedInFloats) {
+TEST(Quantized, OnlyFiniteInputsAreSplitIntoDigits) {
   Quantized matrix(64, 16, 4, 16, false, Quantized::Constant, false);
   for (const KernelTable *table : allTables())
     for (float special : {INFINITY, NAN, 1e-38f, 0.0f}) {

@@ -51,11 +51,11 @@ ExpertKernels::ExpertKernels(Queue &queue)
 
 void ExpertKernels::run(const tpc_experts_args &a, Address workspace, int64_t bytes) {
   int64_t rowBytes = a.inner * static_cast<int64_t>(sizeof(float));
-  int64_t most = bytes / rowBytes;
-  if (most < 1)
+  int64_t maxRows = bytes / rowBytes;
+  if (maxRows < 1)
     throw std::runtime_error("experts of " + std::to_string(a.inner) +
                              " inner elements are too wide for the GPU's workspace");
-  int64_t experts = std::min(a.experts, most), tokens = std::min(a.tokens, most / experts);
+  int64_t experts = std::min(a.experts, maxRows), tokens = std::min(a.tokens, maxRows / experts);
   for (int64_t t = 0; t < a.tokens; t += tokens)
     for (int64_t e = 0; e < a.experts; e += experts) {
       auto count = static_cast<uint32_t>(std::min(experts, a.experts - e));

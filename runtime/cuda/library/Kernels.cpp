@@ -247,9 +247,9 @@ void Kernels::launch(int32_t index, int64_t items, std::initializer_list<Address
   std::vector<void *> parameters;
   for (Address &value : values)
     parameters.push_back(&value);
-  int64_t most =
+  int64_t blockLimit =
       blocksOfMultiprocessor ? blocksOfMultiprocessor * gpu.multiprocessors : int64_t(INT32_MAX);
-  launch(loaded[static_cast<size_t>(index)], std::min(items, most), parameters);
+  launch(loaded[static_cast<size_t>(index)], std::min(items, blockLimit), parameters);
 }
 
 } // namespace tpc::rt::cuda

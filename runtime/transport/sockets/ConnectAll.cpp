@@ -23,9 +23,9 @@ Socket listenForOthers(bool onlyHere, ProcessInfo &self, std::string &error) {
   if (!listener)
     error = "cannot listen on " + address.text() + ": " + error;
   // Keeps the last address, which is for processes of this host.
-  constexpr size_t most = std::size(ProcessInfo().addresses);
-  if (addresses.size() > most)
-    addresses.erase(addresses.begin() + most - 1, addresses.end() - 1);
+  constexpr size_t maxAddresses = std::size(ProcessInfo().addresses);
+  if (addresses.size() > maxAddresses)
+    addresses.erase(addresses.begin() + maxAddresses - 1, addresses.end() - 1);
   self.numAddresses = static_cast<uint32_t>(addresses.size());
   for (size_t i = 0; i < addresses.size(); ++i) {
     self.addresses[i] = addresses[i];
@@ -42,13 +42,13 @@ bool connectAll(const Role &role, const ConnectedRanks &connectedRanks, Socket l
   // Rank 0 accepts without waiting, rank 1 waits only for rank 0, and so on.
   for (int peer = 0; peer < role.rank; ++peer) {
     const ProcessInfo &other = connectedRanks.processes[peer];
-    bool near = other.host == self.host;
+    bool sameHost = other.host == self.host;
     std::vector<Address> addresses(other.addresses, other.addresses + other.numAddresses);
-    if (near)
+    if (sameHost)
       std::reverse(addresses.begin(), addresses.end());
     std::string reason = "it has no address";
     for (const Address &address : addresses) {
-      if (address.isLoopback() && !near)
+      if (address.isLoopback() && !sameHost)
         continue;
       Socket socket = connectTo(address, deadline, reason);
       if (!socket)
@@ -89,8 +89,8 @@ bool connectAll(const Role &role, const ConnectedRanks &connectedRanks, Socket l
     bool expected = greeting.kind == Greeting::Data && greeting.nonce == connectedRanks.nonce &&
                     peer > role.rank && peer < role.size && !sockets[peer];
     GreetingReply reply(expected ? "" : "no connection of this rank is expected");
-    Timeout some(5, &deadline);
-    if (!writeAll(socket.get(), &reply, sizeof(reply), some) || !expected)
+    Timeout replyTimeout(5, &deadline);
+    if (!writeAll(socket.get(), &reply, sizeof(reply), replyTimeout) || !expected)
       continue;
     sockets[peer] = std::move(socket);
     --absent;

@@ -15,7 +15,7 @@ from models import COMMITTED
 from tpc import compiler
 
 pytestmark = pytest.mark.skipif(
-    sanitized(), reason="sanitizers: the loading process needs them too"
+    sanitized(), reason="sanitizers: the Python process needs them too"
 )
 MODEL = COMMITTED["gpt2-tiny"]
 

@@ -18,7 +18,7 @@ from models import COMMITTED, FAMILIES
 from loaded_programs import IDS, PADDED, executable, expected, library  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.skipif(
-    sanitized(), reason="sanitizers: the loading process needs them too"
+    sanitized(), reason="sanitizers: the Python process needs them too"
 )
 
 
@@ -74,13 +74,13 @@ def test_ports(executable):
 
 
 @pytest.mark.parametrize(
-    "flavor", ["Fortran", "strided", "foreign", "unaligned", "narrow", "list", "read-only"]
+    "flavor", ["Fortran", "strided", "big-endian", "unaligned", "narrow", "list", "read-only"]
 )
 def test_arrays_of_any_layout(executable, expected, flavor):
     given = {
         "Fortran": np.asfortranarray(IDS),
         "strided": np.repeat(IDS, 2, axis=1)[:, ::2],
-        "foreign": IDS.astype(">i8"),
+        "big-endian": IDS.astype(">i8"),
         "unaligned": np.frombuffer(b"?" + IDS.tobytes(), "?")[1:].view(np.int64).reshape(IDS.shape),
         "narrow": IDS.astype(np.int32),
         "list": IDS.tolist(),
@@ -168,7 +168,7 @@ def masked(hidden):
     return np.ma.array(IDS, mask=np.arange(IDS.size).reshape(IDS.shape) == (0 if hidden else -1))
 
 
-# Invalid values in place of arrays by name. Each is rejected by a message that names it.
+# Invalid arguments of `run`, which takes arrays by name, and patterns of their error messages.
 WRONG_INPUTS = [
     (None, "by name.*NoneType"),
     (IDS, "by name.*ndarray"),
@@ -224,14 +224,14 @@ WRONG_INPUTS = [
 @pytest.mark.parametrize(
     "inputs, words", WRONG_INPUTS, ids=lambda value: ascii(value)[:40].replace("\n", "")
 )
-def test_inputs_of_any_type(executable, inputs, words):
+def test_invalid_types_of_inputs(executable, inputs, words):
     with tpc.load(executable.path) as session:
         with pytest.raises(tpc.TpcError, match=f"(?s){words}") as error:
             session.run(inputs)
         assert not error.value.broken
 
 
-def test_masks_of_ones(executable, expected):
+def test_masked_arrays_that_hide_nothing(executable, expected):
     with tpc.load(executable.path) as session:
         assert np.array_equal(session.run({"input_ids": masked(False)})["logits"], expected)
 

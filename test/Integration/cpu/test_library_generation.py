@@ -14,7 +14,7 @@ import pytest
 from harness import BUILD, TOP, run, sanitized
 
 pytestmark = pytest.mark.skipif(
-    sanitized(), reason="sanitizers: the loading process needs them too"
+    sanitized(), reason="sanitizers: the Python process needs them too"
 )
 
 PROGRAM = BUILD / "test" / "bin" / "tpc-generate-test-program"

@@ -19,7 +19,7 @@ from models import COMMITTED
 from loaded_programs import IDS, TINY, executable, expected, library  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.skipif(
-    sanitized(), reason="sanitizers: the loading process needs them too"
+    sanitized(), reason="sanitizers: the Python process needs them too"
 )
 HEADER = TOP / "runtime" / "include" / "tpc" / "session.h"
 

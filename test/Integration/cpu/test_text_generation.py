@@ -18,7 +18,7 @@ from tpc import generate
 if not importlib.util.find_spec("tokenizers"):
     pytest.skip("tokenizers: the package is not installed", allow_module_level=True)
 pytestmark = pytest.mark.skipif(
-    sanitized(), reason="sanitizers: the loading process needs them too"
+    sanitized(), reason="sanitizers: the Python process needs them too"
 )
 
 # One token each, of one to four bytes.

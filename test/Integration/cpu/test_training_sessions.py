@@ -13,7 +13,7 @@ from harness import TOP, run, sanitized, tool
 from tpc import checkpoint, compiler
 
 pytestmark = pytest.mark.skipif(
-    sanitized(), reason="sanitizers: the loading process needs them too"
+    sanitized(), reason="sanitizers: the Python process needs them too"
 )
 NAME = "gpt2-tiny-nopast"
 MODEL = TOP / "test" / "Models" / f"{NAME}.onnx"

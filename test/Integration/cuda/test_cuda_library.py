@@ -13,7 +13,7 @@ from models import COMMITTED
 from simulator import FLAGS, environment
 
 pytestmark = pytest.mark.skipif(
-    sanitized(), reason="sanitizers: the loading process needs them too"
+    sanitized(), reason="sanitizers: the Python process needs them too"
 )
 
 MODEL = COMMITTED["gpt2-tiny"]

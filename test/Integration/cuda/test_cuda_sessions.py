@@ -14,7 +14,7 @@ from simulator import environment
 from vendor_stubs import driver, put
 
 pytestmark = pytest.mark.skipif(
-    sanitized(), reason="sanitizers: the loading process needs them too"
+    sanitized(), reason="sanitizers: the Python process needs them too"
 )
 long = pytest.mark.long
 NOWHERE = {"CUDA_HOME": "/nonexistent", "VIRTUAL_ENV": "", "CONDA_PREFIX": ""}

@@ -352,7 +352,7 @@ def test_one_graph_for_all_settings(tpcc, tmp_path):
     assert trace.read_text().count(" cuGraphLaunch = 0") == 7 * 5 - 2
 
 
-@pytest.mark.skipif(sanitized(), reason="sanitizers: the loading process needs them too")
+@pytest.mark.skipif(sanitized(), reason="sanitizers: the Python process needs them too")
 def test_later_calls_replay_graphs(tpcc, tmp_path):
     """Graphs that the first call captured are replayed by later ones, with correct logits. Longer
     sequences are captured again.

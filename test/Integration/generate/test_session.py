@@ -9,7 +9,7 @@ from harness import sanitized
 from tpc.reference import TOLERANCE, difference
 
 pytestmark = pytest.mark.skipif(
-    sanitized(), reason="sanitizers: the loading process needs them too"
+    sanitized(), reason="sanitizers: the Python process needs them too"
 )
 
 

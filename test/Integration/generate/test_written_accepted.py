@@ -373,7 +373,7 @@ def test_capacity_beyond_memory(tpcc, tmp_path):
     for transport in ("threads", "tcp"):
         program.call(long, transport).refused("Nothing was loaded", "and there are 2 ranks")
     if sanitized():
-        return  # the loading process needs the sanitizers too
+        return  # the Python process needs the sanitizers too
     with tpc.load(program.path) as session:
         for new in (10**11, 2**63 - 1):
             with pytest.raises(TpcError, match="memory for|too many in all") as error:

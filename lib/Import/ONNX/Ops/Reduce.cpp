@@ -141,13 +141,13 @@ static LogicalResult importReduceLogSumExp(Node &n) {
   Value x = n.operand(0);
   if (r->nothing || !x)
     return n.result(x);
-  Value most = n.reduce(ReduceFunction::Max, x, r->dims, /*keep=*/true);
+  Value maximum = n.reduce(ReduceFunction::Max, x, r->dims, /*keep=*/true);
   const llvm::fltSemantics &format = cast<FloatType>(elementOf(x)).getFloatSemantics();
   double largest = APFloat::getLargest(format).convertToDouble();
-  most = n.binary<MaxOp>(n.binary<MinOp>(most, n.scalar(largest, x)), n.scalar(-largest, x));
-  Value powers = n.unary<ExpOp>(n.binary<SubOp>(x, most));
+  maximum = n.binary<MaxOp>(n.binary<MinOp>(maximum, n.scalar(largest, x)), n.scalar(-largest, x));
+  Value powers = n.unary<ExpOp>(n.binary<SubOp>(x, maximum));
   Value sum = n.unary<LogOp>(n.reduce(ReduceFunction::Sum, powers, r->dims, /*keep=*/true));
-  Value result = n.binary<AddOp>(sum, most);
+  Value result = n.binary<AddOp>(sum, maximum);
   if (!result || r->keep)
     return n.result(result);
   Sizes sizes;

@@ -91,7 +91,7 @@ static LogicalResult importReshape(Node &n) {
   return resultReshaped(n, std::move(sizes));
 }
 
-/// Reads axes from an attribute or, since operator set 13, from input 1. Null if there are none.
+/// Reads axes from an attribute or, since operator set 13, from input 1. Nothing if there are none.
 static FailureOr<std::optional<SmallVector<int64_t>>> readAxes(Node &n) {
   std::optional<SmallVector<int64_t>> axes;
   if (n.version < 13) {

@@ -62,7 +62,7 @@ void tpc_doorbells_open(MPI_Comm world, MPI_Comm host) {
   MPI_Group_free(&host_group);
   MPI_Group_free(&world_group);
   free(host_ranks);
-  MPI_Barrier(host); /* no ring before the words are set */
+  MPI_Barrier(host); /* all bells are initialized before a rank rings one */
 }
 
 void tpc_doorbells_close(void) {
