@@ -154,9 +154,9 @@ LogicalResult BufferPlanner::planEvent(MicroBatchesOp loop, const ScheduleEvent 
   if (failed(planInner(loop.getBody().front(), loop.getOps(event.phase), body)))
     return failure();
   // Keeps only buffers that are defined at the beginning of the function.
-  for (auto &[value, place] : buffers)
-    if (place.getParentBlock() == &target.getBody().front())
-      before.try_emplace(value, place);
+  for (auto &[value, buffer] : buffers)
+    if (buffer.getParentBlock() == &target.getBody().front())
+      before.try_emplace(value, buffer);
   buffers = std::move(before);
   return success();
 }

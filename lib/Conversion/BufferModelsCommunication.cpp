@@ -128,8 +128,8 @@ struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
                                         p.expr(middle.inner));
       from = to;
     }
-    for (Value place : llvm::reverse(between))
-      p.pop(place);
+    for (Value buffer : llvm::reverse(between))
+      p.pop(buffer);
     return success();
   }
 };

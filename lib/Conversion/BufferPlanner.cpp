@@ -200,10 +200,10 @@ Value BufferPlanner::getBuffer(Value tensor) {
     if (getCache(cast<DictionaryAttr>(pipeline.getInputAttrs()[input.getArgNumber()])))
       return buffers[tensor] = getCacheSlice(tensor);
     OpBuilder at = entry();
-    auto place = buffer::InputOp::create(at, loc, at.getI64IntegerAttr(input.getArgNumber()),
-                                         shared.extent(tensor.getType()));
-    lastAtEntry = place;
-    return buffers[tensor] = place;
+    auto inputOp = buffer::InputOp::create(at, loc, at.getI64IntegerAttr(input.getArgNumber()),
+                                           shared.extent(tensor.getType()));
+    lastAtEntry = inputOp;
+    return buffers[tensor] = inputOp;
   }
   Value root = getAliasRoot(tensor);
   if (root != tensor)
@@ -355,10 +355,10 @@ Block *BufferPlanner::beginFusion(const ProductFusion &fusion) {
     for (Value result : op->getResults())
       getBuffer(result);
   }
-  auto place = [&](Value tensor) { return tensor ? getBuffer(tensor) : Value(); };
+  auto bufferOf = [&](Value tensor) { return tensor ? getBuffer(tensor) : Value(); };
   Value to = fusion.activationCall ? getBuffer(fusion.getLast()->getResult(0)) : Value();
-  auto fused = buffer::FusedOp::create(b, loc, place(fusion.source), place(fusion.scale),
-                                       place(fusion.shift), to, fusion.norm, fusion.epsilon,
+  auto fused = buffer::FusedOp::create(b, loc, bufferOf(fusion.source), bufferOf(fusion.scale),
+                                       bufferOf(fusion.shift), to, fusion.norm, fusion.epsilon,
                                        fusion.activation, fusion.isGated);
   return &fused.getBody().emplaceBlock();
 }

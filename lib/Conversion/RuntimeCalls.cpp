@@ -111,15 +111,15 @@ template <> void Call<buffer::UpdateOp>::emit(Operation *base, HostEmitter &e) c
 
 template <> void Call<buffer::LaunchOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::LaunchOp>(base);
-  SmallVector<Value> places;
-  for (Value place : base->getOperands())
-    places.push_back(e.pointer(place));
+  SmallVector<Value> pointers;
+  for (Value buffer : base->getOperands())
+    pointers.push_back(e.pointer(buffer));
   Type pointer = LLVM::LLVMPointerType::get(base->getContext());
-  abi::Pointer operands = e.scratch(pointer, llvm::PowerOf2Ceil(places.size()));
-  for (auto [i, place] : llvm::enumerate(places))
-    e.storeAt(operands, pointer, i, place);
+  abi::Pointer operands = e.scratch(pointer, llvm::PowerOf2Ceil(pointers.size()));
+  for (auto [i, value] : llvm::enumerate(pointers))
+    e.storeAt(operands, pointer, i, value);
   int32_t kernel = e.getHost().object.getKernel(op.getKernelAttr().getAttr());
-  e.call(TPC_ABI(tpc_launch), e.i32(kernel), operands, e.i32(places.size()), e.expr(op.getRows()),
+  e.call(TPC_ABI(tpc_launch), e.i32(kernel), operands, e.i32(pointers.size()), e.expr(op.getRows()),
          e.expr(op.getGrain()));
 }
 

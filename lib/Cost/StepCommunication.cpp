@@ -62,8 +62,8 @@ StepEstimator::OpCost StepEstimator::addCollective(StringRef kind, ArrayRef<Stri
 /// Returns the cost of a collective or message. Gathers and scatters over several axes are one
 /// collective for each axis, the innermost first. The bytes of exchanges are those of the report.
 StepEstimator::OpCost StepEstimator::visitCommunication(Operation &op) {
-  auto getElementBytes = [](Value place) {
-    return buffer::getExtent(place).getElement().getIntOrFloatBitWidth() / 8;
+  auto getElementBytes = [](Value operand) {
+    return buffer::getExtent(operand).getElement().getIntOrFloatBitWidth() / 8;
   };
   auto getAxes = [](ArrayAttr list) {
     SmallVector<StringRef> axes;
@@ -98,13 +98,14 @@ StepEstimator::OpCost StepEstimator::visitCommunication(Operation &op) {
     return addCollective(
         "broadcast", getAxes(broadcast.getAxes()),
         double(evaluate(broadcast.getCount()) * getElementBytes(broadcast.getData())));
-  auto addSteps = [&](StringRef kind, auto split, Value place) {
+  auto addSteps = [&](StringRef kind, auto split, Value operand) {
     OpCost cost;
     SmallVector<StringRef> axes = getAxes(split.getAxes());
     int64_t others = 1;
     for (StringRef axis : axes)
       others *= grid.getAxisSize(axis);
-    int64_t rest = evaluate(split.getOuter()) * evaluate(split.getInner()) * getElementBytes(place);
+    int64_t rest =
+        evaluate(split.getOuter()) * evaluate(split.getInner()) * getElementBytes(operand);
     int64_t n = evaluate(split.getN());
     for (StringRef axis : llvm::reverse(axes)) {
       others /= grid.getAxisSize(axis);

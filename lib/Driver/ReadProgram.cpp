@@ -66,10 +66,10 @@ std::optional<ShardSpec> getSpec(GridAttr grid) {
     for (StringRef view : {"tp", "cp", "dp", "pp"})
       if (isInView(axis.getValue(), view) && !llvm::is_contained(order, view))
         order.push_back(view.str());
-  // The order of the atoms determines the place of ep, unless all places make the same grid.
-  for (size_t place = 0; place <= order.size(); ++place) {
+  // The order of the atoms determines the position of ep, unless all positions make the same grid.
+  for (size_t position = 0; position <= order.size(); ++position) {
     std::vector<std::string> names = order;
-    names.insert(names.end() - place, "ep");
+    names.insert(names.end() - position, "ep");
     std::vector<std::string> all = items;
     all.push_back("order=" + llvm::join(names, "-"));
     std::string error;

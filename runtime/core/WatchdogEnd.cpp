@@ -55,8 +55,9 @@ void Watchdog::informOthers(int culprit, bool reportsWaits) {
       others[i].channel->send(isHub() ? MessageSocket::MessageType::Verdict
                                       : MessageSocket::MessageType::Failed,
                               isHub() ? text : std::string_view());
-  // Waits until they have ended, so that no launcher ends them before their messages.
-  bool answered = false; // rank 0 reports it
+  // Waits until the other ranks have ended: if this rank ended first, a launcher could end them
+  // before they print their messages.
+  bool answered = false; // rank 0 has received the failure, and reports it
   for (int i = 0; i < 100 && !answered; ++i) {
     bool anyOpen = false;
     for (size_t j = 0; j < others.size(); ++j)

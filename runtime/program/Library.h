@@ -48,8 +48,8 @@ inline void require(const void *pointer, const char *what) {
     throw UserError(std::string(what) + " is null");
 }
 
-/// For generating programs (defined in generate/): returns the logits of the token after each row
-/// of ids, the only input. Throws as `Model::run` does.
+/// Runs a generating program, whose only input is rows of ids, and returns the logits of the token
+/// after each row. Defined in generate/. Throws as `Model::run` does.
 std::vector<Tensor> runPrompts(Model &model, const Manifest &manifest,
                                const std::vector<std::string> &names,
                                const std::function<Given(const Port &)> &take);

@@ -30,7 +30,7 @@ class GenAi:
     head_norms: bool = False  # Qwen3: norms of each head of queries and keys
     rotary: int = 16
     windows: tuple[int, ...] = (-1,)  # windows of the layers, in turn; -1: none
-    # Caches of windows have a size with a name of its own, and sliding_window_cache.
+    # Layers with windows: attribute sliding_window_cache; their caches have a size of their own.
     sliding: bool = False
     attributes: tuple[tuple[str, float], ...] = ()
 

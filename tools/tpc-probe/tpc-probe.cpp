@@ -50,8 +50,8 @@ double threadTime() {
   return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
 }
 
-/// Returns the best time of `work` in many short measurements, which other load on the machine
-/// affects least. With one thread, counts the thread's CPU time.
+/// Returns the minimum time of `work` over many short measurements, because other load on the
+/// machine affects the minimum least. With one thread, the time is the thread's CPU time.
 double secondsOf(const std::function<void()> &work, int threads, double total) {
   auto now = threads == 1 ? threadTime : ::now;
   constexpr double least = 0.002;

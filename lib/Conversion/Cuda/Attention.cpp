@@ -293,13 +293,13 @@ void TileEmitter::writeResult(const State &state) {
       unsigned next = 0;
       for (const Panel &panel : valuePanels) {
         ArrayRef<Value> own = ArrayRef<Value>(results).slice(next, panel.perLane);
-        ArrayRef<Value> places = ArrayRef<Value>(columns).slice(next, panel.perLane);
+        ArrayRef<Value> ownColumns = ArrayRef<Value>(columns).slice(next, panel.perLane);
         next += panel.perLane;
-        auto place = [&](Value column) { return at(to, element, add(offset, wide(column))); };
+        auto addressOf = [&](Value column) { return at(to, element, add(offset, wide(column))); };
         auto one = [&] {
-          for (auto [column, value] : llvm::zip_equal(places, own))
+          for (auto [column, value] : llvm::zip_equal(ownColumns, own))
             branch(less(column, i32(variant.valueSize)),
-                   [&, column = column, value = value] { storeMany(place(column), {value}); });
+                   [&, column = column, value = value] { storeMany(addressOf(column), {value}); });
           return Values();
         };
         unsigned bytes = panel.perLane * element.getIntOrFloatBitWidth() / 8;
@@ -313,8 +313,8 @@ void TileEmitter::writeResult(const State &state) {
         branch(
             aligned, {},
             [&] {
-              branch(less(places[0], i32(variant.valueSize)),
-                     [&] { storeMany(place(places[0]), own); });
+              branch(less(ownColumns[0], i32(variant.valueSize)),
+                     [&] { storeMany(addressOf(ownColumns[0]), own); });
               return Values();
             },
             one);

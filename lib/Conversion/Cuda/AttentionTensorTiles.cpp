@@ -333,12 +333,12 @@ void TensorTileEmitter::addSoftmax(State &state) {
   Values &scores = state.scores;
   for (unsigned r = 0; r < rowsOfLane(); ++r) {
     Values own;
-    SmallVector<unsigned> places;
+    SmallVector<unsigned> indices;
     for (unsigned n = 0; n < keyBlocks(); ++n)
       for (unsigned i : {0, 1})
-        places.push_back((r / 2 * keyBlocks() + n) * 4 + r % 2 * 2 + i);
-    for (unsigned place : places)
-      own.push_back(scores[place]);
+        indices.push_back((r / 2 * keyBlocks() + n) * 4 + r % 2 * 2 + i);
+    for (unsigned index : indices)
+      own.push_back(scores[index]);
     Value maximum = combine(own, [&](Value x, Value y) { return fmax(x, y); });
     maximum = fmax(state.maximum[r], getMaximumOverLanes(maximum));
     // If no key was visible so far, all powers are 0.
@@ -346,9 +346,9 @@ void TensorTileEmitter::addSoftmax(State &state) {
     Value shift = arith::NegFOp::create(b, loc, fmul(base, factor));
     Value shrink = exp2(fma(state.maximum[r], factor, shift));
     state.maximum[r] = maximum;
-    for (auto [place, power] : llvm::zip_equal(places, own)) {
+    for (auto [index, power] : llvm::zip_equal(indices, own)) {
       power = exp2(fma(power, factor, shift));
-      scores[place] = power;
+      scores[index] = power;
     }
     Value total = combine(own, [&](Value x, Value y) { return fadd(x, y); });
     state.total[r] = fma(state.total[r], shrink, total);
@@ -424,13 +424,15 @@ void TensorTileEmitter::writeResult(State &state) {
       Value offset = getOffset(rowsHere[r].row, batch, Args::out_row_stride, variant.valueSize);
       auto write = [&](bool inPairs) {
         for (unsigned c = 0; c < columns.size(); c += 2) {
-          auto place = [&](unsigned c) { return at(to, element, add(offset, wide(columns[c]))); };
+          auto addressOf = [&](unsigned c) {
+            return at(to, element, add(offset, wide(columns[c])));
+          };
           auto store = [&] {
             if (inPairs)
-              return storeMany(place(c), {pack(results[c], results[c + 1], element)});
+              return storeMany(addressOf(c), {pack(results[c], results[c + 1], element)});
             for (unsigned i : {c, c + 1})
               branch(less(columns[i], i32(variant.valueSize)),
-                     [&] { storeMany(place(i), {fromF32(results[i], element)}); });
+                     [&] { storeMany(addressOf(i), {fromF32(results[i], element)}); });
           };
           bool isInside = (c / 2 + 1) * kMmaColumns <= unsigned(variant.valueSize);
           if (!inPairs || isInside)

@@ -105,8 +105,8 @@ void TileEmitter::stageChunks(const Stage &stage, unsigned width) {
         for (Value &value : chunk.values)
           value = fmul(value, stage.scale);
       auto store = [&] {
-        Value place = add(mul(chunk.row, panel.stride), chunk.column);
-        Value to = at(stage.to, b.getF32Type(), place);
+        Value elementOffset = add(mul(chunk.row, panel.stride), chunk.column);
+        Value to = at(stage.to, b.getF32Type(), elementOffset);
         for (unsigned i = 0; i < width; i += 4)
           storeMany(at(to, b.getF32Type(), int64_t(i)),
                     ArrayRef<Value>(chunk.values).slice(i, std::min(4u, width - i)));

@@ -153,9 +153,9 @@ KernelLowering::Lanes KernelLowering::findChunks(kernel::ElementsOp op) {
         lanes.offsets.push_back(half + lane);
     length = cuts[0];
   } else {
-    for (ArrayRef<int64_t> places : {ArrayRef(cuts.getArrayRef()), ArrayRef(streams.shifts)})
-      for (int64_t place : places)
-        while (place % adjacent)
+    for (ArrayRef<int64_t> offsets : {ArrayRef(cuts.getArrayRef()), ArrayRef(streams.shifts)})
+      for (int64_t offset : offsets)
+        while (offset % adjacent)
           adjacent /= 2;
     align(streams, size, lanes);
     lanes.width = lanes.stride = adjacent;

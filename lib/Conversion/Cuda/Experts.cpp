@@ -47,9 +47,9 @@ private:
   }
   /// Returns the sum of x[i] * y[i] for i < count, in all lanes.
   Value multiply(Value x, Value xAt, Value y, Value yAt, Value count);
-  Value addBias(Value pointer, Value place, Value sum) {
+  Value addBias(Value pointer, Value index, Value sum) {
     return choose(
-        isSet(pointer), [&] { return fadd(sum, loadFloat(pointer, place)); }, [&] { return sum; });
+        isSet(pointer), [&] { return fadd(sum, loadFloat(pointer, index)); }, [&] { return sum; });
   }
   Value activate(Value z, Value alpha, Value activation);
   Value clamp(Value z, Value limit, bool isTwoSided);
@@ -61,7 +61,7 @@ private:
   }
 
   Value routing, tokens, experts, all, first, inner;
-  Value lane, place; // place: number of the warp
+  Value lane, globalWarp; // lane of the warp, and number of the warp in the grid
 };
 
 } // namespace
@@ -76,7 +76,7 @@ void ExpertEmitter::begin(StringRef name, ArrayRef<Value *> pointers, ArrayRef<V
   Value thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
   Value block = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
   lane = rem(thread, kWarp);
-  place = add(mul(block, kWarps), div(thread, kWarp));
+  globalWarp = add(mul(block, kWarps), div(thread, kWarp));
 }
 
 Value ExpertEmitter::multiply(Value x, Value xAt, Value y, Value yAt, Value count) {
@@ -125,24 +125,24 @@ void ExpertEmitter::emitInner() {
   Value x, up, upBias, gate, gateBias, h, hidden, alpha, beta, limit, activation;
   begin("tpc_experts_inner", {&x, &routing, &up, &upBias, &gate, &gateBias, &h},
         {&tokens, &hidden, &experts, &all, &first, &inner, &alpha, &beta, &limit, &activation});
-  branch(less(place, mul(experts, inner)), [&] {
-    Value expert = div(place, inner);
-    Value row = mul(wide(place), wide(hidden));
+  branch(less(globalWarp, mul(experts, inner)), [&] {
+    Value expert = div(globalWarp, inner);
+    Value row = mul(wide(globalWarp), wide(hidden));
     loop(i32(0), tokens, i32(1), [&](Value token) {
       branch(isSelected(routingOf(token, expert)), [&] {
         Value xAt = mul(wide(token), wide(hidden));
-        Value u = addBias(upBias, wide(place), multiply(x, xAt, up, row, hidden));
+        Value u = addBias(upBias, wide(globalWarp), multiply(x, xAt, up, row, hidden));
         Value result = choose(
             isSet(gate),
             [&] {
-              Value v = addBias(gateBias, wide(place), multiply(x, xAt, gate, row, hidden));
+              Value v = addBias(gateBias, wide(globalWarp), multiply(x, xAt, gate, row, hidden));
               Value cut = number(limit);
               v = activate(clamp(v, cut, false), number(alpha), activation);
               return fmul(v, fadd(clamp(u, cut, true), number(beta)));
             },
             [&] { return activate(u, number(alpha), activation); });
         branch(compare(Predicate::eq, lane, i32(0)), [&] {
-          Value to = add(mul(wide(token), wide(mul(experts, inner))), wide(place));
+          Value to = add(mul(wide(token), wide(mul(experts, inner))), wide(globalWarp));
           storeMany(at(h, b.getF32Type(), to), {result});
         });
       });
@@ -155,10 +155,10 @@ void ExpertEmitter::emitOutputs() {
   Value h, down, out, outputs, isAdded;
   begin("tpc_experts_outputs", {&h, &routing, &down, &out},
         {&tokens, &experts, &all, &first, &inner, &outputs, &isAdded});
-  branch(less(place, mul(tokens, outputs)), [&] {
-    Value token = div(place, outputs), output = rem(place, outputs);
+  branch(less(globalWarp, mul(tokens, outputs)), [&] {
+    Value token = div(globalWarp, outputs), output = rem(globalWarp, outputs);
     Value before = choose(
-        compare(Predicate::ne, isAdded, i32(0)), [&] { return loadFloat(out, wide(place)); },
+        compare(Predicate::ne, isAdded, i32(0)), [&] { return loadFloat(out, wide(globalWarp)); },
         [&] { return f32(0); });
     Value total = loop(i32(0), experts, i32(1), {before}, [&](Value expert, ValueRange now) {
       Value weight = routingOf(token, expert);
@@ -172,7 +172,7 @@ void ExpertEmitter::emitOutputs() {
           [&] { return Value(now[0]); })};
     })[0];
     branch(compare(Predicate::eq, lane, i32(0)),
-           [&] { storeMany(at(out, b.getF32Type(), wide(place)), {total}); });
+           [&] { storeMany(at(out, b.getF32Type(), wide(globalWarp)), {total}); });
   });
   endKernel();
 }

@@ -95,8 +95,8 @@ void KernelLowering::findPasses() {
     return space.size() == 1 ? std::optional(space.front()) : std::nullopt;
   };
   Block &row = source.getRows().getBody().front();
-  // The size of the first fold, because folds determine the combined elements. Without folds, the
-  // size of the first elementwise loop.
+  // Passes have the size of the first fold or, if the row has no fold, of the first element-wise
+  // loop.
   for (bool isFold : {true, false})
     for (Operation &op : row)
       if (auto size = getOnly(op);
@@ -320,8 +320,8 @@ void KernelLowering::runInRegisters(kernel::ElementsOp op) {
 
 /// Emits the versions of the loop over rows. Conditions that are known only at run time are checked
 /// once for all rows: whether a thread's part of a row fits into registers, and whether rows are
-/// aligned. If the row length prevents alignment, elements are kept one by one. If pointers are
-/// unaligned, each pass reads the row again, so that each thread reduces the same terms as in the
+/// aligned. If the row length prevents alignment, elements are loaded one by one. If pointers are
+/// unaligned, each pass reads the row again, and each thread reduces the same operands as in the
 /// other versions.
 void KernelLowering::lowerVersions(kernel::RowsOp rows) {
   if (!registerChunks)

@@ -103,8 +103,8 @@ struct GatherNDModel : KernelOpInterface::ExternalModel<GatherNDModel, GatherNDO
   bool isCheap(Operation *) const { return false; }
 };
 
-/// Each row reads all ids, and, if one is the row's, all updates: the order of a sum is that of the
-/// updates, whatever the number of threads.
+/// Each row of the result reads all ids and, if one of them names the row, all updates. So updates
+/// are added in their order, for any number of threads.
 struct ScatterAddModel : KernelOpInterface::ExternalModel<ScatterAddModel, ScatterAddOp> {
   /// Returns value(i) if ids[i] is the row with this global index, else 0.
   static Value ofRow(ScatterAddOp op, KernelBuilder &e, ValueRange i, Value row, Value value) {

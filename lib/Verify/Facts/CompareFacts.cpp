@@ -123,7 +123,7 @@ LogicalResult Comparison::compareAttributes(bool all) {
     // The parser adds a missing source, and lowering adds a missing schedule.
     if (!want && have && fact.name == kSourceAttr)
       continue;
-    // tpc-verify-lowered adds it to text on buffers, and compares an existing one with its own.
+    // tpc-verify-lowered adds this attribute to text on buffers, or compares it with its own.
     if (all && !want && have && fact.name == kNoRandomizedCheckAttr &&
         !program.getOps<buffer::FuncOp>().empty())
       continue;

@@ -115,7 +115,7 @@ static bool splitContiguously(Mutator &m) {
 
 // Query heads use the keys of another group.
 static bool wrongKvGroup(Mutator &m) {
-  // Parameters of keys are recognized by their types, and by a matmul that is used by attention.
+  // Parameters of keys (and values) are recognized by the number of heads in their types.
   SmallVector<int64_t> kvHeads;
   m.module.walk([&](AttentionOp op) {
     if (auto heads = getDist(op.getK()).getDims()[2].getExpr().asConstant())
@@ -158,7 +158,7 @@ static bool staleTiedWeight(Mutator &m) {
   llvm::StringMap<unsigned> uses;
   m.module.walk([&](ParameterOp op) { ++uses[op.getWeight()]; });
   auto op = m.pick<ParameterOp>([&](ParameterOp p) {
-    // Embeddings and heads are the largest weights.
+    // Candidates are weights with several uses, and embeddings.
     WeightOp weight = p.getWeightOp();
     auto type = weight ? dyn_cast<RankedTensorType>(weight.getType()) : RankedTensorType();
     return type && type.getRank() == 2 && p.getResult().hasOneUse() &&

@@ -92,7 +92,7 @@ static bool deleteConstant(Mutator &m) {
 // Widths
 //===----------------------------------------------------------------------===//
 
-/// Applies `change` to an index of an access.
+/// Applies `change` to an index of a load.
 static bool changeIndex(Mutator &m, function_ref<Value(OpBuilder &, Location, Value)> change) {
   auto varies = [](Value index) { return !index.getDefiningOp<arith::ConstantOp>(); };
   auto load = m.pick<memref::LoadOp>(
@@ -222,7 +222,7 @@ static bool capSize(Mutator &m) {
 }
 
 /// Increments a static offset (_768.at384) or a static size.
-static bool nextPlace(Mutator &m) {
+static bool nextOffsetOrSize(Mutator &m) {
   auto name = [](kernel::SizeOp size) -> std::optional<NamedSize> {
     std::set<std::string> symbols;
     size.getExpr().collectSymbols(symbols);
@@ -265,7 +265,7 @@ static void replaceInKernel(kernel::FuncOp function, Attribute from, TypedAttr t
   });
 }
 
-/// Multiplies a constant by 1.0001, on tensors and in the kernel.
+/// Multiplies a constant by 1.0001 (of 16 bits: 1.02), on tensors and in the kernel.
 static bool nearConstantOfBoth(Mutator &m) {
   auto get = [](ConstantOp op) -> FloatAttr {
     auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
@@ -393,7 +393,7 @@ ArrayRef<Mutation> mutate::getConstantMutations() {
       {"kernel-index-wraps", "an index wraps or is clamped at some number", wrapIndex},
       {"kernel-loaded-narrow", "a loaded integer is converted to 8, 16 or 32 bits", narrowLoaded},
       {"kernel-size-capped", "a size is clamped at some number", capSize},
-      {"kernel-next-place", "a static index or size is incremented", nextPlace},
+      {"kernel-next-place", "a static index or size is incremented", nextOffsetOrSize},
       {"kernel-float-narrow", "a number is converted to bf16", narrowFloat},
       {"kernel-float-huge", "a softmax does not subtract the maximum", dropMaximum},
       {"lowered-near-constant", "a constant is 1.0001 times what it was, on tensors too",

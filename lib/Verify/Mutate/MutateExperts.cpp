@@ -235,7 +235,7 @@ static Operation *pickRouted(Mutator &m) {
   return m.pick<Operation *>([](Operation *op) { return isa<DispatchOp, CombineOp>(op); });
 }
 
-/// Returns another axis of the grid with ranks; null if there is none.
+/// Returns another axis of the grid with several ranks, except pp; null if there is none.
 static StringAttr getOtherAxis(Mutator &m, ArrayAttr axes) {
   for (StringAttr axis : m.grid ? m.grid.getOrder() : ArrayRef<StringAttr>())
     if (m.sizeOf(axis.getValue()) > 1 && axis.getValue() != "pp" && !llvm::is_contained(axes, axis))
@@ -260,7 +260,8 @@ static bool otherRoutedGroup(Mutator &m) {
   return bool(axis);
 }
 
-// A token is sent to the ranks of the next token's experts, or of its next expert.
+// Weights of the routing are read one column earlier, so tokens are sent to the ranks of other
+// experts.
 static bool otherDispatchColumn(Mutator &m) {
   auto op = m.pickAny<DispatchOp>();
   if (op)

@@ -38,7 +38,7 @@ template <typename OpT> static bool shiftIndex(Mutator &m) {
   return true;
 }
 
-// Replaces an index that varies by the constant 0: every row reads the first one.
+// Replaces a loop index by the constant 0, so that every iteration reads the first element.
 static bool dropIndex(Mutator &m) {
   auto op = m.pick<memref::LoadOp>([](memref::LoadOp load) {
     return llvm::any_of(load.getIndices(), [](Value v) { return isa<BlockArgument>(v); });
@@ -90,14 +90,14 @@ template <typename OpT> static bool shorten(Mutator &m) {
   SmallVector<::tpc::SymExpr> sizes = op.getExprs();
   ::tpc::SymExpr &size = m.drawFrom(sizes);
   size = size - 1;
-  // Only the dialect creates attributes of sizes.
+  // Creates the attribute of sizes through a temporary op.
   auto loop = kernel::ElementsOp::create(m.builder, op.getLoc(), sizes);
   op.setSizesAttr(loop.getSizesAttr());
   loop.erase();
   return true;
 }
 
-// Replaces a size of a loop or of an index by another size of the kernel.
+// Makes a size of a loop or of an index differ by one.
 static bool otherSize(Mutator &m) {
   auto op = m.pickAny<kernel::SizeOp>();
   if (!op)
@@ -205,7 +205,8 @@ static bool otherFold(Mutator &m) {
   return true;
 }
 
-// A value other than the identity in unused lanes changes the result.
+// Replaces the initial value or the identity of a fold. Unused lanes start with the identity, so
+// the result changes.
 static bool wrongIdentity(Mutator &m) {
   auto op = m.pick<kernel::FoldOp>(
       [](kernel::FoldOp fold) { return isa<FloatType>(fold.getResult().getType()); });

@@ -64,7 +64,7 @@ static bool narrowNumber(Mutator &m) {
   return true;
 }
 
-/// Replaces x by x + 65536 - 65536.
+/// Replaces x by x + c - c, where c is 65536 or 4096.
 static bool loseBits(Mutator &m) {
   Value number = pickNumber(m, [](Value) { return true; });
   if (!number)

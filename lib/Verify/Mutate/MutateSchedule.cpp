@@ -73,7 +73,7 @@ static bool swapMessages(Mutator &m) {
   });
 }
 
-/// Moves the sends of a rank after all other events.
+/// Moves the forward sends of a rank after all other events.
 static bool delaySends(Mutator &m) {
   return changeEvents(m, [&](Events &events) {
     Events sends;

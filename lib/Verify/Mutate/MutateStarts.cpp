@@ -59,7 +59,7 @@ static bool startInBranch(Mutator &m) {
   return bool(start);
 }
 
-// One operation stays in flight under all later ones.
+// A blocking all-reduce replaces the start, so the wait is for a collective that is not in flight.
 static bool waitForNothing(Mutator &m) {
   auto wait = m.pick<WaitOp>([](WaitOp op) {
     auto start = op.getOperand().getDefiningOp<AllReduceStartOp>();
@@ -142,9 +142,9 @@ static bool swapStarts(Mutator &m) {
   auto next = getNext(start);
   Value from = start.getFrom(), to = start.getTo();
   buffer::ExprAttr count = start.getCountAttr();
-  // The earlier one must find its buffers.
-  for (Value place : {next.getFrom(), next.getTo()})
-    if (Operation *op = place.getDefiningOp(); op && op->getBlock() == start->getBlock())
+  // The buffers of `next` must be defined before `start` uses them.
+  for (Value memory : {next.getFrom(), next.getTo()})
+    if (Operation *op = memory.getDefiningOp(); op && op->getBlock() == start->getBlock())
       op->moveBefore(start);
   start.getFromMutable().assign(next.getFrom());
   start.getToMutable().assign(next.getTo());
@@ -155,14 +155,14 @@ static bool swapStarts(Mutator &m) {
   return true;
 }
 
-// Memory in flight is overwritten: by itself, or by another value and back.
+// Memory in flight is overwritten, by its own contents or by those of new memory.
 static bool writeInFlight(Mutator &m) {
   auto wait = m.pick<buffer::WaitOp>([](buffer::WaitOp op) { return op->getPrevNode(); });
   if (!wait)
     return false;
   auto start = wait.getToken().getDefiningOp<buffer::AllReduceStartOp>();
-  Value place = m.draw(2) ? start.getFrom() : start.getTo();
-  auto extent = buffer::getExtent(place);
+  Value memory = m.draw(2) ? start.getFrom() : start.getTo();
+  auto extent = buffer::getExtent(memory);
   Location loc = start.getLoc();
   auto bytes = buffer::ExprAttr::get(m.context, extent.getBytes());
   auto frame = buffer::PushOp::create(
@@ -173,13 +173,13 @@ static bool writeInFlight(Mutator &m) {
   auto slot = buffer::SlotOp::create(m.builder, loc, frame,
                                      buffer::ExprAttr::get(m.context, SymExpr(0)), extent);
   if (m.draw(3))
-    buffer::CopyOp::create(m.builder, loc, place, slot, bytes);
-  buffer::CopyOp::create(m.builder, loc, slot, place, bytes);
+    buffer::CopyOp::create(m.builder, loc, memory, slot, bytes);
+  buffer::CopyOp::create(m.builder, loc, slot, memory, bytes);
   buffer::PopOp::create(m.builder, loc, frame);
   return true;
 }
 
-// A chunk is an element further.
+// A chunk begins one element later.
 static bool shiftChunk(Mutator &m) {
   auto part = m.pick<buffer::PartOp>([](buffer::PartOp op) {
     return llvm::any_of(op->getUsers(), [](Operation *user) {
@@ -191,7 +191,7 @@ static bool shiftChunk(Mutator &m) {
   return bool(part);
 }
 
-// Another number of rows.
+// An operation omits the last element of its chunk.
 static bool shortChunk(Mutator &m) {
   auto start = m.pickAny<buffer::AllReduceStartOp>();
   if (start)
@@ -199,7 +199,7 @@ static bool shortChunk(Mutator &m) {
   return bool(start);
 }
 
-// A wait for another operation.
+// A wait is for another operation.
 static bool otherToken(Mutator &m) {
   auto getOther = [](buffer::WaitOp op) -> Value {
     for (Operation &other : *op->getBlock())

@@ -116,7 +116,7 @@ static bool isSquareSum(ReduceOp op) {
          square && square.getLhs() == square.getRhs();
 }
 
-// The norm counts a weight that all ranks of tp have once for each of them.
+// The norm counts a weight that is replicated over tp once per rank.
 static bool countReplicated(Mutator &m) {
   int64_t ranks = m.sizeOf("tp");
   auto op = m.pick<ReduceOp>([](ReduceOp sum) {
@@ -356,7 +356,7 @@ static bool loseTerm(Mutator &m) {
   return bool(op);
 }
 
-// A derivative lacks a factor, which is not a constant: that may be 1.
+// A derivative lacks a factor. Constants are not candidates, because they may be 1.
 static bool loseFactor(Mutator &m) {
   auto op = m.pick<MulOp>([](MulOp mul) {
     return isBackward(mul) && mul.getLhs().getType() == mul.getType() &&

@@ -44,8 +44,7 @@ Transfers::Slot &Transfers::take(Direction &direction, int64_t bytes) {
     beginning.delay(stream);
   }
   isIdle = false;
-  // Happens in the first step of a shape. All slots grow: any of them may be used by the recorded
-  // step.
+  // Slots grow in the first step of a shape, all at once: the recorded step may use any of them.
   if (bytes > direction.bytes) {
     if (direction.bytes) { // the old slots are in use until then
       join();

@@ -18,7 +18,7 @@ std::string PeerConnection::check(
   auto now = Clock::now();
   double passed = std::min(std::chrono::duration<double>(now - last).count(), longestStep);
   last = now;
-  bool heard = channel->receive([&](MessageSocket::MessageType type, std::string_view text) {
+  bool received = channel->receive([&](MessageSocket::MessageType type, std::string_view text) {
     if (receive)
       receive(type, text);
   });
@@ -35,7 +35,7 @@ std::string PeerConnection::check(
     channel->send(MessageSocket::MessageType::Heartbeat);
     lastHeartbeat = now;
   }
-  std::string what = silence.judge(heard, passed, process, address);
+  std::string what = silence.judge(received, passed, process, address);
   return what.empty() || !judgesSilence ? "" : what + " (before all ranks were connected)";
 }
 

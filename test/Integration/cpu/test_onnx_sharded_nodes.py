@@ -155,7 +155,7 @@ def test_refusals(tmp_path):
     check("a tensor has one sharding", two, "dp2")
 
 
-def layers_of_products(tmp_path, count, change, spec):
+def layers_of_matmuls(tmp_path, count, change, spec):
     """Compiles x·w0, relu, ·w1, relu, … (nodes fc0, fc1, …) for a configuration of two devices."""
     node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
     nodes, last = [], "x"
@@ -207,7 +207,7 @@ def test_stages_do_not_run_backwards(tmp_path, stages, to, source, first_last):
 
     # This is an error for every grid, even if each stage could rematerialize the first matmul.
     for spec in ("pp2", "pp1,tp2"):
-        result = layers_of_products(tmp_path, len(stages), change, spec)
+        result = layers_of_matmuls(tmp_path, len(stages), change, spec)
         assert result.returncode == 1
         assert (
             f"node 'fc{to}' is in pipeline stage 0 of device configuration 'c', but it uses a"
@@ -222,7 +222,7 @@ def test_stages_and_devices_agree(tmp_path):
             for tensor, device in devices.items():
                 multidevice.shard(model, "c", tensor, [device], {})
 
-        return layers_of_products(tmp_path, 4, change, "pp2")
+        return layers_of_matmuls(tmp_path, 4, change, "pp2")
 
     result = place({"fc0": 0, "fc3": 1}, w0=1)
     assert result.returncode == 1
@@ -245,7 +245,7 @@ def test_stages_and_devices_agree(tmp_path):
     assert "of node 'fc1' is on device" in result.stderr and "but its tensor" in result.stderr
 
 
-def held(size, factors, parts):
+def shard_indices(size, factors, parts):
     """Returns the indices of a dimension in each shard. `factors` are (size, number of shards),
     major to minor; one of them is split.
     """
@@ -292,7 +292,7 @@ def test_ranks_have_the_shards_of_factors(tmp_path, ranks):
                 (int(size), ranks if axis else 1)
                 for size, axis in re.findall(r"(\d+)(\{tp\})?", dim)
             ]
-            assert held(24, made, ranks) == held(24, wanted, ranks), (wanted, dim)
+            assert shard_indices(24, made, ranks) == shard_indices(24, wanted, ranks), (wanted, dim)
 
 
 def test_factors_of_a_fused_weight(tmp_path):
@@ -364,7 +364,7 @@ def test_nodes_that_call_functions_have_stages(tmp_path):
 
 def test_one_entry_for_each_node_and_configuration(tmp_path):
     def refused(change):
-        result = layers_of_products(tmp_path, 2, change, "pp2")
+        result = layers_of_matmuls(tmp_path, 2, change, "pp2")
         assert result.returncode == 1
         return result.stderr
 

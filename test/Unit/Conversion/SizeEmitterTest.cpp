@@ -45,8 +45,8 @@ protected:
       return constant;
     Operation *op = v.getDefiningOp();
     if (auto load = dyn_cast<LLVM::LoadOp>(op)) {
-      auto place = load.getAddr().getDefiningOp<LLVM::GEPOp>();
-      return env[cast<IntegerAttr>(place.getIndices()[0]).getInt()];
+      auto address = load.getAddr().getDefiningOp<LLVM::GEPOp>();
+      return env[cast<IntegerAttr>(address.getIndices()[0]).getInt()];
     }
     SmallVector<int64_t> x;
     for (Value operand : op->getOperands()) {

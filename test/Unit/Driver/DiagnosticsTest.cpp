@@ -17,17 +17,17 @@ protected:
     return NameLoc::get(builder.getStringAttr(name), inner);
   }
   Location node(StringRef name) { return nameOf(name, builder.getUnknownLoc()); }
-  Location place(unsigned line, unsigned column) {
+  Location position(unsigned line, unsigned column) {
     return FileLineColLoc::get(&context, "m.mlir", line, column);
   }
   /// Returns the printed diagnostics of `report`.
   std::string print(llvm::function_ref<void()> report) {
     std::string text;
     llvm::raw_string_ostream os(text);
-    heard.clear();
+    severities.clear();
     {
       ::tpc::DiagnosticPrinter printer(
-          &context, os, [&](DiagnosticSeverity severity) { heard.push_back(severity); });
+          &context, os, [&](DiagnosticSeverity severity) { severities.push_back(severity); });
       report();
     }
     return text;
@@ -35,19 +35,20 @@ protected:
 
   MLIRContext context;
   Builder builder{&context};
-  std::vector<DiagnosticSeverity> heard;
+  std::vector<DiagnosticSeverity> severities;
 };
 
 } // namespace
 
 TEST_F(Diagnostics, NodesArePreferredToFileLocations) {
   EXPECT_EQ(::tpc::describeLocation(builder.getUnknownLoc()), "");
-  EXPECT_EQ(::tpc::describeLocation(place(3, 7)), "m.mlir:3:7");
-  EXPECT_EQ(::tpc::describeLocation(place(0, 0)), "m.mlir");
-  EXPECT_EQ(::tpc::describeLocation(nameOf("fc1", place(3, 7))), "node 'fc1'");
+  EXPECT_EQ(::tpc::describeLocation(position(3, 7)), "m.mlir:3:7");
+  EXPECT_EQ(::tpc::describeLocation(position(0, 0)), "m.mlir");
+  EXPECT_EQ(::tpc::describeLocation(nameOf("fc1", position(3, 7))), "node 'fc1'");
   // An op that was fused from several has the first one's location.
-  EXPECT_EQ(::tpc::describeLocation(builder.getFusedLoc({place(1, 2), place(3, 4)})), "m.mlir:1:2");
-  EXPECT_EQ(::tpc::describeLocation(builder.getFusedLoc({place(1, 2), node("a"), node("b")})),
+  EXPECT_EQ(::tpc::describeLocation(builder.getFusedLoc({position(1, 2), position(3, 4)})),
+            "m.mlir:1:2");
+  EXPECT_EQ(::tpc::describeLocation(builder.getFusedLoc({position(1, 2), node("a"), node("b")})),
             "node 'a'");
   EXPECT_EQ(::tpc::describeLocation(CallSiteLoc::get(node("inner"), node("outer"))),
             "node 'inner'");
@@ -61,7 +62,7 @@ TEST_F(Diagnostics, MessagesNameTheirNodeOnce) {
             "tpcc: error: node 'fc1' (tpc.matmul) is wrong\n");
   EXPECT_EQ(print([&] { emitError(node("fc1"), "'fc2' is wrong"); }),
             "tpcc: error: node 'fc1': 'fc2' is wrong\n");
-  EXPECT_EQ(print([&] { emitWarning(place(3, 7), "is odd"); }),
+  EXPECT_EQ(print([&] { emitWarning(position(3, 7), "is odd"); }),
             "tpcc: warning: m.mlir:3:7: is odd\n");
   EXPECT_EQ(print([&] { emitError(builder.getUnknownLoc(), "is nowhere"); }),
             "tpcc: error: is nowhere\n");
@@ -72,7 +73,7 @@ TEST_F(Diagnostics, NotesAreIndented) {
       print([&] {
         InFlightDiagnostic error = emitError(node("a"), "waits");
         error.attachNote(node("b")) << "for this";
-        error.attachNote(place(1, 1)) << "and this";
+        error.attachNote(position(1, 1)) << "and this";
       }),
       "tpcc: error: node 'a': waits\n  note: node 'b': for this\n  note: m.mlir:1:1: and this\n");
 }
@@ -87,7 +88,7 @@ TEST_F(Diagnostics, EqualMessagesArePrintedOnce) {
   EXPECT_EQ(print(report), "tpcc: error: node 'a': is wrong\n  note: node 'a': here\n"
                            "tpcc: error: node 'b': is wrong\n  note: node 'b': here\n");
   // Each diagnostic sets the error flag.
-  EXPECT_EQ(heard, std::vector(4, DiagnosticSeverity::Error));
+  EXPECT_EQ(severities, std::vector(4, DiagnosticSeverity::Error));
 }
 
 TEST_F(Diagnostics, RemarksAreLimited) {
@@ -109,7 +110,7 @@ TEST_F(Diagnostics, RemarksAreLimited) {
   EXPECT_TRUE(
       llvm::StringRef(ten).ends_with("tpcc: remark: 2 more remarks (tpc-opt prints them all)\n"))
       << ten;
-  EXPECT_EQ(heard.size(), 9u);
+  EXPECT_EQ(severities.size(), 9u);
 }
 
 TEST_F(Diagnostics, ControlCharactersOfNamesAreEscaped) {

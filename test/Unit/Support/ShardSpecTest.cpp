@@ -92,7 +92,8 @@ TEST(ShardSpec, ChunksOfRanks) {
   EXPECT_NE(error.find("write pp2,vpp2, or remove vpp2"), std::string::npos) << error;
 }
 
-// For partitioning, the atoms of both grids are the axes. Without dp, experts add the axis ep.
+// Partitioning uses the atoms of the dense and the expert grid as axes. Without dp, ep is an axis
+// of its own.
 TEST(ShardSpec, ExpertsOfRanks) {
   struct Case {
     std::string_view text, axes; // axes of more than one rank, by ascending stride
@@ -142,7 +143,7 @@ TEST(ShardSpec, ExpertsOfRanks) {
   }
 }
 
-// The groups over the atoms of a view are those of the axis in its grid.
+// The groups over the atoms of an axis equal the groups of the axis in its grid.
 TEST(ShardSpec, GroupsOfViews) {
   int accepted = 0;
   for (int64_t tp : {1, 2, 4, 6})
@@ -198,7 +199,7 @@ TEST(ShardSpec, Experts) {
   EXPECT_EQ(spec.str(), "tp2,pp3,dp4,cp2,ep8,etp1");
   EXPECT_EQ(parseGroups(spec.str()).experts, spec.experts);
 
-  // etp is tp unless it is given.
+  // The default of etp is tp.
   EXPECT_EQ(parseGroups("tp2,cp2,ep2").experts.size(Axis::TP), 2);
   EXPECT_EQ(parseGroups("tp2,cp2,ep2").str(), "tp2,cp2,ep2");
   EXPECT_EQ(parseGroups("tp4,etp2").str(), "tp4,etp2");
