@@ -24,10 +24,10 @@ using ::tpc::ShardSpec;
 static constexpr size_t maxEvaluations = 32;
 static constexpr int64_t numManyDevices = 64;
 
-/// Factor of the bounds of a family, which assume that more work takes longer, and that the same
-/// work in parts does. Tables may contradict both.
+/// Factor of the bounds of a family. They assume that more work takes longer, and that work in
+/// parts takes longer than at once. The machine's tables may contradict both.
 static constexpr double familySlack = 0.9;
-/// Factor of the bound of a grid: other stages have other kernels, which move fewer bytes.
+/// Factor of the bound of a grid, because the kernels of other stages may move fewer bytes.
 static constexpr double stageSlack = 0.97;
 
 GridPlanner::GridPlanner(ModuleOp model, const AutoShardRequest &request, const Symbols &symbols)
@@ -74,9 +74,10 @@ int64_t GridPlanner::getMemory(const GridChoice &grid) const {
 // Programs
 //===----------------------------------------------------------------------===//
 
-/// The program depends on the axes of tp and ep, on pp and vpp, and on whether there are
-/// micro-batches; with chunks, on their number. All other sizes are symbols of it. A program for
-/// two replicas is one for each number of them, unless the model cannot be split over replicas.
+/// Compiles the program of a grid, or returns a compiled one that differs only in values of
+/// symbols. The program depends on the axes of tp and ep, on pp and vpp, and on whether there are
+/// micro-batches; with chunks, on their number. The program for two replicas serves any number of
+/// them. If the model cannot be split over replicas, a single replica has a program of its own.
 GridPlanner::Structure &GridPlanner::compile(const GridChoice &grid) {
   GridChoice key = grid;
   if (grid.vpp == 1)

@@ -66,8 +66,8 @@ static ScheduleTable makeGPipe(const PipelineShape &shape) {
   return table;
 }
 
-/// "Memory-efficient pipeline-parallel DNN training", arXiv 2006.09503: at most as many
-/// micro-batches in flight as ranks follow.
+/// "Memory-efficient pipeline-parallel DNN training", arXiv 2006.09503: at most
+/// ranks - rank micro-batches are in flight.
 static ScheduleTable make1F1B(const PipelineShape &shape) {
   ScheduleTable table;
   for (int64_t rank = 0; rank < shape.ranks; ++rank)

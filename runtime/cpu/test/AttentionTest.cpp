@@ -197,7 +197,7 @@ TEST(Attention, Slopes) {
 }
 
 TEST(Attention, Sinks) {
-  // The last sink is larger than all scores, the first one is none.
+  // The first sink has no effect; the last one is larger than all scores.
   std::vector<float> sinks = {-INFINITY, 0.5f, -3.0f, 90.0f};
   // The first queries see no key; with -64, neither does a whole block of queries.
   for (int64_t offset : {-3, -64})

@@ -109,8 +109,9 @@ void runMma(Warp &warp, const Inst &inst, Mask mask) {
   product.depth = depth;
   for (unsigned lane = 0; lane < warpSize; ++lane) {
     unsigned group = lane / 4, position = lane % 4;
-    // A register of A has elements of one row: the registers alternate between the upper and the
-    // lower 8 rows, and continue 4 registers of a row further on. So do those of B, in one column.
+    // A register of A has adjacent elements of one row. Registers alternate between the upper and
+    // the lower 8 rows; each pair begins 4 registers later in the row. A register of B has adjacent
+    // elements of one column; each begins 4 registers later in the column.
     for (unsigned i = 0; i < aCount; ++i)
       for (unsigned half = 0; half < perRegister; ++half)
         product.a[group + i % 2 * 8][(position + i / 2 * 4) * perRegister + half] =
