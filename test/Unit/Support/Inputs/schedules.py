@@ -9,9 +9,10 @@ PHASES = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD
 
 TITLE = """\
 # Orders of events of pipeline ranks, one line for each rank, in PyTorch's notation: 2F1 is the
-# forward of chunk 2 and micro-batch 1; B is the whole backward, I the gradients of inputs, W of weights.
-# Written by schedules.py: the order of Schedule1F1B._step_microbatches, and pipeline_order (without its
-# idle slots) of ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble and ScheduleZBVZeroBubble.
+# forward of chunk 2 and micro-batch 1; B is the whole backward, I the gradients of inputs, W of
+# weights. Written by schedules.py: the order of Schedule1F1B._step_microbatches, and pipeline_order
+# (without its idle slots) of ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble and
+# ScheduleZBVZeroBubble.
 """
 
 
