@@ -160,11 +160,20 @@ public:
   void close() override {}
 
   void carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) override {
-    onDevice({in, out, stage}, [=, this, member = link == none ? Member{} : connections[link]] {
-      work(member, plan,
-           {static_cast<std::byte *>(const_cast<void *>(in)), static_cast<std::byte *>(out),
-            static_cast<std::byte *>(stage)});
-    });
+    enqueueStarted(started.size());
+    enqueue(link, plan, in, out, stage);
+  }
+
+  // Started operations run as late as possible: at their wait, or before the next operation that is
+  // not started.
+  int32_t start(int link, const CommPlan &plan, const void *in, void *out) override {
+    started.push_back([=, this] { enqueue(link, plan, in, out, nullptr); });
+    return static_cast<int32_t>(++last);
+  }
+  void wait(int32_t token) override {
+    uint64_t before = last - started.size();
+    if (static_cast<uint64_t>(token) > before)
+      enqueueStarted(static_cast<uint64_t>(token) - before);
   }
 
   Progress progress() override { return {reached.load(), done.load()}; }
@@ -179,6 +188,21 @@ public:
   }
 
 private:
+  void enqueueStarted(size_t count) {
+    for (; count > 0; --count) {
+      started.front()();
+      started.pop_front();
+    }
+  }
+
+  void enqueue(int link, const CommPlan &plan, const void *in, void *out, void *stage) {
+    onDevice({in, out, stage}, [=, this, member = link == none ? Member{} : connections[link]] {
+      work(member, plan,
+           {static_cast<std::byte *>(const_cast<void *>(in)), static_cast<std::byte *>(out),
+            static_cast<std::byte *>(stage)});
+    });
+  }
+
   struct Member {
     std::shared_ptr<Rendezvous> rendezvous;
     int index = 0;
@@ -215,6 +239,8 @@ private:
   }
 
   DoOnDevice onDevice;
+  std::deque<std::function<void()>> started; ///< not enqueued
+  uint64_t last = 0;                         ///< last token
   std::mutex mutex;
   std::vector<Member> connections;
   std::atomic<uint64_t> reached{0}, done{0};

@@ -179,7 +179,7 @@ extern "C" int32_t tpc_all_reduce_start(tpc_context *ctx, uint32_t axes, int32_t
 
 extern "C" void tpc_wait(tpc_context *ctx, int32_t token) {
   if (token)
-    ctx->transport->onHost().finish(*ctx, token);
+    ctx->transport->finish(*ctx, token);
 }
 
 extern "C" void tpc_all_gather(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in,

@@ -83,7 +83,8 @@ public:
   virtual void allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
                          tpc_reduction reduction, const void *in, void *out, int64_t count) = 0;
   /// Starts an all-reduce, and returns a token for `finish`; 0 if it is already complete. All
-  /// members start their operations in the same order. The default is complete on return.
+  /// members start their operations in the same order. The default is complete on return. Tokens of
+  /// host memory are greater than 0.
   virtual int32_t startAllReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
                                  tpc_reduction reduction, const void *in, void *out, int64_t count);
   /// Waits until a started operation is complete.

@@ -1,10 +1,11 @@
 //===- NcclBackend.h - NCCL collective backend ----------------------------===//
 //
-// There is one communicator for each group; the rank's thread uses it. Messages run on a separate
-// stream, other operations on the compute stream (Transfers.h); operations complete in program
-// order. Calls block where NCCL blocks. Another thread may abort all communicators; calls then fail
-// and the device stops waiting. Two events for each operation record the device's progress. In
-// recorded steps, operations copy a progress number to the host before and after them instead.
+// There is one communicator for each group; the rank's thread uses it. Messages and started
+// collectives run on a separate stream, other operations on the compute stream (Transfers.h);
+// operations complete in program order. Calls block where NCCL blocks. Another thread may abort all
+// communicators; calls then fail and the device stops waiting. Two events for each operation record
+// the device's progress. In recorded steps, operations copy a progress number to the host before
+// and after them instead.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,6 +44,8 @@ public:
   void close() override;
   void carryOut(int communicator, const CommPlan &plan, const void *in, void *out,
                 void *stage) override;
+  int32_t start(int communicator, const CommPlan &plan, const void *in, void *out) override;
+  void wait(int32_t token) override { transfers.wait(token); }
   Progress progress() override;
   std::string problem(int communicator) override;
   void abort() override;

@@ -1,8 +1,9 @@
-//===- Transfers.cpp - point-to-point messages on a second stream ---------===//
+//===- Transfers.cpp - Messages and started collectives on a second stream ===//
 
 #include "cuda/library/Transfers.h"
 #include "cuda/library/InFlightOperations.h"
 #include <algorithm>
+#include <iterator>
 
 namespace tpc::rt::cuda {
 
@@ -38,12 +39,16 @@ void Transfers::synchronize() {
   driver.check(driver.cuStreamSynchronize(stream), "while it communicated");
 }
 
-Transfers::Slot &Transfers::take(Direction &direction, int64_t bytes) {
-  if (isRecording && isIdle) { // the stream joins the capture
+void Transfers::fork() {
+  if (isRecording && isIdle) {
     beginning.set(compute);
     beginning.delay(stream);
   }
   isIdle = false;
+}
+
+Transfers::Slot &Transfers::take(Direction &direction, int64_t bytes) {
+  fork();
   // Slots grow in the first step of a shape, all at once: the recorded step may use any of them.
   if (bytes > direction.bytes) {
     if (direction.bytes) { // the old slots are in use until then
@@ -92,6 +97,30 @@ void Transfers::endReceive(Address to, int64_t bytes) {
   slot.emptied.set(compute);
 }
 
+int32_t Transfers::beginStarted() {
+  fork();
+  auto free = std::find_if(started.begin(), started.end(),
+                           [](const Started &other) { return other.isFree; });
+  if (free == started.end()) {
+    started.emplace_back(driver);
+    free = std::prev(started.end());
+  }
+  free->isFree = false;
+  free->ready.set(compute);
+  free->ready.delay(stream);
+  return static_cast<int32_t>(free - started.begin()) + 1;
+}
+
+void Transfers::endStarted(int32_t token) {
+  started[static_cast<size_t>(token) - 1].done.set(stream);
+}
+
+void Transfers::wait(int32_t token) {
+  Started &operation = started[static_cast<size_t>(token) - 1];
+  operation.done.delay(compute);
+  operation.isFree = true;
+}
+
 void Transfers::beginOperation(Stream in) { (in == stream ? lastOfCompute : last).delay(in); }
 
 void Transfers::endOperation(Stream in) { (in == stream ? last : lastOfCompute).set(in); }
@@ -111,6 +140,8 @@ void Transfers::reset(bool recording) {
     for (Slot &slot : direction->slots)
       slot.filled.isSet = slot.emptied.isSet = false;
   }
+  for (Started &operation : started) // a recording that was abandoned has no waits
+    operation.isFree = true;
   lastOfCompute.isSet = last.isSet = false;
 }
 

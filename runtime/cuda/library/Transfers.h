@@ -1,4 +1,4 @@
-//===- Transfers.h - point-to-point messages on a second stream -----------===//
+//===- Transfers.h - Messages and started collectives on a second stream --===//
 //
 // A pipeline stage sends and receives on a separate stream, so that messages overlap with the next
 // micro-batch. The program may overwrite a tensor as soon as its send is enqueued, and may enqueue
@@ -6,6 +6,10 @@
 // (slots), and the compute stream copies to and from slots:
 //   send      compute: waits until the slot is free, copies to it      transfers: waits, sends
 //   receive   transfers: waits until the slot is free, receives        compute: waits, copies
+// A started collective needs no slots: until the wait, the program writes neither its operand nor
+// its result.
+//   start     compute: everything before                  transfers: waits, runs the collective
+//   wait      compute: waits for the collective
 // NCCL operations stay in program order across both streams: each begins after the previous one has
 // ended. verify-comms certified this order. If several operations were in progress, devices might
 // order them differently and deadlock.
@@ -20,6 +24,7 @@
 
 #include "cuda/library/Block.h"
 #include <array>
+#include <deque>
 #include <memory>
 
 namespace tpc::rt::cuda {
@@ -40,6 +45,12 @@ public:
   /// copy to the program's tensor.
   Address beginReceive(int64_t bytes);
   void endReceive(Address to, int64_t bytes);
+
+  /// beginStarted makes the transfer stream wait for all work enqueued before, and returns a token;
+  /// endStarted follows the operation's calls. `wait` makes later compute work wait for them.
+  int32_t beginStarted();
+  void endStarted(int32_t token);
+  void wait(int32_t token);
 
   /// Enclose each NCCL operation, in the compute stream or the transfer stream.
   void beginOperation(Stream in);
@@ -81,12 +92,20 @@ private:
     size_t next = 0;
     int64_t bytes = 0; ///< per slot
   };
+  struct Started {
+    explicit Started(const Driver &driver) : ready(driver), done(driver) {}
+    RecordedEvent ready, done;
+    bool isFree = true;
+  };
+  /// Called before any work of the transfer stream: in a recording, the stream joins the capture.
+  void fork();
   Slot &take(Direction &direction, int64_t bytes);
   void copy(Address to, Address from, int64_t bytes);
 
   const Driver &driver;
   const Stream compute;
   Direction sends, receives;
+  std::deque<Started> started;       ///< by token, from 1; reused
   RecordedEvent lastOfCompute, last; ///< ends of the last NCCL operation in either stream
   RecordedEvent beginning, end; ///< fork the transfer stream from the compute stream, and join it
   bool isRecording = false, isIdle = true;

@@ -104,19 +104,16 @@ void DeviceTransport::note(Operation operation, uint64_t &count) {
       operations.pop_front();
 }
 
-void DeviceTransport::carryOut(tpc_context &ctx, const Communicator &communicator, uint64_t &count,
-                               Operation operation, const CommPlan &plan, const void *in,
-                               void *out) {
+void DeviceTransport::enqueue(tpc_context &ctx, uint64_t &count, Operation operation,
+                              const std::function<void()> &enqueue) {
   if (world.failed())
     throw RankStopped();
   note(operation, count);
   operation.number = count;
   if (ctx.hostWork)
     ctx.hostWork->push_back([this, operation, &count] { note(operation, count); });
-  // Work runs in order, so a later use of the same staging memory follows this one.
-  void *stage = plan.stageBytes ? tpc_frame_push(&ctx, plan.stageBytes) : nullptr;
   try {
-    backend->carryOut(communicator.number, plan, in, out, stage);
+    enqueue();
   } catch (const ConnectionLost &error) {
     failAfterGrace(ctx, describe(operation) + " failed: " + error.what());
   } catch (const std::exception &error) {
@@ -124,16 +121,30 @@ void DeviceTransport::carryOut(tpc_context &ctx, const Communicator &communicato
       throw RankStopped();
     fail(ctx, describe(operation) + " failed: " + error.what());
   }
+}
+
+void DeviceTransport::carryOut(tpc_context &ctx, const Communicator &communicator, uint64_t &count,
+                               Operation operation, const CommPlan &plan, const void *in,
+                               void *out) {
+  // Work runs in order, so a later use of the same staging memory follows this one.
+  void *stage = plan.stageBytes ? tpc_frame_push(&ctx, plan.stageBytes) : nullptr;
+  enqueue(ctx, count, operation,
+          [&] { backend->carryOut(communicator.number, plan, in, out, stage); });
   if (stage)
     tpc_frame_pop(&ctx, stage);
 }
 
+DeviceTransport::Communicator &DeviceTransport::communicatorOf(tpc_context &ctx,
+                                                               const Group &group) {
+  uint32_t mask = maskOf(group.axes);
+  return mask ? communicatorOf(ctx, mask) : alone;
+}
+
 void DeviceTransport::carryOut(tpc_context &ctx, const Group &group, const char *what,
                                const CommPlan &plan, const void *in, void *out) {
-  uint32_t mask = maskOf(group.axes);
-  Communicator &communicator = mask ? communicatorOf(ctx, mask) : alone;
+  Communicator &communicator = communicatorOf(ctx, group);
   carryOut(ctx, communicator, communicator.collectives,
-           {what, ctx.activity.read().node, mask, 0, -1}, plan, in, out);
+           {what, ctx.activity.read().node, maskOf(group.axes), 0, -1}, plan, in, out);
 }
 
 Transport &DeviceTransport::forReduction(tpc_dtype dtype, tpc_reduction reduction) {
@@ -145,6 +156,28 @@ void DeviceTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype 
                                 tpc_reduction reduction, const void *in, void *out, int64_t count) {
   carryOut(ctx, group, spell(CollectiveKind::AllReduce), planAllReduce(dtype, reduction, count), in,
            out);
+}
+
+int32_t DeviceTransport::startAllReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                                        tpc_reduction reduction, const void *in, void *out,
+                                        int64_t count) {
+  Communicator &communicator = communicatorOf(ctx, group);
+  int32_t token = 0;
+  enqueue(ctx, communicator.collectives,
+          {spell(CollectiveKind::AllReduce), ctx.activity.read().node, maskOf(group.axes), 0, -1},
+          [&] {
+            token = -backend->start(communicator.number, planAllReduce(dtype, reduction, count), in,
+                                    out);
+          });
+  return token;
+}
+
+void DeviceTransport::finish(tpc_context &ctx, int32_t token) {
+  if (token > 0)
+    return host->finish(ctx, token);
+  if (world.failed())
+    throw RankStopped();
+  backend->wait(-token);
 }
 
 void DeviceTransport::allGather(tpc_context &ctx, const Group &group, const void *in, void *out,

@@ -22,6 +22,7 @@
 #include "core/Transport.h"
 #include "core/World.h"
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -43,6 +44,11 @@ public:
 
   void allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype, tpc_reduction reduction,
                  const void *in, void *out, int64_t count) override;
+  /// Tokens of devices are less than 0.
+  int32_t startAllReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                         tpc_reduction reduction, const void *in, void *out,
+                         int64_t count) override;
+  void finish(tpc_context &ctx, int32_t token) override;
   void allGather(tpc_context &ctx, const Group &group, const void *in, void *out, int64_t outer,
                  int64_t n, int64_t inner) override;
   void reduceScatter(tpc_context &ctx, const Group &group, tpc_dtype dtype, tpc_reduction reduction,
@@ -91,6 +97,10 @@ private:
   /// `count`: sequence number of the operation among those of this kind on the communicator.
   void carryOut(tpc_context &ctx, const Communicator &communicator, uint64_t &count,
                 Operation operation, const CommPlan &plan, const void *in, void *out);
+  /// Numbers an operation, and calls `enqueue`, whose exceptions end the run.
+  void enqueue(tpc_context &ctx, uint64_t &count, Operation operation,
+               const std::function<void()> &enqueue);
+  Communicator &communicatorOf(tpc_context &ctx, const Group &group);
   /// Fails with `message` after a grace period. The end of another rank may have caused the error,
   /// and is reported first if it is detected within that period.
   [[noreturn]] void failAfterGrace(tpc_context &ctx, const std::string &message);

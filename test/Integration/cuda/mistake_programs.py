@@ -23,7 +23,7 @@ from tpc.reference import TOLERANCE, Session, difference
 
 ALL = {**COMMITTED, **FAMILIES}
 LIMIT = 60
-# model, grid, seed, devices. Ranks that share devices communicate over the host.
+# model, grid and flags, seed, devices. Ranks that share devices communicate over the host.
 PROGRAMS = [
     ("gpt2-tiny", "tp1", 0, 8),
     ("gpt2-tiny", "tp2", 1, 8),
@@ -38,6 +38,7 @@ PROGRAMS = [
     ("gemma2-past", "tp1", 10, 8),
     ("llama-deep-past", "tp1,mb6", 11, 8),
     ("llama-deep-past", "pp2,mb6", 12, 8),
+    ("gpt2-tiny", "tp2 --overlap=2", 13, 8),
 ]
 # batch, sequence, past. Inputs are padded on the left. Shapes repeat with other contents and after
 # other shapes, one of which needs more memory for key blocks.
@@ -175,8 +176,9 @@ class Program:
                 )
             )
         self.keep(self.scratch, self.name, many, model.reference.run)
+        grid, *flags = self.grid.split()
         self.executable = self.compiler.compile(
-            model.path, self.grid, "--target=cuda", f"--gpu-arch={self.architecture}"
+            model.path, grid, *flags, "--target=cuda", f"--gpu-arch={self.architecture}"
         )
 
     def keep(self, scratch: Path, name: str, many: list[dict], reference) -> None:
