@@ -89,7 +89,8 @@ llvm::Expected<std::optional<AutoShardRequest>> checkAutoShard(TpccOptions &opti
                              {"--memory-plan", !options.memoryPlan.empty()},
                              {"--quantize", !options.quantize.empty()},
                              {"--links", !options.links.empty()},
-                             {"--explain", options.explain}})
+                             {"--explain", options.explain},
+                             {"--why", !options.why.empty()}})
     if (given)
       return makeError(Twine(flag) + " has no effect on --megatron-shard=auto: choose a grid, then "
                                      "name it with the flag");

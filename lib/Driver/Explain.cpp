@@ -9,6 +9,7 @@
 #include "tpc/Driver/Passes.h"
 #include "tpc/Transforms/Collectives/Passes.h"
 #include "tpc/Transforms/Tactics/Passes.h"
+#include "tpc/Transforms/Tactics/Tactic.h"
 
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Pass/PassManager.h"
@@ -35,15 +36,15 @@ struct Snapshot {
 
 } // namespace
 
-static FailureOr<Snapshot> takeSnapshot(ModuleOp model, ::tpc::ShardSpec spec, int64_t tactics,
-                                        const Symbols &symbols) {
+static FailureOr<Snapshot> takeSnapshot(ModuleOp model, ::tpc::ShardSpec spec,
+                                        ArrayRef<const Tactic *> tactics, const Symbols &symbols) {
   OwningOpRef<ModuleOp> module = model.clone();
   PassManager pm(model.getContext());
-  if (llvm::is_contained(ArrayRef(getTacticNames(spec)).take_front(tactics), "tp"))
+  if (!getTacticsFor(tactics, "widths").empty())
     ::tpc::buildRewritePassPipeline(pm, spec);
   AssignShardingsOptions assign;
   assign.shard = spec;
-  assign.tactics = tactics;
+  assign.tactics = tactics.size();
   pm.addPass(createAssignShardings(assign));
   pm.addPass(createInsertReshards());
   // Expected collectives of later tactics are missing, so unexpected collectives are accepted here.
@@ -137,22 +138,30 @@ FailureOr<Explanation> mlir::tpc::explainTactics(ModuleOp module, const ::tpc::S
   for (const auto &[name, value] : given)
     explanation.symbols[name] = value;
 
-  SmallVector<std::string> names = getTacticNames(spec);
-  FailureOr<Snapshot> before = takeSnapshot(module, flat, 0, explanation.symbols);
+  FailureOr<SmallVector<const Tactic *>> tactics =
+      getTactics(spec, [&] { return emitError(module.getLoc()); });
+  if (failed(tactics))
+    return failure();
+  llvm::erase_if(*tactics, [](const Tactic *tactic) { return tactic->isRequired(); });
+  FailureOr<Snapshot> before = takeSnapshot(module, flat, {}, explanation.symbols);
   if (failed(before))
     return failure();
-  auto add = [&](const std::string &name, FailureOr<Snapshot> after) -> LogicalResult {
+  auto add = [&](StringRef name, StringRef summary, FailureOr<Snapshot> after) -> LogicalResult {
     if (failed(after))
       return failure();
-    explanation.tactics.push_back(compare(name, *before, *after));
+    explanation.tactics.push_back(compare(name.str(), *before, *after));
+    explanation.tactics.back().summary = summary.str();
     before = std::move(after);
     return success();
   };
-  for (auto [i, name] : llvm::enumerate(names))
-    if (failed(add(name, takeSnapshot(module, flat, i + 1, explanation.symbols))))
+  for (auto [i, tactic] : llvm::enumerate(*tactics))
+    if (failed(add(
+            tactic->getName(), tactic->getSummary(),
+            takeSnapshot(module, flat, ArrayRef(*tactics).take_front(i + 1), explanation.symbols))))
       return failure();
   if (spec.grid.size(::tpc::Axis::PP) > 1) {
-    if (failed(add("pp", takeSnapshot(module, spec, names.size(), explanation.symbols))))
+    if (failed(add("pp", "layers over stages, of which the slowest takes the least time",
+                   takeSnapshot(module, spec, *tactics, explanation.symbols))))
       return failure();
     TacticEffect &effect = explanation.tactics.back();
     effect.splits.insert(effect.splits.begin(),
@@ -179,7 +188,7 @@ void Explanation::print(llvm::raw_ostream &os) const {
   llvm::interleaveComma(symbols, os, [&](auto &s) { os << s.first << "=" << s.second; });
   os << (symbols.empty() ? "no sizes to choose" : "") << ":\n";
   for (const TacticEffect &effect : tactics) {
-    os << effect.name << "\n";
+    os << effect.name << ": " << effect.summary << "\n";
     if (effect.splits.empty())
       os << "  splits nothing\n";
     for (const std::string &split : effect.splits)
@@ -206,6 +215,7 @@ llvm::json::Value Explanation::toJSON() const {
       rows.push_back(llvm::json::Object{
           {"axis", row.axis}, {"kind", row.kind}, {"count", row.count}, {"bytes", row.bytes}});
     list.push_back(llvm::json::Object{{"name", effect.name},
+                                      {"summary", effect.summary},
                                       {"splits", llvm::json::Array(effect.splits)},
                                       {"adds", std::move(rows)},
                                       {"weight_bytes", effect.weights},
@@ -216,6 +226,31 @@ llvm::json::Value Explanation::toJSON() const {
   return llvm::json::Object{{"shape", std::move(shape)}, {"tactics", std::move(list)}};
 }
 
+FailureOr<ValueExplanations> mlir::tpc::explainValues(ModuleOp module, const ::tpc::ShardSpec &spec,
+                                                      const std::string &name) {
+  OwningOpRef<ModuleOp> copy = module.clone();
+  PassManager pm(module.getContext());
+  ::tpc::buildRewritePassPipeline(pm, spec);
+  if (failed(pm.run(*copy)))
+    return failure();
+  auto values = explainDistributions(*copy, spec, name);
+  if (failed(values))
+    return failure();
+  return ValueExplanations{std::move(*values)};
+}
+
+llvm::json::Value ValueExplanations::toJSON() const {
+  llvm::json::Array list;
+  for (const ValueExplanation &value : values)
+    list.push_back(value.toJSON());
+  return list;
+}
+
+void ValueExplanations::print(llvm::raw_ostream &os) const {
+  for (const ValueExplanation &value : values)
+    value.print(os);
+}
+
 namespace {
 struct Explain : public mlir::tpc::impl::ExplainBase<Explain> {
   using ExplainBase::ExplainBase;
@@ -224,7 +259,13 @@ struct Explain : public mlir::tpc::impl::ExplainBase<Explain> {
         parseSymbols(ArrayRef<std::string>(shape), getOperation().getLoc());
     if (failed(symbols))
       return signalPassFailure();
-    auto explanation = explainTactics(getOperation(), shard, *symbols);
+    if (why.empty())
+      printOrFail(explainTactics(getOperation(), shard, *symbols));
+    else
+      printOrFail(explainValues(getOperation(), shard, why));
+  }
+
+  template <typename T> void printOrFail(const FailureOr<T> &explanation) {
     if (failed(explanation))
       return signalPassFailure();
     if (json)

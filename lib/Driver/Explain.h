@@ -10,11 +10,13 @@
 
 #include "tpc/Analysis/Report.h"
 #include "tpc/Support/ShardSpec.h"
+#include "tpc/Transforms/Tactics/ValueExplanation.h"
 
 namespace mlir::tpc {
 
 struct TacticEffect {
   std::string name;                // "tp", …, "pp"
+  std::string summary;             // what the tactic splits and why
   std::vector<std::string> splits; // descriptions of split and unsplit dimensions
   /// Additional collectives of a step (negative: saved), on one rank of each stage.
   std::vector<CollectiveRow> communication;
@@ -35,6 +37,18 @@ struct Explanation {
 /// nominal values (Nominal.h).
 FailureOr<Explanation> explainTactics(ModuleOp module, const ::tpc::ShardSpec &spec,
                                       const Symbols &symbols);
+
+/// Explanations of all values with one ONNX name.
+struct ValueExplanations {
+  std::vector<ValueExplanation> values;
+
+  llvm::json::Value toJSON() const;
+  void print(llvm::raw_ostream &os) const;
+};
+
+/// Explains the values with a name, on a copy of a module at the model level.
+FailureOr<ValueExplanations> explainValues(ModuleOp module, const ::tpc::ShardSpec &spec,
+                                           const std::string &name);
 
 } // namespace mlir::tpc
 

@@ -32,9 +32,10 @@ llvm::Expected<int64_t> checkMemoryPlan(TpccOptions &options) {
   if (!bytes)
     return makeError("--memory-plan=" + options.memoryPlan + ": " + error);
   if (!options.output.empty() || options.emitGiven || !options.report.empty() ||
-      !options.certificate.empty() || options.explain)
-    return makeError("--memory-plan compiles nothing: leave out -o, --emit, --report, "
-                     "--certificate and --explain, and compile for the split that you choose");
+      !options.certificate.empty() || options.explain || !options.why.empty())
+    return makeError(
+        "--memory-plan compiles nothing: leave out -o, --emit, --report, "
+        "--certificate, --explain and --why, and compile for the split that you choose");
   if (!options.shardGiven)
     options.megatronShard.clear(); // removes the default tp1
   for (llvm::StringRef item : llvm::split(options.megatronShard, ','))

@@ -47,6 +47,7 @@ llvm::Expected<std::optional<SimulationRequest>> checkSimulation(TpccOptions &op
   for (auto [flag, given] : {std::pair("--memory-plan", !options.memoryPlan.empty()),
                              {"--quantize", !options.quantize.empty()},
                              {"--explain", options.explain},
+                             {"--why", !options.why.empty()},
                              {"--certificate", !options.certificate.empty()},
                              {"-o", !options.output.empty()},
                              {"--emit", options.emitGiven},

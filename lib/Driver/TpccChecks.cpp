@@ -200,9 +200,10 @@ Error TpccSession::check() {
   if (Error problem = checkTarget(options))
     return problem;
 
-  bool reportOnly = (!options.report.empty() || !options.certificate.empty() || options.explain ||
-                     !options.memoryPlan.empty() || autoShard || simulation) &&
-                    options.output.empty() && !options.emitGiven;
+  bool reportOnly =
+      (!options.report.empty() || !options.certificate.empty() || options.explain ||
+       !options.why.empty() || !options.memoryPlan.empty() || autoShard || simulation) &&
+      options.output.empty() && !options.emitGiven;
   if (options.output.empty() && !reportOnly) {
     if (!isText(options.emit) || options.onnx)
       return makeError("no output file is given: name the " +
@@ -285,6 +286,8 @@ Error TpccSession::checkLevel(Emit first) {
     return refuse(autoShard ? "--megatron-shard=auto" : "--memory-plan", "; its split is fixed");
   if (options.explain)
     return refuse("--explain", "; its tactics have run");
+  if (!options.why.empty())
+    return refuse("--why", "; its tactics have run");
   return Error::success();
 }
 

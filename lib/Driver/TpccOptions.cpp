@@ -53,6 +53,9 @@ EXAMPLES:
   Simulate a step of 32 GPUs, and write its timeline and a page about it:
     tpcc llama.onnx --megatron-shard=tp8,pp4,mb8 --simulate --machine=h100-sxm --trace=t.json --report=r.html --shape batch=8,sequence=4096
 
+  Explain what each tactic does, and why one value is split the way it is:
+    tpcc gpt2.onnx --megatron-shard=tp2,sp --explain --why=/h.0/mlp/c_fc/Gemm
+
   Print the groups of ranks that communicate:
     tpcc --print-groups=tp,dp,tp-dp --megatron-shard=tp2,pp2,dp2,order=tp-dp-pp --json
 
@@ -376,6 +379,13 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::desc("Print what each tactic of --megatron-shard splits, communicates and saves, at "
                "--shape or at nominal sizes; without -o, nothing else is written"),
       cl::location(explain), cl::cat(reporting));
+  cl::opt<std::string, true> whyOption(
+      "why",
+      cl::desc(
+          "Print why a value is sharded the way it is: its type, and for each split the tactic "
+          "and the ops that propagate it from there. Name an ONNX node, value, weight, input "
+          "or output; without -o, nothing else is written"),
+      cl::value_desc("name"), cl::location(why), cl::cat(reporting));
   cl::opt<std::string, true> memoryPlanOption(
       "memory-plan",
       cl::desc("Memory of a GPU (80GiB): list the smallest tp and pp with which --shape fits, and "

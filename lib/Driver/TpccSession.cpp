@@ -270,14 +270,24 @@ mlir::LogicalResult TpccSession::explain(Compilation &compilation) {
   if (mlir::failed(explanation))
     return mlir::failure();
   progress.clearLine();
-  Error error = writeOutput("-", [&](llvm::raw_pwrite_stream &os) {
-    if (options.json)
-      os << llvm::formatv("{0:2}", explanation->toJSON()) << "\n";
-    else
-      explanation->print(os);
-    return Error::success();
-  });
-  return error ? printError(std::move(error)) : mlir::success();
+  if (Error error = printPlan(*explanation, options.json))
+    return printError(std::move(error));
+  return mlir::success();
+}
+
+mlir::LogicalResult TpccSession::explainValue(Compilation &compilation) {
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  if (mlir::failed(compilation.advance(Emit::Model, onStep)))
+    return mlir::failure();
+  progress.step("explaining");
+  mlir::FailureOr<mlir::tpc::ValueExplanations> explanations =
+      mlir::tpc::explainValues(compilation.getModule(), spec, options.why);
+  if (mlir::failed(explanations))
+    return mlir::failure();
+  progress.clearLine();
+  if (Error error = printPlan(*explanations, options.json))
+    return printError(std::move(error));
+  return mlir::success();
 }
 
 mlir::LogicalResult TpccSession::writeOnnx(Compilation &compilation) {
@@ -441,12 +451,14 @@ mlir::LogicalResult TpccSession::run() {
       return planMemory(compilation);
     if (simulation)
       return simulate(compilation);
-    if (options.explain) {
+    if (options.explain || !options.why.empty()) {
       // The output level may be before the model level.
       if (writes && options.emit < Emit::Model && mlir::failed(write(compilation)))
         return mlir::failure();
       writes &= options.emit >= Emit::Model;
-      if (mlir::failed(explain(compilation)))
+      if (options.explain && mlir::failed(explain(compilation)))
+        return mlir::failure();
+      if (!options.why.empty() && mlir::failed(explainValue(compilation)))
         return mlir::failure();
     }
     if (writes && early && mlir::failed(write(compilation)))

@@ -50,6 +50,8 @@ private:
   mlir::LogicalResult writeCertificate(mlir::ModuleOp module);
   /// Prints the effects of the tactics (--explain), on copies of the module.
   mlir::LogicalResult explain(Compilation &compilation);
+  /// Prints the reasons for the distribution of a value (--why), on a copy of the module.
+  mlir::LogicalResult explainValue(Compilation &compilation);
   /// Prints what --quantize did: bytes, and errors of matmuls.
   void noteQuantization(const mlir::tpc::QuantizationReport &report);
   mlir::LogicalResult planMemory(Compilation &compilation);

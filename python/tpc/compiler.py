@@ -33,6 +33,7 @@ _COMMAND_OPTIONS = (
     "routing",
     "certificate",
     "explain",
+    "why",
     "memory_plan",
     "simulate",
     "trace",

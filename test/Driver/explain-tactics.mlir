@@ -8,7 +8,7 @@
 // Four matrices of 25600 bytes; a rank has half of each. Live: two values of [4, 160], then of [4,
 // 80], and the residual, 640 bytes. One all-reduce of [4, 40] for each MLP.
 // SP: Tactic by tactic, for one step with tokens=4:
-// SP: {{^}}tp{{$}}
+// SP: {{^}}tp: 
 // SP-NEXT: 160 over tp 2: a1 (columns), a2 (rows)
 // SP-NEXT: 160 over tp 2: b1 (columns), b2 (rows)
 // SP-NEXT: {{^}}  tp all_reduce: +2, +1.2 KiB
@@ -17,7 +17,7 @@
 // SP-NEXT: splits nothing
 // Reduce-scatters replace the all-reduces. The input is whole, and the output stays sharded, so the
 // only gather is between the MLPs.
-// SP-NEXT: {{^}}sp{{$}}
+// SP-NEXT: {{^}}sp: 
 // SP-NEXT: tokens tokens over tp 2 between row-parallel and column-parallel matmuls: 2 ops
 // SP-NEXT: {{^}}  tp all_gather: +1, +640 B
 // SP-NEXT: {{^}}  tp all_reduce: -2, -1.2 KiB
@@ -26,8 +26,8 @@
 // SP-NOT: {{.}}
 
 // Stages are cut last. Each has two of the matrices, and the residual is sent.
-// PP: {{^}}tp{{$}}
-// PP: {{^}}pp{{$}}
+// PP: {{^}}tp: 
+// PP: {{^}}pp: 
 // PP-NEXT: layers over 2 stages
 // PP-NEXT: {{^}}  pp send: +1, +640 B
 // PP-NEXT: peak per rank 53.1 KiB -> 28.1 KiB, of which weights 50.0 KiB -> 25.0 KiB
@@ -36,16 +36,16 @@
 // Without --shape there is one sample for each replica and micro-batch: six tokens, of which a rank
 // has one at a time.
 // DP: for one step with tokens=6:
-// DP: {{^}}dp{{$}}
+// DP: {{^}}dp: 
 // DP-NEXT: batch tokens over 2 replicas, 3 micro-batches
 // DP-NEXT: peak per rank 108.4 KiB -> 101.4 KiB, of which weights 100.0 KiB -> 100.0 KiB
-// DP-NEXT: {{^}}tp{{$}}
+// DP-NEXT: {{^}}tp: 
 // DP-NEXT: splits nothing
 
 // With `manual`, annotations alone split tp and dp, and there are none.
 // MANUAL: annotations
 // MANUAL-NEXT: splits nothing
-// MANUAL-NEXT: {{^}}dp{{$}}
+// MANUAL-NEXT: {{^}}dp: 
 // MANUAL-NEXT: splits nothing
 // MANUAL-NOT: {{.}}
 

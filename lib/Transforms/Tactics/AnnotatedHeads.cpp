@@ -1,7 +1,7 @@
 //===- AnnotatedHeads.cpp - Annotations of grouped heads ------------------===//
 
 #include "AnnotatedHeads.h"
-#include "Plan.h"
+#include "BuiltinTactics.h"
 #include "tpc/Dialect/Sharding.h"
 
 using namespace mlir;

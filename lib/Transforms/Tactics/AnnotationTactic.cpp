@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Plan.h"
+#include "BuiltinTactics.h"
 #include "tpc/Transforms/Annotations/AnnotatedFactors.h"
 
 #include "tpc/Dialect/Sharding.h"
@@ -37,7 +37,7 @@ struct AnnotatedTensor {
   ArrayAttr sharding;
   std::string name, source;
   Location loc;
-  Plan::Site splitSite; // null for inputs, which are replicated anyway
+  Site splitSite; // null for inputs, which are replicated anyway
   SmallVector<AnnotatedFactor> parts = {};
   Value value = {}; // null for inputs
   /// Classes of dimensions that the annotation leaves to other tactics.
@@ -50,8 +50,9 @@ struct AnnotatedTensor {
 
 class AnnotationTactic {
 public:
-  explicit AnnotationTactic(Plan &plan)
-      : plan(plan), grid(GridAttr::lookup(plan.module)), factors(plan.classes, grid) {}
+  explicit AnnotationTactic(PartitionState &state)
+      : state(state), problem(state.problem), grid(GridAttr::lookup(problem.module)),
+        factors(problem.classes, grid) {}
   LogicalResult run();
 
 private:
@@ -72,11 +73,11 @@ private:
                                  << ": ";
   }
 
-  Plan &plan;
+  PartitionState &state;
+  const PartitionProblem &problem;
   GridAttr grid;
   AnnotatedFactors factors;
   std::vector<AnnotatedTensor> tensors;
-  TacticRecord record{"annotations"};
 };
 
 } // namespace
@@ -114,7 +115,7 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
                          weight.getSymName().str(),
                          getSource(weight),
                          weight.getLoc(),
-                         Plan::getSite(parameter),
+                         parameter.getOperation(),
                          {},
                          parameter.getResult()};
 
@@ -150,7 +151,7 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
     // Adjacent indices of a class are `inner` elements apart in the dimension, which corresponds to
     // a stride of the weight.
     int64_t inner = 1;
-    FactorClasses::Classes list = plan.classes.getClasses(parameter.getResult(), d);
+    FactorClasses::Classes list = problem.classes.getClasses(parameter.getResult(), d);
     SmallVector<StridedFactorAttr> factors = view.getFactors(d);
     tensor.lists.push_back(list);
     tensor.sizes.push_back(getSizes(parameter.getResult())[d].str());
@@ -161,7 +162,7 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
           classes.insert(classes.begin(), cls);
           dimsOf.insert(dimsOf.begin(), d);
         }
-      inner *= plan.classes.getSize(cls).asConstant().value_or(1);
+      inner *= problem.classes.getSize(cls).asConstant().value_or(1);
     }
   }
   for (auto [range, classes, dimsOf] : llvm::zip(ranges, found, dims)) {
@@ -203,7 +204,8 @@ LogicalResult AnnotationTactic::reportNoFactor(AnnotatedTensor &tensor, Operatio
     OpOperand &use = *read.use_begin();
     user = use.getOwner();
     auto call = dyn_cast<func::CallOp>(user);
-    auto callee = call ? plan.module.lookupSymbol<func::FuncOp>(call.getCallee()) : func::FuncOp();
+    auto callee =
+        call ? problem.module.lookupSymbol<func::FuncOp>(call.getCallee()) : func::FuncOp();
     if (!callee)
       break;
     read = callee.getArgument(use.getOperandNumber());
@@ -212,8 +214,9 @@ LogicalResult AnnotationTactic::reportNoFactor(AnnotatedTensor &tensor, Operatio
                      : std::string("; the value is ["));
   for (unsigned d = 0; d < getSizes(value).size(); ++d) {
     diag << (d ? ", " : "");
-    FactorClasses::Classes list = plan.classes.getClasses(value, d);
-    llvm::interleave(list, diag, [&](int cls) { diag << plan.classes.getSize(cls).str(); }, " * ");
+    FactorClasses::Classes list = problem.classes.getClasses(value, d);
+    llvm::interleave(
+        list, diag, [&](int cls) { diag << problem.classes.getSize(cls).str(); }, " * ");
     if (list.empty())
       diag << "1";
   }
@@ -222,7 +225,7 @@ LogicalResult AnnotationTactic::reportNoFactor(AnnotatedTensor &tensor, Operatio
 
 LogicalResult AnnotationTactic::addValue(Value value, ArrayAttr sharding, AnnotatedTensor tensor) {
   for (auto [i, entry] : llvm::enumerate(sharding)) {
-    FactorClasses::Classes list = plan.classes.getClasses(value, i);
+    FactorClasses::Classes list = problem.classes.getClasses(value, i);
     tensor.lists.push_back(list);
     tensor.sizes.push_back(getSizes(value)[i].str());
     llvm::append_range(tensor.all, list);
@@ -259,7 +262,7 @@ LogicalResult AnnotationTactic::seed(AnnotatedTensor &tensor) {
       continue;
     // Selects the outermost factor that can be split; heads come before the size of a head.
     auto chosen =
-        llvm::find_if(part.classes, [&](int cls) { return !plan.classes.getPreventingOp(cls); });
+        llvm::find_if(part.classes, [&](int cls) { return !problem.classes.getPreventingOp(cls); });
     if (chosen == part.classes.end()) {
       if (failed(storeSplit(tensor, part, axes)))
         return failure();
@@ -267,21 +270,23 @@ LogicalResult AnnotationTactic::seed(AnnotatedTensor &tensor) {
     }
     int cls = *chosen;
     if (tensor.splitSite)
-      plan.setOrder(tensor.splitSite, cls, axes);
+      state.order(tensor.splitSite, cls, axes);
     for (StringAttr axis : axes)
-      if (!plan.hasAxis({cls}, axis)) {
-        plan.addAxis(cls, axis);
-        std::string what = plan.describe(cls);
-        record.splits.push_back(tensor.name + " " + printSharding(tensor.sharding) + ": " + what +
-                                " over " + axis.getValue().str() + " " +
-                                std::to_string(grid.getAxisSize(axis)) + ": " +
-                                plan.describeSites(cls));
-        plan.expectCommunication(cls, axis, what, axis.getValue(), record);
+      if (!state.hasAxis({cls}, axis)) {
+        std::string what = problem.describe(cls);
+        state.assign(cls, axis,
+                     "annotation " + printSharding(tensor.sharding) + " of '" + tensor.name + "'" +
+                         (tensor.source.empty() ? "" : " (" + tensor.source + ")"),
+                     tensor.splitSite);
+        state.explain(tensor.name + " " + printSharding(tensor.sharding) + ": " + what + " over " +
+                      axis.getValue().str() + " " + std::to_string(grid.getAxisSize(axis)) + ": " +
+                      problem.describeSites(cls));
+        state.expectOfClass(cls, axis, what, axis.getValue());
       }
   }
   for (int cls : tensor.all)
     if (!llvm::is_contained(tensor.unconstrained, cls))
-      plan.decided.insert(cls);
+      state.fix(cls);
   return success();
 }
 
@@ -290,7 +295,7 @@ LogicalResult AnnotationTactic::seed(AnnotatedTensor &tensor) {
 LogicalResult AnnotationTactic::storeSplit(AnnotatedTensor &tensor, const AnnotatedFactor &part,
                                            ArrayRef<StringAttr> axes) {
   int cls = part.classes.front();
-  Operation *whole = plan.classes.getPreventingOp(cls);
+  Operation *whole = problem.classes.getPreventingOp(cls);
   std::string needs = "'" + getSourceName(whole->getLoc()) + "' (" +
                       whole->getName().getStringRef().str() + ") needs all of it";
   if (!tensor.value) {
@@ -301,27 +306,27 @@ LogicalResult AnnotationTactic::storeSplit(AnnotatedTensor &tensor, const Annota
     diag.attachNote(whole->getLoc()) << "needed unsplit here";
     return diag;
   }
-  std::string text = tensor.name + " " + printSharding(tensor.sharding) + ": " + plan.describe(cls);
+  std::string text =
+      tensor.name + " " + printSharding(tensor.sharding) + ": " + problem.describe(cls);
   for (StringAttr axis : axes) {
-    plan.storedSplits[tensor.value].push_back({part.dims.front(), cls, axis});
+    state.store(tensor.value, {part.dims.front(), cls, axis});
     // An op may produce its result sharded, or slice it. Ops without operands are split directly.
     if (tensor.value.getDefiningOp()->getNumOperands() == 0)
-      plan.splitAt(tensor.splitSite, part.dims.front(), cls, axis);
+      state.assign(tensor.splitSite, part.dims.front(), cls, axis);
     text += " over " + axis.getValue().str() + " " + std::to_string(grid.getAxisSize(axis));
   }
   text += " in this tensor only; " + needs;
-  if (!llvm::is_contained(record.splits, text))
-    record.splits.push_back(text);
+  state.explainOnce(text);
   return success();
 }
 
 /// Propagates stored splits from weights to arguments of layer functions.
 void AnnotationTactic::storeArgumentSplits() {
-  if (plan.storedSplits.empty())
+  if (state.getStored().empty())
     return;
   llvm::MapVector<Value, SmallVector<Value>> passed; // per argument: operands of all calls
-  plan.module.walk([&](func::CallOp call) {
-    if (auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee()))
+  problem.module.walk([&](func::CallOp call) {
+    if (auto callee = problem.module.lookupSymbol<func::FuncOp>(call.getCallee()))
       for (auto [argument, operand] : llvm::zip(callee.getArguments(), call.getOperands()))
         passed[argument].push_back(operand);
   });
@@ -330,21 +335,19 @@ void AnnotationTactic::storeArgumentSplits() {
   for (bool changed = true; changed;) {
     changed = false;
     for (auto &[argument, operands] : passed) {
-      auto first = plan.storedSplits.find(operands.front());
-      if (first == plan.storedSplits.end() || plan.storedSplits.contains(argument) ||
-          plan.getParameters(argument).empty())
+      SmallVector<PartitionState::StoredSplit, 1> splits(state.getStored(operands.front()));
+      if (splits.empty() || !state.getStored(argument).empty() ||
+          problem.getParameters(argument).empty())
         continue;
-      SmallVector<Plan::StoredSplit, 1> splits = first->second;
       bool same = llvm::all_of(operands, [&](Value operand) {
-        auto it = plan.storedSplits.find(operand);
-        return it != plan.storedSplits.end() && it->second == splits;
+        return state.getStored(operand) == ArrayRef<PartitionState::StoredSplit>(splits);
       });
       if (!same)
         continue;
-      for (const Plan::StoredSplit &split : splits)
-        plan.splitAt(Plan::getSite(cast<BlockArgument>(argument)), split.dim, split.cls,
-                     split.axis);
-      plan.storedSplits[argument] = std::move(splits);
+      for (const PartitionState::StoredSplit &split : splits) {
+        state.assign(cast<BlockArgument>(argument), split.dim, split.cls, split.axis);
+        state.store(argument, split);
+      }
       changed = true;
     }
   }
@@ -353,28 +356,28 @@ void AnnotationTactic::storeArgumentSplits() {
 /// With two tp dimensions, a class that annotations split first over tpy becomes a column class,
 /// like the classes that the other tactics choose.
 void AnnotationTactic::adoptColumns() {
-  if (!plan.spec.isTensor2D())
+  if (!problem.spec.isTensor2D())
     return;
-  for (Operation *op : plan.getOps()) {
-    Value matrix = plan.getMatrix(op);
+  for (Operation *op : problem.getOps()) {
+    Value matrix = problem.getMatrix(op);
     if (!matrix)
       continue;
-    Plan::Site splitSite = Plan::getSite(plan.getParameters(matrix).front());
+    Site splitSite = problem.getParameters(matrix).front();
     for (unsigned dim = 0; dim < cast<RankedTensorType>(matrix.getType()).getRank(); ++dim)
-      for (int cls : plan.classes.getClasses(matrix, dim)) {
-        if (plan.classes.getPreventingOp(cls))
+      for (int cls : problem.classes.getClasses(matrix, dim)) {
+        if (problem.classes.getPreventingOp(cls))
           continue; // an op prevents the split; only the stored matrix is sharded
-        SmallVector<StringAttr> axes = plan.getAxes(cls, splitSite);
+        SmallVector<StringAttr> axes = state.getAxes(cls, splitSite);
         llvm::erase_if(axes,
                        [](StringAttr axis) { return !::tpc::isInView(axis.getValue(), "tp"); });
         if (!axes.empty() && axes.front() == "tpy")
-          plan.columns.insert(cls);
+          state.mark(cls, kColumns);
       }
   }
 }
 
 LogicalResult AnnotationTactic::run() {
-  for (Operation *op : plan.getOps()) {
+  for (Operation *op : problem.getOps()) {
     if (auto parameter = dyn_cast<ParameterOp>(op)) {
       WeightOp weight = parameter.getWeightOp();
       if (!weight->hasAttr(kShardingAttr))
@@ -384,8 +387,7 @@ LogicalResult AnnotationTactic::run() {
           failed(addParameter(parameter, weight)))
         return failure();
     } else if (Attribute sharding = op->getAttr(kShardingAttr)) {
-      AnnotatedTensor tensor{
-          {}, getSourceName(op->getLoc()), getSource(op), op->getLoc(), Plan::getSite(op)};
+      AnnotatedTensor tensor{{}, getSourceName(op->getLoc()), getSource(op), op->getLoc(), op};
       if (failed(check(sharding, op->getResult(0).getType(), op->getLoc(), tensor.source)))
         return failure();
       tensor.sharding = cast<ArrayAttr>(sharding);
@@ -394,7 +396,7 @@ LogicalResult AnnotationTactic::run() {
         return failure();
     }
   }
-  auto main = plan.module.lookupSymbol<func::FuncOp>("main");
+  auto main = problem.module.lookupSymbol<func::FuncOp>("main");
   for (BlockArgument input : main.getArguments()) {
     Attribute sharding = main.getArgAttr(input.getArgNumber(), kShardingAttr);
     if (!sharding)
@@ -419,7 +421,7 @@ LogicalResult AnnotationTactic::run() {
     if (failed(seed(tensor)))
       return failure();
     if (tensor.value)
-      plan.annotatedOps.insert(tensor.value.getDefiningOp());
+      state.pin(tensor.value.getDefiningOp());
   }
   storeArgumentSplits();
   // A site has at most the axes of its annotation.
@@ -427,33 +429,34 @@ LogicalResult AnnotationTactic::run() {
     for (int cls : tensor.all) {
       if (!tensor.splitSite || llvm::is_contained(tensor.unconstrained, cls))
         continue;
-      for (StringAttr axis : plan.getAxes(cls)) {
+      for (StringAttr axis : state.getAxes(cls)) {
         bool wanted = llvm::any_of(tensor.parts, [&](const AnnotatedFactor &part) {
           return llvm::is_contained(part.classes, cls) &&
                  llvm::is_contained(part.factor.getAxes(), axis);
         });
         if (wanted)
           continue;
-        plan.removeAxis(tensor.splitSite, cls, axis);
+        state.forbid(tensor.splitSite, cls, axis,
+                     "this tensor is annotated " + printSharding(tensor.sharding));
       }
       // The rows tactic adds the missing axis to classes that annotations split over only one axis.
-      if (plan.spec.isTensor2D())
-        for (StringAttr axis : plan.getAtoms("tp"))
-          if (!plan.hasAxis({cls}, axis))
-            plan.removeAxis(tensor.splitSite, cls, axis);
+      if (problem.spec.isTensor2D())
+        for (StringAttr axis : problem.getAtoms("tp"))
+          if (!state.hasAxis({cls}, axis))
+            state.forbid(tensor.splitSite, cls, axis,
+                         "this tensor is annotated " + printSharding(tensor.sharding));
     }
   adoptColumns();
-  if (plan.spec.manual)
+  if (problem.spec.manual)
     for (StringAttr axis : grid.getOrder()) {
-      bool used = axis == "pp" || plan.usesAxis(axis);
+      bool used = axis == "pp" || state.usesAxis(axis);
       if (int64_t ranks = grid.getAxisSize(axis); ranks > 1 && !used)
-        plan.warnings.push_back("manual: no annotation splits anything over " +
-                                axis.getValue().str() + std::to_string(ranks) +
-                                ", so all its ranks do the same work");
+        state.warn("manual: no annotation splits anything over " + axis.getValue().str() +
+                   std::to_string(ranks) + ", so all its ranks do the same work");
     }
-  if (!record.splits.empty())
-    plan.records.push_back(std::move(record));
   return success();
 }
 
-LogicalResult mlir::tpc::applyAnnotations(Plan &plan) { return AnnotationTactic(plan).run(); }
+LogicalResult mlir::tpc::seedAnnotations(PartitionState &state) {
+  return AnnotationTactic(state).run();
+}

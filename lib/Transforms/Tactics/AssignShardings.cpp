@@ -1,11 +1,12 @@
 //===- AssignShardings.cpp - Assignment of axes to factors ----------------===//
 
+#include "BuiltinTactics.h"
+#include "Partitioner.h"
 #include "PlannedDists.h"
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Annotations.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Sharding.h"
-#include "tpc/Transforms/Annotations/AnnotatedFactors.h"
 #include "tpc/Transforms/Tactics/Passes.h"
 
 namespace mlir::tpc {
@@ -37,18 +38,19 @@ void mlir::tpc::separateBiases(ModuleOp module) {
 
 /// Restores a bias if the matmul's inner dimension is not split and both ops process the same
 /// tokens. Appends the replaced ops to `erased`.
-static void restoreBiases(Plan &plan, SmallVectorImpl<Operation *> &erased) {
-  plan.module.walk([&](AddOp add) {
+static void restoreBiases(PartitionState &state, SmallVectorImpl<Operation *> &erased) {
+  state.problem.module.walk([&](AddOp add) {
     if (!add->removeAttr(kBiasAttr))
       return;
     auto matmul = add.getLhs().getDefiningOp<MatmulOp>();
-    const ShardingRule &rule = plan.classes.getRule(matmul);
+    const ShardingRule &rule = state.problem.classes.getRule(matmul);
     bool splits = false;
     for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
       if (rule.factors[factor].kind != FactorKind::Parallel)
-        for (int cls : plan.classes.getFactorClasses(matmul, factor))
-          splits |= !plan.getAxes(cls, Plan::getSite(matmul), factor).empty();
-    if (splits || plan.tokenFactor.contains(matmul) != plan.tokenFactor.contains(add))
+        for (int cls : state.problem.classes.getFactorClasses(matmul, factor))
+          splits |= !state.getAxes(cls, matmul.getOperation(), factor).empty();
+    if (splits || bool(state.getPlacement(matmul.getOperation())) !=
+                      bool(state.getPlacement(add.getOperation())))
       return;
     Value bias = add.getRhs();
     // The bias may be defined between the two ops.
@@ -64,10 +66,10 @@ static SmallVector<Attribute> toAttributes(ArrayRef<DimAttr> dims) {
   return SmallVector<Attribute>(dims.begin(), dims.end());
 }
 
-static void annotateOps(Plan &plan) {
-  MLIRContext *context = plan.module.getContext();
-  PlannedDists dists(plan);
-  for (Operation *op : plan.getOps()) {
+static void annotateOps(PartitionState &state) {
+  MLIRContext *context = state.problem.module.getContext();
+  PlannedDists dists(state);
+  for (Operation *op : state.problem.getOps()) {
     // Constants are replicated, and slicing one costs nothing.
     if (isa<ConstantOp, SizeOp>(op))
       continue;
@@ -80,10 +82,10 @@ static void annotateOps(Plan &plan) {
   }
 }
 
-static void annotateArguments(Plan &plan) {
-  MLIRContext *context = plan.module.getContext();
-  PlannedDists dists(plan);
-  for (auto function : plan.module.getOps<func::FuncOp>()) {
+static void annotateArguments(PartitionState &state) {
+  MLIRContext *context = state.problem.module.getContext();
+  PlannedDists dists(state);
+  for (auto function : state.problem.module.getOps<func::FuncOp>()) {
     if (function.getName() == "main")
       continue; // inputs are replicated
     for (BlockArgument argument : function.getArguments()) {
@@ -105,10 +107,10 @@ static void eraseAnnotations(ModuleOp module) {
   }
 }
 
-static void recordTactics(Plan &plan) {
-  Builder builder(plan.module.getContext());
+static void recordTactics(PartitionState &state) {
+  Builder builder(state.problem.module.getContext());
   SmallVector<Attribute> tactics;
-  for (const TacticRecord &record : plan.records) {
+  for (const TacticRecord &record : std::as_const(state).getRecords()) {
     if (record.splits.empty() && record.collectives.empty())
       continue;
     SmallVector<Attribute> splits, collectives;
@@ -128,33 +130,7 @@ static void recordTactics(Plan &plan) {
          builder.getNamedAttr("splits", builder.getArrayAttr(splits)),
          builder.getNamedAttr("predicts", builder.getArrayAttr(collectives))}));
   }
-  plan.module->setAttr(kTacticsAttr, builder.getArrayAttr(tactics));
-}
-
-SmallVector<Tactic> mlir::tpc::getTactics(const ::tpc::ShardSpec &spec) {
-  // User annotations have priority; the other tactics complete the plan.
-  SmallVector<Tactic> tactics = {{"annotations", Tactic::Phase::Classes, applyAnnotations}};
-  // With `manual`, this tactic only splits micro-batches.
-  tactics.push_back({"dp", Tactic::Phase::Classes, applyDataTactic});
-  if (!spec.manual) {
-    if (spec.experts.size(::tpc::Axis::EP) > 1)
-      tactics.push_back({"ep", Tactic::Phase::Classes, applyExpertsTactic});
-    tactics.push_back({"tp", Tactic::Phase::Classes, applyTensorTactic});
-    tactics.push_back({"vocabulary", Tactic::Phase::Classes, applyVocabularyTactic});
-  }
-  // With `manual`, this tactic only assigns the axes of annotated matrices to rows and columns.
-  if (spec.isTensor2D())
-    tactics.push_back({"rows", Tactic::Phase::Rows, applyRowsTactic});
-  if (spec.sequenceParallel)
-    tactics.push_back({"sp", Tactic::Phase::Ops, applySequenceTactic});
-  return tactics;
-}
-
-SmallVector<std::string> mlir::tpc::getTacticNames(const ::tpc::ShardSpec &spec) {
-  SmallVector<std::string> names;
-  for (const Tactic &tactic : getTactics(spec))
-    names.push_back(tactic.name.str());
-  return names;
+  state.problem.module->setAttr(kTacticsAttr, builder.getArrayAttr(tactics));
 }
 
 GridAttr mlir::tpc::makeGrid(MLIRContext *context, const ::tpc::ShardSpec &spec) {
@@ -182,65 +158,19 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
     }
     if (failed(verifyNoAnnotations(module)))
       return signalPassFailure();
-    module->setAttr(kGridAttr, makeGrid(&getContext(), spec));
-
-    specializeLayers(module);
-    separateUses(module);
-    separateBiases(module);
-    SmallVector<Tactic> list = getTactics(spec);
-    if (tactics >= 0 && tactics < int64_t(list.size()))
-      list.truncate(tactics);
-    std::optional<FactorClasses> classes;
-    std::optional<Plan> current;
-    auto applyTo = [&](Plan &plan, Tactic::Phase phase) {
-      for (const Tactic &tactic : list)
-        if (tactic.phase == phase && failed(tactic.apply(plan)))
-          return failure();
-      return success();
-    };
-    auto apply = [&](Tactic::Phase phase) { return applyTo(*current, phase); };
-    auto chooseColumns = [&](Plan &plan) { return applyTo(plan, Tactic::Phase::Classes); };
-    auto startPlan = [&] {
-      classes.emplace(module);
-      AnnotatedFactors(*classes, GridAttr::lookup(module)).divide(module);
-      current.emplace(module, spec, *classes);
-    };
-    startPlan();
-    bool isNew = !decomposeInnerNorms(*current, chooseColumns);
-    if (llvm::any_of(list, [](Tactic &t) { return t.phase == Tactic::Phase::Rows; })) {
-      if (!isNew)
-        startPlan();
-      isNew = false;
-      if (failed(chooseColumns(*current)))
-        return signalPassFailure();
-      decomposeResidualNorms(*current);
-    }
-    auto makePlan = [&] {
-      if (!isNew)
-        startPlan();
-      isNew = false;
-      if (failed(chooseColumns(*current)) || failed(apply(Tactic::Phase::Rows)))
-        return failure();
-      resolveConflicts(*current);
-      return success();
-    };
-    if (failed(makePlan()))
+    Partitioner partitioner(module, spec, tactics);
+    if (failed(partitioner.run()))
       return signalPassFailure();
-    // Reordered sums have the same classes, so the plan is the same.
-    if (regroupSums(*current) && failed(makePlan()))
-      return signalPassFailure();
-    Plan &plan = *current;
-    if (failed(apply(Tactic::Phase::Ops)))
-      return signalPassFailure();
+    PartitionState &state = partitioner.getState();
 
     SmallVector<Operation *> erased;
-    annotateOps(plan);
-    annotateArguments(plan);
-    if (failed(expectCollectives(plan)))
+    annotateOps(state);
+    annotateArguments(state);
+    if (failed(expectCollectives(state)))
       return signalPassFailure();
-    restoreBiases(plan, erased);
-    recordTactics(plan);
-    for (const std::string &warning : plan.warnings)
+    restoreBiases(state, erased);
+    recordTactics(state);
+    for (const std::string &warning : state.getWarnings())
       warnAboutPlan(module, warning);
     for (Operation *op : erased)
       op->erase();

@@ -16,7 +16,7 @@
 // their users is selected. If the annotation of a weight lacks the axis, the weight is loaded
 // without it, and sliced before each use.
 //
-// A tensor may be stored sharded in a class that some op needs unsplit (Plan::storedSplits). For
+// A tensor may be stored sharded in a class that some op needs unsplit (PartitionState::store). For
 // the readers of the tensor, its axis is an additional candidate (an offer), which is accepted if
 // the op's communication is then cheaper than gathering the tensor. The result of the op is then
 // sharded too. Thus an all-gather is delayed until the first op that requires it or where it is
@@ -24,6 +24,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "BuiltinTactics.h"
 #include "PlannedDists.h"
 
 #include "llvm/Support/Format.h"
@@ -35,15 +36,15 @@ namespace {
 
 class ConflictResolver {
 public:
-  explicit ConflictResolver(Plan &plan)
-      : plan(plan), grid(GridAttr::lookup(plan.module)), dists(plan),
-        symbols(getNominalSymbols(plan.module)) {}
+  explicit ConflictResolver(PartitionState &state)
+      : state(state), problem(state.problem), grid(GridAttr::lookup(problem.module)), dists(state),
+        symbols(getNominalSymbols(problem.module)) {}
   void run();
 
 private:
   /// Classes among these that `axis` splits, with their numbers of occurrences.
   using Counts = llvm::MapVector<int, unsigned>;
-  Counts count(ArrayRef<FactorClasses::Classes> lists, StringAttr axis, Plan::Site site) const;
+  Counts count(ArrayRef<FactorClasses::Classes> lists, StringAttr axis, Site site) const;
   /// Class that `axis` splits in an operand or result of `op`, because of an annotation of that
   /// tensor. `factor`: the corresponding factor of the op's rule, which must be splittable.
   struct SplitOffer {
@@ -56,12 +57,12 @@ private:
   bool isStoredSplit(Value value, int cls, StringAttr axis) const;
   bool isNeededWhole(Value value, int cls) const;
   std::string getTensorName(Value value) const;
-  void recordStoredSplits();
+  void recordAnnotations();
   void expectReshards();
   SmallVector<FactorClasses::Classes> getLists(Value value) const;
 
   void resolveOp(Operation *op, StringAttr axis);
-  void resolveValue(Value value, Plan::Site site, Location loc, StringAttr axis);
+  void resolveValue(Value value, Site site, Location loc, StringAttr axis);
   void resolveOrder(Operation *op);
   double getSeconds(Operation *op, StringAttr axis, const Counts &counts, const Offers &offers,
                     int winner);
@@ -69,9 +70,10 @@ private:
                     function_ref<DistAttr(Value)> getArrival);
   double getUseSeconds(Value value, StringAttr axis, const Counts &counts, int winner);
   double getSeconds(Value value, DistAttr from, DistAttr to);
-  int decide(Plan::Site site, StringAttr axis, const Counts &counts, const Offers &offers,
+  int decide(Site site, StringAttr axis, const Counts &counts, const Offers &offers,
              const std::string &where, function_ref<double(int)> getSeconds);
-  Plan &plan;
+  PartitionState &state;
+  const PartitionProblem &problem;
   GridAttr grid;
   PlannedDists dists;
   Symbols symbols;
@@ -79,27 +81,24 @@ private:
   /// Sites where a class lost an axis: their operands and users are resharded.
   llvm::SetVector<Operation *> ops;
   llvm::SetVector<Value> values;
-  TacticRecord record{"conflicts"};
 };
 
 } // namespace
 
 ConflictResolver::Counts ConflictResolver::count(ArrayRef<FactorClasses::Classes> lists,
-                                                 StringAttr axis, Plan::Site site) const {
+                                                 StringAttr axis, Site site) const {
   Counts counts;
   for (auto [index, list] : llvm::enumerate(lists))
     for (int cls : list)
-      if (plan.hasAxis({cls}, axis, site, index))
+      if (state.hasAxis({cls}, axis, site, index))
         ++counts[cls];
   return counts;
 }
 
 bool ConflictResolver::isStoredSplit(Value value, int cls, StringAttr axis) const {
-  auto it = plan.storedSplits.find(value);
-  return it != plan.storedSplits.end() &&
-         llvm::any_of(it->second, [&](const Plan::StoredSplit &split) {
-           return split.cls == cls && split.axis == axis;
-         });
+  return llvm::any_of(state.getStored(value), [&](const PartitionState::StoredSplit &split) {
+    return split.cls == cls && split.axis == axis;
+  });
 }
 
 /// Returns true if some user gathers a sharded tensor in any case.
@@ -108,11 +107,11 @@ bool ConflictResolver::isNeededWhole(Value value, int cls) const {
     Operation *user = use.getOwner();
     if (!isa<ShardingRuleOpInterface>(user))
       return isa<func::CallOp>(user);
-    const ShardingRule &rule = plan.classes.getRule(user);
+    const ShardingRule &rule = problem.classes.getRule(user);
     for (const ShardingRule::Dim &dim : rule.operands[use.getOperandNumber()])
       for (int factor : dim)
         if (rule.factors[factor].kind == FactorKind::Unsplittable &&
-            llvm::is_contained(plan.classes.getFactorClasses(user, factor), cls))
+            llvm::is_contained(problem.classes.getFactorClasses(user, factor), cls))
           return true;
     return false;
   });
@@ -120,16 +119,13 @@ bool ConflictResolver::isNeededWhole(Value value, int cls) const {
 
 ConflictResolver::Offers ConflictResolver::getOffers(Operation *op, StringAttr axis) const {
   Offers offers;
-  const ShardingRule &rule = plan.classes.getRule(op);
+  const ShardingRule &rule = problem.classes.getRule(op);
   auto collect = [&](Value value, const ShardingRule::Dims &dims, bool isResult) {
-    auto it = plan.storedSplits.find(value);
-    if (it == plan.storedSplits.end())
-      return;
-    for (const Plan::StoredSplit &split : it->second)
+    for (const PartitionState::StoredSplit &split : state.getStored(value))
       for (int factor : dims[split.dim])
         if (split.axis == axis && rule.factors[factor].kind != FactorKind::Unsplittable &&
-            !plan.hasAxis({split.cls}, axis) &&
-            llvm::is_contained(plan.classes.getFactorClasses(op, factor), split.cls))
+            !state.hasAxis({split.cls}, axis) &&
+            llvm::is_contained(problem.classes.getFactorClasses(op, factor), split.cls))
           offers.insert({split.cls, SplitOffer{unsigned(factor), isResult}});
   };
   for (auto [value, dims] : llvm::zip(op->getResults(), rule.results))
@@ -142,18 +138,18 @@ ConflictResolver::Offers ConflictResolver::getOffers(Operation *op, StringAttr a
 /// Splits the op as offered, and marks its results as sharded.
 void ConflictResolver::acceptOffer(Operation *op, StringAttr axis, int cls,
                                    const SplitOffer &offer) {
-  plan.splitAt(Plan::getSite(op), offer.factor, cls, axis);
-  const ShardingRule &rule = plan.classes.getRule(op);
+  state.assign(op, offer.factor, cls, axis);
+  const ShardingRule &rule = problem.classes.getRule(op);
   for (auto [value, dims] : llvm::zip(op->getResults(), rule.results))
     for (auto [d, dim] : llvm::enumerate(dims))
       if (llvm::is_contained(dim, int(offer.factor)) && !isStoredSplit(value, cls, axis))
-        plan.storedSplits[value].push_back({unsigned(d), cls, axis});
+        state.store(value, {unsigned(d), cls, axis});
 }
 
 SmallVector<FactorClasses::Classes> ConflictResolver::getLists(Value value) const {
   SmallVector<FactorClasses::Classes> lists;
   for (unsigned dim = 0; dim < cast<RankedTensorType>(value.getType()).getRank(); ++dim)
-    lists.push_back(plan.classes.getClasses(value, dim));
+    lists.push_back(problem.classes.getClasses(value, dim));
   return lists;
 }
 
@@ -187,7 +183,7 @@ double ConflictResolver::getSeconds(Operation *op, StringAttr axis, const Counts
                                     const Offers &offers, int winner) {
   bool outermost = false;
   auto axesOf = [&](int cls, unsigned factor) {
-    SmallVector<StringAttr> axes = plan.getAxes(cls, Plan::getSite(op), factor);
+    SmallVector<StringAttr> axes = state.getAxes(cls, op, factor);
     auto offer = offers.find(cls);
     bool stays = cls == winner && (offer == offers.end() || offer->second.factor == factor);
     if (counts.contains(cls) && !stays)
@@ -222,10 +218,10 @@ double ConflictResolver::getUseSeconds(Value value, StringAttr axis, const Count
   for (auto [d, list] : llvm::enumerate(getLists(value))) {
     SmallVector<FactorAttr> factors;
     for (int cls : list) {
-      SmallVector<StringAttr> axes = plan.getAxes(cls);
+      SmallVector<StringAttr> axes = state.getAxes(cls);
       if (counts.contains(cls) && cls != winner)
         llvm::erase(axes, axis);
-      factors.push_back(FactorAttr::get(context, plan.classes.getSize(cls), axes));
+      factors.push_back(FactorAttr::get(context, problem.classes.getSize(cls), axes));
     }
     dims.push_back(factors.empty() ? DimAttr::get(context, getSizes(value)[d])
                                    : DimAttr::get(context, factors));
@@ -238,13 +234,12 @@ double ConflictResolver::getUseSeconds(Value value, StringAttr axis, const Count
   return seconds;
 }
 
-int ConflictResolver::decide(Plan::Site site, StringAttr axis, const Counts &counts,
-                             const Offers &offers, const std::string &where,
-                             function_ref<double(int)> getSeconds) {
+int ConflictResolver::decide(Site site, StringAttr axis, const Counts &counts, const Offers &offers,
+                             const std::string &where, function_ref<double(int)> getSeconds) {
   // A class that occurs in two factors cannot keep the axis.
   int best = -1;
   double minSeconds = getSeconds(-1);
-  auto sizeOf = [&](int cls) { return evaluateOr1(plan.classes.getSize(cls), symbols); };
+  auto sizeOf = [&](int cls) { return evaluateOr1(problem.classes.getSize(cls), symbols); };
   for (auto [cls, n] : counts) {
     if (n > 1)
       continue;
@@ -262,14 +257,14 @@ int ConflictResolver::decide(Plan::Site site, StringAttr axis, const Counts &cou
   std::string text;
   llvm::raw_string_ostream os(text);
   os << where << ": " << axis.getValue() << " stays on "
-     << (best < 0 ? std::string("nothing") : plan.classes.getSize(best).str())
+     << (best < 0 ? std::string("nothing") : problem.classes.getSize(best).str())
      << llvm::format(" (%.1f us)", minSeconds * 1e6);
   for (auto [cls, n] : counts) {
     if (cls == best)
       continue;
     if (!offers.contains(cls))
-      plan.removeAxis(site, cls, axis);
-    os << ", not on " << plan.classes.getSize(cls).str();
+      state.forbid(site, cls, axis, "another class keeps the axis in this op");
+    os << ", not on " << problem.classes.getSize(cls).str();
     double seconds = getSeconds(cls);
     if (n > 1)
       os << " (twice in this op)";
@@ -280,16 +275,16 @@ int ConflictResolver::decide(Plan::Site site, StringAttr axis, const Counts &cou
   }
   // A single candidate that is the op's own result is not recorded as a decision.
   bool isDecision = counts.size() > 1 || (!offers.empty() && !offers.begin()->second.isResult);
-  if (isDecision && !llvm::is_contained(record.splits, text))
-    record.splits.push_back(text);
+  if (isDecision)
+    state.explainOnce(text);
   return best;
 }
 
 void ConflictResolver::resolveOp(Operation *op, StringAttr axis) {
   SmallVector<FactorClasses::Classes> lists;
-  for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor)
-    lists.push_back(plan.classes.getFactorClasses(op, factor));
-  Counts counts = count(lists, axis, Plan::getSite(op));
+  for (unsigned factor = 0; factor < problem.classes.getRule(op).factors.size(); ++factor)
+    lists.push_back(problem.classes.getFactorClasses(op, factor));
+  Counts counts = count(lists, axis, op);
   unsigned total = 0;
   for (auto [cls, n] : counts)
     total += n;
@@ -300,8 +295,8 @@ void ConflictResolver::resolveOp(Operation *op, StringAttr axis) {
     counts[cls] = 1;
   std::string where =
       "'" + getSourceName(op->getLoc()) + "' (" + op->getName().getStringRef().str() + ")";
-  int best = decide(Plan::getSite(op), axis, counts, offers, where, [&](int winner) {
-    return double(plan.getCallCount(op)) * getSeconds(op, axis, counts, offers, winner);
+  int best = decide(op, axis, counts, offers, where, [&](int winner) {
+    return double(problem.getCallCount(op)) * getSeconds(op, axis, counts, offers, winner);
   });
   if (auto offer = offers.find(best); offer != offers.end())
     acceptOffer(op, axis, best, offer->second);
@@ -310,11 +305,11 @@ void ConflictResolver::resolveOp(Operation *op, StringAttr axis) {
 
 /// Adopts the order of a class's axes in an operand, if communication then takes less time.
 void ConflictResolver::resolveOrder(Operation *op) {
-  Plan::Site site = Plan::getSite(op);
+  Site site = op;
   auto getArrival = [&](Value value) { return dists.getArrival(value); };
   auto getOpSeconds = [&](int reordered, ArrayRef<StringAttr> order) {
     auto axesOf = [&](int cls, unsigned factor) {
-      return cls == reordered ? SmallVector<StringAttr>(order) : plan.getAxes(cls, site, factor);
+      return cls == reordered ? SmallVector<StringAttr>(order) : state.getAxes(cls, site, factor);
     };
     return getSeconds(op, axesOf, getArrival);
   };
@@ -325,32 +320,31 @@ void ConflictResolver::resolveOrder(Operation *op) {
       if (!parts)
         continue;
       for (auto [cls, part] : llvm::zip(list, *parts)) {
-        SmallVector<StringAttr> axes = plan.getAxes(cls, site), order = part.getAllAxes();
+        SmallVector<StringAttr> axes = state.getAxes(cls, site), order = part.getAllAxes();
         llvm::erase_if(order, [&](StringAttr axis) { return !llvm::is_contained(axes, axis); });
         for (StringAttr axis : axes)
           if (!llvm::is_contained(order, axis))
             order.push_back(axis);
         if (order == axes || getOpSeconds(cls, order) >= getOpSeconds(-1, {}))
           continue;
-        plan.setOrder(site, cls, order);
+        state.order(site, cls, order);
         ops.insert(op);
       }
     }
   }
 }
 
-void ConflictResolver::resolveValue(Value value, Plan::Site site, Location loc, StringAttr axis) {
+void ConflictResolver::resolveValue(Value value, Site site, Location loc, StringAttr axis) {
   Counts counts = count(getLists(value), axis, site);
   // The annotation of this tensor stays.
-  if (auto it = plan.storedSplits.find(value); it != plan.storedSplits.end())
-    for (const Plan::StoredSplit &split : it->second)
-      if (split.axis == axis) {
-        for (auto [cls, n] : counts)
-          if (plan.hasAxis({cls}, axis))
-            plan.removeAxis(site, cls, axis);
-        values.insert(value);
-        return;
-      }
+  for (const PartitionState::StoredSplit &split : state.getStored(value))
+    if (split.axis == axis) {
+      for (auto [cls, n] : counts)
+        if (state.hasAxis({cls}, axis))
+          state.forbid(site, cls, axis, "an annotation stores the tensor in another way");
+      values.insert(value);
+      return;
+    }
   unsigned total = 0;
   for (auto [cls, n] : counts)
     total += n;
@@ -363,7 +357,7 @@ void ConflictResolver::resolveValue(Value value, Plan::Site site, Location loc, 
 
 /// Returns "'fc.weight'" or, for a layer's argument, "'h.0.fc.weight' and 11 more".
 std::string ConflictResolver::getTensorName(Value value) const {
-  SmallVector<Operation *> parameters = plan.getParameters(value);
+  SmallVector<Operation *> parameters = problem.getParameters(value);
   if (parameters.empty())
     return "'" + getSourceName(value.getLoc()) + "'";
   std::string name =
@@ -374,18 +368,15 @@ std::string ConflictResolver::getTensorName(Value value) const {
 
 /// Records where sharded tensors are gathered and at what cost, and marks this communication as
 /// expected.
-void ConflictResolver::recordStoredSplits() {
-  if (plan.storedSplits.empty())
-    return;
-  TacticRecord &annotations = plan.getRecord("annotations");
-  for (auto &[value, list] : plan.storedSplits) {
+void ConflictResolver::recordAnnotations() {
+  for (auto &[value, list] : state.getStored()) {
     std::string name = getTensorName(value);
-    for (const Plan::StoredSplit &split : list) {
+    for (const PartitionState::StoredSplit &split : list) {
       // One gather serves all users.
       SmallVector<Operation *> users;
       for (Operation *user : value.getUsers())
         if (isa<ShardingRuleOpInterface>(user) && !llvm::is_contained(users, user) &&
-            !plan.hasAxis({split.cls}, split.axis, Plan::getSite(user)))
+            !state.hasAxis({split.cls}, split.axis, user))
           users.push_back(user);
       if (users.empty())
         continue;
@@ -398,57 +389,53 @@ void ConflictResolver::recordStoredSplits() {
       DistAttr from = dists.getArrival(value);
       double seconds = dists.getSeconds(
           value, from, keepAxes(from, [&](StringAttr axis) { return axis != split.axis; }));
-      os << llvm::format(": %.1f us", seconds * 1e6 * double(plan.getCallCount(users.front())));
-      if (!llvm::is_contained(annotations.splits, text))
-        annotations.splits.push_back(text);
+      os << llvm::format(": %.1f us", seconds * 1e6 * double(problem.getCallCount(users.front())));
+      state.explainOnce(text);
     }
   }
+  for (auto &[value, splits] : state.getStored())
+    state.expect(value, nullptr, {}, getTensorName(value) + " is stored sharded");
+  for (Operation *op : state.getPinned())
+    state.expectOfOp(op, getTensorName(op->getResult(0)) + " is annotated");
 }
 
-/// Marks communication as expected at ops with a lost axis, sharded tensors and annotated ops.
+/// Expects communication at ops and values where a class lost an axis.
 void ConflictResolver::expectReshards() {
   const std::string why = "one axis would split two classes, and one loses the conflict";
   for (Operation *op : ops)
-    plan.expectOp(op, why, record);
+    state.expectOfOp(op, why);
   for (Value value : values)
-    record.expected.push_back({value, nullptr, {}, why});
-  if (plan.storedSplits.empty() && plan.annotatedOps.empty())
-    return;
-  TacticRecord &annotations = plan.getRecord("annotations");
-  for (auto &[value, splits] : plan.storedSplits)
-    annotations.expected.push_back(
-        {value, nullptr, {}, getTensorName(value) + " is stored sharded"});
-  for (Operation *op : plan.annotatedOps)
-    plan.expectOp(op, getTensorName(op->getResult(0)) + " is annotated", annotations);
+    state.expect(value, nullptr, {}, why);
 }
 
 void ConflictResolver::run() {
   for (StringAttr axis : grid.getOrder()) {
-    if (!plan.usesAxis(axis))
+    if (!state.usesAxis(axis))
       continue;
     processed.push_back(axis);
-    for (Operation *op : plan.getOps())
+    for (Operation *op : problem.getOps())
       if (op->getNumOperands() > 0) {
         resolveOp(op, axis);
-        if (!plan.annotatedOps.contains(op))
+        if (!state.isPinned(op))
           resolveOrder(op);
       }
-    for (auto function : plan.module.getOps<func::FuncOp>()) {
+    for (auto function : problem.module.getOps<func::FuncOp>()) {
       if (function.getName() == "main")
         continue; // inputs are replicated
       for (BlockArgument argument : function.getArguments())
         if (isa<RankedTensorType>(argument.getType()))
-          resolveValue(argument, Plan::getSite(argument), argument.getLoc(), axis);
+          resolveValue(argument, argument, argument.getLoc(), axis);
     }
-    for (Operation *op : plan.getOps())
+    for (Operation *op : problem.getOps())
       if (op->getNumOperands() == 0)
         for (Value result : op->getResults())
-          resolveValue(result, Plan::getSite(op), op->getLoc(), axis);
+          resolveValue(result, op, op->getLoc(), axis);
   }
-  recordStoredSplits();
   expectReshards();
-  if (!record.splits.empty() || !record.expected.empty())
-    plan.records.push_back(std::move(record));
+  state.attributeTo("annotations", [&] { recordAnnotations(); });
 }
 
-void mlir::tpc::resolveConflicts(Plan &plan) { ConflictResolver(plan).run(); }
+LogicalResult mlir::tpc::resolveConflicts(PartitionState &state) {
+  ConflictResolver(state).run();
+  return success();
+}

@@ -21,7 +21,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Plan.h"
+#include "BuiltinTactics.h"
 #include "tpc/Transforms/Annotations/AnnotatedFactors.h"
 
 #include "tpc/Dialect/Sharding.h"
@@ -100,17 +100,17 @@ private:
 };
 
 /// Returns all norms that can be decomposed.
-SmallVector<Operation *> findNorms(const Plan &plan) {
+SmallVector<Operation *> findNorms(const PartitionProblem &problem) {
   SmallVector<Operation *> norms;
-  for (Operation *op : plan.getOps())
+  for (Operation *op : problem.getOps())
     if (isa<NormOpInterface>(op))
       if (auto n = getSizes(op->getOperand(0)).back().asConstant(); n && *n > 0)
         norms.push_back(op);
   return norms;
 }
 
-FactorClasses::Classes getWidth(const Plan &plan, Value x) {
-  return plan.classes.getClasses(x, getSizes(x).size() - 1);
+FactorClasses::Classes getWidth(const PartitionProblem &problem, Value x) {
+  return problem.classes.getClasses(x, getSizes(x).size() - 1);
 }
 
 bool intersects(const FactorClasses::Classes &list, const DenseSet<int> &set) {
@@ -120,18 +120,18 @@ bool intersects(const FactorClasses::Classes &list, const DenseSet<int> &set) {
 /// Returns the widths within a layer. Matmuls reduce such a width, and no matmul that produces it
 /// has an operand that a reduction over it computed. Widths that lookups produce belong to the
 /// residual.
-DenseSet<int> findInnerWidths(const Plan &plan, const DenseSet<int> &widths) {
+DenseSet<int> findInnerWidths(const PartitionProblem &problem, const DenseSet<int> &widths) {
   DenseSet<int> produced, used, passedOn;
   // Per value: the widths over which matmuls reduced to compute it, within a function.
   DenseMap<Value, llvm::SmallDenseSet<int, 4>> reducedWidths;
-  for (Operation *op : plan.getOps()) {
+  for (Operation *op : problem.getOps()) {
     llvm::SmallDenseSet<int, 4> sums;
     for (Value operand : op->getOperands())
       if (auto it = reducedWidths.find(operand); it != reducedWidths.end())
         sums.insert(it->second.begin(), it->second.end());
-    if (plan.getMatrix(op))
-      for (auto [index, factor] : llvm::enumerate(plan.classes.getRule(op).factors))
-        for (int cls : plan.classes.getFactorClasses(op, index)) {
+    if (problem.getMatrix(op))
+      for (auto [index, factor] : llvm::enumerate(problem.classes.getRule(op).factors))
+        for (int cls : problem.classes.getFactorClasses(op, index)) {
           if (!widths.contains(cls))
             continue;
           if (factor.kind != FactorKind::Parallel) {
@@ -164,10 +164,10 @@ void decompose(ModuleOp module, ArrayRef<Operation *> norms, bool areResidual) {
 
 /// Returns the norms of `inner` whose width would be split by column tactics or annotations if all
 /// norms of `inner` were decomposed.
-SmallVector<Operation *> chooseInner(const Plan &plan, ArrayRef<Operation *> inner,
-                                     function_ref<LogicalResult(Plan &)> chooseColumns) {
+SmallVector<Operation *> chooseInner(const PartitionProblem &problem, ArrayRef<Operation *> inner,
+                                     function_ref<LogicalResult(PartitionState &)> chooseColumns) {
   IRMapping mapping;
-  OwningOpRef<ModuleOp> copy = cast<ModuleOp>(plan.module->clone(mapping));
+  OwningOpRef<ModuleOp> copy = cast<ModuleOp>(problem.module->clone(mapping));
   SmallVector<Operation *> norms;
   SmallVector<Value> operands;
   for (Operation *op : inner) {
@@ -182,16 +182,18 @@ SmallVector<Operation *> chooseInner(const Plan &plan, ArrayRef<Operation *> inn
 
   FactorClasses classes(*copy);
   AnnotatedFactors(classes, GridAttr::lookup(*copy)).divide(*copy);
-  Plan trial(*copy, plan.spec, classes);
+  PartitionProblem copied(*copy, problem.spec, classes);
+  PartitionState trial(copied);
   // Diagnostics are emitted for the module, not for its copy.
-  ScopedDiagnosticHandler quiet(plan.module.getContext(), [](Diagnostic &) { return success(); });
+  ScopedDiagnosticHandler quiet(problem.module.getContext(),
+                                [](Diagnostic &) { return success(); });
   if (failed(chooseColumns(trial)))
     return {};
   SmallVector<Operation *> chosen;
   for (auto [norm, operand] : llvm::zip(inner, operands))
-    if (llvm::any_of(getWidth(trial, operand), [&](int cls) {
+    if (llvm::any_of(getWidth(trial.problem, operand), [&](int cls) {
           // Over dp, weights may be sharded but widths are not, so no sum is needed.
-          return trial.columns.contains(cls) || trial.hasAxis({cls}, "tp");
+          return trial.isMarked(cls, kColumns) || trial.hasAxis({cls}, "tp");
         }))
       chosen.push_back(norm);
   return chosen;
@@ -199,39 +201,40 @@ SmallVector<Operation *> chooseInner(const Plan &plan, ArrayRef<Operation *> inn
 
 } // namespace
 
-bool mlir::tpc::decomposeInnerNorms(const Plan &plan,
-                                    function_ref<LogicalResult(Plan &)> chooseColumns) {
-  SmallVector<Operation *> norms = findNorms(plan), inner;
+bool mlir::tpc::decomposeInnerNorms(const PartitionProblem &problem,
+                                    function_ref<LogicalResult(PartitionState &)> chooseColumns) {
+  SmallVector<Operation *> norms = findNorms(problem), inner;
   DenseSet<int> widths;
   for (Operation *norm : norms)
-    widths.insert_range(getWidth(plan, norm->getOperand(0)));
-  DenseSet<int> innerWidths = findInnerWidths(plan, widths);
+    widths.insert_range(getWidth(problem, norm->getOperand(0)));
+  DenseSet<int> innerWidths = findInnerWidths(problem, widths);
   for (Operation *norm : norms)
-    if (intersects(getWidth(plan, norm->getOperand(0)), innerWidths))
+    if (intersects(getWidth(problem, norm->getOperand(0)), innerWidths))
       inner.push_back(norm);
   if (!inner.empty())
-    inner = chooseInner(plan, inner, chooseColumns);
-  decompose(plan.module, inner, false);
+    inner = chooseInner(problem, inner, chooseColumns);
+  decompose(problem.module, inner, false);
   return !inner.empty();
 }
 
-void mlir::tpc::decomposeResidualNorms(const Plan &plan) {
+void mlir::tpc::decomposeResidualNorms(const PartitionState &state) {
   DenseSet<int> rows;
-  for (Operation *op : plan.getOps()) {
-    SmallVector<int> list = plan.getRows(op);
-    // getRows also returns unsplit classes of a dimension with column classes, such as the head
-    // size. These do not belong to the residual.
+  for (Operation *op : state.problem.getOps()) {
+    SmallVector<int> list = getRowClasses(state, op);
+    // getRowClasses also returns unsplit classes of a dimension with column classes, such as the
+    // head size. These do not belong to the residual.
     if (!list.empty())
-      for (unsigned dim = 0; dim < getSizes(plan.getMatrix(op)).size(); ++dim) {
-        FactorClasses::Classes side = plan.classes.getClasses(plan.getMatrix(op), dim);
-        if (llvm::any_of(side, [&](int cls) { return plan.columns.contains(cls); }))
+      for (unsigned dim = 0; dim < getSizes(state.problem.getMatrix(op)).size(); ++dim) {
+        FactorClasses::Classes side =
+            state.problem.classes.getClasses(state.problem.getMatrix(op), dim);
+        if (llvm::any_of(side, [&](int cls) { return state.isMarked(cls, kColumns); }))
           llvm::erase_if(list, [&](int cls) { return llvm::is_contained(side, cls); });
       }
     rows.insert_range(list);
   }
   SmallVector<Operation *> residual;
-  for (Operation *norm : findNorms(plan))
-    if (intersects(getWidth(plan, norm->getOperand(0)), rows))
+  for (Operation *norm : findNorms(state.problem))
+    if (intersects(getWidth(state.problem, norm->getOperand(0)), rows))
       residual.push_back(norm);
-  decompose(plan.module, residual, true);
+  decompose(state.problem.module, residual, true);
 }

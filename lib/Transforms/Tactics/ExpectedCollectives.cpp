@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Plan.h"
+#include "BuiltinTactics.h"
 
 #include "tpc/Transforms/Collectives/Reshard.h"
 
@@ -24,8 +24,9 @@ namespace {
 
 class CollectiveDerivation {
 public:
-  explicit CollectiveDerivation(Plan &plan)
-      : plan(plan), planner(GridAttr::lookup(plan.module), getNominalSymbols(plan.module)) {}
+  explicit CollectiveDerivation(PartitionState &state)
+      : state(state),
+        planner(GridAttr::lookup(state.problem.module), getNominalSymbols(state.problem.module)) {}
   LogicalResult run();
 
 private:
@@ -39,7 +40,7 @@ private:
   void follow(Value value);
   bool passesOn(Value from, Value to) const;
 
-  Plan &plan;
+  PartitionState &state;
   ReshardPlanner planner;
   OwningOpRef<ModuleOp> copy;
   IRMapping mapping;
@@ -57,9 +58,9 @@ private:
 
 /// Weights are not copied: reshards do not depend on them.
 void CollectiveDerivation::copyProgram() {
-  copy = ModuleOp::create(plan.module.getLoc());
-  (*copy)->setAttrs(plan.module->getAttrDictionary());
-  for (auto function : plan.module.getOps<func::FuncOp>())
+  copy = ModuleOp::create(state.problem.module.getLoc());
+  (*copy)->setAttrs(state.problem.module->getAttrDictionary());
+  for (auto function : state.problem.module.getOps<func::FuncOp>())
     copy->push_back(function->clone(mapping));
   copy->walk([&](func::CallOp call) { calls[call.getCalleeAttr().getAttr()].push_back(call); });
 }
@@ -133,12 +134,13 @@ void CollectiveDerivation::follow(Value value) {
 }
 
 LogicalResult CollectiveDerivation::run() {
-  if (llvm::all_of(plan.records, [](const TacticRecord &each) { return each.expected.empty(); }))
+  if (llvm::all_of(state.getRecords(),
+                   [](const TacticRecord &each) { return each.expected.empty(); }))
     return success(); // no expectations
   copyProgram();
   if (failed(insertReshards(*copy)))
     return failure();
-  for (TacticRecord &each : plan.records) {
+  for (TacticRecord &each : state.getRecords()) {
     record = &each;
     for (const ExpectedCommunication &one : each.expected) {
       expectation = &one;
@@ -154,4 +156,6 @@ LogicalResult CollectiveDerivation::run() {
   return success();
 }
 
-LogicalResult mlir::tpc::expectCollectives(Plan &plan) { return CollectiveDerivation(plan).run(); }
+LogicalResult mlir::tpc::expectCollectives(PartitionState &state) {
+  return CollectiveDerivation(state).run();
+}

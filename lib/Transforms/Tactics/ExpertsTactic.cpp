@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Plan.h"
+#include "BuiltinTactics.h"
 
 #include "tpc/Dialect/Experts.h"
 
@@ -18,53 +18,50 @@ using namespace mlir::tpc;
 
 /// Replicas have experts of each other's tokens: each rank gets all tokens of the replicas of ep,
 /// and the results of its experts are reduce-scattered.
-static void gatherTokens(Plan &plan, MoeOp moe, ArrayRef<StringAttr> replicas,
-                         TacticRecord &record) {
-  for (int cls : plan.classes.getClasses(moe.getX(), 0))
+static void gatherTokens(PartitionState &state, MoeOp moe, ArrayRef<StringAttr> replicas) {
+  for (int cls : state.problem.classes.getClasses(moe.getX(), 0))
     for (StringAttr axis : replicas)
-      if (plan.hasAxis({cls}, axis))
-        plan.removeAxis(Plan::getSite(moe), cls, axis);
-  plan.expectOp(moe, "tokens of all replicas of ep, for the experts of a rank", record);
+      if (state.hasAxis({cls}, axis))
+        state.forbid(moe.getOperation(), cls, axis, "experts of a rank serve all replicas of ep");
+  state.expectOfOp(moe.getOperation(), "tokens of all replicas of ep, for the experts of a rank");
 }
 
-LogicalResult mlir::tpc::applyExpertsTactic(Plan &plan) {
-  int64_t ep = plan.spec.experts.size(::tpc::Axis::EP);
+LogicalResult mlir::tpc::seedExperts(PartitionState &state) {
+  int64_t ep = state.problem.spec.experts.size(::tpc::Axis::EP);
   if (ep == 1)
     return success();
-  SmallVector<StringAttr> axes = plan.getAtoms("ep"), replicas = plan.getAtoms("dp");
+  SmallVector<StringAttr> axes = state.problem.getAtoms("ep"),
+                          replicas = state.problem.getAtoms("dp");
   llvm::erase_if(replicas, [&](StringAttr axis) { return !llvm::is_contained(axes, axis); });
 
-  TacticRecord record{"ep"};
   llvm::SetVector<int> classes;
-  for (Operation *op : plan.getOps())
+  for (Operation *op : state.problem.getOps())
     if (auto moe = dyn_cast<MoeOp>(op)) {
-      classes.insert_range(plan.classes.getClasses(moe.getUp(), 0));
+      classes.insert_range(state.problem.classes.getClasses(moe.getUp(), 0));
       if (!replicas.empty())
-        gatherTokens(plan, moe, replicas, record);
+        gatherTokens(state, moe, replicas);
     }
   if (classes.empty())
-    return emitError(plan.module.getLoc())
+    return emitError(state.problem.module.getLoc())
            << "ep" << ep << ": the model has no mixture of experts; remove the item";
   for (int cls : classes) {
-    std::string what = plan.describe(cls), idle;
-    if (plan.decided.contains(cls) || plan.classes.getPreventingOp(cls))
-      return emitError(plan.module.getLoc())
-             << "ep" << ep << ": experts cannot be split: " << plan.describeSites(cls);
-    plan.addAxis(cls, "ep");
-    plan.expectCommunication(cls, axes, what, "ep", record);
-    auto count = plan.classes.getSize(cls).asConstant();
+    std::string what = state.problem.describe(cls), idle;
+    if (state.isFixed(cls) || state.problem.classes.getPreventingOp(cls))
+      return emitError(state.problem.module.getLoc())
+             << "ep" << ep << ": experts cannot be split: " << state.problem.describeSites(cls);
+    state.assign(cls, axes, "experts are independent, and their results are added");
+    state.expectOfClass(cls, axes, what, "ep");
+    auto count = state.problem.classes.getSize(cls).asConstant();
     if (count)
       idle = " (at most " + std::to_string((*count + ep - 1) / ep) + " on a rank)";
     if (count && *count < ep) {
       idle = " (" + std::to_string(ep - *count) + " without any)";
-      plan.warnings.push_back("ep" + std::to_string(ep) + ": " + std::to_string(ep - *count) +
-                              " of " + std::to_string(ep) + " ranks have no expert of " +
-                              std::to_string(*count) + "; with ep" + std::to_string(*count) +
-                              " all have some");
+      state.warn("ep" + std::to_string(ep) + ": " + std::to_string(ep - *count) + " of " +
+                 std::to_string(ep) + " ranks have no expert of " + std::to_string(*count) +
+                 "; with ep" + std::to_string(*count) + " all have some");
     }
-    record.splits.push_back("experts " + what + " over ep " + std::to_string(ep) + idle + ": " +
-                            plan.describeSites(cls));
+    state.explain("experts " + what + " over ep " + std::to_string(ep) + idle + ": " +
+                  state.problem.describeSites(cls));
   }
-  plan.records.push_back(std::move(record));
   return success();
 }

@@ -9,9 +9,9 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::Transfer;
 
-PlannedDists::PlannedDists(const Plan &plan)
-    : plan(plan), grid(GridAttr::lookup(plan.module)), links(plan.module),
-      planner(grid, getNominalSymbols(plan.module)) {}
+PlannedDists::PlannedDists(const PartitionState &state)
+    : state(state), grid(GridAttr::lookup(state.problem.module)), links(state.problem.module),
+      planner(grid, getNominalSymbols(state.problem.module)) {}
 
 //===----------------------------------------------------------------------===//
 // Required and produced distributions
@@ -19,35 +19,35 @@ PlannedDists::PlannedDists(const Plan &plan)
 
 SmallVector<DimAttr> PlannedDists::getSplits(Operation *op, AxesOf axesOf) const {
   MLIRContext *context = op->getContext();
-  auto token = plan.tokenFactor.find(op);
+  const PartitionState::Placement *placement = state.getPlacement(op);
   SmallVector<DimAttr> splits;
-  for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor) {
+  for (unsigned factor = 0; factor < state.problem.classes.getRule(op).factors.size(); ++factor) {
     SmallVector<FactorAttr> factors;
-    for (int cls : plan.classes.getFactorClasses(op, factor))
-      factors.push_back(FactorAttr::get(context, plan.classes.getSize(cls), axesOf(cls, factor)));
+    for (int cls : state.problem.classes.getFactorClasses(op, factor))
+      factors.push_back(
+          FactorAttr::get(context, state.problem.classes.getSize(cls), axesOf(cls, factor)));
     if (factors.empty())
       factors.push_back(FactorAttr::get(context, ::tpc::SymExpr(1)));
     SmallVector<StringAttr> product;
-    if (token != plan.tokenFactor.end() && token->second == factor)
-      product = plan.tokenAxes;
+    if (placement && placement->index == factor)
+      product = placement->axes;
     splits.push_back(DimAttr::get(context, factors, product));
   }
   return splits;
 }
 
 SmallVector<DimAttr> PlannedDists::getSplits(Operation *op) const {
-  return getSplits(
-      op, [&](int cls, unsigned factor) { return plan.getAxes(cls, Plan::getSite(op), factor); });
+  return getSplits(op, [&](int cls, unsigned factor) { return state.getAxes(cls, op, factor); });
 }
 
 DistAttr PlannedDists::getRequired(Operation *op, unsigned operand,
                                    ArrayRef<DimAttr> splits) const {
-  return composeDist(op->getContext(), plan.classes.getRule(op).operands[operand], splits);
+  return composeDist(op->getContext(), state.problem.classes.getRule(op).operands[operand], splits);
 }
 
 DistAttr PlannedDists::getProduced(OpResult result, ArrayRef<DimAttr> splits) const {
   Operation *op = result.getOwner();
-  const ShardingRule &rule = plan.classes.getRule(op);
+  const ShardingRule &rule = state.problem.classes.getRule(op);
   DistAttr dist = composeDist(op->getContext(), rule.results[result.getResultNumber()], splits);
   if (!dist)
     return dist;
@@ -66,7 +66,7 @@ DistAttr PlannedDists::getRequired(OpOperand &use) const {
   if (isa<ShardingRuleOpInterface>(user))
     return getRequired(user, use.getOperandNumber(), getSplits(user));
   if (auto call = dyn_cast<func::CallOp>(user))
-    if (auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee());
+    if (auto callee = state.problem.module.lookupSymbol<func::FuncOp>(call.getCallee());
         callee && !callee.isExternal())
       return getProduced(callee.getArgument(use.getOperandNumber()));
   return {};
@@ -78,18 +78,15 @@ DistAttr PlannedDists::getProduced(Value value) const {
     auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
     if (!function || function.getName() == "main")
       return getDist(value); // inputs are replicated
-    auto token = plan.tokenArguments.find(argument);
     SmallVector<DimAttr> dims;
     for (unsigned d = 0; d < cast<RankedTensorType>(value.getType()).getRank(); ++d)
-      dims.push_back(plan.getDim(plan.classes.getClasses(value, d),
-                                 token != plan.tokenArguments.end() && token->second == d,
-                                 Plan::getSite(argument), d));
+      dims.push_back(state.getDim(state.problem.classes.getClasses(value, d), argument, d));
     return DistAttr::get(context, dims);
   }
   auto result = cast<OpResult>(value);
   Operation *op = result.getOwner();
   if (auto call = dyn_cast<func::CallOp>(op)) {
-    auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee());
+    auto callee = state.problem.module.lookupSymbol<func::FuncOp>(call.getCallee());
     if (!callee || callee.isExternal())
       return getDist(value);
     // Functions do not return partial sums.
@@ -104,36 +101,36 @@ DistAttr PlannedDists::getProduced(Value value) const {
 }
 
 DistAttr PlannedDists::getStored(Value value) const {
-  auto stored = plan.storedSplits.find(value);
-  if (stored == plan.storedSplits.end() || isa<BlockArgument>(value))
+  ArrayRef<PartitionState::StoredSplit> storedSplits = state.getStored(value);
+  if (storedSplits.empty() || isa<BlockArgument>(value))
     return {};
   Operation *op = value.getDefiningOp();
   if (op->getNumOperands() == 0 || op->getNumResults() != 1)
     return {};
   MLIRContext *context = op->getContext();
-  ArrayRef<Plan::StoredSplit> storedSplits = stored->second;
   auto isStored = [&](StringAttr axis) {
-    return llvm::any_of(storedSplits, [&](const Plan::StoredSplit &h) { return h.axis == axis; });
+    return llvm::any_of(storedSplits,
+                        [&](const PartitionState::StoredSplit &h) { return h.axis == axis; });
   };
-  const ShardingRule &rule = plan.classes.getRule(op);
-  auto token = plan.tokenFactor.find(op);
+  const ShardingRule &rule = state.problem.classes.getRule(op);
+  const PartitionState::Placement *placement = state.getPlacement(op);
   SmallVector<DimAttr> dims;
   for (auto [d, size] : llvm::enumerate(getSizes(value))) {
     SmallVector<FactorAttr> factors;
-    for (int cls : plan.classes.getClasses(value, d)) {
+    for (int cls : state.problem.classes.getClasses(value, d)) {
       // Keeps the remaining axes over which the op itself splits this class.
       constexpr int none = std::numeric_limits<int>::max();
-      SmallVector<StringAttr> axes = plan.getAxes(cls, Plan::getSite(op), none);
+      SmallVector<StringAttr> axes = state.getAxes(cls, op, none);
       llvm::erase_if(axes, isStored);
-      for (const Plan::StoredSplit &split : storedSplits)
+      for (const PartitionState::StoredSplit &split : storedSplits)
         if (split.dim == d && split.cls == cls)
           axes.push_back(split.axis);
-      factors.push_back(FactorAttr::get(context, plan.classes.getSize(cls), axes));
+      factors.push_back(FactorAttr::get(context, state.problem.classes.getSize(cls), axes));
     }
     SmallVector<StringAttr> product;
-    if (token != plan.tokenFactor.end() && llvm::none_of(plan.tokenAxes, isStored) &&
-        llvm::is_contained(rule.results[0][d], int(token->second)))
-      product = plan.tokenAxes;
+    if (placement && llvm::none_of(placement->axes, isStored) &&
+        llvm::is_contained(rule.results[0][d], int(placement->index)))
+      product = placement->axes;
     dims.push_back(factors.empty() ? DimAttr::get(context, size)
                                    : DimAttr::get(context, factors, product));
   }
@@ -144,7 +141,7 @@ std::optional<SmallVector<DimAttr>> PlannedDists::splitByClasses(DimAttr dim,
                                                                  ArrayRef<int> list) const {
   SmallVector<::tpc::SymExpr> sizes;
   for (int cls : list)
-    sizes.push_back(plan.classes.getSize(cls));
+    sizes.push_back(state.problem.classes.getSize(cls));
   return splitDim(dim, sizes);
 }
 
@@ -158,18 +155,19 @@ DistAttr PlannedDists::getArrival(Value value, DistAttr produced) const {
   DistAttr arrival = produced.withPartial({});
   for (StringAttr axis : produced.getPartialAxes())
     for (unsigned d = 0; d < produced.getDims().size() && !arrival.usesAxis(axis); ++d) {
-      FactorClasses::Classes list = plan.classes.getClasses(value, d);
-      if (!plan.hasAxis(list, axis) || !produced.getDims()[d].getAxes().empty())
+      FactorClasses::Classes list = state.problem.classes.getClasses(value, d);
+      if (!state.hasAxis(list, axis) || !produced.getDims()[d].getAxes().empty())
         continue;
       auto parts = splitByClasses(arrival.getDims()[d], list);
       if (!parts)
         continue;
       for (auto [part, cls] : llvm::zip(*parts, list)) {
-        if (!plan.hasAxis({cls}, axis))
+        if (!state.hasAxis({cls}, axis))
           continue;
         SmallVector<StringAttr> axes = part.getAllAxes();
         axes.push_back(axis);
-        part = DimAttr::get(context, FactorAttr::get(context, plan.classes.getSize(cls), axes), {});
+        part = DimAttr::get(context,
+                            FactorAttr::get(context, state.problem.classes.getSize(cls), axes), {});
         arrival = withDim(arrival, d, joinDims(context, *parts));
         break;
       }

@@ -10,8 +10,8 @@
 #ifndef TPC_LIB_TRANSFORMS_TACTICS_PLANNEDDISTS_H
 #define TPC_LIB_TRANSFORMS_TACTICS_PLANNEDDISTS_H
 
-#include "Plan.h"
 #include "tpc/Transforms/Collectives/Reshard.h"
+#include "tpc/Transforms/Tactics/PartitionState.h"
 
 #include "tpc/Analysis/LinkModel.h"
 
@@ -19,9 +19,9 @@ namespace mlir::tpc {
 
 class PlannedDists {
 public:
-  explicit PlannedDists(const Plan &plan);
+  explicit PlannedDists(const PartitionState &state);
 
-  /// Returns the axes of a class in factor `index` of an op, instead of the axes in the plan.
+  /// Returns the axes of a class in factor `index` of an op, instead of the axes in the state.
   using AxesOf = function_ref<SmallVector<StringAttr>(int cls, unsigned index)>;
   /// Returns the splits of the factors of the rule of `op`.
   SmallVector<DimAttr> getSplits(Operation *op) const;
@@ -55,7 +55,7 @@ public:
   double getSeconds(Value value, DistAttr from, DistAttr to);
 
 private:
-  const Plan &plan;
+  const PartitionState &state;
   GridAttr grid;
   LinkModel links;
   ReshardPlanner planner;

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Plan.h"
+#include "BuiltinTactics.h"
 
 #include "tpc/Dialect/Sharding.h"
 
@@ -37,9 +37,9 @@ static bool isInnerAdd(AddOp add) {
   return user && user.getType() == add.getType();
 }
 
-bool mlir::tpc::regroupSums(const Plan &plan) {
+bool mlir::tpc::regroupSums(const PartitionState &state) {
   SmallVector<AddOp> roots;
-  plan.module.walk([&](AddOp add) {
+  state.problem.module.walk([&](AddOp add) {
     if (!isInnerAdd(add) && !add->hasAttr(kShardingAttr))
       roots.push_back(add);
   });
@@ -52,7 +52,7 @@ bool mlir::tpc::regroupSums(const Plan &plan) {
       // New adds are not in the plan and need no check, because adds are not reductions. With two
       // tp dimensions, only reductions over columns are unreduced over tpy.
       bool first = !value.getDefiningOp<AddOp>() &&
-                   plan.isUnreduced(value, plan.spec.isTensor2D() ? "tpy" : "tp") &&
+                   state.isUnreduced(value, state.problem.spec.isTensor2D() ? "tpy" : "tp") &&
                    value.hasOneUse() && value.getType() == root.getType();
       (first ? partial : rest).push_back(value);
     }

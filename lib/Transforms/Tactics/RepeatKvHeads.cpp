@@ -39,7 +39,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "AnnotatedHeads.h"
-#include "Plan.h"
+#include "BuiltinTactics.h"
 #include "tpc/Analysis/Nominal.h"
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Elements.h"

@@ -22,7 +22,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Plan.h"
+#include "BuiltinTactics.h"
 
 #include "tpc/Analysis/LinkModel.h"
 #include "tpc/Analysis/Nominal.h"
@@ -35,10 +35,14 @@ using namespace mlir::tpc;
 namespace {
 
 constexpr llvm::StringLiteral kX = "tpx", kY = "tpy";
+constexpr llvm::StringLiteral oneAxis = "matmuls have one axis per side";
+constexpr llvm::StringLiteral rowsReason = "rows of matrices";
+constexpr llvm::StringLiteral columnsReason = "columns of matrices, outside of matmuls";
 
 class RowsTactic {
 public:
-  explicit RowsTactic(Plan &plan) : plan(plan), symbols(getNominalSymbols(plan.module)) {}
+  explicit RowsTactic(PartitionState &state)
+      : state(state), problem(state.problem), symbols(getNominalSymbols(problem.module)) {}
   LogicalResult run();
 
 private:
@@ -50,34 +54,48 @@ private:
   double getSeconds(Operation *op, unsigned factor, bool isOneSided) const;
   void removeAxesInMatmuls();
   void removeAxesOverPartialSums();
-  void removeOtherAxes(Plan::Site site, ArrayRef<FactorClasses::Classes> lists);
+  void removeOtherAxes(Site site, ArrayRef<FactorClasses::Classes> lists);
   bool isPartial(Value value, StringRef axis) const;
   void expect(Value value, Operation *reader, StringRef why);
   void record();
   bool hasRow(Value value) const;
-  SmallVector<FactorClasses::Classes> getLists(Operation *op) const;
-  SmallVector<FactorClasses::Classes> getLists(Value value) const;
 
-  Plan &plan;
+  PartitionState &state;
+  const PartitionProblem &problem;
   Symbols symbols;
   llvm::SetVector<int> rows;
   llvm::SetVector<int> carriers; // classes other than rows that tpx splits outside of matmuls
   llvm::SetVector<int> oneSided; // columns in whose matmuls rows are unsplit
   DenseSet<Operation *> inMatmuls;
   DenseMap<Operation *, StringRef> passing; // ops that propagate partial sums, and the axis
-  TacticRecord result{"rows"};
 };
 
 } // namespace
+
+SmallVector<int> mlir::tpc::getRowClasses(const PartitionState &state, Operation *op) {
+  Value matrix = state.problem.getMatrix(op);
+  auto rowAxis = StringAttr::get(state.problem.module.getContext(), kX);
+  SmallVector<int> rows;
+  bool hasColumn = false;
+  for (unsigned dim = 0; matrix && dim < cast<RankedTensorType>(matrix.getType()).getRank(); ++dim)
+    for (int cls : state.problem.classes.getClasses(matrix, dim)) {
+      bool column = state.isMarked(cls, kColumns);
+      hasColumn |= column;
+      if (!column &&
+          (state.isWanted(cls, rowAxis) || (!state.problem.spec.manual && !state.isFixed(cls))))
+        rows.push_back(cls);
+    }
+  return hasColumn ? rows : SmallVector<int>();
+}
 
 /// Selects row classes of matrices greedily, in descending order of bytes. Two classes of one op
 /// exclude each other.
 LogicalResult RowsTactic::chooseRows() {
   llvm::MapVector<int, double> saved;
-  for (Operation *op : plan.getOps())
-    for (int cls : plan.getRows(op)) {
+  for (Operation *op : problem.getOps())
+    for (int cls : getRowClasses(state, op)) {
       double bytes = 0;
-      for (Operation *parameter : plan.getParameters(plan.getMatrix(op)))
+      for (Operation *parameter : problem.getParameters(problem.getMatrix(op)))
         bytes += estimateBytes(parameter->getResult(0), symbols);
       saved[cls] += bytes;
     }
@@ -89,66 +107,51 @@ LogicalResult RowsTactic::chooseRows() {
   SmallVector<int> refused;
   for (auto [cls, bytes] : order) {
     // An axis splits one factor of an op.
-    bool meets = llvm::any_of(plan.getUses(cls), [&](ClassUse use) {
-      return llvm::any_of(getLists(use.op), [&](const FactorClasses::Classes &list) {
+    bool meets = llvm::any_of(problem.getUses(cls), [&](ClassUse use) {
+      return llvm::any_of(problem.getLists(use.op), [&](const FactorClasses::Classes &list) {
         return llvm::any_of(list, [&](int other) { return other != cls && rows.contains(other); });
       });
     });
-    if (plan.classes.getPreventingOp(cls)) {
+    if (problem.classes.getPreventingOp(cls)) {
       refused.push_back(cls);
       continue;
     }
     if (meets)
       continue;
     rows.insert(cls);
-    largest = std::max(largest, evaluateOr1(plan.classes.getSize(cls), symbols));
-    if (std::string size = plan.classes.getSize(cls).str(); !llvm::is_contained(sizes, size))
+    largest = std::max(largest, evaluateOr1(problem.classes.getSize(cls), symbols));
+    if (std::string size = problem.classes.getSize(cls).str(); !llvm::is_contained(sizes, size))
       sizes.push_back(size);
   }
   std::string spelling =
-      "tp" + std::to_string(plan.spec.tensorX) + "x" + std::to_string(plan.spec.tensorY);
+      "tp" + std::to_string(problem.spec.tensorX) + "x" + std::to_string(problem.spec.tensorY);
   // Dimensions that annotations leave unsplit are not split.
-  bool annotated = plan.spec.manual || !plan.decided.empty();
+  bool annotated = problem.spec.manual || state.hasFixed();
   if (rows.empty() && annotated)
     return success();
   if (rows.empty()) {
-    InFlightDiagnostic diag = emitError(plan.module.getLoc())
-                              << spelling
-                              << ": no matrix of the model can be split in two dimensions; use tp"
-                              << plan.spec.tensorX * plan.spec.tensorY << ", which splits one";
+    InFlightDiagnostic diag =
+        emitError(problem.module.getLoc())
+        << spelling << ": no matrix of the model can be split in two dimensions; use tp"
+        << problem.spec.tensorX * problem.spec.tensorY << ", which splits one";
     for (int cls : refused)
-      if (Operation *op = plan.classes.getPreventingOp(cls))
+      if (Operation *op = problem.classes.getPreventingOp(cls))
         diag.attachNote(op->getLoc())
-            << "a dimension of " << plan.classes.getSize(cls).str() << " is needed unsplit by '"
+            << "a dimension of " << problem.classes.getSize(cls).str() << " is needed unsplit by '"
             << getSourceName(op->getLoc()) << "' (" << op->getName().getStringRef() << ")";
     return diag;
   }
-  if (plan.spec.tensorX > largest && !annotated)
-    return emitError(plan.module.getLoc())
+  if (problem.spec.tensorX > largest && !annotated)
+    return emitError(problem.module.getLoc())
            << spelling
            << ": the first dimension has more ranks than a matrix has rows: matrices have "
-           << llvm::join(sizes, ", ") << " rows; use tp" << largest << "x" << plan.spec.tensorY
+           << llvm::join(sizes, ", ") << " rows; use tp" << largest << "x" << problem.spec.tensorY
            << " or less";
   return success();
 }
 
-SmallVector<FactorClasses::Classes> RowsTactic::getLists(Operation *op) const {
-  SmallVector<FactorClasses::Classes> lists;
-  for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor)
-    lists.push_back(plan.classes.getFactorClasses(op, factor));
-  return lists;
-}
-
-SmallVector<FactorClasses::Classes> RowsTactic::getLists(Value value) const {
-  SmallVector<FactorClasses::Classes> lists;
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  for (unsigned dim = 0; type && dim < type.getRank(); ++dim)
-    lists.push_back(plan.classes.getClasses(value, dim));
-  return lists;
-}
-
 bool RowsTactic::hasRow(Value value) const {
-  return llvm::any_of(getLists(value), [&](const FactorClasses::Classes &list) {
+  return llvm::any_of(problem.getLists(value), [&](const FactorClasses::Classes &list) {
     return llvm::any_of(list, [&](int cls) { return rows.contains(cls); });
   });
 }
@@ -156,48 +159,48 @@ bool RowsTactic::hasRow(Value value) const {
 /// Returns the class to which tpx is assigned outside of matmuls: `column` or, if it has too few
 /// heads, the other class of heads in its attention op.
 int RowsTactic::getCarrier(int column) const {
-  int64_t x = plan.spec.tensorX, y = plan.spec.tensorY;
-  auto sizeOf = [&](int cls) { return evaluateOr1(plan.classes.getSize(cls), symbols); };
+  int64_t x = problem.spec.tensorX, y = problem.spec.tensorY;
+  auto sizeOf = [&](int cls) { return evaluateOr1(problem.classes.getSize(cls), symbols); };
   if (sizeOf(column) >= x * y)
     return column;
-  for (ClassUse use : plan.getUses(column))
+  for (ClassUse use : problem.getUses(column))
     if (auto attention = dyn_cast<AttentionOp>(use.op))
-      for (int other : plan.classes.getClasses(attention.getQ(), 2))
-        if (other != column && sizeOf(other) >= x && !plan.classes.getPreventingOp(other) &&
-            !plan.columns.contains(other) && !rows.contains(other) &&
-            (plan.getAxes(other).empty() || plan.hasAxis({other}, kX)))
+      for (int other : problem.classes.getClasses(attention.getQ(), 2))
+        if (other != column && sizeOf(other) >= x && !problem.classes.getPreventingOp(other) &&
+            !state.isMarked(other, kColumns) && !rows.contains(other) &&
+            (state.getAxes(other).empty() || state.hasAxis({other}, kX)))
           return other;
   return column;
 }
 
 void RowsTactic::addAxes() {
-  bool x = plan.spec.tensorX > 1, y = plan.spec.tensorY > 1;
+  bool x = problem.spec.tensorX > 1, y = problem.spec.tensorY > 1;
   for (int cls : rows) {
     // Annotations may have added some of these axes.
-    if (x && !plan.hasAxis({cls}, kX))
-      plan.addAxis(cls, kX);
-    if (y && !plan.hasAxis({cls}, kY))
-      plan.addAxis(cls, kY);
+    if (x && !state.hasAxis({cls}, kX))
+      state.assign(cls, problem.getAtoms(kX), rowsReason);
+    if (y && !state.hasAxis({cls}, kY))
+      state.assign(cls, problem.getAtoms(kY), rowsReason);
   }
-  for (int cls : plan.columns) {
+  for (int cls : state.getMarked(kColumns)) {
     int carrier = getCarrier(cls);
-    if (carriers.insert(carrier) && x && !plan.hasAxis({carrier}, kX))
-      plan.addAxis(carrier, kX);
+    if (carriers.insert(carrier) && x && !state.hasAxis({carrier}, kX))
+      state.assign(carrier, problem.getAtoms(kX), columnsReason);
   }
 }
 
 /// Returns the estimated seconds of the communication of `op`, in which `factor` is a column.
 double RowsTactic::getSeconds(Operation *op, unsigned factor, bool isOneSided) const {
-  LinkModel links(plan.module);
-  MLIRContext *context = plan.module.getContext();
-  double x = double(plan.spec.tensorX), y = double(plan.spec.tensorY), seconds = 0;
+  LinkModel links(problem.module);
+  MLIRContext *context = problem.module.getContext();
+  double x = double(problem.spec.tensorX), y = double(problem.spec.tensorY), seconds = 0;
   auto add = [&](::tpc::Transfer transfer, StringRef axis, double bytes) {
     seconds += links.getSeconds(transfer, StringAttr::get(context, axis), bytes);
   };
   constexpr auto gather = ::tpc::Transfer::AllGather, scatter = ::tpc::Transfer::ReduceScatter;
-  const ShardingRule &rule = plan.classes.getRule(op);
+  const ShardingRule &rule = problem.classes.getRule(op);
   for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands)) {
-    if (!plan.getParameters(operand).empty())
+    if (!problem.getParameters(operand).empty())
       continue;
     double bytes = estimateBytes(operand, symbols);
     if (hasRow(operand)) {
@@ -220,19 +223,19 @@ double RowsTactic::getSeconds(Operation *op, unsigned factor, bool isOneSided) c
       add(scatter, kX, bytes / y);
     }
   }
-  return seconds * double(plan.getCallCount(op));
+  return seconds * double(problem.getCallCount(op));
 }
 
 /// Adopts the columns that annotations of matrices split over both axes.
 void RowsTactic::adoptOneSided() {
-  for (Operation *op : plan.getOps()) {
-    Value matrix = plan.getMatrix(op);
+  for (Operation *op : problem.getOps()) {
+    Value matrix = problem.getMatrix(op);
     if (!matrix)
       continue;
-    Plan::Site site = Plan::getSite(plan.getParameters(matrix).front());
-    for (const FactorClasses::Classes &list : getLists(matrix))
+    Site site = problem.getParameters(matrix).front();
+    for (const FactorClasses::Classes &list : problem.getLists(matrix))
       for (int cls : list)
-        if (plan.columns.contains(cls) && plan.hasAxis({cls}, kX, site))
+        if (state.isMarked(cls, kColumns) && state.hasAxis({cls}, kX, site))
           oneSided.insert(cls);
   }
 }
@@ -240,22 +243,22 @@ void RowsTactic::adoptOneSided() {
 /// Selects the split of the vocabulary. The embedding and the head are split alike if they share a
 /// weight, so that a rank stores only one shard.
 void RowsTactic::chooseOneSided() {
-  if (plan.spec.tensorX == 1)
+  if (problem.spec.tensorX == 1)
     return; // no difference
   struct SplitCosts {
     llvm::SmallSetVector<int, 2> columns;
     double both = 0, oneSided = 0;
   };
   llvm::MapVector<Attribute, SplitCosts> costs; // by weight
-  for (Operation *op : plan.getOps())
-    for (int column : plan.vocabulary) {
-      for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor) {
-        if (!llvm::is_contained(plan.classes.getFactorClasses(op, factor), column))
+  for (Operation *op : problem.getOps())
+    for (int column : state.getMarked(kVocabulary)) {
+      for (unsigned factor = 0; factor < problem.classes.getRule(op).factors.size(); ++factor) {
+        if (!llvm::is_contained(problem.classes.getFactorClasses(op, factor), column))
           continue;
-        Value matrix = plan.getMatrix(op);
+        Value matrix = problem.getMatrix(op);
         if (!matrix)
           continue;
-        SmallVector<Operation *> parameters = plan.getParameters(matrix);
+        SmallVector<Operation *> parameters = problem.getParameters(matrix);
         SplitCosts &cost = costs[cast<ParameterOp>(parameters.front()).getWeightAttr()];
         cost.columns.insert(column);
         cost.both += getSeconds(op, factor, false);
@@ -268,8 +271,8 @@ void RowsTactic::chooseOneSided() {
 }
 
 /// In an op with rows and columns, removes tpy from rows and tpx from columns.
-void RowsTactic::removeOtherAxes(Plan::Site site, ArrayRef<FactorClasses::Classes> lists) {
-  MLIRContext *context = plan.module.getContext();
+void RowsTactic::removeOtherAxes(Site site, ArrayRef<FactorClasses::Classes> lists) {
+  MLIRContext *context = problem.module.getContext();
   auto x = StringAttr::get(context, kX), y = StringAttr::get(context, kY);
   bool isOneSided = llvm::any_of(lists, [&](const FactorClasses::Classes &list) {
     return llvm::any_of(list, [&](int cls) { return oneSided.contains(cls); });
@@ -277,11 +280,11 @@ void RowsTactic::removeOtherAxes(Plan::Site site, ArrayRef<FactorClasses::Classe
   for (const FactorClasses::Classes &list : lists)
     for (int cls : list) {
       if (rows.contains(cls)) {
-        plan.removeAxis(site, cls, y);
+        state.forbid(site, cls, y, oneAxis);
         if (isOneSided)
-          plan.removeAxis(site, cls, x);
+          state.forbid(site, cls, x, "columns are split over both axes here");
       } else if (carriers.contains(cls) && !isOneSided) {
-        plan.removeAxis(site, cls, x);
+        state.forbid(site, cls, x, oneAxis);
       }
     }
 }
@@ -292,54 +295,54 @@ void RowsTactic::removeAxesInMatmuls() {
     for (const FactorClasses::Classes &list : lists)
       for (int cls : list) {
         row |= rows.contains(cls);
-        column |= plan.columns.contains(cls) || carriers.contains(cls);
+        column |= state.isMarked(cls, kColumns) || carriers.contains(cls);
       }
     return row && column;
   };
   // An axis may split only one factor. If a class is both a row and a column of a matrix, it is
   // unsplit at this site.
-  auto removeRepeatedAxes = [&](Plan::Site site, ArrayRef<FactorClasses::Classes> lists) {
+  auto removeRepeatedAxes = [&](Site site, ArrayRef<FactorClasses::Classes> lists) {
     llvm::SmallDenseSet<int> seen;
     bool twice = false;
     for (const FactorClasses::Classes &list : lists)
       for (int cls : list)
         if (!seen.insert(cls).second) {
-          for (StringAttr axis : plan.getAxes(cls))
+          for (StringAttr axis : state.getAxes(cls))
             if (axis.getValue() == kX || axis.getValue() == kY) {
-              plan.removeAxis(site, cls, axis);
+              state.forbid(site, cls, axis, "both sides of the matrix are this class");
               twice = true;
             }
         }
     return twice;
   };
-  for (Operation *op : plan.getOps()) {
-    SmallVector<FactorClasses::Classes> lists = getLists(op);
+  for (Operation *op : problem.getOps()) {
+    SmallVector<FactorClasses::Classes> lists = problem.getLists(op);
     bool hasBoth = hasRowAndColumn(lists);
     if (hasBoth)
-      removeOtherAxes(Plan::getSite(op), lists);
-    if (removeRepeatedAxes(Plan::getSite(op), lists) || hasBoth)
+      removeOtherAxes(op, lists);
+    if (removeRepeatedAxes(op, lists) || hasBoth)
       inMatmuls.insert(op);
   }
-  for (auto function : plan.module.getOps<func::FuncOp>()) {
+  for (auto function : problem.module.getOps<func::FuncOp>()) {
     if (function.getName() == "main")
       continue; // inputs are replicated
     for (BlockArgument argument : function.getArguments()) {
-      SmallVector<FactorClasses::Classes> lists = getLists(argument);
+      SmallVector<FactorClasses::Classes> lists = problem.getLists(argument);
       if (hasRowAndColumn(lists))
-        removeOtherAxes(Plan::getSite(argument), lists);
-      removeRepeatedAxes(Plan::getSite(argument), lists);
+        removeOtherAxes(argument, lists);
+      removeRepeatedAxes(argument, lists);
     }
   }
 }
 
 bool RowsTactic::isPartial(Value value, StringRef axis) const {
-  return inMatmuls.contains(value.getDefiningOp()) && plan.isUnreduced(value, axis);
+  return inMatmuls.contains(value.getDefiningOp()) && state.isUnreduced(value, axis);
 }
 
 /// Splits adds of partial sums like the matmuls that produce these, so that one reduction suffices.
 /// Results of ops that propagate partial sums are partial sums, too.
 void RowsTactic::removeAxesOverPartialSums() {
-  for (Operation *op : plan.getOps()) {
+  for (Operation *op : problem.getOps()) {
     if (inMatmuls.contains(op) || op->getNumResults() != 1)
       continue;
     for (StringRef axis : {kX, kY}) {
@@ -353,12 +356,12 @@ void RowsTactic::removeAxesOverPartialSums() {
         isOnlyUser &= operand.hasOneUse();
         partial.push_back(i);
       }
-      bool linear = llvm::any_of(plan.classes.getRule(op).linear, [&](const auto &l) {
+      bool linear = llvm::any_of(problem.classes.getRule(op).linear, [&](const auto &l) {
         return ArrayRef<int>(l.operands) == ArrayRef<int>(partial);
       });
       if (partial.size() < 2 || !isOnlyUser || !linear)
         continue;
-      removeOtherAxes(Plan::getSite(op), getLists(op));
+      removeOtherAxes(op, problem.getLists(op));
       passing[op] = axis;
       break;
     }
@@ -366,51 +369,49 @@ void RowsTactic::removeAxesOverPartialSums() {
 }
 
 void RowsTactic::expect(Value value, Operation *reader, StringRef why) {
-  MLIRContext *context = plan.module.getContext();
-  result.expected.push_back(
-      {value, reader, {StringAttr::get(context, kX), StringAttr::get(context, kY)}, why.str()});
+  MLIRContext *context = problem.module.getContext();
+  state.expect(value, reader, {StringAttr::get(context, kX), StringAttr::get(context, kY)}, why);
 }
 
 void RowsTactic::record() {
-  std::string x = " tpx " + std::to_string(plan.spec.tensorX);
-  std::string y = " tpy " + std::to_string(plan.spec.tensorY);
+  std::string x = " tpx " + std::to_string(problem.spec.tensorX);
+  std::string y = " tpy " + std::to_string(problem.spec.tensorY);
   for (int cls : rows)
-    result.splits.push_back(plan.describe(cls) + " over" + x + " in matmuls, over" + x + " and" +
-                            y + " elsewhere: " + plan.describeSites(cls));
-  for (int cls : plan.columns)
+    state.explain(problem.describe(cls) + " over" + x + " in matmuls, over" + x + " and" + y +
+                  " elsewhere: " + problem.describeSites(cls));
+  for (int cls : state.getMarked(kColumns))
     if (oneSided.contains(cls))
-      result.splits.push_back(plan.describe(cls) + " over" + y + " and" + x +
-                              ", rows unsplit: " + plan.describeSites(cls));
+      state.explain(problem.describe(cls) + " over" + y + " and" + x +
+                    ", rows unsplit: " + problem.describeSites(cls));
   for (int cls : carriers)
-    if (!plan.columns.contains(cls))
-      result.splits.push_back(plan.describe(cls) + " over" + x + " outside of matmuls");
-  for (Operation *op : plan.getOps()) {
-    for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor)
+    if (!state.isMarked(cls, kColumns))
+      state.explain(problem.describe(cls) + " over" + x + " outside of matmuls");
+  for (Operation *op : problem.getOps()) {
+    for (unsigned factor = 0; factor < problem.classes.getRule(op).factors.size(); ++factor)
       for (StringRef axis : {kX, kY})
-        if (plan.hasAxis(plan.getPermuted(op, factor), axis, Plan::getSite(op)))
-          plan.expectPermutation(op, plan.getAtoms(axis), axis, result);
+        if (state.hasAxis(problem.getPermuted(op, factor), axis, op))
+          state.expectPermutation(op, problem.getAtoms(axis), axis);
     if (inMatmuls.contains(op))
       for (Value operand : op->getOperands())
-        if (plan.getParameters(operand).empty())
-          expect(operand, op, "matmuls have one axis per side");
+        if (problem.getParameters(operand).empty())
+          expect(operand, op, oneAxis);
     for (Value value : op->getResults())
-      if (plan.isUnreduced(value, kX) || plan.isUnreduced(value, kY))
+      if (state.isUnreduced(value, kX) || state.isUnreduced(value, kY))
         expect(value, nullptr,
                inMatmuls.contains(op)   ? "matmuls reduce over rows or columns"
                : op->hasAttr(kNormAttr) ? "norms need mean and variance of a split width"
                                         : "sums over dimensions that both axes split");
   }
   // Record matmuls whose matrix has no row class.
-  for (Operation *op : plan.getOps()) {
-    if (!isa<MatmulOp>(op) || plan.getParameters(op->getOperand(1)).empty())
+  for (Operation *op : problem.getOps()) {
+    if (!isa<MatmulOp>(op) || problem.getParameters(op->getOperand(1)).empty())
       continue;
-    bool split = llvm::any_of(getLists(op->getOperand(1)), [&](const auto &list) {
-      return plan.hasAxis(list, kX, Plan::getSite(op)) || plan.hasAxis(list, kY, Plan::getSite(op));
+    bool split = llvm::any_of(problem.getLists(op->getOperand(1)), [&](const auto &list) {
+      return state.hasAxis(list, kX, op) || state.hasAxis(list, kY, op);
     });
     if (!split)
-      result.splits.push_back("not split, on every rank: " + getSourceName(op->getLoc()));
+      state.explain("not split, on every rank: " + getSourceName(op->getLoc()));
   }
-  plan.records.push_back(std::move(result));
 }
 
 LogicalResult RowsTactic::run() {
@@ -429,4 +430,4 @@ LogicalResult RowsTactic::run() {
   return success();
 }
 
-LogicalResult mlir::tpc::applyRowsTactic(Plan &plan) { return RowsTactic(plan).run(); }
+LogicalResult mlir::tpc::seedRows(PartitionState &state) { return RowsTactic(state).run(); }

@@ -21,7 +21,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Plan.h"
+#include "BuiltinTactics.h"
 
 #include "tpc/Analysis/LinkModel.h"
 #include "tpc/Analysis/Nominal.h"
@@ -34,8 +34,9 @@ namespace {
 
 class SequenceTactic {
 public:
-  SequenceTactic(Plan &plan)
-      : plan(plan), symbols(getNominalSymbols(plan.module)), links(plan.module) {}
+  SequenceTactic(PartitionState &state)
+      : state(state), problem(state.problem), symbols(getNominalSymbols(problem.module)),
+        links(problem.module) {}
   LogicalResult run();
 
 private:
@@ -61,32 +62,39 @@ private:
   double getGatherSeconds(Value value);
   double getSecondsForAllTokens(Value value, unsigned depth = 0);
 
-  Plan &plan;
+  PartitionState &state;
+  const PartitionProblem &problem;
   Symbols symbols;
   LinkModel links;
   SmallVector<FactorClasses::Classes> tokens;
   DenseSet<Operation *> fedByReductions;
   DenseMap<Operation *, bool> passing;
+  /// Token-sharded ops, with the factor that `tokenAxes` split.
+  llvm::MapVector<Operation *, unsigned> tokenFactor;
+  /// Token-sharded arguments of layer functions, with the dimension that `tokenAxes` split.
+  llvm::MapVector<Value, unsigned> tokenArguments;
+  SmallVector<StringAttr> tokenAxes;
 };
 
 /// Collects the classes of tokens: all dimensions of row-parallel results except the last. Ignores
 /// other reductions, such as the maximum of a token's logits.
 void SequenceTactic::findTokens() {
-  for (Operation *op : plan.getOps())
+  for (Operation *op : problem.getOps())
     for (Value result : op->getResults()) {
       if (!isa<MatmulOp, MoeOp, EmbeddingOp>(op) || !isUnreduced(result))
         continue;
       int64_t rank = cast<RankedTensorType>(result.getType()).getRank();
       if (rank == 0)
         continue;
-      FactorClasses::Classes list = plan.classes.getClasses(result, std::max<int64_t>(rank - 2, 0));
-      if (!list.empty() && !plan.hasAxis(list, "tp") && !llvm::is_contained(tokens, list))
+      FactorClasses::Classes list =
+          problem.classes.getClasses(result, std::max<int64_t>(rank - 2, 0));
+      if (!list.empty() && !state.hasAxis(list, "tp") && !llvm::is_contained(tokens, list))
         tokens.push_back(list);
     }
 }
 
 bool SequenceTactic::isUnreduced(Value value) {
-  return plan.isUnreduced(value, "tp") ||
+  return state.isUnreduced(value, "tp") ||
          (value.getDefiningOp() && passesUnreduced(value.getDefiningOp()));
 }
 
@@ -113,7 +121,7 @@ bool SequenceTactic::computePassesUnreduced(Operation *op) {
     in += getBytes(operand);
   }
   return !unreduced.empty() && getBytes(op->getResult(0)) <= in &&
-         llvm::any_of(plan.classes.getRule(op).linear, [&](const ShardingRule::Linear &l) {
+         llvm::any_of(problem.classes.getRule(op).linear, [&](const ShardingRule::Linear &l) {
            return ArrayRef<int>(l.operands) == ArrayRef<int>(unreduced);
          });
 }
@@ -122,11 +130,11 @@ bool SequenceTactic::computePassesUnreduced(Operation *op) {
 std::optional<unsigned> SequenceTactic::getTokenFactor(Operation *op) {
   if (isa<ParameterOp, ConstantOp, SizeOp>(op) || op->getNumResults() == 0 || passesUnreduced(op))
     return std::nullopt;
-  const ShardingRule &rule = plan.classes.getRule(op);
+  const ShardingRule &rule = problem.classes.getRule(op);
   std::optional<unsigned> found;
   for (unsigned factor = 0; factor < rule.factors.size(); ++factor) {
-    FactorClasses::Classes list = plan.classes.getFactorClasses(op, factor);
-    if (plan.hasAxis(list, "tp", Plan::getSite(op)))
+    FactorClasses::Classes list = problem.classes.getFactorClasses(op, factor);
+    if (state.hasAxis(list, "tp", op))
       return std::nullopt;
     FactorKind kind = rule.factors[factor].kind;
     if (!found && (kind == FactorKind::Parallel || kind == FactorKind::Permuted) &&
@@ -136,8 +144,8 @@ std::optional<unsigned> SequenceTactic::getTokenFactor(Operation *op) {
   if (!found)
     return std::nullopt;
   // In ops that process all samples, shards of the tokens would not match the shards in other ops.
-  for (int cls : plan.classes.getFactorClasses(op, *found))
-    if (plan.getAxes(cls, Plan::getSite(op)).size() != plan.getAxes(cls).size())
+  for (int cls : problem.classes.getFactorClasses(op, *found))
+    if (state.getAxes(cls, op).size() != state.getAxes(cls).size())
       return std::nullopt;
   // The tokens must be a separate dimension in each operand and result with tokens.
   auto fits = [&](const ShardingRule::Dims &dims, bool needed) {
@@ -159,7 +167,7 @@ std::optional<unsigned> SequenceTactic::getTokenFactor(Operation *op) {
 
 std::optional<unsigned> SequenceTactic::getTokenDim(Value value) {
   for (unsigned dim = 0; dim < cast<RankedTensorType>(value.getType()).getRank(); ++dim)
-    if (llvm::is_contained(tokens, plan.classes.getClasses(value, dim)))
+    if (llvm::is_contained(tokens, problem.classes.getClasses(value, dim)))
       return dim;
   return std::nullopt;
 }
@@ -167,21 +175,21 @@ std::optional<unsigned> SequenceTactic::getTokenDim(Value value) {
 double SequenceTactic::getBytes(Value value) { return estimateBytes(value, symbols); }
 
 double SequenceTactic::getGatherSeconds(Value value) {
-  return links.getSeconds(::tpc::Transfer::AllGather, plan.tokenAxes, getBytes(value));
+  return links.getSeconds(::tpc::Transfer::AllGather, tokenAxes, getBytes(value));
 }
 
 Value SequenceTactic::getReturned(OpResult result) {
   auto call = dyn_cast<func::CallOp>(result.getOwner());
   if (!call)
     return {};
-  auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee());
+  auto callee = problem.module.lookupSymbol<func::FuncOp>(call.getCallee());
   return callee.front().getTerminator()->getOperand(result.getResultNumber());
 }
 
 SmallVector<Value> SequenceTactic::getCallOperands(BlockArgument argument) {
   SmallVector<Value> operands;
   auto callee = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  plan.module.walk([&](func::CallOp call) {
+  problem.module.walk([&](func::CallOp call) {
     if (call.getCallee() == callee.getName())
       operands.push_back(call.getOperand(argument.getArgNumber()));
   });
@@ -192,36 +200,36 @@ bool SequenceTactic::isTokenSharded(Value value) {
   if (auto result = dyn_cast<OpResult>(value)) {
     if (Value returned = getReturned(result))
       return isTokenSharded(returned);
-    return plan.tokenFactor.contains(result.getOwner());
+    return tokenFactor.contains(result.getOwner());
   }
-  return plan.tokenArguments.contains(value);
+  return tokenArguments.contains(value);
 }
 
 /// Shards arguments of layers that have a token-sharded user.
 void SequenceTactic::shardArguments() {
-  plan.tokenArguments.clear();
+  tokenArguments.clear();
   bool changed = true;
   while (changed) {
     changed = false;
-    for (auto function : plan.module.getOps<func::FuncOp>()) {
+    for (auto function : problem.module.getOps<func::FuncOp>()) {
       if (function.getName() == "main" || function.isExternal())
         continue;
       for (BlockArgument argument : function.getArguments()) {
         bool sharded = false, whole = false;
-        if (plan.tokenArguments.contains(argument) || !getTokenDim(argument))
+        if (tokenArguments.contains(argument) || !getTokenDim(argument))
           continue;
         for (OpOperand &use : argument.getUses()) {
           Operation *user = use.getOwner();
           if (auto call = dyn_cast<func::CallOp>(user)) {
-            auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee());
-            sharded |= plan.tokenArguments.contains(callee.getArgument(use.getOperandNumber()));
+            auto callee = problem.module.lookupSymbol<func::FuncOp>(call.getCallee());
+            sharded |= tokenArguments.contains(callee.getArgument(use.getOperandNumber()));
           } else {
-            sharded |= plan.tokenFactor.contains(user);
+            sharded |= tokenFactor.contains(user);
           }
         }
         (void)whole;
         if (sharded) {
-          plan.tokenArguments[argument] = *getTokenDim(argument);
+          tokenArguments[argument] = *getTokenDim(argument);
           changed = true;
         }
       }
@@ -234,8 +242,8 @@ void SequenceTactic::collectUsers(Value value, bool &sharded, bool &whole) {
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
     if (auto call = dyn_cast<func::CallOp>(user)) {
-      auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee());
-      bool is = plan.tokenArguments.contains(callee.getArgument(use.getOperandNumber()));
+      auto callee = problem.module.lookupSymbol<func::FuncOp>(call.getCallee());
+      bool is = tokenArguments.contains(callee.getArgument(use.getOperandNumber()));
       (is ? sharded : whole) = true;
     } else if (isa<func::ReturnOp>(user)) {
       auto function = cast<func::FuncOp>(user->getParentOp());
@@ -243,12 +251,12 @@ void SequenceTactic::collectUsers(Value value, bool &sharded, bool &whole) {
         sharded = true; // outputs keep their distribution
         continue;
       }
-      plan.module.walk([&](func::CallOp call) {
+      problem.module.walk([&](func::CallOp call) {
         if (call.getCallee() == function.getName())
           collectUsers(call.getResult(use.getOperandNumber()), sharded, whole);
       });
     } else {
-      (plan.tokenFactor.contains(user) ? sharded : whole) = true;
+      (tokenFactor.contains(user) ? sharded : whole) = true;
     }
   }
 }
@@ -262,7 +270,7 @@ bool SequenceTactic::isFedByReduction(Value value) {
     return fedByReductions.contains(result.getOwner());
   }
   auto argument = cast<BlockArgument>(value);
-  if (!plan.tokenArguments.contains(argument))
+  if (!tokenArguments.contains(argument))
     return false;
   // The first argument of a layer may be the result of the previous layer. Calls are visited
   // without following this cycle.
@@ -286,10 +294,10 @@ void SequenceTactic::findFedByReductions() {
   bool changed = true;
   while (changed) {
     changed = false;
-    for (auto [op, factor] : plan.tokenFactor) {
+    for (auto [op, factor] : tokenFactor) {
       if (fedByReductions.contains(op))
         continue;
-      const ShardingRule &rule = plan.classes.getRule(op);
+      const ShardingRule &rule = problem.classes.getRule(op);
       for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands)) {
         bool has = llvm::any_of(dims, [f = int(factor)](const ShardingRule::Dim &dim) {
           return llvm::is_contained(dim, f);
@@ -307,7 +315,7 @@ void SequenceTactic::findFedByReductions() {
 /// Returns the operands that are sharded only because the op, or their producer, is token-sharded.
 SmallVector<Value> SequenceTactic::getShardedOperands(Operation *op, unsigned factor) {
   SmallVector<Value> values;
-  const ShardingRule &rule = plan.classes.getRule(op);
+  const ShardingRule &rule = problem.classes.getRule(op);
   for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands)) {
     bool has = llvm::any_of(
         dims, [&](const ShardingRule::Dim &dim) { return llvm::is_contained(dim, int(factor)); });
@@ -344,8 +352,8 @@ bool SequenceTactic::comesFromPerTokenSums(Operation *op, unsigned factor) {
       return false;
     if (isUnreduced(operand))
       return true;
-    auto it = plan.tokenFactor.find(operand.getDefiningOp());
-    return it != plan.tokenFactor.end() && comesFromPerTokenSums(it->first, it->second);
+    auto it = tokenFactor.find(operand.getDefiningOp());
+    return it != tokenFactor.end() && comesFromPerTokenSums(it->first, it->second);
   });
 }
 
@@ -357,8 +365,8 @@ double SequenceTactic::getSecondsForAllTokens(Value value, unsigned depth) {
   if (whole)
     return 0;
   double seconds = getGatherSeconds(value);
-  auto it = plan.tokenFactor.find(value.getDefiningOp());
-  if (it == plan.tokenFactor.end() || !value.hasOneUse() || it->first->getNumResults() != 1 ||
+  auto it = tokenFactor.find(value.getDefiningOp());
+  if (it == tokenFactor.end() || !value.hasOneUse() || it->first->getNumResults() != 1 ||
       depth == 8)
     return seconds;
   double before = 0;
@@ -391,70 +399,70 @@ bool SequenceTactic::shouldLeave(Operation *op, unsigned factor) {
   // Other ops that could read the same gathered operand.
   if (operands.size() == 1)
     for (Operation *user : operands[0].getUsers()) {
-      auto other = plan.tokenFactor.find(user);
-      if (user != op && other != plan.tokenFactor.end() && isOnlyUsedWhole(user) &&
+      auto other = tokenFactor.find(user);
+      if (user != op && other != tokenFactor.end() && isOnlyUsedWhole(user) &&
           getShardedOperands(user, other->second).size() == 1)
         for (Value result : user->getResults())
           out += getGatherSeconds(result);
     }
   // A shift on all tokens needs no communication.
-  return plan.getPermuted(op, factor).empty() ? out > in : out >= in;
+  return problem.getPermuted(op, factor).empty() ? out > in : out >= in;
 }
 
 LogicalResult SequenceTactic::run() {
-  int64_t parts = plan.spec.grid.size(::tpc::Axis::TP);
-  if (!plan.spec.sequenceParallel || parts == 1)
+  int64_t parts = problem.spec.grid.size(::tpc::Axis::TP);
+  if (!problem.spec.sequenceParallel || parts == 1)
     return success();
-  plan.tokenAxes = plan.getAtoms("tp");
+  tokenAxes = problem.getAtoms("tp");
   findTokens();
-  for (Operation *op : plan.getOps())
+  for (Operation *op : problem.getOps())
     if (auto factor = getTokenFactor(op))
-      plan.tokenFactor[op] = *factor;
+      tokenFactor[op] = *factor;
 
   bool changed = true;
   while (changed) {
     changed = false;
     shardArguments();
     findFedByReductions();
-    for (auto [op, factor] : plan.tokenFactor)
+    for (auto [op, factor] : tokenFactor)
       if (shouldLeave(op, factor)) {
-        plan.tokenFactor.erase(op);
+        tokenFactor.erase(op);
         changed = true;
         break;
       }
   }
-  if (plan.tokenFactor.empty())
+  if (tokenFactor.empty())
     return success();
 
-  TacticRecord record{"sp"};
   for (const FactorClasses::Classes &list : tokens) {
     ::tpc::SymExpr size(1);
     for (int cls : list)
-      size = size * plan.classes.getSize(cls);
-    int64_t count = llvm::count_if(plan.tokenFactor, [&](auto &entry) {
-      return plan.classes.getFactorClasses(entry.first, entry.second) == list;
+      size = size * problem.classes.getSize(cls);
+    int64_t count = llvm::count_if(tokenFactor, [&](auto &entry) {
+      return problem.classes.getFactorClasses(entry.first, entry.second) == list;
     });
     if (count == 0)
       continue;
-    record.splits.push_back(
-        "tokens " + size.str() + " over tp " + std::to_string(parts) +
-        " between row-parallel and column-parallel matmuls: " + std::to_string(count) + " ops");
+    state.explain("tokens " + size.str() + " over tp " + std::to_string(parts) +
+                  " between row-parallel and column-parallel matmuls: " + std::to_string(count) +
+                  " ops");
   }
   auto expectReshards = [&](Value value) {
-    record.expected.push_back(
-        {value, nullptr, plan.tokenAxes, "matmuls that tp splits need all tokens"});
+    state.expect(value, nullptr, tokenAxes, "matmuls that tp splits need all tokens");
   };
-  for (auto [op, factor] : plan.tokenFactor) {
-    if (!plan.getPermuted(op, factor).empty())
-      plan.expectPermutation(op, plan.tokenAxes, "tp", record);
+  for (auto [op, factor] : tokenFactor) {
+    state.place(op, factor, tokenAxes, "tp splits nothing else in this op");
+    if (!problem.getPermuted(op, factor).empty())
+      state.expectPermutation(op, tokenAxes, "tp");
     llvm::for_each(op->getResults(), expectReshards);
   }
-  for (auto [argument, dim] : plan.tokenArguments)
+  for (auto [argument, dim] : tokenArguments) {
+    state.place(cast<BlockArgument>(argument), dim, tokenAxes, "an op of the layer reads a shard");
     expectReshards(argument);
-  plan.records.push_back(std::move(record));
+  }
   return success();
 }
 
 } // namespace
 
-LogicalResult mlir::tpc::applySequenceTactic(Plan &plan) { return SequenceTactic(plan).run(); }
+LogicalResult mlir::tpc::seedSequence(PartitionState &state) { return SequenceTactic(state).run(); }

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Plan.h"
+#include "BuiltinTactics.h"
 
 #include "tpc/Dialect/Sharding.h"
 

@@ -23,7 +23,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Plan.h"
+#include "BuiltinTactics.h"
 
 #include "tpc/Analysis/LinkModel.h"
 #include "tpc/Analysis/Nominal.h"
@@ -63,12 +63,13 @@ struct Candidate {
 
 class TensorTactic {
 public:
-  TensorTactic(Plan &plan)
-      : plan(plan), axis(plan.spec.isTensor2D() ? "tpy" : "tp"),
-        parts(plan.spec.isTensor2D() ? plan.spec.tensorY : plan.spec.grid.size(::tpc::Axis::TP)),
-        spelling(plan.spec.isTensor2D() ? "tp" + std::to_string(plan.spec.tensorX) + "x"
-                                        : std::string("tp")),
-        symbols(getNominalSymbols(plan.module)), links(plan.module) {}
+  TensorTactic(PartitionState &state)
+      : state(state), problem(state.problem), axis(problem.spec.isTensor2D() ? "tpy" : "tp"),
+        parts(problem.spec.isTensor2D() ? problem.spec.tensorY
+                                        : problem.spec.grid.size(::tpc::Axis::TP)),
+        spelling(problem.spec.isTensor2D() ? "tp" + std::to_string(problem.spec.tensorX) + "x"
+                                           : std::string("tp")),
+        symbols(getNominalSymbols(problem.module)), links(problem.module) {}
   LogicalResult run(bool vocabulary);
 
 private:
@@ -81,12 +82,14 @@ private:
   std::vector<unsigned> choose(ArrayRef<unsigned> component) const;
   LogicalResult explainFailure();
   std::string describeExcess(const Candidate &candidate) const;
+  std::string describeCost(const Candidate &candidate) const;
   LogicalResult checkRanks(ArrayRef<unsigned> chosen);
   void warnOfExcess(ArrayRef<unsigned> chosen);
   void warnOfSums(ArrayRef<unsigned> chosen);
-  void recordWhole(ArrayRef<unsigned> chosen, TacticRecord &record);
+  void recordWhole(ArrayRef<unsigned> chosen);
 
-  Plan &plan;
+  PartitionState &state;
+  const PartitionProblem &problem;
   StringRef axis;
   int64_t parts;
   std::string spelling; // text of the spec before `parts`: "tp" or "tp2x"
@@ -100,9 +103,7 @@ private:
 /// Returns the fraction of `size` that a rank does not store, for the largest of `parts` shards.
 double getSavedShare(const ::tpc::SymExpr &size, int64_t parts, const Symbols &symbols) {
   int64_t n = evaluateOr1(size, symbols);
-  if (n <= 0)
-    return 0;
-  return 1.0 - double(::tpc::shardSize(n, parts, 0)) / double(n);
+  return n <= 0 ? 0 : 1.0 - double(::tpc::shardSize(n, parts, 0)) / double(n);
 }
 
 /// Returns true for a lookup of rows of a table, which may be quantized.
@@ -116,14 +117,14 @@ bool isRowLookup(Operation *op) {
 void TensorTactic::addMatrix(Operation *op, unsigned operand, std::optional<unsigned> only) {
   Value value = op->getOperand(operand);
   double bytes = 0;
-  for (Operation *parameter : plan.getParameters(value))
+  for (Operation *parameter : problem.getParameters(value))
     bytes += estimateBytes(parameter->getResult(0), symbols);
   if (bytes == 0)
     return;
   for (unsigned dim = only.value_or(0), end = only ? dim + 1 : rankOf(value); dim < end; ++dim)
-    for (int cls : plan.classes.getClasses(value, dim)) {
-      SmallVector<StringAttr> free = plan.getFreeAtoms(cls, axis);
-      if (plan.isNormWidth(cls) || free.empty()) {
+    for (int cls : problem.classes.getClasses(value, dim)) {
+      SmallVector<StringAttr> free = state.getFreeAtoms(cls, axis);
+      if (problem.isNormWidth(cls) || free.empty()) {
         unsplittable.push_back(cls);
         continue;
       }
@@ -132,7 +133,7 @@ void TensorTactic::addMatrix(Operation *op, unsigned operand, std::optional<unsi
         candidates.emplace_back(cls, free, links.getGroupSize(free));
       Candidate &candidate = candidates[it->second];
       // Assume at least two shards, so that tp4x1 and tp4x2 have the same result.
-      candidate.saved += bytes * getSavedShare(plan.classes.getSize(cls),
+      candidate.saved += bytes * getSavedShare(problem.classes.getSize(cls),
                                                std::max<int64_t>(candidate.parts, 2), symbols);
       candidate.table |= isRowLookup(op);
       ++candidate.matrices;
@@ -142,10 +143,10 @@ void TensorTactic::addMatrix(Operation *op, unsigned operand, std::optional<unsi
 /// Returns the number of rows of matmuls with weights at nominal sizes.
 double TensorTactic::countTokens() const {
   double tokens = 1;
-  for (Operation *op : plan.getOps())
-    if (isa<MatmulOp>(op) && plan.getMatrix(op)) {
-      SmallVector<::tpc::SymExpr> sizes = getSizes(op->getResult(0));
+  for (Operation *op : problem.getOps())
+    if (isa<MatmulOp>(op) && problem.getMatrix(op)) {
       double rows = 1;
+      SmallVector<::tpc::SymExpr> sizes = getSizes(op->getResult(0));
       for (const ::tpc::SymExpr &size : ArrayRef(sizes).drop_back())
         rows *= double(evaluateOr1(size, symbols));
       tokens = std::max(tokens, rows);
@@ -165,7 +166,7 @@ bool TensorTactic::isExcessive(Operation *op) const {
       return true;
   }
   return llvm::all_of(op->getOperands(), [&](Value operand) {
-    return plan.getParameters(operand).empty() && estimateBytes(operand, symbols) < bytes;
+    return problem.getParameters(operand).empty() && estimateBytes(operand, symbols) < bytes;
   });
 }
 
@@ -173,10 +174,10 @@ void TensorTactic::collect() {
   // Only tables with the maximum number of rows, which are those of the vocabulary, are split.
   // Position tables are small.
   double rows = 0;
-  for (Operation *op : plan.getOps())
+  for (Operation *op : problem.getOps())
     if (isRowLookup(op))
       rows = std::max(rows, double(evaluateOr1(getSizes(op->getOperand(0))[0], symbols)));
-  for (Operation *op : plan.getOps()) {
+  for (Operation *op : problem.getOps()) {
     if (isa<MatmulOp>(op)) {
       addMatrix(op, 1);
       addMatrix(op, 0);
@@ -197,15 +198,14 @@ void TensorTactic::collect() {
     llvm::SmallSet<unsigned, 4> conflicts;
     auto send = [&](::tpc::Transfer transfer, Operation *op, double bytes) {
       candidate.sent +=
-          ::tpc::getSentBytes(transfer, members, bytes) * double(plan.getCallCount(op)) / steps;
+          ::tpc::getSentBytes(transfer, members, bytes) * double(problem.getCallCount(op)) / steps;
     };
-    for (ClassUse use : plan.getUses(candidate.cls)) {
-      const ShardingRule &rule = plan.classes.getRule(use.op);
-      if (plan.isPermuted(use, candidate.cls))
+    for (ClassUse use : problem.getUses(candidate.cls)) {
+      if (problem.isPermuted(use, candidate.cls))
         for (Value result : use.op->getResults())
           send(::tpc::Transfer::CollectivePermute, use.op,
                estimateBytes(result, symbols) / double(members));
-      if (getReduction(rule.factors[use.factor].kind)) {
+      if (getReduction(problem.classes.getRule(use.op).factors[use.factor].kind)) {
         for (Value result : use.op->getResults())
           send(::tpc::Transfer::AllReduce, use.op, estimateBytes(result, symbols));
         if (isExcessive(use.op))
@@ -213,8 +213,8 @@ void TensorTactic::collect() {
         if (isa<MatmulOp, MoeOp>(use.op) || isRowLookup(use.op))
           candidate.sums.push_back(use.op);
       }
-      for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
-        for (int other : plan.classes.getFactorClasses(use.op, factor))
+      for (const FactorClasses::Classes &list : problem.getLists(use.op))
+        for (int other : list)
           if (auto it = index.find(other); it != index.end() && it->second != i)
             conflicts.insert(it->second);
     }
@@ -250,9 +250,8 @@ std::vector<unsigned> TensorTactic::choose(ArrayRef<unsigned> component) const {
     return best;
   }
   std::vector<unsigned> order(component.begin(), component.end());
-  llvm::sort(order, [&](unsigned a, unsigned b) {
-    return std::make_pair(-candidates[a].getScore(), a) <
-           std::make_pair(-candidates[b].getScore(), b);
+  llvm::stable_sort(order, [&](unsigned a, unsigned b) {
+    return candidates[a].getScore() > candidates[b].getScore();
   });
   for (unsigned i : order)
     if (candidates[i].getScore() > 0 && llvm::none_of(best, [&](unsigned m) {
@@ -266,37 +265,36 @@ std::vector<unsigned> TensorTactic::choose(ArrayRef<unsigned> component) const {
 bool TensorTactic::isVocabulary(const Candidate &candidate) const {
   if (candidate.table)
     return true;
-  auto main = plan.module.lookupSymbol<func::FuncOp>("main");
+  auto main = problem.module.lookupSymbol<func::FuncOp>("main");
   return llvm::any_of(main.front().getTerminator()->getOperands(), [&](Value value) {
     auto rank = cast<RankedTensorType>(value.getType()).getRank();
-    return rank > 0 && llvm::is_contained(plan.classes.getClasses(value, rank - 1), candidate.cls);
+    return rank > 0 &&
+           llvm::is_contained(problem.classes.getClasses(value, rank - 1), candidate.cls);
   });
 }
 
 /// Records the matmuls whose matrix is replicated.
-void TensorTactic::recordWhole(ArrayRef<unsigned> chosen, TacticRecord &record) {
-  for (Operation *op : plan.getOps()) {
-    if (!isa<MatmulOp>(op) || plan.getParameters(op->getOperand(1)).empty())
+void TensorTactic::recordWhole(ArrayRef<unsigned> chosen) {
+  for (Operation *op : problem.getOps()) {
+    if (!isa<MatmulOp>(op) || problem.getParameters(op->getOperand(1)).empty())
       continue;
-    bool split = false;
-    for (unsigned dim = 0; dim < getSizes(op->getOperand(1)).size(); ++dim) {
-      FactorClasses::Classes list = plan.classes.getClasses(op->getOperand(1), dim);
-      split |= plan.hasAxis(list, "tp") || llvm::any_of(chosen, [&](unsigned i) {
-                 return llvm::is_contained(list, candidates[i].cls);
-               });
-    }
+    bool split = llvm::any_of(problem.getLists(op->getOperand(1)), [&](const auto &list) {
+      return state.hasAxis(list, "tp") || llvm::any_of(chosen, [&](unsigned i) {
+               return llvm::is_contained(list, candidates[i].cls);
+             });
+    });
     if (!split)
-      record.splits.push_back("not split, on every rank: " + getSourceName(op->getLoc()));
+      state.explain("not split, on every rank: " + getSourceName(op->getLoc()));
   }
 }
 
 LogicalResult TensorTactic::explainFailure() {
-  InFlightDiagnostic diag = emitError(plan.module.getLoc())
+  InFlightDiagnostic diag = emitError(problem.module.getLoc())
                             << spelling << parts << ": no weight of the model can be split";
   if (unsplittable.empty() && candidates.empty()) {
     diag << ": it has no matrix product or embedding with a weight";
     // In test files of single operators, weights are inputs.
-    for (Operation *op : plan.getOps())
+    for (Operation *op : problem.getOps())
       if (auto input =
               isa<MatmulOp>(op) ? dyn_cast<BlockArgument>(op->getOperand(1)) : BlockArgument())
         if (auto main = dyn_cast<func::FuncOp>(input.getOwner()->getParentOp());
@@ -313,23 +311,22 @@ LogicalResult TensorTactic::explainFailure() {
   }
   llvm::SmallSet<int, 8> seen;
   for (int cls : unsplittable)
-    if (Operation *op = plan.classes.getPreventingOp(cls); op && seen.insert(cls).second)
+    if (Operation *op = problem.classes.getPreventingOp(cls); op && seen.insert(cls).second)
       diag.attachNote(op->getLoc())
-          << "a dimension of " << plan.classes.getSize(cls).str() << " is needed unsplit by '"
+          << "a dimension of " << problem.classes.getSize(cls).str() << " is needed unsplit by '"
           << getSourceName(op->getLoc()) << "' (" << op->getName().getStringRef() << ")";
   for (const Candidate &candidate : candidates)
     if (candidate.excessive)
       diag.attachNote(candidate.excessive->getLoc()) << describeExcess(candidate);
     else
-      diag.attachNote(plan.module.getLoc())
-          << plan.describeParts(candidate.cls) << " in parts would send " << int64_t(candidate.sent)
-          << " bytes in a step of 128 tokens for " << int64_t(candidate.saved)
-          << " bytes of weights; an annotation can request it";
+      diag.attachNote(problem.module.getLoc())
+          << problem.describeParts(candidate.cls) << " in parts would send "
+          << describeCost(candidate) << "; an annotation can request it";
   for (int cls : unsplittable)
-    if (plan.decided.contains(cls) && !plan.classes.getPreventingOp(cls) && seen.insert(cls).second)
-      diag.attachNote(plan.module.getLoc())
-          << "annotations decide the split of a dimension of " << plan.classes.getSize(cls).str()
-          << ": " << plan.describeSites(cls);
+    if (state.isFixed(cls) && !problem.classes.getPreventingOp(cls) && seen.insert(cls).second)
+      diag.attachNote(problem.module.getLoc())
+          << "annotations decide the split of a dimension of " << problem.classes.getSize(cls).str()
+          << ": " << problem.describeSites(cls);
   return diag;
 }
 
@@ -366,25 +363,24 @@ std::vector<unsigned> TensorTactic::chooseAll(std::optional<unsigned> without) c
 LogicalResult TensorTactic::checkRanks(ArrayRef<unsigned> chosen) {
   int64_t maxSize = 0, minSize = std::numeric_limits<int64_t>::max();
   for (const Candidate &candidate : candidates)
-    maxSize = std::max(maxSize, evaluateOr1(plan.classes.getSize(candidate.cls), symbols));
+    maxSize = std::max(maxSize, evaluateOr1(problem.classes.getSize(candidate.cls), symbols));
   SmallVector<std::string> all, few; // all classes, and those with too few elements
   for (unsigned i : chosen) {
-    int64_t size = evaluateOr1(plan.classes.getSize(candidates[i].cls), symbols);
+    int64_t size = evaluateOr1(problem.classes.getSize(candidates[i].cls), symbols);
     minSize = std::min(minSize, size);
-    std::string what = plan.describeParts(candidates[i].cls);
-    all.push_back(what);
+    all.push_back(problem.describeParts(candidates[i].cls));
     if (int64_t ranks = candidates[i].parts; size < ranks)
-      few.push_back(std::to_string(ranks - size) + " have none of " + what);
+      few.push_back(std::to_string(ranks - size) + " have none of " + all.back());
   }
   if (parts > maxSize)
-    return emitError(plan.module.getLoc())
+    return emitError(problem.module.getLoc())
            << spelling << parts
            << " is larger than anything that can be split: " << llvm::join(all, ", ") << "; use "
            << spelling << minSize;
   if (!few.empty())
-    plan.warnings.push_back(spelling + std::to_string(parts) + ": of " + std::to_string(parts) +
-                            " ranks along " + axis.str() + " " + llvm::join(few, ", ") + "; with " +
-                            spelling + std::to_string(minSize) + " all ranks have some of each");
+    state.warn(spelling + std::to_string(parts) + ": of " + std::to_string(parts) +
+               " ranks along " + axis.str() + " " + llvm::join(few, ", ") + "; with " + spelling +
+               std::to_string(minSize) + " all ranks have some of each");
   return success();
 }
 
@@ -394,7 +390,13 @@ std::string TensorTactic::describeExcess(const Candidate &candidate) const {
   return "'" + getSourceName(op->getLoc()) + "' (" + op->getName().getStringRef().str() +
          ") would be summed over the ranks, and its result grows faster than the number of tokens; "
          "annotations of " +
-         plan.describeSites(candidate.cls) + " can request it";
+         problem.describeSites(candidate.cls) + " can request it";
+}
+
+/// Describes what a rank sends and saves if the candidate is split.
+std::string TensorTactic::describeCost(const Candidate &candidate) const {
+  return std::to_string(int64_t(candidate.sent)) + " bytes in a step of 128 tokens for " +
+         std::to_string(int64_t(candidate.saved)) + " bytes of weights";
 }
 
 /// Emits warnings about classes that stay unsplit because of excessive reductions, if nothing else
@@ -404,8 +406,8 @@ void TensorTactic::warnOfExcess(ArrayRef<unsigned> chosen) {
     if (candidate.excessive && candidate.saved > 0 &&
         llvm::none_of(candidate.conflicts,
                       [&](unsigned other) { return llvm::is_contained(chosen, other); }))
-      plan.warnings.push_back(
-          spelling + std::to_string(parts) + ": " + plan.describeParts(candidate.cls) +
+      state.warn(
+          spelling + std::to_string(parts) + ": " + problem.describeParts(candidate.cls) +
           " is not split, and its matrices are whole on every rank: " + describeExcess(candidate));
 }
 
@@ -416,7 +418,7 @@ void TensorTactic::warnOfSums(ArrayRef<unsigned> chosen) {
     for (unsigned i : list) {
       saved += candidates[i].saved;
       for (Operation *op : candidates[i].sums)
-        sums += plan.getCallCount(op);
+        sums += problem.getCallCount(op);
     }
     return sums;
   };
@@ -430,13 +432,13 @@ void TensorTactic::warnOfSums(ArrayRef<unsigned> chosen) {
     std::vector<unsigned> instead = chooseAll(i);
     for (unsigned other : instead)
       if (!llvm::is_contained(chosen, other))
-        others += (others.empty() ? ", " : " and ") + plan.describeParts(candidates[other].cls) +
+        others += (others.empty() ? ", " : " and ") + problem.describeParts(candidates[other].cls) +
                   " instead";
     double saved = 0, savedInstead = 0;
     int64_t sums = count(chosen, saved), fewer = count(instead, savedInstead);
-    plan.warnings.push_back(
+    state.warn(
         spelling + std::to_string(parts) + ": the matmuls " + sites +
-        " are each summed over the ranks where " + plan.describeParts(candidate.cls) +
+        " are each summed over the ranks where " + problem.describeParts(candidate.cls) +
         " is split (" + std::to_string(sums) + " sums in a step); if annotations keep it whole" +
         others + ", " + std::to_string(fewer) + " are left, and the worst-case rank stores " +
         std::to_string(int64_t(std::max(0.0, saved - savedInstead))) + " more bytes of weights");
@@ -444,56 +446,55 @@ void TensorTactic::warnOfSums(ArrayRef<unsigned> chosen) {
 }
 
 LogicalResult TensorTactic::run(bool vocabulary) {
-  if (parts == 1 && !plan.spec.isTensor2D())
+  if (parts == 1 && !problem.spec.isTensor2D())
     return success();
   collect();
   std::vector<unsigned> chosen = chooseAll();
-  bool annotated =
-      llvm::any_of(plan.axes, [&](auto &entry) { return plan.hasAxis({entry.first}, axis); });
+  bool annotated = state.usesView(axis);
   if (chosen.empty() && !annotated)
     return explainFailure();
-
   if (!vocabulary && !annotated && failed(checkRanks(chosen)))
     return failure();
   if (!vocabulary) {
     warnOfExcess(chosen);
     warnOfSums(chosen);
   }
-  TacticRecord record{vocabulary ? "vocabulary" : "tp"};
   for (unsigned i : chosen) {
     if (isVocabulary(candidates[i]) != vocabulary)
       continue;
     int cls = candidates[i].cls;
-    plan.columns.insert(cls);
+    state.mark(cls, kColumns);
     if (vocabulary)
-      plan.vocabulary.insert(cls);
+      state.mark(cls, kVocabulary);
     if (parts == 1)
       continue;
     // Experts that ep splits over a part of tp leave the rest of tp, which is etp.
     int64_t ranks = candidates[i].parts;
     StringRef over = ranks < parts ? "etp" : axis;
-    llvm::append_range(plan.axes[cls], candidates[i].axes);
-    std::string what = plan.describe(cls), repeated, idle;
-    for (ClassUse use : plan.getUses(cls))
+    state.assign(cls, candidates[i].axes, "sends " + describeCost(candidates[i]));
+    std::string what = problem.describe(cls), repeated, idle;
+    for (ClassUse use : problem.getUses(cls))
       if (auto text = use.op->getAttrOfType<StringAttr>(kRepeatedHeadsAttr))
         repeated = " (" + text.str() + ")";
-    if (auto count = plan.classes.getSize(cls).asConstant(); count && *count < ranks)
+    if (auto count = problem.classes.getSize(cls).asConstant(); count && *count < ranks)
       idle = " (" + std::to_string(ranks - *count) + " without any)";
-    record.splits.push_back(what + repeated + " over " + over.str() + " " + std::to_string(ranks) +
-                            idle + ": " + plan.describeSites(cls));
+    state.explain(what + repeated + " over " + over.str() + " " + std::to_string(ranks) + idle +
+                  ": " + problem.describeSites(cls));
     // With two dimensions, the rows tactic expects the communication and records unsplit matmuls.
-    if (!plan.spec.isTensor2D())
-      plan.expectCommunication(cls, candidates[i].axes, what, over, record);
+    if (!problem.spec.isTensor2D())
+      state.expectOfClass(cls, candidates[i].axes, what, over);
   }
-  if (!vocabulary && !plan.spec.isTensor2D())
-    recordWhole(chosen, record);
-  if (!record.splits.empty())
-    plan.records.push_back(std::move(record));
+  if (!vocabulary && !problem.spec.isTensor2D())
+    recordWhole(chosen);
   return success();
 }
 
 } // namespace
 
-LogicalResult mlir::tpc::applyTensorTactic(Plan &plan) { return TensorTactic(plan).run(false); }
+LogicalResult mlir::tpc::seedTensor(PartitionState &state) {
+  return TensorTactic(state).run(false);
+}
 
-LogicalResult mlir::tpc::applyVocabularyTactic(Plan &plan) { return TensorTactic(plan).run(true); }
+LogicalResult mlir::tpc::seedVocabulary(PartitionState &state) {
+  return TensorTactic(state).run(true);
+}

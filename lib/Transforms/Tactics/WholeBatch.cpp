@@ -17,7 +17,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Plan.h"
+#include "BuiltinTactics.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -31,27 +31,27 @@ struct BatchReason {
 };
 } // namespace
 
-static bool hasBatch(Plan const &plan, Value value, int batch) {
+static bool hasBatch(const PartitionState &state, Value value, int batch) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   for (unsigned dim = 0; type && dim < type.getRank(); ++dim)
-    if (llvm::is_contained(plan.classes.getClasses(value, dim), batch))
+    if (llvm::is_contained(state.problem.classes.getClasses(value, dim), batch))
       return true;
   return false;
 }
 
-static std::optional<BatchReason> getBatchReason(const Plan &plan, Operation *op, int batch,
-                                                 bool micro) {
-  if (llvm::is_contained(plan.classes.getPreventingOps(batch), op))
+static std::optional<BatchReason> getBatchReason(const PartitionState &state, Operation *op,
+                                                 int batch, bool micro) {
+  if (llvm::is_contained(state.problem.classes.getPreventingOps(batch), op))
     return BatchReason{"needs all of it", true};
   // Replicas can communicate instead.
   if (!micro)
     return std::nullopt;
-  const ShardingRule &rule = plan.classes.getRule(op);
+  const ShardingRule &rule = state.problem.classes.getRule(op);
   unsigned count = 0;
   for (unsigned factor = 0; factor < rule.factors.size(); ++factor) {
-    int found = llvm::count(plan.classes.getFactorClasses(op, factor), batch);
+    int found = llvm::count(state.problem.classes.getFactorClasses(op, factor), batch);
     count += found;
-    if (plan.isPermuted({op, factor}, batch))
+    if (state.problem.isPermuted({op, factor}, batch))
       return BatchReason{"shifts along it"};
     if (auto kind = getReduction(rule.factors[factor].kind); found && kind)
       return BatchReason{"combines samples", false, *kind == ReductionKind::Sum};
@@ -63,7 +63,7 @@ static std::optional<BatchReason> getBatchReason(const Plan &plan, Operation *op
 
 /// Returns whether the op has f32 results, and all ops that depend on them can run after the last
 /// micro-batch: none of them has the batch.
-static bool canAccumulate(const Plan &plan, Operation *op, int batch) {
+static bool canAccumulate(const PartitionState &state, Operation *op, int batch) {
   if (!llvm::all_of(op->getResultTypes(), [](Type t) { return getElementTypeOrSelf(t).isF32(); }))
     return false;
   llvm::SetVector<Value> values;
@@ -73,26 +73,26 @@ static bool canAccumulate(const Plan &plan, Operation *op, int batch) {
       Operation *user = use.getOwner();
       if (isa<func::ReturnOp>(user)) {
         auto function = cast<func::FuncOp>(user->getParentOp());
-        plan.module.walk([&](func::CallOp call) {
+        state.problem.module.walk([&](func::CallOp call) {
           if (call.getCallee() == function.getName())
             values.insert(call.getResult(use.getOperandNumber()));
         });
         continue;
       }
       if (!isa<ShardingRuleOpInterface>(user) ||
-          llvm::any_of(user->getOperands(), [&](Value v) { return hasBatch(plan, v, batch); }) ||
-          llvm::any_of(user->getResults(), [&](Value v) { return hasBatch(plan, v, batch); }))
+          llvm::any_of(user->getOperands(), [&](Value v) { return hasBatch(state, v, batch); }) ||
+          llvm::any_of(user->getResults(), [&](Value v) { return hasBatch(state, v, batch); }))
         return false;
       values.insert_range(user->getResults());
     }
   return true;
 }
 
-WholeBatch mlir::tpc::findWholeBatch(const Plan &plan, int batch, bool micro) {
+WholeBatch mlir::tpc::findWholeBatch(const PartitionState &state, int batch, bool micro) {
   WholeBatch whole;
-  auto main = plan.module.lookupSymbol<func::FuncOp>("main");
+  auto main = state.problem.module.lookupSymbol<func::FuncOp>("main");
   auto isExpensive = [&](Operation *op) {
-    return !isa<ShardingRuleOpInterface>(op) || isa<AttentionOp>(op) || plan.getMatrix(op);
+    return !isa<ShardingRuleOpInterface>(op) || isa<AttentionOp>(op) || state.problem.getMatrix(op);
   };
   // Adds `op` with all its producers, or none of them.
   auto add = [&](Operation *op, BatchReason reason) {
@@ -105,7 +105,7 @@ WholeBatch mlir::tpc::findWholeBatch(const Plan &plan, int batch, bool micro) {
       return block(op);
     for (size_t i = 0; i < needed.size(); ++i)
       for (Value operand : needed[i]->getOperands()) {
-        if (!hasBatch(plan, operand, batch))
+        if (!hasBatch(state, operand, batch))
           continue;
         Operation *source = operand.getDefiningOp();
         if (!source && cast<BlockArgument>(operand).getOwner() != &main.front())
@@ -117,14 +117,14 @@ WholeBatch mlir::tpc::findWholeBatch(const Plan &plan, int batch, bool micro) {
       }
     whole.ops.insert_range(needed);
   };
-  for (Operation *op : plan.getOps())
-    if (std::optional<BatchReason> reason = getBatchReason(plan, op, batch, micro)) {
+  for (Operation *op : state.problem.getOps())
+    if (std::optional<BatchReason> reason = getBatchReason(state, op, batch, micro)) {
       size_t before = whole.blockers.size();
       add(op, *reason);
-      if (whole.blockers.size() > before && reason->isSum && canAccumulate(plan, op, batch))
+      if (whole.blockers.size() > before && reason->isSum && canAccumulate(state, op, batch))
         whole.blockers.truncate(before);
     }
-  for (Operation *op : plan.classes.getPreventingOps(batch))
+  for (Operation *op : state.problem.classes.getPreventingOps(batch))
     if (!isa<ShardingRuleOpInterface>(op))
       add(op, {"needs all of it", true});
   return whole;

@@ -11,15 +11,14 @@ OUTSIDE = ("Support", "Driver", "Plan", "Verify/Mutate")
 TACTICS = {
     "AnnotatedHeads": {"tp"},
     "AnnotationTactic": {"tp", "tpy"},
-    "AssignShardings": {"dp", "ep", "tp"},  # names of tactics
     "DataTactic": {"dp", "ep"},
     "DecomposeNorms": {"tp"},
     "ExpertsTactic": {"dp", "ep"},
-    "Plan": {"tpx"},
     "RegroupSums": {"tp", "tpy"},
     "RepeatKvHeads": {"tp"},
     "RowsTactic": {"tp", "tpx", "tpy"},
     "SequenceTactic": {"tp"},
+    "Tactic": {"dp", "ep", "tp"},  # names of tactics
     "TensorTactic": {"etp", "tp", "tpy"},
 }
 OTHERS = {

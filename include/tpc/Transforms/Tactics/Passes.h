@@ -16,10 +16,6 @@ namespace mlir::tpc {
 #define GEN_PASS_REGISTRATION
 #include "tpc/Transforms/Tactics/Passes.h.inc"
 
-/// Returns the names of the tactics of `spec` in execution order (option `tactics` of
-/// tpc-assign-shardings).
-SmallVector<std::string> getTacticNames(const ::tpc::ShardSpec &spec);
-
 /// Returns the grid of --megatron-shard as an attribute.
 GridAttr makeGrid(MLIRContext *context, const ::tpc::ShardSpec &spec);
 
