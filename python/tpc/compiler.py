@@ -404,6 +404,16 @@ class CompiledSession(Session):
             else:
                 return json.loads(output)
 
+    def why(self, name: str) -> list[dict]:
+        """Returns the output of `tpcc --why`: reasons for the splits of the values of an ONNX node.
+
+        `name` may also be that of a value, weight, input or output. Each entry has the value's
+        type, and for each split its tactic and the ops from the value to the tactic's seed.
+        """
+        flag = f"--why={name}"
+        encode("option", flag)
+        return json.loads(_run([*self._arguments, flag, "--json"], verbose=False)[0])
+
     @property
     def tokenizer(self):
         """The tokenizer.json next to the model, as a `tokenizers` object; None without the file."""

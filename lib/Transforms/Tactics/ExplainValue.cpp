@@ -42,7 +42,7 @@ public:
 private:
   void explainDim(Value value, unsigned dim, ValueExplanation &out);
   void explainSums(Operation *op, ValueExplanation &out);
-  void explainReaders(Value value, ValueExplanation &out);
+  void explainCommunication(Value value, ValueExplanation &out);
   SplitReason explainAxis(Value value, Site site, int cls, StringAttr axis);
   std::string explainWhole(Value value, Site site, int cls);
   const Decision *findDecision(Decision::Kind kind, int cls, StringAttr axis, Site site);
@@ -281,7 +281,7 @@ void ValueExplainer::explainSums(Operation *op, ValueExplanation &out) {
   }
 }
 
-void ValueExplainer::explainReaders(Value value, ValueExplanation &out) {
+void ValueExplainer::explainCommunication(Value value, ValueExplanation &out) {
   auto describePath = [&](DistAttr from, DistAttr to) {
     std::string text;
     if (const std::optional<ReshardPath> &path = dists.getPath(from, to))
@@ -292,17 +292,17 @@ void ValueExplainer::explainReaders(Value value, ValueExplanation &out) {
   };
   DistAttr produced = dists.getProduced(value), arrival = dists.getArrival(value, produced);
   if (std::string text = describePath(produced, arrival); !text.empty())
-    out.readers.push_back(text + " after it");
+    out.communication.push_back(text + " after it");
   for (OpOperand &use : value.getUses())
     if (DistAttr required = dists.getRequired(use))
       if (std::string text = describePath(arrival, required); !text.empty())
-        out.readers.push_back(text + " before " + nameOp(use.getOwner()));
+        out.communication.push_back(text + " before " + nameOp(use.getOwner()));
   for (const TacticRecord &record : std::as_const(state).getRecords())
     for (const ExpectedCommunication &expected : record.expected)
       if (expected.value == value)
         if (std::string text = record.name + " expects communication: " + expected.why;
-            !llvm::is_contained(out.readers, text))
-          out.readers.push_back(text);
+            !llvm::is_contained(out.communication, text))
+          out.communication.push_back(text);
 }
 
 ValueExplanation ValueExplainer::explain(Value value) {
@@ -317,7 +317,7 @@ ValueExplanation ValueExplainer::explain(Value value) {
     explainDim(value, dim, out);
   if (op && isa<ShardingRuleOpInterface>(op))
     explainSums(op, out);
-  explainReaders(value, out);
+  explainCommunication(value, out);
   return out;
 }
 
@@ -386,8 +386,8 @@ void ValueExplanation::print(llvm::raw_ostream &os) const {
     for (auto [i, step] : llvm::enumerate(split.path))
       os << "    " << (i + 1 == split.path.size() ? "seed: " : "from: ") << step << "\n";
   }
-  for (const std::string &reader : readers)
-    os << "  " << reader << "\n";
+  for (const std::string &line : communication)
+    os << "  " << line << "\n";
 }
 
 llvm::json::Value ValueExplanation::toJSON() const {
@@ -402,5 +402,5 @@ llvm::json::Value ValueExplanation::toJSON() const {
                             {"function", function},
                             {"type", type},
                             {"splits", std::move(list)},
-                            {"communication", llvm::json::Array(readers)}};
+                            {"communication", llvm::json::Array(communication)}};
 }

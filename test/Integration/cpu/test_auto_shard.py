@@ -197,6 +197,7 @@ def test_probe(tpcc, tmp_path):
         (["--devices=4", "--machine=a100-sxm", *SHAPE], "no times of matmuls of f32; it has bf16"),
         (["--devices=4", "--machine=h100-sxm", "--target=cpu", *SHAPE], "is for cuda"),
         (["--devices=4", "--machine=h100-sxm", "--explain", *SHAPE], "--explain has no effect"),
+        (["--devices=4", "--machine=h100-sxm", "--why=x", *SHAPE], "--why has no effect"),
         (["--devices=4", "--machine=h100-sxm", "--emit=staged", *SHAPE], "name a file with -o"),
         (["--devices=4", "--machine=h100-sxm", "--shape", "batch=2"], "must bind: sequence"),
         (["--megatron-shard=tp2", "--devices=4"], "--devices is for --megatron-shard=auto"),

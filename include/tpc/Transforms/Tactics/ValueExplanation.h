@@ -24,7 +24,8 @@ struct ValueExplanation {
   std::string op, function;
   std::string type; // with the distribution that readers see
   std::vector<SplitReason> splits;
-  std::vector<std::string> readers; // collectives after the value, and who expects them
+  /// Collectives after the value, and the tactics that expect them.
+  std::vector<std::string> communication;
 
   void print(llvm::raw_ostream &os) const;
   llvm::json::Value toJSON() const;
