@@ -73,9 +73,10 @@ void separateUses(ModuleOp module);
 void separateBiases(ModuleOp module);
 
 /// Reassociates sums so that partial sums are added first and one reduction suffices: x + attention
-/// + mlp becomes (attention + mlp) + x. Returns true if the program changed; the partitioning must
-/// then be repeated.
-bool regroupSums(const PartitionState &state);
+/// + mlp becomes (attention + mlp) + x. Runs between the tactics for columns and those for sites.
+/// All classes and their splits remain. Returns true if the program changed; the problem must then
+/// be refreshed.
+bool regroupSums(PartitionState &state);
 
 /// Decomposes norms over widths within a layer that will be split, such as all heads of queries.
 /// `chooseColumns` assigns axes to the classes of a state. Returns true if the program changed; the
@@ -83,8 +84,8 @@ bool regroupSums(const PartitionState &state);
 bool decomposeInnerNorms(const PartitionProblem &problem,
                          function_ref<LogicalResult(PartitionState &)> chooseColumns);
 /// With two tp dimensions: decomposes norms over the residual's width, which both axes will split.
-/// Precondition: the column classes of `state` are marked.
-void decomposeResidualNorms(const PartitionState &state);
+/// Precondition: the column classes of `state` are marked. Returns true if the program changed.
+bool decomposeResidualNorms(const PartitionState &state);
 
 //===----------------------------------------------------------------------===//
 // After the tactics

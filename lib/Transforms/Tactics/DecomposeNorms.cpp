@@ -217,7 +217,7 @@ bool mlir::tpc::decomposeInnerNorms(const PartitionProblem &problem,
   return !inner.empty();
 }
 
-void mlir::tpc::decomposeResidualNorms(const PartitionState &state) {
+bool mlir::tpc::decomposeResidualNorms(const PartitionState &state) {
   DenseSet<int> rows;
   for (Operation *op : state.problem.getOps()) {
     SmallVector<int> list = getRowClasses(state, op);
@@ -237,4 +237,5 @@ void mlir::tpc::decomposeResidualNorms(const PartitionState &state) {
     if (intersects(getWidth(state.problem, norm->getOperand(0)), rows))
       residual.push_back(norm);
   decompose(state.problem.module, residual, true);
+  return !residual.empty();
 }

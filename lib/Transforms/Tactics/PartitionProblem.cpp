@@ -15,6 +15,13 @@ using namespace mlir::tpc;
 PartitionProblem::PartitionProblem(ModuleOp module, const ::tpc::ShardSpec &spec,
                                    FactorClasses &classes)
     : module(module), spec(spec), classes(classes) {
+  refresh();
+}
+
+void PartitionProblem::refresh() {
+  ops.clear();
+  uses.clear();
+  calls.clear();
   module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (auto call = dyn_cast<func::CallOp>(op))
       if (auto callee =

@@ -38,6 +38,16 @@ void PartitionState::place(Site site, unsigned index, ArrayRef<StringAttr> list,
   decide(Decision::Place, -1, site, list, why);
 }
 
+void PartitionState::copySite(Site from, Site to) {
+  SmallVector<std::pair<SiteClass, StringAttr>> copied;
+  for (const auto &entry : forbidden)
+    if (entry.first.first == from)
+      copied.push_back({{to, entry.first.second}, entry.second});
+  forbidden.insert_range(copied);
+  if (SmallVector<LocalSplit, 1> own = locals.lookup(from); !own.empty())
+    locals[to] = own;
+}
+
 void PartitionState::store(Value value, StoredSplit split) {
   stored[value].push_back(split);
   Site site =

@@ -43,31 +43,21 @@ LogicalResult Partitioner::run() {
   separateUses(module);
   separateBiases(module);
   SmallVector<const Tactic *> forColumns = getTacticsFor(tactics, "columns");
-  SmallVector<const Tactic *> forSites = getTacticsFor(tactics, "sites");
   auto chooseColumns = [&](PartitionState &to) { return apply(to, forColumns); };
 
   start();
-  bool isNew = !decomposeInnerNorms(*problem, chooseColumns);
-  auto restart = [&] {
-    if (!isNew)
-      start();
-    isNew = false;
-  };
-  if (!getTacticsFor(tactics, "rows").empty()) {
-    restart();
+  if (decomposeInnerNorms(*problem, chooseColumns))
+    start();
+  if (failed(chooseColumns(*state)))
+    return failure();
+  bool splitsRows = !getTacticsFor(tactics, "rows").empty();
+  if (splitsRows && decomposeResidualNorms(*state)) {
+    start();
     if (failed(chooseColumns(*state)))
       return failure();
-    decomposeResidualNorms(*state);
   }
-  restart();
-  if (failed(apply(*state, forSites)))
-    return failure();
-  // Regrouped sums have the same classes, so the splits are the same.
-  if (regroupSums(*state)) {
-    restart();
-    if (failed(apply(*state, forSites)))
-      return failure();
-  }
-  llvm::erase_if(tactics, [&](const Tactic *t) { return llvm::is_contained(forSites, t); });
+  if (regroupSums(*state))
+    problem->refresh();
+  llvm::erase_if(tactics, [&](const Tactic *t) { return llvm::is_contained(forColumns, t); });
   return apply(*state, tactics);
 }

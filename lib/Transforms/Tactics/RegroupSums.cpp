@@ -37,20 +37,20 @@ static bool isInnerAdd(AddOp add) {
   return user && user.getType() == add.getType();
 }
 
-bool mlir::tpc::regroupSums(const PartitionState &state) {
+bool mlir::tpc::regroupSums(PartitionState &state) {
   SmallVector<AddOp> roots;
   state.problem.module.walk([&](AddOp add) {
     if (!isInnerAdd(add) && !add->hasAttr(kShardingAttr))
       roots.push_back(add);
   });
-  bool changed = false;
+  // Ops are erased last, so that no new op has the address of an old site.
+  SmallVector<Operation *> replaced;
   for (AddOp root : roots) {
     SmallVector<Value> addends, partial, rest;
     SmallVector<Operation *> inner;
     collectAddends(root, addends, inner);
     for (Value value : addends) {
-      // New adds are not in the plan and need no check, because adds are not reductions. With two
-      // tp dimensions, only reductions over columns are unreduced over tpy.
+      // With two tp dimensions, only reductions over columns are unreduced over tpy.
       bool first = !value.getDefiningOp<AddOp>() &&
                    state.isUnreduced(value, state.problem.spec.isTensor2D() ? "tpy" : "tp") &&
                    value.hasOneUse() && value.getType() == root.getType();
@@ -59,18 +59,24 @@ bool mlir::tpc::regroupSums(const PartitionState &state) {
     if (partial.size() < 2 || rest.empty())
       continue;
     OpBuilder builder(root);
+    auto add = [&](Value lhs, Value rhs) -> Value {
+      auto op = AddOp::create(builder, root.getLoc(), root.getType(), lhs, rhs);
+      state.problem.classes.addOp(op);
+      state.copySite(root.getOperation(), op.getOperation());
+      return op;
+    };
     Value sum = partial.front();
     for (Value value : ArrayRef(partial).drop_front())
-      sum = AddOp::create(builder, root.getLoc(), root.getType(), sum, value);
+      sum = add(sum, value);
     for (Value value : rest)
-      sum = AddOp::create(builder, root.getLoc(), root.getType(), value, sum);
+      sum = add(value, sum);
     root.getResult().replaceAllUsesWith(sum);
-    root.erase();
-    for (Operation *op : inner)
-      op->erase();
-    changed = true;
+    replaced.push_back(root);
+    llvm::append_range(replaced, inner);
   }
-  return changed;
+  for (Operation *op : replaced)
+    op->erase();
+  return !replaced.empty();
 }
 
 /// Returns the last of the adds that follow `op`, each the only use of its operand; `op` if none.

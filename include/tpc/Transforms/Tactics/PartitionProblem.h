@@ -25,6 +25,9 @@ class PartitionProblem {
 public:
   PartitionProblem(ModuleOp module, const ::tpc::ShardSpec &spec, FactorClasses &classes);
 
+  /// Reads the ops again, after a rewrite that kept the classes. Sites of erased ops are invalid.
+  void refresh();
+
   mutable ModuleOp module;
   const ::tpc::ShardSpec &spec;
   FactorClasses &classes;

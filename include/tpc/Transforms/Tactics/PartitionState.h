@@ -148,6 +148,9 @@ public:
   /// Adds a warning, which is emitted only if this state is used.
   void warn(std::string text) { warnings.push_back(std::move(text)); }
 
+  /// Gives a new op the splits of the op that it replaces.
+  void copySite(Site from, Site to);
+
   //===--------------------------------------------------------------------===//
   // Queries. A StringAttr is one axis, a StringRef a view.
   //===--------------------------------------------------------------------===//
