@@ -110,6 +110,16 @@ static TacticEffect compare(const std::string &name, const Snapshot &before,
   return effect;
 }
 
+/// Returns a copy of a model with the rewrites that run before the tactics.
+static FailureOr<OwningOpRef<ModuleOp>> rewrite(ModuleOp model, const ::tpc::ShardSpec &spec) {
+  OwningOpRef<ModuleOp> copy = model.clone();
+  PassManager pm(model.getContext());
+  ::tpc::buildRewritePassPipeline(pm, spec);
+  if (failed(pm.run(*copy)))
+    return failure();
+  return copy;
+}
+
 FailureOr<Explanation> mlir::tpc::explainTactics(ModuleOp module, const ::tpc::ShardSpec &spec,
                                                  const Symbols &given) {
   // Uses one stage first, because pipelining is the last tactic.
@@ -168,6 +178,15 @@ FailureOr<Explanation> mlir::tpc::explainTactics(ModuleOp module, const ::tpc::S
                          "layers over " + std::to_string(spec.grid.size(::tpc::Axis::PP)) +
                              " stages");
   }
+  FailureOr<OwningOpRef<ModuleOp>> copy = rewrite(module, spec);
+  if (failed(copy))
+    return failure();
+  auto reasons = getSplitReasons(**copy, spec);
+  if (failed(reasons))
+    return failure();
+  for (TacticEffect &effect : explanation.tactics)
+    for (const std::string &split : effect.splits)
+      effect.reasons.push_back((*reasons)[{effect.name, split}]);
   return explanation;
 }
 
@@ -191,8 +210,8 @@ void Explanation::print(llvm::raw_ostream &os) const {
     os << effect.name << ": " << effect.summary << "\n";
     if (effect.splits.empty())
       os << "  splits nothing\n";
-    for (const std::string &split : effect.splits)
-      os << "  " << split << "\n";
+    for (auto [split, why] : llvm::zip_equal(effect.splits, effect.reasons))
+      os << "  " << split << (why.empty() ? "" : " (" + why + ")") << "\n";
     for (const CollectiveRow &row : effect.communication)
       os << "  " << row.axis << " " << row.kind << ": " << (row.count >= 0 ? "+" : "") << row.count
          << ", " << (row.bytes >= 0 ? "+" : "") << printBytes(row.bytes) << "\n";
@@ -217,6 +236,7 @@ llvm::json::Value Explanation::toJSON() const {
     list.push_back(llvm::json::Object{{"name", effect.name},
                                       {"summary", effect.summary},
                                       {"splits", llvm::json::Array(effect.splits)},
+                                      {"reasons", llvm::json::Array(effect.reasons)},
                                       {"adds", std::move(rows)},
                                       {"weight_bytes", effect.weights},
                                       {"peak_bytes", effect.peak},
@@ -228,12 +248,10 @@ llvm::json::Value Explanation::toJSON() const {
 
 FailureOr<ValueExplanations> mlir::tpc::explainValues(ModuleOp module, const ::tpc::ShardSpec &spec,
                                                       const std::string &name) {
-  OwningOpRef<ModuleOp> copy = module.clone();
-  PassManager pm(module.getContext());
-  ::tpc::buildRewritePassPipeline(pm, spec);
-  if (failed(pm.run(*copy)))
+  FailureOr<OwningOpRef<ModuleOp>> copy = rewrite(module, spec);
+  if (failed(copy))
     return failure();
-  auto values = explainDistributions(*copy, spec, name);
+  auto values = explainDistributions(**copy, spec, name);
   if (failed(values))
     return failure();
   return ValueExplanations{std::move(*values)};

@@ -15,9 +15,10 @@
 namespace mlir::tpc {
 
 struct TacticEffect {
-  std::string name;                // "tp", …, "pp"
-  std::string summary;             // what the tactic splits and why
-  std::vector<std::string> splits; // descriptions of split and unsplit dimensions
+  std::string name;                 // "tp", …, "pp"
+  std::string summary;              // what the tactic splits and why
+  std::vector<std::string> splits;  // descriptions of split and unsplit dimensions
+  std::vector<std::string> reasons; // of each split; may be empty
   /// Additional collectives of a step (negative: saved), on one rank of each stage.
   std::vector<CollectiveRow> communication;
   /// Memory of the worst-case rank, before and after.

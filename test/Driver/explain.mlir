@@ -6,12 +6,12 @@
 // SHAPE: error: shape: 'batch' is not name=size
 
 // CHECK: Tactic by tactic, for one step with batch=4:
-// CHECK-NEXT: annotations
+// CHECK-NEXT: annotations: dimensions that the user annotates
 // CHECK-NEXT: splits nothing
 // CHECK-NEXT: dp
 // CHECK-NEXT: splits nothing
 // CHECK-NEXT: tp
-// CHECK-NEXT: 160 over tp 2: fc1 (columns), fc2 (rows)
+// CHECK-NEXT: 160 over tp 2: fc1 (columns), fc2 (rows) (sends 20480 bytes in a step of 128 tokens for 25600 bytes of weights)
 // 4 * 40 * 4 bytes.
 // CHECK-NEXT: tp all_reduce: +1, +640 B
 // Weights: 2 * 40 * 160 * 4 bytes. Live: two values of [4, 160], then of [4, 80].

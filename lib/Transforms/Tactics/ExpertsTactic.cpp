@@ -61,7 +61,8 @@ LogicalResult mlir::tpc::seedExperts(PartitionState &state) {
                  "; with ep" + std::to_string(*count) + " all have some");
     }
     state.explain("experts " + what + " over ep " + std::to_string(ep) + idle + ": " +
-                  state.problem.describeSites(cls));
+                      state.problem.describeSites(cls),
+                  "experts are independent, and their results are added");
   }
   return success();
 }

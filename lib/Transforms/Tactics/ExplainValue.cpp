@@ -371,6 +371,19 @@ mlir::tpc::explainDistributions(ModuleOp module, const ::tpc::ShardSpec &spec, S
   return explanations;
 }
 
+FailureOr<std::map<std::pair<std::string, std::string>, std::string>>
+mlir::tpc::getSplitReasons(ModuleOp module, const ::tpc::ShardSpec &spec) {
+  Partitioner partitioner(module, spec);
+  if (failed(partitioner.run()))
+    return failure();
+  std::map<std::pair<std::string, std::string>, std::string> reasons;
+  for (const TacticRecord &record : std::as_const(partitioner.getState()).getRecords())
+    for (auto [split, why] : llvm::zip_equal(record.splits, record.reasons))
+      if (!why.empty())
+        reasons[{record.name, split}] = why;
+  return reasons;
+}
+
 //===----------------------------------------------------------------------===//
 // Output
 //===----------------------------------------------------------------------===//

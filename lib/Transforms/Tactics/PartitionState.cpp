@@ -84,6 +84,11 @@ void PartitionState::expectOfOp(Operation *op, const Twine &why) {
     expect(result, nullptr, {}, why);
 }
 
+void PartitionState::explain(const std::string &text, const Twine &why) {
+  getRecord().splits.push_back(text);
+  getRecord().reasons.push_back(why.str());
+}
+
 void PartitionState::explainOnce(const std::string &text) {
   if (!llvm::is_contained(getRecord().splits, text))
     explain(text);

@@ -378,7 +378,8 @@ void RowsTactic::record() {
   std::string y = " tpy " + std::to_string(problem.spec.tensorY);
   for (int cls : rows)
     state.explain(problem.describe(cls) + " over" + x + " in matmuls, over" + x + " and" + y +
-                  " elsewhere: " + problem.describeSites(cls));
+                      " elsewhere: " + problem.describeSites(cls),
+                  oneAxis);
   for (int cls : state.getMarked(kColumns))
     if (oneSided.contains(cls))
       state.explain(problem.describe(cls) + " over" + y + " and" + x +

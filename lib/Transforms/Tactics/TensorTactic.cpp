@@ -18,8 +18,7 @@
 // A class is not a candidate if its communication grows faster than the number of tokens, such as
 // the size of a head, whose split would require a reduction of scores [sequence, sequence]. If
 // nothing else is split instead, a warning reports such a class. Another warning reports classes
-// with more than one reduction per layer, which exceeds the 2 L + 1 reductions of Megatron, and
-// names the alternative.
+// with more than one reduction per layer (Megatron has 2 L + 1 in all), and the alternative.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,7 +36,6 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
-
 struct Candidate {
   int cls;
   SmallVector<StringAttr> axes; // atoms of tp that are free in all ops of the class
@@ -471,7 +469,8 @@ LogicalResult TensorTactic::run(bool vocabulary) {
     // Experts that ep splits over a part of tp leave the rest of tp, which is etp.
     int64_t ranks = candidates[i].parts;
     StringRef over = ranks < parts ? "etp" : axis;
-    state.assign(cls, candidates[i].axes, "sends " + describeCost(candidates[i]));
+    std::string why = "sends " + describeCost(candidates[i]);
+    state.assign(cls, candidates[i].axes, why);
     std::string what = problem.describe(cls), repeated, idle;
     for (ClassUse use : problem.getUses(cls))
       if (auto text = use.op->getAttrOfType<StringAttr>(kRepeatedHeadsAttr))
@@ -479,7 +478,8 @@ LogicalResult TensorTactic::run(bool vocabulary) {
     if (auto count = problem.classes.getSize(cls).asConstant(); count && *count < ranks)
       idle = " (" + std::to_string(ranks - *count) + " without any)";
     state.explain(what + repeated + " over " + over.str() + " " + std::to_string(ranks) + idle +
-                  ": " + problem.describeSites(cls));
+                      ": " + problem.describeSites(cls),
+                  why);
     // With two dimensions, the rows tactic expects the communication and records unsplit matmuls.
     if (!problem.spec.isTensor2D())
       state.expectOfClass(cls, candidates[i].axes, what, over);

@@ -38,7 +38,8 @@ struct ExpectedCollective {
 /// Splits of one tactic, and its expected communication.
 struct TacticRecord {
   std::string name;
-  SmallVector<std::string> splits = {}; // description of each split, for reports
+  SmallVector<std::string> splits = {};  // description of each split, for reports
+  SmallVector<std::string> reasons = {}; // of each split; may be empty
   SmallVector<ExpectedCommunication> expected = {};
   SmallVector<ExpectedCollective> collectives = {}; // set when the state is complete
 };
@@ -142,8 +143,9 @@ public:
   /// Expects all communication at operands and results of `op`.
   void expectOfOp(Operation *op, const Twine &why);
 
-  /// Adds a line to the record of the running tactic; `explainOnce` omits repeated lines.
-  void explain(const std::string &text) { getRecord().splits.push_back(text); }
+  /// Adds a line to the record of the running tactic, with a reason for --explain. `explainOnce`
+  /// omits repeated lines.
+  void explain(const std::string &text, const Twine &why = "");
   void explainOnce(const std::string &text);
   /// Adds a warning, which is emitted only if this state is used.
   void warn(std::string text) { warnings.push_back(std::move(text)); }

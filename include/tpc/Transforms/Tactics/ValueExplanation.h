@@ -7,6 +7,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/JSON.h"
+#include <map>
 
 namespace mlir::tpc {
 
@@ -36,6 +37,11 @@ struct ValueExplanation {
 /// Errors: those of tactics; no such name, with the nearest name.
 FailureOr<std::vector<ValueExplanation>>
 explainDistributions(ModuleOp module, const ::tpc::ShardSpec &spec, StringRef name);
+
+/// Partitions a module at the model level. Returns the reasons of splits by tactic and by text, as
+/// in `tpc.tactics`; splits without a stated reason are missing.
+FailureOr<std::map<std::pair<std::string, std::string>, std::string>>
+getSplitReasons(ModuleOp module, const ::tpc::ShardSpec &spec);
 
 } // namespace mlir::tpc
 
