@@ -163,15 +163,14 @@ TEST(Service, ReadingPausesAtTheQueueLimit) {
   Process process({1, 1, 1, 1}, {"--serve-stdin", "--max-sequence=20000", "--max-batch=1"});
   process.write(lineOf(requestOf("first", {1}, 12000)));
   constexpr int count = 45; // two megabytes each; reading pauses above 64 MiB
-  GenerationRequest request = requestOf("", {2, 3}, 1);
-  request.stopIds = Ids(size_t(1) << 19, 100);
-  const std::string rest = lineOf(request).substr(1);
+  const std::string rest = lineOf(requestOf("", {2, 3}, 1)).substr(1);
+  const std::string spaces(size_t(2) << 20, ' ');
   std::atomic<int> written = 0;
   std::thread writer([&] {
     for (; written < count; ++written) {
       std::string line = rest;
       line.replace(line.find(R"("id":"")"), 7, R"("id":")" + std::to_string(written) + '"');
-      process.write("{" + line);
+      process.write("{" + spaces + line);
     }
     process.closeInput();
   });

@@ -52,6 +52,20 @@ def few(model):
     ]
 
 
+def cases(models, grids):
+    """Returns all pairs of models and grids. By default each model has two grids, in rotation."""
+    return [
+        pytest.param(
+            model,
+            grid,
+            id=f"{model.name}-{grid}",
+            marks=[] if (i + j) % 2 == 0 else pytest.mark.long,
+        )
+        for i, model in enumerate(models)
+        for j, grid in enumerate(grids(model))
+    ]
+
+
 def shapes(model):
     return itertools.product((1, 4), (1, 7, min(64, model.positions)))
 
@@ -77,26 +91,13 @@ def test_sample(tpcc, grid):
 
 
 @pytest.mark.parametrize(
-    "model,grid",
-    [
-        pytest.param(model, grid, id=f"{model.name}-{grid}")
-        for model in COMMITTED.values()
-        if model is not ODD
-        for grid in few(model)
-    ],
+    "model,grid", cases((model for model in COMMITTED.values() if model is not ODD), few)
 )
 def test_every_flavor(tpcc, model, grid):
     check(tpcc.compile(model.path, grid), model, shapes(model))
 
 
-@pytest.mark.parametrize(
-    "model,grid",
-    [
-        pytest.param(model, grid, id=f"{model.name}-{grid}")
-        for model in FROM_CORPUS.values()
-        for grid in few(model)[1:]
-    ],
-)
+@pytest.mark.parametrize("model,grid", cases(FROM_CORPUS.values(), lambda model: few(model)[1:]))
 def test_other_exporters(tpcc, model, grid):
     if not model.path.exists():
         pytest.skip(f"corpus: {model.path} is absent")

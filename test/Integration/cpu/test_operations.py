@@ -50,7 +50,17 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "name,grid",
-    [pytest.param(name, grid, id=f"{name}-{grid}") for name in GRAPHS for grid in grids(name)],
+    [
+        pytest.param(
+            name,
+            grid,
+            id=f"{name}-{grid}",
+            # The program for one rank of every second graph; `--long` has all.
+            marks=pytest.mark.long if grid == Grid() and i % 2 and len(grids(name)) > 1 else [],
+        )
+        for i, name in enumerate(GRAPHS)
+        for grid in grids(name)
+    ],
 )
 def test_operation(tpcc, folder, name, grid):
     path = folder / f"{name}.onnx"

@@ -49,9 +49,13 @@ CHUNKS = [("gpt2-tiny", "pp2,vpp2,mb2")]
 
 
 def cases():
-    """Returns pairs of model and grid. By default each model has one grid, in rotation."""
-    chosen = {(name, GRIDS[index % len(GRIDS)]) for index, name in enumerate(CAUSAL)}
-    chosen |= {*REPEATED, *CHUNKS}
+    """Returns pairs of model and grid. By default each model has one grid: of REPEATED or CHUNKS,
+    or one of GRIDS, in rotation.
+    """
+    listed = [*REPEATED, *CHUNKS]
+    others = [name for name in CAUSAL if name not in dict(listed)]
+    chosen = {(name, GRIDS[index % len(GRIDS)]) for index, name in enumerate(others)}
+    chosen |= {*listed}
     return [
         pytest.param(
             CAUSAL[name],

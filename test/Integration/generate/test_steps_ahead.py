@@ -56,7 +56,7 @@ def runs(tpcc, path, flags, steps, seed, *arguments):
             marks=(
                 []
                 if (name, settings)
-                in (("gpt2-tiny", "both"), ("llama-dynamo", "greedy"), ("mistral-past", "sampled"))
+                in (("llama-dynamo", "greedy"), ("mistral-past", "both"))
                 else pytest.mark.long
             ),
         )
