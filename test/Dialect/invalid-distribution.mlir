@@ -160,3 +160,21 @@ func.func @ids_still_unreduced(%table: !table, %ids: !ids) {
   %0 = tpc.embedding %table, %ids : !table, !ids -> tensor<?x8xf32, #tpc.dist<[s, 8], sum{tp}>>
   return
 }
+
+// -----
+
+!x = tensor<?x8xf32, #tpc.dist<[b{dp}, 8]>>
+func.func @softmax_of_another_dimension(%x: !x) {
+  // expected-error @+1 {{dim 2 is not a dimension of}}
+  %0 = tpc.softmax %x dim 2 : !x -> !x
+  return
+}
+
+// -----
+
+!x = tensor<?x8xf32, #tpc.dist<[b{dp}, 8]>>
+func.func @slice_of_another_dimension(%x: !x) {
+  // expected-error @+1 {{dim -1 is not a dimension of}}
+  %0 = tpc.slice %x dim -1 from 4 : !x -> !x
+  return
+}

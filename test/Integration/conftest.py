@@ -37,7 +37,7 @@ def pytest_addoption(parser):
         "--random-pairs",
         type=int,
         metavar="N",
-        help="random graphs and grids to try (default: 50, with --long 500)",
+        help="random graphs and grids to try (default: 30, with --long 500)",
     )
     parser.addoption(
         "--random-from",

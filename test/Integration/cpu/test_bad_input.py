@@ -46,8 +46,10 @@ def refuse(odd, tmp_path):
     return check
 
 
-@pytest.mark.parametrize("transport", ["threads", "mpi"])
-@pytest.mark.parametrize("bad", [1009, -1010, 2**31, 2**62, -(2**63)])
+@pytest.mark.parametrize(
+    "bad,transport",
+    [(1009, "mpi"), *((bad, "threads") for bad in (1009, -1010, 2**31, 2**62, -(2**63)))],
+)
 def test_ids_outside_the_vocabulary(refuse, request, bad, transport):
     if transport == "mpi":
         request.getfixturevalue("mpi")

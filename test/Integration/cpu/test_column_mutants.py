@@ -73,12 +73,11 @@ def run(programs, cases, name):
 def test_sample(programs):
     cases = [
         (*(FUSED if kind.startswith("fused-") else SAMPLE), kind, seed)
-        for kind in kinds()
-        for seed in (1, 6)
+        for seed, kind in enumerate(kinds())
     ]
     table = run(programs, cases, "sample_of_columns")
     assert table.mutants() == table.refused() == len(cases)
-    assert table.by("buffers") >= 12 and table.by("lowered") >= 12
+    assert table.by("buffers") >= 6 and table.by("lowered") >= 6
 
 
 @pytest.mark.long

@@ -45,14 +45,12 @@ def make_late(tpcc, program, model, grid, folder, *arguments):
 @pytest.mark.parametrize(
     "name, grid, transport",
     [
-        ("gpt2-tiny", "tp1", "threads"),
         ("gpt2-tiny", "tp2,pp2,sp,mb2", "threads"),
         ("gpt2-tiny", "tp2,pp2", "mpi"),
         ("llama-past", "tp2,mb2", "threads"),
         ("gemma2-past", "tp2,dp2", "threads"),
         ("bloom-dynamo", "tp3,sp", "threads"),
         ("falcon-past", "pp2,mb2", "threads"),
-        ("qwen2-dynamo", "tp2", "threads"),
     ],
 )
 def test_a_late_device_computes_the_same_bits(tpcc, mpi, tmp_path, name, grid, transport):

@@ -339,7 +339,7 @@ def test_samples_and_tokens_are_split(look, model):
             name,
             marks=(
                 [pytest.mark.long]
-                if index % 2 or (name.endswith("past") and "nopast" not in name)
+                if index % 3 or (name.endswith("past") and "nopast" not in name)
                 else []
             ),
         )

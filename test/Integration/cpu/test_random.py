@@ -1,6 +1,6 @@
 """Random graphs on random grids: they compile, and results equal ONNX Runtime's.
 
-50 pairs by default, 500 with --long, any number with --random-pairs=1000; --random-from=N sets the
+30 pairs by default, 500 with --long, any number with --random-pairs=1000; --random-from=N sets the
 first seed. A failing pair is reduced, and the message has the command that repeats it.
 random_run.py runs ten thousand pairs and counts their features.
 """
@@ -202,7 +202,7 @@ def pytest_generate_tests(metafunc):
     if "seed" not in metafunc.fixturenames:
         return
     option = metafunc.config.getoption
-    count = option("--random-pairs") or (500 if option("--tests") == "long" else 50)
+    count = option("--random-pairs") or (500 if option("--tests") == "long" else 30)
     metafunc.parametrize("seed", range(option("--random-from"), option("--random-from") + count))
 
 

@@ -33,7 +33,13 @@ def peak_bytes(pid):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
-@pytest.mark.parametrize("past", [False, True], ids=["derived", "recognized"])
+@pytest.mark.parametrize(
+    "past",
+    [
+        pytest.param(False, id="derived", marks=pytest.mark.long),
+        pytest.param(True, id="recognized"),
+    ],
+)
 def test_a_prompt_of_two_thousand_tokens(tpcc, tmp_path, past):
     """The logits of all positions, which would take 262 MB, are not stored. Except for caches,
     every rank has the same peak.

@@ -113,7 +113,12 @@ def write(name, past, folder):
 
 @pytest.mark.parametrize(
     "name,past",
-    [(name, past) for name in FORMS for past in (False, True)]
+    [
+        # By default each form is alternately without and with a past.
+        pytest.param(name, past, marks=[] if past == bool(i % 2) else pytest.mark.long)
+        for i, name in enumerate(FORMS)
+        for past in (False, True)
+    ]
     + [(name, True) for name in FORMS_OF_PAST],
 )
 @pytest.mark.parametrize(
