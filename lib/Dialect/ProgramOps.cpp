@@ -33,8 +33,10 @@ WeightOp ParameterOp::getWeightOp() {
 ViewAttr ParameterOp::getViewOrDense() {
   if (auto view = getViewAttr())
     return view;
-  return ViewAttr::getDense(getContext(),
-                            cast<RankedTensorType>(getWeightOp().getType()).getShape());
+  SmallVector<int64_t> shape; // without a view, that of the weight
+  for (const SymExpr &size : getSizes(getResult()))
+    shape.push_back(size.asConstant().value_or(0));
+  return ViewAttr::getDense(getContext(), shape);
 }
 
 ShardingRule ParameterOp::getShardingRule() {
