@@ -2,7 +2,6 @@
 
 #include "tpc/Analysis/ReportExperts.h"
 
-#include "tpc/Analysis/Report.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Experts.h"
 
@@ -29,7 +28,6 @@ public:
   int64_t layer = 0; // number of mixtures of experts so far
 
 private:
-  Part split(int64_t n, ArrayRef<StringAttr> axes, const Coordinates &at) const;
   LogicalResult countBytes(Operation *op, ExpertRow &row);
 
   ModuleOp module;
@@ -39,7 +37,8 @@ private:
 };
 } // namespace
 
-Part ExpertCounter::split(int64_t n, ArrayRef<StringAttr> axes, const Coordinates &at) const {
+/// Returns the part of `n` elements, split over `axes` in order, at these coordinates.
+static Part split(GridAttr grid, int64_t n, ArrayRef<StringAttr> axes, const Coordinates &at) {
   Part range{0, n};
   for (StringAttr axis : axes) {
     int64_t parts = grid.getAxisSize(axis.getValue()), c = at.at(axis.getValue().str());
@@ -69,11 +68,13 @@ LogicalResult ExpertCounter::countBytes(Operation *op, ExpertRow &row) {
                            << " tokens and " << all << " experts";
   auto rowsOf = [&](const Coordinates &rank) {
     if (!tokens.getAxes().empty())
-      return split(batch * rest, tokens.getAxes(), rank);
-    Part range = split(batch, tokens.getFactors()[0].getAxes(), rank);
+      return split(grid, batch * rest, tokens.getAxes(), rank);
+    Part range = split(grid, batch, tokens.getFactors()[0].getAxes(), rank);
     return Part{range.begin * rest, range.size * rest};
   };
-  auto expertsOf = [&](const Coordinates &rank) { return split(all, experts.getAllAxes(), rank); };
+  auto expertsOf = [&](const Coordinates &rank) {
+    return split(grid, all, experts.getAllAxes(), rank);
+  };
   double expected = 0;
   for (int64_t peer = 0; peer < grid.getAxisSize(axis); ++peer) {
     if (peer == at.at(axis.str()))
@@ -159,6 +160,90 @@ FailureOr<std::vector<ExpertRow>> mlir::tpc::countExperts(ModuleOp module, const
     rows.push_back(row);
   }
   return rows;
+}
+
+LogicalResult mlir::tpc::applyRouting(ModuleOp staged, const Symbols &symbols,
+                                      const Routing &routing, Report &report) {
+  bool dispatches =
+      staged.walk([](DispatchOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  GridAttr grid = GridAttr::lookup(staged);
+  if (!dispatches || grid.getWorldSize() > Report::maxRanks)
+    return success();
+  auto rows = countExperts(staged, symbols, &routing);
+  if (failed(rows))
+    return failure();
+  int64_t stride = 1; // of pp
+  for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes())) {
+    if (axis.getValue() == "pp")
+      break;
+    stride *= size;
+  }
+  for (CollectiveRow &collective : report.collectives) {
+    if (collective.kind != "dispatch" && collective.kind != "combine")
+      continue;
+    collective.bytes = 0;
+    for (const ExpertRow &row : *rows)
+      if (row.rank / stride % grid.getAxisSize("pp") == collective.stage)
+        collective.bytes = std::max(
+            collective.bytes, collective.kind == "dispatch" ? row.dispatchBytes : row.combineBytes);
+  }
+  return success();
+}
+
+/// Returns the last mixture of experts; null if there is none.
+static MoeOp findExperts(ModuleOp program) {
+  MoeOp moe;
+  program.walk([&](MoeOp op) { moe = op; });
+  return moe;
+}
+
+LogicalResult mlir::tpc::checkRouting(ModuleOp program, const Symbols &symbols,
+                                      const Routing &routing) {
+  MoeOp moe = findExperts(program);
+  if (!moe)
+    return emitError(program.getLoc()) << "--routing: the program has no experts";
+  std::optional<int64_t> all = getSizes(moe.getUp())[0].evaluate(symbols);
+  std::optional<int64_t> tokens = getSizes(moe.getX())[0].evaluate(symbols);
+  if ((all && routing.experts != *all) || (tokens && routing.tokens != *tokens))
+    return moe->emitError() << "the routing is of " << routing.tokens << " tokens and "
+                            << routing.experts << " experts, and the program has "
+                            << tokens.value_or(routing.tokens) << " tokens and "
+                            << all.value_or(routing.experts) << " experts";
+  return success();
+}
+
+std::pair<double, double> mlir::tpc::getBusiestExperts(ModuleOp program, GridAttr grid,
+                                                       const Routing &routing) {
+  MoeOp moe = findExperts(program);
+  DimAttr experts = getDist(moe.getUp()).getDims()[0];
+  int64_t all = routing.experts, parts = 1;
+  SmallVector<StringAttr> axes(experts.getAllAxes());
+  for (StringAttr axis : axes)
+    parts *= grid.getAxisSize(axis.getValue());
+  double selectedPerToken = 0, activeExperts = 0;
+  for (int64_t layer = 0; layer < routing.layers; ++layer) {
+    int64_t most = 0, active = 0;
+    for (int64_t part = 0; part < parts; ++part) {
+      Coordinates at;
+      int64_t left = part, selected = 0, used = 0;
+      for (StringAttr axis : axes) {
+        at[axis.getValue().str()] = left % grid.getAxisSize(axis.getValue());
+        left /= grid.getAxisSize(axis.getValue());
+      }
+      Part own = split(grid, all, axes, at);
+      for (int64_t e = own.begin; e < own.begin + own.size; ++e) {
+        int64_t before = selected;
+        for (int64_t t = 0; t < routing.tokens; ++t)
+          selected += routing.uses(layer, t, e);
+        used += selected > before;
+      }
+      if (std::pair(selected, used) > std::pair(most, active))
+        std::tie(most, active) = {selected, used};
+    }
+    selectedPerToken += double(most) / double(std::max<int64_t>(1, routing.tokens));
+    activeExperts += double(active);
+  }
+  return {selectedPerToken / double(routing.layers), activeExperts / double(routing.layers)};
 }
 
 llvm::json::Array mlir::tpc::toJSON(ArrayRef<ExpertRow> rows, bool hasRouting) {

@@ -47,8 +47,9 @@ double MatmulTable::getRoofline(double m, double n, double k, double weightBytes
 }
 
 void MatmulTable::add(int64_t m, int64_t n, int64_t k, double seconds) {
-  series[{n, k}][std::log(double(m))] =
-      std::log(getRoofline(double(m), double(n), double(k), double(elementBytes)) / seconds);
+  double efficiency = getRoofline(double(m), double(n), double(k), double(elementBytes)) / seconds;
+  series[{n, k}][std::log(double(m))] = std::log(efficiency);
+  best = std::max(best, efficiency);
 }
 
 MatmulTable::Time MatmulTable::at(int64_t m, int64_t n, int64_t k, double weightBytes) const {
@@ -90,11 +91,7 @@ MatmulTable::Time MatmulTable::at(int64_t m, int64_t n, int64_t k, double weight
 }
 
 double MatmulTable::getLowerBound(double flops, double bytes) const {
-  double best = -INFINITY;
-  for (const auto &[shape, points] : series)
-    for (const auto &[m, efficiency] : points)
-      best = std::max(best, efficiency);
-  return std::max(flops / peak, bytes / bandwidth) / std::exp(best);
+  return std::max(flops / peak, bytes / bandwidth) / best;
 }
 
 //===----------------------------------------------------------------------===//
@@ -154,7 +151,11 @@ llvm::Expected<Machine::Transfer> Machine::getCollective(llvm::StringRef kind, i
   auto found = collectives.find(kind.str());
   if (found == collectives.end())
     return makeError("machine '" + name + "' has no times of " + kind);
-  const std::map<int64_t, Curve> &tables = found->second;
+  const std::map<int64_t, CollectiveTable> &tables = found->second;
+  auto addDerived = [&](const CollectiveTable &table) {
+    transfer.error = std::max(transfer.error, table.derivedError);
+    transfer.extrapolates |= table.derivedError > 0;
+  };
   transfer.seconds = collectiveLaunch;
   int64_t inside = std::clamp<int64_t>(perNode, 1, members);
   if (inside > 1) {
@@ -164,6 +165,7 @@ llvm::Expected<Machine::Transfer> Machine::getCollective(llvm::StringRef kind, i
                        llvm::Twine(inside) + " ranks in one node; the table ends at " +
                        llvm::Twine(tables.rbegin()->first));
     transfer.extrapolates = after->second.extrapolates(bytes);
+    addDerived(after->second);
     double seconds = after->second.at(bytes);
     if (after->first != inside) {
       // Between two numbers of ranks, the time is linear in the logarithm.
@@ -172,6 +174,7 @@ llvm::Expected<Machine::Transfer> Machine::getCollective(llvm::StringRef kind, i
                          llvm::Twine(inside) + " ranks; the table begins at " +
                          llvm::Twine(after->first));
       auto before = std::prev(after);
+      addDerived(before->second);
       double at = std::log(double(inside) / double(before->first)) /
                   std::log(double(after->first) / double(before->first));
       seconds = (1 - at) * before->second.at(bytes) + at * seconds;
@@ -202,6 +205,7 @@ llvm::Expected<Machine::Transfer> Machine::getSend(bool crossesNodes, double byt
   auto found = collectives.find("send");
   if (found == collectives.end())
     return makeError("machine '" + name + "' has no times of send");
-  const Curve &curve = found->second.begin()->second;
-  return Transfer{curve.at(bytes), curve.extrapolates(bytes)};
+  const CollectiveTable &table = found->second.begin()->second;
+  return Transfer{table.at(bytes), table.extrapolates(bytes) || table.derivedError > 0,
+                  table.derivedError};
 }

@@ -14,7 +14,8 @@
 // Machines whose ranks share cores have "cores"; entries of their matmul, attention and kernel have
 // "threads". "network" is optional: without it, grids over several nodes are errors.
 // "price" is optional: of a device for one hour. "collective_launch" is optional: time of the call
-// of a collective in addition to its table.
+// of a collective in addition to its table. Entries of "collective" whose times are not measured
+// have "derived", the rule that they follow, and "error", their relative error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -242,10 +243,17 @@ void MachineReader::read(const json::Object &file) {
       fail(where + " has the threads of another entry");
   });
   forEach(file, "collective", [&](const json::Object &entry, llvm::StringRef where) {
-    checkKeys(entry, where, {"kind", "ranks", "times"});
+    checkKeys(entry, where, {"kind", "ranks", "derived", "error", "times"});
     std::string kind = getString(entry, "kind", where);
     int64_t ranks = getInteger(entry, "ranks", where, 2, 1 << 20);
-    if (!machine.collectives[kind].insert({ranks, getCurve(entry, "times", where)}).second)
+    Machine::CollectiveTable table = {getCurve(entry, "times", where)};
+    if (entry.get("derived")) {
+      getString(entry, "derived", where);
+      table.derivedError = getNumber(entry, "error", where, 1e-3, 10);
+    } else if (entry.get("error")) {
+      fail(where + " has 'error', which needs 'derived': the rule of its times");
+    }
+    if (!machine.collectives[kind].insert({ranks, std::move(table)}).second)
       fail(where + " has the kind and ranks of another entry");
   });
   if (const json::Value *network = file.get("network")) {

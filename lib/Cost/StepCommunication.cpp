@@ -54,6 +54,7 @@ StepEstimator::OpCost StepEstimator::addCollective(StringRef kind, ArrayRef<Stri
     return cost;
   }
   count(time->extrapolates);
+  derivedError = std::max(derivedError, time->error);
   cost.seconds.tensor = time->seconds;
   cost.event = {kind.str(), getLabel(axes), "", int64_t(bytes), {}, 0};
   return cost;
@@ -126,14 +127,24 @@ StepEstimator::OpCost StepEstimator::visitCommunication(Operation &op) {
   if (!report ||
       (!isRouted && !isa<buffer::AllToAllOp, buffer::CollectivePermuteOp, buffer::ExchangeOp>(op)))
     return {};
-  // The average of the stage's collectives of this kind.
+  // The average of the stage's collectives of this kind. An exchange in which each of n ranks sends
+  // b bytes is an all-to-all of b n / (n - 1) bytes.
   StringRef kind = op.getName().stripDialect();
   for (const CollectiveRow &row : report->collectives)
     if (row.stage == stage && row.kind == kind && row.count > 0) {
       SmallVector<StringRef> axes;
       StringRef(row.axis).split(axes, '-');
-      return addCollective(isRouted ? "exchange" : kind, axes,
-                           double(row.bytes) / double(row.count));
+      double bytes = double(row.bytes) / double(row.count), members = 1;
+      if (!isRouted && !isa<buffer::ExchangeOp>(op))
+        return addCollective(kind, axes, bytes);
+      for (StringRef axis : axes)
+        members *= double(grid.getAxisSize(axis));
+      OpCost cost = addCollective("all_to_all", axes, bytes * members / std::max(1.0, members - 1));
+      if (!cost.event.kind.empty()) {
+        cost.event.kind = kind.str();
+        cost.event.bytes = int64_t(bytes);
+      }
+      return cost;
     }
   return {};
 }

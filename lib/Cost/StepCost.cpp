@@ -6,6 +6,8 @@
 #include "tpc/Buffer/Async.h"
 #include "tpc/Dialect/Experts.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::Machine;
@@ -38,12 +40,19 @@ std::array<double, 5> mlir::tpc::getCauses(const Seconds &s) {
 // Ops
 //===----------------------------------------------------------------------===//
 
-StepEstimator::StepEstimator(ModuleOp lowered, GridAttr grid, const Symbols &symbols,
+LoweredProgram::LoweredProgram(ModuleOp lowered) {
+  for (auto function : lowered.getOps<buffer::FuncOp>()) {
+    functions[function.getSymName()] = function;
+    if (function.getStage())
+      stages.push_back(function);
+  }
+  lowered.walk([&](MoeOp moe) { topK = std::max(topK, int64_t(moe.getTopK())); });
+}
+
+StepEstimator::StepEstimator(const LoweredProgram &program, GridAttr grid, const Symbols &symbols,
                              const Machine &machine, int64_t copies)
-    : module(lowered), grid(grid), values(grid, symbols), machine(machine), copies(copies) {
+    : program(program), grid(grid), values(grid, symbols), machine(machine), copies(copies) {
   threads = machine.getThreads(grid.getWorldSize() * copies);
-  for (auto function : module.getOps<buffer::FuncOp>())
-    callees[function.getSymName()] = function;
 }
 
 double StepEstimator::getBytes(Value place) {
@@ -144,19 +153,23 @@ StepEstimator::OpCost StepEstimator::visitQuantizedProduct(buffer::QuantizedProd
   return cost;
 }
 
-/// Matmuls of the experts that tokens select, if the tokens select all experts equally often: of t
+/// Matmuls of the experts that tokens select. If the tokens select all experts equally often, of t
 /// tokens that select k of all experts, ceil(t * k * experts / all) rows are for this rank's
 /// experts, which compute them in turn.
 StepEstimator::OpCost StepEstimator::visitExperts(buffer::ExpertsOp op) {
   int64_t tokens = evaluate(op.getTokens()), experts = evaluate(op.getExperts());
-  int64_t all = std::max<int64_t>(1, evaluate(op.getAll())), topK = 1;
-  module.walk([&](MoeOp moe) { topK = std::max(topK, int64_t(moe.getTopK())); });
+  int64_t all = std::max<int64_t>(1, evaluate(op.getAll())), topK = program.topK;
+  double selected = double(tokens * std::min(topK, all)) * double(experts) / double(all);
   int64_t rows = (tokens * std::min(topK, all) * experts + all - 1) / all;
   int64_t active = std::min(experts, rows);
+  if (expertLoad) {
+    selected = double(tokens) * expertLoad->selectedPerToken;
+    rows = int64_t(std::ceil(selected));
+    active = std::min(rows, int64_t(std::ceil(expertLoad->activeExperts)));
+  }
   OpCost cost;
   if (active == 0)
     return cost;
-  double selected = double(tokens * std::min(topK, all)) * double(experts) / double(all);
   rows = (rows + active - 1) / active;
   int64_t hidden = evaluate(op.getHidden()), inner = evaluate(op.getInner());
   int64_t outputs = evaluate(op.getOutputs()), matrices = op.getGate() ? 2 : 1;
@@ -246,7 +259,7 @@ StepEstimator::OpCost StepEstimator::visitCall(Operation &op) {
 
 StepEstimator::OpCost StepEstimator::visit(Operation &op) {
   if (auto call = dyn_cast<buffer::CallOp>(op)) {
-    buffer::FuncOp callee = callees.lookup(call.getCallee());
+    buffer::FuncOp callee = program.functions.lookup(call.getCallee());
     auto [it, isNew] = functions.try_emplace(callee);
     if (!isNew)
       return it->second;

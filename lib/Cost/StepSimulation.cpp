@@ -85,7 +85,7 @@ void StepEstimator::expand(Block &block, std::vector<OpEvent> &events) {
     } else if (auto pop = dyn_cast<buffer::PopOp>(op)) {
       live -= getFrame(pop.getFrame().getDefiningOp<buffer::PushOp>());
     } else if (auto call = dyn_cast<buffer::CallOp>(op)) {
-      expand(callees.lookup(call.getCallee()).getBody().front(), events);
+      expand(program.functions.lookup(call.getCallee()).getBody().front(), events);
     } else if (isa<buffer::RoundsOp>(op)) {
       liveInRounds = live;
     } else if (op.getNumRegions() > 0) {
@@ -158,9 +158,7 @@ static std::vector<std::vector<RunBlocks>> readSchedule(Block &block, GridAttr g
 llvm::Expected<BusySeconds> StepEstimator::getBusySeconds(int64_t numThreads) {
   threads = numThreads;
   BusySeconds busy;
-  for (auto function : module.getOps<buffer::FuncOp>()) {
-    if (!function.getStage())
-      continue;
+  for (buffer::FuncOp function : program.stages) {
     Block &block = function.getBody().front();
     busy.prologue += visitBlock(block).seconds;
     for (auto rounds : block.getOps<buffer::RoundsOp>())
@@ -187,9 +185,7 @@ llvm::Expected<StepCost> StepEstimator::run(const Report &from, StepTimeline *ti
   simulated.coreShare.resize(numChunks);
   simulated.prologue.resize(numChunks);
   std::vector<StageEvents> events(numChunks);
-  for (auto function : module.getOps<buffer::FuncOp>()) {
-    if (!function.getStage())
-      continue;
+  for (buffer::FuncOp function : program.stages) {
     stage = *function.getStage();
     size_t at = size_t(stage);
     values.set("rank.pp", stage);
@@ -283,6 +279,7 @@ llvm::Expected<StepCost> StepEstimator::run(const Report &from, StepTimeline *ti
   cost.bubble = total > 0 ? idle / (total * double(std::max<size_t>(1, numStages))) : 0;
   cost.measured = measured;
   cost.extrapolated = extrapolated;
+  cost.derivedError = derivedError;
   if (timeline)
     *timeline = {std::move(simulation), std::move(events)};
   return cost;

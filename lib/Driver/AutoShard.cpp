@@ -2,6 +2,7 @@
 
 #include "AutoShard.h"
 #include "GridPlanner.h"
+#include "RoutingFile.h"
 #include "TpccOptions.h"
 
 #include "tpc/Conversion/Target/TargetTraits.h"
@@ -26,7 +27,7 @@ llvm::Expected<std::optional<AutoShardRequest>> checkAutoShard(TpccOptions &opti
   if (options.megatronShard != kAutoShard) {
     for (auto [flag, given] : {std::pair("--devices", options.devices != 0),
                                {"--machine", !options.machine.empty() && !options.simulate},
-                               {"--gpus-per-node", options.gpusPerNode != 0},
+                               {"--gpus-per-node", options.gpusPerNodeGiven},
                                {"--goal", !options.goal.empty()},
                                {"--search", !options.search.empty()},
                                {"--price", options.price != 0},
@@ -45,7 +46,8 @@ llvm::Expected<std::optional<AutoShardRequest>> checkAutoShard(TpccOptions &opti
   if (options.devices < 1 || options.devices > GridPlanner::maxDevices)
     return makeError("--devices=" + Twine(options.devices) + ": must be from 1 to " +
                      Twine(GridPlanner::maxDevices));
-  if (options.gpusPerNode < 0 || options.gpusPerNode > GridPlanner::maxDevices)
+  if (options.gpusPerNodeGiven &&
+      (options.gpusPerNode < 1 || options.gpusPerNode > GridPlanner::maxDevices))
     return makeError("--gpus-per-node=" + Twine(options.gpusPerNode) + ": must be from 1 to " +
                      Twine(GridPlanner::maxDevices));
   request.devices = options.devices;
@@ -107,6 +109,12 @@ llvm::Expected<std::optional<AutoShardRequest>> checkAutoShard(TpccOptions &opti
     return makeError("--target=" + options.target + ": the machine '" + request.machine.name +
                      "' is for " + request.machine.target);
   options.target = request.machine.target;
+  if (!options.routing.empty()) {
+    llvm::Expected<Routing> routing = readRouting(options.routing);
+    if (!routing)
+      return routing.takeError();
+    request.routing = std::move(*routing);
+  }
   return request;
 }
 

@@ -8,6 +8,7 @@
 #ifndef TPC_LIB_DRIVER_AUTOSHARD_H
 #define TPC_LIB_DRIVER_AUTOSHARD_H
 
+#include "tpc/Analysis/ReportExperts.h"
 #include "tpc/Plan/Search.h"
 #include "tpc/Support/ShardSpec.h"
 
@@ -26,9 +27,10 @@ struct AutoShardRequest {
   int64_t gpusPerNode = 0; // 0: all devices are in one node
   int64_t memory = 0;      // bytes of a device for --memory; 0: those of the machine
   mlir::tpc::Goal goal = mlir::tpc::Goal::Latency;
-  double price = 0;           // of a device for one hour; 0: unknown
-  bool isExhaustive = false;  // evaluates all grids
-  int64_t maxEvaluations = 0; // maximum number of evaluated grids; 0: no limit
+  double price = 0;                          // of a device for one hour; 0: unknown
+  bool isExhaustive = false;                 // evaluates all grids
+  int64_t maxEvaluations = 0;                // maximum number of evaluated grids; 0: no limit
+  std::optional<mlir::tpc::Routing> routing; // without a value, tokens select experts equally often
 };
 
 /// Reads the flags of --megatron-shard=auto. Sets the target to that of the machine. Errors name

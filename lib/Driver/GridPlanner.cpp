@@ -125,7 +125,16 @@ GridPlanner::Structure &GridPlanner::compileStructure(const GridChoice &key) {
     ::tpc::buildKernelsPassPipeline(pm);
     ::tpc::buildBuffersPassPipeline(pm);
   });
+  structure.program.emplace(*structure.lowered);
   return structure;
+}
+
+void GridPlanner::setExpertLoad(StepEstimator &estimator, const Structure &structure,
+                                GridAttr grid) {
+  if (!request.routing)
+    return;
+  auto [selected, active] = getBusiestExperts(*structure.staged, grid, *request.routing);
+  estimator.expertLoad = {selected, active};
 }
 
 GridCost GridPlanner::evaluate(const GridChoice &choice) {
@@ -151,7 +160,11 @@ GridCost GridPlanner::evaluate(const GridChoice &choice) {
     RankMemory memory = getRankMemory(*structure.lowered, grid, *report, sizes);
     if (memory.getNeed() > cost.memory.getNeed())
       cost.memory = memory;
-    StepEstimator estimator(*structure.lowered, grid, sizes, request.machine, getCopies(choice));
+    StepEstimator estimator(*structure.program, grid, sizes, request.machine, getCopies(choice));
+    setExpertLoad(estimator, structure, grid);
+    if (request.routing &&
+        failed(applyRouting(*structure.staged, sizes, *request.routing, *report)))
+      return {};
     llvm::Expected<StepCost> time = estimator.run(*report);
     if (!time) {
       std::string why = llvm::toString(time.takeError());
@@ -196,6 +209,7 @@ std::optional<RankedGrid> GridPlanner::measure(const GridChoice &choice, const S
 static GridChoice getOneStage(const GridChoice &grid) {
   GridChoice one = grid;
   one.pp = one.dp = one.mb = one.vpp = 1;
+  one.pipelineInside = false;
   return one;
 }
 
@@ -204,8 +218,12 @@ GridPlanner::Structure *GridPlanner::getBounding(const GridChoice &grid) {
   bool hasRanks = grid.getExpertRanks() > 1;
   least.tensorX = std::min<int64_t>(2, grid.tensorX);
   least.tp = least.tensorX * (grid.tp > grid.tensorX ? 2 : 1);
+  if (grid.etp > 1) // and less than tp
+    least.tp = 4;
+  if (grid.etp > 0)
+    least.etp = least.tp / 2;
   if (grid.ep > 1)
-    least.ep = (grid.etp1 ? least.tp : 1) * (hasRanks ? 2 : 1);
+    least.ep = least.getExpertGroups() * (hasRanks ? 2 : 1);
   Structure &structure = compile(least);
   return structure.refused.empty() ? &structure : nullptr;
 }
@@ -233,7 +251,7 @@ static bool exchangesTokens(const GridChoice &grid) {
 const GridPlanner::Busy &GridPlanner::getBusy(const GridChoice &grid, int64_t samples) {
   int64_t threads = request.machine.getThreads(grid.getRanks() * getCopies(grid));
   auto [it, isNew] = busy.try_emplace(
-      {grid.tp, grid.tensorX, grid.ep, int64_t(grid.etp1), int64_t(grid.sp), samples, threads});
+      {grid.tp, grid.tensorX, grid.ep, grid.etp, int64_t(grid.sp), samples, threads});
   Busy &result = it->second;
   Structure *structure = isNew ? getBounding(grid) : nullptr;
   // Ranks of ep split no batch of a static size.
@@ -245,7 +263,8 @@ const GridPlanner::Busy &GridPlanner::getBusy(const GridChoice &grid, int64_t sa
   Symbols sizes = stepSymbols;
   if (batchSymbol)
     sizes[*batchSymbol] = samples;
-  StepEstimator estimator(*structure->lowered, attr, sizes, request.machine, 1);
+  StepEstimator estimator(*structure->program, attr, sizes, request.machine, 1);
+  setExpertLoad(estimator, *structure, attr);
   if (llvm::Expected<BusySeconds> seconds = estimator.getBusySeconds(threads))
     result.seconds = *seconds;
   else
@@ -353,6 +372,8 @@ static int64_t countExperts(ModuleOp model) {
 }
 
 FailureOr<SearchResult> GridPlanner::run() {
+  if (request.routing && failed(checkRouting(model, symbols, *request.routing)))
+    return failure();
   // The unsplit program has the work for lower bounds, and errors that all grids share.
   GridChoice unsplit;
   GridCost whole = evaluate(unsplit);
@@ -372,6 +393,7 @@ FailureOr<SearchResult> GridPlanner::run() {
   problem.batch = batch;
   problem.layers = report->stages[0].layers;
   problem.experts = countExperts(model);
+  problem.ranksPerNode = request.gpusPerNode;
   problem.goal = request.goal;
   problem.isExhaustive = request.isExhaustive;
   if (request.maxEvaluations > 0)

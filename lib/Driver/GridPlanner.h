@@ -38,6 +38,7 @@ private:
   struct Structure {
     std::string refused;
     mlir::OwningOpRef<mlir::ModuleOp> staged, lowered;
+    std::optional<mlir::tpc::LoweredProgram> program; // functions of `lowered`
   };
   /// Busy time of a rank in a program with one stage, and an error of the machine.
   struct Busy {
@@ -50,6 +51,9 @@ private:
   int64_t getRanksPerNode(const GridChoice &grid) const;
   int64_t getMemory(const GridChoice &grid) const;
 
+  /// Sets the experts that tokens select, with --routing.
+  void setExpertLoad(mlir::tpc::StepEstimator &estimator, const Structure &structure,
+                     mlir::tpc::GridAttr grid);
   Structure &compile(const GridChoice &grid);
   Structure &compileStructure(const GridChoice &key);
   mlir::tpc::GridCost evaluate(const GridChoice &grid);
@@ -76,7 +80,7 @@ private:
   int64_t batch = 1; // maximum first dimension of the inputs, which dp and mb split
   std::optional<std::string> batchSymbol;
   std::map<std::string, Structure> structures;
-  /// By tp, tensorX, ep, etp1, sp, samples, threads.
+  /// By tp, tensorX, ep, etp, sp, samples, threads.
   std::map<std::array<int64_t, 7>, Busy> busy;
 };
 

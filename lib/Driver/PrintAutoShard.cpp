@@ -38,7 +38,10 @@ std::string AutoShardPlan::describeMisfit() const {
     if (!nearest.cost.memory.peakNode.empty())
       os << "; the step's peak is at '" << nearest.cost.memory.peakNode << "'";
   } else if (!search.refused.empty()) {
-    os << ": " << StringRef(search.refused[0].second).split('\n').first;
+    auto least = llvm::min_element(search.refused, [](const auto &a, const auto &b) {
+      return a.second.examples[0] < b.second.examples[0];
+    });
+    os << ": " << least->first;
   }
   if (larger)
     os << "; " << larger->grid.getRanks() << " devices fit: " << getSpec(larger->grid) << " needs "
@@ -50,14 +53,6 @@ std::string AutoShardPlan::describeMisfit() const {
   return text;
 }
 
-/// Returns the first lines of errors with the number of grids.
-static std::map<std::string, unsigned> countReasons(const SearchResult &search) {
-  std::map<std::string, unsigned> reasons;
-  for (const auto &[grid, why] : search.refused)
-    ++reasons[StringRef(why).split('\n').first.str()];
-  return reasons;
-}
-
 void AutoShardPlan::print(llvm::raw_ostream &os) const {
   os << request.devices << " devices of " << request.machine.name;
   if (request.gpusPerNode > 0)
@@ -67,15 +62,15 @@ void AutoShardPlan::print(llvm::raw_ostream &os) const {
                         [&](const auto &size) { os << size.first << "=" << size.second; });
   os << "; goal: " << getName(request.goal) << "\n";
   os << "Grids: " << search.enumerated << " enumerated, " << search.prunedByMemory
-     << " pruned by memory, " << search.prunedByTime << " pruned by time, " << search.refused.size()
+     << " pruned by memory, " << search.prunedByTime << " pruned by time, " << search.countRefused()
      << " refused, " << search.simulated << " estimated, " << search.tooLarge.size()
      << " of them too large\n";
   if (search.unexplored > 0)
     os << "Limit of --search: " << search.unexplored
        << " grids remain, none of which is faster than "
        << formatSeconds(search.unexploredObjective) << "\n";
-  for (const auto &[why, count] : countReasons(search))
-    os << "Refused: " << count << (count == 1 ? " grid, " : " grids, ") << why << "\n";
+  for (const auto &[why, grids] : search.refused)
+    os << "Refused: " << grids.count << (grids.count == 1 ? " grid, " : " grids, ") << why << "\n";
   os << "\n";
   bool copies = request.goal == Goal::Throughput, costs = request.goal == Goal::Cost;
   os << "      seconds     compute      memory      launch      tensor    pipeline  bubble"
@@ -158,8 +153,13 @@ llvm::json::Value AutoShardPlan::toJSON() const {
     best.push_back(toRow(row));
   for (const RankedGrid &row : search.tooLarge)
     tooLarge.push_back(toRow(row));
-  for (const auto &[grid, why] : search.refused)
-    refused.push_back(llvm::json::Object{{"grid", getSpec(grid)}, {"why", why}});
+  for (const auto &[line, grids] : search.refused) {
+    llvm::json::Array examples;
+    for (const GridChoice &grid : grids.examples)
+      examples.push_back(getSpec(grid));
+    refused.push_back(llvm::json::Object{
+        {"why", grids.why}, {"count", grids.count}, {"grids", std::move(examples)}});
+  }
   llvm::json::Object sizes;
   for (const auto &[name, size] : shape)
     sizes[name] = size;

@@ -2,6 +2,7 @@
 
 #include "Simulation.h"
 #include "AutoShard.h"
+#include "RoutingFile.h"
 #include "TpccOptions.h"
 
 #include "tpc/Conversion/Target/TargetTraits.h"
@@ -74,6 +75,12 @@ llvm::Expected<std::optional<SimulationRequest>> checkSimulation(TpccOptions &op
   options.target = machine->target;
   request.machine = std::move(*machine);
   request.newTokens = options.newTokens;
+  if (!options.routing.empty()) {
+    llvm::Expected<Routing> routing = readRouting(options.routing);
+    if (!routing)
+      return routing.takeError();
+    request.routing = std::move(*routing);
+  }
   return request;
 }
 } // namespace tpc
@@ -95,7 +102,10 @@ public:
     PassManager pm(staged.getContext());
     ::tpc::buildKernelsPassPipeline(pm);
     ::tpc::buildBuffersPassPipeline(pm);
-    return pm.run(*lowered);
+    if (failed(pm.run(*lowered)))
+      return failure();
+    program.emplace(*lowered);
+    return success();
   }
   FailureOr<StepCost> run(const Symbols &sizes, int64_t validKeys, SimulatedStep *step);
   LogicalResult addStep(StringRef name, const Symbols &sizes, int64_t validKeys);
@@ -107,6 +117,7 @@ private:
   ProgramSimulation &result;
   GridAttr grid;
   OwningOpRef<ModuleOp> lowered;
+  std::optional<LoweredProgram> program;
 };
 
 } // namespace
@@ -122,8 +133,15 @@ FailureOr<StepCost> StepSimulator::run(const Symbols &sizes, int64_t validKeys,
   for (auto [worst, memory] : llvm::zip(result.memories, memories))
     if (memory.getNeed() > worst.getNeed())
       worst = memory;
-  StepEstimator estimator(*lowered, grid, sizes, request.machine, /*copies=*/1);
+  StepEstimator estimator(*program, grid, sizes, request.machine, /*copies=*/1);
   estimator.validKeys = validKeys;
+  if (request.routing) {
+    if (failed(checkRouting(staged, sizes, *request.routing)) ||
+        failed(applyRouting(staged, sizes, *request.routing, *report)))
+      return failure();
+    auto [selected, active] = getBusiestExperts(staged, grid, *request.routing);
+    estimator.expertLoad = {selected, active};
+  }
   llvm::Expected<StepCost> cost = estimator.run(*report, step ? &step->timeline : nullptr);
   if (!cost)
     return emitError(staged.getLoc()) << llvm::toString(cost.takeError());

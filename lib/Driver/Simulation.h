@@ -9,6 +9,7 @@
 #ifndef TPC_LIB_DRIVER_SIMULATION_H
 #define TPC_LIB_DRIVER_SIMULATION_H
 
+#include "tpc/Analysis/ReportExperts.h"
 #include "tpc/Cost/StepCost.h"
 #include "tpc/Plan/RankMemory.h"
 #include "tpc/Support/ShardSpec.h"
@@ -21,7 +22,8 @@ struct TpccOptions;
 
 struct SimulationRequest {
   Machine machine;
-  int64_t newTokens = 0; // of a whole generation; 0: only steps
+  int64_t newTokens = 0;                     // of a whole generation; 0: only steps
+  std::optional<mlir::tpc::Routing> routing; // without a value, tokens select experts equally often
 };
 
 /// Reads the flags of --simulate. Sets the target to that of the machine. Returns nothing without

@@ -1,5 +1,6 @@
 //===- TpccChecks.cpp - Checks of tpcc's flags -------------------------------===//
 
+#include "AutoShard.h"
 #include "CheckShape.h"
 #include "MemoryPlan.h"
 #include "OutputFile.h"
@@ -59,8 +60,11 @@ Error TpccSession::checkExperts() {
   if (form != "" && form != "gather" && target && !target->dispatchesTokens)
     return makeError("--expert-dispatch=" + form + ": the target " + options.target +
                      " supports gather only");
-  if (!options.routing.empty() && options.report.empty())
-    return makeError("--routing: its bytes are part of --report; give both");
+  bool plans = options.simulate || options.megatronShard == kAutoShard;
+  if (!options.routing.empty() && options.report.empty() && !plans)
+    return makeError("--routing is for --report, --simulate and --megatron-shard=auto");
+  if (!options.routing.empty() && plans && options.generate != Generate::No)
+    return makeError("--routing has the tokens of one step: leave out --generate");
   const std::string &text = options.expertCapacity;
   if (text.empty())
     return Error::success();

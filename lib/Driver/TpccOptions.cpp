@@ -360,9 +360,9 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<std::string, true> routingOption(
       "routing",
       cl::desc(
-          "With --report: experts that tokens select, [tokens, experts] or [layers, tokens, "
-          "experts] in a .npy file, not 0 if selected. The report has the bytes that each rank "
-          "sends"),
+          "With --report, --simulate or auto: experts that tokens select, [tokens, experts] or "
+          "[layers, tokens, experts] in a .npy file, not 0 if selected. The report has the bytes "
+          "that each rank sends"),
       cl::value_desc("file"), cl::location(routing), cl::cat(reporting));
   cl::opt<std::string, true> reportOption(
       "report",
@@ -467,6 +467,7 @@ bool TpccOptions::parse(int argc, char **argv) {
   }
   emitGiven = emitOption.getNumOccurrences() > 0;
   shardGiven = shardOption.getNumOccurrences() > 0;
+  gpusPerNodeGiven = perNodeOption.getNumOccurrences() > 0;
   std::string emitText = emitOption;
   gradients |= train;
   // The options above are local variables, so they are unregistered here. The reset writes default

@@ -25,7 +25,7 @@ struct TpccOptions {
   std::string residual = "f32";  // of 16-bit models: "f32" or "same"
   std::string overlap = "off";   // chunks of all-reduces that run under matmuls: "off", "on", "4"
   std::string quantize;          // "int8", "int4:32"; empty: weights are as in the file
-  std::string routing;           // file for --report; empty: none
+  std::string routing;           // file for --report and --simulate; empty: none
   std::string expertDispatch;    // "auto", "gather" or "all-to-all"; empty: the default
   std::string expertCapacity;    // "1.25"; empty: experts compute all their tokens
   Generate generate = Generate::No;
@@ -58,6 +58,7 @@ struct TpccOptions {
   int64_t newTokens = 0; // of --simulate; 0: not given
   // Flags of --megatron-shard=auto; --simulate has --machine too.
   int64_t devices = 0, gpusPerNode = 0; // 0: not given
+  bool gpusPerNodeGiven = false;
   std::string machine, goal, memory, search;
   double price = 0; // 0: not given
   bool timing = false;

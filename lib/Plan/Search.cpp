@@ -39,11 +39,13 @@ std::string GridChoice::str() const {
   add("vpp", vpp);
   add("dp", dp);
   add("ep", ep);
-  if (etp1)
-    text += ",etp1";
+  if (etp > 0)
+    text += ",etp" + std::to_string(etp);
   if (sp)
     text += ",sp";
   add("mb", mb);
+  if (pipelineInside)
+    text += ",order=tp-pp-dp";
   return text.empty() ? "tp1" : text;
 }
 
@@ -99,9 +101,9 @@ void mlir::tpc::enumerateFamilies(const SearchProblem &problem,
       GridChoice next = grid;
       next.ep = ep;
       visitReplicas(next);
-      next.etp1 = true;
-      if (grid.tp > 1 && ep % grid.tp == 0)
-        visitReplicas(next);
+      for (next.etp = 1; next.etp < grid.tp && ep > 1; ++next.etp)
+        if (grid.tp % next.etp == 0 && ep % next.getExpertGroups() == 0)
+          visitReplicas(next);
     }
   };
   for (bool sp : {false, true}) {
@@ -119,6 +121,9 @@ void mlir::tpc::enumerateGrids(const SearchProblem &problem, const GridChoice &f
                                llvm::function_ref<void(const GridChoice &)> visit) {
   GridChoice grid = family;
   int64_t samples = (problem.batch + family.dp - 1) / family.dp;
+  // Other orders of experts separate ranks that have the same tokens.
+  bool hasOrders = problem.ranksPerNode > 0 && family.getRanks() > problem.ranksPerNode &&
+                   family.pp > 1 && family.dp > 1 && family.ep == 1;
   for (int64_t mb : microBatches) {
     bool splitsReplicas = family.dp > 1 && family.getExpertRanks() > 1;
     if (mb > 1 && (family.pp == 1 || mb > samples || splitsReplicas))
@@ -130,6 +135,11 @@ void mlir::tpc::enumerateGrids(const SearchProblem &problem, const GridChoice &f
       grid.mb = mb;
       grid.vpp = vpp;
       visit(grid);
+      if (!hasOrders)
+        continue;
+      GridChoice inside = grid;
+      inside.pipelineInside = true;
+      visit(inside);
     }
   }
 }
@@ -137,6 +147,31 @@ void mlir::tpc::enumerateGrids(const SearchProblem &problem, const GridChoice &f
 //===----------------------------------------------------------------------===//
 // Search
 //===----------------------------------------------------------------------===//
+
+void RefusedGrids::add(const GridChoice &grid, StringRef error) {
+  if (++count == 1)
+    why = error.str();
+  if (examples.size() == maxExamples && !(grid < examples.back()))
+    return;
+  examples.insert(llvm::upper_bound(examples, grid), grid);
+  if (examples.size() > maxExamples)
+    examples.pop_back();
+}
+
+void SearchResult::refuse(const GridChoice &grid, StringRef error) {
+  StringRef line = error.split('\n').first;
+  auto found = refused.find(line);
+  if (found == refused.end())
+    found = refused.try_emplace(line.str()).first;
+  found->second.add(grid, error);
+}
+
+size_t SearchResult::countRefused() const {
+  size_t count = 0;
+  for (const auto &[line, grids] : refused)
+    count += grids.count;
+  return count;
+}
 
 namespace {
 
@@ -189,7 +224,7 @@ void Searcher::push(Candidate next, const GridBound &bound) {
     next.isGrid ? visit(next.grid) : enumerateGrids(problem, next.grid, visit);
   };
   if (!bound.refused.empty() && !problem.isExhaustive) {
-    forEach([&](const GridChoice &one) { result.refused.push_back({one, bound.refused}); });
+    forEach([&](const GridChoice &one) { result.refuse(one, bound.refused); });
   } else if (next.memory > problem.getMemory(next.grid) && !problem.isExhaustive) {
     forEach([&](const GridChoice &) { ++result.prunedByMemory; });
   } else {
@@ -217,7 +252,7 @@ void Searcher::evaluate(const Candidate &candidate) {
   RankedGrid row{grid, problem.evaluate(grid), problem.getMemory(grid), getCopies(grid),
                  getWeight(grid)};
   if (!row.cost.refused.empty()) {
-    result.refused.push_back({grid, row.cost.refused});
+    result.refuse(grid, row.cost.refused);
     return;
   }
   ++result.simulated;
@@ -267,7 +302,6 @@ SearchResult Searcher::run() {
   llvm::sort(result.tooLarge, [&](const RankedGrid &a, const RankedGrid &b) {
     return std::make_pair(excess(a), a.grid) < std::make_pair(excess(b), b.grid);
   });
-  llvm::sort(result.refused);
   return std::move(result);
 }
 
@@ -279,7 +313,11 @@ Comparison mlir::tpc::compareGrids(const RankedGrid &best, const RankedGrid &oth
                                    const ::tpc::Machine::Errors &errors) {
   Comparison comparison;
   std::array<double, 5> a = getCauses(best.cost.step.seconds),
-                        b = getCauses(other.cost.step.seconds), error = getCauses(errors);
+                        b = getCauses(other.cost.step.seconds);
+  ::tpc::Machine::Errors wide = errors;
+  wide.tensor =
+      std::max({errors.tensor, best.cost.step.derivedError, other.cost.step.derivedError});
+  std::array<double, 5> error = getCauses(wide);
   for (size_t i = 0; i < a.size(); ++i) {
     comparison.difference[i] = b[i] * other.weight - a[i] * best.weight;
     comparison.total += comparison.difference[i];

@@ -172,7 +172,7 @@ double secondsOfKernel(int ranks, int threads, int64_t bytes, double total) {
       total);
 }
 
-enum class Kind { AllReduce, AllGather, ReduceScatter, Send };
+enum class Kind { AllReduce, AllGather, ReduceScatter, AllToAll, Send };
 
 double secondsOfCollective(Kind kind, int ranks, int64_t bytes, int rounds) {
   selectDevices(cpuDevices());
@@ -193,6 +193,9 @@ double secondsOfCollective(Kind kind, int ranks, int64_t bytes, int rounds) {
           tpc_all_gather(&ctx, 1, TPC_F32, in.data(), out.data(), 1, count, 1);
         } else if (kind == Kind::ReduceScatter) {
           tpc_reduce_scatter(&ctx, 1, TPC_F32, TPC_SUM, in.data(), out.data(), 1, count, 1);
+        } else if (kind == Kind::AllToAll) {
+          int64_t own = count / ranks * ranks;
+          tpc_all_to_all(&ctx, 1, TPC_F32, in.data(), out.data(), 1, ranks, 1, own, 1, 1);
         } else if (ctx.rank == 0) {
           // There and back: each is one message.
           tpc_send(&ctx, 0, TPC_F32, in.data(), count, 1);
@@ -306,6 +309,7 @@ std::string probe(const ProbeOptions &options) {
   constexpr std::pair<Kind, const char *> kinds[] = {{Kind::AllReduce, "all_reduce"},
                                                      {Kind::AllGather, "all_gather"},
                                                      {Kind::ReduceScatter, "reduce_scatter"},
+                                                     {Kind::AllToAll, "all_to_all"},
                                                      {Kind::Send, "send"}};
   for (auto [kind, name] : kinds)
     for (int ranks = 2; ranks <= (kind == Kind::Send ? 2 : options.ranks); ranks *= 2) {

@@ -3,7 +3,7 @@
 #ifndef TPC_ANALYSIS_REPORTEXPERTS_H
 #define TPC_ANALYSIS_REPORTEXPERTS_H
 
-#include "tpc/Analysis/Nominal.h"
+#include "tpc/Analysis/Report.h"
 
 #include "llvm/Support/JSON.h"
 
@@ -36,6 +36,20 @@ struct ExpertRow {
 /// Errors: a routing of other sizes, or for a program that gathers tokens.
 FailureOr<std::vector<ExpertRow>> countExperts(ModuleOp module, const Symbols &symbols,
                                                const Routing *routing);
+
+/// Returns, for the rank with the most pairs of a token and one of its selected experts, the number
+/// of pairs per token and of experts that some token selects, on average over layers. The program
+/// must have experts.
+std::pair<double, double> getBusiestExperts(ModuleOp program, GridAttr grid,
+                                            const Routing &routing);
+/// Emits an error if the program has no experts, or if the routing is of another number of tokens
+/// or experts.
+LogicalResult checkRouting(ModuleOp program, const Symbols &symbols, const Routing &routing);
+/// Replaces the bytes of exchanges in the report of a staged program by those of the rank that
+/// sends the most for this routing. No effect on programs that gather tokens, and on more ranks
+/// than Report::maxRanks.
+LogicalResult applyRouting(ModuleOp staged, const Symbols &symbols, const Routing &routing,
+                           Report &report);
 llvm::json::Array toJSON(ArrayRef<ExpertRow> rows, bool hasRouting);
 
 } // namespace mlir::tpc

@@ -69,6 +69,7 @@ private:
   double getRoofline(double m, double n, double k, double weightBytes) const;
   /// By (n, k): log efficiency by log m.
   std::map<std::pair<int64_t, int64_t>, std::map<double, double>> series;
+  double best = 0; // maximum efficiency
 };
 
 /// Times of attention: of few queries by the bytes of the keys and values that are read, of more
@@ -119,9 +120,11 @@ public:
   struct Transfer {
     double seconds = 0;
     bool extrapolates = false;
+    double error = 0; // relative, of times that are derived from other tables
   };
   /// Returns the time of a collective of `members` ranks, of which `perNode` share a node. An error
-  /// names the missing table. `bytes`: size of the whole buffer.
+  /// names the missing table. `bytes`: size of the whole buffer. Derived times count as
+  /// extrapolated.
   llvm::Expected<Transfer> getCollective(llvm::StringRef kind, int64_t members, int64_t perNode,
                                          double bytes) const;
   llvm::Expected<Transfer> getSend(bool crossesNodes, double bytes) const;
@@ -134,7 +137,11 @@ private:
   std::map<std::pair<std::string, int64_t>, MatmulTable> matmuls; // by type and threads
   std::map<std::pair<std::string, int64_t>, AttentionTable> attentions;
   std::map<int64_t, Curve> kernels;
-  std::map<std::string, std::map<int64_t, Curve>> collectives; // within a node; by kind and members
+  struct CollectiveTable : Curve {
+    double derivedError = 0; // relative; 0: measured
+  };
+  /// Within a node; by kind and members.
+  std::map<std::string, std::map<int64_t, CollectiveTable>> collectives;
   std::optional<Network> network;
 };
 

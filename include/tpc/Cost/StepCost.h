@@ -48,6 +48,7 @@ struct StepCost {
   double bubble = 0;     // fraction of the time of all stages in which they wait
   unsigned measured = 0; // distinct times within tables
   unsigned extrapolated = 0;
+  double derivedError = 0;     // maximum relative error of derived times of collectives
   std::vector<Seconds> stages; // busy time of each stage in a step
   MatmulWork work;             // of one rank of each stage, in the first micro-batch
 };
@@ -84,13 +85,28 @@ struct BusySeconds {
   Seconds prologue, microBatch;
 };
 
+/// Functions of a module at the buffers level, which the estimates of many grids share.
+struct LoweredProgram {
+  explicit LoweredProgram(ModuleOp lowered);
+
+  llvm::StringMap<buffer::FuncOp> functions; // by name
+  std::vector<buffer::FuncOp> stages;        // in program order
+  int64_t topK = 1;                          // maximum experts of a token
+};
+
+/// Work of the rank whose experts the most tokens select, on average over layers.
+struct ExpertLoad {
+  double selectedPerToken = 0; // pairs of a token and a selected expert of the rank
+  double activeExperts = 0;    // that some token selects
+};
+
 /// Times of the ops of a module at the buffers level, at given sizes and on a given grid.
 class StepEstimator {
 public:
-  /// `lowered`: program at the buffers level. Its symbolic sizes are evaluated with `grid`, which
-  /// may differ from the grid that it was compiled for in the sizes of axes. `copies`: copies of
-  /// the grid that run at the same time on the machine.
-  StepEstimator(ModuleOp lowered, GridAttr grid, const Symbols &symbols,
+  /// Symbolic sizes of the program are evaluated with `grid`, which may differ from the grid that
+  /// it was compiled for in the sizes of axes. `copies`: copies of the grid that run at the same
+  /// time on the machine.
+  StepEstimator(const LoweredProgram &program, GridAttr grid, const Symbols &symbols,
                 const ::tpc::Machine &machine, int64_t copies);
   /// Returns the step's cost. An error names what the machine has no time of. Sets `timeline` if it
   /// is not null.
@@ -100,6 +116,8 @@ public:
   llvm::Expected<BusySeconds> getBusySeconds(int64_t numThreads);
   /// Number of valid keys in caches; 0: attention with caches reads their whole capacity.
   int64_t validKeys = 0;
+  /// Without a value, tokens select all experts equally often.
+  std::optional<ExpertLoad> expertLoad;
 
 private:
   struct OpCost {
@@ -142,10 +160,9 @@ private:
       problem = "machine '" + machine.name + "' has no times of " + what.str();
   }
 
-  ModuleOp module;
+  const LoweredProgram &program;
   GridAttr grid;
   LocalSizes values; // symbols, coordinates, and the micro-batch
-  llvm::StringMap<buffer::FuncOp> callees;
   const ::tpc::Machine &machine;
   int64_t copies;
   int64_t threads = 1;
@@ -155,6 +172,7 @@ private:
   DenseMap<Operation *, OpCost> functions; // at the current micro-batch
   std::string problem;
   unsigned measured = 0, extrapolated = 0;
+  double derivedError = 0;
 };
 
 } // namespace mlir::tpc

@@ -26,14 +26,18 @@ struct GridChoice {
   int64_t vpp = 1;
   int64_t tensorX = 1; // tp is tensorX times the rest; 1: one axis
   int64_t ep = 1;
-  bool etp1 = false; // experts are split over the ranks of tp; requires that tp divides ep
+  /// Ranks of tp that split one expert, a divisor of tp; ep is a multiple of tp / etp. 0: all.
+  int64_t etp = 0;
+  bool pipelineInside = false; // order tp-pp-dp; false: tp-dp-pp
 
+  /// Returns the number of groups of ranks of tp that have different experts.
+  int64_t getExpertGroups() const { return etp > 0 ? tp / etp : 1; }
   /// Returns the number of ranks of ep for each rank of tp. With dp, they are replicas.
-  int64_t getExpertRanks() const { return etp1 ? ep / tp : ep; }
+  int64_t getExpertRanks() const { return ep / getExpertGroups(); }
   int64_t getRanks() const { return tp * pp * dp * (dp == 1 ? getExpertRanks() : 1); }
   std::string str() const;
   auto getKey() const {
-    return std::make_tuple(getRanks(), tp, tensorX, pp, vpp, dp, ep, etp1, sp, mb);
+    return std::make_tuple(getRanks(), tp, tensorX, pp, vpp, dp, ep, etp, sp, mb, pipelineInside);
   }
   bool operator<(const GridChoice &o) const { return getKey() < o.getKey(); }
 };
@@ -64,6 +68,9 @@ struct SearchProblem {
   int64_t batch = 1;   // maximum dp · mb
   int64_t layers = 1;  // maximum pp · vpp
   int64_t experts = 1; // maximum ep
+  /// Devices of a node; 0: all. If replicas of pipelines are in several nodes, both orders of dp
+  /// and pp are tried.
+  int64_t ranksPerNode = 0;
   Goal goal = Goal::Latency;
   /// Evaluates all grids, and prunes none.
   bool isExhaustive = false;
@@ -86,17 +93,30 @@ struct RankedGrid {
   bool fits() const { return cost.memory.getNeed() <= memory; }
 };
 
+/// Grids that are refused with the same first line of the error.
+struct RefusedGrids {
+  static constexpr size_t maxExamples = 3;
+  std::string why;                  // error of one of them
+  size_t count = 0;                 // number of grids
+  std::vector<GridChoice> examples; // the first in the order of grids, at most maxExamples
+
+  void add(const GridChoice &grid, StringRef error);
+};
+
 struct SearchResult {
   static constexpr size_t numBest = 10;
   std::vector<RankedGrid> best;     // that fit, the best first, at most numBest
   std::vector<RankedGrid> tooLarge; // the grids that do not fit, by needed bytes
-  std::vector<std::pair<GridChoice, std::string>> refused;
+  std::map<std::string, RefusedGrids, std::less<>> refused; // by the first line of the error
   size_t enumerated = 0, prunedByMemory = 0, prunedByTime = 0, simulated = 0;
   size_t unexplored = 0;                                 // grids that remained after maxEvaluations
   double unexploredObjective = 0;                        // lower bound of their objectives
   std::vector<std::pair<GridChoice, double>> objectives; // of all grids of an exhaustive search
   /// Maximum of bound divided by estimate over all evaluated grids, of seconds and of bytes.
   double secondsBoundRatio = 0, memoryBoundRatio = 0;
+
+  void refuse(const GridChoice &grid, StringRef error);
+  size_t countRefused() const;
 };
 
 /// Calls `visit` with the first grid (mb1, no chunks) of each family, in a fixed order. Up to 64
@@ -110,7 +130,8 @@ void enumerateGrids(const SearchProblem &problem, const GridChoice &family,
 SearchResult searchGrids(const SearchProblem &problem);
 
 /// Difference of two estimates by cause, and its error: the sum over causes of the difference times
-/// the error of the machine's tables, and a hundredth of the best time.
+/// the error of the machine's tables, and a hundredth of the best time. The error of collectives is
+/// that of derived times if it is larger.
 struct Comparison {
   std::array<double, 5> difference;
   double total = 0, error = 0;

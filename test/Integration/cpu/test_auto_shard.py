@@ -57,8 +57,9 @@ def test_plan_equals_the_report_of_each_grid(tpcc, tmp_path, name, machine):
     """Grids of one structure share a program. Their plans are those of their own programs."""
     model = {**COMMITTED, **FAMILIES}[name]
     found = plan(tpcc, model, machine=machine)
+    refused = sum(row["count"] for row in found["refused"])
     assert found["best"] and found["enumerated"] == found["estimated"] + sum(
-        (len(found["refused"]), found["pruned_by_memory"], found["pruned_by_time"])
+        (refused, found["pruned_by_memory"], found["pruned_by_time"])
     )
     for row in found["best"][:5] + found["best"][-1:]:
         report = tmp_path / "report.json"
@@ -187,6 +188,7 @@ def test_probe(tpcc, tmp_path):
         ([], "needs --devices"),
         (["--devices=0"], "needs --devices"),
         (["--devices=-3"], "--devices=-3: must be from 1 to 16384"),
+        (["--devices=4", "--gpus-per-node=0"], "--gpus-per-node=0: must be from 1 to 16384"),
         (["--devices=4"], "needs --machine"),
         (["--devices=4", "--devices=5"], "--devices is given twice"),
         (["--devices=4", "--machine=none"], "no file and no machine 'none'; machines: a100-sxm"),

@@ -193,11 +193,67 @@ def test_estimate_chooses(tpcc, tmp_path):
     assert counts == [0, 1]
 
 
+def test_simulated_routing(tpcc, tmp_path):
+    """Exchanges of a simulated step have the bytes of the routing on the rank that sends the most,
+    and the time of experts is that of the busiest rank.
+    """
+    path = Experts(layers=2, experts=8).save(tmp_path / "model.onnx")
+    shape = "batch_size=64,sequence_length=4,past_sequence_length=8"
+    flags = ["--expert-dispatch=all-to-all", "--machine=epyc-2core", "--json", "--shape", shape]
+    chosen = np.zeros((3, 256, 8), np.uint8)
+    chosen[0, :, :2] = chosen[1, :, [0, 7]] = 1  # one rank of two; all experts of one; even
+    for token in range(256):
+        chosen[2, token, [token % 8, (token + 4) % 8]] = 1
+    steps = {}
+    for name, grid, used in (
+        ("uniform", "dp2,ep2", None),
+        ("one rank", "dp2,ep2", chosen[0]),
+        ("both ranks", "dp2,ep2", chosen[1]),
+        ("even", "dp2,ep2", chosen[2]),
+    ):
+        more = []
+        if used is not None:
+            np.save(tmp_path / "used.npy", used)
+            more = [f"--routing={tmp_path / 'used.npy'}"]
+        arguments = [path, f"--megatron-shard={grid}", "--simulate", "--no-verify", *flags, *more]
+        steps[name] = json.loads(tpcc.call(arguments).check().stdout)["steps"][0]
+        if used is None:
+            continue
+        report = tmp_path / "report.json"
+        arguments = [path, f"--megatron-shard={grid}", flags[0], "--shape", shape, *more]
+        tpcc.call([*arguments, "--emit=staged", "-o", tmp_path / "x", f"--report={report}"]).check()
+        rows = json.loads(report.read_text())["experts"]
+        for kind in ("dispatch", "combine"):
+            found = next(row for row in steps[name]["collectives"] if row["kind"] == kind)
+            assert found["bytes"] == max(row["routing"][kind] for row in rows), (name, kind)
+
+    def seconds(name, kind):
+        return sum(row["seconds"] for row in steps[name]["calls"] if row["kind"] == kind)
+
+    assert seconds("even", "experts") == pytest.approx(seconds("uniform", "experts"))
+    assert seconds("both ranks", "experts") < seconds("one rank", "experts")
+    assert seconds("one rank", "dispatch") > 0
+    arguments = [path, "--megatron-shard=auto", "--devices=2", *flags[1:]]
+    uniform = json.loads(tpcc.call(arguments).check().stdout)
+    np.save(tmp_path / "used.npy", chosen[0])
+    more = f"--routing={tmp_path / 'used.npy'}"
+    routed = json.loads(tpcc.call([*arguments, more]).check().stdout)
+    grids = {row["grid"]: row["step"]["seconds"] for row in uniform["best"]}
+    for row in routed["best"]:
+        if row["grid"] in grids and "ep2" in row["grid"]:
+            assert row["step"]["seconds"] != grids[row["grid"]]
+    np.save(tmp_path / "used.npy", chosen[0, :9])
+    words = "the routing is of 9 tokens and 8 experts", "has 256 tokens"
+    tpcc.call([*arguments, more]).refused(*words)
+    tpcc.call([*arguments, "--routing=none.npy"]).refused("--routing=none.npy")
+
+
 def test_errors(tpcc, tmp_path):
     path = Experts(layers=1).save(tmp_path / "model.onnx")
     for flags, words in (
         (["--expert-dispatch=some"], ["must be auto, gather or all-to-all"]),
         (["--expert-dispatch=all-to-all", "--target=cuda"], ["cuda", "gather only"]),
         (["--routing=x.npy"], ["--routing", "--report"]),
+        (["--routing=x.npy", "--simulate", "--generate"], ["leave out --generate"]),
     ):
         tpcc.call([path, "--megatron-shard=ep2,dp2", *flags, "-o", tmp_path / "m"]).refused(*words)

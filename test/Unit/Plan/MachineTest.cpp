@@ -60,6 +60,8 @@ TEST(Machine, NamesTheBadEntry) {
            {"[1e3, 1e-6], [1e6, 1e-5]", "[1e3, 1e-6], [1e3, 1e-5]", "two times of 1000"},
            {"\"ranks\": 8", "\"ranks\": 2", "the kind and ranks of another entry"},
            {"\"ranks\": 8", "\"ranks\": 2.5", "must be an integer"},
+           {"\"ranks\": 8", "\"ranks\": 8, \"error\": 1", "has 'error', which needs 'derived'"},
+           {"\"ranks\": 8", "\"ranks\": 8, \"derived\": \"a rule\"", "no number 'error'"},
            {"\"peak\"", "\"threads\": 1, \"peak\"", "but the machine has no 'cores'"},
            {"\"error\": {\"compute\": 0.1", "\"error\": {\"compute\": -1", "'compute' of error"}})
     EXPECT_NE(errorOf(replace(one.from, one.to)).find(one.words), std::string::npos)
@@ -82,6 +84,45 @@ TEST(Machine, RaisesTimesOfMoreWork) {
   EXPECT_EQ(curve.at(12), 7); // the slope of the last segment
   EXPECT_TRUE(curve.extrapolates(12));
   EXPECT_FALSE(curve.extrapolates(8));
+}
+
+/// Derived tables have their own error, and the times between two tables the larger one.
+TEST(Machine, DerivedTimesCountAsExtrapolated) {
+  for (const char *name : {"a100-sxm", "h100-sxm"}) {
+    llvm::Expected<Machine> machine = Machine::load(name);
+    ASSERT_TRUE(bool(machine));
+    for (const char *kind : {"all_gather", "reduce_scatter"}) {
+      auto get = [&](int64_t ranks) {
+        return llvm::cantFail(machine->getCollective(kind, ranks, ranks, 1 << 20));
+      };
+      for (int64_t ranks : {2, 3, 4, 6}) {
+        EXPECT_TRUE(get(ranks).extrapolates) << name << " " << kind << " " << ranks;
+        EXPECT_EQ(get(ranks).error, 0.4);
+      }
+      EXPECT_FALSE(get(8).extrapolates);
+      EXPECT_EQ(get(8).error, 0);
+      EXPECT_GT(get(4).seconds, get(2).seconds * 0.5);
+      EXPECT_LT(get(4).seconds, 2 * get(8).seconds);
+    }
+  }
+}
+
+/// The rule of derived gathers and scatters, against the measured tables of 8 ranks.
+TEST(Machine, TheRuleOfDerivedTimesHoldsWithinItsError) {
+  for (const char *name : {"a100-sxm", "h100-sxm"}) {
+    llvm::Expected<Machine> machine = Machine::load(name);
+    ASSERT_TRUE(bool(machine));
+    auto get = [&](const char *kind, double bytes) {
+      return llvm::cantFail(machine->getCollective(kind, 8, 8, bytes)).seconds;
+    };
+    for (const char *kind : {"all_gather", "reduce_scatter"}) {
+      double constant = 2 * get(kind, 8192) - get("all_reduce", 8192);
+      for (double bytes = 8192; bytes <= 512 << 20; bytes *= 4) {
+        double rule = (get("all_reduce", bytes) + constant) / 2;
+        EXPECT_NEAR(rule / get(kind, bytes), 1, 0.4) << name << " " << kind << " " << bytes;
+      }
+    }
+  }
 }
 
 TEST(Machine, MeasuredTimesAreReturned) {

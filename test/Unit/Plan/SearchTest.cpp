@@ -1,6 +1,7 @@
 //===- SearchTest.cpp - The search, compared with exhaustive search -------===//
 
 #include "tpc/Plan/Search.h"
+#include "tpc/Support/ShardSpec.h"
 
 #include "gtest/gtest.h"
 #include <random>
@@ -94,13 +95,13 @@ TEST(Search, EqualsExhaustiveSearch) {
       EXPECT_EQ(result.best[i].grid.str(), all[i].second.str()) << seed;
     }
     EXPECT_EQ(result.enumerated, result.prunedByMemory + result.prunedByTime +
-                                     result.refused.size() + result.simulated);
+                                     result.countRefused() + result.simulated);
     EXPECT_LE(result.secondsBoundRatio, 1);
     EXPECT_LE(result.memoryBoundRatio, 1);
     pruned += result.prunedByTime;
     problem.isExhaustive = true;
     SearchResult exhaustive = searchGrids(problem);
-    EXPECT_EQ(exhaustive.simulated + exhaustive.refused.size(), exhaustive.enumerated);
+    EXPECT_EQ(exhaustive.simulated + exhaustive.countRefused(), exhaustive.enumerated);
     for (auto [a, b] : llvm::zip_equal(exhaustive.best, result.best))
       EXPECT_EQ(a.grid.str(), b.grid.str());
   }
@@ -145,6 +146,35 @@ TEST(Search, ThinsOutSizesOfManyDevices) {
   EXPECT_TRUE(dp.count(2100) && dp.count(525)) << "divisors of the batch";
 }
 
+TEST(Search, TriesOrdersAndSplitsOfExperts) {
+  SearchProblem problem;
+  problem.devices = 16;
+  problem.batch = problem.layers = 4;
+  problem.experts = 4;
+  std::set<std::string> grids;
+  auto enumerate = [&] {
+    grids.clear();
+    enumerateFamilies(problem, [&](const GridChoice &family) {
+      enumerateGrids(problem, family, [&](const GridChoice &grid) {
+        EXPECT_TRUE(grids.insert(grid.str()).second) << grid.str();
+        std::string error;
+        EXPECT_TRUE(::tpc::ShardSpec::parse(grid.str(), error)) << error;
+      });
+    });
+  };
+  enumerate();
+  for (const char *grid : {"tp4,ep2,etp2", "tp4,ep4,etp2", "tp4,ep4,etp1", "tp2,dp2,ep4,etp1"})
+    EXPECT_TRUE(grids.count(grid)) << grid;
+  EXPECT_FALSE(grids.count("tp4,ep2,etp1"));
+  EXPECT_FALSE(grids.count("pp2,dp2,order=tp-pp-dp"));
+  problem.ranksPerNode = 2;
+  enumerate();
+  EXPECT_TRUE(grids.count("pp2,dp2") && grids.count("pp2,dp2,order=tp-pp-dp"));
+  for (const char *grid :
+       {"pp2,order=tp-pp-dp", "dp2,order=tp-pp-dp", "pp2,dp2,ep2,order=tp-pp-dp"})
+    EXPECT_FALSE(grids.count(grid)) << grid;
+}
+
 TEST(Search, StopsAfterTheMostPromisingGrids) {
   SearchProblem problem = makeProblem(11);
   problem.maxEvaluations = 2;
@@ -152,7 +182,7 @@ TEST(Search, StopsAfterTheMostPromisingGrids) {
   SearchResult result = searchGrids(problem);
   EXPECT_EQ(result.simulated, 2u);
   EXPECT_GT(result.unexplored, 0u);
-  EXPECT_EQ(result.enumerated, result.prunedByMemory + result.prunedByTime + result.refused.size() +
+  EXPECT_EQ(result.enumerated, result.prunedByMemory + result.prunedByTime + result.countRefused() +
                                    result.simulated + result.unexplored);
 }
 
