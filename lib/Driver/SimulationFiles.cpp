@@ -4,6 +4,8 @@
 
 #include "llvm/Support/FormatVariadic.h"
 
+#include <cmath>
+
 using namespace mlir::tpc;
 using ::tpc::ProgramSimulation;
 using ::tpc::SimulatedEvent;
@@ -43,8 +45,15 @@ private:
 
 } // namespace
 
-/// Threads of a class in a trace.
+/// Threads of a class in a trace. Each chunk of the class has its own messages, from `Messages` on.
 enum Thread : int64_t { Compute = 0, Messages = 1 };
+
+/// Returns the microseconds that readers truncate to this number of nanoseconds. Perfetto drops
+/// slices of a thread that overlap after that.
+static double toMicroseconds(int64_t nanoseconds) {
+  double value = double(nanoseconds) / 1000;
+  return int64_t(value * 1000) == nanoseconds ? value : std::nextafter(value, INFINITY);
+}
 
 void TraceWriter::writeName(llvm::StringRef kind, int64_t process, int64_t thread,
                             const std::string &name) {
@@ -66,8 +75,9 @@ void TraceWriter::writeSlice(const std::string &name, llvm::StringRef category, 
     out.attribute("cat", category);
     out.attribute("pid", process);
     out.attribute("tid", thread);
-    out.attribute("ts", (offset + begin) * 1e6);
-    out.attribute("dur", (end - begin) * 1e6);
+    int64_t from = std::llround((offset + begin) * 1e9), to = std::llround((offset + end) * 1e9);
+    out.attribute("ts", toMicroseconds(from));
+    out.attribute("dur", toMicroseconds(to - from));
     out.attributeObject("args", arguments);
   });
 }
@@ -103,7 +113,7 @@ void TraceWriter::writeRun(const SimulatedStep &step, const SimulatedEvent &even
     if (seconds == 0 && (op.bytes == 0 || op.kind == "send"))
       continue;
     writeSlice(op.kind + (op.what.empty() ? "" : " " + op.what), "call", event.rankClass, Compute,
-               at, at + seconds, [&] {
+               std::min(at, event.end), std::min(at + seconds, event.end), [&] {
                  out.attribute("node", json::fixUTF8(op.node));
                  out.attribute("cause", getMainCause(op.seconds));
                  if (op.bytes > 0)
@@ -121,6 +131,7 @@ void TraceWriter::write(const ProgramSimulation &simulation) {
       out.attribute("machine", simulation.machine.name);
       out.attribute("grid", simulation.spec.str());
     });
+    int64_t stages = int64_t(simulation.memories.size()), chunks = simulation.spec.chunksPerRank;
     out.attributeArray("traceEvents", [&] {
       for (size_t i = 0; i < simulation.memories.size(); ++i) {
         int64_t ranks = simulation.getRanksOfStage();
@@ -128,7 +139,9 @@ void TraceWriter::write(const ProgramSimulation &simulation) {
                   "stage " + std::to_string(i) + ", " + std::to_string(ranks) +
                       (ranks == 1 ? " rank" : " ranks"));
         writeName("thread_name", int64_t(i), Compute, "calls");
-        writeName("thread_name", int64_t(i), Messages, "messages");
+        for (int64_t chunk = 0; chunk < chunks; ++chunk)
+          writeName("thread_name", int64_t(i), Messages + chunk,
+                    chunks == 1 ? "messages" : "messages of chunk " + std::to_string(chunk));
       }
       for (const SimulatedStep &step : simulation.steps) {
         for (const SimulatedEvent &event : step.timeline.simulation.events) {
@@ -139,10 +152,11 @@ void TraceWriter::write(const ProgramSimulation &simulation) {
           const OpEvent &send = step.timeline.stages[size_t(event.chunk)]
                                     .getRun({event.chunk, event.microBatch})
                                     .back();
-          writeSlice("send pp", "message", event.rankClass, Messages, event.begin, event.end, [&] {
-            out.attribute("micro_batch", event.microBatch);
-            out.attribute("bytes", send.bytes);
-          });
+          writeSlice("send pp", "message", event.rankClass, Messages + event.chunk / stages,
+                     event.begin, event.end, [&] {
+                       out.attribute("micro_batch", event.microBatch);
+                       out.attribute("bytes", send.bytes);
+                     });
         }
         offset += step.timeline.simulation.seconds;
       }
