@@ -28,15 +28,16 @@ struct ComputedCost : CostOpInterface::ExternalModel<ComputedCost<OpT>, OpT> {
 };
 
 /// Counts only the keys within the window of a query.
-struct AttentionCost : CostOpInterface::ExternalModel<AttentionCost, AttentionOp> {
+template <typename OpT>
+struct AttentionCost : CostOpInterface::ExternalModel<AttentionCost<OpT>, OpT> {
   Cost getCost(Operation *base, CostModel &model) const {
-    auto op = cast<AttentionOp>(base);
+    auto op = cast<OpT>(base);
     double seen = 1;
     if (std::optional<::tpc::SymExpr> window = op.getWindow(); window && op.getCausal()) {
       double keys = std::max(1.0, model.getNominal(getSizes(op.getK())[1]));
       seen = std::clamp(model.getNominal(*window) / keys, 0.0, 1.0);
     }
-    return model.getComputeCost(op, op->getOperands(), seen);
+    return model.getComputeCost(cast<ShardingRuleOpInterface>(base), op->getOperands(), seen);
   }
 };
 
@@ -133,7 +134,7 @@ void mlir::tpc::registerCostModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, TpcDialect *) {
     context->getOrLoadDialect<func::FuncDialect>();
     attachToScalarOps<ComputedCost>(context);
-    AttentionOp::attachInterface<AttentionCost>(*context);
+    attachModels<AttentionCost, AttentionOp, AttentionGradOp>(context);
     MoeOp::attachInterface<MoeCost>(*context);
     attachModels<ComputedCost, MatmulOp, DequantizeOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp,
                  RotaryOp, CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp, RollOp,

@@ -2,6 +2,7 @@
 
 #include "tpc/Buffer/Accumulate.h"
 #include "tpc/Buffer/Async.h"
+#include "tpc/Buffer/Training.h"
 #include "tpc/Dialect/Elements.h"
 
 #include "mlir/IR/DialectImplementation.h"
@@ -47,6 +48,9 @@ void BufferDialect::initialize() {
       ,
 #define GET_OP_LIST
 #include "tpc/Buffer/BufferAccumulateOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "tpc/Buffer/BufferTrainingOps.cpp.inc"
       >();
 }
 
@@ -449,3 +453,5 @@ void CallOp::print(OpAsmPrinter &printer) {
 #include "tpc/Buffer/BufferAsyncOps.cpp.inc"
 #define GET_OP_CLASSES
 #include "tpc/Buffer/BufferAccumulateOps.cpp.inc"
+#define GET_OP_CLASSES
+#include "tpc/Buffer/BufferTrainingOps.cpp.inc"

@@ -1,6 +1,7 @@
 //===- BufferOps.cpp - Verification of buffer ops -------------------------===//
 
 #include "tpc/Buffer/Async.h"
+#include "tpc/Buffer/Training.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -49,6 +50,17 @@ LogicalResult buffer::CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
     if (isBuffer != isa<PlaceType>(value.getType()))
       return emitWrongType(*this, i, isBuffer, value.getType());
   }
+  return success();
+}
+
+LogicalResult buffer::AttentionGradOp::verify() {
+  ArrayRef<int64_t> of = getOf();
+  if (of.empty() || of.size() != getTo().size() || of.front() < 0 || of.back() > 2 ||
+      !llvm::is_sorted(of, std::less_equal<int64_t>()))
+    return emitOpError("must have a buffer for each of its ascending numbers, which are 0 (q), 1 "
+                       "(k) or 2 (v)");
+  if (getStrides().size() != 3)
+    return emitOpError("must have three strides");
   return success();
 }
 

@@ -1,5 +1,6 @@
 //===- BufferModelsCompute.cpp - Computation ops on buffers ---------------===//
 
+#include "AttentionModels.h"
 #include "KernelClusters.h"
 #include "QuantizedMatrices.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
@@ -153,91 +154,6 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
   }
 };
 
-struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, AttentionOp> {
-  bool isHostOp(Operation *op) const {
-    const TargetTraits &target = TargetTraits::get(op);
-    auto isComputed = [&](Value v) {
-      return !v || target.computesMatmuls(getElementTypeOrSelf(v));
-    };
-    auto attention = cast<AttentionOp>(op);
-    return isComputed(attention.getQ()) && isComputed(attention.getK()) &&
-           isComputed(attention.getV()) && isComputed(attention.getBias()) &&
-           isComputed(attention.getSlopes()) && isComputed(attention.getSinks());
-  }
-
-  LogicalResult plan(Operation *base, BufferPlanner &p) const {
-    auto op = cast<AttentionOp>(base);
-    if (op.getLengths() && !op.getCausal())
-      return op.emitOpError("must be causal, because it has lengths: otherwise it would read cache "
-                            "entries that were never written");
-    if (op.getLengths() && !getElementTypeOrSelf(op.getLengths()).isInteger(64))
-      return op.emitOpError("must have lengths of type i64");
-    SmallVector<SymExpr> q = p.sizes(op.getQ().getType()), k = p.sizes(op.getK().getType()),
-                         v = p.sizes(op.getV().getType());
-    // Queries and keys of a rank have the same KV heads, and the rank has the same shard of each
-    // group of query heads. So the local query heads of [2 * 4{tp}] form groups, although they are
-    // not contiguous in the global dimension.
-
-    // Position of this rank's first query. If the rank's queries are not contiguous, only slopes
-    // use the position, in slope * (key - position). Then any position is correct: it adds a
-    // constant to each row of scores, which softmax cancels.
-    DimAttr queries = getDist(op.getQ()).getDims()[1];
-    SymExpr position = toNamedSize(op.getCausalOffset());
-    if (isRange(queries))
-      position = position + getFirstIndex(queries, p.grid());
-    buffer::ExprAttr causal, after, slopesAt;
-    if (op.getCausal())
-      causal = p.expr(position);
-    if (std::optional<SymExpr> window = op.getWindow())
-      after = p.expr(position - getNamedWindow(*window));
-    if (op.getSlopes())
-      slopesAt = p.expr(position);
-    auto getStrides = [&](Value mask) -> ArrayAttr {
-      if (!mask)
-        return {};
-      SmallVector<SymExpr> m = p.sizes(mask.getType());
-      auto all = getSizes(mask);
-      return p.exprs({all[0].isConstant(1) ? SymExpr(0) : m[1] * m[2] * m[3],
-                      all[1].isConstant(1) ? SymExpr(0) : m[2] * m[3]});
-    };
-    // In a cache, the tokens of a head are contiguous; in other tensors, the heads of a token are.
-    // Queries, and keys and values outside of caches, may be columns of merged results.
-    SymExpr queryRow = getElementStrides(op.getQ(), p.grid())[1];
-    SymExpr keyRow = k[2] * k[3], valueRow = v[2] * v[3];
-    SmallVector<SymExpr> cacheStrides;
-    auto setStrides = [&](Value tensor, ArrayRef<SymExpr> sizes, SymExpr &row) {
-      Operation *transpose = tensor.getDefiningOp();
-      bool byHeads = transpose && transpose->hasAttr(kAliasedAttr);
-      if (byHeads)
-        row = sizes[3];
-      cacheStrides.push_back(sizes[1] * sizes[2] * sizes[3]);
-      cacheStrides.push_back(byHeads ? sizes[1] * sizes[3] : sizes[3]);
-    };
-    if (op.getLengths()) {
-      setStrides(op.getK(), k, keyRow);
-      setStrides(op.getV(), v, valueRow);
-    } else {
-      keyRow = getElementStrides(op.getK(), p.grid())[1];
-      valueRow = getElementStrides(op.getV(), p.grid())[1];
-    }
-    auto bufferOf = [&](Value tensor) { return tensor ? p.getBuffer(tensor) : Value(); };
-    Value from[] = {p.getBuffer(op.getQ()), p.getBuffer(op.getK()), p.getBuffer(op.getV())};
-    Value keyMask = bufferOf(op.getKeyMask()), mask = bufferOf(op.getMask()),
-          bias = bufferOf(op.getBias()), slopes = bufferOf(op.getSlopes()),
-          sinks = bufferOf(op.getSinks()), lengths = bufferOf(op.getLengths()),
-          to = p.getBuffer(op.getResult());
-    buffer::AttentionOp::create(
-        p.builder(), p.getLoc(), from[0], from[1], from[2], keyMask, mask, bias, slopes, sinks,
-        lengths, to, p.expr(q[0]), p.expr(q[1]), p.expr(k[1]), p.expr(q[2]), p.expr(k[2]),
-        p.expr(q[3]), p.expr(v[3]), p.exprs({queryRow, keyRow, valueRow, q[2] * v[3]}),
-        getStrides(op.getMask()), getStrides(op.getBias()), slopesAt,
-        lengths ? p.exprs(cacheStrides) : ArrayAttr(), causal, after, op.getScaleAttr(),
-        op.getSoftcapAttr(),
-        op.getMaskedRow() == MaskedRow::Uniform ? p.builder().getUnitAttr() : UnitAttr());
-    return success();
-  }
-};
-
 struct MoeModel : HostOpInterface::ExternalModel<MoeModel, MoeOp> {
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<MoeOp>(base);
@@ -361,8 +277,8 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
 } // namespace
 
 void mlir::tpc::attachComputeModels(MLIRContext *context) {
+  attachAttentionModels(context);
   MatmulOp::attachInterface<MatmulModel>(*context);
-  AttentionOp::attachInterface<AttentionModel>(*context);
   MoeOp::attachInterface<MoeModel>(*context);
   AppendOp::attachInterface<AppendModel>(*context);
   AddOp::attachInterface<FusedModel<AddOp>>(*context);

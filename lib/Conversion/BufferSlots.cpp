@@ -2,6 +2,7 @@
 
 #include "BufferPlanner.h"
 #include "tpc/Dialect/Elements.h"
+#include "tpc/Dialect/Training.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -29,6 +30,8 @@ void BufferPlanner::findSlots(Block &block, ArrayRef<Operation *> ops, ValueRang
     auto matmul = dyn_cast<MatmulOp>(op);
     if (matmul && op.hasAttr(kMergedAttr))
       position[&op] = position[getMerged(matmul).front()];
+    else if (auto grad = dyn_cast<AttentionGradOp>(op))
+      position[&op] = position[grad.getMerged().front()];
     else if (auto fused = op.getAttrOfType<IntegerAttr>(kFusedAttr))
       position[&op] = position[op.getOperand(fused.getInt()).getDefiningOp()];
     // A fusion of a norm, matmuls and an activation is one runtime call as well.

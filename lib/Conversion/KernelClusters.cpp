@@ -2,6 +2,8 @@
 
 #include "KernelClusters.h"
 
+#include "tpc/Dialect/Training.h"
+
 #include <queue>
 
 using namespace mlir;
@@ -102,14 +104,18 @@ void KernelClusters::findNodes() {
       nodeOf[&op] = node;
       continue;
     }
-    // Merged matmuls form one node.
+    // Merged matmuls form one node, and so do merged gradients of attention.
+    Operation *first = &op;
     if (op.hasAttr(kMergedAttr))
-      if (Operation *first = getMerged(cast<MatmulOp>(op)).front(); first != &op) {
-        unsigned node = nodeOf.lookup(first);
-        nodes[node].ops.push_back(&op);
-        nodeOf[&op] = node;
-        continue;
-      }
+      first = getMerged(cast<MatmulOp>(op)).front();
+    else if (auto grad = dyn_cast<AttentionGradOp>(op))
+      first = grad.getMerged().front();
+    if (first != &op) {
+      unsigned node = nodeOf.lookup(first);
+      nodes[node].ops.push_back(&op);
+      nodeOf[&op] = node;
+      continue;
+    }
     nodeOf[&op] = nodes.size();
     Node &node = nodes.emplace_back();
     node.ops.push_back(&op);

@@ -1,5 +1,6 @@
 //===- RuntimeCalls.cpp - Runtime call of each buffer op ------------------===//
 
+#include "AttentionModels.h"
 #include "HostEmitter.h"
 #include "tpc/Buffer/Accumulate.h"
 #include "tpc/Buffer/Async.h"
@@ -220,59 +221,6 @@ template <> void Call<buffer::QuantizedProductOp>::emit(Operation *base, HostEmi
   e.call(TPC_ABI(tpc_quantized_product), args);
 }
 
-template <> void Call<buffer::AttentionOp>::emit(Operation *base, HostEmitter &e) const {
-  auto op = cast<buffer::AttentionOp>(base);
-  auto list = [&](std::optional<ArrayAttr> exprs, size_t i) {
-    return exprs ? e.expr(cast<buffer::ExprAttr>((*exprs)[i])) : e.i64(0);
-  };
-  ArrayAttr strides = op.getStrides();
-  abi::Pointer args = e.store(abi::Values<tpc_attention_args>{
-      .q = e.pointer(op.getQ()),
-      .k = e.pointer(op.getK()),
-      .v = e.pointer(op.getV()),
-      .out = e.pointer(op.getTo()),
-      .batch = e.expr(op.getBatch()),
-      .seq_q = e.expr(op.getQueries()),
-      .seq_k = e.expr(op.getKeys()),
-      .heads_q = e.expr(op.getHeads()),
-      .heads_kv = e.expr(op.getKvHeads()),
-      .head_size = e.expr(op.getHeadSize()),
-      .value_size = e.expr(op.getValueSize()),
-      .q_row_stride = list(strides, 0),
-      .k_row_stride = list(strides, 1),
-      .v_row_stride = list(strides, 2),
-      .out_row_stride = list(strides, 3),
-      .scale = e.f32(op.getScale().convertToDouble()),
-      .softcap = e.f32(op.getSoftcap().convertToDouble()),
-      .causal = e.i32(op.getCausal().has_value()),
-      .causal_offset = op.getCausal() ? e.expr(*op.getCausal()) : e.i64(0),
-      .key_mask = e.pointer(op.getKeyMask()),
-      .mask = e.pointer(op.getMask()),
-      .mask_batch_stride = list(op.getMaskStrides(), 0),
-      .mask_head_stride = list(op.getMaskStrides(), 1),
-      .bias = e.pointer(op.getBias()),
-      .bias_batch_stride = list(op.getBiasStrides(), 0),
-      .bias_head_stride = list(op.getBiasStrides(), 1),
-      .masked_row = e.i32(op.getUniformRows()),
-      .windowed = e.i32(op.getAfter().has_value()),
-      .window_offset = op.getAfter() ? e.expr(*op.getAfter()) : e.i64(0),
-      .slopes = e.pointer(op.getSlopes()),
-      .slopes_offset = op.getSlopesAt() ? e.expr(*op.getSlopesAt()) : e.i64(0),
-      .sinks = e.pointer(op.getSinks()),
-      .lengths = e.pointer(op.getLengths()),
-      .pages = e.null(),
-      .k_batch_stride = list(op.getCacheStrides(), 0),
-      .k_head_stride = list(op.getCacheStrides(), 1),
-      .v_batch_stride = list(op.getCacheStrides(), 2),
-      .v_head_stride = list(op.getCacheStrides(), 3),
-      .dtype = e.dtype(op.getTo()),
-      .bias_dtype = op.getBias() ? e.dtype(op.getBias()) : e.i32(TPC_F32),
-      .slopes_dtype = op.getSlopes() ? e.dtype(op.getSlopes()) : e.i32(TPC_F32),
-      .sinks_dtype = op.getSinks() ? e.dtype(op.getSinks()) : e.i32(TPC_F32),
-  });
-  e.call(TPC_ABI(tpc_attention), args);
-}
-
 template <> void Call<buffer::ExpertsOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::ExpertsOp>(base);
   abi::Pointer args = e.store(abi::Values<tpc_experts_args>{
@@ -476,11 +424,12 @@ template <typename... Ops> static void attach(MLIRContext *context) {
 }
 
 void mlir::tpc::attachRuntimeCalls(MLIRContext *context) {
+  attachAttentionCalls(context);
   using namespace buffer;
   attach<PushOp, PopOp, SlotOp, PartOp, ColumnsOp, InputOp, StateOp, buffer::AppendOp,
          buffer::ConstantOp, buffer::ParameterOp, DenseOp, CopyOp, LaunchOp, buffer::CallOp,
-         ProductOp, FusedOp, BatchProductOp, QuantizedProductOp, ExpertsOp, buffer::AttentionOp,
-         buffer::AllReduceOp, buffer::AllGatherOp, buffer::ReduceScatterOp, buffer::AllToAllOp,
+         ProductOp, FusedOp, BatchProductOp, QuantizedProductOp, ExpertsOp, buffer::AllReduceOp,
+         buffer::AllGatherOp, buffer::ReduceScatterOp, buffer::AllToAllOp,
          buffer::CollectivePermuteOp, buffer::ExchangeOp, buffer::BroadcastOp, buffer::SendOp,
          buffer::RecvOp, buffer::DispatchOp, buffer::CombineOp, buffer::OutputOp, RoundsOp,
          buffer::AllReduceStartOp, buffer::WaitOp, UpdateOp, buffer::AccumulateOp>(context);

@@ -4,6 +4,7 @@
 
 #include "tpc/Buffer/Accumulate.h"
 #include "tpc/Buffer/Async.h"
+#include "tpc/Buffer/Training.h"
 #include "tpc/Dialect/Experts.h"
 
 #include <cmath>
@@ -243,6 +244,14 @@ StepEstimator::OpCost StepEstimator::visitCall(Operation &op) {
     return visitExperts(experts);
   } else if (auto attention = dyn_cast<buffer::AttentionOp>(op)) {
     cost.seconds = visitAttention(attention);
+  } else if (auto grad = dyn_cast<buffer::AttentionGradOp>(op)) {
+    // Matmuls of scores, dq and dk, and of dv and the cotangents of probabilities.
+    Type element = buffer::getExtent(grad.getQ()).getElement();
+    int64_t keys = evaluate(grad.getKeys()),
+            rows =
+                evaluate(grad.getBatch()) * evaluate(grad.getHeads()) * evaluate(grad.getQueries());
+    cost.seconds = addMatmul(element, rows, keys, evaluate(grad.getHeadSize())) * 3.0;
+    cost.seconds += addMatmul(element, rows, keys, evaluate(grad.getValueSize())) * 2.0;
   } else if (auto launch = dyn_cast<buffer::LaunchOp>(op)) {
     cost.seconds = visitLaunch(launch);
   } else if (auto copy = dyn_cast<buffer::CopyOp>(op)) {

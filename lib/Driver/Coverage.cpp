@@ -48,9 +48,9 @@ bool hasTypeOfItsOwn(OperationName name) {
 }
 
 bool computesElements(OperationName name) {
-  return isOneOf<MatmulOp, MoeOp, AttentionOp, SoftmaxOp, RotaryOp, ReduceOp, CumSumOp, TriluOp,
-                 ScatterAddOp, AllReduceOp, ReduceScatterOp, AllReduceStartOp, DispatchOp,
-                 CombineOp>(name);
+  return isOneOf<MatmulOp, MoeOp, AttentionOp, AttentionGradOp, SoftmaxOp, RotaryOp, ReduceOp,
+                 CumSumOp, TriluOp, ScatterAddOp, AllReduceOp, ReduceScatterOp, AllReduceStartOp,
+                 DispatchOp, CombineOp>(name);
 }
 
 /// Structural ops except loops over micro-batches, which have a lowering model.
@@ -93,6 +93,7 @@ constexpr Reason reasons[] = {
     {"gradient", isOneOf<AppendOp>, "is only in generation steps"},
     {"gradient", isOneOf<DequantizeOp>,
      "its operands are quantized weights, which are not trained"},
+    {"gradient", isOneOf<AttentionGradOp>, "is only in backward programs"},
     {"gradient", isOneOf<GatherNDOp, ModOp, MoeOp>, "tpc-derive-backward rejects it"},
     {"expression", isStructure, "has no value"},
     {"expression", isMessage,

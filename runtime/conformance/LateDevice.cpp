@@ -116,6 +116,17 @@ Accesses accessesOf(const tpc_attention_args &a) {
           {a.sinks, a.sinks ? a.heads_q * f32 : 0, false}};
 }
 
+Accesses accessesOf(tpc_attention_args a, const float *dout, float *dq, float *dk, float *dv) {
+  int64_t queries = a.batch * a.seq_q * a.heads_q, keys = a.batch * a.seq_k * a.heads_kv;
+  Accesses all = accessesOf(a);
+  std::erase_if(all, [&](const Access &access) { return access.writes; }); // the result
+  all.push_back({dout, queries * a.value_size * f32, false});
+  all.push_back({dq, dq ? queries * a.head_size * f32 : 0, true});
+  all.push_back({dk, dk ? keys * a.head_size * f32 : 0, true});
+  all.push_back({dv, dv ? keys * a.value_size * f32 : 0, true});
+  return all;
+}
+
 Accesses accessesOf(const tpc_experts_args &a) {
   int64_t matrix = a.experts * a.inner * a.hidden * f32, vector = a.experts * a.inner * f32;
   return {{a.x, a.tokens * a.hidden * f32, false},
@@ -290,6 +301,11 @@ public:
   }
   void attention(const tpc_attention_args &args) override {
     enqueue(accessesOf(args), [=, this] { inner->attention(args); });
+  }
+  void attentionGrad(const tpc_attention_args &args, const float *dout, float *dq, float *dk,
+                     float *dv) override {
+    enqueue(accessesOf(args, dout, dq, dk, dv),
+            [=, this] { inner->attentionGrad(args, dout, dq, dk, dv); });
   }
   void experts(const tpc_experts_args &args) override {
     enqueue(accessesOf(args), [=, this] { inner->experts(args); });

@@ -9,6 +9,7 @@
 #include "core/Device.h"
 #include "core/Reduce.h"
 #include "tpc/accumulate.h"
+#include "tpc/attention_grad.h"
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -185,6 +186,20 @@ extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) 
   if (a.sinks)
     checkType(*ctx, "attention with sinks", a.sinks_dtype);
   ctx->device->attention(a);
+}
+
+extern "C" void tpc_attention_grad(tpc_context *ctx, const tpc_attention_args *args,
+                                   const float *dout, float *dq, float *dk, float *dv) {
+  const tpc_attention_args &a = *args;
+  if (a.batch <= 0 || a.heads_q <= 0)
+    return;
+  if (a.heads_kv <= 0 || a.heads_q % a.heads_kv != 0)
+    fail(*ctx, "internal error: the gradient of attention: " + std::to_string(a.heads_kv) +
+                   " kv heads cannot serve " + std::to_string(a.heads_q) + " query heads");
+  if (a.lengths || a.sinks)
+    fail(*ctx, "internal error: attention on caches or with sinks has no gradient");
+  checkType(*ctx, "the gradient of attention", a.dtype);
+  ctx->device->attentionGrad(a, dout, dq, dk, dv);
 }
 
 extern "C" void tpc_experts(tpc_context *ctx, const tpc_experts_args *args) {

@@ -196,6 +196,9 @@ public:
   /// Computes tpc_quantized_product. Only programs for CPUs call it.
   virtual void quantizedProduct(const tpc_quantized_args &args);
   virtual void attention(const tpc_attention_args &args) = 0;
+  /// Computes tpc_attention_grad. Only programs for CPUs call it.
+  virtual void attentionGrad(const tpc_attention_args &args, const float *dout, float *dq,
+                             float *dk, float *dv);
   virtual void experts(const tpc_experts_args &args) = 0;
   virtual void append(const tpc_append_args &args) = 0;
   /// Waits for all work. Returns the errors that kernels reported, and resets them.

@@ -144,6 +144,14 @@ public:
               flops(a.seq_q, a.head_size + a.value_size, a.seq_k),
           [&] { device->attention(a); });
   }
+  void attentionGrad(const tpc_attention_args &a, const float *dout, float *dq, float *dk,
+                     float *dv) override {
+    // Three matmuls over head_size, for scores, dq and dk, and two over value_size.
+    timed("attention_grad", sizes({a.batch, a.heads_q, a.seq_q, a.seq_k, a.head_size}),
+          static_cast<double>(a.batch * a.heads_q) *
+              flops(a.seq_q, 3 * a.head_size + 2 * a.value_size, a.seq_k),
+          [&] { device->attentionGrad(a, dout, dq, dk, dv); });
+  }
   void experts(const tpc_experts_args &a) override {
     timed("experts", sizes({a.tokens, a.hidden, a.experts, a.inner, a.outputs}), 0,
           [&] { device->experts(a); });

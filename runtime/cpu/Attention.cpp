@@ -114,6 +114,19 @@ void CpuDevice::attention(const tpc_attention_args &a) {
     attendByQueries(ctx, scratch, a);
 }
 
+void CpuDevice::attentionGrad(const tpc_attention_args &a, const float *dout, float *dq, float *dk,
+                              float *dv) {
+  const KernelTable &kernel = kernels();
+  int threads =
+      threadsFor(ctx, a.batch * a.heads_q * a.seq_q, 3 * a.head_size + 2 * a.value_size, a.seq_k);
+  int64_t each = wholeLines(kernel.attentionGradScratch(a));
+  Scratch memory(scratch, threads * each);
+  forEachTask(ctx, threads, a.batch * a.heads_kv, [&](int64_t task, int worker) {
+    kernel.attentionGrad(a, dout, dq, dk, dv, task / a.heads_kv, task % a.heads_kv,
+                         memory.data + worker * each);
+  });
+}
+
 void CpuDevice::append(const tpc_append_args &a) {
   const int64_t row = a.size * sizeOf(a.dtype);
   auto *cache = static_cast<std::byte *>(a.cache);

@@ -279,16 +279,13 @@ inline void meanOfValues(const tpc_attention_args &a, int64_t batch, int64_t kvH
   }
 }
 
-inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, int64_t query0,
-                      float *scratch) {
-  int64_t kvHead = head / (a.heads_q / a.heads_kv);
-  AttentionTask t{a};
-  t.batch = batch;
-  t.head = head;
+/// Sets the queries of the block, the keys that they may see, and the strides of q, k and v.
+inline void selectKeys(AttentionTask &t, int64_t query0) {
+  const tpc_attention_args &a = t.args;
   t.query0 = query0;
   t.queries = smaller(queryBlock, a.seq_q - query0);
   t.keys = a.seq_k;
-  t.before = keysBefore(a, batch);
+  t.before = keysBefore(a, t.batch);
   if (a.causal) {
     int64_t last = query0 + t.queries - 1 + a.causal_offset + t.before;
     t.keys = last < 0 ? 0 : smaller(a.seq_k, last + 1);
@@ -301,6 +298,15 @@ inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, 
   t.qStride = a.q_row_stride;
   t.kStride = a.k_row_stride;
   t.vStride = a.v_row_stride;
+}
+
+inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, int64_t query0,
+                      float *scratch) {
+  int64_t kvHead = head / (a.heads_q / a.heads_kv);
+  AttentionTask t{a};
+  t.batch = batch;
+  t.head = head;
+  selectKeys(t, query0);
   t.outStride = a.out_row_stride;
   t.q = a.q + (batch * a.seq_q + query0) * t.qStride + head * a.head_size;
   if (a.seq_k) { // otherwise both may be null

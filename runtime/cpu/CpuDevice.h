@@ -110,6 +110,8 @@ public:
   void batchProduct(const BatchProduct &product) override;
   void quantizedProduct(const tpc_quantized_args &args) override;
   void attention(const tpc_attention_args &args) override;
+  void attentionGrad(const tpc_attention_args &args, const float *dout, float *dq, float *dk,
+                     float *dv) override;
   void experts(const tpc_experts_args &args) override;
   void append(const tpc_append_args &args) override;
   tpc_status endStep() override;

@@ -106,6 +106,8 @@ public:
   void batchProduct(const BatchProduct &) override {}
   void quantizedProduct(const tpc_quantized_args &) override {}
   void attention(const tpc_attention_args &) override {}
+  void attentionGrad(const tpc_attention_args &, const float *, float *, float *,
+                     float *) override {}
   void experts(const tpc_experts_args &) override {}
   void append(const tpc_append_args &) override {}
   void clear(void *, int64_t) override {}

@@ -84,6 +84,12 @@ struct KernelTable {
   void (*attention)(const tpc_attention_args &args, int64_t batch, int64_t head, int64_t query0,
                     float *scratch);
 
+  /// Returns the number of floats of `scratch` for an `attentionGrad` task.
+  int64_t (*attentionGradScratch)(const tpc_attention_args &args);
+  /// Computes the gradients of one batch entry and one KV head (tpc_attention_grad).
+  void (*attentionGrad)(const tpc_attention_args &args, const float *dout, float *dq, float *dk,
+                        float *dv, int64_t batch, int64_t kvHead, float *scratch);
+
   /// Attention of few queries, split along keys (DecodeAttention.h). Returns the number of floats
   /// of `scratch` for a task, and of its result.
   int64_t (*decodeScratch)(const tpc_attention_args &args);

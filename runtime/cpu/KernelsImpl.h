@@ -8,6 +8,7 @@
 #ifndef TPC_RT_CPU_KERNELSIMPL_H
 #define TPC_RT_CPU_KERNELSIMPL_H
 
+#include "cpu/AttentionGradKernel.h"
 #include "cpu/DecodeAttention.h"
 #include "cpu/IntegerKernel.h"
 
@@ -30,6 +31,8 @@ const KernelTable TPC_TABLE = {
     TPC_ISA::gemmIntegers,
     TPC_ISA::attentionScratch,
     TPC_ISA::attention,
+    TPC_ISA::attentionGradScratch,
+    TPC_ISA::attentionGrad,
     TPC_ISA::decodeScratch,
     TPC_ISA::decodedFloats,
     TPC_ISA::decode,

@@ -392,6 +392,31 @@ func.func @norm_of_halves(%x: tensor<4x8xf16>, %s: tensor<8xf32>) {
 
 // -----
 
+func.func @attention_grad(%q: tensor<2x3x4x5xf32>) {
+  // expected-error @+2 {{failed to infer returned types}}
+  // expected-error @+1 {{there is no gradient of operand 3; expected 0 (q), 1 (k) or 2 (v)}}
+  %0 = tpc.attention_grad 3 %q, %q, %q, %q scale 1.0 : tensor<2x3x4x5xf32>, tensor<2x3x4x5xf32>, tensor<2x3x4x5xf32>, tensor<2x3x4x5xf32> -> tensor<2x3x4x5xf32>
+  return
+}
+
+// -----
+
+func.func @attention_grad(%q: tensor<2x3x4x5xf32>, %d: tensor<2x3x4x6xf32>) {
+  // expected-error @+1 {{has a cotangent [2, 3, 4, 6], but the result of the attention is [2, 3, 4, 5]}}
+  %0 = tpc.attention_grad 0 %q, %q, %q, %d scale 1.0 : tensor<2x3x4x5xf32>, tensor<2x3x4x5xf32>, tensor<2x3x4x5xf32>, tensor<2x3x4x6xf32> -> tensor<2x3x4x5xf32>
+  return
+}
+
+// -----
+
+func.func @attention_grad(%q: tensor<2x3x4x5xf32>, %k: tensor<2x3x3x5xf32>) {
+  // expected-error @+1 {{4 query heads are not a multiple of 3 kv heads}}
+  %0 = tpc.attention_grad 0 %q, %k, %k, %q scale 1.0 : tensor<2x3x4x5xf32>, tensor<2x3x3x5xf32>, tensor<2x3x3x5xf32>, tensor<2x3x4x5xf32> -> tensor<2x3x4x5xf32>
+  return
+}
+
+// -----
+
 func.func @scatter_add(%d: tensor<6x4xf32>, %ids: tensor<6xi64>) {
   // expected-error @+1 {{has a result [4]; expected [rows, width]}}
   %0 = tpc.scatter_add %d, %ids : tensor<6x4xf32>, tensor<6xi64> -> tensor<4xf32>

@@ -154,6 +154,11 @@ func.func @model(%x: !tokens, %w: tensor<8x16xf32>, %v: tensor<8xf32>, %v2: tens
   %window = tpc.attention %q, %k, %k bias %bias slopes %slopes sinks %slopes scale 1.0 offset "p" window "4"
     : !heads, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
       bias tensor<?x4x?x?xf32, #tpc.dist<[b, 4, s, s]>> slopes tensor<4xf32> sinks tensor<4xf32> -> !heads
+  // CHECK: tpc.attention_grad 1 causal %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} key_mask %{{.*}} mask %{{.*}} bias %{{.*}} slopes %{{.*}} scale 5.000000e-01 offset p window 4 uniform_rows {softcap = 2.000000e+00 : f64}
+  %grad = tpc.attention_grad 1 causal %q, %k, %k, %q key_mask %pad mask %mask bias %bias slopes %slopes scale 0.5 offset "p" window "4" uniform_rows {softcap = 2.0}
+    : !heads, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>, !heads
+      key_mask tensor<?x?xi1, #tpc.dist<[b, s]>> mask tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>> bias tensor<?x4x?x?xf32, #tpc.dist<[b, 4, s, s]>> slopes tensor<4xf32>
+    -> tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
   // CHECK: tpc.layer_norm %{{.*}}, %{{.*}} bias %{{.*}} epsilon 1.000000e-05
   %2 = tpc.layer_norm %x, %v bias %v epsilon 1.0e-5 : !tokens, tensor<8xf32> bias tensor<8xf32> -> !tokens
   // CHECK: tpc.rms_norm

@@ -306,9 +306,9 @@ void mlir::tpc::registerIndexModels(DialectRegistry &registry) {
     attachModels<IndexModel, ConstantOp, SizeOp, IotaOp, ExpandOp, TransposeOp, SliceOp, ReshapeOp,
                  ConcatOp, GatherOp, GatherNDOp, CumSumOp, ReduceOp, TriluOp>(context);
     attachToScalarOps<ScalarIndex>(context);
-    attachModels<OpaqueIndex, ParameterOp, MatmulOp, DequantizeOp, MoeOp, AttentionOp, LayerNormOp,
-                 RmsNormOp, SoftmaxOp, EmbeddingOp, ScatterAddOp, RotaryOp, RollOp, AppendOp>(
-        context);
+    attachModels<OpaqueIndex, ParameterOp, MatmulOp, DequantizeOp, MoeOp, AttentionOp,
+                 AttentionGradOp, LayerNormOp, RmsNormOp, SoftmaxOp, EmbeddingOp, ScatterAddOp,
+                 RotaryOp, RollOp, AppendOp>(context);
   });
 }
 

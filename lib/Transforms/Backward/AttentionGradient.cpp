@@ -1,7 +1,8 @@
 //===- AttentionGradient.cpp - Gradient of attention ----------------------===//
 //
-// Recomputes the probabilities from q and k. Query heads are grouped by their kv head, and groups
-// are merged with query positions in matrices:
+// The gradient is tpc.attention_grad, unless the bias has a gradient, whose size is quadratic in
+// the sequence. Then the gradients are computed from matrices of probabilities. Query heads are
+// grouped by their kv head, and groups are merged with query positions:
 //
 //   q, do [b, kv, group * sq, d]    k, v [b, kv, sk, d]    p, ds [b, kv, group * sq, sk]
 //
@@ -10,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GradientOp.h"
+#include "tpc/Dialect/Training.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -26,6 +28,8 @@ public:
   LogicalResult run();
 
 private:
+  /// Adds the cotangents by tpc.attention_grad.
+  void buildFused();
   LogicalResult refuse(const Twine &what) {
     return emitError(op.getLoc()) << "'" << getSourceName(op.getLoc())
                                   << "' (tpc.attention) has no gradient " << what;
@@ -127,6 +131,21 @@ Value AttentionBackward::addBiases(Value scores) {
   return scores;
 }
 
+void AttentionBackward::buildFused() {
+  Value cotangent = b.getCotangent(op.getResult()), operands[] = {op.getQ(), op.getK(), op.getV()};
+  SmallVector<std::pair<Value, Value>> terms;
+  for (auto [i, operand] : llvm::enumerate(operands))
+    if (b.isActive(operand))
+      terms.push_back(
+          {operand, AttentionGradOp::create(
+                        b.getBuilder(), b.getLoc(), i, op.getQ(), op.getK(), op.getV(),
+                        op.getKeyMask(), op.getMask(), op.getBias(), op.getSlopes(), cotangent,
+                        op.getScale(), op.getCausal(), op.getCausalOffset(), op.getWindowAttr(),
+                        op.getSoftcap(), op.getMaskedRow() == MaskedRow::Uniform)});
+  for (auto [operand, term] : terms)
+    b.accumulate(operand, term);
+}
+
 LogicalResult AttentionBackward::run() {
   if (op.getLengths())
     return refuse("on caches");
@@ -136,6 +155,10 @@ LogicalResult AttentionBackward::run() {
   if (!quotient)
     return refuse("for " + Twine(heads.str()) + " query heads and " + kvHeads.str() + " kv heads");
   group = *quotient;
+  if (!op.getBias() || !b.isActive(op.getBias())) {
+    buildFused();
+    return success();
+  }
   keyPositions = makePositions(keys, getRank() - 1);
   queryPositions = makePositions(queries, getRank() - 2);
   if (op.getCausalOffset() != SymExpr(0))

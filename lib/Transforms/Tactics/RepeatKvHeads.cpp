@@ -46,6 +46,7 @@
 #include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/Training.h"
 #include "tpc/Transforms/Tactics/Passes.h"
 
 namespace mlir::tpc {
@@ -366,7 +367,10 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
     auto kv = getSizes(op.getK())[2].asConstant();
     grouped |= kv && *kv > 1 && *kv % parts && getSizes(op.getQ())[2] != getSizes(op.getK())[2];
   });
-  if (!grouped)
+  // Repeated heads would have their gradients on several ranks. So in training, groups or kv heads
+  // are split as they are.
+  WalkResult trained = module.walk([](AttentionGradOp) { return WalkResult::interrupt(); });
+  if (!grouped || trained.wasInterrupted())
     return;
   separateUses(module);
   separateBiases(module);

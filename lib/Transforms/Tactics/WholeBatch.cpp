@@ -18,6 +18,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BuiltinTactics.h"
+#include "tpc/Dialect/Training.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -92,7 +93,8 @@ WholeBatch mlir::tpc::findWholeBatch(const PartitionState &state, int batch, boo
   WholeBatch whole;
   auto main = state.problem.module.lookupSymbol<func::FuncOp>("main");
   auto isExpensive = [&](Operation *op) {
-    return !isa<ShardingRuleOpInterface>(op) || isa<AttentionOp>(op) || state.problem.getMatrix(op);
+    return !isa<ShardingRuleOpInterface>(op) || isa<AttentionOp, AttentionGradOp>(op) ||
+           state.problem.getMatrix(op);
   };
   // Adds `op` with all its producers, or none of them.
   auto add = [&](Operation *op, BatchReason reason) {

@@ -301,7 +301,7 @@ LogicalResult AddOptimizer::run() {
   std::string error;
   FailureOr<Optimizer> parsed = Optimizer::parse(optimizer, noDecay, error);
   if (failed(parsed))
-    return emitError(main.getLoc()) << "--optimizer=" << optimizer << ": " << error;
+    return emitError(main.getLoc()) << error;
   settings = *parsed;
   builder.emplace(main.front().getTerminator());
   if (failed(findTrained()))

@@ -19,8 +19,9 @@ FailureOr<Optimizer> Optimizer::parse(StringRef text, StringRef noDecay, std::st
   auto [name, list] = text.split(':');
   Optimizer result;
   result.isAdam = name == "adamw";
+  error = "--optimizer=" + text.str() + ": ";
   if (!result.isAdam && name != "sgd") {
-    error = "there is no optimizer '" + name.str() + "': expected adamw or sgd";
+    error += "there is no optimizer '" + name.str() + "': expected adamw or sgd";
     return failure();
   }
   constexpr double largest = 1e30;
@@ -40,7 +41,7 @@ FailureOr<Optimizer> Optimizer::parse(StringRef text, StringRef noDecay, std::st
     auto [key, value] = item.split('=');
     const Setting *found = llvm::find_if(settings, [&](const Setting &s) { return s.name == key; });
     if (found == settings.end()) {
-      error = "optimizer '" + name.str() + "' has no setting '" + key.str() + "': it has";
+      error += "optimizer '" + name.str() + "' has no setting '" + key.str() + "': it has";
       for (const Setting &setting : settings)
         error += (&setting == settings.begin() ? " " : ", ") + setting.name.str();
       return failure();
@@ -48,8 +49,9 @@ FailureOr<Optimizer> Optimizer::parse(StringRef text, StringRef noDecay, std::st
     double number = 0;
     if (value.getAsDouble(number) || !(number >= 0 && number < found->max) ||
         (found->isPositive && number == 0)) {
-      error = item.str() + ": expected " + (found->isPositive ? "a positive number" : "0 or more") +
-              (found->max == 1 ? ", below 1" : "");
+      error += item.str() + ": expected " +
+               (found->isPositive ? "a positive number" : "0 or more") +
+               (found->max == 1 ? ", below 1" : "");
       return failure();
     }
     *found->value = number;
@@ -59,7 +61,7 @@ FailureOr<Optimizer> Optimizer::parse(StringRef text, StringRef noDecay, std::st
     std::tie(pattern, noDecay) = noDecay.split(',');
     llvm::Expected<llvm::GlobPattern> parsed = llvm::GlobPattern::create(pattern);
     if (!parsed) {
-      error = "'" + pattern.str() + "': " + llvm::toString(parsed.takeError());
+      error = "--no-decay=" + pattern.str() + ": " + llvm::toString(parsed.takeError());
       return failure();
     }
     result.noDecay.push_back(std::move(*parsed));

@@ -18,7 +18,7 @@ struct Optimizer {
   SmallVector<llvm::GlobPattern> noDecay;
 
   /// Parses "adamw:beta1=0.9,decay=0.1", and patterns separated by commas. On failure, `error`
-  /// states what is wrong.
+  /// names the flag and states what is wrong.
   static FailureOr<Optimizer> parse(StringRef text, StringRef noDecay, std::string &error);
 
   /// Returns whether the decay applies to a weight with this name and number of dimensions.

@@ -1,4 +1,4 @@
-//===- PlannedCompute.cpp - Models of matmuls and attention on buffers ----===//
+//===- PlannedCompute.cpp - Models of matmuls and movements on buffers ----===//
 
 #include "PlannedMatmuls.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
@@ -9,8 +9,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-/// Checks that the target's libraries support `op` for the element types of `values`.
-static LogicalResult checkComputed(Operation *op, ValueRange values) {
+LogicalResult mlir::tpc::checkComputed(Operation *op, ValueRange values) {
   const TargetTraits &target = TargetTraits::get(op);
   for (Value v : values)
     if (v && !target.computesMatmuls(getElementTypeOrSelf(v)))
@@ -18,12 +17,18 @@ static LogicalResult checkComputed(Operation *op, ValueRange values) {
   return success();
 }
 
-/// Checks that all values have the result's element type. Matmuls of 16 bits may have f32 results.
-static LogicalResult checkOneType(Operation *op, ValueRange values) {
+LogicalResult mlir::tpc::checkOneType(Operation *op, ValueRange values) {
   for (Value v : values)
     if (v && getElementTypeOrSelf(v) != getElementTypeOrSelf(op->getResult(0)))
       return op->emitOpError("has elements of several types, which no call computes");
   return success();
+}
+
+Value mlir::tpc::getByHeads(Value tensor) {
+  auto transpose = tensor.getDefiningOp<TransposeOp>();
+  bool isHeld = transpose && transpose->hasAttr(kAliasedAttr) &&
+                llvm::equal(transpose.getPermutation(), ArrayRef<int64_t>{0, 2, 1, 3});
+  return isHeld ? transpose.getOperand() : Value();
 }
 
 namespace {
@@ -52,14 +57,6 @@ struct LayoutMove : PlannedOpInterface::ExternalModel<LayoutMove<OpT>, OpT> {
     return op->emitOpError("is not computed: neither by a kernel nor by a cache's layout");
   }
 };
-
-/// If a value is an aliased transpose, returns its operand [b, h, tokens, d].
-static Value getByHeads(Value tensor) {
-  auto transpose = tensor.getDefiningOp<TransposeOp>();
-  bool isHeld = transpose && transpose->hasAttr(kAliasedAttr) &&
-                llvm::equal(transpose.getPermutation(), ArrayRef<int64_t>{0, 2, 1, 3});
-  return isHeld ? transpose.getOperand() : Value();
-}
 
 struct Append : PlannedOpInterface::ExternalModel<Append, AppendOp> {
   LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
@@ -257,131 +254,6 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
                    failed(c.write(call, call.getTo(), op.getResult())));
   }
 };
-
-struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
-  static Value getInCacheLayout(AttentionOp op, Value tensor) {
-    Value byHeads = op.getLengths() ? getByHeads(tensor) : Value();
-    return byHeads ? byHeads : tensor;
-  }
-
-  /// With lengths, keys and values may have the layout of a cache, [b, h, tokens, d].
-  static LogicalResult checkStrides(AttentionOp op, buffer::AttentionOp call, ArrayRef<SymExpr> q,
-                                    ArrayRef<SymExpr> k, ArrayRef<SymExpr> v, PlanChecker &c) {
-    auto queryRow = c.getRowStride(call, call.getQ(), q, 2);
-    auto keyRows = c.getRowStride(call, call.getK(), k, 2);
-    auto valueRows = c.getRowStride(call, call.getV(), v, 2);
-    if (failed(queryRow) || failed(keyRows) || failed(valueRows))
-      return failure();
-    SymExpr keyRow = *keyRows, valueRow = *valueRows;
-    bool hasLengths = bool(op.getLengths());
-    if (hasLengths != bool(call.getLengths()) || hasLengths != call.getCacheStrides().has_value())
-      return call.emitOpError(
-          "must have lengths and strides of a cache if and only if the op on tensors has lengths");
-    if (hasLengths) {
-      if (!op.getCausal() || !getElementTypeOrSelf(op.getLengths()).isInteger(64))
-        return op.emitOpError(
-            "must be causal and have lengths of type i64, because no other call takes lengths");
-      SmallVector<SymExpr> strides;
-      auto add = [&](Value tensor, ArrayRef<SymExpr> sizes, SymExpr &row) {
-        SymExpr head = sizes[3];
-        if (getByHeads(tensor)) {
-          row = sizes[3];
-          head = sizes[1] * sizes[3];
-        }
-        strides.push_back(sizes[1] * sizes[2] * sizes[3]);
-        strides.push_back(head);
-      };
-      add(op.getK(), k, keyRow);
-      add(op.getV(), v, valueRow);
-      if (failed(c.compare(call, "strides of a cache", *call.getCacheStrides(), strides)))
-        return failure();
-    }
-    return c.compare(call, "strides", call.getStrides(),
-                     {*queryRow, keyRow, valueRow, q[2] * v[3]});
-  }
-
-  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
-    auto op = cast<AttentionOp>(base);
-    auto call = c.next<buffer::AttentionOp>(op);
-    if (!call)
-      return failure();
-    if (failed(checkComputed(op, {op.getQ(), op.getBias(), op.getSlopes(), op.getSinks()})) ||
-        failed(checkOneType(op, {op.getQ(), op.getK(), op.getV()})))
-      return failure();
-    const PartSizes &sizes = c.sizes();
-    auto all = [&](Value tensor) {
-      return llvm::map_to_vector(getDist(tensor).getDims(),
-                                 [&](DimAttr d) { return sizes.size(d); });
-    };
-    SmallVector<SymExpr> q = all(op.getQ()), k = all(op.getK()), v = all(op.getV());
-    if (failed(c.compare(call, "batch", call.getBatch(), q[0])) ||
-        failed(c.compare(call, "queries", call.getQueries(), q[1])) ||
-        failed(c.compare(call, "keys", call.getKeys(), k[1])) ||
-        failed(c.compare(call, "heads", call.getHeads(), q[2])) ||
-        failed(c.compare(call, "kv heads", call.getKvHeads(), k[2])) ||
-        failed(c.compare(call, "head size", call.getHeadSize(), q[3])) ||
-        failed(c.compare(call, "value size", call.getValueSize(), v[3])) ||
-        failed(checkStrides(op, call, q, k, v, c)) ||
-        failed(c.compare(call, "a scale", call.getScaleAttr(), op.getScaleAttr())) ||
-        failed(c.compare(call, "a softcap", call.getSoftcapAttr(), op.getSoftcapAttr())))
-      return failure();
-    if (call.getUniformRows() != (op.getMaskedRow() == MaskedRow::Uniform))
-      return call.emitOpError("must treat rows without visible keys as the op on tensors does");
-    if (call.getCausal().has_value() != op.getCausal())
-      return call.emitOpError("must be causal if and only if the op on tensors is");
-    if (call.getAfter().has_value() != op.getWindow().has_value())
-      return call.emitOpError("must have a window if and only if the op on tensors has one");
-    if (call.getSlopesAt().has_value() != bool(call.getSlopes()))
-      return call.emitOpError(
-          "must have slopes if and only if it has the position at which they are 0");
-    // The call's query positions begin at this rank's first query, and must be contiguous.
-    DimAttr dim = getDist(op.getQ()).getDims()[1];
-    SymExpr first = sizes.begin(sizes.inner(dim), dim.getAxes()), unit(1);
-    bool inRow = true;
-    for (FactorAttr factor : llvm::reverse(dim.getFactors())) {
-      inRow &= factor.getAxes().empty() || factor == dim.getFactors().front();
-      first = first + unit * sizes.begin(factor.getExpr(), factor.getAxes());
-      unit = unit * factor.getExpr();
-    }
-    SymExpr position = first + op.getCausalOffset();
-    if (!inRow && (op.getCausal() || op.getWindow()))
-      return op.emitOpError("is causal or has a window, over queries that are not contiguous");
-    if (op.getCausal() && failed(c.compare(call, "a causal offset", *call.getCausal(), position)))
-      return failure();
-    if (op.getWindow() && failed(c.compare(call, "a window that begins after", *call.getAfter(),
-                                           position - *op.getWindow())))
-      return failure();
-    // If queries are not contiguous, the position only adds a constant to each row, so it is not
-    // compared.
-    if (op.getSlopes() && inRow && call.getSlopesAt() &&
-        failed(c.compare(call, "slopes that are 0 at", *call.getSlopesAt(), position)))
-      return failure();
-    auto checkMask = [&](StringRef what, Value place, std::optional<ArrayAttr> strides,
-                         Value tensor) -> LogicalResult {
-      if (failed(checkOptional(c, call, what, place, tensor)) || !tensor)
-        return failure(bool(place) != bool(tensor));
-      SmallVector<SymExpr> m = all(tensor);
-      auto global = getSizes(tensor);
-      SymExpr row = m[2] * m[3];
-      return c.compare(call, "strides of a mask", strides.value_or(ArrayAttr()),
-                       {global[0].isConstant(1) ? SymExpr(0) : m[1] * row,
-                        global[1].isConstant(1) ? SymExpr(0) : row});
-    };
-    // With lengths, keys and values are in caches.
-    auto rows = PlanChecker::Access::ByRows,
-         ofKeys = op.getLengths() ? PlanChecker::Access::Dense : rows;
-    return failure(failed(c.read(call, call.getQ(), op.getQ(), {}, rows)) ||
-                   failed(c.read(call, call.getK(), getInCacheLayout(op, op.getK()), {}, ofKeys)) ||
-                   failed(c.read(call, call.getV(), getInCacheLayout(op, op.getV()), {}, ofKeys)) ||
-                   failed(checkOptional(c, call, "lengths", call.getLengths(), op.getLengths())) ||
-                   failed(checkOptional(c, call, "key mask", call.getKeyMask(), op.getKeyMask())) ||
-                   failed(checkMask("mask", call.getMask(), call.getMaskStrides(), op.getMask())) ||
-                   failed(checkMask("bias", call.getBias(), call.getBiasStrides(), op.getBias())) ||
-                   failed(checkOptional(c, call, "slopes", call.getSlopes(), op.getSlopes())) ||
-                   failed(checkOptional(c, call, "sinks", call.getSinks(), op.getSinks())) ||
-                   failed(c.write(call, call.getTo(), op.getResult())));
-  }
-};
 } // namespace
 
 void mlir::tpc::attachPlannedCompute(MLIRContext *context) {
@@ -401,6 +273,6 @@ void mlir::tpc::attachPlannedCompute(MLIRContext *context) {
   SliceOp::attachInterface<Quantized<SliceOp>>(*context);
   AppendOp::attachInterface<Append>(*context);
   MatmulOp::attachInterface<Matmul>(*context);
-  AttentionOp::attachInterface<Attention>(*context);
+  attachPlannedAttention(context);
   attachPlannedExperts(context);
 }

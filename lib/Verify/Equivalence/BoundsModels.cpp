@@ -26,7 +26,8 @@ struct FormulaBounds : BoundsOpInterface::ExternalModel<FormulaBounds<OpT>, OpT>
 };
 
 /// Attention has two loop nests, for scores and for values, each over one of the head sizes.
-struct AttentionBounds : BoundsOpInterface::ExternalModel<AttentionBounds, AttentionOp> {
+template <typename OpT>
+struct AttentionBounds : BoundsOpInterface::ExternalModel<AttentionBounds<OpT>, OpT> {
   LogicalResult checkBounds(Operation *op, BoundsChecker &checker) const {
     Lemma lemma = *cast<LemmaOpInterface>(op).getFormula();
     return checker.checkLoop(op, lemma, lemma.operands[0].back());
@@ -68,7 +69,7 @@ void equivalence::attachBoundsModels(MLIRContext *context) {
   attachToScalarOps<FormulaBounds>(context);
   attachModels<FormulaBounds, MatmulOp, DequantizeOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp,
                CumSumOp, TriluOp, TransposeOp, ExpandOp, ScatterAddOp>(context);
-  AttentionOp::attachInterface<AttentionBounds>(*context);
+  attachModels<AttentionBounds, AttentionOp, AttentionGradOp>(context);
   MoeOp::attachInterface<MoeBounds>(*context);
   WeightOp::attachInterface<WeightBounds>(*context);
   attachModels<ResultBounds, ReshapeOp, SliceOp, ConcatOp, RollOp, EmbeddingOp, GatherOp,

@@ -130,16 +130,8 @@ static Lemma getFormula(MoeOp op) {
   return lemma;
 }
 
-/// z[b, i, h, x] = sum over j of softmax over j of (q[b, i, h, :] k[b, j, kv(h), :]) v[b, j, kv(h),
-/// x]; softmax over j and, with sinks, sinks[h]. With `causal`, `window` and `slopes`, i and j are
-/// global indices, which a rank derives from its layout. Lengths offset the i of their own b.
-static Lemma getFormula(AttentionOp op) {
-  Lemma lemma;
-  int b = lemma.add(), i = lemma.add(), h = lemma.add(), kv = lemma.add(), x = lemma.add();
-  int j = lemma.add(Letter::All), d = lemma.add(Letter::All);
-  lemma.queryHeads = h;
-  lemma.kvHeads = kv;
-  lemma.operands = {{b, i, h, d}, {b, j, kv, d}, {b, j, kv, x}};
+/// Adds the masks and the bias of attention, [b or 1, h or 1, i, j].
+template <typename OpT> static void addMasks(OpT op, Lemma &lemma, int b, int h, int i, int j) {
   if (op.getKeyMask())
     lemma.operands.push_back({b, j});
   SmallVector<::tpc::SymExpr> q = getSizes(op.getQ());
@@ -151,12 +143,47 @@ static Lemma getFormula(AttentionOp op) {
     int heads = own[1].isConstant(1) && !q[2].isConstant(1) ? Lemma::broadcast : h;
     lemma.operands.push_back({batch, heads, i, j});
   }
+}
+
+/// z[b, i, h, x] = sum over j of softmax over j of (q[b, i, h, :] k[b, j, kv(h), :]) v[b, j, kv(h),
+/// x]; softmax over j and, with sinks, sinks[h]. With `causal`, `window` and `slopes`, i and j are
+/// global indices, which a rank derives from its layout. Lengths offset the i of their own b.
+static Lemma getFormula(AttentionOp op) {
+  Lemma lemma;
+  int b = lemma.add(), i = lemma.add(), h = lemma.add(), kv = lemma.add(), x = lemma.add();
+  int j = lemma.add(Letter::All), d = lemma.add(Letter::All);
+  lemma.queryHeads = h;
+  lemma.kvHeads = kv;
+  lemma.operands = {{b, i, h, d}, {b, j, kv, d}, {b, j, kv, x}};
+  addMasks(op, lemma, b, h, i, j);
   for (Value ofHeads : {op.getSlopes(), op.getSinks()})
     if (ofHeads)
       lemma.operands.push_back({h});
   if (op.getLengths())
     lemma.operands.push_back({b});
   lemma.result = {b, i, h, x};
+  return lemma;
+}
+
+/// Cotangents of q [b, i, h, d], of k [b, j, kv, d] or of v [b, j, kv, x], from that of z[b, i, h,
+/// x] above. Cotangents of k and v are sums over queries and over the query heads of a kv head. The
+/// cotangent of a score needs all of x; a probability needs all of j and d.
+static Lemma getFormula(AttentionGradOp op) {
+  Lemma lemma;
+  Letter perQuery = op.getOf() == 0 ? Letter::Each : Letter::Sum;
+  int b = lemma.add(), i = lemma.add(perQuery), h = lemma.add(perQuery), kv = lemma.add();
+  int x = lemma.add(op.getOf() == 2 ? Letter::Each : Letter::All);
+  int j = lemma.add(Letter::All), d = lemma.add(Letter::All);
+  lemma.queryHeads = h;
+  lemma.kvHeads = kv;
+  lemma.operands = {{b, i, h, d}, {b, j, kv, d}, {b, j, kv, x}};
+  if (op.getOf() < 3)
+    lemma.result = lemma.operands[op.getOf()];
+  addMasks(op, lemma, b, h, i, j);
+  if (op.getSlopes())
+    lemma.operands.push_back({h});
+  lemma.linear = {{{int(lemma.operands.size())}}};
+  lemma.operands.push_back({b, i, h, x});
   return lemma;
 }
 
@@ -381,8 +408,8 @@ template <typename OpT> struct Formula : LemmaOpInterface::ExternalModel<Formula
 
 void equivalence::attachFormulas(MLIRContext *context) {
   attachToScalarOps<Formula>(context);
-  attachModels<Formula, MatmulOp, DequantizeOp, MoeOp, AttentionOp, LayerNormOp, RmsNormOp,
-               SoftmaxOp, ReduceOp, CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp,
-               EmbeddingOp, ScatterAddOp, GatherOp, GatherNDOp, RotaryOp, AppendOp, ParameterOp,
-               IotaOp, ConstantOp, SizeOp>(context);
+  attachModels<Formula, MatmulOp, DequantizeOp, MoeOp, AttentionOp, AttentionGradOp, LayerNormOp,
+               RmsNormOp, SoftmaxOp, ReduceOp, CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp,
+               ConcatOp, EmbeddingOp, ScatterAddOp, GatherOp, GatherNDOp, RotaryOp, AppendOp,
+               ParameterOp, IotaOp, ConstantOp, SizeOp>(context);
 }

@@ -117,6 +117,6 @@ void equivalence::attachRepeatModels(MLIRContext *context) {
   attachModels<PassesNorm, LayerNormOp, RmsNormOp>(context);
   ReshapeOp::attachInterface<PassesReshape>(*context);
   AttentionOp::attachInterface<EndsInAttention>(*context);
-  attachModels<TakesRepeated, MoeOp, ExpandOp, RollOp, EmbeddingOp, ScatterAddOp, GatherOp,
-               GatherNDOp>(context);
+  attachModels<TakesRepeated, MoeOp, AttentionGradOp, ExpandOp, RollOp, EmbeddingOp, ScatterAddOp,
+               GatherOp, GatherNDOp>(context);
 }

@@ -47,16 +47,20 @@ static void collectSizes(ReshapeOp op, SizeReduction &sizes) {
 }
 
 /// Query heads are kv heads times heads per kv head. Reduced windows hide at least one key.
-static void collectSizes(AttentionOp op, SizeReduction &sizes) {
+template <typename OpT> static void collectAttention(OpT op, SizeReduction &sizes) {
   MaybeSize q = getStatic(op.getQ(), 2), kv = getStatic(op.getK(), 2);
   if (q && kv && *kv > 0 && *q > 0 && *q % *kv == 0)
     sizes.equate({*q}, {*kv, *q / *kv});
-  if (op.getLengths())
-    sizes.addCache(getSizes(op.getK())[1]);
   if (std::optional<SymExpr> window = op.getWindow())
     if (MaybeSize size = window->asConstant(); size && *size > 0)
       sizes.addWindow(*size, getSizes(op.getK())[1]);
 }
+static void collectSizes(AttentionOp op, SizeReduction &sizes) {
+  if (op.getLengths())
+    sizes.addCache(getSizes(op.getK())[1]);
+  collectAttention(op, sizes);
+}
+static void collectSizes(AttentionGradOp op, SizeReduction &sizes) { collectAttention(op, sizes); }
 
 /// A repeated dimension is the product of heads and their replication.
 static void collectSizes(ParameterOp op, SizeReduction &sizes) {
@@ -180,9 +184,9 @@ template <typename OpT> struct AnySizes : SizesOpInterface::ExternalModel<AnySiz
 } // namespace
 
 void equivalence::attachSizeModels(MLIRContext *context) {
-  attachModels<SizesModel, ReshapeOp, AttentionOp, ParameterOp, GatherOp, GatherNDOp, SliceOp,
-               ConcatOp, RollOp, CollectivePermuteOp, RotaryOp, EmbeddingOp, ScatterAddOp,
-               DequantizeOp, SizeOp>(context);
+  attachModels<SizesModel, ReshapeOp, AttentionOp, AttentionGradOp, ParameterOp, GatherOp,
+               GatherNDOp, SliceOp, ConcatOp, RollOp, CollectivePermuteOp, RotaryOp, EmbeddingOp,
+               ScatterAddOp, DequantizeOp, SizeOp>(context);
   attachToScalarOps<AnySizes>(context);
   attachModels<AnySizes, MatmulOp, MoeOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp, CumSumOp,
                TriluOp, TransposeOp, ExpandOp, AppendOp, IotaOp, ConstantOp>(context);

@@ -291,9 +291,9 @@ struct MovedTerm<CollectivePermuteOp>
 
 void equivalence::attachTermModels(MLIRContext *context) {
   attachToScalarOps<TermModel>(context);
-  attachModels<TermModel, MatmulOp, DequantizeOp, MoeOp, AttentionOp, LayerNormOp, RmsNormOp,
-               SoftmaxOp, ReduceOp, CumSumOp, TriluOp, ReshapeOp, TransposeOp, ExpandOp, SliceOp,
-               ConcatOp, RollOp, EmbeddingOp, ScatterAddOp, GatherOp, GatherNDOp, RotaryOp,
+  attachModels<TermModel, MatmulOp, DequantizeOp, MoeOp, AttentionOp, AttentionGradOp, LayerNormOp,
+               RmsNormOp, SoftmaxOp, ReduceOp, CumSumOp, TriluOp, ReshapeOp, TransposeOp, ExpandOp,
+               SliceOp, ConcatOp, RollOp, EmbeddingOp, ScatterAddOp, GatherOp, GatherNDOp, RotaryOp,
                AppendOp, IotaOp, ConstantOp, SizeOp>(context);
   ParameterOp::attachInterface<ParameterTerm>(*context);
   attachModels<MovedTerm, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,

@@ -153,7 +153,10 @@ LogicalResult RelationChecker::checkPartial(Operation *op, const Lemma &lemma,
   for (auto [axis, letter] : roles)
     switch (lemma.letters[letter]) {
     case Lemma::Letter::Sum:
-      derived[axis] = ReductionKind::Sum;
+      // Query heads of several kv heads are not added.
+      if (letter != lemma.queryHeads ||
+          !llvm::is_contained(layouts[lemma.kvHeads]->getAxes(), axis))
+        derived[axis] = ReductionKind::Sum;
       break;
     case Lemma::Letter::Max:
       derived[axis] = ReductionKind::Max;

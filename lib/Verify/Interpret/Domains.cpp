@@ -7,6 +7,7 @@
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/Training.h"
 
 #include "mlir/IR/Matchers.h"
 
@@ -190,9 +191,9 @@ void interpret::attachDomainModels(MLIRContext *context) {
   tpc::attachModels<PassesElements, ReshapeOp, ReshardOp, TransposeOp, ExpandOp, RollOp, SliceOp,
                     ConcatOp, TriluOp, LocalSliceOp, AllGatherOp, AllToAllOp, ExchangeOp,
                     CollectivePermuteOp, BroadcastOp, WaitOp, DispatchOp>(context);
-  tpc::attachModels<AnyNumbers, MatmulOp, MoeOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp,
-                    RotaryOp, CumSumOp, AllReduceOp, ReduceScatterOp, AllReduceStartOp, CombineOp>(
-      context);
+  tpc::attachModels<AnyNumbers, MatmulOp, MoeOp, AttentionOp, AttentionGradOp, LayerNormOp,
+                    RmsNormOp, SoftmaxOp, RotaryOp, CumSumOp, AllReduceOp, ReduceScatterOp,
+                    AllReduceStartOp, CombineOp>(context);
   DequantizeOp::attachInterface<DequantizeDomain>(*context);
   ReduceOp::attachInterface<ReduceDomain>(*context);
   AppendOp::attachInterface<AppendDomain>(*context);

@@ -1,4 +1,4 @@
-//===- EvaluateMatmuls.cpp - Evaluation of matmuls and attention ---------===//
+//===- EvaluateMatmuls.cpp - Evaluation of matmuls and experts ------------===//
 
 #include "Models.h"
 
@@ -166,132 +166,10 @@ struct MoeEvaluation : EvaluationModel<MoeEvaluation, MoeOp> {
     return 3 * count(up[0]) * count(up[1]);
   }
 };
-
-/// Returns whether the window is at least the number of keys, and therefore hides no key.
-bool showsAll(AttentionOp op) {
-  std::optional<int64_t> keys = getSizes(op.getK())[1].asConstant();
-  std::optional<int64_t> window = op.getWindow()->asConstant();
-  return keys && window && *keys <= *window;
-}
-
-struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
-  template <typename A> static Result<A> evaluate(AttentionOp op, Evaluation<A> &e) {
-    const Data<A> &q = *e.operands[0], &k = *e.operands[1], &v = *e.operands[2];
-    unsigned next = 3;
-    const Data<A> *keyMask = op.getKeyMask() ? e.operands[next++] : nullptr;
-    const Data<A> *mask = op.getMask() ? e.operands[next++] : nullptr;
-    const Data<A> *bias = op.getBias() ? e.operands[next++] : nullptr;
-    const Data<A> *slopes = op.getSlopes() ? e.operands[next++] : nullptr;
-    const Data<A> *sinks = op.getSinks() ? e.operands[next++] : nullptr;
-    const Data<A> *lengths = op.getLengths() ? e.operands[next++] : nullptr;
-    ArrayRef<int64_t> queries = e.getSlice(op.getQ()).indices[1];
-    ArrayRef<int64_t> keys = e.getSlice(op.getK()).indices[1];
-    int64_t offset = e.world.getSizes().evaluate(op.getCausalOffset());
-    std::optional<int64_t> window;
-    if (std::optional<::tpc::SymExpr> size = op.getWindow())
-      window = e.world.getSizes().evaluateWindow(*size);
-    typename A::Element scale = A::fromNumber(op.getScale().convertToDouble());
-    double limit = op.getSoftcap().convertToDouble();
-    int64_t sk = k.shape[1], d = q.shape[3], dv = v.shape[3];
-    // The kv heads of a rank are those of its query heads.
-    int64_t heads = q.shape[2], kvHeads = k.shape[2];
-    int64_t full[] = {q.shape[0], heads, q.shape[1], sk};
-    auto covers = [&](const Data<A> *t) { return !t || broadcasts(t->shape, full); };
-    if (k.shape[0] != q.shape[0] || v.shape[0] != q.shape[0] || v.shape[1] != sk ||
-        v.shape[2] != kvHeads || k.shape[3] != d || (heads > 0 && kvHeads == 0) ||
-        (kvHeads > 0 && heads % kvHeads != 0) ||
-        e.shape != Shape({q.shape[0], q.shape[1], heads, dv}) ||
-        (keyMask && keyMask->shape != Shape({q.shape[0], sk})) || !covers(mask) || !covers(bias) ||
-        (slopes && slopes->shape != Shape({heads})) || (sinks && sinks->shape != Shape({heads})) ||
-        (lengths && lengths->shape != Shape({q.shape[0]})))
-      return e.fail() << "the shapes of the operands do not match on a rank";
-    int64_t group = kvHeads > 0 ? heads / kvHeads : 1;
-    Data<A> out(e.shape);
-    // The score after those of the keys is the sink.
-    std::vector<typename A::Element> row(sk + (sinks ? 1 : 0));
-    std::vector<char> visible(row.size());
-    bool uniform = op.getMaskedRow() == MaskedRow::Uniform;
-    Facts all, seen;
-    Magnitudes magnitudes;
-    forEachIndex({q.shape[0], q.shape[1], heads}, [&](ArrayRef<int64_t> index) {
-      int64_t b = index[0], i = index[1], h = index[2], kv = h / std::max<int64_t>(1, group);
-      int64_t at = queries[i] + offset + (lengths ? A::toInteger(lengths->data[b]) : 0);
-      const typename A::Element *query = &q.data[linearize({b, i, h, 0}, q.shape)];
-      if (sinks)
-        visible[sk] = false;
-      for (int64_t j = 0; j < sk; ++j) {
-        int64_t position[] = {b, h, i, j};
-        int64_t distance = keys[j] - at; // relative to the query's position
-        bool future = op.getCausal() && distance > 0, old = window && distance <= -*window;
-        bool isPadding = keyMask && keyMask->data[b * sk + j] == 0;
-        bool isMasked = mask && mask->data[linearizeBroadcast(position, mask->shape)] == 0;
-        int hidden = future + old + isPadding + isMasked; // number of reasons
-        visible[j] = hidden == 0;
-        if (hidden == 1) {
-          seen.add(Fact::CausalHides, future && distance == 1);
-          seen.add(Fact::WindowHides, old && distance == -*window);
-          seen.add(Fact::KeyMaskHides, isPadding);
-          seen.add(Fact::MaskHides, isMasked);
-        }
-        if (!visible[j])
-          continue;
-        seen.add(Fact::CausalShows, distance == 0);
-        seen.add(Fact::WindowShows, window && distance == 1 - *window);
-        seen.add(Fact::KeyMaskShows);
-        seen.add(Fact::MaskShows);
-        typename A::Sum sum;
-        const typename A::Element *key = &k.data[linearize({b, j, kv, 0}, k.shape)];
-        for (int64_t x = 0; x < d; ++x)
-          sum.add(query[x], key[x]);
-        typename A::Element score = A::multiply(sum.get(), scale);
-        if (limit != 0)
-          magnitudes.ofCap = std::max(magnitudes.ofCap, A::measure(score) / limit);
-        row[j] = A::cap(score, limit);
-        if (bias)
-          row[j] = A::add(row[j], bias->data[linearizeBroadcast(position, bias->shape)]);
-        if (slopes)
-          row[j] = A::add(row[j], A::multiply(slopes->data[h], A::fromInteger(distance)));
-        visible[j] = !A::hides(row[j]);
-      }
-      if (llvm::count(visible, char(true)) > 1) {
-        all.add(Fact::NotFlat);
-        magnitudes.spread = std::max(magnitudes.spread, A::getSpread(row, visible));
-      }
-      if (sinks) {
-        row[sk] = sinks->data[h];
-        visible[sk] = !A::hides(row[sk]);
-      }
-      A::softmax(row, visible, uniform);
-      for (int64_t x = 0; x < dv; ++x) {
-        typename A::Sum sum;
-        for (int64_t j = 0; j < sk; ++j)
-          sum.add(row[j], v.data[linearize({b, j, kv, x}, v.shape)]);
-        out.data[linearize({b, i, h, x}, e.shape)] = sum.get();
-      }
-    });
-    for (auto [has, shows, hides] :
-         {std::tuple(op.getCausal(), Fact::CausalShows, Fact::CausalHides),
-          std::tuple(window && !showsAll(op), Fact::WindowShows, Fact::WindowHides),
-          std::tuple(keyMask != nullptr, Fact::KeyMaskShows, Fact::KeyMaskHides),
-          std::tuple(mask != nullptr, Fact::MaskShows, Fact::MaskHides)}) {
-      all.add(shows, has);
-      all.add(hides, has);
-    }
-    all.add(Fact::Capped, limit != 0);
-    seen.add(Fact::Capped, magnitudes.ofCap > 0.5); // where tanh is not linear
-    seen.add(Fact::NotFlat, magnitudes.spread > 0.25);
-    e.note(all, seen, magnitudes);
-    return out;
-  }
-  double countWork(Operation *op, llvm::function_ref<double(DimAttr)> count) const {
-    return 2 * count(getDist(cast<AttentionOp>(op).getK()).getDims()[1]);
-  }
-};
 } // namespace
 
 void interpret::attachProductEvaluations(MLIRContext *context) {
   MatmulOp::attachInterface<MatmulEvaluation>(*context);
   DequantizeOp::attachInterface<DequantizeEvaluation>(*context);
   MoeOp::attachInterface<MoeEvaluation>(*context);
-  AttentionOp::attachInterface<AttentionEvaluation>(*context);
 }

@@ -1,5 +1,6 @@
 //===- RankModels.cpp - Interpretation of stages and communication --------===//
 
+#include "EvaluateAttention.h"
 #include "Machine.h"
 #include "Models.h"
 #include "tpc/Dialect/Accumulate.h"
@@ -190,6 +191,7 @@ void interpret::attachRankModels(MLIRContext *context) {
 void interpret::attachModels(MLIRContext *context) {
   attachScalarEvaluations(context);
   attachProductEvaluations(context);
+  attachAttentionEvaluations(context);
   attachRowEvaluations(context);
   attachLookupEvaluations(context);
   attachMoveEvaluations(context);

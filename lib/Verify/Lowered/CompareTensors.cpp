@@ -21,6 +21,7 @@
 
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/Training.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -89,14 +90,19 @@ DictionaryAttr Reader::getAttributes(Operation *op) {
   for (NamedAttribute attr : op->getDiscardableAttrs())
     if (!llvm::is_contained(marks, attr.getName().getValue()))
       list.append(attr);
-  if (auto attention = dyn_cast<AttentionOp>(op)) { // defaults may be explicit
+  // Defaults may be explicit.
+  auto eraseDefaults = [&](auto attention) {
     if (attention.getCausalOffset().isConstant(0))
       list.erase("causal_offset");
     if (attention.getSoftcap().isZero())
       list.erase("softcap");
     if (attention.getMaskedRow() == MaskedRow::Zero)
       list.erase("masked_row");
-  }
+  };
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    eraseDefaults(attention);
+  else if (auto grad = dyn_cast<AttentionGradOp>(op))
+    eraseDefaults(grad);
   return known = list.getDictionary(op->getContext());
 }
 

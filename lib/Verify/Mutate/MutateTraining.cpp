@@ -3,6 +3,7 @@
 #include "Mutate.h"
 #include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/Training.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -398,6 +399,55 @@ static bool swapSaved(Mutator &m) {
   return true;
 }
 
+//===----------------------------------------------------------------------===//
+// Gradients of attention
+//===----------------------------------------------------------------------===//
+
+// The cotangents of scores are not scaled, and probabilities are of other scores.
+static bool loseScale(Mutator &m) {
+  auto op = m.pick<AttentionGradOp>(
+      [](AttentionGradOp grad) { return grad.getScale().convertToDouble() != 1; });
+  if (op)
+    op.setScale(APFloat(1.0));
+  return bool(op);
+}
+
+// The probabilities of the gradient are of other keys than those of the forward pass.
+static bool moveMask(Mutator &m) {
+  auto op = m.pick<AttentionGradOp>([](AttentionGradOp grad) { return grad.getCausal(); });
+  if (!op)
+    return false;
+  if (m.draw(2))
+    op.setCausal(false);
+  else
+    op.setCausalOffset(op.getCausalOffset() + (m.draw(2) ? 1 : -1));
+  return true;
+}
+
+// The gradient of one operand is that of another.
+static bool otherOperand(Mutator &m) {
+  auto op = m.pick<AttentionGradOp>([](AttentionGradOp grad) {
+    return grad.getOperand(grad.getOf()).getType() ==
+           grad.getOperand((grad.getOf() + 1) % 3).getType();
+  });
+  if (op)
+    op.setOf((op.getOf() + 1) % 3);
+  return bool(op);
+}
+
+// Keys and values are exchanged.
+static bool otherTensor(Mutator &m) {
+  auto op = m.pick<AttentionGradOp>([](AttentionGradOp grad) {
+    return grad.getK().getType() == grad.getV().getType() && grad.getK() != grad.getV();
+  });
+  if (!op)
+    return false;
+  Value k = op.getK();
+  op.getKMutable().assign(op.getV());
+  op.getVMutable().assign(k);
+  return true;
+}
+
 ArrayRef<Mutation> mutate::getTrainingMutations() {
   static constexpr Mutation mutations[] = {
       {"gradient-lose-term", "a cotangent lacks one use of its value", loseTerm},
@@ -405,6 +455,12 @@ ArrayRef<Mutation> mutate::getTrainingMutations() {
       {"gradient-flip-sign", "a term of a gradient has the other sign", flipSign},
       {"gradient-swap-saved", "a backward function gets two operands in the other order",
        swapSaved},
+      {"gradient-attention-scale", "a gradient of attention is not scaled", loseScale},
+      {"gradient-attention-mask", "a gradient of attention has another mask", moveMask},
+      {"gradient-attention-operand", "a gradient of attention is that of another operand",
+       otherOperand},
+      {"gradient-attention-tensors", "a gradient of attention exchanges keys and values",
+       otherTensor},
       {"train-restart-sum", "a sum of gradients loses one side", restartSum},
       {"train-add-twice", "a gradient is added twice, and another one not at all", addTwice},
       {"train-swap-sums", "two sums over micro-batches get each other's values", swapSums},

@@ -29,6 +29,8 @@ GRADIENTS = ["gpt2-tiny-nopast", "qwen2-dynamo", "gemma2-dynamo"]
 OTHERS = (
     *("drop-collective", "duplicate-collective", "sum-to-max", "wrong-axis", "drop-residual"),
     *("shift-shard", "bias-everywhere", "wrong-epsilon", "stale-tied-weight"),
+    *("gradient-attention-scale", "gradient-attention-mask", "gradient-attention-operand"),
+    "gradient-attention-tensors",
 )
 
 

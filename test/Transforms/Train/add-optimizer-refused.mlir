@@ -2,9 +2,11 @@
 // RUN: not tpc-opt %S/../Inputs/training.mlir --tpc-add-optimizer=optimizer=adam 2>&1 | FileCheck %s --check-prefix=NAME
 // RUN: not tpc-opt %S/../Inputs/training.mlir --tpc-add-optimizer=optimizer=sgd:beta1=0.9 2>&1 | FileCheck %s --check-prefix=SETTING
 // RUN: not tpc-opt %S/../Inputs/training.mlir --tpc-add-optimizer=optimizer=adamw:beta1=1 2>&1 | FileCheck %s --check-prefix=RANGE
+// RUN: not tpc-opt %S/../Inputs/training.mlir --tpc-add-optimizer="optimizer=adamw no-decay=[" 2>&1 | FileCheck %s --check-prefix=PATTERN
 // NAME: --optimizer=adam: there is no optimizer 'adam': expected adamw or sgd
 // SETTING: optimizer 'sgd' has no setting 'beta1': it has decay, clip, momentum
 // RANGE: beta1=1: expected 0 or more, below 1
+// PATTERN: error: --no-decay=[: 
 
 module {
   tpc.weight @w in "w.bin" at 0 : tensor<4xf32>

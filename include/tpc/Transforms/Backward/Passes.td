@@ -29,6 +29,9 @@ def DeriveBackward : Pass<"tpc-derive-backward", "::mlir::ModuleOp"> {
     `@layer_backward`, computes the gradients of its arguments. Ops without matmuls, attention or
     lookups are recomputed there if their operands are available.
 
+    Attention has the gradient `tpc.attention_grad`. If its bias has a gradient, the gradients are
+    computed from matrices of probabilities, whose memory is quadratic in the sequence.
+
     The backward ops are ops of the dialect. Tactics, verifiers and lowering process them like the
     model's ops.
 

@@ -1,0 +1,16 @@
+//===- EvaluateAttention.h - Registration of attention ----------*- C++ -*-===//
+
+#ifndef TPC_LIB_VERIFY_INTERPRET_EVALUATEATTENTION_H
+#define TPC_LIB_VERIFY_INTERPRET_EVALUATEATTENTION_H
+
+namespace mlir {
+class MLIRContext;
+} // namespace mlir
+
+namespace mlir::tpc::interpret {
+
+void attachAttentionEvaluations(MLIRContext *context);
+
+} // namespace mlir::tpc::interpret
+
+#endif // TPC_LIB_VERIFY_INTERPRET_EVALUATEATTENTION_H
