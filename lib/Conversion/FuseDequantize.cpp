@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
-/// The ops that compute a value from parameters, operands first.
+/// Ops that compute a value from parameters, in an order with operands first.
 struct Chain {
   SmallVector<Operation *> ops;
   SmallVector<Value> parameters;
@@ -153,7 +153,8 @@ void FuseDequantize::runOnOperation() {
         !getQuantizedMatrix(matmul.getRhs(), parameters) ||
         !collect(matmul.getRhs(), parameters, chain))
       continue;
-    // The matmul gets a chain of its own: other users of the matrix still compute it.
+    // The matmul gets a separate clone of the chain, because other users of the matrix still
+    // need its dequantized values.
     OpBuilder b(matmul);
     Value old = matmul.getRhs(), own = copy(b, chain, chain.parameters);
     matmul.getRhsMutable().assign(own);

@@ -408,9 +408,9 @@ LogicalResult DistAttr::verify(function_ref<InFlightDiagnostic()> emitError, Arr
     for (FactorAttr f : dim.getFactors()) {
       if (f.getExpr().isOverflow())
         return emitError() << "a size does not fit in 64 bits";
-      auto least = f.getExpr().asConstant();
-      if (least && *least < 0)
-        return emitError() << "a dimension cannot have size " << *least;
+      auto constant = f.getExpr().asConstant();
+      if (constant && *constant < 0)
+        return emitError() << "a dimension cannot have size " << *constant;
     }
     if (failed(once(dim.getAllAxes())))
       return failure();

@@ -72,8 +72,8 @@ static std::optional<RunFactors> factorize(DimAttr dim, const SymExpr &every) {
       return std::nullopt;
     form.n = factor.getExpr();
     form.split.n = toAxes(factor.getAxes());
-    for (FactorAttr behind : ArrayRef(run).drop_front())
-      form.unit = form.unit * behind.getExpr();
+    for (FactorAttr inner : ArrayRef(run).drop_front())
+      form.unit = form.unit * inner.getExpr();
   }
   return form;
 }

@@ -157,7 +157,7 @@ double mlir::tpc::getExpectedShare(int64_t all, int64_t experts, int64_t topK) {
 }
 
 /// Returns the expected bytes that a member sends or receives, whichever is more, if each set of
-/// `topK` experts is equally likely. `split`: the value of which a member has its own rows.
+/// `topK` experts is equally likely. `split`: operand or result whose rows the axis splits.
 static std::optional<int64_t> getExpectedBytes(Value split, ArrayAttr axes, DimAttr experts,
                                                int64_t topK, bool isDispatch, GridAttr grid,
                                                Numbers coordinates, const Numbers &symbols) {

@@ -62,13 +62,13 @@ static size_t getFirstPiece(StringRef text) {
   if (text.size() <= kLongest)
     return text.size();
   size_t end = text.size();
-  int depth = 0, least = INT_MAX;
+  int depth = 0, minDepth = INT_MAX;
   for (auto [i, c] : llvm::enumerate(text)) {
     if (i >= kLongest && end != text.size())
       break;
     depth += (c == '(') - (c == ')');
-    if (c == ' ' && depth <= least) {
-      least = depth;
+    if (c == ' ' && depth <= minDepth) {
+      minDepth = depth;
       end = i + 1;
     }
   }

@@ -14,7 +14,7 @@ static size_t findBreak(StringRef line, size_t begin, unsigned width) {
   // Candidates: the best space in the second half of the line, the last good space in the first
   // half, any space.
   size_t best = StringRef::npos, early = StringRef::npos, any = StringRef::npos;
-  int depth = 0, least = INT_MAX;
+  int depth = 0, minBadness = INT_MAX;
   bool quoted = false;
   for (size_t i = begin; i < line.size(); ++i) {
     if (i > width && any != StringRef::npos)
@@ -44,9 +44,9 @@ static size_t findBreak(StringRef line, size_t begin, unsigned width) {
         continue;
       bool good = line[i - 1] == ',' || rest.starts_with(" : ") || rest.starts_with(" -> ");
       int badness = 2 * depth + !good;
-      if (i > width / 2 && badness <= least) {
+      if (i > width / 2 && badness <= minBadness) {
         best = i;
-        least = badness;
+        minBadness = badness;
       } else if (i <= width / 2 && good) {
         early = i;
       }

@@ -10,12 +10,12 @@
 
 namespace tpc {
 
-/// Binds the capacity of sliding-window caches, if it is not in `shape`, to its value for prompt
-/// chunks of the default size or, if larger, of the bound number of tokens.
+/// Binds the capacity of sliding-window caches if `shape` does not: to the capacity that prompt
+/// chunks of the default size need, or of the bound number of new tokens if that is larger.
 void bindCapacities(mlir::ModuleOp module, ShapeBinding &shape);
 
-/// Returns an error for unknown sizes, for sizes that violate a constraint of the model and, if
-/// `flag` is not empty, for unbound sizes, which that flag needs.
+/// Returns an error if `shape` has an unknown size, or one that violates a constraint of the model.
+/// If `flag` is not empty, that flag needs all sizes, and an unbound size is an error, too.
 llvm::Error checkShape(mlir::ModuleOp module, const ShapeBinding &shape, llvm::StringRef flag);
 
 /// Returns whether --shape leaves sizes unbound.

@@ -403,7 +403,7 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::value_desc("file"), cl::location(trace), cl::cat(reporting));
   cl::opt<int64_t, true> newTokensOption(
       "max-new-tokens",
-      cl::desc("With --simulate and --generate: tokens of a whole generation, behind the prompt of "
+      cl::desc("With --simulate and --generate: tokens of a whole generation, after the prompt of "
                "--shape"),
       cl::value_desc("number"), cl::location(newTokens), cl::init(0), cl::cat(reporting));
   cl::list<std::string, std::vector<std::string>> groupsOption(

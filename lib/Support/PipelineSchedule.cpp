@@ -114,12 +114,12 @@ ScheduleSlots tpc::countSlots(const ScheduleTable &table, int64_t chunks) {
 /// Returns the largest number of pairs of a chunk and a micro-batch of one rank whose forward is
 /// computed and whose event of phase `last` is not.
 static int64_t countInFlight(const std::vector<ScheduleEvent> &events, SchedulePhase last) {
-  int64_t now = 0, most = 0;
+  int64_t now = 0, maximum = 0;
   for (const ScheduleEvent &event : events) {
     now += event.phase == SchedulePhase::Forward ? 1 : event.phase == last ? -1 : 0;
-    most = std::max(most, now);
+    maximum = std::max(maximum, now);
   }
-  return most;
+  return maximum;
 }
 
 std::string tpc::checkSchedule(const SchedulePolicy &policy, const PipelineShape &shape,
@@ -159,9 +159,9 @@ std::string tpc::checkSchedule(const SchedulePolicy &policy, const PipelineShape
         return event.str() + " waits in a cycle";
   SchedulePhase last = hasWeights ? SchedulePhase::WeightGradient : SchedulePhase::Backward;
   for (size_t rank = 0; policy.getMaxInFlight && rank < table.size(); ++rank) {
-    int64_t most = countInFlight(table[rank], last);
-    if (int64_t bound = policy.getMaxInFlight(shape, int64_t(rank)); most > bound)
-      return "rank " + std::to_string(rank) + " has " + std::to_string(most) +
+    int64_t maximum = countInFlight(table[rank], last);
+    if (int64_t bound = policy.getMaxInFlight(shape, int64_t(rank)); maximum > bound)
+      return "rank " + std::to_string(rank) + " has " + std::to_string(maximum) +
              " micro-batches of chunks in flight, more than " + std::to_string(bound);
   }
   return "";

@@ -354,22 +354,22 @@ std::optional<int64_t> SymExpr::lowerBound(int64_t atLeast) const {
     if (!t.atoms.empty() && product < 0)
       return std::nullopt; // unbounded below
     for (const Atom &a : t.atoms) {
-      int64_t least = 0;
+      int64_t lower = 0;
       if (a.kind == AtomKind::Symbol) {
-        least = atLeast;
+        lower = atLeast;
       } else {
         auto x = a.args->first.lowerBound(atLeast);
         auto y = a.args->second.lowerBound(atLeast);
         if (a.kind == AtomKind::Max && (x || y))
-          least = x && y ? std::max(*x, *y) : (x ? *x : *y);
+          lower = x && y ? std::max(*x, *y) : (x ? *x : *y);
         else if (a.kind == AtomKind::Min && x && y)
-          least = std::min(*x, *y);
+          lower = std::min(*x, *y);
         else if (a.kind == AtomKind::FloorDiv && x && *x >= 0)
-          least = 0;
+          lower = 0;
         else if (a.kind != AtomKind::Mod)
           return std::nullopt;
       }
-      if (least < 0 || __builtin_mul_overflow(product, least, &product))
+      if (lower < 0 || __builtin_mul_overflow(product, lower, &product))
         return std::nullopt;
     }
     if (__builtin_add_overflow(sum, product, &sum))

@@ -1,4 +1,4 @@
-"""Calls of a program. An interrupt of the main thread returns before its call ends."""
+"""Calls of a program that an interrupt of the main thread does not have to wait for."""
 
 from __future__ import annotations
 

@@ -319,7 +319,7 @@ def compile(
         return _run([*arguments, "-o", str(path)], verbose)[1]
 
     def load(path: Path, messages: list[Message]) -> CompiledSession:
-        # The program knows the paths of other weights, which may be in several folders.
+        # The program contains the paths of other weights, which may be in several folders.
         drawn = weights if is_random else None
         return CompiledSession(
             path, model, arguments, messages, weights=drawn, threads=threads, **flags

@@ -1,4 +1,4 @@
-//===- AppendTest.cpp - device tests of cache appends ---------------------===//
+//===- AppendTest.cpp - Device tests of cache appends ---------------------===//
 //
 // Compares appends of all types, sizes, strides and alignments with a loop over elements.
 //

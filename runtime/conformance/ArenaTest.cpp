@@ -1,4 +1,4 @@
-//===- ArenaTest.cpp - tests of frames, grids and reductions --------------===//
+//===- ArenaTest.cpp - Tests of frames, grids and reductions --------------===//
 
 #include "core/Arena.h"
 #include "Reference.h"

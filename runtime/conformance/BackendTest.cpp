@@ -1,4 +1,4 @@
-//===- BackendTest.cpp - tests of device-to-device communication ----------===//
+//===- BackendTest.cpp - Tests of device-to-device communication ----------===//
 
 #include "LateBackend.h"
 #include "LateDevice.h"

@@ -1,4 +1,4 @@
-//===- Bench.cpp - communication benchmark --------------------------------===//
+//===- Bench.cpp - Communication benchmark --------------------------------===//
 //
 // tpc-rt-bench [--ranks N] [--repeat N] prints, as JSON, medians over repeats of:
 //   all_reduce of some sizes over all ranks, with the CPU time summed over all ranks;

@@ -1,4 +1,4 @@
-//===- CollectivesTest.cpp - collectives against the reference ------------===//
+//===- CollectivesTest.cpp - Collectives against the reference ------------===//
 
 #include "Harness.h"
 #include "OnDevice.h"

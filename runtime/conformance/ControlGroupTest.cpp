@@ -1,4 +1,4 @@
-//===- ControlGroupTest.cpp - limits of containers and services -----------===//
+//===- ControlGroupTest.cpp - Limits of containers and services -----------===//
 
 #include "core/ControlGroup.h"
 #include "core/Cores.h"

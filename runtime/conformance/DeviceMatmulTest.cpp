@@ -1,4 +1,4 @@
-//===- DeviceMatmulTest.cpp - device tests of GEMMs -----------------------===//
+//===- DeviceMatmulTest.cpp - Device tests of GEMMs -----------------------===//
 
 #include "DeviceTest.h"
 #include "core/DType.h"

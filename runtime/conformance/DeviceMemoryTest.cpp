@@ -1,4 +1,4 @@
-//===- DeviceMemoryTest.cpp - lifetime tests of device memory -------------===//
+//===- DeviceMemoryTest.cpp - Lifetime tests of device memory -------------===//
 
 #include "DeviceTest.h"
 #include <thread>
@@ -120,23 +120,23 @@ TEST_P(DeviceTest, CallsFromAnyThread) {
 TEST_P(DeviceTest, MemoryMovesInvalidateRecordings) {
   if (!device->canRecord())
     return;
-  auto moves = [&](auto call) {
+  auto movesMemory = [&](auto call) {
     uint64_t before = device->memoryVersion();
     call();
     return device->memoryVersion() != before;
   };
   void *memory = device->allocate(64);
-  EXPECT_FALSE(moves([&] { valuesOf(static_cast<uint8_t *>(memory), 0); }));
-  EXPECT_TRUE(moves([&] { device->release(memory); }));
+  EXPECT_FALSE(movesMemory([&] { valuesOf(static_cast<uint8_t *>(memory), 0); }));
+  EXPECT_TRUE(movesMemory([&] { device->release(memory); }));
   auto step = [&](std::vector<int64_t> env, int64_t bytes) {
     float *a = tensor(numbers(bytes / 4, 1));
-    bool have = moves([&] {
+    bool moved = movesMemory([&] {
       device->beginStep(env);
       device->deliver(a, bytes, [](const std::byte *) {});
       device->endStep();
     });
     this->memory.pop_back();
-    return have;
+    return moved;
   };
   step({1, 0}, 64);
   EXPECT_FALSE(step({1, 0}, 64));

@@ -1,4 +1,4 @@
-//===- DeviceOrderTest.cpp - program-order tests of devices ---------------===//
+//===- DeviceOrderTest.cpp - Program-order tests of devices ---------------===//
 
 #include "DeviceTest.h"
 #include <functional>
@@ -147,8 +147,8 @@ TEST_P(DeviceTest, AttentionIsDoneInOrder) {
 TEST_P(DeviceTest, AppendsAreDoneInOrder) {
   int64_t batch = 2, heads = 2, sequence = 3, capacity = 6, size = 4;
   // Cache entries without appended rows are inputs of the operation.
-  std::vector<float> held = numbers(batch * heads * capacity * size, 1);
-  float *before = tensor(held), *cache = tensor(held);
+  std::vector<float> contents = numbers(batch * heads * capacity * size, 1);
+  float *before = tensor(contents), *cache = tensor(contents);
   float *fresh = tensor(numbers(batch * sequence * heads * size, 2));
   tpc_append_args args = {};
   args.cache = cache;

@@ -1,4 +1,4 @@
-//===- DeviceTest.cpp - conformance tests of all devices ------------------===//
+//===- DeviceTest.cpp - Conformance tests of all devices ------------------===//
 
 #include "DeviceTest.h"
 #include "GpuKernels.h"

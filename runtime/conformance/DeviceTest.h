@@ -1,4 +1,4 @@
-//===- DeviceTest.h - fixture of the device conformance tests -------------===//
+//===- DeviceTest.h - Fixture of the device conformance tests -------------===//
 
 #ifndef TPC_RT_CONFORMANCE_DEVICETEST_H
 #define TPC_RT_CONFORMANCE_DEVICETEST_H

@@ -1,4 +1,4 @@
-//===- DiagnosticTest.cpp - tests of diagnostic output --------------------===//
+//===- DiagnosticTest.cpp - Tests of diagnostic output --------------------===//
 
 #include "core/Diagnostic.h"
 #include "core/MessageClaim.h"

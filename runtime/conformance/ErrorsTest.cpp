@@ -1,4 +1,4 @@
-//===- ErrorsTest.cpp - error propagation between ranks -------------------===//
+//===- ErrorsTest.cpp - Error propagation between ranks -------------------===//
 
 #include "Reference.h"
 #include "core/World.h"

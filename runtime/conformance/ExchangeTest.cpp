@@ -1,4 +1,4 @@
-//===- ExchangeTest.cpp - exchanges against the reference -----------------===//
+//===- ExchangeTest.cpp - Exchanges against the reference -----------------===//
 
 #include "Harness.h"
 #include "OnDevice.h"

@@ -1,4 +1,4 @@
-//===- HangDetectorTest.cpp - tests of hang diagnosis ---------------------===//
+//===- HangDetectorTest.cpp - Tests of hang diagnosis ---------------------===//
 
 #include "core/HangDetector.h"
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-//===- Harness.cpp - harness of the transport conformance tests -----------===//
+//===- Harness.cpp - Harness of the transport conformance tests -----------===//
 
 #include "Harness.h"
 #include "LateDevice.h"

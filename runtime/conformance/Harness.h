@@ -1,4 +1,4 @@
-//===- Harness.h - harness of the transport conformance tests -------------===//
+//===- Harness.h - Harness of the transport conformance tests -------------===//
 //
 // Without a launcher, the suite runs every grid with its ranks as threads. Under a launcher, each
 // process is one rank, and the suite runs the grids of that many ranks; rank 0 prints and writes

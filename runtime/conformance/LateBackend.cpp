@@ -1,4 +1,4 @@
-//===- LateBackend.cpp - collective backend between late devices ----------===//
+//===- LateBackend.cpp - Collective backend between late devices ----------===//
 
 #include "LateBackend.h"
 #include "core/DType.h"

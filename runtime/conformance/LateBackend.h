@@ -1,4 +1,4 @@
-//===- LateBackend.h - collective backend between late devices ------------===//
+//===- LateBackend.h - Collective backend between late devices ------------===//
 //
 // Collective backend of tests whose ranks are threads. Mismatching calls end the run. As in vendor
 // libraries, float sums need not add in rank order, and 16-bit floats are rounded after each

@@ -1,4 +1,4 @@
-//===- LateDevice.cpp - adversarial test device ---------------------------===//
+//===- LateDevice.cpp - Adversarial test device ---------------------------===//
 
 #include "LateDevice.h"
 #include "LateBackend.h"

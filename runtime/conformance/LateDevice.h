@@ -1,4 +1,4 @@
-//===- LateDevice.h - adversarial test device -----------------------------===//
+//===- LateDevice.h - Adversarial test device -----------------------------===//
 //
 // Computes on the CPU, but behaves as adversarially as Device.h allows:
 // * Work is delayed until its result is needed, or until a random earlier time. It then runs in any

@@ -1,4 +1,4 @@
-//===- LauncherTest.cpp - launcher detection from the environment ---------===//
+//===- LauncherTest.cpp - Launcher detection from the environment ---------===//
 
 #include "core/Launcher.h"
 #include <cstdlib>

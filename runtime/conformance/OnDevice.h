@@ -1,4 +1,4 @@
-//===- OnDevice.h - device tensors of a test ------------------------------===//
+//===- OnDevice.h - Device tensors of a test ------------------------------===//
 //
 // Collectives take tensors in device memory, which the host may not be able to access.
 //

@@ -1,4 +1,4 @@
-//===- PermuteTest.cpp - collective-permutes against the reference --------===//
+//===- PermuteTest.cpp - Collective-permutes against the reference --------===//
 
 #include "Harness.h"
 #include "OnDevice.h"

@@ -1,4 +1,4 @@
-//===- ProcessTest.cpp - exit status and errors of runs with threads and processes ===//
+//===- ProcessTest.cpp - Exit status and errors of runs with threads and processes ===//
 
 #include <csignal>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-//===- ReduceTest.cpp - tests of reduction arithmetic ---------------------===//
+//===- ReduceTest.cpp - Tests of reduction arithmetic ---------------------===//
 
 #include "core/Reduce.h"
 #include "core/Half.h"

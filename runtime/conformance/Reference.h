@@ -1,4 +1,4 @@
-//===- Reference.h - reference implementation of collectives --------------===//
+//===- Reference.h - Reference implementation of collectives --------------===//
 //
 // Simple by design; shares only the definition of a group with the runtime.
 //

@@ -1,4 +1,4 @@
-//===- RunLate.cpp - runner of programs on the late device ----------------===//
+//===- RunLate.cpp - Runner of programs on the late device ----------------===//
 //
 //   tpc-run-late PROGRAM [arguments of the program…]
 //

@@ -1,4 +1,4 @@
-//===- Scenario.cpp - test program with injected failures -----------------===//
+//===- Scenario.cpp - Test program with injected failures -----------------===//
 //
 // tpc-rt-scenario WHAT [RANK [TIMEOUT]]: runs some collectives on two ranks, or on the launcher's
 // ranks, and then injects the failure WHAT on rank RANK. For kill-first, stop-first and stop-last,

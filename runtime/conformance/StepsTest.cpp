@@ -1,4 +1,4 @@
-//===- StepsTest.cpp - messages and counters over many steps --------------===//
+//===- StepsTest.cpp - Messages and counters over many steps --------------===//
 
 #include "Harness.h"
 #include "OnDevice.h"
@@ -90,16 +90,16 @@ TEST_P(Steps, MessagesOfMemoryThatIsReleased) {
         for (int64_t i = 0; i < count; ++i)
           expected[static_cast<size_t>(i)] = valueOf<int32_t>(message, axis, i);
         OnDevice<int32_t> first(ctx, expected);
-        void *held = frames.allocate(count * 4);
-        ASSERT_NE(held, nullptr);
+        void *buffer = frames.allocate(count * 4);
+        ASSERT_NE(buffer, nullptr);
         if (mine == 0)
-          ctx.device->copy(held, first.data(), count * 4);
+          ctx.device->copy(buffer, first.data(), count * 4);
         else
-          tpc_recv(&ctx, axis, TPC_I32, held, count, mine - 1);
+          tpc_recv(&ctx, axis, TPC_I32, buffer, count, mine - 1);
         if (mine + 1 < size)
-          tpc_send(&ctx, axis, TPC_I32, held, count, mine + 1);
-        ctx.device->copy(found.data(), held, count * 4);
-        frames.release(held);
+          tpc_send(&ctx, axis, TPC_I32, buffer, count, mine + 1);
+        ctx.device->copy(found.data(), buffer, count * 4);
+        frames.release(buffer);
         EXPECT_TRUE(found.read() == expected) << "rank " << ctx.rank << " message " << message;
       }
     }

@@ -1,4 +1,4 @@
-//===- WaitTest.cpp - tests of futex waits and wakeups --------------------===//
+//===- WaitTest.cpp - Tests of futex waits and wakeups --------------------===//
 
 #include "core/Futex.h"
 #include "core/SpinWait.h"

@@ -1,4 +1,4 @@
-//===- WatchdogTest.cpp - tests of error reports about lost ranks ---------===//
+//===- WatchdogTest.cpp - Tests of error reports about lost ranks ---------===//
 
 #include "core/Watchdog.h"
 #include "core/Heartbeat.h"

@@ -1,4 +1,4 @@
-//===- WeightLoaderTest.cpp - device tests of weight loading ----------------------===//
+//===- WeightLoaderTest.cpp - Device tests of weight loading ----------------------===//
 //
 // Compares uploaded tensor slices of any form and of all types with a loop over their indices.
 //

@@ -117,10 +117,10 @@ inline TensorBlock BlockMove::tensorBlock(int from, int to) const {
 }
 
 inline int64_t BlockMove::largest() const {
-  int64_t most = 0;
+  int64_t maximum = 0;
   for (int member = 0; member < group.size(); ++member)
-    most = std::max(most, inBytes(member));
-  return most;
+    maximum = std::max(maximum, inBytes(member));
+  return maximum;
 }
 
 inline int64_t BlockMove::bytesBetween(int from, int to) const {
@@ -130,10 +130,10 @@ inline int64_t BlockMove::bytesBetween(int from, int to) const {
 }
 
 inline int64_t BlockMove::maxSent() const {
-  int64_t most = 0;
+  int64_t maximum = 0;
   for (int member = 0; member < group.size(); ++member)
-    most = std::max(most, inBytes(member) - bytesBetween(member, member));
-  return most;
+    maximum = std::max(maximum, inBytes(member) - bytesBetween(member, member));
+  return maximum;
 }
 
 } // namespace tpc::rt

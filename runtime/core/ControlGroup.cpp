@@ -118,17 +118,17 @@ double ControlGroup::cpuQuota() const {
 
 int64_t ControlGroup::limit(std::string_view controller, const char *name,
                             std::string *where) const {
-  int64_t least = std::numeric_limits<int64_t>::max();
+  int64_t minimum = std::numeric_limits<int64_t>::max();
   forEachGroup(controller, [&](const std::string &folder) {
     std::string path = folder + "/" + name;
     int64_t number = 0;
-    if (!readNumbers(path, number) || number >= least)
+    if (!readNumbers(path, number) || number >= minimum)
       return;
-    least = number;
+    minimum = number;
     if (where)
       *where = path;
   });
-  return least;
+  return minimum;
 }
 
 bool ControlGroup::isFrozen() const {

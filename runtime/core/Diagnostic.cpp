@@ -1,4 +1,4 @@
-//===- Diagnostic.cpp - errors and notes on standard error ----------------===//
+//===- Diagnostic.cpp - Errors and notes on standard error ----------------===//
 
 #include "core/Diagnostic.h"
 #include "tpc/printable.h"

@@ -204,10 +204,10 @@ inline int64_t Exchange::bytesOf(const Box &a, const Box &b) const {
 }
 
 inline int64_t Exchange::largest() const {
-  int64_t most = 0;
+  int64_t maximum = 0;
   for (size_t member = 0; member < parts.size(); ++member)
-    most = std::max(most, inBytes(static_cast<int>(member)));
-  return most;
+    maximum = std::max(maximum, inBytes(static_cast<int>(member)));
+  return maximum;
 }
 
 inline TensorBlock Exchange::tensorBlock(int from, int to) const {

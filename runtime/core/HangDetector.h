@@ -24,8 +24,8 @@ struct HangDetector {
   /// Returns the ranks that `rank` waits for, without those that are already in the same collective
   /// or a later one.
   std::vector<int> awaited(int rank) const;
-  /// Returns the rank that the message names first: the first rank that waits for a late rank,
-  /// which waits for no other rank. If there is none, returns the first rank that waits for its own
+  /// Returns the rank that the message names first: the first rank that waits for a rank that
+  /// itself waits for no other. If there is none, returns the first rank that waits for its own
   /// device, or else the first rank that has not ended.
   int rankToReport() const;
   /// "rank 2 (tp 0) in receive over 'pp' for rank 0 (tp 0)"

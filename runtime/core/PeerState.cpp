@@ -137,11 +137,11 @@ void PeerProcess::kill() const {
     ::kill(static_cast<pid_t>(process), SIGKILL);
 }
 
-std::string Silence::judge(bool heard, double passed, const PeerProcess &peer,
+std::string Silence::judge(bool received, double passed, const PeerProcess &peer,
                            const std::string &address) {
   using State = PeerProcess::State;
   constexpr double longestPause = 0.2; // between two messages
-  seconds = heard ? 0 : seconds + passed;
+  seconds = received ? 0 : seconds + passed;
   if (seconds < longestPause)
     stopped = false;
   else if (!peer.hasEnded())

@@ -65,7 +65,7 @@ public:
   /// receive. Returns an empty string, or, if the silence exceeds that of a live peer: "is frozen:
   /// its process was stopped, 3 s ago". `address`: address of a peer on another host, for that
   /// text.
-  std::string judge(bool heard, double passed, const PeerProcess &peer,
+  std::string judge(bool received, double passed, const PeerProcess &peer,
                     const std::string &address = "");
   /// Seconds of silence after which a peer counts as frozen, if it is observably stopped; if it is
   /// unobservable or has no running thread; if it is alive but gets no core.

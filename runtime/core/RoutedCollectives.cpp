@@ -1,8 +1,9 @@
 //===- RoutedCollectives.cpp - Exchange of tokens with experts ------------===//
 //
 // Each member first sends every other member one bit for each row, or for each of the row's weights
-// for the receiver's experts. The bits determine the size of the message that follows, and both
-// sides know the number of bits. So members without rows take part, and no message is empty.
+// for the receiver's experts. The bits determine the size of the message that follows. The
+// number of bits is the same on both sides. So members without rows take part, and no message is
+// empty.
 //
 // Messages are buffered (Transport::post), two of a pair at most: a member sends data after it has
 // received all bits.

@@ -1,4 +1,4 @@
-/* SpinWait.h - Spin-then-sleep policy of waits
+/* Spin-then-sleep policy of waits.
  *
  * Shared by ranks that are threads, by processes, and by the threads of a rank. If every computing
  * thread has a core, a waiter spins for about the time that putting a core to sleep and waking it

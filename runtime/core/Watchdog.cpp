@@ -171,7 +171,7 @@ void Watchdog::run() {
     last = now;
     for (size_t i = 0; i < others.size(); ++i)
       if (others[i].channel)
-        others[i].heard =
+        others[i].received =
             others[i].channel->receive([&](MessageSocket::MessageType type, std::string_view text) {
               receive(static_cast<int>(i), type, text);
             });
@@ -325,7 +325,7 @@ void Watchdog::judgeConnection(int of, double seconds) {
   }
   bool isNear = other.host == others[rank].host;
   std::string what =
-      other.silence.judge(other.heard, seconds, other.process, isNear ? "" : other.address);
+      other.silence.judge(other.received, seconds, other.process, isNear ? "" : other.address);
   bool isCut = other.silence.isCutOff();
   if (isCut && !other.address.empty())
     what += " (link from " + other.address + " to rank " + std::to_string(rank) + ")";
@@ -365,7 +365,7 @@ void Watchdog::judgeWaits(double seconds) {
   bool allWait = true, anyOnDevice = false;
   for (size_t i = 0; i < others.size(); ++i) {
     Other &other = others[i];
-    // Rank 0 knows the state of all ranks. Other ranks know only their own.
+    // Rank 0 has the state of all ranks. Other ranks have only their own.
     if (!isHub() && static_cast<int>(i) != rank)
       continue;
     if (other.sentBye)
@@ -409,7 +409,7 @@ std::string Watchdog::lastSeen(int of) const {
   return " (last seen " + at.substr(0, at.size() - at.ends_with(',')) + ")";
 }
 
-// Ranks other than 0 know only their own state.
+// Ranks other than 0 have only their own state.
 HangDetector Watchdog::hangDetector() const {
   return {static_cast<int>(others.size()),
           [this](int of) -> const Heartbeat & { return others[of].heartbeat; },

@@ -46,8 +46,8 @@ public:
   struct Member {
     std::unique_ptr<MessageSocket> channel; ///< rank 0: to each other rank; other ranks: to rank 0
     int64_t process = 0;                    ///< process number on its host
-    uint64_t host = 0;   ///< equal for processes that can see each other's numbers
-    std::string address; ///< name or address of its host, for messages
+    uint64_t host = 0;                      ///< equal for processes with common process numbers
+    std::string address;                    ///< name or address of its host, for messages
   };
 
   /// `members` by rank. `timeout`: as Session::timeout; 0 also disables the check for frozen

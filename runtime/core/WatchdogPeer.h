@@ -14,7 +14,7 @@ struct Watchdog::Other {
   std::string address; ///< of the other end of `channel`
   Heartbeat heartbeat;
   Silence silence;
-  bool heard = false, sentBye = false, wasTerminated = false;
+  bool received = false, sentBye = false, wasTerminated = false;
   double closed = 0;     ///< seconds since its connection was closed
   double stuck = 0;      ///< seconds for which it has waited for a rank that has ended
   double terminated = 0; ///< seconds since it reported SIGTERM

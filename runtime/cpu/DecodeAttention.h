@@ -169,20 +169,20 @@ inline void adjustRow(const DecodeTask &t, int64_t row) {
 /// Turns a row of scores into exp(score - maximum), and returns the maximum and the sum.
 inline void softmaxRow(const DecodeTask &t, int64_t row, float &rowMax, float &rowTotal) {
   float *scores = t.scores + row * decodeKeys, each[lanes];
-  Vec most = splat(-__builtin_inff());
+  Vec maximum = splat(-__builtin_inff());
   for (int64_t j = 0; j < t.keys; j += lanes) {
     Vec s = load(scores + j);
-    most = select(s > most, s, most);
+    maximum = select(s > maximum, s, maximum);
   }
-  store(each, most);
+  store(each, maximum);
   rowMax = each[0];
   for (int i = 1; i < lanes; ++i)
     rowMax = each[i] > rowMax ? each[i] : rowMax;
   // If the row sees no key of the range, all results are 0.
-  most = splat(rowMax == -__builtin_inff() ? 0 : rowMax);
+  maximum = splat(rowMax == -__builtin_inff() ? 0 : rowMax);
   Vec total = {};
   for (int64_t j = 0; j < t.keys; j += lanes) {
-    Vec e = exp(load(scores + j) - most);
+    Vec e = exp(load(scores + j) - maximum);
     total += e;
     store(scores + j, e);
   }
@@ -288,13 +288,13 @@ inline void mergeDecoded(const tpc_attention_args &a, int64_t batch, int64_t kvH
     const float sink = a.sinks ? a.sinks[kvHead * group + row % group] : -__builtin_inff();
     float most = sink;
     for (int64_t p = 0; p < parts; ++p)
-      most = numbers[p * part] > most ? numbers[p * part] : most;
-    most = most == -__builtin_inff() ? 0 : most;
-    float total = a.sinks ? expOfOne(sink - most) : 0;
+      maximum = numbers[p * part] > maximum ? numbers[p * part] : maximum;
+    maximum = maximum == -__builtin_inff() ? 0 : maximum;
+    float total = a.sinks ? expOfOne(sink - maximum) : 0;
     for (int64_t d = 0; d < a.value_size; ++d)
       out[d] = 0;
     for (int64_t p = 0; p < parts; ++p) {
-      float weight = expOfOne(numbers[p * part] - most);
+      float weight = expOfOne(numbers[p * part] - maximum);
       total += weight * numbers[p * part + 1];
       for (int64_t d = 0; d < a.value_size; ++d)
         out[d] += weight * sums[p * part + d];

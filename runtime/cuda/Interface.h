@@ -1,4 +1,4 @@
-//===- Interface.h - entry points of the CUDA device library --------------===//
+//===- Interface.h - Entry points of the CUDA device library --------------===//
 //
 // libtpc_cuda.so loads NVIDIA's driver and libraries; it is itself loaded when a GPU program
 // starts. It exports two functions, whose names and types are below. They return C++ objects of

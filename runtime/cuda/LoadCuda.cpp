@@ -1,4 +1,4 @@
-//===- LoadCuda.cpp - loader of the CUDA device library -------------------===//
+//===- LoadCuda.cpp - Loader of the CUDA device library -------------------===//
 
 #include "core/Cores.h"
 #include "core/DescribeDevices.h"

@@ -1,4 +1,4 @@
-//===- Client.h - interface to the consumer of generated tokens -----------===//
+//===- Client.h - Interface to the consumer of generated tokens -----------===//
 
 #ifndef TPC_RT_GENERATE_CLIENT_H
 #define TPC_RT_GENERATE_CLIENT_H

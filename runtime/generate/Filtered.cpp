@@ -1,4 +1,4 @@
-//===- Filtered.cpp - top-k and top-p filtering of a row ------------------===//
+//===- Filtered.cpp - Top-k and top-p filtering of a row ------------------===//
 
 #include "generate/Filtered.h"
 #include <cmath>

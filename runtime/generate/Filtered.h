@@ -1,4 +1,4 @@
-//===- Filtered.h - top-k and top-p filtering of a row --------------------===//
+//===- Filtered.h - Top-k and top-p filtering of a row --------------------===//
 //
 // All ranks compute the same state from the data that they exchange. Tokens are ordered by
 // descending score, and equal scores by ascending token.

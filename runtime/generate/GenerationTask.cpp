@@ -1,4 +1,4 @@
-//===- GenerationTask.cpp - command-line task of generating executables ---===//
+//===- GenerationTask.cpp - Command-line task of generating executables ---===//
 
 #include "core/Diagnostic.h"
 #include "generate/Generator.h"

@@ -1,4 +1,4 @@
-//===- Generator.cpp - generation loop of a process -----------------------===//
+//===- Generator.cpp - Generation loop of a process -----------------------===//
 
 #include "generate/Generator.h"
 #include "generate/RankLoop.h"

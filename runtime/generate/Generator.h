@@ -1,4 +1,4 @@
-//===- Generator.h - generation loop of a process -------------------------===//
+//===- Generator.h - Generation loop of a process -------------------------===//
 //
 // Runs on an execution with loaded weights. All ranks run the same steps and sample the same tokens
 // without a coordinator: each has a copy of the schedule and takes part in the sampling.

@@ -1,4 +1,4 @@
-//===- LogitsSink.cpp - sink for the logits of a rank ---------------------===//
+//===- LogitsSink.cpp - Sink for the logits of a rank ---------------------===//
 
 #include "generate/LogitsSink.h"
 #include "core/Half.h"

@@ -1,4 +1,4 @@
-//===- LogitsSink.h - sink for the logits of a rank -----------------------===//
+//===- LogitsSink.h - Sink for the logits of a rank -----------------------===//
 //
 // A step delivers logits like outputs, as blocks of the whole tensor. The logits stay on the rank
 // that computed them. If its device samples, they stay on the device, and the sink receives the

@@ -1,4 +1,4 @@
-//===- Random.cpp - counter-based random numbers, logarithm, exponential --===//
+//===- Random.cpp - Counter-based random numbers, logarithm, exponential --===//
 
 #include "generate/Random.h"
 #include "core/ExpFactors.h"

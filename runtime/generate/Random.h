@@ -1,4 +1,4 @@
-//===- Random.h - counter-based random numbers ----------------------------===//
+//===- Random.h - Counter-based random numbers ----------------------------===//
 //
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011):
 // a number is a function of a key and a counter. The draw of a token therefore depends on seed,

@@ -1,4 +1,4 @@
-//===- RankLoop.cpp - generation loop of one rank -------------------------===//
+//===- RankLoop.cpp - Generation loop of one rank -------------------------===//
 
 #include "generate/RankLoop.h"
 #include "core/DType.h"

@@ -1,4 +1,4 @@
-//===- RankLoop.h - generation loop of one rank ---------------------------===//
+//===- RankLoop.h - Generation loop of one rank ---------------------------===//
 //
 // Runs the steps of the schedule, the same on all ranks. Slots form groups (Schedule.h). A step of
 // a group needs the tokens of the group's previous step; with several groups, other groups run in

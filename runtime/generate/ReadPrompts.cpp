@@ -1,4 +1,4 @@
-//===- ReadPrompts.cpp - prompts of the command line ----------------------===//
+//===- ReadPrompts.cpp - Prompts of the command line ----------------------===//
 
 #include "generate/ReadPrompts.h"
 #include "program/Error.h"

@@ -1,4 +1,4 @@
-//===- ReadPrompts.h - prompts of the command line ------------------------===//
+//===- ReadPrompts.h - Prompts of the command line ------------------------===//
 
 #ifndef TPC_RT_GENERATE_READPROMPTS_H
 #define TPC_RT_GENERATE_READPROMPTS_H

@@ -1,4 +1,4 @@
-//===- Request.cpp - generation request -----------------------------------===//
+//===- Request.cpp - Generation request -----------------------------------===//
 
 #include "generate/Request.h"
 #include "generate/Score.h"

@@ -1,4 +1,4 @@
-//===- Request.h - generation request -------------------------------------===//
+//===- Request.h - Generation request -------------------------------------===//
 
 #ifndef TPC_RT_GENERATE_REQUEST_H
 #define TPC_RT_GENERATE_REQUEST_H

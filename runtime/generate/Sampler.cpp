@@ -1,4 +1,4 @@
-//===- Sampler.cpp - sampling from sharded logits -------------------------===//
+//===- Sampler.cpp - Sampling from sharded logits -------------------------===//
 
 #include "core/SamplingRequest.h"
 #include "generate/Filtered.h"

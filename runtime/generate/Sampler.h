@@ -1,4 +1,4 @@
-//===- Sampler.h - sampling from sharded logits ---------------------------===//
+//===- Sampler.h - Sampling from sharded logits ---------------------------===//
 //
 // Each rank has vocabulary shards of some rows, or none. All ranks participate and receive the
 // result. Logits are not gathered; ranks exchange:

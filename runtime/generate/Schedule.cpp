@@ -1,4 +1,4 @@
-//===- Schedule.cpp - continuous-batching scheduler -----------------------===//
+//===- Schedule.cpp - Continuous-batching scheduler -----------------------===//
 
 #include "generate/Schedule.h"
 #include "core/Grid.h"

@@ -1,4 +1,4 @@
-//===- Schedule.h - continuous-batching scheduler -------------------------===//
+//===- Schedule.h - Continuous-batching scheduler -------------------------===//
 //
 // A request waits for a slot, a row of the caches. A prompt is processed in chunks; after it, the
 // sequence is processed one token at a time. Slots past their prompt share a step. Prompt chunks

@@ -1,4 +1,4 @@
-//===- Score.h - integer order and weights of scores ----------------------===//
+//===- Score.h - Integer order and weights of scores ----------------------===//
 //
 // A score and its token form one integer, larger for larger scores and, for equal scores, for lower
 // tokens. The maximum over all shards is therefore an integer reduction, and the order is the same

@@ -1,4 +1,4 @@
-//===- Service.cpp - line-based generation service ------------------------===//
+//===- Service.cpp - Line-based generation service ------------------------===//
 
 #include "generate/Service.h"
 #include "program/Error.h"

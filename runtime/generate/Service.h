@@ -1,4 +1,4 @@
-//===- Service.h - line-based generation service --------------------------===//
+//===- Service.h - Line-based generation service --------------------------===//
 
 #ifndef TPC_RT_GENERATE_SERVICE_H
 #define TPC_RT_GENERATE_SERVICE_H

@@ -1,4 +1,4 @@
-//===- Settings.h - sampling settings -------------------------------------===//
+//===- Settings.h - Sampling settings -------------------------------------===//
 
 #ifndef TPC_RT_GENERATE_SETTINGS_H
 #define TPC_RT_GENERATE_SETTINGS_H

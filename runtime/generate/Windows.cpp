@@ -1,4 +1,4 @@
-//===- Windows.cpp - base positions of sliding-window caches --------------===//
+//===- Windows.cpp - Base positions of sliding-window caches --------------===//
 
 #include "generate/Windows.h"
 #include "tpc/windows.h"
@@ -17,12 +17,12 @@ std::vector<Windows::Move> Windows::advance(int64_t first, const std::vector<int
     int64_t slot = first + static_cast<int64_t>(row), &base = bases[static_cast<size_t>(slot)];
     if (lengths[row] == 0)
       base = 0; // a new sequence
-    int64_t held = lengths[row] - base;
-    if (held + counts[row] <= capacity)
+    int64_t cached = lengths[row] - base;
+    if (cached + counts[row] <= capacity)
       continue;
-    int64_t kept = std::min(held, window - 1);
+    int64_t kept = std::min(cached, window - 1);
     if (kept > 0)
-      moves.push_back({slot, held - kept, kept});
+      moves.push_back({slot, cached - kept, kept});
     base = lengths[row] - kept;
   }
   return moves;

@@ -1,4 +1,4 @@
-//===- Windows.h - base positions of sliding-window caches ----------------===//
+//===- Windows.h - Base positions of sliding-window caches ----------------===//
 //
 // Sliding-window caches have a capacity below the maximum sequence length. They store the tokens of
 // each sequence from a base position on. If a step's tokens do not fit after them, the last

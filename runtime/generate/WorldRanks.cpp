@@ -1,4 +1,4 @@
-//===- WorldRanks.cpp - sampling collectives over all ranks of a world ----===//
+//===- WorldRanks.cpp - Sampling collectives over all ranks of a world ----===//
 
 #include "generate/WorldRanks.h"
 #include "core/Transport.h"

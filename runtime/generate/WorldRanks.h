@@ -1,4 +1,4 @@
-//===- WorldRanks.h - sampling collectives over all ranks of a world ------===//
+//===- WorldRanks.h - Sampling collectives over all ranks of a world ------===//
 
 #ifndef TPC_RT_GENERATE_WORLDRANKS_H
 #define TPC_RT_GENERATE_WORLDRANKS_H

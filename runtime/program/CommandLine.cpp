@@ -85,10 +85,10 @@ size_t editDistance(std::string_view a, std::string_view b) {
 /// Returns " (did you mean '--shape'?)", or nothing if no flag is similar.
 std::string suggestFlag(std::string_view flag) {
   std::string_view nearest;
-  size_t least = std::max<size_t>(flag.size() / 3, 2);
+  size_t best = std::max<size_t>(flag.size() / 3, 2);
   for (std::string_view known : knownFlags())
-    if (size_t distance = editDistance(flag, known); distance < least) {
-      least = distance;
+    if (size_t distance = editDistance(flag, known); distance < best) {
+      best = distance;
       nearest = known;
     }
   return nearest.empty() ? "" : " (did you mean '" + std::string(nearest) + "'?)";

@@ -63,7 +63,7 @@ public:
     std::vector<std::vector<Counters::Row>> counters;
     /// per rank, summed over the last `repeat` steps
     std::vector<std::vector<ProfileRow>> profiles;
-    /// per rank, of the last step; begins are from the step's begin
+    /// per rank, of the last step; begins are relative to the begin of the step
     std::vector<std::vector<TimedCall>> timelines;
   };
   /// Runs `warmup + repeat` steps.

@@ -16,11 +16,11 @@ constexpr double largest = std::numeric_limits<float>::max();
   throw UserError(flag + " " + text + ": expected " + expected);
 }
 
-int64_t integerOf(const std::string &flag, const std::string &text, int64_t least,
+int64_t integerOf(const std::string &flag, const std::string &text, int64_t minimum,
                   const char *expected) {
   int64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least)
+  if (error != std::errc() || end != text.data() + text.size() || value < minimum)
     refuse(flag, text, expected);
   return value;
 }

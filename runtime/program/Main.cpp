@@ -40,7 +40,7 @@ using namespace tpc::rt;
 namespace {
 
 /// Reports an error that each process detects by itself. Rank 0 prints it. Other ranks print it if
-/// rank 0 has not failed. If rank 0 does not tell that, they wait briefly, because a launcher ends
+/// rank 0 has not failed. If its state is unknown, they wait briefly, because a launcher ends
 /// all processes as soon as one has failed. Then they print the error if rank 0 is still alive, and
 /// so has not detected it, or if no launcher with other processes is found.
 [[noreturn]] void refuseOnce(const Launcher &launcher, const std::string &message) {

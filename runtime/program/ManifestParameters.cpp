@@ -17,8 +17,9 @@ void checkView(const Node &node, const Parameter &parameter) {
     for (const ViewFactor &factor : dim) {
       int64_t reach = 0;
       if (!factor.offsets.empty()) { // the first offset is 0
-        auto [least, largest] = std::minmax_element(factor.offsets.begin(), factor.offsets.end());
-        overflow |= __builtin_add_overflow(low, *least, &low);
+        auto [smallest, largest] =
+            std::minmax_element(factor.offsets.begin(), factor.offsets.end());
+        overflow |= __builtin_add_overflow(low, *smallest, &low);
         overflow |= __builtin_add_overflow(high, *largest, &high);
         overflow |= __builtin_mul_overflow(count, factor.size, &count);
         continue;

@@ -10,11 +10,11 @@ namespace tpc::rt {
 namespace {
 
 template <typename Number>
-Number numberOf(const std::string &flag, const std::string &text, Number least,
+Number numberOf(const std::string &flag, const std::string &text, Number minimum,
                 const char *expected) {
   Number value{};
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value >= least) ||
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= minimum) ||
       std::isinf(static_cast<double>(value)))
     throw UserError(flag + " " + text + ": expected " + expected);
   return value;

@@ -36,8 +36,8 @@ struct Factor {
   int64_t distance() const {
     if (offsets.empty())
       return std::abs(from);
-    auto [least, largest] = std::minmax_element(offsets.begin(), offsets.end());
-    return (*largest - *least) / std::max<int64_t>(size - 1, 1);
+    auto [smallest, largest] = std::minmax_element(offsets.begin(), offsets.end());
+    return (*largest - *smallest) / std::max<int64_t>(size - 1, 1);
   }
 };
 

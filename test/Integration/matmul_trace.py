@@ -11,7 +11,7 @@ CALL = re.compile(r"(\d+ \d+) (\S+) (?:(\S+ [0-9a-f:C]+) algorithm (\d+) pace (\
 
 @dataclass
 class Rank:
-    """The algorithms of each matmul with their speed, while they were measured and in steps."""
+    """For each matmul, the measured and the used algorithms of a rank, with their speed."""
 
     calls: list = field(default_factory=list)
     measured: dict = field(default_factory=lambda: defaultdict(set))
@@ -19,31 +19,31 @@ class Rank:
 
 
 def ranks_of(trace: str) -> list[Rank]:
-    """Returns each thread that multiplied. Matmuls followed by an elapsed time were measured."""
+    """Returns the threads that computed matmuls. A time query follows each measured matmul."""
     ranks, last = defaultdict(Rank), {}
 
-    def use(who):
-        if who in last:
-            product, choice = last.pop(who)
-            ranks[who].used[product].add(choice)
+    def use(thread):
+        if thread in last:
+            product, choice = last.pop(thread)
+            ranks[thread].used[product].add(choice)
 
     for match in filter(None, map(CALL.match, trace.splitlines())):
-        who, name, product, algorithm, pace = match.groups()
-        ranks[who].calls.append(name)
+        thread, name, product, algorithm, pace = match.groups()
+        ranks[thread].calls.append(name)
         if product:
-            use(who)
-            last[who] = product, (int(algorithm), float(pace))
+            use(thread)
+            last[thread] = product, (int(algorithm), float(pace))
         elif name == "cuEventElapsedTime":
-            product, choice = last.pop(who)
-            ranks[who].measured[product].add(choice)
-    for who in list(last):
-        use(who)
+            product, choice = last.pop(thread)
+            ranks[thread].measured[product].add(choice)
+    for thread in list(last):
+        use(thread)
     return [rank for rank in ranks.values() if rank.used]
 
 
 def is_whole(product: str) -> bool:
-    """Returns whether the trace shows all that tuning depends on. A matmul whose bias is added
-    without an epilogue is measured for each alignment of the bias, which the trace does not show.
+    """Returns whether the trace shows all properties by which matmuls are tuned. If a bias is added
+    without an epilogue, tuning depends on its alignment, which is not in the trace.
     """
     return not product.endswith(":0:C")
 

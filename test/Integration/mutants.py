@@ -176,5 +176,5 @@ class Table:
                 for (level, verdict), n in row.items()
             ]
             Path(folder, f"{name}.json").write_text(json.dumps(found))
-        assert not self.accepted, f"mutants that no verifier refuses: {self.accepted}"
+        assert not self.accepted, f"mutants that no verifier rejects: {self.accepted}"
         return self

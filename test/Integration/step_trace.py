@@ -1,4 +1,4 @@
-"""Checks that, in the driver's trace, steps are one graph launch from the second of a shape on.
+"""Checks in the driver's trace that later steps of a shape are one graph launch each.
 
 The launch allocates nothing and synchronizes only for its outputs.
 """
@@ -59,7 +59,7 @@ def wrong(trace: str, order: list, ranks: int) -> str:
             if not (known[step - 1] and known[step]):
                 continue
             between = calls[place[step - 1] : place[step]]
-            # A captured step has additional calls: the second of a shape, or one after another
+            # A recorded step has additional calls: the second of a shape, or one after another
             # shape's first, which may have reallocated memory.
             last = max(i for i in range(step) if order[i] == order[step])
             more = set(between) - TELLS - WAITS if all(known[last:step]) else set()

@@ -1,6 +1,6 @@
 //===- Accumulate.h - Sums over micro-batches on buffers --------*- C++ -*-===//
 //
-// Not part of Buffer.h: only code for sums over micro-batches includes this header.
+// Buffer.h does not include this header, so that a change recompiles only code that uses these ops.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,6 +1,6 @@
 //===- Async.h - Asynchronous communication on buffers ----------*- C++ -*-===//
 //
-// Not part of Buffer.h: only code for asynchronous communication includes this header.
+// Buffer.h does not include this header, so that a change recompiles only code that uses these ops.
 //
 //===----------------------------------------------------------------------===//
 

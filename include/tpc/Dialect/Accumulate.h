@@ -1,6 +1,6 @@
 //===- Accumulate.h - Sums over micro-batches -------------------*- C++ -*-===//
 //
-// Not part of Tpc.h: only passes and models of stages include this header.
+// Tpc.h does not include this header, so that a change recompiles only code that uses these ops.
 //
 //===----------------------------------------------------------------------===//
 

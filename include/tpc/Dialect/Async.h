@@ -1,6 +1,6 @@
 //===- Async.h - Asynchronous communication ---------------------*- C++ -*-===//
 //
-// Not part of Tpc.h: only passes and models of communication include this header.
+// Tpc.h does not include this header, so that a change recompiles only code that uses these ops.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,6 +1,6 @@
 //===- Quantized.h - Ops on quantized weights -------------------*- C++ -*-===//
 //
-// Not part of Tpc.h: only passes and models of quantized weights include this header.
+// Tpc.h does not include this header, so that a change recompiles only code that uses these ops.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,6 +1,6 @@
 //===- Training.h - Ops of backward programs --------------------*- C++ -*-===//
 //
-// Not part of Tpc.h: only passes and models of backward programs include this header.
+// Tpc.h does not include this header, so that a change recompiles only code that uses these ops.
 //
 //===----------------------------------------------------------------------===//
 

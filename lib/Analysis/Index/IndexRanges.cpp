@@ -67,36 +67,36 @@ std::optional<std::pair<SymExpr, SymExpr>> IndexAnalysis::linearIn(const SymExpr
 std::optional<SymExpr> IndexAnalysis::lowerBound(const SymExpr &e) {
   if (e.isOverflow() || hasElements(e))
     return std::nullopt;
-  SymExpr least = e;
+  SymExpr bound = e;
   for (const Variable &variable : llvm::reverse(variables)) {
     std::set<std::string> symbols;
-    least.collectSymbols(symbols);
+    bound.collectSymbols(symbols);
     if (!symbols.count(variable.name))
       continue;
-    auto linear = linearIn(least, variable.name);
+    auto linear = linearIn(bound, variable.name);
     if (!linear)
       return std::nullopt;
     if (isNonNegative(linear->first))
-      least = linear->second;
+      bound = linear->second;
     else if (isNonNegative(-linear->first))
-      least = least.substitute({{variable.name, variable.upper}});
+      bound = bound.substitute({{variable.name, variable.upper}});
     else
       return std::nullopt;
   }
-  return least;
+  return bound;
 }
 
 std::optional<SymExpr> IndexAnalysis::upperBound(const SymExpr &e) {
-  std::optional<SymExpr> least = lowerBound(-e);
-  return least ? std::optional(-*least) : std::nullopt;
+  std::optional<SymExpr> negated = lowerBound(-e);
+  return negated ? std::optional(-*negated) : std::nullopt;
 }
 
 // Evaluates the lower bound of `e`, a polynomial over symbols, at the lower bounds of the symbols.
 bool IndexAnalysis::isNonNegative(const SymExpr &e) {
   if (auto n = e.asConstant())
     return !e.isOverflow() && *n >= 0;
-  std::optional<SymExpr> least = lowerBound(e);
-  if (!least)
+  std::optional<SymExpr> lower = lowerBound(e);
+  if (!lower)
     return false;
   // Indexed dimensions are not empty: substitute s = 1 + s' with s' >= 0.
   std::map<std::string, SymExpr> shifted;
@@ -107,8 +107,8 @@ bool IndexAnalysis::isNonNegative(const SymExpr &e) {
     return bound && *bound >= 0;
   };
   // Sizes in `notEmpty` are at least 1, so a bound of at least size - 1 is not negative.
-  return isAtLeastZero(*least) || llvm::any_of(notEmpty, [&](const SymExpr &size) {
-           return isAtLeastZero(*least - (size - 1));
+  return isAtLeastZero(*lower) || llvm::any_of(notEmpty, [&](const SymExpr &size) {
+           return isAtLeastZero(*lower - (size - 1));
          });
 }
 

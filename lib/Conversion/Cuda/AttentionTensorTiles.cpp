@@ -22,8 +22,8 @@ std::optional<TensorTile> cuda::getTensorTile(const AttentionVariant &variant) {
     return std::nullopt;
   // A block has 255 registers per thread and 99 KiB of shared memory. With heads of 64 on an H100,
   // three blocks were 3 to 5% faster than two from 2048 tokens on. Tiles of 128 rows were another 3
-  // to 4% faster there, but 38% slower for 512 tokens. Windows, means of values, and steps of
-  // scores that all tiles need, need registers.
+  // to 4% faster there, but 38% slower for 512 tokens. Windows,
+  // means of values, and steps of scores that apply to all tiles occupy registers.
   bool isPlain = hasPlainScores(variant);
   bool hasFewSteps = isPlain && !(variant.windowed && variant.uniformRows);
   bool hasFewest = isPlain && !variant.windowed && !variant.uniformRows;
@@ -62,7 +62,7 @@ Launch TensorTileEmitter::emit(StringRef name) {
     clearPadding(valueLayout, getTile(valueMemory, valueLayout, i32(stage)));
   }
 
-  // A loop over work items. Their number is recomputed, because it would need a register.
+  // A loop over work items. Their number is recomputed, which is cheaper than one more register.
   auto countItems = [&] { return mul(ceilDiv(rows, tile.rows), pairs); };
   Value item = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
   Block *before = b.getInsertionBlock();
@@ -77,7 +77,7 @@ Launch TensorTileEmitter::emit(StringRef name) {
   Value next = add(item, NVVM::GridDimXOp::create(b, loc, b.getI32Type()));
   auto backEdge =
       LLVM::CondBrOp::create(b, loc, less(next, countItems()), body, next, after, ValueRange());
-  // Most blocks have one item. Values that would be moved before the loop would need registers
+  // Most blocks have one item. Values that are hoisted out of this loop would occupy registers
   // during the loop over keys.
   MLIRContext *context = b.getContext();
   auto noMotion = LLVM::LoopLICMAttr::get(context, b.getBoolAttr(true), {});
@@ -113,7 +113,7 @@ void TensorTileEmitter::beginItem(Value item) {
 
 void TensorTileEmitter::emitItem(Value item) {
   barrier(); // all warps have read the tiles of the previous work item
-  // Values of the launch need no registers during the loop over keys.
+  // Loads values of the launch again for each item, so that they occupy no registers in between.
   loadArguments();
   computeSizes();
   constexpr unsigned atOnce = kChunkBytes;
@@ -167,7 +167,7 @@ void TensorTileEmitter::emitItem(Value item) {
   State state = getState(branch(
       less(begin, end), SmallVector<Type>(ValueRange(list).getTypes()),
       [&] { return computeRows(begin, end).list(); }, [&] { return list; }));
-  // Values that the loop does not use need no registers there.
+  // Values that the loop does not use are loaded again, so that they occupy no registers there.
   loadArguments();
   computeSizes();
   beginItem(item);
@@ -328,7 +328,7 @@ static Value combine(SmallVector<Value> values, function_ref<Value(Value, Value)
   return values[0];
 }
 
-/// Replaces scores by powers.
+/// Replaces scores by exponentials relative to the running maximum.
 void TensorTileEmitter::addSoftmax(State &state) {
   Values &scores = state.scores;
   for (unsigned r = 0; r < rowsOfLane(); ++r) {
@@ -341,7 +341,7 @@ void TensorTileEmitter::addSoftmax(State &state) {
       own.push_back(scores[index]);
     Value maximum = combine(own, [&](Value x, Value y) { return fmax(x, y); });
     maximum = fmax(state.maximum[r], getMaximumOverLanes(maximum));
-    // If no key was visible so far, all powers are 0.
+    // If no key was visible so far, all exponentials are 0.
     Value base = select(equals(maximum, f32(kNone)), f32(0), maximum);
     Value shift = arith::NegFOp::create(b, loc, fmul(base, factor));
     Value shrink = exp2(fma(state.maximum[r], factor, shift));

@@ -81,8 +81,8 @@ static Value expandSinCos(Scalars s, Value x, bool isCos) {
   Value exponent = s.down(magnitude, 23);
   Value m = s.wide(s.either(s.both(magnitude, s.word(0x7FFFFF)), s.word(0x800000)));
   // Index of the first digit of W in `digits`; numbers below 1/2 are not reduced.
-  Value least = s.word(126), small = s.compare(arith::CmpIPredicate::ult, exponent, least);
-  Value firstDigit = s.plus(s.select(small, least, exponent), s.word(-120u));
+  Value minimum = s.word(126), small = s.compare(arith::CmpIPredicate::ult, exponent, minimum);
+  Value firstDigit = s.plus(s.select(small, minimum, exponent), s.word(-120u));
   Value word = s.down(firstDigit, 5), shift = s.both(firstDigit, s.word(31));
   auto digitsFrom = [&](unsigned offset) {
     Value result = s.word(digits[offset + 4]);

@@ -87,8 +87,8 @@ Value ThreadEmitter::fma(Value x, Value y, Value z) { return math::FmaOp::create
 
 Value ThreadEmitter::expOfNegative(Value x) {
   Arithmetic a(b, loc, b.getF32Type());
-  Value least = a.number(::tpc::kMinExponent), isLow = a.less(x, least);
-  Value finite = ::tpc::approximateFiniteExp<Arithmetic, Value>(a, select(isLow, least, x));
+  Value minimum = a.number(::tpc::kMinExponent), isLow = a.less(x, minimum);
+  Value finite = ::tpc::approximateFiniteExp<Arithmetic, Value>(a, select(isLow, minimum, x));
   return select(isLow, f32(0), finite);
 }
 

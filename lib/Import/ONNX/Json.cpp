@@ -63,7 +63,7 @@ private:
     error = what.str();
     return false;
   }
-  /// Returns the place of the next value, null if there are too many.
+  /// Returns the location of the next value; null if there are too many.
   Json *next() {
     if (++values > kMaxValues) {
       fail("has more than " + llvm::Twine(kMaxValues) + " values");

@@ -69,7 +69,7 @@ private:
 
 LogicalResult Activity::analyze(ModuleOp module) {
   auto main = module.lookupSymbol<func::FuncOp>("main");
-  // A later call may make an argument active that an earlier call's analysis did not know.
+  // A later call may make an argument active after an earlier call was analyzed.
   for (bool changed = true; changed;) {
     changed = false;
     if (failed(Analysis(module, values).run(main, changed)))

@@ -181,7 +181,7 @@ struct ExtendLogits : public mlir::tpc::impl::ExtendLogitsBase<ExtendLogits> {
     for (unsigned i : candidates)
       if (Value made = makeLogits(end->getOperand(i))) {
         if (chosen)
-          return; // it is not known which of them are the logits
+          return; // several candidates for the logits
         chosen = i;
         logits = made;
       }

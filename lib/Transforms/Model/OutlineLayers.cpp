@@ -307,8 +307,8 @@ bool LayerFinder::run() {
   cut();
   compare();
   mergeNeighbors();
-  // Segments with the same symbol consist of equal segments, but may differ in which parameters
-  // these share.
+  // Merged segments with the same symbol have equal parts, but may still differ: in one, two parts
+  // may use the same parameter. So the whole texts are compared.
   std::map<std::string, int> whole;
   llvm::MapVector<int, int> counts;
   for (Segment &segment : segments) {

@@ -1,4 +1,4 @@
-//===- SimplifyMasks.cpp - Conditions that no row of a mask meets ---------===//
+//===- SimplifyMasks.cpp - Removal of conditions on empty mask rows -------===//
 //
 // Exporters count the visible keys of each query, and replace the results of queries without any.
 // With causality each query sees its own key, so that the condition is false.
@@ -16,8 +16,8 @@ using ::tpc::SymExpr;
 
 namespace {
 
-/// Returns whether each row of a Boolean tensor, along `dim`, has a true element. Rows are not
-/// empty if their number is not 0.
+/// Returns whether each row of a Boolean tensor, along `dim`, has a true element. Assumes
+/// that there are rows; otherwise the property holds trivially.
 bool hasTrueInEachRow(Value mask, int64_t dim) {
   SmallVector<SymExpr> sizes = getSizes(mask);
   SymExpr length = sizes[dim];

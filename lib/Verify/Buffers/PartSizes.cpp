@@ -76,8 +76,8 @@ std::optional<PartSizes::Box> PartSizes::findSplit(ArrayRef<DimAttr> dims, size_
           size(factor.getExpr(), isIt ? factor.getAxes().drop_back() : factor.getAxes()));
     }
   }
-  for (DimAttr behind : dims.drop_front(dim + 1))
-    pieces.push_back(size(behind));
+  for (DimAttr inner : dims.drop_front(dim + 1))
+    pieces.push_back(size(inner));
   if (!found)
     return std::nullopt;
   ArrayRef<SymExpr> all(pieces);

@@ -1,4 +1,4 @@
-//===- PlanChecker.h - Comparison of tensor and buffer functions -*- C++ -*-==//
+//===- PlanChecker.h - Comparison of tensor and buffer functions -*- C++ -*-===//
 //
 // Walks a tensor function and its buffer function in parallel. The types of each tensor op
 // determine the next runtime calls and their sizes. A call's operands must be in the memory that it

@@ -148,7 +148,7 @@ static void collectSizes(ConcatOp op, SizeReduction &sizes) {
     sizes.scaleTogether(op, all);
 }
 
-/// If all caches are of windows, no type has the capacity, which limits positions.
+/// If all caches are sliding-window caches, no type contains the capacity, which limits positions.
 static void collectSizes(SizeOp op, SizeReduction &sizes) { sizes.addSymbols(op.getExpr()); }
 
 /// The length of a run divides the dimension.

@@ -169,12 +169,12 @@ static FailureOr<PieceRelation> relateTokens(ReshapeOp op, PieceProver &p,
                                              const PieceRelation &operand) {
   SmallVector<SymExpr> from = getSizes(op.getOperand()), to = getSizes(op.getResult());
   SymExpr before = multiply(ArrayRef(from).take_front(operand.dim)) * operand.major;
-  SymExpr behind = operand.minor * multiply(ArrayRef(from).drop_front(operand.dim + 1));
+  SymExpr after = operand.minor * multiply(ArrayRef(from).drop_front(operand.dim + 1));
   for (auto [d, size] : llvm::enumerate(to)) {
     if (!p.dependsOnTokens(size))
       continue;
     auto major = divide(before, multiply(ArrayRef(to).take_front(d)));
-    auto minor = divide(behind, multiply(ArrayRef(to).drop_front(d + 1)));
+    auto minor = divide(after, multiply(ArrayRef(to).drop_front(d + 1)));
     if (!major || !minor || size != *major * p.countTokens(operand.kind) * *minor)
       break;
     PieceRelation relation = operand;

@@ -237,7 +237,7 @@ LogicalResult Comparison::compare(unsigned result, const MemoryView &have, doubl
                                   const Data *sensitivity) {
   const Data &want = exact.getResult(result);
   // Constants of kernels are rounded to the program's types; those of the interpreter are doubles.
-  constexpr double share = 1e-6, least = 1e-9;
+  constexpr double share = 1e-6, floor = 1e-9;
   double largest = 0;
   for (double x : want.data)
     largest = std::isfinite(x) ? std::max(largest, std::fabs(x)) : largest;
@@ -250,7 +250,7 @@ LogicalResult Comparison::compare(unsigned result, const MemoryView &have, doubl
         !std::isfinite(expected) ? 0
         : magnitude < 1
             ? share
-            : share * (std::fabs(expected) + std::min(largest, magnitude)) + least * magnitude;
+            : share * (std::fabs(expected) + std::min(largest, magnitude)) + floor * magnitude;
     if (sensitivity)
       tolerance += isFloat ? 8 * sensitivity->data[i] : sensitivity->data[i] == 0 ? 0 : INFINITY;
     Scalar value = have.load(i);

@@ -106,7 +106,7 @@ static LogicalResult allReduce(Operation *op, BufferMachine &m, Frame &frame, Ra
   return writeAll(op, m, frame, call.getTo(), group, *all);
 }
 
-/// An array of [outer, n, inner] numbers that ranks hold as parts of n.
+/// An array of [outer, n, inner] numbers whose dimension n is split over ranks.
 struct Parts {
   SmallVector<StringRef> axes;
   int64_t outer, n, inner;

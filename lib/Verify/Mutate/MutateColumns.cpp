@@ -1,4 +1,4 @@
-//===- MutateColumns.cpp - Faults in results that are side by side --------===//
+//===- MutateColumns.cpp - Faults in columns of merged results ------------===//
 
 #include "Mutate.h"
 

@@ -1,8 +1,8 @@
 //===- MutateConstants.cpp - Faults with little effect in small runs ------===//
 //
 // Constants that are nearly right, and index arithmetic that is wrong from some size on, in
-// kernels. Also faults in tensor functions and the kernels that compute them, as if made by a pass
-// before both: only a comparison with the staged program finds these.
+// kernels. Also equal faults in a tensor function and in the kernel that computes it, as if an
+// earlier pass had made them: only a comparison with the staged program finds these.
 //
 //===----------------------------------------------------------------------===//
 
@@ -265,7 +265,7 @@ static void replaceInKernel(kernel::FuncOp function, Attribute from, TypedAttr t
   });
 }
 
-/// Multiplies a constant by 1.0001 (of 16 bits: 1.02), on tensors and in the kernel.
+/// Multiplies a constant by 1.0001 (a 16-bit constant: by 1.02), on tensors and in the kernel.
 static bool nearConstantOfBoth(Mutator &m) {
   auto get = [](ConstantOp op) -> FloatAttr {
     auto dense = dyn_cast<DenseElementsAttr>(op.getValue());

@@ -321,7 +321,7 @@ template <typename OpT> static bool skip(Mutator &m, unsigned operand) {
   return bool(op);
 }
 
-// The norm of the gradients is not limited from above by 1, so that small gradients are enlarged.
+// The factor of clipping is not limited to 1, so that small gradients are enlarged.
 static bool clipBothWays(Mutator &m) { return skip<MinOp>(m, 0); }
 
 // The loss, or the norm, is not divided.

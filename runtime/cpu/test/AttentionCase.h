@@ -28,7 +28,7 @@ inline std::vector<float> expectedOf(const tpc_attention_args &a) {
         const float *v = a.v + (a.lengths ? b * a.v_batch_stride + kv * a.v_head_stride
                                           : b * a.seq_k * vs + kv * a.value_size);
         std::vector<double> score(a.seq_k);
-        double most = -INFINITY, total = 0;
+        double maximum = -INFINITY, total = 0;
         for (int64_t j = 0; j < a.seq_k; ++j) {
           double s = 0;
           for (int64_t d = 0; d < a.head_size; ++d)
@@ -49,15 +49,15 @@ inline std::vector<float> expectedOf(const tpc_attention_args &a) {
           visible &=
               !a.mask || a.mask[b * a.mask_batch_stride + h * a.mask_head_stride + i * a.seq_k + j];
           score[j] = visible ? s : -INFINITY;
-          most = std::fmax(most, score[j]);
+          maximum = std::fmax(maximum, score[j]);
         }
         if (a.sinks && a.sinks[h] != -INFINITY) {
-          most = std::fmax(most, a.sinks[h]);
-          total = std::exp(a.sinks[h] - most);
+          maximum = std::fmax(maximum, a.sinks[h]);
+          total = std::exp(a.sinks[h] - maximum);
         }
-        bool any = most != -INFINITY;
+        bool any = maximum != -INFINITY;
         for (double &s : score) {
-          s = any ? std::exp(s - most) : a.masked_row;
+          s = any ? std::exp(s - maximum) : a.masked_row;
           total += s;
         }
         for (int64_t d = 0; d < a.value_size; ++d) {

@@ -98,7 +98,7 @@ struct GradientCase : Case {
   void check(const std::string &what) {
     Gradients expected = expectedOf(args, dout);
     for (const KernelTable *table : allTables()) {
-      // Guard elements behind the scratch memory.
+      // Guard elements after the scratch memory.
       int64_t floats = table->attentionGradScratch(args);
       std::vector<float> scratch(floats + 16, 7.0f);
       clear();

@@ -1,4 +1,4 @@
-//===- AdvanceInputs.cpp - kernel that advances step inputs ---------------===//
+//===- AdvanceInputs.cpp - Kernel that advances step inputs ---------------===//
 //
 // A thread advances the inputs of one row, if the row was sampled and its best token is chosen:
 // token, lengths, position of the random numbers, and the bit of the token if there is a penalty.

@@ -1,4 +1,4 @@
-//===- AdvanceInputs.h - kernel that advances step inputs -----------------===//
+//===- AdvanceInputs.h - Kernel that advances step inputs -----------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_ADVANCEINPUTS_H
 #define TPC_RT_CUDA_LIBRARY_ADVANCEINPUTS_H

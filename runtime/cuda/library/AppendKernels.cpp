@@ -1,4 +1,4 @@
-//===- AppendKernels.cpp - kernels that append to KV caches ---------------===//
+//===- AppendKernels.cpp - Kernels that append to KV caches ---------------===//
 //
 // These kernels are hand-written PTX, because they do not depend on the program: all sizes are
 // parameters of the call. They read the lengths on the device, so a recorded launch appends after

@@ -1,4 +1,4 @@
-//===- AppendKernels.h - kernels that append to KV caches -----------------===//
+//===- AppendKernels.h - Kernels that append to KV caches -----------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_APPENDKERNELS_H
 #define TPC_RT_CUDA_LIBRARY_APPENDKERNELS_H

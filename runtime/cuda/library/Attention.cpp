@@ -1,4 +1,4 @@
-//===- Attention.cpp - attention on a GPU ---------------------------------===//
+//===- Attention.cpp - Attention on a GPU ---------------------------------===//
 
 #include "cuda/library/Attention.h"
 #include "cuda/library/InFlightOperations.h"

@@ -1,4 +1,4 @@
-//===- Attention.h - attention on a GPU -----------------------------------===//
+//===- Attention.h - Attention on a GPU -----------------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_ATTENTION_H
 #define TPC_RT_CUDA_LIBRARY_ATTENTION_H

@@ -1,4 +1,4 @@
-//===- Block.h - owned GPU memory -----------------------------------------===//
+//===- Block.h - Owned GPU memory -----------------------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_BLOCK_H
 #define TPC_RT_CUDA_LIBRARY_BLOCK_H

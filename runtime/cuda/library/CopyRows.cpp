@@ -1,4 +1,4 @@
-//===- CopyRows.cpp - strided copies within a GPU -------------------------===//
+//===- CopyRows.cpp - Strided copies within a GPU -------------------------===//
 
 #include "cuda/library/CopyRows.h"
 #include "cuda/library/Block.h"

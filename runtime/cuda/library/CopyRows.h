@@ -1,4 +1,4 @@
-//===- CopyRows.h - strided copies within a GPU ---------------------------===//
+//===- CopyRows.h - Strided copies within a GPU ---------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_COPYROWS_H
 #define TPC_RT_CUDA_LIBRARY_COPYROWS_H

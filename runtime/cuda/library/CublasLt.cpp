@@ -1,4 +1,4 @@
-//===- CublasLt.cpp - loader of cuBLASLt ----------------------------------===//
+//===- CublasLt.cpp - Loader of cuBLASLt ----------------------------------===//
 
 #include "cuda/library/CublasLt.h"
 #include "cuda/library/VendorLibrary.h"

@@ -1,4 +1,4 @@
-//===- CublasLt.h - declarations of the cuBLASLt functions in use ---------===//
+//===- CublasLt.h - Declarations of the cuBLASLt functions in use ---------===//
 //
 // Functions of libcublasLt.so.13 or .12. VendorHeaders.cpp compares them with NVIDIA's header where
 // that is installed.

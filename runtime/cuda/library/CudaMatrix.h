@@ -1,4 +1,4 @@
-//===- CudaMatrix.h - right-hand side of GEMMs in GPU memory --------------===//
+//===- CudaMatrix.h - Right-hand side of GEMMs in GPU memory --------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_CUDAMATRIX_H
 #define TPC_RT_CUDA_LIBRARY_CUDAMATRIX_H

@@ -1,4 +1,4 @@
-//===- CudaStep.cpp - steps of a GPU and their recordings -----------------===//
+//===- CudaStep.cpp - Steps of a GPU and their recordings -----------------===//
 //
 // A recording is a CUDA graph of all work that one step enqueues after its inputs have arrived.
 // Data that changes between replays is at fixed addresses: inputs, env and status are written

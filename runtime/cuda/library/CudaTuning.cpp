@@ -18,7 +18,7 @@ namespace {
 constexpr const char *first = "first", *own = "own", *separator = ": ";
 
 std::string spell(const MatmulMethod &method) {
-  if (method.isOwn)
+  if (method.isGemv)
     return own;
   constexpr const char *digits = "0123456789abcdef";
   std::string text;
@@ -30,7 +30,7 @@ std::string spell(const MatmulMethod &method) {
 
 std::optional<MatmulMethod> methodOf(const std::string &text) {
   if (text == own)
-    return MatmulMethod{.isOwn = true};
+    return MatmulMethod{.isGemv = true};
   blas::Algorithm algorithm{};
   constexpr size_t width = 16;
   if (text.size() != width * std::size(algorithm.data) ||

@@ -1,4 +1,4 @@
-//===- CudaWeightLoader.cpp - weight conversion and packing on a GPU ------===//
+//===- CudaWeightLoader.cpp - Weight conversion and packing on a GPU ------===//
 
 #include "cuda/library/CudaWeightLoader.h"
 #include "core/DType.h"

@@ -1,4 +1,4 @@
-//===- CudaWeightLoader.h - weight conversion and packing on a GPU --------===//
+//===- CudaWeightLoader.h - Weight conversion and packing on a GPU --------===//
 //
 // The host writes into the device's two pinned buffers. Each buffer is copied to the GEMM
 // workspace, from which kernels of this library convert and pack it. All work is on one stream.

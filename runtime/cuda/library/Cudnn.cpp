@@ -1,4 +1,4 @@
-//===- Cudnn.cpp - loader of cuDNN ----------------------------------------===//
+//===- Cudnn.cpp - Loader of cuDNN ----------------------------------------===//
 
 #include "cuda/library/Cudnn.h"
 #include "cuda/library/VendorLibrary.h"

@@ -1,4 +1,4 @@
-//===- Cudnn.h - declarations of the cuDNN functions in use ---------------===//
+//===- Cudnn.h - Declarations of the cuDNN functions in use ---------------===//
 //
 // Functions of the backend interface of libcudnn.so.9. CudnnHeader.cpp compares them with NVIDIA's
 // header where that is installed.

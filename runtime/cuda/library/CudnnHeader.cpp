@@ -1,4 +1,4 @@
-//===- CudnnHeader.cpp - comparison of cuDNN declarations -----------------===//
+//===- CudnnHeader.cpp - Comparison of cuDNN declarations -----------------===//
 //
 // Compiled only if NVIDIA's header is installed, and never linked.
 //

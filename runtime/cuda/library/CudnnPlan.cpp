@@ -1,4 +1,4 @@
-//===- CudnnPlan.cpp - attention as a cuDNN graph -------------------------===//
+//===- CudnnPlan.cpp - Attention as a cuDNN graph -------------------------===//
 
 #include "cuda/library/CudnnPlan.h"
 #include <array>
@@ -264,7 +264,7 @@ AttentionPlan::AttentionPlan(const Library &library, Handle handle, const Attent
       }
       library.check(
           library.BackendGetAttribute(plan, planWorkspaceBytes, int64Type, 1, nullptr, &workspace),
-          "to ask for the workspace");
+          "to query the workspace");
       made.push_back(std::move(configs[static_cast<size_t>(i)]));
       made.push_back(std::move(plan));
       return;
@@ -274,7 +274,7 @@ AttentionPlan::AttentionPlan(const Library &library, Handle handle, const Attent
 }
 
 void AttentionPlan::run(Handle handle, const tpc_attention_args &args, void *scratch) const {
-  float scale = args.scale, least = -std::numeric_limits<float>::infinity();
+  float scale = args.scale, minusInfinity = -std::numeric_limits<float>::infinity();
   auto shift = static_cast<int32_t>(shape.causalOffset);
   std::vector<int64_t> ids{qId, kId, vId, outId, scaleId};
   std::vector<const void *> pointers{args.q, args.k, args.v, args.out, &scale};
@@ -285,7 +285,7 @@ void AttentionPlan::run(Handle handle, const tpc_attention_args &args, void *scr
   if (shape.biasType >= 0)
     give(biasId, args.bias);
   if (shape.causal)
-    give(minusInfinityId, &least);
+    give(minusInfinityId, &minusInfinity);
   if (shape.causal && shape.causalOffset)
     give(shiftId, &shift);
   Descriptor pack(library, variantPackKind);

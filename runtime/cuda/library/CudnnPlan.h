@@ -1,4 +1,4 @@
-//===- CudnnPlan.h - attention as a cuDNN graph ---------------------------===//
+//===- CudnnPlan.h - Attention as a cuDNN graph ---------------------------===//
 //
 // cuDNN recognizes attention as a graph of operations, which it fuses without storing intermediate
 // tensors:
@@ -35,7 +35,7 @@ struct AttentionShape {
   auto operator<=>(const AttentionShape &) const = default;
 
   /// `past`: with caches, the number of keys before the first query of each sequence. The shape has
-  /// as many keys as are visible to the last query, so that the memory behind them is not read.
+  /// as many keys as are visible to the last query, so that the memory after them is not read.
   static AttentionShape of(const tpc_attention_args &args, int64_t past = 0);
 };
 

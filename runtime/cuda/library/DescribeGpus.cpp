@@ -1,4 +1,4 @@
-//===- DescribeGpus.cpp - description of the libraries and GPUs found -----===//
+//===- DescribeGpus.cpp - Description of the libraries and GPUs found -----===//
 
 #include "cuda/Interface.h"
 #include "cuda/library/CublasLt.h"

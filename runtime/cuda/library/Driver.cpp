@@ -1,4 +1,4 @@
-//===- Driver.cpp - loader of the CUDA driver -----------------------------===//
+//===- Driver.cpp - Loader of the CUDA driver -----------------------------===//
 
 #include "cuda/library/Driver.h"
 #include "cuda/library/InFlightOperations.h"

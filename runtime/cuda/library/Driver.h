@@ -1,4 +1,4 @@
-//===- Driver.h - declarations of the CUDA driver functions in use --------===//
+//===- Driver.h - Declarations of the CUDA driver functions in use --------===//
 //
 // Functions of libcuda.so.1, by their exported names. VendorHeaders.cpp compares them with NVIDIA's
 // header where that is installed.

@@ -1,4 +1,4 @@
-//===- DryRunLibraries.cpp - dry-run CUDA libraries that count memory -----===//
+//===- DryRunLibraries.cpp - Dry-run CUDA libraries that count memory -----===//
 
 #include "cuda/library/DryRunLibraries.h"
 #include <algorithm>

@@ -1,4 +1,4 @@
-//===- DryRunLibraries.h - dry-run CUDA libraries that count memory -------===//
+//===- DryRunLibraries.h - Dry-run CUDA libraries that count memory -------===//
 //
 // Function tables of the driver and the libraries whose functions do nothing. Running a rank's
 // start and one step with them measures the rank's GPU memory with the code that allocates it.

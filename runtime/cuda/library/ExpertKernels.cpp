@@ -1,4 +1,4 @@
-//===- ExpertKernels.cpp - kernels of mixtures of experts -----------------===//
+//===- ExpertKernels.cpp - Kernels of mixtures of experts -----------------===//
 
 #include "cuda/library/ExpertKernels.h"
 #include "cuda/library/Block.h"

@@ -1,4 +1,4 @@
-//===- ExpertKernels.h - kernels of mixtures of experts -------------------===//
+//===- ExpertKernels.h - Kernels of mixtures of experts -------------------===//
 //
 // tpc_experts_inner: a warp for each expert and inner element computes h[tokens, experts, inner]
 // for tokens that select the expert; other elements are not written. tpc_experts_outputs: a warp

@@ -1,4 +1,4 @@
-//===- FusedAttention.cpp - attention by cuDNN ----------------------------===//
+//===- FusedAttention.cpp - Attention by cuDNN ----------------------------===//
 
 #include "cuda/library/FusedAttention.h"
 #include "cuda/library/Notes.h"
@@ -139,7 +139,7 @@ bool FusedAttention::compute(const tpc_attention_args &args, const int64_t *leng
   dnn::AttentionShape shape = dnn::AttentionShape::of(args, past);
   auto found = plans.find(shape);
   if (found == plans.end()) {
-    // Nothing may be loaded or allocated during a capture.
+    // Nothing may be loaded or allocated while a step is recorded.
     if (isRecorded || plans.size() >= maxPlans || !start())
       return false;
     found = plans.emplace(shape, make(shape)).first;
@@ -151,7 +151,7 @@ bool FusedAttention::compute(const tpc_attention_args &args, const int64_t *leng
     entry.plan->run(handle, args,
                     reinterpret_cast<void *>(entry.workspace ? entry.workspace->address : 0));
   } catch (const std::exception &error) {
-    // A failure during a capture invalidates the graph.
+    // A failure while a step is recorded invalidates the graph.
     if (isRecorded)
       throw;
     noteOnce(library->describe() + " failed to run attention (" + error.what() + ")");

@@ -1,4 +1,4 @@
-//===- FusedAttention.h - attention by cuDNN ------------------------------===//
+//===- FusedAttention.h - Attention by cuDNN ------------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_FUSEDATTENTION_H
 #define TPC_RT_CUDA_LIBRARY_FUSEDATTENTION_H
@@ -15,11 +15,11 @@ namespace tpc::rt::cuda {
 /// has a different length. Building a plan takes 0.4 to 0.8 s for the first shape of a variant, and
 /// about 50 ms for others (cuDNN 9.19, H100).
 ///
-/// Caches: a plan has the numbers of queries and of keys, which the host must know. Plans with
-/// lengths as tensors were up to 10 times slower, because they computed all keys up to the
-/// capacity, and NaN behind the last key reached results. A plan with the kernels of another shape,
-/// from a kernel cache, had wrong results. So a plan is built only for a shape of many queries that
-/// occurs in a third step, and steps with such calls are not recorded.
+/// Caches: a plan has fixed numbers of queries and keys, so it needs the lengths of a call in host
+/// memory. Plans with lengths as tensors were up to 10 times slower, because they computed all keys
+/// up to the capacity, and NaN after the last key reached results. A plan with the kernels of
+/// another shape, from a kernel cache, had wrong results. So a plan is built only for a shape of
+/// many queries that occurs in a third step, and steps with such calls are not recorded.
 class FusedAttention {
 public:
   /// `usesCaches`: whether calls with caches may be computed. Which steps of a shape use a plan
@@ -31,11 +31,11 @@ public:
 
   void beginStep() { ++step; }
   /// Returns false without any effect if generated kernels must compute the call. Uses the current
-  /// context. `isRecorded`: the stream is being captured, so that nothing may be loaded or
-  /// allocated. `lengths`: those of the call, in host memory; null if it has none, or if the host
-  /// does not know them.
+  /// context. `isRecorded`: a step is being recorded, so that nothing may be loaded or allocated.
+  /// `lengths`: those of the call, in host memory; null if the call has none, or if they are only
+  /// in device memory.
   bool compute(const tpc_attention_args &args, const int64_t *lengths, bool isRecorded);
-  /// Whether a call of this step depends on lengths that the host knows. Such a step must not be
+  /// Whether a call of this step depends on lengths in host memory. Such a step must not be
   /// recorded.
   bool dependsOnLengths() const { return stepOfLengths == step; }
 

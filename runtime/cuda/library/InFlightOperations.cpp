@@ -1,4 +1,4 @@
-//===- InFlightOperations.cpp - operations enqueued on a GPU --------------===//
+//===- InFlightOperations.cpp - Operations enqueued on a GPU --------------===//
 
 #include "cuda/library/InFlightOperations.h"
 #include <algorithm>

@@ -1,4 +1,4 @@
-//===- InFlightOperations.h - operations enqueued on a GPU ----------------===//
+//===- InFlightOperations.h - Operations enqueued on a GPU ----------------===//
 //
 // GPU errors surface at a later call, and a hang surfaces nowhere. Each queue therefore records the
 // operations it enqueued since the last synchronization, so that a message can name them. In a

@@ -1,4 +1,4 @@
-//===- InstalledTunings.cpp - tuning results that are installed with tpc --===//
+//===- InstalledTunings.cpp - Tuning results that are installed with tpc --===//
 
 #include "cuda/library/InstalledTunings.h"
 #include <algorithm>

@@ -1,4 +1,4 @@
-//===- InstalledTunings.h - tuning results that are installed with tpc ----===//
+//===- InstalledTunings.h - Tuning results that are installed with tpc ----===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_INSTALLEDTUNINGS_H
 #define TPC_RT_CUDA_LIBRARY_INSTALLEDTUNINGS_H

@@ -1,4 +1,4 @@
-//===- Kernels.cpp - loaded kernels of a program --------------------------===//
+//===- Kernels.cpp - Loaded kernels of a program --------------------------===//
 
 #include "cuda/library/Kernels.h"
 #include "cuda/library/InFlightOperations.h"
@@ -177,7 +177,7 @@ void Kernels::loadModule() {
   std::string why = driver.describe(result) + (*log ? "\n" + std::string(log) : "");
   if (result == unsupportedPtx)
     why += "\nthe driver is older than the program's kernels: compile them with tpcc --gpu-arch "
-           "for this GPU alone, with a ptxas that this driver knows, or install a newer driver";
+           "for this GPU alone, with a ptxas that this driver supports, or install a newer driver";
   throw std::runtime_error(thisGpu + " does not take the program's kernels: " + why);
 }
 

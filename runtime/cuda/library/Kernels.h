@@ -1,4 +1,4 @@
-//===- Kernels.h - loaded kernels of a program ----------------------------===//
+//===- Kernels.h - Loaded kernels of a program ----------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_KERNELS_H
 #define TPC_RT_CUDA_LIBRARY_KERNELS_H

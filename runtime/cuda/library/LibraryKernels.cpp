@@ -1,4 +1,4 @@
-//===- LibraryKernels.cpp - runtime-compiled kernels of this library ----------===//
+//===- LibraryKernels.cpp - Runtime-compiled kernels of this library ----------===//
 
 #include "cuda/library/LibraryKernels.h"
 #include "cuda/library/InFlightOperations.h"

@@ -1,4 +1,4 @@
-//===- LibraryKernels.h - runtime-compiled kernels of this library ------------===//
+//===- LibraryKernels.h - Runtime-compiled kernels of this library ------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_LIBRARYKERNELS_H
 #define TPC_RT_CUDA_LIBRARY_LIBRARYKERNELS_H

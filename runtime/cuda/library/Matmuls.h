@@ -7,8 +7,8 @@
 // A' and is transposed. The bias is added to each column of D, as cuBLASLt's epilogue does. This
 // mapping is defined here only.
 //
-// The method of a GEMM, an algorithm of cuBLASLt or a GEMV kernel (GemvKernels.h), is the one that
-// was measured to be fastest (measure, applyTuning), or else the first recommendation that the
+// A GEMM is computed by an algorithm of cuBLASLt or by a GEMV kernel (GemvKernels.h): by the
+// fastest measured method (measure, applyTuning), or else by the first recommendation that the
 // library accepts. Each result is shared between ranks, so that all compute the same bits
 // (Device::applyTuning).
 //
@@ -48,7 +48,7 @@ struct MatmulCall {
   int32_t dtype = TPC_F32, outDtype = TPC_F32;
   bool isExact = false;               ///< disables TF32
   bool isWeight = false;              ///< no kernel of a step writes w
-  const void *separateBias = nullptr; ///< bias that the residual already contains
+  const void *separateBias = nullptr; ///< bias that an earlier call added to the residual
 };
 
 /// A norm before and an activation after a GEMM, as defined by tpc_fused_products. `x` and `out`
@@ -65,7 +65,7 @@ struct MatmulFusion {
 
 /// An implementation of a GEMM.
 struct MatmulMethod {
-  bool isOwn = false;          ///< a GEMV kernel
+  bool isGemv = false;         ///< a GEMV kernel of tpc
   blas::Algorithm algorithm{}; ///< cuBLASLt's algorithm, if not a GEMV kernel
 };
 

@@ -188,7 +188,7 @@ template <class Compute>
 std::optional<float> Matmuls::time(MatmulCall &call, std::span<const Address> reusable,
                                    Compute compute) {
   Stopwatch watch(driver, stream);
-  float least = std::numeric_limits<float>::max();
+  float minimum = std::numeric_limits<float>::max();
   for (int i = 0, end = runs; i <= end; ++i) {
     if (!reusable.empty())
       call.w = pointerTo(reusable[static_cast<size_t>(i) % reusable.size()]);
@@ -198,11 +198,11 @@ std::optional<float> Matmuls::time(MatmulCall &call, std::span<const Address> re
     InFlightOperations::add(driver, stream, "a measured matmul", nullptr, {call.m, call.k, call.n});
     float elapsed = watch.milliseconds();
     if (i > 0)
-      least = std::min(least, elapsed);
+      minimum = std::min(minimum, elapsed);
     else if (elapsed > longMilliseconds)
       end = 1;
   }
-  return least;
+  return minimum;
 }
 
 std::optional<MatmulMethod> Matmuls::measure(const MatmulShape &requestedShape, Address memory,
@@ -217,10 +217,10 @@ std::optional<MatmulMethod> Matmuls::measure(const MatmulShape &requestedShape, 
                                        static_cast<size_t>(bytes) / sizeof(filling), stream),
                "to write to memory");
   std::optional<MatmulMethod> best;
-  float least = std::numeric_limits<float>::max();
+  float minimum = std::numeric_limits<float>::max();
   auto add = [&](std::optional<float> milliseconds, const MatmulMethod &method) {
-    if (milliseconds && *milliseconds < least) {
-      least = *milliseconds;
+    if (milliseconds && *milliseconds < minimum) {
+      minimum = *milliseconds;
       best = method;
     }
   };
@@ -244,13 +244,13 @@ std::optional<MatmulMethod> Matmuls::measure(const MatmulShape &requestedShape, 
                gemv.run(ownCall);
                return true;
              }),
-        {.isOwn = true});
+        {.isGemv = true});
   }
   return best;
 }
 
 bool Matmuls::applyTuning(const MatmulShape &requestedShape, const MatmulMethod &method) {
-  if (method.isOwn) {
+  if (method.isGemv) {
     if (!gemv.supports(requestedShape))
       return false;
     gemv.load(requestedShape.dtype, requestedShape.transposed);

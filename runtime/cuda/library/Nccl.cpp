@@ -1,4 +1,4 @@
-//===- Nccl.cpp - loader of NCCL ------------------------------------------===//
+//===- Nccl.cpp - Loader of NCCL ------------------------------------------===//
 
 #include "cuda/library/Nccl.h"
 #include "cuda/library/VendorLibrary.h"

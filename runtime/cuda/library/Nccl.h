@@ -1,4 +1,4 @@
-//===- Nccl.h - declarations of the NCCL functions in use -----------------===//
+//===- Nccl.h - Declarations of the NCCL functions in use -----------------===//
 //
 // Functions of libnccl.so.2. NcclHeader.cpp compares them with NVIDIA's header where that is
 // installed.

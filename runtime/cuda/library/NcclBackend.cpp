@@ -393,8 +393,8 @@ std::string NcclBackend::problem(int communicator) {
   nccl::Comm comm = connections[static_cast<size_t>(communicator)].comm;
   driver.cuCtxSetCurrent(context);
   nccl::Status status = nccl::success;
-  if (nccl::Status asked = library.CommGetAsyncError(comm, &status); asked != nccl::success)
-    status = asked;
+  if (nccl::Status query = library.CommGetAsyncError(comm, &status); query != nccl::success)
+    status = query;
   return status == nccl::success || status == nccl::inProgress ? ""
                                                                : library.describe(status, comm);
 }

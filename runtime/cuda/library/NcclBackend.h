@@ -71,8 +71,8 @@ private:
   struct Marks {
     uint64_t operation; ///< counted from 1
     Event reached, done;
-    bool isCalled;     ///< `done` has been recorded
-    uint32_t recorded; ///< index within a recorded step; 0: not recorded
+    bool isCalled;     ///< `done` is enqueued
+    uint32_t recorded; ///< index within the step that is being recorded, from 1; else 0
   };
   struct Bytes {
     const Driver &driver;
@@ -91,8 +91,8 @@ private:
   void call(nccl::Comm comm, const CommCall &call, const Bytes &bytes) const;
   /// Issues the calls as one NCCL group.
   void call(nccl::Comm comm, const std::vector<CommCall> &calls, const Bytes &bytes);
-  /// Marks that the device reaches an operation. Returns false if it is not marked: the stream is
-  /// being captured, or there are too many marks.
+  /// Marks the begin of an operation in stream `in`. Returns false if it is not marked: there are
+  /// too many marks, or the communicators were aborted.
   bool beginOperation(Marks &mark, Stream in);
   void endOperation(const Marks &mark, Stream in);
   void writeProgress(uint32_t number, Stream in);

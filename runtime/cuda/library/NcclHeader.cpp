@@ -1,4 +1,4 @@
-//===- NcclHeader.cpp - comparison of NCCL declarations -------------------===//
+//===- NcclHeader.cpp - Comparison of NCCL declarations -------------------===//
 //
 // Compiled only if NVIDIA's header is installed, and never linked.
 //

@@ -1,4 +1,4 @@
-//===- Pinned.h - pinned host memory --------------------------------------===//
+//===- Pinned.h - Pinned host memory --------------------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_PINNED_H
 #define TPC_RT_CUDA_LIBRARY_PINNED_H

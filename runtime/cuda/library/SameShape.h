@@ -1,4 +1,4 @@
-//===- SameShape.h - comparison of function declarations ------------------===//
+//===- SameShape.h - Comparison of function declarations ------------------===//
 //
 // Used by the comparisons with NVIDIA's headers.
 //

@@ -1,4 +1,4 @@
-//===- SamplingKernels.cpp - token sampling kernels -----------------------===//
+//===- SamplingKernels.cpp - Token sampling kernels -----------------------===//
 //
 // The kernels compute a row's largest score, or largest sum of score and noise, as one integer that
 // includes the token. The bits equal those of generate/Score.h and generate/Random.h, because

@@ -1,4 +1,4 @@
-//===- SamplingKernels.h - token sampling kernels -------------------------===//
+//===- SamplingKernels.h - Token sampling kernels -------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_SAMPLINGKERNELS_H
 #define TPC_RT_CUDA_LIBRARY_SAMPLINGKERNELS_H

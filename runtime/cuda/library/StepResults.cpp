@@ -1,4 +1,4 @@
-//===- StepResults.cpp - results of steps in flight -----------------------===//
+//===- StepResults.cpp - Results of steps in flight -----------------------===//
 
 #include "cuda/library/StepResults.h"
 #include <cstring>

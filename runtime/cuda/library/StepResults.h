@@ -1,4 +1,4 @@
-//===- StepResults.h - results of steps in flight -------------------------===//
+//===- StepResults.h - Results of steps in flight -------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_STEPRESULTS_H
 #define TPC_RT_CUDA_LIBRARY_STEPRESULTS_H

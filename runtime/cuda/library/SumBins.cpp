@@ -1,4 +1,4 @@
-//===- SumBins.cpp - kernel that sums score weights by bin ----------------===//
+//===- SumBins.cpp - Kernel that sums score weights by bin ----------------===//
 //
 // The kernel computes the same bits as binOf and weightBelow (generate/Score.h), because f64
 // operations round like the host's and sums are integers. Thread t writes bin t.

@@ -1,4 +1,4 @@
-//===- SumBins.h - kernel that sums score weights by bin ------------------===//
+//===- SumBins.h - Kernel that sums score weights by bin ------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_SUMBINS_H
 #define TPC_RT_CUDA_LIBRARY_SUMBINS_H

@@ -1,4 +1,4 @@
-//===- VendorHeaders.cpp - comparison of CUDA declarations ----------------===//
+//===- VendorHeaders.cpp - Comparison of CUDA declarations ----------------===//
 //
 // Compiled only if NVIDIA's headers are installed, and never linked.
 //

@@ -1,4 +1,4 @@
-//===- VendorLibrary.cpp - run-time lookup of NVIDIA's libraries ----------===//
+//===- VendorLibrary.cpp - Run-time lookup of NVIDIA's libraries ----------===//
 
 #include "cuda/library/VendorLibrary.h"
 #include <algorithm>

@@ -1,4 +1,4 @@
-//===- VendorLibrary.h - run-time lookup of NVIDIA's libraries ------------===//
+//===- VendorLibrary.h - Run-time lookup of NVIDIA's libraries ------------===//
 //
 // The runtime is neither linked nor built against NVIDIA's libraries. Their functions are declared
 // here (Driver.h, CublasLt.h) and looked up by name.

@@ -1,4 +1,4 @@
-//===- WeightKernels.cpp - kernels that convert, pack, and generate weights ===//
+//===- WeightKernels.cpp - Kernels that convert, pack, and generate weights ===//
 //
 // These kernels are hand-written PTX, because they do not depend on the program. Like all kernels,
 // they state the rounding of float operations (test/Unit/Cuda/WeightKernelsTest.cpp). The transfer

@@ -1,4 +1,4 @@
-//===- WeightKernels.h - kernels that convert, pack, and generate weights -===//
+//===- WeightKernels.h - Kernels that convert, pack, and generate weights -===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_WEIGHTKERNELS_H
 #define TPC_RT_CUDA_LIBRARY_WEIGHTKERNELS_H

@@ -1,4 +1,4 @@
-//===- GenerateTest.cpp - prompts of the command line, in processes -------===//
+//===- GenerateTest.cpp - Prompts of the command line, in processes -------===//
 
 #include "ToyTest.h"
 #include "program/Npy.h"

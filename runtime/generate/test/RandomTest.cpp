@@ -1,4 +1,4 @@
-//===- RandomTest.cpp - tests of random numbers, logarithm and noise ------===//
+//===- RandomTest.cpp - Tests of random numbers, logarithm and noise ------===//
 
 #include "generate/Random.h"
 #include "generate/Score.h"

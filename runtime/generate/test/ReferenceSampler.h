@@ -1,4 +1,4 @@
-//===- ReferenceSampler.h - reference sampler for unsharded logits --------===//
+//===- ReferenceSampler.h - Reference sampler for unsharded logits --------===//
 //
 // A direct implementation of the sampler's specification: sorts all logits.
 //

@@ -1,4 +1,4 @@
-//===- SamplerTest.cpp - comparison of sharded and unsharded sampling -----===//
+//===- SamplerTest.cpp - Comparison of sharded and unsharded sampling -----===//
 
 #include "ReferenceSampler.h"
 #include "core/World.h"

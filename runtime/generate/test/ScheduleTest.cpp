@@ -1,4 +1,4 @@
-//===- ScheduleTest.cpp - tests of the scheduler --------------------------===//
+//===- ScheduleTest.cpp - Tests of the scheduler --------------------------===//
 
 #include "generate/Schedule.h"
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-//===- ServiceLinesTest.cpp - tests of valid and invalid client requests --===//
+//===- ServiceLinesTest.cpp - Tests of valid and invalid client requests --===//
 
 #include "generate/ServiceLines.h"
 #include <cmath>

@@ -1,4 +1,4 @@
-//===- ServiceTest.cpp - tests of the generation service in a process -----===//
+//===- ServiceTest.cpp - Tests of the generation service in a process -----===//
 
 #include "ToyTest.h"
 #include "generate/ServiceLines.h"

@@ -1,4 +1,4 @@
-//===- Toy.h - toy model with computable outputs --------------------------===//
+//===- Toy.h - Toy model with computable outputs --------------------------===//
 //
 // Its logits are a function of all tokens of a sequence, in order. A step that drops a token, uses
 // a token of another sequence, or reads beyond the end changes the logits.

@@ -1,4 +1,4 @@
-//===- ToyTest.cpp - process harness of the toy program -------------------===//
+//===- ToyTest.cpp - Process harness of the toy program -------------------===//
 
 #include "ToyTest.h"
 #include "ReferenceSampler.h"

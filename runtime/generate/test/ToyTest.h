@@ -1,4 +1,4 @@
-//===- ToyTest.h - process harness of the toy program ---------------------===//
+//===- ToyTest.h - Process harness of the toy program ---------------------===//
 
 #ifndef TPC_RT_GENERATE_TEST_TOYTEST_H
 #define TPC_RT_GENERATE_TEST_TOYTEST_H

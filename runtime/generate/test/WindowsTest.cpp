@@ -1,4 +1,4 @@
-//===- WindowsTest.cpp - tests of sliding-window caches -------------------===//
+//===- WindowsTest.cpp - Tests of sliding-window caches -------------------===//
 
 #include "generate/Windows.h"
 #include <algorithm>
@@ -41,16 +41,16 @@ public:
     }
     if (int64_t room = windows.roomAfter(first, lengths, counts); first % 2 == 0)
       expectRoom(room, first, lengths, counts);
-    Tokens held = windows.lengthsOf(first, lengths);
+    Tokens cached = windows.lengthsOf(first, lengths);
     for (size_t row = 0; row < lengths.size(); ++row) {
       Tokens &own = memory[static_cast<size_t>(first) + row];
-      ASSERT_GE(held[row], std::min(lengths[row], window - 1));
-      ASSERT_LE(held[row] + counts[row], capacity);
+      ASSERT_GE(cached[row], std::min(lengths[row], window - 1));
+      ASSERT_LE(cached[row] + counts[row], capacity);
       for (int64_t i = 0; i < counts[row]; ++i) {
-        own[static_cast<size_t>(held[row] + i)] = lengths[row] + i;
+        own[static_cast<size_t>(cached[row] + i)] = lengths[row] + i;
         // Tokens that are visible to the new token.
         for (int64_t back = 0; back < std::min(window, lengths[row] + i + 1); ++back)
-          ASSERT_EQ(own[static_cast<size_t>(held[row] + i - back)], lengths[row] + i - back);
+          ASSERT_EQ(own[static_cast<size_t>(cached[row] + i - back)], lengths[row] + i - back);
       }
     }
   }

@@ -1,4 +1,4 @@
-//===- attention.h - launch interface of GPU attention kernels ------------===//
+//===- attention.h - Launch interface of GPU attention kernels ------------===//
 //
 // For each attention variant of a program, the compiler generates two kernels with a
 // one-dimensional grid:

@@ -1,4 +1,4 @@
-/*===- attention_grad.h - gradient of attention --------------------------===*/
+/*===- attention_grad.h - Gradient of attention --------------------------===*/
 
 #ifndef TPC_ATTENTION_GRAD_H
 #define TPC_ATTENTION_GRAD_H

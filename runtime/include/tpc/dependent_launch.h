@@ -1,4 +1,4 @@
-//===- dependent_launch.h - programmatic dependent launch of GPU kernels ------===//
+//===- dependent_launch.h - Programmatic dependent launch of GPU kernels ------===//
 //
 // A kernel that is launched with the attribute of programmatic stream serialization may begin
 // before the previous kernel of its stream ends. Every thread executes griddepcontrol.wait before

@@ -1,4 +1,4 @@
-//===- digest.h - sampled digest of a weight file -------------------------===//
+//===- digest.h - Sampled digest of a weight file -------------------------===//
 //
 // Plain C++, shared by the compiler and the runtime. A digest identifies the weight file that a
 // program was compiled against. It covers the file's size and, for each range (a tensor's bytes),

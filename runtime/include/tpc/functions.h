@@ -1,4 +1,4 @@
-//===- functions.h - exp, tanh, erf, and activations built from them ------===//
+//===- functions.h - Activations and the functions exp, tanh, erf ---------===//
 //
 // One formula for each function, shared by all implementations: the compiler emits it as IR
 // operations, the runtime computes it on vectors of several widths. Each operation is IEEE 754's,

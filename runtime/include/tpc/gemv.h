@@ -1,4 +1,4 @@
-//===- gemv.h - launch interface of GPU matrix-vector kernels -------------===//
+//===- gemv.h - Launch interface of GPU matrix-vector kernels -------------===//
 //
 // Kernels for GEMMs with few rows: out[m, n] = x[m, k] w + residual[m, n] + bias[n] for m of 1 to
 // kMaxRows, and w stored as [k, n] or, transposed, as [n, k]. One kernel for each Variant, with a
@@ -144,11 +144,11 @@ constexpr int64_t getStagedBytes(const Variant &variant, const Grid &grid, int64
 /// 16 bytes.
 constexpr bool supportsFused(int32_t element, int64_t k, int64_t n, int64_t wRow, bool isGated,
                              int64_t multiprocessors) {
-  const Variant most{element, false, kMaxRows, true};
+  const Variant largest{element, false, kMaxRows, true};
   if (!supports(element, false, kMaxRows, k, n, wRow) || (isGated && n % (2 * getVector(element))))
     return false;
-  Grid grid = getGrid(most, k, n, multiprocessors);
-  return getStagedBytes(most, grid, k) <= kMaxStagedBytes &&
+  Grid grid = getGrid(largest, k, n, multiprocessors);
+  return getStagedBytes(largest, grid, k) <= kMaxStagedBytes &&
          grid.blocks <= kMaxFusedBlocks * multiprocessors;
 }
 

@@ -1,4 +1,4 @@
-//===- printable.h - text that is safe for a terminal and for JSON --------===//
+//===- printable.h - Text that is safe for a terminal and for JSON --------===//
 //
 // Plain C++, shared by the compiler and the runtime. Names come from files and may contain any
 // bytes.

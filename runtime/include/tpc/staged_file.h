@@ -1,4 +1,4 @@
-//===- staged_file.h - file that becomes visible only when it is complete -===//
+//===- staged_file.h - File that becomes visible only when it is complete -===//
 //
 // Plain C++, shared by the compiler and the runtime. A StagedFile is written without a name, in the
 // folder of its target, and renamed over the target:

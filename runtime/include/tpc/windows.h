@@ -1,4 +1,4 @@
-//===- windows.h - capacity of sliding-window caches ----------------------===//
+//===- windows.h - Capacity of sliding-window caches ----------------------===//
 //
 // Shared by the compiler, whose report counts these caches, and the runtime, which allocates and
 // fills them. Plain C++.

@@ -1,8 +1,9 @@
 //===- Rendezvous.h - Start-up connection of all processes ----------------===//
 //
-// Rank 0 listens. The other ranks know its address and send a greeting. When all have connected,
-// rank 0 sends the table of all ranks. Each rank keeps its connection to rank 0 for heartbeats
-// (core/Watchdog.h). Transports that send data over sockets also connect all pairs (`connectAll`).
+// Rank 0 listens. The other ranks connect to its address and send a greeting. When all have
+// connected, rank 0 sends the table of all ranks. Each rank keeps its connection to rank 0 for
+// heartbeats (core/Watchdog.h). Transports that send data over sockets also connect all pairs
+// (`connectAll`).
 //
 //===----------------------------------------------------------------------===//
 

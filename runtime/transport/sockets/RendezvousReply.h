@@ -12,7 +12,7 @@ std::string listOf(const std::vector<int> &ranks);
 /// Returns the whole timeout, such as "300 s".
 std::string secondsOf(const Timeout &deadline);
 
-/// Flags of a process that runs nothing, for messages.
+/// Flags with which a process runs no program, for messages.
 inline constexpr const char *flagsOfAbsent = "--help, --describe or --describe-device";
 
 Greeting greet(const Role &role, Greeting::Kind kind, const ProcessInfo &self, const Nonce &nonce);

@@ -18,7 +18,7 @@ using Nonce = std::array<uint8_t, 16>;
 
 /// Self-description of a process.
 struct ProcessInfo {
-  uint64_t host = 0;   ///< equal for processes that see each other's process numbers
+  uint64_t host = 0;   ///< equal for processes with common process numbers
   int64_t process = 0; ///< process number on its host
   uint32_t numAddresses = 0;
   Address addresses[4];    ///< listening addresses; those for other hosts first

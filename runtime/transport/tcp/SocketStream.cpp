@@ -24,7 +24,7 @@ std::string nameOf(int socket, decltype(getpeername) *get) {
              : "?";
 }
 
-/// Whether both ends have the same address, and so are on one host. Host names do not tell that:
+/// Whether both ends have the same address, and so are on one host. Host names are not unique:
 /// containers and network namespaces may share one.
 bool isWithinHost(int socket) {
   std::string here = nameOf(socket, getsockname), there = nameOf(socket, getpeername);

@@ -146,7 +146,7 @@ bool TcpMessenger::receive(int from, Peer &peer) {
     moved = true;
     queue.done += some;
     if (first < head && queue.done >= head && !check(from, message, queue.header)) {
-      peer.isAstray = true;
+      peer.isMismatched = true;
       break;
     }
     if (queue.done == head + message.bytes) {
@@ -165,9 +165,9 @@ Messenger::Progress TcpMessenger::advance() {
   bool moved = false, isAll = true;
   for (int rank : active) {
     Peer &peer = peers[rank];
-    if (!peer.receives.isDone() && !peer.isAstray)
+    if (!peer.receives.isDone() && !peer.isMismatched)
       moved |= receive(rank, peer);
-    if (peer.wantsToSend())
+    if (peer.hasUnsent())
       moved |= send(peer);
     isAll &= isDone(peer);
   }
@@ -192,7 +192,7 @@ void TcpMessenger::sleep(double) {
   bool isReady = false;
   for (int rank : active) {
     Peer &peer = peers[rank];
-    if (!peer.wantsToSend() && (peer.receives.isDone() || peer.isAstray))
+    if (!peer.hasUnsent() && (peer.receives.isDone() || peer.isMismatched))
       continue;
     checkLink(rank, peer);
     if (peer.stream->hasEnded()) {
@@ -204,7 +204,7 @@ void TcpMessenger::sleep(double) {
     pollfd &item = polled.emplace_back();
     sleepers.push_back(peer.stream.get());
     isReady |= !peer.stream->prepareSleep(
-        peer.wantsToSend(), !peer.receives.isDone() && !peer.isAstray, item.fd, item.events);
+        peer.hasUnsent(), !peer.receives.isDone() && !peer.isMismatched, item.fd, item.events);
   }
   poll(polled.data(), polled.size(), isReady ? 0 : longest);
   for (size_t i = 0; i < sleepers.size(); ++i)

@@ -53,12 +53,12 @@ private:
   struct Peer {
     std::unique_ptr<Stream> stream;
     Queue sends, receives;
-    std::deque<Post> posts; ///< precede `sends`
-    bool isOpen = false;    ///< in `active`
-    bool isAstray = false;  ///< the peer sends messages of a different operation
-    double lost = 0;        ///< seconds since the stream ended
-    double cut = 0;         ///< seconds since the link was detected to be cut
-    bool wantsToSend() const { return !posts.empty() || !sends.isDone(); }
+    std::deque<Post> posts;    ///< precede `sends`
+    bool isOpen = false;       ///< in `active`
+    bool isMismatched = false; ///< the peer sends messages of a different operation
+    double lost = 0;           ///< seconds since the stream ended
+    double cut = 0;            ///< seconds since the link was detected to be cut
+    bool hasUnsent() const { return !posts.empty() || !sends.isDone(); }
   };
   /// Whether all messages with the peer are delivered.
   bool isDone(const Peer &peer) const;

@@ -19,8 +19,8 @@ def pick(choices, number: int):
     return choices[number % len(choices)] if choices else None
 
 
-def static_axes(v: Value, least: int = 1) -> list[int]:
-    return [i for i, n in enumerate(v.sizes) if n is not None and n >= least]
+def static_axes(v: Value, minimum: int = 1) -> list[int]:
+    return [i for i, n in enumerate(v.sizes) if n is not None and n >= minimum]
 
 
 def where(

@@ -72,12 +72,12 @@ def test_layouts_need_no_further_collective(tmp_path, grid):
     assert len(programs) == len(pairs) == 110
     wrong = []
     for (first, second), program in zip(pairs, programs):
-        before, behind = re.split(r"tpc\.exp\b.*\n", program)
+        before, after = re.split(r"tpc\.exp\b.*\n", program)
         # No communication is needed if each dimension was whole or only gets more axes.
         free = all(
             new == old or old == "-" or new.startswith(old + "+") for old, new in zip(first, second)
         )
-        if re.search(COLLECTIVE, behind) or bool(re.search(COLLECTIVE, before)) == free:
+        if re.search(COLLECTIVE, after) or bool(re.search(COLLECTIVE, before)) == free:
             wrong.append((first, second))
         # Each value has the layout of its annotation.
         for name, layout in (("relu", first), ("exp", second)):

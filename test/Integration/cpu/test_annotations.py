@@ -36,13 +36,16 @@ CASES = {
     ),
     # The annotated dimension is the residual's width, which norms need whole. So weights are
     # sharded, and gathered where this is cheaper.
-    "held weights": ("tp2", "*.attn.c_attn.weight: [tp, ?]\n*.mlp.c_proj.weight: [?, tp]"),
-    "held weights, manual": ("tp3,pp2,manual", "*.mlp.c_fc.weight: [tp, -]\n*.ln_?.weight: [tp]"),
+    "sharded weights": ("tp2", "*.attn.c_attn.weight: [tp, ?]\n*.mlp.c_proj.weight: [?, tp]"),
+    "sharded weights, manual": (
+        "tp3,pp2,manual",
+        "*.mlp.c_fc.weight: [tp, -]\n*.ln_?.weight: [tp]",
+    ),
     # Weights in FSDP: sharded over the replicas and gathered layer by layer in each micro-batch.
-    "held on replicas": ("dp2,mb3", EVERYWHERE),
-    "held on replicas and split": ("tp2,dp2,pp2,mb2,sp", ROWS),
+    "sharded over replicas": ("dp2,mb3", EVERYWHERE),
+    "sharded over replicas and split": ("tp2,dp2,pp2,mb2,sp", ROWS),
     "two dimensions": ("tp2x2", "*.mlp.c_fc.weight: [?, tpy]"),
-    "two dimensions, little of one": (
+    "two dimensions, few weights over one": (
         "tp2x2,pp2",
         "*.mlp.c_fc.weight: [-, tpy]\n*.attn.c_proj.weight: [tpy+tpx, -]",
     ),

@@ -1,4 +1,4 @@
-"""Grids in passes: only tactics and reports about an axis name it, and none parses text."""
+"""Passes name no axis, except tactics and reports about an axis, and do not parse grids."""
 
 import re
 

@@ -486,6 +486,6 @@ def test_full_disk(tpcc, tmp_path, kibibytes):
     )
     result = run(["unshare", "-rm", "bash", "-c", script])
     if result.returncode == 77 or "unshare" in result.stderr:
-        pytest.skip("mounting: this user cannot")
+        pytest.skip("mounting: no permission")
     result.refused("cannot write", "No space left on device")
     assert result.stdout == "", result

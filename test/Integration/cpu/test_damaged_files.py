@@ -1,4 +1,4 @@
-"""Damaged files that the Python tools read: one line names the file, and no output is left."""
+"""Errors of the Python tools for damaged files: one line that names the file, and no output."""
 
 import json
 import struct
@@ -92,7 +92,7 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
         checkpoint.main(["export", str(tmp_path), "-o", str(tmp_path / "absent" / "w")])
 
 
-def test_models_that_are_no_onnx_files(tmp_path):
+def test_files_that_are_not_onnx_models(tmp_path):
     (tmp_path / "text.onnx").write_bytes(b"# text")
     with pytest.raises(SystemExit, match="^tpc.weights: .*text.onnx: not an ONNX file: ") as ended:
         weights.main([str(tmp_path / "text.onnx")])

@@ -1,4 +1,4 @@
-"""Experts that a file computes for all tokens: recognized, and ONNX Runtime's results."""
+"""Mixtures of experts that a file computes for all tokens: recognition and results."""
 
 import numpy as np
 import onnx

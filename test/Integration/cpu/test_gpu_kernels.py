@@ -95,8 +95,8 @@ def test_report_of_kernel_resources(tpcc, toolkit):
         for needs in kernel["architectures"].values():
             # Attention keeps its sums and scores in registers; its blocks are of 128 or 256
             # threads.
-            most = 255 if kernel["name"].startswith("attention_") else 64
-            assert needs["spill_bytes"] == 0 and 0 < needs["registers"] <= most
+            limit = 255 if kernel["name"].startswith("attention_") else 64
+            assert needs["spill_bytes"] == 0 and 0 < needs["registers"] <= limit
     attention = kernels["attention"]
     assert len({entry["node"] for entry in attention}) == len(attention) > 0
     for entry in attention:

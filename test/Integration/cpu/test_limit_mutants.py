@@ -1,4 +1,4 @@
-"""Faults in windows, soft-caps and mask edges, at all levels: rejected, or the code is the same."""
+"""Faults in windows, soft-caps and mask edges, at all levels: each is rejected or has no effect."""
 
 import functools
 import random
@@ -125,7 +125,7 @@ def run(programs, cases, name):
 
 
 def test_sample(programs):
-    """Takes the kinds in turn at each level, for the model to which all kinds apply."""
+    """Tests every third kind at each level, on a model that has all kinds."""
     pick = random.Random(3)
     cases = [
         ("gemma2-dynamo", level, kind, pick.randrange(100))

@@ -1,4 +1,4 @@
-"""Indices computed at run time: ONNX Runtime's elements, and an error where it reports one."""
+"""Lookups by indices that are computed at run time: results and errors of ONNX Runtime."""
 
 import dataclasses
 

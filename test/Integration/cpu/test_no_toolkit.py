@@ -40,7 +40,7 @@ def configure(folder, wrap=lambda command: command, **env):
         wrap(["cmake", "--preset", "release", "-S", str(TOP), "-B", str(folder)]), env=env, cwd=TOP
     )
     if result.returncode == 77 or "unshare" in result.stderr:
-        pytest.skip("mounting: this user cannot")
+        pytest.skip("mounting: no permission")
     return result.check().stdout
 
 
@@ -129,7 +129,7 @@ def test_tests_pass():
         timeout=3600,
     )
     if result.returncode == 77 or "unshare" in result.stderr:
-        pytest.skip("mounting: this user cannot")
+        pytest.skip("mounting: no permission")
     assert re.search(r"^[0-9]+ passed", result.check().stdout, re.M), result
     lacks = {line.split(": ")[1] for line in re.findall(r"^SKIPPED .*", result.stdout, re.M)}
     assert lacks <= MAY_LACK, result
@@ -144,7 +144,7 @@ def test_driver_without_libraries(tpcc, tmp_path):
         env={"TPC_CUDA_LIBS": str(tmp_path), "VIRTUAL_ENV": "", "CONDA_PREFIX": ""},
     )
     if result.returncode == 77 or "unshare" in result.stderr:
-        pytest.skip("mounting: this user cannot")
+        pytest.skip("mounting: no permission")
     result.refused(
         "this program computes on GPUs, but libcublasLt.so.13 or libcublasLt.so.12 was not found"
         " (by TPC_CUDA_LIBS, the loader's path, CUDA_HOME, or in an active Python)"

@@ -190,7 +190,7 @@ def test_integers_and_booleans(tmp_path):
 
 
 def test_unsigned_integers(tmp_path):
-    """Covers unsigned numbers of 128 and more, and booleans, of which `true` is the larger."""
+    """Covers unsigned numbers of 128 and more, and booleans, with false < true."""
     p = Program()
     p.input("ui8", "n", "m")
     p.input("ui8", "n", "m")
@@ -251,17 +251,17 @@ def test_unsigned_integers(tmp_path):
 
 @pytest.mark.parametrize("element", ["i32", "i64"])
 def test_undefined_divisions(tmp_path, element):
-    """Divisions by zero, and of the minimum by -1, would trap on CPUs."""
+    """Divisions by zero, and of the minimum by -1, which trap on CPUs, have defined results."""
     p = Program()
     p.input(element, "n", "m")
     p.input(element, "n", "m")
-    least = np.iinfo(ELEMENT[element]).min
-    x, y = np.array([[least, least, 7, -7, 7, -7, least]]), np.array([[-1, 0, 0, 2, -2, -1, 1]])
+    low = np.iinfo(ELEMENT[element]).min
+    x, y = np.array([[low, low, 7, -7, 7, -7, low]]), np.array([[-1, 0, 0, 2, -2, -1, 1]])
     p.op(
         "tpc.div {0}, {1} : {t0}, {t1} -> {r}",
         element,
         ("n", "m"),
-        lambda *_: np.array([[least, least, 7, -3, -3, 7, least]]),
+        lambda *_: np.array([[low, low, 7, -3, -3, 7, low]]),
     )
     p.op(
         "tpc.mod {0}, {1} : {t0}, {t1} -> {r}",

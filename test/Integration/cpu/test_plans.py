@@ -173,9 +173,9 @@ def test_layers_are_functions(tpcc, model):
     """Repeated layers are compiled once, in a model and in generation steps. In steps, the last
     layer of each kind may be a separate function, because it is computed for the last token only.
     """
-    for arguments, least in (((), model.layers), (("--generate",), model.layers - 2)):
+    for arguments, minimum in (((), model.layers), (("--generate",), model.layers - 2)):
         text = tpcc.call([model.path, "--emit=model", "--no-verify", *arguments]).check().stdout
-        assert text.count("call @layer") >= least, arguments
+        assert text.count("call @layer") >= minimum, arguments
 
 
 @pytest.mark.parametrize("model", [pytest.param(model, id=name) for name, model in ALL.items()])

@@ -465,7 +465,7 @@ def test_small_shared_memory_is_noted(program, expected, tmp_path):
         "-",
     ]
     if run([*small, "true"]).returncode:
-        pytest.skip("mounting: this user cannot")
+        pytest.skip("mounting: no permission")
     np.save(tmp_path / "in.npy", IDS)
     command = [
         *LAUNCH,

@@ -51,7 +51,7 @@ FOUND = {
         '["split",9,1,6],'
         '["reduce",1,0,6]],"store":"node","at":2}]}'
     ),
-    "lookup behind a concatenation along its rows": (
+    "lookup after a concatenation along its rows": (
         '{"grid":"tp1x2","shapes":[[2,3]],"seed":20779,"depth":0,"hidden":1,"outputs":"shuffled",'
         '"chains":[{"base":"own","width":4},{"base":"table","width":4}]}'
     ),
@@ -89,7 +89,7 @@ FOUND = {
         '"mlp":"none","norm":"layer_spelled","linear":"transpose","clip":true}],"seed":44,'
         '"extra":"keys"}'
     ),
-    "loss behind a stage that begins within a layer": (
+    "loss after a stage that begins within a layer": (
         '{"grid":"pp2","shapes":[[3,2]],"level":3,"layers":[{"heads":6,"kv":3,"size":1,'
         '"repeat":"early","scale":"query",'
         '"norm":"rms","bias":false,"linear":"transpose"}],"depth":3,"seed":20144,"hidden":15,'

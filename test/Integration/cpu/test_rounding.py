@@ -341,8 +341,8 @@ def test_activations_are_the_same_after_matmuls(tpcc, tmp_path):
     ]
     ours, baseline = (program.run(inputs, outputs=names) for program in programs)
     for index, name in enumerate(ACTIVATIONS):
-        behind, product, kernel = names[3 * index : 3 * index + 3]
-        p, fused, plain = ours[product], ours[behind], ours[kernel]
+        epilogue, product, kernel = names[3 * index : 3 * index + 3]
+        p, fused, plain = ours[product], ours[epilogue], ours[kernel]
         special = (abs(p) < 1e-20) | (abs(p) >= 100) | np.isnan(p)
         assert special.sum() > 100 and (np.signbit(p) & (p == 0)).any()
         assert_same_bits(fused, plain, name)

@@ -330,7 +330,7 @@ def test_overlap_hides_collectives_of_the_same_bytes(tpcc, tmp_path):
     blocking, overlapped = steps
     assert sizes[0] == sizes[1] > 0
     assert 0 < overlapped["tensor"] < blocking["tensor"]
-    # The last chunk of each of the 24 all-reduces of layers has no call to hide behind.
+    # The last chunk of each of the 24 all-reduces of layers overlaps with no call.
     assert overlapped["tensor"] > 0.4 * blocking["tensor"]
 
 

@@ -1,4 +1,4 @@
-"""Experts whose rows the exporter sorts by expert: recognized, and ONNX Runtime's results."""
+"""Mixtures of experts that an exporter computes on rows sorted by expert: recognition, results."""
 
 import numpy as np
 import onnx

@@ -35,8 +35,8 @@ def cpu_seconds(model, grid, tmp_path, *arguments):
     return min(compilation(model, grid, tmp_path, *arguments).cpu_seconds for _ in range(3))
 
 
-@pytest.mark.parametrize("most", [3, pytest.param(1.5, marks=pytest.mark.long)])
-def test_124m(tmp_path, most):
+@pytest.mark.parametrize("limit", [3, pytest.param(1.5, marks=pytest.mark.long)])
+def test_124m(tmp_path, limit):
     model = MODELS / "gpt2-124m.onnx"
     # Compilations alternate, because the machine's speed varies.
     both = [
@@ -47,13 +47,13 @@ def test_124m(tmp_path, most):
         for _ in range(5)
     ]
     checked, unchecked = map(min, zip(*both))
-    assert checked <= most * unchecked
+    assert checked <= limit * unchecked
 
 
-@pytest.mark.parametrize("most", [4, pytest.param(2, marks=pytest.mark.long)])
-def test_32_ranks_cost_little_more_than_one(tmp_path, most):
+@pytest.mark.parametrize("limit", [4, pytest.param(2, marks=pytest.mark.long)])
+def test_32_ranks_cost_little_more_than_one(tmp_path, limit):
     model = MODELS / "gpt2-124m.onnx"
-    assert cpu_seconds(model, "tp8,pp4", tmp_path) <= most * cpu_seconds(model, "tp1", tmp_path)
+    assert cpu_seconds(model, "tp8,pp4", tmp_path) <= limit * cpu_seconds(model, "tp1", tmp_path)
 
 
 @pytest.mark.long

@@ -31,6 +31,8 @@ MAX_LINES, MAX_COLUMNS = 500, 100
 # Words that do not begin a comment, and those that do not begin a title.
 OPENING = re.compile(r"(What|Who|Whom|Whose|Whoever|Whatever|Which|How|Of|Those|That which)\b")
 TITLE = re.compile(r"(What|Who|Whom|Whose|Whoever|Whatever|Which|Where|How|When|Of|Those)\b", re.I)
+# Titles that begin with a small letter, except for names such as tpcc, python -m, cuDNN and f16.
+SMALL = re.compile(r"(?!tpc|python )[a-z][a-z-]*(?=[ ,:]|$)")
 
 # Word or phrase (a regular expression), and the field's word for it.
 WORDS = {
@@ -177,6 +179,13 @@ def stale_titles(names):
             yield Finding(name, 1, f"title is not a noun phrase: {title}")
 
 
+def small_titles(names):
+    for name in names:
+        title = title_of(name)
+        if title and SMALL.match(title):
+            yield Finding(name, 1, f"title begins with a small letter: {title}")
+
+
 def stale_openings(names):
     for name in names:
         for number, text, opens in comments_of(name):
@@ -241,6 +250,7 @@ def long_lines(names):
 
 CHECKS = {
     stale_titles: lambda: files(ROOMS, SOURCES),
+    small_titles: lambda: files(ROOMS, SOURCES),
     stale_openings: lambda: files(ROOMS, SOURCES),
     banned_words: lambda: files(PROSE_ROOMS, SOURCES + (".md",)),
     stale_guards: lambda: files(ROOMS, (".h",)),
@@ -258,6 +268,10 @@ def check(rule):
 
 def test_titles():
     check(stale_titles)
+
+
+def test_capital_letters_of_titles():
+    check(small_titles)
 
 
 def test_comment_openings():
@@ -284,6 +298,7 @@ def test_rules_see_violations(tmp_path, monkeypatch):
     """Each rule finds what it is for in a file that has one violation of it."""
     cases = {
         stale_titles: ("a.h", "//===- a.h - What is cut ---===//\n"),
+        small_titles: ("a.h", "//===- a.h - chain of ops ---===//\n"),
         stale_openings: ("a.cpp", "int x; ///< Of all ranks\n"),
         banned_words: ("a.py", '"""Sizes.\n\nNobody reads them.\n"""\n'),
         stale_guards: ("lib/a.h", "#ifndef A_H\n#define A_H\n#endif\n"),

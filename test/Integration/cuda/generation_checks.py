@@ -242,12 +242,12 @@ def check_graphs(case: GenerationCase, folder: Path, executable: Path | None = N
             return problem
         if f"; {8 * new} bytes of a rank's logits" not in result.stderr:
             return "copies more or less than the sampled tokens"
-        most = max(int(line.split()[1]) for line in usage.read_text().splitlines())
-        less = run(flags, LIMIT, environment(folder, TPC_SIM_MEMORY=str(most - 1)))
+        peak = max(int(line.split()[1]) for line in usage.read_text().splitlines())
+        less = run(flags, LIMIT, environment(folder, TPC_SIM_MEMORY=str(peak - 1)))
         needs = re.search(r"needs? (?:together )?[0-9.]+ [GM]iB \((\d+) bytes\)", less.stderr)
-        if needs and int(needs[1]) == most:
+        if needs and int(needs[1]) == peak:
             return ""
-        return f"uses {most} bytes, but prints: {less.why()}"
+        return f"uses {peak} bytes, but prints: {less.why()}"
 
 
 def linked(case: GenerationCase, folder: Path) -> Path:

@@ -97,7 +97,7 @@ INJECTED = [
     ("ecc@40", "ECC"),
     ("address@80", "illegal|ILLEGAL"),
 ]
-# Calls on the second of two GPUs that never return, in steps before, during and after the captured
+# Calls on the second of two GPUs that never return, in steps before, during and after the recorded
 # one, and the expected operation of the other rank.
 HANGS = [
     ("hang@90:1", "all_reduce 7 of 'node_addmm_1'"),
@@ -247,7 +247,7 @@ class Program:
                 or matmul_trace.wrong(matmul_trace.ranks_of(trace.read_text()))
             ):
                 return problem
-            # Steps that communicate over the host are not captured.
+            # Steps that communicate over the host are not recorded.
             if problem := left_behind(trace.read_text()) or (
                 step_trace.wrong(trace.read_text(), self.shapes, ranks) if ranks <= devices else ""
             ):

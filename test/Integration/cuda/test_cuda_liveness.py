@@ -60,7 +60,7 @@ def test_failed_rank_is_named_at_length(tpcc, mpi, tmp_path, transport, fate, se
 
 
 # Operations of the second GPU during weight loading, in the first use of communicators, and in the
-# first, the captured and a replayed step. NCCL reports the end of a peer with only one of the
+# first, the recorded and a replayed step. NCCL reports the end of a peer with only one of the
 # seeds.
 @pytest.mark.parametrize(
     "number,fate,transport,seed",

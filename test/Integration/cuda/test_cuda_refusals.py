@@ -412,7 +412,7 @@ def lookup(path):
 
 @pytest.mark.parametrize("before", [0, 1, 3])
 def test_computed_index_out_of_bounds(tpcc, tmp_path, before):
-    """As on CPUs, the message names the node, in a shape's first step, in the captured step, and in
+    """As on CPUs, the message names the node, in a shape's first step, in the recorded step, and in
     a replayed step.
     """
     path = lookup(tmp_path / "lookup.onnx")

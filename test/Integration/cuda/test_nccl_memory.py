@@ -11,8 +11,8 @@ from simulator import FLAGS, LIBRARIES, environment
 from tpc.reference import TOLERANCE, difference
 
 MODEL = COMMITTED["gpt2-tiny"]
-# Frames grow in the second and the fourth step, which invalidates registered buffers and the graphs
-# that use them. Graphs are then captured again.
+# Frames grow in the second and the fourth step, which invalidates registered buffers and the
+# recordings that use them. The steps are then recorded again.
 STEPS = [(1, 2), (2, 5), (2, 5), (40, 8), (2, 5), (2, 5), (1, 2), (1, 2)]
 
 

@@ -225,7 +225,7 @@ def test_calls_equal_those_of_the_certificate(tpcc, tmp_path, name, grid):
             if not call.startswith("Comm")
         ]
         step = list(certificate.calls(rank))
-        # Calls of a captured step occur once.
+        # Calls of a recorded step occur once.
         count = max(1, min(steps, len(called) // max(1, len(step))))
         pairs = list(itertools.zip_longest(called, step * count))
         different = next((i for i, (actual, wanted) in enumerate(pairs) if actual != wanted), None)

@@ -1,4 +1,4 @@
-"""GPU programs that generate, compiled for tests."""
+"""Compiled GPU programs with --generate, for tests on simulated devices."""
 
 import dataclasses
 
@@ -20,6 +20,6 @@ def no_assembler():
 
 
 def compiled(tpcc, path, grid, *arguments, **env):
-    """Compiles a program for GPUs, which runs on the simulated ones."""
+    """Compiles a program for GPUs that runs on the simulated ones."""
     made = tpcc.compile(path, grid, *(arguments or ["--generate"]), *FLAGS)
     return dataclasses.replace(made, environment=environment(**env))

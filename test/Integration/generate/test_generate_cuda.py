@@ -315,7 +315,7 @@ def test_rows_with_different_settings(tpcc, grid):
 @pytest.mark.parametrize("grid", [pytest.param("tp1", marks=pytest.mark.long), "tp2,pp2"])
 def test_decode_steps_are_one_graph(tpcc, tmp_path, grid):
     """The prompt's step is one graph launch. The first decode step runs call by call, the second is
-    captured, and each later one is one launch, which allocates nothing and waits once.
+    recorded, and each later one is one launch, which allocates nothing and waits once.
     """
     program, trace = compiled(tpcc, MODEL.path, grid), tmp_path / "trace"
     new = 12
@@ -330,8 +330,8 @@ def test_decode_steps_are_one_graph(tpcc, tmp_path, grid):
 
 
 def test_one_graph_for_all_settings(tpcc, tmp_path):
-    """Settings are data. The second request captures the prompt's graph and the decode graph;
-    filtered or penalized requests capture none.
+    """Settings are data. The second request records a prompt step and a decode step; filtered
+    or penalized requests record none.
     """
     program, trace = compiled(tpcc, MODEL.path, "tp1"), tmp_path / "trace"
     with Service(
@@ -354,8 +354,8 @@ def test_one_graph_for_all_settings(tpcc, tmp_path):
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: the Python process needs them too")
 def test_later_calls_replay_graphs(tpcc, tmp_path):
-    """Graphs that the first call captured are replayed by later ones, with correct logits. Longer
-    sequences are captured again.
+    """Steps that the first call recorded are replayed by later ones, with correct logits. Longer
+    sequences are recorded again.
     """
     program, trace = compiled(tpcc, MODEL.path, "tp2"), tmp_path / "trace"
     run(

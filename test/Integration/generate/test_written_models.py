@@ -111,7 +111,7 @@ def sink(self):
     return self.op("And", Gpt.sees(self), seen)
 
 
-def capped_behind_the_mask(self, scores):
+def capped_after_the_mask(self, scores):
     return self.op("Tanh", Gpt.scores(self, scores), name="cap")
 
 
@@ -155,10 +155,10 @@ def last_row_first(self, value):
 
 
 def next_id(self, value):
-    behind = self.op(
-        "Slice", self.ids, self.integers(1), self.integers(FAR), self.integers(1), name="behind"
+    later = self.op(
+        "Slice", self.ids, self.integers(1), self.integers(FAR), self.integers(1), name="later"
     )
-    known = self.op("Pad", behind, self.integers(0, 0, 0, 1))
+    known = self.op("Pad", later, self.integers(0, 0, 0, 1))
     return self.op(
         "Add", value, self.op("Gather", self.weight(self.VOCABULARY, self.hidden), known)
     )
@@ -228,8 +228,8 @@ REFUSED = {
     "one-ahead": (variant(sees=one_ahead), "'attention'", "at offset 1 from"),
     "prefix": (variant(sees=prefix), "'attention'", "a mask of queries and keys"),
     "sink": (variant(WithPast, sees=sink), "'attention'", "a mask of queries and keys"),
-    "cap-behind-mask": (
-        variant(scores=capped_behind_the_mask),
+    "cap-after-mask": (
+        variant(scores=capped_after_the_mask),
         "(tpc.softmax)",
         "'cap' (tpc.tanh) is between it and a matmul of queries and keys",
     ),
@@ -249,7 +249,7 @@ REFUSED = {
         "differs from the step's for that sequence alone",
     ),
     "number-of-row": (variant(positions=number_of_row), "'Add_", "equal for all tokens"),
-    "next-id": (variant(last=next_id), "'behind'", "each token independently"),
+    "next-id": (variant(last=next_id), "'later'", "each token independently"),
     "first-id": (variant(last=first_id), "'first'", "each token independently"),
     "largest-id": (variant(last=largest_id), "'largest'", "each token independently"),
     "count-of-mask": (variant(last=count_of_mask), "'count'", "each token independently"),

@@ -1,4 +1,4 @@
-//===- Halves.h - f16 and bf16 conversions --------------------------------===//
+//===- Halves.h - Conversions of f16 and bf16 -----------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUDA_HALVES_H
 #define TPC_TEST_SIMULATOR_CUDA_HALVES_H

@@ -1,4 +1,4 @@
-//===- Accesses.cpp - ld and st -------------------------------------------===//
+//===- Accesses.cpp - Instructions ld and st ------------------------------===//
 
 #include "Decoder.h"
 #include "Lanes.h"

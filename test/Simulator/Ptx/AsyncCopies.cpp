@@ -1,10 +1,10 @@
-//===- AsyncCopies.cpp - cp.async -----------------------------------------===//
+//===- AsyncCopies.cpp - Instructions cp.async ----------------------------===//
 //
 // By the manual, a copy runs at any time between cp.async and the end of a wait of the same thread,
 // and nothing orders it with other accesses in between, not even with those of its own thread.
 // Meanwhile its accesses have asyncFlag in shadow memory, and race with every other one. The wait
 // turns them into accesses that the thread makes at the wait. So other threads are ordered after
-// the copy only by a barrier behind the wait.
+// the copy only by a barrier after the wait.
 //
 //===----------------------------------------------------------------------===//
 

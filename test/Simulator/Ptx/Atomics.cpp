@@ -1,4 +1,4 @@
-//===- Atomics.cpp - atom and red -----------------------------------------===//
+//===- Atomics.cpp - Instructions atom and red ----------------------------===//
 
 #include "Decoder.h"
 #include "Lanes.h"

@@ -1,4 +1,4 @@
-//===- Comparisons.cpp - setp, set, selp, slct ----------------------------===//
+//===- Comparisons.cpp - Instructions setp, set, selp, slct ---------------===//
 
 #include "Decoder.h"
 #include "Lanes.h"

@@ -1,4 +1,4 @@
-//===- Conversions.cpp - cvt ----------------------------------------------===//
+//===- Conversions.cpp - Instruction cvt ----------------------------------===//
 
 #include "Decoder.h"
 #include "Lanes.h"

@@ -1,7 +1,7 @@
 //===- DeviceMemory.h - Simulated global memory ---------------------------===//
 //
 // Addresses are not host addresses. Unused gaps separate allocations, whose bases have exactly the
-// requested alignment. Each byte has a flag that says whether it was written.
+// requested alignment. Each byte has a flag: whether it was written.
 //
 //===----------------------------------------------------------------------===//
 

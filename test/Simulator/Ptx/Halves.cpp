@@ -1,4 +1,4 @@
-//===- Halves.cpp - f16, bf16 and packed arithmetic -----------------------===//
+//===- Halves.cpp - Arithmetic of f16, bf16 and packed halves -------------===//
 
 #include "Arithmetic.h"
 

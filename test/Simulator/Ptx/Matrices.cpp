@@ -1,4 +1,4 @@
-//===- Matrices.cpp - mma, ldmatrix, stmatrix, movmatrix ------------------===//
+//===- Matrices.cpp - Instructions mma, ldmatrix, stmatrix, movmatrix -----===//
 //
 // Fragments are as in the PTX manual, "Warp Level Matrix Instructions": lane l has group l / 4 and
 // position l % 4 in it. All lanes of a warp execute these instructions together.

@@ -1,4 +1,4 @@
-//===- Moves.cpp - mov, cvta, isspacep ------------------------------------===//
+//===- Moves.cpp - Instructions mov, cvta, isspacep -----------------------===//
 
 #include "Decoder.h"
 #include "Lanes.h"

@@ -200,7 +200,7 @@ std::vector<double> computeExact(const Host &host, double *spread = nullptr) {
     for (int64_t i = 0; i < a.seq_q; ++i)
       for (int64_t h = 0; h < a.heads_q; ++h) {
         int64_t kv = h / (a.heads_q / a.heads_kv), position = i + (a.lengths ? a.lengths[b] : 0);
-        double most = -INFINITY, total = 0;
+        double maximum = -INFINITY, total = 0;
         for (int64_t j = 0; j < a.seq_k; ++j) {
           double s = 0;
           for (int64_t d = 0; d < a.head_size; ++d)
@@ -219,14 +219,14 @@ std::vector<double> computeExact(const Host &host, double *spread = nullptr) {
                          (!a.key_mask || a.key_mask[b * a.seq_k + j]) &&
                          (!a.mask || a.mask[b * a.mask_batch_stride + h * a.mask_head_stride + at]);
           score[size_t(j)] = visible ? s : -INFINITY;
-          most = std::fmax(most, score[size_t(j)]);
+          maximum = std::fmax(maximum, score[size_t(j)]);
         }
         if (a.sinks && a.sinks[h] != -INFINITY) {
-          most = std::fmax(most, a.sinks[h]);
-          total = std::exp(a.sinks[h] - most);
+          maximum = std::fmax(maximum, a.sinks[h]);
+          total = std::exp(a.sinks[h] - maximum);
         }
         for (double &s : score) {
-          s = most > -INFINITY ? std::exp(s - most) : a.masked_row;
+          s = maximum > -INFINITY ? std::exp(s - maximum) : a.masked_row;
           total += s;
         }
         for (int64_t d = 0; d < a.value_size; ++d) {

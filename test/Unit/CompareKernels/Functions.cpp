@@ -1,4 +1,4 @@
-//===- Functions.cpp - sin, cos, pow, … on hard arguments -----------------===//
+//===- Functions.cpp - Functions sin, cos, pow, … on hard arguments -------===//
 
 #include "Modes.h"
 

@@ -36,7 +36,7 @@ static cl::opt<unsigned>
 static cl::opt<bool> sectors("sectors", cl::desc("count sectors instead"));
 static cl::opt<std::string> folder("write-cases",
                                    cl::desc("write cases for tpc-ptx-run into a folder instead"));
-static cl::opt<bool> math("functions", cl::desc("compare sin, cos, pow, … with libm instead"));
+static cl::opt<bool> functions("functions", cl::desc("compare sin, cos, pow, … with libm instead"));
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
   ::tpc::registerTargets();
   mlir::DialectRegistry registry;
   ::tpc::registerAllDialects(registry);
-  if (math) {
+  if (functions) {
     mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
     return !checkFunctions(context);
   }

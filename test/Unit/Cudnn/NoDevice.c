@@ -1,4 +1,4 @@
-/*===- NoDevice.c - driver stub without devices, for the real cuDNN -------===*/
+/*===- NoDevice.c - Driver stub without devices, for the real cuDNN -------===*/
 /*
  * cuDNN plans for a device that a text describes, but needs a driver library. It "loads" kernels
  * that it has compiled, and launches nothing. Its compiler (NVRTC) requests a private table of the

@@ -25,7 +25,7 @@ constexpr Equivalent equivalents[] = {
      "threads beyond the results have the same results"},
     {"^a (branch never taken|bound off by one)$",
      "^(branch if )?ge\\(one of \\(0 or .*parameter 7, 2\\)\\)( for bra)?$",
-     "without a rest, each access of the rest is guarded"},
+     "the branch skips the rest of a row; each access of the rest is guarded, too"},
     {"^a (branch never taken|bound off by one)$",
      "^(branch if )?gt\\(shr\\(add\\(parameter (8|10), 63\\), 6\\), blocks\\)( for bra)?$",
      "there are at least as many blocks as ranges"},
@@ -34,7 +34,8 @@ constexpr Equivalent equivalents[] = {
     {"^a wrong constant$",
      "^choose\\(gtf\\(mulf\\(one of .*, neg\\(…\\)\\), 0f42B17217\\), 0f42B17217",
      "in erf: the negative of a square is below the bound"},
-    {"^a wrong identity$", "^0f00000000 for addf, cvt, st$", "as above: the sum of no split"},
+    {"^a wrong identity$", "^0f00000000 for addf, cvt, st$",
+     "the sum of no split, which is not used"},
     {"^a wrong identity$", "^0f00000000 for fmaf, mov$", "values of a missing access are not used"},
 };
 

@@ -1,4 +1,4 @@
-//===- AsyncCopiesTest.cpp - cp.async, and a matmul of two stages ---------===//
+//===- AsyncCopiesTest.cpp - Tests of cp.async, and a matmul of two stages ===//
 //
 // A correct matmul with asynchronous copies and matrix instructions has no findings with any seed.
 // The checks or a wrong result reveal at least 99% of the faults that the test seeds into it.
@@ -200,22 +200,22 @@ TEST(AsyncCopies, FaultsInAMatmul) {
       {"no wait", "cp.async.wait_group 1;", ""},
       {"a wait in one warp", "cp.async.wait_group 1;", "@%p0 cp.async.wait_group 1;"},
       {"a wait in some lanes", "cp.async.wait_group 1;", "@%p5 cp.async.wait_group 1;"},
-      {"a wait behind the barrier", wait, "bar.sync 0;\n  cp.async.wait_group 1;"},
+      {"a wait after the barrier", wait, "bar.sync 0;\n  cp.async.wait_group 1;"},
       {"no commit", commit, ""},
       {"a commit in some lanes", commit, "@%p5 cp.async.commit_group;"},
       {"a commit for each copy, and a wait for one",
        "cp.async.cg.shared.global [%r17], [%rd5], 16, %r19;",
        "cp.async.cg.shared.global [%r17], [%rd5], 16, %r19;\n  cp.async.commit_group;\n  "
        "cp.async.wait_group 1;\n  bra.uni $L_copied;"},
-      {"a copy behind the commit", "setp.eq.u32 %p3, %r14, 0;",
+      {"a copy after the commit", "setp.eq.u32 %p3, %r14, 0;",
        "setp.eq.u32 %p3, %r14, 0;\n  setp.lt.and.u32 %p6, %r14, 4, %p0;\n  @%p6 "
        "cp.async.cg.shared.global [%r18], [%rd6-512], 16, %r29;"},
       // barriers
-      {"no barrier behind the wait", "bar.sync 0;", ""},
-      {"a barrier of a warp behind the wait", "bar.sync 0;", "bar.warp.sync -1;"},
+      {"no barrier after the wait", "bar.sync 0;", ""},
+      {"a barrier of a warp after the wait", "bar.sync 0;", "bar.warp.sync -1;"},
       {"a fence for a barrier", "bar.sync 0;", "membar.cta;"},
-      {"no barrier behind the reads", "bar.sync 1;", ""},
-      {"a barrier of a warp behind the reads", "bar.sync 1;", "bar.warp.sync -1;"},
+      {"no barrier after the reads", "bar.sync 1;", ""},
+      {"a barrier of a warp after the reads", "bar.sync 1;", "bar.warp.sync -1;"},
       // stages
       {"always the first stage is read", "and.b32 %r16, %r15, 1;", "mov.b32 %r16, 0;"},
       {"the other stage is read", "and.b32 %r16, %r15, 1;",
@@ -276,8 +276,8 @@ TEST(AsyncCopies, FaultsInAMatmul) {
       {"sums without a beginning", "mov.b32 %r25, 0f00000000;", ""},
       {"one product twice", "{%r34, %r35}, {%r20", "{%r36, %r37}, {%r20"},
       // sizes and sources
-      {"bytes behind the last column", copyA, "cp.async.cg.shared.global [%r17], [%rd5], 16;"},
-      {"bytes behind the last row", copyB, "@%p0 cp.async.cg.shared.global [%r18], [%rd6], 16;"},
+      {"bytes after the last column", copyA, "cp.async.cg.shared.global [%r17], [%rd5], 16;"},
+      {"bytes after the last row", copyB, "@%p0 cp.async.cg.shared.global [%r18], [%rd6], 16;"},
       {"two bytes too many", "sub.s32 %r19, 120,", "sub.s32 %r19, 122,"},
       {"two bytes too few", "sub.s32 %r19, 120,", "sub.s32 %r19, 118,"},
       {"more bytes than the copy has", "min.s32 %r19, %r19, 16;", "min.s32 %r19, %r19, 32;"},

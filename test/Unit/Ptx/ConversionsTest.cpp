@@ -1,4 +1,4 @@
-//===- ConversionsTest.cpp - cvt, comparisons, moves against the manual ---===//
+//===- ConversionsTest.cpp - Instruction cvt, comparisons and moves -------===//
 
 #include "Table.h"
 

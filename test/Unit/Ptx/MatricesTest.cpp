@@ -1,4 +1,4 @@
-//===- MatricesTest.cpp - mma, ldmatrix, stmatrix, movmatrix --------------===//
+//===- MatricesTest.cpp - Tests of matrix instructions --------------------===//
 //
 // Fragments are computed element by element with the formulas of the PTX manual.
 //

@@ -184,9 +184,9 @@ TEST(Mistakes, InAnExchangeOfWarps) {
     EXPECT_TRUE(
         runExchange(exchange("barrier.sync 0, 128;", "bar.sync 1;", other), 128, seed).clean());
     expectFound(runExchange(exchange(barrier, "", other), 128, seed), Check::Race,
-                "no barrier behind the reads", "no barrier orders them");
+                "no barrier after the reads", "no barrier orders them");
     expectFound(runExchange(exchange("", barrier, other), 128, seed), Check::Race,
-                "no barrier behind the writes");
+                "no barrier after the writes");
     expectFound(runExchange(exchange(weak, weak, other), 128, seed), Check::Race,
                 "barriers of warps");
     expectFound(runExchange(exchange("membar.cta;", barrier, other), 128, seed), Check::Race,
@@ -197,7 +197,7 @@ TEST(Mistakes, InAnExchangeOfWarps) {
 /// Returns a kernel in which each block stores a number and counts itself. The last block adds all
 /// numbers.
 static std::string lastBlockAdds(const std::string &store, const std::string &before,
-                                 const std::string &after, const std::string &behind) {
+                                 const std::string &after, const std::string &atEnd) {
   return entry(3, R"(
   mov.u32 %r1, %tid.x;
   mov.u32 %r2, %ctaid.x;
@@ -215,7 +215,7 @@ static std::string lastBlockAdds(const std::string &store, const std::string &be
   )" + after + R"(
   st.shared.b32 [last], %r6;
 $L_counted:
-  )" + behind + R"(
+  )" + atEnd + R"(
   ld.shared.b32 %r6, [last];
   sub.u32 %r5, %r3, 1;
   setp.ne.u32 %p2, %r6, %r5;
@@ -268,9 +268,9 @@ TEST(Mistakes, InAnExchangeOfBlocks) {
       expectFound(run(text, seed), Check::Race, what, "nothing orders blocks");
     };
     expectRace(lastBlockAdds(store, "", fence, barrier), "no fence before the count");
-    expectRace(lastBlockAdds(store, fence, "", barrier), "no fence behind the count");
+    expectRace(lastBlockAdds(store, fence, "", barrier), "no fence after the count");
     expectRace(lastBlockAdds(store, "fence.acq_rel.cta;", fence, barrier), "a fence of a block");
-    expectRace(lastBlockAdds("", fence, fence + store, barrier), "a store behind the count");
+    expectRace(lastBlockAdds("", fence, fence + store, barrier), "a store after the count");
     std::string early = lastBlockAdds(store, fence, fence, barrier);
     expectRace(replaced(early, barrier, ""), "no barrier before the count");
   }

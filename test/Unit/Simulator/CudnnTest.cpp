@@ -104,7 +104,7 @@ int runAttention(const Case &c) {
        v = draw(batch * vBatch, 3), bias = draw(batch * ofBatch, 4),
        out = draw(batch * c.queries * outStride, 5);
   const std::vector<uint16_t> before = out;
-  for (int64_t i = 0; c.cached && i < batch * c.kvHeads; ++i) { // NaN behind the last key
+  for (int64_t i = 0; c.cached && i < batch * c.kvHeads; ++i) { // NaN after the last key
     std::fill(k.begin() + i * kHead + c.keys * kStride, k.begin() + (i + 1) * kHead, 0x7fff);
     std::fill(v.begin() + i * vHead + c.keys * vStride, v.begin() + (i + 1) * vHead, 0x7fff);
   }

@@ -1,4 +1,4 @@
-//===- ToyProgram.cpp - hand-written generating program -------------------===//
+//===- ToyProgram.cpp - Hand-written generating program -------------------===//
 //
 // Equivalent to the compiler's output for the model in Toy.h. Each stage appends tokens to its own
 // cache and passes them on. The last stage computes logits, split over the ranks of tp. The batch

@@ -1,7 +1,7 @@
 """Measures generation in bf16: time to the first token, time per token, and time per kernel.
 
 Weights are random. PyTorch computes the same shapes with static caches and the last token's logits:
-eager, and compiled by layers and recorded as one CUDA graph.
+eager, and compiled by layers and captured as one CUDA graph.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def log_of(report: Report, name: str) -> Path:
 
 
 def measure(report: Report, here: Machine, model: dict, limit: float):
-    """The last request of each length counts: the first ones tune matmuls and capture graphs."""
+    """The last request of each length counts: the first ones tune matmuls and record steps."""
     prompts = model["prompts"]
     rows, first = {}, None
     env, log = model.get("env", {}), log_of(report, model["name"])

@@ -1,4 +1,4 @@
-//===- kernel_times.cpp - durations of a program's GPU kernels, by CUPTI ---===//
+//===- kernel_times.cpp - Durations of a program's GPU kernels, by CUPTI ---===//
 //
 // CUDA loads this library into a program if CUDA_INJECTION64_PATH is its path. It writes a line for
 // each kernel to the file TPC_KERNEL_TIMES, kernels of recorded graphs included:

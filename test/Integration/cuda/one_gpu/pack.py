@@ -49,7 +49,7 @@ PROGRAMS = {
     "gpt2-odd-nopast": ["tp1", "tp2"],
 }
 QUICK = {"gpt2-tiny": ["tp1", "tp2"]}
-# batch, sequence, past, padding. A repeated shape has other contents, and replays the captured
+# batch, sequence, past, padding. A repeated shape has other contents, and replays the recorded
 # step.
 STEPS = [
     (2, 5, 3, "left"),
@@ -123,7 +123,7 @@ class Packer:
         self.folder = (options.output or harness.BUILD / "one-gpu").resolve()
         self.models: dict[str, Path] = {}
 
-    def tell(self, text: str) -> None:
+    def log(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
     def compile(self, model: Path, name: str, grid: str, target: str = "cuda", *more: str) -> str:
@@ -149,7 +149,7 @@ class Packer:
         )
         if result.returncode:
             raise SystemExit(f"run pack: {result}")
-        self.tell(f"{path}: {(self.folder / path).stat().st_size >> 10} KiB")
+        self.log(f"{path}: {(self.folder / path).stat().st_size >> 10} KiB")
         return path
 
     def save(self, to: str, arrays: dict[str, np.ndarray]) -> None:
@@ -262,7 +262,7 @@ class Packer:
                     library = str(self.folder / "bin" / "libkernel_times.so")
                     subprocess.run([*command, "-o", library], check=True)
                     return
-        self.tell("cupti.h was not found: times of kernels will not be measured")
+        self.log("cupti.h was not found: times of kernels will not be measured")
 
     def pack_pairs(self, benchmarks: dict) -> list[dict]:
         packed = []
@@ -365,7 +365,7 @@ class Packer:
         with tarfile.open(archive, "w:xz", preset=1 if quick else 6) as file:
             file.add(self.folder, arcname=self.folder.name)
         size = archive.stat().st_size
-        self.tell(
+        self.log(
             f"{archive}: {size >> 20} MiB, {len(listed['programs'])} programs, {listed['kernels']}"
             " cases of kernels"
         )

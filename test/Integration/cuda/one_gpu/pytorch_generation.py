@@ -3,7 +3,7 @@
 python3 -m one_gpu.pytorch_generation MODEL CASES      (JSON; a line of JSON for each result)
 
 A case is [tokens, "prefill" or "decode"]. A decode step follows 512 tokens. Ways: eager, and
-torch.compile of each layer with all recorded as one CUDA graph.
+torch.compile of each layer with all captured as one CUDA graph.
 """
 
 from __future__ import annotations
