@@ -51,7 +51,7 @@ struct TpccOptions {
   std::string report;
   std::string shape;
   bool explain = false;
-  std::string why; // ONNX name of --why; empty: not given
+  std::string why;        // ONNX name of --why; empty: not given
   std::string memoryPlan; // memory of a GPU for --memory-plan
   bool simulate = false;
   std::string trace;     // file of --simulate
@@ -70,8 +70,8 @@ struct TpccOptions {
 
   /// Returns whether a program is needed, unlike for --print-groups alone.
   bool needsProgram() const {
-    return emitGiven || explain || !why.empty() || megatronShard == "auto" || !memoryPlan.empty() || simulate ||
-           !output.empty() || !report.empty() || !certificate.empty();
+    return emitGiven || explain || !why.empty() || megatronShard == "auto" || !memoryPlan.empty() ||
+           simulate || !output.empty() || !report.empty() || !certificate.empty();
   }
 
   /// Parses the command line. Prints errors and returns false. Exits after --help and --version.

@@ -143,7 +143,7 @@ LogicalResult mlir::tpc::seedData(PartitionState &state) {
     text += "; whole in " + std::to_string(count) + " ops that depend on inputs alone, such as '" +
             getSourceName(whole.ops.front()->getLoc()) + "'";
   if (recorded)
-    state.explain(text, "samples are independent");
+    state.explain(text);
   // Dimension over which the schedule iterates. Empty micro-batches are skipped.
   state.problem.module->setAttr(kBatchAttr, state.getDim({batch}));
   return success();
