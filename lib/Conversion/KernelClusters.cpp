@@ -89,6 +89,15 @@ bool KernelClusters::isCandidate(Operation *op) const {
   });
 }
 
+/// Returns the first op of the matmuls, or of the gradients of attention, that one call computes.
+/// They form one node.
+static Operation *getFirstMerged(Operation &op) {
+  if (op.hasAttr(kMergedAttr))
+    return getMerged(cast<MatmulOp>(op)).front();
+  auto grad = dyn_cast<AttentionGradOp>(op);
+  return grad ? grad.getMerged().front().getOperation() : &op;
+}
+
 void KernelClusters::findNodes() {
   Operation *lastOrdered = nullptr;
   for (Operation &op : block) {
@@ -104,13 +113,7 @@ void KernelClusters::findNodes() {
       nodeOf[&op] = node;
       continue;
     }
-    // Merged matmuls form one node, and so do merged gradients of attention.
-    Operation *first = &op;
-    if (op.hasAttr(kMergedAttr))
-      first = getMerged(cast<MatmulOp>(op)).front();
-    else if (auto grad = dyn_cast<AttentionGradOp>(op))
-      first = grad.getMerged().front();
-    if (first != &op) {
+    if (Operation *first = getFirstMerged(op); first != &op) {
       unsigned node = nodeOf.lookup(first);
       nodes[node].ops.push_back(&op);
       nodeOf[&op] = node;
