@@ -4,6 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "OpHelpers.h"
+
 #include "tpc/Dialect/Dist.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -199,5 +201,10 @@ LogicalResult mlir::tpc::verifyDistribution(Operation *op) {
                                       op->getPropertiesStorage(), op->getRegions(), types)))
       return failure();
   }
+  // Types of other ops are not inferred from their dimension.
+  if (auto dim = op->getAttrOfType<IntegerAttr>("dim"))
+    if (failed(checkDim(op, op->getNumOperands() ? op->getOperand(0) : op->getResult(0),
+                        dim.getInt(), "dim")))
+      return failure();
   return Checker(op, cast<ShardingRuleOpInterface>(op).getShardingRule()).run();
 }
