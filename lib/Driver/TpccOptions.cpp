@@ -289,11 +289,13 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<int64_t, true> devicesOption("devices", cl::desc("With auto: number of devices"),
                                        cl::value_desc("number"), cl::location(devices), cl::init(0),
                                        cl::cat(partitioning));
-  cl::opt<std::string, true> machineOption(
-      "machine",
-      cl::desc("With auto or --simulate: the machine, a file that tpc-probe wrote, or a name: " +
-               llvm::join(Machine::getNames(), ", ")),
-      cl::value_desc("file|name"), cl::location(machine), cl::cat(partitioning));
+  // Options refer to their descriptions.
+  const std::string machines =
+      "With auto or --simulate: the machine, a file that tpc-probe wrote, or a name: " +
+      llvm::join(Machine::getNames(), ", ");
+  cl::opt<std::string, true> machineOption("machine", cl::desc(machines),
+                                           cl::value_desc("file|name"), cl::location(machine),
+                                           cl::cat(partitioning));
   cl::opt<int64_t, true> perNodeOption(
       "gpus-per-node", cl::desc("With auto: devices of a node (default: all are in one)"),
       cl::value_desc("number"), cl::location(gpusPerNode), cl::init(0), cl::cat(partitioning));
