@@ -2,6 +2,7 @@
 
 #include "Models.h"
 #include "SizeReduction.h"
+#include "SmallSizes.h"
 #include "tpc/Dialect/Accumulate.h"
 #include "tpc/Dialect/Async.h"
 
@@ -80,8 +81,16 @@ static void collectSizes(ParameterOp op, SizeReduction &sizes) {
 }
 
 static void collectSizes(EmbeddingOp op, SizeReduction &sizes) {
-  if (MaybeSize rows = getStatic(op.getTable(), 0))
-    sizes.addTable(*rows);
+  MaybeSize rows = getStatic(op.getTable(), 0);
+  if (!rows)
+    return;
+  sizes.addTable(*rows);
+  // Buckets of distances are computed with constants such as 16 and 31, which are not reduced. With
+  // fewer rows, only runs of one token would not look up rows past the end.
+  constexpr int64_t most = 128;
+  int64_t constant = *rows <= most ? findConstant(op.getIds()) : 0;
+  if (constant > 1 && constant < *rows && 2 * (constant + 1) > *rows)
+    sizes.freeze(*rows, op);
 }
 
 static void collectSizes(ScatterAddOp op, SizeReduction &sizes) {

@@ -160,8 +160,7 @@ LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget
   return success();
 }
 
-/// Returns the largest integer constant among the transitive operands of a value.
-static int64_t findConstant(Value value, int depth = 0) {
+int64_t equivalence::findConstant(Value value, int depth) {
   Operation *op = value.getDefiningOp();
   if (!op || depth > 6)
     return 0;

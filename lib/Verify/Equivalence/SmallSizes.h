@@ -39,6 +39,9 @@ private:
   bool eachRank = false;
 };
 
+/// Returns the largest integer constant among the transitive operands of a value.
+int64_t findConstant(Value value, int depth = 0);
+
 /// Returns the approximate number of multiplications of a program.
 double estimateWork(ModuleOp module, GridAttr grid, const interpret::Sizes &sizes);
 
