@@ -168,6 +168,10 @@ Data Comparison::draw(const Draw &draw, BlockArgument argument, const MemoryView
                    (draw.positive ? std::fabs(number) : number) +
                draw.offset;
       x = drawSpecial(draw.special, number, interpret::hash(~key, i));
+      // In some rows only few elements are visible. A second maximum may then be -infinity.
+      if (draw.special == Special::Infinities && interpret::hash(key, ~(i / row)) % 2 == 0 &&
+          interpret::hash(key, i) % 4 != 0)
+        x = -INFINITY;
       if (draw.special == Special::Zeros)
         x = drawZeroSum(x, number, interpret::hash(key, ~(i / row)), i % row, row, &data.data[i]);
     } else {

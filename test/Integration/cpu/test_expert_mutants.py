@@ -1,6 +1,7 @@
 """Seeded faults in mixtures of experts: a verifier rejects each, or the results are the same."""
 
 import functools
+import re
 
 import pytest
 
@@ -68,6 +69,16 @@ def test_sample(programs):
     cases = [("swiglu", "tp2,ep2", kind, 1) for kind in kinds() if kind not in routed]
     cases += [("swiglu", ROUTED, kind, 1) for kind in routed]
     run(programs, cases, "sample_of_experts")
+
+
+def test_experts_of_rows_without_logits(programs):
+    """If all other experts have -infinity, the second one is the first that is not selected."""
+    folder = programs("swiglu", ROUTED)
+    text, wrong = (folder / "buffers.mlir").read_text(), folder / "wrong.mlir"
+    text, count = re.subn(r"cmpi eq, (%\d+, %\d+ : i32)", r"cmpi slt, \1", text)
+    wrong.write_text(text)
+    refused = mutants.refuses(wrong, mutants.verifiers(folder, "buffers")["lowered"])
+    assert count == 1 and refused and "run alone at small sizes" in refused.stderr
 
 
 @pytest.mark.long
