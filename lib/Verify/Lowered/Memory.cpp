@@ -44,18 +44,6 @@ MemoryView MemoryView::getSpan() const {
   return {memory, begin, elements > 0 ? positionOf(elements - 1) + 1 : 0, type};
 }
 
-bool MemoryView::exists(int64_t element) const {
-  return element >= 0 && byteOf(element) >= 0 &&
-         byteOf(element) + type.getBytes() <= int64_t(memory->bytes.size());
-}
-
-bool MemoryView::isWritten(int64_t element) const {
-  for (int64_t i = byteOf(element), end = i + type.getBytes(); i < end; ++i)
-    if (!memory->written[i])
-      return false;
-  return true;
-}
-
 template <typename T> static T read(const std::byte *from) {
   T value;
   std::memcpy(&value, from, sizeof value);
@@ -80,7 +68,7 @@ Scalar MemoryView::load(int64_t element) const {
   const std::byte *at = memory->bytes.data() + byte;
   Scalar value;
   if (type.isFloat() && !memory->rounds) {
-    value.f = memory->exact[byte];
+    value.f = memory->exact[byte / 2];
     return value;
   }
   switch (type.getKind()) {
@@ -129,7 +117,7 @@ void MemoryView::store(int64_t element, Scalar value) const {
     value.i = 0;
   }
   if (type.isFloat() && !memory->rounds) {
-    memory->exact[byte] = value.f;
+    memory->exact[byte / 2] = value.f;
   } else {
     switch (type.getKind()) {
     case ElementType::F32:
@@ -163,10 +151,10 @@ void MemoryView::store(int64_t element, Scalar value) const {
       break;
     }
   }
-  std::fill_n(memory->written.begin() + byte, type.getBytes(), true);
+  std::memset(memory->written.data() + byte, 1, type.getBytes());
 }
 
 void MemoryView::forget() const {
   for (int64_t element = 0; element < elements && exists(element); ++element)
-    std::fill_n(memory->written.begin() + byteOf(element), type.getBytes(), false);
+    std::memset(memory->written.data() + byteOf(element), 0, type.getBytes());
 }

@@ -11,10 +11,12 @@
 
 #include "tpc/Dialect/Elements.h"
 
+#include "llvm/Support/MemAlloc.h"
+
 #include <cstddef>
+#include <cstring>
 #include <map>
 #include <memory>
-#include <vector>
 
 namespace mlir::tpc::lowered {
 
@@ -35,6 +37,23 @@ struct Scalar {
 /// Returns "'Cast_3' (arith.fptosi) has no integer for -inf", for example.
 std::string explainUnspecified(Scalar value);
 
+/// An array that is zero at first. Pages of a large array take no memory until they are written.
+template <typename T> class ZeroArray {
+public:
+  explicit ZeroArray(int64_t size)
+      : array(static_cast<T *>(llvm::safe_calloc(size, sizeof(T)))), length(size) {}
+  int64_t size() const { return length; }
+  T *data() { return array.get(); }
+  T &operator[](int64_t i) { return array.get()[i]; }
+
+private:
+  struct Free {
+    void operator()(T *memory) const { std::free(memory); }
+  };
+  std::unique_ptr<T, Free> array;
+  int64_t length;
+};
+
 /// One allocation. Its bytes are undefined until they are written.
 struct Memory {
   /// Maximum size in bytes, which exceeds all frames of runs at small sizes.
@@ -42,10 +61,10 @@ struct Memory {
 
   /// `rounds`: floats are rounded to their type; else they are stored exactly.
   Memory(int64_t size, bool rounds)
-      : bytes(size), written(size), exact(rounds ? 0 : size), rounds(rounds) {}
-  std::vector<std::byte> bytes;
-  std::vector<bool> written;
-  std::vector<double> exact;             // value of each float, at the index of its first byte
+      : bytes(size), written(size), exact(rounds ? 0 : size / 2), rounds(rounds) {}
+  ZeroArray<std::byte> bytes;
+  ZeroArray<uint8_t> written;            // 1 for each byte that is written
+  ZeroArray<double> exact;               // value of each float, at half the index of its first byte
   std::map<int64_t, Scalar> unspecified; // by byte
   bool rounds;
 };
@@ -88,8 +107,24 @@ struct MemoryView {
   MemoryView getSpan() const;
   /// `exists` returns whether all bytes of an element are in the allocation; `isWritten`, whether
   /// all bytes are also written.
-  bool exists(int64_t element) const;
-  bool isWritten(int64_t element) const;
+  bool exists(int64_t element) const {
+    int64_t byte = byteOf(element);
+    return element >= 0 && byte >= 0 && byte + type.getBytes() <= memory->bytes.size();
+  }
+  bool isWritten(int64_t element) const {
+    const uint8_t *at = memory->written.data() + byteOf(element);
+    auto areOnes = [at](auto ones) { return std::memcmp(at, &ones, sizeof ones) == 0; };
+    switch (type.getBytes()) {
+    case 1:
+      return *at;
+    case 2:
+      return areOnes(uint16_t(0x0101));
+    case 4:
+      return areOnes(uint32_t(0x01010101));
+    default:
+      return areOnes(uint64_t(0x0101010101010101));
+    }
+  }
   Scalar load(int64_t element) const;
   void store(int64_t element, Scalar value) const;
   /// Marks all elements as undefined.

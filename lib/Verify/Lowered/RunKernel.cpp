@@ -75,11 +75,12 @@ private:
 
 int64_t KernelCompiler::Access::find(KernelRun &run, bool isLoad) const {
   int64_t element = 0, row = 0;
-  for (auto [i, index] : llvm::enumerate(indices)) {
-    if (!run.expectSpecified(op, run.registers[index], "an index"))
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const Scalar &index = run.registers[indices[i]];
+    if (run.mayBeUnspecified && !run.expectSpecified(op, index, "an index"))
       return -1;
-    int64_t at = run.registers[index].i, size = run.sizes[sizes[i]];
-    if (at < 0 || at >= size) {
+    int64_t at = index.i, size = run.sizes[sizes[i]];
+    if (LLVM_UNLIKELY(at < 0 || at >= size)) {
       run.fail(op, Twine(isLoad ? "reads" : "writes") + " index " + Twine(at) + " of dimension " +
                        Twine(i) + ", which has " + Twine(size));
       return -1;

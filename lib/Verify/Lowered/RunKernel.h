@@ -84,12 +84,11 @@ struct KernelRun {
   }
   /// Fails if a value is unspecified. `role`: how `op` uses the value, such as "an index".
   bool expectSpecified(Operation *op, Scalar value, StringRef role) {
-    if (!value.isUnspecified())
-      return true;
-    fail(value.conversion, explainUnspecified(value) + ", and " + role + " of '" +
-                               op->getName().getStringRef() + "' depends on it");
-    return false;
+    if (LLVM_UNLIKELY(value.isUnspecified()))
+      failUnspecified(op, value, role);
+    return !value.isUnspecified();
   }
+  void failUnspecified(Operation *op, Scalar value, StringRef role);
 };
 
 /// Returns the scalar of a FloatAttr or IntegerAttr.

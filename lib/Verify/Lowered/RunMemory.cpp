@@ -34,7 +34,7 @@ struct PopRun : RunModel<PopRun, buffer::PopOp> {
     auto op = cast<buffer::PopOp>(base);
     for (int rank : frame.active) {
       Memory &memory = *m.get(frame, op.getFrame(), rank).view.memory;
-      memory.written.assign(memory.written.size(), false);
+      std::memset(memory.written.data(), 0, memory.written.size());
     }
     return success();
   }

@@ -44,6 +44,11 @@ Scalar lowered::getScalar(Attribute number) {
   return value;
 }
 
+void KernelRun::failUnspecified(Operation *op, Scalar value, StringRef role) {
+  fail(value.conversion, explainUnspecified(value) + ", and " + role + " of '" +
+                             op->getName().getStringRef() + "' depends on it");
+}
+
 bool ScalarOp::propagate(KernelRun &run) const {
   std::vector<Scalar> &at = run.registers;
   at[result].conversion = nullptr;
