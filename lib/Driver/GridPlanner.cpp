@@ -280,13 +280,21 @@ GridPlanner::GridBound GridPlanner::boundSample(const GridChoice &grid) {
   return {familySlack * one.seconds.microBatch.total(), 0, one.refused};
 }
 
-/// Micro-batches together take at least as long as all their samples at once, and some stage has at
-/// least its share.
+/// Some stage has at least its share of all micro-batches, none of which is smaller than the
+/// samples divided by their number. Few large ones may take longer than many small ones, whose data
+/// fits in caches.
 GridPlanner::GridBound GridPlanner::boundSamples(const GridChoice &grid) {
   if (exchangesTokens(grid))
     return {};
-  const Busy &all = getBusy(grid, (batch + grid.dp - 1) / grid.dp);
-  return {familySlack * all.seconds.microBatch.total() / double(grid.pp), 0, all.refused};
+  int64_t samples = (batch + grid.dp - 1) / grid.dp;
+  double least = std::numeric_limits<double>::infinity();
+  SearchProblem numbers;
+  numbers.batch = batch;
+  enumerateGrids(numbers, grid, [&](const GridChoice &one) {
+    const Busy &busy = getBusy(grid, samples / one.mb);
+    least = std::min(least, double(one.mb) * busy.seconds.microBatch.total());
+  });
+  return {familySlack * least / double(grid.pp), 0, getBusy(grid, samples).refused};
 }
 
 /// Let T(i) be the time of micro-batch i in all stages together. Without chunks, some stage has at

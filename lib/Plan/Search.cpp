@@ -112,8 +112,8 @@ void mlir::tpc::enumerateFamilies(const SearchProblem &problem,
         visitExperts(grid);
     for (int64_t x : tensor2D)
       for (int64_t y : tensor2D)
-        if (x > 1 && y > 1 && x * y <= devices && problem.experts <= 1)
-          visitReplicas({.tp = x * y, .sp = sp, .tensorX = x});
+        if (x > 1 && y > 1 && x * y <= devices && problem.experts <= 1 && !sp)
+          visitReplicas({.tp = x * y, .tensorX = x});
   }
 }
 
@@ -121,9 +121,11 @@ void mlir::tpc::enumerateGrids(const SearchProblem &problem, const GridChoice &f
                                llvm::function_ref<void(const GridChoice &)> visit) {
   GridChoice grid = family;
   int64_t samples = (problem.batch + family.dp - 1) / family.dp;
-  // Other orders of experts separate ranks that have the same tokens.
-  bool hasOrders = problem.ranksPerNode > 0 && family.getRanks() > problem.ranksPerNode &&
-                   family.pp > 1 && family.dp > 1 && family.ep == 1;
+  // Pipelines fit in nodes only if they are inside. Other orders of experts separate ranks that
+  // have the same tokens.
+  bool hasOrders = family.tp * family.pp <= problem.ranksPerNode &&
+                   family.getRanks() > problem.ranksPerNode && family.pp > 1 && family.dp > 1 &&
+                   family.ep == 1;
   for (int64_t mb : microBatches) {
     bool splitsReplicas = family.dp > 1 && family.getExpertRanks() > 1;
     if (mb > 1 && (family.pp == 1 || mb > samples || splitsReplicas))
@@ -188,9 +190,10 @@ private:
     GridChoice grid;
     size_t numBounds; // bounds of the family that are computed
     bool isGrid;
-    /// Reversed, for a heap with the least objective first.
+    double priority = 0; // the objective; in a limited search, an estimate that is not less
+    /// Reversed, for a heap with the least priority first.
     bool operator<(const Candidate &o) const {
-      return std::tie(o.objective, o.grid, o.isGrid) < std::tie(objective, grid, isGrid);
+      return std::tie(o.priority, o.grid, o.isGrid) < std::tie(priority, grid, isGrid);
     }
   };
 
@@ -205,6 +208,7 @@ private:
     enumerateGrids(problem, family, [&](const GridChoice &) { ++number; });
     return number;
   }
+  bool isLimited() const { return problem.maxEvaluations != std::numeric_limits<size_t>::max(); }
   void push(Candidate next, const GridBound &bound);
   void expand(const Candidate &family);
   void evaluate(const Candidate &candidate);
@@ -220,6 +224,10 @@ private:
 void Searcher::push(Candidate next, const GridBound &bound) {
   next.objective = std::max(next.objective, bound.seconds * getWeight(next.grid));
   next.memory = std::max(next.memory, bound.memory);
+  next.priority = next.objective;
+  // The bound of a grid with chunks has no idle time. Equal chunks are idle for this share.
+  if (const GridChoice &grid = next.grid; isLimited() && next.isGrid && grid.vpp > 1)
+    next.priority *= 1 + double(grid.pp - 1) / double(grid.mb * grid.vpp);
   auto forEach = [&](llvm::function_ref<void(const GridChoice &)> visit) {
     next.isGrid ? visit(next.grid) : enumerateGrids(problem, next.grid, visit);
   };
@@ -282,21 +290,32 @@ SearchResult Searcher::run() {
     result.enumerated += count(family);
     push({0, 0, family, 1, false}, problem.familyBounds[0](family));
   });
+  auto isPruned = [&](const Candidate &candidate) {
+    return !problem.isExhaustive && result.best.size() == SearchResult::numBest &&
+           candidate.objective > result.best.back().objective;
+  };
+  auto countGrids = [&](const Candidate &candidate) {
+    return candidate.isGrid ? 1 : count(candidate.grid);
+  };
   while (!heap.empty()) {
-    bool isPruned = !problem.isExhaustive && result.best.size() == SearchResult::numBest &&
-                    heap.front().objective > result.best.back().objective;
     bool isOver = result.simulated >= problem.maxEvaluations;
-    if (isPruned || isOver) {
-      size_t &number = isPruned ? result.prunedByTime : result.unexplored;
-      result.unexploredObjective = isPruned ? 0 : heap.front().objective;
-      for (const Candidate &rest : heap)
-        number += rest.isGrid ? 1 : count(rest.grid);
+    // Without a limit, all other candidates have larger bounds.
+    if (isOver || (isPruned(heap.front()) && !isLimited())) {
+      result.unexploredObjective = isOver ? std::numeric_limits<double>::infinity() : 0;
+      for (const Candidate &rest : heap) {
+        (isPruned(rest) ? result.prunedByTime : result.unexplored) += countGrids(rest);
+        if (isOver)
+          result.unexploredObjective = std::min(result.unexploredObjective, rest.objective);
+      }
       break;
     }
     std::pop_heap(heap.begin(), heap.end());
     Candidate next = heap.back();
     heap.pop_back();
-    next.isGrid ? evaluate(next) : expand(next);
+    if (isPruned(next))
+      result.prunedByTime += countGrids(next);
+    else
+      next.isGrid ? evaluate(next) : expand(next);
   }
   auto excess = [](const RankedGrid &row) { return row.cost.memory.getNeed() - row.memory; };
   llvm::sort(result.tooLarge, [&](const RankedGrid &a, const RankedGrid &b) {

@@ -211,9 +211,10 @@ void AnnotatedFactors::divide(Value value, ArrayAttr sharding) {
 }
 
 void AnnotatedFactors::divide(ModuleOp module) {
+  SymbolTableCollection tables;
   module.walk([&](Operation *op) {
     if (auto parameter = dyn_cast<ParameterOp>(op)) {
-      WeightOp weight = parameter.getWeightOp();
+      auto weight = tables.lookupNearestSymbolFrom<WeightOp>(op, parameter.getWeightAttr());
       if (auto sharding = weight->getAttrOfType<ArrayAttr>(kShardingAttr))
         divide(parameter, weight, sharding);
     } else if (auto sharding = op->getAttrOfType<ArrayAttr>(kShardingAttr)) {

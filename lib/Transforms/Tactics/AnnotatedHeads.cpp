@@ -46,9 +46,11 @@ AnnotatedHeads mlir::tpc::getAnnotatedHeads(ModuleOp module, FactorClasses &clas
     if (summary.by.empty())
       summary.by = "'" + name.str() + "' " + printSharding(sharding);
   };
+  SymbolTableCollection tables;
   module.walk([&](Operation *op) {
     auto parameter = dyn_cast<ParameterOp>(op);
-    Operation *annotated = parameter ? parameter.getWeightOp() : op;
+    Operation *annotated =
+        parameter ? tables.lookupNearestSymbolFrom(op, parameter.getWeightAttr()) : op;
     auto sharding = annotated ? annotated->getAttrOfType<ArrayAttr>(kShardingAttr) : ArrayAttr();
     if (!sharding || op->getNumResults() != 1)
       return;

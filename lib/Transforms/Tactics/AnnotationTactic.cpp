@@ -377,9 +377,10 @@ void AnnotationTactic::adoptColumns() {
 }
 
 LogicalResult AnnotationTactic::run() {
+  SymbolTableCollection tables;
   for (Operation *op : problem.getOps()) {
     if (auto parameter = dyn_cast<ParameterOp>(op)) {
-      WeightOp weight = parameter.getWeightOp();
+      auto weight = tables.lookupNearestSymbolFrom<WeightOp>(op, parameter.getWeightAttr());
       if (!weight->hasAttr(kShardingAttr))
         continue;
       if (failed(check(weight->getAttr(kShardingAttr), weight.getType(), weight.getLoc(),

@@ -62,7 +62,7 @@ def draw_machine(path, rng):
 
 @pytest.mark.parametrize(
     "seed",
-    [pytest.param(seed, marks=() if seed in (0, 1) else pytest.mark.long) for seed in range(200)],
+    [pytest.param(seed, marks=() if seed in (0, 11) else pytest.mark.long) for seed in range(200)],
 )
 def test_search_equals_exhaustive_search(tpcc, plan_models, tmp_path, seed):
     """For random models, machines, sizes and goals, and no bound exceeds an estimate."""
@@ -203,5 +203,6 @@ def test_405b_on_16384_devices(tpcc, tmp_path):
     found = json.loads(result.stdout)
     assert len(found["best"]) == 10 and found["bound_ratio"] <= 1 + 1e-9
     assert found["unexplored_objective"] <= found["best"][-1]["objective"]
-    assert result.peak_bytes < 4 << 30
-    assert result.cpu_seconds < 40 or harness.sanitized()
+    assert found["best"][0]["step"]["seconds"] < 9.5  # tp8,pp4,vpp8,dp512,sp,mb4
+    assert result.peak_bytes < 1 << 30
+    assert result.cpu_seconds < 20 or harness.sanitized()
