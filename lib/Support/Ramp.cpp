@@ -7,7 +7,23 @@
 
 using namespace tpc;
 
-std::optional<Ramp> tpc::findRamp(const std::vector<float> &table, int64_t columns) {
+/// Returns the middle of the slopes whose products with start, start + 1, … may round to the row.
+static float findMiddleSlope(const float *row, int64_t start, int64_t columns, int precision) {
+  double low = -HUGE_VAL, high = HUGE_VAL;
+  for (int64_t i = 0; i < columns; ++i) {
+    double position = double(start + i), number = row[i];
+    if (position == 0 || number == 0)
+      continue;
+    double half = std::ldexp(1, std::ilogb(number) - precision); // of the last bit
+    double a = (number - half) / position, b = (number + half) / position;
+    low = std::max(low, std::min(a, b));
+    high = std::min(high, std::max(a, b));
+  }
+  return float((low + high) / 2);
+}
+
+std::optional<Ramp> tpc::findRamp(const std::vector<float> &table, int64_t columns,
+                                  const TableType &type) {
   constexpr int64_t exact = 1 << 24; // integers up to 2^24 are exact in f32
   if (columns < 2 || columns > exact || table.empty() || int64_t(table.size()) % columns != 0)
     return std::nullopt;
@@ -41,10 +57,19 @@ std::optional<Ramp> tpc::findRamp(const std::vector<float> &table, int64_t colum
   if (ramp.start + columns > exact ||
       std::all_of(ramp.slopes.begin(), ramp.slopes.end(), [](float slope) { return slope == 0; }))
     return std::nullopt;
-  for (int64_t row = 0; row < rows; ++row)
+  auto isRow = [&](int64_t row) {
     for (int64_t column = 0; column < columns; ++column)
-      if (!std::isfinite(ramp.slopes[row]) ||
-          at(row, column) != ramp.slopes[row] * float(ramp.start + column))
-        return std::nullopt;
+      if (at(row, column) != type.round(ramp.slopes[row] * float(ramp.start + column)))
+        return false;
+    return std::isfinite(ramp.slopes[row]);
+  };
+  for (int64_t row = 0; row < rows; ++row) {
+    if (isRow(row))
+      continue;
+    // The elements next to zero have a rounded slope.
+    ramp.slopes[row] = findMiddleSlope(&table[row * columns], ramp.start, columns, type.precision);
+    if (type.precision == 24 || !isRow(row))
+      return std::nullopt;
+  }
   return ramp;
 }

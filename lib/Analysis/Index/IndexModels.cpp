@@ -229,7 +229,10 @@ static IndexExpr getElement(CumSumOp op, IndexAnalysis &a, ArrayRef<IndexExpr> w
   SymExpr count = where[dim].getPolynomial() + (op.getExclusive() ? 0 : 1);
   if (op.getReverse())
     count = size - where[dim].getPolynomial() - (op.getExclusive() ? 1 : 0);
-  return IndexExpr::integer(term.getPolynomial() * count);
+  SymExpr sum = term.getPolynomial() * count;
+  Type element = elementTypeOf(op.getResult());
+  return element.isF16() || element.isBF16() ? IndexExpr::scaled({}, 1, sum)
+                                             : IndexExpr::integer(sum);
 }
 
 static IndexExpr getElement(ReduceOp op, IndexAnalysis &a, ArrayRef<IndexExpr> where) {
@@ -260,7 +263,10 @@ static IndexExpr getElement(ReduceOp op, IndexAnalysis &a, ArrayRef<IndexExpr> w
     return term;
   if (!term.isInteger() || isFloatTensor(op.getOperand()))
     return {};
-  return IndexExpr::integer(term.getPolynomial() * count);
+  SymExpr sum = term.getPolynomial() * count;
+  Type element = elementTypeOf(op.getResult());
+  return element.isF16() || element.isBF16() ? IndexExpr::scaled({}, 1, sum)
+                                             : IndexExpr::integer(sum);
 }
 
 static IndexExpr getElement(TriluOp op, IndexAnalysis &a, ArrayRef<IndexExpr> where) {

@@ -90,8 +90,14 @@ IndexExpr indexing::ofElements(CastOp op, IndexAnalysis &a, Operands operands) {
   return a.mapLeaves(operand, [&](const IndexExpr &leaf) -> IndexExpr {
     if (leaf.getConstant())
       return fold(op, leaf);
+    bool isScaled = leaf.getKind() == IndexExpr::Kind::Scaled;
+    if (isScaled && isa<FloatType>(to))
+      return leaf;
     if (!leaf.isInteger())
       return {};
+    // Not Integer: positions are rounded, which is known only of terms of scores.
+    if (to.isF16() || to.isBF16())
+      return IndexExpr::scaled({}, 1, leaf.getPolynomial());
     if (to.isInteger(1))
       return a.compare(Predicate::NE, leaf.getPolynomial());
     // Casts to narrower integers could wrap around; indices and sizes fit into 32 bits.
@@ -148,11 +154,45 @@ IndexExpr indexing::ofElements(NegOp op, IndexAnalysis &a, Operands operands) {
 
 IndexExpr indexing::ofElements(AbsOp op, IndexAnalysis &a, Operands operands) {
   return a.mapLeaves(operands[0], [&](const IndexExpr &x) {
-    if (!x.isInteger())
+    bool isScaled = x.getKind() == IndexExpr::Kind::Scaled;
+    if (!x.isInteger() && !(isScaled && x.getArgs().empty()))
       return fold(op, x);
-    const SymExpr &p = x.getPolynomial();
-    return a.select(a.compare(Predicate::GE, p), x, IndexExpr::integer(-p));
+    // |p| is |-p|. Subtracts the last index, so that a causal mask excludes the second case.
+    SymExpr p = x.getPolynomial();
+    for (unsigned dim = a.getIndices().size(); dim-- > 0;)
+      if (auto linear = IndexAnalysis::linearIn(p, IndexAnalysis::indexName(dim));
+          linear && !linear->first.isConstant(0)) {
+        if (linear->first.isConstant(1))
+          p = -p;
+        break;
+      }
+    auto make = [&](const SymExpr &e) {
+      return isScaled ? IndexExpr::scaled({}, std::abs(x.getNumber()), e) : IndexExpr::integer(e);
+    };
+    return a.select(a.compare(Predicate::GE, p), make(p), make(-p));
   });
+}
+
+/// Adds or subtracts (`sign`) two values that are polynomials times the same factors. Null if they
+/// have another form.
+static IndexExpr combine(const IndexExpr &x, const IndexExpr &y, int64_t sign) {
+  auto p = getPolynomial(x), q = getPolynomial(y);
+  if (p && q)
+    return IndexExpr::integer(*p + SymExpr(sign) * *q);
+  auto isScaled = [](const IndexExpr &e) { return e.getKind() == IndexExpr::Kind::Scaled; };
+  if (isScaled(x) && isScaled(y) && x.getNumber() == y.getNumber() &&
+      llvm::equal(x.getArgs(), y.getArgs()))
+    return IndexExpr::scaled(x.getArgs(), x.getNumber(),
+                             x.getPolynomial() + SymExpr(sign) * y.getPolynomial());
+  // Positions that are rounded to 16 bits
+  auto isPosition = [&](const IndexExpr &e) {
+    return isScaled(e) && e.getArgs().empty() && e.getNumber() == 1;
+  };
+  if (isPosition(x) && q)
+    return IndexExpr::scaled({}, 1, x.getPolynomial() + SymExpr(sign) * *q);
+  if (p && isPosition(y))
+    return IndexExpr::scaled({}, 1, *p + SymExpr(sign) * y.getPolynomial());
+  return {};
 }
 
 /// Whether n + e rounds to n for all 64-bit values of the symbols in e. Exporters add the minimum
@@ -175,8 +215,7 @@ IndexExpr indexing::ofElements(AddOp op, IndexAnalysis &a, Operands operands) {
       return y;
     if (auto n = x.getConstant(); n && y.isInteger() && absorbs(*n, y.getPolynomial(), element))
       return x;
-    auto p = getPolynomial(x), q = getPolynomial(y);
-    return p && q ? IndexExpr::integer(*p + *q) : IndexExpr();
+    return combine(x, y, 1);
   });
 }
 
@@ -185,8 +224,7 @@ IndexExpr indexing::ofElements(SubOp op, IndexAnalysis &a, Operands operands) {
   return forLeaves(op, a, operands, [&](const IndexExpr &x, const IndexExpr &y) -> IndexExpr {
     if (auto n = x.getConstant(); n && y.isInteger() && absorbs(*n, y.getPolynomial(), element))
       return x;
-    auto p = getPolynomial(x), q = getPolynomial(y);
-    return p && q ? IndexExpr::integer(*p - *q) : IndexExpr();
+    return combine(x, y, -1);
   });
 }
 

@@ -375,8 +375,9 @@ std::optional<::tpc::Ramp> TensorReader::findRamp(const TensorSource &source) {
   constexpr uint64_t limit = 64 << 20;
   ArrayRef<int64_t> shape = source.type.getShape();
   // Reads only tables of shape [.., 1, columns], not other large tensors.
-  if (!source.type.getElementType().isF32() || source.bytes > limit || shape.size() < 3 ||
-      shape[shape.size() - 2] != 1 || !source.fileExists ||
+  auto type = dyn_cast<FloatType>(source.type.getElementType());
+  if (!type || !(type.isF32() || type.isF16() || type.isBF16()) || source.bytes > limit ||
+      shape.size() < 3 || shape[shape.size() - 2] != 1 || !source.fileExists ||
       llvm::count_if(shape.drop_back(), [](int64_t size) { return size != 1; }) > 1)
     return std::nullopt;
   llvm::Expected<std::string> read = readBytes(source);
@@ -384,7 +385,13 @@ std::optional<::tpc::Ramp> TensorReader::findRamp(const TensorSource &source) {
     llvm::consumeError(read.takeError()); // reported when the weight is used
     return std::nullopt;
   }
-  std::vector<float> table(read->size() / sizeof(float));
-  std::memcpy(table.data(), read->data(), table.size() * sizeof(float));
-  return ::tpc::findRamp(table, shape.back());
+  int64_t width = type.getWidth() / 8;
+  std::vector<float> table(read->size() / width);
+  for (auto [i, number] : llvm::enumerate(table))
+    number = float(decode(type, read->data() + i * width).convertToDouble());
+  if (type.isF32())
+    return ::tpc::findRamp(table, shape.back());
+  return ::tpc::findRamp(table, shape.back(), {int(type.getFPMantissaWidth()), [&](float number) {
+                                                 return float(roundTo(type, number));
+                                               }});
 }

@@ -213,17 +213,19 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
     Sizes slopes = tensor.shape, columns(tensor.shape.size(), SymExpr(1));
     slopes.back() = 1;
     columns.back() = tensor.shape.back();
-    RankedTensorType numbers = makeTensorType(tensor.element, slopes);
+    Type single = builder.getF32Type();
+    RankedTensorType numbers = makeTensorType(single, slopes);
     Value slope = ConstantOp::create(
         builder, loc, numbers, DenseElementsAttr::get(numbers, ArrayRef<float>(ramp->slopes)));
     RankedTensorType whole = makeTensorType(builder.getI64Type(), columns);
-    RankedTensorType single = makeTensorType(builder.getI64Type(), ArrayRef<SymExpr>());
-    Value start = ConstantOp::create(builder, loc, single,
-                                     DenseElementsAttr::get(single, int64_t(ramp->start)));
+    RankedTensorType scalar = makeTensorType(builder.getI64Type(), ArrayRef<SymExpr>());
+    Value start = ConstantOp::create(builder, loc, scalar,
+                                     DenseElementsAttr::get(scalar, int64_t(ramp->start)));
     Value column = IotaOp::create(builder, loc, whole, columns.size() - 1);
     column = AddOp::create(builder, loc, whole, column, start);
-    column = CastOp::create(builder, loc, makeTensorType(tensor.element, columns), column);
-    return MulOp::create(builder, loc, type, slope, column);
+    column = CastOp::create(builder, loc, makeTensorType(single, columns), column);
+    Value table = MulOp::create(builder, loc, makeTensorType(single, tensor.shape), slope, column);
+    return tensor.element == single ? table : CastOp::create(builder, loc, type, table);
   }
   return createParameter(tensor, loc);
 }

@@ -36,7 +36,7 @@ constexpr double kMasks = -9999;
 // If a number is at most this value, adding it to a score in f32 absorbs the score.
 constexpr double kAbsorbs = -1e30;
 // The product of a slope and a distance may be below -10000, but not below this value, which would
-// require a hundred million tokens with a slope of one.
+// require 10^8 tokens with a slope of one. Products in f16 are above its lowest number.
 constexpr double kMasksWithSlopes = -1e8;
 constexpr size_t kMaxCases = 32;
 
@@ -45,6 +45,7 @@ struct Case {
   bool score;
   double number;
   IndexExpr slope = {}; // added to the score; null: none
+  bool lowest = false;  // the number includes the lowest number of f16
 
   bool isVisible() const { return score && number == 0; }
 };
@@ -127,6 +128,8 @@ static IndexExpr times(const IndexExpr &slope, double number) {
   return IndexExpr::scaled(slope.getArgs(), slope.getNumber() * number, slope.getPolynomial());
 }
 
+static bool isLowest(double number, Type type) { return type && type.isF16() && number <= -65504; }
+
 // Computes the cases after all steps, except steps that are treated as biases (`asBias`).
 bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
   cases = {{IndexExpr::truth(true), true, 0.0}};
@@ -149,7 +152,8 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
             return false;
           next.push_back({analysis.conjunction({c.condition, a.condition}), c.score,
                           c.number + step.number * a.number,
-                          a.slope ? times(a.slope, step.number) : c.slope});
+                          a.slope ? times(a.slope, step.number) : c.slope,
+                          c.lowest || isLowest(step.number * a.number, step.type)});
         }
     } else if (step.kind == ScoreStep::Multiply) {
       auto factors = leaves(analysis.atBroadcast(step.value));
@@ -160,18 +164,18 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
           if (f.slope || (f.number != 0 && f.number != 1))
             return false;
           IndexExpr condition = analysis.conjunction({c.condition, f.condition});
-          if (f.number == 1)
-            next.push_back({condition, c.score, c.number, c.slope});
-          else
-            next.push_back({condition, false, 0});
+          next.push_back(f.number == 1 ? Case{condition, c.score, c.number, c.slope, c.lowest}
+                                       : Case{condition, false, 0});
         }
     } else if (step.kind == ScoreStep::Replace) {
       IndexExpr keeps = analysis.atBroadcast(step.value);
       if (!step.keeps)
         keeps = analysis.negation(keeps);
       for (const Case &c : cases)
-        next.push_back({analysis.conjunction({c.condition, keeps}), c.score, c.number, c.slope});
-      next.push_back({analysis.negation(keeps), false, step.number});
+        next.push_back(
+            {analysis.conjunction({c.condition, keeps}), c.score, c.number, c.slope, c.lowest});
+      next.push_back(
+          {analysis.negation(keeps), false, step.number, {}, isLowest(step.number, step.type)});
     } else {
       if (step.kind == ScoreStep::Floor && step.number > kAbsorbs)
         return false; // might change visible scores
@@ -207,7 +211,7 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
       slope = text;
   }
   return llvm::all_of(cases, [&](const Case &c) {
-    return c.isVisible() || c.number <= (anySlope ? kMasksWithSlopes : kMasks);
+    return c.isVisible() || c.number <= (anySlope && !c.lowest ? kMasksWithSlopes : kMasks);
   });
 }
 
@@ -391,7 +395,7 @@ std::optional<SmallVector<ScoreStep>> MaskAnalyzer::splitSums(ArrayRef<ScoreStep
       continue;
     }
     for (Value part : sum->getOperands())
-      result.push_back({ScoreStep::Add, step.number, part, true});
+      result.push_back({ScoreStep::Add, step.number, part, true, step.type});
   }
   return result.size() > steps.size() ? std::optional(result) : std::nullopt;
 }

@@ -21,6 +21,7 @@ struct ScoreStep {
   double number = 1;
   Value value;
   bool keeps = true;
+  Type type = {}; // of the scores; null: unknown
 };
 
 /// Masks in the form of tpc.attention.

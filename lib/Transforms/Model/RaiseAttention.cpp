@@ -101,8 +101,7 @@ public:
   ScoreChain(OpBuilder &builder, Location loc) : builder(builder), loc(loc) {}
 
   bool follow(Value v) {
-    const SmallVector<SymExpr> all = getSizes(v);
-    SmallVector<SymExpr> sizes = all;
+    SmallVector<SymExpr> all = getSizes(v), sizes = all;
     while (Operation *op = stop = v.getDefiningOp()) {
       if (steps.size() > 32 || !sameSizes(getSizes(v), sizes))
         return false;
@@ -150,7 +149,8 @@ public:
         Value added = regroup(op->getOperand(1 - side));
         if (!added)
           return false;
-        steps.push_back({ScoreStep::Add, isa<SubOp>(op) ? -1.0 : 1.0, added, true});
+        steps.push_back(
+            {ScoreStep::Add, isa<SubOp>(op) ? -1.0 : 1.0, added, true, elementTypeOf(v)});
       } else if (auto select = dyn_cast<SelectOp>(op)) {
         bool keeps = !getSplat(select.getLhs());
         next = keeps ? select.getLhs() : select.getRhs();
@@ -158,7 +158,7 @@ public:
         Value condition = regroup(select.getCondition());
         if (!number || !condition)
           return false;
-        steps.push_back({ScoreStep::Replace, *number, condition, keeps});
+        steps.push_back({ScoreStep::Replace, *number, condition, keeps, elementTypeOf(v)});
       } else if (isa<MaxOp>(op)) {
         int side = getSplat(op->getOperand(0)) ? 1 : 0;
         auto number = getSplat(op->getOperand(1 - side));

@@ -182,6 +182,10 @@ def minus_distance(self, queries, keys, slope):
     return self.op("Mul", self.op("Neg", self.op("Sub", queries, keys)), slope)
 
 
+def minus_distance_both_ways(self, queries, keys, slope):
+    return self.op("Mul", self.op("Neg", self.op("Abs", self.op("Sub", keys, queries))), slope)
+
+
 def distances(bias):
     """Adds bias(d) to scores, for the integer distances d of queries and keys."""
 
@@ -258,6 +262,7 @@ RIGHT = {
     "slopes": variant(positions=lambda self: "", scores=slopes(minus_distance)),
     # Keys after the query are hidden, so the absolute distance is the distance.
     "slopes-both-ways": variant(scores=distances(lambda self, d: self.op("Abs", d))),
+    "slopes-both-ways-of-floats": variant(scores=slopes(minus_distance_both_ways)),
     "squared-distance": variant(scores=distances(lambda self, d: self.op("Mul", d, d))),
     "slopes-past": variant(WithPast, positions=lambda self: "", scores=slopes(minus_product)),
     "sinks": variant(scores=with_sinks, weights=without_sinks),

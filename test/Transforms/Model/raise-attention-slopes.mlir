@@ -133,10 +133,53 @@ func.func @far_mask(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q 
   return %4 : !q
 }
 
+// Positions and their products are rounded to 16 bits. The slopes are not.
+// CHECK-LABEL: @rounded
+// CHECK: %[[R:.*]] = tpc.reshape %arg3 : tensor<1x3x1x1xf32> -> tensor<3xf32>
+// CHECK: tpc.attention %{{[0-9]+}}, %{{[0-9]+}}, %{{[0-9]+}} slopes %[[R]] scale
+func.func @rounded(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q {
+  %one = tpc.constant dense<1.0> : tensor<bf16> : tensor<bf16>
+  %j = tpc.iota dim 3 : !index
+  %rj = tpc.cast %j : !index -> tensor<1x1x1x?xbf16, #tpc.dist<[1, 1, 1, s]>>
+  %next = tpc.add %rj, %one : tensor<1x1x1x?xbf16, #tpc.dist<[1, 1, 1, s]>>, tensor<bf16> -> tensor<1x1x1x?xbf16, #tpc.dist<[1, 1, 1, s]>>
+  %f = tpc.cast %next : tensor<1x1x1x?xbf16, #tpc.dist<[1, 1, 1, s]>> -> !keys
+  %b = tpc.mul %f, %slopes : !keys, tensor<1x3x1x1xf32> -> !bias
+  %h = tpc.cast %b : !bias -> tensor<1x3x1x?xbf16, #tpc.dist<[1, 3, 1, s]>>
+  %r = tpc.cast %h : tensor<1x3x1x?xbf16, #tpc.dist<[1, 3, 1, s]>> -> !bias
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.add %0, %r : !s, !bias -> !s
+  %2 = tpc.softmax %1 dim 3 : !s -> !s
+  %4 = tpc.matmul %2, %v : !s, !q -> !q
+  return %4 : !q
+}
+
+// The distance of floats is key - query.
+// CHECK-LABEL: @absolute_distance_of_floats
+// CHECK: tpc.attention causal %{{[0-9]+}}, %{{[0-9]+}}, %{{[0-9]+}} slopes %arg3 scale
+func.func @absolute_distance_of_floats(%q: !q, %k: !k, %v: !q, %slopes: tensor<3xf32>) -> !q {
+  %lowest = tpc.constant dense<-3.40282347E+38> : tensor<f32> : tensor<f32>
+  %i = tpc.iota dim 2 : !square
+  %j = tpc.iota dim 3 : !square
+  %fi = tpc.cast %i : !square -> tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>
+  %fj = tpc.cast %j : !square -> tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>
+  %d = tpc.sub %fj, %fi : tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>, tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>> -> tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>
+  %e = tpc.abs %d : tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>> -> tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>
+  %g = tpc.neg %e : tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>> -> tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>
+  %column = tpc.reshape %slopes : tensor<3xf32> -> tensor<3x1x1xf32>
+  %b = tpc.mul %column, %g : tensor<3x1x1xf32>, tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>> -> tensor<1x3x?x?xf32, #tpc.dist<[1, 3, s, s]>>
+  %c = tpc.cmp le %j, %i : !square, !square -> tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.add %0, %b : !s, tensor<1x3x?x?xf32, #tpc.dist<[1, 3, s, s]>> -> !s
+  %2 = tpc.select %c, %1, %lowest : tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>, !s, tensor<f32> -> !s
+  %3 = tpc.softmax %2 dim 3 : !s -> !s
+  %4 = tpc.matmul %3, %v : !s, !q -> !q
+  return %4 : !q
+}
+
 // -----
 
 // Not slopes: a mask of -10000, because a bias may be lower; positions that are a running sum of
-// the padding mask; a table with one wrong element; a product rounded to 16 bits; a squared index;
+// the padding mask; a table with one wrong element; a mask of positions that are rounded to 16 bits; a squared index;
 // a soft-cap.
 !q = tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>
 !k = tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>>
@@ -144,7 +187,6 @@ func.func @far_mask(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q 
 !keys = tensor<1x1x1x?xf32, #tpc.dist<[1, 1, 1, s]>>
 !index = tensor<1x1x1x?xi64, #tpc.dist<[1, 1, 1, s]>>
 !bias = tensor<1x3x1x?xf32, #tpc.dist<[1, 3, 1, s]>>
-!half = tensor<1x3x1x?xbf16, #tpc.dist<[1, 3, 1, s]>>
 !square = tensor<1x1x?x?xi64, #tpc.dist<[1, 1, s, s]>>
 !pad = tensor<?x?xf32, #tpc.dist<[b, s]>>
 !biases = tensor<?x3x1x?xf32, #tpc.dist<[b, 3, 1, s]>>
@@ -196,20 +238,25 @@ func.func @other_table(%q: !q, %k: !k, %v: !q) -> !q {
   return %3 : !q
 }
 
-// CHECK-LABEL: @rounded
-// CHECK: tpc.attention {{.*}} bias
-func.func @rounded(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q {
+// A mask of rounded positions: keys above 256 are not distinguished.
+// CHECK-LABEL: @rounded_mask
+// CHECK: tpc.attention %{{.*}} mask
+func.func @rounded_mask(%q: !q, %k: !k, %v: !q) -> !q {
+  %low = tpc.constant dense<0xFF800000> : tensor<f32> : tensor<f32>
+  %i = tpc.iota dim 2 : !square
   %j = tpc.iota dim 3 : !index
-  %f = tpc.cast %j : !index -> !keys
-  %b = tpc.mul %f, %slopes : !keys, tensor<1x3x1x1xf32> -> !bias
-  %h = tpc.cast %b : !bias -> !half
-  %r = tpc.cast %h : !half -> !bias
+  %ri = tpc.cast %i : !square -> tensor<1x1x?x?xbf16, #tpc.dist<[1, 1, s, s]>>
+  %rj = tpc.cast %j : !index -> tensor<1x1x1x?xbf16, #tpc.dist<[1, 1, 1, s]>>
+  %c = tpc.cmp le %rj, %ri : tensor<1x1x1x?xbf16, #tpc.dist<[1, 1, 1, s]>>, tensor<1x1x?x?xbf16, #tpc.dist<[1, 1, s, s]>> -> tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>
   %0 = tpc.matmul %q, %k : !q, !k -> !s
-  %1 = tpc.add %0, %r : !s, !bias -> !s
+  %1 = tpc.select %c, %0, %low : tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>, !s, tensor<f32> -> !s
   %2 = tpc.softmax %1 dim 3 : !s -> !s
-  // expected-remark @below {{attention keeps its bias as a tensor}}
-  %3 = tpc.matmul %2, %v : !s, !q -> !q
-  return %3 : !q
+  %nan = tpc.is_nan %2 : !s -> tensor<?x3x?x?xi1, #tpc.dist<[b, 3, s, s]>>
+  %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %3 = tpc.select %nan, %zero, %2 : tensor<?x3x?x?xi1, #tpc.dist<[b, 3, s, s]>>, tensor<f32>, !s -> !s
+  // expected-remark @below {{attention keeps its mask as a tensor}}
+  %4 = tpc.matmul %3, %v : !s, !q -> !q
+  return %4 : !q
 }
 
 // CHECK-LABEL: @square

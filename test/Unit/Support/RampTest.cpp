@@ -2,6 +2,7 @@
 
 #include "tpc/Support/Ramp.h"
 
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
@@ -49,6 +50,25 @@ TEST(Ramp, OneChangedBitIsFound) {
     // Some of these are next to the 0 of a row, where findRamp reads the row's slope.
     EXPECT_FALSE(findRamp(other, 64)) << i;
   }
+}
+
+// Rounds to the precision of bf16, whose exponents are those of f32.
+float roundToBf16(float number) {
+  int exponent = number == 0 ? 0 : std::ilogb(number) - 7;
+  return float(std::ldexp(std::nearbyint(std::ldexp(double(number), -exponent)), exponent));
+}
+
+TEST(Ramp, MayBeRounded) {
+  std::vector<float> exact = makeTable(makeSlopes(), -63, 64), table;
+  std::transform(exact.begin(), exact.end(), std::back_inserter(table), roundToBf16);
+  EXPECT_FALSE(findRamp(table, 64));
+  std::optional<Ramp> ramp = findRamp(table, 64, {8, roundToBf16});
+  ASSERT_TRUE(ramp);
+  EXPECT_EQ(ramp->start, -63);
+  for (size_t i = 0; i < table.size(); ++i)
+    EXPECT_EQ(roundToBf16(ramp->slopes[i / 64] * float(int64_t(i % 64) - 63)), table[i]);
+  table[5] = roundToBf16(table[5] * 1.01f);
+  EXPECT_FALSE(findRamp(table, 64, {8, roundToBf16}));
 }
 
 TEST(Ramp, OtherTablesAreRejected) {
