@@ -101,6 +101,7 @@ void RankLoop::readInput(const std::string &text) {
   for (std::string line; std::getline(lines, line);)
     if (line[0] == 'r') {
       ClientLine parsed = parseClientLine(std::string_view(line).substr(1), mode.defaults);
+      bindSource(parsed, manifest);
       GenerationRequest &request = *parsed.request;
       // Each request without a seed has its own random stream.
       if (!parsed.hasSeed)

@@ -95,15 +95,32 @@ Prompts readPrompts(const std::string &text, const std::string &flag) {
                   "FILE.npy");
 }
 
+std::string shapeOfSource(const Port &input) {
+  std::string text;
+  for (size_t i = 1; i < input.shape.size(); ++i)
+    text += (text.empty() ? "[" : ", ") + input.shape[i];
+  return text + "]";
+}
+
+std::string problemOfSource(const Shape &shape, const Manifest &manifest) {
+  const Generation::Source &source = *manifest.generation->source;
+  const Port &input = manifest.inputs[static_cast<size_t>(source.input)];
+  bool fits = shape.size() + 1 == input.shape.size();
+  for (size_t i = source.each ? 0 : 1; fits && i < shape.size(); ++i)
+    fits = std::to_string(shape[i]) == input.shape[i + 1];
+  return fits ? ""
+              : "is of " + shapeText(shape) + ", but input '" + input.name + "' takes " +
+                    shapeOfSource(input);
+}
+
 std::vector<GenerationSource> readSources(const std::string &text, const Manifest &manifest) {
   std::vector<GenerationSource> sources;
   const Generation::Source &source = *manifest.generation->source;
   const Port &input = manifest.inputs[static_cast<size_t>(source.input)];
   if (input.dtype == TPC_I64 || input.dtype == TPC_I32) {
     for (std::vector<int64_t> &ids : readPrompts(text, "--source")) {
-      if (source.each && std::to_string(ids.size()) != input.shape.back())
-        throw UserError("--source " + text + ": has " + std::to_string(ids.size()) +
-                        " ids, but input '" + input.name + "' takes " + input.shape.back());
+      if (std::string problem = problemOfSource({std::ssize(ids)}, manifest); !problem.empty())
+        throw UserError("--source " + text + ": " + problem);
       sources.push_back({std::move(ids), nullptr, source.each.value_or(0)});
     }
     return sources;
@@ -112,19 +129,14 @@ std::vector<GenerationSource> readSources(const std::string &text, const Manifes
     throw UserError("--source " + text + ": expected FILE.npy, because input '" + input.name +
                     "' takes " + dtypeName(input.dtype));
   Tensor tensor = readNpy(text);
-  size_t rank = input.shape.size();
-  if (tensor.shape.size() + 1 == rank)
+  if (tensor.shape.size() + 1 == input.shape.size())
     tensor.shape.insert(tensor.shape.begin(), 1);
-  bool fits = tensor.dtype == input.dtype && tensor.shape.size() == rank;
-  for (size_t i = source.each ? 1 : 2; fits && i < rank; ++i)
-    fits = std::to_string(tensor.shape[i]) == input.shape[i];
-  std::string wanted;
-  for (const std::string &size : input.shape)
-    wanted += (wanted.empty() ? "[" : ", ") + size;
-  if (!fits)
-    refuse({"--source", text}, std::string("is ") + dtypeName(tensor.dtype) +
-                                   shapeText(tensor.shape) + ", but input '" + input.name +
-                                   "' takes " + dtypeName(input.dtype) + wanted + "]");
+  if (tensor.dtype != input.dtype)
+    refuse({"--source", text}, std::string("has ") + dtypeName(tensor.dtype) + ", but input '" +
+                                   input.name + "' takes " + dtypeName(input.dtype));
+  Shape one(tensor.shape.begin() + (tensor.shape.empty() ? 0 : 1), tensor.shape.end());
+  if (std::string problem = problemOfSource(one, manifest); !problem.empty())
+    refuse({"--source", text}, problem);
   int64_t each = tensor.shape[0] ? tensor.data.size() / tensor.shape[0] : 0;
   for (int64_t i = 0; i < tensor.shape[0]; ++i) {
     auto states = std::make_shared<Tensor>();

@@ -11,6 +11,13 @@ namespace tpc::rt {
 std::vector<std::vector<int64_t>> readPrompts(const std::string &text,
                                               const std::string &flag = "--prompt-ids");
 
+/// Spells the shape of one source of an input, such as "[tokens, 32]".
+std::string shapeOfSource(const Port &input);
+
+/// Returns the error of a source's shape, which is that of the input without its first dimension,
+/// or an empty string.
+std::string problemOfSource(const Shape &shape, const Manifest &manifest);
+
 /// Parses --source: ids as --prompt-ids, or a file with states of one or several sources for an
 /// input of floats. Throws UserError.
 std::vector<GenerationSource> readSources(const std::string &text, const Manifest &manifest);

@@ -92,7 +92,7 @@ static std::string problemOf(const GenerationSource &source, const Generation &g
            "'source'";
   if (int64_t each = generation.source->each.value_or(0); source.each != each)
     return "the source has " + std::to_string(source.size()) + " tokens, but each source of this " +
-           "model has " + std::to_string(each) + ": give it with --source";
+           "model has " + std::to_string(each);
   if (source.size() > capacity)
     return "the source has " + std::to_string(source.size()) + " tokens; the maximum is " +
            std::to_string(capacity) + " (--max-source)";

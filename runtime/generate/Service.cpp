@@ -61,8 +61,19 @@ GenerationClient::ClientInput Service::pollInput(bool wait) {
   }
 }
 
-void Service::take(const std::string &text, ClientInput &input) {
+void Service::take(std::string text, ClientInput &input) {
   ClientLine line = parseClientLine(text, defaults);
+  if (line.request && line.source && !line.source->file.empty() && manifest.generation->source) {
+    try {
+      text = readSourceFile(text, line.source->file, manifest);
+      text.pop_back(); // the newline
+      line = parseClientLine(text, defaults);
+    } catch (const UserError &error) {
+      line.problem = error.what();
+      line.request.reset();
+    }
+  }
+  bindSource(line, manifest);
   if (line.request) {
     takeRequest(line, text, input);
   } else if (line.cancel) {

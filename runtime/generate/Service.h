@@ -28,7 +28,7 @@ private:
   void read(bool wait);
   /// Whether the requests that run or wait take so much memory that reading pauses.
   bool isFull() const { return queuedBytes > maxQueuedBytes; }
-  void take(const std::string &line, ClientInput &input);
+  void take(std::string text, ClientInput &input);
   void takeRequest(const ClientLine &line, const std::string &text, ClientInput &input);
   void flush();
 

@@ -1,6 +1,8 @@
 //===- ServiceLines.cpp - JSON lines of the generation service ------------===//
 
 #include "generate/ServiceLines.h"
+#include "core/Half.h"
+#include "generate/ReadPrompts.h"
 #include "program/Error.h"
 #include "tpc/printable.h"
 #include <cmath>
@@ -49,6 +51,35 @@ std::vector<int64_t> listOf(const std::string &field, const json &value) {
   return list;
 }
 
+/// Appends the numbers of nested lists, `depth` lists deep.
+void addNumbers(const json &value, size_t depth, SourceNumbers &to) {
+  constexpr size_t maxDepth = 4;
+  if (!value.is_array()) {
+    float number = static_cast<float>(numberOf("source", value));
+    if (depth != to.shape.size() || !std::isfinite(number))
+      refuse("source", "expected lists of equal depth of numbers in f32");
+    to.numbers.push_back(number);
+    return;
+  }
+  if (depth == to.shape.size() && to.numbers.empty() && depth < maxDepth)
+    to.shape.push_back(std::ssize(value));
+  if (depth >= to.shape.size() || std::ssize(value) != to.shape[depth])
+    refuse("source", "expected lists of equal lengths, at most 4 lists deep");
+  for (const json &each : value)
+    addNumbers(each, depth + 1, to);
+}
+
+void setSource(ClientLine &line, GenerationRequest &request, const json &value) {
+  if (value.is_string()) {
+    line.source = SourceNumbers{textOf("source", value), {}, {}};
+  } else if (value.is_array() && !value.empty() && value[0].is_array()) {
+    line.source.emplace();
+    addNumbers(value, 0, *line.source);
+  } else {
+    request.source.ids = listOf("source", value);
+  }
+}
+
 void setField(GenerationRequest &request, bool &hasSeed, const std::string &field,
               const json &value) {
   SamplingSettings &sampling = request.sampling;
@@ -56,8 +87,6 @@ void setField(GenerationRequest &request, bool &hasSeed, const std::string &fiel
     request.id = textOf(field, value);
   } else if (field == "ids") {
     request.ids = listOf(field, value);
-  } else if (field == "source") {
-    request.source.ids = listOf(field, value);
   } else if (field == "max_new_tokens") {
     request.maxNewTokens = integerOf(field, value);
     if (request.maxNewTokens < 1)
@@ -114,7 +143,10 @@ void readLine(std::string_view line, const GenerationRequest &defaults, ClientLi
   }
   GenerationRequest request = defaults;
   for (const auto &[field, value] : parsed.items())
-    setField(request, result.hasSeed, field, value);
+    if (field == "source")
+      setSource(result, request, value);
+    else
+      setField(request, result.hasSeed, field, value);
   for (const char *field : {"id", "ids"})
     if (!parsed.contains(field))
       throw UserError(std::string("the request has no '") + field + "'");
@@ -139,6 +171,73 @@ ClientLine parseClientLine(std::string_view line, const GenerationRequest &defau
     result.problem = error.what();
   }
   return result;
+}
+
+/// Returns nested lists of the elements from `next` on.
+static json toLists(const Tensor &tensor, size_t depth, int64_t &next) {
+  if (depth == tensor.shape.size())
+    return numberAt(tensor, next++);
+  json list = json::array();
+  for (int64_t i = 0; i < tensor.shape[depth]; ++i)
+    list.push_back(toLists(tensor, depth + 1, next));
+  return list;
+}
+
+std::string readSourceFile(std::string_view line, const std::string &file,
+                           const Manifest &manifest) {
+  std::vector<GenerationSource> sources = readSources(file, manifest);
+  if (sources.size() != 1)
+    refuse("source",
+           file + " has " + std::to_string(sources.size()) + " sources, but a request has one");
+  json parsed = json::parse(line);
+  int64_t next = 0;
+  if (sources[0].states)
+    parsed["source"] = toLists(*sources[0].states, 0, next);
+  else
+    parsed["source"] = sources[0].ids;
+  return dump(parsed);
+}
+
+void bindSource(ClientLine &line, const Manifest &manifest) {
+  if (!line.request || !manifest.generation)
+    return;
+  const auto &source = manifest.generation->source;
+  GenerationSource &given = line.request->source;
+  auto fail = [&](const std::string &problem) {
+    line.problem = problem;
+    line.request.reset();
+  };
+  if (!source) {
+    if (line.source)
+      fail("it has a source, but the model has no cross-attention");
+    return;
+  }
+  if (!line.source && given.ids.empty())
+    return;
+  const Port &input = manifest.inputs[static_cast<size_t>(source->input)];
+  bool takesIds = input.dtype == TPC_I64 || input.dtype == TPC_I32;
+  Shape shape = line.source ? line.source->shape : Shape{std::ssize(given.ids)};
+  if (takesIds == line.source.has_value())
+    return fail("'source': expected what input '" + input.name + "' takes, " +
+                std::string(dtypeName(input.dtype)) + shapeOfSource(input));
+  if (std::string problem = problemOfSource(shape, manifest); !problem.empty())
+    return fail("'source': " + problem);
+  given.each = source->each.value_or(0);
+  if (takesIds)
+    return;
+  auto states = std::make_shared<Tensor>();
+  states->dtype = input.dtype;
+  states->shape = shape;
+  states->data = Buffer(std::ssize(line.source->numbers) * dtypeBytes(input.dtype));
+  for (size_t i = 0; i < line.source->numbers.size(); ++i) {
+    float number = line.source->numbers[i];
+    if (input.dtype == TPC_F32)
+      states->as<float>()[i] = number;
+    else
+      states->as<uint16_t>()[i] =
+          input.dtype == TPC_F16 ? floatToHalf(number) : floatToBfloat(number);
+  }
+  given.states = std::move(states);
 }
 
 std::string tokenLine(const std::string &id, int64_t token, int64_t index) {

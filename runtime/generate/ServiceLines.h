@@ -16,10 +16,18 @@
 
 namespace tpc::rt {
 
+/// A source of floats: a file, or numbers in nested lists.
+struct SourceNumbers {
+  std::string file;
+  std::vector<float> numbers;
+  Shape shape;
+};
+
 /// A parsed input line: a request, a cancellation, or a problem.
 struct ClientLine {
   std::optional<GenerationRequest> request;
   bool hasSeed = false; ///< whether the request gives a seed
+  std::optional<SourceNumbers> source;
   std::optional<std::string> cancel;
   std::string problem;           ///< reason if the line is invalid
   std::optional<std::string> id; ///< id of the line, if it has one
@@ -27,6 +35,14 @@ struct ClientLine {
 
 /// Parses a line. Fields that a request omits are taken from `defaults`.
 ClientLine parseClientLine(std::string_view line, const GenerationRequest &defaults);
+
+/// Returns the line of a request with the numbers of its source in place of their file, so that
+/// only one process reads it. Throws UserError.
+std::string readSourceFile(std::string_view line, const std::string &file,
+                           const Manifest &manifest);
+
+/// Converts the source of a request to what the model's input takes. Sets `problem`.
+void bindSource(ClientLine &line, const Manifest &manifest);
 
 /// Returns the output line of a token, with its newline.
 std::string tokenLine(const std::string &id, int64_t token, int64_t index);

@@ -174,7 +174,22 @@ def test_fixed_sources(tpcc, grid, tmp_path):
     for tokens, source in zip(generate(program, *flags), features):
         check(tokens, source, prompt=(1,), family="whisper")
     flags = ["--prompt-ids", "1", *whisper_sources(tmp_path, [states[0][:49]])]
-    program.call(flags, "threads").refused("[1, 49, 32]", "50, 32]")
+    program.call(flags, "threads").refused("[49, 32]", "takes [50, 32]")
+    with Service(program, *slots, "--repetition-penalty", str(PENALTY)) as service:
+        service.ask("numbers", [1], NEW, source=states[0].tolist())
+        service.ask("file", [1], NEW, source=str(tmp_path / "1.npy"))
+        wrong = {
+            "short": (states[0][:49].tolist(), "[49, 32]", "takes [50, 32]"),
+            "uneven": ([[1.0], [2.0, 3.0]], "lists of equal lengths"),
+            "ids": ([3] * 50, "f32[50, 32]"),
+            "absent": (str(tmp_path / "absent.npy"), "absent.npy"),
+        }
+        for name, (value, *_) in wrong.items():
+            service.ask(name, [1], NEW, source=value)
+        check(service.answer("numbers").tokens, features[0], prompt=(1,), family="whisper")
+        check(service.answer("file").tokens, features[1], prompt=(1,), family="whisper")
+        for name, (_, *words) in wrong.items():
+            assert all(word in service.answer(name).message for word in words), name
 
 
 # Running the encoder's kernels at small sizes takes a minute.
