@@ -2,6 +2,7 @@
 
 #include "tpc/Buffer/Async.h"
 #include "tpc/Buffer/Training.h"
+#include "tpc/Dialect/Float8.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -101,9 +102,10 @@ SmallVector<buffer::ProductOp::Matmul> buffer::ProductOp::getMatmuls() {
 
 LogicalResult buffer::QuantizedProductOp::verify() {
   auto isWidth = [](int64_t bits) { return bits == 2 || bits == 4 || bits == 8; };
-  if (!isWidth(getBits()) || (getZeroBits() && !isWidth(getZeroBits())))
+  bool isFloat = int64_t(getBits()) == kFloat8Bits && !getZeros() && getZeroPoint() == 0;
+  if (!(isFloat || isWidth(getBits())) || (getZeroBits() && !isWidth(getZeroBits())))
     return emitOpError() << "has numbers of " << getBits() << " bits and zero points of "
-                         << getZeroBits() << "; must be 2, 4 or 8";
+                         << getZeroBits() << "; must be 2, 4 or 8, or -8 without zero points";
   if (getScaleStrides().size() != 2 || (getZeroStrides() && getZeroStrides()->size() != 2))
     return emitOpError("must have two strides: of columns and of blocks");
   if (bool(getZeros()) != getZeroStrides().has_value() || (!getZeros() && getZeroBits()) ||

@@ -20,7 +20,8 @@ static DequantizeOp pickWeight(Mutator &m, llvm::function_ref<bool(DequantizeOp)
 static bool isAny(DequantizeOp) { return true; }
 
 static bool otherZeroPoint(Mutator &m) {
-  auto op = pickWeight(m, [](DequantizeOp op) { return !op.getZero(); });
+  auto op =
+      pickWeight(m, [](DequantizeOp op) { return !op.getZero() && int64_t(op.getBits()) > 0; });
   if (!op)
     return false;
   int64_t zero = op.getZeroPoint();
@@ -136,7 +137,8 @@ static bool otherBits(Mutator &m) {
 }
 
 static bool otherCallZero(Mutator &m) {
-  Call call = m.pick<Call>([](Call call) { return !call.getZeros(); });
+  Call call =
+      m.pick<Call>([](Call call) { return !call.getZeros() && int64_t(call.getBits()) > 0; });
   if (call)
     call.setZeroPoint(call.getZeroPoint() + (m.draw(2) ? 1 : -1));
   return bool(call);
