@@ -109,8 +109,8 @@ static void collectSizes(GatherOp op, SizeReduction &sizes) {
 
 /// A byte has 8 / bits numbers.
 static void collectSizes(DequantizeOp op, SizeReduction &sizes) {
-  if (op.getBits() < 8)
-    sizes.freeze(8 / op.getBits(), op);
+  if (int64_t each = 8 / std::abs(int64_t(op.getBits())); each > 1)
+    sizes.freeze(each, op);
 }
 
 /// The length of an index tuple is the number of dimensions it indexes.
@@ -120,10 +120,37 @@ static void collectSizes(GatherNDOp op, SizeReduction &sizes) {
     sizes.freeze(*k, op);
 }
 
+/// With a step, the dimension is the step times the number of taken elements, plus a rest. Returns
+/// false if the rest or the offset is large, or not a constant.
+static bool collectStrided(SliceOp op, SizeReduction &sizes) {
+  constexpr int64_t most = 16;
+  int64_t step = op.getStep();
+  MaybeSize of = getStatic(op.getOperand(), op.getDim()),
+            taken = getStatic(op.getResult(), op.getDim()), start = op.getStart().asConstant();
+  if (!of || !taken || !start || *start < 0 || *start > most || *taken < 1 || step < 2)
+    return false;
+  int64_t covered = step * *taken, rest = *of - covered;
+  if (rest < 0 || rest > most)
+    return false;
+  sizes.equate({covered}, {*taken, step});
+  sizes.freeze(step, op);
+  if (*start > 0) {
+    sizes.freeze(*start, op);
+    sizes.addCut(*of, *start);
+  }
+  if (rest > 0) {
+    sizes.freeze(rest, op);
+    sizes.addUpOrScale(op, {of, covered, rest});
+  }
+  return true;
+}
+
 /// The dimension is the sum of the elements before, in, and after the slice.
 static void collectSizes(SliceOp op, SizeReduction &sizes) {
   int64_t dim = op.getDim();
   if (getSizes(op.getOperand())[dim] == getSizes(op.getResult())[dim])
+    return;
+  if (op.getStep() != 1 && collectStrided(op, sizes))
     return;
   SymExpr start = op.getStart();
   MaybeSize first = start.isConstant(0) ? 0 : getCoefficient(start);

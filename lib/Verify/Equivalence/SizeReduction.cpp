@@ -103,7 +103,7 @@ void SizeReduction::scaleTogether(Operation *op, ArrayRef<std::optional<int64_t>
 }
 
 bool SizeReduction::addUpOrScale(Operation *op, ArrayRef<std::optional<int64_t>> all) {
-  constexpr int64_t maxRatio = 64;
+  constexpr int64_t maxRatio = 32;
   int64_t unit = 0, largest = 0;
   for (std::optional<int64_t> n : all) {
     if (!n)
