@@ -5,7 +5,7 @@ Weights of MatMul nodes are quantized to the nearest number; ONNX Runtime comput
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -254,4 +254,40 @@ def by_numpy(model: onnx.ModelProto, bits: int, block: int) -> onnx.ModelProto:
         matrix = np.ascontiguousarray(matrix.T if transposed else matrix)
         model.graph.initializer.append(numpy_helper.from_array(matrix, name))
         node.input[1] = name
+    return model
+
+
+def with_quantized_experts(model: onnx.ModelProto, q: Blocks) -> onnx.ModelProto:
+    """Replaces MoE by QMoE, in place. Without a block size, a row is a block."""
+    tensors = initializers(model)
+    for node in model.graph.node:
+        if node.op_type != "MoE":
+            continue
+        inputs = [*node.input, *[""] * (8 - len(node.input))]
+        matrices = {}
+        for index in (2, 4, 6):
+            name = inputs[index]
+            if not name:
+                continue
+            w = tensors[name]
+            blocks = replace(q, block=q.block or w.shape[-1])
+            parts = blocks.quantize(w.reshape(-1, w.shape[-1]))
+            packed, scales, zeros = (part.reshape(*w.shape[:2], -1) for part in parts)
+            if not q.block:
+                scales, zeros = scales[..., 0], zeros[..., 0]
+            for part, value in (("q", packed), ("scales", scales), ("zeros", q.pack(zeros))):
+                model.graph.initializer.append(numpy_helper.from_array(value, f"{name}.{part}"))
+            matrices[index] = name
+        made = []
+        for index in (2, 4, 6):
+            name = matrices.get(index)
+            made += [f"{name}.q", f"{name}.scales"] if name else ["", ""]
+            made.append(inputs[index + 1])
+        zeros = [f"{matrices[i]}.zeros" if i in matrices and q.zeros else "" for i in (2, 4, 6)]
+        node.op_type = "QMoE"
+        del node.input[:]
+        node.input.extend([*inputs[:2], *made, *zeros])
+        node.attribute.append(helper.make_attribute("expert_weight_bits", q.bits))
+        if q.block:
+            node.attribute.append(helper.make_attribute("block_size", q.block))
     return model

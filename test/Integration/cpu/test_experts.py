@@ -6,6 +6,7 @@ import pytest
 
 from expert_files import Experts, inputs, single
 from genai_files import GenAi
+from quantized_files import Blocks, with_quantized_experts
 from tpc.reference import Session, difference
 
 SWIGLU = (("activation_alpha", 1.702), ("activation_beta", 1.0), ("swiglu_limit", 7.0))
@@ -85,6 +86,31 @@ def test_one_layer(tpcc, tmp_path, spec):
     feed, name, found = run_single(tpcc, path, spec, "tp1", 11)
     want = Session(path, optimize=False).run({k: v.copy() for k, v in feed.items()})[name]
     assert difference(found, want).relative < 2e-5
+
+
+@pytest.mark.parametrize(
+    "grid, spec, q",
+    [
+        ("tp2,ep2,etp1", Experts(**OSS, hidden=32, inner=32), Blocks(4, 16)),
+        ("ep2", Experts(hidden=32, inner=32, experts=5), Blocks(4, 16, "packed")),
+        ("tp3", Experts(hidden=32, inner=24), Blocks(8, 0)),
+        ("ep2", Experts(hidden=32, inner=24, bias=True), Blocks(4, 0, "packed")),
+    ],
+    ids=["blocks", "zeros", "rows", "zeros-of-rows"],
+)
+def test_quantized_experts(tpcc, tmp_path, grid, spec, q):
+    path = tmp_path / "experts.onnx"
+    model = with_quantized_experts(single(spec), q)
+    onnx.save(model, path)
+    random = np.random.default_rng(5)
+    feed = {
+        "x": random.standard_normal((9, spec.hidden)).astype(np.float32),
+        "logits": random.standard_normal((9, spec.experts)).astype(np.float32),
+    }
+    name = model.graph.output[0].name
+    found = tpcc.compile(path, grid).run(feed, [name])[name]
+    wanted = Session(path, optimize=False).run({k: v.copy() for k, v in feed.items()})[name]
+    assert difference(found, wanted).relative < 2e-5
 
 
 def test_ties_select_the_lowest_index(tpcc, tmp_path):

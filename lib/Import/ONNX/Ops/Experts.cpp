@@ -1,19 +1,31 @@
-//===- Experts.cpp - Import of com.microsoft.MoE --------------------------===//
+//===- Experts.cpp - Import of com.microsoft.MoE and QMoE -----------------===//
 //
 // The router's part, softmax and selection, becomes ops on [tokens, experts]; the experts become
-// one tpc.moe. Matrices of two projections, fused in one input, are slices of it.
+// one tpc.moe. Matrices of two projections, fused in one input, are slices of it. Weights of QMoE
+// stay packed, and tpc.dequantize computes the matrices.
 //
 //===----------------------------------------------------------------------===//
 
 #include "tpc/Dialect/Experts.h"
+#include "Importer.h"
 #include "OpTable.h"
+
+#include "onnx.pb.h"
+
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
 namespace {
-enum : unsigned { X, Logits, Fc1, Fc1Bias, Fc2, Fc2Bias, Fc3, Fc3Bias };
+enum : unsigned { X, Logits };
+
+/// Inputs of one matrix of all experts.
+struct Matrix {
+  unsigned weight, bias, scales = 0, zeros = 0; // `scales` and `zeros` of QMoE
+  int64_t bits = 0;                             // of QMoE
+};
 
 /// Attributes of a node. Their defaults are those of the operator.
 struct Attributes {
@@ -21,8 +33,105 @@ struct Attributes {
   int64_t k, fusion;
   bool normalizes;
   double alpha, beta, limit;
+  int64_t block = 0; // of QMoE; 0: a row
+  Matrix fc1{2, 3}, fc2{4, 5}, fc3{6, 7};
 };
 } // namespace
+
+/// Reads the attributes that only QMoE has.
+static LogicalResult readQuantization(Node &n, Attributes &a) {
+  a.fc1 = {2, 4, 3, 11};
+  a.fc2 = {5, 7, 6, 12};
+  a.fc3 = {8, 10, 9, 13};
+  int64_t bits = n.getInt("expert_weight_bits", 4);
+  a.fc1.bits = n.getInt("fc1_expert_weight_bits", bits);
+  a.fc2.bits = n.getInt("fc2_expert_weight_bits", bits);
+  a.fc3.bits = n.getInt("fc3_expert_weight_bits", bits);
+  a.block = std::max<int64_t>(n.getInt("block_size", 0), 0);
+  std::string type = n.getString("quant_type", "int");
+  int64_t packing = n.getInt("weights_prepacked", -1);
+  n.ignore("accuracy_level"); // a lower bound
+  if (n.failed())
+    return failure();
+  if (type != "int")
+    return n.error() << "has quant_type = '" << type << "'; tpc supports int only";
+  if (packing > 0)
+    return n.error() << "has weights in the layout of a GPU (weights_prepacked = " << packing
+                     << "); store them with weights_prepacked = 0";
+  constexpr unsigned routerWeights = 14, lastInput = 20;
+  for (unsigned i = routerWeights; i <= lastInput; ++i)
+    if (n.has(i))
+      return n.error() << "has '" << n.proto.input(i) << "' as input " << i
+                       << ", router_weights or a scale, which tpc does not support";
+  for (const Matrix &m : {a.fc1, a.fc2, a.fc3})
+    if (m.bits != 2 && m.bits != 4 && m.bits != 8)
+      return n.error() << "has weights of " << m.bits << " bits; they must be of 2, 4 or 8";
+  return success();
+}
+
+/// Returns the shape [experts, rows, columns] of a matrix.
+static Sizes getShape(Node &n, const Matrix &m) {
+  Sizes shape = n.in(m.weight).shape;
+  if (m.bits && !shape.empty())
+    shape.back() = shape.back() * SymExpr(8 / m.bits);
+  return shape;
+}
+
+/// Returns a matrix [experts, rows, columns]; null after an error.
+static Value makeMatrix(Node &n, const Matrix &m, int64_t block) {
+  Sizes shape = getShape(n, m);
+  Value packed = n.weight(m.weight);
+  if (!m.bits || !packed)
+    return packed;
+  Type element = n.in(X).element;
+  auto fail = [&](unsigned input, const Twine &what) -> Value {
+    n.error() << "has '" << n.proto.input(input) << "' of " << str(n.in(input).shape) << "; "
+              << what;
+    return {};
+  };
+  if (!n.has(m.scales) || n.in(m.scales).element != element) {
+    n.error() << "has no scales of its input's type for '" << n.proto.input(m.weight) << "'";
+    return {};
+  }
+  SymExpr one(1), each(8 / m.bits), blocks(1);
+  if (block > 0) {
+    auto count = shape[2].divideExact(SymExpr(block));
+    if (!count || block * m.bits % 8)
+      return fail(m.weight, "rows must consist of whole blocks of " + Twine(block));
+    blocks = *count;
+  }
+  SymExpr bytes = *n.in(m.weight).shape[2].divideExact(blocks);
+  if (product(n.in(m.scales).shape) != shape[0] * shape[1] * blocks)
+    return fail(m.scales, "it must be " + str({shape[0], shape[1], blocks}));
+  if (failed(checkScales(n, m.scales)))
+    return {};
+  Sizes perBlock = {shape[0], shape[1], blocks, one, one};
+  Value zero;
+  if (n.has(m.zeros)) {
+    // Numbers of a row of blocks or, with one block, of all rows. The last byte may be used in
+    // part.
+    bool ofRows = block == 0;
+    SymExpr count = ofRows ? shape[1] : blocks;
+    Sizes packedZeros = {shape[0], ofRows ? one : shape[1], count};
+    std::optional<int64_t> numbers = count.asConstant();
+    if (numbers)
+      packedZeros[2] = SymExpr(llvm::divideCeil(*numbers * m.bits, 8));
+    if (!numbers || product(n.in(m.zeros).shape) != product(packedZeros))
+      return fail(m.zeros, "it must be " + str(packedZeros));
+    zero =
+        n.dequantize(n.reshape(n.weight(m.zeros), packedZeros), n.constant(element, 1), {}, m.bits);
+    SymExpr all = packedZeros[2] * each;
+    packedZeros[2] = all;
+    zero = n.reshape(zero, packedZeros);
+    if (all != count)
+      zero = n.slice(zero, 2, SymExpr(0), count);
+    zero = n.reshape(zero, perBlock);
+  }
+  packed = n.reshape(packed, {shape[0], shape[1], blocks, bytes});
+  Value scales = n.reshape(n.weight(m.scales), perBlock);
+  return n.reshape(
+      n.dequantize(packed, scales, zero, m.bits, zero ? 0 : int64_t(1) << (m.bits - 1)), shape);
+}
 
 static FailureOr<Attributes> readAttributes(Node &n) {
   Attributes a;
@@ -73,12 +182,17 @@ static Value makeRouting(Node &n, Value logits, const Attributes &a) {
 }
 
 static LogicalResult importMoE(Node &n) {
-  if (failed(n.expectInputs(3, 8)) || failed(n.expectFloat(X)))
+  bool isQuantized = n.proto.op_type() == "QMoE";
+  if (failed(n.expectInputs(3, isQuantized ? 21 : 8)) || failed(n.expectFloat(X)))
     return failure();
   FailureOr<Attributes> attributes = readAttributes(n);
   if (failed(attributes))
     return failure();
   Attributes &a = *attributes;
+  if (isQuantized && failed(readQuantization(n, a)))
+    return failure();
+  const unsigned Fc1 = a.fc1.weight, Fc1Bias = a.fc1.bias, Fc2 = a.fc2.weight, Fc2Bias = a.fc2.bias,
+                 Fc3 = a.fc3.weight, Fc3Bias = a.fc3.bias;
   std::optional<ExpertActivation> activation = getActivation(a.activation);
   if (!activation)
     return n.error() << "has activation_type = '" << a.activation
@@ -86,7 +200,8 @@ static LogicalResult importMoE(Node &n) {
   if (!n.has(Fc2))
     return n.error() << "has no fc2_experts_weights";
   for (unsigned i : {Logits, Fc1, Fc1Bias, Fc2, Fc2Bias, Fc3, Fc3Bias})
-    if (n.has(i) && n.in(i).element != n.in(X).element)
+    if (n.has(i) && n.in(i).element != n.in(X).element &&
+        !(isQuantized && (i == Fc1 || i == Fc2 || i == Fc3) && isUnsigned(n.in(i).element)))
       return n.error() << "has inputs of " << n.in(X).element << " and " << n.in(i).element
                        << "; they must be of one type";
   const Tensor &x = n.in(X);
@@ -95,7 +210,7 @@ static LogicalResult importMoE(Node &n) {
                      << " and " << str(n.in(Fc2).shape)
                      << "; they must be [tokens, hidden], [experts, inner, hidden] and "
                         "[experts, hidden, inner]";
-  const Sizes &fc1 = n.in(Fc1).shape, &fc2 = n.in(Fc2).shape;
+  const Sizes fc1 = getShape(n, a.fc1), fc2 = getShape(n, a.fc2);
   const SymExpr hidden = x.shape.back(), inner = fc2[2];
   SymExpr tokens = product(ArrayRef(x.shape).drop_back());
   std::optional<int64_t> experts = fc1[0].asConstant();
@@ -103,15 +218,18 @@ static LogicalResult importMoE(Node &n) {
     return n.error() << "has " << fc1[0].str() << " experts; their number must be constant";
   bool isSwiGlu = a.activation == "swiglu", isFused = isSwiGlu && !n.has(Fc3);
   SymExpr width = isFused ? inner * SymExpr(2) : inner;
-  auto expect = [&](unsigned input, StringRef name, const Sizes &wanted) -> LogicalResult {
-    if (!n.has(input) || n.in(input).shape == wanted)
+  auto expectShape = [&](StringRef name, const Sizes &have, const Sizes &wanted) -> LogicalResult {
+    if (have == wanted)
       return success();
-    return n.error() << "has " << name << " " << str(n.in(input).shape) << "; it must be "
-                     << str(wanted);
+    return n.error() << "has " << name << " " << str(have) << "; it must be " << str(wanted);
   };
-  if (failed(expect(Fc1, "fc1_experts_weights", {fc1[0], width, hidden})) ||
-      failed(expect(Fc2, "fc2_experts_weights", {fc1[0], fc2[1], inner})) ||
-      failed(expect(Fc3, "fc3_experts_weights", {fc1[0], inner, hidden})) ||
+  auto expect = [&](unsigned input, StringRef name, const Sizes &wanted) -> LogicalResult {
+    return n.has(input) ? expectShape(name, n.in(input).shape, wanted) : success();
+  };
+  if (failed(expectShape("fc1_experts_weights", fc1, {fc1[0], width, hidden})) ||
+      failed(expectShape("fc2_experts_weights", fc2, {fc1[0], fc2[1], inner})) ||
+      (n.has(Fc3) &&
+       failed(expectShape("fc3_experts_weights", getShape(n, a.fc3), {fc1[0], inner, hidden}))) ||
       failed(expect(Fc1Bias, "fc1_experts_bias", {fc1[0], width})) ||
       failed(expect(Fc2Bias, "fc2_experts_bias", {fc1[0], fc2[1]})) ||
       failed(expect(Fc3Bias, "fc3_experts_bias", {fc1[0], inner})) ||
@@ -129,25 +247,25 @@ static LogicalResult importMoE(Node &n) {
   Value rows = n.reshape(n.operand(X), {tokens, hidden});
   Value routing = makeRouting(n, n.operand(Logits), a);
   // `gate` is activated. fc1 is the gate where there are two projections.
-  auto part = [&](unsigned input, int64_t which) -> Value {
-    if (!n.has(input))
+  auto part = [&](Value all, int64_t which) -> Value {
+    if (!all)
       return {};
-    Value all = n.weight(input);
     return a.fusion == 1 ? n.slice(all, 1, SymExpr(which), inner, 2)
                          : n.slice(all, 1, inner * SymExpr(which), inner);
   };
   auto whole = [&](unsigned input) { return n.has(input) ? n.weight(input) : Value(); };
+  Value first = makeMatrix(n, a.fc1, a.block), firstBias = whole(Fc1Bias);
   Value up, gate, upBias, gateBias;
   if (isFused) {
-    gate = part(Fc1, 0), gateBias = part(Fc1Bias, 0);
-    up = part(Fc1, 1), upBias = part(Fc1Bias, 1);
+    gate = part(first, 0), gateBias = part(firstBias, 0);
+    up = part(first, 1), upBias = part(firstBias, 1);
   } else if (n.has(Fc3)) {
-    gate = whole(Fc1), gateBias = whole(Fc1Bias);
-    up = whole(Fc3), upBias = whole(Fc3Bias);
+    gate = first, gateBias = firstBias;
+    up = makeMatrix(n, a.fc3, a.block), upBias = whole(Fc3Bias);
   } else {
-    up = whole(Fc1), upBias = whole(Fc1Bias);
+    up = first, upBias = firstBias;
   }
-  Value down = n.weight(Fc2);
+  Value down = makeMatrix(n, a.fc2, a.block);
   if (!rows || !routing || !up || !down || n.failed())
     return failure();
   auto number = [&](double x) { return n.b.getF64FloatAttr(x); };
@@ -167,4 +285,7 @@ void mlir::tpc::frontend::addExpertOps(OpTable &t) {
       "MoE", importMoE,
       "softmax router; number of experts known while importing; no use_sparse_mixer; swiglu "
       "without fc3 needs swiglu_fusion");
+  t.addMicrosoft("QMoE", importMoE,
+                 "as MoE; quant_type int, weights of 2, 4 or 8 bits; no router_weights, no "
+                 "prepacked weights; each step dequantizes all matrices");
 }
