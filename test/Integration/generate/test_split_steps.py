@@ -23,7 +23,7 @@ CASES = [
         id=f"{name}-{grid}",
         marks=(
             []
-            if index % 2 == 0 and grid == GRIDS[(index // 2 + 1) % len(GRIDS)]
+            if index % 3 == 0 and grid == GRIDS[(index // 3 + 1) % len(GRIDS)]
             else pytest.mark.long
         ),
     )
