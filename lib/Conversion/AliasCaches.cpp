@@ -33,7 +33,7 @@ static bool swapsTokensAndHeads(TransposeOp op) {
 }
 
 /// Whether the use is attention over a cache, whose keys and values are read by strides.
-static bool isReadByStrides(OpOperand &use) {
+static bool isCacheOfAttention(OpOperand &use) {
   auto attention = dyn_cast<AttentionOp>(use.getOwner());
   return attention && attention.getLengths() &&
          (&use == &attention.getKMutable() || &use == &attention.getVMutable());
@@ -54,7 +54,7 @@ static void markTransposes(AppendOp append) {
   for (Operation *user : append.getResult().getUsers())
     if (auto transpose = dyn_cast<TransposeOp>(user);
         transpose && swapsTokensAndHeads(transpose) &&
-        llvm::all_of(transpose->getUses(), isReadByStrides))
+        llvm::all_of(transpose->getUses(), isCacheOfAttention))
       transpose->setAttr(kAliasedAttr, b.getUnitAttr());
 }
 

@@ -1,6 +1,7 @@
 //===- EmitObject.cpp - LLVM optimization and machine code ----------------===//
 
 #include "tpc/Conversion/Lower.h"
+#include "tpc/Dialect/MakeError.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -25,10 +26,6 @@ struct Compilation {
   std::unique_ptr<llvm::TargetMachine> machine;
 };
 } // namespace
-
-static llvm::Error makeError(const llvm::Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
-}
 
 static llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
 getMachine(const LoweringOptions &options) {

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tpc/Conversion/Lower.h"
+#include "tpc/Dialect/MakeError.h"
 #include "tpc/staged_file.h"
 
 #include "lld/Common/Driver.h"
@@ -30,10 +31,7 @@ using namespace mlir;
 namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
 namespace cl = llvm::cl;
-
-static llvm::Error makeError(const llvm::Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
-}
+using mlir::tpc::makeError;
 
 /// Directories in which Linux distributions for this processor install shared libraries.
 static constexpr const char *libraryDirs[] = {"/usr/lib/x86_64-linux-gnu",

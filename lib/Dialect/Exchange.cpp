@@ -205,11 +205,11 @@ std::optional<Exchange> Exchange::get(DistAttr from, DistAttr to) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-struct Span {
+struct IndexRange {
   int64_t begin, end;
 };
 /// Ranges of indices, ascending.
-using Spans = std::vector<Span>;
+using IndexRanges = std::vector<IndexRange>;
 
 /// Counts the elements that the members of one group transfer.
 class TrafficCounter {
@@ -221,17 +221,17 @@ public:
 
 private:
   using Side = Exchange::Axes Exchange::Split::*;
-  Span split(int64_t size, ArrayRef<StringAttr> axes) const;
-  Spans getSpans(const Exchange::Dim &dim, ArrayRef<int64_t> sizes, Side side) const;
+  IndexRange split(int64_t size, ArrayRef<StringAttr> axes) const;
+  IndexRanges getRanges(const Exchange::Dim &dim, ArrayRef<int64_t> sizes, Side side) const;
   void addMember();
-  static int64_t count(ArrayRef<Spans> a, ArrayRef<Spans> b);
+  static int64_t count(ArrayRef<IndexRanges> a, ArrayRef<IndexRanges> b);
 
   const Exchange &exchange;
   GridAttr grid;
   Exchange::Values at;
   SmallVector<SmallVector<int64_t>> sizes; // sizes of each dimension's factors
   struct Member {
-    SmallVector<Spans> has, needs;
+    SmallVector<IndexRanges> has, needs;
     int64_t dataClass; // equal for members with equal operand shards
     int64_t replica;   // index among the members of the data class, by coordinates
   };
@@ -255,8 +255,8 @@ bool TrafficCounter::addSizes(const Exchange::Values &coordinates,
   return total <= (int64_t(1) << 52);
 }
 
-Span TrafficCounter::split(int64_t size, ArrayRef<StringAttr> axes) const {
-  Span range{0, size};
+IndexRange TrafficCounter::split(int64_t size, ArrayRef<StringAttr> axes) const {
+  IndexRange range{0, size};
   for (StringAttr axis : axes) {
     int64_t parts = grid.getAxisSize(axis.getValue()), c = at.at(axis.getValue().str());
     int64_t have = range.end - range.begin;
@@ -266,14 +266,15 @@ Span TrafficCounter::split(int64_t size, ArrayRef<StringAttr> axes) const {
   return range;
 }
 
-Spans TrafficCounter::getSpans(const Exchange::Dim &dim, ArrayRef<int64_t> sizes, Side side) const {
-  Spans ranges = {{0, 1}};
+IndexRanges TrafficCounter::getRanges(const Exchange::Dim &dim, ArrayRef<int64_t> sizes,
+                                      Side side) const {
+  IndexRanges ranges = {{0, 1}};
   int64_t total = 1;
   for (auto [factor, size] : llvm::zip(dim.factors, sizes)) {
-    Span own = split(size, factor.split.*side);
-    Spans next;
+    IndexRange own = split(size, factor.split.*side);
+    IndexRanges next;
     total *= own.end - own.begin;
-    for (Span range : ranges) {
+    for (IndexRange range : ranges) {
       if (own.end - own.begin == size)
         next.push_back({range.begin * size, range.end * size});
       else if (own.begin < own.end)
@@ -284,10 +285,10 @@ Spans TrafficCounter::getSpans(const Exchange::Dim &dim, ArrayRef<int64_t> sizes
   }
   if ((dim.product.*side).empty())
     return ranges;
-  Span own = split(total, dim.product.*side);
-  Spans kept;
+  IndexRange own = split(total, dim.product.*side);
+  IndexRanges kept;
   int64_t seen = 0;
-  for (Span range : ranges) {
+  for (IndexRange range : ranges) {
     int64_t begin = range.begin + std::max<int64_t>(0, own.begin - seen);
     int64_t end = std::min(range.end, range.begin + own.end - seen);
     if (begin < end)
@@ -301,8 +302,8 @@ void TrafficCounter::addMember() {
   Member member;
   llvm::SmallDenseSet<StringAttr> split;
   for (auto [dim, list] : llvm::zip(exchange.dims, sizes)) {
-    member.has.push_back(getSpans(dim, list, &Exchange::Split::before));
-    member.needs.push_back(getSpans(dim, list, &Exchange::Split::after));
+    member.has.push_back(getRanges(dim, list, &Exchange::Split::before));
+    member.needs.push_back(getRanges(dim, list, &Exchange::Split::after));
     for (const Exchange::Factor &factor : dim.factors)
       split.insert(factor.split.before.begin(), factor.split.before.end());
     split.insert(dim.product.before.begin(), dim.product.before.end());
@@ -322,7 +323,7 @@ void TrafficCounter::addMember() {
 }
 
 /// Counts elements that are in both boxes.
-int64_t TrafficCounter::count(ArrayRef<Spans> a, ArrayRef<Spans> b) {
+int64_t TrafficCounter::count(ArrayRef<IndexRanges> a, ArrayRef<IndexRanges> b) {
   int64_t product = 1;
   for (auto [left, right] : llvm::zip(a, b)) {
     int64_t sum = 0;

@@ -1,6 +1,6 @@
 //===- Register.h - Registration of dialects, passes and translations -----===//
 //
-// Register.cpp is the single list of dialects, passes and pipelines.
+// Register.cpp and RegisterPasses.cpp are the single list of dialects, passes and pipelines.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,8 @@ void registerTargets();
 /// Registers tpc's dialects, the upstream dialects that its programs use, and their extensions.
 void registerAllDialects(mlir::DialectRegistry &registry);
 
-/// Registers tpc's passes and pipelines, and upstream's clean-up passes.
+/// Registers tpc's passes and pipelines, and upstream's clean-up passes. Callers link TPCMutate
+/// too.
 void registerAllPasses();
 
 /// Registers the translations of tpc-translate, such as `--import-onnx`.

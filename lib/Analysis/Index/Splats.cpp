@@ -16,11 +16,11 @@ static std::optional<double> integerAsDouble(int64_t n) {
 }
 
 /// Limit on the length of op chains, because files are untrusted.
-static constexpr int kMaxDepth = 64;
+static constexpr int kMaxSplatDepth = 64;
 
 static std::optional<double> findSplat(Value v, int depth) {
   Operation *op = v.getDefiningOp();
-  if (!op || depth > kMaxDepth)
+  if (!op || depth > kMaxSplatDepth)
     return std::nullopt;
   if (auto constant = dyn_cast<ConstantOp>(op)) {
     auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());

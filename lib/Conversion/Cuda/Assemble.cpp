@@ -1,6 +1,7 @@
 //===- Assemble.cpp - Assembly of PTX by ptxas ----------------------------===//
 
 #include "tpc/Conversion/Cuda/Cuda.h"
+#include "tpc/Dialect/MakeError.h"
 #include "tpc/dependent_launch.h"
 
 #include "llvm/ADT/ScopeExit.h"
@@ -35,10 +36,6 @@ static constexpr unsigned kSecondsPerKernel = 10, kMinSeconds = 60;
 /// Remedy for a faulty ptxas.
 static constexpr char kOtherAssembler[] =
     "; select another ptxas by CUDA_HOME or PATH, or none by CUDA_HOME=/nonexistent";
-
-static llvm::Error makeError(const llvm::Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
-}
 
 std::string cuda::findAssembler() {
   auto inFolder = [](StringRef folder) -> std::string {

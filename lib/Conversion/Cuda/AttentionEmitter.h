@@ -33,6 +33,10 @@ namespace mlir::tpc::cuda {
 
 inline constexpr unsigned kKeysOfTile = 64, kKeyLanes = 16;
 inline constexpr unsigned kKeysOfLane = kKeysOfTile / kKeyLanes;
+/// Bytes of a vector load of one thread.
+inline constexpr unsigned kWideBytes = 16;
+/// Score of a key that is not visible.
+inline constexpr double kNone = -std::numeric_limits<double>::infinity();
 
 /// Arguments and index arithmetic that all attention kernels share.
 class AttentionBase : protected TensorCoreEmitter {

@@ -24,7 +24,6 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 using namespace ::tpc::attention;
 
-static constexpr double kNone = -std::numeric_limits<double>::infinity();
 /// Keys of a fragment, and columns of keys and of values that the lanes of a warp load together.
 static constexpr unsigned kKeys = 16, kKeyColumns = 32, kValueColumns = 64;
 /// Lanes of a row of scores.

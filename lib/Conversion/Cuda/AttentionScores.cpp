@@ -7,8 +7,6 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 
-static constexpr double kNone = -std::numeric_limits<double>::infinity();
-
 Value AttentionBase::isVisible(const VisibleRow &row, Value key, Value safeKey) {
   Value visible = less(key, row.lastKey);
   if (variant.windowed)

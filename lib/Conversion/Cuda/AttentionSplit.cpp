@@ -8,8 +8,6 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 using namespace ::tpc::attention;
 
-static constexpr double kNone = -std::numeric_limits<double>::infinity();
-static constexpr unsigned kWideBytes = 16;
 /// Rows that a thread computes at once, and keys whose loads are in flight together if rows begin
 /// at multiples of 16 bytes.
 static constexpr unsigned kRows = 4, kUnroll = 4;

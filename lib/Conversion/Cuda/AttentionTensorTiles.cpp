@@ -9,7 +9,6 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 
-static constexpr double kNone = -std::numeric_limits<double>::infinity();
 static constexpr double kLog2OfE = 1.4426950408889634;
 
 static bool hasPlainScores(const AttentionVariant &variant) {

@@ -7,7 +7,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 using namespace ::tpc::attention;
 
-static constexpr unsigned kWideBytes = 16, kColumnsOfPanel = 64;
+static constexpr unsigned kColumnsOfPanel = 64;
 /// Number of reads in flight per thread.
 static constexpr unsigned kInFlight = 8;
 

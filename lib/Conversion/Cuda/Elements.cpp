@@ -11,8 +11,6 @@ using ::tpc::SymExpr;
 
 /// Maximum number of elements that a thread computes together.
 static constexpr unsigned kMaxLanes = 8;
-/// Bytes of a DRAM transaction.
-static constexpr int64_t kSector = 32;
 
 //===----------------------------------------------------------------------===//
 // Elements of one thread

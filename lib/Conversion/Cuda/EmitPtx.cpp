@@ -3,6 +3,7 @@
 #include "tpc/Conversion/Cuda/Cuda.h"
 #include "tpc/Conversion/Cuda/Passes.h"
 #include "tpc/Conversion/Device/Passes.h"
+#include "tpc/Dialect/MakeError.h"
 #include "tpc/Kernel/Kernel.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -26,10 +27,6 @@
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
-
-static llvm::Error makeError(const llvm::Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
-}
 
 //===----------------------------------------------------------------------===//
 // Architectures

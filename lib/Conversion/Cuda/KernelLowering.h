@@ -39,6 +39,8 @@ namespace mlir::tpc::cuda {
 
 /// Bytes of the widest memory access of one thread.
 inline constexpr unsigned kVectorBytes = 16;
+/// Bytes of a DRAM transaction.
+inline constexpr int64_t kSector = 32;
 
 /// Bytes of an element in memory; a boolean takes one.
 inline unsigned getBytes(Type type) { return std::max(1u, type.getIntOrFloatBitWidth() / 8); }

@@ -1,5 +1,6 @@
 //===- ExternalData.cpp - External data files of a model ------------------===//
 
+#include "tpc/Dialect/MakeError.h"
 #include "tpc/Import/ONNX/TensorSource.h"
 #include "tpc/printable.h"
 
@@ -12,10 +13,7 @@
 using namespace mlir::tpc::frontend;
 namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
-
-static llvm::Error fault(const llvm::Twine &what) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), what);
-}
+using mlir::tpc::makeError;
 
 static bool isInside(llvm::StringRef file, llvm::StringRef folder) {
   return file.consume_front(folder) && (folder.ends_with("/") || file.starts_with("/"));
@@ -46,21 +44,21 @@ llvm::Error mlir::tpc::frontend::resolveInFolder(llvm::StringRef folder, llvm::S
                                                  std::string &file) {
   llvm::SmallString<256> real, candidate, resolved, clean(relative);
   if (std::error_code e = fs::real_path(folder, real))
-    return fault("'" + folder + "': " + e.message());
+    return makeError("'" + folder + "': " + e.message());
   path::remove_dots(clean);
   candidate = real;
   path::append(candidate, clean);
   if (!staysBelow(relative) || clean.empty() || relative.contains('\0'))
-    return fault("'" + ::tpc::printable(relative) + "' is not a path below '" + folder + "'");
+    return makeError("'" + ::tpc::printable(relative) + "' is not a path below '" + folder + "'");
   if (std::error_code e = fs::real_path(candidate, resolved))
-    return fault("'" + ::tpc::printable(candidate.str()) + "': " + e.message());
+    return makeError("'" + ::tpc::printable(candidate.str()) + "': " + e.message());
   std::string blobs = findBlobs(real);
   bool isBlob = !blobs.empty() && isInside(resolved, blobs);
   if (!isInside(resolved, real) && !isBlob)
-    return fault("'" + candidate + "' is a link that leads out of '" + folder +
-                 "'; name the file, --weights=" + resolved);
+    return makeError("'" + candidate + "' is a link that leads out of '" + folder +
+                     "'; name the file, --weights=" + resolved);
   if (!fs::is_regular_file(resolved))
-    return fault("'" + candidate + "' is not a regular file");
+    return makeError("'" + candidate + "' is not a regular file");
   // The executable searches for the file's name, which a blob does not have.
   file = std::string(isBlob ? candidate : resolved);
   return llvm::Error::success();
@@ -72,20 +70,20 @@ llvm::Error mlir::tpc::frontend::resolveInFolder(llvm::StringRef folder, llvm::S
 static llvm::Error resolveAt(llvm::StringRef weights, llvm::StringRef location, std::string &file) {
   llvm::SmallString<256> real;
   if (std::error_code e = fs::real_path(weights, real))
-    return fault("--weights=" + weights + ": " + e.message());
+    return makeError("--weights=" + weights + ": " + e.message());
   if (fs::is_regular_file(real)) {
     file = std::string(real);
     return llvm::Error::success();
   }
   if (!fs::is_directory(real))
-    return fault("--weights=" + weights + " is neither a file nor a folder");
+    return makeError("--weights=" + weights + " is neither a file nor a folder");
   for (llvm::StringRef below : {location, path::filename(location)}) {
     llvm::SmallString<256> candidate(real);
     path::append(candidate, below);
     if (staysBelow(below) && fs::exists(candidate))
       return resolveInFolder(weights, below, file);
   }
-  return fault("--weights=" + weights + " has no data file '" + location + "'");
+  return makeError("--weights=" + weights + " has no data file '" + location + "'");
 }
 
 llvm::Error mlir::tpc::frontend::resolveDataFile(llvm::StringRef modelPath,
@@ -94,7 +92,7 @@ llvm::Error mlir::tpc::frontend::resolveDataFile(llvm::StringRef modelPath,
                                                  llvm::StringRef weights) {
   std::string quoted = "external data file '" + location.str() + "'";
   if (location.empty() || location.contains('\0'))
-    return fault("the name of the external data file is empty or malformed");
+    return makeError("the name of the external data file is empty or malformed");
   if (!weights.empty()) {
     if (llvm::Error e = resolveAt(weights, location, file))
       return e;
@@ -105,19 +103,19 @@ llvm::Error mlir::tpc::frontend::resolveDataFile(llvm::StringRef modelPath,
   constexpr llvm::StringLiteral advice = "; if you trust the file, pass its location with tpcc's "
                                          "--weights=FILE or --weights=FOLDER";
   if (path::is_absolute(location) || location.contains('\\'))
-    return fault(quoted + " must be a path relative to the model's folder" + advice);
+    return makeError(quoted + " must be a path relative to the model's folder" + advice);
   if (!staysBelow(location))
-    return fault(quoted + " is outside of the model's folder" + advice);
+    return makeError(quoted + " is outside of the model's folder" + advice);
 
   // Folder of the model's path, and folder of the file that a link resolves to.
   llvm::SmallString<256> absolute(modelPath), real;
   fs::make_absolute(absolute);
   path::remove_dots(absolute, /*remove_dot_dot=*/false);
   if (std::error_code e = fs::real_path(absolute, real))
-    return fault("cannot resolve the model's path: " + e.message());
+    return makeError("cannot resolve the model's path: " + e.message());
   llvm::SmallString<256> folder(path::parent_path(absolute)), realFolder;
   if (std::error_code e = fs::real_path(folder, realFolder))
-    return fault("cannot resolve the model's folder: " + e.message());
+    return makeError("cannot resolve the model's folder: " + e.message());
   llvm::SmallString<256> targetFolder(path::parent_path(real));
 
   llvm::SmallString<256> relative(location);
@@ -131,15 +129,15 @@ llvm::Error mlir::tpc::frontend::resolveDataFile(llvm::StringRef modelPath,
       break;
     if (std::error_code e = fs::real_path(candidate, resolved)) {
       if (e != std::errc::no_such_file_or_directory)
-        return fault(quoted + ": " + e.message());
+        return makeError(quoted + ": " + e.message());
       first = false;
       continue;
     }
     if (!isInside(resolved, base) && (blobs.empty() || !isInside(resolved, blobs)))
-      return fault(quoted + " is a link that leads outside of the model's folder, to '" + resolved +
-                   "'" + advice);
+      return makeError(quoted + " is a link that leads outside of the model's folder, to '" +
+                       resolved + "'" + advice);
     if (!fs::is_regular_file(resolved))
-      return fault(quoted + " is not a regular file");
+      return makeError(quoted + " is not a regular file");
     exists = true;
     file = first ? std::string(relative) : std::string(candidate);
     dataPath = std::string(resolved);

@@ -11,7 +11,7 @@
 using namespace mlir::tpc::frontend;
 using llvm::StringRef;
 
-static constexpr size_t kMaxDepth = 16;
+static constexpr size_t kMaxJsonDepth = 16;
 static constexpr int64_t kMaxValues = 2'000'000;
 
 const Json *Json::find(StringRef name) const {
@@ -80,8 +80,8 @@ private:
     return true;
   }
   bool open(Json::Kind kind) {
-    if (parents.size() > kMaxDepth)
-      return fail("has values that are nested more than " + llvm::Twine(kMaxDepth) + " deep");
+    if (parents.size() > kMaxJsonDepth)
+      return fail("has values that are nested more than " + llvm::Twine(kMaxJsonDepth) + " deep");
     Json *value = next();
     if (!value)
       return false;

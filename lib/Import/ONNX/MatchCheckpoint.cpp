@@ -5,6 +5,7 @@
 #include "Importer.h"
 #include "Json.h"
 #include "SampleValues.h"
+#include "tpc/Dialect/MakeError.h"
 #include "tpc/Support/ReadFile.h"
 #include "tpc/printable.h"
 
@@ -16,14 +17,11 @@
 using namespace mlir;
 using namespace mlir::tpc::frontend;
 using llvm::Twine;
+using mlir::tpc::makeError;
 using ::tpc::printable;
 
 /// Limit on the size of the map file.
 static constexpr uint64_t kMaxMap = 100'000'000;
-
-static llvm::Error fault(const Twine &what) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), what);
-}
 
 /// Returns the element type of a dtype of safetensors, or null.
 static Type getStoredElement(MLIRContext *context, StringRef dtype) {
@@ -136,7 +134,7 @@ llvm::Error Matcher::collect() {
       continue;
     llvm::Expected<TensorSource> own = reader.read(proto);
     if (!own)
-      return fault("initializer '" + proto.name() + "' " + llvm::toString(own.takeError()));
+      return makeError("initializer '" + proto.name() + "' " + llvm::toString(own.takeError()));
     matches.push_back(
         {&proto, std::move(*own), tables.contains(proto.name()), aliases.lookup(proto.name())});
   }
@@ -173,19 +171,20 @@ bool Matcher::set(Match &match, StringRef name) {
 llvm::Error Matcher::readMap(StringRef mapPath) {
   std::string text, flag = "--weights-map=" + printable(mapPath);
   if (std::string why = ::tpc::readFile(mapPath.str(), kMaxMap, text); !why.empty())
-    return fault(flag + ": " + why);
+    return makeError(flag + ": " + why);
   llvm::Expected<Json> map = parseJson(text);
   if (!map)
-    return fault(flag + ": " + llvm::toString(map.takeError()));
+    return makeError(flag + ": " + llvm::toString(map.takeError()));
   if (map->kind != Json::Object)
-    return fault(flag + ": expected an object, {\"initializer\": \"tensor\"}");
+    return makeError(flag + ": expected an object, {\"initializer\": \"tensor\"}");
   llvm::StringMap<Match *> byName;
   for (Match &match : matches)
     byName[match.proto->name()] = &match;
   for (const auto &[name, value] : llvm::zip(map->names, map->items)) {
     Match *match = byName.lookup(name);
     if (!match)
-      return fault(flag + ": no node of the model uses an initializer '" + printable(name) + "'");
+      return makeError(flag + ": no node of the model uses an initializer '" + printable(name) +
+                       "'");
     match->isMapped = true;
     if (value.kind == Json::Null) {
       match->keepsValues = true;
@@ -194,13 +193,14 @@ llvm::Error Matcher::readMap(StringRef mapPath) {
     const Json *target = value.kind == Json::Object ? value.find("name") : &value;
     if (const Json *transpose = value.find("transpose")) {
       if (transpose->kind != Json::Boolean)
-        return fault(flag + ": 'transpose' of '" + printable(name) + "' is neither true nor false");
+        return makeError(flag + ": 'transpose' of '" + printable(name) +
+                         "' is neither true nor false");
       match->isTransposed = transpose->text == "true";
     }
     if (!target || target->kind != Json::String)
-      return fault(flag + ": '" + printable(name) + "' has no name of a tensor");
+      return makeError(flag + ": '" + printable(name) + "' has no name of a tensor");
     if (!set(*match, target->text))
-      return fault(flag + ": '" + path + "' has no tensor '" + printable(target->text) + "'");
+      return makeError(flag + ": '" + path + "' has no tensor '" + printable(target->text) + "'");
   }
   return llvm::Error::success();
 }
@@ -340,9 +340,9 @@ llvm::Error Matcher::orient(Match &match) {
       "initializer '" + match.proto->name() + "' is " + str(match.own.type.getShape()) + ", ";
   if (order == Order::Other ||
       (match.isTransposed && order == (*match.isTransposed ? Order::Same : Order::Transposed)))
-    return fault(what + "but tensor '" + printable(*match.name) + "' of '" +
-                 printable(match.tensor->file) + "' is " + str(match.tensor->shape) +
-                 "; --weights-map=FILE may name another tensor");
+    return makeError(what + "but tensor '" + printable(*match.name) + "' of '" +
+                     printable(match.tensor->file) + "' is " + str(match.tensor->shape) +
+                     "; --weights-map=FILE may name another tensor");
   if (order != Order::Either)
     match.isTransposed = order == Order::Transposed;
   if (match.isTransposed)
@@ -360,10 +360,10 @@ llvm::Error Matcher::orient(Match &match) {
     }
   }
   if (isFloat && !match.isTable && someTransposed && someSame)
-    return fault(what + "and tensor '" + printable(*match.name) +
-                 "' could be its transpose: say so with --weights-map=FILE, {\"" +
-                 match.proto->name() + "\": {\"name\": \"" + printable(*match.name) +
-                 "\", \"transpose\": true}}, or false");
+    return makeError(what + "and tensor '" + printable(*match.name) +
+                     "' could be its transpose: say so with --weights-map=FILE, {\"" +
+                     match.proto->name() + "\": {\"name\": \"" + printable(*match.name) +
+                     "\", \"transpose\": true}}, or false");
   match.isTransposed = isFloat && !match.isTable && someTransposed;
   return llvm::Error::success();
 }
@@ -373,10 +373,10 @@ llvm::Error Matcher::replace(Match &match) {
        stored = getStoredElement(own.getContext(), match.tensor->dtype);
   if (match.own.packedBits || !stored ||
       (stored != own && !(isa<FloatType>(stored) && isa<FloatType>(own))))
-    return fault("initializer '" + match.proto->name() + "' has elements of type " +
-                 getDataTypeName(match.proto->data_type()) + ", but tensor '" +
-                 printable(*match.name) + "' of '" + printable(match.tensor->file) +
-                 "' has elements of type " + match.tensor->dtype);
+    return makeError("initializer '" + match.proto->name() + "' has elements of type " +
+                     getDataTypeName(match.proto->data_type()) + ", but tensor '" +
+                     printable(*match.name) + "' of '" + printable(match.tensor->file) +
+                     "' has elements of type " + match.tensor->dtype);
   TensorSource source = makeSource(*match.tensor, match.own.type, stored);
   source.name = match.proto->name();
   source.isTransposed = *match.isTransposed;
@@ -424,17 +424,18 @@ llvm::Error Matcher::run(StringRef mapPath, std::string &warning) {
     return "'" + match.proto->name() + "', " + str(match.own.type.getShape());
   };
   if (missing)
-    return fault("the model has " + Twine(numMissing) +
-                 (numMissing == 1 ? " initializer (" : " initializers (such as ") +
-                 describe(*missing) + ") without data, and '" + printable(path) +
-                 "' has no tensor of their name (its first is " + example +
-                 "): give names with --weights-map=FILE, {\"" + missing->proto->name() +
-                 "\": \"tensor\"}");
+    return makeError("the model has " + Twine(numMissing) +
+                     (numMissing == 1 ? " initializer (" : " initializers (such as ") +
+                     describe(*missing) + ") without data, and '" + printable(path) +
+                     "' has no tensor of their name (its first is " + example +
+                     "): give names with --weights-map=FILE, {\"" + missing->proto->name() +
+                     "\": \"tensor\"}");
   if (!numFound)
-    return fault("'" + printable(path) +
-                 "' has no tensor for any initializer of the model (its "
-                 "first is " +
-                 example + "): give names with --weights-map=FILE, {\"initializer\": \"tensor\"}");
+    return makeError("'" + printable(path) +
+                     "' has no tensor for any initializer of the model (its "
+                     "first is " +
+                     example +
+                     "): give names with --weights-map=FILE, {\"initializer\": \"tensor\"}");
   if (kept)
     warning =
         (Twine(numKept) + (numKept == 1 ? " matrix keeps" : " matrices keep") +

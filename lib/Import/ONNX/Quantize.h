@@ -7,6 +7,9 @@
 
 namespace mlir::tpc::frontend {
 
+/// Returns true for a shape of one element.
+inline bool isSingle(ArrayRef<SymExpr> shape) { return product(shape).isConstant(1); }
+
 /// Rounds `quotient`, adds the zero point, saturates, and casts to bytes.
 Value quantize(Node &n, Value quotient, Value zero, Type bytes);
 

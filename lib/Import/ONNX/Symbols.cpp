@@ -122,7 +122,7 @@ bool Importer::assumeEmptyPast(const SymExpr &difference) {
 }
 
 /// Returns true for a size that cannot be negative, whatever its symbols are.
-static bool isNonNegative(const SymExpr &e) { return e.lowerBound(0).value_or(-1) >= 0; }
+static bool isNonNegativeForAll(const SymExpr &e) { return e.lowerBound(0).value_or(-1) >= 0; }
 
 bool Importer::equate(const SymExpr &a, const SymExpr &b) {
   if (a.isOverflow() || b.isOverflow())
@@ -136,7 +136,7 @@ bool Importer::equate(const SymExpr &a, const SymExpr &b) {
   if (isOwn(b) && !isOwn(a))
     std::swap(sides[0], sides[1]);
   for (auto &[symbol, value] : sides)
-    if (isNonNegative(value) && replaceSymbol(symbol, value))
+    if (isNonNegativeForAll(value) && replaceSymbol(symbol, value))
       return true;
   // m + 1 = past + sequence + 1: terms that are on both sides are dropped. A size is replaced only
   // by another size, not by a number: an equality with a number may be a mistake in the file.
@@ -147,7 +147,7 @@ bool Importer::equate(const SymExpr &a, const SymExpr &b) {
     SymExpr symbol = SymExpr::fromTerm({1, term.atoms});
     SymExpr rest = difference - SymExpr::fromTerm(term);
     SymExpr value = term.coefficient > 0 ? -rest : rest;
-    if (!value.isConstant() && isNonNegative(value) && replaceSymbol(symbol, value))
+    if (!value.isConstant() && isNonNegativeForAll(value) && replaceSymbol(symbol, value))
       return true;
   }
   if (replaceFactor(difference))

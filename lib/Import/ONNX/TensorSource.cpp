@@ -2,6 +2,7 @@
 
 #include "tpc/Import/ONNX/TensorSource.h"
 #include "tpc/Dialect/Elements.h"
+#include "tpc/Dialect/MakeError.h"
 
 #include "tpc/Support/ReadFile.h"
 
@@ -19,10 +20,6 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 using ::onnx::TensorProto;
-
-static llvm::Error fault(const llvm::Twine &what) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), what);
-}
 
 Type mlir::tpc::frontend::getElementType(MLIRContext *context, int32_t dataType) {
   Builder b(context);
@@ -103,22 +100,23 @@ llvm::Expected<TensorSource> TensorReader::read(const TensorProto &proto) {
   Type element = source.packedBits ? getPackedType(context, proto.data_type())
                                    : getElementType(context, proto.data_type());
   if (!element)
-    return fault("has elements of type " + getDataTypeName(proto.data_type()) +
-                 "; tpc has float16, bfloat16, float32, float64, bool, int8 to int64, uint8, and "
-                 "int2, int4, uint2, uint4, float8e4m3fn for quantized weights");
+    return makeError(
+        "has elements of type " + getDataTypeName(proto.data_type()) +
+        "; tpc has float16, bfloat16, float32, float64, bool, int8 to int64, uint8, and "
+        "int2, int4, uint2, uint4, float8e4m3fn for quantized weights");
   if (proto.has_segment())
-    return fault("is stored in segments, which no exporter writes");
+    return makeError("is stored in segments, which no exporter writes");
 
   if (proto.dims_size() > 32)
-    return fault("has " + llvm::Twine(proto.dims_size()) + " dimensions");
+    return makeError("has " + llvm::Twine(proto.dims_size()) + " dimensions");
   SmallVector<int64_t> shape(proto.dims().begin(), proto.dims().end());
   // The product of non-zero sizes must fit, so that later computations cannot overflow.
   int64_t largest = getElementBytes(element);
   for (int64_t size : shape) {
     if (size < 0)
-      return fault("has a negative size, " + llvm::Twine(size));
+      return makeError("has a negative size, " + llvm::Twine(size));
     if (size && __builtin_mul_overflow(largest, size, &largest))
-      return fault("is too large");
+      return makeError("is too large");
   }
   if (source.packedBits) {
     int64_t each = 8 / source.packedBits;
@@ -138,7 +136,7 @@ llvm::Expected<TensorSource> TensorReader::read(const TensorProto &proto) {
       range = entry.value();
   bool external = proto.data_location() == TensorProto::EXTERNAL;
   if (external && !range.empty())
-    return fault("has data in the model and in an external file");
+    return makeError("has data in the model and in an external file");
   llvm::Error error = external         ? readExternal(proto, source)
                       : !range.empty() ? readRange(proto, range, source)
                                        : readFields(proto, source);
@@ -157,7 +155,7 @@ llvm::Error TensorReader::readExternal(const TensorProto &proto, TensorSource &s
       location = value;
     } else if (entry.key() == "offset" || entry.key() == "length") {
       if (value.getAsInteger(10, number) || number > (uint64_t)INT64_MAX)
-        return fault("has external data with a malformed " + entry.key() + " '" + value + "'");
+        return makeError("has external data with a malformed " + entry.key() + " '" + value + "'");
       if (entry.key() == "offset")
         source.offset = number;
       else
@@ -165,31 +163,31 @@ llvm::Error TensorReader::readExternal(const TensorProto &proto, TensorSource &s
     }
   }
   if (length && *length != source.bytes)
-    return fault("needs " + llvm::Twine(source.bytes) + " bytes, but its external data has " +
-                 llvm::Twine(*length));
+    return makeError("needs " + llvm::Twine(source.bytes) + " bytes, but its external data has " +
+                     llvm::Twine(*length));
   if (source.offset + source.bytes > (uint64_t)INT64_MAX)
-    return fault("has external data beyond any file's end");
+    return makeError("has external data beyond any file's end");
   if (llvm::Error e =
           resolveDataFile(path, location, source.file, source.path, source.fileExists, weights))
     return e;
   // A single --weights file cannot replace several data files.
   if (!weights.empty() && !llvm::sys::fs::is_directory(weights) && !this->location.empty() &&
       this->location != location)
-    return fault("is in '" + location + "', and other data in '" + this->location +
-                 "': --weights= must name the folder of both");
+    return makeError("is in '" + location + "', and other data in '" + this->location +
+                     "': --weights= must name the folder of both");
   this->location = location.str();
   if (!source.fileExists)
     return llvm::Error::success();
   uint64_t size;
   if (std::error_code e = llvm::sys::fs::file_size(source.path, size))
-    return fault("has external data that cannot be read: " + e.message());
+    return makeError("has external data that cannot be read: " + e.message());
   if (::tpc::isLfsPointer(source.path))
-    return fault("has its data in '" + location +
-                 "', which is a pointer of Git LFS: run `git lfs pull` in its folder");
+    return makeError("has its data in '" + location +
+                     "', which is a pointer of Git LFS: run `git lfs pull` in its folder");
   if (source.offset + source.bytes > size)
-    return fault("needs bytes " + llvm::Twine(source.offset) + " to " +
-                 llvm::Twine(source.offset + source.bytes) + " of '" + location + "', which has " +
-                 llvm::Twine(size));
+    return makeError("needs bytes " + llvm::Twine(source.offset) + " to " +
+                     llvm::Twine(source.offset + source.bytes) + " of '" + location +
+                     "', which has " + llvm::Twine(size));
   return llvm::Error::success();
 }
 
@@ -197,18 +195,19 @@ llvm::Error TensorReader::readRange(const TensorProto &proto, llvm::StringRef in
                                     TensorSource &source) {
   unsigned i;
   if (index.getAsInteger(10, i) || i >= ranges.size())
-    return fault("has malformed data");
+    return makeError("has malformed data");
   const ByteRange &range = ranges[i];
   Type element = source.type.getElementType();
   if ((range.field == ByteRange::Float && !element.isF32()) ||
       (range.field == ByteRange::Double && !element.isF64()))
-    return fault("has its data in a field that is not for " + getDataTypeName(proto.data_type()));
+    return makeError("has its data in a field that is not for " +
+                     getDataTypeName(proto.data_type()));
   if (proto.float_data_size() || proto.double_data_size() || proto.int32_data_size() ||
       proto.int64_data_size())
-    return fault("has its data twice");
+    return makeError("has its data twice");
   if (range.size != source.bytes)
-    return fault("needs " + llvm::Twine(source.bytes) + " bytes, but has " +
-                 llvm::Twine(range.size));
+    return makeError("needs " + llvm::Twine(source.bytes) + " bytes, but has " +
+                     llvm::Twine(range.size));
   source.file = fileName;
   source.path = path;
   source.offset = range.offset;
@@ -223,8 +222,8 @@ llvm::Error TensorReader::readFields(const TensorProto &proto, TensorSource &sou
                   : element.isInteger(64) ? proto.int64_data_size()
                                           : proto.int32_data_size();
   if (count != source.elements())
-    return fault("needs " + llvm::Twine(source.elements()) + " elements, but has " +
-                 llvm::Twine(count));
+    return makeError("needs " + llvm::Twine(source.elements()) + " elements, but has " +
+                     llvm::Twine(count));
   auto append = [&](uint64_t value) {
     for (unsigned i = 0; i < getElementBytes(element); ++i)
       source.memory += char(value >> (8 * i));
@@ -247,14 +246,14 @@ static llvm::Error readRangeOfFile(const std::string &path, uint64_t offset, uin
                                    char *to) {
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
-    return fault("cannot open '" + path + "': " + strerror(errno));
+    return makeError("cannot open '" + path + "': " + strerror(errno));
   for (uint64_t done = 0; done < size;) {
     ssize_t n = pread(fd, to + done, size - done, offset + done);
     if (n < 0 && errno == EINTR)
       continue;
     if (n <= 0) {
       close(fd);
-      return fault("cannot read '" + path + "'");
+      return makeError("cannot read '" + path + "'");
     }
     done += n;
   }

@@ -2,6 +2,7 @@
 
 #include "tpc/Import/ONNX/WireReader.h"
 
+#include "tpc/Dialect/MakeError.h"
 #include "tpc/printable.h"
 
 #include "llvm/ADT/Twine.h"
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 using namespace mlir::tpc::frontend;
+using mlir::tpc::makeError;
 
 namespace {
 
@@ -22,10 +24,6 @@ constexpr uint64_t kMaxMessages = 4'000'000;
 constexpr uint64_t kMaxScope = 4096;
 /// Maximum nesting of branches. Each level takes three messages, and protobuf reads 100.
 constexpr int kMaxBranches = 28;
-
-llvm::Error fault(const llvm::Twine &what) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), what);
-}
 
 /// File with an in-memory window.
 class Source {
@@ -38,12 +36,12 @@ public:
   llvm::Error open(const std::string &path) {
     fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-      return fault(llvm::Twine("cannot open: ") + strerror(errno));
+      return makeError(llvm::Twine("cannot open: ") + strerror(errno));
     struct stat info;
     if (fstat(fd, &info))
-      return fault(llvm::Twine("cannot read: ") + strerror(errno));
+      return makeError(llvm::Twine("cannot read: ") + strerror(errno));
     if (!S_ISREG(info.st_mode))
-      return fault("not a regular file");
+      return makeError("not a regular file");
     bytes = info.st_size;
     return llvm::Error::success();
   }
@@ -75,8 +73,8 @@ private:
     window.resize(n > 0 ? n : 0);
     begin = offset;
     if (n <= 0)
-      return fault("cannot read byte " + llvm::Twine(offset) + ": " +
-                   (n ? strerror(errno) : "the file became shorter"));
+      return makeError("cannot read byte " + llvm::Twine(offset) + ": " +
+                       (n ? strerror(errno) : "the file became shorter"));
     return llvm::Error::success();
   }
 
@@ -181,7 +179,7 @@ public:
 
 private:
   llvm::Error malformed(const llvm::Twine &what) {
-    return fault("not a valid ONNX file: " + what + " at byte " + llvm::Twine(pos));
+    return makeError("not a valid ONNX file: " + what + " at byte " + llvm::Twine(pos));
   }
 
   llvm::Error varint(uint64_t end, uint64_t &value) {
@@ -202,9 +200,10 @@ private:
   llvm::Error copy(std::string &out, uint64_t n) {
     spent += n;
     if (spent > kMaxStructure)
-      return fault("the structure of the file, without its weights, exceeds 256 MiB, the limit of "
-                   "tpc; are there tensors in fields for numbers of variable length? Store them as "
-                   "raw data (onnx.numpy_helper.from_array)");
+      return makeError(
+          "the structure of the file, without its weights, exceeds 256 MiB, the limit of "
+          "tpc; are there tensors in fields for numbers of variable length? Store them as "
+          "raw data (onnx.numpy_helper.from_array)");
     size_t old = out.size();
     out.resize(old + n);
     llvm::Error e = source.read(pos, out.data() + old, n);
@@ -237,13 +236,14 @@ private:
   /// Reads a message. A graph inside an attribute is a branch of the current node.
   llvm::Error message(Kind kind, uint64_t end, std::string &out) {
     if (kind == Kind::Graph && nodes.size() > kMaxBranches)
-      return fault(nodes.back().str() + " is in " + llvm::Twine(kMaxBranches) +
-                   " nested branches, the outermost of " + nodes.front().str() +
-                   "; tpc reads no branches within: move the node out of some of them, or fold "
-                   "their conditions");
+      return makeError(nodes.back().str() + " is in " + llvm::Twine(kMaxBranches) +
+                       " nested branches, the outermost of " + nodes.front().str() +
+                       "; tpc reads no branches within: move the node out of some of them, or fold "
+                       "their conditions");
     if (++messages > kMaxMessages)
-      return fault("the file has more than 4 million nodes, attributes and tensors, the limit of "
-                   "tpc");
+      return makeError(
+          "the file has more than 4 million nodes, attributes and tensors, the limit of "
+          "tpc");
     if (kind != Kind::Node)
       return fields(kind, end, out);
     nodes.emplace_back();
@@ -312,10 +312,10 @@ private:
       }
       case Action::Range:
         if (range >= 0)
-          return fault("a tensor has its data in several fields, the second at byte " +
-                       llvm::Twine(pos) +
-                       "; tpc reads one: store it as raw data "
-                       "(onnx.numpy_helper.from_array)");
+          return makeError("a tensor has its data in several fields, the second at byte " +
+                           llvm::Twine(pos) +
+                           "; tpc reads one: store it as raw data "
+                           "(onnx.numpy_helper.from_array)");
         range = ranges->size();
         ranges->push_back({ByteRange::Field(field), pos, length});
         pos += length;
@@ -344,7 +344,7 @@ llvm::Expected<StrippedModel> mlir::tpc::frontend::readStrippedModel(llvm::Strin
   if (llvm::Error e = source.open(path.str()))
     return e;
   if (!source.size())
-    return fault("the file is empty");
+    return makeError("the file is empty");
   StrippedModel model;
   if (llvm::Error e = Stripper(source).run(model))
     return e;

@@ -83,7 +83,7 @@ Value mlir::tpc::createExpand(OpBuilder &builder, Location loc, Value v, ArrayRe
 //===----------------------------------------------------------------------===//
 
 /// Maximum length; longer chains are split. Input files may be adversarial.
-static constexpr size_t kMaxLength = 64;
+static constexpr size_t kMaxChain = 64;
 
 Movement Movement::identity(Value value) {
   Movement m;
@@ -112,7 +112,7 @@ Movement Movement::of(Value value, int through) {
   SmallVector<Operation *> chain;
   Value v = value;
   while (Operation *op = v.getDefiningOp()) {
-    if (!isStep(op, through) || chain.size() == kMaxLength)
+    if (!isStep(op, through) || chain.size() == kMaxChain)
       break;
     chain.push_back(op);
     v = op->getOperand(0);

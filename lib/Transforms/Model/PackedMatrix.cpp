@@ -4,6 +4,7 @@
 
 #include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/Float8.h"
+#include "tpc/Dialect/MakeError.h"
 
 #include "llvm/ADT/APFloat.h"
 #include "llvm/Support/FileSystem.h"
@@ -14,10 +15,6 @@
 
 using namespace mlir;
 using namespace mlir::tpc;
-
-static llvm::Error makeError(const llvm::Twine &message) {
-  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
-}
 
 //===----------------------------------------------------------------------===//
 // Matrices in files

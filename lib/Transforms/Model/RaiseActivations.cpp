@@ -30,7 +30,7 @@ namespace {
 
 /// Coefficients by powers of x and t.
 using Polynomial = std::map<std::pair<int, int>, double>;
-constexpr int kMaxDepth = 10;
+constexpr int kMaxTermDepth = 10;
 constexpr size_t kMaxTerms = 8;
 
 std::optional<Polynomial> multiply(const Polynomial &a, const Polynomial &b) {
@@ -52,7 +52,7 @@ std::optional<Polynomial> polynomialOf(Value v, Value x, Value t, int depth = 0)
   if (auto constant = getSplat(v))
     return Polynomial{{{0, 0}, *constant}};
   Operation *op = v.getDefiningOp();
-  if (!op || depth > kMaxDepth || !isa<AddOp, SubOp, MulOp, DivOp, NegOp>(op))
+  if (!op || depth > kMaxTermDepth || !isa<AddOp, SubOp, MulOp, DivOp, NegOp>(op))
     return std::nullopt;
   // tpc-simplify keeps x + 0 only if it differs visibly from x: -0 + 0 is 0.
   bool isSum = isa<AddOp>(op);
@@ -96,7 +96,7 @@ void collectCandidates(Value v, SmallVectorImpl<Value> &out, int depth = 0) {
   if (getSplat(v) || out.size() > 64)
     return;
   Operation *op = v.getDefiningOp();
-  if (op && depth < kMaxDepth && isa<AddOp, SubOp, MulOp, DivOp, NegOp>(op))
+  if (op && depth < kMaxTermDepth && isa<AddOp, SubOp, MulOp, DivOp, NegOp>(op))
     for (Value operand : op->getOperands())
       collectCandidates(operand, out, depth + 1);
   if (!llvm::is_contained(out, v))

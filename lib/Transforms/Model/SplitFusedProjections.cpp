@@ -157,7 +157,7 @@ Value sliceConstant(OpBuilder &builder, ConstantOp op, const Movement &m) {
   return ConstantOp::create(builder, op.getLoc(), type, DenseElementsAttr::get(type, values));
 }
 
-bool isParameter(Value v) { return !v || v.getDefiningOp<ParameterOp>(); }
+bool isParameterOrNull(Value v) { return !v || v.getDefiningOp<ParameterOp>(); }
 
 /// Returns true for a parameter, and for a matrix of quantized weights: movements of a
 /// tpc.dequantize of parameters.
@@ -195,7 +195,7 @@ Value sliceWeight(OpBuilder &builder, Value v, int64_t dim, const Movement &m) {
   Operation *op = v.getDefiningOp();
   if (isa<ParameterOp>(op)) {
     Value sliced = sliceParameter(builder, v, dim, m);
-    return isParameter(sliced) ? sliced : Value();
+    return isParameterOrNull(sliced) ? sliced : Value();
   }
   SymExpr whole = getSizes(v)[dim];
   if (auto transpose = dyn_cast<TransposeOp>(op)) {
@@ -271,7 +271,7 @@ struct SplitFusedProjections
   void split(MatmulOp product, SmallVectorImpl<MatmulOp> &work) {
     std::vector<ProjectionSlice> slices;
     if (rankOf(product.getRhs()) != 2 || !isWeight(product.getRhs()) ||
-        !(isParameter(product.getBias()) || product.getBias().getDefiningOp<ConstantOp>()) ||
+        !(isParameterOrNull(product.getBias()) || product.getBias().getDefiningOp<ConstantOp>()) ||
         !collectSlices(product, {{}, Movement::identity(product), {}, {}, {}}, 0, slices) ||
         areConcatenated(slices))
       return;

@@ -42,7 +42,7 @@ void Accumulation::splitReductions() {
 }
 
 /// Returns the name of the value's op for messages.
-static std::string quote(Operation *op) {
+static std::string quoteWithName(Operation *op) {
   return "'" + getSourceName(op->getLoc()) + "' (" + op->getName().getStringRef().str() + ")";
 }
 
@@ -66,16 +66,17 @@ LogicalResult Accumulation::findUpdate() {
     llvm::append_range(values, op->getResults());
     for (Value value : values)
       if (isa<RankedTensorType>(value.getType()) && getDist(value).usesAxis(kMicroBatchAxis)) {
-        InFlightDiagnostic diag = op->emitError()
-                                  << quote(op) << " combines the sum of all micro-batches with "
-                                  << "a value of one; remove mb from --megatron-shard";
+        InFlightDiagnostic diag =
+            op->emitError() << quoteWithName(op) << " combines the sum of all micro-batches with "
+                            << "a value of one; remove mb from --megatron-shard";
         diag.attachNote(sumOf.lookup(op)->getLoc()) << "summed here";
         return diag;
       }
   }
   for (AllReduceOp sum : sums)
     if (Operation *before = sum.getOperand().getDefiningOp(); before && needed.contains(before))
-      return sum.emitError() << quote(sum) << " sums over micro-batches, but depends on another "
+      return sum.emitError() << quoteWithName(sum)
+                             << " sums over micro-batches, but depends on another "
                              << "sum over micro-batches; remove mb from --megatron-shard";
   // Values that are the same in all micro-batches are recomputed.
   llvm::SetVector<BlockArgument> arguments;
@@ -103,14 +104,14 @@ LogicalResult Accumulation::take() {
     if (function != main)
       for (Operation &op : function.getOps())
         if (isSumOverMicroBatches(&op))
-          return op.emitError() << quote(&op) << " sums over micro-batches in a layer";
+          return op.emitError() << quoteWithName(&op) << " sums over micro-batches in a layer";
   splitReductions();
   if (isEmpty())
     return success();
   GridAttr grid = GridAttr::lookup(module);
   if (grid.getAxisSize("pp") * grid.getChunksPerRank() > 1)
     return sums.front().emitError()
-           << quote(sums.front())
+           << quoteWithName(sums.front())
            << " combines micro-batches, which pipeline stages do not support; remove mb or pp "
            << "from --megatron-shard";
   if (failed(findUpdate()))

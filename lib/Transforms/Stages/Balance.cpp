@@ -43,8 +43,6 @@ private:
 
 } // namespace
 
-static std::string quote(Operation *op) { return "'" + getSourceName(op->getLoc()) + "'"; }
-
 static std::string count(int64_t number, StringRef what) {
   return std::to_string(number) + " " + what.str() + (number == 1 ? "" : "s");
 }

@@ -15,11 +15,15 @@
 #define TPC_LIB_TRANSFORMS_STAGES_PIPELINECHAIN_H
 
 #include "tpc/Analysis/Cost.h"
+#include "tpc/Dialect/Dist.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace mlir::tpc {
+
+/// Returns the source name of an op in quotes.
+inline std::string quote(Operation *op) { return "'" + getSourceName(op->getLoc()) + "'"; }
 
 /// Limits on the ops that each stage, or each micro-batch iteration of a stage, may recompute.
 struct RecomputeLimits {

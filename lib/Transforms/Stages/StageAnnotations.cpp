@@ -1,14 +1,13 @@
 //===- StageAnnotations.cpp - Pipeline stage annotations ------------------===//
 
 #include "StageAnnotations.h"
+#include "PipelineChain.h"
 
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Sharding.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
-
-static std::string quote(Operation *op) { return "'" + getSourceName(op->getLoc()) + "'"; }
 
 FailureOr<StageAnnotations::Annotation> StageAnnotations::read(Operation *op, Attribute attr,
                                                                int64_t stages) {

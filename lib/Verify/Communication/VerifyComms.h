@@ -31,6 +31,9 @@ std::string axesText(const Schedule &schedule, AxisMask axes);
 /// Prints "tpc.send 'node'".
 std::string opText(Operation *op);
 
+/// Reports an error at `op` that begins with its text.
+inline InFlightDiagnostic reject(Operation *op) { return op->emitError() << opText(op) << ": "; }
+
 /// Returns the axes on which the size of a rank's slice depends, that is, axes that split unevenly:
 /// 12{tp} is 6 on both ranks of tp 2, but 7{tp} is 4 on one rank and 3 on the other. Excludes `mb`,
 /// because all ranks have the same coordinate on it.

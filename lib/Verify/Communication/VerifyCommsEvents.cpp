@@ -95,8 +95,6 @@ static bool usesAll(DimAttr dim, ArrayRef<StringAttr> group) {
   return llvm::all_of(group, [&](StringAttr axis) { return llvm::is_contained(axes, axis); });
 }
 
-static InFlightDiagnostic reject(Operation *op) { return op->emitError() << opText(op) << ": "; }
-
 /// Checks that `dims` have equal sizes on all members of the group.
 static LogicalResult checkSameSize(const Schedule &schedule, Operation *op, const char *what,
                                    ArrayRef<DimAttr> dims, AxisMask group) {

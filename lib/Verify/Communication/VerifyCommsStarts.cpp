@@ -18,8 +18,6 @@ using namespace mlir::tpc::comms;
 /// memory for as many.
 static constexpr int64_t maxInFlight = 16;
 
-static InFlightDiagnostic reject(Operation *op) { return op->emitError() << opText(op) << ": "; }
-
 static LogicalResult checkStart(AllReduceStartOp start) {
   SmallVector<Operation *> users(start.getResult().getUsers());
   for (Operation *user : users)

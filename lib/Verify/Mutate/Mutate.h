@@ -65,6 +65,11 @@ public:
   Operation *location = nullptr;
 };
 
+/// Returns an expression plus a constant.
+inline buffer::ExprAttr add(Mutator &m, buffer::ExprAttr expr, int64_t more) {
+  return buffer::ExprAttr::get(m.context, expr.getExpr() + ::tpc::SymExpr(more));
+}
+
 /// A kind of fault. The function returns false if the program has no location for it.
 struct Mutation {
   StringRef name, what;

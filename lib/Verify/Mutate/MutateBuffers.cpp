@@ -51,10 +51,6 @@ static SmallVector<Value> getOthers(Operation *op, Value place, bool ofEqualExte
   return others;
 }
 
-static buffer::ExprAttr add(Mutator &m, buffer::ExprAttr expr, int64_t more) {
-  return buffer::ExprAttr::get(m.context, expr.getExpr() + SymExpr(more));
-}
-
 // Two values get the same memory.
 static bool shareSlot(Mutator &m) {
   auto others = [](buffer::SlotOp slot) {

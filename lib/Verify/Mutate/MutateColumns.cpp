@@ -10,10 +10,6 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::mutate;
 using ::tpc::SymExpr;
 
-static buffer::ExprAttr add(Mutator &m, buffer::ExprAttr expr, int64_t more) {
-  return buffer::ExprAttr::get(m.context, expr.getExpr() + SymExpr(more));
-}
-
 //===----------------------------------------------------------------------===//
 // Buffers
 //===----------------------------------------------------------------------===//
@@ -208,7 +204,7 @@ static bool otherNormOperand(Mutator &m) {
   return true;
 }
 
-static bool otherActivation(Mutator &m) {
+static bool otherFusedActivation(Mutator &m) {
   auto op = m.pick<buffer::FusedOp>(
       [](buffer::FusedOp op) { return op.getActivation() != buffer::Epilogue::None; });
   if (op)
@@ -236,7 +232,8 @@ ArrayRef<Mutation> mutate::getColumnMutations() {
       {"fused-other-norm", "a fused kernel computes another norm", otherNorm},
       {"fused-other-epsilon", "the norm of a fused kernel has another epsilon", otherEpsilon},
       {"fused-other-operand", "the norm of a fused kernel has another operand", otherNormOperand},
-      {"fused-other-activation", "a fused kernel computes another activation", otherActivation},
+      {"fused-other-activation", "a fused kernel computes another activation",
+       otherFusedActivation},
   };
   return mutations;
 }

@@ -116,7 +116,7 @@ static bool swapGateUp(Mutator &m) {
   return true;
 }
 
-static bool otherActivation(Mutator &m) {
+static bool otherExpertActivation(Mutator &m) {
   auto op = pickMoe(m, isMoe);
   if (!op)
     return false;
@@ -400,7 +400,7 @@ ArrayRef<Mutation> mutate::getExpertMutations() {
       {"experts-neighbor-up", "experts have the first matrix of their neighbor", neighborUp},
       {"experts-neighbor-down", "experts have the second matrix of their neighbor", neighborDown},
       {"experts-swap-gate", "the two first matrices of experts are exchanged", swapGateUp},
-      {"experts-activation", "experts have another activation", otherActivation},
+      {"experts-activation", "experts have another activation", otherExpertActivation},
       {"experts-drop-limit", "the limit of an activation is removed", dropLimit},
       {"experts-beta", "a number is added to, or missing in, the second projection", otherBeta},
       {"experts-swap-biases", "the biases of the first matrices are exchanged", swapBiases},

@@ -86,7 +86,7 @@ template <bool isMaximum> static bool moveBound(Mutator &m) {
     return bool(bound);
   });
 }
-static bool dropMaximum(Mutator &m) {
+static bool dropConstraintMaximum(Mutator &m) {
   return changeConstraint(m, [](NamedAttrList &fields) { return bool(fields.erase("max")); });
 }
 static bool changeConstrained(Mutator &m) {
@@ -409,7 +409,7 @@ ArrayRef<Mutation> mutate::getFactMutations() {
       {"fact-norms", "decomposed norms are recorded as fused, or the reverse", toggleNorms},
       {"fact-constraint-min", "a minimum is off by one", moveBound<false>},
       {"fact-constraint-max", "a maximum is off by one", moveBound<true>},
-      {"fact-constraint-unbounded", "a maximum is removed", dropMaximum},
+      {"fact-constraint-unbounded", "a maximum is removed", dropConstraintMaximum},
       {"fact-constraint-size", "another size is constrained", changeConstrained},
       {"fact-constraint-reason", "a constraint has another reason", changeReason},
       {"fact-constraint-lost", "a constraint is removed", dropConstraint},

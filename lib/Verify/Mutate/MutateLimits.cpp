@@ -122,7 +122,7 @@ static bool shortenWindow(Mutator &m) {
 static bool doubleWindow(Mutator &m) {
   return changeWindows(m, [](int64_t n) { return 2 * n; });
 }
-static bool dropWindow(Mutator &m) {
+static bool dropWindows(Mutator &m) {
   return changeWindows(m, [](int64_t) { return 0; });
 }
 
@@ -280,7 +280,7 @@ ArrayRef<Mutation> mutate::getLimitMutations() {
       {"limit-window-longer", "windows are one key longer", lengthenWindow},
       {"limit-window-shorter", "windows are one key shorter", shortenWindow},
       {"limit-window-double", "windows are twice as long", doubleWindow},
-      {"limit-window-dropped", "windows are removed", dropWindow},
+      {"limit-window-dropped", "windows are removed", dropWindows},
       {"limit-window-size", "windows are as long as a dimension of a tensor", sizeForWindow},
       {"limit-causal-later", "queries see one later token", seeLater},
       {"limit-causal-earlier", "queries do not see their own token", seeEarlier},

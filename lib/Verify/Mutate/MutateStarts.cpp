@@ -200,7 +200,7 @@ static bool shortChunk(Mutator &m) {
 }
 
 // A wait is for another operation.
-static bool otherToken(Mutator &m) {
+static bool waitForOther(Mutator &m) {
   auto getOther = [](buffer::WaitOp op) -> Value {
     for (Operation &other : *op->getBlock())
       if (auto start = dyn_cast<buffer::AllReduceStartOp>(other);
@@ -233,7 +233,7 @@ ArrayRef<Mutation> mutate::getStartMutations() {
       {"async-buffer-shift-chunk", "a chunk begins with the second element of its rows",
        shiftChunk},
       {"async-buffer-short-chunk", "an operation omits the last element of its chunk", shortChunk},
-      {"async-buffer-other-token", "a call waits for another operation", otherToken},
+      {"async-buffer-other-token", "a call waits for another operation", waitForOther},
   };
   return list;
 }

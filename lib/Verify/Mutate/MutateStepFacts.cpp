@@ -33,7 +33,7 @@ static bool changeWindow(Mutator &m) {
     return true;
   });
 }
-static bool dropWindow(Mutator &m) {
+static bool dropWindowNames(Mutator &m) {
   return changeStep(m, [](PreallocatedStep &step) {
     bool has = step.windowed.has_value();
     step.windowed.reset();
@@ -264,7 +264,7 @@ ArrayRef<Mutation> mutate::getStepFactMutations() {
       {"fact-cache-type", "a cache has another type", changeCacheType},
       {"fact-cache-order", "two caches are declared in the other order", reorderCaches},
       {"fact-step-window", "the window is changed", changeWindow},
-      {"fact-step-no-window", "sliding-window caches are not named", dropWindow},
+      {"fact-step-no-window", "sliding-window caches are not named", dropWindowNames},
       {"fact-step-last", "logits are recorded for all tokens, or for the last", toggleLast},
       {"fact-step-inputs", "two inputs of the step are exchanged", swapStepInputs},
       {"fact-step-input", "another input is named", otherStepInput},

@@ -167,7 +167,7 @@ static bool withPair(Mutator &m, llvm::function_ref<void(OutputOp, OutputOp)> ap
 }
 
 // Two parameters, or a weight and its moment, exchange their new elements.
-static bool swapUpdates(Mutator &m) {
+static bool swapNewElements(Mutator &m) {
   return withPair(m, [](OutputOp first, OutputOp second) {
     Value value = first.getValue();
     first.getValueMutable().assign(second.getValue());
@@ -471,7 +471,7 @@ ArrayRef<Mutation> mutate::getTrainingMutations() {
       {"train-count-replicated", "the norm counts a replicated weight once for each rank",
        countReplicated},
       {"train-leave-out", "the norm leaves out a weight", leaveOut},
-      {"train-swap-updates", "two parameters exchange their new elements", swapUpdates},
+      {"train-swap-updates", "two parameters exchange their new elements", swapNewElements},
       {"train-update-by-other", "a parameter gets the new elements of another", updateByOther},
       {"train-update-one-twice", "two outputs update one parameter", updateOneTwice},
       {"train-lose-update", "a parameter is not updated", loseUpdate},

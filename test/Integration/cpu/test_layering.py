@@ -144,6 +144,7 @@ TARGETS = {
         names=r"\bcpuDevices\b|\bcpuTarget\b|\bisCpu\w*",
         registered=(
             "lib/Driver/Register.cpp",
+            "lib/Driver/RegisterPasses.cpp",
             "lib/Driver/PassPipelines.cpp",
             "runtime/core/DeviceSelection.cpp",
             "runtime/core/Device.h",
@@ -164,6 +165,7 @@ TARGETS = {
         names=r"\bcudaDevices\b|\bcudaTarget\b|\bisCuda\w*|\bNVVM\b",
         registered=(
             "lib/Driver/Register.cpp",
+            "lib/Driver/RegisterPasses.cpp",
             "lib/Driver/PassPipelines.cpp",
             "runtime/core/DeviceSelection.cpp",
             "runtime/core/Device.h",

@@ -232,7 +232,7 @@ static LogicalResult importPacked(Node &n, llvm::function_ref<Value(const Column
   return y ? n.result(y) : failure();
 }
 
-static LogicalResult importAttention(Node &n) {
+static LogicalResult importMicrosoftAttention(Node &n) {
   if (failed(n.expectInputs(2, 7)) || failed(n.expectFloat(0)))
     return failure();
   Value all;
@@ -374,7 +374,7 @@ static LogicalResult importEmbedLayerNorm(Node &n) {
 
 void mlir::tpc::frontend::addMicrosoftAttentionOps(OpTable &t) {
   t.addMicrosoft(
-      "Attention", importAttention,
+      "Attention", importMicrosoftAttention,
       "no do_rotary, no past_present_share_buffer; integer masks [batch], [2*batch], [batch, "
       "keys], [batch, queries, keys]; past [2, batch, heads, past, size]; static head size");
   t.addMicrosoft("QAttention", importQAttention,

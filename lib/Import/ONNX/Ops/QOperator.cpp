@@ -13,8 +13,6 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-static bool isSingle(ArrayRef<SymExpr> shape) { return product(shape).isConstant(1); }
-
 /// Reports an error unless a scale is one number of float32, finite if the file has it, and its
 /// zero point, which may be missing, is one number of 8 bits.
 static LogicalResult checkScale(Node &n, unsigned scale, unsigned zero) {
@@ -72,7 +70,7 @@ static LogicalResult importSigmoid(Node &n) {
   return quantizedResult(n, n.unary<SigmoidOp>(dequantized(n, X, ScaleX, ZeroX)), ScaleY, ZeroY, X);
 }
 
-static LogicalResult importLeakyRelu(Node &n) {
+static LogicalResult importQLinearLeakyRelu(Node &n) {
   if (failed(n.expectInputs(4, 5)))
     return failure();
   double alpha = n.getFloat("alpha", 0.01);
@@ -120,7 +118,7 @@ static LogicalResult importReduceMean(Node &n) {
 }
 
 /// Inputs: the scale and zero point of the result, then each operand with its own.
-static LogicalResult importConcat(Node &n) {
+static LogicalResult importQLinearConcat(Node &n) {
   if (failed(n.expectInputs(5, 10000)))
     return failure();
   int64_t given = n.getInt("axis", 0);
@@ -138,7 +136,7 @@ static LogicalResult importConcat(Node &n) {
   return quantizedResult(n, n.concat(values, *axis), 0, 1, 2);
 }
 
-static LogicalResult importWhere(Node &n) {
+static LogicalResult importQLinearWhere(Node &n) {
   if (failed(n.expectInputs(8, 9)))
     return failure();
   if (!n.in(0).isBool())
@@ -149,7 +147,7 @@ static LogicalResult importWhere(Node &n) {
 
 /// (alpha a b + c) of integers, where c is an int32 in units of alpha times both scales. The result
 /// is of float32 if it has no scale.
-static LogicalResult importGemm(Node &n) {
+static LogicalResult importQGemm(Node &n) {
   enum : unsigned { A, ScaleA, ZeroA, B, ScaleB, ZeroB, C, Result, ZeroResult };
   if (failed(n.expectInputs(6, 9)))
     return failure();
@@ -225,12 +223,12 @@ void mlir::tpc::frontend::addQOperators(OpTable &t) {
   t.addMicrosoft("QLinearAdd", importBinary<AddOp>, single);
   t.addMicrosoft("QLinearMul", importBinary<MulOp>, single);
   t.addMicrosoft("QLinearSigmoid", importSigmoid, single);
-  t.addMicrosoft("QLinearLeakyRelu", importLeakyRelu, single);
+  t.addMicrosoft("QLinearLeakyRelu", importQLinearLeakyRelu, single);
   t.addMicrosoft("QLinearSoftmax", importSoftmax, single);
   t.addMicrosoft("QLinearReduceMean", importReduceMean, single);
-  t.addMicrosoft("QLinearConcat", importConcat, single);
-  t.addMicrosoft("QLinearWhere", importWhere, single);
-  t.addMicrosoft("QGemm", importGemm,
+  t.addMicrosoft("QLinearConcat", importQLinearConcat, single);
+  t.addMicrosoft("QLinearWhere", importQLinearWhere, single);
+  t.addMicrosoft("QGemm", importQGemm,
                  "one scale for A and the result, and one for each column of B; bias of int32");
   t.addMicrosoft("DynamicQuantizeMatMul", importDynamicMatMul,
                  "one scale for B, or one for each column");

@@ -19,8 +19,6 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-static bool isSingle(ArrayRef<SymExpr> shape) { return product(shape).isConstant(1); }
-
 namespace {
 /// Layout of a quantized tensor: its axis and blocks, with dimensions that scales and zero points
 /// broadcast to.
