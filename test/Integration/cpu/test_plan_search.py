@@ -62,7 +62,7 @@ def draw_machine(path, rng):
 
 @pytest.mark.parametrize(
     "seed",
-    [pytest.param(seed, marks=() if seed in (0, 11) else pytest.mark.long) for seed in range(200)],
+    [pytest.param(seed, marks=() if seed in (0, 1) else pytest.mark.long) for seed in range(200)],
 )
 def test_search_equals_exhaustive_search(tpcc, plan_models, tmp_path, seed):
     """For random models, machines, sizes and goals, and no bound exceeds an estimate."""
