@@ -286,7 +286,7 @@ inline void mergeDecoded(const tpc_attention_args &a, int64_t batch, int64_t kvH
                  (kvHead * group + row % group) * a.value_size;
     const float *sums = decoded + row * stride, *numbers = sums + stride - lanes;
     const float sink = a.sinks ? a.sinks[kvHead * group + row % group] : -__builtin_inff();
-    float most = sink;
+    float maximum = sink;
     for (int64_t p = 0; p < parts; ++p)
       maximum = numbers[p * part] > maximum ? numbers[p * part] : maximum;
     maximum = maximum == -__builtin_inff() ? 0 : maximum;

@@ -245,10 +245,10 @@ LogicalResult QuantizeWeights::quantize(MatmulOp matmul, const Weight &weight, r
     int64_t blocks = shape[0] / block;
     Builder b(&getContext());
     std::string kind = "int" + std::to_string(format.bits);
-    Type bytes = format.isFloat ? b.getIntegerType(8, /*isSigned=*/false) : b.getI8Type();
+    Type byte = format.isFloat ? b.getIntegerType(8, /*isSigned=*/false) : b.getI8Type();
     packed.numbers =
         makeWeight(original, format.isFloat ? "fp8" : kind,
-                   RankedTensorType::get({shape[1], blocks, block * format.bits / 8}, bytes));
+                   RankedTensorType::get({shape[1], blocks, block * format.bits / 8}, byte));
     packed.scales =
         makeWeight(original, "scale",
                    RankedTensorType::get({shape[1], blocks, 1, 1},

@@ -425,7 +425,7 @@ static bool moveMask(Mutator &m) {
 }
 
 // The gradient of one operand is that of another.
-static bool otherOperand(Mutator &m) {
+static bool otherGradOperand(Mutator &m) {
   auto op = m.pick<AttentionGradOp>([](AttentionGradOp grad) {
     return grad.getOperand(grad.getOf()).getType() ==
            grad.getOperand((grad.getOf() + 1) % 3).getType();
@@ -458,7 +458,7 @@ ArrayRef<Mutation> mutate::getTrainingMutations() {
       {"gradient-attention-scale", "a gradient of attention is not scaled", loseScale},
       {"gradient-attention-mask", "a gradient of attention has another mask", moveMask},
       {"gradient-attention-operand", "a gradient of attention is that of another operand",
-       otherOperand},
+       otherGradOperand},
       {"gradient-attention-tensors", "a gradient of attention exchanges keys and values",
        otherTensor},
       {"train-restart-sum", "a sum of gradients loses one side", restartSum},

@@ -19,7 +19,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
 namespace {
-enum : unsigned { X, Logits };
+constexpr unsigned X = 0, Logits = 1;
 
 /// Inputs of one matrix of all experts.
 struct Matrix {
