@@ -198,7 +198,7 @@ def test_405b_on_16384_devices(tpcc, tmp_path):
     model = llama.write(tmp_path / "llama.onnx")
     result = tpcc.call(
         [model, "--megatron-shard=auto", "--devices=16384", "--gpus-per-node=8", "--json"]
-        + ["--machine=h100-sxm", "--shape", "batch=2048,sequence=4096", "--search=12"]
+        + ["--machine=h100-sxm", "--shape", "batch=2048,sequence=4096", "--search=12", "--timing"]
     ).check()
     found = json.loads(result.stdout)
     assert len(found["best"]) == 10 and found["bound_ratio"] <= 1 + 1e-9
