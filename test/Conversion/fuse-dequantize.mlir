@@ -20,6 +20,7 @@ tpc.weight @s in "/w.bin" at 256 : tensor<6x4x1x1xf32>
 tpc.weight @z in "/w.bin" at 512 : tensor<6x2xui8>
 tpc.weight @rows in "/w.bin" at 1024 : tensor<64x6xi8>
 tpc.weight @r in "/w.bin" at 2048 : tensor<6xf32>
+tpc.weight @f in "/w.bin" at 4096 : tensor<6x64xui8>
 
 // A function that multiplies by a matrix takes its parameters.
 // CHECK-LABEL: func.func private @layer
@@ -97,7 +98,7 @@ func.func private @by_rows(%x: !x) -> tensor<4x6xf32> {
 // CUDA: tpc.floor
 // CUDA: tpc.matmul
 func.func private @float8(%x: !x) -> tensor<4x6xf32> {
-  %q = tpc.parameter @q view <0 [[6 x 32], [64 x 1]]> : tensor<6x64xui8>
+  %q = tpc.parameter @f : tensor<6x64xui8>
   %s = tpc.parameter @r view <0 [[6 x 1], [1 x 1], [1 x 1]]> : tensor<6x1x1xf32>
   %0 = tpc.dequantize %q, %s bits -8 : tensor<6x64xui8>, tensor<6x1x1xf32> -> tensor<6x64x1xf32>
   %1 = tpc.transpose %0 [1, 2, 0] : tensor<6x64x1xf32> -> tensor<64x1x6xf32>
