@@ -2,7 +2,6 @@
 
 #include "tpc/Buffer/Async.h"
 #include "tpc/Buffer/Training.h"
-#include "tpc/Dialect/Float8.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -102,10 +101,9 @@ SmallVector<buffer::ProductOp::Matmul> buffer::ProductOp::getMatmuls() {
 
 LogicalResult buffer::QuantizedProductOp::verify() {
   auto isWidth = [](int64_t bits) { return bits == 2 || bits == 4 || bits == 8; };
-  bool isFloat = int64_t(getBits()) == kFloat8Bits && !getZeros() && getZeroPoint() == 0;
-  if (!(isFloat || isWidth(getBits())) || (getZeroBits() && !isWidth(getZeroBits())))
+  if (!isWidth(getBits()) || (getZeroBits() && !isWidth(getZeroBits())))
     return emitOpError() << "has numbers of " << getBits() << " bits and zero points of "
-                         << getZeroBits() << "; must be 2, 4 or 8, or -8 without zero points";
+                         << getZeroBits() << "; must be 2, 4 or 8";
   if (getScaleStrides().size() != 2 || (getZeroStrides() && getZeroStrides()->size() != 2))
     return emitOpError("must have two strides: of columns and of blocks");
   if (bool(getZeros()) != getZeroStrides().has_value() || (!getZeros() && getZeroBits()) ||

@@ -3,7 +3,6 @@
 #include "QuantizedMatrices.h"
 #include "tpc/Conversion/Passes.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
-#include "tpc/Dialect/Float8.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -129,28 +128,6 @@ bool FuseDequantize::sink() {
   return false;
 }
 
-/// Computes numbers of E4M3 that no call reads by element-wise ops.
-static void expandFloat8(ModuleOp module) {
-  module.walk([](DequantizeOp op) {
-    if (int64_t(op.getBits()) != kFloat8Bits || op->hasAttr(kQuantizedAttr))
-      return;
-    OpBuilder b(op);
-    Location loc = op.getLoc();
-    auto type = cast<RankedTensorType>(op.getType());
-    Value numbers = createDecodeFloat8(b, loc, op.getPacked());
-    numbers = ReshapeOp::create(b, loc, type.clone(b.getF32Type()), numbers);
-    Value scale = op.getScale();
-    if (!getElementTypeOrSelf(scale).isF32())
-      scale = CastOp::create(b, loc, cast<RankedTensorType>(scale.getType()).clone(b.getF32Type()),
-                             scale);
-    Value result = MulOp::create(b, loc, type.clone(b.getF32Type()), numbers, scale);
-    if (result.getType() != type)
-      result = CastOp::create(b, loc, type, result);
-    op.getResult().replaceAllUsesWith(result);
-    op.erase();
-  });
-}
-
 void FuseDequantize::runOnOperation() {
   ModuleOp module = getOperation();
   WalkResult marked = module.walk([](Operation *op) {
@@ -161,10 +138,9 @@ void FuseDequantize::runOnOperation() {
   });
   if (marked.wasInterrupted())
     return signalPassFailure();
-  if (!module.walk([](DequantizeOp) { return WalkResult::interrupt(); }).wasInterrupted())
+  if (!TargetTraits::get(module).multipliesQuantized ||
+      !module.walk([](DequantizeOp) { return WalkResult::interrupt(); }).wasInterrupted())
     return;
-  if (!TargetTraits::get(module).multipliesQuantized)
-    return expandFloat8(module);
   while (sink()) {
   }
   ParameterTable parameters(module);
@@ -187,5 +163,4 @@ void FuseDequantize::runOnOperation() {
     for (Operation *op : matrix->ops)
       op->setAttr(kQuantizedAttr, b.getUnitAttr());
   }
-  expandFloat8(module);
 }

@@ -148,10 +148,9 @@ StepEstimator::OpCost StepEstimator::visitProduct(buffer::ProductOp op) {
 StepEstimator::OpCost StepEstimator::visitQuantizedProduct(buffer::QuantizedProductOp op) {
   int64_t m = evaluate(op.getM()), n = evaluate(op.getN()), k = evaluate(op.getK());
   OpCost cost;
-  int64_t bits = std::abs(int64_t(op.getBits()));
-  cost.seconds = addMatmul(buffer::getExtent(op.getX()).getElement(), m, n, k, bits);
+  cost.seconds = addMatmul(buffer::getExtent(op.getX()).getElement(), m, n, k, op.getBits());
   double weights = double(k) * double(n);
-  cost.work = {2 * double(m) * weights, weights * double(bits) / 8};
+  cost.work = {2 * double(m) * weights, weights * double(op.getBits()) / 8};
   return cost;
 }
 

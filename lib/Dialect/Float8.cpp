@@ -31,13 +31,6 @@ struct Builder32 {
 };
 } // namespace
 
-float mlir::tpc::decodeFloat8(uint8_t byte) {
-  int exponent = byte >> 3 & 15, fraction = byte & 7;
-  float magnitude =
-      exponent ? std::ldexp(float(8 + fraction), exponent - 10) : std::ldexp(float(fraction), -9);
-  return byte & 0x80 ? -magnitude : magnitude;
-}
-
 Value mlir::tpc::createRoundToFloat8(OpBuilder &builder, Location loc, Value x) {
   Builder32 b{builder, loc};
   x = MinOp::create(builder, loc, x, b.number(kLargestFloat8));
@@ -53,8 +46,8 @@ Value mlir::tpc::createRoundToFloat8(OpBuilder &builder, Location loc, Value x) 
 
 Value mlir::tpc::createDecodeFloat8(OpBuilder &builder, Location loc, Value bytes) {
   Builder32 b{builder, loc};
-  auto type = cast<RankedTensorType>(bytes.getType()).clone(builder.getF32Type());
-  Value all = CastOp::create(builder, loc, type, bytes);
+  Value all =
+      CastOp::create(builder, loc, makeTensorType(builder.getF32Type(), getSizes(bytes)), bytes);
   Value negative = b.isAtLeast(all, 128);
   Value low = b.sub(all, b.select(negative, b.number(128), b.number(0)));
   Value exponent = FloorOp::create(builder, loc, b.mul(low, b.number(0.125)));

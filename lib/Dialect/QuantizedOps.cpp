@@ -1,7 +1,6 @@
 //===- QuantizedOps.cpp - Ops on quantized weights ------------------------===//
 
 #include "OpHelpers.h"
-#include "tpc/Dialect/Float8.h"
 #include "tpc/Dialect/Quantized.h"
 
 using namespace mlir;
@@ -17,11 +16,10 @@ bool DequantizeOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) {
 LogicalResult DequantizeOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
                                              Adaptor adaptor, SmallVectorImpl<Type> &types) {
   int64_t bits = adaptor.getBits();
-  if (bits != 2 && bits != 4 && bits != 8 && bits != kFloat8Bits)
-    return inferError(loc,
-                      "dequantize: " + Twine(bits) + " bits; must be 2, 4 or 8, or -8 for E4M3");
+  if (bits != 2 && bits != 4 && bits != 8)
+    return inferError(loc, "dequantize: " + Twine(bits) + " bits; must be 2, 4 or 8");
   Sizes sizes = getSizes(adaptor.getPacked());
-  sizes.push_back(SymExpr(8 / std::abs(bits)));
+  sizes.push_back(SymExpr(8 / bits));
   for (Value v : {adaptor.getScale(), adaptor.getZero()}) {
     if (!v)
       continue;
@@ -47,9 +45,6 @@ ShardingRule DequantizeOp::getShardingRule() {
 }
 
 LogicalResult DequantizeOp::verify() {
-  if (int64_t(getBits()) == kFloat8Bits &&
-      (getZero() || getZeroPoint() != 0 || !isUnsigned(getPacked().getType())))
-    return emitOpError("has numbers of E4M3, which must be ui8 without zero points");
   if (Value zero = getZero()) {
     Type element = elementTypeOf(zero);
     if (element != elementTypeOf(getPacked()) && element != elementTypeOf(getScale()))

@@ -10,7 +10,6 @@
 #include "core/Reduce.h"
 #include "tpc/accumulate.h"
 #include "tpc/attention_grad.h"
-#include "tpc/float8.h"
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -148,14 +147,12 @@ extern "C" void tpc_quantized_product(tpc_context *ctx, const tpc_quantized_args
   if (a.m <= 0 || a.n <= 0)
     return;
   auto isWidth = [](int32_t bits) { return bits == 2 || bits == 4 || bits == 8; };
-  bool isFloat = a.bits == TPC_E4M3;
-  if (!(isWidth(a.bits) || (isFloat && !a.zero && !a.zero_point)) ||
-      (a.zero_bits && !isWidth(a.zero_bits)) || a.block < 1)
+  if (!isWidth(a.bits) || (a.zero_bits && !isWidth(a.zero_bits)) || a.block < 1)
     fail(*ctx, "internal error: a matmul by numbers of " + std::to_string(a.bits) +
                    " bits, with zero points of " + std::to_string(a.zero_bits) +
                    " bits, in blocks of " + std::to_string(a.block));
   int64_t numbers = a.by_rows ? a.n : a.k;
-  if (numbers > a.row_bytes * (isFloat ? 1 : 8 / a.bits))
+  if (numbers > a.row_bytes * (8 / a.bits))
     fail(*ctx, "internal error: a matmul by rows of " + std::to_string(numbers) + " numbers of " +
                    std::to_string(a.bits) + " bits in " + std::to_string(a.row_bytes) + " bytes");
   if (a.scale_dtype != TPC_F32 && a.scale_dtype != TPC_F16 && a.scale_dtype != TPC_BF16)

@@ -39,8 +39,6 @@ struct DigitRow {
 
 inline int64_t digitFloats([[maybe_unused]] const tpc_quantized_args &a) {
 #ifdef TPC_HAS_INTEGERS
-  if (a.bits == TPC_E4M3)
-    return 0;
   int64_t perUnit = 32 / a.bits, perChunk = lanes * perUnit;
   // A lane is in one block. A block consists of whole chunks, or a chunk of whole blocks.
   bool hasWholeLanes = a.block >= a.k || (a.block % perUnit == 0 &&

@@ -14,7 +14,6 @@
 #define TPC_RT_CPU_QUANTIZEDKERNEL_H
 
 #include "cpu/GemmKernel.h"
-#include "tpc/float8.h"
 
 #if defined(__AVX512F__) && TPC_LANES == 16
 #define TPC_HAS_TABLES 1
@@ -44,25 +43,6 @@ template <int Bits, bool HasOffset> struct PackedNumbers {
 #endif
     return __builtin_convertvector(units & ((1 << Bits) - 1), Vec);
   }
-};
-
-/// Converts E4M3, one number in the low byte of each unit, without multiplying f32 subnormals. The
-/// byte of NaN becomes 480.
-TPC_INLINE Vec decodeFloat8(IntVec units) {
-  IntVec magnitude = units & 0x7f, normal = (magnitude << 20) + (120 << 23);
-  Vec small = __builtin_convertvector(magnitude, Vec) * splat(0x1p-9f); // below 2^-6
-  IntVec isSmall = magnitude < 8;
-  IntVec number = (bitsOf(small) & isSmall) | (normal & ~isSmall);
-  number |= (units & 0x80) << 24;
-  return reinterpret_cast<Vec &>(number);
-}
-
-/// Numbers of E4M3 in 32-bit units.
-struct PackedFloats {
-  static constexpr int bits = 8, perUnit = 4;
-  static constexpr bool hasOffset = true; // no zero points are subtracted
-  TPC_INLINE explicit PackedFloats(float) {}
-  TPC_INLINE Vec first(IntVec units) const { return decodeFloat8(units); }
 };
 
 /// Returns number `index` of packed numbers.
@@ -194,7 +174,7 @@ inline bool hasUnits(const tpc_quantized_args &a) {
   // round.
   if (a.by_rows || (a.is_signed && a.zero && !a.zero_bits))
     return false;
-  int64_t perUnit = a.bits == TPC_E4M3 ? 4 : 32 / a.bits, units = a.block / perUnit;
+  int64_t perUnit = 32 / a.bits, units = a.block / perUnit;
   return a.block >= a.k || (a.block % perUnit == 0 && (units & (units - 1)) == 0);
 }
 
@@ -274,8 +254,6 @@ TPC_INLINE void forEachStep(const tpc_quantized_args &a, int64_t column, const U
 /// Calls doFormat with the type of the packed numbers.
 template <typename DoFormat>
 TPC_INLINE void withNumbers(const tpc_quantized_args &a, DoFormat doFormat) {
-  if (a.bits == TPC_E4M3)
-    return doFormat.template operator()<PackedFloats>();
 #ifdef TPC_HAS_TABLES
   if (a.bits == 4 && !a.zero)
     return doFormat.template operator()<PackedNumbers<4, true>>();
@@ -322,11 +300,8 @@ inline void gemmQuantized(const tpc_quantized_args &a, int64_t column0, int64_t 
 }
 
 TPC_INLINE float numberOf(const tpc_quantized_args &a, int64_t i, int64_t j) {
-  const auto *packed = static_cast<const uint8_t *>(a.packed) + (a.by_rows ? i : j) * a.row_bytes;
-  int64_t index = a.by_rows ? j : i;
-  if (a.bits == TPC_E4M3)
-    return decodeFloat8(IntVec{} + packed[index])[0];
-  return unpack(packed, index, a.bits, a.is_signed);
+  const auto *packed = static_cast<const uint8_t *>(a.packed);
+  return unpack(packed + (a.by_rows ? i : j) * a.row_bytes, a.by_rows ? j : i, a.bits, a.is_signed);
 }
 
 TPC_INLINE float readFloat(const tpc_quantized_args &a, const void *from, int64_t at) {
@@ -390,8 +365,6 @@ void dequantizeRows(const tpc_quantized_args &a, int64_t column0, float *panel) 
         else
           for (int l = 0; l < lanes && column + l < a.n; ++l)
             q[l] = unpack(row, column + l, Bits, a.is_signed);
-        if (a.bits == TPC_E4M3)
-          q = decodeFloat8(__builtin_convertvector(q, IntVec));
         // The hardware does not prefetch rows that are pages apart.
         __builtin_prefetch(row + 16 * a.row_bytes + column * Bits / 8);
         Vec value = q - zero[v];
@@ -409,7 +382,7 @@ inline void dequantize(const tpc_quantized_args &a, int64_t column0, float *pane
           });
     });
   if (a.by_rows) {
-    if (a.bits == 8 || a.bits == TPC_E4M3)
+    if (a.bits == 8)
       return dequantizeRows<8>(a, column0, panel);
     if (a.bits == 4)
       return dequantizeRows<4>(a, column0, panel);

@@ -20,7 +20,6 @@ tpc.weight @s in "/w.bin" at 256 : tensor<6x4x1x1xf32>
 tpc.weight @z in "/w.bin" at 512 : tensor<6x2xui8>
 tpc.weight @rows in "/w.bin" at 1024 : tensor<64x6xi8>
 tpc.weight @r in "/w.bin" at 2048 : tensor<6xf32>
-tpc.weight @f in "/w.bin" at 4096 : tensor<6x64xui8>
 
 // A function that multiplies by a matrix takes its parameters.
 // CHECK-LABEL: func.func private @layer
@@ -85,26 +84,6 @@ func.func private @by_rows(%x: !x) -> tensor<4x6xf32> {
   %1 = tpc.reshape %0 : tensor<64x6x1xf32> -> tensor<64x6xf32>
   %2 = tpc.matmul %x, %1 : !x, tensor<64x6xf32> -> tensor<4x6xf32>
   return %2 : tensor<4x6xf32>
-}
-
-// 8-bit floats. Other targets decode bytes by element-wise ops.
-// CHECK-LABEL: func.func private @float8
-// CHECK: tpc.dequantize {{.*}} bits -8 {{.*}}tpc.quantized
-// BUFFERS-LABEL: tpc_buffer.func @float8_on_buffers
-// BUFFERS: tpc_buffer.quantized_product {{.*}} bits -8 rows of _64
-// BUFFERS-SAME: strides [1, 0] block _64
-// CUDA-LABEL: func.func private @float8
-// CUDA-NOT: tpc.dequantize
-// CUDA: tpc.floor
-// CUDA: tpc.matmul
-func.func private @float8(%x: !x) -> tensor<4x6xf32> {
-  %q = tpc.parameter @f : tensor<6x64xui8>
-  %s = tpc.parameter @r view <0 [[6 x 1], [1 x 1], [1 x 1]]> : tensor<6x1x1xf32>
-  %0 = tpc.dequantize %q, %s bits -8 : tensor<6x64xui8>, tensor<6x1x1xf32> -> tensor<6x64x1xf32>
-  %1 = tpc.transpose %0 [1, 2, 0] : tensor<6x64x1xf32> -> tensor<64x1x6xf32>
-  %2 = tpc.reshape %1 : tensor<64x1x6xf32> -> tensor<64x6xf32>
-  %3 = tpc.matmul %x, %2 : !x, tensor<64x6xf32> -> tensor<4x6xf32>
-  return %3 : tensor<4x6xf32>
 }
 
 // Kernels compute a matrix for its other uses, and a matrix whose scales are computed.

@@ -7,8 +7,6 @@ func.func @blocks(%w: tensor<6x2x8xui8>, %s: tensor<6x2x1x1xf32>, %z: tensor<6x2
   %0 = tpc.dequantize %w, %s bits 4 zero 8 : tensor<6x2x8xui8>, tensor<6x2x1x1xf32> -> tensor<6x2x8x2xf32>
   // CHECK: tpc.dequantize %{{.*}}, %{{.*}}, %{{.*}} bits 2 : tensor<6x2x8xui8>, tensor<6x2x1x1xf32>, tensor<6x2x1x1xui8> -> tensor<6x2x8x4xf32>
   %1 = tpc.dequantize %w, %s, %z bits 2 : tensor<6x2x8xui8>, tensor<6x2x1x1xf32>, tensor<6x2x1x1xui8> -> tensor<6x2x8x4xf32>
-  // CHECK: tpc.dequantize %{{.*}}, %{{.*}} bits -8 : tensor<6x2x8xui8>, tensor<6x2x1x1xf32> -> tensor<6x2x8x1xf32>
-  %2 = tpc.dequantize %w, %s bits -8 : tensor<6x2x8xui8>, tensor<6x2x1x1xf32> -> tensor<6x2x8x1xf32>
   return
 }
 
@@ -29,16 +27,8 @@ func.func @sharded(%w: tensor<6x2x8xui8, #tpc.dist<[6{tp}, 2, 8]>>,
 
 func.func @bits(%w: tensor<2x8xui8>, %s: tensor<2x1x1xf32>) {
   // expected-error@+2 {{failed to infer returned types}}
-  // expected-error@+1 {{dequantize: 3 bits; must be 2, 4 or 8, or -8 for E4M3}}
+  // expected-error@+1 {{dequantize: 3 bits; must be 2, 4 or 8}}
   %0 = tpc.dequantize %w, %s bits 3 : tensor<2x8xui8>, tensor<2x1x1xf32> -> tensor<2x8x2xf32>
-  return
-}
-
-// -----
-
-func.func @float8(%w: tensor<2x8xui8>, %s: tensor<2x1x1xf32>) {
-  // expected-error@+1 {{has numbers of E4M3, which must be ui8 without zero points}}
-  %0 = tpc.dequantize %w, %s bits -8 zero 1 : tensor<2x8xui8>, tensor<2x1x1xf32> -> tensor<2x8x1xf32>
   return
 }
 

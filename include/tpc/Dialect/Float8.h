@@ -15,15 +15,11 @@
 
 namespace mlir::tpc {
 
-/// `bits` of tpc.dequantize for numbers of E4M3; the runtime's TPC_E4M3.
-inline constexpr int64_t kFloat8Bits = -8;
 /// Largest number of E4M3.
 inline constexpr double kLargestFloat8 = 448;
 
 /// Rounds a tensor of f32 to numbers of E4M3, ties to even. Larger numbers become 448 or -448.
 Value createRoundToFloat8(OpBuilder &b, Location loc, Value x);
-/// Returns the number of a byte. The byte of NaN becomes 480.
-float decodeFloat8(uint8_t byte);
 /// Converts bytes with numbers of E4M3, a tensor of ui8, to f32. The byte of NaN becomes 480.
 Value createDecodeFloat8(OpBuilder &b, Location loc, Value bytes);
 

@@ -149,7 +149,7 @@ Value Node::dequantize(Value packed, Value scale, Value zero, int64_t bits, int6
   if (!packed || !scale)
     return {};
   Sizes sizes = getSizes(packed);
-  sizes.push_back(SymExpr(8 / std::abs(bits)));
+  sizes.push_back(SymExpr(8 / bits));
   return DequantizeOp::create(b, loc, type(elementOf(scale), sizes), packed, scale, zero, bits,
                               zeroPoint);
 }

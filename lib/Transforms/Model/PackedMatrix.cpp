@@ -121,6 +121,13 @@ static uint8_t encodeFloat8(float x) {
   return uint8_t(bits | (std::signbit(x) ? 0x80 : 0));
 }
 
+static float decodeFloat8(uint8_t byte) {
+  int exponent = byte >> 3 & 15, fraction = byte & 7;
+  float magnitude =
+      exponent ? std::ldexp(float(8 + fraction), exponent - 10) : std::ldexp(float(fraction), -9);
+  return byte & 0x80 ? -magnitude : magnitude;
+}
+
 namespace {
 /// Measures the relative error of products of random rows with a quantized matrix.
 class RandomRows {

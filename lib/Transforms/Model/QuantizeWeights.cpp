@@ -245,14 +245,19 @@ LogicalResult QuantizeWeights::quantize(MatmulOp matmul, const Weight &weight, r
     int64_t blocks = shape[0] / block;
     Builder b(&getContext());
     std::string kind = "int" + std::to_string(format.bits);
-    Type byte = format.isFloat ? b.getIntegerType(8, /*isSigned=*/false) : b.getI8Type();
-    packed.numbers =
-        makeWeight(original, format.isFloat ? "fp8" : kind,
-                   RankedTensorType::get({shape[1], blocks, block * format.bits / 8}, byte));
-    packed.scales =
-        makeWeight(original, "scale",
-                   RankedTensorType::get({shape[1], blocks, 1, 1},
-                                         format.isFloat ? Type(b.getF32Type()) : element));
+    if (format.isFloat) {
+      Type bytes = b.getIntegerType(8, /*isSigned=*/false);
+      packed.numbers =
+          makeWeight(original, "fp8", RankedTensorType::get({shape[1], shape[0]}, bytes));
+      packed.scales =
+          makeWeight(original, "scale", RankedTensorType::get({shape[1]}, b.getF32Type()));
+    } else {
+      packed.numbers = makeWeight(
+          original, kind,
+          RankedTensorType::get({shape[1], blocks, block * format.bits / 8}, b.getI8Type()));
+      packed.scales =
+          makeWeight(original, "scale", RankedTensorType::get({shape[1], blocks, 1, 1}, element));
+    }
     write(numbers->numbers, packed.numbers);
     write(numbers->scales, packed.scales);
     int64_t bytes = numbers->numbers.size() + numbers->scales.size();
@@ -282,7 +287,7 @@ static Value read(OpBuilder &b, Location loc, WeightOp from) {
                              from.getSymName(), ViewAttr());
 }
 
-/// Replaces a matmul by that of numbers of E4M3, times the scales of rows.
+/// Replaces a matmul by that of numbers of E4M3, times the scales of rows and columns.
 void QuantizeWeights::multiplyFloat8(MatmulOp matmul, const Weight &weight, PackedWeight packed) {
   OpBuilder b(matmul);
   Location loc = matmul.getLoc();
@@ -303,9 +308,13 @@ void QuantizeWeights::multiplyFloat8(MatmulOp matmul, const Weight &weight, Pack
   scale = SelectOp::create(b, loc, CmpOp::create(b, loc, Predicate::GT, scale, number(0)), scale,
                            number(1));
   Value rows = createRoundToFloat8(b, loc, DivOp::create(b, loc, x, scale));
-  Value columns = makeMatrix(matmul, weight, packed);
+  Value bytes = createTranspose(b, loc, read(b, loc, packed.numbers), {1, 0});
+  Value columns = createDecodeFloat8(b, loc, bytes);
+  if (weight.annotation)
+    columns.getDefiningOp()->setDiscardableAttrs(weight.annotation);
   SmallVector<SymExpr> result = getSizes(matmul.getResult());
   Value y = MatmulOp::create(b, loc, makeTensorType(single, result), rows, columns, Value());
+  y = MulOp::create(b, loc, y, read(b, loc, packed.scales));
   y = MulOp::create(b, loc, y, scale);
   if (Value bias = matmul.getBias())
     y = AddOp::create(b, loc, y, convert(bias, single));
@@ -322,9 +331,8 @@ Value QuantizeWeights::makeMatrix(MatmulOp matmul, const Weight &weight, PackedW
   Type element = elementTypeOf(scales);
   SmallVector<SymExpr> sizes = getSizes(numbers);
   sizes.push_back(SymExpr(8 / format.bits));
-  int64_t bits = format.isFloat ? kFloat8Bits : format.bits;
   Value matrix = DequantizeOp::create(b, loc, makeTensorType(element, sizes), numbers, scales,
-                                      Value(), bits, 0);
+                                      Value(), format.bits, 0);
   SmallVector<SymExpr> moved = {sizes[1], sizes[2], sizes[3], sizes[0]};
   matrix = TransposeOp::create(b, loc, makeTensorType(element, moved), matrix,
                                ArrayRef<int64_t>{1, 2, 3, 0});

@@ -185,7 +185,7 @@ LogicalResult mlir::tpc::checkQuantizedProduct(MatmulOp op, PlanChecker &c) {
   auto isOne = [&](const SymExpr &size) { return size.isConstant(1); };
   if (!within || !across || !(isOne(*within) || isOne(rhs[byRows ? 1 : 0])))
     return unknown();
-  SymExpr perByte(8 / std::abs(int64_t(call.getBits())));
+  SymExpr perByte(8 / int64_t(call.getBits()));
   if (layout.normal(call.getRowBytes().getExpr() * perByte) != layout.normal(*across) &&
       !isOne(rhs[byRows ? 0 : 1]))
     return call.emitOpError() << "has rows of " << call.getRowBytes().getExpr().str()

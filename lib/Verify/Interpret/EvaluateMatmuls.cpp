@@ -3,7 +3,6 @@
 #include "Models.h"
 
 #include "tpc/Dialect/Experts.h"
-#include "tpc/Dialect/Float8.h"
 #include "tpc/Dialect/Quantized.h"
 
 using namespace mlir;
@@ -51,17 +50,12 @@ struct DequantizeEvaluation : EvaluationModel<DequantizeEvaluation, DequantizeOp
     auto covers = [&](const Data<A> *t) { return !t || broadcasts(t->shape, e.shape); };
     if (packed.shape != Shape(ArrayRef(e.shape).drop_back()) || !covers(&scale) || !covers(zero))
       return e.fail() << "the shapes of the operands do not match on a rank";
-    int64_t bits = op.getBits(), range = bits == kFloat8Bits ? 0 : int64_t(1) << bits;
+    int64_t bits = op.getBits(), range = int64_t(1) << bits;
     bool isSigned = !isUnsigned(op.getPacked().getType());
     Data<A> out(e.shape);
     size_t next = 0;
     forEachIndex(e.shape, [&](ArrayRef<int64_t> index) {
       int64_t byte = A::toInteger(packed.data[linearize(index.drop_back(), packed.shape)]) & 255;
-      if (bits == kFloat8Bits) {
-        out.data[next++] = A::multiply(A::fromNumber(decodeFloat8(uint8_t(byte))),
-                                       scale.data[linearizeBroadcast(index, scale.shape)]);
-        return;
-      }
       int64_t q = byte / (int64_t(1) << (bits * index.back())) % range;
       if (isSigned && q >= range / 2)
         q -= range;

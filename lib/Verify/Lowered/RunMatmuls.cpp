@@ -1,7 +1,6 @@
 //===- RunMatmuls.cpp - Interpretation of matmuls on buffers --------------===//
 
 #include "RunBuffers.h"
-#include "tpc/Dialect/Float8.h"
 
 #include <cmath>
 
@@ -209,7 +208,7 @@ struct QuantizedProductRun : RunModel<QuantizedProductRun, buffer::QuantizedProd
     bool byRows = op.getByRows();
     if (k * n > 0 && block < 1)
       return machine.fail(op, rank) << "has blocks of " << block << " rows";
-    if (k * n > 0 && row * (8 / std::abs(bits)) < (byRows ? n : k))
+    if (k * n > 0 && row * (8 / bits) < (byRows ? n : k))
       return machine.fail(op, rank) << "has rows of " << row << " bytes, which are too short";
     SmallVector<int64_t> scaleStrides = machine.evaluate(op.getScaleStrides(), rank),
                          zeroStrides{0, 0};
@@ -250,9 +249,7 @@ struct QuantizedProductRun : RunModel<QuantizedProductRun, buffer::QuantizedProd
         if (op.getZeros())
           zero = zeroBits ? double(unpack(*zeros, at(zeroStrides), zeroBits, isSigned))
                           : (*zeros)[at(zeroStrides)].f;
-        int64_t index = byRows ? j : i;
-        double q = bits == kFloat8Bits ? double(decodeFloat8(uint8_t(bytes[index].i)))
-                                       : double(unpack(bytes, index, bits, isSigned));
+        double q = double(unpack(bytes, byRows ? j : i, bits, isSigned));
         matrix[i * n + j] = number((q - zero) * (*scale)[at(scaleStrides)].f);
       }
     for (int64_t i = 0; i < m; ++i)

@@ -88,8 +88,8 @@ void lowered::setQuantizedGains(ModuleOp program, llvm::StringMap<double> &gains
     sources.findNumbers(matmul.getRhs(), found);
     for (DequantizeOp numbers : found)
       for (const std::string &name : sources.find(numbers.getScale()))
-        gains[name] = std::ldexp(1 / std::sqrt(std::max(1.0, rows)),
-                                 int(1 - std::abs(int64_t(numbers.getBits()))));
+        gains[name] =
+            std::ldexp(1 / std::sqrt(std::max(1.0, rows)), int(1 - int64_t(numbers.getBits())));
   });
 }
 

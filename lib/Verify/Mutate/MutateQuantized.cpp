@@ -20,8 +20,7 @@ static DequantizeOp pickWeight(Mutator &m, llvm::function_ref<bool(DequantizeOp)
 static bool isAny(DequantizeOp) { return true; }
 
 static bool otherZeroPoint(Mutator &m) {
-  auto op =
-      pickWeight(m, [](DequantizeOp op) { return !op.getZero() && int64_t(op.getBits()) > 0; });
+  auto op = pickWeight(m, [](DequantizeOp op) { return !op.getZero(); });
   if (!op)
     return false;
   int64_t zero = op.getZeroPoint();
@@ -137,8 +136,7 @@ static bool otherBits(Mutator &m) {
 }
 
 static bool otherCallZero(Mutator &m) {
-  Call call =
-      m.pick<Call>([](Call call) { return !call.getZeros() && int64_t(call.getBits()) > 0; });
+  Call call = m.pick<Call>([](Call call) { return !call.getZeros(); });
   if (call)
     call.setZeroPoint(call.getZeroPoint() + (m.draw(2) ? 1 : -1));
   return bool(call);

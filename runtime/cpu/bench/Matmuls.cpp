@@ -5,14 +5,13 @@
 // Measures f32 matmuls of GPT-2's shapes: tpc's, and, if libdnnl.so.3 is found, those of
 // --products=onednn. Both alternate, so that other load on the machine affects both. Then measures
 // how fast matmuls of one row read weights: f32, f16 and bf16, packed and as a transposed table,
-// 8 and 4 bits in blocks of 32, and E4M3 with a scale for each column.
+// and 8 and 4 bits in blocks of 32.
 //
 //===----------------------------------------------------------------------===//
 
 #include "core/World.h"
 #include "cpu/CpuDevice.h"
 #include "cpu/Kernels.h"
-#include "tpc/float8.h"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -85,19 +84,18 @@ double readingRate(int threads, int32_t dtype, bool isTable, int64_t k, int64_t 
 class QuantizedRow {
 public:
   QuantizedRow(tpc_context *ctx, int32_t bits, int64_t k, int64_t n, int64_t weights)
-      : ctx(ctx), count(weights / (k * n) + 1), numbers(count * k * n * std::abs(bits) / 8, 0x37),
+      : ctx(ctx), count(weights / (k * n) + 1), numbers(count * k * n * bits / 8, 0x37),
         scales(count * k * n / 32, 0.1f), x(k, 0.5f), out(n) {
-    bool isFloat = bits == TPC_E4M3;
     args.x = x.data();
     args.out = out.data();
     args.m = 1;
     args.k = k;
     args.n = n;
     args.bits = bits;
-    args.zero_point = isFloat ? 0 : 1 << (bits - 1);
-    args.row_bytes = k * std::abs(bits) / 8;
-    args.block = isFloat ? k : 32;
-    args.scale_column_stride = k / args.block;
+    args.zero_point = 1 << (bits - 1);
+    args.row_bytes = k * bits / 8;
+    args.block = 32;
+    args.scale_column_stride = k / 32;
     args.scale_block_stride = 1;
   }
   /// Returns the seconds per weight.
@@ -153,8 +151,8 @@ private:
 
 /// All types alternate, so that other load on the machine affects all.
 void printQuantizedRates(int threads) {
-  std::printf("one row: times as fast as f32\n%6s %6s %12s %8s %8s %8s %8s\n", "K", "N", "f32 GB/s",
-              "bf16", "8 bits", "4 bits", "E4M3");
+  std::printf("one row: times as fast as f32\n%6s %6s %12s %8s %8s %8s\n", "K", "N", "f32 GB/s",
+              "bf16", "8 bits", "4 bits");
   for (auto [k, n] :
        {std::pair<int64_t, int64_t>{768, 3072}, {2048, 2048}, {2048, 5632}, {5632, 2048}}) {
     selectDevices(cpuDevices());
@@ -162,19 +160,17 @@ void printQuantizedRates(int threads) {
     tpc_context *ctx = &world->local(0);
     constexpr int64_t weights = 100000000;
     FloatRow single(ctx, TPC_F32, k, n, weights), half(ctx, TPC_BF16, k, n, weights);
-    QuantizedRow bytes(ctx, 8, k, n, weights), nibbles(ctx, 4, k, n, weights),
-        floats(ctx, TPC_E4M3, k, n, weights);
-    double best[5] = {1, 1, 1, 1, 1};
+    QuantizedRow bytes(ctx, 8, k, n, weights), nibbles(ctx, 4, k, n, weights);
+    double best[4] = {1, 1, 1, 1};
     for (int round = 0; round < 9; ++round) {
       best[0] = std::min(best[0], single.measure());
       best[1] = std::min(best[1], half.measure());
       best[2] = std::min(best[2], bytes.measure());
       best[3] = std::min(best[3], nibbles.measure());
-      best[4] = std::min(best[4], floats.measure());
     }
-    std::printf("%6lld %6lld %12.1f %8.2f %8.2f %8.2f %8.2f\n", static_cast<long long>(k),
+    std::printf("%6lld %6lld %12.1f %8.2f %8.2f %8.2f\n", static_cast<long long>(k),
                 static_cast<long long>(n), 4e-9 / best[0], best[0] / best[1], best[0] / best[2],
-                best[0] / best[3], best[0] / best[4]);
+                best[0] / best[3]);
   }
 }
 

@@ -4,7 +4,6 @@
 #include "core/Half.h"
 #include "core/World.h"
 #include "cpu/CpuDevice.h"
-#include "tpc/float8.h"
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -27,19 +26,11 @@ struct Quantized {
     return isSigned && q >= 1 << (bits - 1) ? q - (1 << bits) : q;
   }
 
-  static float decodeFloat8(uint8_t byte) {
-    int exponent = byte >> 3 & 15, fraction = byte & 7;
-    float number = exponent ? std::ldexp(1 + fraction / 8.0f, exponent - 7)
-                            : std::ldexp(static_cast<float>(fraction), -9);
-    return byte & 0x80 ? -number : number;
-  }
-
   enum Kind { Constant, Packed, Bytes, Floats };
 
   Quantized(int64_t k, int64_t n, int bits, int64_t block, bool isSigned, Kind kind, bool byRows,
             int32_t scaleType = TPC_F32) {
-    bool isFloat = bits == TPC_E4M3;
-    int64_t blocks = block ? (k + block - 1) / block : 1, each = isFloat ? 1 : 8 / bits;
+    int64_t blocks = block ? (k + block - 1) / block : 1, each = 8 / bits;
     name = std::to_string(k) + "x" + std::to_string(n) + " bits " + std::to_string(bits) +
            " block " + std::to_string(block) + " zeros " + std::to_string(kind) +
            (isSigned ? " signed" : "") + (byRows ? " by rows" : "");
@@ -80,23 +71,21 @@ struct Quantized {
         byte = static_cast<uint8_t>(next());
     } else if (kind == Floats) {
       zeros = numbers(blocks * n, 13);
-    } else if (!isFloat) {
+    } else {
       args.zero_point = isSigned ? 0 : 1 << (bits - 1);
     }
     values.resize(k * n);
     for (int64_t i = 0; i < k; ++i)
       for (int64_t j = 0; j < n; ++j) {
         int64_t row = byRows ? i : j, column = byRows ? j : i, of = i / args.block;
-        int64_t element = row * args.row_bytes * each + column;
-        float q = isFloat ? decodeFloat8(packed[element])
-                          : static_cast<float>(unpack(packed, element, bits, isSigned));
+        int64_t q = unpack(packed, row * args.row_bytes * each + column, bits, isSigned);
         int64_t at = j * args.zero_column_stride + of * args.zero_block_stride;
         float zero = kind == Constant ? static_cast<float>(args.zero_point)
                      : kind == Floats
                          ? zeros[at]
                          : static_cast<float>(unpack(zeroBytes, at, args.zero_bits, isSigned));
-        values[i * n + j] =
-            (q - zero) * scales[j * args.scale_column_stride + of * args.scale_block_stride];
+        values[i * n + j] = (static_cast<float>(q) - zero) *
+                            scales[j * args.scale_column_stride + of * args.scale_block_stride];
       }
     args.packed = packed.data();
     args.scale = scaleType == TPC_F32 ? static_cast<const void *>(scales.data()) : halves.data();
@@ -124,9 +113,6 @@ template <typename Test> void forEachForm(const Test &test) {
               continue;
             test(Quantized(size.k, size.n, bits, size.block, isSigned, kind, byRows));
           }
-  for (const Size &size : sizes)
-    for (bool byRows : {false, true})
-      test(Quantized(size.k, size.n, TPC_E4M3, size.block, false, Quantized::Constant, byRows));
   for (int32_t type : {TPC_F16, TPC_BF16})
     test(Quantized(1088, 70, 4, 32, false, Quantized::Packed, false, type));
 }
@@ -294,7 +280,6 @@ TEST(Quantized, WrongArgumentsAreErrors) {
     EXPECT_NE(error->find(message), std::string::npos) << *error;
   };
   expect([](auto &a) { a.bits = 3; }, "numbers of 3 bits");
-  expect([](auto &a) { a.bits = TPC_E4M3, a.zero_point = 1; }, "numbers of -8 bits");
   expect([](auto &a) { a.block = 0; }, "in blocks of 0");
   expect([](auto &a) { a.row_bytes = 31; }, "rows of 64 numbers of 4 bits in 31 bytes");
   expect([](auto &a) { a.scale_dtype = TPC_I8; }, "with scales of");

@@ -203,9 +203,9 @@ static LogicalResult importDequantizeLinear(Node &n) {
       return n.error() << "has a zero point other than 0 at element " << **found << " of '"
                        << n.proto.input(Zero) << "'; zero points of int32 must be 0";
   }
-  if (isFloat8 && n.has(Zero) && failed(checkFloat8Zero(n, Zero)))
-    return failure();
-  if (isFloat8 && (x.isFloat() || shape.empty() || layout->partialBlock)) {
+  if (isFloat8) {
+    if (n.has(Zero) && failed(checkFloat8Zero(n, Zero)))
+      return failure();
     Value numbers = x.isFloat() ? n.operand(X) : createDecodeFloat8(n.b, n.loc, n.weight(X));
     numbers = n.cast(n.reshape(numbers, layout->blocks), scale.element);
     numbers = n.binary<MulOp>(numbers, fit(n, *layout, n.operand(Scale)));
@@ -227,13 +227,13 @@ static LogicalResult importDequantizeLinear(Node &n) {
                      << " bits, which do not end at a byte";
   bytes.back() = *bytes.back().divideExact(SymExpr(each));
   Value zero;
-  if (n.has(Zero) && !isFloat8) {
+  if (n.has(Zero)) {
     zero = n.reshape(x.packedBits ? unpack(n, Zero, scale.element) : n.weight(Zero), scales);
     if (!zero)
       return failure();
   }
-  Value numbers = n.dequantize(n.reshape(n.weight(X), bytes), n.reshape(n.weight(Scale), scales),
-                               zero, isFloat8 ? kFloat8Bits : bits);
+  Value numbers =
+      n.dequantize(n.reshape(n.weight(X), bytes), n.reshape(n.weight(Scale), scales), zero, bits);
   return n.result(n.reshape(numbers, shape));
 }
 
