@@ -42,8 +42,8 @@ def test_streams(tpcc, tmp_path, overlap):
             ranks[process, thread][stream] += 1
     assert len(ranks) == 2
     for counts in ranks.values():
-        # Two all-reduces in each layer, of four chunks with the flag. That of the embedding, and the
-        # first use of the communicator, are on the stream of kernels.
+        # Two all-reduces in each layer, of four chunks with the flag. That of the embedding and the
+        # first use of the communicator are on the stream of kernels.
         started = [4 * 2 * TINY.layers] if overlap == "on" else []
         others = 2 if started else 2 + 2 * TINY.layers
         assert sorted(counts.values()) == [others, *started]
