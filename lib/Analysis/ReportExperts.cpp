@@ -149,9 +149,10 @@ FailureOr<std::vector<ExpertRow>> mlir::tpc::countExperts(ModuleOp module, const
     }
     ExpertRow row, others;
     row.rank = rank;
+    row.stage = counter.at["pp"];
     LogicalResult result = success();
     module.walk([&](StageOp stage) {
-      bool isOwn = int64_t(stage.getIndex()) == counter.at["pp"];
+      bool isOwn = int64_t(stage.getIndex()) == row.stage;
       if (succeeded(result))
         result = counter.count(stage.getBody().front(), isOwn ? row : others);
     });
@@ -166,24 +167,17 @@ LogicalResult mlir::tpc::applyRouting(ModuleOp staged, const Symbols &symbols,
                                       const Routing &routing, Report &report) {
   bool dispatches =
       staged.walk([](DispatchOp) { return WalkResult::interrupt(); }).wasInterrupted();
-  GridAttr grid = GridAttr::lookup(staged);
-  if (!dispatches || grid.getWorldSize() > Report::maxRanks)
+  if (!dispatches || GridAttr::lookup(staged).getWorldSize() > Report::maxRanks)
     return success();
   auto rows = countExperts(staged, symbols, &routing);
   if (failed(rows))
     return failure();
-  int64_t stride = 1; // of pp
-  for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes())) {
-    if (axis.getValue() == "pp")
-      break;
-    stride *= size;
-  }
   for (CollectiveRow &collective : report.collectives) {
     if (collective.kind != "dispatch" && collective.kind != "combine")
       continue;
     collective.bytes = 0;
     for (const ExpertRow &row : *rows)
-      if (row.rank / stride % grid.getAxisSize("pp") == collective.stage)
+      if (row.stage == collective.stage)
         collective.bytes = std::max(
             collective.bytes, collective.kind == "dispatch" ? row.dispatchBytes : row.combineBytes);
   }

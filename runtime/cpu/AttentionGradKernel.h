@@ -3,8 +3,8 @@
 // For each query head of the KV head and each block of queries, scores and probabilities are
 // recomputed as in AttentionKernel.h, transposed, [key, query]. With p = softmax(s), s = c q k^T:
 //
-//   dv += p^T do      dp = do v^T      ds = c p (dp - rowsum(p dp))      dq = ds k      dk += ds^T
-//   q
+//   dv += p^T do      dp = do v^T      ds = c p (dp - rowsum(p dp))
+//   dq = ds k         dk += ds^T q
 //
 // A block has all of its keys at once, so the row sums need neither the result nor a log-sum-exp of
 // the forward pass. Memory is linear in the number of keys. One task has all queries of a KV head,
@@ -36,7 +36,7 @@ struct GradScratch {
 
 inline int64_t attentionGradScratch(const tpc_attention_args &a) { return GradScratch(a).total; }
 
-/// Copies rows of `width` elements to rows of whole panels, with zeros behind each row.
+/// Copies rows of `width` elements to rows of whole panels, with zeros after each row.
 TPC_INLINE void padRows(float *to, const float *from, int64_t fromStride, int64_t rows,
                         int64_t width) {
   int64_t stride = roundUp(width, panelWidth);

@@ -24,7 +24,7 @@ struct Routing {
 /// Experts of one rank, and the bytes that it sends to the ranks of other experts (dispatch) and
 /// back to the ranks of tokens (combine), in one step.
 struct ExpertRow {
-  int64_t rank = 0;
+  int64_t rank = 0, stage = 0;
   int64_t experts = 0; // of the mixture of which it has the most
   /// Expected bytes if each set of k experts is equally likely.
   int64_t uniformDispatchBytes = 0, uniformCombineBytes = 0;

@@ -106,11 +106,17 @@ TEST_F(Tactics, OutsideOfTheCompilerSplitATable) {
   pm.addPass(createLowerReshards()); // rejects collectives that no tactic expects
   ASSERT_TRUE(succeeded(pm.run(*module)));
 
-  std::string splits;
-  for (auto record : (*module)->getAttrOfType<ArrayAttr>(kTacticsAttr).getAsRange<DictionaryAttr>())
+  std::string splits, predicted;
+  for (auto record :
+       (*module)->getAttrOfType<ArrayAttr>(kTacticsAttr).getAsRange<DictionaryAttr>()) {
+    std::string name = record.getAs<StringAttr>("name").str();
     for (auto split : record.getAs<ArrayAttr>("splits").getAsRange<StringAttr>())
-      splits += record.getAs<StringAttr>("name").str() + ": " + split.str() + "\n";
+      splits += name + ": " + split.str() + "\n";
+    for (auto one : record.getAs<ArrayAttr>("predicts").getAsRange<DictionaryAttr>())
+      predicted += name + ": " + one.getAs<StringAttr>("kind").str() + "\n";
+  }
   EXPECT_EQ(splits, "vocabulary: 50 over tp 2: words\npositions: 12 over tp: places\n");
+  EXPECT_EQ(predicted, "vocabulary: all_reduce\npositions: all_reduce\n");
   int sums = 0;
   module->walk([&](AllReduceOp) { ++sums; });
   EXPECT_EQ(sums, 1); // both tables are added before the reduction
