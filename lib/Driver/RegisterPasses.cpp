@@ -24,10 +24,10 @@
 #include "tpc/Transforms/Train/Passes.h"
 #include "tpc/Verify/Passes.h"
 
-#include "mlir/InitAllPasses.h"
+#include "mlir/Transforms/Passes.h"
 
 void tpc::registerAllPasses() {
-  mlir::registerAllPasses();
+  mlir::registerTransformsPasses();
   mlir::tpc::registerAnalysisPasses();
   mlir::tpc::registerModelPasses();
   mlir::tpc::registerGeneratePasses();
