@@ -1,6 +1,7 @@
 //===- Machine.cpp - Measured times of a machine --------------------------===//
 
 #include "tpc/Cost/Machine.h"
+#include "tpc/Dialect/MakeError.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -9,9 +10,7 @@
 
 using namespace tpc;
 
-static llvm::Error makeError(const llvm::Twine &message) {
-  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
-}
+using mlir::tpc::makeError;
 
 //===----------------------------------------------------------------------===//
 // Tables

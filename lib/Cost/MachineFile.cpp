@@ -21,6 +21,7 @@
 
 #include "tpc/Cost/Machine.h"
 
+#include "tpc/Dialect/MakeError.h"
 #include "tpc/Support/ReadFile.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -268,9 +269,7 @@ void MachineReader::read(const json::Object &file) {
 
 } // namespace tpc
 
-static Error makeError(const llvm::Twine &message) {
-  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
-}
+using mlir::tpc::makeError;
 
 Expected<Machine> Machine::parse(llvm::StringRef text) {
   Expected<json::Value> value = json::parse(text);

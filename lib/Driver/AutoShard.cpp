@@ -6,6 +6,7 @@
 #include "TpccOptions.h"
 
 #include "tpc/Conversion/Target/TargetTraits.h"
+#include "tpc/Dialect/MakeError.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -18,9 +19,7 @@ using ::tpc::AutoShardRequest;
 using ::tpc::GridPlanner;
 using ::tpc::Machine;
 
-static llvm::Error makeError(const Twine &message) {
-  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
-}
+using mlir::tpc::makeError;
 
 namespace tpc {
 llvm::Expected<std::optional<AutoShardRequest>> checkAutoShard(TpccOptions &options) {

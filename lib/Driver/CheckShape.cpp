@@ -3,6 +3,7 @@
 #include "CheckShape.h"
 
 #include "tpc/Analysis/Report.h"
+#include "tpc/Dialect/MakeError.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/windows.h"
@@ -12,9 +13,7 @@
 using namespace tpc;
 using llvm::Error;
 
-static Error makeError(const llvm::Twine &message) {
-  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
-}
+using mlir::tpc::makeError;
 
 /// Checks the sizes against the model's constraints.
 static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) {

@@ -2,6 +2,7 @@
 
 #include "LinksFile.h"
 
+#include "tpc/Dialect/MakeError.h"
 #include "tpc/Support/ReadFile.h"
 
 #include "mlir/IR/Builders.h"
@@ -12,9 +13,7 @@ using llvm::Error;
 using llvm::Expected;
 namespace json = llvm::json;
 
-static Error makeError(const llvm::Twine &message) {
-  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
-}
+using mlir::tpc::makeError;
 
 /// Converts {"alpha": …, "beta": …} to [alpha, beta].
 static Expected<mlir::Attribute> makeLink(mlir::Builder &builder, const json::Value &value,

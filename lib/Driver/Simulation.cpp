@@ -6,6 +6,7 @@
 #include "TpccOptions.h"
 
 #include "tpc/Conversion/Target/TargetTraits.h"
+#include "tpc/Dialect/MakeError.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Driver/PassPipelines.h"
 
@@ -24,9 +25,7 @@ using ::tpc::SimulationRequest;
 /// the number of keys.
 static constexpr int64_t maxSamples = 16;
 
-static llvm::Error makeError(const Twine &message) {
-  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
-}
+using mlir::tpc::makeError;
 
 namespace tpc {
 llvm::Expected<std::optional<SimulationRequest>> checkSimulation(TpccOptions &options) {

@@ -3,6 +3,7 @@
 #include "TargetFlags.h"
 
 #include "tpc/Dialect/Async.h"
+#include "tpc/Dialect/MakeError.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -10,9 +11,7 @@ using namespace tpc;
 using llvm::Error;
 using mlir::tpc::TargetTraits;
 
-static Error makeError(const llvm::Twine &message) {
-  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
-}
+using mlir::tpc::makeError;
 
 const TargetTraits *tpc::findTarget(const TpccOptions &options) {
   return options.target.empty() ? TargetTraits::getAll().front()

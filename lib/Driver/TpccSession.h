@@ -11,13 +11,12 @@
 #include "SourceFiles.h"
 #include "TpccOptions.h"
 
+#include "tpc/Dialect/MakeError.h"
 #include "tpc/Driver/ShapeSpec.h"
 
 namespace tpc {
 
-inline llvm::Error makeError(const llvm::Twine &message) {
-  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
-}
+using mlir::tpc::makeError;
 
 /// Prints an error, and returns the exit status 1.
 int fail(const TpccOptions &options, llvm::StringRef message);
