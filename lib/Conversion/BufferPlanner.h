@@ -156,8 +156,8 @@ private:
   SmallVector<std::pair<Value, Value>> copies; // at the block's end: (destination, value)
 };
 
-/// Returns the type without `axis`, which must be the last axis of a factor of dimension `dim` or
-/// of the product of its factors.
+/// Returns the type without `axis` in dimension `dim`. The axis must be the last one that splits a
+/// factor of the dimension, or the last one that splits the product of its factors.
 Type withoutAxis(Type type, int64_t dim, StringRef axis, GridAttr grid);
 
 /// Rounds up to the alignment of slots, 64 bytes.

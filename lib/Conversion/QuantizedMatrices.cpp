@@ -34,8 +34,8 @@ private:
   bool isParameter(Value v) const;
   std::optional<SmallVector<Dims>> regroup(ArrayRef<Dims> groups, ArrayRef<SymExpr> to) const;
   bool readZeros(Value zeros);
-  /// Sets the strides of columns and of blocks of k, from the strides of each dimension of the
-  /// operand `v`, and the block unless it is set.
+  /// Sets `strides`, of columns and of blocks of k, from the strides `own` of the dimensions of the
+  /// operand `v`. Sets the block unless it is set.
   bool setStrides(Value v, ArrayRef<SymExpr> own, Sizes &strides);
   Sizes getDenseStrides(Value v) const;
 

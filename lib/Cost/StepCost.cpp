@@ -154,9 +154,9 @@ StepEstimator::OpCost StepEstimator::visitQuantizedProduct(buffer::QuantizedProd
   return cost;
 }
 
-/// Matmuls of the experts that tokens select. If the tokens select all experts equally often, of t
-/// tokens that select k of all experts, ceil(t * k * experts / all) rows are for this rank's
-/// experts, which compute them in turn.
+/// Matmuls of the experts that tokens select. If t tokens select k experts each, and all experts
+/// equally often, ceil(t * k * experts / all) rows are for this rank's experts, which compute them
+/// in turn.
 StepEstimator::OpCost StepEstimator::visitExperts(buffer::ExpertsOp op) {
   int64_t tokens = evaluate(op.getTokens()), experts = evaluate(op.getExperts());
   int64_t all = std::max<int64_t>(1, evaluate(op.getAll())), topK = program.topK;

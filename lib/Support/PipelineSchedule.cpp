@@ -111,8 +111,8 @@ ScheduleSlots tpc::countSlots(const ScheduleTable &table, int64_t chunks) {
 // Check
 //===----------------------------------------------------------------------===//
 
-/// Returns the largest number of pairs of a chunk and a micro-batch of one rank whose forward is
-/// computed and whose event of phase `last` is not.
+/// Returns the maximum number of pairs (chunk, micro-batch) in flight on one rank: after their
+/// forward event and before their event of phase `last`.
 static int64_t countInFlight(const std::vector<ScheduleEvent> &events, SchedulePhase last) {
   int64_t now = 0, maximum = 0;
   for (const ScheduleEvent &event : events) {

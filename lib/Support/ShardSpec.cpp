@@ -212,8 +212,8 @@ static std::vector<int64_t> getDivisors(int64_t n) {
   return divisors;
 }
 
-/// Returns the sizes of ep and etp nearest to the given ones (by ratio) with which tp is a factor
-/// of etp·ep, and the rest of ep one of dp: "tp4,dp2,ep4,etp2".
+/// Returns the valid sizes of ep and etp that are nearest to the given ones, by ratio: tp must
+/// divide etp·ep, and the quotient must divide dp. Example: "tp4,dp2,ep4,etp2".
 std::string Parser::suggestExperts() const {
   int64_t tp = sizes[unsigned(Axis::TP)], dp = sizes[unsigned(Axis::DP)];
   double ep = double(sizes[unsigned(Axis::EP)]), etp = double(seenEtp ? expertTensor : tp);

@@ -122,7 +122,7 @@ TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
   }
 }
 
-/// Weights of matmuls in f32 may be stored in 16 bits. CPUs also take a 16-bit table as it is.
+/// Weights of matmuls in f32 may be stored in 16 bits. CPUs also take a 16-bit table unconverted.
 TEST_P(DeviceTest, ProductsInSingleReadHalfWeights) {
   for (int32_t dtype : {TPC_F16, TPC_BF16})
     for (bool transposed : {false, true}) {

@@ -81,7 +81,7 @@ std::vector<uint32_t> masksOf(const Grid &grid) {
       single |= uint32_t(1) << axis;
   std::vector<uint32_t> masks;
   for (uint32_t axes = 0; axes <= grid.allAxes(); ++axes)
-    // Masks with none of the axes of size one, or with all of them and none or all of the others.
+    // Masks with no axis of size one, the mask of exactly these axes, and the mask of all axes.
     if (isLevel("long") || !(axes & single) || axes == single || axes == grid.allAxes())
       masks.push_back(axes);
   return masks;

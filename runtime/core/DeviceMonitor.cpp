@@ -81,9 +81,9 @@ std::string DeviceMonitor::judgeWaits(double seconds, int &rank) {
     sum += beats.back().moves;
     anyOnDevice |= beats.back().onDevice;
   }
-  // If no rank waits for its device, the host transport detects the hang. If one waits for its
-  // device, then either its device hangs or a rank that it waits for also waits for its device,
-  // because computation between two operations does not take that long.
+  // If no rank waits for its device, the host transport detects the hang. Computation between two
+  // operations does not take as long as the timeout. So if a rank waits for its device, either the
+  // device hangs, or it waits for another rank, which waits for its own device.
   idle = anyOnDevice && sum == moves ? idle + seconds : 0;
   moves = sum;
   if (idle < world.timeout())

@@ -398,9 +398,9 @@ void LaunchMonitor::end(const std::string &subject, const std::string &message, 
   if (reports)
     printDiagnostic("error", message);
   // All processes of this host detect the same error, each at its next check. Under mpirun, they
-  // also stay until mpirun has processed the end of the frozen rank: if the server of PMIx 4.2
-  // loses a rank that a fence of MPI_Init waits for, and another one at the same time, then it
-  // frees the fence twice, and mpirun does not end.
+  // also stay until mpirun has processed the end of the frozen rank. Otherwise mpirun may hang: the
+  // server of PMIx 4.2 frees a fence of MPI_Init twice if it loses a rank that the fence waits for
+  // and another rank at the same time.
   if (isFrozen && launcher.kind == Launcher::Kind::Mpi)
     awaitTermination(graceForMpirun);
   else

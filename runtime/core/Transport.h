@@ -73,11 +73,11 @@ public:
   virtual void connect(tpc_context &ctx);
   virtual void disconnect(tpc_context &ctx);
 
-  /// Returns the transport of host memory: this one, or the one that it wraps.
+  /// Returns the transport of host memory: this or the wrapped transport.
   virtual Transport &onHost() { return *this; }
 
-  /// Returns the transport for this reduction: this one, or the one that it wraps if this one would
-  /// give another result. The same on all ranks.
+  /// Returns the transport for this reduction: the wrapped transport if this one would give another
+  /// result, else this one. The same on all ranks.
   virtual Transport &forReduction(tpc_dtype, tpc_reduction) { return *this; }
 
   virtual void allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,

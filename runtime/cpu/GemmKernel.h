@@ -268,8 +268,8 @@ TPC_INLINE const float *widenPanel(const typename W::Element *b, int64_t steps, 
   return widened;
 }
 
-/// One row is multiplied by weights as they are stored. For more rows, 16-bit weights are first
-/// converted, one block of a panel at a time.
+/// For one row, 16-bit weights are widened when they are loaded. For more rows, they are widened in
+/// advance, one block of a panel at a time.
 template <typename W>
 void gemmOf(const GemmJob &job, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
   constexpr bool isNarrow = sizeof(typename W::Element) < sizeof(float);

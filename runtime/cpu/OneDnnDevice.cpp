@@ -318,7 +318,7 @@ public:
 private:
   void multiplyOne(const Products &all, const Product &p, const OneDnnMatrix &matrix) {
     int64_t m = all.m, k = matrix.k, n = matrix.n;
-    // If `out` aliases the residual, the sums are in a separate buffer.
+    // `out` may alias the residual, so sums with a residual are first stored in a separate buffer.
     bool direct = !p.residual;
     auto find = [&](int64_t rows, const Panel &panel) -> const Multiply & {
       return rt::multiply(rows, k, panel.columns, direct ? n : panel.columns, matrix.isTransposed);

@@ -21,7 +21,7 @@ tpc.cache @k1 : !whole
 tpc.cache @v1 : !whole
 tpc.weight @scale in "/w.bin" at 0 : !scale
 
-// Rows are the sequences, because queries have more heads.
+// The kernel's rows are sequences, because queries have more heads than keys.
 // CHECK-LABEL: func.func private @rotary(
 // CHECK-NEXT: %[[R:.*]]:3 = call @kernel_append_transpose_append_rotary(
 // CHECK: %[[A:.*]] = tpc.attention causal %[[R]]#{{[0-2]}},
@@ -47,7 +47,7 @@ func.func private @rotary(%n: !n, %cos: !cos, %sin: !cos, %x: !byTokens, %k: !ca
 }
 
 // Keys and values have the same rows, so norms of keys are computed row by row. Unchanged: norms of
-// queries, whose rows are others.
+// queries, which have other rows.
 // CHECK-LABEL: func.func private @norms(
 // CHECK-DAG: %[[N:.*]]:2 = call @kernel_{{.*}}append(
 // CHECK-DAG: %[[Q:.*]] = call @kernel_rms_norm{{[_0-9]*}}(

@@ -1,4 +1,4 @@
-// Matmuls multiply by quantized parameters as they are packed.
+// Matmuls take quantized parameters in their packed form.
 // RUN: tpc-opt %s --tpc-fuse-dequantize | FileCheck %s
 // RUN: tpc-opt %s --tpc-fuse-dequantize --tpc-fuse-epilogues --tpc-outline-kernels --tpc-plan-buffers \
 // RUN:   | tpc-opt --tpc-verify-buffers | FileCheck %s --check-prefix=BUFFERS
@@ -86,7 +86,7 @@ func.func private @by_rows(%x: !x) -> tensor<4x6xf32> {
   return %2 : tensor<4x6xf32>
 }
 
-// Kernels compute a matrix for its other uses, and a matrix whose scales are computed.
+// A kernel also computes a matrix that has other uses. A matrix with computed scales is not fused.
 // CHECK-LABEL: func.func private @other_uses
 // CHECK: tpc.reshape %{{[^ ]*}} :
 // CHECK: tpc.dequantize {{.*}} {tpc.quantized}

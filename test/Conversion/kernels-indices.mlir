@@ -121,7 +121,7 @@ func.func private @rotary_of_batch(%x: tensor<2x3x1x8xf32>, %cos: tensor<2x3x4xf
   return %0 : tensor<2x3x1x8xf32>
 }
 
-// In a concatenation of three operands, the size of each operand before is subtracted from the
+// In a concatenation of three operands, the sizes of earlier operands are subtracted from the
 // index.
 // CHECK-LABEL: tpc_kernel.func @concat_three(
 // CHECK-SAME: %[[X:.*]]: memref<?xf32> of [_2], %[[Y:.*]]: memref<?xf32> of [n], %[[Z:.*]]: memref<?xf32> of [_3])

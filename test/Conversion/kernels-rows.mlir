@@ -249,7 +249,8 @@ func.func private @matmul_vector(%x: tensor<4xf64>, %y: tensor<4x5xf64>, %b: ten
 }
 
 // A kernel with one row along the second dimension loads stored elements of its row, also where the
-// operand is broadcast: computed again with another order of a sum, no element would be the maximum.
+// operand is broadcast. If they were recomputed with another order of a sum, no element would equal
+// the maximum.
 // CHECK-LABEL: tpc_kernel.func @one_row(
 // CHECK-SAME: -> (%[[R:.*]]: memref<?x?x?xf32> of [_3, 1, _4], %{{.*}}: memref<?x?x?xi1> of [_3, 1, _4]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]], %[[ONE:.*]]) in [_3, 1] {

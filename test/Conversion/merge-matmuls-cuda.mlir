@@ -34,8 +34,8 @@ tpc.weight @w4 in "/w.bin" at 5120 : tensor<8x8xf32>
 tpc.weight @w5 in "/w.bin" at 6144 : tensor<8x8xf32>
 tpc.weight @vector in "/w.bin" at 8192 : tensor<8xf32>
 
-// Widths that differ from rank to rank; biases stay in the matmuls. The kernel reads rows that are
-// apart.
+// Widths that differ from rank to rank; biases stay in the matmuls. The kernel reads rows
+// that are not contiguous.
 // CHECK-LABEL: func.func private @gate
 // CHECK: tpc.matmul {{.*}} {tpc.merged = 0 : i64}
 // CHECK: tpc.matmul {{.*}} {tpc.merged = 0 : i64}

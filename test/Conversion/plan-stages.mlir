@@ -7,8 +7,8 @@
 !h = tensor<?x2x4xf32, #tpc.dist<[n{dp, mb}, 4{tp}, 4], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 4>} {
 
-// Micro-batches of this rank's batch: if the loop's batch does not have the axis, the loop divides
-// it.
+// The loop runs over micro-batches of this rank's batch. If axis mb does not split the batch, the
+// loop splits it.
 // CHECK-LABEL: tpc_buffer.func @main_stage_0_on_buffers of @main stage 0 {
 // CHECK-NEXT: %[[X:.*]] = tpc_buffer.input 0 : "_6*n" x f32
 // Values computed before the loop are in the stage's frame.

@@ -71,8 +71,8 @@ def wrong(trace: str, order: list, ranks: int) -> str:
 
 
 def streams_with_messages(trace: str) -> str:
-    """Returns an error if a stream has messages and other operations, else an empty text, because
-    messages have a separate stream. The first call of a kind to a peer connects outside of steps.
+    """Returns an error if a stream has messages and other operations, else an empty text. Messages
+    must have a separate stream. The first call of a kind to a peer connects outside of steps.
     """
     line = re.compile(
         r"^(\d+) (\d+) nccl(\w+) .*?(?: (?:to|from) (\d+))? in communicator (\w+) of \d+ on stream"

@@ -42,7 +42,7 @@ tpc_buffer.func @b of @f(%q = value 0 : 32 x f32, %k = value 1 : 32 x f32, %d = 
 
 // -----
 
-// The last query sees a key more.
+// Queries see one key too many.
 !x = tensor<1x4x2x4xf32>
 func.func private @f(%q: !x, %k: !x, %d: !x) -> !x {
   %0 = tpc.attention_grad 0 causal %q, %k, %k, %d scale 0.5 : !x, !x, !x, !x -> !x

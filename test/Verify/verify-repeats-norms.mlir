@@ -14,7 +14,7 @@
 // SIX: tpc.parameter @nk view <0 {{\[\[}}2 x 4, 3 x 0, 4 x 1]]>
 
 // Faults: the mean divides by the number of elements without copies or by another number, or
-// epsilon is another. The proof and the run find them.
+// epsilon differs. The proof and the run find them.
 // RUN: sed 's/dense<6.250000e-02>/dense<1.250000e-01>/' %t.spmd.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s
 // RUN: sed 's/dense<6.250000e-02>/dense<1.250000e-01>/' %t.spmd.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s symbolic=false" -o /dev/null 2>&1 | FileCheck %s --check-prefix=SMALL
 // RUN: sed 's/dense<6.250000e-02>/dense<3.125000e-02>/' %t.spmd.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s interpret=false" -o /dev/null 2>&1 | FileCheck %s

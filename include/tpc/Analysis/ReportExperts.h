@@ -37,9 +37,9 @@ struct ExpertRow {
 FailureOr<std::vector<ExpertRow>> countExperts(ModuleOp module, const Symbols &symbols,
                                                const Routing *routing);
 
-/// Returns, for the rank with the most pairs of a token and one of its selected experts, the number
-/// of pairs per token and of experts that some token selects, on average over layers. The program
-/// must have experts.
+/// Returns two averages over layers, for the rank with the most pairs of a token and a selected
+/// expert: pairs per token, and experts that at least one token selects. The program must have
+/// experts.
 std::pair<double, double> getBusiestExperts(ModuleOp program, GridAttr grid,
                                             const Routing &routing);
 /// Emits an error if the program has no experts, or if the routing is of another number of tokens

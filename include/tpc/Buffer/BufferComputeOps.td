@@ -119,7 +119,8 @@ def Buffer_FusedOp : Buffer_Op<"fused", [SingleBlock, NoTerminator, AttrSizedOpe
         }
 
     A device may run one kernel instead of the body. The op writes `%y` or, without an activation,
-    the matmuls' results. Other results are undefined after it. `gated`: times the second matmul.
+    the matmuls' results. Other results are undefined after it. `gated`: the second matmul
+    multiplies the activation.
   }];
   let arguments = (ins Buffer_MaybeRead:$source, Buffer_MaybeRead:$scale, Buffer_MaybeRead:$shift,
                        Arg<Optional<Buffer_Place>, "", [MemWrite]>:$to,

@@ -72,8 +72,8 @@ private:
   double best = 0; // maximum efficiency
 };
 
-/// Times of attention: of few queries by the bytes of the keys and values that are read, of more
-/// queries by operations.
+/// Times of attention. `few` queries: by the bytes of the keys and values that are read. `many`
+/// queries: by operations.
 struct AttentionTable {
   Curve few, many;
 };
@@ -87,7 +87,7 @@ public:
   int64_t memoryBytes = 0, reservedBytes = 0;
   double price = 0;  // of a device for one hour; 0: unknown
   double launch = 0; // time of a call, which all tables include
-  /// Time of the call of a collective in addition to its table: of programs without CUDA graphs.
+  /// Time of a collective's call in addition to its table, in programs without CUDA graphs.
   double collectiveLaunch = 0;
   /// Relative error of the times, by cause.
   struct Errors {
@@ -108,8 +108,8 @@ public:
   /// Bytes of a rank if `ranks` ranks share a node.
   int64_t getMemory(int64_t ranks) const;
 
-  /// Tables for ranks with this number of threads: those of the greatest measured number that is
-  /// not greater. Null if there is none.
+  /// Returns the table of the largest measured number of threads that is at most `threads`; null if
+  /// there is none.
   const MatmulTable *getMatmuls(llvm::StringRef type, int64_t threads) const;
   const AttentionTable *getAttention(llvm::StringRef type, int64_t threads) const;
   const Curve *getKernels(int64_t threads) const;

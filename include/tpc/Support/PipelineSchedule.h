@@ -1,9 +1,9 @@
 //===- PipelineSchedule.h - Events of pipeline ranks ------------*- C++ -*-===//
 //
 // A schedule lists, for each rank of pp, the events of one step in order. An event is a phase of
-// one chunk of the model for one micro-batch. Chunk k of p ranks is on rank k mod p, but in a
-// policy with a V the ranks 0, 1, …, p-1, p-1, …, 0 have the chunks in order. For two ranks with
-// two chunks each and two micro-batches, the policy `interleaved` makes the forward events
+// one chunk of the model for one micro-batch. With p ranks, chunk k is on rank k mod p; in a
+// policy with a V, chunks 0, 1, … are on the ranks 0, 1, …, p-1, p-1, …, 0. For two ranks with two
+// chunks each and two micro-batches, the policy `interleaved` makes the forward events
 //
 //     rank 0   F0.0 F0.1 F2.0 F2.1        F2.1: forward of chunk 2, micro-batch 1
 //     rank 1   F1.0 F1.1 F3.0 F3.1
@@ -74,9 +74,9 @@ std::span<const SchedulePolicy> getSchedulePolicies();
 std::optional<ScheduleTable> makeSchedule(std::string_view policy, const PipelineShape &shape,
                                           std::string &error);
 
-/// Checks that each phase of each chunk is computed once for each micro-batch, on the chunk's rank,
-/// that no rank waits in a cycle, and that ranks store no more activations than the policy's bound.
-/// Returns the first violation, or nothing.
+/// Checks that each phase of each chunk is computed once for each micro-batch, on the chunk's rank.
+/// No rank may wait in a cycle, or store more activations than the policy's bound. Returns the
+/// first violation, or nothing.
 std::string checkSchedule(const SchedulePolicy &policy, const PipelineShape &shape,
                           const ScheduleTable &table);
 

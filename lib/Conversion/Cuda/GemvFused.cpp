@@ -1,7 +1,7 @@
 //===- GemvFused.cpp - Norms and activations of matrix-vector kernels -----===//
 //
-// A block computes the statistics of whole rows of x while its first accesses to w are in flight,
-// and writes the normalized elements that it multiplies to shared memory, rounded to the element
+// A block computes the statistics of whole rows of x while its first accesses to w are in flight.
+// It writes the normalized elements that it multiplies to shared memory, rounded to the element
 // type like the result of an unfused norm. The order of sums depends on k only.
 //
 // A block of a gated matmul computes as many columns of the first half of w as of the second.

@@ -46,6 +46,7 @@ static constexpr int kMaxPasses = 50;
 
 OwningOpRef<ModuleOp> Importer::run() {
   Messages first;
+  // Names of sizes are hints (DeclaredSizes.cpp): an import that fails is repeated with others.
   for (const SizeNames &names : listSizeNames()) {
     sizeNames = names;
     replaced.clear();
@@ -63,7 +64,7 @@ OwningOpRef<ModuleOp> Importer::run() {
     }
     if (first.empty())
       first = std::move(messages);
-    if (!hasNodeErrors) // other names of sizes cannot help
+    if (!hasNodeErrors) // other names help only against errors of nodes
       break;
   }
   emit(std::move(first));
@@ -236,11 +237,11 @@ static bool hasEncoderStates(const ::onnx::GraphProto &graph) {
 std::optional<int64_t> Importer::findFixedValue(StringRef input) const {
   if (auto it = options.inputs.find(input.str()); it != options.inputs.end())
     return it->second;
-  // Transformers' names for the number of last tokens whose logits are computed (0: all), and
-  // optimum's name for the choice between the branches of a merged decoder.
   if (options.forGeneration && input == kUseCacheBranch && !selectsPast(input) &&
       hasEncoderStates(model.graph()))
     return 0;
+  // Transformers' names for the number of last tokens whose logits are computed (0: all), and
+  // optimum's name for the choice between the branches of a merged decoder.
   if (options.forGeneration &&
       (input == "num_logits_to_keep" || input == "logits_to_keep" || input == kUseCacheBranch))
     return 1;

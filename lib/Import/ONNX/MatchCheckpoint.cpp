@@ -98,7 +98,7 @@ private:
 } // namespace
 
 /// Returns the name of the weight of a node's module: `/model/layers.0/mlp/up_proj/MatMul`, or the
-/// last scope but one in its metadata. Exporters rename a weight that they transpose, but not
+/// second-to-last scope in its metadata. Exporters rename a weight that they transpose, but not
 /// these.
 static std::string getWeightName(const ::onnx::NodeProto &node) {
   for (const auto &entry : node.metadata_props()) {
@@ -310,7 +310,7 @@ void Matcher::findValues() {
   }
 }
 
-/// Finds the table of the embedding for matrices without data that no tensor is for.
+/// Finds the table of the embedding for matrices without data and without a tensor.
 void Matcher::findTied() {
   for (Match &match : matches) {
     if (match.tensor || match.isMapped || !isFloatMatrix(match) || match.hasData())

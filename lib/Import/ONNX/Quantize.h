@@ -23,9 +23,9 @@ struct Columns {
 Value makeFactor(Node &n, unsigned input, unsigned zeros, bool isRight,
                  std::optional<Columns> columns = {});
 
-/// Returns the matmul of two operands of integers, times both scales. A scale is one number, or of
-/// the right operand one for each of its columns, of which `b` has `columns`. Reports an error for
-/// other scales.
+/// Returns the matmul of two operands of integers, times both scales. A scale is one number,
+/// or for the right operand one for each column. `b` may have only `columns` of the right operand.
+/// Reports an error for other scales.
 Value multiplyFactors(Node &n, Value a, Value b, unsigned scaleA, unsigned scaleB,
                       std::optional<Columns> columns = {});
 

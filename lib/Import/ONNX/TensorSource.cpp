@@ -276,7 +276,7 @@ llvm::Expected<double> TensorReader::readNumber(const TensorSource &source, int6
   return decode(type, bytes).convertToDouble();
 }
 
-/// Converts elements as they are in a file to `source.type`.
+/// Converts elements from their format in the file to `source.type`.
 static std::string convert(const TensorSource &source, const std::string &stored) {
   ArrayRef<int64_t> shape = source.type.getShape();
   Type from = source.storedType.getElementType(), to = source.type.getElementType();

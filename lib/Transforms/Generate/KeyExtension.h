@@ -22,11 +22,11 @@ public:
   /// `tokens`, `past`: numbers of new and of cached tokens.
   KeyExtension(SymExpr tokens, SymExpr past) : tokens(std::move(tokens)), past(std::move(past)) {}
 
-  /// Returns the value with past and new tokens in dimension `dim`, which has the new tokens. Emits
-  /// an error with the ONNX node of an op that is not known for keys of the past.
+  /// Returns `value`, whose dimension `dim` has the new tokens, with past and new tokens. Emits an
+  /// error with the ONNX node of an op whose result for keys of the past is unknown.
   FailureOr<Value> extend(Value value, unsigned dim) { return extend(value, dim, 1, 1); }
 
-  /// Positions of queries in new ops, which do not count the past yet.
+  /// New iotas of query positions. The caller must add the number of past tokens to them.
   ArrayRef<Value> getPositions() const { return positions; }
 
 private:

@@ -12,8 +12,8 @@ struct SinkScores {
   Value keys, sinks; // sinks: [heads], null if there are none
 };
 
-/// Returns the scores of the keys, if `p` is the softmax of them or, with sinks, the columns of the
-/// keys of a softmax that has one column more. Sets `p` to the softmax.
+/// Matches `p` with the softmax of scores or, with sinks, with a slice of a softmax that has one
+/// more column than there are keys. Sets `p` to the softmax.
 std::optional<SinkScores> matchScores(OpBuilder &builder, Value &p);
 
 } // namespace mlir::tpc

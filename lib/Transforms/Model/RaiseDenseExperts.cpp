@@ -69,7 +69,7 @@ Value DenseMatch::peelMoves(Value v) {
   return v;
 }
 
-/// Returns the vectors [experts, width] that are added to each token; null if `v` is another value.
+/// Returns the vectors [experts, width] that are added to each token; null if `v` has another form.
 Value DenseMatch::getBiasOfExperts(Value v, const SymExpr &width) {
   SmallVector<SymExpr> sizes = getSizes(v);
   if (isByExpert) {

@@ -171,7 +171,7 @@ bool isWeight(Value v) {
           }));
 }
 
-/// Returns the elements of dimension `dim` of `v` that the movement keeps of its columns.
+/// Returns `v` with only those indices of dimension `dim` that are columns kept by the movement.
 Value sliceParameter(OpBuilder &builder, Value v, int64_t dim, const Movement &m) {
   SmallVector<SymExpr> whole = getSizes(v), sizes(whole.begin(), whole.begin() + dim), kept = whole;
   for (int f : m.baseDims.back())

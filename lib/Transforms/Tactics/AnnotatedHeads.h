@@ -12,9 +12,9 @@ struct AnnotatedHeads {
   bool whole = false; // an annotation requires unsplit kv heads
   bool split = false; // an annotation splits them over tp
   bool other = false; // an annotation is incompatible with repeated heads
-  /// Number of subgroups into which annotations of query heads divide the group. Example: 2 kv
-  /// heads with 4 query heads of size 4 each have 32 columns of queries. `4{tp} * 8` divides these
-  /// into 4 parts of 2 query heads, so each group has 2 subgroups.
+  /// Number of subgroups into which annotations of query heads divide the group. Example:
+  /// queries of 2 kv heads, each with 4 query heads of size 4, have 32 columns. `4{tp} * 8` divides
+  /// these into 4 parts of 2 query heads, so each group has 2 subgroups.
   std::optional<int64_t> repeats = {};
   std::string by = {}; // source of the annotation, for messages
 };

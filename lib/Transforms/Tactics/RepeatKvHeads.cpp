@@ -367,8 +367,8 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
     auto kv = getSizes(op.getK())[2].asConstant();
     grouped |= kv && *kv > 1 && *kv % parts && getSizes(op.getQ())[2] != getSizes(op.getK())[2];
   });
-  // Repeated heads would have their gradients on several ranks. So in training, groups or kv heads
-  // are split as they are.
+  // Repeated heads would have their gradients on several ranks. So in training, heads are not
+  // repeated.
   WalkResult trained = module.walk([](AttentionGradOp) { return WalkResult::interrupt(); });
   if (!grouped || trained.wasInterrupted())
     return;

@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 /// Returns the kernel of a call with a single result, whose ops must be of these kinds, in order,
-/// before the return. Null if there are others.
+/// before the return. Null if it has other ops.
 template <typename... Ops> static func::FuncOp getKernelOf(PlanChecker &c, func::CallOp call) {
   auto kernel = c.lookup<func::FuncOp>(call, call.getCalleeAttr());
   if (!kernel || call.getNumResults() != 1 ||

@@ -120,9 +120,9 @@ template <typename OpT> struct MoveLemma : LemmaOpInterface::ExternalModel<MoveL
   }
 };
 
-/// Rows with weight 0 add nothing to the result of experts. A dispatch may therefore leave out the
-/// rows whose weights for all experts of the receiver are 0, and the weights of other experts, if
-/// its result is used only as x and routing of experts with the distribution that it states.
+/// Rows with weight 0 add nothing to the result of experts. A dispatch may therefore omit the rows
+/// whose weights for all experts of the receiver are 0, and the weights of other experts. Its
+/// result must only be used as x and routing of experts with the distribution that it states.
 struct DispatchLemma : LemmaOpInterface::ExternalModel<DispatchLemma, DispatchOp> {
   LogicalResult checkRelation(Operation *base, RelationChecker &c) const {
     auto op = cast<DispatchOp>(base);

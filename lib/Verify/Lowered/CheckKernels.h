@@ -24,15 +24,15 @@ LogicalResult checkConstants(kernel::FuncOp function, func::FuncOp tensors);
 LogicalResult checkIndices(kernel::FuncOp function, func::FuncOp tensors);
 
 /// Checks that index arithmetic of kernels and sizes of buffers fit in 64 bits at the largest sizes
-/// that constraints allow, and that a kernel narrows only values that are narrow on tensors.
+/// that constraints allow. Checks that a kernel narrows only values that are narrow on tensors.
 LogicalResult checkWidths(ModuleOp program);
 
-/// Checks that all attributes of lowered ops are covered by a check. Overflow flags, fast-math
-/// flags and alignments, for example, are not covered.
+/// Checks that other checks cover all attributes of lowered ops. Overflow flags, fast-math flags
+/// and alignments, for example, are errors.
 LogicalResult checkAttributes(ModuleOp program);
 
-/// Checks that the module of kernels consists only of kernels, and that each other symbol of the
-/// lowered program is the tensor function of a kernel or a symbol of the staged program.
+/// Checks that the module of kernels contains only kernels. Each other symbol of the lowered
+/// program must be the tensor function of a kernel or a symbol of the staged program.
 LogicalResult checkFunctions(ModuleOp staged, ModuleOp program);
 
 /// Checks that the bounds checks of a kernel match the lookups of its tensor function: ONNX node,
@@ -44,7 +44,7 @@ LogicalResult checkLookups(kernel::FuncOp function, func::FuncOp tensors);
 LogicalResult checkFrames(ModuleOp program);
 
 /// Runs a kernel and its tensor function on equal operands of several magnitudes, and compares the
-/// results. `isGiven`: all runs use the integers of `memory`, and one run uses its floats;
+/// results. `isGiven`: some runs use the integers of `memory`, and one run uses its floats;
 /// otherwise only the types of `memory` are used. `isBrief`: one magnitude, without comparing the
 /// rounding.
 LogicalResult compareKernel(const KernelProgram &kernel, func::FuncOp tensors,

@@ -59,11 +59,12 @@ public:
   BufferMachine(ModuleOp program, interpret::World &world,
                 ArrayRef<interpret::Tensor<double>> inputs, uint64_t seed, bool rounds);
   /// Errors: invalid accesses, messages without a send or a recv, outputs that are delivered twice.
-  /// If the program reports an index out of bounds, ends without an error.
+  /// Succeeds, with `reported` set, if the program reports an index out of bounds.
   LogicalResult run();
   std::string reported; // the report of an index out of bounds
-  /// Whether each kernel is compared with its tensor function at its first launch: at the run's
-  /// sizes, and at the sizes of other worlds; only the first world uses all magnitudes.
+  /// Whether each kernel is compared with its tensor function at its first launch: at the sizes of
+  /// the run, and at those of each world in `alone`. Operands have several magnitudes at the run's
+  /// sizes and in the first of these worlds, and one magnitude in the others.
   bool comparesKernels = false;
   SmallVector<interpret::World *> alone;
 
@@ -97,7 +98,8 @@ public:
   /// `mayBeUnspecified`.
   FailureOr<Numbers> read(Operation *op, Frame &frame, Value value, int rank, int64_t count,
                           bool mayBeUnspecified = false);
-  /// Reads all elements, and for columns of a buffer also those between their rows, as NaN.
+  /// Reads all elements. If the value is columns of a buffer, the result also has the elements
+  /// between their rows, as NaN or the integer 0.
   FailureOr<Numbers> readSpan(Operation *op, Frame &frame, Value value, int rank);
   LogicalResult write(Operation *op, Frame &frame, Value value, int rank, const Numbers &numbers);
 

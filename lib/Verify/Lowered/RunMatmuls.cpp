@@ -86,7 +86,7 @@ struct ProductRun : RunModel<ProductRun, buffer::ProductOp> {
   }
 };
 
-/// Runs the body and what a fused kernel computes, and compares the results.
+/// Runs the body, computes the result of a fused kernel, and compares both.
 struct FusedRun : RunModel<FusedRun, buffer::FusedOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &machine, Frame &frame) const {
     auto op = cast<buffer::FusedOp>(base);

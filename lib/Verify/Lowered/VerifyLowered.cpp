@@ -60,15 +60,16 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
                    failed(lowered::checkFrames(getOperation())));
   }
 
-  /// Sets the facts that this run does not exercise, unless tpc-verify-equivalence has set its own.
+  /// Records the facts that this run does not exercise, unless tpc-verify-equivalence has recorded
+  /// its own.
   LogicalResult reportUnexercised(ModuleOp before, const interpret::RunReport &found) {
     ModuleOp program = getOperation();
     if (before->hasAttr(kNoRandomizedCheckAttr))
-      return success(); // compared by verifyFacts
+      return success(); // verifyFacts has compared the attributes
     StringAttr own;
     if (!found.unexercised.empty())
       own = StringAttr::get(&getContext(), found.unexercised);
-    // Names of ops depend on whether the text has locations, so the texts may differ.
+    // The two texts may differ: they name ops, by locations if the parsed program has them.
     if (Attribute stated = program->getAttr(kNoRandomizedCheckAttr)) {
       if (own)
         return success();

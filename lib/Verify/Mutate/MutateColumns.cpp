@@ -189,7 +189,7 @@ static bool otherEpsilon(Mutator &m) {
   return bool(op);
 }
 
-// The source is another buffer of this size, or scale and shift are exchanged.
+// Replaces the source by another buffer of the same size, or exchanges scale and shift.
 static bool otherNormOperand(Mutator &m) {
   buffer::FusedOp op = pickNorm(m);
   if (!op)

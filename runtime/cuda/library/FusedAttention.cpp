@@ -10,12 +10,13 @@
 namespace tpc::rt::cuda {
 namespace {
 
-/// Generated kernels, which need no plan, compute calls with fewer queries.
+/// Minimum number of queries of calls without caches. Generated kernels, which need no plan,
+/// compute calls with fewer.
 constexpr int64_t minQueries = 64;
-/// Step of a shape with caches in which its plan is built.
+/// The plan of a shape with caches is built in the third step in which the shape occurs.
 constexpr int64_t stepOfPlan = 3;
 /// Maximum number of shapes with caches whose steps are counted.
-constexpr size_t maxOccurrences = 4096;
+constexpr size_t maxCountedShapes = 4096;
 /// Maximum number of planned shapes; generated kernels compute the others.
 constexpr size_t maxPlans = 64;
 /// Bytes of a vector load in the library's kernels.
@@ -116,10 +117,11 @@ bool FusedAttention::takesCaches(const tpc_attention_args &args, const int64_t *
       std::all_of(lengths, lengths + args.batch, [&](int64_t length) { return length == past; });
   if (!isEqual || past < 0 || past + args.seq_q + args.causal_offset > args.seq_k)
     return false;
-  if (isRecorded) // by a rank whose other steps of this size had other lengths
+  // An earlier step of this size, with other lengths, permitted the recording.
+  if (isRecorded)
     return false;
   stepOfLengths = step;
-  if (occurrences.size() >= maxOccurrences)
+  if (occurrences.size() >= maxCountedShapes)
     occurrences.clear();
   Occurrences &own = occurrences[dnn::AttentionShape::of(args, past)];
   own.steps += own.lastStep != step;

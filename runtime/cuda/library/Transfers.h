@@ -11,8 +11,8 @@
 //   start     compute: everything before                  transfers: waits, runs the collective
 //   wait      compute: waits for the collective
 // NCCL operations stay in program order across both streams: each begins after the previous one has
-// ended. verify-comms certified this order. If several operations were in progress, devices might
-// order them differently and deadlock.
+// ended. tpc-verify-comms certified this order. If several operations were in progress, devices
+// might order them differently and deadlock.
 //
 // While a step is recorded, streams wait only for events of this step; all earlier work is
 // complete.

@@ -62,14 +62,14 @@ inline constexpr unsigned kConstants[] = {0};
 
 enum class Kernel : uint8_t { Tiles, Split };
 
-/// Blocks of `split` that a multiprocessor can run at once. More blocks would begin later and often
+/// Blocks of `Split` that a multiprocessor can run at once. More blocks would begin later and often
 /// have no work, because a graph is recorded for the capacity of a cache.
 inline constexpr int64_t kSplitBlocksOfMultiprocessor = 2;
-/// Number of rows of an item of `tiles`, and maximum number of rows of a KV head for `split`.
+/// Rows of a work item of `Tiles`; maximum rows of a KV head for `Split`.
 inline constexpr int64_t kRowsOfTile = 64, kRowsOfSplit = 16;
-/// Keys are split into at most kMaxParts parts of equally many units. The number of units of a part
-/// depends on the number of visible keys alone, so results do not depend on the grid, on the other
-/// sequences of a batch, or on the capacity of a cache.
+/// Keys are split into at most kMaxParts parts of equally many units. The size of a part depends on
+/// the number of visible keys alone, so results do not depend on the grid, on other sequences of
+/// the batch, or on the capacity of the cache.
 inline constexpr int64_t kKeysOfUnit = 64, kMaxParts = 32;
 
 /// Number of rows of a KV head: its queries times the query heads that it serves.

@@ -5,8 +5,8 @@
 // threads. Each group of more than one rank over which the program communicates has a communicator.
 // Communicators are created before the first step, in the same order on all ranks: by ascending
 // axis mask. Axes of size 1 are ignored. Messages to another coordinate of an axis use the
-// communicator of that axis. Each device executes in program order; verify-comms proves that this
-// order is free of deadlocks.
+// communicator of that axis. Each device executes in program order; tpc-verify-comms proves that
+// this order is free of deadlocks.
 //
 // A call returns when it is enqueued. The monitors (core/Watchdog.h, core/DeviceMonitor.h) query
 // the operation that the device waits for, and its sequence number. All members of a group number

@@ -172,8 +172,8 @@ WITHOUT_KERNEL = {(name, np.int8) for name in ("mean", "gemm", "attention")} | {
     ],
 )
 def test_nodes(tpcc, tmp_path, name, kind):
-    """At most one result in 10 is another of the two nearest numbers: ONNX Runtime multiplies and
-    adds integers, and takes exponentials from a table.
+    """Rounds at most one result in 10 in the other direction: ONNX Runtime multiplies and adds
+    integers, and takes exponentials from a table.
     """
     node, tensors = NODES[name]
     path = tmp_path / f"{name}-{kind.__name__}.onnx"

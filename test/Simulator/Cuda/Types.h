@@ -180,7 +180,7 @@ struct LaunchSettings {
 /// Supported values of CUgraphNodeType.
 enum NodeType : int { NodeKernel = 0, NodeCopy = 1 };
 
-/// Values of CUgraphEdgeData.
+/// CUgraphEdgeData.
 struct EdgeData {
   unsigned char fromPort, toPort, type, reserved[5];
 };
@@ -198,6 +198,7 @@ enum StreamFlags : unsigned { StreamDefault = 0, StreamNonBlocking = 1 };
 enum EventFlags : unsigned { EventDefault = 0, EventBlockingSync = 1, EventDisableTiming = 2 };
 enum CaptureStatus : int { CaptureNone = 0, CaptureActive = 1, CaptureInvalidated = 2 };
 enum CaptureMode : int { CaptureGlobal = 0, CaptureThreadLocal = 1, CaptureRelaxed = 2 };
+// HostAllocAll and HostRegisterAll are masks of the flags that the vendor defines.
 enum HostAllocFlags : unsigned { HostAllocPortable = 1, HostAllocAll = 7 };
 enum HostRegisterFlags : unsigned { HostRegisterPortable = 1, HostRegisterAll = 15 };
 

@@ -44,7 +44,7 @@ module attributes {tpc.step = #tpc.step<tokens = sequence, capacity = capacity, 
 
 // -----
 
-// All sources have 9 tokens: a sequence brings one or none. What is computed from them has as many
+// All sources have 9 tokens: a sequence brings one or none. Values computed from them have as many
 // rows.
 
 #n = #tpc.dist<[batch]>

@@ -39,8 +39,8 @@ func.func @maximum(%q: !q, %k: !k, %v: !q, %sinks: tensor<1x3x1x1xf32>) -> !q {
 !one = tensor<?x3x?x1xf32, #tpc.dist<[b, 3, s, 1]>>
 !all = tensor<?x3x?x?xf32, #tpc.dist<[b, 3, s, "s + 1"]>>
 
-// The column depends on the query; the columns of the result are others than those of the keys; the
-// first column is the sink.
+// The column depends on the query; the result does not have the columns of the keys; the first
+// column is the sink.
 // CHECK-LABEL: @others
 // CHECK-NOT: tpc.attention
 func.func @others(%q: !q, %k: !k, %v: !q, %each: !one, %sinks: tensor<3x1x1xf32>) -> (!q, !q, !q) {

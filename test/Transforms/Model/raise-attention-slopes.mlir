@@ -179,8 +179,8 @@ func.func @absolute_distance_of_floats(%q: !q, %k: !k, %v: !q, %slopes: tensor<3
 // -----
 
 // Not slopes: a mask of -10000, because a bias may be lower; positions that are a running sum of
-// the padding mask; a table with one wrong element; a mask of positions that are rounded to 16 bits; a squared index;
-// a soft-cap.
+// the padding mask; a table with one wrong element; a mask of positions that are rounded to 16
+// bits; a squared index; a soft-cap.
 !q = tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>
 !k = tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>>
 !s = tensor<?x3x?x?xf32, #tpc.dist<[b, 3, s, s]>>

@@ -13,7 +13,7 @@ func.func @main(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tenso
 
 // -----
 
-// Matrices that are copied for each row, and all experts of each token, are slow.
+// Slow: copying a matrix for each row, and computing all experts for each token.
 tpc.weight @up in "w" at 0 : tensor<4x8x8xf32>
 func.func @experts(%x: tensor<6x1x8xf32>, %ids: tensor<6xi64>, %y: tensor<4x6x8xf32>, %p: tensor<4x6x1xf32>) -> (tensor<6x1x8xf32>, tensor<6x8xf32>) {
   %up = tpc.parameter @up : tensor<4x8x8xf32>

@@ -45,8 +45,7 @@ func.func @differ(%q: tensor<?x?x2x4xf32, #x>, %k: tensor<?x?x2x4xf32, #keys>, %
 
 // -----
 
-// A mask of positions below the length: the count depends on the position, so it does not follow
-// from sizes.
+// The minimum depends on the position, so it does not follow from sizes.
 // CHECK-LABEL: @positions
 // CHECK: tpc.min
 func.func @positions() -> tensor<?xi64, #tpc.dist<[s]>> {

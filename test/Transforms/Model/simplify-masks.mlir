@@ -30,7 +30,7 @@ func.func @causal(%x: tensor<?x4xf32, #tpc.dist<[s, 4]>>) -> tensor<?x4xf32, #tp
 #k = #tpc.dist<[1, t]>
 #m = #tpc.dist<[s, t]>
 
-// There may be fewer keys than queries, and none.
+// There may be fewer keys than queries, or no keys.
 // CHECK-LABEL: @others
 // CHECK: tpc.cmp lt
 func.func @others() -> tensor<?x1xi1, #q> {

@@ -132,8 +132,8 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.
 
 // -----
 
-// An annotation splits the residual over the columns' axis, and nothing remains to split over tpx.
-// The first matmul's partial sums over the other axis are still expected.
+// An annotation splits the residual over tpy only, and nothing remains to split over tpx. The first
+// matmul's partial sums over tpy are still expected.
 // CHECK-LABEL: @main
 // CHECK: tpc.matmul {{.*}} sum{tpy}>>
 // CHECK-NEXT: tpc.all_reduce {{.*}} over ["tpy"]

@@ -253,9 +253,9 @@ bool Drawing::setLength(int64_t &symbol) {
   return least - 8 < length && length <= most + 1;
 }
 
-/// If the row length depends on the rank and no rank of the grid has rows of whole chunks of 16
-/// bytes, chooses a rank beyond the grid that has such rows, because the kernel's code for them
-/// must be correct too.
+/// Chooses a rank beyond the grid whose rows are whole chunks of 16 bytes, if the row length
+/// depends on the rank and no rank of the grid has such rows. The kernel's code for them must be
+/// correct too.
 void Drawing::setRankOfWholeChunks() {
   constexpr int64_t chunk = 8, most = 64;
   for (StringAttr axis : layout.axes()) {

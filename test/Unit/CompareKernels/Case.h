@@ -11,7 +11,7 @@ namespace compare {
 
 /// Kinds of sizes. The cases of a kernel take the kinds in turn.
 enum class Sizes { Even, One, Many, Odd, Empty, Long, Any, NumKinds };
-/// Whether all integers that index tables are in bounds.
+/// Integer operands, which may index tables: all in bounds, or some out of bounds if possible.
 enum class Indices { Present, SomeMissing };
 
 class Random {

@@ -69,7 +69,7 @@ std::vector<std::pair<std::vector<float>, float>> partsOfScores() {
         score = random() % 13 ? normal(random) : -infinity;
       float largest = *std::max_element(scores.begin(), scores.end());
       all.emplace_back(scores, largest);
-      // The maximum is another rank's.
+      // Another rank has the maximum.
       all.emplace_back(scores, std::max(largest, -3.0f) + 0.7f);
     }
   all.push_back({{1, infinity, -infinity, infinity}, infinity});

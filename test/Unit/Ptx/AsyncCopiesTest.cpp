@@ -14,9 +14,9 @@ using namespace ptx;
 
 namespace {
 
-/// k(a, b, c): C = A B in tiles of 32 x 16 x 16, with two stages in shared memory. A is f16 of 32
-/// rows of 64 columns, of which 60 are valid, B f16 of 64 rows of 16 columns, of which 60 rows are
-/// valid, C f32 of 32 x 16. There are two warps. Each computes 16 rows.
+/// k(a, b, c): C = A B in tiles of 32 x 16 x 16, with two stages in shared memory. A is f16 [32,
+/// 64] with 60 valid columns, B is f16 [64, 16] with 60 valid rows, C is f32 [32, 16]. There are
+/// two warps. Each computes 16 rows.
 constexpr const char *matmulBody = R"(
   .shared .align 16 .b8 tilesA[2048];
   .shared .align 16 .b8 tilesB[1024];
@@ -310,8 +310,8 @@ TEST(AsyncCopies, FaultsInAMatmul) {
 
 namespace {
 
-/// Runs a body in 32 threads. %rd1 is the address of the thread's 16 bytes of `in`, in which byte i
-/// is i, %r2 that of its 16 bytes of shared memory, and %rd2 that of its result.
+/// Runs a body in 32 threads. Registers have addresses of 16 bytes of each thread: %rd1 in `in`,
+/// whose byte i is i, %r2 in shared memory, and %rd2 in `out`.
 Result runCopies(const std::string &body, uint64_t seed, std::vector<uint8_t> *out = nullptr) {
   Module module = parsed(entry(3, R"(
   .shared .align 16 .b8 cells[512];

@@ -65,8 +65,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 
 // -----
 
-// The offset of the queries is their number and the past's, minus 1: correct only for one new
-// token.
+// The offset of the queries is past + tokens - 1, which is correct for one new token only.
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>

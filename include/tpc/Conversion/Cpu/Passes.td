@@ -12,8 +12,8 @@ def LowerKernels : Pass<"tpc-lower-kernels", "::mlir::ModuleOp"> {
     rows that is passed by the caller. Sizes are computed once, in the entry block. Loops are
     rotated and marked as having independent iterations. An `adjacent` `fold` of floats uses 32
     lanes: index i of its last dimension is reduced in lane i mod 32, in ascending order; at the end
-    the lanes are reduced in a tree (8 and 16 apart, then 4, 2, 1). Any other fold reduces its terms
-    in ascending order. Scalar ops of `arith` and `math` are kept for `tpc-approximate-math` and the
+    lanes are combined pairwise: 8 apart, then 16, 4, 2 and 1. Any other fold reduces its terms in
+    ascending order. Scalar ops of `arith` and `math` are kept for `tpc-approximate-math` and the
     upstream conversions.
 
     Barriers are erased: one thread runs the whole row.

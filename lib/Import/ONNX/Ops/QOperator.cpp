@@ -13,8 +13,8 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-/// Reports an error unless a scale is one number of float32, finite if the file has it, and its
-/// zero point, which may be missing, is one number of 8 bits.
+/// Reports an error unless a scale is one number of float32 and its zero point is one number of 8
+/// bits. The zero point may be missing. A scale that is a constant of the file must be finite.
 static LogicalResult checkScale(Node &n, unsigned scale, unsigned zero) {
   if (!n.has(scale) || !n.in(scale).element.isF32() || !isSingle(n.in(scale).shape) ||
       (n.has(zero) && (!n.in(zero).element.isInteger(8) || !isSingle(n.in(zero).shape))))
