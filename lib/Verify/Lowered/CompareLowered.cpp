@@ -284,11 +284,14 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
   World alone(staged, grid, different), reversed(staged, grid, descending);
   // They also use sizes at which one symbol is much larger than all other sizes, like the past of a
   // step or a long prompt. Neither a static size nor a product of small sizes bounds this symbol.
-  int64_t longSize = getLongSize(lowered, grid, different);
+  // The other sizes are the smallest distinct ones, because operands have the product of all sizes.
+  SizeReduction shortest = different;
+  shortest.reorder(/*base=*/2, SizeReduction::Distinct::Ascending);
+  int64_t longSize = getLongSize(lowered, grid, shortest);
   std::deque<SizeReduction> longSizes;
   std::deque<World> longWorlds;
   auto addLong = [&](ArrayRef<std::string> names) {
-    SizeReduction &sizes = longSizes.emplace_back(different);
+    SizeReduction &sizes = longSizes.emplace_back(shortest);
     for (const std::string &symbol : different.getSymbols())
       sizes.setSymbol(symbol, llvm::is_contained(names, symbol) ? longSize : 1);
     longWorlds.emplace_back(staged, grid, sizes);
