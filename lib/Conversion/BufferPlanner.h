@@ -39,7 +39,7 @@ public:
   /// Returns the parameter-table entry of a parameter.
   FlatSymbolRefAttr getEntry(int64_t stage, const Parameter &parameter, ParameterUse use);
   func::FuncOp getCallee(func::CallOp call) {
-    return cast<func::FuncOp>(SymbolTable::lookupNearestSymbolFrom(call, call.getCalleeAttr()));
+    return symbols.lookup<func::FuncOp>(call.getCallee());
   }
 
   buffer::ExprAttr expr(const ::tpc::SymExpr &e) {

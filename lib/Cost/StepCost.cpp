@@ -41,11 +41,35 @@ std::array<double, 5> mlir::tpc::getCauses(const Seconds &s) {
 // Ops
 //===----------------------------------------------------------------------===//
 
+static std::vector<LoweredProgram::TimedOp> collectTimedOps(Block &block) {
+  std::vector<LoweredProgram::TimedOp> timed;
+  bool isOrdered = !block.getOps<buffer::AllReduceStartOp>().empty();
+  DenseMap<Attribute, size_t> calls; // position, by callee
+  for (Operation &op : block) {
+    // Other ops with results only name memory.
+    bool takesTime = op.getNumResults() == 0 || isa<buffer::AllReduceStartOp>(op);
+    if (isa<buffer::RoundsOp>(op) || !takesTime)
+      continue;
+    auto call = dyn_cast<buffer::CallOp>(op);
+    if (!call || isOrdered) {
+      timed.push_back({&op, 1});
+      continue;
+    }
+    auto [it, isNew] = calls.try_emplace(call.getCalleeAttr(), timed.size());
+    if (isNew)
+      timed.push_back({&op, 1});
+    else
+      ++timed[it->second].count;
+  }
+  return timed;
+}
+
 LoweredProgram::LoweredProgram(ModuleOp lowered) {
   for (auto function : lowered.getOps<buffer::FuncOp>()) {
     functions[function.getSymName()] = function;
     if (function.getStage())
       stages.push_back(function);
+    function.walk([&](Block *block) { timedOps[block] = collectTimedOps(*block); });
   }
   lowered.walk([&](MoeOp moe) { topK = std::max(topK, int64_t(moe.getTopK())); });
 }
@@ -123,6 +147,14 @@ StepEstimator::OpCost &StepEstimator::OpCost::operator+=(const OpCost &o) {
   work.weightBytes += o.work.weightBytes;
   message += o.message;
   return *this;
+}
+
+StepEstimator::OpCost StepEstimator::OpCost::operator*(double factor) const {
+  OpCost cost;
+  cost.seconds = seconds * factor;
+  cost.work = {work.flops * factor, work.weightBytes * factor};
+  cost.message = message * factor;
+  return cost;
 }
 
 /// Matmuls whose results are columns of one buffer are one matmul.
@@ -291,15 +323,15 @@ StepEstimator::OpCost StepEstimator::visitBlock(Block &block) {
   OpCost cost;
   double end = 0; // of the last started collective
   DenseMap<Value, double> ends;
-  for (Operation &op : block) {
+  for (auto [op, count] : program.timedOps.find(&block)->second) {
     double now = cost.seconds.total();
     if (auto start = dyn_cast<buffer::AllReduceStartOp>(op)) {
-      end = std::max(end, now) + visitCall(op).seconds.tensor;
+      end = std::max(end, now) + visitCall(*op).seconds.tensor;
       ends[start.getToken()] = end;
     } else if (auto wait = dyn_cast<buffer::WaitOp>(op)) {
       cost.seconds.tensor += std::max(0.0, ends.lookup(wait.getToken()) - now);
-    } else if (!isa<buffer::RoundsOp>(op)) {
-      cost += visit(op);
+    } else {
+      cost += count == 1 ? visit(*op) : visit(*op) * double(count);
     }
   }
   return cost;

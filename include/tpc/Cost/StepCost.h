@@ -89,9 +89,18 @@ struct BusySeconds {
 struct LoweredProgram {
   explicit LoweredProgram(ModuleOp lowered);
 
+  /// An op that may take time. Calls of one function are one entry, unless a started collective
+  /// runs next to them.
+  struct TimedOp {
+    Operation *op;
+    int64_t count;
+  };
+
   llvm::StringMap<buffer::FuncOp> functions; // by name
   std::vector<buffer::FuncOp> stages;        // in program order
   int64_t topK = 1;                          // maximum experts of a token
+  /// By block, in order. Views and allocations take no time.
+  DenseMap<Block *, std::vector<TimedOp>> timedOps;
 };
 
 /// Work of the rank whose experts the most tokens select, on average over layers.
@@ -127,6 +136,7 @@ private:
     OpEvent event;      // of one collective or message
 
     OpCost &operator+=(const OpCost &o);
+    OpCost operator*(double factor) const;
   };
   OpCost visitBlock(Block &block);
   OpCost visit(Operation &op);

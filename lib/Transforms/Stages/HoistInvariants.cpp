@@ -248,6 +248,8 @@ struct HoistInvariants : public mlir::tpc::impl::HoistInvariantsBase<HoistInvari
     SmallVector<MicroBatchesOp> loops;
     for (auto pipeline : module.getOps<PipelineOp>())
       pipeline.walk([&](MicroBatchesOp loop) { loops.push_back(loop); });
+    SymbolTableCollection symbols;
+    SymbolUserMap users(symbols, module);
     for (MicroBatchesOp loop : loops) {
       auto calls = llvm::to_vector(loop.getBody().getOps<func::CallOp>());
       if (!loop.getBatchAttr() || calls.size() != 1)
@@ -255,7 +257,7 @@ struct HoistInvariants : public mlir::tpc::impl::HoistInvariantsBase<HoistInvari
       auto function = module.lookupSymbol<func::FuncOp>(calls[0].getCallee());
       // Requires that the stage is the only caller.
       if (!function || function.isExternal() || !function.getBody().hasOneBlock() ||
-          !llvm::hasSingleElement(*SymbolTable::getSymbolUses(function, module)))
+          users.getUsers(function).size() != 1)
         continue;
       StageHoister(module, model, loop, calls[0], function).run();
     }
