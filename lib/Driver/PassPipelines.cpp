@@ -106,9 +106,12 @@ void ::tpc::buildModelPassPipeline(OpPassManager &pm, bool wideResidual,
   buildModelPasses(pm, Form::Model, wideResidual, expertCapacity);
 }
 
-void ::tpc::buildGradientPassPipeline(OpPassManager &pm) {
+void ::tpc::buildGradientPassPipeline(OpPassManager &pm, double labelSmoothing, double zLoss) {
   buildModelPasses(pm, Form::Gradients, /*wideResidual=*/false);
-  pm.addPass(createDeriveBackward());
+  DeriveBackwardOptions derive;
+  derive.labelSmoothing = labelSmoothing;
+  derive.zLoss = zLoss;
+  pm.addPass(createDeriveBackward(derive));
   pm.addNestedPass<func::FuncOp>(createCSEPass());
 }
 

@@ -28,10 +28,15 @@ Error TpccSession::checkGradients() {
     return makeError(options.optimizer.empty() ? "--no-decay: only --train updates weights"
                                                : "--optimizer: only --train updates weights");
   llvm::StringRef task = options.train ? "--train" : "--gradients";
-  if (!options.gradients)
-    return options.loss.empty()
-               ? Error::success()
-               : makeError("--loss: a loss is only needed for --train or --gradients");
+  if (!options.gradients) {
+    const char *flag = !options.loss.empty()         ? "--loss"
+                       : options.labelSmoothing != 0 ? "--label-smoothing"
+                       : options.zLoss != 0          ? "--z-loss"
+                                                     : nullptr;
+    return flag
+               ? makeError(llvm::Twine(flag) + ": a loss is only needed for --train or --gradients")
+               : Error::success();
+  }
   if (!options.loss.empty() && options.loss != "next-token")
     return makeError("--loss=" + printable(options.loss) + ": the only loss is next-token");
   for (auto [flag, isGiven] :

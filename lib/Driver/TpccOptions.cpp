@@ -246,6 +246,16 @@ bool TpccOptions::parse(int argc, char **argv) {
                                         cl::desc("With --train or --gradients: next-token "
                                                  "(default), the mean cross-entropy of the labels"),
                                         cl::value_desc("name"), cl::location(loss), cl::cat(files));
+  cl::opt<double, true> smoothingOption(
+      "label-smoothing",
+      cl::desc("With --train or --gradients: share of each target that all classes have equally, "
+               "from 0 (default) to below 1"),
+      cl::value_desc("share"), cl::location(labelSmoothing), cl::init(0), cl::cat(files));
+  cl::opt<double, true> zLossOption(
+      "z-loss",
+      cl::desc("With --train or --gradients: factor of the squared logarithm of the sum of "
+               "exponentials of logits, a term of the loss (default: 0)"),
+      cl::value_desc("factor"), cl::location(zLoss), cl::init(0), cl::cat(files));
   cl::opt<std::string, true> nameOption("name",
                                         cl::desc("The program's name (default: the output's)"),
                                         cl::value_desc("name"), cl::location(name), cl::cat(files));
@@ -450,7 +460,8 @@ bool TpccOptions::parse(int argc, char **argv) {
     ok = ok && checkOnce(*option, option->getValue(), false);
   for (auto *option : {&devicesOption, &perNodeOption, &newTokensOption})
     ok = ok && checkOnce(*option, "1", false);
-  ok = ok && checkOnce(priceOption, "1", false);
+  for (auto *option : {&priceOption, &smoothingOption, &zLossOption})
+    ok = ok && checkOnce(*option, "1", false);
   if (ok && optLevel > 3) {
     llvm::WithColor::error(llvm::errs(), "tpcc")
         << "-O" << optLevel << ": there are levels 0 to 3\n";

@@ -30,9 +30,10 @@ struct TpccOptions {
   std::string expertCapacity;    // "1.25"; empty: experts compute all their tokens
   Generate generate = Generate::No;
   bool train = false;
-  std::string optimizer, noDecay; // of --train; empty: not given
-  bool gradients = false;         // also with --train
-  std::string loss;               // of --gradients; empty: not given
+  std::string optimizer, noDecay;       // of --train; empty: not given
+  bool gradients = false;               // also with --train
+  std::string loss;                     // of --gradients; empty: not given
+  double labelSmoothing = 0, zLoss = 0; // of --loss
   std::string name;
   std::string march;
   unsigned optLevel = 3;

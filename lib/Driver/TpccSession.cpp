@@ -379,6 +379,8 @@ mlir::LogicalResult TpccSession::run() {
                          writesWeights,
                          fixedInputs};
   compile.overlapChunks = getOverlapChunks(options);
+  compile.labelSmoothing = options.labelSmoothing;
+  compile.zLoss = options.zLoss;
   compile.expertCapacity = options.expertCapacity;
   const mlir::tpc::TargetTraits *target = findTarget(options);
   compile.expertDispatch = !options.expertDispatch.empty()      ? options.expertDispatch

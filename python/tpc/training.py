@@ -14,7 +14,7 @@ from tpc.library import TpcError, nearest, shorten
 # Labels that the loss ignores.
 IGNORED = -100
 # Options of tpcc that train={…} of tpc.compile may contain.
-OPTIONS = ("loss", "optimizer", "no_decay")
+OPTIONS = ("loss", "label_smoothing", "z_loss", "optimizer", "no_decay")
 
 
 def train_options(train, options: Mapping) -> dict:

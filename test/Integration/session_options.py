@@ -292,20 +292,23 @@ def changed_program(folder: Path, target: str):
 
 
 def trained(folder: Path, target: str):
-    """Checks options of training: the optimizer, and weights that do not decay."""
+    """Checks options of training: terms of the loss, the optimizer, weights that do not decay."""
     path, ids = COMMITTED["gpt2-tiny-nopast"].path, np.arange(18).reshape(2, 9)
     if target == "cuda":
         error = error_of(lambda: tpc.compile(path, train=True, target=target))
-        return dict.fromkeys(("train", "optimizer", "no_decay"), "--target=cuda" in error)
+        names = ("train", "label_smoothing", "z_loss", "optimizer", "no_decay")
+        return dict.fromkeys(names, "--target=cuda" in error)
 
     def losses(**options):
         options = {"loss": "next-token"} | options
         with tpc.compile(path, train=options) as session:
             return [session.step(ids, lr=0.1).loss for _ in range(2)]
 
-    decayed = losses(optimizer="sgd:decay=1")
+    decayed, plain = losses(optimizer="sgd:decay=1"), losses()
     return {
-        "train": losses()[1] < losses()[0],
+        "train": plain[1] < plain[0],
+        "label_smoothing": losses(label_smoothing=0.5)[0] != plain[0],
+        "z_loss": losses(z_loss=1)[0] > plain[0] + 10,
         "optimizer": losses(optimizer="sgd")[1] != decayed[1],
         "no_decay": losses(optimizer="sgd:decay=1", no_decay="*")[1] == losses(optimizer="sgd")[1],
     }

@@ -7,6 +7,7 @@ PyTorch computes in double precision. A file contains the inputs `ids` and `labe
 the gradient of each initializer of the ONNX file, by its name. Initializers are found by name and
 value; the head is often stored transposed. A head that is tied in PyTorch is differentiated as two
 parameters, because some files store it twice; for files that store it once, both are added.
+NAME-smoothed has label smoothing and the z-loss, which the file contains too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "gradients"
 BATCH, LENGTH = 3, 7
 IGNORED = -100
+SMOOTHED = "-smoothed"
+LABEL_SMOOTHING, Z_LOSS = 0.1, 1e-2
 
 
 def draw(name: str, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
@@ -45,7 +48,7 @@ def draw(name: str, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
     return tokens[:, :-1].copy(), labels
 
 
-def differentiate(model, ids, labels):
+def differentiate(model, ids, labels, label_smoothing=0.0, z_loss=0.0):
     """Returns the loss, and values and gradients of the parameters by name."""
     import torch
 
@@ -53,10 +56,12 @@ def differentiate(model, ids, labels):
     head = model.get_output_embeddings()
     if head is not None and head.weight is model.get_input_embeddings().weight:
         head.weight = torch.nn.Parameter(head.weight.detach().clone())
-    logits = model(torch.from_numpy(ids), use_cache=False).logits
+    logits = model(torch.from_numpy(ids), use_cache=False).logits.flatten(0, 1)
+    rows = torch.from_numpy(labels).flatten()
     loss = torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1), torch.from_numpy(labels).flatten(), ignore_index=IGNORED
+        logits, rows, ignore_index=IGNORED, label_smoothing=label_smoothing
     )
+    loss = loss + z_loss * logits[rows != IGNORED].logsumexp(-1).square().mean()
     loss.backward()
     return loss.item(), {
         name: (value.detach().float().numpy(), value.grad.numpy())
@@ -97,11 +102,15 @@ def main() -> int:
     from onnx import numpy_helper
 
     FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or [path.stem for path in sorted(FOLDER.glob("*.npz"))]:
+    for file in sys.argv[1:] or [path.stem for path in sorted(FOLDER.glob("*.npz"))]:
+        name = file.removesuffix(SMOOTHED)
+        terms = {}
+        if file != name:
+            terms = {"label_smoothing": LABEL_SMOOTHING, "z_loss": Z_LOSS}
         model = expected.build(name)
         expected.check_weights(name, model)
         ids, labels = draw(name, model.config.vocab_size)
-        loss, parameters = differentiate(model, ids, labels)
+        loss, parameters = differentiate(model, ids, labels, **terms)
         graph = onnx.load(HERE / f"{name}.onnx").graph
         stored = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
         output = model.get_output_embeddings()
@@ -112,13 +121,14 @@ def main() -> int:
             gradient = gradient.T if is_turned else gradient
             gradients[found] = gradients.get(found, 0) + gradient
         np.savez_compressed(
-            FOLDER / f"{name}.npz",
+            FOLDER / f"{file}.npz",
             ids=ids,
             labels=labels,
             loss=np.float64(loss),
+            **terms,
             **{key: value.astype(np.float32) for key, value in gradients.items()},
         )
-        print(f"{name}: loss {loss:.6f}, {len(gradients)} gradients", flush=True)
+        print(f"{file}: loss {loss:.6f}, {len(gradients)} gradients", flush=True)
     return 0
 
 

@@ -24,8 +24,10 @@ void buildStepPassPipeline(mlir::OpPassManager &pm);
 /// token.
 void buildPreallocatedStepPassPipeline(mlir::OpPassManager &pm, bool last,
                                        bool wideResidual = true);
-/// Import -> model with a loss and the gradients of all weights.
-void buildGradientPassPipeline(mlir::OpPassManager &pm);
+/// Import -> model with a loss and the gradients of all weights. The options are those of
+/// tpc-derive-backward.
+void buildGradientPassPipeline(mlir::OpPassManager &pm, double labelSmoothing = 0,
+                               double zLoss = 0);
 /// Model -> model: rewrites that depend on the grid.
 void buildRewritePassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
 /// Model -> sharded: a grid, and a distribution on every value.

@@ -60,7 +60,8 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
     active.values.insert(rows);
     Value labels = main.getArgument(index);
     Value count = countLabels(b, labels, elementTypeOf(logits));
-    Value loss = buildCrossEntropy(b, rows, b.reshape(labels, {product(sizes)}), count);
+    Value loss = buildCrossEntropy(b, rows, b.reshape(labels, {product(sizes)}), count,
+                                   {labelSmoothing, zLoss});
     if (rows != logits)
       b.accumulate(logits, b.reshape(b.getCotangent(rows), getSizes(logits)));
     return loss;
@@ -102,6 +103,11 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
   }
 
   LogicalResult run() {
+    if (!(labelSmoothing >= 0 && labelSmoothing < 1))
+      return emitError(main.getLoc())
+             << "--label-smoothing=" << labelSmoothing << ": expected 0 or more, below 1";
+    if (!(zLoss >= 0 && std::isfinite(zLoss)))
+      return emitError(main.getLoc()) << "--z-loss=" << zLoss << ": expected 0 or more";
     FailureOr<unsigned> index = findLogits();
     if (failed(index))
       return failure();

@@ -24,7 +24,17 @@ Value mlir::tpc::countLabels(GradientBuilder &b, Value labels, Type element) {
   return MaxOp::create(b.getBuilder(), b.getLoc(), count, b.number(1));
 }
 
-Value mlir::tpc::buildCrossEntropy(GradientBuilder &b, Value logits, Value labels, Value count) {
+/// Returns the target probabilities [rows, vocabulary]: 1 - smoothing for the label, plus smoothing
+/// divided by the size of the whole vocabulary for each class.
+static Value buildTargets(GradientBuilder &b, Value isLabel, Type element, double smoothing) {
+  if (smoothing == 0)
+    return b.toFloat(isLabel, element);
+  Value uniform = b.div(b.number(smoothing), b.size(getSizes(isLabel)[1]));
+  return b.select(isLabel, b.add(uniform, b.number(1 - smoothing)), uniform);
+}
+
+Value mlir::tpc::buildCrossEntropy(GradientBuilder &b, Value logits, Value labels, Value count,
+                                   const CrossEntropy &settings) {
   OpBuilder &builder = b.getBuilder();
   SmallVector<SymExpr> sizes = getSizes(logits);
   Type element = elementTypeOf(logits), integers = elementTypeOf(labels);
@@ -38,14 +48,23 @@ Value mlir::tpc::buildCrossEntropy(GradientBuilder &b, Value logits, Value label
   Value maximum = ReduceOp::create(builder, b.getLoc(), ReduceFunction::Max, logits, classes, true);
   Value shifted = b.sub(logits, maximum);
   Value sum = b.sumKeep(b.apply<ExpOp>(shifted), classes);
-  Value labelLogit = b.sumKeep(b.select(isLabel, logits, b.number(0)), classes);
+  Value targets = buildTargets(b, isLabel, element, settings.smoothing);
+  // Without smoothing, infinite logits of other classes must not be multiplied by 0.
+  Value targetLogits =
+      settings.smoothing == 0 ? b.select(isLabel, logits, b.number(0)) : b.mul(logits, targets);
+  Value targetLogit = b.sumKeep(targetLogits, classes);
   Value logSum = b.add(b.apply<LogOp>(sum), maximum);
-  Value losses = b.mul(valid, b.sub(logSum, labelLogit));
+  Value losses = b.sub(logSum, targetLogit);
+  if (settings.zLoss != 0)
+    losses = b.add(losses, b.mul(b.mul(logSum, logSum), settings.zLoss));
+  losses = b.mul(valid, losses);
 
   Value weight = b.div(valid, count);
   // Probabilities are computed from the logits again, so that only logits and their cotangent have
   // a column for each class.
   Value p = b.apply<ExpOp>(b.sub(logits, logSum));
-  b.accumulate(logits, b.mul(b.sub(p, b.toFloat(isLabel, element)), weight));
+  if (settings.zLoss != 0)
+    p = b.mul(p, b.add(b.mul(logSum, 2 * settings.zLoss), b.number(1)));
+  b.accumulate(logits, b.mul(b.sub(p, targets), weight));
   return b.div(sumAll(b, losses), count);
 }

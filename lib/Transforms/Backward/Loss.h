@@ -7,15 +7,24 @@
 
 namespace mlir::tpc {
 
+/// Terms of the cross-entropy of a row with logarithm of the sum of exponentials l, logits x and
+/// label y: l - sum(t x) + zLoss l^2, where t is 1 - smoothing for y, plus smoothing / vocabulary.
+struct CrossEntropy {
+  double smoothing = 0; // from 0 to below 1
+  double zLoss = 0;
+};
+
 /// Returns the number of labels that are not negative, at least 1, as a scalar of type `element`.
 Value countLabels(GradientBuilder &b, Value labels, Type element);
 
 /// Builds the sum of the cross-entropies of `logits` [rows, vocabulary] and `labels` [rows] over
 /// labels that are not negative, divided by `count`, and accumulates the cotangent of the logits.
 /// Returns the loss, a scalar. If all labels are negative, the loss and its gradient are 0. With a
-/// split vocabulary, the maximum, the sum of exponentials and the label's logit are reductions of
-/// one number per row; the cotangent needs none.
-Value buildCrossEntropy(GradientBuilder &b, Value logits, Value labels, Value count);
+/// split vocabulary, the maximum, the sum of exponentials and sum(t x) are reductions of one number
+/// per row; the cotangent needs none. Source: `torch.nn.functional.cross_entropy` for smoothing,
+/// Chowdhery et al. 2022 (PaLM), section 5, for the term of l^2.
+Value buildCrossEntropy(GradientBuilder &b, Value logits, Value labels, Value count,
+                        const CrossEntropy &settings);
 
 } // namespace mlir::tpc
 

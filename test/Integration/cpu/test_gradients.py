@@ -10,6 +10,8 @@ from harness import Grid, run, tool
 
 FOLDER = TOP / "test" / "Models"
 EXPECTED = {path.stem: path for path in sorted((FOLDER / "gradients").glob("*.npz"))}
+TERMS = {"label_smoothing", "z_loss"}  # of the loss
+INPUTS = {"ids", "labels", "loss"}
 VIEW = re.compile(r'tpc\.parameter @"?([^\s"]+)"?(?: view <(\d+) \[([^>]*)\]>)?')
 
 
@@ -34,15 +36,26 @@ def read_view(array: np.ndarray, offset: int, text: str) -> np.ndarray:
     return elements.reshape([int(np.prod([size for size, _ in dim])) for dim in dims])
 
 
+def path_of(name: str):
+    return FOLDER / f"{name.removesuffix('-smoothed')}.onnx"
+
+
+def compile_program(tpcc, name: str, grid):
+    """Returns the program with the gradients of a file of expected values, and its loss."""
+    data = np.load(EXPECTED[name])
+    terms = [f"--{key.replace('_', '-')}={data[key]}" for key in TERMS & set(data.files)]
+    return tpcc.compile(path_of(name), grid, "--gradients", *terms)
+
+
 def expect(name: str) -> tuple[dict, dict]:
     """Returns the inputs of a model, and its expected outputs by the name of the output."""
     data = np.load(EXPECTED[name])
-    text = run([tool("tpcc"), FOLDER / f"{name}.onnx", "--emit=model", "-o", "-"]).check().stdout
+    text = run([tool("tpcc"), path_of(name), "--emit=model", "-o", "-"]).check().stdout
     views: dict[str, dict[int, str]] = {}
     for weight, offset, dims in VIEW.findall(re.sub(r"\s+", " ", text)):
         views.setdefault(weight, {}).setdefault(int(offset or 0), dims)
     outputs = {"loss": data["loss"]}
-    for key in set(data.files) - {"ids", "labels", "loss"}:
+    for key in set(data.files) - INPUTS - TERMS:
         pieces = views.get(key, {})
         for offset, dims in pieces.items():
             label = f"grad.{key}" + (f".at{offset}" if len(pieces) > 1 else "")
@@ -66,10 +79,15 @@ def check(program, name: str, transport: str = "threads") -> None:
     assert not wrong, wrong
 
 
-@pytest.mark.parametrize("grid", ["tp1", "tp2", "mb4", "tp2,sp,dp2,mb2"])
-def test_gpt2(tpcc, grid):
-    name = "gpt2-tiny-nopast"
-    check(tpcc.compile(FOLDER / f"{name}.onnx", grid, "--gradients"), name)
+@pytest.mark.parametrize(
+    ("name", "grid"),
+    [
+        *(("gpt2-tiny-nopast", grid) for grid in ("tp1", "tp2", "mb4", "tp2,sp,dp2,mb2")),
+        ("qwen2-dynamo-smoothed", "tp2,dp2"),
+    ],
+)
+def test_sample(tpcc, name, grid):
+    check(compile_program(tpcc, name, grid), name)
 
 
 SHAPE = {"batch_size": 2, "sequence_length": 8}
@@ -78,7 +96,7 @@ SHAPE = {"batch_size": 2, "sequence_length": 8}
 def test_gradients_are_reduced_once(tpcc):
     """Replicas exchange the bytes of one set of gradients, however many micro-batches there are."""
     arrays = np.load(EXPECTED["gpt2-tiny-nopast"])
-    gradients = sum(arrays[key].size for key in set(arrays.files) - {"ids", "labels", "loss"})
+    gradients = sum(arrays[key].size for key in set(arrays.files) - INPUTS)
     for grid in ("dp2", "dp2,mb2", "dp2,mb4"):
         rows = tpcc.report(
             FOLDER / "gpt2-tiny-nopast.onnx", Grid.parse(grid), SHAPE, "--gradients"
@@ -107,4 +125,4 @@ def test_the_runtime_counts_what_the_report_says(tpcc):
 )
 @pytest.mark.parametrize("name", EXPECTED)
 def test_families(tpcc, name, grid):
-    check(tpcc.compile(FOLDER / f"{name}.onnx", Grid.parse(grid), "--gradients"), name)
+    check(compile_program(tpcc, name, Grid.parse(grid)), name)

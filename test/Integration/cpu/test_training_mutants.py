@@ -24,6 +24,7 @@ STEPS = [
     ("olmo2-dynamo", "tp2,sp,dp2,mb2", ADAMW),
     ("falcon-dynamo", "tp4", SGD),
 ]
+LOSS = ["--label-smoothing=0.1", "--z-loss=0.01"]
 GRADIENTS = ["gpt2-tiny-nopast", "qwen2-dynamo", "gemma2-dynamo"]
 # Kinds that change a partitioned program or its computation, and apply to training steps.
 OTHERS = (
@@ -46,7 +47,7 @@ def programs(tmp_path_factory):
     def make(name, grid, optimizer):
         folder = tmp_path_factory.mktemp("steps")
         command = [harness.tool("tpcc"), MODELS / f"{name}.onnx", f"--megatron-shard={grid}"]
-        command += ["--train", f"--optimizer={optimizer}"]
+        command += ["--train", f"--optimizer={optimizer}", *LOSS]
         for level in ("model", "staged"):
             harness.run([*command, f"--emit={level}", "-o", folder / f"{level}.mlir"]).check()
         return folder
@@ -61,8 +62,8 @@ def backwards(tmp_path_factory):
     @functools.cache
     def make(name):
         folder = tmp_path_factory.mktemp("backwards")
-        command = [harness.tool("tpcc"), MODELS / f"{name}.onnx", "--gradients", "--emit=model"]
-        harness.run([*command, "-o", folder / "gradients.mlir"]).check()
+        command = [harness.tool("tpcc"), MODELS / f"{name}.onnx", "--gradients", *LOSS]
+        harness.run([*command, "--emit=model", "-o", folder / "gradients.mlir"]).check()
         return folder
 
     return make

@@ -1,7 +1,25 @@
 // Loss and gradients of models.
 // RUN: tpc-opt %s --split-input-file --tpc-derive-backward | FileCheck %s
+// RUN: tpc-opt %s --split-input-file --tpc-derive-backward="label-smoothing=0.25 z-loss=0.5" | FileCheck %s --check-prefix=SMOOTH
 
 // The gradient of a matmul's weight is x^T d; its input has none. Ops of the model precede the loss.
+// With smoothing, classes share a quarter of the targets; with a z-loss, probabilities are multiplied
+// by 1 + 2 z l. Per row, there are three reductions.
+// SMOOTH-LABEL: func @main
+// SMOOTH: %[[IS:.*]] = tpc.cmp eq
+// SMOOTH: tpc.reduce max
+// SMOOTH: tpc.reduce sum %{{.*}} [1] keep
+// SMOOTH: %[[CLASSES:.*]] = tpc.size 9
+// SMOOTH: %[[SHARE:.*]] = tpc.div %{{.*}}, %[[CLASSES]]
+// SMOOTH: %[[LABEL:.*]] = tpc.add %[[SHARE]], %{{.*}}
+// SMOOTH: %[[TARGETS:.*]] = tpc.select %[[IS]], %[[LABEL]], %[[SHARE]]
+// SMOOTH: %[[DOT:.*]] = tpc.mul %[[Y:.*]], %[[TARGETS]]
+// SMOOTH: tpc.reduce sum %[[DOT]] [1] keep
+// SMOOTH: %[[SUM:.*]] = tpc.add %{{.*}}, %{{.*}} : tensor<2x1xf32>
+// SMOOTH: tpc.mul %[[SUM]], %[[SUM]]
+// SMOOTH: %[[P:.*]] = tpc.exp %{{.*}} : tensor<2x9xf32>
+// SMOOTH: %[[SCALED:.*]] = tpc.mul %[[P]], %{{.*}} : tensor<2x9xf32>, tensor<2x1xf32>
+// SMOOTH: tpc.sub %[[SCALED]], %[[TARGETS]]
 // CHECK-LABEL: func @main
 // CHECK-SAME: %[[X:.*]]: tensor<2x4xf32>, %[[LABELS:.*]]: tensor<2xi64> {tpc.name = "labels"}
 // CHECK-SAME: -> (tensor<f32> {tpc.name = "loss"}, tensor<4x9xf32> {tpc.name = "grad.w"}, tensor<9xf32> {tpc.name = "grad.b"})

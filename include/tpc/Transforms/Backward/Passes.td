@@ -10,7 +10,9 @@ def DeriveBackward : Pass<"tpc-derive-backward", "::mlir::ModuleOp"> {
   let description = [{
     The model's logits become a loss, the mean cross-entropy of a new input `labels`, and its
     gradients. `labels[i]` is the id after token `i`; negative labels are ignored. The mean is over
-    all other labels of the batch.
+    all other labels of the batch. With `label-smoothing`, each label has the probability
+    `1 - label-smoothing`, and all classes share the rest. With `z-loss`, the loss of a label has
+    the term `z-loss * log(sum(exp(logits)))^2`, which keeps logits small.
 
     ```mlir
     func.func @main(%ids: [b, s]) -> ([b, s, 1000] {tpc.name = "logits"})
@@ -38,6 +40,11 @@ def DeriveBackward : Pass<"tpc-derive-backward", "::mlir::ModuleOp"> {
     Errors, with the ONNX node: an op without a gradient; 16-bit or quantized weights; overlapping
     views of a weight; a model without logits `[.., vocabulary]`.
   }];
+  let options = [
+    Option<"labelSmoothing", "label-smoothing", "double", "0",
+           "Share of the targets that all classes have equally, from 0 to below 1">,
+    Option<"zLoss", "z-loss", "double", "0",
+           "Factor of the squared logarithm of the sum of exponentials of logits">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
