@@ -167,6 +167,8 @@ def attributes():
         (TOP / "include/tpc/Dialect" / name).read_text()
         for name in ("ProgramAttrs.h", "State.h", "SourceCaches.h")
     )
+    parts = (TOP / "include/tpc/Dialect/WeightParts.h").read_text()
+    header += "\n// ---- weights in parts ----\n" + parts
     table = (
         (TOP / "lib/Dialect/DiscardableAttrs.cpp")
         .read_text()

@@ -5,6 +5,7 @@
 #include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/WeightParts.h"
 #include "tpc/digest.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
@@ -131,6 +132,8 @@ static FailureOr<json::Object> describe(WeightOp weight, buffer::EntryOp entry,
                       {"source_shape", std::move(source)},
                       {"use", isPacked ? "matmul_rhs" : "dense"},
                       {"init", facts.onesByDefault.contains(p.getWeight()) ? "ones" : "normal"}};
+  if (ArrayRef<int64_t> parts = getParts(weight); !parts.empty())
+    object["parts"] = json::Array(parts);
   if (loaded != getDtypeName(type))
     object["source_dtype"] = getDtypeName(type);
   return object;
@@ -294,8 +297,16 @@ FailureOr<ManifestParameters> ManifestParameters::make(ModuleOp module, const We
     auto file = llvm::find_if(found, [&](const File &f) { return f.path == path; });
     if (file == found.end())
       file = &found.emplace_back(File{path, {}, {}});
-    file->ranges.push_back({*object->getInteger("offset"), *object->getInteger("bytes")});
-    file->names.try_emplace(file->ranges.back(), name.str());
+    auto addRange = [&](int64_t offset, int64_t bytes, const Twine &tensor) {
+      file->ranges.push_back({offset, bytes});
+      file->names.try_emplace(file->ranges.back(), tensor.str());
+    };
+    int64_t bytes = *object->getInteger("bytes");
+    ArrayRef<int64_t> parts = getParts(weight);
+    if (parts.empty())
+      addRange(*object->getInteger("offset"), bytes, name);
+    for (auto [i, part] : llvm::enumerate(parts))
+      addRange(part, bytes / int64_t(parts.size()), name + "[" + Twine(i) + "]");
     (*object)["file"] = (int64_t)(file - found.begin());
     if (auto other = previous.find(entry.getSymName()); other != previous.end())
       if (auto index = indices.find(other->second); index != indices.end())

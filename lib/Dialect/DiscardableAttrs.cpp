@@ -13,6 +13,7 @@
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Dialect/SourceCaches.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/WeightParts.h"
 
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -74,6 +75,17 @@ template <typename ElementT> static bool isListOf(const AttrUse &found) {
 static bool isListOfDims(const AttrUse &found) {
   auto list = dyn_cast<ArrayAttr>(found.value);
   return list && llvm::all_of(list, llvm::IsaPred<DimAttr, UnitAttr>);
+}
+
+/// Whether the value has an offset for each index of the first dimension, beginning with the
+/// weight's.
+static bool areParts(const AttrUse &found) {
+  auto parts = dyn_cast<DenseI64ArrayAttr>(found.value);
+  auto type = dyn_cast<RankedTensorType>(found.type);
+  auto weight = dyn_cast_or_null<WeightOp>(found.op);
+  return parts && type && weight && type.getRank() > 0 && type.getDimSize(0) == parts.size() &&
+         !parts.empty() && parts[0] == int64_t(weight.getOffset()) &&
+         llvm::all_of(parts.asArrayRef(), [](int64_t offset) { return offset >= 0; });
 }
 
 static bool areConstraints(const AttrUse &found) {
@@ -333,6 +345,7 @@ static const Entry table[] = {
     {kNameAttr, OnInput | OnOutput, "a text", is<StringAttr>},
     {kCopiesAttr, OnOutput, "a dimension and the number of copies of each of its indices",
      hasCopies},
+    {kPartsAttr, OnWeight, "an offset for each index of the weight's first dimension", areParts},
     {kDefaultAttr, OnInput, "a #tpc.default", is<InputDefaultAttr>},
     {kRequiredAttr, OnInput, "a text", is<StringAttr>},
     {kLayerAttr, OnFunction, "a unit attribute", is<UnitAttr>},

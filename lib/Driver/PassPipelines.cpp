@@ -77,15 +77,17 @@ static void buildRaisingPasses(OpPassManager &pm, Form form,
   fn.addPass(createNormalizeTokens());
   fn.addPass(createCSEPass());
   fn.addPass(createRaiseExperts());
+  pm.addPass(createStackWeights());
+  OpPassManager &raised = pm.nest<func::FuncOp>();
   if (!expertCapacity.empty()) {
     LimitExpertsOptions limit;
     limit.capacity = expertCapacity;
-    fn.addPass(createLimitExperts(limit));
+    raised.addPass(createLimitExperts(limit));
   }
-  fn.addPass(createSimplify()); // slices of experts' weights become views
-  fn.addPass(createCSEPass());
-  fn.addPass(createReportUnraised());
-  fn.addPass(createDivideSoftmax());
+  raised.addPass(createSimplify()); // slices of experts' weights become views
+  raised.addPass(createCSEPass());
+  raised.addPass(createReportUnraised());
+  raised.addPass(createDivideSoftmax());
 
   if (generates) {
     pm.addPass(createRecognizeCaches());

@@ -12,8 +12,8 @@
 #include "core/Half.h"
 #include "core/OutOfMemory.h"
 #include "program/Error.h"
-#include "program/Mapping.h"
 #include "program/RandomWeights.h"
+#include "program/SourceBytes.h"
 #include "program/UploadWeights.h"
 #include "program/View.h"
 #include "program/Weights.h"
@@ -445,17 +445,17 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
              *loaded);
       continue;
     }
-    Mapping mapping(*sources.files[parameter.file], parameter.offset, parameter.bytes);
+    SourceBytes bytes(*sources.files[parameter.file], parameter, view);
     if (loader)
-      fill(*ctx.device, *loader, view, parameter.dtype, parameter.sourceDtype, mapping.data(),
+      fill(*ctx.device, *loader, view, parameter.dtype, parameter.sourceDtype, bytes.data(),
            memory[i].data, memory[i].rowStride);
     else if (stored == parameter.sourceDtype)
-      load(ctx, parameter, stored, view, index, SameType{mapping.data(), dtypeBytes(stored)},
+      load(ctx, parameter, stored, view, index, SameType{bytes.data(), dtypeBytes(stored)},
            *loaded);
     else
-      load(ctx, parameter, stored, view, index, Converted{mapping.data(), parameter.sourceDtype},
+      load(ctx, parameter, stored, view, index, Converted{bytes.data(), parameter.sourceDtype},
            *loaded);
-    mapping.check();
+    bytes.check();
   }
   for (size_t i = 0; i < manifest.parameters.size(); ++i)
     if (manifest.parameters[i].stage == manifest.stageOf(ctx.rank))

@@ -70,7 +70,16 @@ struct Parameter {
   tpc_dtype sourceDtype = TPC_F32; ///< type in the file; converted at load if different
   int file = -1;                   ///< -1: no file; the elements are 0 before the first step
   int64_t offset = 0, bytes = 0;   ///< bytes of the source tensor in the file
-  int64_t viewOffset = 0;          ///< in elements, relative to `offset`
+  /// Offsets of equal parts of the source tensor, along its first dimension; empty: one part.
+  std::vector<int64_t> parts;
+  /// Calls `call(offset, bytes)` for each range of the file.
+  template <typename CallT> void eachRange(const CallT &call) const {
+    if (parts.empty())
+      call(offset, bytes);
+    for (int64_t part : parts)
+      call(part, bytes / static_cast<int64_t>(parts.size()));
+  }
+  int64_t viewOffset = 0;                    ///< in elements, relative to `offset`
   std::vector<std::vector<ViewFactor>> dims; ///< dimensions of the global value; factors of each,
                                              ///< major to minor
   Shape sourceShape;

@@ -77,6 +77,14 @@ Parameter readParameter(const Node &node, const Manifest &manifest) {
       static_cast<int>(node["file"].integerIn(-1, static_cast<int64_t>(manifest.files.size()) - 1));
   parameter.offset = node["offset"].integerIn(0, INT64_MAX / 4);
   parameter.bytes = node["bytes"].integerIn(0, INT64_MAX / 4);
+  node.eachIfPresent("parts", [&](const Node &part) {
+    parameter.parts.push_back(part.integerIn(0, INT64_MAX / 4));
+  });
+  if (auto count = static_cast<int64_t>(parameter.parts.size());
+      count > 0 &&
+      (parameter.bytes % (count * dtypeBytes(parameter.sourceDtype)) || parameter.bytes == 0))
+    refuse(node.where, std::to_string(parameter.bytes) + " bytes of '" + parameter.name +
+                           "' cannot have " + std::to_string(count) + " equal parts");
   parameter.viewOffset = node.integerOr("view_offset", 0);
   node["dims"].each([&](const Node &dim) {
     std::vector<ViewFactor> factors;
@@ -130,7 +138,7 @@ void findShared(std::vector<Parameter> &parameters) {
   auto sameSource = [](const Parameter &a, const Parameter &b) {
     return a.stage == b.stage && a.file == b.file && a.offset == b.offset && a.bytes == b.bytes &&
            a.viewOffset == b.viewOffset && a.sourceDtype == b.sourceDtype && a.name == b.name &&
-           a.init == b.init && a.sourceShape == b.sourceShape;
+           a.init == b.init && a.sourceShape == b.sourceShape && a.parts == b.parts;
   };
   auto isTable = [](const Parameter &table, const Parameter &matrix) {
     return table.dtype == matrix.dtype || table.dtype == storedType(matrix);

@@ -74,7 +74,8 @@ std::optional<std::string> digestSamples(const Manifest &manifest, int index, co
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const Parameter &parameter : manifest.parameters)
     if (parameter.file == index)
-      ranges.emplace_back(parameter.offset, parameter.bytes);
+      parameter.eachRange(
+          [&](int64_t offset, int64_t bytes) { ranges.emplace_back(offset, bytes); });
   return sampleDigest(file.size(), ranges, [&](void *to, uint64_t bytes, uint64_t offset) {
     return file.readAt(to, bytes, offset);
   });
@@ -86,10 +87,12 @@ std::string check(const Manifest &manifest, int index, const File &file, bool re
   for (const Parameter &parameter : manifest.parameters) {
     if (parameter.file != index)
       continue;
-    if (parameter.offset + parameter.bytes > file.size())
-      throw UserError("weight file '" + file.path() + "' is too short: '" + parameter.name +
-                      "' ends at byte " + std::to_string(parameter.offset + parameter.bytes) +
-                      ", but the file has " + std::to_string(file.size()));
+    parameter.eachRange([&](int64_t offset, int64_t bytes) {
+      if (offset + bytes > file.size())
+        throw UserError("weight file '" + file.path() + "' is too short: '" + parameter.name +
+                        "' ends at byte " + std::to_string(offset + bytes) + ", but the file has " +
+                        std::to_string(file.size()));
+    });
   }
   const WeightFile &expected = manifest.files[index];
   std::string changed =

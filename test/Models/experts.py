@@ -1,6 +1,7 @@
 """Makes the files of experts/: mixtures of experts with random weights, one layer each.
 
 The exporter of transformers 5 sorts the rows of tokens by expert, and writes one MatMul per expert.
+"looped" is written without torch, as torch's tracing exporter writes the loop of older models.
 
 pip install torch transformers==5.24.0 onnx onnxscript
 python test/Models/experts.py [NAME …]
@@ -82,10 +83,21 @@ def make(name: str) -> None:
     onnx.save(file, FOLDER / f"{name}.onnx")
 
 
+def make_looped() -> None:
+    root = Path(__file__).resolve().parents[1]
+    sys.path[:0] = [str(root / "Integration"), str(root.parent / "python")]
+    from expert_files import Experts
+    from loop_files import save_looped
+
+    spec = Experts(form="traced", experts=5, layers=2, hidden=16, heads=2, kv_heads=1, size=16,
+                   inner=12, vocab=67)
+    save_looped(spec, FOLDER / "looped.onnx")
+
+
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or MODELS:
-        make(name)
+    for name in sys.argv[1:] or [*MODELS, "looped"]:
+        make_looped() if name == "looped" else make(name)
         print(f"{name}: {(FOLDER / name).with_suffix('.onnx').stat().st_size / 1000:.0f} KB")
 
 

@@ -1,6 +1,7 @@
 //===- Graph.cpp - Node order and unsupported operators -------------------===//
 
 #include "Importer.h"
+#include "LoopedExperts.h"
 #include "OpTable.h"
 #include "SortedExperts.h"
 
@@ -199,6 +200,7 @@ LogicalResult Importer::importNodes(NodeProtos all, Scope &scope) {
   for (unsigned i : *order)
     sorted.push_back(nodes[i]);
   unsortExperts(sorted, outputs, *this, scope, newNodes);
+  unrollExperts(sorted, outputs, *this, scope, newNodes);
   // Checked for the top-level graph only: this includes the functions and branches inside.
   if (&scope == &top && failed(reportUnsupported(sorted, scope)))
     return failure();

@@ -25,22 +25,6 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 using namespace mlir::tpc::frontend::sorted;
 
-static bool hasReduction(const NodeProto &node, StringRef name) {
-  for (const auto &attribute : node.attribute())
-    if (attribute.name() == "reduction")
-      return attribute.s() == name;
-  return name == "none";
-}
-
-static bool isElementwise(const NodeProto &node) {
-  return isOneOf(
-      node,
-      {"Identity", "Cast", "Sigmoid", "Tanh",        "Erf",           "Relu",  "Gelu", "Neg", "Exp",
-       "Softplus", "Clip", "Swish",   "Reciprocal",  "Sqrt",          "Abs",   "Add",  "Mul", "Sub",
-       "Div",      "Min",  "Max",     "Pow",         "Less",          "Equal", "And",  "Or",  "Not",
-       "Where",    "Mod",  "Greater", "LessOrEqual", "GreaterOrEqual"});
-}
-
 bool SortedExperts::isSort(const NodeProto &node) {
   if (node.op_type() != "TopK" || node.input_size() != 2 || node.output_size() != 2 ||
       getInt(node, "largest", 1) != 0 || constant(node.input(1)))
@@ -89,25 +73,6 @@ bool SortedExperts::match(const NodeProto &sort, const llvm::StringSet<> &output
   }
   return hasProducts && hasResult &&
          llvm::none_of(roles, [&](const auto &entry) { return outputs.contains(entry.first()); });
-}
-
-NodeProto &SortedExperts::add(StringRef type, ArrayRef<StringRef> inputs, const Twine &output) {
-  NodeProto &node = *storage.emplace_back(std::make_shared<NodeProto>());
-  node.set_op_type(type.str());
-  for (StringRef input : inputs)
-    node.add_input(input.str());
-  node.add_output(output.str());
-  return node;
-}
-
-StringRef SortedExperts::addInts(const Twine &name, ArrayRef<int64_t> ints) {
-  Tensor tensor;
-  tensor.element = importer.builder.getI64Type();
-  tensor.shape = {SymExpr(int64_t(ints.size()))};
-  auto contents = std::make_shared<Contents>();
-  contents->ints.assign(ints.begin(), ints.end());
-  tensor.contents = std::move(contents);
-  return constants.insert_or_assign(name.str(), std::move(tensor)).first->first;
 }
 
 bool SortedExperts::visitElementwise(const NodeProto &node) {
@@ -355,23 +320,6 @@ bool SortedExperts::visit(const NodeProto &node) {
            set(node, same);
   }
   return isElementwise(node) && visitElementwise(node);
-}
-
-void SortedExperts::apply() {
-  for (auto &[name, tensor] : constants)
-    scope.values.try_emplace(name, std::move(tensor));
-  SmallVector<const NodeProto *> after;
-  for (const NodeProto *node : nodes) {
-    auto it = replacements.find(node);
-    if (it != replacements.end()) {
-      llvm::append_range(after, it->second);
-      for (const NodeProto *added : it->second)
-        for (const std::string &input : added->input())
-          scope.used.insert(input);
-    } else if (!dropped.contains(node))
-      after.push_back(node);
-  }
-  nodes.assign(after.begin(), after.end());
 }
 
 void mlir::tpc::frontend::unsortExperts(Nodes &nodes, const llvm::StringSet<> &outputs,

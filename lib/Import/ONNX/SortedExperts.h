@@ -3,13 +3,9 @@
 #ifndef TPC_LIB_IMPORT_ONNX_SORTEDEXPERTS_H
 #define TPC_LIB_IMPORT_ONNX_SORTEDEXPERTS_H
 
-#include "Importer.h"
-
-#include "onnx.pb.h"
+#include "GraphRewrite.h"
 
 namespace mlir::tpc::frontend {
-
-using ::onnx::NodeProto;
 
 namespace sorted {
 
@@ -43,20 +39,11 @@ struct Role {
   }
 };
 
-using Nodes = SmallVectorImpl<const NodeProto *>;
-
-class SortedExperts {
+class SortedExperts : public GraphRewrite {
 public:
-  SortedExperts(Nodes &nodes, Importer &importer, Scope &scope, NewNodes &storage)
-      : nodes(nodes), importer(importer), scope(scope), storage(storage) {
-    for (const NodeProto *node : nodes)
-      for (const std::string &output : node->output())
-        if (!output.empty())
-          producers[output] = node;
-  }
+  using GraphRewrite::GraphRewrite;
   /// Returns false if the uses of the sort are not those of experts.
   bool match(const NodeProto &sort, const llvm::StringSet<> &outputs);
-  void apply();
 
 private:
   bool isSort(const NodeProto &node);
@@ -68,7 +55,6 @@ private:
   bool visitConcat(const NodeProto &node);
   bool visitDiv(const NodeProto &node);
 
-  const NodeProto *producer(StringRef name) const { return producers.lookup(name); }
   const Role *roleOf(StringRef name) const {
     auto it = roles.find(name);
     return it == roles.end() ? nullptr : &it->second;
@@ -85,38 +71,15 @@ private:
     dropped.insert(&node);
     return set(node, role);
   }
-  std::optional<SmallVector<double>> constant(StringRef name);
-  std::optional<double> scalar(StringRef name);
-  bool isNumber(const NodeProto &node, int input, double number);
   std::optional<int> rankOf(StringRef name, int depth = 0);
   /// Returns the function of an id that `name` is, at `id`.
   std::optional<double> evaluate(StringRef name, double id, bool &isFloat, int depth = 0);
 
-  NodeProto &add(StringRef type, ArrayRef<StringRef> inputs, const Twine &output);
-  StringRef addInts(const Twine &name, ArrayRef<int64_t> ints);
-  void replace(const NodeProto &node, ArrayRef<NodeProto *> by) {
-    for (NodeProto *added : by)
-      added->set_name(node.name());
-    replacements[&node].assign(by.begin(), by.end());
-  }
-
-  Nodes &nodes;
-  Importer &importer;
-  Scope &scope;
-  NewNodes &storage;
-  llvm::StringMap<const NodeProto *> producers;
   llvm::StringMap<Role> roles;
-  llvm::DenseSet<const NodeProto *> dropped;
-  llvm::DenseMap<const NodeProto *, SmallVector<const NodeProto *>> replacements;
-  std::map<std::string, Tensor> constants; // new
   StringRef ids;
   int64_t bins = 0; // of the histogram
   bool hasProducts = false, hasResult = false;
 };
-
-/// Returns an integer attribute, or `otherwise`.
-int64_t getInt(const NodeProto &node, StringRef name, int64_t otherwise);
-bool isOneOf(const NodeProto &node, std::initializer_list<StringRef> types);
 
 } // namespace sorted
 

@@ -93,7 +93,7 @@ bool ExpertsMatch::matchInner(Value v) {
 /// Returns the weight as [experts, n, k].
 Value ExpertsMatch::getWeight(OpBuilder &b, const Projection &p) {
   Value v = p.weight;
-  Location loc = sum.getLoc();
+  Location loc = sum->getLoc();
   if (p.isTransposed) {
     SmallVector<SymExpr> sizes = getSizes(v);
     std::swap(sizes[1], sizes[2]);
@@ -112,13 +112,13 @@ Value ExpertsMatch::getBias(OpBuilder &b, const Projection &p) {
   if (!p.bias || getSizes(p.bias)[1] == p.size)
     return p.bias;
   SmallVector<SymExpr> sizes{getSizes(p.bias)[0], p.size};
-  return SliceOp::create(b, sum.getLoc(), makeTensorType(getElementTypeOrSelf(p.bias), sizes),
+  return SliceOp::create(b, sum->getLoc(), makeTensorType(getElementTypeOrSelf(p.bias), sizes),
                          p.bias, 1, p.start, p.step);
 }
 
 void ExpertsMatch::replaceBy(OpBuilder &b, Value from, Value routing, int64_t k) {
-  Location loc = sum.getLoc();
-  Type element = getElementTypeOrSelf(sum.getResult());
+  Location loc = sum->getLoc();
+  Type element = getElementTypeOrSelf(sum->getResult(0));
   SymExpr hidden = getSizes(up.weight)[up.isTransposed ? 1 : 2];
   from = createReshape(b, loc, from, {tokens, hidden});
   Value gateWeight = gate ? getWeight(b, *gate) : Value(),
@@ -132,5 +132,5 @@ void ExpertsMatch::replaceBy(OpBuilder &b, Value from, Value routing, int64_t k)
     Value bias = MatmulOp::create(b, loc, type, routing, down.bias, Value());
     result = AddOp::create(b, loc, type, result, bias);
   }
-  sum.getResult().replaceAllUsesWith(createReshape(b, loc, result, getSizes(sum.getResult())));
+  sum->getResult(0).replaceAllUsesWith(createReshape(b, loc, result, getSizes(sum->getResult(0))));
 }

@@ -28,7 +28,7 @@ struct Projection {
 /// Experts around the sum of their results.
 class ExpertsMatch {
 public:
-  explicit ExpertsMatch(ReduceOp sum) : sum(sum) {}
+  explicit ExpertsMatch(Operation *sum) : sum(sum) {}
   virtual ~ExpertsMatch() = default;
 
 protected:
@@ -44,7 +44,7 @@ protected:
   /// Replaces the sum by tpc.moe of x [tokens, hidden] and routing [tokens, experts].
   void replaceBy(OpBuilder &b, Value from, Value routing, int64_t k);
 
-  ReduceOp sum;
+  Operation *sum; // of the experts' results
   SymExpr tokens = SymExpr(0);
   Value x;
   Projection down, up;
@@ -62,6 +62,10 @@ private:
 /// Replaces experts that are all computed for each token (RaiseDenseExperts.cpp). Returns whether
 /// `sum` is the sum of their results.
 bool raiseDenseExperts(ReduceOp sum);
+
+/// Replaces a chain of sums of experts that have weights of their own (RaiseSeparateExperts.cpp).
+/// Returns whether all operands of the chain are experts, replaced or warned of.
+bool raiseSeparateExperts(AddOp sum);
 
 } // namespace mlir::tpc
 

@@ -80,7 +80,7 @@ Value DenseMatch::getBiasOfExperts(Value v, const SymExpr &width) {
     return {};
   }
   OpBuilder b(sum);
-  return createReshape(b, sum.getLoc(), v, {experts, width});
+  return createReshape(b, sum->getLoc(), v, {experts, width});
 }
 
 std::optional<Projection> DenseMatch::getProjection(Value v) {
@@ -90,7 +90,7 @@ std::optional<Projection> DenseMatch::getProjection(Value v) {
     return std::nullopt;
   };
   OpBuilder b(sum);
-  Location loc = sum.getLoc();
+  Location loc = sum->getLoc();
   Projection p;
   p.size = getSizes(v).back();
   if (auto slice = v.getDefiningOp<SliceOp>()) {
@@ -177,7 +177,7 @@ Value DenseMatch::getRouting(Value weights, bool isByExpert) {
   OpBuilder b(sum);
   Value flat = peelReshapes(weights);
   if (!isByExpert)
-    return createReshape(b, sum.getLoc(), flat, {tokens, experts});
+    return createReshape(b, sum->getLoc(), flat, {tokens, experts});
   auto transpose = flat.getDefiningOp<TransposeOp>();
   if (!transpose || transpose.getPermutation() != ArrayRef<int64_t>{1, 0} ||
       getSizes(flat) != SmallVector<SymExpr>{experts, tokens})
@@ -213,6 +213,7 @@ int64_t countSelected(Value routing, int64_t experts) {
 }
 
 bool DenseMatch::run() {
+  auto sum = cast<ReduceOp>(this->sum);
   SmallVector<SymExpr> sizes = getSizes(sum.getOperand());
   if (sum.getFunction() != ReduceFunction::Sum || sizes.size() < 3 || sum.getDims().size() != 1)
     return false;
@@ -246,7 +247,7 @@ bool DenseMatch::run() {
   if (!matchInner(inner) || bool(scales) == bool(routing))
     return false;
   OpBuilder b(sum);
-  Location loc = sum.getLoc();
+  Location loc = sum->getLoc();
   if (routing) {
     replaceBy(b, x, routing, countSelected(routing, *count));
     return true;

@@ -184,6 +184,7 @@ bool Match::matchRows(Value v) {
 }
 
 bool Match::run() {
+  auto sum = cast<ReduceOp>(this->sum);
   SmallVector<SymExpr> sizes = getSizes(sum.getOperand());
   if (sum.getFunction() != ReduceFunction::Sum || sizes.size() < 3 || sum.getDims().size() != 1 ||
       sum.getDims()[0] != int64_t(sizes.size()) - 2)
@@ -218,8 +219,8 @@ bool Match::run() {
 
 void Match::replace() {
   OpBuilder b(sum);
-  Location loc = sum.getLoc();
-  Type element = getElementTypeOrSelf(sum.getResult());
+  Location loc = sum->getLoc();
+  Type element = getElementTypeOrSelf(sum->getResult(0));
   SymExpr experts = getSizes(up.weight)[0];
   SmallVector<SymExpr> one{tokens, SymExpr(k), SymExpr(1)}, all{tokens, SymExpr(k), experts};
   Value index = createReshape(b, loc, ids, one), weight = createReshape(b, loc, weights, one);
@@ -243,6 +244,15 @@ struct RaiseExperts : public mlir::tpc::impl::RaiseExpertsBase<RaiseExperts> {
         match.replace();
       else
         raiseDenseExperts(op);
+    // The last sum of a chain first; the others are then unused.
+    SmallVector<AddOp> adds;
+    getOperation().walk([&](AddOp op) { adds.push_back(op); });
+    DenseSet<Operation *> parts;
+    for (AddOp op : llvm::reverse(adds))
+      if (parts.contains(op) || raiseSeparateExperts(op))
+        for (Value v : op->getOperands())
+          if (auto part = v.getDefiningOp<AddOp>())
+            parts.insert(part);
     IRRewriter rewriter(&getContext());
     (void)runRegionDCE(rewriter, getOperation()->getRegions());
   }

@@ -6,6 +6,7 @@
 #include "tpc/Buffer/Buffer.h"
 #include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/WeightParts.h"
 #include "tpc/Verify/Schedule.h"
 #include "tpc/Verify/Verify.h"
 
@@ -184,6 +185,8 @@ LogicalResult Comparison::compareWeights() {
     Location loc = weight.getLoc();
     if (failed(compare(loc, what, "file", weight.getFileAttr(), other.getFileAttr())) ||
         failed(compare(loc, what, "offset", weight.getOffsetAttr(), other.getOffsetAttr())) ||
+        failed(
+            compare(loc, what, "parts", weight->getAttr(kPartsAttr), other->getAttr(kPartsAttr))) ||
         failed(compare(loc, what, "type", weight.getTypeAttr(), other.getTypeAttr())))
       return failure();
   }

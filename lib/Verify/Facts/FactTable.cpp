@@ -4,6 +4,7 @@
 
 #include "tpc/Dialect/SourceCaches.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/WeightParts.h"
 #include "tpc/Verify/Verify.h"
 
 #include "llvm/Support/raw_ostream.h"
@@ -96,6 +97,7 @@ static constexpr ManifestFact manifestFacts[] = {
     {"parameters[].source_dtype", "type of the `tpc.weight`", FACTS ", " EQUIVALENCE},
     {"parameters[].file", "file of the `tpc.weight`", FACTS},
     {"parameters[].offset", "offset of the `tpc.weight`", FACTS},
+    {"parameters[].parts[]", "`tpc.parts`", FACTS},
     {"parameters[].bytes", "type of the `tpc.weight`", FACTS},
     {"parameters[].view_offset", "the `tpc_buffer.entry`", BUFFERS},
     {"parameters[].dims[][].size", "the `tpc_buffer.entry`", BUFFERS},
@@ -117,6 +119,7 @@ static constexpr AttributeFact attributeFacts[] = {
     {kNameAttr, Reference::None, FACTS},
     {kCopiesAttr, Reference::None, EQUIVALENCE ", " BUFFERS "; " FACTS " on lowered text"},
     {kDefaultAttr, Reference::None, FACTS},
+    {kPartsAttr, Reference::None, FACTS},
     {kRequiredAttr, Reference::None, FACTS},
     {kLayerAttr, Reference::None, "no effect on what is computed; " FACTS " on lowered text"},
     {kLayerPartAttr, Reference::None, "no effect on what is computed; " FACTS " on lowered text"},

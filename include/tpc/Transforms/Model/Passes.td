@@ -112,6 +112,10 @@ def RaiseExperts : Pass<"tpc-raise-experts", "func::FuncOp"> {
     a weight. Llama 4 weights the operands: this is the same only if a token has at most one expert
     and there are no biases; other such experts are left alone.
 
+    A loop over the experts is exported as a sum of layers with weights of their own, each times a
+    column of gates. This becomes `tpc.moe` of concatenated weights; see `tpc-stack-weights`. If one
+    weight cannot have all of them, a warning names the sum.
+
     ```mlir
     %w = tpc.gather_nd %up, %ids     // [tokens * k, inner, hidden]
     %h = tpc.matmul %w, %rows        // x, repeated k times
@@ -121,6 +125,28 @@ def RaiseExperts : Pass<"tpc-raise-experts", "func::FuncOp"> {
     becomes
     ```mlir
     %r = tpc.moe silu %x, %routing, %up, %down gate %gate top_k 2
+    ```
+  }];
+}
+
+def StackWeights : Pass<"tpc-stack-weights", "ModuleOp"> {
+  let summary = "Replace concatenated weights by one weight";
+  let description = [{
+    Replaces a concatenation of parameters along a first dimension of size 1 by one parameter: a
+    view, if they are at equal distances of one weight, or else a new weight with `tpc.parts`, the
+    offsets of the old weights in the file. No elements are copied.
+
+    ```mlir
+    tpc.weight @a in "m.onnx" at 64 : tensor<8x4xf32>
+    tpc.weight @b in "m.onnx" at 300 : tensor<8x4xf32>
+    %a = tpc.parameter @a view <0 [[1 x 1], [8 x 4], [4 x 1]]> : tensor<1x8x4xf32>
+    ...
+    %c = tpc.concat %a, %b dim 0 : ...
+    ```
+    becomes
+    ```mlir
+    tpc.weight @a.stacked in "m.onnx" at 64 {tpc.parts = array<i64: 64, 300>} : tensor<2x8x4xf32>
+    %c = tpc.parameter @a.stacked view <0 [[2 x 32], [8 x 4], [4 x 1]]> : ...
     ```
   }];
 }
@@ -205,7 +231,7 @@ def SplitFusedProjections : Pass<"tpc-split-fused-projections", "func::FuncOp"> 
     ```
     becomes
     ```mlir
-    %wk = tpc.parameter @w view #tpc.view<64 [[64 x 192], [64 x 1]]> : tensor<64x64xf32>
+    %wk = tpc.parameter @w view <64 [[64 x 192], [64 x 1]]> : tensor<64x64xf32>
     %k = tpc.matmul %x, %wk : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
     ```
     A matmul is split only if slices are its only uses; otherwise it would be computed twice. For

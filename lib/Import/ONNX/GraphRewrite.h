@@ -1,0 +1,61 @@
+//===- GraphRewrite.h - Replacement of nodes before their import -*- C++ -*-===//
+
+#ifndef TPC_LIB_IMPORT_ONNX_GRAPHREWRITE_H
+#define TPC_LIB_IMPORT_ONNX_GRAPHREWRITE_H
+
+#include "Importer.h"
+
+#include "onnx.pb.h"
+
+namespace mlir::tpc::frontend {
+
+using ::onnx::NodeProto;
+using Nodes = SmallVectorImpl<const NodeProto *>;
+
+/// Returns an integer attribute, or `otherwise`.
+int64_t getInt(const NodeProto &node, StringRef name, int64_t otherwise);
+bool isOneOf(const NodeProto &node, std::initializer_list<StringRef> types);
+bool isElementwise(const NodeProto &node);
+/// Returns whether a scatter has this reduction.
+bool hasReduction(const NodeProto &node, StringRef name);
+
+/// Nodes that are dropped or replaced, and their new constants.
+class GraphRewrite {
+public:
+  /// `nodes` are in order, producers first. New nodes are added to `storage`.
+  GraphRewrite(Nodes &nodes, Importer &importer, Scope &scope, NewNodes &storage)
+      : nodes(nodes), importer(importer), scope(scope), storage(storage) {
+    for (const NodeProto *node : nodes)
+      for (const std::string &output : node->output())
+        if (!output.empty())
+          producers[output] = node;
+  }
+  void apply();
+
+protected:
+  const NodeProto *producer(StringRef name) const { return producers.lookup(name); }
+  std::optional<SmallVector<double>> constant(StringRef name);
+  std::optional<double> scalar(StringRef name);
+  bool isNumber(const NodeProto &node, int input, double number);
+
+  NodeProto &add(StringRef type, ArrayRef<StringRef> inputs, const Twine &output);
+  StringRef addInts(const Twine &name, ArrayRef<int64_t> ints);
+  void replace(const NodeProto &node, ArrayRef<NodeProto *> by) {
+    for (NodeProto *added : by)
+      added->set_name(node.name());
+    replacements[&node].assign(by.begin(), by.end());
+  }
+
+  Nodes &nodes;
+  Importer &importer;
+  Scope &scope;
+  NewNodes &storage;
+  llvm::StringMap<const NodeProto *> producers;
+  llvm::DenseSet<const NodeProto *> dropped;
+  llvm::DenseMap<const NodeProto *, SmallVector<const NodeProto *>> replacements;
+  std::map<std::string, Tensor> constants; // new
+};
+
+} // namespace mlir::tpc::frontend
+
+#endif // TPC_LIB_IMPORT_ONNX_GRAPHREWRITE_H
