@@ -47,7 +47,9 @@ class LoopBuilder(DenseBuilder):
 
         def project(name, v, n, k):
             y = op("MatMul", name, [v, self.weight(f"{path}.{name}", k, n)])
-            return op("Add", f"{name}b", [y, self.vectors(f"{path}.{name}b", n)]) if spec.bias else y
+            if not spec.bias:
+                return y
+            return op("Add", f"{name}b", [y, self.vectors(f"{path}.{name}b", n)])
 
         gate = project("w1", rows, spec.inner, spec.hidden)
         gate = op("Mul", "act", [gate, op("Sigmoid", "sigmoid", [gate])])
@@ -83,7 +85,8 @@ class LoopBuilder(DenseBuilder):
             op = self.in_folder(here)
             mask = op("Gather", "mask", [masks, self.ints(here, "e", e)], axis=0)
             mask = op("Cast", "bool", [mask], to=onnx.TensorProto.BOOL)
-            positions = op("Transpose", "positions", [op("NonZero", "nonzero", [mask])], perm=[1, 0])
+            positions = op("NonZero", "nonzero", [mask])
+            positions = op("Transpose", "positions", [positions], perm=[1, 0])
             parts = [f"{here}/slots", f"{here}/tokens"]
             self.node(
                 "Split", f"{here}/Split", [positions, ints(f"{e}.ones", [1, 1])], outputs=parts,
