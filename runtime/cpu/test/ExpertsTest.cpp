@@ -135,6 +135,38 @@ TEST(Experts, ComputeAllActivations) {
       }
 }
 
+int64_t bytesRead = 0; // of matrices, by countingKernels
+const KernelTable *countedKernels = nullptr;
+
+/// Decode reads each matrix of the selected experts once, and no others: with 8 experts of which a
+/// token selects 2 (Mixtral), a quarter of all bytes.
+TEST(Experts, DecodeReadsTheMatricesOfSelectedExperts) {
+  OneRank rank(1);
+  const KernelTable &before = kernels();
+  countedKernels = &before;
+  KernelTable counting = before;
+  counting.gemmTransposed = [](const GemmJob &job, const void *table, int64_t from, int64_t to) {
+    bytesRead += (to - from) * job.k * static_cast<int64_t>(sizeof(float));
+    countedKernels->gemmTransposed(job, table, from, to);
+  };
+  counting.packTransposed = [](const void *rows, int32_t dtype, int64_t k, int64_t n,
+                               int64_t column0, float *panel) {
+    bytesRead += std::min<int64_t>(n - column0, countedKernels->panelWidth) * k *
+                 static_cast<int64_t>(sizeof(float));
+    countedKernels->packTransposed(rows, dtype, k, n, column0, panel);
+  };
+  chooseKernels(counting);
+  const Shape shape{1, 64, 8, 0, 8, 224, 64};
+  Call call(shape, true, false);
+  for (int64_t e = 0; e < shape.all; ++e)
+    call.routing[e] = e == 2 || e == 7 ? 0.5f : 0;
+  bytesRead = 0;
+  tpc_experts(rank.ctx(), &call.args);
+  chooseKernels(before);
+  call.check();
+  EXPECT_EQ(bytesRead, 2 * 3 * shape.inner * shape.hidden * static_cast<int64_t>(sizeof(float)));
+}
+
 /// Tokens beyond a chunk of rows have the same results.
 TEST(Experts, ManyTokensAreChunked) {
   OneRank rank(2);
