@@ -129,7 +129,7 @@ static void buildGradientLevel(mlir::OpPassManager &pm, const CompileOptions &op
                                const std::shared_ptr<mlir::tpc::ReferenceModel> &reference) {
   if (reference) // before folding
     pm.addPass(mlir::tpc::createVerifyBounds());
-  buildGradientPassPipeline(pm, options.labelSmoothing, options.zLoss);
+  buildGradientPassPipeline(pm, options.gradient);
   if (reference)
     pm.addPass(mlir::tpc::createVerifyGradients());
   if (!options.optimizer.empty()) {

@@ -9,6 +9,7 @@
 
 #include "tpc/Conversion/Lower.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
+#include "tpc/Driver/PassPipelines.h"
 #include "tpc/Import/ONNX/Import.h"
 #include "tpc/Support/ShardSpec.h"
 #include "tpc/Transforms/Model/QuantizeWeights.h"
@@ -57,11 +58,11 @@ struct CompileOptions {
   std::string packedWeights = {}; // file of quantized weights
   bool writesWeights = false;     // whether the file is written
   std::map<std::string, int64_t> inputs = {}; // values of inputs that become constants
-  int64_t overlapChunks = 1;            // chunks of all-reduces under matmuls; 1: all-reduces block
-  std::string encoder = {};             // ONNX file of the encoder of a decoder; empty: none
-  std::string expertCapacity = {};      // factor of tpc-limit-experts; empty: no limit
-  std::string expertDispatch = "auto";  // form of tpc-dispatch-experts
-  double labelSmoothing = 0, zLoss = 0; // of the loss; see tpc-derive-backward
+  int64_t overlapChunks = 1;           // chunks of all-reduces under matmuls; 1: all-reduces block
+  std::string encoder = {};            // ONNX file of the encoder of a decoder; empty: none
+  std::string expertCapacity = {};     // factor of tpc-limit-experts; empty: no limit
+  std::string expertDispatch = "auto"; // form of tpc-dispatch-experts
+  GradientOptions gradient = {};       // with `gradients`
   /// Callback on the imported program with its annotations, before recognition.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};
 };

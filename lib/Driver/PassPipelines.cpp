@@ -108,11 +108,12 @@ void ::tpc::buildModelPassPipeline(OpPassManager &pm, bool wideResidual,
   buildModelPasses(pm, Form::Model, wideResidual, expertCapacity);
 }
 
-void ::tpc::buildGradientPassPipeline(OpPassManager &pm, double labelSmoothing, double zLoss) {
+void ::tpc::buildGradientPassPipeline(OpPassManager &pm, const GradientOptions &options) {
   buildModelPasses(pm, Form::Gradients, /*wideResidual=*/false);
   DeriveBackwardOptions derive;
-  derive.labelSmoothing = labelSmoothing;
-  derive.zLoss = zLoss;
+  derive.labelSmoothing = options.labelSmoothing;
+  derive.zLoss = options.zLoss;
+  derive.decomposeAttention = options.decomposeAttention;
   pm.addPass(createDeriveBackward(derive));
   pm.addNestedPass<func::FuncOp>(createCSEPass());
 }

@@ -379,10 +379,9 @@ mlir::LogicalResult TpccSession::run() {
                          writesWeights,
                          fixedInputs};
   compile.overlapChunks = getOverlapChunks(options);
-  compile.labelSmoothing = options.labelSmoothing;
-  compile.zLoss = options.zLoss;
   compile.expertCapacity = options.expertCapacity;
   const mlir::tpc::TargetTraits *target = findTarget(options);
+  compile.gradient = {options.labelSmoothing, options.zLoss, target && !target->trains};
   compile.expertDispatch = !options.expertDispatch.empty()      ? options.expertDispatch
                            : target && target->dispatchesTokens ? "auto"
                                                                 : "gather";

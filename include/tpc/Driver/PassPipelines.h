@@ -24,10 +24,13 @@ void buildStepPassPipeline(mlir::OpPassManager &pm);
 /// token.
 void buildPreallocatedStepPassPipeline(mlir::OpPassManager &pm, bool last,
                                        bool wideResidual = true);
-/// Import -> model with a loss and the gradients of all weights. The options are those of
-/// tpc-derive-backward.
-void buildGradientPassPipeline(mlir::OpPassManager &pm, double labelSmoothing = 0,
-                               double zLoss = 0);
+/// Options of tpc-derive-backward.
+struct GradientOptions {
+  double labelSmoothing = 0, zLoss = 0;
+  bool decomposeAttention = false;
+};
+/// Import -> model with a loss and the gradients of all weights.
+void buildGradientPassPipeline(mlir::OpPassManager &pm, const GradientOptions &options = {});
 /// Model -> model: rewrites that depend on the grid.
 void buildRewritePassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
 /// Model -> sharded: a grid, and a distribution on every value.

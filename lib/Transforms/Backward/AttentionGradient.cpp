@@ -1,8 +1,9 @@
 //===- AttentionGradient.cpp - Gradient of attention ----------------------===//
 //
-// The gradient is tpc.attention_grad, unless the bias has a gradient, whose size is quadratic in
-// the sequence. Then the gradients are computed from matrices of probabilities. Query heads are
-// grouped by their kv head, and groups are merged with query positions:
+// The gradient is tpc.attention_grad, unless the target lacks it or the bias has a gradient, whose
+// size is quadratic in the sequence. Then the gradients are computed from matrices of
+// probabilities. Query heads are grouped by their kv head, and groups are merged with query
+// positions:
 //
 //   q, do [b, kv, group * sq, d]    k, v [b, kv, sk, d]    p, ds [b, kv, group * sq, sk]
 //
@@ -155,7 +156,7 @@ LogicalResult AttentionBackward::run() {
   if (!quotient)
     return refuse("for " + Twine(heads.str()) + " query heads and " + kvHeads.str() + " kv heads");
   group = *quotient;
-  if (!op.getBias() || !b.isActive(op.getBias())) {
+  if (!b.decomposesAttention && (!op.getBias() || !b.isActive(op.getBias()))) {
     buildFused();
     return success();
   }

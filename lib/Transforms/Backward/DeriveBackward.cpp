@@ -121,8 +121,8 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
       StringRef callee = call.getCallee();
       if (layers.count(callee))
         continue;
-      FailureOr<LayerBackward> backward =
-          deriveLayerBackward(symbols->lookup<func::FuncOp>(callee), active.values, *symbols);
+      FailureOr<LayerBackward> backward = deriveLayerBackward(
+          symbols->lookup<func::FuncOp>(callee), active.values, *symbols, decomposeAttention);
       if (failed(backward))
         return failure();
       layers[callee] = *backward;
@@ -134,7 +134,7 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
       forward.push_back(&op);
 
     OpBuilder builder(end);
-    GradientBuilder b(builder, active.values);
+    GradientBuilder b(builder, active.values, decomposeAttention);
     Value logits = end->getOperand(*index);
     b.setLoc(logits.getLoc());
     SmallVector<NamedValue> results = {{"loss", addLoss(b, logits)}};

@@ -11,9 +11,12 @@ namespace mlir::tpc {
 /// it is known: the gradient of the loss with respect to the value.
 class GradientBuilder {
 public:
-  /// `active`: values that depend on a trainable weight.
-  GradientBuilder(OpBuilder &builder, const DenseSet<Value> &active)
-      : builder(builder), active(active) {}
+  /// `active`: values that depend on a trainable weight. `decomposesAttention`: whether gradients
+  /// of attention are built without tpc.attention_grad.
+  GradientBuilder(OpBuilder &builder, const DenseSet<Value> &active, bool decomposesAttention)
+      : decomposesAttention(decomposesAttention), builder(builder), active(active) {}
+
+  const bool decomposesAttention;
 
   /// Sets the location of the next ops.
   void setLoc(Location at) { loc = at; }

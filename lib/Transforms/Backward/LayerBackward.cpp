@@ -42,8 +42,9 @@ static bool isCheap(Operation *op) {
 namespace {
 class Deriver {
 public:
-  Deriver(func::FuncOp layer, const DenseSet<Value> &active, SymbolTable &symbols)
-      : layer(layer), active(active), symbols(symbols) {}
+  Deriver(func::FuncOp layer, const DenseSet<Value> &active, SymbolTable &symbols,
+          bool decomposesAttention)
+      : layer(layer), active(active), symbols(symbols), decomposesAttention(decomposesAttention) {}
 
   FailureOr<LayerBackward> run();
 
@@ -58,6 +59,7 @@ private:
   func::FuncOp layer, copy;
   const DenseSet<Value> &active;
   SymbolTable &symbols;
+  bool decomposesAttention;
   LayerBackward result;
   DenseSet<Value> copiedActive;
   SmallVector<Operation *> forward; // ops of the copied layer
@@ -87,7 +89,7 @@ void Deriver::makeCopy() {
 LogicalResult Deriver::appendBackward() {
   Block &block = copy.front();
   OpBuilder builder(block.getTerminator());
-  GradientBuilder b(builder, copiedActive);
+  GradientBuilder b(builder, copiedActive, decomposesAttention);
   SmallVector<BlockArgument> arguments(block.getArguments());
   b.setLoc(layer.getLoc());
   for (auto [i, v] : llvm::enumerate(copiedResults))
@@ -199,6 +201,7 @@ FailureOr<LayerBackward> Deriver::run() {
 
 FailureOr<LayerBackward> mlir::tpc::deriveLayerBackward(func::FuncOp layer,
                                                         const DenseSet<Value> &active,
-                                                        SymbolTable &symbols) {
-  return Deriver(layer, active, symbols).run();
+                                                        SymbolTable &symbols,
+                                                        bool decomposesAttention) {
+  return Deriver(layer, active, symbols, decomposesAttention).run();
 }

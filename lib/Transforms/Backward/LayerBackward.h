@@ -26,9 +26,10 @@ LogicalResult buildBackward(GradientBuilder &b, ArrayRef<Operation *> ops,
                             function_ref<LogicalResult(func::CallOp)> onCall);
 
 /// Derives the backward function of a layer, and adds results for saved activations to the layer.
-/// Calls of the layer are not updated. `active`: see Activity.
+/// Calls of the layer are not updated. `active`: see Activity; `decomposesAttention`: see
+/// GradientBuilder.
 FailureOr<LayerBackward> deriveLayerBackward(func::FuncOp layer, const DenseSet<Value> &active,
-                                             SymbolTable &symbols);
+                                             SymbolTable &symbols, bool decomposesAttention);
 
 } // namespace mlir::tpc
 

@@ -1,82 +1,10 @@
 """Gradients of --gradients against PyTorch's (test/Models/gradients.py)."""
 
-import re
-
 import numpy as np
 import pytest
 
-from conftest import TOP
-from harness import Grid, run, tool
-
-FOLDER = TOP / "test" / "Models"
-EXPECTED = {path.stem: path for path in sorted((FOLDER / "gradients").glob("*.npz"))}
-TERMS = {"label_smoothing", "z_loss"}  # of the loss
-INPUTS = {"ids", "labels", "loss"}
-VIEW = re.compile(r'tpc\.parameter @"?([^\s"]+)"?(?: view <(\d+) \[([^>]*)\]>)?')
-
-
-def expand_view(text: str) -> list[list[tuple[int, int]]]:
-    """Returns sizes and strides of the factors of a printed view: [32 x 96], [4 x 16, 16 x 1]."""
-    return [
-        [tuple(map(int, factor.split(" x "))) for factor in dim.split(", ")]
-        for dim in re.findall(r"\[([^\]]*)\]", text)
-    ]
-
-
-def read_view(array: np.ndarray, offset: int, text: str) -> np.ndarray:
-    """Returns the elements that a view of a weight selects."""
-    dims = expand_view(text)
-    flat = [factor for dim in dims for factor in dim]
-    array = np.ascontiguousarray(array)
-    elements = np.lib.stride_tricks.as_strided(
-        array.reshape(-1)[offset:],
-        [size for size, _ in flat],
-        [stride * array.itemsize for _, stride in flat],
-    )
-    return elements.reshape([int(np.prod([size for size, _ in dim])) for dim in dims])
-
-
-def path_of(name: str):
-    return FOLDER / f"{name.removesuffix('-smoothed')}.onnx"
-
-
-def compile_program(tpcc, name: str, grid):
-    """Returns the program with the gradients of a file of expected values, and its loss."""
-    data = np.load(EXPECTED[name])
-    terms = [f"--{key.replace('_', '-')}={data[key]}" for key in TERMS & set(data.files)]
-    return tpcc.compile(path_of(name), grid, "--gradients", *terms)
-
-
-def expect(name: str) -> tuple[dict, dict]:
-    """Returns the inputs of a model, and its expected outputs by the name of the output."""
-    data = np.load(EXPECTED[name])
-    text = run([tool("tpcc"), path_of(name), "--emit=model", "-o", "-"]).check().stdout
-    views: dict[str, dict[int, str]] = {}
-    for weight, offset, dims in VIEW.findall(re.sub(r"\s+", " ", text)):
-        views.setdefault(weight, {}).setdefault(int(offset or 0), dims)
-    outputs = {"loss": data["loss"]}
-    for key in set(data.files) - INPUTS - TERMS:
-        pieces = views.get(key, {})
-        for offset, dims in pieces.items():
-            label = f"grad.{key}" + (f".at{offset}" if len(pieces) > 1 else "")
-            outputs[label] = read_view(data[key], offset, dims) if dims else data[key]
-        if not pieces:
-            outputs[f"grad.{key}"] = data[key]
-    return {"input_ids": data["ids"], "labels": data["labels"]}, outputs
-
-
-def check(program, name: str, transport: str = "threads") -> None:
-    inputs, expected = expect(name)
-    found = program.run(inputs, list(expected), transport)
-    # The gradient of a key's bias is zero, and its elements are rounding errors.
-    largest = max(np.abs(array).max() for array in expected.values())
-    wrong = {}
-    for key, array in expected.items():
-        assert found[key].shape == array.shape, key
-        error = np.abs(found[key] - array).max() / max(np.abs(array).max(), 1e-3 * largest)
-        if not error <= 1e-5:
-            wrong[key] = error
-    assert not wrong, wrong
+from gradient_files import EXPECTED, FOLDER, INPUTS, check, compile_program
+from harness import Grid
 
 
 @pytest.mark.parametrize(

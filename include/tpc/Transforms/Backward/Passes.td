@@ -31,8 +31,9 @@ def DeriveBackward : Pass<"tpc-derive-backward", "::mlir::ModuleOp"> {
     `@layer_backward`, computes the gradients of its arguments. Ops without matmuls, attention or
     lookups are recomputed there if their operands are available.
 
-    Attention has the gradient `tpc.attention_grad`. If its bias has a gradient, the gradients are
-    computed from matrices of probabilities, whose memory is quadratic in the sequence.
+    Attention has the gradient `tpc.attention_grad`. If its bias has a gradient, and with
+    `decompose-attention`, the gradients are computed from matrices of probabilities, whose memory
+    is quadratic in the sequence.
 
     The backward ops are ops of the dialect. Tactics, verifiers and lowering process them like the
     model's ops.
@@ -44,7 +45,9 @@ def DeriveBackward : Pass<"tpc-derive-backward", "::mlir::ModuleOp"> {
     Option<"labelSmoothing", "label-smoothing", "double", "0",
            "Share of the targets that all classes have equally, from 0 to below 1">,
     Option<"zLoss", "z-loss", "double", "0",
-           "Factor of the squared logarithm of the sum of exponentials of logits">];
+           "Factor of the squared logarithm of the sum of exponentials of logits">,
+    Option<"decomposeAttention", "decompose-attention", "bool", "false",
+           "Compute gradients of attention without tpc.attention_grad">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
