@@ -1,5 +1,11 @@
 // The gradients of attention are one op for each active operand, and equal differences of the loss.
 // RUN: tpc-opt %s --split-input-file --tpc-derive-backward --tpc-verify-gradients | FileCheck %s
+// RUN: tpc-opt %s --split-input-file --tpc-derive-backward=decompose-attention --tpc-verify-gradients | FileCheck %s --check-prefix=MATMULS
+
+// Without the op, they are matmuls with matrices of probabilities.
+// MATMULS-NOT: tpc.attention_grad
+// MATMULS: tpc.softmax
+// MATMULS-NOT: tpc.attention_grad
 
 !q = tensor<2x5x4x3xf32>
 !k = tensor<2x5x2x3xf32>
