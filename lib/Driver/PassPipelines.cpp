@@ -110,6 +110,12 @@ void ::tpc::buildModelPassPipeline(OpPassManager &pm, bool wideResidual,
 
 void ::tpc::buildGradientPassPipeline(OpPassManager &pm, const GradientOptions &options) {
   buildModelPasses(pm, Form::Gradients, /*wideResidual=*/false);
+  if (options.matmuls != "f32") {
+    CastMatmulsOptions cast;
+    cast.type = options.matmuls;
+    pm.addNestedPass<func::FuncOp>(createCastMatmuls(cast));
+    pm.addNestedPass<func::FuncOp>(createCSEPass());
+  }
   DeriveBackwardOptions derive;
   derive.labelSmoothing = options.labelSmoothing;
   derive.zLoss = options.zLoss;

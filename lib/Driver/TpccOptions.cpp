@@ -186,8 +186,10 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::value_desc("sm_N,…"), cl::location(architectures), cl::cat(files));
   cl::opt<std::string, true> precisionOption(
       "precision",
-      cl::desc("With --target=cuda: precision of f32 matmuls: f32 (default), or tf32, which "
-               "is several times as fast and keeps 10 bits of each operand's fraction"),
+      cl::desc(
+          "Precision of f32 matmuls: f32 (default); with --target=cuda: tf32, which is "
+          "several times as fast and keeps 10 bits of each operand's fraction; with --train or "
+          "--gradients: bf16, in which matmuls round operands and results"),
       cl::value_desc("type"), cl::location(precision), cl::init("f32"), cl::cat(files));
   cl::opt<std::string, true> residualOption(
       "residual",

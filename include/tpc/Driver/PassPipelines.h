@@ -24,10 +24,11 @@ void buildStepPassPipeline(mlir::OpPassManager &pm);
 /// token.
 void buildPreallocatedStepPassPipeline(mlir::OpPassManager &pm, bool last,
                                        bool wideResidual = true);
-/// Options of tpc-derive-backward.
+/// Options of tpc-derive-backward and tpc-cast-matmuls.
 struct GradientOptions {
   double labelSmoothing = 0, zLoss = 0;
   bool decomposeAttention = false;
+  std::string matmuls = "f32"; // element type
 };
 /// Import -> model with a loss and the gradients of all weights.
 void buildGradientPassPipeline(mlir::OpPassManager &pm, const GradientOptions &options = {});

@@ -331,6 +331,33 @@ def test_export(training, tmp_path):
     }
 
 
+def train_gpt2(tpcc, grid, optimizer, folder, *arguments):
+    """Returns the log of 50 steps, and PyTorch's losses and weights."""
+    name = "gpt2-tiny-nopast"
+    expected = json.loads((MODELS / "training" / f"{name}.json").read_text())[optimizer]
+    arguments = ("--train", f"--optimizer={optimizer}", *arguments)
+    program = tpcc.compile(MODELS / f"{name}.onnx", grid, *arguments)
+    training_data.make_data(1000).tofile(folder / "data.u16")
+    flags = ["--data", folder / "data.u16", "--batch", str(training_data.BATCH)]
+    flags += ["--sequence", str(training_data.SEQUENCE), "--steps", str(training_data.STEPS)]
+    flags += ["--lr", str(expected["rate"]), "--save", folder / "saved"]
+    lines = [json.loads(line) for line in program.call(flags).check().stdout.splitlines()]
+    return lines, expected
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("grid", ["tp1", "tp2,sp,dp2"])
+def test_bf16(tpcc, grid, tmp_path):
+    """With matmuls in bf16, losses are PyTorch's of f32 to 1%, and the state is f32."""
+    lines, expected = train_gpt2(
+        tpcc, grid, "adamw:decay=0.1,clip=1", tmp_path, "--precision=bf16"
+    )
+    losses = [line["loss"] for line in lines]
+    np.testing.assert_allclose(losses, expected["losses"], rtol=0.01)
+    saved = checkpoint.read_tensors(tmp_path / "saved", moments=True)
+    assert {values.dtype for values in saved.values()} == {np.dtype(np.float32)}
+
+
 @pytest.mark.parametrize(
     "grid, optimizer",
     [
@@ -346,14 +373,7 @@ def test_export(training, tmp_path):
     ],
 )
 def test_gpt2(tpcc, grid, optimizer, tmp_path):
-    name = "gpt2-tiny-nopast"
-    expected = json.loads((MODELS / "training" / f"{name}.json").read_text())[optimizer]
-    program = tpcc.compile(MODELS / f"{name}.onnx", grid, "--train", f"--optimizer={optimizer}")
-    training_data.make_data(1000).tofile(tmp_path / "data.u16")
-    flags = ["--data", tmp_path / "data.u16", "--batch", str(training_data.BATCH)]
-    flags += ["--sequence", str(training_data.SEQUENCE), "--steps", str(training_data.STEPS)]
-    flags += ["--lr", str(expected["rate"]), "--save", tmp_path / "saved"]
-    lines = [json.loads(line) for line in program.call(flags).check().stdout.splitlines()]
+    lines, expected = train_gpt2(tpcc, grid, optimizer, tmp_path)
     limit = 1e-5 if optimizer.startswith("sgd") else 1e-4
     np.testing.assert_allclose(
         [line["loss"] for line in lines], expected["losses"], rtol=limit, atol=limit

@@ -56,8 +56,8 @@ def test_precision(tpcc, tmp_path):
             ],
         ),
         (
-            ["--target=cuda", "--precision=bf16"],
-            ["--precision: there is no precision 'bf16'; there are f32, tf32"],
+            ["--target=cuda", "--precision=f16"],
+            ["--precision: there is no precision 'f16'; there are f32, tf32, bf16"],
         ),
     ],
 )

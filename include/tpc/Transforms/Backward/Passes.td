@@ -5,6 +5,29 @@
 
 include "mlir/Pass/PassBase.td"
 
+def CastMatmuls : Pass<"tpc-cast-matmuls", "::mlir::func::FuncOp"> {
+  let summary = "Compute f32 matmuls in a 16-bit type";
+  let description = [{
+    Operands of f32 matmuls are rounded to `type`, and their results are widened to f32:
+
+    ```mlir
+    %y = tpc.matmul %x, %w : [m, k], [k, n] -> [m, n]          // f32
+    ```
+    becomes, with `type=bf16`,
+    ```mlir
+    %0 = tpc.cast %x : [m, k] -> bf16
+    %1 = tpc.cast %w : [k, n] -> bf16
+    %2 = tpc.matmul %0, %1 : bf16
+    %y = tpc.cast %2 : [m, n] -> f32
+    ```
+    Weights, biases, norms, attention and the residual stay in f32. Before tpc-derive-backward, this
+    makes the matmuls of gradients 16-bit too, as `torch.autocast` does; gradients of weights are
+    f32.
+  }];
+  let options = [Option<"type", "type", "std::string", "\"bf16\"", "bf16 or f16">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 def DeriveBackward : Pass<"tpc-derive-backward", "::mlir::ModuleOp"> {
   let summary = "Add a loss and the gradients of all weights to a model";
   let description = [{
