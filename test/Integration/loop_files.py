@@ -12,9 +12,10 @@ from expert_files import Experts
 
 
 def save_looped(spec: Experts, path: Path) -> Path:
-    """Forms: "masked" (all tokens, times a gate), "traced" (torch.onnx of transformers 4.3x to
-    4.5x: the tokens at the positions of a mask), "nd" (the same with GatherND and ScatterND), and
-    "uncounted" (results are not weighted: Switch Transformers without scaling)."""
+    """Forms: "masked" (all tokens, times a gate), "shared" (also a shared expert), "traced"
+    (torch.onnx of transformers 4.3x to 4.5x: the tokens at the positions of a mask), "nd" (the same
+    with GatherND and ScatterND), and "uncounted" (results are not weighted: Switch Transformers
+    without scaling)."""
     onnx.save(LoopBuilder(spec).model(), path)
     return path
 
@@ -30,10 +31,12 @@ class LoopBuilder(DenseBuilder):
         self.node("TopK", f"{path}/TopK", [scores, k], outputs=found, axis=-1)
         last = self.ints(path, "last", [-1])
         weights = op("Div", "w", [found[0], op("ReduceSum", "t", [found[0], last], keepdims=1)])
-        if spec.form == "masked":
+        if spec.form in ("masked", "shared"):
             y = self.masked(path, rows, weights, found[1])
         else:
             y = self.traced(path, rows, weights, found[1])
+        if spec.form == "shared":
+            y = op("Add", "all", [y, self.shared(f"{path}/shared", rows)])
         return op("Reshape", "as_x", [y, self.node("Shape", f"{path}/Shape", [x])])
 
     def in_folder(self, path):
@@ -41,9 +44,17 @@ class LoopBuilder(DenseBuilder):
             kind, f"{path}/{name}", inputs, **attributes
         )
 
-    def expert(self, path, rows):
+    def shared(self, path, rows):
+        """An expert of all tokens, with a gate of its own (Qwen2-MoE)."""
+        gate = self.matmul(f"{path}/gate", rows, self.spec.hidden, 1)
+        gate = self.node("Sigmoid", f"{path}/gate/sigmoid", [gate])
+        y = self.expert(path, rows, inner=self.spec.inner + 8)
+        return self.node("Mul", f"{path}/gated", [gate, y])
+
+    def expert(self, path, rows, inner=None):
         """One expert, with weights as torch's exporter transposes them."""
         spec, op = self.spec, self.in_folder(path)
+        inner = inner or spec.inner
 
         def project(name, v, n, k):
             y = op("MatMul", name, [v, self.weight(f"{path}.{name}", k, n)])
@@ -51,10 +62,10 @@ class LoopBuilder(DenseBuilder):
                 return y
             return op("Add", f"{name}b", [y, self.vectors(f"{path}.{name}b", n)])
 
-        gate = project("w1", rows, spec.inner, spec.hidden)
+        gate = project("w1", rows, inner, spec.hidden)
         gate = op("Mul", "act", [gate, op("Sigmoid", "sigmoid", [gate])])
-        h = op("Mul", "h", [gate, project("w3", rows, spec.inner, spec.hidden)])
-        return project("w2", h, spec.hidden, spec.inner)
+        h = op("Mul", "h", [gate, project("w3", rows, inner, spec.hidden)])
+        return project("w2", h, spec.hidden, inner)
 
     def masked(self, path, rows, weights, ids):
         result = None

@@ -249,6 +249,10 @@ bool SeparateMatch::run() {
   for (Value term : terms)
     if (product(getSizes(term)) != product(sizes) || !matchExpert(term))
       return warnOfAll(terms);
+  // A shared expert with a gate is the last term of the sum of all others.
+  if (experts.size() > 2 &&
+      experts.back().down.weight.getType() != experts[0].down.weight.getType())
+    return false;
   Projection allDown, allUp;
   std::optional<Projection> allGates;
   if (!stack([](Expert &e) -> Projection & { return e.down; }, allDown) ||

@@ -11,7 +11,7 @@ from tpc.reference import Session, difference
 
 CASES = [
     ("ep2", Experts(form="traced", bias=True, experts=5, layers=1)),
-    ("tp2,ep2", Experts(form="masked", layers=1)),
+    ("tp2,ep2", Experts(form="shared", layers=1)),
     ("ep2,dp2", Experts(form="nd")),
     ("tp2", Experts(form="uncounted", layers=1, selected=3)),
 ]
@@ -34,6 +34,8 @@ def test_models(tpcc, tmp_path, grid, spec):
     for feed, outputs in zip(feeds, found):
         want = session.run(feed)["logits"]
         assert difference(outputs["logits"], want).relative < 2e-5
+    tpcc.call([path, "--emit=model", "-o", tmp_path / "model.mlir"]).check()
+    assert (tmp_path / "model.mlir").read_text().count("tpc.moe ") == 1
 
 
 GRIDS = [
