@@ -6,6 +6,7 @@
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Experts.h"
+#include "tpc/Dialect/MeshViews.h"
 #include "tpc/Driver/PassPipelines.h"
 #include "tpc/Transforms/Tactics/Passes.h"
 
@@ -42,6 +43,11 @@ GridPlanner::GridPlanner(ModuleOp model, const AutoShardRequest &request, const 
       if (!batchSymbol)
         batchSymbol = getSymbolName(getSizes(type)[0]);
     }
+  model.walk([&](AttentionOp op) {
+    auto kv = getSizes(op.getK())[2].asConstant(), queries = getSizes(op.getQ())[2].asConstant();
+    if (kv && queries && *kv > 1 && *kv < *queries)
+      groupedHeads.push_back({*kv, *queries});
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -248,6 +254,59 @@ static bool exchangesTokens(const GridChoice &grid) {
   return grid.dp > 1 && grid.getExpertRanks() > 1;
 }
 
+llvm::Expected<BusySeconds> GridPlanner::estimateBusy(const Structure &structure, GridAttr grid,
+                                                      int64_t samples, int64_t threads) {
+  Symbols sizes = stepSymbols;
+  if (batchSymbol)
+    sizes[*batchSymbol] = samples;
+  StepEstimator estimator(*structure.program, grid, sizes, request.machine, 1);
+  setExpertLoad(estimator, structure, grid);
+  return estimator.getBusySeconds(threads);
+}
+
+/// Lowers the time of a bounding program to that of the fewest query heads on a rank. Each rank of
+/// the bounding program has complete groups of query heads. If tp does not divide the KV heads, the
+/// program of the grid may repeat KV heads and split their groups (RepeatKvHeads.cpp). On very many
+/// ranks, little more than one group per rank takes time, which bounds the time of a group.
+void GridPlanner::removeRepeatedHeads(BusySeconds &seconds, const GridChoice &grid,
+                                      const Structure &structure, GridAttr attr, int64_t samples,
+                                      int64_t threads) {
+  double share = 1; // of query heads
+  int64_t groups = 1, queries = 1;
+  for (int64_t parts : {grid.tp / grid.tensorX, grid.tensorX == 1 ? grid.tp : grid.tensorX})
+    for (const GroupedHeads &heads : groupedHeads) {
+      int64_t own = (heads.kv + parts - 1) / parts, complete = own * (heads.queries / heads.kv);
+      share = std::min(share, double((heads.queries + parts - 1) / parts) / double(complete));
+      groups = std::max(groups, own);
+      queries = std::max(queries, heads.queries);
+    }
+  if (share == 1)
+    return;
+  SmallVector<int64_t> sizes(attr.getSizes());
+  for (auto [name, size] : llvm::zip(attr.getOrder(), sizes))
+    if (::tpc::isInView(name.getValue(), "tp"))
+      size = std::min(maxDevices, 16 * queries);
+  llvm::Expected<BusySeconds> one = estimateBusy(
+      structure,
+      GridAttr::get(model.getContext(), attr.getOrder(), sizes, 1, attr.getGpusPerNode(), 1),
+      samples, threads);
+  auto lower = [&](double &time, double ofGroup) {
+    time = std::max(share * time, time - (1 - share) * double(groups) * ofGroup);
+  };
+  auto lowerAll = [&](Seconds &all, const Seconds &ofGroup) {
+    lower(all.compute, ofGroup.compute);
+    lower(all.memory, ofGroup.memory);
+  };
+  if (one) {
+    lowerAll(seconds.prologue, one->prologue);
+    lowerAll(seconds.microBatch, one->microBatch);
+    return;
+  }
+  llvm::consumeError(one.takeError());
+  seconds.prologue = seconds.prologue * share;
+  seconds.microBatch = seconds.microBatch * share;
+}
+
 const GridPlanner::Busy &GridPlanner::getBusy(const GridChoice &grid, int64_t samples) {
   int64_t threads = request.machine.getThreads(grid.getRanks() * getCopies(grid));
   auto [it, isNew] = busy.try_emplace(
@@ -260,15 +319,13 @@ const GridPlanner::Busy &GridPlanner::getBusy(const GridChoice &grid, int64_t sa
   GridAttr attr = makeBoundingGrid(grid, samples);
   if (!attr)
     return result;
-  Symbols sizes = stepSymbols;
-  if (batchSymbol)
-    sizes[*batchSymbol] = samples;
-  StepEstimator estimator(*structure->program, attr, sizes, request.machine, 1);
-  setExpertLoad(estimator, *structure, attr);
-  if (llvm::Expected<BusySeconds> seconds = estimator.getBusySeconds(threads))
-    result.seconds = *seconds;
-  else
+  llvm::Expected<BusySeconds> seconds = estimateBusy(*structure, attr, samples, threads);
+  if (!seconds) {
     result.refused = llvm::toString(seconds.takeError());
+    return result;
+  }
+  result.seconds = *seconds;
+  removeRepeatedHeads(result.seconds, grid, *structure, attr, samples, threads);
   return result;
 }
 

@@ -45,6 +45,10 @@ private:
     mlir::tpc::BusySeconds seconds;
     std::string refused;
   };
+  /// Heads of an attention op with several groups.
+  struct GroupedHeads {
+    int64_t kv, queries;
+  };
 
   std::optional<ShardSpec> parse(const GridChoice &grid, std::string &error) const;
   int64_t getCopies(const GridChoice &grid) const;
@@ -66,6 +70,12 @@ private:
   Structure *getBounding(const GridChoice &grid);
   /// Returns the grid of a bounding program with `samples` samples on each rank.
   mlir::tpc::GridAttr makeBoundingGrid(const GridChoice &grid, int64_t samples);
+  llvm::Expected<mlir::tpc::BusySeconds> estimateBusy(const Structure &structure,
+                                                      mlir::tpc::GridAttr grid, int64_t samples,
+                                                      int64_t threads);
+  void removeRepeatedHeads(mlir::tpc::BusySeconds &seconds, const GridChoice &grid,
+                           const Structure &structure, mlir::tpc::GridAttr attr, int64_t samples,
+                           int64_t threads);
   const Busy &getBusy(const GridChoice &grid, int64_t samples);
   GridBound boundSample(const GridChoice &grid);
   GridBound boundSamples(const GridChoice &grid);
@@ -79,6 +89,7 @@ private:
   mlir::tpc::Symbols stepSymbols;
   int64_t batch = 1; // maximum first dimension of the inputs, which dp and mb split
   std::optional<std::string> batchSymbol;
+  std::vector<GroupedHeads> groupedHeads;
   std::map<std::string, Structure> structures;
   /// By tp, tensorX, ep, etp, sp, samples, threads.
   std::map<std::array<int64_t, 7>, Busy> busy;

@@ -99,6 +99,16 @@ def test_search_equals_exhaustive_search(tpcc, plan_models, tmp_path, seed):
         assert whole["estimated"] + refused == whole["enumerated"]
 
 
+def test_bounds_with_repeated_kv_heads(tpcc, plan_models):
+    """tp4 repeats each of two KV heads and splits their groups of query heads, tp2 does not."""
+    path, shape = plan_models["llama"]
+    shape = shape.format(batch=1, sequence=500)
+    flags = ["--devices=4", "--machine=epyc-2core", "--search=exhaustive"]
+    found = plan(tpcc, (path, shape), *flags)
+    assert "tp4" in [row["grid"] for row in found["estimates"]]
+    assert found["bound_ratio"] <= 1 + 1e-9
+
+
 SPACE = [
     pytest.param("deep", 4, ("vpp", "x", "pp3", "sp", "mb"), marks=pytest.mark.long),
     pytest.param("experts", 6, ("ep3", "etp1", "tp3", "dp2,ep2"), marks=pytest.mark.long),
@@ -205,4 +215,4 @@ def test_405b_on_16384_devices(tpcc, tmp_path):
     assert found["unexplored_objective"] <= found["best"][-1]["objective"]
     assert found["best"][0]["step"]["seconds"] < 9.5  # tp8,pp4,vpp8,dp512,sp,mb4
     assert result.peak_bytes < 1 << 30
-    assert result.cpu_seconds < 20 or harness.sanitized()
+    assert result.cpu_seconds < 15 or harness.sanitized()
