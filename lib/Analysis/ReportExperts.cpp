@@ -50,7 +50,7 @@ static Part split(GridAttr grid, int64_t n, ArrayRef<StringAttr> axes, const Coo
 
 LogicalResult ExpertCounter::countBytes(Operation *op, ExpertRow &row) {
   bool isDispatch = isa<DispatchOp>(op);
-  Value rows = isDispatch ? op->getOperand(0) : op->getResult(0); // of the own tokens
+  Value rows = isDispatch ? op->getOperand(0) : op->getResult(0); // of this rank's tokens
   DimAttr tokens = getDist(rows).getDims()[0];
   auto experts = op->getAttrOfType<DimAttr>("experts");
   StringRef axis = cast<StringAttr>(op->getAttrOfType<ArrayAttr>("axes")[0]).getValue();
@@ -81,7 +81,7 @@ LogicalResult ExpertCounter::countBytes(Operation *op, ExpertRow &row) {
       continue;
     Coordinates other = at;
     other[axis.str()] = peer;
-    // The tokens of one rank, at the experts of the other.
+    // One of the two ranks has the tokens, the other the experts.
     Part sent = rowsOf(isDispatch ? at : other), owned = expertsOf(isDispatch ? other : at);
     int64_t used = 0, weights = 0;
     for (int64_t t = 0; routing && t < sent.size; ++t) {

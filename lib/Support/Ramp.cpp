@@ -7,14 +7,15 @@
 
 using namespace tpc;
 
-/// Returns the middle of the slopes whose products with start, start + 1, … may round to the row.
+/// Returns the midpoint of the interval of slopes for which slope * (start + i) may be rounded to
+/// row[i] for every i.
 static float findMiddleSlope(const float *row, int64_t start, int64_t columns, int precision) {
   double low = -HUGE_VAL, high = HUGE_VAL;
   for (int64_t i = 0; i < columns; ++i) {
     double position = double(start + i), number = row[i];
     if (position == 0 || number == 0)
       continue;
-    double half = std::ldexp(1, std::ilogb(number) - precision); // of the last bit
+    double half = std::ldexp(1, std::ilogb(number) - precision); // half an ulp
     double a = (number - half) / position, b = (number + half) / position;
     low = std::max(low, std::min(a, b));
     high = std::min(high, std::max(a, b));
@@ -66,7 +67,7 @@ std::optional<Ramp> tpc::findRamp(const std::vector<float> &table, int64_t colum
   for (int64_t row = 0; row < rows; ++row) {
     if (isRow(row))
       continue;
-    // The elements next to zero have a rounded slope.
+    // The slope so far is that of one element, which is rounded. All elements determine it better.
     ramp.slopes[row] = findMiddleSlope(&table[row * columns], ramp.start, columns, type.precision);
     if (type.precision == 24 || !isRow(row))
       return std::nullopt;

@@ -44,7 +44,8 @@ struct Launcher {
 };
 
 /// Reads the variables of Open MPI, PMI and PMIx, then of torchrun, then of Slurm.
-/// TPC_TRANSPORT=threads ignores all of them; mpi and tcp ignore the other launchers.
+/// TPC_TRANSPORT restricts this: `threads` reads none of them, `mpi` only those of MPI, `tcp` only
+/// those of torchrun and Slurm.
 Launcher detectLauncher();
 
 /// Returns the first host of a Slurm host list: "node07" of "node[07-12,20],login".

@@ -99,6 +99,7 @@ struct Arithmetic {
   TPC_INLINE Vec withSignOf(Vec magnitude, Vec sign) const {
     return floatOf((bitsOf(magnitude) & 0x7fffffff) | (bitsOf(sign) & (int32_t)0x80000000));
   }
+  /// Returns 2^n, where x = n + kTwoTo: shifts the low bits of x to the exponent.
   TPC_INLINE Vec twoTo(Vec x) const { return floatOf(bitsOf(x) << 23); }
   TPC_INLINE Vec exp(Vec x) const { return approximateExp(*this, x); }
   TPC_INLINE Vec erf(Vec x) const { return approximateErf(*this, x); }

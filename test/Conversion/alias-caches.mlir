@@ -23,7 +23,7 @@
 // PLAN-NOT: tpc_buffer.constant
 // PLAN: tpc_buffer.call @stage_on_buffers(%{{.*}}, %{{.*}}, %[[S0]], %[[S1]])
 
-// Ops on other values are unchanged.
+// A gather of new keys is unchanged: it is not a view of the cache.
 !n = tensor<?xi64, #tpc.dist<[b], local>>
 !k = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, c, 8], local>>
 !x = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, s, 8], local>>

@@ -95,8 +95,8 @@ double secondsOnRanks(int ranks, int threads,
   return seconds;
 }
 
-/// Each rank multiplies by several matrices in turn: about 64 MiB, or 64 matrices. So large ones
-/// are read from memory and small ones from caches, as in a step.
+/// Each rank multiplies by one matrix after another: at most 64, of about 64 MiB together. Large
+/// matrices are therefore read from memory and small ones from caches, as in a step.
 double secondsOfMatmul(int ranks, int threads, int64_t m, int64_t n, int64_t k, double total) {
   return secondsOnRanks(
       ranks, threads,
@@ -197,7 +197,7 @@ double secondsOfCollective(Kind kind, int ranks, int64_t bytes, int rounds) {
           int64_t own = count / ranks * ranks;
           tpc_all_to_all(&ctx, 1, TPC_F32, in.data(), out.data(), 1, ranks, 1, own, 1, 1);
         } else if (ctx.rank == 0) {
-          // There and back: each is one message.
+          // A round trip is two messages.
           tpc_send(&ctx, 0, TPC_F32, in.data(), count, 1);
           tpc_recv(&ctx, 0, TPC_F32, out.data(), count, 1);
         } else {

@@ -25,7 +25,7 @@ struct Routing {
 /// back to the ranks of tokens (combine), in one step.
 struct ExpertRow {
   int64_t rank = 0, stage = 0;
-  int64_t experts = 0; // of the mixture of which it has the most
+  int64_t experts = 0; // maximum over the model's mixtures
   /// Expected bytes if each set of k experts is equally likely.
   int64_t uniformDispatchBytes = 0, uniformCombineBytes = 0;
   /// Exact bytes for a routing, which the runtime's counters equal.

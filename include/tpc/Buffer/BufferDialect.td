@@ -13,8 +13,9 @@ def Buffer_Dialect : Dialect {
     The level after `tpc-plan-buffers`. Tensors of the staged program become buffers (type
     `!tpc_buffer.place`): the address of a known number of elements. A buffer is in a frame of the
     runtime's stack or in the caller's memory, or it is a parameter, a constant or an input of the
-    model. Each op that does not define a buffer is one runtime call (`tpc/runtime.h`). Ops run in
-    program order: an op begins when all ops before it have completed.
+    model. Each op that does not define a buffer is one runtime call (`tpc/runtime.h`): the
+    function at the end of its summary. Ops run in program order: an op begins when all ops before
+    it have completed.
 
         tpc_buffer.entry @parameter_0 packed @w stage 0 : tensor<8x3xf32, …>
         tpc_buffer.func @on_buffers_layer of @layer(%x = value 0 : "8*n" x f32)

@@ -8,10 +8,11 @@ include "tpc/Buffer/BufferOpBase.td"
 def Buffer_AttentionGradOp : Buffer_Op<"attention_grad", [AttrSizedOperandSegments]> {
   let summary = "Gradients of attention. tpc_attention_grad.";
   let description = [{
-    Cotangents of q, k and v from that of the result, `d [batch, queries, heads, value_size]`; the
-    other operands and attributes are as in `tpc_buffer.attention`, without lengths and sinks.
-    `strides` are the distances in elements between tokens of q, k and v; d and the results are
-    dense. `to` has a buffer for each number in `of`: 0 for q, 1 for k, 2 for v, in ascending order.
+    Cotangents of q, k and v from `cotangent [batch, queries, heads, value_size]`, that of the
+    result. Other operands and attributes are as in `tpc_buffer.attention`, without lengths and
+    sinks. `strides` are the distances in elements between tokens of q, k and v; `cotangent` and
+    the results are dense. `to` has a buffer for each number in `of`: 0 for q, 1 for k, 2 for v,
+    in ascending order.
   }];
   let arguments = (ins Buffer_Read:$q, Buffer_Read:$k, Buffer_Read:$v, Buffer_Read:$cotangent,
                        Buffer_MaybeRead:$key_mask, Buffer_MaybeRead:$mask, Buffer_MaybeRead:$bias,

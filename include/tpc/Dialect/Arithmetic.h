@@ -36,6 +36,7 @@ public:
   Value exp(Value x) const { return math::ExpOp::create(builder, loc, x); }
   Value erf(Value x) const { return math::ErfOp::create(builder, loc, x); }
 
+  /// Returns 2^n in f32, where x = n + kTwoTo: shifts the low bits of x to the exponent.
   Value twoTo(Value x) const {
     Type i32 = builder.getI32Type();
     Type bits = isa<ShapedType>(type) ? cast<ShapedType>(type).clone(i32) : i32;

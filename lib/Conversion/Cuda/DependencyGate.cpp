@@ -42,7 +42,7 @@ private:
   std::vector<Statement> statements;
   llvm::StringMap<size_t> labels;                      // index of the next statement
   llvm::StringMap<SmallVector<size_t>> definitions;    // of registers
-  llvm::StringMap<std::optional<unsigned>> parameters; // number of those that are pointers
+  llvm::StringMap<std::optional<unsigned>> parameters; // index; none: not a pointer
 };
 
 } // namespace

@@ -26,8 +26,8 @@ enum class Kind {
 struct Role {
   Kind kind;
   int loop;
-  int dim = 0;   // of the mask: the token; for Linear and Tuple, of the first index
-  int other = 0; // of the mask: of the second index
+  int dim = 0;   // mask dimension of the index; Linear, Tuple: of the first index
+  int other = 0; // Linear, Tuple: mask dimension of the second index
   int rank = 1, axis = 0;
   bool isTransposed = false; // Positions, Column: n is first
   bool isGathered = false;   // Rows: not computed yet

@@ -247,7 +247,7 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
   func::FuncOp main;
   PreallocatedStep step;
   SourceCaches source;
-  SymExpr tokens;    // of a source
+  SymExpr tokens;    // number of tokens of a source
   IRMapping brought; // values of the source by those of one source for each sequence
   std::optional<SymbolTable> table;
   Value lengths; // numbers of source tokens in the caches

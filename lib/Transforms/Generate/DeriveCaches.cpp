@@ -167,7 +167,8 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
     return visitRule(op);
   }
 
-  /// Removes outputs of the tokens that cross-attention sees, such as the states of an encoder.
+  /// Removes outputs whose sizes contain the number of keys of cross-attention, such as the states
+  /// of an encoder.
   void dropSourceOutputs(func::FuncOp main) {
     std::set<std::string> symbols;
     for (auto op : main.getOps<AttentionOp>())

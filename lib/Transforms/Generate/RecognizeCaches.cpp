@@ -78,7 +78,7 @@ std::optional<PastConcat> findPastConcat(Value operand) {
 }
 
 struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCaches> {
-  /// Returns true if a value is made of the cache contents after the step by view ops.
+  /// Returns true for the cache contents after the step, and for their views and concatenations.
   bool isCacheContents(Value value) const {
     Value base = followCasts(value);
     auto concat = base.getDefiningOp<ConcatOp>();
@@ -121,7 +121,7 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
     return checkCausal(op, keys.past);
   }
 
-  /// Removes results that only report cache contents, and arguments that supplied them.
+  /// Removes results that return cache contents, and the arguments that contain past tokens.
   LogicalResult removeOld(func::FuncOp main, unsigned numArguments, unsigned numResults) {
     Operation *end = main.front().getTerminator();
     for (unsigned i = numResults; i-- > 0;) {

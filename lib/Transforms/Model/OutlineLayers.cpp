@@ -130,7 +130,7 @@ void LayerFinder::order() {
 // Position p is a cut if the value at p is used later, and no earlier value is used after p. Uses
 // as results of the model are ignored, because a segment may have several results.
 void LayerFinder::cut() {
-  int lastUse = -1; // of earlier values
+  int lastUse = -1; // position of the last use of any earlier value
   for (BlockArgument arg : block.getArguments())
     if (isActivation(arg))
       for (Operation *user : arg.getUsers())

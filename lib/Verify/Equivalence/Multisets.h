@@ -45,7 +45,7 @@ public:
   struct Node {
     unsigned bits; // a leaf's number
     unsigned bit;  // 0: a leaf
-    int64_t times; // of a leaf
+    int64_t times; // multiplicity of a leaf's number
     Set left, right;
     int64_t count;
   };

@@ -23,11 +23,11 @@ namespace mlir::tpc::lowered {
 struct KernelRun;
 using Step = std::function<void(KernelRun &)>;
 
-/// Numbers that a run rounds to their types.
+/// Results of floats that a run rounds to their types.
 enum class Rounding {
   None,
-  Casts,      // casts, and arithmetic in 16 bits
-  Arithmetic, // arithmetic in 32 bits or more, and casts to 32 bits; 16-bit numbers stay exact
+  Casts,      // all results of up to 16 bits; of wider results, those of casts
+  Arithmetic, // all results of 32 bits or more; narrower ones stay exact
 };
 
 /// Operands of ops that narrow floats, in execution order.
@@ -41,7 +41,7 @@ public:
   /// Runs the kernel. `memory`: operands, followed by results. `evaluate`: returns the value of a
   /// size on this rank. `seed`: selects the order of rows. `reported`: set if the kernel reports an
   /// index out of bounds, which is not an error. `failed`: set to the op with an invalid access, or
-  /// to the conversion of an unspecified value that an index or a condition depends on.
+  /// to the conversion that gave an index or a condition an unspecified value.
   /// `narrowings`: receives the operands of narrowing ops.
   LogicalResult run(ArrayRef<MemoryView> memory,
                     function_ref<int64_t(const ::tpc::SymExpr &)> evaluate, uint64_t seed,

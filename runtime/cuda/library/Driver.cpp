@@ -12,8 +12,9 @@ namespace {
 /// sm_80.
 constexpr int oldestDriver = 12000;
 
-/// Whether earlier work, not the failing call, caused the error.
-bool endsContext(Result result) {
+/// Returns whether the error is that of earlier work instead of the failing call. The context is
+/// unusable after such errors.
+bool isAsynchronous(Result result) {
   return result == eccUncorrectable || result == nvlinkUncorrectable || result == illegalAddress ||
          result == launchTimeout || result == assertion ||
          (result >= hardwareStackError && result <= launchFailed);
@@ -66,7 +67,7 @@ std::string Driver::describe(Result result) const {
 }
 
 void Driver::raise(Result result, const char *what) const {
-  bool isLate = endsContext(result);
+  bool isLate = isAsynchronous(result);
   throw std::runtime_error("the GPU failed " + std::string(isLate ? "while it worked" : what) +
                            ": " + describe(result) +
                            (isLate ? InFlightOperations::describe() : ""));

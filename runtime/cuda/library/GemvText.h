@@ -11,7 +11,7 @@ namespace tpc::rt::cuda {
 /// are none. The compiler's code generator writes it when tpc is built (tools/tpc-library-kernels).
 const char *gemvText(int32_t element, bool transposed, bool fused = false);
 
-/// Returns the PTX of the kernels of ExpertKernels.h, written likewise.
+/// Returns the PTX of the kernels of ExpertKernels.h, which the same tool writes.
 const char *expertsText();
 
 } // namespace tpc::rt::cuda

@@ -116,7 +116,7 @@ TEST(Service, RequestsAreIndependent) {
 TEST(Service, TokensAreStreamed) {
   for (const Ranks &grid : {Ranks{1, 1, 1, 1}, Ranks{2, 1, 2, 1}, Ranks{1, 1, 2, 1, Way::Tcp}}) {
     Process process(grid, serve());
-    for (const char *id : {"a", "b"}) { // idle after the first, the service waits
+    for (const char *id : {"a", "b"}) { // the service is idle between the two
       GenerationRequest request = requestOf(id, {1, 2, 3}, 3);
       process.write(lineOf(request));
       Ids expected = expectedTokens(request, 40);

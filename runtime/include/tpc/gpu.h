@@ -19,7 +19,7 @@ typedef enum {
   TPC_GPU_ATTENTION = 5 /* different parameters and grid: tpc/attention.h */
 } tpc_gpu_shape;
 enum {
-  TPC_GPU_TILE = 32,     /* rows, and elements, of a tile that a block computes */
+  TPC_GPU_TILE = 32,     /* a block computes a tile of 32 rows and 32 elements */
   TPC_GPU_LONG_ROW = 256 /* longer rows take a block instead of a warp */
 };
 
@@ -29,8 +29,9 @@ typedef int64_t (*tpc_size_fn)(const int64_t *env);
 /* An entry point of the code: NAME(env, status, operands...). All parameters are addresses in
  * global memory; `operands` is the number of operands. A kernel is correct for any grid of blocks
  * of `threads` threads; the remaining fields determine an efficient grid. `elements_per_row`:
- * elements that the threads of a row divide. `elements_per_thread`: elements that a thread computes
- * at a time. `largest_extent`: must be less than 2^31, because indices are 32 bits.
+ * length of the longest loop over a row, which is divided among the row's threads.
+ * `elements_per_thread`: elements that a thread computes at a time. `largest_extent`: must be less
+ * than 2^31, because indices are 32 bits.
  * `dynamic_shared_bytes`: dynamic shared memory of a launch. */
 #define TPC_GPU_KERNEL_FIELDS(FIELD)                                                               \
   FIELD(const char *, name)                                                                        \
@@ -80,8 +81,8 @@ typedef struct {
 } tpc_gpu_attention;
 
 /* tf32: whether f32 matmuls are computed in TF32. ptx: all kernels as text, NUL-terminated, for
- * `architecture` and later. kernels: by name, in any order; contains every kernel of tpc_program's
- * table. */
+ * `architecture` and later. kernels: in any order, because they are found by name; includes every
+ * kernel of tpc_program's table. */
 #define TPC_GPU_CODE_FIELDS(FIELD)                                                                 \
   FIELD(int32_t, architecture)                                                                     \
   FIELD(int32_t, num_kernels)                                                                      \

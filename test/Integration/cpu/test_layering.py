@@ -24,8 +24,8 @@ def folder_of(path):
 
 
 def find(name, includer):
-    """Returns the file of the repository that `#include "name"` refers to. For a generated file,
-    returns its source, or None if the file belongs to the includer.
+    """Returns the file of the repository that `#include "name"` refers to. For a generated file in
+    a folder of include/, returns its path there. Returns None for other files.
     """
     roots = [
         includer.parent,
@@ -196,7 +196,7 @@ def test_targets_are_named_only_in_their_folders():
                 ):
                     if name not in what["registered"]:
                         strangers += [f"{name}: {line.strip()}" for line in found]
-            # A decision by a target's name belongs in its table (TargetTraits.h).
+            # Code must not compare a target's name: TargetTraits.h has the target's properties.
             strangers += [
                 f"{name}: {line}"
                 for line in re.findall(r'.*\bname\s*[!=]=\s*"(?:cpu|cuda)".*', text)

@@ -30,7 +30,8 @@ func.func @block(%x: !x) -> !x {
   return %4 : !x
 }
 
-// All sequences have the same positions: the ids of positions are broadcast, not their embedding.
+// Positions are equal in all sequences. Their ids are broadcast before the lookup, instead of the
+// embedding after it.
 // CHECK-LABEL: @embedding
 // CHECK-DAG: %[[IDS:.*]] = tpc.reshape %arg0 {{.*}} -> tensor<?xi64, #tpc.dist<[b*s]>>
 // CHECK-DAG: %[[I:.*]] = tpc.iota dim 1 : tensor<?x?xi64, #tpc.dist<[b, s]>>

@@ -21,7 +21,7 @@ func.func @parts() -> (tensor<3x2x2xf32>, tensor<2x3xf32>) {
 
 // -----
 
-// Views of one weight need no new weight; casts follow the stack.
+// Views of one weight need no new weight. Casts of the parts become one cast of the whole.
 // CHECK: tpc.weight @a in "m.onnx" at 64 : tensor<2x3xf16>
 // CHECK: %[[P:.*]] = tpc.parameter @a view <0 {{\[}}[2 x 3], [3 x 1]]> : tensor<2x3xf16>
 // CHECK: %[[C:.*]] = tpc.cast %[[P]] : tensor<2x3xf16> -> tensor<2x3xf32>

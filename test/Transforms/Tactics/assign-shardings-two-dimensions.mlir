@@ -6,8 +6,8 @@
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --tpc-insert-reshards --tpc-lower-reshards --split-input-file | FileCheck %s --check-prefix=CLEAN
 // CLEAN-NOT: {tpc.norm}
 
-// The norm is decomposed; an RMS norm has a sum of squares and no mean. Matmuls read an operand
-// gathered over their columns' axis, and have partial sums over their rows' axis.
+// The norm is decomposed; an RMS norm has a sum of squares and no mean. A matmul's operand is
+// gathered over the axis of the weight's columns; its result is partial over that of the rows.
 // TACTICS: name = "tp"{{.*}}splits = ["32 over tpy 2: up (columns), down (rows)"]
 // TACTICS-SAME: name = "rows"
 // TACTICS-SAME: axis = "tpx", kind = "all_reduce", why = "norms need mean and variance of a split width"
