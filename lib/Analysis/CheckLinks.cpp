@@ -1,15 +1,13 @@
-//===- CheckLinks.cpp - Warnings about tensor parallelism across nodes ----===//
+//===- CheckLinks.cpp - Warnings about views across nodes -----------------===//
 //
-// Collectives of tensor (and sequence) parallelism are blocking and occur several times per layer,
-// so they should use the fastest links. A group that crosses a node boundary runs at the speed of
-// the inter-node link.
+// Blocking collectives that occur several times per layer should use the fastest links. A group
+// that crosses a node boundary runs at the speed of the inter-node link.
 //
 //===----------------------------------------------------------------------===//
 
 #include "tpc/Analysis/LinkModel.h"
 #include "tpc/Analysis/Passes.h"
 #include "tpc/Analysis/Report.h"
-#include "tpc/Dialect/MeshViews.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_CHECKLINKS
@@ -28,16 +26,18 @@ struct Traffic {
 };
 
 struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
+  using CheckLinksBase::CheckLinksBase;
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    GridAttr grid = GridAttr::lookup(module);
+    MeshAttr grid = MeshAttr::lookup(module);
     if (!grid || !grid.getGpusPerNode())
       return;
     LinkModel links(module);
     std::optional<Report> report;
     Symbols symbols;
-    int64_t block = 1; // consecutive ranks of a group if the order begins with tp
-    for (StringAttr axis : getViewAxes(grid, "tp")) {
+    int64_t block = 1; // consecutive ranks of a group if the order begins with the view
+    for (StringAttr axis : grid.getView(view)) {
       block *= grid.getAxisSize(axis);
       if (!links.crossesNodes(axis))
         continue;
@@ -79,7 +79,7 @@ struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
     return slowest;
   }
 
-  void warn(ModuleOp module, GridAttr grid, StringRef axis, int64_t block, const Symbols &symbols,
+  void warn(ModuleOp module, MeshAttr grid, StringRef axis, int64_t block, const Symbols &symbols,
             const Traffic &traffic) {
     int64_t size = grid.getAxisSize(axis), node = grid.getGpusPerNode();
     std::string at;
@@ -94,11 +94,9 @@ struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
                           traffic.withinNode * 1e3)
                 .str();
     if (node % block == 0)
-      diag << "; an order that begins with tp keeps it in a node";
-    else if (!grid.hasAxis("tpx"))
-      diag << "; a tp that divides " << node << " keeps it in a node";
+      diag << "; an order that begins with " << view << " keeps it in a node";
     else
-      diag << "; tp of two dimensions whose product divides " << node << " keeps it in a node";
+      diag << "; a " << view << " whose size divides " << node << " keeps it in a node";
   }
 };
 

@@ -62,10 +62,10 @@ SmallVector<ParameterOp> mlir::tpc::getDistinctParameters(ArrayRef<Operation *> 
 }
 
 CostModel::CostModel(ModuleOp module)
-    : module(module), grid(GridAttr::lookup(module)), links(module),
+    : module(module), grid(MeshAttr::lookup(module)), links(module),
       symbols(getNominalSymbols(module)) {
   if (!grid)
-    grid = GridAttr::get(module.getContext(), {}, {}, 1);
+    grid = MeshAttr::get(module.getContext(), {}, {}, 1);
 }
 
 double CostModel::getBytes(Type type) const {
@@ -177,6 +177,6 @@ Cost CostModel::getComputeCost(ShardingRuleOpInterface op, ValueRange read, doub
 }
 
 double CostModel::getSendSeconds(Type type) const {
-  auto pp = StringAttr::get(type.getContext(), "pp");
+  auto pp = StringAttr::get(type.getContext(), kPipelineAxis);
   return links.getSeconds(::tpc::Transfer::Send, pp, getBytes(type));
 }

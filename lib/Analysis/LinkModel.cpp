@@ -8,9 +8,9 @@ using ::tpc::Link;
 using ::tpc::Transfer;
 
 LinkModel::LinkModel(ModuleOp module)
-    : LinkModel(GridAttr::lookup(module), module->getAttrOfType<DictionaryAttr>(kLinksAttr)) {}
+    : LinkModel(MeshAttr::lookup(module), module->getAttrOfType<DictionaryAttr>(kLinksAttr)) {}
 
-LinkModel::LinkModel(GridAttr grid, DictionaryAttr dict) : grid(grid) {
+LinkModel::LinkModel(MeshAttr grid, DictionaryAttr dict) : grid(grid) {
   if (!dict)
     return;
   if (auto link = readLink(dict.get("intra_node")))
@@ -54,7 +54,7 @@ Link LinkModel::getLink(ArrayRef<StringAttr> axes) const {
 int64_t LinkModel::getGroupSize(ArrayRef<StringAttr> axes) const {
   int64_t members = 1;
   for (StringAttr axis : axes)
-    if (axis.getValue() != "mb") // not an axis of ranks
+    if (axis.getValue() != kMicroBatchAxis) // not an axis of ranks
       members *= grid ? grid.getAxisSize(axis.getValue()) : 1;
   return members;
 }

@@ -2,8 +2,8 @@
 
 #include "tpc/Analysis/ParseSymbols.h"
 
+#include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Elements.h"
-#include "tpc/Dialect/MeshViews.h"
 #include "tpc/Dialect/ProgramAttrs.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -16,7 +16,7 @@ int64_t mlir::tpc::evaluateOr1(const SymExpr &size, const Symbols &symbols) {
   return size.evaluate(symbols).value_or(1);
 }
 
-std::optional<int64_t> mlir::tpc::getLocalBytes(Type tensor, GridAttr grid,
+std::optional<int64_t> mlir::tpc::getLocalBytes(Type tensor, MeshAttr grid,
                                                 const std::map<std::string, int64_t> &coordinates,
                                                 const Symbols &symbols) {
   int64_t bytes = getElementBytes(tensor);
@@ -28,7 +28,7 @@ std::optional<int64_t> mlir::tpc::getLocalBytes(Type tensor, GridAttr grid,
   return bytes;
 }
 
-double mlir::tpc::estimateLocalBytes(Type tensor, GridAttr grid,
+double mlir::tpc::estimateLocalBytes(Type tensor, MeshAttr grid,
                                      const std::map<std::string, int64_t> &coordinates,
                                      const Symbols &symbols) {
   double bytes = double(getElementBytes(tensor));
@@ -80,8 +80,8 @@ Symbols mlir::tpc::getNominalSymbols(ModuleOp module) {
         }
   });
 
-  GridAttr grid = module->getAttrOfType<GridAttr>(kGridAttr);
-  int64_t samples = grid ? getViewSize(grid, "dp") * grid.getMicroBatches() : 1;
+  MeshAttr grid = module->getAttrOfType<MeshAttr>(kMeshAttr);
+  int64_t samples = grid ? grid.getViewSize(kReplicaView) * grid.getMicroBatches() : 1;
   Symbols symbols;
   for (const std::string &name : names)
     symbols[name] = batch.count(name) ? samples : 128;

@@ -14,7 +14,7 @@ namespace {
 class PeakCounter {
 public:
   PeakCounter(ModuleOp module, const Symbols &symbols)
-      : module(module), grid(GridAttr::lookup(module)), symbols(symbols) {}
+      : module(module), grid(MeshAttr::lookup(module)), symbols(symbols) {}
 
   /// Returns the peak bytes within a block, without the block's arguments, which are counted by the
   /// caller.
@@ -28,7 +28,7 @@ private:
   int64_t getBytes(Value value) const;
 
   ModuleOp module;
-  GridAttr grid;
+  MeshAttr grid;
   const Symbols &symbols;
   DenseMap<Operation *, int64_t> functions;
 };

@@ -23,7 +23,7 @@ using Coordinates = std::map<std::string, int64_t>;
 class Counter {
 public:
   Counter(ModuleOp module, const Symbols &symbols, int64_t maxRanks)
-      : module(module), grid(GridAttr::lookup(module)), symbols(symbols), maxRanks(maxRanks) {}
+      : module(module), grid(MeshAttr::lookup(module)), symbols(symbols), maxRanks(maxRanks) {}
   FailureOr<Report> run();
 
 private:
@@ -40,7 +40,7 @@ private:
   void countWeights();
 
   ModuleOp module;
-  GridAttr grid;
+  MeshAttr grid;
   const Symbols &symbols;
   int64_t maxRanks;
   Coordinates coordinates;
@@ -58,12 +58,12 @@ std::optional<int64_t> Counter::getBytes(Type type) {
 int64_t Counter::getCacheBytes(int64_t stage) {
   int64_t bytes = 0;
   for (Type type : caches[stage]) {
-    int64_t rounds = getDist(type).usesAxis("mb") ? grid.getMicroBatches() : 1;
+    int64_t rounds = getDist(type).usesAxis(kMicroBatchAxis) ? grid.getMicroBatches() : 1;
     for (int64_t round = 0; round < rounds; ++round) {
-      coordinates["mb"] = round;
+      coordinates[kMicroBatchAxis.str()] = round;
       bytes += getBytes(type).value_or(0);
     }
-    coordinates.erase("mb");
+    coordinates.erase(kMicroBatchAxis.str());
   }
   return bytes;
 }
@@ -167,7 +167,7 @@ LogicalResult Counter::countOp(Operation *op, int64_t times) {
                            << " is not known, or is too large";
   StringRef kind = op->getName().stripDialect();
   if (isa<SendOp>(op)) {
-    add("pp", kind, times, *bytes);
+    add(kPipelineAxis.str(), kind, times, *bytes);
     return success();
   }
   ArrayAttr axes = collective.getAxesAttr();
@@ -230,14 +230,14 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
     int64_t total = batch ? grid.getMicroBatches() : 1;
     auto getSize = [&](int64_t index) -> std::optional<int64_t> {
       Coordinates at = coordinates;
-      at["mb"] = index;
+      at[kMicroBatchAxis.str()] = index;
       return batch ? batch.getLocalSize(grid, at, symbols) : std::optional<int64_t>(1);
     };
     // A loop that runs every micro-batch also runs those without samples.
     auto samples = module->getAttrOfType<DimAttr>(kBatchAttr);
     auto getSamples = [&](int64_t index) -> int64_t {
       Coordinates at = coordinates;
-      at["mb"] = index;
+      at[kMicroBatchAxis.str()] = index;
       return samples ? samples.getLocalSize(grid, at, symbols).value_or(0) : 0;
     };
     for (int64_t begin = 0; begin < total;) {
@@ -252,13 +252,13 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
         bool isSame = getSize(middle) == size && getSamples(middle) == getSamples(begin);
         (isSame ? last : end) = middle;
       }
-      coordinates["mb"] = begin;
+      coordinates[kMicroBatchAxis.str()] = begin;
       if (failed(countBlock(body, end - begin)))
         return failure();
       iterations += end - begin;
       begin = end;
     }
-    coordinates.erase("mb");
+    coordinates.erase(kMicroBatchAxis.str());
     if (!isUpdate)
       row.microBatches = iterations;
     // Each output is gathered once, with its global size; caches stay on their ranks.
@@ -333,7 +333,7 @@ void Counter::countWeights() {
       coordinates[axis.getValue().str()] = rest % size;
       rest /= size;
     }
-    RankRow row{rank, coordinates["pp"]};
+    RankRow row{rank, coordinates[kPipelineAxis.str()]};
     row.cacheBytes = getCacheBytes(row.stage);
     for (ParameterOp parameter : parameters[row.stage])
       row.weightBytes += getBytes(parameter.getType()).value_or(0);

@@ -21,7 +21,7 @@ struct Part {
 class ExpertCounter {
 public:
   ExpertCounter(ModuleOp module, const Symbols &symbols, const Routing *routing)
-      : module(module), grid(GridAttr::lookup(module)), symbols(symbols), routing(routing) {}
+      : module(module), grid(MeshAttr::lookup(module)), symbols(symbols), routing(routing) {}
   LogicalResult count(Block &block, ExpertRow &row);
 
   Coordinates at;
@@ -31,14 +31,14 @@ private:
   LogicalResult countBytes(Operation *op, ExpertRow &row);
 
   ModuleOp module;
-  GridAttr grid;
+  MeshAttr grid;
   const Symbols &symbols;
   const Routing *routing;
 };
 } // namespace
 
 /// Returns the part of `n` elements, split over `axes` in order, at these coordinates.
-static Part split(GridAttr grid, int64_t n, ArrayRef<StringAttr> axes, const Coordinates &at) {
+static Part split(MeshAttr grid, int64_t n, ArrayRef<StringAttr> axes, const Coordinates &at) {
   Part range{0, n};
   for (StringAttr axis : axes) {
     int64_t parts = grid.getAxisSize(axis.getValue()), c = at.at(axis.getValue().str());
@@ -137,7 +137,7 @@ FailureOr<std::vector<ExpertRow>> mlir::tpc::countExperts(ModuleOp module, const
     emitError(module.getLoc()) << "--routing: no tokens are sent to the ranks of their experts";
     return failure();
   }
-  GridAttr grid = GridAttr::lookup(module);
+  MeshAttr grid = MeshAttr::lookup(module);
   if (!hasExperts || !grid || grid.getWorldSize() > Report::maxRanks)
     return rows;
   for (int64_t rank = 0; rank < grid.getWorldSize(); ++rank) {
@@ -149,7 +149,7 @@ FailureOr<std::vector<ExpertRow>> mlir::tpc::countExperts(ModuleOp module, const
     }
     ExpertRow row, others;
     row.rank = rank;
-    row.stage = counter.at["pp"];
+    row.stage = counter.at[kPipelineAxis.str()];
     LogicalResult result = success();
     module.walk([&](StageOp stage) {
       bool isOwn = int64_t(stage.getIndex()) == row.stage;
@@ -167,7 +167,7 @@ LogicalResult mlir::tpc::applyRouting(ModuleOp staged, const Symbols &symbols,
                                       const Routing &routing, Report &report) {
   bool dispatches =
       staged.walk([](DispatchOp) { return WalkResult::interrupt(); }).wasInterrupted();
-  if (!dispatches || GridAttr::lookup(staged).getWorldSize() > Report::maxRanks)
+  if (!dispatches || MeshAttr::lookup(staged).getWorldSize() > Report::maxRanks)
     return success();
   auto rows = countExperts(staged, symbols, &routing);
   if (failed(rows))
@@ -206,7 +206,7 @@ LogicalResult mlir::tpc::checkRouting(ModuleOp program, const Symbols &symbols,
   return success();
 }
 
-std::pair<double, double> mlir::tpc::getBusiestExperts(ModuleOp program, GridAttr grid,
+std::pair<double, double> mlir::tpc::getBusiestExperts(ModuleOp program, MeshAttr grid,
                                                        const Routing &routing) {
   MoeOp moe = findExperts(program);
   DimAttr experts = getDist(moe.getUp()).getDims()[0];

@@ -19,8 +19,8 @@ buffer::ExprAttr mlir::tpc::getRoundsSize(MicroBatchesOp loop, BufferPlanner &pl
   if (!batch)
     return {};
   SymExpr local = getLocalSize(batch, planner.grid());
-  if (!batch.usesAxis("mb"))
-    local = getShardSize(local, "mb", planner.grid());
+  if (!batch.usesAxis(kMicroBatchAxis))
+    local = getShardSize(local, kMicroBatchAxis, planner.grid());
   return planner.expr(local);
 }
 

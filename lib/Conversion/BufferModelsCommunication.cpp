@@ -61,7 +61,7 @@ static SplitShape findSplit(BufferPlanner &p, Type split, int64_t dim, StringRef
   return m;
 }
 
-Type mlir::tpc::withoutAxis(Type type, int64_t dim, StringRef axis, GridAttr grid) {
+Type mlir::tpc::withoutAxis(Type type, int64_t dim, StringRef axis, MeshAttr grid) {
   DistAttr dist = getDist(type);
   SmallVector<DimAttr> dims(dist.getDims());
   DimAttr &attr = dims[dim];
@@ -356,12 +356,12 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
     // Among ranks with the same shard, and among micro-batches with the same result, only the first
     // delivers.
     SmallVector<StringRef> axes;
-    if (GridAttr grid = p.grid()) {
-      axes.push_back("mb");
+    if (MeshAttr grid = p.grid()) {
+      axes.push_back(kMicroBatchAxis);
       for (StringAttr axis : grid.getOrder())
         axes.push_back(axis.getValue());
       llvm::erase_if(axes, [&](StringRef axis) {
-        return axis == "pp" || grid.getAxisSize(axis) == 1 || dist.usesAxis(axis);
+        return axis == kPipelineAxis || grid.getAxisSize(axis) == 1 || dist.usesAxis(axis);
       });
     }
     buffer::OutputOp::create(b, p.getLoc(), op.getIndexAttr(), p.getBuffer(op.getValue()),
@@ -393,7 +393,7 @@ struct AccumulatedModel : HostOpInterface::ExternalModel<AccumulatedModel, Accum
 struct MicroBatchesModel : HostOpInterface::ExternalModel<MicroBatchesModel, MicroBatchesOp> {
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
     auto loop = cast<MicroBatchesOp>(op);
-    SymExpr count = loop.getBatchAttr() ? getNumRanks("mb", p.grid()) : SymExpr(1);
+    SymExpr count = loop.getBatchAttr() ? getNumRanks(kMicroBatchAxis, p.grid()) : SymExpr(1);
     auto rounds = buffer::RoundsOp::create(p.builder(), p.getLoc(), p.expr(count), IntegerAttr(),
                                            getRoundsSize(loop, p));
     Block &body = loop.getBody().front();

@@ -129,7 +129,7 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
 
   /// Returns where the shard over all `axes` begins within the shard over the first `first` axes.
   /// `n` is the unsplit size.
-  static SymExpr getBegin(SymExpr n, ArrayRef<StringAttr> axes, size_t first, GridAttr grid) {
+  static SymExpr getBegin(SymExpr n, ArrayRef<StringAttr> axes, size_t first, MeshAttr grid) {
     SymExpr begin(0);
     for (auto [i, axis] : llvm::enumerate(axes)) {
       if (i >= first)

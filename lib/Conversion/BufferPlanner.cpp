@@ -256,9 +256,9 @@ Value BufferPlanner::getCacheSlice(Value tensor) {
   // the outermost dimension.
   FactorAttr batch;
   Type whole = tensor.getType();
-  if (DimAttr dim = getDist(tensor).getDims()[0]; dim.usesAxis("mb")) {
+  if (DimAttr dim = getDist(tensor).getDims()[0]; dim.usesAxis(kMicroBatchAxis)) {
     batch = dim.getFactors()[0];
-    whole = withoutAxis(whole, 0, "mb", grid());
+    whole = withoutAxis(whole, 0, kMicroBatchAxis, grid());
   }
   Value &state = states[cache];
   if (!state) {
@@ -271,11 +271,12 @@ Value BufferPlanner::getCacheSlice(Value tensor) {
   SymExpr n = toNamedSize(batch.getExpr());
   for (StringAttr axis : batch.getAxes().drop_back())
     n = getShardSize(n, axis.getValue(), grid());
-  SymExpr begin = getShardBegin(n, "mb", grid()) * product(ArrayRef(sizes(whole)).drop_front());
+  SymExpr begin =
+      getShardBegin(n, kMicroBatchAxis, grid()) * product(ArrayRef(sizes(whole)).drop_front());
   return buffer::PartOp::create(b, loc, state, expr(begin), shared.extent(tensor.getType()));
 }
 
-SymExpr mlir::tpc::getFirstIndex(DimAttr dim, GridAttr grid) {
+SymExpr mlir::tpc::getFirstIndex(DimAttr dim, MeshAttr grid) {
   FactorAttr outer = dim.getFactors().front();
   SymExpr first = getBegin(outer, grid);
   for (FactorAttr inner : dim.getFactors().drop_front())

@@ -28,7 +28,7 @@ namespace mlir::tpc {
 class BufferModule {
 public:
   BufferModule(ModuleOp module, ParameterTable &parameters)
-      : module(module), grid(GridAttr::lookup(module)), parameters(parameters), symbols(module) {}
+      : module(module), grid(MeshAttr::lookup(module)), parameters(parameters), symbols(module) {}
 
   /// Returns the buffer function of a tensor function. It may not have a body yet.
   buffer::FuncOp getFunction(func::FuncOp function);
@@ -49,7 +49,7 @@ public:
   buffer::LoadAttr load(const Parameter &parameter, ParameterUse use);
 
   ModuleOp module;
-  GridAttr grid;
+  MeshAttr grid;
   ParameterTable &parameters;
 
 private:
@@ -75,7 +75,7 @@ public:
   BufferModule &getShared() { return shared; }
   OpBuilder &builder() { return b; }
   Location getLoc() const { return loc; }
-  GridAttr grid() const { return shared.grid; }
+  MeshAttr grid() const { return shared.grid; }
 
   /// Returns the buffer of a tensor.
   Value getBuffer(Value tensor);
@@ -158,7 +158,7 @@ private:
 
 /// Returns the type without `axis` in dimension `dim`. The axis must be the last one that splits a
 /// factor of the dimension, or the last one that splits the product of its factors.
-Type withoutAxis(Type type, int64_t dim, StringRef axis, GridAttr grid);
+Type withoutAxis(Type type, int64_t dim, StringRef axis, MeshAttr grid);
 
 /// Rounds up to the alignment of slots, 64 bytes.
 ::tpc::SymExpr roundUpToSlot(const ::tpc::SymExpr &bytes);
@@ -170,7 +170,7 @@ buffer::ExprAttr getRoundsSize(MicroBatchesOp loop, BufferPlanner &planner);
 SmallVector<Operation *> listOps(Block &block);
 
 /// Returns the global index of a rank's first element, for a contiguous shard.
-::tpc::SymExpr getFirstIndex(DimAttr dim, GridAttr grid);
+::tpc::SymExpr getFirstIndex(DimAttr dim, MeshAttr grid);
 
 void attachViewModels(MLIRContext *context);
 void attachComputeModels(MLIRContext *context);

@@ -108,7 +108,7 @@ void FuseEpilogues::normalize(MatmulOp matmul) {
     SmallVector<DimAttr> dims(result.getDims().drop_back(2));
     llvm::append_range(dims, dist.getDims().take_back(2));
     Type type =
-        makeTensorType(getElementTypeOrSelf(v), dist.withDims(dims), GridAttr::lookup(matmul));
+        makeTensorType(getElementTypeOrSelf(v), dist.withDims(dims), MeshAttr::lookup(matmul));
     operand->set(ExpandOp::create(b, loc, type, v));
   }
 }
@@ -124,7 +124,7 @@ void FuseEpilogues::normalize(AttentionOp attention) {
   OpBuilder b(attention);
   Location loc = attention.getLoc();
   auto typed = [&](Type element, ArrayRef<DimAttr> dims) {
-    return makeTensorType(element, q.withPartial({}).withDims(dims), GridAttr::lookup(attention));
+    return makeTensorType(element, q.withPartial({}).withDims(dims), MeshAttr::lookup(attention));
   };
   DimAttr one = DimAttr::get(b.getContext(), SymExpr(1));
   SmallVector<DimAttr> dims = {one, one, queries, k.getDims()[1]};

@@ -233,7 +233,7 @@ void HostEmitter::emitMicroBatches(buffer::RoundsOp rounds) {
                                     ArrayRef<LLVM::GEPArg>{(int32_t)host.layout.microBatchSlot()});
   LLVM::StoreOp::create(b, loc, number, where);
   // A device has its own copy of env, which is updated in stream order.
-  if (host.layout.axisSize("mb") > 1)
+  if (host.layout.axisSize(kMicroBatchAxis) > 1)
     call(TPC_ABI(tpc_set_env), i32(host.layout.microBatchSlot()), abi::I64(number));
   // Sizes may depend on the micro-batch: each iteration recomputes them.
   auto branch = LLVM::BrOp::create(b, loc, body);

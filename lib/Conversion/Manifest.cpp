@@ -2,7 +2,6 @@
 
 #include "ManifestJson.h"
 
-#include "tpc/Dialect/MeshViews.h"
 #include "tpc/Dialect/SourceCaches.h"
 #include "tpc/Dialect/State.h"
 
@@ -44,16 +43,24 @@ static json::Object describeGrid(const EnvLayout &layout, ModuleOp module) {
   json::Object sizes;
   for (StringAttr axis : layout.axes())
     sizes[toUtf8(axis.getValue())] = layout.axisSize(axis.getValue());
+  // Sequence parallelism scatters tokens over ranks that have the same inputs. Other
+  // reduce-scatters split the last dimension, the width, or over ranks that have different samples.
   bool sequenceParallel = false;
-  module.walk([&](ReduceScatterOp op) {
-    // With two dimensions, the residual is split over its width instead.
-    for (StringRef axis : op.getAxes().getAsValueRange<StringAttr>())
-      sequenceParallel |= ::tpc::isInView(axis, "tp") && !layout.grid.hasAxis("tpx");
+  module.walk([&](PipelineOp pipeline) {
+    auto isOfInputs = [&](StringRef axis) {
+      return llvm::any_of(pipeline.getBody().getArgumentTypes(),
+                          [&](Type type) { return getDist(type).usesAxis(axis); });
+    };
+    module.walk([&](ReduceScatterOp op) {
+      auto type = cast<RankedTensorType>(op.getType());
+      sequenceParallel |= int64_t(op.getDim()) + 1 < type.getRank() &&
+                          llvm::none_of(op.getAxes().getAsValueRange<StringAttr>(), isOfInputs);
+    });
   });
   return json::Object{{"sizes", std::move(sizes)},
                       {"order", getAxisNames(layout.axes())},
                       {"sequence_parallel", sequenceParallel},
-                      {"micro_batches", layout.axisSize("mb")}};
+                      {"micro_batches", layout.axisSize(kMicroBatchAxis)}};
 }
 
 /// Returns the process groups of the program. GPU ranks create their communicators before the first
@@ -80,7 +87,7 @@ static json::Array describeGroups(const EnvLayout &layout, ModuleOp module) {
       else
         add(axes);
     } else if (isa<SendOp, RecvOp>(op))
-      add(ArrayRef<StringRef>("pp"));
+      add(ArrayRef<StringRef>(kPipelineAxis));
   });
   json::Array groups;
   for (ArrayAttr axes : found)
@@ -113,7 +120,7 @@ static FailureOr<json::Array> describeCaches(ModuleOp module) {
       for (FactorAttr factor : dim.getFactors())
         llvm::append_range(axes, factor.getAxes());
       llvm::append_range(axes, dim.getAxes());
-      llvm::erase_if(axes, [](StringAttr axis) { return axis.getValue() == "mb"; });
+      llvm::erase_if(axes, [](StringAttr axis) { return axis.getValue() == kMicroBatchAxis; });
       shape.push_back(dim.getExpr().str());
       split.push_back(getAxisNames(axes));
     }
@@ -168,7 +175,7 @@ static FailureOr<json::Object> describeGeneration(ModuleOp module, PipelineOp pi
       {"capacity", step.capacity},
       {"logits", toUtf8(logits.getAs<StringAttr>("name"))},
       {"last_only", step.last},
-      {"in_flight", PreallocatedStep::getNumStepsInFlight(GridAttr::lookup(module))},
+      {"in_flight", PreallocatedStep::getNumStepsInFlight(MeshAttr::lookup(module))},
       {"vocabulary", *vocabulary}};
   if (step.windowed) {
     generation["window"] = step.windowed->window;

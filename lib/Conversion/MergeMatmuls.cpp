@@ -91,7 +91,7 @@ static bool isReadByStrides(OpOperand &use) {
 }
 
 /// Returns whether all uses of a value with `rows` rows can read it with a row stride.
-static bool isReadByRows(Value value, const ::tpc::SymExpr &rows, GridAttr grid) {
+static bool isReadByRows(Value value, const ::tpc::SymExpr &rows, MeshAttr grid) {
   if (!countRowDims(getLocalSizes(value.getType(), grid), rows))
     return false;
   return llvm::all_of(value.getUses(), [&](OpOperand &use) {
@@ -115,7 +115,7 @@ static bool isReadByRows(Value value, const ::tpc::SymExpr &rows, GridAttr grid)
 
 /// Returns whether the result of a matmul may be columns of a buffer.
 static bool mayBeColumns(MatmulOp product) {
-  GridAttr grid = GridAttr::lookup(product);
+  MeshAttr grid = MeshAttr::lookup(product);
   ::tpc::SymExpr rows(1);
   SmallVector<::tpc::SymExpr> lhs = getLocalSizes(product.getLhs().getType(), grid);
   for (const ::tpc::SymExpr &size : ArrayRef(lhs).drop_back())

@@ -31,7 +31,7 @@ std::optional<ResultColumns> mlir::tpc::getResultColumns(Value tensor) {
   auto matmul = op ? dyn_cast<MatmulOp>(op.getOperation()) : MatmulOp();
   if (!matmul || !matmul->hasAttr(kMergedAttr) || !TargetTraits::get(matmul).hasStridedResults)
     return std::nullopt;
-  GridAttr grid = GridAttr::lookup(matmul);
+  MeshAttr grid = MeshAttr::lookup(matmul);
   SmallVector<SymExpr> lhs = getLocalSizes(matmul.getLhs().getType(), grid);
   ResultColumns columns{matmul, SymExpr(1), SymExpr(0), SymExpr(0), SymExpr(0)};
   for (const SymExpr &size : ArrayRef(lhs).drop_back())
@@ -57,7 +57,7 @@ std::optional<unsigned> mlir::tpc::countRowDims(ArrayRef<SymExpr> sizes, const S
   return std::nullopt;
 }
 
-SmallVector<SymExpr> mlir::tpc::getElementStrides(Value tensor, GridAttr grid) {
+SmallVector<SymExpr> mlir::tpc::getElementStrides(Value tensor, MeshAttr grid) {
   SmallVector<SymExpr> sizes = getLocalSizes(tensor.getType(), grid);
   // An aliased transpose has the strides of its operand, permuted.
   if (auto transpose = tensor.getDefiningOp<TransposeOp>();

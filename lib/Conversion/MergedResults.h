@@ -35,7 +35,7 @@ std::optional<ResultColumns> getResultColumns(Value tensor);
 std::optional<unsigned> countRowDims(ArrayRef<::tpc::SymExpr> sizes, const ::tpc::SymExpr &rows);
 
 /// Returns the distances in elements between neighbors in each dimension of a value in memory.
-SmallVector<::tpc::SymExpr> getElementStrides(Value tensor, GridAttr grid);
+SmallVector<::tpc::SymExpr> getElementStrides(Value tensor, MeshAttr grid);
 
 } // namespace mlir::tpc
 

@@ -68,7 +68,7 @@ func::FuncOp OutlineKernels::getKernel(const Node &node, const KernelClusters &c
   function->setAttr(kKernelAttr, b.getI64IntegerAttr(node.rows.size()));
   for (auto [i, v] : llvm::enumerate(inputs))
     if (auto columns = getResultColumns(v)) {
-      SmallVector<SymExpr> sizes = getLocalSizes(v.getType(), GridAttr::lookup(columns->matmul));
+      SmallVector<SymExpr> sizes = getLocalSizes(v.getType(), MeshAttr::lookup(columns->matmul));
       Attribute rows[] = {b.getI64IntegerAttr(*countRowDims(sizes, columns->rows)),
                           SymExprAttr::get(context, columns->stride)};
       function.setArgAttr(i, kRowStrideAttr, b.getArrayAttr(rows));

@@ -21,7 +21,7 @@ using Dims = SmallVector<unsigned>;
 
 class MatrixReader {
 public:
-  MatrixReader(const ParameterTable &parameters, GridAttr grid)
+  MatrixReader(const ParameterTable &parameters, MeshAttr grid)
       : parameters(parameters), grid(grid) {}
   bool read(Value rhs);
   QuantizedMatrix matrix;
@@ -40,7 +40,7 @@ private:
   Sizes getDenseStrides(Value v) const;
 
   const ParameterTable &parameters;
-  GridAttr grid;
+  MeshAttr grid;
   Sizes sizes; // of the result of tpc.dequantize
   Dims k, n;
   bool hasBlock = false;
@@ -258,7 +258,7 @@ std::optional<QuantizedMatrix> mlir::tpc::getQuantizedMatrix(Value rhs,
   Operation *op = rhs.getDefiningOp();
   if (!op)
     return std::nullopt;
-  MatrixReader reader(parameters, GridAttr::lookup(op));
+  MatrixReader reader(parameters, MeshAttr::lookup(op));
   if (!reader.read(rhs))
     return std::nullopt;
   return reader.matrix;

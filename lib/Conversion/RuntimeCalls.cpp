@@ -101,7 +101,7 @@ template <> void Call<buffer::CopyOp>::emit(Operation *base, HostEmitter &e) con
 template <> void Call<buffer::AccumulateOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::AccumulateOp>(base);
   e.call(TPC_ABI(tpc_accumulate), e.pointer(op.getTo()), e.pointer(op.getFrom()),
-         e.expr(op.getCount()), abi::I64(e.sizes().coordinate("mb")));
+         e.expr(op.getCount()), abi::I64(e.sizes().coordinate(kMicroBatchAxis)));
 }
 
 template <> void Call<buffer::UpdateOp>::emit(Operation *base, HostEmitter &e) const {
@@ -372,13 +372,13 @@ template <> void Call<buffer::BroadcastOp>::emit(Operation *base, HostEmitter &e
 
 template <> void Call<buffer::SendOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::SendOp>(base);
-  e.communicate(op, TPC_ABI(tpc_send), e.i32(e.axis("pp")), e.dtype(op.getData()),
+  e.communicate(op, TPC_ABI(tpc_send), e.i32(e.axis(kPipelineAxis)), e.dtype(op.getData()),
                 e.pointer(op.getData()), e.expr(op.getCount()), e.i64(op.getTo()));
 }
 
 template <> void Call<buffer::RecvOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::RecvOp>(base);
-  e.communicate(op, TPC_ABI(tpc_recv), e.i32(e.axis("pp")), e.dtype(op.getData()),
+  e.communicate(op, TPC_ABI(tpc_recv), e.i32(e.axis(kPipelineAxis)), e.dtype(op.getData()),
                 e.pointer(op.getData()), e.expr(op.getCount()), e.i64(op.getFrom()));
 }
 

@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-LocalSizes::LocalSizes(GridAttr grid, const Symbols &symbols) : grid(grid) {
+LocalSizes::LocalSizes(MeshAttr grid, const Symbols &symbols) : grid(grid) {
   for (const auto &[name, value] : symbols)
     values[name] = value;
 }

@@ -75,8 +75,8 @@ StepEstimator::OpCost StepEstimator::visitCommunication(Operation &op) {
   if (auto send = dyn_cast<buffer::SendOp>(op)) {
     OpCost cost;
     double bytes = double(evaluate(send.getCount()) * getElementBytes(send.getData()));
-    bool crosses = ::tpc::crossesNodes(getStride("pp"), grid.getAxisSize("pp"), grid.getWorldSize(),
-                                       getRanksPerNode());
+    bool crosses = ::tpc::crossesNodes(getStride(kPipelineAxis), grid.getAxisSize(kPipelineAxis),
+                                       grid.getWorldSize(), getRanksPerNode());
     llvm::Expected<Machine::Transfer> time = machine.getSend(crosses, bytes);
     if (!time) {
       std::string why = llvm::toString(time.takeError());
@@ -85,7 +85,7 @@ StepEstimator::OpCost StepEstimator::visitCommunication(Operation &op) {
     } else if (bytes > 0) {
       count(time->extrapolates);
       cost.message = time->seconds;
-      cost.event = {"send", "pp", "", int64_t(bytes), {}, 0};
+      cost.event = {"send", kPipelineAxis.str(), "", int64_t(bytes), {}, 0};
     }
     return cost;
   }

@@ -74,7 +74,7 @@ LoweredProgram::LoweredProgram(ModuleOp lowered) {
   lowered.walk([&](MoeOp moe) { topK = std::max(topK, int64_t(moe.getTopK())); });
 }
 
-StepEstimator::StepEstimator(const LoweredProgram &program, GridAttr grid, const Symbols &symbols,
+StepEstimator::StepEstimator(const LoweredProgram &program, MeshAttr grid, const Symbols &symbols,
                              const Machine &machine, int64_t copies)
     : program(program), grid(grid), values(grid, symbols), machine(machine), copies(copies) {
   threads = machine.getThreads(grid.getWorldSize() * copies);

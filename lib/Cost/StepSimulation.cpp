@@ -116,10 +116,10 @@ using RunBlocks = SmallVector<Block *, 2>;
 /// Appends the runs of a stage in program order. Returns their blocks by chunk of the rank and
 /// micro-batch. The n-th event of a micro-batch that computes or that sends is one of chunk n.
 /// Events that receive are no runs.
-static std::vector<std::vector<RunBlocks>> readSchedule(Block &block, GridAttr grid, size_t stage,
+static std::vector<std::vector<RunBlocks>> readSchedule(Block &block, MeshAttr grid, size_t stage,
                                                         int64_t microBatches,
                                                         std::vector<ScheduledRun> &schedule) {
-  int64_t stages = grid.getAxisSize("pp");
+  int64_t stages = grid.getAxisSize(kPipelineAxis);
   std::vector<std::vector<RunBlocks>> blocks(size_t(grid.getChunksPerRank()),
                                              std::vector<RunBlocks>(size_t(microBatches)));
   std::vector<size_t> numRuns(size_t(microBatches), 0), numSends = numRuns;

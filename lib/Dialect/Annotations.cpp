@@ -61,6 +61,6 @@ LogicalResult AnnotationOp::verify() {
     return emitOpError("needs a sharding or a stage");
   if (!getSharding())
     return success();
-  return verifySharding(getShardingAttr(), getSizes(getValue()), GridAttr::lookup(*this),
+  return verifySharding(getShardingAttr(), getSizes(getValue()), MeshAttr::lookup(*this),
                         [&] { return emitOpError() << "'sharding' "; });
 }

@@ -276,7 +276,7 @@ static int64_t coordinateOf(const std::map<std::string, int64_t> &coordinates, S
   return it == coordinates.end() ? 0 : it->second;
 }
 
-std::optional<int64_t> DimAttr::getLocalSize(GridAttr grid,
+std::optional<int64_t> DimAttr::getLocalSize(MeshAttr grid,
                                              const std::map<std::string, int64_t> &coordinates,
                                              const std::map<std::string, int64_t> &symbols) const {
   auto part = [&](int64_t size, ArrayRef<StringAttr> axes) {
@@ -293,7 +293,7 @@ std::optional<int64_t> DimAttr::getLocalSize(GridAttr grid,
   return part(local, getAxes());
 }
 
-std::optional<int64_t> DimAttr::getStaticLocalSize(GridAttr grid) const {
+std::optional<int64_t> DimAttr::getStaticLocalSize(MeshAttr grid) const {
   auto part = [&](int64_t size, ArrayRef<StringAttr> axes) -> std::optional<int64_t> {
     for (StringAttr axis : axes) {
       int64_t n = grid ? grid.getAxisSize(axis) : 1;

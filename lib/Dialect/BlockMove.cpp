@@ -202,7 +202,7 @@ struct MemberRange {
 };
 } // namespace
 
-static Span split(Span range, ArrayRef<StringAttr> axes, GridAttr grid,
+static Span split(Span range, ArrayRef<StringAttr> axes, MeshAttr grid,
                   const BlockMove::Values &at) {
   for (StringAttr axis : axes) {
     auto it = at.find(axis.getValue().str());
@@ -213,7 +213,7 @@ static Span split(Span range, ArrayRef<StringAttr> axes, GridAttr grid,
   return range;
 }
 
-std::optional<int64_t> BlockMove::getMaxSentElements(GridAttr grid, const Values &coordinates,
+std::optional<int64_t> BlockMove::getMaxSentElements(MeshAttr grid, const Values &coordinates,
                                                      const Values &symbols,
                                                      std::optional<SymExpr> first) const {
   auto outerSize = outer.getLocalSize(grid, coordinates, symbols);
@@ -276,7 +276,7 @@ std::optional<int64_t> BlockMove::getMaxSentElements(GridAttr grid, const Values
   }
 }
 
-std::optional<int64_t> mlir::tpc::getMaxSentBytes(CollectivePermuteOp op, GridAttr grid,
+std::optional<int64_t> mlir::tpc::getMaxSentBytes(CollectivePermuteOp op, MeshAttr grid,
                                                   const BlockMove::Values &coordinates,
                                                   const BlockMove::Values &symbols) {
   auto move = BlockMove::get(op);

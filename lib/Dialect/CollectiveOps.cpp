@@ -34,7 +34,7 @@ static LogicalResult checkCommon(Operation *op, Value in, Value out, bool sameSi
 static LogicalResult checkAxes(Operation *op, ArrayAttr axes) {
   if (axes.empty())
     return op->emitOpError("needs at least one axis");
-  GridAttr grid = GridAttr::lookup(op);
+  MeshAttr grid = MeshAttr::lookup(op);
   for (StringAttr axis : axesOf(axes))
     if (grid && !grid.hasAxis(axis))
       return op->emitOpError() << "axis '" << axis.getValue() << "' is not in the grid";
@@ -253,7 +253,7 @@ LogicalResult BroadcastOp::verify() {
     return failure();
   if (getDist(getOperand()) != getDist(getResult()))
     return distMismatch(*this, "types must be equal");
-  GridAttr grid = GridAttr::lookup(*this);
+  MeshAttr grid = MeshAttr::lookup(*this);
   int64_t members = 1;
   for (StringAttr axis : axesOf(getAxesAttr()))
     members *= grid ? grid.getAxisSize(axis) : 1;
@@ -288,7 +288,7 @@ std::optional<int64_t> CollectivePermuteOp::getOperandSplitDim() { return getDim
 std::optional<int64_t> CollectivePermuteOp::getResultSplitDim() { return getDim(); }
 
 bool CollectivePermuteOp::sendsOnlyMissing() { return true; }
-std::optional<int64_t> CollectivePermuteOp::getMaxMemberBytes(GridAttr grid,
+std::optional<int64_t> CollectivePermuteOp::getMaxMemberBytes(MeshAttr grid,
                                                               const BlockMove::Values &coordinates,
                                                               const BlockMove::Values &symbols) {
   return getMaxSentBytes(*this, grid, coordinates, symbols);
@@ -296,7 +296,7 @@ std::optional<int64_t> CollectivePermuteOp::getMaxMemberBytes(GridAttr grid,
 
 bool ExchangeOp::mayChangeAnySplit() { return true; }
 bool ExchangeOp::sendsOnlyMissing() { return true; }
-std::optional<int64_t> ExchangeOp::getMaxMemberBytes(GridAttr grid,
+std::optional<int64_t> ExchangeOp::getMaxMemberBytes(MeshAttr grid,
                                                      const Exchange::Values &coordinates,
                                                      const Exchange::Values &symbols) {
   auto exchange = Exchange::get(getDist(getOperand()), getDist(getResult()));

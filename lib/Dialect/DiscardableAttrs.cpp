@@ -43,7 +43,7 @@ struct AttrUse {
   Attribute value;
   Type type;     // type of the annotated tensor; null: no tensor
   Operation *op; // null for inputs of a pipeline
-  GridAttr grid;
+  MeshAttr grid;
 };
 
 struct Entry {
@@ -260,9 +260,9 @@ static LogicalResult checkSharding(const AttrUse &found,
 /// Checks that the static sizes of local types are the sizes on each rank. DistAttr::verifyEncoding
 /// cannot, because it has no grid.
 static LogicalResult checkGrid(const AttrUse &found, function_ref<InFlightDiagnostic()> emitError) {
-  auto grid = dyn_cast<GridAttr>(found.value);
+  auto grid = dyn_cast<MeshAttr>(found.value);
   if (!grid)
-    return emitError() << "must be a #tpc.grid, not " << found.value;
+    return emitError() << "must be a #tpc.mesh, not " << found.value;
   llvm::DenseSet<Type> checked;
   auto check = [&](Operation *op, Type type) {
     auto tensor = dyn_cast<RankedTensorType>(type);
@@ -339,7 +339,7 @@ static bool isOptimizer(const AttrUse &found) {
 
 static const Entry table[] = {
     // Program.
-    {kGridAttr, OnModule, "", nullptr, checkGrid},
+    {kMeshAttr, OnModule, "", nullptr, checkGrid},
     {kConstraintsAttr, OnModule, "a list of {expr = #tpc.expr<...>, ...}", areConstraints},
     {kSourceAttr, OnModule, "a path", is<StringAttr>},
     {kNameAttr, OnInput | OnOutput, "a text", is<StringAttr>},
@@ -459,7 +459,7 @@ LogicalResult TpcDialect::verifyOperationAttribute(Operation *op, NamedAttribute
     type = weight.getType();
   else if (op->getNumResults() == 1)
     type = op->getResult(0).getType();
-  return verify(attribute.getName(), owner, {attribute.getValue(), type, op, GridAttr::lookup(op)},
+  return verify(attribute.getName(), owner, {attribute.getValue(), type, op, MeshAttr::lookup(op)},
                 [&] { return op->emitError(); });
 }
 
@@ -468,7 +468,7 @@ LogicalResult TpcDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsi
   auto function = dyn_cast<FunctionOpInterface>(op);
   Type type = function ? function.getArgumentTypes()[argIndex] : Type();
   return verify(attribute.getName(), OnInput,
-                {attribute.getValue(), type, op, GridAttr::lookup(op)},
+                {attribute.getValue(), type, op, MeshAttr::lookup(op)},
                 [&] { return op->emitError() << "argument " << argIndex << ": "; });
 }
 
@@ -477,11 +477,11 @@ LogicalResult TpcDialect::verifyRegionResultAttribute(Operation *op, unsigned, u
   auto function = dyn_cast<FunctionOpInterface>(op);
   Type type = function ? function.getResultTypes()[resultIndex] : Type();
   return verify(attribute.getName(), OnOutput,
-                {attribute.getValue(), type, op, GridAttr::lookup(op)},
+                {attribute.getValue(), type, op, MeshAttr::lookup(op)},
                 [&] { return op->emitError() << "result " << resultIndex << ": "; });
 }
 
-LogicalResult mlir::tpc::verifyInputAttribute(NamedAttribute attribute, Type type, GridAttr grid,
+LogicalResult mlir::tpc::verifyInputAttribute(NamedAttribute attribute, Type type, MeshAttr grid,
                                               function_ref<InFlightDiagnostic()> emitError) {
   if (!attribute.getName().getValue().starts_with("tpc."))
     return success();

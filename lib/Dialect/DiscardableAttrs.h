@@ -8,7 +8,7 @@
 namespace mlir::tpc {
 
 /// Verifies a tpc.* attribute in the `input_attrs` of a pipeline.
-LogicalResult verifyInputAttribute(NamedAttribute attribute, Type type, GridAttr grid,
+LogicalResult verifyInputAttribute(NamedAttribute attribute, Type type, MeshAttr grid,
                                    function_ref<InFlightDiagnostic()> emitError);
 
 } // namespace mlir::tpc

@@ -21,7 +21,7 @@ DistAttr mlir::tpc::getDist(Type type) {
 
 SmallVector<SymExpr> mlir::tpc::getSizes(Type type) { return getDist(type).getGlobalSizes(); }
 
-RankedTensorType mlir::tpc::makeTensorType(Type element, DistAttr dist, GridAttr grid) {
+RankedTensorType mlir::tpc::makeTensorType(Type element, DistAttr dist, MeshAttr grid) {
   SmallVector<int64_t> shape;
   bool plain = !dist.isSharded() && !dist.getPartial();
   for (DimAttr dim : dist.getDims()) {

@@ -194,8 +194,9 @@ std::optional<Exchange> Exchange::get(DistAttr from, DistAttr to) {
       add(factor.split);
     add(dim.product);
   }
-  if (exchange.axes.empty() ||
-      llvm::any_of(exchange.axes, [](StringAttr axis) { return axis.getValue() == "mb"; }))
+  if (exchange.axes.empty() || llvm::any_of(exchange.axes, [](StringAttr axis) {
+        return axis.getValue() == kMicroBatchAxis;
+      }))
     return std::nullopt;
   return exchange;
 }
@@ -214,7 +215,7 @@ using IndexRanges = std::vector<IndexRange>;
 /// Counts the elements that the members of one group transfer.
 class TrafficCounter {
 public:
-  TrafficCounter(const Exchange &exchange, GridAttr grid, const Exchange::Values &others)
+  TrafficCounter(const Exchange &exchange, MeshAttr grid, const Exchange::Values &others)
       : exchange(exchange), grid(grid), at(others) {}
   bool addSizes(const Exchange::Values &coordinates, const Exchange::Values &symbols);
   std::optional<int64_t> getMaximum();
@@ -227,7 +228,7 @@ private:
   static int64_t count(ArrayRef<IndexRanges> a, ArrayRef<IndexRanges> b);
 
   const Exchange &exchange;
-  GridAttr grid;
+  MeshAttr grid;
   Exchange::Values at;
   SmallVector<SmallVector<int64_t>> sizes; // sizes of each dimension's factors
   struct Member {
@@ -383,7 +384,7 @@ std::optional<int64_t> TrafficCounter::getMaximum() {
   return std::max(*llvm::max_element(sent), *llvm::max_element(received));
 }
 
-std::optional<int64_t> Exchange::getMaxMovedElements(GridAttr grid, const Values &coordinates,
+std::optional<int64_t> Exchange::getMaxMovedElements(MeshAttr grid, const Values &coordinates,
                                                      const Values &symbols) const {
   TrafficCounter counter(*this, grid, coordinates);
   return counter.addSizes(coordinates, symbols) ? counter.getMaximum() : std::nullopt;

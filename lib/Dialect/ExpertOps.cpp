@@ -159,7 +159,7 @@ double mlir::tpc::getExpectedShare(int64_t all, int64_t experts, int64_t topK) {
 /// Returns the expected bytes that a member sends or receives, whichever is more, if each set of
 /// `topK` experts is equally likely. `split`: operand or result whose rows the axis splits.
 static std::optional<int64_t> getExpectedBytes(Value split, ArrayAttr axes, DimAttr experts,
-                                               int64_t topK, bool isDispatch, GridAttr grid,
+                                               int64_t topK, bool isDispatch, MeshAttr grid,
                                                Numbers coordinates, const Numbers &symbols) {
   std::string axis = cast<StringAttr>(axes[0]).getValue().str();
   auto width = getDist(split).getDims()[1].getLocalSize(grid, coordinates, symbols);
@@ -190,12 +190,12 @@ static std::optional<int64_t> getExpectedBytes(Value split, ArrayAttr axes, DimA
   return int64_t(std::ceil(std::max(*llvm::max_element(sent), *llvm::max_element(received))));
 }
 
-std::optional<int64_t> DispatchOp::getMaxMemberBytes(GridAttr grid, const Numbers &coordinates,
+std::optional<int64_t> DispatchOp::getMaxMemberBytes(MeshAttr grid, const Numbers &coordinates,
                                                      const Numbers &symbols) {
   return getExpectedBytes(getOperand(), getAxesAttr(), getExperts(), getTopK(), true, grid,
                           coordinates, symbols);
 }
-std::optional<int64_t> CombineOp::getMaxMemberBytes(GridAttr grid, const Numbers &coordinates,
+std::optional<int64_t> CombineOp::getMaxMemberBytes(MeshAttr grid, const Numbers &coordinates,
                                                     const Numbers &symbols) {
   return getExpectedBytes(getResult(), getAxesAttr(), getExperts(), getTopK(), false, grid,
                           coordinates, symbols);

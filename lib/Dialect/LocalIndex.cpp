@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-SmallVector<IndexRun, 2> mlir::tpc::getIndexRuns(DimAttr dim, GridAttr grid) {
+SmallVector<IndexRun, 2> mlir::tpc::getIndexRuns(DimAttr dim, MeshAttr grid) {
   SmallVector<IndexRun, 2> runs;
   for (FactorAttr factor : dim.getFactors()) {
     bool split = !factor.getAxes().empty();

@@ -57,7 +57,7 @@ void PipelineOp::print(OpAsmPrinter &printer) {
 static LogicalResult checkOutsideOfMicroBatches(StageOp stage) {
   for (Operation &op : stage.getBody().front())
     for (Type type : op.getResultTypes())
-      if (isa<RankedTensorType>(type) && getDist(type).usesAxis("mb"))
+      if (isa<RankedTensorType>(type) && getDist(type).usesAxis(kMicroBatchAxis))
         return op.emitOpError() << "creates a value that is split over mb, " << type
                                 << ", outside of tpc.micro_batches";
   return success();
@@ -101,7 +101,7 @@ LogicalResult PipelineOp::verify() {
     for (Attribute entry : list)
       if (!isa<DictionaryAttr>(entry))
         return emitOpError() << "inputs and outputs must be dictionaries, not " << entry;
-  GridAttr grid = GridAttr::lookup(*this);
+  MeshAttr grid = MeshAttr::lookup(*this);
   for (auto [i, attrs] : llvm::enumerate(getInputAttrs().getAsRange<DictionaryAttr>()))
     for (NamedAttribute attribute : attrs)
       if (failed(verifyInputAttribute(attribute, block.getArgument(i).getType(), grid,
@@ -130,9 +130,9 @@ LogicalResult PipelineOp::verify() {
   }
   if (ScheduleAttr schedule = getScheduleAttr(); schedule && failed(checkSchedule(*this, schedule)))
     return failure();
-  if (grid && grid.getAxisSize("pp") != next)
+  if (grid && grid.getAxisSize(kPipelineAxis) != next)
     return emitOpError() << "has " << next << " stages, but axis pp has size "
-                         << grid.getAxisSize("pp");
+                         << grid.getAxisSize(kPipelineAxis);
   return success();
 }
 
@@ -140,8 +140,9 @@ static LogicalResult checkTransfer(Operation *op, Value value, int64_t peer) {
   auto stage = op->getParentOfType<StageOp>();
   if (!stage)
     return op->emitOpError("must be in a stage of a pipeline");
-  GridAttr grid = GridAttr::lookup(op);
-  if (peer < 0 || (grid && peer >= grid.getAxisSize("pp")) || peer == (int64_t)stage.getIndex())
+  MeshAttr grid = MeshAttr::lookup(op);
+  if (peer < 0 || (grid && peer >= grid.getAxisSize(kPipelineAxis)) ||
+      peer == (int64_t)stage.getIndex())
     return op->emitOpError() << "peer must be another stage of the pipeline, not stage " << peer;
   if (getDist(value).getPartial())
     return op->emitOpError("moves an unreduced value: reduce it first");

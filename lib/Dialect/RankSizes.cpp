@@ -10,7 +10,7 @@ using ::tpc::SymExpr;
 // Names
 //===----------------------------------------------------------------------===//
 
-static int64_t countRanks(StringRef axis, GridAttr grid) {
+static int64_t countRanks(StringRef axis, MeshAttr grid) {
   return grid && grid.hasAxis(axis) ? grid.getAxisSize(axis) : 1;
 }
 
@@ -60,11 +60,11 @@ SymExpr mlir::tpc::getNamedWindow(const SymExpr &window) {
   return size && *size > 0 ? SymExpr::symbol("window." + std::to_string(*size)) : window;
 }
 
-SymExpr mlir::tpc::getCoordinate(StringRef axis, GridAttr grid) {
+SymExpr mlir::tpc::getCoordinate(StringRef axis, MeshAttr grid) {
   return countRanks(axis, grid) == 1 ? SymExpr(0) : SymExpr::symbol(("rank." + axis).str());
 }
 
-SymExpr mlir::tpc::getNumRanks(StringRef axis, GridAttr grid) {
+SymExpr mlir::tpc::getNumRanks(StringRef axis, MeshAttr grid) {
   return countRanks(axis, grid) == 1 ? SymExpr(1) : SymExpr::symbol(("ranks." + axis).str());
 }
 
@@ -75,7 +75,7 @@ struct Bounds {
 };
 
 struct NumberSubstitution {
-  GridAttr grid;
+  MeshAttr grid;
 
   SymExpr get(const SymExpr::Atom &atom) {
     if (atom.kind == SymExpr::AtomKind::Symbol) {
@@ -161,7 +161,7 @@ struct NumberSubstitution {
 };
 } // namespace
 
-SymExpr mlir::tpc::substituteNumbers(const SymExpr &expr, GridAttr grid) {
+SymExpr mlir::tpc::substituteNumbers(const SymExpr &expr, MeshAttr grid) {
   return NumberSubstitution{grid}.get(expr);
 }
 
@@ -170,7 +170,7 @@ SymExpr mlir::tpc::substituteNumbers(const SymExpr &expr, GridAttr grid) {
 //===----------------------------------------------------------------------===//
 
 /// Returns the symbol of the shard of a named size if all shards are equal.
-static std::optional<SymExpr> getEvenPart(const SymExpr &n, StringRef axis, GridAttr grid) {
+static std::optional<SymExpr> getEvenPart(const SymExpr &n, StringRef axis, MeshAttr grid) {
   if (!n.isMonomial() || n.isConstant() || n.monomialFactors().size() != 1)
     return std::nullopt;
   std::optional<int64_t> value = substituteNumbers(n, grid).asConstant();
@@ -181,7 +181,7 @@ static std::optional<SymExpr> getEvenPart(const SymExpr &n, StringRef axis, Grid
   return SymExpr::symbol(name + "." + axis.str());
 }
 
-SymExpr mlir::tpc::getShardSize(const SymExpr &n, StringRef axis, GridAttr grid) {
+SymExpr mlir::tpc::getShardSize(const SymExpr &n, StringRef axis, MeshAttr grid) {
   if (countRanks(axis, grid) == 1)
     return n;
   if (std::optional<SymExpr> part = getEvenPart(n, axis, grid))
@@ -191,7 +191,7 @@ SymExpr mlir::tpc::getShardSize(const SymExpr &n, StringRef axis, GridAttr grid)
   return SymExpr::floorDiv(n + all - 1 - getCoordinate(axis, grid), all);
 }
 
-SymExpr mlir::tpc::getShardBegin(const SymExpr &n, StringRef axis, GridAttr grid) {
+SymExpr mlir::tpc::getShardBegin(const SymExpr &n, StringRef axis, MeshAttr grid) {
   if (countRanks(axis, grid) == 1)
     return 0;
   if (std::optional<SymExpr> part = getEvenPart(n, axis, grid))
@@ -200,13 +200,13 @@ SymExpr mlir::tpc::getShardBegin(const SymExpr &n, StringRef axis, GridAttr grid
   return c * SymExpr::floorDiv(n, all) + SymExpr::min(c, SymExpr::mod(n, all));
 }
 
-static SymExpr split(SymExpr n, ArrayRef<StringAttr> axes, GridAttr grid) {
+static SymExpr split(SymExpr n, ArrayRef<StringAttr> axes, MeshAttr grid) {
   for (StringAttr axis : axes)
     n = getShardSize(n, axis, grid);
   return n;
 }
 
-static SymExpr begin(SymExpr n, ArrayRef<StringAttr> axes, GridAttr grid) {
+static SymExpr begin(SymExpr n, ArrayRef<StringAttr> axes, MeshAttr grid) {
   SymExpr begin = 0;
   for (StringAttr axis : axes) {
     begin = begin + getShardBegin(n, axis, grid);
@@ -215,12 +215,12 @@ static SymExpr begin(SymExpr n, ArrayRef<StringAttr> axes, GridAttr grid) {
   return begin;
 }
 
-SymExpr mlir::tpc::getLocalSize(FactorAttr factor, GridAttr grid, std::optional<unsigned> axes) {
+SymExpr mlir::tpc::getLocalSize(FactorAttr factor, MeshAttr grid, std::optional<unsigned> axes) {
   ArrayRef<StringAttr> all = factor.getAxes();
   return split(toNamedSize(factor.getExpr()), all.take_front(axes.value_or(all.size())), grid);
 }
 
-SymExpr mlir::tpc::getBegin(FactorAttr factor, GridAttr grid) {
+SymExpr mlir::tpc::getBegin(FactorAttr factor, MeshAttr grid) {
   return begin(toNamedSize(factor.getExpr()), factor.getAxes(), grid);
 }
 
@@ -231,28 +231,28 @@ SymExpr mlir::tpc::getGlobalSize(DimAttr dim) {
   return size;
 }
 
-SymExpr mlir::tpc::getFactorsSize(DimAttr dim, GridAttr grid) {
+SymExpr mlir::tpc::getFactorsSize(DimAttr dim, MeshAttr grid) {
   SymExpr size = 1;
   for (FactorAttr factor : dim.getFactors())
     size = size * getLocalSize(factor, grid);
   return size;
 }
 
-SymExpr mlir::tpc::getLocalSize(DimAttr dim, GridAttr grid, std::optional<unsigned> productAxes) {
+SymExpr mlir::tpc::getLocalSize(DimAttr dim, MeshAttr grid, std::optional<unsigned> productAxes) {
   ArrayRef<StringAttr> all = dim.getAxes();
   return split(getFactorsSize(dim, grid), all.take_front(productAxes.value_or(all.size())), grid);
 }
 
-SymExpr mlir::tpc::getProductBegin(DimAttr dim, GridAttr grid) {
+SymExpr mlir::tpc::getProductBegin(DimAttr dim, MeshAttr grid) {
   return begin(getFactorsSize(dim, grid), dim.getAxes(), grid);
 }
 
-SmallVector<SymExpr> mlir::tpc::getLocalSizes(Type tensor, GridAttr grid) {
+SmallVector<SymExpr> mlir::tpc::getLocalSizes(Type tensor, MeshAttr grid) {
   return llvm::map_to_vector(getDist(tensor).getDims(),
                              [&](DimAttr dim) { return getLocalSize(dim, grid); });
 }
 
-SymExpr mlir::tpc::getNumElements(Type tensor, GridAttr grid) {
+SymExpr mlir::tpc::getNumElements(Type tensor, MeshAttr grid) {
   SymExpr elements = 1;
   for (const SymExpr &size : getLocalSizes(tensor, grid))
     elements = elements * size;

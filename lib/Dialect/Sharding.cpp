@@ -9,11 +9,11 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-static LogicalResult verifyAxis(StringRef axis, GridAttr grid,
+static LogicalResult verifyAxis(StringRef axis, MeshAttr grid,
                                 function_ref<InFlightDiagnostic()> emitError) {
-  if (axis == "pp" || axis == "mb")
+  if (axis == kPipelineAxis || axis == kMicroBatchAxis)
     return emitError() << "'" << axis << "' splits "
-                       << (axis == "pp" ? "layers" : "the batch in time")
+                       << (axis == kPipelineAxis ? "layers" : "the batch in time")
                        << ", not dimensions; use ppN or mbN";
   if (grid && !grid.hasAxis(axis)) {
     InFlightDiagnostic diag = emitError() << "the grid has no axis '" << axis << "'; it has ";
@@ -24,7 +24,7 @@ static LogicalResult verifyAxis(StringRef axis, GridAttr grid,
 }
 
 LogicalResult mlir::tpc::verifySharding(Attribute sharding, ArrayRef<::tpc::SymExpr> sizes,
-                                        GridAttr grid,
+                                        MeshAttr grid,
                                         function_ref<InFlightDiagnostic()> emitError) {
   auto dims = dyn_cast<ArrayAttr>(sharding);
   if (!dims)

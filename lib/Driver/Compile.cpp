@@ -81,7 +81,7 @@ std::string tpc::verifierNames() {
 
 /// Adds the checks of a staged program, and the pass that records its schedule.
 static void buildStagedChecks(mlir::OpPassManager &pm) {
-  pm.addPass(mlir::tpc::createCheckLinks());
+  pm.addPass(mlir::tpc::createCheckLinks({/*view=*/"tp"}));
   pm.addPass(mlir::tpc::createRecordSchedule());
 }
 
@@ -211,13 +211,13 @@ mlir::LogicalResult Compilation::quantize(mlir::ModuleOp model, OnStep onStep) {
 /// Sets the grid from a program that is already sharded. --megatron-shard may repeat the grid and
 /// add options such as allow-reshard.
 mlir::LogicalResult Compilation::useGridOfProgram() {
-  auto grid = mlir::tpc::GridAttr::lookup(*module);
+  auto grid = mlir::tpc::MeshAttr::lookup(*module);
   mlir::Location loc = module->getLoc();
   std::optional<ShardSpec> spec = getSpec(grid);
   if (!spec)
-    return mlir::emitError(loc) << mlir::tpc::kGridAttr << " " << grid
+    return mlir::emitError(loc) << mlir::tpc::kMeshAttr << " " << grid
                                 << " cannot be expressed by --megatron-shard";
-  if (options.specGiven && mlir::tpc::makeGrid(&context, options.spec) != grid)
+  if (options.specGiven && mlir::tpc::makeMeshAttr(&context, options.spec) != grid)
     return mlir::emitError(loc)
            << "--megatron-shard=" << options.spec.str()
            << " differs from the grid of the program, which is already split for " << spec->str()

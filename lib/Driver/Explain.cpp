@@ -126,16 +126,15 @@ FailureOr<Explanation> mlir::tpc::explainTactics(ModuleOp module, const ::tpc::S
   ::tpc::ShardSpec flat = spec;
   flat.chunksPerRank = 1;
   for (::tpc::Grid *grid : {&flat.grid, &flat.experts}) {
-    std::array<int64_t, ::tpc::numAxes> sizes;
-    for (::tpc::Axis axis : ::tpc::defaultAxisOrder)
-      sizes[unsigned(axis)] = axis == ::tpc::Axis::PP ? 1 : grid->size(axis);
-    std::string message;
-    *grid = *::tpc::Grid::get(sizes, spec.grid.order(), message);
+    std::vector<::tpc::Grid::Axis> axes = grid->axes();
+    for (::tpc::Grid::Axis &axis : axes)
+      axis.size = axis.name == kPipelineAxis ? 1 : axis.size;
+    *grid = ::tpc::Grid(std::move(axes));
   }
 
   Explanation explanation;
   explanation.symbols = getNominalSymbols(module);
-  int64_t samples = spec.grid.size(::tpc::Axis::DP) * spec.microBatches;
+  int64_t samples = spec.grid.size("dp") * spec.microBatches;
   // Sets the nominal batch to one sample for each micro-batch of each replica.
   std::set<std::string> batch;
   if (auto main = module.lookupSymbol<FunctionOpInterface>("main"))
@@ -169,14 +168,13 @@ FailureOr<Explanation> mlir::tpc::explainTactics(ModuleOp module, const ::tpc::S
             tactic->getName(), tactic->getSummary(),
             takeSnapshot(module, flat, ArrayRef(*tactics).take_front(i + 1), explanation.symbols))))
       return failure();
-  if (spec.grid.size(::tpc::Axis::PP) > 1) {
+  if (spec.grid.size("pp") > 1) {
     if (failed(add("pp", "layers over stages, of which the slowest takes the least time",
                    takeSnapshot(module, spec, *tactics, explanation.symbols))))
       return failure();
     TacticEffect &effect = explanation.tactics.back();
     effect.splits.insert(effect.splits.begin(),
-                         "layers over " + std::to_string(spec.grid.size(::tpc::Axis::PP)) +
-                             " stages");
+                         "layers over " + std::to_string(spec.grid.size("pp")) + " stages");
   }
   FailureOr<OwningOpRef<ModuleOp>> copy = rewrite(module, spec);
   if (failed(copy))

@@ -136,7 +136,7 @@ GridPlanner::Structure &GridPlanner::compileStructure(const GridChoice &key) {
 }
 
 void GridPlanner::setExpertLoad(StepEstimator &estimator, const Structure &structure,
-                                GridAttr grid) {
+                                MeshAttr grid) {
   if (!request.routing)
     return;
   auto [selected, active] = getBusiestExperts(*structure.staged, grid, *request.routing);
@@ -150,8 +150,8 @@ GridCost GridPlanner::evaluate(const GridChoice &choice) {
   std::optional<ShardSpec> spec = parse(choice, cost.refused);
   if (!cost.refused.empty() || !spec)
     return cost;
-  GridAttr grid = makeGrid(model.getContext(), *spec);
-  (*structure.staged)->setAttr(kGridAttr, grid);
+  MeshAttr grid = makeMeshAttr(model.getContext(), *spec);
+  (*structure.staged)->setAttr(kMeshAttr, grid);
   ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
     if (cost.refused.empty())
       cost.refused = diagnostic.str();
@@ -194,8 +194,8 @@ std::optional<RankedGrid> GridPlanner::measure(const GridChoice &choice, const S
   std::optional<ShardSpec> spec = parse(choice, error);
   if (!structure.refused.empty() || !spec)
     return std::nullopt;
-  GridAttr grid = makeGrid(model.getContext(), *spec);
-  (*structure.staged)->setAttr(kGridAttr, grid);
+  MeshAttr grid = makeMeshAttr(model.getContext(), *spec);
+  (*structure.staged)->setAttr(kMeshAttr, grid);
   ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
   FailureOr<Report> report = computeReport(*structure.staged, sizes, /*maxRanks=*/0);
   if (failed(report))
@@ -234,19 +234,20 @@ GridPlanner::Structure *GridPlanner::getBounding(const GridChoice &grid) {
   return structure.refused.empty() ? &structure : nullptr;
 }
 
-GridAttr GridPlanner::makeBoundingGrid(const GridChoice &grid, int64_t samples) {
+MeshAttr GridPlanner::makeBoundingGrid(const GridChoice &grid, int64_t samples) {
   std::string error;
   std::optional<ShardSpec> spec = parse(getOneStage(grid), error);
   if (!spec)
     return {};
-  GridAttr attr = makeGrid(model.getContext(), *spec);
+  MeshAttr attr = makeMeshAttr(model.getContext(), *spec);
   if (batchSymbol)
     return attr;
   SmallVector<int64_t> sizes(attr.getSizes());
   for (auto [name, size] : llvm::zip(attr.getOrder(), sizes))
     if (name.getValue() == "dp")
       size = (batch + samples - 1) / samples;
-  return GridAttr::get(model.getContext(), attr.getOrder(), sizes, 1, attr.getGpusPerNode(), 1);
+  return MeshAttr::get(model.getContext(), attr.getOrder(), sizes, attr.getViews(), 1,
+                       attr.getGpusPerNode(), 1);
 }
 
 /// Whether replicas exchange tokens, so that a program with one replica is no bound.
@@ -254,7 +255,7 @@ static bool exchangesTokens(const GridChoice &grid) {
   return grid.dp > 1 && grid.getExpertRanks() > 1;
 }
 
-llvm::Expected<BusySeconds> GridPlanner::estimateBusy(const Structure &structure, GridAttr grid,
+llvm::Expected<BusySeconds> GridPlanner::estimateBusy(const Structure &structure, MeshAttr grid,
                                                       int64_t samples, int64_t threads) {
   Symbols sizes = stepSymbols;
   if (batchSymbol)
@@ -269,7 +270,7 @@ llvm::Expected<BusySeconds> GridPlanner::estimateBusy(const Structure &structure
 /// program of the grid may repeat KV heads and split their groups (RepeatKvHeads.cpp). On very many
 /// ranks, little more than one group per rank takes time, which bounds the time of a group.
 void GridPlanner::removeRepeatedHeads(BusySeconds &seconds, const GridChoice &grid,
-                                      const Structure &structure, GridAttr attr, int64_t samples,
+                                      const Structure &structure, MeshAttr attr, int64_t samples,
                                       int64_t threads) {
   double share = 1; // of query heads
   int64_t groups = 1, queries = 1;
@@ -288,7 +289,7 @@ void GridPlanner::removeRepeatedHeads(BusySeconds &seconds, const GridChoice &gr
       size = std::min(maxDevices, 16 * queries);
   llvm::Expected<BusySeconds> one = estimateBusy(
       structure,
-      GridAttr::get(model.getContext(), attr.getOrder(), sizes, 1, attr.getGpusPerNode(), 1),
+      MeshAttr::get(model.getContext(), attr.getOrder(), sizes, 1, attr.getGpusPerNode(), 1),
       samples, threads);
   auto lower = [&](double &time, double ofGroup) {
     time = std::max(share * time, time - (1 - share) * double(groups) * ofGroup);
@@ -316,7 +317,7 @@ const GridPlanner::Busy &GridPlanner::getBusy(const GridChoice &grid, int64_t sa
   // Ranks of ep split no batch of a static size.
   if (!structure || (!batchSymbol && samples < batch && grid.getExpertRanks() > 1))
     return result;
-  GridAttr attr = makeBoundingGrid(grid, samples);
+  MeshAttr attr = makeBoundingGrid(grid, samples);
   if (!attr)
     return result;
   llvm::Expected<BusySeconds> seconds = estimateBusy(*structure, attr, samples, threads);

@@ -57,7 +57,7 @@ private:
 
   /// Sets the experts that tokens select, with --routing.
   void setExpertLoad(mlir::tpc::StepEstimator &estimator, const Structure &structure,
-                     mlir::tpc::GridAttr grid);
+                     mlir::tpc::MeshAttr grid);
   Structure &compile(const GridChoice &grid);
   Structure &compileStructure(const GridChoice &key);
   mlir::tpc::GridCost evaluate(const GridChoice &grid);
@@ -69,12 +69,12 @@ private:
   /// same axes. Null if there is none.
   Structure *getBounding(const GridChoice &grid);
   /// Returns the grid of a bounding program with `samples` samples on each rank.
-  mlir::tpc::GridAttr makeBoundingGrid(const GridChoice &grid, int64_t samples);
+  mlir::tpc::MeshAttr makeBoundingGrid(const GridChoice &grid, int64_t samples);
   llvm::Expected<mlir::tpc::BusySeconds> estimateBusy(const Structure &structure,
-                                                      mlir::tpc::GridAttr grid, int64_t samples,
+                                                      mlir::tpc::MeshAttr grid, int64_t samples,
                                                       int64_t threads);
   void removeRepeatedHeads(mlir::tpc::BusySeconds &seconds, const GridChoice &grid,
-                           const Structure &structure, mlir::tpc::GridAttr attr, int64_t samples,
+                           const Structure &structure, mlir::tpc::MeshAttr attr, int64_t samples,
                            int64_t threads);
   const Busy &getBusy(const GridChoice &grid, int64_t samples);
   GridBound boundSample(const GridChoice &grid);

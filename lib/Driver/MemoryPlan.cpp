@@ -73,7 +73,7 @@ static LogicalResult count(ModuleOp model, const ::tpc::ShardSpec &spec, const S
   if (failed(plan.run(*module)))
     return failure();
   static_cast<RankMemory &>(row) =
-      getRankMemory(*module, GridAttr::lookup(*module), *report, symbols);
+      getRankMemory(*module, MeshAttr::lookup(*module), *report, symbols);
   return success();
 }
 
@@ -100,7 +100,7 @@ FailureOr<MemoryPlan> planMemory(ModuleOp model, StringRef base, int64_t memory,
         emitError(model.getLoc()) << "--megatron-shard=" << text << ": " << error;
         return failure();
       }
-      row.ranks = spec->grid.worldSize();
+      row.ranks = spec->grid.numRanks();
       // If a split is rejected, larger splits of the same axis are rejected as well.
       ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
         if (diagnostic.getSeverity() == DiagnosticSeverity::Error && row.why.empty())

@@ -160,9 +160,9 @@ mlir::LogicalResult collectShardings(ModuleOp model, const ShardSpec &spec, Onnx
   if (failed(pm.run(*module)))
     return failure();
 
-  devices.ranks = spec.grid.worldSize();
-  devices.stages = spec.grid.size(Axis::PP);
-  devices.stageOf = [grid = spec.grid](int64_t rank) { return grid.coordinate(rank, Axis::PP); };
+  devices.ranks = spec.grid.numRanks();
+  devices.stages = spec.grid.size("pp");
+  devices.stageOf = [grid = spec.grid](int64_t rank) { return grid.coordinate(rank, "pp"); };
   const Axes axes = spec.axes();
   llvm::MapVector<Operation *, std::optional<std::vector<SplitFactor>>> weights;
   module->walk([&](ParameterOp parameter) {

@@ -131,7 +131,7 @@ void ::tpc::buildPreallocatedStepPassPipeline(OpPassManager &pm, bool last, bool
 }
 
 void ::tpc::buildRewritePassPipeline(OpPassManager &pm, const ShardSpec &spec) {
-  if (spec.grid.size(::tpc::Axis::TP) == 1 || spec.isTensor2D())
+  if (spec.grid.size("tp") == 1 || spec.isTensor2D())
     return;
   RepeatKvHeadsOptions repeat;
   repeat.shard = spec;

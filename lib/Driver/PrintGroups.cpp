@@ -12,13 +12,11 @@ using Groups = std::vector<std::vector<int64_t>>;
 /// Returns the groups over the axes of "tp-dp" for ranks laid out over `axes`.
 static std::optional<Groups> getGroups(llvm::ArrayRef<ShardSpec::NamedAxis> axes,
                                        llvm::StringRef token, std::string &error) {
-  std::vector<int64_t> sizes;
   llvm::SmallVector<llvm::StringRef> names;
-  for (const ShardSpec::NamedAxis &axis : axes) {
-    sizes.push_back(axis.size);
+  for (const ShardSpec::NamedAxis &axis : axes)
     names.push_back(axis.name);
-  }
-  std::vector<bool> chosen(axes.size());
+  Grid grid = getGrid(axes);
+  uint32_t chosen = 0;
   llvm::SmallVector<llvm::StringRef> wanted;
   token.split(wanted, '-');
   for (llvm::StringRef name : wanted) {
@@ -27,21 +25,21 @@ static std::optional<Groups> getGroups(llvm::ArrayRef<ShardSpec::NamedAxis> axes
     if (name == "tp" && !llvm::is_contained(names, name))
       parts = {"tpx", "tpy"};
     for (llvm::StringRef part : parts) {
-      auto *found = llvm::find(names, part);
-      if (found == names.end()) {
+      uint32_t axis = grid.maskOf(part);
+      if (!axis) {
         error = "'" + name.str() + "' is not an axis: expected " +
                 llvm::join(llvm::ArrayRef(names).drop_back(), ", ") + " or " + names.back().str() +
                 ", joined by '-' as in tp-dp, or embedding or position-embedding";
         return std::nullopt;
       }
-      if (chosen[found - names.begin()]) {
+      if (chosen & axis) {
         error = "axis '" + part.str() + "' is given twice";
         return std::nullopt;
       }
-      chosen[found - names.begin()] = true;
+      chosen |= axis;
     }
   }
-  return orthogonalGroups(sizes, chosen);
+  return grid.groups(chosen);
 }
 
 static std::optional<Groups> getGroups(const ShardSpec &spec, llvm::StringRef token,
@@ -49,7 +47,7 @@ static std::optional<Groups> getGroups(const ShardSpec &spec, llvm::StringRef to
   // Ranks of a pipeline with the token embedding table (the first stage's rows, the last stage's
   // tied head), and the rank with the position table.
   if (token == "embedding" || token == "position-embedding") {
-    Groups groups = spec.grid.groups({Axis::PP});
+    Groups groups = spec.grid.groups(spec.grid.maskOf("pp"));
     for (std::vector<int64_t> &group : groups) {
       if (token == "embedding" && group.size() > 1)
         group = {group.front(), group.back()};
@@ -63,11 +61,11 @@ static std::optional<Groups> getGroups(const ShardSpec &spec, llvm::StringRef to
   llvm::SmallVector<llvm::StringRef> names;
   axes.split(names, '-');
   auto uses = [&](llvm::StringRef name) { return llvm::is_contained(names, name); };
-  if (!experts && uses("ep") && spec.experts.size(Axis::EP) > 1) {
+  if (!experts && uses("ep") && spec.experts.size("ep") > 1) {
     error = "'ep' is an axis of the experts' grid only: write expert:" + axes.str();
     return std::nullopt;
   }
-  if (experts && uses("cp") && spec.grid.size(Axis::CP) > 1) {
+  if (experts && uses("cp") && spec.grid.size("cp") > 1) {
     error = "'cp' is an axis of the dense grid only: for experts it is part of dp";
     return std::nullopt;
   }
@@ -79,9 +77,9 @@ static std::optional<Groups> getGroups(const ShardSpec &spec, llvm::StringRef to
 
 static void printText(const ShardSpec &spec, llvm::ArrayRef<std::string> tokens,
                       llvm::ArrayRef<Groups> all, llvm::raw_ostream &os) {
-  int64_t world = spec.grid.worldSize();
+  int64_t world = spec.grid.numRanks();
   os << spec.str() << ": " << world << (world == 1 ? " rank" : " ranks")
-     << "; the axis with the smallest stride comes first in " << spec.grid.orderText() << "\n";
+     << "; the axis with the smallest stride comes first in " << getOrderText(spec.grid) << "\n";
   for (auto [token, groups] : llvm::zip_equal(tokens, all)) {
     os << "\n"
        << token << ": " << groups.size() << (groups.size() == 1 ? " group" : " groups") << " of "

@@ -71,7 +71,7 @@ static void printCauses(llvm::raw_ostream &os, const Seconds &seconds, double to
 }
 
 void ProgramSimulation::print(llvm::raw_ostream &os) const {
-  int64_t ranks = spec.grid.worldSize();
+  int64_t ranks = spec.grid.numRanks();
   os << name << " on " << machine.name << ", " << spec.str() << ": " << ranks
      << (ranks == 1 ? " rank" : " ranks") << ", at ";
   llvm::interleaveComma(shape, os,
@@ -147,7 +147,7 @@ static json::Object toJSON(const ShardSpec::NamedAxis &axis, int64_t world, int6
 }
 
 json::Value ProgramSimulation::toJSON() const {
-  int64_t world = spec.grid.worldSize();
+  int64_t world = spec.grid.numRanks();
   json::Object sizes;
   for (const auto &[symbol, size] : shape)
     sizes[symbol] = size;

@@ -2,7 +2,6 @@
 
 #include "ReadProgram.h"
 
-#include "tpc/Dialect/MeshViews.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Kernel/Kernel.h"
@@ -43,7 +42,7 @@ bool isProgramText(StringRef path) {
          llvm::all_of(start, [](char c) { return llvm::isPrint(c) || llvm::isSpace(c); });
 }
 
-std::optional<ShardSpec> getSpec(GridAttr grid) {
+std::optional<ShardSpec> getSpec(MeshAttr grid) {
   std::vector<std::string> items, order;
   auto add = [&](StringRef name, int64_t size) {
     if (size != 1)
@@ -53,18 +52,18 @@ std::optional<ShardSpec> getSpec(GridAttr grid) {
     items.push_back("tp" + std::to_string(grid.getAxisSize("tpx")) + "x" +
                     std::to_string(grid.getAxisSize("tpy")));
   else
-    add("tp", getViewSize(grid, "tp"));
+    add("tp", grid.getViewSize("tp"));
   for (StringRef view : {"pp", "dp", "cp", "ep"})
-    add(view, getViewSize(grid, view));
-  if (getViewSize(grid, "etp") != getViewSize(grid, "tp"))
-    items.push_back("etp" + std::to_string(getViewSize(grid, "etp")));
+    add(view, grid.getViewSize(view));
+  if (grid.getViewSize("etp") != grid.getViewSize("tp"))
+    items.push_back("etp" + std::to_string(grid.getViewSize("etp")));
   add("vpp", grid.getChunksPerRank());
   add("mb", grid.getMicroBatches());
   if (grid.getGpusPerNode())
     items.push_back("gpus-per-node=" + std::to_string(grid.getGpusPerNode()));
   for (StringAttr axis : grid.getOrder())
     for (StringRef view : {"tp", "cp", "dp", "pp"})
-      if (isInView(axis.getValue(), view) && !llvm::is_contained(order, view))
+      if (grid.isInView(axis, view) && !llvm::is_contained(order, view))
         order.push_back(view.str());
   // The order of the atoms determines the position of ep, unless all positions make the same grid.
   for (size_t position = 0; position <= order.size(); ++position) {
@@ -74,7 +73,7 @@ std::optional<ShardSpec> getSpec(GridAttr grid) {
     all.push_back("order=" + llvm::join(names, "-"));
     std::string error;
     std::optional<ShardSpec> spec = ShardSpec::parse(llvm::join(all, ","), error);
-    if (spec && makeGrid(grid.getContext(), *spec) == grid)
+    if (spec && makeMeshAttr(grid.getContext(), *spec) == grid)
       return spec;
   }
   return std::nullopt;
@@ -222,7 +221,7 @@ static LevelMarkers findLevelMarkers(ModuleOp module) {
 
 static FailureOr<Emit> findLevel(ModuleOp module) {
   LevelMarkers markers = findLevelMarkers(module);
-  auto grid = GridAttr::lookup(module);
+  auto grid = MeshAttr::lookup(module);
   auto pipelines = llvm::to_vector(module.getOps<PipelineOp>());
   if (!grid) {
     Operation *op = markers.sharded ? markers.sharded : markers.spmd;
@@ -230,7 +229,7 @@ static FailureOr<Emit> findLevel(ModuleOp module) {
       op = pipelines.front();
     if (op)
       return op->emitError() << "'" << op->getName() << "' belongs to a program that is split over "
-                             << "ranks, but the module has no " << kGridAttr;
+                             << "ranks, but the module has no " << kMeshAttr;
   }
   if (markers.sharded && (markers.spmd || !pipelines.empty())) {
     InFlightDiagnostic diag =

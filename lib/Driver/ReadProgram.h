@@ -19,7 +19,7 @@ mlir::OwningOpRef<mlir::ModuleOp> readProgram(llvm::StringRef path, mlir::MLIRCo
 
 /// Returns the --megatron-shard spec of a program's grid; nothing if the grid is not expressible as
 /// a spec.
-std::optional<ShardSpec> getSpec(mlir::tpc::GridAttr grid);
+std::optional<ShardSpec> getSpec(mlir::tpc::MeshAttr grid);
 
 } // namespace tpc
 

@@ -85,7 +85,7 @@ llvm::Expected<std::optional<SimulationRequest>> checkSimulation(TpccOptions &op
 } // namespace tpc
 
 int64_t ProgramSimulation::getRanksOfStage() const {
-  return spec.grid.worldSize() / int64_t(std::max<size_t>(1, report.stages.size()));
+  return spec.grid.numRanks() / int64_t(std::max<size_t>(1, report.stages.size()));
 }
 
 namespace {
@@ -94,7 +94,7 @@ namespace {
 class StepSimulator {
 public:
   StepSimulator(ModuleOp staged, const SimulationRequest &request, ProgramSimulation &result)
-      : staged(staged), request(request), result(result), grid(GridAttr::lookup(staged)),
+      : staged(staged), request(request), result(result), grid(MeshAttr::lookup(staged)),
         lowered(staged.clone()) {}
 
   LogicalResult lower() {
@@ -114,7 +114,7 @@ private:
   ModuleOp staged;
   const SimulationRequest &request;
   ProgramSimulation &result;
-  GridAttr grid;
+  MeshAttr grid;
   OwningOpRef<ModuleOp> lowered;
   std::optional<LoweredProgram> program;
 };

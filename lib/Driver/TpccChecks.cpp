@@ -51,7 +51,7 @@ Error TpccSession::checkGradients() {
   if (const mlir::tpc::TargetTraits *target = findTarget(options);
       target && !target->trains && options.train)
     return makeError(task + ": does not support --target=" + options.target + "; leave it out");
-  if (spec.grid.size(Axis::PP) > 1)
+  if (spec.grid.size("pp") > 1)
     return makeError(task +
                      ": does not support pipeline stages; leave out pp in --megatron-shard=" +
                      options.megatronShard);

@@ -95,7 +95,7 @@ private:
 /// the largest shards.
 class StackCounter {
 public:
-  StackCounter(ModuleOp module, GridAttr grid, const Symbols &symbols) : sizes(grid, symbols) {
+  StackCounter(ModuleOp module, MeshAttr grid, const Symbols &symbols) : sizes(grid, symbols) {
     for (auto function : module.getOps<buffer::FuncOp>())
       callees[function.getSymName()] = function;
   }
@@ -196,7 +196,7 @@ static std::string getNodeName(Operation *op) {
   return "";
 }
 
-std::vector<RankMemory> mlir::tpc::getStageMemories(ModuleOp lowered, GridAttr grid,
+std::vector<RankMemory> mlir::tpc::getStageMemories(ModuleOp lowered, MeshAttr grid,
                                                     const Report &report, const Symbols &symbols) {
   bool isDevice = bool(TargetTraits::get(lowered).emitKernels);
   AllocationSum inputs(isDevice);
@@ -243,7 +243,7 @@ std::vector<RankMemory> mlir::tpc::getStageMemories(ModuleOp lowered, GridAttr g
   return stages;
 }
 
-RankMemory mlir::tpc::getRankMemory(ModuleOp lowered, GridAttr grid, const Report &report,
+RankMemory mlir::tpc::getRankMemory(ModuleOp lowered, MeshAttr grid, const Report &report,
                                     const Symbols &symbols) {
   RankMemory worst;
   for (RankMemory &memory : getStageMemories(lowered, grid, report, symbols))

@@ -7,22 +7,16 @@
 using namespace tpc;
 
 /// Returns the name of an axis of the grid of experts. All ranks of cp have the same experts.
-static std::string_view expertAxisName(Axis axis) {
-  switch (axis) {
-  case Axis::TP:
+static std::string_view getExpertAxis(std::string_view axis) {
+  if (axis == "tp")
     return "etp";
-  case Axis::CP:
-  case Axis::DP:
-    return "edp";
-  default:
-    return axisName(axis);
-  }
+  return axis == "cp" || axis == "dp" ? "edp" : axis;
 }
 
 /// Returns true if the ranks of a dense axis can be ranks of an expert axis.
-static bool canCoincide(Axis dense, Axis expert) {
-  if (expert == Axis::EP)
-    return dense == Axis::TP || dense == Axis::EP || dense == Axis::DP;
+static bool canCoincide(std::string_view dense, std::string_view expert) {
+  if (expert == "ep")
+    return dense == "tp" || dense == "ep" || dense == "dp";
   return dense == expert;
 }
 
@@ -30,33 +24,35 @@ std::optional<std::vector<MeshAtom>> tpc::makeMesh(const Grid &dense, const Grid
                                                    int64_t tensorX, int64_t tensorY) {
   std::vector<MeshAtom> atoms;
   int64_t stride = 1;
-  auto add = [&](std::string name, int64_t size) {
-    atoms.push_back({std::move(name), size, stride});
+  auto add = [&](std::string name, int64_t size, std::string_view axis, std::string_view expert) {
+    atoms.push_back(
+        {std::move(name), size, stride, std::string(axis), std::string(getExpertAxis(expert))});
     stride *= size;
   };
   // Walks both grids: each atom ends where an axis of either grid ends.
-  auto expert = experts.order().begin();
-  int64_t expertLeft = experts.size(*expert);
-  for (Axis axis : dense.order()) {
-    int64_t left = dense.size(axis);
-    std::string name(axisName(axis));
+  auto expert = experts.axes().begin();
+  auto end = experts.axes().end();
+  int64_t expertLeft = expert == end ? 1 : expert->size;
+  for (const Grid::Axis &axis : dense.axes()) {
+    int64_t left = axis.size;
     if (left == 1) {
-      if (axis != Axis::EP || experts.size(Axis::EP) == 1)
-        add(name, 1);
+      if (axis.name != "ep" || experts.size("ep") == 1)
+        add(axis.name, 1, axis.name, axis.name);
       continue;
     }
     while (left > 1) {
       while (expertLeft == 1)
-        expertLeft = experts.size(*++expert);
+        expertLeft = (++expert)->size;
       int64_t size = std::min(left, expertLeft);
-      if (left % size || expertLeft % size || !canCoincide(axis, *expert))
+      if (left % size || expertLeft % size || !canCoincide(axis.name, expert->name))
         return std::nullopt;
-      bool isWhole = size == dense.size(axis) && axis == *expert;
-      if (isWhole && axis == Axis::TP && tensorX > 0) {
-        add("tpx", tensorX);
-        add("tpy", tensorY);
+      bool isWhole = size == axis.size && axis.name == expert->name;
+      if (isWhole && axis.name == "tp" && tensorX > 0) {
+        add("tpx", tensorX, axis.name, axis.name);
+        add("tpy", tensorY, axis.name, axis.name);
       } else {
-        add(isWhole ? name : name + "_" + std::string(expertAxisName(*expert)), size);
+        add(isWhole ? axis.name : axis.name + "_" + std::string(getExpertAxis(expert->name)), size,
+            axis.name, expert->name);
       }
       left /= size;
       expertLeft /= size;
@@ -65,18 +61,17 @@ std::optional<std::vector<MeshAtom>> tpc::makeMesh(const Grid &dense, const Grid
   return atoms;
 }
 
-bool tpc::isInView(std::string_view atom, std::string_view view) {
-  if (atom == view)
-    return true;
-  if (atom == "tpx" || atom == "tpy")
-    atom = "tp";
-  size_t end = atom.find('_');
-  std::string_view dense = atom.substr(0, end);
-  // The ep of the dense grid is part of the ep of experts.
-  if (dense == view)
-    return true;
-  if (end != std::string_view::npos)
-    return atom.substr(end + 1) == view;
-  std::optional<Axis> axis = parseAxis(dense);
-  return axis && expertAxisName(*axis) == view;
+Grid tpc::getGrid(std::span<const MeshAtom> atoms) {
+  std::vector<Grid::Axis> axes;
+  for (const MeshAtom &atom : atoms)
+    axes.push_back({atom.name, atom.size});
+  return Grid(std::move(axes));
+}
+
+std::vector<std::string_view> tpc::getDenseAxes(std::string_view expertAxis) {
+  std::vector<std::string_view> axes;
+  for (std::string_view axis : defaultAxisOrder)
+    if (axis != expertAxis && getExpertAxis(axis) == expertAxis)
+      axes.push_back(axis);
+  return axes;
 }

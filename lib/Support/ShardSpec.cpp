@@ -23,7 +23,7 @@ private:
   bool parseTensor2D(std::string_view rows, std::string_view columns);
   bool setOnce(bool &seen, std::string_view what);
   bool setExperts(ShardSpec &spec);
-  bool addExpertRanks(std::array<int64_t, numAxes> &dense);
+  bool addExpertRanks(AxisSizes &dense);
   std::string suggestExperts() const;
   /// Sets the message and returns false, for `return fail(…)`.
   bool fail(std::string_view what);
@@ -34,9 +34,9 @@ private:
   std::string_view item;
   std::string message;
 
-  std::array<int64_t, numAxes> sizes = {1, 1, 1, 1, 1};
-  std::array<bool, numAxes> seenAxis = {};
-  std::vector<Axis> order;
+  AxisSizes sizes = {{"tp", 1}, {"cp", 1}, {"ep", 1}, {"dp", 1}, {"pp", 1}};
+  std::map<std::string, bool, std::less<>> seenAxis;
+  std::vector<std::string_view> order; // parts of `text`
   bool seenOrder = false, seenMicroBatches = false, seenVpp = false, seenEtp = false,
        seenSequence = false, seenReshard = false, seenNode = false, seenManual = false;
   int64_t microBatches = 1, chunksPerRank = 1, expertTensor = 1, tensorX = 0, tensorY = 0,
@@ -106,18 +106,15 @@ bool Parser::parseNumber(std::string_view digits, std::string_view name, int64_t
 bool Parser::parseOrder(std::string_view names) {
   if (!setOnce(seenOrder, "the order"))
     return false;
-  AxisSet seen;
   for (size_t end = 0; end != std::string_view::npos; names.remove_prefix(end + 1)) {
     end = names.find('-');
     std::string_view name = names.substr(0, end);
-    std::optional<Axis> axis = parseAxis(name);
-    if (!axis)
+    if (!isAxis(name))
       return fail(quote(name) + " is not an axis; write axes joined by '-', the one with the "
                                 "smallest stride first, such as order=tp-dp-pp");
-    if (seen.contains(*axis))
+    if (std::ranges::find(order, name) != order.end())
       return fail("axis '" + std::string(name) + "' occurs twice in the order");
-    seen.insert(*axis);
-    order.push_back(*axis);
+    order.push_back(name);
     if (end == std::string_view::npos)
       break;
   }
@@ -132,12 +129,12 @@ static std::string onlyGroups(std::string_view what) {
 
 /// Parses tp2x4: `rows` "2", `columns` "4".
 bool Parser::parseTensor2D(std::string_view rows, std::string_view columns) {
-  if (!parseNumber(rows, "tp", Grid::maxWorldSize, tensorX) ||
-      !parseNumber(columns, "tp" + std::string(rows) + "x", Grid::maxWorldSize, tensorY))
+  if (!parseNumber(rows, "tp", maxWorldSize, tensorX) ||
+      !parseNumber(columns, "tp" + std::string(rows) + "x", maxWorldSize, tensorY))
     return false;
-  if (tensorX > Grid::maxWorldSize / tensorY)
-    return fail("the grid has more than " + std::to_string(Grid::maxWorldSize) + " ranks");
-  sizes[unsigned(Axis::TP)] = tensorX * tensorY;
+  if (tensorX > maxWorldSize / tensorY)
+    return fail("the grid has more than " + std::to_string(maxWorldSize) + " ranks");
+  sizes["tp"] = tensorX * tensorY;
   if (tensorX * tensorY == 1)
     tensorX = tensorY = 0;
   return true;
@@ -157,7 +154,7 @@ bool Parser::parseItem() {
   constexpr std::string_view node = "gpus-per-node=";
   if (item.starts_with(node))
     return setOnce(seenNode, "the number of GPUs of a node") &&
-           parseNumber(item.substr(node.size()), node, Grid::maxWorldSize, gpusPerNode);
+           parseNumber(item.substr(node.size()), node, maxWorldSize, gpusPerNode);
 
   size_t letters = 0;
   while (letters < item.size() && isLower(item[letters]))
@@ -171,22 +168,22 @@ bool Parser::parseItem() {
     return setOnce(seenVpp, "'vpp'") &&
            parseNumber(rest, name, ShardSpec::maxChunksPerRank, chunksPerRank);
   if (name == "etp") {
-    return setOnce(seenEtp, "'etp'") && parseNumber(rest, name, Grid::maxWorldSize, expertTensor);
+    return setOnce(seenEtp, "'etp'") && parseNumber(rest, name, maxWorldSize, expertTensor);
   }
-  if (std::optional<Axis> axis = parseAxis(name)) {
-    if (!setOnce(seenAxis[unsigned(*axis)], "axis '" + std::string(name) + "'"))
+  if (isAxis(name)) {
+    if (!setOnce(seenAxis[std::string(name)], "axis '" + std::string(name) + "'"))
       return false;
     if (size_t x = rest.find('x'); x != std::string_view::npos && x > 0 && x + 1 < rest.size()) {
-      if (*axis == Axis::TP)
+      if (name == "tp")
         return parseTensor2D(rest.substr(0, x), rest.substr(x + 1));
       return fail("only tp has two dimensions, such as tp2x4");
     }
-    int64_t &size = sizes[unsigned(*axis)];
-    if (!parseNumber(rest, name, Grid::maxWorldSize, size))
+    int64_t &size = sizes.find(name)->second;
+    if (!parseNumber(rest, name, maxWorldSize, size))
       return false;
     if (purpose == ShardSpec::For::Groups || size == 1)
       return true;
-    return *axis != Axis::CP || fail(onlyGroups("shards of the context (cp)"));
+    return name != "cp" || fail(onlyGroups("shards of the context (cp)"));
   }
 
   if (name == "sp")
@@ -215,8 +212,8 @@ static std::vector<int64_t> getDivisors(int64_t n) {
 /// Returns the valid sizes of ep and etp that are nearest to the given ones, by ratio: tp must
 /// divide etp·ep, and the quotient must divide dp. Example: "tp4,dp2,ep4,etp2".
 std::string Parser::suggestExperts() const {
-  int64_t tp = sizes[unsigned(Axis::TP)], dp = sizes[unsigned(Axis::DP)];
-  double ep = double(sizes[unsigned(Axis::EP)]), etp = double(seenEtp ? expertTensor : tp);
+  int64_t tp = sizes.at("tp"), dp = sizes.at("dp");
+  double ep = double(sizes.at("ep")), etp = double(seenEtp ? expertTensor : tp);
   double minDistance = std::numeric_limits<double>::infinity();
   int64_t bestEp = 1, bestEtp = tp;
   std::vector<int64_t> others = getDivisors(dp);
@@ -244,9 +241,9 @@ std::string Parser::suggestExperts() const {
 
 /// Adds an axis ep to the dense grid for the ranks of experts beyond those of tp, if there is no
 /// dp. Ranks along this axis have the same tokens, and replicate all layers without experts.
-bool Parser::addExpertRanks(std::array<int64_t, numAxes> &dense) {
-  int64_t ep = sizes[unsigned(Axis::EP)], tp = sizes[unsigned(Axis::TP)];
-  int64_t etp = seenEtp ? expertTensor : tp, dp = sizes[unsigned(Axis::DP)];
+bool Parser::addExpertRanks(AxisSizes &dense) {
+  int64_t ep = sizes["ep"], tp = sizes["tp"];
+  int64_t etp = seenEtp ? expertTensor : tp, dp = sizes["dp"];
   if (ep == 1 && etp == tp)
     return true;
   auto refuse = [&](const std::string &why, bool suggest = true) {
@@ -276,15 +273,15 @@ bool Parser::addExpertRanks(std::array<int64_t, numAxes> &dense) {
                       number("mb", microBatches) + " is not supported; remove mb or dp",
                   false);
   if (dp == 1)
-    dense[unsigned(Axis::EP)] = added;
+    dense["ep"] = added;
   return true;
 }
 
 /// Derives the experts' grid over the same ranks.
 bool Parser::setExperts(ShardSpec &spec) {
-  int64_t ep = sizes[unsigned(Axis::EP)], pp = sizes[unsigned(Axis::PP)];
-  int64_t etp = seenEtp ? expertTensor : sizes[unsigned(Axis::TP)];
-  int64_t world = spec.grid.worldSize();
+  int64_t ep = sizes["ep"], pp = sizes["pp"];
+  int64_t etp = seenEtp ? expertTensor : sizes["tp"];
+  int64_t world = spec.grid.numRanks();
   // All sizes are at most 2^20, so products do not overflow.
   if (world % (etp * ep * pp)) {
     message = quote(text) + ": experts need ranks for etp " + std::to_string(etp) + " · ep " +
@@ -295,18 +292,21 @@ bool Parser::setExperts(ShardSpec &spec) {
     return false;
   }
   std::string reason;
-  std::array<int64_t, numAxes> expertSizes = {etp, 1, ep, world / (etp * ep * pp), pp};
-  std::optional<Grid> grid = Grid::get(expertSizes, spec.grid.order(), reason);
+  AxisSizes expertSizes = {{"tp", etp}, {"ep", ep}, {"dp", world / (etp * ep * pp)}, {"pp", pp}};
+  std::vector<std::string_view> names;
+  for (const Grid::Axis &axis : spec.grid.axes())
+    names.push_back(axis.name);
+  std::optional<Grid> grid = makeGrid(expertSizes, names, reason);
   if (!grid) {
     message = quote(text) + ": " + reason;
     return false;
   }
   spec.experts = *grid;
-  if (pp == 1 || !seenOrder || order.back() == Axis::PP)
+  if (pp == 1 || !seenOrder || order.back() == "pp")
     return true;
   // Groups of equal size are equal if their strides are equal.
-  int64_t stride = spec.grid.stride(Axis::PP), expertStride = grid->stride(Axis::PP);
-  int64_t dp = sizes[unsigned(Axis::DP)], edp = grid->size(Axis::DP);
+  int64_t stride = spec.grid.stride("pp"), expertStride = grid->stride("pp");
+  int64_t dp = sizes["dp"], edp = grid->size("dp");
   if (stride != expertStride)
     spec.notes.push_back(
         "in this order the pipelines of experts (ranks 0, " + std::to_string(expertStride) +
@@ -347,7 +347,7 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
     begin = end + 1;
   }
 
-  if (chunksPerRank > 1 && sizes[unsigned(Axis::PP)] == 1) {
+  if (chunksPerRank > 1 && sizes["pp"] == 1) {
     std::string vpp = "vpp" + std::to_string(chunksPerRank);
     error = quote(text) + ": " + vpp + " puts " + std::to_string(chunksPerRank) +
             " chunks of the model on each rank of a pipeline, but pp has one rank; write pp2," +
@@ -356,14 +356,14 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
   }
 
   std::string reason;
-  std::array<int64_t, numAxes> dense = sizes;
-  dense[unsigned(Axis::EP)] = 1;
+  AxisSizes dense = sizes;
+  dense["ep"] = 1;
   if (purpose == ShardSpec::For::Partition && !addExpertRanks(dense)) {
     error = message;
     return std::nullopt;
   }
-  std::optional<Grid> grid =
-      Grid::get(dense, seenOrder ? std::span<const Axis>(order) : defaultAxisOrder, reason);
+  std::optional<Grid> grid = makeGrid(
+      dense, seenOrder ? std::span<const std::string_view>(order) : defaultAxisOrder, reason);
   if (!grid) {
     error = quote(text) + ": " + reason;
     if (seenOrder)
@@ -386,7 +386,7 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
     return std::nullopt;
   }
   spec.gpusPerNode = gpusPerNode;
-  spec.sequenceParallel = seenSequence && grid->size(Axis::TP) > 1;
+  spec.sequenceParallel = seenSequence && grid->size("tp") > 1;
   spec.microBatches = microBatches;
   spec.chunksPerRank = chunksPerRank;
   spec.allowReshard = seenReshard;
@@ -402,11 +402,16 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
   }
   // A process can typically have 65,530 mappings, and the stack of each thread needs two.
   constexpr int64_t maxThreads = 32000;
-  if (purpose == ShardSpec::For::Partition && grid->worldSize() > maxThreads)
-    spec.notes.push_back(std::to_string(grid->worldSize()) +
+  if (purpose == ShardSpec::For::Partition && grid->numRanks() > maxThreads)
+    spec.notes.push_back(std::to_string(grid->numRanks()) +
                          " ranks need one process each, because a process can usually have about " +
                          std::to_string(maxThreads) + " threads");
   return spec;
+}
+
+ShardSpec::ShardSpec() {
+  std::string error;
+  grid = experts = *makeGrid({}, defaultAxisOrder, error);
 }
 
 std::optional<ShardSpec> ShardSpec::parse(std::string_view text, std::string &error, For purpose) {
@@ -421,7 +426,7 @@ std::vector<ShardSpec::NamedAxis> ShardSpec::axes() const {
 
 std::vector<ShardSpec::NamedAxis> ShardSpec::getView(std::string_view view) const {
   std::vector<NamedAxis> atoms = axes();
-  std::erase_if(atoms, [&](const NamedAxis &atom) { return !isInView(atom.name, view); });
+  std::erase_if(atoms, [&](const NamedAxis &atom) { return !atom.isIn(view); });
   std::reverse(atoms.begin(), atoms.end());
   return atoms;
 }
@@ -435,13 +440,13 @@ std::string ShardSpec::str() const {
   };
   if (isTensor2D())
     add("tp" + std::to_string(tensorX) + "x" + std::to_string(tensorY));
-  for (Axis axis : {Axis::TP, Axis::PP, Axis::DP, Axis::CP})
-    if (grid.size(axis) > 1 && !(axis == Axis::TP && isTensor2D()))
-      add(std::string(axisName(axis)) + std::to_string(grid.size(axis)));
-  if (experts.size(Axis::EP) > 1)
-    add("ep" + std::to_string(experts.size(Axis::EP)));
-  if (experts.size(Axis::TP) != grid.size(Axis::TP))
-    add("etp" + std::to_string(experts.size(Axis::TP)));
+  for (std::string axis : {"tp", "pp", "dp", "cp"})
+    if (grid.size(axis) > 1 && !(axis == "tp" && isTensor2D()))
+      add(axis + std::to_string(grid.size(axis)));
+  if (experts.size("ep") > 1)
+    add("ep" + std::to_string(experts.size("ep")));
+  if (experts.size("tp") != grid.size("tp"))
+    add("etp" + std::to_string(experts.size("tp")));
   if (text.empty())
     text = "tp1";
   if (sequenceParallel)
@@ -452,8 +457,8 @@ std::string ShardSpec::str() const {
     add("mb" + std::to_string(microBatches));
   if (gpusPerNode)
     add("gpus-per-node=" + std::to_string(gpusPerNode));
-  if (grid.order() != defaultAxisOrder)
-    add("order=" + grid.orderText());
+  if (std::string order = getOrderText(grid); order != getOrderText(ShardSpec().grid))
+    add("order=" + order);
   if (manual)
     add("manual");
   if (allowReshard)

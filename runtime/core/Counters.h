@@ -14,6 +14,8 @@
 #ifndef TPC_RT_CORE_COUNTERS_H
 #define TPC_RT_CORE_COUNTERS_H
 
+#include "core/Grid.h"
+
 #include <array>
 #include <cstdint>
 #include <map>
@@ -21,8 +23,6 @@
 #include <vector>
 
 namespace tpc::rt {
-
-class Grid;
 
 enum class CollectiveKind : int {
   AllReduce,

@@ -9,17 +9,17 @@
 
 // The number of ranks per node is part of the grid.
 // RUN: tpc-opt %S/../Transforms/Inputs/gpt2.mlir --tpc-assign-shardings=shard=tp2,gpus-per-node=8 | FileCheck %s --check-prefix=GRID
-// GRID: #tpc.grid<tp = 2, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1, gpus_per_node = 8>
+// GRID: #tpc.mesh<tp = 2, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1, gpus_per_node = 8>
 
 // 5 all-reduces of 1*128*40*4 bytes = 20 KiB each: 2*(3/4)*100 KiB, 30 steps of 10 µs, and
 // 150 KiB at 50 GB/s.
-// DIVIDES: warning: groups of tp (4 ranks) reach over nodes of 2 GPUs (gpus-per-node=2): at batch=1, sequence=128 a rank sends 0.146 MiB in a step over the link between nodes, an estimated 0.303 ms instead of 0.150 ms within a node; a tp that divides 2 keeps it in a node
+// DIVIDES: warning: groups of tp (4 ranks) reach over nodes of 2 GPUs (gpus-per-node=2): at batch=1, sequence=128 a rank sends 0.146 MiB in a step over the link between nodes, an estimated 0.303 ms instead of 0.150 ms within a node; a tp whose size divides 2 keeps it in a node
 
 // ORDER: groups of tp (2 ranks) reach over nodes of 2 GPUs {{.*}}; an order that begins with tp keeps it in a node
 // SP: groups of tp (3 ranks) reach over nodes
 
 // tpx has the smaller stride and stays within nodes.
 // TWO-NOT: groups of tpx
-// TWO: warning: groups of tpy (2 ranks) reach over nodes of 2 GPUs {{.*}}; tp of two dimensions whose product divides 2 keeps it in a node
+// TWO: warning: groups of tpy (2 ranks) reach over nodes of 2 GPUs {{.*}}; a tp whose size divides 2 keeps it in a node
 
 // SILENT-NOT: warning

@@ -9,7 +9,7 @@
 // FITS: stage 0, output: 1 x gather, 140 B
 
 //--- program.mlir
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1, mb = 2>} {
 tpc.pipeline @main(%x: tensor<?x5xf32, #tpc.dist<["rows - 2", 5], local>>) inputs [{tpc.name = "x"}] outputs [{name = "y"}] {
   tpc.stage 0 {
     tpc.micro_batches of #tpc.dim<"batch - 5"{mb}> {

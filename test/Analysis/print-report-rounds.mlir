@@ -8,7 +8,7 @@
 !part = tensor<?xf32, #tpc.dist<[s{tp}], local>>
 !x = tensor<?x?xf32, #tpc.dist<[b, s], local>>
 !one = tensor<?x?xf32, #tpc.dist<[b{mb}, s], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   func.func private @prologue(%p: !p) -> (!p, !p) {
     %0 = tpc.local_slice %p over ["tp"] dim 0 : !p -> !part
     %1 = tpc.exp %0 : !part -> !part

@@ -3,7 +3,7 @@
 // RUN: tpc-opt %s --tpc-fuse-dequantize --tpc-fuse-epilogues --tpc-outline-kernels --tpc-plan-buffers \
 // RUN:   | tpc-opt --tpc-verify-buffers | FileCheck %s --check-prefix=BUFFERS
 // Other targets compute the matrix.
-// RUN: sed 's/tpc.grid = /tpc.target = "cuda", tpc.grid = /' %s | tpc-opt --tpc-fuse-dequantize \
+// RUN: sed 's/tpc.mesh = /tpc.target = "cuda", tpc.mesh = /' %s | tpc-opt --tpc-fuse-dequantize \
 // RUN:   | FileCheck %s --check-prefix=CUDA
 // CUDA-NOT: tpc.quantized
 
@@ -14,7 +14,7 @@
 !t = tensor<4x8x2x?xf32, #tpc.dist<[4, 8, 2, 6{tp}], local>>
 !m = tensor<64x?xf32, #tpc.dist<[64, 6{tp}], local>>
 !y = tensor<4x?xf32, #tpc.dist<[4, 6{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @q in "/w.bin" at 0 : tensor<6x4x8xui8>
 tpc.weight @s in "/w.bin" at 256 : tensor<6x4x1x1xf32>
 tpc.weight @z in "/w.bin" at 512 : tensor<6x2xui8>

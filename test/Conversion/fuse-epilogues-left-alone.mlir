@@ -4,7 +4,7 @@
 !rows = tensor<1x12x2x4xf32, #tpc.dist<[1, 3*8{tp}, 2, 4], local>>
 !keys = tensor<1x?x2x4xf32, #tpc.dist<[1, all, 2, 4], local>>
 !mask = tensor<1x1x12x?xi1, #tpc.dist<[1, 1, 3*8{tp}, all], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @w in "w.bin" at 0 : tensor<8x8xf32>
 tpc.weight @b in "w.bin" at 256 : tensor<8xf32>
 tpc.weight @c in "w.bin" at 288 : tensor<8xf32>

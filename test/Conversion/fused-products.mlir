@@ -11,7 +11,7 @@
 !b = tensor<16xf32>
 !whole = tensor<?x16xf32, #tpc.dist<[n, 16]>>
 !norm = tensor<?x8xf32, #tpc.dist<[n, 8]>>
-module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 1, mb = 1>, tpc.target = "cuda"} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, pp = 1, mb = 1>, tpc.target = "cuda"} {
 tpc.weight @w in "/w.bin" at 0 : tensor<8x16xf32>
 tpc.weight @v in "/w.bin" at 512 : tensor<8x16xf32>
 tpc.weight @d in "/w.bin" at 1024 : tensor<16x8xf32>

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program --canonicalize --cse | FileCheck %s
 
 // Calls of the runtime's library and of kernels: sizes, strides, and fused epilogues.
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @w in "/w.bin" at 0 : tensor<6x8xf32>
 tpc.weight @b in "/w.bin" at 192 : tensor<8xf32>
 

@@ -3,7 +3,7 @@
 // Arguments of communication calls (tpc/runtime.h): axes as a bit mask in the order of the grid,
 // the type of elements (0: f32, 3: bf16, 4: i8), the reduction (0: sum, 1: max), and the tensor as
 // [outer, n, inner], of which n is split.
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 3, pp = 2, mb = 1>} {
 
 // An all-reduce over axes 0 and 1. The index of the ONNX node is passed for error messages.
 // CHECK-LABEL: llvm.func internal @all_reduce(

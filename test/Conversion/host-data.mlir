@@ -4,7 +4,7 @@
 !a = tensor<6x12xf32, #tpc.dist<[12{tp}, 12], local>>
 !b = tensor<12x4xf32, #tpc.dist<[12, 12{dp}], local>>
 !k = tensor<4x3xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 3, pp = 2, mb = 1>} {
 
 // An exchange of two dimensions passes, for each dimension, the number of its factors minus one and
 // four lists of axis indices, each ended by -1: of the factor and of the product, before and after.

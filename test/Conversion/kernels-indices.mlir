@@ -4,7 +4,7 @@
 // kernels-rows and kernels-movement.mlir.
 !n = tensor<?xf32, #tpc.dist<[n]>>
 !all = tensor<?xf32, #tpc.dist<["n + 5"]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 
 // Two-dimensional ids, in a table with a dynamic number of rows. The table's row is computed once
 // for each id, not for each column.

@@ -3,7 +3,7 @@
 // Lookups in kernels: negative indices count from the end, an index outside of the whole dimension
 // is reported, and an index into another rank's shard reads as zero. (lower-lookups.mlir has an
 // embedding.)
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 
 // A gather in the middle dimension: the dimensions before and after remain.
 // CHECK-LABEL: tpc_kernel.func @gather(

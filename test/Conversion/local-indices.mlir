@@ -3,7 +3,7 @@
 // Element indices of a rank's shard. 7 elements over three ranks: the first has 3, from 0 on; the
 // others 2, from 3 and 5 on. (7 + 2 - c) floordiv 3 elements, beginning at 2 c + min(c, 1). The
 // coordinate is the first word of env.
-module attributes {tpc.grid = #tpc.grid<tp = 3, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 3, pp = 1, mb = 1>} {
 
 // The split factor is the dimension's only one, so a rank's elements are contiguous.
 // CHECK-LABEL: tpc_kernel.func @outer(

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-lower-kernels | FileCheck %s
 
 // Reductions, loops and branches of kernels in forms that are not in lower-kernels.mlir.
-module attributes {tpc.grid = #tpc.grid<tp = 3, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 3, pp = 1, mb = 1>} {
 tpc.pipeline @main(%x: tensor<?x?xf32, #tpc.dist<[n, s], local>>) inputs [{}] outputs [] {
   tpc.stage 0 {
   }

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=name=lookups | FileCheck %s
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @table in "/w.bin" at 64 : tensor<10x4xf32>
 
 // Indices are compared with the number of rows of the whole table, not of this rank's shard. The

@@ -18,7 +18,7 @@ func.func private @stage_0(%q: tensor<1x2x3x4xf64>) -> tensor<1x2x3x4xf64> {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 1>} {
 // A rank's shard must be a box in the output.
 tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[b*s], local>>) inputs [{}] outputs [{name = "y", type = tensor<?xf32, #tpc.dist<[b*s]>>}] {
   tpc.stage 0 {
@@ -38,7 +38,7 @@ func.func private @kernel(%x: tensor<?xf32, #tpc.dist<[b*s], local>>) -> tensor<
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 1>} {
 // expected-error@+1 {{is split over tp across its factors, #tpc.dim<(4{dp}*6){tp}>, which no rank can load}}
 tpc.weight @w in "w.bin" at 0 : tensor<24xf32>
 tpc.pipeline @main(%x: tensor<24xf32>) inputs [{}] outputs [{name = "y", type = tensor<24xf32>}] {
@@ -77,7 +77,7 @@ func.func private @stage_0(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 // The runtime permutes along one axis.
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 1>} {
 func.func private @stage_0(%x: tensor<2x8xf32, #tpc.dist<[8{tp, dp}, 8], local>>) -> tensor<8x2xf32, #tpc.dist<[8, 8{tp, dp}], local>> {
   // expected-error@+1 {{must be over one axis: an all-to-all over several axes cannot be lowered}}
   %0 = tpc.all_to_all %x over ["tp", "dp"] from 0 to 1 : tensor<2x8xf32, #tpc.dist<[8{tp, dp}, 8], local>> -> tensor<8x2xf32, #tpc.dist<[8, 8{tp, dp}], local>>

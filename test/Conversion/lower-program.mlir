@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=name=mlp | FileCheck %s
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 3>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 3>} {
 tpc.weight @w in "/w.bin" at 64 : tensor<8x6xf32>
 tpc.weight @v in "/w.bin" at 256 : tensor<6x8xf32>
 

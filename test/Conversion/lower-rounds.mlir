@@ -4,7 +4,7 @@
 !w = tensor<8xf32>
 !x = tensor<?x8xf32, #tpc.dist<[n, 8], local>>
 !one = tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>
-module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 3>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 3>} {
 tpc.weight @w in "/w.bin" at 64 : !w
 func.func private @prologue(%c: !w) -> (!w, !w) {
   %0 = tpc.exp %c : !w -> !w

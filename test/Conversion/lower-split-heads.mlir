@@ -12,7 +12,7 @@
 // CHECK: %[[K:.*]] = llvm.getelementptr {{.*}}%[[ARGS]]{{.*}}[0, 8]
 // CHECK: llvm.store %[[TWO]], %[[K]]
 // CHECK: llvm.call @tpc_attention(
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 func.func private @stage_0(%q: tensor<1x5x4x4xf32, #tpc.dist<[1, 5, 2 * 4{tp}, 4], local>>, %k: tensor<1x5x2x4xf32>) -> tensor<1x5x4x4xf32, #tpc.dist<[1, 5, 2 * 4{tp}, 4], local>> {
   %0 = tpc.attention %q, %k, %k scale 0.5 : tensor<1x5x4x4xf32, #tpc.dist<[1, 5, 2 * 4{tp}, 4], local>>, tensor<1x5x2x4xf32>, tensor<1x5x2x4xf32> -> tensor<1x5x4x4xf32, #tpc.dist<[1, 5, 2 * 4{tp}, 4], local>>
   return %0 : tensor<1x5x4x4xf32, #tpc.dist<[1, 5, 2 * 4{tp}, 4], local>>
@@ -23,7 +23,7 @@ func.func private @stage_0(%q: tensor<1x5x4x4xf32, #tpc.dist<[1, 5, 2 * 4{tp}, 4
 
 // The split factor consists of several factors of the weight: heads in two blocks, or kv heads
 // replicated twice.
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @blocks in "/w.bin" at 0 : tensor<24xf32>
 tpc.weight @twice in "/w.bin" at 0 : tensor<6xf32>
 tpc.pipeline @main(%x: tensor<?x12xf32, #tpc.dist<[n, 12], local>>) inputs [{tpc.name = "x"}] outputs [{name = "y", type = tensor<?x12xf32, #tpc.dist<[n, 12]>>}] {

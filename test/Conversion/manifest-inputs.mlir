@@ -8,7 +8,7 @@
 !v = tensor<8x3xf32, #tpc.dist<[8, 6{tp}], local>>
 !u = tensor<3x8xbf16, #tpc.dist<[6{tp}, 8], local>>
 !sum = tensor<?x8xf32, #tpc.dist<[n, 8], sum{tp}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>, tpc.not_verified = "by request", tpc.schedule = "0123456789abcdef"} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1, mb = 1>, tpc.not_verified = "by request", tpc.schedule = "0123456789abcdef"} {
 tpc.weight @scale in "/m/w.bin" at 0 : tensor<8xf16>
 tpc.weight @packed in "/m/./w.bin" at 16 : tensor<8x6xbf16>
 tpc.weight @heads in "/m/w.bin" at 112 : tensor<2x4xi8>

@@ -6,7 +6,7 @@
 
 // Three blocks of four, each split over two ranks, but the view has four blocks of three.
 !x = tensor<6xf32, #tpc.dist<[3 * 4{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 // expected-error@+1 {{is split over tp where its view has no such factor: 4 elements over factors of 3}}
 tpc.weight @cut in "/w.bin" at 0 : tensor<24xf32>
 func.func private @k(%x: !x) -> !x attributes {tpc.kernel = 1} {
@@ -27,7 +27,7 @@ tpc.pipeline @main() inputs [] outputs [] {
 
 // Without a split, a view with other factors is valid.
 !y = tensor<12xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @whole in "/w.bin" at 0 : tensor<24xf32>
 func.func private @k(%x: !y) -> !y attributes {tpc.kernel = 1} {
   %0 = tpc.neg %x : !y -> !y

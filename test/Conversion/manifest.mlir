@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=name=told | FileCheck %s
 
 // The manifest, the interface between compiler and runtime (docs/design/executable.md).
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 1, mb = 2>, tpc.source = "/models/m.onnx",
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 3, pp = 1, mb = 2>, tpc.source = "/models/m.onnx",
     tpc.constraints = [{expr = #tpc.expr<s>, min = 1 : i64, max = 64 : i64, why = "table t has 64 rows"}]} {
 tpc.weight @even in "w.bin" at 128 : tensor<8x6xf32>
 tpc.weight @odd in "/elsewhere/w.bin" at 0 : tensor<7xf32>

@@ -20,7 +20,7 @@
 !halves = tensor<?x4xf32, #tpc.dist<["2*n", 4], local>>
 !whole = tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
 !wholeHeads = tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>, tpc.target = "cuda"} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>, tpc.target = "cuda"} {
 tpc.cache @k0 : !whole
 tpc.weight @wq in "/w.bin" at 0 : tensor<8x5xf32>
 tpc.weight @wk in "/w.bin" at 256 : tensor<5x8xf32>

@@ -8,7 +8,7 @@
 !w = tensor<8x?xf32, #tpc.dist<[8, 5{tp}], local>>
 !s = tensor<4x?xf32, #tpc.dist<[4, 3{tp}], local>>
 !v = tensor<8x?xf32, #tpc.dist<[8, 3{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @wq in "/w.bin" at 0 : tensor<8x5xf32>
 tpc.weight @wk in "/w.bin" at 256 : tensor<5x8xf32>
 tpc.weight @wv in "/w.bin" at 512 : tensor<8x3xf32>

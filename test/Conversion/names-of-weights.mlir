@@ -2,7 +2,7 @@
 
 // Weights have the model's names. These may equal names that lowering creates: of a global, a
 // function of the runtime, a stage or a kernel. Each symbol is still correct and created once.
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @tpc_node_0 in "/w.bin" at 64 : tensor<8x6xf32>
 tpc.weight @tpc_products in "/w.bin" at 256 : tensor<6x8xf32>
 tpc.weight @tpc_stage_0 in "/w.bin" at 448 : tensor<8xf32>

@@ -3,7 +3,7 @@
 // Rules for ops that share a kernel, and for values that a kernel stores.
 !tp = tensor<4xf32, #tpc.dist<[4], sum{tp}, local>>
 !dp = tensor<4xf32, #tpc.dist<[4], sum{dp}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 1>} {
 
 // A kernel may need rows of a producer other than its own. They are rematerialized, if that is
 // cheap.

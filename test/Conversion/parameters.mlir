@@ -3,7 +3,7 @@
 // Parameters that a program loads: once per stage and per use (packed for matmuls, dense
 // otherwise), through any functions. A function of several stages takes the indices of its own
 // parameters as arguments.
-module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, pp = 2, mb = 1>} {
 tpc.weight @first in "/w.bin" at 0 : tensor<8x8xf32>
 tpc.weight @second in "/w.bin" at 256 : tensor<8x8xf32>
 tpc.weight @shared in "/w.bin" at 512 : tensor<8xf32>

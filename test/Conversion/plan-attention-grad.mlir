@@ -7,7 +7,7 @@
 !d = tensor<?x?x3x5xf32, #tpc.dist<[b, s, 2{tp} * 3, 5], local>>
 !keys = tensor<?x?xi1, #tpc.dist<[b, t], local>>
 !mask = tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, t], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 
 // CHECK-LABEL: tpc_buffer.func @merged_on_buffers
 // CHECK: tpc_buffer.attention_grad %arg0, %arg1, %arg2, %arg3 key_mask %arg4 mask %arg5 strides [0, 0] to %arg6, %arg7, %arg8 of [0, 1, 2]

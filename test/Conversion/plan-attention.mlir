@@ -10,7 +10,7 @@
 !bias = tensor<?x3x?x?xf32, #tpc.dist<[b, 2{tp} * 3, s, t], local>>
 !part = tensor<?x?x6x4xf32, #tpc.dist<[b, s{tp}, 6, 4], local>>
 !whole = tensor<?x?x6x4xf32, #tpc.dist<[b, t, 6, 4], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 
 // This rank's kv head has three query heads. The token stride is the number of elements of a token
 // on this rank.

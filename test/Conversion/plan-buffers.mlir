@@ -5,7 +5,7 @@
 
 !x = tensor<?x8xf32, #tpc.dist<[n, 8], local>>
 !h = tensor<?x3xf32, #tpc.dist<[n, 6{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @w in "/w.bin" at 64 : tensor<8x6xf32>
 tpc.weight @v in "/w.bin" at 256 : tensor<6x8xf32>
 

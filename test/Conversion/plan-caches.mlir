@@ -14,7 +14,7 @@
 !km = tensor<?x2x?x8xf32, #tpc.dist<[b{dp, mb}, 4{tp}, c, 8], local>>
 !keys = tensor<?x?x2x8xf32, #tpc.dist<[b{dp, mb}, c, 4{tp}, 8], local>>
 !whole = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, c, 8]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 1, mb = 4>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 3, pp = 1, mb = 4>} {
 tpc.cache @k0 : !whole
 
 // CHECK-LABEL: tpc_buffer.func @layer_on_buffers of @layer(

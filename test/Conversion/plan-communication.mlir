@@ -17,7 +17,7 @@
 !b = tensor<4x27x5xf32, #tpc.dist<[12{dp}, 27, 5], local>>
 !c = tensor<6x9x5xf32, #tpc.dist<[12{tp}, 3 * 9{dp}, 5], local>>
 !d = tensor<4x?x5xf32, #tpc.dist<[12{dp}, 3 * 9{tp}, 5], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 3, pp = 1, mb = 1>} {
 
 // A factor in the middle of a dimension: factors before it belong to `outer`, those after it to
 // `inner`.

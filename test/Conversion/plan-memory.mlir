@@ -7,7 +7,7 @@
 !h = tensor<?x2x4xf32, #tpc.dist<[n, 2, 4], local>>
 !u = tensor<8x8xf32>
 !part = tensor<4x8xf32, #tpc.dist<[8{tp}, 8], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 
 // A value takes the free slot of exactly its size. So %3 leaves the large slot to %4, and no slot
 // grows.

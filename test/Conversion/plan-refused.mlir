@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --split-input-file --tpc-outline-kernels --tpc-plan-buffers --verify-diagnostics
 
 // Programs that cannot be planned: each error names the op, and the program is unchanged.
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 1>} {
 // A program is planned once.
 // expected-error@+1 {{exists already: a program is planned once}}
 tpc_buffer.func @f_on_buffers of @f(%x = value 0 : 4 x f32) to (%y : 4 x f32) {
@@ -26,7 +26,7 @@ tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[_4], local>>) inputs [{}] output
 // -----
 
 // expected-error@+1 {{a size is named 'rank.tp', which is a reserved symbol}}
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<["rank.tp"], local>>) inputs [{}] outputs [] {
   tpc.stage 0 {
   }
@@ -49,7 +49,7 @@ tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<["2 * n"], local>>) inputs [{}] o
 // -----
 
 // The two copies of an element must be adjacent rows, but a rank has three rows.
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 tpc.pipeline @main(%x: tensor<6x6xf32>) inputs [{}] outputs [{name = "y", type = tensor<3x6xf32>, tpc.copies = array<i64: 0, 2>}] {
   tpc.stage 0 {
     tpc.micro_batches {

@@ -5,7 +5,7 @@
 !one = tensor<?x6xf32, #tpc.dist<[n{dp, mb}, 6], local>>
 !k = tensor<?x4x4xf32, #tpc.dist<[n{dp, mb}, 4, 4], local>>
 !h = tensor<?x2x4xf32, #tpc.dist<[n{dp, mb}, 4{tp}, 4], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 4>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 3, pp = 2, mb = 4>} {
 
 // The loop runs over micro-batches of this rank's batch. If axis mb does not split the batch, the
 // loop splits it.

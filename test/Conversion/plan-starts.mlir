@@ -5,7 +5,7 @@
 !h = tensor<?x3xf32, #tpc.dist<[n, 6{tp}], local>>
 !part = tensor<?x8xf32, #tpc.dist<[n, 8], sum{tp}, local>>
 !v = tensor<3x8xf32, #tpc.dist<[6{tp}, 8], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @v in "/w.bin" at 256 : tensor<6x8xf32>
 
 // Rows of the matmul are computed chunk by chunk, and reduced in place.

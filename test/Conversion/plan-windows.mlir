@@ -6,7 +6,7 @@
 !q = tensor<1x?x?x4xf32, #tpc.dist<[1, 7{dp}, 5{tp}, 4], local>>
 !k = tensor<1x10x?x4xf32, #tpc.dist<[1, 10, 5{tp}, 4], local>>
 !slopes = tensor<?xf32, #tpc.dist<[5{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 1>} {
 // CHECK-LABEL: tpc_buffer.func @stage_0_on_buffers
 // CHECK: tpc_buffer.attention %arg0, %arg1, %arg1 slopes %arg2 at "[[AT:[^"]*]]" to %arg3
 // CHECK-SAME: heads "floordiv(_5 - rank.tp + ranks.tp - 1, ranks.tp)" of _4

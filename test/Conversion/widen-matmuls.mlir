@@ -2,7 +2,7 @@
 
 // Matmuls of 16-bit values multiply and add in f32 and round once, because the library computes
 // only in f32.
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @w in "/w.bin" at 0 : tensor<8x6xf16>
 tpc.weight @u in "/w.bin" at 96 : tensor<8x6xbf16>
 

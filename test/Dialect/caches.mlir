@@ -36,7 +36,7 @@ tpc.cache @k : tensor<?x?x4xf32, #tpc.dist<[b, capacity, 4]>>
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2>} {
   // expected-error @below {{must have an unsplit type}}
   tpc.cache @k : tensor<?x2x?x4xf32, #tpc.dist<[b, 2{tp}, capacity, 4]>>
 }

@@ -15,7 +15,7 @@ func.func @forms(%x: tensor<6x8xf32>, %r: tensor<6x4xf32>, %u: tensor<4x12x8xf32
 // -----
 
 // Experts and their inner width are split; results are partial sums.
-module attributes {tpc.grid = #tpc.grid<tp = 2, ep = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, ep = 2, pp = 1, mb = 1>} {
 // CHECK-LABEL: @sharded
 func.func @sharded(%x: tensor<6x8xf32>, %r: tensor<6x5xf32>,
                    %u: tensor<5x12x8xf32, #tpc.dist<[5{ep}, 12{tp}, 8]>>,

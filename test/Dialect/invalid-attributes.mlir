@@ -8,8 +8,8 @@ module attributes {tpc.nonsense} {
 
 // -----
 
-// expected-error @+1 {{'tpc.grid' must be a #tpc.grid, not 4 : i64}}
-module attributes {tpc.grid = 4} {
+// expected-error @+1 {{'tpc.mesh' must be a #tpc.mesh, not 4 : i64}}
+module attributes {tpc.mesh = 4} {
 }
 
 // -----
@@ -55,8 +55,8 @@ func.func private @f() attributes {tpc.layer = 1}
 
 // -----
 
-// expected-error @+1 {{'tpc.grid' belongs on the module}}
-func.func private @f() attributes {tpc.grid = #tpc.grid<tp = 2>}
+// expected-error @+1 {{'tpc.mesh' belongs on the module}}
+func.func private @f() attributes {tpc.mesh = #tpc.mesh<tp = 2>}
 
 // -----
 

@@ -20,7 +20,7 @@ func.func @result_still_unreduced(%x: !partial) {
 // -----
 
 !partial = tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>
-module attributes {tpc.grid = #tpc.grid<dp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<dp = 2>} {
 func.func @axis_of_another_grid(%x: !partial) {
   // expected-error @+1 {{axis 'tp' is not in the grid}}
   %0 = tpc.all_reduce %x over ["tp"] : !partial -> tensor<?x8xf32, #tpc.dist<[b, 8], local>>
@@ -67,7 +67,7 @@ func.func @split_does_not_move(%x: !rows) {
 // -----
 
 !whole = tensor<?x8xf32, #tpc.dist<[b, 8], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2>} {
 func.func @root_outside(%x: !whole) {
   // expected-error @+1 {{root 2 is not one of the group's 2 members}}
   %0 = tpc.broadcast %x over ["tp"] root 2 : !whole -> !whole
@@ -111,7 +111,7 @@ func.func @send_outside_a_stage(%x: !x) {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<pp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2>} {
 tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
   tpc.stage 0 {
     // expected-error @+1 {{peer must be another stage of the pipeline, not stage 0}}
@@ -124,7 +124,7 @@ tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<pp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2>} {
 // expected-error @+1 {{has 1 stages, but axis pp has size 2}}
 tpc.pipeline @main() inputs [] outputs [] {
   tpc.stage 0 {
@@ -263,7 +263,7 @@ tpc.pipeline @main() inputs [] outputs [] {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 2>} {
 tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>) inputs [{}] outputs [] {
   tpc.stage 0 {
     // expected-error @+1 {{moves an unreduced value: reduce it first}}
@@ -276,7 +276,7 @@ tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>) input
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2>} {
 tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>) inputs [{}] outputs [{}] {
   tpc.stage 0 {
     // expected-error @+1 {{delivers an unreduced value: reduce it first}}
@@ -331,7 +331,7 @@ func.func @exchange_adds_nothing(%x: tensor<?x8xf32, #tpc.dist<[b{tp}, 8], sum{d
 // -----
 
 // Before the micro-batch loop there is no micro-batch.
-module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[b], local>>) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{creates a value that is split over mb, 'tensor<?xf32, #tpc.dist<[b{mb}], local>>', outside of tpc.micro_batches}}
@@ -346,7 +346,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>} {
 
 // Types do not contain the grid: their axes are checked against the module's grid, including types
 // of function arguments.
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2>} {
 // expected-error @+1 {{dimension 0 of 'tensor<3xf32, #tpc.dist<[16{tp, dp}], local>>' must be 4 on each rank of}}
 func.func @no_rank_has_that_many(%x: tensor<3xf32, #tpc.dist<[16{tp, dp}], local>>) {
   %0 = tpc.exchange %x over ["tp", "dp"] : tensor<3xf32, #tpc.dist<[16{tp, dp}], local>> -> tensor<8xf32, #tpc.dist<[16{dp}], local>>
@@ -356,7 +356,7 @@ func.func @no_rank_has_that_many(%x: tensor<3xf32, #tpc.dist<[16{tp, dp}], local
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2>} {
 func.func @nor_has_a_result(%x: tensor<4xf32, #tpc.dist<[16{tp, dp}], local>>) {
   // expected-error @+1 {{dimension 0 of 'tensor<7xf32, #tpc.dist<[16{dp}], local>>' must be 8 on each rank of}}
   %0 = tpc.exchange %x over ["tp", "dp"] : tensor<4xf32, #tpc.dist<[16{tp, dp}], local>> -> tensor<7xf32, #tpc.dist<[16{dp}], local>>
@@ -366,7 +366,7 @@ func.func @nor_has_a_result(%x: tensor<4xf32, #tpc.dist<[16{tp, dp}], local>>) {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2>} {
 // expected-error @+1 {{dimension 0 of 'tensor<3xf32, #tpc.dist<[5{tp}], local>>' must be '?', because it is not the same on all ranks of}}
 func.func @ranks_have_different_sizes(%x: tensor<3xf32, #tpc.dist<[5{tp}], local>>) {
   return
@@ -377,7 +377,7 @@ func.func @ranks_have_different_sizes(%x: tensor<3xf32, #tpc.dist<[5{tp}], local
 
 !sum = tensor<8xf32, #tpc.dist<[8], sum{tp}, local>>
 !all = tensor<8xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
   func.func private @f(%x: !sum) -> !all {
     // expected-error @+1 {{must have 1 to 8 chunks, not 9}}
     %0 = tpc.all_reduce_start %x over ["tp"] chunks 9 grain 1 : !sum -> !all

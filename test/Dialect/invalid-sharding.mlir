@@ -35,7 +35,7 @@ tpc.weight @w in "w" at 0 {tpc.sharding = [#tpc.dim<16{pp}>, unit]} : tensor<16x
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, mb = 1>} {
   // expected-error @below {{'tpc.sharding' the grid has no axis 'cp'; it has tp, dp}}
   tpc.weight @w in "w" at 0 {tpc.sharding = [#tpc.dim<16{cp}>, unit]} : tensor<16x8xf32>
 }

@@ -1,23 +1,23 @@
 // Errors of the verifiers of types and ops.
 // RUN: tpc-opt %s -split-input-file -verify-diagnostics
 
-// expected-error @+1 {{size of grid axis 'tp' must be at least 1, not 0}}
-module attributes {tpc.grid = #tpc.grid<tp = 0, mb = 1>} {}
+// expected-error @+1 {{size of atom 'tp' of the mesh must be at least 1, not 0}}
+module attributes {tpc.mesh = #tpc.mesh<tp = 0, mb = 1>} {}
 
 // -----
 
-// expected-error @+1 {{grid axis 'tp' is given twice}}
-module attributes {tpc.grid = #tpc.grid<tp = 2, tp = 2, mb = 1>} {}
+// expected-error @+1 {{atom 'tp' of the mesh is given twice}}
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, tp = 2, mb = 1>} {}
 
 // -----
 
-// expected-error @+1 {{the grid has more than 16777216 ranks}}
-module attributes {tpc.grid = #tpc.grid<tp = 100000, dp = 100000>} {}
+// expected-error @+1 {{the mesh has more than 16777216 ranks}}
+module attributes {tpc.mesh = #tpc.mesh<tp = 100000, dp = 100000>} {}
 
 // -----
 
 // expected-error @+1 {{number of micro-batches must be at least 1, not 0}}
-module attributes {tpc.grid = #tpc.grid<tp = 2, mb = 0>} {}
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, mb = 0>} {}
 
 // -----
 
@@ -41,8 +41,8 @@ module attributes {tpc.constraints = [{expr = #tpc.expr<"b +">}]} {}
 
 // -----
 
-// expected-error @+1 {{'tpc.grid' must be a #tpc.grid}}
-module attributes {tpc.grid = 4} {}
+// expected-error @+1 {{'tpc.mesh' must be a #tpc.mesh}}
+module attributes {tpc.mesh = 4} {}
 
 // -----
 
@@ -240,7 +240,7 @@ func.func @no_dimension(%x: tensor<8x6xf32>) {
 
 // A rank cannot shift elements that other ranks have.
 !half = tensor<4x6xf32, #tpc.dist<[8{tp}, 6], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2>} {
 func.func @split_run(%x: !half) {
   // expected-error @+1 {{needs dimension 0 of operand 0 (size 8) unsplit, but it is split over {tp}}}
   %0 = tpc.roll %x dim 0 from 1 every 8 : !half -> !half
@@ -251,7 +251,7 @@ func.func @split_run(%x: !half) {
 // -----
 
 // expected-error @+1 {{gpus_per_node must be at least 1}}
-module attributes {tpc.grid = #tpc.grid<tp = 2, mb = 1, gpus_per_node = -8>} {}
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, mb = 1, gpus_per_node = -8>} {}
 
 // -----
 

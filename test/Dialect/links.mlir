@@ -8,9 +8,9 @@
 // RUN: not tpc-opt %t/node.mlir 2>&1 | FileCheck %s --check-prefix=NODE
 
 //--- good.mlir
-// CHECK: tpc.grid = #tpc.grid<tp = 4, mb = 1, gpus_per_node = 2>
+// CHECK: tpc.mesh = #tpc.mesh<tp = 4, mb = 1, gpus_per_node = 2>
 // CHECK-SAME: tpc.links = {axes = {tp = [1.000000e-05, 0.000000e+00]}, inter_node =
-module attributes {tpc.grid = #tpc.grid<tp = 4, mb = 1, gpus_per_node = 2>,
+module attributes {tpc.mesh = #tpc.mesh<tp = 4, mb = 1, gpus_per_node = 2>,
                    tpc.links = {inter_node = [1.0e-5, 2.0e-11], axes = {tp = [1.0e-5, 0.0]}}} {}
 
 //--- kind.mlir
@@ -35,4 +35,4 @@ module attributes {tpc.links = {axes = [1.0, 1.0]}} {}
 
 //--- node.mlir
 // NODE: gpus_per_node must be at least 1
-module attributes {tpc.grid = #tpc.grid<tp = 4, mb = 1, gpus_per_node = 0>} {}
+module attributes {tpc.mesh = #tpc.mesh<tp = 4, mb = 1, gpus_per_node = 0>} {}

@@ -13,7 +13,7 @@ func.func @blocks(%w: tensor<6x2x8xui8>, %s: tensor<6x2x1x1xf32>, %z: tensor<6x2
 // -----
 
 // Shards of a rank are whole bytes, and the scales of its blocks.
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
 // CHECK-LABEL: @sharded
 func.func @sharded(%w: tensor<6x2x8xui8, #tpc.dist<[6{tp}, 2, 8]>>,
                    %s: tensor<6x2x1x1xf16, #tpc.dist<[6{tp}, 2, 1, 1]>>) {

@@ -12,8 +12,8 @@
 !columns = tensor<?x4xf32, #tpc.dist<[b{dp}*s, 8{tp}], local>>
 !order = tensor<4xf32, #tpc.dist<[16{tp, dp}], local>>
 
-// CHECK: module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 4>}
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 4>} {
+// CHECK: module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 4>}
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 4>} {
 
 // CHECK: tpc.weight @w in "m.data" at 64 : tensor<8x24xf32>
 tpc.weight @w in "m.data" at 64 : tensor<8x24xf32>

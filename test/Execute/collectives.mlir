@@ -16,7 +16,7 @@
 !sum = tensor<7x10xf32, #tpc.dist<[7, 10], sum{tp}>>
 !k = tensor<7x10xf32, #tpc.dist<[7, 10{tp}]>>
 
-module attributes {tpc.grid = #tpc.grid<tp = 3, cp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 3, cp = 2, pp = 1, mb = 1>} {
   func.func @main(%x: !x, %y: !x, %w: tensor<10x10xf32>)
       -> (!x, !x, tensor<10xf32>, tensor<1x10xf32>, tensor<7x10xi1>, tensor<7xf32>, !tp, !x) {
     %xp = tpc.local_slice %x over ["tp"] dim 0 : !x -> !tp

@@ -61,7 +61,7 @@ module {
 // -----
 
 // expected-error @below {{a staged program is compared with its earlier form}}
-module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, dp = 1, pp = 1, mb = 1>} {
   tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[s], local>>) inputs [{}] outputs [{name = "y", type = tensor<?xf32, #tpc.dist<[s]>>}] {
     tpc.stage 0 {
       tpc.micro_batches {

@@ -303,7 +303,7 @@ func.func @main(%ids: tensor<9xi64>) -> tensor<9x3xf32> {
 !columns = tensor<4x4xi64, #tpc.dist<[4, 4{tp}]>>
 !both = tensor<4x4xi64, #tpc.dist<[4{dp}, 4{tp}]>>
 !other = tensor<4x4xi64, #tpc.dist<[4{tp}, 4{dp}]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 1>} {
   tpc.weight @table in "w" at 0 : tensor<2x3xf32>
   func.func @main(%x: !ids) -> tensor<4x4x3xf32> {
     %table = tpc.parameter @table : tensor<2x3xf32>

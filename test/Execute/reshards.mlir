@@ -10,7 +10,7 @@
 // IR: tpc.exchange
 // IR: tpc.reduce_scatter
 
-module attributes {tpc.grid = #tpc.grid<tp = 3, cp = 2, dp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 3, cp = 2, dp = 2, pp = 1, mb = 1>} {
   func.func @main(%x: tensor<7x10xf32>, %y: tensor<?x?x4xf32, #tpc.dist<[b, s, 4]>>, %z: tensor<2x40x6xf32>)
       -> (tensor<7x10xf32>, tensor<?x?x4xf32, #tpc.dist<[b, s, 4]>>, tensor<2x40x6xf32>, tensor<7x7xf32, #tpc.dist<[7, 7{cp, tp}]>>) {
     %x0 = tpc.reshard %x : tensor<7x10xf32> -> tensor<7x10xf32, #tpc.dist<[7{tp, cp}, 10]>>

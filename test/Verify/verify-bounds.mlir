@@ -54,7 +54,7 @@ func.func @main(%x: tensor<?x?xi8, #tpc.dist<[16 * s, s * s]>>, %y: tensor<?x?xi
 // -----
 
 // The larger of two ranks' shards is too large.
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1>} {
   func.func @main(%x: tensor<1xf32>) {
     %0 = tpc.expand %x : tensor<1xf32> -> tensor<200000000000xf32, #tpc.dist<[400000000000{tp}], local>>
     // expected-error @below {{of at least 1600000000004 bytes, more than the budget}}
@@ -73,7 +73,7 @@ func.func @main() {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1>} {
   // expected-error @below {{has a size in 'tensor<?xf32, #tpc.dist<[4000000000{tp}*4000000000], local>>' whose coefficients exceed 64 bits}}
   func.func @main(%x: tensor<?xf32, #tpc.dist<[4000000000{tp} * 4000000000], local>>) {
     return

@@ -26,7 +26,7 @@
 !gradient = tensor<4x4xf32, #tpc.dist<[4, 4], sum{dp, mb}, local>>
 !dp = tensor<4x4xf32, #tpc.dist<[4, 4], sum{dp}, local>>
 !whole = tensor<4x?xf32, #tpc.dist<[4, b]>>
-module attributes {tpc.grid = #tpc.grid<tp = 1, cp = 1, ep = 1, dp = 2, pp = 1, mb = 4, gpus_per_node = 8>, tpc.batch = #tpc.dim<b{dp, mb}>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, cp = 1, ep = 1, dp = 2, pp = 1, mb = 4, gpus_per_node = 8>, tpc.batch = #tpc.dim<b{dp, mb}>} {
   func.func private @stage_0(%x: !whole) -> !gradient {
     %part = tpc.local_slice %x over ["dp", "mb"] dim 1 : !whole -> !part
     %t = tpc.transpose %part [1, 0] : !part -> !partt

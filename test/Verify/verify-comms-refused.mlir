@@ -1,13 +1,13 @@
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics --tpc-verify-comms
 
 // expected-error @+1 {{needs a staged program}}
-module attributes {tpc.grid = #tpc.grid<tp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, mb = 1>} {
   func.func @main() { return }
 }
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
   func.func private @elsewhere()
   tpc.pipeline @main() inputs [] outputs [] {
     tpc.stage 0 {
@@ -19,7 +19,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
   func.func private @again() {
     // expected-error @+1 {{@again calls itself: its communication would not terminate}}
     call @again() : () -> ()
@@ -32,7 +32,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
   // expected-error @+1 {{@jumps branches between blocks}}
   func.func private @jumps() {
     cf.br ^end
@@ -46,7 +46,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
     tpc.stage 0 {
       %0 = arith.constant 0 : index
@@ -61,7 +61,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
   tpc.pipeline @main() inputs [] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{'memref.alloc' may write memory, possibly that of a message in flight}}
@@ -73,7 +73,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 // -----
 
 // Replicas with an empty batch run no micro-batch, so no rank may wait for them.
-module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, dp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-note @+1 {{each replica runs this loop once for each micro-batch that is not empty}}
@@ -89,7 +89,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 2, pp = 1, mb = 2>} {
 
 // Each replica has its own shard of the batch, and the sizes of shards may differ.
 !part = tensor<?xf32, #tpc.dist<[batch{dp, mb}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 2>} {
   func.func private @f(%x: !part) {
     // expected-error @+1 {{members of a group over dp do not agree on the size of dimension 0 of the operand: it is <batch{dp, mb}>, which need not be the same on rank (tp 0, dp 0) and rank (tp 0, dp 1)}}
     %0 = tpc.broadcast %x over ["dp"] root 0 : !part -> !part
@@ -103,7 +103,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
 // -----
 
 !seven = tensor<?xf32, #tpc.dist<[7{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !seven) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{rank (tp 0, dp 0) has 4, rank (tp 1, dp 0) has 3}}
@@ -115,7 +115,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
 // -----
 
 // Three replicas have 2, 2 and 1 of 5 samples. So the last one runs only one of two micro-batches.
-module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 3, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, dp = 3, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-note @+1 {{each replica}}
@@ -130,7 +130,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 3, pp = 1, mb = 2>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 1>} {
   func.func private @layer(%x: !x) -> !x {
     // expected-error @+1 {{not all members of its group over tp and dp reach it: rank (tp 0, dp 0) and rank (tp 1, dp 0) may take different branches}}
     %0 = tpc.broadcast %x over ["dp", "tp"] root 0 : !x -> !x
@@ -162,7 +162,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
 // Both branches have the same two collectives, but in different orders.
 !x = tensor<4xf32>
 !y = tensor<8xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
   tpc.pipeline @main(%x: !x, %y: !y) inputs [{}, {}] outputs [] {
     tpc.stage 0 {
       %zero = arith.constant 0 : index

@@ -3,7 +3,7 @@
 
 // Two ranks with two chunks each, and two micro-batches.
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2, vpp = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [{name = "y", type = !x}] schedule <"interleaved",
       [[F0.0, SF0.0, F0.1, SF0.1, RF2.0, F2.0, SF2.0, RF2.1, F2.1, SF2.1], [RF1.0, F1.0, RF1.1, SF1.0, F1.1, RF3.0, SF1.1, F3.0, RF3.1, F3.1]]> {
     tpc.stage 0 {
@@ -32,7 +32,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
 
 // An event is missing.
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2, vpp = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [{name = "y", type = !x}] schedule <"interleaved",
       [[F0.0, SF0.0, F0.1, SF0.1, RF2.0, F2.0, SF2.0, RF2.1, F2.1], [RF1.0, F1.0, RF1.1, SF1.0, F1.1, RF3.0, SF1.1, F3.0, RF3.1, F3.1]]> {
     tpc.stage 0 {
@@ -62,7 +62,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
 
 // An event occurs twice.
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2, vpp = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [{name = "y", type = !x}] schedule <"interleaved",
       [[F0.0, SF0.0, SF0.0, F0.1, SF0.1, RF2.0, F2.0, SF2.0, RF2.1, F2.1, SF2.1], [RF1.0, F1.0, RF1.1, SF1.0, F1.1, RF3.0, SF1.1, F3.0, RF3.1, F3.1]]> {
     tpc.stage 0 {
@@ -92,7 +92,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
 
 // A chunk computes before it receives.
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2, vpp = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [{name = "y", type = !x}] schedule <"interleaved",
       [[F0.0, SF0.0, F0.1, SF0.1, F2.0, RF2.0, SF2.0, RF2.1, F2.1, SF2.1], [RF1.0, F1.0, RF1.1, SF1.0, F1.1, RF3.0, SF1.1, F3.0, RF3.1, F3.1]]> {
     tpc.stage 0 {
@@ -122,7 +122,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
 
 // There are two micro-batches.
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2, vpp = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [{name = "y", type = !x}] schedule <"interleaved",
       [[F0.0, SF0.0, F0.2, SF0.1, RF2.0, F2.0, SF2.0, RF2.1, F2.1, SF2.1], [RF1.0, F1.0, RF1.1, SF1.0, F1.1, RF3.0, SF1.1, F3.0, RF3.1, F3.1]]> {
     tpc.stage 0 {
@@ -152,7 +152,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
 
 // Chunk 0 receives nothing.
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2, vpp = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [{name = "y", type = !x}] schedule <"interleaved",
       [[RF0.0, F0.0, SF0.0, F0.1, SF0.1, RF2.0, F2.0, SF2.0, RF2.1, F2.1, SF2.1], [RF1.0, F1.0, RF1.1, SF1.0, F1.1, RF3.0, SF1.1, F3.0, RF3.1, F3.1]]> {
     tpc.stage 0 {
@@ -182,7 +182,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
 
 // Micro-batch 1 is sent first.
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2, vpp = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [{name = "y", type = !x}] schedule <"interleaved",
       [[F0.0, F0.1, SF0.1, SF0.0, RF2.0, F2.0, SF2.0, RF2.1, F2.1, SF2.1], [RF1.0, F1.0, RF1.1, SF1.0, F1.1, RF3.0, SF1.1, F3.0, RF3.1, F3.1]]> {
     tpc.stage 0 {
@@ -213,7 +213,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
 
 // The message of chunk 2 is received as that of chunk 0.
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2, vpp = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [{name = "y", type = !x}] schedule <"interleaved",
       [[F0.0, SF0.0, F0.1, SF0.1, RF2.0, F2.0, SF2.0, RF2.1, F2.1, SF2.1], [RF1.0, F1.0, RF3.0, SF1.0, F3.0, RF1.1, F1.1, SF1.1, RF3.1, F3.1]]> {
     tpc.stage 0 {
@@ -244,7 +244,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
 
 // Both ranks send, and neither receives.
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2, vpp = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [{name = "y", type = !x}] schedule <"interleaved",
       [[F0.0, SF0.0, F0.1, SF0.1, RF2.0, F2.0, SF2.0, RF2.1, F2.1, SF2.1], [RF1.0, F1.0, SF1.0, RF1.1, F1.1, RF3.0, SF1.1, F3.0, RF3.1, F3.1]]> {
     tpc.stage 0 {
@@ -276,7 +276,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
 
 // A chunk has the number of another one.
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2, vpp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2, vpp = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [{name = "y", type = !x}] schedule <"interleaved",
       [[F0.0, SF0.0, F0.1, SF0.1, RF2.0, F2.0, SF2.0, RF2.1, F2.1, SF2.1], [RF1.0, F1.0, RF1.1, SF1.0, F1.1, RF4.0, SF1.1, F4.0, RF4.1, F4.1]]> {
     tpc.stage 0 {

@@ -2,7 +2,7 @@
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics --tpc-verify-comms
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 2, mb = 1>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       %true = arith.constant true
@@ -19,7 +19,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 2, mb = 1>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       %true = arith.constant true
@@ -35,7 +35,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 2, mb = 1>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       tpc.send %x to 1 : !x
@@ -49,7 +49,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 2, mb = 1>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
     }
@@ -63,7 +63,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 2, mb = 1>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{rank (tp 0, pp 0) takes part, but rank (tp 0, pp 1), which is in the same group over tp and pp, does not}}
@@ -77,7 +77,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 2, mb = 1>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{rank (tp 0, pp 0) runs another collective than rank (tp 0, pp 1) in the same group}}
@@ -94,7 +94,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
 
 !x = tensor<?xf32, #tpc.dist<[batch{dp, mb}], local>>
 !y = tensor<?xf32, #tpc.dist<[batch{mb, dp}], local>>
-module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<dp = 2, pp = 2, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       tpc.micro_batches {
@@ -114,7 +114,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<dp = 2, pp = 2, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       tpc.micro_batches of #tpc.dim<batch{dp, mb}> {
@@ -133,7 +133,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
 
 // Each message has a sender and a receiver, but both stages receive first.
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<dp = 2, pp = 2, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       tpc.micro_batches of #tpc.dim<batch{dp, mb}> {
@@ -158,7 +158,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
 // The same with loops: stage 0 sends one value in all iterations first, stage 1 receives the other
 // value first.
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 3, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<dp = 2, pp = 3, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       tpc.micro_batches of #tpc.dim<batch{dp, mb}> {
@@ -187,7 +187,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 3, mb = 2>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 1>} {
   // expected-error @+1 {{output 'y' is delivered by no stage}}
   tpc.pipeline @main() inputs [] outputs [{name = "y", type = tensor<4xf32>}] {
     tpc.stage 0 {
@@ -197,7 +197,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 1>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{name = "y", type = tensor<4xf32>}] {
     tpc.stage 0 {
       // expected-note @+1 {{here before}}
@@ -210,7 +210,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 1>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{name = "y", type = tensor<4xf32>}] {
     tpc.stage 0 {
       %true = arith.constant true
@@ -224,7 +224,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 1>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{name = "y", type = tensor<5xf32>}] {
     tpc.stage 0 {
       // expected-error @+1 {{output 'y' is delivered as 'tensor<4xf32>', which is not a slice of the type that the pipeline declares}}
@@ -237,7 +237,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
 
 // Nested calls: 2^17 communications in one iteration.
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 1>} {
   func.func private @f0(%x: !x) {
     // expected-error @+1 {{a stage communicates with others more than 100000 times in one iteration}}
     %0 = tpc.broadcast %x over ["pp"] root 0 : !x -> !x
@@ -339,7 +339,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 // `tpc.schedule` must be the hash of all communication: ranks compare it when they start.
 !x = tensor<4xf32>
 // expected-error @+1 {{'tpc.schedule' is "0123456789abcdef", but the hash of what the program communicates is}}
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>, tpc.schedule = "0123456789abcdef"} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 2, mb = 1>, tpc.schedule = "0123456789abcdef"} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 { tpc.send %x to 1 : !x }
     tpc.stage 1 { %0 = tpc.recv from 0 : !x }

@@ -4,7 +4,7 @@
 // Two operations in flight, waited for in the other order. Text round-trips.
 !sum = tensor<8xf32, #tpc.dist<[8], sum{tp}, local>>
 !all = tensor<8xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
   // CHECK-LABEL: @f
   // CHECK: tpc.all_reduce_start %arg0 over ["tp"] :
   // CHECK: tpc.all_reduce_start %arg0 over ["tp"] chunks 4 grain 2 :
@@ -31,7 +31,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
 !sum = tensor<8xf32, #tpc.dist<[8], sum{tp}, local>>
 !all = tensor<8xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
   func.func private @f(%x: !sum) -> !all {
     // expected-error @+1 {{is never waited for}}
     %0 = tpc.all_reduce_start %x over ["tp"] : !sum -> !all
@@ -47,7 +47,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
 !sum = tensor<8xf32, #tpc.dist<[8], sum{tp}, local>>
 !all = tensor<8xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
   func.func private @f(%x: !sum) -> !all {
     // expected-error @+1 {{is waited for 2 times}}
     %0 = tpc.all_reduce_start %x over ["tp"] : !sum -> !all
@@ -67,7 +67,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
 !sum = tensor<8xf32, #tpc.dist<[8], sum{tp}, local>>
 !all = tensor<8xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
   func.func private @f(%x: !sum) -> !all {
     %0 = tpc.all_reduce_start %x over ["tp"] : !sum -> !all
     // expected-error @+1 {{uses the result of a collective that is in flight; only tpc.wait may}}
@@ -85,7 +85,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
 !sum = tensor<8xf32, #tpc.dist<[8], sum{tp}, local>>
 !all = tensor<8xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
   func.func private @f(%x: !sum) -> !all {
     %0 = tpc.all_reduce %x over ["tp"] : !sum -> !all
     // expected-error @+1 {{waits for a value that no operation has started}}
@@ -101,7 +101,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
 !sum = tensor<8xf32, #tpc.dist<[8], sum{tp}, local>>
 !all = tensor<8xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {
   func.func private @f(%x: !sum) -> !all {
     %0 = tpc.all_reduce_start %x over ["tp"] chunks 8 grain 1 : !sum -> !all
     %1 = tpc.wait %0 : !all

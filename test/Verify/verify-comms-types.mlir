@@ -2,7 +2,7 @@
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics --verify-each=0 --mlir-very-unsafe-disable-verifier-on-parsing --tpc-verify-comms
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{names no axis, so no rank takes part}}
@@ -14,7 +14,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{'mb' is not an axis of ranks: micro-batches run one after another and cannot communicate}}
@@ -26,7 +26,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{names axis 'tp' twice}}
@@ -37,7 +37,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{receives another type than it sends: 'tensor<4xf32>' and 'tensor<4xf16>'}}
@@ -49,7 +49,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{there is no dimension 1}}
@@ -61,7 +61,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{dimension 0 of the operand is not split over all axes of the group}}
@@ -72,7 +72,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{members of a group send 'tensor<4xf32>' and expect 'tensor<5xf32>', which is not the same in dimension 0}}
@@ -84,7 +84,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{reduces a value that is not unreduced over 'tp'}}
@@ -96,7 +96,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{root 2 is not one of the group's 2 members}}
@@ -108,7 +108,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 2, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     // expected-error @+1 {{a pipeline must contain only its stages, in order}}
     tpc.stage 1 {
@@ -119,7 +119,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 2>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 2, mb = 2>} {
   // expected-error @+1 {{has 1 stages for 2 coordinates of pp}}
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
@@ -130,7 +130,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 2>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       // expected-error @+1 {{stage 1 must be another stage of the pipeline}}
@@ -142,7 +142,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       tpc.micro_batches {
@@ -157,7 +157,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 // -----
 
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 2, mb = 2>} {
   func.func private @f(%x: !x) {
     // expected-error @+1 {{a transfer must be in a stage}}
     tpc.send %x to 1 : !x
@@ -171,7 +171,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 2>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 1>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{name = "y", type = tensor<4xf32>}] {
     tpc.stage 0 {
       // expected-error @+1 {{there is no output 1}}

@@ -10,7 +10,7 @@
 !part = tensor<?x8xf32, #tpc.dist<[batch{dp, mb}, 8], local>>
 !sum = tensor<?x8xf32, #tpc.dist<[batch{dp, mb}, 8], sum{tp}, local>>
 !mine = tensor<?xi64, #tpc.dist<[batch{dp, mb}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 4>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 3, pp = 2, mb = 4>} {
   tpc.weight @w in "w" at 0 : tensor<10x8xf32>
   func.func private @layer(%x: !sum) -> !part {
     %0 = tpc.all_reduce %x over ["tp"] : !sum -> !part
@@ -80,7 +80,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 4>} {
 
 // Each of 3 replicas has 2 of 6 samples. So all run the same iterations, and may communicate.
 !six = tensor<2xf32, #tpc.dist<[6{dp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 3, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, dp = 3, pp = 1, mb = 1>} {
   tpc.pipeline @main(%x: tensor<6xf32>) inputs [{tpc.name = "x"}]
       outputs [{name = "y", type = tensor<6xf32>}] {
     tpc.stage 0 {
@@ -100,7 +100,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 3, pp = 1, mb = 1>} {
 // sides.
 !x = tensor<4xf32>
 !half = tensor<2xf32, #tpc.dist<[4{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 1>} {
   tpc.pipeline @main(%x: !x) inputs [{tpc.name = "x"}] outputs [{name = "y", type = !x}] {
     tpc.stage 0 {
       tpc.micro_batches {

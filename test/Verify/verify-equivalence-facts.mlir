@@ -59,7 +59,7 @@ module attributes {tpc.constraints = [{expr = #tpc.expr<s>, max = 64 : i64}], tp
 !y = tensor<?x4xf32, #tpc.dist<[s, 4]>>
 !l = tensor<?xi64, #tpc.dist<[s], local>>
 !o = tensor<?x4xf32, #tpc.dist<[s, 4], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>, tpc.constraints = [{expr = #tpc.expr<s>, max = 64 : i64}], tpc.source = "/here/m.onnx"} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>, tpc.constraints = [{expr = #tpc.expr<s>, max = 64 : i64}], tpc.source = "/here/m.onnx"} {
   tpc.weight @w in "w" at 0 : tensor<8x4xf32>
   tpc.weight @v in "w" at 128 : tensor<4x4xf32>
   func.func private @stage_0(%x: !l, %m: !l) -> (!o, !o) {

@@ -84,7 +84,7 @@ module {
   }
 }
 //--- untyped.mlir
-module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, pp = 1>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{name = "y"}] {
     tpc.stage 0 { tpc.micro_batches { tpc.output 0, %x : tensor<4xf32> } }
   }
@@ -119,7 +119,7 @@ module {
   }
 }
 //--- messages.mlir
-module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, pp = 2>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{name = "y", type = tensor<4xf32>}] {
     tpc.stage 0 { tpc.micro_batches { tpc.send %x to 1 : tensor<4xf32> } }
     tpc.stage 1 {

@@ -11,7 +11,7 @@
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -60,7 +60,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -110,7 +110,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -160,7 +160,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -210,7 +210,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -259,7 +259,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -310,7 +310,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -359,7 +359,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -409,7 +409,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -459,7 +459,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -509,7 +509,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -561,7 +561,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
 // expected-error @+1 {{the program has 0 outputs, the model 1}}
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -609,7 +609,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     %0 = tpc.local_slice %x over ["dp", "mb"] dim 0 : !x -> !mb
     // expected-error @+1 {{the rank at dp=0, tp=0 lacks element}}
@@ -629,7 +629,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   func.func @main(%x: !x) {
     %w = tpc.parameter @w1 : !w1
@@ -650,7 +650,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     // expected-error @+1 {{its root 5 is outside of a group of 2}}
     %0 = tpc.broadcast %x over ["tp"] root 5 : !x -> !x
@@ -669,7 +669,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     %0 = tpc.local_slice %x over ["dp", "mb"] dim 0 : !x -> !mb
     // expected-error @+1 {{no rank has the elements that the rank at dp=0, tp=0 needs}}
@@ -689,7 +689,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     // expected-error @+1 {{@nothing cannot be called}}
     "func.call"(%x) {callee = @nothing} : (!x) -> ()
@@ -708,7 +708,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     // expected-error @+1 {{(arith.negf) cannot be run at small sizes: the verifier has no size constraints for this op}}
     %0 = arith.negf %x : !x
@@ -727,7 +727,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   func.func @main(%x: !x) {
     %w = tpc.parameter @w1 : !w1
@@ -748,7 +748,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @w1 in "w" at 0 : tensor<2x3xf32>
   func.func @main(%x: !x) {
     %w = tpc.parameter @w1 : tensor<2x3xf32>
@@ -769,7 +769,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     // expected-error @+1 {{there is no weight @w1}}
     %w = tpc.parameter @w1 : tensor<2x3xf32>
@@ -788,7 +788,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @b in "w" at 0 : tensor<2xf32>
   func.func @main(%x: !x) {
     %w = tpc.parameter @b : tensor<2xf32>
@@ -809,7 +809,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     // expected-error @+1 {{elements for another shape}}
     %0 = tpc.reshape %x : !x -> tensor<?xf32, #tpc.dist<[batch], local>>
@@ -828,7 +828,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     // expected-error @+1 {{these sizes are not possible}}
     %0 = tpc.slice %x dim 1 from 3 : !x -> !x
@@ -847,7 +847,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     // expected-error @+1 {{the shapes of the operands do not match on a rank}}
     %0 = tpc.concat %x, %x dim 1 : !x, !x -> !x
@@ -866,7 +866,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     // expected-error @+1 {{the shapes of the operands do not match on a rank}}
     %0 = tpc.reduce sum %x [1] : !x -> !x
@@ -885,7 +885,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @w1 in "w" at 0 : tensor<2x3xf32>
   func.func @main(%x: !x) {
     %w = tpc.parameter @w1 : tensor<2x3xf32>
@@ -907,7 +907,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @w1 in "w" at 0 : tensor<2x3xf32>
   func.func @main(%x: !x) {
     %w = tpc.parameter @w1 : tensor<2x3xf32>
@@ -929,7 +929,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @w1 in "w" at 0 : tensor<2x3xf32>
   func.func @main(%x: !x) {
     %w = tpc.parameter @w1 : tensor<2x3xf32>
@@ -951,7 +951,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @q in "w" at 0 : tensor<1x3x2x2xf32>
   tpc.weight @k in "w" at 0 : tensor<1x3x3x2xf32>
   func.func @main(%x: !x) {
@@ -974,7 +974,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @q in "w" at 0 : tensor<1x3x2x2xf32>
   tpc.weight @k in "w" at 0 : tensor<1x2x1xf32>
   func.func @main(%x: !x) {
@@ -995,7 +995,7 @@ module {
 // -----
 
 // Types that contradict the values: a rank's elements are not those of its type.
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func @main() {
     %x = tpc.constant dense<1.0> : tensor<2x4xf32> : tensor<2x4xf32>
     // expected-error @+1 {{it reads outside of the slice that a rank has}}
@@ -1006,7 +1006,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func @main() {
     %x = tpc.constant dense<1.0> : tensor<2x4xf32> : tensor<2x4xf32>
     // expected-error @+1 {{the only rank computes another shape than its type 'tensor<3x4xf32>' declares}}
@@ -1019,7 +1019,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 
 !wide = tensor<3x4xf32>
 !part = tensor<?x4xf32, #tpc.dist<[3{tp}, 4], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @f(%x: !wide) {
     // expected-error @+1 {{the rank at tp=0 has another shape than its type declares}}
     %0 = tpc.local_slice %x over ["tp"] dim 0 : !wide -> !part
@@ -1036,7 +1036,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 
 !whole = tensor<3x4xf32>
 !part = tensor<?x4xf32, #tpc.dist<[3{tp}, 4], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @f(%x: !part) {
     // expected-error @+1 {{the rank at tp=0 has another shape than its type declares}}
     %0 = tpc.all_gather %x over ["tp"] dim 0 : !part -> !whole

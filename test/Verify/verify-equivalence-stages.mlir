@@ -10,7 +10,7 @@ func.func @main(%x: tensor<4xf32> {tpc.name = "x"}) -> (tensor<4xf32> {tpc.name 
   return %0 : tensor<4xf32>
 }
 //--- staged.mlir
-module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, pp = 2, mb = 1>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{tpc.name = "x"}] outputs [{name = "y", type = tensor<4xf32>}] {
     tpc.stage 0 {
       tpc.micro_batches {

@@ -11,7 +11,7 @@
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -59,7 +59,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -108,7 +108,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -157,7 +157,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -207,7 +207,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 20 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -256,7 +256,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -305,7 +305,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -354,7 +354,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -403,7 +403,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -451,7 +451,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -501,7 +501,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -552,7 +552,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -600,7 +600,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -651,7 +651,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 // expected-error @+1 {{the program has 2 inputs, but the model 1}}
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -700,7 +700,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 // expected-error @+1 {{input 0 of the program has the 'tpc.name' "z", but the model's has the 'tpc.name' "x"}}
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -748,7 +748,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -798,7 +798,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
@@ -849,7 +849,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
   tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>

@@ -15,7 +15,7 @@
 !k = tensor<4x6xf32, #tpc.dist<[4, 6{tp}]>>
 !m = tensor<6x2xf32, #tpc.dist<[6{tp}, 2]>>
 !sum = tensor<4x2xf32, #tpc.dist<[4, 2], sum{tp}>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1, mb = 1>} {
   tpc.weight @v in "w" at 0 : tensor<6x2xf32>
   tpc.weight @w in "w" at 48 : tensor<6x2xf32>
   func.func @main(%x: tensor<4x6xf32>) -> (tensor<4x2xf32>, tensor<4x2xf32>) {

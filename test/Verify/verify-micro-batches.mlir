@@ -66,7 +66,7 @@ func.func @main(%x: !x {tpc.name = "x"}, %p: !p {tpc.name = "p"}) -> (!x {tpc.na
 !part = tensor<?xf32, #tpc.dist<[s{tp}], local>>
 !x = tensor<?x?xf32, #tpc.dist<[b, s], local>>
 !one = tensor<?x?xf32, #tpc.dist<[b{mb}, s], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   func.func private @prologue(%p: !p) -> (!p, !p) {
     %0 = tpc.local_slice %p over ["tp"] dim 0 : !p -> !part
     %1 = tpc.exp %0 : !part -> !part
@@ -95,7 +95,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 !p = tensor<?xf32, #tpc.dist<[s], local>>
 !x = tensor<?x?xf32, #tpc.dist<[b, s], local>>
 !one = tensor<?x?xf32, #tpc.dist<[b{mb}, s], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   func.func private @stage_0(%x: !one, %p: !p) -> !one {
     %e = tpc.exp %p : !p -> !p
     %c = tpc.cos %e : !p -> !p
@@ -118,7 +118,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 !p = tensor<?xf32, #tpc.dist<[s], local>>
 !x = tensor<?x?xf32, #tpc.dist<[b, s], local>>
 !one = tensor<?x?xf32, #tpc.dist<[b{mb}, s], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   func.func private @inner(%x: !x) -> !one {
     %0 = tpc.local_slice %x over ["mb"] dim 0 : !x -> !one
     return %0 : !one
@@ -151,7 +151,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 !part = tensor<?xf32, #tpc.dist<[s{tp}], local>>
 !x = tensor<?x?xf32, #tpc.dist<[b, s], local>>
 !one = tensor<?x?xf32, #tpc.dist<[b{mb}, s], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   func.func private @prologue(%p: !p) -> (!p, !p) {
     %0 = tpc.local_slice %p over ["tp"] dim 0 : !p -> !part
     %1 = tpc.exp %0 : !part -> !part
@@ -181,7 +181,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 !part = tensor<?xf32, #tpc.dist<[s{tp}], local>>
 !x = tensor<?x?xf32, #tpc.dist<[b, s], local>>
 !one = tensor<?x?xf32, #tpc.dist<[b{mb}, s], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   func.func private @prologue(%p: !p) -> (!p, !p) {
     %0 = tpc.local_slice %p over ["tp"] dim 0 : !p -> !part
     %1 = tpc.exp %0 : !part -> !part
@@ -211,7 +211,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 !part = tensor<?xf32, #tpc.dist<[s{tp}], local>>
 !x = tensor<?x?xf32, #tpc.dist<[b, s], local>>
 !one = tensor<?x?xf32, #tpc.dist<[b{mb}, s], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   func.func private @prologue(%p: !p) -> (!p, !p) {
     %0 = tpc.local_slice %p over ["tp"] dim 0 : !p -> !part
     %1 = tpc.exp %0 : !part -> !part
@@ -241,7 +241,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 !part = tensor<?xf32, #tpc.dist<[s{tp}], local>>
 !x = tensor<?x?xf32, #tpc.dist<[b, s], local>>
 !one = tensor<?x?xf32, #tpc.dist<[b{mb}, s], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   func.func private @prologue(%p: !p) -> (!p, !p) {
     %0 = tpc.local_slice %p over ["tp"] dim 0 : !p -> !part
     %1 = tpc.exp %0 : !part -> !part
@@ -272,7 +272,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 !part = tensor<?xf32, #tpc.dist<[s{tp}], local>>
 !x = tensor<?x?xf32, #tpc.dist<[b, s], local>>
 !one = tensor<?x?xf32, #tpc.dist<[b{mb}, s], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   func.func private @prologue(%p: !p) -> (!p, !p) {
     %0 = tpc.local_slice %p over ["tp"] dim 0 : !p -> !part
     %1 = tpc.exp %0 : !part -> !part
@@ -309,7 +309,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 }
 //--- stage.mlir
 !x = tensor<4xf32>
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 2>} {
   func.func private @prologue(%x: !x) -> !x {
     %0 = tpc.broadcast %x over ["pp"] root 0 : !x -> !x
     return %0 : !x

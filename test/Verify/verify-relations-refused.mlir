@@ -5,7 +5,7 @@
 
 !columns = tensor<4x?xf32, #tpc.dist<[4, 5{tp}], local>>
 !rows = tensor<?x8xf32, #tpc.dist<[5{tp}, 8], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @forgotten_reduction(%x: !columns, %w: !rows) {
     // expected-error @+1 {{(tpc.matmul) does not compute its part of what the model computes: on each rank of 'tp' the result is a part (sum), but its type 'tensor<4x8xf32>' declares it complete}}
     %0 = tpc.matmul %x, %w : !columns, !rows -> tensor<4x8xf32>
@@ -18,7 +18,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 !columns = tensor<4x?xf32, #tpc.dist<[4, 5{tp}], local>>
 !rows = tensor<?x8xf32, #tpc.dist<[5{tp}, 8], local>>
 !partial = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @bias_on_every_rank(%x: !columns, %w: !rows, %bias: tensor<8xf32>) {
     %0 = tpc.matmul %x, %w : !columns, !rows -> !partial
     // expected-error @+1 {{is a part of a sum over 'tp' on each rank, and the op does not propagate such parts to its result: reduce the operand before this op}}
@@ -32,7 +32,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 !columns = tensor<4x?xf32, #tpc.dist<[4, 5{tp}], local>>
 !rows = tensor<?x8xf32, #tpc.dist<[5{tp}, 8], local>>
 !partial = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @bias_in_the_product(%x: !columns, %w: !rows, %bias: tensor<8xf32>) {
     // expected-error @+1 {{whole, but a rank has 5{tp} (at tp=0: 3 elements from 0, not 5 elements from 0)}}
     %0 = tpc.matmul %x, %w bias %bias : !columns, !rows bias tensor<8xf32> -> !partial
@@ -45,7 +45,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 !x = tensor<4x?xf32, #tpc.dist<[4, 10{tp}], local>>
 !heads = tensor<?x8xf32, #tpc.dist<[5{tp} * 2, 8], local>>
 !partial = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 3, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 3, dp = 1, pp = 1>} {
   func.func private @off_by_one(%x: !x, %w: !heads) {
     // expected-error @+1 {{as 10{tp} (at tp=1: 3 elements from 4, not 4 elements from 4)}}
     %0 = tpc.matmul %x, %w : !x, !heads -> !partial
@@ -58,7 +58,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 3, dp = 1, pp = 1>} {
 !a = tensor<2x4xf32, #tpc.dist<[4{tp}, 4], local>>
 !b = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
 !c = tensor<2x8xf32, #tpc.dist<[4{tp}, 8], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @blocks_on_the_diagonal(%a: !a, %b: !b) {
     // expected-error @+1 {{as 8{tp} (at tp=0: 4 elements from 0, not 8 elements from 0)}}
     %0 = tpc.matmul %a, %b : !a, !b -> !c
@@ -71,7 +71,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 !a = tensor<2x1xf32, #tpc.dist<[4{tp}, 1], local>>
 !b = tensor<1x2xf32, #tpc.dist<[1, 4{tp}], local>>
 !c = tensor<2x4xf32, #tpc.dist<[4{tp}, 4], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @outer_sum(%a: !a, %b: !b) {
     // expected-error @+1 {{as 4{tp} (at tp=0: 2 elements from 0, not 4 elements from 0)}}
     %0 = tpc.add %a, %b : !a, !b -> !c
@@ -84,7 +84,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 !partial = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
 !columns = tensor<8x4xf32, #tpc.dist<[8, 8{tp}], local>>
 !c = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @parts_by_columns(%a: !partial, %b: !columns) {
     // expected-error @+1 {{is unreduced over 'tp', which also splits 8{tp}}}
     %0 = tpc.matmul %a, %b : !partial, !columns -> !c
@@ -97,7 +97,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 !table = tensor<?x4xf32, #tpc.dist<[9{tp}, 4], local>>
 !ids = tensor<?xi64, #tpc.dist<[5{tp}], local>>
 !rows = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @own_ids_in_own_rows(%table: !table, %ids: !ids) {
     // expected-error @+1 {{'tp' splits both 9{tp} and 5{tp} of this op}}
     %0 = tpc.embedding %table, %ids : !table, !ids -> !rows
@@ -108,7 +108,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 // -----
 
 !local = tensor<4x4xf32, #tpc.dist<[4, 8{pp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, dp = 1, pp = 2>} {
   // expected-error @+1 {{is distributed over 'pp', but only one stage runs this}}
   func.func private @across_stages(%x: !local) {
     return
@@ -121,7 +121,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 2>} {
 
 !sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
 !max = tensor<4x8xf32, #tpc.dist<[4, 8], max{tp}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @sum_to_max(%a: !sum, %b: !max) {
     // expected-error @+1 {{operands reduce in different ways over 'tp'}}
     %0 = tpc.add %a, %b : !sum, !max -> !sum
@@ -133,7 +133,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 
 !sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
 !max = tensor<4x8xf32, #tpc.dist<[4, 8], max{tp}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @type_says_maximum(%a: !sum) {
     // expected-error @+1 {{on each rank of 'tp' the result is a part (sum), but its type 'tensor<4x8xf32, #tpc.dist<[4, 8], max{tp}, local>>' declares another reduction}}
     %0 = tpc.neg %a : !sum -> !max
@@ -144,7 +144,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 // -----
 
 !max = tensor<4x8xf32, #tpc.dist<[4, 8], max{tp}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @maximum_negated(%a: !max) {
     // expected-error @+1 {{is a part of a maximum or minimum over 'tp' on each rank}}
     %0 = tpc.neg %a : !max -> !max
@@ -155,7 +155,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 // -----
 
 !sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @counted_twice(%a: tensor<4x8xf32>) {
     // expected-error @+1 {{its type declares the result a part over 'tp', but every rank has all of it: reduced, it would count 2 times}}
     %0 = tpc.neg %a : tensor<4x8xf32> -> !sum
@@ -167,7 +167,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 
 !q = tensor<2x3x4x8xf32, #tpc.dist<[2, 3, 8{tp}, 8], local>>
 !kv = tensor<2x3x2x8xf32>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @wrong_kv_group(%q: !q, %k: !kv, %v: !kv) {
     // expected-error @+1 {{its query heads are 8{tp} and its kv heads 2: a rank would pair query heads with kv heads of others}}
     %0 = tpc.attention causal %q, %k, %v scale 1.0 : !q, !kv, !kv -> !q
@@ -178,7 +178,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 // -----
 
 !q = tensor<2x3x?x8xf32, #tpc.dist<[2, 3, 5{tp}, 8], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @slopes_of_all_heads(%q: !q, %slopes: tensor<5xf32>) {
     // expected-error-re @+1 {{dimension 0 of operand 3 {{.*}} is laid out as 5, but that of operand 0 {{.*}} as 5{tp} (at tp=0: 3 elements from 0, not 5 elements from 0)}}
     %0 = tpc.attention causal %q, %q, %q slopes %slopes scale 1.0 : !q, !q, !q slopes tensor<5xf32> -> !q
@@ -190,7 +190,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 
 !in = tensor<6x?xf32, #tpc.dist<[6, 9{tp}], local>>
 !out = tensor<2x3x?x3xf32, #tpc.dist<[2, 3, 3{tp}, 3], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @heads_cut_through(%x: !in) {
     // expected-error @+1 {{row by row, the operand is laid out as 6 * 9{tp} and the result as 6 * 3{tp} * 3 (at tp=0: 5 elements from 0, not 2 elements from 0)}}
     %0 = tpc.reshape %x : !in -> !out
@@ -201,7 +201,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 // -----
 
 !sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @reshape_completes(%x: !sum) {
     // expected-error @+1 {{the operand is unreduced over {tp} and the result over {}}}
     %0 = tpc.reshape %x : !sum -> tensor<32xf32>
@@ -213,7 +213,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 
 !sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
 !tokens = tensor<2x8xf32, #tpc.dist<[4{tp}, 8], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @gather_of_parts(%x: !sum) {
     // expected-error @+1 {{the operand is unreduced over {tp} and the result over {}, but nothing is added here}}
     %0 = tpc.local_slice %x over ["tp"] dim 0 : !sum -> !tokens
@@ -225,7 +225,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 
 !tokens = tensor<2x8xf32, #tpc.dist<[4{tp}, 8], local>>
 !columns = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @gathers_another_dimension(%x: !columns) {
     // expected-error @+1 {{over {tp} it cannot make dimension 0 4 from 4}}
     %0 = tpc.all_gather %x over ["tp"] dim 0 : !columns -> tensor<4x8xf32>
@@ -237,7 +237,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 
 !tokens = tensor<2x8xf32, #tpc.dist<[4{tp}, 8], local>>
 !both = tensor<2x4xf32, #tpc.dist<[4{tp}, 8{dp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @slices_over_another_axis(%x: !tokens) {
     // expected-error @+1 {{it takes parts over 'tp', but ranks along it have different values already}}
     %0 = tpc.local_slice %x over ["tp"] dim 1 : !tokens -> !both
@@ -248,7 +248,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !tokens = tensor<2x8xf32, #tpc.dist<[4{tp}, 8], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @broadcast_of_different(%x: !tokens) {
     // expected-error @+1 {{ranks differ along 'tp', and a broadcast gives all of them the value of coordinate 1}}
     %0 = tpc.broadcast %x over ["tp"] root 1 : !tokens -> !tokens
@@ -259,7 +259,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !tokens = tensor<2x8xf32, #tpc.dist<[4{tp}, 8], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @no_such_dimension(%x: !tokens) {
     // expected-error @+1 {{its dimensions are not those of 'tensor<2x8xf32}}
     %0 = tpc.all_gather %x over ["tp"] dim 2 : !tokens -> tensor<4x8xf32>
@@ -269,7 +269,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @reduced_again(%x: tensor<4x8xf32>) {
     // expected-error @+1 {{it adds over 'tp', but the operand is complete on every rank along it: it would count 2 times}}
     %0 = tpc.all_reduce %x over ["tp"] : tensor<4x8xf32> -> tensor<4x8xf32>
@@ -280,7 +280,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{dp, tp}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @group_too_small(%x: !sum) {
     // expected-error @+1 {{after it the value is unreduced over {dp}, but its type declares {}}}
     %0 = tpc.all_reduce %x over ["tp"] : !sum -> tensor<4x8xf32>
@@ -292,7 +292,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 
 !sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
 !columns = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @scatters_another_dimension(%x: !sum) {
     // expected-error @+1 {{over {tp} it cannot make dimension 0 4 from 4}}
     %0 = tpc.reduce_scatter %x over ["tp"] dim 0 : !sum -> !columns
@@ -303,7 +303,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @no_such_dimension(%x: !sum) {
     // expected-error @+1 {{its dimensions are not those of 'tensor<4x8xf32}}
     %0 = tpc.reduce_scatter %x over ["tp"] dim 2 : !sum -> tensor<4x8xf32>
@@ -315,7 +315,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 
 !global = tensor<4x8xf32, #tpc.dist<[4, 8{tp}]>>
 !local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @w in "w" at 0 : tensor<4x8xf32>
   func.func private @global_among_local(%x: !local) {
     // expected-error @+1 {{in a program of local values, its type 'tensor<4x8xf32, #tpc.dist<[4, 8{tp}]>>' is global}}
@@ -327,7 +327,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !local = tensor<4x5xf32, #tpc.dist<[4, 8{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   // expected-error @+1 {{its type 'tensor<4x5xf32, #tpc.dist<[4, 8{tp}], local>>' has other sizes than its distribution gives, 'tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>'}}
   func.func private @other_sizes(%x: !local) {
     return
@@ -337,7 +337,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !local = tensor<4x?xf32, #tpc.dist<[4, 8{xy}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   // expected-error @+1 {{names the axis 'xy', which the grid does not have}}
   func.func private @unknown_axis(%x: !local) {
     return
@@ -347,7 +347,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   // expected-error @+1 {{input 0 must be whole on every rank, but its type is 'tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>'}}
   func.func @main(%x: !local) {
     return
@@ -357,7 +357,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @f(%x: !sum) -> !sum {
     return %x : !sum
   }
@@ -370,7 +370,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @callee(%x: !local) {
     return
   }
@@ -384,7 +384,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @nothing(!local)
   func.func private @caller(%x: !local) {
     // expected-error @+1 {{@nothing has no body}}
@@ -396,7 +396,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @callee(%x: !local) {
     return
   }
@@ -410,7 +410,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @f(%x: !local) -> tensor<4x8xf32> {
     // expected-error @+1 {{its operand types differ from the result types of @f}}
     "func.return"(%x) : (!local) -> ()
@@ -420,7 +420,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @f(%x: !local) {
     // expected-error @+1 {{it is not allowed in a local program: run tpc-lower-reshards first}}
     %0 = tpc.reshard %x : !local -> tensor<4x8xf32>
@@ -431,7 +431,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @f(%x: !local) {
     // expected-error @+1 {{(arith.negf) cannot be proved: the verifier has no lemma for this op}}
     %0 = arith.negf %x : !local
@@ -442,7 +442,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !part = tensor<4x4xf32, #tpc.dist<[8{mb}, 4], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, dp = 1, pp = 1, mb = 2>} {
   func.func private @all_rounds_at_once(%x: !part) {
     // expected-error @+1 {{it combines micro-batches, of which a rank has one at a time}}
     %0 = tpc.all_gather %x over ["mb"] dim 0 : !part -> tensor<8x4xf32>
@@ -454,7 +454,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 2>} {
 
 // Before stages are divided, a sum over micro-batches is a reduction; a stage has tpc.accumulate.
 !part = tensor<4x4xf32, #tpc.dist<[4, 4], sum{mb}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, dp = 1, pp = 1, mb = 2>} {
   func.func private @sum_over_rounds(%x: !part) {
     // expected-error @+1 {{it combines micro-batches, of which a rank has one at a time}}
     %0 = tpc.all_reduce %x over ["mb"] : !part -> tensor<4x4xf32>
@@ -469,7 +469,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 2>} {
 
 // A sum over micro-batches of which only the first is computed, and one with another type.
 !part = tensor<4x4xf32, #tpc.dist<[4, 4], sum{mb}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, dp = 2, pp = 1, mb = 2>} {
   func.func private @part(%x: tensor<8x4xf32>) -> !part {
     %0 = tpc.local_slice %x over ["mb"] dim 0 : tensor<8x4xf32> -> tensor<4x4xf32, #tpc.dist<[8{mb}, 4], local>>
     %1 = tpc.transpose %0 [1, 0] : tensor<4x4xf32, #tpc.dist<[8{mb}, 4], local>> -> tensor<4x4xf32, #tpc.dist<[4, 8{mb}], local>>
@@ -490,7 +490,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 2, pp = 1, mb = 2>} {
 // -----
 
 !both = tensor<4x4xf32, #tpc.dist<[4, 4], sum{dp, mb}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, dp = 2, pp = 1, mb = 2>} {
   func.func private @part(%x: tensor<8x4xf32>) -> !both {
     %0 = tpc.local_slice %x over ["dp", "mb"] dim 0 : tensor<8x4xf32> -> tensor<2x4xf32, #tpc.dist<[8{dp, mb}, 4], local>>
     %1 = tpc.transpose %0 [1, 0] : tensor<2x4xf32, #tpc.dist<[8{dp, mb}, 4], local>> -> tensor<4x2xf32, #tpc.dist<[4, 8{dp, mb}], local>>
@@ -514,7 +514,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 2, pp = 1, mb = 2>} {
 // -----
 
 !rows = tensor<?x8xf32, #tpc.dist<[(batch * sequence){tp}, 8], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1>} {
   func.func private @shifted_alone(%x: !rows) {
     // expected-error @+1 {{(tpc.roll) does not compute its part of what the model computes: a rank has only parts of runs of sequence elements, batch*sequence{tp} in dimension 0}}
     %0 = tpc.roll %x dim 0 from 1 every sequence : !rows -> !rows
@@ -525,7 +525,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 // -----
 
 !rows = tensor<?x8xf32, #tpc.dist<[batch{dp} * sequence{tp}, 8], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @shifted_over_the_wrong_group(%x: !rows) {
     // expected-error @+1 {{a group over {dp} has only parts of runs of sequence elements}}
     %0 = tpc.collective_permute %x over ["dp"] dim 0 from 1 every sequence : !rows -> !rows
@@ -536,7 +536,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !rows = tensor<?x8xf32, #tpc.dist<[batch{dp, tp}, 8], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @moved_by_a_part_of_the_group(%x: !rows) {
     // expected-error @+1 {{a group over {tp} does not have the same elements before (batch{dp, tp}) and after it (batch{tp, dp}) in dimension 0}}
     %0 = tpc.collective_permute %x over ["tp"] dim 0 : !rows -> tensor<?x8xf32, #tpc.dist<[batch{tp, dp}, 8], local>>
@@ -547,7 +547,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !rows = tensor<?x8xf32, #tpc.dist<[batch{tp, dp}, 8], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @exchanged_by_a_part_of_the_group(%x: !rows) {
     // expected-error @+1 {{a group over {tp} does not have the same elements before (batch{tp, dp}) and after it (batch{dp}) in dimension 0}}
     %0 = tpc.exchange %x over ["tp"] : !rows -> tensor<?x8xf32, #tpc.dist<[batch{dp}, 8], local>>
@@ -558,7 +558,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // -----
 
 !partial = tensor<?x8xf32, #tpc.dist<[batch{dp}, 8], sum{tp}, local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func private @exchanged_as_if_added(%x: !partial) {
     // expected-error @+1 {{but nothing is added here}}
     %0 = tpc.exchange %x over ["dp", "tp"] : !partial -> tensor<?x4xf32, #tpc.dist<[batch{tp}, 8{dp}], local>>

@@ -66,7 +66,7 @@ private:
   double getPoints(ShardingRuleOpInterface op) const;
 
   ModuleOp module;
-  GridAttr grid;
+  MeshAttr grid;
   LinkModel links;
   Symbols symbols;
   std::map<std::string, int64_t> coordinates; // all 0

@@ -19,7 +19,7 @@ class LinkModel {
 public:
   /// Reads grid and links from the attributes of `module`. Without a grid there is one rank.
   explicit LinkModel(ModuleOp module);
-  LinkModel(GridAttr grid, DictionaryAttr links);
+  LinkModel(MeshAttr grid, DictionaryAttr links);
 
   /// Whether a group over the axis has members in several nodes.
   bool crossesNodes(StringRef axis) const;
@@ -35,7 +35,7 @@ public:
   int64_t getGroupSize(ArrayRef<StringAttr> axes) const;
 
 private:
-  GridAttr grid;
+  MeshAttr grid;
   ::tpc::Links links;
   llvm::StringMap<::tpc::Link> axisLinks;
 };

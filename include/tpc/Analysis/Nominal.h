@@ -23,13 +23,13 @@ int64_t evaluateOr1(const ::tpc::SymExpr &size, const Symbols &symbols);
 
 /// Returns the bytes of a tensor's shard on the rank at `coordinates`; nothing if a symbol has no
 /// value.
-std::optional<int64_t> getLocalBytes(Type tensor, GridAttr grid,
+std::optional<int64_t> getLocalBytes(Type tensor, MeshAttr grid,
                                      const std::map<std::string, int64_t> &coordinates,
                                      const Symbols &symbols);
 
 /// Estimates the bytes of a rank's shard, or of the global tensor. Sizes without a value count as
 /// 1.
-double estimateLocalBytes(Type tensor, GridAttr grid,
+double estimateLocalBytes(Type tensor, MeshAttr grid,
                           const std::map<std::string, int64_t> &coordinates,
                           const Symbols &symbols);
 double estimateBytes(Type tensor, const Symbols &symbols);

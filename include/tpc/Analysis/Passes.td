@@ -6,14 +6,17 @@
 include "mlir/Pass/PassBase.td"
 
 def CheckLinks : Pass<"tpc-check-links", "::mlir::ModuleOp"> {
-  let summary = "Warn of tensor parallelism across node boundaries";
+  let summary = "Warn of a view whose groups span several nodes";
   let description = [{
-    Reads the grid's `gpus_per_node` (no-op without it), the links in `tpc.links` and the staged
-    program. For each tensor-parallel axis whose groups span several nodes, the pass emits a warning
-    with the bytes that one rank sends along the axis per step and the estimated seconds, at nominal
-    sizes. Does not change the module.
+    Reads the mesh's `gpus_per_node` (no-op without it), the links in `tpc.links` and the staged
+    program. For each atom of `view` whose groups span several nodes, the pass emits a warning with
+    the bytes that one rank sends along the atom per step and the estimated seconds, at nominal
+    sizes. tpcc runs it for tp, whose collectives block several times in each layer. Does not change
+    the module.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
+  let options = [Option<"view", "view", "std::string", /*default=*/"",
+                        "View whose groups should be within nodes, such as tp">];
 }
 
 def PrintFactorClasses : Pass<"tpc-print-factor-classes", "::mlir::ModuleOp"> {

@@ -40,7 +40,7 @@ FailureOr<std::vector<ExpertRow>> countExperts(ModuleOp module, const Symbols &s
 /// Returns two averages over layers, for the rank with the most pairs of a token and a selected
 /// expert: pairs per token, and experts that at least one token selects. The program must have
 /// experts.
-std::pair<double, double> getBusiestExperts(ModuleOp program, GridAttr grid,
+std::pair<double, double> getBusiestExperts(ModuleOp program, MeshAttr grid,
                                             const Routing &routing);
 /// Emits an error if the program has no experts, or if the routing is of another number of tokens
 /// or experts.

@@ -18,7 +18,7 @@ namespace mlir::tpc {
 class LocalSizes {
 public:
   /// Coordinates, and symbols without a value, are 0 until they are set.
-  LocalSizes(GridAttr grid, const Symbols &symbols);
+  LocalSizes(MeshAttr grid, const Symbols &symbols);
   /// Sets the value of a symbol or coordinate, such as "rank.pp".
   void set(StringRef name, int64_t value) { values[name] = value; }
   /// Returns nothing if a value exceeds 64 bits or a divisor is not positive.
@@ -27,7 +27,7 @@ public:
 private:
   int64_t getValue(StringRef name);
 
-  GridAttr grid;
+  MeshAttr grid;
   llvm::StringMap<int64_t> values;
 };
 

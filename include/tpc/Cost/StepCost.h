@@ -115,7 +115,7 @@ public:
   /// Symbolic sizes of the program are evaluated with `grid`, which may differ from the grid that
   /// it was compiled for in the sizes of axes. `copies`: copies of the grid that run at the same
   /// time on the machine.
-  StepEstimator(const LoweredProgram &program, GridAttr grid, const Symbols &symbols,
+  StepEstimator(const LoweredProgram &program, MeshAttr grid, const Symbols &symbols,
                 const ::tpc::Machine &machine, int64_t copies);
   /// Returns the step's cost. An error names what the machine has no time of. Sets `timeline` if it
   /// is not null.
@@ -171,7 +171,7 @@ private:
   }
 
   const LoweredProgram &program;
-  GridAttr grid;
+  MeshAttr grid;
   LocalSizes values; // symbols, coordinates, and the micro-batch
   const ::tpc::Machine &machine;
   int64_t copies;

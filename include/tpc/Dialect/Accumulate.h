@@ -14,9 +14,6 @@
 
 namespace mlir::tpc {
 
-/// Axis of micro-batches.
-constexpr llvm::StringLiteral kMicroBatchAxis = "mb";
-
 /// Returns the type of the sum of a value over all micro-batches: without mb in its partial axes.
 Type getAccumulatedType(Type type);
 

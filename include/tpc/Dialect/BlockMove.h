@@ -44,13 +44,13 @@ struct BlockMove {
   Axes getAxes() const;
   /// Returns the maximum number of elements of this dimension that a member of a group sends to
   /// others. `coordinates` locate the group on all other axes. `first` is the start of the shift.
-  std::optional<int64_t> getMaxSentElements(GridAttr grid, const Values &coordinates,
+  std::optional<int64_t> getMaxSentElements(MeshAttr grid, const Values &coordinates,
                                             const Values &symbols,
                                             std::optional<::tpc::SymExpr> first) const;
 };
 
 /// Returns the maximum bytes that a member of a collective-permute's group sends.
-std::optional<int64_t> getMaxSentBytes(CollectivePermuteOp op, GridAttr grid,
+std::optional<int64_t> getMaxSentBytes(CollectivePermuteOp op, MeshAttr grid,
                                        const BlockMove::Values &coordinates,
                                        const BlockMove::Values &symbols);
 

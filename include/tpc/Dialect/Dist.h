@@ -22,7 +22,7 @@ inline bool isFloatTensor(Value v) { return isa<FloatType>(elementTypeOf(v)); }
 
 /// Returns the canonical type for an element type and a distribution. `grid` determines the static
 /// dimensions of local types; it may be null for global types.
-RankedTensorType makeTensorType(Type element, DistAttr dist, GridAttr grid = {});
+RankedTensorType makeTensorType(Type element, DistAttr dist, MeshAttr grid = {});
 /// Returns the global, replicated type with these sizes.
 RankedTensorType makeTensorType(Type element, ArrayRef<::tpc::SymExpr> sizes);
 

@@ -49,7 +49,7 @@ struct Exchange {
   /// Returns the maximum number of elements that a member of a group sends or receives.
   /// `coordinates` locate the group on all other axes. Nothing if a size is unknown or too large,
   /// or if the group has more than `maxMembers` members.
-  std::optional<int64_t> getMaxMovedElements(GridAttr grid, const Values &coordinates,
+  std::optional<int64_t> getMaxMovedElements(MeshAttr grid, const Values &coordinates,
                                              const Values &symbols) const;
   static constexpr int64_t maxMembers = 1024;
 };

@@ -48,7 +48,7 @@ struct IndexRun {
   ::tpc::SymExpr local, global; // number of elements: shard, entire run
   bool split;
 };
-SmallVector<IndexRun, 2> getIndexRuns(DimAttr dim, GridAttr grid);
+SmallVector<IndexRun, 2> getIndexRuns(DimAttr dim, MeshAttr grid);
 
 /// Local index of an element, and the conditions under which this rank has the element.
 template <typename T> struct LocalIndex {
@@ -86,7 +86,7 @@ T linearize(IndexArithmetic<T> &ops, ArrayRef<T> runIndices, ArrayRef<IndexRun> 
 
 /// Converts a local index (in this rank's shard) to the global index.
 template <typename T>
-T getGlobalIndex(IndexArithmetic<T> &ops, DimAttr dim, GridAttr grid, T local) {
+T getGlobalIndex(IndexArithmetic<T> &ops, DimAttr dim, MeshAttr grid, T local) {
   if (!dim.isSharded())
     return local;
   SmallVector<IndexRun, 2> runs = getIndexRuns(dim, grid);
@@ -99,7 +99,7 @@ T getGlobalIndex(IndexArithmetic<T> &ops, DimAttr dim, GridAttr grid, T local) {
 
 /// Converts a global index to the local index in this rank's shard.
 template <typename T>
-LocalIndex<T> getLocalIndex(IndexArithmetic<T> &ops, DimAttr dim, GridAttr grid, T global) {
+LocalIndex<T> getLocalIndex(IndexArithmetic<T> &ops, DimAttr dim, MeshAttr grid, T global) {
   if (!dim.isSharded())
     return {global, {}};
   LocalIndex<T> result;

@@ -14,8 +14,8 @@ namespace mlir::tpc {
 
 // ---- the program ----
 
-/// Module: the `#tpc.grid` that defines the axes.
-inline constexpr llvm::StringLiteral kGridAttr = "tpc.grid";
+/// Module: the `#tpc.mesh` that defines the axes.
+inline constexpr llvm::StringLiteral kMeshAttr = "tpc.mesh";
 /// Module: an array of dictionaries {expr = #tpc.expr, min, max, why}: bounds on sizes that are
 /// checked at launch.
 inline constexpr llvm::StringLiteral kConstraintsAttr = "tpc.constraints";

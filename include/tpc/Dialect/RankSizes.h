@@ -44,35 +44,35 @@ std::optional<NamedSize> getNamedSize(StringRef symbol);
 /// unchanged.
 ::tpc::SymExpr getNamedWindow(const ::tpc::SymExpr &window);
 /// Returns this rank's coordinate on an axis; 0 on axes of size 1 and without a grid.
-::tpc::SymExpr getCoordinate(StringRef axis, GridAttr grid);
+::tpc::SymExpr getCoordinate(StringRef axis, MeshAttr grid);
 /// Returns the number of ranks along an axis; 1 on axes of size 1 and without a grid.
-::tpc::SymExpr getNumRanks(StringRef axis, GridAttr grid);
+::tpc::SymExpr getNumRanks(StringRef axis, MeshAttr grid);
 
 /// Replaces named symbols whose values are equal on all ranks by their values. The result is an
 /// expression over symbols of the model and coordinates.
-::tpc::SymExpr substituteNumbers(const ::tpc::SymExpr &expr, GridAttr grid);
+::tpc::SymExpr substituteNumbers(const ::tpc::SymExpr &expr, MeshAttr grid);
 
 //===--- local sizes, in named symbols --------------------------------------===//
 
 /// Returns the size (or the offset) of this rank's shard of n elements over an axis.
-::tpc::SymExpr getShardSize(const ::tpc::SymExpr &n, StringRef axis, GridAttr grid);
-::tpc::SymExpr getShardBegin(const ::tpc::SymExpr &n, StringRef axis, GridAttr grid);
+::tpc::SymExpr getShardSize(const ::tpc::SymExpr &n, StringRef axis, MeshAttr grid);
+::tpc::SymExpr getShardBegin(const ::tpc::SymExpr &n, StringRef axis, MeshAttr grid);
 
 /// Returns a factor's local size (with `axes`: as if only its first `axes` axes split it), or the
 /// offset of this rank's shard in the factor. LocalIndex.h converts indices of dimensions.
-::tpc::SymExpr getLocalSize(FactorAttr factor, GridAttr grid, std::optional<unsigned> axes = {});
-::tpc::SymExpr getBegin(FactorAttr factor, GridAttr grid);
+::tpc::SymExpr getLocalSize(FactorAttr factor, MeshAttr grid, std::optional<unsigned> axes = {});
+::tpc::SymExpr getBegin(FactorAttr factor, MeshAttr grid);
 /// Returns the global size of a dimension.
 ::tpc::SymExpr getGlobalSize(DimAttr dim);
 /// Returns the product of the local sizes of the factors, without the split of the product.
-::tpc::SymExpr getFactorsSize(DimAttr dim, GridAttr grid);
-::tpc::SymExpr getLocalSize(DimAttr dim, GridAttr grid, std::optional<unsigned> productAxes = {});
+::tpc::SymExpr getFactorsSize(DimAttr dim, MeshAttr grid);
+::tpc::SymExpr getLocalSize(DimAttr dim, MeshAttr grid, std::optional<unsigned> productAxes = {});
 /// Returns the offset of this rank's shard in the product of the local factors.
-::tpc::SymExpr getProductBegin(DimAttr dim, GridAttr grid);
+::tpc::SymExpr getProductBegin(DimAttr dim, MeshAttr grid);
 
 /// Returns the local sizes of a tensor, or its local number of elements.
-SmallVector<::tpc::SymExpr> getLocalSizes(Type tensor, GridAttr grid);
-::tpc::SymExpr getNumElements(Type tensor, GridAttr grid);
+SmallVector<::tpc::SymExpr> getLocalSizes(Type tensor, MeshAttr grid);
+::tpc::SymExpr getNumElements(Type tensor, MeshAttr grid);
 
 } // namespace mlir::tpc
 

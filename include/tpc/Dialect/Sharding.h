@@ -22,7 +22,7 @@ namespace mlir::tpc {
 /// Checks a `tpc.sharding` of a tensor with these global sizes: one entry for each dimension, with
 /// the dimension's size; each axis at most once; only axes of `grid` (if given) that may split
 /// tensors.
-LogicalResult verifySharding(Attribute sharding, ArrayRef<::tpc::SymExpr> sizes, GridAttr grid,
+LogicalResult verifySharding(Attribute sharding, ArrayRef<::tpc::SymExpr> sizes, MeshAttr grid,
                              function_ref<InFlightDiagnostic()> emitError);
 
 /// Returns the ONNX name of an op's result, which the importer encodes in the location

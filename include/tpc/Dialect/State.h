@@ -69,8 +69,8 @@ struct PreallocatedStep {
   /// Returns the number of steps that run concurrently, on disjoint sets of sequences: the number
   /// of pipeline stages. With several chunks per rank it is 1, because a step returns to the first
   /// rank between its chunks.
-  static int64_t getNumStepsInFlight(GridAttr grid) {
-    return grid.getChunksPerRank() > 1 ? 1 : grid.getAxisSize("pp");
+  static int64_t getNumStepsInFlight(MeshAttr grid) {
+    return grid.getChunksPerRank() > 1 ? 1 : grid.getAxisSize(kPipelineAxis);
   }
 };
 

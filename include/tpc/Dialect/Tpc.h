@@ -24,6 +24,15 @@
 #include "tpc/Dialect/TpcDialect.h.inc"
 #include "tpc/Dialect/TpcEnums.h.inc"
 
+namespace mlir::tpc {
+/// Axis of stages: tpc.send and tpc.recv cross it.
+inline constexpr llvm::StringLiteral kPipelineAxis = "pp";
+/// Axis of micro-batches, in time: its coordinate is the iteration of tpc.micro_batches.
+inline constexpr llvm::StringLiteral kMicroBatchAxis = "mb";
+/// View whose ranks run the same program on different samples of the batch.
+inline constexpr llvm::StringLiteral kReplicaView = "dp";
+} // namespace mlir::tpc
+
 namespace mlir::tpc::detail {
 struct SymExprAttrStorage;
 struct DimAttrStorage;

@@ -19,22 +19,33 @@ def Tpc_ReductionKind : I32EnumAttr<"ReductionKind", "reduction of partial value
   let cppNamespace = "::mlir::tpc";
 }
 
-def Tpc_GridAttr : Tpc_Attr<"Grid", "grid"> {
-  let summary = "Process grid: named axes, their sizes and their order";
+def Tpc_MeshAttr : Tpc_Attr<"Mesh", "mesh"> {
+  let summary = "Mesh of ranks: atomic axes, and named views of them";
   let description = [{
-    `#tpc.grid<tp = 2, cp = 1, ep = 1, dp = 1, pp = 2, mb = 4>`
-    The leftmost axis has the smallest stride, as in Megatron-Core's `RankGenerator`. `mb` is not an
+    `#tpc.mesh<tp = 2, cp = 1, ep = 1, dp = 1, pp = 2, mb = 4>`
+    The leftmost atom has the smallest stride, as in Megatron-Core's `RankGenerator`. `mb` is not an
     axis of ranks: its coordinate is the micro-batch index. With `gpus_per_node = 8` at the end,
     ranks 0 to 7 share a node, 8 to 15 the next, and so on; without it all ranks share one node.
     With `vpp = 2`, each rank of pp has two chunks of the model.
+
+    An axis of the dense grid or of the grid of experts is a *view*: a list of atoms. In the form
+    above each atom is the axis of its name. Other axes are listed. This is `tp4,dp4,ep4,etp2`:
+
+        #tpc.mesh<atoms = [tp_etp = 2, tp_ep = 2, cp = 1, dp_ep = 2, dp_edp = 2, pp = 1],
+                  views = {dp = [dp_ep, dp_edp], edp = [cp, dp_edp], ep = [tp_ep, dp_ep],
+                           etp = [tp_etp], tp = [tp_etp, tp_ep]}, mb = 1>
+
+    An axis of experts that is not listed has the atoms of its counterpart: etp those of tp, edp
+    those of cp and dp. Errors: an atom that is given twice, has no rank, or of a view that does not
+    exist; a view that is also an atom; more than 2^24 ranks.
   }];
   let parameters = (ins ArrayRefParameter<"StringAttr">:$order, ArrayRefParameter<"int64_t">:$sizes,
-                        "int64_t":$microBatches, "int64_t":$gpusPerNode,
+                        "DictionaryAttr":$views, "int64_t":$microBatches, "int64_t":$gpusPerNode,
                         "int64_t":$chunksPerRank);
   let builders = [
     AttrBuilder<(ins "ArrayRef<StringAttr>":$order, "ArrayRef<int64_t>":$sizes,
                  "int64_t":$microBatches), [{
-      return $_get($_ctxt, order, sizes, microBatches, 0, 1);
+      return $_get($_ctxt, order, sizes, DictionaryAttr::get($_ctxt), microBatches, 0, 1);
     }]>];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
@@ -42,10 +53,15 @@ def Tpc_GridAttr : Tpc_Attr<"Grid", "grid"> {
     /// Returns the size of an axis: the number of micro-batches for `mb`, 1 for an unknown axis.
     int64_t getAxisSize(StringRef axis) const;
     bool hasAxis(StringRef axis) const;
+    /// Returns the atoms of a view by ascending stride; none for an unknown view.
+    SmallVector<StringAttr> getView(StringRef view) const;
+    /// Returns the number of ranks along a view: 1 for an unknown view.
+    int64_t getViewSize(StringRef view) const;
+    bool isInView(StringAttr atom, StringRef view) const;
     /// Returns the number of ranks.
     int64_t getWorldSize() const;
-    /// Returns the grid of the module that contains `op`, or null.
-    static GridAttr lookup(Operation *op);
+    /// Returns the mesh of the module that contains `op`, or null.
+    static MeshAttr lookup(Operation *op);
   }];
 }
 
@@ -227,11 +243,11 @@ def Tpc_DimAttr : Tpc_Attr<"Dim", "dim"> {
     /// Returns the unsplit dimension.
     DimAttr getGlobal() const;
     /// Returns the size on the rank at `coordinates`, with the given values of symbols.
-    std::optional<int64_t> getLocalSize(GridAttr grid,
+    std::optional<int64_t> getLocalSize(MeshAttr grid,
                                         const std::map<std::string, int64_t> &coordinates,
                                         const std::map<std::string, int64_t> &symbols) const;
     /// Returns the local size if it is the same number on every rank.
-    std::optional<int64_t> getStaticLocalSize(GridAttr grid) const;
+    std::optional<int64_t> getStaticLocalSize(MeshAttr grid) const;
   }];
 }
 

@@ -30,7 +30,7 @@ def CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
                     "`sendsOnlyMissing`. `coordinates` locate the group on all other axes. Nothing "
                     "if a size is unknown or too large.",
         "std::optional<int64_t>", "getMaxMemberBytes",
-        (ins "::mlir::tpc::GridAttr":$grid,
+        (ins "::mlir::tpc::MeshAttr":$grid,
            "const std::map<std::string, int64_t> &":$coordinates,
            "const std::map<std::string, int64_t> &":$symbols),
       "", [{ return std::nullopt; }]>

@@ -24,11 +24,11 @@ struct RankMemory {
 };
 
 /// Returns the memory of a rank of each stage, by stage.
-std::vector<RankMemory> getStageMemories(ModuleOp lowered, GridAttr grid, const Report &report,
+std::vector<RankMemory> getStageMemories(ModuleOp lowered, MeshAttr grid, const Report &report,
                                          const Symbols &symbols);
 /// Returns the memory of the worst-case rank. `report`: that of the staged program; `lowered`: the
 /// same program at the buffers level; `grid`: evaluates its symbolic sizes.
-RankMemory getRankMemory(ModuleOp lowered, GridAttr grid, const Report &report,
+RankMemory getRankMemory(ModuleOp lowered, MeshAttr grid, const Report &report,
                          const Symbols &symbols);
 
 /// Parses "80GiB", "79.5GiB" or "640MB". On failure returns nothing and sets `error`.

@@ -25,7 +25,11 @@ struct MeshAtom {
   std::string name;
   int64_t size;
   int64_t stride; // rank difference between adjacent coordinates
+  /// Axes of the dense grid and of the grid of experts that the atom is part of: "tp", "etp".
+  std::string dense, expert;
 
+  /// Returns true for both axes, and for the atom's name.
+  bool isIn(std::string_view view) const { return view == name || view == dense || view == expert; }
   int64_t coordinate(int64_t rank) const { return rank / stride % size; }
   bool operator==(const MeshAtom &) const = default;
 };
@@ -40,9 +44,12 @@ struct MeshAtom {
 std::optional<std::vector<MeshAtom>> makeMesh(const Grid &dense, const Grid &experts,
                                               int64_t tensorX = 0, int64_t tensorY = 0);
 
-/// Returns true if an atom is part of a view: an axis of the dense grid (tp, cp, dp, pp) or of the
-/// grid of experts (etp, ep, edp, pp). Atoms of a two-dimensional tp are part of tp.
-bool isInView(std::string_view atom, std::string_view view);
+/// Returns the grid whose axes are the atoms.
+Grid getGrid(std::span<const MeshAtom> atoms);
+
+/// Returns the dense axes whose ranks form an axis of experts, unless experts have a grid of their
+/// own: tp for etp, cp and dp for edp; none for other axes.
+std::vector<std::string_view> getDenseAxes(std::string_view expertAxis);
 
 } // namespace tpc
 

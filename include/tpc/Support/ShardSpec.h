@@ -31,6 +31,8 @@
 namespace tpc {
 
 struct ShardSpec {
+  ShardSpec(); // one rank
+
   Grid grid;    // dense
   Grid experts; // tp is etp, dp is edp, cp is 1
   /// Sizes of tpx and tpy: {2, 4} for tp2x4. Matrices are split over tpx along the residual's

@@ -54,7 +54,7 @@ public:
   /// or effects are unknown.
   static FailureOr<Schedule> project(ModuleOp module);
 
-  GridAttr getGrid() const { return grid; }
+  MeshAttr getGrid() const { return grid; }
   PipelineOp getPipeline() const { return pipeline; }
   /// Returns the stages by pp coordinate.
   const std::vector<std::pair<StageOp, Items>> &getStages() const { return stages; }
@@ -79,7 +79,7 @@ public:
   std::string getHash() const;
 
 private:
-  Schedule(ModuleOp module, GridAttr grid, PipelineOp pipeline)
+  Schedule(ModuleOp module, MeshAttr grid, PipelineOp pipeline)
       : module(module), grid(grid), pipeline(pipeline) {}
   LogicalResult projectBlock(Block &block, Items &items);
   /// Replaces the loops of a stage by its events, in the order of the pipeline's schedule.
@@ -88,7 +88,7 @@ private:
 
   static constexpr size_t maxDepth = 512; // of nested calls
   ModuleOp module;
-  GridAttr grid;
+  MeshAttr grid;
   PipelineOp pipeline;
   std::vector<std::pair<StageOp, Items>> stages;
   llvm::MapVector<Operation *, Items> functions;

@@ -82,7 +82,7 @@ FailureOr<AttentionVariant> cuda::getVariant(AttentionOp op) {
   variant.bias = *bias;
   variant.slopes = *slopes;
   variant.sinks = *sinks;
-  GridAttr grid = GridAttr::lookup(op);
+  MeshAttr grid = MeshAttr::lookup(op);
   auto getSize = [&](Value value, StringRef what) -> FailureOr<int32_t> {
     ::tpc::SymExpr size =
         substituteNumbers(getLocalSize(getDist(value).getDims().back(), grid), grid);

@@ -30,7 +30,7 @@ std::optional<unsigned> EnvLayout::axisIndex(StringRef axis) const {
   for (auto [i, name] : llvm::enumerate(axes()))
     if (name.getValue() == axis)
       return symbols.size() + i;
-  if (axis == "mb")
+  if (axis == kMicroBatchAxis)
     return microBatchSlot();
   return std::nullopt;
 }
@@ -47,7 +47,7 @@ static void collect(SymExpr e, SmallVectorImpl<std::string> &symbols) {
 
 FailureOr<EnvLayout> EnvLayout::get(ModuleOp module) {
   EnvLayout layout;
-  layout.grid = GridAttr::lookup(module);
+  layout.grid = MeshAttr::lookup(module);
   for (PipelineOp pipeline : module.getOps<PipelineOp>())
     for (Type type : pipeline.getBody().front().getArgumentTypes())
       for (const SymExpr &size : getSizes(type))

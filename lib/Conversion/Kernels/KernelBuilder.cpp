@@ -365,7 +365,7 @@ void KernelBuilder::insertBarriers(Block &row) {
 
 kernel::FuncOp KernelBuilder::build() {
   rowRank = source->getAttrOfType<IntegerAttr>(kKernelAttr).getInt();
-  grid = GridAttr::lookup(source);
+  grid = MeshAttr::lookup(source);
   OperandRange results = source.front().getTerminator()->getOperands();
   // A partially written argument is not an operand, because no op reads it.
   SmallVector<Value> tensors(source.getArguments());

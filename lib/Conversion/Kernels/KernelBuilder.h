@@ -41,7 +41,7 @@ public:
 
   OpBuilder &builder() { return b; }
   Location getLoc() const { return loc; }
-  GridAttr getGrid() const { return grid; }
+  MeshAttr getGrid() const { return grid; }
 
   /// Returns the value of a size, which is emitted at the beginning of the kernel.
   Value size(const ::tpc::SymExpr &expr) override;
@@ -121,7 +121,7 @@ private:
   void insertBarriers(Block &row);
 
   func::FuncOp source;
-  GridAttr grid;
+  MeshAttr grid;
   OpBuilder b;
   OpBuilder entry = b; // before the rows
   Location loc = source.getLoc();

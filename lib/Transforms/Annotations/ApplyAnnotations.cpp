@@ -142,11 +142,11 @@ LogicalResult ApplyAnnotations::explainNoMatch(const AnnotationLine &line,
 LogicalResult ApplyAnnotations::apply(const AnnotationLine &line, std::vector<Target> &targets) {
   for (const AnnotationLine::Entry &entry : line.entries)
     for (const AnnotationLine::Axis &axis : entry.axes) {
-      if (axis.name == "pp" || axis.name == "mb")
+      if (axis.name == kPipelineAxis || axis.name == kMicroBatchAxis)
         return error(line.line, axis.column)
                << "'" << axis.name << "' splits "
-               << (axis.name == "pp" ? "layers" : "the batch in time") << ", not dimensions; write "
-               << axis.name << "N in --megatron-shard";
+               << (axis.name == kPipelineAxis ? "layers" : "the batch in time")
+               << ", not dimensions; write " << axis.name << "N in --megatron-shard";
       std::vector<::tpc::MeshAtom> atoms = shard.getView(axis.name);
       if (atoms.empty()) {
         InFlightDiagnostic diag = error(line.line, axis.column)

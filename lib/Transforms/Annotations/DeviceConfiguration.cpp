@@ -15,7 +15,6 @@
 
 using namespace mlir;
 using namespace mlir::tpc;
-using ::tpc::Axis;
 using NamedAxis = ::tpc::ShardSpec::NamedAxis;
 using ::tpc::SymExpr;
 
@@ -70,12 +69,12 @@ FailureOr<DictionaryAttr> DeviceReader::choose(ArrayAttr configurations, StringR
     StringRef name = configuration.getAs<StringAttr>("name").getValue();
     int64_t devices = configuration.getAs<IntegerAttr>("devices").getInt();
     all += (all.empty() ? "" : ", ") + ("'" + name + "' (" + Twine(devices) + " devices)").str();
-    if (wanted.empty() ? devices == grid.worldSize() : name == wanted)
+    if (wanted.empty() ? devices == grid.numRanks() : name == wanted)
       fitting.push_back(configuration);
   }
   if (wanted.empty() && fitting.empty()) {
     emitWarning(inFile(module)) << "the file's device configurations are ignored: the grid has "
-                                << grid.worldSize() << " ranks, but they are " << all;
+                                << grid.numRanks() << " ranks, but they are " << all;
     return DictionaryAttr();
   }
   if (fitting.empty())
@@ -83,13 +82,13 @@ FailureOr<DictionaryAttr> DeviceReader::choose(ArrayAttr configurations, StringR
            << "the file has no device configuration '" << wanted << "'; it has " << all;
   if (fitting.size() > 1)
     return emitError(inFile(module))
-           << fitting.size() << " device configurations of the file have " << grid.worldSize()
+           << fitting.size() << " device configurations of the file have " << grid.numRanks()
            << " devices: " << all << "; name one with --device-configuration";
   int64_t devices = fitting[0].getAs<IntegerAttr>("devices").getInt();
-  if (devices != grid.worldSize())
+  if (devices != grid.numRanks())
     return emitError(inFile(module))
            << "device configuration '" << wanted << "' has " << devices
-           << " devices, but the grid has " << grid.worldSize() << " ranks";
+           << " devices, but the grid has " << grid.numRanks() << " ranks";
   return fitting[0];
 }
 
@@ -109,7 +108,7 @@ std::optional<SmallVector<StringAttr>> DeviceReader::findAxes(const ShardOfDevic
     if (left == 1)
       return fits();
     for (const NamedAxis &axis : axes) {
-      if (axis.name == "pp" || axis.size == 1 || left % axis.size != 0 ||
+      if (axis.name == kPipelineAxis || axis.size == 1 || left % axis.size != 0 ||
           llvm::is_contained(sequence, &axis))
         continue;
       sequence.push_back(&axis);
@@ -139,8 +138,8 @@ static std::set<int64_t> getDevices(DictionaryAttr tensor) {
 LogicalResult DeviceReader::checkStage(DictionaryAttr tensor) {
   std::set<int64_t> listed = getDevices(tensor), of;
   for (int64_t device : listed)
-    of.insert(grid.coordinate(device, Axis::PP));
-  if (of.empty() || grid.size(Axis::PP) == 1)
+    of.insert(grid.coordinate(device, kPipelineAxis));
+  if (of.empty() || grid.size(kPipelineAxis) == 1)
     return success();
   auto node = tensor.getAs<StringAttr>("node");
   auto it = stages.find(node);
@@ -163,9 +162,10 @@ LogicalResult DeviceReader::checkStage(DictionaryAttr tensor) {
   else
     diag << "the node is on devices";
   diag << " of stage " << stage << ", which has ";
-  llvm::interleaveComma(llvm::make_filter_range(llvm::seq<int64_t>(0, grid.worldSize()),
+  llvm::interleaveComma(llvm::make_filter_range(llvm::seq<int64_t>(0, grid.numRanks()),
                                                 [&, stage = stage](int64_t rank) {
-                                                  return grid.coordinate(rank, Axis::PP) == stage;
+                                                  return grid.coordinate(rank, kPipelineAxis) ==
+                                                         stage;
                                                 }),
                         diag);
   return diag << "; list devices of the node's stage";
@@ -175,11 +175,11 @@ LogicalResult DeviceReader::checkStage(DictionaryAttr tensor) {
 LogicalResult DeviceReader::checkDevices(DictionaryAttr tensor) {
   std::set<int64_t> listed = getDevices(tensor), stages;
   for (int64_t device : listed)
-    stages.insert(grid.coordinate(device, Axis::PP));
+    stages.insert(grid.coordinate(device, kPipelineAxis));
   if (listed.empty())
     return success();
-  for (int64_t rank = 0; rank < grid.worldSize(); ++rank)
-    if (stages.count(grid.coordinate(rank, Axis::PP)) && !listed.count(rank))
+  for (int64_t rank = 0; rank < grid.numRanks(); ++rank)
+    if (stages.count(grid.coordinate(rank, kPipelineAxis)) && !listed.count(rank))
       return error(tensor) << "is not on device " << rank << ", but on device " << *listed.begin()
                            << " of the same pipeline stage; list groups of devices that hold "
                               "copies (index_to_device_group_map)";
@@ -241,9 +241,9 @@ FailureOr<SmallVector<Attribute>> DeviceReader::readDims(DictionaryAttr tensor,
   for (Cut *cut : list)
     total *= cut->shards;
   if (devices.empty() && total > 1) {
-    if (total != grid.worldSize())
+    if (total != grid.numRanks())
       return error(tensor) << "is cut into " << total
-                           << " parts and lists no devices; the grid has " << grid.worldSize()
+                           << " parts and lists no devices; the grid has " << grid.numRanks()
                            << " ranks";
     for (int64_t rank = 0; rank < total; ++rank)
       devices.push_back({rank});
@@ -316,7 +316,7 @@ LogicalResult DeviceReader::readTensor(DictionaryAttr tensor, StringAttr configu
 }
 
 LogicalResult DeviceReader::readStages(DictionaryAttr configuration) {
-  int64_t last = -1, wanted = grid.size(Axis::PP);
+  int64_t last = -1, wanted = grid.size(kPipelineAxis);
   for (auto stage : configuration.getAs<ArrayAttr>("stages").getAsRange<DictionaryAttr>()) {
     int64_t index = stage.getAs<IntegerAttr>("stage").getInt();
     last = std::max(last, index);
@@ -338,7 +338,7 @@ void DeviceReader::recordStages() {
     list.push_back(builder.getDictionaryAttr(
         {builder.getNamedAttr("node", node),
          builder.getNamedAttr("stage", builder.getI64IntegerAttr(stage.first))}));
-  if (grid.size(Axis::PP) > 1 && !list.empty())
+  if (grid.size(kPipelineAxis) > 1 && !list.empty())
     module->setAttr(kRecordedStagesAttr, builder.getArrayAttr(list));
 }
 

@@ -28,7 +28,7 @@ namespace {
 class Coalescer {
 public:
   explicit Coalescer(ModuleOp module)
-      : grid(GridAttr::lookup(module)), planner(grid, getNominalSymbols(module)), links(module) {}
+      : grid(MeshAttr::lookup(module)), planner(grid, getNominalSymbols(module)), links(module) {}
   bool coalesce(Block &block);
 
 private:
@@ -38,7 +38,7 @@ private:
     return makeTensorType(getElementTypeOrSelf(like.getType()), dist.withLocal(true), grid);
   }
 
-  GridAttr grid;
+  MeshAttr grid;
   ReshardPlanner planner;
   LinkModel links;
 };

@@ -53,7 +53,7 @@ std::optional<Gathered> getGathered(Value v) {
 class Dispatcher {
 public:
   explicit Dispatcher(ModuleOp module)
-      : grid(GridAttr::lookup(module)), links(module), symbols(getNominalSymbols(module)) {}
+      : grid(MeshAttr::lookup(module)), links(module), symbols(getNominalSymbols(module)) {}
 
   /// Returns the experts' exchange of tokens by all-to-all, and erases the gathers and the scatter
   /// if `force` is set or if it is estimated to be faster. Otherwise the program is unchanged.
@@ -65,7 +65,7 @@ private:
   }
   double getSeconds(CollectiveOpInterface op) const;
 
-  GridAttr grid;
+  MeshAttr grid;
   LinkModel links;
   Symbols symbols;
 };
@@ -171,7 +171,7 @@ struct DispatchExperts : public mlir::tpc::impl::DispatchExpertsBase<DispatchExp
       module.emitError() << "'" << form.getValue() << "' is not auto, gather or all-to-all";
       return signalPassFailure();
     }
-    if (!GridAttr::lookup(module) || form == "gather")
+    if (!MeshAttr::lookup(module) || form == "gather")
       return;
     Dispatcher dispatcher(module);
     SmallVector<MoeOp> ops;

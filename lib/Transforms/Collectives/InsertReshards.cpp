@@ -99,7 +99,7 @@ FailureOr<Requirements> Inserter::getRequirements(Operation *op, const ShardingR
 
 double Inserter::getBytes(DistAttr dist) const {
   double count = 1;
-  GridAttr grid = GridAttr::lookup(module);
+  MeshAttr grid = MeshAttr::lookup(module);
   for (DimAttr dim : dist.getDims())
     count *= double(dim.getLocalSize(grid, {}, symbols).value_or(1));
   return count;
@@ -295,7 +295,7 @@ LogicalResult Inserter::processFunction(func::FuncOp function) {
       for (OpOperand &use : op.getOpOperands()) {
         // Only @main can complete a sum over micro-batches, after the last one.
         DistAttr dist = getDist(use.get());
-        bool isIncomplete = function.getName() != "main" && dist.isUnreducedOver("mb");
+        bool isIncomplete = function.getName() != "main" && dist.isUnreducedOver(kMicroBatchAxis);
         reshard(use, isIncomplete ? dist : dist.withPartial({}));
       }
     } else {

@@ -13,20 +13,20 @@ namespace mlir::tpc {
 using namespace mlir;
 using namespace mlir::tpc;
 
-FailureOr<GridAttr> mlir::tpc::requireGrid(ModuleOp module, StringRef passes) {
-  if (GridAttr grid = GridAttr::lookup(module))
+FailureOr<MeshAttr> mlir::tpc::requireGrid(ModuleOp module, StringRef passes) {
+  if (MeshAttr grid = MeshAttr::lookup(module))
     return grid;
-  return emitError(module.getLoc()) << "has no " << kGridAttr << ": run " << passes << " first";
+  return emitError(module.getLoc()) << "has no " << kMeshAttr << ": run " << passes << " first";
 }
 
 namespace {
 struct Localize : public mlir::tpc::impl::LocalizeBase<Localize> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    FailureOr<GridAttr> found = requireGrid(module);
+    FailureOr<MeshAttr> found = requireGrid(module);
     if (failed(found))
       return signalPassFailure();
-    GridAttr grid = *found;
+    MeshAttr grid = *found;
     auto left = module.walk([](ReshardOp reshard) {
       reshard.emitError() << "a reshard remains: run tpc-lower-reshards first";
       return WalkResult::interrupt();

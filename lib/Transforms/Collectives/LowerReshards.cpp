@@ -42,7 +42,7 @@ private:
 };
 
 Lowering::Lowering(ModuleOp module, bool allowReshard)
-    : planner(GridAttr::lookup(module), getNominalSymbols(module)), allowReshard(allowReshard) {
+    : planner(MeshAttr::lookup(module), getNominalSymbols(module)), allowReshard(allowReshard) {
   if (auto tactics = module->getAttrOfType<ArrayAttr>(kTacticsAttr))
     for (auto tactic : tactics.getAsRange<DictionaryAttr>())
       llvm::append_range(expected,
@@ -60,7 +60,7 @@ bool Lowering::isExpected(StringRef kind, StringAttr axis, const std::string &si
 
 bool Lowering::isAllowed(ReshardStep::Kind kind, StringAttr axis, DistAttr dist,
                          int64_t dim) const {
-  return isPossible(kind, axis) && (allowReshard || axis.getValue() == "mb" ||
+  return isPossible(kind, axis) && (allowReshard || axis.getValue() == kMicroBatchAxis ||
                                     isExpected(stringify(kind), axis, printSize(dist, dim)));
 }
 
@@ -86,7 +86,7 @@ LogicalResult Lowering::reportUnexpected(ReshardOp op, DistAttr from, DistAttr t
     if (step.kind == ReshardStep::Slice)
       continue;
     for (StringAttr axis : step.axes) {
-      if (axis.getValue() == "mb" || isExpected(stringify(step.kind), axis, size))
+      if (axis.getValue() == kMicroBatchAxis || isExpected(stringify(step.kind), axis, size))
         continue;
       StringRef kind = stringify(step.kind);
       InFlightDiagnostic diag = op.emitError()
@@ -169,7 +169,7 @@ LogicalResult Lowering::run(ShardingRuleOpInterface op, const Permutation &permu
   BlockMove::Axes axes = permutation.move->getAxes();
   std::string size = printSize(getDist(result), dim);
   for (StringAttr axis : axes) {
-    if (axis.getValue() == "mb")
+    if (axis.getValue() == kMicroBatchAxis)
       return op->emitError() << name
                              << " shifts across micro-batches, but a rank has one at a time; "
                                 "remove mb from --megatron-shard";
@@ -194,9 +194,9 @@ struct LowerReshards : public mlir::tpc::impl::LowerReshardsBase<LowerReshards> 
     getOperation().walk([&](ReshardOp op) { ops.push_back(op); });
     bool ok = true;
     for (ReshardOp op : ops)
-      ok &= GridAttr::lookup(getOperation())
+      ok &= MeshAttr::lookup(getOperation())
                 ? succeeded(lowering.run(op))
-                : succeeded(op.emitOpError("is in a module without a tpc.grid: run "
+                : succeeded(op.emitOpError("is in a module without a tpc.mesh: run "
                                            "tpc-assign-shardings first"));
     getOperation().walk([&](ShardingRuleOpInterface op) {
       if (auto permutation = getPermutation(op))

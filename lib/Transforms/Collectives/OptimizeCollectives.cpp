@@ -42,7 +42,7 @@ using Kind = ReshardStep::Kind;
 class Optimizer {
 public:
   explicit Optimizer(ModuleOp module)
-      : grid(GridAttr::lookup(module)), planner(grid, getNominalSymbols(module)) {}
+      : grid(MeshAttr::lookup(module)), planner(grid, getNominalSymbols(module)) {}
 
   bool recompose(Operation *op);
   bool unscatter(AllGatherOp gather);
@@ -71,7 +71,7 @@ private:
                            getGlobalForm(op->getResult(0)));
   }
 
-  GridAttr grid;
+  MeshAttr grid;
   ReshardPlanner planner;
 };
 

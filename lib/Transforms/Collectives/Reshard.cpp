@@ -156,8 +156,8 @@ static SmallVector<DimAttr, 4> getPermuted(DimAttr dim, DimAttr target) {
     });
   candidates.push_back(target);
   for (DimAttr to : candidates)
-    if (to != dim && dim.isSharded() && !to.usesAxis("mb") && !llvm::is_contained(result, to) &&
-        BlockMove::get(dim, to, std::nullopt))
+    if (to != dim && dim.isSharded() && !to.usesAxis(kMicroBatchAxis) &&
+        !llvm::is_contained(result, to) && BlockMove::get(dim, to, std::nullopt))
       result.push_back(to);
   return result;
 }
@@ -272,7 +272,7 @@ void Search::expand(DistAttr dist) {
     if (!dist.usesAxis(axis.getValue())) {
       forEachAdded(axis, [&](unsigned d, DimAttr added) {
         // A slice over mb cannot be reversed, so it must be part of the target.
-        if (axis.getValue() != "mb" || isExtendedBy(added, to.getDims()[d]))
+        if (axis.getValue() != kMicroBatchAxis || isExtendedBy(added, to.getDims()[d]))
           relax(dist, ReshardStep::Slice, {axis}, d, -1, withDim(dist, d, added));
       });
     } else if (dist.isUnreducedOver(axis.getValue()) && !to.isUnreducedOver(axis.getValue())) {

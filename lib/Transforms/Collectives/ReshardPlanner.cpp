@@ -52,7 +52,7 @@ ReshardCost ReshardPlanner::getCost(ReshardStep::Kind kind, ArrayRef<StringAttr>
     return {getMaxMovedElements(from, to) * (grid ? grid.getWorldSize() : 1), 1, 0};
   int64_t members = 1, ranks = grid ? grid.getWorldSize() : 1;
   for (StringAttr axis : axes)
-    if (axis.getValue() != "mb")
+    if (axis.getValue() != kMicroBatchAxis)
       members *= grid ? grid.getAxisSize(axis.getValue()) : 1;
   // A rank sends (n - 1) / n of the whole buffer. Counts are multiplied by the world size, so that
   // they are exact integers.

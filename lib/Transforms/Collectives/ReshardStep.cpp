@@ -83,7 +83,7 @@ DistAttr mlir::tpc::composeDist(MLIRContext *context, const ShardingRule::Dims &
 }
 
 Value mlir::tpc::emitReshardStep(OpBuilder &builder, Location loc, Value value,
-                                 const ReshardStep &step, GridAttr grid) {
+                                 const ReshardStep &step, MeshAttr grid) {
   Type element = cast<RankedTensorType>(value.getType()).getElementType();
   Type type = makeTensorType(element, step.result.withLocal(bool(grid)), grid);
   ArrayAttr axes = builder.getArrayAttr(SmallVector<Attribute>(step.axes.begin(), step.axes.end()));

@@ -108,8 +108,8 @@ LogicalResult Accumulation::take() {
   splitReductions();
   if (isEmpty())
     return success();
-  GridAttr grid = GridAttr::lookup(module);
-  if (grid.getAxisSize("pp") * grid.getChunksPerRank() > 1)
+  MeshAttr grid = MeshAttr::lookup(module);
+  if (grid.getAxisSize(kPipelineAxis) * grid.getChunksPerRank() > 1)
     return sums.front().emitError()
            << quoteWithName(sums.front())
            << " combines micro-batches, which pipeline stages do not support; remove mb or pp "

@@ -131,7 +131,7 @@ std::string Balance::explainSlowest(const StageLoad &stage) const {
 
 std::string Balance::describe() const {
   int64_t ranks = int64_t(stages.size()) / chunksPerRank;
-  std::string pp = "pp" + std::to_string(ranks), unit = "stage";
+  std::string pp = kPipelineAxis.str() + std::to_string(ranks), unit = "stage";
   if (chunksPerRank > 1) {
     pp += ",vpp" + std::to_string(chunksPerRank);
     unit = "chunk";

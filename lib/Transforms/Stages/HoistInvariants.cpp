@@ -63,7 +63,7 @@ struct Sources {
 static bool isSameOnOneStage(Operation *op) {
   if (auto collective = dyn_cast<CollectiveOpInterface>(op))
     return llvm::none_of(collective.getAxesAttr().getAsValueRange<StringAttr>(),
-                         [](StringRef axis) { return axis == "pp"; });
+                         [](StringRef axis) { return axis == kPipelineAxis; });
   return isa<ShardingRuleOpInterface, LocalSliceOp>(op);
 }
 
@@ -82,8 +82,8 @@ void StageHoister::findInvariants() {
                          sources.weight |= it->second.weight;
                          return true;
                        });
-    isInvariant &=
-        llvm::none_of(op.getResultTypes(), [](Type type) { return getDist(type).usesAxis("mb"); });
+    isInvariant &= llvm::none_of(op.getResultTypes(),
+                                 [](Type type) { return getDist(type).usesAxis(kMicroBatchAxis); });
     // Sharded weights are gathered for one op at a time, so the gathered copy is not hoisted.
     isInvariant &= !isa<CollectiveOpInterface>(op) || sources.input || !sources.weight;
     if (!isInvariant)
@@ -239,7 +239,7 @@ namespace {
 struct HoistInvariants : public mlir::tpc::impl::HoistInvariantsBase<HoistInvariants> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    GridAttr grid = GridAttr::lookup(module);
+    MeshAttr grid = MeshAttr::lookup(module);
     if (!grid || grid.getMicroBatches() == 1)
       return;
     CostModel model(module);

@@ -68,9 +68,9 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
   using SchedulePipelineBase::SchedulePipelineBase;
 
   /// Makes the events of the policy; null if each rank runs its chunk in a loop.
-  LogicalResult makeEvents(GridAttr grid, ScheduleAttr &schedule) {
+  LogicalResult makeEvents(MeshAttr grid, ScheduleAttr &schedule) {
     std::string name = policy, error;
-    ::tpc::PipelineShape shape{grid.getAxisSize("pp"), grid.getChunksPerRank(),
+    ::tpc::PipelineShape shape{grid.getAxisSize(kPipelineAxis), grid.getChunksPerRank(),
                                grid.getMicroBatches()};
     if (name.empty())
       name = shape.chunksPerRank > 1 ? "interleaved" : "gpipe";
@@ -103,9 +103,9 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
         else if (call)
           calls.push_back(call);
       }
-    GridAttr grid = GridAttr::lookup(module);
+    MeshAttr grid = MeshAttr::lookup(module);
     if (!grid || calls.empty() ||
-        int64_t(calls.size()) != grid.getAxisSize("pp") * grid.getChunksPerRank()) {
+        int64_t(calls.size()) != grid.getAxisSize(kPipelineAxis) * grid.getChunksPerRank()) {
       emitError(module.getLoc())
           << "needs a function @main that calls one stage for each coordinate of "
              "pp (with vpp, one for each chunk): run tpc-split-stages first";
@@ -121,7 +121,7 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
       // without samples. The loop then runs over a dimension of which every micro-batch has one
       // element.
       int64_t iterations = grid.getMicroBatches();
-      auto time = StringAttr::get(module.getContext(), "mb");
+      auto time = StringAttr::get(module.getContext(), kMicroBatchAxis);
       batch = iterations == 1 ? DimAttr()
                               : DimAttr::get(module.getContext(),
                                              FactorAttr::get(module.getContext(),
@@ -167,7 +167,7 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
       inputs.map(argument, body->addArgument(argument.getType(), argument.getLoc()));
 
     Operation *terminator = main.front().getTerminator();
-    int64_t ranks = grid.getAxisSize("pp");
+    int64_t ranks = grid.getAxisSize(kPipelineAxis);
     SmallVector<StageOp> stages;
     for (int64_t rank = 0; rank < ranks; ++rank) {
       builder.setInsertionPointToEnd(body);

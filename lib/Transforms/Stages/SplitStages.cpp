@@ -34,7 +34,7 @@ struct StagePartition {
 class Splitter {
 public:
   Splitter(ModuleOp module, func::FuncOp main)
-      : module(module), main(main), model(module), grid(GridAttr::lookup(module)),
+      : module(module), main(main), model(module), grid(MeshAttr::lookup(module)),
         layerSplitter(module) {}
 
   LogicalResult run(ArrayRef<int64_t> forcedCuts);
@@ -70,7 +70,7 @@ private:
   ModuleOp module;
   func::FuncOp main;
   CostModel model;
-  GridAttr grid;
+  MeshAttr grid;
   LayerSplitter layerSplitter;
 };
 
@@ -198,14 +198,14 @@ StagePartition Splitter::chooseWithinLayers(StagePartition whole, size_t stages,
 
 std::string Splitter::describe(size_t stages) const {
   int64_t chunks = grid.getChunksPerRank();
-  std::string text = "pp" + std::to_string(int64_t(stages) / chunks);
+  std::string text = kPipelineAxis.str() + std::to_string(int64_t(stages) / chunks);
   return chunks == 1 ? text : text + ",vpp" + std::to_string(chunks);
 }
 
 /// Suggests the largest smaller number of stages without an imbalance, for the same pp if there are
 /// several chunks per rank.
 std::string Splitter::suggest(size_t stages) {
-  size_t ranks = grid.getAxisSize("pp");
+  size_t ranks = grid.getAxisSize(kPipelineAxis);
   bool hasChunks = grid.getChunksPerRank() > 1;
   while (--stages > 1) {
     if (hasChunks && stages % ranks)
@@ -305,7 +305,7 @@ FailureOr<StagePartition> Splitter::chooseRequested(size_t stages, ArrayRef<int6
       return std::move(choice);
     StagePartition last = makeChain(main, stages, limits[std::size(limits) - 1]);
     if (succeeded(annotations->getRanges(*last.chain, stages)))
-      emitError(main.getLoc()) << "pp" << stages
+      emitError(main.getLoc()) << kPipelineAxis << stages
                                << ": no cuts between the ops with stage annotations "
                                   "result in this number of stages";
     return failure();
@@ -338,7 +338,7 @@ FailureOr<StagePartition> Splitter::chooseRequested(size_t stages, ArrayRef<int6
 LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
   if (failed(model.check()))
     return failure();
-  size_t stages = grid.getAxisSize("pp") * grid.getChunksPerRank();
+  size_t stages = grid.getAxisSize(kPipelineAxis) * grid.getChunksPerRank();
   FailureOr<StagePartition> requested = chooseRequested(stages, forcedCuts);
   if (failed(requested))
     return failure();
@@ -394,8 +394,8 @@ struct SplitStages : public mlir::tpc::impl::SplitStagesBase<SplitStages> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto main = module.lookupSymbol<func::FuncOp>("main");
-    if (!main || main.isExternal() || !GridAttr::lookup(module)) {
-      emitError(module.getLoc()) << "needs a function @main and a " << kGridAttr
+    if (!main || main.isExternal() || !MeshAttr::lookup(module)) {
+      emitError(module.getLoc()) << "needs a function @main and a " << kMeshAttr
                                  << ": run the passes of sharding first";
       return signalPassFailure();
     }

@@ -30,13 +30,13 @@ static std::pair<FactorAttr, int64_t> getFactorAt(ArrayAttr sharding, ArrayRef<i
 }
 
 AnnotatedHeads mlir::tpc::getAnnotatedHeads(ModuleOp module, FactorClasses &classes, int cls,
-                                            int group) {
+                                            int group, ArrayRef<StringAttr> tensorAxes) {
   AnnotatedHeads summary;
   auto note = [&](FactorAttr factor, bool keys, bool fits, StringRef name, ArrayAttr sharding) {
     if (!factor)
       return;
     bool tp = llvm::any_of(factor.getAxes(),
-                           [](StringAttr axis) { return ::tpc::isInView(axis.getValue(), "tp"); });
+                           [&](StringAttr axis) { return llvm::is_contained(tensorAxes, axis); });
     if (factor.getAxes().empty())
       (keys ? summary.whole : summary.other) = true;
     else if (!tp || !fits)

@@ -20,8 +20,9 @@ struct AnnotatedHeads {
 };
 
 /// Returns the annotations of the class `cls` of kv heads, and of the class `group` of the query
-/// heads per kv head.
-AnnotatedHeads getAnnotatedHeads(ModuleOp module, FactorClasses &classes, int cls, int group);
+/// heads per kv head. `tensorAxes`: atoms of tp.
+AnnotatedHeads getAnnotatedHeads(ModuleOp module, FactorClasses &classes, int cls, int group,
+                                 ArrayRef<StringAttr> tensorAxes);
 
 } // namespace mlir::tpc
 

@@ -51,7 +51,7 @@ struct AnnotatedTensor {
 class AnnotationTactic {
 public:
   explicit AnnotationTactic(PartitionState &state)
-      : state(state), problem(state.problem), grid(GridAttr::lookup(problem.module)),
+      : state(state), problem(state.problem), grid(MeshAttr::lookup(problem.module)),
         factors(problem.classes, grid) {}
   LogicalResult run();
 
@@ -75,7 +75,7 @@ private:
 
   PartitionState &state;
   const PartitionProblem &problem;
-  GridAttr grid;
+  MeshAttr grid;
   AnnotatedFactors factors;
   std::vector<AnnotatedTensor> tensors;
 };
@@ -368,8 +368,7 @@ void AnnotationTactic::adoptColumns() {
         if (problem.classes.getPreventingOp(cls))
           continue; // an op prevents the split; only the stored matrix is sharded
         SmallVector<StringAttr> axes = state.getAxes(cls, splitSite);
-        llvm::erase_if(axes,
-                       [](StringAttr axis) { return !::tpc::isInView(axis.getValue(), "tp"); });
+        llvm::erase_if(axes, [&](StringAttr axis) { return !problem.isInView(axis, "tp"); });
         if (!axes.empty() && axes.front() == "tpy")
           state.mark(cls, kColumns);
       }
@@ -450,7 +449,7 @@ LogicalResult AnnotationTactic::run() {
   adoptColumns();
   if (problem.spec.manual)
     for (StringAttr axis : grid.getOrder()) {
-      bool used = axis == "pp" || state.usesAxis(axis);
+      bool used = axis == kPipelineAxis || state.usesAxis(axis);
       if (int64_t ranks = grid.getAxisSize(axis); ranks > 1 && !used)
         state.warn("manual: no annotation splits anything over " + axis.getValue().str() +
                    std::to_string(ranks) + ", so all its ranks do the same work");

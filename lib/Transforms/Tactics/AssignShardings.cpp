@@ -9,6 +9,8 @@
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Tactics/Passes.h"
 
+#include <set>
+
 namespace mlir::tpc {
 #define GEN_PASS_DEF_ASSIGNSHARDINGS
 #include "tpc/Transforms/Tactics/Passes.h.inc"
@@ -133,15 +135,38 @@ static void recordTactics(PartitionState &state) {
   state.problem.module->setAttr(kTacticsAttr, builder.getArrayAttr(tactics));
 }
 
-GridAttr mlir::tpc::makeGrid(MLIRContext *context, const ::tpc::ShardSpec &spec) {
+MeshAttr mlir::tpc::makeMeshAttr(MLIRContext *context, const ::tpc::ShardSpec &spec) {
   SmallVector<StringAttr> order;
   SmallVector<int64_t> sizes;
-  for (const ::tpc::ShardSpec::NamedAxis &axis : spec.axes()) {
-    order.push_back(StringAttr::get(context, axis.name));
-    sizes.push_back(axis.size);
+  std::vector<::tpc::MeshAtom> atoms = spec.axes();
+  std::set<std::string_view> axes;
+  for (const ::tpc::MeshAtom &atom : atoms) {
+    order.push_back(StringAttr::get(context, atom.name));
+    sizes.push_back(atom.size);
+    axes.insert({atom.dense, atom.expert});
   }
-  return GridAttr::get(context, order, sizes, spec.microBatches, spec.gpusPerNode,
-                       spec.chunksPerRank);
+  auto make = [&](const NamedAttrList &views) {
+    return MeshAttr::get(context, order, sizes, views.getDictionary(context), spec.microBatches,
+                         spec.gpusPerNode, spec.chunksPerRank);
+  };
+  // Adds the views that differ from the default, which for axes of experts is the dense axes.
+  NamedAttrList views;
+  auto add = [&](bool ofExperts) {
+    MeshAttr mesh = make(views);
+    for (std::string_view axis : axes) {
+      if (::tpc::getDenseAxes(axis).empty() == ofExperts)
+        continue;
+      SmallVector<StringAttr> view;
+      for (auto [name, atom] : llvm::zip(order, atoms))
+        if (atom.isIn(axis))
+          view.push_back(name);
+      if (view != mesh.getView(axis))
+        views.set(axis, ArrayAttr::get(context, SmallVector<Attribute>(view.begin(), view.end())));
+    }
+  };
+  add(/*ofExperts=*/false);
+  add(/*ofExperts=*/true);
+  return make(views);
 }
 
 namespace {

@@ -37,7 +37,7 @@ namespace {
 class ConflictResolver {
 public:
   explicit ConflictResolver(PartitionState &state)
-      : state(state), problem(state.problem), grid(GridAttr::lookup(problem.module)), dists(state),
+      : state(state), problem(state.problem), grid(MeshAttr::lookup(problem.module)), dists(state),
         symbols(getNominalSymbols(problem.module)) {}
   void run();
 
@@ -74,7 +74,7 @@ private:
              const std::string &where, function_ref<double(int)> getSeconds);
   PartitionState &state;
   const PartitionProblem &problem;
-  GridAttr grid;
+  MeshAttr grid;
   PlannedDists dists;
   Symbols symbols;
   SmallVector<StringAttr> processed; // processed axes, including the current one
@@ -156,7 +156,7 @@ SmallVector<FactorClasses::Classes> ConflictResolver::getLists(Value value) cons
 /// Returns the estimated seconds of a reshard over processed axes.
 double ConflictResolver::getSeconds(Value value, DistAttr from, DistAttr to) {
   auto isKnown = [&](StringAttr axis) {
-    return axis.getValue() == "mb" || llvm::is_contained(processed, axis);
+    return axis.getValue() == kMicroBatchAxis || llvm::is_contained(processed, axis);
   };
   return dists.getSeconds(value, keepAxes(from, isKnown), keepAxes(to, isKnown));
 }

@@ -77,7 +77,7 @@ static int findBatch(const PartitionState &state, func::FuncOp main) {
 }
 
 LogicalResult mlir::tpc::seedData(PartitionState &state) {
-  int64_t replicas = state.problem.spec.grid.size(::tpc::Axis::DP);
+  int64_t replicas = state.problem.spec.grid.size("dp");
   int64_t microBatches = state.problem.spec.microBatches;
   if (replicas == 1 && microBatches == 1)
     return success();
@@ -124,8 +124,8 @@ LogicalResult mlir::tpc::seedData(PartitionState &state) {
   } else if (replicas > 1) {
     // The ranks of ep are innermost: they gather consecutive samples.
     SmallVector<StringAttr> axes = state.problem.getAtoms("dp");
-    llvm::stable_sort(axes, [](StringAttr a, StringAttr b) {
-      return !::tpc::isInView(a.getValue(), "ep") && ::tpc::isInView(b.getValue(), "ep");
+    llvm::stable_sort(axes, [&](StringAttr a, StringAttr b) {
+      return !state.problem.isInView(a, "ep") && state.problem.isInView(b, "ep");
     });
     if (!annotated)
       state.assign(batch, axes, "first dimension of the inputs");

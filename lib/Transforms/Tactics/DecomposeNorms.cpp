@@ -181,7 +181,7 @@ SmallVector<Operation *> chooseInner(const PartitionProblem &problem, ArrayRef<O
   decompose(*copy, norms, false);
 
   FactorClasses classes(*copy);
-  AnnotatedFactors(classes, GridAttr::lookup(*copy)).divide(*copy);
+  AnnotatedFactors(classes, MeshAttr::lookup(*copy)).divide(*copy);
   PartitionProblem copied(*copy, problem.spec, classes);
   PartitionState trial(copied);
   // Diagnostics are emitted for the module, not for its copy.

@@ -26,7 +26,7 @@ class CollectiveDerivation {
 public:
   explicit CollectiveDerivation(PartitionState &state)
       : state(state),
-        planner(GridAttr::lookup(state.problem.module), getNominalSymbols(state.problem.module)) {}
+        planner(MeshAttr::lookup(state.problem.module), getNominalSymbols(state.problem.module)) {}
   LogicalResult run();
 
 private:

@@ -27,7 +27,7 @@ static void gatherTokens(PartitionState &state, MoeOp moe, ArrayRef<StringAttr> 
 }
 
 LogicalResult mlir::tpc::seedExperts(PartitionState &state) {
-  int64_t ep = state.problem.spec.experts.size(::tpc::Axis::EP);
+  int64_t ep = state.problem.spec.experts.size("ep");
   if (ep == 1)
     return success();
   SmallVector<StringAttr> axes = state.problem.getAtoms("ep"),

@@ -5,6 +5,7 @@
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/Sharding.h"
+#include "tpc/Transforms/Tactics/Passes.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallSet.h"
@@ -14,7 +15,7 @@ using namespace mlir::tpc;
 
 PartitionProblem::PartitionProblem(ModuleOp module, const ::tpc::ShardSpec &spec,
                                    FactorClasses &classes)
-    : module(module), spec(spec), classes(classes) {
+    : module(module), spec(spec), classes(classes), mesh(makeMeshAttr(module.getContext(), spec)) {
   refresh();
 }
 

@@ -141,7 +141,7 @@ bool PartitionState::hasAxis(ArrayRef<int> list, StringAttr axis, Site site, int
 bool PartitionState::hasAxis(ArrayRef<int> list, StringRef view, Site site, int index) const {
   return llvm::any_of(list, [&](int cls) {
     return llvm::any_of(getAxes(cls, site, index),
-                        [&](StringAttr axis) { return ::tpc::isInView(axis.getValue(), view); });
+                        [&](StringAttr axis) { return problem.isInView(axis, view); });
   });
 }
 

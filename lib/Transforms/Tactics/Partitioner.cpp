@@ -12,7 +12,7 @@ void Partitioner::start() {
   state.reset();
   problem.reset();
   classes.emplace(module);
-  AnnotatedFactors(*classes, GridAttr::lookup(module)).divide(module);
+  AnnotatedFactors(*classes, MeshAttr::lookup(module)).divide(module);
   problem.emplace(module, spec, *classes);
   state.emplace(*problem);
 }
@@ -28,7 +28,7 @@ LogicalResult Partitioner::apply(PartitionState &to, ArrayRef<const Tactic *> ta
 }
 
 LogicalResult Partitioner::run() {
-  module->setAttr(kGridAttr, makeGrid(module.getContext(), spec));
+  module->setAttr(kMeshAttr, makeMeshAttr(module.getContext(), spec));
   FailureOr<SmallVector<const Tactic *>> enabled =
       getTactics(spec, [&] { return emitError(module.getLoc()); });
   if (failed(enabled))

@@ -14,7 +14,7 @@ public:
   Partitioner(ModuleOp module, const ::tpc::ShardSpec &spec, int64_t limit = -1)
       : module(module), spec(spec), limit(limit) {}
 
-  /// Sets `tpc.grid` and runs the tactics.
+  /// Sets `tpc.mesh` and runs the tactics.
   LogicalResult run();
 
   /// Returns the result of `run`.

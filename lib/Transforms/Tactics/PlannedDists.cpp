@@ -10,7 +10,7 @@ using namespace mlir::tpc;
 using ::tpc::Transfer;
 
 PlannedDists::PlannedDists(const PartitionState &state)
-    : state(state), grid(GridAttr::lookup(state.problem.module)), links(state.problem.module),
+    : state(state), grid(MeshAttr::lookup(state.problem.module)), links(state.problem.module),
       planner(grid, getNominalSymbols(state.problem.module)) {}
 
 //===----------------------------------------------------------------------===//

@@ -56,7 +56,7 @@ public:
 
 private:
   const PartitionState &state;
-  GridAttr grid;
+  MeshAttr grid;
   LinkModel links;
   ReshardPlanner planner;
   DenseMap<std::pair<DistAttr, DistAttr>, std::optional<ReshardPath>> paths;

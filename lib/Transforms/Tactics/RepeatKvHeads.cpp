@@ -360,8 +360,9 @@ bool mustBeWhole(const FactorClasses &classes, int cls) {
                       [](Operation *op) { return !isa<NormOpInterface>(op); });
 }
 
-/// Repeats the kv heads of grouped attention, separately for each class of kv heads.
-void repeatKvHeads(ModuleOp module, int64_t parts) {
+/// Repeats the kv heads of grouped attention, separately for each class of kv heads. `tensorAxes`:
+/// atoms of tp, which have `parts` ranks.
+void repeatKvHeads(ModuleOp module, int64_t parts, ArrayRef<StringAttr> tensorAxes) {
   bool grouped = false;
   module.walk([&](AttentionOp op) {
     auto kv = getSizes(op.getK())[2].asConstant();
@@ -403,8 +404,8 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
       continue;
     HeadRepeater repeater(module, classes, cls);
     bool found = repeater.collect(ops);
-    AnnotatedHeads annotated =
-        getAnnotatedHeads(module, classes, cls, classes.getClasses(ops.front().getQ(), 2)[1]);
+    AnnotatedHeads annotated = getAnnotatedHeads(
+        module, classes, cls, classes.getClasses(ops.front().getQ(), 2)[1], tensorAxes);
     auto isAllowed = [&](const HeadSplit &s) {
       return s.kind == HeadSplit::Unrepeated ||
              (!annotated.other &&
@@ -456,9 +457,9 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
 struct RepeatKvHeads : public mlir::tpc::impl::RepeatKvHeadsBase<RepeatKvHeads> {
   using RepeatKvHeadsBase::RepeatKvHeadsBase;
   void runOnOperation() override {
-    int64_t parts = shard.grid.size(::tpc::Axis::TP);
+    int64_t parts = shard.grid.size("tp");
     if (parts > 1 && !shard.isTensor2D()) // RowsTactic may split groups over one axis
-      repeatKvHeads(getOperation(), parts);
+      repeatKvHeads(getOperation(), parts, makeMeshAttr(&getContext(), shard).getView("tp"));
   }
 };
 

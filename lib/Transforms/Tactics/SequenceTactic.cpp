@@ -410,7 +410,7 @@ bool SequenceTactic::shouldLeave(Operation *op, unsigned factor) {
 }
 
 LogicalResult SequenceTactic::run() {
-  int64_t parts = problem.spec.grid.size(::tpc::Axis::TP);
+  int64_t parts = problem.spec.grid.size("tp");
   if (!problem.spec.sequenceParallel || parts == 1)
     return success();
   tokenAxes = problem.getAtoms("tp");

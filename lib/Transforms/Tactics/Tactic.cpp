@@ -48,9 +48,7 @@ std::vector<std::unique_ptr<Tactic>> makeBuiltinTactics() {
       Facts{"annotations"}, Facts{"batch", "axes"}, seedData);
   add(
       "ep", "experts of mixtures: each adds its part of a token's result",
-      [](const ShardSpec &spec) {
-        return isAutomatic(spec) && spec.experts.size(::tpc::Axis::EP) > 1;
-      },
+      [](const ShardSpec &spec) { return isAutomatic(spec) && spec.experts.size("ep") > 1; },
       Facts{"annotations", "batch"}, Facts{"experts", "axes"}, seedExperts);
   add("tp",
       "heads and inner widths: at most one dimension of each op, with the minimum of stored "

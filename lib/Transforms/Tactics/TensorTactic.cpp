@@ -63,8 +63,7 @@ class TensorTactic {
 public:
   TensorTactic(PartitionState &state)
       : state(state), problem(state.problem), axis(problem.spec.isTensor2D() ? "tpy" : "tp"),
-        parts(problem.spec.isTensor2D() ? problem.spec.tensorY
-                                        : problem.spec.grid.size(::tpc::Axis::TP)),
+        parts(problem.spec.isTensor2D() ? problem.spec.tensorY : problem.spec.grid.size("tp")),
         spelling(problem.spec.isTensor2D() ? "tp" + std::to_string(problem.spec.tensorX) + "x"
                                            : std::string("tp")),
         symbols(getNominalSymbols(problem.module)), links(problem.module) {}

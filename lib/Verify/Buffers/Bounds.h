@@ -23,7 +23,7 @@ class Bounds {
 public:
   using SymExpr = ::tpc::SymExpr;
 
-  explicit Bounds(GridAttr grid) : grid(grid) {}
+  explicit Bounds(MeshAttr grid) : grid(grid) {}
 
   /// Assumes that a size such as `sequence - 1` is not negative.
   void assume(const SymExpr &size);
@@ -38,7 +38,7 @@ private:
   SymExpr boundCoordinates(const SymExpr &expr);
   bool replaceAtom(const SymExpr &expr, const SymExpr::Term &term, size_t atom);
 
-  GridAttr grid;
+  MeshAttr grid;
   std::vector<SymExpr> facts;
   std::map<std::string, bool> known, knownAtoms;
   unsigned steps = 0; // of the current query

@@ -13,7 +13,7 @@ SymExpr PartSizes::normalize(const SymExpr &expr) const {
 }
 
 SymExpr PartSizes::coordinate(StringRef axis) const {
-  if (axis == "mb" && microBatch)
+  if (axis == kMicroBatchAxis && microBatch)
     return SymExpr(*microBatch);
   return count(axis) == 1 ? SymExpr(0) : SymExpr::symbol(("rank." + axis).str());
 }

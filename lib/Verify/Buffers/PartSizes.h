@@ -17,7 +17,7 @@ public:
   using SymExpr = ::tpc::SymExpr;
   using Axes = ArrayRef<StringAttr>;
 
-  explicit PartSizes(GridAttr grid) : grid(grid) {}
+  explicit PartSizes(MeshAttr grid) : grid(grid) {}
 
   /// Sets the micro-batch of one event of a schedule; without it, expressions hold for all.
   void setMicroBatch(std::optional<int64_t> number) { microBatch = number; }
@@ -47,7 +47,7 @@ public:
   SymExpr normalize(const SymExpr &expr) const;
 
 private:
-  GridAttr grid;
+  MeshAttr grid;
   std::optional<int64_t> microBatch;
 };
 

@@ -256,7 +256,7 @@ LogicalResult PlanChecker::checkRounds(MicroBatchesOp loop, buffer::RoundsOp rou
   DimAttr batch = loop.getBatchAttr();
   bool isEvent = bool(rounds.getFirst());
   if (failed(compare(rounds, "count", rounds.getCount(),
-                     SymExpr(batch && !isEvent ? partSizes.count("mb") : 1))))
+                     SymExpr(batch && !isEvent ? partSizes.count(kMicroBatchAxis) : 1))))
     return failure();
   if (bool(batch) != bool(rounds.getSize()))
     return rounds.emitOpError(
@@ -264,8 +264,8 @@ LogicalResult PlanChecker::checkRounds(MicroBatchesOp loop, buffer::RoundsOp rou
   if (!batch)
     return success();
   SymExpr size = partSizes.size(batch);
-  if (!batch.usesAxis("mb"))
-    size = partSizes.size(size, StringAttr::get(loop.getContext(), "mb"));
+  if (!batch.usesAxis(kMicroBatchAxis))
+    size = partSizes.size(size, StringAttr::get(loop.getContext(), kMicroBatchAxis));
   return compare(rounds, "size", *rounds.getSize(), size);
 }
 
@@ -280,7 +280,7 @@ LogicalResult PlanChecker::checkLoop(MicroBatchesOp loop) {
   Block &tensors = loop.getBody().front(), &buffers = rounds.getBody().front();
   auto outer = std::pair(at, end);
   // A loop without a batch runs once.
-  isInLoop = loop.getBatchAttr() && partSizes.count("mb") > 1;
+  isInLoop = loop.getBatchAttr() && partSizes.count(kMicroBatchAxis) > 1;
   for (loopPass = 0; loopPass < (loop.getBatchAttr() ? loopPasses : 1); ++loopPass) {
     memory.forget([&](Value tensor) {
       return tensor.getParentBlock() == &tensors && !tensor.getDefiningOp<AccumulatedOp>();
@@ -306,7 +306,7 @@ LogicalResult PlanChecker::checkEvent(MicroBatchesOp loop, const ::tpc::Schedule
   partSizes.setMicroBatch(step.microBatch);
   event = &loop.getBody().front();
   eventMicroBatch = step.microBatch;
-  isInLoop = partSizes.count("mb") > 1;
+  isInLoop = partSizes.count(kMicroBatchAxis) > 1;
   auto outer = std::pair(at, end);
   LogicalResult result =
       failure(failed(checkRounds(loop, rounds)) ||

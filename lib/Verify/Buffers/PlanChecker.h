@@ -34,7 +34,7 @@ public:
   using SymExpr = ::tpc::SymExpr;
 
   PlanChecker(ModuleOp module, buffer::FuncOp function, SymbolTableCollection &symbols)
-      : module(module), function(function), grid(GridAttr::lookup(module)), partSizes(grid),
+      : module(module), function(function), grid(MeshAttr::lookup(module)), partSizes(grid),
         bounds(grid), memory(bounds), symbols(symbols) {}
 
   LogicalResult checkFunction(func::FuncOp tensors);
@@ -44,7 +44,7 @@ public:
 
   ModuleOp module;
   buffer::FuncOp function;
-  GridAttr grid;
+  MeshAttr grid;
 
   const PartSizes &sizes() const { return partSizes; }
   SymExpr value(buffer::ExprAttr expr) const { return partSizes.normalize(expr.getExpr()); }

@@ -317,11 +317,11 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
     // Among ranks with equal slices, only the rank with coordinate 0 delivers.
     std::set<std::string> wanted, have;
     if (c.grid) {
-      SmallVector<StringRef> axes{"mb"};
+      SmallVector<StringRef> axes{kMicroBatchAxis};
       for (StringAttr axis : c.grid.getOrder())
         axes.push_back(axis.getValue());
       for (StringRef axis : axes)
-        if (axis != "pp" && sizes.count(axis) > 1 && !dist.usesAxis(axis))
+        if (axis != kPipelineAxis && sizes.count(axis) > 1 && !dist.usesAxis(axis))
           wanted.insert(axis.str());
     }
     for (auto axis : call.getFirst().getAsValueRange<StringAttr>())

@@ -21,7 +21,7 @@ static DistAttr withoutMicroBatch(DistAttr dist) {
     SmallVector<FactorAttr> factors;
     auto drop = [](ArrayRef<StringAttr> axes) {
       SmallVector<StringAttr> left(axes);
-      llvm::erase_if(left, [](StringAttr axis) { return axis.getValue() == "mb"; });
+      llvm::erase_if(left, [](StringAttr axis) { return axis.getValue() == kMicroBatchAxis; });
       return left;
     };
     for (FactorAttr factor : dim.getFactors())
@@ -99,7 +99,7 @@ SymExpr PlanChecker::getMicroBatchOffset(Value tensor) {
   if (dims.empty() || dims[0].getFactors().size() != 1)
     return SymExpr(0);
   ArrayRef<StringAttr> axes = dims[0].getFactors()[0].getAxes();
-  if (axes.empty() || axes.back().getValue() != "mb")
+  if (axes.empty() || axes.back().getValue() != kMicroBatchAxis)
     return SymExpr(0);
   SymExpr first = partSizes.begin(dims[0].getFactors()[0].getExpr(), axes, axes.size() - 1);
   return SymExpr(getElementBytes(tensor.getType())) * first * partSizes.size(dims.drop_front());

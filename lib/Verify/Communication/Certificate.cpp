@@ -37,7 +37,7 @@ static json::Array describeGroups(const Schedule &schedule) {
     collectGroups(items, groups);
   for (const auto &[stage, items] : schedule.getStages())
     collectGroups(items, groups);
-  GridAttr grid = schedule.getGrid();
+  MeshAttr grid = schedule.getGrid();
   json::Array list;
   for (const std::vector<std::string> &axes : groups) {
     SmallVector<int64_t> members{0};

@@ -152,10 +152,10 @@ LogicalResult Schedule::projectBlock(Block &block, Items &items) {
 }
 
 FailureOr<Schedule> Schedule::project(ModuleOp module) {
-  GridAttr grid = GridAttr::lookup(module);
+  MeshAttr grid = MeshAttr::lookup(module);
   auto pipelines = llvm::to_vector(module.getOps<PipelineOp>());
   if (!grid) // one rank
-    grid = GridAttr::get(module.getContext(), {}, {}, 1);
+    grid = MeshAttr::get(module.getContext(), {}, {}, 1);
   if (pipelines.size() != 1)
     return emitError(module.getLoc())
            << "needs a staged program, with one tpc.pipeline: run tpc-split-stages and "
@@ -174,9 +174,9 @@ FailureOr<Schedule> Schedule::project(ModuleOp module) {
       return failure();
     schedule.stages.push_back({stage, std::move(items)});
   }
-  if (next != grid.getAxisSize("pp"))
-    return pipelines[0].emitError()
-           << "has " << next << " stages for " << grid.getAxisSize("pp") << " coordinates of pp";
+  if (next != grid.getAxisSize(kPipelineAxis))
+    return pipelines[0].emitError() << "has " << next << " stages for "
+                                    << grid.getAxisSize(kPipelineAxis) << " coordinates of pp";
   return schedule;
 }
 

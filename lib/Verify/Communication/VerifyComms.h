@@ -25,7 +25,7 @@ using Item = Schedule::Item;
 /// Coordinates that are not 0.
 using Coordinates = SmallVector<std::pair<StringRef, int64_t>, 2>;
 /// Prints "rank (tp 1, dp 0, pp 2)", with all axes that have more than one rank.
-std::string rankText(GridAttr grid, const Coordinates &at);
+std::string rankText(MeshAttr grid, const Coordinates &at);
 /// Prints "tp" or "tp and dp".
 std::string axesText(const Schedule &schedule, AxisMask axes);
 /// Prints "tpc.send 'node'".
@@ -39,7 +39,7 @@ inline InFlightDiagnostic reject(Operation *op) { return op->emitError() << opTe
 /// because all ranks have the same coordinate on it.
 AxisMask getSizeAxes(const Schedule &schedule, DimAttr dim);
 /// Returns the size on a rank, such as "4"; the text of `dim` if it depends on symbols.
-std::string sizeText(GridAttr grid, DimAttr dim, const Coordinates &at);
+std::string sizeText(MeshAttr grid, DimAttr dim, const Coordinates &at);
 
 /// Step 1.
 LogicalResult checkCollective(const Schedule &schedule, Operation *op);

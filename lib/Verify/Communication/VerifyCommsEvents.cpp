@@ -9,7 +9,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::comms;
 using ::tpc::SymExpr;
 
-std::string comms::rankText(GridAttr grid, const Coordinates &at) {
+std::string comms::rankText(MeshAttr grid, const Coordinates &at) {
   std::string text;
   for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes())) {
     if (size == 1)
@@ -75,7 +75,7 @@ static std::string dimText(DimAttr dim) {
   return inner.str();
 }
 
-std::string comms::sizeText(GridAttr grid, DimAttr dim, const Coordinates &at) {
+std::string comms::sizeText(MeshAttr grid, DimAttr dim, const Coordinates &at) {
   std::map<std::string, int64_t> coordinates;
   for (StringAttr axis : dim.getAllAxes())
     coordinates[axis.getValue().str()] = 0;
@@ -102,7 +102,7 @@ static LogicalResult checkSameSize(const Schedule &schedule, Operation *op, cons
     AxisMask differs = getSizeAxes(schedule, dim) & group;
     if (!differs)
       continue;
-    GridAttr grid = schedule.getGrid();
+    MeshAttr grid = schedule.getGrid();
     StringRef axis = schedule.getNames(differs)[0];
     Coordinates a, b{{axis, grid.getAxisSize(axis) - 1}};
     InFlightDiagnostic diag = reject(op) << "members of a group over " << axesText(schedule, group)
@@ -119,14 +119,14 @@ static LogicalResult checkSameSize(const Schedule &schedule, Operation *op, cons
 }
 
 LogicalResult comms::checkCollective(const Schedule &schedule, Operation *op) {
-  GridAttr grid = schedule.getGrid();
+  MeshAttr grid = schedule.getGrid();
   auto group = llvm::to_vector(getGroupAxes(op).getAsRange<StringAttr>());
   if (group.empty())
     return reject(op) << "names no axis, so no rank takes part";
   for (auto [i, axis] : llvm::enumerate(group)) {
     if (!llvm::is_contained(grid.getOrder(), axis))
       return reject(op) << "'" << axis.getValue() << "' is not an axis of ranks"
-                        << (axis.getValue() == "mb"
+                        << (axis.getValue() == kMicroBatchAxis
                                 ? ": micro-batches run one after another and cannot communicate"
                                 : "");
     if (llvm::is_contained(ArrayRef(group).take_front(i), axis))

@@ -90,7 +90,9 @@ public:
   LogicalResult run();
 
 private:
-  std::string rankOf(int64_t stage) const { return rankText(schedule.getGrid(), {{"pp", stage}}); }
+  std::string rankOf(int64_t stage) const {
+    return rankText(schedule.getGrid(), {{kPipelineAxis.str(), stage}});
+  }
   LogicalResult compare(const Side &a, const Side &b);
   LogicalResult compareEvents(const Side &a, const Phase &x, const Side &b, const Phase &y);
   LogicalResult compareOne(const Side &a, Operation *x, const Side &b, Operation *y);
@@ -241,7 +243,7 @@ LogicalResult Matcher::run() {
 
 FailureOr<Crossings> comms::matchCrossings(const Schedule &schedule) {
   Crossings result;
-  Collector collector{schedule, schedule.getMask("pp"), DenseMap<Operation *, bool>()};
+  Collector collector{schedule, schedule.getMask(kPipelineAxis), DenseMap<Operation *, bool>()};
   for (const auto &[stage, items] : schedule.getStages()) {
     std::vector<Phase> &phases = result.stages.emplace_back();
     for (const Item &item : items) {

@@ -95,8 +95,8 @@ static LogicalResult reportCycle(const Schedule &schedule, Order &order) {
                             << opText(first) << ": ranks wait for each other in a cycle";
   for (const Order::Edge &edge : order.cycle)
     diag.attachNote(edge.first->getLoc())
-        << rankText(schedule.getGrid(), {{"pp", edge.stage}}) << " waits at " << opText(edge.first)
-        << " and reaches " << opText(edge.second) << " only afterwards";
+        << rankText(schedule.getGrid(), {{kPipelineAxis.str(), edge.stage}}) << " waits at "
+        << opText(edge.first) << " and reaches " << opText(edge.second) << " only afterwards";
   return diag;
 }
 

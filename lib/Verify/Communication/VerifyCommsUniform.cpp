@@ -36,7 +36,7 @@ AxisMask comms::getLoopAxes(const Schedule &schedule, MicroBatchesOp loop) {
   AxisMask uneven = getSizeAxes(schedule, batch);
   if (!uneven)
     return 0;
-  GridAttr grid = schedule.getGrid();
+  MeshAttr grid = schedule.getGrid();
   std::optional<int64_t> size = batch.getExpr().asConstant();
   if (!size || batch.getFactors().size() != 1 || !batch.getAxes().empty())
     return uneven;
@@ -53,7 +53,7 @@ bool comms::haveSameTripCount(const Schedule &schedule, MicroBatchesOp a, MicroB
     return !a && !b;
   if (a.getBatchAttr() == b.getBatchAttr())
     return !a.getBatchAttr() ||
-           !(schedule.getMask(a.getBatchAttr().getAllAxes()) & schedule.getMask("pp"));
+           !(schedule.getMask(a.getBatchAttr().getAllAxes()) & schedule.getMask(kPipelineAxis));
   return false;
 }
 
@@ -126,7 +126,7 @@ static std::string listAffected(const Schedule &schedule, const Schedule::Items 
 }
 
 LogicalResult Checker::checkControl(Operation *op) {
-  GridAttr grid = schedule.getGrid();
+  MeshAttr grid = schedule.getGrid();
   AxisMask group = schedule.getMask(getGroupAxes(op));
   for (const Control &control : controls) {
     AxisMask apart = control.axes & group;

@@ -78,7 +78,7 @@ private:
   LogicalResult checkOp(Operation *op);
 
   ModuleOp module;
-  GridAttr grid;
+  MeshAttr grid;
   int64_t symbolMax, budget;
   Ranges ranges;
   DenseSet<Type> good;

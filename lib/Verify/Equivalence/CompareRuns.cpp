@@ -48,7 +48,7 @@ LogicalResult compareOutputs(ModuleOp program, Machine<Field> &actual, Machine<F
 namespace {
 /// A run of the model at the current sizes.
 struct ModelRun {
-  ModelRun(ModuleOp model, GridAttr grid, const SizeReduction &sizes) : world(model, grid, sizes) {
+  ModelRun(ModuleOp model, MeshAttr grid, const SizeReduction &sizes) : world(model, grid, sizes) {
     world.coverage = &coverage;
   }
   Coverage coverage;

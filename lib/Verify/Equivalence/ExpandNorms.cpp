@@ -29,7 +29,7 @@ static void expandNorm(Operation *op, Value scale, Value bias, double epsilon, b
   int64_t last = full.getRank() - 1, n = *dist.getDims()[last].getExpr().asConstant();
   SmallVector<DimAttr> dims(dist.getDims());
   dims[last] = DimAttr::get(b.getContext(), ::tpc::SymExpr(1));
-  RankedTensorType row = makeTensorType(element, dist.withDims(dims), GridAttr::lookup(op));
+  RankedTensorType row = makeTensorType(element, dist.withDims(dims), MeshAttr::lookup(op));
 
   auto number = [&](double value) -> Value {
     auto type = RankedTensorType::get({}, element);

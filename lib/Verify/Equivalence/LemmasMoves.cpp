@@ -24,7 +24,7 @@ static FailureOr<Axes> getGroup(Operation *op, RelationChecker &c,
     if (c.getGrid() && c.getGrid().getAxisSize(axis.getValue()) == 1)
       continue;
     bool isSum = isa<AllReduceOp>(op) && !c.isStaged();
-    if (axis.getValue() == "mb" && !splitsMicroBatches && !isSum)
+    if (axis.getValue() == kMicroBatchAxis && !splitsMicroBatches && !isSum)
       return c.fail(op) << "it combines micro-batches, of which a rank has one at a time";
     axes.push_back(axis);
   }

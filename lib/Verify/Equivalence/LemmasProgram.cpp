@@ -99,7 +99,8 @@ struct AccumulateLemma : LemmaOpInterface::ExternalModel<AccumulateLemma, Accumu
         (c.getGrid().getMicroBatches() > 1 && !interpret::runsEveryMicroBatch(loop, c.getGrid())))
       return c.fail(op) << "it is in a loop that does not run every micro-batch";
     const Relation &in = c.get(op->getOperand(0));
-    bool isSum = llvm::any_of(in.partial, [](StringAttr a) { return a.getValue() == "mb"; });
+    bool isSum =
+        llvm::any_of(in.partial, [](StringAttr a) { return a.getValue() == kMicroBatchAxis; });
     if (c.getGrid().getMicroBatches() > 1 && (!isSum || in.kind != ReductionKind::Sum))
       return c.fail(op) << "it adds over 'mb', but the operand is no part of a sum over it";
     return success();
@@ -114,7 +115,7 @@ struct AccumulatedLemma : LemmaOpInterface::ExternalModel<AccumulatedLemma, Accu
     const Relation &in = c.get(source.getValue()), &out = c.get(op->getResult(0));
     Axes left;
     for (StringAttr axis : in.partial)
-      if (axis.getValue() != "mb")
+      if (axis.getValue() != kMicroBatchAxis)
         left.push_back(axis);
     if (in.dims != out.dims || left != out.partial || (!left.empty() && in.kind != out.kind))
       return c.fail(op) << "the sum of " << source.getValue().getType() << " over micro-batches is "

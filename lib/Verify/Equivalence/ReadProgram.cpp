@@ -226,12 +226,12 @@ LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term)
   program.outputs[index] = {term, output};
 
   DimAttr batch = loop.getBatchAttr();
-  bool all = interpret::runsEveryMicroBatch(loop, GridAttr::lookup(output));
+  bool all = interpret::runsEveryMicroBatch(loop, MeshAttr::lookup(output));
   DistAttr dist = getDist(output.getValue());
   for (DimAttr dim : dist.getDims()) {
     auto check = [&](ArrayRef<StringAttr> axes, FactorAttr factor) -> LogicalResult {
       for (StringAttr axis : axes) {
-        if (!batch && axis.getValue() == "mb")
+        if (!batch && axis.getValue() == kMicroBatchAxis)
           return fail(output) << "delivers a micro-batch's part of output " << index
                               << ", but the loop around it has one iteration";
         if (!batch || all || !batch.usesAxis(axis.getValue()))

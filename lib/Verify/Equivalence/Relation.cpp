@@ -87,7 +87,7 @@ std::string Layout::str() const {
 }
 
 std::vector<int64_t>
-Layout::getIndices(GridAttr grid, const std::map<std::string, int64_t> &at,
+Layout::getIndices(MeshAttr grid, const std::map<std::string, int64_t> &at,
                    llvm::function_ref<int64_t(const SymExpr &)> evaluate) const {
   SmallVector<interpret::DimFactor> factors;
   for (const Atom &atom : atoms)
@@ -110,7 +110,7 @@ bool Relation::uses(StringAttr axis) const {
   return isPartial(axis) || llvm::any_of(dims, [&](const Layout &dim) { return dim.uses(axis); });
 }
 
-Relation equivalence::readRelation(Type type, GridAttr grid) {
+Relation equivalence::readRelation(Type type, MeshAttr grid) {
   Relation relation;
   DistAttr dist = getDist(type);
   // Axes of size 1 have no effect.
@@ -118,7 +118,7 @@ Relation equivalence::readRelation(Type type, GridAttr grid) {
     Axes kept;
     for (StringAttr axis : axes)
       if (!grid || grid.getAxisSize(axis.getValue()) != 1 ||
-          !(grid.hasAxis(axis.getValue()) || axis.getValue() == "mb"))
+          !(grid.hasAxis(axis.getValue()) || axis.getValue() == kMicroBatchAxis))
         kept.push_back(axis);
     return kept;
   };
@@ -230,7 +230,7 @@ static std::string describeRange(const std::vector<int64_t> &list) {
 }
 
 std::string equivalence::describeDifference(const Layout &derived, const Layout &stated,
-                                            GridAttr grid) {
+                                            MeshAttr grid) {
   if (!grid)
     return "";
   Axes axes = derived.getAxes();

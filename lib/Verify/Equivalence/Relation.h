@@ -41,7 +41,7 @@ struct Layout {
   std::string str() const;
   /// Returns the indices of the rank at coordinates `at`; `evaluate` returns the values of sizes.
   std::vector<int64_t>
-  getIndices(GridAttr grid, const std::map<std::string, int64_t> &at,
+  getIndices(MeshAttr grid, const std::map<std::string, int64_t> &at,
              llvm::function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) const;
 };
 
@@ -59,7 +59,7 @@ struct Relation {
   bool uses(StringAttr axis) const;
 };
 
-Relation readRelation(Type type, GridAttr grid);
+Relation readRelation(Type type, MeshAttr grid);
 
 /// Returns whether `split` is `base` with `axes` appended to the axes of one atom or of the
 /// product.
@@ -78,7 +78,7 @@ std::string explainExchange(const Layout &from, const Layout &to, ArrayRef<Strin
 
 /// Describes a coordinate at which two layouts of one dimension have different indices. Returns an
 /// empty string if no difference is found at small sizes.
-std::string describeDifference(const Layout &derived, const Layout &stated, GridAttr grid);
+std::string describeDifference(const Layout &derived, const Layout &stated, MeshAttr grid);
 
 /// Prints axes as "tp" or "tp, dp".
 std::string toText(ArrayRef<StringAttr> axes);

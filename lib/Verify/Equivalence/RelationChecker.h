@@ -14,12 +14,12 @@ namespace mlir::tpc::equivalence {
 /// first op that violates its lemma.
 class RelationChecker {
 public:
-  explicit RelationChecker(ModuleOp module) : module(module), grid(GridAttr::lookup(module)) {}
+  explicit RelationChecker(ModuleOp module) : module(module), grid(MeshAttr::lookup(module)) {}
   LogicalResult run();
 
   // For lemmas.
   ModuleOp getModule() const { return module; }
-  GridAttr getGrid() const { return grid; }
+  MeshAttr getGrid() const { return grid; }
   /// Returns whether values of the program are local.
   bool isLocal() const { return local; }
   /// Returns whether the program is a pipeline of stages.
@@ -50,7 +50,7 @@ private:
                              ArrayRef<std::optional<Layout>> layouts);
 
   ModuleOp module;
-  GridAttr grid;
+  MeshAttr grid;
   bool local = false, staged = false;
   DenseMap<Type, std::unique_ptr<Relation>> relations;
 };

@@ -17,7 +17,7 @@ std::optional<int64_t> equivalence::getCoefficient(const SymExpr &size) {
   return term.coefficient > 0 ? std::optional<int64_t>(term.coefficient) : std::nullopt;
 }
 
-SizeReduction::SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, GridAttr sample,
+SizeReduction::SizeReduction(ModuleOp model, ModuleOp program, MeshAttr grid, MeshAttr sample,
                              int64_t base, int64_t rows, Distinct distinct)
     : grid(grid), sample(sample) {
   collect(model);

@@ -42,7 +42,7 @@ public:
   /// Collects the constraints of `model` and `program`, and chooses sizes for the grid `sample`,
   /// which replaces `grid`. `base` is the value of an unconstrained size. Tables of positions have
   /// at least max(base, rows) rows.
-  SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, GridAttr sample, int64_t base,
+  SizeReduction(ModuleOp model, ModuleOp program, MeshAttr grid, MeshAttr sample, int64_t base,
                 int64_t rows = 0, Distinct distinct = Distinct::No);
 
   /// Chooses other distinct sizes.
@@ -158,7 +158,7 @@ private:
       computed; // rows of tables; sizes of values other than weights and constants
   std::set<std::string> windowedSymbols;   // symbols of dimensions of keys with a window
   std::set<std::array<int64_t, 3>> splits; // size, shards, and shards in the sample grid
-  GridAttr grid, sample;
+  MeshAttr grid, sample;
   Operation *unknown = nullptr;
   std::map<int64_t, int64_t> chosen; // of atomic sizes
   std::map<std::string, int64_t> symbols;

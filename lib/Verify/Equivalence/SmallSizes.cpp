@@ -4,8 +4,6 @@
 
 #include "../Interpret/InterpretOps.h"
 
-#include "tpc/Dialect/MeshViews.h"
-
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -21,20 +19,21 @@ using ::tpc::SymExpr;
 /// Returns the program's grid with few replicas and micro-batches, because ranks along these axes
 /// run the same program. Other axes have at most `largest` ranks. The number of stages is
 /// unchanged.
-static GridAttr makeSampleGrid(ModuleOp program, int64_t largest) {
+static MeshAttr makeSampleMesh(ModuleOp program, int64_t largest) {
   MLIRContext *context = program.getContext();
-  GridAttr grid = GridAttr::lookup(program);
+  MeshAttr grid = MeshAttr::lookup(program);
   // Before tpc-split-stages, ranks along pp run the same program as well.
   bool staged = !program.getOps<PipelineOp>().empty();
   if (!grid)
-    return GridAttr::get(context, {}, {}, 1);
+    return MeshAttr::get(context, {}, {}, 1);
   SmallVector<int64_t> sizes;
   for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes()))
-    sizes.push_back(axis.getValue() == "pp"                  ? (staged ? size : 1)
-                    : ::tpc::isInView(axis.getValue(), "dp") ? std::min<int64_t>(size, 2)
-                                                             : std::min(size, largest));
-  return GridAttr::get(context, grid.getOrder(), sizes,
-                       std::min<int64_t>(grid.getMicroBatches(), 2));
+    sizes.push_back(axis.getValue() == kPipelineAxis    ? (staged ? size : 1)
+                    : grid.isInView(axis, kReplicaView) ? std::min<int64_t>(size, 2)
+                                                        : std::min(size, largest));
+  return MeshAttr::get(context, grid.getOrder(), sizes, grid.getViews(),
+                       std::min<int64_t>(grid.getMicroBatches(), 2), /*gpusPerNode=*/0,
+                       /*chunksPerRank=*/1);
 }
 
 namespace {
@@ -44,7 +43,7 @@ namespace {
 class Estimate {
 public:
   /// `eachRank`: counts replicated computation on each rank.
-  Estimate(ModuleOp module, GridAttr grid, const Sizes &sizes, bool eachRank)
+  Estimate(ModuleOp module, MeshAttr grid, const Sizes &sizes, bool eachRank)
       : module(module), grid(grid), sizes(sizes), local(isLocalProgram(module)),
         eachRank(eachRank) {}
   double count() {
@@ -120,7 +119,7 @@ private:
   }
 
   ModuleOp module;
-  GridAttr grid;
+  MeshAttr grid;
   const Sizes &sizes;
   bool local, eachRank;
   DenseMap<Type, double> known;
@@ -141,8 +140,8 @@ LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget
   constexpr int64_t rows = 12; // minimum number of rows of tables of positions
   constexpr std::pair<int64_t, int64_t> attempts[] = {{64, 3}, {64, 2}, {3, 2}, {2, 2}, {2, 1}};
   for (auto [largest, base] : attempts) {
-    grid = makeSampleGrid(program, largest);
-    sizes.emplace(model, program, GridAttr::lookup(program), grid, base, rows);
+    grid = makeSampleMesh(program, largest);
+    sizes.emplace(model, program, MeshAttr::lookup(program), grid, base, rows);
     if (Operation *op = sizes->getUnknown())
       return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                              << ") cannot be run at small sizes: the verifier has no size "
@@ -220,6 +219,6 @@ void SmallSizes::restoreTables() {
     sizes->setRows(n, 0);
 }
 
-double equivalence::estimateWork(ModuleOp module, GridAttr grid, const interpret::Sizes &sizes) {
+double equivalence::estimateWork(ModuleOp module, MeshAttr grid, const interpret::Sizes &sizes) {
   return Estimate(module, grid, sizes, false).count();
 }

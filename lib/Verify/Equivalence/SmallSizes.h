@@ -9,7 +9,7 @@ namespace mlir::tpc::equivalence {
 
 /// Grid and sizes of a test run. A grid of fewer ranks allows smaller sizes.
 struct SmallSizes {
-  GridAttr grid;
+  MeshAttr grid;
   std::optional<SizeReduction> sizes;
 
   /// Chooses the largest sizes at which both programs need at most about `budget` multiplications.
@@ -43,7 +43,7 @@ private:
 int64_t findConstant(Value value, int depth = 0);
 
 /// Returns the approximate number of multiplications of a program.
-double estimateWork(ModuleOp module, GridAttr grid, const interpret::Sizes &sizes);
+double estimateWork(ModuleOp module, MeshAttr grid, const interpret::Sizes &sizes);
 
 } // namespace mlir::tpc::equivalence
 

@@ -72,8 +72,8 @@ FailureOr<RepeatedTerm> TermReader::readMoved(Operation *op, ArrayRef<RepeatedTe
   // Stages have different values, so a collective across stages has no term.
   if (auto collective = dyn_cast<CollectiveOpInterface>(op); staged && collective) {
     auto axes = collective.getAxesAttr().getAsValueRange<StringAttr>();
-    GridAttr grid = GridAttr::lookup(op);
-    if (llvm::is_contained(axes, "pp") && grid && grid.getAxisSize("pp") > 1)
+    MeshAttr grid = MeshAttr::lookup(op);
+    if (llvm::is_contained(axes, kPipelineAxis) && grid && grid.getAxisSize(kPipelineAxis) > 1)
       return fail(op) << "cannot be proved: its group reaches over stages; move values between "
                          "stages with tpc.send and tpc.recv";
   }

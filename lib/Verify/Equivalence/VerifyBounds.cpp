@@ -18,7 +18,7 @@ using namespace mlir::tpc::equivalence;
 using ::tpc::SymExpr;
 
 BoundsChecker::BoundsChecker(ModuleOp module, int64_t symbolMax, int64_t budget)
-    : module(module), grid(GridAttr::lookup(module)), symbolMax(symbolMax), budget(budget) {
+    : module(module), grid(MeshAttr::lookup(module)), symbolMax(symbolMax), budget(budget) {
   readConstraints();
 }
 

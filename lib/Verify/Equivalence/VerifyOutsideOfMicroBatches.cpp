@@ -34,7 +34,7 @@ private:
 
 LogicalResult OutsideOfMicroBatches::checkTypes(Operation *op, TypeRange types) {
   for (Type type : types)
-    if (isa<RankedTensorType>(type) && getDist(type).usesAxis("mb"))
+    if (isa<RankedTensorType>(type) && getDist(type).usesAxis(kMicroBatchAxis))
       return op->emitError()
              << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
              << ") is computed once, before the micro-batch loop, but " << type
@@ -61,7 +61,7 @@ LogicalResult OutsideOfMicroBatches::checkOp(Operation *op) {
 }
 
 LogicalResult equivalence::verifyOutsideOfMicroBatches(ModuleOp module) {
-  GridAttr grid = GridAttr::lookup(module);
+  MeshAttr grid = MeshAttr::lookup(module);
   if (!grid || grid.getMicroBatches() == 1)
     return success();
   OutsideOfMicroBatches outside(module);

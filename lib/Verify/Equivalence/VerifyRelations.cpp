@@ -37,12 +37,12 @@ LogicalResult RelationChecker::checkType(Operation *op, Type type) {
   DenseSet<StringAttr> seen;
   auto once = [&](ArrayRef<StringAttr> axes) -> LogicalResult {
     for (StringAttr axis : axes) {
-      if (!grid || !(grid.hasAxis(axis.getValue()) || axis.getValue() == "mb"))
+      if (!grid || !(grid.hasAxis(axis.getValue()) || axis.getValue() == kMicroBatchAxis))
         return fail(op) << "its type " << type << " names the axis '" << axis.getValue()
                         << "', which the grid does not have";
       if (!seen.insert(axis).second)
         return fail(op) << "its type " << type << " splits over '" << axis.getValue() << "' twice";
-      if (staged && axis.getValue() == "pp")
+      if (staged && axis.getValue() == kPipelineAxis)
         return fail(op) << "its type " << type
                         << " is distributed over 'pp', but only one stage runs this";
     }

@@ -26,9 +26,9 @@ static constexpr ManifestFact manifestFacts[] = {
     {"name", "`--name`, `-o`", INFORMATION "a label"},
     {"compiler", "the compiler", "constant; processes compare it at the start of a run"},
     {"source", "`tpc.source`", FACTS},
-    {"grid.sizes.*", "`tpc.grid`", EQUIVALENCE ", " COMMS "; " FACTS " on lowered text"},
-    {"grid.order[]", "`tpc.grid`", EQUIVALENCE ", " COMMS "; " FACTS " on lowered text"},
-    {"grid.micro_batches", "`tpc.grid`", EQUIVALENCE ", " COMMS "; " FACTS " on lowered text"},
+    {"grid.sizes.*", "`tpc.mesh`", EQUIVALENCE ", " COMMS "; " FACTS " on lowered text"},
+    {"grid.order[]", "`tpc.mesh`", EQUIVALENCE ", " COMMS "; " FACTS " on lowered text"},
+    {"grid.micro_batches", "`tpc.mesh`", EQUIVALENCE ", " COMMS "; " FACTS " on lowered text"},
     {"grid.sequence_parallel", "the reduce-scatters of the program", INFORMATION "a label"},
     {"groups[][]", "collectives of the program", COMMS ", " BUFFERS},
     {"schedule", "`tpc.schedule`", COMMS "; " FACTS " on lowered text"},
@@ -69,7 +69,7 @@ static constexpr ManifestFact manifestFacts[] = {
     {"generation.capacity", "`tpc.step`", FACTS ", " GENERATION},
     {"generation.logits", "name of the first output", FACTS ", " GENERATION},
     {"generation.last_only", "`tpc.step`", FACTS ", " GENERATION},
-    {"generation.in_flight", "stages of `tpc.grid`", COMMS},
+    {"generation.in_flight", "stages of `tpc.mesh`", COMMS},
     {"generation.vocabulary", "type of the first output", FACTS},
     {"generation.window", "`tpc.step`", FACTS ", " GENERATION},
     {"generation.window_capacity", "`tpc.step`", FACTS ", " GENERATION},
@@ -113,7 +113,7 @@ static constexpr ManifestFact manifestFacts[] = {
 };
 
 static constexpr AttributeFact attributeFacts[] = {
-    {kGridAttr, Reference::Choice, EQUIVALENCE ", " COMMS},
+    {kMeshAttr, Reference::Choice, EQUIVALENCE ", " COMMS},
     {kConstraintsAttr, Reference::Model, FACTS},
     {kSourceAttr, Reference::Model, FACTS},
     {kNameAttr, Reference::None, FACTS},

@@ -52,7 +52,7 @@ public:
   PreallocatedStepCheck(ModuleOp step, const StepSymbols &symbols, ModuleOp preallocated,
                         const PreallocatedStep &form)
       : step(step), preallocated(preallocated), symbols(symbols), form(form),
-        grid(GridAttr::get(step.getContext(), {}, {}, 1)) {}
+        grid(MeshAttr::get(step.getContext(), {}, {}, 1)) {}
 
   LogicalResult run() {
     stepMain = step.lookupSymbol<func::FuncOp>("main");
@@ -302,7 +302,7 @@ private:
   ModuleOp step, preallocated;
   StepSymbols symbols;
   PreallocatedStep form;
-  GridAttr grid;
+  MeshAttr grid;
   func::FuncOp stepMain, preallocatedMain;
   std::optional<SizeReduction> sizes;
   std::optional<std::string> batchSymbol;

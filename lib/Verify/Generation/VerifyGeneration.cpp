@@ -85,7 +85,7 @@ FailureOr<std::optional<unsigned>> findTokens(Type type, const std::string &toke
 struct Program {
   ModuleOp module;
   func::FuncOp main;
-  GridAttr grid;
+  MeshAttr grid;
   const SizeReduction &sizes;
   bool misses = false; // a lookup was out of bounds
   Coverage coverage = {};
@@ -122,7 +122,7 @@ struct Program {
 class Check {
 public:
   Check(ModuleOp model, ModuleOp step, StepSymbols symbols, const Scale &scale)
-      : grid(GridAttr::get(step.getContext(), {}, {}, 1)), scale(scale),
+      : grid(MeshAttr::get(step.getContext(), {}, {}, 1)), scale(scale),
         sizes(model, step, /*grid=*/nullptr, grid, scale.base), symbols(std::move(symbols)),
         model{model, model.lookupSymbol<func::FuncOp>("main"), grid, sizes},
         step{step, step.lookupSymbol<func::FuncOp>("main"), grid, sizes} {}
@@ -332,7 +332,7 @@ private:
     return success();
   }
 
-  GridAttr grid;
+  MeshAttr grid;
   const Scale &scale;
   SizeReduction sizes;
   StepSymbols symbols;

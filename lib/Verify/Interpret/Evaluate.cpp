@@ -107,8 +107,8 @@ struct Evaluate : public mlir::tpc::impl::EvaluateBase<Evaluate> {
     GivenSizes sizes;
     if (failed(readShape(sizes)))
       return signalPassFailure();
-    GridAttr grid = GridAttr::lookup(module);
-    World world(module, grid ? grid : GridAttr::get(context, {}, {}, 1), sizes);
+    MeshAttr grid = MeshAttr::lookup(module);
+    World world(module, grid ? grid : MeshAttr::get(context, {}, {}, 1), sizes);
     auto expected = module->getAttrOfType<ArrayAttr>(kExpectedAttr);
     Numbers inputs;
     if (auto recorded = module->getAttrOfType<ArrayAttr>(kInputsAttr); recorded && expected)

@@ -19,12 +19,12 @@ template <typename A> std::string Machine<A>::describe(int rank) const {
   if (ranks.size() == 1)
     return "the only rank";
   std::map<std::string, int64_t> names;
-  GridAttr grid = world.getGrid();
+  MeshAttr grid = world.getGrid();
   for (auto [axis, c] : llvm::zip(grid.getOrder(), ranks[rank]))
     if (grid.getAxisSize(axis.getValue()) > 1)
       names[axis.getValue().str()] = c;
   if (grid.getMicroBatches() > 1)
-    names["mb"] = ranks[rank].back();
+    names[kMicroBatchAxis.str()] = ranks[rank].back();
   std::string text;
   for (auto &[axis, c] : names)
     text += (text.empty() ? "" : ", ") + axis + "=" + std::to_string(c);
@@ -136,7 +136,7 @@ template <typename A> const std::vector<SmallVector<int>> &Machine<A>::getGroups
       if (!llvm::is_contained(axes, axis))
         rest.push_back(c);
     // Micro-batches of a function without loops are ranks (runMain).
-    if (!llvm::is_contained(axes, StringAttr::get(axes.getContext(), "mb")))
+    if (!llvm::is_contained(axes, StringAttr::get(axes.getContext(), kMicroBatchAxis)))
       rest.push_back(ranks[rank].back());
     byRest[rest].push_back(rank);
   }
@@ -247,7 +247,8 @@ LogicalResult Machine<A>::communicate(
 
 template <typename A> void Machine<A>::send(SendOp op, Frame<A> &frame) {
   ArrayRef<Ref> value = frame.values[op.getValue()];
-  std::optional<unsigned> stage = world.getPosition(StringAttr::get(op.getContext(), "pp"));
+  std::optional<unsigned> stage =
+      world.getPosition(StringAttr::get(op.getContext(), kPipelineAxis));
   for (int rank : frame.active) {
     Coordinates to = ranks[rank];
     int64_t from = stage ? to[*stage] : 0;
@@ -344,7 +345,7 @@ template <typename A> LogicalResult Machine<A>::runOp(Operation *op, Values &val
     return fail(op) << "it is outside of tpc.micro_batches";
   for (Type type : op->getResultTypes())
     if (!inMicroBatch && world.getGrid().getMicroBatches() > 1 && isa<RankedTensorType>(type) &&
-        getDist(type).usesAxis("mb"))
+        getDist(type).usesAxis(kMicroBatchAxis))
       return fail(op) << "there is no micro-batch here for the type " << type;
   Frame<A> frame{values, active};
   if (auto known = dyn_cast<RankOpInterface>(op)) {
@@ -389,7 +390,7 @@ SmallVector<int> Machine<A>::enterMicroBatch(MicroBatchesOp loop, int64_t mb, Ra
 
 template <typename A>
 LogicalResult Machine<A>::runLoop(MicroBatchesOp loop, const Values &outside, Ranks ofStage) {
-  GridAttr grid = world.getGrid();
+  MeshAttr grid = world.getGrid();
   DimAttr batch = loop.getBatchAttr();
   for (int64_t mb = 0; mb < (batch ? grid.getMicroBatches() : 1); ++mb) {
     SmallVector<int> active = enterMicroBatch(loop, mb, ofStage);
@@ -401,7 +402,8 @@ LogicalResult Machine<A>::runLoop(MicroBatchesOp loop, const Values &outside, Ra
 }
 
 template <typename A> SmallVector<int> Machine<A>::getRanks(StageOp stage) const {
-  std::optional<unsigned> position = world.getPosition(StringAttr::get(stage.getContext(), "pp"));
+  std::optional<unsigned> position =
+      world.getPosition(StringAttr::get(stage.getContext(), kPipelineAxis));
   SmallVector<int> ofStage;
   for (int rank = 0; rank < int(ranks.size()); ++rank)
     if ((position ? ranks[rank][*position] : 0) == int64_t(stage.getIndex()))

@@ -10,7 +10,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
 std::vector<int64_t> interpret::getIndices(ArrayRef<DimFactor> factors,
-                                           ArrayRef<StringAttr> product, GridAttr grid,
+                                           ArrayRef<StringAttr> product, MeshAttr grid,
                                            llvm::function_ref<int64_t(StringAttr)> coordinate) {
   auto split = [&](std::vector<int64_t> list, ArrayRef<StringAttr> axes) {
     for (StringAttr axis : axes) {
@@ -51,7 +51,7 @@ bool interpret::isLocalProgram(ModuleOp module) {
   return local;
 }
 
-World::World(ModuleOp module, GridAttr grid, const Sizes &sizes)
+World::World(ModuleOp module, MeshAttr grid, const Sizes &sizes)
     : module(module), grid(grid), sizes(sizes), local(isLocalProgram(module)) {
   for (auto weight : module.getOps<WeightOp>()) {
     std::string text;
@@ -77,7 +77,7 @@ Coordinates World::getCoordinates(int64_t rank) const {
 
 std::optional<unsigned> World::getPosition(StringAttr axis) const {
   ArrayRef<StringAttr> order = grid.getOrder();
-  if (axis.getValue() == "mb")
+  if (axis.getValue() == kMicroBatchAxis)
     return order.size();
   auto it = llvm::find(order, axis);
   return it == order.end() ? std::nullopt : std::optional<unsigned>(it - order.begin());
@@ -135,11 +135,11 @@ const RankSlice &World::getSlice(Type type, const Coordinates &at) {
   return *part;
 }
 
-bool interpret::runsEveryMicroBatch(MicroBatchesOp loop, GridAttr grid) {
+bool interpret::runsEveryMicroBatch(MicroBatchesOp loop, MeshAttr grid) {
   DimAttr batch = loop.getBatchAttr();
   if (!batch || !grid)
     return false;
   std::optional<int64_t> size = batch.getExpr().asConstant();
   SmallVector<StringAttr> axes = batch.getAllAxes();
-  return size && *size >= grid.getMicroBatches() && axes.size() == 1 && axes[0] == "mb";
+  return size && *size >= grid.getMicroBatches() && axes.size() == 1 && axes[0] == kMicroBatchAxis;
 }

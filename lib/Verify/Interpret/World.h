@@ -46,7 +46,7 @@ struct DimFactor {
   ArrayRef<StringAttr> axes;
 };
 std::vector<int64_t> getIndices(ArrayRef<DimFactor> factors, ArrayRef<StringAttr> product,
-                                GridAttr grid, llvm::function_ref<int64_t(StringAttr)> coordinate);
+                                MeshAttr grid, llvm::function_ref<int64_t(StringAttr)> coordinate);
 
 /// Slice of a value on a rank. Ranks with equal slices share one object for each type.
 struct RankSlice {
@@ -56,10 +56,10 @@ struct RankSlice {
 
 class World {
 public:
-  World(ModuleOp module, GridAttr grid, const Sizes &sizes);
+  World(ModuleOp module, MeshAttr grid, const Sizes &sizes);
 
   ModuleOp getModule() const { return module; }
-  GridAttr getGrid() const { return grid; }
+  MeshAttr getGrid() const { return grid; }
   const Sizes &getSizes() const { return sizes; }
   /// Returns whether values are local. Otherwise there is only one rank, and values are global.
   bool isLocal() const { return local; }
@@ -100,7 +100,7 @@ private:
   OfType &get(Type type);
 
   ModuleOp module;
-  GridAttr grid;
+  MeshAttr grid;
   const Sizes &sizes;
   bool local = false;
   DenseMap<Type, std::unique_ptr<OfType>> types;
@@ -111,7 +111,7 @@ private:
 bool isLocalProgram(ModuleOp module);
 
 /// Returns whether no micro-batch of the loop is empty.
-bool runsEveryMicroBatch(MicroBatchesOp loop, GridAttr grid);
+bool runsEveryMicroBatch(MicroBatchesOp loop, MeshAttr grid);
 
 } // namespace mlir::tpc::interpret
 

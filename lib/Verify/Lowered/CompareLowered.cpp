@@ -14,6 +14,7 @@
 #include "tpc/Kernel/Kernel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
@@ -242,9 +243,29 @@ static FailureOr<std::unique_ptr<Reference>> runReference(ModuleOp model, Module
   return std::move(reference);
 }
 
+/// Returns the axes that split a dimension of symbolic size.
+static llvm::SmallSetVector<StringAttr, 4> getAxesOfSymbols(ModuleOp staged) {
+  llvm::SmallSetVector<StringAttr, 4> axes;
+  auto visit = [&](Type type) {
+    if (!isa<RankedTensorType>(type))
+      return;
+    for (DimAttr dim : getDist(type).getDims())
+      if (!dim.getExpr().asConstant())
+        axes.insert_range(dim.getAllAxes());
+  };
+  staged.walk([&](Operation *op) {
+    llvm::for_each(op->getResultTypes(), visit);
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        llvm::for_each(block.getArgumentTypes(), visit);
+  });
+  return axes;
+}
+
 /// Returns a symbol value at which local dimensions that depend on the symbol are larger than all
 /// other sizes in the kernels, so that a comparison of an index with a wrong size is detected.
-static int64_t getLongSize(ModuleOp lowered, GridAttr grid, const SizeReduction &sizes) {
+static int64_t getLongSize(ModuleOp staged, ModuleOp lowered, MeshAttr grid,
+                           const SizeReduction &sizes) {
   int64_t longest = 12;
   lowered.walk([&](kernel::SizeOp op) {
     std::set<std::string> names;
@@ -257,10 +278,8 @@ static int64_t getLongSize(ModuleOp lowered, GridAttr grid, const SizeReduction 
     longest = std::max(longest, op.getExpr().evaluate(values).value_or(0));
   });
   int64_t parts = grid ? grid.getMicroBatches() : 1;
-  // Tokens are not split over pp, nor over two dimensions of tp.
-  if (grid)
-    for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes()))
-      parts *= axis == "pp" || axis == "tpx" || axis == "tpy" ? 1 : size;
+  for (StringAttr axis : getAxesOfSymbols(staged))
+    parts *= grid && axis != kMicroBatchAxis ? grid.getAxisSize(axis) : 1;
   constexpr int64_t limit = 1000; // bounds the time of a run
   return std::min((longest + 1) * parts, limit);
 }
@@ -275,9 +294,9 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
     return failure();
   // Separate runs of kernels use sizes that preserve the difference of any two sizes. The order of
   // two sizes may change, so there are runs with each order.
-  GridAttr grid = reference.parts.getGrid();
+  MeshAttr grid = reference.parts.getGrid();
   constexpr int64_t base = 3;
-  SizeReduction different(reference.whole.getModule(), staged, GridAttr::lookup(staged), grid, base,
+  SizeReduction different(reference.whole.getModule(), staged, MeshAttr::lookup(staged), grid, base,
                           /*rows=*/0, SizeReduction::Distinct::Ascending);
   SizeReduction descending = different;
   descending.reorder(base, SizeReduction::Distinct::Descending);
@@ -287,7 +306,7 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
   // The other sizes are the smallest distinct ones, because operands have the product of all sizes.
   SizeReduction shortest = different;
   shortest.reorder(/*base=*/2, SizeReduction::Distinct::Ascending);
-  int64_t longSize = getLongSize(lowered, grid, shortest);
+  int64_t longSize = getLongSize(staged, lowered, grid, shortest);
   std::deque<SizeReduction> longSizes;
   std::deque<World> longWorlds;
   auto addLong = [&](ArrayRef<std::string> names) {

@@ -232,7 +232,7 @@ LogicalResult Reader::readAttention(AttentionOp op, Values &values) {
   b.setInsertionPoint(copy);
   DimAttr one = DimAttr::get(op.getContext(), SymExpr(1));
   DistAttr like = getDist(op.getQ()).withPartial({});
-  GridAttr grid = GridAttr::lookup(module);
+  MeshAttr grid = MeshAttr::lookup(module);
   auto typed = [&](Type element, ArrayRef<DimAttr> dims) {
     return makeTensorType(element, like.withDims(dims), grid);
   };

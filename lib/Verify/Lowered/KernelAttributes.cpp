@@ -198,7 +198,7 @@ void LookupChecker::reachTensor(Value value, Reached &reached) {
 }
 
 LookupChecker::LookupChecker(kernel::FuncOp function, func::FuncOp tensors)
-    : function(function), parts(GridAttr::lookup(tensors)) {
+    : function(function), parts(MeshAttr::lookup(tensors)) {
   tensors.walk([&](Operation *op) {
     auto add = [&](Value table, int64_t dim, Value ids) {
       Lookup lookup{std::nullopt, getDist(table).getDims()[dim].getExpr(), {}, op};

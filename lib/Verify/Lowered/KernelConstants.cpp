@@ -27,7 +27,7 @@ namespace {
 /// Constants and sizes of a tensor function.
 class Origins {
 public:
-  explicit Origins(func::FuncOp tensors) : parts(GridAttr::lookup(tensors)) {
+  explicit Origins(func::FuncOp tensors) : parts(MeshAttr::lookup(tensors)) {
     for (Type type : tensors.getArgumentTypes())
       addSizes(type);
     tensors.walk([&](Operation *op) {
@@ -210,7 +210,7 @@ static bool hasRowStride(kernel::FuncOp function, BlockArgument memory, func::Fu
 /// Checks the memory arguments: operands of the tensor function, except caches to which results are
 /// appended, followed by results.
 static LogicalResult checkSignature(kernel::FuncOp function, func::FuncOp tensors) {
-  PartSizes parts(GridAttr::lookup(tensors));
+  PartSizes parts(MeshAttr::lookup(tensors));
   OperandRange results = tensors.front().getTerminator()->getOperands();
   SmallVector<Value> values(tensors.getArguments());
   for (Value result : results)

@@ -20,13 +20,13 @@ using ::tpc::SymExpr;
 //===----------------------------------------------------------------------===//
 
 int64_t RankSizesEvaluator::getSymbol(StringRef name, const Coordinates &at) const {
-  GridAttr grid = world.getGrid();
+  MeshAttr grid = world.getGrid();
   const interpret::Sizes &sizes = world.getSizes();
   std::optional<NamedSize> named = getNamedSize(name);
   if (!named)
     return sizes.evaluate(SymExpr::symbol(std::string_view(name.data(), name.size())));
   auto countRanks = [&](StringRef axis) -> int64_t {
-    return axis == "mb" || grid.hasAxis(axis) ? grid.getAxisSize(axis) : 1;
+    return axis == kMicroBatchAxis || grid.hasAxis(axis) ? grid.getAxisSize(axis) : 1;
   };
   switch (named->kind) {
   case NamedSize::Size: {
@@ -83,7 +83,7 @@ int64_t BufferMachine::coordinate(StringRef axis, int rank) const {
 
 std::string BufferMachine::describe(int rank) const {
   std::string text;
-  GridAttr grid = world.getGrid();
+  MeshAttr grid = world.getGrid();
   for (auto [axis, c] : llvm::zip(grid.getOrder(), ranks[rank]))
     if (grid.getAxisSize(axis.getValue()) > 1)
       text += (text.empty() ? "" : ", ") + axis.str() + "=" + std::to_string(c);
@@ -311,7 +311,7 @@ LogicalResult BufferMachine::forEachGroup(Operation *op, Frame &frame, ArrayRef<
 }
 
 LogicalResult BufferMachine::send(buffer::SendOp op, Frame &frame) {
-  auto stage = world.getPosition(StringAttr::get(op.getContext(), "pp"));
+  auto stage = world.getPosition(StringAttr::get(op.getContext(), kPipelineAxis));
   for (int rank : frame.active) {
     FailureOr<Numbers> numbers = read(op, frame, op.getData(), rank, evaluate(op.getCount(), rank),
                                       /*mayBeUnspecified=*/true);

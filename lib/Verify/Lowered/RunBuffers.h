@@ -81,7 +81,7 @@ public:
 
   interpret::World &getWorld() { return world; }
   bool rounds() const { return roundsNumbers; }
-  GridAttr getGrid() { return world.getGrid(); }
+  MeshAttr getGrid() { return world.getGrid(); }
   InFlightDiagnostic fail(Operation *op, int rank) const;
   std::string describe(int rank) const;
   const interpret::Coordinates &getCoordinates(int rank) const { return ranks[rank]; }

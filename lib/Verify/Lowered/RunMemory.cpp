@@ -193,7 +193,7 @@ struct AccumulateRun : RunModel<AccumulateRun, buffer::AccumulateOp> {
       FailureOr<Numbers> numbers = m.read(op, frame, op.getFrom(), rank, count);
       if (failed(numbers))
         return failure();
-      if (m.coordinate("mb", rank) > 0) {
+      if (m.coordinate(kMicroBatchAxis, rank) > 0) {
         FailureOr<Numbers> sum = m.read(op, frame, op.getTo(), rank, count);
         if (failed(sum))
           return failure();

@@ -14,7 +14,7 @@ using interpret::Coordinates;
 BufferMachine::StageState BufferMachine::startStage(buffer::FuncOp function) {
   StageState state;
   for (int rank = 0; rank < int(ranks.size()); ++rank)
-    if (coordinate("pp", rank) == int64_t(*function.getStage()))
+    if (coordinate(kPipelineAxis, rank) == int64_t(*function.getStage()))
       state.active.push_back(rank);
   state.block = &function.getBody().front();
   state.next = state.block->begin();

@@ -46,7 +46,7 @@ static void forEachCacheElement(interpret::World &world, const CacheLocation &lo
                                 Coordinates at, function_ref<void(int64_t)> body) {
   OutputOp output = location.output;
   Type type = output.getValue().getType();
-  int64_t rounds = getDist(type).usesAxis("mb") ? world.getGrid().getMicroBatches() : 1;
+  int64_t rounds = getDist(type).usesAxis(kMicroBatchAxis) ? world.getGrid().getMicroBatches() : 1;
   interpret::Shape whole = world.getWholeShape(type);
   whole[location.copies.dim] /= location.copies.times;
   for (at.back() = 0; at.back() < rounds; ++at.back()) {
@@ -100,7 +100,7 @@ LogicalResult BufferMachine::deliverStates() {
     Output &output = outputs[i];
     output.delivered = location->output;
     for (int rank = 0; rank < int(ranks.size()); ++rank) {
-      if (coordinate("pp", rank) != location->stage)
+      if (coordinate(kPipelineAxis, rank) != location->stage)
         continue;
       auto state = getState(location->output, cache, rank);
       if (failed(state))

@@ -20,7 +20,7 @@ public:
   static constexpr int64_t symbolMax = 32768;
 
   explicit SizeRanges(ModuleOp module)
-      : grid(GridAttr::lookup(module)), constraints(module, symbolMax, /*budget=*/0) {}
+      : grid(MeshAttr::lookup(module)), constraints(module, symbolMax, /*budget=*/0) {}
 
   Interval get(const SymExpr &expr) {
     std::set<std::string> names;
@@ -37,7 +37,7 @@ public:
     if (!named)
       return constraints.getRange(name);
     auto countRanks = [&](StringRef axis) -> int64_t {
-      return grid && (axis == "mb" || grid.hasAxis(axis)) ? grid.getAxisSize(axis) : 1;
+      return grid && (axis == kMicroBatchAxis || grid.hasAxis(axis)) ? grid.getAxisSize(axis) : 1;
     };
     auto exactly = [](int64_t n) { return Interval{Wide(n), Wide(n)}; };
     switch (named->kind) {
@@ -60,7 +60,7 @@ public:
   }
 
 private:
-  GridAttr grid;
+  MeshAttr grid;
   equivalence::BoundsChecker constraints;
 };
 

@@ -16,7 +16,7 @@ class TensorArithmetic {
 public:
   using SymExpr = ::tpc::SymExpr;
 
-  explicit TensorArithmetic(func::FuncOp tensors) : parts(GridAttr::lookup(tensors)) {
+  explicit TensorArithmetic(func::FuncOp tensors) : parts(MeshAttr::lookup(tensors)) {
     tensors.walk([&](Operation *op) { addOp(op); });
   }
 

@@ -14,7 +14,7 @@ namespace mlir::tpc::mutate {
 class Mutator {
 public:
   Mutator(ModuleOp module, uint64_t seed)
-      : module(module), context(module.getContext()), grid(GridAttr::lookup(module)),
+      : module(module), context(module.getContext()), grid(MeshAttr::lookup(module)),
         builder(module.getContext()), seed(seed) {}
 
   /// Returns all matching ops of a kind, in program order.
@@ -59,7 +59,7 @@ public:
 
   ModuleOp module;
   MLIRContext *context;
-  GridAttr grid;
+  MeshAttr grid;
   OpBuilder builder;
   uint64_t seed;
   Operation *location = nullptr;

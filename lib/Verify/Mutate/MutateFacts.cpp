@@ -139,7 +139,7 @@ changeGrid(Mutator &m,
   int64_t rounds = m.grid.getMicroBatches();
   if (!change(order, sizes, rounds))
     return false;
-  m.module->setAttr(kGridAttr, GridAttr::get(m.context, order, sizes, rounds,
+  m.module->setAttr(kMeshAttr, MeshAttr::get(m.context, order, sizes, m.grid.getViews(), rounds,
                                              m.grid.getGpusPerNode(), m.grid.getChunksPerRank()));
   return true;
 }
@@ -170,9 +170,10 @@ static bool addMicroBatches(Mutator &m) {
 static bool changeNodes(Mutator &m) {
   if (!m.grid)
     return false;
-  m.module->setAttr(kGridAttr, GridAttr::get(m.context, m.grid.getOrder(), m.grid.getSizes(),
-                                             m.grid.getMicroBatches(), m.grid.getGpusPerNode() + 2,
-                                             m.grid.getChunksPerRank()));
+  m.module->setAttr(kMeshAttr,
+                    MeshAttr::get(m.context, m.grid.getOrder(), m.grid.getSizes(),
+                                  m.grid.getViews(), m.grid.getMicroBatches(),
+                                  m.grid.getGpusPerNode() + 2, m.grid.getChunksPerRank()));
   return true;
 }
 

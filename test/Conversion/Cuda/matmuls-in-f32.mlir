@@ -2,7 +2,7 @@
 // RUN: tpc-opt %s --tpc-widen-matmuls --tpc-fuse-epilogues --tpc-outline-kernels --tpc-plan-buffers --tpc-verify-buffers | FileCheck %s --check-prefix=BUFFERS
 
 // 16-bit matmuls with f32 results.
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>, tpc.target = "cuda"} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>, tpc.target = "cuda"} {
 tpc.weight @w in "/w.bin" at 0 : tensor<8x6xf16>
 tpc.weight @b in "/w.bin" at 96 : tensor<6xf16>
 

@@ -7,7 +7,7 @@
 !i = tensor<4xi64>
 !it = tensor<1xi64, #tpc.dist<[4{tp}], local>>
 !whole = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8]>>
-module attributes {tpc.grid = #tpc.grid<tp = 4, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 4, pp = 1>} {
 tpc.cache @k0 : !whole
 tpc.cache @k1 : !whole
 

@@ -68,7 +68,7 @@ def program(steps):
         value, type_ = f"%{i}", result
     body = "\n    ".join(lines)
     return f"""
-module attributes {{tpc.grid = #tpc.grid<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
+module attributes {{tpc.mesh = #tpc.mesh<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
 tpc.pipeline @main(%x: {WHOLE}) inputs [{{tpc.name = "x"}}]
     outputs [{{name = "y", type = tensor<?x?xf32, #tpc.dist<[n, m]>>}}] {{
   tpc.stage 0 {{ tpc.micro_batches {{
@@ -115,7 +115,7 @@ def test_split_reduction(tmp_path, kind, function):
     result = f"tensor<?xf32, #tpc.dist<[n{'{tp}' if kind == 'reduce_scatter' else ''}], local>>"
     dim = " dim 0" if kind == "reduce_scatter" else ""
     text = f"""
-module attributes {{tpc.grid = #tpc.grid<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
+module attributes {{tpc.mesh = #tpc.mesh<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
 tpc.pipeline @main(%x: {WHOLE}) inputs [{{tpc.name = "x"}}]
     outputs [{{name = "y", type = tensor<?xf32, #tpc.dist<[n]>>}}] {{
   tpc.stage 0 {{ tpc.micro_batches {{
@@ -144,7 +144,7 @@ def test_split_table(tmp_path):
     sums = "tensor<?x?x?xf32, #tpc.dist<[n, m, h], sum{dp, tp}, local>>"
     whole = "tensor<?x?x?xf32, #tpc.dist<[n, m, h], local>>"
     text = f"""
-module attributes {{tpc.grid = #tpc.grid<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
+module attributes {{tpc.mesh = #tpc.mesh<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
 tpc.pipeline @main(%t: {table}, %i: {ids}) inputs [{{tpc.name = "t"}}, {{tpc.name = "i"}}]
     outputs [{{name = "y", type = tensor<?x?x?xf32, #tpc.dist<[n, m, h]>>}}] {{
   tpc.stage 0 {{ tpc.micro_batches {{
@@ -172,7 +172,7 @@ def test_scattered_rows(tmp_path):
     split = "tensor<?x5xf32, #tpc.dist<[13{tp}, 5], local>>"
     whole = "tensor<13x5xf32>"
     text = f"""
-module attributes {{tpc.grid = #tpc.grid<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
+module attributes {{tpc.mesh = #tpc.mesh<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
 tpc.pipeline @main(%d: {rows}, %i: {ids}) inputs [{{tpc.name = "d"}}, {{tpc.name = "i"}}]
     outputs [{{name = "y", type = {whole}}}] {{
   tpc.stage 0 {{ tpc.micro_batches {{
@@ -212,7 +212,7 @@ def test_splits_move_to_factors(tmp_path):
         f"%{i + 1} = tpc.{op.format(f'%{i}')} : {a} -> {b}" for i, (a, op, b) in enumerate(steps)
     )
     text = f"""
-module attributes {{tpc.grid = #tpc.grid<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
+module attributes {{tpc.mesh = #tpc.mesh<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
 tpc.pipeline @main(%0: {rows("40, m", 40)}) inputs [{{tpc.name = "x"}}]
     outputs [{{name = "y", type = tensor<40x?xf32, #tpc.dist<[40, m]>>}}] {{
   tpc.stage 0 {{ tpc.micro_batches {{

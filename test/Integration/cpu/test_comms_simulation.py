@@ -85,7 +85,7 @@ def text(phases):
     """Returns a module. `phases`: for each stage, (is a loop, events)."""
     lines = [
         (
-            f"module attributes {{tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = {len(phases)}, mb ="
+            f"module attributes {{tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = {len(phases)}, mb ="
             f" {MICRO_BATCHES}>}} {{"
         ),
         "tpc.pipeline @main(%a: tensor<4xf32>, %b: tensor<3xf32>) inputs [{}, {}] outputs [] {",

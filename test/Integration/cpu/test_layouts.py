@@ -256,7 +256,7 @@ class Program:
         ]
         body = "\n    ".join([*self.lines, *delivered])
         return f"""
-module attributes {{tpc.grid = #tpc.grid<tp = {GRID["tp"]}, dp = {GRID["dp"]}, pp = 1, mb = 1>}} {{
+module attributes {{tpc.mesh = #tpc.mesh<tp = {GRID["tp"]}, dp = {GRID["dp"]}, pp = 1, mb = 1>}} {{
 {self.weight}tpc.pipeline @main({arguments}) inputs [{inputs}] outputs [{outputs}] {{
   tpc.stage 0 {{ tpc.micro_batches {{
     {body}

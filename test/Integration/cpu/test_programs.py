@@ -132,7 +132,7 @@ def test_damaged_text_is_rejected(tpcc, tmp_path):
     refuse("module {\n}\n", "no function @main")
     refuse(b"ML\xefR\x0dtpc", "bytecode", "must be text")
     refuse(spmd.replace("func.func @main", "func.func @other"), "no function @main")
-    refuse(re.sub(r"tpc.grid = #tpc.grid<[^>]*>, ", "", spmd), "damaged.mlir:", "no tpc.grid")
+    refuse(re.sub(r"tpc.mesh = #tpc.mesh<[^>]*>, ", "", spmd), "damaged.mlir:", "no tpc.mesh")
     refuse(
         "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %y = arith.addf %x, %x :"
         " tensor<2xf32>\n  return %y : tensor<2xf32>\n}\n",

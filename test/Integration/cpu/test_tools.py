@@ -35,7 +35,7 @@ def test_import_and_partition_by_hand(tpcc, tmp_path):
     "stage,ops",
     [
         ("model", ["tpc.attention", "tpc.gelu", "tpc.layer_norm", "tpc.embedding"]),
-        ("sharded", ["tpc.grid", "sum{tp}"]),
+        ("sharded", ["tpc.mesh", "sum{tp}"]),
         ("spmd", ["tpc.all_reduce", "local"]),
         ("staged", ["tpc.send", "tpc.recv", "@stage_1"]),
     ],

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-localize --tpc-coalesce-collectives --split-input-file | FileCheck %s
 
-module attributes {tpc.grid = #tpc.grid<tp = 4, cp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 4, cp = 2, pp = 1, mb = 1>} {
 
 // CHECK-LABEL: @sums
 // CHECK-NEXT: %[[J:.*]] = tpc.concat %arg0, %arg1 dim 1 {{.*}} -> tensor<4x5xf32, #tpc.dist<[4, 5], sum{tp}, local>>
@@ -134,7 +134,7 @@ func.func @different(%a: tensor<4xf32, #tpc.dist<[4], sum{tp}>>, %b: tensor<4xf3
 // -----
 
 // With zero latency, joining would save nothing and cost a copy.
-module attributes {tpc.grid = #tpc.grid<tp = 4, pp = 1, mb = 1>, tpc.links = {intra_node = [0.0, 1.0e-9]}} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 4, pp = 1, mb = 1>, tpc.links = {intra_node = [0.0, 1.0e-9]}} {
 // CHECK-LABEL: @large
 // CHECK-COUNT-2: tpc.all_reduce
 func.func @large(%x: tensor<4x2xf32, #tpc.dist<[4, 2], sum{tp}>>, %y: tensor<4x3xf32, #tpc.dist<[4, 3], sum{tp}>>) -> (tensor<4x2xf32>, tensor<4x3xf32>) {

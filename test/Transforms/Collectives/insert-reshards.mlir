@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-insert-reshards --split-input-file --verify-diagnostics | FileCheck %s
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1, mb = 1>} {
   // Both users share one reshard. An op without `tpc.split` runs unsplit.
   // CHECK-LABEL: @shares
   func.func @shares(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>) {
@@ -53,7 +53,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tpx = 2, tpy = 2, dp = 1, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<atoms = [tpx = 2, tpy = 2, dp = 1, pp = 1], views = {tp = [tpx, tpy]}, mb = 1>} {
   // Sums over the same axes, in any order, need no reshard.
   // CHECK-LABEL: @orders
   // CHECK: %[[P:.*]] = tpc.matmul {{.*}} sum{tpx, tpy}>>
@@ -70,7 +70,7 @@ module attributes {tpc.grid = #tpc.grid<tpx = 2, tpy = 2, dp = 1, pp = 1, mb = 1
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1, mb = 1>} {
   func.func @whole(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     // expected-error @below {{splits the factor of size 8, which the op needs unsplit}}
     %s = tpc.softmax %x dim 1 {tpc.split = [#tpc.dim<4>, #tpc.dim<8{tp}>]} : tensor<4x8xf32> -> tensor<4x8xf32>
@@ -80,7 +80,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1, mb = 1>} {
   func.func @count(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     // expected-error @below {{tpc.split has 1 entries, but its sharding rule has 2 factors}}
     %s = tpc.exp %x {tpc.split = [#tpc.dim<4>]} : tensor<4x8xf32> -> tensor<4x8xf32>
@@ -91,7 +91,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
 // -----
 
 // A value that an annotation shards is resharded after its op. Users read the resharded value.
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1, mb = 1>} {
   // CHECK-LABEL: @annotated_value
   func.func @annotated_value(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     // CHECK: %[[E:.*]] = tpc.exp %{{.*}} : tensor<4x8xf32> -> tensor<4x8xf32>
@@ -107,7 +107,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1, mb = 1>} {
   func.func @sizes(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     // expected-error @below {{tpc.result_split must have one #tpc.dim for each dimension of the op's only result, of its size}}
     %e = tpc.exp %x {tpc.result_split = [#tpc.dim<4>, #tpc.dim<9{tp}>]} : tensor<4x8xf32> -> tensor<4x8xf32>

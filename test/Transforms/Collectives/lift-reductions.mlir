@@ -6,7 +6,7 @@
 !sum = tensor<32x8xf32, #tpc.dist<[32, 8], sum{dp}>>
 !dp = tensor<4x32x8xf32, #tpc.dist<[4{dp}, 32, 8]>>
 
-module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<dp = 2, pp = 1>} {
 
 // CHECK-LABEL: func.func @three(
 // CHECK-NEXT: %[[A:.*]] = call @added

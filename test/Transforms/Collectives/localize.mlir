@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-localize --split-input-file --verify-diagnostics | FileCheck %s
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1, mb = 1>} {
   // Sizes that are equal on all ranks are static; others are dynamic. Types of unsplit values have
   // no encoding.
   // CHECK-LABEL: @local
@@ -17,7 +17,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1, mb = 1>} {
   func.func @reshard(%a: tensor<8xf32>) -> tensor<8xf32, #tpc.dist<[8{tp}]>> {
     // expected-error @below {{a reshard remains: run tpc-lower-reshards first}}
     %b = tpc.reshard %a : tensor<8xf32> -> tensor<8xf32, #tpc.dist<[8{tp}]>>
@@ -27,6 +27,6 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
 
 // -----
 
-// expected-error @below {{has no tpc.grid}}
+// expected-error @below {{has no tpc.mesh}}
 module {
 }

@@ -1,7 +1,7 @@
 // A collective that no tactic expects is an error.
 // RUN: tpc-opt %s --tpc-lower-reshards --split-input-file --verify-diagnostics | FileCheck %s
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>,
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 1>,
                    tpc.tactics = [{name = "tp", splits = [], predicts = [
                      {kind = "all_reduce", axis = "tp", why = "test"},
                      {kind = "all_gather", axis = "tp", size = "5", why = "test"}]}]} {
@@ -24,7 +24,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>,
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>,
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 1>,
                    tpc.tactics = [{name = "tp", splits = [], predicts = [
                      {kind = "all_gather", axis = "tp", size = "5", why = "test"}]}]} {
   func.func @another_dimension(%x: tensor<5x8xf32, #tpc.dist<[5, 8{tp}]>>) -> tensor<5x8xf32> {
@@ -37,7 +37,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>,
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 1>} {
   func.func @another_axis(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{dp}>>) -> tensor<5x8xf32> {
     // expected-error @unknown {{'mean' needs an all_reduce over 'dp' that no tactic expects}}
     %a = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5, 8], sum{dp}>> -> tensor<5x8xf32> loc("mean")
@@ -48,7 +48,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 2>} {
   func.func @micro_batches(%x: tensor<5x8xf32, #tpc.dist<[5{mb}, 8]>>) -> tensor<5x8xf32> {
     // expected-error @unknown {{'mean' combines micro-batches, but a rank has one at a time}}
     %a = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5{mb}, 8]>> -> tensor<5x8xf32> loc("mean")
@@ -59,7 +59,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
 // -----
 
 // The cheapest sequence has all-to-alls, which no tactic expects. A sequence without them is used.
-module attributes {tpc.grid = #tpc.grid<tp = 4, pp = 1, mb = 1>,
+module attributes {tpc.mesh = #tpc.mesh<tp = 4, pp = 1, mb = 1>,
                    tpc.tactics = [{name = "tp", splits = [], predicts = [
                      {kind = "all_gather", axis = "tp", why = "test"}]}]} {
   // CHECK-LABEL: @another_way
@@ -75,7 +75,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 4, pp = 1, mb = 1>,
 // -----
 
 func.func @no_grid(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>>) -> tensor<5x8xf32> {
-  // expected-error @below {{is in a module without a tpc.grid: run tpc-assign-shardings first}}
+  // expected-error @below {{is in a module without a tpc.mesh: run tpc-assign-shardings first}}
   %0 = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>> -> tensor<5x8xf32>
   return %0 : tensor<5x8xf32>
 }
@@ -84,9 +84,9 @@ func.func @no_grid(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>>) -> tensor<5x
 
 // The pass runs on the outer module and does not use the grid of a nested one.
 module {
-  module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
+  module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 1, pp = 1, mb = 1>} {
     func.func @inner_grid(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>>) -> tensor<5x8xf32> {
-      // expected-error @below {{is in a module without a tpc.grid: run tpc-assign-shardings first}}
+      // expected-error @below {{is in a module without a tpc.mesh: run tpc-assign-shardings first}}
       %0 = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>> -> tensor<5x8xf32>
       return %0 : tensor<5x8xf32>
     }
@@ -95,7 +95,7 @@ module {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>,
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 2>,
                    tpc.tactics = [{name = "sp", splits = [], predicts = [
                      {kind = "collective_permute", axis = "tp", size = "64", why = "test"}]}]} {
   // CHECK-LABEL: @predicted_shift
@@ -108,7 +108,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>,
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>,
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1, mb = 2>,
                    tpc.tactics = [{name = "sp", splits = [], predicts = [
                      {kind = "collective_permute", axis = "tp", size = "64", why = "test"}]}]} {
   func.func @shift_over_another_axis(%x: tensor<64xf32, #tpc.dist<[64{dp}]>>) -> tensor<64xf32, #tpc.dist<[64{dp}]>> {

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-lower-reshards=allow-reshard --split-input-file | FileCheck %s
 
-module attributes {tpc.grid = #tpc.grid<tp = 2, cp = 2, dp = 3, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, cp = 2, dp = 3, pp = 1, mb = 1>} {
 
 // CHECK-LABEL: @reduce
 // CHECK: tpc.all_reduce %arg0 over ["tp"]
@@ -76,7 +76,7 @@ func.func @one_of_two(%x: tensor<8xf32, #tpc.dist<[8], max{tp, cp}>>) -> tensor<
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<tp = 4, cp = 4, pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 4, cp = 4, pp = 1, mb = 1>} {
 
 // Some of each rank's 10 rows move to a neighbor.
 // CHECK-LABEL: @around

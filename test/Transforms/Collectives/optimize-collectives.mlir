@@ -6,7 +6,7 @@
 !cp = tensor<32x8xf32, #tpc.dist<[32{cp}, 8]>>
 !sum = tensor<32x8xf32, #tpc.dist<[32, 8], sum{tp}>>
 
-module attributes {tpc.grid = #tpc.grid<tp = 4, cp = 2, pp = 1, mb = 2>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 4, cp = 2, pp = 1, mb = 2>} {
 
 // CHECK-LABEL: @reduce_and_slice
 // CHECK-NEXT: %[[R:.*]] = tpc.reduce_scatter %arg0 over ["tp"] dim 0

@@ -23,7 +23,7 @@
 // CHECK-NEXT: %[[S:.*]] = tpc.accumulated 0 : {{.*}} sum{dp}, local>>
 // CHECK-NEXT: %[[W:.*]] = func.call @update(%[[S]], %arg1)
 // CHECK-NEXT: tpc.output 0, %[[W]]
-module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 4>, tpc.batch = #tpc.dim<b{dp, mb}>} {
+module attributes {tpc.mesh = #tpc.mesh<dp = 2, pp = 1, mb = 4>, tpc.batch = #tpc.dim<b{dp, mb}>} {
   func.func @main(%x: !whole, %rate: tensor<f32>) -> tensor<4x4xf32> {
     %part = tpc.local_slice %x over ["dp", "mb"] dim 1 : !whole -> !part
     %t = tpc.transpose %part [1, 0] : !part -> tensor<?x4xf32, #tpc.dist<[b{dp, mb}, 4], local>>
@@ -37,7 +37,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 4>, tpc.batch = #tp
 // -----
 
 // A value of a micro-batch cannot depend on the sum of all.
-module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 4>, tpc.batch = #tpc.dim<8{mb}>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 4>, tpc.batch = #tpc.dim<8{mb}>} {
   func.func @main(%x: tensor<8xf32>) -> tensor<2xf32, #tpc.dist<[8{mb}], local>> {
     %part = tpc.local_slice %x over ["mb"] dim 0 : tensor<8xf32> -> tensor<2xf32, #tpc.dist<[8{mb}], local>>
     %g = tpc.reduce sum %part [0] : tensor<2xf32, #tpc.dist<[8{mb}], local>> -> tensor<f32, #tpc.dist<[], sum{mb}, local>>
@@ -51,7 +51,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 4>, tpc.batch = #tpc.dim<8{
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 4>, tpc.batch = #tpc.dim<8{mb}>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 4>, tpc.batch = #tpc.dim<8{mb}>} {
   func.func @main(%x: tensor<8xf32>) -> tensor<f32> {
     %part = tpc.local_slice %x over ["mb"] dim 0 : tensor<8xf32> -> tensor<2xf32, #tpc.dist<[8{mb}], local>>
     %g = tpc.reduce sum %part [0] : tensor<2xf32, #tpc.dist<[8{mb}], local>> -> tensor<f32, #tpc.dist<[], sum{mb}, local>>

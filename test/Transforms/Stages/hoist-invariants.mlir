@@ -7,8 +7,8 @@
 !all = tensor<?x?xf32, #tpc.dist<[b, s], local>>
 !one = tensor<?x?xf32, #tpc.dist<[b{mb}, s], local>>
 !ids = tensor<?xi64, #tpc.dist<[s], local>>
-// CHECK-LABEL: module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>}
-module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>} {
+// CHECK-LABEL: module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 2>}
+module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 2>} {
   // CHECK: func.func private @stage_0_prologue(%[[P:[a-z0-9]*]]: tensor<?xf32, {{.*}}, %[[M:[a-z0-9]*]]: tensor<?x?xf32, {{.*}}, %[[I:[a-z0-9]*]]: tensor<?xi64,
   // CHECK-NEXT: %[[A:.*]] = tpc.cos %[[P]]
   // CHECK-NEXT: %[[B:.*]] = tpc.sin %[[A]]
@@ -65,8 +65,8 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>} {
 !one = tensor<?x?x2xf32, #tpc.dist<[b{mb}, s, 2], local>>
 !wide = tensor<1x?x2xf32, #tpc.dist<[1, s, 2], local>>
 !more = tensor<64x?x2xf32, #tpc.dist<[64, s, 2], local>>
-// CHECK-LABEL: module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>}
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
+// CHECK-LABEL: module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>}
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>} {
   // CHECK: func.func private @stage_0_prologue
   // CHECK: tpc.local_slice
   // CHECK: tpc.matmul
@@ -113,8 +113,8 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 !part = tensor<4x8xf32, #tpc.dist<[8{dp}, 8], local>>
 !all = tensor<?x8xf32, #tpc.dist<[b, 8], local>>
 !one = tensor<?x8xf32, #tpc.dist<[b{mb}, 8], local>>
-// CHECK-LABEL: module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>}
-module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
+// CHECK-LABEL: module attributes {tpc.mesh = #tpc.mesh<dp = 2, pp = 2, mb = 2>}
+module attributes {tpc.mesh = #tpc.mesh<dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w in "w" at 0 : tensor<8x8xf32>
   func.func private @layer(%x: !t) -> !t attributes {tpc.layer} {
     %0 = tpc.exp %x : !t -> !t
@@ -165,8 +165,8 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
 // -----
 
 // Unchanged: one micro-batch.
-// CHECK-LABEL: module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>}
-module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
+// CHECK-LABEL: module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 1>}
+module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 1>} {
   // CHECK: func.func private @stage_0
   // CHECK-NEXT: tpc.exp
   // CHECK-NEXT: tpc.exp
@@ -200,8 +200,8 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
 !all = tensor<?x512xf32, #tpc.dist<[b, 512], local>>
 !one = tensor<?x512xf32, #tpc.dist<[b{mb}, 512], local>>
 !y = tensor<?x?xf32, #tpc.dist<[b{mb}, s], local>>
-// CHECK-LABEL: module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>}
-module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>} {
+// CHECK-LABEL: module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 2>}
+module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 2>} {
   tpc.weight @w in "w" at 0 : !bytes
   tpc.weight @s in "w" at 131072 : !scale
   // CHECK: func.func private @stage_0_prologue

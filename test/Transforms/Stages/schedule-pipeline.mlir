@@ -14,7 +14,7 @@
 // GPT2-NEXT: tpc.output 0, %[[Y]]
 
 // A program of one stage has the same form. Missing names are generated.
-module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 1>} {
   func.func private @stage_0(%x: tensor<4xf32>) -> tensor<4xf32> {
     %y = tpc.exp %x : tensor<4xf32> -> tensor<4xf32>
     return %y : tensor<4xf32>
@@ -34,7 +34,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
 
 // Replicas communicate in each micro-batch, for example to gather sharded weights. So no iteration
 // is skipped, even if some replicas have no samples in it.
-module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 3>, tpc.batch = #tpc.dim<b{dp, mb}>} {
+module attributes {tpc.mesh = #tpc.mesh<dp = 2, pp = 1, mb = 3>, tpc.batch = #tpc.dim<b{dp, mb}>} {
   func.func private @stage_0(%x: tensor<4xf32, #tpc.dist<[4], sum{dp}, local>>) -> tensor<4xf32> {
     %y = tpc.all_reduce %x over ["dp"] : tensor<4xf32, #tpc.dist<[4], sum{dp}, local>> -> tensor<4xf32> loc("mean")
     return %y : tensor<4xf32>
@@ -49,7 +49,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 3>, tpc.batch = #tp
 // -----
 
 // The same holds for communication over another axis.
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>, tpc.batch = #tpc.dim<b{tp, mb}>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 2>, tpc.batch = #tpc.dim<b{tp, mb}>} {
   func.func private @stage_0(%x: tensor<4xf32, #tpc.dist<[4], sum{tp}, local>>) -> tensor<4xf32> {
     %y = tpc.all_reduce %x over ["tp"] : tensor<4xf32, #tpc.dist<[4], sum{tp}, local>> -> tensor<4xf32> loc("sum")
     return %y : tensor<4xf32>
@@ -64,7 +64,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>, tpc.batch = #tp
 // -----
 
 // Replicas without samples take part in collectives.
-module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 1>, tpc.batch = #tpc.dim<b{dp}>} {
+module attributes {tpc.mesh = #tpc.mesh<dp = 2, pp = 1, mb = 1>, tpc.batch = #tpc.dim<b{dp}>} {
   func.func private @stage_0(%x: tensor<4xf32, #tpc.dist<[4], sum{dp}, local>>) -> tensor<4xf32> {
     %y = tpc.all_reduce %x over ["dp"] : tensor<4xf32, #tpc.dist<[4], sum{dp}, local>> -> tensor<4xf32> 
     return %y : tensor<4xf32>
@@ -79,14 +79,14 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 1>, tpc.batch = #tp
 // -----
 
 // expected-error @below {{needs a function @main that calls one stage for each coordinate of pp}}
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 1>} {
 }
 
 // -----
 
 // An output without a batch dimension is written in the first micro-batch, which runs even if it is
 // empty.
-module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 3>, tpc.batch = #tpc.dim<b{dp, mb}>} {
+module attributes {tpc.mesh = #tpc.mesh<dp = 2, pp = 1, mb = 3>, tpc.batch = #tpc.dim<b{dp, mb}>} {
   func.func private @stage_0(%x: tensor<4xf32>) -> tensor<4xf32> {
     %y = tpc.exp %x : tensor<4xf32> -> tensor<4xf32>
     return %y : tensor<4xf32>

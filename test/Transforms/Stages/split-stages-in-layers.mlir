@@ -20,7 +20,7 @@
 // CHECK: func.func private @stage_1(%[[X:.*]]: tensor<64x32xf32>)
 // CHECK: call @layer_part_1(%[[X]], %{{[^,]*}}, %{{[^,]*}}) :
 // CHECK: call @layer(
-module @three attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+module @three attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<32x32xf32>
   tpc.weight @b in "w" at 4096 : tensor<32x32xf32>
   tpc.weight @c in "w" at 8192 : tensor<32xf32>
@@ -53,7 +53,7 @@ module @three attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 // the pass makes to compare costs, are removed.
 // CHECK-LABEL: module @two
 // CHECK-NOT: part
-module @two attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+module @two attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<32x32xf32>
   func.func private @layer(%x: tensor<64x32xf32>, %a: tensor<32x32xf32>) -> tensor<64x32xf32> attributes {tpc.layer} {
     %p = tpc.matmul %x, %a : tensor<64x32xf32>, tensor<32x32xf32> -> tensor<64x32xf32>

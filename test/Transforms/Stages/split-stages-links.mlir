@@ -27,7 +27,7 @@
 // SENT: @stage_1
 // SENT-SAME: tpc.transfer_seconds = 1.000000e-03
 // SENT-NOT: tpc.all_gather
-module attributes {tpc.links = {intra_node = [1.0e-3, 0.0]}, tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
+module attributes {tpc.links = {intra_node = [1.0e-3, 0.0]}, tpc.mesh = #tpc.mesh<tp = 2, pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<64x64xf32>
   tpc.weight @b in "w" at 16384 : tensor<64x64xf32>
   tpc.weight @c in "w" at 32768 : tensor<64x64xf32>

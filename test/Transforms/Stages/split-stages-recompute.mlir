@@ -3,7 +3,7 @@
 // Rotary angles as exported: a product of frequencies and positions, or a lookup in a small table.
 // Each stage recomputes both, and only the residual is sent. The embedding's large table is in the
 // first stage only.
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 1>} {
   tpc.weight @table in "w" at 0 : tensor<1000x64xf32>
   tpc.weight @small in "w" at 256000 : tensor<16x4xf32>
   tpc.weight @frequencies in "w" at 256256 : tensor<4x1xf32>
@@ -44,7 +44,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 // -----
 
 // Values that depend only on weights are never sent, whatever their cost.
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<64x64xf16>
   // CHECK-LABEL: func.func private @stage_0
   // CHECK: tpc.cast
@@ -66,7 +66,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 // Three layers on four stages.
 // CHECK: tpc.warnings = ["pp4: stage 3 has none of 3 layers: there are fewer layers than stages; with pp3 all stages have work"]
 // expected-warning @below {{pp4: stage 3 has none of 3 layers: there are fewer layers than stages; with pp3 all stages have work}}
-module attributes {tpc.grid = #tpc.grid<pp = 4, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 4, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<64x64xf32>
   tpc.weight @b in "w" at 16384 : tensor<64x32xf32>
   func.func @main(%x: tensor<16x64xf32>) -> tensor<16x32xf32> {
@@ -89,7 +89,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 4, mb = 1>} {
 
 // The head costs as much as many layers, so it has its own stage.
 // expected-warning @below {{pp2: stage 1 has none of 2 layers: its other ops take as long as 8.8 layers}}
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<64x64xf32>
   tpc.weight @b in "w" at 16384 : tensor<64x1000xf32>
   func.func @main(%x: tensor<16x64xf32>) -> tensor<16x1000xf32> {

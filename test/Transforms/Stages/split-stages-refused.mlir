@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-split-stages --split-input-file --verify-diagnostics
 
 // Two values are live between the second op and the last, so there is only one cut position.
-module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 3, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   // expected-error @below {{pp3: the model can be cut into at most 2 pipeline stages}}
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
@@ -15,14 +15,14 @@ module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
 
 // -----
 
-// expected-error @below {{needs a function @main and a tpc.grid}}
+// expected-error @below {{needs a function @main and a tpc.mesh}}
 module {
 }
 
 // -----
 
 // Stage annotations that the grid or the order of ops contradicts.
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %a = tpc.parameter @a : tensor<8x8xf32>
@@ -34,7 +34,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %a = tpc.parameter @a : tensor<8x8xf32>
@@ -48,7 +48,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %a = tpc.parameter @a : tensor<8x8xf32>
@@ -61,7 +61,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 3, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   // expected-error @below {{pp3: no cuts between the ops with stage annotations result in this number of stages}}
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
@@ -75,7 +75,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
 // -----
 
 // A recomputed op may run in later stages than its annotation, but not in earlier ones.
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %a = tpc.parameter @a : tensor<8x8xf32>
@@ -92,7 +92,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 1>} {
   func.func private @layer(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     // expected-error @below {{is annotated with a pipeline stage, but it is not in @main: annotate the call of its function}}
     %n = tpc.neg %x {tpc.pipeline_stage = 1} : tensor<4x8xf32> -> tensor<4x8xf32>
@@ -108,7 +108,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 // -----
 
 // An op without a cost model is an error, not free.
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %a = tpc.parameter @a : tensor<8x8xf32>

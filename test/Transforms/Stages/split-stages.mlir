@@ -16,7 +16,7 @@
 
 // Values that depend only on inputs are computed in each stage that needs them. The stage that
 // computes an output writes it. The cut is at the second of three positions.
-module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   // CHECK-LABEL: func.func private @stage_0(%arg0: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
   // CHECK: %[[P:.*]] = tpc.matmul
@@ -44,7 +44,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<pp = 3, mb = 1>} {
   // expected-error @below {{cuts: pp3 takes 2 cuts, not 1}}
   func.func @main(%x: tensor<4x8xf32>, %a: tensor<8x8xf32>) -> tensor<4x8xf32> {
     %p = tpc.matmul %x, %a : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>

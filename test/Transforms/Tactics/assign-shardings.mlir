@@ -6,7 +6,7 @@ tpc.weight @b1 in "w" at 25600 : tensor<160xf32>
 tpc.weight @w2 in "w" at 26240 : tensor<160x40xf32>
 tpc.weight @b2 in "w" at 51840 : tensor<40xf32>
 
-// CHECK: tpc.grid = #tpc.grid<tp = 2, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1>
+// CHECK: tpc.mesh = #tpc.mesh<tp = 2, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1>
 // CHECK-SAME: name = "tp"
 // CHECK-SAME: kind = "all_reduce"
 // CHECK-SAME: splits = ["160 over tp 2: fc1 (columns), fc2 (rows)"]

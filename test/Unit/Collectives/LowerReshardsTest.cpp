@@ -230,7 +230,7 @@ std::map<Dist, int64_t> oracle(const World &world, ArrayRef<Dist> all, const Dis
 }
 
 /// Returns the elements that a rank sends for one op, times the number of ranks.
-int64_t countSent(Operation &op, GridAttr grid) {
+int64_t countSent(Operation &op, MeshAttr grid) {
   auto elements = [&](DistAttr dist) {
     int64_t count = 1;
     for (DimAttr dim : dist.getDims())
@@ -261,7 +261,7 @@ int64_t countSent(Operation &op, GridAttr grid) {
 void compare(const World &world) {
   std::vector<Dist> dists = allDists(world);
   std::vector<std::pair<Dist, Dist>> pairs;
-  std::string text = "module attributes {tpc.grid = #tpc.grid<";
+  std::string text = "module attributes {tpc.mesh = #tpc.mesh<";
   for (auto &[name, size] : world.axes)
     text += name + " = " + std::to_string(size) + ", ";
   text += "pp = 1, mb = 1>} {\n";
@@ -288,7 +288,7 @@ void compare(const World &world) {
   pm.addPass(createLowerReshards(LowerReshardsOptions{/*allowReshard=*/true}));
   ASSERT_TRUE(succeeded(pm.run(*module)));
 
-  GridAttr grid = GridAttr::lookup(*module);
+  MeshAttr grid = MeshAttr::lookup(*module);
   auto functions = module->getOps<func::FuncOp>();
   auto at = functions.begin();
   std::map<std::pair<Dist, std::set<int>>, std::map<Dist, int64_t>> known;

@@ -100,7 +100,7 @@ std::string makeProgram(unsigned seed) {
     program += std::string(type.name) + " = " + type.type + "\n";
   std::string args = "%x: !n8, %y: !s8, %p: !sum, %u: tensor<8x8xf32>, %w: tensor<8x16xf32>, "
                      "%v: tensor<16x8xf32>";
-  return program + "module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {\n" +
+  return program + "module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {\n" +
          "  func.func private @layer(" + args + ") -> (" + resultTypes + ") {\n" + body +
          "    return " + returned + " : " + resultTypes + "\n  }\n  tpc.pipeline @main(" + args +
          ") inputs [{}, {}, {}, {}, {}, {}] outputs [" + outputs +
@@ -145,8 +145,8 @@ public:
     for (auto [argument, content] : llvm::zip_equal(block.getArguments(), arguments))
       known[argument] = content;
     auto set = [&](Value v, Content content) {
-      SymExpr elements = substituteNumbers(getNumElements(v.getType(), GridAttr::lookup(module)),
-                                           GridAttr::lookup(module));
+      SymExpr elements = substituteNumbers(getNumElements(v.getType(), MeshAttr::lookup(module)),
+                                           MeshAttr::lookup(module));
       known[v] = elements.evaluate(symbols) == 0 ? empty : content;
     };
     for (Operation &op : block.without_terminator()) {
@@ -196,7 +196,7 @@ public:
 
   void run(Block &block, ArrayRef<Place> arguments);
   int64_t eval(SymExprAttr expr) {
-    return *substituteNumbers(expr.getExpr(), GridAttr::lookup(module)).evaluate(symbols);
+    return *substituteNumbers(expr.getExpr(), MeshAttr::lookup(module)).evaluate(symbols);
   }
 
   std::map<int64_t, Content> outputs, inputs;
@@ -216,7 +216,7 @@ void Memory::run(Block &block, ArrayRef<Place> arguments) {
   for (auto [argument, place] : llvm::zip_equal(block.getArguments(), arguments))
     places[argument] = place;
   auto bytes = [&](buffer::ExtentAttr extent) {
-    return *substituteNumbers(extent.getBytes(), GridAttr::lookup(module)).evaluate(symbols);
+    return *substituteNumbers(extent.getBytes(), MeshAttr::lookup(module)).evaluate(symbols);
   };
   auto write = [&](const Place &p, Content content) {
     for (int64_t i = 0; i < p.size; ++i)
@@ -344,8 +344,8 @@ TEST_F(MemoryPlan, BuffersContainTheTensors) {
                    {});
         SmallVector<Content> arguments;
         for (BlockArgument argument : layer.getArguments()) {
-          auto elements = getNumElements(argument.getType(), GridAttr::lookup(*module));
-          bool none = substituteNumbers(elements, GridAttr::lookup(*module)).evaluate(symbols) == 0;
+          auto elements = getNumElements(argument.getType(), MeshAttr::lookup(*module));
+          bool none = substituteNumbers(elements, MeshAttr::lookup(*module)).evaluate(symbols) == 0;
           arguments.push_back(
               none ? empty : contents.get("input " + std::to_string(argument.getArgNumber()), {}));
         }
@@ -364,7 +364,7 @@ TEST_F(MemoryPlan, FramesAreAsLargeAsLiveValues) {
   // that is reduced in place needs one buffer.
   std::string head = "!n8 = tensor<?x8xf32, #tpc.dist<[n, 8], local>>\n"
                      "!sum = tensor<?x8xf32, #tpc.dist<[n, 8], sum{tp}, local>>\n"
-                     "module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {\n"
+                     "module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {\n"
                      "func.func private @layer(%x: !n8, %u: tensor<8x8xf32>, %p: !sum) -> !n8 {\n";
   std::string tail =
       "}\ntpc.pipeline @main(%x: !n8, %u: tensor<8x8xf32>, %p: !sum) inputs [{}, {}, {}] outputs "

@@ -21,7 +21,7 @@ protected:
   SizeEmission() {
     context.loadDialect<TpcDialect, LLVM::LLVMDialect, func::FuncDialect>();
     module = parseSourceString<ModuleOp>(R"(
-      module attributes {tpc.grid = #tpc.grid<tp = 4, dp = 3, pp = 1, mb = 2>} {
+      module attributes {tpc.mesh = #tpc.mesh<tp = 4, dp = 3, pp = 1, mb = 2>} {
         tpc.pipeline @main(%x: tensor<?x?xf32, #tpc.dist<[n, s], local>>,
                            %y: tensor<8x?xf32, #tpc.dist<[8, "p + n"], local>>) inputs [{}, {}] outputs [] {
           tpc.stage 0 {

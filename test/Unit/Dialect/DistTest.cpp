@@ -66,7 +66,7 @@ TEST_F(Dist, JoinUndoesSplit) {
 }
 
 TEST_F(Dist, LocalSizesTile) {
-  auto grid = parse<GridAttr>("#tpc.grid<tp = 3, dp = 2, mb = 4>");
+  auto grid = parse<MeshAttr>("#tpc.mesh<tp = 3, dp = 2, mb = 4>");
   std::map<std::string, int64_t> symbols = {{"b", 5}, {"s", 7}};
   for (StringRef text :
        {"b{dp}*s", "(b{dp}*s){tp}", "b{dp, mb}*s", "8{tp}*s", "(b*s){tp}", "1{tp}*8"}) {
@@ -83,7 +83,7 @@ TEST_F(Dist, LocalSizesTile) {
 }
 
 TEST_F(Dist, StaticLocalSizesAreEqualOnAllRanks) {
-  auto grid = parse<GridAttr>("#tpc.grid<tp = 2, dp = 4>");
+  auto grid = parse<MeshAttr>("#tpc.mesh<tp = 2, dp = 4>");
   EXPECT_EQ(dim("12{tp}*64").getStaticLocalSize(grid), 384);
   EXPECT_EQ(dim("5{tp}*8").getStaticLocalSize(grid), std::nullopt);
   EXPECT_EQ(dim("16{dp, tp}").getStaticLocalSize(grid), 2);

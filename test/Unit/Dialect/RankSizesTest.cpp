@@ -15,7 +15,7 @@ class RankSizes : public ::testing::Test {
 protected:
   RankSizes() {
     context.loadDialect<TpcDialect>();
-    grid = parse<GridAttr>("#tpc.grid<tp = 4, cp = 1, ep = 1, dp = 2, pp = 1, mb = 1>");
+    grid = parse<MeshAttr>("#tpc.mesh<tp = 4, cp = 1, ep = 1, dp = 2, pp = 1, mb = 1>");
   }
 
   template <typename AttrT> AttrT parse(StringRef text) {
@@ -32,7 +32,7 @@ protected:
   }
 
   MLIRContext context;
-  GridAttr grid;
+  MeshAttr grid;
 };
 } // namespace
 

@@ -159,7 +159,7 @@ func.func @main(%x: )" X R"() -> )" X R"( {
 TEST_F(OnnxSharded, NodesOfSeveralStagesHaveNoStage) {
   OnnxDevices devices;
   collectStages(*parse(R"(
-module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 2, mb = 1>} {
+module attributes {tpc.mesh = #tpc.mesh<tp = 1, pp = 2, mb = 1>} {
 func.func private @stage_0(%x: tensor<4xf32>) -> tensor<4xf32> {
   %m = tpc.exp %x : tensor<4xf32> -> tensor<4xf32> loc("mask")
   %y = tpc.add %x, %m : tensor<4xf32>, tensor<4xf32> -> tensor<4xf32> loc("h.0")

@@ -30,14 +30,14 @@ protected:
     mlir::MLIRContext context;
     context.loadDialect<mlir::tpc::TpcDialect>();
     auto grid =
-        llvm::dyn_cast_or_null<mlir::tpc::GridAttr>(mlir::parseAttribute(attribute, &context));
+        llvm::dyn_cast_or_null<mlir::tpc::MeshAttr>(mlir::parseAttribute(attribute, &context));
     EXPECT_TRUE(grid) << attribute;
     std::optional<ShardSpec> spec = grid ? getSpec(grid) : std::nullopt;
     return spec ? spec->str() : "nothing";
   }
 };
 
-constexpr char kGrid[] = "module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {\n";
+constexpr char kGrid[] = "module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1, mb = 1>} {\n";
 
 } // namespace
 
@@ -66,7 +66,7 @@ TEST_F(ReadProgram, FindsTheLevel) {
                     "  tpc.stage 0 {\n    tpc.micro_batches {\n    }\n  }\n}\n}"),
             "staged");
   // A program with a grid is sharded, even with one rank.
-  EXPECT_EQ(levelOf("module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 1, mb = 1>} {\n"
+  EXPECT_EQ(levelOf("module attributes {tpc.mesh = #tpc.mesh<tp = 1, pp = 1, mb = 1>} {\n"
                     "func.func @main(%x: tensor<4xf32>) {\n  return\n}\n}"),
             "sharded");
 }
@@ -102,7 +102,7 @@ TEST_F(ReadProgram, RejectsRecursion) {
 
 TEST_F(ReadProgram, RejectsMixedLevels) {
   EXPECT_EQ(levelOf("func.func @main(%x: tensor<4xf32, #tpc.dist<[4{tp}]>>) {\n  return\n}")
-                    .find("the module has no tpc.grid") == std::string::npos,
+                    .find("the module has no tpc.mesh") == std::string::npos,
             false);
   EXPECT_EQ(levelOf(std::string(kGrid) +
                     "func.func @main(%x: tensor<4xf32, #tpc.dist<[4{tp}]>>, %y: tensor<2xf32, "
@@ -111,19 +111,29 @@ TEST_F(ReadProgram, RejectsMixedLevels) {
 }
 
 TEST_F(ReadProgram, PrintsTheGridAsAShardSpec) {
-  EXPECT_EQ(specOf("#tpc.grid<tp = 2, cp = 1, ep = 1, dp = 3, pp = 4, mb = 8>"), "tp2,pp4,dp3,mb8");
-  EXPECT_EQ(specOf("#tpc.grid<tp = 1, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1>"), "tp1");
-  EXPECT_EQ(specOf("#tpc.grid<tpx = 2, tpy = 4, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1>"), "tp2x4");
-  EXPECT_EQ(specOf("#tpc.grid<tp = 8, cp = 1, ep = 1, dp = 2, pp = 1, mb = 1, gpus_per_node = 8>"),
+  EXPECT_EQ(specOf("#tpc.mesh<tp = 2, cp = 1, ep = 1, dp = 3, pp = 4, mb = 8>"), "tp2,pp4,dp3,mb8");
+  EXPECT_EQ(specOf("#tpc.mesh<tp = 1, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1>"), "tp1");
+  EXPECT_EQ(specOf("#tpc.mesh<atoms = [tpx = 2, tpy = 4, cp = 1, ep = 1, dp = 1, pp = 1], "
+                   "views = {tp = [tpx, tpy]}, mb = 1>"),
+            "tp2x4");
+  EXPECT_EQ(specOf("#tpc.mesh<tp = 8, cp = 1, ep = 1, dp = 2, pp = 1, mb = 1, gpus_per_node = 8>"),
             "tp8,dp2,gpus-per-node=8");
   // Experts: each axis is a part of a dense axis and of an axis of experts.
-  EXPECT_EQ(specOf("#tpc.grid<tp_etp = 2, tp_ep = 2, cp = 1, dp_ep = 2, dp_edp = 2, pp = 1, "
-                   "mb = 1>"),
+  EXPECT_EQ(specOf("#tpc.mesh<atoms = [tp_etp = 2, tp_ep = 2, cp = 1, dp_ep = 2, dp_edp = 2, "
+                   "pp = 1], views = {dp = [dp_ep, dp_edp], edp = [cp, dp_edp], "
+                   "ep = [tp_ep, dp_ep], etp = [tp_etp], tp = [tp_etp, tp_ep]}, mb = 1>"),
             "tp4,dp4,ep4,etp2");
-  EXPECT_EQ(specOf("#tpc.grid<tp = 2, cp = 1, ep = 4, dp = 1, pp = 1, mb = 1>"), "tp2,ep4");
-  EXPECT_EQ(specOf("#tpc.grid<tp_ep = 2, cp = 1, dp = 3, pp = 1, mb = 1>"), "tp2,dp3,ep2,etp1");
-  EXPECT_EQ(specOf("#tpc.grid<tp_edp = 2, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1>"), "nothing");
-  EXPECT_EQ(specOf("#tpc.grid<tp_etp = 2, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1>"), "nothing");
+  EXPECT_EQ(specOf("#tpc.mesh<tp = 2, cp = 1, ep = 4, dp = 1, pp = 1, mb = 1>"), "tp2,ep4");
+  EXPECT_EQ(specOf("#tpc.mesh<atoms = [tp_ep = 2, cp = 1, dp = 3, pp = 1], "
+                   "views = {ep = [tp_ep], etp = [], tp = [tp_ep]}, mb = 1>"),
+            "tp2,dp3,ep2,etp1");
+  // Views that no grid has: replicas of experts within tp, and ranks of tp that are not in etp.
+  EXPECT_EQ(specOf("#tpc.mesh<atoms = [tp_edp = 2, cp = 1, ep = 1, dp = 1, pp = 1], "
+                   "views = {edp = [tp_edp, cp, dp], etp = [], tp = [tp_edp]}, mb = 1>"),
+            "nothing");
+  EXPECT_EQ(specOf("#tpc.mesh<atoms = [tp_etp = 2, cp = 1, ep = 1, dp = 1, pp = 1], "
+                   "views = {tp = [tp_etp]}, mb = 1>"),
+            "nothing");
   // There is no flag for an axis of another name.
-  EXPECT_EQ(specOf("#tpc.grid<rows = 2, mb = 1>"), "nothing");
+  EXPECT_EQ(specOf("#tpc.mesh<rows = 2, mb = 1>"), "nothing");
 }

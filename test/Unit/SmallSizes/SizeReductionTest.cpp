@@ -56,7 +56,7 @@ protected:
     modules.push_back(make(model));
     modules.push_back(make(program));
     return SizeReduction(*modules.end()[-2], *modules.end()[-1], {},
-                         GridAttr::get(&context, {}, {}, 1), base);
+                         MeshAttr::get(&context, {}, {}, 1), base);
   }
 
   MLIRContext context;

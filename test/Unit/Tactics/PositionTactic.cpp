@@ -17,7 +17,7 @@ struct PositionTactic : Tactic {
   StringRef getName() const override { return "positions"; }
   StringRef getSummary() const override { return "rows of tables that the vocabulary leaves"; }
   bool isEnabled(const ::tpc::ShardSpec &spec) const override {
-    return !spec.manual && spec.grid.size(::tpc::Axis::TP) > 1;
+    return !spec.manual && spec.grid.size("tp") > 1;
   }
   SmallVector<StringRef> getNeeds() const override { return {"columns"}; }
   SmallVector<StringRef> getProvides() const override { return {"axes"}; }

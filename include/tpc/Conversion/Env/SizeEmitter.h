@@ -16,7 +16,7 @@ namespace mlir::tpc {
 /// Indices of values in `env`.
 struct EnvLayout {
   SmallVector<std::string> symbols;
-  GridAttr grid; // null: no grid, one rank
+  MeshAttr grid; // null: no grid, one rank
 
   /// Returns the layout for a module. Symbols are those of the inputs' sizes, in order of
   /// appearance. Emits an error if a type in the module has a symbol that occurs in no input, or if

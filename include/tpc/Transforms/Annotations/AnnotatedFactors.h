@@ -25,7 +25,7 @@ struct AnnotatedClass {
 
 class AnnotatedFactors {
 public:
-  AnnotatedFactors(FactorClasses &classes, GridAttr grid) : classes(classes), grid(grid) {}
+  AnnotatedFactors(FactorClasses &classes, MeshAttr grid) : classes(classes), grid(grid) {}
 
   /// Returns the class of `value` that matches factor `factor` of the annotation of dimension
   /// `dim`; nothing if no class matches.
@@ -50,7 +50,7 @@ private:
   int64_t countShards(FactorAttr factor) const;
 
   FactorClasses &classes;
-  GridAttr grid;
+  MeshAttr grid;
 };
 
 } // namespace mlir::tpc

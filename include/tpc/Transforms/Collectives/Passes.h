@@ -17,7 +17,7 @@ namespace mlir::tpc {
 
 /// Returns the grid of `module`. Without a grid, emits an error with the names of the passes that
 /// must run before.
-FailureOr<GridAttr> requireGrid(ModuleOp module, StringRef passes = "tpc-assign-shardings");
+FailureOr<MeshAttr> requireGrid(ModuleOp module, StringRef passes = "tpc-assign-shardings");
 
 } // namespace mlir::tpc
 

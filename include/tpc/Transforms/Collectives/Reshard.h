@@ -28,7 +28,7 @@ struct ReshardStep {
 };
 /// Returns whether an axis has steps of this kind.
 inline bool isPossible(ReshardStep::Kind kind, StringAttr axis) {
-  return axis.getValue() != "mb" || kind == ReshardStep::AllReduce;
+  return axis.getValue() != kMicroBatchAxis || kind == ReshardStep::AllReduce;
 }
 /// Returns the name as in the IR, such as "all_gather".
 StringRef stringify(ReshardStep::Kind kind);
@@ -83,7 +83,7 @@ struct ReshardPath {
 
 class ReshardPlanner {
 public:
-  ReshardPlanner(GridAttr grid, Symbols symbols) : grid(grid), symbols(std::move(symbols)) {}
+  ReshardPlanner(MeshAttr grid, Symbols symbols) : grid(grid), symbols(std::move(symbols)) {}
 
   /// Predicate for the allowed collectives. `dist`: the distribution of the operand.
   using Filter = function_ref<bool(ReshardStep::Kind, StringAttr axis, DistAttr dist, int64_t dim)>;
@@ -109,13 +109,13 @@ private:
                                     bool exchanges) const;
   int64_t getSentElements(DistAttr from, const ReshardPath &path) const;
 
-  GridAttr grid;
+  MeshAttr grid;
   Symbols symbols;
 };
 
 /// Emits the op of one step. With a grid, the types are local.
 Value emitReshardStep(OpBuilder &builder, Location loc, Value value, const ReshardStep &step,
-                      GridAttr grid);
+                      MeshAttr grid);
 
 } // namespace mlir::tpc
 

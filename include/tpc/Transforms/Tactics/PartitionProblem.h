@@ -31,10 +31,12 @@ public:
   mutable ModuleOp module;
   const ::tpc::ShardSpec &spec;
   FactorClasses &classes;
+  const MeshAttr mesh; // that of `spec`
 
   /// Returns the grid axes that are part of a view, such as tp or ep (see Mesh.h), outermost first:
   /// in the order in which they split a class.
   SmallVector<StringAttr> getAtoms(StringRef view) const;
+  bool isInView(StringAttr atom, StringRef view) const { return mesh.isInView(atom, view); }
 
   /// Returns the ops with a rule, in program order.
   ArrayRef<Operation *> getOps() const { return ops; }

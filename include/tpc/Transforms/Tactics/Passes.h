@@ -17,7 +17,7 @@ namespace mlir::tpc {
 #include "tpc/Transforms/Tactics/Passes.h.inc"
 
 /// Returns the grid of --megatron-shard as an attribute.
-GridAttr makeGrid(MLIRContext *context, const ::tpc::ShardSpec &spec);
+MeshAttr makeMeshAttr(MLIRContext *context, const ::tpc::ShardSpec &spec);
 
 } // namespace mlir::tpc
 

@@ -8,7 +8,7 @@ include "mlir/Pass/PassBase.td"
 def AssignShardings : Pass<"tpc-assign-shardings", "::mlir::ModuleOp"> {
   let summary = "Choose the grid axes that split the factors of each op";
   let description = [{
-    Reads the model and `shard` ("tp2,dp2,sp"), sets `tpc.grid`, and runs the tactics in sequence:
+    Reads the model and `shard` ("tp2,dp2,sp"), sets `tpc.mesh`, and runs the tactics in sequence:
     data (batch over dp and mb), tensor (heads, inner widths and vocabulary over tp), sequence
     (tokens of values that tp does not split yet). With `tp2x4` the tensor tactics split columns
     over tpy, and the `rows` tactic splits the residual's width over tpx. Norms over a dimension
