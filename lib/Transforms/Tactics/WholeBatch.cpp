@@ -62,10 +62,18 @@ static std::optional<BatchReason> getBatchReason(const PartitionState &state, Op
   return std::nullopt;
 }
 
-/// Returns whether the op has f32 results, and all ops that depend on them can run after the last
-/// micro-batch: none of them has the batch.
+/// Returns whether a value is f32, or is used only by casts to f32.
+static bool isAddedInSingle(Value v) {
+  auto isSingle = [](Value value) { return getElementTypeOrSelf(value).isF32(); };
+  return isSingle(v) || llvm::all_of(v.getUsers(), [&](Operation *user) {
+           return isa<CastOp>(user) && isSingle(user->getResult(0));
+         });
+}
+
+/// Returns whether the op's results are added in f32, and all ops that depend on them can run after
+/// the last micro-batch: none of them has the batch.
 static bool canAccumulate(const PartitionState &state, Operation *op, int batch) {
-  if (!llvm::all_of(op->getResultTypes(), [](Type t) { return getElementTypeOrSelf(t).isF32(); }))
+  if (!llvm::all_of(op->getResults(), isAddedInSingle))
     return false;
   llvm::SetVector<Value> values;
   values.insert_range(op->getResults());

@@ -45,7 +45,7 @@ def test_the_runtime_counts_what_the_report_says(tpcc):
     assert sorted(map(key, measured)) == sorted(map(key, rows))
 
 
-@pytest.mark.parametrize("grid", ["tp1", pytest.param("tp2,sp,dp2", marks=pytest.mark.long)])
+@pytest.mark.parametrize("grid", ["tp1", pytest.param("tp2,sp,dp2,mb2", marks=pytest.mark.long)])
 def test_bf16(tpcc, grid):
     """Matmuls in bf16 round gradients to about 8 bits; gradients and weights are f32. With
     torch.autocast, gradients of this model differ by up to 0.017.
