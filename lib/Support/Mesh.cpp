@@ -68,6 +68,14 @@ Grid tpc::getGrid(std::span<const MeshAtom> atoms) {
   return Grid(std::move(axes));
 }
 
+std::vector<std::string_view> tpc::getViewNames() {
+  std::vector<std::string_view> names(defaultAxisOrder.begin(), defaultAxisOrder.end());
+  for (std::string_view axis : defaultAxisOrder)
+    if (std::ranges::find(names, getExpertAxis(axis)) == names.end())
+      names.push_back(getExpertAxis(axis));
+  return names;
+}
+
 std::vector<std::string_view> tpc::getDenseAxes(std::string_view expertAxis) {
   std::vector<std::string_view> axes;
   for (std::string_view axis : defaultAxisOrder)

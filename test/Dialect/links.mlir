@@ -8,8 +8,8 @@
 // RUN: not tpc-opt %t/node.mlir 2>&1 | FileCheck %s --check-prefix=NODE
 
 //--- good.mlir
-// CHECK: tpc.mesh = #tpc.mesh<tp = 4, mb = 1, gpus_per_node = 2>
-// CHECK-SAME: tpc.links = {axes = {tp = [1.000000e-05, 0.000000e+00]}, inter_node =
+// CHECK: tpc.links = {axes = {tp = [1.000000e-05, 0.000000e+00]}, inter_node =
+// CHECK-SAME: tpc.mesh = #tpc.mesh<tp = 4, mb = 1, gpus_per_node = 2>
 module attributes {tpc.mesh = #tpc.mesh<tp = 4, mb = 1, gpus_per_node = 2>,
                    tpc.links = {inter_node = [1.0e-5, 2.0e-11], axes = {tp = [1.0e-5, 0.0]}}} {}
 

@@ -47,6 +47,9 @@ std::optional<std::vector<MeshAtom>> makeMesh(const Grid &dense, const Grid &exp
 /// Returns the grid whose axes are the atoms.
 Grid getGrid(std::span<const MeshAtom> atoms);
 
+/// Returns the names of all views: the axes of the dense grid, then those that only experts have.
+std::vector<std::string_view> getViewNames();
+
 /// Returns the dense axes whose ranks form an axis of experts, unless experts have a grid of their
 /// own: tp for etp, cp and dp for edp; none for other axes.
 std::vector<std::string_view> getDenseAxes(std::string_view expertAxis);

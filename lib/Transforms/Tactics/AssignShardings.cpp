@@ -9,8 +9,6 @@
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Tactics/Passes.h"
 
-#include <set>
-
 namespace mlir::tpc {
 #define GEN_PASS_DEF_ASSIGNSHARDINGS
 #include "tpc/Transforms/Tactics/Passes.h.inc"
@@ -139,33 +137,25 @@ MeshAttr mlir::tpc::makeMeshAttr(MLIRContext *context, const ::tpc::ShardSpec &s
   SmallVector<StringAttr> order;
   SmallVector<int64_t> sizes;
   std::vector<::tpc::MeshAtom> atoms = spec.axes();
-  std::set<std::string_view> axes;
   for (const ::tpc::MeshAtom &atom : atoms) {
     order.push_back(StringAttr::get(context, atom.name));
     sizes.push_back(atom.size);
-    axes.insert({atom.dense, atom.expert});
   }
   auto make = [&](const NamedAttrList &views) {
     return MeshAttr::get(context, order, sizes, views.getDictionary(context), spec.microBatches,
                          spec.gpusPerNode, spec.chunksPerRank);
   };
-  // Adds the views that differ from the default, which for axes of experts is the dense axes.
+  // Adds the views that differ from the default. That of an axis of experts is its dense axes,
+  // which come first.
   NamedAttrList views;
-  auto add = [&](bool ofExperts) {
-    MeshAttr mesh = make(views);
-    for (std::string_view axis : axes) {
-      if (::tpc::getDenseAxes(axis).empty() == ofExperts)
-        continue;
-      SmallVector<StringAttr> view;
-      for (auto [name, atom] : llvm::zip(order, atoms))
-        if (atom.isIn(axis))
-          view.push_back(name);
-      if (view != mesh.getView(axis))
-        views.set(axis, ArrayAttr::get(context, SmallVector<Attribute>(view.begin(), view.end())));
-    }
-  };
-  add(/*ofExperts=*/false);
-  add(/*ofExperts=*/true);
+  for (std::string_view name : ::tpc::getViewNames()) {
+    SmallVector<StringAttr> view;
+    for (auto [axis, atom] : llvm::zip(order, atoms))
+      if (atom.isIn(name))
+        view.push_back(axis);
+    if (view != make(views).getView(name))
+      views.set(name, ArrayAttr::get(context, SmallVector<Attribute>(view.begin(), view.end())));
+  }
   return make(views);
 }
 
