@@ -165,7 +165,7 @@ def attributes():
     """Returns the page of the tpc.* attributes: comments of the header, and allowed ops of each."""
     header = "".join(
         (TOP / "include/tpc/Dialect" / name).read_text()
-        for name in ("ProgramAttrs.h", "State.h", "SourceCaches.h")
+        for name in ("ProgramAttrs.h", "State.h", "SourceCaches.h", "SourceToken.h")
     )
     parts = (TOP / "include/tpc/Dialect/WeightParts.h").read_text()
     header += "\n// ---- weights in parts ----\n" + parts

@@ -3,6 +3,7 @@
 #include "ManifestJson.h"
 
 #include "tpc/Dialect/SourceCaches.h"
+#include "tpc/Dialect/SourceToken.h"
 #include "tpc/Dialect/State.h"
 
 using namespace mlir;
@@ -188,6 +189,8 @@ static FailureOr<json::Object> describeGeneration(ModuleOp module, PipelineOp pi
     generation["source_lengths"] = toUtf8(source->lengths);
     if (source->each)
       generation["source_each"] = *source->each;
+    if (auto token = module->getAttrOfType<IntegerAttr>(kSourceTokenAttr))
+      generation["source_token"] = token.getInt();
     for (auto [attrs, type] : llvm::zip(inputs, types)) {
       std::set<std::string> symbols;
       for (const SymExpr &size : getSizes(type))

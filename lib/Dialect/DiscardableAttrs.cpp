@@ -12,6 +12,7 @@
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Dialect/SourceCaches.h"
+#include "tpc/Dialect/SourceToken.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Dialect/WeightParts.h"
 
@@ -149,6 +150,11 @@ static bool areNumbers(const AttrUse &found) {
 static bool hasCopies(const AttrUse &found) { return areValidCopies(found.value, found.type); }
 
 static bool areSourceCaches(const AttrUse &found) { return SourceCaches::isValid(found.value); }
+
+static bool isTokenId(const AttrUse &found) {
+  auto id = dyn_cast<IntegerAttr>(found.value);
+  return id && id.getInt() >= 0;
+}
 
 static bool isHash(const AttrUse &found) {
   auto text = dyn_cast<StringAttr>(found.value);
@@ -356,6 +362,7 @@ static const Entry table[] = {
     {kStepAttr, OnModule, "a #tpc.step", is<StepAttr>},
     {kSourceCachesAttr, OnModule,
      "{tokens, capacity, lengths}, all texts, and perhaps each, a number", areSourceCaches},
+    {kSourceTokenAttr, OnModule, "a token id", isTokenId},
 
     // Training.
     {kUpdateAttr, OnOutput, "", nullptr, checkUpdate},

@@ -8,7 +8,6 @@
 #include "tpc/Dialect/State.h"
 #include "tpc/Driver/PassPipelines.h"
 #include "tpc/Driver/Register.h"
-#include "tpc/Import/ONNX/Import.h"
 #include "tpc/Transforms/Annotations/Passes.h"
 #include "tpc/Transforms/Collectives/Passes.h"
 #include "tpc/Transforms/Generate/Passes.h"
@@ -231,8 +230,7 @@ OnnxImportOptions Compilation::makeImportOptions() const {
   return {.weights = options.weights,
           .weightsMap = options.weightsMap,
           .inputs = options.inputs,
-          .forGeneration = options.generate != Generate::No,
-          .encoder = options.encoder};
+          .forGeneration = options.generate != Generate::No};
 }
 
 /// Reads the reference model of the proof, if it is not the input.
@@ -242,7 +240,7 @@ mlir::LogicalResult Compilation::readReference(OnStep onStep) {
   Emit level = Emit::Import;
   model = isProgramText(options.reference)
               ? readProgram(options.reference, &context, level)
-              : importOnnxModel(options.reference, &context, makeImportOptions());
+              : importOnnxParts(options.reference, &context, makeImportOptions(), options.parts);
   if (!model)
     return mlir::failure();
   if (level != Emit::Import)
@@ -278,11 +276,9 @@ mlir::LogicalResult Compilation::readReference(OnStep onStep) {
 
 mlir::LogicalResult Compilation::read(OnStep onStep) {
   onStep("reading " + options.input);
-  if (!isProgramText(options.input)) {
-    module = importOnnxModel(options.input, &context, makeImportOptions());
-  } else {
-    module = readProgram(options.input, &context, first);
-  }
+  module = isProgramText(options.input)
+               ? readProgram(options.input, &context, first)
+               : importOnnxParts(options.input, &context, makeImportOptions(), options.parts);
   if (!module || (first > Emit::Model && mlir::failed(useGridOfProgram())))
     return mlir::failure();
   if (reference && !options.reference.empty() && mlir::failed(readReference(onStep)))

@@ -10,7 +10,7 @@
 #include "tpc/Conversion/Lower.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Driver/PassPipelines.h"
-#include "tpc/Import/ONNX/Import.h"
+#include "tpc/Import/ONNX/ImportParts.h"
 #include "tpc/Support/ShardSpec.h"
 #include "tpc/Transforms/Model/QuantizeWeights.h"
 #include "tpc/Verify/Verify.h"
@@ -59,7 +59,7 @@ struct CompileOptions {
   bool writesWeights = false;     // whether the file is written
   std::map<std::string, int64_t> inputs = {}; // values of inputs that become constants
   int64_t overlapChunks = 1;           // chunks of all-reduces under matmuls; 1: all-reduces block
-  std::string encoder = {};            // ONNX file of the encoder of a decoder; empty: none
+  OnnxParts parts = {};                // other files of the model
   std::string expertCapacity = {};     // factor of tpc-limit-experts; empty: no limit
   std::string expertDispatch = "auto"; // form of tpc-dispatch-experts
   GradientOptions gradient = {};       // with `gradients`

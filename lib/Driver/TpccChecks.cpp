@@ -127,16 +127,28 @@ Error TpccSession::check() {
     if (std::string why = describeUnreadable(path, kMaxProgramBytes);
         !why.empty() && isProgramText(path))
       return makeError("cannot read '" + path + "': " + why);
-  if (!options.encoder.empty()) {
-    if (!llvm::sys::fs::is_regular_file(options.encoder))
-      return makeError("--encoder: there is no file '" + options.encoder + "'");
-    if (isProgramText(options.input) || isProgramText(options.encoder))
-      return makeError("--encoder: '" +
-                       (isProgramText(options.input) ? options.input : options.encoder) +
+  std::vector<std::pair<std::string, std::string>> parts;
+  for (const std::string &path : options.parts.encoders)
+    parts.emplace_back("--encoder", path);
+  if (!options.parts.embedding.empty())
+    parts.emplace_back("--embedding", options.parts.embedding);
+  for (const auto &[flag, path] : parts) {
+    if (!llvm::sys::fs::is_regular_file(path))
+      return makeError(flag + ": there is no file '" + path + "'");
+    if (isProgramText(options.input) || isProgramText(path))
+      return makeError(flag + ": '" + (isProgramText(options.input) ? options.input : path) +
                        "' is a program; name ONNX files");
     if (options.onnx)
-      return makeError("--emit=onnx-sharded writes one file: leave out --encoder");
+      return makeError("--emit=onnx-sharded writes one file: leave out " + flag);
   }
+  if (options.parts.encoders.size() > 1 && !options.parts.embedding.empty())
+    return makeError("--encoder is given twice; images have one encoder");
+  if (options.parts.imageToken &&
+      (options.parts.encoders.empty() || options.parts.embedding.empty()))
+    return makeError("--image-token: only for --encoder of images with --embedding");
+  if (options.parts.imageToken.value_or(0) < 0)
+    return makeError("--image-token=" + std::to_string(*options.parts.imageToken) +
+                     ": expected a token id");
   if (options.onnx && isProgramText(options.input))
     return makeError("--emit=onnx-sharded needs an ONNX file, but '" + options.input +
                      "' is a program");

@@ -154,11 +154,23 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::OptionCategory files("1. Input and output");
   cl::opt<std::string, true> inputOption(cl::Positional, cl::desc("<model.onnx>"),
                                          cl::location(input), cl::cat(files));
-  cl::opt<std::string, true> encoderOption(
+  cl::list<std::string> encoderOption(
       "encoder",
       cl::desc("ONNX file of the encoder of an encoder-decoder: its output becomes the decoder's "
-               "input 'encoder_hidden_states', in one program"),
-      cl::value_desc("encoder.onnx"), cl::location(encoder), cl::cat(files));
+               "input 'encoder_hidden_states', or its keys and values of cross-attention, in one "
+               "program. Given twice, the first file is the encoder of the second. With "
+               "--embedding, an encoder of images: its output replaces image tokens"),
+      cl::value_desc("encoder.onnx"), cl::cat(files));
+  cl::opt<std::string, true> embeddingOption(
+      "embedding",
+      cl::desc("ONNX file of the embedding of tokens: its output becomes the decoder's input "
+               "'inputs_embeds', in one program"),
+      cl::value_desc("embed_tokens.onnx"), cl::location(parts.embedding), cl::cat(files));
+  cl::opt<int64_t> imageTokenOption(
+      "image-token",
+      cl::desc("Token id that stands for a row of an image's features in prompts (default: that "
+               "of config.json next to the model)"),
+      cl::value_desc("id"), cl::cat(files));
   cl::opt<std::string, true> outputOption("o", cl::desc("Output file ('-': standard output)"),
                                           cl::value_desc("file"), cl::location(output),
                                           cl::cat(files));
@@ -480,6 +492,9 @@ bool TpccOptions::parse(int argc, char **argv) {
            "(--generate=all)\n";
     ok = false;
   }
+  parts.encoders.assign(encoderOption.begin(), encoderOption.end());
+  if (imageTokenOption.getNumOccurrences() > 0)
+    parts.imageToken = imageTokenOption;
   emitGiven = emitOption.getNumOccurrences() > 0;
   shardGiven = shardOption.getNumOccurrences() > 0;
   gpusPerNodeGiven = perNodeOption.getNumOccurrences() > 0;

@@ -13,8 +13,8 @@ namespace tpc {
 
 struct TpccOptions {
   std::string input;
-  std::string encoder; // ONNX file of the encoder of a decoder; empty: none
-  std::string output;  // empty: not given; "-": standard output
+  OnnxParts parts;
+  std::string output; // empty: not given; "-": standard output
   Emit emit = Emit::Exe;
   bool emitGiven = false;
   bool onnx = false;          // --emit=onnx-sharded; `emit` is Staged

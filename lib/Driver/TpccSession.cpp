@@ -386,7 +386,7 @@ mlir::LogicalResult TpccSession::run() {
   compile.expertDispatch = !options.expertDispatch.empty()      ? options.expertDispatch
                            : target && target->dispatchesTokens ? "auto"
                                                                 : "gather";
-  compile.encoder = options.encoder;
+  compile.parts = options.parts;
   if (autoShard) {
     if (mlir::failed(chooseGrid(context, compile)))
       return mlir::failure();
@@ -406,8 +406,10 @@ mlir::LogicalResult TpccSession::run() {
 
   mlir::LogicalResult result = [&]() -> mlir::LogicalResult {
     sources.add(options.input);
-    if (!options.encoder.empty())
-      sources.add(options.encoder);
+    for (const std::string &path : options.parts.encoders)
+      sources.add(path);
+    if (!options.parts.embedding.empty())
+      sources.add(options.parts.embedding);
     if (mlir::failed(compilation.advance(Emit::Import, onStep)))
       return mlir::failure();
     for (const std::string &path : getWeightFiles(compilation.getModule()))

@@ -96,7 +96,7 @@ public:
                         problem);
     GenerationRequest probe = defaults;
     probe.ids = {0};
-    if (limits.source > 0)
+    if (limits.source > 0 && !manifest.generation->source->token)
       probe.source = {{0}, nullptr, manifest.generation->source->each.value_or(0)};
     if (std::string problem =
             problemOf(probe, *manifest.generation, limits.capacity, limits.source);
@@ -200,11 +200,18 @@ private:
         requests.push_back(requests.front());
         requests.back().stream = requests.size() - 1;
       }
-    if (requests.size() != sources.size())
+    // An image is that of the next prompt with image tokens.
+    std::vector<GenerationRequest *> users;
+    const std::optional<int64_t> token = manifest.generation->source->token;
+    for (GenerationRequest &request : requests)
+      if (!token || std::count(request.ids.begin(), request.ids.end(), *token))
+        users.push_back(&request);
+    if (users.size() != sources.size())
       throw UserError("--source: " + std::to_string(sources.size()) + " sources for " +
-                      std::to_string(requests.size()) + " prompts");
+                      std::to_string(users.size()) + " prompts" +
+                      (token ? " with image tokens (id " + std::to_string(*token) + ")" : ""));
     for (size_t i = 0; i < sources.size(); ++i)
-      requests[i].source = std::move(sources[i]);
+      users[i]->source = std::move(sources[i]);
   }
 
   /// Sets the maximum number of source tokens: that of the sources, or of the model.

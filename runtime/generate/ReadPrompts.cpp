@@ -121,7 +121,8 @@ std::vector<GenerationSource> readSources(const std::string &text, const Manifes
     for (std::vector<int64_t> &ids : readPrompts(text, "--source")) {
       if (std::string problem = problemOfSource({std::ssize(ids)}, manifest); !problem.empty())
         throw UserError("--source " + text + ": " + problem);
-      sources.push_back({std::move(ids), nullptr, source.each.value_or(0)});
+      sources.push_back(
+          {std::move(ids), nullptr, source.each.value_or(0), source.token.value_or(-1)});
     }
     return sources;
   }
@@ -144,7 +145,7 @@ std::vector<GenerationSource> readSources(const std::string &text, const Manifes
     states->shape.assign(tensor.shape.begin() + 1, tensor.shape.end());
     states->data = Buffer(each);
     std::copy_n(tensor.data.data() + i * each, each, states->data.data());
-    sources.push_back({{}, std::move(states), source.each.value_or(0)});
+    sources.push_back({{}, std::move(states), source.each.value_or(0), source.token.value_or(-1)});
   }
   return sources;
 }

@@ -4,6 +4,7 @@
 #include "generate/Score.h"
 #include "program/Error.h"
 #include "tpc/digest.h"
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -83,10 +84,20 @@ static std::string problemOf(const SamplingSettings &sampling) {
   return "";
 }
 
-static std::string problemOf(const GenerationSource &source, const Generation &generation,
-                             int64_t capacity) {
+static std::string problemOfSource(const GenerationRequest &request, const Generation &generation,
+                                   int64_t capacity) {
+  const GenerationSource &source = request.source;
   if (!generation.source)
     return source.size() ? "it has a source, but the model has no cross-attention" : "";
+  if (std::optional<int64_t> token = generation.source->token) {
+    auto count = std::count(request.ids.begin(), request.ids.end(), *token);
+    if (count != source.size())
+      return "the prompt has " + std::to_string(count) + " image tokens (id " +
+             std::to_string(*token) + "), but its source has " + std::to_string(source.size()) +
+             ": each stands for one row of the image's features";
+    if (count == 0)
+      return "";
+  }
   if (source.size() == 0)
     return "it has no source, which tokens of this model attend to: give one with --source, or as "
            "'source'";
@@ -121,7 +132,7 @@ std::string problemOf(const GenerationRequest &request, const Generation &genera
     if (id < 0 || id >= generation.vocabulary)
       return "stop id " + std::to_string(id) + ": valid are 0 to " +
              std::to_string(generation.vocabulary - 1);
-  if (std::string problem = problemOf(request.source, generation, sourceCapacity); !problem.empty())
+  if (std::string problem = problemOfSource(request, generation, sourceCapacity); !problem.empty())
     return problem;
   return problemOf(request.sampling);
 }

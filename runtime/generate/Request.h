@@ -14,11 +14,12 @@
 namespace tpc::rt {
 
 /// Source that the tokens of an encoder-decoder attend to: ids, or states [tokens, …] of an
-/// encoder.
+/// encoder. Or an image, whose features replace tokens of the prompt.
 struct GenerationSource {
   std::vector<int64_t> ids;
   std::shared_ptr<const Tensor> states;
-  int64_t each = 0; ///< tokens, if all sources of the model have as many
+  int64_t each = 0;   ///< tokens, if all sources of the model have as many
+  int64_t token = -1; ///< Generation::Source::token, or -1
 
   int64_t size() const { return each ? each : states ? states->shape[0] : std::ssize(ids); }
 };

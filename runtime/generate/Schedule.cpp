@@ -123,6 +123,19 @@ std::optional<StepItem> Schedule::nextOf(SlotGroup &group) {
   return itemOf(group, chosen);
 }
 
+/// Copies ids of a prompt. The place of source token k becomes -1 - k.
+static void copyPrompt(const GenerationRequest &request, int64_t first, int64_t count,
+                       std::vector<int64_t>::iterator to) {
+  auto from = request.ids.begin() + first;
+  std::copy_n(from, count, to);
+  if (int64_t token = request.source.token; token >= 0) {
+    int64_t k = std::count(request.ids.begin(), from, token);
+    for (auto end = to + count; to != end; ++to)
+      if (*to == token)
+        *to = -1 - k++;
+  }
+}
+
 StepItem Schedule::itemOf(const SlotGroup &group, const std::vector<int64_t> &chosen) const {
   StepItem item;
   int64_t begin = chosen.front(), end = chosen.back() + 1;
@@ -169,8 +182,7 @@ StepItem Schedule::itemOf(const SlotGroup &group, const std::vector<int64_t> &ch
     int64_t row = i - item.first;
     auto to = item.ids.begin() + row * item.sequence;
     if (slot.isInPrompt())
-      std::copy_n(slot.request.ids.begin() + slot.length, item.counts[static_cast<size_t>(row)],
-                  to);
+      copyPrompt(slot.request, slot.length, item.counts[static_cast<size_t>(row)], to);
     else
       *to = slot.token;
   }

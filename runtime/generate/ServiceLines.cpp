@@ -223,6 +223,7 @@ void bindSource(ClientLine &line, const Manifest &manifest) {
   if (std::string problem = problemOfSource(shape, manifest); !problem.empty())
     return fail("'source': " + problem);
   given.each = source->each.value_or(0);
+  given.token = source->token.value_or(-1);
   if (takesIds)
     return;
   auto states = std::make_shared<Tensor>();

@@ -141,6 +141,9 @@ struct Generation {
     std::optional<int64_t> each;      ///< tokens of each source
     int64_t lastToken = 0;            ///< largest valid id
     std::optional<int64_t> maxTokens; ///< maximum length of a source
+    /// Vision-language models: prompts contain this id once for each source token. The step's ids
+    /// have -1 - k in place of the one of source token k. Prompts without it need no source.
+    std::optional<int64_t> token;
   };
   std::optional<Source> source;
 };

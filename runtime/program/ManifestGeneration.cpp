@@ -84,6 +84,8 @@ Generation readGeneration(const Node &node, const Manifest &manifest) {
     const Port *found = &manifest.inputs[static_cast<size_t>(source.input)];
     if (node.has("source_each"))
       source.each = source.maxTokens = node["source_each"].integerIn(1, INT64_MAX / 8);
+    if (node.has("source_token"))
+      source.token = node["source_token"].integerIn(0, INT64_MAX);
     bool fits = source.each ? !found->shape.empty() &&
                                   symbolsOf(found->shape[0]) ==
                                       std::set<std::string>{generation.batch, source.tokens}

@@ -1,9 +1,10 @@
 //===- Import.cpp - Import of an ONNX file to the import level ------------===//
 
-#include "tpc/Import/ONNX/Import.h"
+#include "tpc/Import/ONNX/ImportParts.h"
 
 #include "AttachEncoder.h"
 #include "Importer.h"
+#include "Json.h"
 #include "MatchCheckpoint.h"
 
 #include "tpc/Analysis/Index/IndexAnalysis.h"
@@ -16,6 +17,7 @@
 #include "mlir/Tools/mlir-translate/Translation.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
@@ -60,6 +62,29 @@ static llvm::Error replaceInitializers(const ::onnx::ModelProto &model, TensorRe
   if (!checkpoint)
     return checkpoint.takeError();
   return matchCheckpoint(model.graph(), reader, *checkpoint, path, options.weightsMap, warning);
+}
+
+/// Returns the token id that stands for a row of an image's features, from Hugging Face's
+/// config.json in the folder of the model or the one above it, as in transformers.js.
+static std::optional<int64_t> readImageToken(StringRef path) {
+  StringRef folder = llvm::sys::path::parent_path(path);
+  for (StringRef above : {".", ".."}) {
+    SmallString<256> name(folder);
+    llvm::sys::path::append(name, above, "config.json");
+    auto text = llvm::MemoryBuffer::getFile(name, /*IsText=*/true);
+    if (!text)
+      continue;
+    llvm::Expected<Json> config = parseJson((*text)->getBuffer());
+    if (!config) {
+      llvm::consumeError(config.takeError());
+      continue;
+    }
+    for (StringRef key : {"image_token_id", "image_token_index"})
+      if (const Json *id = config->find(key))
+        if (std::optional<int64_t> token = id->asSize())
+          return token;
+  }
+  return std::nullopt;
 }
 
 static OwningOpRef<ModuleOp> importFile(StringRef path, MLIRContext *context,
@@ -130,14 +155,43 @@ namespace tpc {
 
 OwningOpRef<ModuleOp> importOnnxModel(StringRef path, MLIRContext *context,
                                       const OnnxImportOptions &options) {
+  return importOnnxParts(path, context, options, {});
+}
+
+OwningOpRef<ModuleOp> importOnnxParts(StringRef path, MLIRContext *context,
+                                      const OnnxImportOptions &options, const OnnxParts &parts) {
   OwningOpRef<ModuleOp> module = importFile(path, context, options);
-  if (!module || options.encoder.empty())
+  if (!module || (parts.encoders.empty() && parts.embedding.empty()))
     return module;
-  OwningOpRef<ModuleOp> encoder = importFile(options.encoder, context,
-                                             {.weights = options.weights,
-                                              .inputs = options.inputs,
-                                              .forGeneration = options.forGeneration});
-  if (!encoder || failed(attachEncoder(*module, *encoder)) || failed(verify(*module)))
+  auto importPart = [&](const std::string &part) {
+    return importFile(part, context,
+                      {.weights = options.weights,
+                       .inputs = options.inputs,
+                       .forGeneration = options.forGeneration});
+  };
+  OwningOpRef<ModuleOp> encoder, embedding;
+  for (const std::string &file : llvm::reverse(parts.encoders)) {
+    if (!(encoder = importPart(file)))
+      return nullptr;
+    if (!parts.embedding.empty())
+      break;
+    if (failed(attachEncoder(*module, *encoder)) || failed(verify(*module)))
+      return nullptr;
+  }
+  if (parts.embedding.empty())
+    return module;
+  std::optional<int64_t> token = parts.imageToken;
+  if (encoder && !token)
+    token = readImageToken(path);
+  if (encoder && !token && options.forGeneration) {
+    emitError((*module)->getLoc())
+        << "--image-token=ID is needed: no config.json next to the model has image_token_id, the "
+           "token that stands for an image's features in prompts";
+    return nullptr;
+  }
+  if (!(embedding = importPart(parts.embedding)) ||
+      failed(attachEmbedding(*module, *embedding, encoder ? *encoder : ModuleOp(), token)) ||
+      failed(verify(*module)))
     return nullptr;
   return module;
 }

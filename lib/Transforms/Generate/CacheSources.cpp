@@ -11,9 +11,11 @@
 
 #include "../Model/Movement.h"
 #include "Caches.h"
+#include "FeatureLookups.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/ProgramAttrs.h"
 #include "tpc/Dialect/SourceCaches.h"
+#include "tpc/Dialect/SourceToken.h"
 #include "tpc/Transforms/Generate/Passes.h"
 
 #include "mlir/IR/AttrTypeSubElements.h"
@@ -28,6 +30,41 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
+SmallVector<GatherNDOp> mlir::tpc::findFeatureLookups(func::FuncOp main, StringRef tokens) {
+  SmallVector<GatherNDOp> found;
+  if (!main->getParentOp()->hasAttr(kSourceTokenAttr))
+    return found;
+  // Whether a value is computed from inputs other than tokens and caches.
+  auto isOfSource = [&](Value value) {
+    SmallVector<Value> open{value};
+    DenseSet<Value> seen;
+    bool hasInput = false;
+    while (!open.empty()) {
+      Value next = open.pop_back_val();
+      if (!seen.insert(next).second)
+        continue;
+      if (auto argument = dyn_cast<BlockArgument>(next)) {
+        std::set<std::string> symbols;
+        for (const SymExpr &size : getSizes(argument))
+          size.collectSymbols(symbols);
+        if (symbols.count(tokens.str()) || getCache(main.getArgAttrDict(argument.getArgNumber())))
+          return false;
+        hasInput = true;
+      } else {
+        llvm::append_range(open, next.getDefiningOp()->getOperands());
+      }
+    }
+    return hasInput;
+  };
+  for (auto op : main.getOps<GatherNDOp>())
+    if (SmallVector<SymExpr> indices = getSizes(op.getIndices());
+        op.getBatchDims() == 1 && indices.size() == 3 && indices[2].isConstant(1) &&
+        getSymbolName(indices[1]) == tokens.str() && getSizes(op.getData()).size() == 3 &&
+        isOfSource(op.getData()))
+      found.push_back(op);
+  return found;
+}
+
 namespace {
 struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
   /// Returns true for attention of the step's tokens to keys that no cache contains.
@@ -39,8 +76,8 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
            !(step.windowed && keys.count(step.windowed->capacity));
   }
 
-  LogicalResult check(AttentionOp op) {
-    SymExpr keys = getSizes(op.getK())[1];
+  /// Checks the number of tokens of the source that an op reads.
+  LogicalResult checkTokens(Operation *op, const SymExpr &keys) {
     std::optional<std::string> symbol = getSymbolName(keys);
     std::optional<int64_t> each = keys.asConstant();
     if (!symbol && !(each && *each > 0))
@@ -55,6 +92,12 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
     if (tokens != keys)
       return emitNodeError(op) << "attends to a source of " << keys.str()
                                << " tokens, other attention ops to one of " << tokens.str();
+    return success();
+  }
+
+  LogicalResult check(AttentionOp op) {
+    if (failed(checkTokens(op, getSizes(op.getK())[1])))
+      return failure();
     if (op.getCausal() || op.getWindow() || op.getSlopes() || op.getMask() || op.getBias() ||
         op.getKeyMask())
       return emitNodeError(op)
@@ -68,7 +111,7 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
 
   /// Returns keys or values for the sources that sequences bring, which may be none. Clones all ops
   /// that they are computed by, and retypes inputs.
-  FailureOr<Value> bring(Value value, AttentionOp user) {
+  FailureOr<Value> bring(Value value, Operation *user) {
     std::string batch = *getSymbolName(getSizes(lengths)[0]);
     std::map<std::string, SymExpr> values = {
         {batch, SymExpr::symbol(batch) * SymExpr::symbol(source.tokens)}};
@@ -164,6 +207,28 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
     op.erase();
   }
 
+  /// Replaces a lookup of features [batch, tokens, hidden] by a lookup in a cache of them. A
+  /// sequence brings all its features to an empty cache, so that row k of the cache is feature k.
+  LogicalResult cacheFeatures(GatherNDOp op) {
+    FailureOr<Value> features = op.getData();
+    if (source.each && failed(features = bring(*features, op)))
+      return failure();
+    OpBuilder builder(op);
+    builder.setInsertionPointAfterValue(*features);
+    SmallVector<SymExpr> sizes = getSizes(*features), taken = getSizes(op.getResult());
+    Value rows =
+        createReshape(builder, op.getLoc(), *features, {sizes[0], sizes[1], SymExpr(1), sizes[2]});
+    Value all = append(rows, "f");
+    builder.setInsertionPoint(op);
+    Value result = GatherNDOp::create(
+        builder, op.getLoc(),
+        makeTensorType(elementTypeOf(op.getResult()), {taken[0], taken[1], SymExpr(1), taken[2]}),
+        all, op.getIndices(), 1);
+    op.replaceAllUsesWith(createReshape(builder, op.getLoc(), result, taken));
+    op.erase();
+    return success();
+  }
+
   /// Removes the constraint that there is a source token: later steps bring none.
   void dropMinimum() {
     auto list = getOperation()->getAttrOfType<ArrayAttr>(kConstraintsAttr);
@@ -184,7 +249,8 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
     for (auto op : main.getOps<AttentionOp>())
       if (isCross(op))
         cross.push_back(op);
-    if (cross.empty())
+    SmallVector<GatherNDOp> lookups = findFeatureLookups(main, step.tokens);
+    if (cross.empty() && lookups.empty())
       return success();
     unsigned at = main.getNumArguments();
     while (at > 0 && getCache(main.getArgAttrDict(at - 1)))
@@ -207,6 +273,9 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
     for (AttentionOp op : cross)
       if (failed(check(op)))
         return failure();
+    for (GatherNDOp op : lookups)
+      if (failed(checkTokens(op, getSizes(op.getData())[1])))
+        return failure();
     source.capacity = makeSymbol(collectSymbols(getOperation()), "source_capacity");
     SmallVector<std::pair<Value, Value>> fresh;
     for (AttentionOp op : cross) {
@@ -217,6 +286,11 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
     }
     for (auto [op, both] : llvm::zip(cross, fresh)) {
       readCaches(op, append(both.first, "k"), append(both.second, "v"));
+      ++layer;
+    }
+    for (GatherNDOp op : lookups) {
+      if (failed(cacheFeatures(op)))
+        return failure();
       ++layer;
     }
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.front())))

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Caches.h"
+#include "FeatureLookups.h"
 #include "tpc/Dialect/Annotations.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Transforms/Generate/Passes.h"
@@ -136,14 +137,16 @@ private:
                         [](const SymExpr &size) { return size.isConstant(); });
   }
 
-  /// Returns the inputs that keys and values of cross-attention are computed from, where all
-  /// sources have the same number of tokens.
+  /// Returns the inputs that features of images are computed from, and keys and values of
+  /// cross-attention where all sources have the same number of tokens.
   static DenseSet<Value> findFixedSources(func::FuncOp main, const StepSymbols &step) {
     SmallVector<Value> open;
     for (auto op : main.getOps<AttentionOp>())
       if (getSizes(op.getK())[1].isConstant() &&
           getSymbolName(getSizes(op.getQ())[1]) == step.tokens)
         open.append({op.getK(), op.getV()});
+    for (GatherNDOp op : findFeatureLookups(main, step.tokens))
+      open.push_back(op.getData());
     DenseSet<Value> seen;
     while (!open.empty())
       if (Value next = open.pop_back_val(); seen.insert(next).second && next.getDefiningOp())

@@ -118,7 +118,7 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
     if (step->past != *past || step->tokens != *tokens)
       return emitNodeError(op) << "has a past of " << *past
                                << " tokens, but other attention ops have " << step->past;
-    return checkCausal(op, keys.past);
+    return checkCausal(op, keys.past, /*allowsBias=*/true);
   }
 
   /// Removes results that return cache contents, and the arguments that contain past tokens.
@@ -155,11 +155,11 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
       PastConcat keys, values;
     };
     std::vector<Found> all;
-    AttentionOp without;
+    SmallVector<AttentionOp> others;
     for (auto op : main.getOps<AttentionOp>()) {
       auto keys = findPastConcat(op.getK()), values = findPastConcat(op.getV());
       if (!keys || !values) {
-        without = op;
+        others.push_back(op);
         continue;
       }
       if (failed(checkOnce(keys->concat)) || failed(checkOnce(values->concat)) ||
@@ -171,9 +171,16 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
     }
     if (all.empty())
       return success();
-    if (without)
-      return emitNodeError(without) << "has no past keys and values, but '"
-                                    << getSourceName(all[0].op.getLoc()) << "' has";
+    // Attention of an encoder, or to its states, has no past.
+    for (AttentionOp op : others)
+      for (Value operand : {op.getK(), op.getV()}) {
+        std::set<std::string> symbols;
+        for (const SymExpr &size : getSizes(operand))
+          size.collectSymbols(symbols);
+        if (symbols.count(step->past) || symbols.count(step->tokens))
+          return emitNodeError(op) << "has no past keys and values, but '"
+                                   << getSourceName(all[0].op.getLoc()) << "' has";
+      }
     unsigned numArguments = main.getNumArguments(), numResults = main.getNumResults();
     CacheMaker maker(getOperation(), main, *step);
     DenseMap<Operation *, Value> made; // layers may share keys and values

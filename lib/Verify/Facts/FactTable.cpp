@@ -3,6 +3,7 @@
 #include "FactTable.h"
 
 #include "tpc/Dialect/SourceCaches.h"
+#include "tpc/Dialect/SourceToken.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Dialect/WeightParts.h"
 #include "tpc/Verify/Verify.h"
@@ -78,6 +79,7 @@ static constexpr ManifestFact manifestFacts[] = {
     {"generation.source_capacity", "`tpc.source_caches`", FACTS ", " GENERATION},
     {"generation.source_lengths", "`tpc.source_caches`", FACTS ", " GENERATION},
     {"generation.source_each", "`tpc.source_caches`", FACTS ", " GENERATION},
+    {"generation.source_token", "`tpc.source_token`", FACTS},
     {"generation.source_input", "name of the input with source tokens", FACTS},
 
     {"training.optimizer", "`tpc.optimizer`", FACTS},
@@ -127,6 +129,7 @@ static constexpr AttributeFact attributeFacts[] = {
     {kCacheAttr, Reference::None, FACTS},
     {kStepAttr, Reference::Model, FACTS ", " GENERATION},
     {kSourceCachesAttr, Reference::Model, FACTS ", " GENERATION},
+    {kSourceTokenAttr, Reference::Model, FACTS},
     {kUpdateAttr, Reference::None, FACTS ", " BUFFERS},
     {kOptimizerAttr, Reference::Model, FACTS},
 

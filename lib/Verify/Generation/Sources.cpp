@@ -145,6 +145,12 @@ private:
         return fail(user) << "reads source cache " << name << " other than as keys or values";
       moved.push_back(transpose);
       for (OpOperand &read : transpose.getResult().getUses()) {
+        // Row k of the cache is source token k, because a sequence brings its whole source to an
+        // empty cache.
+        if (auto lookup = dyn_cast<GatherNDOp>(read.getOwner());
+            lookup && read.getOperandNumber() == 0 && lookup.getBatchDims() == 1 &&
+            getSizes(lookup.getIndices()).back().isConstant(1))
+          continue;
         auto attention = dyn_cast<AttentionOp>(read.getOwner());
         if (!attention || (read.getOperandNumber() != 1 && read.getOperandNumber() != 2))
           return fail(read.getOwner())

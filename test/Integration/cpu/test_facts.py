@@ -32,6 +32,7 @@ RARE = {
     "parameters[].source_dtype",
     "inputs[].past",
     "generation.source_each",
+    "generation.source_token",
 }
 
 
@@ -113,7 +114,7 @@ def test_each_attribute_has_a_row():
     constants = re.findall(r"\{(k\w+Attr),", source)
     headers = "".join(
         (harness.TOP / "include/tpc/Dialect" / name).read_text()
-        for name in ("ProgramAttrs.h", "State.h", "SourceCaches.h", "WeightParts.h")
+        for name in ("ProgramAttrs.h", "State.h", "SourceCaches.h", "SourceToken.h", "WeightParts.h")
     )
     names = dict(re.findall(r'StringLiteral (k\w+) = "([\w.]+)"', headers))
     assert len(constants) > 30

@@ -276,5 +276,22 @@ def test_refused(tpcc, tmp_path):
     model.graph.node.append(onnx.helper.make_node("Identity", ["input_ids"], ["ids"]))
     onnx.save(model, tmp_path / "ids.onnx")
     tpcc.call([DECODER, "--encoder", tmp_path / "ids.onnx", "-o", tmp_path / "p"]).refused(
-        "first output"
+        "its output 0 is"
     )
+
+
+def test_decoder_with_past(tpcc, tmp_path):
+    """T5 by optimum: keys and values of cross-attention are inputs, which another file computes."""
+    first, second = (MODELS / "t5" / f"decoder_{part}model.onnx" for part in ("", "with_past_"))
+    encoder, _ = files_of("t5")
+    program = tpcc.compile(second, "tp2", "--encoder", encoder, "--encoder", first, "--generate")
+    given = [flag for source in sources() for flag in ("--source", text_of(source))]
+    for prompt in ((0,), tuple(range(3, 40))):
+        found = generate(program, "--prompt-ids", text_of(prompt), *given, "--prefill-chunk", "16")
+        for tokens, source in zip(found, sources()):
+            check(tokens, source, prompt=prompt, family="t5")
+    logits = tmp_path / "logits.npy"
+    flags = ["--source", text_of(sources()[0]), "--logits", str(logits)]
+    generate(program, "--prompt-ids", "0", *flags)
+    wanted = expected(sources()[0], (0,), family="t5")[1]
+    assert difference(np.load(logits)[:4], wanted[:4]).relative <= 2e-5
