@@ -182,10 +182,6 @@ static llvm::Error writeAll(int fd, llvm::ArrayRef<char> bytes, llvm::StringRef 
   return error ? cannotWrite(path, error.message()) : llvm::Error::success();
 }
 
-/// Initialization of the targets that tools do not link (TPCBuild.cmake).
-extern "C" [[gnu::used]] void tpcNoTarget();
-void tpcNoTarget() {}
-
 /// Runs lld in one thread at a time, because its state is global.
 static llvm::Error runLinker(llvm::ArrayRef<std::string> args) {
   static std::mutex mutex;

@@ -121,7 +121,8 @@ list(JOIN unused "\n" unused)
 list(JOIN archives "\n" archives)
 file(WRITE ${PROJECT_BINARY_DIR}/llvm-archives.txt "${unused}\n${archives}\n")
 add_library(tpc-llvm-static INTERFACE)
-target_link_libraries(tpc-llvm-static INTERFACE -Wl,@${PROJECT_BINARY_DIR}/llvm-archives.txt
+add_library(tpc-no-target OBJECT ${PROJECT_SOURCE_DIR}/tools/cmake/NoTarget.cpp)
+target_link_libraries(tpc-llvm-static INTERFACE $<TARGET_OBJECTS:tpc-no-target> -Wl,@${PROJECT_BINARY_DIR}/llvm-archives.txt
                       Threads::Threads)
 target_link_options(tpc-llvm-static INTERFACE -Wl,--gc-sections -no-pie)
 add_library(tpc-headers INTERFACE)
