@@ -6,7 +6,6 @@
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Experts.h"
-#include "tpc/Dialect/MeshViews.h"
 #include "tpc/Driver/PassPipelines.h"
 #include "tpc/Transforms/Tactics/Passes.h"
 
@@ -285,12 +284,13 @@ void GridPlanner::removeRepeatedHeads(BusySeconds &seconds, const GridChoice &gr
     return;
   SmallVector<int64_t> sizes(attr.getSizes());
   for (auto [name, size] : llvm::zip(attr.getOrder(), sizes))
-    if (::tpc::isInView(name.getValue(), "tp"))
+    if (attr.isInView(name, "tp"))
       size = std::min(maxDevices, 16 * queries);
-  llvm::Expected<BusySeconds> one = estimateBusy(
-      structure,
-      MeshAttr::get(model.getContext(), attr.getOrder(), sizes, 1, attr.getGpusPerNode(), 1),
-      samples, threads);
+  llvm::Expected<BusySeconds> one =
+      estimateBusy(structure,
+                   MeshAttr::get(model.getContext(), attr.getOrder(), sizes, attr.getViews(), 1,
+                                 attr.getGpusPerNode(), 1),
+                   samples, threads);
   auto lower = [&](double &time, double ofGroup) {
     time = std::max(share * time, time - (1 - share) * double(groups) * ofGroup);
   };

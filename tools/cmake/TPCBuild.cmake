@@ -121,9 +121,12 @@ list(JOIN unused "\n" unused)
 list(JOIN archives "\n" archives)
 file(WRITE ${PROJECT_BINARY_DIR}/llvm-archives.txt "${unused}\n${archives}\n")
 add_library(tpc-llvm-static INTERFACE)
+foreach(name z zstd) # LLVM compresses debug sections
+  find_library(TPC_${name} ${name} REQUIRED)
+endforeach()
 add_library(tpc-no-target OBJECT ${PROJECT_SOURCE_DIR}/tools/cmake/NoTarget.cpp)
 target_link_libraries(tpc-llvm-static INTERFACE $<TARGET_OBJECTS:tpc-no-target> -Wl,@${PROJECT_BINARY_DIR}/llvm-archives.txt
-                      Threads::Threads)
+                      ${TPC_z} ${TPC_zstd} Threads::Threads)
 target_link_options(tpc-llvm-static INTERFACE -Wl,--gc-sections -no-pie)
 add_library(tpc-headers INTERFACE)
 target_include_directories(tpc-headers INTERFACE ${PROJECT_SOURCE_DIR}/include

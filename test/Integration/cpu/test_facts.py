@@ -114,7 +114,10 @@ def test_each_attribute_has_a_row():
     constants = re.findall(r"\{(k\w+Attr),", source)
     headers = "".join(
         (harness.TOP / "include/tpc/Dialect" / name).read_text()
-        for name in ("ProgramAttrs.h", "State.h", "SourceCaches.h", "SourceToken.h", "WeightParts.h")
+        for name in (
+            *("ProgramAttrs.h", "State.h", "SourceCaches.h"),
+            *("SourceToken.h", "WeightParts.h"),
+        )
     )
     names = dict(re.findall(r'StringLiteral (k\w+) = "([\w.]+)"', headers))
     assert len(constants) > 30
