@@ -71,7 +71,7 @@ def differentiate(model, ids, labels, label_smoothing=0.0, z_loss=0.0):
 
 
 def match(
-    name: str, value: np.ndarray, stored: dict[str, np.ndarray], is_head: bool
+    name: str, value: np.ndarray, stored: dict[str, np.ndarray], is_head: bool = False
 ) -> tuple[str, bool]:
     """Returns the initializer that contains a parameter, and whether it is transposed."""
     # Gemma multiplies by 1 + weight, and the file stores the sum.
