@@ -87,6 +87,7 @@ OTHERS = {
     "gpt2-layer": "part of a model",
     "gpt2-layer-opset23": "part of a model",
     "gpt2-mlp": "part of a model",
+    "looped": "a loop written by hand: test_looped_experts.py",
     "stories": "its tests generate text",
     "vision_encoder": "part of a model: test_images.py",
     "embed_tokens": "part of a model: test_images.py",

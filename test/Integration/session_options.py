@@ -95,6 +95,10 @@ def make_file(folder: Path, target: str):
             "target": ("kernels" in session.report(sequence=8)) == (target == "cuda"),
             "encoder": "the decoder has no input"
             in error_of(lambda: tpc.compile(MODEL.path, encoder=MODEL.path)),
+            "embedding": "no input 'inputs_embeds'"
+            in error_of(lambda: tpc.compile(MODEL.path, embedding=MODEL.path)),
+            "image_token": "only for --encoder"
+            in error_of(lambda: tpc.compile(MODEL.path, image_token=5)),
         }
         if target == "cuda":
             checks |= {
