@@ -169,6 +169,8 @@ def committed_rows():
         path = make.FAMILIES_FOLDER / f"{name}.onnx"
         yield Row(NAMES[name.split("-")[0]], "torch", "f32", name, path)
     for path in sorted((MODELS / "experts").glob("*.onnx")):
+        if path.stem in OTHERS:
+            continue
         yield Row(NAMES[path.stem], "transformers", "f32", path.stem, path)
     for name, words in make.MORE.items():
         exporter = "torch, past" if "past" in words else "torch"
