@@ -67,8 +67,6 @@ option(TPC_UNITY "Compile files of a library of the compiler together" OFF)
 
 find_package(MLIR 22.1 REQUIRED CONFIG)
 message(STATUS "MLIR ${LLVM_PACKAGE_VERSION} in ${MLIR_DIR}")
-set(MLIR_LINK_MLIR_DYLIB ON)
-set(LLVM_LINK_LLVM_DYLIB ON)
 list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
 include(TableGen)
 include(AddLLVM)

@@ -36,8 +36,9 @@ def Tpc_MeshAttr : Tpc_Attr<"Mesh", "mesh"> {
                            etp = [tp_etp], tp = [tp_etp, tp_ep]}, mb = 1>
 
     An axis of experts that is not listed has the atoms of its counterpart: etp those of tp, edp
-    those of cp and dp. Errors: an atom that is given twice, has no rank, or of a view that does not
-    exist; a view that is also an atom; more than 2^24 ranks.
+    those of cp and dp. Errors: an atom that is given twice or has a size below 1; a view with an
+    atom twice or with one that the mesh does not have; a view that is also an atom; more than 2^24
+    ranks.
   }];
   let parameters = (ins ArrayRefParameter<"StringAttr">:$order, ArrayRefParameter<"int64_t">:$sizes,
                         "DictionaryAttr":$views, "int64_t":$microBatches, "int64_t":$gpusPerNode,

@@ -283,24 +283,27 @@ LogicalResult mlir::tpc::frontend::attachEncoder(ModuleOp decoder, ModuleOp enco
   return replaceInputs(decoder, encoder, "--encoder", {{*states, 0}});
 }
 
+/// Returns a tensor of the type of `ids` whose elements are `number`.
+static Value createIds(OpBuilder &builder, Value ids, int64_t number) {
+  Type element = getElementTypeOrSelf(ids);
+  auto scalar = RankedTensorType::get({}, element);
+  auto contents = DenseElementsAttr::get(scalar, builder.getIntegerAttr(element, number));
+  Value constant = ConstantOp::create(builder, ids.getLoc(), scalar, contents);
+  return ExpandOp::create(builder, ids.getLoc(), ids.getType(), constant);
+}
+
 /// Returns x for embedded tokens x, but row k of the sequence's features for an id -1 - k.
 static Value placeFeatures(OpBuilder &builder, Value ids, Value embedded, Value features) {
   Location loc = features.getLoc();
   SmallVector<SymExpr> tokens = getSizes(ids), sizes = getSizes(embedded);
   Type element = getElementTypeOrSelf(ids);
-  auto number = [&](int64_t value) -> Value {
-    auto scalar = RankedTensorType::get({}, element);
-    auto contents = DenseElementsAttr::get(scalar, builder.getIntegerAttr(element, value));
-    Value constant = ConstantOp::create(builder, loc, scalar, contents);
-    return ExpandOp::create(builder, loc, ids.getType(), constant);
-  };
-  Value first = SubOp::create(builder, loc, ids.getType(), number(-1), ids);
-  Value row = MaxOp::create(builder, loc, ids.getType(), first, number(0));
+  Value first = SubOp::create(builder, loc, ids.getType(), createIds(builder, ids, -1), ids);
+  Value row = MaxOp::create(builder, loc, ids.getType(), first, createIds(builder, ids, 0));
   SmallVector<SymExpr> tuples{tokens[0], tokens[1], SymExpr(1)};
   row = ReshapeOp::create(builder, loc, makeTensorType(element, tuples), row);
   Value taken = GatherNDOp::create(builder, loc, embedded.getType(), features, row, 1);
   Value isFeature = CmpOp::create(builder, loc, makeTensorType(builder.getI1Type(), tokens),
-                                  Predicate::LT, ids, number(0));
+                                  Predicate::LT, ids, createIds(builder, ids, 0));
   isFeature =
       ReshapeOp::create(builder, loc, makeTensorType(builder.getI1Type(), tuples), isFeature);
   isFeature = ExpandOp::create(builder, loc, makeTensorType(builder.getI1Type(), sizes), isFeature);
@@ -349,13 +352,8 @@ LogicalResult mlir::tpc::frontend::attachEmbedding(ModuleOp decoder, ModuleOp em
       return failure();
     OpBuilder builder = OpBuilder::atBlockBegin(&main.front());
     // The embedding's table has no rows for negative ids.
-    Type element = getElementTypeOrSelf(ids);
-    auto scalar = RankedTensorType::get({}, element);
-    Value zero =
-        ConstantOp::create(builder, ids.getLoc(), scalar,
-                           DenseElementsAttr::get(scalar, builder.getIntegerAttr(element, 0)));
-    Value zeros = ExpandOp::create(builder, ids.getLoc(), ids.getType(), zero);
-    Value valid = MaxOp::create(builder, ids.getLoc(), ids.getType(), ids, zeros);
+    Value valid =
+        MaxOp::create(builder, ids.getLoc(), ids.getType(), ids, createIds(builder, ids, 0));
     ids.replaceAllUsesExcept(valid, valid.getDefiningOp());
     builder.setInsertionPointAfter(last);
     embedded = placeFeatures(builder, ids, embedded, images->results[0]);

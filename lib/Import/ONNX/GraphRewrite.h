@@ -56,6 +56,28 @@ protected:
   std::map<std::string, Tensor> constants; // new
 };
 
+/// Replacement of nodes by the roles of the values that they compute.
+template <typename Role> class RoleRewrite : public GraphRewrite {
+public:
+  using GraphRewrite::GraphRewrite;
+
+protected:
+  const Role *roleOf(StringRef name) const {
+    auto it = roles.find(name);
+    return it == roles.end() ? nullptr : &it->second;
+  }
+  const Role *roleOf(const NodeProto &node, int input) const {
+    return input < node.input_size() ? roleOf(node.input(input)) : nullptr;
+  }
+  /// Returns true.
+  bool set(const NodeProto &node, const Role &role, int output = 0) {
+    roles[node.output(output)] = role;
+    return true;
+  }
+
+  llvm::StringMap<Role> roles;
+};
+
 } // namespace mlir::tpc::frontend
 
 #endif // TPC_LIB_IMPORT_ONNX_GRAPHREWRITE_H

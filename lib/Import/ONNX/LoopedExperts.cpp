@@ -194,8 +194,8 @@ bool LoopedExperts::visitGather(const NodeProto &node) {
     addGate(node, node.output(0), isND && isColumn ? StringRef(from->input(0)) : data, result,
             added);
   } else {
-    if (index->kind != Kind::Index || index->rank != (isND ? 2 : 1) || axis < 0 || axis > 1 ||
-        getInt(node, "batch_dims", 0) != 0)
+    if (index->kind != Kind::Index || index->rank != (isND ? 2 : 1) || index->isExpanded ||
+        axis < 0 || axis > 1 || getInt(node, "batch_dims", 0) != 0)
       return false;
     // Dimensions before `axis` have size 1.
     bool isUnsqueezed = from && from->op_type() == "Unsqueeze" && isNumber(*from, 1, 0);
@@ -297,8 +297,10 @@ bool LoopedExperts::visitIndex(const NodeProto &node, const Role &role) {
     result.rank = 2;
     return (isNumber(node, 1, 1) || isNumber(node, 1, -1)) && drop(node, result);
   }
-  if (type == "Expand" && roleOf(node, 0) == &role)
+  if (type == "Expand" && roleOf(node, 0) == &role) {
+    result.isExpanded = true;
     return role.rank == 2 && drop(node, result);
+  }
   const Role *first = roleOf(node, 0), *second = roleOf(node, 1);
   if (type == "Mul" && role.kind == Kind::Index && role.rank == 1 && !(first && second)) {
     result.kind = Kind::Scaled;
@@ -317,7 +319,7 @@ bool LoopedExperts::visitIndex(const NodeProto &node, const Role &role) {
   }
   if (type == "Concat" && first && second && node.input_size() == 2 && (axis == 1 || axis == -1) &&
       first->kind == Kind::Index && second->kind == Kind::Index && first->rank == 2 &&
-      second->rank == 2) {
+      second->rank == 2 && !first->isExpanded && !second->isExpanded) {
     result = *first;
     result.kind = Kind::Tuple;
     result.other = second->dim;
@@ -330,7 +332,8 @@ bool LoopedExperts::visitScatter(const NodeProto &node) {
   const Role *index = roleOf(node, 1), *rows = roleOf(node, 2);
   if (!index || !rows || roleOf(node, 0) || node.input_size() != 3 || index->kind != Kind::Index ||
       index->rank != 2 || !hasReduction(node, "add") || getInt(node, "axis", 0) != 0 ||
-      index->dim != rows->dim || rows->rank != 2 || rows->axis != 0)
+      index->dim != rows->dim || rows->rank != 2 || rows->axis != 0 ||
+      index->isExpanded != (node.op_type() == "ScatterElements"))
     return false;
   SmallVector<NodeProto *> added;
   std::string values = node.input(2);
@@ -344,7 +347,10 @@ bool LoopedExperts::visitScatter(const NodeProto &node) {
   } else if (rows->kind != Kind::Gated) {
     return false;
   }
-  added.push_back(&add("Add", {node.input(0), values}, node.output(0)));
+  // Rows of fewer columns would be added to the first columns only: an error of the reshape.
+  NodeProto &shape = add("Shape", {node.input(0)}, node.output(0) + "/shape");
+  NodeProto &whole = add("Reshape", {values, shape.output(0)}, node.output(0) + "/whole");
+  added.append({&shape, &whole, &add("Add", {node.input(0), whole.output(0)}, node.output(0))});
   experts[index->loop].hasResult = true;
   replaceIn(*index, node, added);
   return true; // has a row for each token

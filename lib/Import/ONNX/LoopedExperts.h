@@ -30,6 +30,7 @@ struct Role {
   int other = 0; // Linear, Tuple: mask dimension of the second index
   int rank = 1, axis = 0;
   bool isTransposed = false; // Positions, Column: n is first
+  bool isExpanded = false;   // Index: [n, width]
   bool isGathered = false;   // Rows: not computed yet
   StringRef factor = {};
 };
@@ -38,9 +39,9 @@ struct Role {
 
 /// Replaces an unrolled loop over experts, of which each computes the tokens at the positions of
 /// its mask, by layers of all tokens times gates.
-class LoopedExperts : public GraphRewrite {
+class LoopedExperts : public RoleRewrite<looped::Role> {
 public:
-  using GraphRewrite::GraphRewrite;
+  using RoleRewrite::RoleRewrite;
   /// Matches all loops. Returns whether there are any.
   bool match(const llvm::StringSet<> &outputs);
 
@@ -49,9 +50,9 @@ private:
   using Role = looped::Role;
   /// One expert of a loop.
   struct Expert {
-    StringRef mask;  // [.., ..], nonzero for its positions
-    std::string all; // masks of all experts, of which it is index `number`; or empty
-    int64_t number = 0;
+    StringRef mask;     // [.., ..], nonzero for its positions
+    std::string all;    // masks [experts, .., ..] of the loop, or empty
+    int64_t number = 0; // index of the expert in `all`
     int rank = 0;
     bool isMatched = true, hasResult = false;
     SmallVector<const NodeProto *> dropped, replaced;
@@ -69,17 +70,6 @@ private:
   void addGate(const NodeProto &node, StringRef output, StringRef weights, const Role &role,
                SmallVectorImpl<NodeProto *> &added);
 
-  const Role *roleOf(StringRef name) const {
-    auto it = roles.find(name);
-    return it == roles.end() ? nullptr : &it->second;
-  }
-  const Role *roleOf(const NodeProto &node, int input) const {
-    return input < node.input_size() ? roleOf(node.input(input)) : nullptr;
-  }
-  bool set(const NodeProto &node, const Role &role, int output = 0) {
-    roles[node.output(output)] = role;
-    return true;
-  }
   /// Same as `set`, for a node that is no longer needed.
   bool drop(const NodeProto &node, const Role &role) {
     experts[role.loop].dropped.push_back(&node);
@@ -91,7 +81,6 @@ private:
   }
 
   SmallVector<Expert> experts;
-  llvm::StringMap<Role> roles;
   llvm::StringMap<std::string> routings; // by masks, weights and order
 };
 

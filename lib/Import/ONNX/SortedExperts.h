@@ -39,9 +39,9 @@ struct Role {
   }
 };
 
-class SortedExperts : public GraphRewrite {
+class SortedExperts : public RoleRewrite<sorted::Role> {
 public:
-  using GraphRewrite::GraphRewrite;
+  using RoleRewrite::RoleRewrite;
   /// Returns false if the uses of the sort are not those of experts.
   bool match(const NodeProto &sort, const llvm::StringSet<> &outputs);
 
@@ -55,17 +55,6 @@ private:
   bool visitConcat(const NodeProto &node);
   bool visitDiv(const NodeProto &node);
 
-  const Role *roleOf(StringRef name) const {
-    auto it = roles.find(name);
-    return it == roles.end() ? nullptr : &it->second;
-  }
-  const Role *roleOf(const NodeProto &node, int input) const {
-    return input < node.input_size() ? roleOf(node.input(input)) : nullptr;
-  }
-  bool set(const NodeProto &node, const Role &role, int output = 0) {
-    roles[node.output(output)] = role;
-    return true;
-  }
   /// Same as `set`, for a node that is no longer needed.
   bool drop(const NodeProto &node, const Role &role) {
     dropped.insert(&node);
@@ -75,7 +64,6 @@ private:
   /// Returns the function of an id that `name` is, at `id`.
   std::optional<double> evaluate(StringRef name, double id, bool &isFloat, int depth = 0);
 
-  llvm::StringMap<Role> roles;
   StringRef ids;
   int64_t bins = 0; // of the histogram
   bool hasProducts = false, hasResult = false;

@@ -205,7 +205,8 @@ bool SeparateMatch::stack(function_ref<Projection &(Expert &)> get, Projection &
   return join(&Projection::weight) && join(&Projection::bias);
 }
 
-/// Returns routing [tokens, experts] of all gates. Sets the number of experts of a token.
+/// Returns routing [tokens, experts] of all gates. Sets `k` to the expected number of experts of a
+/// token, for costs.
 Value SeparateMatch::makeRouting(OpBuilder &b, int64_t &k) {
   auto count = int64_t(experts.size());
   SymExpr all(count);
@@ -224,7 +225,7 @@ Value SeparateMatch::makeRouting(OpBuilder &b, int64_t &k) {
         b, sum->getLoc(),
         makeTensorType(getElementTypeOrSelf(columns[0]), SmallVector<SymExpr>{tokens, all}),
         columns, 1);
-  // A gate is usually the sum over the k experts of a token.
+  // In known files, a gate is a sum over the k experts of a token.
   k = count;
   for (Value v = peelReshapes(columns[0]); Operation *op = v.getDefiningOp();) {
     if (auto reduce = dyn_cast<ReduceOp>(op)) {

@@ -97,16 +97,48 @@ def add_at_slots(model):
     node.input[0] = node.input[0].replace("squeezed1", "squeezed0")
 
 
-CHANGES = [read_positions, weigh_twice, add_at_slots]
+def add_at_pairs(model):
+    """Adds numbers at the indices (token, token) instead of rows at the index of a token."""
+    nodes = list(model.graph.node)
+    scatter = next(n for n in nodes if n.op_type == "ScatterND")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1, 2]), "pairs"))
+    expand = onnx.helper.make_node("Expand", [scatter.input[1], "pairs"], ["twice"], "twice")
+    model.graph.node.insert(nodes.index(scatter), expand)
+    scatter.input[1] = "twice"
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
-def test_other_uses_are_an_error(tpcc, tmp_path, change):
-    path = save_looped(Experts(form="traced", layers=1), tmp_path / "model.onnx")
+CHANGES = [
+    ("traced", read_positions),
+    ("traced", weigh_twice),
+    ("traced", add_at_slots),
+    ("nd", add_at_pairs),
+]
+
+
+@pytest.mark.parametrize(("form", "change"), CHANGES, ids=[f.__name__ for _, f in CHANGES])
+def test_other_uses_are_an_error(tpcc, tmp_path, form, change):
+    path = save_looped(Experts(form=form, layers=1), tmp_path / "model.onnx")
     model = onnx.load(path)
     change(model)
     onnx.save(model, path)
     tpcc.call([path, "-o", tmp_path / "m"]).refused("NonZero", "size depends on values")
+
+
+def test_results_of_some_columns_are_an_error(tpcc, tmp_path):
+    """A scatter adds them to the first columns, and a sum to all."""
+    path = save_looped(Experts(form="traced", layers=1), tmp_path / "model.onnx")
+    model = onnx.load(path)
+    nodes = list(model.graph.node)
+    rows = next(n for n in nodes if n.name.endswith("experts.1/weighted")).input[0]
+    for name, number in (("start", 0), ("end", 1), ("axis", -1)):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([number]), name))
+    first = onnx.helper.make_node("Slice", [rows, "start", "end", "axis"], ["first"], "first")
+    at = next(i for i, node in enumerate(nodes) if rows in node.input)
+    for node in nodes[at:]:
+        node.input[:] = ["first" if name == rows else name for name in node.input]
+    model.graph.node.insert(at, first)
+    onnx.save(model, path)
+    tpcc.call([path, "-o", tmp_path / "m"]).refused("experts.1/sum", "cannot be reshaped")
 
 
 def test_weights_that_are_no_stack_are_warned_of(tpcc, tmp_path):

@@ -51,7 +51,8 @@ struct TargetTraits {
   bool computesExperts = false;
   /// Whether ranks can send tokens to the ranks of their experts (tpc_dispatch, tpc_combine).
   bool dispatchesTokens = false;
-  /// Whether all ops of --gradients and --train are supported.
+  /// Whether --train is supported, and tpc.attention_grad. Targets without it compute gradients of
+  /// attention by matmuls.
   bool trains = false;
   /// Supported epilogue of a matmul with a packed parameter, in this order: bias, activation,
   /// residual.

@@ -34,8 +34,6 @@ struct OnnxImportOptions {
   /// Whether inputs that select a form of the model become constants, with the values that
   /// generation needs: logits of the last token only, and the branch with a cache.
   bool forGeneration = false;
-  /// File of the encoder whose output is the model's input `encoder_hidden_states`. Empty: none.
-  std::string encoder = {};
 };
 
 /// Imports the model in the file `path`. On failure emits diagnostics and returns null. Loads the
