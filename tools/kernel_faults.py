@@ -42,7 +42,7 @@ def main() -> int:
     import test_kernel_comparison as comparison
 
     with tempfile.TemporaryDirectory() as folder:
-        rows, _ = comparison.seed_mistakes(Path(folder), comparison.MISTAKES, *comparison.SAMPLE)
+        rows, _ = comparison.seed_faults(Path(folder), comparison.FAULTED, *comparison.SAMPLE)
     PAGE.write_text(page(rows))
     print("wrote", PAGE.relative_to(TOP))
     return 0

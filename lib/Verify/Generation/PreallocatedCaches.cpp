@@ -2,9 +2,9 @@
 
 #include "PreallocatedCaches.h"
 
+#include "Chunks.h"
 #include "EmptyCaches.h"
 #include "FlatProgram.h"
-#include "Pieces.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -106,7 +106,7 @@ LogicalResult generation::provePreallocated(ModuleOp reference, ModuleOp step,
     return main.emitError("cannot be proved: it returns only the last token");
   ClampedIndices(main, symbols).release();
   if (std::optional<std::string> batch = getSymbolName(getSizes(lengths)[0])) {
-    if (failed(PieceProver::forRows(main, *batch).run()))
+    if (failed(ChunkProver::forRows(main, *batch).run()))
       return failure();
     replaceSymbol(main, *batch, 1);
     replaceSymbol(other, *batch, 1);
@@ -114,7 +114,7 @@ LogicalResult generation::provePreallocated(ModuleOp reference, ModuleOp step,
     return main.emitError() << "cannot be proved: a batch of " << getSizes(lengths)[0].str()
                             << " sequences";
   }
-  if (failed(PieceProver(main, symbols).run()))
+  if (failed(ChunkProver(main, symbols).run()))
     return failure();
   // Results do not depend on the capacity (proved before), so the number of tokens is used.
   replaceSymbol(main, symbols.capacity, SymExpr::symbol(symbols.tokens));

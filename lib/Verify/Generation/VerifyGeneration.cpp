@@ -7,7 +7,7 @@
 //   chunks  on any caches of p tokens, a step of a + c tokens has the same results and caches as a
 //           step of a tokens and a step of c tokens.
 //
-// Both claims are proved for all sizes (EmptyCaches.h, Pieces.h). Independently, both are checked
+// Both claims are proved for all sizes (EmptyCaches.h, Chunks.h). Independently, both are checked
 // at small sizes with random elements of a prime field, as partitioned programs are
 // (CompareRuns.h). Proof and check share no code with the passes that create steps.
 //
@@ -18,9 +18,9 @@
 #include "../Interpret/Inputs.h"
 #include "../Interpret/Machine.h"
 #include "CheckPreallocatedStep.h"
+#include "Chunks.h"
 #include "EmptyCaches.h"
 #include "FlatProgram.h"
-#include "Pieces.h"
 #include "PreallocatedCaches.h"
 #include "Sources.h"
 #include "TokenParts.h"
@@ -47,7 +47,7 @@ using Data = Tensor<uint64_t>;
 
 namespace {
 /// Numbers of tokens: in the caches before the first chunk, and in the two chunks.
-struct Pieces {
+struct Chunks {
   int64_t past, first, second;
 };
 /// Sizes of a test run: the value of free static sizes, the number of tokens, and chunks. Tables of
@@ -55,7 +55,7 @@ struct Pieces {
 /// such tables. A window of 2 (SizeReduction) hides keys within each chunk and between chunks.
 struct Scale {
   int64_t base, tokens;
-  Pieces cuts[3];
+  Chunks cuts[3];
 };
 /// The first scale at which a run is fast enough and has no index out of bounds is used. The second
 /// scale has fewer tokens, because OPT adds 2 to positions.
@@ -147,8 +147,8 @@ public:
     }
     if (failed(findDims()))
       return failure();
-    bool same = succeeded(checkEmpty()) && llvm::all_of(scale.cuts, [&](const Pieces &pieces) {
-                  return succeeded(checkPieces(pieces));
+    bool same = succeeded(checkEmpty()) && llvm::all_of(scale.cuts, [&](const Chunks &chunks) {
+                  return succeeded(checkChunks(chunks));
                 });
     if (!same && (model.misses || step.misses)) {
       skipped = "an index is past the end of a table";
@@ -287,7 +287,7 @@ private:
   }
 
   /// Returns the inputs of a chunk: its tokens, and the caches after the previous chunk.
-  std::vector<Data> makePiece(ArrayRef<Data> inputs, const std::vector<Data> *before, int64_t from,
+  std::vector<Data> makeChunk(ArrayRef<Data> inputs, const std::vector<Data> *before, int64_t from,
                               int64_t count) {
     std::vector<Data> result;
     for (unsigned i = 0; i < inputs.size(); ++i) {
@@ -298,8 +298,8 @@ private:
     return result;
   }
 
-  LogicalResult checkPieces(const Pieces &pieces) {
-    auto [past, first, second] = pieces;
+  LogicalResult checkChunks(const Chunks &chunks) {
+    auto [past, first, second] = chunks;
     setTokens(past, first + second);
     auto inputs = step.draw();
     if (failed(inputs))
@@ -308,11 +308,11 @@ private:
     if (failed(whole))
       return failure();
     setTokens(past, first);
-    auto begin = step.run(makePiece(*inputs, nullptr, 0, first));
+    auto begin = step.run(makeChunk(*inputs, nullptr, 0, first));
     if (failed(begin))
       return failure();
     setTokens(past + first, second);
-    auto end = step.run(makePiece(*inputs, &*begin, first, second));
+    auto end = step.run(makeChunk(*inputs, &*begin, first, second));
     if (failed(end))
       return failure();
     std::string text = "in a step of " + std::to_string(first + second) + " tokens after " +
@@ -346,8 +346,8 @@ LogicalResult prove(ModuleOp model, ModuleOp step, const StepSymbols &symbols) {
   auto flatStep = generation::inlineCalls(step), flatModel = generation::inlineCalls(model);
   if (failed(flatStep) || failed(flatModel))
     return failure();
-  generation::PieceProver pieces(generation::getMain(**flatStep), symbols);
-  return failure(failed(pieces.run()) ||
+  generation::ChunkProver chunks(generation::getMain(**flatStep), symbols);
+  return failure(failed(chunks.run()) ||
                  failed(generation::proveEmpty(**flatModel, **flatStep, symbols.past)));
 }
 

@@ -323,13 +323,13 @@ def find(survivor: Survivor) -> Entry | None:
 
 
 def read(output: str) -> list[Survivor]:
-    """Returns the surviving faults in the output of tpc-compare-kernels --mistakes."""
+    """Returns the surviving faults in the output of tpc-compare-kernels --faults."""
     return [
         Survivor(*line.split("\t")[1:]) for line in output.splitlines() if line.startswith("left\t")
     ]
 
 
-# tpc-compare-kernels … --kernel=softmax --mistakes=10000 | python kernel_survivors.py
+# tpc-compare-kernels … --kernel=softmax --faults=10000 | python kernel_survivors.py
 if __name__ == "__main__":
     for one in read(sys.stdin.read()):
         if not (known := find(one)) or not known.equal:

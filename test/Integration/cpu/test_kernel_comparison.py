@@ -189,10 +189,10 @@ def test_functions_match_libm():
 
 # ---- seeded faults ----
 
-MISTAKES = ["gpt2-tiny@tp2", "llama-past@tp2"]
+FAULTED = ["gpt2-tiny@tp2", "llama-past@tp2"]
 SAMPLE = 12, 6  # faults of each kind, and seeds, of the default suite
-ALL_MISTAKES = [
-    *MISTAKES,
+ALL_FAULTED = [
+    *FAULTED,
     "gemma2-dynamo@tp3",
     "phi-past@pp2",
     "bloom-dynamo@tp2,sp",
@@ -200,13 +200,13 @@ ALL_MISTAKES = [
 ]
 
 
-def seed_mistakes(tmp_path, names, each, seeds):
+def seed_faults(tmp_path, names, each, seeds):
     """Returns the rows of the table (seeded, detected, surviving) by kind, and the survivors."""
     path = tmp_path / "forms.mlir"
     path.write_text(make_forms(lengths=[1500, None], types=["f32"]))
     jobs = [f"{MODELS[name.split('@')[0]].path}@{name.split('@')[1]}" for name in names]
     result = compare(
-        *jobs, path, f"--mistakes={each}", f"--seeds={seeds}", timeout=4 * 3600
+        *jobs, path, f"--faults={each}", f"--seeds={seeds}", timeout=4 * 3600
     ).check()
     rows = {
         kind: tuple(map(int, counts))
@@ -218,7 +218,7 @@ def seed_mistakes(tmp_path, names, each, seeds):
     return rows, kernel_survivors.read(result.stdout)
 
 
-def judge_mistakes(rows, left, least, of_each=True):
+def judge_faults(rows, left, least, of_each=True):
     """Checks that nearly all faults are detected. The table has a reason for equivalent ones.
     `of_each`: whether the important kinds were seeded; a sample may have none of a rare kind.
     """
@@ -245,15 +245,15 @@ def judge_mistakes(rows, left, least, of_each=True):
 
 
 def test_faults_are_found(tmp_path):
-    rows, left = seed_mistakes(tmp_path, MISTAKES, *SAMPLE)
-    judge_mistakes(rows, left, 350, of_each=False)
+    rows, left = seed_faults(tmp_path, FAULTED, *SAMPLE)
+    judge_faults(rows, left, 350, of_each=False)
     assert kernel_faults.page(rows) == kernel_faults.PAGE.read_text(), "run tools/kernel_faults.py"
 
 
 @pytest.mark.long
 def test_all_faults_are_found(tmp_path):
-    rows, left = seed_mistakes(tmp_path, ALL_MISTAKES, 10000, 10)
-    judge_mistakes(rows, left, 5000)
+    rows, left = seed_faults(tmp_path, ALL_FAULTED, 10000, 10)
+    judge_faults(rows, left, 5000)
     # The table has no entries that no longer survive.
     used = {kernel_survivors.find(survivor) for survivor in left}
     assert not [entry for entry in kernel_survivors.ENTRIES if entry not in used]

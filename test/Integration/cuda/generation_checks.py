@@ -12,7 +12,7 @@ from pathlib import Path
 
 import harness
 import step_trace
-from mistake_checks import ALL, LIMIT, Build, environment, left_behind
+from fault_checks import ALL, LIMIT, Build, environment, left_behind
 from one_gpu.process import run
 
 RUNTIME = "lib/libtpc_runtime.a"
@@ -286,7 +286,7 @@ def cases_of(scratch: Path) -> list[GenerationCase]:
 
 def checks_of_devices(scratch: Path) -> list:
     """Returns the checks of the GPU library."""
-    from mistake_checks import LIBRARY, check_tests
+    from fault_checks import LIBRARY, check_tests
 
     cases = cases_of(scratch)
     return [
@@ -319,7 +319,7 @@ def checks_of_devices(scratch: Path) -> list:
 
 def checks_of_loop(scratch: Path) -> list:
     """Returns the checks of the code that is linked into programs."""
-    from mistake_checks import check_tests
+    from fault_checks import check_tests
 
     cases = cases_of(scratch)
     library = harness.BUILD / "lib"

@@ -14,7 +14,7 @@ from harness import BUILD
 from harness import run as harness_run
 from models import COMMITTED, FAMILIES
 from matmul_trace import is_whole, ranks_of, wrong
-from simulator import FLAGS, environment
+from simulator import UNOPTIMIZED, environment
 from tpc.reference import TOLERANCE, difference
 
 MODEL = {**COMMITTED, **FAMILIES}["gpt2-tiny"]
@@ -27,7 +27,7 @@ def step(tpcc, tmp_path):
     expected = MODEL.reference.run(given)[MODEL.output]
 
     def run(grid, *arguments, transport="threads", cache="", **env):
-        executable = tpcc.compile(MODEL.path, grid, *FLAGS)
+        executable = tpcc.compile(MODEL.path, grid, *UNOPTIMIZED)
         files = []
         for name, array in given.items():
             np.save(tmp_path / f"{name}.npy", array)
@@ -169,7 +169,7 @@ def test_deterministic_measures_nothing(step):
 
 
 def test_all_ranks_measure_or_none(tpcc, tmp_path):
-    executable = tpcc.compile(MODEL.path, "tp2", *FLAGS)
+    executable = tpcc.compile(MODEL.path, "tp2", *UNOPTIMIZED)
     script = tmp_path / "some"
     script.write_text(
         f'#!/bin/sh\n[ $RANK = 1 ] && set -- "$@" --deterministic\nexec {executable.path} "$@"\n'
@@ -187,7 +187,7 @@ def test_all_ranks_measure_or_none(tpcc, tmp_path):
 def test_plans_outlive_steps(tpcc, tmp_path):
     """Decode steps differ in the past, and so in shape, but their matmuls have the same shapes."""
     trace, model = tmp_path / "trace", {**COMMITTED, **FAMILIES}["llama-past"]
-    executable = tpcc.compile(model.path, "tp2", *FLAGS)
+    executable = tpcc.compile(model.path, "tp2", *UNOPTIMIZED)
     many = [model.inputs(1, 1, past=past) for past in range(8, 20)]
     results = executable.run_all(many, [model.output], env=environment(TPC_SIM_TRACE=trace))
     for given, found in zip(many, results):

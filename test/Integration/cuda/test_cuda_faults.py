@@ -11,7 +11,7 @@ import pytest
 from harness import Grid
 from liveness import processes_of
 from models import MODELS
-from simulator import FLAGS, environment
+from simulator import UNOPTIMIZED, environment
 
 SHAPE = ["--bench", "--shape", "batch=1,sequence=8", "--warmup", "1000000", "--weights=random:1"]
 NCCL = r"NCCL 2\.28\.9"
@@ -59,7 +59,7 @@ long = pytest.mark.long
 
 
 def program_of(tpcc, **axes):
-    return tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(**axes or {"tp": 2}), *FLAGS)
+    return tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(**axes or {"tp": 2}), *UNOPTIMIZED)
 
 
 def injected(program, transport, fault, arguments=(), **more):

@@ -10,7 +10,7 @@ import pytest
 
 from harness import TOP, run, sanitized
 from models import COMMITTED
-from simulator import FLAGS, environment
+from simulator import UNOPTIMIZED, environment
 
 pytestmark = pytest.mark.skipif(
     sanitized(), reason="sanitizers: the Python process needs them too"
@@ -34,7 +34,7 @@ def python(program, text, **env):
 
 @pytest.mark.parametrize("grid", ["tp2", "tp2,pp2"])
 def test_results_equal_those_of_the_executable(tpcc, tmp_path, grid):
-    program = tpcc.compile(MODEL.path, grid, *FLAGS)
+    program = tpcc.compile(MODEL.path, grid, *UNOPTIMIZED)
     inputs = MODEL.inputs(2, 7)
     np.save(tmp_path / "ids.npy", inputs["input_ids"])
     python(
@@ -58,7 +58,7 @@ np.save("{tmp_path}/logits.npy", logits)
 
 
 def test_processes_survive_a_failing_gpu(tpcc):
-    program = tpcc.compile(MODEL.path, "tp2", *FLAGS)
+    program = tpcc.compile(MODEL.path, "tp2", *UNOPTIMIZED)
     # After a failure, reads of unwritten memory are expected, so findings are ignored.
     result = python(
         program,

@@ -14,7 +14,7 @@ import pytest
 from harness import Grid
 from liveness import FATES, PROMISED, Steps, check, check_times, processes_of, say_times, until
 from models import MODELS
-from simulator import FLAGS
+from simulator import UNOPTIMIZED
 from simulator import environment as simulated
 
 took = {fate: [] for fate in PROMISED}
@@ -38,7 +38,7 @@ def environment(**more):
     ],
 )
 def test_failed_rank_is_named(tpcc, mpi, tmp_path, transport, fate):
-    program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
+    program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *UNOPTIMIZED)
     trace = tmp_path / "trace"
     check(program, transport, fate, 1, tmp_path / "log", environment(TPC_SIM_TRACE=trace))
     # Ranks that wait for it on a GPU are released.
@@ -51,7 +51,7 @@ def test_failed_rank_is_named(tpcc, mpi, tmp_path, transport, fate):
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
 def test_failed_rank_is_named_at_length(tpcc, mpi, tmp_path, transport, fate, seed):
     grid = [Grid(tp=2), Grid(tp=2, pp=2), Grid(tp=3), Grid(tp=2, dp=2)][seed % 4]
-    program = tpcc.compile(MODELS / "gpt2-tiny.onnx", grid, *FLAGS)
+    program = tpcc.compile(MODELS / "gpt2-tiny.onnx", grid, *UNOPTIMIZED)
     took[transport, fate] += check_times(
         program, transport, fate, seed, tmp_path, environment(TPC_SIM_SEED=seed)
     )
@@ -79,7 +79,7 @@ def test_failed_rank_is_named_at_length(tpcc, mpi, tmp_path, transport, fate, se
     ],
 )
 def test_failed_rank_is_named_in_each_phase(tpcc, mpi, number, fate, transport, seed):
-    program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
+    program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *UNOPTIMIZED)
     result = program.call(
         ["--bench", "--shape", "batch=1,sequence=8", "--warmup", "1000000", "--weights=random:1"],
         transport,
@@ -99,7 +99,7 @@ def test_failed_rank_is_named_in_each_phase(tpcc, mpi, number, fate, transport, 
 )
 def test_rank_that_fails_at_the_outputs_is_named(tpcc, tmp_path, victim, fate):
     """Rank 0 waits for a reader of its output, and the other rank waits for rank 0."""
-    program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
+    program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *UNOPTIMIZED)
     np.save(tmp_path / "ids.npy", np.arange(8).reshape(1, 8))
     os.mkfifo(tmp_path / "logits")
     with Steps(
@@ -121,7 +121,7 @@ def test_rank_that_fails_at_the_outputs_is_named(tpcc, tmp_path, victim, fate):
 
 def test_processes_leave_no_files(tpcc, tmp_path):
     """Processes leave no files, however they end: shared files are unlinked or in memory."""
-    program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
+    program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *UNOPTIMIZED)
     with Steps(program, "tcp", tmp_path / "log", environment()) as steps:
         for pid in steps.ranks.values():
             opened = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]

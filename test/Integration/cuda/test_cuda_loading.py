@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 import preload
 from harness import BUILD, sanitized
 from models import COMMITTED, FAMILIES
+from simulator import UNOPTIMIZED
 from tpc.reference import TOLERANCE, difference
 from vendor_stubs import cublaslt, nccl, put
 
@@ -88,7 +89,7 @@ def test_host_memory_of_loading(tpcc, tmp_path, weights):
     for count, size in ((1, 64), (2, 4096)):
         folder = tmp_path / str(size)
         folder.mkdir()
-        executable = tpcc.compile(products(folder, count, size), "tp1", "--target=cuda")
+        executable = tpcc.compile(products(folder, count, size), "tp1", *UNOPTIMIZED)
         most.append(
             anonymous_at_most(
                 folder,
@@ -123,7 +124,7 @@ def test_random_weights_equal_those_of_cpus(tpcc, tmp_path, file, grid):
     model = MODEL_OF[file]
     given = model.inputs(2, 5, past=3 if model.past_name else 0)
     cpu = tpcc.compile(model.path, "tp1")
-    gpu = tpcc.compile(model.path, grid, "--target=cuda")
+    gpu = tpcc.compile(model.path, grid, *UNOPTIMIZED)
     expected = cpu.run(given, [model.output], arguments=["--weights=random:7"])[model.output]
     other = cpu.run(given, [model.output], arguments=["--weights=random:8"])[model.output]
     trace = tmp_path / "trace"
@@ -145,7 +146,7 @@ def test_loading_500_megabytes(tpcc, tmp_path):
     shutil.copy(MODELS / "gpt2-124m.onnx", tmp_path)
     with open(tmp_path / "gpt2-124m.onnx.data", "wb") as file:
         file.truncate(1 << 30)
-    executable = tpcc.compile(tmp_path / "gpt2-124m.onnx", "tp1", "--target=cuda")
+    executable = tpcc.compile(tmp_path / "gpt2-124m.onnx", "tp1", *UNOPTIMIZED)
     command = [
         executable.path,
         "--bench",
@@ -172,7 +173,7 @@ def test_weights_that_change_while_they_load(tpcc, tmp_path, action, words):
     (test_changed_weights.py).
     """
     path = products(tmp_path, 2, 64)
-    executable = tpcc.compile(path, "tp2", "--target=cuda")
+    executable = tpcc.compile(path, "tp2", *UNOPTIMIZED)
     (tmp_path / "other").write_bytes(b"\1" * (2 * 64 * 64 * 4))
     np.save(tmp_path / "x.npy", np.ones((1, 1, 64), np.float32))
     data = tmp_path / "products.onnx.data"
@@ -203,7 +204,7 @@ def describe(executable, **env):
 
 @pytest.fixture(scope="module")
 def program(tpcc):
-    return tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp1", "--target=cuda")
+    return tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp1", *UNOPTIMIZED)
 
 
 @pytest.mark.parametrize("order", range(4))

@@ -13,6 +13,7 @@ import pytest
 from harness import BUILD, Grid, by_rank
 from harness import run as harness_run
 from models import COMMITTED, FAMILIES
+from simulator import UNOPTIMIZED
 from tpc.reference import TOLERANCE, difference
 
 ALL = {**COMMITTED, **FAMILIES}
@@ -105,7 +106,7 @@ def plan(tpcc, model, memory, sizes, *flags):
 
 @pytest.mark.parametrize("model,grid", cases())
 def test_estimate_equals_use(tpcc, tmp_path, model, grid):
-    executable = tpcc.compile(model.path, grid, "--target=cuda")
+    executable = tpcc.compile(model.path, grid, *UNOPTIMIZED)
     run = Run(tmp_path, executable, model, 24, 16, past=3)
     held = run()
     most = max(held.values())
@@ -125,7 +126,7 @@ def test_estimate_equals_use(tpcc, tmp_path, model, grid):
 
 def test_ranks_that_share_a_device_add_up(tpcc, tmp_path):
     model = COMMITTED["gpt2-mlp"]
-    executable = tpcc.compile(model.path, "tp2", "--target=cuda")
+    executable = tpcc.compile(model.path, "tp2", *UNOPTIMIZED)
     run = Run(tmp_path, executable, model, 2, 5)
     need = run.refused("1MiB", "--share-gpus", TPC_SIM_DEVICES="1")
     assert run.refused(need - 1, "--share-gpus", TPC_SIM_DEVICES="1") == need
@@ -149,7 +150,7 @@ def test_different_gpus(tpcc, tmp_path):
     processes may already use some of it.
     """
     executable = tpcc.compile(
-        COMMITTED["gpt2-tiny"].path, "tp2", "--target=cuda", "--gpu-arch=sm_80"
+        COMMITTED["gpt2-tiny"].path, "tp2", *UNOPTIMIZED
     )
     program = by_rank(executable, tmp_path, "export LOCAL_RANK=$((1 - RANK))")
     run = Run(tmp_path, program, COMMITTED["gpt2-tiny"], 24, 16)
@@ -166,7 +167,7 @@ def test_different_gpus(tpcc, tmp_path):
 def test_other_sizes_later(tpcc, tmp_path):
     """The message names a step that is larger than the first and exceeds the memory."""
     model = COMMITTED["gpt2-tiny"]
-    executable = tpcc.compile(model.path, "tp2", "--target=cuda")
+    executable = tpcc.compile(model.path, "tp2", *UNOPTIMIZED)
     run = Run(tmp_path, executable, model, 1, 4)
     most = max(run().values())
     small, large = run.folder / "a.npy", run.folder / "b.npy"
@@ -230,7 +231,7 @@ def test_invalid_memory_plans(tpcc, arguments, words):
 
 
 def test_describe_device(tpcc):
-    executable = tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp2", "--target=cuda")
+    executable = tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp2", *UNOPTIMIZED)
     output = (
         executable.call(
             ["--describe-device"],
@@ -272,7 +273,7 @@ def test_which_gpu_a_rank_has(tpcc, tmp_path):
     error unless sharing is allowed.
     """
     model = COMMITTED["gpt2-mlp"]
-    executable = tpcc.compile(model.path, "tp2", "--target=cuda")
+    executable = tpcc.compile(model.path, "tp2", *UNOPTIMIZED)
     run = Run(tmp_path, executable, model, 2, 5)
     assert sorted(run(transport="tcp")) == [0, 1]
     assert sorted(run(transport="mpi", CUDA_VISIBLE_DEVICES="5,3")) == [3, 5]

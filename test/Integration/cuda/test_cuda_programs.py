@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from harness import BUILD
-from mistake_checks import left_behind
+from fault_checks import left_behind
 from models import COMMITTED
 from simulator import environment
 

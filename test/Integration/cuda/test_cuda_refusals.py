@@ -16,26 +16,16 @@ from onnx import TensorProto, helper
 from halves import as_float, halve, rounded_weights
 from harness import Executable, Grid, by_rank, find_cuda_tool, run, scaled
 from liveness import until
-from mistake_checks import HALF_TOLERANCE
+from fault_checks import HALF_TOLERANCE
 from models import COMMITTED
-from simulator import environment
+from simulator import UNOPTIMIZED, environment
 from test_cuda_loading import products
 from tpc.reference import TOLERANCE, Session, difference
 from vendor_stubs import cublaslt, cudnn, driver, nccl, put
 
 MODEL = COMMITTED["gpt2-tiny"]
-GPU = ("--target=cuda", "--gpu-arch=sm_80")
 ASSEMBLER = find_cuda_tool("ptxas")
-SHAPE = [
-    "--bench",
-    "--repeat",
-    "1",
-    "--warmup",
-    "0",
-    "--shape",
-    "batch=1,sequence=3",
-    "--weights=random:1",
-]
+SHAPE = "--bench --repeat 1 --warmup 0 --shape batch=1,sequence=3 --weights=random:1".split()
 NOWHERE = {"CUDA_HOME": "", "VIRTUAL_ENV": "", "CONDA_PREFIX": ""}
 long = pytest.mark.long
 
@@ -116,7 +106,7 @@ def test_ranks_with_other_libraries(tpcc, mpi, tmp_path, other, transport):
     make, words = OTHERS[other]
     there = make(tmp_path / "there")
     program = by_rank(
-        tpcc.compile(MODEL.path, "tp2", *GPU),
+        tpcc.compile(MODEL.path, "tp2", *UNOPTIMIZED),
         tmp_path,
         f'if [ "${{RANK:-$OMPI_COMM_WORLD_RANK}}" = 1 ]; then export TPC_CUDA_LIBS={there}; fi',
     )
@@ -130,7 +120,7 @@ def test_ranks_with_other_libraries(tpcc, mpi, tmp_path, other, transport):
 def test_without_nccl(tpcc, mpi, tmp_path, transport):
     """Ranks communicate through host memory, with a note and the same results."""
     folder = nccl(put(tmp_path / "there", "libcuda.so.1", "libcublasLt.so.13"), 21705)
-    program, given = tpcc.compile(MODEL.path, "tp2", *GPU), MODEL.inputs(2, 5)
+    program, given = tpcc.compile(MODEL.path, "tp2", *UNOPTIMIZED), MODEL.inputs(2, 5)
     found = program.run(given, transport=transport, env={"TPC_CUDA_LIBS": str(folder), **NOWHERE})[
         "logits"
     ]
@@ -169,7 +159,7 @@ def test_without_cudnn(tpcc, tmp_path, version, create, noted):
     exact = Session(
         rounded_weights(onnx.load(MODEL.path), "f16").SerializeToString(), optimize=False
     ).run(inputs)["logits"]
-    program = tpcc.compile(path, "tp1", *GPU)
+    program = tpcc.compile(path, "tp1", *UNOPTIMIZED)
     folder = cudnn(
         put(tmp_path / "there", "libcuda.so.1", "libcublasLt.so.13", "libnccl.so.2"),
         version,
@@ -203,12 +193,18 @@ def test_without_cudnn(tpcc, tmp_path, version, create, noted):
 # Kernels
 
 
+def assembled(tpcc, path):
+    """Returns a program with machine code for sm_80."""
+    command = [MODEL.path, *UNOPTIMIZED, "-o", path]
+    tpcc.call(command, env={"CUDA_HOME": ASSEMBLER.parents[1]}).check()
+    return Executable(path, Grid(), path.parent)
+
+
 @pytest.mark.skipif(not ASSEMBLER, reason="ptxas: there is none")
 def test_rejected_machine_code(tpcc, tmp_path):
     """A driver that is older than the assembler uses the PTX."""
     path, trace = tmp_path / "program", tmp_path / "trace"
-    tpcc.call([MODEL.path, *GPU, "-o", path], env={"CUDA_HOME": ASSEMBLER.parents[1]}).check()
-    program, given = Executable(path, Grid(), tmp_path), MODEL.inputs(2, 5)
+    program, given = assembled(tpcc, path), MODEL.inputs(2, 5)
     found = program.run(given, env=environment(TPC_SIM_TRACE=trace, TPC_SIM_CAPABILITY="8.0"))[
         "logits"
     ]
@@ -224,8 +220,7 @@ def test_rejected_machine_code(tpcc, tmp_path):
 def test_ptx_by_request(tpcc, tmp_path):
     """TPC_CUDA_CODE=ptx loads no machine code; other values are errors."""
     path, trace = tmp_path / "program", tmp_path / "trace"
-    tpcc.call([MODEL.path, *GPU, "-o", path], env={"CUDA_HOME": ASSEMBLER.parents[1]}).check()
-    program, given = Executable(path, Grid(), tmp_path), MODEL.inputs(2, 5)
+    program, given = assembled(tpcc, path), MODEL.inputs(2, 5)
     env = environment(TPC_SIM_TRACE=trace, TPC_SIM_CAPABILITY="8.0", TPC_CUDA_CODE="ptx")
     found = program.run(given, env=env)["logits"]
     assert difference(found, MODEL.expected(given)).relative <= TOLERANCE
@@ -272,7 +267,7 @@ def test_unsupported_kernels(tpcc, architecture, env, words, transport):
 
 def test_little_free_memory_is_noted(tpcc, tmp_path):
     """The memory that libraries and the driver use themselves is unknown."""
-    program, usage = tpcc.compile(MODEL.path, "tp1", *GPU), tmp_path / "usage"
+    program, usage = tpcc.compile(MODEL.path, "tp1", *UNOPTIMIZED), tmp_path / "usage"
     assert "suffice" not in program.call(SHAPE, env=environment(TPC_SIM_USAGE=usage)).check().stderr
     most = max(int(line.split()[1]) for line in usage.read_text().splitlines())
     for rest, noted in ((255, True), (257, False)):
@@ -299,7 +294,7 @@ def test_memory_used_by_others(tpcc, tmp_path, what, number):
     buffers are allocated elsewhere, and the results are the same.
     """
     program, given = tpcc.compile(
-        MODEL.path, "tp1" if what == "pinned" else "tp2", *GPU
+        MODEL.path, "tp1" if what == "pinned" else "tp2", *UNOPTIMIZED
     ), MODEL.inputs(2, 5)
     np.save(tmp_path / "ids.npy", given["input_ids"])
     rank = program.grid.ranks - 1
@@ -336,7 +331,7 @@ def test_matmuls_without_an_algorithm(tpcc, tmp_path):
     """Makes one search for algorithms fail in each run. A bias is then added separately, with the
     same results. Other matmuls are rejected with their sizes.
     """
-    program, given = tpcc.compile(MODEL.path, "tp1", *GPU), MODEL.inputs(2, 5)
+    program, given = tpcc.compile(MODEL.path, "tp1", *UNOPTIMIZED), MODEL.inputs(2, 5)
     np.save(tmp_path / "ids.npy", given["input_ids"])
     met = []
     for number in range(1, 7):
@@ -368,7 +363,7 @@ def test_matmuls_without_an_algorithm(tpcc, tmp_path):
 
 
 def test_local_rank_selects_the_device(tpcc, tmp_path):
-    program, usage = tpcc.compile(MODEL.path, "tp2", *GPU), tmp_path / "usage"
+    program, usage = tpcc.compile(MODEL.path, "tp2", *UNOPTIMIZED), tmp_path / "usage"
     chosen = by_rank(program, tmp_path, "export LOCAL_RANK=$((3 - 2 * RANK))")
     chosen.call(SHAPE, "tcp", env=environment(TPC_SIM_USAGE=usage)).check()
     assert {int(line.split()[0]) for line in usage.read_text().splitlines()} == {1, 3}
@@ -420,7 +415,7 @@ def test_computed_index_out_of_bounds(tpcc, tmp_path, before):
     bad = {"ids": np.array([[1, 2]]), "more": np.array([[3, 8]])}
     output = []
     for program, env in (
-        (tpcc.compile(path, "tp1", *GPU), environment()),
+        (tpcc.compile(path, "tp1", *UNOPTIMIZED), environment()),
         (tpcc.compile(path, "tp1"), {}),
     ):
         folder = tmp_path / str(len(output))
@@ -449,7 +444,7 @@ def test_weights_truncated_during_loading(tpcc, tmp_path):
     """The process is stopped at its GPU's third operation, and finds a shorter file when it
     continues.
     """
-    program = tpcc.compile(products(tmp_path, 2, 4096), "tp1", *GPU)
+    program = tpcc.compile(products(tmp_path, 2, 4096), "tp1", *UNOPTIMIZED)
     command = [
         program.path,
         "--bench",
@@ -487,7 +482,7 @@ def test_weights_truncated_during_loading(tpcc, tmp_path):
     [("/dev/full", "No space left"), ("/nonexistent/logits.npy", "No such file or directory")],
 )
 def test_unwritable_outputs(tpcc, mpi, tmp_path, transport, place, words):
-    program = tpcc.compile(MODEL.path, "tp2", *GPU)
+    program = tpcc.compile(MODEL.path, "tp2", *UNOPTIMIZED)
     np.save(tmp_path / "ids.npy", np.arange(8).reshape(1, 8))
     output = the_error(
         program.call(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import TOP, run, sanitized
-from mistake_programs import left_behind
+from fault_programs import left_behind
 from simulator import environment
 from vendor_stubs import driver, put
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 from models import COMMITTED
-from simulator import FLAGS, LIBRARIES, environment
+from simulator import LIBRARIES, UNOPTIMIZED, environment
 from tpc.reference import TOLERANCE, difference
 
 MODEL = COMMITTED["gpt2-tiny"]
@@ -33,7 +33,7 @@ def steps(executable, tmp_path, **env):
 
 
 def test_frames_are_registered(tpcc, tmp_path):
-    executable = tpcc.compile(MODEL.path, "tp2,pp2,mb2", *FLAGS)
+    executable = tpcc.compile(MODEL.path, "tp2,pp2,mb2", *UNOPTIMIZED)
     calls = steps(executable, tmp_path, TPC_SIM_SEED=1)
     # Four ranks with two communicators each; frames grow after the first step.
     assert calls["ncclCommRegister"] == calls["ncclCommDeregister"] > 2 * 4
@@ -45,7 +45,7 @@ def test_failed_registration(tpcc, tmp_path):
     """If registration of one rank's frames fails for one communicator, registered memory is
     deregistered once, and results are the same.
     """
-    executable = tpcc.compile(MODEL.path, "tp2,pp2,mb2", *FLAGS)
+    executable = tpcc.compile(MODEL.path, "tp2,pp2,mb2", *UNOPTIMIZED)
     usual = steps(executable, tmp_path, TPC_SIM_SEED=1)
     calls = steps(executable, tmp_path, TPC_SIM_SEED=1, TPC_SIM_INJECT="register@2:1")
     assert calls["ncclCommRegister"] == calls["ncclCommDeregister"] == usual["ncclCommRegister"] - 1
@@ -66,7 +66,7 @@ def test_libraries_without_registration(tpcc, tmp_path):
     older = text.replace(b"\0ncclCommDeregister\0", b"\0ncclCommDeregistex\0")
     assert older != text
     (tmp_path / "libnccl.so.2").write_bytes(older)
-    executable = tpcc.compile(MODEL.path, "tp2", *FLAGS)
+    executable = tpcc.compile(MODEL.path, "tp2", *UNOPTIMIZED)
     libraries = {"TPC_CUDA_LIBS": f"{tmp_path}:{LIBRARIES}"}
     calls = steps(executable, tmp_path, **libraries)
     assert not calls["ncclMemAlloc"] and not calls["ncclCommRegister"] and calls["cuGraphLaunch"]

@@ -15,7 +15,7 @@ import pytest
 import step_trace
 from harness import Grid, run
 from models import COMMITTED, FAMILIES
-from simulator import FLAGS, environment
+from simulator import UNOPTIMIZED, environment
 
 MODELS = {**COMMITTED, **FAMILIES}
 # Sizes divisible by all grids: nothing is padded or sent in chunks.
@@ -189,7 +189,7 @@ def test_calls_equal_those_of_the_certificate(tpcc, tmp_path, name, grid):
         ]
     ).check()
     certificate = Certificate(proof)
-    executable = tpcc.compile(model.path, Grid.parse(grid), *FLAGS)
+    executable = tpcc.compile(model.path, Grid.parse(grid), *UNOPTIMIZED)
     command = executable.command("tcp")
     command[command.index("-n") : command.index("-n")] = ["--pids", str(pids)]
     steps = 3

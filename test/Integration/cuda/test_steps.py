@@ -11,6 +11,7 @@ import pytest
 import step_trace
 from harness import BUILD
 from models import COMMITTED, FAMILIES
+from simulator import UNOPTIMIZED
 from tpc.reference import TOLERANCE, difference
 
 LIBRARIES = BUILD / "lib" / "simulator"
@@ -65,14 +66,14 @@ ALTERNATING = [A, A, A, B, A, B, B, A, C, A, B, C, C, A]
 )
 def test_a_step_is_one_launch(tpcc, tmp_path, name, grid, order):
     model = MODELS[name]
-    check(model, tpcc.compile(model.path, grid, "--target=cuda"), order, 1, tmp_path)
+    check(model, tpcc.compile(model.path, grid, *UNOPTIMIZED), order, 1, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("grid", ["tp1", "tp2", "tp3", "pp2,mb2", "tp2,pp2,mb3", "dp2", "tp2,sp"])
 def test_steps_in_any_order(tpcc, tmp_path, grid):
     model = MODELS["gpt2-tiny"]
-    executable = tpcc.compile(model.path, grid, "--target=cuda")
+    executable = tpcc.compile(model.path, grid, *UNOPTIMIZED)
     for seed in range(10):
         draw = random.Random(seed)
         shapes = [(draw.randint(1, 3), draw.randint(1, 7), 0) for _ in range(4)]

@@ -30,9 +30,8 @@ static cl::opt<int64_t> elements("elements", cl::init(Limits().elements),
                                  cl::desc("maximum number of elements of an operand"));
 static cl::opt<bool> verbose("v", cl::desc("print a line for each kernel"));
 static cl::opt<bool> printPtx("print-ptx", cl::desc("print the PTX text"));
-static cl::opt<unsigned>
-    mistakes("mistakes", cl::init(0),
-             cl::desc("insert this number of faults into each kernel instead"));
+static cl::opt<unsigned> faults("faults", cl::init(0),
+                                cl::desc("insert this number of faults into each kernel instead"));
 static cl::opt<bool> sectors("sectors", cl::desc("count sectors instead"));
 static cl::opt<std::string> folder("write-cases",
                                    cl::desc("write cases for tpc-ptx-run into a folder instead"));
@@ -65,8 +64,8 @@ int main(int argc, char **argv) {
     totals.kernels += program->countAll();
     totals.distinct += program->getKernels().size();
     for (const Kernel &kernel : program->getKernels())
-      if (mistakes)
-        seedFaults(*program, kernel, options, mistakes, tallies);
+      if (faults)
+        seedFaults(*program, kernel, options, faults, tallies);
       else if (!folder.empty()) {
         if (!writeCases(*program, kernel, options, folder, totals.programs))
           return 2;
@@ -75,7 +74,7 @@ int main(int argc, char **argv) {
       else
         compareKernel(*program, kernel, input, options, totals);
   }
-  if (mistakes)
+  if (faults)
     print(tallies);
   llvm::outs() << totals.programs << " programs, " << totals.kernels << " kernels, "
                << totals.distinct << " distinct; " << totals.cases << " cases, "

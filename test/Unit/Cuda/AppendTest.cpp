@@ -177,7 +177,7 @@ TEST(AppendKernels, FaultsAreFound) {
     });
   };
   EXPECT_FALSE(isFound(kernels()));
-  const std::pair<std::string, std::string> mistakes[] = {
+  const std::pair<std::string, std::string> faults[] = {
       {"max.s64 %length, %length, 0;", ""},
       {"@%p1 bra NEXT;", ""},
       {"@%p2 bra NEXT;", ""},
@@ -192,7 +192,7 @@ TEST(AppendKernels, FaultsAreFound) {
       {"add.u32 %i, %i, %step", "add.u32 %i, %i, %r1"},
       {"mul.wide.u32 %x, %piece, 16", "mul.wide.u32 %x, %piece, 8"},
   };
-  for (const auto &[was, is] : mistakes) {
+  for (const auto &[was, is] : faults) {
     std::string wrong = text;
     size_t at = wrong.find(was);
     ASSERT_LT(at, text.find("tpc_append_8")) << was;

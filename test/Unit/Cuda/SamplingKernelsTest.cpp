@@ -314,7 +314,7 @@ TEST(SamplingKernels, FaultsAreFound) {
     return false;
   };
   EXPECT_FALSE(isFound(kernels()));
-  const std::pair<std::string, std::string> mistakes[] = {
+  const std::pair<std::string, std::string> faults[] = {
       {"bar.sync 0;", ""},
       {"st.shared.u64 [%r1], %best", "st.shared.u64 [%r0], %best"},
       {"shfl.sync.bfly.b32 %low, %low, 8", "shfl.sync.bfly.b32 %low, %low, 4"},
@@ -394,7 +394,7 @@ TEST(SamplingKernels, FaultsAreFound) {
       {"setp.gt.u32 %p0, %many, 4096", "setp.gt.u32 %p0, %many, 8192"},
       {"mul.wide.u32 %x0, %slice, %shown", "mul.wide.u32 %x0, 0, %shown"},
   };
-  for (const auto &[was, is] : mistakes) {
+  for (const auto &[was, is] : faults) {
     // Replaces all occurrences in the first kernel; most occur once.
     std::string wrong = text;
     size_t places = 0, end = text.find("tpc_choose_f16");

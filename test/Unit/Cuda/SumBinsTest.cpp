@@ -88,7 +88,7 @@ TEST(SumBins, MatchesTheHost) {
 /// The checks must find each fault.
 TEST(SumBins, FaultsAreFound) {
   const std::string text = cuda::samplingKernels();
-  const std::pair<std::string, std::string> mistakes[] = {
+  const std::pair<std::string, std::string> faults[] = {
       {"st.shared.u32 [%r], 0;", ""},
       {"st.shared.u64 [%r], 0;\n  bar.sync 0;", "st.shared.u64 [%r], 0;"},
       {"setp.eq.f32 %p1, %score, %largest", "setp.gt.f32 %p1, %score, %largest"},
@@ -105,7 +105,7 @@ TEST(SumBins, FaultsAreFound) {
       {"ADDED:\n  bar.sync 0;", "ADDED:"},
       {"[%at+4096]", "[%at+4088]"},
   };
-  for (const auto &[was, is] : mistakes) {
+  for (const auto &[was, is] : faults) {
     std::string wrong = text;
     size_t at = wrong.find(was, wrong.find(cuda::sumBinsName));
     ASSERT_NE(at, std::string::npos) << was;

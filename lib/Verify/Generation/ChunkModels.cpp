@@ -1,11 +1,11 @@
-//===- PieceModels.cpp - Op lemmas for steps in chunks --------------------===//
+//===- ChunkModels.cpp - Op lemmas for steps in chunks --------------------===//
 //
 // Lemmas of ops whose formula is not sufficient, derived from the descriptions of the ops. W, F and
-// S are the results of an op in the combined run, the first chunk and the second chunk (Pieces.h).
+// S are the results of an op in the combined run, the first chunk and the second chunk (Chunks.h).
 //
 //===----------------------------------------------------------------------===//
 
-#include "Pieces.h"
+#include "Chunks.h"
 
 #include "tpc/Dialect/AttachModels.h"
 #include "tpc/Verify/Verify.h"
@@ -14,12 +14,12 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::generation;
 using ::tpc::SymExpr;
-using Relations = ArrayRef<PieceRelation>;
+using Relations = ArrayRef<ChunkRelation>;
 
 /// Applies the op's formula, ignoring shifts of the operands.
-static FailureOr<PieceRelation> relateUnshifted(Operation *op, PieceProver &p, Relations operands) {
-  SmallVector<PieceRelation> unmoved(operands);
-  for (PieceRelation &relation : unmoved)
+static FailureOr<ChunkRelation> relateUnshifted(Operation *op, ChunkProver &p, Relations operands) {
+  SmallVector<ChunkRelation> unmoved(operands);
+  for (ChunkRelation &relation : unmoved)
     relation.setShift({});
   return p.relateByFormula(op, unmoved);
 }
@@ -28,8 +28,8 @@ static FailureOr<PieceRelation> relateUnshifted(Operation *op, PieceProver &p, R
 // Sources
 //===----------------------------------------------------------------------===//
 
-static FailureOr<PieceRelation> relate(ConstantOp op, PieceProver &p, Relations) {
-  PieceRelation relation;
+static FailureOr<ChunkRelation> relate(ConstantOp op, ChunkProver &p, Relations) {
+  ChunkRelation relation;
   if (auto splat = dyn_cast<SplatElementsAttr>(op.getValue());
       splat && isa<IntegerType>(splat.getElementType())) {
     const APInt value = splat.getSplatValue<APInt>();
@@ -40,9 +40,9 @@ static FailureOr<PieceRelation> relate(ConstantOp op, PieceProver &p, Relations)
 }
 
 /// A size expression differs between runs by a known amount.
-static FailureOr<PieceRelation> relate(SizeOp op, PieceProver &p, Relations) {
+static FailureOr<ChunkRelation> relate(SizeOp op, ChunkProver &p, Relations) {
   const SymExpr &e = op.getExpr();
-  PieceRelation relation;
+  ChunkRelation relation;
   relation.inFirst = p.inFirst(e) - p.inWhole(e);
   relation.inSecond = p.inSecond(e) - p.inWhole(e);
   if (!p.dependsOnTokens(e))
@@ -52,37 +52,37 @@ static FailureOr<PieceRelation> relate(SizeOp op, PieceProver &p, Relations) {
 
 /// An iota over the tokens of the step begins at 0 in each run: S[i] = i = W[a + i] - a. An iota
 /// that includes the past is equal in all runs.
-static FailureOr<PieceRelation> relate(IotaOp op, PieceProver &p, Relations) {
+static FailureOr<ChunkRelation> relate(IotaOp op, ChunkProver &p, Relations) {
   SmallVector<SymExpr> sizes = getSizes(op.getResult());
   unsigned dim = op.getDim();
   if (!p.dependsOnTokens(sizes[dim]))
-    return PieceRelation(); // equal along all other dimensions
-  std::optional<PieceRelation> relation = p.makeTokens(sizes[dim], dim);
+    return ChunkRelation(); // equal along all other dimensions
+  std::optional<ChunkRelation> relation = p.makeTokens(sizes[dim], dim);
   if (!relation)
     return p.fail(op) << "counts " << sizes[dim].str()
                       << " elements, which are neither the tokens of the step nor those of the "
                          "past and the step";
-  if (relation->kind == PieceRelation::New)
+  if (relation->kind == ChunkRelation::New)
     relation->inSecond = -p.getFirst();
   return *relation;
 }
 
 /// If all elements are v, the sum up to token i is (i + 1) v, or i v in exclusive mode: an iota
 /// times v. A reverse sum is (n - i) v, which is smaller by c v in the first chunk.
-static FailureOr<PieceRelation> relate(CumSumOp op, PieceProver &p, Relations operands) {
+static FailureOr<ChunkRelation> relate(CumSumOp op, ChunkProver &p, Relations operands) {
   unsigned dim = op.getDim();
   SymExpr size = getSizes(op.getOperand())[dim];
   if (!p.dependsOnTokens(size))
     return p.relateByFormula(op, operands);
-  const PieceRelation &operand = operands[0];
-  std::optional<PieceRelation> relation = p.makeTokens(size, dim);
+  const ChunkRelation &operand = operands[0];
+  std::optional<ChunkRelation> relation = p.makeTokens(size, dim);
   if (!relation || !operand.number || operand.isShifted())
     return p.fail(op) << "sums values that are not one constant for each token: the sum "
                          "before a step is unknown";
   SymExpr each = *operand.number;
   if (op.getReverse())
     relation->inFirst = each * (p.inFirst(size) - p.inWhole(size));
-  else if (relation->kind == PieceRelation::New)
+  else if (relation->kind == ChunkRelation::New)
     relation->inSecond = -each * p.getFirst();
   return *relation;
 }
@@ -92,8 +92,8 @@ static FailureOr<PieceRelation> relate(CumSumOp op, PieceProver &p, Relations op
 //===----------------------------------------------------------------------===//
 
 /// (x + s) + (y + t) = (x + y) + (s + t).
-static FailureOr<PieceRelation> relate(AddOp op, PieceProver &p, Relations operands) {
-  FailureOr<PieceRelation> relation = relateUnshifted(op, p, operands);
+static FailureOr<ChunkRelation> relate(AddOp op, ChunkProver &p, Relations operands) {
+  FailureOr<ChunkRelation> relation = relateUnshifted(op, p, operands);
   if (succeeded(relation)) {
     relation->inFirst = operands[0].inFirst + operands[1].inFirst;
     relation->inSecond = operands[0].inSecond + operands[1].inSecond;
@@ -101,8 +101,8 @@ static FailureOr<PieceRelation> relate(AddOp op, PieceProver &p, Relations opera
   return relation;
 }
 
-static FailureOr<PieceRelation> relate(SubOp op, PieceProver &p, Relations operands) {
-  FailureOr<PieceRelation> relation = relateUnshifted(op, p, operands);
+static FailureOr<ChunkRelation> relate(SubOp op, ChunkProver &p, Relations operands) {
+  FailureOr<ChunkRelation> relation = relateUnshifted(op, p, operands);
   if (succeeded(relation)) {
     relation->inFirst = operands[0].inFirst - operands[1].inFirst;
     relation->inSecond = operands[0].inSecond - operands[1].inSecond;
@@ -110,8 +110,8 @@ static FailureOr<PieceRelation> relate(SubOp op, PieceProver &p, Relations opera
   return relation;
 }
 
-static FailureOr<PieceRelation> relate(NegOp op, PieceProver &p, Relations operands) {
-  FailureOr<PieceRelation> relation = relateUnshifted(op, p, operands);
+static FailureOr<ChunkRelation> relate(NegOp op, ChunkProver &p, Relations operands) {
+  FailureOr<ChunkRelation> relation = relateUnshifted(op, p, operands);
   if (succeeded(relation)) {
     relation->inFirst = -operands[0].inFirst;
     relation->inSecond = -operands[0].inSecond;
@@ -119,12 +119,12 @@ static FailureOr<PieceRelation> relate(NegOp op, PieceProver &p, Relations opera
   return relation;
 }
 
-static FailureOr<PieceRelation> relate(MulOp op, PieceProver &p, Relations operands) {
+static FailureOr<ChunkRelation> relate(MulOp op, ChunkProver &p, Relations operands) {
   for (unsigned i : {0, 1}) {
-    const PieceRelation &moved = operands[i], &other = operands[1 - i];
+    const ChunkRelation &moved = operands[i], &other = operands[1 - i];
     if (!moved.isShifted() || !other.number)
       continue;
-    FailureOr<PieceRelation> relation = relateUnshifted(op, p, operands);
+    FailureOr<ChunkRelation> relation = relateUnshifted(op, p, operands);
     if (succeeded(relation)) {
       relation->inFirst = *other.number * moved.inFirst;
       relation->inSecond = *other.number * moved.inSecond;
@@ -136,13 +136,13 @@ static FailureOr<PieceRelation> relate(MulOp op, PieceProver &p, Relations opera
 
 /// A cast between integers, except to i1, preserves a shift, because arithmetic is exact. A
 /// truncating cast does not.
-static FailureOr<PieceRelation> relate(CastOp op, PieceProver &p, Relations operands) {
+static FailureOr<ChunkRelation> relate(CastOp op, ChunkProver &p, Relations operands) {
   Type from = elementTypeOf(op.getOperand()), to = elementTypeOf(op.getResult());
   bool exact = !to.isInteger(1) && !from.isInteger(1) &&
                (isa<IntegerType>(from) || (isa<FloatType>(from) && isa<FloatType>(to)));
   if (!exact)
     return p.relateByFormula(op, operands);
-  FailureOr<PieceRelation> relation = relateUnshifted(op, p, operands);
+  FailureOr<ChunkRelation> relation = relateUnshifted(op, p, operands);
   if (succeeded(relation))
     relation->setShift(operands[0]);
   return relation;
@@ -165,8 +165,8 @@ static std::optional<SymExpr> divide(const SymExpr &a, const SymExpr &b) {
 }
 
 /// In row-major order, both shapes are major x tokens x minor.
-static FailureOr<PieceRelation> relateTokens(ReshapeOp op, PieceProver &p,
-                                             const PieceRelation &operand) {
+static FailureOr<ChunkRelation> relateTokens(ReshapeOp op, ChunkProver &p,
+                                             const ChunkRelation &operand) {
   SmallVector<SymExpr> from = getSizes(op.getOperand()), to = getSizes(op.getResult());
   SymExpr before = multiply(ArrayRef(from).take_front(operand.dim)) * operand.major;
   SymExpr after = operand.minor * multiply(ArrayRef(from).drop_front(operand.dim + 1));
@@ -177,7 +177,7 @@ static FailureOr<PieceRelation> relateTokens(ReshapeOp op, PieceProver &p,
     auto minor = divide(after, multiply(ArrayRef(to).drop_front(d + 1)));
     if (!major || !minor || size != *major * p.countTokens(operand.kind) * *minor)
       break;
-    PieceRelation relation = operand;
+    ChunkRelation relation = operand;
     relation.dim = d;
     relation.major = *major;
     relation.minor = *minor;
@@ -188,8 +188,8 @@ static FailureOr<PieceRelation> relateTokens(ReshapeOp op, PieceProver &p,
 }
 
 /// In row-major order, both shapes are before x tokens x between x tokens up to the end x after.
-static FailureOr<PieceRelation> relatePairs(ReshapeOp op, PieceProver &p,
-                                            const PieceRelation &operand) {
+static FailureOr<ChunkRelation> relatePairs(ReshapeOp op, ChunkProver &p,
+                                            const ChunkRelation &operand) {
   auto layout = [](ArrayRef<SymExpr> sizes, unsigned dim, unsigned other) {
     return std::array{multiply(sizes.take_front(dim)),
                       dim == other ? SymExpr(1) : multiply(sizes.slice(dim + 1, other - dim - 1)),
@@ -197,13 +197,13 @@ static FailureOr<PieceRelation> relatePairs(ReshapeOp op, PieceProver &p,
   };
   SmallVector<SymExpr> from = getSizes(op.getOperand()), to = getSizes(op.getResult());
   auto wanted = layout(from, operand.dim, operand.other);
-  const SymExpr &tokens = p.getTokens(), &all = p.countTokens(PieceRelation::Appended);
+  const SymExpr &tokens = p.getTokens(), &all = p.countTokens(ChunkRelation::Appended);
   for (unsigned dim = 0; dim < to.size(); ++dim)
     for (unsigned other = dim; other < to.size(); ++other) {
       bool fits = dim == other ? to[dim] == tokens * all : to[dim] == tokens && to[other] == all;
       if (!fits || layout(to, dim, other) != wanted)
         continue;
-      PieceRelation relation = operand;
+      ChunkRelation relation = operand;
       relation.dim = dim;
       relation.other = other;
       return relation;
@@ -212,8 +212,8 @@ static FailureOr<PieceRelation> relatePairs(ReshapeOp op, PieceProver &p,
 }
 
 /// If all elements along a dimension are equal, so are all elements along its factors.
-static FailureOr<PieceRelation> relateSame(ReshapeOp op, PieceProver &p,
-                                           const PieceRelation &operand) {
+static FailureOr<ChunkRelation> relateSame(ReshapeOp op, ChunkProver &p,
+                                           const ChunkRelation &operand) {
   SmallVector<SymExpr> from = getSizes(op.getOperand()), to = getSizes(op.getResult());
   auto inTokens = [&](const SymExpr &size) { return p.dependsOnTokens(size); };
   auto dim = llvm::find_if(from, inTokens);
@@ -234,47 +234,47 @@ static FailureOr<PieceRelation> relateSame(ReshapeOp op, PieceProver &p,
   return p.fail(op) << "merges values that are equal for all tokens with values that are not";
 }
 
-static FailureOr<PieceRelation> relate(ReshapeOp op, PieceProver &p, Relations operands) {
-  const PieceRelation &operand = operands[0];
-  if (operand.kind == PieceRelation::Cached)
+static FailureOr<ChunkRelation> relate(ReshapeOp op, ChunkProver &p, Relations operands) {
+  const ChunkRelation &operand = operands[0];
+  if (operand.kind == ChunkRelation::Cached)
     return p.fail(op) << "uses cache " << operand.cache
                       << " before the step in another way than to append new tokens to it";
-  if (operand.kind == PieceRelation::Pairs)
+  if (operand.kind == ChunkRelation::Pairs)
     return relatePairs(op, p, operand);
   return operand.hasTokens() ? relateTokens(op, p, operand) : relateSame(op, p, operand);
 }
 
 /// W[i] is element start + i step of the operand. S[i] must be W[a + i], or W[i] if the dimension
 /// includes the past.
-static FailureOr<PieceRelation> relate(SliceOp op, PieceProver &p, Relations operands) {
+static FailureOr<ChunkRelation> relate(SliceOp op, ChunkProver &p, Relations operands) {
   unsigned dim = op.getDim();
-  const PieceRelation &operand = operands[0];
+  const ChunkRelation &operand = operands[0];
   SymExpr from = getSizes(op.getOperand())[dim], size = getSizes(op.getResult())[dim];
   const SymExpr &start = op.getStart();
   bool here =
-      operand.kind != PieceRelation::Same &&
-      (operand.dim == dim || (operand.kind == PieceRelation::Pairs && operand.other == dim));
+      operand.kind != ChunkRelation::Same &&
+      (operand.dim == dim || (operand.kind == ChunkRelation::Pairs && operand.other == dim));
   if (!p.dependsOnTokens(size) && !p.dependsOnTokens(from) && !here)
     return p.relateByFormula(op, operands);
-  if (operand.kind == PieceRelation::Same && p.dependsOnTokens(from))
+  if (operand.kind == ChunkRelation::Same && p.dependsOnTokens(from))
     return operand; // all elements are equal
   auto refuse = [&] {
     return p.fail(op) << "takes " << size.str() << " of " << from.str() << " elements from "
                       << start.str() << " on: their tokens differ from step to step";
   };
   if (here && from == size && start.isConstant(0) && op.getStep() == 1) {
-    PieceRelation relation = operand;
+    ChunkRelation relation = operand;
     relation.joint = nullptr;
     return relation;
   }
-  std::optional<PieceRelation> relation = p.makeTokens(size, dim);
+  std::optional<ChunkRelation> relation = p.makeTokens(size, dim);
   // Contiguous elements of a table, or of the dimension of all tokens.
-  bool table = operand.kind == PieceRelation::Same && !p.dependsOnTokens(op.getOperand().getType());
-  bool all = operand.kind == PieceRelation::Appended && here &&
-             from == p.countTokens(PieceRelation::Appended);
-  if (!relation || !(table || all) || (all && relation->kind != PieceRelation::New))
+  bool table = operand.kind == ChunkRelation::Same && !p.dependsOnTokens(op.getOperand().getType());
+  bool all = operand.kind == ChunkRelation::Appended && here &&
+             from == p.countTokens(ChunkRelation::Appended);
+  if (!relation || !(table || all) || (all && relation->kind != ChunkRelation::New))
     return refuse();
-  SymExpr step = relation->kind == PieceRelation::New ? op.getStep() * p.getFirst() : SymExpr(0);
+  SymExpr step = relation->kind == ChunkRelation::New ? op.getStep() * p.getFirst() : SymExpr(0);
   if (p.inFirst(start) != p.inWhole(start) || p.inSecond(start) != p.inWhole(start) + step)
     return refuse();
   relation->setShift(operand);
@@ -283,43 +283,43 @@ static FailureOr<PieceRelation> relate(SliceOp op, PieceProver &p, Relations ope
 
 /// With + for concatenation: W = old + x, F = old + x[.. a], and S = F + x[a ..] = W, because the
 /// cache before the second chunk is F.
-static FailureOr<PieceRelation> relate(ConcatOp op, PieceProver &p, Relations operands) {
+static FailureOr<ChunkRelation> relate(ConcatOp op, ChunkProver &p, Relations operands) {
   unsigned dim = op.getDim();
   if (!p.dependsOnTokens(getSizes(op.getResult())[dim]))
     return p.relateByFormula(op, operands);
   std::optional<int64_t> number = operands[0].number;
-  if (number && llvm::all_of(operands, [&](const PieceRelation &relation) {
+  if (number && llvm::all_of(operands, [&](const ChunkRelation &relation) {
         return relation.number == number && !relation.isShifted();
       }))
-    return PieceRelation{.number = number};
-  bool joins = operands.size() == 2 && operands[0].kind == PieceRelation::Cached &&
+    return ChunkRelation{.number = number};
+  bool joins = operands.size() == 2 && operands[0].kind == ChunkRelation::Cached &&
                operands[0].dim == dim && !operands[1].isShifted() &&
-               p.isTokens(op.getOperands()[1], operands[1], dim, PieceRelation::New);
+               p.isTokens(op.getOperands()[1], operands[1], dim, ChunkRelation::New);
   if (!joins)
     return p.fail(op) << "concatenates tokens with other values than one cache followed by the "
                          "tokens of the step: positions would differ in a longer step";
   p.recordAppend(operands[0].cache, op);
-  return PieceRelation{.kind = PieceRelation::Appended, .dim = dim, .joint = op};
+  return ChunkRelation{.kind = ChunkRelation::Appended, .dim = dim, .joint = op};
 }
 
 /// In-place concatenation at the length of the cache. Elements after the new tokens are unknown.
-static FailureOr<PieceRelation> relate(AppendOp op, PieceProver &p, Relations operands) {
-  if (operands[0].kind != PieceRelation::Cached)
+static FailureOr<ChunkRelation> relate(AppendOp op, ChunkProver &p, Relations operands) {
+  if (operands[0].kind != ChunkRelation::Cached)
     return p.relateByFormula(op, operands);
   if (!p.isLengths(op.getLengths()) || operands[1].isShifted() ||
-      !p.isTokens(op.getFresh(), operands[1], CacheOp::tokenDim, PieceRelation::New))
+      !p.isTokens(op.getFresh(), operands[1], CacheOp::tokenDim, ChunkRelation::New))
     return p.fail(op) << "does not append the tokens of the step at the length of the cache";
   p.recordAppend(operands[0].cache, op);
-  return PieceRelation{.kind = PieceRelation::Appended, .dim = CacheOp::tokenDim, .joint = op};
+  return ChunkRelation{.kind = ChunkRelation::Appended, .dim = CacheOp::tokenDim, .joint = op};
 }
 
-static FailureOr<PieceRelation> relate(RollOp op, PieceProver &p, Relations operands) {
-  const PieceRelation &operand = operands[0];
-  if (operand.kind == PieceRelation::Cached ||
+static FailureOr<ChunkRelation> relate(RollOp op, ChunkProver &p, Relations operands) {
+  const ChunkRelation &operand = operands[0];
+  if (operand.kind == ChunkRelation::Cached ||
       p.dependsOnTokens(getSizes(op.getOperand())[op.getDim()]) ||
       p.dependsOnTokens(op.getFrom()) || p.dependsOnTokens(op.getEvery()))
     return p.fail(op) << "shifts tokens: its result for a token is another token's";
-  PieceRelation relation = operand;
+  ChunkRelation relation = operand;
   relation.joint = nullptr;
   return relation;
 }
@@ -330,7 +330,7 @@ static FailureOr<PieceRelation> relate(RollOp op, PieceProver &p, Relations oper
 
 /// Checks that each query sees at least its own key. Otherwise its result may be the mean over all
 /// keys, whose number depends on the length of the step.
-static LogicalResult checkRows(AttentionOp op, const SymExpr &offset, PieceProver &p) {
+static LogicalResult checkRows(AttentionOp op, const SymExpr &offset, ChunkProver &p) {
   if (op.getMaskedRow() == MaskedRow::Zero)
     return success();
   auto lowest = offset.lowerBound();
@@ -344,7 +344,7 @@ static LogicalResult checkRows(AttentionOp op, const SymExpr &offset, PieceProve
 /// In the combined run, query i is at position i + offset. In the first chunk it is at the same
 /// position; the first chunk lacks only keys of later tokens, which are hidden from the query.
 /// Query i of the second chunk is query a + i of the combined run, and has all keys.
-static FailureOr<PieceRelation> relate(AttentionOp op, PieceProver &p, Relations operands) {
+static FailureOr<ChunkRelation> relate(AttentionOp op, ChunkProver &p, Relations operands) {
   auto inRows = [&](Value value) { return p.dependsOnTokens(getSizes(value)[1]); };
   bool queries = inRows(op.getQ()), keys = inRows(op.getK()) || inRows(op.getV());
   if (!keys && (!queries || (!op.getCausal() && !op.getWindow() && !op.getSlopes())))
@@ -359,25 +359,25 @@ static FailureOr<PieceRelation> relate(AttentionOp op, PieceProver &p, Relations
   for (auto [relation, value] : llvm::zip(operands, op.getOperands())) {
     if (relation.isShifted() && !p.isLengths(value))
       return p.fail(op) << "takes values that depend on the number of tokens";
-    if (relation.kind == PieceRelation::Cached)
+    if (relation.kind == ChunkRelation::Cached)
       return p.fail(op) << "reads cache " << relation.cache
                         << " before the step, without the tokens of the step";
   }
-  if (!p.isTokens(op.getQ(), operands[0], 1, PieceRelation::New))
+  if (!p.isTokens(op.getQ(), operands[0], 1, ChunkRelation::New))
     return p.fail(op) << "has queries that are not the tokens of the step";
   for (unsigned i : {1, 2})
-    if (!p.isTokens(op.getOperand(i), operands[i], 1, PieceRelation::Appended))
+    if (!p.isTokens(op.getOperand(i), operands[i], 1, ChunkRelation::Appended))
       return p.fail(op) << "has " << getSizes(op.getOperand(i))[1].str() << " "
                         << (i == 1 ? "keys" : "values")
                         << ", which are not those of the past and then those of the step";
   unsigned next = 3;
-  if (op.getKeyMask() && !p.isTokens(op.getKeyMask(), operands[next++], 1, PieceRelation::Appended))
+  if (op.getKeyMask() && !p.isTokens(op.getKeyMask(), operands[next++], 1, ChunkRelation::Appended))
     return p.fail(op) << "has a key mask without one element for each token of the past and the "
                          "step";
   if (op.getBias()) {
-    const PieceRelation &bias = operands[next];
-    bool isPairs = bias.kind == PieceRelation::Pairs && bias.dim == 2 && bias.other == 3;
-    if (!isPairs && bias.kind != PieceRelation::Same)
+    const ChunkRelation &bias = operands[next];
+    bool isPairs = bias.kind == ChunkRelation::Pairs && bias.dim == 2 && bias.other == 3;
+    if (!isPairs && bias.kind != ChunkRelation::Same)
       return p.fail(op)
              << "takes a bias of queries and keys as a tensor (a prefix mask?): its value "
                 "for a token of the step and one of the past is unknown";
@@ -406,13 +406,13 @@ static FailureOr<PieceRelation> relate(AttentionOp op, PieceProver &p, Relations
                       << ", which changes with the number of tokens";
   if (failed(checkRows(op, offset, p)))
     return failure();
-  return PieceRelation{.kind = PieceRelation::New, .dim = 1};
+  return ChunkRelation{.kind = ChunkRelation::New, .dim = 1};
 }
 
 namespace {
-template <typename OpT> struct PieceModel : PieceOpInterface::ExternalModel<PieceModel<OpT>, OpT> {
-  FailureOr<PieceRelation> relate(Operation *op, PieceProver &prover,
-                                  ArrayRef<PieceRelation> operands) const {
+template <typename OpT> struct ChunkModel : ChunkOpInterface::ExternalModel<ChunkModel<OpT>, OpT> {
+  FailureOr<ChunkRelation> relate(Operation *op, ChunkProver &prover,
+                                  ArrayRef<ChunkRelation> operands) const {
     return ::relate(cast<OpT>(op), prover, operands);
   }
 };
@@ -420,7 +420,7 @@ template <typename OpT> struct PieceModel : PieceOpInterface::ExternalModel<Piec
 
 void mlir::tpc::registerGenerationVerification(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, TpcDialect *) {
-    attachModels<PieceModel, ConstantOp, SizeOp, IotaOp, CumSumOp, AddOp, SubOp, NegOp, MulOp,
+    attachModels<ChunkModel, ConstantOp, SizeOp, IotaOp, CumSumOp, AddOp, SubOp, NegOp, MulOp,
                  CastOp, ReshapeOp, SliceOp, ConcatOp, AppendOp, RollOp, AttentionOp>(context);
   });
 }

@@ -1,6 +1,6 @@
-//===- Pieces.cpp - Proof that steps may be split into chunks -------------===//
+//===- Chunks.cpp - Proof that steps may be split into chunks -------------===//
 
-#include "Pieces.h"
+#include "Chunks.h"
 
 #include "../Equivalence/ProofOps.h"
 
@@ -10,25 +10,25 @@ using namespace mlir::tpc::generation;
 using equivalence::Lemma;
 using ::tpc::SymExpr;
 
-#include "PieceOps.cpp.inc"
+#include "ChunkOps.cpp.inc"
 
 // New symbols begin with a number sign, which symbols of programs do not contain.
-PieceProver::PieceProver(func::FuncOp main, const std::string &pastName,
+ChunkProver::ChunkProver(func::FuncOp main, const std::string &pastName,
                          const std::string &tokensName)
     : main(main), past(SymExpr::symbol(pastName)), tokens(SymExpr::symbol(tokensName)),
       cached(past), appended(past + tokens), first(SymExpr::symbol("#first")),
       second(SymExpr::symbol("#second")), names{pastName, tokensName},
-      whole{{tokensName, first + second}}, firstPiece{{tokensName, first}},
-      secondPiece{{pastName, past + first}, {tokensName, second}} {}
+      whole{{tokensName, first + second}}, firstChunk{{tokensName, first}},
+      secondChunk{{pastName, past + first}, {tokensName, second}} {}
 
-PieceProver::PieceProver(func::FuncOp main, const StepSymbols &symbols)
-    : PieceProver(main, symbols.past, symbols.tokens) {}
+ChunkProver::ChunkProver(func::FuncOp main, const StepSymbols &symbols)
+    : ChunkProver(main, symbols.past, symbols.tokens) {}
 
-PieceProver::PieceProver(func::FuncOp main, const PreallocatedStep &step)
-    : PieceProver(main, "#past", step.tokens) {
+ChunkProver::ChunkProver(func::FuncOp main, const PreallocatedStep &step)
+    : ChunkProver(main, "#past", step.tokens) {
   cached = appended = SymExpr::symbol(step.capacity);
   names = {step.tokens, step.capacity};
-  firstPiece[step.capacity] = secondPiece[step.capacity] = SymExpr::symbol("#capacity");
+  firstChunk[step.capacity] = secondChunk[step.capacity] = SymExpr::symbol("#capacity");
   for (BlockArgument argument : main.getArguments()) {
     auto name = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
     if (name && name.getValue() == step.lengths)
@@ -38,40 +38,40 @@ PieceProver::PieceProver(func::FuncOp main, const PreallocatedStep &step)
   }
 }
 
-PieceProver PieceProver::forRows(func::FuncOp main, const std::string &batch) {
-  PieceProver prover(main, "#none", batch);
+ChunkProver ChunkProver::forRows(func::FuncOp main, const std::string &batch) {
+  ChunkProver prover(main, "#none", batch);
   prover.hasCaches = false;
   return prover;
 }
 
-InFlightDiagnostic PieceProver::fail(Operation *op) const {
+InFlightDiagnostic ChunkProver::fail(Operation *op) const {
   return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << ") ";
 }
 
-bool PieceProver::dependsOnTokens(const SymExpr &e) const {
+bool ChunkProver::dependsOnTokens(const SymExpr &e) const {
   std::set<std::string> own;
   e.collectSymbols(own);
   return llvm::any_of(own, [&](const std::string &name) { return names.count(name) != 0; });
 }
 
-bool PieceProver::dependsOnTokens(Type type) const {
+bool ChunkProver::dependsOnTokens(Type type) const {
   return llvm::any_of(getSizes(type), [&](const SymExpr &size) { return dependsOnTokens(size); });
 }
 
-std::optional<PieceRelation> PieceProver::makeTokens(const SymExpr &size, unsigned dim) const {
-  for (PieceRelation::Kind kind : {PieceRelation::New, PieceRelation::Appended})
+std::optional<ChunkRelation> ChunkProver::makeTokens(const SymExpr &size, unsigned dim) const {
+  for (ChunkRelation::Kind kind : {ChunkRelation::New, ChunkRelation::Appended})
     if (size == countTokens(kind))
-      return PieceRelation{.kind = kind, .dim = dim};
+      return ChunkRelation{.kind = kind, .dim = dim};
   return std::nullopt;
 }
 
-bool PieceProver::isTokens(Value value, const PieceRelation &relation, unsigned dim,
-                           PieceRelation::Kind kind) const {
+bool ChunkProver::isTokens(Value value, const ChunkRelation &relation, unsigned dim,
+                           ChunkRelation::Kind kind) const {
   for (auto [d, size] : llvm::enumerate(getSizes(value)))
     if (d == dim ? size != countTokens(kind) : dependsOnTokens(size))
       return false;
   // A value that does not depend on the token matches any kind.
-  return relation.kind == PieceRelation::Same || (relation.kind == kind && relation.dim == dim);
+  return relation.kind == ChunkRelation::Same || (relation.kind == kind && relation.dim == dim);
 }
 
 //===----------------------------------------------------------------------===//
@@ -93,10 +93,10 @@ static StringRef describe(Lemma::Letter letter) {
 
 /// Propagates a shift through an op that only moves elements of some operands. All of these
 /// operands must have the same shift, and no other operand may have a shift.
-static LogicalResult passShift(const Lemma &lemma, ArrayRef<PieceRelation> operands,
-                               PieceRelation &result) {
+static LogicalResult passShift(const Lemma &lemma, ArrayRef<ChunkRelation> operands,
+                               ChunkRelation &result) {
   for (const Lemma::Linear &linear : lemma.linear) {
-    const PieceRelation &one = operands[linear.operands[0]];
+    const ChunkRelation &one = operands[linear.operands[0]];
     bool passes = linear.moves;
     for (auto [i, relation] : llvm::enumerate(operands))
       passes &= llvm::is_contained(linear.operands, int(i))
@@ -112,9 +112,9 @@ static LogicalResult passShift(const Lemma &lemma, ArrayRef<PieceRelation> opera
 
 /// Returns the number that all elements of the result equal, if all operands have such a number.
 static std::optional<int64_t> findNumber(Operation *op, const Lemma &lemma,
-                                         ArrayRef<PieceRelation> operands) {
+                                         ArrayRef<ChunkRelation> operands) {
   SmallVector<double> numbers;
-  for (const PieceRelation &relation : operands) {
+  for (const ChunkRelation &relation : operands) {
     if (!relation.number || relation.isShifted())
       return std::nullopt;
     numbers.push_back(double(*relation.number));
@@ -131,8 +131,8 @@ static std::optional<int64_t> findNumber(Operation *op, const Lemma &lemma,
              : std::nullopt;
 }
 
-FailureOr<PieceRelation> PieceProver::relateByFormula(Operation *op,
-                                                      ArrayRef<PieceRelation> operands) {
+FailureOr<ChunkRelation> ChunkProver::relateByFormula(Operation *op,
+                                                      ArrayRef<ChunkRelation> operands) {
   auto known = dyn_cast<equivalence::LemmaOpInterface>(op);
   std::optional<Lemma> lemma = known ? known.getFormula() : std::nullopt;
   if (!lemma)
@@ -143,10 +143,10 @@ FailureOr<PieceRelation> PieceProver::relateByFormula(Operation *op,
         size && dependsOnTokens(size.getExpr()))
       return fail(op) << "has an attribute '" << attribute.getName().getValue()
                       << "' that depends on the number of tokens, " << size.getExpr().str();
-  const PieceRelation *layout = nullptr;
-  std::map<PieceRelation::Kind, int> letters; // of dimensions with tokens of each kind, or pairs
+  const ChunkRelation *layout = nullptr;
+  std::map<ChunkRelation::Kind, int> letters; // of dimensions with tokens of each kind, or pairs
   for (auto [i, relation, value] : llvm::enumerate(operands, op->getOperands())) {
-    if (relation.kind == PieceRelation::Cached)
+    if (relation.kind == ChunkRelation::Cached)
       return fail(op) << "uses cache " << relation.cache
                       << " before the step in another way than to append new tokens to it";
     for (auto [d, size] : llvm::enumerate(getSizes(value))) {
@@ -161,8 +161,8 @@ FailureOr<PieceRelation> PieceProver::relateByFormula(Operation *op,
       if (!relation.hasTokens())
         continue; // all elements are equal
       auto [known, fresh] = letters.try_emplace(relation.getKind(d), own);
-      bool pairs = letters.size() == 2 && !letters.count(PieceRelation::Pairs) &&
-                   letters[PieceRelation::New] != letters[PieceRelation::Appended];
+      bool pairs = letters.size() == 2 && !letters.count(ChunkRelation::Pairs) &&
+                   letters[ChunkRelation::New] != letters[ChunkRelation::Appended];
       if (known->second != own || (letters.size() > 1 && !pairs) ||
           (layout && !layout->hasSameLayout(relation)))
         return fail(op) << "takes tokens in two dimensions, or in different orders: its result for "
@@ -170,7 +170,7 @@ FailureOr<PieceRelation> PieceProver::relateByFormula(Operation *op,
       layout = &relation;
     }
   }
-  PieceRelation result;
+  ChunkRelation result;
   SmallVector<SymExpr> sizes = getSizes(op->getResult(0));
   if (layout) {
     result = *layout;
@@ -185,11 +185,11 @@ FailureOr<PieceRelation> PieceProver::relateByFormula(Operation *op,
     // New is before Appended.
     result.dim = find(*letters.begin());
     result.other = find(*letters.rbegin());
-    result.kind = letters.size() == 2 ? PieceRelation::Pairs : letters.begin()->first;
+    result.kind = letters.size() == 2 ? ChunkRelation::Pairs : letters.begin()->first;
   } else {
     result.number = findNumber(op, *lemma, operands);
   }
-  if (llvm::any_of(operands, [](const PieceRelation &relation) { return relation.isShifted(); }) &&
+  if (llvm::any_of(operands, [](const ChunkRelation &relation) { return relation.isShifted(); }) &&
       failed(passShift(*lemma, operands, result)))
     return fail(op) << "takes values that depend on the number of tokens: for the same token they "
                        "differ from step to step (positions without the offset of the past, "
@@ -201,10 +201,10 @@ FailureOr<PieceRelation> PieceProver::relateByFormula(Operation *op,
 // Programs
 //===----------------------------------------------------------------------===//
 
-FailureOr<PieceRelation> PieceProver::findInput(BlockArgument argument) {
+FailureOr<ChunkRelation> ChunkProver::findInput(BlockArgument argument) {
   unsigned index = argument.getArgNumber();
   SmallVector<SymExpr> sizes = getSizes(argument);
-  PieceRelation relation;
+  ChunkRelation relation;
   FlatSymbolRefAttr cache = hasCaches ? getCache(main.getArgAttrDict(index)) : FlatSymbolRefAttr();
   if (argument == lengths)
     relation.inSecond = first;
@@ -216,15 +216,15 @@ FailureOr<PieceRelation> PieceProver::findInput(BlockArgument argument) {
     if (!dependsOnTokens(size))
       continue;
     bool good = cache ? d == CacheOp::tokenDim && size == cached
-                      : relation.kind == PieceRelation::Same && size == tokens;
+                      : relation.kind == ChunkRelation::Same && size == tokens;
     if (!good)
       return main.emitError() << "argument " << index << ", " << argument.getType()
                               << (cache ? ", has other tokens than those of the past in dimension "
                                         : ", has no dimension of its own for tokens: dimension ")
                               << d;
-    relation = {.kind = cache ? PieceRelation::Cached : PieceRelation::New, .dim = unsigned(d)};
+    relation = {.kind = cache ? ChunkRelation::Cached : ChunkRelation::New, .dim = unsigned(d)};
   }
-  if (cache && relation.kind != PieceRelation::Cached)
+  if (cache && relation.kind != ChunkRelation::Cached)
     return main.emitError() << "argument " << index << ", cache " << cache
                             << ", has no tokens of the past";
   relation.cache = cache;
@@ -233,11 +233,11 @@ FailureOr<PieceRelation> PieceProver::findInput(BlockArgument argument) {
 
 /// Checks that the size of the token dimension of a value matches its relation, and that sizes of
 /// other dimensions do not depend on tokens.
-LogicalResult PieceProver::checkRelation(Operation *op, Type type,
-                                         const PieceRelation &relation) const {
+LogicalResult ChunkProver::checkRelation(Operation *op, Type type,
+                                         const ChunkRelation &relation) const {
   if (!relation.hasTokens())
     return success();
-  if (relation.kind == PieceRelation::Pairs) {
+  if (relation.kind == ChunkRelation::Pairs) {
     bool merged = relation.dim == relation.other, good = relation.dim <= relation.other;
     for (auto [d, size] : llvm::enumerate(getSizes(type)))
       good &= d == relation.dim     ? size == (merged ? tokens * appended : tokens)
@@ -256,31 +256,31 @@ LogicalResult PieceProver::checkRelation(Operation *op, Type type,
   return success();
 }
 
-FailureOr<PieceRelation> PieceProver::relate(Operation *op) {
+FailureOr<ChunkRelation> ChunkProver::relate(Operation *op) {
   if (op->getNumResults() != 1 || op->getNumRegions())
     return fail(op) << "cannot be proved: this op is not allowed at the model level";
-  SmallVector<PieceRelation> operands;
+  SmallVector<ChunkRelation> operands;
   for (Value operand : op->getOperands()) {
     auto it = relations.find(operand);
     if (it == relations.end())
       return fail(op) << "takes a value that is not computed before";
     operands.push_back(it->second);
   }
-  auto lemma = dyn_cast<PieceOpInterface>(op);
-  FailureOr<PieceRelation> relation =
+  auto lemma = dyn_cast<ChunkOpInterface>(op);
+  FailureOr<ChunkRelation> relation =
       lemma ? lemma.relate(*this, operands) : relateByFormula(op, operands);
   if (failed(relation) || failed(checkRelation(op, op->getResult(0).getType(), *relation)))
     return failure();
   return relation;
 }
 
-LogicalResult PieceProver::checkOutput(unsigned index, Value value) {
+LogicalResult ChunkProver::checkOutput(unsigned index, Value value) {
   auto it = relations.find(value);
   Operation *op = value.getDefiningOp() ? value.getDefiningOp() : main;
   if (it == relations.end())
     return main.emitError() << "returns a value that is not computed before";
-  const PieceRelation &relation = it->second;
-  if (relation.kind == PieceRelation::Cached || relation.kind == PieceRelation::Appended)
+  const ChunkRelation &relation = it->second;
+  if (relation.kind == ChunkRelation::Cached || relation.kind == ChunkRelation::Appended)
     return fail(op) << "returns tokens of the past as output " << index;
   if (relation.isShifted())
     return fail(op) << "returns values that depend on the number of tokens as output " << index;
@@ -296,7 +296,7 @@ LogicalResult PieceProver::checkOutput(unsigned index, Value value) {
 
 /// Checks the assumption of the lemmas: the result of a cache is the concatenation of the cache and
 /// the tokens of the step. The cache of the second chunk is the result of the first chunk.
-LogicalResult PieceProver::checkCache(FlatSymbolRefAttr cache, Value value) {
+LogicalResult ChunkProver::checkCache(FlatSymbolRefAttr cache, Value value) {
   Operation *op = value.getDefiningOp() ? value.getDefiningOp() : main;
   auto it = relations.find(value);
   ArrayRef<Operation *> own = joints[cache];
@@ -319,7 +319,7 @@ LogicalResult PieceProver::checkCache(FlatSymbolRefAttr cache, Value value) {
   return success();
 }
 
-LogicalResult PieceProver::run() {
+LogicalResult ChunkProver::run() {
   if (past == tokens)
     return main.emitError() << "tokens of the past and of the step are one symbol, " << past.str();
   DenseSet<Attribute> given;
@@ -327,7 +327,7 @@ LogicalResult PieceProver::run() {
     FlatSymbolRefAttr cache = getCache(main.getArgAttrDict(argument.getArgNumber()));
     if (cache && hasCaches && !given.insert(cache).second)
       return main.emitError() << "cache " << cache << " has two arguments";
-    FailureOr<PieceRelation> relation = findInput(argument);
+    FailureOr<ChunkRelation> relation = findInput(argument);
     if (failed(relation))
       return failure();
     relations[argument] = *relation;
@@ -340,7 +340,7 @@ LogicalResult PieceProver::run() {
   for (Operation &op : main.front().without_terminator()) {
     if (!needed.contains(&op))
       continue;
-    FailureOr<PieceRelation> relation = relate(&op);
+    FailureOr<ChunkRelation> relation = relate(&op);
     if (failed(relation))
       return failure();
     relations[op.getResult(0)] = *relation;

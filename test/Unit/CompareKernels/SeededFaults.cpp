@@ -1,4 +1,4 @@
-//===- Mistakes.cpp - Seeded faults in kernels ----------------------------===//
+//===- SeededFaults.cpp - Seeded faults in kernels ----------------------------===//
 
 #include "Modes.h"
 #include "Mutants.h"
@@ -178,7 +178,7 @@ void compare::print(const Tallies &tallies) {
   };
   for (const auto &[kind, tally] : tallies)
     add(tally);
-  outs() << "| mistake | seeded | caught | left |";
+  outs() << "| fault | seeded | caught | left |";
   for (const auto &[by, count] : all.by)
     outs() << " " << by << " |";
   outs() << "\n|---|---|---|---|";

@@ -14,7 +14,7 @@ import numpy as np
 import harness
 from one_gpu.process import run
 
-from mistake_programs import (  # noqa: F401
+from fault_programs import (  # noqa: F401
     left_behind,
     ALL,
     Build,

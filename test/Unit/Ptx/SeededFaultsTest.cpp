@@ -1,4 +1,4 @@
-//===- MistakesTest.cpp - Faults that each checker detects ----------------===//
+//===- SeededFaultsTest.cpp - Faults that each checker detects ----------------===//
 //
 // Correct kernels have no findings in any order of execution (here and in LayerNormTest.cpp). Each
 // fault is found by the checker for it, with every seed.
@@ -52,14 +52,14 @@ void expectFound(const Result &result, Check check, const std::string &what,
 
 } // namespace
 
-TEST(Mistakes, InALayerNorm) {
-  struct Mistake {
+TEST(SeededFaults, InALayerNorm) {
+  struct Fault {
     const char *what, *from, *to;
     Check check;
     const char *message = "";
   };
-  for (Mistake mistake : {
-           Mistake{"a barrier dropped", "bar.sync 0;", "", Check::Race, "of sums"},
+  for (Fault fault : {
+           Fault{"a barrier dropped", "bar.sync 0;", "", Check::Race, "of sums"},
            {"a shuffle of half a warp", "%r10, 16, 31, -1;", "%r10, 16, 31, 0xffff;",
             Check::Synchronization, "does not name the lane itself"},
            {"all lanes write the same sum", "@%p2 bra $L_exchanged;", "", Check::Race},
@@ -105,13 +105,13 @@ TEST(Mistakes, InALayerNorm) {
            {"shared memory past its end", "mov.b64 %rd11, squares;", "mov.b64 %rd11, squares+124;",
             Check::Memory, "past the end of squares"},
        }) {
-    Module module = parsed(replaced(layerNormText, mistake.from, mistake.to));
+    Module module = parsed(replaced(layerNormText, fault.from, fault.to));
     for (uint64_t seed = 0; seed < seeds; ++seed)
-      expectFound(runLayerNorm(module, seed), mistake.check, mistake.what, mistake.message);
+      expectFound(runLayerNorm(module, seed), fault.check, fault.what, fault.message);
   }
 }
 
-TEST(Mistakes, InALaunch) {
+TEST(SeededFaults, InALaunch) {
   Module module = parsed(layerNormText);
   EXPECT_TRUE(runLayerNorm(module, 0).clean());
   expectFound(runLayerNorm(module, 0, {.grid = {4}, .block = {64}}), Check::Memory,
@@ -176,7 +176,7 @@ static Result runExchange(const std::string &text, uint32_t threads, uint64_t se
   return launch(module, "k", arguments, memory, {.grid = {1}, .block = {threads}, .seed = seed});
 }
 
-TEST(Mistakes, InAnExchangeOfWarps) {
+TEST(SeededFaults, InAnExchangeOfWarps) {
   std::string other = "xor.b32 %r2, %r1, 64;", barrier = "bar.sync 0;", weak = "bar.warp.sync -1;";
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     Result right = runExchange(exchange(barrier, barrier, other), 128, seed);
@@ -237,7 +237,7 @@ $L_end:)",
                ".shared .align 4 .b32 last;\n");
 }
 
-TEST(Mistakes, InAnExchangeOfBlocks) {
+TEST(SeededFaults, InAnExchangeOfBlocks) {
   const uint32_t blocks = 5, threads = 64;
   std::string store = "st.global.b32 [%rd4], %r4;", fence = "fence.acq_rel.gpu;",
               barrier = "bar.sync 0;";
@@ -276,7 +276,7 @@ TEST(Mistakes, InAnExchangeOfBlocks) {
   }
 }
 
-TEST(Mistakes, InAnExchangeOfLanes) {
+TEST(SeededFaults, InAnExchangeOfLanes) {
   std::string other = "xor.b32 %r2, %r1, 1;", barrier = "bar.warp.sync -1;";
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     Result right = runExchange(exchange(barrier, barrier, other), 64, seed);
@@ -299,7 +299,7 @@ TEST(Mistakes, InAnExchangeOfLanes) {
   }
 }
 
-TEST(Mistakes, InShufflesOfDivergedLanes) {
+TEST(SeededFaults, InShufflesOfDivergedLanes) {
   std::string split = "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, 7;\n@%p1 bra $L_low;\n";
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     // Lanes wait at two shuffles, each of which needs all lanes, so neither can continue.
@@ -328,7 +328,7 @@ TEST(Mistakes, InShufflesOfDivergedLanes) {
   }
 }
 
-TEST(Mistakes, StoresToNeighboringBytesDoNotRace) {
+TEST(SeededFaults, StoresToNeighboringBytesDoNotRace) {
   // Threads write bytes of one word, and read the word after a barrier.
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     std::string write = "mov.u32 %r1, %tid.x;\ncvt.u64.u32 %rd5, %r1;\nadd.s64 %rd6, %rd0, "
@@ -339,7 +339,7 @@ TEST(Mistakes, StoresToNeighboringBytesDoNotRace) {
   }
 }
 
-TEST(Mistakes, AtomicsRaceOnlyWithOrdinaryAccesses) {
+TEST(SeededFaults, AtomicsRaceOnlyWithOrdinaryAccesses) {
   std::string count = "mov.b32 %r2, 1;\nred.global.add.u32 [cell], %r2;\n",
               before = ".global .align 4 .u32 cell = 0;\n";
   for (uint64_t seed = 0; seed < seeds; ++seed) {
@@ -359,7 +359,7 @@ TEST(Mistakes, AtomicsRaceOnlyWithOrdinaryAccesses) {
 }
 
 /// Each block writes its part, and the block that counts itself last reads all parts.
-TEST(Mistakes, ReleaseAndAcquireOrderBlocks) {
+TEST(SeededFaults, ReleaseAndAcquireOrderBlocks) {
   std::string barrier = "bar.sync 0;\n",
               count = "atom.acq_rel.gpu.global.inc.u32 %r2, [cell], 2;\n";
   auto lastBlock = [&](const std::string &afterPart, const std::string &update,
@@ -403,7 +403,7 @@ TEST(Mistakes, ReleaseAndAcquireOrderBlocks) {
 
 /// A variable has its declared alignment, and a larger one only by chance. So an access that needs
 /// a larger one is found in some launches, not in all.
-TEST(Mistakes, SharedVariablesHaveTheirDeclaredAlignment) {
+TEST(SeededFaults, SharedVariablesHaveTheirDeclaredAlignment) {
   for (std::string offset : {"0", "4"}) {
     unsigned found = 0;
     for (uint64_t seed = 0; seed < 4 * seeds; ++seed) {
@@ -420,7 +420,7 @@ TEST(Mistakes, SharedVariablesHaveTheirDeclaredAlignment) {
   }
 }
 
-TEST(Mistakes, BankConflictsAreCounted) {
+TEST(SeededFaults, BankConflictsAreCounted) {
   auto conflicts = [](uint32_t stride, const std::string &access) {
     Result result =
         runExchange(entry(1, ".shared .align 16 .b8 tile[65536];\nmov.u32 %r1, %tid.x;\nmov.b64 "

@@ -1,4 +1,4 @@
-"""Seeded faults in the GPU runtime (mistakes.py): the checks over the simulator find them."""
+"""Seeded faults in the GPU runtime (seeded_faults.py): the checks over the simulator find them."""
 
 import os
 import sys
@@ -8,17 +8,17 @@ import pytest
 
 from harness import run
 
-TOOL = Path(__file__).resolve().with_name("mistakes.py")
+TOOL = Path(__file__).resolve().with_name("seeded_faults.py")
 
 
 def apply():
-    import mistakes
+    import seeded_faults
 
-    texts, stale = mistakes.all_texts(), []
-    chosen = mistakes.read_list(mistakes.LIST.read_text())
-    for mistake in chosen:
+    texts, stale = seeded_faults.all_texts(), []
+    chosen = seeded_faults.read_list(seeded_faults.LIST.read_text())
+    for fault in chosen:
         try:
-            mistakes.find(mistake, texts)
+            seeded_faults.find(fault, texts)
         except LookupError as error:
             stale.append(str(error))
     return chosen, stale
@@ -29,24 +29,24 @@ def test_edits_apply():
     chosen, stale = apply()
     assert not stale, "\n".join(stale)
     assert len(chosen) >= 200
-    assert len({(mistake.old, mistake.new) for mistake in chosen}) == len(chosen)
+    assert len({(fault.old, fault.new) for fault in chosen}) == len(chosen)
 
 
 def test_an_edit_applies_once():
-    import mistakes
+    import seeded_faults
 
-    file = mistakes.files_of("links")[0]
-    texts = {path: "" for path in mistakes.files_of("links")} | {
+    file = seeded_faults.files_of("links")[0]
+    texts = {path: "" for path in seeded_faults.files_of("links")} | {
         file: "if (a == // reason\n    b)\n  return xb; // b\n"
     }
-    (one,) = mistakes.read_list("[links test]\n# no\na == b => a != b\n= why\n")
-    assert one.equal == "why" and mistakes.find(one, texts) == (
+    (one,) = seeded_faults.read_list("[links test]\n# no\na == b => a != b\n= why\n")
+    assert one.equal == "why" and seeded_faults.find(one, texts) == (
         file,
         "if (a != b)\n  return xb; // b\n",
     )
     for line, count in (("c => d", 0), ("b => d", 2)):
         with pytest.raises(LookupError, match=f"occurs {count} times"):
-            mistakes.find(mistakes.read_list(f"[links test]\n{line}\n")[0], texts)
+            seeded_faults.find(seeded_faults.read_list(f"[links test]\n{line}\n")[0], texts)
 
 
 @pytest.mark.long

@@ -1,7 +1,7 @@
-//===- Pieces.h - Proof that steps may be split into chunks -----*- C++ -*-===//
+//===- Chunks.h - Proof that steps may be split into chunks -----*- C++ -*-===//
 //
 // Proves that a step of a + c tokens (the combined run) and two consecutive steps of a and c tokens
-// (the first and second chunk; class names have Piece for a chunk) compute the same. The second
+// (the first and second chunk) compute the same. The second
 // chunk reads the caches that the first chunk has written. The numbers p, a and c are symbols, so
 // the proof holds for all values.
 //
@@ -28,8 +28,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_VERIFY_GENERATION_PIECES_H
-#define TPC_LIB_VERIFY_GENERATION_PIECES_H
+#ifndef TPC_LIB_VERIFY_GENERATION_CHUNKS_H
+#define TPC_LIB_VERIFY_GENERATION_CHUNKS_H
 
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/State.h"
@@ -39,7 +39,7 @@
 namespace mlir::tpc::generation {
 
 /// Relation of a value in the two chunks to the value in the combined run.
-struct PieceRelation {
+struct ChunkRelation {
   enum Kind {
     Same,     // equal in all runs, and constant along dimensions whose sizes depend on tokens
     New,      // elements of the chunk's tokens
@@ -70,22 +70,22 @@ struct PieceRelation {
   Kind getKind(unsigned d) const {
     return kind != Pairs || dim == other ? kind : d == dim ? New : Appended;
   }
-  bool hasSameLayout(const PieceRelation &o) const { return major == o.major && minor == o.minor; }
-  void setShift(const PieceRelation &o) {
+  bool hasSameLayout(const ChunkRelation &o) const { return major == o.major && minor == o.minor; }
+  void setShift(const ChunkRelation &o) {
     inFirst = o.inFirst;
     inSecond = o.inSecond;
   }
 };
 
-class PieceProver {
+class ChunkProver {
 public:
   using SymExpr = ::tpc::SymExpr;
 
   /// `main`: @main of a step without calls.
-  PieceProver(func::FuncOp main, const StepSymbols &symbols);
-  PieceProver(func::FuncOp main, const PreallocatedStep &step);
+  ChunkProver(func::FuncOp main, const StepSymbols &symbols);
+  ChunkProver(func::FuncOp main, const PreallocatedStep &step);
   /// Proves independence of the rows of a batch; caches are ordinary inputs and outputs.
-  static PieceProver forRows(func::FuncOp main, const std::string &batch);
+  static ChunkProver forRows(func::FuncOp main, const std::string &batch);
   LogicalResult run();
 
   // For lemmas.
@@ -94,53 +94,53 @@ public:
   const SymExpr &getFirst() const { return first; }   // number of tokens in the first chunk
   const SymExpr &getSecond() const { return second; } // number of tokens in the second chunk
   SymExpr inWhole(const SymExpr &e) const { return e.substitute(whole); }
-  SymExpr inFirst(const SymExpr &e) const { return e.substitute(firstPiece); }
-  SymExpr inSecond(const SymExpr &e) const { return e.substitute(secondPiece); }
+  SymExpr inFirst(const SymExpr &e) const { return e.substitute(firstChunk); }
+  SymExpr inSecond(const SymExpr &e) const { return e.substitute(secondChunk); }
   bool dependsOnTokens(const SymExpr &e) const;
   bool dependsOnTokens(Type type) const;
   /// Returns the number of tokens, or the capacity, of a value of this kind.
-  const SymExpr &countTokens(PieceRelation::Kind kind) const {
-    return kind == PieceRelation::New        ? tokens
-           : kind == PieceRelation::Appended ? appended
+  const SymExpr &countTokens(ChunkRelation::Kind kind) const {
+    return kind == ChunkRelation::New        ? tokens
+           : kind == ChunkRelation::Appended ? appended
                                              : cached;
   }
   /// Returns whether `value` is the input of cache lengths of a step on preallocated caches.
   bool isLengths(Value value) const { return lengths && value == lengths; }
   /// Returns the relation of a value whose dimension `dim` of this size consists only of tokens;
   /// nothing if the size is not a number of tokens.
-  std::optional<PieceRelation> makeTokens(const SymExpr &size, unsigned dim) const;
+  std::optional<ChunkRelation> makeTokens(const SymExpr &size, unsigned dim) const;
   /// Returns whether dimension `dim` of `value`, whose relation is `relation`, consists of tokens
   /// of this kind, and no other dimension depends on tokens.
-  bool isTokens(Value value, const PieceRelation &relation, unsigned dim,
-                PieceRelation::Kind kind) const;
+  bool isTokens(Value value, const ChunkRelation &relation, unsigned dim,
+                ChunkRelation::Kind kind) const;
 
   InFlightDiagnostic fail(Operation *op) const;
   /// Returns the relation that follows from the op's formula.
-  FailureOr<PieceRelation> relateByFormula(Operation *op, ArrayRef<PieceRelation> operands);
+  FailureOr<ChunkRelation> relateByFormula(Operation *op, ArrayRef<ChunkRelation> operands);
   /// Records that the op appends tokens of the step to a cache.
   void recordAppend(FlatSymbolRefAttr cache, Operation *op) { joints[cache].push_back(op); }
 
 private:
-  FailureOr<PieceRelation> relate(Operation *op);
-  FailureOr<PieceRelation> findInput(BlockArgument argument);
-  LogicalResult checkRelation(Operation *op, Type type, const PieceRelation &relation) const;
+  FailureOr<ChunkRelation> relate(Operation *op);
+  FailureOr<ChunkRelation> findInput(BlockArgument argument);
+  LogicalResult checkRelation(Operation *op, Type type, const ChunkRelation &relation) const;
   LogicalResult checkOutput(unsigned index, Value value);
   LogicalResult checkCache(FlatSymbolRefAttr cache, Value value);
 
-  PieceProver(func::FuncOp main, const std::string &past, const std::string &tokens);
+  ChunkProver(func::FuncOp main, const std::string &past, const std::string &tokens);
 
   func::FuncOp main;
   bool hasCaches = true;
   Value lengths, counts; // inputs of a step on preallocated caches
   SymExpr past, tokens, cached, appended, first, second;
   std::set<std::string> names; // symbols on which the number of tokens depends
-  std::map<std::string, SymExpr> whole, firstPiece, secondPiece;
-  DenseMap<Value, PieceRelation> relations;
+  std::map<std::string, SymExpr> whole, firstChunk, secondChunk;
+  DenseMap<Value, ChunkRelation> relations;
   DenseMap<Attribute, SmallVector<Operation *, 1>> joints;
 };
 
 } // namespace mlir::tpc::generation
 
-#include "PieceOps.h.inc"
+#include "ChunkOps.h.inc"
 
-#endif // TPC_LIB_VERIFY_GENERATION_PIECES_H
+#endif // TPC_LIB_VERIFY_GENERATION_CHUNKS_H

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Seeds faults in the GPU runtime and records which check over the simulated libraries finds each.
 
-    mistakes.py [--only REGEX] [--checks REGEX] [--jobs N] [--results FILE] [--write]
+    seeded_faults.py [--only REGEX] [--checks REGEX] [--jobs N] [--results FILE] [--write]
 
-mistakes.txt has small edits of runtime/cuda/library, of the communication plans, and of the
+seeded_faults.txt has small edits of runtime/cuda/library, of the communication plans, and of the
 generation loop. Each edit is applied to a copy, and must apply exactly once. The affected target
 (libtpc_cuda.so, a test program of the runtime, or the runtime linked into programs) is built in a
 scratch folder. Then checks run until one fails. They compare programs with ONNX Runtime and tokens
@@ -38,7 +38,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(TOP / "python")]
 import harness  # noqa: E402
 from one_gpu.process import run as run_process  # noqa: E402
 
-LIST = HERE / "mistakes.txt"
+LIST = HERE / "seeded_faults.txt"
 # The files to which edits of a scope apply, and the targets built from them.
 SCOPES = {
     "cuda": (["runtime/cuda/library"], ["lib/libtpc_cuda.so", "test/bin/CudaKernelTests"]),
@@ -59,7 +59,7 @@ SCOPES = {
 
 
 @dataclass
-class Mistake:
+class Fault:
     scope: str
     kind: str
     old: str
@@ -73,7 +73,7 @@ class Mistake:
         return f"{self.line}: {self.kind}: {self.old} => {self.new}"
 
 
-def read_list(text: str) -> list[Mistake]:
+def read_list(text: str) -> list[Fault]:
     """Reads the list. Lines are `[scope kind]`, `old => new`, and after an edit `= reason that it
     is equivalent`; # begins a comment.
     """
@@ -87,9 +87,9 @@ def read_list(text: str) -> list[Mistake]:
             found[-1].equal = line[2:].strip()
         else:
             if " => " not in line + " ":
-                raise SystemExit(f"mistakes.txt:{number}: no ' => '")
+                raise SystemExit(f"seeded_faults.txt:{number}: no ' => '")
             old, new = (line + " ").split(" => ", 1)
-            found.append(Mistake(scope, kind, old.strip(), new.strip(), number))
+            found.append(Fault(scope, kind, old.strip(), new.strip(), number))
     return found
 
 
@@ -112,27 +112,27 @@ def files_of(scope: str) -> list[Path]:
     ]
 
 
-def find(mistake: Mistake, texts: dict[Path, str]) -> tuple[Path, str]:
+def find(fault: Fault, texts: dict[Path, str]) -> tuple[Path, str]:
     """Returns the file and its text with the fault.
 
     White space and comments between tokens match any others, so that edits do not depend on line
     breaks and comments.
     """
     gap = r"(?:\s|//[^\n]*\n)*"
-    pattern = re.compile(gap.join(map(re.escape, re.findall(r"\w+|[^\w\s]", mistake.old))))
+    pattern = re.compile(gap.join(map(re.escape, re.findall(r"\w+|[^\w\s]", fault.old))))
     places = [
         (file, match)
-        for file in files_of(mistake.scope)
+        for file in files_of(fault.scope)
         for match in pattern.finditer(texts[file])
         # An edit matches whole words only.
-        if not (re.match(r"\w", mistake.old) and re.search(r"\w$", texts[file][: match.start()]))
+        if not (re.match(r"\w", fault.old) and re.search(r"\w$", texts[file][: match.start()]))
     ]
     if len(places) != 1:
         raise LookupError(
-            f"mistakes.txt:{mistake.line}: '{mistake.old}' occurs {len(places)} times"
+            f"seeded_faults.txt:{fault.line}: '{fault.old}' occurs {len(places)} times"
         )
     file, match = places[0]
-    return file, texts[file][: match.start()] + mistake.new + texts[file][match.end() :]
+    return file, texts[file][: match.start()] + fault.new + texts[file][match.end() :]
 
 
 def all_texts() -> dict[Path, str]:
@@ -283,7 +283,7 @@ class Checks:
     """The checks of one scope. Each check first runs without a fault and must then pass."""
 
     def __init__(self, scope: str, scratch: Path, wanted: str):
-        from mistake_checks import CHECKS
+        from fault_checks import CHECKS
 
         self.all = [check for check in CHECKS[scope](scratch) if re.search(wanted, check[0])]
         self.right = scratch / f"right-{scope}"
@@ -302,7 +302,7 @@ class Checks:
             return ""
         with self.lock:
             if place not in self.trusted and (wrong := check(self.right)):
-                raise SystemExit(f"{name} fails without a mistake: {wrong}")
+                raise SystemExit(f"{name} fails without a fault: {wrong}")
             self.trusted.add(place)
         return f"{name}: {problem}"
 
@@ -311,7 +311,7 @@ def judge(
     file: Path, text: str, build: Build, checks: Checks, places: list[int]
 ) -> tuple[str, str]:
     """Returns the state, and the check that found the fault or the reason that none did."""
-    with tempfile.TemporaryDirectory(prefix="mistake-") as folder:
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         to = Path(folder)
         for place in places:
             target = checks.all[place][1]
@@ -333,9 +333,9 @@ class Run:
     FEW = 4
 
     def __init__(self, args, scratch: Path, scopes: set[str]):
-        import mistake_checks
+        import fault_checks
 
-        mistake_checks.Build.keep(scratch)
+        fault_checks.Build.keep(scratch)
         self.args, self.build, self.lock, self.rows = args, Build(scratch), threading.Lock(), []
         self.checks = {scope: Checks(scope, scratch, args.checks) for scope in scopes}
         self.known, self.useful = {}, defaultdict(Counter)  # kind -> findings per check
@@ -352,8 +352,8 @@ class Run:
 
     def all(self, chosen: list) -> list[dict]:
         turns = Counter()
-        for mistake, *_ in chosen:
-            mistake.turn = turns[mistake.kind] = turns[mistake.kind] + 1
+        for fault, *_ in chosen:
+            fault.turn = turns[fault.kind] = turns[fault.kind] + 1
         chosen = sorted(chosen, key=lambda entry: entry[0].turn)
         self.left = [entry for entry in chosen if entry[0].equal]
         with ThreadPoolExecutor(self.args.jobs) as pool:
@@ -367,9 +367,9 @@ class Run:
         return sorted(self.rows, key=lambda row: row["line"])
 
     def one(self, entry, few: int | None = None) -> None:
-        mistake, file, text = entry
-        edit, digest = f"{mistake.old} => {mistake.new}", hashlib.sha256(text.encode()).hexdigest()
-        checks = self.checks[mistake.scope]
+        fault, file, text = entry
+        edit, digest = f"{fault.old} => {fault.new}", hashlib.sha256(text.encode()).hexdigest()
+        checks = self.checks[fault.scope]
         if before := self.known.get((edit, digest)):
             state, by = before["state"], before["by"]
         else:
@@ -377,35 +377,35 @@ class Run:
                 rest = [
                     place
                     for place in range(len(checks.all))
-                    if place not in self.tried.get(mistake.line, [])
+                    if place not in self.tried.get(fault.line, [])
                 ]
                 order = sorted(
-                    rest, key=lambda place: -self.useful[mistake.kind][checks.all[place][0]]
+                    rest, key=lambda place: -self.useful[fault.kind][checks.all[place][0]]
                 )[:few]
             state, by = judge(file, text, self.build, checks, order)
             if state == "survived" and few:
                 with self.lock:
-                    self.tried[mistake.line] = order
+                    self.tried[fault.line] = order
                     self.left.insert(0, entry)
                 return
         with self.lock:
             if state == "caught":
-                self.useful[mistake.kind][by.split(":")[0]] += 1
-            state = "equal" if state == "survived" and mistake.equal else state
+                self.useful[fault.kind][by.split(":")[0]] += 1
+            state = "equal" if state == "survived" and fault.equal else state
             self.rows.append(
                 {
-                    "line": mistake.line,
-                    "scope": mistake.scope,
-                    "kind": mistake.kind,
+                    "line": fault.line,
+                    "scope": fault.scope,
+                    "kind": fault.kind,
                     "edit": edit,
                     "digest": digest,
                     "state": state,
                     "by": by,
-                    "equal": mistake.equal,
+                    "equal": fault.equal,
                 }
             )
-            if self.args.verbose or state != "caught" or mistake.equal:
-                print(f"{state}: {mistake.name}: {by[:300] or mistake.equal}", flush=True)
+            if self.args.verbose or state != "caught" or fault.equal:
+                print(f"{state}: {fault.name}: {by[:300] or fault.equal}", flush=True)
             if self.args.results:
                 keep(self.args.results, self.rows, self.known)
 
@@ -429,19 +429,19 @@ def main() -> int:
     parser.add_argument("--apply", action="store_true", help="only check that all edits apply")
     args = parser.parse_args()
     texts, chosen, rotten = all_texts(), [], 0
-    for mistake in read_list(LIST.read_text()):
-        if not re.search(args.only, mistake.name):
+    for fault in read_list(LIST.read_text()):
+        if not re.search(args.only, fault.name):
             continue
         try:
-            chosen.append((mistake, *find(mistake, texts)))
+            chosen.append((fault, *find(fault, texts)))
         except LookupError as error:
             rotten += 1
             print(error, flush=True)
     if args.apply:
         print(f"{len(chosen)} apply, {rotten} do not")
         return 1 if rotten else 0
-    with tempfile.TemporaryDirectory(prefix="mistakes-") as folder:
-        rows = Run(args, Path(folder), {mistake.scope for mistake, *_ in chosen}).all(chosen)
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+        rows = Run(args, Path(folder), {fault.scope for fault, *_ in chosen}).all(chosen)
     states = Counter(row["state"] for row in rows)
     rows.sort(key=lambda row: row["line"])
     text = table(rows)
@@ -465,7 +465,7 @@ def keep(path: Path, rows: list[dict], known: dict) -> None:
 
 def table(rows: list[dict]) -> str:
     lines = [
-        "| in | mistakes | caught | found first by | compute the same |",
+        "| in | faults | caught | found first by | compute the same |",
         "|---|---|---|---|---|",
     ]
     for kind in [*dict.fromkeys(row["kind"] for row in rows), "all"]:
@@ -481,8 +481,8 @@ def table(rows: list[dict]) -> str:
 
 
 BEGIN, END = (
-    "<!-- mistakes: test/Integration/cuda/mistakes.py --write -->",
-    "<!-- end of mistakes -->",
+    "<!-- seeded faults: test/Integration/cuda/seeded_faults.py --write -->",
+    "<!-- end of seeded faults -->",
 )
 
 

@@ -1,4 +1,4 @@
-//===- GemvMistakesTest.cpp - Seeded faults in matrix-vector kernels ------===//
+//===- GemvFaultsTest.cpp - Seeded faults in matrix-vector kernels ------===//
 
 #include "GemvCases.h"
 #include "Mutants.h"
@@ -92,7 +92,7 @@ void expectFound(const Variant &variant, size_t every) {
   EXPECT_LE(equal * 10, seeded);
 }
 
-TEST(GemvMistakes, AreFound) {
+TEST(GemvFaults, AreFound) {
   const char *level = std::getenv("TPC_TESTS");
   size_t every = level && std::string_view(level) == "long" ? 1 : 26;
   expectFound({TPC_BF16, false, 2}, every);
