@@ -118,7 +118,7 @@ def make_halves(folder: Path, target: str):
     onnx.save(halve(onnx.load(MODEL.path), "f16"), folder / "half.onnx")
     (folder / "whole.txt").write_text("model.lm_head.weight: [-, -]\n")
     (folder / "links.json").write_text(json.dumps({"axes": {"tp": {"alpha": 1, "beta": 0}}}))
-    gpu = {"target": "cuda", "gpu_arch": "sm_80"} if target == "cuda" else {}
+    gpu = {"target": "cuda", "gpu_arch": "sm_80", "O": 0} if target == "cuda" else {}
     with (
         tpc.compile(folder / "half.onnx", shard="tp2", **gpu) as plain,
         tpc.compile(
@@ -156,7 +156,7 @@ def make_configured(folder: Path, target: str):
     command = [tool("tpcc"), MODEL.path, "--megatron-shard=tp2", "--emit=onnx-sharded", "-o", path]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     (name,) = [configuration.name for configuration in onnx.load(path).configuration]
-    gpu = {"target": "cuda", "gpu_arch": "sm_80"} if target == "cuda" else {}
+    gpu = {"target": "cuda", "gpu_arch": "sm_80", "O": 0} if target == "cuda" else {}
     with tpc.compile(path, shard="tp2,manual", device_configuration=name, **gpu) as session:
         split = bool(all_reduce(session))
     error = error_of(lambda: tpc.compile(path, shard="tp2,manual", device_configuration="none"))

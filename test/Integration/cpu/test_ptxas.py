@@ -11,12 +11,12 @@ import pytest
 from harness import find_cuda_tool, run, tool
 from models import COMMITTED
 
-TINY = COMMITTED["gpt2-tiny"]
+MLP, TINY = COMMITTED["gpt2-mlp"], COMMITTED["gpt2-tiny"]
 ASSEMBLER = find_cuda_tool("ptxas")
 
 
 def emit(tpcc, *flags, env=None):
-    return tpcc.call([TINY.path, "--megatron-shard=tp2", "--target=cuda", *flags], env=env)
+    return tpcc.call([MLP.path, "--megatron-shard=tp2", "--target=cuda", *flags], env=env)
 
 
 def test_without_a_toolkit_a_note_names_what_is_missing(tpcc):

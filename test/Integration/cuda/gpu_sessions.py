@@ -109,7 +109,7 @@ def same_outputs(shard):
 
 def large_results(shard):
     """Results of more than 1 MiB, of which the caller keeps all, then few, and all at the end."""
-    many = [MODEL.inputs(9, 64, seed=seed) for seed in range(4)]
+    many = [MODEL.inputs(9, 30, seed=seed) for seed in range(4)]
     wanted = [MODEL.expected(given) for given in many]
     with on_gpus(shard) as session:
         kept = [(seed, session.run(many[seed])["logits"]) for seed in (0, 1, 2, 3, 0, 1, 2)]
