@@ -235,6 +235,8 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
         casts.push_back(getDtypeName(type));
       if (!casts.empty())
         input["range_after"] = std::move(casts);
+      if (it->second.ignored)
+        input["ignored"] = *it->second.ignored;
     }
     inputs.push_back(std::move(input));
   }

@@ -93,6 +93,23 @@ private:
   DenseMap<Operation *, SmallVector<func::CallOp>> calls;
 };
 
+/// Label that a loss ignores, as in PyTorch.
+constexpr int64_t kIgnoredLabel = -100;
+
+bool isLabels(PipelineOp pipeline, BlockArgument input) {
+  auto attributes = cast<DictionaryAttr>(pipeline.getInputAttrs()[input.getArgNumber()]);
+  auto name = attributes.getAs<StringAttr>(kNameAttr);
+  return name && name.getValue() == "labels";
+}
+
+bool findOutput(PipelineOp pipeline, StringRef name) {
+  return llvm::any_of(pipeline.getOutputs().getAsRange<DictionaryAttr>(),
+                      [&](DictionaryAttr output) {
+                        auto own = output.getAs<StringAttr>("name");
+                        return own && own.getValue() == name;
+                      });
+}
+
 /// Slices of an input along one dimension whose elements index tables.
 struct SlicedInput {
   /// For each index of the dimension, the range of the smallest table that its elements index.
@@ -162,7 +179,24 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
         addSlice(slice, range);
     }
   };
+  // Labels of a loss select classes by comparison with all indices of a dimension.
+  auto checkLabels = [&](CmpOp compare) {
+    for (auto [classes, labels] : {std::pair{compare.getLhs(), compare.getRhs()},
+                                   std::pair{compare.getRhs(), compare.getLhs()}})
+      for (auto &[origin, casts] : origins.find(classes)) {
+        auto iota = origin.getDefiningOp<IotaOp>();
+        auto count = iota ? getSizes(iota)[iota.getDim()].asConstant() : std::nullopt;
+        for (auto &[source, types] : origins.find(labels))
+          if (BlockArgument input = getInput(source);
+              count && input && isLabels(pipeline, input) && casts.empty() && types.empty())
+            addRange(input, {0, *count - 1, "", {}, kIgnoredLabel});
+      }
+  };
+  bool hasLoss = findOutput(pipeline, "loss");
   module.walk([&](Operation *op) {
+    if (auto compare = dyn_cast<CmpOp>(op);
+        compare && hasLoss && compare.getPredicate() == Predicate::EQ)
+      checkLabels(compare);
     // Index tuples are skipped, because each of their elements has its own range.
     if (auto lookup = dyn_cast<LookupOpInterface>(op); lookup && lookup.getLookupDims().size() == 1)
       checkLookup(lookup);

@@ -52,6 +52,8 @@ std::string portText(const Port &port, const Manifest &manifest) {
   if (port.range)
     text += "  values " + std::to_string(port.range->first) + " to " +
             std::to_string(port.range->second);
+  if (port.ignored)
+    text += " or " + std::to_string(*port.ignored) + " (ignored)";
   return text + "\n";
 }
 
@@ -77,6 +79,8 @@ json portJson(const Port &port, const Manifest &manifest, bool isInput) {
     result["required"] = port.required;
   if (port.range)
     result["range"] = {port.range->first, port.range->second};
+  if (port.ignored)
+    result["ignored"] = *port.ignored;
   return result;
 }
 

@@ -128,13 +128,17 @@ int64_t wrap(int64_t value, tpc_dtype dtype) {
 
 void checkRange(const Port &port, const Tensor &tensor) {
   auto [low, high] = *port.range;
-  int64_t count = tensor.count();
+  int64_t count = tensor.count(), ignored = 0;
   for (int64_t i = 0; i < count; ++i) {
     std::string text;
     if (isInteger(tensor.dtype)) {
       int64_t given = integerAt(tensor, i), value = given;
       for (tpc_dtype dtype : port.rangeAfter)
         value = wrap(value, dtype);
+      if (value == port.ignored) {
+        ++ignored;
+        continue;
+      }
       if (value >= low && value <= high)
         continue;
       text = std::to_string(given);
@@ -149,11 +153,23 @@ void checkRange(const Port &port, const Tensor &tensor) {
       std::snprintf(digits, sizeof digits, "%.9g", value);
       text = digits;
     }
-    throw UserError("input '" + port.name + "' has " + text + " at " +
-                    shapeText(positionOf(i, tensor.shape)) + "; valid are " + std::to_string(low) +
-                    " to " + std::to_string(high) +
-                    (port.rangeOf.empty() ? "" : ", the rows of '" + port.rangeOf + "'"));
+    throw UserError(
+        "input '" + port.name + "' has " + text + " at " + shapeText(positionOf(i, tensor.shape)) +
+        "; valid are " + std::to_string(low) + " to " + std::to_string(high) +
+        (port.rangeOf.empty() ? "" : ", the rows of '" + port.rangeOf + "'") +
+        (port.ignored ? ", and " + std::to_string(*port.ignored) + ", which is ignored" : ""));
   }
+  if (port.ignored && ignored == count)
+    throw UserError("input '" + port.name + "': all " + std::to_string(count) +
+                    " labels are ignored, so the batch has no loss");
+}
+
+/// Rejects NaN, which would make a loss and all gradients NaN.
+void checkNumbers(const Port &port, const Tensor &tensor) {
+  for (int64_t i = 0, count = isInteger(tensor.dtype) ? 0 : tensor.count(); i < count; ++i)
+    if (std::isnan(numberAt(tensor, i)))
+      throw UserError("input '" + port.name + "' has NaN at " +
+                      shapeText(positionOf(i, tensor.shape)) + "; the loss would be NaN");
 }
 
 /// Sets an element of any type.
@@ -283,9 +299,14 @@ void checkSizes(const Manifest &manifest, const Inputs &inputs) {
 }
 
 void checkRanges(const Manifest &manifest, const Inputs &inputs) {
-  for (size_t i = 0; i < manifest.inputs.size(); ++i)
+  bool hasLoss = std::any_of(manifest.inputs.begin(), manifest.inputs.end(),
+                             [](const Port &port) { return port.ignored.has_value(); });
+  for (size_t i = 0; i < manifest.inputs.size(); ++i) {
     if (manifest.inputs[i].range)
       checkRange(manifest.inputs[i], inputs.tensors[i]);
+    if (hasLoss)
+      checkNumbers(manifest.inputs[i], inputs.tensors[i]);
+  }
 }
 
 void refuseUnknown(const Manifest &manifest, const std::vector<std::string> &inputs,

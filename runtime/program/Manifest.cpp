@@ -104,6 +104,8 @@ Port readPort(const Node &node, const Manifest &manifest) {
     port.rangeOf = node.nameOr("range_of", "");
     node.eachIfPresent("range_after",
                        [&](const Node &type) { port.rangeAfter.push_back(readDtype(type)); });
+    if (node.has("ignored"))
+      port.ignored = node["ignored"].integer();
   }
   return port;
 }

@@ -32,6 +32,8 @@ struct Port {
   std::string rangeOf;                              ///< the table that `range` indexes
   /// integer types to which values are cast before the range check
   std::vector<tpc_dtype> rangeAfter;
+  /// For labels: the value outside of `range` that the loss ignores.
+  std::optional<int64_t> ignored;
 };
 
 struct Constraint {

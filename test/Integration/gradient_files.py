@@ -76,3 +76,30 @@ def check(program, name: str, tolerance: float = 1e-5, **run_options) -> None:
         if not error <= tolerance:
             wrong[key] = error
     assert not wrong, wrong
+
+
+def check_bad_labels(program, name: str, tmp_path, **run_options) -> None:
+    """Labels out of range, and a batch without labels, are errors that name the input."""
+    ids, labels = (np.load(EXPECTED[name])[key] for key in ("ids", "labels"))
+    classes = next(
+        port["range"][1] + 1 for port in program.describe()["inputs"] if port["name"] == "labels"
+    )
+    valid = f"valid are 0 to {classes - 1}, and -100, which is ignored"
+    np.save(tmp_path / "ids.npy", ids)
+    for value, message in (
+        (5000, f"input 'labels' has 5000 at [1, 2]; {valid}"),
+        (classes, f"input 'labels' has {classes} at [1, 2]; {valid}"),
+        (-1, f"input 'labels' has -1 at [1, 2]; {valid}"),
+        (None, f"input 'labels': all {labels.size} labels are ignored"),
+    ):
+        bad = labels.copy()
+        bad[(1, 2) if value is not None else ...] = -100 if value is None else value
+        np.save(tmp_path / "labels.npy", bad)
+        result = program.call(
+            ["--input", f"input_ids={tmp_path / 'ids.npy'}"]
+            + ["--input", f"labels={tmp_path / 'labels.npy'}"]
+            + ["--output", f"loss={tmp_path / 'loss.npy'}"],
+            **run_options,
+        )
+        result.refused(message)
+        assert not (tmp_path / "loss.npy").exists()

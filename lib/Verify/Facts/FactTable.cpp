@@ -48,6 +48,7 @@ static constexpr ManifestFact manifestFacts[] = {
     {"inputs[].range[]", "lookups of the program", EQUIVALENCE "; " LOWERED " on lowered text"},
     {"inputs[].range_of", "lookups of the program", EQUIVALENCE "; " LOWERED " on lowered text"},
     {"inputs[].range_after[]", "casts of the program", EQUIVALENCE "; " LOWERED " on lowered text"},
+    {"inputs[].ignored", "the loss of the program", EQUIVALENCE "; " LOWERED " on lowered text"},
     {"outputs[].name", "`tpc.name`", FACTS},
     {"outputs[].dtype", "type of the output", FACTS ", " EQUIVALENCE},
     {"outputs[].shape[]", "type of the output", FACTS ", " EQUIVALENCE},

@@ -97,6 +97,25 @@ TEST_F(BadInputTest, BadInputGivesOneMessage) {
     EXPECT_EQ(entry.find("out"), std::string::npos) << entry << " was left behind";
 }
 
+/// A program with labels has a loss, which NaN in any input would make NaN.
+TEST_F(BadInputTest, LabelsAndNumbersOfALoss) {
+  std::string ids = directory / "ids.npy", mask = directory / "mask.npy";
+  patch = R"([{"op": "add", "path": "/inputs/0/ignored", "value": -100},
+              {"op": "replace", "path": "/inputs/1/dtype", "value": "f32"},
+              {"op": "add", "path": "/inputs/2/range", "value": [5, 5]}])";
+  auto with = [&](const std::vector<int64_t> &labels, const std::vector<float> &numbers) {
+    writeNpy(ids, makeTensor<int64_t>(TPC_I64, {1, 2}, labels));
+    writeNpy(mask, makeTensor<float>(TPC_F32, {1, 2}, numbers));
+    return run({}, {"-i", "ids=" + ids, "-i", "mask=" + mask});
+  };
+  expectError(with({-100, 10}, {0, -INFINITY}), {"input 'positions' has 0 at [0, 0]"});
+  expectError(with({-100, 11}, {0, 1}), {"input 'ids' has 11 at [0, 1]; valid are -11 to 10, the "
+                                         "rows of 'table', and -100, which is ignored"});
+  expectError(with({-100, -100}, {0, 1}),
+              {"input 'ids': all 2 labels are ignored, so the batch has no loss"});
+  expectError(with({1, 2}, {0, NAN}), {"input 'mask' has NaN at [0, 1]; the loss would be NaN"});
+}
+
 /// The program casts ids of other types.
 TEST_F(BadInputTest, IdsOfAnyType) {
   std::string path = directory / "mask.npy";

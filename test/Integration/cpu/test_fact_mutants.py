@@ -199,6 +199,7 @@ NO_FACTS = {
     "inputs[].range[]",
     "inputs[].range_of",
     "inputs[].range_after[]",
+    "inputs[].ignored",
     "parameters[].init",
     "parameters[].beside",
     "caches[].stage",

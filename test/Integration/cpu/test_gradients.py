@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradient_files import EXPECTED, FOLDER, INPUTS, check, compile_program
+from gradient_files import EXPECTED, FOLDER, INPUTS, check, check_bad_labels, compile_program
 from harness import Grid
 
 BF16 = 0.03  # tolerance of gradients with matmuls in bf16
@@ -12,12 +12,21 @@ BF16 = 0.03  # tolerance of gradients with matmuls in bf16
 @pytest.mark.parametrize(
     ("name", "grid"),
     [
-        *(("gpt2-tiny-nopast", grid) for grid in ("tp1", "tp2", "mb4", "tp2,sp,dp2,mb2")),
+        *(
+            ("gpt2-tiny-nopast", grid)
+            for grid in ("tp1", "tp2", "mb4", "dp2", "tp2,sp,dp2,mb2")
+        ),
         ("qwen2-dynamo-smoothed", "tp2,dp2"),
     ],
 )
 def test_sample(tpcc, name, grid):
     check(compile_program(tpcc, name, grid), name)
+
+
+@pytest.mark.parametrize("grid", ["tp1", "tp2,sp,dp2,mb2", "tp2", "dp2"])
+def test_bad_labels(tpcc, grid, tmp_path):
+    name = "gpt2-tiny-nopast"
+    check_bad_labels(compile_program(tpcc, name, grid), name, tmp_path)
 
 
 SHAPE = {"batch_size": 2, "sequence_length": 8}

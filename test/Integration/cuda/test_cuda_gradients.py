@@ -2,7 +2,7 @@
 
 import pytest
 
-from gradient_files import check, compile_program
+from gradient_files import check, check_bad_labels, compile_program
 from harness import Grid
 from simulator import FLAGS, environment
 
@@ -19,6 +19,7 @@ CHOSEN = [("qwen2-dynamo", "tp2,sp")]
         for grid in GRIDS
     ],
 )
-def test_families(tpcc, name, grid):
+def test_families(tpcc, name, grid, tmp_path):
     program = compile_program(tpcc, name, Grid.parse(grid), *FLAGS)
     check(program, name, env=environment())
+    check_bad_labels(program, name, tmp_path, env=environment())
