@@ -23,7 +23,8 @@ LLVM::LLVMFuncOp HostModule::getRuntimeFunction(const abi::Function &function) {
                                   function.getType(module.getContext()));
 }
 
-HostModule::HostModule(ModuleOp module, const EnvLayout &layout) : module(module), layout(layout) {
+HostModule::HostModule(ModuleOp module, const EnvLayout &layout)
+    : module(module), layout(layout), checks(module) {
   for (auto [i, entry] : llvm::enumerate(module.getOps<buffer::EntryOp>()))
     entries[entry.getSymNameAttr()] = i;
   for (auto [i, cache] : llvm::enumerate(module.getOps<CacheOp>()))
@@ -169,7 +170,10 @@ Block *HostEmitter::makeBlock() {
 void HostEmitter::emitBlock(Block &block) {
   for (Operation &op : block) {
     loc = op.getLoc();
+    if (auto call = dyn_cast<buffer::CallOp>(op))
+      host.checks.enter(call, *this);
     cast<RuntimeCallOpInterface>(op).emit(*this);
+    host.checks.check(&op, *this);
   }
 }
 

@@ -12,6 +12,7 @@
 #ifndef TPC_LIB_CONVERSION_HOSTEMITTER_H
 #define TPC_LIB_CONVERSION_HOSTEMITTER_H
 
+#include "NumberChecks.h"
 #include "ProgramObject.h"
 #include "tpc/Buffer/Buffer.h"
 #include "tpc/Conversion/Env/RuntimeAbi.h"
@@ -46,6 +47,7 @@ public:
   ModuleOp module;
   const EnvLayout &layout;
   ProgramObject object;
+  const NumberChecks checks;
   SymbolTableCollection symbols;
 
 private:

@@ -120,6 +120,7 @@ void ::tpc::buildGradientPassPipeline(OpPassManager &pm, const GradientOptions &
   derive.labelSmoothing = options.labelSmoothing;
   derive.zLoss = options.zLoss;
   derive.decomposeAttention = options.decomposeAttention;
+  derive.scaleLoss = options.matmuls == "f16";
   pm.addPass(createDeriveBackward(derive));
   pm.addNestedPass<func::FuncOp>(createCSEPass());
 }

@@ -55,11 +55,12 @@ Error tpc::checkTarget(const TpccOptions &options) {
     return makeError("--overlap: must be off, on, or a number of chunks from 2 to " +
                      std::to_string(mlir::tpc::AllReduceStartOp::maxChunks) + ", not '" +
                      options.overlap + "'");
-  if (!llvm::is_contained({"f32", "tf32", "bf16"}, options.precision))
+  if (!llvm::is_contained({"f32", "tf32", "bf16", "f16"}, options.precision))
     return makeError("--precision: there is no precision '" + options.precision +
-                     "'; there are f32, tf32, bf16");
-  if (options.precision == "bf16" && !options.gradients)
-    return makeError("--precision=bf16 is for --train and --gradients; convert other models with "
+                     "'; there are f32, tf32, bf16, f16");
+  if (llvm::is_contained({"bf16", "f16"}, options.precision) && !options.gradients)
+    return makeError("--precision=" + options.precision +
+                     " is for --train and --gradients; convert other models with "
                      "an exporter");
   if (options.residual != "f32" && options.residual != "same")
     return makeError("--residual: a residual is f32 or same (of the model's type), not '" +

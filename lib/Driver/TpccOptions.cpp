@@ -122,7 +122,8 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::desc(
           "Precision of f32 matmuls: f32 (default); with --target=cuda: tf32, which is "
           "several times as fast and keeps 10 bits of each operand's fraction; with --train or "
-          "--gradients: bf16, in which matmuls round operands and results"),
+          "--gradients: bf16 or f16, in which matmuls round operands and results; with f16, an "
+          "input loss_scale multiplies the loss's cotangent"),
       cl::value_desc("type"), cl::location(precision), cl::init("f32"), cl::cat(files));
   cl::opt<std::string, true> residualOption(
       "residual",

@@ -21,7 +21,7 @@ struct TpccOptions {
   bool kernelText = false;    // --emit=ptx; `emit` is Buffers
   std::string kernelTextName; // "ptx"
   std::string target, architectures;
-  std::string precision = "f32"; // of f32 matmuls: "f32", "tf32" or "bf16"
+  std::string precision = "f32"; // of f32 matmuls: "f32", "tf32", "bf16" or "f16"
   std::string residual = "f32";  // of 16-bit models: "f32" or "same"
   std::string overlap = "off";   // chunks of all-reduces that run under matmuls: "off", "on", "4"
   std::string quantize;          // "int8", "int4:32"; empty: weights are as in the file

@@ -382,7 +382,7 @@ mlir::LogicalResult TpccSession::run() {
   compile.expertCapacity = options.expertCapacity;
   const mlir::tpc::TargetTraits *target = findTarget(options);
   compile.gradient = {options.labelSmoothing, options.zLoss, target && !target->trains,
-                      options.precision == "bf16" ? "bf16" : "f32"};
+                      options.precision == "tf32" ? "f32" : options.precision};
   compile.expertDispatch = !options.expertDispatch.empty()      ? options.expertDispatch
                            : target && target->dispatchesTokens ? "auto"
                                                                 : "gather";

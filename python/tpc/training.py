@@ -78,6 +78,8 @@ class Training:
                 "a step failed, and the updates of the steps before it are lost: call resume(), or "
                 "open the program again"
             )
+        if any(port["name"] == "loss_scale" for port in self._session.description["inputs"]):
+            raise TpcError("sessions do not train with precision='f16': run the executable")
         rate = to_float("lr", lr)
         if not (math.isfinite(rate) and rate >= 0):
             raise TpcError(f"lr {shorten(lr)}: expected a number of 0 or more")
@@ -112,9 +114,10 @@ class Training:
             raise
         result = StepResult(float(outputs["loss"]), float(outputs["grad_norm"]))
         if not all(map(math.isfinite, result)):
+            self.steps -= 1
             raise TpcError(
                 f"step {number}: the loss is {result.loss}, and the norm of the gradients "
-                f"{result.grad_norm}; the weights are updated: resume() from a checkpoint with a "
+                f"{result.grad_norm}; the step is not applied: resume() from a checkpoint with a "
                 "smaller lr, or clip gradients (optimizer='adamw:clip=1')"
             )
         return result

@@ -394,6 +394,8 @@ std::span<const std::string_view> knownFlags() {
                                                "--save",
                                                "--save-every",
                                                "--resume",
+                                               "--loss-scale",
+                                               "--loss-scale-interval",
                                                "--log"};
   return flags;
 }

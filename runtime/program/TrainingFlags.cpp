@@ -68,6 +68,12 @@ bool setTrainingFlag(TrainingOptions &options, const std::string &flag, bool tra
     options.save = pathOf(flag, value());
   else if (flag == "--save-every")
     options.saveEvery = numberOf<int64_t>(flag, value(), 1, positive);
+  else if (flag == "--loss-scale") {
+    options.scale = numberOf<double>(flag, value(), 1, "a power of two, 1 or more");
+    if (int exponent = 0; std::frexp(options.scale, &exponent) != 0.5 || exponent > 100)
+      throw UserError(flag + ": expected a power of two from 1 to 2^99");
+  } else if (flag == "--loss-scale-interval")
+    options.scaleInterval = numberOf<int64_t>(flag, value(), 1, positive);
   else if (flag == "--resume")
     options.resume = pathOf(flag, value());
   else if (flag == "--log")
@@ -94,6 +100,8 @@ Flags of training:
   --seed N                 seed of the order of samples (0), which is the same for every grid
   --save DIR               write checkpoints to DIR/step-N: every --save-every N steps, after the last one, and on SIGTERM
   --resume DIR             continue from the last checkpoint in DIR, with the same flags
+  --loss-scale X           of f16 matmuls: factor of the loss's cotangent at the first step, a power of two (65536). It
+                           doubles after --loss-scale-interval N steps (2000), and halves if gradients overflow
   --log FILE.jsonl         append a line for each step, as on standard output
 )";
 }

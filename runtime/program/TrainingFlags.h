@@ -16,8 +16,10 @@ struct TrainingOptions {
   std::string schedule = "constant"; ///< "constant", "linear" or "cosine"
   uint64_t seed = 0;
   std::string save, resume, log;
-  int64_t saveEvery = 0; ///< 0: only after the last step
-  std::string firstFlag; ///< the first training flag given; empty: none
+  int64_t saveEvery = 0;        ///< 0: only after the last step
+  int64_t scaleInterval = 2000; ///< steps without overflow after which the loss scale doubles
+  double scale = 65536;         ///< loss scale of the first step
+  std::string firstFlag;        ///< the first training flag given; empty: none
 };
 
 /// Sets a flag of training; returns false for other flags. `trains`: whether the program trains;

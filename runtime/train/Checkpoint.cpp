@@ -6,6 +6,7 @@
 #include "program/File.h"
 #include "program/View.h"
 #include "tpc/digest.h"
+#include "train/NumberSearch.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -197,8 +198,14 @@ void writeRank(tpc_context &ctx, const Manifest &manifest, const std::string &pa
     if (shard.bytes == 0)
       continue;
     const void *from = ctx.data.parameters[static_cast<size_t>(shard.index)];
-    file.write(ctx.device->beginRead(from, shard.bytes), static_cast<size_t>(shard.bytes));
-    ctx.device->endRead();
+    Reading elements(*ctx.device, from, shard.bytes);
+    const Parameter &parameter = manifest.parameters[static_cast<size_t>(shard.index)];
+    if (findNonFinite(elements.data, shard.bytes / dtypeBytes(parameter.dtype), parameter.dtype) >=
+        0)
+      throw UserError("parameter '" + shard.key +
+                      "' has NaN or infinity after its update, so the step is not saved; a smaller "
+                      "--lr may help");
+    file.write(elements.data, static_cast<size_t>(shard.bytes));
   }
   file.finish();
 }
@@ -313,6 +320,9 @@ void saveCheckpoint(Execution &execution, const Manifest &manifest, const std::s
                     {"sequence", state.sequence},
                     {"seed", state.seed},
                     {"tokens", state.tokens},
+                    {"loss_scale", state.scale.value},
+                    {"loss_scale_steps", state.scale.steps},
+                    {"skipped", state.scale.skipped},
                     {"optimizer", manifest.training->optimizer},
                     {"grid", describeGrid(manifest)},
                     {"ranks", std::move(ranks)}};
@@ -340,9 +350,12 @@ TrainingState loadCheckpoint(Execution &execution, const Manifest &manifest,
     std::string last = findLast(folder);
     json index = readIndex(last);
     try {
-      state = {index.at("step").get<int64_t>(), index.at("batch").get<int64_t>(),
+      state = {index.at("step").get<int64_t>(),     index.at("batch").get<int64_t>(),
                index.at("sequence").get<int64_t>(), index.at("seed").get<uint64_t>(),
-               index.at("tokens").get<int64_t>()};
+               index.at("tokens").get<int64_t>(),   {}};
+      state.scale.value = index.value("loss_scale", state.scale.value);
+      state.scale.steps = index.value("loss_scale_steps", int64_t(0));
+      state.scale.skipped = index.value("skipped", int64_t(0));
     } catch (const json::exception &error) {
       throw UserError("checkpoint '" + last + "' is damaged: " + error.what());
     }

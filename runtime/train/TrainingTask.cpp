@@ -6,6 +6,7 @@
 #include "program/File.h"
 #include "program/Task.h"
 #include "train/Checkpoint.h"
+#include "train/NumberSearch.h"
 #include "train/TokenFile.h"
 #include <algorithm>
 #include <atomic>
@@ -81,6 +82,13 @@ public:
                       ", fewer than --batch " + std::to_string(flags.batch));
     order.emplace(samples, flags.seed);
     sizes = {{training.batch, flags.batch}, {training.sequence, flags.sequence}};
+    for (size_t i = 0; i < manifest.inputs.size(); ++i)
+      if (manifest.inputs[i].name == "loss_scale")
+        scaleInput = static_cast<int>(i);
+    if (scaleInput < 0 && (flags.scale != LossScale::initial || flags.scaleInterval != 2000))
+      throw UserError("--loss-scale is for programs of tpcc --train --precision=f16");
+    scale.value = flags.scale;
+    scale.interval = flags.scaleInterval;
   }
 
   std::vector<Inputs> largestSteps() const override {
@@ -100,13 +108,14 @@ public:
            numberText(options.rate, "%.17g") + " " + numberText(options.lastRate, "%.17g") + " " +
            options.schedule + " " + std::to_string(options.warmup) + " " +
            std::to_string(options.seed) + " " + std::to_string(options.saveEvery) + " " +
-           options.save + " " + options.resume;
+           options.save + " " + options.resume + " " + numberText(options.scale, "%.17g") + " " +
+           std::to_string(options.scaleInterval);
   }
 
   void run(Execution &execution) override {
     Session *session = execution.session();
     std::signal(SIGTERM, [](int) { isTerminated = true; });
-    TrainingState state{0, options.batch, options.sequence, options.seed, data->size()};
+    TrainingState state{0, options.batch, options.sequence, options.seed, data->size(), scale};
     if (!options.resume.empty())
       resume(execution, state);
     openLog(execution);
@@ -120,12 +129,19 @@ public:
           session, inputs.digest(),
           "read other tokens than rank 0: the same --data file, and the same checkpoint, "
           "must be on all hosts");
-      std::vector<Tensor> &outputs = execution.step(inputs);
+      Outcome outcome = outcomeOf(execution, execution.step(inputs));
+      bool isApplied = outcome.isFinite();
+      double usedScale = scale.value;
+      // A loss is not scaled, so a smaller scale does not make it finite.
+      bool isOverflow = !isApplied && scaleInput >= 0 && std::isfinite(outcome.loss);
+      if ((!isApplied && !isOverflow) || !scale.advance(isOverflow))
+        stop(execution, inputs, step, outcome);
       agreeOn(session, [&] {
         if (execution.isRankZero())
-          report(step, outputs, now() - begin);
+          report(step, outcome, usedScale, now() - begin);
       });
       state.step = step;
+      state.scale = scale;
       bool stops = isTerminated;
       if (session)
         stops = session->agree(stops).failed;
@@ -148,6 +164,8 @@ private:
   void resume(Execution &execution, TrainingState &state) {
     TrainingState saved = loadCheckpoint(execution, manifest, options.resume);
     state.step = saved.step;
+    saved.scale.interval = options.scaleInterval;
+    state.scale = scale = saved.scale;
     if (saved.batch == 0) // of a session, whose caller chose the samples
       return;
     agreeOn(execution.session(), [&] {
@@ -212,10 +230,11 @@ private:
                       ": all labels of the batch are ignored, so it has no loss; use other data, "
                       "or a larger --batch");
     double rate = rateOf(options, step);
-    auto exponent = static_cast<double>(step);
+    // Steps that are skipped do not change the moments.
+    auto exponent = static_cast<double>(step - scale.skipped);
     std::vector<std::string> names;
     for (int index : {training.tokens, training.labels, training.rate, training.correction1,
-                      training.correction2})
+                      training.correction2, scaleInput})
       if (index >= 0)
         names.push_back(manifest.inputs[static_cast<size_t>(index)].name);
     auto take = [&](const Port &port) -> Given {
@@ -226,6 +245,8 @@ private:
         return {"the data file", std::move(labels)};
       if (index == training.rate)
         return {"--lr", scalar(rate)};
+      if (index == scaleInput)
+        return {"--loss-scale", scalar(scale.value)};
       return {"the step",
               scalar(1 - std::pow(index == training.correction1 ? training.beta1 : training.beta2,
                                   exponent))};
@@ -234,20 +255,59 @@ private:
     return completeInputs(manifest, names, take, ", which a training run does not supply", {});
   }
 
-  /// Reports a step on rank 0. Throws UserError if the loss is not a number.
-  void report(int64_t step, const std::vector<Tensor> &outputs, double seconds) {
-    double loss = numberAt(outputs.at(static_cast<size_t>(training.loss)), 0),
-           norm = numberAt(outputs.at(static_cast<size_t>(training.norm)), 0);
-    if (!std::isfinite(loss) || !std::isfinite(norm))
-      throw UserError("step " + std::to_string(step) + ": the " +
-                      (std::isfinite(loss) ? "norm of the gradients" : "loss") + " is " +
-                      numberText(std::isfinite(loss) ? norm : loss) +
-                      "; the run stops, and this step is not saved. A smaller --lr, a longer "
-                      "--warmup or clipping (tpcc --optimizer=…:clip=1) may help");
+  struct Outcome {
+    double loss, norm;
+    /// Whether the step has updated the parameters.
+    bool isFinite() const { return std::isfinite(loss) && std::isfinite(norm); }
+  };
+
+  /// Collective. Returns rank 0's loss and norm on all ranks.
+  Outcome outcomeOf(Execution &execution, const std::vector<Tensor> &outputs) {
+    Outcome outcome{};
+    if (execution.isRankZero())
+      outcome = {numberAt(outputs.at(static_cast<size_t>(training.loss)), 0),
+                 numberAt(outputs.at(static_cast<size_t>(training.norm)), 0)};
+    if (Session *session = execution.session()) {
+      std::string text = session
+                             ->textsOfAll(numberText(outcome.loss, "%.17g") + " " +
+                                          numberText(outcome.norm, "%.17g"))
+                             .front();
+      char *end = nullptr;
+      outcome.loss = std::strtod(text.c_str(), &end);
+      outcome.norm = std::strtod(end, nullptr);
+    }
+    return outcome;
+  }
+
+  /// Collective. Ends a run whose loss or gradients are not finite.
+  [[noreturn]] void stop(Execution &execution, const Inputs &inputs, int64_t step,
+                         const Outcome &outcome) {
+    bool isLoss = !std::isfinite(outcome.loss);
+    std::string first = findFirstNonFinite(execution, inputs);
+    agreeOn(execution.session(), [&] {
+      if (execution.isRankZero())
+        throw UserError("step " + std::to_string(step) + ": the " +
+                        (isLoss ? "loss" : "norm of the gradients") + " is " +
+                        numberText(isLoss ? outcome.loss : outcome.norm) +
+                        (scaleInput >= 0 && !isLoss ? " also with the smallest loss scale" : "") +
+                        (first.empty() ? "" : "; " + first) +
+                        "; the run stops, and this step is neither applied nor saved. A smaller "
+                        "--lr, a longer --warmup or clipping (tpcc --optimizer=…:clip=1) may help");
+    });
+    throw UserError("stopped"); // not reached: rank 0 has thrown
+  }
+
+  /// Reports a step on rank 0.
+  void report(int64_t step, const Outcome &outcome, double usedScale, double seconds) {
+    bool isApplied = outcome.isFinite();
     double tokens = static_cast<double>(options.batch * options.sequence);
-    std::string line = "{\"step\": " + std::to_string(step) + ", \"loss\": " + numberText(loss) +
+    std::string line = "{\"step\": " + std::to_string(step) +
+                       ", \"loss\": " + numberText(outcome.loss) +
                        ", \"lr\": " + numberText(lastRate) +
-                       ", \"grad_norm\": " + numberText(norm) +
+                       ", \"grad_norm\": " + (isApplied ? numberText(outcome.norm) : "null") +
+                       (scaleInput < 0 ? ""
+                                       : ", \"loss_scale\": " + numberText(usedScale) +
+                                             (isApplied ? "" : ", \"skipped\": true")) +
                        ", \"tokens_per_second\": " + numberText(tokens / seconds, "%.4g") + "}\n";
     for (FILE *file : {stdout, log.get()})
       if (file && (std::fputs(line.c_str(), file) < 0 || std::fflush(file) != 0))
@@ -267,6 +327,8 @@ private:
   std::optional<SampleOrder> order;
   SymbolValues sizes;
   std::unique_ptr<FILE, Close> log;
+  LossScale scale;
+  int scaleInput = -1; ///< index of the input of the loss scale; -1: none
   double lastRate = 0;
 };
 

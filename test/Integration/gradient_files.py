@@ -63,10 +63,12 @@ def expect(name: str) -> tuple[dict, dict]:
     return {"input_ids": data["ids"], "labels": data["labels"]}, outputs
 
 
-def check(program, name: str, tolerance: float = 1e-5, **run_options) -> None:
-    """Checks gradients: the tolerance is relative to the largest element of each."""
+def check(program, name: str, tolerance: float = 1e-5, more=None, **run_options) -> None:
+    """Checks gradients: the tolerance is relative to the largest element of each. `more`: more
+    inputs.
+    """
     inputs, expected = expect(name)
-    found = program.run(inputs, list(expected), **run_options)
+    found = program.run({**inputs, **(more or {})}, list(expected), **run_options)
     # The gradient of a key's bias is zero, and its elements are rounding errors.
     largest = max(np.abs(array).max() for array in expected.values())
     wrong = {}

@@ -40,15 +40,22 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
     return *found;
   }
 
+  Value addInput(StringRef name, Type type) {
+    Builder builder(&getContext());
+    auto attributes =
+        builder.getDictionaryAttr(builder.getNamedAttr(kNameAttr, builder.getStringAttr(name)));
+    (void)main.insertArgument(main.getNumArguments(), type, attributes, main.getLoc());
+    return main.getArgument(main.getNumArguments() - 1);
+  }
+
   /// Replaces the results of @main by the loss. Returns the loss.
   Value addLoss(GradientBuilder &b, Value logits) {
     SmallVector<SymExpr> sizes = getSizes(logits);
     SymExpr vocabulary = sizes.pop_back_val();
     Type integers = b.getBuilder().getI64Type();
-    unsigned index = main.getNumArguments();
-    auto attributes = b.getBuilder().getDictionaryAttr(
-        b.getBuilder().getNamedAttr(kNameAttr, b.getBuilder().getStringAttr("labels")));
-    (void)main.insertArgument(index, makeTensorType(integers, sizes), attributes, main.getLoc());
+    Value labels = addInput("labels", makeTensorType(integers, sizes));
+    if (scaleLoss)
+      scale = addInput("loss_scale", RankedTensorType::get({}, b.getBuilder().getF32Type()));
     // The rows of logits before they are divided into samples.
     if (auto reshape = logits.getDefiningOp<ReshapeOp>();
         reshape && rankOf(reshape.getOperand()) == 2 &&
@@ -58,10 +65,9 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
     if (rankOf(logits) != 2)
       rows = b.reshape(logits, {product(sizes), vocabulary});
     active.values.insert(rows);
-    Value labels = main.getArgument(index);
     Value count = countLabels(b, labels, elementTypeOf(logits));
     Value loss = buildCrossEntropy(b, rows, b.reshape(labels, {product(sizes)}), count,
-                                   {labelSmoothing, zLoss});
+                                   {labelSmoothing, zLoss, scale});
     if (rows != logits)
       b.accumulate(logits, b.reshape(b.getCotangent(rows), getSizes(logits)));
     return loss;
@@ -142,6 +148,10 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
     if (failed(buildBackward(b, forward, onCall)) ||
         failed(collectWeightGradients(b, getOperation(), main, results)))
       return failure();
+    for (NamedValue &gradient : MutableArrayRef(results).drop_front(scale ? 1 : results.size())) {
+      b.setLoc(gradient.value.getLoc());
+      gradient.value = b.div(gradient.value, scale);
+    }
     setResults(results);
     return success();
   }
@@ -168,6 +178,7 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
   void runOnOperation() override {
     active = {};
     layers.clear();
+    scale = {};
     main = getOperation().lookupSymbol<func::FuncOp>("main");
     if (!main || main.isExternal()) {
       emitError(getOperation().getLoc()) << "there is no function @main to differentiate";
@@ -181,6 +192,7 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
   func::FuncOp main;
   std::optional<SymbolTable> symbols;
   Activity active;
+  Value scale; // of the loss; null: none
   llvm::StringMap<LayerBackward> layers;
 };
 } // namespace

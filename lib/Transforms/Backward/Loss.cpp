@@ -60,6 +60,8 @@ Value mlir::tpc::buildCrossEntropy(GradientBuilder &b, Value logits, Value label
   losses = b.mul(valid, losses);
 
   Value weight = b.div(valid, count);
+  if (settings.scale)
+    weight = b.mul(weight, settings.scale);
   // Probabilities are computed from the logits again, so that only logits and their cotangent have
   // a column for each class.
   Value p = b.apply<ExpOp>(b.sub(logits, logSum));

@@ -12,6 +12,7 @@ namespace mlir::tpc {
 struct CrossEntropy {
   double smoothing = 0; // from 0 to below 1
   double zLoss = 0;
+  Value scale; // factor of the cotangent of the loss; null: 1
 };
 
 /// Returns the number of labels that are not negative, at least 1, as a scalar of type `element`.

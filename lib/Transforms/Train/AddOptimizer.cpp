@@ -49,6 +49,8 @@ private:
   ParameterOp addMoment(StringRef prefix, Trained &trained);
   void replace(StringRef name, ParameterOp parameter, Value value);
   Value addNorm();
+  /// Returns whether the loss and the norm of the gradients are finite.
+  Value addIsFinite(Value norm);
   void addSgd(Trained &trained, Value gradient);
   void addAdam(Trained &trained, Value gradient);
   void setResults(Value norm);
@@ -58,6 +60,7 @@ private:
   LocationAttr loc;
   Optimizer settings;
   Value loss, rate, correction1, correction2;
+  Value isFinite; // else parameters keep their elements
   SmallVector<Trained> trained;
   SmallVector<NewElements> updates, moments;
 };
@@ -213,6 +216,7 @@ void AddOptimizer::replace(StringRef name, ParameterOp parameter, Value value) {
   SmallVector<Attribute> update{parameter.getWeightAttr()};
   if (ViewAttr view = parameter.getViewAttr())
     update.push_back(view);
+  value = SelectOp::create(*builder, loc, isFinite, value, parameter);
   bool isMoment = parameter.getWeightOp().getFile().empty();
   (isMoment ? moments : updates).push_back({name.str(), value, builder->getArrayAttr(update)});
 }
@@ -235,6 +239,14 @@ Value AddOptimizer::addNorm() {
     total = total ? make<AddOp>(total, sum) : sum;
   }
   return SqrtOp::create(*builder, loc, total);
+}
+
+// A sum of numbers that are not negative is finite if each of them is, and false is the result of a
+// comparison with NaN.
+Value AddOptimizer::addIsFinite(Value norm) {
+  Value sum = make<AddOp>(AbsOp::create(*builder, loc, loss), norm);
+  return CmpOp::create(*builder, loc, Predicate::LE, sum,
+                       number(std::numeric_limits<float>::max()));
 }
 
 void AddOptimizer::addSgd(Trained &t, Value gradient) {
@@ -312,6 +324,7 @@ LogicalResult AddOptimizer::run() {
     correction2 = addInput("correction2");
   }
   Value norm = addNorm(), factor;
+  isFinite = addIsFinite(norm);
   if (settings.clip > 0)
     factor =
         make<MinOp>(make<DivOp>(number(settings.clip), make<AddOp>(norm, number(1e-6))), number(1));

@@ -77,6 +77,7 @@ struct Mutate : public mlir::tpc::impl::MutateBase<Mutate> {
     llvm::append_range(all, getExpertMutations());
     llvm::append_range(all, getQuantizedMutations());
     llvm::append_range(all, getTrainingMutations());
+    llvm::append_range(all, getGradientMutations());
     llvm::append_range(all, getLossMutations());
     llvm::append_range(all, getStepMutations());
     llvm::append_range(all, getPreallocatedMutations());

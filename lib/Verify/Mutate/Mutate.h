@@ -103,6 +103,7 @@ ArrayRef<Mutation> getExpertMutations();
 ArrayRef<Mutation> getQuantizedMutations();
 /// Training steps at the staged level, and backward programs of models.
 ArrayRef<Mutation> getTrainingMutations();
+ArrayRef<Mutation> getGradientMutations();
 ArrayRef<Mutation> getLossMutations();
 /// Generation steps.
 ArrayRef<Mutation> getStepMutations();

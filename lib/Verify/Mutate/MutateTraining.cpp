@@ -225,8 +225,9 @@ static bool loseUpdate(Mutator &m) {
 /// Returns a subtraction that computes new elements of a weight: a result of a stage.
 static SubOp pickStep(Mutator &m, llvm::function_ref<bool(SubOp)> fits) {
   return m.pick<SubOp>([&](SubOp op) {
-    bool isReturned = llvm::any_of(
-        op->getUsers(), [](Operation *user) { return isa<func::ReturnOp, OutputOp>(user); });
+    bool isReturned = llvm::any_of(op->getUsers(), [](Operation *user) {
+      return isa<func::ReturnOp, OutputOp, SelectOp>(user);
+    });
     return isReturned && fits(op);
   });
 }
@@ -310,6 +311,16 @@ static bool otherRate(Mutator &m) { return replaceInput(m, "learning_rate", "cor
 // Labels are the tokens themselves.
 static bool labelsAreTokens(Mutator &m) { return replaceInput(m, "labels", "input_ids"); }
 
+// A step whose loss or gradients are not finite changes one parameter.
+static bool applyOverflow(Mutator &m) {
+  auto op = m.pick<SelectOp>([](SelectOp select) {
+    return rankOf(select.getCondition()) == 0 && select.getRhs().getDefiningOp<ParameterOp>();
+  });
+  if (op)
+    op.getResult().replaceAllUsesWith(op.getLhs());
+  return bool(op);
+}
+
 /// Replaces the result of an op by one of its operands.
 template <typename OpT> static bool skip(Mutator &m, unsigned operand) {
   auto op = m.pick<OpT>([&](OpT o) {
@@ -327,140 +338,9 @@ static bool clipBothWays(Mutator &m) { return skip<MinOp>(m, 0); }
 // The loss, or the norm, is not divided.
 static bool loseDivision(Mutator &m) { return skip<DivOp>(m, 0); }
 
-//===----------------------------------------------------------------------===//
-// Derivation: backward programs of models
-//===----------------------------------------------------------------------===//
-
-/// Returns true for floats that a backward function, or @main after its loss, computes.
-static bool isBackward(Operation *op) {
-  auto function = op->getParentOfType<func::FuncOp>();
-  if (!function || !getElementTypeOrSelf(op->getResult(0).getType()).isF32())
-    return false;
-  if (function.getName() != "main")
-    return function.getName().ends_with("_backward");
-  Operation *loss = function.front().getTerminator()->getOperand(0).getDefiningOp();
-  return loss && loss->isBeforeInBlock(op);
-}
-
-template <typename OpT> static OpT pickBackward(Mutator &m) {
-  return m.pick<OpT>([](OpT op) {
-    return isBackward(op) && op.getLhs().getType() == op.getType() &&
-           op.getRhs().getType() == op.getType();
-  });
-}
-
-// A cotangent lacks one of the uses of its value.
-static bool loseTerm(Mutator &m) {
-  auto op = pickBackward<AddOp>(m);
-  if (op)
-    op.getResult().replaceAllUsesWith(m.draw(2) ? op.getLhs() : op.getRhs());
-  return bool(op);
-}
-
-// A derivative lacks a factor. Constants are not candidates, because they may be 1.
-static bool loseFactor(Mutator &m) {
-  auto op = m.pick<MulOp>([](MulOp mul) {
-    return isBackward(mul) && mul.getLhs().getType() == mul.getType() &&
-           !mul.getRhs().getDefiningOp<ConstantOp>();
-  });
-  if (op)
-    op.getResult().replaceAllUsesWith(op.getLhs());
-  return bool(op);
-}
-
-// A term has the other sign.
-static bool flipSign(Mutator &m) {
-  auto op = m.pick<SubOp>([](SubOp sub) { return isBackward(sub); });
-  if (!op)
-    return false;
-  op.getResult().replaceAllUsesWith(
-      AddOp::create(m.builder, op.getLoc(), op.getType(), op.getLhs(), op.getRhs()));
-  return true;
-}
-
-// Two operands of a layer's backward function are exchanged.
-static bool swapSaved(Mutator &m) {
-  auto differ = [](func::CallOp call) -> std::pair<unsigned, unsigned> {
-    for (unsigned i = 0; i < call.getNumOperands(); ++i)
-      for (unsigned j = i + 1; j < call.getNumOperands(); ++j)
-        if (call.getOperand(i) != call.getOperand(j) &&
-            call.getOperand(i).getType() == call.getOperand(j).getType())
-          return {i, j};
-    return {};
-  };
-  auto call = m.pick<func::CallOp>(
-      [&](func::CallOp c) { return c.getCallee().ends_with("_backward") && differ(c).second > 0; });
-  if (!call)
-    return false;
-  auto [i, j] = differ(call);
-  Value first = call.getOperand(i);
-  call.setOperand(i, call.getOperand(j));
-  call.setOperand(j, first);
-  return true;
-}
-
-//===----------------------------------------------------------------------===//
-// Gradients of attention
-//===----------------------------------------------------------------------===//
-
-// The cotangents of scores are not scaled, and probabilities are of other scores.
-static bool loseScale(Mutator &m) {
-  auto op = m.pick<AttentionGradOp>(
-      [](AttentionGradOp grad) { return grad.getScale().convertToDouble() != 1; });
-  if (op)
-    op.setScale(APFloat(1.0));
-  return bool(op);
-}
-
-// The probabilities of the gradient are of other keys than those of the forward pass.
-static bool moveMask(Mutator &m) {
-  auto op = m.pick<AttentionGradOp>([](AttentionGradOp grad) { return grad.getCausal(); });
-  if (!op)
-    return false;
-  if (m.draw(2))
-    op.setCausal(false);
-  else
-    op.setCausalOffset(op.getCausalOffset() + (m.draw(2) ? 1 : -1));
-  return true;
-}
-
-// The gradient of one operand is that of another.
-static bool otherGradOperand(Mutator &m) {
-  auto op = m.pick<AttentionGradOp>([](AttentionGradOp grad) {
-    return grad.getOperand(grad.getOf()).getType() ==
-           grad.getOperand((grad.getOf() + 1) % 3).getType();
-  });
-  if (op)
-    op.setOf((op.getOf() + 1) % 3);
-  return bool(op);
-}
-
-// Keys and values are exchanged.
-static bool otherTensor(Mutator &m) {
-  auto op = m.pick<AttentionGradOp>([](AttentionGradOp grad) {
-    return grad.getK().getType() == grad.getV().getType() && grad.getK() != grad.getV();
-  });
-  if (!op)
-    return false;
-  Value k = op.getK();
-  op.getKMutable().assign(op.getV());
-  op.getVMutable().assign(k);
-  return true;
-}
-
 ArrayRef<Mutation> mutate::getTrainingMutations() {
   static constexpr Mutation mutations[] = {
-      {"gradient-lose-term", "a cotangent lacks one use of its value", loseTerm},
-      {"gradient-lose-factor", "a derivative lacks a factor", loseFactor},
-      {"gradient-flip-sign", "a term of a gradient has the other sign", flipSign},
-      {"gradient-swap-saved", "a backward function gets two operands in the other order",
-       swapSaved},
-      {"gradient-attention-scale", "a gradient of attention is not scaled", loseScale},
-      {"gradient-attention-mask", "a gradient of attention has another mask", moveMask},
-      {"gradient-attention-operand", "a gradient of attention is that of another operand",
-       otherGradOperand},
-      {"gradient-attention-tensors", "a gradient of attention exchanges keys and values",
-       otherTensor},
+      {"train-apply-overflow", "a step that is not finite changes a parameter", applyOverflow},
       {"train-restart-sum", "a sum of gradients loses one side", restartSum},
       {"train-add-twice", "a gradient is added twice, and another one not at all", addTwice},
       {"train-swap-sums", "two sums over micro-batches get each other's values", swapSums},

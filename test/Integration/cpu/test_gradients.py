@@ -66,6 +66,29 @@ def test_bf16(tpcc, grid):
         check(program, name, tolerance=BF16 / 30)
 
 
+F16 = 0.01  # gradients of these families differ by up to 0.0065
+CHOSEN_F16 = [("gpt2-tiny-nopast", "tp2,sp")]
+FAMILIES_F16 = ["gpt2-tiny-nopast", "qwen2-dynamo", "falcon-dynamo"]
+
+
+@pytest.mark.parametrize(
+    ("name", "grid"),
+    [
+        pytest.param(name, grid, marks=[] if (name, grid) in CHOSEN_F16 else pytest.mark.long)
+        for name in FAMILIES_F16
+        for grid in ("tp1", "tp2", "dp2", "tp2,sp")
+    ],
+)
+def test_f16(tpcc, name, grid):
+    """Gradients do not depend on the scale of the loss, unless it makes them overflow."""
+    program = compile_program(tpcc, name, grid, "--precision=f16")
+    check(program, name, tolerance=F16, more={"loss_scale": np.float32(1024)})
+    with pytest.raises(AssertionError):  # not in f32
+        check(program, name, tolerance=F16 / 30, more={"loss_scale": np.float32(1024)})
+    with pytest.raises(AssertionError):
+        check(program, name, tolerance=1, more={"loss_scale": np.float32(2**60)})
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "grid",

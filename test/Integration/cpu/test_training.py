@@ -9,6 +9,7 @@ import signal
 import subprocess
 
 import numpy as np
+import onnx
 import pytest
 
 import harness
@@ -253,6 +254,8 @@ def test_errors_before_the_first_step(training, tmp_path):
         ("cannot make directory", {"save": tmp_path / "file"}),
         ("cannot make directory", {"save": "/proc/saved"}),
         ("--lr: the number exceeds the range of f32", {"rate": 1e39}),
+        ("--loss-scale is for programs of tpcc --train --precision=f16", {"loss_scale": 8}),
+        ("--loss-scale: expected a power of two", {"loss_scale": 3}),
         ("--last-lr: the number exceeds the range of f32", {"last_lr": 1e39}),
     ):
         result = program.call(training.flags(2, **flags))
@@ -271,7 +274,8 @@ def test_nan_stops(training, tmp_path):
     fail(
         training,
         program,
-        "the run stops, and this step is not saved",
+        "the run stops, and this step is neither applied nor saved",
+        "is the first op whose result is not finite",
         steps=200,
         rate=1e9,
         save=tmp_path,
@@ -331,6 +335,67 @@ def test_export(training, tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    "grid", ["tp2", *(pytest.param(g, marks=pytest.mark.long) for g in ("dp2", "tp2,sp,dp2,mb2"))]
+)
+def test_first_op_that_is_not_finite(tpcc, grid, tmp_path):
+    """A weight of layer 1 is so large that a matmul overflows."""
+    model = onnx.load(MODELS / "gpt2-tiny-nopast.onnx")
+    (weight,) = (
+        one for one in model.graph.initializer if one.name == "transformer.h.1.mlp.c_fc.weight"
+    )
+    (node,) = (one for one in model.graph.node if weight.name in one.input)
+    large = np.full(onnx.numpy_helper.to_array(weight).shape, 3e38, np.float32)
+    weight.CopyFrom(onnx.numpy_helper.from_array(large, weight.name))
+    onnx.save(model, tmp_path / "model.onnx")
+    program = tpcc.compile(tmp_path / "model.onnx", grid, "--train", "--no-verify")
+    training_data.make_data(1000).tofile(tmp_path / "data.u16")
+    flags = ["--data", tmp_path / "data.u16", "--batch", "4", "--sequence", "8", "--steps", "2"]
+    flags += ["--lr", "1e-3", "--save", tmp_path / "saved", "--save-every", "1"]
+    for transport in ("threads", "mpi") if grid == "tp2" else ("threads",):
+        result = program.call(flags, transport)
+        result.refused(
+            "step 1: the loss is nan; ",
+            f"'{node.name}' in layer 1 is the first op whose result is not finite",
+        )
+        assert not result.stdout and not list((tmp_path / "saved").glob("step-*"))
+
+
+@pytest.mark.parametrize(
+    "grid", ["tp2", *(pytest.param(g, marks=pytest.mark.long) for g in ("dp2", "tp2,sp,dp2,mb2"))]
+)
+def test_loss_scale(tpcc, grid, tmp_path):
+    """Steps whose gradients overflow in f16 are skipped, and halve the scale of the loss. A run
+    that is resumed has the same scales and bits.
+    """
+    arguments = ("--train", "--precision=f16", "--no-verify")
+    program = tpcc.compile(MODELS / "gpt2-tiny-nopast.onnx", grid, *arguments)
+    training_data.make_data(1000).tofile(tmp_path / "data.u16")
+
+    def train(steps, folder, transport="threads"):
+        flags = ["--data", tmp_path / "data.u16", "--batch", "4", "--sequence", "8"]
+        flags += ["--loss-scale", str(2**25), "--loss-scale-interval", "4", "--lr", "1e-3"]
+        flags += ["--steps", str(steps), "--save", tmp_path / folder]
+        if (tmp_path / folder).exists():
+            flags += ["--resume", tmp_path / folder]
+        result = program.call(flags, transport).check()
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    lines = train(20, "whole")
+    scale, good, skipped = 2**25, 0, 0
+    for line in lines:
+        assert line["loss_scale"] == scale and np.isfinite(line["loss"])
+        assert (line["grad_norm"] is None) == line.get("skipped", False)
+        good = 0 if line.get("skipped") else good + 1
+        skipped += line.get("skipped", False)
+        scale = scale / 2 if good == 0 else scale * 2 if good % 4 == 0 else scale
+    assert lines[0]["skipped"] and 2 <= skipped <= 15
+    parts = train(6, "parts") + train(20, "parts", "mpi")
+    assert without_speed(parts) == without_speed(lines)
+    for file in sorted((tmp_path / "whole" / "step-20").glob("rank-*")):
+        assert file.read_bytes() == (tmp_path / "parts" / "step-20" / file.name).read_bytes()
+
+
 def train_gpt2(tpcc, grid, optimizer, folder, *arguments):
     """Returns the log of 50 steps, and PyTorch's losses and weights."""
     name = "gpt2-tiny-nopast"
@@ -347,11 +412,13 @@ def train_gpt2(tpcc, grid, optimizer, folder, *arguments):
 
 @pytest.mark.long
 @pytest.mark.parametrize("grid", ["tp1", "tp2,sp,dp2"])
-def test_bf16(tpcc, grid, tmp_path):
-    """With matmuls in bf16, losses are PyTorch's of f32 to 1%, and the state is f32."""
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_16_bits(tpcc, grid, precision, tmp_path):
+    """With matmuls in 16 bits, losses are PyTorch's of f32 to 1%, and the state is f32."""
     lines, expected = train_gpt2(
-        tpcc, grid, "adamw:decay=0.1,clip=1", tmp_path, "--precision=bf16"
+        tpcc, grid, "adamw:decay=0.1,clip=1", tmp_path, f"--precision={precision}"
     )
+    assert not any(line.get("skipped") for line in lines)
     losses = [line["loss"] for line in lines]
     np.testing.assert_allclose(losses, expected["losses"], rtol=0.01)
     saved = checkpoint.read_tensors(tmp_path / "saved", moments=True)

@@ -25,7 +25,8 @@ STEPS = [
     ("falcon-dynamo", "tp4", SGD),
 ]
 LOSS = ["--label-smoothing=0.1", "--z-loss=0.01"]
-GRADIENTS = ["gpt2-tiny-nopast", "qwen2-dynamo", "gemma2-dynamo"]
+# Models, and types of their matmuls.
+GRADIENTS = [("gpt2-tiny-nopast", "f16"), ("qwen2-dynamo", "f32"), ("gemma2-dynamo", "f32")]
 # Kinds that change a partitioned program or its computation, and apply to training steps.
 OTHERS = (
     *("drop-collective", "duplicate-collective", "sum-to-max", "wrong-axis", "drop-residual"),
@@ -60,9 +61,10 @@ def backwards(tmp_path_factory):
     """Returns a folder with the backward program of a model."""
 
     @functools.cache
-    def make(name):
+    def make(name, precision):
         folder = tmp_path_factory.mktemp("backwards")
         command = [harness.tool("tpcc"), MODELS / f"{name}.onnx", "--gradients", *LOSS]
+        command.append(f"--precision={precision}")
         harness.run([*command, "--emit=model", "-o", folder / "gradients.mlir"]).check()
         return folder
 
@@ -111,12 +113,12 @@ def judge_steps(programs, cases, name):
 
 
 def judge_backwards(backwards, cases, name):
-    folders = {case[0]: backwards(case[0]) for case in cases}
+    folders = {case[:2]: backwards(*case[:2]) for case in cases}
     table = mutants.Table(mutants.kinds("gradient-"))
     table.judge(
-        lambda case: judge_gradients(folders[case[0]], *case[1:]),
+        lambda case: judge_gradients(folders[case[:2]], *case[2:]),
         cases,
-        lambda case: ("model", case[1], case),
+        lambda case: ("model", case[2], case),
     )
     return table.report(name)
 
@@ -128,7 +130,7 @@ def test_sample(programs, backwards):
     table = judge_steps(programs, cases, "sample_of_training")
     assert [kind for kind in mutants.kinds("train-") if not table.mutants(kind)] == []
     gradients = mutants.kinds("gradient-")
-    cases = [(GRADIENTS[0], kind, pick.randrange(1000)) for kind in gradients]
+    cases = [(*GRADIENTS[0], kind, pick.randrange(1000)) for kind in gradients]
     assert judge_backwards(backwards, cases, "sample_of_gradients").refused() == len(gradients)
 
 
@@ -137,8 +139,8 @@ def test_all(programs, backwards):
     cases = [(*step, kind, seed) for step in STEPS for kind in kinds() for seed in range(4)]
     steps = judge_steps(programs, cases, "training")
     cases = [
-        (name, kind, seed)
-        for name in GRADIENTS
+        (*model, kind, seed)
+        for model in GRADIENTS
         for kind in mutants.kinds("gradient-")
         for seed in range(12)
     ]

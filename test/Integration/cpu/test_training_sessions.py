@@ -124,10 +124,17 @@ def test_errors_of_steps(tmp_path):
         assert session.step(ids, labels, lr=0) == before and session.steps == 2
         session.save(tmp_path)
         session.step(ids, labels, lr=1e30)
-        refused(lambda: session.step(ids, labels), "the loss is")
+        for _ in range(2):
+            refused(lambda: session.step(ids, labels), "step 4: the loss is", "is not applied")
         assert session.resume(tmp_path) == 2
         assert session.step(ids, labels, lr=0) == before
     refused(lambda: tpc.load(session.path, data="x"), "--data is a flag of executables")
+
+
+@pytest.mark.long
+def test_f16_is_refused():
+    with tpc.compile(MODEL, train=True, precision="f16") as session:
+        refused(lambda: session.step(*batch_of(1)), "do not train with precision='f16'")
 
 
 def test_errors_of_resume(tmp_path):

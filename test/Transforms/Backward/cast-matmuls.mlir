@@ -4,6 +4,15 @@
 // RUN: not tpc-opt %s --pass-pipeline="builtin.module(func.func(tpc-cast-matmuls{type=f64}))" 2>&1 | FileCheck %s --check-prefix=TYPE
 // RUN: tpc-opt %s --pass-pipeline="builtin.module(func.func(tpc-cast-matmuls),tpc-derive-backward)" | FileCheck %s --check-prefix=BACK
 
+// RUN: tpc-opt %s --pass-pipeline="builtin.module(func.func(tpc-cast-matmuls{type=f16}),tpc-derive-backward{scale-loss=true})" | FileCheck %s --check-prefix=SCALE
+
+// The scale multiplies the cotangent of the loss, and divides each gradient.
+// SCALE-LABEL: func @main
+// SCALE-SAME: %[[SCALE:[^:]*]]: tensor<f32> {tpc.name = "loss_scale"}) -> (
+// SCALE: tpc.mul %{{.*}}, %[[SCALE]] :
+// SCALE-COUNT-2: tpc.div %{{.*}}, %[[SCALE]] :
+// SCALE-NOT: %[[SCALE]]
+
 // TYPE: error: type=f64: expected bf16 or f16
 
 // Matmuls of gradients are 16-bit too, and gradients are f32.

@@ -30,6 +30,11 @@
 // The norm of all gradients.
 // CHECK: %[[SUM:.*]] = tpc.add %{{.*}}, %{{.*}} : tensor<f32>, tensor<f32>
 // CHECK: %[[NORM:.*]] = tpc.sqrt
+// A step whose loss or norm is not finite changes no parameter.
+// CHECK: %[[SIZE:.*]] = tpc.abs %[[LOSS:.*]] : tensor<f32>
+// CHECK: %[[ALL:.*]] = tpc.add %[[SIZE]], %[[NORM]]
+// CHECK: %[[MAX:.*]] = tpc.constant dense<3.40282347E+38>
+// CHECK: %[[FINITE:.*]] = tpc.cmp le %[[ALL]], %[[MAX]]
 // ADAM: tpc.min
 
 // Only `up` has decay: `down` matches a pattern, and `shift` has one dimension.
@@ -37,7 +42,8 @@
 // MOMENTUM-NEXT: tpc.mul %{{.*}}, %[[DECAY]] : tensor<8x12xf32>
 // MOMENTUM-NOT: dense<1.000000e-01>
 
-// CHECK: return %{{[^,]*}}, %[[NORM]],
+// CHECK: tpc.select %[[FINITE]], %{{.*}}, %{{.*}} : tensor<i1>, tensor<4xf32>, tensor<4xf32>
+// CHECK: return %[[LOSS]], %[[NORM]],
 
 // TRANSPOSE: tpc.parameter @down : tensor<12x4xf32>
 // TRANSPOSE-NOT: tpc.parameter @down

@@ -37,6 +37,9 @@ def DeriveBackward : Pass<"tpc-derive-backward", "::mlir::ModuleOp"> {
     `1 - label-smoothing`, and all classes share the rest. With `z-loss`, the loss of a label has
     the term `z-loss * log(sum(exp(logits)))^2`, which keeps logits small.
 
+    With `scale-loss`, a new input `loss_scale` multiplies the cotangent of the loss, and gradients
+    of weights are divided by it, so that cotangents of f16 matmuls do not underflow.
+
     ```mlir
     func.func @main(%ids: [b, s]) -> ([b, s, 1000] {tpc.name = "logits"})
     ```
@@ -69,6 +72,8 @@ def DeriveBackward : Pass<"tpc-derive-backward", "::mlir::ModuleOp"> {
            "Share of the targets that all classes have equally, from 0 to below 1">,
     Option<"zLoss", "z-loss", "double", "0",
            "Factor of the squared logarithm of the sum of exponentials of logits">,
+    Option<"scaleLoss", "scale-loss", "bool", "false",
+           "Multiply the cotangent of the loss by an input, and divide gradients of weights by it">,
     Option<"decomposeAttention", "decompose-attention", "bool", "false",
            "Compute gradients of attention without tpc.attention_grad">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];

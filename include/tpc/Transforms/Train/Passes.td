@@ -32,7 +32,8 @@ def AddOptimizer : Pass<"tpc-add-optimizer", "::mlir::ModuleOp"> {
     added to the gradient by `sgd`, decoupled in `adamw`. It applies to weights with two or more
     dimensions whose names no pattern of `no-decay` matches. With `clip` above 0, gradients are
     multiplied by `min(1, clip / (grad_norm + 1e-6))`. The formulas are those of PyTorch. The
-    learning rate, and for `adamw` the factors `1 - beta^step`, are inputs.
+    learning rate, and for `adamw` the factors `1 - beta^step`, are inputs. If the loss or
+    `grad_norm` is not finite, weights and moments keep their elements. Both are equal on all ranks.
 
     Transposes of an updated weight are computed from it, so that its elements exist once. Errors:
     no loss; no gradient; a gradient of an unknown weight, or of another type; another view that
