@@ -22,6 +22,7 @@ from tpc.reference import Session, difference
 genai = load_script(MODELS / "genai.py")
 make = load_script(MODELS / "make.py")
 encoders = load_script(MODELS / "encoders.py")
+vision = load_script(MODELS / "vision.py")
 
 PAGE = TOP / "docs" / "reference" / "models.md"
 COLUMNS = ("prefill", "generate", "tp2", "pp2,tp2", "GPU simulator")
@@ -79,6 +80,7 @@ NAMES = {
     "gpt_oss": "gpt-oss",
     "qwen2_moe": "Qwen2-MoE",
     "phimoe": "Phi-3.5-MoE",
+    "llava": "LLaVA",
 }
 # Files of test/Models without a row, and the reason.
 OTHERS = {
@@ -89,10 +91,10 @@ OTHERS = {
     "gpt2-mlp": "part of a model",
     "looped": "a loop written by hand: test_looped_experts.py",
     "stories": "its tests generate text",
-    "vision_encoder": "part of a model: test_images.py",
-    "embed_tokens": "part of a model: test_images.py",
-    "decoder_model": "part of a model: test_images.py, test_encoder_decoders.py",
-    "decoder_with_past_model": "part of a model: test_encoder_decoders.py",
+    "vision_encoder": "part of `vision/llava`",
+    "embed_tokens": "part of `vision/llava`",
+    "decoder_model": "part of `vision/llava`, and of `t5`",
+    "decoder_with_past_model": "part of `t5`",
 }
 TOLERANCE, FACTOR = 2e-5, 1.5
 # Cells without a number: (file, type, column) -> reason, and words of the error.
@@ -117,6 +119,15 @@ class Row:
     name: str  # file in test/Models, or of a builder of the tests
     path: Path | None = None
     spec: GenAi | None = None
+    parts: tuple[tuple[str, Path], ...] = ()  # further files of the program, with their flags
+
+    @property
+    def flags(self) -> list[str]:
+        return [str(word) for part in self.parts for word in part]
+
+    @property
+    def image_token(self) -> int | None:
+        return vision.IMAGE_TOKEN if dict(self.parts).get("--embedding") else None
 
     def write(self, folder: Path) -> Path:
         """Returns the path of the file, which is written first unless it is in test/Models."""
@@ -194,9 +205,73 @@ def built_rows():
                 yield Row(family, "onnxruntime-genai", kind, name, spec=wide)
 
 
+def joined_rows():
+    """Programs of several files."""
+    for name in vision.MODELS:
+        files = {part: vision.FOLDER / name / f"{part}.onnx" for part in vision.PARTS}
+        yield Row(
+            NAMES[name],
+            "torch, past",
+            "f32",
+            f"vision/{name}",
+            files["decoder_model"],
+            parts=(
+                ("--encoder", files["vision_encoder"]),
+                ("--embedding", files["embed_tokens"]),
+            ),
+        )
+    first, second = (MODELS / "t5" / f"decoder_{part}model.onnx" for part in ("", "with_past_"))
+    parts = (("--encoder", first),)
+    yield Row(NAMES["t5"], "optimum, past", "f32", "t5", second, parts=parts)
+
+
 def rows() -> list[Row]:
-    everything = [*committed_rows(), *built_rows()]
+    everything = [*committed_rows(), *built_rows(), *joined_rows()]
     return sorted(everything, key=lambda row: (row.family, row.exporter, row.kind, row.name))
+
+
+# Inputs that are data of a source.
+SOURCES = ("pixel_values", "encoder_pixel_values", "input_features", "encoder_hidden_states")
+
+
+class JoinedFiles:
+    """ONNX Runtime's results of several files, with the inputs of the program made of them.
+
+    Images: an id of -1 - k is row k of the image's features. Decoders with a past and caches of
+    another file: the other file computes the logits of all tokens.
+    """
+
+    def __init__(self, row: Row):
+        parts = dict(row.parts)
+        own = Session(row.path)
+        self.inputs, self.types = dict(own.inputs), dict(own.types)
+        self.encoder = Session(parts["--encoder"])
+        self.embedding = None
+        if row.image_token is None:
+            self.decoder = self.encoder
+            self.inputs = {n: s for n, s in self.inputs.items() if ".encoder." not in n}
+        else:
+            self.decoder, self.embedding = own, Session(parts["--embedding"])
+            del self.inputs["inputs_embeds"]
+        for other, prefix in ((self.embedding, ""), (self.encoder, "encoder_")):
+            for name, shape in other.inputs.items() if other else ():
+                whole = name if name.startswith(prefix) else prefix + name
+                if name == whole or self.embedding:
+                    self.inputs[whole] = shape
+                    self.types[whole] = other.types[name]
+        self.session = self.decoder.session
+
+    def run(self, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        given = {name: feed[name] for name in self.decoder.inputs if name in feed}
+        if self.embedding:
+            ids = feed["input_ids"]
+            embedded = self.embedding.run({"input_ids": np.maximum(ids, 0)})["inputs_embeds"]
+            image = {"pixel_values": feed["encoder_pixel_values"]}
+            features = self.encoder.run(image)["image_features"]
+            for sequence, place in np.argwhere(ids < 0):
+                embedded[sequence, place] = features[sequence, -1 - ids[sequence, place]]
+            given["inputs_embeds"] = embedded
+        return self.decoder.run(given)
 
 
 def feed_of(session: Session, ids: np.ndarray) -> dict[str, np.ndarray]:
@@ -211,7 +286,9 @@ def feed_of(session: Session, ids: np.ndarray) -> dict[str, np.ndarray]:
             given[name] = np.ones((batch, tokens), kind)
         elif name == "position_ids":
             given[name] = np.tile(np.arange(tokens), (batch, 1)).astype(kind)
-        elif name in ("pixel_values", "input_features", "encoder_hidden_states"):
+        elif name == "encoder_attention_mask":
+            given[name] = np.ones((batch, 9), kind)
+        elif name in SOURCES:
             sizes = [batch, *(9 if isinstance(size, str) else size for size in shape[1:])]
             given[name] = np.random.default_rng(6).standard_normal(sizes).astype(kind)
         else:
@@ -228,6 +305,9 @@ class Reference:
 
     def __init__(self, path: Path, row: Row, folder: Path):
         self.in_halves = row.kind in ("f16", "bf16")
+        if row.parts:
+            self.session = self.exact = JoinedFiles(row)
+            return
         if not self.in_halves:
             self.session = self.exact = Session(path, optimize=row.kind == "f32")
             return
@@ -255,6 +335,18 @@ class Reference:
         return own.absolute / difference(theirs, exact).absolute
 
 
+def place_image(row: Row, ids: np.ndarray, by_token: bool = False) -> np.ndarray:
+    """Returns ids with an image after the first token, if the model takes images: its token's id,
+    or -1 - k for row k of its features.
+    """
+    if row.image_token is None:
+        return ids
+    ids = np.where(ids == row.image_token, 0, ids)
+    rows = (vision.IMAGE // vision.VISION["patch_size"]) ** 2
+    ids[..., 1 : 1 + rows] = row.image_token if by_token else -1 - np.arange(rows)
+    return ids
+
+
 def measure(tpcc, row: Row, column: str, folder: Path) -> float:
     path = row.write(folder)
     reference = Reference(path, row, folder)
@@ -262,19 +354,20 @@ def measure(tpcc, row: Row, column: str, folder: Path) -> float:
     random = np.random.default_rng(5)
     if column == "generate":
         prompt = random.integers(0, vocabulary, SEQUENCE)
-        source = reference.feed(prompt[None]).get("encoder_hidden_states")
-        flags = []
-        if source is not None:
-            np.save(folder / "source.npy", source)
-            flags = ["--source", str(folder / "source.npy")]
-        program = tpcc.compile(path, "tp1", "--generate")
-        found = generate(program, prompt, STEPS, *flags, logits=True)
-        ids = np.array([[*prompt, *found.tokens[:-1]]])
+        feed, flags = reference.feed(prompt[None]), []
+        for name in SOURCES:
+            if name in feed:
+                np.save(folder / "source.npy", feed[name])
+                flags = ["--source", str(folder / "source.npy")]
+        given = place_image(row, prompt, by_token=True)
+        program = tpcc.compile(path, "tp1", "--generate", *row.flags)
+        found = generate(program, given, STEPS, *flags, logits=True)
+        ids = np.array([[*place_image(row, prompt), *found.tokens[:-1]]])
         return reference.error(ids, found.logits, slice(SEQUENCE - 1, None))
-    ids = random.integers(0, vocabulary, (2, SEQUENCE))
+    ids = place_image(row, random.integers(0, vocabulary, (2, SEQUENCE)))
     grid = {"prefill": "tp1", "GPU simulator": "tp2"}.get(column, column)
     gpu = column == "GPU simulator"
-    program = tpcc.compile(path, grid, *(simulator.FLAGS if gpu else ()))
+    program = tpcc.compile(path, grid, *row.flags, *(simulator.FLAGS if gpu else ()))
     env = simulator.environment() if gpu else {}
     return reference.error(ids, program.run(reference.feed(ids), env=env)["logits"])
 

@@ -107,6 +107,25 @@ def test_one_program(tpcc, grid, tmp_path):
         check(service.answer("text").tokens, PROMPTS[2])
 
 
+def test_plain_run(tpcc):
+    """An id of -1 - k is row k of the image's features; other ids out of bounds are errors."""
+    program = tpcc.compile(DECODER, "tp2", "--encoder", ENCODER, "--embedding", EMBEDDING)
+    image, prompt = images(1), PROMPTS[0]
+    ids = np.array([prompt])
+    ids[ids == TOKEN] = -1 - np.arange(ROWS)
+    past = {
+        f"past_key_values.{layer}.{kind}": np.zeros((1, 2, 0, 8), np.float32)
+        for layer in range(2)
+        for kind in ("key", "value")
+    }
+    given = {"input_ids": ids, "encoder_pixel_values": image, **past}
+    wanted = expected(prompt, image[0], new=1)[1]
+    assert difference(program.run(given)["logits"][:, -1], wanted).relative <= 2e-5
+    for bad, message in ((151, "index 151 of 151"), (-1 - ROWS, f"index {ROWS} of {ROWS}")):
+        with pytest.raises(AssertionError, match=message):
+            program.run({**given, "input_ids": np.where(ids == 9, bad, ids)})
+
+
 def test_refused(tpcc, tmp_path):
     """Flags and files that do not fit are named."""
     out = ["-o", tmp_path / "p"]
