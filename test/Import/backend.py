@@ -88,7 +88,7 @@ def run(model, data, importer):
     for with_initializers in (False, True):
         if with_initializers:
             for name, x in feeds.items():
-                if x.dtype.kind in "ib" and x.size <= 64 or x.size == 1:
+                if x.dtype.kind in "iub" and x.size <= 64 or x.size == 1:
                     graph.initializer.append(numpy_helper.from_array(x, name))
         with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
             file.write(model.SerializeToString())

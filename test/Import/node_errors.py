@@ -22,6 +22,22 @@ NODES = [
     (17, "bool[4] x", "", "Add(x, x)", "has an operand of type 'i1'; it must be a number"),
     (17, "float[4] x", "", "And(x, x)", "has an operand of type 'f32'; it must be boolean"),
     (17, "bool[4] x", "", "Neg(x)", "needs numbers, but has booleans"),
+    (18, "float[4] x", "", "BitwiseNot(x)", "needs integers, but has 'f32'"),
+    (
+        18,
+        "uint8[4] x",
+        "",
+        'BitShift<direction = "UP">(x, x)',
+        "has direction 'UP'; it must be LEFT or RIGHT",
+    ),
+    (
+        18,
+        "uint8[4] x, uint8[4] u",
+        "",
+        'BitShift<direction = "LEFT">(x, u)',
+        "has a shift amount ('u') that is computed from data; tpc needs a shift amount to follow"
+        " from constants and from the sizes of the inputs; --fix-input=u=VALUE makes it a constant",
+    ),
     (17, "bool[4] x", "", "Max(x, x)", "needs numbers, but has booleans"),
     (17, "bool[4] x", "", "Mod(x, x)", "needs numbers, but has booleans"),
     (17, "int64[4] x", "", "Exp(x)", "needs a floating-point input, but 'x' has elements 'i64'"),
@@ -351,5 +367,28 @@ NODES = [
         "int64[1, 1] i = {-5}",
         "GatherElements <axis = 1> (x, i)",
         "takes index -5 of a dimension of size 4",
+    ),
+    # Convolutions.
+    (
+        17,
+        "float[b, 6, s] x, float[6, 3, 3] w",
+        "",
+        "Conv <group = 2> (x, w)",
+        "has 2 groups; only one group, or one group for each of equally many input and output"
+        " channels, is imported",
+    ),
+    (
+        27,
+        "float[b, 6, s] x, float[6, 1, 3] w",
+        "",
+        'CausalConvWithState <activation = "gelu"> (x, w)',
+        "has activation 'gelu'; it must be none, silu or swish",
+    ),
+    (
+        27,
+        "float[b, 6, s] x, float[6, 1, 3] w, float[6] c, float[b, 6] p",
+        "",
+        "CausalConvWithState(x, w, c, p)",
+        "has a state of shape [b, 6]; it must be [batch, channels, kernel - 1]",
     ),
 ]

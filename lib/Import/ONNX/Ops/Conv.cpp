@@ -1,4 +1,4 @@
-//===- Conv.cpp - Convolutions as matmuls ----------------------------------===//
+//===- Conv.cpp - Convolutions as matmuls and sums -------------------------===//
 //
 // The dialect has no convolution. Vision and speech models convolve once, before the transformer:
 //
@@ -6,7 +6,9 @@
 //   windows    small kernels, such as 3 in Whisper: a row consists of one shifted slice per element
 //              of the kernel, [batch, positions, kernel * channels]
 //
-// Rows are multiplied with the kernel as a matrix.
+// Rows are multiplied with the kernel as a matrix. A depthwise convolution (one group per channel)
+// is a sum of shifted slices, each times a column of the kernel; channels are then a parallel
+// dimension.
 //
 //===----------------------------------------------------------------------===//
 
@@ -110,6 +112,19 @@ static Value makePatches(Node &n, Value x, const Window &window, ArrayRef<SymExp
                    {divided[0], product(positions), columns});
 }
 
+/// Calls `body` for each kernel element with its slice of `x`: [batch, channels, positions...].
+static void forEachShift(Node &n, Value x, const Window &window, ArrayRef<SymExpr> positions,
+                         llvm::function_ref<void(int64_t element, Value slice)> body) {
+  for (int64_t element = 0; element < window.count(); ++element) {
+    Value slice = x;
+    int64_t rest = element;
+    for (int64_t i = window.rank(); i-- > 0; rest /= window.kernel[i])
+      slice = n.slice(slice, 2 + i, SymExpr(rest % window.kernel[i] * window.dilations[i]),
+                      positions[i], window.strides[i]);
+    body(element, slice);
+  }
+}
+
 /// Returns rows [batch, positions, kernel * channels] of windows, which may overlap.
 static Value makeWindows(Node &n, Value x, const Window &window, ArrayRef<SymExpr> positions) {
   SmallVector<Value> slices;
@@ -118,16 +133,84 @@ static Value makeWindows(Node &n, Value x, const Window &window, ArrayRef<SymExp
   for (int64_t i = 0; i < window.rank(); ++i)
     channelsLast.push_back(2 + i);
   channelsLast.push_back(1);
-  for (int64_t element = 0; element < window.count(); ++element) {
-    Value slice = x;
-    int64_t rest = element;
-    for (int64_t i = window.rank(); i-- > 0; rest /= window.kernel[i])
-      slice = n.slice(slice, 2 + i, SymExpr(rest % window.kernel[i] * window.dilations[i]),
-                      positions[i], window.strides[i]);
+  forEachShift(n, x, window, positions, [&](int64_t, Value slice) {
     slices.push_back(
         n.reshape(n.transpose(slice, channelsLast), {batch, product(positions), channels}));
-  }
+  });
   return n.concat(slices, 2);
+}
+
+/// Returns [batch, channels, positions...], summed in f32 for 16-bit operands. `kernel` is
+/// [channels, 1, k...], `bias` [channels] or null.
+static Value convolveDepthwise(Node &n, Value x, Value kernel, Value bias, const Window &window,
+                               ArrayRef<SymExpr> positions) {
+  if (!x || !kernel)
+    return {};
+  Type element = elementOf(x);
+  auto widen = [&](Value v) {
+    return v && element.getIntOrFloatBitWidth() == 16 ? n.cast(v, n.b.getF32Type()) : v;
+  };
+  Sizes perChannel(1 + window.rank(), SymExpr(1));
+  perChannel[0] = getSizes(x)[1];
+  kernel = n.reshape(widen(kernel), {perChannel[0], SymExpr(window.count())});
+  Value sum;
+  forEachShift(n, widen(x), window, positions, [&](int64_t i, Value slice) {
+    Value column = n.reshape(n.slice(kernel, 1, SymExpr(i), SymExpr(1)), perChannel);
+    Value term = n.binary<MulOp>(slice, column);
+    sum = sum ? n.binary<AddOp>(sum, term) : term;
+  });
+  if (bias)
+    sum = n.binary<AddOp>(sum, n.reshape(widen(bias), perChannel));
+  return sum && elementOf(sum) != element ? n.cast(sum, element) : sum;
+}
+
+/// Imports a causal depthwise convolution of [batch, channels, length] and its state, the last
+/// k - 1 elements of each channel.
+static LogicalResult importCausalConvWithState(Node &n) {
+  if (failed(n.expectInputs(2, 4)) || failed(n.expectFloat(0)))
+    return failure();
+  std::string activation = n.getString("activation", "none");
+  if (activation != "none" && activation != "silu" && activation != "swish")
+    return n.error() << "has activation '" << activation << "'; it must be none, silu or swish";
+  const Tensor &x = n.in(0), &w = n.in(1);
+  if (x.rank() != 3 || w.rank() != 3)
+    return n.error() << "convolves " << str(x.shape) << " with " << str(w.shape)
+                     << "; both must have three dimensions";
+  std::optional<int64_t> taps = w.shape[2].asConstant();
+  if (!taps || *taps < 1 || *taps > kMaxSlices)
+    return n.error() << "has a kernel of shape " << str(w.shape) << "; its size must be 1 to "
+                     << kMaxSlices;
+  Window window{{*taps}, {1}, {1}, {0}, {0}};
+  std::string shapes = "of " + str(x.shape) + " and of the kernel " + str(w.shape);
+  if (!n.equate(w.shape[0], x.shape[1], "the channels " + shapes) ||
+      !n.equate(w.shape[1], SymExpr(1), "the second dimension of the kernel " + str(w.shape)))
+    return failure();
+  if (n.has(2) && (n.in(2).rank() != 1 ||
+                   !n.equate(n.in(2).shape[0], x.shape[1], "the bias " + str(n.in(2).shape))))
+    return n.error() << "has a bias of shape " << str(n.in(2).shape) << "; it must be [channels]";
+  Value padded = n.operand(0);
+  if (n.has(3)) {
+    const Tensor &past = n.in(3);
+    if (past.rank() != 3)
+      return n.error() << "has a state of shape " << str(past.shape)
+                       << "; it must be [batch, channels, kernel - 1]";
+    for (auto [have, want] : {std::pair(past.shape[0], x.shape[0]),
+                              {past.shape[1], x.shape[1]},
+                              {past.shape[2], SymExpr(*taps - 1)}})
+      if (!n.equate(have, want, "the state " + str(past.shape) + ", the input " + str(x.shape)))
+        return failure();
+    padded = n.concat({n.operand(3), padded}, 2);
+  } else {
+    padded = pad(n, padded, 2, *taps - 1, 0);
+  }
+  Value result = convolveDepthwise(n, padded, n.operand(1), n.has(2) ? n.operand(2) : Value(),
+                                   window, x.shape[2]);
+  if (result && activation != "none")
+    result = n.unary<SiluOp>(result);
+  Value state = n.isUsed(1) ? n.slice(padded, 2, x.shape[2], SymExpr(*taps - 1)) : Value();
+  if (n.isUsed(1) && failed(n.set(1, n.wrap(state))))
+    return failure();
+  return n.result(result);
 }
 
 static LogicalResult importConv(Node &n) {
@@ -158,16 +241,19 @@ static LogicalResult importConv(Node &n) {
   if (failed(read("strides", window.strides)) || failed(read("dilations", window.dilations)) ||
       failed(readPads(n, x.shape, window)))
     return failure();
-  if (int64_t groups = n.getInt("group", 1); groups != 1)
+  int64_t groups = n.getInt("group", 1);
+  bool isDepthwise = groups != 1 && x.shape[1].isConstant(groups) && w.shape[0].isConstant(groups);
+  if (groups != 1 && !isDepthwise)
     return n.error() << "has " << groups
-                     << " groups; only convolutions of all channels with all "
-                        "are imported";
-  if (!n.equate(x.shape[1], w.shape[1],
+                     << " groups; only one group, or one group for each of equally many input and "
+                        "output channels, is imported";
+  if (!n.equate(isDepthwise ? SymExpr(1) : x.shape[1], w.shape[1],
                 "the channels of " + str(x.shape) + " and of the kernel " + str(w.shape)))
     return failure();
-  if (!window.isPatch() && window.count() > kMaxSlices)
+  if ((isDepthwise || !window.isPatch()) && window.count() > kMaxSlices)
     return n.error() << "has a kernel of " << window.count()
-                     << " elements whose windows overlap; at most " << kMaxSlices
+                     << " elements whose windows overlap or have one channel; at most "
+                     << kMaxSlices
                      << " are imported, and any number if the stride is the kernel's size";
 
   Value v = n.operand(0);
@@ -186,6 +272,9 @@ static LogicalResult importConv(Node &n) {
     // slack / stride + 1 as one quotient, whose sign follows from the terms of the dividend.
     positions.push_back(SymExpr::floorDiv(slack + stride, stride));
   }
+  if (isDepthwise)
+    return n.result(convolveDepthwise(n, v, n.operand(1), n.has(2) ? n.operand(2) : Value(), window,
+                                      positions));
   bool isPatch = window.isPatch();
   Value rows =
       isPatch ? makePatches(n, v, window, positions) : makeWindows(n, v, window, positions);
@@ -210,5 +299,8 @@ static LogicalResult importConv(Node &n) {
 
 void mlir::tpc::frontend::addConvOps(OpTable &t) {
   t.add("Conv", {1, 11, 22}, importConv,
-        "one group; the stride is the kernel's size, or the kernel has at most 64 elements");
+        "one group, or one per channel; the stride is the kernel's size, or the kernel has at most "
+        "64 elements");
+  t.add("CausalConvWithState", {27}, importCausalConvWithState,
+        "kernel of at most 64 elements; --generate has no such states");
 }

@@ -158,6 +158,93 @@ static FailureOr<Tensor> apply(Node &n, Arithmetic op, const Tensor &x, const Te
   return result;
 }
 
+/// Reports an error unless inputs 0 and 1 have integers (or booleans) of one type.
+static LogicalResult expectBits(Node &n, unsigned inputs) {
+  if (failed(n.expectInputs(inputs)))
+    return failure();
+  if (n.in(0).isFloat())
+    return n.error() << "needs integers, but has " << n.in(0).element;
+  if (inputs == 2 && n.in(0).element != n.in(1).element)
+    return n.error() << "has operands of types " << n.in(0).element << " and " << n.in(1).element
+                     << "; they must be the same";
+  return success();
+}
+
+/// Returns an integer of a type.
+static Tensor makeInteger(Type element, int64_t number) {
+  Contents contents;
+  contents.ints.push_back(SymExpr(number));
+  Tensor tensor;
+  tensor.element = element;
+  tensor.contents = std::make_shared<Contents>(std::move(contents));
+  return tensor;
+}
+
+/// Computes ~x as -1 - x.
+static LogicalResult importBitwiseNot(Node &n) {
+  if (failed(expectBits(n, 1)))
+    return failure();
+  const Tensor &x = n.in(0);
+  if (x.isBool())
+    return n.result(n.unary<NotOp>(n.operand(0)));
+  Tensor ones = makeInteger(x.element, isUnsigned(x.element) ? 255 : -1);
+  FailureOr<Tensor> result = apply(n, Arithmetic::Sub, ones, x);
+  return failed(result) ? failure() : n.result(*result);
+}
+
+/// Divides by positive powers of two, rounded down.
+static FailureOr<Tensor> floorDivide(Node &n, const Tensor &x, const Tensor &divisor) {
+  auto isNonNegative = [](const SymExpr &e) { return e.lowerBound().value_or(-1) >= 0; };
+  if (isUnsigned(x.element) || (x.contents && llvm::all_of(x.contents->ints, isNonNegative)))
+    return apply(n, Arithmetic::Div, x, divisor);
+  FailureOr<Tensor> rest = apply(n, Arithmetic::Mod, x, divisor);
+  if (failed(rest))
+    return failure();
+  FailureOr<Tensor> multiple = apply(n, Arithmetic::Sub, x, *rest);
+  if (failed(multiple))
+    return failure();
+  return apply(n, Arithmetic::Div, *multiple, divisor);
+}
+
+/// Multiplies or divides by powers of two. Amounts that are negative or at least the number of bits
+/// leave only sign bits, as defined since operator set 28.
+static LogicalResult importBitShift(Node &n) {
+  std::string direction = n.getString("direction", "");
+  if (failed(expectBits(n, 2)))
+    return failure();
+  if (direction != "LEFT" && direction != "RIGHT")
+    return n.error() << "has direction '" << direction << "'; it must be LEFT or RIGHT";
+  const Tensor &x = n.in(0), &amounts = n.in(1);
+  if (!amounts.contents || x.isBool())
+    return n.needsKnown(1, "a shift amount");
+  bool left = direction == "LEFT";
+  int64_t bits = x.element.getIntOrFloatBitWidth(), top = bits - (isUnsigned(x.element) ? 1 : 2);
+  // Positive powers of two up to 2^top fit. Shifts right by more are done in two steps.
+  auto first = std::make_shared<Contents>(), second = std::make_shared<Contents>();
+  bool twice = false;
+  for (const SymExpr &e : amounts.contents->ints) {
+    std::optional<int64_t> amount = e.asConstant();
+    if (!amount)
+      return n.needsKnown(1, "a shift amount");
+    bool outside = *amount < 0 || *amount >= bits;
+    int64_t steps = outside ? top + 1 : *amount;
+    first->ints.push_back(SymExpr(left && outside ? 0 : int64_t(1) << std::min(steps, top)));
+    second->ints.push_back(SymExpr(steps > top ? 2 : 1));
+    twice |= steps > top;
+  }
+  FailureOr<Tensor> result = x;
+  for (const auto &powers : {first, second}) {
+    Tensor factor = amounts;
+    factor.contents = powers;
+    factor.source = nullptr;
+    factor.value = {};
+    factor.interval.reset();
+    if (succeeded(result) && (powers == first || twice))
+      result = left ? apply(n, Arithmetic::Mul, *result, factor) : floorDivide(n, *result, factor);
+  }
+  return failed(result) ? failure() : n.result(*result);
+}
+
 template <Arithmetic op> static LogicalResult importBinary(Node &n) {
   constexpr bool logical = op == Arithmetic::And || op == Arithmetic::Or || op == Arithmetic::Xor;
   if (failed(n.expectInputs(2)))
@@ -275,6 +362,24 @@ static LogicalResult importNeg(Node &n) {
   return importUnary<NegOp, false>(n, [](double x) { return -x; });
 }
 
+/// Integers are clamped to -1 and 1.
+static LogicalResult importSign(Node &n) {
+  if (failed(n.expectInputs(1)))
+    return failure();
+  const Tensor &x = n.in(0);
+  if (x.isBool())
+    return n.error() << "needs numbers, but has booleans";
+  if (x.isFloat()) { // NaN and zero are their own signs
+    Value v = n.operand(0), zero = n.scalar(0, v);
+    Value negative = n.select(n.compare(Predicate::LT, v, zero), n.scalar(-1, v), v);
+    return n.result(n.select(n.compare(Predicate::GT, v, zero), n.scalar(1, v), negative));
+  }
+  FailureOr<Tensor> result = apply(n, Arithmetic::Min, x, makeInteger(x.element, 1));
+  if (succeeded(result) && !isUnsigned(x.element))
+    result = apply(n, Arithmetic::Max, *result, makeInteger(x.element, -1));
+  return failed(result) ? failure() : n.result(*result);
+}
+
 static LogicalResult importAbs(Node &n) {
   return importUnary<AbsOp, false>(n, [](double x) { return std::fabs(x); });
 }
@@ -288,6 +393,8 @@ void mlir::tpc::frontend::addElementwiseOps(OpTable &t) {
   t.add("And", {1, 7}, importBinary<Arithmetic::And>);
   t.add("Or", {1, 7}, importBinary<Arithmetic::Or>);
   t.add("Xor", {1, 7}, importBinary<Arithmetic::Xor>);
+  t.add("BitwiseNot", {18}, importBitwiseNot);
+  t.add("BitShift", {11, 28}, importBitShift, "amounts known while importing");
   t.add("Mod", {10, 13, 28}, importMod, "numbers; fmod = 1 for floats below opset 28");
   t.add("Min", {1, 6, 8, 12, 13}, importVariadic<Arithmetic::Min>);
   t.add("Max", {1, 6, 8, 12, 13}, importVariadic<Arithmetic::Max>);
@@ -296,6 +403,7 @@ void mlir::tpc::frontend::addElementwiseOps(OpTable &t) {
 
   t.add("Neg", {1, 6, 13}, importNeg);
   t.add("Abs", {1, 6, 13}, importAbs);
+  t.add("Sign", {9, 13}, importSign);
   t.add("Sqrt", {1, 6, 13}, importSqrt);
   t.add("Reciprocal", {1, 6, 13}, importReciprocal);
   t.add("Floor", {1, 6, 13}, importFloor);
