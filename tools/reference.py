@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/ from the TableGen files and tpc-opt.
+"""Writes pages of docs/reference/ from TableGen files, C++ tables, op_lists.toml and tpc-opt.
 
 With --check, lists stale pages instead.
 
@@ -107,7 +107,9 @@ def pages(llvm, tpc_opt):
 
 
 def op_lists():
-    """Returns the page of functions that may distinguish three or more kinds of ops."""
+    """Returns the page of functions that distinguish three or more kinds of ops, but need no
+    entry for a new op.
+    """
     text = NOTE.format(source="tools/op_lists.toml") + "# Lists of ops\n\n"
     text += (
         "A function that distinguishes three or more kinds of ops may need an entry for a new op "
@@ -179,7 +181,8 @@ def attributes():
         for name, where in re.findall(r"\{(k\w+Attr),\s*([\w |]+),", table)
     }
     text = NOTE.format(
-        source="include/tpc/Dialect/ProgramAttrs.h, State.h and lib/Dialect/DiscardableAttrs.cpp"
+        source="ProgramAttrs.h, State.h, SourceCaches.h, SourceToken.h and WeightParts.h in "
+        "include/tpc/Dialect, and lib/Dialect/DiscardableAttrs.cpp"
     )
     text += (
         "# Attributes\n\nAttributes by which passes communicate besides ops and types. All are "

@@ -53,7 +53,8 @@ Aligner::SideFactors Aligner::toSideFactors(DimAttr dim) {
   return factors;
 }
 
-/// Divides the next factor; its major part has `size`.
+/// Divides the last (major) factor of the list in two; the major part has `size`. Returns false if
+/// axes split the factor, or if `size` does not divide it.
 bool Aligner::cut(SideFactors &factors, const SymExpr &size) {
   auto rest = divide(factors.back().size, size);
   if (!rest || !factors.back().axes.empty())
@@ -63,7 +64,7 @@ bool Aligner::cut(SideFactors &factors, const SymExpr &size) {
   return true;
 }
 
-/// Divides the next factors of both lists to equal sizes, if possible.
+/// Divides the last factors of both lists to equal sizes, if possible.
 bool Aligner::startAlike(SideFactors &left, SideFactors &right) {
   // A split factor of size 1 (one head over eight ranks) may be at the end of one list.
   bool ends = left.empty() || right.empty();
@@ -73,7 +74,7 @@ bool Aligner::startAlike(SideFactors &left, SideFactors &right) {
          (!ends && (cut(right, left.back().size) || cut(left, right.back().size)));
 }
 
-/// Removes the next factors whose product is `need`, and returns them, major to minor.
+/// Removes the last factors, whose product is `need`, and returns them, major to minor.
 std::optional<Aligner::SideFactors> Aligner::take(SideFactors &factors, SymExpr need) {
   SideFactors taken;
   while (!need.isConstant(1)) {
@@ -90,7 +91,10 @@ std::optional<Aligner::SideFactors> Aligner::take(SideFactors &factors, SymExpr 
   return taken;
 }
 
-/// Adds a Dim with all factors or, if their product is not split, one Dim for each factor.
+/// Adds Dims for a list of aligned factors:
+/// * if each factor has equal axes before and after: one Dim, whose only factor is their product;
+/// * otherwise, without axes on the product: one Dim for each factor;
+/// * otherwise: one Dim with all factors.
 void Aligner::add(SmallVector<Pair> pairs, Exchange::Split product) {
   auto takeCommon = [](Exchange::Axes &a, Exchange::Axes &b) {
     size_t count = 0;
@@ -230,7 +234,8 @@ private:
   const Exchange &exchange;
   MeshAttr grid;
   Exchange::Values at;
-  SmallVector<SmallVector<int64_t>> sizes; // sizes of each dimension's factors
+  SmallVector<SmallVector<int64_t>>
+      sizes; // by dimension and factor, after the split by common axes
   struct Member {
     SmallVector<IndexRanges> has, needs;
     int64_t dataClass; // equal for members with equal operand shards
@@ -309,7 +314,7 @@ void TrafficCounter::addMember() {
       split.insert(factor.split.before.begin(), factor.split.before.end());
     split.insert(dim.product.before.begin(), dim.product.before.end());
   }
-  // Axes are in the grid's order, so that members are in the order of ranks.
+  // Numbers data classes, and the members of each, by coordinates in the grid's order of axes.
   int64_t factors[2] = {1, 1}, numbers[2] = {0, 0};
   for (StringAttr axis : grid.getOrder()) {
     if (!llvm::is_contained(exchange.axes, axis))
@@ -337,6 +342,9 @@ int64_t TrafficCounter::count(ArrayRef<IndexRanges> a, ArrayRef<IndexRanges> b) 
   return product;
 }
 
+/// Returns the maximum number of elements that a member sends or receives. Each member receives
+/// from every data class but its own. Messages of a class are assigned greedily, the largest first,
+/// to the replica that has sent least; in a tie, to the one with the receiver's replica number.
 std::optional<int64_t> TrafficCounter::getMaximum() {
   SmallVector<std::string> names;
   for (StringAttr axis : grid.getOrder())
@@ -360,11 +368,11 @@ std::optional<int64_t> TrafficCounter::getMaximum() {
       at[name] = 0;
     }
   }
-  std::map<int64_t, SmallVector<unsigned>> holders;
+  std::map<int64_t, SmallVector<unsigned>> classes; // members of each data class
   for (auto [i, member] : llvm::enumerate(members))
-    holders[member.dataClass].push_back(i);
+    classes[member.dataClass].push_back(i);
   std::vector<int64_t> sent(members.size()), received(members.size());
-  for (const auto &[dataClass, list] : holders) {
+  for (const auto &[dataClass, list] : classes) {
     // Largest first.
     std::vector<std::pair<int64_t, unsigned>> messages;
     for (auto [to, member] : llvm::enumerate(members))

@@ -44,8 +44,8 @@ public:
       return op->emitOpError("has a sharding rule for a different number of operands or results");
     if (failed(checkScope()))
       return failure();
-    pieces.resize(rule.factors.size());
-    from.resize(rule.factors.size());
+    factorSplits.resize(rule.factors.size());
+    splitSources.resize(rule.factors.size());
     for (auto [i, operand] : llvm::enumerate(op->getOperands()))
       if (failed(collect("operand " + std::to_string(i), operand, rule.operands[i])))
         return failure();
@@ -106,26 +106,27 @@ private:
           return op->emitOpError()
                  << "needs dimension " << d << " of " << what << " (size " << sizeOf(f)
                  << ") unsplit, but it is split over " << axesText(part);
-        if (!pieces[f]) {
-          pieces[f] = part;
-          from[f] = what;
-        } else if (pieces[f] != part) {
-          return op->emitOpError()
-                 << "splits the factor of size " << sizeOf(f) << " over " << axesText(pieces[f])
-                 << " in " << from[f] << ", but over " << axesText(part) << " in " << what;
+        if (!factorSplits[f]) {
+          factorSplits[f] = part;
+          splitSources[f] = what;
+        } else if (factorSplits[f] != part) {
+          return op->emitOpError() << "splits the factor of size " << sizeOf(f) << " over "
+                                   << axesText(factorSplits[f]) << " in " << splitSources[f]
+                                   << ", but over " << axesText(part) << " in " << what;
         }
       }
     }
     return success();
   }
 
-  // Computes the axes over which the results must be unreduced, with the reduction kind: axes that
-  // split a reduction factor, or over which linear operands are unreduced, but not both.
+  // Checks the unreduced axes of the results, and their reduction kinds. A result must be unreduced
+  // over exactly these axes: those that split a reduction factor, and those over which linear
+  // operands are unreduced. An axis in both sets is an error.
   LogicalResult checkUnreduced() {
     llvm::StringMap<ReductionKind> expected;
     for (auto [f, factor] : llvm::enumerate(rule.factors))
-      if (auto kind = getReduction(factor.kind); kind && pieces[f])
-        for (StringAttr axis : pieces[f].getAllAxes())
+      if (auto kind = getReduction(factor.kind); kind && factorSplits[f])
+        for (StringAttr axis : factorSplits[f].getAllAxes())
           expected[axis.getValue()] = *kind;
 
     llvm::StringMap<SmallVector<int>> unreduced;
@@ -178,8 +179,9 @@ private:
 
   Operation *op;
   ShardingRule rule;
-  SmallVector<DimAttr> pieces;
-  SmallVector<std::string> from;
+  // By factor: its split, and the operand or result that determined the split, for errors.
+  SmallVector<DimAttr> factorSplits;
+  SmallVector<std::string> splitSources;
 };
 } // namespace
 
@@ -201,7 +203,7 @@ LogicalResult mlir::tpc::verifyDistribution(Operation *op) {
                                       op->getPropertiesStorage(), op->getRegions(), types)))
       return failure();
   }
-  // Types of other ops are not inferred from their dimension.
+  // Some ops with an attribute `dim` do not need it for type inference (softmax, iota).
   if (auto dim = op->getAttrOfType<IntegerAttr>("dim"))
     if (failed(checkDim(op, op->getNumOperands() ? op->getOperand(0) : op->getResult(0),
                         dim.getInt(), "dim")))

@@ -33,8 +33,9 @@ using ::tpc::ShardSpec;
 /// step; or a step on preallocated caches, with outputs of all tokens or only of the last token.
 enum class Form { Model, Gradients, Step, Preallocated, PreallocatedLast };
 
-/// Adds the conversion of a step to preallocated caches, and the last passes that all forms share.
-static void buildPreallocatedPasses(OpPassManager &pm, Form form, bool wideResidual) {
+/// Adds the passes after raising: for steps on preallocated caches, the conversion to them; for all
+/// forms, tpc-attach-annotations and tpc-outline-layers.
+static void buildFinalPasses(OpPassManager &pm, Form form, bool wideResidual) {
   if (form >= Form::Preallocated) {
     pm.addPass(createPreallocateCaches());
     pm.addPass(createWindowCaches());
@@ -100,7 +101,7 @@ static void buildRaisingPasses(OpPassManager &pm, Form form,
 static void buildModelPasses(OpPassManager &pm, Form form, bool wideResidual,
                              const std::string &expertCapacity = "") {
   buildRaisingPasses(pm, form, expertCapacity);
-  buildPreallocatedPasses(pm, form, wideResidual);
+  buildFinalPasses(pm, form, wideResidual);
 }
 
 void ::tpc::buildModelPassPipeline(OpPassManager &pm, bool wideResidual,
@@ -128,7 +129,7 @@ void ::tpc::buildGradientPassPipeline(OpPassManager &pm, const GradientOptions &
 void ::tpc::buildStepPassPipeline(OpPassManager &pm) { buildRaisingPasses(pm, Form::Step); }
 
 void ::tpc::buildPreallocatedStepPassPipeline(OpPassManager &pm, bool last, bool wideResidual) {
-  buildPreallocatedPasses(pm, last ? Form::PreallocatedLast : Form::Preallocated, wideResidual);
+  buildFinalPasses(pm, last ? Form::PreallocatedLast : Form::Preallocated, wideResidual);
 }
 
 void ::tpc::buildRewritePassPipeline(OpPassManager &pm, const ShardSpec &spec) {
@@ -186,9 +187,9 @@ void ::tpc::buildLoweringPassPipeline(OpPassManager &pm, const LoweringOptions &
   program.digestWeights = options.digestWeights;
   pm.addPass(createLowerProgram(program));
   pm.addPass(createApproximateMath());
-  // Only scalar math remains.
   OpPassManager &functions = pm.nest<LLVM::LLVMFuncOp>();
   functions.addPass(createCSEPass());
+  // The remaining ops of `math` (sin, cos, pow) are scalar.
   pm.addPass(createConvertMathToLLVMPass());
   pm.addPass(createConvertMathToLibmPass());
   pm.addPass(createArithToLLVMConversionPass());
@@ -201,6 +202,7 @@ void ::tpc::registerPassPipelines() {
   static PassPipelineRegistration<> model(
       "tpc-model-pipeline", "From imported ops to the model's normal form",
       [](OpPassManager &pm) { ::tpc::buildModelPassPipeline(pm); });
+  // Unlike buildStepPassPipeline, this pipeline also outlines layers.
   static PassPipelineRegistration<> step(
       "tpc-step-pipeline", "From imported ops to one step of a generation, with caches",
       [](OpPassManager &pm) { buildModelPasses(pm, Form::Step, true); });

@@ -63,7 +63,7 @@ void AutoShardPlan::print(llvm::raw_ostream &os) const {
   os << "; goal: " << getName(request.goal) << "\n";
   os << "Grids: " << search.enumerated << " enumerated, " << search.prunedByMemory
      << " pruned by memory, " << search.prunedByTime << " pruned by time, " << search.countRefused()
-     << " refused, " << search.simulated << " estimated, " << search.tooLarge.size()
+     << " refused, " << search.evaluated << " estimated, " << search.tooLarge.size()
      << " of them too large\n";
   if (search.unexplored > 0)
     os << "Limit of --search: " << search.unexplored
@@ -171,7 +171,7 @@ llvm::json::Value AutoShardPlan::toJSON() const {
                             {"enumerated", search.enumerated},
                             {"pruned_by_memory", search.prunedByMemory},
                             {"pruned_by_time", search.prunedByTime},
-                            {"estimated", search.simulated},
+                            {"estimated", search.evaluated},
                             {"unexplored", search.unexplored},
                             {"unexplored_objective", search.unexploredObjective},
                             {"bound_ratio", search.secondsBoundRatio},

@@ -184,13 +184,13 @@ bool TpccOptions::parse(int argc, char **argv) {
                                         cl::value_desc("name"), cl::location(loss), cl::cat(files));
   cl::opt<double, true> smoothingOption(
       "label-smoothing",
-      cl::desc("With --train or --gradients: share of each target that all classes have equally, "
-               "from 0 (default) to below 1"),
-      cl::value_desc("share"), cl::location(labelSmoothing), cl::init(0), cl::cat(files));
+      cl::desc("With --train or --gradients: fraction of each target distribution that is uniform "
+               "over all classes, from 0 (default) to below 1"),
+      cl::value_desc("fraction"), cl::location(labelSmoothing), cl::init(0), cl::cat(files));
   cl::opt<double, true> zLossOption(
       "z-loss",
-      cl::desc("With --train or --gradients: factor of the squared logarithm of the sum of "
-               "exponentials of logits, a term of the loss (default: 0)"),
+      cl::desc("With --train or --gradients: coefficient of logsumexp(logits)^2 in the loss "
+               "(default: 0)"),
       cl::value_desc("factor"), cl::location(zLoss), cl::init(0), cl::cat(files));
   cl::opt<std::string, true> nameOption("name",
                                         cl::desc("The program's name (default: the output's)"),
@@ -235,7 +235,7 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<int64_t, true> devicesOption("devices", cl::desc("With auto: number of devices"),
                                        cl::value_desc("number"), cl::location(devices), cl::init(0),
                                        cl::cat(partitioning));
-  // Options refer to their descriptions.
+  // cl::desc stores a reference, so the text must outlive the option.
   const std::string machines =
       "With auto or --simulate: the machine, a file that tpc-probe wrote, or a name: " +
       llvm::join(Machine::getNames(), ", ");
@@ -248,8 +248,8 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<std::string, true> goalOption(
       "goal",
       cl::desc(
-          "With auto: latency (default), the time of a step; throughput, with copies of the grid "
-          "on all devices; or cost, the time of a step on all its devices"),
+          "With auto: latency (default), the time of a step; throughput, that time divided by the "
+          "copies of the grid that fit on the devices; or cost, that time multiplied by the ranks"),
       cl::value_desc("goal"), cl::location(goal), cl::cat(partitioning));
   cl::opt<std::string, true> memoryOption(
       "memory", cl::desc("With auto: memory that a rank may use (default: the device's)"),
@@ -308,9 +308,9 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<std::string, true> routingOption(
       "routing",
       cl::desc(
-          "With --report, --simulate or auto: experts that tokens select, [tokens, experts] or "
-          "[layers, tokens, experts] in a .npy file, not 0 if selected. The report has the bytes "
-          "that each rank sends"),
+          "With --report, --simulate or auto: .npy file, [tokens, experts] or [layers, tokens, "
+          "experts], in which an element is not 0 if the token selects the expert. The report then "
+          "has the bytes that each rank sends"),
       cl::value_desc("file"), cl::location(routing), cl::cat(reporting));
   cl::opt<std::string, true> reportOption(
       "report",
@@ -362,7 +362,8 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<bool, true> jsonOption(
       "json", cl::desc("Print groups, tactic effects, simulations and memory plans as JSON"),
       cl::location(json), cl::cat(reporting));
-  cl::opt<bool, true> timingOption("timing", cl::desc("Print time and memory of each step"),
+  cl::opt<bool, true> timingOption("timing",
+                                   cl::desc("Print time and memory of each stage of compilation"),
                                    cl::location(timing), cl::cat(reporting));
   cl::opt<DiagnosticFormat, true> diagnosticsOption(
       "diagnostics", cl::desc("Format of errors and notes on standard error:"),
@@ -375,7 +376,7 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<int, true> parentOption(
       "end-with",
       cl::desc(
-          "End when this process ends, which must be the parent (for libraries that run tpcc)"),
+          "Exit when the parent process, which has this id, exits (for libraries that run tpcc)"),
       cl::value_desc("process"), cl::location(parent), cl::init(0), cl::Hidden, cl::cat(reporting));
 
   cl::HideUnrelatedOptions({&files, &partitioning, &reporting, &cl::getGeneralCategory()});

@@ -49,7 +49,7 @@ std::string GridChoice::str() const {
   return text.empty() ? "tp1" : text;
 }
 
-/// Returns the sizes of an axis up to `most`. `bits`: significant bits of sizes above 2^bits.
+/// Returns the sizes of an axis up to `maximum`. `bits`: significant bits of sizes above 2^bits.
 static std::vector<int64_t> getSizes(const SearchProblem &problem, int64_t maximum, unsigned bits,
                                      int64_t divided) {
   std::vector<int64_t> sizes;
@@ -263,7 +263,7 @@ void Searcher::evaluate(const Candidate &candidate) {
     result.refuse(grid, row.cost.refused);
     return;
   }
-  ++result.simulated;
+  ++result.evaluated;
   row.objective = row.cost.step.seconds.total() * row.weight;
   if (problem.isExhaustive)
     result.objectives.push_back({grid, row.objective});
@@ -298,7 +298,7 @@ SearchResult Searcher::run() {
     return candidate.isGrid ? 1 : count(candidate.grid);
   };
   while (!heap.empty()) {
-    bool isOver = result.simulated >= problem.maxEvaluations;
+    bool isOver = result.evaluated >= problem.maxEvaluations;
     // Without a limit, all other candidates have larger bounds.
     if (isOver || (isPruned(heap.front()) && !isLimited())) {
       result.unexploredObjective = isOver ? std::numeric_limits<double>::infinity() : 0;

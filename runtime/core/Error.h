@@ -19,8 +19,8 @@ struct tpc_context;
 
 namespace tpc::rt {
 
-/// Unwinds a rank. Only `World::run` catches it; other code may catch it only to clean up and
-/// rethrow. It has no data: the world stores the message.
+/// Unwinds a rank. `World::run` and the memory estimate catch it; other code may catch it only to
+/// clean up and rethrow. It has no data: the world stores the message.
 class RankStopped : public std::exception {
 public:
   const char *what() const noexcept override { return "this rank was stopped by an error"; }

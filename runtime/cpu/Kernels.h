@@ -69,8 +69,9 @@ struct KernelTable {
   /// Computes columns [column0, column0 + panelWidth) of the matrix: a panel of `gemm` in f32.
   void (*dequantize)(const tpc_quantized_args &args, int64_t column0, float *panel);
 
-  /// Matmuls of few rows in integers (IntegerKernel.h). Returns the number of floats that the
-  /// digits of all rows take; 0 if the layout is not supported.
+  /// The next three functions are matmuls of few rows in integers: elements of x are split into
+  /// three 8-bit digits (IntegerKernel.h). This one returns the size in floats of the digits of all
+  /// rows; 0 if the layout is not supported.
   int64_t (*digitFloats)(const tpc_quantized_args &args);
   /// Sets the digits. Returns false if an element is not finite.
   bool (*splitDigits)(const tpc_quantized_args &args, float *digits);

@@ -31,7 +31,7 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
     return;
   auto refuse = [&](const std::string &what) { fail(ctx, "internal error: logits: " + what); };
   if (rank < 1 || rank > maxRank)
-    refuse("a box of " + std::to_string(rank) + " dimensions");
+    refuse("a block of " + std::to_string(rank) + " dimensions");
   Block block{rank, {}, {}, {}, {}, 0, rank - 1};
   int64_t stored = 1, elements = 1;
   for (int32_t d = rank; d-- > 0;) {

@@ -77,7 +77,7 @@ void OutputAssembler::take(tpc_context &ctx, int32_t index, const void *data, in
   if (index < 0 || static_cast<size_t>(index) >= outputBytes.size())
     refuse("there is no such output");
   if (rank < 0 || rank > maxBoxRank)
-    refuse("a box of " + std::to_string(rank) + " dimensions");
+    refuse("a block of " + std::to_string(rank) + " dimensions");
   for (int32_t d = 0; d < rank; ++d)
     if (global[d] < 0 || offset[d] < 0 || size[d] < 0 || size[d] > global[d] - offset[d])
       refuse("a block of " + std::to_string(size[d]) + " from " + std::to_string(offset[d]) +

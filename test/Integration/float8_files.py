@@ -1,4 +1,6 @@
-"""ONNX files whose matmuls multiply numbers of E4M3, converted by ONNX Runtime."""
+"""ONNX files with E4M3 operands of matmuls. ONNX Runtime rounds and widens them; it has no E4M3
+matmul, so the matmuls are in f32.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from onnx import helper, numpy_helper
 
 from quantized_files import initializers
 
-LARGEST = np.float32(448)
+LARGEST = np.float32(448)  # largest finite value of E4M3
 
 
 def rounded_columns(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -20,7 +22,7 @@ def rounded_columns(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Graph:
-    """Nodes in place of one node, named after it."""
+    """Nodes that replace one node. `name` is the prefix of their outputs and constants."""
 
     def __init__(self, model: onnx.ModelProto, name: str):
         self.graph, self.name, self.nodes = model.graph, name, []
@@ -37,7 +39,9 @@ class Graph:
 
 
 def in_float8(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns the model that tpcc --quantize=fp8 computes: MatMul of weights on rounded rows."""
+    """Rewrites MatMul nodes with weights as tpcc --quantize=fp8 does, and returns `model`. Columns
+    of weights and rows of left operands are scaled, and rounded to E4M3.
+    """
     weights = initializers(model)
     one = np.float32(1)
     zero = np.zeros((), ml_dtypes.float8_e4m3fn)

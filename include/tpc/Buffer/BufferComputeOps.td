@@ -33,7 +33,7 @@ def Buffer_CallOp
                          DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Calls another buffer function";
   let description = [{
-    `tpc_buffer.call @on_buffers_layer(%x, %w) to (%y)`: buffers and parameter indices in the order
+    `tpc_buffer.call @layer_on_buffers(%x, %w) to (%y)`: buffers and parameter indices in the order
     of the callee's arguments, then buffers for its results.
   }];
   let arguments = (ins FlatSymbolRefAttr:$callee,

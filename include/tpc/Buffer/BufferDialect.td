@@ -17,10 +17,10 @@ def Buffer_Dialect : Dialect {
     function at the end of its summary. Ops run in program order: an op begins when all ops before
     it have completed.
 
-        tpc_buffer.entry @parameter_0 packed @w stage 0 : tensor<8x3xf32, …>
-        tpc_buffer.func @on_buffers_layer of @layer(%x = value 0 : "8*n" x f32)
+        tpc_buffer.entry @parameter_0 stage 0 packed @w : tensor<8x3xf32, …>
+        tpc_buffer.func @layer_on_buffers of @layer(%x = value 0 : "8*n" x f32)
             to (%y : "8*n" x f32) {
-          %frame = tpc_buffer.push "64*((11*n + 15) floordiv 16)"
+          %frame = tpc_buffer.push "64*floordiv(11*n + 15, 16)"
           %w = tpc_buffer.parameter @parameter_0
           %0 = tpc_buffer.slot %frame at 0 : "3*n" x f32
           tpc_buffer.product %x m n k 8 by %w to %0 n 3

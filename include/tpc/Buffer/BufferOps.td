@@ -28,9 +28,9 @@ def Buffer_FuncOp : Buffer_Op<"func", [Symbol, IsolatedFromAbove, SingleBlock, N
     for the results, in order; results that alias an argument (`value 1 becomes 2`) are not in the
     list. Result buffers do not overlap other buffers. The function of a stage has no arguments.
 
-        tpc_buffer.func @on_buffers_layer of @layer(%x = value 0 : "8*n" x f32, %w = packed 1)
+        tpc_buffer.func @layer_on_buffers of @layer(%x = value 0 : "8*n" x f32, %w = packed 1)
             to (%y : "8*n" x f32) { ... }
-        tpc_buffer.func @on_buffers_stage_0 of @main stage 0 { ... }
+        tpc_buffer.func @main_stage_0_on_buffers of @main stage 0 { ... }
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$of,
                        OptionalAttr<I64Attr>:$stage,
@@ -50,7 +50,7 @@ def Buffer_FuncOp : Buffer_Op<"func", [Symbol, IsolatedFromAbove, SingleBlock, N
 def Buffer_RoundsOp : Buffer_Op<"rounds", [SingleBlock, NoTerminator]> {
   let summary = "Repeats its body for each micro-batch";
   let description = [{
-    `tpc_buffer.rounds 4 of "(batch + 3 - rank.mb) floordiv 4" { ... }`: four micro-batch
+    `tpc_buffer.rounds 4 of "floordiv(batch - rank.mb + 3, 4)" { ... }`: four micro-batch
     iterations, in which `rank.mb` counts from 0. Iterations in which the size after `of` is 0 are
     skipped; without `of`, no iteration is skipped. Before each iteration the runtime sets the
     micro-batch index in `env`. `tpc_buffer.rounds 1 from 3` is one event of a schedule: the
@@ -68,6 +68,8 @@ def Buffer_RoundsOp : Buffer_Op<"rounds", [SingleBlock, NoTerminator]> {
 //===----------------------------------------------------------------------===//
 // Memory
 //===----------------------------------------------------------------------===//
+
+// A summary ends with the name of the runtime function (tpc/runtime.h) that the op calls, if any.
 
 def Buffer_PushOp : Buffer_Op<"push", [MemoryEffects<[MemAlloc]>,
                                        DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
@@ -220,9 +222,10 @@ def Buffer_CollectivePermuteOp : Buffer_Op<"collective_permute"> {
   let summary = "Redistributes [outer, blocks, n, unit, inner] by messages between pairs of ranks. "
                 "tpc_collective_permute.";
   let description = [{
-    `splits` has four lists of axes. The first two are for the operand: the axes that split n, and
-    the axes that split blocks * n * unit. The last two are the same for the result. BlockMove.h has
-    examples. Element i of a result block is element `first` + i of the operand's block, cyclically.
+    The dimension consists of `blocks` blocks of n * unit elements. Element i of a block of the
+    result is element (first + i) mod (n * unit) of the same block of the operand. `splits` has four
+    lists of axes, two for the operand and two for the result: the axes that split n, and the axes
+    that split the product blocks * n * unit. BlockMove.h has examples.
   }];
   let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, ArrayAttr:$splits,
                        Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$blocks,
@@ -251,9 +254,10 @@ def Buffer_ExchangeOp : Buffer_Op<"exchange"> {
 def Buffer_DispatchOp : Buffer_Op<"dispatch"> {
   let summary = "Gathers rows from [own shard of n, inner] to [n, inner]. tpc_dispatch.";
   let description = [{
-    Rows have `width` elements; those from `column` on are weights of `experts` experts, which are
-    split over the axes `split`, one after the other. Rows without a weight of this rank's experts,
-    and weights of other experts, are 0 in `to`.
+    Each of the n entries has inner / width rows of `width` elements. Elements `column` to
+    `column` + `experts` - 1 of a row are its routing weights. The axes of `split` split the
+    experts, in order. In `to`, weights of other ranks' experts are 0, and rows in which no expert
+    of this rank has a nonzero weight are all zeros.
   }];
   let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_SymExprAttr:$n,
                        Tpc_SymExprAttr:$inner, Tpc_SymExprAttr:$width, Tpc_SymExprAttr:$column,
@@ -284,14 +288,15 @@ def Buffer_BroadcastOp : Buffer_Op<"broadcast"> {
 }
 
 def Buffer_SendOp : Buffer_Op<"send"> {
-  let summary = "Sends to the rank of another stage; on return the buffer may be "
-                "overwritten. tpc_send.";
+  let summary = "Sends to stage `to`, to the rank with the same other coordinates; on return the "
+                "buffer may be overwritten. tpc_send.";
   let arguments = (ins Buffer_Read:$data, Tpc_SymExprAttr:$count, I64Attr:$to);
   let assemblyFormat = "$data `count` custom<SymExpr>($count) `to` $to attr-dict";
 }
 
 def Buffer_RecvOp : Buffer_Op<"recv"> {
-  let summary = "Receives from the rank of another stage. tpc_recv.";
+  let summary = "Receives from stage `from`, from the rank with the same other coordinates. "
+                "tpc_recv.";
   let arguments = (ins Buffer_Write:$data, Tpc_SymExprAttr:$count, I64Attr:$from);
   let assemblyFormat = "$data `count` custom<SymExpr>($count) `from` $from attr-dict";
 }
@@ -300,9 +305,9 @@ def Buffer_UpdateOp : Buffer_Op<"update"> {
   let summary = "Replaces the elements of this rank's shard of a dense parameter, at the end of a "
                 "step. tpc_copy.";
   let description = [{
-    `tpc_buffer.update %w from %new bytes "4*_6.tp*_768"`: the output of the program with this
-    `tpc.update`. Only updates, outputs and ends of frames follow in the function, so that no op
-    reads a parameter of which a part is new.
+    `tpc_buffer.update %w from %new bytes "4*_6.tp*_768"` implements the output whose `tpc.update`
+    names the parameter. Only updates, outputs and ends of frames follow in the function, so no op
+    reads a parameter that is partly updated.
   }];
   let arguments = (ins Buffer_Parameter:$index, Buffer_Read:$from, Tpc_SymExprAttr:$bytes);
   let assemblyFormat = "$index `from` $from `bytes` custom<SymExpr>($bytes) attr-dict";

@@ -1,7 +1,8 @@
-//===- Lower.h - Compilation of staged programs to executables --*- C++ -*-===//
+//===- Lower.h - Machine code of lowered programs, and linking --*- C++ -*-===//
 //
+//   // `module` is a program on buffers.
 //   PassManager pm(context);
-//   tpc::buildLoweringPassPipeline(pm, options);    // staged -> LLVM dialect
+//   tpc::buildLoweringPassPipeline(pm, options);    // -> LLVM dialect
 //   pm.run(module);
 //   auto object = tpc::emitObject(module, options);  // -> machine code
 //   tpc::link(*object, "gpt2", tpc::Linked::Executable, link);
@@ -38,6 +39,7 @@ struct LoweringOptions {
 
 /// Registers the lowering interfaces of ops and the translations to LLVM IR.
 void registerLowering(DialectRegistry &registry);
+/// Returns the columns of docs/reference/coverage.md for the lowering interfaces.
 llvm::SmallVector<CoverageColumn> getLoweringCoverage();
 
 /// Returns the optimized LLVM IR as text, or the object file. `module` is the result of

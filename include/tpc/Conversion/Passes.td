@@ -39,9 +39,11 @@ def FuseDequantize : Pass<"tpc-fuse-dequantize", "::mlir::ModuleOp"> {
 
     Matrices in 16 bits are fused with their cast to f32, and then not rounded to 16 bits.
 
-    Not fused: matmuls that are not in f32, matrices without rows or columns that are rows of packed
-    bytes, scales that are not constant within blocks of rows, and zero points or scales that are
-    not parameters. These matrices are computed by kernels.
+    Kernels compute the matrices that are not fused:
+    * of matmuls that are not in f32;
+    * with packed bytes that are contiguous neither along rows nor along columns;
+    * with scales that vary within a block of rows;
+    * with zero points or scales that are not parameters.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
@@ -80,14 +82,14 @@ def MergeMatmuls : Pass<"tpc-merge-matmuls", "::mlir::ModuleOp"> {
         %v = tpc.matmul %x, %wv            %v = tpc.matmul %x, %wv {tpc.merged = 0 : i64}
 
     Not merged: matmuls without a common dependent op, and matmuls whose bias or residual is
-    computed after the first matmul of the group. For example, experts are computed one after the
-    other; after a merge the results of all experts would be live at once.
+    computed after the first matmul of the group. The up projections of experts, for example, have
+    no common dependent op. Merging them would keep the results of all experts live at once.
 
     For targets that compute the group as one matmul (`cuda`), the results are columns of one
     buffer. So all users of a result must read it by rows: kernels, attention and `tpc.append`, also
     through reshapes that keep rows whole. Not merged there: results that are returned, sent, or an
-    operand of a collective or a matmul; matmuls with a residual; matmuls with and without a bias;
-    parameters with other uses.
+    operand of a collective or a matmul; matmuls with a residual; groups in which only some matmuls
+    have a bias; parameters with other uses.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
@@ -105,10 +107,13 @@ def AliasCaches : Pass<"tpc-alias-caches", "::mlir::ModuleOp"> {
                                                    %1 = tpc.gather %k0, %0 dim 1 {tpc.aliased}
                                               ->   call @layer(%x, %1)
 
-    The pass also marks transposes between a cache and its attention op, and transposes of new keys
-    and values before an append, unless a kernel computes the new values or the target merges these
-    kernels (then the kernel writes directly to the cache). Runtime calls read the operands of these
-    transposes by strides:
+    The pass also marks two kinds of transposes, whose operands runtime calls read by strides:
+    * between a cache and its attention op;
+    * of new keys or values before an append, unless a kernel writes directly to the cache: a kernel
+      that computes the new keys or values or, on targets that merge the kernels of attention
+      operands (`cuda`), the merged kernel.
+
+    For example:
 
         %1 = tpc.append %k0, %0 at %n              %1 = tpc.append %k0, %0 at %n
         %2 = tpc.transpose %1 {0, 2, 1, 3}   ->    %2 = tpc.transpose %1 {0, 2, 1, 3} {tpc.aliased}
@@ -151,7 +156,7 @@ def OutlineKernels : Pass<"tpc-outline-kernels", "::mlir::ModuleOp"> {
 }
 
 def PlanBuffers : Pass<"tpc-plan-buffers", "::mlir::ModuleOp"> {
-  let summary = "Plan memory: create buffer functions for all tensor functions and stages";
+  let summary = "Plan memory: create a buffer function for each stage and each function it calls";
   let description = [{
     Creates the runtime calls as ops of `tpc_buffer`, in program order, with planned memory. Values
     with disjoint lifetimes share a slot of the function's frame. Results are written to the

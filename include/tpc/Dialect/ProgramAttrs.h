@@ -106,7 +106,7 @@ inline constexpr llvm::StringLiteral kWeightBytesAttr = "tpc.weight_bytes";
 inline constexpr llvm::StringLiteral kScheduleAttr = "tpc.schedule";
 /// Module: the verifiers that were skipped.
 inline constexpr llvm::StringLiteral kNotVerifiedAttr = "tpc.not_verified";
-/// Module: the reason why the randomized check at small sizes was skipped.
+/// Module: why the randomized check was skipped, or the first fact that it did not exercise.
 inline constexpr llvm::StringLiteral kNoRandomizedCheckAttr = "tpc.no_randomized_check";
 
 // ---- lowering ----

@@ -49,7 +49,7 @@ void buildBuffersPassPipeline(mlir::OpPassManager &pm);
 /// Buffers -> the LLVM dialect.
 void buildLoweringPassPipeline(mlir::OpPassManager &pm, const mlir::tpc::LoweringOptions &options);
 
-/// Registers `--tpc-model-pipeline` and `--tpc-lower-to-llvm`.
+/// Registers pipelines as options of tpc-opt: for each form of the model level, and for lowering.
 void registerPassPipelines();
 
 } // namespace tpc

@@ -2,9 +2,10 @@
 //
 // Enumerates grids of at most the given number of devices and evaluates them in the order of lower
 // bounds of their objectives, until no other grid can be among the best. A family is a set of grids
-// that differ only in micro-batches and chunks (mb, vpp). Families and their grids have bounds of
-// increasing cost and tightness. All orders and ties are deterministic. The search knows grids and
-// numbers only; callbacks compile and estimate.
+// that differ only in micro-batches, chunks (mb, vpp), and the order of dp and pp. Bounds are
+// computed in stages: cheap and loose ones for all families, more expensive and tighter ones only
+// for families, and then grids, that may still be among the best. All orders and ties are
+// deterministic. The search uses only grids and numbers; callbacks compile and estimate.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +25,7 @@ struct GridChoice {
   int64_t tp = 1, pp = 1, dp = 1, mb = 1;
   bool sp = false;
   int64_t vpp = 1;
-  int64_t tensorX = 1; // tp is tensorX times the rest; 1: one axis
+  int64_t tensorX = 1; // first size of a 2-D tp (2 in tp2x4, where tp is 8); 1: one axis
   int64_t ep = 1;
   /// Ranks of tp that split one expert, a divisor of tp; ep is a multiple of tp / etp. 0: all.
   int64_t etp = 0;
@@ -32,7 +33,8 @@ struct GridChoice {
 
   /// Returns the number of groups of ranks of tp that have different experts.
   int64_t getExpertGroups() const { return etp > 0 ? tp / etp : 1; }
-  /// Returns the number of ranks of ep for each rank of tp. With dp, they are replicas.
+  /// Returns the number of ranks among which the experts of one rank of tp are divided. If dp > 1,
+  /// these ranks are replicas (ranks of dp), so they do not increase getRanks().
   int64_t getExpertRanks() const { return ep / getExpertGroups(); }
   int64_t getRanks() const { return tp * pp * dp * (dp == 1 ? getExpertRanks() : 1); }
   std::string str() const;
@@ -52,7 +54,7 @@ struct GridCost {
   std::string refused; // the compiler's or the machine's error; empty if the grid exists
   RankMemory memory;
   StepCost step;                          // a decode step, if `prompt` has a value
-  std::vector<CollectiveRow> collectives; // of the step of the shape
+  std::vector<CollectiveRow> collectives; // of `prompt` if it has a value, else of `step`
   std::optional<StepCost> prompt = {};    // the step of a prompt in a generation
 };
 
@@ -108,7 +110,7 @@ struct SearchResult {
   std::vector<RankedGrid> best;     // that fit, the best first, at most numBest
   std::vector<RankedGrid> tooLarge; // the grids that do not fit, by needed bytes
   std::map<std::string, RefusedGrids, std::less<>> refused; // by the first line of the error
-  size_t enumerated = 0, prunedByMemory = 0, prunedByTime = 0, simulated = 0;
+  size_t enumerated = 0, prunedByMemory = 0, prunedByTime = 0, evaluated = 0; // numbers of grids
   size_t unexplored = 0;                                 // grids that remained after maxEvaluations
   double unexploredObjective = 0;                        // lower bound of their objectives
   std::vector<std::pair<GridChoice, double>> objectives; // of all grids of an exhaustive search
@@ -120,8 +122,9 @@ struct SearchResult {
 };
 
 /// Calls `visit` with the first grid (mb1, no chunks) of each family, in a fixed order. Up to 64
-/// devices, tp, pp, dp and ep have all sizes. For more devices, sizes above 16 have at most four
-/// significant bits, or divide the layers (pp) or the batch (dp).
+/// devices, tp, pp and ep have all sizes. For more devices, sizes above 16 have at most four
+/// significant bits (axes of a 2-D tp above 4: two), or divide the layers (pp) or the batch (dp).
+/// dp omits sizes that do not reduce the maximum number of samples of a replica.
 void enumerateFamilies(const SearchProblem &problem,
                        llvm::function_ref<void(const GridChoice &)> visit);
 /// Calls `visit` with all grids of a family, which is given by its first grid.
@@ -129,11 +132,11 @@ void enumerateGrids(const SearchProblem &problem, const GridChoice &family,
                     llvm::function_ref<void(const GridChoice &)> visit);
 SearchResult searchGrids(const SearchProblem &problem);
 
-/// Difference of two estimates by cause, and its error: the sum over causes of the difference times
-/// the error of the machine's tables, and a hundredth of the best time. The error of collectives is
-/// that of derived times if it is larger.
+/// Difference of two estimates: `other` minus `best`, weighted by the objective. `error` is the sum
+/// over causes of |difference| times the machine's relative error, plus 1% of the best objective.
+/// The relative error of collectives is at least StepCost::derivedError of both grids.
 struct Comparison {
-  std::array<double, 5> difference;
+  std::array<double, 5> difference; // by cause, in the order of causeNames (StepCost.h)
   double total = 0, error = 0;
   bool isDecided() const { return std::abs(total) > error; }
 };

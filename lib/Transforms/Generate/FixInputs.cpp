@@ -15,21 +15,22 @@ using ::tpc::SymExpr;
 
 namespace {
 struct FixInputs : public mlir::tpc::impl::FixInputsBase<FixInputs> {
-  /// Returns the number of past tokens for an input of positions. It follows from the mask, which
-  /// includes the past.
-  FailureOr<SymExpr> getPast(func::FuncOp main, unsigned input, InputDefaultAttr defaultOf) {
-    if (defaultOf.getPast())
-      return defaultOf.getPast().getExpr();
-    if (!defaultOf.getMask())
+  /// Returns the number of past tokens for an input of positions: `past` of its default if set, 0
+  /// without a mask, otherwise the columns of the mask (past and new tokens) minus the positions.
+  FailureOr<SymExpr> getPast(func::FuncOp main, unsigned input, InputDefaultAttr inputDefault) {
+    if (inputDefault.getPast())
+      return inputDefault.getPast().getExpr();
+    if (!inputDefault.getMask())
       return SymExpr(0);
     for (BlockArgument mask : main.getArguments()) {
-      if (main.getArgAttr(mask.getArgNumber(), kNameAttr) != defaultOf.getMask())
+      if (main.getArgAttr(mask.getArgNumber(), kNameAttr) != inputDefault.getMask())
         continue;
       SmallVector<SymExpr> sizes = getSizes(mask), own = getSizes(main.getArgument(input));
       if (sizes.size() == 2 && !own.empty())
         return sizes[1] - own.back();
     }
-    return main.emitError() << "argument " << input << ": there is no mask " << defaultOf.getMask()
+    return main.emitError() << "argument " << input << ": there is no mask "
+                            << inputDefault.getMask()
                             << " [batch, tokens] to derive the number of past tokens from";
   }
 
@@ -51,10 +52,10 @@ struct FixInputs : public mlir::tpc::impl::FixInputsBase<FixInputs> {
     OpBuilder builder = OpBuilder::atBlockBegin(&main.front());
     for (BlockArgument argument : main.getArguments()) {
       unsigned i = argument.getArgNumber();
-      InputDefaultAttr defaultOf = InputDefaultAttr::lookup(main.getArgAttrDict(i));
-      if (!defaultOf) {
-        // An unused cache of size 0: the file is valid only for an empty past. Or caches of the
-        // other branch of a merged decoder.
+      InputDefaultAttr inputDefault = InputDefaultAttr::lookup(main.getArgAttrDict(i));
+      if (!inputDefault) {
+        // Removes unused caches: those of size 0 (the file is valid only for an empty past), and
+        // those of the other branch of a merged decoder.
         auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr);
         if (argument.use_empty() && (llvm::is_contained(getSizes(argument), SymExpr(0)) ||
                                      (name && name.getValue().starts_with("past_key_values"))))
@@ -63,10 +64,10 @@ struct FixInputs : public mlir::tpc::impl::FixInputsBase<FixInputs> {
       }
       auto type = cast<RankedTensorType>(argument.getType());
       Value value;
-      if (defaultOf.getKind() == InputDefaultKind::Ones) {
+      if (inputDefault.getKind() == InputDefaultKind::Ones) {
         value = createSplat(builder, argument.getLoc(), type, 1);
       } else {
-        FailureOr<SymExpr> past = getPast(main, i, defaultOf);
+        FailureOr<SymExpr> past = getPast(main, i, inputDefault);
         if (failed(past))
           return signalPassFailure();
         value = makePositions(builder, argument.getLoc(), type, *past);

@@ -7,9 +7,9 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// Returns the factor of an annotated weight that contains elements at distance `stride`, and
-/// `stride` in units of that factor. The factor is null if the annotation leaves the dimension to
-/// other tactics.
+/// Returns the annotation's factor whose index changes by a step of `stride` elements in the
+/// row-major weight, and the change of that index. The factor is null if the annotation leaves the
+/// dimension to other tactics.
 static std::pair<FactorAttr, int64_t> getFactorAt(ArrayAttr sharding, ArrayRef<int64_t> shape,
                                                   int64_t stride) {
   for (size_t i = shape.size(); i-- > 0; stride /= shape[i]) {
@@ -32,16 +32,19 @@ static std::pair<FactorAttr, int64_t> getFactorAt(ArrayAttr sharding, ArrayRef<i
 AnnotatedHeads mlir::tpc::getAnnotatedHeads(ModuleOp module, FactorClasses &classes, int cls,
                                             int group, ArrayRef<StringAttr> tensorAxes) {
   AnnotatedHeads summary;
-  auto note = [&](FactorAttr factor, bool keys, bool fits, StringRef name, ArrayAttr sharding) {
+  // Adds one annotation to the summary. `isKv`: of a dimension of keys or values, not of queries.
+  // `isRepeatable`: repeated kv heads can satisfy it.
+  auto note = [&](FactorAttr factor, bool isKv, bool isRepeatable, StringRef name,
+                  ArrayAttr sharding) {
     if (!factor)
       return;
     bool tp = llvm::any_of(factor.getAxes(),
                            [&](StringAttr axis) { return llvm::is_contained(tensorAxes, axis); });
     if (factor.getAxes().empty())
-      (keys ? summary.whole : summary.other) = true;
-    else if (!tp || !fits)
+      (isKv ? summary.whole : summary.other) = true;
+    else if (!tp || !isRepeatable)
       summary.other = true;
-    else if (keys)
+    else if (isKv)
       summary.split = true;
     if (summary.by.empty())
       summary.by = "'" + name.str() + "' " + printSharding(sharding);
@@ -61,10 +64,10 @@ AnnotatedHeads mlir::tpc::getAnnotatedHeads(ModuleOp module, FactorClasses &clas
       if (found == list.end())
         continue;
       ArrayRef<int> minor = ArrayRef<int>(list).drop_front(found - list.begin() + 1);
-      bool keys = minor.empty() || minor.front() != group;
+      bool isKv = minor.empty() || minor.front() != group;
       if (!parameter) {
         if (auto entry = dyn_cast_or_null<DimAttr>(dim < sharding.size() ? sharding[dim] : nullptr))
-          note(entry.getFactors()[0], keys, !keys && entry.getFactors().size() == 1,
+          note(entry.getFactors()[0], isKv, !isKv && entry.getFactors().size() == 1,
                getSourceName(op->getLoc()), sharding);
         continue;
       }
@@ -77,16 +80,18 @@ AnnotatedHeads mlir::tpc::getAnnotatedHeads(ModuleOp module, FactorClasses &clas
         return getFactorAt(sharding, cast<RankedTensorType>(weight.getType()).getShape(),
                            getStride(factors, steps));
       };
-      // If the group is divided, annotations of kv heads must also cover the group.
+      // Without repetition, a query annotation must have kv heads and group in one factor. Other
+      // annotations divide the group: each kv head is then repeated `steps` times.
       auto [factor, steps] = getFactor(minor);
-      bool fits = keys || factor == getFactor(minor.drop_front()).first;
-      if (!fits && factor && !factor.getAxes().empty()) {
+      bool isRepeatable = isKv || factor == getFactor(minor.drop_front()).first;
+      if (!isRepeatable && factor && !factor.getAxes().empty()) {
         auto heads = classes.getSize(group).asConstant(), kv = classes.getSize(cls).asConstant();
-        fits = heads && kv && *heads % steps == 0 && factor.getExpr().isConstant(*kv * steps) &&
-               summary.repeats.value_or(steps) == steps;
+        isRepeatable = heads && kv && *heads % steps == 0 &&
+                       factor.getExpr().isConstant(*kv * steps) &&
+                       summary.repeats.value_or(steps) == steps;
         summary.repeats = steps;
       }
-      note(factor, keys, fits, weight.getSymName(), sharding);
+      note(factor, isKv, isRepeatable, weight.getSymName(), sharding);
     }
   });
   return summary;

@@ -15,7 +15,7 @@ struct Term;
 class TermReader;
 class Terms;
 
-/// Id of an expression. Equal expressions have equal ids.
+/// Id of a term: an expression over inputs and weights. Equal terms have equal ids.
 using TermId = int;
 
 /// A value as a term and its repetitions.

@@ -13,7 +13,7 @@ template <typename A> FailureOr<bool> Machine<A>::runEvents(EventState &state) {
   bool progress = false;
   for (; state.next < state.events.size(); ++state.next, progress = true) {
     const ::tpc::ScheduleEvent &event = state.events[state.next];
-    // A reduced grid has fewer micro-batches.
+    // The randomized check may run on a smaller grid: events of missing micro-batches are skipped.
     if (event.microBatch >= world.getGrid().getMicroBatches())
       continue;
     MicroBatchesOp loop = state.loops.at(event.chunk);

@@ -1,7 +1,7 @@
-//===- OutputsTest.cpp - Invalid output calls of a program ----------------===//
+//===- OutputsTest.cpp - Invalid runtime calls of a program ---------------===//
 //
-// If the compiler emits a wrong call, the runtime must report it before it accesses memory outside
-// the output.
+// The runtime must report wrong arguments of tpc_output, tpc_input and tpc_parameter before it
+// accesses memory outside of the tensor.
 //
 //===----------------------------------------------------------------------===//
 
@@ -58,7 +58,7 @@ TEST(Outputs, InvalidBlocks) {
   EXPECT_EQ(errorOf({-1, {2, 3}, {0, 0}, {2, 3}}),
             "internal error: output -1: there is no such output");
   EXPECT_EQ(errorOf({0, std::vector<int64_t>(17, 1), std::vector<int64_t>(17), {}}),
-            "internal error: output 0: a box of 17 dimensions");
+            "internal error: output 0: a block of 17 dimensions");
   EXPECT_EQ(errorOf({0, {2, 3}, {1, 0}, {2, 3}}),
             "internal error: output 0: a block of 2 from 1 on exceeds dimension 0, of size 2");
   EXPECT_EQ(errorOf({0, {2, 3}, {0, -1}, {2, 3}}),

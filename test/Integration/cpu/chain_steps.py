@@ -1,13 +1,13 @@
-"""Steps of random chains: functions of a value and three small numbers.
+"""Steps of random chains: functions (context c, value v, numbers a, b, d) -> value or None.
 
-A step returns a new value, or None if it is not applicable to its operand.
+The numbers are random and select the step's variant. None: not applicable to this value.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from random_chains import LIMIT, Context, Value, product, size
+from random_chains import Context, Value, product, size
 
 # Random choices depend on the order of STEPS: data movement is registered first.
 from chain_moves import (
@@ -25,7 +25,7 @@ from chain_moves import (
 
 @step
 def constant(c: Context, v: Value, a: int, b: int, d: int):
-    """Applies a bias, scale or mask. It broadcasts, and has from one number to all elements."""
+    """Combines the value with a constant that broadcasts along a random subset of dimensions."""
     shape = [n if n is not None and (d >> (j % 4)) & 1 else 1 for j, n in enumerate(v.sizes)]
     while shape and shape[0] == 1 and b % 3:
         shape.pop(0)
@@ -41,7 +41,7 @@ def constant(c: Context, v: Value, a: int, b: int, d: int):
             "divisor", np.asarray(2.0 ** c.rng(d).integers(-1, 2, shape)).astype(v.type)
         )
         return v.within(c.w("Div", v.name, powers), v.largest * 2, v.quantum / 2)
-    # The operand may be 0. The compiler removes the addition of 0, which is visible for -0.
+    # The addend is never 0: the compiler removes additions of 0, but -0 + 0 is 0.
     other = c.dyadic("operand", shape, v.type, salt=d, zero=op != "Add")
     both = [v.name, other] if b % 2 else [other, v.name]
     if op == "Mul":
@@ -70,7 +70,8 @@ def unary(c: Context, v: Value, a: int, b: int, d: int):
         if function == "Exp":
             return v.rounded(w("Exp", w("Neg", w("Abs", v.name))))
         return v.rounded(w(function, v.name))
-    if exact in ("Ceil", "Round"):  # of -0.5 it is -0, of sums of zeros any
+    # Zeros have either sign: Ceil and Round of -0.5 give -0, and sums of zeros may.
+    if exact in ("Ceil", "Round"):
         return v.within(w(exact, v.name), v.largest + 1, max(v.quantum, 1.0), summed=True)
     return v.within(w(exact, v.name), v.largest + 1, v.quantum)
 
@@ -97,8 +98,8 @@ def cast(c: Context, v: Value, a: int, b: int, d: int):
                 ways.remove(("int8",))
     way = pick(ways, a * 12 + b + d)
     name = v.name
-    # Values must lose digits. ONNX Runtime's rounding of 16-bit matmuls varies
-    # (docs/design/onnx-differences.md), and a cast to integers may follow.
+    # `lossy`: a factor of 1/3, so that narrow casts round. Not before casts of f16 values to
+    # integers: ONNX Runtime's rounding of 16-bit matmuls varies (docs/design/onnx-differences.md).
     whole = bool(set(way) & {"int32", "int64", "int8", "bool"})
     lossy = d % 2 and v.exact and not v.special and not (whole and v.type == "float16")
     if lossy:
@@ -111,14 +112,14 @@ def cast(c: Context, v: Value, a: int, b: int, d: int):
         c.w.features.add(f"cast {type}")
     if whole:
         return v.within(name, v.largest + 1, 1.0, summed=True)
-    if lossy:  # the same bits everywhere, but no longer multiples of anything
+    if lossy:  # equal bits on all grids, but not multiples of `quantum`
         return v.rounded(name)
     return v.to(name, loose=v.loose or (narrow and not v.exact))
 
 
 @step
-def half(c: Context, v: Value, a: int, b: int, d: int):
-    """Casts to the other float type, in which later ops compute."""
+def change_type(c: Context, v: Value, a: int, b: int, d: int):
+    """Casts to f16, f32 or f64. Later steps compute in the new type."""
     type = pick(("float16", "float32", "float64", "float16"), a)
     if type == v.type:
         return None
@@ -215,8 +216,9 @@ def again(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def reduce(c: Context, v: Value, a: int, b: int, d: int):
-    """Reduces one dimension or two, with the dimension kept or dropped, or the result subtracted
-    again."""
+    """Reduces one dimension, which is kept or dropped. If it is kept, the result may be subtracted
+    from the operand.
+    """
     i = any_axis(c, v, a)
     if i is None:
         return None
@@ -309,5 +311,3 @@ def gram(c: Context, v: Value, a: int, b: int, d: int):
         summed=True,
     )
 
-
-assert LIMIT > 0

@@ -7,6 +7,7 @@ import pytest
 from generation import CAUSAL
 from harness import Grid
 
+# Models that tp2 splits evenly, with a known number of all-reduces per layer.
 SPLIT = [
     name
     for name, model in CAUSAL.items()
@@ -33,8 +34,8 @@ def rows(plan, axis, kind):
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_reductions_of_a_step(tpcc, name):
-    """Two reductions per layer, or one if attention and MLP are added together, and one for the
-    embedding. There are no other collectives over tp, and each sequence returns the logits of one
+    """Two all-reduces per layer (one with a parallel residual, as in Phi), and one for the
+    embedding. There are no other collectives over tp. Each sequence returns the logits of one
     token.
     """
     model = CAUSAL[name]
@@ -113,8 +114,8 @@ def test_ranks_store_the_caches_of_their_heads(tpcc, name, grid, heads):
     for cache in caches:
         split = "tp" in cache["axes"][1]
         assert int(cache["shape"][1]) == (heads * parsed.tp if split else heads)
-    # 4 sequences of 32768 tokens, for whole MiB; a window of 6 tokens has capacity for two windows
-    # and a prompt chunk.
+    # With 4 sequences of 32768 tokens the bytes are whole MiB. The cache of a 6-token window has
+    # capacity for two windows and one prompt chunk (512).
     capacities = {cache["shape"][2] for cache in caches}
     assert capacities in ({"capacity"}, {"window_capacity"})
     tokens = 2 * 6 + 512 if capacities == {"window_capacity"} else 32768
@@ -123,8 +124,8 @@ def test_ranks_store_the_caches_of_their_heads(tpcc, name, grid, heads):
 
 
 ROTATES = ("falcon", "gemma2", "gpt_neox", "llama", "mistral", "olmo2", "phi", "qwen2")
-# Falcon has one kv head, replicated on all ranks; other models split kv heads, or replicate them
-# twice.
+# On these grids Falcon replicates its only kv head on all ranks; other models split their kv heads,
+# or have two copies of each (tp4).
 APPENDS = [
     pytest.param(name, grid, marks=pytest.mark.long if i % 2 == place else [])
     for i, name in enumerate(CAUSAL)

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(
     "name,grid", [("gpt2-tiny", "tp2,pp2"), ("llama-past", "tp2"), ("bloom-dynamo", "tp1")]
 )
 def test_prompts(tpcc, tmp_path, name, grid):
-    """The tokenizer has as many characters as the model has tokens, so each text is one row of ids,
-    and vice versa.
+    """The tokenizer has one character for each id of the model, so texts and sequences of ids
+    correspond one to one.
     """
     from tokenizers import Tokenizer, decoders, models
 

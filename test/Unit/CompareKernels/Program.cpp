@@ -112,7 +112,7 @@ bool Program::lowerForCpu() {
   if (failed(pm.run(nested)))
     return false;
   LoweringOptions options;
-  options.optLevel = 1; // the kernel code is the same
+  options.optLevel = 1; // compiles faster; must not change results
   auto object = emitObject(nested, options);
   if (!object)
     return fail(llvm::toString(object.takeError()));

@@ -36,8 +36,8 @@ struct KernelSelection {
 /// PTX, and by Conversion/Cpu to code that is loaded here.
 class Program {
 public:
-  /// `input`: ONNX, or the text of a program at an early level, partitioned over a grid; without a
-  /// grid, as for parse(). Prints its own errors.
+  /// Loads the file `input`. With a grid: ONNX or a program of an early level, which is partitioned
+  /// over the grid and compiled up to kernels. Without a grid: a text for parse(). Prints errors.
   static std::unique_ptr<Program> load(mlir::MLIRContext &context, llvm::StringRef input,
                                        llvm::StringRef grid, KernelSelection &selection);
   /// Parses a program's text, at the level of kernels or before kernels are built.
@@ -45,6 +45,7 @@ public:
                                         KernelSelection &selection);
 
   const std::vector<Kernel> &getKernels() const { return kernels; }
+  /// Returns the number of kernels of the program, including those that are not selected.
   unsigned countAll() const { return all; }
   const mlir::tpc::EnvLayout &getLayout() const { return layout; }
   mlir::ModuleOp getModule() const { return module.get(); }

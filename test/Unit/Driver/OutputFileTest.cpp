@@ -132,7 +132,8 @@ TEST_F(OutputFile, ChecksInputsAndOutputsOfTools) {
   // Flags may come first. An argument after any other flag is an input.
   EXPECT_FALSE(accepts({"-o", input, "--canonicalize", input}));
   EXPECT_FALSE(accepts({input, "-o", path("none/out")}));
-  // A device may be written but not read, regardless of the flag that names it.
+  // Any device may be an output. Only devices whose data end may be inputs (/dev/null, terminals),
+  // regardless of the flag that names them.
   EXPECT_TRUE(accepts({input, "-o", "/dev/full"}));
   EXPECT_TRUE(accepts({"/dev/null"}));
   for (const char *flag :

@@ -105,7 +105,7 @@ TEST(WireReader, RejectsDuplicateData) {
   EXPECT_EQ(error.find("not a valid"), std::string::npos) << error;
 }
 
-/// Returns a graph in an attribute of a node of a graph, and so on, `levels` times.
+/// Returns a model with `levels` nested If nodes: if1 (outermost), if2, ….
 static std::string nest(int levels) {
   std::string graph;
   for (int i = levels; i > 0; --i)
@@ -124,7 +124,7 @@ TEST(WireReader, BoundsNesting) {
               0u)
         << error;
   }
-  // The error does not name a node whose name comes after its attributes. Names may have any bytes.
+  // The error does not name a node whose name comes after its attributes.
   std::string graph;
   for (int i = 0; i < 30; ++i)
     graph = bytes(1, bytes(5, bytes(6, graph)) + bytes(3, "late"));

@@ -95,13 +95,13 @@ TEST(Search, EqualsExhaustiveSearch) {
       EXPECT_EQ(result.best[i].grid.str(), all[i].second.str()) << seed;
     }
     EXPECT_EQ(result.enumerated, result.prunedByMemory + result.prunedByTime +
-                                     result.countRefused() + result.simulated);
+                                     result.countRefused() + result.evaluated);
     EXPECT_LE(result.secondsBoundRatio, 1);
     EXPECT_LE(result.memoryBoundRatio, 1);
     pruned += result.prunedByTime;
     problem.isExhaustive = true;
     SearchResult exhaustive = searchGrids(problem);
-    EXPECT_EQ(exhaustive.simulated + exhaustive.countRefused(), exhaustive.enumerated);
+    EXPECT_EQ(exhaustive.evaluated + exhaustive.countRefused(), exhaustive.enumerated);
     for (auto [a, b] : llvm::zip_equal(exhaustive.best, result.best))
       EXPECT_EQ(a.grid.str(), b.grid.str());
   }
@@ -180,10 +180,10 @@ TEST(Search, StopsAfterTheMostPromisingGrids) {
   problem.maxEvaluations = 2;
   problem.devices = 16;
   SearchResult result = searchGrids(problem);
-  EXPECT_EQ(result.simulated, 2u);
+  EXPECT_EQ(result.evaluated, 2u);
   EXPECT_GT(result.unexplored, 0u);
   EXPECT_EQ(result.enumerated, result.prunedByMemory + result.prunedByTime + result.countRefused() +
-                                   result.simulated + result.unexplored);
+                                   result.evaluated + result.unexplored);
 }
 
 TEST(Search, ComparesByCause) {

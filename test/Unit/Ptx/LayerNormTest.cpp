@@ -68,7 +68,7 @@ TEST(LayerNorm, IsCorrectInEveryOrder) {
     }
 }
 
-// x is read twice and y is written once, without bank conflicts.
+// x is read twice and y is written once, without bank conflicts. A row has 96 sectors of 32 bytes.
 TEST(LayerNorm, AccessesOfGpt2) {
   Module module = parsed(layerNormText);
   LayerNorm norm(1, 128, 768);

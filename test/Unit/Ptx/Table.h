@@ -19,13 +19,14 @@ struct Row {
 
 inline uint64_t f(float value) { return std::bit_cast<uint32_t>(value); }
 inline uint64_t d(double value) { return std::bit_cast<uint64_t>(value); }
+/// `quiet`: a NaN operand with a payload. `nan32`: the canonical NaN, which PTX returns.
 constexpr uint64_t inf = 0x7f800000, minusInf = 0xff800000, quiet = 0x7fc00001, nan32 = 0x7fffffff,
                    minusZero = 0x80000000;
 constexpr uint64_t tiny = 1, minusTiny = 0x80000001; // subnormal
 
-/// Evaluates an instruction for each row, in one thread per row. Kinds of registers are h, r and d
-/// for 16, 32 and 64 bits, and p for predicates; the result's kind is first. `%` in the pattern
-/// stands for the operands, such as "add.s32" for "add.s32 D, A, B;".
+/// Evaluates `opcode` for each row, with one thread per row. `kinds` has a letter for each operand,
+/// the result first: h, r and d for registers of 16, 32 and 64 bits, p for predicates. For example,
+/// "add.s32" with "rrr" is "add.s32 D, A, B;". `last`: text after the operands (an immediate).
 inline std::vector<uint64_t> evaluate(const std::string &opcode, const std::string &kinds,
                                       const std::vector<Row> &rows, const std::string &last = "",
                                       uint64_t seed = 0) {

@@ -44,8 +44,8 @@ struct OnnxDevices {
   std::map<std::string, int64_t> nodes;
 };
 
-/// Writes the file `input` with `devices` to `os`. Locations of external data become relative to
-/// `outputPath`. Existing device configurations are replaced.
+/// Writes the file `input` with `devices` to `os`. Existing device configurations are replaced.
+/// Errors: external data, and `outputPath` in another folder than `input`.
 llvm::Error writeShardedOnnx(llvm::StringRef input, llvm::StringRef outputPath,
                              const OnnxDevices &devices, llvm::raw_ostream &os);
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 HEADER = (
-    "| bf16, batch 1 | decode, ms | to eager | to compiled "
-    "| prefill 512, ms | to eager | to compiled |\n|---|---|---|---|---|---|---|"
+    "| bf16, batch 1 | decode, ms | × eager | × compiled "
+    "| prefill 512, ms | × eager | × compiled |\n|---|---|---|---|---|---|---|"
 )
 
 
