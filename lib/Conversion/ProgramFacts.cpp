@@ -1,6 +1,7 @@
 //===- ProgramFacts.cpp - Value ranges of inputs and uses of weights ------===//
 
 #include "Manifest.h"
+#include "tpc/Dialect/State.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -102,11 +103,14 @@ bool isLabels(PipelineOp pipeline, BlockArgument input) {
   return name && name.getValue() == "labels";
 }
 
-bool findOutput(PipelineOp pipeline, StringRef name) {
-  return llvm::any_of(pipeline.getOutputs().getAsRange<DictionaryAttr>(),
+/// Returns true for programs with the loss that tpc-derive-backward adds. Losses of files have
+/// labels with rules of their own (`ignore_index`).
+bool hasDerivedLoss(ModuleOp module, PipelineOp pipeline) {
+  return module->hasAttr(kOptimizerAttr) ||
+         llvm::any_of(pipeline.getOutputs().getAsRange<DictionaryAttr>(),
                       [&](DictionaryAttr output) {
-                        auto own = output.getAs<StringAttr>("name");
-                        return own && own.getValue() == name;
+                        auto name = output.getAs<StringAttr>("name");
+                        return name && name.getValue().starts_with("grad.");
                       });
 }
 
@@ -192,7 +196,7 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
             addRange(input, {0, *count - 1, "", {}, kIgnoredLabel});
       }
   };
-  bool hasLoss = findOutput(pipeline, "loss");
+  bool hasLoss = hasDerivedLoss(module, pipeline);
   module.walk([&](Operation *op) {
     if (auto compare = dyn_cast<CmpOp>(op);
         compare && hasLoss && compare.getPredicate() == Predicate::EQ)

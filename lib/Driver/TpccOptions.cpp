@@ -174,9 +174,10 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::value_desc("pattern,…"), cl::location(noDecay), cl::cat(files));
   cl::opt<bool, true> gradientsOption(
       "gradients",
-      cl::desc("Compile a program whose outputs are a loss and its gradients, grad.<weight> for "
-               "each f32 weight. Its input 'labels' has the id after each token; negative labels "
-               "are ignored"),
+      cl::desc(
+          "Compile a program whose outputs are a loss and its gradients, grad.<weight> for "
+          "each f32 weight. Its input 'labels' has the id after each token; -100 is ignored, and "
+          "other labels outside of the vocabulary are errors"),
       cl::location(gradients), cl::cat(files));
   cl::opt<std::string, true> lossOption("loss",
                                         cl::desc("With --train or --gradients: next-token "
