@@ -72,6 +72,8 @@ private:
     SMLoc loc = parser.getCurrentLocation();
     if (parseName(name))
       return failure();
+    if (!entries.insert(name).second)
+      return parser.emitError(loc) << "'" << name << "' of the mesh is given twice";
     if (name == "atoms")
       return parseAtoms();
     if (name == "views")
@@ -92,6 +94,7 @@ private:
   SmallVector<StringAttr> order;
   SmallVector<int64_t> sizes;
   NamedAttrList views;
+  llvm::StringSet<> entries;
   int64_t microBatches = 1, gpusPerNode = 0, chunksPerRank = 1;
 };
 } // namespace
@@ -130,6 +133,8 @@ LogicalResult MeshAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   for (auto [name, size] : llvm::zip(order, sizes)) {
     if (!atoms.insert(name.getValue()).second)
       return emitError() << "atom '" << name.getValue() << "' of the mesh is given twice";
+    if (name.getValue() == kMicroBatchAxis)
+      return emitError() << "'mb' is the number of micro-batches, not an atom of the mesh";
     if (size < 1)
       return emitError() << "size of atom '" << name.getValue()
                          << "' of the mesh must be at least 1, not " << size;

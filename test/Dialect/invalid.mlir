@@ -6,7 +6,7 @@ module attributes {tpc.mesh = #tpc.mesh<tp = 0, mb = 1>} {}
 
 // -----
 
-// expected-error @+1 {{atom 'tp' of the mesh is given twice}}
+// expected-error @+1 {{'tp' of the mesh is given twice}}
 module attributes {tpc.mesh = #tpc.mesh<tp = 2, tp = 2, mb = 1>} {}
 
 // -----

@@ -36,6 +36,16 @@ module attributes {tpc.mesh = #tpc.mesh<atoms = [tp = 2, tp = 2]>} {}
 
 // -----
 
+// expected-error @+1 {{'mb' of the mesh is given twice}}
+module attributes {tpc.mesh = #tpc.mesh<tp = 2, mb = 4, mb = 1>} {}
+
+// -----
+
+// expected-error @+1 {{'mb' is the number of micro-batches, not an atom of the mesh}}
+module attributes {tpc.mesh = #tpc.mesh<atoms = [tp = 2, mb = 2]>} {}
+
+// -----
+
 // expected-error @+1 {{view 'ep' has the atom "tp_ep", which the mesh does not have}}
 module attributes {tpc.mesh = #tpc.mesh<atoms = [tp = 2], views = {ep = [tp_ep]}>} {}
 

@@ -285,7 +285,26 @@ static void collect(Attribute attr, SmallVectorImpl<Attribute> &exprs) {
       collect(each, exprs);
 }
 
-/// Checks that sizes and offsets, which host code computes in 64 bits, do not overflow.
+/// Returns a divisor in an expression that can be 0 on some rank, or nothing.
+static std::optional<SymExpr> findZeroDivisor(const SymExpr &expr, SizeRanges &sizes) {
+  for (const SymExpr::Term &term : expr.getTerms())
+    for (const SymExpr::Atom &atom : term.atoms) {
+      if (atom.kind == SymExpr::AtomKind::Symbol)
+        continue;
+      const auto &[first, second] = *atom.args;
+      for (const SymExpr &operand : {first, second})
+        if (std::optional<SymExpr> found = findZeroDivisor(operand, sizes))
+          return found;
+      bool divides =
+          atom.kind == SymExpr::AtomKind::FloorDiv || atom.kind == SymExpr::AtomKind::Mod;
+      if (divides && sizes.get(second, /*canBeEmpty=*/true).low < Wide(1))
+        return second;
+    }
+  return std::nullopt;
+}
+
+/// Checks that sizes and offsets, which host code computes in 64 bits, do not overflow or divide by
+/// 0.
 static LogicalResult checkBuffers(buffer::FuncOp function, SizeRanges &sizes,
                                   DenseSet<Attribute> &good) {
   WalkResult result = function.walk([&](Operation *op) {
@@ -299,8 +318,15 @@ static LogicalResult checkBuffers(buffer::FuncOp function, SizeRanges &sizes,
       SymExpr expr =
           extent ? extent.getElements().getExpr() : cast<buffer::ExprAttr>(attr).getExpr();
       Interval range = sizes.get(expr);
-      if (range.low.fits64() && range.high.fits64())
-        continue;
+      if (range.low.fits64() && range.high.fits64()) {
+        std::optional<SymExpr> divisor = findZeroDivisor(expr, sizes);
+        if (!divisor)
+          continue;
+        op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << "): '"
+                        << expr.str() << "' divides by '" << divisor->str()
+                        << "', which can be 0 at some sizes or on some ranks";
+        return WalkResult::interrupt();
+      }
       op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << "): '"
                       << expr.str() << "' is up to " << range.high.str()
                       << " at the largest sizes, which exceeds 64 bits; constrain its sizes "

@@ -22,12 +22,17 @@ public:
   explicit SizeRanges(ModuleOp module)
       : grid(MeshAttr::lookup(module)), constraints(module, symbolMax, /*budget=*/0) {}
 
-  Interval get(const SymExpr &expr) {
+  /// `canBeEmpty`: symbols of the model can also be 0, as the number of past tokens.
+  Interval get(const SymExpr &expr, bool canBeEmpty = false) {
     std::set<std::string> names;
     expr.collectSymbols(names);
     equivalence::BoundsChecker::Ranges ranges;
-    for (const std::string &name : names)
-      ranges[name] = getSymbol(name);
+    for (const std::string &name : names) {
+      Interval range = getSymbol(name);
+      if (canBeEmpty && !getNamedSize(name))
+        range.low = std::min(range.low, Wide(0));
+      ranges[name] = range;
+    }
     return equivalence::BoundsChecker::evaluate(expr, ranges, constraints.getRange(""));
   }
 
