@@ -119,11 +119,33 @@ void CpuDevice::attentionGrad(const tpc_attention_args &a, const float *dout, fl
   const KernelTable &kernel = kernels();
   int threads =
       threadsFor(ctx, a.batch * a.heads_q * a.seq_q, 3 * a.head_size + 2 * a.value_size, a.seq_k);
-  int64_t each = wholeLines(kernel.attentionGradScratch(a));
-  Scratch memory(scratch, threads * each);
-  forEachTask(ctx, threads, a.batch * a.heads_kv, [&](int64_t task, int worker) {
-    kernel.attentionGrad(a, dout, dq, dk, dv, task / a.heads_kv, task % a.heads_kv,
-                         memory.data + worker * each);
+  const AttentionGradSizes sizes = kernel.attentionGradSizes(a);
+  const int64_t each = wholeLines(sizes.scratch), heads = a.batch * a.heads_kv;
+  // Few KV heads (multi-query attention of one sample) would be few tasks.
+  constexpr int64_t minTasks = 8;
+  const int64_t parts =
+      std::clamp<int64_t>((minTasks + heads - 1) / heads, 1, std::max<int64_t>(sizes.units, 1));
+  // With one part, the sums of a task are written when it ends.
+  Scratch memory(scratch, threads * each + (parts > 1 ? heads * parts : threads) * sizes.sums);
+  float *allSums = memory.data + threads * each;
+  forEachTask(ctx, threads, heads * parts, [&](int64_t task, int worker) {
+    int64_t head = task / parts, index = task % parts;
+    AttentionGradPart part{head / a.heads_kv, head % a.heads_kv, sizes.units * index / parts,
+                           sizes.units * (index + 1) / parts};
+    float *sums = allSums + (parts > 1 ? task : worker) * sizes.sums;
+    kernel.attentionGrad(a, dout, dq, dk, dv, part, sums, memory.data + worker * each);
+    if (parts == 1)
+      kernel.addAttentionGrads(a, dk, dv, part.batch, part.kvHead, sums, 1, 0, a.seq_k);
+  });
+  if (parts == 1)
+    return;
+  constexpr int64_t keys = 32; // of a task
+  const int64_t blocks = (a.seq_k + keys - 1) / keys;
+  forEachTask(ctx, threads, heads * blocks, [&](int64_t task, int) {
+    int64_t head = task / blocks, key0 = task % blocks * keys;
+    kernel.addAttentionGrads(a, dk, dv, head / a.heads_kv, head % a.heads_kv,
+                             allSums + head * parts * sizes.sums, parts, key0,
+                             std::min(key0 + keys, a.seq_k));
   });
 }
 

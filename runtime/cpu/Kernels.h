@@ -41,6 +41,17 @@ constexpr int64_t maxTransposedRows = 8;
 /// Maximum keys of a `decode` task; tasks start at multiples of it.
 constexpr int64_t decodeKeys = 256;
 
+/// Numbers of floats of `scratch` and `sums` of an `attentionGrad` task, and of the units that
+/// parts of a KV head consist of: blocks of queries of its query heads.
+struct AttentionGradSizes {
+  int64_t scratch, sums, units;
+};
+
+/// Units [begin, end) of a KV head.
+struct AttentionGradPart {
+  int64_t batch, kvHead, begin, end;
+};
+
 struct KernelTable {
   const char *name; ///< "generic", "avx2", "avx512"
   int panelWidth;
@@ -85,11 +96,15 @@ struct KernelTable {
   void (*attention)(const tpc_attention_args &args, int64_t batch, int64_t head, int64_t query0,
                     float *scratch);
 
-  /// Returns the number of floats of `scratch` for an `attentionGrad` task.
-  int64_t (*attentionGradScratch)(const tpc_attention_args &args);
-  /// Computes the gradients of one batch entry and one KV head (tpc_attention_grad).
-  void (*attentionGrad)(const tpc_attention_args &args, const float *dout, float *dq, float *dk,
-                        float *dv, int64_t batch, int64_t kvHead, float *scratch);
+  AttentionGradSizes (*attentionGradSizes)(const tpc_attention_args &args);
+  /// Computes dq of a part of the queries of one KV head (tpc_attention_grad), and their `sums` for
+  /// dk and dv, which may be null.
+  void (*attentionGrad)(const tpc_attention_args &args, const float *dout, float *dq, bool hasKeys,
+                        bool hasValues, const AttentionGradPart &part, float *sums, float *scratch);
+  /// Adds the sums of all parts of a KV head, in order, for keys [key0, key1).
+  void (*addAttentionGrads)(const tpc_attention_args &args, float *dk, float *dv, int64_t batch,
+                            int64_t kvHead, const float *sums, int64_t parts, int64_t key0,
+                            int64_t key1);
 
   /// Attention of few queries, split along keys (DecodeAttention.h). Returns the number of floats
   /// of `scratch` for a task, and of its result.

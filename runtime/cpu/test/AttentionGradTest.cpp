@@ -99,15 +99,20 @@ struct GradientCase : Case {
     Gradients expected = expectedOf(args, dout);
     for (const KernelTable *table : allTables()) {
       // Guard elements after the scratch memory.
-      int64_t floats = table->attentionGradScratch(args);
-      std::vector<float> scratch(floats + 16, 7.0f);
+      AttentionGradSizes sizes = table->attentionGradSizes(args);
+      std::vector<float> scratch(sizes.scratch + 16, 7.0f), sums(2 * sizes.sums + 16, 7.0f);
       clear();
       for (int64_t b = 0; b < args.batch; ++b)
-        for (int64_t h = 0; h < args.heads_kv; ++h)
-          table->attentionGrad(args, dout.data(), found.q.data(), found.k.data(), found.v.data(), b,
-                               h, scratch.data());
+        for (int64_t h = 0; h < args.heads_kv; ++h) {
+          for (int64_t part : {0, 1})
+            table->attentionGrad(args, dout.data(), found.q.data(), true, true,
+                                 {b, h, part * sizes.units / 2, (part + 1) * sizes.units / 2},
+                                 sums.data() + part * sizes.sums, scratch.data());
+          table->addAttentionGrads(args, found.k.data(), found.v.data(), b, h, sums.data(), 2, 0,
+                                   args.seq_k);
+        }
       for (int64_t i = 0; i < 16; ++i)
-        ASSERT_EQ(scratch[floats + i], 7.0f) << what;
+        ASSERT_TRUE(scratch[sizes.scratch + i] == 7.0f && sums[2 * sizes.sums + i] == 7.0f) << what;
       compare(found.q, expected.q, what + ", dq, " + table->name);
       compare(found.k, expected.k, what + ", dk, " + table->name);
       compare(found.v, expected.v, what + ", dv, " + table->name);
@@ -179,8 +184,7 @@ TEST(AttentionGrad, ChangedScores) {
   c.check("bias");
 }
 
-TEST(AttentionGrad, SameBitsForEveryNumberOfThreads) {
-  GradientCase c(2, 130, 130, 4, 32, 32, 2);
+void expectSameBits(GradientCase c) {
   c.args.causal = 1;
   Gradients first;
   for (int threads : {1, 2, 3}) {
@@ -194,6 +198,12 @@ TEST(AttentionGrad, SameBitsForEveryNumberOfThreads) {
     EXPECT_EQ(first.k, c.found.k);
     EXPECT_EQ(first.v, c.found.v);
   }
+}
+
+TEST(AttentionGrad, SameBitsForEveryNumberOfThreads) {
+  expectSameBits(GradientCase(2, 130, 130, 4, 32, 32, 2));
+  expectSameBits(GradientCase(1, 130, 130, 8, 32, 32, 8)); // parts of one KV head
+  expectSameBits(GradientCase(1, 40, 40, 32, 16, 16, 1));  // one part for each
 }
 
 } // namespace
