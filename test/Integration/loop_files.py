@@ -13,9 +13,9 @@ from expert_files import Experts
 
 def save_looped(spec: Experts, path: Path) -> Path:
     """Forms: "masked" (all tokens, times a gate), "shared" (also a shared expert), "traced"
-    (torch.onnx of transformers 4.3x to 4.5x: the tokens at the positions of a mask), "nd" (the same
-    with GatherND and ScatterND), and "uncounted" (results are not weighted: Switch Transformers
-    without scaling)."""
+    (torch.onnx of transformers 4.3x to 4.5x: the tokens at the positions of a mask), "nd" (torch's
+    dynamo exporter: GatherND and ScatterND), and "uncounted" (results are not weighted: Switch
+    Transformers without scaling)."""
     onnx.save(LoopBuilder(spec).model(), path)
     return path
 
@@ -91,6 +91,9 @@ class LoopBuilder(DenseBuilder):
         batch = op("Unsqueeze", "batch", [rows, ints("first", [0])])
         column = op("Unsqueeze", "weights", [weights, ints("third", [2])])
         one, many = ints("second", [1]), ints("rows_shape", [-1, spec.hidden])
+        zero, two, swap = ints("zero", [0]), ints("two", [2]), [1, 0, 2]
+        if spec.form == "nd":
+            batch = op("Transpose", "tokens_first", [batch], perm=swap)
         for e in range(spec.experts):
             here = f"{path}/experts.{e}"
             op = self.in_folder(here)
@@ -99,21 +102,25 @@ class LoopBuilder(DenseBuilder):
             positions = op("NonZero", "nonzero", [mask])
             positions = op("Transpose", "positions", [positions], perm=[1, 0])
             parts = [f"{here}/slots", f"{here}/tokens"]
-            self.node(
-                "Split", f"{here}/Split", [positions, ints(f"{e}.ones", [1, 1])], outputs=parts,
-                axis=1,
-            )
+            if spec.form == "nd":
+                for part, start, end in zip(parts, (zero, one), (one, two)):
+                    self.node("Slice", part, [positions, start, end, one, one], outputs=[part])
+            else:
+                ones = ints(f"{e}.ones", [1, 1])
+                self.node("Split", f"{here}/Split", [positions, ones], outputs=parts, axis=1)
             slot, token = (op("Squeeze", f"squeezed{i}", [p, one]) for i, p in enumerate(parts))
             if spec.form == "nd":
                 index = op("Unsqueeze", "at", [token, one])
-                mine = op("GatherND", "rows", [rows, index])
+                mine = op("Transpose", "mine", [op("GatherND", "rows", [batch, index])], perm=swap)
+                mine = op("Reshape", "flat", [mine, many])
                 pair = op("Concat", "pair", [index, op("Unsqueeze", "s", [slot, one])], axis=1)
-                gate = op("Unsqueeze", "gate", [op("GatherND", "g", [weights, pair]), one])
+                gate = op("GatherND", "gate", [column, pair])
             else:
                 mine = op("Gather", "rows", [batch, token], axis=1)
                 mine = op("Reshape", "flat", [mine, many])
                 flat = op("Flatten", "flatten", [column], axis=2)
-                linear = op("Mul", "scaled", [token, self.ints(here, "k", spec.selected)])
+                k = self.ints(here, "k", spec.selected)
+                linear = op("Mul", "scaled", [token, k])
                 gate = op("Gather", "gate", [flat, op("Add", "linear", [slot, linear])], axis=0)
             y = self.expert(here, mine)
             if spec.form != "uncounted":

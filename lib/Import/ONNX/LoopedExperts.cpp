@@ -38,11 +38,9 @@ static void setInt(NodeProto &node, StringRef name, int64_t number) {
   attribute->set_i(number);
 }
 
-static SmallVector<int64_t> getInts(const NodeProto &node, StringRef name) {
-  for (const auto &attribute : node.attribute())
-    if (attribute.name() == name)
-      return SmallVector<int64_t>(attribute.ints().begin(), attribute.ints().end());
-  return {};
+/// Returns whether a transpose swaps the first two of three dimensions.
+static bool isSwapOfFirst(const NodeProto &transpose) {
+  return getInts(transpose, "perm") == SmallVector<int64_t>{1, 0, 2};
 }
 
 bool LoopedExperts::match(const llvm::StringSet<> &outputs) {
@@ -197,13 +195,27 @@ bool LoopedExperts::visitGather(const NodeProto &node) {
     if (index->kind != Kind::Index || index->rank != (isND ? 2 : 1) || index->isExpanded ||
         axis < 0 || axis > 1 || getInt(node, "batch_dims", 0) != 0)
       return false;
+    if (axis == 0 && isColumn(data)) { // routing[:, e]: times the count of the token's slots
+      Role count = result;
+      count.kind = Kind::Gate, count.rank = 2;
+      std::string slots = node.output(0) + "/count";
+      addGate(node, slots, "", count, added);
+      added.push_back(&add("Mul", {data, slots}, node.output(0)));
+      replaceIn(count, node, added);
+      return set(node, count);
+    }
     // Dimensions before `axis` have size 1.
     bool isUnsqueezed = from && from->op_type() == "Unsqueeze" && isNumber(*from, 1, 0);
     if (axis == 1 && !isUnsqueezed)
       return false;
+    bool isMoved = isND && from && from->op_type() == "Transpose" && isSwapOfFirst(*from);
+    const NodeProto *inner = isMoved ? producer(from->input(0)) : nullptr;
+    bool isFirst = inner && inner->op_type() == "Unsqueeze" && isNumber(*inner, 1, 0);
+    if (isMoved && !isFirst)
+      return false;
     result.kind = Kind::Rows;
     result.axis = int(axis);
-    result.rank = 2 + int(axis);
+    result.rank = 2 + int(axis) + isFirst;
     result.isGathered = true;
     added.push_back(&add("Identity", {data}, node.output(0)));
   }
@@ -283,6 +295,16 @@ bool LoopedExperts::visitIndex(const NodeProto &node, const Role &role) {
       return false;
     result.kind = Kind::Index;
     result.dim = int(*number);
+    return drop(node, result);
+  }
+  if (isPositions && type == "Slice") {
+    // One dimension; steps may be absent.
+    auto from = node.input_size() > 3 ? scalar(node.input(1)) : std::nullopt;
+    if (!from || !isNumber(node, 2, *from + 1) || *from < 0 || *from >= double(rank) ||
+        !isNumber(node, 3, role.isTransposed) || (node.input_size() > 4 && !isNumber(node, 4, 1)))
+      return false;
+    result.kind = Kind::Column;
+    result.dim = int(*from);
     return drop(node, result);
   }
   if (role.kind == Kind::Column) {
@@ -395,12 +417,14 @@ bool LoopedExperts::visitRows(const NodeProto &node, const Role &role) {
            set(node, result);
   }
   if (type == "Squeeze" || type == "Reshape") {
-    auto shape = node.input_size() > 1 ? constant(node.input(1)) : std::nullopt;
     result.axis = 0, result.rank = 2;
     bool isRows = type == "Squeeze" ? role.axis == 1 && isNumber(node, 1, 0)
-                                    : role.isGathered && shape && shape->size() == 2 &&
-                                          shape->front() == -1 && shape->back() > 0;
+                                    : role.isGathered && getReshapedRank(node) == 2;
     return isRows && set(node, result);
+  }
+  if (type == "Transpose" && role.rank == 3 && role.isGathered && isSwapOfFirst(node)) {
+    result.axis = 1 - role.axis;
+    return set(node, result);
   }
   if (type == "Split") {
     result.isGathered = false;

@@ -65,6 +65,10 @@ private:
   bool visitElementwise(const NodeProto &node);
   bool visitScatter(const NodeProto &node);
   bool visitRows(const NodeProto &node, const Role &role);
+
+  // LoopedShapes.cpp
+  int getReshapedRank(const NodeProto &node);
+  bool isColumn(StringRef name);
   /// Replaces `node` by the sums of weights [tokens, k] over the positions of each token, or of the
   /// number 1 if `weights` is empty.
   void addGate(const NodeProto &node, StringRef output, StringRef weights, const Role &role,
@@ -83,6 +87,8 @@ private:
   SmallVector<Expert> experts;
   llvm::StringMap<std::string> routings; // by masks, weights and order
 };
+
+SmallVector<int64_t> getInts(const NodeProto &node, StringRef name);
 
 /// Replaces all such loops among `nodes`, which are in order. `outputs`: names used outside.
 void unrollExperts(SmallVectorImpl<const NodeProto *> &nodes, const llvm::StringSet<> &outputs,

@@ -12,7 +12,8 @@ from tpc.reference import Session, difference
 CASES = [
     ("ep2", Experts(form="traced", bias=True, experts=5, layers=1)),
     ("tp2,ep2", Experts(form="shared", layers=1)),
-    ("ep2,dp2", Experts(form="nd")),
+    ("ep2", Experts(form="nd", layers=1)),
+    ("ep2,dp2", Experts(form="nd", selected=3)),
     ("tp2", Experts(form="uncounted", layers=1, selected=3)),
 ]
 
@@ -21,7 +22,7 @@ CASES = [
     "grid, spec",
     [
         pytest.param(
-            *case, id=case[1].form, marks=pytest.mark.long if i > 1 else [],
+            *case, id=f"{case[1].form}-{case[0]}", marks=pytest.mark.long if i > 2 else [],
         )
         for i, case in enumerate(CASES)
     ],
