@@ -69,9 +69,9 @@ def DeriveBackward : Pass<"tpc-derive-backward", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"labelSmoothing", "label-smoothing", "double", "0",
-           "Share of the targets that all classes have equally, from 0 to below 1">,
+           "Fraction of each target distribution that is uniform over all classes, below 1">,
     Option<"zLoss", "z-loss", "double", "0",
-           "Factor of the squared logarithm of the sum of exponentials of logits">,
+           "Coefficient of logsumexp(logits)^2 in the loss">,
     Option<"scaleLoss", "scale-loss", "bool", "false",
            "Multiply the cotangent of the loss by an input, and divide gradients of weights by it">,
     Option<"decomposeAttention", "decompose-attention", "bool", "false",
