@@ -99,7 +99,8 @@ def test_convolutions(tpcc, tmp_path, name):
 def test_losses(tpcc, tmp_path, reduction, ignored):
     """Losses of labels, some of which are ignored, are ONNX Runtime's. -100 is for shifted ones."""
     g = Graph()
-    logits, labels = g.op("MatMul", g.op("Gather", g.weight(11, 6), "ids"), g.weight(6, 11)), "labels"
+    logits = g.op("MatMul", g.op("Gather", g.weight(11, 6), "ids"), g.weight(6, 11))
+    labels = "labels"
     if ignored == -100:
         logits = g.op("Slice", logits, g.integers(0), g.integers(-1), g.integers(1))
         labels = g.op("Slice", labels, g.integers(1), g.integers(99), g.integers(1))
