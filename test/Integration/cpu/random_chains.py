@@ -149,7 +149,7 @@ def draw_chain(r: random.Random, depth: int) -> Chain:
         "cumsum",
         "matmul",
         "gram",
-        "half",
+        "change_type",
         "norm",
     )
     steps = []

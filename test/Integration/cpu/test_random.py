@@ -113,7 +113,7 @@ ILL = [
         '"place":"both"}],"depth":4,"seed":2887,"hidden":4,"tied":true,"positions":"learned",'
         '"mask":"causal_padded",'
         '"outputs":"direct","chains":[{"width":48,"steps":[["slice",1,7,5],["gather",7,1,7],'
-        '["half",10,4,8],'
+        '["change_type",10,4,8],'
         '["matmul",6,5,2],["pad",1,1,8],["compare",8,10,1],["constant",9,7,2],["transpose",2,3,0]],'
         '"end":"row_output"},{"steps":[["gather",6,11,7]],"end":"row","at":2},{"base":"own",'
         '"steps":[["again",8,11,'
