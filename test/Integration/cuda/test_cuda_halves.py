@@ -57,8 +57,9 @@ def test_precision(tpcc, tmp_path):
         ),
         (
             ["--target=cuda", "--precision=f16"],
-            ["--precision: there is no precision 'f16'; there are f32, tf32, bf16"],
+            ["--precision=f16 is for --train and --gradients; convert other models"],
         ),
+        (["--precision=f8"], ["there is no precision 'f8'; there are f32, tf32, bf16, f16"]),
     ],
 )
 def test_unsupported_precisions(tpcc, tmp_path, flags, words):
