@@ -78,6 +78,7 @@ CONVOLUTIONS = {
     "whisper": ([4, "n"], dict(strides=[2], pads=[1, 1]), (6, 4, 3)),
     "dilated": ([4, 9], dict(dilations=[2], pads=[2, 1]), (6, 4, 3)),
     "points": ([4, "n", 5], dict(), (6, 4, 1, 1)),
+    "depthwise": ([6, "n"], dict(group=6, pads=[2, 0]), (6, 1, 3)),
 }
 
 
