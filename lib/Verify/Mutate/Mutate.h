@@ -93,6 +93,19 @@ void changeWindows(Mutator &m, const AttentionPairs &all,
 /// Makes up to `by` later keys visible to the queries of causal attention.
 void moveEdge(Mutator &m, const AttentionPairs &all, int64_t by);
 
+/// Exchanges the keys and values of an attention op or of its gradient.
+template <typename OpT> bool swapKeysValues(Mutator &m) {
+  auto op = m.pick<OpT>([](OpT one) {
+    return one.getK().getType() == one.getV().getType() && one.getK() != one.getV();
+  });
+  if (!op)
+    return false;
+  Value k = op.getK();
+  op.getKMutable().assign(op.getV());
+  op.getVMutable().assign(k);
+  return true;
+}
+
 ArrayRef<Mutation> getCommunicationMutations();
 /// Pipelines with a schedule.
 ArrayRef<Mutation> getScheduleMutations();
@@ -101,8 +114,9 @@ ArrayRef<Mutation> getAttentionMutations();
 /// Mixtures of experts, at the staged level and on buffers.
 ArrayRef<Mutation> getExpertMutations();
 ArrayRef<Mutation> getQuantizedMutations();
-/// Training steps at the staged level, and backward programs of models.
+/// Training steps at the staged level.
 ArrayRef<Mutation> getTrainingMutations();
+/// Backward programs of models.
 ArrayRef<Mutation> getGradientMutations();
 ArrayRef<Mutation> getLossMutations();
 /// Generation steps.

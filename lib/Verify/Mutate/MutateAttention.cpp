@@ -98,17 +98,6 @@ static bool dropSinks(Mutator &m) {
   return true;
 }
 
-static bool swapKeysValues(Mutator &m) {
-  auto op =
-      pickAttention(m, [](AttentionOp a) { return a.getK().getType() == a.getV().getType(); });
-  if (!op)
-    return false;
-  Value k = op.getK();
-  op.getKMutable().assign(op.getV());
-  op.getVMutable().assign(k);
-  return true;
-}
-
 ArrayRef<Mutation> mutate::getAttentionMutations() {
   static constexpr Mutation mutations[] = {
       {"masked-row", "a row without visible keys is uniform instead of zero, or the reverse",
@@ -122,7 +111,7 @@ ArrayRef<Mutation> mutate::getAttentionMutations() {
       {"drop-slopes", "slopes are removed", dropSlopes},
       {"other-sinks", "heads have twice their sinks", otherSinks},
       {"drop-sinks", "sinks are removed", dropSinks},
-      {"swap-keys-values", "keys and values are exchanged", swapKeysValues},
+      {"swap-keys-values", "keys and values are exchanged", swapKeysValues<AttentionOp>},
   };
   return mutations;
 }

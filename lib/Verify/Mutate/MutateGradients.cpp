@@ -146,19 +146,6 @@ static bool otherGradOperand(Mutator &m) {
   return bool(op);
 }
 
-// Keys and values are exchanged.
-static bool otherTensor(Mutator &m) {
-  auto op = m.pick<AttentionGradOp>([](AttentionGradOp grad) {
-    return grad.getK().getType() == grad.getV().getType() && grad.getK() != grad.getV();
-  });
-  if (!op)
-    return false;
-  Value k = op.getK();
-  op.getKMutable().assign(op.getV());
-  op.getVMutable().assign(k);
-  return true;
-}
-
 ArrayRef<Mutation> mutate::getGradientMutations() {
   static constexpr Mutation mutations[] = {
       {"gradient-lose-term", "a cotangent lacks one use of its value", loseTerm},
@@ -171,7 +158,7 @@ ArrayRef<Mutation> mutate::getGradientMutations() {
       {"gradient-attention-operand", "a gradient of attention is that of another operand",
        otherGradOperand},
       {"gradient-attention-tensors", "a gradient of attention exchanges keys and values",
-       otherTensor},
+       swapKeysValues<AttentionGradOp>},
       {"gradient-unscale-twice", "a gradient is divided by the scale of the loss twice",
        unscaleTwice},
       {"gradient-lose-unscale", "a gradient is not divided by the scale of the loss", loseUnscale},

@@ -285,6 +285,14 @@ def test_nan_stops(training, tmp_path):
     assert all(np.isfinite(values).all() for values in last.values())
 
 
+def test_overflowed_weights_are_not_saved(training, tmp_path):
+    """The loss and the gradients of the step are finite, and its new weights are not."""
+    program = training.compile("adamw:decay=1", "tp2")
+    message = "has NaN or infinity after its update, so the step is not saved"
+    fail(training, program, message, steps=1, rate=3.4e38, save=tmp_path)
+    assert not list(tmp_path.glob("step-*"))
+
+
 def test_checkpoint_errors(training, tmp_path):
     program = training.compile("sgd:momentum=0.9", "tp2")
     training.run(program, 4, save=tmp_path / "a", save_every=2)
