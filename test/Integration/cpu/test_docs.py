@@ -232,3 +232,10 @@ def test_dockerfile_names_what_exists():
         assert re.search(rf"\./setup \[?{command}\b", usage), command
     for name in re.findall(r"test/Models/stories/(\S+)|stories/(\w+\.onnx)", text):
         assert (TOP / "test" / "Models" / "stories" / "".join(name)).exists(), name
+
+
+def test_readme_has_the_numbers_of_the_table_of_mutants():
+    table = (TOP / "docs" / "reference" / "mutants.md").read_text()
+    seeded, rejected = re.search(r"^\| all \| +\| ([0-9,]+) \| ([0-9,]+) \|", table, re.M).groups()
+    readme = " ".join((TOP / "README.md").read_text().split())
+    assert f"of {seeded} [seeded faults]" in readme and f"reject the {rejected} that" in readme
