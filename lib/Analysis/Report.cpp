@@ -58,9 +58,9 @@ std::optional<int64_t> Counter::getBytes(Type type) {
 int64_t Counter::getCacheBytes(int64_t stage) {
   int64_t bytes = 0;
   for (Type type : caches[stage]) {
-    int64_t rounds = getDist(type).usesAxis(kMicroBatchAxis) ? grid.getMicroBatches() : 1;
-    for (int64_t round = 0; round < rounds; ++round) {
-      coordinates[kMicroBatchAxis.str()] = round;
+    int64_t microBatches = getDist(type).usesAxis(kMicroBatchAxis) ? grid.getMicroBatches() : 1;
+    for (int64_t microBatch = 0; microBatch < microBatches; ++microBatch) {
+      coordinates[kMicroBatchAxis.str()] = microBatch;
       bytes += getBytes(type).value_or(0);
     }
     coordinates.erase(kMicroBatchAxis.str());

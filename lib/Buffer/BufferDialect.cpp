@@ -92,17 +92,17 @@ void ExtentAttr::print(AsmPrinter &printer) const {
   printer << ">";
 }
 
-ExtentAttr buffer::getExtent(Value place) {
-  if (Operation *op = place.getDefiningOp())
+ExtentAttr buffer::getExtent(Value buffer) {
+  if (Operation *op = buffer.getDefiningOp())
     return op->getAttrOfType<ExtentAttr>("extent");
-  auto argument = cast<BlockArgument>(place);
+  auto argument = cast<BlockArgument>(buffer);
   auto function = dyn_cast<FuncOp>(argument.getOwner()->getParentOp());
   if (!function)
     return {};
   unsigned index = argument.getArgNumber(), inputs = function.getArgs().size();
   if (index < inputs)
     return cast<ArgumentAttr>(function.getArgs()[index]).getExtent();
-  return cast<ExtentAttr>(function.getResultsPlaces()[index - inputs]);
+  return cast<ExtentAttr>(function.getResultExtents()[index - inputs]);
 }
 
 //===----------------------------------------------------------------------===//
@@ -340,7 +340,7 @@ ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &result) {
     result.addAttribute("stage", b.getI64IntegerAttr(stage));
   }
   SmallVector<OpAsmParser::Argument> arguments;
-  SmallVector<Attribute> inputs, places;
+  SmallVector<Attribute> inputs, extents;
   auto parseName = [&](Type type) -> ParseResult {
     auto &argument = arguments.emplace_back();
     if (parser.parseArgument(argument))
@@ -353,7 +353,7 @@ ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &result) {
         if (parseName({}) || parser.parseEqual() || ::parse(parser, attr))
           return failure();
         inputs.push_back(attr);
-        arguments.back().type = attr.isBuffer() ? Type(PlaceType::get(b.getContext()))
+        arguments.back().type = attr.isBuffer() ? Type(BufferType::get(b.getContext()))
                                                 : ParameterType::get(b.getContext());
         return success();
       }))
@@ -361,15 +361,15 @@ ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &result) {
   if (succeeded(parser.parseOptionalKeyword("to")) &&
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, [&]() -> ParseResult {
         ExtentAttr extent;
-        if (parseName(PlaceType::get(b.getContext())) || parser.parseColon() ||
+        if (parseName(BufferType::get(b.getContext())) || parser.parseColon() ||
             ::parse(parser, extent))
           return failure();
-        places.push_back(extent);
+        extents.push_back(extent);
         return success();
       }))
     return failure();
   result.addAttribute("args", b.getArrayAttr(inputs));
-  result.addAttribute("results_places", b.getArrayAttr(places));
+  result.addAttribute("result_extents", b.getArrayAttr(extents));
   Region *body = result.addRegion();
   if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
       parser.parseRegion(*body, arguments))
@@ -394,10 +394,10 @@ void FuncOp::print(OpAsmPrinter &printer) {
                           });
     printer << ")";
   }
-  if (!getResultsPlaces().empty()) {
+  if (!getResultExtents().empty()) {
     printer << " to (";
     llvm::interleaveComma(
-        llvm::zip(getResultsPlaces().getAsRange<ExtentAttr>(), getResultBuffers()), printer,
+        llvm::zip(getResultExtents().getAsRange<ExtentAttr>(), getResultBuffers()), printer,
         [&](auto pair) {
           printer << std::get<1>(pair) << " : ";
           ::print(printer, std::get<0>(pair));
@@ -405,7 +405,7 @@ void FuncOp::print(OpAsmPrinter &printer) {
     printer << ")";
   }
   printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
-                                           {"sym_name", "of", "stage", "args", "results_places"});
+                                           {"sym_name", "of", "stage", "args", "result_extents"});
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
@@ -413,7 +413,7 @@ void FuncOp::print(OpAsmPrinter &printer) {
 ParseResult CallOp::parse(OpAsmParser &parser, OperationState &result) {
   Builder &b = parser.getBuilder();
   FlatSymbolRefAttr callee;
-  SmallVector<OpAsmParser::UnresolvedOperand> places, parameters, writes, all;
+  SmallVector<OpAsmParser::UnresolvedOperand> buffers, parameters, writes, all;
   SmallVector<bool> isParameter;
   if (parser.parseAttribute(callee, "callee", result.attributes) ||
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren,
@@ -426,12 +426,13 @@ ParseResult CallOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.parseKeyword("to") || parser.parseOperandList(writes, AsmParser::Delimiter::Paren) ||
       parser.parseOptionalAttrDict(result.attributes))
     return failure();
-  auto place = PlaceType::get(b.getContext());
+  auto bufferType = BufferType::get(b.getContext());
   for (auto [operand, parameter] : llvm::zip(all, isParameter))
-    if (parser.resolveOperand(operand, parameter ? Type(ParameterType::get(b.getContext())) : place,
+    if (parser.resolveOperand(operand,
+                              parameter ? Type(ParameterType::get(b.getContext())) : bufferType,
                               result.operands))
       return failure();
-  if (parser.resolveOperands(writes, place, result.operands))
+  if (parser.resolveOperands(writes, bufferType, result.operands))
     return failure();
   result.addAttribute("operandSegmentSizes",
                       b.getDenseI32ArrayAttr({(int32_t)all.size(), (int32_t)writes.size()}));

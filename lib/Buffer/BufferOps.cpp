@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::buffer;
 
-/// Reports an argument of the wrong type. Buffers are passed as their addresses, `PlaceType`.
+/// Reports an argument of the wrong type. Buffers are passed as their addresses, `BufferType`.
 static LogicalResult emitWrongType(Operation *op, size_t argument, bool isBuffer, Type type) {
   return op->emitOpError() << "argument " << argument << " must be "
                            << (isBuffer ? "a buffer" : "a parameter") << ", but is of type "
@@ -16,13 +16,13 @@ static LogicalResult emitWrongType(Operation *op, size_t argument, bool isBuffer
 
 LogicalResult FuncOp::verify() {
   Block &block = getBody().front();
-  if (block.getNumArguments() != getArgs().size() + getResultsPlaces().size())
+  if (block.getNumArguments() != getArgs().size() + getResultExtents().size())
     return emitOpError() << "must have an attribute for each argument, but has "
                          << block.getNumArguments() << " arguments and attributes for "
-                         << getArgs().size() + getResultsPlaces().size();
+                         << getArgs().size() + getResultExtents().size();
   for (auto [i, value] : llvm::enumerate(block.getArguments())) {
     bool isBuffer = i >= getArgs().size() || cast<ArgumentAttr>(getArgs()[i]).isBuffer();
-    if (isBuffer != isa<PlaceType>(value.getType()))
+    if (isBuffer != isa<BufferType>(value.getType()))
       return emitWrongType(*this, i, isBuffer, value.getType());
   }
   if (getStage() && block.getNumArguments())
@@ -41,13 +41,13 @@ LogicalResult buffer::CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (!callee)
     return emitOpError() << "must call a tpc_buffer.func, but " << getCalleeAttr() << " is none";
   if (callee.getArgs().size() != getArgs().size() ||
-      callee.getResultsPlaces().size() != getWrites().size())
+      callee.getResultExtents().size() != getWrites().size())
     return emitOpError() << "passes " << getArgs().size() << " arguments and " << getWrites().size()
                          << " result buffers, but " << getCalleeAttr() << " has "
-                         << callee.getArgs().size() << " and " << callee.getResultsPlaces().size();
+                         << callee.getArgs().size() << " and " << callee.getResultExtents().size();
   for (auto [i, value] : llvm::enumerate(getArgs())) {
     bool isBuffer = cast<ArgumentAttr>(callee.getArgs()[i]).isBuffer();
-    if (isBuffer != isa<PlaceType>(value.getType()))
+    if (isBuffer != isa<BufferType>(value.getType()))
       return emitWrongType(*this, i, isBuffer, value.getType());
   }
   return success();

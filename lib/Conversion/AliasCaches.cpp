@@ -207,9 +207,10 @@ LogicalResult AliasCaches::markMovements(PipelineOp pipeline, unsigned input,
     value = move->getResult(0);
   }
   DimAttr batch = getDist(value).getDims().empty() ? DimAttr() : getDist(value).getDims()[0];
-  bool inRounds = batch && batch.usesAxis(kMicroBatchAxis);
-  if (inRounds && (batch.getFactors().size() != 1 || batch.getFactors()[0].getAxes().empty() ||
-                   batch.getFactors()[0].getAxes().back().getValue() != kMicroBatchAxis))
+  bool inMicroBatches = batch && batch.usesAxis(kMicroBatchAxis);
+  if (inMicroBatches &&
+      (batch.getFactors().size() != 1 || batch.getFactors()[0].getAxes().empty() ||
+       batch.getFactors()[0].getAxes().back().getValue() != kMicroBatchAxis))
     return emitError(value.getLoc()) << "cache " << cache << " is split as " << batch
                                      << ", so that a micro-batch is not contiguous";
   FailureOr<Value> after = follow(value, cache);

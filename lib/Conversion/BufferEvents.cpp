@@ -1,9 +1,9 @@
 //===- BufferEvents.cpp - Buffers of stages with a schedule ---------------===//
 //
-// Each event of a stage becomes a `tpc_buffer.rounds 1 from m` with the ops of its phase. Values
-// that pass from one event to another (received, computed, sent) are in a frame that all events
-// share. Its slots are assigned by the order of the events, so the frame has as many slots as
-// messages are in flight.
+// Each event of a stage becomes a `tpc_buffer.micro_batches 1 from m` with the ops of its phase.
+// Values that pass from one event to another (received, computed, sent) are in a frame that all
+// events share. Its slots are assigned by the order of the events, so the frame has as many slots
+// as messages are in flight.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +14,7 @@ using namespace mlir::tpc;
 using ::tpc::ScheduleEvent;
 using ::tpc::SymExpr;
 
-buffer::ExprAttr mlir::tpc::getRoundsSize(MicroBatchesOp loop, BufferPlanner &planner) {
+buffer::ExprAttr mlir::tpc::getMicroBatchSize(MicroBatchesOp loop, BufferPlanner &planner) {
   DimAttr batch = loop.getBatchAttr();
   if (!batch)
     return {};
@@ -139,9 +139,9 @@ LogicalResult BufferPlanner::planEvent(MicroBatchesOp loop, const ScheduleEvent 
                                        function_ref<std::optional<SymExpr>(Value)> getOffset,
                                        Value messages) {
   loc = loop.getLoc();
-  auto rounds = buffer::RoundsOp::create(b, loc, expr(1), b.getI64IntegerAttr(event.microBatch),
-                                         getRoundsSize(loop, *this));
-  Block &body = rounds.getBody().emplaceBlock();
+  auto iterations = buffer::MicroBatchesOp::create(
+      b, loc, expr(1), b.getI64IntegerAttr(event.microBatch), getMicroBatchSize(loop, *this));
+  Block &body = iterations.getBody().emplaceBlock();
   DenseMap<Value, Value> before = buffers;
   {
     OpBuilder::InsertionGuard guard(b);

@@ -394,10 +394,10 @@ struct MicroBatchesModel : HostOpInterface::ExternalModel<MicroBatchesModel, Mic
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
     auto loop = cast<MicroBatchesOp>(op);
     SymExpr count = loop.getBatchAttr() ? getNumRanks(kMicroBatchAxis, p.grid()) : SymExpr(1);
-    auto rounds = buffer::RoundsOp::create(p.builder(), p.getLoc(), p.expr(count), IntegerAttr(),
-                                           getRoundsSize(loop, p));
+    auto iterations = buffer::MicroBatchesOp::create(p.builder(), p.getLoc(), p.expr(count),
+                                                     IntegerAttr(), getMicroBatchSize(loop, p));
     Block &body = loop.getBody().front();
-    return p.planInner(body, listOps(body), rounds.getBody().emplaceBlock());
+    return p.planInner(body, listOps(body), iterations.getBody().emplaceBlock());
   }
 };
 } // namespace

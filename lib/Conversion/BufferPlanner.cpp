@@ -33,14 +33,14 @@ static buffer::FuncOp makeFunction(SymbolTable &symbols, Location loc, const Twi
                                          stage ? b.getI64IntegerAttr(*stage) : IntegerAttr(),
                                          b.getArrayAttr(arguments), b.getArrayAttr(results));
   Block &body = function.getBody().emplaceBlock();
-  auto place = buffer::PlaceType::get(b.getContext());
+  auto bufferType = buffer::BufferType::get(b.getContext());
   for (Attribute argument : arguments)
     body.addArgument(cast<buffer::ArgumentAttr>(argument).isBuffer()
-                         ? Type(place)
+                         ? Type(bufferType)
                          : buffer::ParameterType::get(b.getContext()),
                      loc);
   for (size_t i = 0; i < results.size(); ++i)
-    body.addArgument(place, loc);
+    body.addArgument(bufferType, loc);
   symbols.insert(function);
   return function;
 }
@@ -289,8 +289,8 @@ Value BufferPlanner::pushBuffer(Type tensor) {
   return buffer::SlotOp::create(b, loc, frame, expr(0), shared.extent(tensor));
 }
 
-void BufferPlanner::pop(Value place) {
-  buffer::PopOp::create(b, loc, place.getDefiningOp<buffer::SlotOp>().getFrame());
+void BufferPlanner::pop(Value buffer) {
+  buffer::PopOp::create(b, loc, buffer.getDefiningOp<buffer::SlotOp>().getFrame());
 }
 
 //===----------------------------------------------------------------------===//

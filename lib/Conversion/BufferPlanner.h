@@ -79,7 +79,7 @@ public:
 
   /// Returns the buffer of a tensor.
   Value getBuffer(Value tensor);
-  void setBuffer(Value tensor, Value place) { buffers[tensor] = place; }
+  void setBuffer(Value tensor, Value buffer) { buffers[tensor] = buffer; }
   SmallVector<Value> getBuffers(ValueRange tensors);
   /// Returns the parameter-table index of a parameter.
   Value parameter(Value tensor, ParameterUse use);
@@ -97,7 +97,7 @@ public:
 
   /// Allocates a frame with one buffer, which `pop` frees.
   Value pushBuffer(Type tensor);
-  void pop(Value place);
+  void pop(Value buffer);
   /// Plans ops of a nested block, at the end of `into`.
   LogicalResult planInner(Block &block, ArrayRef<Operation *> ops, Block &into);
 
@@ -163,8 +163,8 @@ Type withoutAxis(Type type, int64_t dim, StringRef axis, MeshAttr grid);
 /// Rounds up to the alignment of slots, 64 bytes.
 ::tpc::SymExpr roundUpToSlot(const ::tpc::SymExpr &bytes);
 
-/// Returns the size after `of` of a tpc_buffer.rounds; null for a loop without a batch.
-buffer::ExprAttr getRoundsSize(MicroBatchesOp loop, BufferPlanner &planner);
+/// Returns the size after `of` of a tpc_buffer.micro_batches; null for a loop without a batch.
+buffer::ExprAttr getMicroBatchSize(MicroBatchesOp loop, BufferPlanner &planner);
 
 /// Returns all ops of a block.
 SmallVector<Operation *> listOps(Block &block);

@@ -42,8 +42,8 @@ LLVM::LLVMFunctionType HostModule::getType(buffer::FuncOp function) {
   auto pointer = LLVM::LLVMPointerType::get(context);
   SmallVector<Type> types{pointer, pointer};
   for (Value argument : function.getBody().getArguments())
-    types.push_back(isa<buffer::PlaceType>(argument.getType()) ? Type(pointer)
-                                                               : IntegerType::get(context, 32));
+    types.push_back(isa<buffer::BufferType>(argument.getType()) ? Type(pointer)
+                                                                : IntegerType::get(context, 32));
   return LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types);
 }
 
@@ -224,9 +224,9 @@ void HostEmitter::emitIf(Value condition, function_ref<void()> body) {
   b.setInsertionPointToStart(after);
 }
 
-void HostEmitter::emitMicroBatches(buffer::RoundsOp rounds) {
-  int64_t start = rounds.getFirst().value_or(0);
-  abi::I64 first = i64(start), one = i64(1), count = expr(rounds.getCount());
+void HostEmitter::emitMicroBatches(buffer::MicroBatchesOp iterations) {
+  int64_t start = iterations.getFirst().value_or(0);
+  abi::I64 first = i64(start), one = i64(1), count = expr(iterations.getCount());
   if (start)
     count = abi::I64(LLVM::AddOp::create(b, loc, count, first));
   Block *round = makeBlock(), *body = makeBlock(), *after = new Block();
@@ -244,8 +244,8 @@ void HostEmitter::emitMicroBatches(buffer::RoundsOp rounds) {
   b.setInsertionPoint(branch);
   auto outer = std::exchange(sizeEmitter, std::make_unique<SizeEmitter>(b, loc, host.layout, env));
   b.setInsertionPointToStart(body);
-  auto emitBody = [&] { emitBlock(rounds.getBody().front()); };
-  if (buffer::ExprAttr size = rounds.getSizeAttr()) {
+  auto emitBody = [&] { emitBlock(iterations.getBody().front()); };
+  if (buffer::ExprAttr size = iterations.getSizeAttr()) {
     Value some = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, expr(size), i64(0));
     emitIf(some, emitBody);
   } else {

@@ -60,7 +60,7 @@ public:
 
   void emit(buffer::FuncOp function);
   /// Emits a loop over micro-batches, which sets the micro-batch index in `env`.
-  void emitMicroBatches(buffer::RoundsOp rounds);
+  void emitMicroBatches(buffer::MicroBatchesOp iterations);
 
   //===--- interface for ops ----------------------------------------------===//
 

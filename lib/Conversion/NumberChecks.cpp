@@ -61,15 +61,15 @@ void NumberChecks::check(Operation *op, HostEmitter &e) const {
   SmallVector<MemoryEffects::EffectInstance> all;
   effects.getEffects(all);
   for (const MemoryEffects::EffectInstance &effect : all) {
-    Value place = effect.getValue();
-    if (!isa<MemoryEffects::Write>(effect.getEffect()) || !place ||
-        !isa<buffer::PlaceType>(place.getType()) || place.getDefiningOp<buffer::ColumnsOp>())
+    Value buffer = effect.getValue();
+    if (!isa<MemoryEffects::Write>(effect.getEffect()) || !buffer ||
+        !isa<buffer::BufferType>(buffer.getType()) || buffer.getDefiningOp<buffer::ColumnsOp>())
       continue;
-    buffer::ExtentAttr extent = buffer::getExtent(place);
+    buffer::ExtentAttr extent = buffer::getExtent(buffer);
     if (!isa<FloatType>(extent.getElement()))
       continue;
-    e.call(TPC_ABI(tpc_check_numbers), e.pointer(place), e.expr(extent.getElements()),
-           e.dtype(place), e.i32(e.getHost().object.getNode(op)), e.i32(findLine(op)),
+    e.call(TPC_ABI(tpc_check_numbers), e.pointer(buffer), e.expr(extent.getElements()),
+           e.dtype(buffer), e.i32(e.getHost().object.getNode(op)), e.i32(findLine(op)),
            e.i32(isa<buffer::LaunchOp>(op)));
   }
 }

@@ -44,31 +44,31 @@ template <> void Call<buffer::PopOp>::emit(Operation *base, HostEmitter &e) cons
 
 template <> void Call<buffer::SlotOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::SlotOp>(base);
-  e.setValue(op.getPlace(), e.offset(e.pointer(op.getFrame()), e.expr(op.getOffset())));
+  e.setValue(op.getBuffer(), e.offset(e.pointer(op.getFrame()), e.expr(op.getOffset())));
 }
 
 template <> void Call<buffer::PartOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::PartOp>(base);
   Value bytes = e.sizes().mul(e.expr(op.getFrom()), e.i64(e.elementBytes(op.getWhole())));
-  e.setValue(op.getPlace(), e.offset(e.pointer(op.getWhole()), bytes));
+  e.setValue(op.getBuffer(), e.offset(e.pointer(op.getWhole()), bytes));
 }
 
 template <> void Call<buffer::ColumnsOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::ColumnsOp>(base);
   Value bytes = e.sizes().mul(e.expr(op.getFrom()), e.i64(e.elementBytes(op.getWhole())));
-  e.setValue(op.getPlace(), e.offset(e.pointer(op.getWhole()), bytes));
+  e.setValue(op.getBuffer(), e.offset(e.pointer(op.getWhole()), bytes));
 }
 
 template <> void Call<buffer::InputOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::InputOp>(base);
-  e.setValue(op.getPlace(), e.call(TPC_ABI(tpc_input), e.i32(op.getIndex())));
+  e.setValue(op.getBuffer(), e.call(TPC_ABI(tpc_input), e.i32(op.getIndex())));
 }
 
 template <> void Call<buffer::StateOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::StateOp>(base);
   Value bytes = e.sizes().mul(e.expr(op.getExtent().getElements()),
                               e.i64(getElementBytes(op.getExtent().getElement())));
-  e.setValue(op.getPlace(),
+  e.setValue(op.getBuffer(),
              e.call(TPC_ABI(tpc_state), e.i32(e.getHost().getCache(op.getCacheAttr().getAttr())),
                     abi::I64(bytes)));
 }
@@ -76,7 +76,7 @@ template <> void Call<buffer::StateOp>::emit(Operation *base, HostEmitter &e) co
 template <> void Call<buffer::ConstantOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::ConstantOp>(base);
   int32_t index = e.getHost().object.getConstant(cast<DenseElementsAttr>(op.getValue()));
-  e.setValue(op.getPlace(), e.call(TPC_ABI(tpc_constant), e.i32(index)));
+  e.setValue(op.getBuffer(), e.call(TPC_ABI(tpc_constant), e.i32(index)));
 }
 
 template <> void Call<buffer::ParameterOp>::emit(Operation *base, HostEmitter &e) const {
@@ -86,7 +86,7 @@ template <> void Call<buffer::ParameterOp>::emit(Operation *base, HostEmitter &e
 
 template <> void Call<buffer::DenseOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::DenseOp>(base);
-  e.setValue(op.getPlace(), e.call(TPC_ABI(tpc_parameter), abi::I32(e.value(op.getIndex()))));
+  e.setValue(op.getBuffer(), e.call(TPC_ABI(tpc_parameter), abi::I32(e.value(op.getIndex()))));
 }
 
 //===----------------------------------------------------------------------===//
@@ -415,8 +415,8 @@ template <> void Call<buffer::OutputOp>::emit(Operation *base, HostEmitter &e) c
     deliver();
 }
 
-template <> void Call<buffer::RoundsOp>::emit(Operation *base, HostEmitter &e) const {
-  e.emitMicroBatches(cast<buffer::RoundsOp>(base));
+template <> void Call<buffer::MicroBatchesOp>::emit(Operation *base, HostEmitter &e) const {
+  e.emitMicroBatches(cast<buffer::MicroBatchesOp>(base));
 }
 
 template <typename... Ops> static void attach(MLIRContext *context) {
@@ -431,6 +431,7 @@ void mlir::tpc::attachRuntimeCalls(MLIRContext *context) {
          ProductOp, FusedOp, BatchProductOp, QuantizedProductOp, ExpertsOp, buffer::AllReduceOp,
          buffer::AllGatherOp, buffer::ReduceScatterOp, buffer::AllToAllOp,
          buffer::CollectivePermuteOp, buffer::ExchangeOp, buffer::BroadcastOp, buffer::SendOp,
-         buffer::RecvOp, buffer::DispatchOp, buffer::CombineOp, buffer::OutputOp, RoundsOp,
-         buffer::AllReduceStartOp, buffer::WaitOp, UpdateOp, buffer::AccumulateOp>(context);
+         buffer::RecvOp, buffer::DispatchOp, buffer::CombineOp, buffer::OutputOp,
+         buffer::MicroBatchesOp, buffer::AllReduceStartOp, buffer::WaitOp, UpdateOp,
+         buffer::AccumulateOp>(context);
 }

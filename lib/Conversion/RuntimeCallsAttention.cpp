@@ -17,7 +17,7 @@ abi::Pointer storeArguments(OpT op, HostEmitter &e, abi::Pointer out, abi::I64 o
   auto list = [&](std::optional<ArrayAttr> exprs, size_t i) {
     return exprs ? e.expr(cast<buffer::ExprAttr>((*exprs)[i])) : e.i64(0);
   };
-  auto dtypeOf = [&](Value place) { return place ? e.dtype(place) : e.i32(TPC_F32); };
+  auto dtypeOf = [&](Value buffer) { return buffer ? e.dtype(buffer) : e.i32(TPC_F32); };
   ArrayAttr strides = op.getStrides();
   return e.store(abi::Values<tpc_attention_args>{
       .q = e.pointer(op.getQ()),
@@ -79,8 +79,8 @@ struct AttentionGradCall
   void emit(Operation *base, HostEmitter &e) const {
     auto op = cast<buffer::AttentionGradOp>(base);
     Value to[3] = {};
-    for (auto [number, place] : llvm::zip_equal(op.getOf(), op.getTo()))
-      to[number] = place;
+    for (auto [number, buffer] : llvm::zip_equal(op.getOf(), op.getTo()))
+      to[number] = buffer;
     e.call(TPC_ABI(tpc_attention_grad),
            storeArguments(op, e, e.null(), e.i64(0), Value(), Value(), std::nullopt),
            e.pointer(op.getCotangent()), e.pointer(to[0]), e.pointer(to[1]), e.pointer(to[2]));

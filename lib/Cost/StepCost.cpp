@@ -48,7 +48,7 @@ static std::vector<LoweredProgram::TimedOp> collectTimedOps(Block &block) {
   for (Operation &op : block) {
     // Other ops with results only name memory.
     bool takesTime = op.getNumResults() == 0 || isa<buffer::AllReduceStartOp>(op);
-    if (isa<buffer::RoundsOp>(op) || !takesTime)
+    if (isa<buffer::MicroBatchesOp>(op) || !takesTime)
       continue;
     auto call = dyn_cast<buffer::CallOp>(op);
     if (!call || isOrdered) {
@@ -80,20 +80,20 @@ StepEstimator::StepEstimator(const LoweredProgram &program, MeshAttr grid, const
   threads = machine.getThreads(grid.getWorldSize() * copies);
 }
 
-double StepEstimator::getBytes(Value place) {
-  return double(evaluate(buffer::getExtent(place).getBytes()));
+double StepEstimator::getBytes(Value buffer) {
+  return double(evaluate(buffer::getExtent(buffer).getBytes()));
 }
 
 /// Whether a buffer is (part of) a cache, which kernels read or write in part.
-bool StepEstimator::isCache(Value place) {
-  while (Operation *op = place.getDefiningOp()) {
+bool StepEstimator::isCache(Value buffer) {
+  while (Operation *op = buffer.getDefiningOp()) {
     if (isa<buffer::StateOp>(op))
       return true;
     if (!isa<buffer::PartOp, buffer::ColumnsOp>(op))
       return false;
-    place = op->getOperand(0);
+    buffer = op->getOperand(0);
   }
-  auto argument = cast<BlockArgument>(place);
+  auto argument = cast<BlockArgument>(buffer);
   auto function = dyn_cast<buffer::FuncOp>(argument.getOwner()->getParentOp());
   if (!function || argument.getArgNumber() >= function.getArgs().size())
     return false;
@@ -242,21 +242,21 @@ Seconds StepEstimator::visitAttention(buffer::AttentionOp op) {
 
 /// Counts only the rows of the result of a table, and only the new tokens of a cache.
 Seconds StepEstimator::visitLaunch(buffer::LaunchOp op) {
-  auto isTable = [&](Value place) {
-    return place.getDefiningOp<buffer::DenseOp>() || isCache(place);
+  auto isTable = [&](Value buffer) {
+    return buffer.getDefiningOp<buffer::DenseOp>() || isCache(buffer);
   };
   double written = 0, read = 0;
-  for (Value place : op.getWrites())
-    written += isCache(place) ? 0 : getBytes(place);
-  for (Value place : op.getReads())
-    read += isTable(place) ? 0 : getBytes(place);
+  for (Value buffer : op.getWrites())
+    written += isCache(buffer) ? 0 : getBytes(buffer);
+  for (Value buffer : op.getReads())
+    read += isTable(buffer) ? 0 : getBytes(buffer);
   double bytes = written + read;
-  for (Value place : op.getReads())
-    if (isTable(place))
-      bytes += std::min(getBytes(place), std::max(written, read));
-  for (Value place : op.getWrites())
-    if (isCache(place))
-      bytes += std::min(getBytes(place), read);
+  for (Value buffer : op.getReads())
+    if (isTable(buffer))
+      bytes += std::min(getBytes(buffer), std::max(written, read));
+  for (Value buffer : op.getWrites())
+    if (isCache(buffer))
+      bytes += std::min(getBytes(buffer), read);
   return addKernel(bytes);
 }
 

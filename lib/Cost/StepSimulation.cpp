@@ -86,8 +86,8 @@ void StepEstimator::expand(Block &block, std::vector<OpEvent> &events) {
       live -= getFrame(pop.getFrame().getDefiningOp<buffer::PushOp>());
     } else if (auto call = dyn_cast<buffer::CallOp>(op)) {
       expand(program.functions.lookup(call.getCallee()).getBody().front(), events);
-    } else if (isa<buffer::RoundsOp>(op)) {
-      liveInRounds = live;
+    } else if (isa<buffer::MicroBatchesOp>(op)) {
+      liveInMicroBatches = live;
     } else if (op.getNumRegions() > 0) {
       for (Region &region : op.getRegions())
         for (Block &inner : region)
@@ -130,27 +130,27 @@ static std::vector<std::vector<RunBlocks>> readSchedule(Block &block, MeshAttr g
       blocks[chunk][size_t(microBatch)].push_back(body);
     schedule.push_back({int32_t(int64_t(chunk) * stages + int64_t(stage)), int32_t(microBatch)});
   };
-  bool hasRounds = false;
-  for (auto rounds : block.getOps<buffer::RoundsOp>()) {
-    hasRounds = true;
-    Block &body = rounds.getBody().front();
+  bool hasMicroBatches = false;
+  for (auto iterations : block.getOps<buffer::MicroBatchesOp>()) {
+    hasMicroBatches = true;
+    Block &body = iterations.getBody().front();
     bool computes = llvm::any_of(body, [](Operation &op) {
       return !isa<buffer::SlotOp, buffer::PartOp, buffer::SendOp, buffer::RecvOp>(op);
     });
-    bool isUpdate = !rounds.getFirst() && !rounds.getSizeAttr() && microBatches > 1;
+    bool isUpdate = !iterations.getFirst() && !iterations.getSizeAttr() && microBatches > 1;
     if (isUpdate) { // of sums over micro-batches, after the last one
       blocks[0].back().push_back(&body);
-    } else if (!rounds.getFirst()) {
+    } else if (!iterations.getFirst()) {
       for (int64_t i = 0; i < microBatches; ++i)
         addRun(i, &body);
-    } else if (int64_t index = *rounds.getFirst(); index < microBatches) {
+    } else if (int64_t index = *iterations.getFirst(); index < microBatches) {
       if (computes)
         addRun(index, &body);
       else if (!body.getOps<buffer::SendOp>().empty())
         blocks[numSends[size_t(index)]++][size_t(index)].push_back(&body);
     }
   }
-  for (int64_t i = 0; !hasRounds && i < microBatches; ++i)
+  for (int64_t i = 0; !hasMicroBatches && i < microBatches; ++i)
     addRun(i, nullptr);
   return blocks;
 }
@@ -161,8 +161,8 @@ llvm::Expected<BusySeconds> StepEstimator::getBusySeconds(int64_t numThreads) {
   for (buffer::FuncOp function : program.stages) {
     Block &block = function.getBody().front();
     busy.prologue += visitBlock(block).seconds;
-    for (auto rounds : block.getOps<buffer::RoundsOp>())
-      busy.microBatch += visitBlock(rounds.getBody().front()).seconds;
+    for (auto iterations : block.getOps<buffer::MicroBatchesOp>())
+      busy.microBatch += visitBlock(iterations.getBody().front()).seconds;
   }
   if (!problem.empty())
     return llvm::createStringError(std::make_error_code(std::errc::not_supported), problem);
@@ -240,7 +240,7 @@ llvm::Expected<StepCost> StepEstimator::run(const Report &from, StepTimeline *ti
           values.set("rank.mb", i);
           events[chunk].bodies.emplace_back();
           for (Block *part : blocks[size_t(i)]) {
-            live = liveInRounds;
+            live = liveInMicroBatches;
             expand(*part, events[chunk].bodies.back());
           }
         }

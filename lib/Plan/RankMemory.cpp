@@ -142,7 +142,7 @@ void StackCounter::visit(Operation &op) {
     // Packed send and receive buffers, with shards rounded up to equal sizes.
     int64_t bytes = 0;
     for (Value operand : op.getOperands())
-      if (isa<buffer::PlaceType>(operand.getType()))
+      if (isa<buffer::BufferType>(operand.getType()))
         bytes += evaluate(buffer::getExtent(operand).getBytes());
     staging = std::max(staging, 2 * bytes);
   }
@@ -209,7 +209,7 @@ std::vector<RankMemory> mlir::tpc::getStageMemories(ModuleOp lowered, MeshAttr g
   int64_t ofConstants = 0;
   lowered->walk([&](buffer::ConstantOp constant) {
     ofConstants += llvm::alignTo(
-        evaluateOr1(buffer::getExtent(constant.getPlace()).getBytes(), symbols), alignment);
+        evaluateOr1(buffer::getExtent(constant.getBuffer()).getBytes(), symbols), alignment);
   });
   std::vector<RankMemory> stages(report.stages.size());
   for (auto function : lowered.getOps<buffer::FuncOp>()) {

@@ -210,8 +210,8 @@ private:
   using Memories = std::array<std::byte *, 3>;
 
   void work(const Member &member, const CommPlan &plan, const Memories &memories) {
-    auto at = [&](CommPlace place) {
-      return memories[static_cast<size_t>(place.memory)] + place.offset;
+    auto at = [&](CommAddress address) {
+      return memories[static_cast<size_t>(address.memory)] + address.offset;
     };
     auto copy = [&](const std::vector<CommCopy> &copies) {
       for (const CommCopy &copy : copies)

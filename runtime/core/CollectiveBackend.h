@@ -24,27 +24,27 @@ namespace tpc::rt {
 /// Buffers that a plan reads and writes, all in device memory.
 enum class CommMemory { In, Out, Stage };
 /// Position in one of these buffers.
-struct CommPlace {
+struct CommAddress {
   CommMemory memory = CommMemory::Stage;
   int64_t offset = 0; ///< bytes
 };
 
 /// Strided copy of `rows` blocks of `width` bytes.
 struct CommCopy {
-  CommPlace from, to;
+  CommAddress from, to;
   int64_t width, rows, fromStride, toStride;
 };
 
 /// A range that is filled with zeros.
 struct CommFill {
-  CommPlace at;
+  CommAddress at;
   int64_t bytes;
 };
 
 struct CommCall {
   enum Kind { AllReduce, AllGather, ReduceScatter, Broadcast, Send, Receive };
   Kind kind;
-  CommPlace from, to; ///< Send has no `to`, Receive has no `from`
+  CommAddress from, to; ///< Send has no `to`, Receive has no `from`
   /// Elements per member: its input (AllGather) or its output (ReduceScatter).
   int64_t count;
   tpc_dtype dtype = TPC_U8; ///< element type; any for calls that only move data

@@ -1,7 +1,7 @@
 //===- DryRunCpu.cpp - Dry-run CPU device for memory estimates ------------===//
 
 #include "core/Context.h"
-#include "core/PlannedDevices.h"
+#include "core/DryRunDevices.h"
 #include "core/WeightLoader.h"
 #include <algorithm>
 #include <map>
@@ -120,7 +120,7 @@ private:
 
 class DryRunCpus : public DeviceKind {
 public:
-  const char *name() const override { return "counted cpu"; }
+  const char *name() const override { return "dry-run cpu"; }
   const char *kernels() const override { return "none"; }
   MemoryUse &use() const override { return Count::ofThread().use; }
   int64_t matrixBytes(int64_t k, int64_t n, int32_t) const override { return k * n * 4; }
@@ -131,7 +131,7 @@ public:
 
 } // namespace
 
-const DeviceKind &plannedDevices() {
+const DeviceKind &dryRunDevices() {
   static const DryRunCpus processors;
   const DeviceKind *dryRun = deviceKind().dryRun();
   return dryRun ? *dryRun : processors;

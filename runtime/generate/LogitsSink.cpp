@@ -51,7 +51,7 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
   }
   if (elements != rows * vocabulary)
     refuse("a block of another tensor");
-  // The trailing dimensions that the box covers completely are contiguous.
+  // The trailing dimensions that the block covers completely are contiguous.
   auto isSelected = [&](int32_t d) { return selection && selection->dim == d; };
   if (isSelected(rank - 1))
     block.run = rank;
@@ -84,7 +84,7 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
   });
 }
 
-/// Returns begin and length of the box's range in these dimensions, if it is contiguous.
+/// Returns begin and length of the block's range in these dimensions, if it is contiguous.
 static std::optional<std::pair<int64_t, int64_t>>
 runOf(int32_t dims, const int64_t *global, const int64_t *offset, const int64_t *size) {
   int64_t begin = 0, count = 1;

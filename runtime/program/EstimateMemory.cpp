@@ -1,7 +1,7 @@
 //===- EstimateMemory.cpp - Estimate of device memory ---------------------===//
 
 #include "program/EstimateMemory.h"
-#include "core/PlannedDevices.h"
+#include "core/DryRunDevices.h"
 #include "core/Step.h"
 #include "program/Error.h"
 #include "program/Execution.h"
@@ -130,7 +130,7 @@ std::string textOf(const SymbolValues &sizes) {
 
 MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
                           std::span<const Inputs> steps, int rank) {
-  const DeviceKind &kind = plannedDevices();
+  const DeviceKind &kind = dryRunDevices();
   OnDevices dryRun(kind);
   MemoryUse &use = kind.use();
   use.peak = use.now;

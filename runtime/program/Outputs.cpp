@@ -4,7 +4,7 @@
 #include "core/Transport.h"
 #include "program/Error.h"
 #include "program/Inputs.h"
-#include "program/ScatterBox.h"
+#include "program/ScatterBlock.h"
 #include <algorithm>
 #include <cstring>
 
@@ -76,7 +76,7 @@ void OutputAssembler::take(tpc_context &ctx, int32_t index, const void *data, in
   };
   if (index < 0 || static_cast<size_t>(index) >= outputBytes.size())
     refuse("there is no such output");
-  if (rank < 0 || rank > maxBoxRank)
+  if (rank < 0 || rank > maxBlockRank)
     refuse("a block of " + std::to_string(rank) + " dimensions");
   for (int32_t d = 0; d < rank; ++d)
     if (global[d] < 0 || offset[d] < 0 || size[d] < 0 || size[d] > global[d] - offset[d])
@@ -92,9 +92,9 @@ void OutputAssembler::take(tpc_context &ctx, int32_t index, const void *data, in
   int64_t held = selection ? bytes / size[selection->dim] * selection->entries : bytes;
   Block block{index, rank, bytes, {}, {}};
   for (int32_t d = 0; d < rank; ++d) {
-    block.box[d] = global[d];
-    block.box[rank + d] = offset[d];
-    block.box[2 * rank + d] = size[d];
+    block.bounds[d] = global[d];
+    block.bounds[rank + d] = offset[d];
+    block.bounds[2 * rank + d] = size[d];
   }
   if (selection)
     block.selection = *selection;
@@ -110,7 +110,7 @@ void OutputAssembler::take(tpc_context &ctx, int32_t index, const void *data, in
 }
 
 std::optional<int64_t> OutputAssembler::offsetOf(const Block &block) const {
-  const int64_t *global = block.box, *offset = global + block.rank, *size = offset + block.rank;
+  const int64_t *global = block.bounds, *offset = global + block.rank, *size = offset + block.rank;
   if (block.selection)
     return std::nullopt;
   int64_t at = 0, elements = 1;
@@ -125,7 +125,7 @@ std::optional<int64_t> OutputAssembler::offsetOf(const Block &block) const {
 
 void OutputAssembler::arrive(tpc_context &ctx, const Block &block, const std::byte *from) {
   contributed[ctx.rank][block.index] = true;
-  const int64_t *global = block.box, *offset = global + block.rank, *size = offset + block.rank;
+  const int64_t *global = block.bounds, *offset = global + block.rank, *size = offset + block.rank;
   std::vector<std::byte> selected;
   if (block.selection) {
     selected = select(from, block.rank, size, *block.selection,
@@ -142,7 +142,7 @@ void OutputAssembler::arrive(tpc_context &ctx, const Block &block, const std::by
   };
   int64_t header[2] = {block.index, block.rank};
   append(header, sizeof(header));
-  append(block.box, static_cast<size_t>(3 * block.rank) * sizeof(int64_t));
+  append(block.bounds, static_cast<size_t>(3 * block.rank) * sizeof(int64_t));
   append(from, static_cast<size_t>(block.bytes));
 }
 
@@ -151,14 +151,14 @@ void OutputAssembler::copyBlock(tpc_context &ctx, int32_t index, const std::byte
                                 const int64_t *size) {
   Tensor &tensor = outputs[index];
   int threads = ctx.device->isHost() ? 1 : std::min(ctx.threadsPerRank, maxThreads);
-  scatterBox(tensor.data.data(), data, rank, global, offset, size, dtypeBytes(tensor.dtype),
-             {threads});
+  scatterBlock(tensor.data.data(), data, rank, global, offset, size, dtypeBytes(tensor.dtype),
+               {threads});
   delivered[index].fetch_add(product(size, rank), std::memory_order_relaxed);
 }
 
 void OutputAssembler::copyBlocks(tpc_context &ctx, const std::vector<std::byte> &blocks) {
   for (size_t at = 0; at < blocks.size();) {
-    int64_t header[2 + 3 * maxBoxRank];
+    int64_t header[2 + 3 * maxBlockRank];
     std::memcpy(header, blocks.data() + at, 2 * sizeof(int64_t));
     int32_t index = static_cast<int32_t>(header[0]), rank = static_cast<int32_t>(header[1]);
     std::memcpy(header, blocks.data() + at, (2 + 3 * rank) * sizeof(int64_t));

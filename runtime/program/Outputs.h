@@ -14,11 +14,11 @@
 
 namespace tpc::rt {
 
-/// Receives the boxes that ranks deliver in a step. If ranks share memory, boxes are copied into
+/// Receives the blocks that ranks deliver in a step. If ranks share memory, blocks are copied into
 /// the output at once. A separate process buffers them until `collect` sends them to rank 0.
 class OutputAssembler : public OutputSink {
 public:
-  static constexpr int32_t maxBoxRank = 16;
+  static constexpr int32_t maxBlockRank = 16;
 
   /// Prepares for steps with these sizes. Memory is reused if it fits, and pinned if the device of
   /// `firstLocal` can copy to it directly.
@@ -44,12 +44,12 @@ public:
   }
 
 private:
-  /// A delivered block of an output. `rank`: number of dimensions. `box`: global shape, offset and
-  /// size, concatenated.
+  /// A delivered block of an output. `rank`: number of dimensions. `bounds`: global shape, offset
+  /// and size, concatenated.
   struct Block {
     int32_t index, rank;
     int64_t bytes;
-    int64_t box[3 * maxBoxRank];
+    int64_t bounds[3 * maxBlockRank];
     std::optional<Selection> selection;
   };
   /// Returns where the elements of a block are contiguous in the output, in bytes from its begin.

@@ -49,7 +49,7 @@ func.func private @unused(%x: !x) -> !x {
 
 // CHECK-LABEL: tpc_buffer.func @main_stage_0_on_buffers of @main stage 0 {
 // CHECK: %[[X:.*]] = tpc_buffer.input 0 : "_8*n" x f32
-// CHECK: tpc_buffer.rounds 1 {
+// CHECK: tpc_buffer.micro_batches 1 {
 // CHECK: tpc_buffer.call @layer_on_buffers(%[[X]]) to (
 // CHECK: tpc_buffer.output 0, %{{.*}} shape [n, _8] offset [0, 0] size [n, _8] first ["tp"]
 tpc.pipeline @main(%x: !x) inputs [{tpc.name = "x"}] outputs [{name = "y", type = tensor<?x8xf32, #tpc.dist<[n, 8]>>}] {

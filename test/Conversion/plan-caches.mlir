@@ -32,7 +32,7 @@ func.func private @layer(%x: !h, %n: !mine, %k: !km) -> (!h, !km) {
 
 // CHECK-LABEL: tpc_buffer.func @main_stage_0_on_buffers
 // CHECK: %[[S:.*]] = tpc_buffer.state @k0 : "_4.tp*_8*c*floordiv(b - rank.dp + ranks.dp - 1, ranks.dp)" x f32
-// CHECK: tpc_buffer.rounds
+// CHECK: tpc_buffer.micro_batches
 // CHECK: %[[P:.*]] = tpc_buffer.part %[[S]] from "
 // CHECK-NOT: tpc_buffer.copy
 // CHECK: tpc_buffer.call @layer_on_buffers(%{{.*}}, %{{.*}}, %[[P]]) to (%[[R:.*]])

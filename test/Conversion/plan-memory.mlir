@@ -155,7 +155,7 @@ func.func private @unread(%x: !p, %y: !n, %u: !u) -> !n {
 // CHECK-LABEL: tpc_buffer.func @main_stage_0_on_buffers
 // CHECK-COUNT-5: tpc_buffer.input
 // CHECK-NOT: tpc_buffer.input
-// CHECK: tpc_buffer.rounds 1 {
+// CHECK: tpc_buffer.micro_batches 1 {
 // CHECK-NEXT: tpc_buffer.push
 tpc.pipeline @main(%x: !n, %w: tensor<8x16xf32>, %v: tensor<16x8xf32>, %u: !u, %p: !p) inputs [{}, {}, {}, {}, {}] outputs [] {
   tpc.stage 0 {

@@ -15,7 +15,7 @@ module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 3, pp = 2, mb = 4>} {
 // CHECK-NEXT: %[[OUTER:.*]] = tpc_buffer.push "64*floordiv(4*_6*n + 63, 64)"
 // CHECK-NEXT: %[[E:.*]] = tpc_buffer.slot %[[OUTER]] at 0 : "_6*n" x f32
 // CHECK-NEXT: tpc_buffer.launch @kernel_exp(%[[X]]) to (%[[E]])
-// CHECK-NEXT: tpc_buffer.rounds ranks.mb of "floordiv(floordiv(n - rank.dp + ranks.dp - 1, ranks.dp) - rank.mb + ranks.mb - 1, ranks.mb)" {
+// CHECK-NEXT: tpc_buffer.micro_batches ranks.mb of "floordiv(floordiv(n - rank.dp + ranks.dp - 1, ranks.dp) - rank.mb + ranks.mb - 1, ranks.mb)" {
 // They stay there for all iterations. A slice of such a value is an address, without copy or frame.
 // CHECK-NEXT: %[[P:.*]] = tpc_buffer.part %[[E]] from
 // CHECK-NEXT: tpc_buffer.send %[[P]] count "_6*floordiv(floordiv(n - rank.dp + ranks.dp - 1, ranks.dp) - rank.mb + ranks.mb - 1, ranks.mb)" to 1
@@ -24,7 +24,7 @@ module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 3, pp = 2, mb = 4>} {
 
 // CHECK-LABEL: tpc_buffer.func @main_stage_1_on_buffers of @main stage 1 {
 // A batch that is split over the axis already belongs to one iteration.
-// CHECK: tpc_buffer.rounds ranks.mb of "floordiv(floordiv(n - rank.dp + ranks.dp - 1, ranks.dp) - rank.mb + ranks.mb - 1, ranks.mb)" {
+// CHECK: tpc_buffer.micro_batches ranks.mb of "floordiv(floordiv(n - rank.dp + ranks.dp - 1, ranks.dp) - rank.mb + ranks.mb - 1, ranks.mb)" {
 // CHECK: %[[R:.*]] = tpc_buffer.slot %{{.*}} at 0
 // CHECK-NEXT: tpc_buffer.recv %[[R]] count "_6*floordiv({{.*}})" from 0
 // Several ranks may have the same shard: only the first along axes that do not split the value

@@ -1,9 +1,9 @@
 // The memory of a sum over micro-batches has the sum from iteration to iteration.
 // RUN: tpc-opt %s --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers -o %t
 // RUN: tpc-opt %t --tpc-verify-buffers | FileCheck %s
-// CHECK: tpc_buffer.rounds ranks.mb
+// CHECK: tpc_buffer.micro_batches ranks.mb
 // CHECK: tpc_buffer.accumulate %{{.*}} to %[[SUM:.*]] count
-// CHECK: tpc_buffer.rounds 1
+// CHECK: tpc_buffer.micro_batches 1
 // CHECK: tpc_buffer.call @update_on_buffers(%[[SUM]],
 
 // An op overwrites the sum between two iterations.

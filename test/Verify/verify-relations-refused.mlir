@@ -443,7 +443,7 @@ module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
 
 !part = tensor<4x4xf32, #tpc.dist<[8{mb}, 4], local>>
 module attributes {tpc.mesh = #tpc.mesh<tp = 1, dp = 1, pp = 1, mb = 2>} {
-  func.func private @all_rounds_at_once(%x: !part) {
+  func.func private @all_micro_batches_at_once(%x: !part) {
     // expected-error @+1 {{it combines micro-batches, of which a rank has one at a time}}
     %0 = tpc.all_gather %x over ["mb"] dim 0 : !part -> tensor<8x4xf32>
     return
@@ -455,7 +455,7 @@ module attributes {tpc.mesh = #tpc.mesh<tp = 1, dp = 1, pp = 1, mb = 2>} {
 // Before stages are divided, a sum over micro-batches is a reduction; a stage has tpc.accumulate.
 !part = tensor<4x4xf32, #tpc.dist<[4, 4], sum{mb}, local>>
 module attributes {tpc.mesh = #tpc.mesh<tp = 1, dp = 1, pp = 1, mb = 2>} {
-  func.func private @sum_over_rounds(%x: !part) {
+  func.func private @sum_over_micro_batches(%x: !part) {
     // expected-error @+1 {{it combines micro-batches, of which a rank has one at a time}}
     %0 = tpc.all_reduce %x over ["mb"] : !part -> tensor<4x4xf32>
     return

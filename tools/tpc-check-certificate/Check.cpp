@@ -6,7 +6,7 @@
 //   * no collective is in a loop that some members of its group may run more often than others;
 //   * the k-th send from stage i to j matches the k-th receive of j from i: the same type, in a
 //     loop over the same micro-batches, or in events of the same micro-batch ("at");
-//   * the numbers (place, iteration * period + time) ascend in each stage, and are equal on both
+//   * the numbers (index, iteration * period + time) ascend in each stage, and are equal on both
 //     sides of a message.
 //
 // Then there is no deadlock: the pending communication with the minimum number can proceed, because
@@ -64,7 +64,7 @@ struct Phase {
   std::string loop; // batch size of the loop, as text; empty outside of loops
   int64_t at = -1;  // micro-batch of an event; -1: all iterations
   std::vector<Crossing> crossings;
-  int64_t place = 0;  // position in the order of phases, on all stages
+  int64_t index = 0;  // position in the order of phases, on all stages
   int64_t period = 1; // time between the beginnings of two iterations
 };
 
@@ -354,12 +354,12 @@ void Checker::readPhases() {
              " loops, or parts between loops, communicate with other stages");
     for (size_t p = 0; p < phases.size(); ++p) {
       Phase &phase = phases[p];
-      phase.place = getNumber(progress[s][p], "place");
+      phase.index = getNumber(progress[s][p], "place");
       phase.period = getNumber(progress[s][p], "period");
       const json &times = get(progress[s][p], "times");
-      if (times.size() != phase.crossings.size() || (p > 0 && phases[p - 1].place >= phase.place))
+      if (times.size() != phase.crossings.size() || (p > 0 && phases[p - 1].index >= phase.index))
         refuse("stage " + std::to_string(s) +
-               ": the proof must have ascending places, and a time for each communication");
+               ": the proof must have ascending positions, and a time for each communication");
       for (size_t i = 0; i < times.size(); ++i) {
         if (!times[i].is_number_integer())
           refuse("a time is not a number");
@@ -413,7 +413,7 @@ void Checker::checkMessages() {
         refuse(where + ": sides differ: " + x.dump() + " and " + y.dump());
       if (a[i].phase->loop != b[i].phase->loop || a[i].phase->at != b[i].phase->at)
         refuse(where + ": sides are in different loops");
-      if (a[i].phase->place != b[i].phase->place || a[i].phase->period != b[i].phase->period ||
+      if (a[i].phase->index != b[i].phase->index || a[i].phase->period != b[i].phase->period ||
           a[i].crossing->time != b[i].crossing->time)
         refuse(where + ": sides have different numbers");
     }

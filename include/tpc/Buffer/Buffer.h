@@ -26,7 +26,7 @@ using ExprAttr = SymExprAttr;
 
 namespace mlir::tpc::buffer {
 /// Returns the number and type of a buffer's elements.
-ExtentAttr getExtent(Value place);
+ExtentAttr getExtent(Value buffer);
 } // namespace mlir::tpc::buffer
 
 #endif // TPC_BUFFER_BUFFER_H

@@ -11,7 +11,7 @@ def Buffer_AccumulateOp : Buffer_Op<"accumulate"> {
     `tpc_buffer.accumulate %g to %sum count "12*_8"`: in micro-batch 0 `to` becomes `from`; in later
     ones, `from` is added to `to` in place.
   }];
-  let arguments = (ins Buffer_Read:$from, Arg<Buffer_Place, "", [MemRead, MemWrite]>:$to,
+  let arguments = (ins Buffer_Read:$from, Arg<Buffer_Buffer, "", [MemRead, MemWrite]>:$to,
                        Tpc_SymExprAttr:$count);
   let assemblyFormat = "$from `to` $to `count` custom<SymExpr>($count) attr-dict";
 }

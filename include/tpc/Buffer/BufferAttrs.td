@@ -64,7 +64,7 @@ class Buffer_Type<string cppName, string typeMnemonic> : TypeDef<Buffer_Dialect,
   let mnemonic = typeMnemonic;
 }
 
-def Buffer_PlaceType : Buffer_Type<"Place", "place"> {
+def Buffer_BufferType : Buffer_Type<"Buffer", "buffer"> {
   let summary = "Address of a buffer; the defining op has the extent";
 }
 def Buffer_ParameterType : Buffer_Type<"Parameter", "parameter"> {

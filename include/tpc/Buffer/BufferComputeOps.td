@@ -37,7 +37,7 @@ def Buffer_CallOp
     of the callee's arguments, then buffers for its results.
   }];
   let arguments = (ins FlatSymbolRefAttr:$callee,
-                       Arg<Variadic<AnyTypeOf<[Buffer_Place, Buffer_Parameter]>>, "",
+                       Arg<Variadic<AnyTypeOf<[Buffer_Buffer, Buffer_Parameter]>>, "",
                            [MemRead]>:$args,
                        Buffer_Writes:$writes);
   let hasCustomAssemblyFormat = 1;
@@ -123,7 +123,7 @@ def Buffer_FusedOp : Buffer_Op<"fused", [SingleBlock, NoTerminator, AttrSizedOpe
     multiplies the activation.
   }];
   let arguments = (ins Buffer_MaybeRead:$source, Buffer_MaybeRead:$scale, Buffer_MaybeRead:$shift,
-                       Arg<Optional<Buffer_Place>, "", [MemWrite]>:$to,
+                       Arg<Optional<Buffer_Buffer>, "", [MemWrite]>:$to,
                        DefaultValuedAttr<Buffer_Norm, "Norm::None">:$norm,
                        DefaultValuedAttr<F64Attr, "0.0">:$epsilon,
                        DefaultValuedAttr<Buffer_Epilogue, "Epilogue::None">:$activation,
@@ -234,7 +234,7 @@ def Buffer_AppendOp : Buffer_Op<"append"> {
     sequences, heads and tokens of `from`.
   }];
   let arguments = (ins Buffer_Read:$from, Buffer_Read:$lengths,
-                       Arg<Buffer_Place, "", [MemRead, MemWrite]>:$cache, Tpc_SymExprAttr:$batch,
+                       Arg<Buffer_Buffer, "", [MemRead, MemWrite]>:$cache, Tpc_SymExprAttr:$batch,
                        Tpc_SymExprAttr:$heads, Tpc_SymExprAttr:$tokens, Tpc_SymExprAttr:$capacity,
                        Tpc_SymExprAttr:$size, Tpc_SymExprs:$strides);
   let assemblyFormat = [{

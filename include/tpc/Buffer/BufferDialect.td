@@ -11,7 +11,7 @@ def Buffer_Dialect : Dialect {
   let summary = "Program of a rank for one step: runtime calls on planned memory";
   let description = [{
     The level after `tpc-plan-buffers`. Tensors of the staged program become buffers (type
-    `!tpc_buffer.place`): the address of a known number of elements. A buffer is in a frame of the
+    `!tpc_buffer.buffer`): the address of a known number of elements. A buffer is in a frame of the
     runtime's stack or in the caller's memory, or it is a parameter, a constant or an input of the
     model. Each op that does not define a buffer is one runtime call (`tpc/runtime.h`): the
     function at the end of its summary. Ops run in program order: an op begins when all ops before

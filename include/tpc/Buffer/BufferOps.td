@@ -35,7 +35,7 @@ def Buffer_FuncOp : Buffer_Op<"func", [Symbol, IsolatedFromAbove, SingleBlock, N
   let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$of,
                        OptionalAttr<I64Attr>:$stage,
                        TypedArrayAttrBase<Buffer_ArgumentAttr, "arguments">:$args,
-                       TypedArrayAttrBase<Buffer_ExtentAttr, "places">:$results_places);
+                       TypedArrayAttrBase<Buffer_ExtentAttr, "extents">:$result_extents);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
@@ -47,13 +47,13 @@ def Buffer_FuncOp : Buffer_Op<"func", [Symbol, IsolatedFromAbove, SingleBlock, N
   }];
 }
 
-def Buffer_RoundsOp : Buffer_Op<"rounds", [SingleBlock, NoTerminator]> {
+def Buffer_MicroBatchesOp : Buffer_Op<"micro_batches", [SingleBlock, NoTerminator]> {
   let summary = "Repeats its body for each micro-batch";
   let description = [{
-    `tpc_buffer.rounds 4 of "floordiv(batch - rank.mb + 3, 4)" { ... }`: four micro-batch
+    `tpc_buffer.micro_batches 4 of "floordiv(batch - rank.mb + 3, 4)" { ... }`: four micro-batch
     iterations, in which `rank.mb` counts from 0. Iterations in which the size after `of` is 0 are
     skipped; without `of`, no iteration is skipped. Before each iteration the runtime sets the
-    micro-batch index in `env`. `tpc_buffer.rounds 1 from 3` is one event of a schedule: the
+    micro-batch index in `env`. `tpc_buffer.micro_batches 1 from 3` is one event of a schedule: the
     iteration of micro-batch 3 alone.
   }];
   let arguments = (ins Tpc_SymExprAttr:$count, OptionalAttr<I64Attr>:$first,
@@ -86,13 +86,13 @@ def Buffer_PopOp : Buffer_Op<"pop", [MemoryEffects<[MemFree]>]> {
 }
 
 /// An op that defines a buffer.
-class Buffer_PlaceOp<string mnemonic, list<Trait> traits = []>
+class Buffer_BufferOp<string mnemonic, list<Trait> traits = []>
     : Buffer_Op<mnemonic,
                 !listconcat([Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>], traits)> {
-  let results = (outs Buffer_Place:$place);
+  let results = (outs Buffer_Buffer:$buffer);
 }
 
-def Buffer_SlotOp : Buffer_PlaceOp<"slot"> {
+def Buffer_SlotOp : Buffer_BufferOp<"slot"> {
   let summary = "Buffer at a byte offset in a frame";
   let description = [{
     `%0 = tpc_buffer.slot %frame at "64*n" : "3*n" x f32`. Slots may overlap: values that are not
@@ -102,13 +102,13 @@ def Buffer_SlotOp : Buffer_PlaceOp<"slot"> {
   let assemblyFormat = "$frame `at` custom<SymExpr>($offset) `:` custom<Extent>($extent) attr-dict";
 }
 
-def Buffer_InputOp : Buffer_PlaceOp<"input"> {
+def Buffer_InputOp : Buffer_BufferOp<"input"> {
   let summary = "Input of the model: the global tensor, replicated on every rank. tpc_input.";
   let arguments = (ins I64Attr:$index, Buffer_ExtentAttr:$extent);
   let assemblyFormat = "$index `:` custom<Extent>($extent) attr-dict";
 }
 
-def Buffer_StateOp : Buffer_PlaceOp<"state"> {
+def Buffer_StateOp : Buffer_BufferOp<"state"> {
   let summary = "This rank's shard of a cache, which persists from step to step. tpc_state.";
   let description = [{
     `%0 = tpc_buffer.state @k0 : "12*batch*64*capacity" x f32`: the cache of this step's sequences.
@@ -119,7 +119,7 @@ def Buffer_StateOp : Buffer_PlaceOp<"state"> {
   let assemblyFormat = "$cache `:` custom<Extent>($extent) attr-dict";
 }
 
-def Buffer_ConstantOp : Buffer_PlaceOp<"constant"> {
+def Buffer_ConstantOp : Buffer_BufferOp<"constant"> {
   let summary = "Buffer with constant data of the program. tpc_constant.";
   let arguments = (ins ElementsAttr:$value, Buffer_ExtentAttr:$extent);
   let assemblyFormat = "$value `:` custom<Extent>($extent) attr-dict";
@@ -134,19 +134,19 @@ def Buffer_ParameterOp
   let assemblyFormat = "$entry attr-dict";
 }
 
-def Buffer_DenseOp : Buffer_PlaceOp<"dense"> {
+def Buffer_DenseOp : Buffer_BufferOp<"dense"> {
   let summary = "This rank's shard of a parameter, dense and row-major. tpc_parameter.";
   let arguments = (ins Buffer_Parameter:$index, Buffer_ExtentAttr:$extent);
   let assemblyFormat = "$index `:` custom<Extent>($extent) attr-dict";
 }
 
-def Buffer_PartOp : Buffer_PlaceOp<"part"> {
+def Buffer_PartOp : Buffer_BufferOp<"part"> {
   let summary = "Subrange of a buffer, at an element offset";
-  let arguments = (ins Buffer_Place:$whole, Tpc_SymExprAttr:$from, Buffer_ExtentAttr:$extent);
+  let arguments = (ins Buffer_Buffer:$whole, Tpc_SymExprAttr:$from, Buffer_ExtentAttr:$extent);
   let assemblyFormat = "$whole `from` custom<SymExpr>($from) `:` custom<Extent>($extent) attr-dict";
 }
 
-def Buffer_ColumnsOp : Buffer_PlaceOp<"columns"> {
+def Buffer_ColumnsOp : Buffer_BufferOp<"columns"> {
   let summary = "Adjacent columns of a buffer of rows";
   let description = [{
     `%k = tpc_buffer.columns %0 from _6.tp n _2.tp of "_6.tp + _2.tp" : "_2.tp*n" x f32`: of a
@@ -155,7 +155,7 @@ def Buffer_ColumnsOp : Buffer_PlaceOp<"columns"> {
     between rows may read them: `tpc_buffer.launch` (the kernel's operand has a `stride`),
     `tpc_buffer.attention` (q, k and v) and `tpc_buffer.append`.
   }];
-  let arguments = (ins Buffer_Place:$whole, Tpc_SymExprAttr:$from, Tpc_SymExprAttr:$width,
+  let arguments = (ins Buffer_Buffer:$whole, Tpc_SymExprAttr:$from, Tpc_SymExprAttr:$width,
                        Tpc_SymExprAttr:$stride, Buffer_ExtentAttr:$extent);
   let assemblyFormat = [{
     $whole `from` custom<SymExpr>($from) `n` custom<SymExpr>($width) `of` custom<SymExpr>($stride)
@@ -282,7 +282,7 @@ def Buffer_CombineOp : Buffer_Op<"combine"> {
 
 def Buffer_BroadcastOp : Buffer_Op<"broadcast"> {
   let summary = "Copies the buffer of `root` to every rank of the group. tpc_broadcast.";
-  let arguments = (ins Arg<Buffer_Place, "", [MemRead, MemWrite]>:$data, Buffer_Axes:$axes,
+  let arguments = (ins Arg<Buffer_Buffer, "", [MemRead, MemWrite]>:$data, Buffer_Axes:$axes,
                        Tpc_SymExprAttr:$count, I64Attr:$root);
   let assemblyFormat = "$data `over` $axes `count` custom<SymExpr>($count) `root` $root attr-dict";
 }

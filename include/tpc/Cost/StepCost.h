@@ -159,8 +159,8 @@ private:
     return std::max<int64_t>(values.evaluate(size).value_or(0), 0);
   }
   int64_t evaluate(SymExprAttr size) { return evaluate(size.getExpr()); }
-  double getBytes(Value place);
-  bool isCache(Value place);
+  double getBytes(Value buffer);
+  bool isCache(Value buffer);
   std::string getLabel(ArrayRef<StringRef> axes);
   int64_t getStride(StringRef axis);
   int64_t getRanksPerNode() const;
@@ -176,10 +176,10 @@ private:
   const ::tpc::Machine &machine;
   int64_t copies;
   int64_t threads = 1;
-  const Report *report = nullptr;          // null: exchanges count as 0
-  int64_t stage = 0;                       // current stage
-  int64_t live = 0, liveInRounds = 0;      // bytes of the stack in `expand`
-  DenseMap<Operation *, OpCost> functions; // at the current micro-batch
+  const Report *report = nullptr;           // null: exchanges count as 0
+  int64_t stage = 0;                        // current stage
+  int64_t live = 0, liveInMicroBatches = 0; // bytes of the stack in `expand`
+  DenseMap<Operation *, OpCost> functions;  // at the current micro-batch
   std::string problem;
   unsigned measured = 0, extrapolated = 0;
   double derivedError = 0;

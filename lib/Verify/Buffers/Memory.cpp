@@ -37,41 +37,41 @@ void Memory::setBorders(Value region, ArrayRef<SymExpr> all) {
   nextBorders.erase(region);
 }
 
-std::optional<SymExpr> Memory::getNextBorder(const MemoryRange &place) {
-  auto it = borders.find(place.region);
+std::optional<SymExpr> Memory::getNextBorder(const MemoryRange &range) {
+  auto it = borders.find(range.region);
   if (it == borders.end())
     return std::nullopt;
   // Finds the nearest border after the beginning of the range.
-  auto [known, isNew] = nextBorders[place.region].try_emplace(place.begin.str());
+  auto [known, isNew] = nextBorders[range.region].try_emplace(range.begin.str());
   std::optional<SymExpr> &next = known->second;
   if (isNew)
     for (const SymExpr &border : it->second)
-      if (border != place.begin && bounds.isPlain(border - place.begin) &&
+      if (border != range.begin && bounds.isPlain(border - range.begin) &&
           (!next || bounds.isPlain(*next - border)))
         next = border;
-  if (next && bounds.isNeverNegative(*next - place.begin - place.size))
+  if (next && bounds.isNeverNegative(*next - range.begin - range.size))
     return next;
   return std::nullopt;
 }
 
-bool Memory::isInside(const MemoryRange &place, const SymExpr &size) {
-  if (!bounds.isNeverNegative(place.begin))
+bool Memory::isInside(const MemoryRange &range, const SymExpr &size) {
+  if (!bounds.isNeverNegative(range.begin))
     return false;
-  if (auto next = getNextBorder(place); next && bounds.isPlain(size - *next))
+  if (auto next = getNextBorder(range); next && bounds.isPlain(size - *next))
     return true;
-  return bounds.isNeverNegative(size - place.begin - place.size);
+  return bounds.isNeverNegative(size - range.begin - range.size);
 }
 
-void Memory::invalidate(const MemoryRange &place, const std::optional<SymExpr> &next) {
+void Memory::invalidate(const MemoryRange &range, const std::optional<SymExpr> &next) {
   llvm::erase_if(entries, [&](const Entry &entry) {
-    return !areDisjoint(entry.place, entry.nextBorder, place, next);
+    return !areDisjoint(entry.range, entry.nextBorder, range, next);
   });
 }
 
-void Memory::write(const MemoryRange &place, Content content, Operation *writer) {
-  std::optional<SymExpr> next = getNextBorder(place);
-  invalidate(place, next);
-  entries.push_back({place, content, writer, {}, next});
+void Memory::write(const MemoryRange &range, Content content, Operation *writer) {
+  std::optional<SymExpr> next = getNextBorder(range);
+  invalidate(range, next);
+  entries.push_back({range, content, writer, {}, next});
 }
 
 // The entry of a copy has the value of the source's entry, and the offset in it at which the copied
@@ -81,12 +81,12 @@ void Memory::copy(const MemoryRange &from, const MemoryRange &to, bool given, Op
   if (given)
     copies.push_back({to, {from.region}, writer, from.begin});
   for (const Entry &entry : entries) {
-    if (entry.place.region != from.region || entry.place.rows)
+    if (entry.range.region != from.region || entry.range.rows)
       continue;
-    SymExpr offset = from.begin - entry.place.begin;
+    SymExpr offset = from.begin - entry.range.begin;
     if (!entry.from)
       copies.push_back({to, entry.content, writer, offset});
-    else if (offset.isConstant(0) && entry.place.size == from.size)
+    else if (offset.isConstant(0) && entry.range.size == from.size)
       copies.push_back({to, entry.content, writer, entry.from});
   }
   std::optional<SymExpr> next = getNextBorder(to);
@@ -96,41 +96,41 @@ void Memory::copy(const MemoryRange &from, const MemoryRange &to, bool given, Op
   llvm::append_range(entries, copies);
 }
 
-const Memory::Entry *Memory::find(const MemoryRange &place, const SymExpr &offset,
+const Memory::Entry *Memory::find(const MemoryRange &range, const SymExpr &offset,
                                   function_ref<bool(Content)> isSame) const {
   for (const Entry &entry : entries) {
-    if (entry.place.region != place.region || entry.place.rows != place.rows)
+    if (entry.range.region != range.region || entry.range.rows != range.rows)
       continue;
-    bool isThere = entry.from ? entry.place.begin == place.begin &&
-                                    entry.place.size == place.size && *entry.from == offset
-                              : entry.place.begin + offset == place.begin &&
-                                    (!place.rows || entry.place.size == place.size);
+    bool isThere = entry.from ? entry.range.begin == range.begin &&
+                                    entry.range.size == range.size && *entry.from == offset
+                              : entry.range.begin + offset == range.begin &&
+                                    (!range.rows || entry.range.size == range.size);
     if (isThere && isSame(entry.content))
       return &entry;
   }
   return nullptr;
 }
 
-bool Memory::isUntouched(const MemoryRange &place) {
-  std::optional<SymExpr> next = getNextBorder(place);
+bool Memory::isUntouched(const MemoryRange &range) {
+  std::optional<SymExpr> next = getNextBorder(range);
   return llvm::all_of(entries, [&](const Entry &entry) {
-    return areDisjoint(entry.place, entry.nextBorder, place, next);
+    return areDisjoint(entry.range, entry.nextBorder, range, next);
   });
 }
 
-const Memory::Entry *Memory::findAny(const MemoryRange &place) const {
+const Memory::Entry *Memory::findAny(const MemoryRange &range) const {
   for (const Entry &entry : llvm::reverse(entries))
-    if (entry.place.region == place.region && entry.place.begin == place.begin)
+    if (entry.range.region == range.region && entry.range.begin == range.begin)
       return &entry;
   return nullptr;
 }
 
 void Memory::forget(Value region) {
-  llvm::erase_if(entries, [&](const Entry &entry) { return entry.place.region == region; });
+  llvm::erase_if(entries, [&](const Entry &entry) { return entry.range.region == region; });
 }
 
 void Memory::forgetRegions(function_ref<bool(Value)> isDead) {
-  llvm::erase_if(entries, [&](const Entry &entry) { return isDead(entry.place.region); });
+  llvm::erase_if(entries, [&](const Entry &entry) { return isDead(entry.range.region); });
 }
 
 void Memory::forget(function_ref<bool(Value)> isDead) {

@@ -54,7 +54,7 @@ public:
   explicit Memory(Bounds &bounds) : bounds(bounds) {}
 
   struct Entry {
-    MemoryRange place;
+    MemoryRange range;
     Content content;
     Operation *writer;
     /// Set by copies: offset in the content at which the entry's bytes begin.
@@ -63,24 +63,24 @@ public:
     std::optional<::tpc::SymExpr> nextBorder = {};
   };
 
-  void write(const MemoryRange &place, Content content, Operation *writer);
+  void write(const MemoryRange &range, Content content, Operation *writer);
   /// Copies the contents of one range to another. `given`: the source is an input or a parameter;
   /// its unwritten bytes have the source region as content.
   void copy(const MemoryRange &from, const MemoryRange &to, bool given, Operation *writer);
   /// Returns an entry with a content that `isSame` accepts, whose bytes from `offset` on are in
   /// this range; null if there is none.
-  const Entry *find(const MemoryRange &place, const ::tpc::SymExpr &offset,
+  const Entry *find(const MemoryRange &range, const ::tpc::SymExpr &offset,
                     function_ref<bool(Content)> isSame) const;
   /// Returns whether the range is proved to be unwritten.
-  bool isUntouched(const MemoryRange &place);
+  bool isUntouched(const MemoryRange &range);
   /// Returns the last entry that begins where the range does, for error messages.
-  const Entry *findAny(const MemoryRange &place) const;
+  const Entry *findAny(const MemoryRange &range) const;
   bool areDisjoint(const MemoryRange &a, const MemoryRange &b);
   /// Sets the offsets of a frame's slots, and its size. An optimization: a slot is compared with
   /// the next border instead of all other slots.
   void setBorders(Value region, ArrayRef<::tpc::SymExpr> borders);
   /// Returns whether a range is within `size` bytes.
-  bool isInside(const MemoryRange &place, const ::tpc::SymExpr &size);
+  bool isInside(const MemoryRange &range, const ::tpc::SymExpr &size);
   /// Invalidates the contents of a region, or values for which `isDead` is true.
   void forget(Value region);
   void forgetRegions(function_ref<bool(Value region)> isDead);
@@ -97,12 +97,12 @@ public:
 
 private:
   /// Returns the offset of the next slot if the range is proved to end before it.
-  std::optional<::tpc::SymExpr> getNextBorder(const MemoryRange &place);
+  std::optional<::tpc::SymExpr> getNextBorder(const MemoryRange &range);
   /// The same with the next borders of both ranges.
   bool areDisjoint(const MemoryRange &a, const std::optional<::tpc::SymExpr> &nextA,
                    const MemoryRange &b, const std::optional<::tpc::SymExpr> &nextB);
   /// Erases the entries that are not proved to be disjoint from a range.
-  void invalidate(const MemoryRange &place, const std::optional<::tpc::SymExpr> &next);
+  void invalidate(const MemoryRange &range, const std::optional<::tpc::SymExpr> &next);
 
   Bounds &bounds;
   DenseMap<Value, SmallVector<::tpc::SymExpr>> borders;

@@ -54,8 +54,8 @@ SymExpr PartSizes::size(ArrayRef<DimAttr> dims) const {
   return size;
 }
 
-std::optional<PartSizes::Box> PartSizes::findSplit(ArrayRef<DimAttr> dims, size_t dim,
-                                                   StringRef axis) const {
+std::optional<PartSizes::SplitShape> PartSizes::findSplit(ArrayRef<DimAttr> dims, size_t dim,
+                                                          StringRef axis) const {
   auto isLast = [&](Axes axes) { return !axes.empty() && axes.back().getValue() == axis; };
   DimAttr split = dims[dim];
   // All factors, major to minor, and the index of the split factor among them.
@@ -81,5 +81,6 @@ std::optional<PartSizes::Box> PartSizes::findSplit(ArrayRef<DimAttr> dims, size_
   if (!found)
     return std::nullopt;
   ArrayRef<SymExpr> all(pieces);
-  return Box{product(all.take_front(*found)), all[*found], product(all.drop_front(*found + 1))};
+  return SplitShape{product(all.take_front(*found)), all[*found],
+                    product(all.drop_front(*found + 1))};
 }

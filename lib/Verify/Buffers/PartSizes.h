@@ -38,10 +38,10 @@ public:
 
   /// Shape [outer, n, inner] of a split: n is the size that `axis` splits, where `axis` is the last
   /// axis of a factor of dims[dim] or of the product.
-  struct Box {
+  struct SplitShape {
     SymExpr outer, n, inner;
   };
-  std::optional<Box> findSplit(ArrayRef<DimAttr> dims, size_t dim, StringRef axis) const;
+  std::optional<SplitShape> findSplit(ArrayRef<DimAttr> dims, size_t dim, StringRef axis) const;
 
   /// Canonicalizes an expression: replaces named symbols by their values.
   SymExpr normalize(const SymExpr &expr) const;

@@ -18,7 +18,7 @@ static std::string describeOp(Operation *op) {
 
 std::string mlir::tpc::describe(Content content) {
   Operation *op = content.tensor.getDefiningOp();
-  if (isa<buffer::PlaceType>(content.tensor.getType()))
+  if (isa<buffer::BufferType>(content.tensor.getType()))
     return "a copy of given memory";
   if (!op)
     return "argument " + std::to_string(cast<BlockArgument>(content.tensor).getArgNumber());
@@ -252,32 +252,33 @@ LogicalResult PlanChecker::checkOps(ArrayRef<Operation *> tensors, Block &buffer
 }
 
 /// Checks the sizes of an op that repeats a loop's body, or runs one event.
-LogicalResult PlanChecker::checkRounds(MicroBatchesOp loop, buffer::RoundsOp rounds) {
+LogicalResult PlanChecker::checkMicroBatches(MicroBatchesOp loop,
+                                             buffer::MicroBatchesOp iterations) {
   DimAttr batch = loop.getBatchAttr();
-  bool isEvent = bool(rounds.getFirst());
-  if (failed(compare(rounds, "count", rounds.getCount(),
+  bool isEvent = bool(iterations.getFirst());
+  if (failed(compare(iterations, "count", iterations.getCount(),
                      SymExpr(batch && !isEvent ? partSizes.count(kMicroBatchAxis) : 1))))
     return failure();
-  if (bool(batch) != bool(rounds.getSize()))
-    return rounds.emitOpError(
+  if (bool(batch) != bool(iterations.getSize()))
+    return iterations.emitOpError(
         "must skip micro-batches without samples if and only if the loop on tensors does");
   if (!batch)
     return success();
   SymExpr size = partSizes.size(batch);
   if (!batch.usesAxis(kMicroBatchAxis))
     size = partSizes.size(size, StringAttr::get(loop.getContext(), kMicroBatchAxis));
-  return compare(rounds, "size", *rounds.getSize(), size);
+  return compare(iterations, "size", *iterations.getSize(), size);
 }
 
 // Each iteration starts with the memory contents after the previous iteration. Values defined in
 // the body are different in each iteration.
 LogicalResult PlanChecker::checkLoop(MicroBatchesOp loop) {
-  auto rounds = next<buffer::RoundsOp>(loop);
-  if (!rounds || failed(checkRounds(loop, rounds)))
+  auto iterations = next<buffer::MicroBatchesOp>(loop);
+  if (!iterations || failed(checkMicroBatches(loop, iterations)))
     return failure();
-  if (rounds.getFirst())
-    return rounds.emitOpError("runs one event, but the pipeline has no schedule");
-  Block &tensors = loop.getBody().front(), &buffers = rounds.getBody().front();
+  if (iterations.getFirst())
+    return iterations.emitOpError("runs one event, but the pipeline has no schedule");
+  Block &tensors = loop.getBody().front(), &buffers = iterations.getBody().front();
   auto outer = std::pair(at, end);
   // A loop without a batch runs once.
   isInLoop = loop.getBatchAttr() && partSizes.count(kMicroBatchAxis) > 1;
@@ -297,20 +298,20 @@ LogicalResult PlanChecker::checkLoop(MicroBatchesOp loop) {
 // Memory outside of the event's frame keeps the values of other events, which have their own
 // micro-batch. A cache has a slice for each micro-batch, which only one event of a chunk uses.
 LogicalResult PlanChecker::checkEvent(MicroBatchesOp loop, const ::tpc::ScheduleEvent &step) {
-  auto rounds = next<buffer::RoundsOp>(loop);
-  if (!rounds)
+  auto iterations = next<buffer::MicroBatchesOp>(loop);
+  if (!iterations)
     return failure();
-  if (rounds.getFirst() != std::optional<uint64_t>(step.microBatch))
-    return rounds.emitOpError() << "must run the event " << step.str() << ", of micro-batch "
-                                << step.microBatch;
+  if (iterations.getFirst() != std::optional<uint64_t>(step.microBatch))
+    return iterations.emitOpError()
+           << "must run the event " << step.str() << ", of micro-batch " << step.microBatch;
   partSizes.setMicroBatch(step.microBatch);
   event = &loop.getBody().front();
   eventMicroBatch = step.microBatch;
   isInLoop = partSizes.count(kMicroBatchAxis) > 1;
   auto outer = std::pair(at, end);
   LogicalResult result =
-      failure(failed(checkRounds(loop, rounds)) ||
-              failed(checkOps(loop.getOps(step.phase), rounds.getBody().front())));
+      failure(failed(checkMicroBatches(loop, iterations)) ||
+              failed(checkOps(loop.getOps(step.phase), iterations.getBody().front())));
   std::tie(at, end) = outer;
   isInLoop = false;
   event = nullptr;
@@ -344,10 +345,10 @@ LogicalResult PlanChecker::checkSignature(func::FuncOp tensors) {
     if (attr.isBuffer() && !isExtentOf(attr.getExtent(), tensors.getArgumentTypes()[index]))
       return function.emitOpError() << "has a buffer of another size for argument " << index;
   }
-  if (function.getResultsPlaces().size() + inPlace.size() != tensors.getNumResults())
-    return function.emitOpError() << "has " << function.getResultsPlaces().size() << " buffers for "
+  if (function.getResultExtents().size() + inPlace.size() != tensors.getNumResults())
+    return function.emitOpError() << "has " << function.getResultExtents().size() << " buffers for "
                                   << tensors.getNumResults() - inPlace.size() << " results";
-  auto next = function.getResultsPlaces().begin();
+  auto next = function.getResultExtents().begin();
   for (auto [i, type] : llvm::enumerate(tensors.getResultTypes()))
     if (!inPlace.contains(i) && !isExtentOf(cast<buffer::ExtentAttr>(*next++), type))
       return function.emitOpError() << "has a buffer of another size for result " << i;
@@ -361,14 +362,14 @@ LogicalResult PlanChecker::checkFunction(func::FuncOp tensors) {
     return failure();
   beginCall();
   DenseMap<int64_t, Value> inPlace;
-  for (auto [attr, place] : llvm::zip(function.getArgs().getAsRange<buffer::ArgumentAttr>(),
-                                      function.getBody().getArguments()))
+  for (auto [attr, buffer] : llvm::zip(function.getArgs().getAsRange<buffer::ArgumentAttr>(),
+                                       function.getBody().getArguments()))
     if (attr.getResult())
-      inPlace[attr.getResult().getInt()] = place;
+      inPlace[attr.getResult().getInt()] = buffer;
   auto next = function.getResultBuffers().begin();
   for (auto [i, value] : llvm::enumerate(tensors.front().getTerminator()->getOperands())) {
-    auto place = inPlace.find(i);
-    if (failed(read(function, place == inPlace.end() ? Value(*next++) : place->second, value)))
+    auto buffer = inPlace.find(i);
+    if (failed(read(function, buffer == inPlace.end() ? Value(*next++) : buffer->second, value)))
       return failure();
   }
   return success();

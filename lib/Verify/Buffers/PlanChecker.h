@@ -66,22 +66,22 @@ public:
     SymExpr first, width, stride;
   };
   /// Returns nothing for dense buffers.
-  std::optional<Columns> getColumns(Value place) const;
+  std::optional<Columns> getColumns(Value buffer) const;
   /// Returns the distance between rows of a buffer with these sizes, the first `rowDims` of which
   /// count rows. Error: a row of `sizes` is not as long as the columns are wide.
-  FailureOr<SymExpr> getRowStride(Operation *call, Value place, ArrayRef<SymExpr> sizes,
+  FailureOr<SymExpr> getRowStride(Operation *call, Value buffer, ArrayRef<SymExpr> sizes,
                                   unsigned rowDims) const;
 
   /// Checks that the memory range that the call reads contains `tensor`. `over`: memory of the
   /// call's result, which may be the same range.
-  LogicalResult read(Operation *call, Value place, Value tensor, Value over = {},
+  LogicalResult read(Operation *call, Value buffer, Value tensor, Value over = {},
                      Access access = Access::Dense);
   /// Like read for a tensor, but for an intermediate result of a collective.
-  LogicalResult read(Operation *call, Value place, Content content, const SymExpr &elements,
+  LogicalResult read(Operation *call, Value buffer, Content content, const SymExpr &elements,
                      Type element, Value over = {}, Access access = Access::Dense);
   /// Records a write. Must be called after all reads of the call.
-  LogicalResult write(Operation *call, Value place, Value tensor, Access access = Access::Dense);
-  LogicalResult write(Operation *call, Value place, Content content, const SymExpr &elements,
+  LogicalResult write(Operation *call, Value buffer, Value tensor, Access access = Access::Dense);
+  LogicalResult write(Operation *call, Value buffer, Content content, const SymExpr &elements,
                       Type element, Access access = Access::Dense);
   /// Checks that a cache's memory has the value of its output at the end of a step.
   LogicalResult checkCacheResult(OutputOp op, FlatSymbolRefAttr cache);
@@ -115,13 +115,13 @@ public:
   /// By the result of the op on tensors. Empty at the end of a block.
   DenseMap<Value, Started> started;
   /// Returns the op that wrote a tensor to this memory; null if the memory is read-only.
-  Operation *getWriter(Operation *call, Value place, Value tensor);
+  Operation *getWriter(Operation *call, Value buffer, Value tensor);
   /// Checks that memory has a content that `writer` wrote, and that no op wrote since.
-  LogicalResult checkUnchanged(Operation *call, Value place, Content content, Operation *writer);
+  LogicalResult checkUnchanged(Operation *call, Value buffer, Content content, Operation *writer);
   /// Returns whether two buffers are the same range of memory.
   bool isSameMemory(Operation *call, Value a, Value b);
   /// Checks that a buffer is a part of another one, and returns that one.
-  FailureOr<Value> checkPart(Operation *call, Value place, const SymExpr &from,
+  FailureOr<Value> checkPart(Operation *call, Value buffer, const SymExpr &from,
                              const SymExpr &elements);
   /// Returns the matmul's start, if chunks of the matmul are computed there.
   AllReduceStartOp getChunkedStart(MatmulOp op);
@@ -138,7 +138,7 @@ public:
 
 private:
   struct Read {
-    MemoryRange place;
+    MemoryRange range;
     Value over;
   };
 
@@ -146,7 +146,7 @@ private:
   /// Checks the calls of some ops of a block.
   LogicalResult checkOps(ArrayRef<Operation *> tensors, Block &buffers);
   LogicalResult checkEvent(MicroBatchesOp loop, const ::tpc::ScheduleEvent &event);
-  LogicalResult checkRounds(MicroBatchesOp loop, buffer::RoundsOp rounds);
+  LogicalResult checkMicroBatches(MicroBatchesOp loop, buffer::MicroBatchesOp iterations);
   /// Adds the micro-batch of the event that is checked to a value of its loop.
   Content ofEvent(Content content) const {
     if (event && content.tensor.getParentBlock() == event)
@@ -166,9 +166,9 @@ private:
   LogicalResult checkMemoryOp(Operation *op);
   LogicalResult checkCopy(buffer::CopyOp copy);
   LogicalResult checkSignature(func::FuncOp tensors);
-  FailureOr<MemoryRange> resolve(Operation *call, Value place, Access access = Access::Dense);
+  FailureOr<MemoryRange> resolve(Operation *call, Value buffer, Access access = Access::Dense);
   FailureOr<MemoryRange> resolveColumns(Operation *call, buffer::ColumnsOp op);
-  LogicalResult checkBounds(Operation *call, const MemoryRange &place);
+  LogicalResult checkBounds(Operation *call, const MemoryRange &range);
   /// Returns whether read-only memory (such as an argument or a constant) contains a value.
   bool isGiven(Operation *call, Value region, Value tensor);
   bool isWritable(Value region);

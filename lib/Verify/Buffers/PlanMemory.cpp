@@ -11,8 +11,8 @@ using ::tpc::SymExpr;
 // Memory ranges
 //===----------------------------------------------------------------------===//
 
-std::optional<PlanChecker::Columns> PlanChecker::getColumns(Value place) const {
-  auto op = place.getDefiningOp<buffer::ColumnsOp>();
+std::optional<PlanChecker::Columns> PlanChecker::getColumns(Value buffer) const {
+  auto op = buffer.getDefiningOp<buffer::ColumnsOp>();
   if (!op)
     return std::nullopt;
   return Columns{value(op.getFrom()), value(op.getWidth()), value(op.getStride())};
@@ -25,10 +25,10 @@ static SymExpr multiply(ArrayRef<SymExpr> sizes) {
   return result;
 }
 
-FailureOr<SymExpr> PlanChecker::getRowStride(Operation *call, Value place, ArrayRef<SymExpr> sizes,
+FailureOr<SymExpr> PlanChecker::getRowStride(Operation *call, Value buffer, ArrayRef<SymExpr> sizes,
                                              unsigned rowDims) const {
   SymExpr width = partSizes.normalize(multiply(sizes.drop_front(rowDims)));
-  std::optional<Columns> columns = getColumns(place);
+  std::optional<Columns> columns = getColumns(buffer);
   if (!columns)
     return width;
   if (columns->width != width)
@@ -42,7 +42,7 @@ FailureOr<MemoryRange> PlanChecker::resolveColumns(Operation *call, buffer::Colu
   auto whole = resolve(call, op.getWhole());
   if (failed(whole))
     return failure();
-  Columns columns = *getColumns(op.getPlace());
+  Columns columns = *getColumns(op.getBuffer());
   buffer::ExtentAttr all = buffer::getExtent(op.getWhole()), own = op.getExtent();
   bounds.assume(columns.first);
   bounds.assume(columns.width);
@@ -62,28 +62,28 @@ FailureOr<MemoryRange> PlanChecker::resolveColumns(Operation *call, buffer::Colu
   return whole;
 }
 
-FailureOr<MemoryRange> PlanChecker::resolve(Operation *call, Value place, Access access) {
-  if (auto columns = place.getDefiningOp<buffer::ColumnsOp>()) {
+FailureOr<MemoryRange> PlanChecker::resolve(Operation *call, Value buffer, Access access) {
+  if (auto columns = buffer.getDefiningOp<buffer::ColumnsOp>()) {
     if (access == Access::ByRows)
       return resolveColumns(call, columns);
     call->emitOpError("uses columns of a buffer as if they were dense");
     return failure();
   }
-  auto extent = buffer::getExtent(place);
+  auto extent = buffer::getExtent(buffer);
   if (!extent) {
     call->emitOpError("uses a buffer of unknown size");
     return failure();
   }
   SymExpr size = partSizes.normalize(extent.getBytes());
   bounds.assume(size);
-  if (auto slot = place.getDefiningOp<buffer::SlotOp>()) {
+  if (auto slot = buffer.getDefiningOp<buffer::SlotOp>()) {
     if (!memory.isLive(slot.getFrame())) {
       call->emitOpError("uses a slot of a frame that was popped");
       return failure();
     }
     return MemoryRange{slot.getFrame(), value(slot.getOffset()), size};
   }
-  if (auto part = place.getDefiningOp<buffer::PartOp>()) {
+  if (auto part = buffer.getDefiningOp<buffer::PartOp>()) {
     auto whole = resolve(call, part.getWhole());
     if (failed(whole))
       return failure();
@@ -91,7 +91,7 @@ FailureOr<MemoryRange> PlanChecker::resolve(Operation *call, Value place, Access
     SymExpr bytes(getElementBytes(element));
     return MemoryRange{whole->region, whole->begin + bytes * value(part.getFrom()), size};
   }
-  return MemoryRange{place, SymExpr(0), size};
+  return MemoryRange{buffer, SymExpr(0), size};
 }
 
 bool PlanChecker::isInPlace(Value region) {
@@ -111,15 +111,15 @@ bool PlanChecker::isWritable(Value region) {
 
 /// Checks that a range is within its frame or result buffer. (Inputs and parameters have the size
 /// of their contents.)
-LogicalResult PlanChecker::checkBounds(Operation *call, const MemoryRange &place) {
+LogicalResult PlanChecker::checkBounds(Operation *call, const MemoryRange &range) {
   SymExpr size;
-  if (auto push = place.region.getDefiningOp<buffer::PushOp>())
+  if (auto push = range.region.getDefiningOp<buffer::PushOp>())
     size = value(push.getBytes());
   else
-    size = partSizes.normalize(buffer::getExtent(place.region).getBytes());
-  if (!memory.isInside(place, size))
-    return call->emitOpError() << "writes " << place.size.str() << " bytes at offset "
-                               << place.begin.str() << " of a buffer of " << size.str();
+    size = partSizes.normalize(buffer::getExtent(range.region).getBytes());
+  if (!memory.isInside(range, size))
+    return call->emitOpError() << "writes " << range.size.str() << " bytes at offset "
+                               << range.begin.str() << " of a buffer of " << size.str();
   return success();
 }
 
@@ -176,11 +176,11 @@ bool PlanChecker::isGiven(Operation *call, Value region, Value tensor) {
   if (auto input = region.getDefiningOp<buffer::InputOp>())
     return isa<PipelineOp>(argument.getOwner()->getParentOp()) &&
            input.getIndex() == argument.getArgNumber();
-  auto place = dyn_cast<BlockArgument>(region);
-  if (!place || (isWritable(place) && !isInPlace(place)) ||
+  auto buffer = dyn_cast<BlockArgument>(region);
+  if (!buffer || (isWritable(buffer) && !isInPlace(buffer)) ||
       argument.getOwner()->getParent() != source)
     return false;
-  auto attr = cast<buffer::ArgumentAttr>(function.getArgs()[place.getArgNumber()]);
+  auto attr = cast<buffer::ArgumentAttr>(function.getArgs()[buffer.getArgNumber()]);
   return attr.isBuffer() && attr.getArgument().getInt() == argument.getArgNumber();
 }
 
@@ -188,9 +188,9 @@ bool PlanChecker::isGiven(Operation *call, Value region, Value tensor) {
 // Reads and writes
 //===----------------------------------------------------------------------===//
 
-static LogicalResult checkExtent(Operation *call, const PartSizes &sizes, Value place,
+static LogicalResult checkExtent(Operation *call, const PartSizes &sizes, Value buffer,
                                  const SymExpr &elements, Type element) {
-  auto extent = buffer::getExtent(place);
+  auto extent = buffer::getExtent(buffer);
   if (extent && extent.getElement() == element &&
       sizes.normalize(extent.getElements().getExpr()) == elements)
     return success();
@@ -200,16 +200,16 @@ static LogicalResult checkExtent(Operation *call, const PartSizes &sizes, Value 
   return error << " for " << elements.str() << " x " << element;
 }
 
-LogicalResult PlanChecker::read(Operation *call, Value place, Value tensor, Value over,
+LogicalResult PlanChecker::read(Operation *call, Value buffer, Value tensor, Value over,
                                 Access access) {
-  return read(call, place, Content{tensor}, partSizes.elements(tensor.getType()),
+  return read(call, buffer, Content{tensor}, partSizes.elements(tensor.getType()),
               getElementTypeOrSelf(tensor.getType()), over, access);
 }
 
-LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
+LogicalResult PlanChecker::read(Operation *call, Value buffer, Content content,
                                 const SymExpr &elements, Type element, Value over, Access access) {
-  auto where = resolve(call, place, access);
-  if (failed(where) || failed(checkExtent(call, partSizes, place, elements, element)))
+  auto where = resolve(call, buffer, access);
+  if (failed(where) || failed(checkExtent(call, partSizes, buffer, elements, element)))
     return failure();
   SymExpr offset(0);
   Value root = content.step ? content.tensor : getRoot(content.tensor, offset);
@@ -230,13 +230,13 @@ LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
     return call->emitOpError() << "must read the memory of " << describe(content);
   }
   auto isSame = [&](Content held) {
-    if (isa<buffer::PlaceType>(held.tensor.getType()))
+    if (isa<buffer::BufferType>(held.tensor.getType()))
       return !content.step && isGiven(call, held.tensor, root);
     return held == wanted;
   };
   if (const Memory::Entry *held = memory.find(*where, offset, isSame)) {
     // Records the entire value, because its slot is known to be disjoint from other slots.
-    reads.push_back({held->place, over});
+    reads.push_back({held->range, over});
     return success();
   }
   InFlightDiagnostic error = call->emitOpError()
@@ -254,34 +254,34 @@ LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
   return error;
 }
 
-LogicalResult PlanChecker::write(Operation *call, Value place, Value tensor, Access access) {
-  return write(call, place, Content{tensor}, partSizes.elements(tensor.getType()),
+LogicalResult PlanChecker::write(Operation *call, Value buffer, Value tensor, Access access) {
+  return write(call, buffer, Content{tensor}, partSizes.elements(tensor.getType()),
                getElementTypeOrSelf(tensor.getType()), access);
 }
 
-LogicalResult PlanChecker::write(Operation *call, Value place, Content content,
+LogicalResult PlanChecker::write(Operation *call, Value buffer, Content content,
                                  const SymExpr &elements, Type element, Access mode) {
-  auto where = resolve(call, place, mode);
-  if (failed(where) || failed(checkExtent(call, partSizes, place, elements, element)))
+  auto where = resolve(call, buffer, mode);
+  if (failed(where) || failed(checkExtent(call, partSizes, buffer, elements, element)))
     return failure();
   if (!isWritable(where->region))
     return call->emitOpError() << "writes " << describe(content) << " to read-only memory";
   // A write to an in-place region must replace a value that the same call read.
   bool isThere = llvm::any_of(
-      reads, [&](const Read &access) { return access.over == place && access.place == *where; });
+      reads, [&](const Read &access) { return access.over == buffer && access.range == *where; });
   if (isInPlace(where->region) && !isThere)
     return call->emitOpError() << "writes " << describe(content)
                                << " to memory that has another value";
   if (!isThere && failed(checkBounds(call, *where)))
     return failure();
   for (const Read &access : reads) {
-    bool isSame = access.place == *where;
-    if (!(isSame && access.over == place) && !memory.areDisjoint(access.place, *where))
+    bool isSame = access.range == *where;
+    if (!(isSame && access.over == buffer) && !memory.areDisjoint(access.range, *where))
       return call->emitOpError() << "writes " << describe(content)
                                  << " to memory that it may still read: " << where->size.str()
                                  << " bytes at offset " << where->begin.str() << ", and "
-                                 << access.place.size.str() << " at offset "
-                                 << access.place.begin.str();
+                                 << access.range.size.str() << " at offset "
+                                 << access.range.begin.str();
   }
   for (const MemoryRange &other : writes)
     if (!memory.areDisjoint(other, *where))

@@ -16,8 +16,8 @@ using ::tpc::SymExpr;
 /// Step of the content of a result in flight.
 static constexpr unsigned inFlight = 1;
 
-Operation *PlanChecker::getWriter(Operation *call, Value place, Value tensor) {
-  auto where = resolve(call, place);
+Operation *PlanChecker::getWriter(Operation *call, Value buffer, Value tensor) {
+  auto where = resolve(call, buffer);
   if (failed(where) || !isWritable(where->region))
     return nullptr;
   SymExpr offset(0);
@@ -27,9 +27,9 @@ Operation *PlanChecker::getWriter(Operation *call, Value place, Value tensor) {
   return entry ? entry->writer : nullptr;
 }
 
-LogicalResult PlanChecker::checkUnchanged(Operation *call, Value place, Content content,
+LogicalResult PlanChecker::checkUnchanged(Operation *call, Value buffer, Content content,
                                           Operation *writer) {
-  auto where = resolve(call, place);
+  auto where = resolve(call, buffer);
   if (failed(where))
     return failure();
   if (!writer && !isWritable(where->region))
@@ -50,9 +50,9 @@ bool PlanChecker::isSameMemory(Operation *call, Value a, Value b) {
   return succeeded(x) && succeeded(y) && *x == *y;
 }
 
-FailureOr<Value> PlanChecker::checkPart(Operation *call, Value place, const SymExpr &from,
+FailureOr<Value> PlanChecker::checkPart(Operation *call, Value buffer, const SymExpr &from,
                                         const SymExpr &elements) {
-  auto part = place.getDefiningOp<buffer::PartOp>();
+  auto part = buffer.getDefiningOp<buffer::PartOp>();
   if (!part)
     return call->emitOpError("must use a part of a buffer for each chunk");
   if (part.getExtent().getElement() != buffer::getExtent(part.getWhole()).getElement())
@@ -113,9 +113,9 @@ struct AllReduceStart : PlannedOpInterface::ExternalModel<AllReduceStart, AllRed
       SymExpr first = getRowsBefore(rows, i, chunks, op.getGrain());
       SymExpr size = getRowsBefore(rows, i + 1, chunks, op.getGrain()) - first;
       // Sets `whole` to the buffer that this is a part of, the same one for all chunks.
-      auto getWhole = [&](Operation *call, Value place, const SymExpr &row, Value &whole) {
+      auto getWhole = [&](Operation *call, Value buffer, const SymExpr &row, Value &whole) {
         FailureOr<Value> found =
-            chunks == 1 ? place : c.checkPart(call, place, first * row, size * row);
+            chunks == 1 ? buffer : c.checkPart(call, buffer, first * row, size * row);
         if (failed(found))
           return failure();
         if (whole && whole != *found)

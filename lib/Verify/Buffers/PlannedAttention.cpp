@@ -72,10 +72,10 @@ LogicalResult checkPositions(OpT op, CallT call, PlanChecker &c) {
 /// Checks the operands that are added to scores or hide them.
 template <typename OpT, typename CallT>
 LogicalResult checkMasks(OpT op, CallT call, PlanChecker &c) {
-  auto checkMask = [&](StringRef what, Value place, std::optional<ArrayAttr> strides,
+  auto checkMask = [&](StringRef what, Value buffer, std::optional<ArrayAttr> strides,
                        Value tensor) -> LogicalResult {
-    if (failed(checkOptional(c, call, what, place, tensor)) || !tensor)
-      return failure(bool(place) != bool(tensor));
+    if (failed(checkOptional(c, call, what, buffer, tensor)) || !tensor)
+      return failure(bool(buffer) != bool(tensor));
     SmallVector<SymExpr> m = getPartSizes(tensor, c);
     auto global = getSizes(tensor);
     SymExpr row = m[2] * m[3];
@@ -176,10 +176,10 @@ struct AttentionGrad : PlannedOpInterface::ExternalModel<AttentionGrad, Attentio
         failed(checkOneType(op, {op.getQ(), op.getK(), op.getV(), op.getCotangent()})))
       return failure();
     SmallVector<SymExpr> strides;
-    for (auto [place, tensor] :
+    for (auto [buffer, tensor] :
          {std::pair(call.getQ(), op.getQ()), std::pair(call.getK(), op.getK()),
           std::pair(call.getV(), op.getV())}) {
-      auto row = c.getRowStride(call, place, getPartSizes(tensor, c), 2);
+      auto row = c.getRowStride(call, buffer, getPartSizes(tensor, c), 2);
       if (failed(row))
         return failure();
       strides.push_back(*row);
@@ -197,7 +197,7 @@ struct AttentionGrad : PlannedOpInterface::ExternalModel<AttentionGrad, Attentio
       return failure();
     // All operands are read before any result is written. The checker finds the ops of the call by
     // its own comparison.
-    for (auto [number, place] : llvm::zip_equal(call.getOf(), call.getTo())) {
+    for (auto [number, buffer] : llvm::zip_equal(call.getOf(), call.getTo())) {
       AttentionGradOp found;
       for (Operation *at = op; at && !found; at = at->getNextNode())
         if (auto other = dyn_cast<AttentionGradOp>(at);
@@ -206,7 +206,7 @@ struct AttentionGrad : PlannedOpInterface::ExternalModel<AttentionGrad, Attentio
       if (!found)
         return call.emitOpError() << "computes the gradient of operand " << number
                                   << ", but no op on tensors does";
-      if (failed(c.write(call, place, found.getResult())))
+      if (failed(c.write(call, buffer, found.getResult())))
         return failure();
       if (found != op)
         c.setDone(found);

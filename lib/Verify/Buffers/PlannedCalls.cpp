@@ -52,19 +52,19 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
     }
     if (call.getWrites().size() + inPlace.size() != op.getNumResults())
       return call.emitOpError("has another number of results than the op on tensors");
-    auto place = call.getWrites().begin();
+    auto buffer = call.getWrites().begin();
     for (OpResult result : op.getResults())
-      if (!inPlace.contains(result.getResultNumber()) && failed(c.write(call, *place++, result)))
+      if (!inPlace.contains(result.getResultNumber()) && failed(c.write(call, *buffer++, result)))
         return failure();
     return success();
   }
 
   /// Checks that columns are passed where a kernel reads rows at this distance.
-  static LogicalResult checkRows(buffer::LaunchOp call, Value place, func::FuncOp kernel,
+  static LogicalResult checkRows(buffer::LaunchOp call, Value buffer, func::FuncOp kernel,
                                  BlockArgument argument, PlanChecker &c) {
     unsigned number = argument.getArgNumber();
     auto rows = kernel.getArgAttrOfType<ArrayAttr>(number, kRowStrideAttr);
-    if (bool(rows) != c.getColumns(place).has_value())
+    if (bool(rows) != c.getColumns(buffer).has_value())
       return call.emitOpError() << "passes " << (rows ? "a dense buffer" : "columns of a buffer")
                                 << " for argument " << number << " of @" << kernel.getName()
                                 << ", which reads " << (rows ? "rows at a distance" : "dense rows");
@@ -72,7 +72,7 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
       return success();
     auto sizes = llvm::map_to_vector(getDist(argument).getDims(),
                                      [&](DimAttr dim) { return c.sizes().size(dim); });
-    auto stride = c.getRowStride(call, place, sizes, cast<IntegerAttr>(rows[0]).getInt());
+    auto stride = c.getRowStride(call, buffer, sizes, cast<IntegerAttr>(rows[0]).getInt());
     return failure(failed(stride) ||
                    failed(c.compare(call, "a kernel that reads rows at a distance of",
                                     cast<SymExprAttr>(rows[1]), *stride)));
@@ -111,15 +111,15 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
         return failure();
     if (!c.isPositive(call.getGrain()))
       return call.emitOpError("must have a grain of at least one row per thread");
-    for (auto [place, tensor, argument] : llvm::zip_equal(call.getReads(), read, arguments))
-      if (failed(checkRows(call, place, kernel, argument, c)) ||
-          failed(c.read(call, place, tensor, {}, PlanChecker::Access::ByRows)))
+    for (auto [buffer, tensor, argument] : llvm::zip_equal(call.getReads(), read, arguments))
+      if (failed(checkRows(call, buffer, kernel, argument, c)) ||
+          failed(c.read(call, buffer, tensor, {}, PlanChecker::Access::ByRows)))
         return failure();
-    for (auto [place, cache] : llvm::zip_equal(call.getWrites(), caches))
-      if (cache && failed(c.read(call, place, cache, place)))
+    for (auto [buffer, cache] : llvm::zip_equal(call.getWrites(), caches))
+      if (cache && failed(c.read(call, buffer, cache, buffer)))
         return failure();
-    for (auto [place, tensor] : llvm::zip_equal(call.getWrites(), op.getResults()))
-      if (failed(c.write(call, place, tensor)))
+    for (auto [buffer, tensor] : llvm::zip_equal(call.getWrites(), op.getResults()))
+      if (failed(c.write(call, buffer, tensor)))
         return failure();
     return success();
   }

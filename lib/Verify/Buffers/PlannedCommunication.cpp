@@ -84,12 +84,12 @@ struct AxisByAxis : PlannedOpInterface::ExternalModel<AxisByAxis<OpT, CallT>, Op
         return failure();
       auto &[axis, more] = levels[gathers ? i : steps - 1 - i];
       auto &less = levels[gathers ? i + 1 : steps - i].second;
-      auto box = c.sizes().findSplit(more, dim, axis);
+      auto shape = c.sizes().findSplit(more, dim, axis);
       Attribute group = ArrayAttr::get(base->getContext(), {axis});
       if (failed(c.compare(call, "axes", call.getAxes(), group)) ||
-          failed(c.compare(call, "outer", call.getOuter(), box->outer)) ||
-          failed(c.compare(call, "n", call.getN(), box->n)) ||
-          failed(c.compare(call, "inner", call.getInner(), box->inner)))
+          failed(c.compare(call, "outer", call.getOuter(), shape->outer)) ||
+          failed(c.compare(call, "n", call.getN(), shape->n)) ||
+          failed(c.compare(call, "inner", call.getInner(), shape->inner)))
         return failure();
       if constexpr (!gathers)
         if (failed(compareKind(c, call, call.getKind(), op.getOperand())))

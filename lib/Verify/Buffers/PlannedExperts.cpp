@@ -8,14 +8,14 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-static LogicalResult checkOptional(PlanChecker &c, Operation *call, StringRef what, Value place,
+static LogicalResult checkOptional(PlanChecker &c, Operation *call, StringRef what, Value buffer,
                                    Value tensor) {
-  if (!place && !tensor)
+  if (!buffer && !tensor)
     return success();
-  if (!place || !tensor)
-    return call->emitOpError() << (place ? "has a " : "has no ") << what
+  if (!buffer || !tensor)
+    return call->emitOpError() << (buffer ? "has a " : "has no ") << what
                                << ", but the op on tensors has " << (tensor ? "one" : "none");
-  return c.read(call, place, tensor);
+  return c.read(call, buffer, tensor);
 }
 
 namespace {
@@ -75,12 +75,12 @@ struct Moe : PlannedOpInterface::ExternalModel<Moe, MoeOp> {
 template <typename CallT>
 LogicalResult checkRows(PlanChecker &c, CallT call, Value split, ArrayAttr axes) {
   ArrayRef<DimAttr> dims = getDist(split).getDims();
-  auto box = c.sizes().findSplit(dims, 0, cast<StringAttr>(axes[0]).getValue());
-  if (!box || !box->outer.isConstant(1))
+  auto shape = c.sizes().findSplit(dims, 0, cast<StringAttr>(axes[0]).getValue());
+  if (!shape || !shape->outer.isConstant(1))
     return call.emitOpError("is of rows that are not adjacent");
   return failure(failed(c.compare(call, "axes", call.getAxes(), axes)) ||
-                 failed(c.compare(call, "n", call.getN(), box->n)) ||
-                 failed(c.compare(call, "inner", call.getInner(), box->inner)) ||
+                 failed(c.compare(call, "n", call.getN(), shape->n)) ||
+                 failed(c.compare(call, "inner", call.getInner(), shape->inner)) ||
                  failed(c.compare(call, "width", call.getWidth(), c.sizes().size(dims[1]))));
 }
 

@@ -48,12 +48,12 @@ FailureOr<MatmulEpilogue> mlir::tpc::getMatmulEpilogue(MatmulOp op, PlanChecker 
   return epilogue;
 }
 
-LogicalResult mlir::tpc::checkOptional(PlanChecker &c, Operation *call, StringRef what, Value place,
-                                       Value tensor, Value over) {
-  if (!place && !tensor)
+LogicalResult mlir::tpc::checkOptional(PlanChecker &c, Operation *call, StringRef what,
+                                       Value buffer, Value tensor, Value over) {
+  if (!buffer && !tensor)
     return success();
-  if (!place || !tensor)
-    return call->emitOpError() << (place ? "has a " : "has no ") << what
+  if (!buffer || !tensor)
+    return call->emitOpError() << (buffer ? "has a " : "has no ") << what
                                << ", but the op on tensors has " << (tensor ? "one" : "none");
-  return c.read(call, place, tensor, over);
+  return c.read(call, buffer, tensor, over);
 }

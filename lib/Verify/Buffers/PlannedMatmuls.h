@@ -26,7 +26,7 @@ LogicalResult checkOneType(Operation *op, ValueRange values);
 Value getByHeads(Value tensor);
 
 /// Checks an optional operand, which the call and the op on tensors must both have.
-LogicalResult checkOptional(PlanChecker &c, Operation *call, StringRef what, Value place,
+LogicalResult checkOptional(PlanChecker &c, Operation *call, StringRef what, Value buffer,
                             Value tensor, Value over = {});
 
 void attachPlannedAttention(MLIRContext *context);

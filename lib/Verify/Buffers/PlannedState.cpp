@@ -158,8 +158,8 @@ LogicalResult PlanChecker::checkUpdate(OutputOp op, const Update &update) {
   if (isInLoop)
     return call.emitOpError("is in a loop over micro-batches, of which each would update it");
   SmallVector<Operation *> ends{call}; // the call, and the loop that contains it
-  if (auto rounds = dyn_cast<buffer::RoundsOp>(call->getParentOp()))
-    ends.push_back(rounds);
+  if (auto iterations = dyn_cast<buffer::MicroBatchesOp>(call->getParentOp()))
+    ends.push_back(iterations);
   for (Operation *end : ends)
     for (Operation *later = end->getNextNode(); later; later = later->getNextNode())
       if (!isa<buffer::UpdateOp, buffer::OutputOp, buffer::PopOp, buffer::ParameterOp,

@@ -61,8 +61,8 @@ static LogicalResult checkFrame(buffer::PushOp push, Samples &samples) {
       SymExpr own = slot.getExtent().getBytes();
       // A frame that events of several micro-batches share has the size of the first one, which is
       // the largest.
-      if (auto rounds = dyn_cast<buffer::RoundsOp>(slot->getParentOp());
-          rounds && rounds.getFirst() && push->getBlock() != slot->getBlock())
+      if (auto iterations = dyn_cast<buffer::MicroBatchesOp>(slot->getParentOp());
+          iterations && iterations.getFirst() && push->getBlock() != slot->getBlock())
         own = own.substitute({{"rank.mb", SymExpr(0)}});
       slots.insert({slot.getOffsetAttr(), buffer::ExprAttr::get(push.getContext(), own)});
     }

@@ -379,21 +379,21 @@ LogicalResult BufferMachine::runCall(buffer::CallOp call, Frame &frame) {
   return success();
 }
 
-LogicalResult BufferMachine::runMicroBatches(buffer::RoundsOp rounds, Frame &frame) {
-  int64_t first = rounds.getFirst().value_or(0), count = 0;
+LogicalResult BufferMachine::runMicroBatches(buffer::MicroBatchesOp iterations, Frame &frame) {
+  int64_t first = iterations.getFirst().value_or(0), count = 0;
   for (int rank : frame.active)
-    count = std::max(count, evaluate(rounds.getCount(), rank));
+    count = std::max(count, evaluate(iterations.getCount(), rank));
   // A reduced grid has fewer micro-batches.
-  if (rounds.getFirst() && first >= world.getGrid().getMicroBatches())
+  if (iterations.getFirst() && first >= world.getGrid().getMicroBatches())
     return success();
   for (int64_t mb = first; mb < first + count; ++mb) {
     for (Coordinates &at : ranks)
       at.back() = mb;
     SmallVector<int> active;
     for (int rank : frame.active)
-      if (!rounds.getSizeAttr() || evaluate(rounds.getSizeAttr(), rank) != 0)
+      if (!iterations.getSizeAttr() || evaluate(iterations.getSizeAttr(), rank) != 0)
         active.push_back(rank);
-    if (failed(runBlock(rounds.getBody().front(), {frame.values, active})))
+    if (failed(runBlock(iterations.getBody().front(), {frame.values, active})))
       return failure();
   }
   for (Coordinates &at : ranks)

@@ -105,7 +105,7 @@ public:
 
   LogicalResult runBlock(Block &block, Frame frame);
   LogicalResult runCall(buffer::CallOp call, Frame &frame);
-  LogicalResult runMicroBatches(buffer::RoundsOp rounds, Frame &frame);
+  LogicalResult runMicroBatches(buffer::MicroBatchesOp iterations, Frame &frame);
   LogicalResult launch(buffer::LaunchOp op, Frame &frame);
   FailureOr<MemoryView> getInput(Operation *op, int64_t index);
   /// Returns a rank's slice of a cache.
@@ -135,7 +135,7 @@ private:
   };
   StageState startStage(buffer::FuncOp function);
   FailureOr<bool> advance(StageState &state);
-  bool waits(buffer::RoundsOp rounds, ArrayRef<int> ofStage);
+  bool waits(buffer::MicroBatchesOp iterations, ArrayRef<int> ofStage);
   /// Stores the contents of caches as outputs.
   LogicalResult deliverStates();
   const KernelProgram *getKernel(buffer::LaunchOp op);

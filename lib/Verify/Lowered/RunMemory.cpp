@@ -76,7 +76,7 @@ struct ColumnsRun : RunModel<ColumnsRun, buffer::ColumnsOp> {
       if (failed(m.setView(op, frame, rank, whole.memory,
                            whole.byteOf(m.evaluate(op.getFrom(), rank)), op.getExtent())))
         return failure();
-      const MemoryView &own = m.get(frame, op.getPlace(), rank).view;
+      const MemoryView &own = m.get(frame, op.getBuffer(), rank).view;
       if (whole.width || own.begin < whole.begin || own.getEnd() > whole.getEnd())
         return m.fail(op, rank) << "takes columns that are not in their buffer";
     }
@@ -217,13 +217,13 @@ struct CallRun : RunModel<CallRun, buffer::CallOp> {
     return m.runCall(cast<buffer::CallOp>(op), frame);
   }
 };
-struct RoundsRun : RunModel<RoundsRun, buffer::RoundsOp> {
+struct MicroBatchesRun : RunModel<MicroBatchesRun, buffer::MicroBatchesOp> {
   LogicalResult runOnBuffers(Operation *op, BufferMachine &m, Frame &frame) const {
-    return m.runMicroBatches(cast<buffer::RoundsOp>(op), frame);
+    return m.runMicroBatches(cast<buffer::MicroBatchesOp>(op), frame);
   }
 };
 
-/// Delivers a box of an output. Only one of the ranks with equal boxes delivers it.
+/// Delivers a block of an output. Only one of the ranks with equal blocks delivers it.
 struct OutputRun : RunModel<OutputRun, buffer::OutputOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::OutputOp>(base);
@@ -258,7 +258,7 @@ struct OutputRun : RunModel<OutputRun, buffer::OutputOp> {
           int64_t i = int64_t(d) == dim ? begin + index[d] * step : index[d];
           int64_t at = offset[d] + index[d];
           if (i >= sourceShape[d] || at < 0 || at >= shape[d])
-            wrong = "delivers an element outside of the box";
+            wrong = "delivers an element outside of the block";
           from = from * sourceShape[d] + i;
           to = to * shape[d] + at;
         }
@@ -317,7 +317,7 @@ void lowered::attachMemoryRuns(MLIRContext *context) {
   buffer::AccumulateOp::attachInterface<AccumulateRun>(*context);
   buffer::LaunchOp::attachInterface<LaunchRun>(*context);
   buffer::CallOp::attachInterface<CallRun>(*context);
-  buffer::RoundsOp::attachInterface<RoundsRun>(*context);
+  buffer::MicroBatchesOp::attachInterface<MicroBatchesRun>(*context);
   buffer::OutputOp::attachInterface<OutputRun>(*context);
   buffer::UpdateOp::attachInterface<UpdateRun>(*context);
 }

@@ -22,16 +22,17 @@ BufferMachine::StageState BufferMachine::startStage(buffer::FuncOp function) {
 }
 
 /// Returns whether a loop over one micro-batch must wait for a message that is not sent yet.
-bool BufferMachine::waits(buffer::RoundsOp rounds, ArrayRef<int> ofStage) {
+bool BufferMachine::waits(buffer::MicroBatchesOp iterations, ArrayRef<int> ofStage) {
   // The last coordinate of a rank is the current micro-batch.
-  if (!rounds.getFirst() || *rounds.getFirst() >= uint64_t(world.getGrid().getMicroBatches()))
+  if (!iterations.getFirst() ||
+      *iterations.getFirst() >= uint64_t(world.getGrid().getMicroBatches()))
     return false;
   for (Coordinates &at : ranks)
-    at.back() = *rounds.getFirst();
+    at.back() = *iterations.getFirst();
   bool result = false;
-  for (auto recv : rounds.getBody().getOps<buffer::RecvOp>())
+  for (auto recv : iterations.getBody().getOps<buffer::RecvOp>())
     for (int rank : ofStage)
-      if (!rounds.getSizeAttr() || evaluate(rounds.getSizeAttr(), rank) != 0)
+      if (!iterations.getSizeAttr() || evaluate(iterations.getSizeAttr(), rank) != 0)
         result |= messages[{rank, int64_t(recv.getFrom())}].empty();
   for (Coordinates &at : ranks)
     at.back() = 0;
@@ -42,8 +43,8 @@ bool BufferMachine::waits(buffer::RoundsOp rounds, ArrayRef<int> ofStage) {
 FailureOr<bool> BufferMachine::advance(StageState &state) {
   bool progress = false;
   for (; state.next != state.block->end(); ++state.next, progress = true) {
-    if (auto rounds = dyn_cast<buffer::RoundsOp>(*state.next))
-      if (waits(rounds, state.active))
+    if (auto iterations = dyn_cast<buffer::MicroBatchesOp>(*state.next))
+      if (waits(iterations, state.active))
         return progress;
     auto known = dyn_cast<RunOpInterface>(*state.next);
     if (!known)

@@ -46,10 +46,11 @@ static void forEachCacheElement(interpret::World &world, const CacheLocation &lo
                                 Coordinates at, function_ref<void(int64_t)> body) {
   OutputOp output = location.output;
   Type type = output.getValue().getType();
-  int64_t rounds = getDist(type).usesAxis(kMicroBatchAxis) ? world.getGrid().getMicroBatches() : 1;
+  int64_t microBatches =
+      getDist(type).usesAxis(kMicroBatchAxis) ? world.getGrid().getMicroBatches() : 1;
   interpret::Shape whole = world.getWholeShape(type);
   whole[location.copies.dim] /= location.copies.times;
-  for (at.back() = 0; at.back() < rounds; ++at.back()) {
+  for (at.back() = 0; at.back() < microBatches; ++at.back()) {
     const interpret::RankSlice &part = world.getSlice(type, at);
     interpret::forEachIndex(part.shape, [&](ArrayRef<int64_t> index) {
       int64_t element = 0;

@@ -23,7 +23,7 @@ template <typename EffectT> static SmallVector<OpOperand *> getOperands(Operatio
   effects.getEffects<EffectT>(list);
   for (auto &effect : list)
     if (auto *operand = effect.getEffectValue<OpOperand *>();
-        operand && isa<buffer::PlaceType>(operand->get().getType()))
+        operand && isa<buffer::BufferType>(operand->get().getType()))
       found.push_back(operand);
   return found;
 }
@@ -37,11 +37,11 @@ static SmallVector<OpOperand *> getWrites(Operation *op) {
 static bool isRuntimeCall(Operation *op) { return !getReads(op).empty() || !getWrites(op).empty(); }
 
 /// Returns other buffers that an op could use instead.
-static SmallVector<Value> getOthers(Operation *op, Value place, bool ofEqualExtent) {
+static SmallVector<Value> getOthers(Operation *op, Value buffer, bool ofEqualExtent) {
   SmallVector<Value> others;
   auto consider = [&](Value other) {
-    if (other != place && isa<buffer::PlaceType>(other.getType()) &&
-        (!ofEqualExtent || buffer::getExtent(other) == buffer::getExtent(place)))
+    if (other != buffer && isa<buffer::BufferType>(other.getType()) &&
+        (!ofEqualExtent || buffer::getExtent(other) == buffer::getExtent(buffer)))
       others.push_back(other);
   };
   for (Operation &before : llvm::make_range(op->getBlock()->begin(), op->getIterator()))
@@ -110,7 +110,7 @@ static bool earlyPop(Mutator &m) {
 }
 
 // Reads another value of the same size.
-static bool stalePlace(Mutator &m) {
+static bool staleBuffer(Mutator &m) {
   auto fits = [](Operation *op) {
     return llvm::any_of(getReads(op),
                         [&](OpOperand *read) { return !getOthers(op, read->get(), true).empty(); });
@@ -154,7 +154,7 @@ static bool inPlace(Mutator &m) {
   return true;
 }
 
-template <SmallVector<OpOperand *> (*get)(Operation *)> static bool swapPlaces(Mutator &m) {
+template <SmallVector<OpOperand *> (*get)(Operation *)> static bool swapBuffers(Mutator &m) {
   auto findPair = [](Operation *op) -> std::pair<OpOperand *, OpOperand *> {
     auto list = get(op);
     for (OpOperand *a : list)
@@ -218,7 +218,7 @@ static bool reorderCalls(Mutator &m) {
 /// Returns the sizes and counts of an op, except `grain`, which has no effect on results.
 static SmallVector<NamedAttribute> getCounts(Operation *op) {
   SmallVector<NamedAttribute> counts;
-  if (isRuntimeCall(op) || isa<buffer::RoundsOp>(op))
+  if (isRuntimeCall(op) || isa<buffer::MicroBatchesOp>(op))
     for (NamedAttribute attr : op->getAttrs())
       if (isa<buffer::ExprAttr>(attr.getValue()) && attr.getName() != "grain")
         counts.push_back(attr);
@@ -298,7 +298,7 @@ static bool wrongFunction(Mutator &m) {
     for (auto function : m.module.getOps<buffer::FuncOp>())
       if (mine && function != mine && !function.getStage() &&
           function.getArgs() == mine.getArgs() &&
-          function.getResultsPlaces() == mine.getResultsPlaces())
+          function.getResultExtents() == mine.getResultExtents())
         return function;
     return {};
   };
@@ -467,11 +467,11 @@ ArrayRef<Mutation> mutate::getBufferMutations() {
       {"buffer-small-frame", "a frame is too small", smallFrame},
       {"buffer-wrong-extent", "a location has another size", wrongExtent},
       {"buffer-early-pop", "a frame is released before its last use", earlyPop},
-      {"buffer-stale-place", "another value is read", stalePlace},
+      {"buffer-stale-place", "another value is read", staleBuffer},
       {"buffer-other-result", "a result is written over another value", otherResult},
       {"buffer-in-place", "a result is written over an operand", inPlace},
-      {"buffer-swap-operands", "two operands are exchanged", swapPlaces<getReads>},
-      {"buffer-swap-results", "two results are exchanged", swapPlaces<getWrites>},
+      {"buffer-swap-operands", "two operands are exchanged", swapBuffers<getReads>},
+      {"buffer-swap-results", "two results are exchanged", swapBuffers<getWrites>},
       {"buffer-drop-copy", "a copy is removed", dropCopy},
       {"buffer-drop-call", "a call is removed", dropCall},
       {"buffer-duplicate-call", "a call is repeated", duplicateCall},

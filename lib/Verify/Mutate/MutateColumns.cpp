@@ -58,7 +58,7 @@ static bool otherBuffer(Mutator &m) {
       if (&op == columns)
         break;
       for (Value result : op.getResults())
-        if (isa<buffer::PlaceType>(result.getType()) && result != columns.getWhole() &&
+        if (isa<buffer::BufferType>(result.getType()) && result != columns.getWhole() &&
             buffer::getExtent(result).getElement() == columns.getExtent().getElement())
           found.push_back(result);
     }

@@ -136,11 +136,12 @@ changeGrid(Mutator &m,
     return false;
   SmallVector<StringAttr> order(m.grid.getOrder());
   SmallVector<int64_t> sizes(m.grid.getSizes());
-  int64_t rounds = m.grid.getMicroBatches();
-  if (!change(order, sizes, rounds))
+  int64_t microBatches = m.grid.getMicroBatches();
+  if (!change(order, sizes, microBatches))
     return false;
-  m.module->setAttr(kMeshAttr, MeshAttr::get(m.context, order, sizes, m.grid.getViews(), rounds,
-                                             m.grid.getGpusPerNode(), m.grid.getChunksPerRank()));
+  m.module->setAttr(kMeshAttr,
+                    MeshAttr::get(m.context, order, sizes, m.grid.getViews(), microBatches,
+                                  m.grid.getGpusPerNode(), m.grid.getChunksPerRank()));
   return true;
 }
 static bool reorderGrid(Mutator &m) {
@@ -162,8 +163,8 @@ static bool resizeGrid(Mutator &m) {
   });
 }
 static bool addMicroBatches(Mutator &m) {
-  return changeGrid(m, [](auto &, auto &, int64_t &rounds) {
-    rounds *= 2;
+  return changeGrid(m, [](auto &, auto &, int64_t &microBatches) {
+    microBatches *= 2;
     return true;
   });
 }

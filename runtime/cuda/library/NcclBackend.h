@@ -78,8 +78,8 @@ private:
     const Driver &driver;
     Stream stream;
     Address memories[3];
-    Address at(CommPlace place) const {
-      return memories[static_cast<int>(place.memory)] + static_cast<Address>(place.offset);
+    Address at(CommAddress address) const {
+      return memories[static_cast<int>(address.memory)] + static_cast<Address>(address.offset);
     }
     void copy(const CommCopy &copy) const;
     void fill(const CommFill &fill) const;

@@ -10,9 +10,9 @@ namespace tpc::rt {
 
 namespace {
 
-constexpr CommPlace inAt(int64_t offset) { return {CommMemory::In, offset}; }
-constexpr CommPlace outAt(int64_t offset) { return {CommMemory::Out, offset}; }
-constexpr CommPlace stageAt(int64_t offset) { return {CommMemory::Stage, offset}; }
+constexpr CommAddress inAt(int64_t offset) { return {CommMemory::In, offset}; }
+constexpr CommAddress outAt(int64_t offset) { return {CommMemory::Out, offset}; }
+constexpr CommAddress stageAt(int64_t offset) { return {CommMemory::Stage, offset}; }
 
 /// Allocates space in the stage. Offsets are aligned to 64 bytes, as collective libraries prefer.
 int64_t reserve(CommPlan &plan, int64_t bytes) {
@@ -21,7 +21,7 @@ int64_t reserve(CommPlan &plan, int64_t bytes) {
   return at;
 }
 
-void add(std::vector<CommCopy> &list, CommPlace from, CommPlace to,
+void add(std::vector<CommCopy> &list, CommAddress from, CommAddress to,
          const std::vector<StridedCopy> &copies) {
   for (const StridedCopy &copy : copies)
     list.push_back({{from.memory, from.offset + copy.from},
@@ -42,7 +42,7 @@ struct Slice {
   Part part;
 
   int64_t bytes() const { return outer * part.size * inner; }
-  CommCopy between(CommPlace whole, CommPlace block, bool intoBlock) const {
+  CommCopy between(CommAddress whole, CommAddress block, bool intoBlock) const {
     int64_t width = part.size * inner;
     whole.offset += part.offset * inner;
     if (intoBlock)
@@ -68,7 +68,7 @@ CommPlan planBlocks(const Group &group, const BlockSource &blockSource) {
       continue;
     if (TensorBlock sent = blockSource.tensorBlock(me, peer); int64_t bytes = sent.bytes()) {
       std::vector<StridedCopy> copies = sent.copies(TensorBlock::Source, TensorBlock::Message);
-      CommPlace from = inAt(copies[0].from);
+      CommAddress from = inAt(copies[0].from);
       if (!isContiguous(copies)) {
         from = stageAt(reserve(plan, bytes));
         add(plan.before, inAt(0), from, copies);
@@ -78,7 +78,7 @@ CommPlan planBlocks(const Group &group, const BlockSource &blockSource) {
     if (TensorBlock received = blockSource.tensorBlock(peer, me);
         int64_t bytes = received.bytes()) {
       std::vector<StridedCopy> copies = received.copies(TensorBlock::Message, TensorBlock::Target);
-      CommPlace to = outAt(copies[0].to);
+      CommAddress to = outAt(copies[0].to);
       if (!isContiguous(copies)) {
         to = stageAt(reserve(plan, bytes));
         add(plan.after, to, outAt(0), copies);
@@ -115,7 +115,7 @@ CommPlan planAllGather(const Group &group, int64_t outer, int64_t n, int64_t inn
     return planBlocks(group, Gathered{group, outer, n, inner});
   CommPlan plan;
   int64_t bytes = outer * group.part(n, 0).size * inner;
-  CommPlace to = outAt(0);
+  CommAddress to = outAt(0);
   if (outer > 1) {
     to = stageAt(reserve(plan, bytes * group.size()));
     for (int member = 0; member < group.size(); ++member)
@@ -131,12 +131,12 @@ CommPlan planReduceScatter(const Group &group, tpc_dtype dtype, tpc_reduction re
   CommPlan plan;
   Slice mine{outer, n, inner, group.part(n, group.index)};
   int64_t bytes = outer * group.part(n, 0).size * inner; // size of the largest shard
-  CommPlace from = inAt(0), to = outAt(0);
+  CommAddress from = inAt(0), to = outAt(0);
   if (outer > 1 || !areEqual(group, n)) {
     from = stageAt(reserve(plan, bytes * group.size()));
     for (int member = 0; member < group.size(); ++member) {
       Slice part{outer, n, inner, group.part(n, member)};
-      CommPlace block = stageAt(from.offset + member * bytes);
+      CommAddress block = stageAt(from.offset + member * bytes);
       if (part.bytes())
         plan.before.push_back(part.between(inAt(0), block, /*intoBlock=*/true));
       // The padding is reduced too, and must therefore consist of valid numbers.
@@ -193,12 +193,12 @@ std::vector<CommPlan> planWarmUp(const Group &group) {
     plan.calls = std::move(calls);
     return plan;
   };
-  CommPlace from = stageAt(0), to = stageAt(members * size);
+  CommAddress from = stageAt(0), to = stageAt(members * size);
   int64_t count = size / sizeOf(TPC_F32);
   std::vector<CommCall> messages;
   for (int peer = 0; peer < members; ++peer)
     if (peer != group.index) {
-      CommPlace sent = stageAt(peer * size), received = stageAt((members + peer) * size);
+      CommAddress sent = stageAt(peer * size), received = stageAt((members + peer) * size);
       messages.push_back({CommCall::Send, sent, {}, size, TPC_U8, TPC_SUM, peer});
       messages.push_back({CommCall::Receive, {}, received, size, TPC_U8, TPC_SUM, peer});
     }

@@ -210,7 +210,7 @@ REFUSALS = {
         loop(p)["body"].append({"call": "f", "times": 200000}),
     ),
     "stage 1: the proof has ": (lambda p: p["progress"][1].append({})),
-    "stage 1: the proof must have ascending places, and a time for each communication": (
+    "stage 1: the proof must have ascending positions, and a time for each communication": (
         lambda p: p["progress"][1][0]["times"].append(99)
     ),
     "a time is not a number": lambda p: p["progress"][1][0]["times"].__setitem__(0, "x"),

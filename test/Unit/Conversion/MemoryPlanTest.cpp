@@ -175,7 +175,7 @@ public:
   Memory(ModuleOp module, Contents &contents, const Symbols &symbols)
       : module(module), contents(contents), symbols(symbols) {}
 
-  struct Place {
+  struct Range {
     int region = 0;
     int64_t begin = 0, size = 0; // bytes
   };
@@ -184,7 +184,7 @@ public:
     regions.push_back(std::vector<Content>(size_t(bytes), content));
     return int(regions.size()) - 1;
   }
-  Content read(const Place &p) {
+  Content read(const Range &p) {
     if (p.size == 0)
       return empty;
     Content first = regions[p.region][size_t(p.begin)];
@@ -194,7 +194,7 @@ public:
     return first;
   }
 
-  void run(Block &block, ArrayRef<Place> arguments);
+  void run(Block &block, ArrayRef<Range> arguments);
   int64_t eval(SymExprAttr expr) {
     return *substituteNumbers(expr.getExpr(), MeshAttr::lookup(module)).evaluate(symbols);
   }
@@ -210,19 +210,19 @@ private:
   int64_t used = 0;
 };
 
-void Memory::run(Block &block, ArrayRef<Place> arguments) {
-  DenseMap<Value, Place> places;
+void Memory::run(Block &block, ArrayRef<Range> arguments) {
+  DenseMap<Value, Range> ranges;
   DenseMap<Value, int> frames;
-  for (auto [argument, place] : llvm::zip_equal(block.getArguments(), arguments))
-    places[argument] = place;
+  for (auto [argument, range] : llvm::zip_equal(block.getArguments(), arguments))
+    ranges[argument] = range;
   auto bytes = [&](buffer::ExtentAttr extent) {
     return *substituteNumbers(extent.getBytes(), MeshAttr::lookup(module)).evaluate(symbols);
   };
-  auto write = [&](const Place &p, Content content) {
+  auto write = [&](const Range &p, Content content) {
     for (int64_t i = 0; i < p.size; ++i)
       regions[p.region][size_t(p.begin + i)] = content;
   };
-  auto overlap = [](const Place &a, const Place &b) {
+  auto overlap = [](const Range &a, const Range &b) {
     return a.region == b.region && a.begin < b.begin + b.size && b.begin < a.begin + a.size;
   };
   for (Operation &op : block) {
@@ -234,25 +234,25 @@ void Memory::run(Block &block, ArrayRef<Place> arguments) {
       used -= int64_t(regions[frames.at(pop.getFrame())].size());
       llvm::fill(regions[frames.at(pop.getFrame())], garbage);
     } else if (auto slot = dyn_cast<buffer::SlotOp>(op)) {
-      Place place{frames.at(slot.getFrame()), eval(slot.getOffset()), bytes(slot.getExtent())};
-      EXPECT_EQ(place.begin % 64, 0);
-      ASSERT_GE(place.begin, 0);
-      ASSERT_LE(place.begin + place.size, int64_t(regions[place.region].size()));
-      places[slot.getPlace()] = place;
+      Range range{frames.at(slot.getFrame()), eval(slot.getOffset()), bytes(slot.getExtent())};
+      EXPECT_EQ(range.begin % 64, 0);
+      ASSERT_GE(range.begin, 0);
+      ASSERT_LE(range.begin + range.size, int64_t(regions[range.region].size()));
+      ranges[slot.getBuffer()] = range;
     } else if (auto input = dyn_cast<buffer::InputOp>(op)) {
       int64_t size = bytes(input.getExtent());
       inputs[input.getIndex()] = contents.get("input " + std::to_string(input.getIndex()), {});
-      places[input.getPlace()] = {makeRegion(size, inputs[input.getIndex()]), 0, size};
-    } else if (auto rounds = dyn_cast<buffer::RoundsOp>(op)) {
+      ranges[input.getBuffer()] = {makeRegion(size, inputs[input.getIndex()]), 0, size};
+    } else if (auto iterations = dyn_cast<buffer::MicroBatchesOp>(op)) {
       // The loop's block reads values from outside, which are passed as arguments here.
-      Block &inner = rounds.getBody().front();
+      Block &inner = iterations.getBody().front();
       SmallVector<Value> outside;
-      SmallVector<Place> passed;
+      SmallVector<Range> passed;
       inner.walk([&](Operation *user) {
         for (Value v : user->getOperands())
-          if (places.count(v) && !llvm::is_contained(outside, v)) {
+          if (ranges.count(v) && !llvm::is_contained(outside, v)) {
             outside.push_back(v);
-            passed.push_back(places[v]);
+            passed.push_back(ranges[v]);
           }
       });
       for (Value &v : outside) {
@@ -263,40 +263,40 @@ void Memory::run(Block &block, ArrayRef<Place> arguments) {
       run(inner, passed);
     } else if (auto call = dyn_cast<buffer::CallOp>(op)) {
       auto callee = module.lookupSymbol<buffer::FuncOp>(call.getCallee());
-      SmallVector<Place> passed;
+      SmallVector<Range> passed;
       for (Value v : op.getOperands())
-        passed.push_back(places.at(v));
+        passed.push_back(ranges.at(v));
       run(callee.getBody().front(), passed);
     } else if (auto output = dyn_cast<buffer::OutputOp>(op)) {
-      outputs[output.getIndex()] = read(places.at(output.getData()));
+      outputs[output.getIndex()] = read(ranges.at(output.getData()));
     } else {
       SmallVector<Content> reads;
-      SmallVector<Place> from, to;
+      SmallVector<Range> from, to;
       SmallVector<MemoryEffects::EffectInstance> effects;
       cast<MemoryEffectOpInterface>(op).getEffects(effects);
       for (auto &effect : effects) {
-        const Place &place = places.at(effect.getValue());
+        const Range &range = ranges.at(effect.getValue());
         if (isa<MemoryEffects::Read>(effect.getEffect())) {
-          reads.push_back(read(place));
-          from.push_back(place);
+          reads.push_back(read(range));
+          from.push_back(range);
           EXPECT_NE(reads.back(), garbage) << "read by " << op.getName().getStringRef().str();
         } else {
-          to.push_back(place);
+          to.push_back(range);
         }
       }
       // An all-reduce may work in place. Other ops may read while they write, so their operands and
       // results must not overlap.
-      for (const Place &a : to)
-        for (const Place &b : from)
+      for (const Range &a : to)
+        for (const Range &b : from)
           EXPECT_TRUE(!overlap(a, b) || (isa<buffer::AllReduceOp>(op) && a.begin == b.begin));
-      for (auto [i, place] : llvm::enumerate(to)) {
+      for (auto [i, range] : llvm::enumerate(to)) {
         if (isa<buffer::CopyOp>(op)) {
-          EXPECT_EQ(eval(cast<buffer::CopyOp>(op).getBytes()), place.size);
-          write(place, reads[0]);
+          EXPECT_EQ(eval(cast<buffer::CopyOp>(op).getBytes()), range.size);
+          write(range, reads[0]);
         } else if (auto launch = dyn_cast<buffer::LaunchOp>(op)) {
-          write(place, contents.get(launch.getKernel().str() + std::to_string(i), reads));
+          write(range, contents.get(launch.getKernel().str() + std::to_string(i), reads));
         } else {
-          write(place, contents.get(isa<buffer::AllReduceOp>(op) ? "all_reduce" : "matmul", reads));
+          write(range, contents.get(isa<buffer::AllReduceOp>(op) ? "all_reduce" : "matmul", reads));
         }
       }
     }

@@ -33,18 +33,18 @@ struct Member {
     return which == CommMemory::In ? in : which == CommMemory::Out ? out : stage;
   }
   /// Fails the test if the range is out of bounds.
-  std::byte *at(CommPlace place, int64_t bytes) {
-    Bytes &all = memory(place.memory);
-    bool inside =
-        place.offset >= 0 && bytes >= 0 && place.offset + bytes <= static_cast<int64_t>(all.size());
-    EXPECT_TRUE(inside) << "bytes [" << place.offset << ", " << place.offset + bytes << ") of "
+  std::byte *at(CommAddress address, int64_t bytes) {
+    Bytes &all = memory(address.memory);
+    bool inside = address.offset >= 0 && bytes >= 0 &&
+                  address.offset + bytes <= static_cast<int64_t>(all.size());
+    EXPECT_TRUE(inside) << "bytes [" << address.offset << ", " << address.offset + bytes << ") of "
                         << all.size();
-    return inside ? all.data() + place.offset : nullptr;
+    return inside ? all.data() + address.offset : nullptr;
   }
   void copy(const std::vector<CommCopy> &copies) {
     for (const CommCopy &copy : copies)
       for (int64_t row = 0; row < copy.rows; ++row) {
-        CommPlace from = copy.from, to = copy.to;
+        CommAddress from = copy.from, to = copy.to;
         from.offset += row * copy.fromStride;
         to.offset += row * copy.toStride;
         EXPECT_GE(std::min(copy.fromStride, copy.toStride), copy.width);

@@ -1,7 +1,7 @@
-//===- PlannedDevices.h - Selection of dry-run devices for memory estimates ===//
+//===- DryRunDevices.h - Selection of dry-run devices for memory estimates ====//
 
-#ifndef TPC_RT_CORE_PLANNEDDEVICES_H
-#define TPC_RT_CORE_PLANNEDDEVICES_H
+#ifndef TPC_RT_CORE_DRYRUNDEVICES_H
+#define TPC_RT_CORE_DRYRUNDEVICES_H
 
 #include "core/Device.h"
 
@@ -9,8 +9,8 @@ namespace tpc::rt {
 
 /// Returns the dry-run version of the selected device kind, which allocates no memory. For CPUs,
 /// whose kind has none (DeviceKind::dryRun), returns dry-run CPUs.
-const DeviceKind &plannedDevices();
+const DeviceKind &dryRunDevices();
 
 } // namespace tpc::rt
 
-#endif // TPC_RT_CORE_PLANNEDDEVICES_H
+#endif // TPC_RT_CORE_DRYRUNDEVICES_H

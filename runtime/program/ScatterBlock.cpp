@@ -1,6 +1,6 @@
-//===- ScatterBox.cpp - Copy of a box into a tensor -----------------------===//
+//===- ScatterBlock.cpp - Copy of a block into a tensor -------------------===//
 
-#include "program/ScatterBox.h"
+#include "program/ScatterBlock.h"
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -26,10 +26,10 @@ static void divide(int64_t count, int64_t bytes, CopyThreads threads,
     other.join();
 }
 
-void scatterBox(std::byte *to, const std::byte *from, int32_t rank, const int64_t *global,
-                const int64_t *offset, const int64_t *size, int64_t elementBytes,
-                CopyThreads threads) {
-  // Trailing dimensions that the box covers fully are merged with the one before them.
+void scatterBlock(std::byte *to, const std::byte *from, int32_t rank, const int64_t *global,
+                  const int64_t *offset, const int64_t *size, int64_t elementBytes,
+                  CopyThreads threads) {
+  // Trailing dimensions that the block covers fully are merged with the one before them.
   int64_t run = elementBytes;
   while (rank > 0 && size[rank - 1] == global[rank - 1])
     run *= size[--rank];
