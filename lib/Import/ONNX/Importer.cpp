@@ -219,7 +219,7 @@ LogicalResult Importer::importInitializers(const ::onnx::GraphProto &graph, Scop
 //===----------------------------------------------------------------------===//
 
 bool Importer::quantizesByToken() {
-  if (options.forGeneration && !std::exchange(hasToldRanges, true))
+  if (options.forGeneration && !std::exchange(hasRemarkedRanges, true))
     emitRemark(fileLoc())
         << "activations are quantized by the range of each token, as ONNX Runtime "
            "does in steps of one token; it quantizes longer steps by the range "

@@ -212,7 +212,7 @@ private:
   TensorReader &reader;
   std::string path;
   const ::tpc::OnnxImportOptions &options;
-  bool hasToldRanges = false; // whether quantizesByToken has emitted its remark
+  bool hasRemarkedRanges = false; // whether quantizesByToken has emitted its remark
 
   // State of the current pass.
   OwningOpRef<ModuleOp> module;

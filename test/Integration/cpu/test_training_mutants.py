@@ -25,8 +25,9 @@ STEPS = [
     ("falcon-dynamo", "tp4", SGD),
 ]
 LOSS = ["--label-smoothing=0.1", "--z-loss=0.01"]
-# Models, and types of their matmuls.
-GRADIENTS = [("gpt2-tiny-nopast", "f16"), ("qwen2-dynamo", "f32"), ("gemma2-dynamo", "f32")]
+# Models, and types of their matmuls. GPT-2 is not in f16: the gradient of its bias of keys is 0, so
+# another scale of that gradient changes nothing.
+GRADIENTS = [("gemma2-dynamo", "f16"), ("qwen2-dynamo", "f32"), ("gpt2-tiny-nopast", "f32")]
 # Kinds that change a partitioned program or its computation, and apply to training steps.
 OTHERS = (
     *("drop-collective", "duplicate-collective", "sum-to-max", "wrong-axis", "drop-residual"),
