@@ -188,7 +188,7 @@ TEST_P(DeviceTest, LoadedPartsEqualFiles) {
     int64_t maximum = std::max<int64_t>(from * 8, int64_t(1) << random() % 14);
     LimitedLoader narrow(*loader, maximum, maximum);
     std::vector<std::byte> actual = filled(*this, piece.view.count() * to, [&](std::byte *at) {
-      fill(*device, narrow, piece.view, dtype, source, data, at);
+      upload(*device, narrow, piece.view, dtype, source, data, at);
     });
     ASSERT_EQ(actual.size(), expected.size());
     for (size_t i = 0; i < expected.size(); i += static_cast<size_t>(to)) {
@@ -229,9 +229,9 @@ TEST_P(DeviceTest, LoadedPartsAreColumns) {
     for (bool drawn : {false, true}) {
       auto load = [&](std::byte *at, int64_t rowStride) {
         if (drawn)
-          fillDrawn(narrow, piece.view, dtype, source, generator, at, rowStride);
+          uploadRandom(narrow, piece.view, dtype, source, generator, at, rowStride);
         else
-          fill(*device, narrow, piece.view, dtype, source, file.data(), at, rowStride);
+          upload(*device, narrow, piece.view, dtype, source, file.data(), at, rowStride);
       };
       std::vector<std::byte> dense = filled(*this, count * to, [&](std::byte *at) { load(at, 0); });
       std::vector<std::byte> apart = filled(*this, bytes, [&](std::byte *at) { load(at, stride); });
@@ -281,7 +281,7 @@ TEST_P(DeviceTest, StridedElementsAreLoaded) {
         LimitedLoader narrow(*loader, elements * from, elements);
         EXPECT_EQ(filled(*this, view.count() * to,
                          [&](std::byte *at) {
-                           fill(*device, narrow, view, dtype, source, file.data(), at);
+                           upload(*device, narrow, view, dtype, source, file.data(), at);
                          }),
                   expected)
             << spellType(source) << " as " << spellType(dtype) << ", " << elements << " at a time";
@@ -298,8 +298,8 @@ TEST_P(DeviceTest, EachElementOfSixteenBitsIsItself) {
     for (size_t i = 0; i < file.size(); ++i)
       file[i] = static_cast<uint16_t>(i);
     std::vector<std::byte> actual = filled(*this, 4 << 16, [&](std::byte *at) {
-      fill(*device, *loader, view, TPC_F32, source,
-           reinterpret_cast<const std::byte *>(file.data()), at);
+      upload(*device, *loader, view, TPC_F32, source,
+             reinterpret_cast<const std::byte *>(file.data()), at);
     });
     for (size_t i = 0; i < file.size(); ++i) {
       float have = toFloat(&actual[4 * i], TPC_F32);
@@ -355,7 +355,7 @@ TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
     int64_t maximum = int64_t(8) << random() % 8;
     LimitedLoader narrow(*loader, maximum, random() % 2 ? maximum : 1 << 20);
     std::vector<std::byte> actual = filled(*this, piece.view.count() * to, [&](std::byte *at) {
-      fillDrawn(narrow, piece.view, dtype, source, drawn.generator(), at);
+      uploadRandom(narrow, piece.view, dtype, source, drawn.generator(), at);
     });
     ASSERT_EQ(actual, expected) << "seed " << seed << ", " << spellType(source) << " as "
                                 << spellType(dtype);

@@ -100,7 +100,7 @@ public:
   virtual MemorySource &frames();
   /// Declares that later work does not need the contents of this memory.
   virtual void discard(void *memory, int64_t bytes);
-  /// Fills memory with zeros; a device that checks for errors marks it unreadable instead.
+  /// Fills memory with zeros. The tests' LateDevice fills it with NaN instead.
   virtual void clear(void *memory, int64_t bytes);
   /// Shares a host tensor with the device. The tensor must stay at its address, unchanged, until
   /// `unshare` of the returned pointer has completed all work enqueued before.

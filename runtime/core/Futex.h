@@ -19,8 +19,7 @@ public:
   void wakeAll();
 
   /// Waits for the first value for which `isDone` returns true. Returns nothing after `timeout`
-  /// seconds (0: no timeout). The timeout counts only time in which `counts`,
-  /// which is polled, returns true.
+  /// seconds (0: no timeout). Only time in which `counts`, which is polled, returns true counts.
   template <class Done, class Counts>
   std::optional<uint32_t> wait(bool maySpin, double timeout, Done isDone, Counts counts) {
     Timeout deadline(timeout);

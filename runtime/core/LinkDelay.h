@@ -26,7 +26,8 @@ public:
   }
 
   bool isSet() const { return bytesPerSecond > 0; }
-  /// Returns the time at which an operation that can start at `start` is complete.
+  /// Returns the time at which an operation that can start at `start` is complete; 0 if no
+  /// bandwidth is set.
   int64_t end(int64_t start, int64_t bytes) const {
     return isSet() ? start + int64_t(1e9 * double(bytes) / bytesPerSecond) : 0;
   }

@@ -87,7 +87,7 @@ struct Library {
   Attributes *attributes = nullptr; ///< default attributes: no approximations, caller-provided
                                     ///< scratchpads
 
-  /// "oneDNN 3.2.0 (avx2)"
+  /// "oneDNN 3.2.0 (isa 0x7)"
   std::string describe() const;
   /// Loads the library on the first call. Returns null, with the reason in `problem`, if it is
   /// unusable.

@@ -83,8 +83,8 @@ public:
                                    DevicePieces *device = nullptr);
 
   struct Counts {
-    int64_t steps = 0, rounds = 0;
-    int64_t extra = 0; ///< number of exchanges beyond the third of a step
+    int64_t steps = 0, rounds = 0; ///< a round is one exchange between ranks
+    int64_t extra = 0;             ///< number of rounds beyond the third of a step
   };
   const Counts &counts() const { return theCounts; }
 

@@ -438,8 +438,8 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
     if (sources.seed) {
       RandomSource random(*sources.seed, parameter);
       if (loader)
-        fillDrawn(*loader, view, parameter.dtype, parameter.sourceDtype, random.generator(),
-                  memory[i].data, memory[i].rowStride);
+        uploadRandom(*loader, view, parameter.dtype, parameter.sourceDtype, random.generator(),
+                     memory[i].data, memory[i].rowStride);
       else
         load(ctx, parameter, stored, view, index, Drawn{random, stored, parameter.sourceDtype},
              *loaded);
@@ -447,8 +447,8 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
     }
     SourceBytes bytes(*sources.files[parameter.file], parameter, view);
     if (loader)
-      fill(*ctx.device, *loader, view, parameter.dtype, parameter.sourceDtype, bytes.data(),
-           memory[i].data, memory[i].rowStride);
+      upload(*ctx.device, *loader, view, parameter.dtype, parameter.sourceDtype, bytes.data(),
+             memory[i].data, memory[i].rowStride);
     else if (stored == parameter.sourceDtype)
       load(ctx, parameter, stored, view, index, SameType{bytes.data(), dtypeBytes(stored)},
            *loaded);

@@ -89,7 +89,7 @@ void OutputAssembler::take(tpc_context &ctx, int32_t index, const void *data, in
   int64_t bytes = product(size, rank) * elementBytes;
   if (bytes == 0)
     return;
-  int64_t held = selection ? bytes / size[selection->dim] * selection->entries : bytes;
+  int64_t readBytes = selection ? bytes / size[selection->dim] * selection->entries : bytes;
   Block block{index, rank, bytes, {}, {}};
   for (int32_t d = 0; d < rank; ++d) {
     block.bounds[d] = global[d];
@@ -105,7 +105,7 @@ void OutputAssembler::take(tpc_context &ctx, int32_t index, const void *data, in
       return holdsRankZero && isPinned[at] ? outputs[at].data.data() + begin : nullptr;
     };
   ctx.device->deliver(
-      data, held, [this, &ctx, block](const std::byte *from) { arrive(ctx, block, from); },
+      data, readBytes, [this, &ctx, block](const std::byte *from) { arrive(ctx, block, from); },
       std::move(destination));
 }
 
@@ -204,14 +204,14 @@ extern "C" void tpc_output(tpc_context *ctx, int32_t index, const void *data, in
 
 extern "C" void tpc_output_every(tpc_context *ctx, int32_t index, const void *data, int32_t rank,
                                  const int64_t *global, const int64_t *offset, const int64_t *size,
-                                 int32_t dim, int64_t held, int64_t first, int64_t step) {
+                                 int32_t dim, int64_t entries, int64_t first, int64_t step) {
   if (!ctx->outputs)
     return;
   if (dim < 0 || dim >= rank || step < 1 || first < 0 ||
-      (size[dim] > 0 && first + (size[dim] - 1) * step >= held))
+      (size[dim] > 0 && first + (size[dim] - 1) * step >= entries))
     tpc::rt::fail(*ctx, "internal error: output " + std::to_string(index) +
                             ": the rank does not have these copies");
-  tpc::rt::Selection selection{dim, held, first, step};
+  tpc::rt::Selection selection{dim, entries, first, step};
   ctx->outputs->take(*ctx, index, data, rank, global, offset, size, &selection);
 }
 

@@ -4,7 +4,7 @@
 // and the element's index in the source tensor: the model is the same for every partitioning. The
 // counter-based generator uses 64-bit integers:
 //
-//   key   = mix(seed + golden * (1 + sum over bytes of the name, FNV-1a))
+//   key   = mix(seed + golden * (1 + FNV-1a hash of the name))
 //   bits  = mix(key + golden * (index + 1)),    mix being the finalizer of SplitMix64
 //   z     = (sum of the four 16-bit fields of bits - 131070) / 37837.227
 //           z is about N(0, 1), within ±3.47

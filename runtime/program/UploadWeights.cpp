@@ -146,8 +146,8 @@ private:
 
 } // namespace
 
-void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype dtype,
-          tpc_dtype sourceDtype, const std::byte *data, void *to, int64_t rowStride) {
+void upload(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype dtype,
+            tpc_dtype sourceDtype, const std::byte *data, void *to, int64_t rowStride) {
   int64_t first = 0;
   std::vector<Factor> factors = factorsOf(view, rowStride, first);
   if (factors.empty())
@@ -184,8 +184,8 @@ void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype
   });
 }
 
-void fillDrawn(WeightLoader &loader, const LocalView &view, tpc_dtype dtype, tpc_dtype sourceDtype,
-               const Generator &generator, void *to, int64_t rowStride) {
+void uploadRandom(WeightLoader &loader, const LocalView &view, tpc_dtype dtype,
+                  tpc_dtype sourceDtype, const Generator &generator, void *to, int64_t rowStride) {
   int64_t first = 0;
   std::vector<Factor> factors = factorsOf(view, rowStride, first);
   bool isFloat = dtype == TPC_F32 || sourceDtype == TPC_F16 || sourceDtype == TPC_BF16;

@@ -12,12 +12,13 @@ namespace tpc::rt {
 /// Uploads the elements of `view`, row-major, to device address `to`. `data`: the tensor in the
 /// mapped file. If `rowStride` is not 0, the view has two dimensions, and its rows are `rowStride`
 /// elements apart; else it is dense.
-void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype dtype,
-          tpc_dtype sourceDtype, const std::byte *data, void *to, int64_t rowStride = 0);
+void upload(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype dtype,
+            tpc_dtype sourceDtype, const std::byte *data, void *to, int64_t rowStride = 0);
 
 /// The same for random elements.
-void fillDrawn(WeightLoader &loader, const LocalView &view, tpc_dtype dtype, tpc_dtype sourceDtype,
-               const Generator &generator, void *to, int64_t rowStride = 0);
+void uploadRandom(WeightLoader &loader, const LocalView &view, tpc_dtype dtype,
+                  tpc_dtype sourceDtype, const Generator &generator, void *to,
+                  int64_t rowStride = 0);
 
 } // namespace tpc::rt
 

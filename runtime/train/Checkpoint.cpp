@@ -238,7 +238,7 @@ void readRank(tpc_context &ctx, const Manifest &manifest, const std::string &fol
   std::string header = headerOf(manifest, shards);
   auto at = static_cast<uint64_t>(header.size());
   for (const Shard &shard : shards) {
-    // A context's addresses are constant, because only a training step writes parameters.
+    // The context has pointers to const, because steps that do not train only read parameters.
     auto *to = static_cast<std::byte *>(
         const_cast<void *>(ctx.data.parameters[static_cast<size_t>(shard.index)]));
     int64_t step = std::max<int64_t>(ctx.device->writeBytes(), 1);

@@ -166,7 +166,7 @@ private:
     state.step = saved.step;
     saved.scale.interval = options.scaleInterval;
     state.scale = scale = saved.scale;
-    if (saved.batch == 0) // of a session, whose caller chose the samples
+    if (saved.batch == 0) // saved by a session, whose caller chose the samples
       return;
     agreeOn(execution.session(), [&] {
       auto compare = [&](const char *what, uint64_t was, uint64_t is) {

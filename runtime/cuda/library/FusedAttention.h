@@ -22,8 +22,8 @@ namespace tpc::rt::cuda {
 /// many queries that occurs in a third step, and steps with such calls are not recorded.
 class FusedAttention {
 public:
-  /// `usesCaches`: whether calls with caches may be computed. Which steps of a shape use a plan
-  /// depends on earlier steps, and with it the last bits of their results.
+  /// `usesCaches`: whether calls with caches may be computed. Whether such a call uses a plan, and
+  /// therefore the last bits of its result, depends on earlier steps.
   FusedAttention(const Driver &driver, Stream stream, bool usesCaches);
   FusedAttention(const FusedAttention &) = delete;
   FusedAttention &operator=(const FusedAttention &) = delete;

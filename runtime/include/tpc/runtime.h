@@ -131,11 +131,11 @@ void tpc_copy(tpc_context *ctx, void *to, const void *from, int64_t bytes);
 void tpc_output(tpc_context *ctx, int32_t index, const void *data, int32_t rank,
                 const int64_t *global, const int64_t *offset, const int64_t *size);
 
-/* Same as tpc_output for data that contains several copies: `data` has `held` entries in dimension
- * `dim`, and only the entries first, first + step, … are delivered. */
+/* Same as tpc_output for data that contains copies: `data` has `entries` entries in dimension
+ * `dim`; only the entries first, first + step, … are delivered. */
 void tpc_output_every(tpc_context *ctx, int32_t index, const void *data, int32_t rank,
                       const int64_t *global, const int64_t *offset, const int64_t *size,
-                      int32_t dim, int64_t held, int64_t first, int64_t step);
+                      int32_t dim, int64_t entries, int64_t first, int64_t step);
 
 /* ---- computation ---- */
 
@@ -400,9 +400,9 @@ void tpc_append(tpc_context *ctx, const tpc_append_args *args);
  * split it one after the other, the last axis of the order first, so that shards of ascending ranks
  * are adjacent.
  *
- * Reductions add in rank order: the result has the same bits on every transport and in every run.
- * They support floats, i32 and i64; 16-bit floats are reduced in f32 and rounded once. max and min
- * propagate NaN. */
+ * Reductions support floats, i32 and i64; max and min propagate NaN. Over host memory they add in
+ * rank order, and reduce 16-bit floats in f32 and round once: the result has the same bits on every
+ * transport and in every run. On devices, the library determines order and rounding. */
 /* Sets the ONNX node that error messages name for the following communication; `node` is an index
  * into tpc_program.nodes. */
 void tpc_at(tpc_context *ctx, int32_t node);

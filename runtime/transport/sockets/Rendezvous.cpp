@@ -108,7 +108,7 @@ bool checkAll(const Role &role, ConnectedRanks &connectedRanks) {
   return true;
 }
 
-/// Tells the connected ranks to end, because the run cannot start. Rank 0 reports the reason.
+/// Ends the connected ranks, because the run cannot start. Rank 0 reports the reason.
 bool giveUp(ConnectedRanks &connectedRanks) {
   for (PeerConnection &connection : connectedRanks.connections)
     if (connection.isOpen())

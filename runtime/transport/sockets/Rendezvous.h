@@ -35,7 +35,7 @@ struct ConnectedRanks {
   Nonce nonce{};
   /// Set on rank 0 after the start has failed. Then it also rejects late ranks.
   std::unique_ptr<RendezvousServer> server;
-  std::string reason; ///< reason for late ranks; empty: the error
+  std::string reason; ///< reason that late ranks receive; empty: the error's text
   int ended = -1;     ///< rank that ended before it connected, and needs no reply
 
   /// Moves the sockets into the returned members.

@@ -240,7 +240,7 @@ def reduce(c: Context, v: Value, a: int, b: int, d: int):
         out = v.within(name, v.largest * n, v.quantum, dims, summed=True)
     else:
         out = v.rounded(name, dims, summed=True, loose=v.loose or v.type == "float16")
-    if keep and d % 3 == 2 and not v.special:  # centred
+    if keep and d % 3 == 2 and not v.special:  # centered
         name = c.w("Sub", v.name, out.name)
         if not out.exact:
             return v.rounded(name, loose=out.loose)
