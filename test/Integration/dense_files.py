@@ -34,7 +34,7 @@ class DenseBuilder(ExpertBuilder):
         return self.tensor(f"{path}.{name}", value, np.int64)
 
     def scatter(self, path, op, scores, values, base):
-        """Returns the k values of each row at the places of its k largest scores."""
+        """Returns the k values of each row at the indices of its k largest scores."""
         spec = self.spec
         found = [f"{path}/values", f"{path}/ids"]
         k = self.ints(path, "k", [spec.selected])

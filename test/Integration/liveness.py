@@ -329,7 +329,7 @@ class Hosts:
 
 
 def check_cut(program, what, seed, log):
-    """Runs each rank on its own host. `what` tells whether a link is cut, also between hosts of one
+    """Runs each rank on its own host. `what`, the fault: a link is cut, also between hosts of one
     name, a host is disconnected, or a rank is frozen.
     """
     draw = random.Random(seed)

@@ -22,7 +22,7 @@ MAKES = {
     "cuGraphInstantiateWithFlags",
 }
 # The calls between two launches copy outputs and status of the first, inputs and env of the second.
-TELLS = {
+BETWEEN = {
     "cuGraphLaunch",
     "cuCtxSetCurrent",
     "cuMemcpyHtoDAsync_v2",
@@ -62,7 +62,7 @@ def wrong(trace: str, order: list, ranks: int) -> str:
             # A recorded step has additional calls: the second of a shape, or one after another
             # shape's first, which may have reallocated memory.
             last = max(i for i in range(step) if order[i] == order[step])
-            more = set(between) - TELLS - WAITS if all(known[last:step]) else set()
+            more = set(between) - BETWEEN - WAITS if all(known[last:step]) else set()
             if more := more | (MAKES - {"cuGraphInstantiateWithFlags"}) & set(between):
                 return f"before step {step}: {', '.join(sorted(more))}"
             if (waits := [name for name in between if name in WAITS]) != ["cuStreamSynchronize"]:

@@ -137,8 +137,8 @@ def test_rank_0_that_is_killed_while_others_connect(program, number):
 
 @pytest.mark.long
 def test_notes_of_ranks_that_wait(program):
-    """A rank that waits for others that were killed before they started says for which, and where
-    to look, long before the timeout.
+    """A rank that waits for others that were killed before they started prints their numbers and
+    where to look, long before the timeout.
     """
     flags = [*RUN[:-1], "--timeout=7"]
     statuses, _, texts = finish([start(rank, free_port(), [program, *flags]) for rank in (0, 1)])

@@ -119,7 +119,7 @@ SPACE = [
 
 @pytest.mark.parametrize("name,devices,items", SPACE)
 def test_space(tpcc, plan_models, name, devices, items):
-    """The search has all axes that the model supports."""
+    """The search covers all axes that the model supports."""
     path, shape = plan_models[name]
     shape = shape.format(batch=4, sequence=8)
     flags = [f"--devices={devices}", "--machine=epyc-2core", "--search=exhaustive"]
@@ -132,7 +132,7 @@ def test_space(tpcc, plan_models, name, devices, items):
 
 
 def test_search_that_is_stopped(tpcc, plan_models):
-    """--search=N has the most promising grids, and a bound of the others."""
+    """--search=N estimates the N most promising grids, and bounds the others."""
     path, shape = plan_models["gpt2"]
     flags = (path, shape.format(batch=6, sequence=16)), "--devices=6", "--machine=epyc-2core"
     some, whole = plan(tpcc, *flags, "--search=3"), plan(tpcc, *flags)

@@ -281,7 +281,7 @@ def test_a_large_vocabulary_is_split_alone(tpcc, fast_links):
     check_weights(tpcc, executable)
 
 
-def held(executable):
+def weight_bytes(executable):
     """Returns the weight bytes of each rank."""
     return [
         sum(sizes)
@@ -291,9 +291,9 @@ def held(executable):
 
 def check_weights(tpcc, executable):
     """All weights are split over all ranks, except for sizes that do not divide evenly."""
-    (whole,) = held(tpcc.compile(ODD.path, Grid()))
-    assert sum(held(executable)) == whole
-    assert max(held(executable)) < 1.1 * whole / executable.grid.ranks
+    (whole,) = weight_bytes(tpcc.compile(ODD.path, Grid()))
+    assert sum(weight_bytes(executable)) == whole
+    assert max(weight_bytes(executable)) < 1.1 * whole / executable.grid.ranks
 
 
 def test_all_weights_are_split_over_both_axes(tpcc):

@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-class Told:
+class ScriptedSession:
     """Session that returns scripted tokens."""
 
     def __init__(self, tokens):
@@ -60,6 +60,6 @@ class Told:
 def written(folder, tokens, *flags):
     arguments = generate.parser().parse_args(["model", "--tokenizer", str(folder), *flags])
     settings = generate.settings_of(arguments, read_defaults(folder))
-    session, out = Told(tokens), io.StringIO()
+    session, out = ScriptedSession(tokens), io.StringIO()
     generate.write(session, load_tokenizer(folder), generate.prompt_of(arguments), settings, out)
     return out.getvalue(), session.asked

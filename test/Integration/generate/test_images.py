@@ -22,7 +22,7 @@ def images(count):
 
 
 def prompt_of(*parts):
-    """Returns ids: each part is a list of ids, or the place of an image."""
+    """Returns ids: each part is a list of ids, or "image"."""
     return [id for part in parts for id in ([TOKEN] * ROWS if part == "image" else part)]
 
 

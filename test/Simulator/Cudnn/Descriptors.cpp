@@ -152,7 +152,7 @@ Status Descriptor::finalizePlan(std::string &why) {
   }
   uint64_t hash = config->graph->hash();
   if (draw(hash, 10 + config->id, 4) == 0)
-    return NOT_SUPPORTED; // the tensor has a name, but is not in the pack
+    return NOT_SUPPORTED; // some recommended configurations have no plan
   constexpr int64_t workspaces[] = {0, 256, 4096};
   contents = Plan{config->graph, context->device, workspaces[draw(hash, 20 + config->id, 3)],
                   draw(hash, 30 + config->id, 10) == 0};

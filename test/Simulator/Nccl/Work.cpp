@@ -49,7 +49,7 @@ public:
 
   void begin() override {
     next = 0;
-    posted = holds = told = reported = false;
+    posted = holds = published = reported = false;
     parts.assign(calls.size(), Open);
     since = std::chrono::steady_clock::now();
     if (driver().injected("async", ++comm->owner->begun, comm->device)) {
@@ -113,7 +113,7 @@ private:
       --comm->owner->works;
       holds = false;
     }
-    if (told)
+    if (published)
       comm->publishWait("");
     return Progress::Done;
   }
@@ -121,8 +121,8 @@ private:
   Progress waits(const std::string &what) {
     // All ranks first publish what they wait for. After that, findings can name it.
     auto time = std::chrono::steady_clock::now() - since;
-    if (!told && time > std::chrono::seconds(3)) {
-      told = true;
+    if (!published && time > std::chrono::seconds(3)) {
+      published = true;
       comm->publishWait(name);
     }
     if (!reported && time > std::chrono::milliseconds(3300)) {
@@ -294,7 +294,7 @@ private:
   uint64_t group;
   // State of one execution.
   size_t next = 0; // index of the next collective
-  bool posted = false, holds = false, told = false, reported = false;
+  bool posted = false, holds = false, published = false, reported = false;
   std::vector<Part> parts; // sends and receives
   std::string reason;
   std::chrono::steady_clock::time_point since;
