@@ -1,13 +1,16 @@
 # Build functions for the CMakeLists.txt files of the project.
 #
 #   tpc_add_library(TPCFoo [FILES a.cpp …] [DEPENDS targets …] [LINK libs …]
-#                   [ALONE a.cpp … | NO_UNITY] [PLAIN [PCH name] | RTTI | LOWERING])
+#                   [ALONE a.cpp … | NO_UNITY | TWO_UNITS] [INLINED]
+#                   [PLAIN [PCH name] | RTTI | LOWERING])
 #       A static library of the compiler. Without FILES: all *.cpp of the folder, so that a new file
 #       needs no edit. PLAIN: standard C++ only, without LLVM; PCH is its precompiled header, by
 #       default tpc-pch-plain. RTTI: with RTTI and exceptions (and therefore without a precompiled
 #       header), for code that uses libraries that need them.
 #       LOWERING: precompiles the headers of kernels, buffers and NVVM too.
 #       ALONE, NO_UNITY: files, or a library, that TPC_UNITY does not combine: their names clash.
+#       TWO_UNITS: it combines files with `using namespace mlir` separately from the others.
+#       INLINED: it does not reduce inlining.
 #   tpc_add_tool(tpc-foo [FILES …] [LINK libs …])
 #       An executable in build/bin, with the same options.
 #   tpc_add_unittest(FooTests [FILES …] [LINK libs …] [PLAIN] [ARGS …] [LAUNCH command …]
@@ -219,7 +222,7 @@ function(tpc_add_library name)
   list(REMOVE_ITEM ARGN FILES ${ARG_FILES})
   _tpc_configure(${name} ${ARGN})
   if(TPC_UNITY AND NOT ARG_PLAIN AND NOT ARG_INLINED)
-    # A quarter less time of compilation. Libraries that run programs are INLINED as usual.
+    # Compiles in a quarter less time. Libraries that run programs are INLINED.
     target_compile_options(${name} PRIVATE "SHELL:-mllvm -inline-threshold=60")
   endif()
   if(TPC_UNITY AND NOT ARG_PLAIN AND NOT ARG_NO_UNITY)
@@ -227,7 +230,7 @@ function(tpc_add_library name)
     if(ARG_ALONE)
       set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
-    if(ARG_TWO_UNITS) # `tpc` is ambiguous after `using namespace mlir`: such files are the second unit
+    if(ARG_TWO_UNITS) # `tpc` is ambiguous after `using namespace mlir`
       set_target_properties(${name} PROPERTIES UNITY_BUILD_MODE GROUP)
       foreach(source ${sources})
         file(STRINGS ${source} unit REGEX "^using namespace (::)?mlir;" LIMIT_COUNT 1)
