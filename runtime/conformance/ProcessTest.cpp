@@ -237,17 +237,17 @@ TEST_P(Processes, ARemainingRankReportsTheError) {
     Ending e = runUntilErrorIsPrinted(4, what);
     EXPECT_NE(e.status, 0);
     // The scheduler determines which of them ends first, possibly long before the others.
-    const std::string said = e.errors();
+    const std::string errors = e.errors();
     int named = -1;
-    ASSERT_EQ(std::sscanf(said.c_str(), "rank %d (tp ", &named), 1) << what << "\n" << e.err;
+    ASSERT_EQ(std::sscanf(errors.c_str(), "rank %d (tp ", &named), 1) << what << "\n" << e.err;
     EXPECT_TRUE(named >= 0 && named < what[11] - '0') << what << "\n" << e.err;
     const std::string number = std::to_string(named);
-    EXPECT_TRUE(said.starts_with(
+    EXPECT_TRUE(errors.starts_with(
         "rank " + number + " (tp " + number +
         (*what == 'k' ? ") has ended without an error message" : ") is frozen: its process")))
         << what << "\n"
         << e.err;
-    EXPECT_EQ(said.find('\n') + 1, said.size()) << what << "\n" << e.err;
+    EXPECT_EQ(errors.find('\n') + 1, errors.size()) << what << "\n" << e.err;
     expectGone(e, 4);
   }
 }
@@ -265,15 +265,15 @@ TEST_P(Processes, FrozenProcessesAreEnded) {
 
 TEST_P(Processes, ARankFrozenAtStartOrEndEndsTheRun) {
   struct {
-    const char *what, *said;
+    const char *what, *message;
   } cases[] = {{"stop-init 0 60", "rank 0 is frozen: its process was stopped"},
                {"stop-init 1 60", "rank 1 is frozen: its process was stopped"},
                {"stop-start 0 4", "rank 0 is frozen: its process was stopped"},
                {"stop-end 0 4", "rank 0 (tp 0) is frozen: its process was stopped"}};
-  for (auto [what, said] : cases) {
+  for (auto [what, message] : cases) {
     Ending e = run(2, what);
     EXPECT_NE(e.status, 0);
-    EXPECT_NE(e.errors().find(said), std::string::npos) << what << "\n" << e.err;
+    EXPECT_NE(e.errors().find(message), std::string::npos) << what << "\n" << e.err;
     expectGone(e, 2);
   }
 }

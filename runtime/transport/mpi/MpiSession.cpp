@@ -130,8 +130,8 @@ struct Directions {
 };
 
 /// Connects all ranks for heartbeats, over sockets because only one thread may call MPI.
-bool meet(Messenger &messenger, const Role &role, double timeout, ConnectedRanks &connectedRanks,
-          std::string &error) {
+bool connectHeartbeats(Messenger &messenger, const Role &role, double timeout,
+                       ConnectedRanks &connectedRanks, std::string &error) {
   ProcessInfo self = ProcessInfo::self();
   connectedRanks.processes = {self};
   if (role.size == 1)
@@ -221,7 +221,7 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, d
   }
   ConnectedRanks connectedRanks;
   Role role{rank, size, "", launcher.key(), timeout > 0};
-  if (!meet(*messenger, role, timeout, connectedRanks, error)) {
+  if (!connectHeartbeats(*messenger, role, timeout, connectedRanks, error)) {
     if (!error.empty())
       printDiagnostic("error", "rank " + std::to_string(rank) + ": " + error +
                                    "; TPC_INTERFACE chooses the network interface");

@@ -38,7 +38,7 @@ bool connectAll(const Role &role, const ConnectedRanks &connectedRanks, Socket l
                 Timeout &deadline, std::vector<Socket> &sockets, std::string &error) {
   sockets.resize(role.size);
   const ProcessInfo &self = connectedRanks.processes[role.rank];
-  Greeting mine = greet(role, Greeting::Data, self, connectedRanks.nonce);
+  Greeting mine = makeGreeting(role, Greeting::Data, self, connectedRanks.nonce);
   // Rank 0 accepts without waiting, rank 1 waits only for rank 0, and so on.
   for (int peer = 0; peer < role.rank; ++peer) {
     const ProcessInfo &other = connectedRanks.processes[peer];

@@ -291,7 +291,7 @@ void refuseLate(const Role &role, ConnectedRanks &connectedRanks, const std::str
 bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string &where,
                     const std::function<std::vector<Address>(std::string &)> &find,
                     Timeout &deadline, ConnectedRanks &connectedRanks, std::string &error) {
-  Greeting greeting = greet(role, Greeting::Join, self, {});
+  Greeting greeting = makeGreeting(role, Greeting::Join, self, {});
   Socket socket;
   GreetingReply reply;
   std::string reason = "no reply";

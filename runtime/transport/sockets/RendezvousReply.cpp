@@ -22,7 +22,8 @@ std::string secondsOf(const Timeout &deadline) {
   return text;
 }
 
-Greeting greet(const Role &role, Greeting::Kind kind, const ProcessInfo &self, const Nonce &nonce) {
+Greeting makeGreeting(const Role &role, Greeting::Kind kind, const ProcessInfo &self,
+                      const Nonce &nonce) {
   Greeting greeting;
   std::memcpy(greeting.magic, Greeting::expectedMagic, sizeof(greeting.magic));
   greeting.kind = kind;
@@ -117,7 +118,7 @@ std::string findOtherRankZero(const Role &role, const ProcessInfo &self, const A
   Socket socket;
   GreetingReply reply;
   std::string reason;
-  if (!ask(address, greet(role, Greeting::Join, self, {}), deadline, socket, reply, reason))
+  if (!ask(address, makeGreeting(role, Greeting::Join, self, {}), deadline, socket, reply, reason))
     return "";
   return "another process" +
          (reply.host == self.host ? " (" + std::to_string(reply.process) + ")" : "") +
@@ -126,8 +127,8 @@ std::string findOtherRankZero(const Role &role, const ProcessInfo &self, const A
 
 RankZero announceEnd(const Role &role, const std::vector<Address> &addresses, EarlyEnd why,
                      Timeout &deadline) {
-  Greeting greeting = greet(role, why == EarlyEnd::Failed ? Greeting::Failed : Greeting::Absent,
-                            ProcessInfo::self(), {});
+  Greeting greeting = makeGreeting(
+      role, why == EarlyEnd::Failed ? Greeting::Failed : Greeting::Absent, ProcessInfo::self(), {});
   Socket socket;
   GreetingReply reply;
   std::string reason;

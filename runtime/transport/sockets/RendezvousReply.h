@@ -15,7 +15,8 @@ std::string secondsOf(const Timeout &deadline);
 /// Flags with which a process runs no program, for messages.
 inline constexpr const char *flagsOfAbsent = "--help, --describe or --describe-device";
 
-Greeting greet(const Role &role, Greeting::Kind kind, const ProcessInfo &self, const Nonce &nonce);
+Greeting makeGreeting(const Role &role, Greeting::Kind kind, const ProcessInfo &self,
+                      const Nonce &nonce);
 /// `why`: reason of a rejection, or empty.
 GreetingReply replyOf(const ProcessInfo &self, const std::string &why);
 

@@ -107,9 +107,9 @@ def test_samples_depend_only_on_the_seed(program):
 def test_requests_end_at_the_capacity(program):
     """The request ends without a further token after 128 tokens, which is the capacity."""
     with Service(program, "--max-batch", "1") as service:
-        for length, told in ((126, 3), (127, 2), (128, 1)):
+        for length, count in ((126, 3), (127, 2), (128, 1)):
             answer = service.answer(service.ask(f"a{length}", [7] * length, 64))
-            assert (answer.finish, len(answer.tokens)) == ("length", told)
+            assert (answer.finish, len(answer.tokens)) == ("length", count)
         answer = service.answer(service.ask("a129", [7] * 129, 1))
         assert answer.finish == "error" and "129" in answer.message and "128" in answer.message
 

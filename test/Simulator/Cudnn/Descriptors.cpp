@@ -128,9 +128,9 @@ Status Descriptor::finalizeHeuristic(std::string &why) {
   std::vector<Config> found;
   uint64_t hash = (*graph)->hash();
   // Some graphs have no engine, and some only a fallback engine.
-  uint64_t luck = draw(hash, 1, 6);
+  uint64_t choice = draw(hash, 1, 6);
   bool isFallback = get<HeuristicMode>(HeurMode) == HeuristicFallback;
-  if ((*graph)->isAttention() && luck != 0 && (luck != 1 || isFallback))
+  if ((*graph)->isAttention() && choice != 0 && (choice != 1 || isFallback))
     for (uint64_t i = 0, count = 1 + draw(hash, 2, 3); i < count; ++i)
       found.push_back({*graph, i + (isFallback ? 100 : 0)});
   contents = found;

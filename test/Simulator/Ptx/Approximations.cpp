@@ -23,7 +23,7 @@ struct Bound {
 };
 
 /// Returns a deterministic hash of the inputs, from -1 to 1.
-double wobble(uint64_t seed, Approx op, uint64_t operands) {
+double deviationOf(uint64_t seed, Approx op, uint64_t operands) {
   uint64_t x = (seed * 0x9e3779b97f4a7c15) ^ (operands + uint64_t(op) * 0xd1b54a32d192ed03);
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
@@ -43,7 +43,7 @@ float perturb(double exact, Bound bound, double by) {
 }
 
 float compute(uint64_t seed, Approx op, float a, float b) {
-  double by = wobble(seed, op, uint64_t(toBits(a)) << 32 | toBits(b));
+  double by = deviationOf(seed, op, uint64_t(toBits(a)) << 32 | toBits(b));
   double x = a;
   switch (op) {
   case Approx::Rcp:
@@ -113,7 +113,7 @@ void runApprox(Warp &warp, const Inst &inst, Mask mask) {
 template <class F> uint16_t computeHalf(uint64_t seed, Approx op, uint16_t bits) {
   constexpr bool brain = std::is_same_v<F, BF16>;
   float x = F::widen(bits);
-  double by = wobble(seed, op, bits);
+  double by = deviationOf(seed, op, bits);
   double exact = op == Approx::Tanh ? std::tanh(double(x)) : std::exp2(double(x));
   if (!std::isfinite(exact) || exact == 0 || exact == 1)
     return F::narrow(float(exact));

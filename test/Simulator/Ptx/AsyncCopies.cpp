@@ -17,13 +17,13 @@
 
 using namespace ptx;
 
-static void land(AsyncCopy &copy) {
-  if (copy.landed)
+static void complete(AsyncCopy &copy) {
+  if (copy.isComplete)
     return;
   if (copy.read)
     std::memcpy(copy.to, copy.from, copy.read);
   std::memset(copy.to + copy.read, 0, copy.bytes - copy.read);
-  copy.landed = true;
+  copy.isComplete = true;
 }
 
 void Machine::copyAsync(Warp &warp, Mask lanes, unsigned bytes, const uint64_t *to,
@@ -79,7 +79,7 @@ void Machine::copyAsync(Warp &warp, Mask lanes, unsigned bytes, const uint64_t *
   bool now = random() & 1;
   forLanes(lanes, [&](unsigned lane) {
     if (now)
-      land(made[lane]);
+      complete(made[lane]);
     warp.copies[lane].push_back(made[lane]);
   });
 }
@@ -106,7 +106,7 @@ void Machine::waitForCopies(Warp &warp, Mask lanes, uint32_t pending) {
     std::erase_if(warp.copies[lane], [&](AsyncCopy &copy) {
       if (uint64_t(copy.group) + pending >= warp.committed[lane])
         return false;
-      land(copy);
+      complete(copy);
       settle(warp, lane, sharedShadow, copy.toOffset, copy.bytes);
       if (copy.source)
         settle(warp, lane, copy.source->shadow, copy.fromOffset, copy.read);

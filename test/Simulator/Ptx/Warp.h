@@ -36,7 +36,7 @@ struct AsyncCopy {
   uint64_t fromOffset = 0;      // in the source
   uint32_t bytes = 0, read = 0; // bytes written, and those of them that are read
   uint32_t group = 0;           // number of the lane's commits before the copy
-  bool landed = false;          // whether the bytes were copied
+  bool isComplete = false;      // whether the bytes were copied
 };
 
 class Warp {
