@@ -54,9 +54,9 @@ def VerifyGradients : Pass<"tpc-verify-gradients", "::mlir::ModuleOp"> {
   let description = [{
     Checks a model with loss and gradients (`tpc-derive-backward`) before it is split. The pass runs
     the program at small sizes in doubles, with random weights and inputs. The derivative of the
-    loss along a random multiple of each weight, by central differences of sixth order, must equal
-    the sum of the products of weights and gradients, up to 1e-7 of its terms. The pass uses neither
-    gradients of ops nor sharding rules.
+    loss along a random direction of each weight, by central differences of sixth order, must equal
+    the sum of the products of directions and gradients, up to 1e-7 of its terms. The pass uses
+    neither gradients of ops nor sharding rules.
 
     Not changed and not checked: programs whose first result is not `loss`. A program whose sizes
     cannot be reduced is a warning. Errors name a weight whose gradient differs.

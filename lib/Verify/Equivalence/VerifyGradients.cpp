@@ -1,10 +1,11 @@
 //===- VerifyGradients.cpp - Check of gradients by differences of the loss ---===//
 //
 // Runs a program with loss and gradients at small sizes, in doubles, with random weights and
-// inputs. If each weight w is multiplied by 1 + h c(w), with random factors c, the derivative of
-// the loss at h = 0 is the sum of c(w) <w, grad w>. The check compares this sum with central
-// differences of sixth order. It reads no rule and no gradient of an op: only the loss and the
-// results.
+// inputs. If each element of a weight w is multiplied by 1 + h c(w) r, with a random factor c of
+// the weight and a random r of the element, the derivative of the loss at h = 0 is the sum of c(w)
+// <r w, grad w>. The check compares this sum with central differences of sixth order. It reads no
+// rule and no gradient of an op: only the loss and the results. Without r, the check would not see
+// the scale of the gradient of a weight before a norm: along the weight itself, it is 0.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,7 +48,7 @@ private:
 struct Gradient {
   unsigned result;
   ParameterOp parameter; // the weight, or the view of one, to which the gradient belongs
-  double product = 0;    // <w, grad w>
+  double product = 0;    // <r w, grad w>
 };
 
 class GradientCheck {
@@ -58,9 +59,9 @@ public:
 
 private:
   LogicalResult findGradients();
-  /// Runs the program. Returns its outputs.
-  FailureOr<std::vector<Tensor<double>>> runAt(const llvm::StringMap<double> &gains);
-  /// Returns the derivative of the loss along weights, scaled by `factors`.
+  /// Runs the program with changed weights (World::changes). Returns its outputs.
+  FailureOr<std::vector<Tensor<double>>> runAt(const llvm::StringMap<double> &changes);
+  /// Returns the derivative of the loss along the random directions of weights, times `factors`.
   FailureOr<double> differentiate(const llvm::StringMap<double> &factors);
   LogicalResult compare(const llvm::StringMap<double> &factors, bool &equal);
   double expected = 0, found = 0; // derivatives of the last comparison
@@ -99,10 +100,11 @@ LogicalResult GradientCheck::findGradients() {
   return success();
 }
 
-FailureOr<std::vector<Tensor<double>>> GradientCheck::runAt(const llvm::StringMap<double> &gains) {
+FailureOr<std::vector<Tensor<double>>>
+GradientCheck::runAt(const llvm::StringMap<double> &changes) {
   SizesWithWindows sizes(*small.sizes);
   World world(module, small.grid, sizes);
-  world.gains = &gains;
+  world.changes = &changes;
   Machine<Doubles> machine(world, inputs);
   if (failed(machine.run()))
     return failure();
@@ -118,10 +120,10 @@ FailureOr<double> GradientCheck::differentiate(const llvm::StringMap<double> &fa
   double sum = 0;
   for (int step : {1, 2, 3})
     for (int sign : {1, -1}) {
-      llvm::StringMap<double> gains;
+      llvm::StringMap<double> changes;
       for (auto &[name, factor] : factors)
-        gains[name] = 1 + sign * step * h * factor;
-      FailureOr<std::vector<Tensor<double>>> outputs = runAt(gains);
+        changes[name] = sign * step * h * factor;
+      FailureOr<std::vector<Tensor<double>>> outputs = runAt(changes);
       if (failed(outputs))
         return failure();
       sum += sign * coefficients[step - 1] * outputs->front().data.front();
@@ -171,10 +173,12 @@ LogicalResult GradientCheck::run() {
   for (Gradient &gradient : gradients) {
     ParameterOp op = gradient.parameter;
     auto weight = drawParameter<Doubles>(world, op.getWeight(), op.getViewAttr(), op.getType(), at);
-    if (failed(weight))
+    auto direction = drawDirection(world, op.getWeight(), op.getViewAttr(), op.getType(), at);
+    if (failed(weight) || failed(direction))
       return op.emitError() << "reads a weight that does not exist";
-    for (auto [x, y] : llvm::zip(weight->data, (*outputs)[gradient.result].data))
-      gradient.product += x * y;
+    for (auto [r, x, y] :
+         llvm::zip_equal(direction->data, weight->data, (*outputs)[gradient.result].data))
+      gradient.product += r * x * y;
     factors[op.getWeight()] = Doubles::random(hashText(op.getWeight()), 0);
   }
   bool equal = true;
@@ -189,8 +193,8 @@ LogicalResult GradientCheck::run() {
     if (!equal)
       return emitError(main.getLoc())
              << "the gradient of weight '" << name
-             << "' is not the derivative of the loss: along the "
-             << "weight itself it is " << llvm::formatv("{0:e6}", expected).str()
+             << "' is not the derivative of the loss: along a "
+             << "random direction it is " << llvm::formatv("{0:e6}", expected).str()
              << ", but the loss changes by " << llvm::formatv("{0:e6}", found).str();
   }
   return emitError(main.getLoc()) << "the gradients are not the derivative of the loss";

@@ -7,15 +7,10 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
-template <typename A>
-FailureOr<Data<A>> interpret::drawParameter(World &world, StringRef name, ViewAttr view, Type type,
-                                            const Coordinates &at) {
-  const World::Weight &weight = world.getWeight(name);
-  if (!weight.op)
-    return failure();
-  RankedTensorType whole = WeightOp(weight.op).getType();
-  if (!view)
-    view = ViewAttr::getDense(type.getContext(), whole.getShape());
+/// Calls `visit` with the index in the weight file of each element of a shard, in row-major order.
+/// Returns the shard's shape.
+static Shape forEachElement(World &world, ViewAttr view, Type type, const Coordinates &at,
+                            function_ref<void(int64_t)> visit) {
   SmallVector<::tpc::SymExpr> sizes = getSizes(type);
   // The offset of an element in the weight file is a sum over its dimensions.
   const RankSlice &part = world.getSlice(type, at);
@@ -34,22 +29,60 @@ FailureOr<Data<A>> interpret::drawParameter(World &world, StringRef name, ViewAt
       own.push_back(element);
     }
   }
-  // Size of the dimension that a matmul by this weight reduces.
-  int64_t rank = whole.getRank();
-  int64_t fanIn =
-      rank < 2 ? 0 : std::max<int64_t>(1, world.getSizes().evaluate(whole.getDimSize(rank - 2)));
-  double gain = world.getGain(name);
-  auto byte = dyn_cast<IntegerType>(whole.getElementType());
-  bool isByte = byte && byte.getWidth() == 8; // quantized weights: any bit pattern
-  Data<A> out(part.shape);
-  size_t next = 0;
   forEachIndex(part.shape, [&](ArrayRef<int64_t> index) {
     int64_t element = view.getOffset();
     for (size_t d = 0; d < index.size(); ++d)
       element += offsets[d][index[d]];
-    out.data[next++] = isByte ? A::fromInteger(int64_t(hash(weight.key, element) % 256) -
-                                               (isUnsigned(byte) ? 0 : 128))
-                              : A::makeWeight(weight.key, element, fanIn, gain);
+    visit(element);
+  });
+  return part.shape;
+}
+
+/// Returns the random direction at an element of a weight, independent of the element's value.
+static double directionAt(uint64_t key, int64_t element) {
+  return Doubles::random(~key, uint64_t(element));
+}
+
+template <typename A>
+FailureOr<Data<A>> interpret::drawParameter(World &world, StringRef name, ViewAttr view, Type type,
+                                            const Coordinates &at) {
+  const World::Weight &weight = world.getWeight(name);
+  if (!weight.op)
+    return failure();
+  RankedTensorType whole = WeightOp(weight.op).getType();
+  if (!view)
+    view = ViewAttr::getDense(type.getContext(), whole.getShape());
+  // Size of the dimension that a matmul by this weight reduces.
+  int64_t rank = whole.getRank();
+  int64_t fanIn =
+      rank < 2 ? 0 : std::max<int64_t>(1, world.getSizes().evaluate(whole.getDimSize(rank - 2)));
+  double gain = world.getGain(name), change = world.changes ? world.changes->lookup(name) : 0;
+  auto byte = dyn_cast<IntegerType>(whole.getElementType());
+  bool isByte = byte && byte.getWidth() == 8; // quantized weights: any bit pattern
+  Data<A> out;
+  out.shape = forEachElement(world, view, type, at, [&](int64_t element) {
+    if (isByte) {
+      out.data.push_back(
+          A::fromInteger(int64_t(hash(weight.key, element) % 256) - (isUnsigned(byte) ? 0 : 128)));
+      return;
+    }
+    out.data.push_back(A::makeWeight(weight.key, element, fanIn, gain));
+    if constexpr (std::is_same_v<A, Doubles>)
+      out.data.back() *= 1 + change * directionAt(weight.key, element);
+  });
+  return out;
+}
+
+FailureOr<Tensor<double>> interpret::drawDirection(World &world, StringRef name, ViewAttr view,
+                                                   Type type, const Coordinates &at) {
+  const World::Weight &weight = world.getWeight(name);
+  if (!weight.op)
+    return failure();
+  if (!view)
+    view = ViewAttr::getDense(type.getContext(), WeightOp(weight.op).getType().getShape());
+  Tensor<double> out;
+  out.shape = forEachElement(world, view, type, at, [&](int64_t element) {
+    out.data.push_back(directionAt(weight.key, element));
   });
   return out;
 }

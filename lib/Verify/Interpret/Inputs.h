@@ -24,10 +24,15 @@ FailureOr<std::vector<int64_t>> findTables(func::FuncOp main, World &world);
 /// Returns the shard of a view (null: identity) of a weight on the rank at `at`; `type` is the
 /// distributed type. Elements are a random function of their index in the weight file. At reduced
 /// sizes, elements are spread evenly over the file, so that different views have different
-/// elements. Fails if there is no such weight.
+/// elements. World::changes apply. Fails if there is no such weight.
 template <typename A>
 FailureOr<Tensor<typename A::Element>> drawParameter(World &world, StringRef name, ViewAttr view,
                                                      Type type, const Coordinates &at);
+
+/// Returns the random direction of World::changes, in [-1, 1), for the elements that drawParameter
+/// returns for these arguments.
+FailureOr<Tensor<double>> drawDirection(World &world, StringRef name, ViewAttr view, Type type,
+                                        const Coordinates &at);
 
 } // namespace mlir::tpc::interpret
 

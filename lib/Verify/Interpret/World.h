@@ -89,6 +89,9 @@ public:
     auto it = gains ? gains->find(weight) : llvm::StringMap<double>::const_iterator();
     return gains && it != gains->end() ? it->second : 1;
   }
+  /// Changes of weights in doubles along a random direction, by name: an element w becomes
+  /// w * (1 + change * drawDirection). Null: none.
+  const llvm::StringMap<double> *changes = nullptr;
 
 private:
   struct OfType {
