@@ -1,6 +1,6 @@
 //===- Compile.h - Compilation of a file to any level -----------*- C++ -*-===//
 //
-// Shared by tpcc, tpc-opt and the Python package.
+// tpcc compiles with the class Compilation; tpc-opt has the pipeline `megatron-shard`.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,8 +1,8 @@
 //===- Simulation.h - Simulation of a compiled program ----------*- C++ -*-===//
 //
-// --simulate: the time and memory of a staged program on a machine, as text, JSON, a trace, and a
-// page. All of them have the numbers of one ProgramSimulation. Ranks of a stage are one class, so
-// that no output grows with the number of ranks.
+// --simulate: the time and memory of a staged program on a machine, as text, JSON, a trace, and an
+// HTML page. All of them have the numbers of one ProgramSimulation. Ranks of a stage are one class,
+// so that no output grows with the number of ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -60,7 +60,7 @@ struct ProgramSimulation {
   /// Writes Chrome's trace format, which Perfetto reads: a process for each class, with its calls,
   /// its messages, and the bytes of its stack.
   void writeTrace(llvm::raw_ostream &os) const;
-  /// Writes a page without references to other files.
+  /// Writes an HTML page that references no other files.
   void writePage(llvm::raw_ostream &os) const;
 };
 

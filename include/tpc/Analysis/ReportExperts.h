@@ -33,7 +33,7 @@ struct ExpertRow {
 };
 
 /// Returns a row for each rank of a staged program with experts; no rows for other programs.
-/// Errors: a routing of other sizes, or for a program that gathers tokens.
+/// Errors: a routing whose sizes are not the program's, or for a program that gathers tokens.
 FailureOr<std::vector<ExpertRow>> countExperts(ModuleOp module, const Symbols &symbols,
                                                const Routing *routing);
 
@@ -46,8 +46,8 @@ std::pair<double, double> getBusiestExperts(ModuleOp program, MeshAttr grid,
 /// or experts.
 LogicalResult checkRouting(ModuleOp program, const Symbols &symbols, const Routing &routing);
 /// Replaces the bytes of exchanges in the report of a staged program by those of the rank that
-/// sends the most for this routing. No effect on programs that gather tokens, and on more ranks
-/// than Report::maxRanks.
+/// sends the most for this routing. No effect on programs that gather tokens, or that have more
+/// than Report::maxRanks ranks.
 LogicalResult applyRouting(ModuleOp staged, const Symbols &symbols, const Routing &routing,
                            Report &report);
 llvm::json::Array toJSON(ArrayRef<ExpertRow> rows, bool hasRouting);

@@ -43,7 +43,7 @@ struct BlockMove {
   /// Returns the axes of the group: all axes that split the operand, in order.
   Axes getAxes() const;
   /// Returns the maximum number of elements of this dimension that a member of a group sends to
-  /// others. `coordinates` locate the group on all other axes. `first` is the start of the shift.
+  /// others. `coordinates` locate the group on all other axes. `first`: attribute `from` of the op.
   std::optional<int64_t> getMaxSentElements(MeshAttr grid, const Values &coordinates,
                                             const Values &symbols,
                                             std::optional<::tpc::SymExpr> first) const;

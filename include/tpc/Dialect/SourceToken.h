@@ -10,7 +10,7 @@ namespace mlir::tpc {
 // ---- sources of generation ----
 
 /// Module of a vision-language model: the token id that stands for each row of an image's features
-/// in prompts. In the program's ids, -1 - k is the place of row k.
+/// in prompts. In the program's ids, -1 - k stands for row k.
 inline constexpr llvm::StringLiteral kSourceTokenAttr = "tpc.source_token";
 
 } // namespace mlir::tpc

@@ -51,7 +51,7 @@ enum class Goal { Latency, Throughput, Cost };
 
 /// Costs of one grid.
 struct GridCost {
-  std::string refused; // the compiler's or the machine's error; empty if the grid exists
+  std::string refused; // the compiler's or the machine's error; empty if the grid is valid
   RankMemory memory;
   StepCost step;                          // a decode step, if `prompt` has a value
   std::vector<CollectiveRow> collectives; // of `prompt` if it has a value, else of `step`
@@ -90,7 +90,7 @@ struct RankedGrid {
   GridCost cost;
   int64_t memory = 0; // bytes that a rank may use
   int64_t copies = 1; // with Goal::Throughput: copies on the devices
-  double weight = 1;  // objective of one second of a step
+  double weight = 1;  // objective per second of a step
   double objective = 0;
   bool fits() const { return cost.memory.getNeed() <= memory; }
 };

@@ -8,9 +8,9 @@
 //     dense   tp ───────────────   dp ───────────────
 //     experts etp        ep ────────────────   edp
 //
-// An atom is named after its dense and its expert axis. An atom that is all of its
-// dense axis, with the counterpart as its expert axis (tp and etp, dp and edp, ep and ep, pp and
-// pp), has only the dense axis's name: grids without experts have the atoms tp, cp, ep, dp, pp.
+// An atom is named after its dense and its expert axis (tp_etp). Exception: an atom that is an
+// entire dense axis, and whose expert axis is the counterpart (tp and etp, dp and edp, ep and ep,
+// pp and pp), has the dense axis's name. Grids without experts have the atoms tp, cp, ep, dp, pp.
 //
 //===----------------------------------------------------------------------===//
 

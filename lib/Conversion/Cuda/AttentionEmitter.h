@@ -50,7 +50,7 @@ protected:
   /// no registers keep their results in between.
   Value loadArgument(Args::FieldIndex field);
   void loadArguments();
-  /// Sets keys to pairs from the arguments.
+  /// Sets the members from `keys` to `pairs` from the arguments.
   void computeSizes();
   Value argument(Args::FieldIndex field) const { return arguments[field]; }
   /// Returns an argument that fits into 32 bits.

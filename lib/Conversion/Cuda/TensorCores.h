@@ -6,9 +6,10 @@
 // Fragments of mma.m16n8k16 (PTX manual, "Matrix Fragments for mma.m16n8k16"), for lane 4 g + t.
 // A register of A or B has two adjacent elements, of columns of A and of rows of B:
 //
-//   A[16, 16]   a0: row g, columns 2t, 2t+1   a1: row g+8   a2: row g, columns 2t+8, 2t+9   a3:
-//   both B[16, 8]    b0: rows 2t, 2t+1, column g   b1: rows 2t+8, 2t+9 C[16, 8]    c0, c1: row g,
-//   columns 2t, 2t+1             c2, c3: row g+8
+//   A[16, 16]   a0: row g, columns 2t, 2t+1       a1: row g+8, the same columns
+//   A[16, 16]   a2: row g, columns 2t+8, 2t+9     a3: row g+8, the same columns
+//   B[16, 8]    b0: rows 2t, 2t+1, column g       b1: rows 2t+8, 2t+9, column g
+//   C[16, 8]    c0, c1: row g, columns 2t, 2t+1   c2, c3: row g+8, the same columns
 //
 //===----------------------------------------------------------------------===//
 

@@ -20,9 +20,10 @@ namespace mlir::tpc::frontend {
 /// 3. sampled values, if the model has them and they equal those of one tensor;
 /// 4. the table of an embedding, for a matrix of the same shape and without data: a tied head.
 ///
-/// A matrix may be the transpose of the tensor, which its shape shows, or for a square one sampled
-/// values, or all other matrices of the model. Fails if no tensor is found for an initializer
-/// without data. `warning` is set if initializers keep values of the model.
+/// A matrix may be the transpose of its tensor. The shapes determine this. For square matrices,
+/// sampled values do, or else the orientation of the model's other matrices. Fails if no tensor is
+/// found for an initializer without data. `warning` is set if initializers keep values of the
+/// model.
 llvm::Error matchCheckpoint(const ::onnx::GraphProto &graph, TensorReader &reader,
                             const Checkpoint &checkpoint, llvm::StringRef checkpointPath,
                             llvm::StringRef mapPath, std::string &warning);

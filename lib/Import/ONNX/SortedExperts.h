@@ -18,7 +18,7 @@ enum class Kind {
   False,   ///< Rows: false or 0, because an index is not negative
   Unknown, ///< Rows: a function of the order without a row of other data
   Counts,  ///< histogram of the ids
-  Ends,    ///< cumulative sums of it
+  Ends,    ///< cumulative sums of Counts
   End,     ///< element `number` of Ends
   Range,   ///< indices of the rows of expert `number`
   Part,    ///< rows of expert `number`, of `rows`
@@ -61,7 +61,7 @@ private:
     return set(node, role);
   }
   std::optional<int> rankOf(StringRef name, int depth = 0);
-  /// Returns the function of an id that `name` is, at `id`.
+  /// Evaluates `name`, a function of an expert id, at `id`.
   std::optional<double> evaluate(StringRef name, double id, bool &isFloat, int depth = 0);
 
   StringRef ids;

@@ -8,7 +8,7 @@
 namespace mlir::tpc {
 
 /// Terms of the cross-entropy of a row with logarithm of the sum of exponentials l, logits x and
-/// label y: l - sum(t x) + zLoss l^2, where t is 1 - smoothing for y, plus smoothing / vocabulary.
+/// label y: l - sum(t x) + zLoss l^2, where t is smoothing / vocabulary, plus 1 - smoothing for y.
 struct CrossEntropy {
   double smoothing = 0; // from 0 to below 1
   double zLoss = 0;

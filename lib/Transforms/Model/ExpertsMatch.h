@@ -16,8 +16,8 @@ namespace mlir::tpc {
 
 Value peelReshapes(Value v);
 
-/// Weights of the experts, as [experts, rows of the result, columns], with the elements of a slice
-/// of the rows, and a bias [experts, rows].
+/// Weights of the experts, [experts, rows of the result, columns], and a bias [experts, rows], both
+/// restricted to a slice of the rows (`start`, `size`, `step`).
 struct Projection {
   Value weight, bias, input; // input: the other operand of the matmul
   bool isTransposed = false; // weight is [experts, columns, rows]

@@ -1,9 +1,8 @@
 //===- Chunks.h - Proof that steps may be split into chunks -----*- C++ -*-===//
 //
 // Proves that a step of a + c tokens (the combined run) and two consecutive steps of a and c tokens
-// (the first and second chunk) compute the same. The second
-// chunk reads the caches that the first chunk has written. The numbers p, a and c are symbols, so
-// the proof holds for all values.
+// (the first and second chunk) compute the same. The second chunk reads the caches that the first
+// chunk has written. The numbers p, a and c are symbols, so the proof holds for all values.
 //
 //   combined   past p      tokens a + c
 //   first      past p      tokens a

@@ -41,7 +41,7 @@ StringRef getLibraryLimitation(const AttentionVariant &variant);
 struct TensorTile {
   unsigned rows = 0, keys = 0;
   unsigned warps = 4;
-  unsigned blocks = 2;            // of a multiprocessor, which limits registers
+  unsigned blocks = 2;            // per multiprocessor; limits the registers of a thread
   bool queriesInRegisters = true; // else in shared memory
   std::string str() const;
 };

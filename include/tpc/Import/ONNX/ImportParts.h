@@ -12,9 +12,9 @@ namespace tpc {
 
 /// Other files of a model, whose programs become part of the model's.
 struct OnnxParts {
-  /// Encoders: each returns the input `encoder_hidden_states`, or keys and values of
-  /// cross-attention, of the next one, the last of the model. With `embedding`, one encoder of
-  /// images.
+  /// Encoders in order. Each returns inputs of the next one; the last returns inputs of the model:
+  /// `encoder_hidden_states`, or keys and values of cross-attention. With `embedding`: one encoder
+  /// of images.
   std::vector<std::string> encoders = {};
   /// Embedding whose output is the model's input `inputs_embeds`. Empty: none.
   std::string embedding = {};

@@ -1,9 +1,9 @@
 //===- Reshard.h - Search for reshard sequences ---------------------------===//
 //
 // Finds the cheapest sequence of collectives between two distributions of a value by a
-// shortest-path search over distributions. The cost is lexicographic: the bytes that a rank sends,
-// the number of collectives, the number of slices. Sizes are nominal sizes of the largest shard;
-// bytes are those of ring algorithms (tpc/Support/Links.h).
+// shortest-path search over distributions. The cost is lexicographic: the elements that a rank
+// sends, the number of collectives, the number of slices. Sizes are nominal sizes of the largest
+// shard; sent elements are those of ring algorithms (tpc/Support/Links.h).
 //
 // Steps use only axes that occur in one of the two distributions. The only steps over `mb` are
 // slices and sums, because a rank has one micro-batch at a time.
@@ -26,7 +26,7 @@ struct ReshardStep {
   int64_t dim = -1, toDim = -1; // toDim of an all-to-all
   DistAttr result;
 };
-/// Returns whether an axis has steps of this kind.
+/// Returns whether a collective of this kind can run over an axis: over mb, only an all-reduce can.
 inline bool isPossible(ReshardStep::Kind kind, StringAttr axis) {
   return axis.getValue() != kMicroBatchAxis || kind == ReshardStep::AllReduce;
 }

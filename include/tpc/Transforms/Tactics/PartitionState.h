@@ -97,7 +97,7 @@ public:
   const PartitionProblem &problem;
 
   //===--------------------------------------------------------------------===//
-  // Verbs of tactics
+  // Changes by tactics
   //===--------------------------------------------------------------------===//
 
   /// Splits `cls` over `axes` at all sites, inside of its present axes. `seed`: the op whose
@@ -167,7 +167,7 @@ public:
   SmallVector<StringAttr> getFreeAtoms(int cls, StringRef view) const;
   /// Returns the distribution of a dimension or factor that consists of these classes.
   DimAttr getDim(ArrayRef<int> classes, Site site = {}, int index = -1) const;
-  /// Returns whether any class is split over the axis or view; the first also regards stored
+  /// Returns whether any class is split over the axis or view. usesAxis also includes stored
   /// tensors.
   bool usesAxis(StringAttr axis) const;
   bool usesView(StringRef view) const;

@@ -68,7 +68,7 @@ template <typename T> struct TacticRegistration {
 FailureOr<SmallVector<const Tactic *>> getTactics(const ::tpc::ShardSpec &spec,
                                                   function_ref<InFlightDiagnostic()> emit);
 
-/// Returns those of the ordered tactics that provide `fact`, and all that they need.
+/// Returns the tactics of `order` that provide `fact`, and all tactics that these need.
 SmallVector<const Tactic *> getTacticsFor(ArrayRef<const Tactic *> order, StringRef fact);
 
 } // namespace mlir::tpc
