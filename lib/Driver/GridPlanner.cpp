@@ -81,8 +81,9 @@ int64_t GridPlanner::getMemory(const GridChoice &grid) const {
 
 /// Compiles the program of a grid, or returns a compiled one that differs only in values of
 /// symbols. The program depends on the axes of tp and ep, on pp and vpp, and on whether there are
-/// micro-batches; with chunks, on their number. The program for two replicas serves any number of
-/// them. If the model cannot be split over replicas, a single replica has a program of its own.
+/// micro-batches; with vpp, on the number of micro-batches. The program for two replicas serves any
+/// number of replicas, unless experts are split over replicas. If the model cannot be split over
+/// replicas, a single replica has a program of its own.
 GridPlanner::Structure &GridPlanner::compile(const GridChoice &grid) {
   GridChoice key = grid;
   if (grid.vpp == 1)
@@ -264,10 +265,10 @@ llvm::Expected<BusySeconds> GridPlanner::estimateBusy(const Structure &structure
   return estimator.getBusySeconds(threads);
 }
 
-/// Lowers the time of a bounding program to that of the fewest query heads on a rank. Each rank of
+/// Reduces the time of a bounding program to that of the fewest query heads on a rank. Each rank of
 /// the bounding program has complete groups of query heads. If tp does not divide the KV heads, the
-/// program of the grid may repeat KV heads and split their groups (RepeatKvHeads.cpp). On very many
-/// ranks, little more than one group per rank takes time, which bounds the time of a group.
+/// program of the grid may repeat KV heads and split their groups (RepeatKvHeads.cpp). The time of
+/// one group is at most that of a grid of very many ranks, where a rank computes little else.
 void GridPlanner::removeRepeatedHeads(BusySeconds &seconds, const GridChoice &grid,
                                       const Structure &structure, MeshAttr attr, int64_t samples,
                                       int64_t threads) {
@@ -338,9 +339,9 @@ GridPlanner::GridBound GridPlanner::boundSample(const GridChoice &grid) {
   return {familySlack * one.seconds.microBatch.total(), 0, one.refused};
 }
 
-/// Some stage has at least its share of all micro-batches, none of which is smaller than the
-/// samples divided by their number. Few large ones may take longer than many small ones, whose data
-/// fits in caches.
+/// Some stage does at least 1 / pp of the work of all micro-batches, each of at least samples / mb
+/// samples. Takes the minimum over mb, because few large micro-batches may take longer than many
+/// small ones, whose data fits in caches.
 GridPlanner::GridBound GridPlanner::boundSamples(const GridChoice &grid) {
   if (exchangesTokens(grid))
     return {};

@@ -1,4 +1,4 @@
-//===- SimulationFiles.cpp - Trace and page of --simulate -----------------===//
+//===- SimulationFiles.cpp - Trace and HTML page of --simulate ------------===//
 
 #include "Simulation.h"
 

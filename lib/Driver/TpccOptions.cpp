@@ -296,8 +296,7 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<bool, true> noVerifyOption(
       "no-verify",
       cl::desc("Skip all verifiers: bounds, equivalence, communication, facts, buffers, lowered "
-               "programs, generation steps; the "
-               "executable reports this"),
+               "programs, generation steps, gradients; the executable reports this"),
       cl::location(noVerify), cl::cat(partitioning));
 
   cl::OptionCategory reporting("3. Reports and diagnostics");
@@ -319,8 +318,9 @@ bool TpccOptions::parse(int argc, char **argv) {
                "GPU kernels (without --shape, only those); without -o, nothing else is written"),
       cl::value_desc("file"), cl::location(report), cl::cat(reporting));
   cl::opt<std::string, true> shapeOption("shape",
-                                         cl::desc("Sizes for --report, --explain, --simulate and "
-                                                  "--memory-plan, such as batch=2,sequence=128"),
+                                         cl::desc("Sizes for --report, --explain, --simulate, "
+                                                  "--memory-plan and --megatron-shard=auto, such "
+                                                  "as batch=2,sequence=128"),
                                          cl::value_desc("name=size,…"), cl::location(shape),
                                          cl::cat(reporting));
   cl::opt<bool, true> explainOption(
@@ -361,7 +361,7 @@ bool TpccOptions::parse(int argc, char **argv) {
                "such as expert:ep,expert:tp-ep, embedding, position-embedding"),
       cl::value_desc("axes"), cl::CommaSeparated, cl::location(printGroups), cl::cat(reporting));
   cl::opt<bool, true> jsonOption(
-      "json", cl::desc("Print groups, tactic effects, simulations and memory plans as JSON"),
+      "json", cl::desc("Print groups, explanations, simulations and plans as JSON"),
       cl::location(json), cl::cat(reporting));
   cl::opt<bool, true> timingOption("timing",
                                    cl::desc("Print time and memory of each stage of compilation"),

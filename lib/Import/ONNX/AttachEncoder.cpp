@@ -143,8 +143,8 @@ unify(func::FuncOp decoder, func::FuncOp encoder, ArrayRef<Wanted> all) {
   return std::pair(ofDecoder, ofEncoder);
 }
 
-/// Adds the encoder's constraints, except those on sizes that only parts of it have that were left
-/// out.
+/// Adds the encoder's constraints, except those on symbols that occur only in ops that were not
+/// inserted.
 static void joinConstraints(ModuleOp decoder, ModuleOp encoder) {
   SmallVector<Attribute> all;
   if (auto list = decoder->getAttrOfType<ArrayAttr>(kConstraintsAttr))
@@ -167,9 +167,10 @@ struct Attached {
   SmallVector<BlockArgument> inputs; ///< the arguments of @main that are its inputs
 };
 
-/// Inserts what computes the wanted outputs of `part` at the beginning of the decoder. Names of its
-/// inputs get `prefix`; an input whose name and type the decoder has, except those in `replaced`,
-/// is shared. `flag`: the option that names the file; `user`: what takes the first output.
+/// Inserts the ops that compute the wanted outputs of `part` at the beginning of the decoder. Names
+/// of its inputs get `prefix`. An input is shared if the decoder has one of this name and type that
+/// is not in `replaced`. For errors: `flag` is the option that names the file; `user`, the reader
+/// of the first output.
 static FailureOr<Attached> insertPart(ModuleOp decoder, ModuleOp part, StringRef flag,
                                       StringRef prefix, ArrayRef<Wanted> wanted,
                                       ArrayRef<unsigned> replaced, const Twine &user) {
@@ -292,7 +293,7 @@ static Value createIds(OpBuilder &builder, Value ids, int64_t number) {
   return ExpandOp::create(builder, ids.getLoc(), ids.getType(), constant);
 }
 
-/// Returns x for embedded tokens x, but row k of the sequence's features for an id -1 - k.
+/// Returns the embedded tokens; for an id -1 - k, row k of the sequence's features instead.
 static Value placeFeatures(OpBuilder &builder, Value ids, Value embedded, Value features) {
   Location loc = features.getLoc();
   SmallVector<SymExpr> tokens = getSizes(ids), sizes = getSizes(embedded);

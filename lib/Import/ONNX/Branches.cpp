@@ -113,7 +113,7 @@ static std::optional<bool> assumeShort(Node &node, Value condition) {
   if (!isLess && predicate != Predicate::GT && predicate != Predicate::GE)
     return std::nullopt;
   // `holds`: whether the condition holds for small sizes. `orEqual`: whether it holds for the
-  // number itself. `most`: the largest of the small sizes.
+  // number itself. `maximum`: the largest of the small sizes.
   bool sizeIsLeft = rhs->isConstant(), holds = isLess == sizeIsLeft;
   bool orEqual = predicate == Predicate::LE || predicate == Predicate::GE;
   const SymExpr &size = sizeIsLeft ? *lhs : *rhs;

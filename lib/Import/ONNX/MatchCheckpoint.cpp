@@ -210,7 +210,7 @@ llvm::Error Matcher::readMap(StringRef mapPath) {
 void Matcher::findNames() {
   auto dropPart = [](StringRef name) { return name.split('.').second; };
   auto isLong = [](StringRef name) { return name.contains('.'); };
-  std::map<std::string, std::vector<StringRef>> endings; // of tensors, without up to 3 parts
+  std::map<std::string, std::vector<StringRef>> endings; // by name without 1 to 3 parts
   for (const auto &[name, tensor] : checkpoint) {
     StringRef ending = name;
     for (int i = 0; i < 3 && isLong(ending = dropPart(ending)); ++i)

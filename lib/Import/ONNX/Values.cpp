@@ -37,6 +37,7 @@ std::string mlir::tpc::frontend::findFault(ArrayRef<SymExpr> sizes) {
 }
 
 /// Returns true for tensors that become constants of the program instead of weights:
+/// * tensors without a byte range in a file (TensorSource::memory),
 /// * integers and booleans up to 64 KiB (tables, masks),
 /// * single numbers,
 /// * floats up to 64 KiB of at least 3 dimensions, the first of size 1 (many of them are masks),

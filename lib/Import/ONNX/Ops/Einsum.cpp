@@ -1,7 +1,7 @@
 //===- Einsum.cpp - Einsum as matmuls -------------------------------------===//
 //
-// Operands are combined from left to right. Two operands become one matmul, with common labels
-// that remain as batch dimensions, and common labels that end as its inner dimension:
+// Operands are combined from left to right. Two operands become one matmul. Their common labels are
+// batch dimensions if the result or later operands have them, else its inner dimension:
 //
 //   bhqd,bhkd->bhqk   [b, h, q, d] x [b, h, d, k]
 //

@@ -177,7 +177,7 @@ static LogicalResult importQGemm(Node &n) {
   return n.has(Result) ? quantizedResult(n, y, Result, ZeroResult, A) : n.result(y);
 }
 
-/// DynamicQuantizeLinear, and MatMulIntegerToFloat.
+/// Imports DynamicQuantizeMatMul: DynamicQuantizeLinear of A, then MatMulIntegerToFloat.
 static LogicalResult importDynamicMatMul(Node &n) {
   enum : unsigned { A, B, ScaleB, ZeroB, Bias };
   if (failed(n.expectInputs(3, 5)))

@@ -1,7 +1,7 @@
 //===- Quantized.cpp - Operators on quantized weights ---------------------===//
 //
-// Quantized weights stay packed in the file's bytes. tpc.dequantize computes their numbers, and a
-// reshape and a transpose make the matrix of a matmul of them:
+// Quantized weights stay packed in the file's bytes. tpc.dequantize computes their numbers, which a
+// reshape and a transpose convert to the matrix of a matmul:
 //
 //   bytes [N, blocks, bytes per block], scales [N, blocks]  ->  matrix [K, N]
 //

@@ -138,7 +138,7 @@ static FailureOr<std::function<Value(Value, Value)>> findReduction(Node &n) {
          failure();
 }
 
-/// Maximum number of index tuples that are assigned one after the other; each is a choice.
+/// Maximum number of index tuples that are assigned one after the other; each is a select.
 static constexpr int64_t kMaxTuples = 64;
 
 /// Assigns updates one after the other to positions that depend on data. `indices` is
