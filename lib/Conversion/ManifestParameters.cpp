@@ -19,8 +19,8 @@ namespace json = llvm::json;
 // Parameters
 //===----------------------------------------------------------------------===//
 
-/// Refines the factors of a dimension's view so that no factor is split only in part. The
-/// view [768 x 1] with the distribution 12{tp} * 64 becomes [12 x 64 {tp}, 64 x 1].
+/// Refines the factors of a dimension's view so that no factor is split only in part. The view
+/// [768 x 1] with the distribution 12{tp} * 64 becomes [12 x 64 {tp}, 64 x 1].
 static FailureOr<json::Array> refineDim(WeightOp weight, ArrayRef<StridedFactorAttr> view,
                                         DimAttr dim) {
   SmallVector<std::pair<int64_t, int64_t>> strided; // (size, stride), adjacent factors merged

@@ -114,8 +114,8 @@ void StepEstimator::expand(Block &block, std::vector<OpEvent> &events) {
 using RunBlocks = SmallVector<Block *, 2>;
 
 /// Appends the runs of a stage in program order. Returns their blocks by chunk of the rank and
-/// micro-batch. The n-th event of a micro-batch that computes or that sends is one of chunk n.
-/// Events that receive are no runs.
+/// micro-batch. Of each micro-batch, the n-th event that computes belongs to chunk n, and so
+/// does the n-th event that sends. Events that receive are no runs.
 static std::vector<std::vector<RunBlocks>> readSchedule(Block &block, MeshAttr grid, size_t stage,
                                                         int64_t microBatches,
                                                         std::vector<ScheduledRun> &schedule) {

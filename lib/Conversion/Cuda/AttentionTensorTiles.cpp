@@ -21,8 +21,8 @@ std::optional<TensorTile> cuda::getTensorTile(const AttentionVariant &variant) {
     return std::nullopt;
   // A block has 255 registers per thread and 99 KiB of shared memory. With heads of 64 on an H100,
   // three blocks were 3 to 5% faster than two from 2048 tokens on. Tiles of 128 rows were another 3
-  // to 4% faster there, but 38% slower for 512 tokens. Windows,
-  // means of values, and steps of scores that apply to all tiles occupy registers.
+  // to 4% faster there, but 38% slower for 512 tokens. Windows, means of values, and steps of
+  // scores that apply to all tiles occupy registers.
   bool isPlain = hasPlainScores(variant);
   bool hasFewSteps = isPlain && !(variant.windowed && variant.uniformRows);
   bool hasFewest = isPlain && !variant.windowed && !variant.uniformRows;

@@ -5,8 +5,8 @@
 // tables.
 //
 // Tensor cores sum in an order of their own, in f32. Kernels that multiply 16-bit elements with
-// `mma.sync` may compute powers by `ex2.approx.ftz.f32`: its error, 2 ulp of f32, is 2^-12 of the
-// error of rounding the powers to f16, which follows.
+// `mma.sync` may compute powers by `ex2.approx.ftz.f32`: its error, 2 ulp of f32, is 2^-11 of the
+// maximum error of rounding the powers to f16, which follows.
 //
 //===----------------------------------------------------------------------===//
 

@@ -56,7 +56,7 @@ struct DeriveBackward : public mlir::tpc::impl::DeriveBackwardBase<DeriveBackwar
     Value labels = addInput("labels", makeTensorType(integers, sizes));
     if (scaleLoss)
       scale = addInput("loss_scale", RankedTensorType::get({}, b.getBuilder().getF32Type()));
-    // The rows of logits before they are divided into samples.
+    // Uses the rows of logits before they are divided into samples.
     if (auto reshape = logits.getDefiningOp<ReshapeOp>();
         reshape && rankOf(reshape.getOperand()) == 2 &&
         getSizes(reshape.getOperand())[1] == vocabulary)

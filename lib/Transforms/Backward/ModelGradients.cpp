@@ -121,7 +121,7 @@ struct ReduceGradient : GradientOpInterface::ExternalModel<ReduceGradient, Reduc
   }
 };
 
-/// The rotation by the negative angle. Tables of positions are constants.
+/// Rotates the cotangent by the negative angle. Tables of positions are constants.
 struct RotaryGradient : GradientOpInterface::ExternalModel<RotaryGradient, RotaryOp> {
   LogicalResult buildGradient(Operation *base, B &b) const {
     auto op = cast<RotaryOp>(base);

@@ -55,8 +55,8 @@ public:
   explicit Dispatcher(ModuleOp module)
       : grid(MeshAttr::lookup(module)), links(module), symbols(getNominalSymbols(module)) {}
 
-  /// Returns the experts' exchange of tokens by all-to-all, and erases the gathers and the scatter
-  /// if `force` is set or if it is estimated to be faster. Otherwise the program is unchanged.
+  /// Replaces the gathers and the scatter around the experts by an exchange of tokens (all-to-all),
+  /// if `force` is set or if the exchange is estimated to be faster. Returns whether it did.
   bool dispatch(MoeOp moe, bool force);
 
 private:
@@ -73,7 +73,7 @@ private:
 double Dispatcher::getSeconds(CollectiveOpInterface op) const {
   auto axes = llvm::to_vector(op.getAxesAttr().getAsRange<StringAttr>());
   std::map<std::string, int64_t> coordinates;
-  if (op.sendsOnlyMissing()) { // after a message with the rows that follow
+  if (op.sendsOnlyMissing()) { // after a message with the number of rows
     auto bytes = op.getMaxMemberBytes(grid, coordinates, symbols);
     return links.getSeconds(Transfer::Exchange, axes, 0) +
            links.getSeconds(Transfer::Exchange, axes, double(bytes.value_or(INT64_MAX)));

@@ -29,8 +29,8 @@ FailureOr<Value> KeyExtension::clone(Operation *op, ArrayRef<SymExpr> sizes,
   return made->getResult(0);
 }
 
-/// In row-major order, the dimension of the operand has the same number of elements before and
-/// after it.
+/// Extends the operand of a reshape. In row-major order, the tokens have the same numbers of
+/// elements before and after them in operand and result.
 FailureOr<Value> KeyExtension::extendReshape(ReshapeOp op, SmallVector<SymExpr> sizes, unsigned dim,
                                              const SymExpr &major, const SymExpr &minor) {
   SmallVector<SymExpr> from = getSizes(op.getOperand()), to = getSizes(op.getResult());

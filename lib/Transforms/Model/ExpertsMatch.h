@@ -64,7 +64,7 @@ private:
 bool raiseDenseExperts(ReduceOp sum);
 
 /// Replaces a chain of sums of experts that have weights of their own (RaiseSeparateExperts.cpp).
-/// Returns whether all operands of the chain are experts, replaced or warned of.
+/// Returns whether all operands of the chain are experts; warns if they cannot be replaced.
 bool raiseSeparateExperts(AddOp sum);
 
 } // namespace mlir::tpc

@@ -79,7 +79,8 @@ void FileMatrix::read(int64_t column, int64_t count, float *to) const {
     });
   read(column, count, to, [&](const char *bytes, int64_t at) {
     uint32_t half = loadBits(bytes, at, uint16_t()), magnitude = (half & 0x7fff) << 13;
-    // The exponent of f16 is smaller by 112. The largest one is that of infinities and NaN.
+    // The exponent bias of f16 is 112 less than that of f32. The largest exponent is that of
+    // infinities and NaN.
     float value = half >= 0xfc00 || (half & 0x7fff) >= 0x7c00
                       ? llvm::bit_cast<float>(magnitude | 0x7f800000)
                       : llvm::bit_cast<float>(magnitude) * 0x1p112f;

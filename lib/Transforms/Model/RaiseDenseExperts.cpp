@@ -9,10 +9,10 @@
 //   y      = (h · down + bias) * weights       weights [tokens, experts], as one column
 //   result = sum of y over the experts
 //
-// is tpc.moe, which computes only experts with a weight that is not 0. Llama 4 multiplies the rows
-// by the weights instead of the results. If a token has at most one expert and there are no biases,
-// the experts without weight compute 0, and the result is tpc.moe of the scaled token with the
-// weight 1. With several experts for a token, such experts are left alone.
+// The result is tpc.moe, which computes only experts with a weight that is not 0. Llama 4
+// multiplies the rows by the weights instead of the results. If a token has at most one expert and
+// there are no biases, the experts without weight compute 0, and the result is tpc.moe of the
+// scaled token with the weight 1. Scaled rows with several experts for a token are not raised.
 //
 //===----------------------------------------------------------------------===//
 

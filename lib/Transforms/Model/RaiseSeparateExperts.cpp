@@ -25,7 +25,7 @@ namespace {
 class SeparateMatch : ExpertsMatch {
 public:
   using ExpertsMatch::ExpertsMatch;
-  /// Returns whether the chain is experts, replaced or warned of.
+  /// Returns whether the operands of the chain are experts. Replaces them, or warns.
   bool run();
 
 private:
@@ -163,7 +163,7 @@ bool SeparateMatch::warnOfAll(ArrayRef<Value> terms) {
          warn(terms.size(), "not part of a recognized mixture of experts");
 }
 
-/// Returns true.
+/// Warns that all experts are computed, and returns true.
 bool SeparateMatch::warn(size_t count, const Twine &reason) {
   std::string name = getSourceName(sum->getLoc());
   InFlightDiagnostic warning = emitWarning(sum->getLoc());

@@ -41,7 +41,7 @@ void Accumulation::splitReductions() {
   }
 }
 
-/// Returns the name of the value's op for messages.
+/// Returns the ONNX node and the kind of an op for messages.
 static std::string quoteWithName(Operation *op) {
   return "'" + getSourceName(op->getLoc()) + "' (" + op->getName().getStringRef().str() + ")";
 }

@@ -202,7 +202,7 @@ std::string Splitter::describe(size_t stages) const {
   return chunks == 1 ? text : text + ",vpp" + std::to_string(chunks);
 }
 
-/// Suggests the largest smaller number of stages without an imbalance, for the same pp if there are
+/// Suggests the largest number below `stages` without an imbalance, for the same pp if there are
 /// several chunks per rank.
 std::string Splitter::suggest(size_t stages) {
   size_t ranks = grid.getAxisSize(kPipelineAxis);

@@ -145,8 +145,8 @@ MeshAttr mlir::tpc::makeMeshAttr(MLIRContext *context, const ::tpc::ShardSpec &s
     return MeshAttr::get(context, order, sizes, views.getDictionary(context), spec.microBatches,
                          spec.gpusPerNode, spec.chunksPerRank);
   };
-  // Adds the views that differ from the default. That of an axis of experts is its dense axes,
-  // which come first.
+  // Adds the views that differ from their defaults. The default of an axis of experts consists of
+  // the views of its dense axes, which are therefore added first.
   NamedAttrList views;
   for (std::string_view name : ::tpc::getViewNames()) {
     SmallVector<StringAttr> view;

@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 //===----------------------------------------------------------------------===//
-// Verbs
+// Changes
 //===----------------------------------------------------------------------===//
 
 void PartitionState::decide(Decision::Kind kind, int cls, Site site, ArrayRef<StringAttr> list,

@@ -10,7 +10,7 @@
 //     %i = tpc.gather_nd %m, ...    [batch, sequence]      of all samples, on every rank
 //     %y = tpc.add %x, %i           [batch{dp, mb}, ...]   of this rank and this micro-batch
 //
-// The slice between the last two ops is free. Sums over samples of which no op of a sample depends
+// The slice between the last two ops is free. Sums over samples on which no op of a sample depends
 // (losses, gradients of weights) are added up over micro-batches. If another op needs all samples
 // of a value that depends on weights (through matmuls, lookups or attention) or is computed in a
 // layer, the split is rejected.

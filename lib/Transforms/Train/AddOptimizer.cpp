@@ -124,8 +124,8 @@ FailureOr<ParameterOp> AddOptimizer::findParameter(StringRef name, Value gradien
          failure();
 }
 
-/// Replaces other reads of the parameter's elements by transposes of it, in front of which it
-/// moves.
+/// Moves the parameter to the beginning of @main, and replaces other reads of its elements by the
+/// parameter or its transpose. Emits an error for overlapping views of other forms.
 LogicalResult AddOptimizer::shareElements(ParameterOp parameter) {
   ViewAttr view = parameter.getViewOrDense();
   parameter->moveBefore(&main.front(), main.front().begin());
@@ -241,8 +241,7 @@ Value AddOptimizer::addNorm() {
   return SqrtOp::create(*builder, loc, total);
 }
 
-// A sum of numbers that are not negative is finite if each of them is, and false is the result of a
-// comparison with NaN.
+// The sum of |loss| and the norm is finite only if both are. A comparison with NaN is false.
 Value AddOptimizer::addIsFinite(Value norm) {
   Value sum = make<AddOp>(AbsOp::create(*builder, loc, loss), norm);
   return CmpOp::create(*builder, loc, Predicate::LE, sum,
@@ -270,10 +269,10 @@ void AddOptimizer::addAdam(Trained &t, Value gradient) {
     weight = make<MulOp>(weight, make<SubOp>(number(1), make<MulOp>(rate, number(settings.decay))));
   Value m = make<AddOp>(make<MulOp>(mean, number(settings.beta1)),
                         make<MulOp>(gradient, number(1 - settings.beta1)));
-  // Not the square that the norm sums, which would be stored.
+  // Does not reuse the square that addNorm sums, which would have to be stored.
   Value v = make<AddOp>(make<MulOp>(variance, number(settings.beta2)),
                         make<MulOp>(make<MulOp>(gradient, number(1 - settings.beta2)), gradient));
-  // The variance is never negative. Verifiers draw numbers of both signs, whose root is no number.
+  // The variance is never negative. Verifiers draw numbers of both signs, whose root may be NaN.
   Value root = SqrtOp::create(*builder, loc, ReluOp::create(*builder, loc, v));
   Value scale = make<AddOp>(make<DivOp>(root, SqrtOp::create(*builder, loc, correction2)),
                             number(settings.epsilon));

@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
-/// A setting with its valid range [min, max), or (min, max) if it must be positive.
+/// A setting with its valid range: [0, max), or (0, max) if it must be positive.
 struct Setting {
   StringRef name;
   double *value;
