@@ -52,8 +52,8 @@ bool Bounds::isNeverNegative(const SymExpr::Atom &atom) {
   return knownAtoms[atom.key] = result;
 }
 
-/// Returns whether a bound of a function may cancel `term`: all atoms of the term occur in the
-/// function.
+/// Returns whether a bound of the function `atom` of `whole` may cancel `term`: each atom of `term`
+/// occurs in the function, or is a factor of `whole`.
 static bool mayCancel(const SymExpr::Atom &atom, const SymExpr::Term &whole,
                       const SymExpr::Term &term) {
   return llvm::all_of(term.atoms, [&](const SymExpr::Atom &other) {
@@ -193,7 +193,8 @@ bool Bounds::replaceAtom(const SymExpr &expr, const SymExpr::Term &term, size_t 
   }
   case SymExpr::AtomKind::Min:
   case SymExpr::AtomKind::Max: {
-    // An added maximum is bounded by either operand; an added minimum needs both.
+    // For a maximum that is added, or a minimum that is subtracted, a proof with either operand in
+    // its place is sufficient. The other cases need a proof with each operand.
     bool either = isAdded == (atom.kind == SymExpr::AtomKind::Max);
     if (either) {
       // Finds an operand of max(a, max(b, c)) that cancels all other terms.

@@ -97,7 +97,7 @@ LogicalResult PlanChecker::checkParameter(Operation *call, Value index, Value te
 //===----------------------------------------------------------------------===//
 
 /// Returns whether the op only defines a buffer or a parameter index and is not a call.
-static bool isName(Operation *op) {
+static bool isDefinition(Operation *op) {
   return isa<buffer::SlotOp, buffer::InputOp, buffer::ConstantOp, buffer::DenseOp, buffer::PartOp,
              buffer::ColumnsOp, buffer::ParameterOp, buffer::StateOp>(op);
 }
@@ -115,7 +115,7 @@ Operation *PlanChecker::peek() {
     } else if (auto op = dyn_cast<buffer::FusedOp>(*it)) {
       Block &body = op.getBody().front();
       return &body.front();
-    } else if (isName(&*it) || isa<buffer::PushOp, buffer::PopOp, buffer::CopyOp>(*it)) {
+    } else if (isDefinition(&*it) || isa<buffer::PushOp, buffer::PopOp, buffer::CopyOp>(*it)) {
       ++it;
     } else {
       return &*it;
@@ -140,7 +140,7 @@ LogicalResult PlanChecker::skipMemoryOps() {
     } else if (isa<buffer::PushOp, buffer::PopOp, buffer::CopyOp>(*at)) {
       if (failed(checkMemoryOp(&*at++)))
         return failure();
-    } else if (isName(&*at)) {
+    } else if (isDefinition(&*at)) {
       ++at;
     } else {
       return success();

@@ -37,7 +37,8 @@ FailureOr<SymExpr> PlanChecker::getRowStride(Operation *call, Value buffer, Arra
   return columns->stride;
 }
 
-/// Checks that the columns are within the rows, and that the buffer has as many rows as them.
+/// Checks that the columns are within the rows of the whole buffer, and that it has as many rows as
+/// the columns.
 FailureOr<MemoryRange> PlanChecker::resolveColumns(Operation *call, buffer::ColumnsOp op) {
   auto whole = resolve(call, op.getWhole());
   if (failed(whole))

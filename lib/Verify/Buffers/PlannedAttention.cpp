@@ -156,7 +156,7 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
   }
 };
 
-/// Returns whether two ops differ at most in the number of the operand.
+/// Returns whether two ops differ at most in `of`, the operand whose cotangent they compute.
 bool isSameGradient(AttentionGradOp a, AttentionGradOp b) {
   return a.getOperands() == b.getOperands() && a.getScaleAttr() == b.getScaleAttr() &&
          a.getCausal() == b.getCausal() && a.getCausalOffset() == b.getCausalOffset() &&
@@ -165,7 +165,7 @@ bool isSameGradient(AttentionGradOp a, AttentionGradOp b) {
          a.getMask() == b.getMask() && a.getBias() == b.getBias() && a.getSlopes() == b.getSlopes();
 }
 
-/// One call computes the ops that differ only in the number of the operand.
+/// One call computes all ops that differ only in `of`.
 struct AttentionGrad : PlannedOpInterface::ExternalModel<AttentionGrad, AttentionGradOp> {
   LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
     auto op = cast<AttentionGradOp>(base);

@@ -338,7 +338,8 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
 };
 
 /// The memory of a sum has the sum from the first iteration on, until the end of the stage. Its
-/// content is named by the op that reads it. Later iterations require that no op wrote it between.
+/// content is the result of tpc.accumulated. In later iterations, the memory must still have this
+/// content: no other op has written to it.
 struct Accumulate : PlannedOpInterface::ExternalModel<Accumulate, AccumulateOp> {
   LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
     auto op = cast<AccumulateOp>(base);

@@ -2,11 +2,13 @@
 //
 // Assumes unbuffered sends: a sender waits for its receiver. There is no deadlock if communication
 // ops have numbers that ascend in each rank's program and are equal on both sides of one
-// communication. For this loop over micro-batches
+// communication. In a loop, the number of an op in iteration m is time + m * period. For example, a
+// loop with period 2:
 //
-//     stage 0: send to 1          time 0           iteration m of a loop adds m * period, 2 here
-//     stage 1: recv from 0, send to 2   0, 1
-//     stage 2: recv from 1              1
+//     stage   ops                         times
+//     0       send to 1                   0
+//     1       recv from 0, send to 2      0, 1
+//     2       recv from 1                 1
 //
 // Collectives within a stage need no number: all ranks of a stage run the same program, so a
 // collective is between the same crossings on all of them.

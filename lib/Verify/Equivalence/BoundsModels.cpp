@@ -25,7 +25,8 @@ struct FormulaBounds : BoundsOpInterface::ExternalModel<FormulaBounds<OpT>, OpT>
   }
 };
 
-/// Attention has two loop nests, for scores and for values, each over one of the head sizes.
+/// Attention has two loop nests, for scores and for values, each over one of the head sizes. Checks
+/// the nest for values.
 template <typename OpT>
 struct AttentionBounds : BoundsOpInterface::ExternalModel<AttentionBounds<OpT>, OpT> {
   LogicalResult checkBounds(Operation *op, BoundsChecker &checker) const {

@@ -154,7 +154,7 @@ bool equivalence::isSplitFurther(const Layout &base, ArrayRef<StringAttr> axes,
     without.canonicalize();
     return without == base;
   }
-  // Axes of the product split after those of its atoms.
+  // The axes of a product split it after the axes of its atoms.
   if (!split.product.empty())
     return false;
   for (unsigned i = 0; i < split.atoms.size(); ++i) {
@@ -178,7 +178,7 @@ static std::optional<Layout> getGroupLayout(const Layout &layout, ArrayRef<Strin
       list.pop_back();
   };
   drop(rest.product);
-  // Axes of the product split after those of its atoms.
+  // The axes of a product split it after the axes of its atoms.
   if (rest.product.empty())
     for (Layout::Atom &atom : rest.atoms)
       drop(atom.axes);

@@ -85,8 +85,8 @@ static void collectSizes(EmbeddingOp op, SizeReduction &sizes) {
   if (!rows)
     return;
   sizes.addTable(*rows);
-  // Buckets of distances are computed with constants such as 16 and 31, which are not reduced. With
-  // fewer rows, only runs of one token would not look up rows past the end.
+  // Buckets of distances are computed with constants such as 16 and 31, which are not reduced. If
+  // the table had fewer rows, all runs of more than one token would look up rows past its end.
   constexpr int64_t most = 128;
   int64_t constant = *rows <= most ? findConstant(op.getIds()) : 0;
   if (constant > 1 && constant < *rows && 2 * (constant + 1) > *rows)

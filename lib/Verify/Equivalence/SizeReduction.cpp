@@ -341,9 +341,9 @@ std::string SizeReduction::explain() const {
 }
 
 void SizeReduction::setSample(int sample) {
-  // The first samples have a different value for each symbol, so that swapped dimensions are
+  // In the first sample, up to three symbols have different values, so that swapped dimensions are
   // detected. A split of 5 sequences of 3 tokens over 2, 3, 4 or 8 ranks does not coincide with
-  // boundaries of sequences.
+  // boundaries of sequences. In each later sample, all symbols have the same value.
   current = sample;
   int64_t next = 5;
   for (auto &[name, value] : symbols) {

@@ -64,8 +64,8 @@ public:
   int64_t spread(int64_t i, int64_t n) const override;
   int64_t scale(int64_t offset, int64_t n) const override;
 
-  /// Number of samples. A sample has values of all symbols, at least 1; later samples have smaller
-  /// values.
+  /// Number of samples. A sample has values of all symbols, at least 1. The largest value does not
+  /// increase from sample to sample.
   static constexpr int samples = 4;
   static constexpr int draws = 4; // random inputs per sample, until a window is exercised
   void setSample(int sample);

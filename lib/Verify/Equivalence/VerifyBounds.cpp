@@ -37,7 +37,7 @@ void BoundsChecker::readConstraints() {
     Interval &range = ranges.try_emplace(terms[0].atoms[0].name, anySymbol()).first->second;
     if (low && low.getInt() > range.low.get())
       range.low = Wide(low.getInt());
-    // Ignores limits near INT64_MAX, which mean "unbounded".
+    // Ignores limits of 2^40 and more, such as INT64_MAX, which mean "unbounded".
     if (high && high.getInt() < (int64_t(1) << 40))
       range.high = Wide(std::max<int64_t>(high.getInt(), int64_t(range.low.get())));
   }

@@ -3,9 +3,9 @@
 // Runs a program with loss and gradients at small sizes, in doubles, with random weights and
 // inputs. If each element of a weight w is multiplied by 1 + h c(w) r, with a random factor c of
 // the weight and a random r of the element, the derivative of the loss at h = 0 is the sum of c(w)
-// <r w, grad w>. The check compares this sum with central differences of sixth order. It reads no
-// rule and no gradient of an op: only the loss and the results. Without r, the check would not see
-// the scale of the gradient of a weight before a norm: along the weight itself, it is 0.
+// <r w, grad w>. The check compares this sum with central differences of sixth order. It uses no
+// gradient rules of ops, only the loss and the gradients that the program returns. Without r, the
+// check would not see the scale of the gradient of a weight before a norm: <w, grad w> is 0.
 //
 //===----------------------------------------------------------------------===//
 

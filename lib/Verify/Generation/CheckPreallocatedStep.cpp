@@ -106,7 +106,7 @@ private:
     return success();
   }
 
-  /// Chooses the largest capacity at which the step can be run, and fills the caches.
+  /// Chooses the largest capacity at which a step that fills the caches is cheap enough to run.
   LogicalResult chooseSizes() {
     constexpr double limit = 2e9;
     double work = 0;

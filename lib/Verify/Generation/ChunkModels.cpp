@@ -134,8 +134,9 @@ static FailureOr<ChunkRelation> relate(MulOp op, ChunkProver &p, Relations opera
   return p.relateByFormula(op, operands);
 }
 
-/// A cast between integers, except to i1, preserves a shift, because arithmetic is exact. A
-/// truncating cast does not.
+/// A cast between floats, or of an integer to any type, preserves a shift, because the proof takes
+/// arithmetic to be exact. Casts from or to i1, and casts of floats to integers, which truncate, do
+/// not.
 static FailureOr<ChunkRelation> relate(CastOp op, ChunkProver &p, Relations operands) {
   Type from = elementTypeOf(op.getOperand()), to = elementTypeOf(op.getResult());
   bool exact = !to.isInteger(1) && !from.isInteger(1) &&

@@ -62,7 +62,8 @@ uint64_t Field::cap(uint64_t score, double limit) {
   return limit == 0 ? score : hash(hashNumber(key, limit), score);
 }
 
-/// Replaces x by (x - f(sum of x)) g(sum of x, sum of x^2), where f and g are hashes.
+/// Replaces x by (x - f(sum of x)) g(sum of x, sum of x^2), where f and g are hashes. Without
+/// `center`, f is 0 and g depends only on the sum of x^2.
 void Field::normalize(MutableArrayRef<uint64_t> row, double epsilon, bool center) {
   static const uint64_t text = hashText("norm");
   uint64_t key = hashNumber(text + center, epsilon);

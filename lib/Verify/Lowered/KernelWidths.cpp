@@ -114,7 +114,8 @@ KernelRanges::KernelRanges(kernel::FuncOp function, func::FuncOp tensors, SizeRa
 LogicalResult KernelRanges::run() {
   if (failed(visit(function.getBody().front())))
     return failure();
-  // Without it, numbers differ that do not fit, and runs at small sizes have none.
+  // Without the cast, only numbers that do not fit would differ, and runs at small sizes have no
+  // such numbers.
   for (auto [width, cast] : narrowings)
     if (!narrowed.count(width))
       return fail(function) << "does not narrow integers to i" << width << ", as '"

@@ -147,7 +147,7 @@ static bool reportOther(Mutator &m) {
 // Frames
 //===----------------------------------------------------------------------===//
 
-/// Returns 2^40 bytes for every 40 (or 4096) elements of a symbol in the frame's size.
+/// Returns 2^40 bytes times floordiv(symbol, 40) (or 4096), for a symbol in the frame's size.
 static std::optional<SymExpr> getMore(Mutator &m, buffer::PushOp push) {
   std::set<std::string> symbols;
   push.getBytes().getExpr().collectSymbols(symbols);

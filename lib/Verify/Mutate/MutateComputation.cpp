@@ -70,7 +70,7 @@ static std::optional<int64_t> getFusedColumns(ParameterOp op) {
   return shape.back();
 }
 
-/// Returns the number of heads and the head size of a column dimension `5{tp}*8`.
+/// Returns the number of heads and the head size of a column dimension such as `5{tp}*8`.
 static std::optional<std::pair<int64_t, int64_t>> getHeads(ParameterOp op) {
   auto factors = getDist(op.getResult()).getDims().back().getFactors();
   if (factors.size() != 2 || !factors[0].getExpr().asConstant() ||
