@@ -160,9 +160,9 @@ struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp>
       if (!d.getAxes().empty())
         return size;
       for (FactorAttr f : d.getFactors()) {
-        bool isIt = !f.getAxes().empty() && f.getAxes().back().getValue() == axes[0];
-        seen |= isIt;
-        if (!isIt && seen != before)
+        bool isSplit = !f.getAxes().empty() && f.getAxes().back().getValue() == axes[0];
+        seen |= isSplit;
+        if (!isSplit && seen != before)
           size = size * getLocalSize(f, p.grid());
       }
       return size;

@@ -119,8 +119,9 @@ bool Deriver::isAvailable(Value v) {
   auto [it, isNew] = available.try_emplace(v, false);
   if (!isNew)
     return it->second;
-  bool is = isCheap(op) && llvm::all_of(op->getOperands(), [&](Value x) { return isAvailable(x); });
-  return available[v] = is;
+  bool canRepeat =
+      isCheap(op) && llvm::all_of(op->getOperands(), [&](Value x) { return isAvailable(x); });
+  return available[v] = canRepeat;
 }
 
 void Deriver::saveActivations() {

@@ -243,8 +243,8 @@ void SequenceTactic::collectUsers(Value value, bool &sharded, bool &whole) {
     Operation *user = use.getOwner();
     if (auto call = dyn_cast<func::CallOp>(user)) {
       auto callee = problem.module.lookupSymbol<func::FuncOp>(call.getCallee());
-      bool is = tokenArguments.contains(callee.getArgument(use.getOperandNumber()));
-      (is ? sharded : whole) = true;
+      bool hasTokens = tokenArguments.contains(callee.getArgument(use.getOperandNumber()));
+      (hasTokens ? sharded : whole) = true;
     } else if (isa<func::ReturnOp>(user)) {
       auto function = cast<func::FuncOp>(user->getParentOp());
       if (function.getName() == "main") {

@@ -69,11 +69,11 @@ std::optional<PartSizes::SplitShape> PartSizes::findSplit(ArrayRef<DimAttr> dims
     pieces.push_back(size(inner(split), split.getAxes().drop_back()));
   } else {
     for (FactorAttr factor : split.getFactors()) {
-      bool isIt = isLast(factor.getAxes());
-      if (isIt)
+      bool isSplit = isLast(factor.getAxes());
+      if (isSplit)
         found = pieces.size();
       pieces.push_back(
-          size(factor.getExpr(), isIt ? factor.getAxes().drop_back() : factor.getAxes()));
+          size(factor.getExpr(), isSplit ? factor.getAxes().drop_back() : factor.getAxes()));
     }
   }
   for (DimAttr inner : dims.drop_front(dim + 1))

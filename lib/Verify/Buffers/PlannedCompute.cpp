@@ -26,9 +26,9 @@ LogicalResult mlir::tpc::checkOneType(Operation *op, ValueRange values) {
 
 Value mlir::tpc::getByHeads(Value tensor) {
   auto transpose = tensor.getDefiningOp<TransposeOp>();
-  bool isHeld = transpose && transpose->hasAttr(kAliasedAttr) &&
-                llvm::equal(transpose.getPermutation(), ArrayRef<int64_t>{0, 2, 1, 3});
-  return isHeld ? transpose.getOperand() : Value();
+  bool isAliased = transpose && transpose->hasAttr(kAliasedAttr) &&
+                   llvm::equal(transpose.getPermutation(), ArrayRef<int64_t>{0, 2, 1, 3});
+  return isAliased ? transpose.getOperand() : Value();
 }
 
 namespace {

@@ -28,26 +28,26 @@ void mlir::tpc::registerVerification(DialectRegistry &registry) {
   });
 }
 
-template <typename Interface> static CoverageColumn makeConcern(StringRef name, StringRef what) {
+template <typename Interface> static CoverageColumn makeColumn(StringRef name, StringRef what) {
   return {name, what, {{"yes", TypeID::get<Interface>()}}};
 }
 
 SmallVector<CoverageColumn> mlir::tpc::getVerificationCoverage() {
   return {
-      makeConcern<BoundsOpInterface>("bounds", "trip counts of its loops (`BoundsOpInterface`)"),
-      makeConcern<LemmaOpInterface>(
+      makeColumn<BoundsOpInterface>("bounds", "trip counts of its loops (`BoundsOpInterface`)"),
+      makeColumn<LemmaOpInterface>(
           "lemma", "relation of its result's slice to those of its operands (`LemmaOpInterface`)"),
-      makeConcern<TermOpInterface>(
+      makeColumn<TermOpInterface>(
           "expression", "its result as an expression of its operands (`TermOpInterface`)"),
-      makeConcern<RepeatOpInterface>("repetition",
-                                     "operands whose dimensions repeat (`RepeatOpInterface`)"),
-      makeConcern<SizesOpInterface>("sizes", "constraints on reduced sizes (`SizesOpInterface`)"),
+      makeColumn<RepeatOpInterface>("repetition",
+                                    "operands whose dimensions repeat (`RepeatOpInterface`)"),
+      makeColumn<SizesOpInterface>("sizes", "constraints on reduced sizes (`SizesOpInterface`)"),
       {"evaluator",
        "evaluation by the reference interpreter: on each `rank` separately "
        "(`EvaluatedOpInterface`), or on `all` together (`RankOpInterface`)",
        {{"rank", TypeID::get<interpret::EvaluatedOpInterface>()},
         {"all", TypeID::get<interpret::RankOpInterface>()}}},
-      makeConcern<interpret::DomainOpInterface>("domain",
-                                                "valid inputs, so that inputs can be drawn "
-                                                "(`DomainOpInterface`)")};
+      makeColumn<interpret::DomainOpInterface>("domain",
+                                               "valid inputs, so that inputs can be drawn "
+                                               "(`DomainOpInterface`)")};
 }

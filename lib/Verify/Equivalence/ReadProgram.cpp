@@ -71,8 +71,8 @@ private:
   bool hasSchedule = false;
 };
 
-/// Returns the terms of an op's operands. Emits an error if the op precedes the definition of an
-/// operand, because the program is untrusted.
+/// Appends the terms of an op's operands to `repeatedTerms`. Emits an error if the op precedes the
+/// definition of an operand, because the program is untrusted.
 LogicalResult Reader::getRepeatedTerms(Operation *op, const Values &values,
                                        SmallVectorImpl<RepeatedTerm> &repeatedTerms) {
   for (Value operand : op->getOperands()) {

@@ -327,8 +327,8 @@ LogicalResult Comparison::run(const Draw &draw) {
     // Lookups out of bounds have no expected result.
     bool missed = std::exchange(world.misses, false);
     bool isEvaluated = exact.run(arguments);
-    bool isThere = !std::exchange(world.misses, missed);
-    if (!isEvaluated || !isThere ||
+    bool isInBounds = !std::exchange(world.misses, missed);
+    if (!isEvaluated || !isInBounds ||
         (succeeded(kernel.run(*own, evaluate, /*seed=*/1, Rounding::None, reported, &failedAt,
                               draw.comparesRounding ? &narrowings : nullptr)) &&
          reported))

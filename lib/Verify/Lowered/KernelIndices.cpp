@@ -397,7 +397,7 @@ LogicalResult IndexChecker::visit(Operation *op) {
   if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && compare.getLhs().getType().isIndex()) {
     if (failed(visitDataLimit(compare)))
       return failure();
-    // tpc.triangle compares two indices, the column and the row.
+    // tpc.trilu compares two indices, the column and the row.
     Value x = compare.getLhs(), y = compare.getRhs();
     if (auto sum = y.getDefiningOp<arith::AddIOp>(); sum && isLimit(sum.getRhs()))
       y = sum.getLhs();

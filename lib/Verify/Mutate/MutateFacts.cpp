@@ -279,10 +279,10 @@ static bool swapCaches(Mutator &m) {
 }
 static bool dropCacheMark(Mutator &m) {
   return changePort(m, m.draw(2), [&](PortList &ports, unsigned i) {
-    bool is = ports.isCache(i);
-    if (is)
+    bool isCache = ports.isCache(i);
+    if (isCache)
       ports.set(i, kCacheAttr, {});
-    return is;
+    return isCache;
   });
 }
 static bool changeDefault(Mutator &m) {
