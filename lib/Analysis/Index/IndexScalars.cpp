@@ -95,7 +95,7 @@ IndexExpr indexing::ofElements(CastOp op, IndexAnalysis &a, Operands operands) {
       return leaf;
     if (!leaf.isInteger())
       return {};
-    // Not Integer: positions are rounded, which is known only of terms of scores.
+    // The result is Scaled and not Integer, because a 16-bit float rounds positions.
     if (to.isF16() || to.isBF16())
       return IndexExpr::scaled({}, 1, leaf.getPolynomial());
     if (to.isInteger(1))

@@ -145,10 +145,10 @@ template <typename OpT> static void addMasks(OpT op, Lemma &lemma, int b, int h,
   }
 }
 
-/// z[b, i, h, x] = sum over j of p[b, i, h, j] v[b, j, kv(h), x], where p is the softmax over j of
-/// the scores q[b, i, h, :] k[b, j, kv(h), :] and, with sinks, of one more score sinks[h]. With
-/// `causal`, `window` and `slopes`, i and j are global indices, which a rank derives from its
-/// layout. Lengths offset the i of their own b.
+/// z[b, i, h, x] = sum over j of p[b, i, h, j] v[b, j, kv(h), x]. Probabilities p are the softmax
+/// over j of the scores q[b, i, h, :] k[b, j, kv(h), :] and, with sinks, of one more score,
+/// sinks[h]. With `causal`, `window` and `slopes`, i and j are global indices, which a rank derives
+/// from its layout. Lengths offset the i of their own b.
 static Lemma getFormula(AttentionOp op) {
   Lemma lemma;
   int b = lemma.add(), i = lemma.add(), h = lemma.add(), kv = lemma.add(), x = lemma.add();
