@@ -112,7 +112,7 @@ struct AllReduceStart : PlannedOpInterface::ExternalModel<AllReduceStart, AllRed
     for (int64_t i = 0; i < chunks; ++i) {
       SymExpr first = getRowsBefore(rows, i, chunks, op.getGrain());
       SymExpr size = getRowsBefore(rows, i + 1, chunks, op.getGrain()) - first;
-      // Sets `whole` to the buffer that this is a part of, the same one for all chunks.
+      // Sets `whole` to the buffer of which `buffer` is a part. It must be the same for all chunks.
       auto getWhole = [&](Operation *call, Value buffer, const SymExpr &row, Value &whole) {
         FailureOr<Value> found =
             chunks == 1 ? buffer : c.checkPart(call, buffer, first * row, size * row);
@@ -149,8 +149,8 @@ struct AllReduceStart : PlannedOpInterface::ExternalModel<AllReduceStart, AllRed
         return failure();
       started.calls.push_back(call);
     }
-    // Chunks are disjoint ranges of rows. All calls are therefore checked like one, without other
-    // calls among them.
+    // Chunks are disjoint ranges of rows. All calls are therefore checked like one call, if no copy
+    // and no change of frames is among them.
     Operation *firstCall = matmul ? products.front() : started.calls.front();
     for (Operation *between = firstCall; between != started.calls.back();
          between = between->getNextNode())

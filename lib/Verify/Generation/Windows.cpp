@@ -25,17 +25,17 @@ public:
     if (failed(checkLengths(lengths, /*queries=*/false)))
       return failure();
     for (BlockArgument argument : main.getArguments())
-      if (hasRoom(argument.getType()) && failed(checkCache(argument)))
+      if (hasCapacity(argument.getType()) && failed(checkCache(argument)))
         return failure();
     // Values with the capacity of sliding-window caches must derive from these caches.
     for (Operation &op : main.front().without_terminator())
       for (Value result : op.getResults())
-        if (hasRoom(result.getType()) && !fromCaches.contains(result))
+        if (hasCapacity(result.getType()) && !fromCaches.contains(result))
           return fail(&op) << "has the capacity of sliding-window caches, but is not one";
     WalkResult walk = main.walk([&](Operation *op) {
       for (NamedAttribute attribute : op->getAttrs())
         if (auto size = dyn_cast<SymExprAttr>(attribute.getValue()))
-          if (hasRoom(size.getExpr()))
+          if (hasCapacity(size.getExpr()))
             return fail(op) << "depends on the capacity of sliding-window caches",
                    WalkResult::interrupt();
       return WalkResult::advance();
@@ -54,14 +54,14 @@ private:
         return argument;
     return {};
   }
-  bool hasRoom(const SymExpr &e) const {
+  bool hasCapacity(const SymExpr &e) const {
     std::set<std::string> symbols;
     e.collectSymbols(symbols);
     return symbols.count(form.windowed->capacity) != 0;
   }
-  bool hasRoom(Type type) const {
+  bool hasCapacity(Type type) const {
     return isa<RankedTensorType>(type) &&
-           llvm::any_of(getSizes(type), [&](const SymExpr &size) { return hasRoom(size); });
+           llvm::any_of(getSizes(type), [&](const SymExpr &size) { return hasCapacity(size); });
   }
 
   /// Returns whether a value is computed only from counts and constants, such as an index that
@@ -85,7 +85,7 @@ private:
       Operation *user = use.getOwner();
       if (auto append = dyn_cast<AppendOp>(user);
           append && !queries && &use == &append.getLengthsMutable()) {
-        if (!hasRoom(append.getType()))
+        if (!hasCapacity(append.getType()))
           return fail(user)
                  << "appends at the lengths of sliding-window caches, but to another cache";
         continue;
@@ -117,7 +117,7 @@ private:
                       << form.windowed->window << " tokens";
     if (op.getMask() || op.getBias() || op.getKeyMask())
       return fail(op) << "takes masks or a bias, but reads a sliding-window cache";
-    if (!hasRoom(op.getK().getType()) || !hasRoom(op.getV().getType()))
+    if (!hasCapacity(op.getK().getType()) || !hasCapacity(op.getV().getType()))
       return fail(op)
              << "has queries at the lengths of sliding-window caches, but reads other caches";
     return success();
@@ -161,7 +161,9 @@ private:
 
   func::FuncOp main;
   const PreallocatedStep &form;
-  BlockArgument lengths, all, counts;
+  BlockArgument lengths; // of sliding-window caches
+  BlockArgument all;     // lengths of all other caches
+  BlockArgument counts;
   DenseSet<Value> fromCaches;
 };
 } // namespace

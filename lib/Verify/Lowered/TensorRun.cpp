@@ -107,8 +107,9 @@ static void perturbMean(LayerNormOp op, const Data &x, const Data &scale, uint64
   }
 }
 
-/// Perturbs equal numbers equally, so that they stay equal. Does not perturb numbers that an op
-/// only forwards; a maximum, for example, stays one of its operands.
+/// Rounds or perturbs numbers, as `change` says. Equal numbers are perturbed equally, so that they
+/// stay equal. If the function is discontinuous, numbers that an op only forwards are not
+/// perturbed; a maximum, for example, stays one of its operands.
 void TensorRun::change(Data &data, Value value, Change change, uint64_t seed) const {
   auto type = dyn_cast<FloatType>(getElementTypeOrSelf(value));
   if (!type || change == Exact)
