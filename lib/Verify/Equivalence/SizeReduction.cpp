@@ -254,7 +254,7 @@ void SizeReduction::choose(int64_t base, int64_t rows, Distinct distinct) {
   growTables(rows);
   bool changed = true;
   // Increments the largest leaf that is still reduced until `n` is good. After more than `tries`
-  // increments, restores all leaves.
+  // increments, gives all leaves their original sizes.
   auto grow = [&](int64_t n, int64_t tries, llvm::function_ref<bool(int64_t)> good) {
     Factors leaves;
     collectLeaves(n, leaves);
@@ -285,7 +285,7 @@ void SizeReduction::choose(int64_t base, int64_t rows, Distinct distinct) {
              return n < shards ? inSample < shards || m >= n
                                : m >= inSample && (m % inSample == 0) == (n % shards == 0);
            });
-    // The remainder of a size must not be zero.
+    // A size that is defined by a difference must not be zero.
     for (auto &[n, sum] : sums)
       if (!sum.minus.empty())
         grow(n, round > 5 ? -1 : 64, [](int64_t m) { return m >= 1; });
