@@ -53,6 +53,17 @@ func.func @main(%x: tensor<?x?xi8, #tpc.dist<[16 * s, s * s]>>, %y: tensor<?x?xi
 
 // -----
 
+// The loop nest of attention for scores is as large; that for values is not.
+!q = tensor<1x?x1x?xf32, #tpc.dist<[1, s, 1, 16 * s * s]>>
+!v = tensor<1x?x1x8xf32, #tpc.dist<[1, s, 1, 8]>>
+func.func @main(%q: !q, %v: !v) {
+  // expected-error @below {{runs over up to 18446744073709551616 combinations of its indices}}
+  %0 = tpc.attention %q, %q, %v scale 1.0 : !q, !q, !v -> !v
+  return
+}
+
+// -----
+
 // The larger of two ranks' shards is too large.
 module attributes {tpc.mesh = #tpc.mesh<tp = 2, pp = 1>} {
   func.func @main(%x: tensor<1xf32>) {

@@ -25,13 +25,14 @@ struct FormulaBounds : BoundsOpInterface::ExternalModel<FormulaBounds<OpT>, OpT>
   }
 };
 
-/// Attention has two loop nests, for scores and for values, each over one of the head sizes. Checks
-/// the nest for values.
+/// Attention has two loop nests, for scores and for values, each over one of the head sizes.
 template <typename OpT>
 struct AttentionBounds : BoundsOpInterface::ExternalModel<AttentionBounds<OpT>, OpT> {
   LogicalResult checkBounds(Operation *op, BoundsChecker &checker) const {
     Lemma lemma = *cast<LemmaOpInterface>(op).getFormula();
-    return checker.checkLoop(op, lemma, lemma.operands[0].back());
+    int scored = lemma.operands[0].back(), valued = lemma.operands[2].back();
+    return failure(failed(checker.checkLoop(op, lemma, valued)) ||
+                   failed(checker.checkLoop(op, lemma, scored)));
   }
 };
 

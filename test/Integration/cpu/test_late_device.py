@@ -47,7 +47,7 @@ def make_late(tpcc, program, model, grid, folder, *arguments):
     [
         ("gpt2-tiny", "tp2,pp2,sp,mb2", "threads"),
         ("gpt2-tiny", "tp2,pp2", "mpi"),
-        ("llama-past", "tp2,mb2", "threads"),
+        pytest.param("llama-past", "tp2,mb2", "threads", marks=pytest.mark.long),
         ("gemma2-past", "tp2,dp2", "threads"),
         ("bloom-dynamo", "tp3,sp", "threads"),
         ("falcon-past", "pp2,mb2", "threads"),
@@ -82,8 +82,8 @@ def test_a_late_device_computes_the_same_bits(tpcc, mpi, tmp_path, name, grid, t
     [
         ("gpt2-tiny", "tp2,pp2"),
         ("gemma2-past", "tp2"),
-        ("llama-dynamo", "tp1"),
-        ("bloom-dynamo", "pp2"),
+        pytest.param("llama-dynamo", "tp1", marks=pytest.mark.long),
+        pytest.param("bloom-dynamo", "pp2", marks=pytest.mark.long),
         ("gpt2-tiny-nopast", "dp2,mb2"),
     ],
 )

@@ -97,7 +97,7 @@ def steady_memory(executable, shape):
     pytest.fail(f"no steady state in {len(samples)} samples: {error}")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
 @pytest.mark.parametrize("grid", [Grid(tp=2, pp=2)], ids=str)
 def test_124m_over_mpi(tpcc, mpi, model_124m, grid):

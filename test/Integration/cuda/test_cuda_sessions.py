@@ -88,6 +88,7 @@ def test_large_results_are_copied_into_their_arrays(passes, tmp_path, shard):
     assert left_behind(trace.read_text()) == ""
 
 
+@long  # the CPU form is a default test
 def test_every_option_has_an_effect(passes, tmp_path):
     passes("every_option", tmp_path, TPC_CACHE=str(tmp_path / "cache"))
 
@@ -138,9 +139,14 @@ def broken_library(folder):
     "make,env,words",
     [
         (lambda folder: put(folder), {}, ["libcuda.so.1 was not found"]),
-        (no_gpu, {}, ["libcuda.so.1 finds no GPU"]),
+        pytest.param(no_gpu, {}, ["libcuda.so.1 finds no GPU"], marks=long),
         (broken_library, {}, ["libcublasLt.so.13 cannot be loaded"]),
-        (None, {"CUDA_VISIBLE_DEVICES": ""}, ["finds no GPU", "CUDA_VISIBLE_DEVICES"]),
+        pytest.param(
+            None,
+            {"CUDA_VISIBLE_DEVICES": ""},
+            ["finds no GPU", "CUDA_VISIBLE_DEVICES"],
+            marks=long,
+        ),
         (None, {"TPC_SIM_CAPABILITY": "7.5"}, ["sm_75", "older than", "--gpu-arch"]),
         (None, {"TPC_SIM_MEMORY": "1MiB"}, ["are free, but needs", "weights", "more ranks"]),
         pytest.param(None, {"TPC_TIMEOUT": "x"}, ["TPC_TIMEOUT"], marks=long),
