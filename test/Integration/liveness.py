@@ -106,12 +106,12 @@ class Steps:
             os.kill(pid, signal.SIGKILL)
 
 
-def check(program, transport, fate, seed, log, more=None):
+def check(program, transport, fate, seed, log, more=None, arguments=BENCH):
     """Returns the seconds until a message named the rank and until all ended. `more`:
     environment."""
     draw = random.Random(seed)
     number, words = FATES[fate]
-    with Steps(program, transport, log, more) as steps:
+    with Steps(program, transport, log, more, arguments) as steps:
         time.sleep(draw.uniform(0.3, 0.8))
         victim = draw.randrange(program.grid.ranks)
         os.kill(steps.ranks[victim], number)

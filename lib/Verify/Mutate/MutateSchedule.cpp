@@ -109,32 +109,56 @@ static bool otherChunk(Mutator &m) {
   });
 }
 
-/// Two chunks of a rank call each other's functions: the weights of the other chunk.
-static bool swapChunks(Mutator &m) {
-  auto calls = [](StageOp stage) {
-    SmallVector<func::CallOp> found;
-    for (auto loop : stage.getBody().getOps<MicroBatchesOp>())
-      for (auto call : loop.getBody().getOps<func::CallOp>())
-        found.push_back(call);
-    return found;
-  };
-  auto pairOf = [&](StageOp stage) -> std::pair<func::CallOp, func::CallOp> {
-    SmallVector<func::CallOp> all = calls(stage);
-    for (size_t i = 0; i < all.size(); ++i)
-      for (size_t j = i + 1; j < all.size(); ++j)
-        if (all[i].getOperandTypes() == all[j].getOperandTypes() &&
-            all[i].getResultTypes() == all[j].getResultTypes())
-          return {all[i], all[j]};
-    return {};
-  };
-  auto stage = m.pick<StageOp>([&](StageOp s) { return bool(pairOf(s).first); });
-  if (!stage)
+static SmallVector<func::CallOp> findCalls(StageOp stage) {
+  SmallVector<func::CallOp> found;
+  for (auto loop : stage.getBody().getOps<MicroBatchesOp>())
+    llvm::append_range(found, loop.getBody().getOps<func::CallOp>());
+  return found;
+}
+
+/// Exchanges the functions of two calls of equal types, on one rank or on two: each computes with
+/// the weights of the other chunk.
+static bool swapCalls(Mutator &m, bool isOneRank) {
+  using Pair = std::pair<func::CallOp, func::CallOp>;
+  SmallVector<Pair> pairs;
+  SmallVector<func::CallOp> all;
+  m.module.walk([&](StageOp stage) { llvm::append_range(all, findCalls(stage)); });
+  for (size_t i = 0; i < all.size(); ++i)
+    for (size_t j = i + 1; j < all.size(); ++j)
+      if ((all[i]->getParentOfType<StageOp>() == all[j]->getParentOfType<StageOp>()) == isOneRank &&
+          all[i].getCalleeType() == all[j].getCalleeType())
+        pairs.push_back({all[i], all[j]});
+  if (pairs.empty())
     return false;
-  auto [a, b] = pairOf(stage);
+  auto [a, b] = pairs[m.seed % pairs.size()];
+  m.location = a;
   auto callee = a.getCalleeAttr();
   a.setCalleeAttr(b.getCalleeAttr());
   b.setCalleeAttr(callee);
   return true;
+}
+
+static bool swapChunks(Mutator &m) { return swapCalls(m, /*isOneRank=*/true); }
+static bool swapChunksOfRanks(Mutator &m) { return swapCalls(m, /*isOneRank=*/false); }
+
+/// Two chunks of a rank exchange all of their events.
+static bool swapChunkEvents(Mutator &m) {
+  return changeEvents(m, [&](Events &events) {
+    SmallVector<int64_t> chunks;
+    for (const ScheduleEvent &event : events)
+      if (!llvm::is_contained(chunks, event.chunk))
+        chunks.push_back(event.chunk);
+    if (chunks.size() < 2)
+      return false;
+    size_t first = m.seed % (chunks.size() - 1);
+    for (ScheduleEvent &event : events)
+      for (size_t i : {first, first + 1})
+        if (event.chunk == chunks[i]) {
+          event.chunk = chunks[2 * first + 1 - i];
+          break;
+        }
+    return true;
+  });
 }
 
 /// A rank runs its chunks in the other order.
@@ -180,6 +204,9 @@ ArrayRef<Mutation> mutate::getScheduleMutations() {
       {"schedule-other-micro-batch", "an event is of the next micro-batch", otherMicroBatch},
       {"schedule-other-chunk", "an event is of another chunk of the rank", otherChunk},
       {"schedule-swap-chunks", "two chunks of a rank exchange their weights", swapChunks},
+      {"schedule-swap-chunks-of-ranks", "two ranks exchange the weights of a chunk",
+       swapChunksOfRanks},
+      {"schedule-swap-chunk-events", "two chunks of a rank exchange their events", swapChunkEvents},
       {"schedule-swap-loops", "the loops of a rank are in another order", swapLoops},
       {"schedule-swap-ranks", "two ranks exchange their events", swapRanks},
   };

@@ -4,6 +4,8 @@
 #include "tpc/Buffer/Async.h"
 #include "tpc/Dialect/Async.h"
 
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::mutate;
@@ -57,6 +59,47 @@ static bool startInBranch(Mutator &m) {
   if (start)
     m.wrapInBranch(start, "tp");
   return bool(start);
+}
+
+// Some ranks start an operation before the previous all-reduce of the group, the others after it.
+static bool reorderStarts(Mutator &m) {
+  auto getPrevious = [](AllReduceStartOp start) {
+    Operation *op = start->getPrevNode();
+    while (op && !isa<AllReduceOp, AllReduceStartOp>(op))
+      op = op->getPrevNode();
+    return op;
+  };
+  auto start = m.pick<AllReduceStartOp>([&](AllReduceStartOp op) {
+    return m.sizeOf("tp") > 1 && op.getResult().hasOneUse() && getPrevious(op);
+  });
+  if (!start)
+    return false;
+  Operation *previous = getPrevious(start);
+  auto wait = cast<WaitOp>(*start.getResult().user_begin());
+  OpBuilder &b = m.builder;
+  Location loc = start.getLoc();
+  auto branch = scf::IfOp::create(b, loc, start->getResultTypes(), m.makeIsFirst("tp"),
+                                  /*withElseRegion=*/true);
+  for (auto [block, first, second] :
+       {std::tuple(branch.thenBlock(), start.getOperation(), previous),
+        std::tuple(branch.elseBlock(), previous, start.getOperation())}) {
+    b.setInsertionPointToEnd(block);
+    Value result;
+    SmallVector<Operation *> copies{b.clone(*first), b.clone(*second)};
+    for (Operation *copy : copies) {
+      Value value = copy->getResult(0);
+      if (isa<AllReduceStartOp>(copy))
+        value = WaitOp::create(b, loc, value);
+      if (copy == copies[first != start])
+        result = value;
+    }
+    scf::YieldOp::create(b, loc, result);
+  }
+  wait.getResult().replaceAllUsesWith(branch.getResult(0));
+  wait.erase();
+  start.erase();
+  m.location = branch;
+  return true;
 }
 
 // A blocking all-reduce replaces the start, so the wait is for a collective that is not in flight.
@@ -222,6 +265,7 @@ ArrayRef<Mutation> mutate::getStartMutations() {
       {"async-wait-in-branch", "a wait is in a branch that some ranks do not take", waitInBranch},
       {"async-start-in-branch", "a start is in a branch that some members do not take",
        startInBranch},
+      {"async-reorder-starts", "some ranks start two operations in the other order", reorderStarts},
       {"async-wait-for-nothing", "a wait for a collective that is not in flight", waitForNothing},
       {"async-buffer-drop-wait", "a call that waits is removed", dropBufferWait},
       {"async-buffer-repeat-wait", "a token is waited for twice", repeatBufferWait},

@@ -54,7 +54,7 @@ def run(programs, cases, name):
 def test_sample(programs):
     """One mutant of each kind."""
     table = run(programs, [("tp2", kind, 7) for kind in kinds()], "sample_of_async")
-    assert len(kinds()) >= 15 and table.refused() == len(kinds())
+    assert len(kinds()) >= 16 and table.refused() == len(kinds())
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ import pytest
 
 from harness import Grid
 from liveness import (
+    BENCH,
     FATES,
     PROMISED,
     PROMISED_AT_START,
@@ -50,6 +51,23 @@ def test_failed_rank_is_named_at_length(tpcc, mpi, tmp_path, transport, fate, se
     took[transport, fate] += check_times(program, transport, fate, seed, tmp_path)
     if seed == 49:
         say_times(transport, fate, took[transport, fate])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("fate", FATES)
+@pytest.mark.parametrize("transport", ["tcp", "mpi"])
+def test_failed_rank_is_named_with_operations_in_flight(tpcc, mpi, tmp_path, transport, fate, seed):
+    """Started all-reduces of four chunks take most of a step, because links are slow."""
+    grid = [Grid(tp=2), Grid(tp=2, pp=2)][seed % 2]
+    program = tpcc.compile(MODELS / "gpt2-tiny.onnx", grid, "--overlap=4")
+    arguments = [text.replace("batch=1,sequence=8", "batch=4,sequence=32") for text in BENCH]
+    slow = {"TPC_LINK_BYTES_PER_SECOND": "1000000"}  # a chunk takes 4 ms
+    repeat(
+        PROMISED[transport, fate],
+        lambda log: check(program, transport, fate, seed, log, slow, arguments),
+        tmp_path,
+    )
 
 
 def test_suspended_jobs_continue(tpcc, tmp_path):
