@@ -48,9 +48,6 @@ Error TpccSession::checkGradients() {
         {"--memory-plan", !options.memoryPlan.empty()}})
     if (isGiven)
       return makeError(task + ": does not support " + flag + "; leave it out");
-  if (const mlir::tpc::TargetTraits *target = findTarget(options);
-      target && !target->trains && options.train)
-    return makeError(task + ": does not support --target=" + options.target + "; leave it out");
   if (spec.grid.size("pp") > 1)
     return makeError(task +
                      ": does not support pipeline stages; leave out pp in --megatron-shard=" +

@@ -381,7 +381,8 @@ mlir::LogicalResult TpccSession::run() {
   compile.overlapChunks = getOverlapChunks(options);
   compile.expertCapacity = options.expertCapacity;
   const mlir::tpc::TargetTraits *target = findTarget(options);
-  compile.gradient = {options.labelSmoothing, options.zLoss, target && !target->trains,
+  compile.gradient = {options.labelSmoothing, options.zLoss,
+                      target && !target->computesAttentionGradients,
                       options.precision == "tf32" ? "f32" : options.precision};
   compile.expertDispatch = !options.expertDispatch.empty()      ? options.expertDispatch
                            : target && target->dispatchesTokens ? "auto"

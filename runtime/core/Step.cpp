@@ -61,7 +61,7 @@ tpc_status StepCache::run(const tpc_program &program, int stage, const std::vect
   Device &device = *ctx.device;
   isReplayed = false;
   Key key{&program, stage, env, ctx.data.inputs, ctx.stateRows, ctx.stateRow, kindOf(ctx.outputs)};
-  if (!device.canRecord()) {
+  if (!device.canRecord() || !records) {
     runFunction(key);
     return device.endStep();
   }

@@ -41,6 +41,9 @@ public:
   static constexpr size_t maxRecordings = 16, maxShapes = 64;
 
   explicit StepCache(tpc_context &ctx) : ctx(ctx) {}
+  /// Whether steps are recorded and replayed. A rank that reads results of ops on the host during a
+  /// step sets it to false; all ranks must agree.
+  bool records = true;
   /// Runs a step between the device's beginStep and endStep; calls endStep.
   tpc_status run(const tpc_program &program, int stage, const std::vector<int64_t> &env);
   /// Whether ranks can skip the agreement after a step of this shape on these rows of the caches.

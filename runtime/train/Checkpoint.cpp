@@ -197,15 +197,18 @@ void writeRank(tpc_context &ctx, const Manifest &manifest, const std::string &pa
   for (const Shard &shard : shards) {
     if (shard.bytes == 0)
       continue;
-    const void *from = ctx.data.parameters[static_cast<size_t>(shard.index)];
-    Reading elements(*ctx.device, from, shard.bytes);
+    const auto *from =
+        static_cast<const std::byte *>(ctx.data.parameters[static_cast<size_t>(shard.index)]);
     const Parameter &parameter = manifest.parameters[static_cast<size_t>(shard.index)];
-    if (findNonFinite(elements.data, shard.bytes / dtypeBytes(parameter.dtype), parameter.dtype) >=
-        0)
-      throw UserError("parameter '" + shard.key +
-                      "' has NaN or infinity after its update, so the step is not saved; a smaller "
-                      "--lr may help");
-    file.write(elements.data, static_cast<size_t>(shard.bytes));
+    for (int64_t done = 0, count; done < shard.bytes; done += count) {
+      count = std::min(shard.bytes - done, ctx.device->writeBytes());
+      Reading elements(*ctx.device, from + done, count);
+      if (findNonFinite(elements.data, count / dtypeBytes(parameter.dtype), parameter.dtype) >= 0)
+        throw UserError("parameter '" + shard.key +
+                        "' has NaN or infinity after its update, so the step is not saved; a "
+                        "smaller --lr may help");
+      file.write(elements.data, static_cast<size_t>(count));
+    }
   }
   file.finish();
 }

@@ -5,6 +5,7 @@
 #include "core/Device.h"
 #include "core/Error.h"
 #include "core/Half.h"
+#include "core/Step.h"
 #include "tpc/check_numbers.h"
 #include <atomic>
 #include <cmath>
@@ -86,6 +87,10 @@ std::string findFirstNonFinite(Execution &execution, const Inputs &inputs) {
     std::lock_guard lock(mutex);
     searches.clear();
   }
+  auto setRecords = [&](bool records) {
+    execution.each([=](tpc_context &ctx) { ctx.steps->records = records; });
+  };
+  setRecords(false);
   isSearching = true;
   try {
     execution.step(inputs);
@@ -94,6 +99,7 @@ std::string findFirstNonFinite(Execution &execution, const Inputs &inputs) {
     throw;
   }
   isSearching = false;
+  setRecords(true);
   const Search *first = nullptr;
   for (const auto &[ctx, search] : searches)
     if (search.found >= 0 && (!first || search.found < first->found))

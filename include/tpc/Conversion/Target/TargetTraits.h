@@ -51,9 +51,9 @@ struct TargetTraits {
   bool computesExperts = false;
   /// Whether ranks can send tokens to the ranks of their experts (tpc_dispatch, tpc_combine).
   bool dispatchesTokens = false;
-  /// Whether --train is supported, and tpc.attention_grad. Targets without it compute gradients of
-  /// attention by matmuls.
-  bool trains = false;
+  /// Whether tpc.attention_grad is supported. Other targets compute gradients of attention by
+  /// matmuls.
+  bool computesAttentionGradients = false;
   /// Supported epilogue of a matmul with a packed parameter, in this order: bias, activation,
   /// residual.
   bool addsBias, addsResidual;
