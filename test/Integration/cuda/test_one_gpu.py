@@ -38,7 +38,7 @@ def pack(tmp_path_factory):
         [sys.executable, SCRIPT, "pack", "--quick", "--gpu-arch=sm_90", "-o", folder],
         env={"CUDA_HOME": "/nonexistent"},
     ).check()
-    assert folder.with_name("one-gpu.tar.xz").stat().st_size < 8 << 20
+    assert folder.with_name("one-gpu.tar.xz").stat().st_size < 12 << 20
     return folder
 
 
@@ -90,6 +90,7 @@ def test_all_parts(pack, tmp_path):
         assert states(checks, part) and set(states(checks, part)) == {"passed"}, result
     assert states(checks, "benchmark") == ["passed", "passed", "passed", "skipped"], result
     assert states(checks, "generation") == ["passed", "skipped", "skipped"], result
+    assert states(checks, "training") == ["passed", "passed", "skipped"], result
     assert "ncclAllReduce" in trace.read_text()
     assert (
         "PyTorch with CUDA is not installed: benchmark: GPT-2 tiny PyTorch"
@@ -201,6 +202,20 @@ def test_generation_is_compared_with_pytorch():
     text = generation_table.render(checks)
     assert text.splitlines()[2:] == ["| LLaMA | 2 | 5.00 |  | 4 |  | 0.75 |"]
     assert generation_table.render(checks[:1]) == ""
+
+
+def test_training_is_compared_with_pytorch():
+    from one_gpu import training_table
+
+    def check(*rows):
+        return {"data": {"training": "GPT-2, 8 × 512", "rows": list(rows)}}
+
+    own = {"way": "tpc", "seconds": 0.02, "tokens_per_second": 2e5, "share_of_products": 0.31}
+    eager = {"way": "eager", "seconds": 0.03, "tokens_per_second": 1.4e5, "share_of_products": 0.2}
+    checks = [{"data": {}}, check(own), check(eager, {"way": "compiled", "problem": "no Triton"})]
+    text = training_table.render(checks)
+    assert text.splitlines()[2:] == ["| GPT-2, 8 × 512 | 2e+05 | 1.50 |  | 31% | 20% |  |"]
+    assert training_table.render(checks[:1]) == ""
 
 
 def test_kernels_of_a_step_are_summed_by_class(tmp_path):

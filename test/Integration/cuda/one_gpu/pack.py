@@ -99,6 +99,12 @@ QUICK_BENCHMARKS = {
     }
 }
 QUICK_GENERATION = {"GPT-2 tiny": (QUICK_BENCHMARKS["GPT-2 tiny"], 64, [8] * 3)}
+# Name -> shape, batch and tokens of a sample.
+TRAINING = {
+    "GPT-2 124M": (BENCHMARKS["GPT-2 124M"], 8, 512),
+    "LLaMA-3.2-1B shape": (LLAMA_1B, 2, 512),
+}
+QUICK_TRAINING = {"GPT-2 tiny": (QUICK_BENCHMARKS["GPT-2 tiny"], 2, 8)}
 # Programs that also run on a CPU. Weights are generated, with the same bits on both.
 PAIRS = {"GPT-2 124M": (["tp1", "tp2"], [(1, 64), (2, 17), (1, 1)])}
 QUICK_PAIRS = {"GPT-2 tiny": (["tp1"], [(1, 3)])}
@@ -134,6 +140,8 @@ class Packer:
         if (self.folder / path).exists():
             return path
         flags = ["--target=cuda", f"--gpu-arch={self.options.gpu_arch}"] if target == "cuda" else []
+        if self.options.quick:
+            flags += ["-O0", "--no-verify"]
         result = harness.run(
             [
                 harness.tool("tpcc"),
@@ -251,6 +259,30 @@ class Packer:
         self.build_kernel_times()
         return packed
 
+    def pack_training(self) -> list[dict]:
+        """Compiles programs that train: a small one in f32, also for CPUs, and others in bf16."""
+        ((name, geometry),) = QUICK_BENCHMARKS.items()
+        model = self.structure(name, geometry)
+        programs = [
+            self.compile(model, f"{name} train", "tp1", target, "--train")
+            for target in ("cuda", "cpu")
+        ]
+        own = {"batch": 2, "sequence": 8, "steps": 4, "tolerance": TOLERANCE}
+        own |= {"executable": programs[0], "cpu": programs[1]}
+        packed = [{"name": name, **geometry, **own}]
+        chosen = QUICK_TRAINING if self.options.quick else TRAINING
+        for name, (geometry, batch, sequence) in chosen.items():
+            program = programs[0]
+            if not self.options.quick:
+                model, flags = self.structure(name, geometry), ("--train", "--precision=bf16")
+                program = self.compile(model, f"{name} train bf16", "tp1", "cuda", *flags)
+            weights, multiplied = count_weights(geometry)
+            steps = 5 if self.options.quick else 13
+            own = {"batch": batch, "sequence": sequence, "steps": steps, "executable": program}
+            own |= {"weights": weights, "multiplied": multiplied}
+            packed.append({"name": f"{name}, {batch} × {sequence}", **geometry, **own})
+        return packed
+
     def build_kernel_times(self) -> None:
         """Builds the CUPTI library, if the toolkit's headers are installed."""
         homes = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda"]
@@ -354,6 +386,7 @@ class Packer:
             "benchmarks": self.pack_benchmarks(benchmarks),
             "pairs": self.pack_pairs(benchmarks),
             "generation": self.pack_generation(),
+            "training": self.pack_training(),
             "phases": {"prefill": 4, "step": 1} if quick else {"prefill": 512, "step": 1},
             "repeat": 2 if quick else 20,
             # Rows of the matmul, MiB of the copy.

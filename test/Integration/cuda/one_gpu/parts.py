@@ -7,7 +7,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from one_gpu import benchmark, correctness, generation, kernels, machine, sanitizer
+from one_gpu import benchmark, correctness, generation, kernels, machine, sanitizer, training
 from one_gpu.report import Report
 
 PARTS = {
@@ -17,6 +17,7 @@ PARTS = {
     "sanitizer": sanitizer,
     "benchmark": benchmark,
     "generation": generation,
+    "training": training,
 }
 # Properties that one GPU cannot show.
 NEVER = [

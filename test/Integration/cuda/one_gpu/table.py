@@ -6,7 +6,7 @@ import json
 import textwrap
 from pathlib import Path
 
-from one_gpu import generation_table
+from one_gpu import generation_table, training_table
 
 BEGIN, END = "<!-- results: test/Integration/cuda/run table --write -->", "<!-- end of results -->"
 SPEED_BEGIN, SPEED_END = BEGIN.replace("results", "speed", 1), END.replace("results", "speed", 1)
@@ -104,11 +104,15 @@ def checks_of(runs: list[dict]) -> list[dict]:
 
 
 def render(runs: list[dict]) -> str:
-    """Returns the tables of the contents of results.json files, then the one of generation."""
+    """Returns the tables of the contents of results.json files, then those of generation
+    and of training."""
     text = "\n".join(line for run in runs for line in [*of_run(run), ""]).strip()
     if table := generation_table.render(checks_of(runs)):
         text += "\n\n### Generation\n\nSpeed relative to PyTorch: above 1, tpc is faster.\n\n"
         text += table
+    if table := training_table.render(checks_of(runs)):
+        text += "\n\n### Training\n\nSpeed relative to PyTorch, and utilization in parts of "
+        text += "cuBLASLt's bf16 rate.\n\n" + table
     return text.strip() or NONE
 
 

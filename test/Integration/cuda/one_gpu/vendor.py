@@ -1,7 +1,7 @@
 """Peak rates of the device, measured through the vendor's libraries alone.
 
-Measures device-to-device copy bandwidth and cuBLASLt's f32 matmuls. It runs as a separate program
-and prints JSON: python3 -m one_gpu.vendor FOLDER:FOLDER… [SIZE [MEBIBYTES]].
+Measures device-to-device copy bandwidth and cuBLASLt's matmuls in f32 and bf16. It runs as a
+separate program and prints JSON: python3 -m one_gpu.vendor FOLDER:FOLDER… [SIZE [MEBIBYTES]].
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64,
 
 import numpy as np
 
-F32, COMPUTE_32F = 0, 68
+# Type of operands -> its number and bytes. Sums are in f32.
+TYPES = {"f32": (0, 4), "bf16": (14, 2)}
+COMPUTE_32F = 68
 WORKSPACE = 32 << 20
 ROUNDS = 7
 
@@ -66,7 +68,8 @@ class Device:
         free, total = c_size_t(), c_size_t()
         self.call("cuMemGetInfo_v2", byref(free), byref(total))
         self.blas.cublasLtGetVersion.restype = c_size_t
-        self.drawn = np.random.default_rng(0).standard_normal(16 << 20, dtype=np.float32)
+        drawn = np.random.default_rng(0).standard_normal(16 << 20, dtype=np.float32)
+        self.drawn = {"f32": drawn, "bf16": (drawn.view(np.uint32) >> 16).astype(np.uint16)}
         self.facts = {
             "device": name.value.decode(),
             "driver": version.value,
@@ -78,16 +81,16 @@ class Device:
     def call(self, name: str, *arguments) -> None:
         check(getattr(self.cuda, name)(*arguments), name)
 
-    def allocate(self, size: int) -> c_uint64:
-        address = c_uint64()
+    def allocate(self, size: int, kind: str = "f32") -> c_uint64:
+        address, drawn = c_uint64(), self.drawn[kind]
         self.call("cuMemAlloc_v2", byref(address), c_size_t(size))
         # Operands are random, because with zeros GPUs use less power and run at higher clocks.
-        for start in range(0, size, self.drawn.nbytes):
+        for start in range(0, size, drawn.nbytes):
             self.call(
                 "cuMemcpyHtoDAsync_v2",
                 c_uint64(address.value + start),
-                self.drawn.ctypes.data_as(c_void_p),
-                c_size_t(min(size - start, self.drawn.nbytes)),
+                drawn.ctypes.data_as(c_void_p),
+                c_size_t(min(size - start, drawn.nbytes)),
                 self.stream,
             )
         return address
@@ -120,18 +123,19 @@ class Device:
             self.call("cuMemFree_v2", block)
         return 2 * size / seconds  # read and written
 
-    def products(self, n: int) -> float:
+    def products(self, n: int, kind: str = "f32") -> float:
         """Returns the operations per second of the fastest algorithm for n x n matrices."""
+        number, size = TYPES[kind]
         blas, handle = self.blas, c_void_p()
         check(blas.cublasLtCreate(byref(handle)), "cublasLtCreate")
         operation, layout, preference = c_void_p(), c_void_p(), c_void_p()
         check(
-            blas.cublasLtMatmulDescCreate(byref(operation), COMPUTE_32F, F32),
+            blas.cublasLtMatmulDescCreate(byref(operation), COMPUTE_32F, TYPES["f32"][0]),
             "cublasLtMatmulDescCreate",
         )
         check(
             blas.cublasLtMatrixLayoutCreate(
-                byref(layout), F32, c_uint64(n), c_uint64(n), c_int64(n)
+                byref(layout), number, c_uint64(n), c_uint64(n), c_int64(n)
             ),
             "a layout",
         )
@@ -150,7 +154,7 @@ class Device:
                 ),
                 "alignment",
             )
-        a, b, c = (self.allocate(4 * n * n) for _ in range(3))
+        a, b, c = (self.allocate(size * n * n, kind) for _ in range(3))
         workspace = self.allocate(WORKSPACE)
         found, count = (Algorithm * 8)(), c_int()
         check(
@@ -203,6 +207,7 @@ def main(arguments: list[str]) -> None:
     # Copies come first, because matmuls heat the device, which lowers clocks.
     result = {**device.facts, "bytes_per_second": device.bandwidth(mebibytes << 20)}
     result["flops_per_second"] = device.products(size)
+    result["bf16_flops_per_second"] = device.products(size, "bf16")
     print(json.dumps(result))
 
 
