@@ -13,9 +13,10 @@ from expert_files import Experts
 
 def save_looped(spec: Experts, path: Path) -> Path:
     """Forms: "masked" (all tokens, times a gate), "shared" (also a shared expert), "traced"
-    (torch.onnx of transformers 4.3x to 4.5x: the tokens at the positions of a mask), "nd" (torch's
-    dynamo exporter: GatherND and ScatterND), and "uncounted" (results are not weighted: Switch
-    Transformers without scaling)."""
+    (torch.onnx of transformers 4.3x to 4.5x: the tokens at the positions of a mask), "assigned"
+    (the same in opset 17, with sizes of dynamic shapes), "nd" (torch's dynamo exporter: GatherND
+    and ScatterND), and "uncounted" (results are not weighted: Switch Transformers without
+    scaling)."""
     onnx.save(LoopBuilder(spec).model(), path)
     return path
 
@@ -92,6 +93,10 @@ class LoopBuilder(DenseBuilder):
         column = op("Unsqueeze", "weights", [weights, ints("third", [2])])
         one, many = ints("second", [1]), ints("rows_shape", [-1, spec.hidden])
         zero, two, swap = ints("zero", [0]), ints("two", [2]), [1, 0, 2]
+        if spec.form == "assigned":
+            width = op("Gather", "width", [shape, ints("column", 1)], axis=0)
+            width = op("Unsqueeze", "widths", [width, zero])
+            many = op("Concat", "many", [ints("all", [-1]), width], axis=0)
         if spec.form == "nd":
             batch = op("Transpose", "tokens_first", [batch], perm=swap)
         for e in range(spec.experts):
@@ -120,6 +125,9 @@ class LoopBuilder(DenseBuilder):
                 mine = op("Reshape", "flat", [mine, many])
                 flat = op("Flatten", "flatten", [column], axis=2)
                 k = self.ints(here, "k", spec.selected)
+                if spec.form == "assigned":
+                    sizes = op("Shape", "shape_of_weights", [column])
+                    k = op("Gather", "slots_of_token", [sizes, ints("dim", 1)], axis=0)
                 linear = op("Mul", "scaled", [token, k])
                 gate = op("Gather", "gate", [flat, op("Add", "linear", [slot, linear])], axis=0)
             y = self.expert(here, mine)
@@ -128,6 +136,15 @@ class LoopBuilder(DenseBuilder):
             at = op("Unsqueeze", "where", [token, one])
             if spec.form == "nd":
                 result = op("ScatterND", "sum", [result, at, y], reduction="add")
+                continue
+            if spec.form == "assigned":
+                corner = [ints("corner", [0, 0]), ints("end", [1, 2**62]), ints("axes", [0, 1])]
+                first = op("Shape", "row", [op("Slice", "first_row", [result, *corner])])
+                y = op("Expand", "expanded", [y, first])
+                at = op("Expand", "all", [at, op("Shape", "shape", [y])])
+                zeros = op("ConstantOfShape", "zeros", [op("Shape", "result_shape", [result])])
+                y = op("ScatterElements", "assigned", [zeros, at, y], axis=0)
+                result = op("Add", "sum", [result, y])
                 continue
             at = op("Expand", "all", [at, op("Shape", "shape", [y])])
             result = op("ScatterElements", "sum", [result, at, y], axis=0, reduction="add")

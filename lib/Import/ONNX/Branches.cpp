@@ -88,8 +88,7 @@ LogicalResult Importer::importBranch(Node &node, const ::onnx::GraphProto &graph
   return importBody(node, listNodes(graph), outputs, scope, "has a branch that");
 }
 
-/// Returns a scalar that is computed from sizes, as an expression of them.
-static std::optional<SymExpr> getSize(Value value) {
+std::optional<SymExpr> mlir::tpc::frontend::getSize(Value value) {
   if (auto size = value.getDefiningOp<SizeOp>())
     return size.getExpr();
   auto constant = value.getDefiningOp<ConstantOp>();

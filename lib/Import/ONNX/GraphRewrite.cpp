@@ -34,8 +34,6 @@ bool frontend::hasReduction(const NodeProto &node, StringRef name) {
 }
 
 std::optional<SmallVector<double>> GraphRewrite::constant(StringRef name) {
-  const Tensor *tensor = scope.lookup(name);
-  Tensor read;
   if (const NodeProto *node = producer(name); node && node->op_type() == "Constant") {
     for (const auto &attribute : node->attribute()) {
       if (attribute.name() == "value_int")
@@ -46,20 +44,23 @@ std::optional<SmallVector<double>> GraphRewrite::constant(StringRef name) {
         return SmallVector<double>(attribute.ints().begin(), attribute.ints().end());
       if (attribute.name() != "value")
         return std::nullopt;
-      FailureOr<Tensor> value =
-          importer.readTensor(attribute.t(), "constant", UnknownLoc::get(importer.context),
-                              /*isInitializer=*/false);
-      if (failed(value))
-        return std::nullopt;
-      read = *value;
-      tensor = &read;
+      return constant(attribute.t());
     }
   }
-  if (!tensor)
-    return std::nullopt;
-  if (!tensor->contents) { // a vector of the file, such as zeros
-    const TensorSource *source = tensor->source.get();
-    if (!tensor->isFloat() || !source || !source->fileExists || source->elements() > kMaxContents)
+  const Tensor *tensor = scope.lookup(name);
+  return tensor ? constant(*tensor) : std::nullopt;
+}
+
+std::optional<SmallVector<double>> GraphRewrite::constant(const ::onnx::TensorProto &proto) {
+  FailureOr<Tensor> tensor = importer.readTensor(
+      proto, "constant", UnknownLoc::get(importer.context), /*isInitializer=*/false);
+  return succeeded(tensor) ? constant(*tensor) : std::nullopt;
+}
+
+std::optional<SmallVector<double>> GraphRewrite::constant(const Tensor &tensor) {
+  if (!tensor.contents) { // a vector of the file, such as zeros
+    const TensorSource *source = tensor.source.get();
+    if (!tensor.isFloat() || !source || !source->fileExists || source->elements() > kMaxContents)
       return std::nullopt;
     FailureOr<DenseElementsAttr> elements =
         importer.load(*source, UnknownLoc::get(importer.context));
@@ -70,7 +71,7 @@ std::optional<SmallVector<double>> GraphRewrite::constant(StringRef name) {
       numbers.push_back(value.convertToDouble());
     return numbers;
   }
-  const Contents &contents = *tensor->contents;
+  const Contents &contents = *tensor.contents;
   if (contents.isFloat)
     return SmallVector<double>(contents.floats.begin(), contents.floats.end());
   SmallVector<double> numbers;

@@ -35,6 +35,7 @@ public:
 protected:
   const NodeProto *producer(StringRef name) const { return producers.lookup(name); }
   std::optional<SmallVector<double>> constant(StringRef name);
+  std::optional<SmallVector<double>> constant(const ::onnx::TensorProto &proto);
   std::optional<double> scalar(StringRef name);
   bool isNumber(const NodeProto &node, int input, double number);
 
@@ -45,6 +46,8 @@ protected:
       added->set_name(node.name());
     replacements[&node].assign(by.begin(), by.end());
   }
+
+  std::optional<SmallVector<double>> constant(const Tensor &tensor);
 
   Nodes &nodes;
   Importer &importer;

@@ -7,7 +7,9 @@
 //   rows        = function of each row of x[token]
 //   acc         = acc with rows * weights[token, slot] added at token
 //
-// With all tokens instead of x[token], and the gate of a token in place of its weights,
+// Without a scatter that adds (opset 17), rows are scattered into zeros, which are added to acc. No
+// token may then have an expert in two slots. With all tokens instead of x[token], and the gate of
+// a token in place of its weights,
 //
 //   gate[t]     = sum of weights[t, j] over j with masks[e, j, t]
 //   acc         = acc + rows * gate
@@ -117,9 +119,10 @@ void LoopedExperts::addGate(const NodeProto &node, StringRef output, StringRef w
       break;
     weights = from->input(0);
   }
-  std::optional<double> factor = role.factor.empty() ? std::nullopt : scalar(role.factor);
+  StringRef columns = isColumnCount(role.factor, weights) ? "" : role.factor;
+  std::optional<double> factor = columns.empty() ? std::nullopt : scalar(columns);
   std::string key = expert.all + "|" + weights.str() + "|" + std::to_string(role.dim) + "|";
-  std::string &routing = routings[key + (factor ? std::to_string(*factor) : role.factor.str())];
+  std::string &routing = routings[key + (factor ? std::to_string(*factor) : columns.str())];
   if (routing.empty()) {
     NodeProto &isUsed = make("Cast", {expert.all}, prefix + "bool");
     setInt(isUsed, "to", ::onnx::TensorProto::BOOL);
@@ -130,8 +133,8 @@ void LoopedExperts::addGate(const NodeProto &node, StringRef output, StringRef w
     setInts(ordered, "perm", order);
     StringRef all = ordered.output(0);
     std::string values = weights.str();
-    if (!role.factor.empty()) {
-      NodeProto &count = make("Reshape", {role.factor, addInts(prefix + "one", {1})}, prefix + "k");
+    if (!columns.empty()) {
+      NodeProto &count = make("Reshape", {columns, addInts(prefix + "one", {1})}, prefix + "k");
       NodeProto &shape =
           make("Concat", {addInts(prefix + "rows", {-1}), count.output(0)}, prefix + "shape");
       setInt(shape, "axis", 0);
@@ -353,9 +356,9 @@ bool LoopedExperts::visitIndex(const NodeProto &node, const Role &role) {
 bool LoopedExperts::visitScatter(const NodeProto &node) {
   const Role *index = roleOf(node, 1), *rows = roleOf(node, 2);
   if (!index || !rows || roleOf(node, 0) || node.input_size() != 3 || index->kind != Kind::Index ||
-      index->rank != 2 || !hasReduction(node, "add") || getInt(node, "axis", 0) != 0 ||
-      index->dim != rows->dim || rows->rank != 2 || rows->axis != 0 ||
-      index->isExpanded != (node.op_type() == "ScatterElements"))
+      index->rank != 2 || !(hasReduction(node, "add") || assignsOnce(node, *index)) ||
+      getInt(node, "axis", 0) != 0 || index->dim != rows->dim || rows->rank != 2 ||
+      rows->axis != 0 || index->isExpanded != (node.op_type() == "ScatterElements"))
     return false;
   SmallVector<NodeProto *> added;
   std::string values = node.input(2);
@@ -406,6 +409,8 @@ bool LoopedExperts::visitRows(const NodeProto &node, const Role &role) {
     replaceIn(role, node, {&add("Reshape", {node.input(0), to}, node.output(0))});
     return set(node, result);
   }
+  if (type == "Expand" && keepsRows(node))
+    return role.rank == 2 && role.axis == 0 && set(node, result);
   if (role.kind != Kind::Rows)
     return false;
   if (type == "MatMul" || type == "Gemm") {

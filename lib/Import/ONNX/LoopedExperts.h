@@ -68,7 +68,11 @@ private:
 
   // LoopedShapes.cpp
   int getReshapedRank(const NodeProto &node);
+  bool isColumnCount(StringRef size, StringRef weights);
   bool isColumn(StringRef name);
+  bool areDistinct(StringRef ids);
+  bool keepsRows(const NodeProto &expand);
+  bool assignsOnce(const NodeProto &scatter, const Role &index);
   /// Replaces `node` by the sums of weights [tokens, k] over the positions of each token, or of the
   /// number 1 if `weights` is empty.
   void addGate(const NodeProto &node, StringRef output, StringRef weights, const Role &role,

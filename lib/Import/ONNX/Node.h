@@ -184,6 +184,9 @@ inline Type elementOf(Value v) {
 }
 using mlir::tpc::rankOf;
 
+/// Returns a scalar that is computed from sizes, as an expression of them.
+std::optional<SymExpr> getSize(Value value);
+
 } // namespace mlir::tpc::frontend
 
 #endif

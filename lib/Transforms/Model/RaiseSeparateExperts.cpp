@@ -46,17 +46,32 @@ private:
   SmallVector<Expert> experts;
 };
 
+/// Returns the other operand of a sum with zeros, or `v`. The sums of tpc.moe begin with 0, so that
+/// the sign of a zero result is the same.
+static Value peelZeros(Value v) {
+  while (auto add = peelReshapes(v).getDefiningOp<AddOp>()) {
+    int zeros = getSplat(add.getRhs()) == 0.0 ? 1 : 0;
+    Value other = add->getOperand(1 - zeros);
+    if (getSplat(add->getOperand(zeros)) != 0.0 ||
+        product(getSizes(other)) != product(getSizes(add.getResult())))
+      break;
+    v = other;
+  }
+  return v;
+}
+
 /// Collects the operands of a chain of sums, without zeros. Returns false if an operand is used
 /// elsewhere.
 bool SeparateMatch::collectTerms(Value v, SmallVectorImpl<Value> &terms) {
   while (true) {
+    v = peelZeros(v);
     auto add = v.getDefiningOp<AddOp>();
     if (!add || (add != sum && !hasOneModelUse(add))) {
       terms.push_back(v);
       break;
     }
-    int last = peelReshapes(add.getRhs()).getDefiningOp<MulOp>() ? 1 : 0;
-    terms.push_back(add->getOperand(last));
+    int last = peelReshapes(peelZeros(add.getRhs())).getDefiningOp<MulOp>() ? 1 : 0;
+    terms.push_back(peelZeros(add->getOperand(last)));
     v = add->getOperand(1 - last);
   }
   std::reverse(terms.begin(), terms.end()); // in the order of additions

@@ -12,8 +12,10 @@ from tpc.reference import Session, difference
 CASES = [
     ("ep2", Experts(form="traced", bias=True, experts=5, layers=1)),
     ("tp2,ep2", Experts(form="shared", layers=1)),
+    ("ep2", Experts(form="assigned", layers=1)),
     ("ep2", Experts(form="nd", layers=1)),
     ("ep2,dp2", Experts(form="nd", selected=3)),
+    ("ep2,dp2", Experts(form="assigned", selected=3)),
     ("tp2", Experts(form="uncounted", layers=1, selected=3)),
 ]
 
@@ -22,7 +24,7 @@ CASES = [
     "grid, spec",
     [
         pytest.param(
-            *case, id=f"{case[1].form}-{case[0]}", marks=pytest.mark.long if i > 2 else [],
+            *case, id=f"{case[1].form}-{case[0]}", marks=pytest.mark.long if i > 3 else [],
         )
         for i, case in enumerate(CASES)
     ],
@@ -108,7 +110,25 @@ def add_at_pairs(model):
     scatter.input[1] = "twice"
 
 
+def repeat_experts(model):
+    """A token may select an expert in two slots, of which only one is assigned."""
+    node = next(n for n in model.graph.node if n.op_type == "OneHot")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([2]), "two"))
+    half = onnx.helper.make_node("Mod", [node.input[0], "two"], ["half"], "half")
+    model.graph.node.insert(list(model.graph.node).index(node), half)
+    node.input[0] = "half"
+
+
+def assign_into_ones(model):
+    """Rows of other tokens are 1, not 0."""
+    node = next(n for n in model.graph.node if n.name.endswith("experts.1/zeros"))
+    value = onnx.numpy_helper.from_array(np.ones(1, np.float32))
+    node.attribute.append(onnx.helper.make_attribute("value", value))
+
+
 CHANGES = [
+    ("assigned", repeat_experts),
+    ("assigned", assign_into_ones),
     ("traced", read_positions),
     ("traced", weigh_twice),
     ("traced", add_at_slots),

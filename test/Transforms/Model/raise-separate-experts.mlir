@@ -1,4 +1,5 @@
-// A sum of layers with weights of their own, each times a column, becomes tpc.moe.
+// A sum of layers with weights of their own, each times a column, becomes tpc.moe, also with zeros
+// in the sum.
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics --tpc-raise-experts | FileCheck %s
 
 // CHECK-LABEL: @columns
@@ -34,7 +35,9 @@ func.func @columns(%x: tensor<6x8xf32>, %r: tensor<6x2xf32>) -> tensor<6x8xf32> 
   %h1 = tpc.relu %q1 : tensor<6x12xf32> -> tensor<6x12xf32>
   %y1 = tpc.matmul %h1, %d1 : tensor<6x12xf32>, tensor<12x8xf32> -> tensor<6x8xf32>
   %z1 = tpc.mul %y1, %r1 : tensor<6x8xf32>, tensor<6x1xf32> -> tensor<6x8xf32>
-  %s = tpc.add %z0, %z1 : tensor<6x8xf32>, tensor<6x8xf32> -> tensor<6x8xf32>
+  %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %w1 = tpc.add %z1, %zero : tensor<6x8xf32>, tensor<f32> -> tensor<6x8xf32>
+  %s = tpc.add %z0, %w1 : tensor<6x8xf32>, tensor<6x8xf32> -> tensor<6x8xf32>
   return %s : tensor<6x8xf32>
 }
 

@@ -81,6 +81,11 @@ static LogicalResult importGather(Node &n) {
   // A gather with one constant index is a slice.
   if (std::optional<SymExpr> index = indices.scalarInt(); index && index->isConstant()) {
     SymExpr at = *index->asConstant() < 0 ? size + *index : *index;
+    if (data.rank() == 1 && data.isInt() && data.value && data.value.getDefiningOp<IotaOp>()) {
+      Contents contents;
+      contents.ints.push_back(at);
+      return n.resultContents(data.element, sizes, std::move(contents));
+    }
     Tensor result = n.wrap(n.reshape(n.slice(n.operand(0), *axis, at, SymExpr(1)), sizes));
     result.interval = data.interval;
     return n.result(std::move(result));

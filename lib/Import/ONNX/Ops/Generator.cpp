@@ -22,7 +22,18 @@ static Value progression(Node &n, Type element, const SymExpr &size, Value start
   return v;
 }
 
+/// Returns the limit of a range from 0 in steps of 1, if it is a size that was cast to a float.
+static std::optional<SymExpr> getCastLimit(Node &n) {
+  Value limit = n.in(1).value;
+  auto cast = limit ? limit.getDefiningOp<CastOp>() : CastOp();
+  if (!cast || n.in(0).scalarFloat() != 0.0 || n.in(2).scalarFloat() != 1.0)
+    return std::nullopt;
+  return getSize(cast.getOperand());
+}
+
 static LogicalResult importFloatRange(Node &n) {
+  if (std::optional<SymExpr> limit = getCastLimit(n))
+    return n.result(progression(n, n.in(0).element, SymExpr::max(*limit, SymExpr(0)), {}, {}));
   double bounds[3];
   for (unsigned i = 0; i < 3; ++i) {
     std::optional<double> known = n.in(i).scalarFloat();
@@ -179,7 +190,7 @@ static LogicalResult importCumSum(Node &n) {
 void mlir::tpc::frontend::addGeneratorOps(OpTable &t) {
   t.add("Range", {11, 27}, importRange,
         "one element type; integers: start and limit known while importing, delta a constant; "
-        "floats: constants");
+        "floats: constants, or from 0 to a size in steps of 1");
   t.add("ConstantOfShape", {9, 20, 21, 23, 24, 25}, importConstantOfShape,
         "shape known while importing");
   t.add("Trilu", {14}, importTrilu,
