@@ -166,11 +166,13 @@ extern "C" int32_t tpc_all_reduce_start(tpc_context *ctx, uint32_t axes, int32_t
   }
   ctx->counters.add(kind, axes, bytes);
   Transport &transport = ctx->transport->forReduction(tpc_dtype(dtype), tpc_reduction(reduction));
-  Transfer transfer(*ctx, transport, spell(kind), axes);
   // Memory that is mapped only during this call cannot be in flight.
-  if (transport.isOnDevice() || ctx->device->isSynchronous())
+  if (transport.isOnDevice() || ctx->device->isSynchronous()) {
+    OperationScope doing(ctx->activity, spell(kind), axes);
     return transport.startAllReduce(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction), in,
                                     out, count);
+  }
+  Transfer transfer(*ctx, transport, spell(kind), axes);
   void *host = in == out ? transfer.update(out, bytes) : transfer.write(out, bytes);
   transport.allReduce(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction),
                       in == out ? host : transfer.read(in, bytes), host, count);
@@ -178,8 +180,10 @@ extern "C" int32_t tpc_all_reduce_start(tpc_context *ctx, uint32_t axes, int32_t
 }
 
 extern "C" void tpc_wait(tpc_context *ctx, int32_t token) {
-  if (token)
-    ctx->transport->finish(*ctx, token);
+  if (token == 0)
+    return;
+  Access access(*ctx, ctx->transport->isOnDevice());
+  ctx->transport->finish(*ctx, token);
 }
 
 extern "C" void tpc_all_gather(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in,

@@ -58,16 +58,23 @@ public:
   void beginAccess() override {
     accessBegin = Clock::now();
     operation = {};
+    isMapped = false;
     device->beginAccess();
   }
   void endAccess() override {
     device->endAccess();
+    // An access without memory is the wait for a started operation, which has ended now.
+    if (!isMapped) {
+      operation = ctx.activity.read();
+      operation.what = operation.last;
+    }
     // Moves within a rank are no operation.
     if (operation.what)
       record(operation.what, ctx.grid.label(operation.axes), accessBegin);
   }
   void *map(void *data, int64_t bytes, Use use) override {
     operation = ctx.activity.read();
+    isMapped = true;
     return device->map(data, bytes, use);
   }
 
@@ -210,6 +217,7 @@ private:
   std::vector<TimedCall> calls;
   Clock::time_point accessBegin;
   CurrentOperation::Snapshot operation; ///< in the current access
+  bool isMapped = false;                ///< whether the current access has memory
   const tpc_kernel *kernels = nullptr;
   std::map<std::pair<std::string, std::string>, ProfileRow> rows;
 };

@@ -105,13 +105,17 @@ def test_profile_needs_bench(tpcc):
     assert "profile" not in executable.bench(ODD.shape(1, 1), arguments=["--weights=random:1"])
 
 
-def test_measured_trace(tpcc, tmp_path):
-    """The measured calls are those of the simulation, and their difference is named."""
-    grid, shape = "tp2,pp2,mb2", "batch=4,sequence=7"
+@pytest.mark.parametrize("overlap", ["off", "on"])
+def test_measured_trace(tpcc, tmp_path, overlap):
+    """The measured calls are those of the simulation, and their difference is named. Started
+    all-reduces are calls at their waits.
+    """
+    grid, shape = "tp2,pp2,mb2", f"batch=4,sequence={7 if overlap == 'off' else 40}"
     simulated, measured = tmp_path / "simulated.json", tmp_path / "measured.json"
     flags = [f"--megatron-shard={grid}", "--simulate", "--machine=epyc-2core", "--no-verify"]
-    tpcc.call([ODD.path, *flags, f"--trace={simulated}", "--shape", shape]).check()
-    executable = tpcc.compile(ODD.path, Grid(tp=2, pp=2, mb=2))
+    flags += [f"--overlap={overlap}", f"--trace={simulated}", "--shape", shape]
+    tpcc.call([ODD.path, *flags]).check()
+    executable = tpcc.compile(ODD.path, Grid(tp=2, pp=2, mb=2), f"--overlap={overlap}")
     executable.call(
         ["--bench", "--weights=random:1", "--repeat", "1", "--trace", measured, "--shape", shape]
     ).check()
