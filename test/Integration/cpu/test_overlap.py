@@ -1,5 +1,7 @@
 """Programs with `--overlap`: the same bits as without, and the same bytes."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,19 @@ def test_counters(tpcc, shape):
     # Two all-reduces of each layer have four chunks; that of the embedding has one.
     chunks = 1 if shape == (1, 1) else 4
     assert measured[0, "tp", "all_reduce"][0] == chunks * 2 * ODD.layers + 1
+
+
+def test_frames(tpcc, tmp_path):
+    """Operations in flight need no more memory: their operands and results live as long without."""
+    frames = []
+    for overlap in ("off", "on"):
+        path = tmp_path / f"{overlap}.mlir"
+        flags = ["--megatron-shard=tp2", f"--overlap={overlap}", "--no-verify", "--emit=buffers"]
+        tpcc.call([ODD.path, *flags, "-o", path]).check()
+        text = path.read_text()
+        assert ("tpc_buffer.all_reduce_start" in text) == (overlap == "on")
+        frames.append(re.findall(r"tpc_buffer\.push .*", text))
+    assert frames[0] == frames[1] != []
 
 
 def test_flag(tpcc):
