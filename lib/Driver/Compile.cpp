@@ -105,7 +105,7 @@ static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spe
     return buildSpmdPassPipeline(pm, spec, expertDispatch);
   case Emit::Staged:
     buildStagesPassPipeline(pm);
-    if (overlapChunks > 1) {
+    if (overlapChunks != 1) {
       mlir::tpc::OverlapCollectivesOptions overlap;
       overlap.chunks = overlapChunks;
       pm.addPass(mlir::tpc::createOverlapCollectives(overlap));

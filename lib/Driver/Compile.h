@@ -58,9 +58,9 @@ struct CompileOptions {
   std::string packedWeights = {}; // file of quantized weights
   bool writesWeights = false;     // whether the file is written
   std::map<std::string, int64_t> inputs = {}; // values of inputs that become constants
-  int64_t overlapChunks = 1;           // chunks of all-reduces under matmuls; 1: all-reduces block
-  OnnxParts parts = {};                // other files of the model
-  std::string expertCapacity = {};     // factor of tpc-limit-experts; empty: no limit
+  int64_t overlapChunks = 1;       // chunks of all-reduces under matmuls; 1: they block, 0: by cost
+  OnnxParts parts = {};            // other files of the model
+  std::string expertCapacity = {}; // factor of tpc-limit-experts; empty: no limit
   std::string expertDispatch = "auto"; // form of tpc-dispatch-experts
   GradientOptions gradient = {};       // with `gradients`
   /// Callback on the imported program with its annotations, before recognition.

@@ -38,21 +38,23 @@ Error tpc::checkTarget(const TpccOptions &options, const TargetTraits &target) {
   return Error::success();
 }
 
-int64_t tpc::getOverlapChunks(const TpccOptions &options) {
+std::optional<int64_t> tpc::getOverlapChunks(const TpccOptions &options) {
   if (options.overlap == "off")
     return 1;
   if (options.overlap == "on")
     return 4;
+  if (options.overlap == "auto")
+    return 0;
   int64_t chunks = 0;
-  return llvm::StringRef(options.overlap).getAsInteger(10, chunks) || chunks < 2 ||
-                 chunks > mlir::tpc::AllReduceStartOp::maxChunks
-             ? 0
-             : chunks;
+  if (llvm::StringRef(options.overlap).getAsInteger(10, chunks) || chunks < 2 ||
+      chunks > mlir::tpc::AllReduceStartOp::maxChunks)
+    return std::nullopt;
+  return chunks;
 }
 
 Error tpc::checkTarget(const TpccOptions &options) {
   if (!getOverlapChunks(options))
-    return makeError("--overlap: must be off, on, or a number of chunks from 2 to " +
+    return makeError("--overlap: must be off, on, auto, or a number of chunks from 2 to " +
                      std::to_string(mlir::tpc::AllReduceStartOp::maxChunks) + ", not '" +
                      options.overlap + "'");
   if (!llvm::is_contained({"f32", "tf32", "bf16", "f16"}, options.precision))

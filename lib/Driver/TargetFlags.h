@@ -6,6 +6,8 @@
 #include "TpccOptions.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
 
+#include <optional>
+
 namespace tpc {
 
 /// Returns the target of --target, or the default; null if there is no such target.
@@ -17,8 +19,8 @@ llvm::Error checkTarget(const TpccOptions &options, const mlir::tpc::TargetTrait
 /// Checks the flags before the program is read, which may specify its own target.
 llvm::Error checkTarget(const TpccOptions &options);
 
-/// Returns the number of chunks of --overlap: 1 for off, 0 for an invalid value.
-int64_t getOverlapChunks(const TpccOptions &options);
+/// Returns the number of chunks of --overlap: 1 for off, 0 for auto, nothing for an invalid value.
+std::optional<int64_t> getOverlapChunks(const TpccOptions &options);
 
 } // namespace tpc
 

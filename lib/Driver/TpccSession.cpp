@@ -378,7 +378,7 @@ mlir::LogicalResult TpccSession::run() {
                          packedWeights,
                          writesWeights,
                          fixedInputs};
-  compile.overlapChunks = getOverlapChunks(options);
+  compile.overlapChunks = *getOverlapChunks(options);
   compile.expertCapacity = options.expertCapacity;
   const mlir::tpc::TargetTraits *target = findTarget(options);
   compile.gradient = {options.labelSmoothing, options.zLoss,

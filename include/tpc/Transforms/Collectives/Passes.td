@@ -144,6 +144,11 @@ def OverlapCollectives : Pass<"tpc-overlap-collectives", "::mlir::ModuleOp"> {
     directly before the first use. The lowering computes the matmul chunk by chunk, so that a chunk
     is sent while the next is computed. No chunk but the last has fewer than `grain` rows.
 
+    With `chunks=0`, each all-reduce gets the number of chunks with the lowest estimate. With m the
+    seconds of the matmul of one chunk, which reads the whole weight, and t those of its all-reduce
+    (`Cost.h`), c chunks take m + (c - 1) * max(m, t) + t. All-reduces that would gain less than 5%
+    are left alone.
+
     ```mlir
     %1 = tpc.matmul %x, %w : (T, 8{tp}), (8{tp}, 4) -> (T, 4) sum{tp}
     %2 = tpc.all_reduce %1 over ["tp"] : (T, 4) sum{tp} -> (T, 4)
@@ -158,7 +163,8 @@ def OverlapCollectives : Pass<"tpc-overlap-collectives", "::mlir::ModuleOp"> {
     order, so results have the same bits. Runs on the staged program. Errors: a number of chunks
     that the op does not support.
   }];
-  let options = [Option<"chunks", "chunks", "int64_t", "4", "Chunks of each all-reduce">,
+  let options = [Option<"chunks", "chunks", "int64_t", "4",
+                        "Chunks of each all-reduce; 0: the number with the lowest estimate">,
                  Option<"grain", "grain", "int64_t", "32",
                         "Minimum number of rows of all chunks but the last">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
