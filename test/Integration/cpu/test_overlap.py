@@ -1,5 +1,6 @@
 """Programs with `--overlap`: the same bits as without, and the same bytes."""
 
+import json
 import re
 
 import numpy as np
@@ -79,6 +80,16 @@ def test_frames(tpcc, tmp_path):
         assert ("tpc_buffer.all_reduce_start" in text) == (overlap == "on")
         frames.append(re.findall(r"tpc_buffer\.push .*", text))
     assert frames[0] == frames[1] != []
+
+
+@pytest.mark.parametrize("beta,chosen", [(1e-14, 0), (2e-12, 2)])
+def test_auto(tpcc, tmp_path, beta, chosen):
+    """Estimates choose: chunks gain nothing where the all-reduce takes no time."""
+    links, path = tmp_path / "links.json", tmp_path / "staged.mlir"
+    links.write_text(json.dumps({"intra_node": {"alpha": 0, "beta": beta}}))
+    flags = ["--megatron-shard=tp2", "--overlap=auto", f"--links={links}", "--no-verify"]
+    tpcc.call([ODD.path, *flags, "--emit=staged", "-o", path]).check()
+    assert path.read_text().count("tpc.all_reduce_start") == chosen
 
 
 def test_flag(tpcc):
