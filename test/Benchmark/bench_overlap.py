@@ -11,6 +11,7 @@ communication of one chunk. Programs are measured in turn; each number is the mi
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 from pathlib import Path
 
@@ -73,9 +74,14 @@ def main() -> None:
                 [ratio, *(1e3 * s for s in seconds.values()), 1e3 * bound, seconds["on"] / bound]
             )
             results.append({"ratio": ratio, "bound": bound, **seconds})
-    print(f"row-parallel matmuls: {1e3 * matmuls:.3g} ms of a step of {1e3 * plain:.4g} ms")
+    load = os.getloadavg()[0]
+    print(
+        f"row-parallel matmuls: {1e3 * matmuls:.3g} ms of a step of {1e3 * plain:.4g} ms; "
+        f"load {load:.1f} on {os.cpu_count()} cores"
+    )
     common.print_table(["delay/matmuls", "off ms", "on ms", "bound ms", "on/bound"], table)
-    common.finish({"transport": args.transport, "chunks": args.chunks, "rows": results}, args.json)
+    found = {"transport": args.transport, "chunks": args.chunks, "load": load, "rows": results}
+    common.finish(found, args.json)
 
 
 if __name__ == "__main__":
