@@ -115,7 +115,8 @@ def test_measured_trace(tpcc, tmp_path, overlap):
     flags = [f"--megatron-shard={grid}", "--simulate", "--machine=epyc-2core", "--no-verify"]
     flags += [f"--overlap={overlap}", f"--trace={simulated}", "--shape", shape]
     tpcc.call([ODD.path, *flags]).check()
-    executable = tpcc.compile(ODD.path, Grid(tp=2, pp=2, mb=2), f"--overlap={overlap}")
+    flags = [f"--overlap={overlap}", "--no-verify"]
+    executable = tpcc.compile(ODD.path, Grid(tp=2, pp=2, mb=2), *flags)
     executable.call(
         ["--bench", "--weights=random:1", "--repeat", "1", "--trace", measured, "--shape", shape]
     ).check()
