@@ -286,9 +286,8 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::desc(
           "Run all-reduces of matmuls in chunks, each while the matmul of the next is computed: "
           "off (default), on (4 chunks), the number of chunks, 2 to 8, or auto: the number with "
-          "the "
-          "lowest estimate for a GPU and --links, none if it gains less than 5%. Results have the "
-          "same bits; pays if links are slow"),
+          "the lowest estimate for a GPU and --links, none if it gains less than 5%. Results have "
+          "the same bits; pays if links are slow"),
       cl::value_desc("chunks"), cl::location(overlap), cl::init("off"), cl::cat(partitioning));
   cl::opt<std::string, true> referenceOption(
       "reference",
