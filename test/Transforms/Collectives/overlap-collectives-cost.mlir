@@ -5,9 +5,9 @@
 // chunks saves 5%.
 
 // RUN: tpc-opt %s --tpc-overlap-collectives=chunks=0 | FileCheck %s --check-prefix=NONE
-// RUN: sed 's,links = {},links = {intra_node = [1.0e-5 : f64, 5.0e-11 : f64]},' %s \
+// RUN: sed 's/links = {}/links = {intra_node = [1.0e-5 : f64, 5.0e-11 : f64]}/' %s \
 // RUN:   | tpc-opt --tpc-overlap-collectives=chunks=0 | FileCheck %s --check-prefix=THREE
-// RUN: sed 's,links = {},links = {intra_node = [1.0e-5 : f64, 2.0e-9 : f64]},' %s \
+// RUN: sed 's/links = {}/links = {intra_node = [1.0e-5 : f64, 2.0e-9 : f64]}/' %s \
 // RUN:   | tpc-opt --tpc-overlap-collectives=chunks=0 | FileCheck %s --check-prefix=NONE
 // NONE-NOT: all_reduce_start
 // NONE: tpc.all_reduce %
