@@ -243,7 +243,7 @@ template <> void Call<buffer::ExpertsOp>::emit(Operation *base, HostEmitter &e) 
       .beta = e.f32(op.getBeta().convertToDouble()),
       .limit = e.f32(op.getLimit().convertToDouble()),
       .activation = e.i32(static_cast<int64_t>(op.getActivation())),
-      .dtype = e.dtype(op.getTo()),
+      .dtype = e.dtype(op.getUp()),
   });
   e.call(TPC_ABI(tpc_experts), args);
 }

@@ -58,10 +58,37 @@ static void roundResult(MatmulOp op) {
   result.replaceAllUsesExcept(widened.getResult(), widened);
 }
 
+/// Returns the matrices of experts if the target reads them in 16 bits.
+static SmallVector<OpOperand *> getHalfMatrices(Operation *base) {
+  auto op = dyn_cast<MoeOp>(base);
+  if (!op || !TargetTraits::get(op).readsHalfExperts)
+    return {};
+  SmallVector<OpOperand *> matrices{&op.getUpMutable(), &op.getDownMutable()};
+  for (OpOperand &gate : op.getGateMutable())
+    matrices.push_back(&gate);
+  return matrices;
+}
+
+/// Removes casts of an f32 expert's matrices from 16 bits.
+static void readInHalves(MoeOp op) {
+  SmallVector<OpOperand *> matrices = getHalfMatrices(op);
+  Type half;
+  for (OpOperand *matrix : matrices) {
+    auto cast = matrix->get().getDefiningOp<CastOp>();
+    if (!cast || !isHalf(cast.getOperand()) ||
+        (half && getElementTypeOrSelf(cast.getOperand()) != half))
+      return;
+    half = getElementTypeOrSelf(cast.getOperand());
+  }
+  for (OpOperand *matrix : matrices)
+    matrix->set(matrix->get().getDefiningOp<CastOp>().getOperand());
+}
+
 void WidenMatmuls::widen(Operation *op, const ParameterTable &parameters) {
+  SmallVector<OpOperand *> kept = getHalfMatrices(op);
   for (OpOperand &operand : op->getOpOperands()) {
     Value v = operand.get();
-    if (!isHalf(v))
+    if (!isHalf(v) || llvm::is_contained(kept, &operand))
       continue;
     bool isLoaded = isa<MatmulOp>(op) && operand.getOperandNumber() == 1 && parameters.lookup(v) &&
                     cast<RankedTensorType>(v.getType()).getRank() == 2;
@@ -106,6 +133,8 @@ void WidenMatmuls::runOnOperation() {
       op->setAttr(kLoadedAttr, UnitAttr::get(&getContext()));
   });
   getOperation().walk([&](Operation *op) {
+    if (auto moe = dyn_cast<MoeOp>(op); moe && getElementTypeOrSelf(moe.getX()).isF32())
+      readInHalves(moe);
     if (!isa<MatmulOp, AttentionOp, MoeOp>(op) || !isHalf(op->getOperand(0)))
       return;
     // Experts are computed in f32 by all libraries.

@@ -210,7 +210,8 @@ StepEstimator::OpCost StepEstimator::visitExperts(buffer::ExpertsOp op) {
   cost.seconds = addMatmul(element, rows, matrices * inner, hidden) * double(active);
   cost.seconds += addMatmul(element, rows, outputs, inner) * double(active);
   double weights = double(inner) * double(matrices * hidden + outputs);
-  cost.work = {2 * selected * weights, 4 * double(active) * weights};
+  double bytes = buffer::getExtent(op.getUp()).getElement().getIntOrFloatBitWidth() / 8;
+  cost.work = {2 * selected * weights, bytes * double(active) * weights};
   return cost;
 }
 

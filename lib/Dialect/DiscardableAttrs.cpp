@@ -7,6 +7,7 @@
 
 #include "DiscardableAttrs.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Dialect/LinksAttr.h"
 #include "tpc/Dialect/Quantized.h"
@@ -244,13 +245,13 @@ static bool isAliased(const AttrUse &found) {
          isa_and_nonnull<LocalSliceOp, ExpandOp, ReshapeOp, TransposeOp, GatherOp>(found.op);
 }
 
-/// Whether the op is a cast that tpc-widen-matmuls inserts after a matmul or attention. In a
-/// kernel, its operand is an argument.
+/// Whether the op is a cast that tpc-widen-matmuls inserts after a matmul, attention or experts. In
+/// a kernel, its operand is an argument.
 static bool roundsParts(const AttrUse &found) {
   if (!isa<UnitAttr>(found.value) || !isBetween(found.op, /*fromHalf=*/false))
     return false;
   if (Operation *producer = found.op->getOperand(0).getDefiningOp())
-    return isa<MatmulOp, AttentionOp>(producer);
+    return isa<MatmulOp, AttentionOp, MoeOp>(producer);
   return found.op->getParentOp()->hasAttr(kKernelAttr);
 }
 

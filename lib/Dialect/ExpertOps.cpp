@@ -30,8 +30,13 @@ LogicalResult MoeOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc
     if (getSizes(v) != wanted)
       return inferError(loc, "moe: " + what + " " + describe(getSizes(v)) + " must be " +
                                  describe(wanted));
-    if (elementTypeOf(v) != elementTypeOf(adaptor.getX()))
+    // Matrices may stay in 16 bits where x is f32.
+    Type element = elementTypeOf(v), other = elementTypeOf(adaptor.getX());
+    bool isMatrix = wanted.size() == 3;
+    if (element != other && !(isMatrix && other.isF32() && (element.isF16() || element.isBF16())))
       return inferError(loc, "moe: " + what + " and x have different element types");
+    if (isMatrix && element != elementTypeOf(adaptor.getUp()))
+      return inferError(loc, "moe: " + what + " and up have different element types");
     return success();
   };
   if (failed(expect("up", adaptor.getUp(), {experts, inner, x[1]})) ||

@@ -128,14 +128,15 @@ Accesses accessesOf(tpc_attention_args a, const float *dout, float *dq, float *d
 }
 
 Accesses accessesOf(const tpc_experts_args &a) {
-  int64_t matrix = a.experts * a.inner * a.hidden * f32, vector = a.experts * a.inner * f32;
+  int64_t element = sizeOf(a.dtype);
+  int64_t matrix = a.experts * a.inner * a.hidden * element, vector = a.experts * a.inner * f32;
   return {{a.x, a.tokens * a.hidden * f32, false},
           {a.routing, a.tokens * a.all * f32, false},
           {a.up, matrix, false},
           {a.gate, a.gate ? matrix : 0, false},
           {a.up_bias, a.up_bias ? vector : 0, false},
           {a.gate_bias, a.gate_bias ? vector : 0, false},
-          {a.down, a.experts * a.outputs * a.inner * f32, false},
+          {a.down, a.experts * a.outputs * a.inner * element, false},
           {a.out, a.tokens * a.outputs * f32, true}};
 }
 

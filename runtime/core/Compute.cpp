@@ -204,7 +204,6 @@ extern "C" void tpc_attention_grad(tpc_context *ctx, const tpc_attention_args *a
 
 extern "C" void tpc_experts(tpc_context *ctx, const tpc_experts_args *args) {
   const tpc_experts_args &a = *args;
-  checkType(*ctx, "a mixture of experts", a.dtype);
   if (a.first < 0 || a.experts < 0 || a.first + a.experts > a.all)
     fail(*ctx, "internal error: experts " + std::to_string(a.first) + " to " +
                    std::to_string(a.first + a.experts) + " of " + std::to_string(a.all));

@@ -2,11 +2,12 @@
 //
 // The rows of an expert's tokens are gathered without padding, and multiplied in chunks of bounded
 // size. So only selected experts cost time, and memory is bounded. The results of experts are added
-// in ascending order.
+// in ascending order. Weights of 16 bits are widened as they are read.
 //
 //===----------------------------------------------------------------------===//
 
 #include "core/Context.h"
+#include "core/DType.h"
 #include "cpu/CpuDevice.h"
 #include "cpu/Kernels.h"
 #include "cpu/Parallel.h"
@@ -81,28 +82,33 @@ void CpuDevice::computeExpert(const tpc_experts_args &a, const KernelTable &kern
   float *x = memory.data, *h = x + m * a.hidden, *y = h + m * a.inner, *u = y + m * a.outputs;
   for (int64_t i = 0; i < m; ++i)
     std::memcpy(x + i * a.hidden, a.x + tokens[i] * a.hidden, a.hidden * sizeof(float));
-  auto multiply = [&](const float *from, int64_t k, const float *weights, const float *bias,
+  auto multiply = [&](const float *from, int64_t k, const void *weights, const float *bias,
                       int64_t n, float *to, int32_t epilogue) {
-    GemmJob job{from, k, nullptr, bias, nullptr, to, n, m, k, n, epilogue};
+    GemmJob job{from, k, nullptr, bias, nullptr, to, n, m, k, n, epilogue, a.dtype};
     multiplyTransposed(ctx, scratch, kernel, job, weights);
+  };
+  auto advance = [&](const void *weights, int64_t elements) {
+    return static_cast<const std::byte *>(weights) + elements * sizeOf(a.dtype);
   };
   auto biasOf = [&](const float *bias) { return bias ? bias + e * a.inner : nullptr; };
   bool plainSilu = a.activation != TPC_EPILOGUE_SILU || a.alpha == 1;
   if (a.gate) {
-    multiply(x, a.hidden, a.gate + e * matrix, biasOf(a.gate_bias), a.inner, h,
+    multiply(x, a.hidden, advance(a.gate, e * matrix), biasOf(a.gate_bias), a.inner, h,
              isPlain(a) ? a.activation : TPC_EPILOGUE_NONE);
-    multiply(x, a.hidden, a.up + e * matrix, biasOf(a.up_bias), a.inner, u, TPC_EPILOGUE_NONE);
+    multiply(x, a.hidden, advance(a.up, e * matrix), biasOf(a.up_bias), a.inner, u,
+             TPC_EPILOGUE_NONE);
     forEachTask(ctx, threadsFor(ctx, m, a.inner, 16), m, [&](int64_t row, int) {
       combine(a, kernel, u + row * a.inner, h + row * a.inner, a.inner);
     });
   } else {
-    multiply(x, a.hidden, a.up + e * matrix, biasOf(a.up_bias), a.inner, h,
+    multiply(x, a.hidden, advance(a.up, e * matrix), biasOf(a.up_bias), a.inner, h,
              plainSilu ? a.activation : TPC_EPILOGUE_NONE);
     if (!plainSilu)
       for (int64_t i = 0; i < m * a.inner; ++i)
         h[i] = activate(a, kernel, h[i]);
   }
-  multiply(h, a.inner, a.down + e * a.outputs * a.inner, nullptr, a.outputs, y, TPC_EPILOGUE_NONE);
+  multiply(h, a.inner, advance(a.down, e * a.outputs * a.inner), nullptr, a.outputs, y,
+           TPC_EPILOGUE_NONE);
   for (int64_t i = 0; i < m; ++i) {
     float weight = a.routing[tokens[i] * a.all + a.first + e];
     float *out = a.out + tokens[i] * a.outputs;

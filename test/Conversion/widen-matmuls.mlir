@@ -1,4 +1,5 @@
 // RUN: tpc-opt %s --tpc-widen-matmuls | FileCheck %s
+// RUN: sed 's/tpc.mesh = /tpc.target = "cuda", tpc.mesh = /' %s | tpc-opt --tpc-widen-matmuls | FileCheck %s --check-prefix=CUDA
 
 // Matmuls of 16-bit values multiply and add in f32 and round once, because the library computes
 // only in f32.
@@ -72,5 +73,34 @@ func.func @as_it_is(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %h: tensor<4x6xf16
   %0 = tpc.matmul %x, %w : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
   %1 = tpc.exp %h : tensor<4x6xf16> -> tensor<4x6xf16>
   return %0, %1 : tensor<4x6xf32>, tensor<4x6xf16>
+}
+
+// Matrices of experts remain in 16 bits; other operands are widened.
+// CHECK-LABEL: func.func @experts
+// CHECK-DAG: %[[X:.*]] = tpc.cast %arg0 : tensor<6x8xbf16> -> tensor<6x8xf32>
+// CHECK-DAG: %[[R:.*]] = tpc.cast %arg1 : tensor<6x4xbf16> -> tensor<6x4xf32>
+// CHECK: %[[Y:.*]] = tpc.moe silu %[[X]], %[[R]], %arg2, %arg3 gate %arg2 top_k 2
+// CHECK: tpc.cast %[[Y]] {tpc.rounds_parts} : tensor<6x8xf32> -> tensor<6x8xbf16>
+// CUDA-LABEL: func.func @experts
+// CUDA: tpc.moe {{.*}} tensor<4x12x8xf32>, tensor<4x8x12xf32> gate tensor<4x12x8xf32>
+func.func @experts(%x: tensor<6x8xbf16>, %r: tensor<6x4xbf16>, %u: tensor<4x12x8xbf16>, %d: tensor<4x8x12xbf16>) -> tensor<6x8xbf16> {
+  %0 = tpc.moe silu %x, %r, %u, %d gate %u top_k 2 : tensor<6x8xbf16>, tensor<6x4xbf16>, tensor<4x12x8xbf16>, tensor<4x8x12xbf16> gate tensor<4x12x8xbf16> -> tensor<6x8xbf16>
+  return %0 : tensor<6x8xbf16>
+}
+
+// Experts of f32 tokens read f16 matrices without a cast if all matrices have one type.
+// CHECK-LABEL: func.func @f32_experts
+// CHECK: tpc.moe relu %arg0, %arg1, %arg2, %arg3 top_k 1
+// CHECK: %[[U:.*]] = tpc.cast %arg2
+// CHECK: tpc.moe relu %arg0, %arg1, %[[U]], %arg4 top_k 1
+// CUDA-LABEL: func.func @f32_experts
+// CUDA: tpc.moe {{.*}} : tensor<6x8xf32>, tensor<6x4xf32>, tensor<4x12x8xf32>, tensor<4x8x12xf32>
+func.func @f32_experts(%x: tensor<6x8xf32>, %r: tensor<6x4xf32>, %u: tensor<4x12x8xf16>, %d: tensor<4x8x12xf16>, %v: tensor<4x8x12xf32>) -> (tensor<6x8xf32>, tensor<6x8xf32>) {
+  %0 = tpc.cast %u : tensor<4x12x8xf16> -> tensor<4x12x8xf32>
+  %1 = tpc.cast %d : tensor<4x8x12xf16> -> tensor<4x8x12xf32>
+  %2 = tpc.moe relu %x, %r, %0, %1 top_k 1 : tensor<6x8xf32>, tensor<6x4xf32>, tensor<4x12x8xf32>, tensor<4x8x12xf32> -> tensor<6x8xf32>
+  %3 = tpc.cast %u : tensor<4x12x8xf16> -> tensor<4x12x8xf32>
+  %4 = tpc.moe relu %x, %r, %3, %v top_k 1 : tensor<6x8xf32>, tensor<6x4xf32>, tensor<4x12x8xf32>, tensor<4x8x12xf32> -> tensor<6x8xf32>
+  return %2, %4 : tensor<6x8xf32>, tensor<6x8xf32>
 }
 }

@@ -17,7 +17,7 @@ def WidenMatmuls : Pass<"tpc-widen-matmuls", "::mlir::ModuleOp"> {
                                                    %0 = tpc.cast %4 : … f32 -> … f16
 
     A parameter operand of a matmul is widened at load time (`tpc.loaded`). Other casts are fused
-    into adjacent kernels.
+    into adjacent kernels. Matrices of experts remain in 16 bits if the target reads them so.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }

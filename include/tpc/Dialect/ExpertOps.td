@@ -23,7 +23,7 @@ def Tpc_MoeOp : Tpc_InferredOp<"moe", [AttrSizedOperandSegments]> {
     Element [t, e] of `routing` is 0 if token t does not use expert e; then expert e is not computed
     for t, and infinities in its weights have no effect. `top_k` is the expected number of nonzero
     elements of a row, for costs. A bias after `down` is the matmul of `routing` and the biases.
-    Computed in f32 at least, and rounded once.
+    Computed in f32 at least, and rounded once. up, gate and down may be f16 or bf16 if x is f32.
 
     Rule: tokens and outputs are parallel; experts and inner are reductions (sum). `hidden` cannot
     be split. Every rank has whole rows of `routing`, and reads the columns of its experts, so a

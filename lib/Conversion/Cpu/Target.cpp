@@ -19,6 +19,7 @@ static constexpr TargetTraits cpu = {
     .name = "cpu",
     .computesMatmuls = computesMatmuls,
     .computesExperts = true,
+    .readsHalfExperts = true,
     .dispatchesTokens = true,
     .computesAttentionGradients = true,
     .addsBias = true,

@@ -197,13 +197,6 @@ MemoryView Comparison::makeView(const Data &data, Type type, int64_t width, int6
   return view;
 }
 
-static void roundNumbers(Data &data, Type type) {
-  Type element = getElementTypeOrSelf(type);
-  if (isa<FloatType>(element))
-    for (double &x : data.data)
-      x = roundTo(element, x);
-}
-
 /// Returns memory of an operand, with the row stride with which the kernel reads it.
 MemoryView Comparison::makeOperand(const Data &data, unsigned index) const {
   auto rows = kernel::FuncOp(function).getRowStride(function->getRegion(0).getArgument(index));

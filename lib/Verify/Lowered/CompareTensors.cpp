@@ -20,6 +20,7 @@
 #include "TensorTerms.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Training.h"
 
@@ -53,6 +54,7 @@ private:
   LogicalResult readCall(func::CallOp call, Values &values);
   DictionaryAttr getAttributes(Operation *op);
   TermId makeTerm(Operation *op, ArrayRef<TermId> operands, Type type);
+  TermId makeExperts(Operation *op, SmallVector<TermId> operands, Type type);
   TermId makeProduct(Operation *op, SmallVector<TermId> operands, Type type);
   TermId makeCast(TermId operand, Type type, Operation *op);
   TermId makeSum(Operation *op, Type type, TermId x, TermId y);
@@ -206,7 +208,22 @@ TermId Reader::makeProduct(Operation *op, SmallVector<TermId> operands, Type typ
   return result != type ? makeCast(product, type, op) : product;
 }
 
+/// Lowering may widen 16-bit operands and round the result, and removes casts of matrices to f32.
+TermId Reader::makeExperts(Operation *op, SmallVector<TermId> operands, Type type) {
+  for (TermId &id : operands)
+    while (terms[id].name == CastOp::getOperationName() &&
+           getElementTypeOrSelf(terms[id].type).isF32() &&
+           isHalf(terms[terms[id].operands[0]].type))
+      id = terms[id].operands[0];
+  Type result = isHalf(type) ? withElements(type, Float32Type::get(op->getContext())) : type;
+  TermId experts = terms.intern({op->getName().getStringRef(), getAttributes(op), result, 0,
+                                 SmallVector<TermId, 3>(ArrayRef(operands)), op});
+  return result != type ? makeCast(experts, type, op) : experts;
+}
+
 TermId Reader::makeTerm(Operation *op, ArrayRef<TermId> operands, Type type) {
+  if (isa<MoeOp>(op))
+    return makeExperts(op, SmallVector<TermId>(operands), type);
   if (isa<MatmulOp, AttentionOp>(op))
     return makeProduct(op, SmallVector<TermId>(operands), type);
   if (isa<CastOp>(op))

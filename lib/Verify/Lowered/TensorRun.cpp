@@ -14,6 +14,13 @@ using interpret::Domain;
 using interpret::Doubles;
 using interpret::RankSlice;
 
+void lowered::roundNumbers(Data &data, Type type) {
+  Type element = getElementTypeOrSelf(type);
+  if (isa<FloatType>(element))
+    for (double &x : data.data)
+      x = roundTo(element, x);
+}
+
 /// Returns the elements of slice `to`, given the elements of slice `from`; nothing if an element is
 /// missing.
 static std::optional<Data> slice(const Data &in, const RankSlice &from, const RankSlice &to) {
@@ -116,8 +123,7 @@ void TensorRun::change(Data &data, Value value, Change change, uint64_t seed) co
     return;
   if (change == Rounded) {
     if (type.getWidth() == 16)
-      for (double &x : data.data)
-        x = roundTo(type, x);
+      roundNumbers(data, type);
     return;
   }
   Operation *op = value.getDefiningOp();

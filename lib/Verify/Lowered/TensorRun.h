@@ -16,6 +16,9 @@ namespace mlir::tpc::lowered {
 
 using Data = interpret::Tensor<double>;
 
+/// Rounds floats to the element type of `type`.
+void roundNumbers(Data &data, Type type);
+
 class TensorRun {
 public:
   enum Change {

@@ -1,8 +1,11 @@
 //===- ExpertsTest.cpp - Mixtures of experts against sums in double -------===//
 
 #include "Tables.h"
+#include "core/DType.h"
+#include "core/Half.h"
 #include "core/World.h"
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
@@ -135,36 +138,80 @@ TEST(Experts, ComputeAllActivations) {
       }
 }
 
+using Halves = std::array<std::vector<uint16_t>, 3>;
+
+/// Rounds the matrices of a call. Returns them in 16 bits.
+Halves roundMatrices(Call &call, int32_t dtype) {
+  Halves halves;
+  std::vector<float> *matrices[] = {&call.up, &call.gate, &call.down};
+  for (size_t i = 0; i < halves.size(); ++i)
+    for (float &value : *matrices[i]) {
+      halves[i].push_back(dtype == TPC_F16 ? floatToHalf(value) : floatToBfloat(value));
+      value = dtype == TPC_F16 ? halfToFloat(halves[i].back()) : bfloatToFloat(halves[i].back());
+    }
+  return halves;
+}
+
+void readHalves(Call &call, const Halves &halves, int32_t dtype) {
+  call.args.up = halves[0].data();
+  call.args.gate = call.args.gate ? halves[1].data() : nullptr;
+  call.args.down = halves[2].data();
+  call.args.dtype = dtype;
+}
+
 int64_t bytesRead = 0; // of matrices, by countingKernels
 const KernelTable *countedKernels = nullptr;
 
 /// Decode reads each matrix of the selected experts once, and no others: with 8 experts of which a
-/// token selects 2 (Mixtral), a quarter of all bytes.
+/// token selects 2 (Mixtral), a quarter of all bytes. A number in 16 bits is two bytes.
 TEST(Experts, DecodeReadsTheMatricesOfSelectedExperts) {
   OneRank rank(1);
   const KernelTable &before = kernels();
   countedKernels = &before;
   KernelTable counting = before;
   counting.gemmTransposed = [](const GemmJob &job, const void *table, int64_t from, int64_t to) {
-    bytesRead += (to - from) * job.k * static_cast<int64_t>(sizeof(float));
+    bytesRead += (to - from) * job.k * sizeOf(job.weights);
     countedKernels->gemmTransposed(job, table, from, to);
   };
   counting.packTransposed = [](const void *rows, int32_t dtype, int64_t k, int64_t n,
                                int64_t column0, float *panel) {
-    bytesRead += std::min<int64_t>(n - column0, countedKernels->panelWidth) * k *
-                 static_cast<int64_t>(sizeof(float));
+    bytesRead += std::min<int64_t>(n - column0, countedKernels->panelWidth) * k * sizeOf(dtype);
     countedKernels->packTransposed(rows, dtype, k, n, column0, panel);
   };
-  chooseKernels(counting);
   const Shape shape{1, 64, 8, 0, 8, 224, 64};
-  Call call(shape, true, false);
-  for (int64_t e = 0; e < shape.all; ++e)
-    call.routing[e] = e == 2 || e == 7 ? 0.5f : 0;
-  bytesRead = 0;
-  tpc_experts(rank.ctx(), &call.args);
-  chooseKernels(before);
-  call.check();
-  EXPECT_EQ(bytesRead, 2 * 3 * shape.inner * shape.hidden * static_cast<int64_t>(sizeof(float)));
+  for (int32_t dtype : {TPC_F32, TPC_F16, TPC_BF16}) {
+    Call call(shape, true, false);
+    Halves halves;
+    if (dtype != TPC_F32) {
+      halves = roundMatrices(call, dtype);
+      readHalves(call, halves, dtype);
+    }
+    for (int64_t e = 0; e < shape.all; ++e)
+      call.routing[e] = e == 2 || e == 7 ? 0.5f : 0;
+    bytesRead = 0;
+    chooseKernels(counting);
+    tpc_experts(rank.ctx(), &call.args);
+    chooseKernels(before);
+    call.check();
+    EXPECT_EQ(bytesRead, 2 * 3 * shape.inner * shape.hidden * sizeOf(dtype));
+  }
+}
+
+/// Weights in 16 bits have the bits of the same numbers in f32.
+TEST(Experts, ReadMatricesInHalves) {
+  OneRank rank(2);
+  for (int32_t dtype : {TPC_F16, TPC_BF16})
+    for (int64_t tokens : {1, 40})
+      for (bool hasGate : {false, true}) {
+        Call call({tokens, 40, 4, 1, 3, 33, 17}, hasGate, true);
+        Halves halves = roundMatrices(call, dtype);
+        tpc_experts(rank.ctx(), &call.args);
+        call.check();
+        std::vector<float> whole = call.out;
+        readHalves(call, halves, dtype);
+        tpc_experts(rank.ctx(), &call.args);
+        EXPECT_EQ(call.out, whole);
+      }
 }
 
 /// Tokens beyond a chunk of rows have the same results.

@@ -1,6 +1,7 @@
 //===- ExpertKernels.cpp - Kernels of mixtures of experts -----------------===//
 
 #include "cuda/library/ExpertKernels.h"
+#include "core/DType.h"
 #include "cuda/library/Block.h"
 #include "cuda/library/GemvText.h"
 #include "tpc/gemv.h"
@@ -40,8 +41,8 @@ struct OutputsLaunch {
 
 int64_t blocksFor(int64_t warps) { return (warps + gemv::kWarps - 1) / gemv::kWarps; }
 
-const float *advance(const float *pointer, int64_t elements) {
-  return pointer ? pointer + elements : nullptr;
+const float *advance(const void *pointer, int64_t elements) {
+  return pointer ? static_cast<const float *>(pointer) + elements : nullptr;
 }
 
 } // namespace
@@ -50,6 +51,9 @@ ExpertKernels::ExpertKernels(Queue &queue)
     : kernels(queue, [] { return std::string(expertsText()); }, names, "compute experts") {}
 
 void ExpertKernels::run(const tpc_experts_args &a, Address workspace, int64_t bytes) {
+  if (a.dtype != TPC_F32)
+    throw std::runtime_error(std::string("the GPU does not read weights of experts in ") +
+                             spellType(a.dtype));
   int64_t rowBytes = a.inner * static_cast<int64_t>(sizeof(float));
   int64_t maxRows = bytes / rowBytes;
   if (maxRows < 1)
@@ -64,7 +68,7 @@ void ExpertKernels::run(const tpc_experts_args &a, Address workspace, int64_t by
       auto inner = static_cast<uint32_t>(a.inner), outputs = static_cast<uint32_t>(a.outputs);
       uint64_t routing = addressOf(a.routing + t * a.all);
       int64_t matrix = a.inner * a.hidden;
-      InnerLaunch up{{addressOf(a.x + t * a.hidden), routing, addressOf(a.up + e * matrix),
+      InnerLaunch up{{addressOf(a.x + t * a.hidden), routing, addressOf(advance(a.up, e * matrix)),
                       addressOf(advance(a.up_bias, e * a.inner)),
                       addressOf(advance(a.gate, e * matrix)),
                       addressOf(advance(a.gate_bias, e * a.inner)), workspace},
@@ -72,7 +76,7 @@ void ExpertKernels::run(const tpc_experts_args &a, Address workspace, int64_t by
                       std::bit_cast<uint32_t>(a.alpha), std::bit_cast<uint32_t>(a.beta),
                       std::bit_cast<uint32_t>(a.limit), static_cast<uint32_t>(a.activation)}};
       kernels.run(innerName, up, blocksFor(count * a.inner));
-      OutputsLaunch down{{workspace, routing, addressOf(a.down + e * a.outputs * a.inner),
+      OutputsLaunch down{{workspace, routing, addressOf(advance(a.down, e * a.outputs * a.inner)),
                           addressOf(a.out + t * a.outputs)},
                          {rows, count, all, first, inner, outputs, e > 0}};
       kernels.run(outputsName, down, blocksFor(rows * a.outputs));

@@ -336,21 +336,22 @@ void tpc_attention(tpc_context *ctx, const tpc_attention_args *args);
  *   u = x[t, :] · up[e, f, :] + up_bias[e, f], v the same with gate and gate_bias
  *
  * x[tokens, hidden], routing[tokens, all], up and gate[experts, inner, hidden], down[experts,
- * outputs, inner], biases [experts, inner], out[tokens, outputs]. gate and biases may be null.
+ * outputs, inner], biases [experts, inner], out[tokens, outputs]. gate and biases may be null. up,
+ * gate and down are of type dtype, f32, f16 or bf16; all others are f32.
  *
  *   activation: a tpc_epilogue; SILU is z * sigmoid(alpha * z)
  *   limit: 0: none; else v is at most limit, and u is clamped to [-limit, limit]
  *
  * Rows whose element of routing is 0 are not computed for that expert. out is zero without experts
- * or inner elements. Only f32. */
+ * or inner elements. */
 #define TPC_EXPERTS_FIELDS(FIELD)                                                                  \
   FIELD(const float *, x)                                                                          \
   FIELD(const float *, routing)                                                                    \
-  FIELD(const float *, up)                                                                         \
+  FIELD(const void *, up)                                                                          \
   FIELD(const float *, up_bias)                                                                    \
-  FIELD(const float *, gate)                                                                       \
+  FIELD(const void *, gate)                                                                        \
   FIELD(const float *, gate_bias)                                                                  \
-  FIELD(const float *, down)                                                                       \
+  FIELD(const void *, down)                                                                        \
   FIELD(float *, out)                                                                              \
   FIELD(int64_t, tokens)                                                                           \
   FIELD(int64_t, hidden)                                                                           \

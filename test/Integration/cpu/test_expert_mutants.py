@@ -3,11 +3,13 @@
 import functools
 import re
 
+import onnx
 import pytest
 
 import harness
 import mutants
 from expert_files import Experts
+from halves import halve
 
 SWIGLU = (("activation_alpha", 1.702), ("activation_beta", 1.0), ("swiglu_limit", 7.0))
 PROGRAMS = {
@@ -32,12 +34,15 @@ def kinds() -> list[str]:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory):
-    """Returns a folder with the program at each level."""
+    """Returns a folder with the program at each level. The name may end in a 16-bit type."""
 
     @functools.cache
     def make(name, grid):
         folder = tmp_path_factory.mktemp("experts")
+        name, _, half = name.partition("-")
         path = PROGRAMS[name].save(folder / "model.onnx")
+        if half:
+            onnx.save(halve(onnx.load(path), half), path)
         for level in ("model", "staged", "buffers"):
             command = [harness.tool("tpcc"), path, f"--megatron-shard={grid}", f"--emit={level}"]
             command.append("--expert-dispatch=all-to-all")
@@ -69,6 +74,12 @@ def test_sample(programs):
     cases = [("swiglu", "tp2,ep2", kind, 1) for kind in kinds() if kind not in routed]
     cases += [("swiglu", ROUTED, kind, 1) for kind in routed]
     run(programs, cases, "sample_of_experts")
+
+
+def test_in_16_bits(programs):
+    """Faults in calls that read weights in 16 bits."""
+    kinds = ["experts-call-missing", "experts-call-gate"]
+    run(programs, [("swiglu-f16", "tp2,ep2", kind, 1) for kind in kinds], "experts_in_16_bits")
 
 
 def test_experts_of_rows_without_logits(programs):

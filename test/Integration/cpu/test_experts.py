@@ -6,6 +6,7 @@ import pytest
 
 from expert_files import Experts, inputs, single
 from genai_files import GenAi
+from halves import HALVES, as_array, as_float, halve, rounded_weights, to_half
 from quantized_files import Blocks, with_quantized_experts
 from tpc.reference import Session, difference
 
@@ -157,6 +158,39 @@ def test_experts_of_a_rank(tpcc, tmp_path):
         report = tpcc.call([path, f"--megatron-shard={grid}", "--report=-", "--shape", SHAPE])
         most = f"at most {max(counts)} on a rank" if min(counts) else "1 without any"
         assert f"over ep {len(counts)} ({most})" in report.check().stdout
+
+
+@pytest.mark.parametrize(
+    "kind, grid, spec",
+    [
+        ("f16", "tp2,ep2,etp1", Experts(layers=1, **OSS)),
+        ("bf16", "ep2", Experts(layers=1, form="mixtral")),
+        pytest.param("bf16", "tp2,ep2,etp1", Experts(layers=1, **OSS), marks=pytest.mark.long),
+        pytest.param("f16", "ep2", Experts(layers=1, form="mixtral"), marks=pytest.mark.long),
+    ],
+)
+def test_experts_in_16_bits(tpcc, tmp_path, kind, grid, spec):
+    """Weights of experts stay in 16 bits in memory. The results are those of the same weights in
+    f32, rounded once.
+    """
+    model = rounded_weights(single(spec), kind)
+    stacks = [t.dims for t in model.graph.initializer if len(t.dims) == 3]
+    random = np.random.default_rng(5)
+    feed = {
+        name: to_half(random.standard_normal((9, width)).astype(np.float32), name, kind)
+        for name, width in (("x", spec.hidden), ("logits", spec.experts))
+    }
+    name, found, sizes = model.graph.output[0].name, [], []
+    for part, number in (("single", as_float), ("half", lambda array: array)):
+        onnx.save(model, tmp_path / f"{part}.onnx")
+        program = tpcc.compile(tmp_path / f"{part}.onnx", grid)
+        sizes.append(sum(rank["weight_bytes"] for rank in program.describe()["ranks"]))
+        inputs = {k: number(as_array(v)) for k, v in feed.items()}
+        found.append(as_float(program.run(inputs, [name])[name]))
+        model = halve(model, kind)
+    elements = sum(int(np.prod(dims)) for dims in stacks)
+    assert sizes[0] - sizes[1] >= 2 * elements and 2 * sizes[1] == sizes[0]
+    assert difference(found[1], found[0]).relative < (1e-3 if kind == "f16" else 6e-3)
 
 
 def test_work_is_that_of_selected_experts(tpcc, tmp_path):

@@ -49,6 +49,8 @@ struct TargetTraits {
   bool (*computesMatmuls)(Type element);
   /// Whether tpc_experts is supported.
   bool computesExperts = false;
+  /// Whether tpc_experts reads matrices in 16 bits.
+  bool readsHalfExperts = false;
   /// Whether ranks can send tokens to the ranks of their experts (tpc_dispatch, tpc_combine).
   bool dispatchesTokens = false;
   /// Whether tpc.attention_grad is supported. Other targets compute gradients of attention by
