@@ -52,6 +52,8 @@ extern "C" void tpc_accumulate(tpc_context *ctx, void *sum, const void *from, in
   Device &device = *ctx->device;
   if (micro_batch == 0)
     return device.copy(sum, from, bytes);
+  if (device.accumulate(static_cast<float *>(sum), static_cast<const float *>(from), count))
+    return;
   device.beginAccess();
   void *to = device.map(sum, bytes, Device::Use::ReadWrite);
   const void *in[] = {to, device.map(const_cast<void *>(from), bytes, Device::Use::Read)};

@@ -41,6 +41,7 @@ void Device::copyRows(const Rows &rows) {
     copy(static_cast<std::byte *>(rows.to) + row * rows.toStride,
          static_cast<const std::byte *>(rows.from) + row * rows.fromStride, rows.bytes);
 }
+bool Device::accumulate(float *, const float *, int64_t) { return false; }
 void Device::quantizedProduct(const tpc_quantized_args &) {
   throw std::logic_error("internal error: this device does not multiply by quantized parameters");
 }

@@ -186,6 +186,9 @@ public:
     int64_t toStride, fromStride, bytes, count;
   };
   virtual void copyRows(const Rows &rows);
+  /// Adds `count` f32 elements to those at `sum`, which do not overlap them. Returns false, having
+  /// done nothing, if the host must add them.
+  virtual bool accumulate(float *sum, const float *from, int64_t count);
   virtual void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
                       int64_t grain) = 0;
   virtual void multiply(const Products &products) = 0;

@@ -122,6 +122,13 @@ public:
   void copyRows(const Rows &rows) override {
     timed("copy", "", 0, [&] { device->copyRows(rows); });
   }
+  bool accumulate(float *sum, const float *from, int64_t count) override {
+    auto begin = Clock::now();
+    if (!device->accumulate(sum, from, count))
+      return false;
+    timed("kernel", "tpc_accumulate", 0, [] {}, begin);
+    return true;
+  }
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t launched,
               int64_t grain) override {
     timed("kernel", kernels[kernel].name, 0,

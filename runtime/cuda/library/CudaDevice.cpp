@@ -2,6 +2,7 @@
 
 #include "cuda/library/CudaDevice.h"
 #include "core/DType.h"
+#include "cuda/library/AccumulateKernels.h"
 #include "cuda/library/AppendKernels.h"
 #include "cuda/library/CudaMatrix.h"
 #include "cuda/library/CudaWeightLoader.h"
@@ -42,9 +43,10 @@ CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
       uploads{Upload(queue), Upload(queue)}, download(driver),
       attentions(driver, queue.stream, !measures),
       appending(queue, appendKernels, appendKernelNames, "add to caches"),
-      sampling(queue, samplingKernels, samplingKernelNames, "choose tokens"), expertKernels(queue),
-      bins(driver, binsBytes), envUpload(queue), stepResults(queue), pinnedMemory(driver),
-      delivered(pinnedMemory), stepReached(driver) {}
+      sampling(queue, samplingKernels, samplingKernelNames, "choose tokens"),
+      accumulating(queue, accumulateKernels, accumulateKernelNames, "add gradients"),
+      expertKernels(queue), bins(driver, binsBytes), envUpload(queue), stepResults(queue),
+      pinnedMemory(driver), delivered(pinnedMemory), stepReached(driver) {}
 
 CudaDevice::~CudaDevice() {
   try {

@@ -114,6 +114,7 @@ public:
   void setEnv(int32_t index, int64_t value) override;
   void copy(void *to, const void *from, int64_t bytes) override;
   void copyRows(const Rows &rows) override;
+  bool accumulate(float *sum, const float *from, int64_t count) override;
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
               int64_t grain) override;
   void multiply(const rt::Products &products) override;
@@ -225,7 +226,7 @@ private:
   const tpc_program *program = nullptr;
   std::unique_ptr<Kernels> kernels;
   Attention attentions;
-  LibraryKernels appending, sampling;
+  LibraryKernels appending, sampling, accumulating;
   ExpertKernels expertKernels;
   Block bins; ///< sums of the score weights of a row, by bin
   /// Sampling results of each call in a step, and the number of calls.

@@ -15,6 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/DType.h"
+#include "cuda/library/AccumulateKernels.h"
 #include "cuda/library/AdvanceInputs.h"
 #include "cuda/library/AppendKernels.h"
 #include "cuda/library/CopyRows.h"
@@ -82,6 +83,13 @@ void CudaDevice::copyRows(const Rows &rows) {
   enter();
   cuda::copyRows(driver, queue.stream, rows, "to copy rows");
   InFlightOperations::add(driver, queue.stream, "a copy of rows");
+}
+
+bool CudaDevice::accumulate(float *sum, const float *from, int64_t count) {
+  enter();
+  AccumulateLaunch launch(sum, from, count);
+  accumulating.run(accumulateKernelNames[0], launch, launch.blocks(queue.gpu.multiprocessors));
+  return true;
 }
 
 void CudaDevice::experts(const tpc_experts_args &args) {

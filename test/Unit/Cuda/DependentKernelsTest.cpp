@@ -8,6 +8,7 @@
 #include "KernelRun.h"
 #include "Violations.h"
 
+#include "cuda/library/AccumulateKernels.h"
 #include "cuda/library/AppendKernels.h"
 #include "cuda/library/GemvText.h"
 #include "cuda/library/SamplingKernels.h"
@@ -88,6 +89,7 @@ Text makeAttention() {
 std::vector<Text> makeTexts() {
   namespace rt = ::tpc::rt::cuda;
   std::vector<Text> texts;
+  texts.push_back({enable(rt::accumulateKernels()), {rt::accumulateKernelNames[0]}, {}});
   texts.push_back({enable(rt::appendKernels()),
                    {std::begin(rt::appendKernelNames), std::end(rt::appendKernelNames)},
                    {}});
