@@ -6,7 +6,7 @@ import pytest
 
 from expert_files import Experts, inputs, single
 from genai_files import GenAi
-from halves import HALVES, as_array, as_float, halve, rounded_weights, to_half
+from halves import as_array, as_float, halve, rounded_weights, to_half
 from quantized_files import Blocks, with_quantized_experts
 from tpc.reference import Session, difference
 
