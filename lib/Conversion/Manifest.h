@@ -16,9 +16,9 @@ namespace mlir::tpc {
 struct ProgramFacts {
   struct Range {
     int64_t min, max;
-    std::string of;                 // weight that the input indexes; empty if the table is computed
-    SmallVector<Type> casts;        // integer casts that are applied before the range check
-    std::optional<int64_t> ignored; // label outside of the range that the loss ignores
+    std::string of;          // weight that the input indexes; empty if the table is computed
+    SmallVector<Type> casts; // integer casts that are applied before the range check
+    std::optional<int64_t> ignored = {}; // label outside of the range that the loss ignores
   };
   llvm::DenseMap<unsigned, Range> inputRanges;
   llvm::DenseSet<StringAttr> onesByDefault; // weights that scale a norm

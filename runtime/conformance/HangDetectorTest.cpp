@@ -23,7 +23,7 @@ Heartbeat onDevice(const char *at, std::vector<int> awaited = {}) {
 Heartbeat onHost(const char *at, std::vector<int> awaited) {
   return {.waits = true, .awaited = std::move(awaited), .at = at};
 }
-Heartbeat computing() { return {.at = "computing"}; }
+Heartbeat computing() { return {.awaited = {}, .at = "computing"}; }
 
 } // namespace
 

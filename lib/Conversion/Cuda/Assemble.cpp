@@ -352,7 +352,7 @@ llvm::Error cuda::assemble(Code &code, const Architectures &architectures, Strin
     runs.push_back(
         {architecture, in, files.path(name + ".cubin"), files.path(name + ".log"), {}, {}, {}});
   }
-  auto atEnd = llvm::make_scope_exit([&] { llvm::for_each(runs, stop); });
+  llvm::scope_exit atEnd([&] { llvm::for_each(runs, stop); });
   if (llvm::Error error = runAll(runs, assembler, code))
     return error;
   for (const Run &run : runs) {

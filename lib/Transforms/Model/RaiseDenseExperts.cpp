@@ -146,7 +146,7 @@ bool DenseMatch::matchRows(Value v) {
     return isX(peelReshapes(v));
   bool order = isByExpert;
   isByExpert = true;
-  auto restore = llvm::make_scope_exit([&] { isByExpert = order; });
+  llvm::scope_exit restore([&] { isByExpert = order; });
   v = peelMoves(v);
   if (auto mul = v.getDefiningOp<MulOp>()) {
     Value found;
@@ -195,7 +195,7 @@ Value getSelectedOne(Value v, double otherwise) {
   for (int i : {0, 1}) {
     auto iota = isIndex->getOperand(i).getDefiningOp<IotaOp>();
     Value index = isIndex->getOperand(1 - i);
-    if (iota && iota.getDim() == rankOf(v) - 1 && rankOf(index) == rankOf(v) &&
+    if (iota && int64_t(iota.getDim()) == rankOf(v) - 1 && rankOf(index) == rankOf(v) &&
         getSizes(index).back().isConstant(1))
       return select.getCondition();
   }
