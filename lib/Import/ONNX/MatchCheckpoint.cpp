@@ -64,7 +64,7 @@ struct Match {
   const std::string *name = nullptr; ///< of the tensor; null: not found
   const StoredTensor *tensor = nullptr;
   bool isMapped = false, keepsValues = false;
-  std::optional<bool> isTransposed;
+  std::optional<bool> isTransposed = {};
 
   bool hasData() const { return own.fileExists; }
 };
