@@ -64,7 +64,7 @@ endif()
 
 # Files of a library include the same headers and instantiate the same templates. In units of 24 files,
 # a build from scratch takes two thirds of the time; after an edit, the whole unit is compiled again.
-option(TPC_UNITY "Compile files of a library of the compiler together" OFF)
+option(TPC_UNITY "Compile files of a library together" OFF)
 
 # ---- dependencies ----
 
