@@ -29,8 +29,14 @@ FATES = {
 BENCH = ("--bench", "--shape", "batch=1,sequence=8", "--warmup", "1000000", "--weights=random:1")
 
 
+# Marks processes that this one starts: other tests may run the same program at the same time.
+MARK = "LIVENESS_TEST_PROCESS"
+os.environ[MARK] = str(os.getpid())
+
+
 def processes_of(program: Path) -> dict[int, int]:
-    """Returns rank -> process."""
+    """Returns rank -> process, of the processes that this process has started."""
+    mark = f"{MARK}={os.getpid()}".encode()
     found = {}
     for directory in Path("/proc").glob("[0-9]*"):
         try:
@@ -39,7 +45,7 @@ def processes_of(program: Path) -> dict[int, int]:
             environment = (directory / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        for entry in environment:
+        for entry in environment if mark in environment else []:
             if entry.startswith((b"OMPI_COMM_WORLD_RANK=", b"RANK=")):
                 found[int(entry.split(b"=")[1])] = int(directory.name)
     return found
