@@ -209,6 +209,8 @@ extern "C" void tpc_experts(tpc_context *ctx, const tpc_experts_args *args) {
   if (a.first < 0 || a.experts < 0 || a.first + a.experts > a.all)
     fail(*ctx, "internal error: experts " + std::to_string(a.first) + " to " +
                    std::to_string(a.first + a.experts) + " of " + std::to_string(a.all));
+  if (a.dtype != TPC_F32 && a.dtype != TPC_F16 && a.dtype != TPC_BF16)
+    fail(*ctx, std::string("internal error: matrices of experts of ") + spellType(a.dtype));
   if (a.tokens > 0 && a.outputs > 0)
     ctx->device->experts(a);
 }

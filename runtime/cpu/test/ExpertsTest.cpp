@@ -249,4 +249,14 @@ TEST(Experts, WrongExpertsAreErrors) {
   EXPECT_EQ(error.value_or(""), "internal error: experts 3 to 5 of 4");
 }
 
+TEST(Experts, OtherTypesOfMatricesAreErrors) {
+  for (auto [dtype, name] : {std::pair(TPC_F64, "f64"), {TPC_I8, "i8"}, {TPC_I64, "i64"}}) {
+    OneRank rank(1);
+    Call call({2, 3, 4, 1, 2, 3, 3}, false, false);
+    call.args.dtype = dtype;
+    auto error = rank.world->run([&](tpc_context &ctx) { tpc_experts(&ctx, &call.args); });
+    EXPECT_EQ(error.value_or(""), std::string("internal error: matrices of experts of ") + name);
+  }
+}
+
 } // namespace
