@@ -22,6 +22,7 @@ from harness import LoadClock, scaled
 # ended.
 PROMISED = {("tcp", "kill"): 1, ("mpi", "kill"): 3, ("tcp", "freeze"): 5, ("mpi", "freeze"): 5}
 PROMISED_AT_START = PROMISED_OF_GROUPS = PROMISED_OF_CUTS = 5
+START_TIMEOUT = 60
 FATES = {
     "kill": (signal.SIGKILL, "has ended without an error message"),
     "freeze": (signal.SIGSTOP, "is frozen"),
@@ -143,7 +144,7 @@ def check(program, transport, fate, seed, log, more=None, arguments=BENCH):
 
 def check_start(program, transport, fate, seed, log, more=None):
     """Checks the same within the first second, in any state of the connections. Both returned times
-    are the seconds until all ranks have ended.
+    are the seconds until all ranks have ended, 0 where the start had to time out.
     """
     draw = random.Random(seed)
     victim, moment = draw.randrange(program.grid.ranks), draw.uniform(0, 1)
@@ -154,16 +155,22 @@ def check_start(program, transport, fate, seed, log, more=None):
         os.kill(processes_of(program.path)[victim], FATES[fate][0])
         begin = time.monotonic()
         words = "is frozen" if fate == "freeze" else "has ended"
+        # Without a launcher, a rank that ends before it connects is an absent rank until the start
+        # times out.
+        never = rf"^error: rank {victim} has not connected to .* within {START_TIMEOUT} s"
         # If mpirun detects the killed rank first, it ends the others and names the rank.
         named = re.compile(
             rf"^error: rank {victim}( \(.*\))? {words}|process rank {victim} with PID|Process rank:"
             rf" +{victim}\b"
-            rf"|\[\[.*,{victim}\]",
+            rf"|\[\[.*,{victim}\]|{never}",
             re.M,
         )
         until(lambda: named.search(steps.printed()))
         until(lambda: not processes_of(program.path))
         gone = time.monotonic() - begin
+        if transport == "tcp" and re.search(never, steps.printed(), re.M):
+            assert gone <= START_TIMEOUT + 1
+            gone = 0
         end_launcher(steps.run, may_hang=(transport, fate) == ("mpi", "kill"))
         assert steps.run.wait() != 0
     # The message may come from connected and from unconnected ranks; it names no other rank.
