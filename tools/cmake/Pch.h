@@ -3,6 +3,8 @@
 #ifndef TPC_TOOLS_CMAKE_PCH_H
 #define TPC_TOOLS_CMAKE_PCH_H
 
+#include "StableSort.h"
+
 #include "tpc/Dialect/Tpc.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

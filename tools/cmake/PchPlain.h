@@ -2,7 +2,8 @@
 #ifndef TPC_TOOLS_CMAKE_PCHPLAIN_H
 #define TPC_TOOLS_CMAKE_PCHPLAIN_H
 
-#include <algorithm>
+#include "StableSort.h"
+
 #include <array>
 #include <atomic>
 #include <bit>

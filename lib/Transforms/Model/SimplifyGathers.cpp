@@ -175,10 +175,10 @@ struct DropGatherND : public OpRewritePattern<GatherNDOp> {
 
 /// Tensor whose dimensions are indexed by dimensions `dims` of the result, or by the row index.
 struct IndexedTensor {
-  Value tensor; // null: the index of dims[0]
-  SmallVector<unsigned> dims;
-  SmallVector<int64_t> columns; // of the tensor, per entry of `dims`
-  std::optional<int64_t> row;
+  Value tensor = {}; // null: the index of dims[0]
+  SmallVector<unsigned> dims = {};
+  SmallVector<int64_t> columns = {}; // of the tensor, per entry of `dims`
+  std::optional<int64_t> row = {};
   SymExpr more = 0; // constant term
 
   static std::optional<IndexedTensor> match(Value tensor, ArrayRef<IndexExpr> where,
