@@ -19,6 +19,18 @@ FailureOr<func::FuncOp> getTensors(ModuleOp program, kernel::FuncOp function);
 /// also that no constant of the tensor function is missing.
 LogicalResult checkConstants(kernel::FuncOp function, func::FuncOp tensors);
 
+/// Checks that operands of comparisons, maxima and minima of floats depend on the same operands of
+/// the kernel as on tensors.
+LogicalResult checkDecisions(kernel::FuncOp function, func::FuncOp tensors);
+
+/// Builds the definition of one element of an element-wise op in an empty block, whose arguments
+/// become the elements of the operands, with 16-bit floats as f32.
+void buildDefinition(ScalarOpInterface op, Block &block);
+
+/// Checks that a kernel has no float operations that its tensor function does not require, and no
+/// operations whose results are not used.
+LogicalResult checkArithmetic(kernel::FuncOp function, func::FuncOp tensors);
+
 /// Checks that integer arithmetic of a kernel matches its tensor function: each limit, divisor and
 /// addend of an index is a single size or constant, not a value that is computed from several.
 LogicalResult checkIndices(kernel::FuncOp function, func::FuncOp tensors);

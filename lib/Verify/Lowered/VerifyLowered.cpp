@@ -48,16 +48,22 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
     if (failed(lowered::checkFunctions(staged, getOperation())) ||
         failed(lowered::checkAttributes(getOperation())))
       return failure();
-    if (ModuleOp library = kernel::getKernels(getOperation()))
-      for (auto function : library.getOps<kernel::FuncOp>()) {
-        FailureOr<func::FuncOp> tensors = lowered::getTensors(getOperation(), function);
-        if (failed(tensors) || failed(lowered::checkConstants(function, *tensors)) ||
-            failed(lowered::checkIndices(function, *tensors)) ||
-            failed(lowered::checkLookups(function, *tensors)))
-          return failure();
-      }
-    return failure(failed(lowered::checkWidths(getOperation())) ||
-                   failed(lowered::checkFrames(getOperation())));
+    using Check = LogicalResult (*)(kernel::FuncOp, func::FuncOp);
+    auto checkEach = [&](ArrayRef<Check> checks) {
+      if (ModuleOp library = kernel::getKernels(getOperation()))
+        for (auto function : library.getOps<kernel::FuncOp>()) {
+          FailureOr<func::FuncOp> tensors = lowered::getTensors(getOperation(), function);
+          if (failed(tensors) ||
+              llvm::any_of(checks, [&](Check check) { return failed(check(function, *tensors)); }))
+            return failure();
+        }
+      return success();
+    };
+    return failure(failed(checkEach(
+                       {lowered::checkConstants, lowered::checkIndices, lowered::checkLookups})) ||
+                   failed(lowered::checkWidths(getOperation())) ||
+                   failed(lowered::checkFrames(getOperation())) ||
+                   failed(checkEach({lowered::checkDecisions, lowered::checkArithmetic})));
   }
 
   /// Records the facts that this run does not exercise, unless tpc-verify-equivalence has recorded

@@ -1,6 +1,8 @@
 //===- Mutate.cpp - Seeded faults, to test the verifiers ------------------===//
 
 #include "Mutate.h"
+
+#include "tpc/Kernel/Kernel.h"
 #include "tpc/Verify/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -110,6 +112,21 @@ struct Mutate : public mlir::tpc::impl::MutateBase<Mutate> {
     Location loc = mutator.location ? mutator.location->getLoc() : module.getLoc();
     std::string name = getSourceName(loc);
     llvm::errs() << "mutated: " << kind << (name.empty() ? "" : " at '" + name + "'") << "\n";
+    eraseUnused(module);
+  }
+
+  /// Erases operations of kernels whose results are not used. They would be an error in themselves.
+  static void eraseUnused(ModuleOp module) {
+    module.walk([](kernel::FuncOp function) {
+      bool hasErased = true;
+      while (std::exchange(hasErased, false))
+        function.walk([&](Operation *op) {
+          if (op->getNumResults() && isOpTriviallyDead(op)) {
+            op->erase();
+            hasErased = true;
+          }
+        });
+    });
   }
 };
 } // namespace

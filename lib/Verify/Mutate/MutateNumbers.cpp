@@ -78,6 +78,75 @@ static bool loseBits(Mutator &m) {
   return true;
 }
 
+/// Replaces x by x + n - n, where n is a size or an index of the kernel, which small runs keep
+/// small.
+static bool loseBitsAtSize(Mutator &m) {
+  Value number = pickNumber(m, [](Value) { return true; });
+  if (!number)
+    return false;
+  Location loc = number.getLoc();
+  SmallVector<Value> indices;
+  for (Operation *op = number.getDefiningOp()->getParentOp(); op && !isa<kernel::FuncOp>(op);
+       op = op->getParentOp())
+    if (auto rows = dyn_cast<kernel::RowsOp>(op))
+      llvm::append_range(indices, rows.getIndices());
+    else if (auto elements = dyn_cast<kernel::ElementsOp>(op))
+      llvm::append_range(indices, elements.getIndices());
+  if (indices.empty())
+    return false;
+  auto integer =
+      arith::IndexCastOp::create(m.builder, loc, m.builder.getI64Type(), m.drawFrom(indices));
+  auto size = arith::SIToFPOp::create(m.builder, loc, m.builder.getF32Type(), integer);
+  auto sum = arith::AddFOp::create(m.builder, loc, number, size);
+  auto back = arith::SubFOp::create(m.builder, loc, sum, size);
+  replace(number, back, {sum});
+  return true;
+}
+
+static bool isDecision(Operation *op) {
+  return isInKernel(op) && isa<arith::CmpFOp, arith::MaximumFOp, arith::MinimumFOp,
+                               arith::MaxNumFOp, arith::MinNumFOp>(op);
+}
+
+/// Replaces an operand of a comparison, maximum or minimum by the other operand, or by a number
+/// from which the other operand is computed.
+static bool compareOther(Mutator &m) {
+  SmallVector<Operation *> found;
+  m.module.walk([&](Operation *op) {
+    if (isDecision(op) && op->getOperand(0) != op->getOperand(1))
+      found.push_back(op);
+  });
+  Operation *op = m.choose(ArrayRef<Operation *>(found));
+  if (!op)
+    return false;
+  unsigned replaced = m.draw(2);
+  SmallVector<Value> others = {op->getOperand(1 - replaced)};
+  if (Operation *from = others[0].getDefiningOp())
+    for (Value operand : from->getOperands())
+      if (operand.getType() == others[0].getType())
+        others.push_back(operand);
+  op->setOperand(replaced, m.drawFrom(others));
+  return true;
+}
+
+/// Includes or excludes equality in a comparison of floats.
+static bool otherEquality(Mutator &m) {
+  using P = arith::CmpFPredicate;
+  static constexpr std::pair<P, P> pairs[] = {{P::OGT, P::OGE}, {P::OLT, P::OLE}, {P::UGT, P::UGE},
+                                              {P::ULT, P::ULE}, {P::OEQ, P::UEQ}, {P::ONE, P::UNE}};
+  auto op = m.pick<arith::CmpFOp>([](arith::CmpFOp cmp) {
+    return isInKernel(cmp) && cmp.getPredicate() != P::UNO && cmp.getPredicate() != P::ORD;
+  });
+  if (!op)
+    return false;
+  for (auto [a, b] : pairs)
+    if (op.getPredicate() == a || op.getPredicate() == b) {
+      op.setPredicate(op.getPredicate() == a ? b : a);
+      return true;
+    }
+  return false;
+}
+
 /// Replaces the mean of (x - m)^2 by the mean of x^2 minus m^2.
 static bool subtractSquares(Mutator &m) {
   auto find = [](kernel::FoldOp fold) {
@@ -165,6 +234,11 @@ ArrayRef<Mutation> mutate::getNumberMutations() {
   static constexpr Mutation mutations[] = {
       {"kernel-number-narrow", "a number is rounded to the program's 16-bit type", narrowNumber},
       {"kernel-bits-lost", "a large number is added and subtracted", loseBits},
+      {"kernel-bits-lost-at-size", "an index is added and subtracted", loseBitsAtSize},
+      {"kernel-compares-other", "a comparison or limit of floats has another operand",
+       compareOther},
+      {"kernel-other-equality", "a comparison of floats includes or excludes equality",
+       otherEquality},
       {"kernel-squares-subtracted",
        "a variance is the mean of squares minus the square of the mean", subtractSquares},
       {"kernel-zero-replaced", "zero is replaced by one", replaceZero},

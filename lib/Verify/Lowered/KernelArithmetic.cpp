@@ -1,0 +1,243 @@
+//===- KernelArithmetic.cpp - Number of float operations in kernels -------===//
+//
+// Runs with random numbers do not test every float operation of a kernel: x + n - n is nearly x
+// where n is small, and a position is small in every run. Therefore a kernel may have, of each
+// kind, only as many different float operations as the ops of its tensor function require. Those of
+// an element-wise op are the ones of its definition (ScalarOpInterface); a table has the others.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CheckKernels.h"
+
+#include "tpc/Dialect/Quantized.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::lowered;
+
+namespace {
+/// Number of operations by kind.
+using Counts = std::map<OperationName, unsigned, bool (*)(OperationName, OperationName)>;
+
+/// Numbers of values in a kernel: values that are computed in the same way from the same memory
+/// have the same number, whatever the indices of elements. A kernel may compute a value several
+/// times.
+class ValueNumbers {
+public:
+  explicit ValueNumbers(kernel::FuncOp function);
+  /// Different values of each kind of float operation.
+  Counts counts;
+
+private:
+  using Key = std::vector<const void *>;
+  void visit(Operation *op);
+  /// Returns the number of a value with this key. `isNew`: no value had it before.
+  const void *find(Key key, bool *isNew = nullptr);
+  const void *of(Value value) {
+    auto it = numbers.find(value);
+    return it == numbers.end() ? find({}) : it->second; // an index
+  }
+  void count(Operation *op, Key key);
+
+  std::map<Key, unsigned> keys;
+  DenseMap<Value, const void *> numbers;
+  /// Number of the value that is stored in memory.
+  DenseMap<Value, const void *> stored;
+};
+} // namespace
+
+static Counts makeCounts() {
+  return Counts(
+      [](OperationName a, OperationName b) { return a.getStringRef() < b.getStringRef(); });
+}
+
+/// Whether an op of a kernel computes with floats.
+static bool isFloatOperation(Operation *op) {
+  if (isa<arith::ConstantOp, arith::SelectOp, arith::ExtFOp, arith::TruncFOp>(op) ||
+      !isa<arith::ArithDialect, math::MathDialect>(op->getDialect()))
+    return false;
+  return llvm::any_of(op->getOperandTypes(), llvm::IsaPred<FloatType>);
+}
+
+const void *ValueNumbers::find(Key key, bool *isNew) {
+  auto [it, inserted] = keys.try_emplace(std::move(key), keys.size());
+  if (isNew)
+    *isNew = inserted;
+  return &it->second;
+}
+
+ValueNumbers::ValueNumbers(kernel::FuncOp function) : counts(makeCounts()) {
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) { visit(op); });
+}
+
+void ValueNumbers::count(Operation *op, Key key) {
+  key.insert(key.begin(), op->getName().getAsOpaquePointer());
+  for (NamedAttribute attr : op->getAttrs())
+    key.push_back(attr.getValue().getAsOpaquePointer());
+  for (Type type : op->getResultTypes())
+    key.push_back(type.getAsOpaquePointer());
+  bool isNew = false;
+  const void *number = find(std::move(key), &isNew);
+  for (Value result : op->getResults())
+    numbers[result] = number;
+  if (isNew && isFloatOperation(op))
+    ++counts.try_emplace(op->getName(), 0).first->second;
+}
+
+void ValueNumbers::visit(Operation *op) {
+  llvm::TypeSwitch<Operation *>(op)
+      .Case([&](memref::LoadOp load) {
+        // Memory with one stored value is that value.
+        auto it = stored.find(load.getMemRef());
+        numbers[load.getResult()] = it != stored.end() && it->second
+                                        ? it->second
+                                        : find({load.getMemRef().getAsOpaquePointer()});
+      })
+      .Case([&](memref::StoreOp store) {
+        const void *number = of(store.getValue());
+        auto [it, isFirst] = stored.try_emplace(store.getMemRef(), number);
+        if (!isFirst && it->second != number)
+          it->second = nullptr;
+      })
+      .Case([&](kernel::YieldOp yield) { // the fold's term has been visited
+        count(yield->getParentOp(), {of(yield.getTerm())});
+      })
+      .Case([&](scf::YieldOp yield) {
+        Operation *parent = yield->getParentOp();
+        if (parent->getNumResults() == 0)
+          return;
+        Key key = {parent->getName().getAsOpaquePointer()};
+        Region *region = yield->getParentRegion();
+        // The value of an if is determined by the values of both branches.
+        if (auto condition = dyn_cast<scf::IfOp>(parent)) {
+          if (region != &condition.getElseRegion())
+            return;
+          for (auto [i, result] : llvm::enumerate(condition.getResults()))
+            numbers[result] =
+                find({parent->getName().getAsOpaquePointer(), of(condition.getCondition()),
+                      of(condition.thenYield().getOperand(i)), of(yield.getOperand(i))});
+          return;
+        }
+        for (auto [i, result] : llvm::enumerate(parent->getResults()))
+          numbers[result] = find({parent->getName().getAsOpaquePointer(), of(yield.getOperand(i))});
+      })
+      .Case<kernel::FoldOp, scf::ForOp, scf::IfOp, kernel::FuncOp, kernel::RowsOp,
+            kernel::ElementsOp>([](Operation *) {})
+      .Default([&](Operation *) {
+        Key key;
+        for (Value operand : op->getOperands())
+          key.push_back(of(operand));
+        count(op, std::move(key));
+      });
+}
+
+/// Adds operations of a kind.
+static void add(Counts &counts, MLIRContext *context, StringRef kind, unsigned number) {
+  counts.try_emplace(OperationName(kind, context), 0).first->second += number;
+}
+
+void lowered::buildDefinition(ScalarOpInterface op, Block &block) {
+  for (Type type : op->getOperandTypes()) {
+    Type element = getElementTypeOrSelf(type);
+    if (element.isF16() || element.isBF16())
+      element = Float32Type::get(op.getContext());
+    else if (auto integer = dyn_cast<IntegerType>(element))
+      element = IntegerType::get(op.getContext(), integer.getWidth());
+    block.addArgument(element, op.getLoc());
+  }
+  OpBuilder builder(op.getContext());
+  builder.setInsertionPointToEnd(&block);
+  op.buildScalar(builder, op.getLoc(), block.getArguments());
+}
+
+/// Adds the float operations of the definition of an element-wise op.
+static void addDefinition(Counts &counts, ScalarOpInterface op) {
+  Block block;
+  lowered::buildDefinition(op, block);
+  block.walk([&](Operation *inner) {
+    if (isFloatOperation(inner))
+      ++counts.try_emplace(inner->getName(), 0).first->second;
+  });
+}
+
+/// Adds the float operations of an op on tensors.
+static void addOperations(Counts &counts, Operation *op) {
+  auto add = [&](StringRef kind, unsigned number) {
+    ::add(counts, op->getContext(), kind, number);
+  };
+  llvm::TypeSwitch<Operation *>(op)
+      .Case([&](ScalarOpInterface scalar) { addDefinition(counts, scalar); })
+      // mean = sum x / n, variance = sum (x - mean)^2 / n,
+      // (x - mean) * (1 / sqrt(variance + epsilon)) * scale + bias
+      .Case([&](LayerNormOp) {
+        add("arith.divf", 3);
+        add("arith.subf", 1);
+        add("arith.mulf", 3);
+        add("arith.addf", 2);
+        add("math.sqrt", 1);
+      })
+      // x * (1 / sqrt(sum x^2 / n + epsilon)) * scale
+      .Case([&](RmsNormOp) {
+        add("arith.divf", 2);
+        add("arith.mulf", 3);
+        add("arith.addf", 1);
+        add("math.sqrt", 1);
+      })
+      // exp(x - maximum) * (1 / sum)
+      .Case([&](SoftmaxOp) {
+        add("arith.subf", 1);
+        add("math.exp", 1);
+        add("arith.divf", 1);
+        add("arith.mulf", 1);
+      })
+      .Case(
+          [&](ReduceOp reduce) { add("arith.divf", reduce.getFunction() == ReduceFunction::Mean); })
+      .Case([&](CumSumOp) { add("arith.addf", 1); })
+      // x * cos + other * (+-sin)
+      .Case([&](RotaryOp) {
+        add("arith.negf", 1);
+        add("arith.mulf", 2);
+        add("arith.addf", 1);
+      })
+      // (q - offset - zero) * scale
+      .Case([&](DequantizeOp) {
+        add("arith.subf", 2);
+        add("arith.mulf", 1);
+      })
+      .Case([&](MatmulOp) {
+        add("arith.mulf", 1);
+        add("arith.addf", 1);
+      })
+      // A row is added only if an id selects it.
+      .Case([&](ScatterAddOp) { add("arith.cmpf", 1); });
+}
+
+LogicalResult lowered::checkArithmetic(kernel::FuncOp function, func::FuncOp tensors) {
+  auto error = [&](Operation *op) {
+    return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                           << ") in kernel @" << function.getSymName() << ": ";
+  };
+  Counts want = makeCounts();
+  tensors.walk([&](Operation *op) { addOperations(want, op); });
+  ValueNumbers have(function);
+  for (auto [kind, count] : have.counts) {
+    auto it = want.find(kind);
+    unsigned expected = it == want.end() ? 0 : it->second;
+    if (count > expected)
+      return error(function) << "it computes " << count << " different values by '" << kind
+                             << "', but its tensor function requires at most " << expected;
+  }
+  WalkResult result = function.walk([&](Operation *op) -> WalkResult {
+    if (op->getNumResults() && op->use_empty() && isMemoryEffectFree(op))
+      return error(op) << "nothing uses its result";
+    return success();
+  });
+  return failure(result.wasInterrupted());
+}
