@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes README's table of model families and exporters. A cell has the opsets of the files in
-test/Models whose results a test compares with ONNX Runtime's on grids.
+"""Writes README's table of model families and exporters, and the numbers of grids above it. A cell
+has the opsets of the files in test/Models whose results a test compares with ONNX Runtime's.
 
     tools/families.py [--check]
 """
@@ -44,26 +44,26 @@ NAMES = {
 FLAVORS = ["dynamo", "dynamo-past", "optimum-nopast", "optimum-past"]
 
 
-def count_grids(name):
-    if name in models.FAMILIES:
-        return len(test_families.GRIDS)
-    return len(test_numbers.ALL) if name.startswith("gpt2-odd") else 0
+def is_tested_on_grids(name):
+    return name in models.FAMILIES or name.startswith("gpt2-odd")
+
+
+def count_grids():
+    return f"{len(test_families.GRIDS)} grids (GPT-2: {len(test_numbers.ALL)})"
 
 
 def table():
-    cells = collections.defaultdict(lambda: collections.defaultdict(list))
+    cells = collections.defaultdict(lambda: collections.defaultdict(set))
     for name, words in make.MODELS.items():
-        if grids := count_grids(name):
+        if is_tested_on_grids(name):
             found = re.search(r"--flavor (\S+)", words)
             opset = (re.search(r"--opset (\d+)", words) or [0, "20"])[1]  # the default
-            cells[words.split()[0]][found[1] if found else "dynamo"].append((int(opset), grids))
+            cells[words.split()[0]][found[1] if found else "dynamo"].add(int(opset))
     yield "| | " + " | ".join(f"`{flavor}`" for flavor in FLAVORS) + " |"
     yield "|---" * (len(FLAVORS) + 1) + "|"
     rows = collections.defaultdict(list)
     for family, row in cells.items():
-        opsets = [
-            ", ".join(map(str, sorted({opset for opset, _ in row[flavor]}))) for flavor in FLAVORS
-        ]
+        opsets = [", ".join(map(str, sorted(row[flavor]))) for flavor in FLAVORS]
         rows[" | ".join(f"✓ {text}" if text else "" for text in opsets)].append(NAMES[family])
     for ticks, families in rows.items():
         yield f"| {', '.join(families)} | {ticks} |"
@@ -80,6 +80,8 @@ def main():
     page = TOP / "README.md"
     text = page.read_text()
     before, rest = text.split(BEGIN)
+    before, count = re.subn(r"\d+ grids \(GPT-2: \d+\)", count_grids(), before)
+    assert count == 1, "README.md lacks 'N grids (GPT-2: N)' above the table"
     new = before + BEGIN + "\n\n" + "\n".join(table()) + "\n\n" + END + rest.split(END, 1)[1]
     if options.check:
         if new != text:
