@@ -9,8 +9,8 @@
 #       header), for code that uses libraries that need them.
 #       LOWERING: precompiles the headers of kernels, buffers and NVVM too.
 #       ALONE, NO_UNITY: files, or a library, that TPC_UNITY does not combine: their names clash.
-#       TWO_UNITS: it combines files with `using namespace mlir` separately from the others.
-#       INLINED: it does not reduce inlining.
+#       TWO_UNITS: TPC_UNITY combines files with `using namespace mlir` apart from the others.
+#       INLINED: TPC_UNITY does not reduce inlining in this library, which runs programs.
 #   tpc_add_tool(tpc-foo [FILES …] [LINK libs …])
 #       An executable in build/bin, with the same options.
 #   tpc_add_unittest(FooTests [FILES …] [LINK libs …] [PLAIN] [ARGS …] [LAUNCH command …]
@@ -103,9 +103,10 @@ endif()
 add_library(tpc-llvm INTERFACE)
 target_include_directories(tpc-llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 target_compile_definitions(tpc-llvm INTERFACE ${LLVM_DEFINITIONS_LIST})
-# Tools link the archives of LLVM and MLIR (TPC_STATIC_LLVM), and tests the shared libraries, of which
-# each start relocates all: 35 ms. lld initializes all targets of LLVM and refers to Polly, for
-# link-time optimization; tpc links no bitcode, so it links its own targets only.
+# Tools link the archives of LLVM and MLIR (TPC_STATIC_LLVM), tests the shared libraries, whose
+# relocation takes 35 ms of each start. For link-time optimization, lld initializes all targets of
+# LLVM and refers to Polly. tpc links no bitcode, so only the native target and NVPTX are linked;
+# NoTarget.cpp defines the functions of the others.
 add_library(tpc-llvm-shared INTERFACE)
 target_link_libraries(tpc-llvm-shared INTERFACE MLIR LLVM)
 file(GLOB archives ${LLVM_LIBRARY_DIR}/libMLIR*.a ${LLVM_LIBRARY_DIR}/libLLVM*.a)
@@ -154,7 +155,7 @@ set(pch_dir ${PROJECT_SOURCE_DIR}/tools/cmake)
 tpc_add_pch(tpc-pch-lowering ${pch_dir}/PchLowering.h -fno-exceptions -fno-rtti -Wno-unused-parameter)
 tpc_add_pch(tpc-pch-plain ${pch_dir}/PchPlain.h)
 set(TPC_PCH tpc-pch-lowering)
-if(NOT TPC_UNITY) # one for both costs less time, and a change in a kernel's header more
+if(NOT TPC_UNITY) # one header for both: faster from scratch, slower after a change of Kernel.h
   tpc_add_pch(tpc-pch ${pch_dir}/Pch.h -fno-exceptions -fno-rtti -Wno-unused-parameter)
   set(TPC_PCH tpc-pch)
 endif()
@@ -222,7 +223,7 @@ function(tpc_add_library name)
   list(REMOVE_ITEM ARGN FILES ${ARG_FILES})
   _tpc_configure(${name} ${ARGN})
   if(TPC_UNITY AND NOT ARG_PLAIN AND NOT ARG_INLINED)
-    # Compiles in a quarter less time. Libraries that run programs are INLINED.
+    # Less inlining compiles in a quarter less time.
     target_compile_options(${name} PRIVATE "SHELL:-mllvm -inline-threshold=60")
   endif()
   if(TPC_UNITY AND NOT ARG_PLAIN AND NOT ARG_NO_UNITY)
@@ -246,7 +247,7 @@ function(tpc_add_tool name)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "PLAIN;RTTI" "" "FILES;DEPENDS;LINK")
   _tpc_sources()
   add_executable(${name} ${sources})
-  if(NOT TPC_SANITIZE) # with archives, functions of headers could be those without checks
+  if(NOT TPC_SANITIZE) # inline functions could be linked from archives, which have no checks
     set_target_properties(${name} PROPERTIES TPC_STATIC_LLVM ON)
   endif()
   list(REMOVE_ITEM ARGN FILES ${ARG_FILES})

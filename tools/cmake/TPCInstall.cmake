@@ -2,8 +2,8 @@
 # code that loads programs. tpcc links programs with files of ../lib, relative to its folder bin/, so
 # both folders have one prefix.
 #
-# TPC_BUNDLE_LIBRARIES copies the shared libraries that the tools need as well (of compression), except
-# for the C and C++ libraries: then the tools run on a machine without development packages.
+# TPC_BUNDLE_LIBRARIES also installs the shared libraries that the tools need (for compression), but
+# not the C and C++ libraries. Then the tools run on a machine without development packages.
 
 option(TPC_BUNDLE_LIBRARIES "Install the shared libraries that the tools need, too" OFF)
 set(TPC_INSTALL_PREFIX "" CACHE STRING "Folder below the prefix that bin, lib and include go to")
