@@ -45,7 +45,7 @@ def run(*command):
     return result.stdout, time.monotonic() - start
 
 
-def table(header, rows):
+def print_table(header, rows):
     widths = [max(len(str(row[i])) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, *rows]:
         cells = [
@@ -68,7 +68,7 @@ def show_split(description):
                 f"{rank['weight_bytes'] / KIBI:.1f} KiB",
             )
         )
-    table(("rank", "tp", "pp", "stage", "weights"), rows)
+    print_table(("rank", "tp", "pp", "stage", "weights"), rows)
 
 
 def show_communication(report):
@@ -76,7 +76,7 @@ def show_communication(report):
         (row["stage"], row["axis"], row["kind"], row["count"], row["bytes"])
         for row in report["collectives"]
     ]
-    table(("stage", "axis", "kind", "count", "bytes"), rows)
+    print_table(("stage", "axis", "kind", "count", "bytes"), rows)
 
 
 def show_text(tpcc, model, work):

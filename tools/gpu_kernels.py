@@ -65,7 +65,8 @@ class Kernel:
     loads: int = 0
     stores: int = 0
     users: list = field(default_factory=list)
-    needs: dict = field(default_factory=dict)  # architecture -> resources by ptxas, and widths
+    # architecture -> resources reported by ptxas, and access widths
+    needs: dict = field(default_factory=dict)
 
     @property
     def key(self):
@@ -137,7 +138,7 @@ def compile_program(tpcc, model, grid, folder):
 
 
 def merge(programs):
-    """Merges equal texts."""
+    """Merges kernels with equal texts. Returns key -> kernel."""
     distinct = {}
     for kernel in (kernel for program in programs for kernel in program):
         seen = distinct.setdefault(kernel.key, kernel)
@@ -255,14 +256,14 @@ def find_faults(kernel):
                     f"{kernel.ceiling[what]}"
                 )
         if needs["widths"]:
-            for what, op, least, found in zip(
+            for what, op, allowed, found in zip(
                 ("loads", "stores"), ("ld", "st"), (kernel.loads, kernel.stores), needs["widths"]
             ):
                 # In machine code, an 8-byte load of a row looks like a load of a 64-bit size. So
                 # where rows allow 8 bytes, the PTX must have a vector load.
                 vectors = re.search(rf"\b{op}\.global(?:\.nc)?\.v\d", kernel.text)
-                if found < least or least == 8 and what == "loads" and not vectors:
-                    yield fail(f"{what} of {found} bytes, but rows allow {least}")
+                if found < allowed or allowed == 8 and what == "loads" and not vectors:
+                    yield fail(f"{what} of {found} bytes, but rows allow {allowed}")
 
 
 def collect(options):
@@ -360,10 +361,10 @@ def compare(kernels):
         if shape not in stated:
             continue  # not in the table yet; the ceiling applies
         registers, shared = stated[shape]
-        for architecture, then in zip(ARCHITECTURES, registers):
-            if row["registers"][architecture] > then:
+        for architecture, recorded in zip(ARCHITECTURES, registers):
+            if row["registers"][architecture] > recorded:
                 now = row["registers"][architecture]
-                yield f"{shape}: {now} registers on {architecture}, {PAGE.name} has {then}"
+                yield f"{shape}: {now} registers on {architecture}, {PAGE.name} has {recorded}"
         if row["shared_bytes"] > shared:
             yield f"{shape}: {row['shared_bytes']} shared bytes, {PAGE.name} has {shared}"
 

@@ -26,7 +26,10 @@ class Failure(Exception):
 
 
 def split_ptx(text):
-    """Returns (header, kernel -> text with its variables, renamed to KERNEL)."""
+    """Returns the header of a PTX text, and kernel -> text of the kernel and the variables it uses.
+
+    Names in a text do not depend on the program: the kernel is KERNEL, variables are numbered.
+    """
     head, rest = re.split(r"(?<=\.address_size 64\n)", text, maxsplit=1)
     blocks = re.findall(r"^(?:\.visible |\.weak )?\.entry (\w+)\((.*?)^}\n", rest, re.M | re.S)
     variables = re.findall(
@@ -40,19 +43,19 @@ def split_ptx(text):
         raise Failure("the PTX does not consist of kernels")
     kernels = {}
     for name, body in blocks:
-        whole = f".visible .entry {name}({body}}}\n"
-        own = [
+        kernel = f".visible .entry {name}({body}}}\n"
+        used = [
             (declaration, variable)
             for declaration, variable in variables
             if re.search(rf"\b{variable}\b", body)
         ]
-        whole = "".join(declaration + "\n" for declaration, _ in own) + whole
-        for index, (_, variable) in enumerate(own):
-            whole = re.sub(rf"\b{variable}\b", f"KERNEL_variable{index}", whole)
+        kernel = "".join(declaration + "\n" for declaration, _ in used) + kernel
+        for index, (_, variable) in enumerate(used):
+            kernel = re.sub(rf"\b{variable}\b", f"KERNEL_variable{index}", kernel)
         # Names of parameters begin with the kernel's name.
-        whole = re.sub(rf"\b{name}(?=\(|_param_)", "KERNEL", whole)
+        kernel = re.sub(rf"\b{name}(?=\(|_param_)", "KERNEL", kernel)
         # Labels are numbered across all kernels.
-        kernels[name] = re.sub(r"\$L__BB\d+_", "$L__BB_", whole)
+        kernels[name] = re.sub(r"\$L__BB\d+_", "$L__BB_", kernel)
     return head, kernels
 
 
@@ -86,7 +89,7 @@ def find_loops(successors):
         new = successors[todo.pop()] - reached
         reached |= new
         todo += new
-    before = {
+    predecessors = {
         block: [other for other in reached if block in successors[other]] for block in reached
     }
     dominators = {block: set(reached) if block else {0} for block in reached}
@@ -94,9 +97,11 @@ def find_loops(successors):
     while changed:
         changed = False
         for block in reached - {0}:
-            own = {block} | set.intersection(*(dominators[other] for other in before[block]))
-            changed |= own != dominators[block]
-            dominators[block] = own
+            updated = {block} | set.intersection(
+                *(dominators[other] for other in predecessors[block])
+            )
+            changed |= updated != dominators[block]
+            dominators[block] = updated
     loops = {}
     for block in reached:
         for head in successors[block] & dominators[block]:
@@ -105,7 +110,7 @@ def find_loops(successors):
                 at = todo.pop()
                 if at not in body:
                     body.add(at)
-                    todo += before[at]
+                    todo += predecessors[at]
     return loops
 
 
@@ -242,7 +247,7 @@ def find_widths(function, grid, shape):
             for cut in find_cuts(body, inner, last, grid):
                 while cut % lanes:
                     lanes //= 2
-        for size in [space[-1], *(size for _, _, own in accesses for size in own)]:
+        for size in [space[-1], *(size for _, _, rows in accesses for size in rows)]:
             while (known := get_size(size, grid)) and known % lanes:
                 lanes //= 2
         if lanes == 1:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/models.md from runs of the files, next to ONNX Runtime.
+"""Writes docs/reference/models.md: results of the files in test/Models next to ONNX Runtime's.
 
 tools/models.py [--only TEXT] [--missing]
 """

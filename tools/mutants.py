@@ -38,7 +38,7 @@ GROUPS = {
     "facts (names, constraints, locations of weights)": ["facts"],
     "facts of training steps": ["facts_of_training"],
 }
-# Forms of the program that gets the fault.
+# Forms in which a program gets the fault, in the order of rows.
 LEVELS = ["model", "step", "preallocated", "staged", "kernels", "tensors and kernels", "buffers"]
 COMMAND = "TPC_MUTANT_TABLES=FOLDER pytest --long cpu/test_*mutants.py"
 BEGIN = "<!-- Written by tools/mutants.py; do not edit. -->\n"
@@ -135,8 +135,8 @@ def parse_section(page, title):
     return re.search(r"^\d{4}-\d\d-\d\d", section, re.M)[0], levels, rows(section)
 
 
-def add(rows):
-    """Returns the row of sums."""
+def make_total(rows):
+    """Returns the row `all`: the sums of the other rows."""
 
     def number(text):
         return int(text.replace(",", ""))
@@ -173,7 +173,7 @@ def main():
     rows = [[title, *row] for title, (_, levels, _) in sections.items() for row in levels]
     page = (
         f"{BEGIN}\n# Mutants and the verifiers that reject them\n\n{INTRODUCTION}\n"
-        + table(["faults in", "level"], [*rows, add(rows)])
+        + table(["faults in", "level"], [*rows, make_total(rows)])
         + "\n"
     )
     for title, (date, _, kinds) in sections.items():

@@ -116,7 +116,7 @@ class Picture:
 
 
 def draw_rank(picture, x, y, matrices, member, members):
-    """Draws one rank's shards in the outlines of the matrices. Returns the right end."""
+    """Draws one rank's shards in the outlines of the matrices. Returns the x of the right end."""
     for label, shape, local in matrices:
         height, width = map(side, shape)
         picture.rect(x, y, width, height, "#eef0f3", "#aaa")

@@ -221,26 +221,27 @@ def explain_memory(model, grid, report, whole, ranks):
         return f"stage {largest['stage']} has {largest['layers']} of {model.layers} layers" + (
             f"; {share:.0%} of its bytes are rows or columns of the vocabulary" if tables else ""
         )
-    bytes_of = collections.Counter()
+    bytes_at_tp1 = collections.Counter()
     for row in whole["stages"][0]["parameters"]:
-        bytes_of[row["weight"]] += row["bytes"]
-    here = collections.Counter()
+        bytes_at_tp1[row["weight"]] += row["bytes"]
+    bytes_with_repeats = collections.Counter()
     for row in largest["parameters"]:
-        here[row["weight"]] += elements(row["shape"]) * F32
+        bytes_with_repeats[row["weight"]] += elements(row["shape"]) * F32
     excess = collections.Counter()
     for row in largest["parameters"]:
-        shape, held = row["shape"], row["held"]
-        repeats = here[row["weight"]] / bytes_of[row["weight"]] if bytes_of[row["weight"]] else 1
-        more = row["bytes"] - elements(shape) * F32 / repeats / ranks
+        shape, local = row["shape"], row["held"]
+        name = row["weight"]
+        repeats = bytes_with_repeats[name] / bytes_at_tp1[name] if bytes_at_tp1[name] else 1
+        extra = row["bytes"] - elements(shape) * F32 / repeats / ranks
         if len(shape) < 2:
             what = "norms and biases"
         elif repeats > 1:
             what = "repeated heads of keys and values"
-        elif shape == held:
+        elif shape == local:
             what = f"{shape} whole"
         else:
-            what = f"{shape}: {held} on the worst-case rank"
-        excess[what] += more
+            what = f"{shape}: {local} on the worst-case rank"
+        excess[what] += extra
     uneven = [
         f"{count}{what} over {parts}"
         for count, what, parts in re.findall(
@@ -256,14 +257,14 @@ def explain_memory(model, grid, report, whole, ranks):
 def explain_communication(grid, found, bounds):
     """Describes the sent bytes that exceed the bound, by axis and kind."""
     total = sum(bounds.values())
-    more = {key: found[key] - bounds[key] for key in set(found) | set(bounds)}
+    excess = {key: found[key] - bounds[key] for key in set(found) | set(bounds)}
     # A gather before a matmul and a scatter after it cost the same; the bound includes only one.
     if bounds["tpx", "reduce_scatter"]:
-        more["tpx", "reduce_scatter or all_gather"] = more.pop(
+        excess["tpx", "reduce_scatter or all_gather"] = excess.pop(
             ("tpx", "reduce_scatter"), 0
-        ) + more.pop(("tpx", "all_gather"), 0)
+        ) + excess.pop(("tpx", "all_gather"), 0)
     return describe_shares(
-        {f"{kind} over {axis}": size for (axis, kind), size in more.items()}, total
+        {f"{kind} over {axis}": size for (axis, kind), size in excess.items()}, total
     )
 
 
@@ -304,8 +305,8 @@ def compute_halves(tpcc, name):
                 compile_plan(tpcc, model, grid, Path(folder), f"--residual={residual}")[0]
                 for residual in ("f32", "same")
             ]
-            single, same = (sum(count_sent(grid, report).values()) for report in reports)
-            ratios[str(grid)] = single / same
+            with_f32, with_same = (sum(count_sent(grid, report).values()) for report in reports)
+            ratios[str(grid)] = with_f32 / with_same
     return ratios
 
 
@@ -336,7 +337,7 @@ def write(plans, halves):
     lines += ["Contributions to the ratios. Shapes are those of one weight.", ""]
     for name, cells in plans.items():
         lines += [f"### {name}", ""]
-        # sp does not change the memory.
+        # Grids with the same ratio and reason, such as tp2 and tp2,sp for memory, share a line.
         found = collections.defaultdict(list)
         for grid in grids:
             for what, ratio, reason in cells[grid][2]:
@@ -372,11 +373,12 @@ def compare(name, cells):
         if (name, grid) not in stated:
             worse.append(f"{name} at {grid}: not in docs/reference/{PAGE.name}")
             continue
-        for what, now, then in zip(("memory", "communication"), ratios, stated[name, grid]):
-            line = f"{name} at {grid}: {what} {now:.3f}, docs/reference/{PAGE.name} has {then:.2f}"
-            if now > then + 0.0051:
+        for what, now, recorded in zip(("memory", "communication"), ratios, stated[name, grid]):
+            line = f"{name} at {grid}: {what} {now:.3f}, "
+            line += f"docs/reference/{PAGE.name} has {recorded:.2f}"
+            if now > recorded + 0.0051:
                 worse.append(line)
-            elif now < then - 0.0051:
+            elif now < recorded - 0.0051:
                 better.append(line)
     return worse, better
 

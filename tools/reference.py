@@ -100,7 +100,7 @@ def pages(llvm, tpc_opt):
     command = [str(tpc_opt), "--print-coverage"]
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if found.returncode != 0:
-        sys.exit("coverage.md: ops without models; add them, or reasons in lib/Driver/Coverage.cpp")
+        sys.exit("coverage.md: ops lack models: add models, or reasons in lib/Driver/Coverage.cpp")
     yield "coverage.md", NOTE.format(
         source="the interfaces that ops have in tpc-opt"
     ) + found.stdout

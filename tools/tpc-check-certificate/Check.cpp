@@ -10,7 +10,7 @@
 //     sides of a message.
 //
 // Then there is no deadlock: the pending communication with the minimum number can proceed, because
-// on neither side any other communication precedes it.
+// no other communication precedes it on either side.
 //
 //===----------------------------------------------------------------------===//
 
@@ -125,8 +125,8 @@ void Checker::readGrid() {
     refuse("there are no micro-batches");
 }
 
-/// Returns a constant divisor of a size for all values of its symbols: 768 for "768", 2 for
-/// "2*batch". Returns 1 for a sum.
+/// Returns a number that divides a size for all values of its symbols: 768 for "768", 2 for
+/// "2*batch", 1 for a sum.
 int64_t divisorOf(const std::string &size) {
   size_t digits = std::min(size.find_first_not_of("0123456789"), size.size());
   if (digits == 0 || digits > 17 || size.find_first_of("+-(,") != std::string::npos)
@@ -174,8 +174,8 @@ AxisSet Checker::unevenAxes(const json &dim) const {
   return uneven;
 }
 
-/// Returns the axes on which the number of iterations depends. Batches of at least one sample per
-/// rank have equally many iterations on all ranks.
+/// Returns the axes on which the number of iterations depends: none if the size of the batch is
+/// known, and every rank has at least one sample in each micro-batch.
 AxisSet Checker::loopAxes(const json &batch) const {
   AxisSet uneven = unevenAxes(batch);
   if (uneven.empty() || batch["factors"].size() != 1 || !batch["axes"].empty())
@@ -401,14 +401,14 @@ void Checker::checkMessages() {
           channels[{peer, s}].second.push_back({&phase, &crossing});
       }
   auto compare = [](const std::vector<Side> &a, const std::vector<Side> &b,
-                    const std::string &where, bool messages) {
+                    const std::string &where, bool areMessages) {
     if (a.size() != b.size())
       refuse(where + ": one side has " + std::to_string(a.size()) + ", the other " +
              std::to_string(b.size()));
     for (size_t i = 0; i < a.size(); ++i) {
       const json &x = *a[i].crossing->op, &y = *b[i].crossing->op;
-      bool same =
-          messages ? get(x, "type") == get(y, "type") && get(x, "dims") == get(y, "dims") : x == y;
+      bool same = areMessages ? get(x, "type") == get(y, "type") && get(x, "dims") == get(y, "dims")
+                              : x == y;
       if (!same)
         refuse(where + ": sides differ: " + x.dump() + " and " + y.dump());
       if (a[i].phase->loop != b[i].phase->loop || a[i].phase->at != b[i].phase->at)
@@ -433,12 +433,12 @@ void Checker::checkGroups() {
     std::vector<int64_t> members = {0};
     int64_t stride = 1;
     for (const std::string &axis : order) {
-      std::vector<int64_t> more;
+      std::vector<int64_t> extended;
       if (std::find(over.begin(), over.end(), axis) != over.end()) {
         for (int64_t c = 0; c < sizes.at(axis); ++c)
           for (int64_t member : members)
-            more.push_back(member + c * stride);
-        members = more;
+            extended.push_back(member + c * stride);
+        members = extended;
       }
       stride *= sizes.at(axis);
     }

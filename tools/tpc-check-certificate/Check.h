@@ -16,7 +16,7 @@ using json = nlohmann::json;
 /// Checks a certificate; calls refuse if it is invalid.
 void checkCertificate(const json &certificate);
 
-/// Returns the FNV-1a hash, mixed, as 16 hexadecimal digits.
+/// Returns the FNV-1a hash of a text, with a final mix, as 16 hexadecimal digits.
 std::string hashOf(const std::string &text);
 
 } // namespace certificate

@@ -43,22 +43,23 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// CPU time of this thread.
+/// Returns the seconds of CPU time of this thread.
 double threadTime() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
 }
 
-/// Returns the minimum time of `work` over many short measurements, because other load on the
-/// machine affects the minimum least. With one thread, the time is the thread's CPU time.
+/// Returns the minimum seconds of `work` over many short measurements (for `total` seconds),
+/// because other load on the machine affects the minimum least. With one thread, CPU time is
+/// measured.
 double secondsOf(const std::function<void()> &work, int threads, double total) {
   auto now = threads == 1 ? threadTime : ::now;
-  constexpr double least = 0.002;
+  constexpr double minSeconds = 0.002; // of a measurement
   work();
   double begin = now();
   work();
-  int inner = std::clamp(int(least / std::max(1e-7, now() - begin)), 1, 20000);
+  int inner = std::clamp(int(minSeconds / std::max(1e-7, now() - begin)), 1, 20000);
   double best = 1e9, end = ::now() + total;
   for (int i = 0; i < 4 || ::now() < end; ++i) {
     begin = now();
@@ -69,7 +70,8 @@ double secondsOf(const std::function<void()> &work, int threads, double total) {
   return best;
 }
 
-/// Runs `work` on `ranks` ranks at the same time and returns the time of rank 0.
+/// Runs the function that `makeWork` returns on `ranks` ranks at the same time. Returns the seconds
+/// of a call on rank 0.
 double secondsOnRanks(int ranks, int threads,
                       const std::function<std::function<void()>(tpc_context &)> &makeWork,
                       double total) {
@@ -95,14 +97,14 @@ double secondsOnRanks(int ranks, int threads,
   return seconds;
 }
 
-/// Each rank multiplies by one matrix after another: at most 64, of about 64 MiB together. Large
-/// matrices are therefore read from memory and small ones from caches, as in a step.
+/// Each rank multiplies by one matrix after another: as many as fit into 64 MiB, from 1 to 64. So
+/// large matrices are read from memory and small ones from caches, as in a step.
 double secondsOfMatmul(int ranks, int threads, int64_t m, int64_t n, int64_t k, double total) {
   return secondsOnRanks(
       ranks, threads,
       [=](tpc_context &ctx) {
-        constexpr int64_t bytesOfAll = 64 << 20;
-        int64_t count = std::clamp<int64_t>(bytesOfAll / (4 * n * k), 1, 64);
+        constexpr int64_t totalBytes = 64 << 20;
+        int64_t count = std::clamp<int64_t>(totalBytes / (4 * n * k), 1, 64);
         auto w = std::make_shared<std::vector<float>>(size_t(n * k), 0.25f);
         for (int64_t i = 0; i < count; ++i) {
           ctx.data.matrices.push_back(ctx.device->makeMatrix(k, n));
