@@ -6,6 +6,8 @@
 ``python -m tpc.export``   makes ONNX files of language models (needs torch and transformers)
 ``python -m tpc.weights``  writes seeded weights next to an ONNX file that has none
 ``python -m tpc.compare``  compares outputs with ONNX Runtime
+``python -m tpc.checkpoint`` exports the weights of a checkpoint of training
+``python -m tpc.trace``    compares a simulated with a measured trace
 """
 
 from tpc.compiler import CompiledSession, CompileError, Message, compile

@@ -18,7 +18,7 @@ TYPES = {"f32": (np.float32, "F32"), "f16": (np.float16, "F16"), "bf16": (np.uin
 
 
 class CheckpointError(Exception):
-    """A checkpoint that cannot be read, with what to do."""
+    """An error of a checkpoint, or of an argument of the command."""
 
 
 def find_step(folder):

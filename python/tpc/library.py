@@ -17,8 +17,8 @@ import numpy as np
 
 
 class TpcError(RuntimeError):
-    """An error that the program reports. `broken`: the error occurred during a step; otherwise the
-    session is unchanged."""
+    """An error of a program or of an argument. `broken`: a step failed after it had started;
+    otherwise the session is unchanged."""
 
     def __init__(self, message: str, broken: bool = False):
         super().__init__(message)

@@ -212,14 +212,14 @@ class Session:
 
     def _tensors(self, inputs: Mapping[str, np.ndarray]) -> tuple[ctypes.Array, list]:
         """Returns the inputs for the library, and the objects that they refer to."""
-        given, kept = (Tensor * len(inputs))(), []
-        for tensor, (name, value) in zip(given, inputs.items()):
+        tensors, referenced = (Tensor * len(inputs))(), []
+        for tensor, (name, value) in zip(tensors, inputs.items()):
             if not isinstance(name, str):
                 raise TpcError(f"the name of an input must be text, not {shorten(name)}")
             encoded = encode("the name of an input", name)
             array, code = self._array(name, value)
             shape = (ctypes.c_int64 * array.ndim)(*array.shape)
-            kept += [array, shape, encoded]
+            referenced += [array, shape, encoded]
             tensor.name, tensor.dtype, tensor.rank, tensor.data = (
                 encoded,
                 code,
@@ -227,7 +227,7 @@ class Session:
                 array.ctypes.data,
             )
             tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
-        return given, kept
+        return tensors, referenced
 
     def _run(
         self, inputs: Mapping[str, np.ndarray], on_begin: Callable[[], Mapping] | None = None
@@ -235,16 +235,21 @@ class Session:
         """Runs one step. Returns all outputs by name. `on_begin` returns more inputs; it is called
         after all earlier steps, also those whose callers were interrupted.
         """
-        given, kept = self._tensors(inputs)
+        tensors, referenced = self._tensors(inputs)
 
         def step() -> _Owner:
             found = ctypes.POINTER(Results)()
             with self._lock:
-                own, more = self._tensors({**inputs, **on_begin()}) if on_begin else (given, kept)
+                if on_begin:
+                    all_tensors, all_referenced = self._tensors({**inputs, **on_begin()})
+                else:
+                    all_tensors, all_referenced = tensors, referenced
                 self._check(
-                    self._library.tpc_model_run(self._opened(), own, len(own), ctypes.byref(found))
+                    self._library.tpc_model_run(
+                        self._opened(), all_tensors, len(all_tensors), ctypes.byref(found)
+                    )
                 )
-            del kept[:], more[:]  # the arrays that the inputs refer to
+            del referenced[:], all_referenced[:]  # the arrays that the inputs refer to
             return _Owner(self._library, found)
 
         return self._calls.run(step).arrays()

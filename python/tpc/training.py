@@ -35,7 +35,7 @@ def train_options(train, options: Mapping) -> dict:
 
 
 class StepResult(NamedTuple):
-    """Result of a training step: both belong to the weights before the update."""
+    """Loss and norm of the gradients of a training step, for the weights before its update."""
 
     loss: float
     grad_norm: float  # of all gradients together

@@ -83,7 +83,7 @@ def write_weights(model_path: Path, directory: Path, seed: int = 0, progress=Non
     wrong = [tensor.name for tensor in tensors if tensor.data_type != onnx.TensorProto.FLOAT]
     if wrong:
         raise ValueError(
-            f"{model_path}: only float32 weights can be generated; other types:  "
+            f"{model_path}: only float32 weights can be generated; other types: "
             f"{', '.join(wrong)}"
         )
 
