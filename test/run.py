@@ -7,10 +7,10 @@ By default all tests except the long ones run. --quick: each pytest function onc
 parameters, the small worlds of the runtime's conformance suite, all of lit, and no test that takes
 seconds. --long: all tests.
 
-GoogleTest programs and then lit run at the same time as pytest, to use every processor. Each runner
-writes its results to a file (JUnit XML), and these are counted. A runner that dies or hangs counts
-as a failure, and so does a test skipped for a reason that OPTIONAL does not list. The exit status
-is nonzero if a test failed or none ran.
+To use every processor, pytest runs at the same time as the other runners: the GoogleTest programs,
+then lit. Each runner writes its results to a file (JUnit XML), from which they are counted. A
+runner that dies or hangs counts as a failure, and so does a test skipped for a reason that OPTIONAL
+does not list. The exit status is nonzero if a test failed or none ran.
 """
 
 import argparse
@@ -211,7 +211,7 @@ class Suite:
 
     def run(self, name, command, minutes, cwd=TOP):
         """Runs one runner: adds its report to the results, and prints its output if a test failed.
-        `minutes` of all CPUs limit the CPU time; other load of the machine does not count.
+        Its limit is `minutes` of the CPU time of all CPUs; other load does not count.
         """
         begin, results = time.monotonic(), Results()
         log, report = self.reports / f"{name}.log", self.reports / f"{name}.xml"
@@ -339,9 +339,9 @@ def main():
             try:
                 for lane in [
                     pool.submit(
-                        run_in_turn, [name for name in chosen if (name == "pytest") == alone]
+                        run_in_turn, [name for name in chosen if (name == "pytest") == is_pytest]
                     )
-                    for alone in (True, False)
+                    for is_pytest in (True, False)
                 ]:
                     lane.result()
             except BaseException:

@@ -63,11 +63,11 @@ class Sizes:
             for port in graph.input
             if port.name.startswith("past_key_values.")
         ]
-        self.of_past_token = sum(4 * heads * size for _, heads, _, size in pasts)
+        self.bytes_of_past_token = sum(4 * heads * size for _, heads, _, size in pasts)
         self.vocabulary = graph.output[0].type.tensor_type.shape.dim[-1].dim_value
 
     def token(self, past: float) -> float:
-        return self.weights + past * self.of_past_token
+        return self.weights + past * self.bytes_of_past_token
 
 
 class Probe:
@@ -280,7 +280,7 @@ def report(past: int, sizes: Sizes, found: dict[str, list[Turn]], is_steady: boo
     )
 
     def speed(name: str, other: str) -> float:
-        """Compares values of the same round."""
+        """Returns the median over rounds of the speed relative to `other` in the same round."""
         return (
             statistics.median(
                 theirs.step / own.step for own, theirs in zip(found[name], found[other])

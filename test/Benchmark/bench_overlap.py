@@ -4,8 +4,8 @@
 
 Each step of GPT-2 124M at tp2 reduces the results of its row-parallel matmuls. The links are as
 fast as memory, or so slow that a step's all-reduces take 0.5, 1 or 2 times the time of these
-matmuls (LinkDelay.h). The bound is max(matmuls, communication) in place of their sum, plus the
-communication of one chunk. Programs are measured in turn; each number is the minimum.
+matmuls (LinkDelay.h). The bound has max(matmuls, communication) in place of their sum, plus one
+chunk of the shorter. Programs are measured in turn; each number is the minimum.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python test/Benchmark/gpt.py gpt.onnx [--layers 12 --hidden 768 --heads 12]
                                           [--residual serial|parallel|shared …]
 
-Residuals: `serial` is GPT-2's, x + attention(norm(x)) and then + mlp(norm(that)); `parallel` is
-GPT-NeoX's, x + attention(norm1(x)) + mlp(norm2(x)); `shared` is GPT-J's, where both branches read
-one norm.
+Residuals: `serial` is GPT-2's, y = x + attention(norm1(x)), then y + mlp(norm2(y)); `parallel` is
+GPT-NeoX's, x + attention(norm1(x)) + mlp(norm2(x)); `shared` is GPT-J's, the same with one norm for
+both branches.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from harness import Grid
 from training_data import batch_of
 
 HEADS, CLIP, DECAY, WARMUP = 12, 1.0, 0.01, 5
-TABLE = "lm_head.weight"  # of tokens, and the head
+TABLE = "lm_head.weight"  # the table of tokens, to which the head is tied
 
 
 def read_text() -> np.ndarray:
@@ -124,13 +124,13 @@ def main() -> int:
         compiler = harness.Compiler(Path(directory))
         optimizer = f"--optimizer=adamw:decay={DECAY},clip={CLIP}"
         program = compiler.compile(model, Grid.parse(args.grid), "--train", optimizer).path
-        own = train_in_tpc(program, text, args, Path(directory))
+        tpc_losses = train_in_tpc(program, text, args, Path(directory))
     torch_losses = train_in_torch(model, text, args)
-    rows = [[i, x, y, abs(x - y)] for i, (x, y) in enumerate(zip(own, torch_losses), 1)]
+    rows = [[i, x, y, abs(x - y)] for i, (x, y) in enumerate(zip(tpc_losses, torch_losses), 1)]
     common.print_table(["step", "tpc", "torch", "difference"], rows)
     difference = max(row[-1] for row in rows)
     print(f"maximum difference of a logged loss: {difference:.2e}")
-    common.finish({"tpc": own, "torch": torch_losses, "difference": difference}, args.json)
+    common.finish({"tpc": tpc_losses, "torch": torch_losses, "difference": difference}, args.json)
     return int(difference > args.tolerance)
 
 

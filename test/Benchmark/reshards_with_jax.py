@@ -5,7 +5,7 @@
 
 Covers all 110 ordered pairs of layouts over two axes, on grids of 2x2 and 2x4. JAX's collectives
 are parsed from the compiled HLO; tpc's are counted by the running program. Prints the pairs in
-which JAX sends less than tpc, or more than the lower bound (the bytes that the rank with the most
+which tpc sends more than JAX, or more than the lower bound (the bytes that the rank with the most
 missing elements receives). Fails if tpc sends more than JAX for any pair.
 """
 
@@ -56,27 +56,27 @@ def jax_sent(first, second, grid):
 
 
 def main() -> int:
-    worse = 0
+    num_more = 0
     for name, grid in GRIDS.items():
-        total, less = [0, 0, 0], 0
+        total, num_less = [0, 0, 0], 0
         for pair in itertools.permutations(LAYOUTS, 2):
             with tempfile.TemporaryDirectory() as folder:
                 sent = sent_of(Path(folder), name, [pair])
-            there, bound = jax_sent(*pair, grid), bound_of(*pair, grid)
-            total = [a + b for a, b in zip(total, (sent, there, bound))]
-            less += sent < there
-            if sent > bound or sent > there:
+            sent_by_jax, bound = jax_sent(*pair, grid), bound_of(*pair, grid)
+            total = [a + b for a, b in zip(total, (sent, sent_by_jax, bound))]
+            num_less += sent < sent_by_jax
+            if sent > bound or sent > sent_by_jax:
                 print(
-                    f"{name}: {pair[0]} to {pair[1]}: tpc {sent} B, JAX {there:.0f} B, bound"
+                    f"{name}: {pair[0]} to {pair[1]}: tpc {sent} B, JAX {sent_by_jax:.0f} B, bound"
                     f" {bound} B"
                 )
-            worse += sent > there
+            num_more += sent > sent_by_jax
         print(
             f"{name}: tpc {total[0]} B, JAX {total[1]:.0f} B, bound {total[2]} B in all; tpc sends"
-            f" less in {less} pairs"
+            f" less in {num_less} pairs"
         )
-    print(f"tpc sends more than JAX in {worse} pairs")
-    return 1 if worse else 0
+    print(f"tpc sends more than JAX in {num_more} pairs")
+    return 1 if num_more else 0
 
 
 if __name__ == "__main__":

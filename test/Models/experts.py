@@ -41,7 +41,7 @@ DEEPSEEK = dict(
 MODELS = {
     "mixtral": dict(num_local_experts=5, num_experts_per_tok=2),
     "deepseek_v3": DEEPSEEK,
-    # Biases, a limit, interleaved halves.
+    # Biases, clamped activations, gate and up interleaved.
     "gpt_oss": dict(head_dim=8, num_local_experts=4, num_experts_per_tok=2, sliding_window=4),
     # A shared expert with its own gate.
     "qwen2_moe": dict(
@@ -50,7 +50,7 @@ MODELS = {
         moe_intermediate_size=12,
         shared_expert_intermediate_size=20,
     ),
-    # Two ArgMax.
+    # The router is two ArgMax.
     "phimoe": dict(num_local_experts=4, num_experts_per_tok=2),
 }
 

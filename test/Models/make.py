@@ -124,7 +124,8 @@ MODELS["llama-deep"] = (
 )
 MODELS["llama-deep-past"] = MODELS["llama-deep"] + " --flavor dynamo-past"
 
-# Families of which one exporter's file is run and generated with (docs/reference/models.md).
+# Families with a file of one exporter. Tests run it and generate with it
+# (docs/reference/models.md).
 SMALL = "--layers 3 --hidden 24 --heads 6 --ffn 40 --vocab 151 --positions 64"
 GROUPED = "--layers 3 --hidden 24 --heads 6 --kv-heads 3 --ffn 40 --vocab 151 --positions 64"
 SIZED = f"{GROUPED} --head-size 8"
