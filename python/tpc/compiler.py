@@ -168,12 +168,13 @@ def _listed() -> tuple[str, ...]:
 
 def option_names() -> list[str]:
     """Returns the keywords of `compile`: its own, and the options of tpcc."""
-    own = [
+    keywords = [
         name
         for name, parameter in inspect.signature(compile).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     ]
-    return own + [name for name in _listed() if name not in own and name not in _COMMAND_OPTIONS]
+    listed = [name for name in _listed() if name not in (*keywords, *_COMMAND_OPTIONS)]
+    return keywords + listed
 
 
 def _check_options(options: Mapping) -> None:

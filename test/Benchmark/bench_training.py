@@ -122,14 +122,15 @@ def main() -> None:
         random.integers(0, VOCABULARY, 64 * (args.sequence + 1)).astype(np.uint16).tofile(data)
         step, rounds = eager_step(args.batch, args.sequence), []
         for _ in range(args.rounds):
-            own = time_program(program, data, args.batch, args.sequence, args.steps)
-            rounds.append((own, time_eager(step, args.steps)))
-    own, eager = (statistics.median(column) for column in zip(*rounds))
+            tpc_seconds = time_program(program, data, args.batch, args.sequence, args.steps)
+            rounds.append((tpc_seconds, time_eager(step, args.steps)))
+    tpc_seconds, eager = (statistics.median(column) for column in zip(*rounds))
     common.print_table(
         ["batch", "sequence", f"tpc x{THREADS} ms", f"eager x{THREADS} ms", "tpc/eager"],
-        [[args.batch, args.sequence, own * 1e3, eager * 1e3, eager / own]],
+        [[args.batch, args.sequence, tpc_seconds * 1e3, eager * 1e3, eager / tpc_seconds]],
     )
-    common.finish({"tpc": own, "eager": eager, "ratio": eager / own, "rounds": rounds}, args.json)
+    results = {"tpc": tpc_seconds, "eager": eager, "ratio": eager / tpc_seconds, "rounds": rounds}
+    common.finish(results, args.json)
 
 
 if __name__ == "__main__":

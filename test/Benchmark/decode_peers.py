@@ -58,8 +58,8 @@ class OnnxRuntime:
             "attention_mask": np.ones((1, end), np.int64),
             "position_ids": np.arange(self.length, end)[None],
         }
-        kept = [self.make(array) for name, array in given.items() if name in self.shapes]
-        for name, value in zip((name for name in given if name in self.shapes), kept):
+        arrays = {name: self.make(given[name]) for name in given if name in self.shapes}
+        for name, value in arrays.items():
             binding.bind_ortvalue_input(name, value)
         for name, value in self.cache.items():
             binding.bind_ortvalue_input(name, value)

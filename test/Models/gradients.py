@@ -80,21 +80,21 @@ def match(
         for key, other in stored.items()
         if np.array_equal(other, value) or (value.ndim == 1 and np.array_equal(other, 1 + value))
     ]
-    turned = [
+    transposed = [
         key
         for key, other in stored.items()
         if value.ndim == 2 and other.shape == value.shape[::-1] and np.array_equal(other, value.T)
     ]
-    if is_head and turned:
-        return turned[0], True
+    if is_head and transposed:
+        return transposed[0], True
     for key in same:
         if key == name or key.endswith("." + name) or name.endswith("." + key):
             return key, False
     if len(same) == 1:
         return same[0], False
-    if len(turned) == 1:
-        return turned[0], True
-    sys.exit(f"gradients.py: parameter '{name}' {value.shape} matches {same + turned}")
+    if len(transposed) == 1:
+        return transposed[0], True
+    sys.exit(f"gradients.py: parameter '{name}' {value.shape} matches {same + transposed}")
 
 
 def main() -> int:
@@ -117,8 +117,8 @@ def main() -> int:
         head = [n for n, p in model.named_parameters() if output and p is output.weight]
         gradients: dict[str, np.ndarray] = {}
         for key, (value, gradient) in parameters.items():
-            found, is_turned = match(key, value, stored, key in head)
-            gradient = gradient.T if is_turned else gradient
+            found, is_transposed = match(key, value, stored, key in head)
+            gradient = gradient.T if is_transposed else gradient
             gradients[found] = gradients.get(found, 0) + gradient
         np.savez_compressed(
             FOLDER / f"{file}.npz",

@@ -88,8 +88,8 @@ def main() -> int:
             losses, initial, weights = train(name, text, rate)
             picked = {}
             for key, value in initial.items():
-                found, is_turned = gradients.match(key, value, stored)
-                picked[found] = pick(weights[key].T if is_turned else weights[key])
+                found, is_transposed = gradients.match(key, value, stored)
+                picked[found] = pick(weights[key].T if is_transposed else weights[key])
             result[text] = {"rate": rate, "losses": losses, "weights": picked}
             print(f"{name}, {text}: loss {losses[0]:.4f} to {losses[-1]:.4f}", flush=True)
         (FOLDER / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
