@@ -30,7 +30,7 @@ import machine_time
 
 TOP = Path(__file__).resolve().parents[1]
 MINUTES = 60
-# Seconds without CPU time or a completed test after which a runner counts as hung.
+# Seconds without CPU time and without output after which a runner counts as hung.
 IDLE_LIMIT = 10 * MINUTES
 LEVELS = ("quick", "default", "long")
 # CPUs that the runners use. A test may start any number of ranks.

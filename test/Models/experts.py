@@ -1,4 +1,4 @@
-"""Makes the files of experts/: mixtures of experts with random weights, one layer each.
+"""Makes the files of experts/: mixtures of experts with random weights. Layers: 1; "looped": 2.
 
 The exporter of transformers 5 sorts the rows of tokens by expert, and writes one MatMul per expert.
 "looped" is written without torch, as torch's tracing exporter writes the loop of older models.
