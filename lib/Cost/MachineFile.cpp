@@ -11,11 +11,15 @@
 //      "network": {"latency": 1e-5, "bandwidth": 5e10},
 //      "error": {"compute": 0.1, "memory": 0.1, "launch": 0.2, "tensor": 0.2, "pipeline": 0.2}}
 //
-// Machines whose ranks share cores have "cores"; entries of their matmul, attention and kernel have
-// "threads". "network" is optional: without it, grids over several nodes are errors.
-// "price" is optional: of a device for one hour. "collective_launch" is optional: time of the call
-// of a collective in addition to its table. Entries of "collective" whose times are not measured
-// have "derived", the rule that they follow, and "error", their relative error.
+// Times are in seconds; "peak" is operations and "bandwidth" bytes per second. Machines whose ranks
+// share cores have "cores"; entries of their matmul, attention and kernel have "threads". Optional:
+//
+//   * "network": without it, grids over several nodes are errors;
+//   * "price" of a device for one hour;
+//   * "collective_launch": time of the call of a collective in addition to its table.
+//
+// Entries of "collective" whose times are not measured have "derived", the rule that they follow,
+// and "error", their relative error.
 //
 //===----------------------------------------------------------------------===//
 

@@ -31,7 +31,7 @@ private:
     int32_t running = -1, last = -1;
   };
   struct Arrival {
-    bool isThere = false;
+    bool hasArrived = false;
     int32_t event = -1; // the message, or the run without a message
   };
 
@@ -97,7 +97,7 @@ void Engine::beginAll() {
     Arrival arrival;
     if (run.chunk > 0 && !run.isPrologue()) {
       arrival = arrivalOf(run.chunk, run.microBatch);
-      if (!arrival.isThere)
+      if (!arrival.hasArrived)
         continue;
     }
     one.running = begin(false, int32_t(i), run, later(arrival.event, one.last));

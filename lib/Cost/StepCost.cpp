@@ -318,11 +318,11 @@ StepEstimator::OpCost StepEstimator::visit(Operation &op) {
   return cost;
 }
 
-/// Started collectives run one after another, next to the calls of the block. A wait takes the time
-/// until the end of its collective.
+/// Asynchronous collectives run one after another, next to the calls of the block. A wait takes the
+/// time until the end of its collective.
 StepEstimator::OpCost StepEstimator::visitBlock(Block &block) {
   OpCost cost;
-  double end = 0; // of the last started collective
+  double end = 0; // of the last asynchronous collective
   DenseMap<Value, double> ends;
   for (auto [op, count] : program.timedOps.find(&block)->second) {
     double now = cost.seconds.total();

@@ -62,10 +62,10 @@ void StepEstimator::expand(Block &block, std::vector<OpEvent> &events) {
   auto getFrame = [&](buffer::PushOp push) {
     return int64_t(llvm::alignTo(std::max<int64_t>(evaluate(push.getBytes()), 1), 64));
   };
-  // Started collectives, as in visitBlock. Their events are those of the waits.
+  // Asynchronous collectives, as in visitBlock. Their events are those of the waits.
   size_t first = events.size();
   double now = 0, end = 0;
-  DenseMap<Value, std::pair<OpEvent, double>> started;
+  DenseMap<Value, std::pair<OpEvent, double>> asyncEvents;
   for (Operation &op : block) {
     for (; first < events.size(); ++first)
       now += events[first].seconds.total() - events[first].seconds.pipeline;
@@ -73,9 +73,9 @@ void StepEstimator::expand(Block &block, std::vector<OpEvent> &events) {
       OpCost cost = visitCall(op);
       end = std::max(end, now) + cost.seconds.tensor;
       cost.event.node = getSourceName(op.getLoc());
-      started[start.getToken()] = {cost.event, end};
+      asyncEvents[start.getToken()] = {cost.event, end};
     } else if (auto wait = dyn_cast<buffer::WaitOp>(op)) {
-      auto [event, eventEnd] = started.lookup(wait.getToken());
+      auto [event, eventEnd] = asyncEvents.lookup(wait.getToken());
       event.seconds.tensor = std::max(0.0, eventEnd - now);
       event.liveBytes = live;
       if (event.bytes > 0)
@@ -184,7 +184,7 @@ llvm::Expected<StepCost> StepEstimator::run(const Report &from, StepTimeline *ti
   simulated.message.resize(numChunks);
   simulated.coreShare.resize(numChunks);
   simulated.prologue.resize(numChunks);
-  std::vector<StageEvents> events(numChunks);
+  std::vector<ChunkEvents> events(numChunks);
   for (buffer::FuncOp function : program.stages) {
     stage = *function.getStage();
     size_t at = size_t(stage);
@@ -261,10 +261,10 @@ llvm::Expected<StepCost> StepEstimator::run(const Report &from, StepTimeline *ti
     if (event.isMessage)
       continue;
     Seconds part = runs[size_t(event.chunk)][size_t(event.microBatch + 1)];
-    double tensor = part.tensor, own = part.total() - tensor;
-    if (machine.cores > 0 && own > 0) {
+    double tensor = part.tensor, others = part.total() - tensor;
+    if (machine.cores > 0 && others > 0) {
       part.tensor = 0;
-      part = part * ((event.end - event.begin - tensor) / own);
+      part = part * ((event.end - event.begin - tensor) / others);
       part.tensor = tensor;
     }
     cost.stages[size_t(event.rankClass)] += part;

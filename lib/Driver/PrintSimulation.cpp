@@ -39,7 +39,7 @@ static Calls getCalls(const ::tpc::SimulatedStep &step, size_t stage) {
   for (const ::tpc::SimulatedEvent &event : step.timeline.simulation.events) {
     if (event.isMessage || size_t(event.rankClass) != stage)
       continue;
-    const StageEvents &events = step.timeline.stages[size_t(event.chunk)];
+    const ChunkEvents &events = step.timeline.chunks[size_t(event.chunk)];
     for (const OpEvent &op : events.getRun({event.chunk, event.microBatch})) {
       CallRow &row = rows[{op.kind, op.what}];
       ++row.count;

@@ -86,7 +86,7 @@ void TraceWriter::writeSlice(const std::string &name, llvm::StringRef category, 
 /// alike.
 void TraceWriter::writeRun(const SimulatedStep &step, const SimulatedEvent &event) {
   const std::vector<OpEvent> &ops =
-      step.timeline.stages[size_t(event.chunk)].getRun({event.chunk, event.microBatch});
+      step.timeline.chunks[size_t(event.chunk)].getRun({event.chunk, event.microBatch});
   std::string name = event.microBatch < 0
                          ? "prologue"
                          : step.name + ", micro-batch " + std::to_string(event.microBatch);
@@ -149,7 +149,7 @@ void TraceWriter::write(const ProgramSimulation &simulation) {
             writeRun(step, event);
             continue;
           }
-          const OpEvent &send = step.timeline.stages[size_t(event.chunk)]
+          const OpEvent &send = step.timeline.chunks[size_t(event.chunk)]
                                     .getRun({event.chunk, event.microBatch})
                                     .back();
           writeSlice("send pp", "message", event.rankClass, Messages + event.chunk / stages,
@@ -223,11 +223,11 @@ static json::Object getTimeline(const SimulatedStep &step) {
     critical[size_t(event)] = true;
   std::map<std::pair<int32_t, size_t>, int64_t> listOf; // by chunk and body
   for (auto [i, event] : llvm::enumerate(step.timeline.simulation.events)) {
-    const StageEvents &stage = step.timeline.stages[size_t(event.chunk)];
-    size_t body = event.microBatch < 0 ? SIZE_MAX : stage.bodyOf[size_t(event.microBatch)];
+    const ChunkEvents &chunk = step.timeline.chunks[size_t(event.chunk)];
+    size_t body = event.microBatch < 0 ? SIZE_MAX : chunk.bodyOf[size_t(event.microBatch)];
     auto [it, isNew] = listOf.try_emplace({event.chunk, body}, 0);
     if (isNew)
-      it->second = getList(stage.getRun({event.chunk, event.microBatch}));
+      it->second = getList(chunk.getRun({event.chunk, event.microBatch}));
     events.push_back(json::Array{event.rankClass, event.chunk, event.microBatch,
                                  event.isMessage ? -1 : it->second, event.begin, event.end,
                                  critical[i] ? 1 : 0});

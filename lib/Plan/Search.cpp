@@ -71,7 +71,7 @@ void mlir::tpc::enumerateFamilies(const SearchProblem &problem,
   std::vector<int64_t> stages =
       getSizes(problem, std::min(devices, std::max<int64_t>(1, problem.layers)), 4, problem.layers);
   std::vector<int64_t> experts = getSizes(problem, std::min(devices, problem.experts), 4, 1);
-  // The replica with the most samples is not faster than with fewer replicas.
+  // Omits sizes of dp that do not reduce the number of samples of the largest replica.
   std::vector<int64_t> replicas;
   int64_t samples = std::numeric_limits<int64_t>::max();
   for (int64_t dp :
@@ -121,8 +121,8 @@ void mlir::tpc::enumerateGrids(const SearchProblem &problem, const GridChoice &f
                                llvm::function_ref<void(const GridChoice &)> visit) {
   GridChoice grid = family;
   int64_t samples = (problem.batch + family.dp - 1) / family.dp;
-  // Pipelines fit in nodes only if they are inside. Other orders of experts separate ranks that
-  // have the same tokens.
+  // The order tp-pp-dp is tried if pipelines then fit in nodes. With experts, it would separate
+  // ranks that have the same tokens.
   bool hasOrders = family.tp * family.pp <= problem.ranksPerNode &&
                    family.getRanks() > problem.ranksPerNode && family.pp > 1 && family.dp > 1 &&
                    family.ep == 1;
@@ -225,7 +225,7 @@ void Searcher::push(Candidate next, const GridBound &bound) {
   next.objective = std::max(next.objective, bound.seconds * getWeight(next.grid));
   next.memory = std::max(next.memory, bound.memory);
   next.priority = next.objective;
-  // The bound of a grid with chunks has no idle time. Equal chunks are idle for this share.
+  // The bound of a grid with chunks has no idle time. With equal chunks, ranks idle for this share.
   if (const GridChoice &grid = next.grid; isLimited() && next.isGrid && grid.vpp > 1)
     next.priority *= 1 + double(grid.pp - 1) / double(grid.mb * grid.vpp);
   auto forEach = [&](llvm::function_ref<void(const GridChoice &)> visit) {

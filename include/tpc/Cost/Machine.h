@@ -93,7 +93,7 @@ public:
   struct Errors {
     double compute = 0, memory = 0, launch = 0, tensor = 0, pipeline = 0;
   } errors;
-  unsigned raised = 0; // points of collectives that were raised to make tables monotone
+  unsigned raised = 0; // points of curves that were raised to make the curves monotone
 
   /// Parses a machine file. Errors name the entry.
   static llvm::Expected<Machine> parse(llvm::StringRef text);

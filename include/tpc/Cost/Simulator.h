@@ -34,9 +34,11 @@ struct SimulationProblem {
   std::vector<std::vector<double>> work;
   /// By chunk: seconds of the prologue.
   std::vector<double> prologue;
-  /// Same: seconds of the message to the next chunk; 0 or missing: it arrives at once.
+  /// By chunk and micro-batch: seconds of the message to the next chunk; 0 or missing: it arrives
+  /// at once.
   std::vector<std::vector<double>> message;
-  /// Same: fraction of the run that needs cores, in contrast to collectives; missing: 1.
+  /// By chunk and micro-batch: fraction of the run that needs cores, in contrast to collectives;
+  /// missing: 1.
   std::vector<std::vector<double>> coreShare;
   /// Cores that a running class needs, and cores of the machine. 0: classes share nothing.
   double coresOfClass = 0, cores = 0;

@@ -63,8 +63,8 @@ struct OpEvent {
   int64_t liveBytes = 0; // of the stack
 };
 
-/// Runs of one stage. Runs with the same calls share a list.
-struct StageEvents {
+/// Runs of one chunk. Runs with the same calls share a list.
+struct ChunkEvents {
   std::vector<OpEvent> prologue;
   std::vector<std::vector<OpEvent>> bodies; // the last event may be a message
   std::vector<size_t> bodyOf;               // by micro-batch
@@ -74,10 +74,10 @@ struct StageEvents {
   }
 };
 
-/// Simulation of a step, with all calls of each stage.
+/// Simulation of a step, with all calls of each chunk.
 struct StepTimeline {
   ::tpc::Simulation simulation;
-  std::vector<StageEvents> stages;
+  std::vector<ChunkEvents> chunks;
 };
 
 /// Busy time of one rank of a program with one stage and one micro-batch.
@@ -89,8 +89,8 @@ struct BusySeconds {
 struct LoweredProgram {
   explicit LoweredProgram(ModuleOp lowered);
 
-  /// An op that may take time. Calls of one function are one entry, unless a started collective
-  /// runs next to them.
+  /// An op that may take time. Calls of one function are one entry, unless an asynchronous
+  /// collective runs next to them.
   struct TimedOp {
     Operation *op;
     int64_t count;
