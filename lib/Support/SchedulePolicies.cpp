@@ -57,7 +57,7 @@ static std::vector<ScheduleEvent> alternate(const std::vector<ScheduleEvent> &fo
   return events;
 }
 
-/// All forward events and then all backward events, the last micro-batch first.
+/// All forward events, then all backward events, both by ascending micro-batch.
 static ScheduleTable makeGPipe(const PipelineShape &shape) {
   ScheduleTable table = makeForward(shape);
   for (int64_t rank = 0; rank < shape.ranks; ++rank)

@@ -210,7 +210,8 @@ static std::vector<int64_t> getDivisors(int64_t n) {
 }
 
 /// Returns the valid sizes of ep and etp that are nearest to the given ones, by ratio: tp must
-/// divide etp·ep, and the quotient must divide dp. Example: "tp4,dp2,ep4,etp2".
+/// divide etp·ep, and the quotient must divide dp unless dp is 1 (then ep adds ranks). Example:
+/// "tp4,dp2,ep4,etp2".
 std::string Parser::suggestExperts() const {
   int64_t tp = sizes.at("tp"), dp = sizes.at("dp");
   double ep = double(sizes.at("ep")), etp = double(seenEtp ? expertTensor : tp);
@@ -239,8 +240,8 @@ std::string Parser::suggestExperts() const {
   return bestEtp == tp ? text : text + ",etp" + std::to_string(bestEtp);
 }
 
-/// Adds an axis ep to the dense grid for the ranks of experts beyond those of tp, if there is no
-/// dp. Ranks along this axis have the same tokens, and replicate all layers without experts.
+/// Checks ep and etp. Without dp, adds to the dense grid an axis ep for the ranks of experts beyond
+/// those of tp; ranks along it have the same tokens and replicate all layers without experts.
 bool Parser::addExpertRanks(AxisSizes &dense) {
   int64_t ep = sizes["ep"], tp = sizes["tp"];
   int64_t etp = seenEtp ? expertTensor : tp, dp = sizes["dp"];
@@ -266,8 +267,8 @@ bool Parser::addExpertRanks(AxisSizes &dense) {
   int64_t added = ep / (tp / etp);
   if (dp % added && dp > 1)
     return refuse("the replicas of " + number("dp", dp) + " cannot form groups of " +
-                  std::to_string(added) + " that have all experts (without dp, the ranks of ep " +
-                  "have the same tokens)");
+                  std::to_string(added) +
+                  " that have all experts; without dp, ep adds ranks of its own");
   if (added > 1 && dp > 1 && microBatches > 1)
     return refuse("ep over the replicas of " + number("dp", dp) + " with " +
                       number("mb", microBatches) + " is not supported; remove mb or dp",
@@ -381,7 +382,7 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
   spec.tensorX = tensorX;
   spec.tensorY = tensorY;
   if (purpose == ShardSpec::For::Partition && !makeMesh(spec.grid, spec.experts)) {
-    error = quote(text) + ": in this order, the ranks of ep differ from those that hold the same "
+    error = quote(text) + ": in this order, the ranks of ep differ from those that have the same "
                           "tokens; use the default order, tp-cp-ep-dp-pp";
     return std::nullopt;
   }

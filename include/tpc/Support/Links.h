@@ -4,9 +4,9 @@
 //
 //     α + β·b      seconds: α the latency, β one over the bandwidth
 //
-// with one pair (α, β) for ranks of the same node and one for ranks of different nodes. Collectives
-// are modeled as rings: n members take n-1 steps (an all-reduce 2(n-1)), each with 1/n of the whole
-// buffer.
+// with one pair (α, β) for ranks of the same node and one for ranks of different nodes. Most
+// collectives are modeled as rings: n members take n-1 steps (an all-reduce 2(n-1)), each with 1/n
+// of the whole buffer. A broadcast is a tree, a collective-permute one message.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,8 +1,8 @@
 //===- Ramp.h - Recognition of ALiBi bias tables ----------------*- C++ -*-===//
 //
-// ALiBi biases are a slope for each head times -63, -62, …, 0. Some exporters store a table of
-// these products. findRamp recovers the slopes, and accepts them only if they reproduce the table
-// bit-exactly. A table may be rounded to 16 bits.
+// ALiBi biases are a slope for each head times consecutive integers, such as -63, …, 0. Some
+// exporters store a table of these products. findRamp recovers the slopes, and accepts them only if
+// they reproduce the table bit-exactly. A table may be rounded to 16 bits.
 //
 //===----------------------------------------------------------------------===//
 
