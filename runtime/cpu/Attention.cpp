@@ -1,4 +1,4 @@
-//===- Attention.cpp - Scaled dot-product attention -----------------------===//
+//===- Attention.cpp - Attention, its gradient, and appends to caches -----===//
 
 #include "cpu/Attention.h"
 #include "core/Context.h"

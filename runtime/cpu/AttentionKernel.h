@@ -44,7 +44,7 @@ struct AttentionTask {
   float *valuePanel = nullptr; ///< [keyBlock, panelWidth]
 };
 
-/// Number of keys of this sequence before its first query, if dynamic.
+/// Number of cached keys before the sequence's first query; 0 without `lengths`.
 inline int64_t keysBefore(const tpc_attention_args &a, int64_t batch) {
   return a.lengths ? a.lengths[batch] : 0;
 }

@@ -18,7 +18,7 @@
 
 namespace tpc::rt {
 
-/// Right operand in panels (GemmJob), or the transpose of a dense matrix, used in place. Matmuls
+/// Right operand of matmuls: panels (GemmJob), or the transpose of a dense matrix in place. Matmuls
 /// pack panels of the latter on the fly, which is cheap for more than a few rows. Matmuls compute
 /// in f32; elements are stored as f32, f16 or bf16.
 class PackedMatrix : public Matrix {
@@ -47,7 +47,7 @@ public:
 private:
   template <typename T> void pack(int64_t row0, int64_t row1, const void *rows);
 
-  std::shared_ptr<std::byte> panels; // shared by matrices of a fused matmul
+  std::shared_ptr<std::byte> panels; // shared by matrices of merged matmuls
 };
 
 /// Scratch memory of an operation. Throws std::bad_alloc.

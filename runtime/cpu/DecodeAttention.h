@@ -70,8 +70,8 @@ TPC_INLINE Vec loadFew(const float *p, int64_t count) {
   return load(buffer);
 }
 
-/// Returns a vector whose lane i is the sum of the lanes of x[i]. Each round adds halves, of two
-/// vectors at once.
+/// Returns a vector whose lane i is the sum of the lanes of x[i]. Each step adds the halves of two
+/// vectors.
 TPC_INLINE Vec sumsOfLanes(Vec (&x)[lanes]) {
   for (int n = lanes / 2; n; n /= 2)
     for (int i = 0; i < n; ++i)

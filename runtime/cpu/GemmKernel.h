@@ -321,10 +321,10 @@ inline void gemm(const GemmJob &job, int64_t row0, int64_t row1, int64_t panel0,
               [&](auto weights) { gemmOf<decltype(weights)>(job, row0, row1, panel0, panel1); });
 }
 
-/// Transposes a square of vectors in place: log2(lanes) rounds, each of which interleaves the first
+/// Transposes a square of vectors in place: log2(lanes) steps, each of which interleaves the first
 /// half of the rows with the second.
 TPC_INLINE void transpose(Vec (&rows)[lanes]) {
-  for (int round = 1; round < lanes; round *= 2) {
+  for (int done = 1; done < lanes; done *= 2) {
     Vec next[lanes];
     for (int i = 0; i < lanes / 2; ++i) {
       next[2 * i] = interleaveLow(rows[i], rows[i + lanes / 2]);

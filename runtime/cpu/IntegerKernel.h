@@ -33,14 +33,15 @@ struct DigitRow {
   explicit DigitRow(const tpc_quantized_args &a)
       : chunks((a.k * a.bits + chunkBytes * 8 - 1) / (chunkBytes * 8)), planes(8 / a.bits) {}
   int64_t chunkSize() const { return planes * digits * chunkBytes; }
-  /// Number of floats of a row: the inverse factors of all lanes, their sums, and the digits.
+  /// Number of floats of a row: of each lane, the inverse factor and the sum of its elements; then
+  /// the digits.
   int64_t floats() const { return chunks * (2 * lanes + chunkSize() / 4); }
 };
 
 inline int64_t digitFloats([[maybe_unused]] const tpc_quantized_args &a) {
 #ifdef TPC_HAS_INTEGERS
   int64_t perUnit = 32 / a.bits, perChunk = lanes * perUnit;
-  // A lane is in one block. A block consists of whole chunks, or a chunk of whole blocks.
+  // Whether each lane is in one block, and a block consists of whole chunks or vice versa.
   bool hasWholeLanes = a.block >= a.k || (a.block % perUnit == 0 &&
                                           (a.block % perChunk == 0 || perChunk % a.block == 0));
   bool isSupported = a.bits < 8 || (lanes == 16 && hasByteProducts());

@@ -65,20 +65,20 @@ public:
 
 /// Returns this thread's stream. oneDNN uses only this thread.
 Stream *threadStream() {
-  struct Own {
-    Own() {
+  struct OwnedStream {
+    OwnedStream() {
       if (library().setThreads)
         library().setThreads(1);
       library().stream_create(&stream, library().engine, inOrderStream);
     }
-    ~Own() {
+    ~OwnedStream() {
       if (stream)
         library().stream_destroy(stream);
     }
     Stream *stream = nullptr;
   };
-  static thread_local Own own;
-  return own.stream;
+  static thread_local OwnedStream owned;
+  return owned.stream;
 }
 
 /// Runs a primitive on this thread.
@@ -295,8 +295,8 @@ public:
     return matrices;
   }
   void setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) override {
-    if (auto *own = dynamic_cast<OneDnnMatrix *>(&matrix))
-      own->setRows(row0, row1, static_cast<const float *>(rows));
+    if (auto *oneDnnMatrix = dynamic_cast<OneDnnMatrix *>(&matrix))
+      oneDnnMatrix->setRows(row0, row1, static_cast<const float *>(rows));
     else
       CpuDevice::setRows(matrix, row0, row1, rows);
   }

@@ -42,7 +42,7 @@ public:
           serve(number, seen);
         });
       } catch (const std::system_error &) {
-        helpers = unsigned(threads.size()); // limits the number of helpers
+        helpers = unsigned(threads.size()); // continues with the existing threads
       }
     }
     region = &newRegion;

@@ -4,7 +4,8 @@
 //
 // Measures attention by blocks of queries and by ranges of keys (cpu/Attention.h), with KV caches
 // larger than the CPU's caches, and the time of reading the same keys and values once. All three
-// alternate, so that other load on the machine affects all of them.
+// alternate, so that other load on the machine affects all of them. `speedup` is that of ranges of
+// keys over blocks of queries; `of read` is the reading time in percent of the time by ranges.
 //
 //===----------------------------------------------------------------------===//
 
@@ -70,7 +71,7 @@ int main(int argc, char **argv) {
   std::printf("%s kernels, %d threads; microseconds of the best of some runs\n", kernels().name,
               threads);
   std::printf("%7s %6s %7s %7s %5s %9s %9s %9s %8s %8s %s\n", "queries", "keys", "heads", "kv",
-              "size", "queries", "keys", "read", "by keys", "of read", "chosen");
+              "size", "by q, us", "by k, us", "read, us", "speedup", "of read", "chosen");
   for (const Shape &s : shapes) {
     int64_t row = s.headsKv * s.size, floats = 2 * s.keys * row;
     int64_t copies = copiesBytes / (floats * 4) + 1;

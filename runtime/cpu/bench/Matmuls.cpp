@@ -192,15 +192,16 @@ void printReadingRates(int threads) {
 
 int main(int argc, char **argv) {
   int threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1;
-  Rank own(cpuDevices(), threads);
+  Rank tpcRank(cpuDevices(), threads);
   std::string problem;
-  std::unique_ptr<Rank> other;
+  std::unique_ptr<Rank> oneDnnRank;
   if (const DeviceKind *kind = cpuDevices().withProducts("onednn", problem))
-    other = std::make_unique<Rank>(*kind, threads);
+    oneDnnRank = std::make_unique<Rank>(*kind, threads);
   else
     std::printf("%s\n", problem.c_str());
   std::printf("%s kernels%s%s, %d threads; GFLOP/s of the best of some runs\n", kernels().name,
-              other ? " and " : "", other ? deviceKind().products().c_str() : "", threads);
+              oneDnnRank ? " and " : "", oneDnnRank ? deviceKind().products().c_str() : "",
+              threads);
   std::printf("%6s %6s %6s %10s %10s %8s\n", "M", "K", "N", "tpc", "oneDNN", "ratio");
   for (auto [k, n] : {std::pair<int64_t, int64_t>{768, 2304},
                       {768, 768},
@@ -210,22 +211,22 @@ int main(int argc, char **argv) {
     std::vector<float> w(k * n);
     for (size_t i = 0; i < w.size(); ++i)
       w[i] = static_cast<float>(i % 7) - 3;
-    own.load(w, k, n);
-    if (other)
-      other->load(w, k, n);
+    tpcRank.load(w, k, n);
+    if (oneDnnRank)
+      oneDnnRank->load(w, k, n);
     for (int64_t m : {1, 8, 128, 512}) {
       std::vector<float> x(m * k, 0.5f), out(m * n);
       double flops = 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
-      double mine = 1e9, theirs = 1e9;
+      double tpcSeconds = 1e9, oneDnnSeconds = 1e9;
       for (int i = std::clamp(static_cast<int>(3e9 / flops), 5, 200); i > 0; --i) {
-        mine = std::min(mine, own.seconds(x, out, m, k, n));
-        if (other)
-          theirs = std::min(theirs, other->seconds(x, out, m, k, n));
+        tpcSeconds = std::min(tpcSeconds, tpcRank.seconds(x, out, m, k, n));
+        if (oneDnnRank)
+          oneDnnSeconds = std::min(oneDnnSeconds, oneDnnRank->seconds(x, out, m, k, n));
       }
       std::printf("%6lld %6lld %6lld %10.1f", static_cast<long long>(m), static_cast<long long>(k),
-                  static_cast<long long>(n), flops / mine / 1e9);
-      if (other)
-        std::printf(" %10.1f %8.2f", flops / theirs / 1e9, theirs / mine);
+                  static_cast<long long>(n), flops / tpcSeconds / 1e9);
+      if (oneDnnRank)
+        std::printf(" %10.1f %8.2f", flops / oneDnnSeconds / 1e9, oneDnnSeconds / tpcSeconds);
       std::printf("\n");
     }
   }

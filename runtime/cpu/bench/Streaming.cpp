@@ -2,9 +2,9 @@
 //
 //   tpc-streaming-bench [THREADS [MEGABYTES [PASSES]]]
 //
-// Measures a lower bound of the time of a token, which reads all weights once. Each thread reads
-// and sums its range of the memory in order. Prints as JSON the bytes per second of the median pass
-// and of the best pass.
+// Measures the read bandwidth, which limits the time of a token: a token reads all weights once.
+// Each thread reads and sums its range of the memory in order. Prints as JSON the bytes per second
+// of the median pass and of the best pass.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,13 +59,13 @@ int main(int argc, char **argv) {
   for (int64_t pass = 0; pass <= passes; ++pass) {
     auto begin = std::chrono::steady_clock::now();
     std::vector<std::thread> others;
-    auto part = [&](int64_t thread) {
+    auto readRange = [&](int64_t thread) {
       int64_t first = count * thread / threads;
       read(memory + first, count * (thread + 1) / threads - first);
     };
     for (int64_t thread = 1; thread < threads; ++thread)
-      others.emplace_back(part, thread);
-    part(0);
+      others.emplace_back(readRange, thread);
+    readRange(0);
     for (std::thread &other : others)
       other.join();
     std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;

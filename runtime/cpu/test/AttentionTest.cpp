@@ -33,7 +33,7 @@ TEST(Attention, GroupedHeads) {
 }
 
 TEST(Attention, FusedRows) {
-  // q, k and v next to each other in one row of a fused matmul.
+  // q, k and v next to each other in one row of the result of merged matmuls.
   int64_t heads = 2, size = 8, tokens = 11, row = 3 * heads * size;
   Case c(1, tokens, tokens, heads, size, size);
   std::vector<float> fused = numbers(tokens * row, 8);

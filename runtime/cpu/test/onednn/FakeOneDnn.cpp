@@ -126,17 +126,17 @@ Enum dnnl_primitive_destroy(Primitive *primitive) { return end(primitive); }
 
 Enum dnnl_primitive_execute(const Primitive *primitive, Stream *, int count,
                             const Argument *arguments) {
-  const Memory *from = nullptr, *right = nullptr, *to = nullptr, *own = nullptr;
+  const Memory *from = nullptr, *right = nullptr, *to = nullptr, *scratchpad = nullptr;
   for (int i = 0; i < count; ++i)
     (arguments[i].index == source        ? from
      : arguments[i].index == weights     ? right
      : arguments[i].index == destination ? to
-                                         : own) = arguments[i].memory;
-  if (!from || !to || (primitive->desc.isMatmul && (!right || !own)))
+                                         : scratchpad) = arguments[i].memory;
+  if (!from || !to || (primitive->desc.isMatmul && (!right || !scratchpad)))
     return invalid;
-  if (own)
+  if (scratchpad)
     for (int64_t i = 0; i < pad.columns; ++i)
-      own->data[i] = NAN;
+      scratchpad->data[i] = NAN;
   for (int64_t i = 0; i < to->desc.rows; ++i)
     for (int64_t j = 0; j < to->desc.columns; ++j) {
       float sum = 0;
