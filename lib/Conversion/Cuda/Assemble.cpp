@@ -118,7 +118,7 @@ struct Files {
       ::close(lock);
   }
   std::error_code make();
-  static void removeLeft();
+  static void removeStale();
   std::string path(const llvm::Twine &name) {
     llvm::SmallString<128> path(folder);
     llvm::sys::path::append(path, name);
@@ -127,7 +127,7 @@ struct Files {
 };
 
 std::error_code Files::make() {
-  removeLeft();
+  removeStale();
   if (std::error_code error = llvm::sys::fs::createUniqueDirectory(kFolder, folder))
     return error;
   // O_CLOEXEC: ptxas must not inherit the lock, because it may outlive this process.
@@ -137,11 +137,11 @@ std::error_code Files::make() {
   return {};
 }
 
-void Files::removeLeft() {
+void Files::removeStale() {
   llvm::SmallString<128> all;
   llvm::sys::path::system_temp_directory(/*erasedOnReboot=*/true, all);
   std::error_code error;
-  SmallVector<std::string> left;
+  SmallVector<std::string> stale;
   for (llvm::sys::fs::directory_iterator it(all, error), end; !error && it != end;
        it.increment(error)) {
     if (!llvm::sys::path::filename(it->path()).starts_with(std::string(kFolder) + "-"))
@@ -153,10 +153,10 @@ void Files::removeLeft() {
     if (file < 0)
       continue;
     if (::flock(file, LOCK_EX | LOCK_NB) == 0)
-      left.push_back(it->path());
+      stale.push_back(it->path());
     ::close(file);
   }
-  for (const std::string &path : left)
+  for (const std::string &path : stale)
     llvm::sys::fs::remove_directories(path);
 }
 
@@ -302,11 +302,11 @@ static llvm::Expected<Cubin> readCubin(const Run &run, StringRef assembler, cons
   cubin.bytes.assign((*bytes)->getBufferStart(), (*bytes)->getBufferEnd());
   llvm::StringMap<Resources> resources = parseResources(readText(run.log));
   for (const Launch &launch : code.launches) {
-    auto own = resources.find(launch.name);
-    if (own == resources.end())
+    auto found = resources.find(launch.name);
+    if (found == resources.end())
       return makeError("'" + assembler + "' does not report the resources of " + launch.name +
                        " on " + run.name() + kOtherAssembler);
-    cubin.kernels.push_back(own->second);
+    cubin.kernels.push_back(found->second);
   }
   if (!isWhole((*bytes)->getBuffer(), code))
     return makeError("'" + assembler + "' has written a cubin for " + run.name() +

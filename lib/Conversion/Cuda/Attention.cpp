@@ -1,4 +1,4 @@
-//===- Attention.cpp - Attention kernels ----------------------------------===//
+//===- Attention.cpp - Attention kernels: common part, tiles of rows ------===//
 
 #include "AttentionEmitter.h"
 #include "Threads.h"
@@ -245,9 +245,9 @@ void TileEmitter::emitItem(Value item) {
               Values(rowsOfThread, f32(0)), Values(rowsOfThread * sumsOfRow(), f32(0))};
   state =
       getState(loop(begin, end, i32(kKeysOfTile), state.list(), [&](Value key, ValueRange before) {
-        State own = getState(before);
-        addTile(own, key);
-        return own.list();
+        State carried = getState(before);
+        addTile(carried, key);
+        return carried.list();
       }));
   for (Value &total : state.total)
     total = getSumOverKeys(total);
@@ -292,12 +292,12 @@ void TileEmitter::writeResult(const State &state) {
       Value offset = getOffset(rowsHere[r].row, batch, Args::out_row_stride, variant.valueSize);
       unsigned next = 0;
       for (const Panel &panel : valuePanels) {
-        ArrayRef<Value> own = ArrayRef<Value>(results).slice(next, panel.perLane);
-        ArrayRef<Value> ownColumns = ArrayRef<Value>(columns).slice(next, panel.perLane);
+        ArrayRef<Value> panelResults = ArrayRef<Value>(results).slice(next, panel.perLane);
+        ArrayRef<Value> panelColumns = ArrayRef<Value>(columns).slice(next, panel.perLane);
         next += panel.perLane;
         auto addressOf = [&](Value column) { return at(to, element, add(offset, wide(column))); };
-        auto one = [&] {
-          for (auto [column, value] : llvm::zip_equal(ownColumns, own))
+        auto storeEach = [&] {
+          for (auto [column, value] : llvm::zip_equal(panelColumns, panelResults))
             branch(less(column, i32(variant.valueSize)),
                    [&, column = column, value = value] { storeMany(addressOf(column), {value}); });
           return Values();
@@ -307,17 +307,17 @@ void TileEmitter::writeResult(const State &state) {
         if (panel.perLane > 1 && panel.width % panel.perLane == 0)
           aligned = isAligned(Args::out, Args::out_row_stride, variant.valueSize, bytes);
         if (!aligned) {
-          one();
+          storeEach();
           continue;
         }
         branch(
             aligned, {},
             [&] {
-              branch(less(ownColumns[0], i32(variant.valueSize)),
-                     [&] { storeMany(addressOf(ownColumns[0]), own); });
+              branch(less(panelColumns[0], i32(variant.valueSize)),
+                     [&] { storeMany(addressOf(panelColumns[0]), panelResults); });
               return Values();
             },
-            one);
+            storeEach);
       }
     });
   }

@@ -84,8 +84,8 @@ protected:
   /// Applies the steps between the matmul and the softmax, in the order of tpc.attention. `key` may
   /// be out of bounds; reads use the last key instead.
   Value finishScore(Value score, const VisibleRow &row, Value key);
-  /// Adds the row's sink to the maximum and the sum of its scores. Returns the factor of the sums
-  /// of values; null: no sinks.
+  /// Adds the row's sink to the maximum and the total of its softmax. Returns the factor of the
+  /// sums of values; null: no sinks.
   Value addSink(Value &maximum, Value &total, const Row &row);
   /// Returns the means of columns of values, over all keys.
   Values getMeans(Value batch, Value kvHead, ArrayRef<Value> columns);
@@ -155,7 +155,7 @@ private:
   unsigned queryStride = 0, panelFloats = 0;
 
   // Values of the launch.
-  Value keysAtOnce, valuesAtOnce, queriesAtOnce, resultAtOnce;
+  Value keysAtOnce, valuesAtOnce, queriesAtOnce; // see Stage::atOnce
   Value queryMemory, panelMemory, powerMemory;
   Value keyLane, half;
   // Values of the work item.

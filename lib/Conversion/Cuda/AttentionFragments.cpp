@@ -12,7 +12,7 @@
 //   values    columns 64 c + 8 g to + 7 of these four keys; pairs of keys are packed by prmt
 //   sums      columns 64 c + 16 t to + 15 of row g
 //
-// Weights are split into two 16-bit numbers, so that products with values are as exact as in f32.
+// Powers are split into two 16-bit numbers, so that products with values are as exact as in f32.
 //
 //===----------------------------------------------------------------------===//
 
@@ -66,7 +66,7 @@ void SplitEmitter::multiply(MutableArrayRef<Value> sums, ArrayRef<Value> left, V
   std::copy_n(after.begin(), 2, sums.begin());
 }
 
-/// Rounds two numbers to a word, and replaces them by what is lost.
+/// Rounds two numbers to 16 bits each and packs them. Replaces them by their rounding errors.
 Value SplitEmitter::packAndSubtract(Value &low, Value &high) {
   Type type = VectorType::get(2, element);
   Value pair = LLVM::PoisonOp::create(b, loc, type);
@@ -109,15 +109,15 @@ void SplitEmitter::addFragments(State &state, const VisibleRow &row, ArrayRef<Va
   const Values *words = keyWords.begin();
   for (Value firstKey : firstKeys)
     for (unsigned n = 0; n < 2; ++n) {
-      Values own(2, f32(0));
+      Values products(2, f32(0));
       for (const Values &q : query) {
         const Values &k = *words++;
         for (unsigned i = 0; i < 4; i += 2)
-          multiply(own, {q[i], q[i + 1]}, k[i], k[i + 1]);
+          multiply(products, {q[i], q[i + 1]}, k[i], k[i + 1]);
       }
       for (unsigned i = 0; i < 2; ++i) {
         Value key = add(add(firstKey, mul(t, 2)), int64_t(n * 8 + i));
-        Value score = finishScore(fmul(own[i], argument(Args::scale)), row, key);
+        Value score = finishScore(fmul(products[i], argument(Args::scale)), row, key);
         scores.push_back(select(less(key, lastKey), score, f32(kNone)));
       }
     }
@@ -177,13 +177,13 @@ void SplitEmitter::emitFragments(Value firstRow) {
   for (; atOnce; --atOnce) {
     Value end = mul(div(turns, atOnce), atOnce);
     state = stateOf(loop(done, end, i32(atOnce), state.list(), [&](Value turn, ValueRange before) {
-      State own = stateOf(before);
+      State carried = stateOf(before);
       Values keysHere;
       for (unsigned u = 0; u < atOnce; ++u)
         keysHere.push_back(
             add(firstKey, add(mul(add(turn, int64_t(u)), keysOfTurn), mul(warp, kKeys))));
-      addFragments(own, row, query, keysHere);
-      return own.list();
+      addFragments(carried, row, query, keysHere);
+      return carried.list();
     }));
     done = end;
   }
@@ -206,10 +206,10 @@ void SplitEmitter::joinFragments(const State &state, Value firstRow) {
     for (unsigned c = 0; c < chunks; ++c)
       for (unsigned i = 0; i < 2; ++i)
         for (unsigned j = 0; j < width; j += 4) {
-          Values own;
+          Values fragments;
           for (unsigned k = j; k < j + 4; ++k)
-            own.push_back(state.sums[(c * width + k) * 2 + i]);
-          storeMany(at(to, f, int64_t(c * kValueColumns + i * 8 + j)), own);
+            fragments.push_back(state.sums[(c * width + k) * 2 + i]);
+          storeMany(at(to, f, int64_t(c * kValueColumns + i * 8 + j)), fragments);
         }
     branch(compare(Predicate::eq, t, i32(0)), [&] {
       storeMany(at(stateMemory, f, mul(index, 2)), {state.maximum[0], state.total[0]});
@@ -219,25 +219,25 @@ void SplitEmitter::joinFragments(const State &state, Value firstRow) {
   const unsigned ofRow = variant.valueSize / 4;
   Value rowsHere = min(sub(rows, firstRow), i32(kFragmentRows));
   loop(thread, mul(rowsHere, ofRow), i32(threads), [&](Value number) {
-    Value here = div(number, ofRow), column = mul(rem(number, ofRow), 4);
-    Value row = add(firstRow, here);
+    Value localRow = div(number, ofRow), column = mul(rem(number, ofRow), 4);
+    Value row = add(firstRow, localRow);
     Values maxima, totals;
     Value maximum = f32(kNone), total = f32(0);
     for (unsigned w = 0; w < warps; ++w) {
-      Value from = at(stateMemory, f, mul(add(here, int64_t(w * kFragmentRows)), 2));
-      Values own = loadMany(from, f, 2);
-      maxima.push_back(own[0]);
-      totals.push_back(own[1]);
-      maximum = fmax(maximum, own[0]);
+      Value from = at(stateMemory, f, mul(add(localRow, int64_t(w * kFragmentRows)), 2));
+      Values maximumAndTotal = loadMany(from, f, 2);
+      maxima.push_back(maximumAndTotal[0]);
+      totals.push_back(maximumAndTotal[1]);
+      maximum = fmax(maximum, maximumAndTotal[0]);
     }
     Value base = getBase(maximum);
     Values sums(4, f32(0));
     for (unsigned w = 0; w < warps; ++w) {
       Value weight = expOfNegative(fsub(maxima[w], base));
       total = fma(weight, totals[w], total);
-      Value from = add(mul(add(here, int64_t(w * kFragmentRows)), stride), column);
-      for (auto [sum, own] : llvm::zip_equal(sums, loadMany(at(sumMemory, f, from), f, 4)))
-        sum = fma(weight, own, sum);
+      Value from = add(mul(add(localRow, int64_t(w * kFragmentRows)), stride), column);
+      for (auto [sum, partial] : llvm::zip_equal(sums, loadMany(at(sumMemory, f, from), f, 4)))
+        sum = fma(weight, partial, sum);
     }
     branch(
         less(i32(1), used), {},

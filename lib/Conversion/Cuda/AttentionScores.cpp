@@ -30,7 +30,7 @@ Value AttentionBase::isVisible(const VisibleRow &row, Value key, Value safeKey) 
 }
 
 Value AttentionBase::finishScore(Value score, const VisibleRow &row, Value key) {
-  const Row &own = row.row;
+  const Row &queryRow = row.row;
   Value safeKey = min(key, sub(keys, i32(1)));
   if (variant.softcap) {
     Value cap = argument(Args::softcap);
@@ -38,18 +38,18 @@ Value AttentionBase::finishScore(Value score, const VisibleRow &row, Value key) 
   }
   if (biasType) {
     Value begin = add(add(product(batch, argument(Args::bias_batch_stride)),
-                          product(own.head, argument(Args::bias_head_stride))),
-                      product(own.query, keys));
+                          product(queryRow.head, argument(Args::bias_head_stride))),
+                      product(queryRow.query, keys));
     Value where = at(argument(Args::bias), biasType, add(begin, wide(safeKey)));
     score = fadd(score, toF32(load(where, biasType)));
   }
   if (slopesType) {
     // Exact in f32, because the integers are below 2^24.
-    Value position = add(own.query, size(Args::slopes_offset));
+    Value position = add(queryRow.query, size(Args::slopes_offset));
     if (before)
       position = add(position, narrow(before));
     Value distance = sub(key, position);
-    Value slope = load(at(argument(Args::slopes), slopesType, own.head), slopesType);
+    Value slope = load(at(argument(Args::slopes), slopesType, queryRow.head), slopesType);
     Value step = arith::SIToFPOp::create(b, loc, b.getF32Type(), distance);
     score = fadd(score, fmul(toF32(slope), step));
   }
@@ -97,9 +97,10 @@ void TileEmitter::addTile(State &state, Value firstKey) {
 
   unsigned perRow = sumsOfRow();
   for (unsigned r = 0; r < rowsOfThread; ++r) {
-    MutableArrayRef<Value> own = MutableArrayRef<Value>(scores).slice(r * kKeysOfLane, kKeysOfLane);
-    Value maximum = own[0];
-    for (Value score : own.drop_front())
+    MutableArrayRef<Value> rowScores =
+        MutableArrayRef<Value>(scores).slice(r * kKeysOfLane, kKeysOfLane);
+    Value maximum = rowScores[0];
+    for (Value score : rowScores.drop_front())
       maximum = fmax(maximum, score);
     for (int32_t bits = kKeyLanes / 2; bits; bits /= 2)
       maximum = fmax(maximum, createShuffle(b, loc, maximum, bits));
@@ -109,7 +110,7 @@ void TileEmitter::addTile(State &state, Value firstKey) {
     Value shrink = expOfNegative(fsub(state.maximum[r], base));
     state.maximum[r] = maximum;
     Value total = fmul(state.total[r], shrink);
-    for (auto [c, score] : llvm::enumerate(own)) {
+    for (auto [c, score] : llvm::enumerate(rowScores)) {
       Value power = expOfNegative(fsub(score, base));
       total = fadd(total, power);
       storeMany(at(at(powerMemory, b.getF32Type(), keyLane), b.getF32Type(),

@@ -156,19 +156,21 @@ void SplitEmitter::emitRows(Value firstRow) {
   Value first = add(firstKey, mul(warp, keysOfWarp));
   state = getState(loop(first, lastKey, i32(warps * keysOfWarp * unroll), state.list(),
                         [&](Value key, ValueRange before) {
-                          State own = getState(before);
-                          addKeys(own, rowsHere, query, add(key, keyOfWarp));
-                          return own.list();
+                          State carried = getState(before);
+                          addKeys(carried, rowsHere, query, add(key, keyOfWarp));
+                          return carried.list();
                         }));
   // Combines the states of a warp's lanes, which have different keys.
   for (unsigned distance = lanesOfKey; distance < kWarp; distance *= 2)
     for (unsigned r = 0; r < kRows; ++r) {
       auto other = [&](Value value) { return createShuffle(b, loc, value, int32_t(distance)); };
-      Value theirs = other(state.maximum[r]), maximum = fmax(state.maximum[r], theirs);
+      Value otherMaximum = other(state.maximum[r]), maximum = fmax(state.maximum[r], otherMaximum);
       Value base = getBase(maximum);
-      Value own = expOfNegative(fsub(state.maximum[r], base));
-      Value their = expOfNegative(fsub(theirs, base));
-      auto join = [&](Value &value) { value = fma(other(value), their, fmul(value, own)); };
+      Value weight = expOfNegative(fsub(state.maximum[r], base));
+      Value otherWeight = expOfNegative(fsub(otherMaximum, base));
+      auto join = [&](Value &value) {
+        value = fma(other(value), otherWeight, fmul(value, weight));
+      };
       join(state.total[r]);
       for (unsigned i = 0; i < perRow; ++i)
         join(state.sums[r * perRow + i]);
@@ -274,10 +276,10 @@ void SplitEmitter::joinWarps(const State &state, Value firstRow) {
       Value maximum = f32(kNone), total = f32(0), sum = f32(0);
       for (unsigned w = 0; w < warps; ++w) {
         Value from = at(stateMemory, f, add(mul(r, 2), int64_t(w * kRows * 2)));
-        Values own = loadMany(from, f, 2);
-        maxima.push_back(own[0]);
-        totals.push_back(own[1]);
-        maximum = fmax(maximum, own[0]);
+        Values maximumAndTotal = loadMany(from, f, 2);
+        maxima.push_back(maximumAndTotal[0]);
+        totals.push_back(maximumAndTotal[1]);
+        maximum = fmax(maximum, maximumAndTotal[0]);
       }
       Value base = getBase(maximum);
       for (unsigned w = 0; w < warps; ++w) {
@@ -364,12 +366,12 @@ void SplitEmitter::combineParts() {
       Values after(before), maxima, totals, sums[kPartsAtOnce];
       for (unsigned k = 0; k < kPartsAtOnce; ++k) {
         Value number = add(first, int64_t(k));
-        Value own = at(from, f, mul(min(number, sub(used, i32(1))), partialSize));
-        Values state = loadMany(at(own, f, partialSize - 4), f, 2);
+        Value address = at(from, f, mul(min(number, sub(used, i32(1))), partialSize));
+        Values state = loadMany(at(address, f, partialSize - 4), f, 2);
         // Missing parts have a weight of 0.
         maxima.push_back(select(less(number, used), state[0], f32(kNone)));
         totals.push_back(state[1]);
-        sums[k] = loadMany(at(own, f, column), f, 4);
+        sums[k] = loadMany(at(address, f, column), f, 4);
       }
       for (Value maximum : maxima)
         after[0] = fmax(after[0], maximum);

@@ -49,12 +49,12 @@ void TensorTileEmitter::copy(const Copy &copy) {
   const TileLayout &layout = copy.layout;
   unsigned ofRow = getThreadsOfRow(layout), rowsAtOnce = threads / ofRow;
   Value firstRow = div(thread, ofRow), chunk = rem(thread, ofRow);
-  // Shared memory of a later row is at a constant distance if both differ by a multiple of 8 rows.
+  // In shared memory, rows whose numbers differ by a multiple of 8 are at a constant distance.
   unsigned period = std::max(8 / rowsAtOnce, 1u);
-  Values places;
+  Values addresses;
   for (unsigned i = 0; i < period; ++i) {
     Value offset = getChunkOffset(layout, add(firstRow, int64_t(i * rowsAtOnce)), chunk);
-    places.push_back(at(copy.to, b.getI8Type(), offset));
+    addresses.push_back(at(copy.to, b.getI8Type(), offset));
   }
   auto copyAligned = [&] {
     Value from, column = mul(chunk, kChunkElements);
@@ -63,7 +63,7 @@ void TensorTileEmitter::copy(const Copy &copy) {
       auto one = [&] {
         Value bytes = select(copy.exists(row), i32(kChunkBytes), i32(0));
         unsigned distance = i / period * period * rowsAtOnce * layout.rowBytes;
-        copyAsync(at(places[i % period], b.getI8Type(), int64_t(distance)), from, bytes);
+        copyAsync(at(addresses[i % period], b.getI8Type(), int64_t(distance)), from, bytes);
       };
       if (i && copy.step)
         from = at(from, element, mul(wide(copy.step), rowsAtOnce));
@@ -76,7 +76,7 @@ void TensorTileEmitter::copy(const Copy &copy) {
     }
     return Values();
   };
-  // Rare, so that its values use no registers elsewhere.
+  // This path is rare. It recomputes its values, so that they occupy no registers elsewhere.
   auto copyElements = [&] {
     auto values = std::tie(arguments, keys, queries, kvHeads, group, rows, pairs, batch, kvHead);
     std::tuple<Values, Value, Value, Value, Value, Value, Value, Value, Value> saved = values;

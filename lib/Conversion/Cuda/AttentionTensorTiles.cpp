@@ -25,10 +25,10 @@ std::optional<TensorTile> cuda::getTensorTile(const AttentionVariant &variant) {
   // scores that apply to all tiles occupy registers.
   bool isPlain = hasPlainScores(variant);
   bool hasFewSteps = isPlain && !(variant.windowed && variant.uniformRows);
-  bool hasFewest = isPlain && !variant.windowed && !variant.uniformRows;
+  bool hasFewestSteps = isPlain && !variant.windowed && !variant.uniformRows;
   unsigned size = std::max(variant.headSize, variant.valueSize);
   if (size <= 64)
-    return TensorTile{.rows = 64, .keys = 64, .blocks = hasFewest ? 3u : 2u};
+    return TensorTile{.rows = 64, .keys = 64, .blocks = hasFewestSteps ? 3u : 2u};
   if (size <= 128)
     return TensorTile{.rows = 64, .keys = hasFewSteps ? 64u : 32u};
   return TensorTile{.rows = 64, .keys = 32, .blocks = 1, .queriesInRegisters = false};
@@ -191,20 +191,20 @@ TensorTileEmitter::State TensorTileEmitter::computeRows(Value begin, Value end) 
   State state{Values(rowsOfLane(), f32(kNone)), Values(rowsOfLane(), f32(0)),
               Values(rowTiles() * valueBlocks() * 4, f32(0)), multiplyKeys(i32(0)), i32(0)};
   auto addTile = [&](Value key, ValueRange before) {
-    State own = getState(before);
+    State carried = getState(before);
     waitForCopies(0);
     barrier(); // this tile's values and the next keys are written, and no warp reads older tiles
-    Value next = add(key, step), afterNext = add(key, 2 * step), other = sub(i32(1), own.stage);
-    branch(less(afterNext, end), [&] { copyKeys(afterNext, own.stage, /*isValue=*/false); });
+    Value next = add(key, step), afterNext = add(key, 2 * step), other = sub(i32(1), carried.stage);
+    branch(less(afterNext, end), [&] { copyKeys(afterNext, carried.stage, /*isValue=*/false); });
     copyKeys(next, other, /*isValue=*/true);
     endCopyGroup();
-    finishScores(own.scores, key);
+    finishScores(carried.scores, key);
     Values scores = multiplyKeys(other);
-    addSoftmax(own);
-    addValues(own);
-    own.scores = scores;
-    own.stage = other;
-    return own.list();
+    addSoftmax(carried);
+    addValues(carried);
+    carried.scores = scores;
+    carried.stage = other;
+    return carried.list();
   };
   state = getState(loop(begin, add(end, -step), i32(step), state.list(), addTile));
   waitForCopies(0);
@@ -261,11 +261,12 @@ AttentionBase::Values TensorTileEmitter::multiplyKeys(Value stage) {
     for (unsigned t = 0; t < rowTiles(); ++t)
       queries.push_back(getQueries(t, step));
     for (unsigned n = 0; n < keyBlocks(); n += 2) {
-      Values own = loadMatrices(from, keyOffsets, n * kMmaColumns, 2 * step, /*transposed=*/false);
+      Values keyWords =
+          loadMatrices(from, keyOffsets, n * kMmaColumns, 2 * step, /*transposed=*/false);
       for (unsigned t = 0; t < rowTiles(); ++t)
         for (unsigned half : {0, 1}) {
           auto sums = MutableArrayRef<Value>(scores).slice((t * keyBlocks() + n + half) * 4, 4);
-          llvm::copy(multiply(element, queries[t], ArrayRef<Value>(own).slice(2 * half, 2),
+          llvm::copy(multiply(element, queries[t], ArrayRef<Value>(keyWords).slice(2 * half, 2),
                               ValueRange(ArrayRef<Value>(sums))),
                      sums.begin());
         }
@@ -278,9 +279,9 @@ void TensorTileEmitter::finishScores(Values &scores, Value firstKey) {
   unsigned count = keyBlocks() * 4;
   Value column = add(firstKey, laneColumn);
   for (unsigned t = 0; t < rowTiles(); ++t) {
-    auto own = MutableArrayRef<Value>(scores).slice(t * count, count);
+    auto rowScores = MutableArrayRef<Value>(scores).slice(t * count, count);
     auto finish = [&] {
-      Values after(own.begin(), own.end());
+      Values after(rowScores.begin(), rowScores.end());
       for (unsigned i = 0; i < count; ++i) {
         Value key = add(column, int64_t(i / 4 * kMmaColumns + i % 2));
         if (!isPlain)
@@ -290,7 +291,7 @@ void TensorTileEmitter::finishScores(Values &scores, Value firstKey) {
       return after;
     };
     if (!isPlain) {
-      llvm::copy(finish(), own.begin());
+      llvm::copy(finish(), rowScores.begin());
       continue;
     }
     auto [first, last] = commonKeys[t];
@@ -298,8 +299,8 @@ void TensorTileEmitter::finishScores(Values &scores, Value firstKey) {
     if (first)
       allVisible = both(allVisible, compare(Predicate::sle, first, firstKey));
     SmallVector<Type> types(count, b.getF32Type());
-    Values same(own.begin(), own.end());
-    llvm::copy(branch(allVisible, types, [&] { return same; }, finish), own.begin());
+    Values same(rowScores.begin(), rowScores.end());
+    llvm::copy(branch(allVisible, types, [&] { return same; }, finish), rowScores.begin());
   }
 }
 
@@ -331,25 +332,25 @@ static Value combine(SmallVector<Value> values, function_ref<Value(Value, Value)
 void TensorTileEmitter::addSoftmax(State &state) {
   Values &scores = state.scores;
   for (unsigned r = 0; r < rowsOfLane(); ++r) {
-    Values own;
+    Values rowScores;
     SmallVector<unsigned> indices;
     for (unsigned n = 0; n < keyBlocks(); ++n)
       for (unsigned i : {0, 1})
         indices.push_back((r / 2 * keyBlocks() + n) * 4 + r % 2 * 2 + i);
     for (unsigned index : indices)
-      own.push_back(scores[index]);
-    Value maximum = combine(own, [&](Value x, Value y) { return fmax(x, y); });
+      rowScores.push_back(scores[index]);
+    Value maximum = combine(rowScores, [&](Value x, Value y) { return fmax(x, y); });
     maximum = fmax(state.maximum[r], getMaximumOverLanes(maximum));
     // If no key was visible so far, all exponentials are 0.
     Value base = select(equals(maximum, f32(kNone)), f32(0), maximum);
     Value shift = arith::NegFOp::create(b, loc, fmul(base, factor));
     Value shrink = exp2(fma(state.maximum[r], factor, shift));
     state.maximum[r] = maximum;
-    for (auto [index, power] : llvm::zip_equal(indices, own)) {
+    for (auto [index, power] : llvm::zip_equal(indices, rowScores)) {
       power = exp2(fma(power, factor, shift));
       scores[index] = power;
     }
-    Value total = combine(own, [&](Value x, Value y) { return fadd(x, y); });
+    Value total = combine(rowScores, [&](Value x, Value y) { return fadd(x, y); });
     state.total[r] = fma(state.total[r], shrink, total);
     for (unsigned n = 0; n < valueBlocks(); ++n)
       for (unsigned i : {0, 1}) {
@@ -370,12 +371,13 @@ void TensorTileEmitter::addValues(State &state) {
         rounded[t].push_back(pack(powers[first], powers[first + 1], element));
       }
     for (unsigned n = 0; n < valueBlocks(); n += 2) {
-      Values own = loadMatrices(from, valueOffsets, step * kMmaDepth, n, /*transposed=*/true);
+      Values valueWords =
+          loadMatrices(from, valueOffsets, step * kMmaDepth, n, /*transposed=*/true);
       for (unsigned t = 0; t < rowTiles(); ++t)
         for (unsigned half : {0, 1}) {
           auto sums =
               MutableArrayRef<Value>(state.sums).slice((t * valueBlocks() + n + half) * 4, 4);
-          llvm::copy(multiply(element, rounded[t], ArrayRef<Value>(own).slice(2 * half, 2),
+          llvm::copy(multiply(element, rounded[t], ArrayRef<Value>(valueWords).slice(2 * half, 2),
                               ValueRange(ArrayRef<Value>(sums))),
                      sums.begin());
         }

@@ -62,7 +62,6 @@ private:
   void loadQueries();
   Values readQueries(unsigned rowTile, unsigned step);
   Values getQueries(unsigned rowTile, unsigned step);
-  void addTile(State &state, Value firstKey, Value next);
   Values multiplyKeys(Value stage);
   void finishScores(Values &scores, Value firstKey);
   void addSoftmax(State &state);

@@ -62,18 +62,19 @@ unsigned TileEmitter::sumsOfRow() const {
 void TileEmitter::stageChunks(const Stage &stage, unsigned width) {
   const Panel &panel = stage.panel;
   unsigned ofRow = panel.padded / width, all = stage.rows * ofRow;
-  unsigned rounds = (all + threads - 1) / threads, inFlight = std::min(rounds, kInFlight);
+  unsigned chunksOfThread = (all + threads - 1) / threads,
+           inFlight = std::min(chunksOfThread, kInFlight);
   bool isEven = threads % ofRow == 0;
   Value row0 = div(thread, ofRow), column0 = mul(rem(thread, ofRow), width);
-  auto some = [&](Value round) {
+  auto copySome = [&](Value firstChunk) {
     struct Chunk {
-      Value row, column, isThere;
+      Value row, column, isInTile;
       Values values;
     };
     SmallVector<Chunk> chunks;
     for (unsigned i = 0; i < inFlight; ++i) {
       Chunk chunk;
-      Value number = add(round, i);
+      Value number = add(firstChunk, i);
       if (isEven) {
         chunk.row = add(row0, mul(number, threads / ofRow));
         chunk.column = column0;
@@ -83,8 +84,8 @@ void TileEmitter::stageChunks(const Stage &stage, unsigned width) {
         chunk.column = mul(rem(linear, ofRow), width);
       }
       if (all % (threads * inFlight))
-        chunk.isThere = less(chunk.row, i32(stage.rows));
-      Value exists = both(stage.exists(chunk.row), chunk.isThere);
+        chunk.isInTile = less(chunk.row, i32(stage.rows));
+      Value exists = both(stage.exists(chunk.row), chunk.isInTile);
       if (panel.padded != panel.width)
         exists = both(exists, less(chunk.column, i32(panel.width)));
       SmallVector<Type> types(width, b.getF32Type());
@@ -111,16 +112,16 @@ void TileEmitter::stageChunks(const Stage &stage, unsigned width) {
           storeMany(at(to, b.getF32Type(), int64_t(i)),
                     ArrayRef<Value>(chunk.values).slice(i, std::min(4u, width - i)));
       };
-      if (chunk.isThere)
-        branch(chunk.isThere, store);
+      if (chunk.isInTile)
+        branch(chunk.isInTile, store);
       else
         store();
     }
   };
-  if (rounds == inFlight)
-    some(i32(0));
+  if (chunksOfThread == inFlight)
+    copySome(i32(0));
   else
-    loop(i32(0), i32(rounds), i32(inFlight), some);
+    loop(i32(0), i32(chunksOfThread), i32(inFlight), copySome);
 }
 
 void TileEmitter::stage(const Stage &stage) {
@@ -199,16 +200,16 @@ TileEmitter::Values TileEmitter::multiplyKeys(const Panel &panel, ValueRange sco
 void TileEmitter::addValues(const Panel &panel, unsigned first, Values &sums) {
   Type f = b.getF32Type();
   unsigned perLane = panel.perLane, perRow = sumsOfRow();
-  Values own;
+  Values panelSums;
   for (unsigned r = 0; r < rowsOfThread; ++r)
     for (unsigned i = 0; i < perLane; ++i)
-      own.push_back(sums[r * perRow + first + i]);
-  Value ownValues = at(panelMemory, f, mul(keyLane, perLane));
-  own = loop(i32(0), i32(kKeysOfTile), i32(4), own, [&](Value key, ValueRange before) {
+      panelSums.push_back(sums[r * perRow + first + i]);
+  Value firstValues = at(panelMemory, f, mul(keyLane, perLane));
+  panelSums = loop(i32(0), i32(kKeysOfTile), i32(4), panelSums, [&](Value key, ValueRange before) {
     Values after(before), powers[8];
     for (unsigned r = 0; r < rowsOfThread; ++r)
       powers[r] = loadMany(at(at(powerMemory, f, key), f, int64_t(r * kKeysOfTile)), f, 4);
-    Value values = at(ownValues, f, mul(key, panel.stride));
+    Value values = at(firstValues, f, mul(key, panel.stride));
     for (unsigned k = 0; k < 4; ++k) {
       Values value = loadMany(at(values, f, int64_t(k * panel.stride)), f, perLane);
       for (unsigned r = 0; r < rowsOfThread; ++r)
@@ -221,5 +222,5 @@ void TileEmitter::addValues(const Panel &panel, unsigned first, Values &sums) {
   });
   for (unsigned r = 0; r < rowsOfThread; ++r)
     for (unsigned i = 0; i < perLane; ++i)
-      sums[r * perRow + first + i] = own[r * perLane + i];
+      sums[r * perRow + first + i] = panelSums[r * perLane + i];
 }

@@ -89,7 +89,7 @@ FailureOr<AttentionVariant> cuda::getVariant(AttentionOp op) {
     auto known = size.asConstant();
     if (!known)
       return op.emitOpError() << "has a " << what << " size of " << size.str()
-                              << ": kernels for GPUs are compiled for one, the same on all ranks";
+                              << ": kernels for GPUs need one constant size on all ranks";
     if (*known < 1 || *known > kMaxHeadSize)
       return op.emitOpError() << "has a " << what << " size of " << *known
                               << ": kernels for GPUs support 1 to " << kMaxHeadSize;

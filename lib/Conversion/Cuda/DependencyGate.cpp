@@ -98,9 +98,9 @@ void Kernel::read(StringRef ptx, StringRef name) {
     if (!isInBody) {
       if (text.contains(".param")) {
         bool isPointer = text.contains(".u64") || text.contains(".b64");
-        StringRef own = text.trim(" \t\r,)");
-        own = own.substr(own.find_last_of(" \t") + 1);
-        parameters[own] = isPointer ? std::optional<unsigned>(count) : std::nullopt;
+        StringRef parameter = text.trim(" \t\r,)");
+        parameter = parameter.substr(parameter.find_last_of(" \t") + 1);
+        parameters[parameter] = isPointer ? std::optional<unsigned>(count) : std::nullopt;
         ++count;
       }
       isInBody = text.trim() == "{";
@@ -138,19 +138,20 @@ void Kernel::findSources(StringRef operands, llvm::StringSet<> &seen, DenseSet<u
     if (!name.starts_with("%") || !seen.insert(name).second)
       return;
     for (size_t at : definitions.lookup(name)) {
-      const Statement &own = statements[at];
-      isLoaded |= (own.opcode.starts_with("ld.") && !own.opcode.starts_with("ld.param")) ||
-                  own.opcode.starts_with("ldmatrix") || own.opcode.starts_with("atom");
-      findSources(own.operands, seen, pointers, isLoaded);
+      const Statement &definition = statements[at];
+      isLoaded |=
+          (definition.opcode.starts_with("ld.") && !definition.opcode.starts_with("ld.param")) ||
+          definition.opcode.starts_with("ldmatrix") || definition.opcode.starts_with("atom");
+      findSources(definition.operands, seen, pointers, isLoaded);
     }
   });
 }
 
-std::string Kernel::checkEarly(const Statement &own, ArrayRef<unsigned> constants) {
-  StringRef opcode = own.opcode;
+std::string Kernel::checkEarly(const Statement &statement, ArrayRef<unsigned> constants) {
+  StringRef opcode = statement.opcode;
   // cp.async reads global memory at its second address.
   if (opcode.starts_with("cp.async.ca.shared") || opcode.starts_with("cp.async.cg.shared"))
-    return checkAddress(own.operands.split(']').second, constants);
+    return checkAddress(statement.operands.split(']').second, constants);
   if (opcode.starts_with("cp."))
     return opcode.starts_with("cp.async.commit_group") || opcode.starts_with("cp.async.wait_")
                ? ""
@@ -168,7 +169,7 @@ std::string Kernel::checkEarly(const Statement &own, ArrayRef<unsigned> constant
     return "";
   if (!isLoad)
     return "may write to global memory before griddepcontrol.wait";
-  return checkAddress(own.operands.drop_until([](char c) { return c == '['; }), constants);
+  return checkAddress(statement.operands.drop_until([](char c) { return c == '['; }), constants);
 }
 
 /// Returns why global memory at an address must not be read early; empty if it may.
@@ -190,9 +191,9 @@ std::pair<std::string, unsigned> Kernel::check(ArrayRef<unsigned> constants) {
   if (statements.empty())
     return {"there is no such kernel", 0};
   // Another kernel may still write while this one reads through the read-only cache.
-  for (const Statement &own : statements)
-    if (own.opcode.starts_with("ld.global.nc") || own.opcode.starts_with("ldu"))
-      return {"reads through the read-only cache", own.line};
+  for (const Statement &statement : statements)
+    if (statement.opcode.starts_with("ld.global.nc") || statement.opcode.starts_with("ldu"))
+      return {"reads through the read-only cache", statement.line};
   std::vector<bool> isEarly(statements.size());
   SmallVector<size_t> open{0};
   while (!open.empty()) {
@@ -202,18 +203,18 @@ std::pair<std::string, unsigned> Kernel::check(ArrayRef<unsigned> constants) {
     if (isEarly[at])
       continue;
     isEarly[at] = true;
-    const Statement &own = statements[at];
-    if (std::string why = checkEarly(own, constants); !why.empty())
-      return {why, own.line};
-    bool isBranch = own.opcode.starts_with("bra");
+    const Statement &statement = statements[at];
+    if (std::string why = checkEarly(statement, constants); !why.empty())
+      return {why, statement.line};
+    bool isBranch = statement.opcode.starts_with("bra");
     if (isBranch) {
-      auto label = labels.find(own.operands.trim());
+      auto label = labels.find(statement.operands.trim());
       if (label == labels.end())
-        return {"branches to an unknown label", own.line};
+        return {"branches to an unknown label", statement.line};
       open.push_back(label->second);
     }
-    bool isWait = own.opcode == "griddepcontrol.wait";
-    if (own.isGuarded || (!isBranch && !isWait))
+    bool isWait = statement.opcode == "griddepcontrol.wait";
+    if (statement.isGuarded || (!isBranch && !isWait))
       open.push_back(at + 1);
   }
   return {"", 0};

@@ -89,8 +89,8 @@ void KernelLowering::align(const Streams &streams, Value size, Lanes &lanes) {
   for (auto &[memref, indices] : streams.accesses) {
     if (!seen.insert(memref).second)
       continue;
-    unsigned own = getBytes(cast<MemRefType>(memref.getType()).getElementType());
-    Value &bits = pointers[std::min(kVectorBytes, own * width)];
+    unsigned bytes = getBytes(cast<MemRefType>(memref.getType()).getElementType());
+    Value &bits = pointers[std::min(kVectorBytes, bytes * width)];
     Value value = LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), map.lookup(memref));
     bits = bits ? LLVM::OrOp::create(b, loc, bits, value).getResult() : value;
   }
@@ -186,14 +186,14 @@ void KernelLowering::lowerElements(kernel::ElementsOp op) {
   if (chunkOfRow) {
     const Lanes &lanes = used.lanes[op];
     Value chunks = countChunks(op, lanes);
-    auto own = [&] {
+    auto lowerThisChunk = [&] {
       lowerChunk(op, sizes, chunkOfRow, countChunksOfLast(sizes.back(), lanes), lanes);
     };
     auto known = asConstant(chunks);
     if (used.isOnly || (known && known == asConstant(chunksOfRow)))
-      own();
+      lowerThisChunk();
     else
-      branch(less(chunkOfRow, chunks), {}, nothing(own), nullptr);
+      branch(less(chunkOfRow, chunks), {}, nothing(lowerThisChunk), nullptr);
     return;
   }
   Lanes lanes = findLanes(body, op.getIndices().back(), sizes.back());

@@ -119,11 +119,11 @@ LogicalResult cuda::embed(ModuleOp program, const Code &code) {
           });
   e.array("tpc_gpu_attentions", abi::getStructType<tpc_gpu_attention>(context),
           code.attentions.size(), [&](Value entry, size_t i) {
-            const AttentionEntry &own = code.attentions[i];
-            const AttentionVariant &variant = own.variant;
+            const AttentionEntry &attention = code.attentions[i];
+            const AttentionVariant &variant = attention.variant;
             abi::Values<tpc_gpu_attention> values{
-                .tiles = e.i32(own.tiles),
-                .split = e.i32(own.split),
+                .tiles = e.i32(attention.tiles),
+                .split = e.i32(attention.split),
                 .element = e.i32(variant.element),
                 .bias = e.i32(variant.bias),
                 .slopes = e.i32(variant.slopes),

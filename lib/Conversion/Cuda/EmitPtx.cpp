@@ -57,9 +57,8 @@ llvm::Expected<Architectures> cuda::parseArchitectures(StringRef text) {
       // Architecture-specific and family-specific names: sm_90a and sm_100f.
       if (item.starts_with("sm_") && digits.size() > 1 && StringRef("af").contains(digits.back()) &&
           !digits.drop_back().getAsInteger(10, number))
-        return makeError("'" + item + "' runs on one architecture only; name sm_" +
-                         llvm::Twine(number) +
-                         ", whose code also runs on later ones of its family");
+        return makeError("'" + item + "' runs on one architecture or family only; name sm_" +
+                         llvm::Twine(number) + ", whose PTX also runs on later ones");
       return makeError("'" + item + "' is not an architecture; supported are " + names);
     }
     if (number < known[0].number)
@@ -89,8 +88,10 @@ static llvm::Expected<std::unique_ptr<llvm::TargetMachine>> getMachine(unsigned 
   const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!target)
     return makeError(error);
-  auto *own = llvm::find_if(known, [&](const Architecture &a) { return a.number == lowest; });
-  std::string cpu = "sm_" + std::to_string(lowest), ptx = "+ptx" + std::to_string(own->ptx);
+  auto *architecture =
+      llvm::find_if(known, [&](const Architecture &a) { return a.number == lowest; });
+  std::string cpu = "sm_" + std::to_string(lowest),
+              ptx = "+ptx" + std::to_string(architecture->ptx);
   llvm::TargetOptions targetOptions;
   // Each operation has an explicit rounding mode, because the assembler contracts operations
   // without one.
@@ -190,10 +191,10 @@ llvm::Expected<Code> cuda::emitPtx(ModuleOp program, const Architectures &archit
   auto attentions = makeAllAttentionKernels(*copy);
   if (failed(attentions))
     return makeError("there are no kernels for the program's attention");
-  for (AttentionKernels &own : *attentions) {
+  for (AttentionKernels &attention : *attentions) {
     auto first = static_cast<unsigned>(code.launches.size());
-    code.attentions.push_back({own.variant, first, first + 1});
-    for (Launch *launch : {&own.tiles, &own.split})
+    code.attentions.push_back({attention.variant, first, first + 1});
+    for (Launch *launch : {&attention.tiles, &attention.split})
       code.launches.push_back(std::move(*launch));
   }
   ModuleOp kernels = kernel::getKernels(*copy);

@@ -172,17 +172,17 @@ static Value expandPow(Scalars s, Value x, Value y) {
   auto isInteger = [&](Value v) {
     return s.compare(P::OEQ, math::FloorOp::create(s.b, s.loc, v), v);
   };
-  Value whole = isInteger(y), odd = s.both(whole, s.invert(isInteger(s.mul(y, f(0.5)))));
+  Value isWhole = isInteger(y), isOdd = s.both(isWhole, s.invert(isInteger(s.mul(y, f(0.5)))));
   Value negative = s.compare(arith::CmpIPredicate::slt, s.bits(s.i32, x), s.word(0));
-  result = s.select(s.both(negative, odd), arith::NegFOp::create(s.b, s.loc, result), result);
-  Value root =
-      s.both(s.both(s.compare(P::OLT, x, f(0)), s.compare(P::OLT, size, f(inf))), s.invert(whole));
+  result = s.select(s.both(negative, isOdd), arith::NegFOp::create(s.b, s.loc, result), result);
+  Value root = s.both(s.both(s.compare(P::OLT, x, f(0)), s.compare(P::OLT, size, f(inf))),
+                      s.invert(isWhole));
   result = s.select(root, f(std::numeric_limits<double>::quiet_NaN()), result);
   // Holds for NaN too: 1^y and x^0 are 1; so are powers of -1 with an infinite exponent.
-  Value one = s.either(s.compare(P::OEQ, x, f(1)), s.compare(P::OEQ, y, f(0)));
+  Value isOne = s.either(s.compare(P::OEQ, x, f(1)), s.compare(P::OEQ, y, f(0)));
   Value infinite = s.compare(P::OEQ, math::AbsFOp::create(s.b, s.loc, y), f(inf));
-  one = s.either(one, s.both(infinite, s.compare(P::OEQ, x, f(-1))));
-  return s.select(one, f(1), result);
+  isOne = s.either(isOne, s.both(infinite, s.compare(P::OEQ, x, f(-1))));
+  return s.select(isOne, f(1), result);
 }
 
 //===----------------------------------------------------------------------===//

@@ -1,14 +1,14 @@
 //===- Flat.cpp - Elementwise kernels without groups ----------------------===//
 //
-// If rows share nothing, the chunks of all rows are numbered, and consecutive threads have
-// consecutive chunks, also across rows. So simultaneous accesses of a warp are adjacent for any row
-// length.
+// If rows have no folds or barriers, the chunks of all rows are numbered, and consecutive threads
+// have consecutive chunks, also across rows. So simultaneous accesses of a warp are adjacent for
+// any row length.
 //
 //   rows (%i, %h) in [n, heads]  elements (%j) in [128]
 //   32 chunks per row; the number of a chunk is (i * heads + h) * 32 + chunk
 //
 // Rows may share operands: all heads of a token read the same cosines. Then chunks of different
-// heads are consecutive, and each chunk group fills a sector:
+// heads are consecutive, except that chunks of a row that fill a sector (here 2) stay together:
 //
 //   ((i * 16 + chunk / 2) * heads + h) * 2 + chunk % 2
 //
@@ -78,14 +78,14 @@ void KernelLowering::findSharing(kernel::ElementsOp op) {
   Value last = op.getIndices().back();
   const Lanes &lanes = flat.lanes[op];
   int64_t together = 1;
-  bool isWhole = lanes.count.has_value();
+  bool fillsSectors = lanes.count.has_value();
   SmallVector<llvm::SmallDenseSet<Value>> uses;
   auto consider = [&](Value memref, ValueRange indices) {
     if (indices.empty() || !getShift(indices.back(), last))
       return;
     int64_t bytes = std::max(1u, cast<MemRefType>(memref.getType()).getElementTypeBitWidth() / 8);
     auto length = asConstant(extent(source.getSizesOf(memref).back()));
-    isWhole &= length && *length * bytes % kSector == 0;
+    fillsSectors &= length && *length * bytes % kSector == 0;
     together = std::max(together, kSector / std::min<int64_t>(bytes * lanes.adjacent, kSector));
     uses.emplace_back();
     for (Value index : indices.drop_back())
@@ -94,11 +94,11 @@ void KernelLowering::findSharing(kernel::ElementsOp op) {
   op.walk([&](memref::StoreOp store) { consider(store.getMemref(), store.getIndices()); });
   unsigned stores = uses.size();
   op.walk([&](memref::LoadOp load) { consider(load.getMemref(), load.getIndices()); });
-  if (!isWhole || *lanes.count % together || uses.size() == stores)
+  if (!fillsSectors || *lanes.count % together || uses.size() == stores)
     return;
   for (Value index : llvm::reverse(rows.getIndices())) {
-    auto has = [&](const auto &own) { return own.contains(index); };
-    auto hasNot = [&](const auto &own) { return !own.empty() && !own.contains(index); };
+    auto has = [&](const auto &found) { return found.contains(index); };
+    auto hasNot = [&](const auto &found) { return !found.empty() && !found.contains(index); };
     auto loads = ArrayRef(uses).drop_front(stores);
     unsigned position = cast<BlockArgument>(index).getArgNumber();
     // The last row index varies fastest already.
@@ -140,13 +140,13 @@ void KernelLowering::runFlat(kernel::RowsOp rows) {
   auto indices = rows.getIndices();
   chunksOfRow = nullptr;
   rows.walk([&](kernel::ElementsOp op) {
-    Value own = op.getIndices().empty() ? number(1) : countChunks(op, used.lanes[op]);
+    Value chunks = op.getIndices().empty() ? number(1) : countChunks(op, used.lanes[op]);
     if (!chunksOfRow)
-      chunksOfRow = own;
-    else if (chunksOfRow != own && asConstant(chunksOfRow) && asConstant(own))
-      chunksOfRow = number(std::max(*asConstant(chunksOfRow), *asConstant(own)));
-    else if (chunksOfRow != own)
-      chunksOfRow = LLVM::SMaxOp::create(b, loc, chunksOfRow, own);
+      chunksOfRow = chunks;
+    else if (chunksOfRow != chunks && asConstant(chunksOfRow) && asConstant(chunks))
+      chunksOfRow = number(std::max(*asConstant(chunksOfRow), *asConstant(chunks)));
+    else if (chunksOfRow != chunks)
+      chunksOfRow = LLVM::SMaxOp::create(b, loc, chunksOfRow, chunks);
   });
   if (!chunksOfRow)
     return;
@@ -171,7 +171,7 @@ void KernelLowering::runFlat(kernel::RowsOp rows) {
   Value blocks = wide(NVVM::GridDimXOp::create(b, loc, b.getI32Type()));
   Value threads = constant(launch.threads);
   auto lowerChunkOf = [&](Value linear) {
-    Value own = number(0);
+    Value chunk = number(0);
     for (unsigned i = digits.size(); i-- > 0;) {
       const Digit &digit = digits[i];
       Value size = wide(digit.size);
@@ -181,14 +181,14 @@ void KernelLowering::runFlat(kernel::RowsOp rows) {
       if (digit.row)
         mapIndex(indices[*digit.row], value, extent(rows.getExprs()[*digit.row]));
       else
-        own = i + 1 < digits.size() ? add(mul(value, number(used.together)), own) : value;
+        chunk = i + 1 < digits.size() ? add(mul(value, number(used.together)), chunk) : value;
     }
-    chunkOfRow = own;
+    chunkOfRow = chunk;
     lowerBody(rows.getBody().front());
     chunkOfRow = nullptr;
     return SmallVector<Value>();
   };
-  emitLoop(block, parts(count, threads), blocks, {}, [&](Value item, ValueRange) {
+  emitLoop(block, ceilDiv(count, threads), blocks, {}, [&](Value item, ValueRange) {
     Value linear = add(mul(item, threads), wide(thread));
     branch(less(linear, count), {}, [&] { return lowerChunkOf(linear); }, nullptr);
     return SmallVector<Value>();

@@ -106,18 +106,19 @@ SmallVector<Value> KernelLowering::foldChunks(kernel::FoldOp op, ValueRange init
 Value KernelLowering::shuffle(Value value, int32_t distance) {
   Type type = value.getType();
   unsigned bits = type.getIntOrFloatBitWidth();
-  auto one = [&](Value x) { return createShuffle(b, loc, x, distance); };
+  auto shuffleWord = [&](Value x) { return createShuffle(b, loc, x, distance); };
   if (type.isF32() || type.isInteger(32))
-    return one(value);
+    return shuffleWord(value);
   Type integer = b.getIntegerType(bits), i32 = b.getI32Type();
   Value x =
       isa<FloatType>(type) ? LLVM::BitcastOp::create(b, loc, integer, value).getResult() : value;
   if (bits < 32) {
-    x = LLVM::TruncOp::create(b, loc, integer, one(LLVM::ZExtOp::create(b, loc, i32, x)));
+    x = LLVM::TruncOp::create(b, loc, integer, shuffleWord(LLVM::ZExtOp::create(b, loc, i32, x)));
   } else {
     Value half = constant(32);
-    Value low = one(LLVM::TruncOp::create(b, loc, i32, x));
-    Value high = one(LLVM::TruncOp::create(b, loc, i32, LLVM::LShrOp::create(b, loc, x, half)));
+    Value low = shuffleWord(LLVM::TruncOp::create(b, loc, i32, x));
+    Value high =
+        shuffleWord(LLVM::TruncOp::create(b, loc, i32, LLVM::LShrOp::create(b, loc, x, half)));
     low = LLVM::ZExtOp::create(b, loc, integer, low);
     high = LLVM::ShlOp::create(b, loc, LLVM::ZExtOp::create(b, loc, integer, high), half);
     x = LLVM::OrOp::create(b, loc, low, high);
@@ -165,10 +166,10 @@ Value KernelLowering::exchange(kernel::FoldOp op, Value partial) {
   NVVM::BarrierOp::create(b, loc);
   if (warps > kMaxWarpsRead) {
     // Each lane reads the result of one warp.
-    Value none = arith::ConstantOp::create(b, loc, op.getIdentity());
+    Value identity = arith::ConstantOp::create(b, loc, op.getIdentity());
     Value result = branch(
         less(inWarp, number(warps)), type, [&] { return SmallVector<Value>{read(inWarp)}; },
-        [&] { return SmallVector<Value>{none}; })[0];
+        [&] { return SmallVector<Value>{identity}; })[0];
     for (int32_t distance = kWarp / 2; distance; distance /= 2)
       result = combine(result, shuffle(result, distance));
     return result;

@@ -124,8 +124,8 @@ void GemvEmitter::emitColumns() {
   Value ranges = ceilDiv(n, columns), range = rem(block, ranges), split = div(block, ranges);
   Value blocks = NVVM::GridDimXOp::create(b, loc, b.getI32Type());
   Value splits = div(blocks, ranges);
-  Value group = div(thread, kThreadsOfRow), own = mul(rem(thread, kThreadsOfRow), vector);
-  auto [column, hasColumns] = getPlace(range, own);
+  Value group = div(thread, kThreadsOfRow), columnOfBlock = mul(rem(thread, kThreadsOfRow), vector);
+  auto [column, hasColumns] = getColumn(range, columnOfBlock);
   Value begin = mul(split, chunksOfSplit);
   Value end = min(add(begin, chunksOfSplit), div(k, kRowsOfChunk));
   // Threads without columns have no chunks.
@@ -173,7 +173,7 @@ void GemvEmitter::emitColumns() {
   // Sums of warps: [warp][m][column].
   Value shared = getShared("sums", f, kWarps * results);
   branch(less(lane, i32(kThreadsOfRow)), [&] {
-    Value to = at(shared, f, add(mul(warp, results), own));
+    Value to = at(shared, f, add(mul(warp, results), columnOfBlock));
     for (int64_t i = 0; i < variant.m; ++i)
       for (int64_t j = 0; j < vector; j += 4)
         storeMany(at(to, f, i * columns + j), ArrayRef(sums).slice(i * vector + j, 4));
@@ -186,10 +186,10 @@ void GemvEmitter::emitColumns() {
   for (int64_t i = 1; i < kWarps; ++i)
     sum = fadd(sum, load(at(at(shared, f, index), f, i * results), f));
   Value row = div(index, columns);
-  auto [place, isColumn] = getPlace(range, rem(index, columns));
+  auto [outColumn, isColumn] = getColumn(range, rem(index, columns));
   Value exists = both(less(thread, i32(results)), isColumn);
-  auto finish = [&, place = place](Value total) {
-    auto storeSum = [&] { branch(exists, [&] { store(row, place, total); }); };
+  auto finish = [&, outColumn = outColumn](Value total) {
+    auto storeSum = [&] { branch(exists, [&] { store(row, outColumn, total); }); };
     if (!variant.fused)
       return storeSum();
     branch(
@@ -336,21 +336,22 @@ void GemvEmitter::emitRows() {
         [&] {
           Type word = VectorType::get(4, b.getI32Type());
           SmallVector<Type> wordTypes(rows, word);
-          Value none = LLVM::ZeroOp::create(b, loc, word);
-          Values words, exist, places, after(sums);
+          Value zeroWords = LLVM::ZeroOp::create(b, loc, word);
+          Values words, exist, chunkIndices, after(sums);
           for (int64_t u = 0; u < loads; ++u) {
-            places.push_back(add(add(rest, lane), u * kWarp));
-            exist.push_back(less(places[u], chunks));
-            llvm::append_range(words, branch(
-                                          exist[u], wordTypes, [&] { return loadOne(places[u]); },
-                                          [&] { return Values(rows, none); }));
+            chunkIndices.push_back(add(add(rest, lane), u * kWarp));
+            exist.push_back(less(chunkIndices[u], chunks));
+            llvm::append_range(words,
+                               branch(
+                                   exist[u], wordTypes, [&] { return loadOne(chunkIndices[u]); },
+                                   [&] { return Values(rows, zeroWords); }));
           }
           for (int64_t u = 0; u < loads; ++u) {
             Values before = after;
             after = branch(
                 exist[u], types,
                 [&] {
-                  return multiply(ValueRange(words).slice(u * rows, rows), places[u], before);
+                  return multiply(ValueRange(words).slice(u * rows, rows), chunkIndices[u], before);
                 },
                 [&] { return before; });
           }
@@ -358,14 +359,14 @@ void GemvEmitter::emitRows() {
         },
         [&] { return sums; });
     // A lane stores one result.
-    Value own = sums[0];
+    Value result = sums[0];
     for (auto [i, sum] : llvm::enumerate(sums)) {
       sum = addLanes(sum, kWarp / 2, 1);
-      own = i ? select(compare(Predicate::eq, lane, i32(i)), sum, own) : sum;
+      result = i ? select(compare(Predicate::eq, lane, i32(i)), sum, result) : sum;
     }
     Value column = add(first, rem(lane, rows));
     branch(both(less(lane, i32(sums.size())), less(column, n)),
-           [&] { store(div(lane, rows), column, own); });
+           [&] { store(div(lane, rows), column, result); });
   });
 }
 
@@ -373,10 +374,10 @@ void GemvEmitter::emitRows() {
 // Results
 //===----------------------------------------------------------------------===//
 
-Value GemvEmitter::addIfAny(Value pointer, Type type, Value place, Value before) {
+Value GemvEmitter::addIfAny(Value pointer, Type type, Value index, Value before) {
   return branch(
       isNull(pointer), {b.getF32Type()}, [&] { return Values{before}; },
-      [&] { return Values{fadd(before, toF32(load(at(pointer, type, place), type)))}; })[0];
+      [&] { return Values{fadd(before, toF32(load(at(pointer, type, index), type)))}; })[0];
 }
 
 void GemvEmitter::storeAs(Type type, Value index, Value column, Value sum) {

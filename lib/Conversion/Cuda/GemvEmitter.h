@@ -45,8 +45,8 @@ private:
   /// Adds residual and bias, and stores the result.
   void store(Value row, Value column, Value sum);
   void storeAs(Type type, Value index, Value column, Value sum);
-  /// Returns before + pointer[place], or `before` if the pointer is null.
-  Value addIfAny(Value pointer, Type type, Value place, Value before);
+  /// Returns before + pointer[index], or `before` if the pointer is null.
+  Value addIfAny(Value pointer, Type type, Value index, Value before);
   /// Emits `body` for the type of the result: the element type, or f32. `types` are those of the
   /// values that it returns.
   Values withResultType(TypeRange types, function_ref<Values(Type)> body);
@@ -68,9 +68,9 @@ private:
   /// Adds f(x) over each row of x. All threads get the sums.
   Values sumRows(StringRef name, function_ref<Value(int64_t row, Value x)> f);
   Value activate(Value x);
-  /// Returns the column of w and of the bias for column `own` of the block with this range, and
-  /// whether it exists.
-  std::pair<Value, Value> getPlace(Value range, Value own);
+  /// Returns the column of w and of the bias for column `columnOfBlock` of the block with this
+  /// range, and whether it exists.
+  std::pair<Value, Value> getColumn(Value range, Value columnOfBlock);
   /// Adds the bias to a block's results, applies the activation, and stores them: `index` is the
   /// result of this thread. Contains barriers.
   void storeActivated(Value range, Value index, Value sum);

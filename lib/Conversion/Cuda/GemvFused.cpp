@@ -152,20 +152,21 @@ void GemvEmitter::stage(Value begin, Value end) {
 
 Value GemvEmitter::activate(Value x) {
   Arithmetic a(b, loc, b.getF32Type());
-  auto otherwise = [&](int32_t kind, function_ref<Value()> own, function_ref<Value()> rest) {
+  auto ifActivation = [&](int32_t kind, function_ref<Value()> then,
+                          function_ref<Value()> otherwise) {
     return branch(
-        is(activation, kind), {b.getF32Type()}, [&] { return Values{own()}; },
-        [&] { return Values{rest()}; })[0];
+        is(activation, kind), {b.getF32Type()}, [&] { return Values{then()}; },
+        [&] { return Values{otherwise()}; })[0];
   };
-  return otherwise(
+  return ifActivation(
       TPC_EPILOGUE_SILU, [&] { return ::tpc::silu<Arithmetic, Value>(a, x); },
       [&] {
-        return otherwise(
+        return ifActivation(
             TPC_EPILOGUE_GELU_TANH, [&] { return ::tpc::geluTanh<Arithmetic, Value>(a, x); },
             [&] {
-              return otherwise(
+              return ifActivation(
                   TPC_EPILOGUE_GELU_ERF, [&] { return ::tpc::geluErf<Arithmetic, Value>(a, x); },
-                  // A NaN is kept.
+                  // NaN remains NaN.
                   [&] {
                     Value isLow =
                         arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x, f32(0));
@@ -175,25 +176,26 @@ Value GemvEmitter::activate(Value x) {
       });
 }
 
-std::pair<Value, Value> GemvEmitter::getPlace(Value range, Value own) {
+std::pair<Value, Value> GemvEmitter::getColumn(Value range, Value columnOfBlock) {
   const int64_t columns = getColumns(variant.element);
-  Value place = add(mul(range, columns), own);
+  Value plainColumn = add(mul(range, columns), columnOfBlock);
   if (!variant.fused)
-    return {place, less(place, n)};
+    return {plainColumn, less(plainColumn, n)};
   Value half = div(n, 2);
-  Value inHalf = add(mul(range, columns / 2), rem(own, columns / 2));
+  Value inHalf = add(mul(range, columns / 2), rem(columnOfBlock, columns / 2));
   Value isGated = compare(Predicate::ne, gated, i32(0));
-  Value gatedPlace = add(inHalf, mul(div(own, columns / 2), half));
-  return {select(isGated, gatedPlace, place), select(isGated, less(inHalf, half), less(place, n))};
+  Value gatedColumn = add(inHalf, mul(div(columnOfBlock, columns / 2), half));
+  return {select(isGated, gatedColumn, plainColumn),
+          select(isGated, less(inHalf, half), less(plainColumn, n))};
 }
 
 void GemvEmitter::storeActivated(Value range, Value index, Value sum) {
   Type f = b.getF32Type();
   const int64_t columns = getColumns(variant.element), results = variant.m * columns;
-  Value row = div(index, columns), own = rem(index, columns);
-  auto [place, exists] = getPlace(range, own);
+  Value row = div(index, columns), columnOfBlock = rem(index, columns);
+  auto [outColumn, exists] = getColumn(range, columnOfBlock);
   Value isResult = both(less(thread, i32(results)), exists);
-  Value column = select(isResult, place, i32(0));
+  Value column = select(isResult, outColumn, i32(0));
   Value value =
       withResultType(f, [&](Type type) { return Values{addIfAny(bias, type, column, sum)}; })[0];
   // In a gated matmul, the matching column of the other half is columns / 2 further.
@@ -204,9 +206,10 @@ void GemvEmitter::storeActivated(Value range, Value index, Value sum) {
   Value isGated = compare(Predicate::ne, gated, i32(0));
   Value result = activate(value);
   result = select(isGated, fmul(result, gate), result);
-  Value isFirst = both(isResult, less(own, select(isGated, i32(columns / 2), i32(columns))));
+  Value isFirst =
+      both(isResult, less(columnOfBlock, select(isGated, i32(columns / 2), i32(columns))));
   branch(isFirst, [&] {
-    Value to = add(mul(wide(row), wide(outRow)), wide(place));
+    Value to = add(mul(wide(row), wide(outRow)), wide(outColumn));
     withResultType({}, [&](Type type) {
       storeMany(at(out, type, to), {fromF32(result, type)});
       return Values();

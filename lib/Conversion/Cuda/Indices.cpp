@@ -115,11 +115,11 @@ Value KernelLowering::product(ValueRange values) {
   return result;
 }
 
-Value KernelLowering::parts(Value x, Value y) {
-  Value less = LLVM::SubOp::create(b, loc, y, indexLike(y, 1));
+Value KernelLowering::ceilDiv(Value x, Value y) {
+  Value yMinusOne = LLVM::SubOp::create(b, loc, y, indexLike(y, 1));
   if (auto known = asConstant(y))
-    less = indexLike(y, *known - 1);
-  return quotient(add(x, less), y);
+    yMinusOne = indexLike(y, *known - 1);
+  return quotient(add(x, yMinusOne), y);
 }
 
 Value KernelLowering::both(Value x, Value y) {

@@ -174,7 +174,7 @@ void KernelLowering::lowerRows(kernel::RowsOp rows) {
   Value block = wide(NVVM::BlockIdXOp::create(b, loc, b.getI32Type()));
   Value blocks = wide(NVVM::GridDimXOp::create(b, loc, b.getI32Type()));
   Value groups = wide(numGroups);
-  Value items = parts(count, groups);
+  Value items = ceilDiv(count, groups);
   emitLoop(block, items, blocks, {}, [&](Value item, ValueRange) {
     Value row = add(mul(item, groups), wide(group));
     auto body = [&] {

@@ -78,7 +78,7 @@ private:
   Value remainder(Value x, Value y);
   Value product(ValueRange values);
   /// Returns ceil(x / y).
-  Value parts(Value x, Value y);
+  Value ceilDiv(Value x, Value y);
   Value both(Value x, Value y);
   Value isEqual(Value x, Value y);
 

@@ -16,9 +16,9 @@ using namespace mlir::tpc::cuda;
 
 void KernelLowering::lowerLanes(Block &block, Value last, Value begin, Value size, unsigned lanes,
                                 bool atOnce) {
-  Lanes own;
-  own.width = own.adjacent = own.stride = lanes;
-  lowerLanes(block, last, begin, size, own, atOnce);
+  Lanes adjacentLanes;
+  adjacentLanes.width = adjacentLanes.adjacent = adjacentLanes.stride = lanes;
+  lowerLanes(block, last, begin, size, adjacentLanes, atOnce);
 }
 
 void KernelLowering::lowerLanes(Block &block, Value last, Value begin, Value size,
@@ -177,8 +177,8 @@ SmallVector<Value> KernelLowering::loadLanes(memref::LoadOp op) {
   Key key{op.getMemref().getAsOpaquePointer()};
   for (Value other : op.getIndices().drop_back())
     key.push_back(other.getAsOpaquePointer());
-  std::map<int64_t, Value> own;
-  std::map<int64_t, Value> &known = isOperand(op.getMemref()) ? loaded[key] : own;
+  std::map<int64_t, Value> uncached;
+  std::map<int64_t, Value> &known = isOperand(op.getMemref()) ? loaded[key] : uncached;
   Type type = getMemoryType(op.getType());
   forAccesses(op.getMemref(), shift, [&](ArrayRef<unsigned> lanes) {
     if (llvm::all_of(lanes, [&](unsigned i) { return known.count(chunk.offsets[i] + shift); }))
@@ -245,15 +245,16 @@ void KernelLowering::branchWide(scf::IfOp op) {
 void KernelLowering::branchByLane(scf::IfOp op, ArrayRef<bool> taken) {
   SmallVector<SmallVector<Value>> results(op.getNumResults(), SmallVector<Value>(width));
   for (bool side : {true, false}) {
-    SmallVector<unsigned> own;
-    llvm::copy_if(active, std::back_inserter(own), [&](unsigned i) { return taken[i] == side; });
+    SmallVector<unsigned> lanesOfSide;
+    llvm::copy_if(active, std::back_inserter(lanesOfSide),
+                  [&](unsigned i) { return taken[i] == side; });
     Block *body = side ? op.thenBlock() : op.elseBlock();
-    if (own.empty() || !body)
+    if (lanesOfSide.empty() || !body)
       continue;
-    llvm::SaveAndRestore saved(active, own);
+    llvm::SaveAndRestore saved(active, lanesOfSide);
     lowerLanes(*body);
     for (auto [v, values] : llvm::zip_equal(body->getTerminator()->getOperands(), results))
-      for (unsigned i : own)
+      for (unsigned i : lanesOfSide)
         values[i] = v.getType().isIndex() ? wide(getLane(v, i)) : getLane(v, i);
   }
   for (auto [result, values] : llvm::zip_equal(op.getResults(), results))

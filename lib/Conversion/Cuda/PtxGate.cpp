@@ -69,7 +69,7 @@ static StringRef getOpcode(StringRef statement) {
   }
 }
 
-/// Returns whether the entry point that the text continues multiplies on tensor cores.
+/// Returns whether the entry point whose body begins at `rest` uses tensor cores.
 static bool usesTensorCores(StringRef rest) {
   return rest.take_front(rest.find(".entry")).contains("mma.sync.");
 }

@@ -164,23 +164,24 @@ void KernelLowering::selectRegisterLoads(unsigned perThread) {
         it->again |= it->pass != pass;
         return;
       }
-      RegisterLoad own{*key, load, pass};
-      own.stored = !isOperand(load.getMemref());
-      own.ofAllRows = !own.stored && key->size() == load.getIndices().size() &&
-                      llvm::none_of(load.getIndices().drop_back(),
-                                    [&](Value i) { return isDefinedIn(i, rows); });
-      if (!own.stored || stored.lookup(load.getMemref()) == *key)
-        candidates.push_back(own);
+      RegisterLoad candidate{*key, load, pass};
+      candidate.stored = !isOperand(load.getMemref());
+      candidate.ofAllRows = !candidate.stored && key->size() == load.getIndices().size() &&
+                            llvm::none_of(load.getIndices().drop_back(),
+                                          [&](Value i) { return isDefinedIn(i, rows); });
+      if (!candidate.stored || stored.lookup(load.getMemref()) == *key)
+        candidates.push_back(candidate);
     });
   unsigned count = 0;
-  for (const RegisterLoad &own : candidates)
-    if ((own.stored || own.again) && !own.ofAllRows && count + perThread <= kMaxRowValues) {
-      registerLoads.push_back(own);
+  for (const RegisterLoad &candidate : candidates)
+    if ((candidate.stored || candidate.again) && !candidate.ofAllRows &&
+        count + perThread <= kMaxRowValues) {
+      registerLoads.push_back(candidate);
       count += perThread;
     }
-  for (const RegisterLoad &own : candidates)
-    if (own.ofAllRows && count + perThread <= kMaxValues) {
-      registerLoads.push_back(own);
+  for (const RegisterLoad &candidate : candidates)
+    if (candidate.ofAllRows && count + perThread <= kMaxValues) {
+      registerLoads.push_back(candidate);
       count += perThread;
     }
   needsBarriers = false;
@@ -189,7 +190,7 @@ void KernelLowering::selectRegisterLoads(unsigned perThread) {
       return;
     auto key = findKey(load.getMemref(), load.getIndices(), load);
     needsBarriers |=
-        !key || llvm::none_of(registerLoads, [&](auto &own) { return own.key == *key; });
+        !key || llvm::none_of(registerLoads, [&](auto &other) { return other.key == *key; });
   });
 }
 
@@ -223,10 +224,10 @@ SmallVector<Value> KernelLowering::ifChunk(unsigned chunk, TypeRange types,
 /// Loads the values that this pass is the first to read. `ofAllRows`: operands that all rows share,
 /// else those of the current row.
 void KernelLowering::loadRegisters(Operation *pass, bool ofAllRows) {
-  for (const RegisterLoad &own : registerLoads) {
-    if (own.stored || own.pass != pass || own.ofAllRows != ofAllRows)
+  for (const RegisterLoad &registerLoad : registerLoads) {
+    if (registerLoad.stored || registerLoad.pass != pass || registerLoad.ofAllRows != ofAllRows)
       continue;
-    memref::LoadOp load = own.load;
+    memref::LoadOp load = registerLoad.load;
     Value condition;
     for (Operation *inner = load; inner->getParentOp() != pass; inner = inner->getParentOp()) {
       auto branch = cast<scf::IfOp>(inner->getParentOp());
@@ -250,7 +251,7 @@ void KernelLowering::loadRegisters(Operation *pass, bool ofAllRows) {
           k, types, [&] { return condition ? branch(condition, types, read, nothing) : read(); },
           nothing));
     }
-    registerRow->values[own.key] = std::move(chunks);
+    registerRow->values[registerLoad.key] = std::move(chunks);
   }
 }
 
@@ -287,7 +288,7 @@ void KernelLowering::runInRegisters(kernel::ElementsOp op) {
   SmallVector<Type> types;
   for (auto store : body.getOps<memref::StoreOp>()) {
     auto key = findKey(store.getMemref(), store.getIndices(), store);
-    if (key && llvm::any_of(registerLoads, [&](auto &own) { return own.key == *key; })) {
+    if (key && llvm::any_of(registerLoads, [&](auto &other) { return other.key == *key; })) {
       stores.push_back({store, *key});
       types.append(registerRow->width, store.getValue().getType());
     }
@@ -299,11 +300,11 @@ void KernelLowering::runInRegisters(kernel::ElementsOp op) {
         [&] {
           lowerLanes(body, getLast(op), chunkBegin(k), registerRow->size, registerRow->width,
                      registerRow->width > 1);
-          SmallVector<Value> own;
+          SmallVector<Value> stored;
           for (auto &[store, key] : stores)
             for (unsigned i = 0; i < registerRow->width; ++i)
-              own.push_back(getLane(store.getValue(), i));
-          return own;
+              stored.push_back(getLane(store.getValue(), i));
+          return stored;
         },
         types.empty() ? function_ref<SmallVector<Value>()>() : [&] { return zeros(types); });
     for (auto [i, store] : llvm::enumerate(stores)) {

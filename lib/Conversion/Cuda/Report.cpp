@@ -35,12 +35,12 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
   for (auto [i, launch] : llvm::enumerate(code.launches)) {
     llvm::json::Object architectures;
     for (const Cubin &cubin : code.cubins) {
-      const Resources &own = cubin.kernels[i];
+      const Resources &resources = cubin.kernels[i];
       architectures["sm_" + std::to_string(cubin.architecture)] =
-          llvm::json::Object{{"registers", own.registers},
-                             {"shared_bytes", own.sharedBytes},
-                             {"stack_bytes", own.stackBytes},
-                             {"spill_bytes", own.spillBytes}};
+          llvm::json::Object{{"registers", resources.registers},
+                             {"shared_bytes", resources.sharedBytes},
+                             {"stack_bytes", resources.stackBytes},
+                             {"spill_bytes", resources.spillBytes}};
     }
     llvm::json::Array extents;
     for (const ::tpc::SymExpr &extent : launch.extents)
@@ -82,8 +82,8 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
   program.walk([&](AttentionOp op) {
     // This succeeds, because the op's kernels were generated.
     FailureOr<AttentionVariant> variant = getVariant(op);
-    auto own = llvm::find_if(code.attentions,
-                             [&](const AttentionEntry &e) { return e.variant == *variant; });
+    auto entry = llvm::find_if(code.attentions,
+                               [&](const AttentionEntry &e) { return e.variant == *variant; });
     StringRef whyNot = getLibraryLimitation(*variant);
     attentions.push_back(llvm::json::Object{
         {"node", mlir::tpc::getSourceName(op.getLoc())},
@@ -92,7 +92,7 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
                             ? "cuDNN if it is found and supports the shape, else generated kernels"
                             : "generated kernels"},
         {"kernels",
-         llvm::json::Array{code.launches[own->tiles].name, code.launches[own->split].name}},
+         llvm::json::Array{code.launches[entry->tiles].name, code.launches[entry->split].name}},
         {"library", whyNot.empty() ? "may compute it" : ("may not: " + whyNot).str()}});
   });
   llvm::json::Object ceilings;

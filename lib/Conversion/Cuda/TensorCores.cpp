@@ -10,7 +10,7 @@ using namespace mlir::tpc::cuda;
 // Tiles
 //===----------------------------------------------------------------------===//
 
-/// Number of chunks that all banks of shared memory have at once.
+/// Number of 16-byte chunks that fill each bank of shared memory once.
 static constexpr unsigned kChunksOfBanks = 8;
 
 TileLayout::TileLayout(unsigned rows, unsigned size)

@@ -83,11 +83,11 @@ bool KernelLowering::findTiles() {
   if (known >= kMinLength)
     for (Operation &op : tiled.getBody().front().without_terminator())
       op.walk([&](memref::LoadOp load) {
-        auto own = findAcross(load, rows, tiled);
-        if (!own || op.getNumResults() != 1 || op.getResult(0).getType().isIndex() ||
-            (across && across != own) || llvm::is_contained(tiledValues, &op))
+        auto rowIndex = findAcross(load, rows, tiled);
+        if (!rowIndex || op.getNumResults() != 1 || op.getResult(0).getType().isIndex() ||
+            (across && across != rowIndex) || llvm::is_contained(tiledValues, &op))
           return;
-        across = own;
+        across = rowIndex;
         tiledValues.push_back(&op);
       });
   if (tiledValues.empty() || tiledValues.size() > kMaxTiledValues) {
@@ -155,8 +155,8 @@ void KernelLowering::lowerTiles(kernel::RowsOp rows) {
       others.push_back({index, expr});
   Value row = rows.getIndices()[acrossRows], column = tiled.getIndices().back();
   Value numRows = extent(rows.getExprs()[acrossRows]), numColumns = extent(space.back());
-  Value rowTiles = wide(parts(numRows, number(kTile)));
-  Value columnTiles = wide(parts(numColumns, number(kTile)));
+  Value rowTiles = wide(ceilDiv(numRows, number(kTile)));
+  Value columnTiles = wide(ceilDiv(numColumns, number(kTile)));
   Value items = mul(rowTiles, columnTiles);
   for (auto &[index, expr] : others)
     items = mul(items, sizes->expr(expr));
@@ -168,9 +168,9 @@ void KernelLowering::lowerTiles(kernel::RowsOp rows) {
   Value blocks = wide(NVVM::GridDimXOp::create(b, loc, b.getI32Type()));
   emitLoop(block, items, blocks, {}, [&](Value item, ValueRange) {
     auto next = [&](Value size) {
-      Value own = remainder(item, size);
+      Value digit = remainder(item, size);
       item = quotient(item, size);
-      return toWidth(own, 32);
+      return toWidth(digit, 32);
     };
     Value firstColumn = mul(next(columnTiles), number(kTile));
     Value firstRow = mul(next(rowTiles), number(kTile));

@@ -99,7 +99,7 @@ func.func @double(%q: tensor<2x8x4x32xf64>) -> tensor<2x8x4x32xf64> {
 
 module attributes {tpc.target = "cuda"} {
 func.func @symbolic(%q: tensor<2x8x4x?xf32, #tpc.dist<[2, 8, 4, size]>>) -> tensor<2x8x4x?xf32, #tpc.dist<[2, 8, 4, size]>> {
-  // expected-error @+1 {{has a head size of size: kernels for GPUs are compiled for one, the same on all ranks}}
+  // expected-error @+1 {{has a head size of size: kernels for GPUs need one constant size on all ranks}}
   %x = tpc.attention %q, %q, %q scale 0.125
     : tensor<2x8x4x?xf32, #tpc.dist<[2, 8, 4, size]>>, tensor<2x8x4x?xf32, #tpc.dist<[2, 8, 4, size]>>,
       tensor<2x8x4x?xf32, #tpc.dist<[2, 8, 4, size]>> -> tensor<2x8x4x?xf32, #tpc.dist<[2, 8, 4, size]>>

@@ -37,7 +37,10 @@ def test_one_text_for_the_lowest_architecture(tpcc):
             ["--emit=ptx", "--gpu-arch=sm_81"],
             "'sm_81' is not supported; supported are sm_80, sm_86",
         ),
-        (["--emit=ptx", "--gpu-arch=sm_90a"], "'sm_90a' runs on one architecture only; name sm_90"),
+        (
+            ["--emit=ptx", "--gpu-arch=sm_90a"],
+            "'sm_90a' runs on one architecture or family only; name sm_90",
+        ),
         (["--emit=ptx", "--gpu-arch=ampere"], "'ampere' is not an architecture"),
         (["--emit=ptx", "--gpu-arch=sm_80,sm_80"], "'sm_80' is given twice"),
         (["--emit=ptx", "--gpu-arch=sm_70"], "'sm_70' is too old"),
