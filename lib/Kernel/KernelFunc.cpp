@@ -34,9 +34,9 @@ void FuncOp::build(OpBuilder &b, OperationState &state, StringRef name, TypeRang
   state.addAttribute("num_results", b.getI64IntegerAttr(numResults));
   Block &body = state.addRegion()->emplaceBlock();
   SmallVector<Attribute> all;
-  for (auto [element, own] : llvm::zip_equal(elements, sizes)) {
-    all.push_back(SymExprAttr::getArray(b.getContext(), own));
-    body.addArgument(getMemory(element, own.size()), state.location);
+  for (auto [element, shape] : llvm::zip_equal(elements, sizes)) {
+    all.push_back(SymExprAttr::getArray(b.getContext(), shape));
+    body.addArgument(getMemory(element, shape.size()), state.location);
   }
   state.addAttribute("sizes", b.getArrayAttr(all));
 }
@@ -52,11 +52,11 @@ ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &state) {
   SmallVector<int64_t> dims;
   bool hasStrides = false;
   auto parseOne = [&]() -> ParseResult {
-    ArrayAttr own;
+    ArrayAttr shape;
     if (parser.parseArgument(arguments.emplace_back(), /*allowType=*/true) ||
-        parser.parseKeyword("of") || parseSymExprs(parser, own))
+        parser.parseKeyword("of") || parseSymExprs(parser, shape))
       return failure();
-    sizes.push_back(own);
+    sizes.push_back(shape);
     int64_t rows = 0;
     SymExprAttr stride = SymExprAttr::get(parser.getContext(), SymExpr(0));
     if (succeeded(parser.parseOptionalKeyword("rows"))) {
@@ -135,7 +135,7 @@ void FuncOp::setRowStride(unsigned argument, std::optional<RowStride> rows) {
   }
   dims[argument] = rows ? rows->dims : 0;
   strides[argument] = SymExprAttr::get(getContext(), rows ? rows->stride : SymExpr(0));
-  if (llvm::all_of(dims, [](int64_t own) { return own == 0; })) {
+  if (llvm::all_of(dims, [](int64_t numDims) { return numDims == 0; })) {
     removeRowDimsAttr();
     removeRowStridesAttr();
     return;
@@ -146,9 +146,9 @@ void FuncOp::setRowStride(unsigned argument, std::optional<RowStride> rows) {
 
 /// Whether a store is unconditional and to the current row.
 static bool storesRow(memref::StoreOp store, RowsOp rows) {
-  auto own = rows.getIndices();
-  return isa<ElementsOp>(store->getParentOp()) && store.getIndices().size() >= own.size() &&
-         llvm::equal(store.getIndices().take_front(own.size()), own);
+  auto rowIndices = rows.getIndices();
+  return isa<ElementsOp>(store->getParentOp()) && store.getIndices().size() >= rowIndices.size() &&
+         llvm::equal(store.getIndices().take_front(rowIndices.size()), rowIndices);
 }
 
 bool FuncOp::isPartiallyWritten(Value result) {
@@ -263,8 +263,9 @@ private:
   }
 
   bool isInRow(ValueRange indices) {
-    auto own = rows.getIndices();
-    return indices.size() >= own.size() && llvm::equal(indices.take_front(own.size()), own);
+    auto rowIndices = rows.getIndices();
+    return indices.size() >= rowIndices.size() &&
+           llvm::equal(indices.take_front(rowIndices.size()), rowIndices);
   }
 
   LogicalResult visit(Operation *op) {
@@ -338,15 +339,16 @@ private:
   /// Whether rows store to disjoint elements: each index is the current row's index, possibly plus
   /// a term that is equal for all rows with the same preceding indices.
   bool areDisjoint(ValueRange indices) {
-    auto own = rows.getIndices();
-    if (indices.size() < own.size())
+    auto rowIndices = rows.getIndices();
+    if (indices.size() < rowIndices.size())
       return false;
-    for (auto [i, index] : llvm::enumerate(own)) {
+    for (auto [i, index] : llvm::enumerate(rowIndices)) {
       if (indices[i] == index)
         continue;
       auto sum = indices[i].getDefiningOp<arith::AddIOp>();
       if (!sum || (sum.getLhs() != index && sum.getRhs() != index) ||
-          !dependsOnlyOn(sum.getLhs() == index ? sum.getRhs() : sum.getLhs(), own.take_front(i)))
+          !dependsOnlyOn(sum.getLhs() == index ? sum.getRhs() : sum.getLhs(),
+                         rowIndices.take_front(i)))
         return false;
     }
     return true;

@@ -24,11 +24,11 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
   let methods = [
     InterfaceMethod<"Builds the element that is written at `index`, which has one local index for "
                     "each dimension.",
-      "::mlir::Value", "buildElement", (ins "::mlir::tpc::KernelBuilder &":$emitter,
+      "::mlir::Value", "buildElement", (ins "::mlir::tpc::KernelBuilder &":$builder,
                                             "::mlir::ValueRange":$index)>,
     InterfaceMethod<"Builds and caches the values that all elements of a row share. `index` has "
                     "one value for each row dimension.",
-      "void", "buildRow", (ins "::mlir::tpc::KernelBuilder &":$emitter,
+      "void", "buildRow", (ins "::mlir::tpc::KernelBuilder &":$builder,
                                "::mlir::ValueRange":$index), "", [{ (void)$_op; }]>,
     InterfaceMethod<"Returns the operand whose memory is overwritten in place; null if the result "
                     "has its own memory, which is written completely.",
@@ -40,7 +40,7 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
       an `i1` that is true if the new index is in bounds, or null if it always is. The mapping is
       injective.
       }], "::mlir::Value", "buildOverwrittenIndex",
-      (ins "::mlir::tpc::KernelBuilder &":$emitter,
+      (ins "::mlir::tpc::KernelBuilder &":$builder,
            "::llvm::SmallVectorImpl<::mlir::Value> &":$index), "",
       [{ return ::mlir::Value(); }]>,
     InterfaceMethod<"Returns the maximum number of leading dimensions of the written value that "

@@ -12,7 +12,7 @@ SmallVector<Value> KernelLowering::loop(Value lb, Value ub, ValueRange init, Loo
                                         bool unroll) {
   MLIRContext *context = b.getContext();
   llvm::SaveAndRestore saved(group, LLVM::AccessGroupAttr::get(context));
-  LLVM::AccessGroupAttr own = group;
+  LLVM::AccessGroupAttr groupOfLoop = group;
   LLVM::CondBrOp backEdge;
   SmallVector<Value> results = emitLoop(lb, ub, constant(1), init, body, &backEdge);
   // Lets LLVM vectorize the loop: iterations are independent, because a loop never reads the memory
@@ -22,7 +22,7 @@ SmallVector<Value> KernelLowering::loop(Value lb, Value ub, ValueRange init, Loo
     unrolling = LLVM::LoopUnrollAttr::get(context, {}, {}, {}, b.getBoolAttr(true), {}, {}, {});
   backEdge.setLoopAnnotationAttr(
       LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unrolling, {}, {}, {}, {}, {}, {},
-                                    b.getBoolAttr(true), {}, {}, {}, {own}));
+                                    b.getBoolAttr(true), {}, {}, {}, {groupOfLoop}));
   return results;
 }
 

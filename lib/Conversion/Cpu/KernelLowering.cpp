@@ -34,9 +34,9 @@ void KernelLowering::lowerRows(kernel::RowsOp rows, Value lo, Value hi) {
     init.resize(rank);
     Value linear = lo;
     for (unsigned i = rank - 1; i > 0; --i) {
-      bool one = asConstant(counts[i]) == 1;
-      init[i] = one ? constant(0) : LLVM::URemOp::create(b, loc, linear, counts[i]).getResult();
-      if (!one)
+      bool isOne = asConstant(counts[i]) == 1;
+      init[i] = isOne ? constant(0) : LLVM::URemOp::create(b, loc, linear, counts[i]).getResult();
+      if (!isOne)
         linear = LLVM::UDivOp::create(b, loc, linear, counts[i]);
     }
     init[0] = linear;

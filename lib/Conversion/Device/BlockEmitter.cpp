@@ -31,10 +31,10 @@ SmallVector<Value> BlockEmitter::emitLoop(Value lb, Value ub, Value step, ValueR
   b.setInsertionPointToStart(first);
   SmallVector<Value> next = body(first->getArgument(0), first->getArguments().drop_front());
   Value iv = LLVM::AddOp::create(b, loc, first->getArgument(0), step);
-  Value more = less(iv, ub);
+  Value hasNext = less(iv, ub);
   SmallVector<Value> repeated{iv};
   llvm::append_range(repeated, next);
-  auto back = LLVM::CondBrOp::create(b, loc, more, first, repeated, after, next);
+  auto back = LLVM::CondBrOp::create(b, loc, hasNext, first, repeated, after, next);
   if (backEdge)
     *backEdge = back;
   b.setInsertionPointToStart(after);

@@ -183,8 +183,8 @@ void KernelEmitter::lowerCheck(kernel::CheckOp op) {
   b.setInsertionPointToEnd(missing);
   Value known = LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::xchg, field(Layout::missing),
                                           i32(1), LLVM::AtomicOrdering::monotonic);
-  Value none = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, known, i32(0));
-  LLVM::CondBrOp::create(b, loc, none, first, ValueRange(), after, ValueRange());
+  Value isFirst = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, known, i32(0));
+  LLVM::CondBrOp::create(b, loc, isFirst, first, ValueRange(), after, ValueRange());
   b.setInsertionPointToEnd(first);
   LLVM::StoreOp::create(b, loc, i32(node), field(Layout::node));
   LLVM::StoreOp::create(b, loc, wide(map.lookup(op.getIndex())), field(Layout::index));

@@ -69,7 +69,7 @@ Value DataEmitter::insert(Value into, ArrayRef<Value> values) {
 }
 
 void DataEmitter::array(StringRef name, Type element, size_t count,
-                        function_ref<Value(Value undefined, size_t place)> entry) {
+                        function_ref<Value(Value undefined, size_t index)> entry) {
   auto type = LLVM::LLVMArrayType::get(element, count);
   aggregate(name, type, LLVM::Linkage::Internal, [&](Value all) {
     SmallVector<Value> entries;

@@ -31,10 +31,11 @@ static LogicalResult check(func::FuncOp source, Operation &op) {
   if (!inner || !inner.isKernelOp())
     return op.emitOpError() << "is in the kernel @" << source.getName()
                             << ", but kernels do not support the op";
-  Value kept = inner.getAliasedOperand();
+  Value aliased = inner.getAliasedOperand();
   bool isResult = llvm::all_of(
       op.getUsers(), [](Operation *user) { return user->hasTrait<OpTrait::ReturnLike>(); });
-  if (kept && (!isa<BlockArgument>(kept) || !kept.hasOneUse() || !op.hasOneUse() || !isResult))
+  if (aliased &&
+      (!isa<BlockArgument>(aliased) || !aliased.hasOneUse() || !op.hasOneUse() || !isResult))
     return op.emitOpError()
            << "writes into memory that the kernel @" << source.getName()
            << " computes or uses elsewhere: the memory must be an argument without "

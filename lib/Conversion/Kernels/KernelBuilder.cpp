@@ -146,8 +146,8 @@ Value KernelBuilder::localIndex(DimAttr dim, Value global, Value *inside) {
     return local.index;
   *inside = {};
   for (auto &[index, expr] : local.bounds) {
-    Value one = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, index, size(expr));
-    *inside = *inside ? arith::AndIOp::create(b, loc, *inside, one).getResult() : one;
+    Value inDim = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, index, size(expr));
+    *inside = *inside ? arith::AndIOp::create(b, loc, *inside, inDim).getResult() : inDim;
   }
   return local.index;
 }
@@ -346,20 +346,20 @@ void KernelBuilder::buildRow(ValueRange row) {
 void KernelBuilder::insertBarriers(Block &row) {
   llvm::SmallDenseSet<Value> pending;
   for (Operation &op : llvm::make_early_inc_range(row)) {
-    SmallVector<Value> own;
+    SmallVector<Value> stored;
     bool waits = false;
     op.walk([&](Operation *inner) {
       if (auto load = dyn_cast<memref::LoadOp>(inner))
         waits |= pending.contains(load.getMemref());
       if (auto store = dyn_cast<memref::StoreOp>(inner))
-        own.push_back(store.getMemref());
+        stored.push_back(store.getMemref());
     });
     if (waits) {
       OpBuilder at(&op);
       kernel::BarrierOp::create(at, op.getLoc());
       pending.clear();
     }
-    pending.insert(own.begin(), own.end());
+    pending.insert(stored.begin(), stored.end());
   }
 }
 
@@ -370,8 +370,8 @@ kernel::FuncOp KernelBuilder::build() {
   // A partially written argument is not an operand, because no op reads it.
   SmallVector<Value> tensors(source.getArguments());
   for (Value result : results)
-    if (Value kept = getAliasedOperand(result))
-      llvm::erase(tensors, kept);
+    if (Value aliased = getAliasedOperand(result))
+      llvm::erase(tensors, aliased);
   llvm::append_range(tensors, results);
   SmallVector<Type> elements;
   SmallVector<SmallVector<SymExpr>> sizes;

@@ -1,4 +1,4 @@
-//===- KernelModelsMovement.cpp - Movement ops in kernels -----------------===//
+//===- KernelModelsMovement.cpp - Movement ops and constants in kernels ---===//
 
 #include "KernelModels.h"
 #include "tpc/Dialect/Quantized.h"
@@ -87,7 +87,7 @@ struct RollModel : KernelOpInterface::ExternalModel<RollModel, RollOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto roll = cast<RollOp>(op);
     SymExpr run = roll.getEvery();
-    Value every = e.size(toNamedSize(run));
+    Value runSize = e.size(toNamedSize(run));
     Value first = e.size(SymExpr::mod(toNamedSize(roll.getFrom()), toNamedSize(run)));
     SmallVector<Value> elementIndex(index);
     Value &at = elementIndex[roll.getDim()];
@@ -96,7 +96,7 @@ struct RollModel : KernelOpInterface::ExternalModel<RollModel, RollOp> {
     if (getSizes(roll.getOperand())[roll.getDim()] != run)
       parts = e.delinearize(at, {SymExpr(0), toNamedSize(run)});
     Value next = e.add(parts[1], first);
-    next = e.select(e.less(next, every), next, e.sub(next, every));
+    next = e.select(e.less(next, runSize), next, e.sub(next, runSize));
     at = e.linearize({parts[0], next}, {SymExpr(0), toNamedSize(run)});
     return e.element(roll.getOperand(), elementIndex);
   }
@@ -169,11 +169,11 @@ struct ReshapeModel : KernelOpInterface::ExternalModel<ReshapeModel, ReshapeOp> 
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     Value x = op->getOperand(0), y = op->getResult(0);
     // If only dimensions of size 1 differ, no index arithmetic is needed.
-    SmallVector<Value> kept;
+    SmallVector<Value> nonUnit;
     SmallVector<SymExpr> from, to;
     for (auto [i, size] : llvm::enumerate(getSizes(y)))
       if (!size.isConstant(1)) {
-        kept.push_back(index[i]);
+        nonUnit.push_back(index[i]);
         to.push_back(size);
       }
     for (const SymExpr &size : getSizes(x))
@@ -183,7 +183,7 @@ struct ReshapeModel : KernelOpInterface::ExternalModel<ReshapeModel, ReshapeOp> 
       SmallVector<Value> at;
       unsigned next = 0;
       for (const SymExpr &size : getSizes(x))
-        at.push_back(size.isConstant(1) ? e.constant(0) : kept[next++]);
+        at.push_back(size.isConstant(1) ? e.constant(0) : nonUnit[next++]);
       return e.element(x, at);
     }
     SmallVector<SymExpr> ySizes(e.sizesOf(y)), xSizes(e.sizesOf(x));

@@ -1,4 +1,4 @@
-//===- KernelModelsRow.cpp - Norms, softmax and reductions in kernels -----===//
+//===- KernelModelsRow.cpp - Ops on rows, and matmuls, in kernels ---------===//
 
 #include "KernelModels.h"
 
