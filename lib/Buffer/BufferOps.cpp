@@ -66,7 +66,7 @@ LogicalResult buffer::AttentionGradOp::verify() {
 
 LogicalResult buffer::WaitOp::verify() {
   if (!getToken().getDefiningOp<buffer::AllReduceStartOp>())
-    return emitOpError("must wait for the token of a started operation");
+    return emitOpError("must wait for the token of a tpc_buffer.all_reduce_start");
   return success();
 }
 
@@ -85,7 +85,8 @@ LogicalResult buffer::ProductOp::verify() {
                        "and at least one matmul");
   for (int32_t epilogue : getEpilogues())
     if (!symbolizeEpilogue(epilogue))
-      return emitOpError() << "has epilogue " << epilogue << ", which is no number of an epilogue";
+      return emitOpError() << "has epilogue " << epilogue
+                           << ", which is not the number of an epilogue";
   return success();
 }
 

@@ -73,7 +73,7 @@ static SmallVector<Operation *> getFixedIndices(GatherOp gather) {
   return llvm::to_vector(llvm::reverse(ops));
 }
 
-/// Returns whether the indices contain each of `heads` in order, all equally often.
+/// Returns whether the indices are 0, 1, ..., heads - 1 in order, each equally often.
 static bool repeatsHeads(ConstantOp indices, std::optional<int64_t> heads) {
   auto list = dyn_cast<DenseIntElementsAttr>(indices.getValue());
   if (!list || list.empty() || !heads || *heads < 1 || list.getNumElements() % *heads)
@@ -164,8 +164,8 @@ static void hoistMovements(Value value) {
   }
 }
 
-/// Follows a cache from its value before the step to its value after the step. Null if this block
-/// contains no append to the cache.
+/// Follows a cache from its value before the step to its value after the step. An error if no op
+/// appends to it.
 FailureOr<Value> AliasCaches::follow(Value value, FlatSymbolRefAttr cache) {
   if (!value.hasOneUse()) {
     for (Operation *user : value.getUsers())
@@ -228,7 +228,7 @@ LogicalResult AliasCaches::markMovements(PipelineOp pipeline, unsigned input,
           getCache(attrs) == cache)
         return success();
   return emitError(after->getLoc())
-         << "cache " << cache << " is appended to here, but its result is another value";
+         << "cache " << cache << " is appended to here, but its output is another value";
 }
 
 /// Checks that caches and updates are the last inputs or outputs: the executable numbers inputs and

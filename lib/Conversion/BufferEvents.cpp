@@ -2,7 +2,7 @@
 //
 // Each event of a stage becomes a `tpc_buffer.micro_batches 1 from m` with the ops of its phase.
 // Values that pass from one event to another (received, computed, sent) are in a frame that all
-// events share. Its slots are assigned by the order of the events, so the frame has as many slots
+// events share. Its slots are assigned in the order of the events, so the frame has as many slots
 // as messages are in flight.
 //
 //===----------------------------------------------------------------------===//
@@ -72,30 +72,30 @@ LogicalResult BufferPlanner::planEvents(StageOp stage, ScheduleAttr schedule) {
       prologue.push_back(&op);
   }
 
-  // Lives of passed values.
-  std::vector<Passed> lives;
+  // Live ranges of passed values, in numbers of events.
+  std::vector<Passed> liveRanges;
   std::map<std::pair<void *, int64_t>, size_t> index; // by value and micro-batch
   for (auto [i, event] : llvm::enumerate(events))
     for (Value value : getPassed(loops.at(event.chunk), event.phase)) {
       auto [it, isNew] =
-          index.try_emplace({value.getAsOpaquePointer(), event.microBatch}, lives.size());
+          index.try_emplace({value.getAsOpaquePointer(), event.microBatch}, liveRanges.size());
       if (isNew)
-        lives.push_back({value, event.microBatch, int64_t(i), int64_t(i)});
-      lives[it->second].last = int64_t(i);
+        liveRanges.push_back({value, event.microBatch, int64_t(i), int64_t(i)});
+      liveRanges[it->second].last = int64_t(i);
     }
   std::vector<Slot> slots;
   std::vector<size_t> slotOf;
-  for (const Passed &life : lives) { // in the order of their first events
+  for (const Passed &range : liveRanges) { // in the order of their first events
     // The first micro-batch is the largest. Its size is added because the size of a later one may
     // be negative in a run with fewer micro-batches, which skips the event.
-    SymExpr own = bytes(life.value.getType());
+    SymExpr size = bytes(range.value.getType());
     auto getSize = [&](int64_t microBatch) {
-      return own.substitute({{"rank.mb", SymExpr(microBatch)}});
+      return size.substitute({{"rank.mb", SymExpr(microBatch)}});
     };
     SmallVector<SymExpr, 2> sizes = {getSize(0)};
-    if (SymExpr size = getSize(life.microBatch); size != sizes.front())
-      sizes.push_back(size);
-    auto isFree = [&](const Slot &slot) { return slot.freeAt < life.first; };
+    if (SymExpr eventSize = getSize(range.microBatch); eventSize != sizes.front())
+      sizes.push_back(eventSize);
+    auto isFree = [&](const Slot &slot) { return slot.freeAt < range.first; };
     auto found = llvm::find_if(slots, [&](const Slot &slot) {
       return isFree(slot) && llvm::is_contained(slot.sizes, sizes.back());
     });
@@ -103,18 +103,18 @@ LogicalResult BufferPlanner::planEvents(StageOp stage, ScheduleAttr schedule) {
       found = llvm::find_if(slots, isFree);
     if (found == slots.end())
       found = slots.insert(slots.end(), Slot());
-    for (const SymExpr &size : sizes)
-      if (!llvm::is_contained(found->sizes, size))
-        found->sizes.push_back(size);
-    found->freeAt = life.last;
+    for (const SymExpr &each : sizes)
+      if (!llvm::is_contained(found->sizes, each))
+        found->sizes.push_back(each);
+    found->freeAt = range.last;
     slotOf.push_back(found - slots.begin());
   }
   SymExpr total = assignOffsets(slots);
 
   findSlots(block, listOps(block), {});
-  SymExpr own = assignOffsets(this->slots);
+  SymExpr frameSize = assignOffsets(this->slots);
   if (!this->slots.empty())
-    frame = buffer::PushOp::create(b, loc, expr(own));
+    frame = buffer::PushOp::create(b, loc, expr(frameSize));
   if (failed(planOps(prologue)))
     return failure();
   loc = stage.getLoc();
@@ -153,7 +153,7 @@ LogicalResult BufferPlanner::planEvent(MicroBatchesOp loop, const ScheduleEvent 
   }
   if (failed(planInner(loop.getBody().front(), loop.getOps(event.phase), body)))
     return failure();
-  // Keeps only buffers that are defined at the beginning of the function.
+  // Buffers that were created in the event are dropped, except those at the function's beginning.
   for (auto &[value, buffer] : buffers)
     if (buffer.getParentBlock() == &target.getBody().front())
       before.try_emplace(value, buffer);

@@ -1,7 +1,7 @@
 //===- BufferModelsAsync.cpp - Asynchronous communication on buffers ------===//
 //
-// A started all-reduce of c chunks becomes c operations on consecutive ranges of rows. If the
-// operand is the result of a matmul that has no other part in a runtime call, each operation
+// An asynchronous all-reduce of c chunks becomes c operations on consecutive ranges of rows. If the
+// operand is the result of a matmul that is neither merged nor fused with other ops, each operation
 // follows the matmul of its rows:
 //
 //   product rows 0 to 63;  %t0 = all_reduce_start of these rows
@@ -31,7 +31,7 @@ AllReduceStartOp BufferPlanner::getChunkedStart(MatmulOp matmul) const {
              : AllReduceStartOp();
 }
 
-/// Returns the first row of chunk `i` of `chunks`.
+/// Returns the first row of chunk `i` of `chunks`. Chunks consist of units of `grain` rows.
 static SymExpr getFirstRow(const SymExpr &rows, int64_t i, int64_t chunks, int64_t grain) {
   if (i == 0)
     return SymExpr(0);
@@ -77,15 +77,15 @@ struct AllReduceStartModel : HostOpInterface::ExternalModel<AllReduceStartModel,
                                               buffer::getExtent(whole).getElement());
         return buffer::PartOp::create(b, p.getLoc(), whole, p.expr(first * row), extent);
       };
-      Value own = part(from, width);
+      Value chunk = part(from, width);
       if (matmul)
         buffer::ProductOp::create(
             b, matmul.getLoc(), part(x, k), p.expr(size), p.expr(k),
-            {{parameter, bias, Value(), own, p.expr(p.sizes(matmul.getRhs().getType())[1]),
+            {{parameter, bias, Value(), chunk, p.expr(p.sizes(matmul.getRhs().getType())[1]),
               buffer::Epilogue::None}});
-      Value result = from == to ? own : part(to, width);
-      auto start = buffer::AllReduceStartOp::create(b, p.getLoc(), own, result, op.getAxes(), kind,
-                                                    p.expr(size * width));
+      Value result = from == to ? chunk : part(to, width);
+      auto start = buffer::AllReduceStartOp::create(b, p.getLoc(), chunk, result, op.getAxes(),
+                                                    kind, p.expr(size * width));
       p.tokens[op.getResult()].push_back(start.getToken());
     }
     return success();

@@ -1,4 +1,4 @@
-//===- BufferModelsCommunication.cpp - Communication ops on buffers -------===//
+//===- BufferModelsCommunication.cpp - Communication and stages on buffers ===//
 
 #include "BufferPlanner.h"
 #include "tpc/Buffer/Accumulate.h"
@@ -29,15 +29,15 @@ static ReductionKind getKind(Value unreduced) {
 }
 
 namespace {
-/// A local tensor viewed as [outer, n, inner], where n (a factor, or the product of all factors) is
-/// the dimension that is split over one more axis in type `split`.
+/// A local tensor viewed as [outer, n, inner]. A collective over an axis splits or gathers n, which
+/// is the size before the split: of one factor of a dimension, or of the whole dimension.
 struct SplitShape {
   SymExpr outer, n, inner;
 };
 } // namespace
 
-/// Requires that `axis` is the innermost split of the dimension, as checked by the verifiers of
-/// collectives.
+/// Returns the view of a tensor of type `split`. Requires that `axis` is the innermost split of the
+/// dimension, as checked by the verifiers of collectives.
 static SplitShape findSplit(BufferPlanner &p, Type split, int64_t dim, StringRef axis) {
   SmallVector<SymExpr> sizes = p.sizes(split);
   DimAttr attr = getDist(split).getDims()[dim];
@@ -69,9 +69,9 @@ Type mlir::tpc::withoutAxis(Type type, int64_t dim, StringRef axis, MeshAttr gri
   llvm::erase_if(axes, [&](StringAttr a) { return a.getValue() == axis; });
   SmallVector<FactorAttr> factors;
   for (FactorAttr factor : attr.getFactors()) {
-    SmallVector<StringAttr> own(factor.getAxes());
-    llvm::erase_if(own, [&](StringAttr a) { return a.getValue() == axis; });
-    factors.push_back(FactorAttr::get(type.getContext(), factor.getExpr(), own));
+    SmallVector<StringAttr> otherAxes(factor.getAxes());
+    llvm::erase_if(otherAxes, [&](StringAttr a) { return a.getValue() == axis; });
+    factors.push_back(FactorAttr::get(type.getContext(), factor.getExpr(), otherAxes));
   }
   attr = DimAttr::get(type.getContext(), factors, axes);
   return makeTensorType(getElementTypeOrSelf(type), dist.withDims(dims), grid);
@@ -102,9 +102,9 @@ struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
     SmallVector<std::tuple<StringRef, Type, Type>> steps; // axis, split type, type without the axis
     SmallVector<StringRef> axes = getAxes(op.getAxes());
     for (StringRef axis : llvm::reverse(axes)) {
-      Type less = withoutAxis(split, dim, axis, p.grid());
-      steps.push_back({axis, split, less});
-      split = less;
+      Type typeWithout = withoutAxis(split, dim, axis, p.grid());
+      steps.push_back({axis, split, typeWithout});
+      split = typeWithout;
     }
     if (!gathers)
       std::reverse(steps.begin(), steps.end());
@@ -113,19 +113,18 @@ struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
     Value from = p.getBuffer(op.getOperand()), result = p.getBuffer(op.getResult());
     SmallVector<Value> between;
     for (auto [i, step] : llvm::enumerate(steps)) {
-      auto [axis, more, less] = step;
+      auto [axis, typeWith, typeWithout] = step;
       Value to = result;
       if (i + 1 != steps.size())
-        between.push_back(to = p.pushBuffer(gathers ? less : more));
-      SplitShape middle = findSplit(p, more, dim, axis);
+        between.push_back(to = p.pushBuffer(gathers ? typeWithout : typeWith));
+      SplitShape shape = findSplit(p, typeWith, dim, axis);
       ArrayAttr group = b.getStrArrayAttr({axis});
       if (gathers)
-        buffer::AllGatherOp::create(b, p.getLoc(), from, to, group, p.expr(middle.outer),
-                                    p.expr(middle.n), p.expr(middle.inner));
+        buffer::AllGatherOp::create(b, p.getLoc(), from, to, group, p.expr(shape.outer),
+                                    p.expr(shape.n), p.expr(shape.inner));
       else
         buffer::ReduceScatterOp::create(b, p.getLoc(), from, to, group, getKind(op.getOperand()),
-                                        p.expr(middle.outer), p.expr(middle.n),
-                                        p.expr(middle.inner));
+                                        p.expr(shape.outer), p.expr(shape.n), p.expr(shape.inner));
       from = to;
     }
     for (Value buffer : llvm::reverse(between))
@@ -153,7 +152,7 @@ struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp>
     int64_t a = std::min(from, to), b = std::max(from, to);
     SmallVector<SymExpr> sizes = p.sizes(op.getOperand().getType());
     SymExpr middle = product(ArrayRef(sizes).slice(a + 1, b - a - 1));
-    auto minor = [&](Type type, int64_t dim, bool before) {
+    auto sizeNextToSplit = [&](Type type, int64_t dim, bool before) {
       SymExpr size(1);
       bool seen = false;
       DimAttr d = getDist(type).getDims()[dim];
@@ -167,9 +166,9 @@ struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp>
       }
       return size;
     };
-    Type opType = op.getOperand().getType();
-    middle = middle * minor(splitFirst ? op.getType() : opType, a, false);
-    middle = middle * minor(splitFirst ? opType : op.getType(), b, true);
+    Type operandType = op.getOperand().getType();
+    middle = middle * sizeNextToSplit(splitFirst ? op.getType() : operandType, a, /*before=*/false);
+    middle = middle * sizeNextToSplit(splitFirst ? operandType : op.getType(), b, /*before=*/true);
     Value in = p.getBuffer(op.getOperand()), out = p.getBuffer(op.getResult());
     buffer::AllToAllOp::create(p.builder(), p.getLoc(), in, out, op.getAxes(), p.expr(first.outer),
                                p.expr(first.n), p.expr(middle), p.expr(second.n),
@@ -307,12 +306,12 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
     }
     DistAttr dist = getDist(op.getValue());
     SmallVector<SymExpr> shape, offset, size;
-    // Only the first copy of a replicated head is delivered: a rank with the indices [begin, begin
-    // + held) in the dimension's last factor delivers the multiples of `times`, which divides that
-    // factor.
+    // Only the first copy of a replicated head is delivered: of its indices [begin, begin +
+    // numHeld) in the dimension's last factor (whose size `times` divides), a rank delivers the
+    // multiples of `times`.
     Copies copies = getCopies(op->getParentOfType<PipelineOp>(), op.getIndex());
-    buffer::ExprAttr held, first;
-    IntegerAttr every, step; // index of the factor, and `times`
+    buffer::ExprAttr numHeld, first;
+    IntegerAttr copiedFactor, numCopies; // index of the factor, and `times`
     for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
       bool hasCopies = copies.times > 1 && int64_t(i) == copies.dim;
       auto last =
@@ -344,9 +343,9 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
           return SymExpr::floorDiv(n + SymExpr(copies.times - 1), times);
         };
         SymExpr begin = offset.back(), all = size.back();
-        held = p.expr(all);
-        every = b.getI64IntegerAttr(shape.size() - 1);
-        step = b.getI64IntegerAttr(copies.times);
+        numHeld = p.expr(all);
+        copiedFactor = b.getI64IntegerAttr(shape.size() - 1);
+        numCopies = b.getI64IntegerAttr(copies.times);
         shape.back() = SymExpr::floorDiv(shape.back(), times);
         offset.back() = roundUp(begin);
         size.back() = roundUp(begin + all) - offset.back();
@@ -366,12 +365,11 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
     }
     buffer::OutputOp::create(b, p.getLoc(), op.getIndexAttr(), p.getBuffer(op.getValue()),
                              p.exprs(shape), p.exprs(offset), p.exprs(size),
-                             b.getStrArrayAttr(axes), every, held, first, step);
+                             b.getStrArrayAttr(axes), copiedFactor, numHeld, first, numCopies);
     return success();
   }
 };
 
-/// The buffer of the sum is allocated with the stage.
 struct AccumulateModel : HostOpInterface::ExternalModel<AccumulateModel, AccumulateOp> {
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<AccumulateOp>(base);
@@ -385,6 +383,7 @@ struct AccumulateModel : HostOpInterface::ExternalModel<AccumulateModel, Accumul
   }
 };
 
+/// Plans nothing: BufferPlanner::allocateSums has allocated the sum's buffer.
 struct AccumulatedModel : HostOpInterface::ExternalModel<AccumulatedModel, AccumulatedOp> {
   LogicalResult plan(Operation *, BufferPlanner &) const { return success(); }
 };

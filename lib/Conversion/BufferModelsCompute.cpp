@@ -105,7 +105,8 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
   static LogicalResult planQuantized(MatmulOp op, BufferPlanner &p) {
     auto matrix = getQuantizedMatrix(op.getRhs(), p.getShared().parameters);
     if (!matrix)
-      return op.emitOpError("multiplies by a matrix whose parameters no call reads");
+      return op.emitOpError(
+          "multiplies by a quantized matrix in a form that no runtime call reads");
     Fused fused = getFused(op);
     auto bufferOf = [&](Value tensor) { return tensor ? p.getBuffer(tensor) : Value(); };
     Value x = p.getBuffer(op.getLhs()), packed = p.getBuffer(matrix->packed),
@@ -161,9 +162,9 @@ struct MoeModel : HostOpInterface::ExternalModel<MoeModel, MoeOp> {
     DimAttr experts = getDist(op.getUp()).getDims()[0];
     if (!target.computesExperts || !getElementTypeOrSelf(op.getType()).isF32() || !isRange(experts))
       return op.emitError() << "'" << getSourceName(op.getLoc()) << "' (" << op->getName()
-                            << "): no call of the target " << target.name
-                            << " computes it: a call computes in f32, and the experts of a rank "
-                               "are adjacent";
+                            << "): no runtime call of the target " << target.name
+                            << " computes it: its elements must be f32, and a rank's experts "
+                               "adjacent";
     SmallVector<SymExpr> up = p.sizes(op.getUp().getType()), x = p.sizes(op.getX().getType());
     auto bufferOf = [&](Value tensor) { return tensor ? p.getBuffer(tensor) : Value(); };
     Value from[] = {p.getBuffer(op.getX()), p.getBuffer(op.getRouting()), p.getBuffer(op.getUp()),
@@ -191,7 +192,7 @@ struct AppendModel : HostOpInterface::ExternalModel<AppendModel, AppendOp> {
     if (!getElementTypeOrSelf(op.getLengths()).isInteger(64))
       return op.emitOpError("must have lengths of type i64");
     SmallVector<SymExpr> cache = p.sizes(op.getType()), fresh = p.sizes(op.getFresh().getType());
-    // The operand is [b, s, h, d] before an aliased transpose, else [b, h, s, d].
+    // `fresh` is stored as [b, s, h, d] if it is an aliased transpose, else as [b, h, s, d].
     SmallVector<SymExpr> strides = getElementStrides(op.getFresh(), p.grid());
     Value from = p.getBuffer(op.getFresh()), lengths = p.getBuffer(op.getLengths()),
           to = p.getBuffer(op.getCache());
@@ -207,8 +208,8 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
     auto call = cast<func::CallOp>(op);
     func::FuncOp callee = p.getShared().getCallee(call);
-    if (auto rows = callee->getAttrOfType<IntegerAttr>(kKernelAttr))
-      return planKernel(call, callee, rows.getInt(), p);
+    if (auto numRowDims = callee->getAttrOfType<IntegerAttr>(kKernelAttr))
+      return planKernel(call, callee, numRowDims.getInt(), p);
 
     ParameterTable &parameters = p.getShared().parameters;
     SmallVector<Value> args;
@@ -234,30 +235,30 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
     return success();
   }
 
-  static LogicalResult planKernel(func::CallOp call, func::FuncOp callee, int64_t rank,
+  static LogicalResult planKernel(func::CallOp call, func::FuncOp callee, int64_t numRowDims,
                                   BufferPlanner &p) {
     SmallVector<Value> writes;
-    DenseSet<Value> kept;
+    DenseSet<Value> appended;
     for (OpResult result : call.getResults()) {
       auto argument = p.getShared().getAppended(callee, result.getResultNumber());
       if (argument) {
-        kept.insert(call.getOperand(*argument));
+        appended.insert(call.getOperand(*argument));
         p.setBuffer(result, p.getBuffer(call.getOperand(*argument)));
       }
       writes.push_back(p.getBuffer(result));
     }
-    SmallVector<Value> read(
-        llvm::make_filter_range(call.getOperands(), [&](Value v) { return !kept.contains(v); }));
+    SmallVector<Value> read(llvm::make_filter_range(
+        call.getOperands(), [&](Value v) { return !appended.contains(v); }));
     Value written = getWritten(callee.front().getTerminator()->getOperand(0));
-    SymExpr rows = product(ArrayRef(p.sizes(written.getType())).take_front(rank));
+    SymExpr rows = product(ArrayRef(p.sizes(written.getType())).take_front(numRowDims));
 
-    ArrayRef<DimAttr> dims = getDist(written).getDims().take_front(rank);
+    ArrayRef<DimAttr> dims = getDist(written).getDims().take_front(numRowDims);
     SmallVector<SymExpr> perRow{SymExpr(1)};
     auto consider = [&](Value v) {
       ArrayRef<DimAttr> other = getDist(v).getDims();
-      if ((int64_t)other.size() < rank || other.take_front(rank) != dims)
+      if ((int64_t)other.size() < numRowDims || other.take_front(numRowDims) != dims)
         return;
-      SymExpr size = product(ArrayRef(p.sizes(v.getType())).drop_front(rank));
+      SymExpr size = product(ArrayRef(p.sizes(v.getType())).drop_front(numRowDims));
       if (!llvm::is_contained(perRow, size))
         perRow.push_back(size);
     };

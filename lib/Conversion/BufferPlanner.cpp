@@ -74,20 +74,20 @@ buffer::FuncOp BufferModule::getFunction(func::FuncOp function) {
     return made;
   MLIRContext *context = module.getContext();
   SmallVector<Attribute> arguments, results;
-  DenseMap<unsigned, int64_t> becomes;
+  DenseMap<unsigned, int64_t> resultOf;
   for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
     if (auto argument = getAppended(function, i))
-      becomes[*argument] = i;
+      resultOf[*argument] = i;
     else
       results.push_back(extent(type));
   for (BlockArgument arg : function.getArguments()) {
     int64_t i = arg.getArgNumber();
     const ParameterNeeds *needs = parameters.lookup(arg);
-    auto result = becomes.find(i);
+    auto result = resultOf.find(i);
     if (!needs)
       arguments.push_back(buffer::ArgumentAttr::getBuffer(
           context, i, extent(arg.getType()),
-          result == becomes.end() ? std::nullopt : std::optional<int64_t>(result->second)));
+          result == resultOf.end() ? std::nullopt : std::optional<int64_t>(result->second)));
     if (needs && needs->packed)
       arguments.push_back(
           buffer::ArgumentAttr::getParameter(context, i, buffer::ParameterUse::Packed));

@@ -34,7 +34,8 @@ public:
   buffer::FuncOp getFunction(func::FuncOp function);
   /// Creates an empty function for a stage.
   buffer::FuncOp makeStage(PipelineOp pipeline, StageOp stage);
-  /// Returns the cache argument that result `result` aliases, because the function appends to it.
+  /// Returns the cache argument that result `result` aliases because the function appends to it;
+  /// nothing for other results.
   std::optional<unsigned> getAppended(func::FuncOp function, unsigned result);
   /// Returns the parameter-table entry of a parameter.
   FlatSymbolRefAttr getEntry(int64_t stage, const Parameter &parameter, ParameterUse use);
@@ -104,7 +105,7 @@ public:
   /// Returns the op that starts an all-reduce of a matmul's result in chunks, if the chunks of the
   /// matmul are computed there; else null.
   AllReduceStartOp getChunkedStart(MatmulOp matmul) const;
-  DenseMap<Value, SmallVector<Value>> tokens; // of started collectives, by result
+  DenseMap<Value, SmallVector<Value>> tokens; // of asynchronous collectives, by result
 
 private:
   struct Slot {
@@ -143,7 +144,6 @@ private:
   DenseMap<Value, Value> buffers;
   DenseMap<Attribute, Value> constants;
   DenseMap<Attribute, Value> states;                // buffers by cache
-  DenseMap<std::pair<Value, int>, Value> arguments; // parameter indices by argument and use
   SmallVector<std::pair<Attribute, Value>> indices; // parameter indices by entry
   Operation *lastAtEntry = nullptr;
   // State of the current block:

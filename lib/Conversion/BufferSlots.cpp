@@ -61,8 +61,8 @@ void BufferPlanner::findSlots(Block &block, ArrayRef<Operation *> ops, ValueRang
         copies.push_back({out, operand});
     }
 
-  // Returns the last position at which an op reads its operands. A started collective reads them
-  // until its wait. A matmul that is computed in chunks reads them until the all-reduce of these
+  // Returns the last position at which an op reads its operands. An asynchronous collective does
+  // so until its wait. A matmul that is computed in chunks reads them until the all-reduce of these
   // chunks starts.
   auto getReadEnd = [&](Operation *op) {
     int64_t end = position[op];

@@ -156,10 +156,10 @@ void FuseDequantize::runOnOperation() {
     // The matmul gets a separate clone of the chain, because other users of the matrix still
     // need its dequantized values.
     OpBuilder b(matmul);
-    Value old = matmul.getRhs(), own = copy(b, chain, chain.parameters);
-    matmul.getRhsMutable().assign(own);
+    Value old = matmul.getRhs(), cloned = copy(b, chain, chain.parameters);
+    matmul.getRhsMutable().assign(cloned);
     eraseDead(old.getDefiningOp());
-    std::optional<QuantizedMatrix> matrix = getQuantizedMatrix(own, parameters);
+    std::optional<QuantizedMatrix> matrix = getQuantizedMatrix(cloned, parameters);
     for (Operation *op : matrix->ops)
       op->setAttr(kQuantizedAttr, b.getUnitAttr());
   }

@@ -1,4 +1,4 @@
-//===- FuseEpilogues.cpp - Selection of matmul epilogues ------------------===//
+//===- FuseEpilogues.cpp - Epilogues; legal matmuls and attention ---------===//
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Passes.h"
@@ -79,13 +79,13 @@ void FuseEpilogues::normalize(MatmulOp matmul) {
   // A product of vectors, such as that of positions and frequencies, has no reduction. It becomes
   // an element-wise op, which is fused into a kernel.
   Type type = matmul.getType();
-  auto isVectors = [](Value v) {
+  auto isF32Matrix = [](Value v) {
     auto cast = v.getDefiningOp<CastOp>(); // perhaps of 16-bit operands (tpc-widen-matmuls)
     return getSizes(v).size() >= 2 && getElementTypeOrSelf(v).isF32() &&
            !(cast && isa<FloatType>(getElementTypeOrSelf(cast.getOperand())));
   };
-  if (getElementTypeOrSelf(type).isF32() && isVectors(matmul.getLhs()) &&
-      isVectors(matmul.getRhs()) && getSizes(matmul.getLhs()).back().isConstant(1)) {
+  if (getElementTypeOrSelf(type).isF32() && isF32Matrix(matmul.getLhs()) &&
+      isF32Matrix(matmul.getRhs()) && getSizes(matmul.getLhs()).back().isConstant(1)) {
     Value lhs = ExpandOp::create(b, loc, type, matmul.getLhs());
     Value rhs = ExpandOp::create(b, loc, type, matmul.getRhs());
     matmul.getResult().replaceAllUsesWith(MulOp::create(b, loc, type, lhs, rhs).getResult());
@@ -98,12 +98,12 @@ void FuseEpilogues::normalize(MatmulOp matmul) {
     DistAttr dist = getDist(v);
     unsigned batch = std::max<int64_t>(dist.getDims().size() - 2, 0);
     unsigned wanted = result.getDims().size() - 2;
-    bool none = true, all = batch == wanted;
+    bool hasNoBatch = true, hasFullBatch = batch == wanted;
     for (unsigned i = 0; i < batch; ++i) {
-      none &= dist.getDims()[i].getExpr().isConstant(1);
-      all &= dist.getDims()[i] == result.getDims()[i];
+      hasNoBatch &= dist.getDims()[i].getExpr().isConstant(1);
+      hasFullBatch &= dist.getDims()[i] == result.getDims()[i];
     }
-    if (none || all)
+    if (hasNoBatch || hasFullBatch)
       continue;
     SmallVector<DimAttr> dims(result.getDims().drop_back(2));
     llvm::append_range(dims, dist.getDims().take_back(2));
@@ -135,8 +135,8 @@ void FuseEpilogues::normalize(AttentionOp attention) {
   Type truths = typed(b.getI1Type(), dims);
   Value visible = attention.getMask();
   auto require = [&](Predicate predicate, Value than) {
-    Value own = CmpOp::create(b, loc, truths, predicate, key, than);
-    visible = visible ? AndOp::create(b, loc, visible.getType(), visible, own) : own;
+    Value isVisible = CmpOp::create(b, loc, truths, predicate, key, than);
+    visible = visible ? AndOp::create(b, loc, visible.getType(), visible, isVisible) : isVisible;
   };
   if (attention.getCausal())
     require(Predicate::LE, position);

@@ -229,16 +229,16 @@ void HostEmitter::emitMicroBatches(buffer::MicroBatchesOp iterations) {
   abi::I64 first = i64(start), one = i64(1), count = expr(iterations.getCount());
   if (start)
     count = abi::I64(LLVM::AddOp::create(b, loc, count, first));
-  Block *round = makeBlock(), *body = makeBlock(), *after = new Block();
-  Value number = round->addArgument(b.getI64Type(), loc);
-  LLVM::BrOp::create(b, loc, ValueRange{first}, round);
-  b.setInsertionPointToStart(round);
+  Block *header = makeBlock(), *body = makeBlock(), *after = new Block();
+  Value microBatch = header->addArgument(b.getI64Type(), loc);
+  LLVM::BrOp::create(b, loc, ValueRange{first}, header);
+  b.setInsertionPointToStart(header);
   Value where = LLVM::GEPOp::create(b, loc, env.getType(), b.getI64Type(), env,
                                     ArrayRef<LLVM::GEPArg>{(int32_t)host.layout.microBatchSlot()});
-  LLVM::StoreOp::create(b, loc, number, where);
+  LLVM::StoreOp::create(b, loc, microBatch, where);
   // A device has its own copy of env, which is updated in stream order.
   if (host.layout.axisSize(kMicroBatchAxis) > 1)
-    call(TPC_ABI(tpc_set_env), i32(host.layout.microBatchSlot()), abi::I64(number));
+    call(TPC_ABI(tpc_set_env), i32(host.layout.microBatchSlot()), abi::I64(microBatch));
   // Sizes may depend on the micro-batch: each iteration recomputes them.
   auto branch = LLVM::BrOp::create(b, loc, body);
   b.setInsertionPoint(branch);
@@ -246,15 +246,15 @@ void HostEmitter::emitMicroBatches(buffer::MicroBatchesOp iterations) {
   b.setInsertionPointToStart(body);
   auto emitBody = [&] { emitBlock(iterations.getBody().front()); };
   if (buffer::ExprAttr size = iterations.getSizeAttr()) {
-    Value some = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, expr(size), i64(0));
-    emitIf(some, emitBody);
+    Value isNonempty = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, expr(size), i64(0));
+    emitIf(isNonempty, emitBody);
   } else {
     emitBody();
   }
   sizeEmitter = std::move(outer);
-  Value next = LLVM::AddOp::create(b, loc, number, one);
-  Value more = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, next, count);
-  LLVM::CondBrOp::create(b, loc, more, round, ValueRange{next}, after, ValueRange());
+  Value next = LLVM::AddOp::create(b, loc, microBatch, one);
+  Value hasNext = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, next, count);
+  LLVM::CondBrOp::create(b, loc, hasNext, header, ValueRange{next}, after, ValueRange());
   target.getBody().push_back(after);
   b.setInsertionPointToStart(after);
 }

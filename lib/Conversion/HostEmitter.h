@@ -88,7 +88,7 @@ public:
   abi::Pointer offset(abi::Pointer pointer, Value bytes);
   /// Returns a bit mask of axes; bit i is the axis with index i in the grid's order.
   abi::I32 axes(ArrayAttr axes);
-  /// Returns the index of an axis in the grid's order.
+  /// Returns the index of an axis in the grid's order; 0 if the grid lacks the axis.
   int64_t axis(StringRef axis);
 
   /// Returns stack memory of the generated function.

@@ -64,12 +64,12 @@ void KernelClusters::findGenerated() {
     if (!isKernel(&op) || !isCheap(&op) ||
         !llvm::all_of(op.getOperands(), [&](Value v) { return isGenerated(v); }))
       continue;
-    unsigned own = 1;
+    unsigned opDepth = 1;
     for (Value v : op.getOperands())
-      own = std::max(own, depth.lookup(v.getDefiningOp()) + 1);
-    if (own > target.maxGeneratedDepth)
+      opDepth = std::max(opDepth, depth.lookup(v.getDefiningOp()) + 1);
+    if (opDepth > target.maxGeneratedDepth)
       continue;
-    depth[&op] = own;
+    depth[&op] = opDepth;
     generated.insert(&op);
   }
 }
@@ -262,8 +262,8 @@ SmallVector<unsigned> KernelClusters::dependencies(unsigned node) const {
   return found.takeVector();
 }
 
-/// Returns whether a path between two nodes contains a third node. Then a merge would create a
-/// cycle.
+/// Returns whether a path between two nodes contains a third node. If so, merging the two would
+/// create a cycle.
 bool KernelClusters::isReachableOutside(unsigned from, unsigned to) {
   SmallVector<unsigned> work;
   llvm::DenseSet<unsigned> seen;
@@ -296,9 +296,9 @@ void KernelClusters::findResults(Node &node) {
   DenseMap<Value, unsigned> cost; // of one element within the kernel
   for (Operation *op : node.ops) {
     Value value = op->getResult(0);
-    unsigned own = isCheap(op) ? target.cheapCost : target.expensiveCost;
+    unsigned opCost = isCheap(op) ? target.cheapCost : target.expensiveCost;
     for (Value operand : op->getOperands())
-      own += cost.lookup(operand);
+      opCost += cost.lookup(operand);
     bool outside = false, repeats = false;
     unsigned users = 0;
     for (Operation *user : op->getUsers()) {
@@ -313,11 +313,11 @@ void KernelClusters::findResults(Node &node) {
     bool aligned =
         (size_t)rankOf(value) >= node.rows.size() &&
         getDist(value).getDims().take_front(node.rows.size()) == ArrayRef<DimAttr>(node.rows);
-    if (outside || (aligned && own >= target.storedFrom && (repeats || users > 1))) {
+    if (outside || (aligned && opCost >= target.storedFrom && (repeats || users > 1))) {
       node.results.push_back(value);
-      own = 0;
+      opCost = 0;
     }
-    cost[value] = own;
+    cost[value] = opCost;
   }
 }
 

@@ -1,8 +1,8 @@
 //===- Link.cpp - In-process linker for executables and libraries ---------===//
 //
 // Links with lld, without a C compiler: tpc_shared.o and, for executables, tpc_start.o replace the
-// compiler's startup files. Shared libraries are searched in the directories of the dynamic linker.
-// An executable is a shared library with an entry point.
+// compiler's startup files. Shared libraries are searched in the runtime's folder, then in those of
+// `libraryDirs`. An executable is a shared library with an entry point.
 //
 //===----------------------------------------------------------------------===//
 
@@ -231,10 +231,10 @@ llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output,
                                 "--gc-sections", "-z", "noexecstack"};
   std::string dir = options.runtimeDir.empty() ? defaultRuntimeDir() : options.runtimeDir;
   std::string shared = dir + "/tpc_shared.o", runtime = dir + "/libtpc_runtime.a";
-  std::vector<std::string> own{shared, runtime};
+  std::vector<std::string> runtimeFiles{shared, runtime};
   if (starts)
-    own.insert(own.begin(), dir + "/tpc_start.o");
-  for (const std::string &file : own)
+    runtimeFiles.insert(runtimeFiles.begin(), dir + "/tpc_start.o");
+  for (const std::string &file : runtimeFiles)
     if (!fs::exists(file))
       return makeError("there is no '" + file + "': the runtime is not built or installed");
   // The library must not be unloaded (nodelete): threads of the runtime and per-thread data of the
@@ -244,7 +244,7 @@ llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output,
                            "-u", "tpc_model_save", "--eh-frame-hdr", "--build-id", "--as-needed"});
   if (starts)
     args.insert(args.end(), {"-e", "_start"});
-  args.insert(args.end(), own.begin(), own.end());
+  args.insert(args.end(), runtimeFiles.begin(), runtimeFiles.end());
 #ifdef TPC_SANITIZER_RUNTIME
   // The sanitizer runtime has to be the first shared library.
   for (const char *file : {TPC_SANITIZER_RUNTIME}) {
@@ -264,8 +264,7 @@ llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output,
                        "libstdc++6, libgcc-s1, libc6)");
     args.push_back(file);
   }
-  // Directories of this machine's libraries, for dynamic linkers that do not search them by
-  // default.
+  // The runtime's folder may have its own copies of these libraries.
   args.insert(args.end(), {"-rpath", dir});
 
   if (llvm::Error error = runLinker(args))

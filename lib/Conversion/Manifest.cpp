@@ -45,7 +45,8 @@ static json::Object describeGrid(const EnvLayout &layout, ModuleOp module) {
   for (StringAttr axis : layout.axes())
     sizes[toUtf8(axis.getValue())] = layout.axisSize(axis.getValue());
   // Sequence parallelism scatters tokens over ranks that have the same inputs. Other
-  // reduce-scatters split the last dimension, the width, or over ranks that have different samples.
+  // reduce-scatters scatter the last dimension (the width), or run over ranks that have different
+  // samples.
   bool sequenceParallel = false;
   module.walk([&](PipelineOp pipeline) {
     auto isOfInputs = [&](StringRef axis) {

@@ -56,12 +56,12 @@ static Reached findReached(MatmulOp product, const ParameterTable &parameters) {
 /// Returns whether all operands of a matmul and its epilogue, except the LHS, are defined before
 /// `first`.
 static bool canMoveTo(MatmulOp product, MatmulOp first, const ParameterTable &parameters) {
-  auto isThere = [&](Value v) {
+  auto isDefinedBefore = [&](Value v) {
     Operation *op = v.getDefiningOp();
     return !op || op->getBlock() != first->getBlock() || op->isBeforeInBlock(first) ||
            isa<ConstantOp>(op) || parameters.lookup(getLoadedParameter(v));
   };
-  if (product.getBias() && !isThere(product.getBias()))
+  if (product.getBias() && !isDefinedBefore(product.getBias()))
     return false;
   for (Operation *op = product; op->hasOneUse();) {
     OpOperand &use = *op->use_begin();
@@ -70,7 +70,7 @@ static bool canMoveTo(MatmulOp product, MatmulOp first, const ParameterTable &pa
       break;
     op = use.getOwner();
     for (OpOperand &other : op->getOpOperands())
-      if (&other != &use && !isThere(other.get()))
+      if (&other != &use && !isDefinedBefore(other.get()))
         return false;
   }
   return true;

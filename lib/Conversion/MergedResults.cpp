@@ -62,9 +62,9 @@ SmallVector<SymExpr> mlir::tpc::getElementStrides(Value tensor, MeshAttr grid) {
   // An aliased transpose has the strides of its operand, permuted.
   if (auto transpose = tensor.getDefiningOp<TransposeOp>();
       transpose && transpose->hasAttr(kAliasedAttr)) {
-    SmallVector<SymExpr> own = getElementStrides(transpose.getOperand(), grid), strides;
+    SmallVector<SymExpr> operandStrides = getElementStrides(transpose.getOperand(), grid), strides;
     for (int64_t dim : transpose.getPermutation())
-      strides.push_back(own[dim]);
+      strides.push_back(operandStrides[dim]);
     return strides;
   }
   unsigned rowDims = 0;

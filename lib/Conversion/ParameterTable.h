@@ -53,7 +53,7 @@ public:
   /// the step also reads parameters transposed, and writes them.
   bool isPackedMatmul(MatmulOp op) const;
 
-  /// Returns the stage that calls a function; nothing if several stages do.
+  /// Returns the only stage that calls a function; nothing if none or several do.
   std::optional<int64_t> getStage(func::FuncOp function) const;
   /// Returns whether any stage calls the function.
   bool isReached(func::FuncOp function) const {

@@ -61,8 +61,8 @@ static void addNorm(ProductFusion &fusion, MatmulOp matmul, size_t matmuls) {
   }
   Type element = getElementTypeOrSelf(lhs);
   auto isSupported = [&](Value value) {
-    Type own = getElementTypeOrSelf(value);
-    return isDense(kernel, value) && (own == element || own.isF32());
+    Type type = getElementTypeOrSelf(value);
+    return isDense(kernel, value) && (type == element || type.isF32());
   };
   if (!isSupported(x) || !isSupported(scale) ||
       (shift &&
@@ -119,19 +119,20 @@ static void addActivation(ProductFusion &fusion, ArrayRef<Value> results) {
       getElementTypeOrSelf(call.getResult(0)) != getElementTypeOrSelf(results[0]) ||
       getDist(call.getResult(0)).getDims() != getDist(results[0]).getDims())
     return;
-  Operation *own = last;
+  Operation *activationOp = last;
   if (results.size() == 2) {
     auto mul = dyn_cast<MulOp>(last);
     if (!mul)
       return;
     unsigned side = mul.getOperand(0).getDefiningOp() ? 0 : 1;
-    own = mul.getOperand(side).getDefiningOp();
-    if (!own || getOperand(call, mul.getOperand(1 - side)) != results[1] ||
+    activationOp = mul.getOperand(side).getDefiningOp();
+    if (!activationOp || getOperand(call, mul.getOperand(1 - side)) != results[1] ||
         getDist(results[0]).getDims() != getDist(results[1]).getDims())
       return;
   }
-  buffer::Epilogue activation = getActivation(own);
-  if (activation == buffer::Epilogue::None || getOperand(call, own->getOperand(0)) != results[0])
+  buffer::Epilogue activation = getActivation(activationOp);
+  if (activation == buffer::Epilogue::None ||
+      getOperand(call, activationOp->getOperand(0)) != results[0])
     return;
   fusion.activation = activation;
   fusion.isGated = results.size() == 2;
@@ -156,18 +157,18 @@ static std::optional<ProductFusion> findFusion(ArrayRef<MatmulOp> merged) {
     results.push_back(getBiased(matmul, fusion.ops));
   }
   llvm::sort(fusion.ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-  ProductFusion with = fusion;
-  addNorm(with, merged.front(), merged.size());
-  if (with.normCall)
-    with.ops.insert(with.ops.begin(), with.normCall);
-  if (with.normCall && areAdjacent(with.getFirst(), with.getLast(), with.ops))
-    fusion = with;
-  with = fusion;
-  addActivation(with, results);
-  if (with.activationCall)
-    with.ops.push_back(with.activationCall);
-  if (with.activationCall && areAdjacent(with.getFirst(), with.getLast(), with.ops))
-    fusion = with;
+  ProductFusion extended = fusion;
+  addNorm(extended, merged.front(), merged.size());
+  if (extended.normCall)
+    extended.ops.insert(extended.ops.begin(), extended.normCall);
+  if (extended.normCall && areAdjacent(extended.getFirst(), extended.getLast(), extended.ops))
+    fusion = extended;
+  extended = fusion;
+  addActivation(extended, results);
+  if (extended.activationCall)
+    extended.ops.push_back(extended.activationCall);
+  if (extended.activationCall && areAdjacent(extended.getFirst(), extended.getLast(), extended.ops))
+    fusion = extended;
   if (!fusion.normCall && !fusion.activationCall)
     return std::nullopt;
   return fusion;

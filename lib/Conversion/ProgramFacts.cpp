@@ -73,9 +73,9 @@ public:
     return found;
   }
 
-  /// Returns whether a cast is supported. A cast to a narrower integer wraps around and is added to
-  /// `casts`. A cast of floats to a signed integer of at least 32 bits can be ignored, because
-  /// values outside of its range are out of bounds of every table.
+  /// Returns whether a value can be followed back through a cast. A cast to a narrower integer
+  /// wraps around and is added to `casts`. A cast of floats to a signed integer of at least 32 bits
+  /// can be ignored, because values outside of its range are out of bounds of every table.
   static bool passes(Operation *cast, SmallVector<Type> &casts) {
     Type from = getElementTypeOrSelf(cast->getOperand(0)),
          to = getElementTypeOrSelf(cast->getResult(0));
@@ -127,8 +127,8 @@ struct SlicedInput {
   }
   /// Returns the range if all indices of the dimension have the same one.
   std::optional<ProgramFacts::Range> getCommon() const {
-    bool isCommon = llvm::all_of(smallest, [&](const auto &own) {
-      return own && own->max == smallest[0]->max && own->min == smallest[0]->min;
+    bool isCommon = llvm::all_of(smallest, [&](const auto &range) {
+      return range && range->max == smallest[0]->max && range->min == smallest[0]->min;
     });
     return isCommon && !smallest.empty() ? smallest[0] : std::nullopt;
   }

@@ -34,9 +34,9 @@ private:
   bool isParameter(Value v) const;
   std::optional<SmallVector<Dims>> regroup(ArrayRef<Dims> groups, ArrayRef<SymExpr> to) const;
   bool readZeros(Value zeros);
-  /// Sets `strides`, of columns and of blocks of k, from the strides `own` of the dimensions of the
+  /// Sets `strides`, of columns and of blocks of k, from the strides of the dimensions of the
   /// operand `v`. Sets the block unless it is set.
-  bool setStrides(Value v, ArrayRef<SymExpr> own, Sizes &strides);
+  bool setStrides(Value v, ArrayRef<SymExpr> operandStrides, Sizes &strides);
   Sizes getDenseStrides(Value v) const;
 
   const ParameterTable &parameters;
@@ -98,19 +98,19 @@ std::optional<SmallVector<Dims>> MatrixReader::regroup(ArrayRef<Dims> groups,
 }
 
 Sizes MatrixReader::getDenseStrides(Value v) const {
-  Sizes own = sizesOf(v), strides(own.size(), SymExpr(1));
-  for (size_t i = own.size(); i-- > 1;)
-    strides[i - 1] = strides[i] * own[i];
+  Sizes operandSizes = sizesOf(v), strides(operandSizes.size(), SymExpr(1));
+  for (size_t i = operandSizes.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * operandSizes[i];
   return strides;
 }
 
-bool MatrixReader::setStrides(Value v, ArrayRef<SymExpr> own, Sizes &strides) {
+bool MatrixReader::setStrides(Value v, ArrayRef<SymExpr> operandStrides, Sizes &strides) {
   // Strides by dimension of the result; nothing if the operand is broadcast along it.
   SmallVector<std::optional<SymExpr>> all(sizes.size());
   auto dims = getDist(v).getDims();
   for (size_t i = 0; i < dims.size(); ++i)
     if (!dims[i].getExpr().isConstant(1))
-      all[sizes.size() - dims.size() + i] = own[i];
+      all[sizes.size() - dims.size() + i] = operandStrides[i];
   // Leading dimensions have strides, and form one index; the others are within a block.
   auto getIndex = [&](ArrayRef<unsigned> list) -> std::optional<std::pair<size_t, SymExpr>> {
     size_t count = 0;
@@ -140,10 +140,10 @@ bool MatrixReader::setStrides(Value v, ArrayRef<SymExpr> own, Sizes &strides) {
 
 bool MatrixReader::readZeros(Value zeros) {
   matrix.zeros = zeros;
-  Sizes own = getDenseStrides(zeros);
+  Sizes operandStrides = getDenseStrides(zeros);
   if (isParameter(zeros)) {
     matrix.zeroBits = isa<FloatType>(getElementTypeOrSelf(zeros)) ? 0 : 8;
-    return setStrides(zeros, own, matrix.zeroStrides);
+    return setStrides(zeros, operandStrides, matrix.zeroStrides);
   }
   // Packed zero points of a column; the last byte may be used in part.
   Value v = zeros;
@@ -159,7 +159,7 @@ bool MatrixReader::readZeros(Value zeros) {
     Sizes whole = sizesOf(slice.getOperand()), part = sizesOf(slice), dims = sizesOf(zeros);
     if (!isFirstPart(slice, 1) || whole.size() != 2 || !isEqual(dims[0], part[0]))
       return false;
-    own[0] = whole[1];
+    operandStrides[0] = whole[1];
     matrix.ops.push_back(slice);
     v = skip(slice.getOperand());
   }
@@ -175,7 +175,7 @@ bool MatrixReader::readZeros(Value zeros) {
     return false;
   matrix.ops.push_back(unpacked);
   matrix.zeroBits = unpacked.getBits();
-  if (!setStrides(zeros, own, matrix.zeroStrides))
+  if (!setStrides(zeros, operandStrides, matrix.zeroStrides))
     return false;
   matrix.zeros = unpacked.getPacked();
   return true;

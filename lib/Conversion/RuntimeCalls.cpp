@@ -175,9 +175,9 @@ template <> void Call<buffer::FusedOp>::emit(Operation *base, HostEmitter &e) co
   abi::I32 isComputed = e.call(TPC_ABI(tpc_fused_products), fusion, e.pointer(product.getX()),
                                e.expr(product.getM()), e.expr(product.getK()),
                                storeProducts(product, e), e.i32(product.getParameters().size()));
-  Value isNot =
+  Value isNotComputed =
       LLVM::ICmpOp::create(e.builder(), e.getLoc(), LLVM::ICmpPredicate::eq, isComputed, e.i32(0));
-  e.emitIf(isNot, [&] { e.emitBlock(op.getBody().front()); });
+  e.emitIf(isNotComputed, [&] { e.emitBlock(op.getBody().front()); });
 }
 
 template <> void Call<buffer::BatchProductOp>::emit(Operation *base, HostEmitter &e) const {

@@ -1,4 +1,4 @@
-//===- WidenMatmuls.cpp - Widening of 16-bit matmuls to f32 --------------===//
+//===- WidenMatmuls.cpp - Widening of matmuls, attention and experts ------===//
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Passes.h"
@@ -69,7 +69,7 @@ static SmallVector<OpOperand *> getHalfMatrices(Operation *base) {
   return matrices;
 }
 
-/// Removes casts of an f32 expert's matrices from 16 bits.
+/// Removes casts from 16 bits to f32 of the matrices of experts, if the target reads 16 bits.
 static void readInHalves(MoeOp op) {
   SmallVector<OpOperand *> matrices = getHalfMatrices(op);
   Type half;
@@ -85,10 +85,10 @@ static void readInHalves(MoeOp op) {
 }
 
 void WidenMatmuls::widen(Operation *op, const ParameterTable &parameters) {
-  SmallVector<OpOperand *> kept = getHalfMatrices(op);
+  SmallVector<OpOperand *> halfMatrices = getHalfMatrices(op);
   for (OpOperand &operand : op->getOpOperands()) {
     Value v = operand.get();
-    if (!isHalf(v) || llvm::is_contained(kept, &operand))
+    if (!isHalf(v) || llvm::is_contained(halfMatrices, &operand))
       continue;
     bool isLoaded = isa<MatmulOp>(op) && operand.getOperandNumber() == 1 && parameters.lookup(v) &&
                     cast<RankedTensorType>(v.getType()).getRank() == 2;

@@ -21,7 +21,7 @@ def Buffer_AllReduceStartOp : Buffer_Op<"all_reduce_start"> {
 }
 
 def Buffer_WaitOp : Buffer_Op<"wait"> {
-  let summary = "Waits until a started operation is complete. tpc_wait.";
+  let summary = "Waits until an asynchronous operation is complete. tpc_wait.";
   let description = [{
     `tpc_buffer.wait %t`. Each token is waited for exactly once.
   }];

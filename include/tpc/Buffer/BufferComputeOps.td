@@ -207,8 +207,9 @@ def Buffer_ExpertsOp : Buffer_Op<"experts", [AttrSizedOperandSegments]> {
   let description = [{
     x `[tokens, hidden]`, routing `[tokens, all]`, up and gate `[experts, inner, hidden]`, down
     `[experts, outputs, inner]`, biases `[experts, inner]`, to `[tokens, outputs]`, as in `tpc.moe`.
-    Expert e has the column first + e of routing. It does not read or compute the rows of x whose
-    element in this column is 0. Without experts, `to` is zero.
+    `all` counts the experts of all ranks, `experts` those of this rank. Expert e has the column
+    first + e of routing. It does not read or compute the rows of x whose element in this column is
+    0. Without experts, `to` is zero.
   }];
   let arguments = (ins Buffer_Read:$x, Buffer_Read:$routing, Buffer_Read:$up, Buffer_Read:$down,
                        Buffer_MaybeRead:$gate, Buffer_MaybeRead:$up_bias,
