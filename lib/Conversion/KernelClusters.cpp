@@ -30,7 +30,7 @@ KernelClusters::KernelClusters(Block &block)
     position[&op] = next++;
   // An append that is not merged with other ops becomes a runtime call, which supports strides.
   // Clustering must know which ops are calls, because operands of calls must be in memory. So it is
-  // repeated until no append becomes a call.
+  // repeated until no further append becomes a call.
   for (bool again = true; again;) {
     again = false;
     cluster();
@@ -227,10 +227,10 @@ void KernelClusters::mergeAttentionOperands() {
       Node &a = nodes[*into], &b = nodes[*from];
       auto rank = countCommon(a.rows, b.rows);
       // With fewer row dimensions, reductions over a row would be computed for each element.
-      auto mayHave = [&](const Node &node) {
+      auto mayHaveFewerRowDims = [&](const Node &node) {
         return rank == std::ssize(node.rows) || llvm::all_of(node.ops, isCheap);
       };
-      if (rank > 0 && mayHave(a) && mayHave(b) &&
+      if (rank > 0 && mayHaveFewerRowDims(a) && mayHaveFewerRowDims(b) &&
           a.ops.size() + b.ops.size() <= target.maxKernelOps && !dependsOn(*into, *from) &&
           !dependsOn(*from, *into))
         merge(*from, *into, SmallVector<DimAttr>(ArrayRef(a.rows).take_front(rank)));

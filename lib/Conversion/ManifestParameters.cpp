@@ -179,19 +179,19 @@ static FailureOr<json::Object> describe(File &file, bool digestWeights, Location
   };
   auto digest = ::tpc::sampleDigest(bytes, file.ranges, read);
   json::Array tensors;
-  bool all = true;
+  bool areRead = true;
   for (auto &[range, tensor] : file.names) {
     if (!digestWeights)
       break;
-    auto whole = ::tpc::wholeDigest(range.first, range.second, read);
-    all &= whole.has_value();
+    auto tensorDigest = ::tpc::wholeDigest(range.first, range.second, read);
+    areRead &= tensorDigest.has_value();
     tensors.push_back(json::Object{{"name", toUtf8(tensor)},
                                    {"offset", int64_t(range.first)},
                                    {"bytes", int64_t(range.second)},
-                                   {"digest", whole.value_or("")}});
+                                   {"digest", tensorDigest.value_or("")}});
   }
   (void)llvm::sys::fs::closeFile(*handle);
-  if (!all)
+  if (!areRead)
     return missing();
   if (digestWeights)
     object["tensors"] = std::move(tensors);

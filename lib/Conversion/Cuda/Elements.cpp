@@ -170,7 +170,7 @@ KernelLowering::Lanes KernelLowering::findChunks(kernel::ElementsOp op) {
 void KernelLowering::lowerElements(kernel::ElementsOp op) {
   if (isInRegisters(op))
     return runInRegisters(op);
-  auto nothing = [](auto &&body) {
+  auto returningNothing = [](auto &&body) {
     return [&body] {
       body();
       return SmallVector<Value>();
@@ -180,7 +180,8 @@ void KernelLowering::lowerElements(kernel::ElementsOp op) {
   Block &body = op.getBody().front();
   if (sizes.empty()) {
     auto once = [&] { lowerBody(body); };
-    branch(isEqual(chunkOfRow ? chunkOfRow : inGroup, number(0)), {}, nothing(once), nullptr);
+    branch(isEqual(chunkOfRow ? chunkOfRow : inGroup, number(0)), {}, returningNothing(once),
+           nullptr);
     return;
   }
   if (chunkOfRow) {
@@ -193,7 +194,7 @@ void KernelLowering::lowerElements(kernel::ElementsOp op) {
     if (used.isOnly || (known && known == asConstant(chunksOfRow)))
       lowerThisChunk();
     else
-      branch(less(chunkOfRow, chunks), {}, nothing(lowerThisChunk), nullptr);
+      branch(less(chunkOfRow, chunks), {}, returningNothing(lowerThisChunk), nullptr);
     return;
   }
   Lanes lanes = findLanes(body, op.getIndices().back(), sizes.back());

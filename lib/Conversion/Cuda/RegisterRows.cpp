@@ -5,8 +5,9 @@
 // read once and written once, and passes exchange values without barriers.
 //
 //   passes                            fold (%j) in [768], elements (%j) in [768], …
-//   key of a load                     memory, indices before %j, conditions around it: if they are
-//                                     values of the row, all passes access the same element
+//   key of a load                     memory, indices before %j, conditions around it, all of them
+//                                     values of the row: equal keys mean the same element, also in
+//                                     different passes
 //   a chunk k of a thread             elements (thread + k * group) * width, …; k is unrolled
 //
 // Operands that all rows share (weight and bias of a norm) are loaded before the first row.
@@ -231,10 +232,11 @@ void KernelLowering::loadRegisters(Operation *pass, bool ofAllRows) {
     Value condition;
     for (Operation *inner = load; inner->getParentOp() != pass; inner = inner->getParentOp()) {
       auto branch = cast<scf::IfOp>(inner->getParentOp());
-      Value is = map.lookup(branch.getCondition());
+      Value holds = map.lookup(branch.getCondition());
       if (branch.thenBlock() != inner->getBlock())
-        is = LLVM::XOrOp::create(b, loc, is, LLVM::ConstantOp::create(b, loc, b.getBoolAttr(true)));
-      condition = both(condition, is);
+        holds = LLVM::XOrOp::create(b, loc, holds,
+                                    LLVM::ConstantOp::create(b, loc, b.getBoolAttr(true)));
+      condition = both(condition, holds);
     }
     SmallVector<Type> types(registerRow->width, load.getType());
     auto nothing = [&] { return zeros(types); };
@@ -354,10 +356,10 @@ void KernelLowering::lowerVersions(kernel::RowsOp rows) {
       [&] {
         if (!rowLanes.full)
           return rereadRow();
-        Value odd = LLVM::XOrOp::create(b, loc, rowLanes.full,
-                                        LLVM::ConstantOp::create(b, loc, b.getBoolAttr(true)));
+        Value isNotFull = LLVM::XOrOp::create(
+            b, loc, rowLanes.full, LLVM::ConstantOp::create(b, loc, b.getBoolAttr(true)));
         return branch(
-            both(rowFits, odd), {}, [&] { return runWithRow(1, registerChunks * width); },
+            both(rowFits, isNotFull), {}, [&] { return runWithRow(1, registerChunks * width); },
             rereadRow);
       });
 }
