@@ -252,14 +252,15 @@ void CpuDevice::batchProduct(const BatchProduct &p) {
     const float *a = p.a + matrix * p.aStride, *b = p.b + matrix * p.bStride;
     float *out = p.out + matrix * m * n + column0;
     for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += depth) {
-      int64_t part = std::min(depth, k - k0);
+      int64_t depthHere = std::min(depth, k - k0);
       for (int64_t panel = 0; panel < count; ++panel) {
         int64_t column = column0 + panel * width;
-        float *to = packed + panel * part * width;
-        packPanel(b + k0 * n + column, n, part, std::min<int64_t>(width, n - column), width, to);
+        float *to = packed + panel * depthHere * width;
+        packPanel(b + k0 * n + column, n, depthHere, std::min<int64_t>(width, n - column), width,
+                  to);
       }
-      GemmJob job{a + k0, k, packed, nullptr, k0 ? out : nullptr, out,
-                  n,      m, part,   columns, TPC_EPILOGUE_NONE};
+      GemmJob job{a + k0, k, packed,    nullptr, k0 ? out : nullptr, out,
+                  n,      m, depthHere, columns, TPC_EPILOGUE_NONE};
       for (int64_t row = 0; row < m; row += maxGemmRows)
         kernel.gemm(job, row, std::min(m, row + maxGemmRows), 0, count);
     }

@@ -47,8 +47,8 @@ template <int Bits, bool HasOffset> struct PackedNumbers {
 
 /// Returns number `index` of packed numbers.
 TPC_INLINE float unpack(const uint8_t *bytes, int64_t index, int bits, bool isSigned) {
-  int64_t each = 8 / bits;
-  int range = 1 << bits, q = (bytes[index / each] >> index % each * bits) & (range - 1);
+  int64_t perByte = 8 / bits;
+  int range = 1 << bits, q = (bytes[index / perByte] >> index % perByte * bits) & (range - 1);
   return static_cast<float>(isSigned && q >= range / 2 ? q - range : q);
 }
 
@@ -120,8 +120,8 @@ __attribute__((noinline)) inline void readZeros(const tpc_quantized_args &a,
   if (!a.zero_bits)
     return readScales(a, a.zero, a.zero_column_stride, a.zero_block_stride, range, to);
   const auto *bytes = static_cast<const uint8_t *>(a.zero);
-  int64_t each = 8 / a.zero_bits, perUnit = 4 * each;
-  bool isDense = a.zero_block_stride == 1 && a.zero_column_stride % each == 0;
+  int64_t perByte = 8 / a.zero_bits, perUnit = 4 * perByte;
+  bool isDense = a.zero_block_stride == 1 && a.zero_column_stride % perByte == 0;
   int32_t mask = (1 << a.zero_bits) - 1;
   for (int64_t at = 0; at < width; at += lanes) {
     int64_t first[lanes];
@@ -141,7 +141,7 @@ __attribute__((noinline)) inline void readZeros(const tpc_quantized_args &a,
       IntVec units;
       int64_t left = lesser(range.count - block, perUnit);
       for (int i = 0; i < lanes; ++i)
-        units[i] = readUnit(bytes + (first[i] + block) / each, (left + each - 1) / each);
+        units[i] = readUnit(bytes + (first[i] + block) / perByte, (left + perByte - 1) / perByte);
       if (a.is_signed) // two's complement plus half of the range
         units ^= static_cast<int32_t>(0xffffffffu / static_cast<uint32_t>(mask) *
                                       (1u << (a.zero_bits - 1)));
@@ -207,17 +207,17 @@ TPC_INLINE void forEachStep(const tpc_quantized_args &a, int64_t column, const U
     if constexpr (!Q::hasOffset)
       readZeros(a, range, zeros);
     int64_t k1 = lesser(a.k, (block0 + range.count) * block);
-    int64_t unit0 = block0 * block / Q::perUnit, whole = k1 / Q::perUnit;
+    int64_t unit0 = block0 * block / Q::perUnit, unit1 = k1 / Q::perUnit;
     auto useUnit = [&](int64_t unit, const float *at, int64_t count)
                        __attribute__((always_inline)) {
-                         int64_t of = ((unit - unit0) >> shift) * width;
+                         int64_t scaleIndex = ((unit - unit0) >> shift) * width;
                          IntVec q[V];
                          Vec scale[V], zero[V];
                          for (int v = 0; v < V; ++v) {
                            q[v] = bitsOf(load(at + v * lanes)) ^ flips;
-                           scale[v] = load(scales + of + v * lanes);
+                           scale[v] = load(scales + scaleIndex + v * lanes);
                            if constexpr (!Q::hasOffset)
-                             zero[v] = load(zeros + of + v * lanes);
+                             zero[v] = load(zeros + scaleIndex + v * lanes);
                          }
 #pragma clang loop unroll_count(4)
                          for (int64_t j = 0; j < count; ++j)
@@ -231,7 +231,7 @@ TPC_INLINE void forEachStep(const tpc_quantized_args &a, int64_t column, const U
                            }
                        };
     int64_t unit = unit0;
-    for (; unit + lanes <= whole; unit += lanes) {
+    for (; unit + lanes <= unit1; unit += lanes) {
       for (int v = 0; v < V; ++v)
         transposeUnits(rows + v * lanes, unit * 4, next + unit * 4 * width + v * lanes * lanes * 4,
                        units + v * lanes, width);

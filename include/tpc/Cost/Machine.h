@@ -24,7 +24,8 @@
 namespace tpc {
 
 /// Time as a function of work: linear between measured points, constant before the first point.
-/// After the last point, the time has the slope of the last segment.
+/// After the last point, the time has the slope of the last segment; with a single point, it is
+/// proportional to the work.
 class Curve {
 public:
   Curve() = default;
