@@ -49,7 +49,8 @@ std::string GridChoice::str() const {
   return text.empty() ? "tp1" : text;
 }
 
-/// Returns the sizes of an axis up to `maximum`. `bits`: significant bits of sizes above 2^bits.
+/// Returns the sizes of an axis up to `maximum`. With many devices, only those of at most `bits`
+/// significant bits, and the divisors of `divided`.
 static std::vector<int64_t> getSizes(const SearchProblem &problem, int64_t maximum, unsigned bits,
                                      int64_t divided) {
   std::vector<int64_t> sizes;
