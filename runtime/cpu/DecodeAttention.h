@@ -82,7 +82,8 @@ TPC_INLINE Vec sumsOfLanes(Vec (&x)[lanes]) {
 /// Computes the scores of all rows, one vector of keys at a time. Lanes beyond the last key repeat
 /// that key; they are masked later.
 inline void scoreRows(const DecodeTask &t) {
-  const int64_t size = t.args.head_size, width = roundUp(size, lanes), whole = size / lanes * lanes;
+  const int64_t size = t.args.head_size, width = roundUp(size, lanes),
+                roundedDown = size / lanes * lanes;
   // Rows of a head are far apart: the hardware prefetcher does not predict them.
   constexpr int64_t ahead = 16;
   for (int64_t key = 0; key < t.keys; key += lanes) {
@@ -92,24 +93,24 @@ inline void scoreRows(const DecodeTask &t) {
     for (int64_t i = key + ahead; i < smaller(key + ahead + lanes, t.keys); ++i)
       for (int64_t d = 0; d < size; d += 16)
         __builtin_prefetch(t.k + i * t.args.k_row_stride + d);
-    int64_t ready = whole;
+    int64_t readable = roundedDown;
     // For several rows, keys are copied to contiguous memory, because rows a power of two apart
     // would evict each other from the cache.
-    if (t.rows() > 1 || whole < size) {
+    if (t.rows() > 1 || roundedDown < size) {
       for (int i = 0; i < lanes; ++i) {
         float *to = t.keyBlock + i * width;
-        for (int64_t d = 0; d < whole; d += lanes)
+        for (int64_t d = 0; d < roundedDown; d += lanes)
           store(to + d, load(keys[i] + d));
-        if (whole < size)
-          store(to + whole, loadFew(keys[i] + whole, size - whole));
+        if (roundedDown < size)
+          store(to + roundedDown, loadFew(keys[i] + roundedDown, size - roundedDown));
         keys[i] = to;
       }
-      ready = width;
+      readable = width;
     }
     for (int64_t row = 0; row < t.rows(); ++row) {
       const float *q = t.q + row * width;
       Vec sums[lanes] = {};
-      for (int64_t d = 0; d < ready; d += lanes) {
+      for (int64_t d = 0; d < readable; d += lanes) {
         Vec left = load(q + d);
         for (int i = 0; i < lanes; ++i)
           sums[i] += left * load(keys[i] + d);
@@ -168,16 +169,16 @@ inline void adjustRow(const DecodeTask &t, int64_t row) {
 
 /// Turns a row of scores into exp(score - maximum), and returns the maximum and the sum.
 inline void softmaxRow(const DecodeTask &t, int64_t row, float &rowMax, float &rowTotal) {
-  float *scores = t.scores + row * decodeKeys, each[lanes];
+  float *scores = t.scores + row * decodeKeys, laneValues[lanes];
   Vec maximum = splat(-__builtin_inff());
   for (int64_t j = 0; j < t.keys; j += lanes) {
     Vec s = load(scores + j);
     maximum = select(s > maximum, s, maximum);
   }
-  store(each, maximum);
-  rowMax = each[0];
+  store(laneValues, maximum);
+  rowMax = laneValues[0];
   for (int i = 1; i < lanes; ++i)
-    rowMax = each[i] > rowMax ? each[i] : rowMax;
+    rowMax = laneValues[i] > rowMax ? laneValues[i] : rowMax;
   // If the row sees no key of the range, all results are 0.
   maximum = splat(rowMax == -__builtin_inff() ? 0 : rowMax);
   Vec total = {};
@@ -186,10 +187,10 @@ inline void softmaxRow(const DecodeTask &t, int64_t row, float &rowMax, float &r
     total += e;
     store(scores + j, e);
   }
-  store(each, total);
+  store(laneValues, total);
   rowTotal = 0;
   for (int i = 0; i < lanes; ++i)
-    rowTotal += each[i];
+    rowTotal += laneValues[i];
 }
 
 template <int R, int P>

@@ -54,7 +54,7 @@ inline int64_t digitFloats([[maybe_unused]] const tpc_quantized_args &a) {
 /// Converts the rows of x. Returns false if an element is not finite.
 inline bool splitDigits(const tpc_quantized_args &a, float *to) {
   DigitRow shape(a);
-  int64_t planes = shape.planes, each = planes * chunkBytes;
+  int64_t planes = shape.planes, perChunk = planes * chunkBytes;
   int shift = planes == 1 ? 0 : planes == 2 ? 1 : 2;
   for (int64_t row = 0; row < a.m; ++row, to += shape.floats()) {
     const float *x = a.x + row * a.k;
@@ -62,8 +62,8 @@ inline bool splitDigits(const tpc_quantized_args &a, float *to) {
     auto *bytes = reinterpret_cast<int8_t *>(sums + shape.chunks * lanes);
     for (int64_t chunk = 0; chunk < shape.chunks; ++chunk, bytes += shape.chunkSize()) {
       alignas(64) float values[4 * chunkBytes] = {};
-      int64_t count = lesser(each, a.k - chunk * each);
-      __builtin_memcpy(values, x + chunk * each, static_cast<uint64_t>(count) * 4);
+      int64_t count = lesser(perChunk, a.k - chunk * perChunk);
+      __builtin_memcpy(values, x + chunk * perChunk, static_cast<uint64_t>(count) * 4);
       alignas(64) float factors[4 * chunkBytes];
       float *inverse = inverses + chunk * lanes;
       int64_t group = 4 * planes; // numbers of a lane
@@ -74,7 +74,7 @@ inline bool splitDigits(const tpc_quantized_args &a, float *to) {
           int32_t magnitude = bits[i] & 0x7fffffff;
           largest = magnitude > largest ? magnitude : largest;
         }
-        int32_t exponent = largest >> 23; // plus 127
+        int32_t exponent = largest >> 23; // with a bias of 127
         if (exponent == 255)
           return false;
         exponent = exponent < 23 ? 23 : exponent; // less than 2^-104: fewer bits
@@ -87,17 +87,17 @@ inline bool splitDigits(const tpc_quantized_args &a, float *to) {
           factors[lane * group + i] = factor;
       }
       alignas(64) int32_t laneSums[lanes] = {};
-      for (int64_t at = 0; at < each; at += lanes) {
+      for (int64_t at = 0; at < perChunk; at += lanes) {
         // Rounds to integers.
-        IntVec whole = bitsOf(load(values + at) * load(factors + at) + 12582912.0f) - 0x4b400000;
-        IntVec low = (whole << 24) >> 24, rest = (whole - low) >> 8;
+        IntVec rounded = bitsOf(load(values + at) * load(factors + at) + 12582912.0f) - 0x4b400000;
+        IntVec low = (rounded << 24) >> 24, rest = (rounded - low) >> 8;
         IntVec middle = (rest << 24) >> 24, high = (rest - middle) >> 8;
         // Bits 0 to 23 have the digits.
         IntVec packed = (low & 255) | (middle & 255) << 8 | high << 16;
         alignas(64) uint32_t all[lanes];
         alignas(64) int32_t integers[lanes];
         __builtin_memcpy(all, &packed, sizeof(packed));
-        __builtin_memcpy(integers, &whole, sizeof(whole));
+        __builtin_memcpy(integers, &rounded, sizeof(rounded));
         for (int l = 0; l < lanes; ++l) {
           int64_t number = at + l, byte = number >> shift, plane = number & (planes - 1);
           int8_t *digit = bytes + plane * digits * chunkBytes + byte;
@@ -242,7 +242,7 @@ TPC_INLINE void integerTile(const tpc_quantized_args &a, const float *row, int64
       zeros.readZeros(a, column, block0, count);
 #pragma clang loop unroll(disable)
     for (int64_t chunk = chunk0; chunk < chunk1; ++chunk) {
-      int64_t of = (isWide ? chunk / chunksPerBlock : chunk * blocksPerChunk) - block0;
+      int64_t scaleIndex = (isWide ? chunk / chunksPerBlock : chunk * blocksPerChunk) - block0;
       IntVec numbers[Columns];
       for (int c = 0; c < Columns; ++c) {
         const uint8_t *from = rows[c] + chunk * chunkBytes;
@@ -275,8 +275,8 @@ TPC_INLINE void integerTile(const tpc_quantized_args &a, const float *row, int64
         IntVec low = (sum[c][1].get() << 8) + sum[c][0].get();
         Vec value = __builtin_convertvector(low, Vec) * inverse;
         value = fma(__builtin_convertvector(sum[c][2].get(), Vec), highFactor, value);
-        const float *at = scales.values + c * scales.stride + of;
-        const float *zeroAt = zeros.values + c * zeros.stride + of;
+        const float *at = scales.values + c * scales.stride + scaleIndex;
+        const float *zeroAt = zeros.values + c * zeros.stride + scaleIndex;
         Vec scale, zero = splat(constantZero);
         if (isWide) {
           scale = splat(*at);
