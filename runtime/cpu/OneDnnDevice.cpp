@@ -171,13 +171,13 @@ const Multiply &multiply(int64_t m, int64_t k, int64_t n, int64_t outStride, boo
   if (transposed)
     return find(m, outStride, [&] { return tpc::rt::describe(k, n, 1, k); });
   // All other sizes use the preferred layout of whole blocks.
-  const Multiply &whole = find(blockRows, n, [&] {
+  const Multiply &wholeBlock = find(blockRows, n, [&] {
     int64_t sizes[] = {k, n};
     MemoryDesc *desc = nullptr;
     check(library().memory_desc_create_with_tag(&desc, 2, sizes, f32, anyTag), "describe weights");
     return Desc(desc);
   });
-  return find(m, outStride, [&] { return whole.weightsDesc(); });
+  return find(m, outStride, [&] { return wholeBlock.weightsDesc(); });
 }
 
 struct FreeMemory {
@@ -247,8 +247,10 @@ public:
                                                     library().engine, nullptr),
             "pack weights");
       GeneratedPrimitive made(desc);
-      Tensor plain(from.get(), dense.get() + panel.column), mine(to, packed.get() + panel.offset);
-      check(execute(made.primitive, {{source, &plain}, {destination, &mine}}), "pack weights");
+      Tensor plain(from.get(), dense.get() + panel.column),
+          packedPanel(to, packed.get() + panel.offset);
+      check(execute(made.primitive, {{source, &plain}, {destination, &packedPanel}}),
+            "pack weights");
     }
     dense.reset();
   }
@@ -335,17 +337,17 @@ private:
         padBytes = std::max(padBytes, one.scratchBytes());
       }
     int64_t padFloats = static_cast<int64_t>((padBytes + 63) / 64 * 16);
-    int64_t each = padFloats + (direct ? 0 : blockRows * blockColumns);
+    int64_t floatsOfThread = padFloats + (direct ? 0 : blockRows * blockColumns);
     int threads = threadsFor(ctx, m, k, n);
     auto panels = static_cast<int64_t>(matrix.panels.size());
-    Scratch memory(scratch, threads * each);
+    Scratch memory(scratch, threads * floatsOfThread);
     std::atomic<Enum> failure{success};
     // Consecutive tasks differ in rows first, so that weights stay in the cache.
     forEachTask(ctx, threads, blocks * panels, [&](int64_t task, int worker) {
       int64_t row0 = task % blocks * blockRows, rows = std::min(blockRows, m - row0);
       const Panel &panel = matrix.panels[static_cast<size_t>(task / blocks)];
       const Multiply &one = *made[task % blocks + 1 == blocks][task / blocks + 1 == panels];
-      float *pad = memory.data + worker * each, *block = pad + padFloats;
+      float *pad = memory.data + worker * floatsOfThread, *block = pad + padFloats;
       if (direct)
         block = p.out + row0 * n + panel.column;
       if (Enum status = one.run(all.x + row0 * k, matrix.data + panel.offset, block, pad))

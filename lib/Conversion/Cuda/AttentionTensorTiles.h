@@ -70,7 +70,7 @@ private:
   Value getSumOverLanes(Value value);
   Value getMaximumOverLanes(Value value);
   Value getTile(Value memory, const TileLayout &layout, Value stage);
-  /// Returns the row of the block of lane row `index`.
+  /// Returns which row of the block is row `index` of this lane.
   Value getRowOfLane(unsigned index);
 
   unsigned rowTiles() const { return tile.rows / (tile.warps * kMmaRows); }
