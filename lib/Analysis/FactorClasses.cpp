@@ -215,3 +215,11 @@ void FactorClasses::addOp(Operation *op) {
     relate(value, dims);
   opNodes[op] = {std::move(rule), std::move(factors)};
 }
+
+void FactorClasses::removeOp(Operation *op) {
+  for (Node &node : nodes)
+    node.preventingOps.remove(op);
+  opNodes.erase(op);
+  for (Value result : op->getResults())
+    valueNodes.erase(result);
+}

@@ -57,6 +57,9 @@ public:
   /// Adds an op that was created after the analysis. Class numbers do not change if the op's rule
   /// adds no new relation.
   void addOp(Operation *op);
+  /// Removes an op that will be erased. It prevents no splits anymore; the relations of its rule
+  /// remain.
+  void removeOp(Operation *op);
 
   /// Divides classes of a dimension into factors of these sizes, major to minor. Returns false and
   /// changes nothing if the sizes do not divide each other.

@@ -262,7 +262,7 @@ LogicalResult AnnotationTactic::seed(AnnotatedTensor &tensor) {
       continue;
     // Selects the outermost factor that can be split; heads come before the size of a head.
     auto chosen =
-        llvm::find_if(part.classes, [&](int cls) { return !problem.classes.getPreventingOp(cls); });
+        llvm::find_if(part.classes, [&](int cls) { return !problem.getPreventingOp(cls, axes); });
     if (chosen == part.classes.end()) {
       if (failed(storeSplit(tensor, part, axes)))
         return failure();
@@ -295,7 +295,7 @@ LogicalResult AnnotationTactic::seed(AnnotatedTensor &tensor) {
 LogicalResult AnnotationTactic::storeSplit(AnnotatedTensor &tensor, const AnnotatedFactor &part,
                                            ArrayRef<StringAttr> axes) {
   int cls = part.classes.front();
-  Operation *whole = problem.classes.getPreventingOp(cls);
+  Operation *whole = problem.getPreventingOp(cls, axes);
   std::string needs = "'" + getSourceName(whole->getLoc()) + "' (" +
                       whole->getName().getStringRef().str() + ") needs all of it";
   if (!tensor.value) {
@@ -365,10 +365,10 @@ void AnnotationTactic::adoptColumns() {
     Site splitSite = problem.getParameters(matrix).front();
     for (unsigned dim = 0; dim < cast<RankedTensorType>(matrix.getType()).getRank(); ++dim)
       for (int cls : problem.classes.getClasses(matrix, dim)) {
-        if (problem.classes.getPreventingOp(cls))
-          continue; // an op prevents the split; only the stored matrix is sharded
         SmallVector<StringAttr> axes = state.getAxes(cls, splitSite);
         llvm::erase_if(axes, [&](StringAttr axis) { return !problem.isInView(axis, "tp"); });
+        if (problem.getPreventingOp(cls, axes))
+          continue; // an op prevents the split; only the stored matrix is sharded
         if (!axes.empty() && axes.front() == "tpy")
           state.mark(cls, kColumns);
       }

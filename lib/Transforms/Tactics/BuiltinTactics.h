@@ -3,6 +3,7 @@
 #ifndef TPC_LIB_TRANSFORMS_TACTICS_BUILTINTACTICS_H
 #define TPC_LIB_TRANSFORMS_TACTICS_BUILTINTACTICS_H
 
+#include "tpc/Analysis/Nominal.h"
 #include "tpc/Transforms/Tactics/Tactic.h"
 
 namespace mlir::tpc {
@@ -78,14 +79,16 @@ void separateBiases(ModuleOp module);
 /// be refreshed.
 bool regroupSums(PartitionState &state);
 
-/// Decomposes norms over widths within a layer that will be split, such as all heads of queries.
-/// `chooseColumns` assigns axes to the classes of a state. Returns true if the program changed; the
-/// problem must then be rebuilt.
-bool decomposeInnerNorms(const PartitionProblem &problem,
-                         function_ref<LogicalResult(PartitionState &)> chooseColumns);
-/// With two tp dimensions: decomposes norms over the residual's width, which both axes will split.
-/// Precondition: the column classes of `state` are marked. Returns true if the program changed.
-bool decomposeResidualNorms(const PartitionState &state);
+/// Returns the norms that tp may split: those over widths within a layer, such as all heads of
+/// queries, and, with two tp dimensions, those over the residual's width.
+PartitionProblem::DecomposableNorms findDecomposableNorms(const PartitionProblem &problem);
+/// Returns the estimated bytes of the sums of a decomposed norm: a number per token for each. 0 if
+/// `use` is not its width.
+double estimateNormSums(ClassUse use, const PartitionProblem &problem, const Symbols &symbols);
+/// Decomposes the decomposable norms whose width is split over tp, or will be split by the tactic
+/// for rows (`splitsRows`). Runs after the tactics for columns. All classes and their splits
+/// remain. Returns true if the program changed; the problem must then be refreshed.
+bool decomposeNorms(PartitionState &state, bool splitsRows);
 
 //===----------------------------------------------------------------------===//
 // After the tactics

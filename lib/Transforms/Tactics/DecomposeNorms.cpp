@@ -15,18 +15,14 @@
 //   with one tp dimension. With two tp dimensions, it is split over both axes in activations, and
 //   over one in matrices (docs/design/partitioning.md).
 // * Widths within a layer, such as all heads of queries (OLMo 2) or the inner width of an MLP. The
-//   column tactics decide whether these are split: they run on a copy of the module in which all
-//   such norms are decomposed. Only the norms whose width is split in the copy are decomposed in
-//   the module.
+//   column tactics decide whether these are split, as if all such norms were decomposed. Only the
+//   norms whose width is then split are decomposed.
 //
 //===----------------------------------------------------------------------===//
 
 #include "BuiltinTactics.h"
-#include "tpc/Transforms/Annotations/AnnotatedFactors.h"
 
 #include "tpc/Dialect/Sharding.h"
-
-#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -44,7 +40,8 @@ public:
     rowType = makeTensorType(type.getElementType(), sizes);
   }
 
-  void run() {
+  /// Returns the op that computes the norm's result in place of the norm.
+  Operation *run() {
     Value d = x;
     if (isa<LayerNormOp>(norm))
       d = SubOp::create(builder, loc, type, x, makeMean(x));
@@ -62,7 +59,7 @@ public:
       if (Attribute annotation = norm->getAttr(name))
         y.getDefiningOp()->setAttr(name, annotation);
     norm->getResult(0).replaceAllUsesWith(y);
-    norm->erase();
+    return y.getDefiningOp();
   }
 
 private:
@@ -154,70 +151,45 @@ DenseSet<int> findInnerWidths(const PartitionProblem &problem, const DenseSet<in
   return inner;
 }
 
-/// Decomposes norms and sets tpc.norms_decomposed, so that the equivalence proof expands norms.
-void decompose(ModuleOp module, ArrayRef<Operation *> norms, bool areResidual) {
-  for (Operation *norm : norms)
-    NormDecomposer(norm, areResidual).run();
-  if (!norms.empty())
-    module->setAttr(kNormsDecomposedAttr, UnitAttr::get(module.getContext()));
-}
-
-/// Returns the norms of `inner` whose width would be split by column tactics or annotations if all
-/// norms of `inner` were decomposed.
-SmallVector<Operation *> chooseInner(const PartitionProblem &problem, ArrayRef<Operation *> inner,
-                                     function_ref<LogicalResult(PartitionState &)> chooseColumns) {
-  IRMapping mapping;
-  OwningOpRef<ModuleOp> copy = cast<ModuleOp>(problem.module->clone(mapping));
-  SmallVector<Operation *> norms;
-  SmallVector<Value> operands;
-  for (Operation *op : inner) {
-    norms.push_back(mapping.lookup(op));
-    Value operand = norms.back()->getOperand(0);
-    // Norms as operands will be replaced as well.
-    while (isa_and_nonnull<NormOpInterface>(operand.getDefiningOp()))
-      operand = operand.getDefiningOp()->getOperand(0);
-    operands.push_back(operand);
-  }
-  decompose(*copy, norms, false);
-
-  FactorClasses classes(*copy);
-  AnnotatedFactors(classes, MeshAttr::lookup(*copy)).divide(*copy);
-  PartitionProblem copied(*copy, problem.spec, classes);
-  PartitionState trial(copied);
-  // Diagnostics are emitted for the module, not for its copy.
-  ScopedDiagnosticHandler quiet(problem.module.getContext(),
-                                [](Diagnostic &) { return success(); });
-  if (failed(chooseColumns(trial)))
-    return {};
-  SmallVector<Operation *> chosen;
-  for (auto [norm, operand] : llvm::zip(inner, operands))
-    if (llvm::any_of(getWidth(trial.problem, operand), [&](int cls) {
-          // Over dp, weights may be sharded but widths are not, so no sum is needed.
-          return trial.isMarked(cls, kColumns) || trial.hasAxis({cls}, "tp");
-        }))
-      chosen.push_back(norm);
-  return chosen;
+/// Decomposes a norm. Its classes and their splits remain.
+void decompose(PartitionState &state, Operation *norm, bool isResidual) {
+  Operation *before = norm->getPrevNode();
+  Operation *result = NormDecomposer(norm, isResidual).run();
+  Operation *first = before ? before->getNextNode() : &norm->getBlock()->front();
+  for (Operation *op = first; op != norm; op = op->getNextNode())
+    state.problem.classes.addOp(op);
+  state.moveSite(norm, result);
 }
 
 } // namespace
 
-bool mlir::tpc::decomposeInnerNorms(const PartitionProblem &problem,
-                                    function_ref<LogicalResult(PartitionState &)> chooseColumns) {
-  SmallVector<Operation *> norms = findNorms(problem), inner;
+PartitionProblem::DecomposableNorms
+mlir::tpc::findDecomposableNorms(const PartitionProblem &problem) {
+  PartitionProblem::DecomposableNorms found;
+  SmallVector<Operation *> norms = findNorms(problem);
   DenseSet<int> widths;
   for (Operation *norm : norms)
     widths.insert_range(getWidth(problem, norm->getOperand(0)));
   DenseSet<int> innerWidths = findInnerWidths(problem, widths);
   for (Operation *norm : norms)
     if (intersects(getWidth(problem, norm->getOperand(0)), innerWidths))
-      inner.push_back(norm);
-  if (!inner.empty())
-    inner = chooseInner(problem, inner, chooseColumns);
-  decompose(problem.module, inner, false);
-  return !inner.empty();
+      found.inner.insert(norm);
+    else if (problem.spec.isTensor2D())
+      found.residual.insert(norm);
+  return found;
 }
 
-bool mlir::tpc::decomposeResidualNorms(const PartitionState &state) {
+double mlir::tpc::estimateNormSums(ClassUse use, const PartitionProblem &problem,
+                                   const Symbols &symbols) {
+  Value x = use.op->getOperand(0);
+  if (problem.classes.getRule(use.op).factors[use.factor].kind != FactorKind::Unsplittable)
+    return 0;
+  double sums = isa<LayerNormOp>(use.op) ? 2 : 1;
+  return sums * estimateBytes(x, symbols) / double(*getSizes(x).back().asConstant());
+}
+
+/// With two tp dimensions: returns the classes of the residual's width, which both axes will split.
+static DenseSet<int> findResidualWidth(const PartitionState &state) {
   DenseSet<int> rows;
   for (Operation *op : state.problem.getOps()) {
     SmallVector<int> list = getRowClasses(state, op);
@@ -232,10 +204,36 @@ bool mlir::tpc::decomposeResidualNorms(const PartitionState &state) {
       }
     rows.insert_range(list);
   }
-  SmallVector<Operation *> residual;
-  for (Operation *norm : findNorms(state.problem))
-    if (intersects(getWidth(state.problem, norm->getOperand(0)), rows))
-      residual.push_back(norm);
-  decompose(state.problem.module, residual, true);
-  return !residual.empty();
+  return rows;
+}
+
+bool mlir::tpc::decomposeNorms(PartitionState &state, bool splitsRows) {
+  DenseSet<int> residualWidth;
+  if (splitsRows)
+    residualWidth = findResidualWidth(state);
+  SmallVector<std::pair<Operation *, bool>> norms; // and whether they are over the residual's width
+  for (Operation *norm : findNorms(state.problem)) {
+    if (!state.problem.decomposable.contains(norm))
+      continue;
+    FactorClasses::Classes width = getWidth(state.problem, norm->getOperand(0));
+    // Over dp, weights may be sharded but widths are not, so no sum is needed.
+    bool isSplit = llvm::any_of(width, [&](int cls) {
+      return state.isMarked(cls, kColumns) || state.hasAxis({cls}, "tp");
+    });
+    bool isResidual = intersects(width, residualWidth);
+    if (isSplit || isResidual)
+      norms.push_back({norm, isResidual && !state.problem.decomposable.inner.contains(norm)});
+  }
+  for (auto [norm, isResidual] : norms)
+    decompose(state, norm, isResidual);
+  // Ops are erased last, so that no new op has the address of an old site.
+  for (auto [norm, isResidual] : norms) {
+    state.problem.classes.removeOp(norm);
+    norm->erase();
+  }
+  // The equivalence proof then expands norms.
+  if (!norms.empty())
+    state.problem.module->setAttr(kNormsDecomposedAttr,
+                                  UnitAttr::get(state.problem.module.getContext()));
+  return !norms.empty();
 }

@@ -116,11 +116,17 @@ Value PartitionProblem::getMatrix(Operation *op) const {
   return {};
 }
 
-bool PartitionProblem::isNormWidth(int cls) const {
-  return llvm::any_of(getUses(cls), [&](ClassUse use) {
-    return use.op->hasAttr(kNormAttr) &&
-           classes.getRule(use.op).factors[use.factor].kind == FactorKind::ReductionSum;
-  });
+Operation *PartitionProblem::getPreventingOp(int cls, ArrayRef<StringAttr> axes) const {
+  bool isTensor = llvm::any_of(axes, [&](StringAttr axis) { return isInView(axis, "tp"); });
+  for (Operation *op : classes.getPreventingOps(cls))
+    if (!isTensor || !decomposable.contains(op))
+      return op;
+  return nullptr;
+}
+
+bool PartitionProblem::isResidualWidth(int cls) const {
+  return llvm::any_of(classes.getPreventingOps(cls),
+                      [&](Operation *op) { return decomposable.residual.contains(op); });
 }
 
 std::string PartitionProblem::describe(int cls) const {

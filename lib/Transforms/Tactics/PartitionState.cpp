@@ -48,6 +48,32 @@ void PartitionState::copySite(Site from, Site to) {
     locals[to] = own;
 }
 
+void PartitionState::moveSite(Operation *from, Operation *to) {
+  copySite(from, to);
+  for (auto &[key, list] : llvm::to_vector(orders))
+    if (key.first == Site(from))
+      orders[{Site(to), key.second}] = list;
+  for (auto [before, after] : llvm::zip_equal(from->getResults(), to->getResults()))
+    if (auto it = stored.find(before); it != stored.end()) {
+      auto splits = std::move(it->second);
+      stored.erase(it);
+      stored[after] = std::move(splits);
+    }
+  if (pinned.remove(from))
+    pinned.insert(to);
+  for (Decision &decision : decisions)
+    for (Site *site : {&decision.site, &decision.seed})
+      if (*site == Site(from))
+        *site = to;
+  for (TacticRecord &record : records)
+    for (ExpectedCommunication &one : record.expected) {
+      if (one.value && one.value.getDefiningOp() == from)
+        one.value = to->getResult(cast<OpResult>(one.value).getResultNumber());
+      if (one.reader == from)
+        one.reader = to;
+    }
+}
+
 void PartitionState::store(Value value, StoredSplit split) {
   stored[value].push_back(split);
   Site site =
@@ -67,14 +93,33 @@ void PartitionState::expectPermutation(Operation *op, ArrayRef<StringAttr> list,
 
 void PartitionState::expectOfClass(int cls, ArrayRef<StringAttr> list, const std::string &what,
                                    StringRef by) {
-  for (ClassUse use : problem.getUses(cls)) {
-    if (problem.isPermuted(use, cls))
-      expectPermutation(use.op, list, by);
-    if (!getReduction(problem.classes.getRule(use.op).factors[use.factor].kind))
-      continue;
-    for (Value result : use.op->getResults())
-      expect(result, nullptr, list, "sums over the " + Twine(what) + " that " + by + " splits");
+  ExpectedCommunication expected;
+  expected.axes.assign(list.begin(), list.end());
+  expected.cls = cls;
+  expected.what = what;
+  expected.by = by.str();
+  getRecord().expected.push_back(std::move(expected));
+}
+
+void PartitionState::completeExpectations() {
+  size_t before = current;
+  for (TacticRecord &record : records) {
+    current = &record - records.data();
+    for (const ExpectedCommunication &one : std::exchange(record.expected, {})) {
+      if (one.cls < 0)
+        record.expected.push_back(one);
+      for (ClassUse use : problem.getUses(one.cls)) {
+        if (problem.isPermuted(use, one.cls))
+          expectPermutation(use.op, one.axes, one.by);
+        if (!getReduction(problem.classes.getRule(use.op).factors[use.factor].kind))
+          continue;
+        for (Value result : use.op->getResults())
+          expect(result, nullptr, one.axes,
+                 "sums over the " + Twine(one.what) + " that " + one.by + " splits");
+      }
+    }
   }
+  current = before;
 }
 
 void PartitionState::expectOfOp(Operation *op, const Twine &why) {
@@ -147,9 +192,9 @@ bool PartitionState::hasAxis(ArrayRef<int> list, StringRef view, Site site, int 
 
 SmallVector<StringAttr> PartitionState::getFreeAtoms(int cls, StringRef view) const {
   FactorClasses &classes = problem.classes;
-  if (isFixed(cls) || classes.getPreventingOp(cls) || axes.contains(cls))
-    return {};
   SmallVector<StringAttr> atoms = problem.getAtoms(view);
+  if (isFixed(cls) || problem.getPreventingOp(cls, atoms) || axes.contains(cls))
+    return {};
   for (ClassUse use : problem.getUses(cls))
     for (unsigned factor = 0; factor < classes.getRule(use.op).factors.size(); ++factor)
       llvm::erase_if(atoms, [&](StringAttr axis) {

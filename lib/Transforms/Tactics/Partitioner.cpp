@@ -8,19 +8,10 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-void Partitioner::start() {
-  state.reset();
-  problem.reset();
-  classes.emplace(module);
-  AnnotatedFactors(*classes, MeshAttr::lookup(module)).divide(module);
-  problem.emplace(module, spec, *classes);
-  state.emplace(*problem);
-}
-
-LogicalResult Partitioner::apply(PartitionState &to, ArrayRef<const Tactic *> tactics) const {
+LogicalResult Partitioner::apply(ArrayRef<const Tactic *> tactics) {
   for (const Tactic *tactic : tactics) {
     LogicalResult result = success();
-    to.attributeTo(tactic->getName(), [&] { result = tactic->seed(to); });
+    state->attributeTo(tactic->getName(), [&] { result = tactic->seed(*state); });
     if (failed(result))
       return failure();
   }
@@ -43,21 +34,22 @@ LogicalResult Partitioner::run() {
   separateUses(module);
   separateBiases(module);
   SmallVector<const Tactic *> forColumns = getTacticsFor(tactics, "columns");
-  auto chooseColumns = [&](PartitionState &to) { return apply(to, forColumns); };
 
-  start();
-  if (decomposeInnerNorms(*problem, chooseColumns))
-    start();
-  if (failed(chooseColumns(*state)))
+  classes.emplace(module);
+  AnnotatedFactors(*classes, MeshAttr::lookup(module)).divide(module);
+  problem.emplace(module, spec, *classes);
+  problem->decomposable = findDecomposableNorms(*problem);
+  state.emplace(*problem);
+  if (failed(apply(forColumns)))
     return failure();
   bool splitsRows = !getTacticsFor(tactics, "rows").empty();
-  if (splitsRows && decomposeResidualNorms(*state)) {
-    start();
-    if (failed(chooseColumns(*state)))
-      return failure();
-  }
-  if (regroupSums(*state))
+  if (decomposeNorms(*state, splitsRows) | regroupSums(*state))
     problem->refresh();
+  // The remaining norms are needed whole.
+  problem->decomposable = {};
   llvm::erase_if(tactics, [&](const Tactic *t) { return llvm::is_contained(forColumns, t); });
-  return apply(*state, tactics);
+  if (failed(apply(tactics)))
+    return failure();
+  state->completeExpectations();
+  return success();
 }

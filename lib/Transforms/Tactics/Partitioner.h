@@ -21,8 +21,7 @@ public:
   PartitionState &getState() { return *state; }
 
 private:
-  void start();
-  LogicalResult apply(PartitionState &to, ArrayRef<const Tactic *> tactics) const;
+  LogicalResult apply(ArrayRef<const Tactic *> tactics);
 
   ModuleOp module;
   ::tpc::ShardSpec spec;

@@ -25,7 +25,6 @@
 #include "BuiltinTactics.h"
 
 #include "tpc/Analysis/LinkModel.h"
-#include "tpc/Analysis/Nominal.h"
 #include "tpc/Dialect/Experts.h"
 #include "tpc/Dialect/Quantized.h"
 #include "tpc/Support/Links.h"
@@ -121,7 +120,7 @@ void TensorTactic::addMatrix(Operation *op, unsigned operand, std::optional<unsi
   for (unsigned dim = only.value_or(0), end = only ? dim + 1 : rankOf(value); dim < end; ++dim)
     for (int cls : problem.classes.getClasses(value, dim)) {
       SmallVector<StringAttr> free = state.getFreeAtoms(cls, axis);
-      if (problem.isNormWidth(cls) || free.empty()) {
+      if (problem.isResidualWidth(cls) || free.empty()) {
         unsplittable.push_back(cls);
         continue;
       }
@@ -209,6 +208,8 @@ void TensorTactic::collect() {
           candidate.excessive = use.op;
         if (isa<MatmulOp, MoeOp>(use.op) || isRowLookup(use.op))
           candidate.sums.push_back(use.op);
+      } else if (problem.decomposable.inner.contains(use.op)) {
+        send(::tpc::Transfer::AllReduce, use.op, estimateNormSums(use, problem, symbols));
       }
       for (const FactorClasses::Classes &list : problem.getLists(use.op))
         for (int other : list)

@@ -4,7 +4,7 @@
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2,sp --tpc-insert-reshards --tpc-lower-reshards --split-input-file | FileCheck %s --check-prefix=SP
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --tpc-insert-reshards --split-input-file | FileCheck %s --check-prefix=TWO
 // RUN: tpc-opt %s --tpc-evaluate=shape=b=2,s=3 --tpc-assign-shardings=shard=tp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-coalesce-collectives --tpc-evaluate=shape=b=2,s=3 --split-input-file | FileCheck %s --check-prefix=SAME
-// SAME-COUNT-4: output 0 is the same
+// SAME-COUNT-5: output 0 is the same
 
 // OLMo 2: queries and keys are normalized over all heads. Both sums of squares of a token share one
 // all-reduce.
@@ -168,4 +168,34 @@ func.func @main(%x: !x) -> !x {
   %6 = tpc.matmul %5, %e : !x, tensor<8x50xf32> -> tensor<?x50xf32, #tpc.dist<[b*s, 50]>>
   %7 = tpc.matmul %6, %f : tensor<?x50xf32, #tpc.dist<[b*s, 50]>>, tensor<50x8xf32> -> !x
   return %7 : !x
+}
+
+// -----
+
+// Unchanged: a norm over a latent width (DeepSeek). The next matmul reduces over this width, but its
+// columns, which are more, are split instead.
+// CHECK-LABEL: @main
+// CHECK: tpc.rms_norm {{.*}} -> tensor<?x16xf32, #tpc.dist<[b*s, 16], local>>
+// CHECK: tpc.matmul {{.*}}#tpc.dist<[16, 64{tp}], local>>
+// CHECK: tpc.all_reduce
+// CHECK-NOT: tpc.all_reduce
+!x = tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
+!l = tensor<?x16xf32, #tpc.dist<[b*s, 16]>>
+!f = tensor<?x64xf32, #tpc.dist<[b*s, 64]>>
+tpc.weight @n in "w" at 0 : tensor<16xf32>
+tpc.weight @a in "w" at 64 : tensor<8x16xf32>
+tpc.weight @u in "w" at 576 : tensor<16x64xf32>
+tpc.weight @d in "w" at 4672 : tensor<64x8xf32>
+func.func @main(%x: !x) -> !x {
+  %n = tpc.parameter @n : tensor<16xf32>
+  %a = tpc.parameter @a : tensor<8x16xf32>
+  %u = tpc.parameter @u : tensor<16x64xf32>
+  %d = tpc.parameter @d : tensor<64x8xf32>
+  %0 = tpc.matmul %x, %a : !x, tensor<8x16xf32> -> !l
+  %1 = tpc.rms_norm %0, %n epsilon 1.0e-5 : !l, tensor<16xf32> -> !l
+  %2 = tpc.matmul %1, %u : !l, tensor<16x64xf32> -> !f
+  %3 = tpc.gelu none %2 : !f -> !f
+  %4 = tpc.matmul %3, %d : !f, tensor<64x8xf32> -> !x
+  %5 = tpc.add %x, %4 : !x, !x -> !x
+  return %5 : !x
 }

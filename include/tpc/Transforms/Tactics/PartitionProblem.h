@@ -55,8 +55,19 @@ public:
   SmallVector<Operation *> getParameters(Value value) const;
   /// Returns the parameter operand of a matmul or lookup; null if there is none.
   Value getMatrix(Operation *op) const;
-  /// Returns true if `cls` is the residual's width and its norms were decomposed.
-  bool isNormWidth(int cls) const;
+  /// Norms that tp may split along their width, because they are decomposed afterwards. `inner`:
+  /// over widths within a layer; `residual`: over the residual's width.
+  struct DecomposableNorms {
+    DenseSet<Operation *> inner, residual;
+    bool contains(Operation *op) const { return inner.contains(op) || residual.contains(op); }
+  };
+  DecomposableNorms decomposable;
+
+  /// Returns the first op that prevents a split of `cls` over `axes`; null if none does.
+  /// Decomposable norms do not prevent splits over tp.
+  Operation *getPreventingOp(int cls, ArrayRef<StringAttr> axes) const;
+  /// Returns true if a decomposable norm is over the residual's width, which includes `cls`.
+  bool isResidualWidth(int cls) const;
 
   /// Returns the classes within the runs of a permuted factor, major to minor; empty for other
   /// factors.

@@ -19,12 +19,16 @@ namespace mlir::tpc {
 /// Communication that a tactic expects: reshards over its axes between a value and its readers. The
 /// collectives are derived from the complete state (ExpectedCollectives.cpp).
 struct ExpectedCommunication {
-  Value value;
+  Value value = {};
   /// Reader of the value. Null: all readers, including readers of sums with the value as an addend.
   /// If it is the op that defines the value: permutations by that op.
-  Operation *reader;
-  SmallVector<StringAttr> axes; // empty: all axes
-  std::string why;              // reason, for reports
+  Operation *reader = nullptr;
+  SmallVector<StringAttr> axes = {}; // empty: all axes
+  std::string why = {};              // reason, for reports
+  /// Communication of all ops that reduce over or permute a class, until the ops are known
+  /// (PartitionState::completeExpectations); -1: of `value`.
+  int cls = -1;
+  std::string what = {}, by = {}; // of PartitionState::expectOfClass
 };
 
 /// Collective that is derived from expected communication.
@@ -150,8 +154,13 @@ public:
   /// Adds a warning, which is emitted only if this state is used.
   void warn(std::string text) { warnings.push_back(std::move(text)); }
 
+  /// Replaces expectations of classes by expectations of the program's present ops.
+  void completeExpectations();
+
   /// Gives a new op the splits of the op that it replaces.
   void copySite(Site from, Site to);
+  /// Transfers the splits, annotations and expectations of an op to the op that replaces it.
+  void moveSite(Operation *from, Operation *to);
 
   //===--------------------------------------------------------------------===//
   // Queries. A StringAttr is one axis, a StringRef a view.
