@@ -82,7 +82,7 @@ func.func @as_it_is(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %h: tensor<4x6xf16
 // CHECK: %[[Y:.*]] = tpc.moe silu %[[X]], %[[R]], %arg2, %arg3 gate %arg2 top_k 2
 // CHECK: tpc.cast %[[Y]] {tpc.rounds_parts} : tensor<6x8xf32> -> tensor<6x8xbf16>
 // CUDA-LABEL: func.func @experts
-// CUDA: tpc.moe {{.*}} tensor<4x12x8xf32>, tensor<4x8x12xf32> gate tensor<4x12x8xf32>
+// CUDA: tpc.moe {{.*}} : tensor<6x8xf32>, tensor<6x4xf32>, tensor<4x12x8xbf16>, tensor<4x8x12xbf16> gate tensor<4x12x8xbf16>
 func.func @experts(%x: tensor<6x8xbf16>, %r: tensor<6x4xbf16>, %u: tensor<4x12x8xbf16>, %d: tensor<4x8x12xbf16>) -> tensor<6x8xbf16> {
   %0 = tpc.moe silu %x, %r, %u, %d gate %u top_k 2 : tensor<6x8xbf16>, tensor<6x4xbf16>, tensor<4x12x8xbf16>, tensor<4x8x12xbf16> gate tensor<4x12x8xbf16> -> tensor<6x8xbf16>
   return %0 : tensor<6x8xbf16>
@@ -94,7 +94,7 @@ func.func @experts(%x: tensor<6x8xbf16>, %r: tensor<6x4xbf16>, %u: tensor<4x12x8
 // CHECK: %[[U:.*]] = tpc.cast %arg2
 // CHECK: tpc.moe relu %arg0, %arg1, %[[U]], %arg4 top_k 1
 // CUDA-LABEL: func.func @f32_experts
-// CUDA: tpc.moe {{.*}} : tensor<6x8xf32>, tensor<6x4xf32>, tensor<4x12x8xf32>, tensor<4x8x12xf32>
+// CUDA: tpc.moe {{.*}} : tensor<6x8xf32>, tensor<6x4xf32>, tensor<4x12x8xf16>, tensor<4x8x12xf16>
 func.func @f32_experts(%x: tensor<6x8xf32>, %r: tensor<6x4xf32>, %u: tensor<4x12x8xf16>, %d: tensor<4x8x12xf16>, %v: tensor<4x8x12xf32>) -> (tensor<6x8xf32>, tensor<6x8xf32>) {
   %0 = tpc.cast %u : tensor<4x12x8xf16> -> tensor<4x12x8xf32>
   %1 = tpc.cast %d : tensor<4x8x12xf16> -> tensor<4x8x12xf32>

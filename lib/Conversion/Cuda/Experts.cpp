@@ -2,7 +2,9 @@
 //
 // A warp computes one row of an expert's matrix for all tokens that select the expert, in sequence.
 // It reads the row only if there is such a token, so a step reads the weights of selected experts.
-// Lanes read adjacent elements; sums are added by shuffles, in an order that depends on sizes only.
+// Lanes read adjacent elements, 16 bytes at a time if rows are aligned; sums are added by shuffles,
+// in an order that depends on sizes and alignment only. Weights of 16 bits are widened in
+// registers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,21 +19,23 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 
-using ::tpc::gemv::kThreads, ::tpc::gemv::kWarp, ::tpc::gemv::kWarps;
+using namespace ::tpc::gemv;
 
 namespace {
 
 class ExpertEmitter : ThreadEmitter {
 public:
-  explicit ExpertEmitter(ModuleOp module)
-      : ThreadEmitter(OpBuilder::atBlockEnd(module.getBody()), module.getLoc()) {}
+  /// `dtype`: that of the matrices.
+  ExpertEmitter(ModuleOp module, int32_t dtype)
+      : ThreadEmitter(OpBuilder::atBlockEnd(module.getBody()), module.getLoc()), dtype(dtype),
+        vector(getVector(dtype)), element(getType(dtype)) {}
   /// h[t, e, f] for tokens that select e.
   void emitInner();
   /// out[t, o], or added to it.
   void emitOutputs();
 
 private:
-  void begin(StringRef name, ArrayRef<Value *> pointers, ArrayRef<Value *> integers);
+  void begin(const Twine &name, ArrayRef<Value *> pointers, ArrayRef<Value *> integers);
   Value loadFloat(Value pointer, Value index) {
     return load(at(pointer, b.getF32Type(), index), b.getF32Type());
   }
@@ -45,8 +49,12 @@ private:
         condition, {b.getF32Type()}, [&] { return Values{then()}; },
         [&] { return Values{otherwise()}; })[0];
   }
-  /// Returns the sum of x[i] * y[i] for i < count, in all lanes.
-  Value multiply(Value x, Value xAt, Value y, Value yAt, Value count);
+  /// Returns the sum of x[i] * w[i] for i < count, in all lanes.
+  Value multiply(Value x, Value xAt, Value w, Value wAt, Value count);
+  /// Returns whether all rows of `count` elements begin at multiples of 16 bytes.
+  Value areAligned(ValueRange pointers, Value count);
+  /// Returns the sum of this lane's products in chunks of 16 bytes of w.
+  Value multiplyChunks(Value x, Value w, Value chunks);
   Value addBias(Value pointer, Value index, Value sum) {
     return choose(
         isSet(pointer), [&] { return fadd(sum, loadFloat(pointer, index)); }, [&] { return sum; });
@@ -60,14 +68,19 @@ private:
     return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, weight, f32(0));
   }
 
+  const int32_t dtype;
+  const int64_t vector; // elements of w in 16 bytes
+  const Type element;
   Value routing, tokens, experts, all, first, inner;
   Value lane, globalWarp; // lane of the warp, and number of the warp in the grid
+  Value isAligned;        // whether rows are read 16 bytes at a time
 };
 
 } // namespace
 
-void ExpertEmitter::begin(StringRef name, ArrayRef<Value *> pointers, ArrayRef<Value *> integers) {
-  LLVM::LLVMFuncOp kernel = beginKernel(name, pointers.size(), kThreads, integers.size());
+void ExpertEmitter::begin(const Twine &name, ArrayRef<Value *> pointers,
+                          ArrayRef<Value *> integers) {
+  LLVM::LLVMFuncOp kernel = beginKernel(name.str(), pointers.size(), kThreads, integers.size());
   SmallVector<Value *> parameters(pointers);
   llvm::append_range(parameters, integers);
   for (auto [value, argument] : llvm::zip_equal(parameters, kernel.getArguments()))
@@ -79,10 +92,55 @@ void ExpertEmitter::begin(StringRef name, ArrayRef<Value *> pointers, ArrayRef<V
   globalWarp = add(mul(block, kWarps), div(thread, kWarp));
 }
 
-Value ExpertEmitter::multiply(Value x, Value xAt, Value y, Value yAt, Value count) {
-  Value sum = loop(lane, count, i32(kWarp), {f32(0)}, [&](Value i, ValueRange now) {
-    return Values{fma(loadFloat(x, add(xAt, wide(i))), loadFloat(y, add(yAt, wide(i))), now[0])};
+Value ExpertEmitter::areAligned(ValueRange pointers, Value count) {
+  Value bits = i64(0);
+  for (Value pointer : pointers)
+    bits = arith::OrIOp::create(b, loc, bits,
+                                LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), pointer));
+  return both(compare(Predicate::eq, rem(bits, kAccessBytes), i64(0)),
+              compare(Predicate::eq, rem(count, vector), i32(0)));
+}
+
+Value ExpertEmitter::multiplyChunks(Value x, Value w, Value chunks) {
+  auto loadW = [&](Value chunk) { return loadWords(at(w, element, mul(wide(chunk), vector))); };
+  auto multiplyChunk = [&](Value words, Value chunk, Value sum) {
+    Value from = at(x, b.getF32Type(), mul(wide(chunk), vector));
+    Values xs;
+    for (int64_t i = 0; i < vector; i += 4)
+      llvm::append_range(xs, loadMany(at(from, b.getF32Type(), i), b.getF32Type(), 4));
+    for (auto [xi, wi] : llvm::zip_equal(xs, unpack(words, dtype)))
+      sum = fma(xi, wi, sum);
+    return sum;
+  };
+  constexpr int64_t atOnce = kLoads / 2;
+  Value batches = div(chunks, atOnce * kWarp);
+  Value sum = loop(i32(0), batches, i32(1), {f32(0)}, [&](Value batch, ValueRange now) {
+    Values words, places;
+    for (int64_t i = 0; i < atOnce; ++i) {
+      places.push_back(add(add(mul(batch, atOnce * kWarp), lane), i * kWarp));
+      words.push_back(loadW(places.back()));
+    }
+    Value after = now[0];
+    for (auto [word, place] : llvm::zip_equal(words, places))
+      after = multiplyChunk(word, place, after);
+    return Values{after};
   })[0];
+  Value rest = add(mul(batches, atOnce * kWarp), lane);
+  return loop(rest, chunks, i32(kWarp), {sum}, [&](Value chunk, ValueRange now) {
+    return Values{multiplyChunk(loadW(chunk), chunk, now[0])};
+  })[0];
+}
+
+Value ExpertEmitter::multiply(Value x, Value xAt, Value w, Value wAt, Value count) {
+  Value xRow = at(x, b.getF32Type(), xAt), wRow = at(w, element, wAt);
+  Value sum = choose(
+      isAligned, [&] { return multiplyChunks(xRow, wRow, div(count, vector)); },
+      [&] {
+        return loop(lane, count, i32(kWarp), {f32(0)}, [&](Value i, ValueRange now) {
+          Value wi = toF32(load(at(wRow, element, wide(i)), element));
+          return Values{fma(loadFloat(xRow, wide(i)), wi, now[0])};
+        })[0];
+      });
   for (int32_t bit = kWarp / 2; bit >= 1; bit /= 2)
     sum = fadd(sum, createShuffle(b, loc, sum, bit));
   return sum;
@@ -123,8 +181,11 @@ Value ExpertEmitter::clamp(Value z, Value limit, bool isTwoSided) {
 
 void ExpertEmitter::emitInner() {
   Value x, up, upBias, gate, gateBias, h, hidden, alpha, beta, limit, activation;
-  begin("tpc_experts_inner", {&x, &routing, &up, &upBias, &gate, &gateBias, &h},
+  begin("tpc_experts_inner_" + getTypeName(dtype),
+        {&x, &routing, &up, &upBias, &gate, &gateBias, &h},
         {&tokens, &hidden, &experts, &all, &first, &inner, &alpha, &beta, &limit, &activation});
+  // A null gate is aligned.
+  isAligned = areAligned({x, up, gate}, hidden);
   branch(less(globalWarp, mul(experts, inner)), [&] {
     Value expert = div(globalWarp, inner);
     Value row = mul(wide(globalWarp), wide(hidden));
@@ -153,8 +214,9 @@ void ExpertEmitter::emitInner() {
 
 void ExpertEmitter::emitOutputs() {
   Value h, down, out, outputs, isAdded;
-  begin("tpc_experts_outputs", {&h, &routing, &down, &out},
+  begin("tpc_experts_outputs_" + getTypeName(dtype), {&h, &routing, &down, &out},
         {&tokens, &experts, &all, &first, &inner, &outputs, &isAdded});
+  isAligned = areAligned({h, down}, inner);
   branch(less(globalWarp, mul(tokens, outputs)), [&] {
     Value token = div(globalWarp, outputs), output = rem(globalWarp, outputs);
     Value before = choose(
@@ -178,7 +240,9 @@ void ExpertEmitter::emitOutputs() {
 }
 
 void cuda::makeExpertKernels(ModuleOp kernels) {
-  ExpertEmitter emitter(kernels);
-  emitter.emitInner();
-  emitter.emitOutputs();
+  for (int32_t dtype : {TPC_F32, TPC_F16, TPC_BF16}) {
+    ExpertEmitter emitter(kernels, dtype);
+    emitter.emitInner();
+    emitter.emitOutputs();
+  }
 }

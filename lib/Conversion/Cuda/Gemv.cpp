@@ -32,10 +32,6 @@ using namespace mlir::tpc::cuda;
 
 using namespace ::tpc::gemv;
 
-static StringRef getTypeName(int32_t dtype) {
-  return dtype == TPC_F32 ? "f32" : dtype == TPC_F16 ? "f16" : "bf16";
-}
-
 std::string cuda::getName(const GemvVariant &variant) {
   return ("tpc_gemv_" + getTypeName(variant.element) + (variant.transposed ? "_nk_" : "_kn_") +
           (variant.fused ? "fused_" : "") + Twine(variant.m))
@@ -45,9 +41,7 @@ std::string cuda::getName(const GemvVariant &variant) {
 GemvEmitter::GemvEmitter(ModuleOp module, const GemvVariant &variant)
     : ThreadEmitter(OpBuilder::atBlockEnd(module.getBody()), module.getLoc()), module(module),
       variant(variant), vector(getVector(variant.element)) {
-  element = variant.element == TPC_F32   ? Type(b.getF32Type())
-            : variant.element == TPC_F16 ? Type(b.getF16Type())
-                                         : Type(b.getBF16Type());
+  element = getType(variant.element);
 }
 
 Value GemvEmitter::addLanes(Value sum, int32_t high, int32_t low) {
@@ -67,26 +61,6 @@ Value GemvEmitter::getShared(StringRef name, Type type, int64_t count) {
   }
   return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), space),
                                    symbol);
-}
-
-GemvEmitter::Values GemvEmitter::unpack(Value words, int32_t dtype) {
-  Values values;
-  for (int i = 0; i < 4; ++i) {
-    Value word = LLVM::ExtractElementOp::create(b, loc, words, i32(i));
-    if (dtype == TPC_F32) {
-      values.push_back(arith::BitcastOp::create(b, loc, b.getF32Type(), word));
-    } else if (dtype == TPC_BF16) {
-      Value low = arith::ShLIOp::create(b, loc, word, i32(16));
-      Value high = arith::AndIOp::create(b, loc, word, i32(int32_t(0xffff0000)));
-      for (Value bits : {low, high})
-        values.push_back(arith::BitcastOp::create(b, loc, b.getF32Type(), bits));
-    } else {
-      Value halves = LLVM::BitcastOp::create(b, loc, VectorType::get(2, element), word);
-      for (int half = 0; half < 2; ++half)
-        values.push_back(toF32(LLVM::ExtractElementOp::create(b, loc, halves, i32(half))));
-    }
-  }
-  return values;
 }
 
 GemvEmitter::Values GemvEmitter::loadX(int64_t row, Value column, int64_t count) {

@@ -21,14 +21,8 @@ private:
   void emitColumns();
   void emitRows();
 
-  /// Loads 16 bytes of elements.
-  Value loadWords(Value pointer) {
-    return LLVM::LoadOp::create(b, loc, VectorType::get(4, b.getI32Type()), pointer,
-                                ::tpc::gemv::kAccessBytes);
-  }
-  /// Converts 16 bytes of elements, or of f32.
+  using ThreadEmitter::unpack;
   Values unpack(Value words) { return unpack(words, variant.element); }
-  Values unpack(Value words, int32_t dtype);
   /// Loads `count` adjacent elements of a row of x.
   Values loadX(int64_t row, Value column, int64_t count);
 

@@ -76,6 +76,7 @@ static constexpr TargetTraits traits = {
     .name = "cuda",
     .computesMatmuls = computesMatmuls,
     .computesExperts = true,
+    .readsHalfExperts = true,
     .addsBias = true,
     .addsResidual = true,
     .isActivation = isActivation,

@@ -4,6 +4,7 @@
 #include "Threads.h"
 
 #include "tpc/Dialect/Arithmetic.h"
+#include "tpc/gemv.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -143,4 +144,39 @@ void ThreadEmitter::storeMany(Value pointer, ArrayRef<Value> values) {
       all = LLVM::InsertElementOp::create(b, loc, all, value, i32(i));
   }
   LLVM::StoreOp::create(b, loc, all, pointer, /*alignment=*/bytes);
+}
+
+Value ThreadEmitter::loadWords(Value pointer) {
+  return LLVM::LoadOp::create(b, loc, VectorType::get(4, b.getI32Type()), pointer,
+                              ::tpc::gemv::kAccessBytes);
+}
+
+ThreadEmitter::Values ThreadEmitter::unpack(Value words, int32_t dtype) {
+  Values values;
+  for (int i = 0; i < 4; ++i) {
+    Value word = LLVM::ExtractElementOp::create(b, loc, words, i32(i));
+    if (dtype == TPC_F32) {
+      values.push_back(arith::BitcastOp::create(b, loc, b.getF32Type(), word));
+    } else if (dtype == TPC_BF16) {
+      Value low = arith::ShLIOp::create(b, loc, word, i32(16));
+      Value high = arith::AndIOp::create(b, loc, word, i32(int32_t(0xffff0000)));
+      for (Value bits : {low, high})
+        values.push_back(arith::BitcastOp::create(b, loc, b.getF32Type(), bits));
+    } else {
+      Value halves = LLVM::BitcastOp::create(b, loc, VectorType::get(2, b.getF16Type()), word);
+      for (int half = 0; half < 2; ++half)
+        values.push_back(toF32(LLVM::ExtractElementOp::create(b, loc, halves, i32(half))));
+    }
+  }
+  return values;
+}
+
+Type ThreadEmitter::getType(int32_t dtype) {
+  return dtype == TPC_F32   ? Type(b.getF32Type())
+         : dtype == TPC_F16 ? Type(b.getF16Type())
+                            : Type(b.getBF16Type());
+}
+
+StringRef cuda::getTypeName(int32_t dtype) {
+  return dtype == TPC_F32 ? "f32" : dtype == TPC_F16 ? "f16" : "bf16";
 }

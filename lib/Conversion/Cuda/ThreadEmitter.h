@@ -100,7 +100,16 @@ protected:
   Values loadMany(Value pointer, Type type, unsigned count);
   void storeMany(Value pointer, ArrayRef<Value> values);
   Value load(Value pointer, Type type) { return loadMany(pointer, type, 1)[0]; }
+  /// Loads 16 bytes of elements.
+  Value loadWords(Value pointer);
+  /// Returns 16 bytes of f32, f16 or bf16 elements in f32.
+  Values unpack(Value words, int32_t dtype);
+  /// Returns the type of TPC_F32, TPC_F16 or TPC_BF16.
+  Type getType(int32_t dtype);
 };
+
+/// Returns the name of TPC_F32, TPC_F16 or TPC_BF16.
+StringRef getTypeName(int32_t dtype);
 
 } // namespace mlir::tpc::cuda
 

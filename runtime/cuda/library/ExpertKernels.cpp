@@ -12,8 +12,9 @@
 namespace tpc::rt::cuda {
 namespace {
 
-constexpr const char *innerName = "tpc_experts_inner", *outputsName = "tpc_experts_outputs";
-constexpr const char *names[] = {innerName, outputsName};
+constexpr const char *names[] = {"tpc_experts_inner_f32",   "tpc_experts_inner_f16",
+                                 "tpc_experts_inner_bf16",  "tpc_experts_outputs_f32",
+                                 "tpc_experts_outputs_f16", "tpc_experts_outputs_bf16"};
 
 /// Kernel parameters, in order.
 struct InnerLaunch {
@@ -41,8 +42,9 @@ struct OutputsLaunch {
 
 int64_t blocksFor(int64_t warps) { return (warps + gemv::kWarps - 1) / gemv::kWarps; }
 
-const float *advance(const void *pointer, int64_t elements) {
-  return pointer ? static_cast<const float *>(pointer) + elements : nullptr;
+/// Returns the address of an element, null for a null pointer.
+uint64_t advance(const void *pointer, int32_t dtype, int64_t elements) {
+  return pointer ? addressOf(pointer) + static_cast<uint64_t>(elements * sizeOf(dtype)) : 0;
 }
 
 } // namespace
@@ -51,9 +53,8 @@ ExpertKernels::ExpertKernels(Queue &queue)
     : kernels(queue, [] { return std::string(expertsText()); }, names, "compute experts") {}
 
 void ExpertKernels::run(const tpc_experts_args &a, Address workspace, int64_t bytes) {
-  if (a.dtype != TPC_F32)
-    throw std::runtime_error(std::string("the GPU does not read weights of experts in ") +
-                             spellType(a.dtype));
+  const int type = a.dtype == TPC_F32 ? 0 : a.dtype == TPC_F16 ? 1 : 2;
+  const char *innerName = names[type], *outputsName = names[3 + type];
   int64_t rowBytes = a.inner * static_cast<int64_t>(sizeof(float));
   int64_t maxRows = bytes / rowBytes;
   if (maxRows < 1)
@@ -68,15 +69,15 @@ void ExpertKernels::run(const tpc_experts_args &a, Address workspace, int64_t by
       auto inner = static_cast<uint32_t>(a.inner), outputs = static_cast<uint32_t>(a.outputs);
       uint64_t routing = addressOf(a.routing + t * a.all);
       int64_t matrix = a.inner * a.hidden;
-      InnerLaunch up{{addressOf(a.x + t * a.hidden), routing, addressOf(advance(a.up, e * matrix)),
-                      addressOf(advance(a.up_bias, e * a.inner)),
-                      addressOf(advance(a.gate, e * matrix)),
-                      addressOf(advance(a.gate_bias, e * a.inner)), workspace},
+      InnerLaunch up{{addressOf(a.x + t * a.hidden), routing, advance(a.up, a.dtype, e * matrix),
+                      advance(a.up_bias, TPC_F32, e * a.inner),
+                      advance(a.gate, a.dtype, e * matrix),
+                      advance(a.gate_bias, TPC_F32, e * a.inner), workspace},
                      {rows, static_cast<uint32_t>(a.hidden), count, all, first, inner,
                       std::bit_cast<uint32_t>(a.alpha), std::bit_cast<uint32_t>(a.beta),
                       std::bit_cast<uint32_t>(a.limit), static_cast<uint32_t>(a.activation)}};
       kernels.run(innerName, up, blocksFor(count * a.inner));
-      OutputsLaunch down{{workspace, routing, addressOf(advance(a.down, e * a.outputs * a.inner)),
+      OutputsLaunch down{{workspace, routing, advance(a.down, a.dtype, e * a.outputs * a.inner),
                           addressOf(a.out + t * a.outputs)},
                          {rows, count, all, first, inner, outputs, e > 0}};
       kernels.run(outputsName, down, blocksFor(rows * a.outputs));

@@ -1,8 +1,9 @@
 //===- ExpertKernels.h - Kernels of mixtures of experts -------------------===//
 //
-// tpc_experts_inner: a warp for each expert and inner element computes h[tokens, experts, inner]
-// for tokens that select the expert; other elements are not written. tpc_experts_outputs: a warp
-// for each token and output adds the selected experts in ascending order.
+// tpc_experts_inner_T: a warp for each expert and inner element computes h[tokens, experts, inner]
+// for tokens that select the expert; other elements are not written. tpc_experts_outputs_T: a warp
+// for each token and output adds the selected experts in ascending order. T, the type of the
+// matrices, is f32, f16 or bf16; all other operands are f32.
 //
 //===----------------------------------------------------------------------===//
 

@@ -5,6 +5,7 @@ import onnx
 import pytest
 
 from expert_files import Experts, inputs, single
+from halves import as_array, as_float, to_half
 from simulator import FLAGS, environment
 from tpc.reference import Session, difference
 
@@ -54,6 +55,50 @@ def test_one_layer(tpcc, tmp_path, spec):
     logits = np.random.default_rng(6).standard_normal((11, spec.experts))
     found, want = run(tpcc, path, spec, logits)
     assert difference(found, want).relative < 2e-5
+
+
+def cast_matrices(model, kind):
+    """Rounds the matrices of experts to 16 bits, and widens them by casts."""
+    casts = []
+    for tensor in model.graph.initializer:
+        if len(tensor.dims) == 3:
+            name, array = tensor.name, onnx.numpy_helper.to_array(tensor)
+            tensor.CopyFrom(to_half(array, f"{name}.half", kind))
+            casts.append(onnx.helper.make_node("Cast", [tensor.name], [name], to=1))
+    for node in reversed(casts):
+        model.graph.node.insert(0, node)
+    return model
+
+
+@pytest.mark.parametrize(
+    "kind, spec",
+    [
+        ("f16", Experts(inner=264, hidden=16, **OSS)),  # 33 chunks of 16 bytes
+        ("bf16", Experts(form="mixtral", inner=27)),  # rows of down are not aligned
+        pytest.param("bf16", Experts(inner=1048, **OSS), marks=pytest.mark.long),
+        pytest.param("f16", Experts(hidden=33, bias=True), marks=pytest.mark.long),
+    ],
+)
+def test_matrices_in_16_bits(tpcc, tmp_path, kind, spec):
+    """GPUs read matrices in 16 bits, and compute in f32."""
+    path, feeds, random = tmp_path / "experts.onnx", [], np.random.default_rng(5)
+    for tokens in (1, 11):
+        shapes = {"x": spec.hidden, "logits": spec.experts}
+        draw = lambda width: random.standard_normal((tokens, width)).astype(np.float32)
+        feeds.append({name: draw(width) for name, width in shapes.items()})
+    onnx.save(cast_matrices(single(spec), kind), path)
+    exact = single(spec)
+    for tensor in exact.graph.initializer:
+        if len(tensor.dims) == 3:
+            half = as_array(to_half(onnx.numpy_helper.to_array(tensor), tensor.name, kind))
+            tensor.CopyFrom(onnx.numpy_helper.from_array(as_float(half), tensor.name))
+    session, name = Session(exact.SerializeToString(), optimize=False), exact.graph.output[0].name
+    program = tpcc.compile(path, "tp1", *FLAGS)
+    elements = sum(int(np.prod(t.dims)) for t in exact.graph.initializer if len(t.dims) == 3)
+    assert program.describe()["ranks"][0]["weight_bytes"] < 2.2 * elements
+    for feed, found in zip(feeds, program.run_all(feeds, [name], env=environment())):
+        want = session.run({k: v.copy() for k, v in feed.items()})[name]
+        assert difference(found[name], want).relative < 2e-5
 
 
 def test_weights_of_other_experts_are_not_read(tpcc, tmp_path):

@@ -1,11 +1,16 @@
 """Generations with mixtures of experts: ONNX Runtime's tokens."""
 
+import dataclasses
+
 import numpy as np
+import onnx
 import pytest
 
 from expert_files import Experts
 from generation import generate
+from halves import HALVES, as_float, halve, rounded_weights
 from models import MODELS
+from simulator import UNOPTIMIZED, environment
 from test_genai_files import greedy
 from tpc.reference import TOLERANCE, Session, difference
 
@@ -71,3 +76,31 @@ def test_files(tpcc, name, grid):
     ids = np.array([[*prompt, *found.tokens[:-1]]])
     want = session.run({"input_ids": ids})["logits"][0, len(prompt) - 1 :]
     assert difference(found.logits, want).relative <= TOLERANCE
+
+
+GPU = environment()
+
+
+@pytest.mark.parametrize(
+    "kind, grid",
+    [
+        pytest.param(kind, grid, marks=[] if (kind, grid) == ("f16", "ep2") else pytest.mark.long)
+        for kind in HALVES
+        for grid in ("tp1", "tp2", "ep2")
+    ],
+)
+def test_generates_in_16_bits(tpcc, tmp_path, kind, grid):
+    """The error of a Mixtral relative to f32 is that of the CPU's program."""
+    spec, paths = Experts(form="mixtral", layers=1), (tmp_path / "f32.onnx", tmp_path / "half.onnx")
+    onnx.save(rounded_weights(onnx.load(spec.save(paths[0])), kind), paths[0])
+    onnx.save(halve(onnx.load(paths[0]), kind), paths[1])
+    prompt, runs = [12, 7, 33, 5, 60, 18, 66, 21, 4], []
+    for path, flags, env in ((paths[0], (), {}), (paths[1], (), {}), (paths[1], UNOPTIMIZED, GPU)):
+        program = tpcc.compile(path, grid, "--generate", *flags)
+        program = dataclasses.replace(program, environment=env)
+        runs.append(generate(program, prompt, 5, "--prefill-chunk", "6", logits=True))
+    tokens = [run.tokens for run in runs]
+    same = next((i for i, step in enumerate(zip(*tokens)) if len(set(step)) > 1), 4) + 1
+    logits = [as_float(run.logits).astype(np.float64)[:same] for run in runs]
+    off = [np.sqrt(np.mean((one - logits[0]) ** 2)) for one in logits[1:]]
+    assert same > 2 and 0 < off[1] <= 1.5 * off[0], (tokens, off)

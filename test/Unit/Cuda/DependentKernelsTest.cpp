@@ -96,7 +96,11 @@ std::vector<Text> makeTexts() {
   texts.push_back({enable(rt::samplingKernels()),
                    {std::begin(rt::samplingKernelNames), std::end(rt::samplingKernelNames)},
                    {}});
-  texts.push_back({enable(rt::expertsText()), {"tpc_experts_inner", "tpc_experts_outputs"}, {}});
+  for (const char *type : {"f32", "f16", "bf16"})
+    texts.push_back(
+        {enable(rt::expertsText()),
+         {std::string("tpc_experts_inner_") + type, std::string("tpc_experts_outputs_") + type},
+         {}});
   texts.push_back(makeGenerated());
   texts.push_back(makeAttention());
   return texts;

@@ -34,6 +34,10 @@ TEST(GemvStatic, LoadsAreWide) {
       EXPECT_EQ(text.count("ld.global.nc"), 0u);
       EXPECT_GE(text.count("ld.global.v4"), 4u * 2 * ::tpc::gemv::kLoads);
     }
+  StringRef experts = ::tpc::rt::cuda::expertsText();
+  EXPECT_EQ(experts.count("ld.global.nc"), 0u);
+  // Three matrices, four accesses at once, three types.
+  EXPECT_GE(experts.count("ld.global.v4"), 3u * 4 * 3);
 }
 
 /// A multiprocessor has registers for the required number of blocks, and no kernel spills.

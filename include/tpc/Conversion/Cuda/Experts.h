@@ -7,8 +7,8 @@
 
 namespace mlir::tpc::cuda {
 
-/// Adds tpc_experts_inner and tpc_experts_outputs (cuda/library/ExpertKernels.h) to a module of the
-/// LLVM dialect. Keeps scalar ops of `arith` and `math`.
+/// Adds the kernels of cuda/library/ExpertKernels.h to a module of the LLVM dialect. Keeps scalar
+/// ops of `arith` and `math`.
 void makeExpertKernels(ModuleOp kernels);
 
 } // namespace mlir::tpc::cuda
