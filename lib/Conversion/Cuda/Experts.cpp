@@ -10,73 +10,15 @@
 
 #include "tpc/Conversion/Cuda/Experts.h"
 
-#include "ThreadEmitter.h"
+#include "ExpertEmitter.h"
 #include "Threads.h"
 #include "tpc/Dialect/Arithmetic.h"
-#include "tpc/gemv.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 
 using namespace ::tpc::gemv;
-
-namespace {
-
-class ExpertEmitter : ThreadEmitter {
-public:
-  /// `dtype`: that of the matrices.
-  ExpertEmitter(ModuleOp module, int32_t dtype)
-      : ThreadEmitter(OpBuilder::atBlockEnd(module.getBody()), module.getLoc()), dtype(dtype),
-        vector(getVector(dtype)), element(getType(dtype)) {}
-  /// h[t, e, f] for tokens that select e.
-  void emitInner();
-  /// out[t, o], or added to it.
-  void emitOutputs();
-
-private:
-  void begin(const Twine &name, ArrayRef<Value *> pointers, ArrayRef<Value *> integers);
-  Value loadFloat(Value pointer, Value index) {
-    return load(at(pointer, b.getF32Type(), index), b.getF32Type());
-  }
-  Value number(Value bits) { return arith::BitcastOp::create(b, loc, b.getF32Type(), bits); }
-  Value isSet(Value pointer) {
-    Value null = LLVM::ZeroOp::create(b, loc, pointer.getType());
-    return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, pointer, null);
-  }
-  Value choose(Value condition, function_ref<Value()> then, function_ref<Value()> otherwise) {
-    return branch(
-        condition, {b.getF32Type()}, [&] { return Values{then()}; },
-        [&] { return Values{otherwise()}; })[0];
-  }
-  /// Returns the sum of x[i] * w[i] for i < count, in all lanes.
-  Value multiply(Value x, Value xAt, Value w, Value wAt, Value count);
-  /// Returns whether all rows of `count` elements begin at multiples of 16 bytes.
-  Value areAligned(ValueRange pointers, Value count);
-  /// Returns the sum of this lane's products in chunks of 16 bytes of w.
-  Value multiplyChunks(Value x, Value w, Value chunks);
-  Value addBias(Value pointer, Value index, Value sum) {
-    return choose(
-        isSet(pointer), [&] { return fadd(sum, loadFloat(pointer, index)); }, [&] { return sum; });
-  }
-  Value activate(Value z, Value alpha, Value activation);
-  Value clamp(Value z, Value limit, bool isTwoSided);
-  Value routingOf(Value token, Value expert) {
-    return loadFloat(routing, add(mul(wide(token), wide(all)), wide(add(first, expert))));
-  }
-  Value isSelected(Value weight) { // NaN too
-    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, weight, f32(0));
-  }
-
-  const int32_t dtype;
-  const int64_t vector; // elements of w in 16 bytes
-  const Type element;
-  Value routing, tokens, experts, all, first, inner;
-  Value lane, globalWarp; // lane of the warp, and number of the warp in the grid
-  Value isAligned;        // whether rows are read 16 bytes at a time
-};
-
-} // namespace
 
 void ExpertEmitter::begin(const Twine &name, ArrayRef<Value *> pointers,
                           ArrayRef<Value *> integers) {
@@ -86,8 +28,8 @@ void ExpertEmitter::begin(const Twine &name, ArrayRef<Value *> pointers,
   for (auto [value, argument] : llvm::zip_equal(parameters, kernel.getArguments()))
     *value = argument;
   createWait(b, loc);
-  Value thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
-  Value block = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
+  thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
+  block = NVVM::BlockIdXOp::create(b, loc, b.getI32Type());
   lane = rem(thread, kWarp);
   globalWarp = add(mul(block, kWarps), div(thread, kWarp));
 }
@@ -244,5 +186,9 @@ void cuda::makeExpertKernels(ModuleOp kernels) {
     ExpertEmitter emitter(kernels, dtype);
     emitter.emitInner();
     emitter.emitOutputs();
+    emitter.emitGrouped();
   }
+  ExpertEmitter emitter(kernels, TPC_F32);
+  emitter.emitRows();
+  emitter.emitCombine();
 }

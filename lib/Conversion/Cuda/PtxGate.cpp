@@ -4,9 +4,9 @@
 // `fma`. `add.rn.f32` prevents that. The result of `.approx` is only as accurate as the hardware's
 // tables.
 //
-// Tensor cores sum in an order of their own, in f32. Kernels that multiply 16-bit elements with
-// `mma.sync` may compute powers by `ex2.approx.ftz.f32`: its error, 2 ulp of f32, is 2^-11 of the
-// maximum error of rounding the powers to f16, which follows.
+// Tensor cores sum in an order of their own, in f32. Kernels split f32 into TF32 parts. Kernels
+// that multiply 16-bit elements with `mma.sync` may compute powers by `ex2.approx.ftz.f32`: its
+// error, 2 ulp of f32, is 2^-11 of the maximum error of rounding the powers to f16, which follows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,9 +32,10 @@ static std::string refuse(StringRef opcode) {
   if (llvm::none_of(parts, isFloat))
     return "";
   if (parts.front() == "mma")
-    return opcode.ends_with(".f32.f16.f16.f32") || opcode.ends_with(".f32.bf16.bf16.f32")
+    return opcode.ends_with(".f32.f16.f16.f32") || opcode.ends_with(".f32.bf16.bf16.f32") ||
+                   opcode.ends_with(".f32.tf32.tf32.f32")
                ? ""
-               : "does not multiply 16-bit elements and sum in f32";
+               : "does not multiply 16-bit or TF32 elements and sum in f32";
   if (has("approx") || has("full") || has("ftz"))
     return "is approximate";
   bool rounds = has("rn") || has("rz") || has("rm") || has("rp");

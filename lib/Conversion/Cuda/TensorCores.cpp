@@ -66,11 +66,24 @@ TensorCoreEmitter::Values TensorCoreEmitter::loadMatrices(Value tile, const Lane
 // Instructions
 //===----------------------------------------------------------------------===//
 
+/// Returns A B + C, with operands as the instruction has them.
+static SmallVector<Value> multiplyFragments(OpBuilder &builder, Location loc, NVVM::MMATypes type,
+                                            int64_t depth, ValueRange a, ValueRange b,
+                                            ValueRange c) {
+  Type f = builder.getF32Type();
+  auto result = LLVM::LLVMStructType::getLiteral(builder.getContext(), {f, f, f, f});
+  Value sums = NVVM::MmaOp::create(
+      builder, loc, result, a, b, c, ArrayRef<int64_t>{kMmaRows, kMmaColumns, depth}, std::nullopt,
+      std::nullopt, std::array{type, type}, std::array{NVVM::MMALayout::row, NVVM::MMALayout::col});
+  SmallVector<Value> list;
+  for (int64_t i = 0; i < 4; ++i)
+    list.push_back(LLVM::ExtractValueOp::create(builder, loc, sums, i));
+  return list;
+}
+
 TensorCoreEmitter::Values TensorCoreEmitter::multiply(Type element, ValueRange a, ValueRange b,
                                                       ValueRange c) {
   OpBuilder &builder = this->b;
-  Type f = builder.getF32Type();
-  auto result = LLVM::LLVMStructType::getLiteral(builder.getContext(), {f, f, f, f});
   // Operands of f16 are vectors of two elements.
   auto convert = [&](ValueRange words) {
     Values converted(words);
@@ -80,14 +93,12 @@ TensorCoreEmitter::Values TensorCoreEmitter::multiply(Type element, ValueRange a
     return converted;
   };
   NVVM::MMATypes type = element.isF16() ? NVVM::MMATypes::f16 : NVVM::MMATypes::bf16;
-  Value sums = NVVM::MmaOp::create(builder, loc, result, convert(a), convert(b), c,
-                                   ArrayRef<int64_t>{kMmaRows, kMmaColumns, kMmaDepth},
-                                   std::nullopt, std::nullopt, std::array{type, type},
-                                   std::array{NVVM::MMALayout::row, NVVM::MMALayout::col});
-  Values list;
-  for (int64_t i = 0; i < 4; ++i)
-    list.push_back(LLVM::ExtractValueOp::create(builder, loc, sums, i));
-  return list;
+  return multiplyFragments(builder, loc, type, kMmaDepth, convert(a), convert(b), c);
+}
+
+TensorCoreEmitter::Values TensorCoreEmitter::multiplyTf32(ValueRange a, ValueRange b,
+                                                          ValueRange c) {
+  return multiplyFragments(this->b, loc, NVVM::MMATypes::tf32, kMmaDepth / 2, a, b, c);
 }
 
 Value TensorCoreEmitter::pack(Value low, Value high, Type element) {

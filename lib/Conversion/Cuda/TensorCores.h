@@ -67,6 +67,10 @@ protected:
 
   /// Returns A B + C of one warp. `element` is f16 or bf16; A has four registers, B two, C four.
   Values multiply(Type element, ValueRange a, ValueRange b, ValueRange c);
+  /// The same for A[16, 8] of TF32, B[8, 8], both f32 registers whose lower 13 bits are 0: four and
+  /// two. Of A, a0: row g, column t; a1: row g+8; a2, a3: column t+4. b0: row t, column g; b1: row
+  /// t+4.
+  Values multiplyTf32(ValueRange a, ValueRange b, ValueRange c);
   /// Returns two f32 rounded to `element`, as a register.
   Value pack(Value low, Value high, Type element);
   /// Returns 2^x with an error of at most 2 ulp; results below 2^-126 become 0.

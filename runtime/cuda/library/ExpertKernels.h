@@ -1,9 +1,6 @@
 //===- ExpertKernels.h - Kernels of mixtures of experts -------------------===//
 //
-// tpc_experts_inner_T: a warp for each expert and inner element computes h[tokens, experts, inner]
-// for tokens that select the expert; other elements are not written. tpc_experts_outputs_T: a warp
-// for each token and output adds the selected experts in ascending order. T, the type of the
-// matrices, is f32, f16 or bf16; all other operands are f32.
+// tpc/experts.h documents the kernels. Which ones run depends on sizes and alignment only.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,6 +19,10 @@ public:
   void run(const tpc_experts_args &args, Address workspace, int64_t bytes);
 
 private:
+  /// For many tokens. Returns false if the kernels for few tokens must run.
+  bool runGrouped(const tpc_experts_args &args, Address workspace, int64_t bytes);
+  void runRows(const tpc_experts_args &args, Address workspace, int64_t bytes);
+
   LibraryKernels kernels;
 };
 

@@ -52,7 +52,8 @@ def run(tpcc, path, spec, logits):
 def test_one_layer(tpcc, tmp_path, spec):
     path = tmp_path / "experts.onnx"
     onnx.save(single(spec), path)
-    logits = np.random.default_rng(6).standard_normal((11, spec.experts))
+    # Each expert has rows in several tiles.
+    logits = np.random.default_rng(6).standard_normal((70, spec.experts))
     found, want = run(tpcc, path, spec, logits)
     assert difference(found, want).relative < 2e-5
 
@@ -71,18 +72,20 @@ def cast_matrices(model, kind):
 
 
 @pytest.mark.parametrize(
-    "kind, spec",
+    "kind, spec, counts",
     [
-        ("f16", Experts(inner=264, hidden=16, **OSS)),  # 33 chunks of 16 bytes
-        ("bf16", Experts(form="mixtral", inner=27)),  # rows of down are not aligned
-        pytest.param("bf16", Experts(inner=1048, **OSS), marks=pytest.mark.long),
-        pytest.param("f16", Experts(hidden=33, bias=True), marks=pytest.mark.long),
+        ("f16", Experts(inner=264, hidden=16, **OSS), (1, 11, 40)),  # 33 chunks of 16 bytes
+        ("bf16", Experts(form="mixtral", inner=27), (1, 40)),  # rows of down are not aligned
+        # The workspace has 127 rows of tokens and experts.
+        pytest.param("bf16", Experts(inner=8192, hidden=8), (17, 128), marks=pytest.mark.long),
+        pytest.param("bf16", Experts(inner=1048, **OSS), (1, 11, 40), marks=pytest.mark.long),
+        pytest.param("f16", Experts(hidden=33, bias=True), (1, 40), marks=pytest.mark.long),
     ],
 )
-def test_matrices_in_16_bits(tpcc, tmp_path, kind, spec):
+def test_matrices_in_16_bits(tpcc, tmp_path, kind, spec, counts):
     """GPUs read matrices in 16 bits, and compute in f32."""
     path, feeds, random = tmp_path / "experts.onnx", [], np.random.default_rng(5)
-    for tokens in (1, 11):
+    for tokens in counts:
         shapes = {"x": spec.hidden, "logits": spec.experts}
         draw = lambda width: random.standard_normal((tokens, width)).astype(np.float32)
         feeds.append({name: draw(width) for name, width in shapes.items()})

@@ -96,11 +96,11 @@ std::vector<Text> makeTexts() {
   texts.push_back({enable(rt::samplingKernels()),
                    {std::begin(rt::samplingKernelNames), std::end(rt::samplingKernelNames)},
                    {}});
+  Text experts{enable(rt::expertsText()), {"tpc_experts_rows", "tpc_experts_combine"}, {}};
   for (const char *type : {"f32", "f16", "bf16"})
-    texts.push_back(
-        {enable(rt::expertsText()),
-         {std::string("tpc_experts_inner_") + type, std::string("tpc_experts_outputs_") + type},
-         {}});
+    for (const char *kind : {"inner", "outputs", "grouped"})
+      experts.kernels.push_back(std::string("tpc_experts_") + kind + "_" + type);
+  texts.push_back(std::move(experts));
   texts.push_back(makeGenerated());
   texts.push_back(makeAttention());
   return texts;

@@ -40,6 +40,25 @@ TEST(GemvStatic, LoadsAreWide) {
   EXPECT_GE(experts.count("ld.global.v4"), 3u * 4 * 3);
 }
 
+/// Kernels of experts do not spill, and a block fits into a multiprocessor.
+TEST(GemvStatic, ExpertsFitIntoRegisters) {
+  std::string assembler = cuda::findAssembler();
+  if (assembler.empty())
+    GTEST_SKIP() << "there is no ptxas";
+  cuda::Code code;
+  code.ptx = ::tpc::rt::cuda::expertsText();
+  for (const char *type : {"f32", "f16", "bf16"})
+    for (const char *kind : {"inner", "outputs", "grouped"})
+      code.launches.emplace_back().name = std::string("tpc_experts_") + kind + "_" + type;
+  llvm::Error error = cuda::assemble(code, {90}, assembler);
+  ASSERT_FALSE(static_cast<bool>(error)) << llvm::toString(std::move(error));
+  for (auto [launch, needs] : llvm::zip_equal(code.launches, code.cubins[0].kernels)) {
+    EXPECT_EQ(needs.spillBytes + needs.stackBytes, 0u) << launch.name;
+    EXPECT_LE(needs.registers * ::tpc::gemv::kThreads, cuda::kRegisters) << launch.name;
+    EXPECT_LE(needs.sharedBytes, 48u << 10) << launch.name;
+  }
+}
+
 /// A multiprocessor has registers for the required number of blocks, and no kernel spills.
 TEST(GemvStatic, FitsIntoRegisters) {
   std::string assembler = cuda::findAssembler();
