@@ -5,7 +5,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "Mutate.h"
+#include "tpc/Dialect/SourceCaches.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Dialect/WeightParts.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -100,6 +102,25 @@ static bool otherStepSymbol(Mutator &m) {
 }
 static bool dropStep(Mutator &m) { return bool(m.module->removeAttr(kStepAttr)); }
 
+/// Names another symbol or input for the source tokens of an encoder-decoder.
+static bool changeSource(Mutator &m) {
+  std::optional<SourceCaches> source = SourceCaches::lookup(m.module);
+  if (!source)
+    return false;
+  switch (m.seed % 3) {
+  case 0:
+    std::swap(source->tokens, source->capacity);
+    break;
+  case 1:
+    source->capacity = "elsewhere";
+    break;
+  default:
+    source->lengths = "input_ids";
+  }
+  source->attachTo(m.module);
+  return true;
+}
+
 static bool changeCacheType(Mutator &m) {
   auto cache = m.pickAny<CacheOp>();
   if (!cache)
@@ -152,6 +173,19 @@ static bool swapWeights(Mutator &m) {
   int64_t offset = weight.getOffset();
   weight.setOffset(second.getOffset());
   second.setOffset(offset);
+  return true;
+}
+/// Exchanges two parts of a weight, or moves one.
+static bool changeParts(Mutator &m) {
+  auto weight = m.pick<WeightOp>([](WeightOp op) { return getParts(op).size() > 1; });
+  if (!weight)
+    return false;
+  SmallVector<int64_t> parts(getParts(weight));
+  if (m.draw(2))
+    std::swap(parts[0], parts[1]);
+  else
+    parts.back() += 4;
+  weight->setAttr(kPartsAttr, m.builder.getDenseI64ArrayAttr(parts));
   return true;
 }
 static bool changeWeightType(Mutator &m) {
@@ -271,6 +305,8 @@ ArrayRef<Mutation> mutate::getStepFactMutations() {
       {"fact-step-symbols", "two symbols of the step are exchanged", swapStepSymbols},
       {"fact-step-symbol", "another symbol is named", otherStepSymbol},
       {"fact-step-lost", "the step is not named", dropStep},
+      {"fact-step-source", "another symbol or input of source tokens is named", changeSource},
+      {"fact-weight-parts", "a part of a weight is at another location", changeParts},
       {"fact-weight-offset", "a weight begins four bytes later", moveWeight},
       {"fact-weight-file", "a weight is in another file", otherFile},
       {"fact-weights-swapped", "the locations of two weights are exchanged", swapWeights},

@@ -25,7 +25,12 @@ PROGRAMS = [
     ("gpt2-odd-opset20", "tp2,dp2,sp"),
     ("llama-past", "tp2,pp2,mb2"),
 ]
+# Programs with sources of an encoder-decoder, and with weights in parts.
+SOURCES = ("families/bart-decoder", "tp2", "--generate")
+PARTS = ("experts/looped", "tp2,ep2")
 MORE = [
+    SOURCES,
+    PARTS,
     ("gemma2-dynamo", "tp2,pp2", "--generate"),
     ("phi3-past", "dp2,pp2,mb2", "--generate"),
     ("bloom-past", "tp2x2"),
@@ -57,7 +62,7 @@ def programs(tmp_path_factory):
 
     @functools.cache
     def make(name, grid, *flags):
-        own = folder / "@".join([name, grid, *flags])
+        own = folder / "@".join([name.replace("/", "-"), grid, *flags])
         own.mkdir()
         for level in ("model", "staged", "kernels", "buffers"):
             harness.run(
@@ -175,8 +180,13 @@ def test_sample(programs):
     where = {kind: PROGRAMS[2] for kind in kinds() if "constraint" in kind}
     where |= {kind: TRAINING for kind in kinds() if is_of_training(kind)}
     where |= {"fact-input-default": PROGRAMS[3]}
+    where |= {"fact-step-source": SOURCES, "fact-weight-parts": PARTS}
     cases = [(where.get(kind, PROGRAMS[0]), "buffers", kind, 1) for kind in kinds()]
-    cases += [(PROGRAMS[0], "staged", kind, 2) for kind in kinds() if kind.startswith("fact-step")]
+    cases += [
+        (where.get(kind, PROGRAMS[0]), "staged", kind, 2)
+        for kind in kinds()
+        if kind.startswith("fact-step")
+    ]
     cases += [(PROGRAMS[0], "kernels", "fact-report", seed) for seed in (0, 1)]
     table = run(programs, cases, "sample_of_facts")
     assert table.unrefused() == []
@@ -251,7 +261,7 @@ def manifest(folder, *mutation):
 def test_some_fault_changes_each_key(programs):
     """Some fault changes each key of the manifest, so the sample above covers all its data."""
     changed = set()
-    for program in (PROGRAMS[0], *PROGRAMS[2:], TRAINING):
+    for program in (PROGRAMS[0], *PROGRAMS[2:], SOURCES, PARTS, TRAINING):
         folder = programs(*program)
         own = manifest(folder)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
