@@ -25,6 +25,11 @@ inline std::optional<double> identityOfRhs(unsigned operand, double identity) {
   return operand == 1 ? std::optional<double>(identity) : std::nullopt;
 }
 inline bool isFloat(Value scalar) { return isa<FloatType>(scalar.getType()); }
+/// Returns the number whose bits are all ones, in the element type of a boolean or integer tensor.
+inline double allBits(Value tensor) {
+  Type element = elementTypeOf(tensor);
+  return element.isInteger(1) ? 1 : isUnsigned(element) ? 255 : -1;
+}
 inline bool isInteger(Value tensor) { return isa<IntegerType>(elementTypeOf(tensor)); }
 /// Builds a constant of a float or integer type.
 Value number(OpBuilder &b, Location loc, Type type, double value);

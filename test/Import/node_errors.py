@@ -22,7 +22,14 @@ NODES = [
     (17, "bool[4] x", "", "Add(x, x)", "has an operand of type 'i1'; it must be a number"),
     (17, "float[4] x", "", "And(x, x)", "has an operand of type 'f32'; it must be boolean"),
     (17, "bool[4] x", "", "Neg(x)", "needs numbers, but has booleans"),
-    (18, "float[4] x", "", "BitwiseNot(x)", "needs integers, but has 'f32'"),
+    (18, "float[4] x", "", "BitwiseAnd(x, x)", "needs integers, but has 'f32'"),
+    (
+        18,
+        "int32[4] x, int64[4] u",
+        "",
+        "BitwiseOr(x, u)",
+        "has operands of types 'i32' and 'i64'; they must be the same",
+    ),
     (
         18,
         "uint8[4] x",

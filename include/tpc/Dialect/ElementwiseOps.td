@@ -99,10 +99,11 @@ class Tpc_NumberOp<string mnemonic, string summary_, string floats, string integ
   let reference = "return " # reference_ # ";";
 }
 
-class Tpc_LogicalOp<string mnemonic, string summary_, string operation, code reference_>
-    : Tpc_BinaryOp<mnemonic, Tpc_BoolTensor, summary_, [Commutative]> {
+/// Logical op on booleans, and on each bit of integers. `bitwise` is C++'s operator.
+class Tpc_LogicalOp<string mnemonic, string summary_, string operation, string bitwise>
+    : Tpc_BinaryOp<mnemonic, AnyTypeOf<[Tpc_BoolTensor, Tpc_IntTensor]>, summary_, [Commutative]> {
   let scalar = "return arith::" # operation # "::create(b, loc, x[0], x[1]);";
-  let reference = "return " # reference_ # ";";
+  let reference = "return (int64_t)x[0] " # bitwise # " (int64_t)x[1];";
 }
 
 def Tpc_NegOp : Tpc_UnaryOp<"neg", Tpc_Tensor, "-x. Linear. ONNX Neg."> {
@@ -242,16 +243,18 @@ def Tpc_DivOp : Tpc_BinaryOp<"div", Tpc_Tensor,
 }
 def Tpc_ModOp : Tpc_BinaryOp<"mod", Tpc_Tensor,
     "Remainder. Integers: with the sign of y; floats: with the sign of x. ONNX Mod.">;
-def Tpc_AndOp : Tpc_LogicalOp<"and", "Logical and. ONNX And.", "AndIOp", "x[0] != 0 && x[1] != 0"> {
-  let identity = "1.0";
+def Tpc_AndOp : Tpc_LogicalOp<"and", "Logical and. ONNX And.",
+                             "AndIOp", "&"> {
+  let identity = "allBits(getLhs())";
   let absorbing = "0.0";
 }
-def Tpc_OrOp : Tpc_LogicalOp<"or", "Logical or. ONNX Or.", "OrIOp", "x[0] != 0 || x[1] != 0"> {
+def Tpc_OrOp : Tpc_LogicalOp<"or", "Logical or. ONNX Or.", "OrIOp",
+                            "|"> {
   let identity = "0.0";
-  let absorbing = "1.0";
+  let absorbing = "allBits(getLhs())";
 }
-def Tpc_XorOp : Tpc_LogicalOp<"xor", "Exclusive or. ONNX Xor.", "XOrIOp",
-                             "(x[0] != 0) != (x[1] != 0)"> {
+def Tpc_XorOp : Tpc_LogicalOp<"xor", "Exclusive or. ONNX Xor.",
+                             "XOrIOp", "^"> {
   let identity = "0.0";
 }
 def Tpc_PowOp : Tpc_ScalarOp<"pow"> {

@@ -65,6 +65,11 @@ forPolynomials(Operation *op, IndexAnalysis &a, Operands operands,
   });
 }
 
+/// Folds leaves that are constants.
+static IndexExpr foldConstants(Operation *op, IndexAnalysis &a, Operands operands) {
+  return forLeaves(op, a, operands, [](auto &, auto &) { return IndexExpr(); });
+}
+
 //===----------------------------------------------------------------------===//
 // Models of ops that support more than constants
 //===----------------------------------------------------------------------===//
@@ -72,9 +77,7 @@ forPolynomials(Operation *op, IndexAnalysis &a, Operands operands,
 IndexExpr indexing::ofElements(ScalarOpInterface op, IndexAnalysis &a, Operands operands) {
   if (operands.size() == 1)
     return a.mapLeaves(operands[0], [&](const IndexExpr &x) { return fold(op, x); });
-  return operands.size() == 2
-             ? forLeaves(op, a, operands, [](auto &, auto &) { return IndexExpr(); })
-             : IndexExpr();
+  return operands.size() == 2 ? foldConstants(op, a, operands) : IndexExpr();
 }
 
 IndexExpr indexing::ofElements(CastOp op, IndexAnalysis &a, Operands operands) {
@@ -107,12 +110,20 @@ IndexExpr indexing::ofElements(CastOp op, IndexAnalysis &a, Operands operands) {
   });
 }
 
-IndexExpr indexing::ofElements(AndOp, IndexAnalysis &a, Operands operands) {
-  return a.conjunction(operands);
+/// The low bits of an integer are its remainder by a power of two, also if it is negative.
+IndexExpr indexing::ofElements(AndOp op, IndexAnalysis &a, Operands operands) {
+  if (areTruths(op))
+    return a.conjunction(operands);
+  return forPolynomials(op, a, operands, [&](const SymExpr &p, const SymExpr &q) {
+    for (auto [x, mask] : {std::pair(p, q), std::pair(q, p)})
+      if (auto bits = mask.asConstant(); bits && llvm::isMask_64(*bits) && *bits < INT32_MAX)
+        return a.mod(x, SymExpr(*bits + 1));
+    return IndexExpr();
+  });
 }
 
-IndexExpr indexing::ofElements(OrOp, IndexAnalysis &a, Operands operands) {
-  return a.disjunction(operands);
+IndexExpr indexing::ofElements(OrOp op, IndexAnalysis &a, Operands operands) {
+  return areTruths(op) ? a.disjunction(operands) : foldConstants(op, a, operands);
 }
 
 IndexExpr indexing::ofElements(NotOp, IndexAnalysis &a, Operands operands) {
@@ -129,8 +140,9 @@ static IndexExpr compareTruths(IndexAnalysis &a, Operands operands, bool differ)
   return a.select(operands[0], differ ? negated : operands[1], differ ? operands[1] : negated);
 }
 
-IndexExpr indexing::ofElements(XorOp, IndexAnalysis &a, Operands operands) {
-  return compareTruths(a, operands, /*differ=*/true);
+IndexExpr indexing::ofElements(XorOp op, IndexAnalysis &a, Operands operands) {
+  return areTruths(op) ? compareTruths(a, operands, /*differ=*/true)
+                       : foldConstants(op, a, operands);
 }
 
 IndexExpr indexing::ofElements(CmpOp op, IndexAnalysis &a, Operands operands) {

@@ -74,6 +74,8 @@ std::optional<SymExpr> mlir::tpc::frontend::foldInt(Arithmetic op, const SymExpr
   case Arithmetic::Xor:
     if (a && b)
       result = SymExpr(op == Arithmetic::And ? *a & *b : op == Arithmetic::Or ? *a | *b : *a ^ *b);
+    else if (op == Arithmetic::And && b && llvm::isMask_64(*b) && isNonNegative(x))
+      result = SymExpr::mod(x, *b + 1);
     break;
   }
   if (result && !isReasonable(*result))

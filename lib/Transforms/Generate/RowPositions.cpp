@@ -150,11 +150,15 @@ LogicalResult RowPositions::visitTable(SliceOp op) {
   FailureOr<SymExpr> first = withoutPast(op, op.getStart());
   if (failed(first))
     return failure();
-  if (isVarying(table) || op.getStep() != 1 || dim != 0 ||
+  SmallVector<SymExpr> leading(ArrayRef(getSizes(table)).take_front(dim));
+  bool hasRows = llvm::all_of(leading, [](const SymExpr &size) { return size.isConstant(1); });
+  if (isVarying(table) || op.getStep() != 1 || !hasRows ||
       (getSymbolName(batch) && findBatch(getSizes(table))))
     return emitNodeError(op) << "slices rows after the past from a value that is not a table with "
                                 "one row per position";
   Location loc = op.getLoc();
+  if (dim > 0) // rows of [1, rows, ..]
+    table = createReshape(builder, loc, table, ArrayRef(getSizes(table)).drop_front(dim));
   Type number = builder.getI64Type();
   bool single = !getSymbolName(batch);
   auto idsType = makeTensorType(number, single ? SmallVector<SymExpr>{count}
@@ -171,15 +175,19 @@ LogicalResult RowPositions::visitTable(SliceOp op) {
     ids = AddOp::create(builder, loc, idsType, ids, more);
   }
   FailureOr<Value> clamped =
-      clampIds(op, ids, SymExpr::symbol(step.past) + *first + count - SymExpr(1), table, dim);
+      clampIds(op, ids, SymExpr::symbol(step.past) + *first + count - SymExpr(1), table, 0);
   if (failed(clamped))
     return failure();
   SmallVector<SymExpr> sizes = getSizes(op.getResult());
-  auto type = makeTensorType(elementTypeOf(table), single ? sizes : withLeadingBatch(sizes));
+  SmallVector<SymExpr> own(ArrayRef(sizes).drop_front(dim));
+  auto type = makeTensorType(elementTypeOf(table), single ? own : withLeadingBatch(own));
   bool isTable = getSizes(table).size() == 2 && isFloatTensor(table);
   Operation *made =
       isTable ? EmbeddingOp::create(builder, loc, type, table, *clamped).getOperation()
               : GatherOp::create(builder, loc, type, table, *clamped, uint64_t(0)).getOperation();
+  if (dim > 0)
+    made = createReshape(builder, loc, made->getResult(0), single ? sizes : withLeadingBatch(sizes))
+               .getDefiningOp();
   return finish(op, made);
 }
 

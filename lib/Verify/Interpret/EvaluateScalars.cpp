@@ -109,17 +109,18 @@ static InField inField(MinOp) {
   return [](E x) { return Field::less(x[1], x[0]) ? x[1] : x[0]; };
 }
 
-static InField inField(AndOp) {
-  return [](E x) -> uint64_t { return x[0] != 0 && x[1] != 0; };
+/// Booleans are 0 and 1.
+template <typename F> static InField inFieldOfBits(F combine) {
+  return [combine](E x) {
+    return Field::fromInteger(combine(Field::toInteger(x[0]), Field::toInteger(x[1])));
+  };
 }
 
-static InField inField(OrOp) {
-  return [](E x) -> uint64_t { return x[0] != 0 || x[1] != 0; };
-}
+static InField inField(AndOp) { return inFieldOfBits(std::bit_and<int64_t>()); }
 
-static InField inField(XorOp) {
-  return [](E x) -> uint64_t { return (x[0] != 0) != (x[1] != 0); };
-}
+static InField inField(OrOp) { return inFieldOfBits(std::bit_or<int64_t>()); }
+
+static InField inField(XorOp) { return inFieldOfBits(std::bit_xor<int64_t>()); }
 
 static bool compare(Predicate predicate, int64_t a, int64_t b) {
   switch (predicate) {

@@ -72,6 +72,8 @@ private:
   std::map<unsigned, CastOp> narrowings;
   std::set<unsigned> narrowed;
   bool castsFloats = false;
+  /// Integer types whose bits the tensor function combines.
+  DenseSet<Type> bits;
   /// Float types of the tensor function, and types in which kernels compute with them.
   DenseSet<Type> floats;
 };
@@ -91,6 +93,9 @@ KernelRanges::KernelRanges(kernel::FuncOp function, func::FuncOp tensors, SizeRa
   llvm::for_each(tensors.getArgumentTypes(), note);
   tensors.walk([&](Operation *op) {
     llvm::for_each(op->getResultTypes(), note);
+    if (isa<AndOp, OrOp, XorOp>(op))
+      bits.insert(IntegerType::get(op->getContext(),
+                                   getElementTypeOrSelf(op->getResult(0)).getIntOrFloatBitWidth()));
     if (isa<PowOp>(op)) { // of integers, in f64
       castsFloats = true;
       floats.insert(Float64Type::get(op->getContext()));
@@ -261,6 +266,8 @@ LogicalResult KernelRanges::visit(Operation *op) {
         return keeps ? set(a, x.isIndex) : success();
       })
       .Case<arith::AndIOp, arith::OrIOp, arith::XOrIOp>([&](auto) -> LogicalResult {
+        if (bits.contains(result.getType()))
+          return success();
         return fail(op) << "computes with the bits of " << result.getType()
                         << ", which no op on tensors does";
       })

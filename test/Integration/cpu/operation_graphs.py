@@ -73,6 +73,16 @@ GRAPHS = {
         "(int64[batch, sequence] i)",
         "t = Constant<value_int=3>() n = Neg(i) q = Div(n, t) r = Mod(n, t) z = Add(q, r)",
     ),
+    "integer-bits": (
+        20,
+        "(int64[batch, sequence] i, int64[sequence] j)",
+        (
+            "n = Neg(i) m = Constant<value_int=3>() a = BitwiseAnd(n, m) o = BitwiseOr(a, j) x ="
+            " BitwiseXor(n, o) y = BitwiseNot(x) b = Cast<to=2>(y) s = Cast<to=2>(m) l = BitShift"
+            '<direction = "LEFT">(b, s) r = BitShift<direction = "RIGHT">(l, s) c = Cast<to=7>(r)'
+            " z = BitwiseAnd(c, o)"
+        ),
+    ),
     "no-input-twice": (20, f"({X})", "a = Add(x, x) out = Mul(a, a)"),
     "broadcast-from-both": (20, "(float[batch, 1, 12] x, float[sequence, 1] y)", "out = Mul(x, y)"),
     "not-a-number": (

@@ -153,6 +153,13 @@ def test_integers_and_booleans(tmp_path):
             ("n", "m"),
             lambda *a, f=f: f(a[2], a[3]),
         )
+    for name, f in {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}.items():
+        p.op(
+            f"tpc.{name} {{0}}, {{1}} : {{t0}}, {{t1}} -> {{r}}",
+            "i64",
+            ("n", "m"),
+            lambda x, y, *_, f=f: f(x, y),
+        )
     p.op("tpc.not {2} : {t2} -> {r}", "bool", ("n", "m"), lambda *a: ~a[2])
     for name, f in {
         "eq": np.equal,

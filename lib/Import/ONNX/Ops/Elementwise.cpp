@@ -170,6 +170,14 @@ static LogicalResult expectBits(Node &n, unsigned inputs) {
   return success();
 }
 
+/// Imports a logical op on each bit of integers, and on booleans, which some exporters write.
+template <Arithmetic op> static LogicalResult importBits(Node &n) {
+  if (failed(expectBits(n, 2)))
+    return failure();
+  FailureOr<Tensor> result = apply(n, op, n.in(0), n.in(1));
+  return failed(result) ? failure() : n.result(*result);
+}
+
 /// Returns an integer of a type.
 static Tensor makeInteger(Type element, int64_t number) {
   Contents contents;
@@ -393,6 +401,9 @@ void mlir::tpc::frontend::addElementwiseOps(OpTable &t) {
   t.add("And", {1, 7}, importBinary<Arithmetic::And>);
   t.add("Or", {1, 7}, importBinary<Arithmetic::Or>);
   t.add("Xor", {1, 7}, importBinary<Arithmetic::Xor>);
+  t.add("BitwiseAnd", {18}, importBits<Arithmetic::And>);
+  t.add("BitwiseOr", {18}, importBits<Arithmetic::Or>);
+  t.add("BitwiseXor", {18}, importBits<Arithmetic::Xor>);
   t.add("BitwiseNot", {18}, importBitwiseNot);
   t.add("BitShift", {11, 28}, importBitShift, "amounts known while importing");
   t.add("Mod", {10, 13, 28}, importMod, "numbers; fmod = 1 for floats below opset 28");
