@@ -1,9 +1,10 @@
 //===- Profile.h - Time profile of a step ---------------------------------===//
 //
-// A device wrapper that forwards all work, waits for its completion, and sums up seconds: of each
-// matmul (m x k x n), batched matmul, attention (batch x heads x queries x keys x head size),
-// kernel (name) and copy. Waiting after each call removes overlap on the device, so a profiled step
-// may take longer than others. Collectives through host memory are timed as well.
+// A device wrapper that forwards all work, waits for its completion, and sums up seconds for each
+// kind of call and its sizes, such as matmuls (m x k x n) and attention (batch x heads x queries x
+// keys x head size), and for each kernel by name. Waiting after each call removes overlap on the
+// device, so a profiled step may take longer than others. Collectives through host memory are timed
+// as well.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,8 +16,8 @@
 namespace tpc::rt {
 
 struct ProfileRow {
-  std::string kind; ///< "product", "batch_product", "attention", "append", "kernel", "copy"
-  std::string what; ///< sizes or name, without spaces
+  std::string kind; ///< "product", "attention", "kernel", "copy", …
+  std::string what; ///< sizes or name; without tabs
   int64_t count = 0;
   double seconds = 0;
   double flops = 0; ///< multiplications and additions of matmuls and attention

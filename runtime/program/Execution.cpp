@@ -36,7 +36,7 @@ std::string pack(const std::vector<ProfileRow> &rows) {
   std::ostringstream text;
   text.precision(17);
   for (const ProfileRow &row : rows)
-    text << row.kind << " " << (row.what.empty() ? "-" : row.what) << " " << row.count << " "
+    text << row.kind << "\t" << (row.what.empty() ? "-" : row.what) << "\t" << row.count << " "
          << row.seconds << " " << row.flops << "\n";
   return text.str();
 }
@@ -72,7 +72,8 @@ std::vector<std::vector<Counters::Row>> gatherCounters(tpc_context &ctx) {
 std::vector<ProfileRow> unpackProfile(const std::vector<std::byte> &bytes) {
   std::istringstream text = textOf(bytes);
   std::vector<ProfileRow> rows;
-  for (ProfileRow row; text >> row.kind >> row.what >> row.count >> row.seconds >> row.flops;)
+  for (ProfileRow row; std::getline(text, row.kind, '\t') && std::getline(text, row.what, '\t') &&
+                       text >> row.count >> row.seconds >> row.flops && text.ignore();)
     rows.push_back(row);
   return rows;
 }
