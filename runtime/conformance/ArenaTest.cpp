@@ -1,4 +1,4 @@
-//===- ArenaTest.cpp - Tests of frames, grids and reductions --------------===//
+//===- ArenaTest.cpp - Tests of frames, grids, sums and 16-bit floats -----===//
 
 #include "core/Arena.h"
 #include "Reference.h"

@@ -91,7 +91,7 @@ TEST_P(Collectives, AllReduce) {
 
 /// Several operations in flight, waited for in any order; other collectives of the same group, and
 /// computation on other tensors, in between.
-TEST_P(Collectives, StartedAllReduces) {
+TEST_P(Collectives, AsyncAllReduces) {
   onAllRanks([](tpc_context &ctx) {
     for (uint32_t axes : masksOf(ctx.grid))
       for (int64_t count : {int64_t(0), int64_t(1000), int64_t(20000)})
@@ -135,7 +135,7 @@ TEST_P(Collectives, StartedAllReduces) {
 }
 
 /// More operations than a transport has entries for, at most a few of them in flight.
-TEST_P(Collectives, ManyStartedAllReduces) {
+TEST_P(Collectives, ManyAsyncAllReduces) {
   onAllRanks([](tpc_context &ctx) {
     uint32_t axes = ctx.grid.allAxes();
     int members = static_cast<int>(membersOf(ctx.grid, ctx.rank, axes).size());

@@ -64,7 +64,7 @@ TEST_F(ControlGroups, ApplyToSubfolders) {
   EXPECT_EQ(where, root.string() + "/sys/fs/cgroup/pod/pids.max");
 }
 
-TEST_F(ControlGroups, AreReadOfVersionOne) {
+TEST_F(ControlGroups, CanBeOfVersionOne) {
   write("/proc/self/cgroup", "9:pids:/\n4:cpu,cpuacct:/jobs/7\n3:cpuset:/\n0::/\n");
   write("/proc/self/mountinfo",
         "31 22 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"

@@ -122,8 +122,9 @@ TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
   }
 }
 
-/// Weights of matmuls in f32 may be stored in 16 bits. CPUs also take a 16-bit table unconverted.
-TEST_P(DeviceTest, ProductsInSingleReadHalfWeights) {
+/// Weights of matmuls in f32 may be stored in 16 bits. CPUs also read the transpose of a 16-bit
+/// table.
+TEST_P(DeviceTest, ProductsInF32Read16BitWeights) {
   for (int32_t dtype : {TPC_F16, TPC_BF16})
     for (bool transposed : {false, true}) {
       bool isStored = deviceKind().storedType(TPC_F32, dtype) == dtype;
@@ -153,7 +154,7 @@ TEST_P(DeviceTest, ProductsInSingleReadHalfWeights) {
 }
 
 /// Neither partial sums nor addends may be rounded to 16 bits.
-TEST_P(DeviceTest, ProductsOfHalvesInSingle) {
+TEST_P(DeviceTest, ProductsOfHalvesHaveF32Results) {
   for (int32_t dtype : {TPC_F16, TPC_BF16}) {
     if (!device->computes(dtype))
       continue; // programs for the device do not use these types

@@ -1,4 +1,4 @@
-//===- DiagnosticTest.cpp - Tests of diagnostic output --------------------===//
+//===- DiagnosticTest.cpp - Tests of diagnostics, claims and timeouts -----===//
 
 #include "core/Diagnostic.h"
 #include "core/MessageClaim.h"

@@ -160,20 +160,20 @@ public:
   void close() override {}
 
   void carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) override {
-    enqueueStarted(started.size());
+    enqueueDelayed(delayed.size());
     enqueue(link, plan, in, out, stage);
   }
 
-  // Started operations run as late as possible: at their wait, or before the next operation that is
-  // not started.
+  // Asynchronous operations run as late as possible: at their wait, or before the next synchronous
+  // operation.
   int32_t start(int link, const CommPlan &plan, const void *in, void *out) override {
-    started.push_back([=, this] { enqueue(link, plan, in, out, nullptr); });
-    return static_cast<int32_t>(++last);
+    delayed.push_back([=, this] { enqueue(link, plan, in, out, nullptr); });
+    return static_cast<int32_t>(++lastToken);
   }
   void wait(int32_t token) override {
-    uint64_t before = last - started.size();
+    uint64_t before = lastToken - delayed.size();
     if (static_cast<uint64_t>(token) > before)
-      enqueueStarted(static_cast<uint64_t>(token) - before);
+      enqueueDelayed(static_cast<uint64_t>(token) - before);
   }
 
   Progress progress() override { return {reached.load(), done.load()}; }
@@ -188,10 +188,10 @@ public:
   }
 
 private:
-  void enqueueStarted(size_t count) {
+  void enqueueDelayed(size_t count) {
     for (; count > 0; --count) {
-      started.front()();
-      started.pop_front();
+      delayed.front()();
+      delayed.pop_front();
     }
   }
 
@@ -239,8 +239,8 @@ private:
   }
 
   DoOnDevice onDevice;
-  std::deque<std::function<void()>> started; ///< not enqueued
-  uint64_t last = 0;                         ///< last token
+  std::deque<std::function<void()>> delayed; ///< asynchronous operations that are not enqueued yet
+  uint64_t lastToken = 0;
   std::mutex mutex;
   std::vector<Member> connections;
   std::atomic<uint64_t> reached{0}, done{0};

@@ -47,11 +47,11 @@ using Accesses = std::vector<Access>;
 
 constexpr int64_t f32 = sizeof(float);
 
-// Fails if a field is added, because that field may have to be listed as an access below. Page
-// tables are always null here.
+// Fails if a field is added, because that field may have to be listed as an access below. The field
+// `pages` is always null here.
 static_assert(sizeof(Product) == 48 && sizeof(BatchProduct) == 80 &&
               sizeof(tpc_attention_args) == 304 && sizeof(tpc_append_args) == 104 &&
-              sizeof(tpc_experts_args) == 144);
+              sizeof(tpc_experts_args) == 144 && sizeof(tpc_quantized_args) == 160);
 
 Accesses accessesOf(const Products &all, const Product &p, const void *table) {
   int64_t m = all.m, k = all.k, n = p.matrix->n;
@@ -231,13 +231,13 @@ public:
   }
   void endAccess() override { access(false); }
 
-  void load(const tpc_program &program) override {
-    if (codeOf == &program)
+  void load(const tpc_program &loaded) override {
+    if (program == &loaded)
       return;
-    codeOf = &program;
-    inner->load(program);
-    for (int32_t i = 0; i < program.num_constants; ++i)
-      constants.push_back(share(program.constants[i].data, program.constants[i].bytes));
+    program = &loaded;
+    inner->load(loaded);
+    for (int32_t i = 0; i < loaded.num_constants; ++i)
+      constants.push_back(share(loaded.constants[i].data, loaded.constants[i].bytes));
   }
   const void *constant(int32_t index) override { return constants[index]; }
   std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k, std::span<const int64_t> widths,
@@ -396,7 +396,7 @@ private:
     }
   }
 
-  /// Runs row ranges of any size, in ascending or descending order, including rows beyond the last.
+  /// Runs row ranges of any size, in any order, including rows beyond the last.
   void runKernel(int32_t kernel, void *const *operands, int64_t rows) {
     std::vector<int64_t> cuts{0, rows, rows + static_cast<int64_t>(random() % 3)};
     for (uint64_t i = random() % 4; i > 0; --i)
@@ -408,7 +408,7 @@ private:
         pieces.emplace_back(cuts[i - 1], cuts[i]);
     std::shuffle(pieces.begin(), pieces.end(), random);
     for (auto [lo, hi] : pieces)
-      codeOf->kernels[kernel].function(env.data(), &status, operands, lo, hi);
+      program->kernels[kernel].function(env.data(), &status, operands, lo, hi);
   }
 
   /// Makes memory accessible; calls nest.
@@ -428,7 +428,7 @@ private:
   std::map<const Matrix *, const void *> tables; ///< row-major copies of transposed matrices
   void *writeTo = nullptr;
   std::shared_ptr<std::vector<std::byte>> staging;
-  const tpc_program *codeOf = nullptr;
+  const tpc_program *program = nullptr;
   std::vector<const void *> constants;
   std::vector<int64_t> env;
   tpc_status status = {};

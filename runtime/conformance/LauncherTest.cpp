@@ -160,7 +160,7 @@ TEST(Launcher, ProcessesOfOneRunHaveOneKey) {
   EXPECT_NE(detect(merge({{"MASTER_PORT", "29700"}}, torch)).key(), key);
 }
 
-TEST(Launcher, OneOfSeveral) {
+TEST(Launcher, TransportSelectsOneOfSeveral) {
   Variables both = merge(torch, slurm), all = merge(both, mpi);
   EXPECT_EQ(detect(both).kind, Kind::Torch);
   EXPECT_EQ(detect(all).kind, Kind::Mpi);

@@ -44,11 +44,11 @@ TEST(Reduce, OrdersNumbersAsIeeesMaximumDoes) {
       for (size_t j = 0; j < numbers.size(); ++j) {
         double maximum = reduceTwo(dtype, TPC_MAX, numbers[i], numbers[j]);
         double minimum = reduceTwo(dtype, TPC_MIN, numbers[i], numbers[j]);
-        float more = numbers[std::max(i, j)], less = numbers[std::min(i, j)];
-        EXPECT_EQ(maximum, more) << dtype;
-        EXPECT_EQ(std::signbit(maximum), std::signbit(more)) << dtype << " " << i << " " << j;
-        EXPECT_EQ(minimum, less) << dtype;
-        EXPECT_EQ(std::signbit(minimum), std::signbit(less)) << dtype << " " << i << " " << j;
+        float larger = numbers[std::max(i, j)], smaller = numbers[std::min(i, j)];
+        EXPECT_EQ(maximum, larger) << dtype;
+        EXPECT_EQ(std::signbit(maximum), std::signbit(larger)) << dtype << " " << i << " " << j;
+        EXPECT_EQ(minimum, smaller) << dtype;
+        EXPECT_EQ(std::signbit(minimum), std::signbit(smaller)) << dtype << " " << i << " " << j;
       }
 }
 

@@ -53,7 +53,7 @@ public:
 
   /// Number of allocations from the source in total. A steady-state step does not increase it.
   uint64_t allocations() const { return numAllocations; }
-  /// Bytes reserved from the source, and the peak of all frames.
+  /// Bytes reserved from the source, bytes of all frames at their peak, and bytes of all frames.
   size_t reserved() const;
   size_t peak() const { return peakBytes; }
   size_t used() const;

@@ -95,10 +95,10 @@ public:
   virtual void carryOut(int communicator, const CommPlan &plan, const void *in, void *out,
                         void *stage) = 0;
   /// Enqueues a plan without copies and fills, which may run at the same time as work enqueued
-  /// later. Returns the token for `wait`, greater than 0. It counts as an operation in the order of
-  /// plans.
+  /// later. Returns the token for `wait`, greater than 0. The plan counts as an operation in the
+  /// order of plans.
   virtual int32_t start(int communicator, const CommPlan &plan, const void *in, void *out) = 0;
-  /// Makes work that is enqueued later follow a started operation. Each token is passed once.
+  /// Makes work that is enqueued later follow the operation of a token. Each token is passed once.
   virtual void wait(int32_t token) = 0;
 
   // Any thread may call the following functions.

@@ -98,7 +98,7 @@ struct tpc_context {
   const tpc::rt::Group &group(uint32_t axes);
 
 private:
-  std::unique_ptr<tpc::rt::Arena> hostArena; ///< null: outputs are allocated in the frame arena
+  std::unique_ptr<tpc::rt::Arena> hostArena; ///< null: staging memory is in `arena`
   std::map<uint32_t, tpc::rt::Group> groups;
 };
 

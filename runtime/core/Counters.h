@@ -5,6 +5,7 @@
 // * all-reduce and broadcast: the tensor; all-gather: the gathered tensor; reduce-scatter: the
 //   input; all-to-all: the rank's input;
 // * send: the message, counted at the sender;
+// * gather: the whole output, or in generation the rank's logits;
 // * collective-permute and exchange: the maximum over members of bytes sent or received;
 // * dispatch and combine: the bytes that the rank sends, which depend on the routing.
 // Empty messages are neither sent nor counted.

@@ -7,8 +7,8 @@
 // Tensor addresses are device addresses. The host may compute with addresses, but accesses device
 // memory only through the functions below.
 //
-// Work (copy, launch, multiply, batchProduct, attention, append) and changes of env may be deferred
-// and reordered, as long as the results equal execution in call order. A buffer may therefore be
+// Work (the functions of "a step" below) and changes of env may be deferred and reordered, as long
+// as the results equal execution in call order. A buffer may therefore be
 // reused by the next call. After read(), or the end of a step, all earlier work is done. Rows of a
 // launch may be split and run in any order, and rows beyond the last may also run. Lists of
 // operands and arguments are read before a call returns.
@@ -256,8 +256,8 @@ public:
 
   // Any thread may call the following functions.
 
-  /// Describes the incomplete work that the rank waits for, or for which a library waits for other
-  /// ranks; the description may be empty. Null: the rank does not wait for the device.
+  /// Describes the device's incomplete work; empty if the rank waits, but not for known work. Null:
+  /// no work is incomplete, and the rank does not wait.
   virtual std::optional<std::string> pending() const;
   /// A number that changes whenever work is enqueued or completed.
   virtual uint64_t workVersion() const;

@@ -134,16 +134,16 @@ Exchange::Box Exchange::boxOf(const std::vector<int64_t> &coordinates) const {
     for (const Range &range : all)
       total += range.end - range.begin;
     Range own = split(total, dim.*axes, coordinates);
-    Ranges kept;
+    Ranges ownRanges;
     int64_t seen = 0;
     for (const Range &range : all) {
       int64_t begin = std::max(own.begin, seen), size = range.end - range.begin;
       int64_t end = std::min(own.end, seen + size);
       if (begin < end)
-        kept.push_back({range.begin + begin - seen, range.begin + end - seen});
+        ownRanges.push_back({range.begin + begin - seen, range.begin + end - seen});
       seen += size;
     }
-    box.push_back(std::move(kept));
+    box.push_back(std::move(ownRanges));
   }
   return box;
 }

@@ -12,13 +12,13 @@
 
 namespace tpc::rt {
 
-/// Sampling settings of a row. The device returns the largest score, with noise if the row is
-/// sampled, or, with top-k or top-p, several largest scores. Scores are logits, after `penalty` for
-/// tokens of the sequence, divided by `temperature`. With a penalty, one bit per token of the
-/// vocabulary follows in memory: whether the sequence contains the token.
+/// Sampling settings of a row. The device returns the largest score (with noise added to all scores
+/// if `hasNoise`) or, with top-k or top-p, the `shown` largest scores. Scores are logits, after
+/// `penalty` for tokens of the sequence, divided by `temperature`. With a penalty, one bit per
+/// token of the vocabulary follows in memory: whether the sequence contains the token.
 struct RowSampling {
-  int32_t isWanted;  ///< the row is sampled; 0: it is skipped
-  int32_t isDrawn;   ///< noise is added; 0: the largest score wins
+  int32_t isActive;  ///< 0: the row is skipped
+  int32_t hasNoise;  ///< 0: the largest score wins
   float temperature; ///< 1: scores are logits
   uint32_t position;
   uint64_t seed, sequence;
@@ -45,7 +45,8 @@ struct AdvancedInputs {
 };
 
 /// Logits [rows, count] of tokens from `first` on, in device memory. `settings` has one entry per
-/// row, `settingsBytes` apart; of rows that advance, positions and tokens of the sequence advance.
+/// row, `settingsBytes` apart. For rows that advance, the device adds 1 to `position` and sets the
+/// chosen token's bit.
 struct SamplingRequest {
   const void *logits;
   int32_t dtype;
@@ -55,8 +56,8 @@ struct SamplingRequest {
   AdvancedInputs advanced = {};
 };
 
-/// Number of bins for the distances of scores from the largest score.
-constexpr int numBins = 512;
+/// Top-p: number of bins in which probabilities are summed, by distance from the largest score.
+constexpr int numTopPBins = 512;
 
 /// Results in device memory, valid until the next step starts. largest: for each row with `shown` >
 /// 0, its largest scores as integers with the order of scores (generate/Score.h), unordered within

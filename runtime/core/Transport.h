@@ -1,9 +1,9 @@
 //===- Transport.h - Communication between ranks --------------------------===//
 //
-// There is one object per rank. The ABI's entry points (Collectives.cpp) check arguments, count,
-// and handle groups of one and empty tensors. The calls of a transport have at least two members,
-// and at least one element on some member. All members pass the same sizes. Transports over host
-// memory reduce in ascending rank order, with the kernels of Reduce.h.
+// There is one object per rank. The ABI's entry points (Collectives.cpp) check arguments, count
+// calls and bytes, and handle groups of one and empty tensors. The calls of a transport have at
+// least two members, and at least one element on some member. All members pass the same sizes.
+// Transports over host memory reduce in ascending rank order, with the kernels of Reduce.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -68,8 +68,8 @@ public:
   /// before. Otherwise tensors are in host memory, and a call returns when it is complete.
   virtual bool isOnDevice() const;
 
-  /// Connects. Collective over the world, on each rank's thread, at the start of each run and at
-  /// the end of the world.
+  /// Called at the start of each run, and at the end of the world. Collective over the world, on
+  /// each rank's thread.
   virtual void connect(tpc_context &ctx);
   virtual void disconnect(tpc_context &ctx);
 
@@ -84,7 +84,7 @@ public:
                          tpc_reduction reduction, const void *in, void *out, int64_t count) = 0;
   /// Starts an all-reduce, and returns a token for `finish`; 0 if it is already complete. All
   /// members start their operations in the same order. The default is complete on return. Tokens of
-  /// host memory are greater than 0.
+  /// transports over host memory are greater than 0.
   virtual int32_t startAllReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
                                  tpc_reduction reduction, const void *in, void *out, int64_t count);
   /// Waits until a started operation is complete.

@@ -232,7 +232,7 @@ void Watchdog::receive(int from, MessageSocket::MessageType type, std::string_vi
     return;
   }
   case MessageSocket::MessageType::Failed:
-    // It has reported the reason.
+    // The failed rank has reported the reason.
     if (isHub())
       endAll("", -1, false);
     return;

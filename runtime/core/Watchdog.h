@@ -94,8 +94,9 @@ private:
   void judgeWaits(double seconds);
   /// Whether `waiting` waits for a rank that has reached the end of the run.
   bool waitsForEnded(int waiting) const;
-  /// Whether `waiting` has waited for a while for `awaited`, which is at the end of the run. Both
-  /// have sent a heartbeat since then: a stopped rank may have continued before it was stopped.
+  /// Whether `waiting` has waited for some time for `awaited`, which is at the end of the run.
+  /// Requires a heartbeat of both from the end of that time: a rank that is stopped now may have
+  /// continued after its last heartbeat.
   bool hasWaitedForEnded(int waiting, int awaited) const;
   /// Whether all have sent Bye, or rank 0 has.
   bool isOver() const;

@@ -60,7 +60,7 @@ void Sampler::Filtered::setSums(std::span<const int64_t> countsOfAll,
   counts.assign(countsOfAll.begin(), countsOfAll.end());
   weights.assign(weightsOfAll.begin(), weightsOfAll.end());
   int64_t left = row.settings.topK;
-  for (int i = 0; left > 0 && i < numBins; ++i) {
+  for (int i = 0; left > 0 && i < numTopPBins; ++i) {
     if (left <= counts[i]) {
       lastBin = i;
       wantedBin = i;
@@ -73,7 +73,7 @@ void Sampler::Filtered::setSums(std::span<const int64_t> countsOfAll,
 
 int64_t Sampler::Filtered::totalBySums() const {
   int64_t total = 0;
-  for (int i = 0; i < (lastBin < 0 ? numBins : lastBin); ++i)
+  for (int i = 0; i < (lastBin < 0 ? numTopPBins : lastBin); ++i)
     total += weights[i];
   for (Ranked ranked : lastTokens)
     total += weightOf(ranked);
@@ -88,7 +88,7 @@ void Sampler::Filtered::decideBySums() {
     decide(std::span(certain).first(kept), noToken);
     return;
   }
-  int end = lastBin < 0 ? numBins - 1 : lastBin;
+  int end = lastBin < 0 ? numTopPBins - 1 : lastBin;
   int64_t before = 0;
   for (wantedBin = 0; wantedBin < end && before + weights[wantedBin] < needed; ++wantedBin)
     before += weights[wantedBin];

@@ -48,7 +48,7 @@ void TokenGenerator::generate(std::vector<GenerationRequest> requests, Generatio
     if (!isDone)
       execution.prepareSizes(loops[0]->next());
   }
-  // The last stage of this process; it samples if it is the last stage of the program.
+  // The last rank of this process is on its last stage, which samples if it is the program's last.
   const Counts &made = loops.back()->counts();
   theCounts.steps += made.steps;
   theCounts.tokens += made.tokens;

@@ -12,14 +12,14 @@ LogitsSink::LogitsSink(const Manifest &manifest)
       dtype(manifest.outputs[static_cast<size_t>(output)].dtype),
       vocabulary(manifest.generation->vocabulary) {}
 
-void LogitsSink::expect(int64_t count, std::vector<int64_t> sampledRows, const Tensor *ofDevice,
+void LogitsSink::expect(int64_t numRows, std::vector<int64_t> wantedRows, const Tensor *input,
                         bool advancesInputs) {
-  rows = count;
+  rows = numRows;
   copied = 0;
-  samplingInput = ofDevice;
+  samplingInput = input;
   advances = advancesInputs;
   parts.clear();
-  wanted = std::move(sampledRows);
+  wanted = std::move(wantedRows);
   kept.clear();
   logits.clear();
 }

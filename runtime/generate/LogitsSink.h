@@ -23,7 +23,7 @@ public:
   /// Prepares for a step with `rows` rows of logits, of which `wanted` are sampled (ascending).
   /// `samplingInput`: the additional step input with the sampling settings (addSamplingInput); null
   /// if there is none. The input must not change until tokens are sampled. `advances`: a device
-  /// that samples advances the inputs, of one token per row.
+  /// that samples also advances the inputs of the step, which has one token per row.
   void expect(int64_t rows, std::vector<int64_t> wanted, const Tensor *samplingInput,
               bool advances = false);
   void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank, const int64_t *global,

@@ -18,7 +18,7 @@ namespace tpc::rt {
 struct GenerationSource {
   std::vector<int64_t> ids;
   std::shared_ptr<const Tensor> states;
-  int64_t each = 0;   ///< tokens, if all sources of the model have as many
+  int64_t each = 0;   ///< tokens of each source, if all have as many; else 0
   int64_t token = -1; ///< Generation::Source::token, or -1
 
   int64_t size() const { return each ? each : states ? states->shape[0] : std::ssize(ids); }

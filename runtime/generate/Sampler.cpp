@@ -196,10 +196,10 @@ void Sampler::fetchScores(const std::vector<Filtered *> &open, DevicePieces *dev
 
 void Sampler::sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open,
                       DevicePieces *device) {
-  std::vector<int64_t> ofDevice(2 * numBins);
-  mine.assign(open.size() * 2 * numBins, 0);
+  std::vector<int64_t> ofDevice(2 * numTopPBins);
+  mine.assign(open.size() * 2 * numTopPBins, 0);
   for (size_t i = 0; i < open.size(); ++i) {
-    int64_t *counts = mine.data() + i * 2 * numBins, *weights = counts + numBins;
+    int64_t *counts = mine.data() + i * 2 * numTopPBins, *weights = counts + numTopPBins;
     float largest = open[i]->largest();
     for (const Scored &piece : scored[open[i]->index]) {
       if (piece.scores.empty() && piece.count > 0) {
@@ -211,15 +211,15 @@ void Sampler::sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open,
         double distance = below(score, largest);
         int bin = binOf(distance);
         ++counts[bin];
-        if (bin < numBins - 1)
+        if (bin < numTopPBins - 1)
           weights[bin] += weightBelow(distance);
       }
     }
   }
   ranks.sum(mine);
   for (size_t i = 0; i < open.size(); ++i) {
-    std::span<const int64_t> sums(mine.data() + i * 2 * numBins, 2 * numBins);
-    open[i]->setSums(sums.first(numBins), sums.last(numBins));
+    std::span<const int64_t> sums(mine.data() + i * 2 * numTopPBins, 2 * numTopPBins);
+    open[i]->setSums(sums.first(numTopPBins), sums.last(numTopPBins));
   }
 }
 

@@ -114,7 +114,7 @@ std::optional<StepItem> Schedule::nextOf(SlotGroup &group) {
     auto age = [&](int64_t i) { return *slots[static_cast<size_t>(i)].number; };
     int64_t oldest = *std::min_element(chosen.begin(), chosen.end(),
                                        [&](int64_t a, int64_t b) { return age(a) < age(b); });
-    // A source has no padding, so all rows of a step bring one of the same length.
+    // Sources are not padded, so all rows of a step bring sources of one length.
     auto newSource = [&](int64_t i) { return slots[static_cast<size_t>(i)].newSource(); };
     std::erase_if(chosen, [&](int64_t i) {
       return wholeGroups ? newSource(i) != newSource(oldest) : i != oldest;
@@ -194,7 +194,7 @@ int64_t Schedule::stepsAfter(const StepItem &item) const {
   int64_t steps = std::numeric_limits<int64_t>::max(), used = 0;
   for (int64_t i = group.begin; i < group.end; ++i)
     used += slots[static_cast<size_t>(i)].number.has_value();
-  // A waiting request takes a free slot, or others of the group are in their prompts.
+  // A waiting request may take a free slot, or another row of the group is still in its prompt.
   if ((used < group.end - group.begin && !waiting.empty()) || used != std::ssize(item.sampled))
     return 0;
   for (int64_t row : item.sampled) {

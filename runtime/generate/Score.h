@@ -60,9 +60,9 @@ constexpr int64_t maxTokens = int64_t(1) << 22;
 
 /// Bin of a distance from the largest score. Tokens of the last bin have weight 0.
 inline int binOf(double distance) {
-  return static_cast<int>(std::min(distance * 16, static_cast<double>(numBins - 1)));
+  return static_cast<int>(std::min(distance * 16, static_cast<double>(numTopPBins - 1)));
 }
-static_assert((numBins - 1) / 16 > 29, "exp(-29) is less than half a unit of 2^-40");
+static_assert((numTopPBins - 1) / 16 > 29, "exp(-29) is less than half a unit of 2^-40");
 
 } // namespace tpc::rt
 

@@ -9,7 +9,7 @@
 namespace tpc::rt {
 namespace {
 
-/// Maximum of settings that the sampler stores in 32 bits.
+/// Maximum of settings that the sampler stores as f32.
 constexpr double largest = std::numeric_limits<float>::max();
 
 [[noreturn]] void refuse(const std::string &flag, const std::string &text, const char *expected) {

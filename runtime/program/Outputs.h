@@ -52,7 +52,7 @@ private:
     int64_t bounds[3 * maxBlockRank];
     std::optional<Selection> selection;
   };
-  /// Returns where the elements of a block are contiguous in the output, in bytes from its begin.
+  /// Returns the byte offset of a block in the output; nullopt if it is not contiguous there.
   std::optional<int64_t> offsetOf(const Block &block) const;
   void arrive(tpc_context &ctx, const Block &block, const std::byte *from);
   void copyBlock(tpc_context &ctx, int32_t index, const std::byte *data, int32_t rank,

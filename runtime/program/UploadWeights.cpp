@@ -8,8 +8,8 @@
 // factors are n (stride k/2 in the result, 1 in the file) and k/2 (stride 1 in the result, n in the
 // file). The host copies k/2 runs of n elements, and the device transposes them.
 //
-// The rows of a part may be apart in device memory, as columns of a matrix. Then the strides of the
-// factors of its first dimension are multiples of the matrix's width.
+// The rows of a slice may be apart in device memory, if the slice is some columns of a matrix. Then
+// the strides of the factors of its first dimension are multiples of the matrix's width.
 //
 // The innermost factor in the file may have a stride of a few elements. The host then copies the
 // elements between them too, and the device skips these.

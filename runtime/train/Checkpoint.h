@@ -52,7 +52,7 @@ struct TrainingState {
   LossScale scale;
 };
 
-/// Writes a checkpoint to `folder`. Collective. Throws UserError; earlier checkpoints stay whole.
+/// Writes a checkpoint to `folder`. Collective. Throws UserError; earlier checkpoints remain.
 void saveCheckpoint(Execution &execution, const Manifest &manifest, const std::string &folder,
                     const TrainingState &state);
 

@@ -16,7 +16,7 @@ std::string advanceInputsKernel();
 struct AdvanceInputsLaunch {
   static constexpr unsigned threads = 128;
 
-  // Kernel parameters, in order. Sizes of elements are powers of two: 2 or 3.
+  // Kernel parameters, in order. Shifts: 2 or 3, for elements of 4 or 8 bytes.
   uint64_t best, settings, tokens, lengths, windowLengths;
   uint32_t rows, rowBytes, tokenShift, lengthShift, windowShift, lastToken;
 

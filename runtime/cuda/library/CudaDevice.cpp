@@ -21,7 +21,7 @@ constexpr int64_t pieceBytes = 32 << 20;
 /// Workspace of GEMMs, as recommended by the library's manual.
 constexpr int64_t workspaceBytes = 4 << 20, workspaceBytesFrom90 = 32 << 20;
 constexpr int64_t minBytes = minBlockBytes;
-constexpr int64_t binsBytes = 2 * numBins * sizeof(int64_t);
+constexpr int64_t binsBytes = 2 * numTopPBins * sizeof(int64_t);
 
 int64_t workspaceOf(const Gpu &gpu) {
   return gpu.architecture >= 90 ? workspaceBytesFrom90 : workspaceBytes;

@@ -283,8 +283,8 @@ void CudaDevice::unpin(void *host) {
 }
 
 // If no work follows in the step, outputs are copied after its graph: the graph does not contain
-// the address, so results may be at other addresses in each step. Work of collective backends does
-// not enter through this object.
+// the address, so results may be at other addresses in each step. With a collective backend they
+// are copied at once, because its work, which does not pass through this object, may follow.
 void CudaDevice::deliver(const void *from, int64_t bytes, Taker take, Destination destination) {
   if (destination && !backend) {
     enterContext();

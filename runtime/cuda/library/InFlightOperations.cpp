@@ -138,8 +138,8 @@ std::string InFlightOperations::describeCalls() const {
     // An operation begins after the previous progress number is written, and ends before the next
     // number is written. Messages run on another stream and may write later numbers concurrently.
     if (reached) {
-      auto isAfter = [](uint32_t addProgress, const Call &call) {
-        return addProgress < call.afterProgress;
+      auto isAfter = [](uint32_t progress, const Call &call) {
+        return progress < call.afterProgress;
       };
       end = std::upper_bound(begin, end, __atomic_load_n(reached, __ATOMIC_ACQUIRE), isAfter);
       begin = std::find_if(begin, end, [&](const Call &call) {

@@ -353,9 +353,9 @@ void NcclBackend::carryOut(int communicator, const CommPlan &plan, const void *i
 int32_t NcclBackend::start(int communicator, const CommPlan &plan, const void *in, void *out) {
   queue.enter();
   nccl::Comm comm = use(communicator);
-  int32_t token = transfers.beginStarted();
+  int32_t token = transfers.beginAsync();
   carryOut(comm, plan.calls, {driver, transfers.stream, {addressOf(in), addressOf(out), 0}});
-  transfers.endStarted(token);
+  transfers.endAsync(token);
   return token;
 }
 

@@ -1,6 +1,6 @@
 //===- NcclBackend.h - NCCL collective backend ----------------------------===//
 //
-// There is one communicator for each group; the rank's thread uses it. Messages and started
+// There is one communicator for each group; the rank's thread uses it. Messages and asynchronous
 // collectives run on a separate stream, other operations on the compute stream (Transfers.h);
 // operations complete in program order. Calls block where NCCL blocks. Another thread may abort all
 // communicators; calls then fail and the device stops waiting. Two events for each operation record

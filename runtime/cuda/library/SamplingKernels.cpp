@@ -40,7 +40,7 @@ constexpr const char *head = R"(
 LARGEST_MEMORY
   .reg .pred %p<8>, %valid<4>;
   .reg .b16 %h<4>;
-  .reg .b32 %row, %thread, %lane, %warp, %wanted, %drawn, %position, %count, %first, %end;
+  .reg .b32 %row, %thread, %lane, %warp, %active, %noisy, %position, %count, %first, %end;
   .reg .b32 %quad, %token, %left, %place, %n, %low, %high, %key, %r<4>, %row_bytes;
   .reg .b32 %slice, %slices, %others, %contained;
   .reg .b32 %c<4>, %k<2>, %seed<2>, %sequence<2>, %b<4>;
@@ -74,8 +74,8 @@ LARGEST_MEMORY
   add.u64 %joins, %joins, %x0;
   mul.wide.u32 %x0, %row, %row_bytes;
   add.u64 %rows, %rows, %x0;
-  ld.global.u32 %wanted, [%rows];
-  ld.global.u32 %drawn, [%rows+4];
+  ld.global.u32 %active, [%rows];
+  ld.global.u32 %noisy, [%rows+4];
   ld.global.f32 %temperature, [%rows+8];
   ld.global.u32 %position, [%rows+12];
   ld.global.u32 %seed0, [%rows+16];
@@ -93,12 +93,12 @@ LARGEST_MEMORY
 LOAD
   mov.u64 %best, 0x8000000000000000;
   mov.f32 %floor, 0fFF800000;
-  setp.eq.u32 %p0, %wanted, 0;
-  @%p0 bra UNWANTED;
+  setp.eq.u32 %p0, %active, 0;
+  @%p0 bra INACTIVE;
 SCORES
   setp.ne.u32 %p0, %shown, 0;
   @%p0 bra LARGEST;
-  setp.ne.u32 %p7, %drawn, 0;
+  setp.ne.u32 %p7, %noisy, 0;
   @!%p7 bra RANK;
 PHILOX
 BOUNDS
@@ -155,7 +155,7 @@ SHARE_BEST
   atom.relaxed.gpu.global.exch.b64 %best, [%joins], %x0;
   xor.b64 %best, %best, 0x8000000000000000;
   bra WRITE;
-UNWANTED:
+INACTIVE:
   setp.ne.u32 %p0, %slice, 0;
   @%p0 bra DONE;
 WRITE:
@@ -244,8 +244,8 @@ std::string number(float value) {
   return text;
 }
 
-/// Loads the logits of a quad into %s0 to %s3: by one access if all are there and aligned. Tokens
-/// outside of the range have a logit of 0 and no %valid.
+/// Loads the logits of a quad into %s0 to %s3, by one access if all four are in the range and
+/// aligned. Tokens outside of the range have a logit of 0 and a false %valid.
 std::string loadQuad(const char *type, int bytes, const char *widen) {
   bool isFloat = bytes == 4;
   std::string n = std::to_string(bytes), text = "  mul.wide.s32 %x0, %place, " + n +
@@ -267,7 +267,7 @@ std::string loadQuad(const char *type, int bytes, const char *widen) {
   return text + forQuad(widen);
 }
 
-/// Computes scores from the logits of a quad. The word that contains the quad's bits is read once.
+/// Computes scores from the logits of a quad. One read covers its bits of the sequence's tokens.
 std::string scores() {
   return "  mov.u32 %contained, 0;\n  setp.neu.f32 %p6, %penalty, 0f3F800000;\n"
          "  setp.lt.and.u32 %p6, %token, %end, %p6;\n  @!%p6 bra READ;\n"

@@ -34,7 +34,7 @@ struct SamplingSizes {
   int64_t bytes() const { return best + largest + scores + candidates; }
 
 private:
-  /// A slice is 512 quads: tokens from a multiple of 4 on. A row without tokens has one slice.
+  /// A slice is 512 quads: four tokens from a multiple of 4 on. A row has at least one slice.
   static int64_t getSlices(const SamplingRequest &request) {
     int64_t quads = (request.first + request.count + 3) / 4 - request.first / 4;
     return quads > 512 ? (quads + 511) / 512 : 1;

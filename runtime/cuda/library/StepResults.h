@@ -25,14 +25,14 @@ class StepResults {
 public:
   explicit StepResults(Queue &queue) : queue(queue), memory(queue.driver) {}
 
-  /// Allocates what `count` steps in flight need, without destinations. There must be none.
+  /// Allocates memory for the results of `count` steps in flight. No step may be in flight.
   void reserve(const std::vector<StepResult> &results, size_t count);
   /// Enqueues the copies of a step. `results` must stay valid until they are taken or dropped.
   /// `isAhead`: `take` waits for the copies; otherwise the caller waits for the queue.
   void enqueue(const std::vector<StepResult> &results, Address status, bool isAhead);
-  /// Passes the results of the earliest step in flight on. Returns its errors.
+  /// Delivers the results of the earliest step in flight. Returns its errors.
   tpc_status take();
-  /// The caller has waited for the queue.
+  /// Drops all results. The caller has waited for the queue.
   void drop() { first = count = 0; }
   size_t inFlight() const { return count; }
 

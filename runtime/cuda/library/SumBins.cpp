@@ -14,7 +14,7 @@
 namespace tpc::rt::cuda {
 namespace {
 
-static_assert(numBins == SumBinsLaunch::threads, "a thread for each bin");
+static_assert(numTopPBins == SumBinsLaunch::threads, "a thread for each bin");
 
 constexpr const char *head = R"(
 .visible .entry tpc_sum_bins(
@@ -91,7 +91,7 @@ std::string line(const char *begin, double value) {
 
 std::string sumBinsKernel() {
   std::string text = head;
-  text += line("mul.rn.f64 %d, %distance", 16) + line("min.f64 %d, %d", numBins - 1) +
+  text += line("mul.rn.f64 %d, %distance", 16) + line("min.f64 %d, %d", numTopPBins - 1) +
           "  cvt.rzi.u32.f64 %bin, %d;\n  mad.lo.u32 %r, %bin, 4, %counts;\n"
           "  red.shared.add.u32 [%r], 1;\n  setp.eq.u32 %p1, %bin, 511;\n  @%p1 bra NEXT;\n";
   // expOf

@@ -1,4 +1,4 @@
-//===- Transfers.cpp - Messages and started collectives on a second stream ===//
+//===- Transfers.cpp - Messages and async collectives on a second stream --===//
 
 #include "cuda/library/Transfers.h"
 #include "cuda/library/InFlightOperations.h"
@@ -13,19 +13,19 @@ Transfers::RecordedEvent::RecordedEvent(const Driver &driver) : driver(driver) {
 
 Transfers::RecordedEvent::~RecordedEvent() { driver.cuEventDestroy_v2(event); }
 
-void Transfers::RecordedEvent::set(Stream in) {
+void Transfers::RecordedEvent::record(Stream in) {
   driver.check(driver.cuEventRecord(event, in), "to record an event");
   isSet = true;
 }
 
-void Transfers::RecordedEvent::delay(Stream stream) {
+void Transfers::RecordedEvent::makeWait(Stream stream) {
   if (isSet)
     driver.check(driver.cuStreamWaitEvent(stream, event, 0), "to wait for an event");
 }
 
 Transfers::Transfers(const Driver &driver, Stream compute)
-    : driver(driver), compute(compute), sends(driver), receives(driver), lastOfCompute(driver),
-      last(driver), beginning(driver), end(driver) {
+    : driver(driver), compute(compute), sends(driver), receives(driver), lastOnCompute(driver),
+      lastOnTransfers(driver), beginning(driver), end(driver) {
   driver.check(driver.cuStreamCreate(&stream, nonBlocking), "to be set up");
 }
 
@@ -41,17 +41,17 @@ void Transfers::synchronize() {
 
 void Transfers::fork() {
   if (isRecording && isIdle) {
-    beginning.set(compute);
-    beginning.delay(stream);
+    beginning.record(compute);
+    beginning.makeWait(stream);
   }
   isIdle = false;
 }
 
 Transfers::Slot &Transfers::take(Direction &direction, int64_t bytes) {
   fork();
-  // Slots grow in the first step of a shape, all at once: the recorded step may use any of them.
+  // In the first step of a shape both slots grow, because the step that is recorded may use either.
   if (bytes > direction.bytes) {
-    if (direction.bytes) { // the old slots are in use until then
+    if (direction.bytes) { // the streams may still use the old slots
       join();
       InFlightOperations::synchronize(driver, compute);
       ++moves;
@@ -74,62 +74,66 @@ void Transfers::copy(Address to, Address from, int64_t bytes) {
 
 Address Transfers::beginSend(Address from, int64_t bytes) {
   Slot &slot = take(sends, bytes);
-  slot.emptied.delay(compute);
+  slot.emptied.makeWait(compute);
   copy(slot.memory->address, from, bytes);
-  slot.filled.set(compute);
-  slot.filled.delay(stream);
+  slot.filled.record(compute);
+  slot.filled.makeWait(stream);
   return slot.memory->address;
 }
 
-void Transfers::endSend() { sends.slots[1 - sends.next].emptied.set(stream); }
+void Transfers::endSend() { sends.slots[1 - sends.next].emptied.record(stream); }
 
 Address Transfers::beginReceive(int64_t bytes) {
   Slot &slot = take(receives, bytes);
-  slot.emptied.delay(stream);
+  slot.emptied.makeWait(stream);
   return slot.memory->address;
 }
 
 void Transfers::endReceive(Address to, int64_t bytes) {
   Slot &slot = receives.slots[1 - receives.next];
-  slot.filled.set(stream);
-  slot.filled.delay(compute);
+  slot.filled.record(stream);
+  slot.filled.makeWait(compute);
   copy(to, slot.memory->address, bytes);
-  slot.emptied.set(compute);
+  slot.emptied.record(compute);
 }
 
-int32_t Transfers::beginStarted() {
+int32_t Transfers::beginAsync() {
   fork();
-  auto free = std::find_if(started.begin(), started.end(),
-                           [](const Started &other) { return other.isFree; });
-  if (free == started.end()) {
-    started.emplace_back(driver);
-    free = std::prev(started.end());
+  auto free = std::find_if(asyncOperations.begin(), asyncOperations.end(),
+                           [](const AsyncOperation &other) { return other.isFree; });
+  if (free == asyncOperations.end()) {
+    asyncOperations.emplace_back(driver);
+    free = std::prev(asyncOperations.end());
   }
   free->isFree = false;
-  free->ready.set(compute);
-  free->ready.delay(stream);
-  return static_cast<int32_t>(free - started.begin()) + 1;
+  free->ready.record(compute);
+  free->ready.makeWait(stream);
+  return static_cast<int32_t>(free - asyncOperations.begin()) + 1;
 }
 
-void Transfers::endStarted(int32_t token) {
-  started[static_cast<size_t>(token) - 1].done.set(stream);
+void Transfers::endAsync(int32_t token) {
+  asyncOperations[static_cast<size_t>(token) - 1].done.record(stream);
 }
 
 void Transfers::wait(int32_t token) {
-  Started &operation = started[static_cast<size_t>(token) - 1];
-  operation.done.delay(compute);
+  AsyncOperation &operation = asyncOperations[static_cast<size_t>(token) - 1];
+  operation.done.makeWait(compute);
   operation.isFree = true;
 }
 
-void Transfers::beginOperation(Stream in) { (in == stream ? lastOfCompute : last).delay(in); }
+void Transfers::beginOperation(Stream in) {
+  (in == stream ? lastOnCompute : lastOnTransfers).makeWait(in);
+}
 
-void Transfers::endOperation(Stream in) { (in == stream ? last : lastOfCompute).set(in); }
+void Transfers::endOperation(Stream in) {
+  (in == stream ? lastOnTransfers : lastOnCompute).record(in);
+}
 
 void Transfers::join() {
   if (isIdle)
     return;
-  end.set(stream);
-  end.delay(compute);
+  end.record(stream);
+  end.makeWait(compute);
 }
 
 void Transfers::reset(bool recording) {
@@ -140,9 +144,9 @@ void Transfers::reset(bool recording) {
     for (Slot &slot : direction->slots)
       slot.filled.isSet = slot.emptied.isSet = false;
   }
-  for (Started &operation : started) // a recording that was abandoned has no waits
+  for (AsyncOperation &operation : asyncOperations) // a recording that was abandoned has no waits
     operation.isFree = true;
-  lastOfCompute.isSet = last.isSet = false;
+  lastOnCompute.isSet = lastOnTransfers.isSet = false;
 }
 
 } // namespace tpc::rt::cuda

@@ -1,4 +1,4 @@
-//===- Transfers.h - Messages and started collectives on a second stream --===//
+//===- Transfers.h - Messages and async collectives on a second stream ----===//
 //
 // A pipeline stage sends and receives on a separate stream, so that messages overlap with the next
 // micro-batch. The program may overwrite a tensor as soon as its send is enqueued, and may enqueue
@@ -6,8 +6,8 @@
 // (slots), and the compute stream copies to and from slots:
 //   send      compute: waits until the slot is free, copies to it      transfers: waits, sends
 //   receive   transfers: waits until the slot is free, receives        compute: waits, copies
-// A started collective needs no slots: until the wait, the program writes neither its operand nor
-// its result.
+// An asynchronous collective needs no slots: until the wait, the program writes neither its operand
+// nor its result.
 //   start     compute: everything before                  transfers: waits, runs the collective
 //   wait      compute: waits for the collective
 // NCCL operations stay in program order across both streams: each begins after the previous one has
@@ -46,10 +46,10 @@ public:
   Address beginReceive(int64_t bytes);
   void endReceive(Address to, int64_t bytes);
 
-  /// beginStarted makes the transfer stream wait for all work enqueued before, and returns a token;
-  /// endStarted follows the operation's calls. `wait` makes later compute work wait for them.
-  int32_t beginStarted();
-  void endStarted(int32_t token);
+  /// beginAsync makes the transfer stream wait for all work enqueued before, and returns a token;
+  /// endAsync follows the operation's calls. `wait` makes later compute work wait for them.
+  int32_t beginAsync();
+  void endAsync(int32_t token);
   void wait(int32_t token);
 
   /// Enclose each NCCL operation, in the compute stream or the transfer stream.
@@ -71,9 +71,9 @@ private:
     RecordedEvent(const RecordedEvent &) = delete;
     RecordedEvent &operator=(const RecordedEvent &) = delete;
     ~RecordedEvent();
-    void set(Stream in);
+    void record(Stream in);
     /// Makes later work of `stream` wait for this event, if it was recorded.
-    void delay(Stream stream);
+    void makeWait(Stream stream);
     bool isSet = false;
 
   private:
@@ -92,8 +92,8 @@ private:
     size_t next = 0;
     int64_t bytes = 0; ///< per slot
   };
-  struct Started {
-    explicit Started(const Driver &driver) : ready(driver), done(driver) {}
+  struct AsyncOperation {
+    explicit AsyncOperation(const Driver &driver) : ready(driver), done(driver) {}
     RecordedEvent ready, done;
     bool isFree = true;
   };
@@ -105,8 +105,9 @@ private:
   const Driver &driver;
   const Stream compute;
   Direction sends, receives;
-  std::deque<Started> started;       ///< by token, from 1; reused
-  RecordedEvent lastOfCompute, last; ///< ends of the last NCCL operation in either stream
+  std::deque<AsyncOperation> asyncOperations; ///< by token, from 1; reused
+  /// End of the last NCCL operation in the compute stream and in the transfer stream.
+  RecordedEvent lastOnCompute, lastOnTransfers;
   RecordedEvent beginning, end; ///< fork the transfer stream from the compute stream, and join it
   bool isRecording = false, isIdle = true;
   uint64_t moves = 0;

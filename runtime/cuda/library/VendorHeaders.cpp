@@ -9,8 +9,8 @@
 #include <cublasLt.h>
 #include <cuda.h>
 
-// Newer headers redefine the name of the first version, which all drivers have, as the second. Both
-// have the same declaration.
+// Newer headers define this name as a macro for its second version. All drivers have the first
+// version, with the same declaration.
 #ifdef cuEventElapsedTime
 #undef cuEventElapsedTime
 extern "C" decltype(cuEventElapsedTime_v2) cuEventElapsedTime;

@@ -91,7 +91,7 @@ TEST(Score, WeightsAreThoseOfSoftmax) {
   constexpr float inf = std::numeric_limits<float>::infinity();
   EXPECT_EQ(below(inf, inf), 0);
   EXPECT_EQ(below(-inf, -inf), 0);
-  EXPECT_EQ(binOf(below(1, inf)), numBins - 1);
+  EXPECT_EQ(binOf(below(1, inf)), numTopPBins - 1);
   EXPECT_LT(std::log2(double(maxTokens)) + 40, 63);
 }
 

@@ -56,13 +56,13 @@ struct DeviceResult {
 struct OnDevice final : DevicePieces {
   explicit OnDevice(const std::deque<DeviceResult> &results) : results(results) {}
   void sumsOf(size_t piece, float largest, std::span<int64_t> sums) override {
-    ASSERT_EQ(sums.size(), 2u * numBins);
+    ASSERT_EQ(sums.size(), 2u * numTopPBins);
     std::fill(sums.begin(), sums.end(), 0);
     for (float score : results[piece].scores) {
       double distance = below(score, largest);
       auto bin = static_cast<size_t>(binOf(distance));
       ++sums[bin];
-      sums[numBins + bin] += bin < numBins - 1 ? weightBelow(distance) : 0;
+      sums[numTopPBins + bin] += bin < numTopPBins - 1 ? weightBelow(distance) : 0;
     }
   }
   void scoresOf(size_t piece, std::span<float> scores) override {

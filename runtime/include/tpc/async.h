@@ -1,8 +1,8 @@
 /* Asynchronous communication: part of the C ABI of runtime.h.
  *
- * Members of a group start their operations in the same order, among them those of runtime.h. Until
- * the wait, the operand must not be written, and the result must be neither read nor written. At
- * most 16 operations of a rank are in flight. */
+ * Members of a group call these operations and those of runtime.h in the same order. Until the
+ * wait, the operand must not be written, and the result must be neither read nor written. At most
+ * 16 operations of a rank are in flight. */
 #ifndef TPC_ASYNC_H
 #define TPC_ASYNC_H
 

@@ -88,8 +88,8 @@ TPC_FUNCTION approximateErf(const A &a, V x) {
 /// tanh of an f32: Eigen's rational approximation, 1 from 7.998 on. Relative error below 5e-7; -0
 /// keeps its sign.
 TPC_FUNCTION approximateTanh(const A &a, V x) {
-  V size = a.abs(x), most = a.number(7.99881172180175781);
-  V b = a.withSignOf(a.select(a.less(most, size), most, size), x), square = a.mul(b, b);
+  V size = a.abs(x), limit = a.number(7.99881172180175781);
+  V b = a.withSignOf(a.select(a.less(limit, size), limit, size), x), square = a.mul(b, b);
   V p = polynomial(a, square,
                    {-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11,
                     5.12229709037114e-08, 1.48572235717979e-05, 6.37261928875436e-04,

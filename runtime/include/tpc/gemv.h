@@ -130,7 +130,7 @@ constexpr int64_t getPartialBytes(const Variant &variant, const Grid &grid) {
 
 /// Maximum bytes of dynamic shared memory. With static shared memory, a block has at most 48 KiB.
 inline constexpr int64_t kMaxStagedBytes = 32 << 10;
-/// Maximum number of blocks of a multiprocessor. Each block reads and normalizes all of x.
+/// Maximum number of blocks per multiprocessor: each block reads and normalizes all of x.
 inline constexpr int64_t kMaxFusedBlocks = 4;
 
 /// Dynamic shared memory of a fused kernel: its part of m rows of x.

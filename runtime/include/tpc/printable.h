@@ -34,8 +34,8 @@ inline size_t decodeUtf8(std::string_view text, uint32_t &character) {
       return 0;
     character = character << 6 | (byte(i) & 0x3f);
   }
-  constexpr uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-  bool valid = character >= least[length] && character <= 0x10ffff && character >> 11 != 0x1b;
+  constexpr uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  bool valid = character >= smallest[length] && character <= 0x10ffff && character >> 11 != 0x1b;
   return valid ? length : 0;
 }
 

@@ -188,7 +188,7 @@ typedef enum { TPC_NORM_NONE = 0, TPC_NORM_RMS = 1, TPC_NORM_LAYER = 2 } tpc_nor
  *   norm: x[m, k] is the norm of source[m, k] over each row, with epsilon, times scale[k], plus
  *   shift[k], which may be null; without a norm, these pointers are null
  *   activation: a tpc_epilogue. `out` is this function of the only matmul's result or, if `gated`,
- *   this function of the first of two results, times the second; without one, it is null
+ *   this function of the first of two results, times the second; null without an activation
  *   (source|scale)_dtype: element types; shift has that of scale, out that of the results */
 #define TPC_FUSION_FIELDS(FIELD)                                                                   \
   FIELD(const void *, source)                                                                      \
@@ -226,8 +226,8 @@ void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const flo
  *   complement if is_signed
  *   scale: element j * scale_column_stride + i / block * scale_block_stride of `scale`, of type
  *   scale_dtype: f32, f16 or bf16
- *   zero: zero_point if `zero` is null; else the element at its own strides, which has zero_bits
- *   bits, packed like q, or with zero_bits 0 the type scale_dtype */
+ *   zero: zero_point if `zero` is null; else the element of `zero` at zero_(column|block)_stride,
+ * of zero_bits bits, packed like q, or of type scale_dtype if zero_bits is 0 */
 #define TPC_QUANTIZED_FIELDS(FIELD)                                                                \
   FIELD(const float *, x)                                                                          \
   FIELD(const void *, packed)                                                                      \

@@ -46,7 +46,7 @@ public:
     folder = path.substr(0, path.rfind('/') + 1);
     if (folder.empty())
       folder = "./";
-    removeLeft();
+    removeAbandoned();
     if (access(kProcessFiles, X_OK) == 0)
       fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
     while (fd < 0) {
@@ -74,10 +74,10 @@ public:
     if (fd < 0)
       return EBADF;
     // A second, read-only descriptor keeps the unnamed file and its lock alive.
-    int kept = ::open(pathOf(fd).c_str(), O_RDONLY | O_CLOEXEC);
-    if (kept >= 0) {
-      flock(kept, LOCK_SH | LOCK_NB);
-      if (close(std::exchange(fd, kept)) != 0)
+    int readOnly = ::open(pathOf(fd).c_str(), O_RDONLY | O_CLOEXEC);
+    if (readOnly >= 0) {
+      flock(readOnly, LOCK_SH | LOCK_NB);
+      if (close(std::exchange(fd, readOnly)) != 0)
         return errno;
     } else if (!temporary.empty() && close(std::exchange(fd, -1)) != 0) {
       return errno; // there is no /proc
@@ -121,11 +121,11 @@ private:
   }
 
   /// Removes the files that killed processes left in the folder. Does this once per folder.
-  void removeLeft() const {
+  void removeAbandoned() const {
     static std::mutex mutex;
-    static std::set<std::string> looked;
+    static std::set<std::string> searched;
     std::lock_guard lock(mutex);
-    if (!looked.insert(folder).second)
+    if (!searched.insert(folder).second)
       return;
     DIR *entries = opendir(folder.c_str());
     if (!entries)
@@ -133,15 +133,15 @@ private:
     while (dirent *entry = readdir(entries)) {
       if (!isTemporary(entry->d_name))
         continue;
-      int left =
+      int abandoned =
           openat(dirfd(entries), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
       struct stat status = {};
-      if (left < 0)
+      if (abandoned < 0)
         continue;
-      if (fstat(left, &status) == 0 && S_ISREG(status.st_mode) &&
-          flock(left, LOCK_EX | LOCK_NB) == 0)
+      if (fstat(abandoned, &status) == 0 && S_ISREG(status.st_mode) &&
+          flock(abandoned, LOCK_EX | LOCK_NB) == 0)
         unlinkat(dirfd(entries), entry->d_name, 0);
-      close(left);
+      close(abandoned);
     }
     closedir(entries);
   }

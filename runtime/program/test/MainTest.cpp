@@ -170,7 +170,7 @@ TEST_F(MainTest, WeightsAreFoundAndChecked) {
   EXPECT_EQ(
       run({2, 1, 1}, {directory / "ids.npy", "--weights", directory / "moved/tiny.weights"}).status,
       0);
-  // At the path relative to the model's folder.
+  // In the given folder, at the path that the weight file has below the model's folder.
   std::string below = directory / "far/" + directory.path.filename().string();
   std::filesystem::create_directories(below);
   std::filesystem::copy_file(directory / "moved/tiny.weights", below + "/tiny.weights");

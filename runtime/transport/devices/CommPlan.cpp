@@ -14,7 +14,8 @@ constexpr CommAddress inAt(int64_t offset) { return {CommMemory::In, offset}; }
 constexpr CommAddress outAt(int64_t offset) { return {CommMemory::Out, offset}; }
 constexpr CommAddress stageAt(int64_t offset) { return {CommMemory::Stage, offset}; }
 
-/// Allocates space in the stage. Offsets are aligned to 64 bytes, as collective libraries prefer.
+/// Allocates space in the staging buffer. Offsets are aligned to 64 bytes, as collective libraries
+/// prefer.
 int64_t reserve(CommPlan &plan, int64_t bytes) {
   int64_t at = plan.stageBytes;
   plan.stageBytes = (at + bytes + 63) / 64 * 64;

@@ -25,17 +25,17 @@ constexpr uint32_t sendTag = 0x4000;
 constexpr uint32_t worldTag = 0x4001;
 constexpr uint32_t postTag = 0x4003;
 
-/// Frame of host memory.
-class Stage {
+/// Frame of host memory, for messages.
+class Staging {
 public:
-  Stage(tpc_context &ctx, int64_t bytes)
+  Staging(tpc_context &ctx, int64_t bytes)
       : ctx(ctx), frame(static_cast<std::byte *>(ctx.staging().push(bytes))) {
     if (!frame)
       fail(ctx, "out of memory for a message of " + std::to_string(bytes) + " bytes");
   }
-  ~Stage() { ctx.staging().pop(frame); }
-  Stage(const Stage &) = delete;
-  Stage &operator=(const Stage &) = delete;
+  ~Staging() { ctx.staging().pop(frame); }
+  Staging(const Staging &) = delete;
+  Staging &operator=(const Staging &) = delete;
 
   std::byte *operator+(int64_t offset) const { return frame + offset; }
 
@@ -88,21 +88,22 @@ void MessageTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
   // For few members and small tensors, each member sends its input to all others and reduces the
   // whole tensor itself, in one exchange instead of two.
   if (members <= 4 && bytes * members <= 32 << 10) {
-    Stage stage(ctx, bytes * members);
+    Staging staging(ctx, bytes * members);
     for (int member = 0; member < members; ++member) {
-      inputs[member] = member == me ? in : stage + member * bytes;
+      inputs[member] = member == me ? in : staging + member * bytes;
       if (member != me) {
         addSend(group.ranks[member], tag, in, bytes);
-        addReceive(group.ranks[member], tag, stage + member * bytes, bytes);
+        addReceive(group.ranks[member], tag, staging + member * bytes, bytes);
       }
     }
     carryOut(ctx);
     return reduce(dtype, reduction, out, inputs.data(), members, count);
   }
 
-  // Member c reduces chunk c, then all members gather the chunks. Large groups use fewer chunks
-  // than members, because the number of messages grows with both and costs more than idle members.
-  // A member does not send its own chunk of `in`, so `in` may be `out`.
+  // Member c reduces chunk c, then all members gather the chunks. Groups of more than 4 use one
+  // chunk for each 64 KiB, at most one per member: the number of messages is chunks times members,
+  // and messages cost more than members that reduce nothing. A member does not send its own chunk
+  // of `in`, so `in` may be `out`.
   constexpr int64_t minChunk = 64 << 10; // bytes
   int64_t owners = members <= 4 ? members : std::clamp<int64_t>(bytes / minChunk, 1, members);
   auto chunk = [&](int member) {
@@ -113,14 +114,14 @@ void MessageTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
   };
   Part mine = chunk(me);
   {
-    Stage stage(ctx, mine.size * members);
+    Staging staging(ctx, mine.size * members);
     for (int member = 0; member < members; ++member) {
-      inputs[member] = member == me ? bytesAt(in, mine.offset) : stage + member * mine.size;
+      inputs[member] = member == me ? bytesAt(in, mine.offset) : staging + member * mine.size;
       if (member == me)
         continue;
       Part theirs = chunk(member);
       addSend(group.ranks[member], tag, bytesAt(in, theirs.offset), theirs.size);
-      addReceive(group.ranks[member], tag, stage + member * mine.size, mine.size);
+      addReceive(group.ranks[member], tag, staging + member * mine.size, mine.size);
     }
     carryOut(ctx);
     reduce(dtype, reduction, bytesAt(out, mine.offset), inputs.data(), members, mine.size / size);
@@ -150,29 +151,29 @@ int32_t MessageTransport::startAllReduce(tpc_context &ctx, const Group &group, t
         fail(ctx, error.what());
       }
   int32_t token = 1;
-  while (token <= static_cast<int32_t>(started.size()) && started[token - 1].group)
+  while (token <= static_cast<int32_t>(asyncOperations.size()) && asyncOperations[token - 1].group)
     ++token;
-  if (token > static_cast<int32_t>(started.size()))
-    started.emplace_back();
+  if (token > static_cast<int32_t>(asyncOperations.size()))
+    asyncOperations.emplace_back();
   if (delay.isSet())
     linkFree = delay.end(std::max(linkFree, LinkDelay::now()), bytes);
-  started[token - 1] = {&group, dtype, reduction, in, out, count, linkFree, false};
+  asyncOperations[token - 1] = {&group, dtype, reduction, in, out, count, linkFree, false};
   incomplete.push_back(token);
   return token;
 }
 
 void MessageTransport::completeNext(tpc_context &ctx) {
-  Started &operation = started[incomplete.front() - 1];
+  AsyncOperation &operation = asyncOperations[incomplete.front() - 1];
   const Group &group = *operation.group;
   int64_t bytes = operation.count * sizeOf(operation.dtype);
   int members = group.size();
-  Stage stage(ctx, bytes * members);
+  Staging staging(ctx, bytes * members);
   inputsOfOthers.clear();
   for (int member = 0; member < members; ++member)
     if (member != group.index)
-      inputsOfOthers.push_back({stage + member * bytes, bytes, group.ranks[member],
+      inputsOfOthers.push_back({staging + member * bytes, bytes, group.ranks[member],
                                 static_cast<int32_t>(collectiveTag(group))});
-  // The last operation in flight completes only when this rank's own messages need it no longer.
+  // The last operation in flight also waits until this rank's posted messages are delivered.
   if (incomplete.size() == 1)
     messenger.flushNext();
   try {
@@ -183,17 +184,17 @@ void MessageTransport::completeNext(tpc_context &ctx) {
     fail(ctx, "out of memory while messages were sent");
   }
   LinkDelay::sleepUntil(operation.readyAt);
-  startedInputs.resize(members);
+  asyncInputs.resize(members);
   for (int member = 0; member < members; ++member)
-    startedInputs[member] = member == group.index ? operation.in : stage + member * bytes;
-  reduce(operation.dtype, operation.reduction, operation.out, startedInputs.data(), members,
+    asyncInputs[member] = member == group.index ? operation.in : staging + member * bytes;
+  reduce(operation.dtype, operation.reduction, operation.out, asyncInputs.data(), members,
          operation.count);
   operation.isComplete = true;
   incomplete.pop_front();
 }
 
 void MessageTransport::finish(tpc_context &ctx, int32_t token) {
-  Started &operation = started.at(token - 1);
+  AsyncOperation &operation = asyncOperations.at(token - 1);
   OperationScope doing(ctx.activity, spell(CollectiveKind::AllReduce), operation.group->axes);
   while (!operation.isComplete)
     completeNext(ctx);
@@ -206,14 +207,14 @@ void MessageTransport::allGather(tpc_context &ctx, const Group &group, const voi
   uint32_t tag = collectiveTag(group);
   // With outer = 1 the received shards are contiguous in the output.
   bool direct = outer == 1;
-  Stage stage(ctx, direct ? 0 : outer * n * inner);
+  Staging staging(ctx, direct ? 0 : outer * n * inner);
   Part mine = group.part(n, me);
   for (int member = 0; member < members; ++member) {
     if (member == me)
       continue;
     Part part = group.part(n, member);
     std::byte *to =
-        direct ? bytesAt(out, part.offset * inner) : stage + outer * part.offset * inner;
+        direct ? bytesAt(out, part.offset * inner) : staging + outer * part.offset * inner;
     addSend(group.ranks[member], tag, in, outer * mine.size * inner);
     addReceive(group.ranks[member], tag, to, outer * part.size * inner);
   }
@@ -223,7 +224,7 @@ void MessageTransport::allGather(tpc_context &ctx, const Group &group, const voi
     if (member == me)
       copyIntoWhole(out, in, outer, n, part.offset, part.size, inner);
     else if (!direct)
-      copyIntoWhole(out, stage + outer * part.offset * inner, outer, n, part.offset, part.size,
+      copyIntoWhole(out, staging + outer * part.offset * inner, outer, n, part.offset, part.size,
                     inner);
   }
 }
@@ -237,7 +238,7 @@ void MessageTransport::reduceScatter(tpc_context &ctx, const Group &group, tpc_d
   bool direct = outer == 1;
   Part mine = group.part(n, me);
   int64_t mineBytes = outer * mine.size * row;
-  Stage outgoing(ctx, direct ? 0 : outer * n * row), incoming(ctx, mineBytes * members);
+  Staging outgoing(ctx, direct ? 0 : outer * n * row), incoming(ctx, mineBytes * members);
   inputs.resize(members);
   for (int member = 0; member < members; ++member) {
     Part part = group.part(n, member);
@@ -286,8 +287,8 @@ void MessageTransport::moveBlocks(tpc_context &ctx, const Group &group, const vo
   forEachPeer([&](int member) {
     total += blockSource.bytesBetween(me, member) + blockSource.bytesBetween(member, me);
   });
-  Stage stage(ctx, total);
-  std::byte *at = stage + 0;
+  Staging staging(ctx, total);
+  std::byte *at = staging + 0;
   forEachPeer([&](int member) {
     blockSource.tensorBlock(me, member).pack(at, in);
     int64_t bytes = blockSource.bytesBetween(me, member);

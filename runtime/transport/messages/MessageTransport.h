@@ -61,9 +61,9 @@ private:
   /// Sender and receiver both skip empty messages.
   void addSend(int peer, uint32_t tag, const void *data, int64_t bytes);
   void addReceive(int peer, uint32_t tag, void *data, int64_t bytes);
-  /// A started all-reduce: its inputs were posted to all members. The messages of a pair of ranks
-  /// arrive in the order of starts.
-  struct Started {
+  /// An asynchronous all-reduce: its input was posted to all members. The messages of a pair of
+  /// ranks arrive in the order of starts.
+  struct AsyncOperation {
     const Group *group = nullptr; ///< null: the entry is free
     tpc_dtype dtype = TPC_F32;
     tpc_reduction reduction = TPC_SUM;
@@ -73,10 +73,11 @@ private:
     int64_t readyAt = 0; ///< see LinkDelay.h
     bool isComplete = false;
   };
-  /// Receives the inputs of the first started all-reduce that is not complete, and reduces them.
+  /// Receives the inputs of the first asynchronous all-reduce that is not complete, and reduces
+  /// them.
   void completeNext(tpc_context &ctx);
 
-  /// Sends and receives all added messages, after those of all started operations.
+  /// Sends and receives all added messages, after those of all asynchronous operations.
   void carryOut(tpc_context &ctx);
   /// Moves the tensor blocks of an all-to-all (AllToAll), collective permute (BlockMove) or
   /// exchange (Exchange).
@@ -89,10 +90,10 @@ private:
   World &world;
   std::vector<Message> sends, receives; ///< only grow
   std::vector<const void *> inputs;
-  std::vector<Started> started;   ///< by token
-  std::deque<int32_t> incomplete; ///< tokens, in the order of starts
+  std::vector<AsyncOperation> asyncOperations; ///< by token
+  std::deque<int32_t> incomplete;              ///< tokens, in the order of starts
   std::vector<Message> inputsOfOthers;
-  std::vector<const void *> startedInputs;
+  std::vector<const void *> asyncInputs;
   LinkDelay delay;
   int64_t linkFree = 0; ///< end of the last operation, see LinkDelay.h
 };

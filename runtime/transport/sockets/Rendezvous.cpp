@@ -23,9 +23,9 @@ std::string nameOf(const std::string &run) {
   return run.empty() ? "no id" : "the id '" + run + "'";
 }
 
-/// Seconds in which a rank that was started with such a flag may be started again to run.
+/// Seconds in which a rank that was started with --help or --describe may be started again to run.
 constexpr double graceForAbsent = 2;
-/// Seconds after which a rank 0 that no longer listens has ended, and not been started again.
+/// Seconds after which a rank 0 that no longer listens has ended and was not started again.
 constexpr double graceForRestart = 2;
 /// Seconds after which a rank that does not reach rank 0, and rank 0 if ranks are absent, prints a
 /// note.
@@ -321,7 +321,7 @@ bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string
               " and takes no part in the run; start all ranks with the same flags";
       return false;
     }
-    // A rank 0 that has listened and does not any more has ended.
+    // A rank 0 that listened and no longer listens has ended.
     wasOpen |= isOpen;
     if (isOpen || !wasOpen || absence)
       closed.reset();

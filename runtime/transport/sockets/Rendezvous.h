@@ -33,7 +33,7 @@ struct ConnectedRanks {
   std::vector<PeerConnection> connections;
   std::vector<ProcessInfo> processes;
   Nonce nonce{};
-  /// Set on rank 0 after the start has failed. Then it also rejects late ranks.
+  /// Set on rank 0 after the start has failed; rejects late ranks.
   std::unique_ptr<RendezvousServer> server;
   std::string reason; ///< reason that late ranks receive; empty: the error's text
   int ended = -1;     ///< rank that ended before it connected, and needs no reply

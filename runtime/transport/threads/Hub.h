@@ -22,7 +22,7 @@
 
 namespace tpc::rt {
 
-/// Entry for a started collective of a group. Operation n uses entry n modulo the number of
+/// Entry for an asynchronous collective of a group. Operation n uses entry n modulo the number of
 /// entries.
 struct StartedOperation {
   struct Member {
@@ -31,8 +31,8 @@ struct StartedOperation {
   };
   explicit StartedOperation(size_t members) : members(members), startedBy(members) {}
 
-  /// A claim is the operation's number and its next block. Other values: no operation yet; none any
-  /// more, because of an error.
+  /// A claim is the operation's number and its next block, or one of two values. unused: no
+  /// operation yet; closed: no further operation, because of an error.
   static constexpr int blockBits = 24;
   static constexpr uint64_t blockMask = (uint64_t(1) << blockBits) - 1;
   static constexpr uint64_t unused = ~blockMask, closed = ~uint64_t(0);

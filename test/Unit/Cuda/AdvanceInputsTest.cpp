@@ -70,7 +70,7 @@ struct StepState {
     for (int64_t row = 0; row < rows; ++row) {
       RowSampling &own = settingsOf(row);
       auto at = size_t(row);
-      if (!own.isWanted || own.shown || best[at] == noToken)
+      if (!own.isActive || own.shown || best[at] == noToken)
         continue;
       int64_t token = tokenOf(best[at]);
       tokens[at] = std::min(token, lastToken);

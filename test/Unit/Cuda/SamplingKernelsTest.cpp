@@ -103,7 +103,7 @@ struct Rows {
                       0,
                       0,
                       0};
-      if (!own.isDrawn)
+      if (!own.hasNoise)
         own.temperature = 1;
       seen.emplace_back();
       if (random() % 2) {
@@ -112,7 +112,7 @@ struct Rows {
           seen.back().insert(static_cast<int64_t>(random() % static_cast<uint64_t>(vocabulary)));
       }
       const int32_t shown[] = {1, 2, 3, 7, 40, 64, 1000, RowSampling::maxShown};
-      if (own.isWanted && own.isDrawn && random() % 2)
+      if (own.isActive && own.hasNoise && random() % 2)
         own.shown = shown[random() % std::size(shown)];
       settings.push_back(own);
     }
@@ -151,10 +151,10 @@ struct Rows {
       const RowSampling &own = settings[row];
       Draw draw{own.seed, own.sequence, own.position};
       Ranked largest = noToken;
-      for (int64_t token = first; own.isWanted && !own.shown && token < first + count; ++token) {
+      for (int64_t token = first; own.isActive && !own.shown && token < first + count; ++token) {
         float score = scoreOf(row, token);
         largest =
-            std::max(largest, rank(own.isDrawn ? perturbed(score, draw.of(token)) : score, token));
+            std::max(largest, rank(own.hasNoise ? perturbed(score, draw.of(token)) : score, token));
       }
       best.push_back(largest);
     }
@@ -338,7 +338,7 @@ TEST(SamplingKernels, FaultsAreFound) {
       {"and.b32 %r0, %r0, 15", "and.b32 %r0, %r0, 7"},
       {"setp.lt.u32 %p1, %token, %first", "setp.lt.u32 %p1, %token, 0"},
       {"mad.lo.u32 %quad, %slice, 512, %quad", "mad.lo.u32 %quad, %slice, 511, %quad"},
-      {"setp.eq.u32 %p0, %wanted, 0", "setp.eq.u32 %p0, %wanted, 7"},
+      {"setp.eq.u32 %p0, %active, 0", "setp.eq.u32 %p0, %active, 7"},
       // Penalties.
       {"setp.neu.f32 %p6, %penalty, 0f3F800000", "setp.neu.f32 %p6, %penalty, %penalty"},
       {"and.b32 %r1, %token, 31", "and.b32 %r1, %place, 31"},

@@ -26,12 +26,12 @@ ptx::Module parse(const std::string &text) {
 
 /// Returns the sums per bin of scores below the largest.
 std::vector<int64_t> sumsOf(const std::vector<float> &scores, float largest) {
-  std::vector<int64_t> sums(2 * numBins);
+  std::vector<int64_t> sums(2 * numTopPBins);
   for (float score : scores) {
     double distance = below(score, largest);
     auto bin = size_t(binOf(distance));
     ++sums[bin];
-    sums[numBins + bin] += bin < numBins - 1 ? weightBelow(distance) : 0;
+    sums[numTopPBins + bin] += bin < numTopPBins - 1 ? weightBelow(distance) : 0;
   }
   return sums;
 }
@@ -43,7 +43,7 @@ std::vector<int64_t> runSums(const std::vector<float> &scores, float largest, ui
   uint64_t from = memory.allocate(scores.size() * 4, "scores");
   EXPECT_TRUE(memory.copyIn(from, scores.data(), scores.size() * 4));
   memory.setReadOnly(from);
-  std::vector<int64_t> sums(2 * numBins);
+  std::vector<int64_t> sums(2 * numTopPBins);
   uint64_t at = memory.allocate(sums.size() * 8, "sums");
   std::vector<ptx::Argument> arguments;
   cuda::SumBinsLaunch(reinterpret_cast<const float *>(from), std::ssize(scores), largest, at)
