@@ -347,8 +347,8 @@ void LaunchMonitor::judgeSiblings(double passed, bool isFull, Phase now) {
 }
 
 void LaunchMonitor::judgeMissing(double passed) {
-  int expected = launcher.localSize, there = static_cast<int>(siblings.started().size());
-  if (!process.number() || expected < 0 || there >= expected) {
+  int expected = launcher.localSize, numStarted = static_cast<int>(siblings.started().size());
+  if (!process.number() || expected < 0 || numStarted >= expected) {
     missing = 0;
     return;
   }
@@ -361,9 +361,9 @@ void LaunchMonitor::judgeMissing(double passed) {
     if (!siblings.started().contains(rank))
       absent.push_back(rank);
   // With several hosts, the rank numbers of this host are unknown.
-  std::string subject = std::to_string(expected - there) + " of the " + std::to_string(expected) +
-                        " ranks of this host";
-  bool isOne = expected - there == 1;
+  std::string subject = std::to_string(expected - numStarted) + " of the " +
+                        std::to_string(expected) + " ranks of this host";
+  bool isOne = expected - numStarted == 1;
   if (!absent.empty()) {
     subject = isOne ? "rank " : "ranks ";
     for (size_t i = 0; i < absent.size(); ++i)

@@ -1,9 +1,8 @@
 //===- RoutedCollectives.cpp - Exchange of tokens with experts ------------===//
 //
 // Each member first sends every other member one bit for each row, or for each of the row's weights
-// for the receiver's experts. The bits determine the size of the message that follows. The
-// number of bits is the same on both sides. So members without rows take part, and no message is
-// empty.
+// for the receiver's experts. The bits determine the size of the message that follows. Both sides
+// know the number of bits, and skip empty messages.
 //
 // Messages are buffered (Transport::post), two of a pair at most: a member sends data after it has
 // received all bits.
@@ -48,7 +47,7 @@ public:
     if (dtype != TPC_F32)
       failIn(ctx, kind, axes, "the elements must be f32");
     if (!ctx.device->isHost())
-      failIn(ctx, kind, axes, "the device has no access to the rows on the host");
+      failIn(ctx, kind, axes, "the rows must be in host memory");
     if (n < 0 || inner < 0 || width < 0 || rowsOfPart * width != inner)
       failIn(ctx, kind, axes,
              "rows of " + std::to_string(width) + " elements do not fit into " +
@@ -105,7 +104,7 @@ public:
   uint32_t axes;
   OperationScope doing;
   const Group &group;
-  int64_t rowsOfPart;     // of one of n parts
+  int64_t rowsOfPart;     // rows of each of the n parts
   std::vector<Part> rows; // of each member
 };
 

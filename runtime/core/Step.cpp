@@ -35,9 +35,7 @@ void runStage(tpc_context &ctx, const tpc_program &program, int stage,
 }
 
 void StepCache::runFunction(const Key &key) {
-  // The step may change the device's copy.
-  std::vector<int64_t> env = key.env;
-  key.program->stages[key.stage](&ctx, env.data());
+  key.program->stages[key.stage](&ctx, key.env.data());
 }
 
 static std::type_index kindOf(const OutputSink *outputs) {

@@ -30,8 +30,8 @@ constexpr double longestStep = 0.5;
 /// Grace periods in seconds. A launcher ends all processes as soon as one has ended. The failed
 /// process is then the first to end, or ends soon after the first.
 constexpr double graceForConnection = 0.06, graceForLauncher = 0.5, graceForTerminated = 1;
-/// Launchers signal all ranks within this many seconds. A rank that is signaled alone continues
-/// until the others have named it.
+/// Launchers signal all ranks within graceForOtherSignals seconds. A rank that is signaled alone
+/// continues for graceForTerminatedAlone seconds, so that the others name it first.
 constexpr double graceForOtherSignals = 0.4, graceForTerminatedAlone = 1.2;
 /// The last messages of an ended process may still be in flight.
 constexpr double graceForLeft = 1.5;
@@ -64,7 +64,8 @@ Watchdog::~Watchdog() {
   {
     std::lock_guard<std::mutex> lock(mutex);
     ending = true;
-    // This process has an unreported error, so it does not wait for the others.
+    // During stack unwinding, this process has an unreported error and does not wait for the
+    // others.
     informed = std::uncaught_exceptions() > 0;
   }
   eventfd_write(wakeUp, 1);
@@ -302,7 +303,7 @@ void Watchdog::judgeConnection(int of, double seconds) {
   Other &other = others[of];
   if (!other.channel->isOpen()) {
     if (isTerminatedAlone)
-      endByLauncher(); // the others have reported it, and end
+      endByLauncher(); // the others have reported the signal, and end
     other.closed += std::min(seconds, 0.03);
     if (!other.wasTerminated && terminated < 0 && timeout > 0 && other.process.isAlive()) {
       if (other.closed > graceForEnd)
@@ -391,14 +392,15 @@ void Watchdog::judgeWaits(double seconds) {
   idle = allWait || anyOnDevice ? idle + seconds : 0;
   if (timeout <= 0 || idle < timeout)
     return;
-  HangDetector all = hangDetector();
-  int first = all.rankToReport();
+  HangDetector detector = hangDetector();
+  int first = detector.rankToReport();
   char text[64];
   std::snprintf(text, sizeof(text), "has waited for %g s (--timeout=%g): ", timeout, timeout);
-  printDiagnostic("error", "rank " + std::to_string(first) + ": " + text + all.describeWait(first));
+  printDiagnostic("error",
+                  "rank " + std::to_string(first) + ": " + text + detector.describeWait(first));
   for (size_t i = 0; i < others.size(); ++i)
     if (static_cast<int>(i) != first && !others[i].sentBye)
-      printDiagnostic("note", "waits: " + all.describeWait(static_cast<int>(i)));
+      printDiagnostic("note", "waits: " + detector.describeWait(static_cast<int>(i)));
   endAll("", -1, false);
 }
 

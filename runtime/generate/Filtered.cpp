@@ -43,30 +43,30 @@ void Sampler::Filtered::setCertain(std::vector<Ranked> tokens, bool complete) {
   auto known = static_cast<int64_t>(certain.size());
   if (!complete && (settings.topK == 0 || settings.topK > known))
     return;
-  std::span<const Ranked> left(certain);
+  std::span<const Ranked> remaining(certain);
   if (settings.topK)
-    left = left.first(static_cast<size_t>(std::min(settings.topK, known)));
+    remaining = remaining.first(static_cast<size_t>(std::min(settings.topK, known)));
   if (settings.topP < 1) {
     int64_t total = 0;
-    for (Ranked ranked : left)
+    for (Ranked ranked : remaining)
       total += weightOf(ranked);
-    left = left.first(countKept(left, 0, neededOf(total)));
+    remaining = remaining.first(countKept(remaining, 0, neededOf(total)));
   }
-  decide(left, noToken);
+  decide(remaining, noToken);
 }
 
 void Sampler::Filtered::setSums(std::span<const int64_t> countsOfAll,
                                 std::span<const int64_t> weightsOfAll) {
   counts.assign(countsOfAll.begin(), countsOfAll.end());
   weights.assign(weightsOfAll.begin(), weightsOfAll.end());
-  int64_t left = row.settings.topK;
-  for (int i = 0; left > 0 && i < numTopPBins; ++i) {
-    if (left <= counts[i]) {
+  int64_t remaining = row.settings.topK;
+  for (int i = 0; remaining > 0 && i < numTopPBins; ++i) {
+    if (remaining <= counts[i]) {
       lastBin = i;
       wantedBin = i;
       return;
     }
-    left -= counts[i];
+    remaining -= counts[i];
   }
   decideBySums(); // top-k, if set, keeps all tokens
 }

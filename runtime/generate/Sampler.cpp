@@ -182,8 +182,8 @@ void Sampler::gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> row
   }
 }
 
-void Sampler::fetchScores(const std::vector<Filtered *> &open, DevicePieces *device) {
-  for (const Filtered *each : open)
+void Sampler::fetchScores(const std::vector<Filtered *> &undecided, DevicePieces *device) {
+  for (const Filtered *each : undecided)
     for (Scored &piece : scored[each->index])
       if (piece.scores.empty() && piece.count > 0) {
         std::vector<float> &scores = memory[piece.piece];
@@ -194,14 +194,14 @@ void Sampler::fetchScores(const std::vector<Filtered *> &open, DevicePieces *dev
       }
 }
 
-void Sampler::sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open,
+void Sampler::sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &undecided,
                       DevicePieces *device) {
   std::vector<int64_t> ofDevice(2 * numTopPBins);
-  mine.assign(open.size() * 2 * numTopPBins, 0);
-  for (size_t i = 0; i < open.size(); ++i) {
+  mine.assign(undecided.size() * 2 * numTopPBins, 0);
+  for (size_t i = 0; i < undecided.size(); ++i) {
     int64_t *counts = mine.data() + i * 2 * numTopPBins, *weights = counts + numTopPBins;
-    float largest = open[i]->largest();
-    for (const Scored &piece : scored[open[i]->index]) {
+    float largest = undecided[i]->largest();
+    for (const Scored &piece : scored[undecided[i]->index]) {
       if (piece.scores.empty() && piece.count > 0) {
         device->sumsOf(piece.piece, largest, ofDevice);
         for (size_t bin = 0; bin < ofDevice.size(); ++bin)
@@ -217,17 +217,17 @@ void Sampler::sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open,
     }
   }
   ranks.sum(mine);
-  for (size_t i = 0; i < open.size(); ++i) {
+  for (size_t i = 0; i < undecided.size(); ++i) {
     std::span<const int64_t> sums(mine.data() + i * 2 * numTopPBins, 2 * numTopPBins);
-    open[i]->setSums(sums.first(numTopPBins), sums.last(numTopPBins));
+    undecided[i]->setSums(sums.first(numTopPBins), sums.last(numTopPBins));
   }
 }
 
-void Sampler::gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &open) {
+void Sampler::gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &undecided) {
   // Message of a rank, for each row: the best token of earlier bins, and the tokens of the bin. One
   // rank may have all tokens of the bin.
   mine.clear();
-  for (const Filtered *each : open) {
+  for (const Filtered *each : undecided) {
     size_t begin = mine.size();
     mine.push_back(noToken);
     Draw draw = each->row.draw();
@@ -246,7 +246,7 @@ void Sampler::gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &ope
   all.resize(mine.size() * static_cast<size_t>(ranks.size()));
   ranks.gather(mine, all);
   size_t at = 0;
-  for (Filtered *each : open) {
+  for (Filtered *each : undecided) {
     size_t length = 1 + static_cast<size_t>(each->binCount());
     std::vector<Ranked> tokens;
     Ranked best = noToken;
@@ -284,19 +284,19 @@ std::vector<SampledToken> Sampler::sample(SamplerRanks &ranks, std::span<const S
   }
   gatherLargest(ranks, rows, filtered, tokens);
   for (int round = 2;; ++round) {
-    std::vector<Filtered *> open;
+    std::vector<Filtered *> undecided;
     for (Filtered &each : filtered)
       if (!each.isDecided())
-        open.push_back(&each);
-    if (open.empty())
+        undecided.push_back(&each);
+    if (undecided.empty())
       break;
     ++theCounts.rounds;
     theCounts.extra += round > 3;
     if (round == 2) {
-      sumBins(ranks, open, device);
+      sumBins(ranks, undecided, device);
     } else {
-      fetchScores(open, device);
-      gatherBins(ranks, open);
+      fetchScores(undecided, device);
+      gatherBins(ranks, undecided);
     }
   }
   for (const Filtered &each : filtered)

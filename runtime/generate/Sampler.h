@@ -98,8 +98,8 @@ private:
   int64_t tokensOf(size_t index) const;
   void gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> rows,
                      std::vector<Filtered> &filtered, std::vector<SampledToken> &tokens);
-  void sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open, DevicePieces *device);
-  void gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &open);
+  void sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &undecided, DevicePieces *device);
+  void gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &undecided);
 
   /// Scores of this rank by row, or the device's result.
   struct Scored {
@@ -109,7 +109,7 @@ private:
     Ranked best;
     std::span<const Ranked> largest;
   };
-  void fetchScores(const std::vector<Filtered *> &open, DevicePieces *device);
+  void fetchScores(const std::vector<Filtered *> &undecided, DevicePieces *device);
   std::vector<std::vector<Scored>> scored;
   std::vector<std::vector<float>> memory;
   std::vector<int64_t> mine, all;

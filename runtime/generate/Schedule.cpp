@@ -123,7 +123,7 @@ std::optional<StepItem> Schedule::nextOf(SlotGroup &group) {
   return itemOf(group, chosen);
 }
 
-/// Copies ids of a prompt. The place of source token k becomes -1 - k.
+/// Copies ids of a prompt; the id of source token k becomes -1 - k.
 static void copyPrompt(const GenerationRequest &request, int64_t first, int64_t count,
                        std::vector<int64_t>::iterator to) {
   auto from = request.ids.begin() + first;
@@ -152,8 +152,7 @@ StepItem Schedule::itemOf(const SlotGroup &group, const std::vector<int64_t> &ch
   int64_t rows = end - begin;
   item.lengths.assign(static_cast<size_t>(rows), 0);
   item.counts.assign(static_cast<size_t>(rows), 0);
-  // A step appends to the caches of all its rows. Rows without a token append after their own
-  // tokens.
+  // A step appends to the caches of all its rows; rows without a token append after their lengths.
   item.sourceLengths.assign(static_cast<size_t>(rows), 0);
   item.sources.assign(static_cast<size_t>(rows), nullptr);
   for (int64_t row = 0; row < rows; ++row)
@@ -164,14 +163,14 @@ StepItem Schedule::itemOf(const SlotGroup &group, const std::vector<int64_t> &ch
   for (int64_t i : chosen) {
     const Slot &slot = slots[static_cast<size_t>(i)];
     auto row = static_cast<size_t>(i - item.first);
-    int64_t left = std::ssize(slot.request.ids) - slot.length;
-    item.counts[row] = slot.isInPrompt() ? std::min(left, theLimits.chunk) : 1;
+    int64_t remaining = std::ssize(slot.request.ids) - slot.length;
+    item.counts[row] = slot.isInPrompt() ? std::min(remaining, theLimits.chunk) : 1;
     item.sequence = std::max(item.sequence, item.counts[row]);
     if (slot.newSource()) {
       item.source = slot.newSource();
       item.sources[row] = &slot.request.source;
     }
-    if (slot.request.maxNewTokens > 0 && left <= item.counts[row])
+    if (slot.request.maxNewTokens > 0 && remaining <= item.counts[row])
       item.sampled.push_back(i - item.first);
   }
   if (fewShapes)
