@@ -49,12 +49,12 @@ inline std::vector<std::vector<int64_t>> indicesOf(int64_t n, const std::vector<
   for (int64_t axis : axes) {
     std::vector<std::vector<int64_t>> finer;
     for (const auto &part : parts) {
-      size_t next = 0, left = part.size();
+      size_t next = 0, remaining = part.size();
       for (int64_t c = 0; c < axis; ++c) {
-        size_t some = (left + axis - c - 1) / (axis - c);
-        finer.emplace_back(part.begin() + next, part.begin() + next + some);
-        next += some;
-        left -= some;
+        size_t size = (remaining + axis - c - 1) / (axis - c);
+        finer.emplace_back(part.begin() + next, part.begin() + next + size);
+        next += size;
+        remaining -= size;
       }
     }
     parts = finer;

@@ -63,7 +63,7 @@ public:
   }
   void endAccess() override {
     device->endAccess();
-    // An access without memory is the wait for a started operation, which has ended now.
+    // An access without memory is the wait for an asynchronous operation, which has ended now.
     if (!isMapped) {
       operation = ctx.activity.read();
       operation.what = operation.last;

@@ -153,7 +153,8 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
       ctx.outputs = inputs.outputs ? inputs.outputs.get() : &outputs;
       runStep(ctx, program, manifest, inputs);
     };
-    // Repeats steps of these sizes, because the frame stack grows in the first step of each size.
+    // The frame stack grows in the first step of each size. Only the repeated steps below, which
+    // find it grown, are measured.
     for (const Inputs &inputs : steps)
       run(inputs);
     need.frames = static_cast<int64_t>(ctx.arena.peak());

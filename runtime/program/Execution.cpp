@@ -274,7 +274,7 @@ void Execution::reserveFrames(tpc_context &ctx, const SymbolValues &sizes) {
   auto known = frameBytes.find(sizes);
   if (known == frameBytes.end())
     return;
-  // Steps of other sizes reserve their frames in one block.
+  // The frames of a step are one block, whatever sizes ran before.
   int64_t bytes = known->second[static_cast<size_t>(ctx.rank - world->local(0).rank)];
   if (!ctx.arena.reserve(static_cast<size_t>(bytes)))
     fail(ctx, "out of memory: a step with " + textOf(sizes) + " needs " + std::to_string(bytes) +

@@ -74,16 +74,16 @@ void bindShape(const Port &port, const std::string &what, const Tensor &tensor,
 }
 
 void requireBound(const Manifest &manifest, const SymbolValues &symbols) {
-  std::vector<std::string> open;
+  std::vector<std::string> unbound;
   for (const std::string &symbol : manifest.symbols)
     if (!symbols.contains(symbol))
-      open.push_back(symbol);
-  if (open.empty())
+      unbound.push_back(symbol);
+  if (unbound.empty())
     return;
   std::string example;
-  for (const std::string &symbol : open)
+  for (const std::string &symbol : unbound)
     example += (example.empty() ? "" : ",") + symbol + "=N";
-  throw UserError("no size is known for " + listOf(open) + ": give --shape " + example);
+  throw UserError("no size is known for " + listOf(unbound) + ": give --shape " + example);
 }
 
 void checkConstraints(const Manifest &manifest, const SymbolValues &symbols) {
@@ -225,23 +225,23 @@ Tensor makePositions(const Port &port, const Port &maskPort, const Tensor &mask,
                      const SymbolValues &symbols) {
   Tensor tensor = makeTensor(port, symbols);
   int64_t count = tensor.shape.back(), rows = mask.shape[0], tokens = mask.shape[1];
-  int64_t own = count ? tensor.count() / count : 0;
-  if (tokens < count || (own != rows && own != 1 && count))
+  int64_t positionRows = count ? tensor.count() / count : 0;
+  if (tokens < count || (positionRows != rows && positionRows != 1 && count))
     throw UserError("input '" + port.name + "' must be given: its shape is " +
                     shapeText(tensor.shape) + ", and that of '" + maskPort.name + "' is " +
                     shapeText(mask.shape));
   for (int64_t i = 0; rows == 0 && i < tensor.count(); ++i)
     put(tensor, i, static_cast<double>(tokens - count + i));
   for (int64_t row = 0; row < rows && count; ++row) {
-    int64_t seen = 0;
+    int64_t visible = 0;
     for (int64_t i = 0; i < tokens; ++i) {
       bool hidden = isHidden(mask, row * tokens + i);
-      int64_t at = std::min(row, own - 1) * count + i - (tokens - count);
-      int64_t position = hidden ? 1 : seen++;
+      int64_t at = std::min(row, positionRows - 1) * count + i - (tokens - count);
+      int64_t position = hidden ? 1 : visible++;
       if (i < tokens - count)
         continue;
       // One row of positions serves all rows of tokens, so their masks must agree.
-      if (row >= own && integerAt(tensor, at) != position)
+      if (row >= positionRows && integerAt(tensor, at) != position)
         throw UserError("input '" + port.name + "' must be given: it has one row, and rows of '" +
                         maskPort.name + "' hide different tokens");
       put(tensor, at, static_cast<double>(position));
@@ -264,11 +264,11 @@ Tensor makeDefault(const Manifest &manifest, const Port &port, const Inputs &inp
   return tensor;
 }
 
-/// Visits omitted inputs so that masks come before inputs that depend on them.
+/// Visits all inputs, first those whose defaults depend on no mask.
 template <class Fn> void eachInDefaultOrder(const Manifest &manifest, Fn fn) {
-  for (bool follows : {false, true})
+  for (bool dependsOnMask : {false, true})
     for (size_t i = 0; i < manifest.inputs.size(); ++i)
-      if ((manifest.inputs[i].mask >= 0) == follows)
+      if ((manifest.inputs[i].mask >= 0) == dependsOnMask)
         fn(i);
 }
 

@@ -173,19 +173,19 @@ public:
       columns.insert(columns.end(), view.dims[d].begin(), view.dims[d].end());
     columns = merged(std::move(columns));
     for (const ViewFactor &factor : columns)
-      rowCount *= factor.size;
+      rowElements *= factor.size;
   }
 
   /// Copies rows [row0, row1) of the first dimension.
   void copy(int64_t row0, int64_t row1, std::byte *to) const {
-    if (rowCount == 0 || std::is_same_v<Source, Nothing>)
+    if (rowElements == 0 || std::is_same_v<Source, Nothing>)
       return;
     if (columns.empty()) // one element per row
       return copyColumn(row0, row1, offset, to, 1);
     if (columns.back().stride != 1 && !rows.empty() && rows.back().stride == 1)
       return copyTransposed(row0, row1, to);
-    for (int64_t row = row0; row < row1; ++row, to += rowCount * elementBytes)
-      copyRow(offset + rowOffset(row), columns.data(), to, rowCount);
+    for (int64_t row = row0; row < row1; ++row, to += rowElements * elementBytes)
+      copyRow(offset + rowOffset(row), columns.data(), to, rowElements);
   }
 
 private:
@@ -235,11 +235,11 @@ private:
   /// For transposed sources: column by column.
   void copyTransposed(int64_t row0, int64_t row1, std::byte *to) const {
     std::vector<int64_t> index(columns.size(), 0);
-    for (int64_t column = 0; column < rowCount; ++column) {
+    for (int64_t column = 0; column < rowElements; ++column) {
       int64_t from = offset;
       for (size_t f = 0; f < columns.size(); ++f)
         from += columns[f].at(index[f]);
-      copyColumn(row0, row1, from, to + column * elementBytes, rowCount);
+      copyColumn(row0, row1, from, to + column * elementBytes, rowElements);
       for (size_t f = columns.size(); f-- > 0 && ++index[f] == columns[f].size;)
         index[f] = 0;
     }
@@ -248,7 +248,7 @@ private:
   const Source &source;
   int64_t offset, elementBytes;
   std::vector<ViewFactor> rows, columns;
-  int64_t rowCount = 1;
+  int64_t rowElements = 1;
 };
 
 /// Loads elements of type `stored` from a source of this type.
@@ -351,15 +351,15 @@ struct ParameterMemory {
 std::vector<ParameterMemory> allocateParameters(tpc_context &ctx, const Manifest &manifest,
                                                 WeightLoader &loader, LoadedWeights &loaded) {
   std::vector<std::vector<int>> groups;
-  std::vector<bool> isPlaced(manifest.parameters.size(), false);
+  std::vector<bool> isGrouped(manifest.parameters.size(), false);
   for (size_t i = 0; i < manifest.parameters.size(); ++i) {
     const Parameter &parameter = manifest.parameters[i];
-    if (parameter.stage != manifest.stageOf(ctx.rank) || parameter.isShared() || isPlaced[i])
+    if (parameter.stage != manifest.stageOf(ctx.rank) || parameter.isShared() || isGrouped[i])
       continue;
     groups.push_back(groupOf(ctx, manifest, static_cast<int>(i),
                              [](const Parameter &one) { return one.dtype; }));
     for (int index : groups.back())
-      isPlaced[index] = true;
+      isGrouped[index] = true;
   }
   auto bytesOf = [&](int index) {
     const Parameter &parameter = manifest.parameters[index];

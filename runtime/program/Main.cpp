@@ -40,9 +40,9 @@ using namespace tpc::rt;
 namespace {
 
 /// Reports an error that each process detects by itself. Rank 0 prints it. Other ranks print it if
-/// rank 0 has not failed. If its state is unknown, they wait briefly, because a launcher ends
-/// all processes as soon as one has failed. Then they print the error if rank 0 is still alive, and
-/// so has not detected it, or if no launcher with other processes is found.
+/// rank 0 has not failed. If the state of rank 0 is unknown, they wait briefly, because a launcher
+/// ends all processes as soon as one has failed. Then they print the error if rank 0 is still
+/// alive, and so has not detected it, or if no launcher with other processes is found.
 [[noreturn]] void refuseOnce(const Launcher &launcher, const std::string &message) {
   bool exists = launcher.size <= 0 || launcher.rank < launcher.size;
   if (launcher.rank <= 0 || !exists) // only this process has the wrong number
@@ -91,8 +91,8 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
            " …\nor, all ranks in one process, without a launcher:\n  " + "TPC_TRANSPORT=threads " +
            options.program + " …";
   };
-  // Otherwise ranks would wait for nonexistent ones. This rank first tries to join, so that a rank
-  // 0 with another size receives its error.
+  // With another number of ranks, all would wait for nonexistent ones. This rank first tries to
+  // join, so that rank 0, if it has yet another number, receives the error.
   constexpr double secondsToDeliver = 2;
   bool isOther = launcher.problem.empty() && launcher.size > 0 && launcher.size != ranks;
   bool delivers = isOther && launcher.rank > 0 && launcher.kind != Launcher::Kind::Mpi;

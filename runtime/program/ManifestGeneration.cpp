@@ -24,12 +24,12 @@ int readPortName(const Node &node, const std::vector<Port> &ports) {
 std::optional<int64_t> maxOf(const Constraint &constraint, const std::string &symbol) {
   if (!constraint.max || symbolsOf(constraint.expr) != std::set<std::string>{symbol})
     return std::nullopt;
-  int64_t none = evaluateSize(constraint.expr, {{symbol, 0}}),
-          one = evaluateSize(constraint.expr, {{symbol, 1}}), each = one - none;
-  if (each < 1 || evaluateSize(constraint.expr, {{symbol, 2}}) != one + each ||
-      *constraint.max < none)
+  int64_t atZero = evaluateSize(constraint.expr, {{symbol, 0}}),
+          atOne = evaluateSize(constraint.expr, {{symbol, 1}}), slope = atOne - atZero;
+  if (slope < 1 || evaluateSize(constraint.expr, {{symbol, 2}}) != atOne + slope ||
+      *constraint.max < atZero)
     return std::nullopt;
-  int64_t maximum = (*constraint.max - none) / each;
+  int64_t maximum = (*constraint.max - atZero) / slope;
   // A bounded expression, such as min(capacity, 20), imposes no limit.
   if (evaluateSize(constraint.expr, {{symbol, maximum + 1}}) <= *constraint.max)
     return std::nullopt;

@@ -59,7 +59,7 @@ Training readTraining(const Node &node, const Manifest &manifest) {
   for (auto [key, value] : {std::pair{"beta1", &training.beta1}, {"beta2", &training.beta2}}) {
     const json &number = node[key].value;
     if (!number.is_number() || number.get<double>() < 0 || number.get<double>() >= 1)
-      refuse(node.where, std::string(key) + " must be a number from 0 to 1");
+      refuse(node.where, std::string(key) + " must be a number that is at least 0 and less than 1");
     *value = number.get<double>();
   }
   return training;

@@ -209,11 +209,11 @@ Tensor readNpy(const std::string &path) {
   tensor.shape = header.shape;
   // Sizes are compared with the file's before allocation.
   auto bytes = byteCount(tensor.shape, tensor.dtype);
-  int64_t there = file.size() - header.end;
-  if (!bytes || *bytes != there)
+  int64_t dataBytes = file.size() - header.end;
+  if (!bytes || *bytes != dataBytes)
     throw notNpy(path, "shape " + shapeText(tensor.shape) + " of " + dtypeName(tensor.dtype) +
                            " takes " + (bytes ? std::to_string(*bytes) : "too many") +
-                           " bytes, but the file has " + std::to_string(there));
+                           " bytes, but the file has " + std::to_string(dataBytes));
   tensor.data = Buffer(*bytes);
   if (!file.readAt(tensor.data.data(), *bytes, header.end))
     throw notNpy(path, "its data could not be read");

@@ -14,14 +14,14 @@ static std::pair<int64_t, int64_t> rangeOf(const LocalView &view) {
   int64_t low = view.offset, high = view.offset;
   for (const auto &dim : view.dims)
     for (const ViewFactor &factor : dim) {
-      int64_t least = 0, most = 0;
+      int64_t lowest = 0, highest = 0;
       for (int64_t at : factor.offsets)
-        least = std::min(least, at), most = std::max(most, at);
+        lowest = std::min(lowest, at), highest = std::max(highest, at);
       if (factor.offsets.empty()) {
         int64_t reach = std::max<int64_t>(factor.size - 1, 0) * factor.stride;
-        least = std::min<int64_t>(reach, 0), most = std::max<int64_t>(reach, 0);
+        lowest = std::min<int64_t>(reach, 0), highest = std::max<int64_t>(reach, 0);
       }
-      low += least, high += most;
+      low += lowest, high += highest;
     }
   return {low, high};
 }

@@ -5,17 +5,17 @@
 
 namespace tpc::rt {
 
-/// Sets `own` to the elements of `factor` from `begin` on; evenly spaced if possible.
-static void takeOffsets(ViewFactor &own, const ViewFactor &factor, int64_t begin) {
+/// Sets `local` to the elements of `factor` from `begin` on; evenly spaced if possible.
+static void takeOffsets(ViewFactor &local, const ViewFactor &factor, int64_t begin) {
   std::vector<int64_t> offsets;
-  for (int64_t i = 0; i < own.size; ++i)
+  for (int64_t i = 0; i < local.size; ++i)
     offsets.push_back(factor.at(begin + i) - factor.at(begin));
-  own.stride = own.size > 1 ? offsets[1] : 0;
+  local.stride = local.size > 1 ? offsets[1] : 0;
   bool even = true;
-  for (int64_t i = 0; i < own.size; ++i)
-    even &= offsets[i] == i * own.stride;
+  for (int64_t i = 0; i < local.size; ++i)
+    even &= offsets[i] == i * local.stride;
   if (!even)
-    own.offsets = std::move(offsets);
+    local.offsets = std::move(offsets);
 }
 
 Shape LocalView::shape() const {
@@ -34,21 +34,21 @@ LocalView localView(const Parameter &parameter, const Grid &grid,
   LocalView view;
   view.offset = parameter.viewOffset;
   for (const auto &dim : parameter.dims) {
-    std::vector<ViewFactor> local;
+    std::vector<ViewFactor> factors;
     for (const ViewFactor &factor : dim) {
       Part part{0, factor.size};
       for (int axis : factor.axes) {
         Part inner = partOf(part.size, grid.axes()[axis].size, coordinates[axis]);
         part = {part.offset + inner.offset, inner.size};
       }
-      ViewFactor own{part.size, factor.stride, {}, {}};
+      ViewFactor localFactor{part.size, factor.stride, {}, {}};
       if (part.size > 0)
         view.offset += factor.at(part.offset);
       if (!factor.offsets.empty())
-        takeOffsets(own, factor, part.offset);
-      local.push_back(std::move(own));
+        takeOffsets(localFactor, factor, part.offset);
+      factors.push_back(std::move(localFactor));
     }
-    view.dims.push_back(std::move(local));
+    view.dims.push_back(std::move(factors));
   }
   return view;
 }

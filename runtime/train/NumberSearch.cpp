@@ -109,12 +109,12 @@ std::string findFirstNonFinite(Execution &execution, const Inputs &inputs) {
   if (Session *session = execution.session())
     texts = session->textsOfAll(own);
   std::string text;
-  int64_t least = INT64_MAX;
+  int64_t firstFound = INT64_MAX;
   for (const std::string &other : texts) {
     size_t blank = other.find(' ');
-    if (blank == std::string::npos || std::stoll(other) >= least)
+    if (blank == std::string::npos || std::stoll(other) >= firstFound)
       continue;
-    least = std::stoll(other);
+    firstFound = std::stoll(other);
     text = other.substr(blank + 1);
   }
   return text;

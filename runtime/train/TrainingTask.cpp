@@ -75,7 +75,8 @@ public:
     if (data->size() < 1 || samples < 1)
       throw UserError("--data " + flags.data + ": the file has " + std::to_string(data->size()) +
                       " tokens of " + data->typeName() + ", but a sample of --sequence " +
-                      std::to_string(flags.sequence) + " needs one more than that");
+                      std::to_string(flags.sequence) + " needs " +
+                      std::to_string(flags.sequence + 1));
     if (samples < flags.batch)
       throw UserError("--data " + flags.data + ": the file has " + std::to_string(samples) +
                       " samples of --sequence " + std::to_string(flags.sequence) +

@@ -154,9 +154,9 @@ AppendLaunch::AppendLaunch(const tpc_append_args &args)
   pieces = static_cast<uint32_t>(bytes / width);
   int64_t rows = args.batch * args.heads * args.sequence;
   if (rows > INT32_MAX / std::max<int64_t>(bytes / width, 1))
-    throw std::runtime_error(
-        "a step appends " + std::to_string(rows) + " rows of " + std::to_string(bytes) +
-        " bytes to a cache, too many for 32-bit indices; the step is too large");
+    throw std::runtime_error("a step appends " + std::to_string(rows) + " rows of " +
+                             std::to_string(bytes) +
+                             " bytes to a cache, too many for 32-bit indices: run smaller sizes");
   count = static_cast<uint32_t>(rows) * pieces;
 }
 

@@ -35,18 +35,18 @@ void Attention::endRecording() {
 }
 
 void Attention::compute(Kernels &kernels, const tpc_attention_args &args, const int64_t *lengths) {
-  const tpc_gpu_attention &own = kernels.attentionOf(args);
-  if (own.library && fused.compute(args, lengths, isRecording))
+  const tpc_gpu_attention &variant = kernels.attentionOf(args);
+  if (variant.library && fused.compute(args, lengths, isRecording))
     return InFlightOperations::add(driver, stream, "attention by cuDNN");
   Address at = writeArguments(args);
   if (!attention::splitsKeys(args))
-    return kernels.launch(own.tiles, attention::getItems(Kernel::Tiles, args), {at});
+    return kernels.launch(variant.tiles, attention::getItems(Kernel::Tiles, args), {at});
   reserve(workspace, attention::getWorkspaceBytes(args));
   if (reserve(counters, attention::getCounterBytes(args)))
     driver.check(
         driver.cuMemsetD8Async(counters->address, 0, static_cast<size_t>(counters->bytes), stream),
         "to clear memory");
-  kernels.launch(own.split, attention::getItems(Kernel::Split, args),
+  kernels.launch(variant.split, attention::getItems(Kernel::Split, args),
                  {at, workspace->address, counters->address},
                  attention::kSplitBlocksOfMultiprocessor);
 }

@@ -99,18 +99,18 @@ void CudaDevice::upload(Address to, const std::byte *from, int64_t bytes) {
 
 const void *CudaDevice::share(const void *host, int64_t bytes) {
   enter();
-  auto own = std::find_if(shared.begin(), shared.end(), [&](const SharedTensor &one) {
+  auto tensor = std::find_if(shared.begin(), shared.end(), [&](const SharedTensor &one) {
     return one.isFree && one.bytes >= bytes && one.bytes <= 2 * std::max(bytes, minBytes);
   });
-  if (own == shared.end())
-    own = shared.emplace(shared.end(), queue, std::max(bytes, minBytes));
-  own->isFree = false;
-  std::byte *staged = own->upload.begin(own->bytes);
+  if (tensor == shared.end())
+    tensor = shared.emplace(shared.end(), queue, std::max(bytes, minBytes));
+  tensor->isFree = false;
+  std::byte *staged = tensor->upload.begin(tensor->bytes);
   if (bytes > 0)
     std::memcpy(staged, host, static_cast<size_t>(bytes));
-  upload(own->block.address, staged, bytes);
-  own->upload.arrived.set();
-  return pointerTo(own->block.address);
+  upload(tensor->block.address, staged, bytes);
+  tensor->upload.arrived.set();
+  return pointerTo(tensor->block.address);
 }
 
 // The host tensor was copied and is no longer needed. The next copy into this block follows all
@@ -145,9 +145,9 @@ std::byte *CudaDevice::beginWrite(void *to, int64_t bytes) {
 }
 
 void CudaDevice::endWrite() {
-  Upload &own = uploads[current];
-  upload(writeTo, own.memory.data(), writeSize);
-  own.arrived.set();
+  Upload &filled = uploads[current];
+  upload(writeTo, filled.memory.data(), writeSize);
+  filled.arrived.set();
   current = 1 - current;
 }
 
@@ -179,18 +179,18 @@ void *CudaDevice::map(void *data, int64_t bytes, Use use) {
     return data;
   if (numMappings == mappings.size())
     mappings.push_back({Pinned(driver), 0, 0, false});
-  Mapping &own = mappings[numMappings++];
-  own.memory.reserve(bytes);
-  own.at = addressOf(data);
-  own.bytes = bytes;
-  own.written = use != Use::Read;
+  Mapping &mapping = mappings[numMappings++];
+  mapping.memory.reserve(bytes);
+  mapping.at = addressOf(data);
+  mapping.bytes = bytes;
+  mapping.written = use != Use::Read;
   if (use != Use::Write) {
-    driver.check(driver.cuMemcpyDtoHAsync_v2(own.memory.data(), own.at, static_cast<size_t>(bytes),
-                                             queue.stream),
+    driver.check(driver.cuMemcpyDtoHAsync_v2(mapping.memory.data(), mapping.at,
+                                             static_cast<size_t>(bytes), queue.stream),
                  "to copy to the host");
     queue.synchronize();
   }
-  return own.memory.data();
+  return mapping.memory.data();
 }
 
 // Destructors call this, so the next call throws the error.
@@ -216,9 +216,9 @@ void CudaDevice::load(const tpc_program &loaded) {
   kernels = std::make_unique<Kernels>(queue, loaded);
   const tpc_gpu_code &code = *loaded.gpu_code;
   if (std::any_of(code.attentions, code.attentions + code.num_attentions,
-                  [](const tpc_gpu_attention &own) { return own.cached != 0; }))
-    for (LibraryKernels *own : {&appending, &sampling})
-      own->load();
+                  [](const tpc_gpu_attention &variant) { return variant.cached != 0; }))
+    for (LibraryKernels *libraryKernels : {&appending, &sampling})
+      libraryKernels->load();
   products.useTf32(code.tf32 != 0);
   constants.reset();
   constantAddresses.clear();

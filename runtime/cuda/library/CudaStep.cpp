@@ -308,15 +308,15 @@ void CudaDevice::copyNow(StepResult result) {
 }
 
 void CudaDevice::copyOutputs() {
-  auto isFrame = [](const StepResult &each) { return each.isFrame; };
+  auto isFrame = [](const StepResult &result) { return result.isFrame; };
   if (std::none_of(results.begin(), results.end(), isFrame))
     return;
   std::vector<StepResult> all = std::exchange(results, {});
-  for (StepResult &each : all)
-    if (each.isFrame)
-      copyNow(std::move(each));
+  for (StepResult &result : all)
+    if (result.isFrame)
+      copyNow(std::move(result));
     else
-      results.push_back(std::move(each));
+      results.push_back(std::move(result));
 }
 
 tpc_status CudaDevice::endStep() {
@@ -359,10 +359,10 @@ std::unique_ptr<Recording> CudaDevice::prepareRecording() {
 
 void CudaDevice::beginRecording(Recording &recording) {
   enter();
-  auto &own = static_cast<CudaRecording &>(recording);
+  auto &cudaRecording = static_cast<CudaRecording &>(recording);
   driver.check(driver.cuStreamBeginCapture_v2(queue.stream, captureThreadLocal),
                "to record a step");
-  attentions.beginRecording(own.attentionArgs ? own.attentionArgs->address : 0);
+  attentions.beginRecording(cudaRecording.attentionArgs ? cudaRecording.attentionArgs->address : 0);
   queue.inFlight.beginRecording();
   if (backend) {
     backend->beginRecording();
@@ -372,20 +372,20 @@ void CudaDevice::beginRecording(Recording &recording) {
 
 void CudaDevice::endRecording(Recording &recording) {
   enterContext();
-  auto &own = static_cast<CudaRecording &>(recording);
+  auto &cudaRecording = static_cast<CudaRecording &>(recording);
   if (transfers)
     transfers->join();
   Graph graph = nullptr;
   driver.check(driver.cuStreamEndCapture(queue.stream, &graph), "to record a step");
-  Result result = driver.cuGraphInstantiateWithFlags(&own.exec, graph, 0);
+  Result result = driver.cuGraphInstantiateWithFlags(&cudaRecording.exec, graph, 0);
   driver.cuGraphDestroy(graph);
   driver.check(result, "to make a graph of a step");
   attentions.endRecording();
-  own.deliveries = std::exchange(deliveries, {});
-  own.results = std::exchange(results, {});
-  own.calls = queue.inFlight.endRecording();
+  cudaRecording.deliveries = std::exchange(deliveries, {});
+  cudaRecording.results = std::exchange(results, {});
+  cudaRecording.calls = queue.inFlight.endRecording();
   if (backend) {
-    own.operations = backend->endRecording();
+    cudaRecording.operations = backend->endRecording();
     transfers->reset(/*recording=*/false);
   }
 }
@@ -414,24 +414,25 @@ void CudaDevice::launch(CudaRecording &recording) {
 }
 
 void CudaDevice::replay(Recording &recording) {
-  auto &own = static_cast<CudaRecording &>(recording);
-  launch(own);
-  replayed = &own;
+  auto &cudaRecording = static_cast<CudaRecording &>(recording);
+  launch(cudaRecording);
+  replayed = &cudaRecording;
 }
 
 bool CudaDevice::canReplayAhead(const Recording &recording) const {
-  auto &own = static_cast<const CudaRecording &>(recording);
-  auto isFrame = [](const StepResult &each) { return each.isFrame; };
-  return own.exec && own.deliveries.empty() && !own.results.empty() && !backend &&
-         std::none_of(own.results.begin(), own.results.end(), isFrame);
+  auto &cudaRecording = static_cast<const CudaRecording &>(recording);
+  auto isFrame = [](const StepResult &result) { return result.isFrame; };
+  return cudaRecording.exec && cudaRecording.deliveries.empty() && !cudaRecording.results.empty() &&
+         !backend &&
+         std::none_of(cudaRecording.results.begin(), cudaRecording.results.end(), isFrame);
 }
 
 void CudaDevice::replayAhead(Recording &recording) {
-  auto &own = static_cast<CudaRecording &>(recording);
+  auto &cudaRecording = static_cast<CudaRecording &>(recording);
   if (!stepResults.inFlight())
-    stepResults.reserve(own.results, maxStepsAhead);
-  launch(own);
-  stepResults.enqueue(own.results, status.address, /*isAhead=*/true);
+    stepResults.reserve(cudaRecording.results, maxStepsAhead);
+  launch(cudaRecording);
+  stepResults.enqueue(cudaRecording.results, status.address, /*isAhead=*/true);
 }
 
 tpc_status CudaDevice::takeAhead() {

@@ -92,7 +92,7 @@ void CudaWeightLoader::launch(const char *kernel, Work work, std::span<const Loa
     driver.check(driver.cuFuncLoad(function), "to load a kernel");
   }
   int64_t count = 1, table = 0;
-  std::byte *own = written + writtenBytes + sizeof(Work);
+  std::byte *nextFactor = written + writtenBytes + sizeof(Work);
   for (const LoadFactor &factor : factors) {
     WorkFactor entry{static_cast<uint32_t>(factor.size), 0, factor.to, factor.from, 0};
     if (!factor.offsets.empty()) {
@@ -100,8 +100,8 @@ void CudaWeightLoader::launch(const char *kernel, Work work, std::span<const Loa
       std::memcpy(written + table, factor.offsets.data(), factor.offsets.size_bytes());
       table += static_cast<int64_t>(factor.offsets.size_bytes());
     }
-    std::memcpy(own, &entry, sizeof(entry));
-    own += sizeof(entry);
+    std::memcpy(nextFactor, &entry, sizeof(entry));
+    nextFactor += sizeof(entry);
     count *= factor.size;
   }
   work.count = static_cast<uint32_t>(count);

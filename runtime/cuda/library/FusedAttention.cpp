@@ -123,10 +123,10 @@ bool FusedAttention::takesCaches(const tpc_attention_args &args, const int64_t *
   stepOfLengths = step;
   if (occurrences.size() >= maxCountedShapes)
     occurrences.clear();
-  Occurrences &own = occurrences[dnn::AttentionShape::of(args, past)];
-  own.steps += own.lastStep != step;
-  own.lastStep = step;
-  return own.steps >= stepOfPlan;
+  Occurrences &counted = occurrences[dnn::AttentionShape::of(args, past)];
+  counted.steps += counted.lastStep != step;
+  counted.lastStep = step;
+  return counted.steps >= stepOfPlan;
 }
 
 bool FusedAttention::compute(const tpc_attention_args &args, const int64_t *lengths,

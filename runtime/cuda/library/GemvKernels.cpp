@@ -125,13 +125,13 @@ bool GemvKernels::supports(const MatmulShape &shape) const {
 }
 
 LibraryKernels &GemvKernels::kernelsOf(int32_t dtype, bool transposed, bool fused) {
-  std::unique_ptr<LibraryKernels> &own = loaded[{dtype, transposed, fused}];
-  if (!own) {
+  std::unique_ptr<LibraryKernels> &kernels = loaded[{dtype, transposed, fused}];
+  if (!kernels) {
     const VariantKernels &found = find(dtype, transposed, fused);
-    own = std::make_unique<LibraryKernels>(queue, found.text, found.names,
-                                           "multiply matrices and vectors");
+    kernels = std::make_unique<LibraryKernels>(queue, found.text, found.names,
+                                               "multiply matrices and vectors");
   }
-  return *own;
+  return *kernels;
 }
 
 void GemvKernels::prepare(int64_t k, int64_t n, int32_t dtype, bool transposed) {

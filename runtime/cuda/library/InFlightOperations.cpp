@@ -33,23 +33,23 @@ std::string InFlightOperations::Call::describe() const {
 
 void InFlightOperations::add(const Driver &driver, Stream stream, const char *what,
                              const char *name, std::array<int64_t, 3> sizes) {
-  InFlightOperations *own = ofThread();
-  if (!own)
+  InFlightOperations *operations = ofThread();
+  if (!operations)
     return;
   {
-    std::lock_guard<std::mutex> lock(own->mutex);
-    (own->isRecording ? own->recorded : own->calls)
-        .push_back({what, name, sizes, own->lastProgress});
-    ++own->movements;
+    std::lock_guard<std::mutex> lock(operations->mutex);
+    (operations->isRecording ? operations->recorded : operations->calls)
+        .push_back({what, name, sizes, operations->lastProgress});
+    ++operations->movements;
   }
   if (isBlocking())
     synchronize(driver, stream);
 }
 
 void InFlightOperations::addProgress(uint32_t number) {
-  if (InFlightOperations *own = ofThread()) {
-    std::lock_guard<std::mutex> lock(own->mutex);
-    own->lastProgress = number;
+  if (InFlightOperations *operations = ofThread()) {
+    std::lock_guard<std::mutex> lock(operations->mutex);
+    operations->lastProgress = number;
   }
 }
 
@@ -58,8 +58,8 @@ void InFlightOperations::synchronize(const Driver &driver, Stream stream) {
     Wait wait;
     driver.check(driver.cuStreamSynchronize(stream), "while it worked");
   }
-  if (InFlightOperations *own = ofThread())
-    own->clear();
+  if (InFlightOperations *operations = ofThread())
+    operations->clear();
 }
 
 bool InFlightOperations::isBlocking() {
@@ -71,11 +71,11 @@ bool InFlightOperations::isBlocking() {
 }
 
 std::string InFlightOperations::describe() {
-  const InFlightOperations *own = ofThread();
-  if (!own)
+  const InFlightOperations *operations = ofThread();
+  if (!operations)
     return "";
-  std::lock_guard<std::mutex> lock(own->mutex);
-  std::string text = own->describeCalls();
+  std::lock_guard<std::mutex> lock(operations->mutex);
+  std::string text = operations->describeCalls();
   return text.empty() ? "" : ", in " + text;
 }
 

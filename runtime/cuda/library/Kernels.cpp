@@ -202,7 +202,7 @@ void Kernels::launch(int32_t index, void *const *operands, int32_t count, int64_
   if (int64_t extent = kernel.largest_extent(env); extent > INT32_MAX)
     throw std::runtime_error("kernel '" + std::string(kernel.name) + "': a dimension of " +
                              std::to_string(extent) +
-                             " is too long for 32-bit indices; the step is too large");
+                             " is too long for 32-bit indices: run smaller sizes");
   std::vector<void *> parameters{&gpuEnv, &status};
   for (int32_t i = 0; i < count; ++i)
     parameters.push_back(const_cast<void **>(&operands[i]));
@@ -214,26 +214,26 @@ void Kernels::launch(int32_t index, void *const *operands, int32_t count, int64_
 //===----------------------------------------------------------------------===//
 
 const tpc_gpu_attention &Kernels::attentionOf(const tpc_attention_args &args) const {
-  for (const tpc_gpu_attention &own :
+  for (const tpc_gpu_attention &candidate :
        std::span(code.attentions, static_cast<size_t>(code.num_attentions))) {
-    attention::Variant variant{.element = own.element,
-                               .bias = own.bias,
-                               .slopes = own.slopes,
-                               .sinks = own.sinks,
-                               .headSize = own.head_size,
-                               .valueSize = own.value_size,
-                               .causal = own.causal != 0,
-                               .windowed = own.windowed != 0,
-                               .keyMask = own.key_mask != 0,
-                               .mask = own.mask != 0,
-                               .softcap = own.softcap != 0,
-                               .uniformRows = own.uniform_rows != 0,
-                               .cached = own.cached != 0};
-    if (variant.takes(args) && own.element == args.dtype &&
-        (own.bias < 0 || own.bias == args.bias_dtype) &&
-        (own.slopes < 0 || own.slopes == args.slopes_dtype) &&
-        (own.sinks < 0 || own.sinks == args.sinks_dtype))
-      return own;
+    attention::Variant variant{.element = candidate.element,
+                               .bias = candidate.bias,
+                               .slopes = candidate.slopes,
+                               .sinks = candidate.sinks,
+                               .headSize = candidate.head_size,
+                               .valueSize = candidate.value_size,
+                               .causal = candidate.causal != 0,
+                               .windowed = candidate.windowed != 0,
+                               .keyMask = candidate.key_mask != 0,
+                               .mask = candidate.mask != 0,
+                               .softcap = candidate.softcap != 0,
+                               .uniformRows = candidate.uniform_rows != 0,
+                               .cached = candidate.cached != 0};
+    if (variant.takes(args) && candidate.element == args.dtype &&
+        (candidate.bias < 0 || candidate.bias == args.bias_dtype) &&
+        (candidate.slopes < 0 || candidate.slopes == args.slopes_dtype) &&
+        (candidate.sinks < 0 || candidate.sinks == args.sinks_dtype))
+      return candidate;
   }
   throw std::runtime_error("internal error: the program's code for GPUs has no kernels for this "
                            "attention");

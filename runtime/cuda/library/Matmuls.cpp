@@ -173,7 +173,7 @@ MatmulShape Matmuls::shapeOf(const MatmulCall &call) const {
 
 bool Matmuls::run(const MatmulCall &call) {
   MatmulShape shape = shapeOf(call);
-  if (gemv.computes(shape) || own.contains(shape)) {
+  if (gemv.computes(shape) || tunedToGemv.contains(shape)) {
     gemv.run(call);
     return true;
   }
@@ -232,7 +232,8 @@ void Matmuls::addBias(const MatmulCall &call) {
 
 bool Matmuls::compute(const MatmulCall &call, const MatmulFusion &fusion) {
   MatmulShape shape = shapeOf(call);
-  if (call.k == 0 || !(gemv.computes(shape) || own.contains(shape)) || !gemv.supports(call, fusion))
+  if (call.k == 0 || !(gemv.computes(shape) || tunedToGemv.contains(shape)) ||
+      !gemv.supports(call, fusion))
     return false;
   gemv.run(call, fusion);
   return true;
@@ -253,10 +254,10 @@ void Matmuls::compute(const MatmulCall &call) {
   } else if (call.k == 0) {
     // An empty sum.
     bool isDense = !call.outRow || call.outRow == call.n;
-    int64_t rows = call.batch * call.m, each = sizeOf(call.outDtype);
-    auto bytes = static_cast<size_t>((isDense ? rows : 1) * call.n * each);
+    int64_t rows = call.batch * call.m, elementBytes = sizeOf(call.outDtype);
+    auto bytes = static_cast<size_t>((isDense ? rows : 1) * call.n * elementBytes);
     for (int64_t row = 0; row < (isDense ? 1 : rows); ++row) {
-      auto at = static_cast<Address>(row * call.outRow * each);
+      auto at = static_cast<Address>(row * call.outRow * elementBytes);
       Address out = reinterpret_cast<Address>(call.out) + at;
       if (!call.residual)
         driver.check(driver.cuMemsetD8Async(out, 0, bytes, stream), "to clear memory");

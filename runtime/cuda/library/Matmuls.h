@@ -138,7 +138,7 @@ private:
   std::list<std::unique_ptr<Plan>> plans; // most recently used first
   std::map<MatmulShape, std::list<std::unique_ptr<Plan>>::iterator> planAt;
   std::map<MatmulShape, blas::Algorithm> tuned;
-  std::set<MatmulShape> own; // computed by GEMV kernels, as measured
+  std::set<MatmulShape> tunedToGemv; // computed by GEMV kernels, as measured
   struct Ones {
     std::unique_ptr<Block> block;
     int64_t count = 0;

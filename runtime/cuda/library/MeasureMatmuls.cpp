@@ -37,7 +37,7 @@ struct Operands {
     w = all(shape.dtype, rows(shape.k, shape.n, shape.wRow), shape.wStride);
     out = all(shape.outDtype, rows(shape.m, shape.n, shape.outRow), shape.m * shape.n);
     bias = shape.alignBias ? shape.n * sizeOf(shape.outDtype) : 0;
-    // Uses the same buffer if both have the same alignment.
+    // The residual shares the buffer of the results if both have the same alignment.
     c = shape.residual && shape.alignC != shape.alignD ? out : 0;
   }
   int64_t x, w, out, bias, c;
@@ -209,8 +209,8 @@ std::optional<MatmulMethod> Matmuls::measure(const MatmulShape &requestedShape, 
                                              std::span<const Address> reusable) {
   const MatmulShape shape = computed(requestedShape);
   Plan &plan = planOf(shape);
-  const bool offersOwn = gemv.supports(requestedShape);
-  if (plan.algorithms.size() + offersOwn < 2)
+  const bool offersGemv = gemv.supports(requestedShape);
+  if (plan.algorithms.size() + offersGemv < 2)
     return std::nullopt;
   const int64_t bytes = bytesToMeasure(requestedShape, !reusable.empty());
   driver.check(driver.cuMemsetD32Async(memory, filling,
@@ -235,13 +235,13 @@ std::optional<MatmulMethod> Matmuls::measure(const MatmulShape &requestedShape, 
                return status != blas::notSupported;
              }),
         {.algorithm = algorithm});
-  if (offersOwn) {
-    // Computes a bias that needs a second GEMM of the library.
-    Suballocator ownPieces(memory);
-    MatmulCall ownCall = callOf(requestedShape, ownPieces, !reusable.empty());
-    add(time(ownCall, reusable,
+  if (offersGemv) {
+    // A GEMV kernel also adds a bias for which the library needs a second GEMM.
+    Suballocator gemvPieces(memory);
+    MatmulCall gemvCall = callOf(requestedShape, gemvPieces, !reusable.empty());
+    add(time(gemvCall, reusable,
              [&] {
-               gemv.run(ownCall);
+               gemv.run(gemvCall);
                return true;
              }),
         {.isGemv = true});
@@ -254,7 +254,7 @@ bool Matmuls::applyTuning(const MatmulShape &requestedShape, const MatmulMethod 
     if (!gemv.supports(requestedShape))
       return false;
     gemv.load(requestedShape.dtype, requestedShape.transposed);
-    own.insert(requestedShape);
+    tunedToGemv.insert(requestedShape);
     return true;
   }
   const blas::Algorithm &algorithm = method.algorithm;

@@ -371,14 +371,14 @@ CollectiveBackend::Progress NcclBackend::progress() {
     return seen;
   }
   // The rank's thread reports results other than "not ready".
-  auto isThere = [&](Event event) { return driver.cuEventQuery(event) == success; };
-  while (!marks.empty() && marks.front().isCalled && isThere(marks.front().done)) {
+  auto isComplete = [&](Event event) { return driver.cuEventQuery(event) == success; };
+  while (!marks.empty() && marks.front().isCalled && isComplete(marks.front().done)) {
     seen.done = seen.reached = marks.front().operation;
     for (Event event : {marks.front().reached, marks.front().done})
       events.push_back(event);
     marks.pop_front();
   }
-  if (!marks.empty() && isThere(marks.front().reached)) {
+  if (!marks.empty() && isComplete(marks.front().reached)) {
     // Unmarked operations before this one are complete.
     seen.done = marks.front().operation - 1;
     seen.reached = marks.front().operation;

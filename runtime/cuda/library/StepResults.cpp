@@ -33,19 +33,19 @@ void StepResults::enqueue(const std::vector<StepResult> &results, Address status
   const Driver &driver = queue.driver;
   size_t index = (first + count++) % steps.size();
   Step &step = steps[index];
-  std::byte *own = memory.data() + stepBytes * static_cast<int64_t>(index);
+  std::byte *next = memory.data() + stepBytes * static_cast<int64_t>(index);
   auto copy = [&](std::byte *to, Address from, int64_t size) {
     if (size > 0)
       driver.check(driver.cuMemcpyDtoHAsync_v2(to, from, static_cast<size_t>(size), queue.stream),
                    "to copy to the host");
   };
-  copy(own, status, sizeof(tpc_status));
-  own += paddedTo16(sizeof(tpc_status));
+  copy(next, status, sizeof(tpc_status));
+  next += paddedTo16(sizeof(tpc_status));
   step.arrivals.clear();
   for (size_t i = 0; i < results.size(); ++i) {
-    std::byte *to = destinations[i] ? destinations[i] : own;
+    std::byte *to = destinations[i] ? destinations[i] : next;
     copy(to, results[i].from, results[i].bytes);
-    own += destinations[i] ? 0 : paddedTo16(results[i].bytes);
+    next += destinations[i] ? 0 : paddedTo16(results[i].bytes);
     step.arrivals.push_back(to);
   }
   step.results = &results;

@@ -34,8 +34,8 @@ bool isWithinHost(int socket) {
 } // namespace
 
 SocketStream::SocketStream(Socket theSocket, std::string hereName, std::string thereName,
-                           bool mayBeCut)
-    : socket(std::move(theSocket)), findsCuts(mayBeCut && !isWithinHost(socket.get())),
+                           bool mustFindCuts)
+    : socket(std::move(theSocket)), findsCuts(mustFindCuts && !isWithinHost(socket.get())),
       here(findsCuts ? hereName + " (" + nameOf(socket.get(), getsockname) + ")" : ""),
       there(findsCuts ? thereName + " (" + nameOf(socket.get(), getpeername) + ")" : "") {
   if (!findsCuts)

@@ -35,10 +35,10 @@ public:
 /// Stream over a socket.
 class SocketStream final : public Stream {
 public:
-  /// `here`, `there`: names of the two hosts. `findsCuts`: enables keepalive probes if the ends
+  /// `here`, `there`: names of the two hosts. `mustFindCuts`: enables keepalive probes if the ends
   /// have different addresses; without them, a rank waits until the network is back.
   explicit SocketStream(Socket socket, std::string here = "", std::string there = "",
-                        bool findsCuts = false);
+                        bool mustFindCuts = false);
   std::string findCut() override;
   int64_t write(std::span<const iovec> parts) override;
   int64_t read(std::span<const iovec> parts) override;

@@ -186,7 +186,7 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
     if (peer != role.rank && !streams[peer])
       streams[peer] = std::make_unique<SocketStream>(std::move(sockets[peer]),
                                                      all[role.rank].hostName, all[peer].hostName,
-                                                     /*findsCuts=*/timeout > 0);
+                                                     /*mustFindCuts=*/timeout > 0);
   ProcessSession::RankInfo info{role.rank, role.size, connectedRanks.ranksOnHost(role.rank),
                                 std::min(connectedRanks.coresOnHost(role.rank), quotaCores())};
   return std::make_shared<ProcessSession>(std::make_unique<TcpMessenger>(std::move(streams)), info,
