@@ -15,11 +15,11 @@
 namespace tpc::rt::cuda {
 namespace {
 
-constexpr const char *first = "first", *own = "own", *separator = ": ";
+constexpr const char *onlyTuning = "first", *gemvTuning = "own", *separator = ": ";
 
 std::string spell(const MatmulMethod &method) {
   if (method.isGemv)
-    return own;
+    return gemvTuning;
   constexpr const char *digits = "0123456789abcdef";
   std::string text;
   for (uint64_t word : method.algorithm.data)
@@ -29,7 +29,7 @@ std::string spell(const MatmulMethod &method) {
 }
 
 std::optional<MatmulMethod> methodOf(const std::string &text) {
-  if (text == own)
+  if (text == gemvTuning)
     return MatmulMethod{.isGemv = true};
   blas::Algorithm algorithm{};
   constexpr size_t width = 16;
@@ -88,7 +88,7 @@ std::string CudaDevice::tune(const std::string &tuningKey, void *memory) {
   if (!shape)
     throw std::logic_error("internal error: a tuning key of another GPU");
   auto best = products.measure(*shape, addressOf(memory), matricesOf(*shape));
-  return best ? spell(*best) : first;
+  return best ? spell(*best) : onlyTuning;
 }
 
 bool CudaDevice::applyTuning(const std::string &tuningKey, const std::string &tuning) {
@@ -96,7 +96,7 @@ bool CudaDevice::applyTuning(const std::string &tuningKey, const std::string &tu
   std::optional<MatmulShape> shape = shapeOf(tuningKey);
   if (!shape)
     return false;
-  if (tuning == first)
+  if (tuning == onlyTuning)
     return true;
   std::optional<MatmulMethod> method = methodOf(tuning);
   return method && products.applyTuning(*shape, *method);

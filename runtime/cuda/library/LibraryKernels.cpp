@@ -36,9 +36,9 @@ void LibraryKernels::run(const char *kernel, void **parameters, int64_t blocks, 
                          int64_t sharedBytes, bool isDependent) {
   const Driver &driver = queue.driver;
   load();
-  const Kernel &own = kernels.at(kernel);
-  Result result = queue.launch(own.function, blocks, threads, sharedBytes, parameters,
-                               own.waits && isDependent);
+  const Kernel &loaded = kernels.at(kernel);
+  Result result = queue.launch(loaded.function, blocks, threads, sharedBytes, parameters,
+                               loaded.waits && isDependent);
   if (result != success)
     driver.raise(result, ("to launch kernel '" + std::string(kernel) + "'").c_str());
   InFlightOperations::add(driver, queue.stream, "kernel", kernel);

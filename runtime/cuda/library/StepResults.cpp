@@ -16,17 +16,17 @@ void StepResults::reserve(int64_t bytes, size_t number) {
 
 void StepResults::reserve(const std::vector<StepResult> &results, size_t number) {
   int64_t bytes = paddedTo16(sizeof(tpc_status));
-  for (const StepResult &each : results)
-    bytes += paddedTo16(each.bytes);
+  for (const StepResult &result : results)
+    bytes += paddedTo16(result.bytes);
   reserve(bytes, number);
 }
 
 void StepResults::enqueue(const std::vector<StepResult> &results, Address status, bool isAhead) {
   std::vector<std::byte *> destinations;
   int64_t bytes = paddedTo16(sizeof(tpc_status));
-  for (const StepResult &each : results) {
-    destinations.push_back(each.destination ? each.destination() : nullptr);
-    bytes += destinations.back() ? 0 : paddedTo16(each.bytes);
+  for (const StepResult &result : results) {
+    destinations.push_back(result.destination ? result.destination() : nullptr);
+    bytes += destinations.back() ? 0 : paddedTo16(result.bytes);
   }
   if (count == 0)
     reserve(bytes, 1);

@@ -243,8 +243,8 @@ bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
       continue;
     auto [why, isFatal] = objection(role, greeting, connectedRanks);
     GreetingReply reply = replyOf(self, why);
-    Timeout some(5, &deadline);
-    bool answered = writeAll(socket.get(), &reply, sizeof(reply), some);
+    Timeout limit(5, &deadline);
+    bool answered = writeAll(socket.get(), &reply, sizeof(reply), limit);
     if (isFatal) {
       error = "a process that connected to " + where + " as rank " + std::to_string(greeting.rank) +
               " was refused: " + why;
@@ -310,8 +310,8 @@ bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string
     if (isAnswered && reply.answer != GreetingReply::IsAbsent)
       break;
     if (LaunchMonitor::endsProcess()) {
-      if (Timeout some(1); LaunchMonitor::hasReported())
-        announceEnd(role, addresses, EarlyEnd::Failed, some);
+      if (Timeout limit(1); LaunchMonitor::hasReported())
+        announceEnd(role, addresses, EarlyEnd::Failed, limit);
       return false;
     }
     if (isAnswered && !absence)

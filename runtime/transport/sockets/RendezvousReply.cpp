@@ -56,8 +56,8 @@ void informRanks(const Role &role, RendezvousServer &server, std::vector<bool> i
     GreetingReply answer = reply;
     if (greeting.kind != Greeting::Join && reply.answer == GreetingReply::IsAbsent)
       answer.answer = GreetingReply::Welcome;
-    Timeout some(1, &deadline);
-    writeAll(socket.get(), &answer, sizeof(answer), some);
+    Timeout limit(1, &deadline);
+    writeAll(socket.get(), &answer, sizeof(answer), limit);
     if (greeting.rank < informed.size())
       informed[greeting.rank] = true;
   }
@@ -92,19 +92,19 @@ bool ask(const Address &address, const Greeting &greeting, Timeout &deadline, So
   socket = connectTo(address, deadline, reason);
   if (!socket)
     return false;
-  Timeout some(10, &deadline);
+  Timeout limit(10, &deadline);
   auto *bytes = reinterpret_cast<char *>(&reply);
   constexpr size_t first = sizeof(reply.magic);
-  bool isHeard = writeAll(socket.get(), &greeting, sizeof(greeting), some) &&
-                 readAll(socket.get(), bytes, first, some);
+  bool isHeard = writeAll(socket.get(), &greeting, sizeof(greeting), limit) &&
+                 readAll(socket.get(), bytes, first, limit);
   if (isHeard && !std::memcmp(reply.magic, GreetingReply::expectedMagic, first) &&
-      readAll(socket.get(), bytes + first, sizeof(reply) - first, some)) {
+      readAll(socket.get(), bytes + first, sizeof(reply) - first, limit)) {
     reply.reason[sizeof(reply.reason) - 1] = 0;
     return true;
   }
   const std::string other =
       address.text() + ": the process that listens there is not rank 0 of a tpc program";
-  if (!some.isOver())
+  if (!limit.isOver())
     reason = other;
   else if (reason != other) // an earlier attempt with more time has more detail
     reason = address.text() +

@@ -90,11 +90,11 @@ bool RendezvousServer::next(Greeting &greeting, Socket &socket) {
   for (bool hasWaited = false;; hasWaited = true) {
     for (auto connection = pending.begin(); connection != pending.end();) {
       auto *bytes = reinterpret_cast<char *>(&connection->greeting);
-      ssize_t some = recv(connection->socket.get(), bytes + connection->received,
-                          sizeof(Greeting) - connection->received, MSG_DONTWAIT);
-      bool later = some < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
-      if (some > 0)
-        connection->received += static_cast<size_t>(some);
+      ssize_t numBytes = recv(connection->socket.get(), bytes + connection->received,
+                              sizeof(Greeting) - connection->received, MSG_DONTWAIT);
+      bool later = numBytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+      if (numBytes > 0)
+        connection->received += static_cast<size_t>(numBytes);
       size_t magic = std::min(connection->received, sizeof(Greeting::expectedMagic));
       bool known = std::memcmp(bytes, Greeting::expectedMagic, magic) == 0;
       if (known && connection->received == sizeof(Greeting) &&
@@ -108,7 +108,7 @@ bool RendezvousServer::next(Greeting &greeting, Socket &socket) {
         pending.erase(connection);
         return true;
       }
-      if (!known || connection->received == sizeof(Greeting) || (some <= 0 && !later) ||
+      if (!known || connection->received == sizeof(Greeting) || (numBytes <= 0 && !later) ||
           connection->deadline.isOver()) {
         ignore(*connection);
         connection = pending.erase(connection);

@@ -202,9 +202,9 @@ Socket connectTo(const Address &address, Timeout &deadline, std::string &error) 
   if (!problem && connect(result.get(), reinterpret_cast<sockaddr *>(&storage), size) != 0)
     problem = errno;
   if (problem == EINPROGRESS) {
-    Timeout some(3, &deadline);
+    Timeout limit(3, &deadline);
     pollfd polled{result.get(), POLLOUT, 0};
-    while (poll(&polled, 1, 100) <= 0 && !some.isOver())
+    while (poll(&polled, 1, 100) <= 0 && !limit.isOver())
       ;
     socklen_t length = sizeof(problem);
     if (!polled.revents)
@@ -217,10 +217,10 @@ Socket connectTo(const Address &address, Timeout &deadline, std::string &error) 
     return Socket();
   }
   // A connection attempt to an ephemeral port may connect to itself.
-  sockaddr_storage own;
-  size = sizeof(own);
-  if (getsockname(result.get(), reinterpret_cast<sockaddr *>(&own), &size) == 0 &&
-      Address::of(reinterpret_cast<sockaddr *>(&own)).text() == address.text()) {
+  sockaddr_storage local;
+  size = sizeof(local);
+  if (getsockname(result.get(), reinterpret_cast<sockaddr *>(&local), &size) == 0 &&
+      Address::of(reinterpret_cast<sockaddr *>(&local)).text() == address.text()) {
     error = address.text() + ": " + std::strerror(ECONNREFUSED);
     return Socket();
   }
@@ -240,11 +240,11 @@ static bool isTemporary(int error) {
 
 bool readAll(int socket, void *data, size_t bytes, Timeout &deadline) {
   for (auto *at = static_cast<char *>(data); bytes;) {
-    ssize_t some = recv(socket, at, bytes, MSG_DONTWAIT);
-    if (some > 0) {
-      at += some;
-      bytes -= static_cast<size_t>(some);
-    } else if (some == 0 || !isTemporary(errno)) {
+    ssize_t received = recv(socket, at, bytes, MSG_DONTWAIT);
+    if (received > 0) {
+      at += received;
+      bytes -= static_cast<size_t>(received);
+    } else if (received == 0 || !isTemporary(errno)) {
       return false;
     } else {
       waitFor(socket, POLLIN);

@@ -27,8 +27,8 @@ uint64_t Ring::used() const {
 }
 
 uint64_t Ring::put(const void *data, uint64_t count) {
-  uint64_t full = used(), at = head->written.load(std::memory_order_relaxed) % capacity;
-  count = full > capacity ? 0 : std::min(count, capacity - full);
+  uint64_t numUsed = used(), at = head->written.load(std::memory_order_relaxed) % capacity;
+  count = numUsed > capacity ? 0 : std::min(count, capacity - numUsed);
   uint64_t first = std::min(count, capacity - at);
   std::memcpy(bytes + at, data, first);
   std::memcpy(bytes, static_cast<const char *>(data) + first, count - first);
@@ -37,8 +37,8 @@ uint64_t Ring::put(const void *data, uint64_t count) {
 }
 
 uint64_t Ring::take(void *data, uint64_t count) {
-  uint64_t full = used(), at = head->read.load(std::memory_order_relaxed) % capacity;
-  count = full > capacity ? 0 : std::min(count, full);
+  uint64_t numUsed = used(), at = head->read.load(std::memory_order_relaxed) % capacity;
+  count = numUsed > capacity ? 0 : std::min(count, numUsed);
   uint64_t first = std::min(count, capacity - at);
   std::memcpy(data, bytes + at, first);
   std::memcpy(static_cast<char *>(data) + first, bytes, count - first);
@@ -56,9 +56,9 @@ public:
   int64_t write(std::span<const iovec> parts) override {
     uint64_t total = 0;
     for (const iovec &part : parts) {
-      uint64_t some = ended ? 0 : out.put(part.iov_base, part.iov_len);
-      total += some;
-      if (some < part.iov_len)
+      uint64_t count = ended ? 0 : out.put(part.iov_base, part.iov_len);
+      total += count;
+      if (count < part.iov_len)
         break;
     }
     if (total && out.head->readerSleeps.exchange(0, std::memory_order_seq_cst))
@@ -70,9 +70,9 @@ public:
   int64_t read(std::span<const iovec> parts) override {
     uint64_t total = 0;
     for (const iovec &part : parts) {
-      uint64_t some = in.take(part.iov_base, part.iov_len);
-      total += some;
-      if (some < part.iov_len)
+      uint64_t count = in.take(part.iov_base, part.iov_len);
+      total += count;
+      if (count < part.iov_len)
         break;
     }
     if (total && in.head->writerSleeps.exchange(0, std::memory_order_seq_cst))
@@ -100,8 +100,9 @@ public:
     in.head->readerSleeps.store(0, std::memory_order_relaxed);
     out.head->writerSleeps.store(0, std::memory_order_relaxed);
     char bells[64];
-    ssize_t some = ready ? recv(socket.get(), bells, sizeof(bells), MSG_DONTWAIT) : 1;
-    if (some == 0 || (some < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+    ssize_t received = ready ? recv(socket.get(), bells, sizeof(bells), MSG_DONTWAIT) : 1;
+    if (received == 0 ||
+        (received < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
       ended = true;
   }
 

@@ -78,10 +78,10 @@ bool TcpMessenger::write(Peer &peer, const Message &message, int64_t &done, Head
     iovec parts[2] = {{reinterpret_cast<char *>(&header) + first, size_t(head - first)},
                       {static_cast<char *>(message.data) + rest,
                        size_t(std::min(message.bytes - rest, maxBytesPerCall))}};
-    int64_t some = peer.stream->write(parts);
-    if (some == 0)
+    int64_t written = peer.stream->write(parts);
+    if (written == 0)
       return false;
-    done += some;
+    done += written;
   }
   return true;
 }
@@ -140,11 +140,11 @@ bool TcpMessenger::receive(int from, Peer &peer) {
     iovec parts[2] = {{reinterpret_cast<char *>(&queue.header) + first, size_t(head - first)},
                       {static_cast<char *>(message.data) + rest,
                        size_t(std::min(message.bytes - rest, maxBytesPerCall))}};
-    int64_t some = peer.stream->read(parts);
-    if (some == 0)
+    int64_t numRead = peer.stream->read(parts);
+    if (numRead == 0)
       break;
     moved = true;
-    queue.done += some;
+    queue.done += numRead;
     if (first < head && queue.done >= head && !check(from, message, queue.header)) {
       peer.isMismatched = true;
       break;

@@ -173,7 +173,7 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
     if (!connectAll(role, connectedRanks, std::move(listener), deadline, sockets, error) ||
         !shareRings(role, connectedRanks, deadline, sockets, streams, error)) {
       // The watchdog names an ended rank with more detail.
-      for (Timeout some(graceForOthers, &deadline); !some.isOver();)
+      for (Timeout grace(graceForOthers, &deadline); !grace.isOver();)
         poll(nullptr, 0, 50);
       fail();
       printDiagnostic("error", std::exchange(error, ""));
