@@ -5,7 +5,7 @@
 //   a pipeline: each rank computes for two milliseconds and sends to the next, so that at any time
 //   all ranks but one wait. "waiting_cpu" is the CPU time of the waiting ranks relative to that of
 //   the computing rank: 0 if they sleep, cores - 1 if they use all cores.
-// Under a launcher it measures MPI with the launcher's number of ranks.
+// Under a launcher, the number of ranks and the transport are the launcher's.
 //
 //===----------------------------------------------------------------------===//
 

@@ -146,8 +146,8 @@ TEST(GemvDevice, RowsHaveTheSameBitsAmongOthers) {
   Sizes sizes{4, 512, 64, false, TPC_BF16, TPC_F32};
   std::vector<float> all = multiply(gpu, sizes);
   for (sizes.m = 1; sizes.m < 4; ++sizes.m) {
-    std::vector<float> own = multiply(gpu, sizes);
-    EXPECT_TRUE(std::equal(own.begin(), own.end(), all.begin())) << sizes.m;
+    std::vector<float> few = multiply(gpu, sizes);
+    EXPECT_TRUE(std::equal(few.begin(), few.end(), all.begin())) << sizes.m;
   }
 }
 
@@ -165,13 +165,13 @@ void multiplyGated(OneGpu &gpu, int64_t m, int32_t dtype, bool isFused) {
   const int64_t widths[] = {f, f};
   std::vector<std::shared_ptr<Matrix>> matrices = device.makeMatrices(k, widths, dtype);
   for (size_t i = 0; i < 2; ++i) {
-    std::vector<float> own(w.begin() + static_cast<ptrdiff_t>(i) * k * f,
-                           w.begin() + static_cast<ptrdiff_t>(i + 1) * k * f);
+    std::vector<float> half(w.begin() + static_cast<ptrdiff_t>(i) * k * f,
+                            w.begin() + static_cast<ptrdiff_t>(i + 1) * k * f);
     std::vector<uint16_t> halves;
-    for (float value : own)
+    for (float value : half)
       halves.push_back(floatToBfloat(value));
     device.setRows(*matrices[i], 0, k,
-                   dtype == TPC_F32 ? static_cast<const void *>(own.data()) : halves.data());
+                   dtype == TPC_F32 ? static_cast<const void *>(half.data()) : halves.data());
   }
   const std::vector<float> unwritten(static_cast<size_t>(2 * m * f), 7);
   auto *x = static_cast<float *>(gpu.tensor(std::vector<float>(source.size(), NAN), dtype));

@@ -153,7 +153,7 @@ public:
     std::shared_ptr<Rendezvous> rendezvous = all[id].lock();
     if (!rendezvous)
       all[id] = rendezvous = std::make_shared<Rendezvous>(members);
-    std::lock_guard<std::mutex> own(mutex);
+    std::lock_guard<std::mutex> connectionsLock(mutex);
     connections.push_back({rendezvous, index});
     return static_cast<int>(connections.size()) - 1;
   }
@@ -224,15 +224,15 @@ private:
     copy(plan.before);
     ++reached;
     std::vector<Rendezvous::Message> messages;
-    bool ends = false;
+    bool wasAborted = false;
     for (const CommCall &call : plan.calls)
       if (call.kind == CommCall::Send)
         messages.push_back({member.index, call.peer, &call, at(call.from)});
       else if (call.kind == CommCall::Receive)
         messages.push_back({call.peer, member.index, &call, at(call.to)});
       else
-        ends |= !member.rendezvous->exchange(member.index, call, at(call.from), at(call.to));
-    if (ends || (!messages.empty() && !member.rendezvous->deliver(messages)))
+        wasAborted |= !member.rendezvous->exchange(member.index, call, at(call.from), at(call.to));
+    if (wasAborted || (!messages.empty() && !member.rendezvous->deliver(messages)))
       return;
     ++done;
     copy(plan.after);

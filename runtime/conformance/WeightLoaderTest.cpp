@@ -19,16 +19,16 @@ namespace {
 /// A loader with so little staging memory that slices need several steps.
 class LimitedLoader final : public WeightLoader {
 public:
-  LimitedLoader(WeightLoader &own, int64_t bytes, int64_t elements)
-      : own(own), bytes(bytes), elements(elements) {}
+  LimitedLoader(WeightLoader &loader, int64_t bytes, int64_t elements)
+      : loader(loader), bytes(bytes), elements(elements) {}
   int64_t maxBytes() const override { return bytes; }
   int64_t maxElements() const override { return elements; }
   std::byte *begin(int64_t size) override {
     EXPECT_LE(size, bytes);
-    return own.begin(size);
+    return loader.begin(size);
   }
   void put(void *to, int32_t dtype, int32_t source, std::span<const LoadFactor> factors) override {
-    own.put(to, dtype, source, factors);
+    loader.put(to, dtype, source, factors);
   }
   void draw(void *to, int32_t dtype, int32_t source, const Generator &generator, int64_t first,
             std::span<const LoadFactor> factors) override {
@@ -39,16 +39,16 @@ public:
     }
     EXPECT_LE(count, elements);
     EXPECT_LE(tables, bytes);
-    own.draw(to, dtype, source, generator, first, factors);
+    loader.draw(to, dtype, source, generator, first, factors);
   }
-  void clear(void *to, int64_t size) override { own.clear(to, size); }
+  void clear(void *to, int64_t size) override { loader.clear(to, size); }
   std::vector<std::shared_ptr<Matrix>>
   matricesOf(const void *rows, int64_t k, std::span<const int64_t> widths, int32_t type) override {
-    return own.matricesOf(rows, k, widths, type);
+    return loader.matricesOf(rows, k, widths, type);
   }
 
 private:
-  WeightLoader &own;
+  WeightLoader &loader;
   const int64_t bytes, elements;
 };
 
@@ -69,22 +69,22 @@ TensorPart drawPart(std::mt19937 &random) {
   std::vector<ViewFactor> factors;
   for (int64_t i = 0, count = upTo(4); i < count; ++i) {
     int64_t all = 1 + upTo(i == 0 ? 40 : 7);
-    ViewFactor own;
+    ViewFactor drawn;
     int64_t begin = upTo(all - 1);
-    own.size = upTo(9) == 0 ? upTo(1) : upTo(1) ? all : 1 + upTo(all - begin - 1);
-    if (own.size == all)
+    drawn.size = upTo(9) == 0 ? upTo(1) : upTo(1) ? all : 1 + upTo(all - begin - 1);
+    if (drawn.size == all)
       begin = 0;
-    own.stride = piece.elements;
+    drawn.stride = piece.elements;
     piece.view.offset += begin * piece.elements;
-    if (own.size > 0 && upTo(3) == 0) // repeated indices
-      for (int64_t at = 0; at < own.size; ++at)
-        own.offsets.push_back(upTo(all - begin - 1) * piece.elements);
-    else if (own.size > 1 && upTo(3) == 0) // reversed
-      piece.view.offset += (own.size - 1) * own.stride, own.stride = -own.stride;
+    if (drawn.size > 0 && upTo(3) == 0) // repeated indices
+      for (int64_t at = 0; at < drawn.size; ++at)
+        drawn.offsets.push_back(upTo(all - begin - 1) * piece.elements);
+    else if (drawn.size > 1 && upTo(3) == 0) // reversed
+      piece.view.offset += (drawn.size - 1) * drawn.stride, drawn.stride = -drawn.stride;
     else if (upTo(9) == 0)
-      own.stride = 0;
+      drawn.stride = 0;
     piece.elements *= all;
-    factors.push_back(own);
+    factors.push_back(drawn);
   }
   if (upTo(1))
     std::reverse(factors.begin(), factors.end()); // major to minor, as in the tensor
@@ -169,7 +169,7 @@ TEST_P(DeviceTest, LoadedPartsEqualFiles) {
     TensorPart piece = drawPart(random);
     tpc_dtype source = types[seed % std::size(types)], dtype = random() % 2 ? source : TPC_F32;
     int64_t from = sizeOf(source), to = sizeOf(dtype);
-    // Unaligned, as in files. All bit patterns, except floats that are NaN.
+    // Unaligned, as in files. Any bits, except that booleans are 0 or 1.
     std::vector<std::byte> file(static_cast<size_t>(piece.elements * from) + 1);
     for (std::byte &byte : file)
       byte = static_cast<std::byte>(random());

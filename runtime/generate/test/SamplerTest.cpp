@@ -190,11 +190,11 @@ TEST(Sampler, ShardedEqualsUnsharded) {
       for (const Split &split : splitsOf(vocabulary)) {
         SamplingResult chosen = sample(logits, rows, split);
         for (size_t i = 0; i < rows.size(); ++i) {
-          const SamplingSettings &own = rows[i].settings;
+          const SamplingSettings &setting = rows[i].settings;
           ASSERT_EQ(chosen.tokens[i].token, wanted[i])
               << shape.name << " of " << vocabulary << ", " << split.size() - 1
-              << " shards: temperature " << own.temperature << ", top-k " << own.topK << ", top-p "
-              << own.topP << ", penalty " << own.repetitionPenalty;
+              << " shards: temperature " << setting.temperature << ", top-k " << setting.topK
+              << ", top-p " << setting.topP << ", penalty " << setting.repetitionPenalty;
           ASSERT_FALSE(chosen.tokens[i].isNaN);
         }
       }
@@ -230,29 +230,29 @@ TEST(Sampler, RoundsAreFew) {
 }
 
 /// Probabilities of Hugging Face's logits processors, with the same algorithm, in f64.
-std::vector<double> probabilities(const std::vector<float> &logits, const SamplingSettings &own,
+std::vector<double> probabilities(const std::vector<float> &logits, const SamplingSettings &setting,
                                   const std::vector<int64_t> &seen) {
   constexpr double removed = -std::numeric_limits<double>::infinity();
   std::vector<double> scores(logits.begin(), logits.end());
   for (int64_t token : seen) {
     double &score = scores[static_cast<size_t>(token)];
-    score = score < 0 ? score * own.repetitionPenalty : score / own.repetitionPenalty;
+    score = score < 0 ? score * setting.repetitionPenalty : score / setting.repetitionPenalty;
   }
   for (double &score : scores)
-    score /= own.temperature;
+    score /= setting.temperature;
   std::vector<size_t> ascending(scores.size());
   std::iota(ascending.begin(), ascending.end(), 0);
   std::sort(ascending.begin(), ascending.end(), [&](size_t a, size_t b) {
     return scores[a] != scores[b] ? scores[a] < scores[b] : a > b;
   });
-  for (size_t i = 0; own.topK && i + static_cast<size_t>(own.topK) < ascending.size(); ++i)
+  for (size_t i = 0; setting.topK && i + static_cast<size_t>(setting.topK) < ascending.size(); ++i)
     scores[ascending[i]] = removed;
   double total = 0, cumulated = 0;
   for (double score : scores)
     total += std::exp(score);
-  for (size_t i = 0; own.topP < 1 && i + 1 < ascending.size(); ++i) {
+  for (size_t i = 0; setting.topP < 1 && i + 1 < ascending.size(); ++i) {
     cumulated += std::exp(scores[ascending[i]]) / total;
-    if (cumulated <= 1 - own.topP)
+    if (cumulated <= 1 - setting.topP)
       scores[ascending[i]] = removed;
   }
   total = 0;
@@ -268,22 +268,22 @@ TEST(Sampler, FrequenciesAreThoseOfTheDistribution) {
   std::vector<float> logits = {1.2f, 0.3f, -0.5f, 2.1f, 0.3f, -4, 1.9f, 0, -1, 0.7f};
   std::vector<int64_t> seen = {3, 8};
   std::set<size_t> numbersKept;
-  for (const SamplingSettings &own : {SamplingSettings{1, 1, 0, 1, 11},
-                                      {1, 0.7f, 0, 1, 12},
-                                      {1, 1, 4, 1, 13},
-                                      {1, 1, 0, 0.8, 14},
-                                      {1, 1.5f, 0, 0.8, 15},
-                                      {1, 1, 4, 0.7, 16},
-                                      {2, 1, 3, 1, 17},
-                                      {1.5f, 2, 0, 0.9, 18}}) {
-    std::vector<double> wanted = probabilities(logits, own, seen);
+  for (const SamplingSettings &setting : {SamplingSettings{1, 1, 0, 1, 11},
+                                          {1, 0.7f, 0, 1, 12},
+                                          {1, 1, 4, 1, 13},
+                                          {1, 1, 0, 0.8, 14},
+                                          {1, 1.5f, 0, 0.8, 15},
+                                          {1, 1, 4, 0.7, 16},
+                                          {2, 1, 3, 1, 17},
+                                          {1.5f, 2, 0, 0.9, 18}}) {
+    std::vector<double> wanted = probabilities(logits, setting, seen);
     constexpr int draws = 20000, steps = 50;
     std::vector<int> frequency(logits.size());
     Logits rows(draws / steps, logits);
     for (int step = 0; step < steps; ++step) {
       std::vector<SampledRow> sampled;
       for (size_t i = 0; i < rows.size(); ++i)
-        sampled.push_back({own, seen, i, step});
+        sampled.push_back({setting, seen, i, step});
       for (const SampledToken &token : sample(rows, sampled, {0, 3, 3, 10}).tokens)
         ++frequency[static_cast<size_t>(token.token)];
     }
@@ -295,11 +295,11 @@ TEST(Sampler, FrequenciesAreThoseOfTheDistribution) {
       if (expected > 0)
         chiSquare += std::pow(frequency[i] - expected, 2) / expected;
       else
-        EXPECT_EQ(frequency[i], 0) << "token " << i << ", seed " << own.seed;
+        EXPECT_EQ(frequency[i], 0) << "token " << i << ", seed " << setting.seed;
     }
     numbersKept.insert(kept);
     // With nine degrees of freedom, chi-square exceeds 27.9 once in a thousand.
-    EXPECT_LT(chiSquare, 27.9) << "seed " << own.seed;
+    EXPECT_LT(chiSquare, 27.9) << "seed " << setting.seed;
   }
   EXPECT_GE(numbersKept.size(), 4u);
 }
@@ -307,7 +307,7 @@ TEST(Sampler, FrequenciesAreThoseOfTheDistribution) {
 /// Unfiltered rows need one reduction of eight bytes each; top-k gathers only shown() tokens.
 TEST(Sampler, CommunicationIsMinimal) {
   Logits logits = normalLogits(1000, 2);
-  auto rowsOf = [&](const SamplingSettings &own) {
+  auto rowsOf = [&](const SamplingSettings &setting) {
     std::vector<Counters::Row> rows;
     std::mutex mutex;
     runWorld(4, [&](tpc_context &ctx) {
@@ -318,15 +318,15 @@ TEST(Sampler, CommunicationIsMinimal) {
                         noToken,
                         0,
                         {}};
-      SampledRow row{own, {}, 0, 0};
+      SampledRow row{setting, {}, 0, 0};
       Sampler().sample(ranks, {&row, 1}, {&piece, 1});
       std::lock_guard<std::mutex> lock(mutex);
       rows = ctx.counters.rows(ctx.grid);
     });
     return rows;
   };
-  for (const SamplingSettings &own : {SamplingSettings{}, {1.1f, 1, 0, 1, 0}}) {
-    auto rows = rowsOf(own);
+  for (const SamplingSettings &setting : {SamplingSettings{}, {1.1f, 1, 0, 1, 0}}) {
+    auto rows = rowsOf(setting);
     ASSERT_EQ(rows.size(), 1u);
     EXPECT_EQ(rows[0].axis, "sampling");
     EXPECT_EQ(rows[0].kind, CollectiveKind::AllReduce);
@@ -343,14 +343,14 @@ TEST(Sampler, CommunicationIsMinimal) {
 TEST(Sampler, NaNIsReportedForItsRow) {
   Logits logits(3, std::vector<float>(100, 1));
   logits[1][71] = logits[1][90] = NAN;
-  for (SamplingSettings own : {SamplingSettings{},
-                               {1, 1, 0, 1, 0},
-                               {1, 1, 5, 1, 0},
-                               {1, 1, 0, 0.9, 0},
-                               {1.2f, 0.5f, 0, 0.9, 0}})
+  for (SamplingSettings setting : {SamplingSettings{},
+                                   {1, 1, 0, 1, 0},
+                                   {1, 1, 5, 1, 0},
+                                   {1, 1, 0, 0.9, 0},
+                                   {1.2f, 0.5f, 0, 0.9, 0}})
     for (const Split &split : splitsOf(100)) {
       SamplingResult chosen =
-          sample(logits, {{own, {}, 0, 0}, {own, {}, 0, 0}, {own, {}, 0, 0}}, split);
+          sample(logits, {{setting, {}, 0, 0}, {setting, {}, 0, 0}, {setting, {}, 0, 0}}, split);
       EXPECT_FALSE(chosen.tokens[0].isNaN);
       EXPECT_TRUE(chosen.tokens[1].isNaN);
       EXPECT_EQ(chosen.tokens[1].token, 71);
@@ -372,9 +372,9 @@ TEST(Sampler, RowsAreIndependent) {
 /// Ranks with logits of some rows only (replicas) or without logits (earlier stages).
 TEST(Sampler, RanksMayHaveSomeRowsOrNone) {
   Logits logits = {normalLogits(64, 2, 1)[0], normalLogits(64, 2, 2)[0]};
-  for (SamplingSettings own :
+  for (SamplingSettings setting :
        {SamplingSettings{}, {1, 1, 0, 1, 3}, {1, 1, 3, 1, 3}, {1, 2, 0, 0.97, 3}}) {
-    std::vector<SampledRow> rows = {{own, {}, 0, 0}, {own, {}, 1, 0}};
+    std::vector<SampledRow> rows = {{setting, {}, 0, 0}, {setting, {}, 1, 0}};
     auto error = runWorld(5, [&](tpc_context &ctx) {
       std::vector<LogitsPiece> pieces;
       if (ctx.rank > 0) {

@@ -27,14 +27,14 @@ public:
   /// Writes an item's tokens. A step writes garbage after them, and in rows without tokens.
   void run(const StepItem &item) {
     for (int64_t row = 0; row < item.rows(); ++row) {
-      Ids &own = rows.at(static_cast<size_t>(item.first + row));
+      Ids &tokens = rows.at(static_cast<size_t>(item.first + row));
       int64_t length = item.lengths[static_cast<size_t>(row)],
               count = item.counts[static_cast<size_t>(row)];
-      ASSERT_LE(length, std::ssize(own));
+      ASSERT_LE(length, std::ssize(tokens));
       ASSERT_LE(length + count, capacity);
-      own.resize(static_cast<size_t>(length));
+      tokens.resize(static_cast<size_t>(length));
       auto from = item.ids.begin() + row * item.sequence;
-      own.insert(own.end(), from, from + count);
+      tokens.insert(tokens.end(), from, from + count);
     }
   }
   /// Returns a token that depends on all tokens before it.
@@ -344,13 +344,13 @@ public:
   }
   /// Returns the tokens of the earliest step, of the rows of `item`.
   std::vector<SampledToken> take(const StepItem &item) {
-    std::vector<SampledToken> own;
+    std::vector<SampledToken> ofItem;
     for (int64_t row : item.sampled) {
       auto at = std::find(next.sampled.begin(), next.sampled.end(), row) - next.sampled.begin();
-      own.push_back(tokens.front().at(static_cast<size_t>(at)));
+      ofItem.push_back(tokens.front().at(static_cast<size_t>(at)));
     }
     tokens.pop_front();
-    return own;
+    return ofItem;
   }
   void drop() { tokens.clear(); }
   int64_t inFlight() const { return std::ssize(tokens); }

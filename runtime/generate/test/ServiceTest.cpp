@@ -62,14 +62,14 @@ std::map<std::string, RequestOutput> parse(const std::string &out,
         others->push_back(line["message"]);
       continue;
     }
-    RequestOutput &own = outputs[line["id"].get<std::string>()];
-    EXPECT_EQ(own.finish, "") << "a line after the end: " << text;
+    RequestOutput &output = outputs[line["id"].get<std::string>()];
+    EXPECT_EQ(output.finish, "") << "a line after the end: " << text;
     if (line.contains("finish")) {
-      own.finish = line["finish"];
-      own.message = line.value("message", "");
+      output.finish = line["finish"];
+      output.message = line.value("message", "");
     } else {
-      EXPECT_EQ(line["index"], own.tokens.size());
-      own.tokens.push_back(line["token"]);
+      EXPECT_EQ(line["index"], output.tokens.size());
+      output.tokens.push_back(line["token"]);
     }
   }
   return outputs;
