@@ -80,6 +80,7 @@ NAMES = {
     "gpt_oss": "gpt-oss",
     "qwen2_moe": "Qwen2-MoE",
     "phimoe": "Phi-3.5-MoE",
+    "granitemoe": "Granite-MoE",
     "llava": "LLaVA",
 }
 # Files of test/Models without a row, and the reason.
@@ -182,7 +183,8 @@ def committed_rows():
     for path in sorted((MODELS / "experts").glob("*.onnx")):
         if path.stem in OTHERS:
             continue
-        yield Row(NAMES[path.stem], "transformers", "f32", path.stem, path)
+        exporter = "torch" if path.stem == "granitemoe" else "transformers"
+        yield Row(NAMES[path.stem], exporter, "f32", path.stem, path)
     for name, words in make.MORE.items():
         exporter = "torch, past" if "past" in words else "torch"
         yield Row(NAMES[name], exporter, "f32", name, make.path_of(name))

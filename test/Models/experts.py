@@ -2,8 +2,9 @@
 
 The exporter of transformers 5 sorts the rows of tokens by expert, and writes one MatMul per expert.
 "looped" is written without torch, as torch's tracing exporter writes the loop of older models.
+"granitemoe" is written by torch's dynamo exporter, which divides sorted rows by computed counts.
 
-pip install torch transformers==5.24.0 onnx onnxscript
+pip install torch transformers==5.24.0 onnx onnxscript  # granitemoe: transformers==4.57.6
 python test/Models/experts.py [NAME …]
 """
 
@@ -55,16 +56,16 @@ MODELS = {
 }
 
 
-def make(name: str) -> None:
-    import onnx
-    import onnx_ir
+GRANITE = dict(num_local_experts=4, num_experts_per_tok=2, residual_multiplier=0.7)
+
+
+def make_model(name: str, sizes: dict):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
 
     torch.manual_seed(sum(map(ord, name)))
     model = AutoModelForCausalLM.from_config(
-        AutoConfig.for_model(name, **SIZES, **MODELS[name])
+        AutoConfig.for_model(name, **SIZES, **sizes)
     ).eval()
     with torch.no_grad():
         for key, value in [*model.named_parameters(), *model.named_buffers()]:
@@ -74,13 +75,52 @@ def make(name: str) -> None:
                 scale = 0.5 if "gate.weight" in key or "router" in key else 0.25
                 value.copy_(scale * torch.randn_like(value))
     shapes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence", min=2, max=60)}
-    inputs = dict(input_ids=torch.randint(0, SIZES["vocab_size"], (2, 9)), use_cache=False)
-    config = OnnxConfig(dynamic=True, dynamic_shapes=dict(input_ids=shapes))
-    file = onnx_ir.to_proto(OnnxExporter().export(model, inputs, config=config).program)
+    return model, shapes
+
+
+def save(file, name: str) -> None:
+    import onnx
+
     for item in (file, file.graph, *file.graph.node, *file.graph.value_info):
         del item.metadata_props[:]  # paths of this machine
         item.doc_string = ""
     onnx.save(file, FOLDER / f"{name}.onnx")
+
+
+def make(name: str) -> None:
+    import onnx_ir
+    import torch
+    from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
+
+    model, shapes = make_model(name, MODELS[name])
+    inputs = dict(input_ids=torch.randint(0, SIZES["vocab_size"], (2, 9)), use_cache=False)
+    config = OnnxConfig(dynamic=True, dynamic_shapes=dict(input_ids=shapes))
+    save(onnx_ir.to_proto(OnnxExporter().export(model, inputs, config=config).program), name)
+
+
+def make_granite() -> None:
+    import onnx_ir
+    import torch
+
+    model, shapes = make_model("granitemoe", GRANITE)
+
+    class Logits(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids):
+            return self.model(input_ids=input_ids, use_cache=False).logits
+
+    ids = torch.randint(0, SIZES["vocab_size"], (2, 9))
+    options = dict(
+        input_names=["input_ids"],
+        output_names=["logits"],
+        dynamic_shapes=dict(input_ids=shapes),
+        opset_version=20,
+    )
+    program = torch.onnx.export(Logits().eval(), (ids,), dynamo=True, **options)
+    save(onnx_ir.to_proto(program.model), "granitemoe")
 
 
 def make_looped() -> None:
@@ -96,8 +136,9 @@ def make_looped() -> None:
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or [*MODELS, "looped"]:
-        make_looped() if name == "looped" else make(name)
+    special = {"looped": make_looped, "granitemoe": make_granite}
+    for name in sys.argv[1:] or [*MODELS, *special]:
+        special[name]() if name in special else make(name)
         print(f"{name}: {(FOLDER / name).with_suffix('.onnx').stat().st_size / 1000:.0f} KB")
 
 

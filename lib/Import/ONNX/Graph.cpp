@@ -199,7 +199,11 @@ LogicalResult Importer::importNodes(NodeProtos all, Scope &scope) {
   SmallVector<const ::onnx::NodeProto *> sorted;
   for (unsigned i : *order)
     sorted.push_back(nodes[i]);
-  unsortExperts(sorted, outputs, *this, scope, newNodes);
+  if (const ::onnx::NodeProto *split = unsortExperts(sorted, outputs, *this, scope, newNodes))
+    return emitError(nodeLoc(*split, scope))
+           << "node '" << split->name() << "' (Split) has the numbers of rows of each expert as "
+           << "constants: the exporter recorded those of its own tokens, so the file is wrong for "
+           << "others; export the model with torch.onnx.export(..., dynamo=True)";
   unrollExperts(sorted, outputs, *this, scope, newNodes);
   // Checked for the top-level graph only: this includes the functions and branches inside.
   if (&scope == &top && failed(reportUnsupported(sorted, scope)))

@@ -18,12 +18,15 @@ bool frontend::isOneOf(const NodeProto &node, std::initializer_list<StringRef> t
 }
 
 bool frontend::isElementwise(const NodeProto &node) {
-  return isOneOf(
-      node,
-      {"Identity", "Cast", "Sigmoid", "Tanh",        "Erf",           "Relu",  "Gelu", "Neg", "Exp",
-       "Softplus", "Clip", "Swish",   "Reciprocal",  "Sqrt",          "Abs",   "Add",  "Mul", "Sub",
-       "Div",      "Min",  "Max",     "Pow",         "Less",          "Equal", "And",  "Or",  "Not",
-       "Where",    "Mod",  "Greater", "LessOrEqual", "GreaterOrEqual"});
+  return isOneOf(node, {"Identity",   "Cast",     "Sigmoid",     "Tanh",
+                        "Erf",        "Relu",     "Gelu",        "Neg",
+                        "Exp",        "Softplus", "Clip",        "Swish",
+                        "Reciprocal", "Sqrt",     "Abs",         "Add",
+                        "Mul",        "Sub",      "Div",         "Min",
+                        "Max",        "Pow",      "Less",        "Equal",
+                        "And",        "Or",       "Not",         "Where",
+                        "Mod",        "Greater",  "LessOrEqual", "GreaterOrEqual",
+                        "Floor",      "Sign"});
 }
 
 bool frontend::hasReduction(const NodeProto &node, StringRef name) {

@@ -110,15 +110,40 @@ bool SortedExperts::visitElementwise(const NodeProto &node) {
     result.kind = Kind::False;
   else if (node.op_type() == "Sub" && first && first->kind == Kind::Token && isFalse(second))
     result = *first;
-  else if (node.op_type() == "Cast" && first->kind != Kind::Unknown &&
+  else if (node.op_type() == "Cast" && first->kind == Kind::Floor &&
+           getInt(node, "to", 0) == ::onnx::TensorProto::INT64)
+    result = {Kind::Token, first->rank, first->number};
+  else if (node.op_type() == "Cast" &&
+           (first->kind == Kind::Order || first->kind == Kind::Token ||
+            first->kind == Kind::False) &&
            getInt(node, "to", 0) == ::onnx::TensorProto::INT64)
     result = *first;
-  else if (node.op_type() == "Div" && first && first->kind == Kind::Order)
-    if (auto k = scalar(node.input(1)); k && *k >= 1 && *k < 1e6) {
-      result.kind = Kind::Token;
+  else if (node.op_type() == "Div" && first &&
+           (first->kind == Kind::Order || first->kind == Kind::Float)) {
+    if (auto k = scalar(node.input(1)); k && *k >= 1 && *k < 1e6 && *k == std::floor(*k)) {
+      result.kind = first->kind == Kind::Order ? Kind::Token : Kind::Ratio;
       result.number = int64_t(*k);
     }
+  } else if (first) {
+    visitFloor(node, *first, second, result);
+  }
   return drop(node, result);
+}
+
+/// Sets the result's role if it is part of sign(x) * floor(|x|), where x = float(order) / k.
+void SortedExperts::visitFloor(const NodeProto &node, const Role &first, const Role *second,
+                               Role &result) {
+  StringRef type = node.op_type();
+  auto is = [&](StringRef wanted, Kind kind) { return type == wanted && first.kind == kind; };
+  if (is("Cast", Kind::Order) && getInt(node, "to", 0) == ::onnx::TensorProto::FLOAT)
+    result.kind = Kind::Float;
+  else if (is("Abs", Kind::Ratio) || (is("Mul", Kind::Floor) && second &&
+                                      second->kind == Kind::Sign && second->number == first.number))
+    result = first;
+  else if (is("Floor", Kind::Ratio))
+    result = {Kind::Floor, first.rank, first.number};
+  else if (is("Sign", Kind::Ratio))
+    result = {Kind::Sign, first.rank, first.number};
 }
 
 bool SortedExperts::visitGather(const NodeProto &node) {
@@ -219,18 +244,22 @@ bool SortedExperts::visitConcat(const NodeProto &node) {
   if (getInt(node, "axis", 0) != 0 || node.input_size() != bins)
     return false;
   for (int64_t e = 0; e < bins; ++e)
-    if (const Role *role = roleOf(node, int(e)); !role || role->kind != Kind::Product ||
-                                                 role->number != e || role->rows != first->rows ||
-                                                 role->stack != first->stack)
+    if (const Role *role = roleOf(node, int(e));
+        !role || role->kind != Kind::Product || role->number != e || role->rows != first->rows ||
+        role->isSeparate != first->isSeparate || role->isTransposed != first->isTransposed ||
+        (!role->isSeparate && role->stack != first->stack))
       return false;
   const std::string &to = node.output(0);
   StringRef axis = addInts(to + "/axis", {1});
+  SmallVector<NodeProto *> by;
+  StringRef stack = first->isSeparate ? stackMatrices(node, by) : first->stack;
   NodeProto &index = add("Unsqueeze", {ids, axis}, to + "/ids");
-  NodeProto &matrices = add("GatherND", {first->stack, index.output(0)}, to + "/matrices");
+  NodeProto &matrices = add("GatherND", {stack, index.output(0)}, to + "/matrices");
   NodeProto &vectors = add("Unsqueeze", {first->rows, axis}, to + "/vectors");
   NodeProto &product = add("MatMul", {vectors.output(0), matrices.output(0)}, to + "/product");
   NodeProto &result = add("Squeeze", {product.output(0), axis}, to);
-  replace(node, {&index, &matrices, &vectors, &product, &result});
+  by.append({&index, &matrices, &vectors, &product, &result});
+  replace(node, by);
   hasProducts = true;
   return set(node, {Kind::Rows, 2});
 }
@@ -258,6 +287,10 @@ bool SortedExperts::visit(const NodeProto &node) {
     return visitMatMul(node);
   if (type == "Concat")
     return visitConcat(node);
+  if (type == "Gemm")
+    return visitGemm(node);
+  if (type == "ScatterND" && visitScatterOfSums(node))
+    return true;
   if (type == "ScatterND") {
     // The inverse of the order: a range, written at it.
     const Role *index = roleOf(node, 1);
@@ -306,6 +339,17 @@ bool SortedExperts::visit(const NodeProto &node) {
     same.rank += 1;
     return isLast && (first->isOrder() ? drop(node, same) : set(node, same));
   }
+  if (type == "Expand" && first->kind == Kind::Rows) {
+    // To the number of rows.
+    const NodeProto *sizes = producer(node.input(1));
+    const NodeProto *shape =
+        sizes && sizes->op_type() == "Concat" ? producer(sizes->input(0)) : nullptr;
+    const Role *rows = shape && shape->op_type() == "Shape" ? roleOf(*shape, 0) : nullptr;
+    return rows && rows->isRows() && rows->rank == 1 && sizes->input_size() == first->rank &&
+           set(node, same);
+  }
+  if (type == "Split" && getInt(node, "axis", 0) == 0)
+    return visitSplit(node);
   if (type == "Split") {
     int64_t axis = getInt(node, "axis", 0);
     for (int i = 0; i < node.output_size(); ++i)
@@ -322,15 +366,22 @@ bool SortedExperts::visit(const NodeProto &node) {
   return isElementwise(node) && visitElementwise(node);
 }
 
-void mlir::tpc::frontend::unsortExperts(Nodes &nodes, const llvm::StringSet<> &outputs,
-                                        Importer &importer, Scope &scope, NewNodes &storage) {
-  if (scope.version("").value_or(1) < 15)
-    return; // axes are attributes
+const NodeProto *mlir::tpc::frontend::unsortExperts(Nodes &nodes, const llvm::StringSet<> &outputs,
+                                                    Importer &importer, Scope &scope,
+                                                    NewNodes &storage) {
+  if (scope.version("").value_or(1) < 13)
+    return nullptr; // axes are attributes
   SmallVector<const NodeProto *> sorts;
   for (const NodeProto *node : nodes)
     if (node->op_type() == "TopK")
       sorts.push_back(node);
-  for (const NodeProto *sort : sorts)
-    if (SortedExperts experts(nodes, importer, scope, storage); experts.match(*sort, outputs))
+  for (const NodeProto *sort : sorts) {
+    SortedExperts experts(nodes, importer, scope, storage);
+    // Shape has an attribute `start` from opset 15 on.
+    if (scope.version("") >= 15 && experts.match(*sort, outputs))
       experts.apply();
+    else if (const NodeProto *split = experts.findTracedSplit(*sort))
+      return split;
+  }
+  return nullptr;
 }

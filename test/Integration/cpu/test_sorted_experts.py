@@ -14,6 +14,7 @@ CASES = [
     ("gpt_oss", "tp2,ep2,etp1"),
     ("qwen2_moe", "tp2"),
     ("phimoe", "tp2,ep2"),
+    ("granitemoe", "tp2,ep2"),
 ]
 
 
@@ -91,14 +92,61 @@ def scale_histogram(model):
     divide.input[1] = "wide_bins"
 
 
-CHANGES = [use_sorted_rows, shift_ranges, swap_experts, scale_histogram]
+def swap_counts(model):
+    """Swaps the numbers of rows of experts 0 and 1."""
+    split = find(model, lambda n: n.op_type == "Split" and len(n.output) == 4)
+    sizes = find(model, lambda n: n.output[0] == split.input[1])
+    sizes.input[0], sizes.input[1] = sizes.input[1], sizes.input[0]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
-def test_other_uses_are_an_error(tpcc, tmp_path, change):
+def count_other_experts(model):
+    """Counts the rows of other experts than those of the sort."""
+    scatter = find(model, lambda n: n.op_type == "ScatterElements")
+    others = onnx.helper.make_node("Sub", ["last", scatter.input[1]], ["others"])
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(3), "last"))
+    model.graph.node.insert(list(model.graph.node).index(scatter), others)
+    scatter.input[1] = "others"
+
+
+def start_from_ones(model):
+    """Adds the results of experts to ones."""
+    scatter = find(model, lambda n: n.op_type == "ScatterND")
+    zeros = find(model, lambda n: n.output[0] == scatter.input[0])
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(1), "one_more"))
+    zeros.input[0] = "one_more"
+
+
+CHANGES = [
+    *(("mixtral", f) for f in (use_sorted_rows, shift_ranges, swap_experts, scale_histogram)),
+    *(("granitemoe", f) for f in (swap_counts, count_other_experts, start_from_ones)),
+]
+
+
+@pytest.mark.parametrize("name, change", CHANGES, ids=lambda x: getattr(x, "__name__", x))
+def test_other_uses_are_an_error(tpcc, tmp_path, name, change):
     """No rewrite if the result would depend on the sort."""
-    model = onnx.load(FOLDER / "mixtral.onnx")
+    model = onnx.load(FOLDER / f"{name}.onnx")
     change(model)
     path = tmp_path / "model.onnx"
     onnx.save(model, path)
     tpcc.call([path, "-o", tmp_path / "m"]).refused("TopK", "needs constant k")
+
+
+def test_recorded_counts_are_an_error(tpcc, tmp_path):
+    """The tracing exporter writes the counts of its own tokens."""
+    model = onnx.load(FOLDER / "granitemoe.onnx")
+    split = find(model, lambda n: n.op_type == "Split" and len(n.output) == 4)
+    floor = find(model, lambda n: n.op_type == "Floor")
+    whole = find(model, lambda n: floor.output[0] in n.input)
+    token = find(model, lambda n: whole.output[0] in n.input)
+    order = find(model, is_sort).output[1]
+    divide = onnx.helper.make_node("Div", [order, "two"], ["quotient"])
+    model.graph.node.insert(list(model.graph.node).index(token), divide)
+    token.input[0] = "quotient"
+    for name, numbers in {"two": 2, "recorded": [5, 4, 6, 3]}.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(numbers), name))
+    split.input[1] = "recorded"
+    onnx.save(model, tmp_path / "model.onnx")
+    tpcc.call([tmp_path / "model.onnx", "-o", tmp_path / "m"]).refused(
+        f"'{split.name}' (Split)", "recorded those of its own tokens", "dynamo=True"
+    )

@@ -19,7 +19,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
 namespace {
-constexpr unsigned X = 0, Logits = 1;
+constexpr unsigned Rows = 0, Logits = 1;
 
 /// Inputs of one matrix of all experts.
 struct Matrix {
@@ -83,7 +83,7 @@ static Value makeMatrix(Node &n, const Matrix &m, int64_t block) {
   Value packed = n.weight(m.weight);
   if (!m.bits || !packed)
     return packed;
-  Type element = n.in(X).element;
+  Type element = n.in(Rows).element;
   auto fail = [&](unsigned input, const Twine &what) -> Value {
     n.error() << "has '" << n.proto.input(input) << "' of " << str(n.in(input).shape) << "; "
               << what;
@@ -183,7 +183,7 @@ static Value makeRouting(Node &n, Value logits, const Attributes &a) {
 
 static LogicalResult importMoE(Node &n) {
   bool isQuantized = n.proto.op_type() == "QMoE";
-  if (failed(n.expectInputs(3, isQuantized ? 21 : 8)) || failed(n.expectFloat(X)))
+  if (failed(n.expectInputs(3, isQuantized ? 21 : 8)) || failed(n.expectFloat(Rows)))
     return failure();
   FailureOr<Attributes> attributes = readAttributes(n);
   if (failed(attributes))
@@ -200,11 +200,11 @@ static LogicalResult importMoE(Node &n) {
   if (!n.has(Fc2))
     return n.error() << "has no fc2_experts_weights";
   for (unsigned i : {Logits, Fc1, Fc1Bias, Fc2, Fc2Bias, Fc3, Fc3Bias})
-    if (n.has(i) && n.in(i).element != n.in(X).element &&
+    if (n.has(i) && n.in(i).element != n.in(Rows).element &&
         !(isQuantized && (i == Fc1 || i == Fc2 || i == Fc3) && isUnsigned(n.in(i).element)))
-      return n.error() << "has inputs of " << n.in(X).element << " and " << n.in(i).element
+      return n.error() << "has inputs of " << n.in(Rows).element << " and " << n.in(i).element
                        << "; they must be of one type";
-  const Tensor &x = n.in(X);
+  const Tensor &x = n.in(Rows);
   if (x.rank() < 2 || n.in(Fc1).rank() != 3 || n.in(Fc2).rank() != 3)
     return n.error() << "has input " << str(x.shape) << " and weights " << str(n.in(Fc1).shape)
                      << " and " << str(n.in(Fc2).shape)
@@ -244,7 +244,7 @@ static LogicalResult importMoE(Node &n) {
     return n.error() << "has activation_type = 'swiglu' with swiglu_fusion = 0, but no "
                         "fc3_experts_weights; write swiglu_fusion = 1 (interleaved) or 2 (halves)";
 
-  Value rows = n.reshape(n.operand(X), {tokens, hidden});
+  Value rows = n.reshape(n.operand(Rows), {tokens, hidden});
   Value routing = makeRouting(n, n.operand(Logits), a);
   // `gate` is activated. fc1 is the gate where there are two projections.
   auto part = [&](Value all, int64_t which) -> Value {
