@@ -117,7 +117,12 @@ Value ExpertsMatch::getBias(OpBuilder &b, const Projection &p) {
 }
 
 void ExpertsMatch::replaceBy(OpBuilder &b, Value from, Value routing, int64_t k) {
-  Location loc = sum->getLoc();
+  // Reports find the experts by the names of their matmuls, too.
+  SmallVector<Location> locs = {sum->getLoc()};
+  for (const Projection *projection : {&up, gate ? &*gate : nullptr, &down})
+    if (projection)
+      llvm::append_range(locs, projection->locs);
+  Location loc = FusedLoc::get(b.getContext(), locs);
   Type element = getElementTypeOrSelf(sum->getResult(0));
   SymExpr hidden = getSizes(up.weight)[up.isTransposed ? 1 : 2];
   from = createReshape(b, loc, from, {tokens, hidden});

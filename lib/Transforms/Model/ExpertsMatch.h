@@ -23,6 +23,7 @@ struct Projection {
   bool isTransposed = false; // weight is [experts, columns, rows]
   ::tpc::SymExpr start = ::tpc::SymExpr(0), size = ::tpc::SymExpr(0);
   int64_t step = 1;
+  SmallVector<Location, 1> locs = {}; // of the matmuls
 };
 
 /// Experts around the sum of their results.

@@ -118,6 +118,7 @@ std::optional<Projection> DenseMatch::getProjection(Value v) {
     return fail();
   SmallVector<SymExpr> rhs = getSizes(matmul.getRhs());
   p.input = matmul.getLhs();
+  p.locs = {matmul.getLoc()};
   if (isByExpert && rhs.size() == 3 && rhs[0] == experts && rhs[2] == width &&
       getSizes(v) == SmallVector<SymExpr>{experts, tokens, width})
     p.weight = createTranspose(b, loc, matmul.getRhs(), {0, 2, 1});

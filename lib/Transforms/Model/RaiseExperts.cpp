@@ -153,6 +153,7 @@ std::optional<Projection> Match::getProjection(Value v) {
     return std::nullopt;
   }
   p.input = vector;
+  p.locs = {matmul.getLoc()};
   if (getSizes(p.weight)[p.isTransposed ? 2 : 1] != width ||
       (p.bias && getSizes(p.bias)[1] != width))
     return std::nullopt;

@@ -43,7 +43,7 @@ private:
   bool stack(function_ref<Projection &(Expert &)> get, Projection &to);
   Value makeRouting(OpBuilder &b, int64_t &k);
 
-  SmallVector<Expert> experts;
+  std::vector<Expert> experts;
 };
 
 /// Returns the other operand of a sum with zeros, or `v`. The sums of tpc.moe begin with 0, so that
@@ -118,6 +118,7 @@ std::optional<Projection> SeparateMatch::getProjection(Value v) {
   if (rhs[1] != width)
     return std::nullopt;
   p.input = matmul.getLhs();
+  p.locs = {matmul.getLoc()};
   p.weight = createReshape(b, loc, matmul.getRhs(), {SymExpr(1), rhs[0], rhs[1]});
   if (matmul.getBias())
     bias = matmul.getBias();
@@ -217,6 +218,8 @@ bool SeparateMatch::stack(function_ref<Projection &(Expert &)> get, Projection &
   for (Expert &expert : experts)
     if (bool(get(expert).bias) != bool(to.bias))
       return !warn(experts.size(), "of which only some have a bias");
+  for (Expert &expert : MutableArrayRef(experts).drop_front())
+    llvm::append_range(to.locs, get(expert).locs);
   return join(&Projection::weight) && join(&Projection::bias);
 }
 

@@ -46,6 +46,19 @@ static bool computesAllExperts(MatmulOp op) {
   return false;
 }
 
+/// Returns the ops between the matmuls of routers and the experts: softmaxes and selections.
+static DenseSet<Operation *> findRouters(func::FuncOp function) {
+  DenseSet<Operation *> found;
+  SmallVector<Value> open;
+  function.walk([&](MoeOp moe) { open.push_back(moe.getRouting()); });
+  while (!open.empty()) {
+    Operation *op = open.pop_back_val().getDefiningOp();
+    if (op && !isa<MatmulOp>(op) && found.insert(op).second)
+      llvm::append_range(open, op->getOperands());
+  }
+  return found;
+}
+
 namespace {
 
 struct ReportUnraised : public mlir::tpc::impl::ReportUnraisedBase<ReportUnraised> {
@@ -54,9 +67,10 @@ struct ReportUnraised : public mlir::tpc::impl::ReportUnraisedBase<ReportUnraise
     DenseSet<Operation *> unneeded;
     for (Block &block : getOperation().getBody())
       unneeded.insert_range(getUnusedOps(block));
+    DenseSet<Operation *> routers = findRouters(getOperation());
     getOperation().walk([&](Operation *op) {
       StringRef what;
-      if (unneeded.contains(op))
+      if (unneeded.contains(op) || routers.contains(op))
         return;
       if (isa<SoftmaxOp>(op))
         what = "softmax is not part of a recognized attention";

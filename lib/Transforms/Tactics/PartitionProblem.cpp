@@ -156,12 +156,16 @@ std::string PartitionProblem::describeSites(int cls) const {
   std::string sites;
   llvm::SmallSet<std::string, 4> seen;
   for (ClassUse use : getUses(cls)) {
-    if (!isa<MatmulOp, EmbeddingOp, AttentionOp>(use.op))
+    if (!isa<MatmulOp, EmbeddingOp, AttentionOp, MoeOp>(use.op))
       continue;
     std::string site = getSourceName(use.op->getLoc());
     if (!seen.insert(site).second || seen.size() > 6)
       continue;
     sites += (sites.empty() ? "" : ", ") + site;
+    if (auto moe = dyn_cast<MoeOp>(use.op))
+      sites += llvm::is_contained(classes.getClasses(moe.getUp(), 0), cls)
+                   ? " (experts)"
+                   : " (inner width of experts)";
     if (isa<MatmulOp>(use.op)) {
       FactorKind kind = classes.getRule(use.op).factors[use.factor].kind;
       sites += kind != FactorKind::Parallel ? " (rows)" : " (columns)";

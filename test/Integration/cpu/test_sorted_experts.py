@@ -150,3 +150,12 @@ def test_recorded_counts_are_an_error(tpcc, tmp_path):
     tpcc.call([tmp_path / "model.onnx", "-o", tmp_path / "m"]).refused(
         f"'{split.name}' (Split)", "recorded those of its own tokens", "dynamo=True"
     )
+
+
+def test_explanation_of_experts(tpcc):
+    """The matmuls of experts have the name of their op, and the router causes no remark."""
+    grid = "--megatron-shard=tp2,ep2"
+    model = FOLDER / "mixtral.onnx"
+    result = tpcc.call([model, grid, "--why=node_grouped_mm_fallback_1"]).check()
+    assert "(tpc.moe) in @main" in result.stdout
+    assert "softmax" not in result.stderr

@@ -15,8 +15,8 @@ tpc.weight @down in "w" at 2048 : tensor<4x8x12xf32>
 
 // TP: tpc.mesh = #tpc.mesh<atoms = [tp_etp = 2, tp_ep = 2, cp = 1, dp = 1, pp = 1], views = {ep = [tp_ep], etp = [tp_etp], tp = [tp_etp, tp_ep]}, mb = 1>
 // TP-SAME: name = "ep"
-// TP-SAME: splits = ["experts 4 over ep 2 (at most 2 on a rank): "]
-// TP-SAME: "12 over etp 2: "
+// TP-SAME: splits = ["experts 4 over ep 2 (at most 2 on a rank): {{[^"]*}} (experts)"]
+// TP-SAME: "12 over etp 2: {{[^"]*}} (inner width of experts)"
 // DP: tpc.mesh = #tpc.mesh<atoms = [tp_etp = 2, tp_ep = 2, cp = 1, dp_ep = 2, dp_edp = 2, pp = 1], views = {dp = [dp_ep, dp_edp], edp = [cp, dp_edp], ep = [tp_ep, dp_ep], etp = [tp_etp], tp = [tp_etp, tp_ep]}, mb = 1>
 // ALL: tpc.mesh = #tpc.mesh<atoms = [tp_ep = 2, cp = 1, dp = 1, pp = 1], views = {ep = [tp_ep], etp = [], tp = [tp_ep]}, mb = 1>
 func.func @main(%x: tensor<?x8xf32, #tpc.dist<[tokens, 8]>>, %r: tensor<?x4xf32, #tpc.dist<[tokens, 4]>>) -> tensor<?x8xf32, #tpc.dist<[tokens, 8]>> {
