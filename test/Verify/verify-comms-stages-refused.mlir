@@ -200,7 +200,7 @@ module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 1>} {
 module attributes {tpc.mesh = #tpc.mesh<pp = 1, mb = 1>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{name = "y", type = tensor<4xf32>}] {
     tpc.stage 0 {
-      // expected-note @+1 {{here before}}
+      // expected-note @+1 {{delivered here first}}
       tpc.output 0, %x : tensor<4xf32>
       // expected-error @+1 {{output 'y' is delivered twice}}
       tpc.output 0, %x : tensor<4xf32>

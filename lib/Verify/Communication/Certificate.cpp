@@ -44,11 +44,11 @@ static json::Array describeGroups(const Schedule &schedule) {
     int64_t stride = 1;
     for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes())) {
       if (llvm::is_contained(axes, axis.getValue())) {
-        SmallVector<int64_t> more;
+        SmallVector<int64_t> extended;
         for (int64_t c = 0; c < size; ++c)
           for (int64_t member : members)
-            more.push_back(member + c * stride);
-        members = more;
+            extended.push_back(member + c * stride);
+        members = extended;
       }
       stride *= size;
     }

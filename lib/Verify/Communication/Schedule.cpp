@@ -52,7 +52,7 @@ SmallVector<StringRef> Schedule::getNames(AxisMask axes) const {
 
 /// Returns whether the op has no effects that are visible to other ranks.
 static bool isRankLocal(Operation *op) {
-  if (isa<AccumulateOp, AccumulatedOp>(op)) // their sums are in no message
+  if (isa<AccumulateOp, AccumulatedOp>(op)) // their sums are never sent
     return true;
   if (op->hasTrait<OpTrait::IsTerminator>() && op->getNumSuccessors() == 0)
     return true;
@@ -140,9 +140,10 @@ LogicalResult Schedule::projectBlock(Block &block, Items &items) {
       continue;
     }
     if (op.getNumRegions() > 0 && containsCommunication(&op))
-      return op.emitError() << "'" << op.getName()
-                            << "' contains communication, but its trip count on each rank is "
-                               "unknown; only tpc.micro_batches and scf.if may contain any";
+      return op.emitError()
+             << "'" << op.getName()
+             << "' contains communication, but its trip count on each rank is "
+                "unknown; only tpc.micro_batches and scf.if may contain communication";
     if (!isRankLocal(&op))
       return op.emitError() << "'" << op.getName()
                             << "' may write memory, possibly that of a message in flight; a staged "

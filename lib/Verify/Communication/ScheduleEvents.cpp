@@ -4,10 +4,12 @@
 // that runs one iteration, with the ops of the event's phase. Checks that
 //
 //   * each chunk runs for each micro-batch exactly once,
-//   * the events of one micro-batch are in the order RF, F, SF, each once if it has ops,
-//   * no event has another chunk or micro-batch; chunk i of rank r is chunk r + i pp of the model.
+//   * the events of one micro-batch are in the order RF (receive), F (forward), SF (send), each
+//     once if it has ops,
+//   * events are of existing micro-batches and of chunks of their rank; chunk i of rank r is chunk
+//     r + i pp of the model.
 //
-// That an event has the values it needs from other ranks follows from the matching of messages.
+// The matching of messages then proves that each event has the values that it needs from others.
 //
 //===----------------------------------------------------------------------===//
 
@@ -69,9 +71,9 @@ LogicalResult Schedule::projectEvents(StageOp stage, ScheduleAttr attr, Items &i
   }
   std::vector<int64_t> numbers = attr.getChunks(rank);
   for (auto [i, number] : llvm::enumerate(numbers))
-    if (int64_t wanted = rank + i * attr.getRanks().size(); number != wanted)
+    if (int64_t expected = rank + i * attr.getRanks().size(); number != expected)
       return stage.emitError() << "the schedule has events of chunk " << number << " for stage "
-                               << rank << ", whose chunk " << i << " is chunk " << wanted
+                               << rank << ", whose chunk " << i << " is chunk " << expected
                                << " of the model";
   if (loops.size() != numbers.size())
     return stage.emitError() << "the schedule has events of " << numbers.size()

@@ -37,7 +37,7 @@ static LogicalResult collectOutputs(PipelineOp pipeline, const Schedule::Items &
         return output.emitError() << "there is no output " << int64_t(output.getIndex());
       outputs[output.getIndex()].push_back(output);
     } else if (item.kind == Item::Kind::Loop) {
-      // All events of a loop have the same outputs.
+      // Events of all micro-batches deliver the same outputs: those of the first are read.
       if (item.at <= 0 && failed(collectOutputs(pipeline, item.body, outputs)))
         return failure();
     } else if (item.kind == Item::Kind::Branch) {
@@ -64,16 +64,16 @@ LogicalResult comms::checkOutputs(const Schedule &schedule) {
     if (found.size() > 1) {
       InFlightDiagnostic diag = OutputOp(found[1]).emitError()
                                 << outputName(pipeline, i) << " is delivered twice";
-      diag.attachNote(OutputOp(found[0]).getLoc()) << "here before";
+      diag.attachNote(OutputOp(found[0]).getLoc()) << "delivered here first";
       return diag;
     }
     auto dict = dyn_cast<DictionaryAttr>(pipeline.getOutputs()[i]);
     auto type = dict ? dict.getAs<TypeAttr>("type") : TypeAttr();
     auto promised = type ? dyn_cast<RankedTensorType>(type.getValue()) : RankedTensorType();
     Type delivered = OutputOp(found[0]).getValue().getType();
-    Type first = getCopies(pipeline, i).getDeliveredType(delivered);
+    Type full = getCopies(pipeline, i).getDeliveredType(delivered);
     if (!promised || promised.getElementType() != getElementTypeOrSelf(delivered) ||
-        getSizes(promised) != getSizes(first))
+        getSizes(promised) != getSizes(full))
       return OutputOp(found[0]).emitError()
              << outputName(pipeline, i) << " is delivered as " << delivered
              << ", which is not a slice of the type that the pipeline declares";

@@ -3,7 +3,7 @@
 // Four steps prove that all members of a group run the same communication op, and that there is no
 // cycle of waiting ranks. Each step covers all ranks at once: the behavior of a rank is a function
 // of its coordinates, and the members of a group behave alike if the function does not depend on
-// the axes of the group.
+// the axes of the group. In parentheses: the file VerifyComms*.cpp of the step.
 //
 //   1. single collectives: the group exists, and members agree on sizes         (Events)
 //   2. loops and branches are uniform across the groups of ops in them          (Uniform)
@@ -24,11 +24,11 @@ using Item = Schedule::Item;
 
 /// Coordinates that are not 0.
 using Coordinates = SmallVector<std::pair<StringRef, int64_t>, 2>;
-/// Prints "rank (tp 1, dp 0, pp 2)", with all axes that have more than one rank.
+/// Returns "rank (tp 1, dp 0, pp 2)", with all axes that have more than one rank.
 std::string rankText(MeshAttr grid, const Coordinates &at);
-/// Prints "tp" or "tp and dp".
+/// Returns "tp" or "tp and dp".
 std::string axesText(const Schedule &schedule, AxisMask axes);
-/// Prints "tpc.send 'node'".
+/// Returns "tpc.send 'node'".
 std::string opText(Operation *op);
 
 /// Reports an error at `op` that begins with its text.
@@ -77,7 +77,8 @@ FailureOr<Crossings> matchCrossings(const Schedule &schedule);
 /// ascends in program order; it is equal on all sides of one communication.
 LogicalResult findOrder(const Schedule &schedule, Crossings &crossings);
 
-/// Checks that each started collective is waited for exactly once, and that few are in flight.
+/// Checks that each started collective is waited for exactly once, and that at most 16 operations
+/// of a rank are in flight.
 LogicalResult checkStarts(const Schedule &schedule);
 
 /// Returns the proof as JSON; tools/tpc-check-certificate describes the format.

@@ -149,17 +149,17 @@ LogicalResult comms::checkCollective(const Schedule &schedule, Operation *op) {
       return reject(op) << "there is no dimension " << *dim;
 
   auto check = [&](const char *what, DistAttr dist, std::optional<int64_t> split) -> LogicalResult {
-    SmallVector<DimAttr> whole(dist.getDims());
+    SmallVector<DimAttr> dims(dist.getDims());
     if (split) {
-      if (!usesAll(whole[*split], group))
+      if (!usesAll(dims[*split], group))
         return reject(op) << "dimension " << *split << " of the " << what
                           << " is not split over all axes of the group";
-      whole[*split] = removeAxes(whole[*split], group);
+      dims[*split] = removeAxes(dims[*split], group);
     }
     if (collective.mayChangeAnySplit())
-      for (DimAttr &dim : whole)
+      for (DimAttr &dim : dims)
         dim = removeAxes(dim, group);
-    return checkSameSize(schedule, op, what, whole, mask);
+    return checkSameSize(schedule, op, what, dims, mask);
   };
   if (failed(check("operand", in, splitIn)) || failed(check("result", out, splitOut)))
     return failure();

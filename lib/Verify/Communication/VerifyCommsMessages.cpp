@@ -6,9 +6,9 @@
 // ranks of two stages have equal coordinates on all axes except pp, so their sizes and trip counts
 // are functions of the same coordinates.
 //
-// In a pipeline with a schedule, a phase is one event, and both sides must be of the same
-// micro-batch. The proof of equivalence pairs the i-th chunk that sends on a channel with the i-th
-// chunk that receives, so the messages must do the same.
+// In a pipeline with a schedule, a phase is one event, and the events of both sides must be of the
+// same micro-batch. The proof of equivalence pairs the i-th chunk that sends on a channel with the
+// i-th chunk that receives, so the events must be of such a pair.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ constexpr size_t maxCrossings = 100000;
 struct Collector {
   const Schedule &schedule;
   AxisMask pp;
-  DenseMap<Operation *, bool> crosses; // functions
+  DenseMap<Operation *, bool> crosses; // by function: whether it has crossings
 
   bool isCrossing(Operation *op) const {
     return isa<SendOp, RecvOp>(op) || (schedule.getMask(getGroupAxes(op)) & pp);
