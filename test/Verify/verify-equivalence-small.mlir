@@ -792,7 +792,7 @@ module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @b in "w" at 0 : tensor<2xf32>
   func.func @main(%x: !x) {
     %w = tpc.parameter @b : tensor<2xf32>
-    // expected-error @+1 {{elements, but its scale has another number}}
+    // expected-error @+1 {{elements, but its scale or bias has another number}}
     %0 = tpc.rms_norm %x, %w epsilon 1.0e-5 : !x, tensor<2xf32> -> !x
     return
   }
@@ -868,7 +868,7 @@ module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
 module attributes {tpc.mesh = #tpc.mesh<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
-    // expected-error @+1 {{the shapes of the operands do not match on a rank}}
+    // expected-error @+1 {{the result's shape on a rank is not that of the reduced operand}}
     %0 = tpc.reduce sum %x [1] : !x -> !x
     return
   }

@@ -108,7 +108,7 @@ private:
   }
   LogicalResult comparePort(const Port &have, const Port &want, const Twine &what, bool all);
   /// Compares the attributes tpc.* of corresponding ops.
-  LogicalResult compareMarks(Operation *own, Operation *other, const Twine &what);
+  LogicalResult compareMarks(Operation *actual, Operation *other, const Twine &what);
 
   ModuleOp program, reference;
   StringRef whose;
@@ -158,15 +158,15 @@ LogicalResult Comparison::comparePort(const Port &have, const Port &want, const 
 /// `all`: the reference is the same program at another level. If the reference is the model, the
 /// program may name unnamed inputs and outputs, and replicate outputs.
 LogicalResult Comparison::comparePorts(bool all) {
-  FailureOr<Ports> own = readPorts(program), other = readPorts(reference);
-  if (failed(own) || failed(other) ||
-      failed(compareCounts("input", own->inputs.size(), other->inputs.size())) ||
-      failed(compareCounts("output", own->outputs.size(), other->outputs.size())))
+  FailureOr<Ports> actual = readPorts(program), other = readPorts(reference);
+  if (failed(actual) || failed(other) ||
+      failed(compareCounts("input", actual->inputs.size(), other->inputs.size())) ||
+      failed(compareCounts("output", actual->outputs.size(), other->outputs.size())))
     return failure();
-  for (auto [i, have, want] : llvm::enumerate(own->inputs, other->inputs))
+  for (auto [i, have, want] : llvm::enumerate(actual->inputs, other->inputs))
     if (failed(comparePort(have, want, "input " + Twine(i) + " of the program", all)))
       return failure();
-  for (auto [i, have, want] : llvm::enumerate(own->outputs, other->outputs))
+  for (auto [i, have, want] : llvm::enumerate(actual->outputs, other->outputs))
     if (failed(comparePort(have, want, "output " + Twine(i) + " of the program", all)))
       return failure();
   return success();
@@ -194,12 +194,12 @@ LogicalResult Comparison::compareWeights() {
 }
 
 LogicalResult Comparison::compareCaches() {
-  auto own = llvm::to_vector(program.getOps<CacheOp>());
+  auto actual = llvm::to_vector(program.getOps<CacheOp>());
   auto other = llvm::to_vector(reference.getOps<CacheOp>());
-  if (failed(compareCounts("cache", own.size(), other.size())))
+  if (failed(compareCounts("cache", actual.size(), other.size())))
     return failure();
   // The order of caches is significant, because the executable lists them in this order.
-  for (auto [i, have, want] : llvm::enumerate(own, other)) {
+  for (auto [i, have, want] : llvm::enumerate(actual, other)) {
     std::string what = "cache " + std::to_string(i);
     if (failed(
             compare(have.getLoc(), what, "name", have.getSymNameAttr(), want.getSymNameAttr())) ||
@@ -209,9 +209,9 @@ LogicalResult Comparison::compareCaches() {
   return success();
 }
 
-LogicalResult Comparison::compareMarks(Operation *own, Operation *other, const Twine &what) {
+LogicalResult Comparison::compareMarks(Operation *actual, Operation *other, const Twine &what) {
   for (const AttributeFact &fact : getAttributeFacts())
-    if (failed(compare(own->getLoc(), what, fact.name, own->getAttr(fact.name),
+    if (failed(compare(actual->getLoc(), what, fact.name, actual->getAttr(fact.name),
                        other->getAttr(fact.name))))
       return failure();
   return success();
@@ -220,11 +220,11 @@ LogicalResult Comparison::compareMarks(Operation *own, Operation *other, const T
 /// Compares stages and the outputs of each stage. Their distributions are compared too, because the
 /// distribution of an output determines on which ranks a cache resides.
 LogicalResult Comparison::comparePipelines() {
-  auto own = llvm::to_vector(program.getOps<PipelineOp>());
+  auto actual = llvm::to_vector(program.getOps<PipelineOp>());
   auto other = llvm::to_vector(reference.getOps<PipelineOp>());
-  if (failed(compareCounts("pipeline", own.size(), other.size())))
+  if (failed(compareCounts("pipeline", actual.size(), other.size())))
     return failure();
-  for (auto [have, want] : llvm::zip(own, other)) {
+  for (auto [have, want] : llvm::zip(actual, other)) {
     if (failed(compare(have.getLoc(), "the pipeline", "schedule", have.getScheduleAttr(),
                        want.getScheduleAttr())))
       return failure();

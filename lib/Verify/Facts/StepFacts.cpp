@@ -101,11 +101,11 @@ private:
     bool windowed = false, sourced = false;
     for (auto cache : program.getOps<CacheOp>()) {
       std::string size = getSymbolName(getSizes(cache.getType())[CacheOp::tokenDim]).value_or("");
-      bool own = step.windowed && size == step.windowed->capacity;
-      windowed |= own;
+      bool isWindowed = step.windowed && size == step.windowed->capacity;
+      windowed |= isWindowed;
       bool ofSource = source && size == source->capacity;
       sourced |= ofSource;
-      if (!own && !ofSource && size != step.capacity)
+      if (!isWindowed && !ofSource && size != step.capacity)
         return cache.emitOpError()
                << "has a capacity of " << size << " tokens, which '" << kStepAttr
                << "' does not name ('capacity' is " << step.capacity
@@ -216,10 +216,10 @@ public:
 private:
   /// Checks that an input of both programs has the same element type, default and requirement.
   LogicalResult compareInputs() {
-    FailureOr<Ports> own = readPorts(step), other = readPorts(reference);
-    if (failed(own) || failed(other))
+    FailureOr<Ports> actual = readPorts(step), other = readPorts(reference);
+    if (failed(actual) || failed(other))
       return failure();
-    for (const Port &port : own->inputs) {
+    for (const Port &port : actual->inputs) {
       auto before = llvm::find_if(
           other->inputs, [&](const Port &port2) { return port2.getName() == port.getName(); });
       bool isNew = before == other->inputs.end();
@@ -243,10 +243,10 @@ private:
 
   /// Checks that a step on preallocated caches has the caches in the order of the original step.
   LogicalResult compareOrder() {
-    auto own = step.getOps<CacheOp>(), other = reference.getOps<CacheOp>();
+    auto actual = step.getOps<CacheOp>(), other = reference.getOps<CacheOp>();
     if (!PreallocatedStep::lookup(step))
       return success();
-    for (auto [have, want] : llvm::zip(own, other))
+    for (auto [have, want] : llvm::zip(actual, other))
       if (have.getSymName() != want.getSymName())
         return have.emitOpError() << "is in the position of @" << want.getSymName()
                                   << " in its reference";
@@ -309,15 +309,15 @@ private:
   static SymExpr getSize(DictionaryAttr constraint) {
     return constraint.getAs<SymExprAttr>("expr").getExpr();
   }
-  bool isForm(DictionaryAttr own, DictionaryAttr other) {
-    return llvm::is_contained(getForms(getSize(other)), getSize(own)) &&
+  bool isForm(DictionaryAttr actual, DictionaryAttr other) {
+    return llvm::is_contained(getForms(getSize(other)), getSize(actual)) &&
            llvm::all_of(ArrayRef<StringRef>{"min", "max", "why"},
-                        [&](StringRef field) { return own.get(field) == other.get(field); });
+                        [&](StringRef field) { return actual.get(field) == other.get(field); });
   }
 
   /// Returns whether the constraint may be missing. A step on preallocated caches has no minimum
-  /// past, because its pasts are an input. A step that brings no source tokens computes nothing of
-  /// the source.
+  /// past, because the numbers of past tokens are an input. A step that brings no source tokens
+  /// computes nothing of the source.
   bool mayBeMissing(DictionaryAttr constraint) {
     auto source = SourceCaches::lookup(step);
     auto minimum = constraint.getAs<IntegerAttr>("min");
@@ -428,23 +428,24 @@ private:
   }
 
   LogicalResult compareConstraints() {
-    SmallVector<DictionaryAttr> own = getConstraints(step), other = getConstraints(reference);
+    SmallVector<DictionaryAttr> actual = getConstraints(step), other = getConstraints(reference);
     for (DictionaryAttr wanted : other)
       if (!mayBeMissing(wanted) &&
-          llvm::none_of(own, [&](DictionaryAttr have) { return isForm(have, wanted); }))
+          llvm::none_of(actual, [&](DictionaryAttr have) { return isForm(have, wanted); }))
         return emitError(step.getLoc())
                << "'" << kConstraintsAttr << "' of the step lacks its reference's " << wanted
                << ": runs would accept other sizes";
     SmallVector<Table> tables = findTables();
     for (const Table &table : tables)
-      if (!isWithin(table, getLargestCapacity(own)) && llvm::none_of(own, [&](DictionaryAttr have) {
+      if (!isWithin(table, getLargestCapacity(actual)) &&
+          llvm::none_of(actual, [&](DictionaryAttr have) {
             auto maximum = have.getAs<IntegerAttr>("max");
             return getSize(have) == table.size && maximum && maximum.getInt() <= table.rows;
           }))
         return emitError(step.getLoc())
                << "'" << kConstraintsAttr << "' of the step does not limit " << table.size.str()
                << " to the " << table.rows << " rows of table '" << table.weight << "'";
-    for (DictionaryAttr have : own)
+    for (DictionaryAttr have : actual)
       if (llvm::none_of(tables, [&](const Table &table) { return isOf(table, have); }) &&
           llvm::none_of(other, [&](DictionaryAttr wanted) { return isForm(have, wanted); }))
         return emitError(step.getLoc()) << "'" << kConstraintsAttr << "' of the step has " << have

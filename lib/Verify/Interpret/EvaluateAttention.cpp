@@ -221,7 +221,7 @@ struct AttentionGradEvaluation : EvaluationModel<AttentionGradEvaluation, Attent
       }
       for (int64_t j = 0; j < rows.keys; ++j) {
         if (!row.visible[j])
-          continue; // and rows without visible keys do not depend on scores
+          continue; // rows without visible keys do not depend on scores either
         Element s = A::multiply(row.weights[j], A::add(d[j], A::negate(mean.get())));
         if (limit != 0) { // 1 - tanh^2
           Element y = A::multiply(row.capped[j], perLimit);

@@ -1,4 +1,4 @@
-//===- EvaluateAttention.h - Registration of attention ----------*- C++ -*-===//
+//===- EvaluateAttention.h - Registration of evaluations --------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_INTERPRET_EVALUATEATTENTION_H
 #define TPC_LIB_VERIFY_INTERPRET_EVALUATEATTENTION_H

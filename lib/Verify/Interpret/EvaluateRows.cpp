@@ -1,4 +1,4 @@
-//===- EvaluateRows.cpp - Evaluation of norms, reductions and rotary ------===//
+//===- EvaluateRows.cpp - Evaluation of ops on rows -----------------------===//
 
 #include "Models.h"
 
@@ -10,10 +10,10 @@ template <typename A>
 static Result<A> evaluateNorm(Evaluation<A> &e, const APFloat &epsilon, bool center) {
   const Data<A> &x = *e.operands[0];
   int64_t n = x.shape.empty() ? 1 : x.shape.back();
-  for (const Data<A> *row : e.operands.drop_front())
-    if (row->shape != Shape({n}))
+  for (const Data<A> *vector : e.operands.drop_front())
+    if (vector->shape != Shape({n}))
       return e.fail() << "a row on a rank has " << n
-                      << " elements, but its scale has another number";
+                      << " elements, but its scale or bias has another number";
   Data<A> out = x;
   for (size_t begin = 0; n > 0 && begin < out.data.size(); begin += n) {
     MutableArrayRef<typename A::Element> row(&out.data[begin], n);
@@ -43,19 +43,19 @@ struct ReduceEvaluation : EvaluationModel<ReduceEvaluation, ReduceOp> {
   template <typename A> static Result<A> evaluate(ReduceOp op, Evaluation<A> &e) {
     const Data<A> &in = *e.operands[0];
     ReduceFunction function = op.getFunction();
-    Shape kept = in.shape;
+    Shape reduced = in.shape;
     int64_t count = 1;
     for (int64_t d : op.getDims()) {
-      count *= kept[d];
-      kept[d] = 1;
+      count *= reduced[d];
+      reduced[d] = 1;
     }
     // The maximum (minimum) of no elements is the smallest (largest) number.
-    Data<A> out(kept, function == ReduceFunction::Max   ? A::lowest()
-                      : function == ReduceFunction::Min ? A::largest()
-                                                        : typename A::Element(0));
+    Data<A> out(reduced, function == ReduceFunction::Max   ? A::lowest()
+                         : function == ReduceFunction::Min ? A::largest()
+                                                           : typename A::Element(0));
     size_t next = 0;
     forEachIndex(in.shape, [&](ArrayRef<int64_t> index) {
-      typename A::Element x = in.data[next++], &y = out.data[linearizeBroadcast(index, kept)];
+      typename A::Element x = in.data[next++], &y = out.data[linearizeBroadcast(index, reduced)];
       // NaN propagates.
       if (function == ReduceFunction::Max)
         y = A::less(y, x) || x != x ? x : y;
@@ -68,7 +68,7 @@ struct ReduceEvaluation : EvaluationModel<ReduceEvaluation, ReduceOp> {
       for (typename A::Element &y : out.data)
         y = A::multiply(y, A::inverse(count));
     if (int64_t(out.data.size()) != countElements(e.shape))
-      return e.fail() << "the shapes of the operands do not match on a rank";
+      return e.fail() << "the result's shape on a rank is not that of the reduced operand";
     out.shape = e.shape;
     return out;
   }

@@ -1,4 +1,4 @@
-//===- EvaluateSources.cpp - Evaluation of weights and constants ----------===//
+//===- EvaluateSources.cpp - Evaluation of ops without operands -----------===//
 
 #include "Inputs.h"
 #include "Models.h"
@@ -16,7 +16,7 @@ static Shape forEachElement(World &world, ViewAttr view, Type type, const Coordi
   const RankSlice &part = world.getSlice(type, at);
   SmallVector<std::vector<int64_t>> offsets;
   for (auto [d, list] : llvm::enumerate(part.indices)) {
-    std::vector<int64_t> &own = offsets.emplace_back();
+    std::vector<int64_t> &ofDim = offsets.emplace_back();
     int64_t n = sizes[d].asConstant().value_or(1);
     auto factors = view.getFactors(d);
     for (int64_t i : list) {
@@ -26,7 +26,7 @@ static Shape forEachElement(World &world, ViewAttr view, Type type, const Coordi
         element += rest % size * factor.getStride();
         rest /= size;
       }
-      own.push_back(element);
+      ofDim.push_back(element);
     }
   }
   forEachIndex(part.shape, [&](ArrayRef<int64_t> index) {

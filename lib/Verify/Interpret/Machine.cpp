@@ -457,9 +457,9 @@ template <typename A> LogicalResult Machine<A>::runMain(func::FuncOp main) {
   }
   // Micro-batches run in lockstep, as ranks of their own, so that a reduction over mb is one over a
   // group.
-  for (int64_t mb = 1, own = ranks.size();
+  for (int64_t mb = 1, numRanks = ranks.size();
        mb < (world.isLocal() ? world.getGrid().getMicroBatches() : 1); ++mb)
-    for (int64_t rank = 0; rank < own; ++rank) {
+    for (int64_t rank = 0; rank < numRanks; ++rank) {
       ranks.push_back(ranks[rank]);
       ranks.back().back() = mb;
     }

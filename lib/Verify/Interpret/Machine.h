@@ -125,7 +125,7 @@ private:
   std::vector<Ref> inputs;
   std::vector<Coordinates> ranks;
   DenseMap<Attribute, std::vector<SmallVector<int>>> groups;
-  std::map<std::pair<int, int64_t>, std::deque<Ref>> messages; // by rank and sending stage
+  std::map<std::pair<int, int64_t>, std::deque<Ref>> messages; // by receiver and sending stage
   std::map<std::pair<int64_t, int>, Ref> sums; // over micro-batches, by index and rank
   bool inMicroBatch = true;                    // in a micro-batch loop
   int depth = 0;

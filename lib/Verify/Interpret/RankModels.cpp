@@ -123,9 +123,9 @@ struct DispatchModel : RankModel<DispatchModel, DispatchOp> {
             auto out = std::make_shared<typename Machine<A>::Data>(*results[rank]);
             Coordinates at = world.getCoordinates(rank);
             int64_t all = world.getIndices(op.getExperts(), at, /*split=*/false).size();
-            std::vector<bool> own(all);
+            std::vector<bool> isLocal(all);
             for (int64_t e : world.getIndices(op.getExperts(), at))
-              own[e] = true;
+              isLocal[e] = true;
             int64_t columns = out->shape[1];
             if (column + all > columns)
               return machine.fail(op) << "there are no columns of experts at these sizes";
@@ -133,7 +133,7 @@ struct DispatchModel : RankModel<DispatchModel, DispatchOp> {
               auto *data = out->data.data() + row * columns;
               bool isUsed = false;
               for (int64_t e = 0; e < all; ++e)
-                if (!own[e])
+                if (!isLocal[e])
                   data[column + e] = typename A::Element(0);
                 else
                   isUsed |= data[column + e] != typename A::Element(0);
@@ -155,7 +155,7 @@ struct WaitModel : RankModel<WaitModel, WaitOp> {
   }
 };
 
-/// A shift moves elements by an offset.
+/// With `from`, the op also moves elements by an offset.
 struct PermuteModel : RankModel<PermuteModel, CollectivePermuteOp> {
   template <typename A>
   static LogicalResult run(CollectivePermuteOp op, Machine<A> &machine, Frame<A> &frame) {

@@ -61,11 +61,11 @@ inline int64_t linearizeBroadcast(ArrayRef<int64_t> index, ArrayRef<int64_t> sha
   return at;
 }
 
-/// Returns whether a tensor of shape `own` broadcasts to `shape`.
-inline bool broadcasts(ArrayRef<int64_t> own, ArrayRef<int64_t> shape) {
-  if (own.size() > shape.size())
+/// Returns whether a tensor of shape `operand` broadcasts to `shape`.
+inline bool broadcasts(ArrayRef<int64_t> operand, ArrayRef<int64_t> shape) {
+  if (operand.size() > shape.size())
     return false;
-  return llvm::all_of(llvm::zip(own, shape.take_back(own.size())), [](auto pair) {
+  return llvm::all_of(llvm::zip(operand, shape.take_back(operand.size())), [](auto pair) {
     return std::get<0>(pair) == 1 || std::get<0>(pair) == std::get<1>(pair);
   });
 }

@@ -1,4 +1,4 @@
-//===- World.cpp - Constant state of a run --------------------------------===//
+//===- World.cpp - Shared state of a run ----------------------------------===//
 
 #include "World.h"
 #include "Arithmetic.h"
@@ -25,12 +25,12 @@ std::vector<int64_t> interpret::getIndices(ArrayRef<DimFactor> factors,
   };
   std::vector<int64_t> list = {0};
   for (const DimFactor &factor : factors) {
-    std::vector<int64_t> own(std::max<int64_t>(0, factor.size)), next;
-    std::iota(own.begin(), own.end(), 0);
-    own = split(std::move(own), factor.axes);
-    next.reserve(list.size() * own.size());
+    std::vector<int64_t> minors(std::max<int64_t>(0, factor.size)), next;
+    std::iota(minors.begin(), minors.end(), 0);
+    minors = split(std::move(minors), factor.axes);
+    next.reserve(list.size() * minors.size());
     for (int64_t major : list)
-      for (int64_t minor : own)
+      for (int64_t minor : minors)
         next.push_back(major * factor.size + minor);
     list = std::move(next);
   }

@@ -1,4 +1,4 @@
-//===- World.h - Constant state of a run ------------------------*- C++ -*-===//
+//===- World.h - Shared state of a run --------------------------*- C++ -*-===//
 //
 // A local type determines the global indices of a rank's slice in each dimension. Shards of
 // parameters, the effect of collectives, and the assembly of outputs are derived only from these
