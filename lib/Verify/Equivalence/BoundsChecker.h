@@ -81,7 +81,7 @@ private:
   MeshAttr grid;
   int64_t symbolMax, budget;
   Ranges ranges;
-  DenseSet<Type> good;
+  DenseSet<Type> checked;
 };
 
 } // namespace mlir::tpc::equivalence

@@ -123,8 +123,8 @@ LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, boo
     report.unexercised = run->coverage.listUnexercised();
     llvm::raw_string_ostream os(report.facts);
     run->coverage.print(os);
-    World parts(program, small.grid, *small.sizes);
-    Machine<Field> actual(parts, run->inputs);
+    World programWorld(program, small.grid, *small.sizes);
+    Machine<Field> actual(programWorld, run->inputs);
     return failure(failed(actual.run()) || failed(compareOutputs(program, actual, *run->machine)));
   } while (small.sizes->setNextSample());
   if (unexercised && !proved)

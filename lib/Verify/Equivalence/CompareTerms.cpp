@@ -122,12 +122,12 @@ static std::string describeAttributes(DictionaryAttr have, DictionaryAttr want) 
   llvm::raw_string_ostream os(text);
   for (DictionaryAttr list : {have, want})
     for (NamedAttribute entry : list) {
-      Attribute own = have.get(entry.getName()), other = want.get(entry.getName());
-      if (own == other || !text.empty())
+      Attribute actual = have.get(entry.getName()), other = want.get(entry.getName());
+      if (actual == other || !text.empty())
         continue;
       auto print = [&](Attribute value) { value ? os << value : os << "not there"; };
       os << "'" << entry.getName().getValue() << "' is ";
-      print(own);
+      print(actual);
       os << ", the model's is ";
       print(other);
     }

@@ -34,12 +34,12 @@ static Letters addLetters(Lemma &lemma, int64_t count) {
 
 /// Returns letters of an operand that broadcasts to `letters` (with sizes `sizes`) as in numpy.
 static Letters broadcastTo(Value operand, ArrayRef<int> letters, ArrayRef<::tpc::SymExpr> sizes) {
-  SmallVector<::tpc::SymExpr> own = getSizes(operand);
+  SmallVector<::tpc::SymExpr> ofOperand = getSizes(operand);
   Letters result;
-  size_t missing = letters.size() - std::min(letters.size(), own.size());
-  for (size_t d = 0; d < own.size(); ++d) {
-    bool single =
-        missing + d < sizes.size() && own[d].isConstant(1) && !sizes[missing + d].isConstant(1);
+  size_t missing = letters.size() - std::min(letters.size(), ofOperand.size());
+  for (size_t d = 0; d < ofOperand.size(); ++d) {
+    bool single = missing + d < sizes.size() && ofOperand[d].isConstant(1) &&
+                  !sizes[missing + d].isConstant(1);
     result.push_back(single || missing + d >= letters.size() ? Lemma::broadcast
                                                              : letters[missing + d]);
   }
@@ -68,10 +68,10 @@ static Lemma getFormula(MatmulOp op) {
   ArrayRef<int> batch = ArrayRef(lemma.result).drop_back(inner);
   SmallVector<::tpc::SymExpr> sizes = getSizes(op.getResult());
   ArrayRef<::tpc::SymExpr> batchSizes = ArrayRef(sizes).drop_back(inner);
-  auto leading = [&](Value operand, unsigned own) {
+  auto leading = [&](Value operand, unsigned numMatrixDims) {
     Letters letters = broadcastTo(operand, lemma.result, sizes);
     SmallVector<::tpc::SymExpr> all = getSizes(operand);
-    size_t count = all.size() - own;
+    size_t count = all.size() - numMatrixDims;
     letters.clear();
     for (size_t d = 0; d < count; ++d) {
       size_t at = batch.size() - count + d;
@@ -138,9 +138,9 @@ template <typename OpT> static void addMasks(OpT op, Lemma &lemma, int b, int h,
   for (Value mask : {op.getMask(), op.getBias()}) {
     if (!mask)
       continue;
-    SmallVector<::tpc::SymExpr> own = getSizes(mask);
-    int batch = own[0].isConstant(1) && !q[0].isConstant(1) ? Lemma::broadcast : b;
-    int heads = own[1].isConstant(1) && !q[2].isConstant(1) ? Lemma::broadcast : h;
+    SmallVector<::tpc::SymExpr> sizes = getSizes(mask);
+    int batch = sizes[0].isConstant(1) && !q[0].isConstant(1) ? Lemma::broadcast : b;
+    int heads = sizes[1].isConstant(1) && !q[2].isConstant(1) ? Lemma::broadcast : h;
     lemma.operands.push_back({batch, heads, i, j});
   }
 }

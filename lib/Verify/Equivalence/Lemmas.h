@@ -37,7 +37,7 @@ struct Lemma {
     bool moves = false;
   };
   SmallVector<Linear> linear;
-  /// Query heads are kv heads times heads per kv head, in that order (attention).
+  /// Letters of attention's heads. Query heads are kv heads times heads per kv head, in that order.
   int kvHeads = broadcast, queryHeads = broadcast;
 
   int add(Letter kind = Letter::Each) {

@@ -114,24 +114,24 @@ Relation equivalence::readRelation(Type type, MeshAttr grid) {
   Relation relation;
   DistAttr dist = getDist(type);
   // Axes of size 1 have no effect.
-  auto real = [&](ArrayRef<StringAttr> axes) {
-    Axes kept;
+  auto dropTrivial = [&](ArrayRef<StringAttr> axes) {
+    Axes rest;
     for (StringAttr axis : axes)
       if (!grid || grid.getAxisSize(axis.getValue()) != 1 ||
           !(grid.hasAxis(axis.getValue()) || axis.getValue() == kMicroBatchAxis))
-        kept.push_back(axis);
-    return kept;
+        rest.push_back(axis);
+    return rest;
   };
   for (DimAttr dim : dist.getDims()) {
     Layout layout;
     for (FactorAttr factor : dim.getFactors())
-      layout.atoms.push_back({factor.getExpr(), real(factor.getAxes())});
-    layout.product = real(dim.getAxes());
+      layout.atoms.push_back({factor.getExpr(), dropTrivial(factor.getAxes())});
+    layout.product = dropTrivial(dim.getAxes());
     layout.canonicalize();
     relation.dims.push_back(std::move(layout));
   }
   if (PartialAttr partial = dist.getPartial()) {
-    relation.partial = real(partial.getAxes());
+    relation.partial = dropTrivial(partial.getAxes());
     relation.kind = partial.getKind();
     llvm::sort(relation.partial,
                [](StringAttr a, StringAttr b) { return a.getValue() < b.getValue(); });
@@ -226,7 +226,7 @@ static std::string describeRange(const std::vector<int64_t> &list) {
     return "element " + std::to_string(list[0]);
   bool contiguous = list.back() - list.front() + 1 == int64_t(list.size());
   return std::to_string(list.size()) + " elements from " + std::to_string(list.front()) +
-         (contiguous ? "" : " (not in a row)");
+         (contiguous ? "" : " (not contiguous)");
 }
 
 std::string equivalence::describeDifference(const Layout &derived, const Layout &stated,

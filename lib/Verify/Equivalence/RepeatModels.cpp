@@ -86,7 +86,7 @@ struct PassesReshape : RepeatOpInterface::ExternalModel<PassesReshape, ReshapeOp
   }
 };
 
-/// Keys and values both repeat each head, and copies are adjacent.
+/// Keys and values must both repeat each head, with adjacent copies.
 struct EndsInAttention : RepeatOpInterface::ExternalModel<EndsInAttention, AttentionOp> {
   std::optional<Repeats> passRepeats(Operation *base, ArrayRef<Repeats> operands) const {
     auto op = cast<AttentionOp>(base);

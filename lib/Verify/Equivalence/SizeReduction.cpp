@@ -253,12 +253,12 @@ void SizeReduction::choose(int64_t base, int64_t rows, Distinct distinct) {
   }
   growTables(rows);
   bool changed = true;
-  // Increments the largest leaf that is still reduced until `n` is good. After more than `tries`
-  // increments, gives all leaves their original sizes.
-  auto grow = [&](int64_t n, int64_t tries, llvm::function_ref<bool(int64_t)> good) {
+  // Increments the largest leaf that is still reduced until the reduced size of `n` is valid. After
+  // more than `tries` increments, gives all leaves their original sizes.
+  auto grow = [&](int64_t n, int64_t tries, llvm::function_ref<bool(int64_t)> isValid) {
     Factors leaves;
     collectLeaves(n, leaves);
-    for (int64_t i = 0; !good(get(n)); ++i) {
+    for (int64_t i = 0; !isValid(get(n)); ++i) {
       int64_t largest = 0;
       for (int64_t leaf : leaves)
         if (chosen[leaf] < leaf && leaf > largest)
@@ -274,7 +274,7 @@ void SizeReduction::choose(int64_t base, int64_t rows, Distinct distinct) {
     }
   };
   // Enlarging a size for one split may affect other splits. Sizes that do not converge in a few
-  // rounds are not reduced.
+  // iterations are not reduced.
   for (int round = 0; round < 8 && changed; ++round) {
     changed = false;
     for (auto [n, shards, inSample] : splits)
@@ -316,16 +316,16 @@ bool SizeReduction::setRows(int64_t n, int64_t rows) {
   if (it == grown.end())
     return false;
   int64_t before = chosen[n];
-  int64_t &own = chosen[n] = rows == 0 ? it->second : std::min(rows, n);
+  int64_t &reduced = chosen[n] = rows == 0 ? it->second : std::min(rows, n);
   // Even splits must stay even, and uneven splits uneven.
   auto divides = [&](const std::array<int64_t, 3> &split) {
     auto [size, shards, inSample] = split;
     return size != n || n < shards ||
-           (own >= inSample && (own % inSample == 0) == (n % shards == 0));
+           (reduced >= inSample && (reduced % inSample == 0) == (n % shards == 0));
   };
-  while (own < n && !llvm::all_of(splits, divides))
-    ++own;
-  return own != before;
+  while (reduced < n && !llvm::all_of(splits, divides))
+    ++reduced;
+  return reduced != before;
 }
 
 std::string SizeReduction::explain() const {

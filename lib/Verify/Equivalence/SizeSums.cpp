@@ -56,11 +56,11 @@ bool SizeReduction::defineOne(Factors &left, Factors &right) {
     return true;
   }
   // Define the largest possible size as the other side minus the rest of its own side.
-  for (auto [own, other] : {std::pair(&left, &right), std::pair(&right, &left)}) {
-    Factors candidates = *own;
+  for (auto [side, other] : {std::pair(&left, &right), std::pair(&right, &left)}) {
+    Factors candidates = *side;
     llvm::sort(candidates, std::greater<>());
     for (int64_t n : candidates)
-      if (Factors rest = without(*own, n); canBe(n, *other, rest)) {
+      if (Factors rest = without(*side, n); canBe(n, *other, rest)) {
         sums[n] = {*other, rest};
         left.clear();
         right.clear();

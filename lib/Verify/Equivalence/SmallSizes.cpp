@@ -180,13 +180,13 @@ bool SmallSizes::reachConstants(const Coverage &coverage, double limit) {
   coverage.forEach([&](Operation *op, Facts missing, const Magnitudes &) {
     if (!missing.contains(Fact::True) && !missing.contains(Fact::False))
       return;
-    int64_t own = 0;
+    int64_t ofOp = 0;
     for (Value operand : op->getOperands())
       if (isa<IntegerType>(getElementTypeOrSelf(operand)))
-        own = std::max(own, findConstant(operand));
-    if (own < 2 || own > largest)
+        ofOp = std::max(ofOp, findConstant(operand));
+    if (ofOp < 2 || ofOp > largest)
       return;
-    constant = std::max(constant, own);
+    constant = std::max(constant, ofOp);
     // Only the dimensions of queries and keys are enlarged, not the batch.
     SmallVector<SymExpr> all = getSizes(op->getResult(0));
     llvm::append_range(dims, ArrayRef(all).take_back(2));
@@ -208,14 +208,14 @@ bool SmallSizes::fitTables(const Coverage &coverage) {
         rows[*n] = std::max(rows[*n], magnitudes.rows);
   });
   bool changed = false;
-  for (auto [n, own] : rows)
-    changed |= own > 0 && sizes->setRows(n, own);
+  for (auto [n, used] : rows)
+    changed |= used > 0 && sizes->setRows(n, used);
   fitted = changed ? rows : std::map<int64_t, int64_t>();
   return changed;
 }
 
 void SmallSizes::restoreTables() {
-  for (auto [n, own] : fitted)
+  for (auto [n, used] : fitted)
     sizes->setRows(n, 0);
 }
 

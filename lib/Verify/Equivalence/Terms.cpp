@@ -15,10 +15,10 @@ TermId Terms::intern(Term term, Operation *op) {
   add(term.index);
   add(term.body);
   const void *attributes = term.attributes.getAsOpaquePointer();
-  const void *more = term.attributes2.getAsOpaquePointer();
+  const void *attributes2 = term.attributes2.getAsOpaquePointer();
   const void *type = term.type.getAsOpaquePointer();
   add(attributes);
-  add(more);
+  add(attributes2);
   add(type);
   add(term.addends);
   for (TermId operand : term.operands)

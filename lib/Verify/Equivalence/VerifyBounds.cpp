@@ -110,7 +110,7 @@ InFlightDiagnostic BoundsChecker::fail(Operation *op) const {
 }
 
 LogicalResult BoundsChecker::checkType(Operation *op, Type type) {
-  if (!isa<RankedTensorType>(type) || good.contains(type))
+  if (!isa<RankedTensorType>(type) || checked.contains(type))
     return success();
   for (const SymExpr &size : getSizes(type))
     if (size.isOverflow())
@@ -125,7 +125,7 @@ LogicalResult BoundsChecker::checkType(Operation *op, Type type) {
     return fail(op) << "makes a value " << type << " of at least " << minimum.str()
                     << " bytes, more than the budget of " << budget
                     << " for one value: is a size of the model wrong?";
-  good.insert(type);
+  checked.insert(type);
   return success();
 }
 
