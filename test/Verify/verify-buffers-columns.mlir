@@ -107,7 +107,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1) to (%y : 16 x f
 
 // -----
 
-// A kernel that reads rows at a distance gets a dense buffer.
+// A kernel that reads rows with a stride gets a dense buffer.
 !x = tensor<4x4xf32>
 func.func private @kernel_exp(%a: !x {tpc.row_stride = [1, #tpc.expr<8>]}) -> !x attributes {tpc.kernel = 1} {
   %0 = tpc.exp %a : !x -> !x
@@ -118,7 +118,7 @@ func.func private @f(%x: !x) -> !x {
   return %0 : !x
 }
 tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
-  // expected-error @below {{passes a dense buffer for argument 0 of @kernel_exp, which reads rows at a distance}}
+  // expected-error @below {{passes a dense buffer for argument 0 of @kernel_exp, which reads rows with a stride}}
   tpc_buffer.launch @kernel_exp(%x) to (%y) rows 4 grain 1
 }
 

@@ -98,7 +98,7 @@ public:
 private:
   /// Returns the offset of the next slot if the range is proved to end before it.
   std::optional<::tpc::SymExpr> getNextBorder(const MemoryRange &range);
-  /// The same with the next borders of both ranges.
+  /// `nextA`, `nextB`: results of getNextBorder.
   bool areDisjoint(const MemoryRange &a, const std::optional<::tpc::SymExpr> &nextA,
                    const MemoryRange &b, const std::optional<::tpc::SymExpr> &nextB);
   /// Erases the entries that are not proved to be disjoint from a range.

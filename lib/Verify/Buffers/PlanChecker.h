@@ -123,7 +123,7 @@ public:
   /// Checks that a buffer is a part of another one, and returns that one.
   FailureOr<Value> checkPart(Operation *call, Value buffer, const SymExpr &from,
                              const SymExpr &elements);
-  /// Returns the matmul's start, if chunks of the matmul are computed there.
+  /// Returns the start that reduces the matmul's result, if the calls compute it in chunks.
   AllReduceStartOp getChunkedStart(MatmulOp op);
 
   /// Marks an op as computed by the call of another op.

@@ -44,21 +44,22 @@ FailureOr<MemoryRange> PlanChecker::resolveColumns(Operation *call, buffer::Colu
   if (failed(whole))
     return failure();
   Columns columns = *getColumns(op.getBuffer());
-  buffer::ExtentAttr all = buffer::getExtent(op.getWhole()), own = op.getExtent();
+  buffer::ExtentAttr all = buffer::getExtent(op.getWhole()), extent = op.getExtent();
   bounds.assume(columns.first);
   bounds.assume(columns.width);
-  if (all.getElement() != own.getElement() ||
-      value(all.getElements()) * columns.width != value(own.getElements()) * columns.stride)
-    return call->emitOpError() << "uses columns of " << own.getElements().getExpr().str() << " x "
-                               << own.getElement() << ", which are not " << columns.width.str()
-                               << " of " << columns.stride.str() << " in a buffer of "
-                               << all.getElements().getExpr().str() << " x " << all.getElement();
+  if (all.getElement() != extent.getElement() ||
+      value(all.getElements()) * columns.width != value(extent.getElements()) * columns.stride)
+    return call->emitOpError() << "uses columns of " << extent.getElements().getExpr().str()
+                               << " x " << extent.getElement() << ", which are not "
+                               << columns.width.str() << " of " << columns.stride.str()
+                               << " in a buffer of " << all.getElements().getExpr().str() << " x "
+                               << all.getElement();
   if (!bounds.isNeverNegative(columns.first) ||
       !bounds.isNeverNegative(columns.stride - columns.first - columns.width))
     return call->emitOpError() << "uses columns " << columns.first.str() << " to "
                                << (columns.first + columns.width).str() << " of rows of "
                                << columns.stride.str();
-  SymExpr bytes(getElementBytes(own.getElement()));
+  SymExpr bytes(getElementBytes(extent.getElement()));
   whole->rows = RowPart{bytes * columns.first, bytes * columns.width, bytes * columns.stride};
   return whole;
 }
@@ -230,14 +231,14 @@ LogicalResult PlanChecker::read(Operation *call, Value buffer, Content content,
       return success();
     return call->emitOpError() << "must read the memory of " << describe(content);
   }
-  auto isSame = [&](Content held) {
-    if (isa<buffer::BufferType>(held.tensor.getType()))
-      return !content.step && isGiven(call, held.tensor, root);
-    return held == wanted;
+  auto isSame = [&](Content stored) {
+    if (isa<buffer::BufferType>(stored.tensor.getType()))
+      return !content.step && isGiven(call, stored.tensor, root);
+    return stored == wanted;
   };
-  if (const Memory::Entry *held = memory.find(*where, offset, isSame)) {
+  if (const Memory::Entry *entry = memory.find(*where, offset, isSame)) {
     // Records the entire value, because its slot is known to be disjoint from other slots.
-    reads.push_back({held->range, over});
+    reads.push_back({entry->range, over});
     return success();
   }
   InFlightDiagnostic error = call->emitOpError()
@@ -268,12 +269,12 @@ LogicalResult PlanChecker::write(Operation *call, Value buffer, Content content,
   if (!isWritable(where->region))
     return call->emitOpError() << "writes " << describe(content) << " to read-only memory";
   // A write to an in-place region must replace a value that the same call read.
-  bool isThere = llvm::any_of(
+  bool replacesOperand = llvm::any_of(
       reads, [&](const Read &access) { return access.over == buffer && access.range == *where; });
-  if (isInPlace(where->region) && !isThere)
+  if (isInPlace(where->region) && !replacesOperand)
     return call->emitOpError() << "writes " << describe(content)
                                << " to memory that has another value";
-  if (!isThere && failed(checkBounds(call, *where)))
+  if (!replacesOperand && failed(checkBounds(call, *where)))
     return failure();
   for (const Read &access : reads) {
     bool isSame = access.range == *where;

@@ -23,7 +23,7 @@ Operation *PlanChecker::getWriter(Operation *call, Value buffer, Value tensor) {
   SymExpr offset(0);
   Value root = getRoot(tensor, offset);
   const Memory::Entry *entry =
-      memory.find(*where, offset, [&](Content held) { return held == Content{root}; });
+      memory.find(*where, offset, [&](Content stored) { return stored == Content{root}; });
   return entry ? entry->writer : nullptr;
 }
 
@@ -37,7 +37,7 @@ LogicalResult PlanChecker::checkUnchanged(Operation *call, Value buffer, Content
   SymExpr offset(0);
   Value root = content.step ? content.tensor : getRoot(content.tensor, offset);
   const Memory::Entry *entry = memory.find(
-      *where, offset, [&](Content held) { return held == Content{root, content.step}; });
+      *where, offset, [&](Content stored) { return stored == Content{root, content.step}; });
   if (entry && entry->writer == writer)
     return success();
   return call->emitOpError() << "waits for an operation whose "

@@ -47,14 +47,14 @@ LogicalResult checkPositions(OpT op, CallT call, PlanChecker &c) {
   // The call's query positions begin at this rank's first query, and must be contiguous.
   DimAttr dim = getDist(op.getQ()).getDims()[1];
   SymExpr first = sizes.begin(sizes.inner(dim), dim.getAxes()), unit(1);
-  bool inRow = true;
+  bool isContiguous = true;
   for (FactorAttr factor : llvm::reverse(dim.getFactors())) {
-    inRow &= factor.getAxes().empty() || factor == dim.getFactors().front();
+    isContiguous &= factor.getAxes().empty() || factor == dim.getFactors().front();
     first = first + unit * sizes.begin(factor.getExpr(), factor.getAxes());
     unit = unit * factor.getExpr();
   }
   SymExpr position = first + op.getCausalOffset();
-  if (!inRow && (op.getCausal() || op.getWindow()))
+  if (!isContiguous && (op.getCausal() || op.getWindow()))
     return op.emitOpError("is causal or has a window, over queries that are not contiguous");
   if (op.getCausal() && failed(c.compare(call, "a causal offset", *call.getCausal(), position)))
     return failure();
@@ -63,7 +63,7 @@ LogicalResult checkPositions(OpT op, CallT call, PlanChecker &c) {
     return failure();
   // If queries are not contiguous, the position only adds a constant to each row, so it is not
   // compared.
-  if (op.getSlopes() && inRow && call.getSlopesAt() &&
+  if (op.getSlopes() && isContiguous && call.getSlopesAt() &&
       failed(c.compare(call, "slopes that are 0 at", *call.getSlopesAt(), position)))
     return failure();
   return success();
@@ -185,7 +185,7 @@ struct AttentionGrad : PlannedOpInterface::ExternalModel<AttentionGrad, Attentio
       strides.push_back(*row);
     }
     auto rows = PlanChecker::Access::ByRows;
-    bool ownResult = false;
+    bool computesOp = false;
     if (failed(checkSizes(op, call, c)) ||
         failed(c.compare(call, "strides", call.getStrides(), strides)) ||
         failed(checkPositions(op, call, c)) ||
@@ -210,9 +210,9 @@ struct AttentionGrad : PlannedOpInterface::ExternalModel<AttentionGrad, Attentio
         return failure();
       if (found != op)
         c.setDone(found);
-      ownResult |= found == op;
+      computesOp |= found == op;
     }
-    if (!ownResult)
+    if (!computesOp)
       return call.emitOpError() << "does not compute the gradient of operand " << op.getOf();
     return success();
   }

@@ -59,7 +59,8 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
     return success();
   }
 
-  /// Checks that columns are passed where a kernel reads rows at this distance.
+  /// Checks that the buffer consists of columns if and only if the kernel reads rows with a stride,
+  /// and that the strides are equal.
   static LogicalResult checkRows(buffer::LaunchOp call, Value buffer, func::FuncOp kernel,
                                  BlockArgument argument, PlanChecker &c) {
     unsigned number = argument.getArgNumber();
@@ -67,7 +68,7 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
     if (bool(rows) != c.getColumns(buffer).has_value())
       return call.emitOpError() << "passes " << (rows ? "a dense buffer" : "columns of a buffer")
                                 << " for argument " << number << " of @" << kernel.getName()
-                                << ", which reads " << (rows ? "rows at a distance" : "dense rows");
+                                << ", which reads " << (rows ? "rows with a stride" : "dense rows");
     if (!rows)
       return success();
     auto sizes = llvm::map_to_vector(getDist(argument).getDims(),

@@ -82,9 +82,9 @@ struct AxisByAxis : PlannedOpInterface::ExternalModel<AxisByAxis<OpT, CallT>, Op
       auto call = c.next<CallT>(op);
       if (!call)
         return failure();
-      auto &[axis, more] = levels[gathers ? i : steps - 1 - i];
-      auto &less = levels[gathers ? i + 1 : steps - i].second;
-      auto shape = c.sizes().findSplit(more, dim, axis);
+      auto &[axis, withAxis] = levels[gathers ? i : steps - 1 - i];
+      auto &withoutAxis = levels[gathers ? i + 1 : steps - i].second;
+      auto shape = c.sizes().findSplit(withAxis, dim, axis);
       Attribute group = ArrayAttr::get(base->getContext(), {axis});
       if (failed(c.compare(call, "axes", call.getAxes(), group)) ||
           failed(c.compare(call, "outer", call.getOuter(), shape->outer)) ||
@@ -94,8 +94,8 @@ struct AxisByAxis : PlannedOpInterface::ExternalModel<AxisByAxis<OpT, CallT>, Op
       if constexpr (!gathers)
         if (failed(compareKind(c, call, call.getKind(), op.getOperand())))
           return failure();
-      const SmallVector<DimAttr> &before = gathers ? more : levels[steps - i].second;
-      const SmallVector<DimAttr> &after = gathers ? less : more;
+      const SmallVector<DimAttr> &before = gathers ? withAxis : levels[steps - i].second;
+      const SmallVector<DimAttr> &after = gathers ? withoutAxis : withAxis;
       Content from = i == 0 ? Content{op.getOperand()} : Content{op.getResult(), unsigned(i)};
       Content to =
           i + 1 == steps ? Content{op.getResult()} : Content{op.getResult(), unsigned(i + 1)};
@@ -117,14 +117,14 @@ struct AllToAll : PlannedOpInterface::ExternalModel<AllToAll, AllToAllOp> {
     ArrayRef<DimAttr> in = getDist(op.getOperand()).getDims(),
                       out = getDist(op.getType()).getDims();
     size_t from = op.getFromDim(), to = op.getToDim();
-    auto gathered = c.sizes().findSplit(in, from, axis), made = c.sizes().findSplit(out, to, axis);
-    if (from == to || !gathered || !made)
+    auto gathered = c.sizes().findSplit(in, from, axis), split = c.sizes().findSplit(out, to, axis);
+    if (from == to || !gathered || !split)
       return op.emitOpError("moves a split that its types do not have");
     // Layout [outer, a, middle, b, inner]: a is the split factor of the earlier dimension, b that
     // of the later one, and middle the elements between them.
     bool splitsFirst = to < from;
-    auto &first = splitsFirst ? *made : *gathered;
-    auto &second = splitsFirst ? *gathered : *made;
+    auto &first = splitsFirst ? *split : *gathered;
+    auto &second = splitsFirst ? *gathered : *split;
     // `second.outer` is the number of elements before b: outer * a * middle, because a is unsplit
     // in the type in which b is split.
     auto middle = second.outer.divideExact(first.outer * first.n);
@@ -268,7 +268,7 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
     const PartSizes &sizes = c.sizes();
     Copies copies = getCopies(op->getParentOfType<PipelineOp>(), op.getIndex());
     SmallVector<SymExpr> shape, offset, size;
-    std::optional<size_t> thinned;
+    std::optional<size_t> copiedDim;
     for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
       SmallVector<FactorAttr> factors(dim.getFactors());
       if (!dim.getAxes().empty()) {
@@ -293,25 +293,25 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
         }
       }
       if (copies.times > 1 && int64_t(i) == copies.dim)
-        thinned = shape.size() - 1;
+        copiedDim = shape.size() - 1;
     }
-    if (call.getEvery().has_value() != thinned.has_value())
+    if (call.getEvery().has_value() != copiedDim.has_value())
       return call.emitOpError(
           "delivers all copies of a replicated dimension, or skips elements of one "
           "that is not replicated");
-    if (thinned) {
-      // The shard has the indices from `begin` on. The multiples of `times` are delivered.
-      SymExpr times(copies.times), begin = offset[*thinned], held = size[*thinned];
-      auto after = [&](const SymExpr &n) {
+    if (copiedDim) {
+      // The shard has the indices [begin, begin + count); the multiples of `times` are delivered.
+      SymExpr times(copies.times), begin = offset[*copiedDim], count = size[*copiedDim];
+      auto countMultiples = [&](const SymExpr &n) { // in [0, n)
         return SymExpr::floorDiv(n + times - SymExpr(1), times);
       };
-      shape[*thinned] = SymExpr::floorDiv(shape[*thinned], times);
-      offset[*thinned] = after(begin);
-      size[*thinned] = after(begin + held) - offset[*thinned];
-      if (*call.getEvery() != *thinned || int64_t(*call.getStep()) != copies.times ||
-          failed(c.compare(call, "entries", *call.getHeld(), held)) ||
-          failed(
-              c.compare(call, "a first entry", *call.getBegin(), offset[*thinned] * times - begin)))
+      shape[*copiedDim] = SymExpr::floorDiv(shape[*copiedDim], times);
+      offset[*copiedDim] = countMultiples(begin);
+      size[*copiedDim] = countMultiples(begin + count) - offset[*copiedDim];
+      if (*call.getEvery() != *copiedDim || int64_t(*call.getStep()) != copies.times ||
+          failed(c.compare(call, "entries", *call.getHeld(), count)) ||
+          failed(c.compare(call, "a first entry", *call.getBegin(),
+                           offset[*copiedDim] * times - begin)))
         return call.emitOpError("delivers copies other than the first");
     }
     // Among ranks with equal slices, only the rank with coordinate 0 delivers.

@@ -30,8 +30,8 @@ template <typename... Ops> static func::FuncOp getKernelOf(PlanChecker &c, func:
 
 /// Returns the operand of a kernel's call for an argument of the kernel.
 static Value getOutside(func::CallOp call, Value argument) {
-  auto own = dyn_cast_or_null<BlockArgument>(argument);
-  return own ? call.getOperand(own.getArgNumber()) : Value();
+  auto inner = dyn_cast_or_null<BlockArgument>(argument);
+  return inner ? call.getOperand(inner.getArgNumber()) : Value();
 }
 
 LogicalResult PlanChecker::checkFusedNorm(buffer::FusedOp op, func::CallOp norm) {
@@ -39,13 +39,14 @@ LogicalResult PlanChecker::checkFusedNorm(buffer::FusedOp op, func::CallOp norm)
   APFloat epsilon(0.0);
   buffer::Norm kind = buffer::Norm::None;
   if (func::FuncOp kernel = getKernelOf<RmsNormOp>(*this, norm)) {
-    auto own = cast<RmsNormOp>(kernel.front().front());
+    auto rms = cast<RmsNormOp>(kernel.front().front());
     kind = buffer::Norm::Rms;
-    x = own.getX(), scale = own.getScale(), epsilon = own.getEpsilon();
+    x = rms.getX(), scale = rms.getScale(), epsilon = rms.getEpsilon();
   } else if (func::FuncOp kernel = getKernelOf<LayerNormOp>(*this, norm)) {
-    auto own = cast<LayerNormOp>(kernel.front().front());
+    auto layer = cast<LayerNormOp>(kernel.front().front());
     kind = buffer::Norm::Layer;
-    x = own.getX(), scale = own.getScale(), shift = own.getBias(), epsilon = own.getEpsilon();
+    x = layer.getX(), scale = layer.getScale(), shift = layer.getBias();
+    epsilon = layer.getEpsilon();
   }
   if (kind == buffer::Norm::None || kind != op.getNorm())
     return op.emitOpError() << "has norm " << buffer::stringifyNorm(op.getNorm())
@@ -73,7 +74,7 @@ LogicalResult PlanChecker::checkFusedActivation(buffer::FusedOp op, func::CallOp
                                                 ArrayRef<Value> results) {
   auto kernel = lookup<func::FuncOp>(activation, activation.getCalleeAttr());
   Block &body = kernel.front();
-  Operation *last = &*std::prev(body.end(), 2), *own = last;
+  Operation *last = &*std::prev(body.end(), 2), *activationOp = last;
   auto wrong = [&]() -> LogicalResult {
     return op.emitOpError() << "has activation " << buffer::stringifyEpilogue(op.getActivation())
                             << (op.getGated() ? " gated" : "")
@@ -83,12 +84,12 @@ LogicalResult PlanChecker::checkFusedActivation(buffer::FusedOp op, func::CallOp
       body.getTerminator()->getOperand(0) != last->getResult(0))
     return wrong();
   if (op.getGated()) {
-    own = &body.front();
+    activationOp = &body.front();
     if (results.size() != 2 || !isa<MulOp>(last))
       return wrong();
     // Multiplication is commutative.
-    Value other = last->getOperand(last->getOperand(0) == own->getResult(0) ? 1 : 0);
-    if (!llvm::is_contained(last->getOperands(), own->getResult(0)) ||
+    Value other = last->getOperand(last->getOperand(0) == activationOp->getResult(0) ? 1 : 0);
+    if (!llvm::is_contained(last->getOperands(), activationOp->getResult(0)) ||
         getOutside(activation, other) != results[1])
       return wrong();
   }
@@ -97,21 +98,21 @@ LogicalResult PlanChecker::checkFusedActivation(buffer::FusedOp op, func::CallOp
   case buffer::Epilogue::None:
     break;
   case buffer::Epilogue::Silu:
-    isKind = isa<SiluOp>(own);
+    isKind = isa<SiluOp>(activationOp);
     break;
   case buffer::Epilogue::Relu:
-    isKind = isa<ReluOp>(own);
+    isKind = isa<ReluOp>(activationOp);
     break;
   case buffer::Epilogue::GeluErf:
   case buffer::Epilogue::GeluTanh: {
-    auto gelu = dyn_cast<GeluOp>(own);
+    auto gelu = dyn_cast<GeluOp>(activationOp);
     isKind = gelu && gelu.getApproximate() == (op.getActivation() == buffer::Epilogue::GeluErf
                                                    ? GeluApproximation::None
                                                    : GeluApproximation::Tanh);
     break;
   }
   }
-  if (!isKind || getOutside(activation, own->getOperand(0)) != results[0])
+  if (!isKind || getOutside(activation, activationOp->getOperand(0)) != results[0])
     return wrong();
   if (getElementTypeOrSelf(activation.getResult(0)) != getElementTypeOrSelf(results[0]))
     return op.emitOpError("has a result of another type than its matmuls");

@@ -19,7 +19,8 @@ FailureOr<MatmulEpilogue> getMatmulEpilogue(MatmulOp op, PlanChecker &c);
 /// Checks that the target's libraries support `op` for the element types of `values`.
 LogicalResult checkComputed(Operation *op, ValueRange values);
 
-/// Checks that all values have the result's element type. Matmuls of 16 bits may have f32 results.
+/// Checks that all values have the result's element type. Matmuls pass only the values of their
+/// epilogue, because 16-bit operands may have f32 results.
 LogicalResult checkOneType(Operation *op, ValueRange values);
 
 /// If a value is an aliased transpose, returns its operand [b, h, tokens, d].

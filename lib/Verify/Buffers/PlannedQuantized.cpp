@@ -40,7 +40,7 @@ public:
 
 private:
   /// Sets the distances of a source that is broadcast to the result, from those of its elements.
-  void setDistances(Source source, Value v, ArrayRef<SymExpr> own);
+  void setDistances(Source source, Value v, ArrayRef<SymExpr> distances);
   SmallVector<SymExpr> dense(ArrayRef<SymExpr> sizes) const;
   bool regroup(ArrayRef<SymExpr> sizes);
   PlanChecker &c;
@@ -64,11 +64,11 @@ SmallVector<SymExpr> MatrixLayout::dense(ArrayRef<SymExpr> sizes) const {
   return distances;
 }
 
-void MatrixLayout::setDistances(Source source, Value v, ArrayRef<SymExpr> own) {
-  size_t skipped = dims.size() - own.size();
+void MatrixLayout::setDistances(Source source, Value v, ArrayRef<SymExpr> distances) {
+  size_t skipped = dims.size() - distances.size();
   for (auto [i, size] : llvm::enumerate(sizesOf(v)))
     if (!size.isConstant(1))
-      dims[skipped + i][0].distances[source] = own[i];
+      dims[skipped + i][0].distances[source] = distances[i];
 }
 
 bool MatrixLayout::regroup(ArrayRef<SymExpr> sizes) {
@@ -94,7 +94,7 @@ bool MatrixLayout::regroup(ArrayRef<SymExpr> sizes) {
 
 bool MatrixLayout::followZeros(Value v) {
   zeros = v;
-  SmallVector<SymExpr> sizes = sizesOf(v), own = dense(sizes);
+  SmallVector<SymExpr> sizes = sizesOf(v), distances = dense(sizes);
   SmallVector<SymExpr> shape = sizes;
   for (Operation *op = v.getDefiningOp(); op && op->hasAttr(kQuantizedAttr);
        op = v.getDefiningOp()) {
@@ -114,13 +114,13 @@ bool MatrixLayout::followZeros(Value v) {
       if (slice.getDim() != 1 || !slice.getStart().isConstant(0) || slice.getStep() != 1 ||
           whole.size() != 2 || whole[0] != sizes[0])
         return false;
-      own[0] = whole[1];
+      distances[0] = whole[1];
     } else if (!isa<ReshapeOp>(op)) {
       return false;
     }
     v = op->getOperand(0);
   }
-  setDistances(Zeros, numbers.getZero(), own);
+  setDistances(Zeros, numbers.getZero(), distances);
   return true;
 }
 
@@ -129,8 +129,8 @@ bool MatrixLayout::follow(Value v) {
   if (!op)
     return false;
   if ((numbers = v.getDefiningOp<DequantizeOp>())) {
-    SmallVector<SymExpr> sizes = sizesOf(v), own = dense(sizes);
-    for (auto [size, distance] : llvm::zip_equal(sizes, own))
+    SmallVector<SymExpr> sizes = sizesOf(v), distances = dense(sizes);
+    for (auto [size, distance] : llvm::zip_equal(sizes, distances))
       dims.push_back({Factor{size, {distance, SymExpr(0), SymExpr(0)}}});
     setDistances(Scales, numbers.getScale(), dense(sizesOf(numbers.getScale())));
     return !numbers.getZero() || followZeros(numbers.getZero());

@@ -78,13 +78,13 @@ static int64_t countCopies(Value tensor, BlockArgument &argument) {
     if (!apart || copies != 1)
       return 0;
     auto all = sizes(tensor), many = sizes(repeated), one = sizes(apart),
-         own = sizes(apart.getOperand());
+         source = sizes(apart.getOperand());
     std::optional<int64_t> times = many.size() == 5 ? many[2].asConstant() : std::nullopt;
-    if (!times || *times < 1 || one.size() != 5 || own.size() != 4 || all.size() != 4 ||
-        !one[2].isConstant(1) || all[1] != own[1] * SymExpr(*times))
+    if (!times || *times < 1 || one.size() != 5 || source.size() != 4 || all.size() != 4 ||
+        !one[2].isConstant(1) || all[1] != source[1] * SymExpr(*times))
       return 0;
     for (auto [a, b] : {std::pair(0, 0), {1, 1}, {3, 2}, {4, 3}})
-      if (many[a] != own[b] || one[a] != own[b] || (b != 1 && all[b] != own[b]))
+      if (many[a] != source[b] || one[a] != source[b] || (b != 1 && all[b] != source[b]))
         return 0;
     copies = *times;
     tensor = apart.getOperand();
@@ -203,7 +203,7 @@ LogicalResult PlanChecker::checkCacheResult(OutputOp op, FlatSymbolRefAttr cache
                         partSizes.elements(op.getValue().getType())};
   Value root = getRoot(op.getValue(), offset);
   if (offset.isConstant(0) &&
-      memory.find(where, offset, [&](Content held) { return held == ofEvent({root}); }))
+      memory.find(where, offset, [&](Content stored) { return stored == ofEvent({root}); }))
     return success();
   InFlightDiagnostic error = op.emitOpError()
                              << "is not in cache " << cache << " at the end of a step";
