@@ -58,13 +58,13 @@ static LogicalResult checkFrame(buffer::PushOp push, Samples &samples) {
   SetVector<std::pair<Attribute, buffer::ExprAttr>> slots;
   for (Operation *user : push.getFrame().getUsers())
     if (auto slot = dyn_cast<buffer::SlotOp>(user)) {
-      SymExpr own = slot.getExtent().getBytes();
+      SymExpr slotBytes = slot.getExtent().getBytes();
       // A frame that events of several micro-batches share has the size of the first one, which is
       // the largest.
       if (auto iterations = dyn_cast<buffer::MicroBatchesOp>(slot->getParentOp());
           iterations && iterations.getFirst() && push->getBlock() != slot->getBlock())
-        own = own.substitute({{"rank.mb", SymExpr(0)}});
-      slots.insert({slot.getOffsetAttr(), buffer::ExprAttr::get(push.getContext(), own)});
+        slotBytes = slotBytes.substitute({{"rank.mb", SymExpr(0)}});
+      slots.insert({slot.getOffsetAttr(), buffer::ExprAttr::get(push.getContext(), slotBytes)});
     }
   if (slots.empty())
     return fail(push) << "no slot is in this frame; remove it";
@@ -78,9 +78,9 @@ static LogicalResult checkFrame(buffer::PushOp push, Samples &samples) {
     bool known = true;
     for (auto [offset, size] : slots) {
       auto begin = samples.evaluate(cast<buffer::ExprAttr>(offset).getExpr(), sample);
-      auto own = samples.evaluate(size.getExpr(), sample);
+      auto length = samples.evaluate(size.getExpr(), sample);
       int64_t end = 0;
-      known &= begin && own && !__builtin_add_overflow(*begin, *own, &end);
+      known &= begin && length && !__builtin_add_overflow(*begin, *length, &end);
       last = std::max(last, end);
     }
     if (known && *all - last >= alignment)

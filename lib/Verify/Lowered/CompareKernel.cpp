@@ -211,23 +211,23 @@ MemoryView Comparison::makeOperand(const Data &data, unsigned index) const {
 /// Returns memory of the operands, followed by uninitialized memory of the results. Returns nothing
 /// if a result is appended to a value that is not an operand.
 std::optional<SmallVector<MemoryView>> Comparison::makeMemory(const std::vector<Data> &arguments) {
-  SmallVector<MemoryView> own;
+  SmallVector<MemoryView> views;
   for (BlockArgument argument : tensors.getArguments())
     if (!llvm::is_contained(caches, Value(argument)))
-      own.push_back(makeOperand(arguments[argument.getArgNumber()], own.size()));
+      views.push_back(makeOperand(arguments[argument.getArgNumber()], views.size()));
   for (auto [i, value] : llvm::enumerate(tensors.front().getTerminator()->getOperands())) {
-    Type type = memory[own.size()].type;
+    Type type = memory[views.size()].type;
     if (caches[i]) {
       auto argument = dyn_cast<BlockArgument>(caches[i]);
       if (!argument)
         return std::nullopt;
-      own.push_back(makeView(arguments[argument.getArgNumber()], type));
+      views.push_back(makeView(arguments[argument.getArgNumber()], type));
       continue;
     }
-    own.push_back(makeView(Data(world.getSlice(value.getType(), at).shape), type));
-    own.back().forget();
+    views.push_back(makeView(Data(world.getSlice(value.getType(), at).shape), type));
+    views.back().forget();
   }
-  return own;
+  return views;
 }
 
 LogicalResult Comparison::compare(unsigned result, const MemoryView &have, double magnitude,
@@ -241,7 +241,7 @@ LogicalResult Comparison::compare(unsigned result, const MemoryView &have, doubl
   bool isFloat = have.type.isFloat(), hasUnspecified = exact.hasUnspecified();
   Type type = tensors.front().getTerminator()->getOperand(result).getType();
   for (auto [i, expected] : llvm::enumerate(want.data)) {
-    // Constants near 1 may cancel; then their rounding error is significant if operands are small.
+    // If operands are small, constants near 1 may cancel and leave only their rounding errors.
     // Infinities and NaNs must be equal.
     double tolerance =
         !std::isfinite(expected) ? 0
@@ -278,12 +278,12 @@ LogicalResult Comparison::compare(unsigned result, const MemoryView &have, doubl
 /// Returns nothing if the kernel fails on these operands.
 SmallVector<MemoryView> Comparison::runAgain(const std::vector<Data> &arguments,
                                              Rounding rounding) {
-  SmallVector<MemoryView> own = *makeMemory(arguments);
+  SmallVector<MemoryView> views = *makeMemory(arguments);
   bool reported = false;
   ScopedDiagnosticHandler quiet(function.getContext(), [](Diagnostic &) { return success(); });
-  if (failed(kernel.run(own, evaluate, /*seed=*/1, rounding, reported)) || reported)
-    own.clear();
-  return own;
+  if (failed(kernel.run(views, evaluate, /*seed=*/1, rounding, reported)) || reported)
+    views.clear();
+  return views;
 }
 
 LogicalResult Comparison::run(const Draw &draw) {
@@ -301,8 +301,8 @@ LogicalResult Comparison::run(const Draw &draw) {
     arguments.push_back(this->draw(draw, argument, isCache || !isGiven ? nullptr : &memory[next]));
     next += !isCache;
   }
-  std::optional<SmallVector<MemoryView>> own = makeMemory(arguments);
-  if (!own)
+  std::optional<SmallVector<MemoryView>> views = makeMemory(arguments);
+  if (!views)
     return success();
   // Arithmetic that is undefined for the operands, such as a cast of infinity to an integer, is
   // skipped. An index out of bounds is always an error.
@@ -322,7 +322,7 @@ LogicalResult Comparison::run(const Draw &draw) {
     bool isEvaluated = exact.run(arguments);
     bool isInBounds = !std::exchange(world.misses, missed);
     if (!isEvaluated || !isInBounds ||
-        (succeeded(kernel.run(*own, evaluate, /*seed=*/1, Rounding::None, reported, &failedAt,
+        (succeeded(kernel.run(*views, evaluate, /*seed=*/1, Rounding::None, reported, &failedAt,
                               draw.comparesRounding ? &narrowings : nullptr)) &&
          reported))
       return success();
@@ -333,10 +333,10 @@ LogicalResult Comparison::run(const Draw &draw) {
   }
   if (failedAt && !reported)
     return isa<memref::LoadOp, memref::StoreOp>(failedAt)
-               ? LogicalResult(failedAt->emitError() << "alone, " << why)
+               ? LogicalResult(failedAt->emitError() << "run alone: " << why)
                : success();
   for (unsigned i = 0; i < tensors.getNumResults(); ++i)
-    if (failed(compare(i, (*own)[operands + i],
+    if (failed(compare(i, (*views)[operands + i],
                        draw.magnitude == 0 ? 1 : std::max(draw.magnitude, draw.offset),
                        isHuge || exact.hasSteps() ? &sensitivity[i] : nullptr)))
       return failure();

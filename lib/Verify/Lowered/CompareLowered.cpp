@@ -139,7 +139,7 @@ static FailureOr<bool> isNeeded(World &model, std::vector<Tensor<double>> inputs
 }
 
 /// Checks that the program reports an out-of-bounds id and does not access memory with it.
-static LogicalResult expectReports(ModuleOp lowered, World &model, World &parts,
+static LogicalResult expectReports(ModuleOp lowered, World &model, World &staged,
                                    ArrayRef<Tensor<double>> inputs, ArrayRef<int64_t> tables) {
   for (auto [i, rows] : llvm::enumerate(tables))
     for (int64_t missing : {rows, -rows - 1}) {
@@ -152,7 +152,7 @@ static LogicalResult expectReports(ModuleOp lowered, World &model, World &parts,
         return failure();
       if (!model.misses) // the id is not used
         continue;
-      BufferMachine machine(lowered, parts, changed, /*seed=*/1, /*rounds=*/false);
+      BufferMachine machine(lowered, staged, changed, /*seed=*/1, /*rounds=*/false);
       if (failed(machine.run()))
         return failure();
       if (!machine.reported.empty())
@@ -172,17 +172,17 @@ namespace {
 /// Expected results at the current sizes.
 struct Reference {
   Reference(ModuleOp model, ModuleOp staged, const SmallSizes &small)
-      : whole(model, small.grid, *small.sizes), parts(staged, small.grid, *small.sizes),
+      : modelWorld(model, small.grid, *small.sizes), stagedWorld(staged, small.grid, *small.sizes),
         isStaged(staged->hasAttr(kNormsDecomposedAttr)) {
-    whole.gains = parts.gains = &gains;
+    modelWorld.gains = stagedWorld.gains = &gains;
     setQuantizedGains(getWorld().getModule(), gains);
   }
   /// Decomposed norms divide by numbers, not by sizes. If there are any, the expected results are
   /// those of the staged program, which is equivalent to the model.
-  World &getWorld() { return isStaged ? parts : whole; }
+  World &getWorld() { return isStaged ? stagedWorld : modelWorld; }
 
   llvm::StringMap<double> gains;
-  World whole, parts;
+  World modelWorld, stagedWorld;
   bool isStaged;
   std::vector<Tensor<double>> inputs;
   std::vector<Tensor<double>> rounded; // inputs, rounded to their types
@@ -223,8 +223,9 @@ static FailureOr<std::unique_ptr<Reference>> runReference(ModuleOp model, Module
                                                           const SmallSizes &small, int draw,
                                                           std::string &skipped) {
   auto reference = std::make_unique<Reference>(model, staged, small);
-  FailureOr<std::vector<Tensor<double>>> inputs = makeInputs<Doubles>(main, reference->whole, draw);
-  FailureOr<std::vector<int64_t>> tables = findTables(main, reference->whole);
+  FailureOr<std::vector<Tensor<double>>> inputs =
+      makeInputs<Doubles>(main, reference->modelWorld, draw);
+  FailureOr<std::vector<int64_t>> tables = findTables(main, reference->modelWorld);
   if (failed(inputs) || failed(tables))
     return failure();
   // The last row of a table, and the first one as a negative index.
@@ -307,9 +308,10 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
     return failure();
   // Separate runs of kernels use sizes that preserve the difference of any two sizes. The order of
   // two sizes may change, so there are runs with each order.
-  MeshAttr grid = reference.parts.getGrid();
+  MeshAttr grid = reference.stagedWorld.getGrid();
   constexpr int64_t base = 3;
-  SizeReduction different(reference.whole.getModule(), staged, MeshAttr::lookup(staged), grid, base,
+  SizeReduction different(reference.modelWorld.getModule(), staged, MeshAttr::lookup(staged), grid,
+                          base,
                           /*rows=*/0, SizeReduction::Distinct::Ascending);
   SizeReduction descending = different;
   descending.reorder(base, SizeReduction::Distinct::Descending);
@@ -341,7 +343,7 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
       addLong({source->tokens, source->capacity});
   }
   auto compare = [&](bool rounds) -> LogicalResult {
-    BufferMachine actual(lowered, reference.parts, inputs, /*seed=*/1, rounds);
+    BufferMachine actual(lowered, reference.stagedWorld, inputs, /*seed=*/1, rounds);
     actual.comparesKernels = !rounds;
     actual.alone = {&alone, &reversed};
     for (World &world : longWorlds)
@@ -351,12 +353,12 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
     if (!actual.reported.empty())
       return emitError(lowered.getLoc()) << "lowered and run at small sizes: " << actual.reported
                                          << ", but all indices are valid";
-    ArrayRef<double> own = rounds ? tolerances->rounded : tolerances->exact;
+    ArrayRef<double> limits = rounds ? tolerances->rounded : tolerances->exact;
     if (!reference.isStaged)
-      return compareOutputs(lowered, actual, *reference.machine, own);
+      return compareOutputs(lowered, actual, *reference.machine, limits);
     // With decomposed norms at reduced sizes, a difference may be correct.
     ScopedDiagnosticHandler quiet(lowered.getContext(), [](Diagnostic &) { return success(); });
-    if (failed(compareOutputs(lowered, actual, *reference.machine, own)))
+    if (failed(compareOutputs(lowered, actual, *reference.machine, limits)))
       skipped = "its norms are decomposed with numbers, which small sizes do not change";
     return success();
   };
@@ -364,7 +366,8 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
   // cast is detected only with rounding.
   if (failed(compare(/*rounds=*/false)) || (halves && failed(compare(true))))
     return failure();
-  return expectReports(lowered, reference.whole, reference.parts, inputs, reference.tables);
+  return expectReports(lowered, reference.modelWorld, reference.stagedWorld, inputs,
+                       reference.tables);
 }
 
 /// Compares a step of one token after a long past, which is the common case of a generation. Other

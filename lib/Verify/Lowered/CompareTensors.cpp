@@ -314,10 +314,10 @@ LogicalResult Reader::readOp(Operation *op, Values &values) {
   if (auto call = dyn_cast<func::CallOp>(op))
     return readCall(call, values);
   if (auto attention = dyn_cast<AttentionOp>(op)) {
-    bool inRow = true; // factors after the first are not split
+    bool isContiguous = true; // factors after the first are not split
     for (FactorAttr factor : getDist(attention.getQ()).getDims()[1].getFactors().drop_front())
-      inRow &= factor.getAxes().empty();
-    if (!inRow && (attention.getCausal() || attention.getWindow()))
+      isContiguous &= factor.getAxes().empty();
+    if (!isContiguous && (attention.getCausal() || attention.getWindow()))
       return readAttention(attention, values);
   }
   SmallVector<TermId> operands;
@@ -411,28 +411,31 @@ static LogicalResult compare(const Terms &terms, Operation *where, const Effects
       return reportDifference(terms, a, e);
   if (actual.size() == expected.size())
     return success();
-  const Effect &more =
+  const Effect &unmatched =
       actual.size() > expected.size() ? actual[expected.size()] : expected[actual.size()];
   return where->emitError() << "its tensor functions differ from the staged program's: '"
-                            << getSourceName(more.op->getLoc()) << "' (" << more.op->getName()
-                            << ") is " << (actual.size() > expected.size() ? "extra" : "missing");
+                            << getSourceName(unmatched.op->getLoc()) << "' ("
+                            << unmatched.op->getName() << ") is "
+                            << (actual.size() > expected.size() ? "extra" : "missing");
 }
 
 LogicalResult lowered::compareTensors(ModuleOp staged, ModuleOp lowered) {
   Terms terms;
   Reader before(staged, terms), after(lowered, terms);
   auto pipelines = llvm::to_vector(staged.getOps<PipelineOp>());
-  auto own = llvm::to_vector(lowered.getOps<PipelineOp>());
-  if (pipelines.size() != own.size())
-    return emitError(lowered.getLoc()) << "has " << own.size() << " pipelines, but the staged "
-                                       << "program has " << pipelines.size();
-  for (auto [expected, actual] : llvm::zip_equal(pipelines, own)) {
+  auto loweredPipelines = llvm::to_vector(lowered.getOps<PipelineOp>());
+  if (pipelines.size() != loweredPipelines.size())
+    return emitError(lowered.getLoc())
+           << "has " << loweredPipelines.size() << " pipelines, but the staged "
+           << "program has " << pipelines.size();
+  for (auto [expected, actual] : llvm::zip_equal(pipelines, loweredPipelines)) {
     auto stages = llvm::to_vector(expected.getBody().getOps<StageOp>());
-    auto ownStages = llvm::to_vector(actual.getBody().getOps<StageOp>());
-    if (stages.size() != ownStages.size())
-      return actual.emitError() << "has " << ownStages.size() << " stages, but the staged program "
+    auto loweredStages = llvm::to_vector(actual.getBody().getOps<StageOp>());
+    if (stages.size() != loweredStages.size())
+      return actual.emitError() << "has " << loweredStages.size()
+                                << " stages, but the staged program "
                                 << "has " << stages.size();
-    for (auto [want, have] : llvm::zip_equal(stages, ownStages)) {
+    for (auto [want, have] : llvm::zip_equal(stages, loweredStages)) {
       if (want.getIndex() != have.getIndex())
         return have.emitError() << "is stage " << have.getIndex() << ", but in the staged program "
                                 << "it is " << want.getIndex();
@@ -447,12 +450,12 @@ LogicalResult lowered::compareTensors(ModuleOp staged, ModuleOp lowered) {
   if (!pipelines.empty())
     return success();
   auto main = staged.lookupSymbol<func::FuncOp>("main");
-  auto ownMain = lowered.lookupSymbol<func::FuncOp>("main");
-  if (!main || !ownMain)
+  auto loweredMain = lowered.lookupSymbol<func::FuncOp>("main");
+  if (!main || !loweredMain)
     return success();
   FailureOr<Effects> e = before.readFunction(main);
   if (failed(e))
     return failure();
-  FailureOr<Effects> a = after.readFunction(ownMain);
-  return failure(failed(a) || failed(compare(terms, ownMain, *a, *e)));
+  FailureOr<Effects> a = after.readFunction(loweredMain);
+  return failure(failed(a) || failed(compare(terms, loweredMain, *a, *e)));
 }

@@ -280,7 +280,7 @@ LogicalResult LookupChecker::check(kernel::CheckOp op) {
   Reached ids;
   DenseSet<Value> seen;
   reachScalar(op.getIndex(), ids, seen);
-  bool isNamed = false, hasSize = false, isMade = false;
+  bool isNamed = false, hasSize = false, hasIds = false;
   for (Lookup &lookup : lookups) {
     if (lookup.node && *lookup.node != op.getNode())
       continue;
@@ -290,11 +290,11 @@ LogicalResult LookupChecker::check(kernel::CheckOp op) {
     hasSize = true;
     if (ids.empty() == lookup.ids.empty() &&
         std::includes(lookup.ids.begin(), lookup.ids.end(), ids.begin(), ids.end())) {
-      isMade = true;
+      hasIds = true;
       lookup.isChecked = true;
     }
   }
-  if (isMade)
+  if (hasIds)
     return success();
   if (!isNamed)
     return fail(op) << "its tensor function has no lookup at this node";

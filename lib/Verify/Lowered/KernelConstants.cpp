@@ -116,7 +116,7 @@ void Origins::addOp(Operation *op) {
         }
         addFloat(op, getComputeType(dequantize.getScale()), double(zero));
       })
-      // The offset of a roll is reduced modulo the run.
+      // The offset of a roll is reduced modulo the length of a run.
       .Case([&](RollOp roll) { addSize(SymExpr::mod(roll.getFrom(), roll.getEvery())); })
       .Case([&](SliceOp slice) {
         indices.insert(slice.getStep());

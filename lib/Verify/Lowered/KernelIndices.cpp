@@ -295,8 +295,8 @@ LogicalResult IndexChecker::visitSelect(arith::SelectOp op) {
   };
   if (condition && (isOf(x) || isOf(strip(x)) || isOf(y) || isOf(strip(y))))
     return success();
-  return fail(op) << "selects between indices that are not one index, with a size added or "
-                     "subtracted if it is less than another";
+  return fail(op) << "selects between different indices; both must be one index, with or without a "
+                     "size added or subtracted, selected by a comparison of this index";
 }
 
 LogicalResult IndexChecker::visitIndex(Operation *op) {

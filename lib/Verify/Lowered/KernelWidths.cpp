@@ -231,7 +231,7 @@ LogicalResult KernelRanges::visit(Operation *op) {
   };
   bool both = x.isIndex && y.isIndex, positive = a.low >= Wide(0) && b.low >= Wide(0);
   __int128 divisor = std::max<__int128>(1, b.low.get());
-  Wide rest = std::max(Wide(0), b.high + Wide(-1));
+  Wide maxRemainder = std::max(Wide(0), b.high + Wide(-1));
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](arith::AddIOp) { return visitArithmetic(op, a + b); })
       .Case([&](arith::SubIOp) { return visitArithmetic(op, a + negate(b)); })
@@ -240,11 +240,12 @@ LogicalResult KernelRanges::visit(Operation *op) {
         return positive ? set({Wide(0), Wide(a.high.get() / divisor)}, both) : success();
       })
       .Case([&](arith::RemUIOp) {
-        return b.low >= Wide(0) ? set({Wide(0), positive ? std::min(a.high, rest) : rest}, both)
-                                : success();
+        return b.low >= Wide(0)
+                   ? set({Wide(0), positive ? std::min(a.high, maxRemainder) : maxRemainder}, both)
+                   : success();
       })
       .Case([&](arith::RemSIOp) {
-        return positive ? set({Wide(0), std::min(a.high, rest)}, both) : success();
+        return positive ? set({Wide(0), std::min(a.high, maxRemainder)}, both) : success();
       })
       .Case<arith::MinSIOp>(
           [&](auto) { return set({std::min(a.low, b.low), std::min(a.high, b.high)}, both); })
@@ -314,13 +315,13 @@ static std::optional<SymExpr> findZeroDivisor(const SymExpr &expr, SizeRanges &s
 /// Checks that sizes and offsets, which host code computes in 64 bits, do not overflow or divide by
 /// 0.
 static LogicalResult checkBuffers(buffer::FuncOp function, SizeRanges &sizes,
-                                  DenseSet<Attribute> &good) {
+                                  DenseSet<Attribute> &checked) {
   WalkResult result = function.walk([&](Operation *op) {
     SmallVector<Attribute> exprs;
     for (NamedAttribute attr : op->getAttrs())
       collect(attr.getValue(), exprs);
     for (Attribute attr : exprs) {
-      if (!good.insert(attr).second)
+      if (!checked.insert(attr).second)
         continue;
       auto extent = dyn_cast<buffer::ExtentAttr>(attr);
       SymExpr expr =
@@ -355,9 +356,9 @@ LogicalResult lowered::checkWidths(ModuleOp program) {
       if (failed(tensors) || failed(KernelRanges(function, *tensors, sizes).run()))
         return failure();
     }
-  DenseSet<Attribute> good;
+  DenseSet<Attribute> checked;
   for (auto function : program.getOps<buffer::FuncOp>())
-    if (failed(checkBuffers(function, sizes, good)))
+    if (failed(checkBuffers(function, sizes, checked)))
       return failure();
   return success();
 }

@@ -37,7 +37,7 @@ public:
       return machine.fail(op, rank) << heads << " heads cannot share " << kvHeads << " kv heads";
     group = heads > 0 ? heads / kvHeads : 1;
     // Reads all elements of a buffer.
-    auto whole = [&](Value value, Numbers &into) -> LogicalResult {
+    auto readAll = [&](Value value, Numbers &into) -> LogicalResult {
       if (!value)
         return success();
       auto numbers = machine.readSpan(op, frame, value, rank);
@@ -45,14 +45,15 @@ public:
         into = std::move(*numbers);
       return numbers;
     };
-    if (failed(whole(op.getQ(), q)) || failed(whole(op.getK(), k)) || failed(whole(op.getV(), v)) ||
-        failed(whole(op.getKeyMask(), keyMask)) || failed(whole(op.getMask(), mask)) ||
-        failed(whole(op.getBias(), bias)) || failed(whole(op.getSlopes(), slopes)))
+    if (failed(readAll(op.getQ(), q)) || failed(readAll(op.getK(), k)) ||
+        failed(readAll(op.getV(), v)) || failed(readAll(op.getKeyMask(), keyMask)) ||
+        failed(readAll(op.getMask(), mask)) || failed(readAll(op.getBias(), bias)) ||
+        failed(readAll(op.getSlopes(), slopes)))
       return failure();
     if constexpr (isGradient) {
-      if (failed(whole(op.getCotangent(), cotangent)))
+      if (failed(readAll(op.getCotangent(), cotangent)))
         return failure();
-    } else if (failed(whole(op.getSinks(), sinks)) || failed(whole(op.getLengths(), lengths))) {
+    } else if (failed(readAll(op.getSinks(), sinks)) || failed(readAll(op.getLengths(), lengths))) {
       return failure();
     }
     if (op.getMaskStrides())
@@ -201,7 +202,7 @@ struct AttentionGradRun : RunModel<AttentionGradRun, buffer::AttentionGradOp> {
     double scale = op.getScale().convertToDouble();
     std::vector<double> dq(r.batch * r.queries * r.heads * r.d),
         dk(r.batch * r.keys * r.kvHeads * r.d), dv(r.batch * r.keys * r.kvHeads * r.dv);
-    std::vector<double> ofWeights(r.keys);
+    std::vector<double> gradWeights(r.keys);
     for (int64_t b = 0; b < r.batch; ++b)
       for (int64_t h = 0; h < r.heads; ++h)
         for (int64_t i = 0; i < r.queries; ++i) {
@@ -210,22 +211,22 @@ struct AttentionGradRun : RunModel<AttentionGradRun, buffer::AttentionGradOp> {
           double mean = 0;
           for (int64_t j = 0; j < r.keys; ++j) {
             int64_t key = (b * r.keys + j) * r.kvHeads + h / r.group;
-            ofWeights[j] = 0;
+            gradWeights[j] = 0;
             for (int64_t c = 0; c < r.dv; ++c) {
               double out = r.at(r.cotangent, query * r.dv + c, "the cotangent").f;
-              ofWeights[j] += out * r.getValue(b, j, h, c);
+              gradWeights[j] += out * r.getValue(b, j, h, c);
               dv[key * r.dv + c] += r.weights[j] * out;
             }
-            mean += r.weights[j] * ofWeights[j];
+            mean += r.weights[j] * gradWeights[j];
           }
           for (int64_t j = 0; j < r.keys; ++j) {
             if (!r.visible[j])
               continue;
             int64_t key = (b * r.keys + j) * r.kvHeads + h / r.group;
-            double ofScore = r.weights[j] * (ofWeights[j] - mean) * r.slope[j] * scale;
+            double gradScore = r.weights[j] * (gradWeights[j] - mean) * r.slope[j] * scale;
             for (int64_t c = 0; c < r.d; ++c) {
-              dq[query * r.d + c] += ofScore * r.getKey(b, j, h, c);
-              dk[key * r.d + c] += ofScore * r.getQuery(b, i, h, c);
+              dq[query * r.d + c] += gradScore * r.getKey(b, j, h, c);
+              dk[key * r.d + c] += gradScore * r.getQuery(b, i, h, c);
             }
           }
         }

@@ -128,16 +128,16 @@ LogicalResult BufferMachine::setView(Operation *op, Frame &frame, int rank,
 
 FailureOr<Numbers> BufferMachine::readSpan(Operation *op, Frame &frame, Value value, int rank) {
   const MemoryView &view = get(frame, value, rank).view;
-  auto own = read(op, frame, value, rank, view.elements);
-  if (failed(own) || !view.width)
-    return own;
+  auto numbers = read(op, frame, value, rank, view.elements);
+  if (failed(numbers) || !view.width)
+    return numbers;
   Scalar unknown;
   if (view.type.isFloat())
     unknown.f = std::numeric_limits<double>::quiet_NaN();
   else
     unknown.i = 0;
   Numbers span(view.getSpan().elements, unknown);
-  for (auto [i, number] : llvm::enumerate(*own))
+  for (auto [i, number] : llvm::enumerate(*numbers))
     span[view.positionOf(i)] = number;
   return span;
 }
@@ -202,11 +202,11 @@ FailureOr<MemoryView> BufferMachine::getParameter(Operation *op, buffer::EntryOp
                                                             load.getType(), ranks[rank]);
   if (failed(drawn))
     return fail(op, rank) << "there is no weight @" << load.getWeight().getValue();
-  // Convert the numbers in the file to the requested type.
-  Type own = getElementTypeOrSelf(load.getType());
-  if (isa<FloatType>(own) && roundsNumbers)
+  // Rounds to the weight's type; stores then round to the requested type.
+  Type weightType = getElementTypeOrSelf(load.getType());
+  if (isa<FloatType>(weightType) && roundsNumbers)
     for (double &x : drawn->data)
-      x = roundTo(own, x);
+      x = roundTo(weightType, x);
   return view = makeView(element, drawn->data, roundsNumbers);
 }
 
@@ -215,9 +215,9 @@ FailureOr<MemoryView> BufferMachine::getParameter(Operation *op, buffer::EntryOp
 //===----------------------------------------------------------------------===//
 
 const KernelProgram *BufferMachine::getKernel(buffer::LaunchOp op) {
-  std::unique_ptr<KernelProgram> &made = kernels[op.getKernelAttr()];
-  if (made)
-    return made.get();
+  std::unique_ptr<KernelProgram> &cached = kernels[op.getKernelAttr()];
+  if (cached)
+    return cached.get();
   ModuleOp library = kernel::getKernels(program);
   auto function = library ? library.lookupSymbol<kernel::FuncOp>(op.getKernel()) : kernel::FuncOp();
   if (!function) {
@@ -225,8 +225,8 @@ const KernelProgram *BufferMachine::getKernel(buffer::LaunchOp op) {
     return nullptr;
   }
   if (auto compiled = KernelProgram::get(function); succeeded(compiled))
-    made = std::move(*compiled);
-  return made.get();
+    cached = std::move(*compiled);
+  return cached.get();
 }
 
 LogicalResult BufferMachine::compareAlone(const KernelProgram &kernel, ArrayRef<MemoryView> memory,
@@ -237,8 +237,8 @@ LogicalResult BufferMachine::compareAlone(const KernelProgram &kernel, ArrayRef<
   SmallVector<interpret::World *> worlds{&world};
   llvm::append_range(worlds, alone);
   for (auto [i, at] : llvm::enumerate(worlds)) {
-    RankSizesEvaluator own(*at);
-    auto evaluateHere = [&](const SymExpr &size) { return own.evaluate(size, ranks[rank]); };
+    RankSizesEvaluator evaluator(*at);
+    auto evaluateHere = [&](const SymExpr &size) { return evaluator.evaluate(size, ranks[rank]); };
     if (failed(compareKernel(kernel, *tensors, memory, /*isGiven=*/i == 0, /*isBrief=*/i > 1, *at,
                              ranks[rank], evaluateHere)))
       return failure();
@@ -260,7 +260,7 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
       memory.push_back(get(frame, value, rank).view);
     for (Value value : op.getWrites()) {
       memory.push_back(get(frame, value, rank).view);
-      if (!kernel->keeps(memory.size() - 1))
+      if (!kernel->isPartlyWritten(memory.size() - 1))
         memory.back().forget();
     }
     auto evaluateHere = [&](const SymExpr &size) { return sizes.evaluate(size, ranks[rank]); };

@@ -152,7 +152,7 @@ private:
   std::map<std::pair<const void *, interpret::Coordinates>, int64_t> evaluated;
   std::map<std::pair<Operation *, interpret::Coordinates>, MemoryView> parameters;
   DenseMap<std::pair<Attribute, int>, MemoryView> states;          // by cache and rank
-  std::map<std::pair<int, int64_t>, std::deque<Numbers>> messages; // by rank and sender
+  std::map<std::pair<int, int64_t>, std::deque<Numbers>> messages; // by receiver, sender's stage
   int depth = 0;
 };
 

@@ -46,10 +46,10 @@ static FailureOr<Numbers> reduce(Operation *op, BufferMachine &m, Frame &frame, 
     return failure();
   bool isFloat = isa<FloatType>(type);
   for (int rank : group.drop_front()) {
-    FailureOr<Numbers> own = m.read(op, frame, from, rank, count);
-    if (failed(own))
+    FailureOr<Numbers> operand = m.read(op, frame, from, rank, count);
+    if (failed(operand))
       return failure();
-    for (auto [x, y] : llvm::zip_equal(*all, *own)) {
+    for (auto [x, y] : llvm::zip_equal(*all, *operand)) {
       if (isFloat)
         x.f = kind == ReductionKind::Sum   ? x.f + y.f
               : kind == ReductionKind::Max ? (std::isnan(y.f) || y.f > x.f ? y.f : x.f)
@@ -70,9 +70,9 @@ static FailureOr<SmallVector<int64_t>> evaluateSame(Operation *op, BufferMachine
   for (buffer::ExprAttr expr : exprs) {
     values.push_back(m.evaluate(expr, group.front()));
     for (int rank : group)
-      if (int64_t own = m.evaluate(expr, rank); own != values.back())
-        return m.fail(op, rank) << "has " << own << ", but " << m.describe(group.front()) << " has "
-                                << values.back();
+      if (int64_t value = m.evaluate(expr, rank); value != values.back())
+        return m.fail(op, rank) << "has " << value << ", but " << m.describe(group.front())
+                                << " has " << values.back();
   }
   return values;
 }
@@ -114,7 +114,7 @@ struct Parts {
   int64_t count() const { return outer * n * inner; }
 };
 
-/// Returns the array of which each member has a part in `from`.
+/// Returns the array whose parts are in the members' `from` buffers.
 static FailureOr<Numbers> gather(Operation *op, BufferMachine &m, Frame &frame, Value from,
                                  const Parts &parts, Ranks group, bool mayBeUnspecified) {
   auto [axes, outer, n, inner] = parts;
@@ -216,7 +216,7 @@ struct ReduceScatterRun : RunModel<ReduceScatterRun, buffer::ReduceScatterOp> {
   }
 };
 
-/// Gathers all rows; clears those without a weight of the rank's experts, and weights of others.
+/// Gathers all rows. Clears weights of other ranks' experts, and rows without another weight.
 struct DispatchRun : RunModel<DispatchRun, buffer::DispatchOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::DispatchOp>(base);
@@ -229,22 +229,22 @@ struct DispatchRun : RunModel<DispatchRun, buffer::DispatchOp> {
       int64_t n = (*sizes)[0], inner = (*sizes)[1], width = (*sizes)[2], column = (*sizes)[3];
       int64_t experts = (*sizes)[4];
       if (width < 1 || inner % width != 0 || column < 0 || column + experts > width)
-        return m.fail(op, group[0]) << "has no columns of experts";
+        return m.fail(op, group[0]) << "its columns of experts are outside of the rows";
       auto whole = gather(op, m, frame, op.getFrom(), {axes, 1, n, inner}, group,
                           /*mayBeUnspecified=*/false);
       if (failed(whole))
         return failure();
       for (int rank : group) {
-        std::vector<int64_t> own =
+        std::vector<int64_t> local =
             interpret::getIndices(DimFactor{experts, getAxisAttrs(op.getSplit())}, {}, m.getGrid(),
                                   getCoordinates(m, rank));
         Numbers rows(whole->size(), number(0));
         for (int64_t row = 0; row < n * inner; row += width) {
-          if (llvm::all_of(own, [&](int64_t e) { return (*whole)[row + column + e].f == 0; }))
+          if (llvm::all_of(local, [&](int64_t e) { return (*whole)[row + column + e].f == 0; }))
             continue;
           std::copy_n(whole->begin() + row, width, rows.begin() + row);
           std::fill_n(rows.begin() + row + column, experts, number(0));
-          for (int64_t e : own)
+          for (int64_t e : local)
             rows[row + column + e] = (*whole)[row + column + e];
         }
         if (failed(m.write(op, frame, op.getTo(), rank, rows)))

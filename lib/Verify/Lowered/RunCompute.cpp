@@ -1,4 +1,4 @@
-//===- RunCompute.cpp - Interpretation of library calls -------------------===//
+//===- RunCompute.cpp - Interpretation of experts and activations ---------===//
 
 #include "RunAttention.h"
 #include "RunBuffers.h"

@@ -118,7 +118,7 @@ FailureOr<KernelCompiler::Access> KernelCompiler::getAccess(Operation *op, Value
     access.rowStride = getSize(rows->stride);
   }
   if (access.indices.size() != access.sizes.size())
-    return op->emitError("has other indices than the memory has dimensions"), failure();
+    return op->emitError("has another number of indices than the memory has dimensions"), failure();
   return access;
 }
 
@@ -485,7 +485,7 @@ LogicalResult KernelProgram::run(ArrayRef<MemoryView> memory,
 
 unsigned KernelProgram::countArguments() const { return function->getRegion(0).getNumArguments(); }
 
-bool KernelProgram::keeps(unsigned argument) const {
+bool KernelProgram::isPartlyWritten(unsigned argument) const {
   return kernel::FuncOp(function).isPartiallyWritten(function->getRegion(0).getArgument(argument));
 }
 

@@ -23,7 +23,7 @@ namespace mlir::tpc::lowered {
 struct KernelRun;
 using Step = std::function<void(KernelRun &)>;
 
-/// Results of floats that a run rounds to their types.
+/// Float results that a run rounds to their types.
 enum class Rounding {
   None,
   Casts,      // all results of up to 16 bits; of wider results, those of casts
@@ -51,7 +51,7 @@ public:
   kernel::FuncOp getFunction() const { return function; }
   unsigned countArguments() const;
   /// Returns whether the kernel does not write all elements of an argument.
-  bool keeps(unsigned argument) const;
+  bool isPartlyWritten(unsigned argument) const;
   /// Returns the number of rows.
   int64_t countRows(function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) const;
 

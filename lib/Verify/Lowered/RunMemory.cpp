@@ -76,8 +76,8 @@ struct ColumnsRun : RunModel<ColumnsRun, buffer::ColumnsOp> {
       if (failed(m.setView(op, frame, rank, whole.memory,
                            whole.byteOf(m.evaluate(op.getFrom(), rank)), op.getExtent())))
         return failure();
-      const MemoryView &own = m.get(frame, op.getBuffer(), rank).view;
-      if (whole.width || own.begin < whole.begin || own.getEnd() > whole.getEnd())
+      const MemoryView &columns = m.get(frame, op.getBuffer(), rank).view;
+      if (whole.width || columns.begin < whole.begin || columns.getEnd() > whole.getEnd())
         return m.fail(op, rank) << "takes columns that are not in their buffer";
     }
     return success();
@@ -275,8 +275,9 @@ struct OutputRun : RunModel<OutputRun, buffer::OutputOp> {
     return success();
   }
 };
+
 /// Checks that a dense parameter of this size is replaced, and delivers the new elements. Ranks
-/// with the same elements must have equal ones.
+/// with the same shard must deliver equal elements.
 struct UpdateRun : RunModel<UpdateRun, buffer::UpdateOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::UpdateOp>(base);

@@ -1,7 +1,7 @@
-//===- RunState.cpp - Interpretation of caches ----------------------------===//
+//===- RunState.cpp - Interpretation of caches and of updates -------------===//
 //
 // Before the step, a rank's memory of a cache is initialized with its slice of the argument. After
-// the step, the memory is compared with the expected result of the cache.
+// the step, the memory is delivered as the cache's output, which is compared with the model's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,10 +55,10 @@ static void forEachCacheElement(interpret::World &world, const CacheLocation &lo
     interpret::forEachIndex(part.shape, [&](ArrayRef<int64_t> index) {
       int64_t element = 0;
       for (auto [d, i] : llvm::enumerate(index)) {
-        int64_t own = part.indices[d][i];
+        int64_t global = part.indices[d][i];
         if (int64_t(d) == location.copies.dim)
-          own /= location.copies.times;
-        element = element * whole[d] + own;
+          global /= location.copies.times;
+        element = element * whole[d] + global;
       }
       body(element);
     });

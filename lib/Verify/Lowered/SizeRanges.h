@@ -22,7 +22,7 @@ public:
   explicit SizeRanges(ModuleOp module)
       : grid(MeshAttr::lookup(module)), constraints(module, symbolMax, /*budget=*/0) {}
 
-  /// `canBeEmpty`: symbols of the model can also be 0, as the number of past tokens.
+  /// `canBeEmpty`: symbols of the model can also be 0, like the number of past tokens.
   Interval get(const SymExpr &expr, bool canBeEmpty = false) {
     std::set<std::string> names;
     expr.collectSymbols(names);
@@ -36,7 +36,8 @@ public:
     return equivalence::BoundsChecker::evaluate(expr, ranges, constraints.getRange(""));
   }
 
-  /// Returns the range of a size or offset; names with a definition have one value.
+  /// Returns the range of a symbol of the model, or of a name of RankSizes.h: one value, except for
+  /// the coordinate of a rank.
   Interval getSymbol(StringRef name) {
     std::optional<NamedSize> named = getNamedSize(name);
     if (!named)

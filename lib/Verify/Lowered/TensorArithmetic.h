@@ -33,7 +33,8 @@ public:
   /// Whether the function has cumulative sums; reductions of integers; casts of integers to floats;
   /// selections of integers by an index.
   bool accumulates = false, reduces = false, makesFloats = false, chooses = false;
-  /// Whether positions are elements of a tensor (tpc.iota); whether rows are looked up.
+  /// Whether positions are elements of a tensor (tpc.iota); whether rows are looked up, or added by
+  /// tpc.scatter_add.
   bool hasPositions = false, looksUp = false, scatters = false;
   /// Whether packed numbers are unpacked, by shifts that depend on the position.
   bool unpacks = false;

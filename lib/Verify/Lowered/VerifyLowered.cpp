@@ -72,19 +72,19 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
     ModuleOp program = getOperation();
     if (before->hasAttr(kNoRandomizedCheckAttr))
       return success(); // verifyFacts has compared the attributes
-    StringAttr own;
+    StringAttr text;
     if (!found.unexercised.empty())
-      own = StringAttr::get(&getContext(), found.unexercised);
+      text = StringAttr::get(&getContext(), found.unexercised);
     // The two texts may differ: they name ops, by locations if the parsed program has them.
     if (Attribute stated = program->getAttr(kNoRandomizedCheckAttr)) {
-      if (own)
+      if (text)
         return success();
       return emitError(program.getLoc())
              << "the program has the '" << kNoRandomizedCheckAttr << "' " << stated
              << ", but the run at small sizes exercises all facts";
     }
-    if (own)
-      program->setAttr(kNoRandomizedCheckAttr, own);
+    if (text)
+      program->setAttr(kNoRandomizedCheckAttr, text);
     return success();
   }
 
