@@ -65,9 +65,9 @@ public:
       return preallocatedMain.emitError("must be the step with two more inputs");
     if (failed(chooseSizes()) || failed(pair()) || failed(fitTables()) || failed(checkBatches()))
       return failure();
-    for (const Coverage *own : {&stepCoverage, &preallocatedCoverage})
-      if (!own->isSufficient())
-        return preallocatedMain.emitError() << "run at small sizes: " << own->explainMissing();
+    for (const Coverage *coverage : {&stepCoverage, &preallocatedCoverage})
+      if (!coverage->isSufficient())
+        return preallocatedMain.emitError() << "run at small sizes: " << coverage->explainMissing();
     return success();
   }
   void print(llvm::raw_ostream &os) const { preallocatedCoverage.print(os); }
@@ -242,21 +242,21 @@ private:
                        " sequences together, ";
     std::vector<Data> expected;
     if (count > 0) {
-      std::vector<Data> own;
+      std::vector<Data> rowInputs;
       for (auto [i, type] : llvm::enumerate(stepMain.getArgumentTypes())) {
         Data data = take(inputs[inputOf[i]], findDim(type, batchSymbol), at, 1);
         bool cache = bool(getCache(stepMain.getArgAttrDict(i)));
-        own.push_back(cache ? take(data, CacheOp::tokenDim, 0, length)
-                            : take(data, findDim(type, symbols.tokens), 0, count));
+        rowInputs.push_back(cache ? take(data, CacheOp::tokenDim, 0, length)
+                                  : take(data, findDim(type, symbols.tokens), 0, count));
       }
       setSizes(count, length, 1);
-      FailureOr<std::vector<Data>> outputs = execute(step, stepMain, own);
+      FailureOr<std::vector<Data>> outputs = execute(step, stepMain, rowInputs);
       if (failed(outputs))
         return failure();
       expected = std::move(*outputs);
     }
     for (auto [i, type] : llvm::enumerate(preallocatedMain.getResultTypes())) {
-      Data own = take(actual[i], findDim(type, batchSymbol), at, 1);
+      Data output = take(actual[i], findDim(type, batchSymbol), at, 1);
       if (getCache(getOutput(preallocatedMain, i))) {
         const Data *after = count > 0 ? &expected[i] : nullptr;
         // Contents of the cache before the step.
@@ -266,7 +266,7 @@ private:
               getCache(getOutput(preallocatedMain, i)))
             before = &inputs[k];
         Data old = take(*before, findDim(type, batchSymbol), at, 1);
-        if (failed(checkCache(i, own, old, after, batch.rows[at], batch.tokens, text)))
+        if (failed(checkCache(i, output, old, after, batch.rows[at], batch.tokens, text)))
           return failure();
         continue;
       }
@@ -275,20 +275,20 @@ private:
       std::optional<unsigned> tokens = findDim(stepMain.getResultTypes()[i], symbols.tokens);
       bool last = form.last && !findDim(type, form.tokens);
       Data wanted = last ? take(expected[i], tokens, count - 1, 1) : expected[i];
-      Data given = last ? own : take(own, tokens, 0, count);
+      Data given = last ? output : take(output, tokens, 0, count);
       if (given.data != wanted.data)
         return fail(i) << text << "differs from the step's for that sequence alone";
     }
     return success();
   }
 
-  LogicalResult checkCache(unsigned output, const Data &own, const Data &old, const Data *after,
+  LogicalResult checkCache(unsigned output, const Data &cache, const Data &old, const Data *after,
                            Row row, int64_t tokens, StringRef text) {
     constexpr unsigned dim = CacheOp::tokenDim;
     auto same = [&](const Data &other, int64_t from, int64_t count) {
-      return count <= 0 || take(own, dim, from, count).data == take(other, dim, from, count).data;
+      return count <= 0 || take(cache, dim, from, count).data == take(other, dim, from, count).data;
     };
-    if (own.shape != old.shape)
+    if (cache.shape != old.shape)
       return fail(output) << " has another shape than before the step";
     if (!same(old, 0, row.length))
       return fail(output) << text << "has lost old tokens";

@@ -225,8 +225,8 @@ static FailureOr<ChunkRelation> relateSame(ReshapeOp op, ChunkProver &p,
   SymExpr before = multiply(ArrayRef(from.begin(), dim));
   for (unsigned begin = 0; begin <= to.size(); ++begin)
     for (unsigned end = begin; end <= to.size(); ++end) {
-      ArrayRef<SymExpr> all(to), own = all.slice(begin, end - begin);
-      if (multiply(all.take_front(begin)) == before && multiply(own) == *dim &&
+      ArrayRef<SymExpr> all(to), factors = all.slice(begin, end - begin);
+      if (multiply(all.take_front(begin)) == before && multiply(factors) == *dim &&
           llvm::none_of(all.take_front(begin), inTokens) &&
           llvm::none_of(all.drop_front(end), inTokens) &&
           std::none_of(std::next(dim), from.end(), inTokens))

@@ -49,9 +49,9 @@ InFlightDiagnostic ChunkProver::fail(Operation *op) const {
 }
 
 bool ChunkProver::dependsOnTokens(const SymExpr &e) const {
-  std::set<std::string> own;
-  e.collectSymbols(own);
-  return llvm::any_of(own, [&](const std::string &name) { return names.count(name) != 0; });
+  std::set<std::string> symbols;
+  e.collectSymbols(symbols);
+  return llvm::any_of(symbols, [&](const std::string &name) { return names.count(name) != 0; });
 }
 
 bool ChunkProver::dependsOnTokens(Type type) const {
@@ -152,18 +152,18 @@ FailureOr<ChunkRelation> ChunkProver::relateByFormula(Operation *op,
     for (auto [d, size] : llvm::enumerate(getSizes(value))) {
       if (!dependsOnTokens(size))
         continue;
-      int own = lemma->operands[i][d];
-      if (own == Lemma::broadcast || lemma->letters[own] != Lemma::Letter::Each)
-        return fail(op) << describe(own == Lemma::broadcast ? Lemma::Letter::All
-                                                            : lemma->letters[own])
+      int letter = lemma->operands[i][d];
+      if (letter == Lemma::broadcast || lemma->letters[letter] != Lemma::Letter::Each)
+        return fail(op) << describe(letter == Lemma::broadcast ? Lemma::Letter::All
+                                                               : lemma->letters[letter])
                         << " (dimension " << d << " of operand " << i
                         << "): its results for earlier tokens would change with each new token";
       if (!relation.hasTokens())
         continue; // all elements are equal
-      auto [known, fresh] = letters.try_emplace(relation.getKind(d), own);
+      auto [known, fresh] = letters.try_emplace(relation.getKind(d), letter);
       bool pairs = letters.size() == 2 && !letters.count(ChunkRelation::Pairs) &&
                    letters[ChunkRelation::New] != letters[ChunkRelation::Appended];
-      if (known->second != own || (letters.size() > 1 && !pairs) ||
+      if (known->second != letter || (letters.size() > 1 && !pairs) ||
           (layout && !layout->hasSameLayout(relation)))
         return fail(op) << "takes tokens in two dimensions, or in different orders: its result for "
                            "each token is unknown";
@@ -299,9 +299,9 @@ LogicalResult ChunkProver::checkOutput(unsigned index, Value value) {
 LogicalResult ChunkProver::checkCache(FlatSymbolRefAttr cache, Value value) {
   Operation *op = value.getDefiningOp() ? value.getDefiningOp() : main;
   auto it = relations.find(value);
-  ArrayRef<Operation *> own = joints[cache];
+  ArrayRef<Operation *> appends = joints[cache];
   Operation *joint = it == relations.end() ? nullptr : it->second.joint;
-  if (!joint || !llvm::is_contained(own, joint)) {
+  if (!joint || !llvm::is_contained(appends, joint)) {
     InFlightDiagnostic diag =
         fail(op) << "is cache " << cache
                  << " after the step, but is not its contents before the step followed "
@@ -311,7 +311,7 @@ LogicalResult ChunkProver::checkCache(FlatSymbolRefAttr cache, Value value) {
         diag.attachNote() << "it is the expected contents of cache " << other;
     return diag;
   }
-  for (Operation *other : own)
+  for (Operation *other : appends)
     if (other->getName() != joint->getName() || other->getOperands() != joint->getOperands() ||
         other->getAttrDictionary() != joint->getAttrDictionary())
       return fail(other) << "appends other tokens to cache " << cache
@@ -345,16 +345,16 @@ LogicalResult ChunkProver::run() {
       return failure();
     relations[op.getResult(0)] = *relation;
   }
-  DenseSet<Attribute> kept;
+  DenseSet<Attribute> returned;
   for (auto [i, value] : llvm::enumerate(main.front().getTerminator()->getOperands())) {
     FlatSymbolRefAttr cache = hasCaches ? getCache(main.getResultAttrDict(i)) : FlatSymbolRefAttr();
-    if (cache && !kept.insert(cache).second)
+    if (cache && !returned.insert(cache).second)
       return main.emitError() << "cache " << cache << " has two results";
     if (failed(cache ? checkCache(cache, value) : checkOutput(i, value)))
       return failure();
   }
   for (Attribute cache : given)
-    if (!kept.count(cache))
+    if (!returned.count(cache))
       return main.emitError() << "cache " << cache << " has an argument but no result";
   return success();
 }

@@ -243,10 +243,10 @@ static LogicalResult squeezeOp(Operation *op, PatternRewriter &rewriter, unsigne
   for (Value operand : op->getOperands()) {
     // Operands of fewer dimensions broadcast.
     unsigned missing = rank - std::min<unsigned>(rank, rankOf(operand));
-    unsigned own = count > missing ? count - missing : 0;
-    if (own > countOnes(operand))
+    unsigned removed = count > missing ? count - missing : 0;
+    if (removed > countOnes(operand))
       return failure();
-    operands.push_back(own ? squeeze(rewriter, operand, own) : operand);
+    operands.push_back(removed ? squeeze(rewriter, operand, removed) : operand);
   }
   SmallVector<SymExpr> sizes = getSizes(result);
   sizes.erase(sizes.begin(), sizes.begin() + count);
@@ -339,8 +339,8 @@ struct DropExpand : OpRewritePattern<ExpandOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ExpandOp op, PatternRewriter &rewriter) const override {
     SmallVector<SymExpr> from = getSizes(op.getOperand()), to = getSizes(op.getResult());
-    unsigned more = to.size() - from.size();
-    if (ArrayRef(to).drop_front(more) != ArrayRef(from) || countOnes(op.getResult()) < more)
+    unsigned added = to.size() - from.size();
+    if (ArrayRef(to).drop_front(added) != ArrayRef(from) || countOnes(op.getResult()) < added)
       return failure();
     rewriter.replaceOpWithNewOp<ReshapeOp>(op, op.getType(), op.getOperand());
     return success();

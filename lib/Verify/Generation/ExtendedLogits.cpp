@@ -1,4 +1,4 @@
-//===- ExtendedLogits.cpp - Logits of all tokens include the file's ---------===//
+//===- ExtendedLogits.cpp - Check of the logits of all tokens -------------===//
 //
 // The last token of the extended logits is sliced and compared with the file's output. Both
 // programs run at small sizes over the prime field.

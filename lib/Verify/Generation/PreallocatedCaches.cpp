@@ -13,8 +13,8 @@ using ::tpc::SymExpr;
 
 static BlockArgument findInput(func::FuncOp main, StringRef name) {
   for (BlockArgument argument : main.getArguments()) {
-    auto own = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
-    if (own && own.getValue() == name)
+    auto inputName = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
+    if (inputName && inputName.getValue() == name)
       return argument;
   }
   return {};
@@ -32,6 +32,7 @@ public:
         SymExpr::symbol("#past") + SymExpr::symbol(step.tokens) + SymExpr::symbol("#free");
   }
 
+  /// Replaces the clamped indices by the indices.
   void release() {
     for (auto op : llvm::make_early_inc_range(main.getOps<MinOp>()))
       for (unsigned i : {0, 1}) {

@@ -136,7 +136,7 @@ public:
       return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                              << ") cannot be run at small sizes";
     setTokens(0, scale.base);
-    constexpr double limit = 3e7; // multiplications of all ten runs
+    constexpr double limit = 3e7; // multiplications of one run of eleven
     if (double work = estimateWork(step.module, grid, sizes); work > limit) {
       std::string why = sizes.explain();
       llvm::raw_string_ostream(skipped)

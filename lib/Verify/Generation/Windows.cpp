@@ -49,8 +49,8 @@ private:
   }
   BlockArgument find(StringRef name) {
     for (BlockArgument argument : main.getArguments())
-      if (auto own = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
-          own && own.getValue() == name)
+      if (auto inputName = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
+          inputName && inputName.getValue() == name)
         return argument;
     return {};
   }
@@ -186,21 +186,21 @@ LogicalResult mlir::tpc::widenWindows(ModuleOp step, const PreallocatedStep &for
     if (auto cache = dyn_cast<CacheOp>(op))
       cache.setType(widen(cache.getType()));
   });
-  BlockArgument own, all;
+  BlockArgument windowLengths, lengths;
   for (BlockArgument argument : main.getArguments()) {
     argument.setType(widen(argument.getType()));
     auto name = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
     if (name && name.getValue() == form.windowed->lengths)
-      own = argument;
+      windowLengths = argument;
     else if (name && name.getValue() == form.lengths)
-      all = argument;
+      lengths = argument;
   }
-  own.replaceAllUsesWith(all);
-  (void)main.eraseArgument(own.getArgNumber());
+  windowLengths.replaceAllUsesWith(lengths);
+  (void)main.eraseArgument(windowLengths.getArgNumber());
   main.setType(FunctionType::get(step.getContext(), main.front().getArgumentTypes(),
                                  main.front().getTerminator()->getOperandTypes()));
-  PreallocatedStep whole = form;
-  whole.windowed.reset();
-  whole.attachTo(step);
+  PreallocatedStep widened = form;
+  widened.windowed.reset();
+  widened.attachTo(step);
   return success();
 }
