@@ -64,7 +64,7 @@ LogicalResult ExpertCounter::countBytes(Operation *op, ExpertRow &row) {
     return op->emitError() << "the routing has only " << routing->layers << " layers";
   if (routing && (routing->experts != all || routing->tokens != batch * rest))
     return op->emitError() << "the routing is of " << routing->tokens << " tokens and "
-                           << routing->experts << " experts, and the program has " << batch * rest
+                           << routing->experts << " experts, but the program has " << batch * rest
                            << " tokens and " << all << " experts";
   auto rowsOf = [&](const Coordinates &rank) {
     if (!tokens.getAxes().empty())
@@ -114,8 +114,8 @@ LogicalResult ExpertCounter::count(Block &block, ExpertRow &row) {
         return failure();
       layer += isa<CombineOp>(op);
     } else if (auto moe = dyn_cast<MoeOp>(op)) {
-      auto held = getDist(moe.getUp()).getDims()[0].getLocalSize(grid, at, symbols);
-      row.experts = std::max(row.experts, held.value_or(0));
+      auto localExperts = getDist(moe.getUp()).getDims()[0].getLocalSize(grid, at, symbols);
+      row.experts = std::max(row.experts, localExperts.value_or(0));
     }
     for (Region &region : op.getRegions())
       for (Block &inner : region)
@@ -200,7 +200,7 @@ LogicalResult mlir::tpc::checkRouting(ModuleOp program, const Symbols &symbols,
   std::optional<int64_t> tokens = getSizes(moe.getX())[0].evaluate(symbols);
   if ((all && routing.experts != *all) || (tokens && routing.tokens != *tokens))
     return moe->emitError() << "the routing is of " << routing.tokens << " tokens and "
-                            << routing.experts << " experts, and the program has "
+                            << routing.experts << " experts, but the program has "
                             << tokens.value_or(routing.tokens) << " tokens and "
                             << all.value_or(routing.experts) << " experts";
   return success();

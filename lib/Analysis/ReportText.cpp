@@ -103,7 +103,7 @@ void Report::print(llvm::raw_ostream &os) const {
     }
     if (row.prologueBytes > 0) {
       printBytes(row.prologueBytes);
-      os << " held for ";
+      os << " live during ";
     }
     os << row.microBatches << (row.microBatches == 1 ? " micro-batch" : " micro-batches");
     os << llvm::format(", estimated %.3f ms each\n", row.seconds * 1e3);

@@ -1,7 +1,7 @@
 // Values computed before the micro-batch loop are counted once: cos and sin of eight numbers. They
 // are live in all iterations.
 // RUN: tpc-opt %s --tpc-print-report=shape=b=4,s=8 -o /dev/null | FileCheck %s
-// CHECK: 0: 0 layers, weights 0 B per rank, 64 B held for 2 micro-batches
+// CHECK: 0: 0 layers, weights 0 B per rank, 64 B live during 2 micro-batches
 // CHECK: stage 0, tp: 1 x all_gather
 
 !p = tensor<?xf32, #tpc.dist<[s], local>>

@@ -92,7 +92,7 @@ struct Report {
   std::vector<CollectiveRow> collectives;
   std::vector<StageRow> stages;
   ScheduleRow schedule;
-  std::vector<RankRow> ranks;         // at most maxRanks ranks
+  std::vector<RankRow> ranks;         // empty for programs of more than maxRanks ranks
   std::vector<FunctionRow> functions; // of the lowered program; set by the driver
   std::vector<std::string> splits;    // "tp: 160 over tp 2: fc1 (columns), …"
   std::vector<std::string> warnings;

@@ -243,9 +243,9 @@ IndexExpr IndexAnalysis::assume(const IndexExpr &e, const IndexExpr &fact) {
   llvm_unreachable("all kinds are handled");
 }
 
-/// Simplifies a term under the assumption that another term has the value `hold`. Returns whether a
-/// term changed.
-bool IndexAnalysis::assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold) {
+/// Simplifies a term under the assumption that another term has the value `assumed`. Returns
+/// whether a term changed.
+bool IndexAnalysis::assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool assumed) {
   for (size_t i = 0; i < terms.size(); ++i) {
     if (terms[i].getKind() == IndexExpr::Kind::Compare ||
         terms[i].getKind() == IndexExpr::Kind::Element)
@@ -253,7 +253,7 @@ bool IndexAnalysis::assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold) {
     for (size_t j = 0; j < terms.size(); ++j) {
       if (i == j)
         continue;
-      IndexExpr under = assume(terms[i], hold ? terms[j] : negation(terms[j]));
+      IndexExpr under = assume(terms[i], assumed ? terms[j] : negation(terms[j]));
       if (under == terms[i])
         continue;
       terms[i] = under;

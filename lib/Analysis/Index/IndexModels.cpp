@@ -88,8 +88,8 @@ static IndexExpr getElement(ReshapeOp op, IndexAnalysis &a, ArrayRef<IndexExpr> 
     if (j < to.size())
       takeTo();
     while (m != n) {
-      bool more = i < from.size() && (j == to.size() || n.divideExact(m));
-      if (more)
+      bool needsFrom = i < from.size() && (j == to.size() || n.divideExact(m));
+      if (needsFrom)
         takeFrom();
       else if (j < to.size())
         takeTo();

@@ -142,7 +142,7 @@ private:
   /// Returns the floor quotient and the remainder if they can be derived.
   std::optional<std::pair<SymExpr, SymExpr>> divide(const SymExpr &a, const SymExpr &b);
   bool hasElements(const SymExpr &e) const;
-  bool assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold);
+  bool assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool assumed);
   bool implies(const IndexExpr &a, const IndexExpr &b);
   bool dropImplied(SmallVectorImpl<IndexExpr> &terms, bool all);
   void assumeNotEmpty(const SymExpr &size);
