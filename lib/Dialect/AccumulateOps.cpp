@@ -37,7 +37,7 @@ AccumulatedOp mlir::tpc::findAccumulated(StageOp stage, int64_t index) {
 }
 
 /// Checks that the op is in a loop of a stage, and that no other op of its kind has its index.
-template <typename OpT> static LogicalResult checkPlace(OpT op) {
+template <typename OpT> static LogicalResult checkLoopAndIndex(OpT op) {
   auto loop = dyn_cast<MicroBatchesOp>(op->getParentOp());
   if (!loop)
     return op.emitOpError("must be in a tpc.micro_batches of a pipeline stage");
@@ -46,20 +46,22 @@ template <typename OpT> static LogicalResult checkPlace(OpT op) {
                                                             : WalkResult::advance();
   });
   if (alone.wasInterrupted())
-    return op.emitOpError() << "has the index " << op.getIndex() << " of another such op";
+    return op.emitOpError() << "has the index " << op.getIndex()
+                            << ", which another op of this kind in the stage has";
   return success();
 }
 
 LogicalResult AccumulateOp::verify() {
-  if (failed(checkPlace(*this)))
+  if (failed(checkLoopAndIndex(*this)))
     return failure();
   PartialAttr partial = getDist(getValue()).getPartial();
   if (!partial || partial.getKind() != ReductionKind::Sum ||
       llvm::none_of(partial.getAxes(),
                     [](StringAttr axis) { return axis.getValue() == kMicroBatchAxis; }))
-    return emitOpError() << "needs an operand of a sum over mb, not " << getValue().getType();
+    return emitOpError() << "needs an operand that is unreduced over mb (sum), not "
+                         << getValue().getType();
   if (!getElementTypeOrSelf(getValue()).isF32())
-    return emitOpError() << "adds f32 elements, not " << getElementTypeOrSelf(getValue());
+    return emitOpError() << "needs an operand of f32, not of " << getElementTypeOrSelf(getValue());
   return success();
 }
 
@@ -74,7 +76,7 @@ AccumulateOp AccumulatedOp::getSource() {
 }
 
 LogicalResult AccumulatedOp::verify() {
-  if (failed(checkPlace(*this)))
+  if (failed(checkLoopAndIndex(*this)))
     return failure();
   AccumulateOp source = getSource();
   Operation *loop = source ? source->getParentOp() : nullptr;

@@ -46,7 +46,7 @@ DenseSet<Operation *> mlir::tpc::getUnusedOps(Block &block) {
 LogicalResult mlir::tpc::verifyNoAnnotations(Operation *root) {
   WalkResult result = root->walk([](AnnotationOp op) {
     op.emitOpError() << "of value '" << op.getName()
-                     << "' was not converted back to attributes; run tpc-attach-annotations before";
+                     << "' was not converted back to attributes; run tpc-attach-annotations first";
     return WalkResult::interrupt();
   });
   return failure(result.wasInterrupted());
@@ -56,7 +56,7 @@ LogicalResult AnnotationOp::verify() {
   DistAttr dist = getDist(getValue());
   if (dist.isSharded() || dist.getPartial() || dist.getLocal())
     return emitOpError()
-           << "must not annotate a distributed value; run tpc-attach-annotations before";
+           << "must not annotate a distributed value; run tpc-attach-annotations first";
   if (!getSharding() && !getStage())
     return emitOpError("needs a sharding or a stage");
   if (!getSharding())

@@ -362,7 +362,7 @@ static const Entry table[] = {
     {kCacheAttr, OnInput | OnOutput, "", nullptr, checkCache},
     {kStepAttr, OnModule, "a #tpc.step", is<StepAttr>},
     {kSourceCachesAttr, OnModule,
-     "{tokens, capacity, lengths}, all texts, and perhaps each, a number", areSourceCaches},
+     "{tokens, capacity, lengths}, all texts, and optionally the number 'each'", areSourceCaches},
     {kSourceTokenAttr, OnModule, "a token id", isTokenId},
 
     // Training.
@@ -374,7 +374,7 @@ static const Entry table[] = {
     {kShardingSourceAttr, OnInput | OnWeight | OnValue, "a text", is<StringAttr>},
     {kDevicesAttr, OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
     {kPipelineStageAttr, OnValue,
-     "the index of a stage, or of a call a list of {node = \"name\", stage = index}",
+     "the index of a stage or, on a call, a list of {node = \"name\", stage = index}",
      [](const AttrUse &found) {
        return isa<IntegerAttr>(found.value) ||
               (isa_and_nonnull<CallOpInterface>(found.op) && areStages(found));

@@ -115,7 +115,7 @@ static LogicalResult checkRows(Operation *op, Value split, ArrayAttr axes) {
   DimAttr tokens = dist.getDims()[0];
   StringAttr axis = cast<StringAttr>(axes[0]);
   if (dist.getDims().size() != 2 || dist.getDims()[1].isSharded())
-    return op->emitOpError("needs rows that are not split");
+    return op->emitOpError("needs a matrix whose columns are not split");
   if (tokens.getAxes().empty() && !llvm::is_contained(tokens.getFactors()[0].getAxes(), axis))
     return op->emitOpError() << "needs adjacent rows: '" << axis.getValue()
                              << "' must split the outermost factor";
@@ -141,7 +141,7 @@ LogicalResult CombineOp::verify() {
     return emitOpError("needs rows");
   PartialAttr partial = getDist(getOperand()).getPartial();
   if (partial && partial.getKind() != ReductionKind::Sum)
-    return emitOpError("needs a sum");
+    return emitOpError("needs an operand that is unreduced by sum");
   return failure(failed(checkExperts(*this, getAxesAttr(), getExperts(), getTopK())) ||
                  failed(checkScatter(*this, getAxesAttr(), 0)) ||
                  failed(checkRows(*this, getResult(), getAxesAttr())));

@@ -47,7 +47,7 @@ func.func @experts(%p: tensor<3x12xf32, #tpc.dist<[6{dp}, 12], local>>) {
 
 module attributes {tpc.mesh = #tpc.mesh<dp = 2, pp = 1, mb = 1>} {
 func.func @sum(%y: tensor<6x8xf32, #tpc.dist<[6, 8], max{dp}, local>>) {
-  // expected-error@+1 {{needs a sum}}
+  // expected-error@+1 {{needs an operand that is unreduced by sum}}
   %0 = tpc.combine %y over ["dp"] experts <4{dp}> top_k 2 : tensor<6x8xf32, #tpc.dist<[6, 8], max{dp}, local>> -> tensor<3x8xf32, #tpc.dist<[6{dp}, 8], local>>
   return
 }

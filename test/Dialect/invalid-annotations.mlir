@@ -19,7 +19,7 @@ func.func @dimensions(%x: tensor<4x8xf32>) {
 // Distributions are rejected before annotations are attached.
 module attributes {tpc.mesh = #tpc.mesh<tp = 2>} {
   func.func @distributed(%x: tensor<4x8xf32, #tpc.dist<[4{tp}, 8]>>) {
-    // expected-error @+1 {{'tpc.annotation' op must not annotate a distributed value; run tpc-attach-annotations before}}
+    // expected-error @+1 {{'tpc.annotation' op must not annotate a distributed value; run tpc-attach-annotations first}}
     tpc.annotation %x "x" {stage = 1 : i64} : tensor<4x8xf32, #tpc.dist<[4{tp}, 8]>>
     return
   }

@@ -215,7 +215,7 @@ tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
 // -----
 
 func.func @stages_of_a_call(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{'tpc.pipeline_stage' must be the index of a stage, or of a call a list of {node = "name", stage = index}, not [{node = "a", stage = 1 : i64}]}}
+  // expected-error @+1 {{'tpc.pipeline_stage' must be the index of a stage or, on a call, a list of {node = "name", stage = index}, not [{node = "a", stage = 1 : i64}]}}
   %y = tpc.neg %x {tpc.pipeline_stage = [{node = "a", stage = 1}]} : tensor<4xf32> -> tensor<4xf32>
   return %y : tensor<4xf32>
 }
@@ -224,7 +224,7 @@ func.func @stages_of_a_call(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 func.func private @layer(tensor<4xf32>) -> tensor<4xf32>
 func.func @no_stages(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{'tpc.pipeline_stage' must be the index of a stage, or of a call a list of {node = "name", stage = index}, not [{name = "a", stage = 1 : i64}]}}
+  // expected-error @+1 {{'tpc.pipeline_stage' must be the index of a stage or, on a call, a list of {node = "name", stage = index}, not [{name = "a", stage = 1 : i64}]}}
   %y = call @layer(%x) {tpc.pipeline_stage = [{name = "a", stage = 1}]} : (tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }
