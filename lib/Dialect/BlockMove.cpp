@@ -41,25 +41,25 @@ static std::optional<RunFactors> factorize(DimAttr dim, const SymExpr &every) {
       return std::nullopt;
     FactorAttr factor = form.rest.pop_back_val();
     SymExpr have = factor.getExpr();
-    if (auto more = have.isConstant(0) ? std::nullopt : need.divideExact(have)) {
+    if (auto quotient = have.isConstant(0) ? std::nullopt : need.divideExact(have)) {
       run.push_back(factor);
-      need = *more;
+      need = *quotient;
       continue;
     }
-    auto more = have.divideExact(need);
-    if (!more)
+    auto quotient = have.divideExact(need);
+    if (!quotient)
       return std::nullopt;
     if (!factor.getAxes().empty()) {
       // A split factor that contains several runs is treated as a split product.
       if (!run.empty() || !form.split.product.empty())
         return std::nullopt;
-      form.blocks = *more;
+      form.blocks = *quotient;
       form.n = need;
       form.split.product = toAxes(factor.getAxes());
       return form;
     }
     run.push_back(FactorAttr::get(context, need));
-    form.rest.push_back(FactorAttr::get(context, *more));
+    form.rest.push_back(FactorAttr::get(context, *quotient));
     break;
   }
   std::reverse(run.begin(), run.end());
@@ -183,21 +183,22 @@ struct Span {
 
 Span intersect(Span a, Span b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
 
-/// Elements of a member: the concatenation of the ranges `own` of all blocks, restricted to `all`.
+/// Elements of a member: the concatenation of the ranges `perBlock` of all blocks, restricted to
+/// `all`.
 struct MemberRange {
-  Span own, all;
+  Span perBlock, all;
 
   /// Returns the range within a block.
-  Span in(int64_t block) const {
-    Span part = intersect({block * own.size(), (block + 1) * own.size()}, all);
-    int64_t shift = own.begin - block * own.size();
+  Span rangeIn(int64_t block) const {
+    Span part = intersect({block * perBlock.size(), (block + 1) * perBlock.size()}, all);
+    int64_t shift = perBlock.begin - block * perBlock.size();
     return {part.begin + shift, part.end + shift};
   }
   /// Returns the blocks that intersect the range. Only the first and the last may be incomplete.
   Span getBlocks() const {
     if (all.size() == 0)
       return {0, 0};
-    return {all.begin / own.size(), (all.end - 1) / own.size() + 1};
+    return {all.begin / perBlock.size(), (all.end - 1) / perBlock.size() + 1};
   }
 };
 } // namespace
@@ -231,12 +232,12 @@ std::optional<int64_t> BlockMove::getMaxSentElements(MeshAttr grid, const Values
 
   auto getRange = [&](const Split &axes, const Values &at) {
     Span part = split({0, *size}, axes.n, grid, at);
-    Span own = {part.begin * *width, part.end * *width};
-    return MemberRange{own, split({0, *count * own.size()}, axes.product, grid, at)};
+    Span perBlock = {part.begin * *width, part.end * *width};
+    return MemberRange{perBlock, split({0, *count * perBlock.size()}, axes.product, grid, at)};
   };
   // Counts the elements of a block that a member keeps.
   auto countKept = [&](const MemberRange &in, const MemberRange &out, int64_t block) {
-    Span source = in.in(block), target = out.in(block);
+    Span source = in.rangeIn(block), target = out.rangeIn(block);
     Span low = intersect(target, {0, run - begin}), high = intersect(target, {run - begin, run});
     return intersect(source, {low.begin + begin, low.end + begin}).size() +
            intersect(source, {high.begin + begin - run, high.end + begin - run}).size();

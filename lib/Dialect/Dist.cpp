@@ -66,9 +66,9 @@ std::optional<SmallVector<DimAttr>> mlir::tpc::splitDim(DimAttr dim, ArrayRef<Sy
         return std::nullopt;
       FactorAttr factor = rest.pop_back_val();
       SymExpr have = factor.getExpr();
-      if (auto more = need.divideExact(have)) {
+      if (auto quotient = need.divideExact(have)) {
         taken.push_back(factor);
-        need = *more;
+        need = *quotient;
         continue;
       }
       auto left = have.divideExact(need);

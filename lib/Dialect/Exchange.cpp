@@ -37,7 +37,7 @@ private:
   }
   static bool cut(SideFactors &factors, const SymExpr &size);
   static std::optional<SideFactors> take(SideFactors &factors, SymExpr need);
-  static bool startAlike(SideFactors &left, SideFactors &right);
+  static bool equalizeLast(SideFactors &left, SideFactors &right);
   bool runWhole(DimAttr from, DimAttr to);
   void add(SmallVector<Pair> pairs, Exchange::Split product);
 
@@ -64,8 +64,9 @@ bool Aligner::cut(SideFactors &factors, const SymExpr &size) {
   return true;
 }
 
-/// Divides the last factors of both lists to equal sizes, if possible.
-bool Aligner::startAlike(SideFactors &left, SideFactors &right) {
+/// Divides the last factors of both lists so that the new last factors have equal sizes. Returns
+/// false if that is impossible.
+bool Aligner::equalizeLast(SideFactors &left, SideFactors &right) {
   // A split factor of size 1 (one head over eight ranks) may be at the end of one list.
   bool ends = left.empty() || right.empty();
   if (ends)
@@ -138,7 +139,7 @@ bool Aligner::runWhole(DimAttr from, DimAttr to) {
   moveToProduct(right, product.after, left.size());
   SmallVector<Pair> pairs;
   while (!left.empty() || !right.empty()) {
-    if (!startAlike(left, right))
+    if (!equalizeLast(left, right))
       return false;
     SideFactor a = left.pop_back_val(), b = right.pop_back_val();
     pairs.push_back({a.size, a.axes, b.axes});
@@ -156,7 +157,7 @@ bool Aligner::run(DimAttr from, DimAttr to) {
     return runWhole(from, to);
   SideFactors left = toSideFactors(from), right = toSideFactors(to);
   while (!left.empty() || !right.empty()) {
-    if (startAlike(left, right)) {
+    if (equalizeLast(left, right)) {
       SideFactor a = left.pop_back_val(), b = right.pop_back_val();
       add({{a.size, a.axes, b.axes}}, {});
       continue;
@@ -355,14 +356,14 @@ std::optional<int64_t> TrafficCounter::getMaximum() {
   if (names.size() != exchange.axes.size())
     return std::nullopt;
   // The first axis has the smallest stride.
-  for (bool more = true; more;) {
+  for (bool hasNext = true; hasNext;) {
     if (members.size() == size_t(Exchange::maxMembers))
       return std::nullopt;
     addMember();
-    more = false;
+    hasNext = false;
     for (const std::string &name : names) {
       if (++at[name] < grid.getAxisSize(name)) {
-        more = true;
+        hasNext = true;
         break;
       }
       at[name] = 0;

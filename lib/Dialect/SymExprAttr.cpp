@@ -44,8 +44,8 @@ ParseResult mlir::tpc::parseSymExpr(AsmParser &parser, SymExprAttr &attr) {
   }
   std::string text, message;
   if (succeeded(parser.parseOptionalString(&text))) {
-    for (std::string more; succeeded(parser.parseOptionalString(&more));)
-      text += more;
+    for (std::string next; succeeded(parser.parseOptionalString(&next));)
+      text += next;
   } else if (parser.parseKeywordOrString(&text)) {
     return failure();
   }
