@@ -8,9 +8,9 @@ include "tpc/Dialect/TpcBase.td"
 def Tpc_AccumulateOp : Tpc_Op<"accumulate"> {
   let summary = "Adds a value of each micro-batch to a sum of the stage";
   let description = [{
-    `tpc.accumulate 0, %g : T sum{mb}` in a `tpc.micro_batches` that runs every micro-batch. The sum
-    has the value of the first iteration after that iteration; each later iteration adds its value,
-    so the order of additions is the order of micro-batches. A `tpc.accumulated` with the same index
+    `tpc.accumulate 0, %g : T sum{mb}` in a `tpc.micro_batches` that runs every micro-batch. The
+    first iteration sets the sum to its value; each later iteration adds its value, so the order of
+    additions is the order of micro-batches. A `tpc.accumulated` with the same index
     in a later `tpc.micro_batches` of the stage reads the sum. The pair is the lowered form of a
     `tpc.all_reduce` over `mb`. Gradient accumulation of PyTorch and Megatron (main_grad).
   }];

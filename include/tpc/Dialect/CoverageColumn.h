@@ -1,4 +1,4 @@
-//===- CoverageColumn.h - Interface columns of the op coverage table -----------===//
+//===- CoverageColumn.h - Columns of the op coverage table ------*- C++ -*-===//
 
 #ifndef TPC_DIALECT_COVERAGECOLUMN_H
 #define TPC_DIALECT_COVERAGECOLUMN_H

@@ -65,11 +65,11 @@ def Tpc_DispatchOp : Tpc_RoutedCollective<"dispatch", "getOperandSplitDim"> {
   let description = [{
     The operand's rows are [.., routing weights of all experts, ..]; the weights begin at `column`.
     The axis splits dimension 0 of the operand but not of the result. A rank receives a row only if
-    the row has a nonzero weight for one of the rank's experts, once, with the weights of these
-    experts. All other elements of its result, in columns of other experts or in rows that it does
-    not receive, are 0.
+    the row has a nonzero weight for one of the rank's experts; it receives the row once, with the
+    weights of its experts. All other elements of its result, in columns of other experts or in rows
+    that it does not receive, are 0.
 
-    The result has the same global value as that of an all-gather for `tpc.moe` only, because rows
+    For `tpc.moe`, and only for it, the result is equivalent to that of an all-gather, because rows
     with weight 0 add nothing. Therefore its only uses are slices that are `x` and `routing` of one
     `tpc.moe` with experts of this distribution, whose result has the only use `tpc.combine`.
 
@@ -88,10 +88,10 @@ def Tpc_DispatchOp : Tpc_RoutedCollective<"dispatch", "getOperandSplitDim"> {
 def Tpc_CombineOp : Tpc_RoutedCollective<"combine", "getResultSplitDim"> {
   let summary = "Reduce-scatter of the results of experts in which rows of zeros are not sent";
   let description = [{
-    The operand is a sum over the axis, which splits dimension 0 of the result. The operand's global
-    value is the same as for `tpc.reduce_scatter`, and so are the result's bits. A rank sends each
-    member the rows that are not 0, after one bit for each row. Since `tpc.moe` adds the results of
-    a rank's experts, this is at most one row for each token and rank.
+    The operand is a sum over the axis, which splits dimension 0 of the result. Operand and result
+    have the values of a `tpc.reduce_scatter`, to the bit. A rank sends each member the rows that
+    are not 0, after one bit for each row. Since `tpc.moe` adds the results of a rank's experts,
+    this is at most one row for each token and rank.
 
     `experts` and `top_k` are those of the experts, for costs. Errors: an operand that is not a sum
     over the axis; several axes.

@@ -1,4 +1,4 @@
-//===- HeadReplication.h - Outputs with replicated KV heads --------------*- C++ -*-===//
+//===- HeadReplication.h - Outputs with replicated KV heads -----*- C++ -*-===//
 //
 // tpc-repeat-kv-heads replicates KV heads, so an output that is a KV cache has replicated heads.
 // Each index of the head dimension is repeated `times` times; only the first copy is delivered:

@@ -1,4 +1,4 @@
-//===- MakeError.h - Errors that are a message ------------------*- C++ -*-===//
+//===- MakeError.h - Errors with a message ----------------------*- C++ -*-===//
 
 #ifndef TPC_DIALECT_MAKEERROR_H
 #define TPC_DIALECT_MAKEERROR_H

@@ -1,4 +1,4 @@
-//===- ShapeOps.td - Ops that move elements ----------------*- tablegen -*-===//
+//===- ShapeOps.td - Movement ops, indices and lookups -----*- tablegen -*-===//
 
 #ifndef TPC_DIALECT_SHAPEOPS
 #define TPC_DIALECT_SHAPEOPS

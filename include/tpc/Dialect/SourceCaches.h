@@ -21,10 +21,10 @@ namespace mlir::tpc {
 
 /// Module that is a generation step with cross-attention: {tokens = "s", capacity = "c", lengths =
 /// "source_lengths"}. `tokens` is the symbol of the number of new source tokens, 0 after the first
-/// step of a sequence; `capacity` that of the capacity of its caches; `lengths` the input [batch]
-/// with the number of source tokens in them. In a model whose sources all have `each` tokens, the
-/// field each = 1500 is present, and `tokens` is the symbol of the number of sources that a
-/// sequence brings: 1, or 0 after the first step.
+/// step of a sequence; `capacity` is the symbol of the capacity of the source's caches; `lengths`
+/// is the input [batch] with the number of source tokens in them. If all sources have `each`
+/// tokens, the field each = 1500 is present, and `tokens` is the symbol of the number of
+/// sources that a sequence brings: 1, or 0 after the first step.
 inline constexpr llvm::StringLiteral kSourceCachesAttr = "tpc.source_caches";
 
 /// The fields of kSourceCachesAttr.

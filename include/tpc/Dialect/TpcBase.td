@@ -29,7 +29,7 @@ class Tpc_ModelOp<string mnemonic, list<Trait> traits = []>
 class Tpc_InferredOp<string mnemonic, list<Trait> traits = []>
     : Tpc_ModelOp<mnemonic, !listconcat(traits, [InferTypeOpAdaptorWithIsCompatible])>;
 
-/// An inferred op that defines its number of floating-point operations per point.
+/// An inferred op that defines getFlopsPerPoint: operations per point of its iteration space.
 class Tpc_CostedOp<string mnemonic, list<Trait> traits = []>
     : Tpc_Op<mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<ShardingRuleOpInterface,
                                                                     ["getFlopsPerPoint"]>],

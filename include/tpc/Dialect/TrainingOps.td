@@ -6,8 +6,8 @@
 include "tpc/Dialect/TpcBase.td"
 
 def Tpc_ScatterAddOp : Tpc_ModelOp<"scatter_add"> {
-  let summary = "Adds rows to the rows of zeros that their ids select"
-                ": the transpose of tpc.embedding";
+  let summary = "Sums rows with equal ids into the result row of the id; the transpose of "
+                "tpc.embedding";
   let description = [{
     updates [i.., h], ids [i..] -> [v, h]: result[r] is the sum of the updates whose id is r, in the
     order of the updates. A negative id counts from the end; an id that is not in -v to v-1 adds

@@ -63,10 +63,10 @@ def RaiseNorms : Pass<"tpc-raise-norms", "func::FuncOp"> {
 def RaiseActivations : Pass<"tpc-raise-activations", "func::FuncOp"> {
   let summary = "Recognize decomposed GELU and SiLU";
   let description = [{
-    Multiplications are flattened into lists of factors. Thus the position of the constants 1/2,
-    0.044715 and sqrt(2/pi) is irrelevant, and x^3 may be a power or two multiplications. Constants
-    may have a relative error of 1e-4: larger than the rounding of exporters, smaller than the
-    difference between two activations.
+    Expressions are compared as polynomials in x and its erf, tanh or sigmoid. Thus the position of
+    the constants 1/2, 0.044715 and sqrt(2/pi) is irrelevant, and x^3 may be a power or two
+    multiplications. Constants may have a relative error of 1e-4: larger than the rounding of
+    exporters, smaller than the difference between two activations.
 
     ```mlir
     %t = tpc.erf %y                      // y = x / sqrt 2
@@ -362,11 +362,11 @@ def OutlineLayers : Pass<"tpc-outline-layers", "ModuleOp"> {
 }
 
 def ReportUnraised : Pass<"tpc-report-unraised", "func::FuncOp"> {
-  let summary = "Report attention, norms and activations that were not recognized";
+  let summary = "Report attention, norms, activations and experts that were not recognized";
   let description = [{
-    Emits a remark for each remaining softmax, erf and tanh, and for each reduction over the last
-    dimension of an activation, with its ONNX node. Such ops are compiled correctly and partitioned,
-    but less efficiently.
+    Emits a remark for each remaining softmax, erf, tanh and mean of floats, and a warning for each
+    lookup that copies a matrix for each row and each matmul of all experts, with the ONNX node.
+    Such ops are compiled correctly and partitioned, but less efficiently.
   }];
 }
 
