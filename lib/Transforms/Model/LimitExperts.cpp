@@ -51,7 +51,7 @@ struct LimitExperts : public mlir::tpc::impl::LimitExpertsBase<LimitExperts> {
     std::optional<CapacityFactor> given = CapacityFactor::parse(capacity.getValue());
     if (!given) {
       getOperation().emitError() << "'" << capacity.getValue()
-                                 << "' is not a capacity, such as 1.25";
+                                 << "' is not a capacity factor, such as 1.25";
       return signalPassFailure();
     }
     WalkResult walk = getOperation().walk([&](MoeOp op) {
@@ -80,8 +80,9 @@ struct LimitExperts : public mlir::tpc::impl::LimitExpertsBase<LimitExperts> {
     auto samples = getSampleSizes(sizes[0]);
     if (!samples)
       return op.emitError() << "'" << getSourceName(op.getLoc()) << "' has " << sizes[0].str()
-                            << " tokens, which are not [batch, sequence] of an input: tokens of a "
-                               "sample are needed for an expert capacity";
+                            << " tokens, which is not batch * sequence of an input: an expert's "
+                               "capacity is per sample, so the number of tokens of a sample must "
+                               "be known";
     OpBuilder b(op);
     b.setInsertionPointAfterValue(routing);
     Location loc = op.getLoc();

@@ -40,7 +40,7 @@ std::optional<WeightFormat> WeightFormat::parse(llvm::StringRef text, std::strin
     format = {8, /*isFloat=*/true};
   } else {
     error = "there is no format '" + name.str() +
-            "'; there are fp8, and int8 and int4, also with " + "a block size int8:64 or int4:64";
+            "'; formats are fp8, int8 and int4; the last two may have a block size, as in int4:64";
     return std::nullopt;
   }
   if (hasSize && format.isFloat) {
@@ -101,7 +101,7 @@ struct QuantizeWeights : mlir::tpc::impl::QuantizeWeightsBase<QuantizeWeights> {
   std::shared_ptr<QuantizationReport> report;
   WeightFormat format;
   int64_t offset = 0;                                           // in the new file
-  DenseMap<std::pair<Attribute, Attribute>, PackedWeight> done; // keys: name and view
+  DenseMap<std::pair<Attribute, Attribute>, PackedWeight> done; // by name and view of the weight
 };
 } // namespace
 

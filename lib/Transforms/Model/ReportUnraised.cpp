@@ -93,7 +93,7 @@ struct ReportUnraised : public mlir::tpc::impl::ReportUnraisedBase<ReportUnraise
         remark << "'" << name << "': ";
       if (isa<ErfOp, TanhOp>(op))
         remark << op->getName().stripDialect() << " ";
-      remark << what << "; it is computed as it is";
+      remark << what << "; it is computed as separate ops";
     });
   }
 };

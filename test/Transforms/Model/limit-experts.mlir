@@ -38,7 +38,7 @@ func.func @none(%x: tensor<4xf32>) -> tensor<4xf32> {
 !routing = tensor<?x4xf32, #tpc.dist<[t, 4]>>
 
 func.func @tokens(%x: !rows, %r: !routing, %up: tensor<4x6x8xf32>, %down: tensor<4x8x6xf32>) -> !rows {
-  // expected-error @+1 {{has t tokens, which are not [batch, sequence] of an input}}
+  // expected-error @+1 {{has t tokens, which is not batch * sequence of an input}}
   %y = tpc.moe silu %x, %r, %up, %down top_k 2 : !rows, !routing, tensor<4x6x8xf32>, tensor<4x8x6xf32> -> !rows
   return %y : !rows
 }

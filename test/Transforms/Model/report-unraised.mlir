@@ -17,10 +17,10 @@ func.func @main(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tenso
 tpc.weight @up in "w" at 0 : tensor<4x8x8xf32>
 func.func @experts(%x: tensor<6x1x8xf32>, %ids: tensor<6xi64>, %y: tensor<4x6x8xf32>, %p: tensor<4x6x1xf32>) -> (tensor<6x1x8xf32>, tensor<6x8xf32>) {
   %up = tpc.parameter @up : tensor<4x8x8xf32>
-  // expected-warning @below {{copies a matrix for each row, not part of a recognized mixture of experts; it is computed as it is}}
+  // expected-warning @below {{copies a matrix for each row, not part of a recognized mixture of experts; it is computed as separate ops}}
   %w = tpc.gather %up, %ids dim 0 : tensor<4x8x8xf32>, tensor<6xi64> -> tensor<6x8x8xf32>
   %r = tpc.matmul %x, %w : tensor<6x1x8xf32>, tensor<6x8x8xf32> -> tensor<6x1x8xf32>
-  // expected-warning @below {{computes all experts for each token, not part of a recognized mixture of experts; it is computed as it is}}
+  // expected-warning @below {{computes all experts for each token, not part of a recognized mixture of experts; it is computed as separate ops}}
   %a = tpc.matmul %y, %up : tensor<4x6x8xf32>, tensor<4x8x8xf32> -> tensor<4x6x8xf32>
   %b = tpc.mul %a, %p : tensor<4x6x8xf32>, tensor<4x6x1xf32> -> tensor<4x6x8xf32>
   %s = tpc.reduce sum %b [0] : tensor<4x6x8xf32> -> tensor<6x8xf32>
