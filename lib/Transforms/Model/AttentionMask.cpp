@@ -42,12 +42,12 @@ constexpr size_t kMaxCases = 32;
 
 struct Case {
   IndexExpr condition;
-  bool score;
+  bool hasScore;
   double number;
   IndexExpr slope = {}; // added to the score; null: none
   bool lowest = false;  // the number includes the lowest number of f16
 
-  bool isVisible() const { return score && number == 0; }
+  bool isVisible() const { return hasScore && number == 0; }
 };
 
 class MaskAnalyzer {
@@ -60,13 +60,13 @@ public:
   /// Splits sums of a mask and a bias. Returns nothing if there are none.
   std::optional<SmallVector<ScoreStep>> splitSums(ArrayRef<ScoreStep> steps);
   /// Whether `run` found all masks.
-  bool hasMasks() const { return masks; }
+  bool hasMasks() const { return foundMasks; }
 
 private:
   /// Returns true if the condition is false, or requires p <= 0 and q <= 0 where p + q > 0.
   bool isFalse(const IndexExpr &condition);
   /// Returns all possible constants of a value, each with its condition.
-  std::optional<SmallVector<Case>> leaves(const IndexExpr &e);
+  std::optional<SmallVector<Case>> getCases(const IndexExpr &e);
   bool follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias);
   /// Restricts the visible keys of the result by one masking step.
   bool addVisible(const ScoreStep &step);
@@ -85,8 +85,8 @@ private:
 
   SmallVector<Case> cases;
   AttentionMask result;
-  bool onlyCausal = true; // all masks so far leave a visible key in each row
-  bool masks = false;
+  bool rowsHaveKeys = true; // all masks so far leave a visible key in each row
+  bool foundMasks = false;
 };
 
 } // namespace
@@ -105,22 +105,22 @@ bool MaskAnalyzer::isFalse(const IndexExpr &condition) {
   return false;
 }
 
-std::optional<SmallVector<Case>> MaskAnalyzer::leaves(const IndexExpr &e) {
+std::optional<SmallVector<Case>> MaskAnalyzer::getCases(const IndexExpr &e) {
   if (auto n = e.getConstant())
     return SmallVector<Case>{{IndexExpr::truth(true), false, *n}};
   if (e.getKind() == Kind::Scaled && tensors.isSlope(e))
     return SmallVector<Case>{{IndexExpr::truth(true), false, 0, e}};
   if (e.getKind() != Kind::Select)
     return std::nullopt;
-  auto a = leaves(e.getArgs()[1]), b = leaves(e.getArgs()[2]);
+  auto a = getCases(e.getArgs()[1]), b = getCases(e.getArgs()[2]);
   if (!a || !b || a->size() + b->size() > kMaxCases)
     return std::nullopt;
   SmallVector<Case> result;
   const IndexExpr &c = e.getArgs()[0];
   for (auto [list, condition] : {std::pair(&*a, c), std::pair(&*b, analysis.negation(c))})
     for (const Case &leaf : *list)
-      result.push_back(
-          {analysis.conjunction({condition, leaf.condition}), leaf.score, leaf.number, leaf.slope});
+      result.push_back({analysis.conjunction({condition, leaf.condition}), leaf.hasScore,
+                        leaf.number, leaf.slope});
   return result;
 }
 
@@ -133,30 +133,30 @@ static bool isLowest(double number, Type type) { return type && type.isF16() && 
 // Computes the cases after all steps, except steps that are treated as biases (`asBias`).
 bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
   cases = {{IndexExpr::truth(true), true, 0.0}};
-  auto settle = [&](Case &c) {
+  auto roundNumber = [&](Case &c) {
     c.number = roundTo(element, c.number);
-    if (c.score && std::isinf(c.number) && c.number < 0)
-      c.score = false;
+    if (c.hasScore && std::isinf(c.number) && c.number < 0)
+      c.hasScore = false;
   };
   for (auto [step, bias] : llvm::zip(steps, asBias)) {
     if (bias)
       continue;
     SmallVector<Case> next;
     if (step.kind == ScoreStep::Add) {
-      auto added = leaves(analysis.atBroadcast(step.value));
+      auto added = getCases(analysis.atBroadcast(step.value));
       if (!added || added->size() * cases.size() > kMaxCases)
         return false;
       for (const Case &c : cases)
         for (const Case &a : *added) {
           if (c.slope && a.slope)
             return false;
-          next.push_back({analysis.conjunction({c.condition, a.condition}), c.score,
+          next.push_back({analysis.conjunction({c.condition, a.condition}), c.hasScore,
                           c.number + step.number * a.number,
                           a.slope ? times(a.slope, step.number) : c.slope,
                           c.lowest || isLowest(step.number * a.number, step.type)});
         }
     } else if (step.kind == ScoreStep::Multiply) {
-      auto factors = leaves(analysis.atBroadcast(step.value));
+      auto factors = getCases(analysis.atBroadcast(step.value));
       if (!factors || factors->size() * cases.size() > kMaxCases)
         return false;
       for (const Case &c : cases)
@@ -164,7 +164,7 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
           if (f.slope || (f.number != 0 && f.number != 1))
             return false;
           IndexExpr condition = analysis.conjunction({c.condition, f.condition});
-          next.push_back(f.number == 1 ? Case{condition, c.score, c.number, c.slope, c.lowest}
+          next.push_back(f.number == 1 ? Case{condition, c.hasScore, c.number, c.slope, c.lowest}
                                        : Case{condition, false, 0});
         }
     } else if (step.kind == ScoreStep::Replace) {
@@ -173,7 +173,7 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
         keeps = analysis.negation(keeps);
       for (const Case &c : cases)
         next.push_back(
-            {analysis.conjunction({c.condition, keeps}), c.score, c.number, c.slope, c.lowest});
+            {analysis.conjunction({c.condition, keeps}), c.hasScore, c.number, c.slope, c.lowest});
       next.push_back(
           {analysis.negation(keeps), false, step.number, {}, isLowest(step.number, step.type)});
     } else {
@@ -188,15 +188,15 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
         } else if (step.kind == ScoreStep::Cap) {
           if (c.number != 0 || c.slope)
             return false;
-        } else if (!c.score || c.number <= kAbsorbs) { // Floor
-          c.score &= c.number > step.number;
+        } else if (!c.hasScore || c.number <= kAbsorbs) { // Floor
+          c.hasScore &= c.number > step.number;
           c.number = std::max(c.number, step.number);
         }
       }
     }
     llvm::erase_if(next, [&](const Case &c) { return isFalse(c.condition); });
     for (Case &c : next)
-      settle(c);
+      roundNumber(c);
     cases = next;
   }
   // All visible keys must have the same slopes.
@@ -219,7 +219,8 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
 // Visible keys
 //===----------------------------------------------------------------------===//
 
-/// Replaces a bound by the tighter of two bounds. Returns false if their order is unknown.
+/// Replaces a bound by the tighter of two bounds, which is the larger one if `larger` is set.
+/// Returns false if their order is unknown.
 static bool tightenBound(IndexAnalysis &analysis, std::optional<SymExpr> &bound,
                          const SymExpr &other, bool larger) {
   if (!bound || (larger ? analysis.isAtMost(*bound, other) : analysis.isAtMost(other, *bound)))
@@ -256,10 +257,10 @@ bool MaskAnalyzer::classify(const IndexExpr &visible) {
       return false;
     auto linear = IndexAnalysis::linearIn(term.getPolynomial(), key);
     bool isFirst = linear && linear->first.isConstant(-1);
-    SymExpr own = isFirst ? term.getPolynomial() + distance : distance - term.getPolynomial();
-    if (!IndexAnalysis::isSize(own))
+    SymExpr limit = isFirst ? term.getPolynomial() + distance : distance - term.getPolynomial();
+    if (!IndexAnalysis::isSize(limit))
       return false;
-    if (!tightenBound(analysis, isFirst ? first : last, own, /*larger=*/isFirst))
+    if (!tightenBound(analysis, isFirst ? first : last, limit, /*larger=*/isFirst))
       return false;
   }
   Value keyMask;
@@ -277,16 +278,16 @@ bool MaskAnalyzer::classify(const IndexExpr &visible) {
     return false;
   result.causal = offset.has_value();
   result.offset = offset.value_or(SymExpr(0));
-  // If no condition holds, each row has a visible key: key 0 with causality alone, the last key
+  // If none of these is true, each row has a visible key: key 0 with causality alone, the last key
   // with `first` alone, and keys i + first to i + offset with both.
   result.boundsHideRows =
       (result.causal && !analysis.isNonNegative(result.offset)) ||
       (result.first && !analysis.isAtMost(*result.first + sizes[rank - 2], sizes[rank - 1])) ||
       (result.first && result.causal && !analysis.isAtMost(*result.first, result.offset));
   if (result.boundsHideRows)
-    onlyCausal = false;
+    rowsHaveKeys = false;
   if (keyMask) {
-    onlyCausal = false;
+    rowsHaveKeys = false;
     result.keyMask =
         result.keyMask ? (Value)AndOp::create(builder, loc, result.keyMask, keyMask) : keyMask;
   }
@@ -301,7 +302,7 @@ bool MaskAnalyzer::addVisible(const ScoreStep &step) {
     if (!step.keeps)
       visible = analysis.negation(visible);
   } else {
-    auto added = leaves(analysis.atBroadcast(step.value));
+    auto added = getCases(analysis.atBroadcast(step.value));
     if (step.kind == ScoreStep::Add &&
         llvm::all_of(*added, [](const Case &c) { return c.number == 0; }))
       return true;
@@ -317,7 +318,7 @@ bool MaskAnalyzer::addVisible(const ScoreStep &step) {
     return true;
   if (step.kind == ScoreStep::Add && hasSlope)
     return false; // does more than hide the keys at non-zero elements
-  onlyCausal = false;
+  rowsHaveKeys = false;
   Value mask = to4D(maskTensor(step));
   if (!mask)
     return false;
@@ -386,9 +387,9 @@ std::optional<SmallVector<ScoreStep>> MaskAnalyzer::splitSums(ArrayRef<ScoreStep
   SmallVector<ScoreStep> result;
   for (const ScoreStep &step : steps) {
     auto sum = step.kind == ScoreStep::Add ? step.value.getDefiningOp<AddOp>() : AddOp();
-    bool splits = sum && !leaves(analysis.atBroadcast(step.value)) &&
+    bool splits = sum && !getCases(analysis.atBroadcast(step.value)) &&
                   llvm::any_of(sum->getOperands(), [&](Value part) {
-                    return leaves(analysis.atBroadcast(part)).has_value();
+                    return getCases(analysis.atBroadcast(part)).has_value();
                   });
     if (!splits) {
       result.push_back(step);
@@ -406,16 +407,16 @@ std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool g
   bool anyBias = false, learned = true;
   for (auto [i, step] : llvm::enumerate(steps))
     if (step.kind == ScoreStep::Add) {
-      anyBias |= asBias[i] = !leaves(analysis.atBroadcast(step.value));
+      anyBias |= asBias[i] = !getCases(analysis.atBroadcast(step.value));
       learned &= !asBias[i] || !dependsOnInput(step.value);
     }
 
-  masks = follow(steps, asBias);
-  if (masks) {
+  foundMasks = follow(steps, asBias);
+  if (foundMasks) {
     for (auto [step, bias] : llvm::zip(steps, asBias))
       if (!bias && (step.kind == ScoreStep::Add || step.kind == ScoreStep::Replace ||
                     step.kind == ScoreStep::Multiply))
-        masks &= addVisible(step);
+        foundMasks &= addVisible(step);
     bool infinite = true, equal = true;
     std::optional<double> number;
     for (const Case &c : cases) {
@@ -425,7 +426,7 @@ std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool g
         continue;
       }
       infinite &= std::isinf(c.number);
-      equal &= std::isfinite(c.number) && ((!c.score && !c.slope) || c.number <= kAbsorbs) &&
+      equal &= std::isfinite(c.number) && ((!c.hasScore && !c.slope) || c.number <= kAbsorbs) &&
                (!number || *number == c.number);
       number = c.number;
     }
@@ -433,16 +434,16 @@ std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool g
       infinite = true;
     // A learned bias is part of the score (T5). A bias from an input may be as low as the mask,
     // unless the mask is -inf.
-    if (anyBias && !(learned && onlyCausal))
-      masks &= infinite && (guarded || onlyCausal || !number);
-    else if (!onlyCausal && number) {
+    if (anyBias && !(learned && rowsHaveKeys))
+      foundMasks &= infinite && (guarded || rowsHaveKeys || !number);
+    else if (!rowsHaveKeys && number) {
       if (equal)
         result.maskedRow = MaskedRow::Uniform;
       else
-        masks &= infinite && guarded;
+        foundMasks &= infinite && guarded;
     }
   }
-  if (!masks) {
+  if (!foundMasks) {
     // Treats all added values as biases. A replacement by a number that absorbs scores is
     // equivalent to its addition.
     result = AttentionMask();

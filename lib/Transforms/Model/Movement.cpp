@@ -217,9 +217,9 @@ bool Movement::reshape(ArrayRef<SymExpr> sizes) {
         return false;
       int f = rest.pop_back_val();
       SymExpr have = factors[f].size;
-      if (auto more = need.divideExact(have)) {
+      if (auto quotient = need.divideExact(have)) {
         dim.push_back(f);
-        need = *more;
+        need = *quotient;
         continue;
       }
       auto minor = have.divideExact(need);
@@ -327,35 +327,37 @@ struct Movement::BuildPlan {
 
 Movement::BuildPlan Movement::plan() const {
   BuildPlan p;
-  // Base factors in the order of the base, and in the order of the result.
-  SmallVector<int> order, position(factors.size(), -1), home(factors.size(), -1);
+  // Base factors in the order of the base; position in this order, and dimension of the base.
+  SmallVector<int> baseOrder, position(factors.size(), -1), baseDimOf(factors.size(), -1);
   for (auto [i, dim] : llvm::enumerate(baseDims))
     for (int f : dim) {
-      position[f] = order.size();
-      home[f] = i;
-      order.push_back(f);
+      position[f] = baseOrder.size();
+      baseDimOf[f] = i;
+      baseOrder.push_back(f);
     }
-  SmallVector<int> wanted;
-  SmallVector<int> target(factors.size(), -1);
+  // The same factors in the order of the result; dimension of the result.
+  SmallVector<int> resultOrder;
+  SmallVector<int> resultDimOf(factors.size(), -1);
   for (auto [i, dim] : llvm::enumerate(dims))
     for (int f : dim)
       if (position[f] >= 0) {
-        target[f] = i;
-        wanted.push_back(f);
+        resultDimOf[f] = i;
+        resultOrder.push_back(f);
       }
   // A sliced factor is a separate group; other adjacent factors form groups.
-  bool inOrder = llvm::is_sorted(wanted, [&](int a, int b) { return position[a] < position[b]; });
+  bool inOrder =
+      llvm::is_sorted(resultOrder, [&](int a, int b) { return position[a] < position[b]; });
   SmallVector<SmallVector<int>> groups; // in base order
   SmallVector<int> groupOf(factors.size(), -1);
-  for (size_t i = 0; i < order.size(); ++i) {
-    int f = order[i];
+  for (size_t i = 0; i < baseOrder.size(); ++i) {
+    int f = baseOrder[i];
     bool joins = false;
     if (i > 0) {
-      int before = order[i - 1];
-      auto it = llvm::find(wanted, before);
-      joins = it != wanted.end() && it + 1 != wanted.end() && *(it + 1) == f &&
-              home[before] == home[f] && target[before] == target[f] && target[f] >= 0 &&
-              !factors[f].isSliced() && !factors[before].isSliced();
+      int before = baseOrder[i - 1];
+      auto it = llvm::find(resultOrder, before);
+      joins = it != resultOrder.end() && it + 1 != resultOrder.end() && *(it + 1) == f &&
+              baseDimOf[before] == baseDimOf[f] && resultDimOf[before] == resultDimOf[f] &&
+              resultDimOf[f] >= 0 && !factors[f].isSliced() && !factors[before].isSliced();
     }
     if (!joins)
       groups.emplace_back();
@@ -374,7 +376,7 @@ Movement::BuildPlan Movement::plan() const {
       p.slices.push_back({(int64_t)i, group[0]});
   }
   SmallVector<int> seen;
-  for (int f : wanted)
+  for (int f : resultOrder)
     if (!llvm::is_contained(seen, groupOf[f])) {
       seen.push_back(groupOf[f]);
       p.permutation.push_back(groupOf[f]);
@@ -389,7 +391,6 @@ Movement::BuildPlan Movement::plan() const {
         size = size * factors[f].size;
     p.last.push_back(size);
   }
-  // No first reshape is needed if each dimension of the base is one group or has size 1.
   p.expands = llvm::any_of(dims, [&](const Dim &dim) {
     return llvm::any_of(dim, [&](int f) { return factors[f].broadcast; });
   });
@@ -401,10 +402,11 @@ Movement::BuildPlan Movement::plan() const {
     p.reshapeLast = !sameSizes(base, p.last);
     return p;
   }
-  bool pure = llvm::all_of(baseDims, [&](const Dim &dim) {
+  // No first reshape is needed if each dimension of the base is one group or has size 1.
+  bool baseDimsAreGroups = llvm::all_of(baseDims, [&](const Dim &dim) {
     return dim.empty() || llvm::all_of(dim, [&](int f) { return groupOf[f] == groupOf[dim[0]]; });
   });
-  if (pure) {
+  if (baseDimsAreGroups) {
     // Without a first reshape, dimensions of size 1 are transposed too: to the dimensions of size 1
     // of the result if that avoids the last reshape, otherwise to the end.
     SmallVector<int64_t> dimOf(groups.size()), units;
@@ -445,7 +447,7 @@ Movement::BuildPlan Movement::plan() const {
   Sizes permuted;
   for (int64_t d : p.permutation)
     permuted.push_back(moved[d]);
-  if (p.transposes || pure)
+  if (p.transposes || baseDimsAreGroups)
     p.transposes = !llvm::is_sorted(p.permutation);
   p.reshapeFirst = !sameSizes(base, p.first);
   p.reshapeLast = !sameSizes(permuted, p.last);

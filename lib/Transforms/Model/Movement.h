@@ -57,7 +57,7 @@ struct Movement {
   bool isIdentity() const;
 
   // Each function appends one op to the chain. Returns false if the new chain is not a movement;
-  // then only factors may have been divided further.
+  // this movement is then unchanged, but its factors may be divided further.
   bool apply(Operation *op);
   bool reshape(ArrayRef<SymExpr> sizes);
   bool transpose(ArrayRef<int64_t> permutation);

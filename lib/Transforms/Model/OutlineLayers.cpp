@@ -105,15 +105,15 @@ void LayerFinder::order() {
       stack.push_back({def, 0});
   }
   // The main result is the one with the most ops.
-  size_t rest = 0, maxCount = 0;
+  size_t secondaryBegin = 0, maxCount = 0;
   for (size_t i = 0; i + 1 < begins.size(); ++i)
     if (size_t count = begins[i + 1] - begins[i]; count > maxCount) {
       maxCount = count;
-      rest = begins[i + 1];
+      secondaryBegin = begins[i + 1];
     }
   for (auto [i, op] : llvm::enumerate(sequence)) {
     int orderKey = i;
-    if (i >= rest) {
+    if (i >= secondaryBegin) {
       orderKey = -1;
       for (Value operand : op->getOperands())
         if (auto it = position.find(operand.getDefiningOp()); it != position.end())
@@ -309,10 +309,10 @@ bool LayerFinder::run() {
   mergeNeighbors();
   // Merged segments with the same symbol have equal parts, but may still differ: in one, two parts
   // may use the same parameter. So the whole texts are compared.
-  std::map<std::string, int> whole;
+  std::map<std::string, int> symbolOf;
   llvm::MapVector<int, int> counts;
   for (Segment &segment : segments) {
-    segment.symbol = whole.insert({describe(segment), whole.size()}).first->second;
+    segment.symbol = symbolOf.insert({describe(segment), symbolOf.size()}).first->second;
     ++counts[segment.symbol];
   }
   // A segment is an incomplete layer if each occurrence has a neighbor of the other kind (mixing
@@ -320,16 +320,16 @@ bool LayerFinder::run() {
   auto contains = [](const Segment &segment, auto test) { return llvm::any_of(segment.ops, test); };
   auto isMatmul = [](Operation *op) { return isa<MatmulOp>(op); };
   auto isMixing = [](Operation *op) { return isa<AttentionOp, SoftmaxOp>(op); };
-  llvm::MapVector<int, int> partial;
+  llvm::MapVector<int, int> numIncomplete;
   for (size_t i = 0; i < segments.size(); ++i) {
     bool mixes = contains(segments[i], isMixing);
     size_t other = mixes ? i + 1 : i - 1; // attention comes first
     if (other < segments.size() && counts[segments[other].symbol] == 1 &&
         contains(segments[other], isMatmul) && contains(segments[other], isMixing) != mixes)
-      ++partial[segments[i].symbol];
+      ++numIncomplete[segments[i].symbol];
   }
   for (Segment &segment : segments)
-    if (counts[segment.symbol] > 1 && counts[segment.symbol] > partial[segment.symbol] &&
+    if (counts[segment.symbol] > 1 && counts[segment.symbol] > numIncomplete[segment.symbol] &&
         contains(segment, isMatmul) && segment.ops.size() > 1)
       layers.insert(segment.symbol);
   return !layers.empty();
@@ -416,7 +416,7 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
       for (Operation *op : segment.ops)
         op->moveBefore(end);
     }
-    // Parameters of context stay before it.
+    // Moves parameters that context ops read before these ops.
     for (Operation &op : llvm::make_early_inc_range(block)) {
       if (moved.contains(&op))
         continue;

@@ -133,14 +133,14 @@ namespace {
 /// Measures the relative error of products of random rows with a quantized matrix.
 class RandomRows {
 public:
-  /// `rounds`: the rows are rounded to E4M3, each with its own scale.
-  explicit RandomRows(int64_t rows, bool rounds = false) : x(rows * count) {
+  /// `toFloat8`: the rows are rounded to E4M3, each with its own scale.
+  explicit RandomRows(int64_t rows, bool toFloat8 = false) : x(rows * count) {
     std::mt19937_64 random(1);
     std::normal_distribution<float> normal;
     for (float &value : x)
       value = normal(random);
     changed = x;
-    for (int i = 0; rounds && i < count; ++i) {
+    for (int i = 0; toFloat8 && i < count; ++i) {
       float largest = 0;
       for (int64_t row = 0; row < rows; ++row)
         largest = std::max(largest, std::fabs(x[row * count + i]));
@@ -225,7 +225,7 @@ llvm::Expected<PackedMatrix> mlir::tpc::quantizeToFloat8(const FileMatrix &matri
   int64_t rows = matrix.getRows(), columns = matrix.getColumns();
   PackedMatrix packed;
   packed.numbers.reserve(columns * rows);
-  RandomRows randomRows(rows, /*rounds=*/true);
+  RandomRows randomRows(rows, /*toFloat8=*/true);
   constexpr int64_t step = 16; // columns of a cache line
   std::vector<float> values(step * rows), differences(rows);
   for (int64_t column0 = 0; column0 < columns; column0 += step) {
