@@ -116,7 +116,7 @@ Value ExpertsMatch::getBias(OpBuilder &b, const Projection &p) {
                          p.bias, 1, p.start, p.step);
 }
 
-void ExpertsMatch::replaceBy(OpBuilder &b, Value from, Value routing, int64_t k) {
+void ExpertsMatch::replaceBy(OpBuilder &b, Value rows, Value routing, int64_t k) {
   // Reports find the experts by the names of their matmuls, too.
   SmallVector<Location> locs = {sum->getLoc()};
   for (const Projection *projection : {&up, gate ? &*gate : nullptr, &down})
@@ -125,11 +125,11 @@ void ExpertsMatch::replaceBy(OpBuilder &b, Value from, Value routing, int64_t k)
   Location loc = FusedLoc::get(b.getContext(), locs);
   Type element = getElementTypeOrSelf(sum->getResult(0));
   SymExpr hidden = getSizes(up.weight)[up.isTransposed ? 1 : 2];
-  from = createReshape(b, loc, from, {tokens, hidden});
+  rows = createReshape(b, loc, rows, {tokens, hidden});
   Value gateWeight = gate ? getWeight(b, *gate) : Value(),
         gateBias = gate ? getBias(b, *gate) : Value();
   Value result =
-      MoeOp::create(b, loc, makeTensorType(element, {tokens, down.size}), from, routing,
+      MoeOp::create(b, loc, makeTensorType(element, {tokens, down.size}), rows, routing,
                     getWeight(b, up), getWeight(b, down), gateWeight, getBias(b, up), gateBias,
                     activation, uint64_t(k), APFloat(alpha), APFloat(beta), APFloat(limit));
   if (down.bias) {

@@ -16,11 +16,11 @@ namespace mlir::tpc {
 
 Value peelReshapes(Value v);
 
-/// Weights of the experts, [experts, rows of the result, columns], and a bias [experts, rows], both
-/// restricted to a slice of the rows (`start`, `size`, `step`).
+/// Weights of the experts, [experts, n, k], and a bias [experts, n], both restricted to a slice of
+/// n (`start`, `size`, `step`). n are the columns of the result, k those of the input.
 struct Projection {
   Value weight, bias, input; // input: the other operand of the matmul
-  bool isTransposed = false; // weight is [experts, columns, rows]
+  bool isTransposed = false; // weight is [experts, k, n]
   ::tpc::SymExpr start = ::tpc::SymExpr(0), size = ::tpc::SymExpr(0);
   int64_t step = 1;
   SmallVector<Location, 1> locs = {}; // of the matmuls
@@ -42,8 +42,9 @@ protected:
 
   /// Matches the operand of the last matmul; sets the activation, `up` and `gate`.
   bool matchInner(Value v);
-  /// Replaces the sum by tpc.moe of x [tokens, hidden] and routing [tokens, experts].
-  void replaceBy(OpBuilder &b, Value from, Value routing, int64_t k);
+  /// Replaces the sum by tpc.moe of `rows`, reshaped to [tokens, hidden], and routing [tokens,
+  /// experts]. `k`: experts per token.
+  void replaceBy(OpBuilder &b, Value rows, Value routing, int64_t k);
 
   Operation *sum; // of the experts' results
   SymExpr tokens = SymExpr(0);

@@ -432,7 +432,7 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
                    (op.getBias() && !mask->bias);
     if (!changes)
       return;
-    // Replaces a bias by a mask only if no row can be fully masked.
+    // The result of a row whose keys are all hidden differs between a bias and other masks.
     bool replaces = !mask->bias && (mask->keyMask || mask->mask);
     if (op.getBias() && (replaces || mask->boundsHideRows))
       return;

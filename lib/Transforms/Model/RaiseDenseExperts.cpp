@@ -171,7 +171,7 @@ bool DenseMatch::matchRows(Value v) {
   return isX(peelReshapes(expand.getOperand()));
 }
 
-/// Returns weights [tokens, experts] from one column of all elements.
+/// Returns weights [tokens, experts] from a column with one weight per token and expert.
 Value DenseMatch::getRouting(Value weights, bool isByExpert) {
   if (!getSizes(weights).back().isConstant(1) || product(getSizes(weights)) != experts * tokens)
     return {};
@@ -186,8 +186,8 @@ Value DenseMatch::getRouting(Value weights, bool isByExpert) {
   return transpose.getOperand();
 }
 
-/// Returns the condition under which an element of a row is not `otherwise`, if this holds for one
-/// element of each row: its index is a number of the row.
+/// Matches rows in which all elements are `otherwise`, except the one whose index equals a number
+/// of the row. Returns the condition that is true for this element; null for other values.
 Value getSelectedOne(Value v, double otherwise) {
   auto select = v.getDefiningOp<SelectOp>();
   auto isIndex = select ? select.getCondition().getDefiningOp<CmpOp>() : CmpOp();

@@ -245,7 +245,7 @@ struct RaiseExperts : public mlir::tpc::impl::RaiseExpertsBase<RaiseExperts> {
         match.replace();
       else
         raiseDenseExperts(op);
-    // The last sum of a chain first; the others are then unused.
+    // Visits the last sum of a chain first: if it is replaced, the others are unused.
     SmallVector<AddOp> adds;
     getOperation().walk([&](AddOp op) { adds.push_back(op); });
     DenseSet<Operation *> parts;

@@ -182,12 +182,12 @@ struct CountInIntegers : public OpRewritePattern<CastOp> {
     if (!element || !element.isInteger())
       return failure();
     for (unsigned dim = 0; dim < sizes.size(); ++dim) {
-      SymExpr more = element.getPolynomial() - SymExpr::symbol(IndexAnalysis::indexName(dim));
-      if (!IndexAnalysis::isSize(more))
+      SymExpr addend = element.getPolynomial() - SymExpr::symbol(IndexAnalysis::indexName(dim));
+      if (!IndexAnalysis::isSize(addend))
         continue;
       Value count = IotaOp::create(rewriter, op.getLoc(), type, dim);
       auto scalar = RankedTensorType::get({}, to);
-      Value first = SizeOp::create(rewriter, op.getLoc(), scalar, more);
+      Value first = SizeOp::create(rewriter, op.getLoc(), scalar, addend);
       rewriter.replaceOpWithNewOp<AddOp>(op, type, count, first);
       return success();
     }

@@ -179,7 +179,7 @@ struct IndexedTensor {
   SmallVector<unsigned> dims = {};
   SmallVector<int64_t> columns = {}; // of the tensor, per entry of `dims`
   std::optional<int64_t> row = {};
-  SymExpr more = 0; // constant term
+  SymExpr addend = 0; // added to each index
 
   static std::optional<IndexedTensor> match(Value tensor, ArrayRef<IndexExpr> where,
                                             ArrayRef<SymExpr> sizes, const IndexExpr *row) {
@@ -230,10 +230,11 @@ struct IndexedTensor {
           order.push_back(d);
       v = createReshape(builder, loc, createTranspose(builder, loc, v, order), shape);
     }
-    if (more.isConstant(0))
+    if (addend.isConstant(0))
       return v;
     auto scalar = RankedTensorType::get({}, elementTypeOf(v));
-    return AddOp::create(builder, loc, v.getType(), v, SizeOp::create(builder, loc, scalar, more));
+    return AddOp::create(builder, loc, v.getType(), v,
+                         SizeOp::create(builder, loc, scalar, addend));
   }
 };
 
@@ -264,9 +265,9 @@ struct GatherNDToGather : public OpRewritePattern<GatherNDOp> {
       if (!own || rows)
         return std::nullopt;
       rows = own;
-      rows->more = position.getPolynomial() - SymExpr::symbol(name);
+      rows->addend = position.getPolynomial() - SymExpr::symbol(name);
       std::set<std::string> rest;
-      rows->more.collectSymbols(rest);
+      rows->addend.collectSymbols(rest);
       if (rest.count(name))
         return std::nullopt;
     }

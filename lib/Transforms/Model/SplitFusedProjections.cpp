@@ -81,7 +81,7 @@ bool collectSlices(Value v, const ProjectionSlice &path, unsigned length,
              });
 }
 
-/// Returns true if `outer` contains all columns of `inner`, a contiguous range in each factor.
+/// Returns true if `outer` is a contiguous range in each factor, and has all columns of `inner`.
 bool hasColumns(const Movement &outer, const Movement &inner) {
   const Movement::Dim &columns = outer.baseDims.back(), &own = inner.baseDims.back();
   if (columns.size() != own.size())
