@@ -70,8 +70,9 @@ static FailureOr<DictionaryAttr> readSpec(const ::onnx::ShardingSpecProto &spec,
     for (const auto &part : dim.simple_sharding()) {
       if (part.num_shards() < 1 || part.num_shards() > numDevices ||
           (parts *= part.num_shards()) > numDevices)
-        return emitError() << "is cut into " << part.num_shards() << " along axis " << dim.axis()
-                           << ", which needs more than the " << numDevices << " devices";
+        return emitError() << "is cut into " << part.num_shards() << " parts along axis "
+                           << dim.axis() << "; all cuts together must make 1 to " << numDevices
+                           << " parts, at most one for each device";
       shards.push_back(part.num_shards());
       std::optional<SymExpr> size =
           part.has_dim_value() ? SymExpr(part.dim_value()) : SymExpr::parse(part.dim_param());
@@ -137,7 +138,7 @@ LogicalResult ConfigurationReader::readConfigurations() {
       return emitError(fileLoc) << "device configuration '" << proto.name() << "' ";
     };
     if (proto.num_devices() < 1)
-      return error() << "has " << proto.num_devices() << " devices";
+      return error() << "has " << proto.num_devices() << " devices; it must have at least 1";
     if (proto.device_size() > 0 && proto.device_size() != proto.num_devices())
       return error() << "has " << proto.num_devices() << " devices, but names "
                      << proto.device_size() << "; name all of them, or none";
@@ -153,7 +154,8 @@ LogicalResult ConfigurationReader::readStage(const ::onnx::NodeProto &node, int6
   Location loc = nodeLoc(node);
   std::string name = getSourceName(loc);
   if (stage < 0)
-    return emitError(loc) << "'" << name << "' is in pipeline stage " << stage;
+    return emitError(loc) << "'" << name << "' is in pipeline stage " << stage
+                          << "; stages count from 0";
   // Later passes identify nodes by name.
   auto [it, isNew] = of.stageOfName.try_emplace(name, stage);
   if (!isNew && it->second != stage)

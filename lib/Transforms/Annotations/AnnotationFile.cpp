@@ -90,7 +90,7 @@ std::optional<AnnotationFault> LineParser::parseEntry() {
     std::string name = text.slice(begin, at).str();
     for (const AnnotationLine::Axis &other : entry.axes)
       if (other.name == name)
-        return fail(begin, "axis '" + name + "' is twice in this entry");
+        return fail(begin, "axis '" + name + "' occurs twice in this entry");
     for (const AnnotationLine::Entry &other : line.entries)
       for (const AnnotationLine::Axis &axis : other.axes)
         if (axis.name == name)

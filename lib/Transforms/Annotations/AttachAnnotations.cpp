@@ -85,6 +85,7 @@ static ArrayAttr fit(ArrayRef<AnnotatedSize> entries, ArrayRef<SymExpr> sizes,
     SmallVector<FactorAttr> factors;
     bool open = false;
     SymExpr need = size;
+    // Dimensions of size 1 are never split.
     auto dropOnes = [&] {
       while (!rest.empty() && rest.back().size.isConstant(1))
         rest.pop_back();
@@ -191,7 +192,6 @@ LogicalResult AnnotationAttacher::attach(AnnotationOp annotation) {
   Value value = annotation.getValue();
   ArrayAttr sharding = annotation.getShardingAttr();
   SmallVector<SymExpr> sizes = getSizes(value);
-  // Dimensions of size 1 are never split.
   SmallVector<AnnotatedSize> entries;
   auto fitTo = [&](Value to) {
     if (!sharding)
@@ -219,9 +219,9 @@ LogicalResult AnnotationAttacher::attach(AnnotationOp annotation) {
   }
   if (!fits) {
     InFlightDiagnostic diag = error(annotation, op ? op->getLoc() : annotation.getLoc());
-    diag << ": the value has dimensions [";
+    diag << ": the annotation is for dimensions [";
     llvm::interleaveComma(entries, diag, [&](const AnnotatedSize &e) { diag << e.size.str(); });
-    diag << "], but it has [";
+    diag << "], but the value has [";
     llvm::interleaveComma(sizes, diag, [&](const SymExpr &size) { diag << size.str(); });
     return diag << "] in the partitioned program: in another order, or not divided where the "
                    "annotation splits a factor; annotate a weight, or another value";

@@ -74,7 +74,7 @@ FailureOr<DictionaryAttr> DeviceReader::choose(ArrayAttr configurations, StringR
   }
   if (wanted.empty() && fitting.empty()) {
     emitWarning(inFile(module)) << "the file's device configurations are ignored: the grid has "
-                                << grid.numRanks() << " ranks, but they are " << all;
+                                << grid.numRanks() << " ranks, but the file has " << all;
     return DictionaryAttr();
   }
   if (fitting.empty())
@@ -136,26 +136,26 @@ static std::set<int64_t> getDevices(DictionaryAttr tensor) {
 /// Checks that a node's operands and results are on devices of the node's stage. If the node has no
 /// stage, it is derived from a tensor on devices of a single stage.
 LogicalResult DeviceReader::checkStage(DictionaryAttr tensor) {
-  std::set<int64_t> listed = getDevices(tensor), of;
+  std::set<int64_t> listed = getDevices(tensor), stagesOf;
   for (int64_t device : listed)
-    of.insert(grid.coordinate(device, kPipelineAxis));
-  if (of.empty() || grid.size(kPipelineAxis) == 1)
+    stagesOf.insert(grid.coordinate(device, kPipelineAxis));
+  if (stagesOf.empty() || grid.size(kPipelineAxis) == 1)
     return success();
   auto node = tensor.getAs<StringAttr>("node");
   auto it = stages.find(node);
   if (it == stages.end()) {
-    if (of.size() == 1)
-      stages[node] = {*of.begin(), tensor.getAs<StringAttr>("tensor")};
+    if (stagesOf.size() == 1)
+      stages[node] = {*stagesOf.begin(), tensor.getAs<StringAttr>("tensor")};
     return success();
   }
   auto [stage, source] = it->second;
-  if (of.count(stage))
+  if (stagesOf.count(stage))
     return success();
   InFlightDiagnostic diag = error(tensor);
   diag << "is on " << (listed.size() == 1 ? "device " : "devices ");
   llvm::interleaveComma(listed, diag);
   diag << " of pipeline stage ";
-  llvm::interleaveComma(of, diag);
+  llvm::interleaveComma(stagesOf, diag);
   diag << ", but ";
   if (source)
     diag << "its tensor '" << source.getValue() << "' is on devices";
@@ -213,8 +213,8 @@ FailureOr<SmallVector<Attribute>> DeviceReader::readDims(DictionaryAttr tensor,
       if (auto expr = dyn_cast<SymExprAttr>(stated))
         size = expr.getExpr();
       // Symbols in the file may have other names than in the program.
-      bool only = shards.size() == 1;
-      if (only && (!size || !size->isConstant()))
+      bool isOnly = shards.size() == 1;
+      if (isOnly && (!size || !size->isConstant()))
         size = whole;
       if (!size)
         return error(tensor) << "is cut along a factor of axis " << axis << " that has no size ("

@@ -38,7 +38,7 @@ def test_refusals(tmp_path):
         shard(TABLE, [0, 1], {0: [(999, 2)]}),
     )
     check(
-        "is cut into 3 along axis 0, which needs more than the 2 devices",
+        "is cut into 3 parts along axis 0; all cuts together must make 1 to 2 parts",
         shard(TABLE, [0, 1], {0: 3}),
     )
     check(
@@ -406,7 +406,7 @@ def test_configurations_for_other_devices_are_named(tmp_path):
         check=True,
     )
     assert (
-        "device configurations are ignored: the grid has 2 ranks, but they are 'eight' (8 devices)"
+        "configurations are ignored: the grid has 2 ranks, but the file has 'eight' (8 devices)"
         in result.stderr
     )
     assert "has no device configuration 'nine'" in run(

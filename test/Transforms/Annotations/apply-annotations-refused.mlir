@@ -66,7 +66,7 @@ fc1: [-, tp]
 fc1: [tp, tp]
 
 //--- again.txt
-# CHECK: again.txt:2:13: error: axis 'tp' is twice in this entry
+# CHECK: again.txt:2:13: error: axis 'tp' occurs twice in this entry
 fc1: [-, tp+tp]
 
 //--- list.txt

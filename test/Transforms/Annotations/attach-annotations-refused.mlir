@@ -29,7 +29,7 @@ func.func @main(%x: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>) {
 
 // -----
 
-// CHECK: error: loc("y"): annotation of value 'other': the value has dimensions [3, 8], but it has [4, 6] in the partitioned program: in another order, or not divided where the annotation splits a factor; annotate a weight, or another value
+// CHECK: error: loc("y"): annotation of value 'other': the annotation is for dimensions [3, 8], but the value has [4, 6] in the partitioned program: in another order, or not divided where the annotation splits a factor; annotate a weight, or another value
 func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
   %y = tpc.gelu tanh %x : tensor<4x6xf32> -> tensor<4x6xf32> loc("y")
   %r = tpc.reshape %y : tensor<4x6xf32> -> tensor<3x8xf32>
@@ -40,7 +40,7 @@ func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
 // -----
 
 // Half of each of two blocks of eight: this dimension has no such factors.
-// CHECK: error: {{.*}}annotation of value 'strided': the value has dimensions [2, 8], but it has [4, 4] in the partitioned program: in another order, or not divided where the annotation splits a factor; annotate a weight, or another value
+// CHECK: error: {{.*}}annotation of value 'strided': the annotation is for dimensions [2, 8], but the value has [4, 4] in the partitioned program: in another order, or not divided where the annotation splits a factor; annotate a weight, or another value
 func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %y = tpc.gelu tanh %x : tensor<4x4xf32> -> tensor<4x4xf32> loc("y")
   %r = tpc.reshape %y : tensor<4x4xf32> -> tensor<16xf32>
