@@ -105,7 +105,8 @@ public:
 };
 } // namespace
 
-/// Returns the shard that contains `index`, after successive splits over axes of these sizes.
+/// Returns the shard of element `index` of a dimension that is split over axes of sizes `ranks`,
+/// one after the other. Shards are numbered with the last axis varying fastest.
 static int64_t partOf(int64_t index, int64_t size, ArrayRef<int64_t> ranks) {
   int64_t part = 0;
   for (int64_t count : ranks) {

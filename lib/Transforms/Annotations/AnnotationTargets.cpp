@@ -1,4 +1,4 @@
-//===- AnnotationTargets.cpp - Named tensors of a program -----------------===//
+//===- AnnotationTargets.cpp - Annotated tensors of a program -------------===//
 
 #include "AnnotationTargets.h"
 

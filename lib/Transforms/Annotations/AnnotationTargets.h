@@ -1,4 +1,4 @@
-//===- AnnotationTargets.h - Named tensors of a program ---------*- C++ -*-===//
+//===- AnnotationTargets.h - Annotated tensors of a program -----*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_ANNOTATIONS_ANNOTATIONTARGETS_H
 #define TPC_LIB_TRANSFORMS_ANNOTATIONS_ANNOTATIONTARGETS_H
@@ -13,8 +13,8 @@ struct AnnotationTarget {
   std::string kind; // "weight", "input" or "value"
   std::string name;
   SmallVector<::tpc::SymExpr> sizes;
-  Operation *op; // tpc.weight, the value's defining op, or @main
-  std::optional<unsigned> input;
+  Operation *op;                 // tpc.weight, the value's defining op, or @main
+  std::optional<unsigned> input; // index of the argument, if `op` is @main
 
   ArrayAttr getSharding() const;
   void setSharding(ArrayAttr sharding, StringAttr source) const;

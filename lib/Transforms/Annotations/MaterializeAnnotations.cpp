@@ -1,8 +1,8 @@
 //===- MaterializeAnnotations.cpp - Conversion of annotations to ops ------===//
 //
 // Rewrites drop attributes of replaced ops, but update the uses of their results. This pass
-// therefore converts each annotation of an op to a `tpc.annotation` op on the result. It is
-// inserted at the end of the block, because any replacement of the result dominates that point.
+// therefore converts each annotation of an op to a `tpc.annotation` op on the result. The new op is
+// at the end of the block, because any replacement of the result dominates that point.
 //
 //===----------------------------------------------------------------------===//
 
