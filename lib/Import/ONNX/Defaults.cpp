@@ -227,12 +227,12 @@ static InputDefaultAttr findPositions(func::FuncOp main, BlockArgument positions
     return InputDefaultAttr::get(context, before);
   Sizes all = getSizes(mask);
   if (all[1] != before + sequence) {
-    why = "'" + kMask.str() + "' is of " + all[1].str() + " tokens, where past and new ones are " +
+    why = "'" + kMask.str() + "' has " + all[1].str() + " tokens, but past and new tokens are " +
           (before + sequence).str();
     return {};
   }
   if (own.size() == 2 && !own[0].isConstant(1) && own[0] != all[0]) {
-    why = "it has " + own[0].str() + " rows, and '" + kMask.str() + "' " + all[0].str();
+    why = "it has " + own[0].str() + " rows, but '" + kMask.str() + "' has " + all[0].str();
     return {};
   }
   return InputDefaultAttr::get(context, StringAttr::get(context, kMask));

@@ -213,7 +213,7 @@ def test_required_positions(tpcc, tmp_path):
     """The mask does not cover the tokens of the positions, so positions are required."""
     path = positions_only(tmp_path, ("b", "s"), ("b", "t"))
     program = tpcc.compile(path)
-    why = "'attention_mask' is of t tokens, where past and new ones are s"
+    why = "'attention_mask' has t tokens, but past and new tokens are s"
     program.call(["--shape", "b=1,s=2,t=3"]).refused("missing input 'position_ids'", why)
     assert why in program.call(["--describe"]).check().stdout
     ports = {port["name"]: port for port in program.describe()["inputs"]}
