@@ -107,7 +107,7 @@ NODES = [
         "float[4] x",
         "int64 zero = {0}, int64[20] axes = {%s}" % ", ".join(map(str, range(20))),
         "a = Unsqueeze(zero, axes)\n[n] y = Unsqueeze(a, axes)",
-        "has a result that has 40 dimensions",
+        "has a result that has 40 dimensions; at most 32 are supported",
     ),
     (
         17,
@@ -242,7 +242,7 @@ NODES = [
         "float[b, 2, s, 8] x, int64[b, s] p, float[9, 4] t",
         "",
         "com.microsoft.RotaryEmbedding <scale = 2.0> (x, p, t, t)",
-        "has a scale other than 1",
+        "has a scale other than 1, which tpc does not support",
     ),
     (
         17,
@@ -319,14 +319,15 @@ NODES = [
         "float[4] x, double[2] u",
         "int64[2, 1] i = {0, 1}",
         "ScatterND(x, i, u)",
-        "assigns elements of type 'f64' to a tensor of 'f32'",
+        "assigns elements of type 'f64' to a tensor of 'f32'; the types must be the same",
     ),
     (
         18,
         "float[4] x, float[2] u",
         "int64[2, 2] i = {0, 1, 0, 1}",
         "ScatterND(x, i, u)",
-        "assigns to positions of [4] by indices [2, 2] of type 'i64'",
+        "assigns to positions of [4] by indices [2, 2] of type 'i64'; index tuples must be integers"
+        " of a constant length, of at most the rank of the data",
     ),
     (
         18,

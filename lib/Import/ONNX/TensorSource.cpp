@@ -108,7 +108,8 @@ llvm::Expected<TensorSource> TensorReader::read(const TensorProto &proto) {
     return makeError("is stored in segments, which no exporter writes");
 
   if (proto.dims_size() > 32)
-    return makeError("has " + llvm::Twine(proto.dims_size()) + " dimensions");
+    return makeError("has " + llvm::Twine(proto.dims_size()) +
+                     " dimensions; at most 32 are supported");
   SmallVector<int64_t> shape(proto.dims().begin(), proto.dims().end());
   // The product of non-zero sizes must fit, so that later computations cannot overflow.
   int64_t largest = getElementBytes(element);

@@ -22,7 +22,7 @@ bool mlir::tpc::frontend::isReasonable(const SymExpr &e) {
 
 std::string mlir::tpc::frontend::findFault(ArrayRef<SymExpr> sizes) {
   if (sizes.size() > 32)
-    return "has " + std::to_string(sizes.size()) + " dimensions";
+    return "has " + std::to_string(sizes.size()) + " dimensions; at most 32 are supported";
   int64_t bytes = 8, terms = 1;
   for (const SymExpr &size : sizes) {
     if (!isReasonable(size) || (terms *= std::max<int64_t>(1, size.getTerms().size())) > 4096)

@@ -20,7 +20,7 @@ namespace {
 /// Limits on the structure that remains without weights. A model of 100 layers takes a few MiB.
 constexpr uint64_t kMaxStructure = 256ull << 20;
 constexpr uint64_t kMaxMessages = 4'000'000;
-/// Maximum bytes of metadata with the modules of a node.
+/// Maximum bytes of a node's metadata with its torch modules (kScopesKey).
 constexpr uint64_t kMaxScope = 4096;
 /// Maximum nesting of branches. Each level takes three messages, and protobuf reads 100.
 constexpr int kMaxBranches = 28;
@@ -211,7 +211,7 @@ private:
     return e;
   }
 
-  /// Returns true for metadata at `pos` with the modules of a node.
+  /// Whether the metadata at `pos` has the key kScopesKey.
   llvm::Expected<bool> findScope(uint64_t length) {
     std::string start;
     appendBytes(start, 1, kScopesKey);
@@ -238,8 +238,8 @@ private:
     if (kind == Kind::Graph && nodes.size() > kMaxBranches)
       return makeError(nodes.back().str() + " is in " + llvm::Twine(kMaxBranches) +
                        " nested branches, the outermost of " + nodes.front().str() +
-                       "; tpc reads no branches within: move the node out of some of them, or fold "
-                       "their conditions");
+                       "; tpc reads at most " + llvm::Twine(kMaxBranches) +
+                       " levels: move the node out of some branches, or fold their conditions");
     if (++messages > kMaxMessages)
       return makeError(
           "the file has more than 4 million nodes, attributes and tensors, the limit of "

@@ -1,4 +1,4 @@
-//===- WireReader.h - ONNX files without their weights ---------*- C++ -*-===//
+//===- WireReader.h - ONNX files without their weights ----------*- C++ -*-===//
 //
 // Parses the protobuf wire format of an ONNX file, skips the weights and records their byte ranges.
 // Memory usage is therefore independent of the size of the weights, and files larger than
@@ -38,8 +38,9 @@ struct StrippedModel {
 /// index of its byte range.
 inline constexpr llvm::StringLiteral kRangeKey = "\x01tpc.range";
 
-/// Key of a node's metadata with the modules that it is in, which torch.onnx.export(dynamo=True)
-/// writes: `['', 'model.layers.0', 'model.layers.0.mlp', 'linear_4']`.
+/// Key of a node's metadata with the torch modules that contain it, outermost first, which
+/// torch.onnx.export(dynamo=True) writes:
+/// `['', 'model.layers.0', 'model.layers.0.mlp', 'linear_4']`.
 inline constexpr llvm::StringLiteral kScopesKey = "pkg.torch.onnx.name_scopes";
 
 /// Reads the file. Drops fields that the importer ignores: documentation, other metadata,

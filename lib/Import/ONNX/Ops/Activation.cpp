@@ -1,4 +1,4 @@
-//===- Activation.cpp - Relu, Gelu variants, Softmax, Clip, Dropout -------===//
+//===- Activation.cpp - Activations, Softmax, Clip, Dropout ---------------===//
 
 #include "OpTable.h"
 

@@ -146,7 +146,8 @@ static LogicalResult importAttention(Node &n) {
   if (!q || !k || !v || n.failed())
     return failure();
   if (elementOf(k) != elementOf(q) || elementOf(v) != elementOf(q))
-    return n.error() << "has queries, keys and values of different types";
+    return n.error()
+           << "has queries, keys and values of different types; the types must be the same";
 
   // Caches, [b, heads, past, d], are concatenated with new keys and values.
   SymExpr past(0);
@@ -346,7 +347,7 @@ static LogicalResult importMicrosoftRotary(Node &n) {
     return failure();
   n.ignore("is_packed_batching");
   if (n.getFloat("scale", 1) != 1)
-    return n.error() << "has a scale other than 1";
+    return n.error() << "has a scale other than 1, which tpc does not support";
   return rotate(n, 2, 1);
 }
 

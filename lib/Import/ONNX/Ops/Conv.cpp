@@ -1,4 +1,4 @@
-//===- Conv.cpp - Convolutions as matmuls and sums -------------------------===//
+//===- Conv.cpp - Convolutions as matmuls and sums ------------------------===//
 //
 // The dialect has no convolution. Vision and speech models convolve once, before the transformer:
 //
@@ -61,7 +61,8 @@ static LogicalResult readPads(Node &n, const Sizes &sizes, Window &window) {
   if (mode == "VALID")
     return success();
   if (mode != "SAME_UPPER" && mode != "SAME_LOWER")
-    return n.error() << "has auto_pad = '" << mode << "'";
+    return n.error() << "has auto_pad = '" << mode
+                     << "'; it must be NOTSET, VALID, SAME_UPPER or SAME_LOWER";
   for (int64_t i = 0; i < rank; ++i) {
     std::optional<int64_t> size = sizes[2 + i].asConstant();
     int64_t reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
@@ -266,8 +267,9 @@ static LogicalResult importConv(Node &n) {
     SymExpr slack = getSizes(v)[2 + i] - SymExpr(reach);
     if (!n.assumeNonNegative(slack, "the kernel of node " + getSourceName(n.loc) + " covers " +
                                         Twine(reach) + " elements"))
-      return n.error() << "has a kernel that covers " << reach << " elements, of "
-                       << getSizes(v)[2 + i].str();
+      return n.error() << "has a kernel that covers " << reach
+                       << " elements of a dimension of size " << getSizes(v)[2 + i].str()
+                       << " after padding";
     SymExpr stride(window.strides[i]);
     // slack / stride + 1 as one quotient, whose sign follows from the terms of the dividend.
     positions.push_back(SymExpr::floorDiv(slack + stride, stride));

@@ -43,7 +43,7 @@ static LogicalResult importFloatRange(Node &n) {
   }
   double count = std::ceil((bounds[1] - bounds[0]) / bounds[2]);
   if (!(count < 1e9))
-    return n.error() << "has an endless range";
+    return n.error() << "has a range with too many elements, or with a delta of 0";
   Type element = n.in(0).element;
   Value start = bounds[0] != 0 ? n.constant(element, bounds[0]) : Value();
   Value delta = bounds[2] != 1 ? n.constant(element, bounds[2]) : Value();

@@ -69,7 +69,8 @@ private:
   Value visibleKeys();
   FailureOr<Value> scoreBias();
   Value attend();
-  /// Same as `attend` for a softmax whose denominator has one more term per head.
+  /// Returns the sinks [heads], whose exponentials are added to the denominators of the softmax;
+  /// null without smooth_softmax.
   FailureOr<Value> getSinks();
 
   Type index() { return n.b.getI64Type(); }

@@ -1,4 +1,4 @@
-//===- Loss.cpp - Losses of classifications --------------------------------===//
+//===- Loss.cpp - Losses of classifications -------------------------------===//
 
 #include "Importer.h"
 #include "OpTable.h"
@@ -18,7 +18,8 @@ static LogicalResult makeLoss(Node &n, Value logProbs) {
   Type element = elementOf(logProbs);
   if (!labels.isInt() || labels.rank() + 1 != (int64_t)sizes.size() || sizes.size() < 2)
     return n.error() << "has scores " << str(sizes) << " and labels " << str(labels.shape) << " of "
-                     << labels.element;
+                     << labels.element
+                     << "; they must be [batch, classes, ..] and integers [batch, ..]";
   std::string reduction = n.getString("reduction", "mean");
   Value ids = n.operand(1);
   if (n.failed())

@@ -276,7 +276,8 @@ static LogicalResult importMultiHeadAttention(Node &n) {
   for (unsigned i = 0; i < 3; ++i) {
     const Tensor &x = n.in(i);
     if (x.element != n.in(0).element)
-      return n.error() << "has queries, keys and values of different types";
+      return n.error()
+             << "has queries, keys and values of different types; the types must be the same";
     if (x.rank() == 4 && i > 0) { // already [b, heads, tokens, d]
       parts[i] = n.operand(i);
       if (n.has(3))

@@ -52,7 +52,8 @@ template <bool rms> static LogicalResult importNorm(Node &n) {
     return failure();
   for (unsigned i = 1; i < n.numInputs(); ++i)
     if (n.has(i) && n.in(i).element != x.element)
-      return n.error() << "normalizes " << x.element << " by a vector of " << n.in(i).element;
+      return n.error() << "normalizes " << x.element << " by a vector of " << n.in(i).element
+                       << "; the types must be the same";
   ArrayRef<SymExpr> normalized = ArrayRef(x.shape).drop_front(*axis);
   // Several normalized dimensions become one.
   Sizes flat(x.shape.begin(), x.shape.begin() + *axis);

@@ -140,7 +140,7 @@ static LogicalResult importQLinearWhere(Node &n) {
   if (failed(n.expectInputs(8, 9)))
     return failure();
   if (!n.in(0).isBool())
-    return n.error() << "chooses by " << n.in(0).element;
+    return n.error() << "has a condition of " << n.in(0).element << "; it must be boolean";
   Value a = dequantized(n, 1, 2, 3), b = a ? dequantized(n, 4, 5, 6) : Value();
   return quantizedResult(n, b ? n.select(n.operand(0), a, b) : Value(), 7, 8, 1);
 }

@@ -1,4 +1,4 @@
-//===- QuantizeLinear.cpp - QuantizeLinear, DequantizeLinear, MatMulInteger ===//
+//===- QuantizeLinear.cpp - (De)QuantizeLinear, MatMulInteger -------------===//
 //
 // Weights that DequantizeLinear reads stay in bytes, and tpc.dequantize computes their numbers.
 // Activations are quantized by element-wise ops. Matrices of integers are multiplied in f32. ONNX
@@ -183,7 +183,8 @@ static LogicalResult importDequantizeLinear(Node &n) {
   bool isFloat8 = x.packedBits == 8;
   if (n.has(Zero) &&
       ((n.in(Zero).element != x.element && !isFloat8) || n.in(Zero).packedBits != x.packedBits))
-    return n.error() << "has zero points of " << n.in(Zero).element << " for " << x.element;
+    return n.error() << "has zero points of " << n.in(Zero).element << " for " << x.element
+                     << "; the types must be the same";
   int64_t bits = x.packedBits ? x.packedBits : 8, each = 8 / bits;
   Sizes shape = getShape(x);
   FailureOr<Layout> layout = getLayout(n, shape, scale.shape);
@@ -192,8 +193,8 @@ static LogicalResult importDequantizeLinear(Node &n) {
   if (n.has(Zero)) {
     Sizes zeroShape = getShape(n.in(Zero));
     if (product(zeroShape) != product(layout->scales))
-      return n.error() << "has zero points " << str(zeroShape) << " for scales "
-                       << str(scale.shape);
+      return n.error() << "has zero points " << str(zeroShape) << " for scales " << str(scale.shape)
+                       << "; there must be one for each scale";
   }
   if (x.element.isInteger(32) && n.has(Zero)) {
     auto found = findElement<APInt>(n, Zero, [](const APInt &zero) { return !zero.isZero(); });
@@ -283,7 +284,7 @@ static LogicalResult importQuantizeLinear(Node &n) {
     return failure();
   if (n.has(Zero) && product(n.in(Zero).shape) != product(layout->scales))
     return n.error() << "has zero points " << str(n.in(Zero).shape) << " for scales "
-                     << str(scale.shape);
+                     << str(scale.shape) << "; there must be one for each scale";
   Value quotient =
       n.binary<DivOp>(n.reshape(n.operand(X), layout->blocks), fit(n, *layout, n.operand(Scale)));
   if (isFloat8) {
@@ -353,7 +354,9 @@ Value mlir::tpc::frontend::makeFactor(Node &n, unsigned input, unsigned zeros, b
     bool perRow = !isRight && ArrayRef(zero.shape) == ArrayRef(rows);
     if (zero.element != x.element || (!isSingle(zero.shape) && !perDim && !perRow)) {
       n.error() << "has zero points " << str(zero.shape) << " of " << zero.element << " for "
-                << str(x.shape) << " of " << x.element;
+                << str(x.shape) << " of " << x.element
+                << "; supported are one of this type, or one for each "
+                << (isRight ? "column" : "row");
       return {};
     }
     if (perRow)

@@ -191,7 +191,7 @@ static LogicalResult importGatherBlockQuantized(Node &n) {
   if (data.packedBits)
     bits = data.packedBits;
   if (!indices.isInt())
-    return n.error() << "has indices of type " << indices.element;
+    return n.error() << "has indices of type " << indices.element << "; they must be integers";
   if (data.unalignedShape)
     return n.error() << "has a table " << str(*data.unalignedShape) << " of " << bits
                      << "-bit integers, whose rows must end at a byte";

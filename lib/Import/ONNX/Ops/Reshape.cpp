@@ -224,7 +224,7 @@ static LogicalResult importTile(Node &n) {
   }
   if ((int64_t)repeats.size() != x.rank())
     return n.error() << "has " << repeats.size() << " repeats for an operand of shape "
-                     << str(x.shape);
+                     << str(x.shape) << "; there must be one for each dimension";
   Sizes split, broadcast, merged;
   for (auto [size, count] : llvm::zip(x.shape, repeats)) {
     if (count.isConstant() && *count.asConstant() < 0)
@@ -280,7 +280,7 @@ static LogicalResult importTranspose(Node &n) {
     permutation = std::move(*normal);
     if ((int64_t)permutation.size() != x.rank())
       return n.error() << "permutes " << permutation.size() << " dimensions of an operand with "
-                       << x.rank();
+                       << x.rank() << "; it must permute all";
   } else {
     for (int64_t i = x.rank(); i-- > 0;)
       permutation.push_back(i);

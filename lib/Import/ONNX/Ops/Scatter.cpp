@@ -215,10 +215,12 @@ static LogicalResult importScatterND(Node &n) {
   auto depth = indices.rank() ? indices.shape.back().asConstant() : std::nullopt;
   if (!indices.isInt() || !depth || *depth < 1 || *depth > data.rank())
     return n.error() << "assigns to positions of " << str(data.shape) << " by indices "
-                     << str(indices.shape) << " of type " << indices.element;
+                     << str(indices.shape) << " of type " << indices.element
+                     << "; index tuples must be integers of a constant length, of at most the rank "
+                        "of the data";
   if (updates.element != data.element)
     return n.error() << "assigns elements of type " << updates.element << " to a tensor of "
-                     << data.element;
+                     << data.element << "; the types must be the same";
   Sizes wanted(indices.shape.begin(), indices.shape.end() - 1);
   wanted.append(data.shape.begin() + *depth, data.shape.end());
   if (wanted.size() != updates.shape.size())

@@ -130,7 +130,7 @@ static LogicalResult importOneHot(Node &n) {
                      << ", and two values, but has " << str(values.shape);
   const SymExpr &size = depth->front();
   if (!n.assumeNonNegative(size, "node " + getSourceName(n.loc) + " has depth " + size.str()))
-    return n.error() << "has depth " << size.str();
+    return n.error() << "has depth " << size.str() << "; it must not be negative";
   Sizes column = indices.shape;
   column.insert(column.begin() + *axis, SymExpr(1));
   Value at = n.reshape(n.cast(n.operand(0), n.b.getI64Type()), column);
@@ -179,14 +179,17 @@ static LogicalResult importScatterElements(Node &n) {
       updates.element != data.element)
     return n.error() << "assigns " << str(updates.shape) << " of " << updates.element << " to "
                      << str(data.shape) << " of " << data.element << " by indices "
-                     << str(indices.shape) << " of " << indices.element;
+                     << str(indices.shape) << " of " << indices.element
+                     << "; all must have the same rank, data and updates one type, and indices "
+                        "must be integers";
   FailureOr<int64_t> axis = n.normalizeAxis(n.getInt("axis", 0), data.rank());
   if (failed(axis))
     return failure();
   std::string reduction = n.version < 16 ? "none" : n.getString("reduction", "none");
   if (reduction != "none" && reduction != "add" && reduction != "mul" &&
       (n.version < 18 || (reduction != "max" && reduction != "min")))
-    return n.error() << "has reduction = '" << reduction << "'";
+    return n.error() << "has reduction = '" << reduction
+                     << "'; it must be none, add or mul or, from opset 18 on, max or min";
   std::optional<int64_t> count = indices.shape[*axis].asConstant();
   if (!count || *count > kMaxSelected)
     return n.error() << "assigns " << indices.shape[*axis].str() << " elements of dimension "

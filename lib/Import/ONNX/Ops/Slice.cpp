@@ -181,7 +181,8 @@ static LogicalResult importSlice(Node &n) {
   if (ends.size() != starts.size() || axes->size() != starts.size() ||
       steps->size() != starts.size())
     return n.error() << "has " << starts.size() << " starts, " << ends.size() << " ends, "
-                     << axes->size() << " axes and " << steps->size() << " steps";
+                     << axes->size() << " axes and " << steps->size()
+                     << " steps; the numbers must be equal";
   FailureOr<SmallVector<int64_t>> normal = n.normalizeAxes(*axes, n.in(0).rank());
   if (failed(normal))
     return failure();
@@ -231,7 +232,8 @@ static LogicalResult importSplit(Node &n) {
   if (n.failed())
     return failure();
   if (count != (int64_t)n.numOutputs() || count < 1)
-    return n.error() << "has num_outputs = " << count << " and " << n.numOutputs() << " outputs";
+    return n.error() << "has num_outputs = " << count << " and " << n.numOutputs()
+                     << " outputs; the numbers must be equal";
   if (parts.empty()) {
     // Splits into equal parts. Since operator set 18 the last part may be smaller.
     std::optional<SymExpr> equal = size.divideExact(SymExpr(count));
@@ -256,7 +258,8 @@ static LogicalResult importSplit(Node &n) {
     total = total + part;
   }
   if (parts.size() != n.numOutputs())
-    return n.error() << "has " << parts.size() << " parts and " << n.numOutputs() << " outputs";
+    return n.error() << "has " << parts.size() << " parts and " << n.numOutputs()
+                     << " outputs; the numbers must be equal";
   if (!n.equate(size, total, "the parts " + str(parts) + " and what is split, " + str(x.shape)))
     return failure();
   SymExpr start(0);
@@ -368,7 +371,8 @@ static LogicalResult importPad(Node &n) {
     axes = std::move(*normal);
   }
   if (pads.size() != 2 * axes.size())
-    return n.error() << "has " << pads.size() << " pads for " << axes.size() << " dimensions";
+    return n.error() << "has " << pads.size() << " pads for " << axes.size()
+                     << " dimensions; there must be two for each";
   Value v = n.operand(0);
   fill = n.reshape(fill, Sizes());
   for (auto [i, dim] : llvm::enumerate(axes)) {

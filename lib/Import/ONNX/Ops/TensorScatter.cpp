@@ -71,8 +71,8 @@ FailureOr<SymExpr> Importer::countTokens(const CacheViews &views) {
       return failure();
     return SymExpr::symbol(kPastSymbol.str()) + (*sizes)[1];
   }
-  return emitError(fileLoc()) << "has caches that TensorScatter writes, but no input of token ids, "
-                                 "[batch, sequence]";
+  return emitError(fileLoc()) << "the model has caches that TensorScatter writes, but no input of "
+                                 "token ids, [batch, sequence]";
 }
 
 static LogicalResult importTensorScatter(Node &n) {
@@ -84,7 +84,8 @@ static LogicalResult importTensorScatter(Node &n) {
     return n.error() << "has mode = '" << mode << "'; it must be linear or circular";
   if (cache.element != fresh.element || cache.rank() != fresh.rank())
     return n.error() << "writes " << str(fresh.shape) << " of " << fresh.element << " into "
-                     << str(cache.shape) << " of " << cache.element;
+                     << str(cache.shape) << " of " << cache.element
+                     << "; they must have the same rank and element type";
   FailureOr<int64_t> axis = n.normalizeAxis(n.getInt("axis", -2), cache.rank());
   if (failed(axis))
     return failure();
