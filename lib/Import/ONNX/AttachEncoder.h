@@ -16,7 +16,7 @@ namespace mlir::tpc::frontend {
 ///
 /// If the decoder takes keys and values of cross-attention that the other file returns
 /// (`past_key_values.0.encoder.key` and `present.0.encoder.key`), they replace these inputs, and
-/// only what computes them is inserted.
+/// only the ops that compute them are inserted.
 ///
 /// Errors: the decoder has no such input; element types or fixed sizes differ.
 LogicalResult attachEncoder(ModuleOp decoder, ModuleOp encoder);

@@ -1,4 +1,4 @@
-//===- DeclaredSizes.cpp - Sizes of inputs and outputs in the file ---------===//
+//===- DeclaredSizes.cpp - Sizes of inputs and outputs in the file --------===//
 //
 // ONNX Runtime checks numbers in the shapes of inputs, and takes names of sizes as hints. Exporters
 // write wrong names: optimum 1.x declares a mask of `past_sequence_length + 1` tokens for prompts
@@ -9,7 +9,7 @@
 //      node then has an error, the import is tried again with other names, finally with none
 //      (SizeNames).
 //   2. tieSizes sets sizes that no op relates to other sizes, if the graph allows it: a mask
-//      [batch, tokens] covers past and new tokens; other sizes are what their names say.
+//      [batch, tokens] covers past and new tokens; other sizes are equal if their names are.
 //
 //===----------------------------------------------------------------------===//
 

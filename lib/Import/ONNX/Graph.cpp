@@ -204,7 +204,7 @@ LogicalResult Importer::importNodes(NodeProtos all, Scope &scope) {
            << "node '" << split->name() << "' (Split) has the numbers of rows of each expert as "
            << "constants: the exporter recorded those of its own tokens, so the file is wrong for "
            << "others; export the model with torch.onnx.export(..., dynamo=True)";
-  unrollExperts(sorted, outputs, *this, scope, newNodes);
+  replaceLoopedExperts(sorted, outputs, *this, scope, newNodes);
   // Checked for the top-level graph only: this includes the functions and branches inside.
   if (&scope == &top && failed(reportUnsupported(sorted, scope)))
     return failure();
@@ -265,7 +265,7 @@ struct Importer::Unsupported {
   std::optional<Location> first;
 };
 
-/// Returns what to do about an op that is not imported. The remedy depends on the kind of file.
+/// Returns the remedy for an op that is not imported, which depends on the kind of file.
 static std::string findRemedy(StringRef domain, StringRef type) {
   auto isOneOf = [&](std::initializer_list<StringRef> names) {
     return llvm::is_contained(names, type);

@@ -1,4 +1,4 @@
-//===- GraphRewrite.h - Replacement of nodes before their import -*- C++ -*-===//
+//===- GraphRewrite.h - Replacement of nodes before import ------*- C++ -*-===//
 
 #ifndef TPC_LIB_IMPORT_ONNX_GRAPHREWRITE_H
 #define TPC_LIB_IMPORT_ONNX_GRAPHREWRITE_H

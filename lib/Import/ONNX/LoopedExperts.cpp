@@ -471,8 +471,9 @@ bool LoopedExperts::visit(const NodeProto &node) {
   return isElementwise(node) ? visitElementwise(node) : visitRows(node, *role);
 }
 
-void mlir::tpc::frontend::unrollExperts(Nodes &nodes, const llvm::StringSet<> &outputs,
-                                        Importer &importer, Scope &scope, NewNodes &storage) {
+void mlir::tpc::frontend::replaceLoopedExperts(Nodes &nodes, const llvm::StringSet<> &outputs,
+                                               Importer &importer, Scope &scope,
+                                               NewNodes &storage) {
   if (scope.version("").value_or(1) < 15)
     return; // without CastLike
   if (LoopedExperts experts(nodes, importer, scope, storage); experts.match(outputs))

@@ -95,8 +95,9 @@ private:
 SmallVector<int64_t> getInts(const NodeProto &node, StringRef name);
 
 /// Replaces all such loops among `nodes`, which are in order. `outputs`: names used outside.
-void unrollExperts(SmallVectorImpl<const NodeProto *> &nodes, const llvm::StringSet<> &outputs,
-                   Importer &importer, Scope &scope, NewNodes &storage);
+void replaceLoopedExperts(SmallVectorImpl<const NodeProto *> &nodes,
+                          const llvm::StringSet<> &outputs, Importer &importer, Scope &scope,
+                          NewNodes &storage);
 
 } // namespace mlir::tpc::frontend
 

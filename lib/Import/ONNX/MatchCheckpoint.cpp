@@ -97,9 +97,9 @@ private:
 };
 } // namespace
 
-/// Returns the name of the weight of a node's module: `/model/layers.0/mlp/up_proj/MatMul`, or the
-/// second-to-last scope in its metadata. Exporters rename a weight that they transpose, but not
-/// these.
+/// Returns the name of the weight of a node's module, from the node's name
+/// (`/model/layers.0/mlp/up_proj/MatMul`) or from the second-to-last scope in its metadata.
+/// Exporters rename a weight that they transpose, but neither nodes nor scopes.
 static std::string getWeightName(const ::onnx::NodeProto &node) {
   for (const auto &entry : node.metadata_props()) {
     SmallVector<StringRef> parts; // every second part is in quotes

@@ -13,7 +13,7 @@ inline bool isSingle(ArrayRef<SymExpr> shape) { return product(shape).isConstant
 /// Rounds `quotient`, adds the zero point, saturates, and casts to bytes.
 Value quantize(Node &n, Value quotient, Value zero, Type bytes);
 
-/// Some columns of a right operand.
+/// Range of columns of a right operand.
 struct Columns {
   SymExpr start, size;
 };

@@ -1,4 +1,4 @@
-//===- Symbols.cpp - Equal sizes ------------------------------------------===//
+//===- Symbols.cpp - Equalities and constraints of sizes ------------------===//
 //
 // An Add of [first, 4] and [second, 4] implies first = second. Symbols with replacements (another
 // symbol or an expression) form a forest, as in union-find. `resolve` follows it to a root and

@@ -1,4 +1,4 @@
-//===- Tensor.h - Known facts on an ONNX value ------------------*- C++ -*-===//
+//===- Tensor.h - Known facts about an ONNX value ---------------*- C++ -*-===//
 
 #ifndef TPC_LIB_IMPORT_ONNX_TENSOR_H
 #define TPC_LIB_IMPORT_ONNX_TENSOR_H

@@ -1,4 +1,4 @@
-//===- TensorSource.h - References to tensors of an ONNX file --*- C++ -*-===//
+//===- TensorSource.h - References to tensors of an ONNX file ---*- C++ -*-===//
 //
 // Type, shape and location of the elements of a tensor in an ONNX file (an initializer, or the
 // value of a Constant node). Elements are read on demand, and only for small tensors.
