@@ -113,27 +113,27 @@ double PipelineChain::getSendSeconds(size_t cutPoint) const {
 /// each range.
 std::vector<size_t> PipelineChain::getCandidates(size_t stages,
                                                  ArrayRef<StageBeginRange> ranges) const {
-  size_t maxStretches = std::max<size_t>(1024, 4 * stages);
+  size_t maxIntervals = std::max<size_t>(1024, 4 * stages);
   std::vector<size_t> all(cutPoints.size());
   std::iota(all.begin(), all.end(), 0);
-  if (all.size() <= maxStretches)
+  if (all.size() <= maxIntervals)
     return all;
   double total = 0;
   for (Operation *op : carried)
     total += model.getCost(op).seconds;
-  std::vector<size_t> kept = {0};
+  std::vector<size_t> chosen = {0};
   double sum = 0;
-  size_t last = 0, at = 0; // last kept cut point, and its interval
+  size_t lastInterval = 0, numSummed = 0; // of the previous cut point; carried ops in `sum`
   for (size_t cutPoint = 1; cutPoint < cutPoints.size(); ++cutPoint) {
-    for (; at < cutPoints[cutPoint].begin; ++at)
-      sum += model.getCost(carried[at]).seconds;
-    size_t stretch = 1 + (total > 0 ? size_t(sum / total * double(maxStretches - 2))
-                                    : cutPoint * (maxStretches - 2) / cutPoints.size());
-    if (stretch != last)
-      kept.push_back(cutPoint);
-    else if (getSendSeconds(cutPoint) < getSendSeconds(kept.back()))
-      kept.back() = cutPoint;
-    last = stretch;
+    for (; numSummed < cutPoints[cutPoint].begin; ++numSummed)
+      sum += model.getCost(carried[numSummed]).seconds;
+    size_t interval = 1 + (total > 0 ? size_t(sum / total * double(maxIntervals - 2))
+                                     : cutPoint * (maxIntervals - 2) / cutPoints.size());
+    if (interval != lastInterval)
+      chosen.push_back(cutPoint);
+    else if (getSendSeconds(cutPoint) < getSendSeconds(chosen.back()))
+      chosen.back() = cutPoint;
+    lastInterval = interval;
   }
   for (const StageBeginRange &range : ranges) {
     std::optional<size_t> cheapest;
@@ -142,11 +142,11 @@ std::vector<size_t> PipelineChain::getCandidates(size_t stages,
           (!cheapest || getSendSeconds(cutPoint) <= getSendSeconds(*cheapest)))
         cheapest = cutPoint;
     if (cheapest)
-      kept.push_back(*cheapest);
+      chosen.push_back(*cheapest);
   }
-  llvm::sort(kept);
-  kept.erase(llvm::unique(kept), kept.end());
-  return kept;
+  llvm::sort(chosen);
+  chosen.erase(llvm::unique(chosen), chosen.end());
+  return chosen;
 }
 
 /// Computes seconds[i][j] of a stage from candidate i to candidate j, by one walk over recomputed
