@@ -103,7 +103,7 @@ static bool otherStepSymbol(Mutator &m) {
 static bool dropStep(Mutator &m) { return bool(m.module->removeAttr(kStepAttr)); }
 
 /// Names another symbol or input for the source tokens of an encoder-decoder.
-static bool changeSource(Mutator &m) {
+static bool changeSourceCaches(Mutator &m) {
   std::optional<SourceCaches> source = SourceCaches::lookup(m.module);
   if (!source)
     return false;
@@ -305,7 +305,7 @@ ArrayRef<Mutation> mutate::getStepFactMutations() {
       {"fact-step-symbols", "two symbols of the step are exchanged", swapStepSymbols},
       {"fact-step-symbol", "another symbol is named", otherStepSymbol},
       {"fact-step-lost", "the step is not named", dropStep},
-      {"fact-step-source", "another symbol or input of source tokens is named", changeSource},
+      {"fact-step-source", "another symbol or input of source tokens is named", changeSourceCaches},
       {"fact-weight-parts", "a part of a weight is at another location", changeParts},
       {"fact-weight-offset", "a weight begins four bytes later", moveWeight},
       {"fact-weight-file", "a weight is in another file", otherFile},

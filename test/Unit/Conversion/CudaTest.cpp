@@ -104,6 +104,7 @@ TEST(PtxGate, AcceptsApproximatePowersOnTensorCoresOnly) {
   EXPECT_NE(check(kernel("a", bf16) + kernel("b", power)), "");
   EXPECT_NE(check(kernel("b", power) + kernel("a", bf16)), "");
   EXPECT_NE(check(kernel("a", bf16 + "\tsin.approx.f32 %r1, %r2;\n")), "");
-  for (const char *types : {".f16.f16.f16.f16", ".f32.tf32.tf32.f32"})
+  EXPECT_EQ(check(kernel("a", matmul(".f32.tf32.tf32.f32"))), "");
+  for (const char *types : {".f16.f16.f16.f16", ".f32.e4m3.e4m3.f32"})
     EXPECT_NE(check(kernel("a", matmul(types))), "") << types;
 }
