@@ -254,11 +254,12 @@ def VerifyBuffers : Pass<"tpc-verify-buffers", "::mlir::ModuleOp"> {
 def Mutate : Pass<"tpc-mutate", "::mlir::ModuleOp"> {
   let summary = "Inject a fault, to test whether a verifier detects it";
   let description = [{
-    For tests: injects a fault that simulates a compiler bug into an spmd or staged program. Kinds
-    `kernel-*` and `buffer-*` change lowered programs, `step-*` and `preallocated-*` generation
-    steps, `fact-*` the facts of a program of any level. `kind=list` prints all kinds; `seed`
-    selects one of the possible locations. Types are adapted to the fault if possible; other faults
-    need `--verify-each=0`, so that the invalid program reaches the verifiers.
+    For tests: injects a fault that simulates a compiler bug. Most kinds change spmd or staged
+    programs; `kernel-*`, `buffer-*` and `lowered-*` change lowered programs, `step-*` and
+    `preallocated-*` generation steps, `gradient-*` backward programs before they are split,
+    `fact-*` the facts of a program of any level. `kind=list` prints all kinds; `seed` selects one
+    of the possible locations. Types are adapted to the fault if possible; other faults need
+    `--verify-each=0`, so that the invalid program reaches the verifiers.
 
         tpc-opt model.mlir --tpc-assign-shardings=shard=tp2 ... --tpc-schedule-pipeline
             --tpc-mutate=kind=rank-branch,seed=3 --tpc-verify-comms

@@ -66,8 +66,8 @@ public:
 };
 
 /// Returns an expression plus a constant.
-inline buffer::ExprAttr add(Mutator &m, buffer::ExprAttr expr, int64_t more) {
-  return buffer::ExprAttr::get(m.context, expr.getExpr() + ::tpc::SymExpr(more));
+inline buffer::ExprAttr add(Mutator &m, buffer::ExprAttr expr, int64_t constant) {
+  return buffer::ExprAttr::get(m.context, expr.getExpr() + ::tpc::SymExpr(constant));
 }
 
 /// A kind of fault. The function returns false if the program has no location for it.

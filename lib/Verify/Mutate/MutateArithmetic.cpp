@@ -1,8 +1,8 @@
-//===- MutateArithmetic.cpp - Faults above all small sizes ----------------===//
+//===- MutateArithmetic.cpp - Faults that only large sizes show -----------===//
 //
-// Faults that have an effect only at large sizes: limits of indices that are computed from sizes
-// and ones, without a suspicious constant. Also false promises to LLVM, lookups that report a wrong
-// index, and frames that are too large above some size.
+// Indices and integers that wrap or are clamped at a large number, computed from sizes and ones so
+// that no constant is suspicious. Also false promises to LLVM, lookups that report a wrong index,
+// and frames that are too large above some size.
 //
 //===----------------------------------------------------------------------===//
 
@@ -147,8 +147,8 @@ static bool reportOther(Mutator &m) {
 // Frames
 //===----------------------------------------------------------------------===//
 
-/// Returns 2^40 bytes times floordiv(symbol, 40) (or 4096), for a symbol in the frame's size.
-static std::optional<SymExpr> getMore(Mutator &m, buffer::PushOp push) {
+/// Returns 2^40 bytes times floordiv(symbol, 40 or 4096), for a symbol in the frame's size.
+static std::optional<SymExpr> getExtraBytes(Mutator &m, buffer::PushOp push) {
   std::set<std::string> symbols;
   push.getBytes().getExpr().collectSymbols(symbols);
   std::erase_if(symbols, [](const std::string &name) {
@@ -161,20 +161,20 @@ static std::optional<SymExpr> getMore(Mutator &m, buffer::PushOp push) {
 }
 
 static bool enlargeFrame(Mutator &m) {
-  auto push = m.pick<buffer::PushOp>([&](buffer::PushOp op) { return bool(getMore(m, op)); });
+  auto push = m.pick<buffer::PushOp>([&](buffer::PushOp op) { return bool(getExtraBytes(m, op)); });
   if (!push)
     return false;
   push.setBytesAttr(
-      buffer::ExprAttr::get(m.context, push.getBytes().getExpr() + *getMore(m, push)));
+      buffer::ExprAttr::get(m.context, push.getBytes().getExpr() + *getExtraBytes(m, push)));
   return true;
 }
 
 static bool addFrame(Mutator &m) {
-  auto push = m.pick<buffer::PushOp>([&](buffer::PushOp op) { return bool(getMore(m, op)); });
+  auto push = m.pick<buffer::PushOp>([&](buffer::PushOp op) { return bool(getExtraBytes(m, op)); });
   if (!push)
     return false;
   auto other = buffer::PushOp::create(m.builder, push.getLoc(),
-                                      buffer::ExprAttr::get(m.context, *getMore(m, push)));
+                                      buffer::ExprAttr::get(m.context, *getExtraBytes(m, push)));
   buffer::PopOp::create(m.builder, push.getLoc(), other.getFrame());
   m.location = other;
   return true;

@@ -1,4 +1,4 @@
-//===- MutateBuffers.cpp - Faults in plans of memory ----------------------===//
+//===- MutateBuffers.cpp - Faults in programs on buffers ------------------===//
 
 #include "Mutate.h"
 
@@ -36,7 +36,7 @@ static SmallVector<OpOperand *> getWrites(Operation *op) {
 }
 static bool isRuntimeCall(Operation *op) { return !getReads(op).empty() || !getWrites(op).empty(); }
 
-/// Returns other buffers that an op could use instead.
+/// Returns other buffers that an op could use instead of `buffer`.
 static SmallVector<Value> getOthers(Operation *op, Value buffer, bool ofEqualExtent) {
   SmallVector<Value> others;
   auto consider = [&](Value other) {
@@ -235,7 +235,7 @@ static bool wrongCount(Mutator &m) {
   return true;
 }
 
-// Replaces a symbolic count by a number that is right at the sizes of some test.
+// Replaces a symbolic count by 24, which is right at the sizes of some tests.
 static bool foldedCount(Mutator &m) {
   auto isSymbolic = [](NamedAttribute attr) {
     auto expr = cast<buffer::ExprAttr>(attr.getValue()).getExpr();
@@ -385,7 +385,7 @@ static bool wrongEpilogue(Mutator &m) {
   return true;
 }
 
-// One of merged matmuls takes the columns of another.
+// Two merged matmuls exchange a parameter, a bias, an epilogue or a result.
 static bool swapParts(Mutator &m) {
   auto product =
       m.pick<buffer::ProductOp>([](buffer::ProductOp p) { return p.getMatmuls().size() > 1; });
@@ -394,12 +394,12 @@ static bool swapParts(Mutator &m) {
   auto parts = product.getMatmuls();
   size_t i = m.draw(parts.size()), j = (i + 1 + m.draw(parts.size() - 1)) % parts.size();
   buffer::ProductOp::Matmul &a = parts[i], &b = parts[j];
-  unsigned what = m.draw(4);
-  if (what == 1 && a.bias != b.bias)
+  unsigned field = m.draw(4);
+  if (field == 1 && a.bias != b.bias)
     std::swap(a.bias, b.bias);
-  else if (what == 2 && a.epilogue != b.epilogue)
+  else if (field == 2 && a.epilogue != b.epilogue)
     std::swap(a.epilogue, b.epilogue);
-  else if (what == 3)
+  else if (field == 3)
     std::swap(a.to, b.to);
   else
     std::swap(a.parameter, b.parameter);
@@ -465,7 +465,7 @@ ArrayRef<Mutation> mutate::getBufferMutations() {
       {"buffer-shift-slot", "a slot begins 64 bytes later or earlier", shiftSlot},
       {"buffer-shift-part", "a part begins an element later", shiftPart},
       {"buffer-small-frame", "a frame is too small", smallFrame},
-      {"buffer-wrong-extent", "a location has another size", wrongExtent},
+      {"buffer-wrong-extent", "a buffer has another size", wrongExtent},
       {"buffer-early-pop", "a frame is released before its last use", earlyPop},
       {"buffer-stale-place", "another value is read", staleBuffer},
       {"buffer-other-result", "a result is written over another value", otherResult},
@@ -488,9 +488,11 @@ ArrayRef<Mutation> mutate::getBufferMutations() {
       {"buffer-wrong-input", "another input is read", wrongInput},
       {"buffer-wrong-state", "the memory of another cache is used", wrongState},
       {"buffer-wrong-epilogue", "a matmul has another epilogue, or none", wrongEpilogue},
-      {"buffer-swap-parts", "one of several merged matmuls uses the part of another", swapParts},
+      {"buffer-swap-parts",
+       "two merged matmuls exchange a parameter, a bias, an epilogue or a result", swapParts},
       {"buffer-drop-part", "one of several merged matmuls is removed", dropPart},
-      {"buffer-wrong-peer", "a message goes to another rank, or is another output", wrongPeer},
+      {"buffer-wrong-peer", "a peer, a root, or the index of an output is larger by one",
+       wrongPeer},
   };
   return mutations;
 }

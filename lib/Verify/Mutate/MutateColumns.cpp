@@ -1,4 +1,4 @@
-//===- MutateColumns.cpp - Faults in columns of merged results ------------===//
+//===- MutateColumns.cpp - Faults in merged results and fused matmuls -----===//
 
 #include "Mutate.h"
 
@@ -137,7 +137,7 @@ static std::optional<Rows> makeLonger(Rows rows) {
 static std::optional<Rows> addDim(Rows rows) { return Rows{rows.dims + 1, rows.stride}; }
 static std::optional<Rows> makeDense(Rows) { return std::nullopt; }
 
-// The kernel and its tensor function get the same other distance between rows.
+// Adds 1 to the row strides of a kernel and of its tensor function, or (`isDense`) removes them.
 template <bool isDense> static bool changeBoth(Mutator &m) {
   func::FuncOp picked = m.pick<func::FuncOp>([](func::FuncOp function) {
     return function->hasAttr(kKernelAttr) && function.getArgAttrsAttr() &&
@@ -221,11 +221,11 @@ ArrayRef<Mutation> mutate::getColumnMutations() {
       {"columns-shared", "two results have the same columns", shareColumns},
       {"columns-other-buffer", "columns are those of another buffer", otherBuffer},
       {"columns-dense-call", "attention or an append reads columns as dense rows", denseStride},
-      {"columns-kernel-stride", "a kernel reads rows at another distance",
+      {"columns-kernel-stride", "a kernel reads rows with a larger stride",
        changeKernel<makeLonger>},
       {"columns-kernel-rows", "a kernel counts one dimension more as rows", changeKernel<addDim>},
       {"columns-kernel-dense", "a kernel reads columns as dense rows", changeKernel<makeDense>},
-      {"columns-both-stride", "a kernel and its tensor function have another distance of rows",
+      {"columns-both-stride", "a kernel and its tensor function have a larger row stride",
        changeBoth<false>},
       {"columns-both-dense", "a kernel and its tensor function read columns as dense rows",
        changeBoth<true>},

@@ -39,8 +39,7 @@ static bool dropCollective(Mutator &m) {
   return true;
 }
 
-// Repeats a collective, depending on the seed on its own result or without use of the second
-// result.
+// Repeats a collective: on its own result, or on the same operand, with a result that is not used.
 static bool duplicateCollective(Mutator &m) {
   Operation *op = m.pick<Operation *>(isAnyCollective);
   if (!op)
@@ -288,7 +287,7 @@ static bool lateMessage(Mutator &m) {
   return true;
 }
 
-// Broadcasts a replicated value, in which replicas without samples do not take part.
+// Broadcasts a replicated value; replicas without samples do not take part.
 static bool idleReplica(Mutator &m) {
   SmallVector<BlockArgument> inputs;
   for (auto pipeline : m.module.getOps<PipelineOp>())
@@ -458,8 +457,8 @@ ArrayRef<Mutation> mutate::getCommunicationMutations() {
       {"rank-branch", "a collective is in a branch that some members do not take", rankBranch},
       {"replica-collective", "replicas wait for others that may have fewer micro-batches",
        replicaCollective},
-      {"broadcast-shard", "one rank's part overwrites the others'", broadcastShard},
-      {"cross-sends", "a stage sends to another stage", crossSends},
+      {"broadcast-shard", "one rank's shard overwrites the others'", broadcastShard},
+      {"cross-sends", "a send names another stage as its receiver", crossSends},
       {"drop-send", "a send is removed", dropSend},
       {"duplicate-send", "a send is repeated", duplicateSend},
       {"duplicate-recv", "a receive is repeated", duplicateRecv},

@@ -88,9 +88,9 @@ static bool otherFamily(Mutator &m) {
   ViewAttr view = op.getViewOrDense();
   auto dims = getDims(view);
   int64_t parts = *getFusedColumns(op) / dims.back()[0].first;
-  int64_t which = view.getOffset() / dims.back()[0].first;
+  int64_t index = view.getOffset() / dims.back()[0].first; // of Q, K, V
   dims.back() = {{heads, parts * size}, {size, 1}};
-  op.setViewAttr(makeView(m, which * size, dims));
+  op.setViewAttr(makeView(m, index * size, dims));
   return true;
 }
 
@@ -106,14 +106,14 @@ static bool splitContiguously(Mutator &m) {
     return false;
   ViewAttr view = op.getViewOrDense();
   auto dims = getDims(view);
-  int64_t own = dims.back()[0].first / m.sizeOf("tp"), columns = *getFusedColumns(op);
-  int64_t which = view.getOffset() / dims.back()[0].first;
-  dims.back() = {{m.sizeOf("tp"), columns / m.sizeOf("tp")}, {own, 1}};
-  op.setViewAttr(makeView(m, which * own, dims));
+  int64_t width = dims.back()[0].first / m.sizeOf("tp"), columns = *getFusedColumns(op);
+  int64_t index = view.getOffset() / dims.back()[0].first; // of Q, K, V
+  dims.back() = {{m.sizeOf("tp"), columns / m.sizeOf("tp")}, {width, 1}};
+  op.setViewAttr(makeView(m, index * width, dims));
   return true;
 }
 
-// Query heads use the keys of another group.
+// All query heads use the keys of the first group (a stride of 0 between kv heads).
 static bool wrongKvGroup(Mutator &m) {
   // Parameters of keys (and values) are recognized by the number of heads in their types.
   SmallVector<int64_t> kvHeads;
@@ -133,7 +133,7 @@ static bool wrongKvGroup(Mutator &m) {
   auto [heads, size] = *getHeads(op);
   auto dims = getDims(op.getViewOrDense());
   int64_t stride = dims.back()[0].second;
-  dims.back() = {{heads, 0}, {size, stride}}; // all groups read the keys of the first
+  dims.back() = {{heads, 0}, {size, stride}};
   op.setViewAttr(makeView(m, op.getViewOrDense().getOffset(), dims));
   return true;
 }
@@ -153,12 +153,12 @@ static bool wrongLayerWeight(Mutator &m) {
   return true;
 }
 
-// A weight with several uses (an embedding and the head): one of them reads an older copy.
+// A tied weight (embedding and head), or an embedding: one use reads it one row further on in the
+// file, as from another copy.
 static bool staleTiedWeight(Mutator &m) {
   llvm::StringMap<unsigned> uses;
   m.module.walk([&](ParameterOp op) { ++uses[op.getWeight()]; });
   auto op = m.pick<ParameterOp>([&](ParameterOp p) {
-    // Candidates are weights with several uses, and embeddings.
     WeightOp weight = p.getWeightOp();
     auto type = weight ? dyn_cast<RankedTensorType>(weight.getType()) : RankedTensorType();
     return type && type.getRank() == 2 && p.getResult().hasOneUse() &&
@@ -400,11 +400,11 @@ static bool readFirstMicroBatch(Mutator &m) {
 
 ArrayRef<Mutation> mutate::getComputationMutations() {
   static constexpr Mutation mutations[] = {
-      {"shift-shard", "each rank's part of a weight begins one element late", shiftShard},
+      {"shift-shard", "each rank's shard of a weight begins one element late", shiftShard},
       {"other-family", "a fused weight is read in the layout of another model family", otherFamily},
       {"split-contiguously", "Q, K and V are split from a contiguous piece of the fused weight",
        splitContiguously},
-      {"wrong-kv-group", "query heads use the keys of another group", wrongKvGroup},
+      {"wrong-kv-group", "all query heads use the keys of the first group", wrongKvGroup},
       {"wrong-layer-weight", "the weight of another layer is used", wrongLayerWeight},
       {"stale-tied-weight", "a tied weight is read from another location in one stage",
        staleTiedWeight},

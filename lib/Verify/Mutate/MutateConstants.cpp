@@ -41,7 +41,7 @@ static bool nearConstant(Mutator &m) {
   if (!op)
     return false;
   auto number = cast<FloatAttr>(op.getValue());
-  // Numbers of 16 bits have no such neighbors.
+  // 16-bit types cannot represent 1.0001 times a number.
   double by = number.getType().getIntOrFloatBitWidth() < 32 ? 1.02 : m.draw(2) ? 1.0001 : 1.00001;
   op.setValueAttr(scaleNumber(number, by));
   return true;
@@ -71,7 +71,7 @@ static bool exchangeConstants(Mutator &m) {
   return true;
 }
 
-/// Replaces a constant's user by its other operand.
+/// Removes an op with a constant operand: the other operand replaces its result.
 static bool deleteConstant(Mutator &m) {
   auto uses = [](Operation *op) {
     return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp>(op) &&
@@ -186,7 +186,8 @@ static bool dropMaximum(Mutator &m) {
   return true;
 }
 
-/// Returns whether a size exceeds a limit on some rank. Symbolic sizes of the model are unbounded.
+/// Returns whether a size exceeds a limit on the first or the last rank of an axis. The model's
+/// symbols are unbounded.
 static bool mayExceed(Mutator &m, const SymExpr &size, int64_t limit) {
   SymExpr value = substituteNumbers(size, m.grid);
   std::set<std::string> symbols;

@@ -243,7 +243,7 @@ static StringAttr getOtherAxis(Mutator &m, ArrayAttr axes) {
   return {};
 }
 
-// A rank skips its call, as if it had no tokens.
+// Only ranks with coordinate 0 run the op, as if the others had no tokens.
 static bool skipRouted(Mutator &m) {
   Operation *op = pickRouted(m);
   if (op)
@@ -269,7 +269,8 @@ static bool otherDispatchColumn(Mutator &m) {
   return bool(op);
 }
 
-// Ranks have fewer experts, or others, than tokens are sent to.
+// Tokens are sent as if there were one expert less, or as if the axes split experts in the other
+// order.
 static bool otherDispatchExperts(Mutator &m) {
   auto op = m.pickAny<DispatchOp>();
   if (!op)
@@ -409,15 +410,17 @@ ArrayRef<Mutation> mutate::getExpertMutations() {
       {"experts-add-before", "a bias or residual is added on every rank before the sum", addBefore},
       {"experts-drop-sum", "results of ranks are not added", dropSum},
       {"experts-fewer-axes", "results are added over one axis of two", fewerAxes},
-      {"experts-dispatch-skip", "a rank without tokens skips its call", skipRouted},
+      {"experts-dispatch-skip", "some ranks skip an exchange of tokens", skipRouted},
       {"experts-dispatch-group", "tokens are sent to another group of ranks", otherRoutedGroup},
-      {"experts-dispatch-column", "tokens are sent by other weights", otherDispatchColumn},
-      {"experts-dispatch-experts", "tokens are sent by other experts of ranks",
+      {"experts-dispatch-column", "tokens are sent by the routing weights of other experts",
+       otherDispatchColumn},
+      {"experts-dispatch-experts", "tokens are sent by another assignment of experts to ranks",
        otherDispatchExperts},
       {"experts-dispatch-order", "results return to other tokens", rotateCombined},
-      {"experts-call-column", "a call sends tokens by other weights", otherCallColumn},
+      {"experts-call-column", "a call sends tokens by the routing weights of other experts",
+       otherCallColumn},
       {"experts-call-counts", "a call counts one expert less", fewerCallExperts},
-      {"experts-call-split", "a call has other experts of ranks", otherCallSplit},
+      {"experts-call-split", "a call has another assignment of experts to ranks", otherCallSplit},
       {"experts-call-rows", "a call sends one part of the tokens less",
        fewerRoutedRows<buffer::DispatchOp>},
       {"experts-call-returned", "a call returns one part of the tokens less",

@@ -57,7 +57,7 @@ static bool changeTarget(Mutator &m) {
 static bool dropBatch(Mutator &m) { return bool(m.module->removeAttr(kBatchAttr)); }
 static bool toggleNorms(Mutator &m) {
   if (!m.grid)
-    return false; // partitioned program
+    return false; // not partitioned
   if (!m.module->removeAttr(kNormsDecomposedAttr))
     m.module->setAttr(kNormsDecomposedAttr, m.builder.getUnitAttr());
   return true;

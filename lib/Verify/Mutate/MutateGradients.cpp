@@ -11,7 +11,7 @@ using namespace mlir::tpc::mutate;
 // Derivation: backward programs of models
 //===----------------------------------------------------------------------===//
 
-/// Returns true for floats that a backward function, or @main after its loss, computes.
+/// Returns whether `op` computes f32 numbers in a backward function, or in @main after the loss.
 static bool isBackward(Operation *op) {
   auto function = op->getParentOfType<func::FuncOp>();
   if (!function || !getElementTypeOrSelf(op->getResult(0).getType()).isF32())
@@ -29,7 +29,7 @@ template <typename OpT> static OpT pickBackward(Mutator &m) {
   });
 }
 
-// A cotangent lacks one of the uses of its value.
+// A cotangent lacks the term of one use of its value.
 static bool loseTerm(Mutator &m) {
   auto op = pickBackward<AddOp>(m);
   if (op)
@@ -114,7 +114,7 @@ static bool loseUnscale(Mutator &m) {
 // Gradients of attention
 //===----------------------------------------------------------------------===//
 
-// The cotangents of scores are not scaled, and probabilities are of other scores.
+// The cotangents of scores are not scaled, and the probabilities are those of unscaled scores.
 static bool loseScale(Mutator &m) {
   auto op = m.pick<AttentionGradOp>(
       [](AttentionGradOp grad) { return grad.getScale().convertToDouble() != 1; });
@@ -123,7 +123,7 @@ static bool loseScale(Mutator &m) {
   return bool(op);
 }
 
-// The probabilities of the gradient are of other keys than those of the forward pass.
+// The gradient's probabilities have another mask than those of the forward pass.
 static bool moveMask(Mutator &m) {
   auto op = m.pick<AttentionGradOp>([](AttentionGradOp grad) { return grad.getCausal(); });
   if (!op)
@@ -148,7 +148,7 @@ static bool otherGradOperand(Mutator &m) {
 
 ArrayRef<Mutation> mutate::getGradientMutations() {
   static constexpr Mutation mutations[] = {
-      {"gradient-lose-term", "a cotangent lacks one use of its value", loseTerm},
+      {"gradient-lose-term", "a cotangent lacks the term of one use of its value", loseTerm},
       {"gradient-lose-factor", "a derivative lacks a factor", loseFactor},
       {"gradient-flip-sign", "a term of a gradient has the other sign", flipSign},
       {"gradient-swap-saved", "a backward function gets two operands in the other order",

@@ -258,7 +258,7 @@ static bool otherConstant(Mutator &m) {
   return true;
 }
 
-// Omits the rounding of a 16-bit value, as a flag would allow.
+// Omits the rounding to 16 bits, as a fast-math flag would allow.
 static bool foldCast(Mutator &m) {
   auto op = m.pick<arith::TruncFOp>([](arith::TruncFOp trunc) {
     return llvm::any_of(trunc->getUsers(),

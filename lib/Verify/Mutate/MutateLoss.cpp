@@ -1,4 +1,4 @@
-//===- MutateLoss.cpp - Faults in cross-entropies of a split vocabulary ---===//
+//===- MutateLoss.cpp - Faults in cross-entropies -------------------------===//
 
 #include "Mutate.h"
 
@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::mutate;
 
-// The number of classes is that of one rank's part, so that each rank smooths over its own part.
+// The number of classes is that of one rank's shard, so that each rank smooths over its own shard.
 static bool countLocalClasses(Mutator &m) {
   int64_t ranks = m.sizeOf("tp");
   auto op = m.pick<SizeOp>([](SizeOp size) {

@@ -11,6 +11,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::mutate;
 using ::tpc::SymExpr;
 
+/// Returns the input with the numbers of new tokens (`counts`), or the one with the lengths.
 static Value getInput(Mutator &m, bool counts) {
   auto step = PreallocatedStep::lookup(m.module);
   auto main = m.module.lookupSymbol<func::FuncOp>("main");
@@ -43,6 +44,7 @@ template <typename OpT> static OpOperand *pickUse(Mutator &m, unsigned operand) 
   return op ? &op->getOpOperand(operand) : nullptr;
 }
 
+/// Returns a plausible error of a length or position.
 static SymExpr wrongNumber(Mutator &m) {
   auto step = PreallocatedStep::lookup(m.module);
   SymExpr tokens = SymExpr::symbol(step->tokens);
@@ -263,18 +265,18 @@ static bool windowLengthsSwapped(Mutator &m) {
   if (!lengths || !step->windowed)
     return false;
   auto main = cast<func::FuncOp>(lengths.getParentBlock()->getParentOp());
-  Value own;
+  Value windowLengths;
   for (BlockArgument argument : main.getArguments())
     if (auto name = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
         name && name == step->windowed->lengths)
-      own = argument;
+      windowLengths = argument;
   SmallVector<OpOperand *> uses;
-  for (Value value : {lengths, own})
+  for (Value value : {lengths, windowLengths})
     for (OpOperand &use : value.getUses())
       uses.push_back(&use);
   OpOperand *use = uses[m.seed % uses.size()];
   m.location = use->getOwner();
-  use->set(use->get() == own ? lengths : own);
+  use->set(use->get() == windowLengths ? lengths : windowLengths);
   return true;
 }
 

@@ -244,7 +244,7 @@ static bool otherCallScales(Mutator &m) { return otherCallOperand(m, 2); }
 ArrayRef<Mutation> mutate::getQuantizedMutations() {
   static constexpr Mutation mutations[] = {
       {"quantized-zero-point", "the zero point of all numbers differs by one", otherZeroPoint},
-      {"quantized-drop-zeros", "blocks have one zero point", dropZeros},
+      {"quantized-drop-zeros", "all blocks have the middle of the range as zero point", dropZeros},
       {"quantized-bytes", "a matrix has the numbers of another", otherBytes},
       {"quantized-scales", "a matrix has the scales of another", otherScales},
       {"quantized-zeros", "a matrix has the zero points of another", otherZeros},
@@ -256,7 +256,8 @@ ArrayRef<Mutation> mutate::getQuantizedMutations() {
       {"quantized-call-bits", "numbers have another width", otherBits},
       {"quantized-call-zero-point", "the zero point differs by one", otherCallZero},
       {"quantized-call-zero-bits", "zero points have another width", otherZeroBits},
-      {"quantized-call-drop-zeros", "blocks have one zero point", dropCallZeros},
+      {"quantized-call-drop-zeros", "all blocks have the middle of the range as zero point",
+       dropCallZeros},
       {"quantized-call-row-bytes", "rows are one byte longer or shorter", otherRowBytes},
       {"quantized-call-order", "packed rows are columns of the matrix, or the reverse", otherOrder},
       {"quantized-call-block", "blocks are twice as long", otherBlock},

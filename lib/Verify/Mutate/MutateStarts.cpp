@@ -142,7 +142,7 @@ static bool isCall(Operation *op) {
               buffer::DenseOp>(op);
 }
 
-// The first op that reads the result runs before the wait.
+// The wait runs after the next call, which may read the result.
 static bool lateWait(Mutator &m) {
   auto getNextCall = [](Operation *op) {
     do
@@ -269,13 +269,13 @@ ArrayRef<Mutation> mutate::getStartMutations() {
       {"async-wait-for-nothing", "a wait for a collective that is not in flight", waitForNothing},
       {"async-buffer-drop-wait", "a call that waits is removed", dropBufferWait},
       {"async-buffer-repeat-wait", "a token is waited for twice", repeatBufferWait},
-      {"async-buffer-late-wait", "a call waits after the result is read", lateWait},
+      {"async-buffer-late-wait", "a wait runs after the next call, which may read the result",
+       lateWait},
       {"async-buffer-early-wait", "a chunk is waited for before the next is started", earlyWait},
       {"async-buffer-swap-starts", "two chunks are started in the other order", swapStarts},
       {"async-buffer-write-in-flight", "memory of an operation in flight is written",
        writeInFlight},
-      {"async-buffer-shift-chunk", "a chunk begins with the second element of its rows",
-       shiftChunk},
+      {"async-buffer-shift-chunk", "a chunk begins one element later", shiftChunk},
       {"async-buffer-short-chunk", "an operation omits the last element of its chunk", shortChunk},
       {"async-buffer-other-token", "a call waits for another operation", waitForOther},
   };

@@ -1,6 +1,6 @@
-//===- MutateStepFacts.cpp - Faults in steps, caches, weights, entries ----===//
+//===- MutateStepFacts.cpp - Faults in facts of steps, caches, weights ----===//
 //
-// Faults in facts: `tpc.step`, and locations of caches, weights and parameters.
+// Faults in `tpc.step`, in types and order of caches, and in locations of weights and parameters.
 //
 //===----------------------------------------------------------------------===//
 
