@@ -93,8 +93,9 @@ llvm::Expected<std::optional<AutoShardRequest>> checkAutoShard(TpccOptions &opti
                              {"--explain", options.explain},
                              {"--why", !options.why.empty()}})
     if (given)
-      return makeError(Twine(flag) + " has no effect on --megatron-shard=auto: choose a grid, then "
-                                     "name it with the flag");
+      return makeError(Twine(flag) +
+                       " cannot be combined with --megatron-shard=auto: choose a grid "
+                       "of the plan, and name it instead of auto");
   if (options.output == "-" || (options.output.empty() && options.emitGiven))
     return makeError(
         "--megatron-shard=auto prints the plan to standard output: name a file with -o");

@@ -25,7 +25,7 @@ struct AutoShardRequest {
   Machine machine;
   int64_t devices = 1;
   int64_t gpusPerNode = 0; // 0: all devices are in one node
-  int64_t memory = 0;      // bytes of a device for --memory; 0: those of the machine
+  int64_t memory = 0;      // --memory: bytes of a device; 0: the machine's
   mlir::tpc::Goal goal = mlir::tpc::Goal::Latency;
   double price = 0;                          // of a device for one hour; 0: unknown
   bool isExhaustive = false;                 // evaluates all grids
@@ -34,13 +34,13 @@ struct AutoShardRequest {
 };
 
 /// Reads the flags of --megatron-shard=auto. Sets the target to that of the machine. Errors name
-/// the flag; without auto, the flags are errors.
+/// the flag; without auto, its flags are errors.
 llvm::Expected<std::optional<AutoShardRequest>> checkAutoShard(TpccOptions &options);
 
 struct AutoShardPlan {
   AutoShardRequest request;
   mlir::tpc::Symbols shape;
-  bool generates = false;
+  bool generates = false; // whether the program is a generation step
   mlir::tpc::SearchResult search;
   /// If no grid fits: a grid of more devices that does, and a smaller batch at which a grid of
   /// these devices does ("tp2 fits at batch", 4).
@@ -48,7 +48,7 @@ struct AutoShardPlan {
   std::optional<std::pair<std::string, int64_t>> smallerBatch = std::nullopt;
 
   bool fits() const { return !search.best.empty(); }
-  /// Returns the value of --megatron-shard of the best grid.
+  /// Returns the value of --megatron-shard for a grid.
   std::string getSpec(const mlir::tpc::GridChoice &grid) const;
   /// Returns the price of a step on the ranks of a grid.
   double getPrice(const mlir::tpc::RankedGrid &row) const;

@@ -10,12 +10,13 @@
 
 namespace tpc {
 
-/// Binds the capacity of sliding-window caches if `shape` does not: to the capacity that prompt
-/// chunks of the default size need, or of the bound number of new tokens if that is larger.
+/// If `shape` does not bind the capacity of sliding-window caches, binds it to the capacity that
+/// prompt chunks need: chunks of kPrefillChunk tokens, or of the bound number of tokens of a step
+/// if that is larger.
 void bindCapacities(mlir::ModuleOp module, ShapeBinding &shape);
 
 /// Returns an error if `shape` has an unknown size, or one that violates a constraint of the model.
-/// If `flag` is not empty, that flag needs all sizes, and an unbound size is an error, too.
+/// If `flag` is not empty, an unbound size is an error, too: the flag needs all sizes.
 llvm::Error checkShape(mlir::ModuleOp module, const ShapeBinding &shape, llvm::StringRef flag);
 
 /// Returns whether --shape leaves sizes unbound.

@@ -351,16 +351,16 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
       return mlir::failure();
   }
   while (reached < level) {
-    constexpr llvm::StringLiteral what[] = {"",
-                                            "recognizing the model",
-                                            "distributing",
-                                            "making one rank's program",
-                                            "cutting into stages",
-                                            "building kernels",
-                                            "planning memory",
-                                            "lowering"};
+    constexpr llvm::StringLiteral stepNames[] = {"",
+                                                 "recognizing the model",
+                                                 "distributing",
+                                                 "making one rank's program",
+                                                 "cutting into stages",
+                                                 "building kernels",
+                                                 "planning memory",
+                                                 "lowering"};
     Emit target = next(reached);
-    onStep(what[unsigned(target)]);
+    onStep(stepNames[unsigned(target)]);
     mlir::PassManager pm(&context);
     if (target == Emit::Model && mlir::failed(annotate()))
       return mlir::failure();

@@ -56,9 +56,9 @@ struct CompileOptions {
   bool gradients = false;                   // add a loss and the gradients of all weights
   std::string quantize = {};      // format of tpc-quantize-weights; empty: do not quantize
   std::string packedWeights = {}; // file of quantized weights
-  bool writesWeights = false;     // whether the file is written
+  bool writesWeights = false;     // whether to write `packedWeights`
   std::map<std::string, int64_t> inputs = {}; // values of inputs that become constants
-  int64_t overlapChunks = 1;       // chunks of all-reduces under matmuls; 1: they block, 0: by cost
+  int64_t overlapChunks = 1;       // of all-reduces that overlap matmuls; 1: no overlap, 0: by cost
   OnnxParts parts = {};            // other files of the model
   std::string expertCapacity = {}; // factor of tpc-limit-experts; empty: no limit
   std::string expertDispatch = "auto"; // form of tpc-dispatch-experts

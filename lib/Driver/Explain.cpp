@@ -169,7 +169,7 @@ FailureOr<Explanation> mlir::tpc::explainTactics(ModuleOp module, const ::tpc::S
             takeSnapshot(module, flat, ArrayRef(*tactics).take_front(i + 1), explanation.symbols))))
       return failure();
   if (spec.grid.size("pp") > 1) {
-    if (failed(add("pp", "layers over stages, of which the slowest takes the least time",
+    if (failed(add("pp", "layers over stages, so that the slowest stage takes the least time",
                    takeSnapshot(module, spec, *tactics, explanation.symbols))))
       return failure();
     TacticEffect &effect = explanation.tactics.back();

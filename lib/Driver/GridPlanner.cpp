@@ -71,8 +71,8 @@ int64_t GridPlanner::getRanksPerNode(const GridChoice &grid) const {
 }
 
 int64_t GridPlanner::getMemory(const GridChoice &grid) const {
-  int64_t own = request.machine.getMemory(getRanksPerNode(grid));
-  return request.memory > 0 ? std::min(own, request.memory) : own;
+  int64_t available = request.machine.getMemory(getRanksPerNode(grid));
+  return request.memory > 0 ? std::min(available, request.memory) : available;
 }
 
 //===----------------------------------------------------------------------===//
@@ -276,9 +276,9 @@ void GridPlanner::removeRepeatedHeads(BusySeconds &seconds, const GridChoice &gr
   int64_t groups = 1, queries = 1;
   for (int64_t parts : {grid.tp / grid.tensorX, grid.tensorX == 1 ? grid.tp : grid.tensorX})
     for (const GroupedHeads &heads : groupedHeads) {
-      int64_t own = (heads.kv + parts - 1) / parts, complete = own * (heads.queries / heads.kv);
+      int64_t kv = (heads.kv + parts - 1) / parts, complete = kv * (heads.queries / heads.kv);
       share = std::min(share, double((heads.queries + parts - 1) / parts) / double(complete));
-      groups = std::max(groups, own);
+      groups = std::max(groups, kv);
       queries = std::max(queries, heads.queries);
     }
   if (share == 1)
@@ -374,8 +374,8 @@ GridPlanner::GridBound GridPlanner::boundGrid(const GridChoice &grid) {
   int64_t ranks = grid.getRanks() * getCopies(grid);
   double coresOfClass = double(machine.getThreads(ranks) * ranks) / double(grid.pp);
   double shared = machine.cores > 0 ? coresOfClass / double(machine.cores) : 0;
-  auto getOwn = [&](const Seconds &s) { return s.total() - s.tensor; };
-  auto getTime = [&](const Seconds &s) { return s.tensor + getOwn(s) * std::max(1.0, shared); };
+  auto getLocal = [&](const Seconds &s) { return s.total() - s.tensor; };
+  auto getTime = [&](const Seconds &s) { return s.tensor + getLocal(s) * std::max(1.0, shared); };
   if (grid.pp == 1) {
     bound.seconds =
         stageSlack * (getTime(large.seconds.prologue) + getTime(large.seconds.microBatch));
@@ -383,11 +383,11 @@ GridPlanner::GridBound GridPlanner::boundGrid(const GridChoice &grid) {
   }
   double first = getTime(large.seconds.microBatch), last = getTime(small.seconds.microBatch);
   double numSmall = double(number - numLarge), all = double(numLarge) * first + numSmall * last;
-  double own = double(numLarge) * getOwn(large.seconds.microBatch) +
-               numSmall * getOwn(small.seconds.microBatch);
+  double local = double(numLarge) * getLocal(large.seconds.microBatch) +
+                 numSmall * getLocal(small.seconds.microBatch);
   bound.seconds = grid.vpp == 1 ? last + (all - last) / double(grid.pp)
                                 : std::max(first, all / double(grid.pp));
-  bound.seconds = stageSlack * std::max(bound.seconds, own * shared);
+  bound.seconds = stageSlack * std::max(bound.seconds, local * shared);
   return bound;
 }
 

@@ -36,11 +36,11 @@ private:
 
   /// Programs of one structure: grids that differ only in sizes of axes share it.
   struct Structure {
-    std::string refused;
+    std::string refused; // error of the compilation; empty: none
     mlir::OwningOpRef<mlir::ModuleOp> staged, lowered;
     std::optional<mlir::tpc::LoweredProgram> program; // functions of `lowered`
   };
-  /// Busy time of a rank in a program with one stage, and an error of the machine.
+  /// Busy time of a rank in a program with one stage; `refused`: error of the machine.
   struct Busy {
     mlir::tpc::BusySeconds seconds;
     std::string refused;
@@ -51,6 +51,7 @@ private:
   };
 
   std::optional<ShardSpec> parse(const GridChoice &grid, std::string &error) const;
+  /// Returns the number of independent copies of the program: more than 1 only for throughput.
   int64_t getCopies(const GridChoice &grid) const;
   int64_t getRanksPerNode(const GridChoice &grid) const;
   int64_t getMemory(const GridChoice &grid) const;

@@ -19,7 +19,7 @@ using ::tpc::MemoryRow;
 static constexpr int64_t maxRanks = 1024;
 
 //===----------------------------------------------------------------------===//
-// Sizes
+// Flags
 //===----------------------------------------------------------------------===//
 
 namespace tpc {
@@ -154,9 +154,7 @@ void MemoryPlan::print(llvm::raw_ostream &os) const {
   }
   if (!fits) {
     os << "\nNone of these fits, and more ranks would not reduce the memory of a rank: run smaller "
-          "sizes (--shape), or use "
-          "GPUs "
-          "with more memory.\n";
+          "sizes (--shape), or use GPUs with more memory.\n";
     return;
   }
   os << "\nThe smallest that fit:\n";

@@ -192,7 +192,7 @@ mlir::LogicalResult collectAnnotations(ModuleOp annotated, const ShardSpec &spec
   const Axes axes = spec.axes();
   // Adds only annotations without axes: splits of weights and inputs are part of the tactics'
   // result.
-  auto addWhole = [&](StringRef name, ArrayAttr entries) {
+  auto addUnsplit = [&](StringRef name, ArrayAttr entries) {
     if (!entries || name.empty() || llvm::any_of(entries, [](Attribute entry) {
           auto dim = dyn_cast<DimAttr>(entry);
           return !dim || dim.isSharded();
@@ -201,11 +201,11 @@ mlir::LogicalResult collectAnnotations(ModuleOp annotated, const ShardSpec &spec
     devices.tensors[name.str()] = readSharding(entries, axes);
   };
   for (auto weight : annotated.getOps<WeightOp>())
-    addWhole(weight.getSymName(), weight->getAttrOfType<ArrayAttr>(kShardingAttr));
+    addUnsplit(weight.getSymName(), weight->getAttrOfType<ArrayAttr>(kShardingAttr));
   auto main = annotated.lookupSymbol<func::FuncOp>("main");
   for (unsigned i = 0; i < main.getNumArguments(); ++i)
     if (auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr))
-      addWhole(name.getValue(), main.getArgAttrOfType<ArrayAttr>(i, kShardingAttr));
+      addUnsplit(name.getValue(), main.getArgAttrOfType<ArrayAttr>(i, kShardingAttr));
   bool ok = true;
   main.walk([&](Operation *op) {
     auto entries = op->getAttrOfType<ArrayAttr>(kShardingAttr);

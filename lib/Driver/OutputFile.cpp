@@ -80,7 +80,8 @@ Error tpc::checkOutputPath(StringRef path, llvm::ArrayRef<std::string> inputs, b
   if (!found && fs::is_directory(status))
     return fail("the output '" + path + "' is a folder; name a file in it");
   if (executable && !isRegularOrNew(path))
-    return fail("the output '" + path + "' is a device or a pipe; an executable is a file");
+    return fail("the output '" + path +
+                "' is a device or a pipe, but an executable must be a file");
   llvm::SmallString<128> folder = folderOf(resolveOutput(path));
   if (std::error_code code = fs::access(folder, fs::AccessMode::Exist))
     return fail(path, "cannot write", code);

@@ -29,7 +29,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::ShardSpec;
 
-/// Form of the compiled program: the model; the model of which gradients are derived; a generation
+/// Form of the compiled program: the model; the model that gradients are derived from; a generation
 /// step; or a step on preallocated caches, with outputs of all tokens or only of the last token.
 enum class Form { Model, Gradients, Step, Preallocated, PreallocatedLast };
 
@@ -72,7 +72,7 @@ static void buildRaisingPasses(OpPassManager &pm, Form form,
   fn.addPass(createRaiseActivations());
   fn.addPass(createSplitFusedProjections());
   fn.addPass(createRaiseAttention());
-  // Runs after attention is recognized: rotary embeddings swap halves, which is a roll.
+  // Runs after attention is recognized: rotary embeddings swap halves, which would become a roll.
   fn.addPass(createRaiseRolls());
 
   fn.addPass(createNormalizeTokens());

@@ -9,7 +9,7 @@ using namespace tpc;
 
 using Groups = std::vector<std::vector<int64_t>>;
 
-/// Returns the groups over the axes of "tp-dp" for ranks laid out over `axes`.
+/// Returns the groups over the axes that `token` names ("tp-dp"), for ranks laid out over `axes`.
 static std::optional<Groups> getGroups(llvm::ArrayRef<ShardSpec::NamedAxis> axes,
                                        llvm::StringRef token, std::string &error) {
   llvm::SmallVector<llvm::StringRef> names;

@@ -152,8 +152,8 @@ SmallVector<Value> ValueNames::getCallOperands(BlockArgument argument) {
 }
 
 SmallVector<StringRef> ValueNames::getCommon(ArrayRef<SmallVector<StringRef>> names) {
-  // Returns the components after those that differ between repetitions. If there are no such
-  // components, returns the components before.
+  // Returns the components after those that differ between repetitions; if none follow, those
+  // before.
   SmallVector<StringRef> head(names.front()), tail(names.front());
   for (ArrayRef<StringRef> other : names) {
     size_t limit = std::min(other.size(), head.size()), same = 0;

@@ -22,7 +22,7 @@ inline constexpr unsigned kLineWidth = 120;
 
 void printProgram(mlir::ModuleOp module, llvm::raw_ostream &os);
 
-/// Breaks lines of an MLIR program that are longer than `width` at spaces outside of strings:
+/// Breaks an MLIR program's lines of more than `width` characters, at spaces outside of strings:
 /// preferably in the second half of the line, at the outermost bracket level, after a comma or
 /// before `:` or `->`.
 void breakLines(llvm::StringRef text, unsigned width, llvm::raw_ostream &os);

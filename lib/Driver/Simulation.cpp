@@ -21,8 +21,8 @@ using ::tpc::SimulatedGeneration;
 using ::tpc::SimulatedStep;
 using ::tpc::SimulationRequest;
 
-/// Maximum number of steps of a generation that are simulated. The time of the others is linear in
-/// the number of keys.
+/// Maximum number of simulated steps of a generation. The time of a step is about linear in the
+/// number of keys, so the middle one stands for a range of steps.
 static constexpr int64_t maxSamples = 16;
 
 using mlir::tpc::makeError;
@@ -121,7 +121,8 @@ private:
 
 } // namespace
 
-/// Updates memories, and the report of the first step. Sets `step` if it is not null.
+/// Simulates one step. Updates the memories of `result`, and its report if there is none. Sets
+/// `step` if it is not null.
 FailureOr<StepCost> StepSimulator::run(const Symbols &sizes, int64_t validKeys,
                                        SimulatedStep *step) {
   FailureOr<Report> report = computeReport(staged, sizes);
@@ -188,7 +189,7 @@ LogicalResult StepSimulator::generate(const PreallocatedStep &step, const Symbol
   all.promptTokens = prompt;
   all.newTokens = tokens;
   all.seconds = result.steps[0].cost.seconds;
-  // The prompt's step has the first token. Each sample stands for the steps around it.
+  // The prompt's step computes the first token. Each sample stands for the steps around it.
   int64_t rest = tokens - 1, samples = std::min(rest, maxSamples);
   for (int64_t i = 0; i < samples; ++i) {
     int64_t begin = i * rest / samples, end = (i + 1) * rest / samples;

@@ -1,8 +1,8 @@
 //===- Simulation.h - Simulation of a compiled program ----------*- C++ -*-===//
 //
 // --simulate: the time and memory of a staged program on a machine, as text, JSON, a trace, and an
-// HTML page. All of them have the numbers of one ProgramSimulation. Ranks of a stage are one class,
-// so that no output grows with the number of ranks.
+// HTML page, all with the numbers of one ProgramSimulation. Ranks of a stage are one class, so that
+// no output grows with the number of ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +30,7 @@ struct SimulationRequest {
 /// --simulate.
 llvm::Expected<std::optional<SimulationRequest>> checkSimulation(TpccOptions &options);
 
-/// A simulated step: of the program, or of a prompt and of one token in a generation.
+/// A simulated step: the program's, or, in a generation, that of the prompt or of one token.
 struct SimulatedStep {
   std::string name; // "step", "prompt", "token"
   mlir::tpc::StepCost cost;
@@ -70,7 +70,7 @@ mlir::FailureOr<ProgramSimulation> simulateProgram(mlir::ModuleOp staged,
                                                    const ShardSpec &spec,
                                                    const mlir::tpc::Symbols &shape);
 
-/// Returns "1.234 ms".
+/// Formats a time, such as "1.234 ms".
 std::string formatSeconds(double seconds);
 
 } // namespace tpc

@@ -49,7 +49,7 @@ private:
 enum Thread : int64_t { Compute = 0, Messages = 1 };
 
 /// Returns the microseconds that readers truncate to this number of nanoseconds. Perfetto drops
-/// slices of a thread that overlap after that.
+/// slices of a thread that overlap after the truncation.
 static double toMicroseconds(int64_t nanoseconds) {
   double value = double(nanoseconds) / 1000;
   return int64_t(value * 1000) == nanoseconds ? value : std::nextafter(value, INFINITY);
@@ -94,10 +94,10 @@ void TraceWriter::writeRun(const SimulatedStep &step, const SimulatedEvent &even
     out.attribute("chunk", event.chunk);
     out.attribute("micro_batch", event.microBatch);
   });
-  double own = 0;
+  double opSeconds = 0;
   for (const OpEvent &op : ops)
-    own += op.seconds.total() - op.seconds.pipeline;
-  double factor = own > 0 ? (event.end - event.begin) / own : 0, at = event.begin;
+    opSeconds += op.seconds.total() - op.seconds.pipeline;
+  double factor = opSeconds > 0 ? (event.end - event.begin) / opSeconds : 0, at = event.begin;
   int64_t live = -1;
   for (const OpEvent &op : ops) {
     double seconds = (op.seconds.total() - op.seconds.pipeline) * factor;

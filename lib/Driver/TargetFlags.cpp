@@ -65,7 +65,7 @@ Error tpc::checkTarget(const TpccOptions &options) {
                      " is for --train and --gradients; convert other models with "
                      "an exporter");
   if (options.residual != "f32" && options.residual != "same")
-    return makeError("--residual: a residual is f32 or same (of the model's type), not '" +
+    return makeError("--residual: must be f32 or same (the model's type), not '" +
                      options.residual + "'");
   if (options.target.empty())
     return Error::success();

@@ -16,7 +16,7 @@ const mlir::tpc::TargetTraits *findTarget(const TpccOptions &options);
 /// Returns an error if the target does not support the flags.
 llvm::Error checkTarget(const TpccOptions &options, const mlir::tpc::TargetTraits &target);
 
-/// Checks the flags before the program is read, which may specify its own target.
+/// Checks the flags before the program is read. A program may specify its own target.
 llvm::Error checkTarget(const TpccOptions &options);
 
 /// Returns the number of chunks of --overlap: 1 for off, 0 for auto, nothing for an invalid value.

@@ -1,4 +1,4 @@
-//===- ToolOutput.cpp - Output files of MLIR-based tools ------------------===//
+//===- ToolOutput.cpp - Input and output checks for upstream's tool mains -===//
 
 #include "tpc/Driver/ToolOutput.h"
 #include "OutputFile.h"

@@ -31,8 +31,8 @@ int tpc::tpccMain(int argc, char **argv) {
     // SIGTERM, because LLVM's handler then removes temporary files.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != options.parent)
-      return fail(options, "--end-with=" + std::to_string(options.parent) +
-                               ": this process is not the parent, or has ended");
+      return fail(options, "--end-with: process " + std::to_string(options.parent) +
+                               " is not the parent of tpcc, or has ended");
   }
 
   bool groups = !options.printGroups.empty();

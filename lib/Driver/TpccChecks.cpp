@@ -139,10 +139,11 @@ Error TpccSession::check() {
       return makeError("--emit=onnx-sharded writes one file: leave out " + flag);
   }
   if (options.parts.encoders.size() > 1 && !options.parts.embedding.empty())
-    return makeError("--encoder is given twice; images have one encoder");
+    return makeError("--encoder is given twice, but with --embedding it is the encoder of images, "
+                     "of which there is one");
   if (options.parts.imageToken &&
       (options.parts.encoders.empty() || options.parts.embedding.empty()))
-    return makeError("--image-token: only for --encoder of images with --embedding");
+    return makeError("--image-token needs --encoder (of images) and --embedding");
   if (options.parts.imageToken.value_or(0) < 0)
     return makeError("--image-token=" + std::to_string(*options.parts.imageToken) +
                      ": expected a token id");

@@ -23,7 +23,7 @@ struct TpccOptions {
   std::string target, architectures;
   std::string precision = "f32"; // of f32 matmuls: "f32", "tf32", "bf16" or "f16"
   std::string residual = "f32";  // of 16-bit models: "f32" or "same"
-  std::string overlap = "off";   // chunks of all-reduces that run under matmuls: "off", "on", "4"
+  std::string overlap = "off";   // chunks of all-reduces that overlap matmuls: "off", "on", "4"
   std::string quantize;          // "int8", "int4:32"; empty: weights are as in the file
   std::string routing;           // file for --report and --simulate; empty: none
   std::string expertDispatch;    // "auto", "gather" or "all-to-all"; empty: the default

@@ -174,14 +174,14 @@ void TpccSession::noteQuantization(const mlir::tpc::QuantizationReport &report) 
   auto megabytes = [](int64_t bytes) { return llvm::formatv("{0:f2} MB", bytes / 1e6).str(); };
   note(options, "--quantize=" + options.quantize + ": " + llvm::Twine(report.matrices.size()) +
                     " matrices of " + megabytes(originalBytes) + " take " + megabytes(bytes) +
-                    "; results of drawn inputs differ by " + percent(sorted[sorted.size() / 2]) +
+                    "; results of random inputs differ by " + percent(sorted[sorted.size() / 2]) +
                     " (median) to " + percent(worst.error) + " (matmul '" + worst.node + "', " +
                     llvm::Twine(worst.rows) + " x " + llvm::Twine(worst.columns) + ")");
   for (size_t i = 0; i < report.kept.size() && i < 3; ++i)
     note(options, "--quantize: matmul '" + report.kept[i].first +
-                      "' is left: " + report.kept[i].second +
+                      "' is not quantized: " + report.kept[i].second +
                       (i == 2 && report.kept.size() > 3
-                           ? ", like " + std::to_string(report.kept.size() - 3) + " more"
+                           ? "; nor are " + std::to_string(report.kept.size() - 3) + " more"
                            : ""));
 }
 
@@ -433,7 +433,7 @@ mlir::LogicalResult TpccSession::run() {
       return printError(makeError(
           "--generate: '" + options.input +
           "' has layers as functions, but caches are derived before layers are outlined; name the "
-          "ONNX file, or what --emit=import writes"));
+          "ONNX file, or the output of --emit=import"));
     if (!options.quantize.empty()) {
       if (!llvm::hasSingleElement(functions))
         return printError(makeError("--quantize: '" + options.input +

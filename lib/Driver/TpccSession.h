@@ -30,7 +30,7 @@ class TpccSession {
 public:
   TpccSession(TpccOptions &options, ShardSpec spec) : options(options), spec(std::move(spec)) {}
 
-  /// Checks flags and paths before compilation. Sets `shape` and `fixedInputs`.
+  /// Checks flags and paths before compilation. Sets the members that are parsed from flags.
   llvm::Error check();
   mlir::LogicalResult run();
 

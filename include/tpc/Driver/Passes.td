@@ -10,11 +10,11 @@ def Explain : Pass<"tpc-explain", "::mlir::ModuleOp"> {
                 "--megatron-shard adds";
   let description = [{
     Runs on a module of the model level and leaves it unchanged. Applies the tactics of `shard` one
-    after the other. After each tactic, a copy of the program is compiled through all levels, and
-    its report is compared with the previous one. Prints the new splits, the additional collectives
-    and bytes per axis in one step of one rank of each stage, and the peak bytes of the rank with
-    the most. Symbols without a value in `shape` have nominal values: one sample for each replica
-    and micro-batch, 128 for any other symbol.
+    after the other. After each tactic, a copy of the program is compiled up to the staged level,
+    and its report is compared with the previous one. Prints the new splits, the additional
+    collectives and bytes per axis in one step of one rank of each stage, and the peak bytes of the
+    rank with the most. Symbols without a value in `shape` have nominal values: one sample for each
+    replica and micro-batch, 128 for any other symbol.
 
     With `why=fc2`, prints instead why the values of one ONNX node (or one value, weight, input or
     output) are sharded the way they are: for each split, the tactic and the chain of ops from the

@@ -121,7 +121,7 @@ def test_a_residual_of_the_models_type(tpcc, tmp_path):
             same,
         )
     tpcc.call([path, "--residual=f16", "-o", tmp_path / "x"]).refused(
-        "--residual: a residual is f32 or same", "not 'f16'"
+        "--residual: must be f32 or same", "not 'f16'"
     )
 
 
