@@ -29,9 +29,9 @@ public:
   LogicalResult run();
 
 private:
-  /// Adds the cotangents by tpc.attention_grad.
+  /// Computes the cotangents with tpc.attention_grad.
   void buildFused();
-  LogicalResult refuse(const Twine &what) {
+  LogicalResult emitNoGradient(const Twine &what) {
     return emitError(op.getLoc()) << "'" << getSourceName(op.getLoc())
                                   << "' (tpc.attention) has no gradient " << what;
   }
@@ -149,12 +149,13 @@ void AttentionBackward::buildFused() {
 
 LogicalResult AttentionBackward::run() {
   if (op.getLengths())
-    return refuse("on caches");
+    return emitNoGradient("on caches");
   if (op.getSinks())
-    return refuse("with sinks");
+    return emitNoGradient("with sinks");
   std::optional<SymExpr> quotient = heads.divideExact(kvHeads);
   if (!quotient)
-    return refuse("for " + Twine(heads.str()) + " query heads and " + kvHeads.str() + " kv heads");
+    return emitNoGradient("for " + Twine(heads.str()) + " query heads and " + kvHeads.str() +
+                          " kv heads");
   group = *quotient;
   if (!b.decomposesAttention && (!op.getBias() || !b.isActive(op.getBias()))) {
     buildFused();

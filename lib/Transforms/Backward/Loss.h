@@ -7,8 +7,9 @@
 
 namespace mlir::tpc {
 
-/// Terms of the cross-entropy of a row with logarithm of the sum of exponentials l, logits x and
-/// label y: l - sum(t x) + zLoss l^2, where t is smoothing / vocabulary, plus 1 - smoothing for y.
+/// Settings of a cross-entropy. The loss of a row with logits x and label y is
+/// l - sum(t x) + zLoss l^2, where l = log(sum(exp(x))), and t is smoothing / vocabulary for each
+/// class, plus 1 - smoothing for class y.
 struct CrossEntropy {
   double smoothing = 0; // from 0 to below 1
   double zLoss = 0;
@@ -22,8 +23,8 @@ Value countLabels(GradientBuilder &b, Value labels, Type element);
 /// labels that are not negative, divided by `count`, and accumulates the cotangent of the logits.
 /// Returns the loss, a scalar. If all labels are negative, the loss and its gradient are 0. With a
 /// split vocabulary, the maximum, the sum of exponentials and sum(t x) are reductions of one number
-/// per row; the cotangent needs none. Source: `torch.nn.functional.cross_entropy` for smoothing,
-/// Chowdhery et al. 2022 (PaLM), section 5, for the term of l^2.
+/// per row; the cotangent needs no reduction. Sources: `torch.nn.functional.cross_entropy` for
+/// smoothing, Chowdhery et al. 2022 (PaLM), section 5, for the term with l^2.
 Value buildCrossEntropy(GradientBuilder &b, Value logits, Value labels, Value count,
                         const CrossEntropy &settings);
 

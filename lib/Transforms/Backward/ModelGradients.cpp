@@ -1,4 +1,4 @@
-//===- ModelGradients.cpp - Gradients of matmuls, norms and lookups -------===//
+//===- ModelGradients.cpp - Gradients of matmuls, row ops and lookups -----===//
 //
 // Norms recompute their normalized rows from x, with sums instead of means, so that a width within
 // a layer can be split.
@@ -183,7 +183,7 @@ struct AttentionGradient : GradientOpInterface::ExternalModel<AttentionGradient,
   LogicalResult buildGradient(Operation *op, B &b) const {
     return buildAttentionGradient(cast<AttentionOp>(op), b);
   }
-  /// Slopes are constants of positions.
+  /// The slopes of ALiBi biases are constants.
   bool isDifferentiable(Operation *base, unsigned operand) const {
     auto op = cast<AttentionOp>(base);
     return !op.getSlopes() || op->getOperand(operand) != op.getSlopes();

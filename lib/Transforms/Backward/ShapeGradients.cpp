@@ -1,4 +1,4 @@
-//===- ShapeGradients.cpp - Transposes of ops that move elements ----------===//
+//===- ShapeGradients.cpp - Gradients of ops that move or sum elements ----===//
 
 #include "../Model/Movement.h"
 #include "GradientOp.h"
@@ -48,8 +48,8 @@ Value makeZeros(B &b, Value like, int64_t dim, const SymExpr &size) {
 }
 
 struct SliceGradient : GradientOpInterface::ExternalModel<SliceGradient, SliceOp> {
-  /// Elements start, start + step, … of a whole number of steps: [.., m] -> [.., m, step], with
-  /// zeros around the elements, -> [.., m * step].
+  /// Gradient of the slice of elements start, start + step, …, if `step` divides the dimension:
+  /// pads each element of `d` with zeros, [.., m] -> [.., m, step], and merges to [.., m * step].
   static LogicalResult interleave(SliceOp op, Value d, B &b) {
     int64_t dim = op.getDim(), step = op.getStep();
     SmallVector<SymExpr> sizes = getSizes(d);
@@ -138,7 +138,7 @@ struct TriluGradient : GradientOpInterface::ExternalModel<TriluGradient, TriluOp
   }
 };
 
-/// Ops without operands that could depend on a weight.
+/// Ops of which no operand can depend on a weight.
 template <typename OpT>
 struct LeafGradient : GradientOpInterface::ExternalModel<LeafGradient<OpT>, OpT> {
   LogicalResult buildGradient(Operation *, B &) const { return success(); }
