@@ -60,7 +60,7 @@ LogicalResult Accumulation::findUpdate() {
       continue;
     needed.insert(&op);
   }
-  // Ops of one micro-batch must not need a sum; the update must not need one micro-batch.
+  // Ops of one micro-batch must not depend on a sum, nor the update on values of one micro-batch.
   for (Operation *op : needed) {
     SmallVector<Value> values(op->getOperands());
     llvm::append_range(values, op->getResults());
@@ -144,7 +144,7 @@ LogicalResult Accumulation::take() {
   end->setOperands(kept);
   main.removeResAttrsAttr();
   main.setType(b.getFunctionType(main.getArgumentTypes(), end->getOperandTypes()));
-  // Ops that both parts need stay.
+  // Keeps ops whose results the remaining program also uses.
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.front())))
     if (op.use_empty() && (inUpdate.contains(&op) || isSumOverMicroBatches(&op)))
       op.erase();

@@ -42,7 +42,7 @@ private:
   SmallVector<BlockArgument> inputs;  // of the update
   SmallVector<Type> sumTypes;
   SmallVector<Location> locations; // of the sums
-  SmallVector<int64_t> resultOf;   // by result of @main: index in the update, or -1
+  SmallVector<int64_t> resultOf;   // by result of @main: index among the update's results, or -1
   SmallVector<DictionaryAttr> resultAttrs;
 };
 

@@ -134,8 +134,8 @@ void StageHoister::chooseHoisted() {
       hoisted.erase(op);
 }
 
-/// Returns the hoisted ops in program order, with the cheap ops that they use, which are also in
-/// the loop.
+/// Returns the hoisted ops and the cheap ops that they use, in program order. The cheap ops also
+/// remain in the loop.
 SmallVector<Operation *> StageHoister::getPrologueOps() const {
   DenseSet<Operation *> needed(hoisted);
   SmallVector<Operation *> ops;
@@ -164,7 +164,7 @@ func::CallOp StageHoister::makePrologue(ArrayRef<Operation *> ops, ArrayRef<Valu
       cloneAsFunction(detached, function.getLoc(), (function.getName() + "_prologue").str(), ops,
                       arguments, hoistedValues);
   SymbolTable(module).insert(prologue, function->getIterator());
-  // Before the loops of all chunks.
+  // The prologue runs before the loops of all chunks.
   OpBuilder builder(*loop->getBlock()->getOps<MicroBatchesOp>().begin());
   return func::CallOp::create(builder, call.getLoc(), prologue, operands);
 }

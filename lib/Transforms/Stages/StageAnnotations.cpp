@@ -108,7 +108,7 @@ FailureOr<std::vector<StageBeginRange>> StageAnnotations::getRanges(const Pipeli
                                                                     size_t stages) const {
   ArrayRef<Operation *> carried = chain.getCarried();
   Operation *before = nullptr; // last annotated op
-  // Stage k begins after all ops of earlier stages, and at most at its own first op.
+  // Stage k begins after all ops of earlier stages, at the latest with its own first op.
   std::vector<StageBeginRange> ranges(stages - 1, {1, carried.size()});
   for (auto [i, op] : llvm::enumerate(carried)) {
     const Annotation *annotation = lookup(op);
