@@ -186,8 +186,8 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
   return success();
 }
 
-/// Emits an error: no class matches an annotated factor. `op`: the reader of a weight; null for
-/// inputs.
+/// Emits an error: no class matches an annotated factor. `op`: a tpc.parameter of the weight, or the
+/// op that defines the value; null for inputs.
 LogicalResult AnnotationTactic::reportNoFactor(AnnotatedTensor &tensor, Operation *op,
                                                FactorAttr factor, unsigned dim,
                                                const ::tpc::SymExpr &size) {
@@ -302,7 +302,7 @@ LogicalResult AnnotationTactic::storeSplit(AnnotatedTensor &tensor, const Annota
     InFlightDiagnostic diag =
         error(tensor) << "dimension " << part.dim << " (" << part.factor.getExpr().str()
                       << ") cannot be split: " << needs
-                      << ", and inputs are whole on every rank; annotate what reads the input";
+                      << ", and inputs are whole on every rank; annotate the op that reads it";
     diag.attachNote(whole->getLoc()) << "needed unsplit here";
     return diag;
   }

@@ -403,7 +403,7 @@ void repeatKvHeads(ModuleOp module, int64_t parts, ArrayRef<StringAttr> tensorAx
     if (splits.front().kind == HeadSplit::Unrepeated)
       continue;
     HeadRepeater repeater(module, classes, cls);
-    bool found = repeater.collect(ops);
+    bool isTraceable = repeater.collect(ops);
     AnnotatedHeads annotated = getAnnotatedHeads(
         module, classes, cls, classes.getClasses(ops.front().getQ(), 2)[1], tensorAxes);
     auto isAllowed = [&](const HeadSplit &s) {
@@ -416,7 +416,7 @@ void repeatKvHeads(ModuleOp module, int64_t parts, ArrayRef<StringAttr> tensorAx
         *llvm::find_if(splits, [](const HeadSplit &s) { return s.kind == HeadSplit::Unrepeated; });
     // If keys are not computed from weights, a repetition must not increase memory.
     auto isPossible = [&](const HeadSplit &s) {
-      return found || s.kind == HeadSplit::Unrepeated ||
+      return isTraceable || s.kind == HeadSplit::Unrepeated ||
              (s.kind == HeadSplit::AfterWeights && s.matrices < plain.matrices);
     };
     const HeadSplit *split =

@@ -215,7 +215,7 @@ void SequenceTactic::shardArguments() {
       if (function.getName() == "main" || function.isExternal())
         continue;
       for (BlockArgument argument : function.getArguments()) {
-        bool sharded = false, whole = false;
+        bool sharded = false;
         if (tokenArguments.contains(argument) || !getTokenDim(argument))
           continue;
         for (OpOperand &use : argument.getUses()) {
@@ -227,7 +227,6 @@ void SequenceTactic::shardArguments() {
             sharded |= tokenFactor.contains(user);
           }
         }
-        (void)whole;
         if (sharded) {
           tokenArguments[argument] = *getTokenDim(argument);
           changed = true;
@@ -243,8 +242,8 @@ void SequenceTactic::collectUsers(Value value, bool &sharded, bool &whole) {
     Operation *user = use.getOwner();
     if (auto call = dyn_cast<func::CallOp>(user)) {
       auto callee = problem.module.lookupSymbol<func::FuncOp>(call.getCallee());
-      bool hasTokens = tokenArguments.contains(callee.getArgument(use.getOperandNumber()));
-      (hasTokens ? sharded : whole) = true;
+      bool readsShard = tokenArguments.contains(callee.getArgument(use.getOperandNumber()));
+      (readsShard ? sharded : whole) = true;
     } else if (isa<func::ReturnOp>(user)) {
       auto function = cast<func::FuncOp>(user->getParentOp());
       if (function.getName() == "main") {

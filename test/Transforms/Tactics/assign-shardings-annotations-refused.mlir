@@ -3,7 +3,7 @@
 // NOTHING: warning: manual: no annotation splits anything over dp3, so all its ranks do the same work
 
 // Every rank has the whole input.
-// expected-error-re @below {{annotation [-, tp] of 'x' (a.txt:3:1): dimension 1 (16) cannot be split: '{{.*}}' (tpc.softmax) needs all of it, and inputs are whole on every rank; annotate what reads the input}}
+// expected-error-re @below {{annotation [-, tp] of 'x' (a.txt:3:1): dimension 1 (16) cannot be split: '{{.*}}' (tpc.softmax) needs all of it, and inputs are whole on every rank; annotate the op that reads it}}
 func.func @main(%x: tensor<4x16xf32> {tpc.name = "x", tpc.sharding = [#tpc.dim<4>, #tpc.dim<16{tp}>], tpc.sharding_source = "a.txt:3:1"}) -> tensor<4x16xf32> {
   // expected-note @below {{needed unsplit here}}
   %n = tpc.softmax %x dim 1 : tensor<4x16xf32> -> tensor<4x16xf32>
