@@ -204,7 +204,7 @@ ParameterOp AddOptimizer::addMoment(StringRef prefix, Trained &t) {
   ModuleOp module = getOperation();
   auto type = cast<RankedTensorType>(t.parameter.getType());
   OpBuilder at(t.parameter.getWeightOp());
-  for (auto weight : module.getOps<WeightOp>()) // moments follow the weights
+  for (auto weight : module.getOps<WeightOp>()) // moments are placed after the weights
     at.setInsertionPointAfter(weight);
   WeightOp::create(at, t.parameter.getLoc(), name, "", 0, type);
   OpBuilder inMain(t.parameter);
@@ -221,7 +221,7 @@ void AddOptimizer::replace(StringRef name, ParameterOp parameter, Value value) {
   (isMoment ? moments : updates).push_back({name.str(), value, builder->getArrayAttr(update)});
 }
 
-/// Returns the norm of all gradients together.
+/// Returns the L2 norm of all gradients together.
 Value AddOptimizer::addNorm() {
   Value total;
   for (Trained &t : trained) {
