@@ -73,7 +73,7 @@ private:
 double Dispatcher::getSeconds(CollectiveOpInterface op) const {
   auto axes = llvm::to_vector(op.getAxesAttr().getAsRange<StringAttr>());
   std::map<std::string, int64_t> coordinates;
-  if (op.sendsOnlyMissing()) { // after a message with the number of rows
+  if (op.sendsOnlyMissing()) { // a message with the number of rows, then the rows
     auto bytes = op.getMaxMemberBytes(grid, coordinates, symbols);
     return links.getSeconds(Transfer::Exchange, axes, 0) +
            links.getSeconds(Transfer::Exchange, axes, double(bytes.value_or(INT64_MAX)));
@@ -110,7 +110,7 @@ bool Dispatcher::dispatch(MoeOp moe, bool force) {
       !experts.getExpr().isConstant() || !getSizes(moe.getX())[1].isConstant())
     return false;
 
-  // One row has the operand of the experts, and the routing weights.
+  // A row that is sent has a token's operand of the experts, then its routing weights.
   OpBuilder b(moe);
   Location loc = moe.getLoc();
   Value rows = x->gather.getOperand();

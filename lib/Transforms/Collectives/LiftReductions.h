@@ -1,4 +1,4 @@
-//===- LiftReductions.h - All-reduces moved to calls -------------*- C++ -*-===//
+//===- LiftReductions.h - All-reduces moved to calls ------------*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_COLLECTIVES_LIFTREDUCTIONS_H
 #define TPC_LIB_TRANSFORMS_COLLECTIVES_LIFTREDUCTIONS_H

@@ -49,7 +49,7 @@ Lowering::Lowering(ModuleOp module, bool allowReshard)
                          tactic.getAs<ArrayAttr>("predicts").getAsRange<DictionaryAttr>());
 }
 
-/// An expected collective without a size matches values of any size.
+/// Returns whether a tactic expects this collective. An expectation without a size has any size.
 bool Lowering::isExpected(StringRef kind, StringAttr axis, const std::string &size) const {
   return llvm::any_of(expected, [&](DictionaryAttr entry) {
     auto ofSize = entry.getAs<StringAttr>("size");

@@ -1,4 +1,4 @@
-//===- OptimizeCollectives.cpp - Reduction of bytes and collectives -------===//
+//===- OptimizeCollectives.cpp - Rewrites to fewer and smaller collectives ===//
 //
 // Works on the program of one rank, which all ranks run, so each rewrite applies to all ranks.
 // There are no loops at this level. Three kinds of rewrites:
@@ -114,8 +114,9 @@ bool Optimizer::recompose(Operation *op) {
   return false;
 }
 
-/// Replaces a reduce-scatter and an all-gather by an all-reduce if the scattered value has other
-/// users. The bytes are equal, with one collective less.
+/// Replaces a reduce-scatter and an all-gather of its result by an all-reduce, and a slice for the
+/// other users of the scattered value (without any, `recompose` does so). The bytes are equal, with
+/// one collective less.
 bool Optimizer::unscatter(AllGatherOp gather) {
   auto scatter = gather.getOperand().getDefiningOp<ReduceScatterOp>();
   if (!scatter || scatter.getAxes() != gather.getAxes() || scatter.getDim() != gather.getDim())
@@ -154,7 +155,7 @@ bool usesAny(DistAttr dist, ArrayRef<StringAttr> axes) {
   return llvm::any_of(axes, [&](StringAttr axis) { return dist.usesAxis(axis.getValue()); });
 }
 
-/// Returns null if the value already has another reduction.
+/// Returns `dist`, unreduced over `axes` too; null if it has another kind of reduction.
 DistAttr addPartial(DistAttr dist, ReductionKind kind, ArrayRef<StringAttr> axes) {
   if (dist.getPartial() && dist.getPartial().getKind() != kind)
     return {};

@@ -1,4 +1,4 @@
-//===- OverlapCollectives.cpp - Communication under matmuls ---------------===//
+//===- OverlapCollectives.cpp - All-reduces that overlap matmuls ----------===//
 
 #include "tpc/Analysis/Cost.h"
 #include "tpc/Dialect/Async.h"
@@ -17,8 +17,8 @@ using namespace mlir::tpc;
 using ::tpc::SymExpr;
 using ::tpc::Transfer;
 
-/// Minimum gain of overlap, relative to the matmul and the all-reduce one after the other. Covers
-/// the calls of further chunks.
+/// Minimum gain of overlap, as a fraction of the time of the matmul plus that of the all-reduce.
+/// Covers the overhead of the calls of additional chunks.
 static constexpr double minGain = 0.05;
 
 /// Returns whether the value is a parameter, possibly moved or unpacked.

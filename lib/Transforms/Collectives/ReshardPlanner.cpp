@@ -1,4 +1,4 @@
-//===- ReshardPlanner.cpp - Costs of reshard sequences --------------------===//
+//===- ReshardPlanner.cpp - Costs and choice of reshard sequences ---------===//
 
 #include "tpc/Transforms/Collectives/Reshard.h"
 
