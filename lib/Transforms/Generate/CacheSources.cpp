@@ -1,8 +1,8 @@
-//===- CacheSources.cpp - Caches of cross-attention -----------------------===//
+//===- CacheSources.cpp - Caches of values computed from a source ---------===//
 //
 // Keys and values of cross-attention depend only on a source, such as the states of an encoder.
-// The step that brings the source appends them to caches; later steps bring no source tokens, so
-// that everything computed from the source has size 0, and read the caches.
+// The step that brings the source appends them to caches. Later steps bring no source tokens, so
+// values computed from the source have size 0; these steps only read the caches.
 //
 // If all sources have n tokens, a sequence brings s sources of n tokens, where s is 0 or 1: the
 // batch of all values that are computed from the source becomes batch * s.
@@ -109,8 +109,8 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
     return success();
   }
 
-  /// Returns keys or values for the sources that sequences bring, which may be none. Clones all ops
-  /// that they are computed by, and retypes inputs.
+  /// Returns keys or values of the sources that sequences bring in a step (possibly none). Clones
+  /// all ops that compute `value`, and retypes inputs.
   FailureOr<Value> bring(Value value, Operation *user) {
     std::string batch = *getSymbolName(getSizes(lengths)[0]);
     std::map<std::string, SymExpr> values = {
@@ -322,7 +322,7 @@ struct CacheSources : public mlir::tpc::impl::CacheSourcesBase<CacheSources> {
   PreallocatedStep step;
   SourceCaches source;
   SymExpr tokens;    // number of tokens of a source
-  IRMapping brought; // values of the source by those of one source for each sequence
+  IRMapping brought; // from values of one source per sequence to values of the brought sources
   std::optional<SymbolTable> table;
   Value lengths; // numbers of source tokens in the caches
   DenseMap<Value, Value> appended;

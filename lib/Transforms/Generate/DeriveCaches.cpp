@@ -54,7 +54,7 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
            llvm::any_of(getSizes(value), [&](const SymExpr &s) { return contains(s, tokens); });
   }
 
-  /// Adds the past to integer positions.
+  /// Adds the number of past tokens to integer positions.
   void movePositions(Value positions) {
     OpBuilder builder(positions.getContext());
     builder.setInsertionPointAfterValue(positions);

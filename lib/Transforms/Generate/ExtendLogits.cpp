@@ -1,4 +1,4 @@
-//===- ExtendLogits.cpp - Logits of all tokens, not only the last ----------===//
+//===- ExtendLogits.cpp - Logits of all tokens, not only the last ---------===//
 //
 // Files may compute the logits of the last token alone: they slice it before the head. Between this
 // slice and the output, rows of the batch are independent, so the rows can be all tokens instead.
@@ -79,8 +79,8 @@ struct ExtendLogits : public mlir::tpc::impl::ExtendLogitsBase<ExtendLogits> {
            });
   }
 
-  /// Returns true if rows of the batch are independent in the op, and it has no other sizes of
-  /// tokens.
+  /// Returns true if rows of the batch are independent in the op, and the result's sizes do not
+  /// depend on the number of tokens.
   bool isRowwise(Operation *op) const {
     auto ruled = dyn_cast<ShardingRuleOpInterface>(op);
     if (!ruled || op->getNumResults() != 1 || op->getNumRegions() || has(op->getResult(0), tokens))

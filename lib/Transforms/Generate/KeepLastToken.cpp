@@ -1,4 +1,4 @@
-//===- KeepLastToken.cpp - Logits of each sequence's last token ----------------===//
+//===- KeepLastToken.cpp - Logits of each sequence's last token -----------===//
 //
 // Restricts values that only outputs use to the last token. Traversing from an output to its
 // producers, each op that computes tokens independently is cloned for one token per sequence:

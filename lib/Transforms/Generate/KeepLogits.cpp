@@ -71,7 +71,7 @@ struct KeepLogits : public mlir::tpc::impl::KeepLogitsBase<KeepLogits> {
   }
 
 private:
-  /// Returns true for numbers per token of each sequence.
+  /// Returns true for floats with the two dimensions of the ids and a constant third one.
   bool isOfTokens(Type type) const {
     if (!isa<RankedTensorType>(type) || !isa<FloatType>(getElementTypeOrSelf(type)) ||
         getSizes(type).size() != 3)
@@ -83,7 +83,8 @@ private:
     return rest.size() == 1 && rest[0].isConstant();
   }
 
-  /// Returns true if the type has symbols other than those of the ids; it may have past tokens.
+  /// Returns true if the type has symbols other than those of the ids, such as the number of past
+  /// tokens.
   bool isOfPast(Type type) const {
     std::set<std::string> symbols, own;
     for (const SymExpr &size : getSizes(type))
@@ -154,7 +155,7 @@ private:
     return seen;
   }
 
-  /// Returns what to do about an input that generation does not supply. `why`: reason why positions
+  /// Returns the remedy for an input that generation does not supply. `why`: reason why positions
   /// have no default.
   static std::string findRemedy(Type type, StringAttr why) {
     if (why)

@@ -1,4 +1,4 @@
-//===- KeyExtension.h - Biases of attention with keys of the past -*- C++ -*-===//
+//===- KeyExtension.h - Attention biases with keys of the past --*- C++ -*-===//
 //
 // A relative position bias (T5) is computed from the positions of queries and keys. In a step, the
 // queries are the new tokens, and the keys also those of the past:
@@ -22,8 +22,8 @@ public:
   /// `tokens`, `past`: numbers of new and of cached tokens.
   KeyExtension(SymExpr tokens, SymExpr past) : tokens(std::move(tokens)), past(std::move(past)) {}
 
-  /// Returns `value`, whose dimension `dim` has the new tokens, with past and new tokens. Emits an
-  /// error with the ONNX node of an op whose result for keys of the past is unknown.
+  /// Returns `value` with dimension `dim` extended from the new tokens to past and new tokens.
+  /// Emits an error with the ONNX node of an op whose result for keys of the past is unknown.
   FailureOr<Value> extend(Value value, unsigned dim) { return extend(value, dim, 1, 1); }
 
   /// New iotas of query positions. The caller must add the number of past tokens to them.

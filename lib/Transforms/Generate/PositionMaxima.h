@@ -1,4 +1,4 @@
-//===- PositionMaxima.h - Maxima of values computed from positions -*- C++ -*-===//
+//===- PositionMaxima.h - Maxima computed from positions --------*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_GENERATE_POSITIONMAXIMA_H
 #define TPC_LIB_TRANSFORMS_GENERATE_POSITIONMAXIMA_H
