@@ -186,8 +186,8 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
   return success();
 }
 
-/// Emits an error: no class matches an annotated factor. `op`: a tpc.parameter of the weight, or the
-/// op that defines the value; null for inputs.
+/// Emits an error: no class matches an annotated factor. `op`: a tpc.parameter of the weight, or
+/// the op that defines the value; null for inputs.
 LogicalResult AnnotationTactic::reportNoFactor(AnnotatedTensor &tensor, Operation *op,
                                                FactorAttr factor, unsigned dim,
                                                const ::tpc::SymExpr &size) {

@@ -122,27 +122,27 @@ DenseSet<int> findInnerWidths(const PartitionProblem &problem, const DenseSet<in
   // Per value: the widths over which matmuls reduced to compute it, within a function.
   DenseMap<Value, llvm::SmallDenseSet<int, 4>> reducedWidths;
   for (Operation *op : problem.getOps()) {
-    llvm::SmallDenseSet<int, 4> sums;
+    llvm::SmallDenseSet<int, 4> reduced;
     for (Value operand : op->getOperands())
       if (auto it = reducedWidths.find(operand); it != reducedWidths.end())
-        sums.insert(it->second.begin(), it->second.end());
+        reduced.insert(it->second.begin(), it->second.end());
     if (problem.getMatrix(op))
       for (auto [index, factor] : llvm::enumerate(problem.classes.getRule(op).factors))
         for (int cls : problem.classes.getFactorClasses(op, index)) {
           if (!widths.contains(cls))
             continue;
           if (factor.kind != FactorKind::Parallel) {
-            sums.insert(cls);
+            reduced.insert(cls);
             used.insert(cls);
-          } else if (isa<EmbeddingOp>(op) || sums.contains(cls)) {
+          } else if (isa<EmbeddingOp>(op) || reduced.contains(cls)) {
             passedOn.insert(cls);
           } else {
             produced.insert(cls);
           }
         }
-    if (!sums.empty())
+    if (!reduced.empty())
       for (Value value : op->getResults())
-        reducedWidths[value] = sums;
+        reducedWidths[value] = reduced;
   }
   DenseSet<int> inner;
   for (int cls : produced)

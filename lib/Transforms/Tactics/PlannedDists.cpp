@@ -109,8 +109,8 @@ DistAttr PlannedDists::getStored(Value value) const {
     return {};
   MLIRContext *context = op->getContext();
   auto isStored = [&](StringAttr axis) {
-    return llvm::any_of(storedSplits,
-                        [&](const PartitionState::StoredSplit &h) { return h.axis == axis; });
+    return llvm::any_of(
+        storedSplits, [&](const PartitionState::StoredSplit &split) { return split.axis == axis; });
   };
   const ShardingRule &rule = state.problem.classes.getRule(op);
   const PartitionState::Placement *placement = state.getPlacement(op);

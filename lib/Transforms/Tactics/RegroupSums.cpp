@@ -51,10 +51,10 @@ bool mlir::tpc::regroupSums(PartitionState &state) {
     collectAddends(root, addends, inner);
     for (Value value : addends) {
       // With two tp dimensions, only reductions over columns are unreduced over tpy.
-      bool first = !value.getDefiningOp<AddOp>() &&
-                   state.isUnreduced(value, state.problem.spec.isTensor2D() ? "tpy" : "tp") &&
-                   value.hasOneUse() && value.getType() == root.getType();
-      (first ? partial : rest).push_back(value);
+      bool isPartial = !value.getDefiningOp<AddOp>() &&
+                       state.isUnreduced(value, state.problem.spec.isTensor2D() ? "tpy" : "tp") &&
+                       value.hasOneUse() && value.getType() == root.getType();
+      (isPartial ? partial : rest).push_back(value);
     }
     if (partial.size() < 2 || rest.empty())
       continue;

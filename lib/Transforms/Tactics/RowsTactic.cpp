@@ -107,7 +107,7 @@ LogicalResult RowsTactic::chooseRows() {
   SmallVector<int> refused;
   for (auto [cls, bytes] : order) {
     // An axis splits one factor of an op.
-    bool meets = llvm::any_of(problem.getUses(cls), [&](ClassUse use) {
+    bool isExcluded = llvm::any_of(problem.getUses(cls), [&](ClassUse use) {
       return llvm::any_of(problem.getLists(use.op), [&](const FactorClasses::Classes &list) {
         return llvm::any_of(list, [&](int other) { return other != cls && rows.contains(other); });
       });
@@ -116,7 +116,7 @@ LogicalResult RowsTactic::chooseRows() {
       refused.push_back(cls);
       continue;
     }
-    if (meets)
+    if (isExcluded)
       continue;
     rows.insert(cls);
     largest = std::max(largest, evaluateOr1(problem.classes.getSize(cls), symbols));
