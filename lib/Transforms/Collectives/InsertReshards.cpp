@@ -1,4 +1,4 @@
-//===- InsertReshards.cpp - Distributions of all values -------------------===//
+//===- InsertReshards.cpp - Distributed types and reshards ----------------===//
 
 #include "tpc/Transforms/Collectives/Reshard.h"
 
@@ -35,7 +35,7 @@ private:
   FailureOr<Requirements> getRequirements(Operation *op, const ShardingRule &rule);
   SmallVector<int, 2> getUnreducedOperands(Operation *op, const ShardingRule &rule,
                                            const Requirements &required, StringAttr axis);
-  double getBytes(DistAttr dist) const;
+  double countElements(DistAttr dist) const;
   void reshard(OpOperand &use, DistAttr target);
   LogicalResult reshardResult(Operation *op);
   bool isWeight(Value value) const;
@@ -97,7 +97,7 @@ FailureOr<Requirements> Inserter::getRequirements(Operation *op, const ShardingR
   return required;
 }
 
-double Inserter::getBytes(DistAttr dist) const {
+double Inserter::countElements(DistAttr dist) const {
   double count = 1;
   MeshAttr grid = MeshAttr::lookup(module);
   for (DimAttr dim : dist.getDims())
@@ -124,7 +124,7 @@ SmallVector<int, 2> Inserter::getUnreducedOperands(Operation *op, const Sharding
     if (!isOnlyUser || dist.withPartial({}) != required.operands[i])
       return {};
     unreduced.push_back(i);
-    in += getBytes(dist);
+    in += countElements(dist);
   }
   if (unreduced.empty() ||
       (required.partial && llvm::is_contained(required.partial.getAxes(), axis)) ||
@@ -139,7 +139,7 @@ SmallVector<int, 2> Inserter::getUnreducedOperands(Operation *op, const Sharding
   for (DistAttr result : required.results) {
     if (result.usesAxis(axis))
       return {};
-    out += getBytes(result);
+    out += countElements(result);
   }
   if (out > in)
     return {};

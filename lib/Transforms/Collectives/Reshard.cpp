@@ -294,15 +294,15 @@ void Search::expand(DistAttr dist) {
   }
   for (unsigned d = 0; d < dims.size(); ++d)
     for (StringAttr axis : getTops(dims[d])) {
-      DistAttr less = withDim(dist, d, removeTop(dims[d], axis));
+      DistAttr popped = withDim(dist, d, removeTop(dims[d], axis));
       // While annotations still conflict, an axis may split two dimensions. Such an axis is not
       // moved, because it could then split one dimension twice.
-      if (!less.usesAxis(axis.getValue()))
+      if (!popped.usesAxis(axis.getValue()))
         forEachAdded(axis, [&](unsigned other, DimAttr added) {
           if (other != d)
-            relax(dist, ReshardStep::AllToAll, {axis}, d, other, withDim(less, other, added));
+            relax(dist, ReshardStep::AllToAll, {axis}, d, other, withDim(popped, other, added));
         });
-      relax(dist, ReshardStep::AllGather, {axis}, d, -1, less);
+      relax(dist, ReshardStep::AllGather, {axis}, d, -1, popped);
     }
   for (unsigned d = 0; d < dims.size(); ++d)
     for (DimAttr moved : getPermuted(dims[d], to.getDims()[d])) {
